@@ -1,0 +1,61 @@
+//! What the path needs of a packet buffer, whoever owns it: a DPDK mbuf, a capture record, a
+//! fuzzer's byte string.
+//!
+//! A frame is one contiguous run of bytes that starts at the Ethernet header, with some headroom
+//! before it and tailroom behind it. The path only ever holds `&mut` to a frame for the length of
+//! one turn, so a buffer that other parties may write (shared-memory ports) must be copied before
+//! it is handed to the path.
+
+/// A packet buffer. Implementations must be cheap: every method is called on the packet path.
+pub trait Frame {
+    /// The frame's bytes, from the first byte of the destination MAC to the end of the payload
+    /// (Ethernet padding may follow the IP packet; the frame check sequence is not included).
+    fn bytes(&self) -> &[u8];
+
+    /// The same bytes, writable.
+    fn bytes_mut(&mut self) -> &mut [u8];
+
+    /// Adds `count` bytes of unspecified content at the front. `false`, and nothing changed, when
+    /// the headroom is too small.
+    #[must_use]
+    fn push_front(&mut self, count: usize) -> bool;
+
+    /// Removes `count` bytes from the front. `false`, and nothing changed, when the frame is
+    /// shorter than that.
+    #[must_use]
+    fn pull_front(&mut self, count: usize) -> bool;
+
+    /// Sets the length by cutting from, or adding unspecified bytes to, the end. `false`, and
+    /// nothing changed, when the tailroom is too small.
+    #[must_use]
+    fn set_len(&mut self, len: usize) -> bool;
+
+    /// What the port that received the frame found out about its checksums.
+    fn rx_checksum(&self) -> RxChecksum {
+        RxChecksum::default()
+    }
+
+    /// Asks the processor to load the first cache line of the frame's bytes.
+    fn prefetch(&self) {}
+}
+
+/// A receiving port's verdict on one checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checked {
+    /// The port did not look.
+    #[default]
+    Unknown,
+    /// The port verified it.
+    Good,
+    /// The port found it wrong.
+    Bad,
+}
+
+/// A receiving port's verdict on the checksums of one frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RxChecksum {
+    /// The IPv4 header's.
+    pub ip: Checked,
+    /// The TCP or UDP checksum.
+    pub l4: Checked,
+}

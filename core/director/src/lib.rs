@@ -1,0 +1,12 @@
+//! The director: virtual services, real servers, schedulers, local pools, the compiled plan, and
+//! the path of a burst through them.
+//!
+//! Pure: no I/O, no clock, no threads. Time comes in as a [`Time`], frames come in through the
+//! [`Frame`] trait, and what shall happen to each frame goes out as a verdict. The same
+//! code therefore runs over a NIC, over a capture file and under a fuzzer.
+#![forbid(unsafe_code)]
+
+pub mod blueprint;
+pub mod frame;
+
+pub use frame::{Frame, RxChecksum};
