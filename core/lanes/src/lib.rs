@@ -1,1 +1,7 @@
-//! Being built.
+//! Small kernels that use what the processor has, each beside a scalar twin that says what it
+//! does, with a differential test between them.
+//!
+//! Unsafe is allowed here for the intrinsics; every public function is safe.
+
+pub mod prefetch;
+pub mod tags;

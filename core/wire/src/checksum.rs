@@ -1,0 +1,150 @@
+//! The Internet checksum: in full (RFC 1071) and by difference (RFC 1624).
+//!
+//! A rewritten header never needs its payload read again: [`Delta`] collects the words that went
+//! and the words that came, and is applied to each checksum that covers them. Applying a
+//! difference keeps a wrong checksum wrong, so damage on the way to the director still shows at
+//! the far end.
+
+/// The one's complement sum of `bytes` as big-endian 16-bit words (an odd last byte is padded with
+/// zero), folded to 16 bits, not inverted.
+pub fn sum(bytes: &[u8]) -> u16 {
+    let (words, tail) = bytes.as_chunks::<4>();
+    let mut total: u64 = words.iter().map(|w| u64::from(u32::from_be_bytes(*w))).sum();
+    for (i, byte) in tail.iter().enumerate() {
+        total += u64::from(*byte) << (if i % 2 == 0 { 8 } else { 0 });
+    }
+    fold(total)
+}
+
+/// The checksum field that makes `bytes` (with that field as zero) valid.
+pub fn full(bytes: &[u8]) -> u16 {
+    !sum(bytes)
+}
+
+/// The TCP or UDP checksum over IPv4 (RFC 9293 3.1, RFC 768) of `segment`, whose checksum field
+/// is zero. A UDP sender transmits a result of zero as 0xffff; that is left to the caller.
+pub fn transport_v4(source: u32, destination: u32, protocol: u8, segment: &[u8]) -> u16 {
+    let pseudo =
+        u64::from(source) + u64::from(destination) + u64::from(protocol) + segment.len() as u64;
+    !fold(pseudo + u64::from(sum(segment)))
+}
+
+/// Whether a 20-byte IPv4 header without options carries a valid checksum.
+#[inline(always)]
+pub fn ipv4_header_ok(header: &[u8; 20]) -> bool {
+    let mut total = 0u64;
+    let (words, _) = header.as_chunks::<4>();
+    for word in words {
+        total += u64::from(u32::from_ne_bytes(*word));
+    }
+    fold(total) == 0xffff
+}
+
+/// Folds a sum of 32-bit words to 16 bits with end-around carry.
+#[inline(always)]
+const fn fold(total: u64) -> u16 {
+    let total = (total & 0xffff_ffff) + (total >> 32);
+    let total = (total & 0xffff) + (total >> 16);
+    let total = (total & 0xffff) + (total >> 16);
+    let total = (total & 0xffff) + (total >> 16);
+    total as u16
+}
+
+/// What a rewrite changed, as a one's complement difference (RFC 1624, equation 3).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Delta(u64);
+
+impl Delta {
+    /// No change.
+    pub const NONE: Self = Self(0);
+
+    /// A 32-bit aligned field went from `old` to `new`.
+    #[inline(always)]
+    #[must_use]
+    pub const fn word32(self, old: u32, new: u32) -> Self {
+        Self(self.0 + !old as u64 + new as u64)
+    }
+
+    /// A 16-bit aligned field went from `old` to `new`.
+    #[inline(always)]
+    #[must_use]
+    pub const fn word16(self, old: u16, new: u16) -> Self {
+        Self(self.0 + !old as u64 + new as u64)
+    }
+
+    /// The checksum field that was `checksum` before the change.
+    #[inline(always)]
+    #[must_use]
+    pub const fn apply(self, checksum: u16) -> u16 {
+        !fold(self.0 + !checksum as u64)
+    }
+
+    /// The same for a UDP checksum over IPv4: zero means that there is none (RFC 768) and stays,
+    /// and a result of zero is sent as 0xffff.
+    #[inline(always)]
+    #[must_use]
+    pub const fn apply_udp(self, checksum: u16) -> u16 {
+        if checksum == 0 {
+            return 0;
+        }
+        let new = self.apply(checksum);
+        if new == 0 { 0xffff } else { new }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// RFC 1071, section 3.
+    #[test]
+    fn the_rfc_example() {
+        assert_eq!(sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0xddf2);
+    }
+
+    /// RFC 1624, section 4: the case in which RFC 1141's equation gives the wrong zero.
+    #[test]
+    fn the_rfc_1624_corner() {
+        assert_eq!(Delta::NONE.word16(0x5555, 0x3285).apply(0xdd2f), 0x0000);
+    }
+
+    #[test]
+    fn a_udp_checksum_of_zero_stays() {
+        assert_eq!(Delta::NONE.word32(1, 2).apply_udp(0), 0);
+    }
+
+    proptest! {
+        /// The difference gives what a sum over the whole gives.
+        #[test]
+        fn difference_equals_full(
+            mut bytes in proptest::collection::vec(any::<u8>(), 12..200),
+            new in any::<u32>(), short in any::<u16>(),
+        ) {
+            bytes[0] |= 1; // an all-zero packet is the one case with two valid checksums
+            bytes[10..12].fill(0);
+            let before = full(&bytes);
+            let old = u32::from_be_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+            let old_short = u16::from_be_bytes([bytes[8], bytes[9]]);
+            bytes[4..8].copy_from_slice(&new.to_be_bytes());
+            bytes[8..10].copy_from_slice(&short.to_be_bytes());
+            let delta = Delta::NONE.word32(old, new).word16(old_short, short);
+            prop_assert_eq!(delta.apply(before), full(&bytes));
+        }
+
+        /// `etherparse` computes the header checksum its own way.
+        #[test]
+        fn headers_agree_with_etherparse(ttl in any::<u8>(), src in any::<[u8; 4]>(),
+                                         dst in any::<[u8; 4]>(), len in 0u16..1400) {
+            let header = etherparse::Ipv4Header::new(
+                len, ttl, etherparse::IpNumber::TCP, src, dst).unwrap();
+            let mut bytes = [0u8; 20];
+            let mut out = Vec::new();
+            header.write(&mut out).unwrap();
+            bytes.copy_from_slice(&out);
+            prop_assert!(ipv4_header_ok(&bytes));
+            bytes[8] = bytes[8].wrapping_add(1);
+            prop_assert!(!ipv4_header_ok(&bytes));
+        }
+    }
+}

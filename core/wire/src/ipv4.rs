@@ -1,0 +1,146 @@
+//! IPv4 (RFC 791).
+
+use crate::be16;
+use crate::be32;
+
+/// Bytes of a header without options.
+pub const HEADER: usize = 20;
+/// Offset of the time to live.
+pub const TTL: usize = 8;
+/// Offset of the header checksum.
+pub const CHECKSUM: usize = 10;
+/// Offset of the source address.
+pub const SOURCE: usize = 12;
+/// Offset of the destination address.
+pub const DESTINATION: usize = 16;
+
+/// IP protocol number of ICMP.
+pub const ICMP: u8 = 1;
+/// IP protocol number of TCP.
+pub const TCP: u8 = 6;
+/// IP protocol number of UDP.
+pub const UDP: u8 = 17;
+
+/// A bounds-checked view of the fixed part of a header.
+#[derive(Clone, Copy)]
+pub struct Header<'a>(pub &'a [u8; HEADER]);
+
+/// Why a header cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// The frame ends within the header or its options.
+    Truncated,
+    /// The version is not 4, or the header length is under 20 bytes.
+    BadHeader,
+    /// The total length is under the header's or beyond the frame's end.
+    BadLength,
+}
+
+impl<'a> Header<'a> {
+    /// The header at the start of `packet` (which may have link-layer padding behind it), with
+    /// its version and lengths verified; the checksum is not.
+    #[inline(always)]
+    pub fn parse(packet: &'a [u8]) -> Result<Self, Malformed> {
+        let Some(bytes) = packet.first_chunk::<HEADER>() else {
+            return Err(Malformed::Truncated);
+        };
+        let header = Self(bytes);
+        if bytes[0] >> 4 != 4 || header.header_len() < HEADER {
+            return Err(Malformed::BadHeader);
+        }
+        if packet.len() < header.header_len() {
+            return Err(Malformed::Truncated);
+        }
+        let total = header.total_len();
+        if total < header.header_len() || total > packet.len() {
+            return Err(Malformed::BadLength);
+        }
+        Ok(header)
+    }
+
+    /// Header length in bytes with options: 0 to 60.
+    #[inline(always)]
+    pub const fn header_len(self) -> usize {
+        (self.0[0] & 0x0f) as usize * 4
+    }
+
+    /// Total length in bytes.
+    #[inline(always)]
+    pub const fn total_len(self) -> usize {
+        be16(self.0, 2) as usize
+    }
+
+    /// Whether this is a fragment: an offset, or more to come.
+    #[inline(always)]
+    pub const fn is_fragment(self) -> bool {
+        be16(self.0, 6) & 0x3fff != 0
+    }
+
+    /// Time to live.
+    #[inline(always)]
+    pub const fn ttl(self) -> u8 {
+        self.0[TTL]
+    }
+
+    /// IP protocol number.
+    #[inline(always)]
+    pub const fn protocol(self) -> u8 {
+        self.0[9]
+    }
+
+    /// Header checksum.
+    #[inline(always)]
+    pub const fn checksum(self) -> u16 {
+        be16(self.0, CHECKSUM)
+    }
+
+    /// Source address.
+    #[inline(always)]
+    pub const fn source(self) -> u32 {
+        be32(self.0, SOURCE)
+    }
+
+    /// Destination address.
+    #[inline(always)]
+    pub const fn destination(self) -> u32 {
+        be32(self.0, DESTINATION)
+    }
+}
+
+/// Whether `address` can be the source of a unicast packet that came over a network: not 0/8,
+/// 127/8, 224/4 or 240/4 (RFC 1122 3.2.1.3, RFC 6890).
+pub const fn is_unicast_source(address: u32) -> bool {
+    let first = (address >> 24) as u8;
+    !matches!(first, 0 | 127 | 224..=255)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Never a panic, and what is accepted lies within the bytes.
+        #[test]
+        fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            if let Ok(header) = Header::parse(&bytes) {
+                prop_assert!(header.header_len() >= HEADER);
+                prop_assert!(header.header_len() <= header.total_len());
+                prop_assert!(header.total_len() <= bytes.len());
+                let other = etherparse::Ipv4HeaderSlice::from_slice(&bytes).unwrap();
+                prop_assert_eq!(header.source().to_be_bytes(), other.source());
+                prop_assert_eq!(header.destination().to_be_bytes(), other.destination());
+                prop_assert_eq!(header.ttl(), other.ttl());
+                prop_assert_eq!(header.is_fragment(), other.is_fragmenting_payload());
+            }
+        }
+    }
+
+    #[test]
+    fn sources_off_the_network() {
+        for bad in [0x0000_0001, 0x7f00_0001, 0xe000_0001, 0xffff_ffff] {
+            assert!(!is_unicast_source(bad), "{bad:#x}");
+        }
+        assert!(is_unicast_source(0xc000_0201));
+    }
+}
