@@ -1,1 +1,30 @@
-//! Being built.
+//! The configuration file: its format, its checks, its reference.
+//!
+//! [`Config`] is a TOML file as plain typed data. Everything that is wrong with the
+//! file is reported in one go, each error with file, line, column, key, what was found and what
+//! would be right; nothing of a wrong file is ever used. What is legal but probably not meant
+//! comes back as warnings beside the configuration ([`Loaded`]).
+//!
+//! Why a hand-driven walk over TOML's spanned tree and not a derived deserialiser: a derive stops
+//! at the first error and cannot say what would be right. The walk is driven by one table of
+//! sections and keys (`schema`), from which the allowed values, the suggestions for misspelt keys
+//! and the reference ([`reference::markdown`]) all come.
+#![forbid(unsafe_code)]
+
+mod address;
+mod blueprint;
+mod device;
+mod errors;
+mod model;
+mod suggest;
+mod words;
+
+pub use address::{AddressRange, Mac, Prefix};
+pub use device::{Device, MemifRole, PciAddress};
+pub use errors::{ConfigErrors, Diagnostic, Fault, Severity};
+pub use model::{
+    Config, Director, HugePages, Idle, Limits, LogLevel, Neighbour, Pool, Port, Route, Tcp,
+};
+pub use sluice_director::blueprint::{
+    Mode, NoSession, Protocol, RealServer, Scheduling, Timeouts, VirtualService,
+};

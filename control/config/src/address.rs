@@ -1,0 +1,250 @@
+//! Addresses in the forms a configuration file writes them: a range, a prefix, a MAC address.
+//!
+//! Each parses from text with a message that says what would be right, and displays as text that
+//! parses to the same value.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use crate::Fault;
+use crate::errors::quoted;
+
+/// One or more consecutive addresses of one family, first and last included: `192.0.2.10`,
+/// `192.0.2.32-192.0.2.39` or `192.0.2.64/29`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressRange {
+    first: IpAddr,
+    last: IpAddr,
+}
+
+impl AddressRange {
+    /// The range from `first` to `last`, both included. `None` when it is reversed or of mixed
+    /// families.
+    pub fn new(first: IpAddr, last: IpAddr) -> Option<Self> {
+        let alike = first.is_ipv4() == last.is_ipv4();
+        (alike && number(first) <= number(last)).then_some(Self { first, last })
+    }
+
+    /// The lowest address.
+    pub fn first(&self) -> IpAddr {
+        self.first
+    }
+
+    /// The highest address.
+    pub fn last(&self) -> IpAddr {
+        self.last
+    }
+
+    /// How many addresses it has; `u128::MAX` also for all of IPv6.
+    pub fn count(&self) -> u128 {
+        (number(self.last) - number(self.first)).saturating_add(1)
+    }
+
+    /// Whether `address` is one of them.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        address.is_ipv4() == self.first.is_ipv4()
+            && (number(self.first)..=number(self.last)).contains(&number(address))
+    }
+
+    /// Its addresses, lowest first.
+    pub fn iter(&self) -> impl Iterator<Item = IpAddr> + use<> {
+        let v4 = self.first.is_ipv4();
+        (number(self.first)..=number(self.last)).map(move |bits| from_number(bits, v4))
+    }
+}
+
+impl fmt::Display for AddressRange {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last {
+            write!(out, "{}", self.first)
+        } else {
+            write!(out, "{}-{}", self.first, self.last)
+        }
+    }
+}
+
+impl FromStr for AddressRange {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        if text.contains('/') {
+            return text.parse::<Prefix>().map(|prefix| prefix.range());
+        }
+        let Some((first, last)) = text.split_once('-') else {
+            return parse_address(text).map(|address| Self { first: address, last: address });
+        };
+        let (first, last) = (parse_address(first.trim())?, parse_address(last.trim())?);
+        if first.is_ipv4() != last.is_ipv4() {
+            return Err(Fault::new(
+                format!("{} begins with one family and ends with the other", quoted(text)),
+                "use a range of one family, such as 192.0.2.32-192.0.2.39",
+            ));
+        }
+        Self::new(first, last).ok_or_else(|| {
+            Fault::new(
+                format!("the range {} is reversed", quoted(text)),
+                format!("begin with the lower address: \"{last}-{first}\""),
+            )
+        })
+    }
+}
+
+/// A network prefix without host bits, such as `198.51.100.0/24`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Prefix {
+    address: IpAddr,
+    length: u8,
+}
+
+impl Prefix {
+    /// The prefix of `length` bits that `address` begins with; host bits are cleared. `None` when
+    /// the length exceeds the family's 32 or 128 bits.
+    pub fn new(address: IpAddr, length: u8) -> Option<Self> {
+        let host_bits = address_bits(address).checked_sub(u32::from(length))?;
+        let kept = if host_bits == 128 { 0 } else { u128::MAX << host_bits };
+        Some(Self { address: from_number(number(address) & kept, address.is_ipv4()), length })
+    }
+
+    /// Its lowest address.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// Its length in bits, at most 32 or 128 by family.
+    pub fn length(&self) -> u8 {
+        self.length
+    }
+
+    /// All its addresses, the lowest and the highest included.
+    pub fn range(&self) -> AddressRange {
+        let host_bits = address_bits(self.address) - u32::from(self.length);
+        let hosts = if host_bits == 128 { u128::MAX } else { (1 << host_bits) - 1 };
+        let last = from_number(number(self.address) | hosts, self.address.is_ipv4());
+        AddressRange { first: self.address, last }
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}/{}", self.address, self.length)
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        let Some((address, length)) = text.split_once('/') else {
+            return Err(Fault::new(
+                format!("{} has no prefix length", quoted(text)),
+                "use a network and the number of its leading bits, such as 198.51.100.0/24",
+            ));
+        };
+        let address = parse_address(address)?;
+        let longest = address_bits(address);
+        let digits = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
+        let prefix = length.parse::<u8>().ok().filter(|_| digits);
+        let Some(prefix) = prefix.and_then(|length| Self::new(address, length)) else {
+            return Err(Fault::new(
+                format!("{} has no valid prefix length", quoted(text)),
+                format!("use a length from 0 to {longest}, such as {address}/{longest}"),
+            ));
+        };
+        if prefix.address != address {
+            return Err(Fault::new(
+                format!("{} has bits set beyond its prefix length", quoted(text)),
+                format!("use \"{prefix}\" for the network, or {address}/{longest} for the address"),
+            ));
+        }
+        Ok(prefix)
+    }
+}
+
+/// A MAC address of one station: neither a group's nor all zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mac([u8; 6]);
+
+impl Mac {
+    /// The address with these bytes in the order of the wire. `None` for group addresses and
+    /// all zeros, which no port and no neighbour has.
+    pub fn new(bytes: [u8; 6]) -> Option<Self> {
+        (bytes[0] & 1 == 0 && bytes != [0; 6]).then_some(Self(bytes))
+    }
+
+    /// Its bytes in the order of the wire.
+    pub fn bytes(&self) -> [u8; 6] {
+        self.0
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, f] = self.0;
+        write!(out, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+    }
+}
+
+impl FromStr for Mac {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        let Some(bytes) = mac_bytes(text) else {
+            return Err(Fault::new(
+                format!("{} is not a MAC address", quoted(text)),
+                "use six pairs of hexadecimal digits, such as 02:00:00:00:00:01",
+            ));
+        };
+        Self::new(bytes).ok_or_else(|| {
+            let kind = if bytes[0] & 1 == 1 { "a group address" } else { "all zeros" };
+            Fault::new(
+                format!("{} is {kind}", quoted(text)),
+                "use the address of one station: the first byte even, not all zeros, such as \
+                 02:00:00:00:00:01",
+            )
+        })
+    }
+}
+
+fn mac_bytes(text: &str) -> Option<[u8; 6]> {
+    let mut bytes = [0; 6];
+    let mut pairs = text.split(':');
+    for byte in &mut bytes {
+        let pair = pairs.next()?;
+        if pair.len() != 2 || !pair.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        *byte = u8::from_str_radix(pair, 16).ok()?;
+    }
+    pairs.next().is_none().then_some(bytes)
+}
+
+/// Parses one address.
+pub(crate) fn parse_address(text: &str) -> Result<IpAddr, Fault> {
+    text.parse().map_err(|_| {
+        Fault::new(
+            format!("{} is not an IP address", quoted(text)),
+            "use an address such as 192.0.2.10 (not a host name)",
+        )
+    })
+}
+
+/// An address as a number, for arithmetic within its family.
+pub(crate) fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => u128::from(v4.to_bits()),
+        IpAddr::V6(v6) => v6.to_bits(),
+    }
+}
+
+fn from_number(bits: u128, v4: bool) -> IpAddr {
+    // A number of the IPv4 family always fits: it came from `number` or was masked to its width.
+    match u32::try_from(bits) {
+        Ok(bits) if v4 => IpAddr::V4(bits.into()),
+        _ => IpAddr::V6(bits.into()),
+    }
+}
+
+fn address_bits(address: IpAddr) -> u32 {
+    if address.is_ipv4() { 32 } else { 128 }
+}

@@ -1,0 +1,180 @@
+//! The configuration as typed data: what the file says, defaults filled in.
+//!
+//! A [`Config`] that came out of [`Config::load`] or [`Config::parse`] has been checked: names
+//! resolve, addresses are where they may be, numbers are in range. The types hold what the
+//! operator wrote (ranges as ranges); [`Config::blueprint`] is the packet path's view of it.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use sluice_director::blueprint::{NoSession, Timeouts, VirtualService};
+
+use crate::{AddressRange, Device, Mac, Prefix};
+
+/// A whole configuration file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// `[director]`: the process.
+    pub director: Director,
+    /// `[limits]`: what memory is set aside for.
+    pub limits: Limits,
+    /// `[timeouts]`: how long an idle session lives.
+    pub timeouts: Timeouts,
+    /// `[tcp]`: policy for TCP packets without a session.
+    pub tcp: Tcp,
+    /// `[[port]]`, in the file's order; a port's index here is its `PortId`.
+    pub ports: Vec<Port>,
+    /// `[[pool]]`, in the file's order.
+    pub pools: Vec<Pool>,
+    /// `[[service]]`, in the file's order.
+    pub services: Vec<VirtualService>,
+    /// `[[route]]`: static routes, for replay only.
+    pub routes: Vec<Route>,
+    /// `[[neighbour]]`: static neighbours, for replay only.
+    pub neighbours: Vec<Neighbour>,
+}
+
+impl Config {
+    /// How many workers the director runs, 1 to 64: one for each core named, or one.
+    pub fn workers(&self) -> usize {
+        self.director.cores.as_ref().map_or(1, Vec::len)
+    }
+
+    /// How many sessions one worker may hold, at least 1: the limit split evenly and rounded down,
+    /// so that all workers together never exceed it.
+    pub fn sessions_per_worker(&self) -> u32 {
+        let workers = u32::try_from(self.workers()).unwrap_or(u32::MAX).max(1);
+        (self.limits.sessions / workers).max(1)
+    }
+
+    /// The index of the port called `name`, which is its `PortId`.
+    pub fn port_id(&self, name: &str) -> Option<u16> {
+        self.ports.iter().position(|port| port.name == name).and_then(|id| u16::try_from(id).ok())
+    }
+}
+
+/// `[director]`: the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Director {
+    /// One worker on each of these cores, by the kernel's CPU number. `None`: one worker on the
+    /// last core that the process may use.
+    pub cores: Option<Vec<u16>>,
+    /// What a worker does when there is nothing to do.
+    pub idle: Idle,
+    /// Whether memory comes from huge pages.
+    pub huge_pages: HugePages,
+    /// The least important messages that are logged.
+    pub log_level: LogLevel,
+    /// Path of the socket on which `sluice` talks to the director.
+    pub control_socket: PathBuf,
+}
+
+/// What a worker does when there is nothing to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Idle {
+    /// It sleeps, and wakes on traffic.
+    #[default]
+    Adaptive,
+    /// It goes on polling: least latency, a whole core always.
+    Busy,
+}
+
+/// Whether memory comes from huge pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HugePages {
+    /// When the machine has any; ordinary pages otherwise.
+    #[default]
+    Auto,
+    /// The director does not start without.
+    Required,
+    /// Ordinary pages.
+    Off,
+}
+
+/// The least important messages that are logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogLevel {
+    /// What stopped something from working.
+    Error,
+    /// And what may soon.
+    Warn,
+    /// And what changed.
+    #[default]
+    Info,
+    /// And why.
+    Debug,
+    /// And everything else.
+    Trace,
+}
+
+/// `[limits]`: what memory is set aside for at start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Sessions of the whole director, 1 to 2^30; at least one for each worker.
+    pub sessions: u32,
+    /// Frames that one worker may hold while a neighbour is resolved, 0 to 65536.
+    pub held_frames: u32,
+}
+
+/// `[tcp]`: policy for TCP packets that belong to no session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tcp {
+    /// The answer to a packet that may not open a session.
+    pub no_session: NoSession,
+    /// Whether any packet, not only a SYN, may open a session.
+    pub accept_mid_stream: bool,
+}
+
+/// `[[port]]`: a network device and how it is driven.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// The operator's name for it; unique, and safe as a file name.
+    pub name: String,
+    /// What it is.
+    pub device: Device,
+    /// Pairs of receive and transmit queues, 1 to 64. `None`: as many as there are workers (for
+    /// `af_xdp` at most as many as the interface has).
+    pub queues: Option<u16>,
+    /// Name of the TAP interface that hands to the kernel what the director does not take.
+    pub twin: Option<String>,
+    /// Its MAC address. `None`: the device's own.
+    pub mac: Option<Mac>,
+    /// Largest IP packet in bytes, 576 to 9216. `None`: the device's own.
+    pub mtu: Option<u16>,
+}
+
+/// `[[pool]]`: source addresses and ports of FNAT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// The operator's name for it; unique.
+    pub name: String,
+    /// Its addresses, as the file has them; no address is in two ranges of the whole file.
+    pub addresses: Vec<AddressRange>,
+    /// Local ports, the same for each address; never 0.
+    pub ports: RangeInclusive<u16>,
+}
+
+/// `[[route]]`: a static route. A running director takes the kernel's instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Destinations.
+    pub prefix: Prefix,
+    /// The next hop. `None`: destinations are on the link.
+    pub via: Option<IpAddr>,
+    /// Name of a port of this configuration.
+    pub port: String,
+}
+
+/// `[[neighbour]]`: a static neighbour. A running director takes the kernel's instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its MAC address.
+    pub mac: Mac,
+    /// Name of a port of this configuration.
+    pub port: String,
+    /// 802.1Q VLAN id, 1 to 4094. `None`: untagged.
+    pub vlan: Option<u16>,
+}
