@@ -1,0 +1,352 @@
+//! From a hash to candidates: buckets of one cache line with ten 16-bit tags and ten 32-bit
+//! values.
+//!
+//! A key lives in its home bucket, or, when that is full, in its other bucket, which is computed
+//! from the home bucket and the tag alone (`other = spread(tag) − home`, modulo the number of
+//! buckets, is its own inverse for any number of buckets, so a table can have just the size it
+//! needs). When both are full, an inhabitant is moved to its own other bucket. A home bucket
+//! counts its keys that live elsewhere, so a lookup reads a second line only when there is a
+//! reason to: with eight of ten places in use, one in twenty keys is away from home.
+//!
+//! A tag match is only a candidate (two keys in 65,535 share one): the caller compares the whole
+//! key and goes on to the next candidate when it differs.
+
+use crate::region::{PagePolicy, Pages, Region, RegionError, Zeroable};
+use sluice_lanes::{prefetch, tags};
+
+/// Largest value that can be stored; the top bit of a place says that its key is away from home.
+pub const MAX_VALUE: u32 = AWAY - 1;
+/// No candidate.
+pub const NONE: u32 = u32::MAX;
+
+const AWAY: u32 = 1 << 31;
+const WIDTH: usize = tags::WIDTH;
+/// Place in `words` of the count of keys that call this bucket home and live elsewhere.
+const ELSEWHERE: usize = WIDTH;
+/// Inhabitants that are moved, one to the place of the next, to make room for a key.
+const MOVES: u32 = 2;
+/// Of ten places, eight are used when the table holds what it was made for.
+const PLACES_PER_TEN: usize = 8;
+
+/// One cache line: ten tags (0: free), the count of keys that are elsewhere, a spare word, and
+/// ten values.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Bucket {
+    words: [u16; tags::LOADED],
+    values: [u32; WIDTH],
+}
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+// SAFETY: integers only.
+unsafe impl Zeroable for Bucket {}
+
+impl Bucket {
+    #[inline(always)]
+    fn matching(&self, tag: u16) -> u32 {
+        tags::matching(&self.words, tag)
+    }
+
+    fn free_place(&self) -> Option<usize> {
+        let free = self.matching(0);
+        (free != 0).then(|| free.trailing_zeros() as usize)
+    }
+
+    fn set(&mut self, place: usize, tag: u16, value: u32) {
+        self.words[place] = tag;
+        self.values[place] = value;
+    }
+}
+
+/// No room for a key: both of its buckets are full and so are those of their inhabitants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// What the first look at a hash found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// A candidate in the home bucket.
+    Candidate(u32),
+    /// None at home, but keys of this bucket live elsewhere: [`Index::second`] must look there.
+    Elsewhere,
+    /// No such key.
+    None,
+}
+
+/// The index.
+pub struct Index {
+    buckets: Region<Bucket>,
+    live: u64,
+}
+
+impl Index {
+    /// An index made for `keys` keys.
+    pub fn new(keys: u64, policy: PagePolicy) -> Result<Self, RegionError> {
+        let buckets = (keys as usize * 10).div_ceil(WIDTH * PLACES_PER_TEN).max(2);
+        Ok(Self { buckets: Region::new(buckets, policy)?, live: 0 })
+    }
+
+    #[inline(always)]
+    fn home(&self, hash: u64) -> usize {
+        (((hash >> 32) * self.buckets.len() as u64) >> 32) as usize
+    }
+
+    #[inline(always)]
+    fn tag(hash: u64) -> u16 {
+        let tag = hash as u16;
+        tag | u16::from(tag == 0)
+    }
+
+    /// The other bucket of a key with `tag` that has `bucket` as one of its two.
+    #[inline(always)]
+    fn other(&self, bucket: usize, tag: u16) -> usize {
+        let buckets = self.buckets.len();
+        let mixed = u32::from(tag).wrapping_mul(0x9e37_79b1);
+        let spread = ((u64::from(mixed) * buckets as u64) >> 32) as usize;
+        if spread >= bucket { spread - bucket } else { spread + buckets - bucket }
+    }
+
+    /// Asks for the home bucket of `hash`.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch::read(&self.buckets[self.home(hash)]);
+    }
+
+    /// Asks for the other bucket of `hash`, before [`Index::second`].
+    #[inline(always)]
+    pub fn prefetch_other(&self, hash: u64) {
+        prefetch::read(&self.buckets[self.other(self.home(hash), Self::tag(hash))]);
+    }
+
+    /// The first candidate in the home bucket.
+    #[inline(always)]
+    pub fn first(&self, hash: u64) -> First {
+        let bucket = &self.buckets[self.home(hash)];
+        let mask = bucket.matching(Self::tag(hash));
+        if mask != 0 {
+            First::Candidate(bucket.values[mask.trailing_zeros() as usize % WIDTH] & !AWAY)
+        } else if bucket.words[ELSEWHERE] != 0 {
+            First::Elsewhere
+        } else {
+            First::None
+        }
+    }
+
+    /// The first candidate in the other bucket, or [`NONE`].
+    pub fn second(&self, hash: u64) -> u32 {
+        let tag = Self::tag(hash);
+        let bucket = &self.buckets[self.other(self.home(hash), tag)];
+        let mask = bucket.matching(tag);
+        if mask == 0 { NONE } else { bucket.values[mask.trailing_zeros() as usize] & !AWAY }
+    }
+
+    /// The first value among all candidates that `is_it` accepts.
+    pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let (home, tag) = (self.home(hash), Self::tag(hash));
+        let mut search = |bucket: &Bucket| {
+            let mut mask = bucket.matching(tag);
+            while mask != 0 {
+                let value = bucket.values[mask.trailing_zeros() as usize] & !AWAY;
+                if is_it(value) {
+                    return Some(value);
+                }
+                mask &= mask - 1;
+            }
+            None
+        };
+        let bucket = &self.buckets[home];
+        search(bucket).or_else(|| {
+            (bucket.words[ELSEWHERE] != 0)
+                .then(|| search(&self.buckets[self.other(home, tag)]))
+                .flatten()
+        })
+    }
+
+    /// Adds a key that is not in the index yet. `value` is at most [`MAX_VALUE`].
+    pub fn insert(&mut self, hash: u64, value: u32) -> Result<(), Full> {
+        debug_assert!(value <= MAX_VALUE);
+        let (home, tag) = (self.home(hash), Self::tag(hash));
+        let other = self.other(home, tag);
+        if let Some(place) = self.buckets[home].free_place() {
+            self.buckets[home].set(place, tag, value);
+        } else if let Some(place) = self.room_elsewhere(home, other) {
+            self.buckets[other].set(place, tag, value | AWAY);
+            self.buckets[home].words[ELSEWHERE] += 1;
+        } else {
+            let place = self.make_room(home, MOVES).ok_or(Full)?;
+            self.buckets[home].set(place, tag, value);
+        }
+        self.live += 1;
+        Ok(())
+    }
+
+    /// A place in `other` for a key whose home is `home`, unless that bucket's count of keys
+    /// elsewhere is at its end.
+    fn room_elsewhere(&self, home: usize, other: usize) -> Option<usize> {
+        if other == home || self.buckets[home].words[ELSEWHERE] == u16::MAX {
+            return None;
+        }
+        self.buckets[other].free_place()
+    }
+
+    /// A free place in `full`, made by moving one inhabitant to its own other bucket, and if need
+    /// be one of that bucket's to its other one, at most `depth` times over.
+    fn make_room(&mut self, full: usize, depth: u32) -> Option<usize> {
+        for place in 0..WIDTH {
+            if self.move_away(full, place) {
+                return Some(place);
+            }
+        }
+        for place in 0..if depth == 0 { 0 } else { WIDTH } {
+            let target = self.other(full, self.buckets[full].words[place]);
+            if self.make_room(target, depth - 1).is_some() {
+                // The way there may have led back to this bucket: look again.
+                if let Some(free) = self.buckets[full].free_place() {
+                    return Some(free);
+                }
+                if self.move_away(full, place) {
+                    return Some(place);
+                }
+            }
+        }
+        None
+    }
+
+    /// Moves the inhabitant of a place to its other bucket, if there is room.
+    fn move_away(&mut self, from: usize, place: usize) -> bool {
+        let (tag, value) = (self.buckets[from].words[place], self.buckets[from].values[place]);
+        let target = self.other(from, tag);
+        if target == from {
+            return false;
+        }
+        let Some(free) = self.buckets[target].free_place() else { return false };
+        if value & AWAY != 0 {
+            self.buckets[target].words[ELSEWHERE] -= 1;
+        } else if self.buckets[from].words[ELSEWHERE] != u16::MAX {
+            self.buckets[from].words[ELSEWHERE] += 1;
+        } else {
+            return false;
+        }
+        self.buckets[target].set(free, tag, value ^ AWAY);
+        self.buckets[from].set(place, 0, 0);
+        true
+    }
+
+    /// Removes the key that was inserted with this hash and value; `false` if there is none.
+    pub fn remove(&mut self, hash: u64, value: u32) -> bool {
+        let (home, tag) = (self.home(hash), Self::tag(hash));
+        let place_of = |bucket: &Bucket, value: u32| {
+            let mask = bucket.matching(tag);
+            (0..WIDTH).find(|p| mask >> p & 1 == 1 && bucket.values[*p] == value)
+        };
+        if let Some(place) = place_of(&self.buckets[home], value) {
+            self.buckets[home].set(place, 0, 0);
+        } else {
+            let other = self.other(home, tag);
+            let Some(place) = place_of(&self.buckets[other], value | AWAY) else { return false };
+            self.buckets[other].set(place, 0, 0);
+            self.buckets[home].words[ELSEWHERE] -= 1;
+        }
+        self.live -= 1;
+        true
+    }
+
+    /// Keys in the index.
+    pub const fn live(&self) -> u64 {
+        self.live
+    }
+
+    /// The pages that the buckets lie in.
+    pub const fn pages(&self) -> Pages {
+        self.buckets.pages()
+    }
+
+    /// Bytes of address space that the buckets take.
+    pub const fn mapped_bytes(&self) -> usize {
+        self.buckets.mapped_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, HashSet};
+
+    fn mix(key: u64) -> u64 {
+        let x = u128::from(key ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
+        let y = u128::from((x >> 64) as u64 ^ x as u64) * 0xa076_1d64_78bd_642f;
+        (y >> 64) as u64 ^ y as u64
+    }
+
+    /// Made for a number of keys, it takes that number, finds each, and lets each go.
+    #[test]
+    fn holds_what_it_was_made_for() {
+        let keys = 200_000u32;
+        let mut index = Index::new(u64::from(keys), PagePolicy::Ordinary).unwrap();
+        for key in 0..keys {
+            index.insert(mix(u64::from(key)), key).unwrap();
+        }
+        let mut away = 0;
+        for key in 0..keys {
+            let hash = mix(u64::from(key));
+            assert_eq!(index.find(hash, |v| v == key), Some(key));
+            away += u32::from(index.first(hash) == First::Elsewhere);
+        }
+        assert!(away < keys / 15, "{away} of {keys} keys need a second line");
+        for key in 0..keys {
+            assert!(index.remove(mix(u64::from(key)), key));
+        }
+        assert_eq!(index.live(), 0);
+        let clean = |b: &Bucket| b.words.iter().all(|w| *w == 0);
+        assert!(index.buckets.iter().all(clean), "no tag and no count is left behind");
+    }
+
+    /// Room is made by moving inhabitants well beyond the size that the table was made for.
+    #[test]
+    fn fills_to_nineteen_of_twenty() {
+        let mut index = Index::new(80_000, PagePolicy::Ordinary).unwrap();
+        let places = index.buckets.len() * WIDTH;
+        let held = (0..).take_while(|k| index.insert(mix(u64::from(*k)), *k).is_ok()).count();
+        assert!(held * 20 > places * 18, "{held} of {places}");
+        assert!((0..held as u32).all(|k| index.find(mix(u64::from(k)), |v| v == k) == Some(k)));
+    }
+
+    /// Hashes that an attacker chose to be alike fill two buckets and then are refused.
+    #[test]
+    fn equal_hashes_are_bounded() {
+        let mut index = Index::new(1_000, PagePolicy::Ordinary).unwrap();
+        let held = (0..100u32).take_while(|k| index.insert(42 << 32 | 7, *k).is_ok()).count();
+        assert!((10..=20).contains(&held), "{held}");
+        assert_eq!(index.insert(42 << 32 | 7, 99), Err(Full));
+        assert_eq!(index.find(42 << 32 | 7, |v| v == 99), None);
+    }
+
+    proptest! {
+        /// Against a map: few buckets and few tags, so that everything collides.
+        #[test]
+        fn behaves_like_a_multimap(
+            ops in proptest::collection::vec((any::<bool>(), 0u32..60), 1..400), keys in 1u64..40,
+        ) {
+            let mut index = Index::new(keys, PagePolicy::Ordinary).unwrap();
+            let mut model = BTreeMap::new();
+            let hash = |key: u32| mix(u64::from(key)) & !0xfffc;
+            for (insert, key) in ops {
+                if insert && !model.contains_key(&key) {
+                    if index.insert(hash(key), key).is_ok() {
+                        model.insert(key, ());
+                    }
+                } else {
+                    prop_assert_eq!(index.remove(hash(key), key), model.remove(&key).is_some());
+                }
+                prop_assert_eq!(index.live() as usize, model.len());
+                for key in 0..60 {
+                    let mut seen = HashSet::new();
+                    let found = index.find(hash(key), |v| { seen.insert(v); v == key });
+                    prop_assert_eq!(found.is_some(), model.contains_key(&key), "key {}", key);
+                }
+            }
+        }
+    }
+}
