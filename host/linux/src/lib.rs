@@ -1,1 +1,33 @@
-//! Being built.
+//! The kernel's links, addresses, routes and neighbours, mirrored by rtnetlink, and the few
+//! things the director asks of the kernel in return.
+//!
+//! Linux is the director's control stack: the kernel answers ARP and neighbour discovery, routing
+//! daemons write its routes, and the director reads what came of it. [`Mirror`] holds a copy
+//! ([`Kernel`]) that is exact whenever [`Mirror::process`] returns with nothing stale, [`lookup`]
+//! answers where a destination is reached, [`Commands`] changes a link or an address, and
+//! [`rx_queue_count`] says how many receive queues an interface has.
+//!
+//! Everything is driven by its caller: no thread, no runtime, no clock. One file descriptor
+//! becomes readable when there is something to follow.
+//!
+//! The decoder is ours, over `netlink-packet-core`'s attribute framing, and reads only the
+//! attributes the director uses. A typed decoder of whole messages refuses a link for one
+//! attribute that a newer kernel made longer; a mirror must not lose a link for that.
+//!
+//! ## What is not mirrored
+//! Policy rules and tables other than `main` and `default`, VRFs, routes with a type of service,
+//! source-specific IPv6 routes, and what lightweight tunnels (`encap …`) do: such a route is kept
+//! as [`RouteKind::Foreign`], so that nothing is sent past it.
+#![forbid(unsafe_code)]
+
+mod error;
+mod lookup;
+mod nexthop;
+mod state;
+
+pub use error::Error;
+pub use lookup::{RouteResult, Target, lookup};
+pub use state::{
+    Address, Changed, Kernel, Link, Neighbour, NeighbourState, NextHop, Route, RouteKind, Table,
+    Vlan,
+};
