@@ -1,0 +1,38 @@
+# What one types. Needs root, make and Rust 1.95; `make setup` installs the rest on Debian 12.
+CARGO ?= cargo
+DEMO := target/release/sluice-demo
+
+.PHONY: setup build demo demo-stop figures test bench fmt lint clean
+
+setup: ## install what is missing from Debian's packages, check Rust, reserve huge pages
+	@packaging/setup.sh
+
+build: setup ## the programs, optimised
+	$(CARGO) build --release --locked -p sluiced -p sluice -p sluice-bench -p sluice-e2e
+
+demo: build ## real traffic through the director between namespaces; KEEP=1 leaves it running
+	@$(DEMO) $(if $(KEEP),--keep)
+
+demo-stop: ## end a demo that was left running
+	@$(DEMO) --stop
+
+figures: build ## medians: direct kernel routing against the director, idle processor time
+	@$(DEMO) --figures $(if $(RUNS),--runs $(RUNS))
+
+test: setup ## everything: format, lint, tests, sanitizers, end to end; ends with a count
+	@packaging/tests.sh
+
+bench: build ## the worker loop on an in-memory port
+	target/release/sluice-bench throughput --mode fnat --scheduler rr --family 4 \
+		--protocol udp --size 64 --sessions $(or $(SESSIONS),1000000) \
+		--workers $(or $(WORKERS),1) --seconds $(or $(SECONDS_),5) --json
+
+fmt: ## format all code
+	$(CARGO) fmt --all
+
+lint: ## format and lint as errors
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+clean: ## remove what was built
+	$(CARGO) clean

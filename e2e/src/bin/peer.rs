@@ -1,0 +1,199 @@
+//! `sluice-peer`: the little clients and servers that no package offers in the form the tests
+//! need. Runs inside a namespace; says on standard output what it saw.
+#![forbid(unsafe_code)]
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::{Parser, Subcommand};
+
+const PATIENCE: Duration = Duration::from_secs(2);
+
+#[derive(Parser)]
+#[command(about = "Little clients and servers for Sluice's end-to-end tests")]
+struct Arguments {
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Subcommand)]
+enum Role {
+    /// Answers every datagram with itself.
+    UdpEcho {
+        /// Port to listen on.
+        port: u16,
+    },
+    /// Sends datagrams from one socket each and checks that they come back unchanged.
+    UdpProbe {
+        /// Whom to ask.
+        server: SocketAddr,
+        /// How many datagrams.
+        count: u32,
+        /// Bytes in each.
+        size: usize,
+    },
+    /// Greets as ssh does, then echoes lines.
+    Lines {
+        /// Port to listen on.
+        port: u16,
+    },
+    /// Opens a line session and keeps it busy with a line every 50 ms; says `line N` for each that
+    /// came back, and ends when one does not.
+    Hold {
+        /// The line service.
+        server: SocketAddr,
+        /// Seconds to keep it busy.
+        seconds: u64,
+    },
+    /// Opens many connections one after the other, gets one HTTP answer on each, closes it.
+    Connects {
+        /// The web service.
+        server: SocketAddr,
+        /// How many connections.
+        count: u32,
+        /// How many at once.
+        parallel: u32,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().role {
+        Role::UdpEcho { port } => udp_echo(port),
+        Role::UdpProbe { server, count, size } => udp_probe(server, count, size),
+        Role::Lines { port } => lines(port),
+        Role::Hold { server, seconds } => hold(server, Duration::from_secs(seconds)),
+        Role::Connects { server, count, parallel } => connects(server, count, parallel),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sluice-peer: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn say(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    out.flush()
+}
+
+fn udp_echo(port: u16) -> io::Result<()> {
+    let socket = UdpSocket::bind((IpAddr::from([0, 0, 0, 0]), port))?;
+    say("listening")?;
+    let mut buffer = vec![0; 65_536];
+    loop {
+        match socket.recv_from(&mut buffer) {
+            Ok((len, from)) => drop(socket.send_to(&buffer[..len], from)),
+            // A client that went away answers with an ICMP error; that is its own affair.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn udp_probe(server: SocketAddr, count: u32, size: usize) -> io::Result<()> {
+    let mut answered = 0;
+    for number in 0..count {
+        let socket = UdpSocket::bind((IpAddr::from([0, 0, 0, 0]), 0))?;
+        socket.connect(server)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        // Odd sizes and changing bytes, so that a checksum has something to get wrong.
+        let datagram: Vec<u8> =
+            (0..size + number as usize % 2).map(|at| (at as u32 * 31 + number) as u8).collect();
+        socket.send(&datagram)?;
+        let mut buffer = vec![0; 65_536];
+        match socket.recv(&mut buffer) {
+            Ok(len) if buffer[..len] == datagram[..] => answered += 1,
+            Ok(_) => return Err(io::Error::other(format!("datagram {number} came back changed"))),
+            Err(error) => return Err(io::Error::other(format!("datagram {number}: {error}"))),
+        }
+    }
+    say(&format!("answered {answered}"))
+}
+
+fn lines(port: u16) -> io::Result<()> {
+    let listener = TcpListener::bind((IpAddr::from([0, 0, 0, 0]), port))?;
+    say("listening")?;
+    for connection in listener.incoming() {
+        let connection = connection?;
+        // A session that breaks off ends its own thread only.
+        std::thread::spawn(move || echo_lines(connection));
+    }
+    Ok(())
+}
+
+fn echo_lines(mut connection: TcpStream) -> io::Result<()> {
+    connection.set_nodelay(true)?;
+    connection.write_all(b"SSH-2.0-sluice-peer\r\n")?;
+    let mut buffer = [0; 4096];
+    loop {
+        let len = connection.read(&mut buffer)?;
+        if len == 0 {
+            return Ok(());
+        }
+        connection.write_all(&buffer[..len])?;
+    }
+}
+
+fn hold(server: SocketAddr, span: Duration) -> io::Result<()> {
+    let mut connection = TcpStream::connect_timeout(&server, PATIENCE)?;
+    connection.set_nodelay(true)?;
+    connection.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let mut answers = BufReader::new(connection.try_clone()?);
+    let mut greeting = String::new();
+    answers.read_line(&mut greeting)?;
+    say(&format!("greeted {}", greeting.trim_end()))?;
+    let started = Instant::now();
+    let mut number = 0_u32;
+    while started.elapsed() < span {
+        number += 1;
+        let line = format!("line {number}\n");
+        connection.write_all(line.as_bytes())?;
+        let mut answer = String::new();
+        answers.read_line(&mut answer)?;
+        if answer != line {
+            return Err(io::Error::other(format!("sent {line:?}, got {answer:?}")));
+        }
+        say(&format!("line {number}"))?;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    say("held")
+}
+
+fn connects(server: SocketAddr, count: u32, parallel: u32) -> io::Result<()> {
+    let next = AtomicU32::new(0);
+    let good = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..parallel {
+            scope.spawn(|| {
+                while next.fetch_add(1, Ordering::Relaxed) < count {
+                    match one_request(server) {
+                        Ok(()) => drop(good.fetch_add(1, Ordering::Relaxed)),
+                        Err(error) => eprintln!("sluice-peer: {error}"),
+                    }
+                }
+            });
+        }
+    });
+    let good = good.into_inner();
+    say(&format!("answered {good}"))?;
+    if good == count { Ok(()) } else { Err(io::Error::other(format!("{good} of {count}"))) }
+}
+
+fn one_request(server: SocketAddr) -> io::Result<()> {
+    let mut connection = TcpStream::connect_timeout(&server, PATIENCE)?;
+    connection.set_read_timeout(Some(PATIENCE))?;
+    connection.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
+    let mut answer = Vec::new();
+    connection.read_to_end(&mut answer)?;
+    let text = String::from_utf8_lossy(&answer);
+    if text.starts_with("HTTP/1.1 200") && text.contains("Real Server 0") {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("unexpected answer {text:?}")))
+}

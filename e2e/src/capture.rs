@@ -1,0 +1,98 @@
+//! Captures and their independent judge: tcpdump writes, tshark verifies every checksum.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::error::LabError;
+use crate::lab::Netns;
+use crate::process::{self, Running};
+
+const LIMIT: Duration = Duration::from_secs(15);
+/// tshark's options that make it verify what it otherwise believes.
+const VERIFY: [&str; 6] = [
+    "-o",
+    "ip.check_checksum:TRUE",
+    "-o",
+    "tcp.check_checksum:TRUE",
+    "-o",
+    "udp.check_checksum:TRUE",
+];
+
+/// A capture that runs.
+#[derive(Debug)]
+pub struct Capture {
+    tcpdump: Running,
+    file: PathBuf,
+}
+
+/// tshark's verdicts on a capture; counts of frames.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Frames with a wrong IPv4, TCP or UDP checksum.
+    pub bad: u64,
+    /// TCP segments whose checksum is right.
+    pub good_tcp: u64,
+    /// UDP datagrams whose checksum is right.
+    pub good_udp: u64,
+    /// UDP datagrams over IPv4 that carry no checksum (RFC 768: all zero).
+    pub zero_udp: u64,
+}
+
+impl Capture {
+    /// Captures whole IPv4 frames on a device until stopped; returns once it really captures.
+    ///
+    /// # Errors
+    /// When tcpdump does not start.
+    pub fn start(space: &Netns, device: &str, name: &str) -> Result<Self, LabError> {
+        let file = space.dir().join(format!("{name}.pcap"));
+        let path = file.to_string_lossy().into_owned();
+        // -Z root: tcpdump otherwise becomes a user who may not write into the lab's directory.
+        let args =
+            ["-i", device, "-s0", "-U", "-n", "-B", "65536", "-Z", "root", "-w", &path, "ip"];
+        let mut tcpdump = space.start(&format!("tcpdump-{name}"), "tcpdump", &args)?;
+        tcpdump.wait_for_words("listening on", LIMIT)?;
+        Ok(Self { tcpdump, file })
+    }
+
+    /// Ends the capture and returns its file.
+    ///
+    /// # Errors
+    /// When tcpdump does not end, or the kernel dropped frames it should have seen.
+    pub fn stop(mut self) -> Result<PathBuf, LabError> {
+        self.tcpdump.signal(Signal::INT);
+        self.tcpdump.wait(LIMIT)?;
+        let log = self.tcpdump.log();
+        if log.contains("\n0 packets dropped by kernel") {
+            return Ok(self.file);
+        }
+        Err(LabError::Wrong(format!("the capture is not whole: {log}")))
+    }
+}
+
+/// Lets tshark verify a capture.
+///
+/// # Errors
+/// When tshark fails.
+pub fn judge(file: &Path) -> Result<Verdict, LabError> {
+    let bad = "ip.checksum.status==0 || tcp.checksum.status==0 || udp.checksum.status==0";
+    Ok(Verdict {
+        bad: count(file, bad)?,
+        good_tcp: count(file, "tcp.checksum.status==1")?,
+        good_udp: count(file, "udp.checksum.status==1")?,
+        zero_udp: count(file, "udp.checksum==0")?,
+    })
+}
+
+/// How many frames of a capture match a display filter.
+///
+/// # Errors
+/// When tshark fails.
+pub fn count(file: &Path, filter: &str) -> Result<u64, LabError> {
+    let mut command = Command::new("timeout");
+    command.args(["120", "tshark", "-n", "-r"]).arg(file).args(VERIFY).args(["-Y", filter]);
+    command.args(["-T", "fields", "-e", "frame.number"]);
+    Ok(process::run(&mut command)?.ok()?.stdout.lines().count() as u64)
+}

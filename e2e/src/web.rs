@@ -1,0 +1,101 @@
+//! The real programs on the real servers, and the little ones of our own (`sluice-peer`).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::director::program;
+use crate::error::LabError;
+use crate::lab::Netns;
+use crate::process::{Running, wait_until};
+
+/// UDP echo (RFC 862).
+pub const ECHO_PORT: u16 = 7;
+/// A TCP service that greets and echoes lines, for sessions that stay open.
+pub const LINES_PORT: u16 = 2000;
+/// Bytes of the file that every nginx offers as `/blob`.
+pub const BLOB_BYTES: u64 = 50 * 1024 * 1024;
+
+const START_LIMIT: Duration = Duration::from_secs(15);
+
+/// nginx on port 80: answers "Real Server 0N", and `/blob` with the lab's blob when there is one.
+///
+/// # Errors
+/// When it does not answer within 15 s.
+pub fn start_nginx(real: &Netns, number: usize) -> Result<Running, LabError> {
+    let name = format!("nginx{number}");
+    let dir = real.dir();
+    let config = dir.join(format!("{name}.conf"));
+    let text = format!(
+        "daemon off;\nuser root;\nworker_processes 1;\npid {pid};\nerror_log stderr warn;\n\
+         events {{ worker_connections 4096; }}\n\
+         http {{\n  access_log off;\n  keepalive_requests 1000000;\n  sendfile on;\n\
+         \x20 client_body_temp_path {temp}-body;\n  proxy_temp_path {temp}-proxy;\n\
+         \x20 fastcgi_temp_path {temp}-fcgi;\n  uwsgi_temp_path {temp}-uwsgi;\n\
+         \x20 scgi_temp_path {temp}-scgi;\n\
+         \x20 server {{\n    listen 80 backlog=4096 reuseport;\n\
+         \x20   location / {{ default_type text/plain; return 200 \"Real Server {number:02}\\n\"; }}\n\
+         \x20   location = /blob {{ root {dir}; }}\n  }}\n}}\n",
+        pid = dir.join(format!("{name}.pid")).display(),
+        temp = dir.join(&name).display(),
+        dir = dir.display(),
+    );
+    std::fs::write(&config, text).map_err(LabError::file(config.display().to_string()))?;
+    let mut nginx = real.start(
+        &name,
+        "nginx",
+        &["-e", "stderr", "-p", &dir.to_string_lossy(), "-c", &config.to_string_lossy()],
+    )?;
+    wait_until(&format!("{name} to answer"), START_LIMIT, || {
+        if nginx.ended()?.is_some() {
+            return Err(LabError::Wrong(format!("{name} ended: {}", nginx.log_tail(10))));
+        }
+        let answer = real.run("curl", &["-s", "--max-time", "2", "http://127.0.0.1/"])?;
+        Ok(answer.status.success().then_some(()))
+    })?;
+    Ok(nginx)
+}
+
+/// Makes the lab's blob of [`BLOB_BYTES`] random bytes and returns its SHA-256.
+///
+/// # Errors
+/// When it cannot be written or read.
+pub fn make_blob(space: &Netns) -> Result<String, LabError> {
+    let path: PathBuf = space.dir().join("blob");
+    let size = BLOB_BYTES.to_string();
+    let script = "head -c \"$1\" /dev/urandom > \"$2\" && sha256sum < \"$2\"";
+    let ran = space.run("sh", &["-c", script, "sh", &size, &path.to_string_lossy()])?.ok()?;
+    Ok(ran.stdout.split_whitespace().next().unwrap_or_default().to_owned())
+}
+
+fn start_peer(space: &Netns, name: &str, args: &[&str]) -> Result<Running, LabError> {
+    let peer = program("sluice-peer")?;
+    let mut running = space.start(name, &peer.to_string_lossy(), args)?;
+    running.wait_for_words("listening", START_LIMIT)?;
+    Ok(running)
+}
+
+/// A UDP echo on port 7 that checks nothing and answers from the address it was asked at.
+///
+/// # Errors
+/// When it does not come up.
+pub fn start_echo(space: &Netns, name: &str) -> Result<Running, LabError> {
+    start_peer(space, name, &["udp-echo", &ECHO_PORT.to_string()])
+}
+
+/// A TCP service that greets like ssh does and echoes lines.
+///
+/// # Errors
+/// When it does not come up.
+pub fn start_lines(space: &Netns, name: &str, port: u16) -> Result<Running, LabError> {
+    start_peer(space, name, &["lines", &port.to_string()])
+}
+
+/// An iperf3 server on its usual port.
+///
+/// # Errors
+/// When it does not come up.
+pub fn start_iperf3(space: &Netns, name: &str) -> Result<Running, LabError> {
+    let mut running = space.start(name, "iperf3", &["-s", "--forceflush"])?;
+    running.wait_for_words("Server listening", START_LIMIT)?;
+    Ok(running)
+}
