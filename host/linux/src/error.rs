@@ -15,28 +15,20 @@ pub enum Error {
         source: io::Error,
     },
     /// The kernel refused a request; `source` carries its errno.
-    #[error("the kernel refused to {action}: {source}")]
+    #[error("the kernel refused to {action}: {source}{detail}")]
     Refused {
         /// What was asked for.
         action: String,
         /// The kernel's errno.
         source: io::Error,
+        /// The kernel's own words in brackets, if it gave any.
+        detail: String,
     },
-    /// The kernel did not answer a request in time.
-    #[error("the kernel did not answer within {timeout_ms} ms when asked to {action}")]
+    /// The kernel did not answer a request.
+    #[error("the kernel gave no whole answer when asked to {action}")]
     NoAnswer {
         /// What was asked for.
         action: String,
-        /// How long was waited, in milliseconds.
-        timeout_ms: u32,
-    },
-    /// The kernel's tables changed so fast that no consistent copy could be read.
-    #[error("the kernel's {what} kept changing: {attempts} dumps were all interrupted")]
-    Unsettled {
-        /// Which table.
-        what: &'static str,
-        /// How often it was tried.
-        attempts: u32,
     },
     /// A value that cannot be put into a request.
     #[error("{0}")]

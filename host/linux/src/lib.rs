@@ -10,8 +10,7 @@
 //! Everything is driven by its caller: no thread, no runtime, no clock. One file descriptor
 //! becomes readable when there is something to follow.
 //!
-//! The decoder is ours, over `netlink-packet-core`'s attribute framing, and reads only the
-//! attributes the director uses. A typed decoder of whole messages refuses a link for one
+//! The decoder is ours and reads only the attributes the director uses. A typed decoder of whole messages refuses a link for one
 //! attribute that a newer kernel made longer; a mirror must not lose a link for that.
 //!
 //! ## What is not mirrored
@@ -20,13 +19,26 @@
 //! as [`RouteKind::Foreign`], so that nothing is sent past it.
 #![forbid(unsafe_code)]
 
+mod apply;
+mod attributes;
+mod commands;
 mod error;
+mod event;
+mod event_route;
 mod lookup;
+mod mirror;
 mod nexthop;
+mod queues;
+mod request;
+mod routes;
 mod state;
+mod uapi;
 
+pub use commands::Commands;
 pub use error::Error;
 pub use lookup::{RouteResult, Target, lookup};
+pub use mirror::Mirror;
+pub use queues::rx_queue_count;
 pub use state::{
     Address, Changed, Kernel, Link, Neighbour, NeighbourState, NextHop, Route, RouteKind, Table,
     Vlan,

@@ -57,7 +57,9 @@ pub(crate) fn resolve(objects: &BTreeMap<u32, Object>, id: u32) -> (RouteKind, V
                     Some(Content::Single { .. }) => {
                         hops.extend(objects.get(&member).and_then(|member| single(member, weight)));
                     }
-                    _ => return (RouteKind::Foreign, Vec::new()),
+                    // Gone; the kernel announces the group without it next.
+                    None => {}
+                    Some(_) => return (RouteKind::Foreign, Vec::new()),
                 }
             }
         }

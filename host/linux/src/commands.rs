@@ -1,0 +1,122 @@
+//! What the director changes in the kernel: links (TAP twins) and addresses.
+//!
+//! Each command is acknowledged by the kernel before it returns, and is idempotent: what is so
+//! already is no error.
+
+use std::net::IpAddr;
+
+use netlink_sys::protocols::NETLINK_ROUTE;
+
+use crate::attributes::{Request, ip_bytes};
+use crate::error::Error;
+use crate::event::{ADDRESS_HEADER_LEN, LINK_HEADER_LEN};
+use crate::request::Requester;
+
+/// Changes links and addresses. Needs `CAP_NET_ADMIN`; belongs to the network namespace of the
+/// thread that opened it.
+#[derive(Debug)]
+pub struct Commands {
+    pub(crate) requester: Requester,
+}
+
+impl Commands {
+    /// Opens a socket for commands.
+    ///
+    /// # Errors
+    /// When the socket cannot be made.
+    pub fn open() -> Result<Self, Error> {
+        Ok(Self { requester: Requester::open(NETLINK_ROUTE)? })
+    }
+
+    /// Sets a link up or down.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the kernel's reason.
+    pub fn set_up(&mut self, ifindex: u32, up: bool) -> Result<(), Error> {
+        let flag = libc::IFF_UP.cast_unsigned();
+        let mut header = link_header(ifindex);
+        header[8..12].copy_from_slice(&(if up { flag } else { 0 }).to_ne_bytes());
+        header[12..16].copy_from_slice(&flag.to_ne_bytes());
+        let request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_ACK, &header);
+        let direction = if up { "up" } else { "down" };
+        self.requester.ask(request, &format!("set link {ifindex} {direction}"), |_| {})
+    }
+
+    /// Sets a link's Ethernet address.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the kernel's reason.
+    pub fn set_mac(&mut self, ifindex: u32, mac: [u8; 6]) -> Result<(), Error> {
+        let request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_ACK, &link_header(ifindex))
+            .with(libc::IFLA_ADDRESS, &mac);
+        self.requester.ask(request, &format!("set the MAC of link {ifindex}"), |_| {})
+    }
+
+    /// Sets a link's MTU in bytes.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the kernel's reason.
+    pub fn set_mtu(&mut self, ifindex: u32, mtu: u32) -> Result<(), Error> {
+        let request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_ACK, &link_header(ifindex))
+            .with(libc::IFLA_MTU, &mtu.to_ne_bytes());
+        self.requester.ask(request, &format!("set the MTU of link {ifindex} to {mtu}"), |_| {})
+    }
+
+    /// Adds an address to a link, with its connected prefix.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the kernel's reason.
+    pub fn add_address(&mut self, ifindex: u32, ip: IpAddr, prefix_len: u8) -> Result<(), Error> {
+        let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+        let request = address_request(libc::RTM_NEWADDR, flags, ifindex, ip, prefix_len)?;
+        self.requester.ask(request, &format!("add {ip}/{prefix_len} to link {ifindex}"), |_| {})
+    }
+
+    /// Removes an address from a link.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the kernel's reason.
+    pub fn remove_address(
+        &mut self,
+        ifindex: u32,
+        ip: IpAddr,
+        prefix_len: u8,
+    ) -> Result<(), Error> {
+        let flags = libc::NLM_F_ACK;
+        let request = address_request(libc::RTM_DELADDR, flags, ifindex, ip, prefix_len)?;
+        let action = format!("remove {ip}/{prefix_len} from link {ifindex}");
+        match self.requester.ask(request, &action, |_| {}) {
+            Err(error) if error.errno() == Some(libc::EADDRNOTAVAIL) => Ok(()),
+            answer => answer,
+        }
+    }
+}
+
+fn link_header(ifindex: u32) -> [u8; LINK_HEADER_LEN] {
+    let mut header = [0; LINK_HEADER_LEN];
+    header[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    header
+}
+
+fn address_request(
+    kind: u16,
+    flags: i32,
+    ifindex: u32,
+    ip: IpAddr,
+    prefix_len: u8,
+) -> Result<Request, Error> {
+    let (family, width) = if ip.is_ipv4() { (libc::AF_INET, 32) } else { (libc::AF_INET6, 128) };
+    if prefix_len > width {
+        return Err(Error::Invalid(format!(
+            "{ip}/{prefix_len} is no prefix: the length must be 0 to {width}"
+        )));
+    }
+    let mut header = [0; ADDRESS_HEADER_LEN];
+    header[0] = u8::try_from(family).unwrap_or_default();
+    header[1] = prefix_len;
+    header[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+    let bytes = ip_bytes(ip);
+    Ok(Request::new(kind, flags, &header)
+        .with(libc::IFA_LOCAL, &bytes)
+        .with(libc::IFA_ADDRESS, &bytes))
+}
