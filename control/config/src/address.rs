@@ -54,6 +54,13 @@ impl AddressRange {
     }
 }
 
+impl From<IpAddr> for AddressRange {
+    /// The range of this one address.
+    fn from(address: IpAddr) -> Self {
+        Self { first: address, last: address }
+    }
+}
+
 impl fmt::Display for AddressRange {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.first == self.last {
@@ -72,7 +79,7 @@ impl FromStr for AddressRange {
             return text.parse::<Prefix>().map(|prefix| prefix.range());
         }
         let Some((first, last)) = text.split_once('-') else {
-            return parse_address(text).map(|address| Self { first: address, last: address });
+            return parse_address(text).map(Self::from);
         };
         let (first, last) = (parse_address(first.trim())?, parse_address(last.trim())?);
         if first.is_ipv4() != last.is_ipv4() {
@@ -125,6 +132,13 @@ impl Prefix {
     }
 }
 
+impl From<IpAddr> for Prefix {
+    /// The prefix of this one address.
+    fn from(address: IpAddr) -> Self {
+        Self { address, length: if address.is_ipv4() { 32 } else { 128 } }
+    }
+}
+
 impl fmt::Display for Prefix {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}/{}", self.address, self.length)
@@ -166,6 +180,9 @@ impl FromStr for Prefix {
 pub struct Mac([u8; 6]);
 
 impl Mac {
+    /// Stands for one that could not be read.
+    pub(crate) const UNKNOWN: Self = Self([2, 0, 0, 0, 0, 0]);
+
     /// The address with these bytes in the order of the wire. `None` for group addresses and
     /// all zeros, which no port and no neighbour has.
     pub fn new(bytes: [u8; 6]) -> Option<Self> {

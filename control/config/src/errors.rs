@@ -22,9 +22,14 @@ pub enum ConfigErrors {
         /// The operating system's reason, where there is one.
         source: Option<io::Error>,
     },
-    /// The file's content is wrong: every error found, in the order of the file.
-    #[error("{}", Rendered(.0))]
-    Invalid(Vec<Diagnostic>),
+    /// The file's content is wrong.
+    #[error("{}", Rendered(.diagnostics, *.more))]
+    Invalid {
+        /// The errors, in the order of the file; at most 100.
+        diagnostics: Vec<Diagnostic>,
+        /// How many more there are.
+        more: usize,
+    },
 }
 
 impl ConfigErrors {
@@ -32,7 +37,7 @@ impl ConfigErrors {
     pub fn diagnostics(&self) -> &[Diagnostic] {
         match self {
             Self::Unreadable { .. } => &[],
-            Self::Invalid(diagnostics) => diagnostics,
+            Self::Invalid { diagnostics, .. } => diagnostics,
         }
     }
 }
@@ -106,7 +111,7 @@ impl fmt::Display for Diagnostic {
 }
 
 /// Several diagnostics, an empty line between them.
-struct Rendered<'a>(&'a [Diagnostic]);
+struct Rendered<'a>(&'a [Diagnostic], usize);
 
 impl fmt::Display for Rendered<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,6 +120,9 @@ impl fmt::Display for Rendered<'_> {
                 write!(out, "\n\n")?;
             }
             write!(out, "{diagnostic}")?;
+        }
+        if self.1 > 0 {
+            write!(out, "\n\nand {} more", self.1)?;
         }
         Ok(())
     }

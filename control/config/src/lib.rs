@@ -1,6 +1,6 @@
 //! The configuration file: its format, its checks, its reference.
 //!
-//! [`Config`] is a TOML file as plain typed data. Everything that is wrong with the
+//! [`Config::load`] reads a TOML file into plain typed data. Everything that is wrong with the
 //! file is reported in one go, each error with file, line, column, key, what was found and what
 //! would be right; nothing of a wrong file is ever used. What is legal but probably not meant
 //! comes back as warnings beside the configuration ([`Loaded`]).
@@ -13,9 +13,16 @@
 
 mod address;
 mod blueprint;
+mod check;
 mod device;
 mod errors;
 mod model;
+mod parse;
+mod path;
+mod read;
+pub mod reference;
+mod report;
+mod schema;
 mod suggest;
 mod words;
 
@@ -25,6 +32,7 @@ pub use errors::{ConfigErrors, Diagnostic, Fault, Severity};
 pub use model::{
     Config, Director, HugePages, Idle, Limits, LogLevel, Neighbour, Pool, Port, Route, Tcp,
 };
+pub use parse::Loaded;
 pub use sluice_director::blueprint::{
     Mode, NoSession, Protocol, RealServer, Scheduling, Timeouts, VirtualService,
 };

@@ -1,0 +1,135 @@
+//! Addresses: which may be used at all, and that no two uses of one collide.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::Bounds;
+use crate::address::number;
+use crate::path::{Path, Place};
+use crate::report::Report;
+use crate::{AddressRange, Config};
+
+/// What a message says of IPv6 as long as it is not there.
+pub(super) const NO_IPV6: &str = "use an IPv4 address: IPv6 services come with a later version";
+
+/// What is wrong with a range as the address of a host, if anything.
+pub(super) fn not_a_host(range: AddressRange) -> Option<&'static str> {
+    let v4 = |a, b, c, d| IpAddr::V4(Ipv4Addr::new(a, b, c, d));
+    let special = [
+        (v4(0, 0, 0, 0), v4(0, 255, 255, 255), "unspecified (0.0.0.0/8)"),
+        (v4(127, 0, 0, 0), v4(127, 255, 255, 255), "loopback (127.0.0.0/8)"),
+        (v4(224, 0, 0, 0), v4(239, 255, 255, 255), "multicast (224.0.0.0/4)"),
+        (v4(255, 255, 255, 255), v4(255, 255, 255, 255), "the broadcast address"),
+    ];
+    let v6 = |address: &str| address.parse::<IpAddr>().ok();
+    let special6 = [
+        (v6("::"), v6("::"), "unspecified (::)"),
+        (v6("::1"), v6("::1"), "loopback (::1)"),
+        (v6("::ffff:0:0"), v6("::ffff:ffff:ffff"), "IPv4 in disguise (::ffff:0:0/96)"),
+        (v6("ff00::"), v6("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), "multicast (ff00::/8)"),
+    ];
+    let special6 =
+        special6.into_iter().filter_map(|(first, last, what)| Some((first?, last?, what)));
+    special.into_iter().chain(special6).find_map(|(first, last, what)| {
+        let alike = first.is_ipv4() == range.first().is_ipv4();
+        let meets = number(range.first()) <= number(last) && number(first) <= number(range.last());
+        (alike && meets).then_some(what)
+    })
+}
+
+/// Reports an address that no host may have.
+pub(super) fn check_host(address: IpAddr, path: Path, report: &mut Report) {
+    if let Some(what) = not_a_host(address.into()) {
+        let found = format!("{address} is {what}");
+        report.error(path, found, "use the unicast address of a host, such as 192.0.2.10");
+    }
+}
+
+/// All local addresses, for questions about single ones.
+pub(super) struct Local {
+    /// In ascending order; without overlaps if none were reported.
+    ranges: Vec<(AddressRange, Path)>,
+}
+
+impl Local {
+    /// Where `address` is a local address, if it is one.
+    pub fn find(&self, address: IpAddr) -> Option<Path> {
+        let key = |address: IpAddr| (address.is_ipv6(), number(address));
+        let after = self.ranges.partition_point(|(range, _)| key(range.first()) <= key(address));
+        let (range, path) = self.ranges.get(after.checked_sub(1)?)?;
+        range.contains(address).then_some(*path)
+    }
+}
+
+/// Checks the pools, and gives all their addresses.
+pub(super) fn check_pools(config: &Config, bounds: &Bounds, report: &mut Report) -> Local {
+    let path = |index| Path::table(Place::Pool, index);
+    let names = config.pools.iter().enumerate();
+    let names = names.map(|(index, pool)| (pool.name.as_str(), path(index).key("name")));
+    super::unique_names("pool", names, report);
+    let mut ranges = Vec::new();
+    let mut total: u128 = 0;
+    for (index, pool) in config.pools.iter().enumerate() {
+        let path = path(index).key("addresses");
+        if pool.addresses.is_empty() {
+            let hint = "give the pool at least one address, such as [\"192.0.2.10\"]";
+            report.error(path, "the list is empty", hint);
+        }
+        for (item, &range) in pool.addresses.iter().enumerate() {
+            let path = path.item(item);
+            if report.is_broken(path) {
+                continue;
+            }
+            check_range(range, pool.addresses[0], path, report);
+            let before = total;
+            total = total.saturating_add(range.count());
+            if range.first().is_ipv4()
+                && before <= bounds.local_addresses
+                && total > bounds.local_addresses
+            {
+                let found = format!("with {range} there are {total} local addresses in all pools");
+                report.error(path, found, format!("keep to {}", bounds.local_addresses));
+            }
+            ranges.push((range, path));
+        }
+    }
+    ranges.sort_by_key(|(range, _)| (range.first().is_ipv6(), number(range.first())));
+    check_overlaps(&ranges, report);
+    Local { ranges }
+}
+
+fn check_range(range: AddressRange, first: AddressRange, path: Path, report: &mut Report) {
+    if let Some(what) = not_a_host(range) {
+        let found = format!("{range} has addresses that are {what}");
+        report.error(path, found, "use unicast addresses of this machine");
+    } else if path.item == Some(0) {
+        if range.first().is_ipv6() {
+            report.error(path, format!("{range} is IPv6"), NO_IPV6);
+        }
+    } else if range.first().is_ipv4() != first.first().is_ipv4() {
+        let found = format!("{range} is of another family than the pool's first, {first}");
+        report.error(path, found, "give each family a pool of its own");
+    }
+}
+
+/// Reports ranges that share addresses, at the one that is later in the file.
+fn check_overlaps(ranges: &[(AddressRange, Path)], report: &mut Report) {
+    let Some(mut widest) = ranges.first().copied() else { return };
+    for &(range, path) in &ranges[1..] {
+        if widest.0.contains(range.first()) {
+            let place = |path: Path| (path.index, path.item);
+            let (earlier, later) = if place(widest.1) <= place(path) {
+                (widest, (range, path))
+            } else {
+                ((range, path), widest)
+            };
+            let shared = range.first();
+            let line = report.line(earlier.1);
+            let found = format!("{shared} is in {} already (line {line})", earlier.0);
+            report.error(later.1, found, "name each local address once, in one pool");
+        }
+        let farther = number(range.last()) > number(widest.0.last());
+        if farther || range.first().is_ipv4() != widest.0.first().is_ipv4() {
+            widest = (range, path);
+        }
+    }
+}

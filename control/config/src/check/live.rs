@@ -1,0 +1,49 @@
+//! What depends on where a configuration is used: on a running director, on this machine.
+
+use crate::parse::Loaded;
+use crate::path::{Path, Place};
+use crate::report::Report;
+use crate::{Diagnostic, Idle};
+
+impl Loaded {
+    /// What is questionable when a running director uses the configuration: static routes and
+    /// neighbours, which only `sluice replay` uses.
+    pub fn check_live(&self) -> Vec<Diagnostic> {
+        let mut report = Report::resume(&self.origin);
+        let hint = "a running director follows the kernel's (`ip route`, `ip neigh`); keep this \
+                    section for `sluice replay`";
+        if !self.config.routes.is_empty() {
+            let found = format!("{} static routes are ignored", self.config.routes.len());
+            report.warn(Path::table(Place::Route, 0), found, hint);
+        }
+        if !self.config.neighbours.is_empty() {
+            let found = format!("{} static neighbours are ignored", self.config.neighbours.len());
+            report.warn(Path::table(Place::Neighbour, 0), found, hint);
+        }
+        report.take_diagnostics(&self.config)
+    }
+
+    /// What is questionable on a machine with `cpus` CPUs, numbered from 0: cores that it does
+    /// not have, and polling workers that leave no core to anything else.
+    pub fn check_machine(&self, cpus: usize) -> Vec<Diagnostic> {
+        let mut report = Report::resume(&self.origin);
+        let path = Path::table(Place::Director, 0).key("cores");
+        let cores = self.config.director.cores.as_deref().unwrap_or_default();
+        for (index, &core) in cores.iter().enumerate() {
+            if usize::from(core) >= cpus {
+                let found = format!("this machine has no core {core}");
+                let hint = match cpus {
+                    0 | 1 => "use core 0, the only one".to_owned(),
+                    _ => format!("use cores from 0 to {}", cpus - 1),
+                };
+                report.warn(path.item(index), found, hint);
+            }
+        }
+        if cpus > 0 && cores.len() >= cpus && self.config.director.idle == Idle::Busy {
+            let found = format!("busy workers take all {cpus} cores of this machine");
+            let hint = "leave at least one core to the kernel, or use idle = \"adaptive\"";
+            report.warn(path, found, hint);
+        }
+        report.take_diagnostics(&self.config)
+    }
+}

@@ -1,0 +1,291 @@
+//! From text to a checked configuration.
+
+use std::fs::File;
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::RangeInclusive;
+use std::path::{Path as FilePath, PathBuf};
+
+use sluice_director::blueprint::{RealServer, Timeouts, VirtualService};
+use toml::de::DeTable;
+
+use crate::address::parse_address;
+use crate::device::{check_socket_path, parse_interface};
+use crate::errors::{Diagnostic, Fault, quoted};
+use crate::read::{Table, syntax_span};
+use crate::report::{Origin, Report};
+use crate::schema::keys::{self, *};
+use crate::{
+    AddressRange, Config, ConfigErrors, Device, Director, Limits, Mac, Neighbour, Pool, Port,
+    Prefix, Route, Tcp, check,
+};
+
+/// The largest file that is read, in bytes.
+const FILE_BYTES: u64 = 1 << 30;
+/// The longest name of a port, pool or service, in bytes.
+const NAME_BYTES: usize = 64;
+/// Stands for an address that could not be read.
+const NO_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// A configuration that may be used, and what is questionable about it.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// What is legal but probably not meant, in the order of the file. What depends on where the
+    /// configuration is used comes from [`Loaded::check_live`] and [`Loaded::check_machine`].
+    pub warnings: Vec<Diagnostic>,
+    pub(crate) origin: Origin,
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigErrors::Unreadable`] when the file cannot be read, is larger than 1 GiB or is not
+    /// UTF-8; [`ConfigErrors::Invalid`] with everything that is wrong with its content.
+    pub fn load(path: impl AsRef<FilePath>) -> Result<Loaded, ConfigErrors> {
+        let path = path.as_ref();
+        let file = path.display().to_string();
+        Self::parse(&file, &read_text(path, &file)?)
+    }
+
+    /// Checks `text`; messages call the file `file`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigErrors::Invalid`] with everything that is wrong with the text.
+    pub fn parse(file: &str, text: &str) -> Result<Loaded, ConfigErrors> {
+        let mut report = Report::new(file, text);
+        let (document, errors) = DeTable::parse_recoverable(text);
+        if !errors.is_empty() {
+            report_syntax(&errors, text, &mut report);
+            return Err(report.into_errors(&Self::default()));
+        }
+        let config = read(Table::file(document.get_ref(), &mut report), &mut report);
+        check::errors(&config, &check::BOUNDS, &mut report);
+        if report.has_errors() {
+            return Err(report.into_errors(&config));
+        }
+        check::warnings(&config, &mut report);
+        let warnings = report.take_diagnostics(&config);
+        Ok(Loaded { config, warnings, origin: report.into_origin() })
+    }
+}
+
+impl Default for Config {
+    /// What an empty file would say: every default, and no port, pool or service.
+    fn default() -> Self {
+        read(Table::absent(&FILE), &mut Report::default())
+    }
+}
+
+fn read_text(path: &FilePath, file: &str) -> Result<String, ConfigErrors> {
+    let unreadable = |what: String, hint, source| ConfigErrors::Unreadable {
+        file: file.to_owned(),
+        what,
+        hint,
+        source,
+    };
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|opened| opened.take(FILE_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| {
+            let hint = "name a configuration file that this user may read";
+            unreadable(format!("cannot be read: {error}"), hint, Some(error))
+        })?;
+    if bytes.len() as u64 > FILE_BYTES {
+        let hint = "name a configuration file in TOML";
+        return Err(unreadable(format!("has more than {FILE_BYTES} bytes"), hint, None));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..valid].iter().filter(|&&byte| byte == b'\n').count() + 1;
+        let hint = "save the file as UTF-8 text";
+        unreadable(format!("line {line} is not UTF-8 (at byte {valid})"), hint, None)
+    })
+}
+
+/// Reports what TOML itself does not allow, once a line: what follows on the same line is most
+/// likely a consequence.
+fn report_syntax(errors: &[toml::de::Error], text: &str, report: &mut Report) {
+    let mut last_line = None;
+    for error in errors {
+        let span = syntax_span(error, text);
+        let line = text.as_bytes()[..span.start.min(text.len())]
+            .iter()
+            .filter(|&&byte| byte == b'\n')
+            .count();
+        if last_line.replace(line) != Some(line) {
+            let hint = "TOML wants KEY = VALUE on a line of its own: text in double quotes, lists \
+                        in brackets, each key once";
+            report.syntax(span, error.message().to_owned(), hint.to_owned());
+        }
+    }
+}
+
+fn read(file: Table<'_>, report: &mut Report) -> Config {
+    let limits = file.one(&LIMITS, report);
+    let tcp = file.one(&TCP, report);
+    Config {
+        director: read_director(file.one(&DIRECTOR, report), report),
+        limits: Limits {
+            sessions: limits.integer(&limits::SESSIONS, report),
+            held_frames: limits.integer(&limits::HELD_FRAMES, report),
+        },
+        timeouts: read_timeouts(file.one(&TIMEOUTS, report), report),
+        tcp: Tcp {
+            no_session: tcp.word(&tcp::NO_SESSION, report),
+            accept_mid_stream: tcp.boolean(&tcp::ACCEPT_MID_STREAM, report),
+        },
+        ports: each(file.many(&PORT, report), report, read_port),
+        pools: each(file.many(&POOL, report), report, read_pool),
+        services: each(file.many(&SERVICE, report), report, read_service),
+        routes: each(file.many(&ROUTE, report), report, read_route),
+        neighbours: each(file.many(&NEIGHBOUR, report), report, read_neighbour),
+    }
+}
+
+fn each<T>(
+    tables: Vec<Table<'_>>,
+    report: &mut Report,
+    read: fn(Table<'_>, &mut Report) -> T,
+) -> Vec<T> {
+    tables.into_iter().map(|table| read(table, report)).collect()
+}
+
+fn read_director(table: Table<'_>, report: &mut Report) -> Director {
+    Director {
+        cores: table.integers(&director::CORES, report),
+        idle: table.word(&director::IDLE, report),
+        huge_pages: table.word(&director::HUGE_PAGES, report),
+        log_level: table.word(&director::LOG_LEVEL, report),
+        control_socket: table
+            .parsed_or_default(&director::CONTROL_SOCKET, parse_socket, report)
+            .unwrap_or_default(),
+    }
+}
+
+fn read_timeouts(table: Table<'_>, report: &mut Report) -> Timeouts {
+    Timeouts {
+        tcp_syn_recv_s: table.integer(&timeouts::SYN_RECV, report),
+        tcp_established_s: table.integer(&timeouts::ESTABLISHED, report),
+        tcp_fin_wait_s: table.integer(&timeouts::FIN_WAIT, report),
+        tcp_close_wait_s: table.integer(&timeouts::CLOSE_WAIT, report),
+        tcp_last_ack_s: table.integer(&timeouts::LAST_ACK, report),
+        tcp_time_wait_s: table.integer(&timeouts::TIME_WAIT, report),
+        tcp_close_s: table.integer(&timeouts::CLOSE, report),
+        udp_s: table.integer(&timeouts::UDP, report),
+    }
+}
+
+fn read_port(table: Table<'_>, report: &mut Report) -> Port {
+    // A device that could not be read is taken for one that allows everything else.
+    let unknown = Device::Dpdk { devargs: String::new() };
+    Port {
+        name: table.parsed(&port::NAME, parse_name, report).unwrap_or_default(),
+        device: table.parsed(&port::DEVICE, str::parse, report).unwrap_or(unknown),
+        queues: table.integer_if_given(&port::QUEUES, report),
+        twin: table.parsed(&port::TWIN, parse_interface, report),
+        mac: table.parsed(&port::MAC, str::parse, report),
+        mtu: table.integer_if_given(&port::MTU, report),
+    }
+}
+
+fn read_pool(table: Table<'_>, report: &mut Report) -> Pool {
+    // An item that could not be read keeps its place, so that the others keep their numbers.
+    let unknown = AddressRange::from(NO_ADDRESS);
+    let addresses = table.list::<AddressRange>(&keys::pool::ADDRESSES, str::parse, report);
+    Pool {
+        name: table.parsed(&keys::pool::NAME, parse_name, report).unwrap_or_default(),
+        addresses: addresses.into_iter().map(|range| range.unwrap_or(unknown)).collect(),
+        ports: table
+            .parsed_or_default(&keys::pool::PORTS, parse_ports, report)
+            .unwrap_or(1..=u16::MAX),
+    }
+}
+
+fn read_service(table: Table<'_>, report: &mut Report) -> VirtualService {
+    let port = table.integer(&service::PORT, report);
+    let read_real = |table: Table<'_>, report: &mut Report| RealServer {
+        address: address(table, &real::ADDRESS, report),
+        port: table.integer_if_given(&real::PORT, report).unwrap_or(port),
+        weight: table.integer(&real::WEIGHT, report),
+    };
+    let reals = table.many(&REAL, report);
+    VirtualService {
+        name: table.parsed(&service::NAME, parse_name, report).unwrap_or_default(),
+        protocol: table.word(&service::PROTOCOL, report),
+        vip: address(table, &service::VIP, report),
+        port,
+        mode: table.word(&service::MODE, report),
+        scheduler: table.word(&service::SCHEDULER, report),
+        pool: table.parsed(&service::POOL, any_text, report).unwrap_or_default(),
+        reals: reals.into_iter().map(|real| read_real(real, report)).collect(),
+    }
+}
+
+fn read_route(table: Table<'_>, report: &mut Report) -> Route {
+    let unknown = Prefix::from(NO_ADDRESS);
+    Route {
+        prefix: table.parsed(&route::PREFIX, str::parse, report).unwrap_or(unknown),
+        via: table.parsed(&route::VIA, parse_address, report),
+        port: table.parsed(&route::PORT, any_text, report).unwrap_or_default(),
+    }
+}
+
+fn read_neighbour(table: Table<'_>, report: &mut Report) -> Neighbour {
+    Neighbour {
+        address: address(table, &neighbour::ADDRESS, report),
+        mac: table.parsed(&neighbour::MAC, str::parse, report).unwrap_or(Mac::UNKNOWN),
+        port: table.parsed(&neighbour::PORT, any_text, report).unwrap_or_default(),
+        vlan: table.integer_if_given(&neighbour::VLAN, report),
+    }
+}
+
+fn address(table: Table<'_>, key: &'static crate::schema::Key, report: &mut Report) -> IpAddr {
+    table.parsed(key, parse_address, report).unwrap_or(NO_ADDRESS)
+}
+
+fn any_text(text: &str) -> Result<String, Fault> {
+    Ok(text.to_owned())
+}
+
+fn parse_socket(text: &str) -> Result<PathBuf, Fault> {
+    check_socket_path(text).map(|()| PathBuf::from(text))
+}
+
+fn parse_name(text: &str) -> Result<String, Fault> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    if begins && text.len() <= NAME_BYTES && text.bytes().all(allowed) {
+        return Ok(text.to_owned());
+    }
+    let hint = format!(
+        "use 1 to {NAME_BYTES} letters, digits, `.`, `_` and `-`, a letter or digit first: names \
+         become file names and labels"
+    );
+    Err(Fault::new(format!("{} cannot be a name", quoted(text)), hint))
+}
+
+fn parse_ports(text: &str) -> Result<RangeInclusive<u16>, Fault> {
+    let hint = "use FIRST-LAST with ports from 1 to 65535, such as \"1024-65535\"";
+    let number = |text: &str| {
+        let text = text.trim();
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<u16>().ok().filter(|_| digits)
+    };
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (Some(first), Some(last)) = (number(first), number(last)) else {
+        return Err(Fault::new(format!("{} is not a range of ports", quoted(text)), hint));
+    };
+    if first > last {
+        let hint = format!("begin with the lower port: \"{last}-{first}\"");
+        return Err(Fault::new(format!("the range {} is reversed", quoted(text)), hint));
+    }
+    if first == 0 {
+        return Err(Fault::new(format!("{} begins with port 0", quoted(text)), hint));
+    }
+    Ok(first..=last)
+}

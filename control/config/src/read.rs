@@ -1,0 +1,331 @@
+//! Reading one table of the file by its description in the schema.
+//!
+//! Every method reports what is wrong with a value and then goes on with what the key has
+//! without it, so that the rest of the file is still looked at.
+
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::Fault;
+use crate::errors::quoted;
+use crate::path::{Path, Place};
+use crate::report::Report;
+use crate::schema::keys::FILE;
+use crate::schema::{Key, Kind, Section, Without};
+use crate::suggest::{did_you_mean, nearest};
+use crate::words::Word;
+
+/// One table of the file.
+#[derive(Clone, Copy)]
+pub(crate) struct Table<'t> {
+    /// `None`: the file does not have it.
+    entries: Option<&'t DeTable<'t>>,
+    section: &'static Section,
+    /// Where it is.
+    pub path: Path,
+}
+
+type Value<'t> = &'t Spanned<DeValue<'t>>;
+
+impl<'t> Table<'t> {
+    /// The file itself.
+    pub fn file(entries: &'t DeTable<'t>, report: &mut Report) -> Self {
+        Self::open(Some(entries), &FILE, Path::FILE, report)
+    }
+
+    /// A section that the file does not have: every key has its default.
+    pub fn absent(section: &'static Section) -> Self {
+        Self { entries: None, section, path: Path::table(section.place, 0) }
+    }
+
+    fn open(
+        entries: Option<&'t DeTable<'t>>,
+        section: &'static Section,
+        path: Path,
+        report: &mut Report,
+    ) -> Self {
+        let table = Self { entries, section, path };
+        table.check_names(report);
+        table
+    }
+
+    fn check_names(&self, report: &mut Report) {
+        for key in self.entries.into_iter().flat_map(DeTable::keys) {
+            let name = key.get_ref().as_ref();
+            if !self.section.names().any(|known| known == name) {
+                report.stranger(self.path, name, key.span(), self.hint_for_stranger(name));
+            }
+        }
+    }
+
+    /// What to do about a key that is not one of this section's.
+    fn hint_for_stranger(&self, name: &str) -> String {
+        if let Some(near) = nearest(name, self.section.names()) {
+            return format!("did you mean `{near}`?");
+        }
+        let home = |it: &&&'static Section| it.names().any(|known| known == name);
+        if let Some(section) = FILE.flatten().iter().find(home) {
+            return match section.heading {
+                "" => format!("`{name}` is a section of its own and stands at the left margin"),
+                heading => format!("`{name}` belongs in {heading}"),
+            };
+        }
+        let kind = if self.section.place == Place::File { "sections" } else { "keys" };
+        let known: Vec<_> = self.section.names().collect();
+        format!("the {kind} here are: {}", known.join(", "))
+    }
+
+    /// The inner section that occurs at most once.
+    pub fn one(&self, section: &'static Section, report: &mut Report) -> Table<'t> {
+        let path = Path::table(section.place, 0);
+        let entries = self.entries.and_then(|entries| entries.get(section.name));
+        let Some(value) = entries else { return Table::absent(section) };
+        report.place(path, value.span());
+        match value.get_ref() {
+            DeValue::Table(table) => Self::open(Some(table), section, path, report),
+            other => {
+                let hint = format!("write {} and its keys on the lines below", section.heading);
+                report.error(path, what_is_here(other, report.text(value.span())), hint);
+                Table::absent(section)
+            }
+        }
+    }
+
+    /// The inner section that is a list of tables.
+    pub fn many(&self, section: &'static Section, report: &mut Report) -> Vec<Table<'t>> {
+        let path = |index| match section.place {
+            Place::Real => Path::real(self.path.index, index),
+            place => Path::table(place, index),
+        };
+        let hint =
+            || format!("write {} and its keys on the lines below, once for each", section.heading);
+        let entries = self.entries.and_then(|entries| entries.get(section.name));
+        let Some(value) = entries else { return Vec::new() };
+        let whole = self.path.key(section.name);
+        report.place(whole, value.span());
+        let DeValue::Array(items) = value.get_ref() else {
+            let found = what_is_here(value.get_ref(), report.text(value.span()));
+            report.error(whole, found, hint());
+            return Vec::new();
+        };
+        let mut tables = Vec::with_capacity(items.len());
+        for (index, item) in items.iter().enumerate() {
+            report.place(path(index), item.span());
+            let table = item.get_ref().as_table();
+            if table.is_none() {
+                let found = what_is_here(item.get_ref(), report.text(item.span()));
+                report.error(path(index), found, hint());
+            }
+            tables.push(Self::open(table, section, path(index), report));
+        }
+        tables
+    }
+
+    /// The value of a key, if the file has it. A missing key that is required is reported.
+    fn value(&self, key: &'static Key, report: &mut Report) -> Option<Value<'t>> {
+        let path = self.path.key(key.name);
+        let entries = self.entries?;
+        let value = entries.get(key.name);
+        match value {
+            Some(value) => report.place(path, value.span()),
+            None if matches!(key.without, Without::Required) => {
+                let hint = format!("add a line such as {} = {}", key.name, key.example);
+                report.error(path, "this key is missing", hint);
+            }
+            None => {}
+        }
+        value
+    }
+
+    fn mismatch(path: Path, key: &'static Key, value: Value<'t>, report: &mut Report) {
+        let found = what_is_here(value.get_ref(), report.text(value.span()));
+        report.error(path, found, format!("use {}, such as {}", key.kind.expects(), key.example));
+    }
+
+    /// An integer in the key's range.
+    pub fn integer_if_given<T>(&self, key: &'static Key, report: &mut Report) -> Option<T>
+    where
+        T: TryFrom<i64>,
+    {
+        let value = self.value(key, report)?;
+        Self::integer_at(self.path.key(key.name), key, value, report)
+    }
+
+    /// An integer in the key's range, or its default.
+    pub fn integer<T>(&self, key: &'static Key, report: &mut Report) -> T
+    where
+        T: TryFrom<i64> + Default,
+    {
+        let default = || match key.without {
+            Without::Integer(default) => T::try_from(default).ok(),
+            _ => None,
+        };
+        self.integer_if_given(key, report).or_else(default).unwrap_or_default()
+    }
+
+    fn integer_at<T: TryFrom<i64>>(
+        path: Path,
+        key: &'static Key,
+        value: Value<'t>,
+        report: &mut Report,
+    ) -> Option<T> {
+        let (Kind::Integer { min, max } | Kind::Integers { min, max }) = key.kind else {
+            return None;
+        };
+        let hint = format!("use an integer from {min} to {max}");
+        let DeValue::Integer(integer) = value.get_ref() else {
+            let bare = value.get_ref().as_str().and_then(|text| text.parse::<i64>().ok());
+            let hint = match bare.filter(|bare| (min..=max).contains(bare)) {
+                Some(bare) => format!("write {bare} without the quotes"),
+                None => hint,
+            };
+            report.error(path, what_is_here(value.get_ref(), report.text(value.span())), hint);
+            return None;
+        };
+        let parsed = i64::from_str_radix(integer.as_str(), integer.radix())
+            .ok()
+            .filter(|parsed| (min..=max).contains(parsed))
+            .and_then(|parsed| T::try_from(parsed).ok());
+        if parsed.is_none() {
+            let found = raw(report.text(value.span()));
+            report.error(path, format!("{found} is out of range"), hint);
+        }
+        parsed
+    }
+
+    /// A list of integers in the key's range; items that are wrong are reported and left out.
+    pub fn integers<T>(&self, key: &'static Key, report: &mut Report) -> Option<Vec<T>>
+    where
+        T: TryFrom<i64> + Default,
+    {
+        let value = self.value(key, report)?;
+        let path = self.path.key(key.name);
+        let DeValue::Array(items) = value.get_ref() else {
+            Self::mismatch(path, key, value, report);
+            return None;
+        };
+        let integers = items.iter().enumerate().map(|(index, item)| {
+            report.place(path.item(index), item.span());
+            Self::integer_at(path.item(index), key, item, report).unwrap_or_default()
+        });
+        Some(integers.collect())
+    }
+
+    /// `true` or `false`, or the key's default.
+    pub fn boolean(&self, key: &'static Key, report: &mut Report) -> bool {
+        let default = matches!(key.without, Without::Boolean(true));
+        let Some(value) = self.value(key, report) else { return default };
+        value.get_ref().as_bool().unwrap_or_else(|| {
+            Self::mismatch(self.path.key(key.name), key, value, report);
+            default
+        })
+    }
+
+    /// A string, if the file has the key.
+    fn text_if_given(&self, key: &'static Key, report: &mut Report) -> Option<&'t str> {
+        let value = self.value(key, report)?;
+        let text = value.get_ref().as_str();
+        if text.is_none() {
+            Self::mismatch(self.path.key(key.name), key, value, report);
+        }
+        text
+    }
+
+    /// One word out of few, or the key's default.
+    pub fn word<W: Word>(&self, key: &'static Key, report: &mut Report) -> W {
+        let meaning =
+            |text: &str| W::ALL.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning);
+        let default = match key.without {
+            Without::Text(text) => meaning(text).unwrap_or(W::ALL[0].1),
+            _ => W::ALL[0].1,
+        };
+        let Some(text) = self.text_if_given(key, report) else { return default };
+        meaning(text).unwrap_or_else(|| {
+            let words = W::ALL.iter().map(|(word, _)| *word);
+            let hint = format!("use {}{}", key.kind.expects(), did_you_mean(text, words));
+            let found = format!("{} is not a {}", quoted(text), W::NOUN);
+            report.error(self.path.key(key.name), found, hint);
+            default
+        })
+    }
+
+    /// A string that `parse` makes something of, if the file has the key.
+    pub fn parsed<T>(
+        &self,
+        key: &'static Key,
+        parse: fn(&str) -> Result<T, Fault>,
+        report: &mut Report,
+    ) -> Option<T> {
+        let text = self.text_if_given(key, report)?;
+        parse(text).map_err(|fault| report.fault(self.path.key(key.name), fault)).ok()
+    }
+
+    /// A string that `parse` makes something of, or the key's default.
+    pub fn parsed_or_default<T>(
+        &self,
+        key: &'static Key,
+        parse: fn(&str) -> Result<T, Fault>,
+        report: &mut Report,
+    ) -> Option<T> {
+        let default = || match key.without {
+            Without::Text(text) => parse(text).ok(),
+            _ => None,
+        };
+        self.parsed(key, parse, report).or_else(default)
+    }
+
+    /// A list of strings that `parse` makes something of; `None` stands for an item that is wrong.
+    pub fn list<T>(
+        &self,
+        key: &'static Key,
+        parse: fn(&str) -> Result<T, Fault>,
+        report: &mut Report,
+    ) -> Vec<Option<T>> {
+        let path = self.path.key(key.name);
+        let Some(value) = self.value(key, report) else { return Vec::new() };
+        let DeValue::Array(items) = value.get_ref() else {
+            Self::mismatch(path, key, value, report);
+            return Vec::new();
+        };
+        let mut parsed = Vec::with_capacity(items.len());
+        for (index, item) in items.iter().enumerate() {
+            let path = path.item(index);
+            report.place(path, item.span());
+            parsed.push(match item.get_ref().as_str() {
+                Some(text) => parse(text).map_err(|fault| report.fault(path, fault)).ok(),
+                None => {
+                    let found = what_is_here(item.get_ref(), report.text(item.span()));
+                    report.error(path, found, format!("use {}", key.kind.expects()));
+                    None
+                }
+            });
+        }
+        parsed
+    }
+}
+
+/// `80 is an integer`, of a value that has the wrong type.
+fn what_is_here(value: &DeValue<'_>, text: &str) -> String {
+    match value {
+        DeValue::Table(_) => "a table stands here".to_owned(),
+        DeValue::Array(_) => "a list stands here".to_owned(),
+        DeValue::Integer(_) => format!("{} is an integer", raw(text)),
+        DeValue::Datetime(_) => format!("{} is a date or time", raw(text)),
+        DeValue::Boolean(_) => format!("{} is a boolean", raw(text)),
+        other => format!("{} is a {}", raw(text), other.type_str()),
+    }
+}
+
+/// A value as the file writes it, cut to a sensible length and one line.
+fn raw(text: &str) -> String {
+    const CHARS: usize = 60;
+    let cut: String = text.chars().take_while(|c| !c.is_control()).take(CHARS).collect();
+    if cut.len() < text.len() { cut + "…" } else { cut }
+}
+
+/// The part of the file that an error of TOML itself is about, at least one character if possible.
+pub(crate) fn syntax_span(error: &toml::de::Error, text: &str) -> Range<usize> {
+    error.span().unwrap_or(text.len()..text.len())
+}

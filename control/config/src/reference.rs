@@ -1,0 +1,82 @@
+//! The reference of the configuration file, made from the same descriptions that it is read by.
+
+use std::fmt::{self, Write};
+
+use crate::device::KINDS;
+use crate::schema::keys::FILE;
+use crate::schema::{Key, Kind, Section, Without};
+
+const HEAD: &str = "\
+# Configuration reference
+
+<!-- Generated from control/config: change it there, then UPDATE_DOCS=1 cargo test -p sluice-config -->
+
+`sluiced` and `sluice replay` read one file in [TOML](https://toml.io). `sluiced --check FILE`
+checks it without starting; a running director reads it again on SIGHUP and keeps what it has
+when the file is wrong. Ready-made files are in [`examples/`](../examples).
+
+A message about a wrong file names file, line, column and key, what was found and what would be
+right, for all errors of the file at once. A key that is not in this reference is an error, not
+ignored. Keys are counted from 0 in messages: `service[2].real[0].port` is the port of the first
+real server of the third service.
+
+IPv6 addresses are refused for now: IPv6 services come with a later version.
+";
+
+/// The whole reference in Markdown.
+pub fn markdown() -> String {
+    let mut text = HEAD.to_owned();
+    for section in FILE.flatten().into_iter().filter(|section| !section.heading.is_empty()) {
+        // Writing to a string does not fail.
+        let _ = write_section(&mut text, section);
+    }
+    let _ = write_devices(&mut text);
+    text
+}
+
+fn write_section(out: &mut String, section: &Section) -> fmt::Result {
+    let more = if section.repeats() { " (any number)" } else { "" };
+    writeln!(out, "\n## `{}`{more}\n\n{}\n", section.heading, section.about)?;
+    writeln!(out, "| key | value | without it | example | meaning |")?;
+    writeln!(out, "| --- | --- | --- | --- | --- |")?;
+    for key in section.keys {
+        let Key { name, kind, without, example, about } = key;
+        let (kind, without) = (describe(kind), default(without));
+        writeln!(out, "| `{name}` | {kind} | {without} | `{example}` | {about} |")?;
+    }
+    Ok(())
+}
+
+fn write_devices(out: &mut String) -> fmt::Result {
+    writeln!(out, "\n## Devices\n\nThe `device` of a port is `KIND:WHAT`:\n")?;
+    writeln!(out, "| kind | example | what it is |\n| --- | --- | --- |")?;
+    for (kind, example, about) in KINDS {
+        writeln!(out, "| `{kind}` | `{example}` | {about} |")?;
+    }
+    writeln!(
+        out,
+        "\nOptions are parted by commas, so that no name may hold one. An interface name has 1 to \
+         15 characters. `af_packet`, `pci`, `memif` and `dpdk` may have a `twin`."
+    )
+}
+
+fn describe(kind: &Kind) -> String {
+    match kind {
+        Kind::Word(words) => {
+            let words: Vec<String> = words().iter().map(|word| format!("`\"{word}\"`")).collect();
+            words.join(", ")
+        }
+        Kind::Boolean => "`true`, `false`".to_owned(),
+        other => other.expects(),
+    }
+}
+
+fn default(without: &Without) -> String {
+    match without {
+        Without::Required => "required".to_owned(),
+        Without::Integer(value) => format!("`{value}`"),
+        Without::Boolean(value) => format!("`{value}`"),
+        Without::Text(value) => format!("`\"{value}\"`"),
+        Without::Unset(what) => (*what).to_owned(),
+    }
+}
