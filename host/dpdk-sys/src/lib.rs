@@ -1,1 +1,208 @@
-//! Being built.
+//! The raw face of DPDK: the shim's functions (`shim.h` documents them) and a mirror of the first
+//! fields of a packet buffer.
+//!
+//! Invariant: every declaration here equals one in `shim.h`, and [`Mbuf`] equals DPDK's
+//! `struct rte_mbuf`, which `shim.c` asserts when it is compiled. Only `sluice-dpdk` uses this
+//! crate. It is written by hand, not generated, because the surface is small and must stay so.
+//!
+//! Unsafe: calls across a C interface cannot be anything else.
+
+use std::ffi::{c_char, c_int, c_void};
+
+/// DPDK's packet buffer, as far as it is touched from here.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Mbuf {
+    /// Start of the buffer.
+    pub buf_addr: *mut u8,
+    /// The same for the device.
+    pub buf_iova: u64,
+    /// Offset of the first byte of data in the buffer.
+    pub data_off: u16,
+    /// Owners.
+    pub refcnt: u16,
+    /// Buffers in this chain.
+    pub nb_segs: u16,
+    /// Port it came from.
+    pub port: u16,
+    /// Offload flags, see `RX_*`.
+    pub ol_flags: u64,
+    /// What the device found in the headers.
+    pub packet_type: u32,
+    /// Bytes in the whole chain.
+    pub pkt_len: u32,
+    /// Bytes in this buffer.
+    pub data_len: u16,
+    /// Stripped VLAN tag.
+    pub vlan_tci: u16,
+    /// Flow hash and the like.
+    pub hash: [u16; 4],
+    /// Stripped outer VLAN tag.
+    pub vlan_tci_outer: u16,
+    /// Bytes in the buffer, headroom included.
+    pub buf_len: u16,
+    /// The pool it belongs to.
+    pub pool: *mut Mempool,
+    /// The second cache line.
+    pub rest: [u64; 8],
+}
+
+const _: () = assert!(size_of::<Mbuf>() == 128);
+const _: () = assert!(std::mem::offset_of!(Mbuf, data_off) == 16);
+const _: () = assert!(std::mem::offset_of!(Mbuf, refcnt) == 18);
+const _: () = assert!(std::mem::offset_of!(Mbuf, nb_segs) == 20);
+const _: () = assert!(std::mem::offset_of!(Mbuf, port) == 22);
+const _: () = assert!(std::mem::offset_of!(Mbuf, ol_flags) == 24);
+const _: () = assert!(std::mem::offset_of!(Mbuf, packet_type) == 32);
+const _: () = assert!(std::mem::offset_of!(Mbuf, pkt_len) == 36);
+const _: () = assert!(std::mem::offset_of!(Mbuf, data_len) == 40);
+const _: () = assert!(std::mem::offset_of!(Mbuf, buf_len) == 54);
+
+/// Mask of what the device says of the IPv4 header checksum.
+pub const RX_IP_MASK: u64 = (1 << 4) | (1 << 7);
+/// The IPv4 header checksum is wrong.
+pub const RX_IP_BAD: u64 = 1 << 4;
+/// The IPv4 header checksum is right.
+pub const RX_IP_GOOD: u64 = 1 << 7;
+/// Mask of what the device says of the TCP or UDP checksum.
+pub const RX_L4_MASK: u64 = (1 << 3) | (1 << 8);
+/// The TCP or UDP checksum is wrong.
+pub const RX_L4_BAD: u64 = 1 << 3;
+/// The TCP or UDP checksum is right.
+pub const RX_L4_GOOD: u64 = 1 << 8;
+
+/// A pool of packet buffers; only ever behind a pointer.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Mempool {
+    opaque: [u8; 0],
+    not_send: std::marker::PhantomData<*mut c_void>,
+}
+
+/// What a device can do and what it sits on.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceInfo {
+    /// The driver's name.
+    pub driver: [c_char; 64],
+    /// The device's name on its bus.
+    pub device: [c_char; 64],
+    /// The bus.
+    pub bus: [c_char; 32],
+    /// Index of the kernel interface behind it, 0 without one.
+    pub interface_index: u32,
+    /// Most receive queues.
+    pub max_rx_queues: u16,
+    /// Most transmit queues.
+    pub max_tx_queues: u16,
+    /// Largest frame in bytes.
+    pub max_frame: u32,
+    /// Verifies checksums on receipt.
+    pub rx_checksum: u8,
+    /// Spreads flows over receive queues.
+    pub rss: u8,
+}
+
+/// How a device is to be set up.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PortSetup {
+    /// Queue pairs.
+    pub queues: u16,
+    /// Receive descriptors, 0 for the driver's preference.
+    pub rx_descriptors: u16,
+    /// Transmit descriptors, 0 for the driver's preference.
+    pub tx_descriptors: u16,
+    /// Let the device verify checksums.
+    pub rx_checksum: u8,
+    /// Let the device spread flows.
+    pub rss: u8,
+    /// Largest IP packet in bytes, 0 for the driver's default.
+    pub mtu: u16,
+}
+
+/// A device's counters.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PortStats {
+    /// Frames received.
+    pub rx_frames: u64,
+    /// Frames sent.
+    pub tx_frames: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Frames dropped at a full receive queue.
+    pub rx_missed: u64,
+    /// Frames received in error.
+    pub rx_errors: u64,
+    /// Frames that could not be sent.
+    pub tx_errors: u64,
+    /// Receptions that failed for want of a buffer.
+    pub rx_no_buffer: u64,
+}
+
+/// Receives DPDK's log: severity (1 emergency to 8 debug, 0 unknown), text, length.
+pub type LogFn = unsafe extern "C" fn(u32, *const c_char, usize);
+
+#[allow(missing_docs, reason = "shim.h documents each of them")]
+unsafe extern "C" {
+    pub fn sluice_log_to(function: LogFn) -> c_int;
+    pub fn sluice_eal_init(argc: c_int, argv: *mut *mut c_char) -> c_int;
+    pub fn sluice_error_text(error: c_int) -> *const c_char;
+    pub fn sluice_iova_is_virtual() -> c_int;
+    pub fn sluice_thread_register() -> c_int;
+    pub fn sluice_thread_unregister();
+
+    pub fn sluice_pool_create(
+        name: *const c_char,
+        count: u32,
+        cache: u32,
+        room: u16,
+        tight: c_int,
+        error: *mut c_int,
+    ) -> *mut Mempool;
+    pub fn sluice_pool_free(pool: *mut Mempool);
+    pub fn sluice_pool_chunks(pool: *const Mempool) -> u32;
+    pub fn sluice_pool_available(pool: *const Mempool) -> u32;
+    pub fn sluice_pool_size(pool: *const Mempool) -> u32;
+    pub fn sluice_pool_base(pool: *const Mempool) -> usize;
+    pub fn sluice_pool_stride(pool: *const Mempool) -> u32;
+    pub fn sluice_pool_header(pool: *const Mempool) -> u32;
+
+    pub fn sluice_frames_alloc(pool: *mut Mempool, frames: *mut *mut Mbuf, count: u32) -> c_int;
+    pub fn sluice_frames_free(frames: *mut *mut Mbuf, count: u32);
+    pub fn sluice_frame_linearize(frame: *mut Mbuf) -> c_int;
+
+    pub fn sluice_device_add(
+        arguments: *const c_char,
+        name: *const c_char,
+        port: *mut u16,
+    ) -> c_int;
+    pub fn sluice_device_remove(bus: *const c_char, name: *const c_char) -> c_int;
+    pub fn sluice_device_info(port: u16, info: *mut DeviceInfo) -> c_int;
+
+    pub fn sluice_port_configure(port: u16, setup: *const PortSetup) -> c_int;
+    pub fn sluice_port_rx_queue(
+        port: u16,
+        queue: u16,
+        descriptors: u16,
+        pool: *mut Mempool,
+    ) -> c_int;
+    pub fn sluice_port_tx_queue(port: u16, queue: u16, descriptors: u16) -> c_int;
+    pub fn sluice_port_start(port: u16) -> c_int;
+    pub fn sluice_port_stop(port: u16) -> c_int;
+    pub fn sluice_port_close(port: u16) -> c_int;
+    pub fn sluice_port_link(port: u16) -> c_int;
+    pub fn sluice_port_stats(port: u16, stats: *mut PortStats) -> c_int;
+    pub fn sluice_port_mac(port: u16, mac: *mut u8) -> c_int;
+    pub fn sluice_port_set_mac(port: u16, mac: *const u8) -> c_int;
+    pub fn sluice_port_mtu(port: u16, mtu: *mut u16) -> c_int;
+    pub fn sluice_port_set_mtu(port: u16, mtu: u16) -> c_int;
+    pub fn sluice_port_allmulticast(port: u16, on: c_int) -> c_int;
+    pub fn sluice_port_promiscuous(port: u16, on: c_int) -> c_int;
+
+    pub fn sluice_rx_burst(port: u16, queue: u16, frames: *mut *mut Mbuf, count: u16) -> u16;
+    pub fn sluice_tx_burst(port: u16, queue: u16, frames: *mut *mut Mbuf, count: u16) -> u16;
+}

@@ -1,1 +1,38 @@
-//! Being built.
+//! DPDK behind a safe face: the environment layer, packet buffers, ports and their queues.
+//!
+//! One [`Eal`] a process owns the memory that packets live in; it is never given back, so an
+//! [`Mbuf`] is valid for as long as anybody holds it, whatever became of the port it came from. A
+//! [`Port`] hands out one [`QueuePair`] for each queue, each with exactly one owner, and the device
+//! is closed when the port and the last of its queues are gone. So a worker can be torn down in
+//! any order without touching a closed device.
+//!
+//! What Linux must do with the frames the director does not take depends on the device: with
+//! AF_XDP our program (`sluice-steer`) leaves them to the kernel; every other device brings all
+//! frames here, and the daemon passes the rest on through a TAP twin, which is a port like others.
+//!
+//! Unsafe: this crate turns the raw interface into a safe one; each block names its invariant.
+
+mod device;
+mod eal;
+mod error;
+mod interface;
+mod log;
+mod mbuf;
+mod pool;
+mod port;
+mod queue;
+mod thread;
+mod wake;
+
+pub use device::{Device, MemifRole, PortConfig};
+pub use eal::{Eal, EalConfig, HugePages};
+pub use error::Error;
+pub use interface::PortState;
+pub use mbuf::Mbuf;
+pub use pool::FramePool;
+pub use port::{Port, PortStats};
+pub use queue::{BURST, Burst, QueuePair, RxQueue, TxQueue};
+pub use thread::WorkerThread;
+
+/// What can go wrong returns this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,48 @@
+//! Compiles the shim against the installed DPDK and links the few libraries it calls.
+//!
+//! DPDK's own pkg-config file names every library DPDK has. The shim uses four of them, and EAL
+//! loads drivers as plug-ins at run time, so only those four are linked: the program starts faster
+//! and depends on fewer packages.
+
+use std::process::Command;
+
+/// The DPDK libraries the shim calls.
+const LIBRARIES: [&str; 4] = ["rte_eal", "rte_ethdev", "rte_mbuf", "rte_mempool"];
+
+fn pkg_config(arguments: &[&str]) -> Vec<String> {
+    let output = Command::new("pkg-config").args(arguments).arg("libdpdk").output();
+    let output = match output {
+        Ok(output) if output.status.success() => output,
+        Ok(output) => panic!(
+            "DPDK was not found: {}\nInstall it with: apt-get install libdpdk-dev",
+            String::from_utf8_lossy(&output.stderr).trim()
+        ),
+        Err(error) => {
+            panic!("pkg-config cannot be run ({error}): apt-get install pkg-config libdpdk-dev")
+        }
+    };
+    String::from_utf8_lossy(&output.stdout).split_whitespace().map(str::to_owned).collect()
+}
+
+fn main() {
+    println!("cargo::rerun-if-changed=src/shim.c");
+    println!("cargo::rerun-if-changed=src/shim.h");
+    println!("cargo::rerun-if-env-changed=PKG_CONFIG_PATH");
+    let mut shim = cc::Build::new();
+    shim.file("src/shim.c").std("gnu11").warnings(true).extra_warnings(true);
+    for flag in pkg_config(&["--cflags"]) {
+        shim.flag(flag);
+    }
+    // DPDK's headers are written for GNU C and trip pedantic warnings that are not ours.
+    shim.flag_if_supported("-Wno-unused-parameter");
+    shim.flag_if_supported("-Wno-sign-compare");
+    shim.opt_level(3).compile("sluice_dpdk_shim");
+    for flag in pkg_config(&["--libs-only-L"]) {
+        if let Some(folder) = flag.strip_prefix("-L") {
+            println!("cargo::rustc-link-search=native={folder}");
+        }
+    }
+    for library in LIBRARIES {
+        println!("cargo::rustc-link-lib=dylib={library}");
+    }
+}

@@ -1,0 +1,121 @@
+/* The C face that the Rust side sees of DPDK.
+ *
+ * DPDK's packet functions are static inline and its structures change between releases. This shim
+ * gives them symbols, one call a burst and never one a packet, and plain structures of our own.
+ * Functions return 0 or a negative errno value unless they say otherwise.
+ */
+#ifndef SLUICE_SHIM_H
+#define SLUICE_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct rte_mbuf;
+struct rte_mempool;
+
+/* What a device can do and what it sits on. */
+struct sluice_device_info {
+	char driver[64];
+	/* Name on its bus, to remove it by. */
+	char device[64];
+	char bus[32];
+	/* Index of the kernel interface behind it, 0 without one. */
+	uint32_t interface_index;
+	uint16_t max_rx_queues;
+	uint16_t max_tx_queues;
+	/* Largest frame it can receive, without the frame check sequence. */
+	uint32_t max_frame;
+	/* Whether it verifies IPv4, TCP and UDP checksums on receipt. */
+	uint8_t rx_checksum;
+	/* Whether it can spread flows over its receive queues. */
+	uint8_t rss;
+};
+
+/* How a device is to be set up. */
+struct sluice_port_setup {
+	uint16_t queues;
+	/* Descriptors of each queue; the driver's preference when 0. */
+	uint16_t rx_descriptors;
+	uint16_t tx_descriptors;
+	uint8_t rx_checksum;
+	uint8_t rss;
+	/* The largest IP packet in bytes; the driver's default when 0. */
+	uint16_t mtu;
+};
+
+struct sluice_port_stats {
+	uint64_t rx_frames;
+	uint64_t tx_frames;
+	uint64_t rx_bytes;
+	uint64_t tx_bytes;
+	/* Frames the device dropped because its receive queue was full. */
+	uint64_t rx_missed;
+	uint64_t rx_errors;
+	uint64_t tx_errors;
+	/* Receptions that failed for want of a buffer. */
+	uint64_t rx_no_buffer;
+};
+
+/* Severity as syslog counts it plus one: 1 emergency to 8 debug; 0 when it is not known. */
+typedef void (*sluice_log_fn)(uint32_t severity, const char *text, size_t length);
+
+/* Sends DPDK's log to a function instead of the standard error. Call before sluice_eal_init. */
+int sluice_log_to(sluice_log_fn function);
+
+/* Starts the environment layer. Once in a process. */
+int sluice_eal_init(int argc, char **argv);
+/* The text of a (positive) errno or rte_errno value. Never null. */
+const char *sluice_error_text(int error);
+/* 1 when devices address memory by virtual address, 0 by physical address. */
+int sluice_iova_is_virtual(void);
+int sluice_thread_register(void);
+void sluice_thread_unregister(void);
+
+/* Creates a pool of `count` packet buffers with `room` bytes each after the buffer header. With
+ * `tight` set, buffers lie back to back without regard to page boundaries, as net_af_xdp's
+ * arithmetic expects. Null with *error set (positive) on failure.
+ */
+struct rte_mempool *sluice_pool_create(const char *name, uint32_t count, uint32_t cache,
+				       uint16_t room, int tight, int *error);
+void sluice_pool_free(struct rte_mempool *pool);
+uint32_t sluice_pool_chunks(const struct rte_mempool *pool);
+uint32_t sluice_pool_available(const struct rte_mempool *pool);
+uint32_t sluice_pool_size(const struct rte_mempool *pool);
+/* Where the pool's first chunk of memory begins, and the distance between two buffers. */
+uintptr_t sluice_pool_base(const struct rte_mempool *pool);
+uint32_t sluice_pool_stride(const struct rte_mempool *pool);
+uint32_t sluice_pool_header(const struct rte_mempool *pool);
+
+/* Fills `frames` completely (0) or not at all. */
+int sluice_frames_alloc(struct rte_mempool *pool, struct rte_mbuf **frames, uint32_t count);
+void sluice_frames_free(struct rte_mbuf **frames, uint32_t count);
+/* Joins a chain into its first buffer: 0, or negative when it does not fit. */
+int sluice_frame_linearize(struct rte_mbuf *frame);
+
+/* Adds a device. `arguments` is the whole devargs text: "net_ring0" or "net_tap3,iface=x". */
+int sluice_device_add(const char *arguments, const char *name, uint16_t *port);
+int sluice_device_remove(const char *bus, const char *name);
+int sluice_device_info(uint16_t port, struct sluice_device_info *info);
+
+/* Configures a port and its transmit queues. Receive queues follow by sluice_port_rx_queue. */
+int sluice_port_configure(uint16_t port, const struct sluice_port_setup *setup);
+int sluice_port_rx_queue(uint16_t port, uint16_t queue, uint16_t descriptors,
+			 struct rte_mempool *pool);
+int sluice_port_tx_queue(uint16_t port, uint16_t queue, uint16_t descriptors);
+int sluice_port_start(uint16_t port);
+int sluice_port_stop(uint16_t port);
+int sluice_port_close(uint16_t port);
+/* 1 up, 0 down, negative when it cannot be told. Does not wait. */
+int sluice_port_link(uint16_t port);
+int sluice_port_stats(uint16_t port, struct sluice_port_stats *stats);
+int sluice_port_mac(uint16_t port, uint8_t mac[6]);
+int sluice_port_set_mac(uint16_t port, const uint8_t mac[6]);
+int sluice_port_mtu(uint16_t port, uint16_t *mtu);
+int sluice_port_set_mtu(uint16_t port, uint16_t mtu);
+int sluice_port_allmulticast(uint16_t port, int on);
+int sluice_port_promiscuous(uint16_t port, int on);
+
+uint16_t sluice_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **frames, uint16_t count);
+uint16_t sluice_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **frames, uint16_t count);
+
+#endif

@@ -1,0 +1,199 @@
+//! What a port sits on, and how that is said to DPDK.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// What a port sits on. Written in a configuration as `kind:rest`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Device {
+    /// A kernel interface by AF_XDP. The kernel keeps the frames that are not steered here.
+    AfXdp {
+        /// The interface's name.
+        interface: String,
+    },
+    /// A kernel interface by AF_PACKET. All frames come here; the kernel sees them too, so the
+    /// interface should carry no addresses of its own.
+    AfPacket {
+        /// The interface's name.
+        interface: String,
+    },
+    /// A PCI device bound to a driver that DPDK can use.
+    Pci {
+        /// Its address, `0000:3b:00.0`.
+        address: String,
+    },
+    /// Shared memory with another process. Experimental: the driver can crash the process when
+    /// its peer leaves under traffic.
+    Memif {
+        /// The control socket.
+        socket: PathBuf,
+        /// The interface's number on that socket.
+        id: u32,
+        /// Which end this is.
+        role: MemifRole,
+    },
+    /// A TAP interface, made by the port and gone with it.
+    Tap {
+        /// The interface's name.
+        name: String,
+    },
+    /// Capture files.
+    Pcap {
+        /// Frames are read from here, once.
+        rx: PathBuf,
+        /// Frames are written here.
+        tx: PathBuf,
+    },
+    /// Any other device by its DPDK device arguments, `net_ring0` or `net_null0,size=64`.
+    Dpdk {
+        /// The device arguments.
+        devargs: String,
+    },
+}
+
+/// The end of a memif link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemifRole {
+    /// Connects to the socket and brings the memory.
+    #[default]
+    Client,
+    /// Listens on the socket.
+    Server,
+}
+
+impl Device {
+    /// The kernel interface that must exist before the port is opened.
+    pub fn kernel_interface(&self) -> Option<&str> {
+        match self {
+            Self::AfXdp { interface } | Self::AfPacket { interface } => Some(interface),
+            _ => None,
+        }
+    }
+
+    /// The device's arguments in DPDK's syntax and its name among DPDK's devices. `serial` makes
+    /// the names of virtual devices unique in the process.
+    pub(crate) fn devargs(&self, serial: u32, queues: u16, detail: &Detail) -> (String, String) {
+        let named = |driver: &str, rest: String| {
+            let name = format!("{driver}{serial}");
+            (format!("{name},{rest}"), name)
+        };
+        match self {
+            Self::AfXdp { interface } => named(
+                "net_af_xdp",
+                format!(
+                    "iface={interface},start_queue=0,queue_count={queues},busy_budget=0,\
+                     xdp_prog={}",
+                    detail.xdp_program
+                ),
+            ),
+            Self::AfPacket { interface } => named(
+                "net_af_packet",
+                format!(
+                    "iface={interface},qpairs={queues},blocksz={},framesz=2048,framecnt=2048",
+                    1 << 16
+                ),
+            ),
+            Self::Memif { socket, id, role } => named(
+                "net_memif",
+                format!(
+                    "role={role},id={id},socket={},socket-abstract=no,rsize=11",
+                    socket.display()
+                ),
+            ),
+            Self::Tap { name } => {
+                let mac = detail.mac.map(|mac| format!(",mac={}", MacText(mac)));
+                named("net_tap", format!("iface={name}{}", mac.unwrap_or_default()))
+            }
+            Self::Pcap { rx, tx } => {
+                named("net_pcap", format!("rx_pcap={},tx_pcap={}", rx.display(), tx.display()))
+            }
+            Self::Pci { address } => (address.clone(), address.clone()),
+            Self::Dpdk { devargs } => {
+                let name = devargs.split(',').next().unwrap_or_default().to_owned();
+                (devargs.clone(), name)
+            }
+        }
+    }
+}
+
+/// What a device's arguments need besides the device.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Detail {
+    /// Path of the XDP program's object file.
+    pub xdp_program: String,
+    /// The address a TAP interface is to have.
+    pub mac: Option<[u8; 6]>,
+}
+
+/// A MAC address as text.
+struct MacText([u8; 6]);
+
+impl fmt::Display for MacText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl fmt::Display for MemifRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        })
+    }
+}
+
+/// As it is written in a configuration.
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AfXdp { interface } => write!(f, "af_xdp:{interface}"),
+            Self::AfPacket { interface } => write!(f, "af_packet:{interface}"),
+            Self::Pci { address } => write!(f, "pci:{address}"),
+            Self::Memif { socket, id, role } => {
+                write!(f, "memif:{},id={id},role={role}", socket.display())
+            }
+            Self::Tap { name } => write!(f, "tap:{name}"),
+            Self::Pcap { rx, tx } => write!(f, "pcap:rx={},tx={}", rx.display(), tx.display()),
+            Self::Dpdk { devargs } => write!(f, "dpdk:{devargs}"),
+        }
+    }
+}
+
+/// How a port is to be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortConfig {
+    /// The operator's name for it, used in messages.
+    pub name: String,
+    /// What it sits on.
+    pub device: Device,
+    /// Receive and transmit queues, as many of each; at least 1.
+    pub queues: u16,
+    /// Largest IP packet in bytes; `None` keeps the device's own.
+    pub mtu: Option<u16>,
+    /// The port's MAC address; `None` keeps the device's own. Not for AF_XDP and AF_PACKET, whose
+    /// address is the kernel interface's (`ip link set … address`).
+    pub mac: Option<[u8; 6]>,
+}
+
+impl PortConfig {
+    /// A port with one queue pair and everything else as the device has it.
+    pub fn new(name: impl Into<String>, device: Device) -> Self {
+        Self { name: name.into(), device, queues: 1, mtu: None, mac: None }
+    }
+
+    /// The packet buffers this port may hold at one time, in its descriptors and rings.
+    pub fn frames(&self) -> u32 {
+        let each = match self.device {
+            // Fill, receive, transmit and completion rings of 2048, of which fill and receive
+            // together never hold more than 2048.
+            Device::AfXdp { .. } => 3 * 2048,
+            // The rings belong to the kernel; a burst each way.
+            Device::AfPacket { .. } | Device::Pcap { .. } => 128,
+            Device::Tap { .. } => 256,
+            Device::Pci { .. } | Device::Memif { .. } | Device::Dpdk { .. } => 2 * 2048,
+        };
+        each * u32::from(self.queues)
+    }
+}

@@ -1,0 +1,277 @@
+//! DPDK's environment layer: memory, and the devices' registry. One a process.
+//!
+//! Invariant: an [`Eal`] exists only after `rte_eal_init` succeeded, and the layer is never taken
+//! down again: it leaves nothing behind in the file system (`--in-memory`), and packet buffers may
+//! outlive everything else. Huge pages are chosen before the layer starts, because it cannot be
+//! started a second time in a process after a failure.
+
+use std::ffi::{CString, c_char};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fs, io, mem};
+
+use sluice_dpdk_sys as sys;
+use tracing::{info, warn};
+
+use crate::error::check;
+use crate::pool::{self, FramePool, Layout};
+use crate::{Error, Result, log};
+
+/// Whether packet memory is to lie in huge pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HugePages {
+    /// If there are enough; otherwise ordinary pages, and a warning.
+    #[default]
+    Auto,
+    /// An error if there are too few.
+    Required,
+    /// Ordinary pages. No PCI devices then, and slower.
+    Off,
+}
+
+/// How the environment layer is to be started.
+#[derive(Clone, Debug)]
+pub struct EalConfig {
+    /// Huge pages or not.
+    pub huge_pages: HugePages,
+    /// Packet buffers in all. The ports' [`crate::PortConfig::frames`] together, and what workers
+    /// hold besides. 2 KiB and a little each.
+    pub frames: u32,
+    /// The largest Ethernet frame in bytes that a buffer must hold, VLAN tags included.
+    pub max_frame: u16,
+    /// Memory in MB for packets and devices; `None` derives it from `frames`.
+    pub memory_mb: Option<u32>,
+    /// PCI addresses that may be touched. Empty: the PCI bus is left alone.
+    pub pci_allow: Vec<String>,
+}
+
+impl Default for EalConfig {
+    fn default() -> Self {
+        Self {
+            huge_pages: HugePages::Auto,
+            frames: 32 * 1024,
+            max_frame: 1536,
+            memory_mb: None,
+            pci_allow: Vec::new(),
+        }
+    }
+}
+
+/// MB for rings, device structures and fragmentation, besides packets.
+const DEVICES_MB: u64 = 32;
+
+impl EalConfig {
+    fn megabytes(&self) -> u64 {
+        let derived = pool::megabytes(self.frames, self.max_frame) + DEVICES_MB;
+        self.memory_mb.map_or(derived, u64::from)
+    }
+}
+
+/// The running environment layer. Copies are handles on the same one.
+#[derive(Clone, Debug)]
+pub struct Eal(Arc<Running>);
+
+#[derive(Debug)]
+struct Running {
+    huge_pages: bool,
+    max_frame: u16,
+    frames: FramePool,
+    tight: bool,
+    /// The AF_XDP ports' pool where `frames` is not laid out as they need it.
+    xdp_frames: Mutex<Option<FramePool>>,
+    /// Held while a port is opened or closed: its file descriptors are told from others by what
+    /// appeared meanwhile.
+    opening: Mutex<()>,
+    serial: AtomicU32,
+}
+
+static STARTED: AtomicBool = AtomicBool::new(false);
+
+impl Eal {
+    /// Starts the environment layer and reserves packet memory.
+    ///
+    /// Fails the second time in a process, when huge pages are required and missing, and when
+    /// memory is short. DPDK's log goes to `tracing` (target `dpdk`) from now on.
+    pub fn init(config: &EalConfig) -> Result<Self> {
+        let huge_pages = choose_pages(config)?;
+        if STARTED.swap(true, Ordering::SeqCst) {
+            return Err(Error::AlreadyStarted);
+        }
+        log::redirect();
+        ignore_sigio();
+        start(&arguments(config, huge_pages))?;
+        // SAFETY: the environment layer runs.
+        let tight = unsafe { sys::sluice_iova_is_virtual() } == 1;
+        let layout = if tight { Layout::Tight } else { Layout::WithinPages };
+        let frames = FramePool::create("frames", config.frames, config.max_frame, layout)?;
+        info!(
+            frames = config.frames,
+            megabytes = config.megabytes(),
+            huge_pages,
+            "packet memory is ready"
+        );
+        Ok(Self(Arc::new(Running {
+            huge_pages,
+            max_frame: config.max_frame,
+            frames,
+            tight,
+            xdp_frames: Mutex::new(None),
+            opening: Mutex::new(()),
+            serial: AtomicU32::new(0),
+        })))
+    }
+
+    /// Whether packet memory lies in huge pages.
+    pub fn huge_pages(&self) -> bool {
+        self.0.huge_pages
+    }
+
+    /// The pool that ports receive into.
+    pub fn frames(&self) -> FramePool {
+        self.0.frames
+    }
+
+    /// The largest Ethernet frame that a buffer holds.
+    pub(crate) fn max_frame(&self) -> u16 {
+        self.0.max_frame
+    }
+
+    /// The pool for AF_XDP ports: the common one, except where physical addresses forbid that.
+    pub(crate) fn xdp_frames(&self) -> Result<FramePool> {
+        if self.0.tight {
+            return Ok(self.0.frames);
+        }
+        let mut separate = self.0.xdp_frames.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = *separate {
+            return Ok(pool);
+        }
+        let count = self.0.frames.capacity();
+        let pool = FramePool::create("xdp_frames", count, self.0.max_frame, Layout::Tight)?;
+        Ok(*separate.insert(pool))
+    }
+
+    /// A number that no other device of this process has.
+    pub(crate) fn next_serial(&self) -> u32 {
+        self.0.serial.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Keeps others from opening or closing ports meanwhile.
+    pub(crate) fn exclusive(&self) -> MutexGuard<'_, ()> {
+        self.0.opening.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether to use huge pages, decided by what is free now.
+fn choose_pages(config: &EalConfig) -> Result<bool> {
+    if config.huge_pages == HugePages::Off {
+        return Ok(false);
+    }
+    let (free_mb, page_kb, total) = huge_page_state();
+    let needed_mb = config.megabytes();
+    if free_mb >= needed_mb {
+        return Ok(true);
+    }
+    let missing = (needed_mb - free_mb) * 1024 / page_kb.max(1) + 1;
+    let suggestion = total + missing;
+    if config.huge_pages == HugePages::Required {
+        return Err(Error::HugePages { needed_mb, free_mb, suggestion });
+    }
+    warn!(
+        needed_mb,
+        free_mb,
+        "using ordinary pages, which is slower: too few huge pages are free \
+         (sysctl vm.nr_hugepages={suggestion} would do)"
+    );
+    Ok(false)
+}
+
+/// Free MB in the default huge pages, their size in kB, and how many there are.
+fn huge_page_state() -> (u64, u64, u64) {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let value = |key: &str| -> u64 {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(key));
+        line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+    };
+    let free = value("HugePages_Free:").saturating_sub(value("HugePages_Rsvd:"));
+    let page_kb = value("Hugepagesize:");
+    (free * page_kb / 1024, page_kb, value("HugePages_Total:"))
+}
+
+fn arguments(config: &EalConfig, huge_pages: bool) -> Vec<String> {
+    let mut arguments = vec![
+        "sluice".to_owned(),
+        "--in-memory".to_owned(),
+        "--no-telemetry".to_owned(),
+        // One thread of DPDK's, allowed on the processors that this one is allowed on already:
+        // workers are this program's own threads.
+        format!("--lcores=0@({})", allowed_processors()),
+        "-m".to_owned(),
+        config.megabytes().to_string(),
+    ];
+    if !huge_pages {
+        arguments.push("--no-huge".to_owned());
+    }
+    if config.pci_allow.is_empty() {
+        arguments.push("--no-pci".to_owned());
+        // No device needs physical addresses then.
+        arguments.push("--iova-mode=va".to_owned());
+    }
+    for address in &config.pci_allow {
+        arguments.push("-a".to_owned());
+        arguments.push(address.clone());
+    }
+    arguments
+}
+
+/// The processors the calling thread may use, as a comma-separated list.
+fn allowed_processors() -> String {
+    // SAFETY: a zeroed set is a valid empty set, and the size given is the set's.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
+        set
+    };
+    // SAFETY: each index is below the set's capacity.
+    let allowed = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, &set) };
+    let list: Vec<String> = (0..libc::CPU_SETSIZE as usize)
+        .filter(allowed)
+        .map(|processor| processor.to_string())
+        .collect();
+    if list.is_empty() { "0".to_owned() } else { list.join(",") }
+}
+
+fn start(arguments: &[String]) -> Result<()> {
+    // DPDK keeps pointers into its arguments, so they live for ever.
+    let mut pointers: Vec<*mut c_char> = Vec::with_capacity(arguments.len() + 1);
+    for argument in arguments {
+        pointers.push(CString::new(argument.as_str())?.into_raw());
+    }
+    let count = pointers.len() as i32;
+    pointers.push(std::ptr::null_mut());
+    let pointers = Vec::leak(pointers);
+    // SAFETY: a null-terminated vector of C strings that are never freed; the caller made sure
+    // that this is the first call in the process.
+    let status = unsafe { sys::sluice_eal_init(count, pointers.as_mut_ptr()) };
+    check(status, || format!("start DPDK ({})", arguments[1..].join(" ")))?;
+    Ok(())
+}
+
+/// net_tap asks for a real-time signal for each frame. When that queue overflows the kernel sends
+/// SIGIO instead, which would end the process.
+fn ignore_sigio() {
+    // SAFETY: reading and setting a signal's disposition; nobody else does so for SIGIO unless
+    // they installed a handler, which is then left alone.
+    let status = unsafe {
+        let mut current: libc::sigaction = mem::zeroed();
+        match libc::sigaction(libc::SIGIO, std::ptr::null(), &mut current) {
+            0 if current.sa_sigaction == libc::SIG_DFL => {
+                current.sa_sigaction = libc::SIG_IGN;
+                libc::sigaction(libc::SIGIO, &current, std::ptr::null_mut())
+            }
+            status => status,
+        }
+    };
+    if status != 0 {
+        warn!(error = %io::Error::last_os_error(), "SIGIO cannot be ignored");
+    }
+}

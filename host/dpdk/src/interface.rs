@@ -1,0 +1,147 @@
+//! The kernel interface behind a port: whether it is there and up, its MTU and address, and its
+//! receive offloads. By ioctl, which follows the process's network namespace.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use crate::{Error, Result};
+
+/// What has become of the interface or device behind a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortState {
+    /// It can carry frames.
+    Up,
+    /// It is there, but down or without a carrier.
+    Down,
+    /// The kernel interface was deleted. Close the port; open it again when there is one.
+    Gone,
+}
+
+/// An interface as it was found when a port was opened.
+#[derive(Clone, Debug)]
+pub(crate) struct Interface {
+    pub name: String,
+    pub index: u32,
+}
+
+const ETHTOOL_GGRO: u32 = 0x2b;
+const ETHTOOL_SGRO: u32 = 0x2c;
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    data: u32,
+}
+
+impl Interface {
+    /// Finds an interface by its name.
+    pub fn find(port: &str, name: &str) -> Result<Self> {
+        match index_of(name)? {
+            Some(index) => Ok(Self { name: name.to_owned(), index }),
+            None => Err(Error::NoInterface { port: port.to_owned(), interface: name.to_owned() }),
+        }
+    }
+
+    /// Whether it is still the interface that was found, and up.
+    pub fn state(&self) -> PortState {
+        match index_of(&self.name) {
+            Ok(Some(index)) if index == self.index => {}
+            _ => return PortState::Gone,
+        }
+        let wanted = libc::IFF_UP | libc::IFF_RUNNING;
+        match self.ask(libc::SIOCGIFFLAGS) {
+            // SAFETY: the kernel filled in the flags.
+            Ok(answer) => match i32::from(unsafe { answer.ifr_ifru.ifru_flags }) & wanted {
+                flags if flags == wanted => PortState::Up,
+                _ => PortState::Down,
+            },
+            Err(_) => PortState::Gone,
+        }
+    }
+
+    /// Its MTU in bytes.
+    pub fn mtu(&self) -> Result<u16> {
+        let answer = self.ask(libc::SIOCGIFMTU);
+        let answer = answer.map_err(|source| self.error("MTU", source))?;
+        // SAFETY: the kernel filled in the MTU.
+        let mtu = unsafe { answer.ifr_ifru.ifru_mtu };
+        Ok(u16::try_from(mtu).unwrap_or(u16::MAX))
+    }
+
+    /// Its MAC address.
+    pub fn mac(&self) -> Result<[u8; 6]> {
+        let answer = self.ask(libc::SIOCGIFHWADDR);
+        let answer = answer.map_err(|source| self.error("address", source))?;
+        // SAFETY: the kernel filled in the address.
+        let data = unsafe { answer.ifr_ifru.ifru_hwaddr.sa_data };
+        Ok(std::array::from_fn(|at| data[at] as u8))
+    }
+
+    /// Switches the joining of received segments on or off; says what it was before. A frame of
+    /// joined segments would not fit a packet buffer.
+    pub fn set_gro(&self, on: bool) -> io::Result<bool> {
+        let before = self.ethtool(ETHTOOL_GGRO, 0)? != 0;
+        if before != on {
+            self.ethtool(ETHTOOL_SGRO, u32::from(on))?;
+        }
+        Ok(before)
+    }
+
+    fn error(&self, what: &str, source: io::Error) -> Error {
+        Error::System { context: format!("read the {what} of {}", self.name), source }
+    }
+
+    fn ask(&self, request: libc::Ioctl) -> io::Result<libc::ifreq> {
+        let mut query = request_for(&self.name)?;
+        call(request, &mut query)?;
+        Ok(query)
+    }
+
+    fn ethtool(&self, command: u32, data: u32) -> io::Result<u32> {
+        let mut value = EthtoolValue { command, data };
+        let mut query = request_for(&self.name)?;
+        query.ifr_ifru.ifru_data = (&raw mut value).cast();
+        call(libc::SIOCETHTOOL as libc::Ioctl, &mut query)?;
+        Ok(value.data)
+    }
+}
+
+/// The index of the interface of that name, or `None` without one.
+fn index_of(name: &str) -> Result<Option<u32>> {
+    let text = CString::new(name)?;
+    // SAFETY: a C string.
+    match unsafe { libc::if_nametoindex(text.as_ptr()) } {
+        0 => Ok(None),
+        index => Ok(Some(index)),
+    }
+}
+
+fn request_for(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: all zero bytes are a valid request.
+    let mut query: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.len() >= query.ifr_name.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (slot, byte) in query.ifr_name.iter_mut().zip(name.bytes()) {
+        *slot = byte as libc::c_char;
+    }
+    Ok(query)
+}
+
+fn call(request: libc::Ioctl, query: &mut libc::ifreq) -> io::Result<()> {
+    // SAFETY: opens a socket, owned at once; the request is valid for the ioctl, which writes
+    // nowhere else (for SIOCETHTOOL, to the value that `ethtool` keeps alive).
+    unsafe {
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let socket = OwnedFd::from_raw_fd(fd);
+        if libc::ioctl(socket.as_raw_fd(), request, query) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! One packet buffer, owned.
+//!
+//! Invariant: an [`Mbuf`] is the only owner of one DPDK buffer that is not chained to another
+//! (`nb_segs == 1`, `next` null, `refcnt == 1`), and its data lies inside the buffer:
+//! `data_off + data_len <= buf_len`. Buffers enter through [`Mbuf::from_raw`] alone, whose callers
+//! establish that, and every method keeps it. Buffers live in pools that are never freed.
+
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+
+use sluice_director::frame::{Checked, Frame, RxChecksum};
+use sluice_dpdk_sys as sys;
+
+/// An owned packet buffer: one contiguous frame with headroom before it and tailroom behind it.
+/// Dropping it gives the buffer back to its pool.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Mbuf(NonNull<sys::Mbuf>);
+
+// SAFETY: the buffer has one owner (the type's invariant), and a DPDK pool takes buffers back from
+// any thread.
+unsafe impl Send for Mbuf {}
+
+impl Mbuf {
+    /// Takes ownership of a buffer.
+    ///
+    /// # Safety
+    /// `raw` is owned by the caller alone, is not chained, and its data lies inside the buffer.
+    pub(crate) unsafe fn from_raw(raw: NonNull<sys::Mbuf>) -> Self {
+        Self(raw)
+    }
+
+    /// Gives ownership away.
+    pub(crate) fn into_raw(self) -> NonNull<sys::Mbuf> {
+        ManuallyDrop::new(self).0
+    }
+
+    /// Bytes of headroom before the frame.
+    pub fn headroom(&self) -> usize {
+        usize::from(self.header().data_off)
+    }
+
+    /// Bytes of tailroom behind the frame.
+    pub fn tailroom(&self) -> usize {
+        let header = self.header();
+        usize::from(header.buf_len - header.data_off - header.data_len)
+    }
+
+    /// Buffers in the chain; an `Mbuf` at rest has one.
+    pub(crate) fn segments(&self) -> u16 {
+        self.header().nb_segs
+    }
+
+    fn header(&self) -> &sys::Mbuf {
+        // SAFETY: the pointer is valid and unshared (the type's invariant).
+        unsafe { self.0.as_ref() }
+    }
+
+    fn header_mut(&mut self) -> &mut sys::Mbuf {
+        // SAFETY: the pointer is valid and unshared (the type's invariant).
+        unsafe { self.0.as_mut() }
+    }
+
+    fn place(&mut self, data_off: u16, data_len: u16) {
+        let header = self.header_mut();
+        debug_assert!(u32::from(data_off) + u32::from(data_len) <= u32::from(header.buf_len));
+        header.data_off = data_off;
+        header.data_len = data_len;
+        header.pkt_len = u32::from(data_len);
+    }
+}
+
+impl Drop for Mbuf {
+    fn drop(&mut self) {
+        let mut raw = self.0.as_ptr();
+        // SAFETY: the buffer is ours (the type's invariant) and is not used after this.
+        unsafe { sys::sluice_frames_free(&mut raw, 1) };
+    }
+}
+
+impl Frame for Mbuf {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        let header = self.header();
+        // SAFETY: `data_off + data_len <= buf_len` (the type's invariant), and `buf_addr` starts
+        // an initialised allocation of `buf_len` bytes that only this owner touches.
+        unsafe {
+            let start = header.buf_addr.add(usize::from(header.data_off));
+            std::slice::from_raw_parts(start, usize::from(header.data_len))
+        }
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        let header = self.header_mut();
+        // SAFETY: as in `bytes`, and the borrow is exclusive.
+        unsafe {
+            let start = header.buf_addr.add(usize::from(header.data_off));
+            std::slice::from_raw_parts_mut(start, usize::from(header.data_len))
+        }
+    }
+
+    #[inline]
+    fn push_front(&mut self, count: usize) -> bool {
+        let header = self.header();
+        let Ok(count) = u16::try_from(count) else { return false };
+        match (header.data_off.checked_sub(count), header.data_len.checked_add(count)) {
+            (Some(data_off), Some(data_len)) => {
+                self.place(data_off, data_len);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn pull_front(&mut self, count: usize) -> bool {
+        let header = self.header();
+        let Ok(count) = u16::try_from(count) else { return false };
+        match header.data_len.checked_sub(count) {
+            Some(data_len) => {
+                self.place(header.data_off + count, data_len);
+                true
+            }
+            None => false,
+        }
+    }
+
+    #[inline]
+    fn set_len(&mut self, len: usize) -> bool {
+        let header = self.header();
+        if len > usize::from(header.buf_len - header.data_off) {
+            return false;
+        }
+        // The cast holds: `len` is not above a `u16`.
+        self.place(header.data_off, len as u16);
+        true
+    }
+
+    #[inline]
+    fn rx_checksum(&self) -> RxChecksum {
+        let flags = self.header().ol_flags;
+        let verdict = |mask: u64, good: u64, bad: u64| match flags & mask {
+            value if value == good => Checked::Good,
+            value if value == bad => Checked::Bad,
+            _ => Checked::Unknown,
+        };
+        RxChecksum {
+            ip: verdict(sys::RX_IP_MASK, sys::RX_IP_GOOD, sys::RX_IP_BAD),
+            l4: verdict(sys::RX_L4_MASK, sys::RX_L4_GOOD, sys::RX_L4_BAD),
+        }
+    }
+
+    #[inline]
+    fn prefetch(&self) {
+        let header = self.header();
+        let data = header.buf_addr.wrapping_add(usize::from(header.data_off));
+        prefetch_read(data);
+    }
+}
+
+/// Asks the processor for the cache line at `address`. Any address will do.
+#[inline]
+pub(crate) fn prefetch_read(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address,
+            options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}

@@ -1,0 +1,192 @@
+//! The two ends of a port that a worker holds.
+//!
+//! Invariant: for each (port, queue, direction) there is at most one handle, made by
+//! [`crate::Port::open`], and its methods take `&mut self`; so no two threads are in the same queue
+//! at once, which is what DPDK's drivers demand. A handle keeps its device open.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::ptr;
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use sluice_dpdk_sys as sys;
+
+use crate::mbuf::{Mbuf, prefetch_read};
+use crate::port::OpenDevice;
+
+/// Most frames of one poll.
+pub const BURST: usize = 64;
+
+/// The frames of one poll.
+pub type Burst = ArrayVec<Mbuf, BURST>;
+
+/// The receive and the transmit queue of the same index, for one worker.
+#[derive(Debug)]
+pub struct QueuePair {
+    /// Frames come from here.
+    pub rx: RxQueue,
+    /// Frames go here.
+    pub tx: TxQueue,
+}
+
+/// A receive queue.
+#[derive(Debug)]
+pub struct RxQueue {
+    #[allow(dead_code, reason = "keeps the device open")]
+    device: Arc<OpenDevice>,
+    port: u16,
+    queue: u16,
+    wake: Option<RawFd>,
+    chains_dropped: u64,
+}
+
+impl RxQueue {
+    /// Its index among the port's queues.
+    pub fn index(&self) -> u16 {
+        self.queue
+    }
+
+    /// Frames that came in several buffers and did not fit one; they were dropped.
+    pub fn chains_dropped(&self) -> u64 {
+        self.chains_dropped
+    }
+
+    /// Appends the frames that wait in the queue, as many as the vector still has room for.
+    /// Returns how many. Never blocks; returns 0 once the interface behind the port has vanished.
+    #[inline]
+    pub fn rx<const N: usize>(&mut self, frames: &mut ArrayVec<Mbuf, N>) -> usize {
+        let len = frames.len();
+        let room = frames.remaining_capacity().min(BURST) as u16;
+        // SAFETY: the device is open (`self.device`) and nobody else is in this queue (the
+        // module's invariant). An `Mbuf` is one pointer (`repr(transparent)`), the slots from
+        // `len` on are within the capacity, and only those that were filled are taken over.
+        // A driver hands over buffers with one owner whose data lies inside them; chains are
+        // dealt with before anybody can see them.
+        let count = unsafe {
+            let slots = frames.as_mut_ptr().add(len).cast::<*mut sys::Mbuf>();
+            let count = usize::from(sys::sluice_rx_burst(self.port, self.queue, slots, room));
+            for slot in 0..count {
+                prefetch_read((*slots.add(slot)).cast());
+            }
+            frames.set_len(len + count);
+            count
+        };
+        if frames[len..].iter().any(|frame| frame.segments() != 1) {
+            return self.join_chains(frames, len);
+        }
+        count
+    }
+
+    /// Joins each chain into its first buffer, and drops the frames that do not fit.
+    #[cold]
+    fn join_chains<const N: usize>(
+        &mut self,
+        frames: &mut ArrayVec<Mbuf, N>,
+        from: usize,
+    ) -> usize {
+        let mut kept = ArrayVec::<Mbuf, BURST>::new();
+        for frame in frames.drain(from..) {
+            let raw = frame.into_raw();
+            // SAFETY: the buffer was ours. A successful call leaves one buffer without a chain;
+            // otherwise the whole chain is freed and not used again.
+            unsafe {
+                if sys::sluice_frame_linearize(raw.as_ptr()) == 0 {
+                    kept.push(Mbuf::from_raw(raw));
+                } else {
+                    let mut chain = raw.as_ptr();
+                    sys::sluice_frames_free(&mut chain, 1);
+                    self.chains_dropped += 1;
+                }
+            }
+        }
+        let count = kept.len();
+        frames.extend(kept);
+        count
+    }
+
+    /// A descriptor that poll(2) and epoll(7), level-triggered, find readable while frames wait in
+    /// this queue. `None` when the device has none: then a worker can only look.
+    pub fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: the driver keeps the descriptor open as long as the device is, which is at least
+        // as long as the borrow of `self`.
+        self.wake.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
+    }
+
+    /// The error that makes poll(2) report `POLLERR` on [`Self::wake_fd`], taken from the socket.
+    /// Any is a sign that the interface vanished: stop waiting on the descriptor, it may report
+    /// the error again at once.
+    pub fn take_wake_error(&mut self) -> Option<io::Error> {
+        let fd = self.wake_fd()?.as_raw_fd();
+        let mut error: libc::c_int = 0;
+        let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+        // SAFETY: the descriptor is open (see `wake_fd`) and the buffer has the length given.
+        let status = unsafe {
+            libc::getsockopt(
+                fd,
+                libc::SOL_SOCKET,
+                libc::SO_ERROR,
+                ptr::from_mut(&mut error).cast(),
+                &mut length,
+            )
+        };
+        match (status, error) {
+            (0, 0) => None,
+            (0, code) => Some(io::Error::from_raw_os_error(code)),
+            _ => Some(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// A transmit queue.
+#[derive(Debug)]
+pub struct TxQueue {
+    #[allow(dead_code, reason = "keeps the device open")]
+    device: Arc<OpenDevice>,
+    port: u16,
+    queue: u16,
+}
+
+impl TxQueue {
+    /// Its index among the port's queues.
+    pub fn index(&self) -> u16 {
+        self.queue
+    }
+
+    /// Hands frames to the device, from the front, and removes them from the vector. Returns how
+    /// many. The rest stays, in order: the queue is full, or the interface has vanished. Whoever
+    /// calls decides whether to try again or to drop them, and counts.
+    #[inline]
+    pub fn tx<const N: usize>(&mut self, frames: &mut ArrayVec<Mbuf, N>) -> usize {
+        let len = frames.len();
+        let asked = len.min(usize::from(u16::MAX)) as u16;
+        // SAFETY: the device is open (`self.device`) and nobody else is in this queue (the
+        // module's invariant). An `Mbuf` is one pointer (`repr(transparent)`). The driver owns
+        // the first `sent` buffers afterwards: they leave the vector without being dropped, and
+        // the rest moves to the front.
+        unsafe {
+            let start = frames.as_mut_ptr();
+            let sent =
+                usize::from(sys::sluice_tx_burst(self.port, self.queue, start.cast(), asked));
+            frames.set_len(0);
+            if sent < len {
+                ptr::copy(start.add(sent), start, len - sent);
+                frames.set_len(len - sent);
+            }
+            sent
+        }
+    }
+}
+
+/// Makes the one pair of handles of a queue.
+pub(crate) fn pair(
+    device: &Arc<OpenDevice>,
+    port: u16,
+    queue: u16,
+    wake: Option<RawFd>,
+) -> QueuePair {
+    QueuePair {
+        rx: RxQueue { device: Arc::clone(device), port, queue, wake, chains_dropped: 0 },
+        tx: TxQueue { device: Arc::clone(device), port, queue },
+    }
+}
