@@ -2,15 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use crate::error::LabError;
 use crate::lab::Netns;
-use crate::process::{self, Running};
+use crate::process::{self, Running, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(15);
+const QUIET: Duration = Duration::from_millis(300);
 /// tshark's options that make it verify what it otherwise believes.
 const VERIFY: [&str; 6] = [
     "-o",
@@ -50,18 +51,33 @@ impl Capture {
         let file = space.dir().join(format!("{name}.pcap"));
         let path = file.to_string_lossy().into_owned();
         // -Z root: tcpdump otherwise becomes a user who may not write into the lab's directory.
-        let args =
-            ["-i", device, "-s0", "-U", "-n", "-B", "65536", "-Z", "root", "-w", &path, "ip"];
+        let args = [
+            "-i",
+            device,
+            "--immediate-mode",
+            "-s0",
+            "-U",
+            "-n",
+            "-B",
+            "65536",
+            "-Z",
+            "root",
+            "-w",
+            &path,
+            "ip",
+        ];
         let mut tcpdump = space.start(&format!("tcpdump-{name}"), "tcpdump", &args)?;
         tcpdump.wait_for_words("listening on", LIMIT)?;
         Ok(Self { tcpdump, file })
     }
 
-    /// Ends the capture and returns its file.
+    /// Ends the capture, once the file no longer grows (tcpdump leaves unread what it has not read
+    /// when it is told to end), and returns the file.
     ///
     /// # Errors
     /// When tcpdump does not end, or the kernel dropped frames it should have seen.
     pub fn stop(mut self) -> Result<PathBuf, LabError> {
+        self.wait_for_quiet()?;
         self.tcpdump.signal(Signal::INT);
         self.tcpdump.wait(LIMIT)?;
         let log = self.tcpdump.log();
@@ -69,6 +85,17 @@ impl Capture {
             return Ok(self.file);
         }
         Err(LabError::Wrong(format!("the capture is not whole: {log}")))
+    }
+
+    fn wait_for_quiet(&self) -> Result<(), LabError> {
+        let mut seen = (0, Instant::now());
+        wait_until("the capture to be quiet", LIMIT, || {
+            let size = std::fs::metadata(&self.file).map_or(0, |file| file.len());
+            if size != seen.0 {
+                seen = (size, Instant::now());
+            }
+            Ok((seen.1.elapsed() > QUIET).then_some(()))
+        })
     }
 }
 

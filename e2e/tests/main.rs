@@ -1,1 +1,14 @@
-//! x
+//! The director end to end: real programs, the kernel's stack at both ends, tshark as the judge.
+//!
+//! Every test makes its own namespaces and removes them. They need root; without it they say that
+//! they were skipped, unless `CI=true`, when that is a failure.
+
+mod field;
+mod ground;
+mod lifecycle;
+mod limits;
+mod links;
+mod reload;
+mod steering;
+mod traffic;
+mod twin;

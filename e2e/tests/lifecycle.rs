@@ -1,0 +1,152 @@
+//! Starting, idling, ending: what the director says to systemd, what it costs when nothing happens,
+//! and what it leaves behind.
+
+use std::cell::OnceCell;
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+use sluice_e2e::director::program;
+use sluice_e2e::error::expect;
+use sluice_e2e::recipe::Recipe;
+use sluice_e2e::{Bed, Director, Driver, LabError};
+
+use crate::field::{Field, SOON, Setup, here, on, on_bed, on_every_setup};
+
+/// The bound: an idle director uses under 5 % of a core.
+const IDLE_PERCENT: f64 = 5.0;
+
+on_every_setup!(sigterm_leaves_nothing, idle_costs_little);
+
+fn sigterm_leaves_nothing(field: &mut Field) -> Result<(), LabError> {
+    field.answers(3)?;
+    let ended = field.director.stop()?;
+    expect(ended.success(), || format!("ended with {ended}"))?;
+    nothing_left(field)
+}
+
+/// No XDP program on a port, no TAP twin, no control socket.
+fn nothing_left(field: &Field) -> Result<(), LabError> {
+    for port in field.bed.ports() {
+        let shown = field.bed.director.ip(&["-d", "link", "show", "dev", port])?.stdout;
+        expect(!shown.contains("xdp"), || format!("an XDP program is left: {shown}"))?;
+        let twin = Bed::twin_of(port);
+        expect(!field.bed.director.has_device(&twin), || format!("{twin} is left"))?;
+    }
+    let socket = field.director.socket();
+    expect(!socket.exists(), || format!("{} is left", socket.display()))
+}
+
+fn idle_costs_little(field: &mut Field) -> Result<(), LabError> {
+    field.answers(3)?;
+    let percent = field.director.cpu_percent(Duration::from_secs(6))?;
+    expect(percent < IDLE_PERCENT, || format!("idle, it used {percent:.1} % of a core"))?;
+    // It slept, and wakes at once: within curl's patience for all of them.
+    field.answers(3).map(drop)
+}
+
+#[test]
+fn killed_and_started_again_af_xdp() {
+    on(here!(killed_and_started_again_af_xdp), Setup::usual(), killed_and_started_again);
+}
+
+#[test]
+fn killed_and_started_again_af_packet() {
+    let setup = Setup::new(Driver::AfPacket, 1);
+    on(here!(killed_and_started_again_af_packet), setup, killed_and_started_again);
+}
+
+/// After SIGKILL its XDP program and control socket may be there still; the next one takes over.
+fn killed_and_started_again(field: &mut Field) -> Result<(), LabError> {
+    field.answers(3)?;
+    field.director.kill()?;
+    field.director = Director::start(&field.bed, &field.recipe.text(&field.bed))?;
+    field.wait_for_answer(SOON)?;
+    field.answers(6)?;
+    field.director.stop()?;
+    nothing_left(field)
+}
+
+/// The switch `NOTIFY_SOCKET` of sd_notify(3): ready once it serves, stopping when it ends.
+#[test]
+fn systemd_is_told() {
+    let told = OnceCell::new();
+    on_bed(
+        here!(systemd_is_told),
+        Setup::usual(),
+        |bed, recipe| {
+            let path = bed.lab.dir().join("notify.sock");
+            let socket = UnixDatagram::bind(&path).map_err(LabError::file("binding"))?;
+            let patience = socket.set_read_timeout(Some(SOON));
+            patience.map_err(LabError::file("setting a time limit"))?;
+            let environment = [("NOTIFY_SOCKET", &*path.to_string_lossy())];
+            let director = Director::launch(bed, &recipe.text(bed), &environment)?;
+            let _ = told.set(socket);
+            Ok((director, recipe))
+        },
+        |field| {
+            let socket = told.get().ok_or_else(|| LabError::Wrong("no socket".into()))?;
+            wait_for_notice(socket, "READY=1")?;
+            // Ready means ready: the first question is answered.
+            field.director.ask("status")?;
+            field.answers(1)?;
+            field.director.stop()?;
+            wait_for_notice(socket, "STOPPING=1")
+        },
+    );
+}
+
+fn wait_for_notice(socket: &UnixDatagram, wanted: &str) -> Result<(), LabError> {
+    let mut buffer = [0; 4096];
+    loop {
+        let what = format!("waiting for {wanted}");
+        let len = socket.recv(&mut buffer).map_err(LabError::file(what))?;
+        if String::from_utf8_lossy(&buffer[..len]).lines().any(|line| line == wanted) {
+            return Ok(());
+        }
+    }
+}
+
+#[test]
+fn ordinary_pages_will_do() {
+    let recipe = Recipe { huge_pages: "off", ..Recipe::default() };
+    let setup = Setup { recipe, ..Setup::usual() };
+    on(here!(ordinary_pages_will_do), setup, |field| {
+        let before = huge_pages_free()?;
+        field.answers(6)?;
+        // Others on the machine may come and go; what is shown is that this one holds none.
+        let status = format!("/proc/{}/status", field.director.pid());
+        let text = std::fs::read_to_string(&status).map_err(LabError::file(status))?;
+        let held = text.lines().find(|line| line.starts_with("HugetlbPages:"));
+        let none = held.is_some_and(|line| line.split_whitespace().nth(1) == Some("0"));
+        expect(none, || format!("it holds huge pages: {held:?}, free before {before}"))
+    });
+}
+
+fn huge_pages_free() -> Result<String, LabError> {
+    let text = std::fs::read_to_string("/proc/meminfo").map_err(LabError::file("meminfo"))?;
+    Ok(text.lines().find(|line| line.starts_with("HugePages_Free")).unwrap_or_default().to_owned())
+}
+
+#[test]
+fn a_file_is_checked_without_starting() {
+    on(here!(a_file_is_checked_without_starting), Setup::usual(), |field| {
+        let sluiced = program("sluiced")?;
+        let check = |text: &str| {
+            let file = field.bed.lab.dir().join("checked.toml");
+            std::fs::write(&file, text).map_err(LabError::file("writing a file"))?;
+            let path = file.to_string_lossy();
+            field.bed.director.run(&sluiced.to_string_lossy(), &["--check", &path])
+        };
+        let good = field.recipe.text(&field.bed);
+        check(&good)?.ok()?;
+        let wrong = good.replacen("port = 80\n", "port = 80000\n", 1);
+        let line = 1 + wrong.lines().position(|line| line.contains("80000")).unwrap_or_default();
+        let ran = check(&wrong)?;
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        expect(!ran.status.success(), || format!("accepted: {said}"))?;
+        for part in ["checked.toml", "port", "65535", &line.to_string()] {
+            expect(said.contains(part), || format!("no word of `{part}` in: {said}"))?;
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,130 @@
+//! What does not fit, or belongs nowhere, is refused in the configured way and counted.
+
+use sluice_e2e::capture::{Capture, judge};
+use sluice_e2e::error::expect;
+use sluice_e2e::recipe::Recipe;
+use sluice_e2e::web::LINES_PORT;
+use sluice_e2e::{Driver, LabError, Running};
+
+use crate::field::{Field, PYTHON, Setup, here, on, script};
+
+#[test]
+fn no_session_is_answered_by_a_reset_af_xdp() {
+    let recipe = Recipe { no_session: "reset", ..Recipe::default() };
+    let setup = Setup { recipe, ..Setup::usual() };
+    on(here!(no_session_is_answered_by_a_reset_af_xdp), setup, reset);
+}
+
+#[test]
+fn no_session_is_answered_by_a_reset_af_packet() {
+    let recipe = Recipe { no_session: "reset", ..Recipe::default() };
+    let setup = Setup { recipe, ..Setup::new(Driver::AfPacket, 1) };
+    on(here!(no_session_is_answered_by_a_reset_af_packet), setup, reset);
+}
+
+/// RFC 9293 3.10.7.1: the reset takes its sequence number from the segment's acknowledgement.
+fn reset(field: &mut Field) -> Result<(), LabError> {
+    let capture = Capture::start(&field.bed.client, "eth0", "reset")?;
+    let answer = mid_stream(field)?;
+    expect(answer == "R 1000", || format!("the answer was: {answer}"))?;
+    let verdict = judge(&capture.stop()?)?;
+    expect(verdict.bad == 0 && verdict.good_tcp >= 2, || format!("{verdict:?}"))?;
+    field.answers(3).map(drop)
+}
+
+#[test]
+fn no_session_is_dropped_in_silence() {
+    on(here!(no_session_is_dropped_in_silence), Setup::usual(), |field| {
+        let before = dropped(field)?;
+        let answer = mid_stream(field)?;
+        expect(answer == "nothing", || format!("the answer was: {answer}"))?;
+        let after = dropped(field)?;
+        expect(after > before, || format!("not counted: {before} before, {after} after"))
+    });
+}
+
+fn mid_stream(field: &Field) -> Result<String, LabError> {
+    let args = [&*script("mid_stream.py"), field.bed.vip(), "80", "2"];
+    Ok(field.bed.client.run(PYTHON, &args)?.ok()?.stdout.trim().to_owned())
+}
+
+/// All drops of all reasons together.
+fn dropped(field: &Field) -> Result<u64, LabError> {
+    let drops = field.director.ask("drops")?;
+    Ok(total(&drops))
+}
+
+/// The sum of the `packets` or `count` figures anywhere in an answer.
+fn total(value: &serde_json::Value) -> u64 {
+    match value {
+        serde_json::Value::Array(items) => items.iter().map(total).sum(),
+        serde_json::Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| match key.as_str() {
+                "packets" | "count" => value.as_u64().unwrap_or_else(|| total(value)),
+                _ => total(value),
+            })
+            .sum(),
+        _ => 0,
+    }
+}
+
+/// Eight local ports to one real server: eight sessions at once, the ninth is refused and counted;
+/// when one ends, its port serves the next.
+#[test]
+fn an_exhausted_pool_refuses_and_recovers() {
+    let recipe = Recipe { pool_ports: "2000-2007", ..Recipe::default() };
+    let setup = Setup { recipe, ..Setup::usual() };
+    on(here!(an_exhausted_pool_refuses_and_recovers), setup, |field| {
+        let mut held = hold_many(field, 8)?;
+        let before = dropped(field)?;
+        expect(!one_more(field)?, || "a ninth session was let in".to_owned())?;
+        expect(dropped(field)? > before, || "the refusal was not counted".to_owned())?;
+        held.clear();
+        let answers = sluice_e2e::wait_until("room again", crate::field::SOON, || {
+            Ok(one_more(field)?.then_some(()))
+        });
+        answers?;
+        field.answers(3).map(drop)
+    });
+}
+
+/// A full session table: as the pool, with room for eight sessions in all.
+#[test]
+fn a_full_session_table_refuses_and_recovers() {
+    let recipe = Recipe { sessions: 8, ..Recipe::default() };
+    let setup = Setup { recipe, ..Setup::usual() };
+    on(here!(a_full_session_table_refuses_and_recovers), setup, |field| {
+        let mut held = Vec::new();
+        let before = dropped(field)?;
+        // The table may round its capacity up to its own grain; it may not grow without end.
+        while held.len() < 200 && one_more(field)? {
+            held.push(hold_one(field, held.len())?);
+        }
+        expect((7..200).contains(&held.len()), || format!("{} sessions", held.len()))?;
+        expect(dropped(field)? > before, || "the refusal was not counted".to_owned())?;
+        held.clear();
+        sluice_e2e::wait_until("room again", crate::field::SOON, || {
+            Ok(one_more(field)?.then_some(()))
+        })
+    });
+}
+
+fn hold_one(field: &Field, number: usize) -> Result<Running, LabError> {
+    let peer = sluice_e2e::director::program("sluice-peer")?;
+    let server = field.server(LINES_PORT);
+    let args = ["hold", &server, "60"];
+    let name = format!("hold{number}");
+    let mut held = field.bed.client.start(&name, &peer.to_string_lossy(), &args)?;
+    held.wait_for_words("line 1", crate::field::SOON)?;
+    Ok(held)
+}
+
+fn hold_many(field: &Field, count: usize) -> Result<Vec<Running>, LabError> {
+    (0..count).map(|number| hold_one(field, number)).collect()
+}
+
+/// Whether one more short line session gets through.
+fn one_more(field: &Field) -> Result<bool, LabError> {
+    Ok(field.peer(&["hold", &field.server(LINES_PORT), "0"])?.status.success())
+}

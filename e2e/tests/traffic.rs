@@ -1,0 +1,168 @@
+//! Traffic of real programs, on AF_XDP and AF_PACKET, with one and with two workers, and in one
+//! arm: answers, integrity, checksums.
+
+use std::collections::BTreeMap;
+
+use sluice_e2e::capture::{Capture, judge};
+use sluice_e2e::error::expect;
+use sluice_e2e::load::{self, download_sha256};
+use sluice_e2e::web::{ECHO_PORT, make_blob};
+use sluice_e2e::{Driver, LabError, Shape};
+
+use crate::field::{Field, PYTHON, Setup, here, on, on_every_setup, script};
+
+on_every_setup!(
+    answers_go_round,
+    a_thousand_short_connections,
+    a_download_arrives_whole,
+    udp_comes_back,
+    udp_without_checksums_stays_so,
+    iperf3_both_ways,
+    wrk_without_errors,
+    checksums_hold_on_both_sides,
+);
+
+#[test]
+fn one_arm_af_xdp() {
+    on(here!(one_arm_af_xdp), one_arm(Driver::AfXdp), everything_briefly);
+}
+
+#[test]
+fn one_arm_af_packet() {
+    on(here!(one_arm_af_packet), one_arm(Driver::AfPacket), everything_briefly);
+}
+
+fn one_arm(driver: Driver) -> Setup {
+    Setup { shape: Shape::OneArm, ..Setup::new(driver, 1) }
+}
+
+fn everything_briefly(field: &mut Field) -> Result<(), LabError> {
+    answers_go_round(field)?;
+    a_download_arrives_whole(field)?;
+    checksums_hold_on_both_sides(field)
+}
+
+/// One worker: strictly in turn. Two workers each keep their own turn, and which one a connection
+/// meets is the network's choice: then all that holds is that each real server gets a fair part.
+fn answers_go_round(field: &mut Field) -> Result<(), LabError> {
+    if field.bed.workers == 1 {
+        let expected: Vec<String> = ["01", "02", "03", "01", "02", "03"]
+            .iter()
+            .map(|number| format!("Real Server {number}"))
+            .collect();
+        let answers = field.answers(6)?;
+        return expect(answers == expected, || format!("answers came from {answers:?}"));
+    }
+    let mut counts = BTreeMap::new();
+    for answer in field.answers(30)? {
+        *counts.entry(answer).or_insert(0) += 1;
+    }
+    let fair = counts.len() == 3 && counts.values().all(|count| (8..=12).contains(count));
+    expect(fair, || format!("of 30 answers: {counts:?}"))
+}
+
+fn a_thousand_short_connections(field: &mut Field) -> Result<(), LabError> {
+    let ran = field.peer(&["connects", &field.server(80), "1000", "8"])?.ok()?;
+    expect(ran.stdout.trim() == "answered 1000", || ran.stdout)
+}
+
+fn a_download_arrives_whole(field: &mut Field) -> Result<(), LabError> {
+    let sum = make_blob(&field.bed.reals[0])?;
+    let got = download_sha256(&field.bed.client, &format!("{}/blob", field.url()), "")?;
+    expect(got == sum, || format!("sent {sum}, got {got}"))
+}
+
+fn udp_comes_back(field: &mut Field) -> Result<(), LabError> {
+    for size in ["1", "64", "1471"] {
+        let ran = field.peer(&["udp-probe", &field.server(ECHO_PORT), "60", size])?.ok()?;
+        expect(ran.stdout.trim() == "answered 60", || ran.stdout)?;
+    }
+    Ok(())
+}
+
+/// RFC 768: zero means "no checksum", and a translator must leave it so. The real server's echo
+/// makes checksums, so here it is stopped and one that makes none takes its port.
+fn udp_without_checksums_stays_so(field: &mut Field) -> Result<(), LabError> {
+    const COUNT: u64 = 30;
+    let script = script("zero_checksum.py");
+    let port = ECHO_PORT.to_string();
+    let mut echoes = Vec::new();
+    for (index, real) in field.bed.reals.iter().enumerate() {
+        real.run(
+            "sh",
+            &["-c", "kill $(ss -lunpH 'sport = :7' | grep -o 'pid=[0-9]*' | cut -d= -f2)"],
+        )?
+        .ok()?;
+        let mut echo = real.start(&format!("zero{index}"), PYTHON, &[&script, "echo", &port])?;
+        echo.wait_for_words("listening", crate::field::SOON)?;
+        echoes.push(echo);
+    }
+    let client_side = Capture::start(&field.bed.client, "eth0", "zero-client")?;
+    let real_side = Capture::start(&field.bed.reals[0], "eth0", "zero-real")?;
+    let count = COUNT.to_string();
+    let ran = field.bed.client.run(PYTHON, &[&script, "probe", field.bed.vip(), &port, &count])?;
+    expect(ran.clone().ok()?.stdout.trim() == format!("answered {COUNT}"), || ran.stdout)?;
+    let client = judge(&client_side.stop()?)?;
+    let real = judge(&real_side.stop()?)?;
+    expect(client.zero_udp == 2 * COUNT && client.bad == 0 && client.good_udp == 0, || {
+        format!("at the client: {client:?}")
+    })?;
+    // With two workers the first real server's part is not exactly a third.
+    expect(real.zero_udp >= 8 && real.bad == 0 && real.good_udp == 0, || {
+        format!("at the real server: {real:?}")
+    })
+}
+
+fn iperf3_both_ways(field: &mut Field) -> Result<(), LabError> {
+    let (client, vip) = (&field.bed.client, field.bed.vip());
+    for reverse in [false, true] {
+        let tcp = load::iperf3_tcp(client, vip, 2, reverse)?;
+        expect(tcp.bytes > 10_000_000, || format!("TCP, reverse {reverse}: {tcp:?}"))?;
+    }
+    let udp = load::iperf3_udp(client, vip, 2, "20M")?;
+    expect(udp.bytes > 1_000_000 && udp.lost_percent < 5.0, || format!("UDP: {udp:?}"))
+}
+
+fn wrk_without_errors(field: &mut Field) -> Result<(), LabError> {
+    let wrk = load::wrk(&field.bed.client, &format!("{}/", field.url()), 16, 2)?;
+    let clean = wrk.requests > 100 && wrk.socket_errors == 0 && wrk.bad_answers == 0;
+    expect(clean, || format!("{wrk:?}"))
+}
+
+/// The judge looks at both sides while TCP and UDP pass in both directions. The kernel would not
+/// complete the exchanges with wrong checksums either; tshark also sees those it would forgive.
+fn checksums_hold_on_both_sides(field: &mut Field) -> Result<(), LabError> {
+    let client_side = Capture::start(&field.bed.client, "eth0", "client")?;
+    let real_side = Capture::start(&field.bed.reals[0], "eth0", "real")?;
+    field.answers(12)?;
+    field.peer(&["udp-probe", &field.server(ECHO_PORT), "60", "333"])?.ok()?;
+    field.peer(&["connects", &field.server(80), "60", "4"])?.ok()?;
+    for (side, file) in [("client", client_side.stop()?), ("real server", real_side.stop()?)] {
+        let verdict = judge(&file)?;
+        let seen = verdict.good_tcp >= 50 && verdict.good_udp >= 10;
+        expect(verdict.bad == 0 && seen, || format!("at the {side}: {verdict:?}"))?;
+    }
+    Ok(())
+}
+
+/// The judge itself: of two frames that differ in one byte of payload, it condemns one.
+#[test]
+fn the_judge_condemns_a_wrong_checksum() -> Result<(), LabError> {
+    let dir = std::env::temp_dir().join(format!("sl-judge-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).map_err(LabError::file("making a directory"))?;
+    let file = dir.join("two.pcap");
+    let make = format!(
+        "from scapy.all import *\n\
+         good = Ether(bytes(Ether()/IP(src='192.0.2.1',dst='192.0.2.2')/UDP()/b'abcd'))\n\
+         bad = Ether(bytes(good)[:-1] + b'x')\n\
+         wrpcap({:?}, [good, bad])",
+        file.display().to_string()
+    );
+    let ran = sluice_e2e::process::run(
+        std::process::Command::new("timeout").args(["60", PYTHON, "-c", &make]),
+    )?;
+    let verdict = ran.ok().and_then(|_| judge(&file));
+    std::fs::remove_dir_all(&dir).map_err(LabError::file("removing a directory"))?;
+    let verdict = verdict?;
+    expect(verdict.bad == 1 && verdict.good_udp == 1, || format!("{verdict:?}"))
+}

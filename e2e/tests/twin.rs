@@ -1,0 +1,51 @@
+//! A port that the director owns has a TAP twin, through which the kernel keeps what is not
+//! balanced: ARP, ping, an ssh-like service.
+
+use sluice_e2e::bed::ADMIN_PORT;
+use sluice_e2e::error::expect;
+use sluice_e2e::load::{ping, wrk};
+use sluice_e2e::{Bed, Driver, LabError};
+
+use crate::field::{Field, SOON, Setup, here, on};
+
+#[test]
+fn the_kernel_lives_on_the_twin() {
+    on(here!(the_kernel_lives_on_the_twin), Setup::new(Driver::AfPacket, 1), beside_under_load);
+}
+
+fn beside_under_load(field: &mut Field) -> Result<(), LabError> {
+    field.bed.start_admin()?;
+    let own = field.bed.front_address();
+    // Anew by ARP through the twin, not from what was learnt before.
+    field.bed.client.ip(&["neigh", "flush", "dev", "eth0"])?;
+    expect(ping(&field.bed.client, own, 5)?, || "no answer to ping".to_owned())?;
+    let vip = field.bed.vip();
+    expect(ping(&field.bed.client, vip, 5)?, || "the VIP does not answer ping".to_owned())?;
+    let mut held = field.hold(&format!("{own}:{ADMIN_PORT}"), 4)?;
+    let load = wrk(&field.bed.client, &format!("{}/", field.url()), 16, 2)?;
+    expect(load.socket_errors == 0 && load.requests > 100, || format!("{load:?}"))?;
+    let ended = held.wait(SOON)?;
+    expect(ended.success(), || held.log_tail(5))
+}
+
+/// The other way round: the kernel on the director's machine opens connections through the twin.
+#[test]
+fn the_kernel_reaches_out_through_the_twin() {
+    on(here!(the_kernel_reaches_out_through_the_twin), Setup::new(Driver::AfPacket, 1), |field| {
+        let answer = sluice_e2e::load::curl(&field.bed.director, "http://192.0.2.13/")?;
+        expect(answer == "Real Server 03", || answer.clone())
+    });
+}
+
+/// The twin speaks with the port's own MAC address, or nobody would answer it.
+#[test]
+fn the_twin_has_the_ports_mac() {
+    on(here!(the_twin_has_the_ports_mac), Setup::new(Driver::AfPacket, 1), |field| {
+        for port in field.bed.ports() {
+            let (own, twin) =
+                (field.bed.director.mac(port)?, field.bed.director.mac(&Bed::twin_of(port))?);
+            expect(own == twin, || format!("{port} has {own}, its twin {twin}"))?;
+        }
+        Ok(())
+    });
+}
