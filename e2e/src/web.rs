@@ -33,7 +33,8 @@ pub fn start_nginx(real: &Netns, number: usize) -> Result<Running, LabError> {
          \x20 fastcgi_temp_path {temp}-fcgi;\n  uwsgi_temp_path {temp}-uwsgi;\n\
          \x20 scgi_temp_path {temp}-scgi;\n\
          \x20 server {{\n    listen 80 backlog=4096 reuseport;\n\
-         \x20   location / {{ default_type text/plain; return 200 \"Real Server {number:02}\\n\"; }}\n\
+         \x20   location / {{\n      default_type text/plain;\n\
+         \x20     return 200 \"Real Server {number:02}\\n\";\n    }}\n\
          \x20   location = /blob {{ root {dir}; }}\n  }}\n}}\n",
         pid = dir.join(format!("{name}.pid")).display(),
         temp = dir.join(&name).display(),
