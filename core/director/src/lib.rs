@@ -7,6 +7,19 @@
 #![forbid(unsafe_code)]
 
 pub mod blueprint;
+pub mod counters;
+pub mod family;
+pub mod fib;
 pub mod frame;
+mod local_port;
+pub mod path;
+pub mod plan;
+pub mod reason;
+mod schedule;
+pub mod session;
+pub mod time;
+pub mod track;
 
 pub use frame::{Frame, RxChecksum};
+pub use reason::Reason;
+pub use time::Time;

@@ -11,7 +11,8 @@
 //! A tag match is only a candidate (two keys in 65,535 share one): the caller compares the whole
 //! key and goes on to the next candidate when it differs.
 
-use crate::region::{PagePolicy, Pages, Region, RegionError, Zeroable};
+use crate::region::{PagePolicy, Pages, Region, RegionError};
+use bytemuck::Zeroable;
 use sluice_lanes::{prefetch, tags};
 
 /// Largest value that can be stored; the top bit of a place says that its key is away from home.
@@ -31,16 +32,13 @@ const PLACES_PER_TEN: usize = 8;
 /// One cache line: ten tags (0: free), the count of keys that are elsewhere, a spare word, and
 /// ten values.
 #[repr(C, align(64))]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Zeroable)]
 struct Bucket {
     words: [u16; tags::LOADED],
     values: [u32; WIDTH],
 }
 
 const _: () = assert!(size_of::<Bucket>() == 64);
-
-// SAFETY: integers only.
-unsafe impl Zeroable for Bucket {}
 
 impl Bucket {
     #[inline(always)]

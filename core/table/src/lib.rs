@@ -11,5 +11,5 @@ pub mod region;
 pub mod slab;
 
 pub use index::{Full, Index};
-pub use region::{PagePolicy, Pages, Region, RegionError, Zeroable};
+pub use region::{PagePolicy, Pages, Region, RegionError};
 pub use slab::{Slab, Slot};

@@ -4,6 +4,7 @@
 //! so 1 GiB and 2 MiB pages are tried first, then ordinary pages that the kernel may merge
 //! (`MADV_HUGEPAGE`). Memory is only resident once it is touched, except in reserved huge pages.
 
+use bytemuck::Zeroable;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -11,20 +12,6 @@ use std::ptr::NonNull;
 
 const GIGABYTE: usize = 1 << 30;
 const TWO_MEGABYTES: usize = 2 << 20;
-
-/// Types for which all-zero bytes are a valid value and that own nothing.
-///
-/// # Safety
-/// The implementor promises that the all-zero byte pattern is a valid value and that dropping a
-/// value does nothing.
-pub unsafe trait Zeroable: Copy {}
-
-// SAFETY: zero is a valid integer.
-unsafe impl Zeroable for u8 {}
-// SAFETY: zero is a valid integer.
-unsafe impl Zeroable for u32 {}
-// SAFETY: zero is a valid integer.
-unsafe impl Zeroable for u64 {}
 
 /// Which pages a table may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,8 +82,9 @@ impl std::fmt::Display for RegionError {
 
 impl std::error::Error for RegionError {}
 
-/// `len` values of `T` in memory of its own, zeroed at first.
-pub struct Region<T: Zeroable> {
+/// `len` values of `T` in memory of its own, zeroed at first. `Copy`, so that nothing needs
+/// dropping.
+pub struct Region<T: Zeroable + Copy> {
     start: NonNull<T>,
     len: usize,
     mapped: usize,
@@ -105,11 +93,11 @@ pub struct Region<T: Zeroable> {
 }
 
 // SAFETY: a region owns its memory as a `Box<[T]>` would.
-unsafe impl<T: Zeroable + Send> Send for Region<T> {}
+unsafe impl<T: Zeroable + Copy + Send> Send for Region<T> {}
 // SAFETY: shared access gives only `&[T]`, as a `Box<[T]>` would.
-unsafe impl<T: Zeroable + Sync> Sync for Region<T> {}
+unsafe impl<T: Zeroable + Copy + Sync> Sync for Region<T> {}
 
-impl<T: Zeroable> Region<T> {
+impl<T: Zeroable + Copy> Region<T> {
     /// Maps memory for `len` values, at least one.
     pub fn new(len: usize, policy: PagePolicy) -> Result<Self, RegionError> {
         const { assert!(align_of::<T>() <= 4096) }
@@ -175,7 +163,7 @@ fn map(bytes: usize, flags: libc::c_int) -> io::Result<NonNull<libc::c_void>> {
     NonNull::new(start).ok_or_else(io::Error::last_os_error)
 }
 
-impl<T: Zeroable> Deref for Region<T> {
+impl<T: Zeroable + Copy> Deref for Region<T> {
     type Target = [T];
 
     #[inline(always)]
@@ -186,7 +174,7 @@ impl<T: Zeroable> Deref for Region<T> {
     }
 }
 
-impl<T: Zeroable> DerefMut for Region<T> {
+impl<T: Zeroable + Copy> DerefMut for Region<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `deref`, and `&mut self` makes the access exclusive.
@@ -194,7 +182,7 @@ impl<T: Zeroable> DerefMut for Region<T> {
     }
 }
 
-impl<T: Zeroable> Drop for Region<T> {
+impl<T: Zeroable + Copy> Drop for Region<T> {
     fn drop(&mut self) {
         // SAFETY: `new` mapped exactly this range, and nothing borrows it any more.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.mapped) };

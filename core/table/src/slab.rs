@@ -5,13 +5,14 @@
 //! table takes memory as it fills. A freed slot is the first to be used again, since it is the
 //! one most likely still in the cache.
 
-use crate::region::{PagePolicy, Pages, Region, RegionError, Zeroable};
+use crate::region::{PagePolicy, Pages, Region, RegionError};
+use bytemuck::Zeroable;
 
 /// No id.
 pub const NONE: u32 = u32::MAX;
 
 /// What a slab needs of its slots. All-zero bytes must be a vacant slot.
-pub trait Slot: Zeroable {
+pub trait Slot: Zeroable + Copy {
     /// Whether the slot is free.
     fn is_vacant(&self) -> bool;
     /// Makes the slot free and stores `next`.
@@ -120,14 +121,11 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[repr(C)]
-    #[derive(Clone, Copy, Debug, PartialEq)]
+    #[derive(Clone, Copy, Debug, PartialEq, Zeroable)]
     struct Item {
         used: u32,
         value: u32,
     }
-
-    // SAFETY: two integers.
-    unsafe impl Zeroable for Item {}
 
     impl Slot for Item {
         fn is_vacant(&self) -> bool {

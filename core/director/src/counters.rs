@@ -1,0 +1,98 @@
+//! What one worker has counted. Plain numbers: only the owner writes them, and whoever else wants
+//! them gets a copy.
+
+use crate::reason::Reason;
+
+/// A direction of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Client to real server.
+    Inbound = 0,
+    /// Real server to client.
+    Outbound = 1,
+}
+
+/// Counts of one real server at one worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RealCounters {
+    /// Packets forwarded, inbound and outbound.
+    pub packets: [u64; 2],
+    /// Bytes of IP packets forwarded, inbound and outbound.
+    pub bytes: [u64; 2],
+    /// Sessions opened.
+    pub sessions: u64,
+    /// Sessions open now.
+    pub active: u64,
+}
+
+impl RealCounters {
+    /// Adds another worker's counts.
+    pub fn add(&mut self, other: &Self) {
+        for direction in 0..2 {
+            self.packets[direction] += other.packets[direction];
+            self.bytes[direction] += other.bytes[direction];
+        }
+        self.sessions += other.sessions;
+        self.active += other.active;
+    }
+}
+
+/// Counts of one worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets by reason.
+    pub reasons: [u64; Reason::COUNT],
+    /// By real server's id.
+    pub reals: Vec<RealCounters>,
+    /// Sessions opened.
+    pub created: u64,
+    /// Sessions that ended by themselves: four-way close or reset.
+    pub closed: u64,
+    /// Sessions that timed out.
+    pub expired: u64,
+    /// Packets that were handed to another worker.
+    pub handed_off: u64,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            reasons: [0; Reason::COUNT],
+            reals: Vec::new(),
+            created: 0,
+            closed: 0,
+            expired: 0,
+            handed_off: 0,
+        }
+    }
+}
+
+impl Counters {
+    /// Counts one packet under a reason.
+    #[inline(always)]
+    pub fn count(&mut self, reason: Reason) {
+        self.reasons[reason as usize] += 1;
+    }
+
+    /// Packets counted under a reason.
+    pub const fn of(&self, reason: Reason) -> u64 {
+        self.reasons[reason as usize]
+    }
+
+    /// Adds another worker's counts.
+    pub fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.reasons.iter_mut().zip(&other.reasons) {
+            *mine += theirs;
+        }
+        if self.reals.len() < other.reals.len() {
+            self.reals.resize(other.reals.len(), RealCounters::default());
+        }
+        for (mine, theirs) in self.reals.iter_mut().zip(&other.reals) {
+            mine.add(theirs);
+        }
+        self.created += other.created;
+        self.closed += other.closed;
+        self.expired += other.expired;
+        self.handed_off += other.handed_off;
+    }
+}

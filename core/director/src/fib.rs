@@ -1,0 +1,291 @@
+//! Where packets go: the routes, the neighbours and the links of the kernel, compiled for the path.
+//!
+//! A next hop is a small number that leads to everything a frame needs to leave: port, MAC
+//! addresses, VLAN tag, MTU. Sessions keep the number of the hop towards their client together
+//! with the table's generation; the generation changes when a number may have become wrong (a
+//! route changed, a neighbour went), not when a neighbour merely got another MAC.
+
+use crate::family::{Family, Ipv4};
+use crate::plan::{Plan, RealId};
+use prefix_trie::{Prefix, PrefixMap};
+use sluice_wire::ethernet::Mac;
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// Index of a `[[port]]`, in the configuration's order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PortId(pub u16);
+
+/// Index of a link: a port, or a VLAN on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LinkId(pub u16);
+
+/// Index of a next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HopId(pub u16);
+
+impl HopId {
+    /// No hop, or one whose MAC is not known.
+    pub const NONE: Self = Self(u16::MAX);
+}
+
+/// A port, or a VLAN on it, as the kernel sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The port that its frames leave by.
+    pub port: PortId,
+    /// Its MAC address: the source of its frames.
+    pub mac: Mac,
+    /// Its 802.1Q VLAN, 1 to 4094; 0 for untagged.
+    pub vlan: u16,
+    /// Largest IP packet in bytes.
+    pub mtu: u16,
+}
+
+/// All that a frame needs to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// Port to leave by.
+    pub port: PortId,
+    /// Destination MAC.
+    pub destination: Mac,
+    /// Source MAC.
+    pub source: Mac,
+    /// 802.1Q VLAN; 0 for untagged.
+    pub vlan: u16,
+    /// Largest IP packet in bytes.
+    pub mtu: u16,
+}
+
+/// Where a route leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// To a gateway on a link.
+    Via(LinkId, IpAddr),
+    /// To the destination itself, on a link.
+    OnLink(LinkId),
+    /// Nowhere (blackhole, unreachable, prohibit, or a link that is no port of the director).
+    Nowhere,
+}
+
+/// Why there is no hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoHop {
+    /// No route, or one that leads nowhere.
+    NoRoute,
+    /// The neighbour's MAC is not known (yet).
+    Unresolved(LinkId, IpAddr),
+}
+
+/// An IPv4 prefix as a key of the route trie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Prefix4(u32, u8);
+
+impl Prefix for Prefix4 {
+    type R = u32;
+
+    fn repr(&self) -> u32 {
+        self.0
+    }
+
+    fn prefix_len(&self) -> u8 {
+        self.1
+    }
+
+    fn from_repr_len(repr: u32, len: u8) -> Self {
+        Self(repr, len)
+    }
+}
+
+/// The routes and neighbours, compiled.
+#[derive(Clone, Debug, Default)]
+pub struct Fib {
+    generation: u16,
+    links: Vec<Link>,
+    hops: Vec<Hop>,
+    hop_of: HashMap<(LinkId, IpAddr), HopId>,
+    routes: Vec<(IpAddr, u8, Target)>,
+    trie: PrefixMap<Prefix4, Target>,
+    real_hops: Vec<HopId>,
+}
+
+impl Fib {
+    /// Changes when hop numbers may have become wrong.
+    #[inline(always)]
+    pub const fn generation(&self) -> u16 {
+        self.generation
+    }
+
+    /// A hop by its number.
+    #[inline(always)]
+    pub fn hop(&self, id: HopId) -> Option<&Hop> {
+        self.hops.get(usize::from(id.0))
+    }
+
+    /// The hop towards a real server, or [`HopId::NONE`].
+    #[inline(always)]
+    pub fn real_hop(&self, real: RealId) -> HopId {
+        self.real_hops.get(real.0 as usize).copied().unwrap_or(HopId::NONE)
+    }
+
+    /// A link by its number.
+    pub fn link(&self, id: LinkId) -> Option<&Link> {
+        self.links.get(usize::from(id.0))
+    }
+
+    /// The hop towards an address: longest prefix, then the neighbour.
+    pub fn lookup(&self, to: IpAddr) -> Result<HopId, NoHop> {
+        let target = match to {
+            IpAddr::V4(v4) => self.trie.get_lpm(&Prefix4(v4.to_bits(), 32)).map(|(_, t)| *t),
+            IpAddr::V6(_) => None,
+        };
+        let (link, next) = match target {
+            Some(Target::Via(link, gateway)) => (link, gateway),
+            Some(Target::OnLink(link)) => (link, to),
+            Some(Target::Nowhere) | None => return Err(NoHop::NoRoute),
+        };
+        self.neighbour(link, next).ok_or(NoHop::Unresolved(link, next))
+    }
+
+    /// The hop to a neighbour whose MAC is known.
+    pub fn neighbour(&self, link: LinkId, next: IpAddr) -> Option<HopId> {
+        self.hop_of.get(&(link, next)).copied()
+    }
+}
+
+/// Collects links, routes and neighbours and compiles them.
+#[derive(Clone, Debug, Default)]
+pub struct FibBuilder {
+    links: Vec<Link>,
+    routes: Vec<(IpAddr, u8, Target)>,
+    neighbours: Vec<(LinkId, IpAddr, Mac)>,
+}
+
+impl FibBuilder {
+    /// Adds a link; its number counts from 0 in the order of the calls.
+    pub fn link(&mut self, link: Link) -> LinkId {
+        self.links.push(link);
+        LinkId((self.links.len() - 1) as u16)
+    }
+
+    /// Adds a route; of two for one prefix the first counts.
+    pub fn route(&mut self, prefix: IpAddr, len: u8, target: Target) {
+        self.routes.push((prefix, len, target));
+    }
+
+    /// Adds a neighbour whose MAC is known.
+    pub fn neighbour(&mut self, link: LinkId, address: IpAddr, mac: Mac) {
+        self.neighbours.push((link, address, mac));
+    }
+
+    /// Compiles. Hops that `before` also has keep their numbers as long as nothing else that
+    /// sessions rely on has changed; otherwise the generation does.
+    pub fn build(self, plan: &Plan, before: Option<&Fib>) -> Fib {
+        let empty = Fib::default();
+        let before = before.unwrap_or(&empty);
+        let has = |key: &(LinkId, IpAddr)| self.neighbours.iter().any(|n| (n.0, n.1) == *key);
+        // A quadratic look is fine for few, a set is needed for many.
+        let stable = before.routes == self.routes
+            && if self.neighbours.len() < 32 {
+                before.hop_of.keys().all(has)
+            } else {
+                let now: std::collections::HashSet<_> =
+                    self.neighbours.iter().map(|n| (n.0, n.1)).collect();
+                before.hop_of.keys().all(|key| now.contains(key))
+            };
+        let mut fib = Fib {
+            generation: before.generation.wrapping_add(u16::from(!stable)),
+            links: self.links,
+            routes: self.routes,
+            ..Fib::default()
+        };
+        if stable {
+            fib.hops.clone_from(&before.hops);
+            fib.hop_of.clone_from(&before.hop_of);
+        }
+        for (link, address, mac) in self.neighbours {
+            fib.add_hop(link, address, mac);
+        }
+        for (prefix, len, target) in &fib.routes {
+            if let Some(bits) = Ipv4::from_ip(*prefix) {
+                let mask = u32::MAX.checked_shl(32 - u32::from(*len)).unwrap_or(0);
+                fib.trie.entry(Prefix4(bits & mask, *len)).or_insert(*target);
+            }
+        }
+        fib.real_hops =
+            plan.reals.iter().map(|r| fib.lookup(r.address).unwrap_or(HopId::NONE)).collect();
+        fib
+    }
+}
+
+impl Fib {
+    fn add_hop(&mut self, link_id: LinkId, address: IpAddr, mac: Mac) {
+        let Some(link) = self.links.get(usize::from(link_id.0)) else { return };
+        let hop = Hop {
+            port: link.port,
+            destination: mac,
+            source: link.mac,
+            vlan: link.vlan,
+            mtu: link.mtu,
+        };
+        if let Some(known) = self.hop_of.get(&(link_id, address)) {
+            self.hops[usize::from(known.0)] = hop;
+        } else if self.hops.len() < usize::from(HopId::NONE.0) {
+            self.hop_of.insert((link_id, address), HopId(self.hops.len() as u16));
+            self.hops.push(hop);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn builder() -> FibBuilder {
+        let mut b = FibBuilder::default();
+        let front = b.link(Link { port: PortId(0), mac: [2; 6], vlan: 0, mtu: 1500 });
+        let back = b.link(Link { port: PortId(1), mac: [4; 6], vlan: 7, mtu: 9000 });
+        b.route(ip("0.0.0.0"), 0, Target::Via(front, ip("198.51.100.1")));
+        b.route(ip("192.0.2.0"), 24, Target::OnLink(back));
+        b.route(ip("203.0.113.0"), 24, Target::Nowhere);
+        b.neighbour(front, ip("198.51.100.1"), [6; 6]);
+        b.neighbour(back, ip("192.0.2.11"), [8; 6]);
+        b
+    }
+
+    #[test]
+    fn the_longest_prefix_and_then_the_neighbour() {
+        let fib = builder().build(&Plan::default(), None);
+        let via = fib.lookup(ip("10.1.2.3")).unwrap();
+        assert_eq!(fib.hop(via).unwrap().destination, [6; 6]);
+        let direct = fib.hop(fib.lookup(ip("192.0.2.11")).unwrap()).unwrap();
+        assert_eq!((direct.port, direct.vlan, direct.mtu), (PortId(1), 7, 9000));
+        let other = ip("192.0.2.12");
+        assert_eq!(fib.lookup(other), Err(NoHop::Unresolved(LinkId(1), other)));
+        assert_eq!(fib.lookup(ip("203.0.113.9")), Err(NoHop::NoRoute));
+        assert_eq!(fib.lookup(ip("2001:db8::1")), Err(NoHop::NoRoute));
+    }
+
+    #[test]
+    fn numbers_hold_until_a_route_or_neighbour_goes() {
+        let first = builder().build(&Plan::default(), None);
+        let id = first.lookup(ip("192.0.2.11")).unwrap();
+        let mut more = builder();
+        more.neighbour(LinkId(1), ip("192.0.2.12"), [9; 6]);
+        more.neighbours[1].2 = [7; 6];
+        let second = more.build(&Plan::default(), Some(&first));
+        assert_eq!(second.generation(), first.generation());
+        assert_eq!(second.lookup(ip("192.0.2.11")), Ok(id));
+        assert_eq!(second.hop(id).unwrap().destination, [7; 6]);
+        let third = builder().build(&Plan::default(), Some(&second));
+        assert_ne!(third.generation(), second.generation());
+        let mut rerouted = builder();
+        rerouted.route(ip("100.64.0.0"), 10, Target::OnLink(LinkId(0)));
+        let fourth = rerouted.build(&Plan::default(), Some(&third));
+        assert_ne!(fourth.generation(), third.generation());
+    }
+}

@@ -1,0 +1,265 @@
+//! The path of a burst: rx → parse → find → verify → (misses: admit) → track → rewrite → tx.
+//!
+//! A turn takes up to [`BURST`] frames and says what shall happen to each. Its stages are short
+//! loops over parallel arrays ([`burst`]); each one asks for the memory that the next one reads.
+//! What is odd (first packets, ICMP errors, fragments, TCP without a session) is handled one
+//! packet at a time in plain early-return code beside the loops ([`admit`], [`answer`]).
+//!
+//! What the stages find is a hint; the last loop goes through the lanes in the order of arrival
+//! and acts, so that a burst gives exactly what its packets one at a time would give (a property
+//! test holds it). A lane whose flow was not found looks again there, since an earlier lane may
+//! have opened the session, and once a session has been removed in the turn, the lanes behind
+//! verify again.
+
+mod admit;
+mod answer;
+mod burst;
+mod engine;
+mod inspect;
+mod parse;
+mod rewrite;
+
+#[cfg(test)]
+mod tests;
+
+pub use inspect::{SessionFilter, SessionInfo};
+pub(crate) use rewrite::v4 as rewrite_v4;
+
+use crate::counters::{Counters, RealCounters};
+use crate::family::{Ipv4, Seed};
+use crate::fib::{Fib, LinkId, NoHop, PortId};
+use crate::frame::Frame;
+use crate::plan::{Plan, ServiceId};
+use crate::reason::Reason;
+use crate::schedule;
+use crate::time::Time;
+use arrayvec::ArrayVec;
+use engine::Engine;
+use sluice_table::{PagePolicy, RegionError};
+use std::net::IpAddr;
+
+/// The most frames of one turn.
+pub const BURST: usize = 64;
+
+/// What shall happen to a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Send it by this port.
+    Tx(PortId),
+    /// Send it by this port: it has become the director's answer to a packet without a session.
+    Answer(PortId),
+    /// Give it to the kernel.
+    Kernel(Reason),
+    /// Give it to the worker with this number.
+    HandOff(u16),
+    /// Hold it until its next hop is known: see [`Path::waiting`].
+    Wait,
+    /// Drop it.
+    Drop(Reason),
+}
+
+/// A frame that is complete but for its link-layer addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its lane in the turn.
+    pub lane: usize,
+    /// The link it will leave by.
+    pub link: LinkId,
+    /// The neighbour whose MAC is wanted.
+    pub next: IpAddr,
+}
+
+/// The published state that a turn is run against.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The compiled configuration.
+    pub plan: &'a Plan,
+    /// Routes and neighbours.
+    pub fib: &'a Fib,
+}
+
+/// How a path is made.
+#[derive(Clone, Copy, Debug)]
+pub struct PathConfig {
+    /// Number of the worker that owns it.
+    pub worker: u16,
+    /// Number of workers.
+    pub workers: u16,
+    /// Capacity of its session table.
+    pub sessions: u32,
+    /// Secret for the session hash; the same seed gives the same behaviour.
+    pub seed: u64,
+    /// Pages of its tables.
+    pub pages: PagePolicy,
+}
+
+/// What one turn of any family shares.
+struct Shared {
+    worker: u16,
+    workers: u16,
+    counters: Counters,
+    /// Which real server each counter belongs to, to notice that an id was given anew.
+    counted: Vec<(ServiceId, IpAddr, u16)>,
+    /// Where the walk through the local ports stopped, by real server.
+    port_cursors: Vec<u32>,
+    /// Schedulers' memory, by service.
+    schedulers: Vec<schedule::Memory>,
+    waiting: ArrayVec<Waiting, BURST>,
+}
+
+/// One worker's packet path: its sessions, its counters, its place in every round robin.
+pub struct Path {
+    shared: Shared,
+    v4: Engine<Ipv4>,
+}
+
+impl Path {
+    /// A path with empty tables.
+    pub fn new(config: &PathConfig) -> Result<Self, RegionError> {
+        let shared = Shared {
+            worker: config.worker,
+            workers: config.workers.max(1),
+            counters: Counters::default(),
+            counted: Vec::new(),
+            port_cursors: Vec::new(),
+            schedulers: Vec::new(),
+            waiting: ArrayVec::new(),
+        };
+        let v4 = Engine::new(config.sessions, Seed::new(config.seed), config.pages)?;
+        Ok(Self { shared, v4 })
+    }
+
+    /// Makes room for what a new plan counts. To be called once before the first turn with it.
+    pub fn adopt(&mut self, plan: &Plan) {
+        let shared = &mut self.shared;
+        shared.schedulers.resize(plan.services.len(), schedule::Memory::default());
+        shared.port_cursors.resize(plan.reals.len(), 0);
+        shared.counters.reals.resize(plan.reals.len(), RealCounters::default());
+        for (id, real) in plan.reals.iter().enumerate() {
+            let identity = (real.service, real.address, real.port);
+            match shared.counted.get_mut(id) {
+                Some(known) if *known == identity => {}
+                Some(known) => {
+                    *known = identity;
+                    shared.counters.reals[id] = RealCounters::default();
+                }
+                None => shared.counted.push(identity),
+            }
+        }
+    }
+
+    /// Runs one burst of at most [`BURST`] frames that `port` received, and says in `verdicts`,
+    /// which is as long, what shall happen to each. Frames to be sent or held are rewritten.
+    ///
+    /// # Panics
+    /// When `frames` is longer than [`BURST`] or `verdicts` shorter than `frames`.
+    pub fn turn<F: Frame>(
+        &mut self,
+        view: View<'_>,
+        now: Time,
+        port: PortId,
+        frames: &mut [F],
+        verdicts: &mut [Verdict],
+    ) {
+        assert!(frames.len() <= BURST && verdicts.len() >= frames.len());
+        self.shared.waiting.clear();
+        self.v4.turn(&mut self.shared, view, now, port, frames, verdicts);
+        self.shared.count(&verdicts[..frames.len()]);
+    }
+
+    /// The frames of the last turn whose verdict is [`Verdict::Wait`].
+    pub fn waiting(&self) -> &[Waiting] {
+        &self.shared.waiting
+    }
+
+    /// Tries again to send a frame that was held: [`Verdict::Tx`] once its neighbour is known.
+    pub fn release<F: Frame>(
+        &mut self,
+        fib: &Fib,
+        frame: &mut F,
+        link: LinkId,
+        next: IpAddr,
+    ) -> Verdict {
+        match fib.neighbour(link, next).and_then(|id| fib.hop(id)) {
+            Some(hop) => rewrite::link_layer(frame, hop),
+            None => Verdict::Wait,
+        }
+    }
+
+    /// Ends sessions that have timed out: a part of the table, chosen so that calls in quick
+    /// succession cover all of it every two seconds.
+    pub fn sweep(&mut self, plan: &Plan, now: Time) {
+        self.v4.sweep(&mut self.shared, plan, now);
+    }
+
+    /// Ends every session that has timed out.
+    pub fn sweep_all(&mut self, plan: &Plan, now: Time) {
+        self.v4.sweep_all(&mut self.shared, plan, now);
+    }
+
+    /// What was counted so far.
+    pub const fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    /// Counts a packet that the caller had to drop after its verdict.
+    pub fn count(&mut self, reason: Reason) {
+        self.shared.counters.count(reason);
+    }
+
+    /// Sessions that are open now.
+    pub fn live_sessions(&self) -> u32 {
+        self.v4.sessions.slab().live()
+    }
+
+    /// The most sessions there can be.
+    pub fn session_capacity(&self) -> u32 {
+        self.v4.sessions.slab().capacity()
+    }
+
+    /// Bytes of address space of the session tables, and the pages they lie in.
+    pub fn memory(&self) -> (usize, &'static str) {
+        let (slab, index) = (self.v4.sessions.slab(), self.v4.sessions.index());
+        (slab.mapped_bytes() + index.mapped_bytes(), slab.pages().name())
+    }
+
+    /// Lists open sessions that pass a filter, from the slot `cursor` on, looking at no more than
+    /// `slots` slots. Gives the slot to go on with, or `None` at the end.
+    pub fn list(
+        &self,
+        plan: &Plan,
+        now: Time,
+        filter: &SessionFilter,
+        (cursor, slots): (u32, u32),
+        out: &mut Vec<SessionInfo>,
+    ) -> Option<u32> {
+        inspect::list(&self.v4.sessions, plan, now, filter, (cursor, slots), out)
+    }
+}
+
+impl Shared {
+    /// Counts verdicts that carry a reason.
+    fn count(&mut self, verdicts: &[Verdict]) {
+        for verdict in verdicts {
+            match verdict {
+                Verdict::Tx(_) | Verdict::Wait => {}
+                Verdict::Answer(_) => self.counters.count(Reason::NoSessionReset),
+                Verdict::Kernel(reason) | Verdict::Drop(reason) => self.counters.count(*reason),
+                Verdict::HandOff(_) => self.counters.handed_off += 1,
+            }
+        }
+    }
+
+    /// The verdict for a frame without a next hop.
+    fn no_hop(&mut self, lane: usize, why: NoHop) -> Verdict {
+        match why {
+            NoHop::NoRoute => Verdict::Drop(Reason::NoRoute),
+            NoHop::Unresolved(link, next) => {
+                match self.waiting.try_push(Waiting { lane, link, next }) {
+                    Ok(()) => Verdict::Wait,
+                    Err(_) => Verdict::Drop(Reason::Unresolved),
+                }
+            }
+        }
+    }
+}

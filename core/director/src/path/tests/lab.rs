@@ -1,0 +1,281 @@
+//! A small two-arm network around a path, and packets for it.
+
+use crate::blueprint::{
+    Blueprint, LocalPool, Mode, Protocol, RealServer, Scheduling, Timeouts, VirtualService,
+};
+use crate::fib::{Fib, FibBuilder, Link, PortId, Target};
+use crate::frame::Frame;
+use crate::path::{BURST, Path, PathConfig, Verdict, View};
+use crate::plan::{Plan, Retired};
+use crate::time::Time;
+use etherparse::{PacketBuilder, SlicedPacket, TcpHeader, TransportSlice};
+use proptest::prelude::*;
+use sluice_table::PagePolicy;
+
+pub const FRONT: PortId = PortId(0);
+pub const BACK: PortId = PortId(1);
+pub const CLIENT: [u8; 4] = [198, 51, 100, 48];
+pub const VIP: [u8; 4] = [198, 51, 100, 200];
+pub const LOCAL: [u8; 4] = [192, 0, 2, 10];
+pub const REAL: [u8; 4] = [192, 0, 2, 11];
+pub const REAL_2: [u8; 4] = [192, 0, 2, 12];
+pub const FRONT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+pub const BACK_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+pub const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 1, 48];
+pub const REAL_MAC: [u8; 6] = [2, 0, 0, 0, 1, 11];
+pub const REAL_2_MAC: [u8; 6] = [2, 0, 0, 0, 1, 12];
+
+/// A frame in memory with a little headroom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemFrame {
+    bytes: Vec<u8>,
+    room: usize,
+}
+
+impl MemFrame {
+    pub fn new(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.to_vec(), room: 16 }
+    }
+}
+
+impl Frame for MemFrame {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+    fn push_front(&mut self, count: usize) -> bool {
+        let fits = count <= self.room;
+        if fits {
+            self.room -= count;
+            self.bytes.splice(0..0, std::iter::repeat_n(0, count));
+        }
+        fits
+    }
+    fn pull_front(&mut self, count: usize) -> bool {
+        let fits = count <= self.bytes.len();
+        if fits {
+            self.room += count;
+            self.bytes.drain(..count);
+        }
+        fits
+    }
+    fn set_len(&mut self, len: usize) -> bool {
+        let fits = len <= 2048;
+        if fits {
+            self.bytes.resize(len, 0);
+        }
+        fits
+    }
+}
+
+/// A path and what it runs against.
+pub struct Lab {
+    pub path: Path,
+    pub plan: Plan,
+    pub fib: Fib,
+    pub now: Time,
+}
+
+impl Lab {
+    pub fn new() -> Self {
+        Self::with(|_| {}, 1000, (0, 1))
+    }
+
+    /// A lab whose blueprint was changed, with a session limit, as one of several workers.
+    pub fn with(change: impl FnOnce(&mut Blueprint), sessions: u32, share: (u16, u16)) -> Self {
+        let mut blueprint = blueprint();
+        change(&mut blueprint);
+        let plan = Plan::compile(&blueprint, None, &Retired::default()).unwrap();
+        let fib = fib(&plan);
+        let config = PathConfig {
+            worker: share.0,
+            workers: share.1,
+            sessions,
+            seed: 7,
+            pages: PagePolicy::Ordinary,
+        };
+        let mut path = Path::new(&config).unwrap();
+        path.adopt(&plan);
+        Self { path, plan, fib, now: Time(1_000_000) }
+    }
+
+    pub fn one(&mut self, port: PortId, frame: &mut MemFrame) -> Verdict {
+        self.burst(port, std::slice::from_mut(frame))[0]
+    }
+
+    pub fn burst(&mut self, port: PortId, frames: &mut [MemFrame]) -> Vec<Verdict> {
+        let view = View { plan: &self.plan, fib: &self.fib };
+        let mut verdicts = vec![Verdict::Tx(PortId(99)); frames.len()];
+        for (frames, verdicts) in frames.chunks_mut(BURST).zip(verdicts.chunks_mut(BURST)) {
+            self.path.turn(view, self.now, port, frames, verdicts);
+        }
+        verdicts
+    }
+
+    pub fn after_s(&mut self, seconds: u64) -> &mut Self {
+        self.now.0 += seconds * 1000;
+        self
+    }
+}
+
+pub fn blueprint() -> Blueprint {
+    let service = |name: &str, protocol, port, reals: &[[u8; 4]]| VirtualService {
+        name: name.into(),
+        protocol,
+        vip: VIP.into(),
+        port,
+        mode: Mode::Fnat,
+        scheduler: Scheduling::Rr,
+        pool: "lan".into(),
+        reals: reals.iter().map(|r| RealServer { address: (*r).into(), port, weight: 1 }).collect(),
+    };
+    Blueprint {
+        services: vec![
+            service("dns", Protocol::Udp, 53, &[REAL]),
+            service("web", Protocol::Tcp, 80, &[REAL, REAL_2]),
+        ],
+        pools: vec![LocalPool {
+            name: "lan".into(),
+            addresses: vec![LOCAL.into()],
+            ports: 1024..=65535,
+        }],
+        timeouts: Timeouts { udp_s: 30, ..Timeouts::default() },
+        ..Blueprint::default()
+    }
+}
+
+/// The two on-link networks, all neighbours known, and a VLAN behind no route.
+pub fn fib(plan: &Plan) -> Fib {
+    let mut builder = FibBuilder::default();
+    let front = builder.link(Link { port: FRONT, mac: FRONT_MAC, vlan: 0, mtu: 1500 });
+    let back = builder.link(Link { port: BACK, mac: BACK_MAC, vlan: 0, mtu: 1400 });
+    builder.route([198, 51, 100, 0].into(), 24, Target::OnLink(front));
+    builder.route([192, 0, 2, 0].into(), 24, Target::OnLink(back));
+    builder.neighbour(front, CLIENT.into(), CLIENT_MAC);
+    builder.neighbour(back, REAL.into(), REAL_MAC);
+    builder.neighbour(back, REAL_2.into(), REAL_2_MAC);
+    builder.build(plan, None)
+}
+
+/// A UDP datagram in a frame; its link-layer addresses are arbitrary unicast.
+pub fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16), payload: &[u8]) -> MemFrame {
+    let builder = PacketBuilder::ethernet2([4; 6], [6; 6]).ipv4(from.0, to.0, 64);
+    let mut bytes = Vec::new();
+    builder.udp(from.1, to.1).write(&mut bytes, payload).unwrap();
+    MemFrame::new(&bytes)
+}
+
+/// A TCP segment in a frame, with the flags byte and the two numbers given.
+pub fn tcp(
+    from: ([u8; 4], u16),
+    to: ([u8; 4], u16),
+    flags: u8,
+    (sequence, acknowledgement): (u32, u32),
+    payload: &[u8],
+) -> MemFrame {
+    let mut header = TcpHeader::new(from.1, to.1, sequence, 64_000);
+    header.acknowledgment_number = acknowledgement;
+    (header.fin, header.syn, header.rst) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0);
+    (header.psh, header.ack) = (flags & 8 != 0, flags & 16 != 0);
+    let builder = PacketBuilder::ethernet2([4; 6], [6; 6]).ipv4(from.0, to.0, 64);
+    let mut bytes = Vec::new();
+    builder.tcp_header(header).write(&mut bytes, payload).unwrap();
+    MemFrame::new(&bytes)
+}
+
+/// A frame as another parser reads it; reading asserts that every checksum is right.
+#[derive(Debug)]
+pub struct Packet {
+    pub from: [u8; 6],
+    pub to: [u8; 6],
+    pub src: [u8; 4],
+    pub dst: [u8; 4],
+    pub sport: u16,
+    pub dport: u16,
+    pub ttl: u8,
+    pub tcp: Option<TcpHeader>,
+    pub payload: Vec<u8>,
+}
+
+impl Packet {
+    pub fn read(frame: &MemFrame) -> Self {
+        let sliced = SlicedPacket::from_ethernet(&frame.bytes).unwrap();
+        let Some(etherparse::LinkSlice::Ethernet2(link)) = sliced.link else { panic!("no link") };
+        let Some(etherparse::NetSlice::Ipv4(net)) = sliced.net else { panic!("no IPv4") };
+        let ip = net.header().to_header();
+        assert_eq!(ip.header_checksum, ip.calc_header_checksum(), "IPv4 header checksum");
+        let (sport, dport, tcp, payload) = match sliced.transport {
+            Some(TransportSlice::Tcp(tcp)) => {
+                let sum = tcp.calc_checksum_ipv4(ip.source, ip.destination).unwrap();
+                assert_eq!(tcp.checksum(), sum, "TCP checksum");
+                let header = tcp.to_header();
+                (tcp.source_port(), tcp.destination_port(), Some(header), tcp.payload().to_vec())
+            }
+            Some(TransportSlice::Udp(udp)) => {
+                let header = udp.to_header();
+                let sum = header.calc_checksum_ipv4(&ip, udp.payload()).unwrap();
+                assert!([sum, 0].contains(&udp.checksum()), "UDP checksum");
+                (udp.source_port(), udp.destination_port(), None, udp.payload().to_vec())
+            }
+            other => panic!("neither TCP nor UDP: {other:?}"),
+        };
+        Self {
+            from: link.source(),
+            to: link.destination(),
+            src: ip.source,
+            dst: ip.destination,
+            sport,
+            dport,
+            ttl: ip.time_to_live,
+            tcp,
+            payload,
+        }
+    }
+}
+
+/// One packet of a random exchange: few endpoints, so that flows meet.
+#[derive(Clone, Debug)]
+pub struct Step {
+    pub port: PortId,
+    client_port: u16,
+    flags: u8,
+    tcp: bool,
+    cut: Option<usize>,
+}
+
+impl Step {
+    pub fn frame(&self) -> MemFrame {
+        let service = if self.tcp { 80 } else { 53 };
+        let (from, to) = if self.port == FRONT {
+            ((CLIENT, 3000 + self.client_port), (VIP, service))
+        } else {
+            ((REAL, service), (LOCAL, 1024 + self.client_port))
+        };
+        let mut frame = if self.tcp {
+            tcp(from, to, self.flags, (100, 200), b"data")
+        } else {
+            udp(from, to, b"data")
+        };
+        if let Some(cut) = self.cut {
+            frame.bytes.truncate(cut);
+        }
+        frame
+    }
+}
+
+pub fn any_step() -> impl Strategy<Value = Step> {
+    let flags =
+        prop_oneof![3 => Just(2u8), 4 => Just(16), 1 => Just(17), 1 => Just(4), 1 => any::<u8>()];
+    let cut = prop_oneof![9 => Just(None), 1 => (0usize..60).prop_map(Some)];
+    (any::<bool>(), 0u16..6, flags, any::<bool>(), cut).prop_map(
+        |(front, client_port, flags, tcp, cut)| Step {
+            port: if front { FRONT } else { BACK },
+            client_port,
+            flags,
+            tcp,
+            cut,
+        },
+    )
+}

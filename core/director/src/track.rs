@@ -1,0 +1,172 @@
+//! The life of a session as its packets show it: TCP's states, or just that it is alive.
+//!
+//! A TCP session is over when each side's FIN has been acknowledged by the other, in whatever
+//! order, or with a reset. To tell the acknowledgement of a FIN from one of earlier data, the low
+//! half of the number that answers each FIN is remembered: nothing can follow a FIN, so its
+//! acknowledgement carries exactly that number.
+
+use crate::counters::Direction;
+use crate::session::{Session, State};
+use sluice_wire::tcp::{ACK, FIN, RST, SYN};
+
+/// Bit of `Session::closing`: a FIN was seen in the direction.
+const fn fin_bit(direction: usize) -> u8 {
+    1 << direction
+}
+
+/// Bit of `Session::closing`: the FIN of the direction was acknowledged.
+const fn acked_bit(direction: usize) -> u8 {
+    4 << direction
+}
+
+const BOTH_FINS: u8 = fin_bit(0) | fin_bit(1);
+const ALL_ACKED: u8 = BOTH_FINS | acked_bit(0) | acked_bit(1);
+
+/// What of a TCP segment matters to a session's state.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Segment {
+    /// Flags byte.
+    pub flags: u8,
+    /// Acknowledgement number, low half.
+    pub ack: u16,
+    /// Sequence number of what would follow the segment's data, low half (a FIN not counted).
+    pub end: u16,
+}
+
+/// Whether a segment may leave the state as it is: the test for the fast path.
+#[inline(always)]
+pub const fn is_plain(state: State, flags: u8) -> bool {
+    matches!(state, State::Udp)
+        || matches!(state, State::Established) && flags & (SYN | FIN | RST) == 0
+}
+
+/// Moves a TCP session on. Returns whether the segment opened it anew (a SYN where the old
+/// connection was over).
+pub fn tcp<A>(session: &mut Session<A>, direction: Direction, segment: Segment) -> bool {
+    let flags = segment.flags;
+    if flags & RST != 0 {
+        session.state = State::Close;
+        return false;
+    }
+    if flags & SYN != 0 {
+        let opens = direction == Direction::Inbound
+            && flags & ACK == 0
+            && matches!(session.state, State::Close | State::TimeWait);
+        if opens {
+            session.state = State::SynRecv;
+            session.closing = 0;
+        }
+        return opens;
+    }
+    note_closing(session, direction as usize, segment);
+    session.state = match session.state {
+        ended @ (State::Close | State::TimeWait) => ended,
+        _ if session.closing & ALL_ACKED == ALL_ACKED => State::TimeWait,
+        _ if session.closing & BOTH_FINS == BOTH_FINS => State::LastAck,
+        _ if session.closing & fin_bit(0) != 0 => State::FinWait,
+        _ if session.closing & fin_bit(1) != 0 => State::CloseWait,
+        State::SynRecv if direction == Direction::Inbound && flags & ACK != 0 => State::Established,
+        same => same,
+    };
+    false
+}
+
+fn note_closing<A>(session: &mut Session<A>, direction: usize, segment: Segment) {
+    let other = 1 - direction;
+    if segment.flags & FIN != 0 {
+        session.closing |= fin_bit(direction);
+        session.fin_ack[direction] = segment.end.wrapping_add(1);
+    }
+    let answers = session.closing & fin_bit(other) != 0
+        && segment.flags & ACK != 0
+        && segment.ack == session.fin_ack[other];
+    if answers {
+        session.closing |= acked_bit(other);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Direction::{Inbound, Outbound};
+
+    fn run(steps: &[(Direction, u8, u16, u16)]) -> Vec<State> {
+        let mut session = Session::<u32> { state: State::SynRecv, ..Session::default() };
+        steps
+            .iter()
+            .map(|(direction, flags, ack, end)| {
+                let segment = Segment { flags: *flags, ack: *ack, end: *end };
+                tcp(&mut session, *direction, segment);
+                session.state
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_client_closes_first() {
+        let states = run(&[
+            (Outbound, SYN | ACK, 101, 500),
+            (Inbound, ACK, 501, 101),
+            (Inbound, FIN | ACK, 501, 101),
+            (Outbound, ACK, 102, 501),
+            (Outbound, FIN | ACK, 102, 501),
+            (Inbound, ACK, 502, 102),
+        ]);
+        use State::{Established, FinWait, LastAck, SynRecv, TimeWait};
+        assert_eq!(states, [SynRecv, Established, FinWait, FinWait, LastAck, TimeWait]);
+    }
+
+    #[test]
+    fn the_real_server_closes_first_and_the_fins_are_combined() {
+        let states = run(&[
+            (Inbound, ACK, 501, 101),
+            (Outbound, FIN | ACK, 101, 600),
+            (Inbound, FIN | ACK, 601, 101),
+            (Outbound, ACK, 102, 601),
+        ]);
+        use State::{CloseWait, Established, LastAck, TimeWait};
+        assert_eq!(states, [Established, CloseWait, LastAck, TimeWait]);
+    }
+
+    /// Both FINs cross; the session stays until both are acknowledged, and an acknowledgement of
+    /// data that was under way does not count.
+    #[test]
+    fn simultaneous_close() {
+        let states = run(&[
+            (Inbound, ACK, 501, 101),
+            (Inbound, FIN | ACK, 501, 101),
+            (Outbound, FIN | ACK, 101, 600),
+            (Inbound, ACK, 590, 102),
+            (Inbound, ACK, 601, 102),
+            (Outbound, ACK, 102, 601),
+        ]);
+        use State::{Established, FinWait, LastAck, TimeWait};
+        assert_eq!(states, [Established, FinWait, LastAck, LastAck, LastAck, TimeWait]);
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        let states = run(&[
+            (Inbound, ACK, 1, 0xffff),
+            (Inbound, FIN | ACK, 1, 0xffff),
+            (Outbound, FIN | ACK, 0, 0xffff),
+            (Inbound, ACK, 0, 0),
+        ]);
+        assert_eq!(states[3], State::TimeWait);
+    }
+
+    #[test]
+    fn a_reset_ends_it_and_a_syn_opens_it_anew() {
+        let mut session = Session::<u32> { state: State::Established, ..Session::default() };
+        let with = |flags| Segment { flags, ..Segment::default() };
+        assert!(!tcp(&mut session, Inbound, with(SYN)), "a SYN does not disturb a live session");
+        assert_eq!(session.state, State::Established);
+        tcp(&mut session, Outbound, with(RST | ACK));
+        assert_eq!(session.state, State::Close);
+        tcp(&mut session, Inbound, with(ACK));
+        assert_eq!(session.state, State::Close);
+        assert!(!tcp(&mut session, Outbound, with(SYN | ACK)));
+        assert!(tcp(&mut session, Inbound, with(SYN)));
+        assert_eq!((session.state, session.closing), (State::SynRecv, 0));
+    }
+}
