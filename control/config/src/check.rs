@@ -117,9 +117,12 @@ struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    fn new(kind: &'static str, names: impl Iterator<Item = &'a String>) -> Self {
+    fn new(kind: &'static str, names: impl Iterator<Item = &'a String>, report: &Report) -> Self {
         let ordered: Vec<&str> = names.map(String::as_str).collect();
-        let known = ordered.iter().copied().collect();
+        let mut known: HashSet<&str> = ordered.iter().copied().collect();
+        if report.is_broken(Path::FILE.key(kind)) {
+            known.insert("");
+        }
         Self { kind, ordered, known }
     }
 

@@ -24,6 +24,7 @@ pub mod reference;
 mod report;
 mod schema;
 mod suggest;
+mod syntax;
 mod words;
 
 pub use address::{AddressRange, Mac, Prefix};

@@ -12,12 +12,12 @@ use toml::de::DeTable;
 use crate::address::parse_address;
 use crate::device::{check_socket_path, parse_interface};
 use crate::errors::{Diagnostic, Fault, quoted};
-use crate::read::{Table, syntax_span};
+use crate::read::Table;
 use crate::report::{Origin, Report};
 use crate::schema::keys::{self, *};
 use crate::{
     AddressRange, Config, ConfigErrors, Device, Director, Limits, Mac, Neighbour, Pool, Port,
-    Prefix, Route, Tcp, check,
+    Prefix, Route, Tcp, check, syntax,
 };
 
 /// The largest file that is read, in bytes.
@@ -25,7 +25,7 @@ const FILE_BYTES: u64 = 1 << 30;
 /// The longest name of a port, pool or service, in bytes.
 const NAME_BYTES: usize = 64;
 /// Stands for an address that could not be read.
-const NO_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+pub(crate) const NO_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// A configuration that may be used, and what is questionable about it.
 #[derive(Clone, Debug)]
@@ -57,10 +57,12 @@ impl Config {
     ///
     /// [`ConfigErrors::Invalid`] with everything that is wrong with the text.
     pub fn parse(file: &str, text: &str) -> Result<Loaded, ConfigErrors> {
+        // Some editors begin a file with a mark that is no part of its first line.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut report = Report::new(file, text);
         let (document, errors) = DeTable::parse_recoverable(text);
         if !errors.is_empty() {
-            report_syntax(&errors, text, &mut report);
+            syntax::report_all(&errors, text, &mut report);
             return Err(report.into_errors(&Self::default()));
         }
         let config = read(Table::file(document.get_ref(), &mut report), &mut report);
@@ -105,24 +107,6 @@ fn read_text(path: &FilePath, file: &str) -> Result<String, ConfigErrors> {
         let hint = "save the file as UTF-8 text";
         unreadable(format!("line {line} is not UTF-8 (at byte {valid})"), hint, None)
     })
-}
-
-/// Reports what TOML itself does not allow, once a line: what follows on the same line is most
-/// likely a consequence.
-fn report_syntax(errors: &[toml::de::Error], text: &str, report: &mut Report) {
-    let mut last_line = None;
-    for error in errors {
-        let span = syntax_span(error, text);
-        let line = text.as_bytes()[..span.start.min(text.len())]
-            .iter()
-            .filter(|&&byte| byte == b'\n')
-            .count();
-        if last_line.replace(line) != Some(line) {
-            let hint = "TOML wants KEY = VALUE on a line of its own: text in double quotes, lists \
-                        in brackets, each key once";
-            report.syntax(span, error.message().to_owned(), hint.to_owned());
-        }
-    }
 }
 
 fn read(file: Table<'_>, report: &mut Report) -> Config {
@@ -207,6 +191,9 @@ fn read_pool(table: Table<'_>, report: &mut Report) -> Pool {
 }
 
 fn read_service(table: Table<'_>, report: &mut Report) -> VirtualService {
+    let name = table.parsed(&service::NAME, parse_name, report).unwrap_or_default();
+    let protocol = table.word(&service::PROTOCOL, report);
+    let vip = address(table, &service::VIP, report);
     let port = table.integer(&service::PORT, report);
     let read_real = |table: Table<'_>, report: &mut Report| RealServer {
         address: address(table, &real::ADDRESS, report),
@@ -215,9 +202,9 @@ fn read_service(table: Table<'_>, report: &mut Report) -> VirtualService {
     };
     let reals = table.many(&REAL, report);
     VirtualService {
-        name: table.parsed(&service::NAME, parse_name, report).unwrap_or_default(),
-        protocol: table.word(&service::PROTOCOL, report),
-        vip: address(table, &service::VIP, report),
+        name,
+        protocol,
+        vip,
         port,
         mode: table.word(&service::MODE, report),
         scheduler: table.word(&service::SCHEDULER, report),

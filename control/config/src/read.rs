@@ -3,8 +3,6 @@
 //! Every method reports what is wrong with a value and then goes on with what the key has
 //! without it, so that the rest of the file is still looked at.
 
-use std::ops::Range;
-
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -87,7 +85,7 @@ impl<'t> Table<'t> {
             DeValue::Table(table) => Self::open(Some(table), section, path, report),
             other => {
                 let hint = format!("write {} and its keys on the lines below", section.heading);
-                report.error(path, what_is_here(other, report.text(value.span())), hint);
+                report.error(path, what_is_here(other, path, report), hint);
                 Table::absent(section)
             }
         }
@@ -106,7 +104,7 @@ impl<'t> Table<'t> {
         let whole = self.path.key(section.name);
         report.place(whole, value.span());
         let DeValue::Array(items) = value.get_ref() else {
-            let found = what_is_here(value.get_ref(), report.text(value.span()));
+            let found = what_is_here(value.get_ref(), whole, report);
             report.error(whole, found, hint());
             return Vec::new();
         };
@@ -115,7 +113,7 @@ impl<'t> Table<'t> {
             report.place(path(index), item.span());
             let table = item.get_ref().as_table();
             if table.is_none() {
-                let found = what_is_here(item.get_ref(), report.text(item.span()));
+                let found = what_is_here(item.get_ref(), path(index), report);
                 report.error(path(index), found, hint());
             }
             tables.push(Self::open(table, section, path(index), report));
@@ -140,8 +138,12 @@ impl<'t> Table<'t> {
     }
 
     fn mismatch(path: Path, key: &'static Key, value: Value<'t>, report: &mut Report) {
-        let found = what_is_here(value.get_ref(), report.text(value.span()));
-        report.error(path, found, format!("use {}, such as {}", key.kind.expects(), key.example));
+        let found = what_is_here(value.get_ref(), path, report);
+        let example = match key.kind {
+            Kind::Boolean | Kind::Word(_) => String::new(),
+            _ => format!(", such as {}", key.example),
+        };
+        report.error(path, found, format!("use {}{example}", key.kind.expects()));
     }
 
     /// An integer in the key's range.
@@ -181,7 +183,7 @@ impl<'t> Table<'t> {
                 Some(bare) => format!("write {bare} without the quotes"),
                 None => hint,
             };
-            report.error(path, what_is_here(value.get_ref(), report.text(value.span())), hint);
+            report.error(path, what_is_here(value.get_ref(), path, report), hint);
             return None;
         };
         let parsed = i64::from_str_radix(integer.as_str(), integer.radix())
@@ -189,7 +191,7 @@ impl<'t> Table<'t> {
             .filter(|parsed| (min..=max).contains(parsed))
             .and_then(|parsed| T::try_from(parsed).ok());
         if parsed.is_none() {
-            let found = raw(report.text(value.span()));
+            let found = report.written(path);
             report.error(path, format!("{found} is out of range"), hint);
         }
         parsed
@@ -245,7 +247,7 @@ impl<'t> Table<'t> {
         meaning(text).unwrap_or_else(|| {
             let words = W::ALL.iter().map(|(word, _)| *word);
             let hint = format!("use {}{}", key.kind.expects(), did_you_mean(text, words));
-            let found = format!("{} is not a {}", quoted(text), W::NOUN);
+            let found = format!("{} is not {}", quoted(text), W::NOUN);
             report.error(self.path.key(key.name), found, hint);
             default
         })
@@ -296,8 +298,8 @@ impl<'t> Table<'t> {
             parsed.push(match item.get_ref().as_str() {
                 Some(text) => parse(text).map_err(|fault| report.fault(path, fault)).ok(),
                 None => {
-                    let found = what_is_here(item.get_ref(), report.text(item.span()));
-                    report.error(path, found, format!("use {}", key.kind.expects()));
+                    let found = what_is_here(item.get_ref(), path, report);
+                    report.error(path, found, format!("use a list such as {}", key.example));
                     None
                 }
             });
@@ -306,26 +308,14 @@ impl<'t> Table<'t> {
     }
 }
 
-/// `80 is an integer`, of a value that has the wrong type.
-fn what_is_here(value: &DeValue<'_>, text: &str) -> String {
+/// `80 is an integer`, of the value at `path`, which has the wrong type.
+fn what_is_here(value: &DeValue<'_>, path: Path, report: &Report) -> String {
+    let written = report.written(path);
     match value {
         DeValue::Table(_) => "a table stands here".to_owned(),
         DeValue::Array(_) => "a list stands here".to_owned(),
-        DeValue::Integer(_) => format!("{} is an integer", raw(text)),
-        DeValue::Datetime(_) => format!("{} is a date or time", raw(text)),
-        DeValue::Boolean(_) => format!("{} is a boolean", raw(text)),
-        other => format!("{} is a {}", raw(text), other.type_str()),
+        DeValue::Integer(_) => format!("{written} is an integer"),
+        DeValue::Datetime(_) => format!("{written} is a date or time"),
+        other => format!("{written} is a {}", other.type_str()),
     }
-}
-
-/// A value as the file writes it, cut to a sensible length and one line.
-fn raw(text: &str) -> String {
-    const CHARS: usize = 60;
-    let cut: String = text.chars().take_while(|c| !c.is_control()).take(CHARS).collect();
-    if cut.len() < text.len() { cut + "…" } else { cut }
-}
-
-/// The part of the file that an error of TOML itself is about, at least one character if possible.
-pub(crate) fn syntax_span(error: &toml::de::Error, text: &str) -> Range<usize> {
-    error.span().unwrap_or(text.len()..text.len())
 }

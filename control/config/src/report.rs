@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use crate::errors::{Diagnostic, Fault, Severity};
 use crate::path::{Path, Place};
-use crate::{Config, ConfigErrors};
+use crate::{Config, ConfigErrors, Prefix};
 
 /// The most diagnostics that are kept; the rest is only counted.
 const MOST: usize = 100;
@@ -66,7 +66,7 @@ impl<'o> Report<'o> {
     }
 
     /// The file's text at `span`.
-    pub fn text(&self, span: Range<usize>) -> &str {
+    fn text(&self, span: Range<usize>) -> &str {
         self.origin.text.get(span).unwrap_or("")
     }
 
@@ -75,14 +75,25 @@ impl<'o> Report<'o> {
         self.origin.position(self.origin.span(path).start).0
     }
 
-    /// Whether the value at `path` could not be read, or was found wrong already.
+    /// Whether the value at `path` could not be read, or was found wrong already, or is part of
+    /// what was.
     pub fn is_broken(&self, path: Path) -> bool {
-        self.broken.contains(&path)
+        let mut parts = std::iter::successors(Some(path), |path| path.parent());
+        parts.any(|path| path != Path::FILE && self.broken.contains(&path))
+    }
+
+    /// The value at `path` as the file writes it, on one line and cut to a sensible length.
+    pub fn written(&self, path: Path) -> String {
+        const CHARS: usize = 60;
+        let text = self.text(self.origin.span(path));
+        let cut: String = text.chars().take_while(|c| !c.is_control()).take(CHARS).collect();
+        if cut.len() < text.len() { cut + "…" } else { cut }
     }
 
     /// Reports an error at `path`, unless one was reported there before.
     pub fn error(&mut self, path: Path, message: impl Into<String>, hint: impl Into<String>) {
-        if self.broken.insert(path) {
+        if !self.is_broken(path) {
+            self.broken.insert(path);
             self.find(Severity::Error, path, message.into(), hint.into());
         }
     }
@@ -238,7 +249,9 @@ impl Origin {
 fn printable(character: char) -> char {
     match character {
         '\t' => ' ',
-        control if control.is_control() => '\u{fffd}',
+        '"' | '\'' | '\\' => character,
+        // What Unicode does not call printable, which includes marks that turn the text around.
+        other if other.escape_debug().len() > 1 => '\u{fffd}',
         other => other,
     }
 }
@@ -264,8 +277,9 @@ fn subject(config: &Config, path: Path) -> Option<String> {
             Some(format!("{comma}real {address}"))
         }
         Place::Route => {
-            let route = config.routes.get(index)?;
-            Some(format!("route {}", route.prefix))
+            let prefix = config.routes.get(index)?.prefix;
+            let known = prefix != Prefix::from(crate::parse::NO_ADDRESS);
+            known.then(|| format!("route {prefix}"))
         }
         Place::Neighbour => {
             let address = config.neighbours.get(index)?.address;

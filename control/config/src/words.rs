@@ -6,7 +6,7 @@ use crate::{HugePages, Idle, LogLevel};
 
 /// A setting that is one word out of few.
 pub(crate) trait Word: Copy + 'static {
-    /// What one is called in a message: `"rrr" is not a NOUN`.
+    /// What one is called in a message: `"rrr" is not NOUN`.
     const NOUN: &str;
     /// Every word and what it means.
     const ALL: &[(&str, Self)];
@@ -18,18 +18,18 @@ pub(crate) fn words_of<W: Word>() -> Vec<&'static str> {
 }
 
 impl Word for Idle {
-    const NOUN: &str = "idle behaviour";
+    const NOUN: &str = "an idle behaviour";
     const ALL: &[(&str, Self)] = &[("adaptive", Self::Adaptive), ("busy", Self::Busy)];
 }
 
 impl Word for HugePages {
-    const NOUN: &str = "choice for huge pages";
+    const NOUN: &str = "a choice for huge pages";
     const ALL: &[(&str, Self)] =
         &[("auto", Self::Auto), ("required", Self::Required), ("off", Self::Off)];
 }
 
 impl Word for LogLevel {
-    const NOUN: &str = "log level";
+    const NOUN: &str = "a log level";
     const ALL: &[(&str, Self)] = &[
         ("error", Self::Error),
         ("warn", Self::Warn),
@@ -40,22 +40,22 @@ impl Word for LogLevel {
 }
 
 impl Word for NoSession {
-    const NOUN: &str = "answer to a packet without a session";
+    const NOUN: &str = "an answer to a packet without a session";
     const ALL: &[(&str, Self)] = &[("drop", Self::Drop), ("reset", Self::Reset)];
 }
 
 impl Word for Protocol {
-    const NOUN: &str = "protocol";
+    const NOUN: &str = "a protocol";
     const ALL: &[(&str, Self)] = &[(Self::Tcp.name(), Self::Tcp), (Self::Udp.name(), Self::Udp)];
 }
 
 impl Word for Mode {
-    const NOUN: &str = "forwarding mode";
+    const NOUN: &str = "a forwarding mode";
     const ALL: &[(&str, Self)] = &[(Self::Fnat.name(), Self::Fnat)];
 }
 
 impl Word for Scheduling {
-    const NOUN: &str = "scheduler";
+    const NOUN: &str = "a scheduler";
     const ALL: &[(&str, Self)] = &[(Self::Rr.name(), Self::Rr)];
 }
 

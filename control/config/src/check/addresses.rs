@@ -123,8 +123,12 @@ fn check_overlaps(ranges: &[(AddressRange, Path)], report: &mut Report) {
                 ((range, path), widest)
             };
             let shared = range.first();
-            let line = report.line(earlier.1);
-            let found = format!("{shared} is in {} already (line {line})", earlier.0);
+            let (line, written) = (report.line(earlier.1), report.written(earlier.1));
+            let found = if earlier.0 == later.0 {
+                format!("{shared} is named already (line {line})")
+            } else {
+                format!("{shared} is in {written} already (line {line})")
+            };
             report.error(later.1, found, "name each local address once, in one pool");
         }
         let farther = number(range.last()) > number(widest.0.last());

@@ -11,7 +11,7 @@ use crate::report::Report;
 const NO_IPV6: &str = "use IPv4: IPv6 comes with a later version";
 
 pub(super) fn check(config: &Config, report: &mut Report) {
-    let ports = Names::new("port", config.ports.iter().map(|port| &port.name));
+    let ports = Names::new("port", config.ports.iter().map(|port| &port.name), report);
     for (index, route) in config.routes.iter().enumerate() {
         let path = Path::table(Place::Route, index);
         ports.resolve(&route.port, path.key("port"), report);

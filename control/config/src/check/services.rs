@@ -19,7 +19,7 @@ pub(super) fn check(config: &Config, bounds: &Bounds, local: &Local, report: &mu
     let names = services().map(|(index, it)| (it.name.as_str(), path(index).key("name")));
     unique_names("service", names, report);
     check_endpoints(config, report);
-    let pools = Names::new("pool", config.pools.iter().map(|pool| &pool.name));
+    let pools = Names::new("pool", config.pools.iter().map(|pool| &pool.name), report);
     let families = pool_families(config);
     let mut vips = HashSet::new();
     for (index, service) in services() {
@@ -77,7 +77,7 @@ fn check_pool_family(
             "the vip {} and the addresses of pool {:?} are of different families",
             service.vip, service.pool
         );
-        report.error(path.key("pool"), found, "use a pool of the vip's family");
+        report.error(path.key("pool"), found, "use a vip and a pool of one family");
     }
 }
 

@@ -1,0 +1,317 @@
+//! What a configuration file may say and what comes of it: defaults, every key, the blueprint,
+//! warnings, reading from disk.
+
+use std::fs;
+use std::net::IpAddr;
+
+use sluice_config::{
+    Config, ConfigErrors, Device, HugePages, Idle, LogLevel, MemifRole, NoSession, Protocol,
+    Timeouts,
+};
+use sluice_director::blueprint::Blueprint;
+
+const SMALL: &str = r#"
+[[port]]
+name = "front"
+device = "af_xdp:eth0"
+
+[[pool]]
+name = "lan"
+addresses = ["192.0.2.10"]
+
+[[service]]
+name = "web"
+protocol = "tcp"
+vip = "198.51.100.200"
+port = 80
+pool = "lan"
+
+[[service.real]]
+address = "192.0.2.11"
+"#;
+
+const WHOLE: &str = r#"
+[director]
+cores = [2, 3]
+idle = "busy"
+huge_pages = "required"
+log_level = "trace"
+control_socket = "/tmp/s.sock"
+
+[limits]
+sessions = 0x1000
+held_frames = 0
+
+[timeouts]
+tcp_syn_recv_s = 1
+tcp_established_s = 2
+tcp_fin_wait_s = 3
+tcp_close_wait_s = 4
+tcp_last_ack_s = 5
+tcp_time_wait_s = 6
+tcp_close_s = 7
+udp_s = 8
+
+[tcp]
+no_session = "reset"
+accept_mid_stream = true
+
+[[port]]
+name = "front"
+device = "pci:3b:00.1"
+queues = 4
+twin = "sluice0"
+mac = "02:00:00:00:00:0A"
+mtu = 9000
+
+[[port]]
+name = "back"
+device = "memif:/run/m.sock,role=server,id=7"
+
+[[pool]]
+name = "lan"
+addresses = ["192.0.2.33", "192.0.2.10-192.0.2.12", "192.0.2.64/30"]
+ports = "2000-2999"
+
+[[service]]
+name = "dns"
+protocol = "udp"
+vip = "198.51.100.53"
+port = 53
+mode = "fnat"
+scheduler = "rr"
+pool = "lan"
+
+[[service.real]]
+address = "192.0.2.21"
+port = 5353
+weight = 0
+
+[[service.real]]
+address = "192.0.2.22"
+
+[[route]]
+prefix = "0.0.0.0/0"
+via = "198.51.100.1"
+port = "front"
+
+[[route]]
+prefix = "192.0.2.0/24"
+port = "back"
+
+[[neighbour]]
+address = "192.0.2.21"
+mac = "02:00:00:00:01:11"
+port = "back"
+vlan = 10
+"#;
+
+fn parse(text: &str) -> Config {
+    Config::parse("sluice.toml", text).expect("a right configuration").config
+}
+
+fn warnings(text: &str) -> String {
+    let loaded = Config::parse("sluice.toml", text).expect("a right configuration");
+    rendered(&loaded.warnings)
+}
+
+fn rendered(diagnostics: &[sluice_config::Diagnostic]) -> String {
+    diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+#[test]
+fn what_is_left_out_has_its_default() {
+    let config = parse(SMALL);
+    assert_eq!(config.director, Config::default().director);
+    assert_eq!(config.director.cores, None);
+    assert_eq!(config.workers(), 1);
+    assert_eq!(config.director.idle, Idle::Adaptive);
+    assert_eq!(config.director.huge_pages, HugePages::Auto);
+    assert_eq!(config.director.log_level, LogLevel::Info);
+    assert_eq!(config.director.control_socket.to_str(), Some("/run/sluice/sluice.sock"));
+    assert_eq!((config.limits.sessions, config.limits.held_frames), (1_000_000, 512));
+    assert_eq!(config.tcp.no_session, NoSession::Drop);
+    assert!(!config.tcp.accept_mid_stream);
+    let port = &config.ports[0];
+    assert_eq!((port.queues, &port.twin, port.mac, port.mtu), (None, &None, None, None));
+    assert_eq!(config.pools[0].ports, 1024..=65_535);
+    assert_eq!(config.services[0].reals[0].port, 80);
+    assert_eq!(config.services[0].reals[0].weight, 1);
+    assert_eq!(warnings(SMALL), "");
+}
+
+#[test]
+fn default_timeouts_are_the_blueprints() {
+    assert_eq!(Config::default().timeouts, Timeouts::default());
+    assert_eq!(Config::default().tcp.no_session, NoSession::default());
+    assert_eq!(Config::default().blueprint(), Blueprint::default());
+}
+
+#[test]
+fn every_key_is_read() {
+    let config = parse(WHOLE);
+    assert_eq!(config.director.cores, Some(vec![2, 3]));
+    assert_eq!(config.workers(), 2);
+    assert_eq!(config.sessions_per_worker(), 0x800);
+    assert_eq!(config.director.idle, Idle::Busy);
+    assert_eq!(config.director.huge_pages, HugePages::Required);
+    assert_eq!(config.director.log_level, LogLevel::Trace);
+    assert_eq!(config.director.control_socket.to_str(), Some("/tmp/s.sock"));
+    assert_eq!((config.limits.sessions, config.limits.held_frames), (4096, 0));
+    let timeouts = Timeouts {
+        tcp_syn_recv_s: 1,
+        tcp_established_s: 2,
+        tcp_fin_wait_s: 3,
+        tcp_close_wait_s: 4,
+        tcp_last_ack_s: 5,
+        tcp_time_wait_s: 6,
+        tcp_close_s: 7,
+        udp_s: 8,
+    };
+    assert_eq!(config.timeouts, timeouts);
+    assert_eq!(config.tcp.no_session, NoSession::Reset);
+    assert!(config.tcp.accept_mid_stream);
+    let port = &config.ports[0];
+    assert_eq!(port.device.to_string(), "pci:0000:3b:00.1");
+    assert_eq!(
+        (port.queues, port.twin.as_deref(), port.mtu),
+        (Some(4), Some("sluice0"), Some(9000))
+    );
+    assert_eq!(port.mac.map(|mac| mac.bytes()), Some([2, 0, 0, 0, 0, 10]));
+    let memif = Device::Memif { socket: "/run/m.sock".to_owned(), id: 7, role: MemifRole::Server };
+    assert_eq!(config.ports[1].device, memif);
+    assert_eq!((config.port_id("back"), config.port_id("left")), (Some(1), None));
+    assert_eq!(config.routes[0].prefix.to_string(), "0.0.0.0/0");
+    assert_eq!(config.routes[0].via, Some(address("198.51.100.1")));
+    assert_eq!((config.routes[1].via, config.routes[1].port.as_str()), (None, "back"));
+    assert_eq!(config.routes[1].prefix.length(), 24);
+    let neighbour = &config.neighbours[0];
+    assert_eq!((neighbour.address, neighbour.vlan), (address("192.0.2.21"), Some(10)));
+    assert_eq!(neighbour.mac.to_string(), "02:00:00:00:01:11");
+}
+
+#[test]
+fn the_blueprint_has_the_addresses_in_order() {
+    let blueprint = parse(WHOLE).blueprint();
+    let expected = [33, 10, 11, 12, 64, 65, 66, 67].map(|last| address(&format!("192.0.2.{last}")));
+    assert_eq!(blueprint.pools[0].addresses, expected);
+    assert_eq!(
+        (blueprint.pools[0].name.as_str(), &blueprint.pools[0].ports),
+        ("lan", &(2000..=2999))
+    );
+    let service = &blueprint.services[0];
+    assert_eq!(
+        (service.protocol, service.vip, service.port),
+        (Protocol::Udp, address("198.51.100.53"), 53)
+    );
+    let reals: Vec<_> =
+        service.reals.iter().map(|real| (real.address, real.port, real.weight)).collect();
+    assert_eq!(reals, [(address("192.0.2.21"), 5353, 0), (address("192.0.2.22"), 53, 1)]);
+    assert_eq!(blueprint.timeouts.udp_s, 8);
+    assert_eq!(blueprint.no_session, NoSession::Reset);
+    assert!(blueprint.accept_mid_stream);
+}
+
+#[test]
+fn what_is_questionable_is_told_beside_the_configuration() {
+    let text = r#"
+[limits]
+sessions = 1_073_741_824
+held_frames = 65536
+
+[director]
+cores = [0, 1]
+
+[[port]]
+name = "front"
+device = "memif:/run/m.sock"
+
+[[pool]]
+name = "lan"
+addresses = ["192.0.2.10"]
+
+[[pool]]
+name = "idle"
+addresses = ["192.0.2.20"]
+
+[[service]]
+name = "nobody"
+protocol = "tcp"
+vip = "198.51.100.200"
+port = 80
+pool = "lan"
+
+[[service]]
+name = "drained"
+protocol = "tcp"
+vip = "198.51.100.200"
+port = 81
+pool = "lan"
+real = [{ address = "192.0.2.11", weight = 0 }, { address = "198.51.100.200", port = 80, weight = 0 }]
+"#;
+    insta::assert_snapshot!(warnings(text));
+    let no_service = "[[port]]\nname = \"a\"\ndevice = \"tap:t0\"\n";
+    insta::assert_snapshot!(warnings(no_service), @r"
+    warning: sluice.toml:1:1: there is no service
+       1 | [[port]]
+         | ^
+      = add a [[service]] section: without one every packet stays with the kernel
+    ");
+}
+
+#[test]
+fn a_running_director_ignores_static_routes_and_says_so() {
+    let loaded = Config::parse("sluice.toml", WHOLE).expect("a right configuration");
+    insta::assert_snapshot!(rendered(&loaded.check_live()));
+    let loaded = Config::parse("sluice.toml", SMALL).expect("a right configuration");
+    assert!(loaded.check_live().is_empty());
+}
+
+#[test]
+fn cores_are_compared_with_the_machine() {
+    let loaded = Config::parse("sluice.toml", WHOLE).expect("a right configuration");
+    insta::assert_snapshot!(rendered(&loaded.check_machine(3)), @r#"
+    warning: sluice.toml:3:13: `director.cores[1]`: this machine has no core 3
+       3 | cores = [2, 3]
+         |             ^
+      = use cores from 0 to 2
+    "#);
+    assert!(loaded.check_machine(4).is_empty());
+    assert_eq!(loaded.check_machine(2).len(), 3, "two cores missing, none left");
+    assert!(rendered(&loaded.check_machine(2)).contains("leave at least one core to the kernel"));
+}
+
+#[test]
+fn a_file_is_read_from_disk() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("sluice.toml");
+    fs::write(&file, SMALL).expect("written");
+    assert_eq!(Config::load(&file).expect("a right file").config, parse(SMALL));
+
+    fs::write(&file, SMALL.replace("= 80", "= 0")).expect("written");
+    let refused = Config::load(&file).expect_err("a wrong file");
+    let begins = format!("error: {}:14:8: service \"web\": ", file.display());
+    assert!(refused.to_string().starts_with(&begins), "{refused}");
+
+    fs::write(&file, b"[limits]\n# \xff\n").expect("written");
+    let refused = Config::load(&file).expect_err("not text");
+    assert!(refused.to_string().contains("line 2 is not UTF-8 (at byte 11)"), "{refused}");
+
+    let refused = Config::load(folder.path().join("missing.toml")).expect_err("no file");
+    assert!(matches!(refused, ConfigErrors::Unreadable { source: Some(_), .. }), "{refused}");
+    assert!(refused.to_string().contains("missing.toml: cannot be read: No such file"));
+    assert!(refused.diagnostics().is_empty());
+    assert!(Config::load(folder.path()).is_err(), "a folder is no file");
+}
+
+#[test]
+fn more_errors_than_fit_are_counted() {
+    let text = (0..150).fold(SMALL.to_owned(), |text, _| text + "\n[[service.real]]\nport = 0\n");
+    let refused = Config::parse("sluice.toml", &text).expect_err("a wrong file");
+    assert_eq!(refused.diagnostics().len(), 100);
+    assert!(refused.to_string().ends_with("\n\nand 200 more"), "{refused}");
+}
