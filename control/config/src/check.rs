@@ -8,6 +8,8 @@ mod live;
 mod ports;
 mod replay;
 mod services;
+#[cfg(test)]
+mod tests;
 mod warnings;
 
 pub(crate) use warnings::warnings;

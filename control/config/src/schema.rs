@@ -5,6 +5,9 @@
 
 pub(crate) mod keys;
 
+#[cfg(test)]
+mod tests;
+
 use crate::path::Place;
 
 /// A section of the configuration file.

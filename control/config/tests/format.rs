@@ -315,3 +315,28 @@ fn more_errors_than_fit_are_counted() {
     assert_eq!(refused.diagnostics().len(), 100);
     assert!(refused.to_string().ends_with("\n\nand 200 more"), "{refused}");
 }
+
+#[test]
+fn a_large_file_is_read_in_reasonable_time() {
+    use std::fmt::Write;
+    let mut text = SMALL.to_owned();
+    for service in 0..5000_u32 {
+        let (high, low) = (service / 250, service % 250);
+        write!(
+            text,
+            "\n[[service]]\nname = \"s{service}\"\nprotocol = \"udp\"\nvip = \"10.0.{high}.{low}\"\n\
+             port = 53\npool = \"lan\"\nreal = ["
+        )
+        .expect("writing to a string");
+        for real in 0..10 {
+            write!(text, "{{ address = \"10.1.{real}.{low}\" }}, ").expect("writing to a string");
+        }
+        text.push_str("]\n");
+    }
+    let begun = std::time::Instant::now();
+    let config = parse(&text);
+    assert_eq!(config.services.len(), 5001);
+    assert!(begun.elapsed().as_secs() < 60, "took {:?}", begun.elapsed());
+    let refused = Config::parse("sluice.toml", &text.replace("port = 53", "port = 0"));
+    assert!(refused.expect_err("every service is wrong").to_string().ends_with("and 4900 more"));
+}

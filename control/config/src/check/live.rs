@@ -13,11 +13,11 @@ impl Loaded {
         let hint = "a running director follows the kernel's (`ip route`, `ip neigh`); keep this \
                     section for `sluice replay`";
         if !self.config.routes.is_empty() {
-            let found = format!("{} static routes are ignored", self.config.routes.len());
+            let found = "static routes are ignored";
             report.warn(Path::table(Place::Route, 0), found, hint);
         }
         if !self.config.neighbours.is_empty() {
-            let found = format!("{} static neighbours are ignored", self.config.neighbours.len());
+            let found = "static neighbours are ignored";
             report.warn(Path::table(Place::Neighbour, 0), found, hint);
         }
         report.take_diagnostics(&self.config)

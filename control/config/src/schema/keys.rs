@@ -366,7 +366,8 @@ pub(crate) mod service {
         kind: Word(words_of::<Scheduling>),
         without: Without::Text("rr"),
         example: "\"rr\"",
-        about: "How a real server is chosen for a new session, by IPVS's names. `rr`: in turn.",
+        about: "How a real server is chosen for a new session, by IPVS's names. `rr`: in turn, \
+                each alike.",
     };
     pub(crate) static POOL: Key = Key {
         name: "pool",
@@ -410,8 +411,8 @@ pub(crate) mod real {
         kind: Integer { min: 0, max: 65_535 },
         without: Without::Integer(1),
         example: "2",
-        about: "Its share of new sessions. 0 drains it: live sessions stay, new ones go \
-                elsewhere.",
+        about: "Its share of new sessions, for schedulers that weigh (`rr` does not). 0 drains it \
+                with every scheduler: live sessions stay, new ones go elsewhere.",
     };
 }
 

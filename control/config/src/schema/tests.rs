@@ -1,0 +1,100 @@
+//! The descriptions hold together: names, examples and defaults are what they say they are.
+
+use std::collections::HashSet;
+
+use super::keys::FILE;
+use super::{Key, Kind, Section, Without};
+use crate::Config;
+use crate::path::{Path, Place};
+
+fn all_keys() -> Vec<(&'static Section, &'static Key)> {
+    let sections = FILE.flatten();
+    sections.into_iter().flat_map(|it| it.keys.iter().map(move |key| (it, *key))).collect()
+}
+
+/// A file with nothing but `key = value` in a section like this one.
+fn file_with(section: &Section, key: &Key, value: &str) -> String {
+    let around = if section.name == "real" { "[[service]]\nname = \"s\"\n" } else { "" };
+    format!("{around}{}\n{} = {value}\n", section.heading, key.name)
+}
+
+/// What is wrong with this key when it has this value.
+fn wrong(section: &Section, key: &Key, value: &str) -> Vec<String> {
+    let text = file_with(section, key, value);
+    let refused = Config::parse("sluice.toml", &text).expect_err("there is no port");
+    let path = match section.place {
+        Place::Real => Path::real(0, 0),
+        place => Path::table(place, 0),
+    };
+    let begin = path.key(key.name).to_string();
+    let about = |diagnostic: &&crate::Diagnostic| diagnostic.key.starts_with(&begin);
+    refused.diagnostics().iter().filter(about).map(ToString::to_string).collect()
+}
+
+/// The message is about something the file lacks besides this key, such as the pool it names.
+fn is_unresolved(message: &str) -> bool {
+    message.contains(" is called ")
+}
+
+#[test]
+fn names_are_unique_within_a_section() {
+    for section in FILE.flatten() {
+        let mut seen = HashSet::new();
+        assert!(section.names().all(|name| seen.insert(name)), "{}", section.heading);
+        assert!(!section.heading.is_empty() || section.place == FILE.place);
+    }
+}
+
+#[test]
+fn every_example_is_a_right_value() {
+    for (section, key) in all_keys() {
+        let found = wrong(section, key, key.example);
+        let unexpected: Vec<_> = found.iter().filter(|it| !is_unresolved(it)).collect();
+        assert!(unexpected.is_empty(), "{unexpected:?}");
+    }
+}
+
+#[test]
+fn every_default_is_a_right_value() {
+    for (section, key) in all_keys() {
+        let value = match key.without {
+            Without::Integer(value) => value.to_string(),
+            Without::Boolean(value) => value.to_string(),
+            Without::Text(value) => format!("{value:?}"),
+            Without::Required | Without::Unset(_) => continue,
+        };
+        assert_eq!(wrong(section, key, &value), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn the_ends_of_a_range_are_in_it_and_the_next_are_not() {
+    for (section, key) in all_keys() {
+        let (min, max, open, close) = match key.kind {
+            Kind::Integer { min, max } => (min, max, "", ""),
+            Kind::Integers { min, max } => (min, max, "[", "]"),
+            _ => continue,
+        };
+        for (value, right) in [(min, true), (max, true), (min - 1, false), (max + 1, false)] {
+            let found = wrong(section, key, &format!("{open}{value}{close}"));
+            assert_eq!(found.is_empty(), right, "{} = {value}: {found:?}", key.name);
+        }
+    }
+}
+
+#[test]
+fn a_value_of_any_other_type_is_refused() {
+    for (section, key) in all_keys() {
+        let own = key.example.chars().next();
+        for value in ["7", "\"x y\"", "true", "1.5", "[]", "{}", "1979-05-27"] {
+            let alike = match key.kind {
+                Kind::Integer { .. } => value == "7",
+                Kind::Boolean => value == "true",
+                _ => false,
+            };
+            let found = wrong(section, key, value);
+            let by_name = found.iter().any(|it| is_unresolved(it));
+            assert!(alike || by_name || !found.is_empty(), "{} = {value} {own:?}", key.name);
+        }
+    }
+}
