@@ -9,7 +9,8 @@ use crate::schema::{Key, Kind, Section, Without};
 const HEAD: &str = "\
 # Configuration reference
 
-<!-- Generated from control/config: change it there, then UPDATE_DOCS=1 cargo test -p sluice-config -->
+<!-- Generated from control/config: change it there, then
+     UPDATE_DOCS=1 cargo test -p sluice-config -->
 
 `sluiced` and `sluice replay` read one file in [TOML](https://toml.io). `sluiced --check FILE`
 checks it without starting; a running director reads it again on SIGHUP and keeps what it has

@@ -251,7 +251,10 @@ protocol = "tcp"
 vip = "198.51.100.200"
 port = 81
 pool = "lan"
-real = [{ address = "192.0.2.11", weight = 0 }, { address = "198.51.100.200", port = 80, weight = 0 }]
+real = [
+    { address = "192.0.2.11", weight = 0 },
+    { address = "198.51.100.200", port = 80, weight = 0 },
+]
 "#;
     insta::assert_snapshot!(warnings(text));
     let no_service = "[[port]]\nname = \"a\"\ndevice = \"tap:t0\"\n";
@@ -322,12 +325,10 @@ fn a_large_file_is_read_in_reasonable_time() {
     let mut text = SMALL.to_owned();
     for service in 0..5000_u32 {
         let (high, low) = (service / 250, service % 250);
-        write!(
-            text,
-            "\n[[service]]\nname = \"s{service}\"\nprotocol = \"udp\"\nvip = \"10.0.{high}.{low}\"\n\
-             port = 53\npool = \"lan\"\nreal = ["
-        )
-        .expect("writing to a string");
+        let vip = format!("10.0.{high}.{low}");
+        write!(text, "\n[[service]]\nname = \"s{service}\"\nprotocol = \"udp\"\nvip = \"{vip}\"\n")
+            .expect("writing to a string");
+        text.push_str("port = 53\npool = \"lan\"\nreal = [");
         for real in 0..10 {
             write!(text, "{{ address = \"10.1.{real}.{low}\" }}, ").expect("writing to a string");
         }

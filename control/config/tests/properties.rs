@@ -87,7 +87,9 @@ proptest! {
     }
 
     #[test]
-    fn text_like_toml_never_panics(text in "([a-z_]{1,9}|[\\[\\]{}=\"'.,#:\n\r\t 0-9-]|\\PC){0,200}") {
+    fn text_like_toml_never_panics(
+        text in "([a-z_]{1,9}|[\\[\\]{}=\"'.,#:\n\r\t 0-9-]|\\PC){0,200}",
+    ) {
         try_parse(&text)?;
     }
 
@@ -102,7 +104,9 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_devices_parse_or_say_why(text in "(af_xdp|af_packet|pci|memif|tap|pcap|dpdk|\\PC{0,6}):?\\PC{0,30}") {
+    fn arbitrary_devices_parse_or_say_why(
+        text in "(af_xdp|af_packet|pci|memif|tap|pcap|dpdk|\\PC{0,6}):?\\PC{0,30}",
+    ) {
         match text.parse::<Device>() {
             Ok(device) => prop_assert_eq!(device.to_string().parse(), Ok(device)),
             Err(fault) => prop_assert!(!fault.message.is_empty() && !fault.hint.is_empty()),
