@@ -291,7 +291,8 @@ class Flow:
 
     Each call is one packet that enters the director, with what must come of it: it leaves on the
     other side rewritten (nothing said), is dropped (`drop="reason"`), or goes to the kernel
-    (`kernel="reason"`). `ends=True` says that the session is gone after it.
+(`kernel="reason"`). `ends=True` says that the session is gone after it, `opens=True` that it
+    opens one though it is dropped.
     """
 
     def __init__(
@@ -403,8 +404,9 @@ class Flow:
         after = {"src": self.laddr, "dst": real_address(self.real)}
         ports = (self.cport, self.service.port), (self.lport, self.service.real_port)
         hops = self.client_hop, self.real_hop
+        opens = how.pop("opens", False)
         length = self.passes(head, data, before, after, ports, hops, how)
-        if length and not self.is_open:
+        if (length or opens) and not self.is_open:
             self.is_open = True
             self.service.sessions[self.real] += 1
             self.service.active[self.real] += 1
@@ -438,7 +440,11 @@ class Flow:
         self.scene.expired += 1
 
     def passes(self, head, data, before, after, ports, hops, how):
-        """Lets one packet in; the length of the IP packet that must leave, 0 when none must."""
+        """Lets one packet in.
+
+        Gives the length of the IP packet that must be counted, 0 when none must: those that leave,
+        and those that would if their neighbour were known.
+        """
         scene = self.scene
         fields = {"id": scene.next_id(), "ttl": 64, **how.pop("ip", {})}
         entered = segment(IP(**fields, **before), head, ports[0], data)
@@ -453,20 +459,20 @@ class Flow:
         drop, kernel = how.pop("drop", None), how.pop("kernel", None)
         if drop:
             scene.drops(port, frame, drop)
-        elif kernel:
+            return len(entered) if drop == "unresolved" else 0
+        if kernel:
             scene.kernel(port, frame, kernel)
-        else:
-            scene.enters(port, frame)
-            fields["ttl"] -= 1
-            left = segment(IP(**fields, **after), head, ports[1], data)
-            if edit_left := how.pop("edit_left", edit):
-                edit_left(left)
-            mac, name, vlan = scene.hops[hops[1]]
-            port = scene.port_named(name)
-            frame = ethernet(port.mac, mac, (vlan,) if vlan else ())
-            scene.leaves(port, bytes(frame / left) + how.pop("pad_left", b""))
-            return len(left)
-        return 0
+            return 0
+        scene.enters(port, frame)
+        fields["ttl"] -= 1
+        left = segment(IP(**fields, **after), head, ports[1], data)
+        if edit_left := how.pop("edit_left", edit):
+            edit_left(left)
+        mac, name, vlan = scene.hops[hops[1]]
+        port = scene.port_named(name)
+        frame = ethernet(port.mac, mac, (vlan,) if vlan else ())
+        scene.leaves(port, bytes(frame / left) + how.pop("pad_left", b""))
+        return len(left)
 
 
 def segment(ip, head, ports, data):

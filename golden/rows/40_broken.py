@@ -82,13 +82,13 @@ def truncated_udp(s):
         s.drops(s.front, s.client_frame(with_length(ask(), 20 + length)), "truncated")
 
 
-@row("An IP packet that ends within the ICMP header")
+@row("An IP packet that ends within the ICMP header is the kernel's, like all of ICMP but errors")
 def truncated_icmp(s):
     two_services(s)
     ping = IP(src=CLIENT, dst=VIP) / ICMP()
-    for length in (0, 1):
+    for length in (0, 1, 7):
         frame = s.client_frame(with_length(ping, 20 + length))
-        s.drops(s.front, frame, "truncated")
+        s.kernel(s.front, frame, "not_ours")
 
 
 @row("A header cut short stays cut short when Ethernet padding follows it")
@@ -148,12 +148,14 @@ def ip_checksum(s):
     f.answer(b"x", edit=wrong, drop="bad_ip_checksum")
 
 
-@row("A TCP data offset below five words, or beyond the segment")
+@row("A TCP data offset below five words; one beyond the segment: its header is cut short")
 def tcp_data_offset(s):
     two_services(s)
-    for words in (0, 4, 6, 15):
+    for words in range(16):
         packet = IP(src=CLIENT, dst=VIP) / TCP(sport=40000, dport=80, flags="S", dataofs=words)
-        s.drops(s.front, s.client_frame(packet), "bad_l4_header")
+        if words != 5:
+            reason = "bad_l4_header" if words < 5 else "truncated"
+            s.drops(s.front, s.client_frame(packet), reason)
 
 
 @row("A UDP length below eight, or beyond the IP packet")
@@ -171,9 +173,9 @@ def broken_outbound(s):
     f = s.flow().handshake()
     back = {"src": real_address(1), "dst": LADDR}
     head = {"sport": 80, "dport": f.lport, "flags": "A"}
-    for words in (0, 4, 15):
+    for words, reason in ((0, "bad_l4_header"), (4, "bad_l4_header"), (15, "truncated")):
         packet = IP(**back) / TCP(**head, dataofs=words)
-        s.drops(s.back, s.real_frame(packet), "bad_l4_header")
+        s.drops(s.back, s.real_frame(packet), reason)
     s.drops(s.back, s.real_frame(with_length(IP(**back) / TCP(**head), 39)), "truncated")
     s.drops(s.back, s.real_frame(IP(**back, ihl=4) / TCP(**head)), "bad_ip_header")
     s.drops(s.back, s.real_frame(IP(**back, len=19) / TCP(**head)), "bad_ip_length")

@@ -16,12 +16,12 @@ def stray(flags, data=b"", **fields):
     return IP(src=CLIENT, dst=VIP, id=77) / head / Raw(data)
 
 
-def reset(s, port, to, flags, seq, ack):
+def reset(s, port, to, flags, seq, ack, tags=()):
     """A reset (RFC 9293 3.10.7.1) that answers what just entered `port`."""
     ip = IP(src=to.dst, dst=to.src, ttl=64, id=0, flags="DF")
     head = TCP(sport=to.dport, dport=to.sport, flags=flags, seq=seq, ack=ack, window=0)
     mac = CLIENT_MAC if port is s.front else real_mac(1)
-    s.leaves(port, ethernet(port.mac, mac) / ip / head)
+    s.leaves(port, ethernet(port.mac, mac, tags) / ip / head)
 
 
 @row("TCP without a session that is no SYN: all kinds of flags")
@@ -45,7 +45,8 @@ def reset_for_ack(s):
 def reset_for_no_ack(s):
     s.tcp_policy["no_session"] = "reset"
     s.service()
-    for flags, data, length in (("P", b"abc", 3), ("F", b"", 1), ("F", b"abcd", 5), ("", b"", 0)):
+    kinds = (("P", b"abc", 3), ("F", b"", 1), ("F", b"abcd", 5), ("", b"", 0), ("SF", b"ab", 4))
+    for flags, data, length in kinds:
         packet = stray(flags, data)
         s.drops(s.front, s.client_frame(packet), "no_session_reset")
         reset(s, s.front, packet, "RA", 0, 5000 + length)
@@ -78,6 +79,27 @@ def reset_padding(s):
     packet = stray("F")
     s.drops(s.front, bytes(s.client_frame(packet)).ljust(60, b"\0"), "no_session_reset")
     reset(s, s.front, packet, "RA", 0, 5001)
+
+
+@row("The answer goes back the way the packet came, tags and all")
+def reset_tagged(s):
+    s.tcp_policy["no_session"] = "reset"
+    s.service()
+    packet = stray("A")
+    s.drops(s.front, ethernet(CLIENT_MAC, s.front.mac, (10,)) / packet, "no_session_reset")
+    reset(s, s.front, packet, "R", 9000, 0, tags=(10,))
+
+
+@row("Nobody is answered at an address that no packet can come from (RFC 1122 3.2.1.3)")
+def reset_martian(s):
+    s.tcp_policy["no_session"] = "reset"
+    s.service()
+    for source in ("0.0.0.0", "127.0.0.1", "224.0.0.5", "255.255.255.255", VIP):
+        packet = stray("A")
+        packet.src = source
+        s.drops(s.front, s.client_frame(packet), "martian")
+    packet = IP(src="127.0.0.1", dst=LADDR) / TCP(sport=80, dport=5000, flags="A")
+    s.drops(s.back, s.real_frame(packet), "martian")
 
 
 @row("A real server's stray packet to a local port is answered too")
@@ -148,12 +170,11 @@ def sessions_full(s):
     s.service()
     one = s.flow().handshake()
     two = s.flow(real=2, client=(CLIENT, 40001)).handshake()
-    three = s.flow(real=1, lport=1025, client=(CLIENT, 40002))
-    three.syn(drop="sessions_full")
+    s.flow(client=(CLIENT, 40002)).syn(drop="sessions_full")
     one.send(b"still there")
     two.close()
-    again = s.flow(real=3, client=(CLIENT, 40003))
-    again.handshake()
+    # The refused one took real server 3's turn.
+    s.flow(real=1, lport=1025, client=(CLIENT, 40003)).handshake()
 
 
 @row("A full session table refuses UDP too")

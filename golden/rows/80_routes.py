@@ -63,20 +63,20 @@ def route_gateway_vlan(s):
     s.flow(client=(FAR, 40000), via=GATEWAY).handshake()
 
 
-@row("No route to the real server")
+@row("No route to the real server: the packet is dropped, its session waits for a route")
 def no_route_to_real(s):
     s.routes = s.routes[:1]
     s.service()
-    s.flow().syn(drop="no_route")
+    f = s.flow()
+    f.syn(drop="no_route", opens=True)
+    f.syn(drop="no_route")
 
 
-@row("No route back to the client: the answer is dropped")
+@row("No route back to the client: no session is opened")
 def no_route_to_client(s):
     s.hop(GATEWAY, GATEWAY_MAC)
     s.service()
-    f = s.flow(client=(FAR, 40000), via=GATEWAY)
-    f.syn()
-    f.syn_ack(drop="no_route")
+    s.flow(client=(FAR, 40000), via=GATEWAY).syn(drop="no_route")
 
 
 @row("The real server's MAC is unknown: the packet waits, and is given up at the capture's end")

@@ -52,7 +52,7 @@ reasons! {
     BadIpChecksum, "bad_ip_checksum", Dropped, "The IPv4 header checksum is wrong: look for a faulty link.";
     BadL4Header, "bad_l4_header", Dropped, "The TCP data offset or the UDP length is impossible.";
     BadL4Checksum, "bad_l4_checksum", Dropped, "The port found the TCP or UDP checksum wrong: look for a faulty link.";
-    Martian, "martian", Dropped, "A new session from an address that cannot be a source (0/8, 127/8, multicast, 240/4), or from the virtual address itself.";
+    Martian, "martian", Dropped, "A packet without a session from an address that cannot be a source (0/8, 127/8, multicast, 240/4), or from the virtual address itself.";
     Fragment, "fragment", Dropped, "A fragment for a virtual or local address; this version does not follow fragments.";
     IcmpError, "icmp_error", Dropped, "An ICMP error for a virtual or local address; this version does not translate it.";
     TtlExpired, "ttl_expired", Dropped, "The time to live does not allow another hop: look for a routing loop.";

@@ -35,23 +35,26 @@ impl<F: Family> Engine<F> {
             self.expire(shared, view.plan, flow.id());
         }
         let side = F::side(view.plan);
+        let martian = !F::is_unicast_source(tuple.src) || tuple.src == tuple.dst;
         let Some(service) = side.service_at(tuple.protocol, tuple.dst, tuple.dport) else {
             let pool = view.plan.pool_of(side, tuple.dst);
             return Err(match pool.and_then(|pool| pool.owner(tuple.dport, shared.workers)) {
                 None => Verdict::Kernel(Reason::NotOurs),
                 Some(owner) if owner != shared.worker => Verdict::Drop(Reason::HandOffLoop),
+                Some(_) if martian => Verdict::Drop(Reason::Martian),
                 Some(_) => answer::no_session(view.plan, &parsed, port, frame),
             });
         };
         if parsed.ttl <= 1 {
             return Err(Verdict::Drop(Reason::TtlExpired));
         }
+        // Before anything is answered: nobody may be answered there (RFC 1122 3.2.1.3).
+        if martian {
+            return Err(Verdict::Drop(Reason::Martian));
+        }
         let Some(state) = opening_state(view, tuple.protocol, parsed.segment.flags) else {
             return Err(answer::no_session(view.plan, &parsed, port, frame));
         };
-        if !F::is_unicast_source(tuple.src) || tuple.src == tuple.dst {
-            return Err(Verdict::Drop(Reason::Martian));
-        }
         self.open(shared, view, now, tuple, (service, state))
     }
 
