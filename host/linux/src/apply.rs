@@ -14,7 +14,7 @@ use std::net::IpAddr;
 
 use crate::event::{Event, Placement};
 use crate::nexthop::{self, Object};
-use crate::routes::{add_ipv4, add_ipv6, remove_ipv4, remove_ipv6};
+use crate::routes::{add_ipv4, add_ipv6, remove_ipv4, remove_ipv6, replacement_is_unclear};
 use crate::state::{Address, Changed, Kernel, Link, Neighbour, Route, RouteKey, RouteKind};
 
 /// What an event did.
@@ -119,11 +119,15 @@ impl Kernel {
     fn route_seen(&mut self, mut route: Route, placement: Placement) -> Effect {
         resolve_route(&self.nexthops, &mut route);
         let routes = self.routes.entry(RouteKey::of(&route)).or_default();
-        let changed = match route.prefix {
-            IpAddr::V4(_) => add_ipv4(routes, route, placement),
-            IpAddr::V6(_) => add_ipv6(routes, route, placement == Placement::Replace),
-        };
-        routes_changed(changed)
+        match route.prefix {
+            IpAddr::V4(_) => routes_changed(add_ipv4(routes, route, placement)),
+            IpAddr::V6(_) => {
+                let replace = placement == Placement::Replace;
+                let reread_routes = replace && replacement_is_unclear(routes, route.metric);
+                let changed = add_ipv6(routes, route, replace);
+                Effect { reread_routes, ..routes_changed(changed) }
+            }
+        }
     }
 
     fn route_gone(&mut self, route: &Route) -> Effect {

@@ -130,6 +130,11 @@ impl RouteParts {
             route.kind = RouteKind::Foreign;
         }
         route.hops.extend(hops.iter().map(Hop::next_hop).filter(|hop| hop.ifindex != 0));
+        // IPv6 announces the same next hops starting with the newest, and dumps them starting with
+        // the oldest: one order of our own keeps that from looking like a change.
+        if route.prefix.is_ipv6() {
+            route.hops.sort_by_key(|hop| (hop.ifindex, hop.gateway));
+        }
         if route.hops.is_empty() && route.nexthop_id.is_none() {
             route.kind = RouteKind::Foreign;
         }

@@ -9,8 +9,8 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::Socket;
+use netlink_sys::protocols::NETLINK_ROUTE;
 
 use crate::attributes::{Messages, Request, ip_bytes};
 use crate::commands::Commands;

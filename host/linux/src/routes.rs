@@ -22,6 +22,16 @@ fn group(routes: &[Route], metric: u32) -> std::ops::Range<usize> {
 pub(crate) fn add_ipv4(routes: &mut Vec<Route>, route: Route, placement: Placement) -> bool {
     let group = group(routes, route.metric);
     let present = group.clone().find(|&at| routes[at] == route);
+    // When a next-hop object is replaced, every route that refers to it is announced as
+    // replaced, wherever it is in its list.
+    let same_object =
+        |at: &usize| route.nexthop_id.is_some() && routes[*at].nexthop_id == route.nexthop_id;
+    let refreshed = group.clone().find(same_object).filter(|_| placement == Placement::Replace);
+    if let Some(at) = refreshed {
+        let changed = routes[at] != route;
+        routes[at] = route;
+        return changed;
+    }
     match (placement, present) {
         (Placement::Only, Some(_)) if group.len() == 1 => return false,
         (Placement::Only, _) => {
@@ -95,6 +105,13 @@ fn supersedes(new: &Route, known: &Route) -> bool {
         return new.kind == known.kind;
     }
     known.hops.iter().any(|known| new.hops.iter().any(|new| same_hop(new, known)))
+}
+
+/// Whether an announced IPv6 replacement leaves open what it replaced: with several routes of one
+/// metric the kernel takes away different ones, depending on their order and on whether the new
+/// route has several next hops, and announces only the new one.
+pub(crate) fn replacement_is_unclear(routes: &[Route], metric: u32) -> bool {
+    group(routes, metric).len() > 1
 }
 
 /// Adds an IPv6 route. Returns whether the list differs from before.
