@@ -35,7 +35,7 @@ use crate::schedule;
 use crate::time::Time;
 use arrayvec::ArrayVec;
 use engine::Engine;
-use sluice_table::{PagePolicy, RegionError};
+pub use sluice_table::{PagePolicy, RegionError};
 use std::net::IpAddr;
 
 /// The most frames of one turn.

@@ -67,6 +67,7 @@ reasons! {
     HandOffFull, "hand_off_full", Dropped, "The worker that owns the session could not keep up with packets handed to it.";
     HandOffLoop, "hand_off_loop", Dropped, "A packet was handed to a worker that does not own it: the workers disagree about a reload in progress.";
     TxFull, "tx_full", Dropped, "The port could not send fast enough.";
+    PortGone, "port_gone", Dropped, "The port it would leave by is not open now: its interface vanished.";
     NoKernelPath, "no_kernel_path", Dropped, "The packet is the kernel's, but its port has no way there: name a twin for the port.";
     NotLinear, "not_linear", Dropped, "The port delivered the frame in several buffers (jumbo frames).";
     Headroom, "headroom", Dropped, "No room in the frame's buffer for a VLAN tag.";

@@ -1,0 +1,162 @@
+//! Messages between the control side and the workers.
+//!
+//! Down: a published snapshot, queues of a port that came or shall go, requests to report. Up:
+//! events that need somebody who may make system calls. A worker looks into its mailbox between
+//! turns; a worker that sleeps is woken through its descriptor.
+
+use crate::queue::Queue;
+use crate::worker::Snapshot;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use sluice_director::counters::Counters;
+use sluice_director::fib::{LinkId, PortId};
+use sluice_director::path::{SessionFilter, SessionInfo};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Wakes a thread that sleeps in poll(2): an eventfd that is only written when its owner sleeps.
+#[derive(Clone, Debug)]
+pub struct Wake(Arc<WakeInner>);
+
+#[derive(Debug)]
+struct WakeInner {
+    fd: OwnedFd,
+    sleeping: AtomicBool,
+}
+
+impl Wake {
+    /// A new one.
+    pub fn new() -> std::io::Result<Self> {
+        let fd = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Self(Arc::new(WakeInner { fd, sleeping: AtomicBool::new(false) })))
+    }
+
+    /// Makes the descriptor readable, whether or not anybody sleeps.
+    pub fn wake(&self) {
+        match rustix::io::write(&self.0.fd, &1u64.to_ne_bytes()) {
+            // A full counter is as readable as any.
+            Ok(_) | Err(Errno::AGAIN) => {}
+            Err(error) => debug_assert!(false, "eventfd: {error}"),
+        }
+    }
+
+    /// Wakes the owner if it sleeps. What was to be seen must be visible before the call.
+    #[inline]
+    pub fn wake_if_sleeping(&self) {
+        if self.0.sleeping.load(Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    /// The owner says that it is about to sleep; it must look once more for work before it does.
+    pub(crate) fn about_to_sleep(&self) {
+        self.0.sleeping.store(true, Ordering::SeqCst);
+    }
+
+    /// The owner is awake; takes back earlier wakes.
+    pub fn awake(&self) {
+        self.0.sleeping.store(false, Ordering::SeqCst);
+        let mut count = [0; 8];
+        // Nothing to read is fine.
+        let _ = rustix::io::read(&self.0.fd, &mut count);
+    }
+}
+
+impl AsFd for Wake {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.fd.as_fd()
+    }
+}
+
+/// A worker's state at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Its number.
+    pub worker: u16,
+    /// Epoch of the plan it runs.
+    pub epoch: u64,
+    /// Its counters.
+    pub counters: Counters,
+    /// Open sessions.
+    pub sessions: u32,
+    /// The most sessions there can be.
+    pub session_capacity: u32,
+    /// Bytes of its session tables.
+    pub table_bytes: usize,
+    /// The pages they lie in.
+    pub table_pages: &'static str,
+    /// Frames that wait for a neighbour.
+    pub held: usize,
+    /// Turns of its loop.
+    pub turns: u64,
+    /// Turns in which there was nothing to do.
+    pub empty_turns: u64,
+    /// Times it went to sleep.
+    pub sleeps: u64,
+    /// Packets received.
+    pub packets: u64,
+    /// Milliseconds of its turns with work, over its life.
+    pub busy_ms: u64,
+    /// Milliseconds of its life.
+    pub life_ms: u64,
+}
+
+/// A message to a worker.
+pub enum Message<Q: Queue> {
+    /// Run with this from now on.
+    Publish(Arc<Snapshot>),
+    /// A port's queue, and that of its twin, from now on this worker's.
+    Attach(PortId, Q, Option<Q>),
+    /// Give up a port's queues and say so.
+    Detach(PortId, Sender<u16>),
+    /// Say how things stand.
+    Report(Sender<Report>),
+    /// List sessions from a slot on; answered with the slot to go on with.
+    Sessions {
+        /// Which.
+        filter: SessionFilter,
+        /// Slot to begin with.
+        cursor: u32,
+        /// Sessions found, and where to go on.
+        reply: Sender<(Vec<SessionInfo>, Option<u32>)>,
+    },
+    /// End the loop.
+    Stop,
+}
+
+/// Something a worker cannot do itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A neighbour's MAC is wanted.
+    Resolve(LinkId, IpAddr),
+}
+
+/// The control side's end of a worker's mailbox.
+pub struct Inbox<Q: Queue> {
+    sender: Sender<Message<Q>>,
+    wake: Wake,
+}
+
+impl<Q: Queue> Inbox<Q> {
+    /// A mailbox: the end to write to, the end to read from, and what wakes the reader.
+    pub fn new() -> std::io::Result<(Self, Receiver<Message<Q>>, Wake)> {
+        let (sender, receiver) = channel();
+        let wake = Wake::new()?;
+        Ok((Self { sender, wake: wake.clone() }, receiver, wake))
+    }
+
+    /// Leaves a message. `false` when the worker has ended.
+    pub fn send(&self, message: Message<Q>) -> bool {
+        let sent = self.sender.send(message).is_ok();
+        self.wake.wake_if_sleeping();
+        sent
+    }
+
+    /// What wakes the worker.
+    pub const fn wake(&self) -> &Wake {
+        &self.wake
+    }
+}

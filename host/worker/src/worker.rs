@@ -1,0 +1,384 @@
+//! One worker's turn: receive, run through the path, send.
+
+use crate::held::HeldFrames;
+use crate::mailbox::{Event, Message, Report, Wake};
+use crate::outlet::Outlet;
+use crate::queue::{Burst, Queue};
+use crate::ring::{Errand, Parcel, Rings};
+use sluice_director::fib::{Fib, PortId};
+use sluice_director::path::{BURST, Path, PathConfig, RegionError, Verdict, View, Waiting};
+use sluice_director::plan::Plan;
+use sluice_director::{Reason, Time};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+/// Slots that are looked at for one [`Message::Sessions`].
+const LISTED_SLOTS: u32 = 4096;
+
+/// What is published to the workers as a whole.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// The compiled configuration.
+    pub plan: Arc<Plan>,
+    /// Routes and neighbours.
+    pub fib: Arc<Fib>,
+}
+
+/// How a worker is made.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerConfig {
+    /// Its packet path.
+    pub path: PathConfig,
+    /// The most frames that wait for neighbours.
+    pub held_frames: usize,
+}
+
+/// A port as one worker has it. A worker may have no queue of a port that has fewer queues than
+/// there are workers; another one then sends for it.
+struct Attached<Q: Queue> {
+    line: Option<Outlet<Q>>,
+    twin: Option<Outlet<Q>>,
+}
+
+impl<Q: Queue> Default for Attached<Q> {
+    fn default() -> Self {
+        Self { line: None, twin: None }
+    }
+}
+
+/// A worker. [`crate::run`] is its loop.
+pub struct Worker<Q: Queue> {
+    number: u16,
+    path: Path,
+    snapshot: Arc<Snapshot>,
+    ports: Vec<Attached<Q>>,
+    rings: Rings<Q::Frame>,
+    wakes: Vec<Wake>,
+    held: HeldFrames<Q::Frame>,
+    events: Sender<Event>,
+    events_wake: Wake,
+    burst: Burst<Q::Frame>,
+    verdicts: [Verdict; BURST],
+    pub(crate) tally: Tally,
+}
+
+/// What the loop itself counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub turns: u64,
+    pub empty_turns: u64,
+    pub sleeps: u64,
+    pub packets: u64,
+    pub busy_us: u64,
+    pub life_ms: u64,
+}
+
+impl<Q: Queue> Worker<Q> {
+    /// A worker without ports. `wakes` wakes each worker, by number; `events` and `events_wake`
+    /// lead to the control side.
+    pub fn new(
+        config: &WorkerConfig,
+        snapshot: Arc<Snapshot>,
+        rings: Rings<Q::Frame>,
+        wakes: Vec<Wake>,
+        (events, events_wake): (Sender<Event>, Wake),
+    ) -> Result<Self, RegionError> {
+        let mut path = Path::new(&config.path)?;
+        path.adopt(&snapshot.plan);
+        Ok(Self {
+            number: config.path.worker,
+            path,
+            snapshot,
+            ports: Vec::new(),
+            rings,
+            wakes,
+            held: HeldFrames::new(config.held_frames),
+            events,
+            events_wake,
+            burst: Burst::new(),
+            verdicts: [Verdict::Wait; BURST],
+            tally: Tally::default(),
+        })
+    }
+
+    /// Its packet path.
+    pub const fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the worker a port's queue, and its twin's.
+    pub fn attach(&mut self, port: PortId, line: Q, twin: Option<Q>) {
+        let at = usize::from(port.0);
+        if self.ports.len() <= at {
+            self.ports.resize_with(at + 1, Attached::default);
+        }
+        self.ports[at] = Attached { line: Some(Outlet::new(line)), twin: twin.map(Outlet::new) };
+    }
+
+    /// Takes a port's queue back, to look at it; its twin's is dropped.
+    pub fn detach(&mut self, port: PortId) -> Option<Q> {
+        let attached = std::mem::take(self.ports.get_mut(usize::from(port.0))?);
+        attached.line.map(|outlet| outlet.queue)
+    }
+
+    /// A port's queue, if this worker has one.
+    pub fn queue_mut(&mut self, port: PortId) -> Option<&mut Q> {
+        let line = self.ports.get_mut(usize::from(port.0))?.line.as_mut();
+        line.map(|outlet| &mut outlet.queue)
+    }
+
+    pub(crate) fn queues_mut(&mut self) -> impl Iterator<Item = &mut Q> {
+        let outlets = self.ports.iter_mut().flat_map(|port| [&mut port.line, &mut port.twin]);
+        outlets.flatten().map(|outlet| &mut outlet.queue)
+    }
+
+    pub(crate) fn queues(&self) -> impl Iterator<Item = &Q> {
+        let outlets = self.ports.iter().flat_map(|port| [&port.line, &port.twin]);
+        outlets.flatten().map(|outlet| &outlet.queue)
+    }
+
+    /// One turn: a burst from each queue and ring. Gives the number of frames that came.
+    pub fn turn(&mut self, now: Time) -> usize {
+        let mut came = 0;
+        for at in 0..self.ports.len() {
+            let port = PortId(at as u16);
+            came += self.serve_line(now, port);
+            came += self.serve_twin(at);
+        }
+        for sender in 0..self.rings.from.len() {
+            came += self.serve_worker(now, sender);
+        }
+        for at in 0..self.ports.len() {
+            let port = &mut self.ports[at];
+            for outlet in [&mut port.line, &mut port.twin].into_iter().flatten() {
+                let dropped = outlet.flush();
+                (0..dropped).for_each(|_| self.path.count(Reason::TxFull));
+            }
+        }
+        self.path.sweep(&self.snapshot.plan, now);
+        if self.held.len() > 0 {
+            self.look_after_held(now);
+        }
+        self.tally.packets += came as u64;
+        came
+    }
+
+    fn serve_line(&mut self, now: Time, port: PortId) -> usize {
+        let Some(line) = &mut self.ports[usize::from(port.0)].line else { return 0 };
+        let mut burst = std::mem::take(&mut self.burst);
+        let came = line.queue.receive(&mut burst);
+        if came > 0 {
+            self.process(now, port, &mut burst);
+        }
+        self.burst = burst;
+        came
+    }
+
+    /// The kernel's frames leave by the port as they are.
+    fn serve_twin(&mut self, at: usize) -> usize {
+        let Attached { line: Some(line), twin: Some(twin) } = &mut self.ports[at] else { return 0 };
+        let came = twin.queue.receive(&mut self.burst);
+        let mut dropped = 0;
+        for frame in self.burst.drain(..) {
+            dropped += line.push(frame);
+        }
+        (0..dropped).for_each(|_| self.path.count(Reason::TxFull));
+        came
+    }
+
+    /// What another worker handed over, a burst at most.
+    fn serve_worker(&mut self, now: Time, sender: usize) -> usize {
+        let mut came = 0;
+        let mut port = None;
+        let mut burst = std::mem::take(&mut self.burst);
+        while came < BURST {
+            let Some(ring) = &mut self.rings.from[sender] else { break };
+            let Ok(parcel) = ring.pop() else { break };
+            came += 1;
+            match parcel.errand {
+                Errand::Process => {
+                    if let Some(before) = port.filter(|before| *before != parcel.port) {
+                        self.process(now, before, &mut burst);
+                    }
+                    port = Some(parcel.port);
+                    burst.push(parcel.frame);
+                }
+                Errand::Send => self.send(parcel.port, parcel.frame, true),
+                Errand::Kernel => self.pass_to_kernel(parcel.port, parcel.frame, true),
+            }
+        }
+        if let Some(port) = port {
+            self.process(now, port, &mut burst);
+        }
+        self.burst = burst;
+        came
+    }
+
+    /// Runs a burst through the path and sends its frames where they belong.
+    fn process(&mut self, now: Time, port: PortId, burst: &mut Burst<Q::Frame>) {
+        let snapshot = Arc::clone(&self.snapshot);
+        let view = View { plan: &snapshot.plan, fib: &snapshot.fib };
+        let mut verdicts = self.verdicts;
+        self.path.turn(view, now, port, burst, &mut verdicts);
+        let mut waiting: std::vec::IntoIter<Waiting> = if self.path.waiting().is_empty() {
+            Vec::new().into_iter()
+        } else {
+            self.path.waiting().to_vec().into_iter()
+        };
+        for (lane, frame) in burst.drain(..).enumerate() {
+            match verdicts[lane] {
+                Verdict::Tx(port) | Verdict::Answer(port) => self.send(port, frame, false),
+                Verdict::Drop(_) => drop(frame),
+                Verdict::Kernel(_) => self.pass_to_kernel(port, frame, false),
+                Verdict::HandOff(worker) => {
+                    self.hand_off(worker, Parcel { frame, port, errand: Errand::Process });
+                }
+                Verdict::Wait => self.wait(now, waiting.next(), frame),
+            }
+        }
+    }
+
+    /// Sends a frame by a port: by the own queue, or by that of a worker that has one.
+    #[inline(always)]
+    fn send(&mut self, port: PortId, frame: Q::Frame, errand: bool) {
+        let at = usize::from(port.0);
+        if let Some(Attached { line: Some(line), .. }) = self.ports.get_mut(at) {
+            let dropped = line.push(frame);
+            (0..dropped).for_each(|_| self.path.count(Reason::TxFull));
+        } else if errand {
+            self.path.count(Reason::PortGone);
+        } else {
+            self.by_another(Parcel { frame, port, errand: Errand::Send });
+        }
+    }
+
+    fn pass_to_kernel(&mut self, port: PortId, frame: Q::Frame, errand: bool) {
+        match self.ports.get_mut(usize::from(port.0)) {
+            Some(Attached { twin: Some(twin), .. }) => {
+                let dropped = twin.push(frame);
+                (0..dropped).for_each(|_| self.path.count(Reason::TxFull));
+            }
+            Some(Attached { line: None, .. }) if !errand => {
+                self.by_another(Parcel { frame, port, errand: Errand::Kernel });
+            }
+            _ => self.path.count(Reason::NoKernelPath),
+        }
+    }
+
+    /// Queues of a port go to the workers from number 0 on, so worker 0 has one of every port.
+    fn by_another(&mut self, parcel: Parcel<Q::Frame>) {
+        if self.number == 0 {
+            self.path.count(Reason::PortGone);
+        } else {
+            self.hand_off(0, parcel);
+        }
+    }
+
+    fn hand_off(&mut self, worker: u16, parcel: Parcel<Q::Frame>) {
+        let to = usize::from(worker);
+        let pushed = match self.rings.to.get_mut(to) {
+            Some(Some(ring)) => ring.push(parcel).is_ok(),
+            _ => false,
+        };
+        if !pushed {
+            self.path.count(Reason::HandOffFull);
+        } else if let Some(wake) = self.wakes.get(to) {
+            wake.wake_if_sleeping();
+        }
+    }
+
+    fn wait(&mut self, now: Time, waiting: Option<Waiting>, frame: Q::Frame) {
+        let Some(Waiting { link, next, .. }) = waiting else { return };
+        if self.held.ask((link, next), now.0) {
+            self.request(Event::Resolve(link, next));
+        }
+        if self.held.hold(frame, (link, next), now.0).is_err() {
+            self.path.count(Reason::Unresolved);
+        }
+    }
+
+    fn request(&self, event: Event) {
+        // Without a control side nobody resolves; frames then wait until they are given up.
+        if self.events.send(event).is_ok() {
+            self.events_wake.wake();
+        }
+    }
+
+    fn look_after_held(&mut self, now: Time) {
+        while self.held.give_up(now.0).is_some() {
+            self.path.count(Reason::Unresolved);
+        }
+        for (link, next) in self.held.overdue(now.0) {
+            self.request(Event::Resolve(link, next));
+        }
+    }
+
+    /// Sends held frames whose neighbour is known by now.
+    fn release_held(&mut self) {
+        let snapshot = Arc::clone(&self.snapshot);
+        let mut waiting = self.held.take();
+        for _ in 0..waiting.len() {
+            let Some(mut held) = waiting.pop_front() else { break };
+            let (link, next) = held.wanted;
+            match self.path.release(&snapshot.fib, &mut held.frame, link, next) {
+                Verdict::Tx(port) => self.send(port, held.frame, false),
+                Verdict::Drop(reason) => self.path.count(reason),
+                _ => waiting.push_back(held),
+            }
+        }
+        self.held.put_back(waiting);
+    }
+
+    /// Whether another worker's frames wait.
+    pub(crate) fn has_parcels(&self) -> bool {
+        self.rings.from.iter().flatten().any(|ring| !ring.is_empty())
+    }
+
+    /// Acts on a message; `false` when it was the last one.
+    pub(crate) fn obey(&mut self, now: Time, message: Message<Q>) -> bool {
+        match message {
+            Message::Publish(snapshot) => {
+                self.path.adopt(&snapshot.plan);
+                self.snapshot = snapshot;
+                self.release_held();
+            }
+            Message::Attach(port, line, twin) => self.attach(port, line, twin),
+            Message::Detach(port, done) => {
+                drop(self.detach(port));
+                // Whoever asked may have gone.
+                let _ = done.send(self.number);
+            }
+            Message::Report(reply) => {
+                let _ = reply.send(self.report());
+            }
+            Message::Sessions { filter, cursor, reply } => {
+                let mut found = Vec::new();
+                let part = (cursor, LISTED_SLOTS);
+                let next = self.path.list(&self.snapshot.plan, now, &filter, part, &mut found);
+                let _ = reply.send((found, next));
+            }
+            Message::Stop => return false,
+        }
+        true
+    }
+
+    fn report(&self) -> Report {
+        let (table_bytes, table_pages) = self.path.memory();
+        Report {
+            worker: self.number,
+            epoch: self.snapshot.plan.epoch,
+            counters: self.path.counters().clone(),
+            sessions: self.path.live_sessions(),
+            session_capacity: self.path.session_capacity(),
+            table_bytes,
+            table_pages,
+            held: self.held.len(),
+            turns: self.tally.turns,
+            empty_turns: self.tally.empty_turns,
+            sleeps: self.tally.sleeps,
+            packets: self.tally.packets,
+            busy_ms: self.tally.busy_us / 1000,
+            life_ms: self.tally.life_ms,
+        }
+    }
+}
