@@ -40,7 +40,7 @@ pub fn run<Q: Queue>(
 ) {
     let born = Instant::now();
     let mut last_work = born;
-    let mut working_since = None;
+    let mut working_since: Option<Instant> = None;
     loop {
         let moment = Instant::now();
         if let Some(since) = working_since {
