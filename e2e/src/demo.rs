@@ -6,6 +6,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::bed::{Bed, Driver, REALS, Shape};
 use crate::director::{Director, program};
 use crate::error::{LabError, expect};
@@ -84,7 +86,7 @@ pub fn show(options: &Options) -> Result<(), LabError> {
     let mut director = start(&bed)?;
     println!("{}", director.sluice(&["status"])?.trim_end());
     let answers = show_curl(&bed)?;
-    let echo = show_echo(&bed)?;
+    show_echo(&bed)?;
     step("Load through the director");
     let through = load_by(&bed, bed.vip(), &format!("http://{}/", bed.vip()), options.seconds)?;
     print_load("director", &through);
@@ -95,11 +97,12 @@ pub fn show(options: &Options) -> Result<(), LabError> {
         udp.lost_percent
     );
     print_comparison(&direct, &through);
-    show_counters(&director, &through, &echo)?;
-    let verdict = check(&answers, &through, &udp);
+    let counted = show_counters(&director, &through, &udp);
+    let verdict = check(&answers, &through, &udp).and(counted);
     if options.keep && verdict.is_ok() {
         return leave(&mut bed, &mut director);
     }
+    step("The director ends");
     let ended = director.stop()?;
     expect(ended.success(), || format!("the director ended with {ended}: {}", director.said(20)))?;
     drop(bed);
@@ -225,8 +228,8 @@ fn show_curl(bed: &Bed) -> Result<Vec<String>, LabError> {
     Ok(answers)
 }
 
-/// Datagrams through the UDP service; returns what the client says it got back.
-fn show_echo(bed: &Bed) -> Result<String, LabError> {
+/// Datagrams through the UDP service; wrong when one does not come back unchanged.
+fn show_echo(bed: &Bed) -> Result<(), LabError> {
     step(&format!("UDP echo, {ECHOES} datagrams from as many ports"));
     let server = format!("{}:{ECHO_PORT}", bed.vip());
     let peer = program("sluice-peer")?;
@@ -234,20 +237,42 @@ fn show_echo(bed: &Bed) -> Result<String, LabError> {
     let args = ["udp-probe", &server, &count, "300"];
     let said = bed.client.run(&peer.to_string_lossy(), &args)?.ok()?.stdout.trim().to_owned();
     println!("  {said}");
-    Ok(said)
+    Ok(())
 }
 
-fn show_counters(director: &Director, through: &Load, echo: &str) -> Result<(), LabError> {
+/// The director's counters of a service, from `sluice services --json`.
+fn counter(services: &Value, name: &str, path: &str) -> u64 {
+    let rows = services["services"].as_array().into_iter().flatten();
+    let row = rows.into_iter().find(|row| row["name"] == name);
+    row.and_then(|row| row.pointer(path)).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// Two columns, the programs' words and the director's; wrong when the director counted less than
+/// they carried.
+fn show_counters(director: &Director, through: &Load, udp: &Iperf3) -> Result<(), LabError> {
     step("What the programs say, and what the director counted");
-    println!("  curl         {CURLS} connections");
-    println!("  wrk          {CONNECTIONS} connections, {} requests", through.wrk.requests);
-    println!("  UDP echo     {echo}");
-    println!("  iperf3 TCP   {} bytes of payload", through.tcp.bytes);
+    let services = director.ask("services")?;
+    let (sessions, inbound) = ("/sessions_total", "/bytes/inbound");
+    let of = |name: &str, path: &str| counter(&services, name, path);
+    let echoes = u64::from(ECHOES);
+    let connections = CURLS as u64 + u64::from(CONNECTIONS);
+    let rows = [
+        ("connections of curl and wrk", connections, "sessions of web", of("web", sessions)),
+        ("UDP echo, questions", echoes, "packets in of echo", of("echo", "/packets/inbound")),
+        ("UDP echo, answers", echoes, "packets out of echo", of("echo", "/packets/outbound")),
+        ("iperf3 TCP, payload bytes", through.tcp.bytes, "bytes in", of("iperf-tcp", inbound)),
+        ("iperf3 UDP, payload bytes", udp.bytes, "bytes in", of("iperf-udp", inbound)),
+    ];
+    for (theirs, said, ours, counted) in rows {
+        println!("  {theirs:<28}{said:>14}   {ours:<20}{counted:>14}");
+    }
     for command in ["services", "drops"] {
         println!("\n  $ sluice {command}");
         director.sluice(&[command])?.lines().for_each(|line| println!("  {line}"));
     }
-    Ok(())
+    rows.iter().try_for_each(|(theirs, said, ours, counted)| {
+        expect(counted >= said, || format!("{theirs}: {said}, but {ours}: {counted}"))
+    })
 }
 
 fn check(answers: &[String], through: &Load, udp: &Iperf3) -> Result<(), LabError> {

@@ -29,17 +29,19 @@ fn reset(field: &mut Field) -> Result<(), LabError> {
     expect(answer == "R 1000", || format!("the answer was: {answer}"))?;
     let verdict = judge(&capture.stop()?)?;
     expect(verdict.bad == 0 && verdict.good_tcp >= 2, || format!("{verdict:?}"))?;
+    let counted = dropped(field, "no_session_reset")?;
+    expect(counted == 1, || format!("counted {counted} times"))?;
     field.answers(3).map(drop)
 }
 
 #[test]
 fn no_session_is_dropped_in_silence() {
     on(here!(no_session_is_dropped_in_silence), Setup::usual(), |field| {
-        let before = dropped(field)?;
+        let before = dropped(field, "no_session")?;
         let answer = mid_stream(field)?;
         expect(answer == "nothing", || format!("the answer was: {answer}"))?;
-        let after = dropped(field)?;
-        expect(after > before, || format!("not counted: {before} before, {after} after"))
+        let counted = dropped(field, "no_session")? - before;
+        expect(counted == 1, || format!("counted {counted} times"))
     });
 }
 
@@ -48,25 +50,13 @@ fn mid_stream(field: &Field) -> Result<String, LabError> {
     Ok(field.bed.client.run(PYTHON, &args)?.ok()?.stdout.trim().to_owned())
 }
 
-/// All drops of all reasons together.
-fn dropped(field: &Field) -> Result<u64, LabError> {
-    let drops = field.director.ask("drops")?;
-    Ok(total(&drops))
-}
-
-/// The sum of the `packets` or `count` figures anywhere in an answer.
-fn total(value: &serde_json::Value) -> u64 {
-    match value {
-        serde_json::Value::Array(items) => items.iter().map(total).sum(),
-        serde_json::Value::Object(map) => map
-            .iter()
-            .map(|(key, value)| match key.as_str() {
-                "packets" | "count" => value.as_u64().unwrap_or_else(|| total(value)),
-                _ => total(value),
-            })
-            .sum(),
-        _ => 0,
-    }
+/// The director's count of one reason.
+fn dropped(field: &Field, reason: &str) -> Result<u64, LabError> {
+    let answer = field.director.ask("drops")?;
+    let rows = answer["drops"].as_array().into_iter().flatten();
+    let row = rows.into_iter().find(|row| row["reason"] == reason);
+    row.and_then(|row| row["packets"].as_u64())
+        .ok_or_else(|| LabError::Wrong(format!("no reason `{reason}` in {answer}")))
 }
 
 /// Eight local ports to one real server: eight sessions at once, the ninth is refused and counted;
@@ -77,9 +67,10 @@ fn an_exhausted_pool_refuses_and_recovers() {
     let setup = Setup { recipe, ..Setup::usual() };
     on(here!(an_exhausted_pool_refuses_and_recovers), setup, |field| {
         let mut held = hold_many(field, 8)?;
-        let before = dropped(field)?;
+        let before = dropped(field, "local_ports_exhausted")?;
         expect(!one_more(field)?, || "a ninth session was let in".to_owned())?;
-        expect(dropped(field)? > before, || "the refusal was not counted".to_owned())?;
+        let counted = dropped(field, "local_ports_exhausted")? - before;
+        expect(counted > 0, || "the refusal was not counted".to_owned())?;
         held.clear();
         let answers = sluice_e2e::wait_until("room again", crate::field::SOON, || {
             Ok(one_more(field)?.then_some(()))
@@ -96,13 +87,13 @@ fn a_full_session_table_refuses_and_recovers() {
     let setup = Setup { recipe, ..Setup::usual() };
     on(here!(a_full_session_table_refuses_and_recovers), setup, |field| {
         let mut held = Vec::new();
-        let before = dropped(field)?;
         // The table may round its capacity up to its own grain; it may not grow without end.
         while held.len() < 200 && one_more(field)? {
             held.push(hold_one(field, held.len())?);
         }
         expect((7..200).contains(&held.len()), || format!("{} sessions", held.len()))?;
-        expect(dropped(field)? > before, || "the refusal was not counted".to_owned())?;
+        let counted = dropped(field, "sessions_full")?;
+        expect(counted > 0, || "the refusal was not counted".to_owned())?;
         held.clear();
         sluice_e2e::wait_until("room again", crate::field::SOON, || {
             Ok(one_more(field)?.then_some(()))
