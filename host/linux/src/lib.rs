@@ -22,6 +22,8 @@
 mod apply;
 mod attributes;
 mod commands;
+#[cfg(test)]
+mod decode_tests;
 mod error;
 mod event;
 mod event_route;

@@ -147,7 +147,9 @@ impl Mirror {
 
     /// Asks the kernel to resolve a neighbour. Returns at once; the answer comes as a change of
     /// neighbours: usable, or failed after some seconds. Does nothing to a neighbour that is
-    /// usable; asks again for one that failed.
+    /// usable; asks again for one that failed. For IPv6 the kernel asks from the link's own
+    /// link-local address, so no question goes out while that is tentative (some 2 s after the
+    /// link came up).
     ///
     /// # Errors
     /// [`Error::Refused`]: the link is gone (`ENODEV`), the neighbour table is full (`ENOBUFS`),
@@ -285,7 +287,9 @@ impl Mirror {
     /// Waits until the kernel has finished the change it is announcing. It announces that a link
     /// goes down, or an address goes, before it flushes the routes, and lets them be dumped
     /// meanwhile; but it works off changes one at a time. So a change that cannot succeed is
-    /// requested: its answer, whatever it is, means that earlier ones are done.
+    /// requested: its answer, whatever it is, means that earlier ones are done. (Without
+    /// `CAP_NET_ADMIN` it is refused at once, and only the dump of next-hop objects, which takes
+    /// the same lock in the kernels known today, orders the two.)
     fn settle(&mut self) -> Result<(), Error> {
         let mut header = [0; LINK_HEADER_LEN];
         header[4..8].copy_from_slice(&NO_LINK.to_ne_bytes());
