@@ -9,7 +9,7 @@ mod compile;
 
 pub use compile::{CompileError, Retired};
 
-use crate::blueprint::{NoSession, Protocol, Scheduling};
+use crate::blueprint::{Mode, NoSession, Protocol, Scheduling};
 use crate::session::State;
 use bytemuck::Zeroable;
 use rustc_hash::FxHashMap;
@@ -41,6 +41,10 @@ pub struct Service {
     pub vip: IpAddr,
     /// Virtual port.
     pub port: u16,
+    /// Its place in the configuration, from 0.
+    pub position: usize,
+    /// Forwarding mode.
+    pub mode: Mode,
     /// Scheduler.
     pub scheduler: Scheduling,
     /// Its real servers, in the configured order.
@@ -153,7 +157,8 @@ pub struct Plan {
     pub reals: Vec<Real>,
     /// Local addresses by id.
     pub locals: Vec<IpAddr>,
-    /// Local pools.
+    /// Local pools; behind the configured ones those addresses that left the configuration. No
+    /// new session gets these, but packets of old ones still reach them.
     pub pools: Vec<Pool>,
     /// Milliseconds without a packet after which a session in each state is over.
     pub timeout_ms: [u32; State::COUNT],

@@ -10,13 +10,18 @@
 
 #![forbid(unsafe_code)]
 
+mod descriptors;
 mod layout;
 mod link;
+mod seal;
 mod stale;
 mod steer;
 
+pub use descriptors::descriptors_held;
 pub use layout::{LocalMatch, ServiceMatch};
-pub use stale::release_stale;
+pub use link::Mode;
+pub use seal::Seal;
+pub use stale::{detach, release_stale};
 pub use steer::{Changed, Counters, Steer};
 
 /// The program's object file, for the AF_XDP driver's `xdp_prog`.
@@ -33,6 +38,14 @@ pub enum Error {
     NotAttached {
         /// The interface's index.
         index: u32,
+    },
+    /// The program that seals an interface cannot be loaded.
+    #[error("the kernel's stack cannot be kept from {interface}: {problem}")]
+    Seal {
+        /// The interface's name.
+        interface: String,
+        /// The reason.
+        problem: String,
     },
     /// Somebody else's XDP program is on the interface.
     #[error(

@@ -28,7 +28,7 @@ const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub enum Mode {
     /// By the driver.
     Native,
     /// By the kernel's generic code.

@@ -6,10 +6,11 @@ use aya::maps::{HashMap, Map, MapData, MapInfo, PerCpuArray};
 use aya::programs::{ProgramInfo, loaded_programs};
 
 use crate::layout::{AddressKey, EndpointKey, PROTOCOLS, PortRange, address_key, endpoint_key};
-use crate::{Error, LocalMatch, PROGRAM, Result, ServiceMatch, link};
+use crate::{Error, LocalMatch, Mode, PROGRAM, Result, ServiceMatch, link};
 
 /// The steering program of one interface.
 pub struct Steer {
+    mode: Mode,
     services: HashMap<MapData, EndpointKey, u8>,
     locals: HashMap<MapData, AddressKey, PortRange>,
     counters: PerCpuArray<MapData, u64>,
@@ -47,8 +48,13 @@ impl Steer {
     pub fn for_interface(index: u32) -> Result<Self> {
         let found = link::query(index)
             .map_err(|source| Error::Link { context: "ask for an interface", source })?;
-        let (id, _) = found.program.ok_or(Error::NotAttached { index })?;
-        Self::for_program(index, id)
+        let (id, mode) = found.program.ok_or(Error::NotAttached { index })?;
+        Ok(Self { mode, ..Self::for_program(index, id)? })
+    }
+
+    /// How the program is attached.
+    pub fn mode(&self) -> Mode {
+        self.mode
     }
 
     fn for_program(index: u32, id: u32) -> Result<Self> {
@@ -67,6 +73,7 @@ impl Steer {
         let context = "open a map of the steering program";
         let wrong = |source| Error::Map { context, source };
         Ok(Self {
+            mode: Mode::Native,
             services: find("services")?.try_into().map_err(wrong)?,
             locals: find("locals")?.try_into().map_err(wrong)?,
             counters: find("counters")?.try_into().map_err(wrong)?,
@@ -153,7 +160,8 @@ fn retain<K: aya::Pod, V: aya::Pod>(
     Ok(removed)
 }
 
-fn program(id: u32) -> Result<Option<ProgramInfo>> {
+/// The program of that number, if there is one.
+pub(crate) fn program(id: u32) -> Result<Option<ProgramInfo>> {
     for program in loaded_programs() {
         let program =
             program.map_err(|source| Error::Program { context: "list BPF programs", source })?;

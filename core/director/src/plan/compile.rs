@@ -91,8 +91,11 @@ impl Plan {
                     + 1,
             });
         }
-        for service in &blueprint.services {
-            plan.add_service(service, &mut ids)?;
+        for (position, service) in blueprint.services.iter().enumerate() {
+            plan.add_service(service, position, &mut ids)?;
+        }
+        if let Some(before) = before {
+            plan.keep_former_locals(before);
         }
         plan.v4 = side::<Ipv4>(&plan)?;
         Ok(plan)
@@ -114,7 +117,25 @@ impl Plan {
         plan
     }
 
-    fn add_service(&mut self, from: &VirtualService, ids: &mut Ids) -> Result<(), CompileError> {
+    /// Sessions may still use local addresses that the configuration no longer has.
+    fn keep_former_locals(&mut self, before: &Self) {
+        let present: HashSet<LocalId> =
+            self.pools.iter().flat_map(|pool| pool.locals.iter().copied()).collect();
+        for pool in &before.pools {
+            let gone = pool.locals.iter().copied().filter(|local| !present.contains(local));
+            let locals: Vec<_> = gone.collect();
+            if !locals.is_empty() {
+                self.pools.push(Pool { locals, ..pool.clone() });
+            }
+        }
+    }
+
+    fn add_service(
+        &mut self,
+        from: &VirtualService,
+        position: usize,
+        ids: &mut Ids,
+    ) -> Result<(), CompileError> {
         let pool = self.pools.iter().position(|pool| pool.name == from.pool).ok_or_else(|| {
             CompileError::NoSuchPool { service: from.name.clone(), pool: from.pool.clone() }
         })?;
@@ -127,6 +148,8 @@ impl Plan {
             protocol: from.protocol,
             vip: from.vip,
             port: from.port,
+            position,
+            mode: from.mode,
             scheduler: from.scheduler,
             reals: Vec::with_capacity(from.reals.len()),
             eligible: Vec::new(),
@@ -211,6 +234,8 @@ impl Ids {
                     protocol: from.protocol,
                     vip: from.vip,
                     port: from.port,
+                    position: 0,
+                    mode: from.mode,
                     scheduler: from.scheduler,
                     reals: Vec::new(),
                     eligible: Vec::new(),
@@ -348,6 +373,25 @@ mod tests {
         assert_eq!(second.epoch, 2);
         let third = Plan::compile(&blueprint(vec![service("a", 80, &[11])]), Some(&second), &none);
         assert_eq!(id_of(&third.unwrap(), 11), id_of(&first, 11), "it comes back as itself");
+    }
+
+    /// A session's local address still leads to it after it left the configuration.
+    #[test]
+    fn former_local_addresses_are_kept() {
+        let none = Retired::default();
+        let first = Plan::compile(&blueprint(vec![service("a", 80, &[11])]), None, &none).unwrap();
+        let mut changed = blueprint(vec![service("a", 80, &[11])]);
+        changed.pools[0].addresses = vec!["192.0.2.20".parse().unwrap()];
+        let second = Plan::compile(&changed, Some(&first), &none).unwrap();
+        let third = Plan::compile(&changed, Some(&second), &none).unwrap();
+        for plan in [&second, &third] {
+            assert_eq!(plan.pools.len(), 2);
+            assert_eq!(plan.pools[plan.services[0].pool].locals, [LocalId(1)]);
+            assert_eq!(plan.pool_of(&plan.v4, 0xc000_020a).unwrap().locals, [LocalId(0)]);
+        }
+        changed.pools[0].addresses = vec!["192.0.2.10".parse().unwrap()];
+        let fourth = Plan::compile(&changed, Some(&third), &none).unwrap();
+        assert_eq!(fourth.pools[0].locals, [LocalId(0)], "it comes back as itself");
     }
 
     #[test]
