@@ -10,8 +10,26 @@
 //! Everything is driven by its caller: no thread, no runtime, no clock. One file descriptor
 //! becomes readable when there is something to follow.
 //!
-//! The decoder is ours and reads only the attributes the director uses. A typed decoder of whole messages refuses a link for one
-//! attribute that a newer kernel made longer; a mirror must not lose a link for that.
+//! The decoder is ours and reads only the attributes the director uses. A typed decoder of whole
+//! messages refuses a link for one attribute that a newer kernel made longer; a mirror must not
+//! lose a link for that.
+//!
+//! ```no_run
+//! use sluice_linux::{Mirror, RouteResult, lookup};
+//!
+//! let mut mirror = Mirror::open()?;
+//! // …whenever poll(2) says that `mirror.fd()` is readable, or soon while `mirror.is_stale()`:
+//! let changed = mirror.process()?;
+//! if changed.any() {
+//!     if let RouteResult::NextHops(targets) = lookup(mirror.state(), "192.0.2.11".parse()?) {
+//!         for target in targets {
+//!             // Once a second for each neighbour in use.
+//!             mirror.keep(target.ifindex, target.ip)?;
+//!         }
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! ## What is not mirrored
 //! Policy rules and tables other than `main` and `default`, VRFs, routes with a type of service,

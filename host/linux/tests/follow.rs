@@ -191,6 +191,65 @@ fn lost_announcements_are_made_up_for_by_reading_afresh() {
     });
 }
 
+/// Commands that change everything at once; they end with most of it there.
+fn storm() -> String {
+    let mut lines = String::new();
+    for round in 0..4 {
+        lines += &many_ipv6_routes(500);
+        lines += &many_ipv4_routes(500);
+        for host in 1..200 {
+            writeln!(lines, "addr add 203.0.113.{host}/32 dev slx0").expect("a string");
+        }
+        if round == 3 {
+            break;
+        }
+        for host in 1..200 {
+            writeln!(lines, "addr del 203.0.113.{host}/32 dev slx0").expect("a string");
+        }
+        // Takes the routes and the IPv6 addresses with it.
+        lines += "link set slx0 down\nlink set slx0 up\n";
+        lines += "addr add 2001:db8::1/64 dev slx0 nodad\n";
+    }
+    lines
+}
+
+/// Reading afresh while everything changes: dumps are interrupted, announcements are lost again
+/// meanwhile, and in the end the mirror is exact.
+#[test]
+fn a_storm_of_changes_ends_in_an_exact_mirror() {
+    in_namespace(|| {
+        let there = Host::new();
+        sysctl("net/ipv6/conf/default/accept_dad", "0");
+        pair(&there);
+        let mut mirror = Mirror::open_with(2048).expect("the mirror opens");
+        let storm = storm();
+        let calls = std::thread::scope(|scope| {
+            let blowing = scope.spawn(|| ip_batch(&storm));
+            let mut calls = 0;
+            while !blowing.is_finished() {
+                mirror.process().expect("the mirror follows");
+                calls += 1;
+                // Too slow on purpose for the little room it has.
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            blowing.join().expect("the storm passes");
+            calls
+        });
+        let deadline = Instant::now() + LATER;
+        loop {
+            mirror.process().expect("the mirror follows");
+            let fresh = Mirror::open().expect("the mirror opens");
+            if !mirror.is_stale() && mirror.state() == fresh.state() {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{:#?}\n{:#?}", mirror.state(), fresh.state());
+            bed::wait_readable(&mirror, Duration::from_millis(10));
+        }
+        println!("{} overruns in {calls} calls during the storm", mirror.overruns());
+        assert!(mirror.overruns() > 0, "the storm was one");
+    });
+}
+
 #[test]
 fn ten_thousand_routes_of_each_family_are_loaded_and_followed() {
     const COUNT: u32 = 10_000;
