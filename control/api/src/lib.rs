@@ -1,1 +1,27 @@
-//! Being built.
+//! The director's API: what it shows ([`model`]), the server inside the daemon ([`Server`]) and
+//! the client that the operator's command uses ([`Client`]).
+//!
+//! HTTP/1.1 with JSON over a Unix socket. The server runs on a thread of its own and knows
+//! nothing of workers: it turns each request into a [`Call`] with a place for the answer and hands
+//! it to a function that the daemon gave. Nothing that happens here can delay a packet.
+#![forbid(unsafe_code)]
+
+mod call;
+mod client;
+mod error;
+pub mod model;
+mod problem;
+mod query;
+mod routes;
+mod server;
+mod socket;
+
+pub use call::{Call, Reply};
+pub use client::{Client, Resource};
+pub use error::ApiError;
+pub use problem::{Blame, Problem};
+pub use query::{Endpoint, SessionQuery, WrongValue};
+pub use server::{Options, Server};
+
+/// Where a director listens unless its configuration says otherwise.
+pub const DEFAULT_SOCKET: &str = "/run/sluice/sluice.sock";

@@ -1,0 +1,222 @@
+//! The client: asks one thing and waits for the answer.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use tokio::net::UnixStream;
+use tokio::runtime::Builder;
+
+use crate::error::ApiError;
+use crate::model::{Drops, Ports, Services, Sessions, Status};
+use crate::problem::{MEDIA_TYPE, Problem};
+use crate::query::SessionQuery;
+
+/// How long an answer may take; the server gives up on the daemon before that, and says why.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Largest answer that is read.
+const ANSWER_LIMIT_BYTES: usize = 256 << 20;
+/// Pause before trying again when the server's queue of connections is full.
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+/// What can be asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// The director as a whole.
+    Status,
+    /// The virtual services with these names; all when none is named.
+    Services(Vec<String>),
+    /// Open sessions.
+    Sessions(SessionQuery),
+    /// Ports.
+    Ports,
+    /// Reasons.
+    Drops,
+}
+
+impl Resource {
+    /// Path and query of the request.
+    fn target(&self) -> String {
+        let (path, pairs) = match self {
+            Self::Status => ("/v1/status", Vec::new()),
+            Self::Services(names) => {
+                ("/v1/services", names.iter().map(|name| ("name", name.clone())).collect())
+            }
+            Self::Sessions(query) => ("/v1/sessions", query.pairs()),
+            Self::Ports => ("/v1/ports", Vec::new()),
+            Self::Drops => ("/v1/drops", Vec::new()),
+        };
+        if pairs.is_empty() {
+            return path.to_owned();
+        }
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        format!("{path}?{}", query.extend_pairs(pairs).finish())
+    }
+}
+
+/// Asks the director that listens on a Unix socket. Blocking; each question is a connection.
+#[derive(Clone, Debug)]
+pub struct Client {
+    path: PathBuf,
+    patience: Duration,
+}
+
+impl Client {
+    /// A client for the socket at `path`. Nothing is connected yet.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), patience: PATIENCE }
+    }
+
+    /// The same with another limit on how long an answer may take.
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Path of the socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The director as a whole.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn status(&self) -> Result<Status, ApiError> {
+        self.get(&Resource::Status)
+    }
+
+    /// The virtual services with these names; all when none is named.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn services(&self, names: &[String]) -> Result<Services, ApiError> {
+        self.get(&Resource::Services(names.to_owned()))
+    }
+
+    /// Open sessions.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn sessions(&self, query: &SessionQuery) -> Result<Sessions, ApiError> {
+        self.get(&Resource::Sessions(query.clone()))
+    }
+
+    /// Ports.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn ports(&self) -> Result<Ports, ApiError> {
+        self.get(&Resource::Ports)
+    }
+
+    /// Reasons.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn drops(&self) -> Result<Drops, ApiError> {
+        self.get(&Resource::Drops)
+    }
+
+    fn get<T: DeserializeOwned>(&self, resource: &Resource) -> Result<T, ApiError> {
+        let text = self.text(resource)?;
+        serde_json::from_str(&text).map_err(|error| self.strange(error))
+    }
+
+    /// The JSON of a resource, as the director wrote it.
+    ///
+    /// # Errors
+    /// [`ApiError::Absent`], [`ApiError::Dead`] or [`ApiError::Denied`] when there is nobody to
+    /// ask, [`ApiError::Refused`] when the director says no, and [`ApiError::Timeout`],
+    /// [`ApiError::Broken`] or [`ApiError::Strange`] when it does not answer as it should.
+    pub fn text(&self, resource: &Resource) -> Result<String, ApiError> {
+        let broken = |error: io::Error| self.broken(error);
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(broken)?;
+        runtime.block_on(async {
+            let asked = self.ask(resource.target());
+            match tokio::time::timeout(self.patience, asked).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    let after_s = self.patience.as_secs_f64();
+                    Err(ApiError::Timeout { path: self.path.clone(), after_s })
+                }
+            }
+        })
+    }
+
+    async fn ask(&self, target: String) -> Result<String, ApiError> {
+        let stream = TokioIo::new(self.connect().await?);
+        let (mut sender, connection) =
+            http1::handshake(stream).await.map_err(|error| self.broken(error))?;
+        // Ends with the exchange, or with the runtime.
+        tokio::spawn(connection);
+        let request = Request::get(target).header(HOST, "director").body(Empty::<Bytes>::new());
+        let request = request.map_err(|error| self.strange(error))?;
+        let response = sender.send_request(request).await.map_err(|error| self.lost(&error))?;
+        self.read(response).await
+    }
+
+    async fn connect(&self) -> Result<UnixStream, ApiError> {
+        let deadline = Instant::now() + self.patience;
+        loop {
+            let error = match UnixStream::connect(&self.path).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => error,
+            };
+            let path = self.path.clone();
+            return Err(match error.kind() {
+                io::ErrorKind::NotFound => ApiError::Absent(path),
+                io::ErrorKind::ConnectionRefused => ApiError::Dead(path),
+                io::ErrorKind::PermissionDenied => ApiError::Denied(path),
+                io::ErrorKind::WouldBlock if Instant::now() < deadline => {
+                    tokio::time::sleep(BUSY_PAUSE).await;
+                    continue;
+                }
+                _ => self.broken(error),
+            });
+        }
+    }
+
+    async fn read<B>(&self, response: Response<B>) -> Result<String, ApiError>
+    where
+        B: hyper::body::Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let status = response.status();
+        let is_problem = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .is_some_and(|kind| kind.as_bytes() == MEDIA_TYPE.as_bytes());
+        let body = Limited::new(response.into_body(), ANSWER_LIMIT_BYTES);
+        let bytes = body.collect().await.map_err(|error| self.broken(error))?.to_bytes();
+        let text = String::from_utf8(bytes.into()).map_err(|error| self.strange(error))?;
+        if is_problem {
+            let problem: Problem =
+                serde_json::from_str(&text).map_err(|error| self.strange(error))?;
+            return Err(ApiError::Refused(Box::new(problem)));
+        }
+        if !status.is_success() {
+            return Err(self.strange(format!("it answered {status}")));
+        }
+        Ok(text)
+    }
+
+    /// An exchange that ended early: hyper's own words say little.
+    fn lost(&self, error: &hyper::Error) -> ApiError {
+        if error.is_parse() { self.strange(error) } else { self.broken(error) }
+    }
+
+    fn broken(&self, reason: impl ToString) -> ApiError {
+        ApiError::Broken { path: self.path.clone(), reason: reason.to_string() }
+    }
+
+    fn strange(&self, reason: impl ToString) -> ApiError {
+        ApiError::Strange { path: self.path.clone(), reason: reason.to_string() }
+    }
+}

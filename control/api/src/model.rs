@@ -1,0 +1,524 @@
+//! What a director shows of itself, as the API's JSON has it.
+//!
+//! Plain data with public fields: the daemon fills them in, the server writes them, the client
+//! reads them back. Units are in the names; inbound is client to real server, outbound the way
+//! back. A reader ignores fields that it does not know, so fields may be added.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use sluice_director::Reason;
+use sluice_director::blueprint;
+use sluice_director::counters::RealCounters;
+use sluice_director::reason;
+use sluice_director::session;
+
+/// The director as a whole: `GET /v1/status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of the program.
+    pub version: String,
+    /// Process id.
+    pub pid: u32,
+    /// Seconds since it started.
+    pub uptime_s: f64,
+    /// The configuration file.
+    pub config: PathBuf,
+    /// Number of the plan that runs; it grows with each reload that was accepted.
+    pub plan_epoch: u64,
+    /// How the last reload went; absent before the first.
+    pub last_reload: Option<Reload>,
+    /// What workers do when there is nothing to do.
+    pub idle: IdleMode,
+    /// Whether packet memory lies in huge pages.
+    pub huge_pages: bool,
+    /// Memory of the session tables.
+    pub memory: Memory,
+    /// Sessions of all workers together.
+    pub sessions: SessionCounts,
+    /// Packets that were handed to the worker that owns their session.
+    pub handed_off: u64,
+    /// Workers, by number.
+    pub workers: Vec<Worker>,
+}
+
+/// How a reload of the configuration went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reload {
+    /// When: seconds since 1970-01-01 UTC.
+    pub at_unix_s: u64,
+    /// Whether the new configuration was accepted. If not, the old plan still runs.
+    pub ok: bool,
+    /// Why it was not, as it was logged.
+    pub error: Option<String>,
+}
+
+/// What workers do when there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IdleMode {
+    /// They sleep, and wake on traffic.
+    Adaptive,
+    /// They go on polling.
+    Busy,
+}
+
+/// Memory of the session tables.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Bytes of address space.
+    pub bytes: u64,
+    /// The pages they lie in, by `sluice_table::Pages`' names: `1 GiB`, `2 MiB` or `ordinary`.
+    pub pages: String,
+}
+
+/// Sessions of all workers together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionCounts {
+    /// Open now.
+    pub live: u64,
+    /// The most there can be.
+    pub capacity: u64,
+    /// Opened since the start.
+    pub created: u64,
+    /// Ended by themselves: four-way close or reset.
+    pub closed: u64,
+    /// Timed out.
+    pub expired: u64,
+}
+
+/// One worker.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Worker {
+    /// Its number.
+    pub worker: u16,
+    /// The core it runs on, by the kernel's CPU number.
+    pub core: u16,
+    /// Its open sessions.
+    pub sessions: u64,
+    /// The most it can have.
+    pub session_capacity: u64,
+    /// Packets received.
+    pub packets: u64,
+    /// Turns of its loop.
+    pub turns: u64,
+    /// Turns in which there was nothing to do.
+    pub empty_turns: u64,
+    /// Times it went to sleep.
+    pub sleeps: u64,
+    /// Frames that wait for a neighbour.
+    pub held_frames: u64,
+    /// Share of its time spent on turns with work, 0 to 1. The daemon says over which time.
+    pub busy_share: f64,
+}
+
+/// A number for each direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ways {
+    /// Client to real server.
+    pub inbound: u64,
+    /// Real server to client.
+    pub outbound: u64,
+}
+
+impl From<[u64; 2]> for Ways {
+    fn from([inbound, outbound]: [u64; 2]) -> Self {
+        Self { inbound, outbound }
+    }
+}
+
+/// What was counted of a virtual service or a real server, over all workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Balanced {
+    /// Sessions opened.
+    pub sessions_total: u64,
+    /// Sessions open now.
+    pub sessions_active: u64,
+    /// Packets forwarded.
+    pub packets: Ways,
+    /// Bytes of IP packets forwarded.
+    pub bytes: Ways,
+}
+
+impl From<RealCounters> for Balanced {
+    fn from(counters: RealCounters) -> Self {
+        Self {
+            sessions_total: counters.sessions,
+            sessions_active: counters.active,
+            packets: counters.packets.into(),
+            bytes: counters.bytes.into(),
+        }
+    }
+}
+
+/// All virtual services: `GET /v1/services`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Services {
+    /// In the configuration's order.
+    pub services: Vec<Service>,
+}
+
+/// A virtual service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Service {
+    /// Its name.
+    pub name: String,
+    /// IP protocol.
+    pub protocol: Protocol,
+    /// Virtual address.
+    pub vip: IpAddr,
+    /// Virtual port.
+    pub port: u16,
+    /// Forwarding mode, by the configuration's word.
+    pub mode: String,
+    /// Scheduler, by the configuration's word.
+    pub scheduler: String,
+    /// Local pool.
+    pub pool: String,
+    /// What was counted of all its real servers.
+    #[serde(flatten)]
+    pub counted: Balanced,
+    /// Its real servers, in the configuration's order; those that left the configuration and
+    /// still have sessions come last.
+    pub reals: Vec<Real>,
+}
+
+/// A real server of a virtual service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Real {
+    /// Address.
+    pub address: IpAddr,
+    /// Port.
+    pub port: u16,
+    /// Its share of new sessions.
+    pub weight: u16,
+    /// Whether it takes new sessions.
+    pub state: RealState,
+    /// What was counted of it.
+    #[serde(flatten)]
+    pub counted: Balanced,
+}
+
+/// Whether a real server takes new sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RealState {
+    /// It does.
+    Up,
+    /// It keeps the sessions it has and gets no new ones.
+    Draining,
+}
+
+/// An IP protocol that is balanced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// IP protocol 6.
+    Tcp,
+    /// IP protocol 17.
+    Udp,
+}
+
+impl From<blueprint::Protocol> for Protocol {
+    fn from(protocol: blueprint::Protocol) -> Self {
+        match protocol {
+            blueprint::Protocol::Tcp => Self::Tcp,
+            blueprint::Protocol::Udp => Self::Udp,
+        }
+    }
+}
+
+impl From<Protocol> for blueprint::Protocol {
+    fn from(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::Tcp => Self::Tcp,
+            Protocol::Udp => Self::Udp,
+        }
+    }
+}
+
+impl Protocol {
+    /// Every protocol.
+    pub const ALL: [Self; 2] = [Self::Tcp, Self::Udp];
+
+    /// The name used in configuration and output: `tcp` or `udp`.
+    pub fn name(self) -> &'static str {
+        blueprint::Protocol::from(self).name()
+    }
+}
+
+/// Some open sessions: `GET /v1/sessions`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sessions {
+    /// Those that were asked for, in no particular order.
+    pub sessions: Vec<Session>,
+    /// Whether there are more than the limit that was asked for.
+    pub more: bool,
+}
+
+/// An open session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// IP protocol.
+    pub protocol: Protocol,
+    /// Client's address and port.
+    pub client: SocketAddr,
+    /// Virtual address and port.
+    #[serde(rename = "virtual")]
+    pub virtual_: SocketAddr,
+    /// Local address and port.
+    pub local: SocketAddr,
+    /// Real server's address and port.
+    pub real: SocketAddr,
+    /// State.
+    pub state: SessionState,
+    /// Milliseconds since its last packet.
+    pub idle_ms: u64,
+    /// Milliseconds until it times out if nothing comes.
+    pub expires_ms: u64,
+    /// Name of its virtual service.
+    pub service: String,
+    /// Number of the worker that owns it.
+    pub worker: u16,
+}
+
+/// The state of an open session; TCP's by IPVS's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum SessionState {
+    /// TCP: a SYN was seen.
+    SynRecv,
+    /// TCP: the handshake is complete.
+    Established,
+    /// TCP: the client closed its side.
+    FinWait,
+    /// TCP: the real server closed its side.
+    CloseWait,
+    /// TCP: both sides closed; an acknowledgement is missing.
+    LastAck,
+    /// TCP: both sides closed and acknowledged.
+    TimeWait,
+    /// TCP: reset.
+    Close,
+    /// UDP.
+    Udp,
+}
+
+impl SessionState {
+    /// Every state, in the order of a session's life.
+    pub const ALL: [Self; 8] = [
+        Self::SynRecv,
+        Self::Established,
+        Self::FinWait,
+        Self::CloseWait,
+        Self::LastAck,
+        Self::TimeWait,
+        Self::Close,
+        Self::Udp,
+    ];
+
+    /// The name used in output.
+    pub fn name(self) -> &'static str {
+        session::State::from(self).name()
+    }
+
+    /// The state of an open session; `None` for that of a free slot.
+    pub fn of(state: session::State) -> Option<Self> {
+        Self::ALL.into_iter().find(|open| session::State::from(*open) == state)
+    }
+}
+
+impl From<SessionState> for session::State {
+    fn from(state: SessionState) -> Self {
+        match state {
+            SessionState::SynRecv => Self::SynRecv,
+            SessionState::Established => Self::Established,
+            SessionState::FinWait => Self::FinWait,
+            SessionState::CloseWait => Self::CloseWait,
+            SessionState::LastAck => Self::LastAck,
+            SessionState::TimeWait => Self::TimeWait,
+            SessionState::Close => Self::Close,
+            SessionState::Udp => Self::Udp,
+        }
+    }
+}
+
+/// All ports: `GET /v1/ports`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ports {
+    /// In the configuration's order.
+    pub ports: Vec<Port>,
+}
+
+/// A port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// What it is, as configured: `af_xdp:eth0`.
+    pub device: String,
+    /// DPDK's driver: `net_af_xdp`; empty while the device is gone.
+    pub driver: String,
+    /// The kernel's interface that the kernel sees its traffic on: the device itself or the twin.
+    pub interface: Option<String>,
+    /// MAC address: `02:00:00:00:00:01`; absent while the device is gone.
+    pub mac: Option<String>,
+    /// Largest IP packet in bytes; absent while the device is gone.
+    pub mtu: Option<u16>,
+    /// Whether it can carry frames.
+    pub state: PortState,
+    /// Queue pairs.
+    pub queues: u16,
+    /// TAP interface that hands to the kernel what the director does not take.
+    pub twin: Option<String>,
+    /// What was received.
+    pub rx: Received,
+    /// What was sent.
+    pub tx: Sent,
+    /// What the XDP program did; absent where there is none.
+    pub steering: Option<Steering>,
+}
+
+/// Whether a port can carry frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PortState {
+    /// It can.
+    Up,
+    /// It is there, but down or without a carrier.
+    Down,
+    /// The device is not there.
+    Gone,
+}
+
+/// What a port received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Received {
+    /// Frames.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Frames lost at a full queue.
+    pub missed: u64,
+    /// Frames received in error.
+    pub errors: u64,
+}
+
+/// What a port sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// Frames.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Frames that could not be sent.
+    pub errors: u64,
+}
+
+/// What the XDP program of a port did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Steering {
+    /// Where it runs.
+    pub mode: SteeringMode,
+    /// Frames given to the director.
+    pub taken: u64,
+    /// Frames left to the kernel because they are not the director's.
+    pub passed: u64,
+    /// Frames that are the director's but went to the kernel: none of its queues was bound where
+    /// they arrived.
+    pub unowned: u64,
+}
+
+/// Where an XDP program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SteeringMode {
+    /// In the driver.
+    Native,
+    /// In the kernel's generic receive path: works with every driver, slower.
+    Generic,
+}
+
+/// Why packets were dropped or handed to the kernel: `GET /v1/drops`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drops {
+    /// Every reason, also those that never happened.
+    pub drops: Vec<Drop>,
+}
+
+impl Drops {
+    /// Every reason with its count, which are in the order of [`Reason::ALL`].
+    pub fn from_counts(counts: &[u64; Reason::COUNT]) -> Self {
+        let drops = Reason::ALL.iter().zip(counts).map(|(reason, packets)| Drop {
+            reason: reason.name().to_owned(),
+            fate: reason.fate().into(),
+            packets: *packets,
+            meaning: reason.text().to_owned(),
+        });
+        Self { drops: drops.collect() }
+    }
+}
+
+/// One reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drop {
+    /// Its name.
+    pub reason: String,
+    /// What happened to the packets.
+    pub fate: Fate,
+    /// How many there were.
+    pub packets: u64,
+    /// What it means and what to do about it.
+    pub meaning: String,
+}
+
+/// What happened to packets with a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// They were dropped.
+    Dropped,
+    /// They were handed to the kernel.
+    Kernel,
+}
+
+impl From<reason::Fate> for Fate {
+    fn from(fate: reason::Fate) -> Self {
+        match fate {
+            reason::Fate::Dropped => Self::Dropped,
+            reason::Fate::Kernel => Self::Kernel,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_json_has_the_same_names_as_the_director() {
+        for state in SessionState::ALL {
+            let json = serde_json::to_value(state).expect("a word");
+            assert_eq!(json, state.name());
+            assert_eq!(SessionState::of(state.into()), Some(state));
+        }
+        assert_eq!(SessionState::of(session::State::Vacant), None);
+        for protocol in Protocol::ALL {
+            let json = serde_json::to_value(protocol).expect("a word");
+            assert_eq!(json, protocol.name());
+        }
+    }
+
+    #[test]
+    fn every_reason_is_listed_with_its_count() {
+        let mut counts = [0; Reason::COUNT];
+        counts[Reason::TooBig as usize] = 7;
+        let Drops { drops } = Drops::from_counts(&counts);
+        assert_eq!(drops.len(), Reason::COUNT);
+        let counted: Vec<_> = drops.iter().filter(|drop| drop.packets > 0).collect();
+        assert_eq!(counted.len(), 1);
+        assert_eq!((&*counted[0].reason, counted[0].packets), (Reason::TooBig.name(), 7));
+        assert_eq!(counted[0].meaning, Reason::TooBig.text());
+    }
+}

@@ -1,0 +1,227 @@
+//! The resources and their parameters: requests become calls, answers become JSON.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{RawQuery, State};
+use axum::http::{Method, Uri};
+use axum::routing::get;
+use axum::{Json, Router};
+use tokio::sync::oneshot;
+
+use crate::call::{Call, Reply};
+use crate::model::{Drops, Ports, Services, Sessions, Status};
+use crate::problem::Problem;
+use crate::query::{SessionQuery, WrongValue};
+
+/// Every resource.
+const PATHS: [&str; 5] = ["/v1/status", "/v1/services", "/v1/sessions", "/v1/ports", "/v1/drops"];
+/// The parameters of `/v1/sessions`.
+const SESSION_PARAMETERS: [&str; 6] = ["service", "client", "real", "state", "protocol", "limit"];
+/// Names that a message lists before it says how many more there are.
+const NAMES_LISTED: usize = 20;
+
+/// What a request needs: where calls go, and how long an answer may take.
+pub(crate) struct Desk {
+    /// Takes a call.
+    pub(crate) call: Box<dyn Fn(Call) + Send + Sync>,
+    /// How long the daemon may take to answer.
+    pub(crate) patience: Duration,
+}
+
+impl Desk {
+    async fn ask<T>(&self, make: impl FnOnce(Reply<T>) -> Call) -> Result<T, Problem> {
+        let (reply, answer) = oneshot::channel();
+        (self.call)(make(reply));
+        match tokio::time::timeout(self.patience, answer).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) => Err(Problem::stopping()),
+            Err(_) => Err(Problem::no_answer(self.patience.as_secs_f64())),
+        }
+    }
+}
+
+type Answer<T> = Result<Json<T>, Problem>;
+type Asked = State<Arc<Desk>>;
+
+/// The service behind the socket.
+pub(crate) fn router(desk: Arc<Desk>) -> Router {
+    let [status_path, services_path, sessions_path, ports_path, drops_path] = PATHS;
+    Router::new()
+        .route(status_path, get(status))
+        .route(services_path, get(services))
+        .route(sessions_path, get(sessions))
+        .route(ports_path, get(ports))
+        .route(drops_path, get(drops))
+        .method_not_allowed_fallback(async |method: Method| Problem::method(method.as_str()))
+        .fallback(async |uri: Uri| Problem::not_found(uri.path(), &PATHS))
+        .with_state(desk)
+}
+
+async fn status(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Status> {
+    no_parameters(query.as_deref())?;
+    desk.ask(Call::Status).await.map(Json)
+}
+
+async fn ports(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Ports> {
+    no_parameters(query.as_deref())?;
+    desk.ask(Call::Ports).await.map(Json)
+}
+
+async fn drops(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Drops> {
+    no_parameters(query.as_deref())?;
+    desk.ask(Call::Drops).await.map(Json)
+}
+
+/// All services, or those that `name` names, in the order of the configuration.
+async fn services(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Services> {
+    let mut names = Vec::new();
+    for (parameter, value) in pairs(query.as_deref()) {
+        match &*parameter {
+            "name" => names.push(value),
+            other => return Err(Problem::unknown_parameter(other, &["name"])),
+        }
+    }
+    let mut found = desk.ask(Call::Services).await?;
+    if let Some(name) = names.iter().find(|name| !has_service(&found, name)) {
+        return Err(Problem::wrong_value("name", no_such_service(name, &found)));
+    }
+    found.services.retain(|service| names.is_empty() || names.contains(&(&*service.name).into()));
+    Ok(Json(found))
+}
+
+/// Some sessions. That there is no such service is only looked into when nothing was found.
+async fn sessions(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Sessions> {
+    let query = session_query(query.as_deref())?;
+    let service = query.service.clone();
+    let found = desk.ask(|reply| Call::Sessions(query, reply)).await?;
+    if let Some(name) = service.filter(|_| found.sessions.is_empty()) {
+        let services = desk.ask(Call::Services).await?;
+        if !has_service(&services, &name) {
+            return Err(Problem::wrong_value("service", no_such_service(&name, &services)));
+        }
+    }
+    Ok(Json(found))
+}
+
+fn pairs(query: Option<&str>) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+    form_urlencoded::parse(query.unwrap_or_default().as_bytes())
+}
+
+fn no_parameters(query: Option<&str>) -> Result<(), Problem> {
+    match pairs(query).next() {
+        Some((parameter, _)) => Err(Problem::unknown_parameter(&parameter, &[])),
+        None => Ok(()),
+    }
+}
+
+fn has_service(services: &Services, name: &str) -> bool {
+    services.services.iter().any(|service| service.name == name)
+}
+
+fn no_such_service(name: &str, services: &Services) -> WrongValue {
+    let known: Vec<_> = services.services.iter().map(|service| &*service.name).collect();
+    match known.len() {
+        0 => WrongValue::new(name, "the name of a service, and there is none configured"),
+        1..=NAMES_LISTED => WrongValue::one_of(name, &known),
+        all => {
+            let (first, rest) = (known[..NAMES_LISTED].join(", "), all - NAMES_LISTED);
+            WrongValue::new(name, format!("one of {first} or {rest} more"))
+        }
+    }
+}
+
+fn session_query(text: Option<&str>) -> Result<SessionQuery, Problem> {
+    let mut query = SessionQuery::default();
+    let mut seen = Vec::new();
+    for (parameter, value) in pairs(text) {
+        if seen.contains(&parameter) {
+            let wrong = WrongValue::new(&value, "given once");
+            return Err(Problem::wrong_value(&parameter, wrong));
+        }
+        let set = match &*parameter {
+            "service" => {
+                query.service = Some(value.into_owned());
+                Ok(())
+            }
+            "client" => value.parse().map(|client| query.client = Some(client)),
+            "real" => value.parse().map(|real| query.real = Some(real)),
+            "state" => value.parse().map(|state| query.state = Some(state)),
+            "protocol" => value.parse().map(|protocol| query.protocol = Some(protocol)),
+            "limit" => SessionQuery::parse_limit(&value).map(|limit| query.limit = limit),
+            other => return Err(Problem::unknown_parameter(other, &SESSION_PARAMETERS)),
+        };
+        set.map_err(|wrong| Problem::wrong_value(&parameter, wrong))?;
+        seen.push(parameter);
+    }
+    Ok(query)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Protocol, SessionState};
+
+    #[test]
+    fn a_query_is_read_as_the_client_writes_it() {
+        let query = SessionQuery {
+            service: Some("web & more".to_owned()),
+            client: Some("198.51.100.48:40000".parse().expect("an endpoint")),
+            real: Some("2001:db8::11".parse().expect("an endpoint")),
+            state: Some(SessionState::FinWait),
+            protocol: Some(Protocol::Tcp),
+            limit: 7,
+        };
+        let text =
+            form_urlencoded::Serializer::new(String::new()).extend_pairs(query.pairs()).finish();
+        assert_eq!(session_query(Some(&text)), Ok(query));
+        assert_eq!(session_query(None), Ok(SessionQuery::default()));
+    }
+
+    const STATES: &str = "one of SYN_RECV, ESTABLISHED, FIN_WAIT, CLOSE_WAIT, LAST_ACK, \
+                          TIME_WAIT, CLOSE, UDP";
+    const ENDPOINT: &str = "an address, or an address and a port: 192.0.2.11, 192.0.2.11:80";
+
+    #[test]
+    fn each_wrong_parameter_is_named_with_what_would_be_right() {
+        for (text, parameter, expected) in [
+            ("limit=0", "limit", "a number from 1 to 100000"),
+            ("state=OPEN", "state", STATES),
+            ("protocol=icmp", "protocol", "one of tcp, udp"),
+            ("client=here", "client", ENDPOINT),
+            ("real=192.0.2.300", "real", ENDPOINT),
+            ("limit=1&limit=2", "limit", "given once"),
+            ("reel=192.0.2.11", "reel", "one of service, client, real, state, protocol, limit"),
+        ] {
+            let problem = session_query(Some(text)).expect_err(text);
+            assert_eq!(problem.status, 400);
+            let blame = problem.blame.expect(text);
+            assert_eq!((&*blame.parameter, &*blame.expected), (parameter, expected));
+            assert!(problem.detail.contains(parameter) && problem.detail.contains(expected));
+        }
+    }
+
+    #[test]
+    fn a_long_list_of_names_is_cut() {
+        let service = |number| crate::model::Service {
+            name: format!("s{number}"),
+            protocol: Protocol::Udp,
+            vip: std::net::Ipv4Addr::new(198, 51, 100, 200).into(),
+            port: number,
+            mode: "fnat".to_owned(),
+            scheduler: "rr".to_owned(),
+            pool: "lan".to_owned(),
+            counted: crate::model::Balanced::default(),
+            reals: Vec::new(),
+        };
+        let expected = |count| {
+            let services = Services { services: (1..=count).map(service).collect() };
+            no_such_service("x", &services).expected
+        };
+        assert_eq!(expected(0), "the name of a service, and there is none configured");
+        assert_eq!(expected(2), "one of s1, s2");
+        assert!(expected(20).ends_with("s19, s20"));
+        assert!(expected(1_000).ends_with("s20 or 980 more"));
+    }
+}

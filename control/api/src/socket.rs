@@ -1,0 +1,106 @@
+//! The socket's file: who may make it, who may use it, who takes it away.
+//!
+//! A director that was killed leaves its socket behind, and the next one replaces it; a socket
+//! that somebody answers on is never touched. Two directors that start at the same moment would
+//! both find the same dead socket, so looking and replacing happens under a lock of the folder,
+//! which leaves nothing behind. Nobody can connect before the file's mode is set: until then the
+//! socket does not listen.
+
+use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tokio::net::{UnixListener, UnixSocket};
+
+use crate::error::ApiError;
+
+/// Who may use the socket: its owner and its group.
+const SOCKET_MODE: u32 = 0o660;
+/// Mode of folders that are made for it.
+const FOLDER_MODE: u32 = 0o755;
+/// Connections that wait until they are looked at.
+const BACKLOG: u32 = 64;
+const LOCK_LIMIT: Duration = Duration::from_secs(5);
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// A socket file that this process made; gone when dropped.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    /// Device and inode: the file at the path may be somebody else's by now.
+    identity: (u64, u64),
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let ours = fs::symlink_metadata(&self.path).is_ok_and(|m| identity(&m) == self.identity);
+        if ours {
+            // A path that cannot be removed now will be replaced by the next director.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(metadata: &fs::Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Listens on `path`. To be called within a tokio runtime.
+pub(crate) fn listen(path: &Path) -> Result<(UnixListener, SocketFile), ApiError> {
+    let failed = |source| ApiError::Listen { path: path.to_owned(), source };
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(failed)?;
+    // Held until the socket listens.
+    let _lock = lock(folder, path)?;
+    remove_dead(path)?;
+    let socket = UnixSocket::new_stream().map_err(failed)?;
+    socket.bind(path).map_err(failed)?;
+    let metadata = fs::symlink_metadata(path).map_err(failed)?;
+    let file = SocketFile { path: path.to_owned(), identity: identity(&metadata) };
+    fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE)).map_err(failed)?;
+    let listener = socket.listen(BACKLOG).map_err(failed)?;
+    Ok((listener, file))
+}
+
+fn lock(folder: &Path, path: &Path) -> Result<File, ApiError> {
+    let failed = |source| ApiError::Listen { path: path.to_owned(), source };
+    let file = File::open(folder).map_err(failed)?;
+    let deadline = Instant::now() + LOCK_LIMIT;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
+                return Err(ApiError::Locked(path.to_owned()));
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+        }
+    }
+}
+
+/// Makes way: removes a socket that nobody listens on, and nothing else.
+fn remove_dead(path: &Path) -> Result<(), ApiError> {
+    let failed = |source| ApiError::Listen { path: path.to_owned(), source };
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+        Ok(metadata) if !metadata.file_type().is_socket() => {
+            return Err(ApiError::NotASocket(path.to_owned()));
+        }
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Err(ApiError::AnotherDirector(path.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(failed)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(failed(error)),
+    }
+}
