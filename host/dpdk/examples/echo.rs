@@ -29,7 +29,12 @@ use sluice_steer::{ServiceMatch, Steer};
 type Failure = Box<dyn Error>;
 
 fn main() -> Result<(), Failure> {
-    tracing_subscriber::fmt().with_writer(io::stderr).with_target(true).init();
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .init();
     let options = Options::read(std::env::args().skip(1))?;
     let eal = Eal::init(&EalConfig {
         huge_pages: options.huge_pages,
@@ -41,13 +46,9 @@ fn main() -> Result<(), Failure> {
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    let twin = options.twin.clone().map(|name| {
-        let config = PortConfig::new("twin", Device::Tap { name });
-        Port::open(&eal, &config)
-    });
     let mut echo = Echo {
         options,
-        twin: twin.transpose()?,
+        twin: None,
         commands: commands(),
         stop,
         counts: Counts::default(),
@@ -192,6 +193,11 @@ impl Echo {
             Err(error) => return Err(error.into()),
         };
         self.counts.openings += 1;
+        if let (None, Some(name)) = (&self.twin, &self.options.twin) {
+            let mut twin = PortConfig::new("twin", Device::Tap { name: name.clone() });
+            twin.mac = Some(port.mac());
+            self.twin = Some(Port::open(eal, &twin)?);
+        }
         let steer = self.steer(&port)?;
         let mac: Vec<String> = port.mac().iter().map(|byte| format!("{byte:02x}")).collect();
         println!(

@@ -100,14 +100,12 @@ impl Device {
                     socket.display()
                 ),
             ),
-            Self::Tap { name } => {
-                let mac = detail.mac.map(|mac| format!(",mac={}", MacText(mac)));
-                named("net_tap", format!("iface={name}{}", mac.unwrap_or_default()))
-            }
             Self::Pcap { rx, tx } => {
                 named("net_pcap", format!("rx_pcap={},tx_pcap={}", rx.display(), tx.display()))
             }
             Self::Pci { address } => (address.clone(), address.clone()),
+            // Not DPDK's: see the module `tap`.
+            Self::Tap { name } => (String::new(), name.clone()),
             Self::Dpdk { devargs } => {
                 let name = devargs.split(',').next().unwrap_or_default().to_owned();
                 (devargs.clone(), name)
@@ -121,18 +119,6 @@ impl Device {
 pub(crate) struct Detail {
     /// Path of the XDP program's object file.
     pub xdp_program: String,
-    /// The address a TAP interface is to have.
-    pub mac: Option<[u8; 6]>,
-}
-
-/// A MAC address as text.
-struct MacText([u8; 6]);
-
-impl fmt::Display for MacText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
-    }
 }
 
 impl fmt::Display for MemifRole {
@@ -191,7 +177,7 @@ impl PortConfig {
             Device::AfXdp { .. } => 3 * 2048,
             // The rings belong to the kernel; a burst each way.
             Device::AfPacket { .. } | Device::Pcap { .. } => 128,
-            Device::Tap { .. } => 256,
+            Device::Tap { .. } => 64,
             Device::Pci { .. } | Device::Memif { .. } | Device::Dpdk { .. } => 2 * 2048,
         };
         each * u32::from(self.queues)

@@ -8,7 +8,7 @@
 use std::ffi::{CString, c_char};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::{fs, io, mem};
+use std::{fs, mem};
 
 use sluice_dpdk_sys as sys;
 use tracing::{info, warn};
@@ -98,7 +98,6 @@ impl Eal {
             return Err(Error::AlreadyStarted);
         }
         log::redirect();
-        ignore_sigio();
         start(&arguments(config, huge_pages))?;
         // SAFETY: the environment layer runs.
         let tight = unsafe { sys::sluice_iova_is_virtual() } == 1;
@@ -200,7 +199,6 @@ fn huge_page_state() -> (u64, u64, u64) {
 fn arguments(config: &EalConfig, huge_pages: bool) -> Vec<String> {
     let mut arguments = vec![
         "sluice".to_owned(),
-        "--in-memory".to_owned(),
         "--no-telemetry".to_owned(),
         // One thread of DPDK's, allowed on the processors that this one is allowed on already:
         // workers are this program's own threads.
@@ -208,8 +206,12 @@ fn arguments(config: &EalConfig, huge_pages: bool) -> Vec<String> {
         "-m".to_owned(),
         config.megabytes().to_string(),
     ];
-    if !huge_pages {
-        arguments.push("--no-huge".to_owned());
+    // Either way without files and without a door for other processes; DPDK does not let the
+    // two options that say so be mixed.
+    if huge_pages {
+        arguments.push("--in-memory".to_owned());
+    } else {
+        arguments.extend(["--no-huge".to_owned(), "--no-shconf".to_owned()]);
     }
     if config.pci_allow.is_empty() {
         arguments.push("--no-pci".to_owned());
@@ -254,24 +256,4 @@ fn start(arguments: &[String]) -> Result<()> {
     let status = unsafe { sys::sluice_eal_init(count, pointers.as_mut_ptr()) };
     check(status, || format!("start DPDK ({})", arguments[1..].join(" ")))?;
     Ok(())
-}
-
-/// net_tap asks for a real-time signal for each frame. When that queue overflows the kernel sends
-/// SIGIO instead, which would end the process.
-fn ignore_sigio() {
-    // SAFETY: reading and setting a signal's disposition; nobody else does so for SIGIO unless
-    // they installed a handler, which is then left alone.
-    let status = unsafe {
-        let mut current: libc::sigaction = mem::zeroed();
-        match libc::sigaction(libc::SIGIO, std::ptr::null(), &mut current) {
-            0 if current.sa_sigaction == libc::SIG_DFL => {
-                current.sa_sigaction = libc::SIG_IGN;
-                libc::sigaction(libc::SIGIO, &current, std::ptr::null_mut())
-            }
-            status => status,
-        }
-    };
-    if status != 0 {
-        warn!(error = %io::Error::last_os_error(), "SIGIO cannot be ignored");
-    }
 }

@@ -27,6 +27,19 @@ pub(crate) struct Interface {
 
 const ETHTOOL_GGRO: u32 = 0x2b;
 const ETHTOOL_SGRO: u32 = 0x2c;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+/// `struct ethtool_channels`.
+#[repr(C)]
+#[derive(Default)]
+struct EthtoolChannels {
+    command: u32,
+    max: [u32; 4],
+    rx: u32,
+    tx: u32,
+    other: u32,
+    combined: u32,
+}
 
 /// `struct ethtool_value`.
 #[repr(C)]
@@ -82,11 +95,50 @@ impl Interface {
     /// Switches the joining of received segments on or off; says what it was before. A frame of
     /// joined segments would not fit a packet buffer.
     pub fn set_gro(&self, on: bool) -> io::Result<bool> {
-        let before = self.ethtool(ETHTOOL_GGRO, 0)? != 0;
+        let mut value = EthtoolValue { command: ETHTOOL_GGRO, data: 0 };
+        self.ethtool((&raw mut value).cast())?;
+        let before = value.data != 0;
         if before != on {
-            self.ethtool(ETHTOOL_SGRO, u32::from(on))?;
+            let mut value = EthtoolValue { command: ETHTOOL_SGRO, data: u32::from(on) };
+            self.ethtool((&raw mut value).cast())?;
         }
         Ok(before)
+    }
+
+    /// How many queues it receives on; 1 when it does not say.
+    pub fn rx_queues(&self) -> u32 {
+        let mut channels = EthtoolChannels { command: ETHTOOL_GCHANNELS, ..Default::default() };
+        match self.ethtool((&raw mut channels).cast()) {
+            Ok(()) => (channels.rx + channels.combined).max(1),
+            Err(_) => 1,
+        }
+    }
+
+    /// Sets its MAC address.
+    pub fn set_mac(&self, mac: [u8; 6]) -> io::Result<()> {
+        let mut query = request_for(&self.name)?;
+        let mut address = libc::sockaddr { sa_family: libc::ARPHRD_ETHER, sa_data: [0; 14] };
+        for (slot, byte) in address.sa_data.iter_mut().zip(mac) {
+            *slot = byte as libc::c_char;
+        }
+        query.ifr_ifru.ifru_hwaddr = address;
+        call(libc::SIOCSIFHWADDR, &mut query)
+    }
+
+    /// Sets its MTU in bytes.
+    pub fn set_mtu(&self, mtu: u16) -> io::Result<()> {
+        let mut query = request_for(&self.name)?;
+        query.ifr_ifru.ifru_mtu = i32::from(mtu);
+        call(libc::SIOCSIFMTU, &mut query)
+    }
+
+    /// Brings it up.
+    pub fn set_up(&self) -> io::Result<()> {
+        let mut query = self.ask(libc::SIOCGIFFLAGS)?;
+        // SAFETY: the kernel filled in the flags.
+        let flags = unsafe { query.ifr_ifru.ifru_flags };
+        query.ifr_ifru.ifru_flags = flags | libc::IFF_UP as libc::c_short;
+        call(libc::SIOCSIFFLAGS, &mut query)
     }
 
     fn error(&self, what: &str, source: io::Error) -> Error {
@@ -99,12 +151,11 @@ impl Interface {
         Ok(query)
     }
 
-    fn ethtool(&self, command: u32, data: u32) -> io::Result<u32> {
-        let mut value = EthtoolValue { command, data };
+    /// `command` points to one of ethtool's structures, whose first field says which.
+    fn ethtool(&self, command: *mut libc::c_char) -> io::Result<()> {
         let mut query = request_for(&self.name)?;
-        query.ifr_ifru.ifru_data = (&raw mut value).cast();
-        call(libc::SIOCETHTOOL as libc::Ioctl, &mut query)?;
-        Ok(value.data)
+        query.ifr_ifru.ifru_data = command;
+        call(libc::SIOCETHTOOL as libc::Ioctl, &mut query)
     }
 }
 
@@ -118,7 +169,8 @@ fn index_of(name: &str) -> Result<Option<u32>> {
     }
 }
 
-fn request_for(name: &str) -> io::Result<libc::ifreq> {
+/// A request about an interface.
+pub(crate) fn request_for(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: all zero bytes are a valid request.
     let mut query: libc::ifreq = unsafe { std::mem::zeroed() };
     if name.len() >= query.ifr_name.len() {
@@ -132,7 +184,8 @@ fn request_for(name: &str) -> io::Result<libc::ifreq> {
 
 fn call(request: libc::Ioctl, query: &mut libc::ifreq) -> io::Result<()> {
     // SAFETY: opens a socket, owned at once; the request is valid for the ioctl, which writes
-    // nowhere else (for SIOCETHTOOL, to the value that `ethtool` keeps alive).
+    // nowhere else (for SIOCETHTOOL, to the
+    // structure that `ethtool`'s caller keeps alive).
     unsafe {
         let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
         if fd < 0 {

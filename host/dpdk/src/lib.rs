@@ -15,14 +15,18 @@
 mod device;
 mod eal;
 mod error;
+mod ethdev;
 mod interface;
 mod log;
 mod mbuf;
 mod pool;
 mod port;
+mod privilege;
 mod queue;
+mod tap;
 mod thread;
 mod wake;
+mod xsk;
 
 pub use device::{Device, MemifRole, PortConfig};
 pub use eal::{Eal, EalConfig, HugePages};

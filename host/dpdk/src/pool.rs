@@ -87,6 +87,25 @@ impl FramePool {
         unsafe { sys::sluice_pool_chunks(self.raw()) == 1 }
     }
 
+    /// The buffer whose place in AF_XDP's memory is `address`: an offset from the start of the page
+    /// where the pool begins. `None` for what is not the start of a buffer.
+    pub(crate) fn buffer_at(&self, address: u64) -> Option<*mut sys::Mbuf> {
+        // SAFETY: pools are never freed (the type's invariant).
+        let (base, stride, header, count) = unsafe {
+            (
+                sys::sluice_pool_base(self.raw()),
+                u64::from(sys::sluice_pool_stride(self.raw())),
+                sys::sluice_pool_header(self.raw()) as usize,
+                u64::from(sys::sluice_pool_size(self.raw())),
+            )
+        };
+        // SAFETY: asks for a constant of the system.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let offset = address.checked_sub((base % page) as u64)?;
+        (offset % stride == 0 && offset / stride < count)
+            .then(|| (base + offset as usize + header) as *mut sys::Mbuf)
+    }
+
     /// An empty frame, or `None` when the pool is exhausted.
     pub fn alloc(&self) -> Option<Mbuf> {
         let mut raw = std::ptr::null_mut();

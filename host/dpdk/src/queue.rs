@@ -13,6 +13,7 @@ use arrayvec::ArrayVec;
 use sluice_dpdk_sys as sys;
 
 use crate::mbuf::{Mbuf, prefetch_read};
+use crate::pool::FramePool;
 use crate::port::OpenDevice;
 
 /// Most frames of one poll.
@@ -33,12 +34,14 @@ pub struct QueuePair {
 /// A receive queue.
 #[derive(Debug)]
 pub struct RxQueue {
-    #[allow(dead_code, reason = "keeps the device open")]
     device: Arc<OpenDevice>,
-    port: u16,
     queue: u16,
     wake: Option<RawFd>,
     chains_dropped: u64,
+    /// Where a TAP interface's frames are read into; DPDK's devices have their own.
+    pool: FramePool,
+    /// Polls that found nothing.
+    idle: u32,
 }
 
 impl RxQueue {
@@ -57,7 +60,13 @@ impl RxQueue {
     #[inline]
     pub fn rx<const N: usize>(&mut self, frames: &mut ArrayVec<Mbuf, N>) -> usize {
         let len = frames.len();
-        let room = frames.remaining_capacity().min(BURST) as u16;
+        let room = frames.remaining_capacity().min(BURST);
+        let ethdev = match &*self.device {
+            OpenDevice::Ethdev(ethdev) => ethdev,
+            OpenDevice::Tap(tap) => {
+                return tap.rx(self.queue, self.pool, &mut self.idle, frames, room);
+            }
+        };
         // SAFETY: the device is open (`self.device`) and nobody else is in this queue (the
         // module's invariant). An `Mbuf` is one pointer (`repr(transparent)`), the slots from
         // `len` on are within the capacity, and only those that were filled are taken over.
@@ -65,7 +74,8 @@ impl RxQueue {
         // dealt with before anybody can see them.
         let count = unsafe {
             let slots = frames.as_mut_ptr().add(len).cast::<*mut sys::Mbuf>();
-            let count = usize::from(sys::sluice_rx_burst(self.port, self.queue, slots, room));
+            let count = sys::sluice_rx_burst(ethdev.id, self.queue, slots, room as u16);
+            let count = usize::from(count);
             for slot in 0..count {
                 prefetch_read((*slots.add(slot)).cast());
             }
@@ -141,9 +151,7 @@ impl RxQueue {
 /// A transmit queue.
 #[derive(Debug)]
 pub struct TxQueue {
-    #[allow(dead_code, reason = "keeps the device open")]
     device: Arc<OpenDevice>,
-    port: u16,
     queue: u16,
 }
 
@@ -158,6 +166,10 @@ impl TxQueue {
     /// calls decides whether to try again or to drop them, and counts.
     #[inline]
     pub fn tx<const N: usize>(&mut self, frames: &mut ArrayVec<Mbuf, N>) -> usize {
+        let ethdev = match &*self.device {
+            OpenDevice::Ethdev(ethdev) => ethdev,
+            OpenDevice::Tap(tap) => return tap.tx(self.queue, frames),
+        };
         let len = frames.len();
         let asked = len.min(usize::from(u16::MAX)) as u16;
         // SAFETY: the device is open (`self.device`) and nobody else is in this queue (the
@@ -167,7 +179,7 @@ impl TxQueue {
         unsafe {
             let start = frames.as_mut_ptr();
             let sent =
-                usize::from(sys::sluice_tx_burst(self.port, self.queue, start.cast(), asked));
+                usize::from(sys::sluice_tx_burst(ethdev.id, self.queue, start.cast(), asked));
             frames.set_len(0);
             if sent < len {
                 ptr::copy(start.add(sent), start, len - sent);
@@ -181,12 +193,10 @@ impl TxQueue {
 /// Makes the one pair of handles of a queue.
 pub(crate) fn pair(
     device: &Arc<OpenDevice>,
-    port: u16,
+    pool: FramePool,
     queue: u16,
     wake: Option<RawFd>,
 ) -> QueuePair {
-    QueuePair {
-        rx: RxQueue { device: Arc::clone(device), port, queue, wake, chains_dropped: 0 },
-        tx: TxQueue { device: Arc::clone(device), port, queue },
-    }
+    let rx = RxQueue { device: Arc::clone(device), queue, wake, chains_dropped: 0, pool, idle: 0 };
+    QueuePair { rx, tx: TxQueue { device: Arc::clone(device), queue } }
 }

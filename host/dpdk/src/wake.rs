@@ -2,12 +2,12 @@
 //!
 //! The drivers keep their sockets to themselves, so they are found by what appeared in the
 //! process's descriptor table while a queue was set up, and told from others by their kind. Ports
-//! are opened one at a time (`Eal::exclusive`), and nothing else in the process opens AF_XDP,
-//! AF_PACKET or TUN descriptors.
+//! are opened one at a time (`Eal::exclusive`), and nothing else in the process opens AF_XDP or
+//! AF_PACKET sockets. The drivers open them in the order of the queues.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::os::fd::RawFd;
+use std::{fs, io};
 
 use crate::device::Device;
 
@@ -16,8 +16,6 @@ use crate::device::Device;
 pub(crate) enum WakeKind {
     /// A socket of this address family.
     Socket(libc::c_int),
-    /// A queue of a TUN or TAP interface.
-    Tun,
 }
 
 impl WakeKind {
@@ -26,17 +24,13 @@ impl WakeKind {
         match device {
             Device::AfXdp { .. } => Some(Self::Socket(libc::AF_XDP)),
             Device::AfPacket { .. } => Some(Self::Socket(libc::AF_PACKET)),
-            Device::Tap { .. } => Some(Self::Tun),
             _ => None,
         }
     }
 
     fn matches(self, fd: RawFd) -> bool {
-        match self {
-            Self::Socket(family) => socket_family(fd) == Some(family),
-            Self::Tun => fs::read_link(format!("/proc/self/fd/{fd}"))
-                .is_ok_and(|target| target.as_os_str() == "/dev/net/tun"),
-        }
+        let Self::Socket(family) = self;
+        socket_family(fd) == Some(family)
     }
 
     /// The process's descriptors of this kind, in ascending order.
@@ -63,4 +57,21 @@ fn socket_family(fd: RawFd) -> Option<libc::c_int> {
         )
     };
     (status == 0).then_some(family)
+}
+
+/// Keeps what the kernel itself sends through the interface from an AF_PACKET socket.
+pub(crate) fn ignore_outgoing(fd: RawFd) -> io::Result<()> {
+    const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
+    let on: libc::c_int = 1;
+    // SAFETY: the option's value has the length given.
+    let status = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_PACKET,
+            PACKET_IGNORE_OUTGOING,
+            (&raw const on).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -2,13 +2,13 @@
 //!
 //! An attached program outlives the process that attached it. It does no harm (without sockets it
 //! passes everything), but it is in the way of the next director. A living director holds a
-//! descriptor of its program, which `/proc` shows; so a program of ours that nobody holds is stale.
+//! descriptor of its program, which `/proc` shows; so a program of ours that no other process holds
+//! is stale.
 
-use std::fs;
-
-use aya::programs::loaded_programs;
 use tracing::warn;
 
+use crate::descriptors::other_holder;
+use crate::steer::program;
 use crate::{Error, PROGRAM, Result, link};
 
 /// Takes a stale steering program off an interface. Says whether there was one.
@@ -22,7 +22,7 @@ pub fn release_stale(index: u32) -> Result<bool> {
     if program != PROGRAM {
         return Err(Error::Foreign { index, name: found.name, program, id });
     }
-    if let Some(pid) = holder(id) {
+    if let Some(pid) = other_holder(id) {
         return Err(Error::InUse { name: found.name, pid });
     }
     link::detach(index, mode)
@@ -31,27 +31,19 @@ pub fn release_stale(index: u32) -> Result<bool> {
     Ok(true)
 }
 
-fn program_name(id: u32) -> Result<String> {
-    for program in loaded_programs() {
-        let program =
-            program.map_err(|source| Error::Program { context: "list BPF programs", source })?;
-        if program.id() == id {
-            return Ok(program.name_as_str().unwrap_or_default().to_owned());
-        }
+/// Takes the steering program off an interface, if it is ours. Says whether there was one.
+pub fn detach(index: u32) -> Result<bool> {
+    let found = link::query(index)
+        .map_err(|source| Error::Link { context: "ask for an interface", source })?;
+    match found.program {
+        Some((id, mode)) if program_name(id)? == PROGRAM => link::detach(index, mode)
+            .map(|()| true)
+            .map_err(|source| Error::Link { context: "detach the steering program", source }),
+        _ => Ok(false),
     }
-    Ok(String::new())
 }
 
-/// A process that holds a descriptor of the program.
-fn holder(id: u32) -> Option<u32> {
-    let wanted = format!("prog_id:\t{id}");
-    let processes = fs::read_dir("/proc").ok()?;
-    processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).find(
-        |pid: &u32| {
-            let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return false };
-            descriptors
-                .filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok())
-                .any(|text| text.lines().any(|line| line == wanted))
-        },
-    )
+fn program_name(id: u32) -> Result<String> {
+    let name = program(id)?.and_then(|program| program.name_as_str().map(str::to_owned));
+    Ok(name.unwrap_or_default())
 }

@@ -1,0 +1,186 @@
+//! A TAP interface as a port: the twin through which a DPDK-owned port shares its wire with Linux.
+//!
+//! DPDK has a driver for it (net_tap, still to be had as `dpdk:net_tap0,iface=NAME`). This one is
+//! ours because that one asks for a real-time signal for each frame, which interrupts every
+//! blocking call of the process and ends it when the signal queue overflows, and holds a thousand
+//! buffers a queue. A twin carries little, so plain reads and writes do.
+//!
+//! Invariant: one descriptor a queue, non-blocking, open as long as the value lives. The interface
+//! is not persistent: it goes when the last descriptor is closed, also when the process is killed.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrayvec::ArrayVec;
+use sluice_director::frame::Frame;
+
+use crate::interface::{self, Interface};
+use crate::mbuf::Mbuf;
+use crate::pool::FramePool;
+use crate::port::PortStats;
+use crate::{Error, PortConfig, Result};
+
+/// An empty queue is really asked only at every one of this many polls: asking is a system call.
+const ASK_EVERY: u32 = 16;
+
+/// An open TAP interface.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    pub interface: Interface,
+    queues: Vec<OwnedFd>,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    rx_frames: AtomicU64,
+    rx_bytes: AtomicU64,
+    rx_no_buffer: AtomicU64,
+    tx_frames: AtomicU64,
+    tx_bytes: AtomicU64,
+    tx_errors: AtomicU64,
+}
+
+impl Tap {
+    /// Makes the interface and sets it up.
+    pub fn open(config: &PortConfig, name: &str) -> Result<Self> {
+        let failed = |what: &str, source: io::Error| {
+            let context = format!("{}: {what} tap:{name}", config.name);
+            Error::System { context, source }
+        };
+        let queues = (0..config.queues)
+            .map(|_| open_queue(name, config.queues > 1))
+            .collect::<io::Result<Vec<OwnedFd>>>()
+            .map_err(|source| failed("make", source))?;
+        let interface = Interface::find(&config.name, name)?;
+        if let Some(mac) = config.mac {
+            interface.set_mac(mac).map_err(|source| failed("set the address of", source))?;
+        }
+        if let Some(mtu) = config.mtu {
+            interface.set_mtu(mtu).map_err(|source| failed("set the MTU of", source))?;
+        }
+        interface.set_up().map_err(|source| failed("bring up", source))?;
+        Ok(Self { interface, queues, counts: Counts::default() })
+    }
+
+    /// The queues' descriptors.
+    pub fn fds(&self) -> Vec<RawFd> {
+        self.queues.iter().map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// What was carried since the port was opened.
+    pub fn stats(&self) -> PortStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        PortStats {
+            rx_frames: read(&self.counts.rx_frames),
+            tx_frames: read(&self.counts.tx_frames),
+            rx_bytes: read(&self.counts.rx_bytes),
+            tx_bytes: read(&self.counts.tx_bytes),
+            rx_missed: 0,
+            rx_errors: 0,
+            tx_errors: read(&self.counts.tx_errors),
+            rx_no_buffer: read(&self.counts.rx_no_buffer),
+        }
+    }
+
+    /// Appends the frames that wait in a queue, `most` at most. `idle` counts the polls that found
+    /// nothing; it belongs to the queue.
+    pub fn rx<const N: usize>(
+        &self,
+        queue: u16,
+        pool: FramePool,
+        idle: &mut u32,
+        frames: &mut ArrayVec<Mbuf, N>,
+        most: usize,
+    ) -> usize {
+        *idle = idle.wrapping_add(1);
+        if *idle > ASK_EVERY && !idle.is_multiple_of(ASK_EVERY) {
+            return 0;
+        }
+        let fd = self.queues[usize::from(queue)].as_raw_fd();
+        let (mut count, mut bytes) = (0, 0);
+        while count < most {
+            let Some(mut frame) = pool.alloc() else {
+                self.counts.rx_no_buffer.fetch_add(1, Ordering::Relaxed);
+                break;
+            };
+            match read_into(fd, &mut frame) {
+                Ok(0) | Err(_) => break,
+                Ok(len) => bytes += len as u64,
+            }
+            frames.push(frame);
+            count += 1;
+        }
+        if count > 0 {
+            *idle = 0;
+            self.counts.rx_frames.fetch_add(count as u64, Ordering::Relaxed);
+            self.counts.rx_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        count
+    }
+
+    /// Writes frames, from the front; those that were written leave the vector.
+    pub fn tx<const N: usize>(&self, queue: u16, frames: &mut ArrayVec<Mbuf, N>) -> usize {
+        let fd = self.queues[usize::from(queue)].as_raw_fd();
+        let mut bytes = 0;
+        let written = frames.iter().take_while(|frame| match write_from(fd, frame) {
+            Ok(len) => {
+                bytes += len as u64;
+                true
+            }
+            Err(_) => false,
+        });
+        let written = written.count();
+        if written < frames.len() {
+            self.counts.tx_errors.fetch_add(1, Ordering::Relaxed);
+        }
+        frames.drain(..written);
+        self.counts.tx_frames.fetch_add(written as u64, Ordering::Relaxed);
+        self.counts.tx_bytes.fetch_add(bytes, Ordering::Relaxed);
+        written
+    }
+}
+
+/// Reads one frame into an empty buffer.
+fn read_into(fd: RawFd, frame: &mut Mbuf) -> io::Result<usize> {
+    let room = frame.tailroom();
+    let fits = frame.set_len(room);
+    debug_assert!(fits, "an empty frame can grow by its tailroom");
+    let bytes = frame.bytes_mut();
+    // SAFETY: the buffer has the length given.
+    let len = unsafe { libc::read(fd, bytes.as_mut_ptr().cast(), bytes.len()) };
+    let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
+    let fits = frame.set_len(len);
+    debug_assert!(fits, "the kernel read no more than it was given room for");
+    Ok(len)
+}
+
+/// Writes one frame.
+fn write_from(fd: RawFd, frame: &Mbuf) -> io::Result<usize> {
+    let bytes = frame.bytes();
+    // SAFETY: the buffer has the length given.
+    let len = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+    usize::try_from(len).map_err(|_| io::Error::last_os_error())
+}
+
+/// Opens one queue of a TAP interface, making the interface with the first.
+fn open_queue(name: &str, several: bool) -> io::Result<OwnedFd> {
+    // SAFETY: the path is a C string; the descriptor is owned at once.
+    let queue = unsafe {
+        let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
+        let fd = libc::open(c"/dev/net/tun".as_ptr(), flags);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        OwnedFd::from_raw_fd(fd)
+    };
+    let mut query = interface::request_for(name)?;
+    let several = if several { libc::IFF_MULTI_QUEUE } else { 0 };
+    query.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | several) as libc::c_short;
+    // SAFETY: the request is valid for the ioctl, which writes the name into it.
+    if unsafe { libc::ioctl(queue.as_raw_fd(), libc::TUNSETIFF, &mut query) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(queue)
+}
