@@ -148,6 +148,11 @@ impl<Q: Queue> Inbox<Q> {
         Ok((Self { sender, wake: wake.clone() }, receiver, wake))
     }
 
+    /// Another end to write to.
+    pub fn another(&self) -> Self {
+        Self { sender: self.sender.clone(), wake: self.wake.clone() }
+    }
+
     /// Leaves a message. `false` when the worker has ended.
     pub fn send(&self, message: Message<Q>) -> bool {
         let sent = self.sender.send(message).is_ok();

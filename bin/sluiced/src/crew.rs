@@ -1,0 +1,223 @@
+//! The workers' threads: started, spoken to, ended together.
+
+use crate::errors::{Error, system};
+use crate::queues::PortQueue;
+use crate::wiring;
+use sluice_config::{Config, Idle};
+use sluice_director::fib::PortId;
+use sluice_director::path::{PathConfig, RegionError};
+use sluice_dpdk::{Eal, Mbuf, WorkerThread};
+use sluice_worker::{Event, Inbox, Message, Report, Rings, Snapshot, Wake, Worker, WorkerConfig};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+
+/// How long a worker may take to answer. A turn takes microseconds; this is for a machine that is
+/// badly overloaded.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The workers.
+pub struct Crew {
+    members: Vec<Member>,
+    /// What workers ask of the control side.
+    pub events: Receiver<Event>,
+    /// Readable when there are events.
+    pub events_wake: Wake,
+}
+
+struct Member {
+    core: u16,
+    inbox: Inbox<PortQueue>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a worker's thread starts with.
+struct Outfit {
+    config: WorkerConfig,
+    core: u16,
+    idle: sluice_worker::Idle,
+    snapshot: Arc<Snapshot>,
+    rings: Rings<Mbuf>,
+    wakes: Vec<Wake>,
+    events: (Sender<Event>, Wake),
+    mailbox: Receiver<Message<PortQueue>>,
+    wake: Wake,
+    start: Instant,
+}
+
+impl Crew {
+    /// Starts one worker on each configured core and waits until all have their tables.
+    pub fn start(config: &Config, eal: &Eal, snapshot: &Arc<Snapshot>) -> Result<Self, Error> {
+        let cores = cores(config)?;
+        let (events_sender, events) = channel();
+        let events_wake = Wake::new().map_err(system("make an eventfd"))?;
+        let (start, seed) = (Instant::now(), RandomState::new().build_hasher().finish());
+        let mut ends = Vec::new();
+        for core in &cores {
+            ends.push((*core, Inbox::new().map_err(system("make an eventfd"))?));
+        }
+        let wakes: Vec<Wake> = ends.iter().map(|(_, (inbox, ..))| inbox.wake().clone()).collect();
+        let mut rings = sluice_worker::mesh(cores.len()).into_iter();
+        let (ready_sender, ready) = channel();
+        let mut members = Vec::new();
+        for (number, (core, (inbox, mailbox, wake))) in ends.into_iter().enumerate() {
+            let path = PathConfig {
+                worker: number as u16,
+                workers: cores.len() as u16,
+                sessions: config.sessions_per_worker(),
+                seed,
+                pages: wiring::table_pages(config),
+            };
+            let held_frames = config.limits.held_frames as usize;
+            let outfit = Outfit {
+                config: WorkerConfig { path, held_frames },
+                core,
+                idle: match config.director.idle {
+                    Idle::Adaptive => sluice_worker::Idle::Adaptive,
+                    Idle::Busy => sluice_worker::Idle::Busy,
+                },
+                snapshot: Arc::clone(snapshot),
+                rings: rings.next().unwrap_or_default(),
+                wakes: wakes.clone(),
+                events: (events_sender.clone(), events_wake.clone()),
+                mailbox,
+                wake,
+                start,
+            };
+            let (eal, ready) = (eal.clone(), ready_sender.clone());
+            let thread = std::thread::Builder::new()
+                .name(format!("worker-{number}"))
+                .spawn(move || outfit.work(&eal, &ready))
+                .map_err(system("start a worker's thread"))?;
+            members.push(Member { core, inbox, thread: Some(thread) });
+        }
+        drop(ready_sender);
+        let crew = Self { members, events, events_wake };
+        for _ in 0..crew.members.len() {
+            match ready.recv() {
+                Ok((_, Ok(()))) => {}
+                Ok((worker, Err(source))) => return Err(Error::Tables { worker, source }),
+                Err(_) => return Err(Error::WorkerEnded(0)),
+            }
+        }
+        info!(workers = crew.members.len(), ?cores, "workers are ready");
+        Ok(crew)
+    }
+
+    /// How many workers there are.
+    pub fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The core of a worker.
+    pub fn core(&self, worker: u16) -> u16 {
+        self.members.get(usize::from(worker)).map_or(0, |member| member.core)
+    }
+
+    /// The first worker that ended without having been told to.
+    pub fn lost(&self) -> Option<u16> {
+        let ended = |member: &Member| member.thread.as_ref().is_some_and(JoinHandle::is_finished);
+        self.members.iter().position(ended).map(|number| number as u16)
+    }
+
+    /// Publishes a snapshot to all workers.
+    pub fn publish(&self, snapshot: &Arc<Snapshot>) {
+        for member in &self.members {
+            member.inbox.send(Message::Publish(Arc::clone(snapshot)));
+        }
+    }
+
+    /// Gives a worker a port's queue and its twin's.
+    pub fn attach(&self, worker: usize, port: PortId, line: PortQueue, twin: Option<PortQueue>) {
+        if let Some(member) = self.members.get(worker) {
+            member.inbox.send(Message::Attach(port, line, twin));
+        }
+    }
+
+    /// Takes a port's queues away from all workers. `false` when one did not answer in time.
+    pub fn detach(&self, port: PortId) -> bool {
+        let (sender, done) = channel();
+        for member in &self.members {
+            member.inbox.send(Message::Detach(port, sender.clone()));
+        }
+        drop(sender);
+        collect(&done, self.members.len()).len() == self.members.len()
+    }
+
+    /// How all workers stand, by number; without those that did not answer in time.
+    pub fn reports(&self) -> Vec<Report> {
+        let (sender, replies) = channel();
+        for member in &self.members {
+            member.inbox.send(Message::Report(sender.clone()));
+        }
+        drop(sender);
+        let mut reports = collect(&replies, self.members.len());
+        reports.sort_by_key(|report: &Report| report.worker);
+        reports
+    }
+
+    /// Ends of the workers' mailboxes, by number.
+    pub fn inboxes(&self) -> Vec<Inbox<PortQueue>> {
+        self.members.iter().map(|member| member.inbox.another()).collect()
+    }
+}
+
+impl Drop for Crew {
+    /// Tells all workers to stop and waits for them: their queues are closed then.
+    fn drop(&mut self) {
+        for member in &self.members {
+            member.inbox.send(Message::Stop);
+        }
+        for member in &mut self.members {
+            if member.thread.take().is_some_and(|thread| thread.join().is_err()) {
+                warn!(core = member.core, "a worker had panicked");
+            }
+        }
+    }
+}
+
+fn collect<T>(replies: &Receiver<T>, expected: usize) -> Vec<T> {
+    let deadline = Instant::now() + PATIENCE;
+    let next = || replies.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok();
+    std::iter::from_fn(next).take(expected).collect()
+}
+
+/// The cores to work on: those configured, or the last one that the process may use.
+fn cores(config: &Config) -> Result<Vec<u16>, Error> {
+    if let Some(cores) = &config.director.cores {
+        return Ok(cores.clone());
+    }
+    let allowed = rustix::thread::sched_getaffinity(None)
+        .map_err(|errno| system("ask for the process's cores")(errno.into()))?;
+    let last = (0..rustix::thread::CpuSet::MAX_CPU).rev().find(|core| allowed.is_set(*core));
+    Ok(vec![last.unwrap_or(0) as u16])
+}
+
+impl Outfit {
+    /// The life of a worker's thread.
+    fn work(self, eal: &Eal, ready: &Sender<(u16, Result<(), RegionError>)>) {
+        let number = self.config.path.worker;
+        let mut only = rustix::thread::CpuSet::new();
+        only.set(usize::from(self.core));
+        if let Err(error) = rustix::thread::sched_setaffinity(None, &only) {
+            warn!(worker = number, core = self.core, %error, "cannot pin the worker to its core");
+        }
+        let _registered = WorkerThread::register(eal)
+            .inspect_err(|error| warn!(worker = number, %error, "no packet cache for the worker"));
+        // The tables are made here, so that their memory is near the core.
+        let worker = Worker::new(&self.config, self.snapshot, self.rings, self.wakes, self.events);
+        let (answer, worker) = match worker {
+            Ok(worker) => (Ok(()), Some(worker)),
+            Err(error) => (Err(error), None),
+        };
+        // The control side waits for it.
+        let _ = ready.send((number, answer));
+        if let Some(mut worker) = worker {
+            sluice_worker::run(&mut worker, &self.mailbox, &self.wake, self.idle, self.start);
+        }
+    }
+}

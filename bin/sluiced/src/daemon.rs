@@ -1,0 +1,280 @@
+//! The control loop: one thread that owns everything but the packets.
+//!
+//! It waits on the kernel's announcements, the workers' events, the operator's calls and signals,
+//! and publishes a new snapshot whenever the configuration or the kernel's tables have changed.
+
+use crate::crew::Crew;
+use crate::errors::{Error, system};
+use crate::next_hops::NextHops;
+use crate::ports::Ports;
+use crate::{SetLevel, lister, reload, report, watch, wiring};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use sluice_api::{Call, Server, model};
+use sluice_config::{Config, Idle, Loaded};
+use sluice_director::fib::Fib;
+use sluice_director::plan::{Plan, Retired};
+use sluice_dpdk::Eal;
+use sluice_linux::Mirror;
+use sluice_worker::{Event, Snapshot, Wake};
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+use tracing::{debug, info, warn};
+
+/// The longest wait: vanished interfaces are noticed within it.
+const TICK: Duration = Duration::from_millis(100);
+/// How often neighbours are kept fresh and the counters looked at.
+const UPKEEP: Duration = Duration::from_secs(1);
+
+/// The running director.
+pub(crate) struct Daemon {
+    pub file: PathBuf,
+    pub config: Config,
+    pub set_level: SetLevel,
+    pub started: Instant,
+    pub eal: Eal,
+    pub mirror: Mirror,
+    pub crew: Crew,
+    pub ports: Ports,
+    pub plan: Arc<Plan>,
+    pub fib: Arc<Fib>,
+    pub next_hops: NextHops,
+    pub last_reload: Option<model::Reload>,
+}
+
+/// Runs until SIGTERM or SIGINT.
+pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error> {
+    for warning in loaded.warnings.iter().cloned().chain(loaded.check_live()) {
+        warn!("{warning}");
+    }
+    let mut signals = Signals::catch()?;
+    let config = loaded.config;
+    let plan = Arc::new(wiring::compile(&config, None, &Retired::default())?);
+    let mirror = Mirror::open()?;
+    let eal = Eal::init(&wiring::eal(&config))?;
+    let snapshot = Snapshot { plan: Arc::clone(&plan), fib: Arc::default() };
+    let crew = Crew::start(&config, &eal, &Arc::new(snapshot))?;
+    let ports = Ports::open(&config, &eal, mirror.state(), &crew)?;
+    let mut daemon = Daemon {
+        file: file.to_owned(),
+        config,
+        set_level,
+        started: Instant::now(),
+        eal,
+        mirror,
+        crew,
+        ports,
+        plan,
+        fib: Arc::default(),
+        next_hops: NextHops::default(),
+        last_reload: None,
+    };
+    daemon.ports.raise_twins(&mut daemon.mirror);
+    daemon.mirror.process()?;
+    daemon.follow_kernel();
+    daemon.keep_neighbours();
+    daemon.ports.follow_plan(&daemon.plan);
+    let (calls, calls_wake, server) = serve(&daemon.config.director.control_socket)?;
+    notify(&[NotifyState::Ready, NotifyState::Status("forwarding")]);
+    info!(config = %file.display(), socket = %daemon.config.director.control_socket.display(),
+        "the director is ready");
+    let outcome = daemon.serve(&mut signals, &calls, &calls_wake);
+    notify(&[NotifyState::Stopping]);
+    info!("stopping");
+    server.stop();
+    let Daemon { crew, mut ports, .. } = daemon;
+    drop(crew);
+    ports.close_all();
+    outcome
+}
+
+/// Tells systemd, if it started the process and wants to know.
+pub(crate) fn notify(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        debug!(%error, "cannot notify systemd");
+    }
+}
+
+/// Serves the operator's socket; calls come by the channel, and the wake tells of them.
+fn serve(socket: &Path) -> Result<(Receiver<Call>, Wake, Server), Error> {
+    let (sender, calls) = channel();
+    let wake = Wake::new().map_err(system("make an eventfd"))?;
+    let waker = wake.clone();
+    let server = Server::start(
+        socket,
+        Box::new(move |call| {
+            // Fails only when the daemon is stopping: the reply is dropped, and says so.
+            let _ = sender.send(call);
+            waker.wake();
+        }),
+    )?;
+    Ok((calls, wake, server))
+}
+
+/// What the process was told by signals.
+struct Signals {
+    reload: UnixStream,
+    stop: UnixStream,
+}
+
+impl Signals {
+    fn catch() -> Result<Self, Error> {
+        let what = "catch signals";
+        let pipe = |signals: &[i32]| -> std::io::Result<UnixStream> {
+            let (read, write) = UnixStream::pair()?;
+            read.set_nonblocking(true)?;
+            for signal in signals {
+                signal_hook::low_level::pipe::register(*signal, write.try_clone()?)?;
+            }
+            Ok(read)
+        };
+        Ok(Self {
+            reload: pipe(&[SIGHUP]).map_err(system(what))?,
+            stop: pipe(&[SIGTERM, SIGINT]).map_err(system(what))?,
+        })
+    }
+
+    /// Whether a signal of this kind has come since the last look.
+    fn came(stream: &mut UnixStream) -> bool {
+        let mut bytes = [0; 64];
+        let mut any = false;
+        while matches!(stream.read(&mut bytes), Ok(count) if count > 0) {
+            any = true;
+        }
+        any
+    }
+}
+
+impl Daemon {
+    fn serve(
+        &mut self,
+        signals: &mut Signals,
+        calls: &Receiver<Call>,
+        calls_wake: &Wake,
+    ) -> Result<(), Error> {
+        let mut watch = watch::Watch::default();
+        let mut upkeep = Instant::now() + UPKEEP;
+        loop {
+            self.wait(signals, calls_wake);
+            if Signals::came(&mut signals.stop) {
+                return Ok(());
+            }
+            if self.mirror.process()?.any() {
+                self.follow_kernel();
+            }
+            self.crew.events_wake.awake();
+            while let Ok(event) = self.crew.events.try_recv() {
+                self.obey(event);
+            }
+            calls_wake.awake();
+            while let Ok(call) = calls.try_recv() {
+                self.answer(call);
+            }
+            if Signals::came(&mut signals.reload) {
+                reload::reload(self);
+            }
+            if self.ports.look_after(self.mirror.state(), &self.crew) {
+                self.ports.raise_twins(&mut self.mirror);
+                self.mirror.process()?;
+                self.follow_kernel();
+                self.ports.follow_plan(&self.plan);
+            }
+            if let Some(worker) = self.crew.lost() {
+                return Err(Error::WorkerEnded(worker));
+            }
+            if Instant::now() >= upkeep {
+                upkeep = Instant::now() + UPKEEP;
+                self.keep_neighbours();
+                watch.look(&report::total(&self.crew.reports()));
+                notify(&[NotifyState::Watchdog]);
+            }
+        }
+    }
+
+    fn wait(&self, signals: &Signals, calls_wake: &Wake) {
+        let sources = [
+            self.mirror.fd(),
+            self.crew.events_wake.as_fd(),
+            calls_wake.as_fd(),
+            signals.reload.as_fd(),
+            signals.stop.as_fd(),
+        ];
+        let mut fds = sources.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let timeout = Timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as i64 };
+        // An interrupted wait is a short one.
+        let _ = poll(&mut fds, Some(&timeout));
+    }
+
+    /// Compiles the kernel's tables for the present plan and publishes both.
+    pub fn follow_kernel(&mut self) {
+        let interfaces = self.ports.interfaces();
+        let fib = self.next_hops.build(self.mirror.state(), &self.plan, &interfaces, &self.fib);
+        self.fib = Arc::new(fib);
+        let snapshot = Snapshot { plan: Arc::clone(&self.plan), fib: Arc::clone(&self.fib) };
+        self.crew.publish(&Arc::new(snapshot));
+    }
+
+    /// Has the kernel resolve and check again the neighbours that the path relies on.
+    pub fn keep_neighbours(&mut self) {
+        for (ifindex, address) in self.next_hops.wanted().collect::<Vec<_>>() {
+            if let Err(error) = self.mirror.keep(ifindex, address) {
+                debug!(%address, %error, "cannot keep a neighbour fresh");
+            }
+        }
+    }
+
+    fn obey(&mut self, event: Event) {
+        let Event::Resolve(link, address) = event;
+        let Some(ifindex) = self.next_hops.ifindex(link) else { return };
+        if let Err(error) = self.mirror.resolve(ifindex, address) {
+            debug!(%address, %error, "cannot have a neighbour resolved");
+        }
+    }
+
+    /// Answers an operator's call. A client that no longer waits is no error.
+    fn answer(&mut self, call: Call) {
+        match call {
+            Call::Status(reply) => drop(reply.send(self.status())),
+            Call::Services(reply) => {
+                let total = report::total(&self.crew.reports());
+                drop(reply.send(report::services(&self.plan, &total)));
+            }
+            Call::Sessions(query, reply) => {
+                lister::start(self.crew.inboxes(), Arc::clone(&self.plan), query, reply);
+            }
+            Call::Ports(reply) => drop(reply.send(report::ports(&self.ports))),
+            Call::Drops(reply) => {
+                let total = report::total(&self.crew.reports());
+                drop(reply.send(model::Drops::from_counts(&total.reasons)));
+            }
+        }
+    }
+
+    fn status(&self) -> model::Status {
+        let reports = self.crew.reports();
+        let total = report::total(&reports);
+        model::Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            config: self.file.clone(),
+            plan_epoch: self.plan.epoch,
+            last_reload: self.last_reload.clone(),
+            idle: match self.config.director.idle {
+                Idle::Adaptive => model::IdleMode::Adaptive,
+                Idle::Busy => model::IdleMode::Busy,
+            },
+            huge_pages: self.eal.huge_pages(),
+            memory: report::memory(&reports),
+            sessions: report::sessions(&reports, &total),
+            handed_off: total.handed_off,
+            workers: report::workers(&self.crew, &reports),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Why the daemon cannot start or go on.
+
+/// An error of the daemon.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The configuration is wrong; the text has its own form.
+    #[error("{0}")]
+    Config(#[from] sluice_config::ConfigErrors),
+    /// The configuration cannot be compiled.
+    #[error("{0}")]
+    Compile(#[from] sluice_director::plan::CompileError),
+    /// The packet memory or a port cannot be had.
+    #[error("{0}")]
+    Dpdk(#[from] sluice_dpdk::Error),
+    /// The session tables cannot be had.
+    #[error("worker {worker}: {source}")]
+    Tables {
+        /// The worker whose tables they are.
+        worker: u16,
+        /// What was missing.
+        source: sluice_director::path::RegionError,
+    },
+    /// The steering program does not do as told.
+    #[error("port {port:?}: {source}")]
+    Steer {
+        /// The port.
+        port: String,
+        /// What happened.
+        source: Box<sluice_steer::Error>,
+    },
+    /// The kernel's tables cannot be read.
+    #[error("{0}")]
+    Linux(#[from] sluice_linux::Error),
+    /// The operator's socket cannot be served.
+    #[error("{0}")]
+    Api(#[from] sluice_api::ApiError),
+    /// A system call failed.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// A worker ended by itself.
+    #[error("worker {0} ended unexpectedly")]
+    WorkerEnded(u16),
+}
+
+/// Names what was tried when a system call fails.
+pub fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> Error {
+    move |source| Error::System { what, source }
+}

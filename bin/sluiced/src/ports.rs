@@ -1,0 +1,207 @@
+//! Ports over their life: opened, steered, lost with their interface, opened again.
+
+use crate::crew::Crew;
+use crate::errors::Error;
+use crate::queues::PortQueue;
+use crate::wiring;
+use sluice_config::Config;
+use sluice_director::fib::PortId;
+use sluice_director::plan::Plan;
+use sluice_dpdk::{Device, Eal, Port, PortConfig, PortState, QueuePair};
+use sluice_linux::{Kernel, Mirror};
+use sluice_steer::Steer;
+use tracing::{error, info, warn};
+
+/// A configured port and what is open of it.
+pub struct PortSlot {
+    /// Its configuration.
+    pub config: sluice_config::Port,
+    /// What is open, if anything.
+    pub open: Option<Open>,
+}
+
+/// An open port.
+pub struct Open {
+    /// The port.
+    pub port: Port,
+    /// Its TAP twin.
+    pub twin: Option<Port>,
+    /// Its steering program.
+    pub steer: Option<Steer>,
+}
+
+/// All ports, by their id.
+pub struct Ports {
+    /// The slots.
+    pub slots: Vec<PortSlot>,
+    eal: Eal,
+    workers: u16,
+}
+
+impl Ports {
+    /// Opens every configured port and hands its queues to the workers; any failure is final.
+    pub fn open(config: &Config, eal: &Eal, kernel: &Kernel, crew: &Crew) -> Result<Self, Error> {
+        let slot = |port: &sluice_config::Port| PortSlot { config: port.clone(), open: None };
+        let slots = config.ports.iter().map(slot).collect();
+        let mut ports = Self { slots, eal: eal.clone(), workers: crew.size() as u16 };
+        for at in 0..ports.slots.len() {
+            ports.open_one(at, kernel, crew)?;
+        }
+        Ok(ports)
+    }
+
+    /// Opens a port. Its steering program takes nothing before [`Self::follow_plan`].
+    fn open_one(&mut self, at: usize, kernel: &Kernel, crew: &Crew) -> Result<(), Error> {
+        let config = &self.slots[at].config;
+        let line = self.line_config(config, kernel);
+        let (port, queues) = Port::open(&self.eal, &line)?;
+        let (twin, twin_queues) = match &config.twin {
+            Some(name) => {
+                let (twin, queues) = Port::open(&self.eal, &twin_config(name, &line, &port))?;
+                (Some(twin), queues)
+            }
+            None => (None, Vec::new()),
+        };
+        let steer = match (&line.device, port.interface()) {
+            (Device::AfXdp { .. }, Some((_, index))) => {
+                let port = config.name.clone();
+                Some(
+                    Steer::for_interface(index)
+                        .map_err(|source| Error::Steer { port, source: Box::new(source) })?,
+                )
+            }
+            _ => None,
+        };
+        hand_out(crew, PortId(at as u16), queues, twin_queues);
+        self.slots[at].open = Some(Open { port, twin, steer });
+        Ok(())
+    }
+
+    fn line_config(&self, config: &sluice_config::Port, kernel: &Kernel) -> PortConfig {
+        let device = wiring::device(&config.device);
+        let link = config.device.interface().and_then(|name| kernel.link_by_name(name));
+        let of_device = match (&device, link) {
+            (Device::AfXdp { .. }, Some(link)) => {
+                sluice_linux::rx_queue_count(link).unwrap_or(1).min(u32::from(self.workers)) as u16
+            }
+            _ => self.workers,
+        };
+        PortConfig {
+            queues: config.queues.unwrap_or(of_device),
+            mtu: config.mtu,
+            mac: config.mac.map(|mac| mac.bytes()),
+            ..PortConfig::new(config.name.clone(), device)
+        }
+    }
+
+    /// Makes the steering programs take what a plan has.
+    pub fn follow_plan(&mut self, plan: &Plan) {
+        let (services, locals) = wiring::matches(plan);
+        for slot in &mut self.slots {
+            let Some(steer) = slot.open.as_mut().and_then(|open| open.steer.as_mut()) else {
+                continue;
+            };
+            if let Err(failure) = steer.set(&services, &locals) {
+                error!(port = slot.config.name, %failure, "cannot steer as configured");
+            }
+        }
+    }
+
+    /// Sets the twins' links up: their addresses are the operator's business.
+    pub fn raise_twins(&self, mirror: &mut Mirror) {
+        for Open { twin, .. } in self.slots.iter().filter_map(|slot| slot.open.as_ref()) {
+            let Some((name, index)) = twin.as_ref().and_then(Port::interface) else { continue };
+            if let Err(failure) = mirror.commands().set_up(index, true) {
+                warn!(twin = name, %failure, "cannot set the twin up");
+            }
+        }
+    }
+
+    /// The kernel interface of each open port that carries its addresses: the twin or its own.
+    pub fn interfaces(&self) -> Vec<(PortId, String)> {
+        let of = |(at, slot): (usize, &PortSlot)| {
+            let open = slot.open.as_ref()?;
+            let (name, _) = open.twin.as_ref().unwrap_or(&open.port).interface()?;
+            Some((PortId(at as u16), name.to_owned()))
+        };
+        self.slots.iter().enumerate().filter_map(of).collect()
+    }
+
+    /// Closes ports whose interface vanished and opens those whose interface is there again.
+    /// Says whether anything changed.
+    pub fn look_after(&mut self, kernel: &Kernel, crew: &Crew) -> bool {
+        let mut changed = false;
+        for at in 0..self.slots.len() {
+            let slot = &mut self.slots[at];
+            match &slot.open {
+                Some(open) if open.port.state() == PortState::Gone => {
+                    warn!(port = slot.config.name, "the interface vanished: the port is closed");
+                    changed |= close(slot, at, crew);
+                }
+                Some(_) => {}
+                None => {
+                    let there = slot.config.device.interface();
+                    let there = there.is_some_and(|name| kernel.link_by_name(name).is_some());
+                    if !there {
+                        continue;
+                    }
+                    match self.open_one(at, kernel, crew) {
+                        Ok(()) => changed = true,
+                        // It may vanish again at any moment; the next look tries again.
+                        Err(failure) => {
+                            warn!(port = self.slots[at].config.name, %failure,
+                                "cannot open the port again yet");
+                        }
+                    }
+                }
+            }
+        }
+        changed
+    }
+
+    /// Closes every port, after the workers have ended.
+    pub fn close_all(&mut self) {
+        for slot in &mut self.slots {
+            let Some(Open { port, twin, steer }) = slot.open.take() else { continue };
+            drop(steer);
+            for port in [Some(port), twin].into_iter().flatten() {
+                if port.close().is_err() {
+                    warn!(port = slot.config.name, "a queue is still held; the port stays open");
+                }
+            }
+        }
+    }
+}
+
+fn twin_config(name: &str, line: &PortConfig, port: &Port) -> PortConfig {
+    PortConfig {
+        queues: line.queues,
+        mac: Some(port.mac()),
+        mtu: Some(port.mtu()),
+        ..PortConfig::new(format!("{} twin", line.name), Device::Tap { name: name.to_owned() })
+    }
+}
+
+/// Queue n goes to worker n; workers beyond send through worker 0. With more queues than workers
+/// the rest would never be read, so the configuration gives no more than there are workers.
+fn hand_out(crew: &Crew, port: PortId, queues: Vec<QueuePair>, twins: Vec<QueuePair>) {
+    let mut twins = twins.into_iter();
+    for (worker, line) in queues.into_iter().enumerate() {
+        crew.attach(worker, port, PortQueue(line), twins.next().map(PortQueue));
+    }
+}
+
+fn close(slot: &mut PortSlot, at: usize, crew: &Crew) -> bool {
+    if !crew.detach(PortId(at as u16)) {
+        return false;
+    }
+    let Some(Open { port, twin, steer }) = slot.open.take() else { return false };
+    drop(steer);
+    for port in [Some(port), twin].into_iter().flatten() {
+        if let Err(port) = port.close() {
+            error!(port = port.name(), "a queue is still held; the port cannot be closed");
+        }
+    }
+    info!(port = slot.config.name, "closed; it is opened again when the interface is back");
+    true
+}

@@ -1,0 +1,31 @@
+//! DPDK's queues as a worker's.
+
+use sluice_dpdk::{Mbuf, QueuePair};
+use sluice_worker::{Burst, Queue};
+use std::os::fd::BorrowedFd;
+
+/// A port's queue pair.
+pub struct PortQueue(pub QueuePair);
+
+impl Queue for PortQueue {
+    type Frame = Mbuf;
+
+    #[inline]
+    fn receive(&mut self, frames: &mut Burst<Mbuf>) -> usize {
+        self.0.rx.rx(frames)
+    }
+
+    #[inline]
+    fn transmit(&mut self, frames: &mut Burst<Mbuf>) -> usize {
+        self.0.tx.tx(frames)
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.rx.wake_fd()
+    }
+
+    fn clear_wake_error(&mut self) {
+        // The control side notices that the interface is gone by itself.
+        let _ = self.0.rx.take_wake_error();
+    }
+}

@@ -1,0 +1,110 @@
+//! From a configuration to what the parts of the process are started with.
+
+use crate::errors::Error;
+use sluice_config::{Config, HugePages};
+use sluice_director::path::PagePolicy;
+use sluice_director::plan::{Plan, Retired};
+use sluice_dpdk::{Device, EalConfig, MemifRole, PortConfig};
+use sluice_steer::{LocalMatch, ServiceMatch};
+
+/// Packets that a worker may have in its hands, besides those in ports: bursts, rings, caches.
+const FRAMES_PER_WORKER: u32 = 4096;
+/// Ethernet header with two VLAN tags.
+const LINK_HEADER: u16 = 22;
+/// The MTU that is assumed where the configuration names none.
+const USUAL_MTU: u16 = 1500;
+
+/// Compiles the packet path's part of a configuration.
+pub fn compile(config: &Config, before: Option<&Plan>, retired: &Retired) -> Result<Plan, Error> {
+    Ok(Plan::compile(&config.blueprint(), before, retired)?)
+}
+
+/// Pages of the session tables.
+pub const fn table_pages(config: &Config) -> PagePolicy {
+    match config.director.huge_pages {
+        HugePages::Auto => PagePolicy::Auto,
+        HugePages::Required => PagePolicy::HugeOnly,
+        HugePages::Off => PagePolicy::Ordinary,
+    }
+}
+
+/// A port's device in DPDK's terms.
+pub fn device(from: &sluice_config::Device) -> Device {
+    use sluice_config::Device as From;
+    match from.clone() {
+        From::AfXdp { interface } => Device::AfXdp { interface },
+        From::AfPacket { interface } => Device::AfPacket { interface },
+        From::Pci { address } => Device::Pci { address: address.to_string() },
+        From::Memif { socket, id, role } => {
+            let role = match role {
+                sluice_config::MemifRole::Client => MemifRole::Client,
+                sluice_config::MemifRole::Server => MemifRole::Server,
+            };
+            Device::Memif { socket: socket.into(), id, role }
+        }
+        From::Tap { name } => Device::Tap { name },
+        From::Pcap { rx: Some(rx), tx: Some(tx) } => Device::Pcap { rx: rx.into(), tx: tx.into() },
+        From::Pcap { rx, tx } => Device::Dpdk { devargs: one_way_pcap(rx, tx) },
+        From::Dpdk { devargs } => Device::Dpdk { devargs },
+    }
+}
+
+/// Capture files for one direction only: the driver does nothing in the other. Its name tells
+/// devices apart, so it is made from the file's.
+fn one_way_pcap(rx: Option<String>, tx: Option<String>) -> String {
+    let file = rx.as_ref().or(tx.as_ref()).map_or("", String::as_str);
+    let name: String = file.chars().filter(char::is_ascii_alphanumeric).collect();
+    let way = if rx.is_some() { "rx" } else { "tx" };
+    let tail = &name[name.len().saturating_sub(40)..];
+    format!("net_pcap_{way}{tail},{way}_pcap={file}")
+}
+
+/// How the environment layer is started: enough frames for every port with `queues` queues.
+pub fn eal(config: &Config) -> EalConfig {
+    let workers = config.workers() as u32;
+    let of_ports: u32 = config
+        .ports
+        .iter()
+        .map(|port| {
+            let queues = port.queues.unwrap_or(config.workers() as u16);
+            let line = PortConfig { queues, ..PortConfig::new("", device(&port.device)) };
+            let twin =
+                PortConfig { queues, ..PortConfig::new("", Device::Tap { name: String::new() }) };
+            line.frames() + if port.twin.is_some() { twin.frames() } else { 0 }
+        })
+        .sum();
+    let largest = config.ports.iter().filter_map(|port| port.mtu).max().unwrap_or(USUAL_MTU);
+    let pci = config.ports.iter().filter_map(|port| match &port.device {
+        sluice_config::Device::Pci { address } => Some(address.to_string()),
+        _ => None,
+    });
+    EalConfig {
+        huge_pages: match config.director.huge_pages {
+            HugePages::Auto => sluice_dpdk::HugePages::Auto,
+            HugePages::Required => sluice_dpdk::HugePages::Required,
+            HugePages::Off => sluice_dpdk::HugePages::Off,
+        },
+        frames: of_ports + workers * (FRAMES_PER_WORKER + config.limits.held_frames),
+        max_frame: largest.max(USUAL_MTU) + LINK_HEADER,
+        pci_allow: pci.collect(),
+        ..EalConfig::default()
+    }
+}
+
+/// What the steering programs take for a plan.
+pub fn matches(plan: &Plan) -> (Vec<ServiceMatch>, Vec<LocalMatch>) {
+    let services = plan.live_services().map(|(_, service)| ServiceMatch {
+        protocol: service.protocol.number(),
+        address: service.vip,
+        port: service.port,
+    });
+    let locals = plan.pools.iter().flat_map(|pool| {
+        let last = pool.first_port + (pool.ports - 1) as u16;
+        let address = |id: &sluice_director::plan::LocalId| plan.locals.get(usize::from(id.0));
+        pool.locals
+            .iter()
+            .filter_map(address)
+            .map(move |address| LocalMatch { address: *address, ports: pool.first_port..=last })
+    });
+    (services.collect(), locals.collect())
+}
