@@ -4,7 +4,9 @@
 //! reads them back. Units are in the names; inbound is client to real server, outbound the way
 //! back. A reader ignores fields that it does not know, so fields may be added.
 
-use std::net::{IpAddr, SocketAddr};
+mod session;
+
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +14,8 @@ use sluice_director::Reason;
 use sluice_director::blueprint;
 use sluice_director::counters::RealCounters;
 use sluice_director::reason;
-use sluice_director::session;
+
+pub use session::{Session, SessionState, Sessions};
 
 /// The director as a whole: `GET /v1/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -248,102 +251,6 @@ impl Protocol {
     }
 }
 
-/// Some open sessions: `GET /v1/sessions`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sessions {
-    /// Those that were asked for, in no particular order.
-    pub sessions: Vec<Session>,
-    /// Whether there are more than the limit that was asked for.
-    pub more: bool,
-}
-
-/// An open session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Session {
-    /// IP protocol.
-    pub protocol: Protocol,
-    /// Client's address and port.
-    pub client: SocketAddr,
-    /// Virtual address and port.
-    #[serde(rename = "virtual")]
-    pub virtual_: SocketAddr,
-    /// Local address and port.
-    pub local: SocketAddr,
-    /// Real server's address and port.
-    pub real: SocketAddr,
-    /// State.
-    pub state: SessionState,
-    /// Milliseconds since its last packet.
-    pub idle_ms: u64,
-    /// Milliseconds until it times out if nothing comes.
-    pub expires_ms: u64,
-    /// Name of its virtual service.
-    pub service: String,
-    /// Number of the worker that owns it.
-    pub worker: u16,
-}
-
-/// The state of an open session; TCP's by IPVS's names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum SessionState {
-    /// TCP: a SYN was seen.
-    SynRecv,
-    /// TCP: the handshake is complete.
-    Established,
-    /// TCP: the client closed its side.
-    FinWait,
-    /// TCP: the real server closed its side.
-    CloseWait,
-    /// TCP: both sides closed; an acknowledgement is missing.
-    LastAck,
-    /// TCP: both sides closed and acknowledged.
-    TimeWait,
-    /// TCP: reset.
-    Close,
-    /// UDP.
-    Udp,
-}
-
-impl SessionState {
-    /// Every state, in the order of a session's life.
-    pub const ALL: [Self; 8] = [
-        Self::SynRecv,
-        Self::Established,
-        Self::FinWait,
-        Self::CloseWait,
-        Self::LastAck,
-        Self::TimeWait,
-        Self::Close,
-        Self::Udp,
-    ];
-
-    /// The name used in output.
-    pub fn name(self) -> &'static str {
-        session::State::from(self).name()
-    }
-
-    /// The state of an open session; `None` for that of a free slot.
-    pub fn of(state: session::State) -> Option<Self> {
-        Self::ALL.into_iter().find(|open| session::State::from(*open) == state)
-    }
-}
-
-impl From<SessionState> for session::State {
-    fn from(state: SessionState) -> Self {
-        match state {
-            SessionState::SynRecv => Self::SynRecv,
-            SessionState::Established => Self::Established,
-            SessionState::FinWait => Self::FinWait,
-            SessionState::CloseWait => Self::CloseWait,
-            SessionState::LastAck => Self::LastAck,
-            SessionState::TimeWait => Self::TimeWait,
-            SessionState::Close => Self::Close,
-            SessionState::Udp => Self::Udp,
-        }
-    }
-}
-
 /// All ports: `GET /v1/ports`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ports {
@@ -497,13 +404,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_json_has_the_same_names_as_the_director() {
-        for state in SessionState::ALL {
-            let json = serde_json::to_value(state).expect("a word");
-            assert_eq!(json, state.name());
-            assert_eq!(SessionState::of(state.into()), Some(state));
-        }
-        assert_eq!(SessionState::of(session::State::Vacant), None);
+    fn protocols_are_named_as_the_director_names_them() {
         for protocol in Protocol::ALL {
             let json = serde_json::to_value(protocol).expect("a word");
             assert_eq!(json, protocol.name());

@@ -80,10 +80,7 @@ impl Server {
     ) -> Result<Self, ApiError> {
         let failed = |source| ApiError::Listen { path: path.to_owned(), source };
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let (listener, file) = {
-            let _inside = runtime.enter();
-            listen(path)?
-        };
+        let (listener, file) = runtime.block_on(listen(path))?;
         let router = router(Arc::new(Desk { call, patience: options.patience }));
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()

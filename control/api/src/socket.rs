@@ -9,11 +9,10 @@
 use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tokio::net::{UnixListener, UnixSocket};
+use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
 use crate::error::ApiError;
 
@@ -48,8 +47,8 @@ fn identity(metadata: &fs::Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Listens on `path`. To be called within a tokio runtime.
-pub(crate) fn listen(path: &Path) -> Result<(UnixListener, SocketFile), ApiError> {
+/// Listens on `path`. To be run alone in its runtime: waiting for the lock blocks it.
+pub(crate) async fn listen(path: &Path) -> Result<(UnixListener, SocketFile), ApiError> {
     let failed = |source| ApiError::Listen { path: path.to_owned(), source };
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -58,7 +57,7 @@ pub(crate) fn listen(path: &Path) -> Result<(UnixListener, SocketFile), ApiError
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(failed)?;
     // Held until the socket listens.
     let _lock = lock(folder, path)?;
-    remove_dead(path)?;
+    remove_dead(path).await?;
     let socket = UnixSocket::new_stream().map_err(failed)?;
     socket.bind(path).map_err(failed)?;
     let metadata = fs::symlink_metadata(path).map_err(failed)?;
@@ -85,7 +84,7 @@ fn lock(folder: &Path, path: &Path) -> Result<File, ApiError> {
 }
 
 /// Makes way: removes a socket that nobody listens on, and nothing else.
-fn remove_dead(path: &Path) -> Result<(), ApiError> {
+async fn remove_dead(path: &Path) -> Result<(), ApiError> {
     let failed = |source| ApiError::Listen { path: path.to_owned(), source };
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -95,8 +94,12 @@ fn remove_dead(path: &Path) -> Result<(), ApiError> {
         }
         Ok(_) => {}
     }
-    match UnixStream::connect(path) {
+    match UnixStream::connect(path).await {
         Ok(_) => Err(ApiError::AnotherDirector(path.to_owned())),
+        // It lives, and is too busy to take a connection.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            Err(ApiError::AnotherDirector(path.to_owned()))
+        }
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(failed)
         }
