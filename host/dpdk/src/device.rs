@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::interface::Interface;
+
 /// What a port sits on. Written in a configuration as `kind:rest`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Device {
@@ -70,9 +72,23 @@ impl Device {
         }
     }
 
+    /// How many queues the kernel interface receives on; `None` when there is no interface, now or
+    /// with such a device. An AF_XDP port must have exactly as many.
+    pub fn rx_queues(&self) -> Option<u32> {
+        let interface = Interface::find("", self.kernel_interface()?).ok()?;
+        Some(interface.rx_queues())
+    }
+
     /// The device's arguments in DPDK's syntax and its name among DPDK's devices. `serial` makes
-    /// the names of virtual devices unique in the process.
-    pub(crate) fn devargs(&self, serial: u32, queues: u16, detail: &Detail) -> (String, String) {
+    /// the names of virtual devices unique in the process; `first` and `queues` are the port's
+    /// queues that the device serves; `program` is the path of the XDP program's object file.
+    pub(crate) fn devargs(
+        &self,
+        serial: u32,
+        first: u16,
+        queues: u16,
+        program: &str,
+    ) -> (String, String) {
         let named = |driver: &str, rest: String| {
             let name = format!("{driver}{serial}");
             (format!("{name},{rest}"), name)
@@ -81,9 +97,8 @@ impl Device {
             Self::AfXdp { interface } => named(
                 "net_af_xdp",
                 format!(
-                    "iface={interface},start_queue=0,queue_count={queues},busy_budget=0,\
-                     xdp_prog={}",
-                    detail.xdp_program
+                    "iface={interface},start_queue={first},queue_count={queues},busy_budget=0,\
+                     xdp_prog={program}"
                 ),
             ),
             Self::AfPacket { interface } => named(
@@ -112,13 +127,6 @@ impl Device {
             }
         }
     }
-}
-
-/// What a device's arguments need besides the device.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Detail {
-    /// Path of the XDP program's object file.
-    pub xdp_program: String,
 }
 
 impl fmt::Display for MemifRole {
@@ -154,7 +162,9 @@ pub struct PortConfig {
     pub name: String,
     /// What it sits on.
     pub device: Device,
-    /// Receive and transmit queues, as many of each; at least 1.
+    /// Receive and transmit queues, as many of each; at least 1. For AF_XDP, exactly as many as
+    /// the interface receives on ([`Device::rx_queues`]): frames of the others would be lost to the
+    /// director.
     pub queues: u16,
     /// Largest IP packet in bytes; `None` keeps the device's own.
     pub mtu: Option<u16>,

@@ -1,8 +1,8 @@
 //! A DPDK device behind a port: opening it, and closing it without leaving anything behind.
 //!
-//! Invariant: an [`Ethdev`] is a device that was added to DPDK. It is stopped, closed and removed
-//! from its bus exactly once, when it is dropped; so an XDP program never outlives its port, also
-//! when a panic unwinds or opening fails half-way.
+//! Invariant: a [`Part`] is a device that was added to DPDK. It is stopped, closed and removed from
+//! its bus exactly once, when its [`Ethdev`] is dropped; so an XDP program never outlives its port,
+//! also when a panic unwinds or opening fails half-way.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char};
@@ -14,7 +14,7 @@ use sluice_dpdk_sys as sys;
 use sluice_steer::Seal;
 use tracing::{debug, warn};
 
-use crate::device::{Detail, Device, PortConfig};
+use crate::device::{Device, PortConfig};
 use crate::eal::Eal;
 use crate::error::check;
 use crate::interface::{Interface, PortState};
@@ -28,23 +28,43 @@ const ETHERNET_OVERHEAD: u32 = 14 + 2 * 4;
 /// What fits behind the kernel's header in a slot of an AF_PACKET ring.
 const AF_PACKET_MAX_FRAME: u16 = 1982;
 
-/// A DPDK device.
+/// The DPDK device behind a port; for AF_XDP, one device for each queue.
 #[derive(Debug)]
 pub(crate) struct Ethdev {
     eal: Eal,
-    /// DPDK's number for it.
-    pub id: u16,
+    parts: Vec<Part>,
     /// As it is configured.
     text: String,
     pub driver: String,
-    bus: CString,
-    bus_name: CString,
     pub interface: Option<Interface>,
     pub mac: [u8; 6],
     pub mtu: u16,
     pub wake_fds: Vec<RawFd>,
     xdp: Option<XdpPart>,
     packet: Option<PacketPart>,
+}
+
+/// One device of DPDK's, stopped and removed when dropped.
+#[derive(Debug)]
+struct Part {
+    /// DPDK's number for it.
+    id: u16,
+    bus: CString,
+    name: CString,
+    queues: u16,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // SAFETY: the device was added, no queue handle is left, and it is not used again.
+        let status = unsafe {
+            sys::sluice_port_stop(self.id);
+            sys::sluice_device_remove(self.bus.as_ptr(), self.name.as_ptr())
+        };
+        if status < 0 {
+            warn!(device = ?self.name, status, "DPDK could not remove a device");
+        }
+    }
 }
 
 /// What an AF_XDP port leaves behind when its driver has closed it.
@@ -76,21 +96,43 @@ impl Ethdev {
         if let Some(interface) = &self.interface {
             return interface.state();
         }
-        // SAFETY: the device is open.
-        match unsafe { sys::sluice_port_link(self.id) } {
-            1 => PortState::Up,
-            _ => PortState::Down,
-        }
+        // SAFETY: the devices are open.
+        let up = |part: &Part| unsafe { sys::sluice_port_link(part.id) } == 1;
+        if self.parts.iter().all(up) { PortState::Up } else { PortState::Down }
     }
 
+    /// The sum over the parts.
     pub fn stats(&self) -> sys::PortStats {
-        let mut stats = sys::PortStats::default();
-        // SAFETY: the device is open.
-        let status = unsafe { sys::sluice_port_stats(self.id, &mut stats) };
-        if status < 0 {
-            debug!(device = self.text, status, "no statistics");
+        let mut sum = sys::PortStats::default();
+        for part in &self.parts {
+            let mut stats = sys::PortStats::default();
+            // SAFETY: the device is open.
+            let status = unsafe { sys::sluice_port_stats(part.id, &mut stats) };
+            if status < 0 {
+                debug!(device = self.text, status, "no statistics");
+            }
+            sum.rx_frames += stats.rx_frames;
+            sum.tx_frames += stats.tx_frames;
+            sum.rx_bytes += stats.rx_bytes;
+            sum.tx_bytes += stats.tx_bytes;
+            sum.rx_missed += stats.rx_missed;
+            sum.rx_errors += stats.rx_errors;
+            sum.tx_errors += stats.tx_errors;
+            sum.rx_no_buffer += stats.rx_no_buffer;
         }
-        stats
+        sum
+    }
+
+    /// DPDK's numbers, of the device and in it, for a queue of the port.
+    pub fn queue(&self, queue: u16) -> (u16, u16) {
+        let mut left = queue;
+        for part in &self.parts {
+            if left < part.queues {
+                return (part.id, left);
+            }
+            left -= part.queues;
+        }
+        unreachable!("a port hands out its own queues only")
     }
 }
 
@@ -105,14 +147,7 @@ impl Drop for Ethdev {
             let _ = interface.set_gro(true);
         }
         let leavings = self.xdp.as_ref().map(|xdp| xdp.before_close(self));
-        // SAFETY: the device is open, no queue handle is left, and it is not used again.
-        unsafe {
-            sys::sluice_port_stop(self.id);
-            let status = sys::sluice_device_remove(self.bus.as_ptr(), self.bus_name.as_ptr());
-            if status < 0 {
-                warn!(device = self.text, status, "DPDK could not remove a device");
-            }
-        }
+        self.parts.clear();
         if let (Some(xdp), Some(leavings)) = (&self.xdp, leavings) {
             xdp.after_close(leavings);
         }
@@ -179,18 +214,24 @@ impl Opening<'_> {
             None => None,
         };
         self.check_interface(interface.as_ref())?;
-        let kind = WakeKind::of(device);
-        let before = kind.map(WakeKind::open_now).unwrap_or_default();
-        let program = self.program(interface.as_ref())?;
-        let (mut open, info) = self.add(program.as_ref())?;
-        open.interface = interface;
-        // From here on dropping `open` undoes everything.
-        let mut result = self.set_up(&open, &info);
-        if let Some(kind) = kind {
-            open.wake_fds = kind.open_now().difference(&before).copied().collect();
+        if let (Device::AfXdp { .. }, Some(interface)) = (device, &interface) {
+            sluice_steer::release_stale(interface.index)
+                .map_err(|source| self.steer_error(source))?;
         }
-        result = result.and(self.finish(&mut open));
-        match result {
+        let mut open = Ethdev {
+            eal: self.eal.clone(),
+            parts: Vec::new(),
+            text: device.to_string(),
+            driver: String::new(),
+            interface,
+            mac: [0; 6],
+            mtu: 0,
+            wake_fds: Vec::new(),
+            xdp: None,
+            packet: None,
+        };
+        // Dropping `open` undoes what was done, however far it went.
+        match self.set_up(&mut open).and_then(|()| self.finish(&mut open)) {
             Ok(()) => Ok(open),
             Err(error) => Err(Failed(error, Some(Box::new(open)))),
         }
@@ -221,10 +262,10 @@ impl Opening<'_> {
             )));
         }
         let (served, present) = (u32::from(self.config.queues), interface.rx_queues());
-        if matches!(self.config.device, Device::AfXdp { .. }) && present > served {
+        if matches!(self.config.device, Device::AfXdp { .. }) && present != served {
             let name = &interface.name;
             return Err(self.config_error(format!(
-                "{name} receives on {present} queues, {served} would be served: set queues = \
+                "{name} receives on {present} queues, {served} are configured: set queues = \
                  {present}, or `ethtool -L {name} combined {served}` (where there are no combined \
                  channels: `rx {served}`)"
             )));
@@ -232,34 +273,74 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// The XDP program as a file in memory, for the driver to load, after a stale one is gone.
-    fn program(&self, interface: Option<&Interface>) -> Result<Option<File>> {
-        let (Device::AfXdp { .. }, Some(interface)) = (&self.config.device, interface) else {
-            return Ok(None);
-        };
-        sluice_steer::release_stale(interface.index).map_err(|source| self.steer_error(source))?;
-        // SAFETY: the name is a C string; the descriptor is owned at once.
-        let mut file = unsafe {
-            let fd = libc::memfd_create(c"sluice_steer".as_ptr(), libc::MFD_CLOEXEC);
-            if fd < 0 {
-                return Err(Error::last_os("create a file in memory"));
-            }
-            File::from_raw_fd(fd)
-        };
-        let context = "write the steering program".to_owned();
-        file.write_all(sluice_steer::OBJECT).map_err(|source| Error::System { context, source })?;
-        Ok(Some(file))
-    }
-
     fn steer_error(&self, source: sluice_steer::Error) -> Error {
         Error::Steer { port: self.config.name.clone(), source: Box::new(source) }
     }
 
-    fn add(&self, program: Option<&File>) -> Result<(Ethdev, sys::DeviceInfo)> {
+    fn set_up(&self, open: &mut Ethdev) -> Result<()> {
         let PortConfig { device, queues, .. } = self.config;
-        let xdp_program = program.map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()));
-        let detail = Detail { xdp_program: xdp_program.unwrap_or_default() };
-        let (arguments, name) = device.devargs(self.eal.next_serial(), *queues, &detail);
+        if !matches!(device, Device::AfXdp { .. }) {
+            return self.add_part(open, 0, *queues, "");
+        }
+        let file = program_file()?;
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        if !self.pool()?.is_one_run() {
+            return Err(self.config_error(
+                "AF_XDP needs packet memory in one piece: fewer frames, or more huge pages",
+            ));
+        }
+        open.xdp = Some(XdpPart { pool: self.pool()?, descriptors: Vec::new() });
+        for queue in 0..*queues {
+            self.add_xdp_queue(open, queue, &path)?;
+        }
+        self.bind_all(open)
+    }
+
+    /// Adds a device for one queue of an AF_XDP port. The driver can serve several queues itself,
+    /// but only of interfaces with "combined" channels (veth has none), and then it closes only
+    /// the first. Each device insists on attaching a program of its own, so the one before it is
+    /// taken off; the last stays.
+    fn add_xdp_queue(&self, open: &mut Ethdev, queue: u16, program: &str) -> Result<()> {
+        let index = open.interface.as_ref().map_or(0, |interface| interface.index);
+        if queue > 0 {
+            sluice_steer::detach(index).map_err(|source| self.steer_error(source))?;
+        }
+        let added = self.add_part(open, queue, 1, program);
+        let held = sluice_steer::descriptors_held(index).unwrap_or_default();
+        if let Some(xdp) = &mut open.xdp {
+            xdp.descriptors.extend(held);
+        }
+        added
+    }
+
+    /// Gives the program that stayed the sockets of all queues.
+    fn bind_all(&self, open: &Ethdev) -> Result<()> {
+        let index = open.interface.as_ref().map_or(0, |interface| interface.index);
+        let queues = (0..).zip(open.wake_fds.iter().copied());
+        sluice_steer::bind(index, queues).map_err(|source| self.steer_error(source))
+    }
+
+    /// Adds a device for a run of the port's queues, sets it up and starts it.
+    fn add_part(&self, open: &mut Ethdev, first: u16, queues: u16, program: &str) -> Result<()> {
+        let kind = WakeKind::of(&self.config.device);
+        let before = kind.map(WakeKind::open_now).unwrap_or_default();
+        let info = self.add(open, first, queues, program)?;
+        let result = self.start(open, &info);
+        if let Some(kind) = kind {
+            open.wake_fds.extend(kind.open_now().difference(&before));
+        }
+        result
+    }
+
+    fn add(
+        &self,
+        open: &mut Ethdev,
+        first: u16,
+        queues: u16,
+        program: &str,
+    ) -> Result<sys::DeviceInfo> {
+        let serial = self.eal.next_serial();
+        let (arguments, name) = self.config.device.devargs(serial, first, queues, program);
         let (arguments, name) = (CString::new(arguments)?, CString::new(name)?);
         let mut id = 0;
         // SAFETY: C strings, and room for the answer. All zero bytes are a valid answer.
@@ -270,26 +351,18 @@ impl Opening<'_> {
             check(sys::sluice_device_info(id, &mut info), || self.context("ask"))?;
             info
         };
-        let open = Ethdev {
-            eal: self.eal.clone(),
-            id,
-            text: device.to_string(),
-            driver: text_of(&info.driver),
-            bus: CString::new(text_of(&info.bus))?,
-            bus_name: CString::new(text_of(&info.device))?,
-            interface: None,
-            mac: [0; 6],
-            mtu: 0,
-            wake_fds: Vec::new(),
-            xdp: None,
-            packet: None,
-        };
-        Ok((open, info))
+        open.driver = text_of(&info.driver);
+        let (bus, name) = (text_of(&info.bus), text_of(&info.device));
+        open.parts.push(Part { id, bus: CString::new(bus)?, name: CString::new(name)?, queues });
+        Ok(info)
     }
 
-    fn set_up(&self, open: &Ethdev, info: &sys::DeviceInfo) -> Result<()> {
-        let PortConfig { device, queues, .. } = self.config;
-        if *queues > info.max_rx_queues || *queues > info.max_tx_queues {
+    /// Sets up the part that was added last.
+    fn start(&self, open: &Ethdev, info: &sys::DeviceInfo) -> Result<()> {
+        let Some(Part { id, queues, .. }) = open.parts.last() else { return Ok(()) };
+        let (id, queues) = (*id, *queues);
+        let device = &self.config.device;
+        if queues > info.max_rx_queues || queues > info.max_tx_queues {
             let most = info.max_rx_queues.min(info.max_tx_queues);
             return Err(self.config_error(format!(
                 "{device} has {most} queues, {queues} are configured: set queues = {most} or less"
@@ -297,22 +370,16 @@ impl Opening<'_> {
         }
         let offload = matches!(device, Device::Pci { .. } | Device::Dpdk { .. });
         let setup = sys::PortSetup {
-            queues: *queues,
+            queues,
             rx_checksum: u8::from(offload && info.rx_checksum == 1),
             rss: u8::from(offload && info.rss == 1),
             ..sys::PortSetup::default()
         };
         let pool = self.pool()?;
-        if matches!(device, Device::AfXdp { .. }) && !pool.is_one_run() {
-            return Err(self.config_error(
-                "AF_XDP needs packet memory in one piece: fewer frames, or more huge pages",
-            ));
-        }
-        let id = open.id;
         // SAFETY: the device exists and nobody else knows it yet; the pool is never freed.
         unsafe {
             check(sys::sluice_port_configure(id, &setup), || self.context("configure"))?;
-            for queue in 0..*queues {
+            for queue in 0..queues {
                 let status = sys::sluice_port_rx_queue(id, queue, 0, pool.raw());
                 check(status, || self.context("set up a receive queue of"))?;
                 let status = sys::sluice_port_tx_queue(id, queue, 0);
@@ -345,41 +412,48 @@ impl Opening<'_> {
     /// address and MTU.
     fn finish(&self, open: &mut Ethdev) -> Result<()> {
         let Some(interface) = &open.interface else {
+            let (id, _) = open.queue(0);
             // SAFETY: the device is open and the answers have the right size.
             unsafe {
-                let status = sys::sluice_port_mac(open.id, open.mac.as_mut_ptr());
+                let status = sys::sluice_port_mac(id, open.mac.as_mut_ptr());
                 check(status, || self.context("read the address of"))?;
-                let status = sys::sluice_port_mtu(open.id, &mut open.mtu);
+                let status = sys::sluice_port_mtu(id, &mut open.mtu);
                 check(status, || self.context("read the MTU of"))?;
             }
             return Ok(());
         };
-        match self.config.device {
-            Device::AfXdp { .. } => {
-                let descriptors = sluice_steer::descriptors_held(interface.index);
-                let descriptors = descriptors.unwrap_or_default();
-                open.xdp = Some(XdpPart { pool: self.pool()?, descriptors });
+        if matches!(self.config.device, Device::AfPacket { .. }) {
+            let seal = Seal::attach(&interface.name).map_err(|source| self.steer_error(source))?;
+            // Old drivers cannot say; then frames that are too long show as truncated.
+            let gro = interface.set_gro(false).unwrap_or(false);
+            open.packet = Some(PacketPart { seal, gro });
+            for fd in &open.wake_fds {
+                wake::ignore_outgoing(*fd).map_err(|source| {
+                    let context = self.context("keep what the kernel sends from");
+                    Error::System { context, source }
+                })?;
             }
-            Device::AfPacket { .. } => {
-                let seal =
-                    Seal::attach(&interface.name).map_err(|source| self.steer_error(source))?;
-                // Old drivers cannot say; then frames that are too long show as truncated.
-                let gro = interface.set_gro(false).unwrap_or(false);
-                open.packet = Some(PacketPart { seal, gro });
-                for fd in &open.wake_fds {
-                    let ignored = wake::ignore_outgoing(*fd);
-                    ignored.map_err(|source| {
-                        let context = self.context("keep what the kernel sends from");
-                        Error::System { context, source }
-                    })?;
-                }
-            }
-            _ => {}
         }
         open.mac = interface.mac()?;
         open.mtu = interface.mtu()?;
         Ok(())
     }
+}
+
+/// The XDP program as a file in memory, for the driver to load.
+fn program_file() -> Result<File> {
+    // SAFETY: the name is a C string; the descriptor is owned at once.
+    let mut file = unsafe {
+        let fd = libc::memfd_create(c"sluice_steer".as_ptr(), libc::MFD_CLOEXEC);
+        if fd < 0 {
+            return Err(Error::last_os("create a file in memory"));
+        }
+        File::from_raw_fd(fd)
+    };
+    let context = "write the steering program".to_owned();
+    let written = file.write_all(sluice_steer::OBJECT);
+    written.map_err(|source| Error::System { context, source })?;
+    Ok(file)
 }
 
 fn text_of(field: &[c_char]) -> String {

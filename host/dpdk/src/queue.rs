@@ -35,7 +35,9 @@ pub struct QueuePair {
 #[derive(Debug)]
 pub struct RxQueue {
     device: Arc<OpenDevice>,
-    queue: u16,
+    index: u16,
+    /// DPDK's numbers, of the device and in it.
+    end: (u16, u16),
     wake: Option<RawFd>,
     chains_dropped: u64,
     /// Where a TAP interface's frames are read into; DPDK's devices have their own.
@@ -47,7 +49,7 @@ pub struct RxQueue {
 impl RxQueue {
     /// Its index among the port's queues.
     pub fn index(&self) -> u16 {
-        self.queue
+        self.index
     }
 
     /// Frames that came in several buffers and did not fit one; they were dropped.
@@ -61,12 +63,10 @@ impl RxQueue {
     pub fn rx<const N: usize>(&mut self, frames: &mut ArrayVec<Mbuf, N>) -> usize {
         let len = frames.len();
         let room = frames.remaining_capacity().min(BURST);
-        let ethdev = match &*self.device {
-            OpenDevice::Ethdev(ethdev) => ethdev,
-            OpenDevice::Tap(tap) => {
-                return tap.rx(self.queue, self.pool, &mut self.idle, frames, room);
-            }
-        };
+        if let OpenDevice::Tap(tap) = &*self.device {
+            return tap.rx(self.index, self.pool, &mut self.idle, frames, room);
+        }
+        let (device, queue) = self.end;
         // SAFETY: the device is open (`self.device`) and nobody else is in this queue (the
         // module's invariant). An `Mbuf` is one pointer (`repr(transparent)`), the slots from
         // `len` on are within the capacity, and only those that were filled are taken over.
@@ -74,7 +74,7 @@ impl RxQueue {
         // dealt with before anybody can see them.
         let count = unsafe {
             let slots = frames.as_mut_ptr().add(len).cast::<*mut sys::Mbuf>();
-            let count = sys::sluice_rx_burst(ethdev.id, self.queue, slots, room as u16);
+            let count = sys::sluice_rx_burst(device, queue, slots, room as u16);
             let count = usize::from(count);
             for slot in 0..count {
                 prefetch_read((*slots.add(slot)).cast());
@@ -152,13 +152,15 @@ impl RxQueue {
 #[derive(Debug)]
 pub struct TxQueue {
     device: Arc<OpenDevice>,
-    queue: u16,
+    index: u16,
+    /// DPDK's numbers, of the device and in it.
+    end: (u16, u16),
 }
 
 impl TxQueue {
     /// Its index among the port's queues.
     pub fn index(&self) -> u16 {
-        self.queue
+        self.index
     }
 
     /// Hands frames to the device, from the front, and removes them from the vector. Returns how
@@ -166,10 +168,10 @@ impl TxQueue {
     /// calls decides whether to try again or to drop them, and counts.
     #[inline]
     pub fn tx<const N: usize>(&mut self, frames: &mut ArrayVec<Mbuf, N>) -> usize {
-        let ethdev = match &*self.device {
-            OpenDevice::Ethdev(ethdev) => ethdev,
-            OpenDevice::Tap(tap) => return tap.tx(self.queue, frames),
-        };
+        if let OpenDevice::Tap(tap) = &*self.device {
+            return tap.tx(self.index, frames);
+        }
+        let (device, queue) = self.end;
         let len = frames.len();
         let asked = len.min(usize::from(u16::MAX)) as u16;
         // SAFETY: the device is open (`self.device`) and nobody else is in this queue (the
@@ -178,8 +180,8 @@ impl TxQueue {
         // the rest moves to the front.
         unsafe {
             let start = frames.as_mut_ptr();
-            let sent =
-                usize::from(sys::sluice_tx_burst(ethdev.id, self.queue, start.cast(), asked));
+            let sent = sys::sluice_tx_burst(device, queue, start.cast(), asked);
+            let sent = usize::from(sent);
             frames.set_len(0);
             if sent < len {
                 ptr::copy(start.add(sent), start, len - sent);
@@ -194,9 +196,15 @@ impl TxQueue {
 pub(crate) fn pair(
     device: &Arc<OpenDevice>,
     pool: FramePool,
-    queue: u16,
+    index: u16,
     wake: Option<RawFd>,
 ) -> QueuePair {
-    let rx = RxQueue { device: Arc::clone(device), queue, wake, chains_dropped: 0, pool, idle: 0 };
-    QueuePair { rx, tx: TxQueue { device: Arc::clone(device), queue } }
+    let end = match &**device {
+        OpenDevice::Ethdev(ethdev) => ethdev.queue(index),
+        OpenDevice::Tap(_) => (0, index),
+    };
+    let tx = TxQueue { device: Arc::clone(device), index, end };
+    let device = Arc::clone(device);
+    let rx = RxQueue { device, index, end, wake, chains_dropped: 0, pool, idle: 0 };
+    QueuePair { rx, tx }
 }

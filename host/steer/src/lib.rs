@@ -22,7 +22,7 @@ pub use layout::{LocalMatch, ServiceMatch};
 pub use link::Mode;
 pub use seal::Seal;
 pub use stale::{detach, release_stale};
-pub use steer::{Changed, Counters, Steer};
+pub use steer::{Changed, Counters, Steer, bind};
 
 /// The program's object file, for the AF_XDP driver's `xdp_prog`.
 pub const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));

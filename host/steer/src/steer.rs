@@ -1,8 +1,9 @@
 //! The maps of an interface's steering program.
 
 use std::collections::BTreeSet;
+use std::os::fd::RawFd;
 
-use aya::maps::{HashMap, Map, MapData, MapInfo, PerCpuArray};
+use aya::maps::{HashMap, Map, MapData, MapInfo, PerCpuArray, XskMap};
 use aya::programs::{ProgramInfo, loaded_programs};
 
 use crate::layout::{AddressKey, EndpointKey, PROTOCOLS, PortRange, address_key, endpoint_key};
@@ -119,6 +120,19 @@ impl Steer {
     }
 }
 
+/// Gives the program on an interface the sockets that serve its queues: number of the queue, and
+/// descriptor. The AF_XDP driver does so itself for the socket it opened last.
+pub fn bind(index: u32, queues: impl Iterator<Item = (u32, RawFd)>) -> Result<()> {
+    let name = "xsks_map";
+    let map = map_named(&map_ids(index)?, name)?.ok_or(Error::NoMap { index, map: name })?;
+    let wrong = |source| Error::Map { context: "bind a socket to the steering program", source };
+    let mut sockets: XskMap<MapData> = map.try_into().map_err(wrong)?;
+    for (queue, socket) in queues {
+        sockets.set(queue, socket, 0).map_err(wrong)?;
+    }
+    Ok(())
+}
+
 /// The keys of the map `services`: the services, and fragments for each protocol that is taken at
 /// an address.
 fn endpoints(services: &[ServiceMatch], locals: &[LocalMatch]) -> BTreeSet<EndpointKey> {
@@ -158,6 +172,20 @@ fn retain<K: aya::Pod, V: aya::Pod>(
         removed += 1;
     }
     Ok(removed)
+}
+
+/// The numbers of the maps of the steering program on an interface.
+fn map_ids(index: u32) -> Result<Vec<u32>> {
+    let found = link::query(index)
+        .map_err(|source| Error::Link { context: "ask for an interface", source })?;
+    let (id, _) = found.program.ok_or(Error::NotAttached { index })?;
+    let program = program(id)?.ok_or(Error::NotAttached { index })?;
+    if program.name_as_str() != Some(PROGRAM) {
+        return Err(Error::NotAttached { index });
+    }
+    let context = "read about the steering program";
+    let ids = program.map_ids().map_err(|source| Error::Program { context, source })?;
+    Ok(ids.unwrap_or_default())
 }
 
 /// The program of that number, if there is one.
