@@ -5,7 +5,7 @@ mod bed;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use bed::{Host, addr, in_namespace, index, ip, ip_json, pair, sysctl, try_ip};
+use bed::{Host, addr, equals_fresh, in_namespace, index, ip, ip_json, pair, sysctl, try_ip};
 use serde_json::Value;
 use sluice_linux::{Kernel, Mirror, RouteKind, Table};
 
@@ -305,48 +305,6 @@ fn next_hop_objects_are_followed_with_and_without_compatible_routes() {
             equals_fresh(&mut mirror, "after the object went");
         });
     }
-}
-
-/// Links, addresses, routes and usable neighbours as one comparable text, order included.
-fn picture(kernel: &Kernel) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    lines.extend(kernel.links().map(|link| format!("{link:?}")));
-    lines.extend(kernel.addresses().map(|address| format!("{address:?}")));
-    lines.extend(kernel.routes().map(|route| format!("{route:?}")));
-    let neighbours = kernel.neighbours().filter_map(|n| Some((n.ifindex, n.ip, n.usable_mac()?)));
-    lines.extend(neighbours.map(|neighbour| format!("{neighbour:?}")));
-    lines.join("\n")
-}
-
-#[track_caller]
-fn equals_fresh(mirror: &mut Mirror, when: &str) {
-    // Addresses and links settle a little later by themselves (duplicate address detection, link
-    // state), so the comparison is repeated until a deadline.
-    let deadline = std::time::Instant::now() + bed::LATER;
-    loop {
-        let fresh = Mirror::open().expect("the mirror opens");
-        mirror.process().expect("the mirror follows");
-        let (followed, fresh) = (picture(mirror.state()), picture(fresh.state()));
-        if followed == fresh {
-            return;
-        }
-        assert!(std::time::Instant::now() < deadline, "{when}:\n{}", difference(&followed, &fresh));
-        bed::wait_readable(mirror, bed::SOON / 20);
-    }
-}
-
-fn difference(followed: &str, fresh: &str) -> String {
-    let lacking = |from: &str, of: &str| -> Vec<String> {
-        from.lines()
-            .filter(|line| !of.lines().any(|other| other == *line))
-            .map(str::to_owned)
-            .collect()
-    };
-    let (too_many, missing) = (lacking(followed, fresh), lacking(fresh, followed));
-    if too_many.is_empty() && missing.is_empty() {
-        return format!("another order: followed\n{followed}\nthe kernel has\n{fresh}");
-    }
-    format!("only followed: {too_many:#?}\nonly in the kernel: {missing:#?}")
 }
 
 /// A small generator of pseudo-random numbers (xorshift64), so that a failure can be repeated.

@@ -190,3 +190,46 @@ pub fn index(mirror: &Mirror, name: &str) -> u32 {
 pub fn addr(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
+
+/// Links, addresses, routes and usable neighbours as one comparable text, order included.
+fn picture(kernel: &Kernel) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    lines.extend(kernel.links().map(|link| format!("{link:?}")));
+    lines.extend(kernel.addresses().map(|address| format!("{address:?}")));
+    lines.extend(kernel.routes().map(|route| format!("{route:?}")));
+    let neighbours = kernel.neighbours().filter_map(|n| Some((n.ifindex, n.ip, n.usable_mac()?)));
+    lines.extend(neighbours.map(|neighbour| format!("{neighbour:?}")));
+    lines.join("\n")
+}
+
+/// Asserts that a mirror that followed changes has come to what a fresh one reads.
+#[track_caller]
+pub fn equals_fresh(mirror: &mut Mirror, when: &str) {
+    // Addresses and links settle a little later by themselves (duplicate address detection, link
+    // state), so the comparison is repeated until a deadline.
+    let deadline = Instant::now() + LATER;
+    loop {
+        let fresh = Mirror::open().expect("the mirror opens");
+        mirror.process().expect("the mirror follows");
+        let (followed, fresh) = (picture(mirror.state()), picture(fresh.state()));
+        if followed == fresh && !mirror.is_stale() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{when}:\n{}", difference(&followed, &fresh));
+        wait_readable(mirror, SOON / 20);
+    }
+}
+
+fn difference(followed: &str, fresh: &str) -> String {
+    let lacking = |from: &str, of: &str| -> Vec<String> {
+        from.lines()
+            .filter(|line| !of.lines().any(|other| other == *line))
+            .map(str::to_owned)
+            .collect()
+    };
+    let (too_many, missing) = (lacking(followed, fresh), lacking(fresh, followed));
+    if too_many.is_empty() && missing.is_empty() {
+        return format!("another order: followed\n{followed}\nthe kernel has\n{fresh}");
+    }
+    format!("only followed: {too_many:#?}\nonly in the kernel: {missing:#?}")
+}
