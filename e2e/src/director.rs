@@ -101,13 +101,23 @@ impl Director {
     /// # Errors
     /// When the director ends first or 30 s pass, with what it said.
     pub fn wait_ready(&mut self) -> Result<(), LabError> {
+        let mut answer = String::new();
         let ready = wait_until("the director to be ready", READY_LIMIT, || {
             if let Some(status) = self.running.ended()? {
                 return Err(LabError::Wrong(format!("the director ended ({status})")));
             }
-            Ok(self.ask("status").is_ok().then_some(()))
+            match self.ask("status") {
+                Ok(_) => Ok(Some(())),
+                Err(error) => {
+                    answer = error.to_string();
+                    Ok(None)
+                }
+            }
         });
-        ready.map_err(|error| LabError::Wrong(format!("{error}; it said:\n{}", self.said(30))))
+        ready.map_err(|error| {
+            let said = self.said(30);
+            LabError::Wrong(format!("{error} ({answer}); it said:\n{said}"))
+        })
     }
 
     /// One of `sluice`'s commands in JSON.
