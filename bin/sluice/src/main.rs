@@ -1,2 +1,99 @@
-//! Being built.
-fn main() {}
+//! `sluice`: the operator's command. It asks the director over its control socket and prints the
+//! answers, and it replays captures without a director.
+//!
+//! Exit codes: 0 when it worked, 1 when it did not, 2 when the command line is wrong. A reader
+//! that closes the pipe early (`sluice sessions | head`) is no error.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod output;
+mod show;
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Parser;
+use sluice::replay;
+use sluice_api::{ApiError, Client, Resource};
+use sluice_director::path::BURST;
+
+use cli::{Asking, Cli, Command, Replay};
+use output::Output;
+use show::Shown;
+
+fn main() -> ExitCode {
+    match run(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::complain(&error.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<(), Box<dyn Error>> {
+    let Cli { socket, command } = cli;
+    let client = |asking: &Asking| Client::new(asking.socket.clone().unwrap_or(socket));
+    let shown = match command {
+        Command::Status(asking) => answer(&client(&asking), &asking, &Resource::Status, |client| {
+            Ok(show::status(&client.status()?, now_unix_s()))
+        }),
+        Command::Services { asking, names } => {
+            let resource = Resource::Services(names.clone());
+            answer(&client(&asking), &asking, &resource, |client| {
+                Ok(show::services(&client.services(&names)?))
+            })
+        }
+        Command::Sessions { asking, filter } => {
+            let query = filter.query();
+            let resource = Resource::Sessions(query.clone());
+            answer(&client(&asking), &asking, &resource, |client| {
+                Ok(show::sessions(&client.sessions(&query)?, &query))
+            })
+        }
+        Command::Ports(asking) => answer(&client(&asking), &asking, &Resource::Ports, |client| {
+            Ok(show::ports(&client.ports()?))
+        }),
+        Command::Drops { asking, all } => {
+            answer(&client(&asking), &asking, &Resource::Drops, |client| {
+                Ok(show::drops(&client.drops()?, all, Output::width()))
+            })
+        }
+        Command::Replay(asked) => return play(asked),
+    }?;
+    Ok(Output::write(&shown)?)
+}
+
+/// What is printed: the director's own JSON, or what `show` makes of it.
+fn answer(
+    client: &Client,
+    asking: &Asking,
+    resource: &Resource,
+    show: impl FnOnce(&Client) -> Result<Shown, ApiError>,
+) -> Result<Shown, Box<dyn Error>> {
+    if !asking.json {
+        return Ok(show(client)?);
+    }
+    let value: serde_json::Value = serde_json::from_str(&client.text(resource)?)?;
+    Ok(Shown::new(serde_json::to_string_pretty(&value)? + "\n"))
+}
+
+fn play(asked: Replay) -> Result<(), Box<dyn Error>> {
+    let Replay { config, inputs, out_dir, json } = asked;
+    let job = replay::Job { config, inputs, out_dir, burst: BURST };
+    let summary = replay::run(&job)?;
+    for warning in &summary.warnings {
+        output::complain(&warning.to_string());
+    }
+    let shown = match json {
+        true => Shown::new(summary.report.json()?),
+        false => show::replay(&summary, &job.out_dir, Output::width()),
+    };
+    Ok(Output::write(&shown)?)
+}
+
+/// Seconds since 1970; 0 on a machine whose clock is before that.
+fn now_unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,215 @@
+//! The command line: each option defined and explained once.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use sluice::replay::Input;
+use sluice_api::model::{Protocol, SessionState};
+use sluice_api::{DEFAULT_SOCKET, Endpoint, SessionQuery};
+
+const EXAMPLES: &str = "\
+Examples:
+  sluice status
+  sluice services web
+  sluice sessions --service web --state established --limit 20
+  sluice sessions --client 198.51.100.48 --json
+  sluice drops --all
+  sluice --socket /run/sluice/blue.sock ports
+  sluice replay --config sluice.toml --in front=front.pcap --out-dir out
+
+Exit codes: 0 it worked, 1 it did not, 2 the command line is wrong.";
+
+const SESSIONS_EXAMPLES: &str = "\
+Examples:
+  sluice sessions
+  sluice sessions --service web --real 192.0.2.11
+  sluice sessions --client 198.51.100.48:40000
+  sluice sessions --protocol tcp --state syn_recv --limit 1000
+  sluice sessions --limit 100000 --json > sessions.json";
+
+const REPLAY_ABOUT: &str = "\
+Plays captures through the director's data path.
+
+No director, no root, no network: the packets come from capture files (pcap or pcapng), the time \
+from their time stamps, and routes and neighbours from the configuration's [[route]] and \
+[[neighbour]] sections. Frames of several captures are taken in the order of their time stamps. \
+The same input gives the same output, to the byte.
+
+DIR gets PORT.pcap for each port of the configuration, with the frames that the director would \
+have sent there, and counters.json with what it would have counted: services, real servers, \
+reasons, sessions, ports. Packets that are the kernel's (ARP, ping) are counted, not answered.";
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  sluice replay --config sluice.toml --in front=front.pcap --out-dir out
+  sluice replay --config sluice.toml --in front=a.pcap --in back=b.pcap --out-dir out --json
+
+A capture to play: tcpdump -i eth0 -w front.pcap";
+
+/// Shows what a Sluice director does, and replays captures through its data path
+#[derive(Debug, Parser)]
+#[command(name = "sluice", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+pub struct Cli {
+    /// Control socket of the director
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "SLUICE_SOCKET",
+        hide_env_values = true,
+        default_value = DEFAULT_SOCKET
+    )]
+    pub socket: PathBuf,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Version, configuration, last reload, sessions, memory and workers
+    Status(Asking),
+    /// Virtual services and their real servers, with sessions, packets and bytes
+    Services {
+        /// How to ask.
+        #[command(flatten)]
+        asking: Asking,
+        /// Only the services with these names
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
+    },
+    /// Open sessions: endpoints, state, idle time, time left
+    #[command(after_help = SESSIONS_EXAMPLES)]
+    Sessions {
+        /// How to ask.
+        #[command(flatten)]
+        asking: Asking,
+        /// Which.
+        #[command(flatten)]
+        filter: Filter,
+    },
+    /// Ports: state, addresses, traffic, and what XDP steering took or passed
+    Ports(Asking),
+    /// Why packets were dropped or handed to the kernel, with what each reason means
+    Drops {
+        /// How to ask.
+        #[command(flatten)]
+        asking: Asking,
+        /// Also reasons that never happened (the JSON always has them)
+        #[arg(long)]
+        all: bool,
+    },
+    /// Plays captures through the director's data path, without a director
+    #[command(long_about = REPLAY_ABOUT, after_help = REPLAY_EXAMPLES)]
+    Replay(Replay),
+}
+
+/// How to ask.
+#[derive(Debug, Args)]
+pub struct Asking {
+    /// Print the director's answer as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Control socket of the director, as before the subcommand
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+}
+
+/// Which sessions.
+#[derive(Debug, Args)]
+pub struct Filter {
+    /// Of this virtual service
+    #[arg(long, value_name = "NAME")]
+    service: Option<String>,
+    /// From this client
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    client: Option<Endpoint>,
+    /// To this real server
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    real: Option<Endpoint>,
+    /// In this state: syn_recv, established, fin_wait, close_wait, last_ack, time_wait, close, udp
+    #[arg(long, value_name = "STATE")]
+    state: Option<SessionState>,
+    /// Of this protocol: tcp, udp
+    #[arg(long, value_name = "PROTOCOL")]
+    protocol: Option<Protocol>,
+    /// At most this many, up to 100000
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = SessionQuery::DEFAULT_LIMIT,
+        value_parser = SessionQuery::parse_limit
+    )]
+    limit: u32,
+}
+
+impl Filter {
+    /// As the director is asked.
+    pub fn query(self) -> SessionQuery {
+        let Self { service, client, real, state, protocol, limit } = self;
+        SessionQuery { service, client, real, state, protocol, limit }
+    }
+}
+
+/// What to replay.
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// Configuration file of the director
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// What a port receives: its name in the configuration and a capture; may be repeated
+    #[arg(long = "in", value_name = "PORT=FILE", required = true)]
+    pub inputs: Vec<Input>,
+    /// Folder for the output, made when it is missing
+    #[arg(long, value_name = "DIR")]
+    pub out_dir: PathBuf,
+    /// Print counters.json in place of a summary
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_holds_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_says_what_there_is() {
+        let mut command = Cli::command().term_width(100);
+        command.build();
+        insta::assert_snapshot!("help", command.render_long_help());
+        for name in ["sessions", "replay"] {
+            let sub = command.find_subcommand_mut(name).expect(name);
+            insta::assert_snapshot!(format!("help_{name}"), sub.render_long_help());
+        }
+    }
+
+    #[test]
+    fn states_in_the_help_are_those_that_there_are() {
+        let mut command = Cli::command();
+        let help = command.find_subcommand_mut("sessions").expect("sessions").render_help();
+        let help = help.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+        let words = SessionState::ALL.map(|state| state.name().to_lowercase()).join(", ");
+        assert!(help.contains(&words), "{help}");
+        assert!(help.contains(&SessionQuery::MAX_LIMIT.to_string()), "{help}");
+    }
+
+    #[test]
+    fn a_filter_becomes_a_query() {
+        let line = "sluice sessions --service web --client 198.51.100.48 --real 192.0.2.11:80 \
+                    --state fin-wait --protocol tcp --limit 7";
+        let cli = Cli::try_parse_from(line.split_whitespace()).expect("a command line");
+        let Command::Sessions { filter, .. } = cli.command else { panic!("{cli:?}") };
+        let query = filter.query();
+        assert_eq!(query.service.as_deref(), Some("web"));
+        assert_eq!(query.client, "198.51.100.48".parse().ok());
+        assert_eq!(query.real, "192.0.2.11:80".parse().ok());
+        assert_eq!((query.state, query.protocol), ("FIN_WAIT".parse().ok(), "tcp".parse().ok()));
+        assert_eq!(query.limit, 7);
+    }
+}

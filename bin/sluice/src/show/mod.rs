@@ -1,0 +1,51 @@
+//! Answers as an operator reads them.
+//!
+//! Each function makes text of plain data and does nothing else, so that a test can look at the
+//! text. Styles are in the text as escape sequences; [`crate::output`] takes them out where they
+//! are not wanted.
+
+mod balance;
+mod figures;
+mod reasons;
+mod replay;
+mod status;
+mod table;
+#[cfg(test)]
+mod tests;
+mod wires;
+
+pub use balance::{services, sessions};
+pub use reasons::drops;
+pub use replay::replay;
+pub use status::status;
+pub use wires::ports;
+
+use anstyle::{AnsiColor, Style};
+
+/// Titles of columns.
+const TITLE: Style = Style::new().bold();
+/// What is as it should not be.
+const BAD: Style = AnsiColor::Red.on_default().bold();
+/// What somebody may want to look at.
+const NOTE: Style = AnsiColor::Yellow.on_default();
+
+/// What is printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The answer.
+    pub text: String,
+    /// A remark on it, for a person.
+    pub remark: Option<String>,
+}
+
+impl Shown {
+    /// An answer without a remark.
+    pub fn new(text: String) -> Self {
+        Self { text, remark: None }
+    }
+}
+
+/// A style's text.
+fn styled(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
+}

@@ -1,0 +1,105 @@
+//! `sluice replay`: what came of it, in short.
+
+use std::path::Path;
+
+use sluice::replay::{Balanced, Report, ServiceReport, Summary};
+use sluice_api::model::{Drop, Drops};
+use sluice_director::Reason;
+
+use super::figures::{count, traffic};
+use super::table::{Align, Cell, Table};
+use super::{Shown, reasons};
+
+/// A summary of a replay whose output is in `out_dir`.
+pub fn replay(summary: &Summary, out_dir: &Path, width: Option<usize>) -> Shown {
+    let report = &summary.report;
+    let mut parts = vec![ports(report, out_dir)];
+    if !report.services.is_empty() {
+        parts.push(services(&report.services));
+    }
+    let sessions = &report.sessions;
+    parts.push(format!(
+        "{} sessions opened, {} closed, {} expired, {} open at the end\n",
+        count(sessions.created),
+        count(sessions.closed),
+        count(sessions.expired),
+        count(sessions.live)
+    ));
+    parts.push(reasons::drops(&drops(report), false, width).text);
+    parts.retain(|part| !part.is_empty());
+    let counters = out_dir.join("counters.json");
+    let text = format!("{}\nAll counters are in {}.\n", parts.join("\n"), counters.display());
+    let cut = summary.cut;
+    let remark = (cut > 0).then(|| {
+        let cut = count(cut);
+        format!("{cut} packets are cut short in the captures: capture whole ones (tcpdump -s 0)")
+    });
+    Shown { text, remark }
+}
+
+fn ports(report: &Report, out_dir: &Path) -> String {
+    use Align::{Left, Right};
+    let mut table =
+        Table::new([("PORT", Left), ("RECEIVED", Right), ("SENT", Right), ("FILE", Left)]);
+    for port in &report.ports {
+        let file = out_dir.join(format!("{}.pcap", port.name));
+        table.row([
+            port.name.as_str().into(),
+            count(port.received).into(),
+            count(port.sent).into(),
+            file.display().to_string().into(),
+        ]);
+    }
+    table.text()
+}
+
+fn services(services: &[ServiceReport]) -> String {
+    use Align::{Left, Right};
+    let mut table = Table::new([
+        ("SERVICE", Left),
+        ("REAL", Left),
+        ("SESSIONS", Right),
+        ("PACKETS IN", Right),
+        ("PACKETS OUT", Right),
+        ("BYTES IN", Right),
+        ("BYTES OUT", Right),
+    ]);
+    for service in services {
+        table.row(with_counts(&service.name, String::new(), &service.counted));
+        for real in &service.reals {
+            let at = match real.address.contains(':') {
+                true => format!("[{}]:{}", real.address, real.port),
+                false => format!("{}:{}", real.address, real.port),
+            };
+            table.row(with_counts("", at, &real.counted));
+        }
+    }
+    table.text()
+}
+
+fn with_counts(service: &str, real: String, counted: &Balanced) -> [Cell; 7] {
+    let Balanced { sessions, packets, bytes, .. } = counted;
+    [
+        service.into(),
+        real.into(),
+        count(*sessions).into(),
+        count(packets.inbound).into(),
+        count(packets.outbound).into(),
+        traffic(bytes.inbound).into(),
+        traffic(bytes.outbound).into(),
+    ]
+}
+
+/// The report's reasons with what they mean.
+fn drops(report: &Report) -> Drops {
+    let counted = |reason: &Reason| {
+        let packets = report.reasons.get(reason.name())?.as_u64()?;
+        Some(Drop {
+            reason: reason.name().to_owned(),
+            fate: reason.fate().into(),
+            packets,
+            meaning: reason.text().to_owned(),
+        })
+    };
+    Drops { drops: Reason::ALL.iter().filter_map(counted).collect() }
+}

@@ -1,0 +1,191 @@
+//! Tables: titles, aligned columns, two spaces between them, no lines.
+//!
+//! The last column of a table may flow: on a terminal its text is broken into lines that fit.
+//! Elsewhere each row is one line, so that `grep` and `awk` see whole rows.
+
+use anstyle::Style;
+
+use super::{TITLE, styled};
+
+const GAP: &str = "  ";
+/// A flowing column is not made narrower than this.
+const NARROWEST: usize = 24;
+
+/// How a column's text is placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// One cell's text and how it is shown.
+#[derive(Clone, Debug, Default)]
+pub struct Cell {
+    text: String,
+    style: Style,
+}
+
+impl Cell {
+    /// The same text in another style.
+    pub fn style(self, style: Style) -> Self {
+        Self { style, ..self }
+    }
+
+    /// The same text in another style if that holds.
+    pub fn style_if(self, holds: bool, style: Style) -> Self {
+        if holds { self.style(style) } else { self }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), style: Style::new() }
+    }
+}
+
+/// Rows under titles.
+#[derive(Clone, Debug)]
+pub struct Table<const N: usize> {
+    columns: [(&'static str, Align); N],
+    rows: Vec<[Cell; N]>,
+}
+
+impl<const N: usize> Table<N> {
+    /// A table without rows.
+    pub fn new(columns: [(&'static str, Align); N]) -> Self {
+        Self { columns, rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: [Cell; N]) {
+        self.rows.push(cells);
+    }
+
+    /// The text, each line ended.
+    pub fn text(&self) -> String {
+        self.flowing(None)
+    }
+
+    /// The text with the last column broken so that lines have at most `width` columns.
+    pub fn flowing(&self, width: Option<usize>) -> String {
+        let widths = self.widths();
+        let before: usize = widths.iter().take(N - 1).map(|width| width + GAP.len()).sum();
+        let room = width.map(|width| width.saturating_sub(before).max(NARROWEST));
+        let titles = self.columns.map(|(title, _)| Cell::from(title).style(TITLE));
+        let mut out = String::new();
+        self.line(&mut out, &widths, &titles, None);
+        for row in &self.rows {
+            self.line(&mut out, &widths, row, room);
+        }
+        out
+    }
+
+    fn widths(&self) -> [usize; N] {
+        std::array::from_fn(|at| {
+            let cells = self.rows.iter().map(|row| length(&row[at].text));
+            cells.chain([length(self.columns[at].0)]).max().unwrap_or(0)
+        })
+    }
+
+    fn line(&self, out: &mut String, widths: &[usize; N], cells: &[Cell; N], room: Option<usize>) {
+        let mut line = String::new();
+        // Spaces are only written before a cell that has text: lines do not end in spaces.
+        let mut owed = 0;
+        for (at, cell) in cells.iter().enumerate() {
+            if at > 0 {
+                owed += GAP.len();
+            }
+            let pad = widths[at].saturating_sub(length(&cell.text));
+            let (left, right) = match self.columns[at].1 {
+                Align::Left => (0, pad),
+                Align::Right => (pad, 0),
+            };
+            if cell.text.is_empty() {
+                owed += pad;
+                continue;
+            }
+            let indent = length_of_line(widths, at) + left;
+            let text = match room.filter(|_| at + 1 == N) {
+                Some(room) => broken(&cell.text, room).join(&format!("\n{}", " ".repeat(indent))),
+                None => cell.text.clone(),
+            };
+            line.push_str(&" ".repeat(owed + left));
+            line.push_str(&match cell.style == Style::new() {
+                true => text,
+                false => styled(cell.style, &text),
+            });
+            owed = right;
+        }
+        out.push_str(&line);
+        out.push('\n');
+    }
+}
+
+/// Where a column begins.
+fn length_of_line(widths: &[usize], column: usize) -> usize {
+    widths.iter().take(column).map(|width| width + GAP.len()).sum()
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Breaks text at spaces into lines of at most `room` characters; a longer word has its own line.
+fn broken(text: &str, room: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if length(line) + 1 + length(word) <= room => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Align::{Left, Right};
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let mut table = Table::new([("NAME", Left), ("N", Right), ("WORD", Left)]);
+        table.row(["a".into(), "1,000".into(), "x".into()]);
+        table.row(["longer".into(), "2".into(), "".into()]);
+        table.row(["é".into(), "".into(), "y".into()]);
+        let text = anstream::adapter::strip_str(&table.text()).to_string();
+        assert_eq!(
+            text,
+            "NAME        N  WORD\na       1,000  x\nlonger      2\né              y\n"
+        );
+    }
+
+    #[test]
+    fn the_last_column_flows() {
+        let mut table = Table::new([("N", Right), ("MEANING", Left)]);
+        let text = "one two three four five six seven eight";
+        table.row(["10".into(), text.into()]);
+        let flowing = table.flowing(Some(30));
+        let lines: Vec<_> = flowing.lines().skip(1).collect();
+        assert_eq!(lines, ["10  one two three four five", "    six seven eight"]);
+        assert_eq!(table.text().lines().nth(1), Some(&*format!("10  {text}")));
+        assert!(table.flowing(Some(1)).lines().skip(1).all(|line| line.len() <= 4 + NARROWEST));
+    }
+
+    #[test]
+    fn styles_take_no_room() {
+        let mut table = Table::new([("A", Left), ("B", Left)]);
+        table.row([Cell::from("down").style(super::super::BAD), "x".into()]);
+        table.row([Cell::from("up").style_if(false, super::super::BAD), "y".into()]);
+        let text = table.text();
+        assert!(text.contains('\u{1b}'));
+        let plain = anstream::adapter::strip_str(&text).to_string();
+        assert_eq!(plain, "A     B\ndown  x\nup    y\n");
+    }
+}

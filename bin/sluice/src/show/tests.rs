@@ -1,0 +1,266 @@
+//! Snapshots of what is shown, from fixed values.
+
+use sluice::replay;
+use sluice_api::SessionQuery;
+use sluice_api::model::{
+    Balanced, Drop, Drops, Fate, IdleMode, Memory, Port, PortState, Ports, Protocol, Real,
+    RealState, Received, Reload, Sent, Service, Services, Session, SessionCounts, SessionState,
+    Sessions, Status, Steering, SteeringMode, Ways, Worker,
+};
+use sluice_director::Reason;
+
+use super::Shown;
+
+const NOW_UNIX_S: u64 = 1_800_000_000;
+
+/// The text as it is without a terminal, and the remark below it.
+fn plain(shown: &Shown) -> String {
+    let text = anstream::adapter::strip_str(&shown.text).to_string();
+    let ends_well = text.lines().all(|line| line == line.trim_end());
+    assert!(ends_well, "a line ends in spaces: {text}");
+    match &shown.remark {
+        Some(remark) => format!("{text}(remark) {remark}\n"),
+        None => text,
+    }
+}
+
+fn worker(worker: u16, sessions: u64, held_frames: u64) -> Worker {
+    Worker {
+        worker,
+        core: worker + 2,
+        sessions,
+        session_capacity: 500_000,
+        packets: 1_234_567 * u64::from(worker + 1),
+        turns: 9_876_543,
+        empty_turns: 9_000_000,
+        sleeps: 4_321,
+        held_frames,
+        busy_share: 0.0316 * f64::from(worker + 1),
+    }
+}
+
+fn status() -> Status {
+    Status {
+        version: "0.1.0".to_owned(),
+        pid: 4711,
+        uptime_s: 273_912.4,
+        config: "/etc/sluice/sluice.toml".into(),
+        plan_epoch: 3,
+        last_reload: Some(Reload { at_unix_s: NOW_UNIX_S - 125, ok: true, error: None }),
+        idle: IdleMode::Adaptive,
+        huge_pages: true,
+        memory: Memory { bytes: 64_225_280, pages: "2 MiB".to_owned() },
+        sessions: SessionCounts {
+            live: 12_345,
+            capacity: 1_000_000,
+            created: 7_654_321,
+            closed: 7_600_000,
+            expired: 41_976,
+        },
+        handed_off: 1_024,
+        workers: vec![worker(0, 6_172, 0), worker(1, 6_173, 17)],
+    }
+}
+
+#[test]
+fn status_of_a_director_that_is_well() {
+    insta::assert_snapshot!(plain(&super::status(&status(), NOW_UNIX_S)));
+}
+
+#[test]
+fn status_after_a_refused_reload_and_nearly_full() {
+    let error = "/etc/sluice/sluice.toml:14:8: port: 70000 is too large\n  right: 1 to 65535";
+    let mut status = status();
+    status.last_reload =
+        Some(Reload { at_unix_s: NOW_UNIX_S - 3, ok: false, error: Some(error.to_owned()) });
+    status.sessions.live = 950_000;
+    status.idle = IdleMode::Busy;
+    status.huge_pages = false;
+    let shown = super::status(&status, NOW_UNIX_S);
+    insta::assert_snapshot!(plain(&shown));
+    assert_eq!(shown.text.matches("\u{1b}[31m").count(), 1, "only the refusal is red");
+}
+
+fn counted(sessions: u64) -> Balanced {
+    Balanced {
+        sessions_total: sessions,
+        sessions_active: sessions / 100,
+        packets: Ways { inbound: sessions * 12, outbound: sessions * 9 },
+        bytes: Ways { inbound: sessions * 1_234, outbound: sessions * 98_765 },
+    }
+}
+
+fn real(host: u8, weight: u16, sessions: u64) -> Real {
+    Real {
+        address: std::net::Ipv4Addr::new(192, 0, 2, host).into(),
+        port: 8080,
+        weight,
+        state: if weight == 0 { RealState::Draining } else { RealState::Up },
+        counted: counted(sessions),
+    }
+}
+
+fn services_shown() -> Services {
+    let service = |name: &str, protocol, port, reals: Vec<Real>| Service {
+        name: name.to_owned(),
+        protocol,
+        vip: "198.51.100.200".parse().expect("an address"),
+        port,
+        mode: "fnat".to_owned(),
+        scheduler: "rr".to_owned(),
+        pool: "lan".to_owned(),
+        counted: counted(reals.iter().map(|real| real.counted.sessions_total).sum()),
+        reals,
+    };
+    let web = vec![real(11, 1, 123_456), real(12, 10, 7), real(13, 0, 0)];
+    let services = vec![
+        service("web", Protocol::Tcp, 80, web),
+        service("a-service-with-a-long-name", Protocol::Udp, 53, Vec::new()),
+    ];
+    Services { services }
+}
+
+#[test]
+fn services() {
+    let shown = super::services(&services_shown());
+    insta::assert_snapshot!(plain(&shown));
+    insta::assert_snapshot!("no_services", plain(&super::services(&Services::default())));
+}
+
+#[test]
+fn sessions() {
+    let at = |text: &str| text.parse().expect("an address and a port");
+    let session = |protocol, client: &str, state, idle_ms, expires_ms| Session {
+        protocol,
+        client: at(client),
+        virtual_: at("198.51.100.200:80"),
+        local: at("192.0.2.10:1024"),
+        real: at("192.0.2.11:8080"),
+        state,
+        idle_ms,
+        expires_ms,
+        service: "web".to_owned(),
+        worker: 1,
+    };
+    let sessions = vec![
+        session(Protocol::Tcp, "198.51.100.48:40000", SessionState::Established, 340, 899_660),
+        session(Protocol::Tcp, "203.0.113.7:1", SessionState::SynRecv, 59_000, 1_000),
+        session(Protocol::Udp, "198.51.100.48:65535", SessionState::Udp, 0, 300_000),
+    ];
+    let query = SessionQuery { limit: 3, ..SessionQuery::default() };
+    let some = Sessions { sessions, more: true };
+    insta::assert_snapshot!(plain(&super::sessions(&some, &query)));
+    let none = Sessions::default();
+    let remark = |query: &SessionQuery| super::sessions(&none, query).remark;
+    assert_eq!(remark(&query).as_deref(), Some("no sessions"));
+    let query = SessionQuery { protocol: Some(Protocol::Tcp), ..query };
+    assert_eq!(remark(&query).as_deref(), Some("no session is like that"));
+}
+
+#[test]
+fn ports() {
+    let front = Port {
+        name: "front".to_owned(),
+        device: "af_xdp:eth0".to_owned(),
+        driver: "net_af_xdp".to_owned(),
+        interface: Some("eth0".to_owned()),
+        mac: Some("02:00:00:00:00:01".to_owned()),
+        mtu: Some(1500),
+        state: PortState::Up,
+        queues: 2,
+        twin: None,
+        rx: Received { packets: 123_456_789, bytes: 98_765_432_100, missed: 12, errors: 0 },
+        tx: Sent { packets: 123_456_000, bytes: 987_654_321_000, errors: 0 },
+        steering: Some(Steering {
+            mode: SteeringMode::Generic,
+            taken: 123_456_789,
+            passed: 4_321,
+            unowned: 0,
+        }),
+    };
+    let back = Port {
+        name: "back".to_owned(),
+        device: "pci:0000:3b:00.0".to_owned(),
+        interface: Some("sluice1".to_owned()),
+        twin: Some("sluice1".to_owned()),
+        state: PortState::Down,
+        steering: None,
+        ..front.clone()
+    };
+    let gone = Port {
+        name: "third".to_owned(),
+        driver: String::new(),
+        interface: None,
+        mac: None,
+        mtu: None,
+        state: PortState::Gone,
+        queues: 0,
+        rx: Received::default(),
+        tx: Sent::default(),
+        steering: None,
+        ..front.clone()
+    };
+    let without_steering = Ports { ports: vec![gone.clone()] };
+    assert!(!super::ports(&without_steering).text.contains("XDP"));
+    let ports = Ports { ports: vec![front, back, gone] };
+    insta::assert_snapshot!(plain(&super::ports(&ports)));
+}
+
+fn drops_shown() -> Drops {
+    let drop = |reason: &str, fate, packets, meaning: &str| Drop {
+        reason: reason.to_owned(),
+        fate,
+        packets,
+        meaning: meaning.to_owned(),
+    };
+    let long = "The worker's session table is full: raise limits.sessions or lower the timeouts.";
+    let drops = vec![
+        drop("not_ip", Fate::Kernel, 31, "Neither IPv4 nor IPv6 (ARP, LLDP and the like)."),
+        drop("truncated", Fate::Dropped, 0, "The frame ends within a header."),
+        drop("sessions_full", Fate::Dropped, 1_234_567, long),
+    ];
+    Drops { drops }
+}
+
+#[test]
+fn drops() {
+    let drops = drops_shown();
+    insta::assert_snapshot!(plain(&super::drops(&drops, false, None)));
+    insta::assert_snapshot!("drops_all_narrow", plain(&super::drops(&drops, true, Some(72))));
+    insta::assert_snapshot!("no_drops", plain(&super::drops(&Drops::default(), false, None)));
+}
+
+#[test]
+fn a_replay() {
+    let balanced = |sessions| replay::Balanced {
+        sessions,
+        active: 0,
+        packets: replay::Ways { inbound: 10 * sessions, outbound: 8 * sessions },
+        bytes: replay::Ways { inbound: 1_500 * sessions, outbound: 150_000 * sessions },
+    };
+    let real = |host: u8, sessions| replay::RealReport {
+        address: format!("192.0.2.{host}"),
+        port: 80,
+        counted: balanced(sessions),
+    };
+    let port =
+        |name: &str, received, sent| replay::PortReport { name: name.to_owned(), received, sent };
+    let service = replay::ServiceReport {
+        name: "web".to_owned(),
+        counted: balanced(3),
+        reals: vec![real(11, 2), real(12, 1)],
+    };
+    let report = replay::Report {
+        services: vec![service],
+        reasons: serde_json::Map::new(),
+        to_kernel: 4,
+        sessions: replay::SessionReport { created: 3, expired: 1, closed: 2, live: 0 },
+        ports: vec![port("front", 36, 24), port("back", 24, 30)],
+    };
+    let mut summary = replay::Summary { report, warnings: Vec::new(), cut: 5 };
+    insta::assert_snapshot!(plain(&super::replay(&summary, "out".as_ref(), None)));
+    let reason = Reason::NoSession;
+    summary.report.reasons.insert(reason.name().to_owned(), 2.into());
+    let text = super::replay(&summary, "out".as_ref(), None).text;
+    assert!(text.contains(reason.name()) && text.contains(reason.text()), "{text}");
+}

@@ -1,0 +1,310 @@
+//! The command as it is run: what it prints where, and how it ends. The director is played by the
+//! API's server with fixed answers.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use sluice_api::model::{
+    Drops, IdleMode, Memory, Protocol, Service, Services, Session, SessionCounts, SessionState,
+    Sessions, Status,
+};
+use sluice_api::{Call, Server};
+use sluice_director::Reason;
+use tempfile::TempDir;
+
+/// A folder, and a director behind a socket in it.
+struct Place {
+    folder: TempDir,
+    server: Option<Server>,
+}
+
+impl Place {
+    fn without_director() -> Self {
+        let folder = tempfile::Builder::new().prefix("sluice-command-").tempdir();
+        Self { folder: folder.expect("a folder"), server: None }
+    }
+
+    fn new() -> Self {
+        let mut place = Self::without_director();
+        let server = Server::start(&place.path("sluice.sock"), Box::new(answer));
+        place.server = Some(server.expect("a server"));
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        command.env("SLUICE_SOCKET", self.path("sluice.sock")).args(args);
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        Ran::from(self.command(args).output().expect("runs"))
+    }
+}
+
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        let Output { status, stdout, stderr } = output;
+        Self { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
+    }
+}
+
+fn status() -> Status {
+    Status {
+        version: "9.8.7".to_owned(),
+        pid: 4711,
+        uptime_s: 12.5,
+        config: "/etc/sluice/sluice.toml".into(),
+        plan_epoch: 1,
+        last_reload: None,
+        idle: IdleMode::Adaptive,
+        huge_pages: false,
+        memory: Memory { bytes: 1 << 20, pages: "ordinary".to_owned() },
+        sessions: SessionCounts::default(),
+        handed_off: 0,
+        workers: Vec::new(),
+    }
+}
+
+fn services() -> Services {
+    let service = |name: &str, port| Service {
+        name: name.to_owned(),
+        protocol: Protocol::Tcp,
+        vip: "198.51.100.200".parse().expect("an address"),
+        port,
+        mode: "fnat".to_owned(),
+        scheduler: "rr".to_owned(),
+        pool: "lan".to_owned(),
+        counted: Default::default(),
+        reals: Vec::new(),
+    };
+    Services { services: vec![service("web", 80), service("mail", 25)] }
+}
+
+/// As many sessions as are asked for.
+fn sessions(limit: u32) -> Sessions {
+    let at = |text: &str| text.parse().expect("an address and a port");
+    let session = Session {
+        protocol: Protocol::Tcp,
+        client: at("198.51.100.48:40000"),
+        virtual_: at("198.51.100.200:80"),
+        local: at("192.0.2.10:1024"),
+        real: at("192.0.2.11:80"),
+        state: SessionState::Established,
+        idle_ms: 10,
+        expires_ms: 899_990,
+        service: "web".to_owned(),
+        worker: 0,
+    };
+    Sessions { sessions: vec![session; limit as usize], more: true }
+}
+
+fn drops() -> Drops {
+    let mut counts = [0; Reason::COUNT];
+    counts[Reason::NoSession as usize] = 1_234;
+    Drops::from_counts(&counts)
+}
+
+/// Answers everything but `ports`.
+fn answer(call: Call) {
+    let in_time = match call {
+        Call::Status(reply) => reply.send(status()).is_ok(),
+        Call::Services(reply) => reply.send(services()).is_ok(),
+        Call::Sessions(query, reply) => reply.send(sessions(query.limit)).is_ok(),
+        Call::Ports(_) => true,
+        Call::Drops(reply) => reply.send(drops()).is_ok(),
+    };
+    assert!(in_time, "the server gave up on an answer that came at once");
+}
+
+#[test]
+fn answers_are_on_standard_output_without_colours() {
+    let place = Place::new();
+    for (args, expected) in [
+        (&["status"][..], "sluiced 9.8.7, pid 4711, up 12.5 s\n"),
+        (&["services", "mail"], "mail     tcp 198.51.100.200:25  fnat rr, pool lan"),
+        (&["sessions", "--limit", "2"], "tcp       198.51.100.48:40000"),
+        (&["drops"], "no_session    1,234  dropped"),
+    ] {
+        let ran = place.run(args);
+        assert_eq!(ran.code, Some(0), "{args:?}: {}", ran.stderr);
+        assert!(ran.stdout.contains(expected), "{args:?}: {}", ran.stdout);
+        assert!(!ran.stdout.contains('\u{1b}'), "{args:?}: {}", ran.stdout);
+    }
+    assert_eq!(place.run(&["services", "mail"]).stdout.lines().count(), 2);
+    assert_eq!(place.run(&["drops"]).stdout.lines().count(), 2);
+    assert_eq!(place.run(&["drops", "--all"]).stdout.lines().count(), Reason::COUNT + 1);
+    let ran = place.run(&["sessions", "--limit", "2"]);
+    assert_eq!(ran.stdout.lines().count(), 3, "the remark is elsewhere");
+    assert!(ran.stderr.contains("there are more than these 2"), "{}", ran.stderr);
+}
+
+#[test]
+fn json_is_what_the_api_says() {
+    let place = Place::new();
+    let pretty = |value: serde_json::Result<String>| value.expect("JSON") + "\n";
+    let ran = place.run(&["status", "--json"]);
+    assert_eq!(ran.stdout, pretty(serde_json::to_string_pretty(&status())));
+    let ran = place.run(&["services", "--json"]);
+    assert_eq!(ran.stdout, pretty(serde_json::to_string_pretty(&services())));
+    let ran = place.run(&["sessions", "--json"]);
+    assert_eq!(ran.stdout, pretty(serde_json::to_string_pretty(&sessions(100))));
+    assert_eq!(ran.stderr, "");
+    let ran = place.run(&["drops", "--json"]);
+    assert_eq!(ran.stdout, pretty(serde_json::to_string_pretty(&drops())));
+}
+
+#[test]
+fn the_socket_may_be_named_before_and_after_the_subcommand() {
+    let place = Place::new();
+    let socket = place.path("sluice.sock").display().to_string();
+    for args in [["--socket", &*socket, "status"], ["status", "--socket", &*socket]] {
+        let ran = place.command(&args).env_remove("SLUICE_SOCKET").output().expect("runs");
+        assert_eq!(ran.status.code(), Some(0), "{args:?}");
+    }
+    let ran = place.run(&["--socket", "/nowhere/a.sock", "status", "--socket", &*socket]);
+    assert_eq!(ran.code, Some(0), "the nearer one counts: {}", ran.stderr);
+}
+
+#[test]
+fn what_fails_is_told_on_standard_error_and_ends_with_1() {
+    let place = Place::new();
+    for (args, expected) in [
+        (&["ports"][..], "sluice: the director gave no answer: it is stopping"),
+        (&["services", "wbe"], "sluice: name: \"wbe\" will not do; it must be one of web, mail"),
+        (&["--socket", "/nowhere/a.sock", "status"], "no director listens on /nowhere/a.sock: is"),
+    ] {
+        let ran = place.run(args);
+        assert_eq!(ran.code, Some(1), "{args:?}: {}", ran.stdout);
+        assert_eq!(ran.stdout, "", "{args:?}");
+        assert!(ran.stderr.contains(expected), "{args:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_2() {
+    let place = Place::new();
+    for (args, expected) in [
+        (&[][..], "Usage: sluice"),
+        (&["stats"], "a similar subcommand exists: 'status'"),
+        (&["sessions", "--state", "open"], "it must be one of SYN_RECV, ESTABLISHED"),
+        (&["sessions", "--limit", "0"], "it must be a number from 1 to 100000"),
+        (&["sessions", "--client", "web"], "it must be an address, or an address and a port"),
+        (&["sessions", "--protocol", "icmp"], "it must be one of tcp, udp"),
+        (&["replay", "--config", "c.toml", "--out-dir", "out"], "--in <PORT=FILE>"),
+        (&["replay", "--config", "c", "--out-dir", "o", "--in", "front"], "expected PORT=FILE"),
+    ] {
+        let ran = place.run(args);
+        assert_eq!(ran.code, Some(2), "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(expected), "{args:?}: {}", ran.stderr);
+    }
+}
+
+/// As `sluice sessions | head -1`: far more is written than a pipe holds.
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let place = Place::new();
+    for args in [&["sessions", "--limit", "20000"][..], &["sessions", "--limit", "20000", "--json"]]
+    {
+        let mut command = place.command(args);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
+        let mut start = [0; 16];
+        let mut stdout = child.stdout.take().expect("a pipe");
+        stdout.read_exact(&mut start).expect("the beginning");
+        drop(stdout);
+        let ran = Ran::from(child.wait_with_output().expect("ends"));
+        assert_eq!((ran.code, &*ran.stderr), (Some(0), ""), "{args:?}");
+    }
+}
+
+const CONFIG: &str = r#"
+[[port]]
+name = "front"
+device = "tap:front"
+
+[[pool]]
+name = "lan"
+addresses = ["192.0.2.10"]
+
+[[service]]
+name = "echo"
+protocol = "udp"
+vip = "198.51.100.200"
+port = 7
+mode = "fnat"
+scheduler = "rr"
+pool = "lan"
+
+[[service.real]]
+address = "192.0.2.11"
+
+[[route]]
+prefix = "0.0.0.0/0"
+port = "front"
+
+[[neighbour]]
+address = "192.0.2.11"
+mac = "02:00:00:00:01:11"
+port = "front"
+"#;
+
+/// A capture of one datagram to the service, in the form of pcap's specification.
+fn capture() -> Vec<u8> {
+    let frame = sluice_testkit::udp("198.51.100.48:1000", "198.51.100.200:7").bytes();
+    let mut out = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 4 << 16 | 2, 0, 0, 65_535, 1] {
+        out.extend(word.to_le_bytes());
+    }
+    let length = u32::try_from(frame.len()).expect("short");
+    for word in [1_800_000_000, 0, length, length] {
+        out.extend(word.to_le_bytes());
+    }
+    out.extend(frame);
+    out
+}
+
+#[test]
+fn a_capture_is_replayed_and_summed_up() {
+    let place = Place::without_director();
+    fs::write(place.path("sluice.toml"), CONFIG).expect("written");
+    fs::write(place.path("a.pcap"), capture()).expect("written");
+    let args = ["replay", "--config", "sluice.toml", "--in", "front=a.pcap", "--out-dir", "out"];
+    let ran = place.run(&args);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("front         1     1  out/front.pcap\n"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("1 sessions opened, 0 closed, 0 expired, 1 open"),
+        "{}",
+        ran.stdout
+    );
+    let counters = fs::read_to_string(place.path("out/counters.json")).expect("counters");
+    let json = place.run(&[&args[..], &["--json"]].concat());
+    assert_eq!((json.code, json.stdout), (Some(0), counters));
+}
+
+#[test]
+fn a_replay_that_cannot_be_ends_with_1() {
+    let place = Place::without_director();
+    fs::write(place.path("sluice.toml"), CONFIG.replace("udp", "upd")).expect("written");
+    fs::write(place.path("a.pcap"), capture()).expect("written");
+    let args = ["replay", "--config", "sluice.toml", "--in", "front=a.pcap", "--out-dir", "out"];
+    let ran = place.run(&args);
+    assert_eq!((ran.code, &*ran.stdout), (Some(1), ""));
+    assert!(ran.stderr.contains("sluice.toml:12:12"), "{}", ran.stderr);
+}
