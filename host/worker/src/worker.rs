@@ -106,6 +106,13 @@ impl<Q: Queue> Worker<Q> {
         &self.path
     }
 
+    /// Runs with this snapshot from now on, and sends what had waited for it.
+    pub fn publish(&mut self, snapshot: Arc<Snapshot>) {
+        self.path.adopt(&snapshot.plan);
+        self.snapshot = snapshot;
+        self.release_held();
+    }
+
     /// Gives the worker a port's queue, and its twin's.
     pub fn attach(&mut self, port: PortId, line: Q, twin: Option<Q>) {
         let at = usize::from(port.0);
@@ -337,11 +344,7 @@ impl<Q: Queue> Worker<Q> {
     /// Acts on a message; `false` when it was the last one.
     pub(crate) fn obey(&mut self, now: Time, message: Message<Q>) -> bool {
         match message {
-            Message::Publish(snapshot) => {
-                self.path.adopt(&snapshot.plan);
-                self.snapshot = snapshot;
-                self.release_held();
-            }
+            Message::Publish(snapshot) => self.publish(snapshot),
             Message::Attach(port, line, twin) => self.attach(port, line, twin),
             Message::Detach(port, done) => {
                 drop(self.detach(port));

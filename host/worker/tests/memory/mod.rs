@@ -1,0 +1,250 @@
+//! Queues in memory, and a two-arm network around workers.
+
+use etherparse::PacketBuilder;
+use sluice_director::blueprint::{
+    Blueprint, LocalPool, Mode, Protocol, RealServer, Scheduling, VirtualService,
+};
+use sluice_director::fib::{Fib, FibBuilder, Link, PortId, Target};
+use sluice_director::path::{PagePolicy, PathConfig};
+use sluice_director::plan::{Plan, Retired};
+use sluice_director::{Frame, Time};
+use sluice_worker::{
+    Burst, Event, Idle, Inbox, Message, Queue, Snapshot, Wake, Worker, WorkerConfig,
+};
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+pub const FRONT: PortId = PortId(0);
+pub const BACK: PortId = PortId(1);
+pub const CLIENT: [u8; 4] = [198, 51, 100, 48];
+pub const VIP: [u8; 4] = [198, 51, 100, 200];
+pub const LOCAL: [u8; 4] = [192, 0, 2, 10];
+pub const REAL: [u8; 4] = [192, 0, 2, 11];
+
+/// A frame in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemFrame(Vec<u8>);
+
+impl Frame for MemFrame {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+    fn push_front(&mut self, _: usize) -> bool {
+        false
+    }
+    fn pull_front(&mut self, _: usize) -> bool {
+        false
+    }
+    fn set_len(&mut self, len: usize) -> bool {
+        self.0.truncate(len);
+        self.0.len() == len
+    }
+}
+
+/// The far side of a queue.
+#[derive(Debug)]
+struct Far {
+    arriving: VecDeque<MemFrame>,
+    sent: Vec<MemFrame>,
+    room: usize,
+}
+
+/// A queue in memory.
+#[derive(Clone, Debug)]
+pub struct MemQueue(Arc<Mutex<Far>>);
+
+impl MemQueue {
+    fn new() -> Self {
+        let (arriving, sent) = (VecDeque::with_capacity(64), Vec::with_capacity(64));
+        Self(Arc::new(Mutex::new(Far { arriving, sent, room: usize::MAX })))
+    }
+}
+
+impl Queue for MemQueue {
+    type Frame = MemFrame;
+
+    fn receive(&mut self, frames: &mut Burst<MemFrame>) -> usize {
+        let mut far = self.0.lock().unwrap();
+        let count = far.arriving.len().min(frames.remaining_capacity());
+        frames.extend(far.arriving.drain(..count));
+        count
+    }
+
+    fn transmit(&mut self, frames: &mut Burst<MemFrame>) -> usize {
+        let mut far = self.0.lock().unwrap();
+        let count = frames.len().min(far.room);
+        far.sent.extend(frames.drain(..count));
+        count
+    }
+}
+
+/// A worker's queues of one port.
+struct Line {
+    line: Option<MemQueue>,
+    twin: Option<MemQueue>,
+}
+
+/// Workers, their queues, and what they run against.
+pub struct Kit {
+    pub workers: Vec<Worker<MemQueue>>,
+    pub events: Receiver<Event>,
+    pub now: Time,
+    lines: Vec<Vec<Line>>,
+    plan: Arc<Plan>,
+}
+
+/// A worker whose loop runs on a thread.
+pub struct Running {
+    pub inbox: Inbox<MemQueue>,
+    pub thread: JoinHandle<()>,
+}
+
+impl Kit {
+    /// `queues` says how many queues each port has; neighbours are `known` or not.
+    pub fn new(workers: u16, queues: &[u16], known: bool) -> Self {
+        Self::build(workers, queues, known, false)
+    }
+
+    pub fn with_twins(workers: u16, queues: &[u16]) -> Self {
+        Self::build(workers, queues, true, true)
+    }
+
+    fn build(workers: u16, queues: &[u16], known: bool, twins: bool) -> Self {
+        let plan = Arc::new(Plan::compile(&blueprint(), None, &Retired::default()).unwrap());
+        let snapshot = snapshot(&plan, known);
+        let (sender, events) = channel();
+        let wakes: Vec<_> = (0..workers).map(|_| Wake::new().unwrap()).collect();
+        let (mut lines, mut made) = (Vec::new(), Vec::new());
+        for (number, rings) in (0..workers).zip(sluice_worker::mesh(workers.into())) {
+            let path = PathConfig {
+                worker: number,
+                workers,
+                sessions: 100,
+                seed: 1,
+                pages: PagePolicy::Ordinary,
+            };
+            let config = WorkerConfig { path, held_frames: 8 };
+            let events = (sender.clone(), Wake::new().unwrap());
+            let mut worker =
+                Worker::new(&config, Arc::clone(&snapshot), rings, wakes.clone(), events).unwrap();
+            let mut of_worker = Vec::new();
+            for (port, count) in queues.iter().enumerate() {
+                let line = (number < *count).then(MemQueue::new);
+                let twin = line.as_ref().filter(|_| twins).map(|_| MemQueue::new());
+                if let Some(line) = &line {
+                    worker.attach(PortId(port as u16), line.clone(), twin.clone());
+                }
+                of_worker.push(Line { line, twin });
+            }
+            lines.push(of_worker);
+            made.push(worker);
+        }
+        Self { workers: made, events, now: Time(1000), lines, plan }
+    }
+
+    fn line(&self, worker: u16, port: PortId) -> &MemQueue {
+        self.lines[usize::from(worker)][usize::from(port.0)].line.as_ref().unwrap()
+    }
+
+    fn twin(&self, worker: u16, port: PortId) -> &MemQueue {
+        self.lines[usize::from(worker)][usize::from(port.0)].twin.as_ref().unwrap()
+    }
+
+    pub fn put(&mut self, worker: u16, port: PortId, frame: MemFrame) {
+        self.line(worker, port).0.lock().unwrap().arriving.push_back(frame);
+    }
+
+    pub fn put_by_twin(&mut self, worker: u16, port: PortId, frame: MemFrame) {
+        self.twin(worker, port).0.lock().unwrap().arriving.push_back(frame);
+    }
+
+    pub fn sent(&mut self, worker: u16, port: PortId) -> Vec<MemFrame> {
+        self.line(worker, port).0.lock().unwrap().sent.drain(..).collect()
+    }
+
+    pub fn sent_by_twin(&mut self, worker: u16, port: PortId) -> Vec<MemFrame> {
+        self.twin(worker, port).0.lock().unwrap().sent.drain(..).collect()
+    }
+
+    /// The queue takes `room` frames a call from now on.
+    pub fn limit(&mut self, worker: u16, port: PortId, room: usize) {
+        self.line(worker, port).0.lock().unwrap().room = room;
+    }
+
+    pub fn turn(&mut self, worker: u16) {
+        self.workers[usize::from(worker)].turn(self.now);
+    }
+
+    /// From now on the neighbours are known.
+    pub fn publish_neighbours(&mut self) {
+        let snapshot = snapshot(&self.plan, true);
+        self.workers.iter_mut().for_each(|worker| worker.publish(Arc::clone(&snapshot)));
+    }
+
+    /// Runs a worker's loop on a thread.
+    pub fn run(&mut self, worker: u16) -> Running {
+        let mut worker = self.workers.remove(usize::from(worker));
+        let (inbox, mailbox, wake) = Inbox::new().unwrap();
+        let thread = std::thread::spawn(move || {
+            sluice_worker::run(&mut worker, &mailbox, &wake, Idle::Adaptive, Instant::now());
+        });
+        assert!(inbox.send(Message::Publish(snapshot(&self.plan, true))));
+        Running { inbox, thread }
+    }
+}
+
+fn snapshot(plan: &Arc<Plan>, known: bool) -> Arc<Snapshot> {
+    Arc::new(Snapshot { plan: Arc::clone(plan), fib: Arc::new(fib(plan, known)) })
+}
+
+fn blueprint() -> Blueprint {
+    let service = VirtualService {
+        name: "dns".into(),
+        protocol: Protocol::Udp,
+        vip: VIP.into(),
+        port: 53,
+        mode: Mode::Fnat,
+        scheduler: Scheduling::Rr,
+        pool: "lan".into(),
+        reals: vec![RealServer { address: REAL.into(), port: 53, weight: 1 }],
+    };
+    let addresses = vec![LOCAL.into()];
+    let pool = LocalPool { name: "lan".into(), addresses, ports: 1024..=65535 };
+    Blueprint { services: vec![service], pools: vec![pool], ..Blueprint::default() }
+}
+
+fn fib(plan: &Plan, known: bool) -> Fib {
+    let mut builder = FibBuilder::default();
+    let link = |port: PortId| Link { port, mac: [2, 0, 0, 0, 0, port.0 as u8], vlan: 0, mtu: 1500 };
+    let (front, back) = (builder.link(link(FRONT)), builder.link(link(BACK)));
+    builder.route([198, 51, 100, 0].into(), 24, Target::OnLink(front));
+    builder.route([192, 0, 2, 0].into(), 24, Target::OnLink(back));
+    if known {
+        builder.neighbour(front, CLIENT.into(), [2, 0, 0, 0, 1, 48]);
+        builder.neighbour(back, REAL.into(), [2, 0, 0, 0, 1, 11]);
+    }
+    builder.build(plan, None)
+}
+
+/// A UDP datagram.
+pub fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16)) -> MemFrame {
+    let mut bytes = Vec::new();
+    let builder = PacketBuilder::ethernet2([4; 6], [6; 6]).ipv4(from.0, to.0, 64);
+    builder.udp(from.1, to.1).write(&mut bytes, b"question").unwrap();
+    MemFrame(bytes)
+}
+
+/// Source and destination of a frame, by another's parser.
+pub fn addresses(frame: &MemFrame) -> (([u8; 4], u16), ([u8; 4], u16)) {
+    let sliced = etherparse::SlicedPacket::from_ethernet(&frame.0).unwrap();
+    let Some(etherparse::NetSlice::Ipv4(ip)) = sliced.net else { panic!("no IPv4") };
+    let Some(etherparse::TransportSlice::Udp(udp)) = sliced.transport else { panic!("no UDP") };
+    let ip = ip.header();
+    ((ip.source(), udp.source_port()), (ip.destination(), udp.destination_port()))
+}
