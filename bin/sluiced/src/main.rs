@@ -52,18 +52,13 @@ fn main() -> ExitCode {
         (None, Some(file)) => run(file),
         (None, None) => Ok(()),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Error::Config(errors)) => {
-            eprintln!("{errors}");
-            ExitCode::FAILURE
-        }
-        Err(failure) => {
-            error!("{failure}");
-            eprintln!("sluiced: {failure}");
-            ExitCode::FAILURE
-        }
+    let Err(failure) = outcome else { return ExitCode::SUCCESS };
+    match failure {
+        Error::Config(errors) => eprintln!("{errors}"),
+        failure if arguments.check.is_some() => eprintln!("sluiced: {failure}"),
+        failure => error!("cannot go on: {failure}"),
     }
+    ExitCode::FAILURE
 }
 
 fn check(file: &Path) -> Result<(), Error> {
