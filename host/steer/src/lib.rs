@@ -25,7 +25,7 @@ pub use stale::{detach, release_stale};
 pub use steer::{Changed, Counters, Steer, bind};
 
 /// The program's object file, for the AF_XDP driver's `xdp_prog`.
-pub const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
+pub const OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
 
 /// The program's name in the kernel.
 pub const PROGRAM: &str = "sluice_steer";

@@ -155,3 +155,47 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link_attributes() -> Vec<u8> {
+        let mut xdp = attribute(2, &[1]);
+        xdp.extend(attribute(IFLA_XDP_PROG_ID, &7_u32.to_ne_bytes()));
+        xdp.extend(attribute(IFLA_XDP_SKB_PROG_ID, &7_u32.to_ne_bytes()));
+        let mut all = attribute(IFLA_IFNAME, b"front\0");
+        all.extend(attribute(IFLA_XDP | NESTED, &xdp));
+        all
+    }
+
+    #[test]
+    fn a_link_message_tells_the_name_and_the_program() {
+        let expected = Link { name: "front".to_owned(), program: Some((7, Mode::Generic)) };
+        assert_eq!(read(&link_attributes()), expected);
+    }
+
+    #[test]
+    fn an_interface_without_a_program_has_none() {
+        let unattached = attribute(IFLA_XDP, &attribute(2, &[0]));
+        assert_eq!(read(&unattached).program, None);
+    }
+
+    #[test]
+    fn a_message_cut_short_reads_as_less() {
+        let whole = link_attributes();
+        for len in 0..whole.len() {
+            let found = read(&whole[..len]);
+            assert!(found.name.is_empty() || found.name == "front", "{len}: {found:?}");
+            assert_eq!(found.program, None, "{len} bytes");
+        }
+        assert_eq!(read(&[0; 8]), Link::default(), "an attribute of no length ends the reading");
+    }
+
+    #[test]
+    fn every_process_has_a_loopback_interface_without_a_program() {
+        let found = query(1).expect("rtnetlink answers without privileges");
+        assert_eq!(found, Link { name: "lo".to_owned(), program: None });
+        assert!(query(0x7fff_fff0).is_err(), "no such interface");
+    }
+}

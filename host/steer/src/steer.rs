@@ -69,8 +69,8 @@ impl Steer {
         Self::from_maps(|name| map_named(&ids, name)?.ok_or(Error::NoMap { index, map: name }))
     }
 
-    /// Takes each map from `find`.
-    pub(crate) fn from_maps(find: impl Fn(&'static str) -> Result<Map>) -> Result<Self> {
+    /// For a program that is loaded but not attached: takes each map, by its name, from `find`.
+    pub fn from_maps(mut find: impl FnMut(&'static str) -> Result<Map>) -> Result<Self> {
         let context = "open a map of the steering program";
         let wrong = |source| Error::Map { context, source };
         Ok(Self {
