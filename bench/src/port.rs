@@ -1,0 +1,187 @@
+//! A port in memory: frames in buffers of their own, and queues that hand them over.
+//!
+//! Buffers are laid out as DPDK's default packet pools have them: 2,368 bytes from one to the next
+//! (an odd number of cache lines, so that headers do not all fall into the same few sets of a
+//! cache), the frame 128 bytes into its buffer and on a line of its own. A frame is handled by an
+//! exclusive reference, so moving it between queues moves sixteen bytes and never its content.
+
+use bytemuck::Zeroable;
+use sluice_director::Frame;
+use sluice_lanes::prefetch;
+use sluice_table::{PagePolicy, Region, RegionError};
+use sluice_worker::{Burst, Queue};
+
+/// Bytes from one buffer to the next.
+pub const STRIDE: usize = 2368;
+const HEADROOM: u16 = 128;
+
+/// The memory of one frame.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Zeroable)]
+pub struct Buffer([u8; STRIDE]);
+
+const _: () = assert!(size_of::<Buffer>() == STRIDE && (STRIDE / 64) % 2 == 1);
+
+/// A frame: the one handle to its buffer.
+pub struct MemFrame {
+    buffer: &'static mut Buffer,
+    start: u16,
+    len: u16,
+}
+
+/// Makes `count` frames. Their memory is theirs until the process ends.
+pub fn frames(count: usize, pages: PagePolicy) -> Result<Vec<MemFrame>, RegionError> {
+    let region: &'static mut Region<Buffer> = Box::leak(Box::new(Region::new(count, pages)?));
+    let frame = |buffer: &'static mut Buffer| {
+        // So that the memory is there before anything is measured.
+        buffer.0.fill(0);
+        MemFrame { buffer, start: HEADROOM, len: 0 }
+    };
+    Ok(region.iter_mut().map(frame).collect())
+}
+
+impl MemFrame {
+    /// Makes it a frame of `content.len()` bytes at its first place, and gives them to be changed.
+    pub fn write(&mut self, content: &[u8]) -> &mut [u8] {
+        (self.start, self.len) = (HEADROOM, content.len() as u16);
+        let bytes = self.bytes_mut();
+        bytes.copy_from_slice(content);
+        bytes
+    }
+}
+
+impl Frame for MemFrame {
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        &self.buffer.0[usize::from(self.start)..][..usize::from(self.len)]
+    }
+
+    #[inline(always)]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer.0[usize::from(self.start)..][..usize::from(self.len)]
+    }
+
+    fn push_front(&mut self, count: usize) -> bool {
+        let fits = count <= usize::from(self.start);
+        if fits {
+            self.start -= count as u16;
+            self.len += count as u16;
+        }
+        fits
+    }
+
+    fn pull_front(&mut self, count: usize) -> bool {
+        let fits = count <= usize::from(self.len);
+        if fits {
+            self.start += count as u16;
+            self.len -= count as u16;
+        }
+        fits
+    }
+
+    fn set_len(&mut self, len: usize) -> bool {
+        let fits = len <= STRIDE - usize::from(self.start);
+        if fits {
+            self.len = len as u16;
+        }
+        fits
+    }
+
+    #[inline(always)]
+    fn prefetch(&self) {
+        prefetch::read(&self.buffer.0[usize::from(self.start)]);
+    }
+}
+
+/// One worker's end of a port: what it will receive and what it has sent.
+pub struct MemQueue {
+    /// The next frame to be received is the last one.
+    received: Vec<MemFrame>,
+    /// What was sent, in order.
+    pub sent: Vec<MemFrame>,
+    burst: usize,
+}
+
+impl MemQueue {
+    /// An empty queue that gives `burst` frames at a time and has room for `frames`, all of which
+    /// have been in each place once, so that its memory is there.
+    pub fn new(burst: usize, frames: &mut Vec<MemFrame>) -> Self {
+        let mut room = || {
+            let mut room = Vec::with_capacity(frames.len());
+            room.append(frames);
+            frames.append(&mut room);
+            room
+        };
+        Self { received: room(), sent: room(), burst }
+    }
+
+    /// Lets frames wait to be received, in their order, behind none.
+    pub fn load(&mut self, frames: &mut Vec<MemFrame>) {
+        self.received.append(frames);
+        self.received.reverse();
+    }
+
+    /// Frames that wait to be received.
+    pub const fn waiting(&self) -> usize {
+        self.received.len()
+    }
+}
+
+impl Queue for MemQueue {
+    type Frame = MemFrame;
+
+    #[inline]
+    fn receive(&mut self, frames: &mut Burst<MemFrame>) -> usize {
+        let room = self.burst.min(frames.remaining_capacity());
+        let rest = self.received.len().saturating_sub(room);
+        let before = frames.len();
+        frames.extend(self.received.drain(rest..).rev());
+        frames.len() - before
+    }
+
+    #[inline]
+    fn transmit(&mut self, frames: &mut Burst<MemFrame>) -> usize {
+        let count = frames.len();
+        self.sent.extend(frames.drain(..));
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn frames_are_apart_and_keep_their_order() {
+        let mut all = frames(300, PagePolicy::Ordinary).unwrap();
+        for (number, frame) in all.iter_mut().enumerate() {
+            frame.write(&(number as u64).to_ne_bytes());
+        }
+        let places: HashSet<_> = all.iter().map(|f| f.bytes().as_ptr() as usize).collect();
+        assert_eq!(places.len(), 300);
+        assert!(places.iter().all(|place| place % 64 == 0), "each begins a cache line");
+        let mut queue = MemQueue::new(32, &mut all);
+        assert_eq!(all.len(), 300);
+        queue.load(&mut all);
+        let mut burst = Burst::new();
+        while queue.waiting() > 0 {
+            assert!(queue.receive(&mut burst) <= 32);
+            queue.transmit(&mut burst);
+        }
+        let numbers =
+            queue.sent.iter().map(|f| u64::from_ne_bytes(*f.bytes().first_chunk().unwrap()));
+        assert!(numbers.eq(0..300));
+    }
+
+    #[test]
+    fn a_frame_grows_and_shrinks_within_its_buffer() {
+        let mut all = frames(1, PagePolicy::Ordinary).unwrap();
+        let frame = &mut all[0];
+        frame.write(b"content");
+        assert!(frame.push_front(4) && frame.bytes()[4..] == *b"content");
+        assert!(frame.pull_front(5) && frame.bytes() == b"ontent");
+        assert!(!frame.pull_front(7) && !frame.push_front(4000) && !frame.set_len(STRIDE));
+        assert!(frame.set_len(2) && frame.bytes() == b"on");
+    }
+}

@@ -1,0 +1,113 @@
+//! The measured part at one worker: rounds, in step with the other workers.
+
+use crate::clock::ticks;
+use crate::error::BenchError;
+use crate::gate::Gate;
+use crate::machine;
+use crate::station::{Shared, Station};
+use crate::traffic::Local;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Rounds at the beginning that do not count.
+const WARM_UP: u64 = 8;
+/// Of so many rounds, one is judged.
+const JUDGE_EVERY: u64 = 16;
+/// The least rounds that a median is taken of.
+const LEAST: u64 = 16;
+/// A round takes well under a millisecond; after this long packets must have been lost.
+const STUCK: Duration = Duration::from_secs(10);
+
+/// What the workers agree on, round by round.
+pub struct Pace {
+    gate: Gate,
+    /// The first round that is not to be run.
+    end: AtomicU64,
+    /// Frames that came out at any worker.
+    out: AtomicU64,
+}
+
+impl Pace {
+    pub const fn new(workers: usize) -> Self {
+        Self { gate: Gate::new(workers), end: AtomicU64::new(u64::MAX), out: AtomicU64::new(0) }
+    }
+
+    /// Where the workers meet.
+    pub const fn gate(&self) -> &Gate {
+        &self.gate
+    }
+}
+
+/// What one worker measured.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// Cycles a packet of each round.
+    pub cycles_per_packet: Vec<f64>,
+    /// Packets and ticks of these rounds.
+    pub packets: u64,
+    pub ticks: u64,
+    /// Ticks that writing them took.
+    pub generator_ticks: u64,
+    /// Seconds of all rounds with everything that belongs to them.
+    pub wall_s: f64,
+    /// Of them, the thread ran, and would have liked to run.
+    pub ran_s: Option<f64>,
+    pub waited_s: Option<f64>,
+}
+
+impl Measured {
+    /// Ticks of all packets together, whatever came between.
+    pub fn timed_cycles_per_packet(&self) -> f64 {
+        self.ticks as f64 / self.packets as f64
+    }
+
+    /// Packets by the clock on the wall, generator and all.
+    pub fn mpps_with_generator(&self) -> f64 {
+        self.packets as f64 / self.wall_s / 1e6
+    }
+}
+
+/// Runs rounds for `seconds`. The worker with number 0 says when it is enough.
+pub fn measure(
+    station: &mut Station,
+    (number, frames): (usize, u64),
+    locals: &[&[Local]],
+    (pace, strays): (&Pace, bool),
+    seconds: f64,
+) -> Result<Measured, BenchError> {
+    let mut measured = Measured::default();
+    let workers = locals.len() as u64;
+    let (start, before) = (Instant::now(), machine::ran_and_waited_s());
+    for round in 0.. {
+        // It was said in the round before, ahead of the gate that all have passed since.
+        if round >= pace.end.load(Ordering::SeqCst) {
+            break;
+        }
+        if number == 0 && round >= WARM_UP + LEAST && start.elapsed().as_secs_f64() >= seconds {
+            pace.end.store(round + 1, Ordering::SeqCst);
+        }
+        let begin = ticks();
+        station.write_round(locals);
+        let written = ticks() - begin;
+        pace.gate.spin()?;
+        let shared = Shared {
+            out: &pace.out,
+            target: (round + 1) * workers * frames,
+            deadline: Instant::now() + STUCK,
+        };
+        let worked = station.run_round(strays.then_some(&shared))?;
+        station.finish_round(locals[number], round % JUDGE_EVERY == 0)?;
+        if round >= WARM_UP {
+            measured.cycles_per_packet.push(worked as f64 / frames as f64);
+            measured.packets += frames;
+            measured.ticks += worked;
+            measured.generator_ticks += written;
+        }
+    }
+    measured.wall_s = start.elapsed().as_secs_f64();
+    if let (Some(before), Some(after)) = (before, machine::ran_and_waited_s()) {
+        measured.ran_s = Some(after.0 - before.0);
+        measured.waited_s = Some(after.1 - before.1);
+    }
+    Ok(measured)
+}

@@ -1,0 +1,353 @@
+//! One worker with its ports and its traffic: opens its sessions, runs its rounds, and accounts
+//! for every frame.
+//!
+//! The worker's clock is the time that it worked: it stands still while traffic is written, so
+//! that the sweep does as much for each packet as it would under load.
+
+use crate::args::Throughput;
+use crate::clock::ticks;
+use crate::error::BenchError;
+use crate::port::{self, MemFrame, MemQueue};
+use crate::scene::{BACK, FRONT};
+use crate::template::Kind;
+use crate::traffic::{Local, Traffic, Way};
+use sluice_director::fib::PortId;
+use sluice_director::path::{PagePolicy, PathConfig};
+use sluice_director::{Reason, Time};
+use sluice_worker::{Event, Rings, Snapshot, Wake, Worker, WorkerConfig};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+
+/// Where the worker's clock begins: a while after zero, which sessions store as "never".
+const START_MS: u64 = 1000;
+/// Of each batch or round that is judged, this many frames of each direction are.
+const JUDGED: usize = 8;
+
+/// What the benchmark itself needs, made, and its memory touched, before the director's memory is
+/// measured.
+pub struct Yard {
+    traffic: Traffic,
+    frames: Vec<MemFrame>,
+    /// Room to sort frames by port.
+    sorted: [Vec<MemFrame>; 2],
+    queues: [MemQueue; 2],
+}
+
+impl Yard {
+    pub fn new(args: &Throughput, number: u16) -> Result<Self, BenchError> {
+        // Whoever insists on huge pages means the tables.
+        let pages = match args.pages.policy() {
+            PagePolicy::HugeOnly => PagePolicy::Auto,
+            other => other,
+        };
+        let count = args.frames as usize;
+        let mut frames = port::frames(count, pages)?;
+        let mut sorted = [Vec::with_capacity(count), Vec::with_capacity(count)];
+        for room in &mut sorted {
+            room.append(&mut frames);
+            frames.append(room);
+        }
+        let queues = [(); 2].map(|()| MemQueue::new(usize::from(args.burst), &mut frames));
+        Ok(Self { traffic: Traffic::new(args, usize::from(number)), frames, sorted, queues })
+    }
+}
+
+/// Room for the local endpoints of a worker's sessions.
+pub fn untold(args: &Throughput) -> Vec<Local> {
+    // Not zero, so that its pages are there.
+    let untold = Local { real: u16::MAX, ..Local::default() };
+    vec![untold; args.sessions_each() as usize]
+}
+
+/// What a worker is connected with.
+pub struct Cables {
+    pub snapshot: Arc<Snapshot>,
+    pub rings: Rings<MemFrame>,
+    pub wakes: Vec<Wake>,
+    pub events: (Sender<Event>, Wake),
+}
+
+/// One worker and its surroundings.
+pub struct Station {
+    number: u16,
+    args: Throughput,
+    worker: Worker<MemQueue>,
+    traffic: Traffic,
+    /// Frames at rest.
+    idle: Vec<MemFrame>,
+    /// Room to sort frames by port.
+    sorted: [Vec<MemFrame>; 2],
+    worked_ticks: u64,
+    ticks_per_ms: u64,
+    /// Packets that the worker's sessions were given, by direction.
+    given: [u64; 2],
+    strayed: u64,
+    /// Frames that were judged.
+    pub judged: u64,
+}
+
+impl Station {
+    pub fn new(
+        args: &Throughput,
+        number: u16,
+        cables: Cables,
+        yard: Yard,
+        ticks_per_s: f64,
+    ) -> Result<Self, BenchError> {
+        let config = WorkerConfig {
+            path: PathConfig {
+                worker: number,
+                workers: args.workers,
+                sessions: args.sessions_each(),
+                seed: args.seed,
+                pages: args.pages.policy(),
+            },
+            held_frames: 0,
+        };
+        let Cables { snapshot, rings, wakes, events } = cables;
+        let mut worker = Worker::new(&config, snapshot, rings, wakes, events)?;
+        for (port, queue) in [FRONT, BACK].into_iter().zip(yard.queues) {
+            worker.attach(port, queue, None);
+        }
+        Ok(Self {
+            number,
+            args: args.clone(),
+            worker,
+            traffic: yard.traffic,
+            sorted: yard.sorted,
+            idle: yard.frames,
+            worked_ticks: 0,
+            ticks_per_ms: (ticks_per_s / 1000.0) as u64,
+            given: [0; 2],
+            strayed: 0,
+            judged: 0,
+        })
+    }
+
+    /// Bytes of the session tables, and their pages.
+    pub fn table(&self) -> (usize, &'static str) {
+        self.worker.path().memory()
+    }
+
+    /// Opens all sessions, in batches of as many first packets as there are frames. Tells where
+    /// each session's real server is to answer to, and gives the cycles of a new session for each
+    /// batch.
+    pub fn open(&mut self, locals: &mut [Local]) -> Result<Vec<f64>, BenchError> {
+        let mut samples = Vec::new();
+        let batch = self.idle.len() as u32;
+        let mut first = 0;
+        while first < locals.len() as u32 {
+            let flows = first..(first + batch).min(locals.len() as u32);
+            first = flows.end;
+            let count = flows.len();
+            let ticks = self.send_in(flows.clone(), Kind::Syn)?;
+            samples.push(ticks as f64 / count as f64);
+            self.learn(locals, count)?;
+            if self.args.protocol == crate::args::Protocol::Tcp {
+                self.traffic.write_answers(flows.clone(), locals, &mut self.idle);
+                self.load([0, count]);
+                self.settle("opening sessions", count, None)?;
+                self.rest();
+                self.send_in(flows, Kind::Data)?;
+                self.rest();
+            }
+        }
+        Ok(samples)
+    }
+
+    fn send_in(&mut self, flows: Range<u32>, kind: Kind) -> Result<u64, BenchError> {
+        let count = flows.len();
+        self.traffic.write_in(flows, kind, &mut self.idle);
+        self.load([count, 0]);
+        self.settle("opening sessions", count, None)
+    }
+
+    /// Reads the local endpoints of new sessions off their first packets.
+    fn learn(&mut self, locals: &mut [Local], count: usize) -> Result<(), BenchError> {
+        let (number, protocol) = (self.number, self.args.protocol);
+        let frames = std::mem::take(&mut self.queue(BACK).sent);
+        let wrong = |(flow, what)| BenchError::Wrong { worker: number, flow, what };
+        for frame in &frames {
+            let (flow, local) = Traffic::learn(frame, protocol)
+                .filter(|(flow, _)| (*flow as usize) < locals.len())
+                .ok_or_else(|| wrong((u32::MAX, "not a session's first packet".into())))?;
+            locals[flow as usize] = local;
+        }
+        for frame in frames.iter().step_by((count / JUDGED).max(1)) {
+            self.traffic.judge(Way::In, locals, frame).map_err(wrong)?;
+            self.judged += 1;
+        }
+        self.queue(BACK).sent = frames;
+        self.rest();
+        Ok(())
+    }
+
+    /// Writes and loads a round of random flows.
+    pub fn write_round(&mut self, locals: &[&[Local]]) {
+        self.traffic.write_round(locals, &mut self.idle);
+        let mut frames = std::mem::take(&mut self.idle);
+        for (at, frame) in frames.drain(..).enumerate() {
+            self.sorted[at % 2].push(frame);
+        }
+        self.idle = frames;
+        for port in [FRONT, BACK] {
+            let mut sorted = std::mem::take(&mut self.sorted[usize::from(port.0)]);
+            self.given[usize::from(port.0)] += sorted.len() as u64;
+            self.queue(port).load(&mut sorted);
+            self.sorted[usize::from(port.0)] = sorted;
+        }
+        self.strayed += (self.args.strays_each() * (usize::from(self.args.workers) - 1)) as u64;
+    }
+
+    /// Runs the round that was written: the cycles that it took.
+    pub fn run_round(&mut self, shared: Option<&Shared<'_>>) -> Result<u64, BenchError> {
+        self.settle("measuring", self.args.frames as usize, shared)
+    }
+
+    /// Judges some frames of the round that was run, and takes all back.
+    pub fn finish_round(&mut self, locals: &[Local], judge: bool) -> Result<(), BenchError> {
+        if judge {
+            let number = self.number;
+            let wrong = |(flow, what)| BenchError::Wrong { worker: number, flow, what };
+            for (port, way) in [(BACK, Way::In), (FRONT, Way::Out)] {
+                let sent = std::mem::take(&mut self.queue(port).sent);
+                for frame in sent.iter().step_by((sent.len() / JUDGED).max(1)) {
+                    self.traffic.judge(way, locals, frame).map_err(wrong)?;
+                    self.judged += 1;
+                }
+                self.queue(port).sent = sent;
+            }
+        }
+        self.rest();
+        Ok(())
+    }
+
+    fn queue(&mut self, port: PortId) -> &mut MemQueue {
+        self.worker.queue_mut(port).expect("both ports were attached")
+    }
+
+    /// Loads the first idle frames: so many for the front port, so many for the back one.
+    fn load(&mut self, counts: [usize; 2]) {
+        for (port, count) in [FRONT, BACK].into_iter().zip(counts) {
+            let mut frames: Vec<_> = self.idle.drain(..count).collect();
+            self.given[usize::from(port.0)] += count as u64;
+            self.queue(port).load(&mut frames);
+        }
+    }
+
+    /// Takes all frames back.
+    fn rest(&mut self) {
+        let mut idle = std::mem::take(&mut self.idle);
+        for port in [FRONT, BACK] {
+            idle.append(&mut self.queue(port).sent);
+        }
+        self.idle = idle;
+    }
+
+    /// Turns the worker until all that was loaded has come out; the ticks of the turns in which
+    /// there was something to do.
+    fn settle(
+        &mut self,
+        doing: &'static str,
+        frames: usize,
+        shared: Option<&Shared<'_>>,
+    ) -> Result<u64, BenchError> {
+        let mut worked = 0;
+        let mut before = ticks();
+        let mut sent_before = 0;
+        loop {
+            // One reading serves as the worker's clock and as the stopwatch.
+            let now = START_MS + (self.worked_ticks + worked) / self.ticks_per_ms;
+            let came = self.worker.turn(Time(now));
+            let after = ticks();
+            if came > 0 {
+                worked += after - before;
+            }
+            before = after;
+            let over = match shared {
+                None => came == 0,
+                Some(shared) => {
+                    let sent = self.sent();
+                    let over = shared.add(sent - sent_before) || shared.is_late();
+                    sent_before = sent;
+                    before = ticks();
+                    over
+                }
+            };
+            if over {
+                break;
+            }
+        }
+        self.worked_ticks += worked;
+        let got = self.sent();
+        if got == frames { Ok(worked) } else { Err(self.lost(doing, frames, got)) }
+    }
+
+    fn sent(&mut self) -> usize {
+        self.queue(FRONT).sent.len() + self.queue(BACK).sent.len()
+    }
+
+    fn lost(&mut self, doing: &'static str, expected: usize, got: usize) -> BenchError {
+        let waiting = self.queue(FRONT).waiting() + self.queue(BACK).waiting();
+        let reasons = format!("{waiting} were not even received; dropped: {}", self.reasons());
+        BenchError::Lost { worker: self.number, doing, expected, got, reasons }
+    }
+
+    /// The reasons that were counted, as text.
+    fn reasons(&self) -> String {
+        let counters = self.worker.path().counters();
+        let some = Reason::ALL.iter().filter(|reason| counters.of(**reason) > 0);
+        let texts = some.map(|reason| format!("{} {}", counters.of(*reason), reason.name()));
+        let texts: Vec<_> = texts.collect();
+        if texts.is_empty() { "none".into() } else { texts.join(", ") }
+    }
+
+    /// Compares the worker's counters with what it was given, to the packet.
+    pub fn audit(&self) -> Result<(), BenchError> {
+        let path = self.worker.path();
+        let counters = path.counters();
+        let packets = |way: usize| counters.reals.iter().map(|r| r.packets[way]).sum::<u64>();
+        let sessions = u64::from(self.args.sessions_each());
+        for (what, expected, got) in [
+            ("inbound packets", self.given[0], packets(0)),
+            ("outbound packets", self.given[1], packets(1)),
+            ("sessions opened", sessions, counters.created),
+            ("sessions that are open", sessions, u64::from(path.live_sessions())),
+            ("sessions that ended", 0, counters.closed + counters.expired),
+            ("packets handed off", self.strayed, counters.handed_off),
+            ("packets with a reason", 0, counters.reasons.iter().sum()),
+        ] {
+            if expected != got {
+                return Err(BenchError::Counters { worker: self.number, what, expected, got });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A round whose frames may come out at any worker: it is over when all have come out somewhere.
+pub struct Shared<'a> {
+    /// Frames that came out, of all rounds so far.
+    pub out: &'a AtomicU64,
+    /// What it will be when this round is over.
+    pub target: u64,
+    /// When the round counts as stuck.
+    pub deadline: Instant,
+}
+
+impl Shared<'_> {
+    /// Adds frames; whether the round is over.
+    fn add(&self, frames: usize) -> bool {
+        if frames > 0 {
+            self.out.fetch_add(frames as u64, Ordering::SeqCst);
+        }
+        self.out.load(Ordering::SeqCst) >= self.target
+    }
+
+    fn is_late(&self) -> bool {
+        Instant::now() > self.deadline
+    }
+}

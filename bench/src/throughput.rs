@@ -1,0 +1,175 @@
+//! The measurement from beginning to end: threads on their cores, phase by phase.
+
+use crate::args::Throughput;
+use crate::clock;
+use crate::error::BenchError;
+use crate::floor;
+use crate::gate::Gate;
+use crate::machine::{self, Machine, Priority};
+use crate::memory;
+use crate::report::{Report, WorkerReport};
+use crate::rounds::{self, Pace};
+use crate::scene;
+use crate::station::{self, Cables, Station, Yard};
+use crate::traffic::Local;
+use sluice_worker::{Rings, Snapshot, Wake, mesh};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+/// What all threads of a run share.
+struct Run<'a> {
+    args: &'a Throughput,
+    snapshot: Arc<Snapshot>,
+    ticks_per_s: f64,
+    /// Where all threads meet between phases, the coordinating one too.
+    phase: Gate,
+    pace: Pace,
+    /// The local endpoints of each worker's sessions.
+    locals: Vec<OnceLock<Vec<Local>>>,
+    wakes: Vec<Wake>,
+}
+
+/// Measures.
+pub fn run(args: &Throughput) -> Result<Report, BenchError> {
+    args.check()?;
+    let workers = usize::from(args.workers);
+    let cores = cores(args)?;
+    let machine = Machine::look(cores[0]);
+    let _priority = Priority::set(args.nice)?;
+    let eventfd = |source| BenchError::Machine { what: "eventfd".into(), source };
+    let wakes = (0..workers).map(|_| Wake::new()).collect::<Result<_, _>>().map_err(eventfd)?;
+    let run = Run {
+        args,
+        snapshot: scene::snapshot(args)?,
+        ticks_per_s: clock::ticks_per_s(),
+        phase: Gate::new(workers + 1),
+        pace: Pace::new(workers),
+        locals: (0..workers).map(|_| OnceLock::new()).collect(),
+        wakes,
+    };
+    thread::scope(|scope| {
+        let run = &run;
+        let threads: Vec<_> = mesh(workers)
+            .into_iter()
+            .zip(cores)
+            .enumerate()
+            .map(|(number, (rings, core))| scope.spawn(move || run.worker(number, core, rings)))
+            .collect();
+        let resident = run.watch_memory();
+        let mut reports = Vec::new();
+        let mut failure = None;
+        for thread in threads {
+            match thread.join().expect("a panic in a worker has said what it is") {
+                Ok(report) => reports.push(report),
+                Err(BenchError::Aborted) if failure.is_some() => {}
+                // The first cause counts, not those that it stopped.
+                Err(error) if matches!(failure, None | Some(BenchError::Aborted)) => {
+                    failure = Some(error);
+                }
+                Err(_) => {}
+            }
+        }
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let tsc_hz = run.ticks_per_s;
+        Ok(Report { args: args.clone(), machine, tsc_hz, resident: resident?, workers: reports })
+    })
+}
+
+/// A core for each worker: the named ones, or the last ones.
+fn cores(args: &Throughput) -> Result<Vec<usize>, BenchError> {
+    if !args.cores.is_empty() {
+        return Ok(args.cores.clone());
+    }
+    let usable = machine::usable_cores()?;
+    Ok((0..usize::from(args.workers))
+        .map(|n| usable[usable.len() - 1 - n % usable.len()])
+        .collect())
+}
+
+impl Run<'_> {
+    /// Reads the process's memory before the tables are made and when they are full.
+    fn watch_memory(&self) -> Result<[u64; 2], BenchError> {
+        let watch = || {
+            self.phase.nap()?;
+            let before = memory::resident_bytes()?;
+            self.phase.nap()?;
+            self.phase.nap()?;
+            let after = memory::resident_bytes()?;
+            self.phase.nap()?;
+            Ok([before, after])
+        };
+        watch().inspect_err(|_| self.phase.fail())
+    }
+
+    /// A worker's thread.
+    fn worker(
+        &self,
+        number: usize,
+        core: usize,
+        rings: Rings<crate::port::MemFrame>,
+    ) -> Result<WorkerReport, BenchError> {
+        self.phases(number, core, rings).inspect_err(|_| {
+            self.phase.fail();
+            self.pace.gate().fail();
+        })
+    }
+
+    fn phases(
+        &self,
+        number: usize,
+        core: usize,
+        rings: Rings<crate::port::MemFrame>,
+    ) -> Result<WorkerReport, BenchError> {
+        machine::pin(core)?;
+        let yard = Yard::new(self.args, number as u16)?;
+        let mut locals = station::untold(self.args);
+        // Nobody listens: no neighbour is ever missing.
+        let (events, _) = channel();
+        let cables = Cables {
+            snapshot: Arc::clone(&self.snapshot),
+            rings,
+            wakes: self.wakes.clone(),
+            events: (events, self.wakes[number].clone()),
+        };
+        self.phase.spin()?;
+        self.phase.spin()?;
+        let mut station = Station::new(self.args, number as u16, cables, yard, self.ticks_per_s)?;
+        let opened = station.open(&mut locals)?;
+        let locals = self.locals[number].get_or_init(|| locals).len();
+        debug_assert_eq!(locals, self.args.sessions_each() as usize);
+        self.phase.spin()?;
+        self.phase.spin()?;
+        let core_ghz = clock::core_ghz();
+        let all: Vec<&[Local]> =
+            self.locals.iter().map(|l| l.get().map_or(&[][..], Vec::as_slice)).collect();
+        let strays = self.args.stray > 0.0;
+        let measured = rounds::measure(
+            &mut station,
+            (number, self.args.frames),
+            &all,
+            (&self.pace, strays),
+            self.args.seconds,
+        )?;
+        station.audit()?;
+        let (table_bytes, table_pages) = station.table();
+        let judged = station.judged;
+        // The tables make room for as much memory of another kind.
+        drop(station);
+        self.pace.gate().spin()?;
+        let policy = self.args.pages.policy();
+        let floor = floor::cycles_per_line(table_bytes, policy, self.args.seed)?;
+        Ok(WorkerReport {
+            core,
+            core_ghz,
+            opened,
+            measured,
+            table_bytes,
+            table_pages,
+            judged,
+            floor_cycles_per_line: floor,
+        })
+    }
+}
