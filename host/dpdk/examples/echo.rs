@@ -15,6 +15,7 @@ use std::error::Error;
 use std::io::{self, BufRead};
 use std::net::SocketAddrV4;
 use std::os::fd::{AsRawFd, RawFd};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
@@ -28,7 +29,17 @@ use sluice_steer::{ServiceMatch, Steer};
 
 type Failure = Box<dyn Error>;
 
-fn main() -> Result<(), Failure> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Failure> {
     let filter = tracing_subscriber::EnvFilter::from_default_env();
     tracing_subscriber::fmt()
         .with_writer(io::stderr)
@@ -59,6 +70,7 @@ fn main() -> Result<(), Failure> {
             break;
         }
     }
+    echo.counts.free_frames = eal.frames().available();
     println!("{}", echo.counts);
     Ok(())
 }
@@ -149,6 +161,8 @@ struct Counts {
     wakes: u64,
     openings: u64,
     free_frames: u32,
+    /// One bit for each queue that frames came from.
+    queues: u64,
 }
 
 impl std::fmt::Display for Counts {
@@ -156,7 +170,7 @@ impl std::fmt::Display for Counts {
         write!(
             f,
             "stats rx={} echoed={} to_twin={} from_twin={} unsent={} polls={} wakes={} \
-             openings={} free_frames={}",
+             openings={} free_frames={} queues_used={}",
             self.rx,
             self.echoed,
             self.to_twin,
@@ -165,7 +179,8 @@ impl std::fmt::Display for Counts {
             self.polls,
             self.wakes,
             self.openings,
-            self.free_frames
+            self.free_frames,
+            self.queues.count_ones()
         )
     }
 }
@@ -263,6 +278,7 @@ impl Echo {
             return false;
         }
         self.counts.rx += frames.len() as u64;
+        self.counts.queues |= 1 << pair.rx.index();
         let mut others = Burst::new();
         let mut echoes = Burst::new();
         for mut frame in frames.drain(..) {

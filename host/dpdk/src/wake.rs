@@ -59,18 +59,31 @@ fn socket_family(fd: RawFd) -> Option<libc::c_int> {
     (status == 0).then_some(family)
 }
 
-/// Keeps what the kernel itself sends through the interface from an AF_PACKET socket.
+/// Keeps what the kernel itself sends through the interface from an AF_PACKET socket. By a filter:
+/// the socket option for it has no effect on a socket that the driver has put into a group.
 pub(crate) fn ignore_outgoing(fd: RawFd) -> io::Result<()> {
-    const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
-    let on: libc::c_int = 1;
-    // SAFETY: the option's value has the length given.
+    /// Where a filter finds the kind of a packet: SKF_AD_OFF + SKF_AD_PKTTYPE.
+    const PACKET_KIND: u32 = (-0x1000_i32 + 4).cast_unsigned();
+    const PACKET_OUTGOING: u32 = 4;
+    let step = |code: u32, jt: u8, jf: u8, k: u32| {
+        let code = code as u16;
+        libc::sock_filter { code, jt, jf, k }
+    };
+    let mut steps = [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, PACKET_KIND),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, PACKET_OUTGOING),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+    ];
+    let filter = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: the filter has the length given, and the kernel copies it.
     let status = unsafe {
         libc::setsockopt(
             fd,
-            libc::SOL_PACKET,
-            PACKET_IGNORE_OUTGOING,
-            (&raw const on).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const filter).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
         )
     };
     if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

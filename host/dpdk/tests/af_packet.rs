@@ -1,0 +1,120 @@
+//! AF_PACKET ports with a TAP twin: the port owns the wire, the kernel lives on the twin. Needs
+//! root.
+
+mod bed;
+
+use bed::{Bed, Echo, PORT_ADDRESS, ethernet_address, ip, wait_until};
+
+const DEVICE: [&str; 4] = ["--device", "af_packet:port0", "--twin", "twin0"];
+
+/// The kernel's address moves to the twin.
+fn with_twin(queues: &[&str]) -> (Bed, Echo) {
+    let bed = Bed::new(1);
+    ip(&["-n", &bed.here, "addr", "flush", "dev", "port0"]);
+    let echo = Echo::start(&bed, &[&DEVICE[..], queues].concat());
+    ip(&["-n", &bed.here, "addr", "add", &format!("{PORT_ADDRESS}/24"), "dev", "twin0"]);
+    (bed, echo)
+}
+
+#[test]
+fn the_kernel_lives_behind_the_twin() {
+    let (bed, mut echo) = with_twin(&[]);
+    let twin = ip(&["-n", &bed.here, "link", "show", "twin0"]);
+    let same = ethernet_address(&twin) == ethernet_address(&bed.link());
+    assert!(same, "the twin has the port's address");
+    // Both the twin and, unsealed, the interface below would answer.
+    assert_eq!(bed.ping(5), (5, 0), "each request is answered once");
+    assert_eq!(bed.exchange(7, "to the port\n"), "to the port\n");
+    assert_eq!(echo.count("echoed"), 1);
+    assert!(echo.count("to_twin") >= 5 && echo.count("from_twin") >= 5);
+    assert!(echo.count("wakes") >= 5, "frames woke the sleeping program");
+    assert_eq!(bed.exchange(9, "nobody\n"), "", "a closed port of the kernel's");
+    echo.quit();
+    let links = ip(&["-n", &bed.here, "link"]);
+    assert!(!links.contains("twin0"), "{links}");
+    // The seal is gone: the kernel has the interface back.
+    ip(&["-n", &bed.here, "addr", "add", &format!("{PORT_ADDRESS}/24"), "dev", "port0"]);
+    assert_eq!(bed.ping(2), (2, 0));
+}
+
+#[test]
+fn the_port_does_not_hear_what_the_kernel_sends() {
+    let bed = Bed::new(1);
+    bed.introduce();
+    let mut echo = Echo::start(&bed, &DEVICE[..2]);
+    let before = echo.count("rx");
+    // Forty broadcasts leave through the interface below.
+    let pings = ["netns", "exec", &bed.here, "ping", "-b", "-c", "40", "-i", "0.02", "192.0.2.255"];
+    let _ = std::process::Command::new("ip").args(pings).output().unwrap();
+    assert_eq!(bed.exchange(7, "marker\n"), "marker\n");
+    let heard = echo.count("rx") - before;
+    // The datagram and its ARP request; multicast of the peer's may come between.
+    assert!(heard < 20, "{heard} frames");
+    echo.quit();
+}
+
+#[test]
+fn several_queues_share_the_flows() {
+    let (bed, mut echo) = with_twin(&["--queues", "2"]);
+    for n in 0..32 {
+        assert_eq!(bed.exchange(7, &format!("flow {n}\n")), format!("flow {n}\n"));
+    }
+    assert_eq!(echo.count("echoed"), 32);
+    assert_eq!(echo.count("queues_used"), 2, "both queues had frames");
+    echo.quit();
+}
+
+#[test]
+fn an_interface_may_vanish_and_return_again_and_again() {
+    let bed = Bed::new(1);
+    let mut echo = Echo::start(&bed, &DEVICE[..2]);
+    let descriptors = open_descriptors(&echo);
+    for round in 0..5 {
+        bed.introduce();
+        let text = format!("round {round}\n");
+        assert_eq!(bed.exchange(7, &text), text);
+        bed.cut_wire();
+        echo.wait_for("gone");
+        wait_until("all buffers are back", || echo.count("free_frames") == 16_384);
+        bed.lay_wire();
+        echo.wait_for("ready");
+    }
+    bed.introduce();
+    assert_eq!(bed.exchange(7, "and on\n"), "and on\n");
+    assert_eq!(open_descriptors(&echo), descriptors, "no descriptors were lost");
+    assert!(echo.log().lines().count() < 100, "it was told once:\n{}", echo.log());
+    echo.quit();
+}
+
+#[test]
+fn joined_segments_are_off_while_the_port_is_open() {
+    let bed = Bed::new(1);
+    let gro = || {
+        let query = ["netns", "exec", &bed.here, "ethtool", "-k", "port0"];
+        let all = ip(&query);
+        let line = all.lines().find(|line| line.starts_with("generic-receive-offload"));
+        line.expect("ethtool tells").ends_with(": on")
+    };
+    ip(&["netns", "exec", &bed.here, "ethtool", "-K", "port0", "gro", "on"]);
+    assert!(gro());
+    let echo = Echo::start(&bed, &DEVICE[..2]);
+    assert!(!gro(), "a joined segment would not fit a buffer");
+    echo.quit();
+    assert!(gro(), "as it was before");
+}
+
+#[test]
+fn an_mtu_that_does_not_fit_is_explained() {
+    let bed = Bed::new(1);
+    ip(&["-n", &bed.here, "link", "set", "port0", "mtu", "3000"]);
+    let mut echo = Echo::launch(&bed, &DEVICE[..2]);
+    assert!(!echo.wait_end(), "frames would be cut");
+    let said = "the MTU of port0 is 3000, packet buffers hold 1536 bytes: `ip link set port0 mtu \
+                1514`";
+    assert!(echo.log().contains(said), "{}", echo.log());
+}
+
+/// How many descriptors the program has open.
+fn open_descriptors(echo: &Echo) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", echo.pid())).unwrap().count()
+}
