@@ -7,6 +7,9 @@ use sluice_linux::{Kernel, RouteKind, RouteResult, Table};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+/// The tag that the path writes (IEEE 802.1Q). A link of service tags (802.1ad) is not the path's.
+const CUSTOMER_VLAN: u16 = 0x8100;
+
 /// The path's tables and how their links are called by the kernel.
 #[derive(Debug, Default)]
 pub struct NextHops {
@@ -62,7 +65,9 @@ impl NextHops {
             let vlans = kernel
                 .links()
                 .filter(|link| link.parent == Some(parent.index))
-                .filter_map(|link| link.vlan.map(|vlan| (link, vlan.id)));
+                .filter_map(|link| link.vlan.map(|vlan| (link, vlan)))
+                .filter(|(_, vlan)| vlan.ethertype == CUSTOMER_VLAN)
+                .map(|(link, vlan)| (link, vlan.id));
             for (link, vlan) in std::iter::once((parent, 0)).chain(vlans) {
                 let id = builder.link(Link {
                     port: *port,

@@ -185,7 +185,9 @@ impl FibBuilder {
         let before = before.unwrap_or(&empty);
         let has = |key: &(LinkId, IpAddr)| self.neighbours.iter().any(|n| (n.0, n.1) == *key);
         // A quadratic look is fine for few, a set is needed for many.
+        let place = |link: &Link| (link.port, link.vlan);
         let stable = before.routes == self.routes
+            && before.links.iter().map(place).eq(self.links.iter().map(place))
             && if self.neighbours.len() < 32 {
                 before.hop_of.keys().all(has)
             } else {
@@ -283,6 +285,10 @@ mod tests {
         assert_eq!(second.hop(id).unwrap().destination, [7; 6]);
         let third = builder().build(&Plan::default(), Some(&second));
         assert_ne!(third.generation(), second.generation());
+        let mut renumbered = builder();
+        renumbered.links.insert(0, Link { port: PortId(9), ..renumbered.links[0] });
+        let other = renumbered.build(&Plan::default(), Some(&third));
+        assert_ne!(other.generation(), third.generation());
         let mut rerouted = builder();
         rerouted.route(ip("100.64.0.0"), 10, Target::OnLink(LinkId(0)));
         let fourth = rerouted.build(&Plan::default(), Some(&third));
