@@ -2,7 +2,7 @@
 
 from scapy.layers.inet import IP, TCP, UDP
 
-from scene import real_address
+from frames import real_address
 
 
 def ones_add(a, b):

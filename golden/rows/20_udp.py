@@ -3,8 +3,8 @@
 from scapy.layers.inet import UDP
 
 from checksums import payload_for, shift
+from frames import CLIENT
 from rows import row
-from scene import CLIENT
 
 
 def dns(s, **keys):

@@ -3,8 +3,8 @@
 from scapy.layers.inet import IP, IPOption_NOP, IPOption_RR
 from scapy.packet import Raw
 
+from frames import CLIENT, CLIENT_MAC, VIP, real_address, real_mac
 from rows import row
-from scene import CLIENT, CLIENT_MAC, VIP, real_address, real_mac
 
 
 @row("Clients on VLAN 10, real servers untagged: the tag goes, and comes back on the answer")

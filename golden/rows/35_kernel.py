@@ -5,8 +5,8 @@ from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Raw
 
+from frames import CLIENT, CLIENT_MAC, LADDR, VIP, real_address, real_mac
 from rows import row
-from scene import CLIENT, CLIENT_MAC, LADDR, VIP, real_address, real_mac
 
 
 @row("ARP requests and answers")

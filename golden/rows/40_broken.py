@@ -4,8 +4,8 @@ from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
+from frames import CLIENT, CLIENT_MAC, LADDR, VIP, real_address
 from rows import row
-from scene import CLIENT, CLIENT_MAC, LADDR, VIP, real_address
 
 
 def syn(**ip):
@@ -61,7 +61,6 @@ def truncated_ip(s):
 @row("A frame that ends within the IP options")
 def truncated_ip_options(s):
     two_services(s)
-    frame = bytes(s.client_frame(syn(ihl=15)))[:34]
     for length in range(40):
         packet = IP(src=CLIENT, dst=VIP, ihl=15, len=60, proto=6)
         frame = bytes(s.client_frame(packet))[:34] + b"\x01" * length

@@ -3,8 +3,8 @@
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.packet import Raw
 
+from frames import CLIENT, CLIENT_MAC, LADDR, VIP, ethernet, real_address, real_mac
 from rows import row
-from scene import CLIENT, CLIENT_MAC, LADDR, VIP, ethernet, real_address, real_mac
 
 STRANGE = ("A", "PA", "FA", "SA", "R", "RA", "", "F", "FPU", "SF", "SR", "SFRPAUEC")
 

@@ -1,7 +1,7 @@
 """Sessions end when nothing was seen for long enough; the clock is the captures'."""
 
+from frames import CLIENT
 from rows import row
-from scene import CLIENT
 
 
 def opened(s, to, **timeouts):

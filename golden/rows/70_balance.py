@@ -1,7 +1,7 @@
 """Which real server, which local address and port."""
 
+from frames import CLIENT, CLIENT_MAC, real_address
 from rows import row
-from scene import CLIENT, CLIENT_MAC, real_address
 
 
 def opens(s, reals, count, service="web"):

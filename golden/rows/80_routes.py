@@ -1,7 +1,7 @@
 """Where packets go: routes, gateways, neighbours."""
 
+from frames import CLIENT, GATEWAY, GATEWAY_MAC, real_address
 from rows import row
-from scene import CLIENT, GATEWAY, GATEWAY_MAC, real_address
 
 FAR = "203.0.113.77"
 

@@ -3,8 +3,8 @@
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import ARP, Ether
 
+from frames import CLIENT, CLIENT_MAC, VIP
 from rows import row
-from scene import CLIENT, CLIENT_MAC, VIP
 
 
 @row("The first packets of one flow in one burst: one session")

@@ -1,0 +1,25 @@
+//! What must hold for any input: the bodies of the fuzz targets.
+//!
+//! Each function takes bytes, makes of them whatever they can be read as, and panics when a
+//! property does not hold. They live outside of the fuzzer's own crate so that `cargo test` can
+//! play the committed corpora (`fuzz/corpus`) on every run, with no fuzzer about.
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod config;
+pub mod seeds;
+mod table;
+mod turn;
+mod wire;
+
+pub use config::config;
+pub use table::table;
+pub use turn::turn;
+pub use wire::wire;
+
+/// A property: panics when the bytes show that it does not hold.
+pub type Property = fn(&[u8]);
+
+/// Every property by the name of its fuzz target and corpus.
+pub const ALL: [(&str, Property); 4] =
+    [("turn", turn), ("wire", wire), ("table", table), ("config", config)];

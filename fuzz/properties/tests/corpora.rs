@@ -1,0 +1,71 @@
+//! Plays every committed corpus, and the golden cases as seeds, through its property.
+
+use std::fs;
+use std::panic;
+use std::path::Path;
+
+use sluice_properties::{ALL, Property, seeds};
+
+fn fuzz_dir() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("fuzz/properties is in fuzz")
+}
+
+/// Plays inputs; a failing one is named with the command that shows it again.
+fn play(target: &str, property: Property, inputs: &[(String, Vec<u8>)]) {
+    for (name, bytes) in inputs {
+        let played = panic::catch_unwind(|| property(bytes));
+        assert!(
+            played.is_ok(),
+            "{target}: {name} breaks the property; again, under the sanitizer: \
+             cargo +nightly fuzz run {target} {name}"
+        );
+    }
+}
+
+#[test]
+fn every_corpus() {
+    for (target, property) in ALL {
+        let mut inputs = Vec::new();
+        for entry in fs::read_dir(fuzz_dir().join("corpus").join(target)).expect(target) {
+            let path = entry.expect("an entry").path();
+            let name = path.strip_prefix(fuzz_dir()).expect("inside of it").display().to_string();
+            inputs.push((format!("fuzz/{name}"), fs::read(&path).expect("an input")));
+        }
+        inputs.sort();
+        assert!(inputs.len() >= 20, "the corpus of {target} has only {} inputs", inputs.len());
+        play(target, property, &inputs);
+        println!("{target}: {} inputs", inputs.len());
+    }
+}
+
+#[test]
+fn golden_cases_as_seeds() {
+    let cases = fuzz_dir().join("../golden/cases");
+    let seeds = seeds::from_cases(&cases).expect("the golden cases can be read");
+    for (target, property) in ALL {
+        let of_target = seeds.iter().filter(|(of, _, _)| *of == target);
+        let inputs: Vec<_> = of_target.map(|(_, name, b)| (name.clone(), b.clone())).collect();
+        assert!(target == "table" || inputs.len() >= 100, "{target}: {} seeds", inputs.len());
+        play(target, property, &inputs);
+    }
+}
+
+/// The harness itself: a script whose frames are forwarded, answered and timed out gives sessions,
+/// so that the properties are about something.
+#[test]
+fn random_scripts() {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    for _ in 0..2000 {
+        let length = next() % 200;
+        let script: Vec<u8> = (0..length).map(|_| (next() >> 32) as u8).collect();
+        for (target, property) in ALL {
+            play(target, property, &[(format!("{script:?}"), script.clone())]);
+        }
+    }
+}
