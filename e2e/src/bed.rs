@@ -208,14 +208,12 @@ impl Bed {
         Ok(())
     }
 
-    /// Gives an AF_XDP port its addresses. An AF_PACKET port gets none: the kernel sees a copy of
-    /// every frame on it, and must neither answer ARP there (`arp_ignore` 8) nor accept packets
-    /// whose way back leads through the twin (`rp_filter` 1); the addresses go to the twin, when
-    /// the director has made it.
+    /// Gives an AF_XDP port its addresses. An AF_PACKET port gets none: they go to its twin, when
+    /// the director has made it. (That the kernel, which sees a copy of every frame on such a port,
+    /// does not answer there too is the director's care.)
     fn settle_port(&self, port: &str) -> Result<(), LabError> {
         if self.driver == Driver::AfPacket {
-            self.director.sysctl(&format!("net.ipv4.conf.{port}.arp_ignore"), "8")?;
-            return self.director.sysctl(&format!("net.ipv4.conf.{port}.rp_filter"), "1");
+            return Ok(());
         }
         self.addresses_of(port).iter().try_for_each(|address| self.director.address(port, address))
     }

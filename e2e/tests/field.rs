@@ -133,6 +133,9 @@ impl Field {
     pub fn wait_for_answer(&self, limit: Duration) -> Result<(), LabError> {
         let url = self.url();
         wait_until("the web service to answer", limit, || {
+            // A twin that was made again has lost its addresses; the machine's network
+            // configuration gives them back when the device appears.
+            self.bed.settle_twins()?;
             let args = ["-sS", "--fail", "--max-time", "1", &url];
             Ok(self.bed.client.run("curl", &args)?.status.success().then_some(()))
         })
@@ -146,6 +149,9 @@ impl Field {
 
 /// Debian's own Python, the one that has scapy.
 pub const PYTHON: &str = "/usr/bin/python3";
+
+/// curl's exit status when the connection is refused (28 would be silence).
+pub const REFUSED: i32 = 7;
 
 /// A script of `e2e/peers`.
 pub fn script(name: &str) -> String {

@@ -122,6 +122,22 @@ fn ordinary_pages_will_do() {
     });
 }
 
+/// Without the right to open raw sockets it says which right it is, and ends.
+#[test]
+fn a_missing_capability_is_named() {
+    on(here!(a_missing_capability_is_named), Setup::usual(), |field| {
+        field.director.stop()?;
+        let sluiced = program("sluiced")?;
+        let file = field.director.config().to_string_lossy().into_owned();
+        let args = ["--bounding-set", "-net_raw", &sluiced.to_string_lossy(), "--config", &file];
+        let ran = field.bed.director.run("setpriv", &args)?;
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        expect(!ran.status.success(), || format!("it started: {said}"))?;
+        expect(said.contains("CAP_NET_RAW"), || format!("no word of CAP_NET_RAW in: {said}"))?;
+        nothing_left(field)
+    });
+}
+
 fn huge_pages_free() -> Result<String, LabError> {
     let text = std::fs::read_to_string("/proc/meminfo").map_err(LabError::file("meminfo"))?;
     Ok(text.lines().find(|line| line.starts_with("HugePages_Free")).unwrap_or_default().to_owned())

@@ -23,6 +23,31 @@ on_every_setup!(
 );
 
 #[test]
+fn two_workers_share_the_work_af_xdp() {
+    let setup = Setup::new(Driver::AfXdp, 2);
+    on(here!(two_workers_share_the_work_af_xdp), setup, work_is_shared);
+}
+
+#[test]
+fn two_workers_share_the_work_af_packet() {
+    let setup = Setup::new(Driver::AfPacket, 2);
+    on(here!(two_workers_share_the_work_af_packet), setup, work_is_shared);
+}
+
+/// Both get connections, and answers that reach the other worker's queue are handed over.
+fn work_is_shared(field: &mut Field) -> Result<(), LabError> {
+    a_thousand_short_connections(field)?;
+    let status = field.director.ask("status")?;
+    let workers = status["workers"].as_array().cloned().unwrap_or_default();
+    let packets: Vec<u64> = workers.iter().filter_map(|row| row["packets"].as_u64()).collect();
+    let all: u64 = packets.iter().sum();
+    let shared = packets.len() == 2 && packets.iter().all(|own| own * 5 > all);
+    expect(shared, || format!("packets of each worker: {packets:?}"))?;
+    let handed = status["handed_off"].as_u64().unwrap_or(0);
+    expect(handed > 0, || "nothing was handed over".to_owned())
+}
+
+#[test]
 fn one_arm_af_xdp() {
     on(here!(one_arm_af_xdp), one_arm(Driver::AfXdp), everything_briefly);
 }
