@@ -27,6 +27,8 @@ use crate::{Error, Result};
 const ETHERNET_OVERHEAD: u32 = 14 + 2 * 4;
 /// What fits behind the kernel's header in a slot of an AF_PACKET ring.
 const AF_PACKET_MAX_FRAME: u16 = 1982;
+/// What fits a page behind the headers that AF_XDP and DPDK keep in front of a frame.
+const AF_XDP_MAX_FRAME: u16 = 4096 - 64 - 128 - 128 - 256;
 
 /// The DPDK device behind a port; for AF_XDP, one device for each queue.
 #[derive(Debug)]
@@ -248,6 +250,14 @@ impl Opening<'_> {
     /// Refuses an interface whose frames would not fit, or whose other queues nobody would serve.
     fn check_interface(&self, interface: Option<&Interface>) -> Result<()> {
         let Some(interface) = interface else { return Ok(()) };
+        if matches!(self.config.device, Device::AfXdp { .. })
+            && self.eal.max_frame() > AF_XDP_MAX_FRAME
+        {
+            let largest = u32::from(AF_XDP_MAX_FRAME) - ETHERNET_OVERHEAD;
+            return Err(self.config_error(format!(
+                "beside an AF_XDP port no port may have an MTU above {largest}"
+            )));
+        }
         let most = match self.config.device {
             Device::AfPacket { .. } => self.eal.max_frame().min(AF_PACKET_MAX_FRAME),
             _ => self.eal.max_frame(),
@@ -436,6 +446,14 @@ impl Opening<'_> {
         }
         open.mac = interface.mac()?;
         open.mtu = interface.mtu()?;
+        if self.config.mac.is_some_and(|wanted| wanted != open.mac) {
+            warn!(
+                port = self.config.name,
+                "the configured MAC address is not the interface's, which is used: change it with \
+                 `ip link set {} address`",
+                interface.name
+            );
+        }
         Ok(())
     }
 }

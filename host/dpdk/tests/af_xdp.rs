@@ -9,22 +9,25 @@ use bed::{Bed, Echo, PORT_ADDRESS, ip, succeed, wait_until};
 
 const DEVICE: [&str; 2] = ["--device", "af_xdp:port0"];
 
+/// A service of the host's own, beside the port.
+const TCP_ECHO: &str = "import socket; s = socket.create_server(('', 8080));
+while True: c, _ = s.accept(); c.sendall(c.recv(100)); c.close()";
+
 #[test]
 fn the_port_gets_what_is_steered_and_the_kernel_the_rest() {
     let bed = Bed::new(1);
     let mut server = Command::new("ip")
-        .args(["netns", "exec", &bed.here, "socat", "TCP4-LISTEN:8080,fork,reuseaddr", "EXEC:cat"])
+        .args(["netns", "exec", &bed.here, "python3", "-c", TCP_ECHO])
         .stdout(Stdio::null())
         .spawn()
-        .expect("socat is installed");
+        .expect("python3 is installed");
     let mut echo = Echo::start(&bed, &DEVICE);
     assert!(bed.link().contains("sluice_steer"), "the program is on the interface");
     for n in 0..10 {
         assert_eq!(bed.exchange(7, &format!("datagram {n}\n")), format!("datagram {n}\n"));
     }
     assert_eq!(bed.ping(5), (5, 0), "the kernel answers ping");
-    let target = format!("TCP4:{PORT_ADDRESS}:8080");
-    let script = format!("echo through the kernel | socat -t2 - {target}");
+    let script = format!("echo through the kernel | nc -N -w2 {PORT_ADDRESS} 8080");
     let mut answer = String::new();
     wait_until("the TCP service beside the port answers", || {
         let output = bed.peer("sh").args(["-c", &script]).output().unwrap();

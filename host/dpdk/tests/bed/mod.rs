@@ -109,15 +109,14 @@ impl Bed {
 
     /// Sends a datagram to a UDP port and returns what came back within a second.
     pub fn exchange(&self, port: u16, text: &str) -> String {
-        let target = format!("UDP4:{PORT_ADDRESS}:{port}");
         let mut child = self
-            .peer("socat")
-            .args(["-t1", "-T1", "-", &target])
+            .peer("nc")
+            .args(["-u", "-w1", PORT_ADDRESS, &port.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .expect("socat is installed");
+            .expect("netcat-openbsd is installed");
         child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         // The reply, not the end of the wait, is what is waited for.
         let mut reply = String::new();
