@@ -11,7 +11,7 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 
 use sluice_dpdk_sys as sys;
-use sluice_steer::Seal;
+use sluice_steer::{Held, Seal};
 use tracing::{debug, warn};
 
 use crate::device::{Device, PortConfig};
@@ -74,7 +74,7 @@ impl Drop for Part {
 struct XdpPart {
     pool: FramePool,
     /// Descriptors of the XDP program and its maps, which the driver never closes.
-    descriptors: Vec<RawFd>,
+    descriptors: Vec<Held>,
 }
 
 /// What is done to the interface of an AF_PACKET port as long as it is open.
@@ -179,9 +179,9 @@ impl XdpPart {
         let sockets = leavings.sockets.iter().filter(close).count();
         // SAFETY: the driver has closed the port, whose pool this is.
         let buffers = unsafe { xsk::give_back(&leavings.addresses, self.pool) };
-        for descriptor in &self.descriptors {
+        for held in self.descriptors.iter().filter(|held| held.is_still()) {
             // SAFETY: the driver opened it and lost the only reference to it with the device.
-            unsafe { libc::close(*descriptor) };
+            unsafe { libc::close(held.fd) };
         }
         debug!(buffers, sockets, "gave back what the driver forgot");
     }

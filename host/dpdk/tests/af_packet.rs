@@ -18,6 +18,7 @@ fn with_twin(queues: &[&str]) -> (Bed, Echo) {
 
 #[test]
 fn the_kernel_lives_behind_the_twin() {
+    needs_root!();
     let (bed, mut echo) = with_twin(&[]);
     let twin = ip(&["-n", &bed.here, "link", "show", "twin0"]);
     let same = ethernet_address(&twin) == ethernet_address(&bed.link());
@@ -39,6 +40,7 @@ fn the_kernel_lives_behind_the_twin() {
 
 #[test]
 fn the_port_does_not_hear_what_the_kernel_sends() {
+    needs_root!();
     let bed = Bed::new(1);
     bed.introduce();
     let mut echo = Echo::start(&bed, &DEVICE[..2]);
@@ -55,6 +57,7 @@ fn the_port_does_not_hear_what_the_kernel_sends() {
 
 #[test]
 fn several_queues_share_the_flows() {
+    needs_root!();
     let (bed, mut echo) = with_twin(&["--queues", "2"]);
     for n in 0..32 {
         assert_eq!(bed.exchange(7, &format!("flow {n}\n")), format!("flow {n}\n"));
@@ -66,6 +69,7 @@ fn several_queues_share_the_flows() {
 
 #[test]
 fn an_interface_may_vanish_and_return_again_and_again() {
+    needs_root!();
     let bed = Bed::new(1);
     let mut echo = Echo::start(&bed, &DEVICE[..2]);
     let descriptors = open_descriptors(&echo);
@@ -88,6 +92,7 @@ fn an_interface_may_vanish_and_return_again_and_again() {
 
 #[test]
 fn joined_segments_are_off_while_the_port_is_open() {
+    needs_root!();
     let bed = Bed::new(1);
     let gro = || {
         let query = ["netns", "exec", &bed.here, "ethtool", "-k", "port0"];
@@ -105,6 +110,7 @@ fn joined_segments_are_off_while_the_port_is_open() {
 
 #[test]
 fn an_mtu_that_does_not_fit_is_explained() {
+    needs_root!();
     let bed = Bed::new(1);
     ip(&["-n", &bed.here, "link", "set", "port0", "mtu", "3000"]);
     let mut echo = Echo::launch(&bed, &DEVICE[..2]);

@@ -15,6 +15,7 @@ while True: c, _ = s.accept(); c.sendall(c.recv(100)); c.close()";
 
 #[test]
 fn the_port_gets_what_is_steered_and_the_kernel_the_rest() {
+    needs_root!();
     let bed = Bed::new(1);
     let mut server = Command::new("ip")
         .args(["netns", "exec", &bed.here, "python3", "-c", TCP_ECHO])
@@ -46,6 +47,7 @@ fn the_port_gets_what_is_steered_and_the_kernel_the_rest() {
 
 #[test]
 fn ordinary_pages_and_huge_pages_both_do() {
+    needs_root!();
     let bed = Bed::new(1);
     for (pages, expected) in [("off", "huge_pages=false"), ("required", "huge_pages=true")] {
         let mut echo = Echo::launch(&bed, &[&DEVICE[..], &["--huge-pages", pages]].concat());
@@ -58,6 +60,7 @@ fn ordinary_pages_and_huge_pages_both_do() {
 
 #[test]
 fn too_few_huge_pages_are_explained() {
+    needs_root!();
     let bed = Bed::new(1);
     let arguments = ["--huge-pages", "required", "--frames", "9000000"];
     let mut echo = Echo::launch(&bed, &[&DEVICE[..], &arguments].concat());
@@ -69,6 +72,7 @@ fn too_few_huge_pages_are_explained() {
 
 #[test]
 fn missing_capabilities_are_explained() {
+    needs_root!();
     let bed = Bed::new(1);
     for (dropped, said) in [
         ("net_raw", "af_xdp:port0 needs CAP_NET_RAW. Run as root, or"),
@@ -88,6 +92,7 @@ fn missing_capabilities_are_explained() {
 
 #[test]
 fn an_interface_may_vanish_and_return_again_and_again() {
+    needs_root!();
     let bed = Bed::new(1);
     let mut echo = Echo::start(&bed, &DEVICE);
     let free = echo.count("free_frames");
@@ -111,6 +116,7 @@ fn an_interface_may_vanish_and_return_again_and_again() {
 
 #[test]
 fn no_program_stays_after_a_signal_and_a_stale_one_is_replaced() {
+    needs_root!();
     let bed = Bed::new(1);
     let mut echo = Echo::start(&bed, &DEVICE);
     echo.signal("TERM");
@@ -132,6 +138,7 @@ fn no_program_stays_after_a_signal_and_a_stale_one_is_replaced() {
 
 #[test]
 fn an_interface_in_use_is_left_alone() {
+    needs_root!();
     let bed = Bed::new(1);
     let first = Echo::start(&bed, &DEVICE);
     let mut second = Echo::launch(&bed, &DEVICE);
@@ -144,6 +151,7 @@ fn an_interface_in_use_is_left_alone() {
 
 #[test]
 fn somebody_elses_program_is_left_alone() {
+    needs_root!();
     let bed = Bed::new(1);
     let folder = std::env::temp_dir().join(format!("sluice-foreign-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -164,6 +172,7 @@ fn somebody_elses_program_is_left_alone() {
 
 #[test]
 fn every_queue_is_served_and_all_must_be() {
+    needs_root!();
     let bed = Bed::new(2);
     let mut one = Echo::launch(&bed, &DEVICE);
     assert!(!one.wait_end(), "one of two queues would be lost");

@@ -6,10 +6,26 @@ use std::os::fd::RawFd;
 use crate::steer::program;
 use crate::{Error, Result, link};
 
+/// A descriptor of this process, and what `/proc` says of what it stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The descriptor.
+    pub fd: RawFd,
+    line: String,
+}
+
+impl Held {
+    /// Whether the descriptor still stands for the same.
+    pub fn is_still(&self) -> bool {
+        holding_line(&format!("/proc/self/fdinfo/{}", self.fd), std::slice::from_ref(&self.line))
+            .is_some()
+    }
+}
+
 /// This process's descriptors of the program on an interface, of the program's maps and of its
 /// type information. Right after the AF_XDP driver loaded the program these are the driver's,
 /// which never closes them.
-pub fn descriptors_held(index: u32) -> Result<Vec<RawFd>> {
+pub fn descriptors_held(index: u32) -> Result<Vec<Held>> {
     let found = link::query(index)
         .map_err(|source| Error::Link { context: "ask for an interface", source })?;
     let (id, _) = found.program.ok_or(Error::NotAttached { index })?;
@@ -34,14 +50,19 @@ pub(crate) fn other_holder(id: u32) -> Option<u32> {
 }
 
 /// A process's descriptors of which `/proc` says one of these lines.
-fn holding(process: &str, wanted: &[String]) -> Vec<RawFd> {
+fn holding(process: &str, wanted: &[String]) -> Vec<Held> {
     let Ok(folder) = fs::read_dir(format!("/proc/{process}/fdinfo")) else { return Vec::new() };
     folder
         .filter_map(|entry| {
             let entry = entry.ok()?;
-            let text = fs::read_to_string(entry.path()).ok()?;
-            let held = text.lines().any(|line| wanted.iter().any(|wanted| wanted == line));
-            held.then(|| entry.file_name().to_str()?.parse().ok()).flatten()
+            let line = holding_line(entry.path().to_str()?, wanted)?;
+            Some(Held { fd: entry.file_name().to_str()?.parse().ok()?, line })
         })
         .collect()
+}
+
+/// Which of these lines a file has.
+fn holding_line(path: &str, wanted: &[String]) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    wanted.iter().find(|wanted| text.lines().any(|line| line == *wanted)).cloned()
 }

@@ -17,7 +17,7 @@ mod seal;
 mod stale;
 mod steer;
 
-pub use descriptors::descriptors_held;
+pub use descriptors::{Held, descriptors_held};
 pub use layout::{LocalMatch, ServiceMatch};
 pub use link::Mode;
 pub use seal::Seal;

@@ -23,6 +23,28 @@ pub const PORT_ADDRESS: &str = "192.0.2.1";
 /// The address of the peer's end.
 pub const PEER_ADDRESS: &str = "192.0.2.2";
 
+/// Whether the test may run here. Says so when it may not, past the test harness's own capture.
+pub fn may_run(name: &str) -> bool {
+    // SAFETY: asks for a number.
+    if unsafe { libc::geteuid() } == 0 {
+        return true;
+    }
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "{name} needs root");
+    let line = format!("skipped: {name}: network namespaces need root\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    false
+}
+
+/// Ends a test that may not run here.
+#[macro_export]
+macro_rules! needs_root {
+    () => {
+        if !bed::may_run(std::thread::current().name().unwrap_or("a test")) {
+            return;
+        }
+    };
+}
+
 /// The namespaces and the wire between them.
 pub struct Bed {
     /// The namespace with the interface `port0`.
