@@ -150,6 +150,7 @@ pub type LogFn = unsafe extern "C" fn(u32, *const c_char, usize);
 unsafe extern "C" {
     pub fn sluice_log_to(function: LogFn) -> c_int;
     pub fn sluice_eal_init(argc: c_int, argv: *mut *mut c_char) -> c_int;
+    pub fn sluice_runtime_folder() -> *const c_char;
     pub fn sluice_error_text(error: c_int) -> *const c_char;
     pub fn sluice_iova_is_virtual() -> c_int;
     pub fn sluice_thread_register() -> c_int;

@@ -64,6 +64,11 @@ int sluice_eal_init(int argc, char **argv)
 	return rte_eal_init(argc, argv) < 0 ? -(rte_errno ? rte_errno : EINVAL) : 0;
 }
 
+const char *sluice_runtime_folder(void)
+{
+	return rte_eal_get_runtime_dir();
+}
+
 const char *sluice_error_text(int error)
 {
 	return rte_strerror(error);

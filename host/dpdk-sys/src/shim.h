@@ -64,6 +64,8 @@ int sluice_log_to(sluice_log_fn function);
 
 /* Starts the environment layer. Once in a process. */
 int sluice_eal_init(int argc, char **argv);
+/* The folder that the environment layer made for its files. */
+const char *sluice_runtime_folder(void);
 /* The text of a (positive) errno or rte_errno value. Never null. */
 const char *sluice_error_text(int error);
 /* 1 when devices address memory by virtual address, 0 by physical address. */

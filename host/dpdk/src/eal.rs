@@ -5,7 +5,8 @@
 //! outlive everything else. Huge pages are chosen before the layer starts, because it cannot be
 //! started a second time in a process after a failure.
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::{fs, mem};
@@ -99,6 +100,7 @@ impl Eal {
         }
         log::redirect();
         start(&arguments(config, huge_pages))?;
+        remove_runtime_folder();
         // SAFETY: the environment layer runs.
         let tight = unsafe { sys::sluice_iova_is_virtual() } == 1;
         let layout = if tight { Layout::Tight } else { Layout::WithinPages };
@@ -200,6 +202,7 @@ fn arguments(config: &EalConfig, huge_pages: bool) -> Vec<String> {
     let mut arguments = vec![
         "sluice".to_owned(),
         "--no-telemetry".to_owned(),
+        format!("--file-prefix=sluice-{}", std::process::id()),
         // One thread of DPDK's, allowed on the processors that this one is allowed on already:
         // workers are this program's own threads.
         format!("--lcores=0@({})", allowed_processors()),
@@ -240,6 +243,14 @@ fn allowed_processors() -> String {
         .map(|processor| processor.to_string())
         .collect();
     if list.is_empty() { "0".to_owned() } else { list.join(",") }
+}
+
+/// The environment layer makes a folder for files that, as it is started here, it never writes.
+fn remove_runtime_folder() {
+    // SAFETY: the layer runs; the text lives as long as it does.
+    let folder = unsafe { CStr::from_ptr(sys::sluice_runtime_folder()) };
+    // Only an empty folder is removed; one that cannot be removed does no harm.
+    let _ = fs::remove_dir(OsStr::from_bytes(folder.to_bytes()));
 }
 
 fn start(arguments: &[String]) -> Result<()> {
