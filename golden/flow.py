@@ -12,7 +12,7 @@ class Flow:
     Each call is one packet that enters the director, with what must come of it: it leaves on the
     other side rewritten (nothing said), is dropped (`drop="reason"`), or goes to the kernel
 (`kernel="reason"`). `ends=True` says that the session is gone after it, `opens=True` that it
-    opens one though it is dropped.
+    opens one though it is dropped, `reopens=True` that it opens one in the place of an old one.
     """
 
     def __init__(
@@ -124,6 +124,8 @@ class Flow:
         after = {"src": self.laddr, "dst": real_address(self.real)}
         ports = (self.cport, self.service.port), (self.lport, self.service.real_port)
         hops = self.client_hop, self.real_hop
+        if how.pop("reopens", False):
+            self.count_end({"ends": True})
         opens = how.pop("opens", False)
         length = self.passes(head, data, before, after, ports, hops, how)
         if (length or opens) and not self.is_open:

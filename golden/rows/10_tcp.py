@@ -312,3 +312,40 @@ def tcp_close_lingers(s):
     f = s.flow().handshake()
     f.from_client("R", ack=0)
     f.answer(b"was under way")
+
+
+@row("A SYN during TIME_WAIT opens the session anew, with the same real server and local port")
+def tcp_reopened(s):
+    s.timeouts["tcp_time_wait_s"] = 30
+    s.service()
+    f = s.flow().handshake()
+    f.fin()
+    f.real_fin()
+    f.ack()
+    f.client_seq += 100_000
+    f.syn(reopens=True)
+    f.syn_ack()
+    f.ack()
+    s.wait(100)
+    f.send(b"established, not TIME_WAIT")
+
+
+@row("A SYN after a reset opens the session anew, where tcp_close_s keeps it")
+def tcp_reopened_after_reset(s):
+    s.timeouts["tcp_close_s"] = 30
+    s.service()
+    f = s.flow().handshake()
+    f.from_real("R", ack=0)
+    f.syn(reopens=True)
+    f.syn_ack()
+    f.ack()
+
+
+@row("A SYN in the middle of a live session changes nothing: the real server decides")
+def tcp_syn_in_session(s):
+    s.service()
+    f = s.flow().handshake()
+    f.from_client("S", seq=77, ack=0)
+    f.real_ack()
+    s.wait(800)
+    f.send(b"still established")

@@ -201,6 +201,22 @@ def pool_exhausted(s):
     s.flow(lport=2000, client=(CLIENT, 40004)).handshake()
 
 
+@row("Ports that are freed out of turn: the walk goes past those in use")
+def pool_holes(s):
+    s.pools["lan"]["ports"] = "2000-2003"
+    s.service(reals=[1])
+    flows = [s.flow(lport=2000 + n, client=(CLIENT, 40000 + n)).handshake() for n in range(4)]
+    flows[2].close()
+    flows[1].close()
+    s.flow(lport=2001, client=(CLIENT, 41000)).handshake()
+    s.flow(lport=2002, client=(CLIENT, 41001)).handshake()
+    s.flow(client=(CLIENT, 41002)).syn(drop="local_ports_exhausted")
+    flows[3].close()
+    flows[0].close()
+    s.flow(lport=2003, client=(CLIENT, 41003)).handshake()
+    s.flow(lport=2000, client=(CLIENT, 41004)).handshake()
+
+
 @row("One local port serves one session towards each real server: no 5-tuple is used twice")
 def pool_per_real(s):
     s.pools["lan"]["ports"] = "2000-2000"

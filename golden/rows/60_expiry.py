@@ -170,3 +170,34 @@ def expiry_half_open(s):
     half.expire()
     f.send(b"still there")
     half.syn_ack(drop="no_session")
+
+
+@row("A session whose time is over is never met, whether it was cleared away yet or not")
+def expiry_unswept(s):
+    s.timeouts["udp_s"] = 1
+    s.service("dns", "udp", 53)
+    f = s.flow("dns")
+    f.ask()
+    s.wait(1)
+    other = s.flow("dns", real=2, client=(CLIENT, 40001))
+    other.ask()
+    s.wait(0.05)
+    f.expire()
+    f.reply(drop="no_session")
+    s.flow("dns", real=3).ask()
+
+
+@row("Its local port is free too for a walk that comes by")
+def expiry_unswept_port(s):
+    s.timeouts["tcp_syn_recv_s"] = 1
+    s.pools["lan"]["ports"] = "2000-2002"
+    s.service(reals=[1])
+    half = s.flow(lport=2000)
+    half.syn()
+    s.flow(lport=2001, client=(CLIENT, 40001)).handshake()
+    third = s.flow(lport=2002, client=(CLIENT, 40002)).handshake()
+    s.wait(1)
+    third.close()
+    s.wait(0.05)
+    half.expire()
+    s.flow(lport=2000, client=(CLIENT, 40003)).handshake()

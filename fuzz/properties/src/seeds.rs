@@ -23,7 +23,7 @@ pub fn from_cases(cases: &Path) -> io::Result<Vec<(&'static str, String, Vec<u8>
         let folder = entry?.path();
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let config = fs::read(folder.join("config.toml"))?;
-        let resets = String::from_utf8_lossy(&config).contains("\"reset\"");
+        let world = world(&String::from_utf8_lossy(&config));
         seeds.push(("config", name.clone(), config));
         let mut frames = Vec::new();
         for (port, file) in [(0u8, "front.in.pcap"), (1, "back.in.pcap")] {
@@ -36,11 +36,24 @@ pub fn from_cases(cases: &Path) -> io::Result<Vec<(&'static str, String, Vec<u8>
         if let Some((_, first)) = frames.first() {
             seeds.push(("wire", name.clone(), first.bytes.clone()));
         }
-        seeds.push(("turn", name, encode(u8::from(resets), 63, &paced(&frames))));
+        seeds.push(("turn", name, encode(world, 63, &paced(&frames))));
     }
     seeds.retain(|(_, _, bytes)| bytes.len() <= LONGEST);
     seeds.sort();
     Ok(seeds)
+}
+
+/// The world that is most like a configuration.
+fn world(config: &str) -> u8 {
+    let signs = [
+        (0, "\"reset\""),
+        (1, "accept_mid_stream"),
+        (3, "vlan = "),
+        (5, "mtu = 1400"),
+        (6, "_s = "),
+        (7, "ports = "),
+    ];
+    signs.iter().map(|(bit, sign)| u8::from(config.contains(sign)) << bit).sum()
 }
 
 /// Each frame with the milliseconds until the next.

@@ -171,7 +171,11 @@ impl Stage {
         let verdicts = self.staged.turn(view, self.now, (worker, port), &mut burst);
         for (lane, frame) in alone.iter_mut().enumerate() {
             let one = std::slice::from_mut(frame);
+            let known = self.single.sessions(&self.plan, self.now);
+            let created = self.single.counters().created;
             let verdict = self.single.turn(view, self.now, (worker, port), one)[0];
+            let created = self.single.counters().created - created;
+            judge::session(&known, &before[lane], verdict, created);
             assert_eq!(verdicts[lane], verdict, "lane {lane}: a burst changes the verdict");
             assert_eq!(burst[lane].bytes(), frame.bytes(), "lane {lane}: a burst changes bytes");
             judge::frame(&self.world, port, &before[lane], verdict, frame.bytes());

@@ -192,7 +192,9 @@ impl<F: Family> Engine<F> {
             ended = view.plan.timeout_ms[session.state as usize] == 0;
         }
         let counters = &mut shared.counters;
+        // Opened anew: the connection before it ended by itself.
         counters.created += u64::from(opened);
+        counters.closed += u64::from(opened);
         if let Some(real) = counters.reals.get_mut(session.real().0 as usize) {
             real.packets[direction as usize] += 1;
             real.bytes[direction as usize] += u64::from(parsed.length);

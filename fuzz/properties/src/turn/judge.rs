@@ -1,11 +1,13 @@
 //! What must hold for each frame and for all counters, seen with `etherparse`'s eyes.
 
 use std::collections::HashSet;
+use std::net::Ipv4Addr;
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use sluice_director::fib::PortId;
 use sluice_director::path::{Path, SessionInfo, Verdict};
 use sluice_director::reason::{Fate, Reason};
+use sluice_director::session::State;
 use sluice_testkit::{describe, verify};
 
 use super::world::{LADDR, MACS, VIP, World};
@@ -13,6 +15,7 @@ use super::world::{LADDR, MACS, VIP, World};
 /// The parts of a frame that rules are about.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
+    protocol: u8,
     macs: ([u8; 6], [u8; 6]),
     source: ([u8; 4], u16),
     destination: ([u8; 4], u16),
@@ -38,6 +41,7 @@ fn see(frame: &[u8]) -> Option<Seen> {
     };
     let (to, from) = (frame.first_chunk()?, frame.get(6..)?.first_chunk()?);
     Some(Seen {
+        protocol: header.protocol().0,
         macs: (*from, *to),
         source: (header.source(), ports.0),
         destination: (header.destination(), ports.1),
@@ -96,6 +100,28 @@ fn answered(before: &[u8], after: &[u8]) {
         assert!(!was.reset, "a reset answered with a reset:{}", story());
         assert_eq!((is.source, is.destination), (was.destination, was.source), "{}", story());
         assert_eq!(is.macs, (was.macs.1, was.macs.0), "{}", story());
+    }
+}
+
+/// Judges where one frame's session comes from: it was `known`, or the frame `created` it.
+pub fn session(known: &[SessionInfo], before: &[u8], verdict: Verdict, created: u64) {
+    let Some(seen) = see(before) else { return };
+    let end = |(address, port): ([u8; 4], u16)| (Ipv4Addr::from(address).into(), port);
+    let (source, destination) = (end(seen.source), end(seen.destination));
+    let session = known.iter().find(|s| {
+        let inbound = (s.client, s.virtual_) == (source, destination);
+        let outbound = (s.real, s.local) == (source, destination);
+        s.protocol == seen.protocol && (inbound || outbound)
+    });
+    let story = || format!("{verdict:?} {created} {session:?}\n{}", describe(before));
+    let over = |s: &SessionInfo| matches!(s.state, State::TimeWait | State::Close);
+    match session {
+        Some(session) if !over(session) => assert_eq!(created, 0, "known: {}", story()),
+        Some(_) => assert!(created <= 1, "{}", story()),
+        None if matches!(verdict, Verdict::Tx(_) | Verdict::Wait) => {
+            assert_eq!(created, 1, "of no session: {}", story());
+        }
+        None => assert!(created <= 1, "{}", story()),
     }
 }
 
