@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
@@ -162,8 +162,8 @@ impl Client {
         self.read(response).await
     }
 
+    /// Connects, however long the server's queue of connections stays full: the caller limits it.
     async fn connect(&self) -> Result<UnixStream, ApiError> {
-        let deadline = Instant::now() + self.patience;
         loop {
             let error = match UnixStream::connect(&self.path).await {
                 Ok(stream) => return Ok(stream),
@@ -174,7 +174,7 @@ impl Client {
                 io::ErrorKind::NotFound => ApiError::Absent(path),
                 io::ErrorKind::ConnectionRefused => ApiError::Dead(path),
                 io::ErrorKind::PermissionDenied => ApiError::Denied(path),
-                io::ErrorKind::WouldBlock if Instant::now() < deadline => {
+                io::ErrorKind::WouldBlock => {
                     tokio::time::sleep(BUSY_PAUSE).await;
                     continue;
                 }
