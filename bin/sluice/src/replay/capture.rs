@@ -17,6 +17,8 @@ use super::error::ReplayError;
 
 /// Longest packet that is written; what other tools take for the limit too.
 const SNAPLEN: u32 = 262_144;
+/// Bytes of the reader's buffer: the longest packet or block that can be read.
+const BUFFER: usize = 1 << 20;
 
 /// One packet of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,13 +60,14 @@ impl Capture {
             [0x0a, 0x0d, 0x0d, 0x0a] => {
                 let source = Cursor::new(start).chain(file);
                 Format::PcapNg(Box::new(
-                    PcapNgReader::new(source).map_err(|e| refuse(format!("not a pcapng: {e}")))?,
+                    PcapNgReader::with_capacity(source, BUFFER)
+                        .map_err(|e| refuse(format!("not a pcapng: {e}")))?,
                 ))
             }
             [0x1f, 0x8b, ..] => return Err(refuse("compressed: unpack it first".to_owned())),
             _ => {
                 let source = Cursor::new(start).chain(file);
-                let reader = PcapReader::new(source)
+                let reader = PcapReader::with_capacity(source, BUFFER)
                     .map_err(|e| refuse(format!("neither pcap nor pcapng: {e}")))?;
                 ethernet(reader.header().datalink).map_err(refuse)?;
                 Format::Pcap(Box::new(reader))
