@@ -56,6 +56,9 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
     let mut signals = Signals::catch()?;
     let config = loaded.config;
     let plan = Arc::new(wiring::compile(&config, None, &Retired::default())?);
+    // Before any device is touched: another director on this socket is not to be disturbed.
+    // Calls that come early are answered once everything is open.
+    let (calls, calls_wake, server) = serve(&config.director.control_socket)?;
     let mirror = Mirror::open()?;
     let eal = Eal::init(&wiring::eal(&config))?;
     let snapshot = Snapshot { plan: Arc::clone(&plan), fib: Arc::default() };
@@ -80,7 +83,6 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
     daemon.follow_kernel();
     daemon.keep_neighbours();
     daemon.ports.follow_plan(&daemon.plan);
-    let (calls, calls_wake, server) = serve(&daemon.config.director.control_socket)?;
     notify(&[NotifyState::Ready, NotifyState::Status("forwarding")]);
     info!(config = %file.display(), socket = %daemon.config.director.control_socket.display(),
         "the director is ready");
