@@ -45,31 +45,53 @@ reasons! {
     NotIp, "not_ip", Kernel, "Neither IPv4 nor IPv6 (ARP, LLDP and the like): the kernel's.";
     Ipv6, "ipv6", Kernel, "IPv6, which this version does not balance: the kernel's.";
     Group, "group", Kernel, "Sent to a broadcast or multicast address: the kernel's.";
-    NotOurs, "not_ours", Kernel, "Neither for a virtual service nor for a local port: the kernel's.";
+    NotOurs, "not_ours", Kernel,
+        "Neither for a virtual service nor for a local port: the kernel's.";
     Truncated, "truncated", Dropped, "The frame ends within a header.";
     BadIpHeader, "bad_ip_header", Dropped, "The IP version or header length is impossible.";
-    BadIpLength, "bad_ip_length", Dropped, "The IP total length is shorter than the header or longer than the frame.";
-    BadIpChecksum, "bad_ip_checksum", Dropped, "The IPv4 header checksum is wrong: look for a faulty link.";
+    BadIpLength, "bad_ip_length", Dropped,
+        "The IP total length is shorter than the header or longer than the frame.";
+    BadIpChecksum, "bad_ip_checksum", Dropped,
+        "The IPv4 header checksum is wrong: look for a faulty link.";
     BadL4Header, "bad_l4_header", Dropped, "The TCP data offset or the UDP length is impossible.";
-    BadL4Checksum, "bad_l4_checksum", Dropped, "The port found the TCP or UDP checksum wrong: look for a faulty link.";
-    Martian, "martian", Dropped, "A packet without a session from an address that cannot be a source (0/8, 127/8, multicast, 240/4), or from the virtual address itself.";
-    Fragment, "fragment", Dropped, "A fragment for a virtual or local address; this version does not follow fragments.";
-    IcmpError, "icmp_error", Dropped, "An ICMP error for a virtual or local address; this version does not translate it.";
-    TtlExpired, "ttl_expired", Dropped, "The time to live does not allow another hop: look for a routing loop.";
-    TooBig, "too_big", Dropped, "Larger than the MTU of the port it would leave by: align the MTUs.";
-    NoSession, "no_session", Dropped, "TCP that belongs to no session and may not open one: often the tail of a session that ended, or a scan.";
-    NoSessionReset, "no_session_reset", Dropped, "As no_session, and answered with a reset (tcp.no_session = \"reset\").";
+    BadL4Checksum, "bad_l4_checksum", Dropped,
+        "The port found the TCP or UDP checksum wrong: look for a faulty link.";
+    Martian, "martian", Dropped,
+        "A packet without a session from an address that cannot be a source (0/8, 127/8, \
+         multicast, 240/4), or from the virtual address itself.";
+    Fragment, "fragment", Dropped,
+        "A fragment for a virtual or local address; this version does not follow fragments.";
+    IcmpError, "icmp_error", Dropped,
+        "An ICMP error for a virtual or local address; this version does not translate it.";
+    TtlExpired, "ttl_expired", Dropped,
+        "The time to live does not allow another hop: look for a routing loop.";
+    TooBig, "too_big", Dropped,
+        "Larger than the MTU of the port it would leave by: align the MTUs.";
+    NoSession, "no_session", Dropped,
+        "TCP that belongs to no session and may not open one: often the tail of a session that \
+         ended, or a scan.";
+    NoSessionReset, "no_session_reset", Dropped,
+        "As no_session, and answered with a reset (tcp.no_session = \"reset\").";
     NoReal, "no_real", Dropped, "The virtual service has no real server that takes new sessions.";
-    SessionsFull, "sessions_full", Dropped, "The worker's session table is full: raise limits.sessions or lower the timeouts.";
-    LocalPortsExhausted, "local_ports_exhausted", Dropped, "No free local address and port towards the real server: add local addresses to the pool.";
+    SessionsFull, "sessions_full", Dropped,
+        "The worker's session table is full: raise limits.sessions or lower the timeouts.";
+    LocalPortsExhausted, "local_ports_exhausted", Dropped,
+        "No free local address and port towards the real server: add local addresses to the pool.";
     NoRoute, "no_route", Dropped, "The kernel has no usable route to where the packet must go.";
-    Unresolved, "unresolved", Dropped, "The next hop did not answer ARP in time, or too many packets were waiting for it.";
-    HandOffFull, "hand_off_full", Dropped, "The worker that owns the session could not keep up with packets handed to it.";
-    HandOffLoop, "hand_off_loop", Dropped, "A packet was handed to a worker that does not own it: the workers disagree about a reload in progress.";
+    Unresolved, "unresolved", Dropped,
+        "The next hop did not answer ARP in time, or too many packets were waiting for it.";
+    HandOffFull, "hand_off_full", Dropped,
+        "The worker that owns the session could not keep up with packets handed to it.";
+    HandOffLoop, "hand_off_loop", Dropped,
+        "A packet was handed to a worker that does not own it: the workers disagree about a \
+         reload in progress.";
     TxFull, "tx_full", Dropped, "The port could not send fast enough.";
-    PortGone, "port_gone", Dropped, "The port it would leave by is not open now: its interface vanished.";
-    NoKernelPath, "no_kernel_path", Dropped, "The packet is the kernel's, but its port has no way there: name a twin for the port.";
-    NotLinear, "not_linear", Dropped, "The port delivered the frame in several buffers (jumbo frames).";
+    PortGone, "port_gone", Dropped,
+        "The port it would leave by is not open now: its interface vanished.";
+    NoKernelPath, "no_kernel_path", Dropped,
+        "The packet is the kernel's, but its port has no way there: name a twin for the port.";
+    NotLinear, "not_linear", Dropped,
+        "The port delivered the frame in several buffers (jumbo frames).";
     Headroom, "headroom", Dropped, "No room in the frame's buffer for a VLAN tag.";
 }
 

@@ -91,16 +91,17 @@ impl Director {
         all
     }
 
-    fn sessions(&self, plan: &Plan, now: Time) -> Vec<SessionInfo> {
-        let mut all = Vec::new();
-        for path in &self.workers {
-            let mut cursor = Some(0);
+    /// The sessions of each worker, in an order that does not depend on their history.
+    fn sessions(&self, plan: &Plan, now: Time) -> Vec<Vec<SessionInfo>> {
+        let of_worker = |path: &Path| {
+            let (mut all, mut cursor) = (Vec::new(), Some(0));
             while let Some(from) = cursor {
                 cursor = path.list(plan, now, &SessionFilter::default(), (from, 16), &mut all);
             }
-        }
-        all.sort_by_key(|s| (s.client, s.virtual_, s.protocol));
-        all
+            all.sort_by_key(|s| (s.client, s.virtual_, s.protocol));
+            all
+        };
+        self.workers.iter().map(of_worker).collect()
     }
 }
 
@@ -175,7 +176,7 @@ impl Stage {
             let created = self.single.counters().created;
             let verdict = self.single.turn(view, self.now, (worker, port), one)[0];
             let created = self.single.counters().created - created;
-            judge::session(&known, &before[lane], verdict, created);
+            judge::session(&known, worker, &before[lane], verdict, created);
             assert_eq!(verdicts[lane], verdict, "lane {lane}: a burst changes the verdict");
             assert_eq!(burst[lane].bytes(), frame.bytes(), "lane {lane}: a burst changes bytes");
             judge::frame(&self.world, port, &before[lane], verdict, frame.bytes());

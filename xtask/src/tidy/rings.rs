@@ -17,9 +17,11 @@ use super::Report;
 const RINGS: [&str; 4] = ["core/", "host/", "control/", "bin/"];
 
 /// What ring 0 may use from outside: (crate folder or `core/` for all, package).
-const PURE: [(&str, &str); 4] = [
+const PURE: [(&str, &str); 6] = [
     ("core/", "arrayvec"),
+    ("core/", "bytemuck"),
     ("core/", "prefix-trie"),
+    ("core/", "rustc-hash"),
     // mmap, munmap, madvise.
     ("core/table", "libc"),
     ("core/lanes", "libc"),

@@ -64,7 +64,10 @@ proptest! {
 
     /// Arbitrary bytes get a verdict, and never harm.
     #[test]
-    fn any_bytes(mut bytes in proptest::collection::vec(any::<u8>(), 0..120), ours in any::<bool>()) {
+    fn any_bytes(
+        mut bytes in proptest::collection::vec(any::<u8>(), 0..120),
+        ours in any::<bool>(),
+    ) {
         if ours && bytes.len() > 34 {
             bytes[12..15].copy_from_slice(&[8, 0, 0x45]);
             bytes[30..34].copy_from_slice(&VIP);
@@ -76,7 +79,11 @@ proptest! {
 
     /// What leaves has valid checksums, whatever the payload, and the payload is untouched.
     #[test]
-    fn checksums_hold(payload in proptest::collection::vec(any::<u8>(), 0..300), port in 1u16.., tcp in any::<bool>()) {
+    fn checksums_hold(
+        payload in proptest::collection::vec(any::<u8>(), 0..300),
+        port in 1u16..,
+        tcp in any::<bool>(),
+    ) {
         let mut lab = Lab::new();
         let mut frame = if tcp {
             lab::tcp((CLIENT, port), (VIP, 80), sluice_wire::tcp::SYN, (1, 0), &payload)

@@ -103,19 +103,29 @@ fn answered(before: &[u8], after: &[u8]) {
     }
 }
 
-/// Judges where one frame's session comes from: it was `known`, or the frame `created` it.
-pub fn session(known: &[SessionInfo], before: &[u8], verdict: Verdict, created: u64) {
+/// Judges where the session of one frame comes from that `worker` received: it was `known` (to that
+/// worker, or as an answer to any), or the frame `created` it.
+pub fn session(
+    known: &[Vec<SessionInfo>],
+    worker: u16,
+    before: &[u8],
+    verdict: Verdict,
+    created: u64,
+) {
     let Some(seen) = see(before) else { return };
     let end = |(address, port): ([u8; 4], u16)| (Ipv4Addr::from(address).into(), port);
     let (source, destination) = (end(seen.source), end(seen.destination));
-    let session = known.iter().find(|s| {
-        let inbound = (s.client, s.virtual_) == (source, destination);
+    let numbered = known.iter().enumerate();
+    let mut all = numbered.flat_map(|(of, sessions)| sessions.iter().map(move |s| (of, s)));
+    let session = all.find(|(of, s)| {
+        let here = *of == usize::from(worker);
+        let inbound = here && (s.client, s.virtual_) == (source, destination);
         let outbound = (s.real, s.local) == (source, destination);
         s.protocol == seen.protocol && (inbound || outbound)
     });
     let story = || format!("{verdict:?} {created} {session:?}\n{}", describe(before));
     let over = |s: &SessionInfo| matches!(s.state, State::TimeWait | State::Close);
-    match session {
+    match session.map(|(_, session)| session) {
         Some(session) if !over(session) => assert_eq!(created, 0, "known: {}", story()),
         Some(_) => assert!(created <= 1, "{}", story()),
         None if matches!(verdict, Verdict::Tx(_) | Verdict::Wait) => {
@@ -136,12 +146,14 @@ pub fn counters(path: &Path) {
     assert_eq!(counters.of(Reason::HandOffLoop), 0);
 }
 
-/// No two sessions share a tuple, of either direction.
-pub fn sessions(sessions: &[SessionInfo]) {
-    let mut inbound = HashSet::new();
+/// No two sessions of a worker share a client's tuple, and none of all a real server's.
+pub fn sessions(sessions: &[Vec<SessionInfo>]) {
     let mut outbound = HashSet::new();
-    for s in sessions {
-        assert!(inbound.insert((s.protocol, s.client, s.virtual_)), "one client twice: {s:?}");
-        assert!(outbound.insert((s.protocol, s.real, s.local)), "one local port twice: {s:?}");
+    for of_worker in sessions {
+        let mut inbound = HashSet::new();
+        for s in of_worker {
+            assert!(inbound.insert((s.protocol, s.client, s.virtual_)), "one client twice: {s:?}");
+            assert!(outbound.insert((s.protocol, s.real, s.local)), "one port twice: {s:?}");
+        }
     }
 }
