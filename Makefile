@@ -25,7 +25,7 @@ test: setup ## everything: format, lint, tests, sanitizers, end to end; ends wit
 bench: build ## the worker loop on an in-memory port
 	target/release/sluice-bench throughput --mode fnat --scheduler rr --family 4 \
 		--protocol udp --size 64 --sessions $(or $(SESSIONS),1000000) \
-		--workers $(or $(WORKERS),1) --seconds $(or $(SECONDS_),5) --json
+		--workers $(or $(WORKERS),1) --seconds $(or $(SPAN_S),5) --json
 
 fmt: ## format all code
 	$(CARGO) fmt --all

@@ -24,7 +24,8 @@ wanted() {
 
 # sum FIELD LOG: of cargo's `test result: ok. 3 passed; 0 failed; 1 ignored; …` lines.
 sum() {
-    sed -n "s/^test result: .* \([0-9][0-9]*\) $1;.*/\1/p" "$2" | awk '{ n += $1 } END { print n + 0 }'
+    sed -n "s/^test result: .* \([0-9][0-9]*\) $1;.*/\1/p" "$2" |
+        awk '{ n += $1 } END { print n + 0 }'
 }
 
 # section NAME COMMAND…: runs it, shows what it says, and counts.
@@ -63,17 +64,18 @@ sanitized() {
         cargo test --locked --target "$host" --target-dir target/asan --lib --tests "$@"
 }
 
-# Crates of ring 0 and 2 and the tools; the end-to-end tests follow in their own section.
 section format cargo fmt --all --check
+section format-fuzz cargo fmt --manifest-path fuzz/Cargo.toml --check
 section lint cargo clippy --workspace --all-targets --locked -- -D warnings
 section tidy cargo xtask tidy
-section unit cargo test --locked --workspace --exclude sluice-e2e --exclude sluice-golden --no-fail-fast
+# What needs no namespaces; golden rows, corpora and end to end follow by themselves.
+section unit cargo test --locked --workspace --no-fail-fast \
+    --exclude sluice-e2e --exclude sluice-golden --exclude sluice-properties
 section golden cargo test --locked -p sluice-golden --no-fail-fast
-if [ -f fuzz/Cargo.toml ]; then
-    section fuzz-corpora cargo test --locked --manifest-path fuzz/Cargo.toml --no-fail-fast
-fi
+section fuzz-corpora cargo test --locked -p sluice-properties --no-fail-fast
 section address-sanitizer sanitized -p sluice-table -p sluice-lanes
-section release-build cargo build --release --locked -p sluiced -p sluice -p sluice-bench -p sluice-e2e
+section release-build cargo build --release --locked \
+    -p sluiced -p sluice -p sluice-bench -p sluice-e2e
 if [ "$(id -u)" -eq 0 ] || [ "${CI:-}" = true ]; then
     section end-to-end cargo test --locked -p sluice-e2e --no-fail-fast -- --test-threads=1
 else
