@@ -8,7 +8,7 @@
 use std::ffi::{CStr, CString, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::{fs, mem};
 
 use sluice_dpdk_sys as sys;
@@ -253,18 +253,28 @@ fn remove_runtime_folder() {
     let _ = fs::remove_dir(OsStr::from_bytes(folder.to_bytes()));
 }
 
+/// DPDK's arguments. It keeps pointers into them, so they live as long as the process.
+struct Arguments(Vec<*mut c_char>);
+
+// SAFETY: the pointers are only kept, never followed, on this side.
+unsafe impl Send for Arguments {}
+// SAFETY: as above.
+unsafe impl Sync for Arguments {}
+
+static ARGUMENTS: OnceLock<Arguments> = OnceLock::new();
+
 fn start(arguments: &[String]) -> Result<()> {
-    // DPDK keeps pointers into its arguments, so they live for ever.
-    let mut pointers: Vec<*mut c_char> = Vec::with_capacity(arguments.len() + 1);
-    for argument in arguments {
-        pointers.push(CString::new(argument.as_str())?.into_raw());
-    }
-    let count = pointers.len() as i32;
+    let texts = arguments.iter().map(|argument| CString::new(argument.as_str()));
+    let texts = texts.collect::<Result<Vec<CString>, _>>()?;
+    let kept = ARGUMENTS
+        .get_or_init(|| Arguments(texts.into_iter().map(CString::into_raw).collect()))
+        .0
+        .as_slice();
+    let mut pointers = kept.to_vec();
     pointers.push(std::ptr::null_mut());
-    let pointers = Vec::leak(pointers);
     // SAFETY: a null-terminated vector of C strings that are never freed; the caller made sure
     // that this is the first call in the process.
-    let status = unsafe { sys::sluice_eal_init(count, pointers.as_mut_ptr()) };
+    let status = unsafe { sys::sluice_eal_init(kept.len() as i32, pointers.as_mut_ptr()) };
     check(status, || format!("start DPDK ({})", arguments[1..].join(" ")))?;
     Ok(())
 }
