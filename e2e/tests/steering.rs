@@ -1,11 +1,11 @@
 //! Only balanced traffic is taken: everything else on the same interface stays the kernel's.
 
-use sluice_e2e::LabError;
 use sluice_e2e::bed::ADMIN_PORT;
 use sluice_e2e::error::expect;
 use sluice_e2e::load::{ping, wrk};
+use sluice_e2e::{Director, Driver, LabError};
 
-use crate::field::{Field, REFUSED, SOON, Setup, here, on};
+use crate::field::{Field, REFUSED, SOON, Setup, here, on, on_bed};
 
 #[test]
 fn an_ssh_like_service_and_ping_keep_working() {
@@ -50,4 +50,31 @@ fn routed_traffic_passes_by() {
         let answer = sluice_e2e::load::curl(&field.bed.client, "http://192.0.2.12/")?;
         expect(answer == "Real Server 02", || answer.clone())
     });
+}
+
+/// A driver may know XDP and refuse it all the same (here veth, whose peer sends by more queues
+/// than it receives by; on virtual machines virtio_net): the generic form serves then.
+#[test]
+fn a_driver_that_refuses_xdp_gets_the_generic_form() {
+    on_bed(
+        here!(a_driver_that_refuses_xdp_gets_the_generic_form),
+        Setup::new(Driver::AfXdp, 2),
+        |bed, recipe| {
+            let fewer = bed.director.run("ethtool", &["-L", "front", "rx", "1"])?;
+            expect(fewer.status.success(), || format!("{fewer:?}"))?;
+            let director = Director::start(bed, &recipe.text(bed))?;
+            Ok((director, recipe))
+        },
+        |field| {
+            let ports = field.director.ask("ports")?;
+            let mode = |port: usize| ports["ports"][port]["steering"]["mode"].clone();
+            expect(mode(0) == "generic" && mode(1) == "native", || ports.to_string())?;
+            field.wait_for_answer(SOON)?;
+            expect(ping(&field.bed.client, field.bed.vip(), 10)?, || "no answer".to_owned())?;
+            let ended = field.director.stop()?;
+            expect(ended.success(), || format!("{ended:?}"))?;
+            let link = field.bed.director.ip(&["-d", "link", "show", "front"])?;
+            expect(!format!("{link:?}").contains("xdp"), || format!("{link:?}"))
+        },
+    );
 }

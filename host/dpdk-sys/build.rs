@@ -27,9 +27,10 @@ fn pkg_config(arguments: &[&str]) -> Vec<String> {
 fn main() {
     println!("cargo::rerun-if-changed=src/shim.c");
     println!("cargo::rerun-if-changed=src/shim.h");
+    println!("cargo::rerun-if-changed=src/xdp_fallback.c");
     println!("cargo::rerun-if-env-changed=PKG_CONFIG_PATH");
     let mut shim = cc::Build::new();
-    shim.file("src/shim.c").std("gnu11").warnings(true).extra_warnings(true);
+    shim.file("src/shim.c").file("src/xdp_fallback.c").std("gnu11").warnings(true).extra_warnings(true);
     for flag in pkg_config(&["--cflags"]) {
         shim.flag(flag);
     }
