@@ -5,12 +5,13 @@
 //! own. They share the pool too: those that count free buffers hold a lock.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use sluice_director::frame::Frame;
 use sluice_dpdk::{
-    BURST, Burst, Device, Eal, EalConfig, Error, HugePages, Mbuf, Port, PortConfig, PortState,
-    QueuePair, WorkerThread,
+    BURST, Burst, Device, Eal, EalConfig, Error, HugePages, Mbuf, MemifRole, Port, PortConfig,
+    PortState, QueuePair, WorkerThread,
 };
 
 const FRAMES: u32 = 4096;
@@ -222,4 +223,43 @@ fn capture_files_are_read_and_written() {
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!(written.len(), capture.len());
     assert_eq!(&written[written.len() - 60..], [2; 60]);
+}
+
+#[test]
+fn two_ends_of_a_memif_link_find_each_other() {
+    let (eal, _turn) = eal();
+    let socket = std::env::temp_dir().join(format!("sluice-memif-{}.sock", std::process::id()));
+    let end = |role| {
+        let device = Device::Memif { socket: socket.clone(), id: 7, role };
+        let (port, mut queues) = Port::open(eal, &PortConfig::new("memif", device)).unwrap();
+        (port, queues.pop().expect("one queue"))
+    };
+    let (server, mut at_server) = end(MemifRole::Server);
+    assert_eq!(server.state(), PortState::Down, "nobody is there yet");
+    let (client, mut at_client) = end(MemifRole::Client);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !(server.link_up() && client.link_up()) {
+        assert!(Instant::now() < deadline, "they never met");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // The client lends the server buffers when it polls, so both poll until the frame is through.
+    let carry = |from: &mut QueuePair, to: &mut QueuePair, frames: &mut Burst| {
+        let mut arrived = Burst::new();
+        while arrived.is_empty() {
+            assert!(Instant::now() < deadline, "it never arrived");
+            from.tx.tx(frames);
+            to.rx.rx(&mut arrived);
+        }
+        *frames = arrived;
+    };
+    let mut frames = Burst::new();
+    frames.push(frame(eal, b"there and back"));
+    carry(&mut at_client, &mut at_server, &mut frames);
+    assert_eq!(frames[0].bytes(), b"there and back");
+    carry(&mut at_server, &mut at_client, &mut frames);
+    assert_eq!(frames[0].bytes(), b"there and back");
+    drop((frames, at_client, at_server));
+    client.close().unwrap();
+    server.close().unwrap();
+    let _ = std::fs::remove_file(&socket);
 }
