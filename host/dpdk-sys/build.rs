@@ -30,7 +30,11 @@ fn main() {
     println!("cargo::rerun-if-changed=src/xdp_fallback.c");
     println!("cargo::rerun-if-env-changed=PKG_CONFIG_PATH");
     let mut shim = cc::Build::new();
-    shim.file("src/shim.c").file("src/xdp_fallback.c").std("gnu11").warnings(true).extra_warnings(true);
+    shim.file("src/shim.c")
+        .file("src/xdp_fallback.c")
+        .std("gnu11")
+        .warnings(true)
+        .extra_warnings(true);
     for flag in pkg_config(&["--cflags"]) {
         shim.flag(flag);
     }
