@@ -165,6 +165,7 @@ unsafe extern "C" {
         error: *mut c_int,
     ) -> *mut Mempool;
     pub fn sluice_pool_free(pool: *mut Mempool);
+    pub fn sluice_pool_flush(pool: *mut Mempool);
     pub fn sluice_pool_chunks(pool: *const Mempool) -> u32;
     pub fn sluice_pool_available(pool: *const Mempool) -> u32;
     pub fn sluice_pool_size(pool: *const Mempool) -> u32;

@@ -122,6 +122,14 @@ void sluice_pool_free(struct rte_mempool *pool)
 	rte_mempool_free(pool);
 }
 
+void sluice_pool_flush(struct rte_mempool *pool)
+{
+	struct rte_mempool_cache *cache = rte_mempool_default_cache(pool, rte_lcore_id());
+
+	if (cache != NULL)
+		rte_mempool_cache_flush(cache, pool);
+}
+
 uint32_t sluice_pool_chunks(const struct rte_mempool *pool)
 {
 	return pool->nb_mem_chunks;

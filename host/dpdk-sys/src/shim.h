@@ -80,6 +80,8 @@ void sluice_thread_unregister(void);
 struct rte_mempool *sluice_pool_create(const char *name, uint32_t count, uint32_t cache,
 				       uint16_t room, int tight, int *error);
 void sluice_pool_free(struct rte_mempool *pool);
+/* Gives the calling thread's cache of free buffers back to the pool. */
+void sluice_pool_flush(struct rte_mempool *pool);
 uint32_t sluice_pool_chunks(const struct rte_mempool *pool);
 uint32_t sluice_pool_available(const struct rte_mempool *pool);
 uint32_t sluice_pool_size(const struct rte_mempool *pool);

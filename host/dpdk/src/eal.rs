@@ -89,7 +89,8 @@ struct Running {
 static STARTED: AtomicBool = AtomicBool::new(false);
 
 impl Eal {
-    /// Starts the environment layer and reserves packet memory.
+    /// Starts the environment layer and reserves packet memory. The calling thread becomes DPDK's
+    /// main thread and should live as long as the process; its processors stay what they are.
     ///
     /// Fails the second time in a process, when huge pages are required and missing, and when
     /// memory is short. DPDK's log goes to `tracing` (target `dpdk`) from now on.
@@ -149,6 +150,15 @@ impl Eal {
         let count = self.0.frames.capacity();
         let pool = FramePool::create("xdp_frames", count, self.0.max_frame, Layout::Tight)?;
         Ok(*separate.insert(pool))
+    }
+
+    /// Gives the free buffers that the calling thread keeps at hand back to everybody.
+    pub(crate) fn flush(&self) {
+        self.0.frames.flush();
+        let separate = self.0.xdp_frames.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = &*separate {
+            pool.flush();
+        }
     }
 
     /// A number that no other device of this process has.

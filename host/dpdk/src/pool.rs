@@ -87,6 +87,13 @@ impl FramePool {
         unsafe { sys::sluice_pool_chunks(self.raw()) == 1 }
     }
 
+    /// Gives the free buffers that the calling thread keeps at hand back to everybody.
+    pub(crate) fn flush(&self) {
+        // SAFETY: pools are never freed (the type's invariant), and the cache that is flushed is
+        // the calling thread's own.
+        unsafe { sys::sluice_pool_flush(self.raw()) };
+    }
+
     /// The buffer whose place in AF_XDP's memory is `address`: an offset from the start of the page
     /// where the pool begins. `None` for what is not the start of a buffer.
     pub(crate) fn buffer_at(&self, address: u64) -> Option<*mut sys::Mbuf> {

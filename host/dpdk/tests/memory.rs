@@ -26,7 +26,12 @@ fn eal() -> (&'static Eal, MutexGuard<'static, ()>) {
         memory_mb: Some(64),
         ..EalConfig::default()
     };
-    (EAL.get_or_init(|| Eal::init(&config).expect("ordinary pages do")), turn)
+    // On a thread of its own: DPDK's main thread keeps buffers at hand, and a test's thread ends.
+    let start = || {
+        let init = std::thread::spawn(move || Eal::init(&config).expect("ordinary pages do"));
+        init.join().unwrap()
+    };
+    (EAL.get_or_init(start), turn)
 }
 
 fn ring(eal: &Eal, name: &str) -> (Port, QueuePair) {
@@ -85,6 +90,21 @@ fn a_dropped_frame_goes_back_to_its_pool_from_any_thread() {
     drop(burst);
     assert!(pool.copy_of(&[0; 4096]).is_none(), "larger than a buffer");
     assert_eq!(pool.available(), FRAMES);
+}
+
+#[test]
+fn a_worker_that_ends_leaves_its_buffers_to_the_others() {
+    let (eal, _turn) = eal();
+    let pool = eal.frames();
+    let worker = std::thread::spawn(move || {
+        let _thread = WorkerThread::register(eal).unwrap();
+        // Freed by a registered thread, buffers go to its own cache first.
+        let held: Vec<Mbuf> = std::iter::from_fn(|| pool.alloc()).take(100).collect();
+        drop(held);
+    });
+    worker.join().unwrap();
+    let all: Vec<Mbuf> = std::iter::from_fn(|| pool.alloc()).collect();
+    assert_eq!(all.len(), FRAMES as usize);
 }
 
 #[test]
