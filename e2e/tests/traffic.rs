@@ -7,9 +7,9 @@ use sluice_e2e::capture::{Capture, judge};
 use sluice_e2e::error::expect;
 use sluice_e2e::load::{self, download_sha256};
 use sluice_e2e::web::{ECHO_PORT, make_blob};
-use sluice_e2e::{Driver, LabError, Shape};
+use sluice_e2e::{Director, Driver, LabError, Shape};
 
-use crate::field::{Field, PYTHON, Setup, here, on, on_every_setup, script};
+use crate::field::{Field, PYTHON, Setup, here, on, on_bed, on_every_setup, script};
 
 on_every_setup!(
     answers_go_round,
@@ -45,6 +45,30 @@ fn work_is_shared(field: &mut Field) -> Result<(), LabError> {
     expect(shared, || format!("packets of each worker: {packets:?}"))?;
     let handed = status["handed_off"].as_u64().unwrap_or(0);
     expect(handed > 0, || "nothing was handed over".to_owned())
+}
+
+/// An interface may have more queues than there are workers: one worker serves all of them.
+#[test]
+fn one_worker_serves_two_queues() {
+    on_bed(
+        here!(one_worker_serves_two_queues),
+        Setup::new(Driver::AfXdp, 2),
+        |bed, recipe| {
+            let both = recipe.text(bed);
+            let (head, rest) = both.split_once("cores = [").unwrap_or_default();
+            let (cores, rest) = rest.split_once(']').unwrap_or_default();
+            let last = cores.rsplit(", ").next().unwrap_or(cores);
+            let one = format!("{head}cores = [{last}]{rest}");
+            Ok((Director::start(bed, &one)?, recipe))
+        },
+        |field| {
+            let ports = field.director.ask("ports")?;
+            expect(ports["ports"][0]["queues"] == 2, || ports.to_string())?;
+            a_thousand_short_connections(field)?;
+            let unowned = &field.director.ask("ports")?["ports"][0]["steering"]["unowned"];
+            expect(*unowned == 0, || format!("{unowned} frames went past the director"))
+        },
+    );
 }
 
 #[test]

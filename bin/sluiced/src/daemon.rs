@@ -6,7 +6,7 @@
 use crate::crew::Crew;
 use crate::errors::{Error, system};
 use crate::next_hops::NextHops;
-use crate::ports::Ports;
+use crate::ports::{self, Ports};
 use crate::{SetLevel, lister, reload, report, watch, wiring};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
@@ -60,7 +60,9 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
     // Calls that come early are answered once everything is open.
     let (calls, calls_wake, server) = serve(&config.director.control_socket)?;
     let mirror = Mirror::open()?;
-    let eal = Eal::init(&wiring::eal(&config))?;
+    let workers = config.workers() as u16;
+    let queues = |port: &_| ports::queues(port, mirror.state(), workers);
+    let eal = Eal::init(&wiring::eal(&config, queues))?;
     let snapshot = Snapshot { plan: Arc::clone(&plan), fib: Arc::default() };
     let crew = Crew::start(&config, &eal, &Arc::new(snapshot))?;
     let ports = Ports::open(&config, &eal, mirror.state(), &crew)?;

@@ -78,19 +78,11 @@ impl Ports {
     }
 
     fn line_config(&self, config: &sluice_config::Port, kernel: &Kernel) -> PortConfig {
-        let device = wiring::device(&config.device);
-        let link = config.device.interface().and_then(|name| kernel.link_by_name(name));
-        let of_device = match (&device, link) {
-            (Device::AfXdp { .. }, Some(link)) => {
-                sluice_linux::rx_queue_count(link).unwrap_or(1).min(u32::from(self.workers)) as u16
-            }
-            _ => self.workers,
-        };
         PortConfig {
-            queues: config.queues.unwrap_or(of_device),
+            queues: queues(config, kernel, self.workers),
             mtu: config.mtu,
             mac: config.mac.map(|mac| mac.bytes()),
-            ..PortConfig::new(config.name.clone(), device)
+            ..PortConfig::new(config.name.clone(), wiring::device(&config.device))
         }
     }
 
@@ -173,6 +165,19 @@ impl Ports {
     }
 }
 
+/// How many queues a port is opened with. By AF_XDP it must be all that the interface receives by:
+/// frames of a queue without a socket would go to the kernel.
+pub fn queues(config: &sluice_config::Port, kernel: &Kernel, workers: u16) -> u16 {
+    let link = config.device.interface().and_then(|name| kernel.link_by_name(name));
+    let of_device = match (&config.device, link) {
+        (sluice_config::Device::AfXdp { .. }, Some(link)) => {
+            u16::try_from(sluice_linux::rx_queue_count(link).unwrap_or(1)).unwrap_or(u16::MAX)
+        }
+        _ => workers,
+    };
+    config.queues.unwrap_or(of_device)
+}
+
 fn twin_config(name: &str, line: &PortConfig, port: &Port) -> PortConfig {
     PortConfig {
         queues: line.queues,
@@ -182,11 +187,12 @@ fn twin_config(name: &str, line: &PortConfig, port: &Port) -> PortConfig {
     }
 }
 
-/// Queue n goes to worker n; workers beyond send through worker 0. With more queues than workers
-/// the rest would never be read, so the configuration gives no more than there are workers.
+/// Queues go round the workers, so that worker 0 has one of every port: workers without one send
+/// by it.
 fn hand_out(crew: &Crew, port: PortId, queues: Vec<QueuePair>, twins: Vec<QueuePair>) {
     let mut twins = twins.into_iter();
-    for (worker, line) in queues.into_iter().enumerate() {
+    for (number, line) in queues.into_iter().enumerate() {
+        let worker = number % crew.size().max(1);
         crew.attach(worker, port, PortQueue(line), twins.next().map(PortQueue));
     }
 }

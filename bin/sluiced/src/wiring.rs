@@ -59,14 +59,15 @@ fn one_way_pcap(rx: Option<String>, tx: Option<String>) -> String {
     format!("net_pcap_{way}{tail},{way}_pcap={file}")
 }
 
-/// How the environment layer is started: enough frames for every port with `queues` queues.
-pub fn eal(config: &Config) -> EalConfig {
+/// How the environment layer is started: enough frames for every port, each with as many queues
+/// as `queues` says.
+pub fn eal(config: &Config, queues: impl Fn(&sluice_config::Port) -> u16) -> EalConfig {
     let workers = config.workers() as u32;
     let of_ports: u32 = config
         .ports
         .iter()
         .map(|port| {
-            let queues = port.queues.unwrap_or(config.workers() as u16);
+            let queues = queues(port);
             let line = PortConfig { queues, ..PortConfig::new("", device(&port.device)) };
             let twin =
                 PortConfig { queues, ..PortConfig::new("", Device::Tap { name: String::new() }) };

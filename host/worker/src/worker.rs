@@ -33,16 +33,23 @@ pub struct WorkerConfig {
     pub held_frames: usize,
 }
 
-/// A port as one worker has it. A worker may have no queue of a port that has fewer queues than
-/// there are workers; another one then sends for it.
+/// A port as one worker has it: one queue as a rule, several of a port that has more queues than
+/// there are workers, none of one that has fewer; another worker then sends for it. Frames leave
+/// by the first.
 struct Attached<Q: Queue> {
-    line: Option<Outlet<Q>>,
-    twin: Option<Outlet<Q>>,
+    lines: Vec<Outlet<Q>>,
+    twins: Vec<Outlet<Q>>,
 }
 
 impl<Q: Queue> Default for Attached<Q> {
     fn default() -> Self {
-        Self { line: None, twin: None }
+        Self { lines: Vec::new(), twins: Vec::new() }
+    }
+}
+
+impl<Q: Queue> Attached<Q> {
+    fn outlets(&mut self) -> impl Iterator<Item = &mut Outlet<Q>> {
+        self.lines.iter_mut().chain(&mut self.twins)
     }
 }
 
@@ -113,51 +120,53 @@ impl<Q: Queue> Worker<Q> {
         self.release_held();
     }
 
-    /// Gives the worker a port's queue, and its twin's.
+    /// Gives the worker a queue of a port, and one of its twin.
     pub fn attach(&mut self, port: PortId, line: Q, twin: Option<Q>) {
         let at = usize::from(port.0);
         if self.ports.len() <= at {
             self.ports.resize_with(at + 1, Attached::default);
         }
-        self.ports[at] = Attached { line: Some(Outlet::new(line)), twin: twin.map(Outlet::new) };
+        self.ports[at].lines.push(Outlet::new(line));
+        self.ports[at].twins.extend(twin.map(Outlet::new));
     }
 
-    /// Takes a port's queue back, to look at it; its twin's is dropped.
-    pub fn detach(&mut self, port: PortId) -> Option<Q> {
-        let attached = std::mem::take(self.ports.get_mut(usize::from(port.0))?);
-        attached.line.map(|outlet| outlet.queue)
+    /// Takes a port's queues back; its twin's are dropped.
+    pub fn detach(&mut self, port: PortId) -> Vec<Q> {
+        let attached = self.ports.get_mut(usize::from(port.0)).map(std::mem::take);
+        attached.into_iter().flat_map(|a| a.lines).map(|outlet| outlet.queue).collect()
     }
 
-    /// A port's queue, if this worker has one.
+    /// A port's first queue, if this worker has one.
     pub fn queue_mut(&mut self, port: PortId) -> Option<&mut Q> {
-        let line = self.ports.get_mut(usize::from(port.0))?.line.as_mut();
+        let line = self.ports.get_mut(usize::from(port.0))?.lines.first_mut();
         line.map(|outlet| &mut outlet.queue)
     }
 
     pub(crate) fn queues_mut(&mut self) -> impl Iterator<Item = &mut Q> {
-        let outlets = self.ports.iter_mut().flat_map(|port| [&mut port.line, &mut port.twin]);
-        outlets.flatten().map(|outlet| &mut outlet.queue)
+        self.ports.iter_mut().flat_map(Attached::outlets).map(|outlet| &mut outlet.queue)
     }
 
     pub(crate) fn queues(&self) -> impl Iterator<Item = &Q> {
-        let outlets = self.ports.iter().flat_map(|port| [&port.line, &port.twin]);
-        outlets.flatten().map(|outlet| &outlet.queue)
+        let outlets = self.ports.iter().flat_map(|port| port.lines.iter().chain(&port.twins));
+        outlets.map(|outlet| &outlet.queue)
     }
 
     /// One turn: a burst from each queue and ring. Gives the number of frames that came.
     pub fn turn(&mut self, now: Time) -> usize {
         let mut came = 0;
         for at in 0..self.ports.len() {
-            let port = PortId(at as u16);
-            came += self.serve_line(now, port);
-            came += self.serve_twin(at);
+            for queue in 0..self.ports[at].lines.len() {
+                came += self.serve_line(now, at, queue);
+            }
+            for queue in 0..self.ports[at].twins.len() {
+                came += self.serve_twin(at, queue);
+            }
         }
         for sender in 0..self.rings.from.len() {
             came += self.serve_worker(now, sender);
         }
         for at in 0..self.ports.len() {
-            let port = &mut self.ports[at];
-            for outlet in [&mut port.line, &mut port.twin].into_iter().flatten() {
+            for outlet in self.ports[at].outlets() {
                 let dropped = outlet.flush();
                 (0..dropped).for_each(|_| self.path.count(Reason::TxFull));
             }
@@ -170,24 +179,23 @@ impl<Q: Queue> Worker<Q> {
         came
     }
 
-    fn serve_line(&mut self, now: Time, port: PortId) -> usize {
-        let Some(line) = &mut self.ports[usize::from(port.0)].line else { return 0 };
+    fn serve_line(&mut self, now: Time, port: usize, queue: usize) -> usize {
         let mut burst = std::mem::take(&mut self.burst);
-        let came = line.queue.receive(&mut burst);
+        let came = self.ports[port].lines[queue].queue.receive(&mut burst);
         if came > 0 {
-            self.process(now, port, &mut burst);
+            self.process(now, PortId(port as u16), &mut burst);
         }
         self.burst = burst;
         came
     }
 
     /// The kernel's frames leave by the port as they are.
-    fn serve_twin(&mut self, at: usize) -> usize {
-        let Attached { line: Some(line), twin: Some(twin) } = &mut self.ports[at] else { return 0 };
-        let came = twin.queue.receive(&mut self.burst);
+    fn serve_twin(&mut self, port: usize, queue: usize) -> usize {
+        let Attached { lines, twins } = &mut self.ports[port];
+        let came = twins[queue].queue.receive(&mut self.burst);
         let mut dropped = 0;
         for frame in self.burst.drain(..) {
-            dropped += line.push(frame);
+            dropped += lines.first_mut().map_or(1, |line| line.push(frame));
         }
         (0..dropped).for_each(|_| self.path.count(Reason::TxFull));
         came
@@ -249,7 +257,7 @@ impl<Q: Queue> Worker<Q> {
     #[inline(always)]
     fn send(&mut self, port: PortId, frame: Q::Frame, errand: bool) {
         let at = usize::from(port.0);
-        if let Some(Attached { line: Some(line), .. }) = self.ports.get_mut(at) {
+        if let Some(line) = self.ports.get_mut(at).and_then(|port| port.lines.first_mut()) {
             let dropped = line.push(frame);
             (0..dropped).for_each(|_| self.path.count(Reason::TxFull));
         } else if errand {
@@ -260,15 +268,15 @@ impl<Q: Queue> Worker<Q> {
     }
 
     fn pass_to_kernel(&mut self, port: PortId, frame: Q::Frame, errand: bool) {
-        match self.ports.get_mut(usize::from(port.0)) {
-            Some(Attached { twin: Some(twin), .. }) => {
-                let dropped = twin.push(frame);
-                (0..dropped).for_each(|_| self.path.count(Reason::TxFull));
-            }
-            Some(Attached { line: None, .. }) if !errand => {
-                self.by_another(Parcel { frame, port, errand: Errand::Kernel });
-            }
-            _ => self.path.count(Reason::NoKernelPath),
+        let attached = self.ports.get_mut(usize::from(port.0));
+        let has_line = attached.as_ref().is_some_and(|port| !port.lines.is_empty());
+        if let Some(twin) = attached.and_then(|port| port.twins.first_mut()) {
+            let dropped = twin.push(frame);
+            (0..dropped).for_each(|_| self.path.count(Reason::TxFull));
+        } else if !has_line && !errand {
+            self.by_another(Parcel { frame, port, errand: Errand::Kernel });
+        } else {
+            self.path.count(Reason::NoKernelPath);
         }
     }
 

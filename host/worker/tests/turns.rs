@@ -57,6 +57,18 @@ fn a_worker_without_a_queue_sends_by_another() {
     assert_eq!(addresses(&kit.sent(1, FRONT)[0]), ((VIP, 53), (CLIENT, 4000)));
 }
 
+/// A port with two queues and one worker: both are served.
+#[test]
+fn a_worker_serves_several_queues_of_a_port() {
+    let mut kit = Kit::new(1, &[1, 1], true);
+    let second = kit.second_queue(0, FRONT);
+    second.put(udp((CLIENT, 4000), (VIP, 53)));
+    kit.put(0, FRONT, udp((CLIENT, 4001), (VIP, 53)));
+    kit.turn(0);
+    assert_eq!(kit.sent(0, BACK).len(), 2);
+    assert_eq!(kit.workers[0].detach(FRONT).len(), 2);
+}
+
 #[test]
 fn the_kernels_frames_go_by_the_twin() {
     let mut kit = Kit::with_twins(1, &[1, 1]);
@@ -108,7 +120,7 @@ fn a_queue_that_is_full_is_counted_and_a_port_that_is_gone_too() {
     kit.put(0, FRONT, udp((CLIENT, 4000), (VIP, 53)));
     kit.turn(0);
     assert_eq!(kit.workers[0].path().counters().of(Reason::TxFull), 1);
-    assert!(kit.workers[0].detach(BACK).is_some());
+    assert_eq!(kit.workers[0].detach(BACK).len(), 1);
     kit.put(0, FRONT, udp((CLIENT, 4000), (VIP, 53)));
     kit.turn(0);
     assert_eq!(kit.workers[0].path().counters().of(Reason::PortGone), 1);

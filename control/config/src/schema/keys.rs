@@ -229,10 +229,10 @@ pub(crate) mod port {
         name: "queues",
         kind: Integer { min: 1, max: 64 },
         without: Without::Unset(
-            "as many as there are workers; for `af_xdp` at most as many as the interface has",
+            "as many as there are workers; for `af_xdp` as many as the interface has",
         ),
         example: "2",
-        about: "Pairs of receive and transmit queues.",
+        about: "Pairs of receive and transmit queues; they go round the workers.",
     };
     pub(crate) static TWIN: Key = Key {
         name: "twin",

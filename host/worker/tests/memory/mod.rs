@@ -66,6 +66,12 @@ impl MemQueue {
     }
 }
 
+impl MemQueue {
+    pub fn put(&self, frame: MemFrame) {
+        self.0.lock().unwrap().arriving.push_back(frame);
+    }
+}
+
 impl Queue for MemQueue {
     type Frame = MemFrame;
 
@@ -157,11 +163,11 @@ impl Kit {
     }
 
     pub fn put(&mut self, worker: u16, port: PortId, frame: MemFrame) {
-        self.line(worker, port).0.lock().unwrap().arriving.push_back(frame);
+        self.line(worker, port).put(frame);
     }
 
     pub fn put_by_twin(&mut self, worker: u16, port: PortId, frame: MemFrame) {
-        self.twin(worker, port).0.lock().unwrap().arriving.push_back(frame);
+        self.twin(worker, port).put(frame);
     }
 
     pub fn sent(&mut self, worker: u16, port: PortId) -> Vec<MemFrame> {
@@ -175,6 +181,13 @@ impl Kit {
     /// The queue takes `room` frames a call from now on.
     pub fn limit(&mut self, worker: u16, port: PortId, room: usize) {
         self.line(worker, port).0.lock().unwrap().room = room;
+    }
+
+    /// Gives a worker one more queue of a port.
+    pub fn second_queue(&mut self, worker: u16, port: PortId) -> MemQueue {
+        let queue = MemQueue::new();
+        self.workers[usize::from(worker)].attach(port, queue.clone(), None);
+        queue
     }
 
     pub fn turn(&mut self, worker: u16) {
