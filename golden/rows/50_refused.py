@@ -173,8 +173,8 @@ def sessions_full(s):
     s.flow(client=(CLIENT, 40002)).syn(drop="sessions_full")
     one.send(b"still there")
     two.close()
-    # The refused one took real server 3's turn.
-    s.flow(real=1, lport=1025, client=(CLIENT, 40003)).handshake()
+    # The refused one did not take real server 3's turn.
+    s.flow(real=3, client=(CLIENT, 40003)).handshake()
 
 
 @row("A full session table refuses UDP too")

@@ -63,12 +63,12 @@ def route_gateway_vlan(s):
     s.flow(client=(FAR, 40000), via=GATEWAY).handshake()
 
 
-@row("No route to the real server: the packet is dropped, its session waits for a route")
+@row("No route to the real server: no session is opened")
 def no_route_to_real(s):
     s.routes = s.routes[:1]
     s.service()
     f = s.flow()
-    f.syn(drop="no_route", opens=True)
+    f.syn(drop="no_route")
     f.syn(drop="no_route")
 
 

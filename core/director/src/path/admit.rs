@@ -68,17 +68,18 @@ impl<F: Family> Engine<F> {
         (service_id, state): (ServiceId, State),
     ) -> Result<Flow, Verdict> {
         let drop = |reason| Verdict::Drop(reason);
+        // Before a real server has its turn: a refusal is not to skip it.
+        if self.sessions.slab().live() == self.sessions.slab().capacity() {
+            return Err(drop(Reason::SessionsFull));
+        }
         let service = view.plan.service(service_id).ok_or(drop(Reason::NoReal))?;
         let memory = shared.schedulers.get_mut(usize::from(service_id.0));
         let real = memory
             .and_then(|memory| schedule::pick(service, memory))
             .ok_or(drop(Reason::NoReal))?;
         let client_hop = view.fib.lookup(F::to_ip(tuple.src));
-        if client_hop == Err(NoHop::NoRoute) {
+        if client_hop == Err(NoHop::NoRoute) || !reachable::<F>(view, real) {
             return Err(drop(Reason::NoRoute));
-        }
-        if self.sessions.slab().live() == self.sessions.slab().capacity() {
-            return Err(drop(Reason::SessionsFull));
         }
         let (local, local_port) = self
             .local_port(shared, view, now, tuple.protocol, service, real)
@@ -137,6 +138,14 @@ impl<F: Family> Engine<F> {
         *shared.port_cursors.get_mut(at)? = cursor;
         chosen
     }
+}
+
+/// Whether there is a route to a real server, its MAC known or not.
+fn reachable<F: Family>(view: View<'_>, real: RealId) -> bool {
+    view.fib.real_hop(real) != HopId::NONE
+        || F::side(view.plan)
+            .real(real)
+            .is_some_and(|(address, _)| view.fib.lookup(F::to_ip(address)) != Err(NoHop::NoRoute))
 }
 
 /// The state of a session that a packet may open, or `None` when it may not.
