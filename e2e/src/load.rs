@@ -1,9 +1,14 @@
 //! Clients: curl, wrk, iperf3, ping, and the words they say read as numbers.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::error::LabError;
 use crate::lab::Netns;
+use crate::process::wait_until;
+
+const FREE_LIMIT: Duration = Duration::from_secs(10);
 
 /// What `wrk` measured.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -149,18 +154,25 @@ pub fn iperf3_udp(
     })
 }
 
+/// One test at a time is all that an iperf3 server does, and it takes a moment to see the end of
+/// the one before: while it says that it is busy it is asked again.
 fn iperf3(client: &Netns, server: &str, seconds: u32, more: &[&str]) -> Result<Value, LabError> {
     let span = seconds.to_string();
     let mut args = vec!["-J", "-c", server, "-t", &span, "--connect-timeout", "5000"];
     args.extend(more);
-    let ran = client.run("iperf3", &args)?.ok()?;
-    let mut report: Value = serde_json::from_str(&ran.stdout).map_err(|_| {
-        LabError::Unreadable { what: "iperf3's report".to_owned(), text: ran.stdout.clone() }
-    })?;
-    if let Some(error) = report["error"].as_str() {
-        return Err(LabError::Wrong(format!("iperf3: {error}")));
-    }
-    Ok(report["end"].take())
+    wait_until("the iperf3 server to be free", FREE_LIMIT, || {
+        let ran = client.run("iperf3", &args)?;
+        let unreadable = || LabError::Unreadable {
+            what: "iperf3's report".to_owned(),
+            text: ran.stdout.clone(),
+        };
+        let mut report: Value = serde_json::from_str(&ran.stdout).map_err(|_| unreadable())?;
+        match report["error"].as_str() {
+            None => Ok(Some(report["end"].take())),
+            Some(error) if error.contains("busy") => Ok(None),
+            Some(error) => Err(LabError::Wrong(format!("iperf3: {error}"))),
+        }
+    })
 }
 
 /// Whether all of `count` pings are answered.
