@@ -54,6 +54,25 @@ pub struct Tuple<A> {
     pub protocol: u8,
 }
 
+impl<A: Copy + Eq> Tuple<A> {
+    /// Equality without a branch for each field.
+    #[inline(always)]
+    pub fn is(&self, other: &Self) -> bool {
+        (self.src == other.src)
+            & (self.dst == other.dst)
+            & (self.sport == other.sport)
+            & (self.dport == other.dport)
+            & (self.protocol == other.protocol)
+    }
+
+    /// What the answer to such a packet carries.
+    #[inline(always)]
+    #[must_use]
+    pub const fn reversed(self) -> Self {
+        Self { src: self.dst, dst: self.src, sport: self.dport, dport: self.sport, ..self }
+    }
+}
+
 /// An IP version.
 pub trait Family: Sized + 'static {
     /// An address in host byte order.
@@ -71,11 +90,12 @@ pub trait Family: Sized + 'static {
     /// The address in this family's form, if it is of this family.
     fn from_ip(address: IpAddr) -> Option<Self::Addr>;
 
-    /// Rewrites addresses and ports of a packet from `old` to `new`; its transport header is
-    /// `header_len` bytes into it. Takes one hop off its time to live and updates checksums.
+    /// Rewrites addresses and ports of a packet from `old` to `new`; its network and transport
+    /// headers are where `at` says. Takes one hop off its time to live, which is not
+    /// zero, and updates checksums.
     fn rewrite(
-        packet: &mut [u8],
-        header_len: usize,
+        frame: &mut [u8],
+        at: (usize, usize),
         old: &Tuple<Self::Addr>,
         new: &Tuple<Self::Addr>,
     );
@@ -115,8 +135,8 @@ impl Family for Ipv4 {
     }
 
     #[inline(always)]
-    fn rewrite(packet: &mut [u8], header_len: usize, old: &Tuple<u32>, new: &Tuple<u32>) {
-        crate::path::rewrite_v4(packet, header_len, old, new);
+    fn rewrite(frame: &mut [u8], at: (usize, usize), old: &Tuple<u32>, new: &Tuple<u32>) {
+        crate::path::rewrite_v4(frame, at, old, new);
     }
 
     fn is_unicast_source(address: u32) -> bool {

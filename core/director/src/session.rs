@@ -239,6 +239,7 @@ impl<F: Family> Sessions<F> {
 
     /// The tuples of a session's packets as they arrive, inbound and outbound. `None` when the
     /// plan does not know its service, real server or local address.
+    #[inline(always)]
     pub fn tuples(plan: &Plan, session: &Session<F::Addr>) -> Option<[Tuple<F::Addr>; 2]> {
         let side = F::side(plan);
         let (real, real_port) = side.real(session.real())?;

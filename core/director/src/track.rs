@@ -23,7 +23,7 @@ const BOTH_FINS: u8 = fin_bit(0) | fin_bit(1);
 const ALL_ACKED: u8 = BOTH_FINS | acked_bit(0) | acked_bit(1);
 
 /// What of a TCP segment matters to a session's state.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
     /// Flags byte.
     pub flags: u8,

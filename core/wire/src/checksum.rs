@@ -31,52 +31,56 @@ pub fn transport_v4(source: u32, destination: u32, protocol: u8, segment: &[u8])
 
 /// Whether a 20-byte IPv4 header without options carries a valid checksum.
 #[inline(always)]
-pub fn ipv4_header_ok(header: &[u8; 20]) -> bool {
-    let mut total = 0u64;
+pub const fn ipv4_header_ok(header: &[u8; 20]) -> bool {
+    let mut total = 0;
     let (words, _) = header.as_chunks::<4>();
-    for word in words {
-        total += u64::from(u32::from_ne_bytes(*word));
+    let mut at = 0;
+    while at < words.len() {
+        total += u32::from_ne_bytes(words[at]) as u64;
+        at += 1;
     }
-    fold(total) == 0xffff
+    // A sum that folds to 0xffff is a multiple of it other than zero, in either byte order (RFC
+    // 1071 2 B), and a multiple is known by one multiplication.
+    total != 0 && total.is_multiple_of(0xffff)
 }
 
-/// Folds a sum of 32-bit words to 16 bits with end-around carry.
+/// Folds a sum of 32-bit words to 16 bits with end-around carry: each step adds the halves, and
+/// the carry out of the lower one lands where it belongs.
 #[inline(always)]
 const fn fold(total: u64) -> u16 {
-    let total = (total & 0xffff_ffff) + (total >> 32);
-    let total = (total & 0xffff) + (total >> 16);
-    let total = (total & 0xffff) + (total >> 16);
-    let total = (total & 0xffff) + (total >> 16);
-    total as u16
+    let total = (total.wrapping_add(total.rotate_left(32)) >> 32) as u32;
+    (total.wrapping_add(total.rotate_left(16)) >> 16) as u16
 }
 
-/// What a rewrite changed, as a one's complement difference (RFC 1624, equation 3).
-#[derive(Clone, Copy, Debug, Default)]
+/// What a rewrite changed, as a one's complement difference (RFC 1624). Taking a word away is the
+/// same as adding its complement, up to multiples of 0xffff, which the sum begins with enough of
+/// to stay positive; so no change is a difference of "negative zero", as a sum over data is.
+#[derive(Clone, Copy, Debug)]
 pub struct Delta(u64);
 
 impl Delta {
-    /// No change.
-    pub const NONE: Self = Self(0);
+    /// No change. A multiple of 0xffff, far above what the words of any header can take away.
+    pub const NONE: Self = Self(0xffff << 32);
 
     /// A 32-bit aligned field went from `old` to `new`.
     #[inline(always)]
     #[must_use]
     pub const fn word32(self, old: u32, new: u32) -> Self {
-        Self(self.0 + !old as u64 + new as u64)
+        Self(self.0 + new as u64 - old as u64)
     }
 
     /// A 16-bit aligned field went from `old` to `new`.
     #[inline(always)]
     #[must_use]
     pub const fn word16(self, old: u16, new: u16) -> Self {
-        Self(self.0 + !old as u64 + new as u64)
+        Self(self.0 + new as u64 - old as u64)
     }
 
     /// The checksum field that was `checksum` before the change.
     #[inline(always)]
     #[must_use]
     pub const fn apply(self, checksum: u16) -> u16 {
-        !fold(self.0 + !checksum as u64)
+        !fold(self.0 - checksum as u64)
     }
 
     /// The same for a UDP checksum over IPv4: zero means that there is none (RFC 768) and stays,

@@ -20,6 +20,12 @@ impl<'a> Header<'a> {
         (HEADER..=datagram.len()).contains(&(be16(header.0, 4) as usize)).then_some(header)
     }
 
+    /// Length in bytes, header included.
+    #[inline(always)]
+    pub const fn length(self) -> usize {
+        be16(self.0, 4) as usize
+    }
+
     /// Checksum; zero when there is none.
     #[inline(always)]
     pub const fn checksum(self) -> u16 {

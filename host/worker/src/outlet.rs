@@ -2,6 +2,7 @@
 
 use crate::queue::{Burst, Queue};
 use arrayvec::ArrayVec;
+use sluice_director::path::BURST;
 
 /// How often a queue that is full is tried again before the rest is dropped. Queues in software
 /// make room by being asked.
@@ -23,6 +24,16 @@ impl<Q: Queue> Outlet<Q> {
     pub fn push(&mut self, frame: Q::Frame) -> usize {
         self.pending.push(frame);
         if self.pending.is_full() { self.flush() } else { 0 }
+    }
+
+    /// Adds a whole burst; returns how many frames had to be dropped for it. Many frames behind
+    /// none are sent at once.
+    #[inline(always)]
+    pub fn push_all(&mut self, frames: &mut Burst<Q::Frame>) -> usize {
+        if self.pending.is_empty() && frames.len() >= BURST / 2 {
+            self.queue.transmit(frames);
+        }
+        frames.drain(..).map(|frame| self.push(frame)).sum()
     }
 
     /// Sends what was collected; returns how many frames had to be dropped.

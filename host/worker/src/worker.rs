@@ -5,6 +5,7 @@ use crate::mailbox::{Event, Message, Report, Wake};
 use crate::outlet::Outlet;
 use crate::queue::{Burst, Queue};
 use crate::ring::{Errand, Parcel, Rings};
+use arrayvec::ArrayVec;
 use sluice_director::fib::{Fib, PortId};
 use sluice_director::path::{BURST, Path, PathConfig, RegionError, Verdict, View, Waiting};
 use sluice_director::plan::Plan;
@@ -64,8 +65,6 @@ pub struct Worker<Q: Queue> {
     held: HeldFrames<Q::Frame>,
     events: Sender<Event>,
     events_wake: Wake,
-    burst: Burst<Q::Frame>,
-    verdicts: [Verdict; BURST],
     pub(crate) tally: Tally,
 }
 
@@ -102,8 +101,6 @@ impl<Q: Queue> Worker<Q> {
             held: HeldFrames::new(config.held_frames),
             events,
             events_wake,
-            burst: Burst::new(),
-            verdicts: [Verdict::Wait; BURST],
             tally: Tally::default(),
         })
     }
@@ -180,24 +177,24 @@ impl<Q: Queue> Worker<Q> {
     }
 
     fn serve_line(&mut self, now: Time, port: usize, queue: usize) -> usize {
-        let mut burst = std::mem::take(&mut self.burst);
+        let mut burst = Burst::new();
         let came = self.ports[port].lines[queue].queue.receive(&mut burst);
         if came > 0 {
             self.process(now, PortId(port as u16), &mut burst);
         }
-        self.burst = burst;
         came
     }
 
     /// The kernel's frames leave by the port as they are.
     fn serve_twin(&mut self, port: usize, queue: usize) -> usize {
         let Attached { lines, twins } = &mut self.ports[port];
-        let came = twins[queue].queue.receive(&mut self.burst);
+        let mut burst = Burst::new();
+        let came = twins[queue].queue.receive(&mut burst);
         let mut dropped = 0;
-        for frame in self.burst.drain(..) {
+        for frame in burst {
             dropped += lines.first_mut().map_or(1, |line| line.push(frame));
         }
-        (0..dropped).for_each(|_| self.path.count(Reason::TxFull));
+        self.count(dropped, Reason::TxFull);
         came
     }
 
@@ -205,7 +202,7 @@ impl<Q: Queue> Worker<Q> {
     fn serve_worker(&mut self, now: Time, sender: usize) -> usize {
         let mut came = 0;
         let mut port = None;
-        let mut burst = std::mem::take(&mut self.burst);
+        let mut burst = Burst::new();
         while came < BURST {
             let Some(ring) = &mut self.rings.from[sender] else { break };
             let Ok(parcel) = ring.pop() else { break };
@@ -225,23 +222,34 @@ impl<Q: Queue> Worker<Q> {
         if let Some(port) = port {
             self.process(now, port, &mut burst);
         }
-        self.burst = burst;
         came
     }
 
     /// Runs a burst through the path and sends its frames where they belong.
     fn process(&mut self, now: Time, port: PortId, burst: &mut Burst<Q::Frame>) {
-        let snapshot = Arc::clone(&self.snapshot);
-        let view = View { plan: &snapshot.plan, fib: &snapshot.fib };
-        let mut verdicts = self.verdicts;
+        let mut verdicts = [Verdict::Wait; BURST];
+        let view = View { plan: &self.snapshot.plan, fib: &self.snapshot.fib };
         self.path.turn(view, now, port, burst, &mut verdicts);
-        let mut waiting: std::vec::IntoIter<Waiting> = if self.path.waiting().is_empty() {
-            Vec::new().into_iter()
+        let verdicts = &verdicts[..burst.len()];
+        // Nearly always all leave by the same port.
+        if let Some(Verdict::Tx(to)) = verdicts.first()
+            && verdicts.iter().all(|verdict| matches!(verdict, Verdict::Tx(port) if port == to))
+            && let Some(line) = self.line(*to)
+        {
+            let dropped = line.push_all(burst);
+            self.count(dropped, Reason::TxFull);
         } else {
-            self.path.waiting().to_vec().into_iter()
-        };
-        for (lane, frame) in burst.drain(..).enumerate() {
-            match verdicts[lane] {
+            self.part(now, port, burst, verdicts);
+        }
+    }
+
+    /// Sends each frame of a burst where it belongs.
+    fn part(&mut self, now: Time, port: PortId, burst: &mut Burst<Q::Frame>, verdicts: &[Verdict]) {
+        let mut waiting = ArrayVec::<Waiting, BURST>::new();
+        waiting.extend(self.path.waiting().iter().copied());
+        let mut waiting = waiting.into_iter();
+        for (verdict, frame) in verdicts.iter().zip(burst.drain(..)) {
+            match *verdict {
                 Verdict::Tx(port) | Verdict::Answer(port) => self.send(port, frame, false),
                 Verdict::Drop(_) => drop(frame),
                 Verdict::Kernel(_) => self.pass_to_kernel(port, frame, false),
@@ -253,13 +261,22 @@ impl<Q: Queue> Worker<Q> {
         }
     }
 
+    /// What frames leave by at a port.
+    #[inline(always)]
+    fn line(&mut self, port: PortId) -> Option<&mut Outlet<Q>> {
+        self.ports.get_mut(usize::from(port.0))?.lines.first_mut()
+    }
+
+    fn count(&mut self, packets: usize, reason: Reason) {
+        (0..packets).for_each(|_| self.path.count(reason));
+    }
+
     /// Sends a frame by a port: by the own queue, or by that of a worker that has one.
     #[inline(always)]
     fn send(&mut self, port: PortId, frame: Q::Frame, errand: bool) {
-        let at = usize::from(port.0);
-        if let Some(line) = self.ports.get_mut(at).and_then(|port| port.lines.first_mut()) {
+        if let Some(line) = self.line(port) {
             let dropped = line.push(frame);
-            (0..dropped).for_each(|_| self.path.count(Reason::TxFull));
+            self.count(dropped, Reason::TxFull);
         } else if errand {
             self.path.count(Reason::PortGone);
         } else {
@@ -272,7 +289,7 @@ impl<Q: Queue> Worker<Q> {
         let has_line = attached.as_ref().is_some_and(|port| !port.lines.is_empty());
         if let Some(twin) = attached.and_then(|port| port.twins.first_mut()) {
             let dropped = twin.push(frame);
-            (0..dropped).for_each(|_| self.path.count(Reason::TxFull));
+            self.count(dropped, Reason::TxFull);
         } else if !has_line && !errand {
             self.by_another(Parcel { frame, port, errand: Errand::Kernel });
         } else {

@@ -26,7 +26,7 @@ impl<F: Family> Engine<F> {
         (lane, port): (usize, PortId),
         frame: &mut B,
     ) -> Result<Flow, Verdict> {
-        let (parsed, hash) = (self.burst.parsed[lane], self.burst.hash[lane]);
+        let (parsed, hash) = (self.burst.lanes[lane].parsed, self.burst.lanes[lane].hash);
         let tuple = &parsed.tuple;
         if let Some(flow) = self.sessions.find(view.plan, hash, tuple) {
             if !expired(self.sessions.slab().at(flow.id()), view.plan, now) {

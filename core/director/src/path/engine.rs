@@ -1,23 +1,29 @@
 //! The stages for one family: its sessions and the burst that runs through them.
+//!
+//! A few frames at a time ([`STEP`]) go from stage to stage, one step behind each other, so that
+//! while some are worked on, the memory that others need is on its way: neither the processor nor
+//! the memory waits for the other. Each stage asks for the memory of the next one in one go, since
+//! a request that misses the TLB holds everything behind it up, but not another request.
 
-use super::burst::Burst;
+use super::burst::{Burst, Lane};
 use super::{BURST, Shared, Verdict, View, parse, rewrite};
 use crate::counters::Direction;
-use crate::family::{Family, Ipv4, Seed, Tuple};
-use crate::fib::{HopId, NoHop, PortId};
+use crate::family::{Family, Ipv4, Seed};
+use crate::fib::{Fib, HopId, NoHop, PortId};
 use crate::frame::Frame;
 use crate::plan::Plan;
 use crate::reason::Reason;
 use crate::session::{Flow, Session, Sessions, State};
 use crate::time::Time;
 use crate::track;
-use arrayvec::ArrayVec;
 use sluice_lanes::prefetch;
 use sluice_table::index::First;
 use sluice_table::{PagePolicy, RegionError, Slot};
+use std::ops::Range;
 
-/// Frames ahead of the one that is parsed whose headers are asked for.
-const AHEAD: usize = 8;
+/// Frames that go through a stage together. Each has three lines on their way (header, bucket,
+/// session); more than the processor can track at once would stall it.
+const STEP: usize = 8;
 /// The sweep's hand goes once around the table in this time.
 const SWEEP_MS: u64 = 2000;
 /// The most slots of one call of the sweep.
@@ -27,10 +33,29 @@ const SWEEP_SLOTS: u64 = 4096;
 pub(super) struct Engine<F: Family> {
     pub sessions: Sessions<F>,
     pub burst: Box<Burst<F::Addr>>,
-    /// Whether a session was removed in this turn: what was found before may be gone.
-    removed: bool,
     hand: u32,
     swept: Time,
+}
+
+/// What tracking made of a packet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// It is to be rewritten and sent.
+    Forward,
+    /// It belongs to no flow, as far as the stages saw.
+    Unknown,
+    /// It is to be rewritten, but its neighbour is not known.
+    Unresolved,
+    /// It goes no further.
+    Is(Verdict),
+}
+
+/// What a stage needs to know of its turn.
+#[derive(Clone, Copy)]
+struct Turn<'a> {
+    view: View<'a>,
+    now: Time,
+    port: PortId,
 }
 
 impl Engine<Ipv4> {
@@ -44,24 +69,48 @@ impl Engine<Ipv4> {
         frames: &mut [B],
         verdicts: &mut [Verdict],
     ) {
-        for frame in frames.iter().take(AHEAD) {
-            frame.prefetch();
-        }
+        let turn = Turn { view, now, port };
+        frames.iter().take(STEP).for_each(B::prefetch);
         self.burst.len = 0;
-        for at in 0..frames.len() {
-            if let Some(later) = frames.get(at + AHEAD) {
-                later.prefetch();
-            }
-            match parse::v4(&frames[at], view.plan, shared) {
-                Ok(parsed) => {
-                    let hash = self.sessions.hash(&parsed.tuple);
-                    self.sessions.index().prefetch(hash);
-                    self.burst.push(at, parsed, hash);
+        let (mut next, mut found, mut sought, mut done) = (0, 0, 0, 0);
+        let mut away = 0;
+        while next < frames.len() || done < self.burst.len {
+            let parsed = self.burst.len;
+            let end = frames.len().min(next + STEP);
+            self.parse(shared, view.plan, frames, verdicts, next..end);
+            next = end;
+            self.seek(away);
+            away = self.find(found..parsed);
+            self.prefetch(frames, next, found..parsed, parsed..self.burst.len);
+            self.track_all(shared, turn, frames, verdicts, done..sought);
+            self.rewrite(view.fib, frames, verdicts, done..sought);
+            (done, sought, found) = (sought, found, parsed);
+        }
+    }
+
+    /// Parses frames, and asks for the index's buckets.
+    #[inline(never)]
+    fn parse<B: Frame>(
+        &mut self,
+        shared: &Shared,
+        plan: &Plan,
+        frames: &[B],
+        verdicts: &mut [Verdict],
+        part: Range<usize>,
+    ) {
+        let Self { sessions, burst, .. } = self;
+        for at in part {
+            let Some(lane) = burst.lanes.get_mut(burst.len) else { break };
+            match parse::v4(&frames[at], plan, shared, &mut lane.parsed) {
+                Ok(()) => {
+                    lane.hash = sessions.hash(&lane.parsed.tuple);
+                    lane.hop = HopId::NONE;
+                    lane.frame = at as u8;
+                    burst.len += 1;
                 }
                 Err(verdict) => verdicts[at] = verdict,
             }
         }
-        self.run(shared, view, now, port, frames, verdicts);
     }
 }
 
@@ -70,151 +119,230 @@ impl<F: Family> Engine<F> {
         Ok(Self {
             sessions: Sessions::new(sessions, seed, pages)?,
             burst: Burst::new(),
-            removed: false,
             hand: 0,
             swept: Time::default(),
         })
     }
 
-    /// The stages behind parsing.
-    fn run<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        view: View<'_>,
-        now: Time,
-        port: PortId,
-        frames: &mut [B],
-        verdicts: &mut [Verdict],
-    ) {
-        self.find();
-        self.verify(view.plan, now);
-        self.removed = false;
-        for lane in 0..self.burst.len {
-            let at = usize::from(self.burst.frame[lane]);
-            if self.removed && self.burst.flow[lane] != Flow::NONE {
-                self.verify_lane(lane, view.plan, now);
-            }
-            if self.burst.flow[lane] == Flow::NONE {
-                match self.admit(shared, view, now, (lane, port), &mut frames[at]) {
-                    Ok(flow) => self.burst.flow[lane] = flow,
-                    Err(verdict) => {
-                        verdicts[at] = verdict;
-                        continue;
-                    }
-                }
-            }
-            verdicts[at] = self.forward(shared, view, now, lane, &mut frames[at]);
-        }
-    }
-
-    /// First candidates; asks for their sessions.
-    #[inline(always)]
-    fn find(&mut self) {
+    /// First candidates in the home buckets. Gives a bit for each lane whose candidate, if there
+    /// is one, is in its other bucket.
+    #[inline(never)]
+    fn find(&mut self, lanes: Range<usize>) -> u64 {
         let Self { sessions, burst, .. } = self;
-        let mut elsewhere = ArrayVec::<usize, BURST>::new();
-        for lane in 0..burst.len {
-            burst.flow[lane] = match sessions.index().first(burst.hash[lane]) {
-                First::Candidate(value) => {
-                    let flow = Flow(value);
-                    prefetch::read(sessions.slab().at(flow.id()));
-                    flow
-                }
+        let (first, mut away) = (lanes.start, 0);
+        for (at, lane) in burst.lanes[lanes].iter_mut().enumerate() {
+            lane.flow = match sessions.index().first(lane.hash) {
+                First::Candidate(value) => Flow(value),
                 First::Elsewhere => {
-                    sessions.index().prefetch_other(burst.hash[lane]);
-                    elsewhere.push(lane);
+                    sessions.index().prefetch_other(lane.hash);
+                    away |= 1 << ((first + at) % BURST);
                     Flow::NONE
                 }
                 First::None => Flow::NONE,
             };
         }
-        for lane in elsewhere {
-            let flow = Flow(sessions.index().second(burst.hash[lane]));
-            if flow != Flow::NONE {
-                prefetch::read(sessions.slab().at(flow.id()));
-                burst.flow[lane] = flow;
-            }
-        }
+        away
     }
 
-    /// Compares whole keys: of the candidates remain the flows that are in the table and have
-    /// not expired.
+    /// First candidates in the other buckets, which were asked for a step ago.
     #[inline(always)]
-    fn verify(&mut self, plan: &Plan, now: Time) {
-        for lane in 0..self.burst.len {
-            if self.burst.flow[lane] != Flow::NONE {
-                self.verify_lane(lane, plan, now);
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn verify_lane(&mut self, lane: usize, plan: &Plan, now: Time) {
+    fn seek(&mut self, mut away: u64) {
         let Self { sessions, burst, .. } = self;
-        let (tuple, flow) = (&burst.parsed[lane].tuple, burst.flow[lane]);
-        // Another candidate, if there is one, is left to `admit`: two keys seldom share a tag.
-        let valid = sessions.is_flow_of(plan, flow, tuple)
-            && !expired(sessions.slab().at(flow.id()), plan, now);
-        if !valid {
-            burst.flow[lane] = Flow::NONE;
+        while away != 0 {
+            let lane = &mut burst.lanes[away.trailing_zeros() as usize];
+            lane.flow = Flow(sessions.index().second(lane.hash));
+            if lane.flow != Flow::NONE {
+                prefetch::read(sessions.slab().at(lane.flow.id()));
+            }
+            away &= away - 1;
         }
     }
 
-    /// Tracks, counts and rewrites one packet of a known flow.
+    /// Asks for memory.
     #[inline(always)]
-    fn forward<B: Frame>(
+    fn prefetch<B: Frame>(
+        &self,
+        frames: &[B],
+        next: usize,
+        found: Range<usize>,
+        parsed: Range<usize>,
+    ) {
+        for lane in &self.burst.lanes[found] {
+            if lane.flow != Flow::NONE {
+                prefetch::read(self.sessions.slab().at(lane.flow.id()));
+            }
+        }
+        for lane in &self.burst.lanes[parsed] {
+            self.sessions.index().prefetch(lane.hash);
+        }
+        frames[next..].iter().take(STEP).for_each(B::prefetch);
+    }
+
+    /// Verifies and tracks packets in the order of their arrival: after this it is decided what
+    /// becomes of each.
+    #[inline(never)]
+    fn track_all<B: Frame>(
         &mut self,
         shared: &mut Shared,
-        view: View<'_>,
-        now: Time,
-        lane: usize,
+        turn: Turn<'_>,
+        frames: &mut [B],
+        verdicts: &mut [Verdict],
+        lanes: Range<usize>,
+    ) {
+        for at in lanes {
+            let mut outcome = self.track(shared, turn, at);
+            if outcome != Outcome::Forward {
+                let frame = usize::from(self.burst.lanes[at].frame);
+                if outcome == Outcome::Unknown {
+                    outcome = self.miss(shared, turn, at, &mut frames[frame]);
+                }
+                verdicts[frame] = match outcome {
+                    Outcome::Forward => continue,
+                    Outcome::Unresolved => self.hold(shared, turn, at, &mut frames[frame]),
+                    Outcome::Unknown => Verdict::Drop(Reason::NoSession),
+                    Outcome::Is(verdict) => verdict,
+                };
+            }
+        }
+    }
+
+    /// A packet whose flow was not found, or not at the first look.
+    #[cold]
+    fn miss<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        at: usize,
+        frame: &mut B,
+    ) -> Outcome {
+        let Turn { view, now, port } = turn;
+        match self.admit(shared, view, now, (at, port), frame) {
+            Ok(flow) => {
+                self.burst.lanes[at].flow = flow;
+                self.track(shared, turn, at)
+            }
+            Err(verdict) => Outcome::Is(verdict),
+        }
+    }
+
+    /// A packet of a known flow whose neighbour is not known.
+    #[cold]
+    fn hold<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        at: usize,
         frame: &mut B,
     ) -> Verdict {
-        let parsed = self.burst.parsed[lane];
-        let flow = self.burst.flow[lane];
-        if parsed.ttl <= 1 {
-            return Verdict::Drop(Reason::TtlExpired);
+        let lane = &self.burst.lanes[at];
+        headers::<F, B>(lane, frame);
+        let why = turn.view.fib.lookup(F::to_ip(lane.new.dst)).err().unwrap_or(NoHop::NoRoute);
+        shared.no_hop(usize::from(lane.frame), why)
+    }
+
+    /// Verifies that a packet belongs to the flow that was found for it, tracks and counts it, and
+    /// decides what it becomes.
+    #[inline(always)]
+    fn track(&mut self, shared: &mut Shared, turn: Turn<'_>, at: usize) -> Outcome {
+        let Turn { view: View { plan, fib }, now, .. } = turn;
+        let lane = &mut self.burst.lanes[at];
+        let (parsed, flow) = (&lane.parsed, lane.flow);
+        if flow == Flow::NONE {
+            return Outcome::Unknown;
         }
         let session = self.sessions.at_mut(flow.id());
+        let Some([inbound, outbound]) = Sessions::<F>::tuples(plan, session) else {
+            return Outcome::Unknown;
+        };
         let direction = flow.direction();
-        let Some(target) = Target::of::<F>(session, direction, view) else {
-            return Verdict::Drop(Reason::NoSession);
+        let (own, other) = match direction {
+            Direction::Inbound => (inbound, outbound),
+            Direction::Outbound => (outbound, inbound),
         };
-        let hop = match target.hop.map(|id| view.fib.hop(id)) {
-            Ok(Some(hop)) if parsed.length > hop.mtu => return Verdict::Drop(Reason::TooBig),
-            Ok(Some(hop)) => Ok(hop),
-            Err(why @ NoHop::Unresolved(..)) => Err(why),
-            Ok(None) | Err(NoHop::NoRoute) => return Verdict::Drop(Reason::NoRoute),
-        };
-        session.seen_ms = now.low();
-        let (mut opened, mut ended) = (false, false);
-        if !track::is_plain(session.state, parsed.segment.flags) {
-            opened = track::tcp(session, direction, parsed.segment);
-            ended = view.plan.timeout_ms[session.state as usize] == 0;
+        // Another candidate, if there is one, is left to `admit`: two keys seldom share a tag.
+        if !own.is(&parsed.tuple) || session.is_vacant() || expired(session, plan, now) {
+            return Outcome::Unknown;
         }
-        let counters = &mut shared.counters;
-        // Opened anew: the connection before it ended by itself.
-        counters.created += u64::from(opened);
-        counters.closed += u64::from(opened);
-        if let Some(real) = counters.reals.get_mut(session.real().0 as usize) {
+        if parsed.ttl <= 1 {
+            return Outcome::Is(Verdict::Drop(Reason::TtlExpired));
+        }
+        lane.new = other.reversed();
+        lane.hop = match direction {
+            Direction::Inbound => fib.real_hop(session.real()),
+            Direction::Outbound => client_hop(session, fib),
+        };
+        let mut hop = fib.hop(lane.hop);
+        if hop.is_none() {
+            lane.hop = match find_hop::<F>(session, direction, fib, lane.new.dst) {
+                Ok(id) => id,
+                Err(NoHop::NoRoute) => return Outcome::Is(Verdict::Drop(Reason::NoRoute)),
+                Err(NoHop::Unresolved(..)) => HopId::NONE,
+            };
+            hop = fib.hop(lane.hop);
+        }
+        if hop.is_some_and(|hop| parsed.length > hop.mtu) {
+            lane.hop = HopId::NONE;
+            return Outcome::Is(Verdict::Drop(Reason::TooBig));
+        }
+        session.seen_ms = now.low();
+        let real = session.real();
+        if let Some(real) = shared.counters.reals.get_mut(real.0 as usize) {
             real.packets[direction as usize] += 1;
             real.bytes[direction as usize] += u64::from(parsed.length);
-            real.sessions += u64::from(opened);
         }
-        let (l3, l4) = (usize::from(parsed.l3), usize::from(parsed.l4));
-        F::rewrite(&mut frame.bytes_mut()[l3..], l4 - l3, &parsed.tuple, &target.tuple);
-        if ended {
-            self.remove(shared, view.plan, flow.id());
+        if !track::is_plain(session.state, parsed.segment.flags) {
+            let (id, segment) = (flow.id(), parsed.segment);
+            self.track_tcp(shared, plan, id, direction, segment);
+        }
+        if hop.is_some() { Outcome::Forward } else { Outcome::Unresolved }
+    }
+
+    /// Moves the state of a TCP session on; the session may end with that.
+    fn track_tcp(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        id: u32,
+        direction: Direction,
+        segment: track::Segment,
+    ) {
+        let session = self.sessions.at_mut(id);
+        let real = session.real();
+        if track::tcp(session, direction, segment) {
+            // Opened anew: the connection before it ended by itself.
+            shared.counters.created += 1;
+            shared.counters.closed += 1;
+            if let Some(real) = shared.counters.reals.get_mut(real.0 as usize) {
+                real.sessions += 1;
+            }
+        }
+        if plan.timeout_ms[session.state as usize] == 0 {
+            self.remove(shared, plan, id);
             shared.counters.closed += 1;
         }
-        match hop {
-            Ok(hop) => rewrite::link_layer(frame, hop),
-            Err(why) => shared.no_hop(usize::from(self.burst.frame[lane]), why),
+    }
+
+    /// Writes what packets become.
+    #[inline(never)]
+    fn rewrite<B: Frame>(
+        &self,
+        fib: &Fib,
+        frames: &mut [B],
+        verdicts: &mut [Verdict],
+        lanes: Range<usize>,
+    ) {
+        for lane in &self.burst.lanes[lanes] {
+            if let Some(hop) = fib.hop(lane.hop) {
+                let at = usize::from(lane.frame);
+                let frame = &mut frames[at];
+                headers::<F, B>(lane, frame);
+                verdicts[at] = rewrite::link_layer(frame, hop);
+            }
         }
     }
 
     /// Ends a session, whatever its state.
     pub fn remove(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
-        self.removed = true;
         if let Some(session) = self.sessions.remove(plan, id)
             && let Some(real) = shared.counters.reals.get_mut(session.real().0 as usize)
         {
@@ -266,44 +394,33 @@ pub(super) fn expired<A>(session: &Session<A>, plan: &Plan, now: Time) -> bool {
     session.idle_ms(now) > plan.timeout_ms[session.state as usize] && session.state != State::Vacant
 }
 
-/// What a flow's packets become, and where they go.
-struct Target<A> {
-    tuple: Tuple<A>,
-    hop: Result<HopId, NoHop>,
+/// Rewrites a packet's network and transport headers.
+#[inline(always)]
+fn headers<F: Family, B: Frame>(lane: &Lane<F::Addr>, frame: &mut B) {
+    let parsed = &lane.parsed;
+    let (l3, l4) = (usize::from(parsed.l3), usize::from(parsed.l4));
+    F::rewrite(frame.bytes_mut(), (l3, l4), &parsed.tuple, &lane.new);
 }
 
-impl<A> Target<A> {
-    /// `None` when the plan does not know the session's service, real server or local address.
-    #[inline(always)]
-    fn of<F: Family<Addr = A>>(
-        session: &mut Session<A>,
-        direction: Direction,
-        view: View<'_>,
-    ) -> Option<Self>
-    where
-        A: Copy + Eq + std::hash::Hash,
-    {
-        let (side, fib) = (F::side(view.plan), view.fib);
-        let protocol = session.protocol();
-        if direction == Direction::Inbound {
-            let (dst, dport) = side.real(session.real())?;
-            let src = side.local(session.local)?;
-            let hop = match fib.real_hop(session.real()) {
-                HopId::NONE => fib.lookup(F::to_ip(dst)),
-                known => Ok(known),
-            };
-            let tuple = Tuple { src, dst, sport: session.local_port, dport, protocol };
-            return Some(Self { tuple, hop });
-        }
-        let src = side.vip(session.service)?;
-        let (dst, dport) = (session.client, session.client_port);
-        let mut hop = Ok(HopId(session.client_hop));
-        if session.hop_generation != fib.generation() || hop == Ok(HopId::NONE) {
-            hop = fib.lookup(F::to_ip(dst));
-            session.client_hop = hop.unwrap_or(HopId::NONE).0;
-            session.hop_generation = fib.generation();
-        }
-        let tuple = Tuple { src, dst, sport: session.virtual_port, dport, protocol };
-        Some(Self { tuple, hop })
+/// The hop towards the client that a session remembers, if it is still good.
+#[inline(always)]
+fn client_hop<A>(session: &Session<A>, fib: &Fib) -> HopId {
+    let good = session.hop_generation == fib.generation();
+    if good { HopId(session.client_hop) } else { HopId::NONE }
+}
+
+/// The hop of a session's packets in a direction, for the first of them and when it is not known.
+#[cold]
+fn find_hop<F: Family>(
+    session: &mut Session<F::Addr>,
+    direction: Direction,
+    fib: &Fib,
+    to: F::Addr,
+) -> Result<HopId, NoHop> {
+    let hop = fib.lookup(F::to_ip(to));
+    if direction == Direction::Outbound {
+        session.client_hop = hop.unwrap_or(HopId::NONE).0;
+        session.hop_generation = fib.generation();
     }
+    hop
 }

@@ -1,6 +1,6 @@
 //! The path over packets that `etherparse` builds, judged by `etherparse`.
 
-mod lab;
+pub(in crate::path) mod lab;
 mod life;
 mod odd;
 
