@@ -1,15 +1,15 @@
-//! The path of a burst: rx → parse → find → verify → (misses: admit) → track → rewrite → tx.
+//! The path of a burst: rx → parse → find → track (misses: admit) → rewrite → tx.
 //!
 //! A turn takes up to [`BURST`] frames and says what shall happen to each. Its stages are short
-//! loops over parallel arrays ([`burst`]); each one asks for the memory that the next one reads.
-//! What is odd (first packets, ICMP errors, fragments, TCP without a session) is handled one
-//! packet at a time in plain early-return code beside the loops ([`admit`], [`answer`]).
+//! loops over lanes ([`burst`]), a few frames at a time and one step behind each other
+//! ([`engine`]); each one asks for the memory that the next one reads. What is odd (first packets,
+//! ICMP errors, fragments, TCP without a session) is handled one packet at a time in plain
+//! early-return code beside the loops ([`admit`], [`answer`]).
 //!
-//! What the stages find is a hint; the last loop goes through the lanes in the order of arrival
-//! and acts, so that a burst gives exactly what its packets one at a time would give (a property
-//! test holds it). A lane whose flow was not found looks again there, since an earlier lane may
-//! have opened the session, and once a session has been removed in the turn, the lanes behind
-//! verify again.
+//! What is found ahead is a hint; tracking goes through the lanes in the order of arrival,
+//! verifies each and acts, so that a burst gives exactly what its packets one at a time would give
+//! (a property test holds it). A lane whose hint was wrong or missing looks again there, since an
+//! earlier lane may have opened or ended the session.
 
 mod admit;
 mod answer;
