@@ -72,11 +72,12 @@ def no_route_to_real(s):
     f.syn(drop="no_route")
 
 
-@row("No route back to the client: no session is opened")
+@row("No route back to the client: no session is opened, and no real server loses its turn")
 def no_route_to_client(s):
     s.hop(GATEWAY, GATEWAY_MAC)
     s.service()
     s.flow(client=(FAR, 40000), via=GATEWAY).syn(drop="no_route")
+    s.flow(real=1).handshake()
 
 
 @row("The real server's MAC is unknown: the packet waits, and is given up at the capture's end")

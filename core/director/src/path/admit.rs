@@ -68,17 +68,20 @@ impl<F: Family> Engine<F> {
         (service_id, state): (ServiceId, State),
     ) -> Result<Flow, Verdict> {
         let drop = |reason| Verdict::Drop(reason);
-        // Before a real server has its turn: a refusal is not to skip it.
+        // What would refuse any real server comes first, so that no refusal takes one's turn.
         if self.sessions.slab().live() == self.sessions.slab().capacity() {
             return Err(drop(Reason::SessionsFull));
+        }
+        let client_hop = view.fib.lookup(F::to_ip(tuple.src));
+        if client_hop == Err(NoHop::NoRoute) {
+            return Err(drop(Reason::NoRoute));
         }
         let service = view.plan.service(service_id).ok_or(drop(Reason::NoReal))?;
         let memory = shared.schedulers.get_mut(usize::from(service_id.0));
         let real = memory
             .and_then(|memory| schedule::pick(service, memory))
             .ok_or(drop(Reason::NoReal))?;
-        let client_hop = view.fib.lookup(F::to_ip(tuple.src));
-        if client_hop == Err(NoHop::NoRoute) || !reachable::<F>(view, real) {
+        if !reachable::<F>(view, real) {
             return Err(drop(Reason::NoRoute));
         }
         let (local, local_port) = self
