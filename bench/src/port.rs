@@ -93,37 +93,62 @@ impl Frame for MemFrame {
     }
 }
 
-/// One worker's end of a port: what it will receive and what it has sent.
+/// One worker's end of a port: what it will receive and what it has sent, in whole bursts, so that
+/// handing frames over costs as little as it can (what a real port costs is no part of the
+/// director).
 pub struct MemQueue {
-    /// The next frame to be received is the last one.
-    received: Vec<MemFrame>,
-    /// What was sent, in order.
-    pub sent: Vec<MemFrame>,
+    /// The next burst to be received is the last one.
+    received: Vec<Burst<MemFrame>>,
+    sent: Vec<Burst<MemFrame>>,
     burst: usize,
 }
 
 impl MemQueue {
     /// An empty queue that gives `burst` frames at a time and has room for `frames`, all of which
-    /// have been in each place once, so that its memory is there.
+    /// have been in it once, so that its memory is there.
     pub fn new(burst: usize, frames: &mut Vec<MemFrame>) -> Self {
-        let mut room = || {
-            let mut room = Vec::with_capacity(frames.len());
-            room.append(frames);
-            frames.append(&mut room);
-            room
+        let bursts = frames.len().div_ceil(burst);
+        let mut queue = Self {
+            received: Vec::with_capacity(bursts),
+            // A worker that gets frames from others sends some bursts that are not full.
+            sent: Vec::with_capacity(bursts * 4),
+            burst,
         };
-        Self { received: room(), sent: room(), burst }
+        queue.load(frames);
+        let mut pass = Burst::new();
+        while queue.receive(&mut pass) > 0 {
+            queue.transmit(&mut pass);
+        }
+        frames.extend(queue.take_sent());
+        queue
     }
 
     /// Lets frames wait to be received, in their order, behind none.
     pub fn load(&mut self, frames: &mut Vec<MemFrame>) {
-        self.received.append(frames);
+        let mut frames = frames.drain(..);
+        loop {
+            let burst: Burst<_> = frames.by_ref().take(self.burst).collect();
+            if burst.is_empty() {
+                break;
+            }
+            self.received.push(burst);
+        }
         self.received.reverse();
     }
 
     /// Frames that wait to be received.
-    pub const fn waiting(&self) -> usize {
-        self.received.len()
+    pub fn waiting(&self) -> usize {
+        self.received.iter().map(|burst| burst.len()).sum()
+    }
+
+    /// How many frames were sent.
+    pub fn sent_count(&self) -> usize {
+        self.sent.iter().map(|burst| burst.len()).sum()
+    }
+
+    /// Takes what was sent.
+    pub fn take_sent(&mut self) -> impl Iterator<Item = MemFrame> {
+        self.sent.drain(..).flatten()
     }
 }
 
@@ -132,17 +157,19 @@ impl Queue for MemQueue {
 
     #[inline]
     fn receive(&mut self, frames: &mut Burst<MemFrame>) -> usize {
-        let room = self.burst.min(frames.remaining_capacity());
-        let rest = self.received.len().saturating_sub(room);
-        let before = frames.len();
-        frames.extend(self.received.drain(rest..).rev());
-        frames.len() - before
+        // The worker always comes with an empty burst.
+        match self.received.pop() {
+            Some(burst) if frames.is_empty() => *frames = burst,
+            Some(burst) => self.received.push(burst),
+            None => {}
+        }
+        frames.len()
     }
 
     #[inline]
     fn transmit(&mut self, frames: &mut Burst<MemFrame>) -> usize {
         let count = frames.len();
-        self.sent.extend(frames.drain(..));
+        self.sent.push(std::mem::take(frames));
         count
     }
 }
@@ -169,8 +196,11 @@ mod tests {
             assert!(queue.receive(&mut burst) <= 32);
             queue.transmit(&mut burst);
         }
-        let numbers =
-            queue.sent.iter().map(|f| u64::from_ne_bytes(*f.bytes().first_chunk().unwrap()));
+        let numbers = queue
+            .sent
+            .iter()
+            .flatten()
+            .map(|f| u64::from_ne_bytes(*f.bytes().first_chunk().unwrap()));
         assert!(numbers.eq(0..300));
     }
 

@@ -168,7 +168,7 @@ impl Station {
     /// Reads the local endpoints of new sessions off their first packets.
     fn learn(&mut self, locals: &mut [Local], count: usize) -> Result<(), BenchError> {
         let (number, protocol) = (self.number, self.args.protocol);
-        let frames = std::mem::take(&mut self.queue(BACK).sent);
+        let frames: Vec<_> = self.queue(BACK).take_sent().collect();
         let wrong = |(flow, what)| BenchError::Wrong { worker: number, flow, what };
         for frame in &frames {
             let (flow, local) = Traffic::learn(frame, protocol)
@@ -180,8 +180,7 @@ impl Station {
             self.traffic.judge(Way::In, locals, frame).map_err(wrong)?;
             self.judged += 1;
         }
-        self.queue(BACK).sent = frames;
-        self.rest();
+        self.idle.extend(frames);
         Ok(())
     }
 
@@ -213,12 +212,12 @@ impl Station {
             let number = self.number;
             let wrong = |(flow, what)| BenchError::Wrong { worker: number, flow, what };
             for (port, way) in [(BACK, Way::In), (FRONT, Way::Out)] {
-                let sent = std::mem::take(&mut self.queue(port).sent);
+                let sent: Vec<_> = self.queue(port).take_sent().collect();
                 for frame in sent.iter().step_by((sent.len() / JUDGED).max(1)) {
                     self.traffic.judge(way, locals, frame).map_err(wrong)?;
                     self.judged += 1;
                 }
-                self.queue(port).sent = sent;
+                self.idle.extend(sent);
             }
         }
         self.rest();
@@ -242,7 +241,7 @@ impl Station {
     fn rest(&mut self) {
         let mut idle = std::mem::take(&mut self.idle);
         for port in [FRONT, BACK] {
-            idle.append(&mut self.queue(port).sent);
+            idle.extend(self.queue(port).take_sent());
         }
         self.idle = idle;
     }
@@ -287,7 +286,7 @@ impl Station {
     }
 
     fn sent(&mut self) -> usize {
-        self.queue(FRONT).sent.len() + self.queue(BACK).sent.len()
+        self.queue(FRONT).sent_count() + self.queue(BACK).sent_count()
     }
 
     fn lost(&mut self, doing: &'static str, expected: usize, got: usize) -> BenchError {
