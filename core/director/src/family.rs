@@ -54,25 +54,6 @@ pub struct Tuple<A> {
     pub protocol: u8,
 }
 
-impl<A: Copy + Eq> Tuple<A> {
-    /// Equality without a branch for each field.
-    #[inline(always)]
-    pub fn is(&self, other: &Self) -> bool {
-        (self.src == other.src)
-            & (self.dst == other.dst)
-            & (self.sport == other.sport)
-            & (self.dport == other.dport)
-            & (self.protocol == other.protocol)
-    }
-
-    /// What the answer to such a packet carries.
-    #[inline(always)]
-    #[must_use]
-    pub const fn reversed(self) -> Self {
-        Self { src: self.dst, dst: self.src, sport: self.dport, dport: self.sport, ..self }
-    }
-}
-
 /// An IP version.
 pub trait Family: Sized + 'static {
     /// An address in host byte order.

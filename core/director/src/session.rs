@@ -214,22 +214,39 @@ impl<F: Family> Sessions<F> {
     /// Whether `flow` is the one that packets with this tuple belong to: the whole key decides.
     #[inline(always)]
     pub fn is_flow_of(&self, plan: &Plan, flow: Flow, tuple: &Tuple<F::Addr>) -> bool {
-        let session = self.slab.at(flow.id());
+        Self::translated(plan, self.slab.at(flow.id()), flow.direction(), tuple).is_some()
+    }
+
+    /// What the tuple of a packet becomes if the packet belongs to a session in a direction, and
+    /// `None` if it does not: the whole key decides.
+    #[inline(always)]
+    pub fn translated(
+        plan: &Plan,
+        session: &Session<F::Addr>,
+        direction: Direction,
+        tuple: &Tuple<F::Addr>,
+    ) -> Option<Tuple<F::Addr>> {
         let side = F::side(plan);
-        let same = match flow.direction() {
-            Direction::Inbound => {
-                session.client == tuple.src
-                    && session.client_port == tuple.sport
-                    && session.virtual_port == tuple.dport
-                    && side.vip(session.service) == Some(tuple.dst)
-            }
-            Direction::Outbound => {
-                session.local_port == tuple.dport
-                    && side.local(session.local) == Some(tuple.dst)
-                    && side.real(session.real()) == Some((tuple.src, tuple.sport))
-            }
+        let (vip, local) = (side.vip(session.service)?, side.local(session.local)?);
+        let (real, real_port) = side.real(session.real())?;
+        let protocol = session.protocol();
+        // No branch for each field: it is nearly always the one.
+        let (same, new) = if direction == Direction::Inbound {
+            let same = (session.client == tuple.src)
+                & (session.client_port == tuple.sport)
+                & (session.virtual_port == tuple.dport)
+                & (vip == tuple.dst);
+            let (sport, dport) = (session.local_port, real_port);
+            (same, Tuple { src: local, dst: real, sport, dport, protocol })
+        } else {
+            let same = (session.local_port == tuple.dport)
+                & (local == tuple.dst)
+                & (real == tuple.src)
+                & (real_port == tuple.sport);
+            let (sport, dport) = (session.virtual_port, session.client_port);
+            (same, Tuple { src: vip, dst: session.client, sport, dport, protocol })
         };
-        same && session.protocol() == tuple.protocol && !session.is_vacant()
+        (same & (protocol == tuple.protocol) & !session.is_vacant()).then_some(new)
     }
 
     /// The flow that packets with this tuple belong to.
@@ -239,7 +256,6 @@ impl<F: Family> Sessions<F> {
 
     /// The tuples of a session's packets as they arrive, inbound and outbound. `None` when the
     /// plan does not know its service, real server or local address.
-    #[inline(always)]
     pub fn tuples(plan: &Plan, session: &Session<F::Addr>) -> Option<[Tuple<F::Addr>; 2]> {
         let side = F::side(plan);
         let (real, real_port) = side.real(session.real())?;

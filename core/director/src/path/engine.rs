@@ -13,7 +13,7 @@ use crate::fib::{Fib, HopId, NoHop, PortId};
 use crate::frame::Frame;
 use crate::plan::Plan;
 use crate::reason::Reason;
-use crate::session::{Flow, Session, Sessions, State};
+use crate::session::{Flow, Session, Sessions};
 use crate::time::Time;
 use crate::track;
 use sluice_lanes::prefetch;
@@ -99,18 +99,21 @@ impl Engine<Ipv4> {
         part: Range<usize>,
     ) {
         let Self { sessions, burst, .. } = self;
-        for at in part {
-            let Some(lane) = burst.lanes.get_mut(burst.len) else { break };
-            match parse::v4(&frames[at], plan, shared, &mut lane.parsed) {
+        let first = part.start;
+        let mut len = burst.len;
+        for (at, frame) in frames[part].iter().enumerate() {
+            let Some(lane) = burst.lanes.get_mut(len) else { break };
+            match parse::v4(frame, plan, shared, &mut lane.parsed) {
                 Ok(()) => {
                     lane.hash = sessions.hash(&lane.parsed.tuple);
                     lane.hop = HopId::NONE;
-                    lane.frame = at as u8;
-                    burst.len += 1;
+                    lane.frame = (first + at) as u8;
+                    len += 1;
                 }
-                Err(verdict) => verdicts[at] = verdict,
+                Err(verdict) => verdicts[first + at] = verdict,
             }
         }
+        burst.len = len;
     }
 }
 
@@ -251,22 +254,16 @@ impl<F: Family> Engine<F> {
             return Outcome::Unknown;
         }
         let session = self.sessions.at_mut(flow.id());
-        let Some([inbound, outbound]) = Sessions::<F>::tuples(plan, session) else {
-            return Outcome::Unknown;
-        };
         let direction = flow.direction();
-        let (own, other) = match direction {
-            Direction::Inbound => (inbound, outbound),
-            Direction::Outbound => (outbound, inbound),
-        };
         // Another candidate, if there is one, is left to `admit`: two keys seldom share a tag.
-        if !own.is(&parsed.tuple) || session.is_vacant() || expired(session, plan, now) {
+        let new = Sessions::<F>::translated(plan, session, direction, &parsed.tuple);
+        let Some(new) = new.filter(|_| !expired(session, plan, now)) else {
             return Outcome::Unknown;
-        }
+        };
         if parsed.ttl <= 1 {
             return Outcome::Is(Verdict::Drop(Reason::TtlExpired));
         }
-        lane.new = other.reversed();
+        lane.new = new;
         lane.hop = match direction {
             Direction::Inbound => fib.real_hop(session.real()),
             Direction::Outbound => client_hop(session, fib),
@@ -332,10 +329,13 @@ impl<F: Family> Engine<F> {
         lanes: Range<usize>,
     ) {
         for lane in &self.burst.lanes[lanes] {
-            if let Some(hop) = fib.hop(lane.hop) {
-                let at = usize::from(lane.frame);
-                let frame = &mut frames[at];
-                headers::<F, B>(lane, frame);
+            let Some(hop) = fib.hop(lane.hop) else { continue };
+            let at = usize::from(lane.frame);
+            let frame = &mut frames[at];
+            headers::<F, B>(lane, frame);
+            if rewrite::untagged(frame, lane.parsed.l3, hop) {
+                verdicts[at] = Verdict::Tx(hop.port);
+            } else {
                 verdicts[at] = rewrite::link_layer(frame, hop);
             }
         }
@@ -391,7 +391,7 @@ impl<F: Family> Engine<F> {
 /// Whether a session's time is over.
 #[inline(always)]
 pub(super) fn expired<A>(session: &Session<A>, plan: &Plan, now: Time) -> bool {
-    session.idle_ms(now) > plan.timeout_ms[session.state as usize] && session.state != State::Vacant
+    session.idle_ms(now) > plan.timeout_ms[session.state as usize]
 }
 
 /// Rewrites a packet's network and transport headers.

@@ -34,6 +34,10 @@ pub(super) fn v4<F: Frame>(
 fn plain<F: Frame>(frame: &F, parsed: &mut Parsed<u32>) -> bool {
     const L4: usize = ethernet::HEADER + ipv4::HEADER;
     let bytes = frame.bytes();
+    // One check for all: the shorter of the two transport headers is UDP's.
+    if bytes.len() < L4 + udp::HEADER {
+        return false;
+    }
     let Some((link, packet)) = bytes.split_first_chunk::<{ ethernet::HEADER }>() else {
         return false;
     };
@@ -54,8 +58,8 @@ fn plain<F: Frame>(frame: &F, parsed: &mut Parsed<u32>) -> bool {
         return false;
     }
     if protocol == ipv4::UDP {
-        let Some(udp) = udp::Header::parse(rest) else { return false };
-        if udp.length() + ipv4::HEADER > total {
+        let Some(udp) = rest.first_chunk().map(udp::Header) else { return false };
+        if udp.length() < udp::HEADER || udp.length() + ipv4::HEADER > total {
             return false;
         }
         parsed.segment = Segment::default();

@@ -88,18 +88,16 @@ fn transport<A>(
     segment[2..4].copy_from_slice(&new.dport.to_be_bytes());
 }
 
-/// Gives a frame that carries an IPv4 packet the link-layer header of a hop; tags come and go as
-/// the hop has it.
+/// Gives a frame whose IP header is at `l3` the link-layer addresses of a hop, if it carries no tag
+/// and shall carry none; `false` if it is for [`link_layer`].
 #[inline(always)]
-pub(super) fn link_layer<B: Frame>(frame: &mut B, hop: &Hop) -> Verdict {
-    if let Some(header) = frame.bytes_mut().first_chunk_mut::<HEADER>()
-        && header[12..] == ethernet::IPV4.to_be_bytes()
-        && hop.vlan == 0
-    {
-        addresses(header, hop);
-        return Verdict::Tx(hop.port);
+pub(super) fn untagged<B: Frame>(frame: &mut B, l3: u8, hop: &Hop) -> bool {
+    if usize::from(l3) != HEADER || hop.vlan != 0 {
+        return false;
     }
-    tagged(frame, hop)
+    let Some(header) = frame.bytes_mut().first_chunk_mut::<HEADER>() else { return false };
+    addresses(header, hop);
+    true
 }
 
 #[inline(always)]
@@ -108,9 +106,10 @@ fn addresses(header: &mut [u8; HEADER], hop: &Hop) {
     header[6..12].copy_from_slice(&hop.source);
 }
 
-/// [`link_layer`] for a frame that is tagged or shall be.
+/// Gives a frame that carries an IPv4 packet the link-layer header of a hop; tags come and go as
+/// the hop has it.
 #[cold]
-fn tagged<B: Frame>(frame: &mut B, hop: &Hop) -> Verdict {
+pub(super) fn link_layer<B: Frame>(frame: &mut B, hop: &Hop) -> Verdict {
     let tagged = hop.vlan != 0;
     let wanted = if tagged { HEADER + TAG } else { HEADER };
     let Some(payload) = ethernet::payload(frame.bytes()) else {
