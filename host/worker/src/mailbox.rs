@@ -14,7 +14,7 @@ use sluice_director::path::{SessionFilter, SessionInfo};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Wakes a thread that sleeps in poll(2): an eventfd that is only written when its owner sleeps.
@@ -46,6 +46,9 @@ impl Wake {
     /// Wakes the owner if it sleeps. What was to be seen must be visible before the call.
     #[inline]
     pub fn wake_if_sleeping(&self) {
+        // What was written before must not overtake this look: the owner writes `sleeping` and
+        // looks for work in the opposite order, and one of the two has to see the other.
+        fence(Ordering::SeqCst);
         if self.0.sleeping.load(Ordering::SeqCst) {
             self.wake();
         }
@@ -54,6 +57,7 @@ impl Wake {
     /// The owner says that it is about to sleep; it must look once more for work before it does.
     pub(crate) fn about_to_sleep(&self) {
         self.0.sleeping.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
     }
 
     /// The owner is awake; takes back earlier wakes.

@@ -62,6 +62,8 @@ pub struct Worker<Q: Queue> {
     ports: Vec<Attached<Q>>,
     rings: Rings<Q::Frame>,
     wakes: Vec<Wake>,
+    /// Whether somebody has got a parcel and was not woken yet.
+    handed_off: bool,
     held: HeldFrames<Q::Frame>,
     events: Sender<Event>,
     events_wake: Wake,
@@ -104,6 +106,7 @@ impl<Q: Queue> Worker<Q> {
             ports: Vec::new(),
             rings,
             wakes,
+            handed_off: false,
             held: HeldFrames::new(config.held_frames),
             events,
             events_wake,
@@ -168,18 +171,26 @@ impl<Q: Queue> Worker<Q> {
         for sender in 0..self.rings.from.len() {
             came += self.serve_worker(now, sender);
         }
-        for at in 0..self.ports.len() {
-            for outlet in self.ports[at].outlets() {
-                let dropped = outlet.flush();
-                (0..dropped).for_each(|_| self.path.count(Reason::TxFull));
-            }
-        }
+        self.flush();
         self.path.sweep(&self.snapshot.plan, now);
         if self.held.len() > 0 {
             self.look_after_held(now);
         }
         self.tally.packets += came as u64;
         came
+    }
+
+    /// Sends what was collected, and wakes who has got parcels.
+    fn flush(&mut self) {
+        for at in 0..self.ports.len() {
+            for outlet in self.ports[at].outlets() {
+                let dropped = outlet.flush();
+                (0..dropped).for_each(|_| self.path.count(Reason::TxFull));
+            }
+        }
+        if std::mem::take(&mut self.handed_off) {
+            self.wakes.iter().for_each(Wake::wake_if_sleeping);
+        }
     }
 
     fn serve_line(&mut self, now: Time, port: usize, queue: usize) -> usize {
@@ -318,10 +329,9 @@ impl<Q: Queue> Worker<Q> {
             Some(Some(ring)) => ring.push(parcel).is_ok(),
             _ => false,
         };
+        self.handed_off |= pushed;
         if !pushed {
             self.path.count(Reason::HandOffFull);
-        } else if let Some(wake) = self.wakes.get(to) {
-            wake.wake_if_sleeping();
         }
     }
 
@@ -365,6 +375,8 @@ impl<Q: Queue> Worker<Q> {
             }
         }
         self.held.put_back(waiting);
+        // The next turn may be a sleep away.
+        self.flush();
     }
 
     /// Whether another worker's frames wait.
