@@ -8,8 +8,8 @@
 use crate::family::{Family, Ipv4};
 use crate::plan::{Plan, RealId};
 use prefix_trie::{Prefix, PrefixMap};
+use rustc_hash::FxHashMap;
 use sluice_wire::ethernet::Mac;
-use std::collections::HashMap;
 use std::net::IpAddr;
 
 /// Index of a `[[port]]`, in the configuration's order.
@@ -103,7 +103,7 @@ pub struct Fib {
     generation: u16,
     links: Vec<Link>,
     hops: Vec<Hop>,
-    hop_of: HashMap<(LinkId, IpAddr), HopId>,
+    hop_of: FxHashMap<(LinkId, IpAddr), HopId>,
     routes: Vec<(IpAddr, u8, Target)>,
     trie: PrefixMap<Prefix4, Target>,
     real_hops: Vec<HopId>,

@@ -23,22 +23,37 @@ pub(crate) fn choose(
     active: u64,
     mut is_free: impl FnMut(LocalId, u16) -> bool,
 ) -> Option<(LocalId, u16)> {
-    let (start, ports) = pool.share(worker, workers);
-    let addresses = pool.locals.len() as u32;
-    let combinations = ports * addresses;
+    let combinations = combinations(pool, (worker, workers));
     if combinations == 0 || active >= u64::from(combinations) {
         return None;
     }
     for _ in 0..LOOKS.min(combinations) {
-        let at = if *cursor < combinations { *cursor } else { 0 };
-        *cursor = at + 1;
-        let local = pool.locals[(at % addresses) as usize];
-        let port = pool.first_port + (start + at / addresses) as u16;
+        let (local, port) = next(pool, (worker, workers), *cursor)?;
+        *cursor = if *cursor < combinations { *cursor + 1 } else { 1 };
         if is_free(local, port) {
             return Some((local, port));
         }
     }
     None
+}
+
+/// How many combinations of an address and a port belong to a worker.
+fn combinations(pool: &Pool, (worker, workers): (u16, u16)) -> u32 {
+    pool.share(worker, workers).1 * pool.locals.len() as u32
+}
+
+/// The combination that [`choose`] will look at first when it comes with this `cursor`; `None`
+/// when there are none.
+pub(crate) fn next(
+    pool: &Pool,
+    (worker, workers): (u16, u16),
+    cursor: u32,
+) -> Option<(LocalId, u16)> {
+    let (start, _) = pool.share(worker, workers);
+    let addresses = pool.locals.len() as u32;
+    let at = if cursor < combinations(pool, (worker, workers)) { cursor } else { 0 };
+    let local = *pool.locals.get(at.checked_rem(addresses)? as usize)?;
+    Some((local, pool.first_port + (start + at / addresses) as u16))
 }
 
 #[cfg(test)]

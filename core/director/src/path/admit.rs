@@ -139,6 +139,13 @@ impl<F: Family> Engine<F> {
             over
         });
         *shared.port_cursors.get_mut(at)? = cursor;
+        // What the next session will look at is known, and can be on its way until then.
+        if let Some((local, dport)) = local_port::next(pool, workers, cursor)
+            && let Some(dst) = side.local(local)
+        {
+            let tuple = Tuple { src, dst, sport, dport, protocol };
+            self.sessions.index().prefetch(self.sessions.hash(&tuple));
+        }
         chosen
     }
 }
