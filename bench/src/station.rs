@@ -350,3 +350,66 @@ impl Shared<'_> {
         Instant::now() > self.deadline
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use crate::{clock, scene};
+    use clap::Parser;
+
+    /// A station whose sessions are open, and their local endpoints.
+    fn open(line: &str) -> (Station, Vec<Local>) {
+        let short = "sluice-bench throughput --frames 256 --sessions 300 --pages ordinary";
+        let words = short.split_whitespace().chain(line.split_whitespace());
+        let Command::Throughput(args) = Cli::parse_from(words).command;
+        let wake = Wake::new().unwrap();
+        let cables = Cables {
+            snapshot: scene::snapshot(&args).unwrap(),
+            rings: Rings::default(),
+            wakes: vec![wake.clone()],
+            events: (std::sync::mpsc::channel().0, wake),
+        };
+        let yard = Yard::new(&args, 0).unwrap();
+        let hz = clock::ticks_per_s();
+        let mut station = Station::new(&args, 0, cables, yard, hz).unwrap();
+        let mut locals = untold(&args);
+        assert_eq!(station.open(&mut locals).unwrap().len(), 2, "300 sessions are two batches");
+        (station, locals)
+    }
+
+    #[test]
+    fn all_is_accounted_for() {
+        for line in ["--protocol udp", "--protocol tcp"] {
+            let (mut station, locals) = open(line);
+            station.audit().unwrap();
+            for _ in 0..3 {
+                station.write_round(&[&locals]);
+                assert!(station.run_round(None).unwrap() > 0);
+                station.finish_round(&locals, true).unwrap();
+            }
+            station.audit().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_lost_is_no_result() {
+        let (mut station, mut locals) = open("--protocol tcp");
+        locals.iter_mut().for_each(|local| local.endpoint.port ^= 0x8000);
+        station.write_round(&[&locals]);
+        let error = station.run_round(None).unwrap_err().to_string();
+        assert!(error.contains("128 of 256 came out"), "{error}");
+        assert!(error.contains("128 no_session"), "{error}");
+        assert!(station.audit().unwrap_err().to_string().contains("outbound packets"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_no_result() {
+        let (mut station, mut locals) = open("--protocol udp");
+        station.write_round(&[&locals]);
+        station.run_round(None).unwrap();
+        locals.iter_mut().for_each(|local| local.endpoint.port ^= 1);
+        let error = station.finish_round(&locals, true).unwrap_err().to_string();
+        assert!(error.contains("came out wrong"), "{error}");
+    }
+}
