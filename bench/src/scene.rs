@@ -5,7 +5,7 @@ use crate::args::Throughput;
 use crate::clients::{self, Endpoint};
 use crate::error::BenchError;
 use sluice_director::blueprint::{
-    Blueprint, LocalPool, Mode, RealServer, Scheduling, VirtualService,
+    Blueprint, LocalPool, Mode, Ports, RealServer, Scheduling, VirtualService,
 };
 use sluice_director::fib::{Fib, FibBuilder, Link, PortId, Target};
 use sluice_director::plan::{Plan, Retired};
@@ -64,18 +64,19 @@ fn ip(address: u32) -> IpAddr {
 pub fn snapshot(args: &Throughput) -> Result<Arc<Snapshot>, BenchError> {
     let reals = (0..args.reals).map(|number| {
         let Endpoint { address, port } = real(number);
-        RealServer { address: ip(address), port, weight: 1 }
+        RealServer { address: ip(address), port, ..RealServer::default() }
     });
     let blueprint = Blueprint {
         services: vec![VirtualService {
             name: "bench".into(),
             protocol: args.protocol.of_blueprint(),
             vip: ip(SERVICE.address),
-            port: SERVICE.port,
+            ports: Ports::one(SERVICE.port),
             mode: Mode::Fnat,
             scheduler: Scheduling::Rr,
             pool: "bench".into(),
             reals: reals.collect(),
+            ..VirtualService::default()
         }],
         pools: vec![LocalPool {
             name: "bench".into(),

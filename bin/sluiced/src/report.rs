@@ -73,7 +73,7 @@ pub fn services(plan: &Plan, total: &Counters) -> model::Services {
             name: service.name.clone(),
             protocol: service.protocol.into(),
             vip: service.vip,
-            port: service.port,
+            port: service.ports.first,
             mode: service.mode.name().to_owned(),
             scheduler: service.scheduler.name().to_owned(),
             pool: plan.pools.get(service.pool).map_or_else(String::new, |pool| pool.name.clone()),

@@ -97,7 +97,7 @@ pub fn matches(plan: &Plan) -> (Vec<ServiceMatch>, Vec<LocalMatch>) {
     let services = plan.live_services().map(|(_, service)| ServiceMatch {
         protocol: service.protocol.number(),
         address: service.vip,
-        port: service.port,
+        port: service.ports.first,
     });
     let locals = plan.pools.iter().flat_map(|pool| {
         let last = pool.first_port + (pool.ports - 1) as u16;

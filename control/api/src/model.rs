@@ -221,6 +221,12 @@ pub enum Protocol {
     Tcp,
     /// IP protocol 17.
     Udp,
+    /// IP protocol 132.
+    Sctp,
+    /// ICMP or ICMPv6 echo.
+    Icmp,
+    /// All of them.
+    Any,
 }
 
 impl From<blueprint::Protocol> for Protocol {
@@ -228,6 +234,9 @@ impl From<blueprint::Protocol> for Protocol {
         match protocol {
             blueprint::Protocol::Tcp => Self::Tcp,
             blueprint::Protocol::Udp => Self::Udp,
+            blueprint::Protocol::Sctp => Self::Sctp,
+            blueprint::Protocol::Icmp => Self::Icmp,
+            blueprint::Protocol::Any => Self::Any,
         }
     }
 }
@@ -237,13 +246,16 @@ impl From<Protocol> for blueprint::Protocol {
         match protocol {
             Protocol::Tcp => Self::Tcp,
             Protocol::Udp => Self::Udp,
+            Protocol::Sctp => Self::Sctp,
+            Protocol::Icmp => Self::Icmp,
+            Protocol::Any => Self::Any,
         }
     }
 }
 
 impl Protocol {
     /// Every protocol.
-    pub const ALL: [Self; 2] = [Self::Tcp, Self::Udp];
+    pub const ALL: [Self; 5] = [Self::Tcp, Self::Udp, Self::Sctp, Self::Icmp, Self::Any];
 
     /// The name used in configuration and output: `tcp` or `udp`.
     pub fn name(self) -> &'static str {

@@ -22,6 +22,7 @@ impl Config {
             timeouts: self.timeouts,
             no_session: self.tcp.no_session,
             accept_mid_stream: self.tcp.accept_mid_stream,
+            ..Blueprint::default()
         }
     }
 }

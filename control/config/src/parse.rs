@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 use std::path::{Path as FilePath, PathBuf};
 
-use sluice_director::blueprint::{RealServer, Timeouts, VirtualService};
+use sluice_director::blueprint::{Ports, RealServer, Timeouts, VirtualService};
 use toml::de::DeTable;
 
 use crate::address::parse_address;
@@ -161,6 +161,7 @@ fn read_timeouts(table: Table<'_>, report: &mut Report) -> Timeouts {
         tcp_time_wait_s: table.integer(&timeouts::TIME_WAIT, report),
         tcp_close_s: table.integer(&timeouts::CLOSE, report),
         udp_s: table.integer(&timeouts::UDP, report),
+        ..Timeouts::default()
     }
 }
 
@@ -199,17 +200,19 @@ fn read_service(table: Table<'_>, report: &mut Report) -> VirtualService {
         address: address(table, &real::ADDRESS, report),
         port: table.integer_if_given(&real::PORT, report).unwrap_or(port),
         weight: table.integer(&real::WEIGHT, report),
+        ..RealServer::default()
     };
     let reals = table.many(&REAL, report);
     VirtualService {
         name,
         protocol,
         vip,
-        port,
+        ports: Ports::one(port),
         mode: table.word(&service::MODE, report),
         scheduler: table.word(&service::SCHEDULER, report),
         pool: table.parsed(&service::POOL, any_text, report).unwrap_or_default(),
         reals: reals.into_iter().map(|real| read_real(real, report)).collect(),
+        ..VirtualService::default()
     }
 }
 

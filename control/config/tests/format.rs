@@ -171,6 +171,7 @@ fn every_key_is_read() {
         tcp_time_wait_s: 6,
         tcp_close_s: 7,
         udp_s: 8,
+        ..Timeouts::default()
     };
     assert_eq!(config.timeouts, timeouts);
     assert_eq!(config.tcp.no_session, NoSession::Reset);
@@ -205,7 +206,7 @@ fn the_blueprint_has_the_addresses_in_order() {
     );
     let service = &blueprint.services[0];
     assert_eq!(
-        (service.protocol, service.vip, service.port),
+        (service.protocol, service.vip, service.ports.first),
         (Protocol::Udp, address("198.51.100.53"), 53)
     );
     let reals: Vec<_> =

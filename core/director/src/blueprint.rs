@@ -8,38 +8,106 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-/// An IP protocol that a virtual service can balance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// The IP protocol that a virtual service balances.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protocol {
     /// IP protocol 6.
+    #[default]
     Tcp,
     /// IP protocol 17.
     Udp,
+    /// IP protocol 132 (RFC 9260).
+    Sctp,
+    /// ICMP or ICMPv6 echo; for `snat` rules only.
+    Icmp,
+    /// All of them, and all their ports; ICMP stays with the kernel.
+    Any,
 }
 
 impl Protocol {
-    /// The IP protocol number (IANA).
+    /// The IP protocol number (IANA); 0 for any. ICMP's is that of IPv4, for both families.
     pub const fn number(self) -> u8 {
         match self {
             Self::Tcp => 6,
             Self::Udp => 17,
+            Self::Sctp => 132,
+            Self::Icmp => 1,
+            Self::Any => 0,
         }
     }
 
-    /// The name used in configuration, output and counters: `tcp` or `udp`.
+    /// The name used in configuration, output and counters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
             Self::Udp => "udp",
+            Self::Sctp => "sctp",
+            Self::Icmp => "icmp",
+            Self::Any => "any",
+        }
+    }
+}
+
+/// The ports of a virtual service: one, a range, or all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ports {
+    /// The first.
+    pub first: u16,
+    /// The last; not below the first.
+    pub last: u16,
+}
+
+impl Ports {
+    /// Every port, and packets of protocols without ports.
+    pub const ALL: Self = Self { first: 0, last: u16::MAX };
+
+    /// One port.
+    pub const fn one(port: u16) -> Self {
+        Self { first: port, last: port }
+    }
+
+    /// Whether `port` is one of them.
+    pub const fn contains(self, port: u16) -> bool {
+        self.first <= port && port <= self.last
+    }
+
+    /// The port, if there is just one.
+    pub fn single(self) -> Option<u16> {
+        (self.first == self.last).then_some(self.first)
+    }
+}
+
+impl Default for Ports {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+impl std::fmt::Display for Ports {
+    /// `80`, `8000-8099` or `*`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Self::ALL => f.write_str("*"),
+            Self { first, last } if first == last => write!(f, "{first}"),
+            Self { first, last } => write!(f, "{first}-{last}"),
         }
     }
 }
 
 /// How packets reach a real server, by IPVS's and DPVS's names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum Mode {
     /// Full NAT: client → VIP becomes laddr:lport → real, and back.
-    Fnat,
+    #[default]
+    Fnat = 0,
+    /// Destination NAT: client → VIP becomes client → real; the director is the real server's
+    /// gateway.
+    Nat = 1,
+    /// Direct routing: only the link-layer destination changes.
+    Dr = 2,
+    /// IP in IP (RFC 2003, RFC 2473): the packet is encapsulated to the real server.
+    Ipip = 3,
 }
 
 impl Mode {
@@ -47,15 +115,31 @@ impl Mode {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fnat => "fnat",
+            Self::Nat => "nat",
+            Self::Dr => "dr",
+            Self::Ipip => "ipip",
         }
     }
 }
 
 /// How a real server is chosen for a new session, by IPVS's names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Scheduling {
     /// Round robin over the real servers in the order they were configured.
+    #[default]
     Rr,
+    /// Weighted round robin, interleaved smoothly; exact over each cycle.
+    Wrr,
+    /// Least sessions.
+    Lc,
+    /// Least sessions for its weight.
+    Wlc,
+    /// Hash of the client over a table filled by weight.
+    Sh,
+    /// Maglev's consistent hash of the client (Eisenbud et al., NSDI 2016), weighted.
+    Mh,
+    /// The one with less sessions for its weight of two chosen at random (Mitzenmacher).
+    P2c,
 }
 
 impl Scheduling {
@@ -63,8 +147,93 @@ impl Scheduling {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rr => "rr",
+            Self::Wrr => "wrr",
+            Self::Lc => "lc",
+            Self::Wlc => "wlc",
+            Self::Sh => "sh",
+            Self::Mh => "mh",
+            Self::P2c => "p2c",
         }
     }
+}
+
+/// What of a client `sh` and `mh` hash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum HashKey {
+    /// Its address.
+    #[default]
+    Client,
+    /// Its address and port (IPVS: `sh-port`, `mh-port`).
+    ClientPort,
+}
+
+impl HashKey {
+    /// The name used in configuration and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::ClientPort => "client_port",
+        }
+    }
+}
+
+/// What becomes of the sessions of a real server that is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Orphans {
+    /// They go on until they end.
+    #[default]
+    Keep,
+    /// They end with their next packet; TCP is answered with a reset.
+    Reset,
+    /// Their next packet goes to another real server, by the scheduler; UDP goes on there, while
+    /// a TCP real server that knows nothing of the connection resets it.
+    Reschedule,
+}
+
+impl Orphans {
+    /// The name used in configuration and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Keep => "keep",
+            Self::Reset => "reset",
+            Self::Reschedule => "reschedule",
+        }
+    }
+}
+
+/// How a real server of FNAT learns its client's address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ClientAddress {
+    /// Not at all.
+    #[default]
+    Hidden,
+    /// TCP option 254 in the segments that open the connection (the `toa` kernel module).
+    Toa,
+    /// PROXY protocol version 1, a line of text; TCP only.
+    ProxyV1,
+    /// PROXY protocol version 2, binary; at the front of a TCP stream, or of each UDP datagram.
+    ProxyV2,
+}
+
+impl ClientAddress {
+    /// The name used in configuration and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hidden => "hidden",
+            Self::Toa => "toa",
+            Self::ProxyV1 => "proxy_v1",
+            Self::ProxyV2 => "proxy_v2",
+        }
+    }
+}
+
+/// Persistence: a client's new sessions go where its earlier ones went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Persistence {
+    /// Seconds from the client's last new session.
+    pub timeout_s: u32,
+    /// Bits of the client's address that count: 1 to 32, or 1 to 128 for IPv6.
+    pub prefix: u8,
 }
 
 /// One destination of a virtual service.
@@ -72,10 +241,33 @@ impl Scheduling {
 pub struct RealServer {
     /// Its address.
     pub address: IpAddr,
-    /// Its port.
+    /// Its port; 0 for the port that the client sent to.
     pub port: u16,
     /// Its share of new sessions; 0 drains it: live sessions stay, new ones go elsewhere.
     pub weight: u16,
+    /// Its own forwarding mode; the service's without one.
+    pub mode: Option<Mode>,
+    /// Sessions from which on it gets no new ones; 0 for no limit.
+    pub upper_sessions: u32,
+    /// Sessions below which it gets new ones again after it was at its upper limit; 0 for
+    /// three quarters of that.
+    pub lower_sessions: u32,
+    /// Whether it is known to be dead: it gets no new sessions, and `on_down` rules the others.
+    pub down: bool,
+}
+
+impl Default for RealServer {
+    fn default() -> Self {
+        Self {
+            address: IpAddr::from([0, 0, 0, 0]),
+            port: 0,
+            weight: 1,
+            mode: None,
+            upper_sessions: 0,
+            lower_sessions: 0,
+            down: false,
+        }
+    }
 }
 
 /// A virtual service and its real servers.
@@ -87,27 +279,149 @@ pub struct VirtualService {
     pub protocol: Protocol,
     /// The virtual address.
     pub vip: IpAddr,
-    /// The virtual port.
-    pub port: u16,
-    /// Forwarding mode.
+    /// The virtual ports; of services that overlap the most specific takes a packet.
+    pub ports: Ports,
+    /// Forwarding mode of real servers that have none of their own.
     pub mode: Mode,
     /// Scheduler.
     pub scheduler: Scheduling,
-    /// Name of the local pool for `fnat`.
+    /// What `sh` and `mh` hash.
+    pub hash: HashKey,
+    /// Entries of the table of `mh`: a prime, more than a hundred for each real server.
+    pub mh_table: u32,
+    /// Name of the local pool for `fnat`; may be empty when no real server is of that mode.
     pub pool: String,
+    /// Whether each datagram is scheduled by itself; UDP only.
+    pub one_packet: bool,
+    /// Persistence, if wanted.
+    pub persistence: Option<Persistence>,
+    /// What becomes of the sessions of a real server that left the configuration.
+    pub on_removed: Orphans,
+    /// What becomes of the sessions of a real server that is down.
+    pub on_down: Orphans,
+    /// The most sessions at a time; 0 for no limit.
+    pub max_sessions: u32,
+    /// The most new sessions in a second; 0 for no limit.
+    pub max_new_per_s: u32,
+    /// Seconds in which the weight of a real server that was added or came back rises; 0 for
+    /// at once.
+    pub slow_start_s: u32,
+    /// How real servers of FNAT learn the client's address.
+    pub client_address: ClientAddress,
     /// Real servers, in the order they were configured.
     pub reals: Vec<RealServer>,
 }
 
-/// A local pool: source addresses and ports of FNAT.
+impl Default for VirtualService {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            protocol: Protocol::Tcp,
+            vip: IpAddr::from([0, 0, 0, 0]),
+            ports: Ports::ALL,
+            mode: Mode::Fnat,
+            scheduler: Scheduling::Rr,
+            hash: HashKey::Client,
+            mh_table: 65_537,
+            pool: String::new(),
+            one_packet: false,
+            persistence: None,
+            on_removed: Orphans::Keep,
+            on_down: Orphans::Reschedule,
+            max_sessions: 0,
+            max_new_per_s: 0,
+            slow_start_s: 0,
+            client_address: ClientAddress::Hidden,
+            reals: Vec::new(),
+        }
+    }
+}
+
+/// A local pool: source addresses and ports of FNAT and SNAT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalPool {
     /// The operator's name for it; unique.
     pub name: String,
-    /// Local addresses; an address belongs to one pool only.
+    /// Local addresses, of either family or both; an address belongs to one pool only.
     pub addresses: Vec<IpAddr>,
     /// Local ports, the same for each address.
     pub ports: RangeInclusive<u16>,
+}
+
+/// An address prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Network {
+    /// Its first address.
+    pub address: IpAddr,
+    /// Its bits: 0 to 32, or 0 to 128 for IPv6.
+    pub prefix: u8,
+}
+
+impl Network {
+    /// Whether `address` is in it.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(net), IpAddr::V4(a)) => {
+                let shift = 32 - u32::from(self.prefix.min(32));
+                (net.to_bits() ^ a.to_bits()).checked_shr(shift).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(net), IpAddr::V6(a)) => {
+                let shift = 128 - u32::from(self.prefix.min(128));
+                (net.to_bits() ^ a.to_bits()).checked_shr(shift).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What of an inside endpoint's connections shares a pool address and port (RFC 4787, 4.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mapping {
+    /// All of one inside address and port, wherever they go.
+    #[default]
+    EndpointIndependent,
+    /// Each 5-tuple has its own.
+    PerSession,
+}
+
+impl Mapping {
+    /// The name used in configuration and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EndpointIndependent => "endpoint_independent",
+            Self::PerSession => "per_session",
+        }
+    }
+}
+
+/// A rule of source NAT for connections that real servers open to the outside. Of several that
+/// match the first counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnatRule {
+    /// The operator's name for it; unique.
+    pub name: String,
+    /// Networks that connections come from; at least one.
+    pub sources: Vec<Network>,
+    /// Networks that connections go to; empty for everywhere.
+    pub destinations: Vec<Network>,
+    /// Protocols: TCP, UDP, ICMP; empty for all three.
+    pub protocols: Vec<Protocol>,
+    /// The port (interface) that connections leave by, by its place in the configuration.
+    pub egress: Option<u16>,
+    /// Name of the local pool that gives source addresses and ports.
+    pub pool: String,
+    /// What shares a pool address and port.
+    pub mapping: Mapping,
+}
+
+/// Outer source addresses of `ipip`. Of a prefix each flow gets an address of its own, by hash,
+/// so that the real server's NIC spreads tunnelled flows over its queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TunnelSources {
+    /// For IPv4 outside.
+    pub v4: Option<Network>,
+    /// For IPv6 outside.
+    pub v6: Option<Network>,
 }
 
 /// What is answered to a TCP packet that belongs to no session and may not open one.
@@ -140,6 +454,14 @@ pub struct Timeouts {
     pub tcp_close_s: u32,
     /// UDP.
     pub udp_s: u32,
+    /// UDP of a service that schedules each packet by itself: how long an answer is waited for.
+    pub one_packet_s: u32,
+    /// SCTP.
+    pub sctp_s: u32,
+    /// ICMP echo through SNAT.
+    pub icmp_s: u32,
+    /// Any other protocol.
+    pub other_s: u32,
 }
 
 impl Default for Timeouts {
@@ -153,21 +475,49 @@ impl Default for Timeouts {
             tcp_time_wait_s: 0,
             tcp_close_s: 0,
             udp_s: 300,
+            one_packet_s: 10,
+            sctp_s: 900,
+            icmp_s: 30,
+            other_s: 300,
         }
     }
 }
 
 /// Everything the packet path is configured with.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blueprint {
     /// Virtual services.
     pub services: Vec<VirtualService>,
     /// Local pools.
     pub pools: Vec<LocalPool>,
+    /// Rules of source NAT.
+    pub snat: Vec<SnatRule>,
+    /// Outer source addresses of `ipip`.
+    pub tunnel: TunnelSources,
+    /// The most ICMP errors that a worker sends in a second; 0 for none.
+    pub icmp_errors_per_s: u32,
+    /// Seed of `sh` and `mh`: directors with the same configuration and seed choose alike.
+    pub hash_seed: u64,
     /// Session timeouts.
     pub timeouts: Timeouts,
     /// The answer to a TCP packet that belongs to no session.
     pub no_session: NoSession,
     /// Whether any TCP packet, not only a SYN, may open a session.
     pub accept_mid_stream: bool,
+}
+
+impl Default for Blueprint {
+    fn default() -> Self {
+        Self {
+            services: Vec::new(),
+            pools: Vec::new(),
+            snat: Vec::new(),
+            tunnel: TunnelSources::default(),
+            icmp_errors_per_s: 1000,
+            hash_seed: 0,
+            timeouts: Timeouts::default(),
+            no_session: NoSession::default(),
+            accept_mid_stream: false,
+        }
+    }
 }

@@ -9,7 +9,7 @@ mod compile;
 
 pub use compile::{CompileError, Retired};
 
-use crate::blueprint::{Mode, NoSession, Protocol, Scheduling};
+use crate::blueprint::{Mode, NoSession, Ports, Protocol, Scheduling};
 use crate::session::State;
 use bytemuck::Zeroable;
 use rustc_hash::FxHashMap;
@@ -39,8 +39,8 @@ pub struct Service {
     pub protocol: Protocol,
     /// Virtual address.
     pub vip: IpAddr,
-    /// Virtual port.
-    pub port: u16,
+    /// Virtual ports.
+    pub ports: Ports,
     /// Its place in the configuration, from 0.
     pub position: usize,
     /// Forwarding mode.

@@ -5,7 +5,6 @@
 
 mod rr;
 
-use crate::blueprint::Scheduling;
 use crate::plan::{RealId, Service};
 
 /// What one worker's schedulers remember about a service.
@@ -18,6 +17,6 @@ pub(crate) struct Memory {
 /// The real server for a new session, or `None` when no real server takes new ones.
 pub(crate) fn pick(service: &Service, memory: &mut Memory) -> Option<RealId> {
     match service.scheduler {
-        Scheduling::Rr => rr::pick(&service.eligible, &mut memory.cursor),
+        _ => rr::pick(&service.eligible, &mut memory.cursor),
     }
 }

@@ -49,7 +49,7 @@ fn check_endpoints(config: &Config, report: &mut Report) {
     for (index, service) in config.services.iter().enumerate() {
         let path = Path::table(Place::Service, index);
         if !["protocol", "vip", "port"].iter().any(|key| report.is_broken(path.key(key))) {
-            endpoints.push(((service.protocol, service.vip, service.port), path.key("port")));
+            endpoints.push(((service.protocol, service.vip, service.ports), path.key("port")));
         }
     }
     unique(endpoints, report, |(protocol, vip, port), line| {

@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
+use sluice_director::blueprint::Ports;
+
 use crate::path::{Path, Place};
 use crate::report::Report;
 use crate::{Config, Device, Protocol};
@@ -68,11 +70,11 @@ fn warn_services(config: &Config, report: &mut Report) {
         let hint = "add a [[service]] section: without one every packet stays with the kernel";
         report.warn(Path::FILE, "there is no service", hint);
     }
-    let endpoints: HashMap<(Protocol, IpAddr, u16), usize> = config
+    let endpoints: HashMap<(Protocol, IpAddr, Ports), usize> = config
         .services
         .iter()
         .enumerate()
-        .map(|(index, it)| ((it.protocol, it.vip, it.port), index))
+        .map(|(index, it)| ((it.protocol, it.vip, it.ports), index))
         .collect();
     for (index, service) in config.services.iter().enumerate() {
         let path = Path::table(Place::Service, index);
@@ -84,7 +86,7 @@ fn warn_services(config: &Config, report: &mut Report) {
             report.warn(path, found, "give at least one real server a weight of 1 or more");
         }
         for (real, server) in service.reals.iter().enumerate() {
-            let endpoint = (service.protocol, server.address, server.port);
+            let endpoint = (service.protocol, server.address, Ports::one(server.port));
             if let Some(&other) = endpoints.get(&endpoint) {
                 let other = &config.services[other].name;
                 let found = format!("this real server is the virtual service {other:?}");

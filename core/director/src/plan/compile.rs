@@ -1,7 +1,7 @@
 //! From a blueprint to a plan, keeping the ids of the plan before.
 
 use super::{LocalId, Plan, Pool, Real, RealId, Service, ServiceId, Side};
-use crate::blueprint::{Blueprint, Timeouts, VirtualService};
+use crate::blueprint::{Blueprint, Ports, Timeouts, VirtualService};
 use crate::family::{Family, Ipv4};
 use crate::session::State;
 use rustc_hash::FxHashMap;
@@ -147,7 +147,7 @@ impl Plan {
             name: from.name.clone(),
             protocol: from.protocol,
             vip: from.vip,
-            port: from.port,
+            ports: from.ports,
             position,
             mode: from.mode,
             scheduler: from.scheduler,
@@ -178,7 +178,7 @@ impl Plan {
 
 /// Which ids are taken by what.
 struct Ids {
-    services: HashMap<(u8, IpAddr, u16), ServiceId>,
+    services: HashMap<(u8, IpAddr, Ports), ServiceId>,
     reals: HashMap<(ServiceId, IpAddr, u16), RealId>,
     locals: HashMap<IpAddr, LocalId>,
     free_services: Vec<ServiceId>,
@@ -199,7 +199,7 @@ impl Ids {
         for (id, service) in plan.services.iter().enumerate() {
             let id = ServiceId(id as u16);
             if !retired.services.contains(&id) {
-                ids.services.insert((service.protocol.number(), service.vip, service.port), id);
+                ids.services.insert((service.protocol.number(), service.vip, service.ports), id);
             }
         }
         for (id, real) in plan.reals.iter().enumerate() {
@@ -219,7 +219,7 @@ impl Ids {
         all: &mut Vec<Service>,
         from: &VirtualService,
     ) -> Result<ServiceId, CompileError> {
-        let key = (from.protocol.number(), from.vip, from.port);
+        let key = (from.protocol.number(), from.vip, from.ports);
         if let Some(id) = self.services.get(&key) {
             return Ok(*id);
         }
@@ -233,7 +233,7 @@ impl Ids {
                     name: String::new(),
                     protocol: from.protocol,
                     vip: from.vip,
-                    port: from.port,
+                    ports: from.ports,
                     position: 0,
                     mode: from.mode,
                     scheduler: from.scheduler,
@@ -295,7 +295,7 @@ fn side<F: Family>(plan: &Plan) -> Result<Side<F::Addr>, CompileError> {
     };
     for (id, service) in plan.live_services() {
         if let Some(vip) = F::from_ip(service.vip) {
-            side.service_of.insert((service.protocol.number(), vip, service.port), id);
+            side.service_of.insert((service.protocol.number(), vip, service.ports.first), id);
             side.vip_set.insert(vip, ());
         }
     }
@@ -330,7 +330,7 @@ fn timeouts_ms(timeouts: &Timeouts) -> [u32; State::COUNT] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blueprint::{LocalPool, Mode, Protocol, RealServer, Scheduling};
+    use crate::blueprint::{LocalPool, Protocol, RealServer};
     use proptest::prelude::*;
 
     fn service(name: &str, port: u16, reals: &[u8]) -> VirtualService {
@@ -338,14 +338,17 @@ mod tests {
             name: name.into(),
             protocol: Protocol::Tcp,
             vip: "198.51.100.200".parse().unwrap(),
-            port,
-            mode: Mode::Fnat,
-            scheduler: Scheduling::Rr,
+            ports: Ports::one(port),
             pool: "lan".into(),
             reals: reals
                 .iter()
-                .map(|r| RealServer { address: [192, 0, 2, *r].into(), port: 80, weight: 1 })
+                .map(|r| RealServer {
+                    address: [192, 0, 2, *r].into(),
+                    port: 80,
+                    ..RealServer::default()
+                })
                 .collect(),
+            ..VirtualService::default()
         }
     }
 

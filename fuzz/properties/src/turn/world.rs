@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use sluice_director::blueprint::{
-    Blueprint, LocalPool, Mode, NoSession, Protocol, RealServer, Scheduling, Timeouts,
+    Blueprint, LocalPool, Mode, NoSession, Ports, Protocol, RealServer, Scheduling, Timeouts,
     VirtualService,
 };
 use sluice_director::fib::{Fib, FibBuilder, Link, PortId, Target};
@@ -67,6 +67,7 @@ impl World {
             timeouts,
             no_session: if self.is(0) { NoSession::Reset } else { NoSession::Drop },
             accept_mid_stream: self.is(1),
+            ..Blueprint::default()
         }
     }
 
@@ -101,7 +102,7 @@ fn real_address(number: u8) -> IpAddr {
 }
 
 fn real(number: u8, weight: u16) -> RealServer {
-    RealServer { address: real_address(number), port: 8080, weight }
+    RealServer { address: real_address(number), port: 8080, weight, ..RealServer::default() }
 }
 
 fn service(name: &str, protocol: Protocol, port: u16, reals: &[RealServer]) -> VirtualService {
@@ -109,10 +110,11 @@ fn service(name: &str, protocol: Protocol, port: u16, reals: &[RealServer]) -> V
         name: name.to_owned(),
         protocol,
         vip: VIP.into(),
-        port,
+        ports: Ports::one(port),
         mode: Mode::Fnat,
         scheduler: Scheduling::Rr,
         pool: "lan".to_owned(),
         reals: reals.to_vec(),
+        ..VirtualService::default()
     }
 }

@@ -2,7 +2,7 @@
 
 use etherparse::PacketBuilder;
 use sluice_director::blueprint::{
-    Blueprint, LocalPool, Mode, Protocol, RealServer, Scheduling, VirtualService,
+    Blueprint, LocalPool, Mode, Ports, Protocol, RealServer, Scheduling, VirtualService,
 };
 use sluice_director::fib::{Fib, FibBuilder, Link, PortId, Target};
 use sluice_director::path::{PagePolicy, PathConfig};
@@ -221,11 +221,12 @@ fn blueprint() -> Blueprint {
         name: "dns".into(),
         protocol: Protocol::Udp,
         vip: VIP.into(),
-        port: 53,
+        ports: Ports::one(53),
         mode: Mode::Fnat,
         scheduler: Scheduling::Rr,
         pool: "lan".into(),
-        reals: vec![RealServer { address: REAL.into(), port: 53, weight: 1 }],
+        reals: vec![RealServer { address: REAL.into(), port: 53, ..RealServer::default() }],
+        ..VirtualService::default()
     };
     let addresses = vec![LOCAL.into()];
     let pool = LocalPool { name: "lan".into(), addresses, ports: 1024..=65535 };

@@ -1,7 +1,7 @@
 //! A small two-arm network around a path, and packets for it.
 
 use crate::blueprint::{
-    Blueprint, LocalPool, Mode, Protocol, RealServer, Scheduling, Timeouts, VirtualService,
+    Blueprint, LocalPool, Mode, Ports, Protocol, RealServer, Scheduling, Timeouts, VirtualService,
 };
 use crate::fib::{Fib, FibBuilder, Link, PortId, Target};
 use crate::frame::Frame;
@@ -120,16 +120,21 @@ impl Lab {
     }
 }
 
+pub fn real(address: [u8; 4], port: u16) -> RealServer {
+    RealServer { address: address.into(), port, ..RealServer::default() }
+}
+
 pub fn blueprint() -> Blueprint {
     let service = |name: &str, protocol, port, reals: &[[u8; 4]]| VirtualService {
         name: name.into(),
         protocol,
         vip: VIP.into(),
-        port,
+        ports: Ports::one(port),
         mode: Mode::Fnat,
         scheduler: Scheduling::Rr,
         pool: "lan".into(),
-        reals: reals.iter().map(|r| RealServer { address: (*r).into(), port, weight: 1 }).collect(),
+        reals: reals.iter().map(|r| real(*r, port)).collect(),
+        ..VirtualService::default()
     };
     Blueprint {
         services: vec![

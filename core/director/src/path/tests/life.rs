@@ -1,7 +1,6 @@
 //! Sessions from their first packet to their end.
 
 use super::lab::{BACK, CLIENT, FRONT, LOCAL, Lab, Packet, REAL, REAL_2, VIP, tcp, udp};
-use crate::blueprint::RealServer;
 use crate::path::{SessionFilter, Verdict};
 use crate::plan::{Plan, Retired};
 use crate::reason::Reason;
@@ -133,7 +132,7 @@ fn a_removed_real_server_keeps_its_sessions_and_gets_no_new_ones() {
     let (real, local) = open(&mut lab, 2000);
     assert_eq!(real, REAL);
     let mut blueprint = super::lab::blueprint();
-    blueprint.services[1].reals = vec![RealServer { address: REAL_2.into(), port: 80, weight: 1 }];
+    blueprint.services[1].reals = vec![super::lab::real(REAL_2, 80)];
     lab.plan = Plan::compile(&blueprint, Some(&lab.plan), &Retired::default()).unwrap();
     lab.fib = super::lab::fib(&lab.plan);
     lab.path.adopt(&lab.plan);
