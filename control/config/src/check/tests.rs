@@ -86,7 +86,7 @@ fn real_servers_of_all_services_count() {
     let real = |number: u32| RealServer {
         address: std::net::IpAddr::V4((0x0a00_0000 + number).into()),
         port: 80,
-        weight: 1,
+        ..RealServer::default()
     };
     config.services[0].reals = (0..1000).map(real).collect();
     let bounds = Bounds { reals: 1000, ..BOUNDS };
