@@ -29,6 +29,21 @@ pub fn transport_v4(source: u32, destination: u32, protocol: u8, segment: &[u8])
     !fold(pseudo + u64::from(sum(segment)))
 }
 
+/// The TCP, UDP or ICMPv6 checksum over IPv6 (RFC 8200 8.1) of `segment`, whose checksum field is
+/// zero. A UDP sender transmits a result of zero as 0xffff; that is left to the caller.
+pub fn transport_v6(source: u128, destination: u128, protocol: u8, segment: &[u8]) -> u16 {
+    let addresses = words128(source) + words128(destination);
+    let pseudo = addresses + u64::from(protocol) + segment.len() as u64;
+    !fold(pseudo + u64::from(sum(segment)))
+}
+
+/// The sum of an address's four 32-bit words.
+#[inline(always)]
+const fn words128(value: u128) -> u64 {
+    let (high, low) = ((value >> 64) as u64, value as u64);
+    (high >> 32) + (high & 0xffff_ffff) + (low >> 32) + (low & 0xffff_ffff)
+}
+
 /// Whether a 20-byte IPv4 header without options carries a valid checksum.
 #[inline(always)]
 pub const fn ipv4_header_ok(header: &[u8; 20]) -> bool {
@@ -75,6 +90,13 @@ impl Delta {
         Self(self.0 + new as u64 - old as u64)
     }
 
+    /// A 128-bit aligned field went from `old` to `new`.
+    #[inline(always)]
+    #[must_use]
+    pub const fn word128(self, old: u128, new: u128) -> Self {
+        Self(self.0 + words128(new) - words128(old))
+    }
+
     /// The checksum field that was `checksum` before the change.
     #[inline(always)]
     #[must_use]
@@ -92,6 +114,15 @@ impl Delta {
         }
         let new = self.apply(checksum);
         if new == 0 { 0xffff } else { new }
+    }
+
+    /// The same for a UDP checksum over IPv6, which is never left out (RFC 8200 8.1) but by
+    /// tunnels (RFC 6935). Zero stays all the same: the packet is not for a middlebox to repair,
+    /// and the far end drops it or knows why it came. A result of zero is sent as 0xffff.
+    #[inline(always)]
+    #[must_use]
+    pub const fn apply_udp_v6(self, checksum: u16) -> u16 {
+        self.apply_udp(checksum)
     }
 }
 
@@ -115,6 +146,14 @@ mod tests {
     #[test]
     fn a_udp_checksum_of_zero_stays() {
         assert_eq!(Delta::NONE.word32(1, 2).apply_udp(0), 0);
+        assert_eq!(Delta::NONE.word128(1, 2).apply_udp_v6(0), 0);
+    }
+
+    #[test]
+    fn a_udp_checksum_that_becomes_zero_is_sent_as_ones() {
+        assert_eq!(Delta::NONE.word16(0, 0x1234).apply(0x1234), 0);
+        assert_eq!(Delta::NONE.word16(0, 0x1234).apply_udp(0x1234), 0xffff);
+        assert_eq!(Delta::NONE.word128(0, 0x1234).apply_udp_v6(0x1234), 0xffff);
     }
 
     proptest! {
@@ -133,6 +172,29 @@ mod tests {
             bytes[8..10].copy_from_slice(&short.to_be_bytes());
             let delta = Delta::NONE.word32(old, new).word16(old_short, short);
             prop_assert_eq!(delta.apply(before), full(&bytes));
+        }
+
+        /// The full sum over IPv6 is `etherparse`'s, and the difference of two addresses leads
+        /// from one to the other.
+        #[test]
+        fn ipv6_agrees_with_etherparse(
+            from in any::<[u128; 2]>(), to in any::<[u128; 2]>(),
+            payload in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let header = |[source, destination]: [u128; 2]| etherparse::Ipv6Header {
+                source: source.to_be_bytes(), destination: destination.to_be_bytes(),
+                ..Default::default()
+            };
+            let other = |ends| etherparse::UdpHeader::with_ipv6_checksum(
+                53, 5353, &header(ends), &payload).unwrap();
+            let (old, new) = (other(from), other(to));
+            let mut datagram = Vec::new();
+            etherparse::UdpHeader { checksum: 0, ..old.clone() }.write(&mut datagram).unwrap();
+            datagram.extend(&payload);
+            let ours = transport_v6(from[0], from[1], 17, &datagram);
+            prop_assert_eq!(if ours == 0 { 0xffff } else { ours }, old.checksum);
+            let delta = Delta::NONE.word128(from[0], to[0]).word128(from[1], to[1]);
+            prop_assert_eq!(delta.apply_udp_v6(old.checksum), new.checksum);
         }
 
         /// `etherparse` computes the header checksum its own way.

@@ -1,7 +1,7 @@
 //! IPv4 (RFC 791).
 
-use crate::be16;
-use crate::be32;
+pub use crate::Malformed;
+use crate::{be16, be32};
 
 /// Bytes of a header without options.
 pub const HEADER: usize = 20;
@@ -24,17 +24,6 @@ pub const UDP: u8 = 17;
 /// A bounds-checked view of the fixed part of a header.
 #[derive(Clone, Copy)]
 pub struct Header<'a>(pub &'a [u8; HEADER]);
-
-/// Why a header cannot be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Malformed {
-    /// The frame ends within the header or its options.
-    Truncated,
-    /// The version is not 4, or the header length is under 20 bytes.
-    BadHeader,
-    /// The total length is under the header's or beyond the frame's end.
-    BadLength,
-}
 
 impl<'a> Header<'a> {
     /// The header at the start of `packet` (which may have link-layer padding behind it), with

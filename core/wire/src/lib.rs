@@ -9,8 +9,21 @@ pub mod checksum;
 pub mod ethernet;
 pub mod icmp;
 pub mod ipv4;
+pub mod ipv6;
 pub mod tcp;
 pub mod udp;
+
+/// Why an IP header cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// The frame ends within the header, its options or its extension headers.
+    Truncated,
+    /// The version is another, the IPv4 header length is under 20 bytes, or an IPv6 extension
+    /// header is where it may not be.
+    BadHeader,
+    /// The length that the header gives is under its own or beyond the frame's end.
+    BadLength,
+}
 
 /// The big-endian 16-bit value at `at`; `at + 2` must be within `N`, which the compiler checks
 /// away when `at` is a constant.
