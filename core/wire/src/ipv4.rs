@@ -14,6 +14,12 @@ pub const SOURCE: usize = 12;
 /// Offset of the destination address.
 pub const DESTINATION: usize = 16;
 
+/// IP protocol number of IPv4 within IP (RFC 2003).
+pub const IPV4: u8 = 4;
+/// IP protocol number of IPv6 within IP (RFC 4213).
+pub const IPV6: u8 = 41;
+/// IP protocol number of SCTP.
+pub const SCTP: u8 = 132;
 /// IP protocol number of ICMP.
 pub const ICMP: u8 = 1;
 /// IP protocol number of TCP.
@@ -57,6 +63,24 @@ impl<'a> Header<'a> {
     #[inline(always)]
     pub const fn total_len(self) -> usize {
         be16(self.0, 2) as usize
+    }
+
+    /// Type of service: DSCP and ECN.
+    #[inline(always)]
+    pub const fn tos(self) -> u8 {
+        self.0[1]
+    }
+
+    /// Identification.
+    #[inline(always)]
+    pub const fn id(self) -> u16 {
+        be16(self.0, 4)
+    }
+
+    /// Whether this may not be fragmented.
+    #[inline(always)]
+    pub const fn dont_fragment(self) -> bool {
+        self.0[6] & 0x40 != 0
     }
 
     /// Whether this is a fragment: an offset, or more to come.
@@ -121,6 +145,9 @@ mod tests {
                 prop_assert_eq!(header.destination().to_be_bytes(), other.destination());
                 prop_assert_eq!(header.ttl(), other.ttl());
                 prop_assert_eq!(header.is_fragment(), other.is_fragmenting_payload());
+                prop_assert_eq!(header.dont_fragment(), other.dont_fragment());
+                prop_assert_eq!(header.id(), other.identification());
+                prop_assert_eq!(header.tos(), other.dcp().value() << 2 | other.ecn().value());
             }
         }
     }
