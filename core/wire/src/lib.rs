@@ -8,6 +8,7 @@
 pub mod checksum;
 pub mod ethernet;
 pub mod icmp;
+pub mod ipip;
 pub mod ipv4;
 pub mod ipv6;
 pub mod tcp;
