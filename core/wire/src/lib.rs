@@ -7,6 +7,7 @@
 
 pub mod checksum;
 pub mod ethernet;
+pub mod fragment;
 pub mod icmp;
 pub mod ipip;
 pub mod ipv4;
