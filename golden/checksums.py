@@ -1,8 +1,15 @@
 """Sums that rows about checksums need: the Internet checksum (RFC 1071) by its definition."""
 
 from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.inet6 import IPv6
 
-from frames import real_address
+from frames import ip_header, version_of
+
+
+def parsed(packet):
+    """A packet as scapy reads it from bytes, checksums and all."""
+    raw = bytes(packet)
+    return (IP if version_of(raw) == 4 else IPv6)(raw)
 
 
 def ones_add(a, b):
@@ -14,7 +21,7 @@ def ones_add(a, b):
 def shift(packet, layer, by):
     """Makes a checksum wrong by `by`, whatever it would be right."""
     packet[layer].chksum = None
-    right = IP(bytes(packet))[layer].chksum
+    right = parsed(packet)[layer].chksum
     packet[layer].chksum = ones_add(right, by)
 
 
@@ -23,21 +30,17 @@ def payload_for(flow, way, flags, target, left=True):
 
     For the packet that leaves the director, or (`left=False`) for the one that enters it.
     """
-    client, vip = (flow.client, flow.cport), (flow.service.vip, flow.service.port)
-    local = flow.laddr, flow.lport
-    real = real_address(flow.real), flow.service.real_port
+    sides = ("client", "real") if way == "inbound" else ("real", "client")
+    src, sport, dst, dport = flow.ends(way, sides[left])
     if way == "inbound":
-        src, dst = (local, real) if left else (client, vip)
         numbers = {"seq": flow.client_seq, "ack": flow.real_seq}
     else:
-        src, dst = (vip, client) if left else (real, local)
         numbers = {"seq": flow.real_seq, "ack": flow.client_seq}
     if flow.service.protocol == "tcp":
-        head = TCP(sport=src[1], dport=dst[1], flags=flags, **numbers)
+        head = TCP(sport=sport, dport=dport, flags=flags, **numbers)
     else:
-        head = UDP(sport=src[1], dport=dst[1])
-    packet = IP(src=src[0], dst=dst[0]) / head / b"tuned\0\0\0"
-    built = IP(bytes(packet))
-    with_zero = built[type(head)].chksum
+        head = UDP(sport=sport, dport=dport)
+    packet = ip_header(src, dst, {}) / head / b"tuned\0\0\0"
+    with_zero = parsed(packet)[type(head)].chksum
     word = ones_add(~target & 0xFFFF, with_zero)
     return b"tuned\0" + word.to_bytes(2, "big")

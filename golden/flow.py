@@ -1,18 +1,30 @@
 """One client's flow through the director, from both ends."""
 
-from scapy.layers.inet import IP, TCP, UDP
+from scapy.layers.inet import TCP, UDP
+from scapy.layers.sctp import SCTP
 
-from frames import CLIENT, LADDR, ethernet, real_address, segment
+import icmp
+import wire
+from frames import CLIENT, CLIENT6, LADDR, LADDR6, family, ip_header, real_mac, segment
+
+ONE_WAY = ("dr", "ipip")
+OPTIONS = [("MSS", 1460), ("SAckOK", b""), ("NOP", None), ("WScale", 7)]
+ANSWER_OPTIONS = [("MSS", 1460), ("NOP", None), ("NOP", None), ("SAckOK", b"")]
 
 
 class Flow:
-    """One client's flow, from both ends: served by `real` (counted from 1) from `laddr`:`lport`,
-    behind the gateways `via` and `real_via` where there are some.
+    """One client's flow, from both ends: served by `real` (counted from 1), in Full NAT from
+    `laddr`:`lport`, behind the gateways `via` and `real_via` where there are some. `port` is the
+    virtual port where the service has several. `real=None` leaves the choice open, in direct
+    routing: all packets of flows with the same `same` must then go to the same one.
 
     Each call is one packet that enters the director, with what must come of it: it leaves on the
     other side rewritten (nothing said), is dropped (`drop="reason"`), or goes to the kernel
-(`kernel="reason"`). `ends=True` says that the session is gone after it, `opens=True` that it
-    opens one though it is dropped, `reopens=True` that it opens one in the place of an old one.
+    (`kernel="reason"`). `ends=True` says that the session is gone after it, `opens=True` that it
+    opens one though it is dropped, `replaces=FLOW` that the session of that one gives way to it.
+    `answer=(kind, mtu)` with a drop says that its sender gets an ICMP error from the director.
+    `mtu=N` says that it leaves in fragments for that MTU. What the real server says goes past the
+    director in direct routing and tunnels, and is only noted.
     """
 
     def __init__(
@@ -21,19 +33,31 @@ class Flow:
         service,
         real=1,
         lport=1024,
-        laddr=LADDR,
-        client=(CLIENT, 40000),
+        laddr=None,
+        client=None,
         via=None,
         real_via=None,
+        port=None,
+        same=None,
+        outer=None,
     ):
         self.scene = scene
         self.service = service
-        self.real = real
+        self.open_choice = real is None
+        self.same = same
+        self.real = service.reals[0] if real is None else real
+        self.mode = service.mode_of(self.real)
+        self.one_way = self.mode in ONE_WAY
+        self.real_address = service.address_of(self.real)
+        self.vport = port or service.port
+        self.real_port = service.real_port or self.vport
         self.lport = lport
-        self.laddr = laddr
-        self.client, self.cport = client
+        self.laddr = laddr or (LADDR if family(self.real_address) == 4 else LADDR6)
+        default = (CLIENT if family(service.vip) == 4 else CLIENT6), 40000
+        self.client, self.cport = client or default
         self.client_hop = via or self.client
-        self.real_hop = real_via or real_address(real)
+        self.real_hop = real_via or self.real_address
+        self.outer = outer
         self.is_open = False
         self.client_seq = 1_000_000
         self.real_seq = 2_000_000
@@ -42,14 +66,13 @@ class Flow:
 
     def syn(self, **how):
         """The client's first packet; opens the session."""
-        options = how.pop("options", [("MSS", 1460), ("SAckOK", b""), ("NOP", None), ("WScale", 7)])
+        options = how.pop("options", OPTIONS)
         self.from_client("S", seq=self.client_seq, ack=0, options=options, **how)
 
     def syn_ack(self, **how):
         """The real server's answer to it."""
-        options = [("MSS", 1460), ("NOP", None), ("NOP", None), ("SAckOK", b"")]
-        seq = {"seq": self.real_seq, "ack": self.client_seq + 1, "options": options}
-        self.from_real("SA", **seq, **how)
+        how.setdefault("options", ANSWER_OPTIONS)
+        self.from_real("SA", seq=self.real_seq, ack=self.client_seq + 1, **how)
         self.client_seq += 1
         self.real_seq += 1
 
@@ -87,10 +110,11 @@ class Flow:
         self.real_seq += 1
 
     def close(self):
-        """The four-way close, begun by the client; the session is gone with the last packet."""
+        """The four-way close, begun by the client; the session is gone with the last packet,
+        unless the director sees only one side of it."""
         self.fin()
         self.real_fin()
-        self.ack(ends=True)
+        self.ack(ends=not self.one_way)
 
     def from_client(self, flags, data=b"", **how):
         """Any TCP segment of the client's."""
@@ -106,7 +130,7 @@ class Flow:
         self.outbound(head, data, **how)
         self.real_seq += len(data)
 
-    # UDP.
+    # UDP, SCTP, other protocols.
 
     def ask(self, data=b"question", **how):
         """The client's datagram."""
@@ -116,34 +140,79 @@ class Flow:
         """The real server's datagram."""
         self.outbound(UDP(chksum=how.pop("chksum", None)), data, **how)
 
-    # Frames.
+    def chunk(self, chunk, **how):
+        """The client's SCTP chunk; scapy computes the CRC32c (RFC 9260 6.8)."""
+        self.inbound(SCTP(tag=how.pop("tag", 0x51517171)), bytes(chunk), **how)
+
+    def real_chunk(self, chunk, **how):
+        """The real server's SCTP chunk."""
+        self.outbound(SCTP(tag=how.pop("tag", 0x62628282)), bytes(chunk), **how)
+
+    def raw(self, protocol, data, **how):
+        """The client's packet of a protocol without ports."""
+        self.inbound(protocol, data, **how)
+
+    def real_raw(self, protocol, data, **how):
+        """The real server's."""
+        self.outbound(protocol, data, **how)
+
+    # Packets.
+
+    def ends(self, way, side):
+        """Source, source port, destination and destination port of packets of `way` as they are on
+        a side: "client" or "real".
+        """
+        client = self.client, self.cport
+        if side == "client":
+            source, target = client, (self.service.vip, self.vport)
+        else:
+            source, target = {
+                "fnat": ((self.laddr, self.lport), (self.real_address, self.real_port)),
+                "nat": (client, (self.real_address, self.real_port)),
+            }.get(self.mode, (client, (self.service.vip, self.vport)))
+        return (*source, *target) if way == "inbound" else (*target, *source)
+
+    def packet(self, way, side, head, data, fields):
+        """A packet of `way` as it is on a side, before any tunnel."""
+        src, sport, dst, dport = self.ends(way, side)
+        return segment(ip_header(src, dst, fields), head, (sport, dport), data)
+
+    def left(self, way, head, data, fields, edit=None):
+        """What the director makes of a packet: bytes, and parts that are not prescribed."""
+        side = "real" if way == "inbound" else "client"
+        before = self.ends(way, "client" if side == "real" else "real")
+        fields, head = wire.translated(before[0], self.ends(way, side)[0], fields, head)
+        fields["ttl"] -= 1
+        packet = self.packet(way, side, head, data, fields)
+        if edit:
+            edit(packet)
+        packet, loose = bytes(packet), []
+        if way == "inbound" and self.mode == "ipip":
+            sources = self.outer or self.scene.ipip[f"source_v{family(self.real_address)}"]
+            packet, loose = wire.tunnelled(packet, sources, self.real_address, self.same)
+        return packet, loose
 
     def inbound(self, head, data, **how):
-        """Client → VIP enters; laddr:lport → real must leave."""
-        before = {"src": self.client, "dst": self.service.vip}
-        after = {"src": self.laddr, "dst": real_address(self.real)}
-        ports = (self.cport, self.service.port), (self.lport, self.service.real_port)
-        hops = self.client_hop, self.real_hop
+        """Client → VIP enters; what the mode makes of it must leave."""
+        if old := how.pop("replaces", None):
+            old.count_end({"ends": True})
         if how.pop("reopens", False):
             self.count_end({"ends": True})
         opens = how.pop("opens", False)
-        length = self.passes(head, data, before, after, ports, hops, how)
+        length = self.passes("inbound", head, data, how)
         if (length or opens) and not self.is_open:
             self.is_open = True
-            self.service.sessions[self.real] += 1
-            self.service.active[self.real] += 1
+            self.service.opened(self.real)
             self.scene.created += 1
         if length:
             self.service.count("inbound", self.real, length)
         self.count_end(how)
 
     def outbound(self, head, data, **how):
-        """Real → laddr:lport enters; VIP → client must leave."""
-        before = {"src": real_address(self.real), "dst": self.laddr}
-        after = {"src": self.service.vip, "dst": self.client}
-        ports = (self.service.real_port, self.lport), (self.service.port, self.cport)
-        hops = self.real_hop, self.client_hop
-        if length := self.passes(head, data, before, after, ports, hops, how):
+        """Real server → client; what the mode makes of it must leave."""
+        if self.one_way and not how.pop("anyway", False):
+            return
+        if length := self.passes("outbound", head, data, how):
             self.service.count("outbound", self.real, length)
         self.count_end(how)
 
@@ -151,47 +220,64 @@ class Flow:
         """Notes the end of the session when the packet was said to bring it."""
         if how.pop("ends", False):
             self.is_open = False
-            self.service.active[self.real] -= 1
+            self.service.ended(self.real)
             self.scene.closed += 1
         assert not how, f"unknown: {how}"
 
     def expire(self):
         """Notes that the session ran out of time (after `Scene.wait`)."""
         self.is_open = False
-        self.service.active[self.real] -= 1
+        self.service.ended(self.real)
         self.scene.expired += 1
 
-    def passes(self, head, data, before, after, ports, hops, how):
+    def hops(self, way):
+        """The neighbours that a packet of `way` comes from and goes to."""
+        hops = self.client_hop, self.real_hop
+        return hops if way == "inbound" else hops[::-1]
+
+    def passes(self, way, head, data, how):
         """Lets one packet in.
 
         Gives the length of the IP packet that must be counted, 0 when none must: those that leave,
         and those that would if their neighbour were known.
         """
-        scene = self.scene
+        scene, hops = self.scene, self.hops(way)
         fields = {"id": scene.next_id(), "ttl": 64, **how.pop("ip", {})}
-        entered = segment(IP(**fields, **before), head, ports[0], data)
-        if edit := how.pop("edit", None):
+        side = "client" if way == "inbound" else "real"
+        entered = self.packet(way, side, head, data, fields)
+        edit, edit_left = how.pop("edit", None), how.pop("edit_left", None)
+        if edit:
             edit(entered)
-        port = how.pop("enters", None) or scene.side(hops[0])
-        mac, _, vlan = scene.hops[hops[0]]
-        frame = ethernet(mac, port.mac, how.pop("tags", (vlan,) if vlan else ()))
-        frame = bytes(frame / entered) + how.pop("pad", b"")
-        if cut := how.pop("cut", None):
-            frame = frame[:cut]
-        drop, kernel = how.pop("drop", None), how.pop("kernel", None)
-        if drop:
-            scene.drops(port, frame, drop)
+        entered = bytes(entered)
+        changed = self.stream(way, head, data)
+        count, mtu = how.pop("count", None), how.pop("mtu", None)
+        pad, pad_left = how.pop("pad", b""), how.pop("pad_left", b"")
+        cut, tags, enters = how.pop("cut", None), how.pop("tags", None), how.pop("enters", None)
+        answer, drop, kernel = how.pop("answer", None), how.pop("drop", None), how.pop("kernel", 0)
+        told = (entered + pad)[: cut and cut - 14]
+        port = scene.arrives_from(hops[0], told, enters, tags)
+        if drop or kernel:
+            scene.count(drop or kernel)
+            scene.to_kernel += bool(kernel)
+            if answer:
+                mac, _, vlan = scene.hops[hops[0]]
+                tags = ((vlan,) if vlan else ()) if tags is None else tags
+                icmp.answered(scene, port, mac, tags, entered, *answer)
             return len(entered) if drop == "unresolved" else 0
-        if kernel:
-            scene.kernel(port, frame, kernel)
-            return 0
-        scene.enters(port, frame)
-        fields["ttl"] -= 1
-        left = segment(IP(**fields, **after), head, ports[1], data)
-        if edit_left := how.pop("edit_left", edit):
-            edit_left(left)
-        mac, name, vlan = scene.hops[hops[1]]
-        port = scene.port_named(name)
-        frame = ethernet(port.mac, mac, (vlan,) if vlan else ())
-        scene.leaves(port, bytes(frame / left) + how.pop("pad_left", b""))
-        return len(left)
+        for head, data in changed:
+            left, loose = self.left(way, head, data, fields, edit_left or edit)
+            if self.open_choice:
+                loose = [*loose, (-14, -8, self.choice())]
+            for piece in wire.fragments(left, mtu) if mtu else (left,):
+                scene.sends_to(hops[1], piece, pad_left, loose)
+        return count or len(entered)
+
+    def choice(self):
+        """What is prescribed of the destination MAC when the choice is open."""
+        macs = [real_mac(real).replace(":", "") for real in self.service.reals]
+        return {"one_of": macs, **({"same": self.same} if self.same else {})}
+
+    def stream(self, way, head, data):
+        """What the director does to the transport header and data: (header, data) for each packet
+        that leaves. Nothing, here."""
+        return [(head, data)]

@@ -4,12 +4,15 @@
     golden/make.py             writes golden/cases/ROW/* and docs/golden.md
     golden/make.py --check     compares instead, and fails when anything differs
     golden/make.py ROW...      only these rows
+    golden/make.py --pending   writes the rows that wait for their feature to target/golden-pending;
+                               GOLDEN_CASES=target/golden-pending cargo test -p sluice-golden
 
 Needs scapy (Debian: python3-scapy). The cases are committed, so that running them does not.
 """
 
 import argparse
 import logging
+import multiprocessing
 import shutil
 import sys
 from pathlib import Path
@@ -23,20 +26,28 @@ import rows  # noqa: E402
 from scene import Scene  # noqa: E402
 
 DOCUMENT = HERE.parent / "docs" / "golden.md"
+PENDING = HERE.parent / "target" / "golden-pending"
 
 
-def make(only):
-    """Every file of every row, by its path below golden/cases."""
+def make_row(name):
+    """Every file of a row, by its path below golden/cases."""
+    title, _, play = rows.PENDING.get(name) or rows.ROWS[name]
+    scene = Scene()
+    play(scene)
     files = {}
-    for name, (title, _, play) in rows.load().items():
-        if only and name not in only:
-            continue
-        scene = Scene()
-        play(scene)
-        for file, content in scene.files().items():
-            if file == "config.toml":
-                content = f"# {title}.\n\n".encode() + content
-            files[f"{name}/{file}"] = content
+    for file, content in scene.files().items():
+        if file == "config.toml":
+            content = f"# {title}.\n\n".encode() + content
+        files[f"{name}/{file}"] = content
+    return files
+
+
+def make(names):
+    """Every file of these rows."""
+    files = {}
+    with multiprocessing.get_context("fork").Pool() as pool:
+        for made in pool.imap(make_row, names, chunksize=8):
+            files.update(made)
     return files
 
 
@@ -87,9 +98,8 @@ def check(files, only):
     return 1 if wrong else 0
 
 
-def write(files, only):
+def write(files, only, cases=HERE / "cases"):
     """Writes the files, and removes those of rows that are gone."""
-    cases = HERE / "cases"
     for name in [path.name for path in cases.glob("*")] if cases.exists() else []:
         if not only or name in only:
             shutil.rmtree(cases / name)
@@ -97,7 +107,7 @@ def write(files, only):
         there = cases / path
         there.parent.mkdir(parents=True, exist_ok=True)
         there.write_bytes(content)
-    if not only:
+    if not only and cases != PENDING:
         DOCUMENT.write_text(document())
     print(f"golden: {len(files)} files of {len({p.split('/')[0] for p in files})} rows written")
     return 0
@@ -107,12 +117,17 @@ def main():
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    parser.add_argument("--pending", action="store_true", help="the rows that wait")
     parser.add_argument("row", nargs="*", help="only these rows")
     args = parser.parse_args()
-    unknown = set(args.row) - set(rows.load())
+    there = list(rows.load())
+    if args.pending:
+        return write(make(args.row or rows.PENDING), args.row, PENDING)
+    rows.PENDING.clear()
+    unknown = set(args.row) - set(there)
     if unknown:
         parser.error(f"no such row: {', '.join(sorted(unknown))}")
-    files = make(args.row)
+    files = make(args.row or there)
     return check(files, args.row) if args.check else write(files, args.row)
 
 

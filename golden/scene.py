@@ -1,29 +1,37 @@
 """What a golden row is made with: a small network around a director, and flows through it.
 
-A row says in order which frame enters which port, and what must come of it: the frame that must
+A row says in order which frame enters which port, and what must come of it: the frames that must
 leave, and where, or the reason it must be counted under. Nothing in here runs the director or
-knows how it works. A frame that must leave is built by scapy from the description of Full NAT (new
-addresses, new ports, TTL less one, the next hop's MAC) and its checksums are computed from scratch,
-so director and expectation agree only if both are right.
+knows how it works. A frame that must leave is built by scapy from the description of the forwarding
+mode (new addresses, new ports, TTL less one, the next hop's MAC) and its checksums are computed
+from scratch, so director and expectation agree only if both are right.
 """
 
 import json
-import struct
 from collections import OrderedDict
 
+from capture import NS, pcap
 from flow import Flow
-from frames import CLIENT, CLIENT_MAC, LADDR, VIP, ethernet, real_address, real_mac
+from frames import (
+    CLIENT,
+    CLIENT6,
+    CLIENT_MAC,
+    LADDR,
+    LADDR6,
+    TUNNEL,
+    TUNNEL6,
+    WAN,
+    WAN6,
+    ethernet,
+    real_address,
+    real_mac,
+    version_of,
+)
+from service import Rule, Service, text
+from snat import Inside
 
-NS = 1_000_000_000
 START_NS = 1_700_000_000 * NS
-WAYS = ("inbound", "outbound")
-
-
-def text(value):
-    """A value as TOML writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return json.dumps(value)
+REALS = range(1, 8)
 
 
 class Port:
@@ -39,74 +47,12 @@ class Port:
         self.sent = []
 
 
-class Service:
-    """A virtual service and what must be counted of it."""
-
-    def __init__(self, name, protocol, port, reals, **keys):
-        self.name = name
-        self.protocol = protocol
-        self.vip = keys.pop("vip", VIP)
-        self.port = port
-        self.mode = "fnat"
-        self.pool = keys.pop("pool", "lan")
-        self.real_port = keys.pop("real_port", port)
-        self.weights = keys.pop("weights", {})
-        self.reals = list(reals)
-        self.sessions = {real: 0 for real in self.reals}
-        self.active = {real: 0 for real in self.reals}
-        self.packets = {way: {real: 0 for real in self.reals} for way in WAYS}
-        self.bytes = {way: {real: 0 for real in self.reals} for way in WAYS}
-        assert not keys, keys
-
-    def toml(self):
-        """The service's section of the configuration."""
-        lines = [
-            "[[service]]",
-            f"name = {text(self.name)}",
-            f"protocol = {text(self.protocol)}",
-            f"vip = {text(self.vip)}",
-            f"port = {self.port}",
-            'mode = "fnat"',
-            'scheduler = "rr"',
-            f"pool = {text(self.pool)}",
-        ]
-        for real in self.reals:
-            lines += ["", "[[service.real]]", f"address = {text(real_address(real))}"]
-            if self.real_port != self.port:
-                lines.append(f"port = {self.real_port}")
-            if real in self.weights:
-                lines.append(f"weight = {self.weights[real]}")
-        return lines
-
-    def count(self, way, real, length):
-        """Counts a packet of `length` bytes that was forwarded."""
-        self.packets[way][real] += 1
-        self.bytes[way][real] += length
-
-    def sums(self, reals):
-        """What is counted of some of the real servers together."""
-        return {
-            "sessions": sum(self.sessions[real] for real in reals),
-            "active": sum(self.active[real] for real in reals),
-            "packets": {way: sum(self.packets[way][real] for real in reals) for way in WAYS},
-            "bytes": {way: sum(self.bytes[way][real] for real in reals) for way in WAYS},
-        }
-
-    def expected(self):
-        """The service's part of the expected counters."""
-        reals = [
-            {"address": real_address(real), "port": self.real_port, **self.sums([real])}
-            for real in self.reals
-        ]
-        return {"name": self.name, **self.sums(self.reals), "reals": reals}
-
-
 class Scene:
     """One row: the configuration, the frames in and out, the counters.
 
     As it stands: two arms. `front` towards clients (198.51.100.0/24), `back` towards real servers
     (192.0.2.0/24), both on-link, the client's and the real servers' MACs known. `one_arm()` makes
-    it one port.
+    it one port. A service of IPv6 brings 2001:db8:1::/64 and 2001:db8:2::/64 with it.
     """
 
     def __init__(self):
@@ -114,16 +60,21 @@ class Scene:
         self.back = Port("back", 2)
         self.ports = [self.front, self.back]
         self.services = OrderedDict()
+        self.rules = []
         self.pools = OrderedDict(lan={"addresses": [LADDR]})
+        self.director = OrderedDict()
         self.limits = OrderedDict()
         self.timeouts = OrderedDict()
         self.tcp_policy = OrderedDict()
+        self.icmp = OrderedDict()
+        self.ipip = OrderedDict()
         self.routes = [("198.51.100.0/24", None, "front"), ("192.0.2.0/24", None, "back")]
         self.hops = OrderedDict()
         self.hops[CLIENT] = (CLIENT_MAC, "front", None)
-        for number in range(1, 8):
+        for number in REALS:
             self.hops[real_address(number)] = (real_mac(number), "back", None)
         self.unknown = set()
+        self.versions = {4}
         self.now_ns = START_NS
         self.reasons = {}
         self.to_kernel = 0
@@ -131,13 +82,50 @@ class Scene:
         self.expired = 0
         self.closed = 0
         self.packet_id = 0
+        self.loose = []
 
     # The network.
 
     def service(self, name="web", protocol="tcp", port=80, reals=(1, 2, 3), **keys):
         """Adds a virtual service."""
-        self.services[name] = Service(name, protocol, port, reals, **keys)
-        return self.services[name]
+        made = Service(name, protocol, port, reals, **keys)
+        self.services[name] = made
+        if 6 in (made.version, made.real_version, *made.versions.values()):
+            self.ipv6()
+        if "ipip" in (made.mode, *made.modes.values()):
+            used = {made.version_of(real) for real in made.reals}
+            if 4 in used:
+                self.ipip.setdefault("source_v4", TUNNEL)
+            if 6 in used:
+                self.ipip.setdefault("source_v6", TUNNEL6)
+        return made
+
+    def snat(self, name="out", **keys):
+        """Adds a rule of source NAT, with a pool of its own on the front side."""
+        sources = keys.pop("sources", ["192.0.2.0/24"])
+        pool = keys.pop("pool", "wan")
+        six = any(":" in source for source in sources)
+        if six:
+            self.ipv6()
+        known = self.pools.setdefault(pool, {"addresses": []})
+        address = WAN6 if six else WAN
+        if pool == "wan" and address not in known["addresses"]:
+            known["addresses"].append(address)
+        self.rules.append(Rule(name, sources=sources, pool=pool, **keys))
+
+    def ipv6(self):
+        """Adds IPv6 to the network."""
+        if 6 in self.versions:
+            return
+        self.versions.add(6)
+        back = "back" if self.back in self.ports else "front"
+        self.routes.append(("2001:db8:1::/64", None, "front"))
+        self.routes.append(("2001:db8:2::/64", None, back))
+        self.hops.setdefault(CLIENT6, (CLIENT_MAC, "front", None))
+        for number in REALS:
+            self.hops.setdefault(real_address(number, 6), (real_mac(number), back, None))
+        if self.pools["lan"]["addresses"] == [LADDR]:
+            self.pools["lan"]["addresses"].append(LADDR6)
 
     def one_arm(self):
         """Clients and real servers both on `front`."""
@@ -148,6 +136,11 @@ class Scene:
 
     def hop(self, address, mac, port="front", vlan=None):
         """Makes a neighbour known."""
+        self.hops[address] = (mac, port, vlan)
+
+    def vlan(self, address, vlan):
+        """Puts a known neighbour on a VLAN."""
+        mac, port, _ = self.hops[address]
         self.hops[address] = (mac, port, vlan)
 
     def forget(self, address):
@@ -178,9 +171,32 @@ class Scene:
         self.now_ns += 1000
         port.received.append((self.now_ns, bytes(frame)))
 
-    def leaves(self, port, frame):
-        """What just entered must leave `port` as `frame`."""
-        port.sent.append((self.now_ns, bytes(frame)))
+    def leaves(self, port, frame, loose=()):
+        """What just entered must leave `port` as `frame`.
+
+        `loose` are parts of it that are not prescribed: (first byte, byte behind the last, rules).
+        """
+        frame = bytes(frame)
+        for first, end, rules in loose:
+            at = {"port": port.name, "packet": len(port.sent) + 1, "from": first, "to": end}
+            self.loose.append({**at, **rules})
+        port.sent.append((self.now_ns, frame))
+
+    def arrives_from(self, hop, packet, enters=None, tags=None):
+        """`packet` arrives from the neighbour `hop`; gives the port."""
+        mac, _, vlan = self.hops[hop]
+        port = enters or self.side(hop)
+        tags = ((vlan,) if vlan else ()) if tags is None else tags
+        self.enters(port, bytes(ethernet(mac, port.mac, tags, version_of(packet))) + bytes(packet))
+        return port
+
+    def sends_to(self, hop, packet, pad=b"", loose=()):
+        """What just entered must leave to the neighbour `hop` as `packet`."""
+        mac, name, vlan = self.hops[hop]
+        port = self.port_named(name)
+        link = bytes(ethernet(port.mac, mac, (vlan,) if vlan else (), version_of(packet)))
+        shifted = [(len(link) + first, len(link) + end, rules) for first, end, rules in loose]
+        self.leaves(port, link + bytes(packet) + pad, shifted)
 
     def drops(self, port, frame, reason):
         """`frame` arrives at `port` and must be dropped for `reason`."""
@@ -199,11 +215,12 @@ class Scene:
 
     def client_frame(self, packet):
         """A frame of the client's with any IP packet in it."""
-        return ethernet(CLIENT_MAC, self.front.mac) / packet
+        return ethernet(CLIENT_MAC, self.front.mac, version=version_of(packet)) / packet
 
     def real_frame(self, packet, real=1):
         """A frame of a real server's with any IP packet in it."""
-        return ethernet(real_mac(real), self.back.mac) / packet
+        port = self.back if self.back in self.ports else self.front
+        return ethernet(real_mac(real), port.mac, version=version_of(packet)) / packet
 
     # Flows.
 
@@ -211,22 +228,35 @@ class Scene:
         """A client's flow to `service`; see `Flow` for what it may name."""
         return Flow(self, self.services[service], **keys)
 
+    def inside(self, **keys):
+        """A flow that a real server opens to the outside; see `Inside` for what it may name."""
+        return Inside(self, **keys)
+
     # Files.
 
     def config(self):
         """The configuration file."""
         lines = []
-        sections = [("limits", self.limits), ("timeouts", self.timeouts), ("tcp", self.tcp_policy)]
-        for name, keys in sections:
+        for name, keys in (
+            ("director", self.director),
+            ("limits", self.limits),
+            ("timeouts", self.timeouts),
+            ("tcp", self.tcp_policy),
+            ("icmp", self.icmp),
+            ("ipip", self.ipip),
+        ):
             if keys:
                 lines += [f"[{name}]", *(f"{key} = {text(keys[key])}" for key in keys), ""]
         for port in self.ports:
             lines += ["[[port]]", *(f"{key} = {text(port.keys[key])}" for key in port.keys), ""]
+        used = {service.pool for service in self.services.values()}
+        used |= {rule.keys["pool"] for rule in self.rules}
         for name, keys in self.pools.items():
-            lines += ["[[pool]]", f"name = {text(name)}"]
-            lines += [f"{key} = {text(keys[key])}" for key in keys] + [""]
-        for service in self.services.values():
-            lines += service.toml() + [""]
+            if name in used:
+                lines += ["[[pool]]", f"name = {text(name)}"]
+                lines += [f"{key} = {text(keys[key])}" for key in keys] + [""]
+        for section in (*self.services.values(), *self.rules):
+            lines += section.toml() + [""]
         for prefix, via, port in self.routes:
             lines += ["[[route]]", f"prefix = {text(prefix)}"]
             lines += [f"via = {text(via)}"] if via else []
@@ -261,16 +291,11 @@ class Scene:
             "config.toml": self.config().encode(),
             "expected.json": (json.dumps(self.expected(), indent=2) + "\n").encode(),
         }
+        if self.loose:
+            lines = ",\n".join("  " + json.dumps(part) for part in self.loose)
+            files["loose.json"] = f"[\n{lines}\n]\n".encode()
         for port in self.ports:
             if port.received:
                 files[f"{port.name}.in.pcap"] = pcap(port.received)
             files[f"{port.name}.out.pcap"] = pcap(port.sent)
         return files
-
-
-def pcap(records):
-    """A capture file with nanosecond time stamps, little-endian whatever the machine."""
-    out = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262_144, 1)
-    for at_ns, frame in records:
-        out += struct.pack("<IIII", at_ns // NS, at_ns % NS, len(frame), len(frame)) + frame
-    return out

@@ -5,14 +5,37 @@ from collections import OrderedDict
 from pathlib import Path
 
 ROWS = OrderedDict()
+PENDING = OrderedDict()
 
 
-def row(title):
-    """Makes a function a row; its name becomes the row's."""
+def row(title, name=None, pending=False):
+    """Makes a function a row; its name becomes the row's.
+
+    A pending row waits for what it shows to be built: `make.py --pending` makes it, nothing else.
+    """
 
     def add(function):
-        assert function.__name__ not in ROWS, function.__name__
-        ROWS[function.__name__] = (title, function.__module__.split(".")[-1], function)
+        key = name or function.__name__
+        rows = PENDING if pending else ROWS
+        assert key not in rows, key
+        rows[key] = (title, function.__module__.split(".")[-1], function)
+        return function
+
+    return add
+
+
+def rows_for(modes, title, pending=False, prefix=""):
+    """Makes a function of a scene and a mode a row for each mode, named after both."""
+
+    def add(function):
+        for mode in modes:
+
+            def play(scene, mode=mode):
+                function(scene, mode)
+
+            play.__module__ = function.__module__
+            name = f"{prefix}{mode.name}_{function.__name__}"
+            row(f"{mode.title}: {title}", name, pending or mode.pending)(play)
         return function
 
     return add

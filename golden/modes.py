@@ -1,0 +1,53 @@
+"""The forwarding modes over the families: what most rows are played in."""
+
+from frames import CLIENT, CLIENT6, GATEWAY, GATEWAY6, VIP, VIP6
+
+
+class Mode:
+    """A forwarding mode and the families of the virtual and the real addresses."""
+
+    def __init__(self, name, title, forward, version, real_version=None, pending=False):
+        self.name = name
+        self.title = title
+        self.forward = forward
+        self.version = version
+        self.real_version = real_version or version
+        self.pending = pending
+        self.one_way = forward in ("dr", "ipip")
+        self.crosses = forward == "fnat" and self.version != self.real_version
+        self.vip = VIP if version == 4 else VIP6
+        self.client = CLIENT if version == 4 else CLIENT6
+        self.gateway = GATEWAY if version == 4 else GATEWAY6
+
+    def service(self, s, name="web", protocol="tcp", port=80, reals=(1, 2, 3), **keys):
+        """Adds a service of this mode to a scene."""
+        keys = {"mode": self.forward, "version": self.version, **keys}
+        keys.setdefault("real_version", self.real_version)
+        return s.service(name, protocol, port, reals, **keys)
+
+    def client_at(self, number):
+        """The address of another client on the link."""
+        return f"198.51.100.{number}" if self.version == 4 else f"2001:db8:1::{number:x}"
+
+
+FNAT4 = Mode("fnat4", "Full NAT, IPv4", "fnat", 4)
+FNAT6 = Mode("fnat6", "Full NAT, IPv6", "fnat", 6, pending=True)
+FNAT46 = Mode("fnat46", "Full NAT, IPv4 to IPv6", "fnat", 4, 6, pending=True)
+FNAT64 = Mode("fnat64", "Full NAT, IPv6 to IPv4", "fnat", 6, 4, pending=True)
+NAT4 = Mode("nat4", "NAT, IPv4", "nat", 4, pending=True)
+NAT6 = Mode("nat6", "NAT, IPv6", "nat", 6, pending=True)
+DR4 = Mode("dr4", "Direct routing, IPv4", "dr", 4, pending=True)
+DR6 = Mode("dr6", "Direct routing, IPv6", "dr", 6, pending=True)
+IPIP4 = Mode("ipip_4in4", "Tunnel, 4in4", "ipip", 4, pending=True)
+IPIP6 = Mode("ipip_6in6", "Tunnel, 6in6", "ipip", 6, pending=True)
+IPIP46 = Mode("ipip_4in6", "Tunnel, 4in6", "ipip", 4, 6, pending=True)
+IPIP64 = Mode("ipip_6in4", "Tunnel, 6in4", "ipip", 6, 4, pending=True)
+
+FNAT = (FNAT6, FNAT46, FNAT64)
+NAT = (NAT4, NAT6)
+DR = (DR4, DR6)
+IPIP = (IPIP4, IPIP6, IPIP46, IPIP64)
+TWO_WAY = (*FNAT, *NAT)
+ONE_WAY = (*DR, *IPIP)
+NEW = (*TWO_WAY, *ONE_WAY)
+ALL = (FNAT4, *NEW)

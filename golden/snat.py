@@ -1,0 +1,5 @@
+"""A flow that a real server opens to the outside, through source NAT."""
+
+
+class Inside:
+    """To come."""

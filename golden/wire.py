@@ -1,0 +1,107 @@
+"""What happens to whole packets: other families, tunnels, fragments."""
+
+import ipaddress
+
+from scapy.layers.inet import ICMP, IP
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment
+from scapy.packet import Raw
+
+from frames import family, header_length, version_of
+
+DF, MF = 0x4000, 0x2000
+
+
+def translated(before, after, fields, head):
+    """The IP fields and transport header of a packet that goes on as another family (RFC 7915)."""
+    fields = dict(fields)
+    if family(before) == family(after):
+        return fields, head
+    fields = {key: fields[key] for key in ("ttl", "tos") if key in fields}
+    if family(after) == 4:
+        # RFC 7915 5.1 with a director that never has its packets fragmented on the way: RFC 6864's
+        # atomic datagram.
+        fields.update(id=0, flags="DF")
+    if getattr(head, "chksum", None) == 0:
+        # RFC 8200 8.1: a UDP checksum is needed in IPv6.
+        head = head.copy()
+        head.chksum = None
+    return fields, head
+
+
+def tunnelled(packet, sources, destination, same=None):
+    """An IP packet in another (RFC 2003, 2473; ECN and DSCP by RFC 6040's normal mode).
+
+    `sources` is an address, or a prefix of which each flow has one: all of `same` the same.
+    """
+    if version_of(packet) == 4:
+        tos, protocol = packet[1], 4
+        fragmentable = not packet[6] & 0x40
+    else:
+        tos, protocol = (packet[0] << 4 | packet[1] >> 4) & 0xFF, 41
+        fragmentable = False
+    loose, source = [], sources
+    if "/" in sources:
+        network = ipaddress.ip_network(sources)
+        source = str(network[1])
+        spread = [address.packed.hex() for address in network]
+        rules = {"one_of": spread, **({"same": same} if same else {})}
+        if family(destination) == 4:
+            loose = [(10, 12, {"header_checksum": True}), (12, 16, rules)]
+        else:
+            loose = [(8, 24, rules)]
+    if family(destination) == 6:
+        outer = IPv6(src=source, dst=destination, tc=tos, hlim=64, nh=protocol)
+        return bytes(outer / Raw(packet)), loose
+    fields = {"tos": tos, "ttl": 64, "proto": protocol, "id": 0, "flags": "DF"}
+    if fragmentable:
+        fields["flags"] = 0
+        loose = [(4, 6, {}), (10, 12, {"header_checksum": True}), *loose[1:]]
+    return bytes(IP(src=source, dst=destination, **fields) / Raw(packet)), loose
+
+
+def fragments(packet, mtu):
+    """A packet cut for an MTU (RFC 791 3.2)."""
+    length = header_length(packet)
+    room = (mtu - length) // 8 * 8
+    return cut(packet, range(room, len(packet) - length, room))
+
+
+def cut(packet, places, identification=None):
+    """An IP packet in fragments, cut at these places of what may be fragmented, in octets that are
+    multiples of 8: by RFC 791 3.2, or with a Fragment header by RFC 8200 4.5.
+    """
+    length = header_length(packet)
+    body = packet[length:]
+    bounds = [0, *places, len(body)]
+    pieces = []
+    for first, end in zip(bounds, bounds[1:]):
+        more = end < len(body)
+        if version_of(packet) == 4:
+            pieces.append(fragment4(packet, body[first:end], first, more))
+        else:
+            header = IPv6(packet[:40])
+            header.plen = None
+            part = IPv6ExtHdrFragment(
+                nh=packet[6], offset=first // 8, m=int(more), id=identification or 0x1234
+            )
+            header.nh = 44
+            pieces.append(bytes(header / part / Raw(body[first:end])))
+    return pieces
+
+
+def fragment4(packet, data, first, more):
+    """One fragment of an IPv4 packet; options that are not to be copied become no-operations."""
+    header = IP(packet[: header_length(packet)])
+    offset = header.frag + first // 8
+    header.frag = offset
+    header.flags = (header.flags.value & 2) | int(more or bool(header.flags.value & 1))
+    header.len = None
+    header.chksum = None
+    if first and header.options:
+        kept = [option for option in header.options if option.copy_flag]
+        header.options = kept
+        header.ihl = None
+    return bytes(header / Raw(data))
+
+
+__all__ = ["ICMP", "cut", "fragments", "translated", "tunnelled"]
