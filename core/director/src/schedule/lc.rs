@@ -1,0 +1,117 @@
+//! `lc` and `wlc`: the real server with the least sessions, or the least for its weight.
+//!
+//! Among equals the one goes next whose turn it would be if they took turns by weight, so that
+//! sessions too short to add up are spread by weight as well. A worker counts its own sessions;
+//! since each gets a fair sample of the clients, the sums are nearly as even as the parts.
+
+use super::Share;
+use super::tournament::{Contestant, Tournament};
+
+/// A real server's sessions and its turn among equals.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    active: u32,
+    /// 0 for one that gets nothing.
+    weight: u32,
+    /// Number of the pick, in `PICK`s, that its turn is at if they all have as many sessions.
+    turn: u64,
+}
+
+/// One pick: turns are counted in 256ths of it.
+const PICK: u64 = 256;
+
+impl Contestant for Load {
+    #[inline(always)]
+    fn beats(&self, other: &Self) -> bool {
+        let key = |load: &Self, factor: u32| match load.weight {
+            0 => u64::MAX,
+            _ => u64::from(load.active) * u64::from(factor),
+        };
+        // Cross-multiplied; where one has no weight, the other wins.
+        let (mine, theirs) = (key(self, other.weight), key(other, self.weight));
+        if mine == theirs { self.turn < other.turn } else { mine < theirs }
+    }
+}
+
+/// Sessions of all real servers of a service.
+#[derive(Clone, Debug)]
+pub(super) struct Least {
+    loads: Tournament<Load>,
+    /// Sum of the weights.
+    total: u64,
+    /// Picks until now, in `PICK`s.
+    picks: u64,
+    /// Who was picked last: its new turn is put in order together with its new session.
+    pending: Option<u32>,
+}
+
+impl Least {
+    /// For sessions and weights by position, with what is left until the turn of those who were
+    /// here before. Each worker begins at another position.
+    pub(super) fn new(seats: &[(u32, u32, Option<u64>)], share: Share) -> Self {
+        let total = seats.iter().map(|(_, weight, _)| u64::from(*weight)).sum();
+        let count = seats.len() as u64;
+        let start = share.of(count);
+        let load = |(position, &(active, weight, left)): (u64, &(u32, u32, Option<u64>))| {
+            let interval = interval(total, weight);
+            let rank = (position + count - start) % count;
+            let turn = left.unwrap_or(rank * interval / count).min(interval);
+            Load { active, weight, turn }
+        };
+        let loads = (0u64..).zip(seats).map(load).collect();
+        Self { loads: Tournament::new(loads), total, picks: 0, pending: None }
+    }
+
+    /// The next one.
+    #[inline]
+    pub(super) fn pick(&mut self) -> Option<u32> {
+        self.settle();
+        let position = self.loads.winner()?;
+        (self.loads.get(position)?.weight > 0).then_some(())?;
+        self.pending = Some(position);
+        Some(position)
+    }
+
+    /// Sets a real server's sessions and weight; weight 0 takes it out.
+    #[inline]
+    pub(super) fn set(&mut self, position: u32, active: u32, weight: u32) {
+        if self.pending != Some(position) {
+            self.settle();
+        }
+        let Some(load) = self.loads.get(position).copied() else { return };
+        // A turn belongs to the weights that it was picked by.
+        let turn = if self.pending.take().is_some() { self.turn_after(&load) } else { load.turn };
+        self.total = self.total + u64::from(weight) - u64::from(load.weight);
+        self.loads.replace(position, Load { active, weight, turn });
+    }
+
+    /// How far a real server's turn is away, for those who come after a change of the plan.
+    pub(super) fn left(&mut self, position: u32) -> Option<u64> {
+        self.settle();
+        self.loads.get(position).map(|load| load.turn.saturating_sub(self.picks))
+    }
+
+    /// Puts the turn of who was picked last in order, if no session came of it yet.
+    #[inline]
+    fn settle(&mut self) {
+        let Some(position) = self.pending.take() else { return };
+        let Some(load) = self.loads.get(position).copied() else { return };
+        let turn = self.turn_after(&load);
+        self.loads.replace(position, Load { turn, ..load });
+    }
+
+    /// Counts a pick, and says when the turn of who got it is again. Who could not take its turns
+    /// catches up on one of them at most.
+    #[inline]
+    fn turn_after(&mut self, load: &Load) -> u64 {
+        let interval = interval(self.total, load.weight);
+        let turn = load.turn.max(self.picks.saturating_sub(interval)) + interval;
+        self.picks += PICK;
+        turn
+    }
+}
+
+/// Picks between two turns, in `PICK`s.
+fn interval(total: u64, weight: u32) -> u64 {
+    total * PICK / u64::from(weight.max(1))
+}

@@ -1,0 +1,130 @@
+//! Weighted round robin, interleaved: over each cycle of Σw / gcd(w) turns each real server has
+//! exactly w / gcd(w), spread as evenly as they can be.
+//!
+//! Stride scheduling (Waldspurger, Weihl, 1995) with exact fractions: a real server's turns are
+//! due at the times (φ + k) / w, k = 0, 1, …, and the earliest is next. A cycle is a span of
+//! 1 / gcd(w), in which each has exactly its turns, wherever in its own interval its first one
+//! lies. So φ may be chosen to interleave them: among those of equal weight it goes up evenly in
+//! the configured order, which makes them one steady stream, and one stream begins at the golden
+//! ratio's fraction of its interval after the other, so that streams do not come in step. Were φ
+//! the same for all, 100 real servers of weight 1 would all come in a row between two halves of
+//! the turns of one with weight 100.
+
+use super::Share;
+use super::hash::{GOLDEN, scale};
+use super::tournament::{Contestant, Tournament};
+use std::collections::BTreeMap;
+
+/// A real server's interval between two turns, in which fractions of turns are counted.
+const TURN: u64 = 1 << 16;
+
+/// When a real server's next turn is: `due` / (`TURN` × `weight`) on the clock that all share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Turn {
+    /// In fractions of its own turns. Of one without weight: what is left of its turn. Never 0,
+    /// so that without weight it is infinitely far. 2⁴⁸ turns fit, which is years.
+    due: u64,
+    weight: u32,
+}
+
+impl Contestant for Turn {
+    #[inline(always)]
+    fn beats(&self, other: &Self) -> bool {
+        let one = u128::from(self.due) * u128::from(other.weight);
+        one < u128::from(other.due) * u128::from(self.weight)
+    }
+}
+
+/// Whose turn it is.
+#[derive(Clone, Debug)]
+pub(super) struct Wrr {
+    turns: Tournament<Turn>,
+    /// The clock: the last turn.
+    clock: Option<Turn>,
+}
+
+impl Wrr {
+    /// For weights by position, with what was left of a turn for those who were here before.
+    /// Each worker begins in another part of the cycle.
+    pub(super) fn new(seats: &[(u32, Option<u64>)], share: Share) -> Self {
+        let phases = phases(seats, share);
+        let turn = |(&(weight, left), phase): (&(u32, Option<u64>), u64)| Turn {
+            due: left.unwrap_or(phase).clamp(1, TURN - 1),
+            weight,
+        };
+        let turns = seats.iter().zip(phases).map(turn).collect();
+        Self { turns: Tournament::new(turns), clock: None }
+    }
+
+    /// The next one.
+    #[inline]
+    pub(super) fn pick(&mut self) -> Option<u32> {
+        let position = self.turns.winner()?;
+        let turn = *self.turns.get(position)?;
+        if turn.weight == 0 {
+            return None;
+        }
+        self.clock = Some(turn);
+        self.turns.replace(position, Turn { due: turn.due + TURN, ..turn });
+        Some(position)
+    }
+
+    /// Changes a weight; 0 takes the real server out. What is left until its turn stays the same
+    /// part of its interval.
+    #[inline]
+    pub(super) fn set(&mut self, position: u32, weight: u32) {
+        let Some(turn) = self.turns.get(position).filter(|turn| turn.weight != weight) else {
+            return;
+        };
+        let due = self.elapsed(weight) + self.left_of(turn);
+        self.turns.replace(position, Turn { due, weight });
+    }
+
+    /// What is left of a real server's interval until its turn: 1 to `TURN` - 1, since two turns
+    /// of one may not come within a cycle in which it has one.
+    pub(super) fn left(&self, position: u32) -> Option<u64> {
+        self.turns.get(position).map(|turn| self.left_of(turn))
+    }
+
+    fn left_of(&self, turn: &Turn) -> u64 {
+        turn.due.saturating_sub(self.elapsed(turn.weight)).clamp(1, TURN - 1)
+    }
+
+    /// What the clock shows, in fractions of the turns of a weight.
+    fn elapsed(&self, weight: u32) -> u64 {
+        self.clock.map_or(0, |clock| {
+            let product = u128::from(clock.due) * u128::from(weight);
+            (product / u128::from(clock.weight)) as u64
+        })
+    }
+}
+
+/// When each has its first turn, as a part of its own interval.
+fn phases(seats: &[(u32, Option<u64>)], share: Share) -> Vec<u64> {
+    let mut sizes = BTreeMap::<u32, u64>::new();
+    for (weight, _) in seats {
+        *sizes.entry(*weight).or_default() += 1;
+    }
+    let common = sizes.keys().fold(0, |a, b| gcd(a, *b)).max(1);
+    // The busiest stream first: it is the one that the others fit into.
+    let mut streams: Vec<_> = sizes.iter().map(|(weight, size)| (*weight, *size)).collect();
+    streams.sort_by_key(|&(weight, size)| std::cmp::Reverse((u64::from(weight) * size, weight)));
+    let start = |(number, (weight, _)): (u64, (u32, u64))| {
+        let fraction = number.wrapping_mul(GOLDEN).wrapping_add(1 << 63);
+        (weight, (scale(fraction, TURN), 0u64))
+    };
+    let mut streams: BTreeMap<_, _> = (0u64..).zip(streams).map(start).collect();
+    let phase = |(weight, _): &(u32, Option<u64>)| {
+        let Some((start, rank)) = streams.get_mut(weight) else { return 0 };
+        let phase = (*rank * TURN + *start) / sizes.get(weight).copied().unwrap_or(1);
+        *rank += 1;
+        // This worker's part of the cycle, in turns of this weight.
+        let ahead = share.of(u64::from(weight / common) * TURN);
+        phase.wrapping_sub(ahead) % TURN
+    };
+    seats.iter().map(phase).collect()
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
