@@ -13,6 +13,7 @@ pub mod ipip;
 pub mod ipv4;
 pub mod ipv6;
 pub mod proxy_protocol;
+pub mod sctp;
 pub mod tcp;
 pub mod tcp_options;
 pub mod udp;
