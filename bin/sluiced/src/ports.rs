@@ -88,12 +88,12 @@ impl Ports {
 
     /// Makes the steering programs take what a plan has.
     pub fn follow_plan(&mut self, plan: &Plan) {
-        let (services, locals) = wiring::matches(plan);
+        let matches = wiring::matches(plan);
         for slot in &mut self.slots {
             let Some(steer) = slot.open.as_mut().and_then(|open| open.steer.as_mut()) else {
                 continue;
             };
-            if let Err(failure) = steer.set(&services, &locals) {
+            if let Err(failure) = steer.set(&matches) {
                 error!(port = slot.config.name, %failure, "cannot steer as configured");
             }
         }

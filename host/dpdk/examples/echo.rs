@@ -25,7 +25,7 @@ use sluice_director::frame::Frame;
 use sluice_dpdk::{
     Burst, Device, Eal, EalConfig, HugePages, Port, PortConfig, PortState, QueuePair, WorkerThread,
 };
-use sluice_steer::{ServiceMatch, Steer};
+use sluice_steer::{EndpointMatch, Matches, Steer};
 
 type Failure = Box<dyn Error>;
 
@@ -243,8 +243,8 @@ impl Echo {
         };
         let mut steer = Steer::for_interface(index)?;
         let address = (*self.options.udp.ip()).into();
-        let service = ServiceMatch { protocol: 17, address, port: self.options.udp.port() };
-        steer.set(&[service], &[])?;
+        let service = EndpointMatch::port(17, address, self.options.udp.port());
+        steer.set(&Matches { services: vec![service], ..Matches::default() })?;
         Ok(Some(steer))
     }
 

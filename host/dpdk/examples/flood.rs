@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use etherparse::PacketBuilder;
 use sluice_director::frame::Frame;
 use sluice_dpdk::{Burst, Device, Eal, EalConfig, FramePool, Port, PortConfig, WorkerThread};
-use sluice_steer::{ServiceMatch, Steer};
+use sluice_steer::{EndpointMatch, Matches, Steer};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -30,7 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let source: SocketAddrV4 = source.parse()?;
     if let (Ok(mut steer), [_]) = (steer_of(&port), queues.as_slice()) {
         let address = (*source.ip()).into();
-        steer.set(&[ServiceMatch { protocol: 17, address, port: source.port() }], &[])?;
+        let service = EndpointMatch::port(17, address, source.port());
+        steer.set(&Matches { services: vec![service], ..Matches::default() })?;
     }
     let frame = frame(port.mac(), mac_of(mac)?, source, destination.parse()?)?;
     let mut totals = Totals::default();

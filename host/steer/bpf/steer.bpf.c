@@ -1,103 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Decides for each received frame whether it is the director's or the kernel's.
  *
- * The director's are
- *   - TCP and UDP to a configured (protocol, address, port);
- *   - TCP and UDP to a local address, with a port of its pool: replies of real servers;
- *   - later fragments (no ports) of a protocol that is taken at their destination.
- * Everything else, ICMP and ARP among it, passes to the kernel untouched; so does whatever cannot
- * be read, and everything as long as no socket is bound to the queue: a machine whose director died
- * behaves as if there were none.
+ * The director's are, in this order,
+ *   - what is sent to a service: a protocol and port, a range of ports, all ports of a protocol,
+ *     or everything but the protocols of `is_never`;
+ *   - TCP and UDP to a local address with a port of its pool, and answers to ping there whose
+ *     identifier is one of these numbers;
+ *   - what a real server of NAT mode sends from a service's port to elsewhere;
+ *   - what is sent from an inside network to where a rule of source NAT translates it: TCP, UDP and
+ *     ping;
+ *   - ICMP errors about any of these: the answer to the quoted packet would be the director's;
+ *     and those about a tunnel packet of its own;
+ *   - later fragments of a protocol that is taken there, unless the first fragment went to the
+ *     kernel.
+ * "Elsewhere" is no address of this machine, no multicast and no link-local address: connections of
+ * real servers to the machine itself are the kernel's.
+ *
+ * Everything else (ARP, neighbour discovery, ping, VRRP, OSPF, IGMP among it) passes to the kernel
+ * untouched; so does whatever cannot be read, and everything as long as no socket is bound to the
+ * queue: a machine whose director died behaves as if there were none. What is taken cannot be given
+ * back, hence the care to take no more than that.
  *
  * Up to two VLAN tags and eight IPv6 extension headers are looked through. The map xsks_map belongs
- * to the AF_XDP driver, the others to the library beside this file, which keeps the same layout.
+ * to the AF_XDP driver, the others to the library beside this file. Functions that are not inline
+ * are checked by the verifier once each, by themselves.
  */
-#include <linux/bpf.h>
+#include "packet.h"
+#include "steer.h"
+
 #include <linux/if_ether.h>
 #include <linux/in.h>
-#include <linux/ip.h>
-#include <linux/ipv6.h>
-#include <linux/types.h>
 
 #include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
 
 #define VLAN_TAGS 2
-#define EXTENSION_HEADERS 8
-#define FRAGMENT_OFFSET 0x1fff
+#define PROTOCOL_OSPF 89
+#define PROTOCOL_VRRP 112
+#define ADDRESS_BITS 128
+#define ENDPOINT_BITS 160
 
-/* An IPv4 address is kept as ::ffff:a.b.c.d (RFC 4291 2.5.5.2). */
-struct address {
-	__u8 octets[16];
-};
-
-/* `port` in network byte order; 0 stands for a fragment without ports. */
-struct endpoint {
-	struct address address;
-	__be16 port;
-	__u8 protocol;
-	__u8 zero;
-};
-
-/* In host byte order, both included. */
-struct port_range {
-	__u16 first;
-	__u16 last;
-};
+#define V4_ECHO_REPLY 0
+#define V4_ECHO_REQUEST 8
+#define V6_ECHO_REQUEST 128
+#define V6_ECHO_REPLY 129
 
 struct vlan_tag {
 	__be16 control;
 	__be16 protocol;
 };
-
-struct ports {
-	__be16 source;
-	__be16 destination;
-};
-
-struct extension {
-	__u8 next;
-	__u8 length;
-	__be16 fragment;
-};
-
-enum counter {
-	TAKEN,
-	PASSED,
-	/* The director's, but no socket took it, so the kernel got it. */
-	UNOWNED,
-	COUNTERS,
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_XSKMAP);
-	__uint(max_entries, 256);
-	__type(key, __u32);
-	__type(value, __u32);
-} xsks_map SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 262144);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct endpoint);
-	__type(value, __u8);
-} services SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct address);
-	__type(value, struct port_range);
-} locals SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, COUNTERS);
-	__type(key, __u32);
-	__type(value, __u64);
-} counters SEC(".maps");
 
 static __always_inline void count(__u32 which)
 {
@@ -107,126 +57,285 @@ static __always_inline void count(__u32 which)
 		*value += 1;
 }
 
-static __always_inline int is_balanced(__u8 protocol)
+/* Protocols that a service of every protocol does not take: the kernel and routing daemons live
+ * by them.
+ */
+static __always_inline int is_never(__u8 protocol)
 {
-	return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP;
+	return protocol == IPPROTO_ICMP || protocol == IPPROTO_IGMP || protocol == IPPROTO_ICMPV6 ||
+	       protocol == PROTOCOL_OSPF || protocol == PROTOCOL_VRRP || protocol == IPPROTO_NONE;
 }
 
-/* Whether a packet to this endpoint is the director's. */
-static __always_inline int is_taken(const struct endpoint *to)
+/* Whether `bits` of a role take a protocol and port. A later fragment has no port: it is taken if
+ * any of the protocol's ports is.
+ */
+static __always_inline int takes(__u16 bits, struct port_prefix *key, int has_port)
 {
-	const struct port_range *range;
+	__u16 class;
 
-	if (bpf_map_lookup_elem(&services, to))
+	if (!bits || is_never(key->endpoint.protocol))
+		return 0;
+	if (bits & EVERYTHING)
 		return 1;
-	if (to->port == 0)
+	if (key->endpoint.protocol == IPPROTO_TCP)
+		class = 0;
+	else if (key->endpoint.protocol == IPPROTO_UDP)
+		class = 1;
+	else if (key->endpoint.protocol == IPPROTO_SCTP)
+		class = 2;
+	else
 		return 0;
-	range = bpf_map_lookup_elem(&locals, &to->address);
-	if (!range)
+	bits >>= class;
+	if (bits & ALL_PORTS)
+		return 1;
+	if (!has_port)
+		return bits & (SOME_PORTS | SOME_RANGES) ? 1 : 0;
+	if (bits & SOME_PORTS && bpf_map_lookup_elem(&endpoints, &key->endpoint))
+		return 1;
+	if (!(bits & SOME_RANGES))
 		return 0;
-	return bpf_ntohs(to->port) >= range->first && bpf_ntohs(to->port) <= range->last;
+	key->bits = ENDPOINT_BITS;
+	return bpf_map_lookup_elem(&ranges, key) ? 1 : 0;
 }
 
-/* Reads the destination port that starts a TCP or UDP header. A packet to port 0 is nobody's. */
-static __always_inline int is_taken_by_port(struct endpoint *to, void *header, void *end)
+/* Whether a packet to a local address is one of the sessions'. */
+static __always_inline int is_to_pool(const struct role *role, const struct packet *packet)
 {
-	struct ports *ports = header;
+	__u16 port = bpf_ntohs(packet->destination_port);
+	__u8 reply = packet->is_ipv6 ? V6_ECHO_REPLY : V4_ECHO_REPLY;
 
-	if ((void *)(ports + 1) > end || ports->destination == 0)
+	if (!(role->flags & LOCAL))
 		return 0;
-	to->port = ports->destination;
-	return is_taken(to);
-}
-
-static __always_inline int is_taken_ipv4(void *header, void *end)
-{
-	struct endpoint to = {};
-	struct iphdr *ip = header;
-
-	if ((void *)(ip + 1) > end || ip->version != 4 || ip->ihl < 5)
-		return 0;
-	if (!is_balanced(ip->protocol))
-		return 0;
-	to.address.octets[10] = 0xff;
-	to.address.octets[11] = 0xff;
-	__builtin_memcpy(&to.address.octets[12], &ip->daddr, sizeof(ip->daddr));
-	to.protocol = ip->protocol;
-	if (ip->frag_off & bpf_htons(FRAGMENT_OFFSET))
-		return is_taken(&to);
-	return is_taken_by_port(&to, header + ip->ihl * 4, end);
-}
-
-static __always_inline int is_taken_ipv6(void *header, void *end)
-{
-	struct endpoint to = {};
-	struct ipv6hdr *ip = header;
-	void *cursor = ip + 1;
-	__u8 next;
-
-	if ((void *)(ip + 1) > end || ip->version != 6)
-		return 0;
-	__builtin_memcpy(&to.address, &ip->daddr, sizeof(to.address));
-	next = ip->nexthdr;
-#pragma unroll
-	for (int at = 0; at < EXTENSION_HEADERS; at++) {
-		struct extension *extension = cursor;
-
-		if (is_balanced(next)) {
-			to.protocol = next;
-			return is_taken_by_port(&to, cursor, end);
-		}
-		if ((void *)(extension + 1) > end)
+	if (is_icmp(packet)) {
+		if (!(role->flags & LOCAL_ECHO))
 			return 0;
-		switch (next) {
-		case IPPROTO_HOPOPTS:
-		case IPPROTO_ROUTING:
-		case IPPROTO_DSTOPTS:
-			cursor += (extension->length + 1) * 8;
-			break;
-		case IPPROTO_AH:
-			cursor += (extension->length + 2) * 4;
-			break;
-		case IPPROTO_FRAGMENT:
-			if (extension->fragment & bpf_htons(0xfff8)) {
-				to.protocol = extension->next;
-				return is_balanced(to.protocol) && is_taken(&to);
-			}
-			cursor += 8;
-			break;
-		default:
+		if (packet->fragment != LATER && packet->type != reply)
 			return 0;
-		}
-		next = extension->next;
+	} else if (packet->protocol != IPPROTO_TCP && packet->protocol != IPPROTO_UDP) {
+		return 0;
 	}
+	return packet->fragment == LATER || (port >= role->first && port <= role->last);
+}
+
+/* Whether nothing may be routed to an address: multicast, link-local, loopback, unspecified. */
+static __always_inline int is_special(const struct address *address)
+{
+	const __u8 *octets = address->octets;
+
+	if (octets[10] == 0xff && octets[11] == 0xff && !octets[0] && !octets[1]) {
+		return octets[12] >= 224 || octets[12] == 127 || octets[12] == 0 ||
+		       (octets[12] == 169 && octets[13] == 254);
+	}
+	if (octets[0] == 0xff || (octets[0] == 0xfe && (octets[1] & 0xc0) == 0x80))
+		return 1;
+	return !octets[0] && !octets[1];
+}
+
+/* Whether a rule of source NAT translates the packet. */
+static __always_inline int is_translated(const struct settings *set, const struct packet *packet)
+{
+	struct address_prefix key = { .bits = ADDRESS_BITS };
+	__u8 request = packet->is_ipv6 ? V6_ECHO_REQUEST : V4_ECHO_REQUEST;
+	__u64 *found;
+	__u64 rules;
+
+	if (packet->protocol == IPPROTO_TCP)
+		rules = set->tcp;
+	else if (packet->protocol == IPPROTO_UDP)
+		rules = set->udp;
+	else if (is_icmp(packet) && (packet->fragment == LATER || packet->type == request))
+		rules = set->icmp;
+	else
+		return 0;
+	key.address = packet->source;
+	found = bpf_map_lookup_elem(&inside, &key);
+	if (!found || !(rules & *found))
+		return 0;
+	rules &= *found;
+	key.address = packet->destination;
+	found = bpf_map_lookup_elem(&outside, &key);
+	return found && rules & *found ? 1 : 0;
+}
+
+/* Whether a packet is the director's, errors and what was seen of its datagram aside. */
+__noinline int is_ours(struct packet *packet)
+{
+	struct port_prefix key = {};
+	struct settings *set;
+	struct role *role;
+	__u32 first = 0;
+
+	if (!packet)
+		return 0;
+	key.endpoint.protocol = packet->protocol;
+	key.endpoint.address = packet->destination;
+	role = bpf_map_lookup_elem(&addresses, &key.endpoint.address);
+	if (role) {
+		key.endpoint.end = DESTINATION;
+		key.endpoint.port = packet->destination_port;
+		if (takes(role->to, &key, packet->fragment != LATER) || is_to_pool(role, packet))
+			return 1;
+		if (role->to || role->flags)
+			return 0;
+	}
+	set = bpf_map_lookup_elem(&settings, &first);
+	if (!set || !(set->flags & (BY_SOURCE | BY_NETWORK)) || is_special(&packet->destination))
+		return 0;
+	if (set->flags & BY_SOURCE) {
+		key.endpoint.address = packet->source;
+		role = bpf_map_lookup_elem(&addresses, &key.endpoint.address);
+		key.endpoint.end = SOURCE;
+		key.endpoint.port = packet->source_port;
+		if (role && takes(role->from, &key, packet->fragment != LATER))
+			return 1;
+	}
+	return set->flags & BY_NETWORK ? is_translated(set, packet) : 0;
+}
+
+static __always_inline int is_error(const struct packet *packet)
+{
+	if (packet->fragment == LATER || !is_icmp(packet))
+		return 0;
+	if (packet->is_ipv6)
+		return packet->type >= 1 && packet->type <= 4;
+	/* Unreachable, source quench, time exceeded, parameter problem. */
+	return packet->type == 3 || packet->type == 4 || packet->type == 11 || packet->type == 12;
+}
+
+/* Whether the director sent a tunnel packet with this source. */
+static __always_inline int is_own_tunnel(const struct packet *quoted)
+{
+	struct address_prefix key = { .bits = ADDRESS_BITS };
+	struct settings *set;
+	__u32 first = 0;
+
+	if (quoted->protocol != IPPROTO_IPIP && quoted->protocol != IPPROTO_IPV6)
+		return 0;
+	set = bpf_map_lookup_elem(&settings, &first);
+	if (!set || !(set->flags & BY_TUNNEL))
+		return 0;
+	key.address = quoted->source;
+	return bpf_map_lookup_elem(&tunnels, &key) ? 1 : 0;
+}
+
+static __always_inline int is_same(const struct address *one, const struct address *other)
+{
+	__u64 a[2], b[2];
+
+	__builtin_memcpy(a, one, sizeof(a));
+	__builtin_memcpy(b, other, sizeof(b));
+	return a[0] == b[0] && a[1] == b[1];
+}
+
+/* Turns a quoted packet into the answer to it. */
+static __always_inline void reverse(struct packet *packet)
+{
+	struct address source = packet->source;
+	__be16 port = packet->source_port;
+
+	packet->source = packet->destination;
+	packet->destination = source;
+	packet->source_port = packet->destination_port;
+	packet->destination_port = port;
+	if (!is_icmp(packet))
+		return;
+	if (packet->is_ipv6)
+		packet->type ^= V6_ECHO_REQUEST ^ V6_ECHO_REPLY;
+	else
+		packet->type ^= V4_ECHO_REQUEST ^ V4_ECHO_REPLY;
+}
+
+/* Whether an ICMP error is the director's: sent to the sender of the quoted packet, as errors are,
+ * and the answer to that packet would be the director's.
+ */
+__noinline int is_error_ours(struct xdp_md *context, struct packet *error)
+{
+	struct packet quoted = {};
+	__u64 at;
+
+	if (!error)
+		return 0;
+	at = error->transport + sizeof(struct icmp);
+	if (error->is_ipv6 ? !read_ipv6(context, at, &quoted) : !read_ipv4(context, at, &quoted))
+		return 0;
+	if (!is_same(&quoted.source, &error->destination))
+		return 0;
+	if (is_own_tunnel(&quoted))
+		return 1;
+	if (is_icmp(&quoted) && is_error(&quoted))
+		return 0;
+	reverse(&quoted);
+	return is_ours(&quoted);
+}
+
+/* Whether a fragment is the director's. A first one that is the kernel's is remembered as long as
+ * later ones would otherwise be taken.
+ */
+__noinline int is_fragment_ours(struct packet *packet)
+{
+	struct datagram datagram = {};
+	__u8 one = 1;
+	int ours;
+
+	if (!packet)
+		return 0;
+	datagram.source = packet->source;
+	datagram.destination = packet->destination;
+	datagram.identification = packet->identification;
+	datagram.protocol = packet->protocol;
+	if (packet->fragment == LATER && bpf_map_lookup_elem(&kernels, &datagram))
+		return 0;
+	ours = is_ours(packet);
+	if (packet->fragment == LATER)
+		return ours;
+	if (ours) {
+		bpf_map_delete_elem(&kernels, &datagram);
+		return 1;
+	}
+	packet->fragment = LATER;
+	if (is_ours(packet))
+		bpf_map_update_elem(&kernels, &datagram, &one, BPF_ANY);
 	return 0;
 }
 
 /* Whether the frame is the director's. */
-static __always_inline int is_ours(void *frame, void *end)
+static __always_inline int is_frame_ours(struct xdp_md *context)
 {
-	struct ethhdr *ethernet = frame;
-	void *cursor = ethernet + 1;
+	void *end = (void *)(long)context->data_end;
+	struct ethhdr *ethernet = (void *)(long)context->data;
+	__u64 at = sizeof(*ethernet);
+	struct packet packet = {};
 	__be16 protocol;
 
-	if ((void *)(ethernet + 1) > end)
+	/* Multicast and broadcast are never taken. */
+	if ((void *)(ethernet + 1) > end || ethernet->h_dest[0] & 1)
 		return 0;
 	protocol = ethernet->h_proto;
 #pragma unroll
-	for (int at = 0; at < VLAN_TAGS; at++) {
-		struct vlan_tag *tag = cursor;
+	for (int tags = 0; tags < VLAN_TAGS; tags++) {
+		struct vlan_tag *tag = (void *)(long)context->data + at;
 
 		if (protocol != bpf_htons(ETH_P_8021Q) && protocol != bpf_htons(ETH_P_8021AD))
 			break;
 		if ((void *)(tag + 1) > end)
 			return 0;
 		protocol = tag->protocol;
-		cursor = tag + 1;
+		at += sizeof(*tag);
 	}
-	if (protocol == bpf_htons(ETH_P_IP))
-		return is_taken_ipv4(cursor, end);
-	if (protocol == bpf_htons(ETH_P_IPV6))
-		return is_taken_ipv6(cursor, end);
-	return 0;
+	if (protocol == bpf_htons(ETH_P_IP)) {
+		if (!read_ipv4(context, at, &packet))
+			return 0;
+	} else if (protocol == bpf_htons(ETH_P_IPV6)) {
+		if (!read_ipv6(context, at, &packet))
+			return 0;
+	} else {
+		return 0;
+	}
+	if (packet.fragment != WHOLE)
+		return is_fragment_ours(&packet);
+	if (is_error(&packet))
+		return is_error_ours(context, &packet);
+	return is_ours(&packet);
 }
 
 SEC("xdp")
@@ -234,7 +343,7 @@ int sluice_steer(struct xdp_md *context)
 {
 	int verdict;
 
-	if (!is_ours((void *)(long)context->data, (void *)(long)context->data_end)) {
+	if (!is_frame_ours(context)) {
 		count(PASSED);
 		return XDP_PASS;
 	}

@@ -10,15 +10,17 @@
 
 #![forbid(unsafe_code)]
 
+mod contents;
 mod descriptors;
 mod layout;
 mod link;
 mod seal;
 mod stale;
 mod steer;
+mod table;
 
 pub use descriptors::{Held, descriptors_held};
-pub use layout::{LocalMatch, ServiceMatch};
+pub use layout::{EndpointMatch, LocalMatch, Matches, Network, SnatMatch};
 pub use link::Mode;
 pub use seal::Seal;
 pub use stale::{detach, release_stale};
@@ -85,6 +87,26 @@ pub enum Error {
         context: &'static str,
         /// The reason.
         source: aya::programs::ProgramError,
+    },
+    /// A map of the program has no room left.
+    #[error(
+        "the steering program's map {map:?} is full: it takes {limit} entries. What did not fit \
+         goes to the kernel; configure fewer services, port ranges, real servers or networks"
+    )]
+    Full {
+        /// The map.
+        map: &'static str,
+        /// Its entries.
+        limit: u32,
+    },
+    /// Rules of source NAT differ in more ways than the program can tell apart.
+    #[error(
+        "the steering program tells apart {limit} combinations of destinations and protocols of \
+         source NAT rules, and there are more. Give rules the same destinations and protocols"
+    )]
+    TooManyRules {
+        /// How many it tells apart.
+        limit: usize,
     },
     /// The kernel refused a change to a map.
     #[error("{context}: {source}")]

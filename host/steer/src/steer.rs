@@ -1,20 +1,33 @@
 //! The maps of an interface's steering program.
 
-use std::collections::BTreeSet;
 use std::os::fd::RawFd;
 
-use aya::maps::{HashMap, Map, MapData, MapInfo, PerCpuArray, XskMap};
+use aya::maps::lpm_trie::LpmTrie;
+use aya::maps::{Array, HashMap, Map, MapData, MapInfo, PerCpuArray, XskMap};
 use aya::programs::{ProgramInfo, loaded_programs};
 
-use crate::layout::{AddressKey, EndpointKey, PROTOCOLS, PortRange, address_key, endpoint_key};
-use crate::{Error, LocalMatch, Mode, PROGRAM, Result, ServiceMatch, link};
+use crate::contents::{Classes, Contents};
+use crate::layout::{AddressKey, EndpointKey, PrefixKey, RoleValue, SettingsValue};
+use crate::table::Table;
+use crate::{Error, Matches, Mode, PROGRAM, Result, link};
+
+type Hashed<K, V> = Table<HashMap<MapData, K, V>, K, V>;
+type Prefixes<const N: usize, V> = Table<LpmTrie<MapData, [u8; N], V>, PrefixKey<N>, V>;
 
 /// The steering program of one interface.
 pub struct Steer {
     mode: Mode,
-    services: HashMap<MapData, EndpointKey, u8>,
-    locals: HashMap<MapData, AddressKey, PortRange>,
+    addresses: Hashed<AddressKey, RoleValue>,
+    endpoints: Hashed<EndpointKey, u8>,
+    ranges: Prefixes<20, u8>,
+    inside: Prefixes<16, u64>,
+    outside: Prefixes<16, u64>,
+    tunnels: Prefixes<16, u8>,
+    settings: Array<MapData, SettingsValue>,
     counters: PerCpuArray<MapData, u64>,
+    classes: Classes,
+    /// What was set last, if it was set as a whole.
+    present: Option<Matches>,
 }
 
 impl std::fmt::Debug for Steer {
@@ -75,36 +88,52 @@ impl Steer {
         let wrong = |source| Error::Map { context, source };
         Ok(Self {
             mode: Mode::Native,
-            services: find("services")?.try_into().map_err(wrong)?,
-            locals: find("locals")?.try_into().map_err(wrong)?,
+            addresses: Table::open("addresses", find("addresses")?)?,
+            endpoints: Table::open("endpoints", find("endpoints")?)?,
+            ranges: Table::open("ranges", find("ranges")?)?,
+            inside: Table::open("inside", find("inside")?)?,
+            outside: Table::open("outside", find("outside")?)?,
+            tunnels: Table::open("tunnels", find("tunnels")?)?,
+            settings: find("settings")?.try_into().map_err(wrong)?,
             counters: find("counters")?.try_into().map_err(wrong)?,
+            classes: Classes::default(),
+            present: None,
         })
     }
 
     /// Makes the program take exactly this. What is new is added before what is old goes, so no
-    /// packet of something that stays is missed. After an error the maps may hold a part of both.
-    pub fn set(&mut self, services: &[ServiceMatch], locals: &[LocalMatch]) -> Result<Changed> {
-        let endpoints = endpoints(services, locals);
-        let ranges: Vec<(AddressKey, PortRange)> = locals
-            .iter()
-            .map(|local| (address_key(local.address), [*local.ports.start(), *local.ports.end()]))
-            .collect();
+    /// packet of something that stays is missed. After an error the maps may hold a part of both;
+    /// the next call goes on from there.
+    ///
+    /// # Errors
+    /// [`Error::Full`] and [`Error::TooManyRules`] where there is too much of something;
+    /// [`Error::Map`] when the kernel refuses a change.
+    pub fn set(&mut self, matches: &Matches) -> Result<Changed> {
+        if self.present.as_ref() == Some(matches) {
+            return Ok(Changed::default());
+        }
+        self.present = None;
+        let wanted = Contents::of(matches, &mut self.classes)?;
         let mut changed = Changed::default();
-        for key in &endpoints {
-            if self.services.get(key, 0).is_err() {
-                insert(&mut self.services, key, &1)?;
-                changed.added += 1;
-            }
-        }
-        for (key, range) in &ranges {
-            if !self.locals.get(key, 0).is_ok_and(|present| present == *range) {
-                insert(&mut self.locals, key, range)?;
-                changed.added += 1;
-            }
-        }
-        let kept: BTreeSet<AddressKey> = ranges.iter().map(|(key, _)| *key).collect();
-        changed.removed += retain(&mut self.services, |key| endpoints.contains(key))?;
-        changed.removed += retain(&mut self.locals, |key| kept.contains(key))?;
+        // A role or an inside network makes the program look at the other maps, so these come
+        // first when something is added and last when it goes.
+        changed.added += self.endpoints.add(&wanted.endpoints)?;
+        changed.added += self.ranges.add(&wanted.ranges)?;
+        changed.added += self.outside.add(&wanted.outside)?;
+        changed.added += self.tunnels.add(&wanted.tunnels)?;
+        self.settings.set(0, wanted.settings, 0).map_err(|source| Error::Map {
+            context: "change the steering program's settings",
+            source,
+        })?;
+        changed.added += self.addresses.add(&wanted.addresses)?;
+        changed.added += self.inside.add(&wanted.inside)?;
+        changed.removed += self.inside.prune(&wanted.inside)?;
+        changed.removed += self.addresses.prune(&wanted.addresses)?;
+        changed.removed += self.endpoints.prune(&wanted.endpoints)?;
+        changed.removed += self.ranges.prune(&wanted.ranges)?;
+        changed.removed += self.outside.prune(&wanted.outside)?;
+        changed.removed += self.tunnels.prune(&wanted.tunnels)?;
+        self.present = Some(matches.clone());
         Ok(changed)
     }
 
@@ -131,47 +160,6 @@ pub fn bind(index: u32, queues: impl Iterator<Item = (u32, RawFd)>) -> Result<()
         sockets.set(queue, socket, 0).map_err(wrong)?;
     }
     Ok(())
-}
-
-/// The keys of the map `services`: the services, and fragments for each protocol that is taken at
-/// an address.
-fn endpoints(services: &[ServiceMatch], locals: &[LocalMatch]) -> BTreeSet<EndpointKey> {
-    let mut keys = BTreeSet::new();
-    for service in services.iter().filter(|service| service.port != 0) {
-        keys.insert(endpoint_key(service.address, service.protocol, service.port));
-        keys.insert(endpoint_key(service.address, service.protocol, 0));
-    }
-    for local in locals {
-        for protocol in PROTOCOLS {
-            keys.insert(endpoint_key(local.address, protocol, 0));
-        }
-    }
-    keys
-}
-
-fn insert<K: aya::Pod, V: aya::Pod>(
-    map: &mut HashMap<MapData, K, V>,
-    key: &K,
-    value: &V,
-) -> Result<()> {
-    let context = "add to the steering program";
-    map.insert(key, value, 0).map_err(|source| Error::Map { context, source })
-}
-
-/// Removes the keys that are not wanted; says how many went.
-fn retain<K: aya::Pod, V: aya::Pod>(
-    map: &mut HashMap<MapData, K, V>,
-    wanted: impl Fn(&K) -> bool,
-) -> Result<usize> {
-    let context = "remove from the steering program";
-    let wrong = |source| Error::Map { context, source };
-    let present: Vec<K> = map.keys().collect::<Result<_, _>>().map_err(wrong)?;
-    let mut removed = 0;
-    for key in present.iter().filter(|key| !wanted(key)) {
-        map.remove(key).map_err(wrong)?;
-        removed += 1;
-    }
-    Ok(removed)
 }
 
 /// The numbers of the maps of the steering program on an interface.

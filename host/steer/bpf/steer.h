@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the steering program and the library share: keys, values and limits of the maps. The
+ * library's side of it is src/layout.rs.
+ */
+#ifndef SLUICE_STEER_H
+#define SLUICE_STEER_H
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+
+#include <bpf/bpf_helpers.h>
+
+/* An IPv4 address is kept as ::ffff:a.b.c.d (RFC 4291 2.5.5.2). */
+struct address {
+	__u8 octets[16];
+};
+
+/* Which end of a packet a match is about. */
+enum end {
+	DESTINATION,
+	SOURCE,
+};
+
+/* Bits of `struct role`'s to and from: what is taken, for each of TCP, UDP and SCTP (shift by
+ * 0, 1, 2), or for every protocol but those of `is_never`.
+ */
+#define SOME_PORTS 0x0001
+#define SOME_RANGES 0x0008
+#define ALL_PORTS 0x0040
+#define EVERYTHING 0x0200
+
+/* Bits of `struct role`'s flags. */
+/* An address of this machine. */
+#define OWN 1
+/* A local address: TCP and UDP to its ports are taken. */
+#define LOCAL 2
+/* Answers to ping with an identifier in the range of its ports are taken, too. */
+#define LOCAL_ECHO 4
+
+/* What an address is to the director. Ports in host byte order, both included. */
+struct role {
+	__u16 to;
+	__u16 from;
+	__u16 flags;
+	__u16 first;
+	__u16 last;
+	__u16 zero;
+};
+
+struct endpoint {
+	struct address address;
+	__u8 end;
+	__u8 protocol;
+	__be16 port;
+};
+
+/* Ports by their leading bits: a range is some of these. */
+struct port_prefix {
+	__u32 bits;
+	struct endpoint endpoint;
+};
+
+struct address_prefix {
+	__u32 bits;
+	struct address address;
+};
+
+/* Bits of `struct settings`'s flags: which maps have anything at all. */
+#define BY_SOURCE 1
+#define BY_NETWORK 2
+#define BY_TUNNEL 4
+
+/* For each protocol of source NAT the classes of rules that take it. */
+struct settings {
+	__u64 flags;
+	__u64 tcp;
+	__u64 udp;
+	__u64 icmp;
+};
+
+/* A datagram whose first fragment the kernel got. */
+struct datagram {
+	struct address source;
+	struct address destination;
+	__be32 identification;
+	__u32 protocol;
+};
+
+enum counter {
+	TAKEN,
+	PASSED,
+	/* The director's, but no socket took it, so the kernel got it. */
+	UNOWNED,
+	COUNTERS,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, 256);
+	__type(key, __u32);
+	__type(value, __u32);
+} xsks_map SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 262144);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct address);
+	__type(value, struct role);
+} addresses SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 524288);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct endpoint);
+	__type(value, __u8);
+} endpoints SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 262144);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct port_prefix);
+	__type(value, __u8);
+} ranges SEC(".maps");
+
+/* Networks whose connections are translated, and where to. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct address_prefix);
+	__type(value, __u64);
+} inside SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct address_prefix);
+	__type(value, __u64);
+} outside SEC(".maps");
+
+/* Outer source addresses of tunnels. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 256);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct address_prefix);
+	__type(value, __u8);
+} tunnels SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct settings);
+} settings SEC(".maps");
+
+/* The oldest gives way: then its later fragments go where those of an unknown datagram go. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct datagram);
+	__type(value, __u8);
+} kernels SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNTERS);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters SEC(".maps");
+
+#endif
