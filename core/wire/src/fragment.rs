@@ -4,7 +4,7 @@
 //! that the payload is copied once, to where it is sent from, and nothing is set aside here. IPv6
 //! is never cut on the way (RFC 8200 5).
 
-use crate::ipv4::{CHECKSUM, HEADER, Header};
+use crate::ipv4::{CHECKSUM, HEADER, Header, Options};
 use crate::{Malformed, be16, checksum};
 
 /// The least MTU of a link that carries IPv4 (RFC 791 3.2): a header with all options, 8 bytes.
@@ -118,21 +118,10 @@ fn write(header: &mut [u8], offset: usize, more: bool, payload: usize) {
 /// so, RFC 791 3.1), padded to a multiple of 4 bytes. How many bytes; options behind one that makes
 /// no sense are left out.
 fn keep_copied(new: &mut [u8], old: &[u8]) -> usize {
-    let (mut at, mut kept) = (0, 0);
-    while let Some(&kind) = old.get(at) {
-        let length = match kind {
-            0 => break,
-            1 => 1,
-            _ => usize::from(old.get(at + 1).copied().unwrap_or(0)),
-        };
-        if kind != 1 && (length < 2 || at + length > old.len()) {
-            break;
-        }
-        if kind & 0x80 != 0 {
-            new[kept..kept + length].copy_from_slice(&old[at..at + length]);
-            kept += length;
-        }
-        at += length;
+    let mut kept = 0;
+    for option in Options(old).filter(|option| option[0] & 0x80 != 0) {
+        new[kept..kept + option.len()].copy_from_slice(option);
+        kept += option.len();
     }
     let padded = kept.next_multiple_of(4);
     new[kept..padded].fill(0);

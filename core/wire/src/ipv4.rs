@@ -120,6 +120,28 @@ impl<'a> Header<'a> {
     }
 }
 
+/// The options of a header, each with its kind and length (RFC 791 3.1): what is behind the fixed
+/// part, without padding, up to the end of the list or to the first that makes no sense.
+#[derive(Clone)]
+pub struct Options<'a>(pub &'a [u8]);
+
+impl<'a> Iterator for Options<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        while let [1, rest @ ..] = self.0 {
+            self.0 = rest;
+        }
+        let [kind, length, ..] = *self.0 else { return None };
+        if kind < 2 || length < 2 {
+            return None;
+        }
+        let (option, rest) = self.0.split_at_checked(usize::from(length))?;
+        self.0 = rest;
+        Some(option)
+    }
+}
+
 /// Whether `address` can be the source of a unicast packet that came over a network: not 0/8,
 /// 127/8, 224/4 or 240/4 (RFC 1122 3.2.1.3, RFC 6890).
 pub const fn is_unicast_source(address: u32) -> bool {
@@ -149,6 +171,16 @@ mod tests {
                 prop_assert_eq!(header.id(), other.identification());
                 prop_assert_eq!(header.tos(), other.dcp().value() << 2 | other.ecn().value());
             }
+        }
+    }
+
+    #[test]
+    fn options_end_where_they_make_no_sense() {
+        let all = |bytes| Options(bytes).map(<[u8]>::to_vec).collect::<Vec<_>>();
+        let router_alert = vec![0x94, 4, 0, 0];
+        assert_eq!(all(&[1, 0x94, 4, 0, 0, 1, 7, 2, 0, 0x94, 4, 0, 0]), [router_alert, vec![7, 2]]);
+        for bad in [&[0x94, 5, 0, 0][..], &[7, 1, 0, 0], &[7], &[1, 1, 1, 7], &[0, 7, 2], &[]] {
+            assert!(all(bad).is_empty(), "{bad:?}");
         }
     }
 

@@ -173,6 +173,8 @@ pub struct Upper {
     /// Whether a routing header has segments left: the destination address is not the last one,
     /// which alone is what checksums cover (RFC 8200 8.1).
     pub routed: bool,
+    /// Whether there is an authentication header, which covers the addresses.
+    pub authenticated: bool,
 }
 
 /// Why the walk came to no end.
@@ -196,7 +198,8 @@ impl From<Malformed> for Unwalkable {
 pub fn walk(packet: &[u8]) -> Result<Upper, Unwalkable> {
     let header = Header::parse(packet)?;
     let protocol = header.next_header();
-    let mut upper = Upper { protocol, offset: HEADER, fragment: None, routed: false };
+    let mut upper =
+        Upper { protocol, offset: HEADER, fragment: None, routed: false, authenticated: false };
     if !is_extension(protocol) {
         return Ok(upper);
     }
@@ -222,7 +225,10 @@ fn step(packet: &[u8], upper: &mut Upper) -> Result<bool, Malformed> {
     match upper.protocol {
         HOP_BY_HOP if upper.offset != HEADER => return Err(Malformed::BadHeader),
         ROUTING => upper.routed |= start[3] != 0,
-        AUTHENTICATION => length = (start[1] as usize + 2) * 4,
+        AUTHENTICATION => {
+            upper.authenticated = true;
+            length = (start[1] as usize + 2) * 4;
+        }
         FRAGMENT => {
             if upper.fragment.is_some() {
                 return Err(Malformed::BadHeader);
@@ -245,7 +251,7 @@ fn step(packet: &[u8], upper: &mut Upper) -> Result<bool, Malformed> {
 
 /// Whether a header of this number is followed by another whose number it carries.
 #[inline(always)]
-const fn is_extension(protocol: u8) -> bool {
+pub(crate) const fn is_extension(protocol: u8) -> bool {
     // Mobility is of the same form, but nothing follows it (RFC 6275 6.1.1): it is an upper layer.
     matches!(
         protocol,
@@ -288,7 +294,7 @@ mod tests {
     }
 
     fn plain(protocol: u8, offset: usize) -> Upper {
-        Upper { protocol, offset, fragment: None, routed: false }
+        Upper { protocol, offset, fragment: None, routed: false, authenticated: false }
     }
 
     #[test]
@@ -297,7 +303,8 @@ mod tests {
         let mut authentication = vec![0; 24];
         authentication[1] = 4;
         let chain = [(HOP_BY_HOP, options(0)), (AUTHENTICATION, authentication), (60, options(1))];
-        assert_eq!(walk(&packet(&chain, 8)), Ok(plain(17, 40 + 8 + 24 + 16)));
+        let authenticated = Upper { authenticated: true, ..plain(17, 40 + 8 + 24 + 16) };
+        assert_eq!(walk(&packet(&chain, 8)), Ok(authenticated));
         let mut routing = options(2);
         routing[3] = 1;
         let routed = Upper { routed: true, ..plain(17, 40 + 24) };

@@ -16,6 +16,7 @@ pub mod proxy_protocol;
 pub mod sctp;
 pub mod tcp;
 pub mod tcp_options;
+pub mod translate;
 pub mod udp;
 
 /// Why an IP header cannot be used.

@@ -1,0 +1,250 @@
+//! IPv4 headers made IPv6 and back (RFC 7915, the stateless part): packets whole and ICMP errors.
+//!
+//! Only what needs no memory: a fragment is refused, because its header grows and its ports are
+//! elsewhere; so is what cannot arrive changed (source routes, authentication). The addresses, the
+//! hop limit and what the new packet's identification is are the caller's; the payload stays where
+//! it is, and its checksum is changed by the difference of the pseudo-headers.
+
+use crate::checksum::{self, Delta};
+use crate::icmp::{v4, v6};
+use crate::{Malformed, ipv4, ipv6};
+
+/// Bytes up to which an IPv4 packet made from IPv6 may be fragmented: what a link of IPv6's least
+/// MTU carried (RFC 7915 5.1).
+const MAY_FRAGMENT: u16 = ipv6::MIN_MTU as u16 - DIFFERENCE;
+/// Bytes by which an IPv6 header is longer than an IPv4 one.
+const DIFFERENCE: u16 = (ipv6::HEADER - ipv4::HEADER) as u16;
+
+/// Likely path MTUs from IPv6's least on (RFC 1191 7.1), for routers that do not tell theirs.
+const PLATEAUS: [u16; 6] = [32_000, 17_914, 8_166, 4_352, 2_002, 1_492];
+
+/// Why a packet has no like in the other family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untranslatable {
+    /// Its header cannot be used.
+    Malformed(Malformed),
+    /// Too many extension headers.
+    TooLong,
+    /// A part of a datagram. (An "atomic" IPv6 fragment is whole, and is taken.)
+    Fragment,
+    /// It still has a way to go that its sender chose.
+    SourceRoute,
+    /// Its addresses are authenticated.
+    Authenticated,
+    /// A protocol that means something else, or is a header, in the other family.
+    Protocol,
+    /// The new packet would be longer than 65,535 bytes.
+    TooBig,
+}
+
+/// Writes the IPv6 header for the IPv4 `packet`. Where the packet's upper layer begins, which
+/// follows the new header as it is but for its checksum ([`to_v6`]); options are left behind.
+///
+/// # Errors
+/// See [`Untranslatable`].
+pub fn header_to_v6(
+    out: &mut [u8; ipv6::HEADER],
+    packet: &[u8],
+    source: u128,
+    destination: u128,
+    hop_limit: u8,
+) -> Result<usize, Untranslatable> {
+    let header = ipv4::Header::parse(packet).map_err(Untranslatable::Malformed)?;
+    let offset = header.header_len();
+    if header.is_fragment() {
+        return Err(Untranslatable::Fragment);
+    }
+    // Loose and strict source routes; a pointer within the option says that there is more.
+    let is_route = |option: &[u8]| matches!(*option, [0x83 | 0x89, length, at, ..] if at <= length);
+    if ipv4::Options(&packet[ipv4::HEADER..offset]).any(is_route) {
+        return Err(Untranslatable::SourceRoute);
+    }
+    let protocol = match header.protocol() {
+        ipv4::ICMP => ipv6::ICMPV6,
+        ipv6::AUTHENTICATION => return Err(Untranslatable::Authenticated),
+        IGMP | ipv6::ICMPV6 => return Err(Untranslatable::Protocol),
+        number if ipv6::is_extension(number) => return Err(Untranslatable::Protocol),
+        number => number,
+    };
+    let first = 6 << 28 | u32::from(header.tos()) << 20;
+    out[..4].copy_from_slice(&first.to_be_bytes());
+    let payload = (header.total_len() - offset) as u16;
+    out[ipv6::PAYLOAD_LEN..][..2].copy_from_slice(&payload.to_be_bytes());
+    out[ipv6::NEXT_HEADER] = protocol;
+    out[ipv6::HOP_LIMIT] = hop_limit;
+    out[ipv6::SOURCE..][..16].copy_from_slice(&source.to_be_bytes());
+    out[ipv6::DESTINATION..][..16].copy_from_slice(&destination.to_be_bytes());
+    Ok(offset)
+}
+
+/// IP protocol number of IGMP, which IPv6 has within ICMPv6.
+const IGMP: u8 = 2;
+
+/// Writes the IPv4 header for the IPv6 `packet`, with `id` when it may be fragmented. Where the
+/// packet's upper layer begins, which follows the new header as it is but for its checksum
+/// ([`to_v4`]); extension headers are left behind.
+///
+/// # Errors
+/// See [`Untranslatable`].
+pub fn header_to_v4(
+    out: &mut [u8; ipv4::HEADER],
+    packet: &[u8],
+    source: u32,
+    destination: u32,
+    ttl: u8,
+    id: u16,
+) -> Result<usize, Untranslatable> {
+    let header = ipv6::Header::parse(packet).map_err(Untranslatable::Malformed)?;
+    let upper = ipv6::walk(packet).map_err(|why| match why {
+        ipv6::Unwalkable::Malformed(why) => Untranslatable::Malformed(why),
+        ipv6::Unwalkable::TooLong => Untranslatable::TooLong,
+    })?;
+    if upper.fragment.is_some_and(|fragment| fragment.offset != 0 || fragment.more) {
+        return Err(Untranslatable::Fragment);
+    }
+    if upper.routed {
+        return Err(Untranslatable::SourceRoute);
+    }
+    if upper.authenticated {
+        return Err(Untranslatable::Authenticated);
+    }
+    let protocol = match upper.protocol {
+        ipv6::ICMPV6 => ipv4::ICMP,
+        ipv4::ICMP | IGMP => return Err(Untranslatable::Protocol),
+        number => number,
+    };
+    let payload = header.total_len() - upper.offset;
+    let total = u16::try_from(ipv4::HEADER + payload).map_err(|_| Untranslatable::TooBig)?;
+    let (id, flags) = if total <= MAY_FRAGMENT { (id, 0) } else { (0, 0x40) };
+    out[..2].copy_from_slice(&[0x45, header.traffic_class()]);
+    out[2..4].copy_from_slice(&total.to_be_bytes());
+    out[4..6].copy_from_slice(&id.to_be_bytes());
+    out[6..12].copy_from_slice(&[flags, 0, ttl, protocol, 0, 0]);
+    out[ipv4::SOURCE..][..4].copy_from_slice(&source.to_be_bytes());
+    out[ipv4::DESTINATION..][..4].copy_from_slice(&destination.to_be_bytes());
+    let sum = checksum::full(out);
+    out[ipv4::CHECKSUM..][..2].copy_from_slice(&sum.to_be_bytes());
+    Ok(upper.offset)
+}
+
+/// The change to a TCP or UDP checksum when the addresses `old` (source, destination) become
+/// `new`. Length and protocol count the same in both pseudo-headers. A UDP checksum of zero, which
+/// only IPv4 allows, has to be summed in full ([`checksum::transport_v6`]).
+#[inline(always)]
+#[must_use]
+pub const fn to_v6(delta: Delta, old: (u32, u32), new: (u128, u128)) -> Delta {
+    delta.word32(old.0, 0).word32(old.1, 0).word128(0, new.0).word128(0, new.1)
+}
+
+/// The change the other way.
+#[inline(always)]
+#[must_use]
+pub const fn to_v4(delta: Delta, old: (u128, u128), new: (u32, u32)) -> Delta {
+    delta.word128(old.0, 0).word128(old.1, 0).word32(0, new.0).word32(0, new.1)
+}
+
+/// What an ICMP error says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Type.
+    pub kind: u8,
+    /// Code.
+    pub code: u8,
+    /// The second word: MTU or pointer, by the type.
+    pub rest: u32,
+}
+
+/// The MTUs of the director's own links on the two sides of the translation, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Links {
+    /// Towards the IPv4 side.
+    pub v4: u16,
+    /// Towards the IPv6 side.
+    pub v6: u16,
+}
+
+/// The ICMPv6 error that says what an ICMPv4 error does (RFC 7915 4.2), about a packet that was
+/// `quoted_total` bytes long. `None` for what is dropped.
+pub fn error_to_v6(report: Report, quoted_total: u16, links: Links) -> Option<Report> {
+    let (kind, code, rest) = match (report.kind, report.code) {
+        (v4::UNREACHABLE, 0 | 1 | 5..=8 | 11 | 12) => (v6::UNREACHABLE, v6::NO_ROUTE, 0),
+        (v4::UNREACHABLE, v4::PROTOCOL) => {
+            (v6::PARAMETER_PROBLEM, v6::BAD_NEXT_HEADER, ipv6::NEXT_HEADER as u32)
+        }
+        (v4::UNREACHABLE, v4::PORT) => (v6::UNREACHABLE, v6::PORT, 0),
+        (v4::UNREACHABLE, v4::FRAGMENTATION_NEEDED) => {
+            let mtu = mtu_to_v6(report.rest as u16, quoted_total, links);
+            (v6::PACKET_TOO_BIG, 0, mtu.into())
+        }
+        (v4::UNREACHABLE, 9 | 10 | 13 | 15) => (v6::UNREACHABLE, v6::PROHIBITED, 0),
+        (v4::TIME_EXCEEDED, code) => (v6::TIME_EXCEEDED, code, 0),
+        (v4::PARAMETER_PROBLEM, 0 | 2) => {
+            (v6::PARAMETER_PROBLEM, v6::BAD_FIELD, pointer_to_v6(report.rest >> 24)?)
+        }
+        _ => return None,
+    };
+    Some(Report { kind, code, rest })
+}
+
+/// The ICMPv4 error that says what an ICMPv6 error does (RFC 7915 5.2). `None` for what is dropped.
+pub fn error_to_v4(report: Report, links: Links) -> Option<Report> {
+    let (kind, code, rest) = match (report.kind, report.code) {
+        (v6::UNREACHABLE, v6::NO_ROUTE | v6::BEYOND_SCOPE | v6::ADDRESS) => {
+            (v4::UNREACHABLE, v4::HOST, 0)
+        }
+        (v6::UNREACHABLE, v6::PROHIBITED) => (v4::UNREACHABLE, HOST_PROHIBITED, 0),
+        (v6::UNREACHABLE, v6::PORT) => (v4::UNREACHABLE, v4::PORT, 0),
+        (v6::PACKET_TOO_BIG, _) => {
+            let told = report.rest.min(links.v6.into()).saturating_sub(DIFFERENCE.into());
+            (v4::UNREACHABLE, v4::FRAGMENTATION_NEEDED, told.min(links.v4.into()))
+        }
+        (v6::TIME_EXCEEDED, code) => (v4::TIME_EXCEEDED, code, 0),
+        (v6::PARAMETER_PROBLEM, v6::BAD_FIELD) => {
+            (v4::PARAMETER_PROBLEM, 0, pointer_to_v4(report.rest)? << 24)
+        }
+        (v6::PARAMETER_PROBLEM, v6::BAD_NEXT_HEADER) => (v4::UNREACHABLE, v4::PROTOCOL, 0),
+        _ => return None,
+    };
+    Some(Report { kind, code, rest })
+}
+
+/// Code of ICMPv4's destination unreachable: the destination host is forbidden.
+const HOST_PROHIBITED: u8 = 10;
+
+/// The IPv6 MTU for what a router said, or from the packet's length when it said nothing.
+fn mtu_to_v6(told: u16, quoted_total: u16, links: Links) -> u16 {
+    let least = ipv6::MIN_MTU as u16;
+    let guess =
+        || PLATEAUS.into_iter().find(|plateau| *plateau < quoted_total).unwrap_or(MAY_FRAGMENT);
+    let told = if told == 0 { guess() } else { told };
+    told.min(links.v4).saturating_add(DIFFERENCE).min(links.v6).max(least)
+}
+
+/// The place in an IPv6 header of the field at `pointer` in an IPv4 one (RFC 7915 figure 3).
+const fn pointer_to_v6(pointer: u32) -> Option<u32> {
+    Some(match pointer {
+        0 | 1 => pointer,
+        2 | 3 => 4,
+        8 => 7,
+        9 => 6,
+        12..=15 => 8,
+        16..=19 => 24,
+        _ => return None,
+    })
+}
+
+/// The place in an IPv4 header of the field at `pointer` in an IPv6 one (RFC 7915 figure 6).
+const fn pointer_to_v4(pointer: u32) -> Option<u32> {
+    Some(match pointer {
+        0 | 1 => pointer,
+        4 | 5 => 2,
+        6 => 9,
+        7 => 8,
+        8..=23 => 12,
+        24..=39 => 16,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests;
