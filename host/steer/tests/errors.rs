@@ -4,123 +4,83 @@ mod bench;
 
 use bench::Fate::{Director, Kernel};
 use bench::scene::{
-    ANY, CLIENT, ESP, INSIDE, LADDR, OUTSIDE, OWN, PLAIN_LADDR, REAL, TCP, TUNNEL, UDP, VIP,
-    ethernet, matches, packet, run,
+    ANY, CLIENT, Carried, ESP, INSIDE, LADDR, OUTSIDE, OWN, PLAIN_LADDR, REAL, TCP, TUNNEL, UDP,
+    VIP, ethernet, matches, packet, run,
 };
 use bench::scene::{Icmp, Other, Ping, Ports};
 use bench::{Bench, needs_root};
 
-/// Errors about packets whose answers would be the director's; all the types that count.
+const ROUTER: &str = "198.51.100.254";
+
+/// An error about a packet.
+fn about(v6: bool, from: &str, to: &str, carried: Carried) -> Carried {
+    Icmp(3, 1, packet(v6, from, to, &carried))
+}
+
+/// The answer to the quoted packet would be the director's, or not.
 #[test]
-fn errors_about_the_directors_packets() {
+fn errors_about_what_services_and_pools_sent() {
     needs_root!();
     run(|v6| {
-        let about = |from, to, carried| packet(v6, from, to, &carried);
-        let error = |about: Vec<u8>| Icmp(3, 1, about);
-        let router = "198.51.100.254";
+        let about = |from, to, carried| about(v6, from, to, carried);
         let to_client = || about(VIP, CLIENT, Ports(TCP, 80, 40_000));
-        let mut rows = vec![
-            ("about a service's answer", router, VIP, error(to_client()), Director),
-            (
-                "about an answer of the host's ssh",
-                router,
-                VIP,
-                error(about(VIP, CLIENT, Ports(TCP, 22, 40_000))),
-                Kernel,
-            ),
-            ("not sent to the quoted source", router, OWN[0], error(to_client()), Kernel),
-            ("about any protocol", router, ANY, error(about(ANY, CLIENT, Other(ESP))), Director),
-            (
-                "about a packet to a full NAT real server",
-                REAL,
-                PLAIN_LADDR,
-                error(about(PLAIN_LADDR, REAL, Ports(UDP, 1024, 53))),
-                Director,
-            ),
-            (
-                "about the host's own packet",
-                REAL,
-                PLAIN_LADDR,
-                error(about(PLAIN_LADDR, REAL, Ports(UDP, 1023, 53))),
-                Kernel,
-            ),
-            (
-                "about a client's packet to a NAT real server",
-                REAL,
-                CLIENT,
-                error(about(CLIENT, REAL, Ports(TCP, 40_000, 8080))),
-                Director,
-            ),
-            (
-                "about a client's other packet",
-                REAL,
-                CLIENT,
-                error(about(CLIENT, REAL, Ports(TCP, 40_000, 22))),
-                Kernel,
-            ),
-            (
-                "about the machine's own packet to a NAT real server",
-                REAL,
-                OWN[1],
-                error(about(OWN[1], REAL, Ports(TCP, 40_000, 8080))),
-                Kernel,
-            ),
-            (
-                "about a translated ping",
-                router,
-                LADDR,
-                error(about(LADDR, OUTSIDE, Ping(1500))),
-                Director,
-            ),
-            (
-                "about the host's ping",
-                router,
-                LADDR,
-                error(about(LADDR, OUTSIDE, Ping(3000))),
-                Kernel,
-            ),
-            (
-                "about an answer from outside",
-                INSIDE,
-                OUTSIDE,
-                error(about(OUTSIDE, INSIDE, Ports(UDP, 53, 40_000))),
-                Director,
-            ),
-            (
-                "about a tunnel's packet",
-                router,
-                TUNNEL,
-                error(about(TUNNEL, REAL, Other(4))),
-                Director,
-            ),
-            (
-                "about a tunnel's packet with IPv6 in it",
-                router,
-                "192.0.2.79",
-                error(about("192.0.2.79", REAL, Other(41))),
-                Director,
-            ),
-            (
-                "about another's tunnel",
-                router,
-                OWN[0],
-                error(about(OWN[0], REAL, Other(4))),
-                Kernel,
-            ),
-            (
-                "about something else of a tunnel's source",
-                router,
-                TUNNEL,
-                error(about(TUNNEL, REAL, Ports(UDP, 1, 2))),
-                Kernel,
-            ),
-        ];
-        for kind in 0..=255 {
+        let of_ssh = about(VIP, CLIENT, Ports(TCP, 22, 40_000));
+        let of_pool = about(PLAIN_LADDR, REAL, Ports(UDP, 1024, 53));
+        let of_host = about(PLAIN_LADDR, REAL, Ports(UDP, 1023, 53));
+        let ping = about(LADDR, OUTSIDE, Ping(1500));
+        let ping_of_host = about(LADDR, OUTSIDE, Ping(3000));
+        vec![
+            ("a service's answer", ROUTER, VIP, to_client(), Director),
+            ("an answer of the machine's ssh", ROUTER, VIP, of_ssh, Kernel),
+            ("not sent to the quoted source", ROUTER, OWN[0], to_client(), Kernel),
+            ("any protocol", ROUTER, ANY, about(ANY, CLIENT, Other(ESP)), Director),
+            ("a packet to a full NAT real server", REAL, PLAIN_LADDR, of_pool, Director),
+            ("the machine's own packet", REAL, PLAIN_LADDR, of_host, Kernel),
+            ("a translated ping", ROUTER, LADDR, ping, Director),
+            ("the machine's ping", ROUTER, LADDR, ping_of_host, Kernel),
+        ]
+    });
+}
+
+/// By NAT and source NAT the quoted packet's destination tells; by tunnels its protocol.
+#[test]
+fn errors_about_what_real_servers_get() {
+    needs_root!();
+    run(|v6| {
+        let about = |from, to, carried| about(v6, from, to, carried);
+        let from_client = about(CLIENT, REAL, Ports(TCP, 40_000, 8080));
+        let to_its_ssh = about(CLIENT, REAL, Ports(TCP, 40_000, 22));
+        let own = about(OWN[1], REAL, Ports(TCP, 40_000, 8080));
+        let from_outside = about(OUTSIDE, INSIDE, Ports(UDP, 53, 40_000));
+        let to_inside = about("192.0.2.131", INSIDE, Ports(UDP, 53, 40_000));
+        let (last, other) = ("192.0.2.79", "192.0.2.80");
+        let v6_in_it = about(last, REAL, Other(41));
+        let of_tunnel = about(TUNNEL, REAL, Ports(UDP, 1, 2));
+        vec![
+            ("a client's packet to a NAT real server", REAL, CLIENT, from_client, Director),
+            ("a client's other packet to it", REAL, CLIENT, to_its_ssh, Kernel),
+            ("the machine's own packet to it", REAL, OWN[1], own, Kernel),
+            ("an answer from outside", INSIDE, OUTSIDE, from_outside, Director),
+            ("a packet between insiders", INSIDE, "192.0.2.131", to_inside, Kernel),
+            ("a tunnel's packet", ROUTER, TUNNEL, about(TUNNEL, REAL, Other(4)), Director),
+            ("a tunnel's packet with IPv6 in it", ROUTER, last, v6_in_it, Director),
+            ("another's tunnel", ROUTER, other, about(other, REAL, Other(4)), Kernel),
+            ("something else of a tunnel's source", ROUTER, TUNNEL, of_tunnel, Kernel),
+        ]
+    });
+}
+
+#[test]
+fn only_errors_count() {
+    needs_root!();
+    run(|v6| {
+        let quoted = packet(v6, VIP, CLIENT, &Ports(TCP, 80, 40_000));
+        let row = |kind: u8| {
             let ours = if v6 { (1..=4).contains(&kind) } else { [3, 4, 11, 12].contains(&kind) };
             let fate = if ours { Director } else { Kernel };
-            rows.push(("only errors", router, VIP, Icmp(kind, kind, to_client()), fate));
-        }
-        rows
+            ("by its type", ROUTER, VIP, Icmp(kind, kind, quoted.clone()), fate)
+        };
+        (0..=255).map(row).collect()
     });
 }
 

@@ -1,5 +1,5 @@
-//! A director's configuration with something of every class, the same for both families, and packets
-//! around it by `etherparse`.
+//! A director's configuration with something of every class, the same for both families, and
+//! packets around it by `etherparse`.
 
 use std::net::{IpAddr, Ipv4Addr};
 
