@@ -1,12 +1,12 @@
 //! From the configuration to the packet path's view of it.
 
-use sluice_director::blueprint::{Blueprint, LocalPool};
+use sluice_director::blueprint::{Blueprint, LocalPool, Network, SnatRule, TunnelSources};
 
-use crate::Config;
+use crate::{Config, Prefix, Snat};
 
 impl Config {
     /// What the packet path needs to know: ranges of local addresses written out in the file's
-    /// order, and nothing about ports, cores or sockets.
+    /// order, ports by their place in the file, and nothing about cores, devices or sockets.
     ///
     /// A checked configuration has at most 65,535 local addresses in all; one made by hand with
     /// larger ranges takes as much memory as its author asked for.
@@ -19,10 +19,35 @@ impl Config {
         Blueprint {
             services: self.services.clone(),
             pools: pools.collect(),
+            snat: self.snat.iter().map(|rule| self.snat_rule(rule)).collect(),
+            tunnel: TunnelSources {
+                v4: self.ipip.source_v4.map(Network::from),
+                v6: self.ipip.source_v6.map(Network::from),
+            },
+            icmp_errors_per_s: self.icmp.errors_per_s,
+            hash_seed: self.director.hash_seed,
             timeouts: self.timeouts,
             no_session: self.tcp.no_session,
             accept_mid_stream: self.tcp.accept_mid_stream,
-            ..Blueprint::default()
         }
+    }
+
+    fn snat_rule(&self, rule: &Snat) -> SnatRule {
+        let networks = |prefixes: &[Prefix]| prefixes.iter().copied().map(Network::from).collect();
+        SnatRule {
+            name: rule.name.clone(),
+            sources: networks(&rule.sources),
+            destinations: networks(rule.destinations.as_deref().unwrap_or_default()),
+            protocols: rule.protocols.clone().unwrap_or_default(),
+            egress: rule.egress.as_deref().and_then(|port| self.port_id(port)),
+            pool: rule.pool.clone(),
+            mapping: rule.mapping,
+        }
+    }
+}
+
+impl From<Prefix> for Network {
+    fn from(prefix: Prefix) -> Self {
+        Self { address: prefix.address(), prefix: prefix.length() }
     }
 }

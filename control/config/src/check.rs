@@ -6,8 +6,12 @@
 mod addresses;
 mod live;
 mod ports;
+mod prime;
+mod reals;
 mod replay;
+mod rules;
 mod services;
+mod snat;
 #[cfg(test)]
 mod tests;
 mod warnings;
@@ -30,7 +34,7 @@ pub(crate) struct Bounds {
     pub ports: usize,
     /// Services: a session holds the index in 16 bits.
     pub services: usize,
-    /// Local addresses in all pools: a session holds the index in 16 bits.
+    /// Local addresses of both families in all pools: a session holds the index in 16 bits.
     pub local_addresses: u128,
     /// Real servers in all services: a session holds the index in 24 bits.
     pub reals: usize,
@@ -45,6 +49,7 @@ pub(crate) fn errors(config: &Config, bounds: &Bounds, report: &mut Report) {
     check_workers(config, bounds, report);
     ports::check(config, bounds, report);
     let local = addresses::check_pools(config, bounds, report);
+    snat::check(config, report);
     services::check(config, bounds, &local, report);
     replay::check(config, report);
 }

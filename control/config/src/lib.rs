@@ -31,9 +31,11 @@ pub use address::{AddressRange, Mac, Prefix};
 pub use device::{Device, MemifRole, PciAddress};
 pub use errors::{ConfigErrors, Diagnostic, Fault, Severity};
 pub use model::{
-    Config, Director, HugePages, Idle, Limits, LogLevel, Neighbour, Pool, Port, Route, Tcp,
+    Config, Director, HugePages, Icmp, Idle, Ipip, Limits, LogLevel, Neighbour, Pool, Port, Route,
+    Snat, Tcp,
 };
 pub use parse::Loaded;
 pub use sluice_director::blueprint::{
-    Mode, NoSession, Protocol, RealServer, Scheduling, Timeouts, VirtualService,
+    ClientAddress, HashKey, Mapping, Mode, NoSession, Orphans, Persistence, Ports, Protocol,
+    RealServer, Scheduling, Timeouts, VirtualService,
 };

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use sluice_director::blueprint::{NoSession, Timeouts, VirtualService};
+use sluice_director::blueprint::{Mapping, NoSession, Protocol, Timeouts, VirtualService};
 
 use crate::{AddressRange, Device, Mac, Prefix};
 
@@ -23,12 +23,18 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// `[tcp]`: policy for TCP packets without a session.
     pub tcp: Tcp,
+    /// `[icmp]`: errors that the director sends by itself.
+    pub icmp: Icmp,
+    /// `[ipip]`: outer source addresses.
+    pub ipip: Ipip,
     /// `[[port]]`, in the file's order; a port's index here is its `PortId`.
     pub ports: Vec<Port>,
     /// `[[pool]]`, in the file's order.
     pub pools: Vec<Pool>,
     /// `[[service]]`, in the file's order.
     pub services: Vec<VirtualService>,
+    /// `[[snat]]`, in the file's order, which is that in which they are tried.
+    pub snat: Vec<Snat>,
     /// `[[route]]`: static routes, for replay only.
     pub routes: Vec<Route>,
     /// `[[neighbour]]`: static neighbours, for replay only.
@@ -68,6 +74,8 @@ pub struct Director {
     pub log_level: LogLevel,
     /// Path of the socket on which `sluice` talks to the director.
     pub control_socket: PathBuf,
+    /// Seed of the schedulers that hash, below 2^53.
+    pub hash_seed: u64,
 }
 
 /// What a worker does when there is nothing to do.
@@ -115,6 +123,8 @@ pub struct Limits {
     pub sessions: u32,
     /// Frames that one worker may hold while a neighbour is resolved, 0 to 65536.
     pub held_frames: u32,
+    /// Fragmented datagrams that one worker follows at a time, 0 to 2^20.
+    pub fragments: u32,
 }
 
 /// `[tcp]`: policy for TCP packets that belong to no session.
@@ -124,6 +134,22 @@ pub struct Tcp {
     pub no_session: NoSession,
     /// Whether any packet, not only a SYN, may open a session.
     pub accept_mid_stream: bool,
+}
+
+/// `[icmp]`: errors that the director sends by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Icmp {
+    /// The most that a worker sends in a second, 0 to 1,000,000; 0 for none.
+    pub errors_per_s: u32,
+}
+
+/// `[ipip]`: outer source addresses of packets to real servers of that mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ipip {
+    /// For real servers with IPv4 addresses; an IPv4 prefix, or one address.
+    pub source_v4: Option<Prefix>,
+    /// For real servers with IPv6 addresses; an IPv6 prefix, or one address.
+    pub source_v6: Option<Prefix>,
 }
 
 /// `[[port]]`: a network device and how it is driven.
@@ -144,7 +170,7 @@ pub struct Port {
     pub mtu: Option<u16>,
 }
 
-/// `[[pool]]`: source addresses and ports of FNAT.
+/// `[[pool]]`: source addresses and ports of FNAT and SNAT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool {
     /// The operator's name for it; unique.
@@ -153,6 +179,25 @@ pub struct Pool {
     pub addresses: Vec<AddressRange>,
     /// Local ports, the same for each address; never 0.
     pub ports: RangeInclusive<u16>,
+}
+
+/// `[[snat]]`: a rule of source NAT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snat {
+    /// The operator's name for it; unique.
+    pub name: String,
+    /// Networks that connections come from; at least one.
+    pub sources: Vec<Prefix>,
+    /// Networks that connections go to. `None`: everywhere; otherwise at least one.
+    pub destinations: Option<Vec<Prefix>>,
+    /// TCP, UDP and ICMP echo, or some of them. `None`: all three; otherwise at least one.
+    pub protocols: Option<Vec<Protocol>>,
+    /// Name of the port of this configuration that connections leave by. `None`: any.
+    pub egress: Option<String>,
+    /// Name of a pool of this configuration.
+    pub pool: String,
+    /// What shares a pool address and port.
+    pub mapping: Mapping,
 }
 
 /// `[[route]]`: a static route. A running director takes the kernel's instead.

@@ -1,29 +1,34 @@
 //! From text to a checked configuration.
 
+mod service;
+mod values;
+
 use std::fs::File;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr};
-use std::ops::RangeInclusive;
-use std::path::{Path as FilePath, PathBuf};
+use std::path::Path as FilePath;
 
-use sluice_director::blueprint::{Ports, RealServer, Timeouts, VirtualService};
+use sluice_director::blueprint::Timeouts;
 use toml::de::DeTable;
 
 use crate::address::parse_address;
-use crate::device::{check_socket_path, parse_interface};
-use crate::errors::{Diagnostic, Fault, quoted};
+use crate::device::parse_interface;
+use crate::errors::Diagnostic;
 use crate::read::Table;
 use crate::report::{Origin, Report};
-use crate::schema::keys::{self, *};
-use crate::{
-    AddressRange, Config, ConfigErrors, Device, Director, Limits, Mac, Neighbour, Pool, Port,
-    Prefix, Route, Tcp, check, syntax,
+use crate::schema::Key;
+use crate::schema::keys::{
+    self, FILE, director, icmp, ipip, limits, neighbour, pool, port, route, snat, tcp, timeouts,
 };
+use crate::words::SnatProtocol;
+use crate::{
+    AddressRange, Config, ConfigErrors, Device, Director, Icmp, Ipip, Limits, Mac, Neighbour, Pool,
+    Port, Prefix, Route, Snat, Tcp, check, syntax,
+};
+use values::{any_text, parse_name, parse_ports, parse_socket, parse_source_v4, parse_source_v6};
 
 /// The largest file that is read, in bytes.
 const FILE_BYTES: u64 = 1 << 30;
-/// The longest name of a port, pool or service, in bytes.
-const NAME_BYTES: usize = 64;
 /// Stands for an address that could not be read.
 pub(crate) const NO_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
@@ -110,24 +115,33 @@ fn read_text(path: &FilePath, file: &str) -> Result<String, ConfigErrors> {
 }
 
 fn read(file: Table<'_>, report: &mut Report) -> Config {
-    let limits = file.one(&LIMITS, report);
-    let tcp = file.one(&TCP, report);
+    let limits = file.one(&limits::SECTION, report);
+    let tcp = file.one(&tcp::SECTION, report);
+    let icmp = file.one(&icmp::SECTION, report);
+    let ipip = file.one(&ipip::SECTION, report);
     Config {
-        director: read_director(file.one(&DIRECTOR, report), report),
+        director: read_director(file.one(&director::SECTION, report), report),
         limits: Limits {
             sessions: limits.integer(&limits::SESSIONS, report),
             held_frames: limits.integer(&limits::HELD_FRAMES, report),
+            fragments: limits.integer(&limits::FRAGMENTS, report),
         },
-        timeouts: read_timeouts(file.one(&TIMEOUTS, report), report),
+        timeouts: read_timeouts(file.one(&timeouts::SECTION, report), report),
         tcp: Tcp {
             no_session: tcp.word(&tcp::NO_SESSION, report),
             accept_mid_stream: tcp.boolean(&tcp::ACCEPT_MID_STREAM, report),
         },
-        ports: each(file.many(&PORT, report), report, read_port),
-        pools: each(file.many(&POOL, report), report, read_pool),
-        services: each(file.many(&SERVICE, report), report, read_service),
-        routes: each(file.many(&ROUTE, report), report, read_route),
-        neighbours: each(file.many(&NEIGHBOUR, report), report, read_neighbour),
+        icmp: Icmp { errors_per_s: icmp.integer(&icmp::ERRORS_PER_S, report) },
+        ipip: Ipip {
+            source_v4: ipip.parsed(&ipip::SOURCE_V4, parse_source_v4, report),
+            source_v6: ipip.parsed(&ipip::SOURCE_V6, parse_source_v6, report),
+        },
+        ports: each(file.many(&port::SECTION, report), report, read_port),
+        pools: each(file.many(&pool::SECTION, report), report, read_pool),
+        services: each(file.many(&keys::service::SECTION, report), report, service::read),
+        snat: each(file.many(&snat::SECTION, report), report, read_snat),
+        routes: each(file.many(&route::SECTION, report), report, read_route),
+        neighbours: each(file.many(&neighbour::SECTION, report), report, read_neighbour),
     }
 }
 
@@ -148,6 +162,7 @@ fn read_director(table: Table<'_>, report: &mut Report) -> Director {
         control_socket: table
             .parsed_or_default(&director::CONTROL_SOCKET, parse_socket, report)
             .unwrap_or_default(),
+        hash_seed: table.integer(&director::HASH_SEED, report),
     }
 }
 
@@ -161,7 +176,10 @@ fn read_timeouts(table: Table<'_>, report: &mut Report) -> Timeouts {
         tcp_time_wait_s: table.integer(&timeouts::TIME_WAIT, report),
         tcp_close_s: table.integer(&timeouts::CLOSE, report),
         udp_s: table.integer(&timeouts::UDP, report),
-        ..Timeouts::default()
+        one_packet_s: table.integer(&timeouts::ONE_PACKET, report),
+        sctp_s: table.integer(&timeouts::SCTP, report),
+        icmp_s: table.integer(&timeouts::ICMP, report),
+        other_s: table.integer(&timeouts::OTHER, report),
     }
 }
 
@@ -181,39 +199,33 @@ fn read_port(table: Table<'_>, report: &mut Report) -> Port {
 fn read_pool(table: Table<'_>, report: &mut Report) -> Pool {
     // An item that could not be read keeps its place, so that the others keep their numbers.
     let unknown = AddressRange::from(NO_ADDRESS);
-    let addresses = table.list::<AddressRange>(&keys::pool::ADDRESSES, str::parse, report);
+    let addresses = table.list::<AddressRange>(&pool::ADDRESSES, str::parse, report);
+    let addresses = addresses.unwrap_or_default();
     Pool {
-        name: table.parsed(&keys::pool::NAME, parse_name, report).unwrap_or_default(),
+        name: table.parsed(&pool::NAME, parse_name, report).unwrap_or_default(),
         addresses: addresses.into_iter().map(|range| range.unwrap_or(unknown)).collect(),
-        ports: table
-            .parsed_or_default(&keys::pool::PORTS, parse_ports, report)
-            .unwrap_or(1..=u16::MAX),
+        ports: table.parsed_or_default(&pool::PORTS, parse_ports, report).unwrap_or(1..=u16::MAX),
     }
 }
 
-fn read_service(table: Table<'_>, report: &mut Report) -> VirtualService {
-    let name = table.parsed(&service::NAME, parse_name, report).unwrap_or_default();
-    let protocol = table.word(&service::PROTOCOL, report);
-    let vip = address(table, &service::VIP, report);
-    let port = table.integer(&service::PORT, report);
-    let read_real = |table: Table<'_>, report: &mut Report| RealServer {
-        address: address(table, &real::ADDRESS, report),
-        port: table.integer_if_given(&real::PORT, report).unwrap_or(port),
-        weight: table.integer(&real::WEIGHT, report),
-        ..RealServer::default()
-    };
-    let reals = table.many(&REAL, report);
-    VirtualService {
-        name,
-        protocol,
-        vip,
-        ports: Ports::one(port),
-        mode: table.word(&service::MODE, report),
-        scheduler: table.word(&service::SCHEDULER, report),
-        pool: table.parsed(&service::POOL, any_text, report).unwrap_or_default(),
-        reals: reals.into_iter().map(|real| read_real(real, report)).collect(),
-        ..VirtualService::default()
+fn read_snat(table: Table<'_>, report: &mut Report) -> Snat {
+    let protocols = table.words::<SnatProtocol>(&snat::PROTOCOLS, report);
+    Snat {
+        name: table.parsed(&snat::NAME, parse_name, report).unwrap_or_default(),
+        sources: prefixes(table, &snat::SOURCES, report).unwrap_or_default(),
+        destinations: prefixes(table, &snat::DESTINATIONS, report),
+        protocols: protocols.map(|words| words.into_iter().map(|word| word.0).collect()),
+        egress: table.parsed(&snat::EGRESS, any_text, report),
+        pool: table.parsed(&snat::POOL, any_text, report).unwrap_or_default(),
+        mapping: table.word(&snat::MAPPING, report),
     }
+}
+
+/// A list of prefixes; one that could not be read keeps its place.
+fn prefixes(table: Table<'_>, key: &'static Key, report: &mut Report) -> Option<Vec<Prefix>> {
+    let unknown = Prefix::from(NO_ADDRESS);
+    let read = table.list::<Prefix>(key, str::parse, report)?;
+    Some(read.into_iter().map(|prefix| prefix.unwrap_or(unknown)).collect())
 }
 
 fn read_route(table: Table<'_>, report: &mut Report) -> Route {
@@ -234,48 +246,6 @@ fn read_neighbour(table: Table<'_>, report: &mut Report) -> Neighbour {
     }
 }
 
-fn address(table: Table<'_>, key: &'static crate::schema::Key, report: &mut Report) -> IpAddr {
+fn address(table: Table<'_>, key: &'static Key, report: &mut Report) -> IpAddr {
     table.parsed(key, parse_address, report).unwrap_or(NO_ADDRESS)
-}
-
-fn any_text(text: &str) -> Result<String, Fault> {
-    Ok(text.to_owned())
-}
-
-fn parse_socket(text: &str) -> Result<PathBuf, Fault> {
-    check_socket_path(text).map(|()| PathBuf::from(text))
-}
-
-fn parse_name(text: &str) -> Result<String, Fault> {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-    if begins && text.len() <= NAME_BYTES && text.bytes().all(allowed) {
-        return Ok(text.to_owned());
-    }
-    let hint = format!(
-        "use 1 to {NAME_BYTES} letters, digits, `.`, `_` and `-`, a letter or digit first: names \
-         become file names and labels"
-    );
-    Err(Fault::new(format!("{} cannot be a name", quoted(text)), hint))
-}
-
-fn parse_ports(text: &str) -> Result<RangeInclusive<u16>, Fault> {
-    let hint = "use FIRST-LAST with ports from 1 to 65535, such as \"1024-65535\"";
-    let number = |text: &str| {
-        let text = text.trim();
-        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-        text.parse::<u16>().ok().filter(|_| digits)
-    };
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (Some(first), Some(last)) = (number(first), number(last)) else {
-        return Err(Fault::new(format!("{} is not a range of ports", quoted(text)), hint));
-    };
-    if first > last {
-        let hint = format!("begin with the lower port: \"{last}-{first}\"");
-        return Err(Fault::new(format!("the range {} is reversed", quoted(text)), hint));
-    }
-    if first == 0 {
-        return Err(Fault::new(format!("{} begins with port 0", quoted(text)), hint));
-    }
-    Ok(first..=last)
 }

@@ -18,6 +18,10 @@ pub(crate) enum Place {
     Timeouts,
     /// `[tcp]`
     Tcp,
+    /// `[icmp]`
+    Icmp,
+    /// `[ipip]`
+    Ipip,
     /// `[[port]]`
     Port,
     /// `[[pool]]`
@@ -26,6 +30,8 @@ pub(crate) enum Place {
     Service,
     /// `[[service.real]]`
     Real,
+    /// `[[snat]]`
+    Snat,
     /// `[[route]]`
     Route,
     /// `[[neighbour]]`
@@ -97,10 +103,13 @@ impl fmt::Display for Path {
             Place::Limits => write!(out, "limits")?,
             Place::Timeouts => write!(out, "timeouts")?,
             Place::Tcp => write!(out, "tcp")?,
+            Place::Icmp => write!(out, "icmp")?,
+            Place::Ipip => write!(out, "ipip")?,
             Place::Port => write!(out, "port[{index}]")?,
             Place::Pool => write!(out, "pool[{index}]")?,
             Place::Service => write!(out, "service[{index}]")?,
             Place::Real => write!(out, "service[{index}].real[{}]", self.real)?,
+            Place::Snat => write!(out, "snat[{index}]")?,
             Place::Route => write!(out, "route[{index}]")?,
             Place::Neighbour => write!(out, "neighbour[{index}]")?,
         }

@@ -13,7 +13,7 @@ use crate::report::Report;
 use crate::schema::keys::FILE;
 use crate::schema::{Key, Kind, Section, Without};
 use crate::suggest::{did_you_mean, nearest};
-use crate::words::Word;
+use crate::words::{Word, words_of};
 
 /// One table of the file.
 #[derive(Clone, Copy)]
@@ -140,7 +140,7 @@ impl<'t> Table<'t> {
     fn mismatch(path: Path, key: &'static Key, value: Value<'t>, report: &mut Report) {
         let found = what_is_here(value.get_ref(), path, report);
         let example = match key.kind {
-            Kind::Boolean | Kind::Word(_) => String::new(),
+            Kind::Boolean | Kind::Word(_) | Kind::PortOrRange => String::new(),
             _ => format!(", such as {}", key.example),
         };
         report.error(path, found, format!("use {}{example}", key.kind.expects()));
@@ -173,8 +173,10 @@ impl<'t> Table<'t> {
         value: Value<'t>,
         report: &mut Report,
     ) -> Option<T> {
-        let (Kind::Integer { min, max } | Kind::Integers { min, max }) = key.kind else {
-            return None;
+        let (min, max) = match key.kind {
+            Kind::Integer { min, max } | Kind::Integers { min, max } => (min, max),
+            Kind::PortOrRange => (1, u16::MAX.into()),
+            _ => return None,
         };
         let hint = format!("use an integer from {min} to {max}");
         let DeValue::Integer(integer) = value.get_ref() else {
@@ -215,6 +217,29 @@ impl<'t> Table<'t> {
         Some(integers.collect())
     }
 
+    /// A port or what `parse` makes of a range of ports, if the file has the key.
+    pub fn ports<T: From<u16>>(
+        &self,
+        key: &'static Key,
+        parse: fn(&str) -> Result<T, Fault>,
+        report: &mut Report,
+    ) -> Option<T> {
+        let value = self.value(key, report)?;
+        let path = self.path.key(key.name);
+        match value.get_ref() {
+            DeValue::String(text) if text.parse::<i64>().is_err() => {
+                parse(text).map_err(|fault| report.fault(path, fault)).ok()
+            }
+            DeValue::Integer(_) | DeValue::String(_) => {
+                Self::integer_at::<u16>(path, key, value, report).map(T::from)
+            }
+            _ => {
+                Self::mismatch(path, key, value, report);
+                None
+            }
+        }
+    }
+
     /// `true` or `false`, or the key's default.
     pub fn boolean(&self, key: &'static Key, report: &mut Report) -> bool {
         let default = matches!(key.without, Without::Boolean(true));
@@ -235,22 +260,26 @@ impl<'t> Table<'t> {
         text
     }
 
+    /// One word out of few, if the file has the key.
+    pub fn word_if_given<W: Word>(&self, key: &'static Key, report: &mut Report) -> Option<W> {
+        let text = self.text_if_given(key, report)?;
+        meaning(text).map_err(|fault| report.fault(self.path.key(key.name), fault)).ok()
+    }
+
     /// One word out of few, or the key's default.
     pub fn word<W: Word>(&self, key: &'static Key, report: &mut Report) -> W {
-        let meaning =
-            |text: &str| W::ALL.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning);
-        let default = match key.without {
-            Without::Text(text) => meaning(text).unwrap_or(W::ALL[0].1),
-            _ => W::ALL[0].1,
+        let default = || match key.without {
+            Without::Text(text) => meaning(text).ok(),
+            _ => None,
         };
-        let Some(text) = self.text_if_given(key, report) else { return default };
-        meaning(text).unwrap_or_else(|| {
-            let words = W::ALL.iter().map(|(word, _)| *word);
-            let hint = format!("use {}{}", key.kind.expects(), did_you_mean(text, words));
-            let found = format!("{} is not {}", quoted(text), W::NOUN);
-            report.error(self.path.key(key.name), found, hint);
-            default
-        })
+        self.word_if_given(key, report).or_else(default).unwrap_or(W::ALL[0].1)
+    }
+
+    /// A list of words out of few, if the file has the key; items that are wrong are reported and
+    /// left out.
+    pub fn words<W: Word>(&self, key: &'static Key, report: &mut Report) -> Option<Vec<W>> {
+        let words = self.list(key, meaning::<W>, report)?;
+        Some(words.into_iter().flatten().collect())
     }
 
     /// A string that `parse` makes something of, if the file has the key.
@@ -278,18 +307,19 @@ impl<'t> Table<'t> {
         self.parsed(key, parse, report).or_else(default)
     }
 
-    /// A list of strings that `parse` makes something of; `None` stands for an item that is wrong.
+    /// A list of strings that `parse` makes something of, if the file has the key; `None` stands
+    /// for an item that is wrong.
     pub fn list<T>(
         &self,
         key: &'static Key,
         parse: fn(&str) -> Result<T, Fault>,
         report: &mut Report,
-    ) -> Vec<Option<T>> {
+    ) -> Option<Vec<Option<T>>> {
         let path = self.path.key(key.name);
-        let Some(value) = self.value(key, report) else { return Vec::new() };
+        let value = self.value(key, report)?;
         let DeValue::Array(items) = value.get_ref() else {
             Self::mismatch(path, key, value, report);
-            return Vec::new();
+            return None;
         };
         let mut parsed = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
@@ -304,8 +334,19 @@ impl<'t> Table<'t> {
                 }
             });
         }
-        parsed
+        Some(parsed)
     }
+}
+
+/// What a word means.
+fn meaning<W: Word>(text: &str) -> Result<W, Fault> {
+    let found = W::ALL.iter().find(|(word, _)| *word == text);
+    found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+        let words = words_of::<W>();
+        let near = did_you_mean(text, words.iter().copied());
+        let hint = format!("use one of: {}{near}", words.join(", "));
+        Fault::new(format!("{} is not {}", quoted(text), W::NOUN), hint)
+    })
 }
 
 /// `80 is an integer`, of the value at `path`, which has the wrong type.

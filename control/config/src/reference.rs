@@ -21,7 +21,9 @@ right, for all errors of the file at once. A key that is not in this reference i
 ignored. Keys are counted from 0 in messages: `service[2].real[0].port` is the port of the first
 real server of the third service.
 
-IPv6 addresses are refused for now: IPv6 services come with a later version.
+Wherever an address or a prefix stands it may be IPv4 or IPv6. IPv6 addresses are written as in
+RFC 5952, without brackets: `2001:db8::10`. Link-local ones (`fe80::/10`) are refused where they
+would need to say on which link.
 ";
 
 /// The whole reference in Markdown.
@@ -63,13 +65,15 @@ fn write_devices(out: &mut String) -> fmt::Result {
 
 fn describe(kind: &Kind) -> String {
     match kind {
-        Kind::Word(words) => {
-            let words: Vec<String> = words().iter().map(|word| format!("`\"{word}\"`")).collect();
-            words.join(", ")
-        }
+        Kind::Word(words) => listed(&words()),
+        Kind::Words(words) => format!("a list of some of {}", listed(&words())),
         Kind::Boolean => "`true`, `false`".to_owned(),
         other => other.expects(),
     }
+}
+
+fn listed(words: &[&str]) -> String {
+    words.iter().map(|word| format!("`\"{word}\"`")).collect::<Vec<_>>().join(", ")
 }
 
 fn default(without: &Without) -> String {

@@ -60,6 +60,10 @@ pub(crate) enum Kind {
     Boolean,
     /// One word out of few.
     Word(fn() -> Vec<&'static str>),
+    /// A list of words out of few.
+    Words(fn() -> Vec<&'static str>),
+    /// A port as an integer, or a range of ports as a string.
+    PortOrRange,
     /// A string of this form.
     Text(&'static str),
     /// A list of strings of this form.
@@ -88,6 +92,10 @@ impl Kind {
             Self::Integers { min, max } => format!("a list of integers from {min} to {max}"),
             Self::Boolean => "true or false".to_owned(),
             Self::Word(words) => format!("one of: {}", words().join(", ")),
+            Self::Words(words) => format!("a list of some of: {}", words().join(", ")),
+            Self::PortOrRange => {
+                "an integer from 1 to 65535, or a range such as \"8000-8099\"".to_owned()
+            }
             Self::Text(form) => (*form).to_owned(),
             Self::Texts(form) => format!("a list, each item {form}"),
         }

@@ -1,6 +1,8 @@
 //! Settings that are one word out of few: the words, once, for reading and for the reference.
 
-use sluice_director::blueprint::{Mode, NoSession, Protocol, Scheduling};
+use sluice_director::blueprint::{
+    ClientAddress, HashKey, Mapping, Mode, NoSession, Orphans, Protocol, Scheduling,
+};
 
 use crate::{HugePages, Idle, LogLevel};
 
@@ -44,20 +46,48 @@ impl Word for NoSession {
     const ALL: &[(&str, Self)] = &[("drop", Self::Drop), ("reset", Self::Reset)];
 }
 
-impl Word for Protocol {
-    const NOUN: &str = "a protocol";
-    const ALL: &[(&str, Self)] = &[(Self::Tcp.name(), Self::Tcp), (Self::Udp.name(), Self::Udp)];
+/// A protocol that a service may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServiceProtocol(pub Protocol);
+
+impl Word for ServiceProtocol {
+    const NOUN: &str = "a protocol of services";
+    const ALL: &[(&str, Self)] = &[
+        (Protocol::Tcp.name(), Self(Protocol::Tcp)),
+        (Protocol::Udp.name(), Self(Protocol::Udp)),
+        (Protocol::Sctp.name(), Self(Protocol::Sctp)),
+        (Protocol::Any.name(), Self(Protocol::Any)),
+    ];
 }
 
-impl Word for Mode {
-    const NOUN: &str = "a forwarding mode";
-    const ALL: &[(&str, Self)] = &[(Self::Fnat.name(), Self::Fnat)];
+/// A protocol that source NAT translates.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SnatProtocol(pub Protocol);
+
+impl Word for SnatProtocol {
+    const NOUN: &str = "a protocol of source NAT";
+    const ALL: &[(&str, Self)] = &[
+        (Protocol::Tcp.name(), Self(Protocol::Tcp)),
+        (Protocol::Udp.name(), Self(Protocol::Udp)),
+        (Protocol::Icmp.name(), Self(Protocol::Icmp)),
+    ];
 }
 
-impl Word for Scheduling {
-    const NOUN: &str = "a scheduler";
-    const ALL: &[(&str, Self)] = &[(Self::Rr.name(), Self::Rr)];
+/// A setting whose words are the names that the blueprint gives its values.
+macro_rules! named {
+    ($kind:ty, $noun:literal, $($value:ident),+) => {
+        impl Word for $kind {
+            const NOUN: &str = $noun;
+            const ALL: &[(&str, Self)] = &[$((Self::$value.name(), Self::$value)),+];
+        }
+    };
 }
+named!(Mode, "a forwarding mode", Fnat, Nat, Dr, Ipip);
+named!(Scheduling, "a scheduler", Rr, Wrr, Lc, Wlc, Sh, Mh, P2c);
+named!(HashKey, "something to hash", Client, ClientPort);
+named!(Orphans, "a fate of sessions", Keep, Reset, Reschedule);
+named!(ClientAddress, "a way to tell the client's address", Hidden, Toa, ProxyV1, ProxyV2);
+named!(Mapping, "a mapping", EndpointIndependent, PerSession);
 
 macro_rules! word_of {
     ($($kind:ty),*) => {$(

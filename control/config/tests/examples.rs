@@ -33,10 +33,19 @@ fn every_example_is_right() {
     loaded.sort();
     let expected = [
         "af-packet-twin.toml",
+        "client-address.toml",
+        "cross-family.toml",
+        "dns-one-packet.toml",
+        "dr.toml",
+        "ipip.toml",
+        "ipv6.toml",
+        "maglev.toml",
         "memif.toml",
+        "nat.toml",
         "one-arm.toml",
         "pci-two-workers.toml",
         "replay.toml",
+        "snat.toml",
         "two-arm.toml",
         "udp-dns.toml",
     ];

@@ -5,10 +5,11 @@ use std::fs;
 use std::net::IpAddr;
 
 use sluice_config::{
-    Config, ConfigErrors, Device, HugePages, Idle, LogLevel, MemifRole, NoSession, Protocol,
-    Timeouts,
+    ClientAddress, Config, ConfigErrors, Device, HashKey, HugePages, Idle, LogLevel, Mapping,
+    MemifRole, Mode, NoSession, Orphans, Persistence, Ports, Protocol, RealServer, Scheduling,
+    Timeouts, VirtualService,
 };
-use sluice_director::blueprint::Blueprint;
+use sluice_director::blueprint::{Blueprint, Network};
 
 const SMALL: &str = r#"
 [[port]]
@@ -37,10 +38,12 @@ idle = "busy"
 huge_pages = "required"
 log_level = "trace"
 control_socket = "/tmp/s.sock"
+hash_seed = 9_007_199_254_740_991
 
 [limits]
 sessions = 0x1000
 held_frames = 0
+fragments = 16
 
 [timeouts]
 tcp_syn_recv_s = 1
@@ -51,6 +54,17 @@ tcp_last_ack_s = 5
 tcp_time_wait_s = 6
 tcp_close_s = 7
 udp_s = 8
+one_packet_s = 9
+sctp_s = 10
+icmp_s = 11
+other_s = 12
+
+[icmp]
+errors_per_s = 13
+
+[ipip]
+source_v4 = "192.0.2.100"
+source_v6 = "2001:db8:2::100/120"
 
 [tcp]
 no_session = "reset"
@@ -70,7 +84,7 @@ device = "memif:/run/m.sock,role=server,id=7"
 
 [[pool]]
 name = "lan"
-addresses = ["192.0.2.33", "192.0.2.10-192.0.2.12", "192.0.2.64/30"]
+addresses = ["192.0.2.33", "192.0.2.10-192.0.2.12", "192.0.2.64/30", "2001:db8:2::a/127"]
 ports = "2000-2999"
 
 [[service]]
@@ -90,6 +104,55 @@ weight = 0
 [[service.real]]
 address = "192.0.2.22"
 
+[[service]]
+name = "everything"
+protocol = "udp"
+vip = "2001:db8:1::53"
+port = "8000-8099"
+mode = "nat"
+scheduler = "mh"
+hash = "client_port"
+mh_table = 251
+pool = "lan"
+one_packet = true
+persistence_s = 300
+persistence_prefix = 64
+on_removed = "reschedule"
+on_down = "reset"
+max_sessions = 1000
+max_new_per_s = 100
+slow_start_s = 30
+
+[[service.real]]
+address = "2001:db8:2::21"
+
+[[service.real]]
+address = "2001:db8:2::22"
+port = 53
+mode = "fnat"
+weight = 65535
+upper_sessions = 20
+lower_sessions = 10
+down = true
+
+[[service.real]]
+address = "2001:db8:2::23"
+mode = "ipip"
+
+[[snat]]
+name = "out"
+sources = ["192.0.2.0/25", "2001:db8:2::/64"]
+destinations = ["0.0.0.0/0", "2001:db8:3::/48"]
+protocols = ["icmp", "tcp"]
+egress = "back"
+pool = "lan"
+mapping = "per_session"
+
+[[snat]]
+name = "rest"
+sources = ["192.0.2.128/25"]
+pool = "lan"
+
 [[route]]
 prefix = "0.0.0.0/0"
 via = "198.51.100.1"
@@ -99,11 +162,21 @@ port = "front"
 prefix = "192.0.2.0/24"
 port = "back"
 
+[[route]]
+prefix = "::/0"
+via = "fe80::1"
+port = "front"
+
 [[neighbour]]
 address = "192.0.2.21"
 mac = "02:00:00:00:01:11"
 port = "back"
 vlan = 10
+
+[[neighbour]]
+address = "fe80::1"
+mac = "02:00:00:00:00:fe"
+port = "front"
 "#;
 
 fn parse(text: &str) -> Config {
@@ -134,13 +207,22 @@ fn what_is_left_out_has_its_default() {
     assert_eq!(config.director.log_level, LogLevel::Info);
     assert_eq!(config.director.control_socket.to_str(), Some("/run/sluice/sluice.sock"));
     assert_eq!((config.limits.sessions, config.limits.held_frames), (1_000_000, 512));
+    assert_eq!(config.limits.fragments, 4096);
     assert_eq!(config.tcp.no_session, NoSession::Drop);
     assert!(!config.tcp.accept_mid_stream);
     let port = &config.ports[0];
     assert_eq!((port.queues, &port.twin, port.mac, port.mtu), (None, &None, None, None));
     assert_eq!(config.pools[0].ports, 1024..=65_535);
-    assert_eq!(config.services[0].reals[0].port, 80);
-    assert_eq!(config.services[0].reals[0].weight, 1);
+    let real = RealServer { address: address("192.0.2.11"), port: 80, ..RealServer::default() };
+    let service = VirtualService {
+        name: "web".to_owned(),
+        vip: address("198.51.100.200"),
+        ports: Ports::one(80),
+        pool: "lan".to_owned(),
+        reals: vec![real],
+        ..VirtualService::default()
+    };
+    assert_eq!(config.services, [service]);
     assert_eq!(warnings(SMALL), "");
 }
 
@@ -161,7 +243,9 @@ fn every_key_is_read() {
     assert_eq!(config.director.huge_pages, HugePages::Required);
     assert_eq!(config.director.log_level, LogLevel::Trace);
     assert_eq!(config.director.control_socket.to_str(), Some("/tmp/s.sock"));
+    assert_eq!(config.director.hash_seed, (1 << 53) - 1);
     assert_eq!((config.limits.sessions, config.limits.held_frames), (4096, 0));
+    assert_eq!((config.limits.fragments, config.icmp.errors_per_s), (16, 13));
     let timeouts = Timeouts {
         tcp_syn_recv_s: 1,
         tcp_established_s: 2,
@@ -171,7 +255,10 @@ fn every_key_is_read() {
         tcp_time_wait_s: 6,
         tcp_close_s: 7,
         udp_s: 8,
-        ..Timeouts::default()
+        one_packet_s: 9,
+        sctp_s: 10,
+        icmp_s: 11,
+        other_s: 12,
     };
     assert_eq!(config.timeouts, timeouts);
     assert_eq!(config.tcp.no_session, NoSession::Reset);
@@ -198,8 +285,9 @@ fn every_key_is_read() {
 #[test]
 fn the_blueprint_has_the_addresses_in_order() {
     let blueprint = parse(WHOLE).blueprint();
-    let expected = [33, 10, 11, 12, 64, 65, 66, 67].map(|last| address(&format!("192.0.2.{last}")));
-    assert_eq!(blueprint.pools[0].addresses, expected);
+    let v4 = [33, 10, 11, 12, 64, 65, 66, 67].map(|last| address(&format!("192.0.2.{last}")));
+    let v6 = ["2001:db8:2::a", "2001:db8:2::b"].map(address);
+    assert_eq!(blueprint.pools[0].addresses, [&v4[..], &v6[..]].concat());
     assert_eq!(
         (blueprint.pools[0].name.as_str(), &blueprint.pools[0].ports),
         ("lan", &(2000..=2999))
@@ -215,6 +303,56 @@ fn the_blueprint_has_the_addresses_in_order() {
     assert_eq!(blueprint.timeouts.udp_s, 8);
     assert_eq!(blueprint.no_session, NoSession::Reset);
     assert!(blueprint.accept_mid_stream);
+}
+
+#[test]
+fn every_key_of_a_service_reaches_the_blueprint() {
+    let blueprint = parse(WHOLE).blueprint();
+    let real = |last| RealServer { address: address(last), ..RealServer::default() };
+    let expected = VirtualService {
+        name: "everything".to_owned(),
+        protocol: Protocol::Udp,
+        vip: address("2001:db8:1::53"),
+        ports: Ports { first: 8000, last: 8099 },
+        mode: Mode::Nat,
+        scheduler: Scheduling::Mh,
+        hash: HashKey::ClientPort,
+        mh_table: 251,
+        pool: "lan".to_owned(),
+        one_packet: true,
+        persistence: Some(Persistence { timeout_s: 300, prefix: 64 }),
+        on_removed: Orphans::Reschedule,
+        on_down: Orphans::Reset,
+        max_sessions: 1000,
+        max_new_per_s: 100,
+        slow_start_s: 30,
+        client_address: ClientAddress::Hidden,
+        reals: vec![
+            real("2001:db8:2::21"),
+            RealServer {
+                port: 53,
+                mode: Some(Mode::Fnat),
+                weight: 65_535,
+                upper_sessions: 20,
+                lower_sessions: 10,
+                down: true,
+                ..real("2001:db8:2::22")
+            },
+            RealServer { mode: Some(Mode::Ipip), ..real("2001:db8:2::23") },
+        ],
+    };
+    assert_eq!(blueprint.services[1], expected);
+    assert_eq!((blueprint.hash_seed, blueprint.icmp_errors_per_s), ((1 << 53) - 1, 13));
+    let network = |text, prefix| Network { address: address(text), prefix };
+    assert_eq!(blueprint.tunnel.v4, Some(network("192.0.2.100", 32)));
+    assert_eq!(blueprint.tunnel.v6, Some(network("2001:db8:2::100", 120)));
+    let [out, rest] = &blueprint.snat[..] else { panic!("{:?}", blueprint.snat) };
+    assert_eq!((&out.name[..], &out.pool[..], out.egress), ("out", "lan", Some(1)));
+    assert_eq!(out.sources, [network("192.0.2.0", 25), network("2001:db8:2::", 64)]);
+    assert_eq!(out.destinations, [network("0.0.0.0", 0), network("2001:db8:3::", 48)]);
+    assert_eq!(out.protocols, [Protocol::Icmp, Protocol::Tcp]);
+    assert_eq!((out.mapping, rest.mapping), (Mapping::PerSession, Mapping::EndpointIndependent));
+    assert!(rest.destinations.is_empty() && rest.protocols.is_empty() && rest.egress.is_none());
 }
 
 #[test]

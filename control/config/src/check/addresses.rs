@@ -1,15 +1,14 @@
 //! Addresses: which may be used at all, and that no two uses of one collide.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Bounds;
 use crate::address::number;
 use crate::path::{Path, Place};
 use crate::report::Report;
-use crate::{AddressRange, Config};
-
-/// What a message says of IPv6 as long as it is not there.
-pub(super) const NO_IPV6: &str = "use an IPv4 address: IPv6 services come with a later version";
+use crate::{AddressRange, Config, Pool, Prefix};
 
 /// What is wrong with a range as the address of a host, if anything.
 pub(super) fn not_a_host(range: AddressRange) -> Option<&'static str> {
@@ -40,8 +39,51 @@ pub(super) fn not_a_host(range: AddressRange) -> Option<&'static str> {
 pub(super) fn check_host(address: IpAddr, path: Path, report: &mut Report) {
     if let Some(what) = not_a_host(address.into()) {
         let found = format!("{address} is {what}");
-        report.error(path, found, "use the unicast address of a host, such as 192.0.2.10");
+        let example = if address.is_ipv4() { "192.0.2.10" } else { "2001:db8::10" };
+        report.error(path, found, format!("use the unicast address of a host, such as {example}"));
     }
+}
+
+/// Reports an address that only means something together with a link.
+pub(super) fn check_scope(address: IpAddr, path: Path, report: &mut Report) {
+    if let Some(found) = link_local(address.into()) {
+        report.error(path, format!("{address} {found}"), NO_SCOPE);
+    }
+}
+
+/// What to do about an address that is link-local.
+const NO_SCOPE: &str = "use a global or unique local address (RFC 4193)";
+
+fn link_local(range: AddressRange) -> Option<&'static str> {
+    let within = Prefix::new(IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), 10)?.range();
+    let meets = range.first() <= within.last() && within.first() <= range.last();
+    meets.then_some("is link-local (fe80::/10), which does not say on which link")
+}
+
+/// The family of an address, as messages call it.
+pub(super) fn family(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
+}
+
+/// An address and what stands for its port, as they are written together.
+pub(super) fn endpoint(address: IpAddr, port: impl Display) -> String {
+    if address.is_ipv4() { format!("{address}:{port}") } else { format!("[{address}]:{port}") }
+}
+
+/// The families that each pool has addresses of: IPv4, IPv6. A pool of which something could not
+/// be read might have had either.
+pub(super) fn pool_families<'c>(
+    config: &'c Config,
+    report: &Report,
+) -> HashMap<&'c str, [bool; 2]> {
+    let families = |(index, pool): (usize, &'c Pool)| {
+        let path = Path::table(Place::Pool, index).key("addresses");
+        let broken = (0..pool.addresses.len()).any(|item| report.is_broken(path.item(item)));
+        let unknown = broken || report.is_broken(path);
+        let has = |v4| pool.addresses.iter().any(|range| range.first().is_ipv4() == v4);
+        (pool.name.as_str(), [unknown || has(true), unknown || has(false)])
+    };
+    config.pools.iter().enumerate().map(families).collect()
 }
 
 /// All local addresses, for questions about single ones.
@@ -79,13 +121,10 @@ pub(super) fn check_pools(config: &Config, bounds: &Bounds, report: &mut Report)
             if report.is_broken(path) {
                 continue;
             }
-            check_range(range, pool.addresses[0], path, report);
+            check_range(range, path, report);
             let before = total;
             total = total.saturating_add(range.count());
-            if range.first().is_ipv4()
-                && before <= bounds.local_addresses
-                && total > bounds.local_addresses
-            {
+            if before <= bounds.local_addresses && total > bounds.local_addresses {
                 let found = format!("with {range} there are {total} local addresses in all pools");
                 report.error(path, found, format!("keep to {}", bounds.local_addresses));
             }
@@ -97,17 +136,12 @@ pub(super) fn check_pools(config: &Config, bounds: &Bounds, report: &mut Report)
     Local { ranges }
 }
 
-fn check_range(range: AddressRange, first: AddressRange, path: Path, report: &mut Report) {
+fn check_range(range: AddressRange, path: Path, report: &mut Report) {
     if let Some(what) = not_a_host(range) {
         let found = format!("{range} has addresses that are {what}");
         report.error(path, found, "use unicast addresses of this machine");
-    } else if path.item == Some(0) {
-        if range.first().is_ipv6() {
-            report.error(path, format!("{range} is IPv6"), NO_IPV6);
-        }
-    } else if range.first().is_ipv4() != first.first().is_ipv4() {
-        let found = format!("{range} is of another family than the pool's first, {first}");
-        report.error(path, found, "give each family a pool of its own");
+    } else if let Some(found) = link_local(range) {
+        report.error(path, format!("{range} {found}"), NO_SCOPE);
     }
 }
 

@@ -1,14 +1,10 @@
 //! Static routes and neighbours.
 
-use std::net::IpAddr;
-
 use super::addresses::check_host;
 use super::{Names, unique};
 use crate::Config;
 use crate::path::{Path, Place};
 use crate::report::Report;
-
-const NO_IPV6: &str = "use IPv4: IPv6 comes with a later version";
 
 pub(super) fn check(config: &Config, report: &mut Report) {
     let ports = Names::new("port", config.ports.iter().map(|port| &port.name), report);
@@ -16,7 +12,6 @@ pub(super) fn check(config: &Config, report: &mut Report) {
         let path = Path::table(Place::Route, index);
         ports.resolve(&route.port, path.key("port"), report);
         let prefix = route.prefix.address();
-        refuse_ipv6(prefix, path.key("prefix"), report);
         let Some(via) = route.via else { continue };
         check_host(via, path.key("via"), report);
         if via.is_ipv4() != prefix.is_ipv4() {
@@ -29,15 +24,8 @@ pub(super) fn check(config: &Config, report: &mut Report) {
         let path = Path::table(Place::Neighbour, index);
         ports.resolve(&neighbour.port, path.key("port"), report);
         check_host(neighbour.address, path.key("address"), report);
-        refuse_ipv6(neighbour.address, path.key("address"), report);
     }
     check_unique_neighbours(config, report);
-}
-
-fn refuse_ipv6(address: IpAddr, path: Path, report: &mut Report) {
-    if address.is_ipv6() {
-        report.error(path, format!("{address} is IPv6"), NO_IPV6);
-    }
 }
 
 fn check_unique_prefixes(config: &Config, report: &mut Report) {

@@ -1,13 +1,16 @@
-//! Services and real servers.
+//! Services: names, endpoints, virtual addresses, how many. What a service's keys have to do with
+//! one another is in `rules`, its real servers are in `reals`.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-use super::addresses::{Local, NO_IPV6, check_host};
-use super::{Bounds, Names, unique, unique_names};
+use sluice_director::blueprint::{Ports, Protocol};
+
+use super::addresses::{Local, check_host, check_scope, endpoint, pool_families};
+use super::{Bounds, Names, reals, rules, unique, unique_names};
+use crate::Config;
 use crate::path::{Path, Place};
 use crate::report::Report;
-use crate::{AddressRange, Config, Pool, VirtualService};
 
 pub(super) fn check(config: &Config, bounds: &Bounds, local: &Local, report: &mut Report) {
     let path = |index| Path::table(Place::Service, index);
@@ -20,14 +23,12 @@ pub(super) fn check(config: &Config, bounds: &Bounds, local: &Local, report: &mu
     unique_names("service", names, report);
     check_endpoints(config, report);
     let pools = Names::new("pool", config.pools.iter().map(|pool| &pool.name), report);
-    let families = pool_families(config);
+    let families = pool_families(config, report);
     let mut vips = HashSet::new();
     for (index, service) in services() {
         let path = path(index);
         check_host(service.vip, path.key("vip"), report);
-        if service.vip.is_ipv6() {
-            report.error(path.key("vip"), format!("{} is IPv6", service.vip), NO_IPV6);
-        }
+        check_scope(service.vip, path.key("vip"), report);
         if vips.insert(service.vip)
             && let Some(at) = local.find(service.vip)
         {
@@ -36,14 +37,17 @@ pub(super) fn check(config: &Config, bounds: &Bounds, local: &Local, report: &mu
                         address are answers of real servers";
             report.error(path.key("vip"), found, hint);
         }
-        pools.resolve(&service.pool, path.key("pool"), report);
-        check_pool_family(&families, service, path, report);
-        check_reals(index, service, local, report);
+        if !service.pool.is_empty() {
+            pools.resolve(&service.pool, path.key("pool"), report);
+        }
+        rules::check(service, path, report);
+        reals::check(config, index, local, report);
+        reals::check_pool(&families, service, index, report);
     }
     check_number_of_reals(config, bounds, report);
 }
 
-/// Reports services that claim the same packets.
+/// Reports services that claim the same packets, and ranges of which neither is the narrower.
 fn check_endpoints(config: &Config, report: &mut Report) {
     let mut endpoints = Vec::new();
     for (index, service) in config.services.iter().enumerate() {
@@ -52,57 +56,33 @@ fn check_endpoints(config: &Config, report: &mut Report) {
             endpoints.push(((service.protocol, service.vip, service.ports), path.key("port")));
         }
     }
-    unique(endpoints, report, |(protocol, vip, port), line| {
-        let protocol = protocol.name();
-        let found = format!("{protocol} {vip}:{port} is another service already (line {line})");
+    unique(endpoints.iter().copied(), report, |(protocol, vip, ports), line| {
+        let at = endpoint(*vip, ports);
+        let found = format!("{} {at} is another service already (line {line})", protocol.name());
         (found, "change the protocol, the vip or the port of one of them".to_owned())
     });
-}
-
-/// The first address of each pool that has one: its family is the pool's.
-fn pool_families(config: &Config) -> HashMap<&str, IpAddr> {
-    let first = |pool: &Pool| pool.addresses.first().map(AddressRange::first);
-    config.pools.iter().filter_map(|pool| Some((pool.name.as_str(), first(pool)?))).collect()
-}
-
-fn check_pool_family(
-    families: &HashMap<&str, IpAddr>,
-    service: &VirtualService,
-    path: Path,
-    report: &mut Report,
-) {
-    let Some(first) = families.get(service.pool.as_str()) else { return };
-    if first.is_ipv4() != service.vip.is_ipv4() {
-        let found = format!(
-            "the vip {} and the addresses of pool {:?} are of different families",
-            service.vip, service.pool
-        );
-        report.error(path.key("pool"), found, "use a vip and a pool of one family");
-    }
-}
-
-fn check_reals(index: usize, service: &VirtualService, local: &Local, report: &mut Report) {
-    let endpoints = service.reals.iter().enumerate().filter_map(|(real, server)| {
-        let path = Path::real(index, real);
-        let sound = !report.is_broken(path.key("address")) && !report.is_broken(path.key("port"));
-        sound.then_some(((server.address, server.port), path.key("address")))
-    });
-    let endpoints: Vec<_> = endpoints.collect();
-    unique(endpoints, report, |(address, port), line| {
-        let found = format!("{address}:{port} is a real server of this service (line {line})");
-        (found, "name each real server once: `weight` gives it a larger share".to_owned())
-    });
-    for (real, server) in service.reals.iter().enumerate() {
-        let path = Path::real(index, real).key("address");
-        check_host(server.address, path, report);
-        if server.address.is_ipv4() != service.vip.is_ipv4() {
-            let found =
-                format!("{} and the vip {} are of different families", server.address, service.vip);
-            report.error(path, found, "use real servers of the vip's family");
+    let mut alike: HashMap<(Protocol, IpAddr, u16), Vec<(Ports, Path)>> = HashMap::new();
+    for ((protocol, vip, ports), path) in endpoints {
+        let width = ports.last - ports.first;
+        if width > 0 && ports != Ports::ALL && !report.is_broken(path) {
+            alike.entry((protocol, vip, width)).or_default().push((ports, path));
         }
-        if let Some(at) = local.find(server.address) {
-            let found = format!("{} is a local address (line {})", server.address, report.line(at));
-            report.error(path, found, "use the address of another machine");
+    }
+    for ranges in alike.values_mut() {
+        ranges.sort_by_key(|(ports, _)| ports.first);
+        for pair in ranges.windows(2) {
+            let (&(one, one_path), &(other, other_path)) = (&pair[0], &pair[1]);
+            if other.first > one.last {
+                continue;
+            }
+            let in_order = one_path.index <= other_path.index;
+            let (earlier, path) = if in_order { (one, other_path) } else { (other, one_path) };
+            let line = report.line(if in_order { one_path } else { other_path });
+            let shared = Ports { first: other.first, last: one.last };
+            let found = format!("{shared} are also in {earlier} (line {line}), a range as wide");
+            let hint = "make one of the two narrower, which then takes what they share, or let \
+                        them not overlap";
+            report.error(path, found, hint);
         }
     }
 }

@@ -88,7 +88,7 @@ fn a_value_of_any_other_type_is_refused() {
         let own = key.example.chars().next();
         for value in ["7", "\"x y\"", "true", "1.5", "[]", "{}", "1979-05-27"] {
             let alike = match key.kind {
-                Kind::Integer { .. } => value == "7",
+                Kind::Integer { .. } | Kind::PortOrRange => value == "7",
                 Kind::Boolean => value == "true",
                 _ => false,
             };

@@ -1,0 +1,65 @@
+//! `[director]`
+
+use super::*;
+use crate::{HugePages, Idle, LogLevel};
+
+/// The section.
+pub(crate) static SECTION: Section = Section {
+    place: Place::Director,
+    name: "director",
+    heading: "[director]",
+    about: "The process as a whole. May be left out.",
+    keys: &[&CORES, &IDLE, &HUGE_PAGES, &LOG_LEVEL, &CONTROL_SOCKET, &HASH_SEED],
+    sections: &[],
+};
+
+pub(crate) static CORES: Key = Key {
+    name: "cores",
+    kind: Integers { min: 0, max: 1023 },
+    without: Without::Unset("one worker, on the last core that the process may use"),
+    example: "[1, 2]",
+    about: "One worker runs on each of these cores, by the kernel's CPU numbers (`lscpu -e`). \
+            At most 64, each once. Leave at least one core to everything else.",
+};
+pub(crate) static IDLE: Key = Key {
+    name: "idle",
+    kind: Word(words_of::<Idle>),
+    without: Without::Text("adaptive"),
+    example: "\"busy\"",
+    about: "What a worker does when there is nothing to do. `adaptive`: it sleeps and wakes \
+            on traffic. `busy`: it goes on polling, which costs a whole core and gives the \
+            least latency.",
+};
+pub(crate) static HUGE_PAGES: Key = Key {
+    name: "huge_pages",
+    kind: Word(words_of::<HugePages>),
+    without: Without::Text("auto"),
+    example: "\"required\"",
+    about: "`auto`: memory comes from huge pages when the machine has any, otherwise from \
+            ordinary ones, slower. `required`: the director does not start without. `off`: \
+            ordinary pages.",
+};
+pub(crate) static LOG_LEVEL: Key = Key {
+    name: "log_level",
+    kind: Word(words_of::<LogLevel>),
+    without: Without::Text("info"),
+    example: "\"debug\"",
+    about: "The least important messages that are logged.",
+};
+pub(crate) static CONTROL_SOCKET: Key = Key {
+    name: "control_socket",
+    kind: Text("an absolute path of at most 107 bytes"),
+    without: Without::Text("/run/sluice/sluice.sock"),
+    example: "\"/run/sluice/blue.sock\"",
+    about: "The Unix socket on which the `sluice` command talks to the director. Two \
+            directors on one machine need two.",
+};
+pub(crate) static HASH_SEED: Key = Key {
+    name: "hash_seed",
+    // Numbers up to here survive every program that holds numbers as floating point.
+    kind: Integer { min: 0, max: (1 << 53) - 1 },
+    without: Without::Integer(0),
+    example: "20260101",
+    about: "Seed of the schedulers `sh` and `mh`: directors with the same configuration and seed \
+            choose the same real server for a client.",
+};

@@ -1,0 +1,62 @@
+//! `[[port]]`
+
+use super::*;
+
+/// The section.
+pub(crate) static SECTION: Section = Section {
+    place: Place::Port,
+    name: "port",
+    heading: "[[port]]",
+    about: "A network device and how it is driven. At least one, at most 32. One port is enough \
+            for the one-arm layout.",
+    keys: &[&NAME, &DEVICE, &QUEUES, &TWIN, &MAC, &MTU],
+    sections: &[],
+};
+
+pub(crate) static NAME: Key = Key {
+    name: "name",
+    kind: Text(A_NAME),
+    without: Without::Required,
+    example: "\"front\"",
+    about: "What the port is called everywhere else; unique.",
+};
+pub(crate) static DEVICE: Key = Key {
+    name: "device",
+    kind: Text("KIND:WHAT, such as \"af_xdp:eth0\""),
+    without: Without::Required,
+    example: "\"af_xdp:eth0\"",
+    about: "The device, see [Devices](#devices). A device belongs to one port only.",
+};
+pub(crate) static QUEUES: Key = Key {
+    name: "queues",
+    kind: Integer { min: 1, max: 64 },
+    without: Without::Unset(
+        "as many as there are workers; for `af_xdp` as many as the interface has",
+    ),
+    example: "2",
+    about: "Pairs of receive and transmit queues; they go round the workers.",
+};
+pub(crate) static TWIN: Key = Key {
+    name: "twin",
+    kind: Text(AN_INTERFACE),
+    without: Without::Unset("no twin: what the director does not take is dropped"),
+    example: "\"sluice0\"",
+    about: "Name of a TAP interface that the director makes for the port. What is not load \
+            balanced goes to the kernel through it, and the kernel's own packets leave by \
+            it: give it the port's addresses. For `af_packet`, `pci`, `memif` and `dpdk`; \
+            with `af_xdp` the kernel still has the interface itself.",
+};
+pub(crate) static MAC: Key = Key {
+    name: "mac",
+    kind: Text(A_MAC),
+    without: Without::Unset("the device's own; in `sluice replay` 02:00:00:00:00:NN"),
+    example: "\"02:00:00:00:00:01\"",
+    about: "The port's MAC address.",
+};
+pub(crate) static MTU: Key = Key {
+    name: "mtu",
+    kind: Integer { min: 576, max: 9216 },
+    without: Without::Unset("the device's own; in `sluice replay` 1500"),
+    example: "9000",
+    about: "The largest IP packet that the port sends, in bytes.",
+};

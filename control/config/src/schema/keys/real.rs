@@ -1,0 +1,70 @@
+//! `[[service.real]]`
+
+use super::*;
+use crate::Mode;
+
+/// The section.
+pub(crate) static SECTION: Section = Section {
+    place: Place::Real,
+    name: "real",
+    heading: "[[service.real]]",
+    about: "A real server of the service above it. At most 16777216 in all services together. A \
+            service without any refuses its clients.",
+    keys: &[&ADDRESS, &PORT, &WEIGHT, &MODE, &UPPER_SESSIONS, &LOWER_SESSIONS, &DOWN],
+    sections: &[],
+};
+
+pub(crate) static ADDRESS: Key = Key {
+    name: "address",
+    kind: Text(AN_ADDRESS),
+    without: Without::Required,
+    example: "\"192.0.2.11\"",
+    about: "Its address, not link-local. For `nat` and `dr` of the VIP's family; for `fnat` and \
+            `ipip` of either.",
+};
+pub(crate) static PORT: Key = Key {
+    name: "port",
+    kind: Integer { min: 1, max: 65_535 },
+    without: Without::Unset("the port that the client sent to"),
+    example: "8080",
+    about: "Its port, for `fnat` and `nat`; `dr` and `ipip` leave ports as they are. (address, \
+            port) is unique within a service.",
+};
+pub(crate) static WEIGHT: Key = Key {
+    name: "weight",
+    kind: Integer { min: 0, max: 65_535 },
+    without: Without::Integer(1),
+    example: "2",
+    about: "Its share of new sessions, for schedulers that weigh (`rr` and `lc` do not). 0 drains \
+            it with every scheduler: live sessions stay, new ones go elsewhere.",
+};
+pub(crate) static MODE: Key = Key {
+    name: "mode",
+    kind: Word(words_of::<Mode>),
+    without: Without::Unset("the service's mode"),
+    example: "\"dr\"",
+    about: "How packets reach this real server.",
+};
+pub(crate) static UPPER_SESSIONS: Key = Key {
+    name: "upper_sessions",
+    kind: Integer { min: 0, max: 1 << 30 },
+    without: Without::Integer(0),
+    example: "50_000",
+    about: "Sessions from which on it is full and gets no new ones; 0 for no limit.",
+};
+pub(crate) static LOWER_SESSIONS: Key = Key {
+    name: "lower_sessions",
+    kind: Integer { min: 0, max: 1 << 30 },
+    without: Without::Integer(0),
+    example: "40_000",
+    about: "Sessions below which it gets new ones again after it was full; 0 for three quarters \
+            of `upper_sessions`.",
+};
+pub(crate) static DOWN: Key = Key {
+    name: "down",
+    kind: Boolean,
+    without: Without::Boolean(false),
+    example: "true",
+    about: "Whether it is known to be dead: it gets no new sessions, and the service's `on_down` \
+            says what becomes of those it has.",
+};

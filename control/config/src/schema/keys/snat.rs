@@ -1,0 +1,72 @@
+//! `[[snat]]`
+
+use super::*;
+use crate::Mapping;
+use crate::words::SnatProtocol;
+
+/// The section.
+pub(crate) static SECTION: Section = Section {
+    place: Place::Snat,
+    name: "snat",
+    heading: "[[snat]]",
+    about: "A rule of source NAT for connections that machines behind the director open to the \
+            outside: their source becomes an address and port of a pool. The director must be \
+            their gateway. Of several rules that match the first counts; what matches none stays \
+            with the kernel.",
+    keys: &[&NAME, &SOURCES, &DESTINATIONS, &PROTOCOLS, &EGRESS, &POOL, &MAPPING],
+    sections: &[],
+};
+
+pub(crate) static NAME: Key = Key {
+    name: "name",
+    kind: Text(A_NAME),
+    without: Without::Required,
+    example: "\"outbound\"",
+    about: "What it is called in output and counters; unique.",
+};
+pub(crate) static SOURCES: Key = Key {
+    name: "sources",
+    kind: Texts(A_PREFIX),
+    without: Without::Required,
+    example: "[\"192.0.2.0/25\", \"2001:db8:0:2::/64\"]",
+    about: "Networks that the connections come from, at least one.",
+};
+pub(crate) static DESTINATIONS: Key = Key {
+    name: "destinations",
+    kind: Texts(A_PREFIX),
+    without: Without::Unset("everywhere"),
+    example: "[\"203.0.113.0/24\"]",
+    about: "Networks that the connections go to.",
+};
+pub(crate) static PROTOCOLS: Key = Key {
+    name: "protocols",
+    kind: Words(words_of::<SnatProtocol>),
+    without: Without::Unset("all three"),
+    example: "[\"tcp\", \"udp\"]",
+    about: "IP protocols. `icmp` is echo (ping), also that of ICMPv6.",
+};
+pub(crate) static EGRESS: Key = Key {
+    name: "egress",
+    kind: Text(A_PORT),
+    without: Without::Unset("any port"),
+    example: "\"front\"",
+    about: "The port that the connections leave by.",
+};
+pub(crate) static POOL: Key = Key {
+    name: "pool",
+    kind: Text(A_POOL),
+    without: Without::Required,
+    example: "\"outside\"",
+    about: "The local pool that source addresses and ports come from. It needs addresses of each \
+            family that the sources have.",
+};
+pub(crate) static MAPPING: Key = Key {
+    name: "mapping",
+    kind: Word(words_of::<Mapping>),
+    without: Without::Text("endpoint_independent"),
+    example: "\"per_session\"",
+    about: "What shares a pool address and port. `endpoint_independent`: everything from one \
+            inside address and port, wherever it goes, which peer-to-peer programs need (RFC 4787, \
+            4.1). `per_session`: each connection has its own, so that a pool port serves many \
+            inside hosts when they talk to different machines.",
+};
