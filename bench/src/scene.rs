@@ -92,7 +92,13 @@ pub fn snapshot(args: &Throughput) -> Result<Arc<Snapshot>, BenchError> {
 
 fn fib(plan: &Plan, reals: u16) -> Fib {
     let mut builder = FibBuilder::default();
-    let link = |port: PortId| Link { port, mac: MACS[usize::from(port.0)], vlan: 0, mtu: 1500 };
+    let link = |port: PortId| Link {
+        port,
+        mac: MACS[usize::from(port.0)],
+        vlan: 0,
+        mtu: 1500,
+        ..Link::default()
+    };
     let front = builder.link(link(FRONT));
     let back = builder.link(link(BACK));
     let via_router = Target::Via(front, ROUTER.into());

@@ -108,6 +108,8 @@ pub enum Mode {
     Dr = 2,
     /// IP in IP (RFC 2003, RFC 2473): the packet is encapsulated to the real server.
     Ipip = 3,
+    /// Source NAT of the real servers' own connections: the mode of a [`SnatRule`], of no service.
+    Snat = 4,
 }
 
 impl Mode {
@@ -118,6 +120,7 @@ impl Mode {
             Self::Nat => "nat",
             Self::Dr => "dr",
             Self::Ipip => "ipip",
+            Self::Snat => "snat",
         }
     }
 }

@@ -1,10 +1,11 @@
 //! What differs between IPv4 and IPv6, so that everything else is written once.
 
 use crate::plan::{Plan, Side};
+use crate::session::{Extra, SessionOf};
 use bytemuck::Zeroable;
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Secret numbers that make hashes unpredictable to senders.
 #[derive(Clone, Copy, Debug)]
@@ -54,10 +55,41 @@ pub struct Tuple<A> {
     pub protocol: u8,
 }
 
-/// An IP version.
+impl<A: Copy> Tuple<A> {
+    /// The tuple of what answers a packet with this one.
+    #[must_use]
+    pub const fn reversed(&self) -> Self {
+        Self {
+            src: self.dst,
+            dst: self.src,
+            sport: self.dport,
+            dport: self.sport,
+            protocol: self.protocol,
+        }
+    }
+
+    /// The same endpoints in another form.
+    pub(crate) fn map<B>(&self, form: impl Fn(A) -> B) -> Tuple<B> {
+        Tuple {
+            src: form(self.src),
+            dst: form(self.dst),
+            sport: self.sport,
+            dport: self.dport,
+            protocol: self.protocol,
+        }
+    }
+}
+
+/// The addresses that a session table works with.
 pub trait Family: Sized + 'static {
     /// An address in host byte order.
     type Addr: Copy + Eq + Hash + Debug + Default + Zeroable;
+
+    /// What its sessions have besides.
+    type Extra: Copy + Debug + Default + Zeroable;
+
+    /// Whether its sessions have room for more than plain IPv4 ones need.
+    const WIDE: bool;
 
     /// The session hash of a tuple: its upper half chooses the bucket, its lower half the tag.
     fn hash(tuple: &Tuple<Self::Addr>, seed: &Seed) -> u64;
@@ -71,9 +103,18 @@ pub trait Family: Sized + 'static {
     /// The address in this family's form, if it is of this family.
     fn from_ip(address: IpAddr) -> Option<Self::Addr>;
 
-    /// Rewrites addresses and ports of a packet from `old` to `new`; its network and transport
-    /// headers are where `at` says. Takes one hop off its time to live, which is not
-    /// zero, and updates checksums.
+    /// The first `prefix` bits of an address, counted in its own family.
+    fn masked(address: Self::Addr, prefix: u8) -> Self::Addr;
+
+    /// Whether a packet leaves as another IP version than it came as.
+    fn crosses(old: &Tuple<Self::Addr>, new: &Tuple<Self::Addr>) -> bool;
+
+    /// The outside address of a session of source NAT.
+    fn far(session: &SessionOf<Self>) -> Self::Addr;
+
+    /// Rewrites addresses and ports of a packet from `old` to `new`, both of the packet's own
+    /// family; its network and transport headers are where `at` says. Takes one hop off its time
+    /// to live, which is not zero, and updates checksums.
     fn rewrite(
         frame: &mut [u8],
         at: (usize, usize),
@@ -91,6 +132,8 @@ pub struct Ipv4;
 
 impl Family for Ipv4 {
     type Addr = u32;
+    type Extra = ();
+    const WIDE: bool = false;
 
     #[inline(always)]
     fn hash(tuple: &Tuple<u32>, seed: &Seed) -> u64 {
@@ -115,6 +158,19 @@ impl Family for Ipv4 {
         }
     }
 
+    fn masked(address: u32, prefix: u8) -> u32 {
+        let free = 32 - u32::from(prefix.min(32));
+        address & u32::MAX.checked_shl(free).unwrap_or(0)
+    }
+
+    fn crosses(_: &Tuple<u32>, _: &Tuple<u32>) -> bool {
+        false
+    }
+
+    fn far(_: &SessionOf<Self>) -> u32 {
+        0
+    }
+
     #[inline(always)]
     fn rewrite(frame: &mut [u8], at: (usize, usize), old: &Tuple<u32>, new: &Tuple<u32>) {
         crate::path::rewrite_v4(frame, at, old, new);
@@ -122,6 +178,89 @@ impl Family for Ipv4 {
 
     fn is_unicast_source(address: u32) -> bool {
         sluice_wire::ipv4::is_unicast_source(address)
+    }
+}
+
+/// IPv6, and IPv4 as `::ffff:a.b.c.d` (RFC 4291 2.5.5.2): the addresses of the wide table.
+#[derive(Clone, Copy, Debug)]
+pub struct Ipv6;
+
+/// The first 96 bits of an IPv4 address in IPv6's form.
+const MAPPED: u128 = 0xffff << 32;
+
+/// An IPv4 address in IPv6's form.
+#[inline(always)]
+pub(crate) const fn mapped(address: u32) -> u128 {
+    MAPPED | address as u128
+}
+
+/// The IPv4 address that an IPv6 address stands for, if it does.
+#[inline(always)]
+pub(crate) const fn unmapped(address: u128) -> Option<u32> {
+    if address >> 32 == MAPPED >> 32 { Some(address as u32) } else { None }
+}
+
+impl Family for Ipv6 {
+    type Addr = u128;
+    type Extra = Extra;
+    const WIDE: bool = true;
+
+    #[inline(always)]
+    fn hash(tuple: &Tuple<u128>, seed: &Seed) -> u64 {
+        let ports = u64::from(tuple.sport) << 16 | u64::from(tuple.dport);
+        let source = seed.mix((tuple.src >> 64) as u64, tuple.src as u64);
+        let to = (tuple.dst >> 64) as u64 ^ source.rotate_left(32);
+        seed.mix(seed.mix(to, tuple.dst as u64), ports << 8 | u64::from(tuple.protocol))
+    }
+
+    #[inline(always)]
+    fn side(plan: &Plan) -> &Side<u128> {
+        &plan.wide
+    }
+
+    fn to_ip(address: u128) -> IpAddr {
+        match unmapped(address) {
+            Some(v4) => IpAddr::V4(Ipv4Addr::from_bits(v4)),
+            None => IpAddr::V6(Ipv6Addr::from_bits(address)),
+        }
+    }
+
+    fn from_ip(address: IpAddr) -> Option<u128> {
+        Some(match address {
+            IpAddr::V4(v4) => mapped(v4.to_bits()),
+            IpAddr::V6(v6) => v6.to_bits(),
+        })
+    }
+
+    fn masked(address: u128, prefix: u8) -> u128 {
+        match unmapped(address) {
+            Some(v4) => mapped(Ipv4::masked(v4, prefix)),
+            None => {
+                let free = 128 - u32::from(prefix.min(128));
+                address & u128::MAX.checked_shl(free).unwrap_or(0)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn crosses(old: &Tuple<u128>, new: &Tuple<u128>) -> bool {
+        unmapped(old.src).is_some() != unmapped(new.src).is_some()
+    }
+
+    fn far(session: &SessionOf<Self>) -> u128 {
+        session.extra.far()
+    }
+
+    #[inline(always)]
+    fn rewrite(frame: &mut [u8], at: (usize, usize), old: &Tuple<u128>, new: &Tuple<u128>) {
+        crate::path::rewrite_wide(frame, at, old, new);
+    }
+
+    fn is_unicast_source(address: u128) -> bool {
+        match unmapped(address) {
+            Some(v4) => sluice_wire::ipv4::is_unicast_source(v4),
+            None => sluice_wire::ipv6::is_unicast_source(address),
+        }
     }
 }
 

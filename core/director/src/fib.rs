@@ -5,12 +5,12 @@
 //! with the table's generation; the generation changes when a number may have become wrong (a
 //! route changed, a neighbour went), not when a neighbour merely got another MAC.
 
-use crate::family::{Family, Ipv4};
-use crate::plan::{Plan, RealId};
+use crate::blueprint::Mode;
+use crate::plan::{Plan, Real, RealId};
 use prefix_trie::{Prefix, PrefixMap};
 use rustc_hash::FxHashMap;
 use sluice_wire::ethernet::Mac;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Index of a `[[port]]`, in the configuration's order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,7 +30,7 @@ impl HopId {
 }
 
 /// A port, or a VLAN on it, as the kernel sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// The port that its frames leave by.
     pub port: PortId,
@@ -40,6 +40,10 @@ pub struct Link {
     pub vlan: u16,
     /// Largest IP packet in bytes.
     pub mtu: u16,
+    /// The interface's own IPv4 address: the source of ICMP errors to what it received.
+    pub v4: Option<Ipv4Addr>,
+    /// The same for IPv6.
+    pub v6: Option<Ipv6Addr>,
 }
 
 /// All that a frame needs to leave.
@@ -77,25 +81,40 @@ pub enum NoHop {
     Unresolved(LinkId, IpAddr),
 }
 
-/// An IPv4 prefix as a key of the route trie.
+/// A prefix as a key of a route trie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Prefix4(u32, u8);
+struct Key<A>(A, u8);
 
-impl Prefix for Prefix4 {
-    type R = u32;
+macro_rules! key {
+    ($bits:ty) => {
+        impl Prefix for Key<$bits> {
+            type R = $bits;
 
-    fn repr(&self) -> u32 {
-        self.0
-    }
+            fn repr(&self) -> $bits {
+                self.0
+            }
 
-    fn prefix_len(&self) -> u8 {
-        self.1
-    }
+            fn prefix_len(&self) -> u8 {
+                self.1
+            }
 
-    fn from_repr_len(repr: u32, len: u8) -> Self {
-        Self(repr, len)
-    }
+            fn from_repr_len(repr: $bits, len: u8) -> Self {
+                Self(repr, len)
+            }
+        }
+
+        impl Key<$bits> {
+            /// The prefix of `len` bits that `address` is in.
+            fn of(address: $bits, len: u8) -> Self {
+                let free = <$bits>::BITS.saturating_sub(u32::from(len));
+                Self(address & <$bits>::MAX.checked_shl(free).unwrap_or(0), len)
+            }
+        }
+    };
 }
+
+key!(u32);
+key!(u128);
 
 /// The routes and neighbours, compiled.
 #[derive(Clone, Debug, Default)]
@@ -105,7 +124,8 @@ pub struct Fib {
     hops: Vec<Hop>,
     hop_of: FxHashMap<(LinkId, IpAddr), HopId>,
     routes: Vec<(IpAddr, u8, Target)>,
-    trie: PrefixMap<Prefix4, Target>,
+    v4: PrefixMap<Key<u32>, Target>,
+    v6: PrefixMap<Key<u128>, Target>,
     real_hops: Vec<HopId>,
 }
 
@@ -136,8 +156,8 @@ impl Fib {
     /// The hop towards an address: longest prefix, then the neighbour.
     pub fn lookup(&self, to: IpAddr) -> Result<HopId, NoHop> {
         let target = match to {
-            IpAddr::V4(v4) => self.trie.get_lpm(&Prefix4(v4.to_bits(), 32)).map(|(_, t)| *t),
-            IpAddr::V6(_) => None,
+            IpAddr::V4(v4) => self.v4.get_lpm(&Key(v4.to_bits(), 32)).map(|(_, t)| *t),
+            IpAddr::V6(v6) => self.v6.get_lpm(&Key(v6.to_bits(), 128)).map(|(_, t)| *t),
         };
         let (link, next) = match target {
             Some(Target::Via(link, gateway)) => (link, gateway),
@@ -145,6 +165,11 @@ impl Fib {
             Some(Target::Nowhere) | None => return Err(NoHop::NoRoute),
         };
         self.neighbour(link, next).ok_or(NoHop::Unresolved(link, next))
+    }
+
+    /// The link that frames of a port and a VLAN (0: untagged) come in by.
+    pub fn link_of(&self, port: PortId, vlan: u16) -> Option<&Link> {
+        self.links.iter().find(|link| (link.port, link.vlan) == (port, vlan))
     }
 
     /// The hop to a neighbour whose MAC is known.
@@ -209,18 +234,29 @@ impl FibBuilder {
             fib.add_hop(link, address, mac);
         }
         for (prefix, len, target) in &fib.routes {
-            if let Some(bits) = Ipv4::from_ip(*prefix) {
-                let mask = u32::MAX.checked_shl(32 - u32::from(*len)).unwrap_or(0);
-                fib.trie.entry(Prefix4(bits & mask, *len)).or_insert(*target);
+            match prefix {
+                IpAddr::V4(v4) => {
+                    fib.v4.entry(Key::<u32>::of(v4.to_bits(), *len)).or_insert(*target);
+                }
+                IpAddr::V6(v6) => {
+                    fib.v6.entry(Key::<u128>::of(v6.to_bits(), *len)).or_insert(*target);
+                }
             }
         }
-        fib.real_hops =
-            plan.reals.iter().map(|r| fib.lookup(r.address).unwrap_or(HopId::NONE)).collect();
+        fib.real_hops = plan.reals.iter().map(|real| fib.hop_of_real(real)).collect();
         fib
     }
 }
 
 impl Fib {
+    fn hop_of_real(&self, real: &Real) -> HopId {
+        // The one that stands for the outside has as many as there are destinations.
+        if real.mode == Mode::Snat {
+            return HopId::NONE;
+        }
+        self.lookup(real.address).unwrap_or(HopId::NONE)
+    }
+
     fn add_hop(&mut self, link_id: LinkId, address: IpAddr, mac: Mac) {
         let Some(link) = self.links.get(usize::from(link_id.0)) else { return };
         let hop = Hop {
@@ -249,11 +285,16 @@ mod tests {
 
     fn builder() -> FibBuilder {
         let mut b = FibBuilder::default();
-        let front = b.link(Link { port: PortId(0), mac: [2; 6], vlan: 0, mtu: 1500 });
-        let back = b.link(Link { port: PortId(1), mac: [4; 6], vlan: 7, mtu: 9000 });
+        let front =
+            b.link(Link { port: PortId(0), mac: [2; 6], vlan: 0, mtu: 1500, ..Link::default() });
+        let back =
+            b.link(Link { port: PortId(1), mac: [4; 6], vlan: 7, mtu: 9000, ..Link::default() });
         b.route(ip("0.0.0.0"), 0, Target::Via(front, ip("198.51.100.1")));
         b.route(ip("192.0.2.0"), 24, Target::OnLink(back));
         b.route(ip("203.0.113.0"), 24, Target::Nowhere);
+        b.route(ip("2001:db8:2::"), 64, Target::OnLink(back));
+        b.route(ip("2001:db8:9::"), 48, Target::Via(front, ip("fe80::1")));
+        b.neighbour(back, ip("2001:db8:2::11"), [8; 6]);
         b.neighbour(front, ip("198.51.100.1"), [6; 6]);
         b.neighbour(back, ip("192.0.2.11"), [8; 6]);
         b
@@ -270,6 +311,10 @@ mod tests {
         assert_eq!(fib.lookup(other), Err(NoHop::Unresolved(LinkId(1), other)));
         assert_eq!(fib.lookup(ip("203.0.113.9")), Err(NoHop::NoRoute));
         assert_eq!(fib.lookup(ip("2001:db8::1")), Err(NoHop::NoRoute));
+        let six = fib.hop(fib.lookup(ip("2001:db8:2::11")).unwrap()).unwrap();
+        assert_eq!(six.destination, [8; 6]);
+        let via = fib.lookup(ip("2001:db8:9::1"));
+        assert_eq!(via, Err(NoHop::Unresolved(LinkId(0), ip("fe80::1"))));
     }
 
     #[test]
@@ -278,7 +323,7 @@ mod tests {
         let id = first.lookup(ip("192.0.2.11")).unwrap();
         let mut more = builder();
         more.neighbour(LinkId(1), ip("192.0.2.12"), [9; 6]);
-        more.neighbours[1].2 = [7; 6];
+        more.neighbours[2].2 = [7; 6];
         let second = more.build(&Plan::default(), Some(&first));
         assert_eq!(second.generation(), first.generation());
         assert_eq!(second.lookup(ip("192.0.2.11")), Ok(id));

@@ -15,7 +15,7 @@ mod local_port;
 pub mod path;
 pub mod plan;
 pub mod reason;
-mod schedule;
+pub mod schedule;
 pub mod session;
 pub mod time;
 pub mod track;

@@ -7,53 +7,60 @@
 //! possible before it is used again (the real server may still hold the old connection in
 //! TIME_WAIT).
 
-use crate::plan::{LocalId, Pool};
+use crate::plan::LocalId;
 
 /// Combinations that are looked at before the pool counts as exhausted. With nine tenths of a
 /// pool in use and no order in it, 256 looks fail once in 10¹¹ times.
 const LOOKS: u32 = 256;
 
-/// Finds a free combination. `cursor` is where the walk for this real server stopped; `active` is
-/// how many sessions the real server has at this worker; `is_free` says whether a combination is
-/// unused. `None` when the pool is exhausted.
-pub(crate) fn choose(
-    pool: &Pool,
-    (worker, workers): (u16, u16),
-    cursor: &mut u32,
-    active: u64,
-    mut is_free: impl FnMut(LocalId, u16) -> bool,
-) -> Option<(LocalId, u16)> {
-    let combinations = combinations(pool, (worker, workers));
-    if combinations == 0 || active >= u64::from(combinations) {
-        return None;
-    }
-    for _ in 0..LOOKS.min(combinations) {
-        let (local, port) = next(pool, (worker, workers), *cursor)?;
-        *cursor = if *cursor < combinations { *cursor + 1 } else { 1 };
-        if is_free(local, port) {
-            return Some((local, port));
+/// What a walk goes through.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Range<'a> {
+    /// Local addresses of the real server's family.
+    pub locals: &'a [LocalId],
+    /// The pool's first port.
+    pub first_port: u16,
+    /// Which of its ports: the offset of the first, and how many.
+    pub share: (u32, u32),
+}
+
+impl Range<'_> {
+    /// Finds a free combination. `cursor` is where the walk for this real server stopped; `active`
+    /// is how many sessions the real server has at this worker; `is_free` says whether a
+    /// combination is unused. `None` when the pool is exhausted.
+    pub fn choose(
+        &self,
+        cursor: &mut u32,
+        active: u64,
+        mut is_free: impl FnMut(LocalId, u16) -> bool,
+    ) -> Option<(LocalId, u16)> {
+        let combinations = self.combinations();
+        if combinations == 0 || active >= u64::from(combinations) {
+            return None;
         }
+        for _ in 0..LOOKS.min(combinations) {
+            let (local, port) = self.next(*cursor)?;
+            *cursor = if *cursor < combinations { *cursor + 1 } else { 1 };
+            if is_free(local, port) {
+                return Some((local, port));
+            }
+        }
+        None
     }
-    None
-}
 
-/// How many combinations of an address and a port belong to a worker.
-fn combinations(pool: &Pool, (worker, workers): (u16, u16)) -> u32 {
-    pool.share(worker, workers).1 * pool.locals.len() as u32
-}
+    /// How many combinations of an address and a port there are.
+    fn combinations(&self) -> u32 {
+        self.share.1 * self.locals.len() as u32
+    }
 
-/// The combination that [`choose`] will look at first when it comes with this `cursor`; `None`
-/// when there are none.
-pub(crate) fn next(
-    pool: &Pool,
-    (worker, workers): (u16, u16),
-    cursor: u32,
-) -> Option<(LocalId, u16)> {
-    let (start, _) = pool.share(worker, workers);
-    let addresses = pool.locals.len() as u32;
-    let at = if cursor < combinations(pool, (worker, workers)) { cursor } else { 0 };
-    let local = *pool.locals.get(at.checked_rem(addresses)? as usize)?;
-    Some((local, pool.first_port + (start + at / addresses) as u16))
+    /// The combination that [`Self::choose`] will look at first when it comes with this `cursor`;
+    /// `None` when there are none.
+    pub fn next(&self, cursor: u32) -> Option<(LocalId, u16)> {
+        let addresses = self.locals.len() as u32;
+        let at = if cursor < self.combinations() { cursor } else { 0 };
+        let local = *self.locals.get(at.checked_rem(addresses)? as usize)?;
+        Some((local, self.first_port + (self.share.0 + at / addresses) as u16))
+    }
 }
 
 #[cfg(test)]
@@ -61,16 +68,18 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    fn pool() -> Pool {
-        let locals = vec![LocalId(3), LocalId(4)];
-        Pool { name: String::new(), locals, first_port: 65_533, ports: 3 }
+    const LOCALS: [LocalId; 2] = [LocalId(3), LocalId(4)];
+
+    const fn range(share: (u32, u32)) -> Range<'static> {
+        Range { locals: &LOCALS, first_port: 65_533, share }
     }
 
     #[test]
     fn every_combination_once_and_then_none() {
         let (mut used, mut cursor) = (HashSet::new(), 0);
         let mut next = |used: &HashSet<_>| {
-            choose(&pool(), (0, 1), &mut cursor, used.len() as u64, |l, p| !used.contains(&(l, p)))
+            let active = used.len() as u64;
+            range((0, 3)).choose(&mut cursor, active, |l, p| !used.contains(&(l, p)))
         };
         while let Some(found) = next(&used) {
             assert!(used.insert(found), "{found:?} twice");
@@ -83,25 +92,17 @@ mod tests {
     #[test]
     fn addresses_first_then_ports() {
         let mut cursor = 0;
-        let mut next = || choose(&pool(), (0, 1), &mut cursor, 0, |_, _| true).unwrap();
+        let mut next = || range((0, 3)).choose(&mut cursor, 0, |_, _| true).unwrap();
         assert_eq!(next(), (LocalId(3), 65_533));
         assert_eq!(next(), (LocalId(4), 65_533));
         assert_eq!(next(), (LocalId(3), 65_534));
     }
 
     #[test]
-    fn workers_do_not_meet() {
-        let of = |worker| {
-            let mut cursor = 0;
-            let mut taken = HashSet::new();
-            while let Some(found) =
-                choose(&pool(), (worker, 2), &mut cursor, taken.len() as u64, |_, _| true)
-            {
-                taken.insert(found);
-            }
-            taken
-        };
-        assert!(of(0).is_disjoint(&of(1)));
-        assert_eq!(of(0).len() + of(1).len(), 6);
+    fn no_addresses_no_ports() {
+        let none = Range { locals: &[], ..range((0, 3)) };
+        assert_eq!(none.choose(&mut 0, 0, |_, _| true), None);
+        assert_eq!(none.next(0), None);
+        assert_eq!(range((3, 0)).choose(&mut 0, 0, |_, _| true), None);
     }
 }

@@ -11,30 +11,37 @@
 //! (a property test holds it). A lane whose hint was wrong or missing looks again there, since an
 //! earlier lane may have opened or ended the session.
 
+mod across;
 mod admit;
 mod answer;
 mod burst;
 mod engine;
 mod inspect;
+mod odd;
+mod open;
+mod outside;
 mod parse;
+mod rate;
 mod rewrite;
+mod tunnel;
 
 #[cfg(test)]
 mod tests;
 
 pub use inspect::{SessionFilter, SessionInfo};
-pub(crate) use rewrite::v4 as rewrite_v4;
+pub(crate) use rewrite::{v4 as rewrite_v4, wide as rewrite_wide};
 
 use crate::counters::{Counters, RealCounters};
-use crate::family::{Ipv4, Seed};
+use crate::family::{Ipv4, Ipv6, Seed};
 use crate::fib::{Fib, LinkId, NoHop, PortId};
 use crate::frame::Frame;
 use crate::plan::{Plan, ServiceId};
 use crate::reason::Reason;
-use crate::schedule;
+use crate::schedule::Schedulers;
 use crate::time::Time;
 use arrayvec::ArrayVec;
-use engine::Engine;
+use engine::{Engine, Turn};
+use rate::{Rate, Usage};
 pub use sluice_table::{PagePolicy, RegionError};
 use std::net::IpAddr;
 
@@ -46,8 +53,15 @@ pub const BURST: usize = 64;
 pub enum Verdict {
     /// Send it by this port.
     Tx(PortId),
-    /// Send it by this port: it has become the director's answer to a packet without a session.
-    Answer(PortId),
+    /// Send it by this port: it has become the director's answer to the packet that it was, for
+    /// this reason.
+    Answer(PortId, Reason),
+    /// Send it by this port in fragments of at most so many bytes of IP packet: it is complete, but
+    /// larger than the way allows and may be cut (see `sluice_wire::fragment`).
+    Fragment(PortId, u16),
+    /// Keep it for a moment and turn it again: it is a later fragment whose first did not come
+    /// yet. The number names the datagram: see [`Path::joined`].
+    Park(u32),
     /// Give it to the kernel.
     Kernel(Reason),
     /// Give it to the worker with this number.
@@ -93,8 +107,25 @@ pub struct PathConfig {
     pub pages: PagePolicy,
 }
 
-/// What one turn of any family shares.
+/// What one turn of either table shares.
 struct Shared {
+    /// Frames that the IPv4 table has nothing for and the wide one may have.
+    deferred: ArrayVec<u8, BURST>,
+    /// Sessions of both tables, templates included.
+    live: u32,
+    /// The most there may be.
+    capacity: u32,
+    /// The time of the last turn.
+    now: Time,
+    seed: Seed,
+    schedulers: Schedulers,
+    /// What each service uses of its limits.
+    usage: Vec<Usage>,
+    /// ICMP errors that were sent.
+    #[expect(dead_code, reason = "the next commit sends them")]
+    errors: Rate,
+    /// Identification of outer headers that may be fragmented.
+    tunnel_id: u16,
     worker: u16,
     workers: u16,
     counters: Counters,
@@ -102,8 +133,6 @@ struct Shared {
     counted: Vec<(ServiceId, IpAddr, u16)>,
     /// Where the walk through the local ports stopped, by real server.
     port_cursors: Vec<u32>,
-    /// Schedulers' memory, by service.
-    schedulers: Vec<schedule::Memory>,
     waiting: ArrayVec<Waiting, BURST>,
 }
 
@@ -111,28 +140,40 @@ struct Shared {
 pub struct Path {
     shared: Shared,
     v4: Engine<Ipv4>,
+    wide: Engine<Ipv6>,
+    config: PathConfig,
 }
 
 impl Path {
     /// A path with empty tables.
     pub fn new(config: &PathConfig) -> Result<Self, RegionError> {
         let shared = Shared {
+            deferred: ArrayVec::new(),
+            live: 0,
+            capacity: config.sessions,
+            now: Time::default(),
+            seed: Seed::new(config.seed),
+            schedulers: Schedulers::new(config.worker, config.workers, config.seed),
+            usage: Vec::new(),
+            errors: Rate::default(),
+            tunnel_id: 0,
             worker: config.worker,
             workers: config.workers.max(1),
             counters: Counters::default(),
             counted: Vec::new(),
             port_cursors: Vec::new(),
-            schedulers: Vec::new(),
             waiting: ArrayVec::new(),
         };
         let v4 = Engine::new(config.sessions, Seed::new(config.seed), config.pages)?;
-        Ok(Self { shared, v4 })
+        // Made when a plan first needs it.
+        let wide = Engine::new(1, Seed::new(config.seed), PagePolicy::Ordinary)?;
+        Ok(Self { shared, v4, wide, config: *config })
     }
 
     /// Makes room for what a new plan counts. To be called once before the first turn with it.
     pub fn adopt(&mut self, plan: &Plan) {
         let shared = &mut self.shared;
-        shared.schedulers.resize(plan.services.len(), schedule::Memory::default());
+        shared.usage.resize(plan.services.len(), Usage::default());
         shared.port_cursors.resize(plan.reals.len(), 0);
         shared.counters.reals.resize(plan.reals.len(), RealCounters::default());
         for (id, real) in plan.reals.iter().enumerate() {
@@ -145,6 +186,22 @@ impl Path {
                 }
                 None => shared.counted.push(identity),
             }
+        }
+        shared.schedulers.adopt(plan, shared.now, &shared.counters.reals);
+        if plan.uses_wide() && self.wide.sessions.slab().capacity() < self.config.sessions {
+            self.make_wide();
+        }
+    }
+
+    /// Makes the wide table, which is empty as long as it is too small for anything.
+    fn make_wide(&mut self) {
+        let config = &self.config;
+        let seed = || Seed::new(config.seed);
+        let wide = Engine::new(config.sessions, seed(), config.pages)
+            .or_else(|_| Engine::new(config.sessions, seed(), PagePolicy::Ordinary));
+        // Without memory even for that, its sessions are refused as those of a full table are.
+        if let Ok(wide) = wide {
+            self.wide = wide;
         }
     }
 
@@ -163,7 +220,14 @@ impl Path {
     ) {
         assert!(frames.len() <= BURST && verdicts.len() >= frames.len());
         self.shared.waiting.clear();
-        self.v4.turn(&mut self.shared, view, now, port, frames, verdicts);
+        self.shared.deferred.clear();
+        self.shared.now = now;
+        let turn = Turn { view, now, port };
+        self.v4.turn(&mut self.shared, turn, frames.len(), frames, verdicts);
+        if !self.shared.deferred.is_empty() {
+            let picks = std::mem::take(&mut self.shared.deferred);
+            self.wide.turn(&mut self.shared, turn, picks.as_slice(), frames, verdicts);
+        }
         self.shared.count(&verdicts[..frames.len()]);
     }
 
@@ -190,11 +254,13 @@ impl Path {
     /// succession cover all of it every two seconds.
     pub fn sweep(&mut self, plan: &Plan, now: Time) {
         self.v4.sweep(&mut self.shared, plan, now);
+        self.wide.sweep(&mut self.shared, plan, now);
     }
 
     /// Ends every session that has timed out.
     pub fn sweep_all(&mut self, plan: &Plan, now: Time) {
         self.v4.sweep_all(&mut self.shared, plan, now);
+        self.wide.sweep_all(&mut self.shared, plan, now);
     }
 
     /// What was counted so far.
@@ -207,20 +273,20 @@ impl Path {
         self.shared.counters.count(reason);
     }
 
-    /// Sessions that are open now.
-    pub fn live_sessions(&self) -> u32 {
-        self.v4.sessions.slab().live()
+    /// Sessions that are open now, and templates.
+    pub const fn live_sessions(&self) -> u32 {
+        self.shared.live
     }
 
     /// The most sessions there can be.
-    pub fn session_capacity(&self) -> u32 {
-        self.v4.sessions.slab().capacity()
+    pub const fn session_capacity(&self) -> u32 {
+        self.shared.capacity
     }
 
     /// Bytes of address space of the session tables, and the pages they lie in.
     pub fn memory(&self) -> (usize, &'static str) {
-        let (slab, index) = (self.v4.sessions.slab(), self.v4.sessions.index());
-        (slab.mapped_bytes() + index.mapped_bytes(), slab.pages().name())
+        let slab = self.v4.sessions.slab();
+        (self.v4.sessions.mapped_bytes() + self.wide.sessions.mapped_bytes(), slab.pages().name())
     }
 
     /// Lists open sessions that pass a filter, from the slot `cursor` on, looking at no more than
@@ -233,18 +299,40 @@ impl Path {
         (cursor, slots): (u32, u32),
         out: &mut Vec<SessionInfo>,
     ) -> Option<u32> {
-        inspect::list(&self.v4.sessions, plan, now, filter, (cursor, slots), out)
+        // The slots of the wide table follow those of the IPv4 table.
+        let narrow = self.v4.sessions.slab().touched();
+        if cursor < narrow {
+            inspect::list(&self.v4.sessions, plan, now, filter, (cursor, slots), out).or((self
+                .wide
+                .sessions
+                .slab()
+                .touched()
+                > 0)
+            .then_some(narrow))
+        } else {
+            let within = (cursor - narrow, slots);
+            inspect::list(&self.wide.sessions, plan, now, filter, within, out)
+                .map(|next| next + narrow)
+        }
     }
 }
 
 impl Shared {
+    /// Leaves a frame to the wide table.
+    fn defer(&mut self, frame: usize, verdicts: &mut [Verdict]) {
+        if self.deferred.try_push(frame as u8).is_err() {
+            verdicts[frame] = Verdict::Drop(Reason::NoSession);
+        }
+    }
+
     /// Counts verdicts that carry a reason.
     fn count(&mut self, verdicts: &[Verdict]) {
         for verdict in verdicts {
             match verdict {
-                Verdict::Tx(_) | Verdict::Wait => {}
-                Verdict::Answer(_) => self.counters.count(Reason::NoSessionReset),
-                Verdict::Kernel(reason) | Verdict::Drop(reason) => self.counters.count(*reason),
+                Verdict::Tx(_) | Verdict::Wait | Verdict::Fragment(..) | Verdict::Park(_) => {}
+                Verdict::Answer(_, reason) | Verdict::Kernel(reason) | Verdict::Drop(reason) => {
+                    self.counters.count(*reason);
+                }
                 Verdict::HandOff(_) => self.counters.handed_off += 1,
             }
         }

@@ -6,14 +6,23 @@
 //! vouches that no session uses it.
 
 mod compile;
+mod ids;
+mod side;
 
-pub use compile::{CompileError, Retired};
+pub use compile::CompileError;
+pub use ids::Retired;
+pub(crate) use side::Side;
 
-use crate::blueprint::{Mode, NoSession, Ports, Protocol, Scheduling};
+use crate::blueprint::{
+    ClientAddress, HashKey, Mapping, Mode, Network, NoSession, Orphans, Persistence, Ports,
+    Protocol, Scheduling, TunnelSources,
+};
+use crate::fib::PortId;
+use crate::schedule::mh::Table;
 use crate::session::State;
 use bytemuck::Zeroable;
-use rustc_hash::FxHashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Index of a virtual service in a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Zeroable)]
@@ -30,31 +39,113 @@ pub struct RealId(pub u32);
 #[repr(transparent)]
 pub struct LocalId(pub u16);
 
-/// A virtual service.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A virtual service, or a rule of source NAT.
+#[derive(Clone, Debug)]
 pub struct Service {
     /// The operator's name for it.
     pub name: String,
     /// IP protocol.
     pub protocol: Protocol,
-    /// Virtual address.
+    /// Virtual address; unspecified for a rule of source NAT.
     pub vip: IpAddr,
     /// Virtual ports.
     pub ports: Ports,
     /// Its place in the configuration, from 0.
     pub position: usize,
-    /// Forwarding mode.
+    /// Forwarding mode of real servers that have none of their own.
     pub mode: Mode,
     /// Scheduler.
     pub scheduler: Scheduling,
-    /// Its real servers, in the configured order.
+    /// What `sh` and `mh` hash.
+    pub hash: HashKey,
+    /// The table of `mh` and `sh`.
+    pub table: Option<Arc<Table>>,
+    /// Its real servers, in the configured order. A rule of source NAT has one, which stands for
+    /// all that its connections go to.
     pub reals: Vec<RealId>,
-    /// Those of them that take new sessions.
-    pub eligible: Vec<RealId>,
-    /// Index of its local pool.
-    pub pool: usize,
+    /// Index of its local pool, if it needs one.
+    pub pool: Option<usize>,
+    /// Whether each datagram is scheduled by itself.
+    pub one_packet: bool,
+    /// Persistence.
+    pub persistence: Option<Persistence>,
+    /// What becomes of the sessions of real servers that leave it.
+    pub on_removed: Orphans,
+    /// The most sessions at a time; 0 for no limit.
+    pub max_sessions: u32,
+    /// The most new sessions in a second; 0 for no limit.
+    pub max_new_per_s: u32,
+    /// Seconds in which the weight of a new real server rises.
+    pub slow_start_s: u32,
+    /// How real servers learn the client's address.
+    pub client_address: ClientAddress,
+    /// What a rule of source NAT says besides.
+    pub snat: Option<Snat>,
+    /// Whether its sessions belong to the worker that [`owner`] says, not to any that meets them.
+    pub owned: bool,
+    /// Whether its sessions are in the wide table, whatever its family: see [`Plan::wide_v4`].
+    pub wide: bool,
     /// False for a tombstone.
     pub live: bool,
+}
+
+impl Default for Service {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            protocol: Protocol::default(),
+            vip: IpAddr::from([0, 0, 0, 0]),
+            ports: Ports::ALL,
+            position: 0,
+            mode: Mode::default(),
+            scheduler: Scheduling::default(),
+            hash: HashKey::default(),
+            table: None,
+            reals: Vec::new(),
+            pool: None,
+            one_packet: false,
+            persistence: None,
+            on_removed: Orphans::default(),
+            max_sessions: 0,
+            max_new_per_s: 0,
+            slow_start_s: 0,
+            client_address: ClientAddress::default(),
+            snat: None,
+            owned: false,
+            wide: false,
+            live: false,
+        }
+    }
+}
+
+/// What a rule of source NAT says, besides its pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snat {
+    /// Networks that connections come from.
+    pub sources: Vec<Network>,
+    /// Networks that connections go to; empty for everywhere.
+    pub destinations: Vec<Network>,
+    /// Protocols; empty for TCP, UDP and ICMP echo.
+    pub protocols: Vec<Protocol>,
+    /// The port that connections leave by.
+    pub egress: Option<PortId>,
+    /// What shares a pool address and port.
+    pub mapping: Mapping,
+}
+
+impl Snat {
+    /// Whether the rule is for a connection; by which port it leaves is not looked at.
+    pub fn matches(&self, protocol: u8, from: IpAddr, to: IpAddr) -> bool {
+        let known = match protocol {
+            6 => Protocol::Tcp,
+            17 => Protocol::Udp,
+            1 | 58 => Protocol::Icmp,
+            _ => return false,
+        };
+        (self.protocols.is_empty() || self.protocols.contains(&known))
+            && self.sources.iter().any(|net| net.contains(from))
+            && (self.destinations.is_empty() || self.destinations.iter().any(|n| n.contains(to)))
+    }
 }
 
 /// A real server.
@@ -62,12 +153,24 @@ pub struct Service {
 pub struct Real {
     /// The service it belongs to.
     pub service: ServiceId,
+    /// Its place among the service's real servers.
+    pub position: u32,
     /// Address.
     pub address: IpAddr,
-    /// Port.
+    /// Port; 0 for the one that the client sent to.
     pub port: u16,
     /// Weight; 0 while it drains.
     pub weight: u16,
+    /// Forwarding mode.
+    pub mode: Mode,
+    /// Sessions from which on it gets no new ones; 0 for no limit.
+    pub upper_sessions: u32,
+    /// Sessions below which it gets new ones again; 0 for three quarters of the upper limit.
+    pub lower_sessions: u32,
+    /// Whether it is dead.
+    pub down: bool,
+    /// What becomes of its sessions now: [`Orphans::Keep`] while it is alive.
+    pub orphans: Orphans,
     /// False for a tombstone.
     pub live: bool,
 }
@@ -77,8 +180,11 @@ pub struct Real {
 pub struct Pool {
     /// The operator's name for it.
     pub name: String,
-    /// Its addresses.
-    pub locals: Vec<LocalId>,
+    /// Its addresses of IPv4 and of IPv6.
+    pub locals: [Vec<LocalId>; 2],
+    /// Whether sessions of the IPv4 table and of the wide one take its ports: each then has its
+    /// own half of them.
+    pub shared: bool,
     /// First local port.
     pub first_port: u16,
     /// Number of local ports for each address: 1 to 65,535.
@@ -94,6 +200,15 @@ impl Pool {
         (start, end - start)
     }
 
+    /// The ports that new sessions of one of a worker's tables take: see [`Pool::share`].
+    pub(crate) fn share_of(&self, wide: bool, (worker, workers): (u16, u16)) -> (u32, u32) {
+        if self.shared {
+            self.share(worker * 2 + u16::from(wide), workers * 2)
+        } else {
+            self.share(worker, workers)
+        }
+    }
+
     /// The worker that `port` belongs to, if it is one of the pool's.
     #[inline(always)]
     pub fn owner(&self, port: u16, workers: u16) -> Option<u16> {
@@ -102,47 +217,6 @@ impl Pool {
             return None;
         }
         Some((((offset + 1) * u32::from(workers) - 1) / self.ports) as u16)
-    }
-}
-
-/// The addresses of one family, by the plan's ids, as the packet path reads them.
-#[derive(Clone, Debug, Default)]
-pub struct Side<A> {
-    pub(crate) vips: Vec<Option<A>>,
-    pub(crate) reals: Vec<Option<(A, u16)>>,
-    pub(crate) locals: Vec<Option<A>>,
-    pub(crate) service_of: FxHashMap<(u8, A, u16), ServiceId>,
-    pub(crate) vip_set: FxHashMap<A, ()>,
-    pub(crate) pool_of: FxHashMap<A, u32>,
-}
-
-impl<A: Copy + Eq + std::hash::Hash> Side<A> {
-    /// Virtual address of a service.
-    #[inline(always)]
-    pub fn vip(&self, id: ServiceId) -> Option<A> {
-        self.vips.get(usize::from(id.0)).copied().flatten()
-    }
-
-    /// Address and port of a real server.
-    #[inline(always)]
-    pub fn real(&self, id: RealId) -> Option<(A, u16)> {
-        self.reals.get(id.0 as usize).copied().flatten()
-    }
-
-    /// A local address.
-    #[inline(always)]
-    pub fn local(&self, id: LocalId) -> Option<A> {
-        self.locals.get(usize::from(id.0)).copied().flatten()
-    }
-
-    /// The service at an endpoint.
-    pub fn service_at(&self, protocol: u8, address: A, port: u16) -> Option<ServiceId> {
-        self.service_of.get(&(protocol, address, port)).copied()
-    }
-
-    /// Whether the address is a VIP or a local address.
-    pub fn owns(&self, address: A) -> bool {
-        self.vip_set.contains_key(&address) || self.pool_of.contains_key(&address)
     }
 }
 
@@ -157,6 +231,12 @@ pub struct Plan {
     pub reals: Vec<Real>,
     /// Local addresses by id.
     pub locals: Vec<IpAddr>,
+    /// Outer source addresses of `ipip`.
+    pub tunnel: TunnelSources,
+    /// The most ICMP errors that a worker sends in a second.
+    pub icmp_errors_per_s: u32,
+    /// Seed of `sh` and `mh`.
+    pub hash_seed: u64,
     /// Local pools; behind the configured ones those addresses that left the configuration. No
     /// new session gets these, but packets of old ones still reach them.
     pub pools: Vec<Pool>,
@@ -166,7 +246,12 @@ pub struct Plan {
     pub no_session: NoSession,
     /// Whether any TCP packet may open a session.
     pub accept_mid_stream: bool,
+    /// Whether IPv4 packets may belong to sessions of the wide table: those across families, of
+    /// source NAT, and of TCP that tells real servers the client's address need more room than an
+    /// IPv4 session has.
+    pub wide_v4: bool,
     pub(crate) v4: Side<u32>,
+    pub(crate) wide: Side<u128>,
 }
 
 impl Plan {
@@ -177,8 +262,38 @@ impl Plan {
 
     /// Services that are configured, with their ids.
     pub fn live_services(&self) -> impl Iterator<Item = (ServiceId, &Service)> {
+        self.live().filter(|(_, s)| s.snat.is_none())
+    }
+
+    /// Rules of source NAT that are configured, with their ids, in no order.
+    pub fn snat_rules(&self) -> impl Iterator<Item = (ServiceId, &Service, &Snat)> {
+        self.live().filter_map(|(id, s)| s.snat.as_ref().map(|snat| (id, s, snat)))
+    }
+
+    fn live(&self) -> impl Iterator<Item = (ServiceId, &Service)> {
         let numbered = self.services.iter().enumerate();
         numbered.filter(|(_, s)| s.live).map(|(id, s)| (ServiceId(id as u16), s))
+    }
+
+    /// Whether any session may need the wide table.
+    pub(crate) fn uses_wide(&self) -> bool {
+        self.services.iter().any(|service| service.wide)
+    }
+
+    /// Milliseconds that a template of a service outlives what refreshed it last.
+    pub(crate) fn template_ms(&self, service: ServiceId) -> u32 {
+        let service = self.service(service);
+        match service.map(|service| (&service.persistence, &service.snat)) {
+            Some((Some(persistence), _)) => persistence.timeout_s.saturating_mul(1000),
+            // As long as the longest of the sessions that it was made for may be idle.
+            Some((None, Some(_))) => self.timeout_ms.iter().copied().max().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    /// A real server by its id.
+    pub fn real(&self, id: RealId) -> Option<&Real> {
+        self.reals.get(id.0 as usize)
     }
 
     /// The pool that a local address belongs to.

@@ -43,7 +43,6 @@ macro_rules! reasons {
 
 reasons! {
     NotIp, "not_ip", Kernel, "Neither IPv4 nor IPv6 (ARP, LLDP and the like): the kernel's.";
-    Ipv6, "ipv6", Kernel, "IPv6, which this version does not balance: the kernel's.";
     Group, "group", Kernel, "Sent to a broadcast or multicast address: the kernel's.";
     NotOurs, "not_ours", Kernel,
         "Neither for a virtual service nor for a local port: the kernel's.";
@@ -63,6 +62,8 @@ reasons! {
         "A fragment for a virtual or local address; this version does not follow fragments.";
     IcmpError, "icmp_error", Dropped,
         "An ICMP error for a virtual or local address; this version does not translate it.";
+    ExtensionHeaders, "extension_headers", Dropped,
+        "More than eight IPv6 extension headers, or than 256 bytes of them.";
     TtlExpired, "ttl_expired", Dropped,
         "The time to live does not allow another hop: look for a routing loop.";
     TooBig, "too_big", Dropped,
@@ -72,7 +73,19 @@ reasons! {
          ended, or a scan.";
     NoSessionReset, "no_session_reset", Dropped,
         "As no_session, and answered with a reset (tcp.no_session = \"reset\").";
+    RealGone, "real_gone", Dropped,
+        "Of a session whose real server was removed or is down (on_removed, on_down); a TCP client \
+         is answered with a reset.";
     NoReal, "no_real", Dropped, "The virtual service has no real server that takes new sessions.";
+    RealsFull, "reals_full", Dropped,
+        "Every real server of the service is at its upper_sessions.";
+    ServiceFull, "service_full", Dropped, "The service is at its max_sessions.";
+    ServiceRate, "service_rate", Dropped, "More new sessions in a second than max_new_per_s.";
+    NatConflict, "nat_conflict", Dropped,
+        "The client has a session from the same port to the same real server by another service, \
+         and NAT leaves nothing to tell their answers apart.";
+    NoTunnelSource, "no_tunnel_source", Dropped,
+        "IP in IP without an outer source address of the real server's family: set [ipip].";
     SessionsFull, "sessions_full", Dropped,
         "The worker's session table is full: raise limits.sessions or lower the timeouts.";
     LocalPortsExhausted, "local_ports_exhausted", Dropped,

@@ -1,11 +1,13 @@
 //! A session: who talks to whom through which local port, in which state, and when it was last
 //! seen; and the table that finds it from either direction.
 //!
-//! Thirty-two bytes for IPv4. Addresses of the service, the real server and the local address live
-//! once, in the plan; the entry names them by their ids, which the plan keeps stable for as long
-//! as a session uses them. Each session is in the index twice, once for each direction's tuple, and
-//! the index's value is the session's id and the direction.
+//! Thirty-two bytes in the IPv4 table, 64 in the wide one. Addresses of the service, the real
+//! server and the local address live once, in the plan; the entry names them by their ids, which
+//! the plan keeps stable for as long as a session uses them. Each session is in the index once for
+//! each direction that comes by the director, and the index's value is the session's id and the
+//! direction.
 
+use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::family::{Family, Seed, Tuple};
 use crate::plan::{LocalId, Plan, RealId, ServiceId};
@@ -14,7 +16,7 @@ use bytemuck::Zeroable;
 use sluice_table::{Index, PagePolicy, RegionError, Slab, Slot};
 
 /// Where a session is in its life. TCP's names are those of IPVS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Zeroable)]
 #[repr(u8)]
 pub enum State {
     /// A free slot.
@@ -34,13 +36,40 @@ pub enum State {
     TimeWait,
     /// TCP: reset.
     Close,
-    /// UDP.
+    /// UDP. This state and those below it are not TCP's.
     Udp,
+    /// UDP of a service that schedules each datagram by itself: an answer is waited for.
+    OnePacket,
+    /// SCTP.
+    Sctp,
+    /// ICMP echo.
+    Icmp,
+    /// Another protocol.
+    Other,
+    /// No connection but what was decided about later ones: a client's real server
+    /// (persistence), or an inside endpoint's pool address and port (source NAT).
+    Template,
 }
 
 impl State {
     /// How many states there are.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 14;
+
+    /// Every state of a connection.
+    pub const ALL: [Self; 12] = [
+        Self::SynRecv,
+        Self::Established,
+        Self::FinWait,
+        Self::CloseWait,
+        Self::LastAck,
+        Self::TimeWait,
+        Self::Close,
+        Self::Udp,
+        Self::OnePacket,
+        Self::Sctp,
+        Self::Icmp,
+        Self::Other,
+    ];
 
     /// The name used in output.
     pub const fn name(self) -> &'static str {
@@ -54,19 +83,30 @@ impl State {
             Self::TimeWait => "TIME_WAIT",
             Self::Close => "CLOSE",
             Self::Udp => "UDP",
+            Self::OnePacket => "ONE_PACKET",
+            Self::Sctp => "SCTP",
+            Self::Icmp => "ICMP",
+            Self::Other => "OTHER",
+            Self::Template => "TEMPLATE",
         }
+    }
+
+    /// Whether a connection is over but for what may still be under way, so that a client that
+    /// opens one from the same port means a new one.
+    pub const fn is_ending(self) -> bool {
+        matches!(self, Self::FinWait | Self::LastAck | Self::TimeWait | Self::Close)
     }
 }
 
 /// One session. All zero is a free slot.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Zeroable)]
-pub struct Session<A> {
-    /// Client address; in a free slot the id of the next free one is in `real_protocol`.
+pub struct Session<A, X = ()> {
+    /// Client address (of source NAT: the inside host's); in a free slot the id of the next free one is in `real_protocol`.
     pub client: A,
     /// Client port.
     pub client_port: u16,
-    /// Virtual port.
+    /// Virtual port (of source NAT: the outside port).
     pub virtual_port: u16,
     /// Local port.
     pub local_port: u16,
@@ -88,12 +128,43 @@ pub struct Session<A> {
     pub hop_generation: u16,
     /// Low half of the acknowledgement number that answers the FIN of each direction.
     pub fin_ack: [u16; 2],
+    /// What only the wide table has.
+    pub extra: X,
 }
 
-const _: () = assert!(size_of::<Session<u32>>() == 32);
-const _: () = assert!(size_of::<Session<u128>>() <= 48);
+/// What a session of the wide table has besides.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Zeroable)]
+pub struct Extra {
+    /// Of TCP whose stream begins with a PROXY header, or whose first segments carry the client's
+    /// address: the client's initial sequence number.
+    pub isn: u32,
+    /// Of source NAT: the outside address, lower word first.
+    far: [u32; 4],
+}
 
-impl<A> Session<A> {
+impl Extra {
+    /// That of a session of source NAT.
+    pub const fn towards(far: u128) -> Self {
+        let words = [far as u32, (far >> 32) as u32, (far >> 64) as u32, (far >> 96) as u32];
+        Self { isn: 0, far: words }
+    }
+
+    /// The outside address.
+    #[inline(always)]
+    pub const fn far(&self) -> u128 {
+        let [a, b, c, d] = self.far;
+        a as u128 | (b as u128) << 32 | (c as u128) << 64 | (d as u128) << 96
+    }
+}
+
+/// A session as the table of a family has it.
+pub type SessionOf<F> = Session<<F as Family>::Addr, <F as Family>::Extra>;
+
+const _: () = assert!(size_of::<SessionOf<crate::family::Ipv4>>() == 32);
+const _: () = assert!(size_of::<SessionOf<crate::family::Ipv6>>() == 64);
+
+impl<A, X> Session<A, X> {
     /// Real server.
     #[inline(always)]
     pub const fn real(&self) -> RealId {
@@ -113,14 +184,22 @@ impl<A> Session<A> {
     }
 }
 
-impl<A: Default> Session<A> {
+impl<A: Copy, X: Copy> Session<A, X> {
+    /// The same towards a real server (below 2²⁴).
+    #[must_use]
+    pub const fn to(&self, real: RealId, protocol: u8) -> Self {
+        Self { real_protocol: real.0 << 8 | protocol as u32, ..*self }
+    }
+}
+
+impl<A: Default, X: Default> Session<A, X> {
     /// A session towards a real server (below 2²⁴), otherwise empty.
     pub fn towards(real: RealId, protocol: u8) -> Self {
         Self { real_protocol: real.0 << 8 | u32::from(protocol), ..Self::default() }
     }
 }
 
-impl<A: Copy + Default + Zeroable> Slot for Session<A> {
+impl<A: Copy + Default + Zeroable, X: Copy + Default + Zeroable> Slot for Session<A, X> {
     #[inline(always)]
     fn is_vacant(&self) -> bool {
         matches!(self.state, State::Vacant)
@@ -168,7 +247,7 @@ pub struct TableFull;
 
 /// The sessions of one worker and one family.
 pub struct Sessions<F: Family> {
-    slab: Slab<Session<F::Addr>>,
+    slab: Slab<SessionOf<F>>,
     index: Index,
     seed: Seed,
 }
@@ -182,6 +261,11 @@ impl<F: Family> Sessions<F> {
         let capacity = capacity.clamp(1, Self::MAX);
         let slab = Slab::new(capacity, policy)?;
         Ok(Self { slab, index: Index::new(u64::from(capacity) * 2, policy)?, seed })
+    }
+
+    /// Bytes of address space that the table takes.
+    pub const fn mapped_bytes(&self) -> usize {
+        self.slab.mapped_bytes() + self.index.mapped_bytes()
     }
 
     /// The hash of a tuple.
@@ -198,7 +282,7 @@ impl<F: Family> Sessions<F> {
 
     /// The slots, for staged lookups.
     #[inline(always)]
-    pub const fn slab(&self) -> &Slab<Session<F::Addr>> {
+    pub const fn slab(&self) -> &Slab<SessionOf<F>> {
         &self.slab
     }
 
@@ -207,46 +291,78 @@ impl<F: Family> Sessions<F> {
     /// # Panics
     /// When `id` is beyond the capacity.
     #[inline(always)]
-    pub fn at_mut(&mut self, id: u32) -> &mut Session<F::Addr> {
+    pub fn at_mut(&mut self, id: u32) -> &mut SessionOf<F> {
         self.slab.at_mut(id)
     }
 
-    /// Whether `flow` is the one that packets with this tuple belong to: the whole key decides.
-    #[inline(always)]
+    /// Whether `flow` is the one that packets with this tuple belong to: the whole key decides,
+    /// whether the session goes on or not.
     pub fn is_flow_of(&self, plan: &Plan, flow: Flow, tuple: &Tuple<F::Addr>) -> bool {
-        Self::translated(plan, self.slab.at(flow.id()), flow.direction(), tuple).is_some()
+        let session = self.slab.at(flow.id());
+        Self::keys(plan, session)
+            .is_some_and(|keys| keys[flow.direction() as usize].as_ref() == Some(tuple))
     }
 
-    /// What the tuple of a packet becomes if the packet belongs to a session in a direction, and
-    /// `None` if it does not: the whole key decides.
+    /// What the tuple of a packet becomes if the packet belongs to a session in a direction and
+    /// the session goes on, and how it is forwarded; `None` if not: the whole key decides.
     #[inline(always)]
     pub fn translated(
         plan: &Plan,
-        session: &Session<F::Addr>,
+        session: &SessionOf<F>,
         direction: Direction,
         tuple: &Tuple<F::Addr>,
-    ) -> Option<Tuple<F::Addr>> {
+    ) -> Option<(Tuple<F::Addr>, Mode)> {
         let side = F::side(plan);
-        let (vip, local) = (side.vip(session.service)?, side.local(session.local)?);
-        let (real, real_port) = side.real(session.real())?;
-        let protocol = session.protocol();
+        let real = side.real(session.real())?;
+        let (mode, protocol) = (real.mode, session.protocol());
+        let alive = real.goes_on() & !session.is_vacant() & (protocol == tuple.protocol);
+        if F::WIDE && mode == Mode::Snat {
+            let new = Self::translated_outside(plan, session, direction, tuple)?;
+            return alive.then_some((new, mode));
+        }
+        let vip = side.vip(session.service)?;
+        // The source that the real server sees, and answers to: not to us if it is not rewritten.
+        let seen = if mode == Mode::Fnat {
+            (side.local(session.local)?, session.local_port)
+        } else {
+            (session.client, session.client_port)
+        };
+        let real_port = real.port_for(session.virtual_port);
         // No branch for each field: it is nearly always the one.
         let (same, new) = if direction == Direction::Inbound {
             let same = (session.client == tuple.src)
                 & (session.client_port == tuple.sport)
                 & (session.virtual_port == tuple.dport)
                 & (vip == tuple.dst);
-            let (sport, dport) = (session.local_port, real_port);
-            (same, Tuple { src: local, dst: real, sport, dport, protocol })
+            let (src, sport) = seen;
+            let new = Tuple { src, dst: real.address, sport, dport: real_port, protocol };
+            (same, if matches!(mode, Mode::Dr | Mode::Ipip) { *tuple } else { new })
         } else {
-            let same = (session.local_port == tuple.dport)
-                & (local == tuple.dst)
-                & (real == tuple.src)
+            let same = (seen.1 == tuple.dport)
+                & (seen.0 == tuple.dst)
+                & (real.address == tuple.src)
                 & (real_port == tuple.sport);
             let (sport, dport) = (session.virtual_port, session.client_port);
             (same, Tuple { src: vip, dst: session.client, sport, dport, protocol })
         };
-        (same & (protocol == tuple.protocol) & !session.is_vacant()).then_some(new)
+        (same & alive).then_some((new, mode))
+    }
+
+    /// The same for source NAT, whose inbound direction is that of the host that opened it.
+    fn translated_outside(
+        plan: &Plan,
+        session: &SessionOf<F>,
+        direction: Direction,
+        tuple: &Tuple<F::Addr>,
+    ) -> Option<Tuple<F::Addr>> {
+        let keys = Self::keys(plan, session)?;
+        let [inside, outside] = keys;
+        let (inside, outside) = (inside?, outside?);
+        let (expected, new) = match direction {
+            Direction::Inbound => (inside, outside.reversed()),
+            Direction::Outbound => (outside, inside.reversed()),
+        };
+        (*tuple == expected && session.state != State::Template).then_some(new)
     }
 
     /// The flow that packets with this tuple belong to.
@@ -254,58 +370,83 @@ impl<F: Family> Sessions<F> {
         self.index.find(hash, |value| self.is_flow_of(plan, Flow(value), tuple)).map(Flow)
     }
 
-    /// The tuples of a session's packets as they arrive, inbound and outbound. `None` when the
-    /// plan does not know its service, real server or local address.
-    pub fn tuples(plan: &Plan, session: &Session<F::Addr>) -> Option<[Tuple<F::Addr>; 2]> {
+    /// The tuples of a session's packets as they arrive, inbound and outbound, as far as it is
+    /// found by them. `None` when the plan does not know its service, real server or local
+    /// address.
+    pub fn keys(plan: &Plan, session: &SessionOf<F>) -> Option<[Option<Tuple<F::Addr>>; 2]> {
         let side = F::side(plan);
-        let (real, real_port) = side.real(session.real())?;
+        let real = side.real(session.real()).filter(|real| real.is_known())?;
         let protocol = session.protocol();
-        let inbound = Tuple {
+        let client = Tuple {
             src: session.client,
-            dst: side.vip(session.service)?,
+            dst: F::Addr::default(),
             sport: session.client_port,
             dport: session.virtual_port,
             protocol,
         };
-        let outbound = Tuple {
-            src: real,
-            dst: side.local(session.local)?,
-            sport: real_port,
-            dport: session.local_port,
+        if real.mode == Mode::Snat {
+            let dst = F::far(session);
+            let outbound = Tuple {
+                src: dst,
+                dst: side.local(session.local)?,
+                sport: session.virtual_port,
+                dport: session.local_port,
+                protocol,
+            };
+            return Some([Some(Tuple { dst, ..client }), Some(outbound)]);
+        }
+        let inbound = Tuple { dst: side.vip(session.service)?, ..client };
+        let from = |dst, dport| Tuple {
+            src: real.address,
+            dst,
+            sport: real.port_for(session.virtual_port),
+            dport,
             protocol,
         };
-        Some([inbound, outbound])
+        let outbound = match real.mode {
+            _ if session.state == State::Template => None,
+            Mode::Fnat => Some(from(side.local(session.local)?, session.local_port)),
+            Mode::Nat => Some(from(session.client, session.client_port)),
+            Mode::Dr | Mode::Ipip | Mode::Snat => None,
+        };
+        Some([Some(inbound).filter(|_| session.state != State::OnePacket), outbound])
     }
 
-    /// Adds a session whose tuples are not in the table.
-    pub fn insert(&mut self, plan: &Plan, session: Session<F::Addr>) -> Result<u32, TableFull> {
-        let tuples = Self::tuples(plan, &session).ok_or(TableFull)?;
+    /// Adds a session whose keys are not in the table.
+    pub fn insert(&mut self, plan: &Plan, session: SessionOf<F>) -> Result<u32, TableFull> {
+        let keys = Self::keys(plan, &session).ok_or(TableFull)?;
         let id = self.slab.insert(session).ok_or(TableFull)?;
-        let hashes = tuples.map(|tuple| self.hash(&tuple));
-        if self.index.insert(hashes[0], Flow::new(id, Direction::Inbound).0).is_err() {
-            self.slab.remove(id);
-            return Err(TableFull);
-        }
-        if self.index.insert(hashes[1], Flow::new(id, Direction::Outbound).0).is_err() {
-            self.index.remove(hashes[0], Flow::new(id, Direction::Inbound).0);
-            self.slab.remove(id);
-            return Err(TableFull);
+        for (at, direction) in DIRECTIONS.into_iter().enumerate() {
+            let Some(key) = &keys[at] else { continue };
+            let hash = self.hash(key);
+            if self.index.insert(hash, Flow::new(id, direction).0).is_err() {
+                self.unindex(id, &keys[..at]);
+                self.slab.remove(id);
+                return Err(TableFull);
+            }
         }
         Ok(id)
     }
 
     /// Removes a session and gives what it was. `None` when the slot is free.
-    pub fn remove(&mut self, plan: &Plan, id: u32) -> Option<Session<F::Addr>> {
+    pub fn remove(&mut self, plan: &Plan, id: u32) -> Option<SessionOf<F>> {
         let session = *self.slab.at(id);
         if session.is_vacant() {
             return None;
         }
-        if let Some(tuples) = Self::tuples(plan, &session) {
-            for (tuple, direction) in tuples.iter().zip([Direction::Inbound, Direction::Outbound]) {
-                let removed = self.index.remove(self.hash(tuple), Flow::new(id, direction).0);
-                debug_assert!(removed, "both directions of a session are in the index");
-            }
+        if let Some(keys) = Self::keys(plan, &session) {
+            self.unindex(id, &keys);
         }
         self.slab.remove(id)
     }
+
+    fn unindex(&mut self, id: u32, keys: &[Option<Tuple<F::Addr>>]) {
+        for (key, direction) in keys.iter().zip(DIRECTIONS) {
+            let Some(key) = key else { continue };
+            let removed = self.index.remove(self.hash(key), Flow::new(id, direction).0);
+            debug_assert!(removed, "a session's keys are in the index");
+        }
+    }
 }
+
+const DIRECTIONS: [Direction; 2] = [Direction::Inbound, Direction::Outbound];

@@ -33,30 +33,33 @@ pub struct Segment {
     pub end: u16,
 }
 
-/// Whether a segment may leave the state as it is: the test for the fast path.
+/// Whether a packet may leave the state as it is: the test for the fast path. Of what is not TCP
+/// only the end of an SCTP association, which is marked as a reset is, changes anything.
 #[inline(always)]
-pub const fn is_plain(state: State, flags: u8) -> bool {
-    matches!(state, State::Udp)
-        || matches!(state, State::Established) && flags & (SYN | FIN | RST) == 0
+pub fn is_plain(state: State, flags: u8) -> bool {
+    state == State::Established && flags & (SYN | FIN | RST) == 0
+        || state >= State::Udp && flags == 0
 }
 
-/// Moves a TCP session on. Returns whether the segment opened it anew (a SYN where the old
-/// connection was over).
-pub fn tcp<A>(session: &mut Session<A>, direction: Direction, segment: Segment) -> bool {
+/// Whether a segment opens a new connection where the old one is over, but for what may still be
+/// under way: the client uses its port again, and means neither the old real server nor the local
+/// port whose far end may still be in TIME_WAIT.
+#[inline(always)]
+pub fn is_reuse<A, X>(session: &Session<A, X>, direction: Direction, segment: Segment) -> bool {
+    segment.flags & (SYN | ACK | RST) == SYN
+        && direction == Direction::Inbound
+        && session.state.is_ending()
+}
+
+/// Moves a session on that [`is_plain`] says is not plain.
+pub fn tcp<A, X>(session: &mut Session<A, X>, direction: Direction, segment: Segment) {
     let flags = segment.flags;
     if flags & RST != 0 {
         session.state = State::Close;
-        return false;
+        return;
     }
-    if flags & SYN != 0 {
-        let opens = direction == Direction::Inbound
-            && flags & ACK == 0
-            && matches!(session.state, State::Close | State::TimeWait);
-        if opens {
-            session.state = State::SynRecv;
-            session.closing = 0;
-        }
-        return opens;
+    if flags & SYN != 0 || session.state >= State::Udp {
+        return;
     }
     note_closing(session, direction as usize, segment);
     session.state = match session.state {
@@ -68,10 +71,9 @@ pub fn tcp<A>(session: &mut Session<A>, direction: Direction, segment: Segment) 
         State::SynRecv if direction == Direction::Inbound && flags & ACK != 0 => State::Established,
         same => same,
     };
-    false
 }
 
-fn note_closing<A>(session: &mut Session<A>, direction: usize, segment: Segment) {
+fn note_closing<A, X>(session: &mut Session<A, X>, direction: usize, segment: Segment) {
     let other = 1 - direction;
     if segment.flags & FIN != 0 {
         session.closing |= fin_bit(direction);
@@ -156,17 +158,33 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_ends_it_and_a_syn_opens_it_anew() {
+    fn a_reset_ends_it_and_a_syn_means_a_new_one() {
         let mut session = Session::<u32> { state: State::Established, ..Session::default() };
         let with = |flags| Segment { flags, ..Segment::default() };
-        assert!(!tcp(&mut session, Inbound, with(SYN)), "a SYN does not disturb a live session");
+        assert!(!is_reuse(&session, Inbound, with(SYN)), "a SYN does not disturb a live session");
+        tcp(&mut session, Inbound, with(SYN));
         assert_eq!(session.state, State::Established);
         tcp(&mut session, Outbound, with(RST | ACK));
         assert_eq!(session.state, State::Close);
         tcp(&mut session, Inbound, with(ACK));
         assert_eq!(session.state, State::Close);
-        assert!(!tcp(&mut session, Outbound, with(SYN | ACK)));
-        assert!(tcp(&mut session, Inbound, with(SYN)));
-        assert_eq!((session.state, session.closing), (State::SynRecv, 0));
+        assert!(!is_reuse(&session, Outbound, with(SYN | ACK)));
+        for state in [State::Close, State::FinWait, State::LastAck, State::TimeWait] {
+            session.state = state;
+            assert!(is_reuse(&session, Inbound, with(SYN)), "{state:?}");
+            assert!(!is_reuse(&session, Inbound, with(SYN | ACK)), "{state:?}");
+            assert!(!is_reuse(&session, Inbound, with(ACK)), "{state:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_tcp_is_plain_until_an_association_ends() {
+        for state in [State::Udp, State::OnePacket, State::Icmp, State::Other, State::Sctp] {
+            assert!(is_plain(state, 0), "{state:?}");
+        }
+        let mut session = Session::<u32> { state: State::Sctp, ..Session::default() };
+        assert!(!is_plain(session.state, RST));
+        tcp(&mut session, Inbound, Segment { flags: RST, ..Segment::default() });
+        assert_eq!(session.state, State::Close);
     }
 }

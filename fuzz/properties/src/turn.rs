@@ -180,7 +180,7 @@ impl Stage {
             assert_eq!(verdicts[lane], verdict, "lane {lane}: a burst changes the verdict");
             assert_eq!(burst[lane].bytes(), frame.bytes(), "lane {lane}: a burst changes bytes");
             judge::frame(&self.world, port, &before[lane], verdict, frame.bytes());
-            if let Verdict::Tx(to) | Verdict::Answer(to) = verdict {
+            if let Verdict::Tx(to) | Verdict::Answer(to, _) = verdict {
                 self.sent.push((to.0, frame.bytes().to_vec()));
             }
         }

@@ -2,9 +2,13 @@
 
 use etherparse::{Ipv4HeaderSlice, TcpHeaderSlice, UdpHeaderSlice};
 use sluice_wire::checksum::{self, Delta};
-use sluice_wire::{ethernet, ipv4, tcp, udp};
+use sluice_wire::{ethernet, icmp, ipv4, tcp, udp};
 
 use crate::bytes::Bytes;
+
+mod ipv6;
+mod made;
+mod upper;
 
 /// Reads the bytes as every format there is, and holds what is found against the second opinion.
 ///
@@ -14,7 +18,10 @@ pub fn wire(data: &[u8]) {
     frame(data);
     packet(data);
     segment(data);
+    made::message(data);
+    upper::proxy(data);
     sums(data);
+    sums_of_addresses(data);
 }
 
 fn frame(data: &[u8]) {
@@ -27,6 +34,15 @@ fn frame(data: &[u8]) {
 }
 
 fn packet(data: &[u8]) {
+    icmp::may_answer(data);
+    if let Some(upper) = ipv6::packet(data) {
+        made::of_v6(data);
+        segment(&data[upper.offset..]);
+    }
+    packet_v4(data);
+}
+
+fn packet_v4(data: &[u8]) {
     let theirs = Ipv4HeaderSlice::from_slice(data);
     let Ok(ours) = ipv4::Header::parse(data) else { return };
     let theirs = theirs.expect("what we take for a header is one");
@@ -44,10 +60,13 @@ fn packet(data: &[u8]) {
     if let Some(short) = header.first_chunk().filter(|_| header.len() == 20) {
         assert_eq!(checksum::ipv4_header_ok(short), holds);
     }
+    made::of_v4(data);
     segment(&data[ours.header_len()..ours.total_len()]);
 }
 
 fn segment(data: &[u8]) {
+    upper::options(data);
+    upper::sctp(data);
     let theirs = TcpHeaderSlice::from_slice(data);
     let ours = tcp::Header::parse(data);
     assert_eq!(ours.is_some(), theirs.is_ok());
@@ -86,6 +105,19 @@ fn sums(data: &[u8]) {
     if text.iter().any(|byte| *byte != 0) && before != 0xffff {
         assert_eq!(updated, checksum::full(&text));
     }
+}
+
+/// The same over an address, whose four words are taken at once.
+fn sums_of_addresses(data: &[u8]) {
+    let Some((old, rest)) = data.split_first_chunk::<16>() else { return };
+    let Some((new, payload)) = rest.split_first_chunk::<16>() else { return };
+    let (old, new) = (u128::from_be_bytes(*old), u128::from_be_bytes(*new));
+    let before = checksum::transport_v6(old, 1, 17, payload);
+    let after = checksum::transport_v6(new, 1, 17, payload);
+    assert_eq!(Delta::NONE.word128(old, new).apply(before), after);
+    let pseudo = [&old.to_be_bytes()[..], &[0; 15], &[1], &[0, 0, 0, 17]].concat();
+    let length = (payload.len() as u32).to_be_bytes();
+    assert_eq!(u32::from(!before), naive(&[&pseudo, &length, payload].concat()));
 }
 
 /// The sum of RFC 1071, word by word.

@@ -267,8 +267,10 @@ impl<Q: Queue> Worker<Q> {
         let mut waiting = waiting.into_iter();
         for (verdict, frame) in verdicts.iter().zip(burst.drain(..)) {
             match *verdict {
-                Verdict::Tx(port) | Verdict::Answer(port) => self.send(port, frame, false),
+                Verdict::Tx(port) | Verdict::Answer(port, _) => self.send(port, frame, false),
                 Verdict::Drop(_) => drop(frame),
+                Verdict::Fragment(..) => self.path.count(Reason::TooBig),
+                Verdict::Park(_) => self.path.count(Reason::Fragment),
                 Verdict::Kernel(_) => self.pass_to_kernel(port, frame, false),
                 Verdict::HandOff(worker) => {
                     self.hand_off(worker, Parcel { frame, port, errand: Errand::Process });

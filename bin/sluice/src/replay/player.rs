@@ -131,7 +131,7 @@ impl Player {
         self.path.turn(view, self.now, self.port, &mut self.frames, verdicts);
         for (lane, verdict) in verdicts.iter().enumerate() {
             match *verdict {
-                Verdict::Tx(port) | Verdict::Answer(port) => {
+                Verdict::Tx(port) | Verdict::Answer(port, _) => {
                     if let Some(counts) = self.ports.get_mut(usize::from(port.0)) {
                         counts.sent += 1;
                     }
@@ -140,6 +140,8 @@ impl Player {
                 // Static neighbours never become known.
                 Verdict::Wait => self.path.count(Reason::Unresolved),
                 Verdict::HandOff(_) => self.path.count(Reason::HandOffLoop),
+                Verdict::Fragment(..) => self.path.count(Reason::TooBig),
+                Verdict::Park(_) => self.path.count(Reason::Fragment),
                 Verdict::Kernel(_) | Verdict::Drop(_) => {}
             }
         }

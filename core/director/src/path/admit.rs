@@ -1,173 +1,195 @@
-//! First packets: whose they are, and whether and how they open a session.
+//! First packets: whose they are, and whether they may open a session.
 
-use super::engine::{Engine, expired};
+use super::engine::{Engine, Outcome, Turn, expired};
+use super::parse::Parse;
 use super::{Shared, Verdict, View, answer};
+use crate::blueprint::Orphans;
+use crate::counters::Direction;
 use crate::family::{Family, Tuple};
-use crate::fib::{HopId, NoHop, PortId};
 use crate::frame::Frame;
-use crate::local_port;
-use crate::plan::{LocalId, RealId, Service, ServiceId};
+use crate::plan::{Plan, ServiceId};
 use crate::reason::Reason;
-use crate::schedule;
-use crate::session::{Flow, Session, State};
-use crate::time::Time;
-use sluice_wire::ipv4::TCP;
+use crate::session::{Flow, State};
+use crate::track;
+use sluice_wire::ipv4::{ICMP, SCTP, TCP, UDP};
+use sluice_wire::ipv6::ICMPV6;
 use sluice_wire::tcp::{ACK, FIN, RST, SYN};
 
-impl<F: Family> Engine<F> {
+/// What becomes of a packet whose session was found.
+enum Found {
+    /// It belongs to it.
+    Flow(Flow),
+    /// The session is over now; the packet may open another, also from the middle of a stream.
+    Over { mid_stream: bool },
+    /// It goes no further.
+    Is(Verdict),
+}
+
+impl<F: Parse> Engine<F> {
     /// Decides on a packet that belongs to no session as far as the stages saw: the flow it now
-    /// belongs to, or its verdict.
+    /// belongs to, or what becomes of it.
     #[inline(never)]
     pub fn admit<B: Frame>(
         &mut self,
         shared: &mut Shared,
-        view: View<'_>,
-        now: Time,
-        (lane, port): (usize, PortId),
+        turn: Turn<'_>,
+        lane: usize,
         frame: &mut B,
-    ) -> Result<Flow, Verdict> {
+    ) -> Result<Flow, Outcome> {
+        let plan = turn.view.plan;
         let (parsed, hash) = (self.burst.lanes[lane].parsed, self.burst.lanes[lane].hash);
         let tuple = &parsed.tuple;
-        if let Some(flow) = self.sessions.find(view.plan, hash, tuple) {
-            if !expired(self.sessions.slab().at(flow.id()), view.plan, now) {
-                return Ok(flow);
+        let mut mid_stream = plan.accept_mid_stream;
+        if let Some(flow) = self.sessions.find(plan, hash, tuple) {
+            match self.found(shared, turn, lane, flow, frame) {
+                Found::Flow(flow) => return Ok(flow),
+                Found::Over { mid_stream: any } => mid_stream |= any,
+                Found::Is(verdict) => return Err(Outcome::Is(verdict)),
             }
-            self.expire(shared, view.plan, flow.id());
         }
-        let side = F::side(view.plan);
+        let side = F::side(plan);
         let martian = !F::is_unicast_source(tuple.src) || tuple.src == tuple.dst;
         let Some(service) = side.service_at(tuple.protocol, tuple.dst, tuple.dport) else {
-            let pool = view.plan.pool_of(side, tuple.dst);
-            return Err(match pool.and_then(|pool| pool.owner(tuple.dport, shared.workers)) {
-                None => Verdict::Kernel(Reason::NotOurs),
-                Some(owner) if owner != shared.worker => Verdict::Drop(Reason::HandOffLoop),
-                Some(_) if martian => Verdict::Drop(Reason::Martian),
-                Some(_) => answer::no_session(view.plan, &parsed, port, frame),
-            });
+            return self.stranger(shared, turn, lane, frame, martian);
         };
         if parsed.ttl <= 1 {
-            return Err(Verdict::Drop(Reason::TtlExpired));
+            return Err(Outcome::Refuse(Reason::TtlExpired));
         }
         // Before anything is answered: nobody may be answered there (RFC 1122 3.2.1.3).
         if martian {
-            return Err(Verdict::Drop(Reason::Martian));
+            return Err(Outcome::Is(Verdict::Drop(Reason::Martian)));
         }
-        let Some(state) = opening_state(view, tuple.protocol, parsed.segment.flags) else {
-            return Err(answer::no_session(view.plan, &parsed, port, frame));
+        let state = opening_state(plan, service, tuple.protocol, parsed.segment.flags, mid_stream);
+        let Some(state) = state else {
+            return Err(Outcome::Is(answer::no_session(plan, &parsed, turn.port, frame)));
         };
-        self.open(shared, view, now, tuple, (service, state))
+        if let Some(owner) = shared.other_owner::<F>(plan, service, tuple.src, tuple.sport) {
+            return Err(Outcome::Is(Verdict::HandOff(owner)));
+        }
+        self.open(shared, turn, tuple, (service, state)).map_err(Outcome::Is)
     }
 
-    /// Opens a session for the client's packet `tuple`.
-    fn open(
+    /// A packet of a session that the stages did not take: the session may be over, or its real
+    /// server gone, or the hint was wrong.
+    fn found<B: Frame>(
         &mut self,
         shared: &mut Shared,
-        view: View<'_>,
-        now: Time,
-        tuple: &Tuple<F::Addr>,
-        (service_id, state): (ServiceId, State),
-    ) -> Result<Flow, Verdict> {
-        let drop = |reason| Verdict::Drop(reason);
-        // What would refuse any real server comes first, so that no refusal takes one's turn.
-        if self.sessions.slab().live() == self.sessions.slab().capacity() {
-            return Err(drop(Reason::SessionsFull));
+        turn: Turn<'_>,
+        lane: usize,
+        flow: Flow,
+        frame: &mut B,
+    ) -> Found {
+        let (plan, id) = (turn.view.plan, flow.id());
+        let parsed = &self.burst.lanes[lane].parsed;
+        let session = self.sessions.slab().at(id);
+        if expired(session, plan, turn.now) {
+            self.expire(shared, plan, id);
+            return Found::Over { mid_stream: false };
         }
-        let client_hop = view.fib.lookup(F::to_ip(tuple.src));
-        if client_hop == Err(NoHop::NoRoute) {
-            return Err(drop(Reason::NoRoute));
+        if track::is_reuse(session, flow.direction(), parsed.segment) {
+            self.remove(shared, plan, id);
+            shared.counters.closed += 1;
+            return Found::Over { mid_stream: false };
         }
-        let service = view.plan.service(service_id).ok_or(drop(Reason::NoReal))?;
-        let memory = shared.schedulers.get_mut(usize::from(service_id.0));
-        let real = memory
-            .and_then(|memory| schedule::pick(service, memory))
-            .ok_or(drop(Reason::NoReal))?;
-        if !reachable::<F>(view, real) {
-            return Err(drop(Reason::NoRoute));
+        let rule = plan.real(session.real()).map_or(Orphans::Reset, |real| real.orphans);
+        if rule == Orphans::Keep {
+            return Found::Flow(flow);
         }
-        let (local, local_port) = self
-            .local_port(shared, view, now, tuple.protocol, service, real)
-            .ok_or(drop(Reason::LocalPortsExhausted))?;
-        let session = Session {
-            client: tuple.src,
-            client_port: tuple.sport,
-            virtual_port: tuple.dport,
-            local_port,
-            local,
-            service: service_id,
-            state,
-            seen_ms: now.low(),
-            client_hop: client_hop.unwrap_or(HopId::NONE).0,
-            hop_generation: view.fib.generation(),
-            ..Session::towards(real, tuple.protocol)
-        };
-        let id =
-            self.sessions.insert(view.plan, session).map_err(|_| drop(Reason::SessionsFull))?;
-        shared.counters.created += 1;
-        if let Some(counters) = shared.counters.reals.get_mut(real.0 as usize) {
-            counters.sessions += 1;
-            counters.active += 1;
+        self.remove(shared, plan, id);
+        shared.counters.closed += 1;
+        if rule == Orphans::Reschedule && flow.direction() == Direction::Inbound {
+            return Found::Over { mid_stream: true };
         }
-        Ok(Flow::new(id, crate::counters::Direction::Inbound))
+        let parsed = self.burst.lanes[lane].parsed;
+        Found::Is(answer::real_gone(&parsed, flow.direction(), turn.port, frame))
     }
 
-    /// A free local address and port towards a real server.
-    fn local_port(
+    /// A packet that is to no service.
+    fn stranger<B: Frame>(
         &mut self,
         shared: &mut Shared,
-        view: View<'_>,
-        now: Time,
-        protocol: u8,
-        service: &Service,
-        real: RealId,
-    ) -> Option<(LocalId, u16)> {
-        let pool = view.plan.pools.get(service.pool)?;
-        let side = F::side(view.plan);
-        let (src, sport) = side.real(real)?;
-        let at = real.0 as usize;
-        let active = shared.counters.reals.get(at)?.active;
-        let mut cursor = *shared.port_cursors.get(at)?;
-        let workers = (shared.worker, shared.workers);
-        let chosen = local_port::choose(pool, workers, &mut cursor, active, |local, port| {
-            let Some(dst) = side.local(local) else { return false };
-            let tuple = Tuple { src, dst, sport, dport: port, protocol };
-            let taken = self.sessions.find(view.plan, self.sessions.hash(&tuple), &tuple);
-            let Some(flow) = taken else { return true };
-            let over = expired(self.sessions.slab().at(flow.id()), view.plan, now);
-            if over {
-                self.expire(shared, view.plan, flow.id());
+        turn: Turn<'_>,
+        lane: usize,
+        frame: &mut B,
+        martian: bool,
+    ) -> Result<Flow, Outcome> {
+        let View { plan, .. } = turn.view;
+        let parsed = self.burst.lanes[lane].parsed;
+        let (tuple, side) = (&parsed.tuple, F::side(plan));
+        let is = |verdict| Err(Outcome::Is(verdict));
+        // Who answers to a local port is looked for in the other table too.
+        if !F::WIDE && plan.wide_v4 {
+            return Err(Outcome::Wide);
+        }
+        let pool = plan.pool_of(side, tuple.dst);
+        match pool.and_then(|pool| pool.owner(tuple.dport, shared.workers)) {
+            None => {}
+            Some(owner) if owner != shared.worker => {
+                return is(Verdict::Drop(Reason::HandOffLoop));
             }
-            over
-        });
-        *shared.port_cursors.get_mut(at)? = cursor;
-        // What the next session will look at is known, and can be on its way until then.
-        if let Some((local, dport)) = local_port::next(pool, workers, cursor)
-            && let Some(dst) = side.local(local)
-        {
-            let tuple = Tuple { src, dst, sport, dport, protocol };
-            self.sessions.index().prefetch(self.sessions.hash(&tuple));
+            Some(_) if martian => return is(Verdict::Drop(Reason::Martian)),
+            Some(_) => return is(answer::no_session(plan, &parsed, turn.port, frame)),
         }
-        chosen
+        let nat = side.nat_service(tuple.protocol, tuple.src, tuple.sport);
+        if let Some(service) = nat
+            && let Some(owner) = shared.other_owner::<F>(plan, service, tuple.dst, tuple.dport)
+        {
+            return is(Verdict::HandOff(owner));
+        }
+        if F::WIDE {
+            return self.open_outside(shared, turn, lane);
+        }
+        is(Verdict::Kernel(Reason::NotOurs))
     }
 }
 
-/// Whether there is a route to a real server, its MAC known or not.
-fn reachable<F: Family>(view: View<'_>, real: RealId) -> bool {
-    view.fib.real_hop(real) != HopId::NONE
-        || F::side(view.plan)
-            .real(real)
-            .is_some_and(|(address, _)| view.fib.lookup(F::to_ip(address)) != Err(NoHop::NoRoute))
+impl Shared {
+    /// The worker that a client's sessions of a service belong to, if that is not any that meets
+    /// them and not this one. Both directions of a session lead to the same one.
+    fn other_owner<F: Family>(
+        &self,
+        plan: &Plan,
+        service: ServiceId,
+        client: F::Addr,
+        port: u16,
+    ) -> Option<u16> {
+        if self.workers < 2 {
+            return None;
+        }
+        let service = plan.service(service).filter(|service| service.owned)?;
+        let tuple = match service.persistence {
+            Some(persistence) => {
+                let src = F::masked(client, persistence.prefix);
+                Tuple { src, ..Tuple::default() }
+            }
+            None => Tuple { src: client, sport: port, ..Tuple::default() },
+        };
+        // Every worker has the same seed.
+        let hash = F::hash(&tuple, &self.seed) >> 32;
+        let owner = (hash * u64::from(self.workers) >> 32) as u16;
+        (owner != self.worker).then_some(owner)
+    }
 }
 
 /// The state of a session that a packet may open, or `None` when it may not.
-fn opening_state(view: View<'_>, protocol: u8, flags: u8) -> Option<State> {
-    if protocol != TCP {
-        return Some(State::Udp);
-    }
-    match flags & (SYN | ACK | RST | FIN) {
-        SYN => Some(State::SynRecv),
-        other if view.plan.accept_mid_stream && other & (SYN | RST | FIN) == 0 => {
-            Some(State::Established)
-        }
-        _ => None,
+fn opening_state(
+    plan: &Plan,
+    service: ServiceId,
+    protocol: u8,
+    flags: u8,
+    mid_stream: bool,
+) -> Option<State> {
+    match protocol {
+        TCP => match flags & (SYN | ACK | RST | FIN) {
+            SYN => Some(State::SynRecv),
+            other if mid_stream && other & (SYN | RST | FIN) == 0 => Some(State::Established),
+            _ => None,
+        },
+        UDP if plan.service(service).is_some_and(|s| s.one_packet) => Some(State::OnePacket),
+        UDP => Some(State::Udp),
+        // What ends an association opens none.
+        SCTP => (flags & RST == 0).then_some(State::Sctp),
+        ICMP | ICMPV6 => Some(State::Icmp),
+        _ => Some(State::Other),
     }
 }

@@ -1,14 +1,17 @@
 //! Packets that the director itself sends: the reset for TCP without a session.
 
-use super::Verdict;
 use super::burst::Parsed;
+use super::engine::{Engine, Turn};
+use super::parse::Parse;
+use super::{Shared, Verdict};
 use crate::blueprint::NoSession;
+use crate::counters::Direction;
 use crate::fib::PortId;
 use crate::frame::Frame;
 use crate::plan::Plan;
 use crate::reason::Reason;
 use sluice_wire::tcp::{ACK, FIN, RST, SYN};
-use sluice_wire::{checksum, ipv4, tcp};
+use sluice_wire::{checksum, ipv4, ipv6, tcp};
 
 /// Time to live of what the director sends.
 const TTL: u8 = 64;
@@ -26,9 +29,55 @@ pub(super) fn no_session<A, B: Frame>(
         && parsed.segment.flags & RST == 0;
     let (l3, l4) = (usize::from(parsed.l3), usize::from(parsed.l4));
     if wanted && reset(frame, l3, l4, usize::from(parsed.length)) {
-        return Verdict::Answer(port);
+        return Verdict::Answer(port, Reason::NoSessionReset);
     }
     Verdict::Drop(Reason::NoSession)
+}
+
+/// The verdict on a packet of a session that ended because its real server is gone; TCP of a
+/// client is answered with a reset.
+pub(super) fn real_gone<A, B: Frame>(
+    parsed: &Parsed<A>,
+    direction: Direction,
+    port: PortId,
+    frame: &mut B,
+) -> Verdict {
+    let wanted = direction == Direction::Inbound
+        && parsed.tuple.protocol == ipv4::TCP
+        && parsed.segment.flags & RST == 0;
+    let (l3, l4) = (usize::from(parsed.l3), usize::from(parsed.l4));
+    if wanted && reset(frame, l3, l4, usize::from(parsed.length)) {
+        return Verdict::Answer(port, Reason::RealGone);
+    }
+    Verdict::Drop(Reason::RealGone)
+}
+
+impl<F: Parse> Engine<F> {
+    /// The verdict on a packet that may not go on.
+    #[cold]
+    pub fn refuse<B: Frame>(
+        &mut self,
+        _shared: &mut Shared,
+        _turn: Turn<'_>,
+        _lane: usize,
+        _frame: &mut B,
+        why: Reason,
+    ) -> Verdict {
+        Verdict::Drop(why)
+    }
+
+    /// The verdict on a packet that is larger than `mtu`, the most that may go its way.
+    #[cold]
+    pub fn too_big<B: Frame>(
+        &mut self,
+        _shared: &mut Shared,
+        _turn: Turn<'_>,
+        _lane: usize,
+        _frame: &mut B,
+        _mtu: u16,
+    ) -> Verdict {
+        Verdict::Drop(Reason::TooBig)
+    }
 }
 
 /// Turns a TCP segment into the reset that answers it (RFC 9293, 3.10.7.1): with the number the
@@ -48,15 +97,15 @@ fn reset<B: Frame>(frame: &mut B, l3: usize, l4: usize, ip_length: usize) -> boo
         let next = segment.sequence().wrapping_add(data as u32).wrapping_add(control);
         (0, next, RST | ACK)
     };
-    let Some((source, destination)) = bytes
-        .get(l3..)
-        .and_then(|packet| ipv4::Header::parse(packet).ok())
-        .map(|header| (header.source(), header.destination()))
-    else {
-        return false;
+    let version = bytes.get(l3).map_or(0, |first| first >> 4);
+    let ends = match version {
+        6 => bytes.get(l3..).and_then(|packet| ipv6::Header::parse(packet).ok()).map(Ends::v6),
+        _ => bytes.get(l3..).and_then(|packet| ipv4::Header::parse(packet).ok()).map(Ends::v4),
     };
+    let Some(ends) = ends else { return false };
     let ports = [segment.0[2], segment.0[3], segment.0[0], segment.0[1]];
-    if !frame.set_len(l3 + ipv4::HEADER + tcp::HEADER) {
+    let l4 = l3 + ends.header_len();
+    if !frame.set_len(l4 + tcp::HEADER) {
         return false;
     }
     let mut header = [0; tcp::HEADER];
@@ -65,13 +114,57 @@ fn reset<B: Frame>(frame: &mut B, l3: usize, l4: usize, ip_length: usize) -> boo
     header[8..12].copy_from_slice(&acknowledgement.to_be_bytes());
     header[12] = ((tcp::HEADER / 4) << 4) as u8;
     header[tcp::FLAGS] = answer;
-    let checksum = checksum::transport_v4(destination, source, ipv4::TCP, &header);
-    header[tcp::CHECKSUM..][..2].copy_from_slice(&checksum.to_be_bytes());
     let bytes = frame.bytes_mut();
     swap_macs(bytes);
-    ip_header(&mut bytes[l3..l3 + ipv4::HEADER], destination, source);
-    bytes[l3 + ipv4::HEADER..].copy_from_slice(&header);
+    let checksum = ends.write_back(&mut bytes[l3..l4], &header);
+    header[tcp::CHECKSUM..][..2].copy_from_slice(&checksum.to_be_bytes());
+    bytes[l4..].copy_from_slice(&header);
     true
+}
+
+/// Where a packet came from and went to.
+#[derive(Clone, Copy)]
+enum Ends {
+    V4(u32, u32),
+    V6(u128, u128),
+}
+
+impl Ends {
+    const fn v4(header: ipv4::Header<'_>) -> Self {
+        Self::V4(header.source(), header.destination())
+    }
+
+    const fn v6(header: ipv6::Header<'_>) -> Self {
+        Self::V6(header.source(), header.destination())
+    }
+
+    const fn header_len(self) -> usize {
+        match self {
+            Self::V4(..) => ipv4::HEADER,
+            Self::V6(..) => ipv6::HEADER,
+        }
+    }
+
+    /// Writes the header of a packet back that carries nothing but `segment`, whose checksum it
+    /// gives.
+    fn write_back(self, out: &mut [u8], segment: &[u8; tcp::HEADER]) -> u16 {
+        match self {
+            Self::V4(source, destination) => {
+                ip_header(out, destination, source);
+                checksum::transport_v4(destination, source, ipv4::TCP, segment)
+            }
+            Self::V6(source, destination) => {
+                out.fill(0);
+                out[0] = 0x60;
+                out[ipv6::PAYLOAD_LEN..][..2].copy_from_slice(&(tcp::HEADER as u16).to_be_bytes());
+                out[ipv6::NEXT_HEADER] = ipv4::TCP;
+                out[ipv6::HOP_LIMIT] = TTL;
+                out[ipv6::SOURCE..][..16].copy_from_slice(&destination.to_be_bytes());
+                out[ipv6::DESTINATION..][..16].copy_from_slice(&source.to_be_bytes());
+                checksum::transport_v6(destination, source, ipv4::TCP, segment)
+            }
+        }
+    }
 }
 
 fn swap_macs(bytes: &mut [u8]) {

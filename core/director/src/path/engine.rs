@@ -6,19 +6,22 @@
 //! a request that misses the TLB holds everything behind it up, but not another request.
 
 use super::burst::{Burst, Lane};
-use super::{BURST, Shared, Verdict, View, parse, rewrite};
+use super::parse::{Parse, Refused};
+use super::{BURST, Shared, Verdict, View, rewrite, tunnel};
+use crate::blueprint::Mode;
 use crate::counters::Direction;
-use crate::family::{Family, Ipv4, Seed};
+use crate::family::{Family, Seed, Tuple};
 use crate::fib::{Fib, HopId, NoHop, PortId};
 use crate::frame::Frame;
-use crate::plan::Plan;
+use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
-use crate::session::{Flow, Session, Sessions};
+use crate::session::{Flow, Session, SessionOf, Sessions, State};
 use crate::time::Time;
 use crate::track;
 use sluice_lanes::prefetch;
 use sluice_table::index::First;
 use sluice_table::{PagePolicy, RegionError, Slot};
+use std::net::IpAddr;
 use std::ops::Range;
 
 /// Frames that go through a stage together. Each has three lines on their way (header, bucket,
@@ -39,85 +42,71 @@ pub(super) struct Engine<F: Family> {
 
 /// What tracking made of a packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+pub(super) enum Outcome {
     /// It is to be rewritten and sent.
     Forward,
     /// It belongs to no flow, as far as the stages saw.
     Unknown,
     /// It is to be rewritten, but its neighbour is not known.
     Unresolved,
+    /// It may not go on; its sender may be told.
+    Refuse(Reason),
+    /// It is larger than the way allows, in bytes of its own headers and payload.
+    TooBig(u16),
     /// It goes no further.
     Is(Verdict),
+    /// The wide table may have a session for it.
+    Wide,
+}
+
+impl From<Refused> for Outcome {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Is(verdict) => Self::Is(verdict),
+            Refused::Wide => Self::Wide,
+        }
+    }
 }
 
 /// What a stage needs to know of its turn.
 #[derive(Clone, Copy)]
-struct Turn<'a> {
-    view: View<'a>,
-    now: Time,
-    port: PortId,
+pub(super) struct Turn<'a> {
+    pub view: View<'a>,
+    pub now: Time,
+    pub port: PortId,
 }
 
-impl Engine<Ipv4> {
-    /// One turn: see [`super::Path::turn`].
-    pub fn turn<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        view: View<'_>,
-        now: Time,
-        port: PortId,
-        frames: &mut [B],
-        verdicts: &mut [Verdict],
-    ) {
-        let turn = Turn { view, now, port };
-        frames.iter().take(STEP).for_each(B::prefetch);
-        self.burst.len = 0;
-        let (mut next, mut found, mut sought, mut done) = (0, 0, 0, 0);
-        let mut away = 0;
-        while next < frames.len() || done < self.burst.len {
-            let parsed = self.burst.len;
-            let end = frames.len().min(next + STEP);
-            self.parse(shared, view.plan, frames, verdicts, next..end);
-            next = end;
-            self.seek(away);
-            away = self.find(found..parsed);
-            self.prefetch(frames, next, found..parsed, parsed..self.burst.len);
-            self.track_all(shared, turn, frames, verdicts, done..sought);
-            self.rewrite(view.fib, frames, verdicts, done..sought);
-            (done, sought, found) = (sought, found, parsed);
-        }
+/// Which of a turn's frames a table looks at.
+pub(super) trait Picks {
+    fn count(&self) -> usize;
+    fn frame(&self, at: usize) -> usize;
+}
+
+/// The first so many.
+impl Picks for usize {
+    #[inline(always)]
+    fn count(&self) -> usize {
+        *self
     }
 
-    /// Parses frames, and asks for the index's buckets.
-    #[inline(never)]
-    fn parse<B: Frame>(
-        &mut self,
-        shared: &Shared,
-        plan: &Plan,
-        frames: &[B],
-        verdicts: &mut [Verdict],
-        part: Range<usize>,
-    ) {
-        let Self { sessions, burst, .. } = self;
-        let first = part.start;
-        let mut len = burst.len;
-        for (at, frame) in frames[part].iter().enumerate() {
-            let Some(lane) = burst.lanes.get_mut(len) else { break };
-            match parse::v4(frame, plan, shared, &mut lane.parsed) {
-                Ok(()) => {
-                    lane.hash = sessions.hash(&lane.parsed.tuple);
-                    lane.hop = HopId::NONE;
-                    lane.frame = (first + at) as u8;
-                    len += 1;
-                }
-                Err(verdict) => verdicts[first + at] = verdict,
-            }
-        }
-        burst.len = len;
+    #[inline(always)]
+    fn frame(&self, at: usize) -> usize {
+        at
     }
 }
 
-impl<F: Family> Engine<F> {
+/// These.
+impl Picks for &[u8] {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn frame(&self, at: usize) -> usize {
+        usize::from(self[at])
+    }
+}
+
+impl<F: Parse> Engine<F> {
     pub fn new(sessions: u32, seed: Seed, pages: PagePolicy) -> Result<Self, RegionError> {
         Ok(Self {
             sessions: Sessions::new(sessions, seed, pages)?,
@@ -125,6 +114,64 @@ impl<F: Family> Engine<F> {
             hand: 0,
             swept: Time::default(),
         })
+    }
+
+    /// One turn: see [`super::Path::turn`].
+    pub fn turn<B: Frame, P: Picks>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        picks: P,
+        frames: &mut [B],
+        verdicts: &mut [Verdict],
+    ) {
+        prefetch_frames(&picks, frames, 0);
+        self.burst.len = 0;
+        let (mut next, mut found, mut sought, mut done) = (0, 0, 0, 0);
+        let mut away = 0;
+        while next < picks.count() || done < self.burst.len {
+            let parsed = self.burst.len;
+            let end = picks.count().min(next + STEP);
+            self.parse(shared, turn.view.plan, &picks, frames, verdicts, next..end);
+            next = end;
+            self.seek(away);
+            away = self.find(found..parsed);
+            self.prefetch(found..parsed, parsed..self.burst.len);
+            prefetch_frames(&picks, frames, next);
+            self.track_all(shared, turn, frames, verdicts, done..sought);
+            self.rewrite(shared, turn.view, frames, verdicts, done..sought);
+            (done, sought, found) = (sought, found, parsed);
+        }
+    }
+
+    /// Parses frames, and asks for the index's buckets.
+    #[inline(never)]
+    fn parse<B: Frame, P: Picks>(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        picks: &P,
+        frames: &[B],
+        verdicts: &mut [Verdict],
+        part: Range<usize>,
+    ) {
+        let Self { sessions, burst, .. } = self;
+        let mut len = burst.len;
+        for at in part {
+            let at = picks.frame(at);
+            let Some(lane) = burst.lanes.get_mut(len) else { break };
+            match F::parse(&frames[at], plan, shared, &mut lane.parsed) {
+                Ok(()) => {
+                    lane.hash = sessions.hash(&lane.parsed.tuple);
+                    lane.hop = HopId::NONE;
+                    lane.frame = at as u8;
+                    len += 1;
+                }
+                Err(Refused::Is(verdict)) => verdicts[at] = verdict,
+                Err(Refused::Wide) => shared.defer(at, verdicts),
+            }
+        }
+        burst.len = len;
     }
 
     /// First candidates in the home buckets. Gives a bit for each lane whose candidate, if there
@@ -163,13 +210,7 @@ impl<F: Family> Engine<F> {
 
     /// Asks for memory.
     #[inline(always)]
-    fn prefetch<B: Frame>(
-        &self,
-        frames: &[B],
-        next: usize,
-        found: Range<usize>,
-        parsed: Range<usize>,
-    ) {
+    fn prefetch(&self, found: Range<usize>, parsed: Range<usize>) {
         for lane in &self.burst.lanes[found] {
             if lane.flow != Flow::NONE {
                 prefetch::read(self.sessions.slab().at(lane.flow.id()));
@@ -178,7 +219,6 @@ impl<F: Family> Engine<F> {
         for lane in &self.burst.lanes[parsed] {
             self.sessions.index().prefetch(lane.hash);
         }
-        frames[next..].iter().take(STEP).for_each(B::prefetch);
     }
 
     /// Verifies and tracks packets in the order of their arrival: after this it is decided what
@@ -203,7 +243,13 @@ impl<F: Family> Engine<F> {
                     Outcome::Forward => continue,
                     Outcome::Unresolved => self.hold(shared, turn, at, &mut frames[frame]),
                     Outcome::Unknown => Verdict::Drop(Reason::NoSession),
+                    Outcome::Refuse(why) => self.refuse(shared, turn, at, &mut frames[frame], why),
+                    Outcome::TooBig(mtu) => self.too_big(shared, turn, at, &mut frames[frame], mtu),
                     Outcome::Is(verdict) => verdict,
+                    Outcome::Wide => {
+                        shared.defer(frame, verdicts);
+                        continue;
+                    }
                 };
             }
         }
@@ -218,13 +264,15 @@ impl<F: Family> Engine<F> {
         at: usize,
         frame: &mut B,
     ) -> Outcome {
-        let Turn { view, now, port } = turn;
-        match self.admit(shared, view, now, (at, port), frame) {
+        if self.burst.lanes[at].parsed.is_odd() {
+            return self.odd(shared, turn, at, frame);
+        }
+        match self.admit(shared, turn, at, frame) {
             Ok(flow) => {
                 self.burst.lanes[at].flow = flow;
                 self.track(shared, turn, at)
             }
-            Err(verdict) => Outcome::Is(verdict),
+            Err(outcome) => outcome,
         }
     }
 
@@ -238,15 +286,23 @@ impl<F: Family> Engine<F> {
         frame: &mut B,
     ) -> Verdict {
         let lane = &self.burst.lanes[at];
-        headers::<F, B>(lane, frame);
-        let why = turn.view.fib.lookup(F::to_ip(lane.new.dst)).err().unwrap_or(NoHop::NoRoute);
+        let to = match lane.mode {
+            // The packet's own destination is not where it goes next.
+            Mode::Dr | Mode::Ipip => turn.view.plan.real(RealId(lane.flow.0)).map(|r| r.address),
+            _ => Some(F::to_ip(lane.new.dst)),
+        };
+        let Some(to) = to else { return Verdict::Drop(Reason::NoRoute) };
+        if let Some(reason) = write::<F, B>(shared, turn.view, lane, frame) {
+            return Verdict::Drop(reason);
+        }
+        let why = turn.view.fib.lookup(to).err().unwrap_or(NoHop::NoRoute);
         shared.no_hop(usize::from(lane.frame), why)
     }
 
     /// Verifies that a packet belongs to the flow that was found for it, tracks and counts it, and
     /// decides what it becomes.
     #[inline(always)]
-    fn track(&mut self, shared: &mut Shared, turn: Turn<'_>, at: usize) -> Outcome {
+    pub fn track(&mut self, shared: &mut Shared, turn: Turn<'_>, at: usize) -> Outcome {
         let Turn { view: View { plan, fib }, now, .. } = turn;
         let lane = &mut self.burst.lanes[at];
         let (parsed, flow) = (&lane.parsed, lane.flow);
@@ -257,37 +313,48 @@ impl<F: Family> Engine<F> {
         let direction = flow.direction();
         // Another candidate, if there is one, is left to `admit`: two keys seldom share a tag.
         let new = Sessions::<F>::translated(plan, session, direction, &parsed.tuple);
-        let Some(new) = new.filter(|_| !expired(session, plan, now)) else {
+        let Some((new, mode)) = new.filter(|_| !expired(session, plan, now)) else {
             return Outcome::Unknown;
         };
-        if parsed.ttl <= 1 {
-            return Outcome::Is(Verdict::Drop(Reason::TtlExpired));
+        let plain = track::is_plain(session.state, parsed.segment.flags);
+        if !plain && track::is_reuse(session, direction, parsed.segment) {
+            return Outcome::Unknown;
         }
-        lane.new = new;
+        if parsed.ttl <= 1 {
+            return Outcome::Refuse(Reason::TtlExpired);
+        }
+        (lane.new, lane.mode) = (new, mode);
+        let real = session.real();
         lane.hop = match direction {
-            Direction::Inbound => fib.real_hop(session.real()),
+            Direction::Inbound => fib.real_hop(real),
             Direction::Outbound => client_hop(session, fib),
         };
         let mut hop = fib.hop(lane.hop);
         if hop.is_none() {
-            lane.hop = match find_hop::<F>(session, direction, fib, lane.new.dst) {
+            let to = destination::<F>(plan, session, direction, mode, &lane.new);
+            lane.hop = match find_hop::<F>(session, direction, fib, to) {
                 Ok(id) => id,
                 Err(NoHop::NoRoute) => return Outcome::Is(Verdict::Drop(Reason::NoRoute)),
                 Err(NoHop::Unresolved(..)) => HopId::NONE,
             };
             hop = fib.hop(lane.hop);
         }
-        if hop.is_some_and(|hop| parsed.length > hop.mtu) {
-            lane.hop = HopId::NONE;
-            return Outcome::Is(Verdict::Drop(Reason::TooBig));
+        if let Some(hop) = hop {
+            let room = if mode == Mode::Ipip { tunnel::room(plan, real, hop) } else { hop.mtu };
+            if parsed.length > room {
+                lane.hop = HopId::NONE;
+                return Outcome::TooBig(room);
+            }
         }
         session.seen_ms = now.low();
-        let real = session.real();
         if let Some(real) = shared.counters.reals.get_mut(real.0 as usize) {
             real.packets[direction as usize] += 1;
             real.bytes[direction as usize] += u64::from(parsed.length);
         }
-        if !track::is_plain(session.state, parsed.segment.flags) {
+        if matches!(mode, Mode::Dr | Mode::Ipip) {
+            lane.flow = Flow(real.0);
+        }
+        if !plain {
             let (id, segment) = (flow.id(), parsed.segment);
             self.track_tcp(shared, plan, id, direction, segment);
         }
@@ -304,15 +371,7 @@ impl<F: Family> Engine<F> {
         segment: track::Segment,
     ) {
         let session = self.sessions.at_mut(id);
-        let real = session.real();
-        if track::tcp(session, direction, segment) {
-            // Opened anew: the connection before it ended by itself.
-            shared.counters.created += 1;
-            shared.counters.closed += 1;
-            if let Some(real) = shared.counters.reals.get_mut(real.0 as usize) {
-                real.sessions += 1;
-            }
-        }
+        track::tcp(session, direction, segment);
         if plan.timeout_ms[session.state as usize] == 0 {
             self.remove(shared, plan, id);
             shared.counters.closed += 1;
@@ -323,17 +382,19 @@ impl<F: Family> Engine<F> {
     #[inline(never)]
     fn rewrite<B: Frame>(
         &self,
-        fib: &Fib,
+        shared: &mut Shared,
+        view: View<'_>,
         frames: &mut [B],
         verdicts: &mut [Verdict],
         lanes: Range<usize>,
     ) {
         for lane in &self.burst.lanes[lanes] {
-            let Some(hop) = fib.hop(lane.hop) else { continue };
+            let Some(hop) = view.fib.hop(lane.hop) else { continue };
             let at = usize::from(lane.frame);
             let frame = &mut frames[at];
-            headers::<F, B>(lane, frame);
-            if rewrite::untagged(frame, lane.parsed.l3, hop) {
+            if let Some(reason) = write::<F, B>(shared, view, lane, frame) {
+                verdicts[at] = Verdict::Drop(reason);
+            } else if rewrite::untagged(frame, lane.parsed.l3, hop) {
                 verdicts[at] = Verdict::Tx(hop.port);
             } else {
                 verdicts[at] = rewrite::link_layer(frame, hop);
@@ -343,17 +404,16 @@ impl<F: Family> Engine<F> {
 
     /// Ends a session, whatever its state.
     pub fn remove(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
-        if let Some(session) = self.sessions.remove(plan, id)
-            && let Some(real) = shared.counters.reals.get_mut(session.real().0 as usize)
-        {
-            real.active = real.active.saturating_sub(1);
+        if let Some(session) = self.sessions.remove(plan, id) {
+            shared.ended(&session);
         }
     }
 
     /// Ends a session that has timed out.
     pub fn expire(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
+        let connection = self.sessions.slab().at(id).state != State::Template;
         self.remove(shared, plan, id);
-        shared.counters.expired += 1;
+        shared.counters.expired += u64::from(connection);
     }
 
     pub fn sweep(&mut self, shared: &mut Shared, plan: &Plan, now: Time) {
@@ -390,34 +450,70 @@ impl<F: Family> Engine<F> {
 
 /// Whether a session's time is over.
 #[inline(always)]
-pub(super) fn expired<A>(session: &Session<A>, plan: &Plan, now: Time) -> bool {
-    session.idle_ms(now) > plan.timeout_ms[session.state as usize]
+pub(super) fn expired<A, X>(session: &Session<A, X>, plan: &Plan, now: Time) -> bool {
+    let idle = session.idle_ms(now);
+    idle > plan.timeout_ms[session.state as usize]
+        && (session.state != State::Template || idle > plan.template_ms(session.service))
 }
 
-/// Rewrites a packet's network and transport headers.
 #[inline(always)]
-fn headers<F: Family, B: Frame>(lane: &Lane<F::Addr>, frame: &mut B) {
+fn prefetch_frames<B: Frame, P: Picks>(picks: &P, frames: &[B], from: usize) {
+    for at in from..picks.count().min(from + STEP) {
+        frames[picks.frame(at)].prefetch();
+    }
+}
+
+/// Writes a packet's network and transport headers, and an outer one if it is to have one. Gives
+/// the reason why it cannot be.
+#[inline(always)]
+fn write<F: Family, B: Frame>(
+    shared: &mut Shared,
+    view: View<'_>,
+    lane: &Lane<F::Addr>,
+    frame: &mut B,
+) -> Option<Reason> {
     let parsed = &lane.parsed;
     let (l3, l4) = (usize::from(parsed.l3), usize::from(parsed.l4));
+    if F::WIDE && F::crosses(&parsed.tuple, &lane.new) {
+        return super::across::translate::<F, B>(frame, lane);
+    }
     F::rewrite(frame.bytes_mut(), (l3, l4), &parsed.tuple, &lane.new);
+    if lane.mode == Mode::Ipip {
+        return tunnel::enter::<F, B>(shared, view.plan, lane, frame);
+    }
+    None
 }
 
 /// The hop towards the client that a session remembers, if it is still good.
 #[inline(always)]
-fn client_hop<A>(session: &Session<A>, fib: &Fib) -> HopId {
+fn client_hop<A, X>(session: &Session<A, X>, fib: &Fib) -> HopId {
     let good = session.hop_generation == fib.generation();
     if good { HopId(session.client_hop) } else { HopId::NONE }
+}
+
+/// Where a packet goes next as far as addresses say.
+#[cold]
+fn destination<F: Family>(
+    plan: &Plan,
+    session: &SessionOf<F>,
+    direction: Direction,
+    mode: Mode,
+    new: &Tuple<F::Addr>,
+) -> IpAddr {
+    let past = direction == Direction::Inbound && matches!(mode, Mode::Dr | Mode::Ipip);
+    let real = plan.real(session.real()).filter(|_| past);
+    real.map_or_else(|| F::to_ip(new.dst), |real| real.address)
 }
 
 /// The hop of a session's packets in a direction, for the first of them and when it is not known.
 #[cold]
 fn find_hop<F: Family>(
-    session: &mut Session<F::Addr>,
+    session: &mut SessionOf<F>,
     direction: Direction,
     fib: &Fib,
-    to: F::Addr,
+    to: IpAddr,
 ) -> Result<HopId, NoHop> {
-    let hop = fib.lookup(F::to_ip(to));
+    let hop = fib.lookup(to);
     if direction == Direction::Outbound {
         session.client_hop = hop.unwrap_or(HopId::NONE).0;
         session.hop_generation = fib.generation();

@@ -1,8 +1,9 @@
 //! Sessions as an operator sees them.
 
+use crate::blueprint::Mode;
 use crate::family::Family;
 use crate::plan::{Plan, ServiceId};
-use crate::session::{Session, Sessions, State};
+use crate::session::{SessionOf, Sessions, State};
 use crate::time::Time;
 use sluice_table::Slot;
 use std::net::IpAddr;
@@ -16,10 +17,12 @@ pub struct SessionInfo {
     pub client: (IpAddr, u16),
     /// Virtual address and port.
     pub virtual_: (IpAddr, u16),
-    /// Local address and port.
-    pub local: (IpAddr, u16),
-    /// Real server's address and port.
+    /// Local address and port, where the mode has them (of source NAT: the pool's).
+    pub local: Option<(IpAddr, u16)>,
+    /// Real server's address and port (of source NAT: the outside's).
     pub real: (IpAddr, u16),
+    /// How its packets are forwarded.
+    pub mode: Mode,
     /// State.
     pub state: State,
     /// Milliseconds since its last packet.
@@ -68,7 +71,8 @@ pub(super) fn list<F: Family>(
     let end = cursor.saturating_add(slots).min(touched);
     for id in cursor..end {
         let session = sessions.slab().at(id);
-        if session.is_vacant() || super::engine::expired(session, plan, now) {
+        let connection = !session.is_vacant() && session.state != State::Template;
+        if !connection || super::engine::expired(session, plan, now) {
             continue;
         }
         if let Some(info) = info::<F>(plan, now, session).filter(|info| filter.accepts(info)) {
@@ -78,15 +82,29 @@ pub(super) fn list<F: Family>(
     (end < touched).then_some(end)
 }
 
-fn info<F: Family>(plan: &Plan, now: Time, session: &Session<F::Addr>) -> Option<SessionInfo> {
-    let [inbound, outbound] = Sessions::<F>::tuples(plan, session)?;
+fn info<F: Family>(plan: &Plan, now: Time, session: &SessionOf<F>) -> Option<SessionInfo> {
+    let side = F::side(plan);
+    let real = plan.real(session.real())?;
+    let (far, far_port, virtual_) = if real.mode == Mode::Snat {
+        // The outside is where the host sent to, and what it is reached at.
+        let far = F::to_ip(F::far(session));
+        (far, session.virtual_port, far)
+    } else {
+        let port = if real.port == 0 { session.virtual_port } else { real.port };
+        (real.address, port, F::to_ip(side.vip(session.service)?))
+    };
+    let local = match real.mode {
+        Mode::Fnat | Mode::Snat => Some((F::to_ip(side.local(session.local)?), session.local_port)),
+        Mode::Nat | Mode::Dr | Mode::Ipip => None,
+    };
     let timeout = plan.timeout_ms[session.state as usize];
     Some(SessionInfo {
         protocol: session.protocol(),
-        client: (F::to_ip(inbound.src), inbound.sport),
-        virtual_: (F::to_ip(inbound.dst), inbound.dport),
-        local: (F::to_ip(outbound.dst), outbound.dport),
-        real: (F::to_ip(outbound.src), outbound.sport),
+        client: (F::to_ip(session.client), session.client_port),
+        virtual_: (virtual_, session.virtual_port),
+        local,
+        real: (far, far_port),
+        mode: real.mode,
         state: session.state,
         idle_ms: session.idle_ms(now),
         expires_ms: timeout.saturating_sub(session.idle_ms(now)),

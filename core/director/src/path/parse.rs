@@ -2,29 +2,82 @@
 
 use super::burst::Parsed;
 use super::{Shared, Verdict};
-use crate::family::Tuple;
+use crate::family::{Family, Ipv4, Ipv6, Tuple, mapped};
 use crate::frame::{Checked, Frame};
 use crate::plan::Plan;
 use crate::reason::Reason;
 use crate::track::Segment;
 use sluice_wire::ipv4::Malformed;
-use sluice_wire::{checksum, ethernet, icmp, ipv4, tcp, udp};
+use sluice_wire::ipv6::{self, Unwalkable};
+use sluice_wire::{checksum, ethernet, icmp, ipv4, sctp, tcp, udp};
 
-/// Parses one frame, down to the transport header, into `parsed`.
-#[inline(always)]
-pub(super) fn v4<F: Frame>(
-    frame: &F,
-    plan: &Plan,
-    shared: &Shared,
-    parsed: &mut Parsed<u32>,
-) -> Result<(), Verdict> {
-    if !plain(frame, parsed) {
-        general(frame, plan, parsed)?;
+/// Why a frame is no packet that a table looks up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// It gets this verdict.
+    Is(Verdict),
+    /// It is for the wide table.
+    Wide,
+}
+
+impl From<Verdict> for Refused {
+    fn from(verdict: Verdict) -> Self {
+        Self::Is(verdict)
     }
-    if shared.workers > 1 {
-        stays_here(&parsed.tuple, plan, shared)?;
+}
+
+/// How the packets of a table are parsed.
+pub(super) trait Parse: Family {
+    /// Parses one frame, down to the transport header, into `parsed`. A packet without a tuple of
+    /// its own, ICMP errors and fragments, has a transport header at 0 and a tuple of zeros.
+    fn parse<B: Frame>(
+        frame: &B,
+        plan: &Plan,
+        shared: &Shared,
+        parsed: &mut Parsed<Self::Addr>,
+    ) -> Result<(), Refused>;
+}
+
+impl Parse for Ipv4 {
+    #[inline(always)]
+    fn parse<B: Frame>(
+        frame: &B,
+        plan: &Plan,
+        shared: &Shared,
+        parsed: &mut Parsed<u32>,
+    ) -> Result<(), Refused> {
+        if !plain(frame, parsed) {
+            general(frame, plan, parsed)?;
+        }
+        if shared.workers > 1 {
+            stays_here::<Self>(&parsed.tuple, plan, shared)?;
+        }
+        Ok(())
     }
-    Ok(())
+}
+
+impl Parse for Ipv6 {
+    #[inline(always)]
+    fn parse<B: Frame>(
+        frame: &B,
+        plan: &Plan,
+        shared: &Shared,
+        parsed: &mut Parsed<u128>,
+    ) -> Result<(), Refused> {
+        if !plain_v6(frame, parsed) && !general_v6(frame, parsed)? {
+            // IPv4, which the IPv4 table has no session for.
+            let mut narrow = Parsed::default();
+            if !plain(frame, &mut narrow) {
+                general(frame, plan, &mut narrow)?;
+            }
+            let tuple = if narrow.is_odd() { Tuple::default() } else { narrow.tuple.map(mapped) };
+            *parsed = narrow.with(tuple);
+        }
+        if shared.workers > 1 {
+            stays_here::<Self>(&parsed.tuple, plan, shared)?;
+        }
+        Ok(())
+    }
 }
 
 /// Parses a frame as nearly all are: untagged IPv4 without options, whole, TCP or UDP, and nothing
@@ -66,7 +119,7 @@ fn plain<F: Frame>(frame: &F, parsed: &mut Parsed<u32>) -> bool {
     } else if protocol == ipv4::TCP {
         let Some(tcp) = tcp::Header::parse(rest) else { return false };
         let Some(data) = total.checked_sub(ipv4::HEADER + tcp.header_len()) else { return false };
-        parsed.segment = segment(tcp, data);
+        parsed.segment = tcp_segment(tcp, data);
     } else {
         return false;
     }
@@ -82,46 +135,174 @@ fn plain<F: Frame>(frame: &F, parsed: &mut Parsed<u32>) -> bool {
 
 /// Parses any frame.
 #[inline(never)]
-fn general<F: Frame>(frame: &F, plan: &Plan, parsed: &mut Parsed<u32>) -> Result<(), Verdict> {
+fn general<F: Frame>(frame: &F, plan: &Plan, parsed: &mut Parsed<u32>) -> Result<(), Refused> {
     let bytes = frame.bytes();
     let Some(payload) = ethernet::payload(bytes) else {
-        return Err(Verdict::Drop(Reason::Truncated));
+        return Err(Verdict::Drop(Reason::Truncated).into());
     };
+    if payload.ethertype == ethernet::IPV6 {
+        return Err(Refused::Wide);
+    }
     if payload.ethertype != ethernet::IPV4 {
-        let v6 = payload.ethertype == ethernet::IPV6;
-        return Err(Verdict::Kernel(if v6 { Reason::Ipv6 } else { Reason::NotIp }));
+        return Err(Verdict::Kernel(Reason::NotIp).into());
     }
     if ethernet::is_group(bytes) {
-        return Err(Verdict::Kernel(Reason::Group));
+        return Err(Verdict::Kernel(Reason::Group).into());
     }
     let packet = &bytes[payload.offset..];
     let header = ipv4::Header::parse(packet).map_err(malformed)?;
     let known = frame.rx_checksum();
     if known.ip != Checked::Good && !header_checksum_holds(header, packet) {
-        return Err(Verdict::Drop(Reason::BadIpChecksum));
+        return Err(Verdict::Drop(Reason::BadIpChecksum).into());
     }
-    let protocol = header.protocol();
-    if header.is_fragment() || !matches!(protocol, ipv4::TCP | ipv4::UDP) {
-        return Err(odd(header, packet, plan));
-    }
-    let segment = &packet[header.header_len()..header.total_len()];
     *parsed = Parsed {
-        tuple: Tuple {
-            src: header.source(),
-            dst: header.destination(),
-            protocol,
-            ..ports(segment)
-        },
+        tuple: Tuple::default(),
         l3: payload.offset as u8,
-        l4: (payload.offset + header.header_len()) as u8,
+        l4: 0,
         ttl: header.ttl(),
         length: header.total_len() as u16,
-        segment: transport(protocol, segment)?,
+        segment: Segment::default(),
     };
-    if known.l4 == Checked::Bad {
-        return Err(Verdict::Drop(Reason::BadL4Checksum));
+    if header.is_fragment() {
+        return Ok(());
     }
+    let segment = &packet[header.header_len()..header.total_len()];
+    let protocol = header.protocol();
+    if protocol == ipv4::ICMP && !echo_is_ours(segment, plan, icmp::v4::ECHO, icmp::v4::ECHO_REPLY)
+    {
+        let error = segment.first().is_some_and(|kind| icmp::is_error(*kind));
+        return if error { Ok(()) } else { Err(Verdict::Kernel(Reason::NotOurs).into()) };
+    }
+    if known.l4 == Checked::Bad {
+        return Err(Verdict::Drop(Reason::BadL4Checksum).into());
+    }
+    let (sport, dport, segment) = transport(protocol, segment)?;
+    parsed.l4 = (payload.offset + header.header_len()) as u8;
+    parsed.segment = segment;
+    let (src, dst) = (header.source(), header.destination());
+    parsed.tuple = Tuple { src, dst, sport, dport, protocol };
     Ok(())
+}
+
+/// Parses an IPv6 frame as nearly all are: untagged, whole, TCP or UDP without extension headers,
+/// and nothing wrong with it.
+#[inline(always)]
+fn plain_v6<F: Frame>(frame: &F, parsed: &mut Parsed<u128>) -> bool {
+    const L4: usize = ethernet::HEADER + ipv6::HEADER;
+    let bytes = frame.bytes();
+    if bytes.len() < L4 + udp::HEADER {
+        return false;
+    }
+    let Some((link, packet)) = bytes.split_first_chunk::<{ ethernet::HEADER }>() else {
+        return false;
+    };
+    let Some((header, rest)) = packet.split_first_chunk::<{ ipv6::HEADER }>() else {
+        return false;
+    };
+    let Some(ports) = rest.first_chunk::<4>() else { return false };
+    let header = ipv6::Header(header);
+    let (protocol, length) = (header.next_header(), header.payload_len());
+    let fits = link[12..] == ethernet::IPV6.to_be_bytes()
+        && link[0] & 1 == 0
+        && header.0[0] >> 4 == 6
+        && length <= rest.len()
+        && frame.rx_checksum().l4 != Checked::Bad;
+    if !fits {
+        return false;
+    }
+    if protocol == ipv4::UDP {
+        let Some(udp) = rest.first_chunk().map(udp::Header) else { return false };
+        if udp.length() < udp::HEADER || udp.length() > length {
+            return false;
+        }
+        parsed.segment = Segment::default();
+    } else if protocol == ipv4::TCP {
+        let Some(tcp) = tcp::Header::parse(rest) else { return false };
+        let Some(data) = length.checked_sub(tcp.header_len()) else { return false };
+        parsed.segment = tcp_segment(tcp, data);
+    } else {
+        return false;
+    }
+    parsed.tuple.src = header.source();
+    parsed.tuple.dst = header.destination();
+    parsed.tuple.sport = u16::from_be_bytes([ports[0], ports[1]]);
+    parsed.tuple.dport = u16::from_be_bytes([ports[2], ports[3]]);
+    parsed.tuple.protocol = protocol;
+    (parsed.l3, parsed.l4) = (ethernet::HEADER as u8, L4 as u8);
+    (parsed.ttl, parsed.length) = (header.hop_limit(), (ipv6::HEADER + length) as u16);
+    !is_mapped(parsed.tuple.src) && !is_mapped(parsed.tuple.dst)
+}
+
+/// Addresses that stand for IPv4 are no addresses of packets (RFC 4291 2.5.5.2, RFC 6890), and
+/// inside the director they mean IPv4.
+const fn is_mapped(address: u128) -> bool {
+    crate::family::unmapped(address).is_some()
+}
+
+/// Parses any IPv6 frame; `false` for one that is not IPv6.
+#[inline(never)]
+fn general_v6<F: Frame>(frame: &F, parsed: &mut Parsed<u128>) -> Result<bool, Refused> {
+    let bytes = frame.bytes();
+    let Some(payload) = ethernet::payload(bytes) else {
+        return Err(Verdict::Drop(Reason::Truncated).into());
+    };
+    if payload.ethertype != ethernet::IPV6 {
+        return Ok(false);
+    }
+    if ethernet::is_group(bytes) {
+        return Err(Verdict::Kernel(Reason::Group).into());
+    }
+    let packet = &bytes[payload.offset..];
+    let header = ipv6::Header::parse(packet).map_err(malformed)?;
+    let (src, dst) = (header.source(), header.destination());
+    if is_mapped(src) || is_mapped(dst) {
+        return Err(Verdict::Drop(Reason::Martian).into());
+    }
+    let upper = ipv6::walk(packet).map_err(|why| match why {
+        Unwalkable::Malformed(why) => malformed(why),
+        Unwalkable::TooLong => Verdict::Drop(Reason::ExtensionHeaders),
+    })?;
+    let l4 = u8::try_from(payload.offset + upper.offset)
+        .map_err(|_| Verdict::Drop(Reason::ExtensionHeaders))?;
+    *parsed = Parsed {
+        tuple: Tuple::default(),
+        l3: payload.offset as u8,
+        l4: 0,
+        ttl: header.hop_limit(),
+        length: header.total_len() as u16,
+        segment: Segment::default(),
+    };
+    if upper.routed {
+        return Err(Verdict::Kernel(Reason::NotOurs).into());
+    }
+    if upper.fragment.is_some_and(|f| f.offset != 0 || f.more) {
+        return Ok(true);
+    }
+    let segment = &packet[upper.offset..header.total_len()];
+    if upper.protocol == ipv6::ICMPV6 {
+        let error = segment.first().is_some_and(|kind| icmp::is_error_v6(*kind));
+        let echo =
+            segment.first().is_some_and(|k| matches!(*k, icmp::v6::ECHO | icmp::v6::ECHO_REPLY));
+        if error {
+            return Ok(true);
+        }
+        if !echo {
+            return Err(Verdict::Kernel(Reason::NotOurs).into());
+        }
+    }
+    if frame.rx_checksum().l4 == Checked::Bad {
+        return Err(Verdict::Drop(Reason::BadL4Checksum).into());
+    }
+    let (sport, dport, segment) = transport(upper.protocol, segment)?;
+    parsed.l4 = l4;
+    parsed.segment = segment;
+    parsed.tuple = Tuple { src, dst, sport, dport, protocol: upper.protocol };
+    Ok(true)
+}
+
+/// Whether an ICMP message is an echo that a rule of source NAT may be about.
+fn echo_is_ours(message: &[u8], plan: &Plan, ask: u8, answer: u8) -> bool {
+    plan.wide_v4 && message.first().is_some_and(|kind| *kind == ask || *kind == answer)
 }
 
 fn malformed(why: Malformed) -> Verdict {
@@ -140,36 +321,49 @@ fn header_checksum_holds(header: ipv4::Header<'_>, packet: &[u8]) -> bool {
     checksum::sum(&packet[..header.header_len()]) == 0xffff
 }
 
-/// The ports of a segment of at least four bytes; zeros otherwise, since [`transport`] refuses
-/// such a segment.
-#[inline(always)]
-fn ports(segment: &[u8]) -> Tuple<u32> {
-    let [a, b, c, d] = segment.first_chunk().copied().unwrap_or_default();
-    Tuple {
-        sport: u16::from_be_bytes([a, b]),
-        dport: u16::from_be_bytes([c, d]),
-        ..Tuple::default()
-    }
-}
-
-/// Checks the transport header and reads what session tracking needs of it.
-fn transport(protocol: u8, bytes: &[u8]) -> Result<Segment, Verdict> {
-    if protocol == ipv4::UDP {
-        return match udp::Header::parse(bytes) {
-            Some(_) => Ok(Segment::default()),
-            None => Err(l4_refused(bytes.len() < udp::HEADER)),
-        };
-    }
-    let Some(header) = tcp::Header::parse(bytes) else {
-        let whole = bytes.get(12).is_none_or(|b| usize::from(b >> 4) * 4 > bytes.len());
-        return Err(l4_refused(bytes.len() < tcp::HEADER || whole));
+/// Checks the transport header and reads the ports and what session tracking needs of it. An echo
+/// has its identifier as the port of the side that chose it; protocols without ports have zeros.
+pub(super) fn transport(protocol: u8, bytes: &[u8]) -> Result<(u16, u16, Segment), Verdict> {
+    let ports = || {
+        let [a, b, c, d] = bytes.first_chunk().copied().unwrap_or_default();
+        (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
     };
-    Ok(segment(header, bytes.len() - header.header_len()))
+    let segment = match protocol {
+        ipv4::UDP => match udp::Header::parse(bytes) {
+            Some(_) => Segment::default(),
+            None => return Err(l4_refused(bytes.len() < udp::HEADER)),
+        },
+        ipv4::TCP => {
+            let Some(header) = tcp::Header::parse(bytes) else {
+                let whole = bytes.get(12).is_none_or(|b| usize::from(b >> 4) * 4 > bytes.len());
+                return Err(l4_refused(bytes.len() < tcp::HEADER || whole));
+            };
+            tcp_segment(header, bytes.len() - header.header_len())
+        }
+        ipv4::SCTP => {
+            if bytes.len() < sctp::HEADER {
+                return Err(l4_refused(true));
+            }
+            sctp_segment(bytes)
+        }
+        ipv4::ICMP | ipv6::ICMPV6 => {
+            let Some(message) = bytes.first_chunk::<{ icmp::HEADER }>() else {
+                return Err(l4_refused(true));
+            };
+            let id = u16::from_be_bytes([message[icmp::ECHO_ID], message[icmp::ECHO_ID + 1]]);
+            let asks = matches!(message[0], icmp::v4::ECHO | icmp::v6::ECHO);
+            let (sport, dport) = if asks { (id, 0) } else { (0, id) };
+            return Ok((sport, dport, Segment::default()));
+        }
+        _ => return Ok((0, 0, Segment::default())),
+    };
+    let (sport, dport) = ports();
+    Ok((sport, dport, segment))
 }
 
 /// What session tracking needs of a TCP header that `data` bytes follow.
 #[inline(always)]
-fn segment(header: tcp::Header<'_>, data: usize) -> Segment {
+fn tcp_segment(header: tcp::Header<'_>, data: usize) -> Segment {
     Segment {
         flags: header.flags(),
         ack: header.acknowledgement() as u16,
@@ -177,34 +371,24 @@ fn segment(header: tcp::Header<'_>, data: usize) -> Segment {
     }
 }
 
+/// An association that is over is marked as a reset is.
+fn sctp_segment(bytes: &[u8]) -> Segment {
+    let over = sctp::first_chunk(bytes)
+        .is_some_and(|chunk| matches!(chunk.kind, sctp::ABORT | sctp::SHUTDOWN_COMPLETE));
+    Segment { flags: if over { tcp::RST } else { 0 }, ..Segment::default() }
+}
+
 const fn l4_refused(truncated: bool) -> Verdict {
     Verdict::Drop(if truncated { Reason::Truncated } else { Reason::BadL4Header })
 }
 
-/// Fragments and what is neither TCP nor UDP.
-#[cold]
-fn odd(header: ipv4::Header<'_>, packet: &[u8], plan: &Plan) -> Verdict {
-    if !plan.v4.owns(header.destination()) {
-        return Verdict::Kernel(Reason::NotOurs);
-    }
-    if header.is_fragment() {
-        let ours = matches!(header.protocol(), ipv4::TCP | ipv4::UDP);
-        return if ours {
-            Verdict::Drop(Reason::Fragment)
-        } else {
-            Verdict::Kernel(Reason::NotOurs)
-        };
-    }
-    let kind = packet.get(header.header_len()).filter(|_| header.protocol() == ipv4::ICMP);
-    if kind.is_some_and(|kind| icmp::is_error(*kind)) {
-        return Verdict::Drop(Reason::IcmpError);
-    }
-    Verdict::Kernel(Reason::NotOurs)
-}
-
 /// A packet for a local port of another worker goes there.
-fn stays_here(tuple: &Tuple<u32>, plan: &Plan, shared: &Shared) -> Result<(), Verdict> {
-    let pool = plan.pool_of(&plan.v4, tuple.dst);
+fn stays_here<F: Family>(
+    tuple: &Tuple<F::Addr>,
+    plan: &Plan,
+    shared: &Shared,
+) -> Result<(), Verdict> {
+    let pool = plan.pool_of(F::side(plan), tuple.dst);
     match pool.and_then(|pool| pool.owner(tuple.dport, shared.workers)) {
         Some(owner) if owner != shared.worker => Err(Verdict::HandOff(owner)),
         _ => Ok(()),

@@ -2,13 +2,14 @@
 //! difference, then the link layer.
 
 use super::Verdict;
-use crate::family::Tuple;
+use crate::family::{Tuple, unmapped};
 use crate::fib::Hop;
 use crate::frame::Frame;
 use crate::reason::Reason;
 use sluice_wire::checksum::Delta;
 use sluice_wire::ethernet::{self, HEADER, TAG};
-use sluice_wire::{ipv4, tcp, udp};
+use sluice_wire::{icmp, ipip, ipv4, ipv6, sctp, tcp, udp};
+use std::net::IpAddr;
 
 /// Bytes of a frame without tags and IP options, to the end of its transport header.
 const PLAIN_UDP: usize = PLAIN_L4 + udp::HEADER;
@@ -48,15 +49,113 @@ fn anywhere(
     (addresses, all): (Delta, Delta),
     new: &Tuple<u32>,
 ) {
-    if let Some(packet) = frame.get_mut(l3..) {
-        network(packet, addresses, new);
+    let Some(packet) = frame.get_mut(l3..) else { return };
+    network(packet, addresses, new);
+    // Padding behind the packet is no part of it.
+    let Some(end) = packet.get(2..4).map(|b| l3 + usize::from(u16::from_be_bytes([b[0], b[1]])))
+    else {
+        return;
+    };
+    let Some(segment) = frame.get_mut(l4..end) else { return };
+    match new.protocol {
+        ipv4::TCP => transport(segment, all, new, tcp::CHECKSUM, Delta::apply),
+        ipv4::UDP => transport(segment, all, new, udp::CHECKSUM, Delta::apply_udp),
+        other => portless(other, segment, Delta::NONE, new),
     }
-    let Some(segment) = frame.get_mut(l4..) else { return };
-    if new.protocol == ipv4::TCP {
-        transport(segment, all, new, tcp::CHECKSUM, Delta::apply);
+}
+
+/// Rewrites what has no ports, or ports that its checksum knows in its own way. `addresses` is
+/// what changed of a pseudo header, where the checksum covers one.
+fn portless<A>(protocol: u8, segment: &mut [u8], addresses: Delta, new: &Tuple<A>) {
+    match protocol {
+        ipv4::ICMP | ipv6::ICMPV6 => echo(segment, addresses, new),
+        // Its checksum covers no address, so that only ports make a difference.
+        ipv4::SCTP => {
+            let _ = sctp::set_ports_and_crc(segment, new.sport, new.dport);
+        }
+        _ => {}
+    }
+}
+
+/// Writes the identifier of an ICMP echo, and its checksum.
+fn echo<A>(message: &mut [u8], addresses: Delta, new: &Tuple<A>) {
+    let Some(header) = message.first_chunk_mut::<{ icmp::HEADER }>() else { return };
+    let id = [header[icmp::ECHO_ID], header[icmp::ECHO_ID + 1]];
+    let asks = matches!(header[0], icmp::v4::ECHO | icmp::v6::ECHO);
+    let to = if asks { new.sport } else { new.dport };
+    let checksum = u16::from_be_bytes([header[icmp::CHECKSUM], header[icmp::CHECKSUM + 1]]);
+    let checksum = addresses.word16(u16::from_be_bytes(id), to).apply(checksum);
+    header[icmp::CHECKSUM..][..2].copy_from_slice(&checksum.to_be_bytes());
+    header[icmp::ECHO_ID..][..2].copy_from_slice(&to.to_be_bytes());
+}
+
+/// Rewrites a packet of the wide table, whose addresses are all of the packet's own family.
+#[inline(always)]
+pub(crate) fn wide(frame: &mut [u8], at: (usize, usize), old: &Tuple<u128>, new: &Tuple<u128>) {
+    if unmapped(old.src).is_some() {
+        v4(frame, at, &old.map(|a| a as u32), &new.map(|a| a as u32));
     } else {
-        transport(segment, all, new, udp::CHECKSUM, Delta::apply_udp);
+        v6(frame, at, old, new);
     }
+}
+
+/// Rewrites addresses and ports of an IPv6 packet, takes one hop off its limit, and updates the
+/// checksum of what it carries.
+#[inline(always)]
+fn v6(frame: &mut [u8], (l3, l4): (usize, usize), old: &Tuple<u128>, new: &Tuple<u128>) {
+    let Some(header) = frame.get_mut(l3..).and_then(|p| p.first_chunk_mut::<{ ipv6::HEADER }>())
+    else {
+        return;
+    };
+    header[ipv6::HOP_LIMIT] = header[ipv6::HOP_LIMIT].wrapping_sub(1);
+    header[ipv6::SOURCE..][..16].copy_from_slice(&new.src.to_be_bytes());
+    header[ipv6::DESTINATION..][..16].copy_from_slice(&new.dst.to_be_bytes());
+    let addresses = Delta::NONE.word128(old.src, new.src).word128(old.dst, new.dst);
+    let all = addresses.word16(old.sport, new.sport).word16(old.dport, new.dport);
+    let end = l3 + ipv6::HEADER + ipv6::Header(header).payload_len();
+    let Some(segment) = frame.get_mut(l4..end) else { return };
+    match new.protocol {
+        ipv4::TCP => transport(segment, all, new, tcp::CHECKSUM, Delta::apply),
+        ipv4::UDP => transport(segment, all, new, udp::CHECKSUM, Delta::apply_udp_v6),
+        other => portless(other, segment, addresses, new),
+    }
+}
+
+/// Puts a packet that is on its way through (its time to live is taken care of here) into one
+/// towards `to`, and gives the offset of the outer header; `None` when there is no room before it.
+pub(super) fn encapsulate<B: Frame>(
+    frame: &mut B,
+    l3: usize,
+    (from, to): (IpAddr, IpAddr),
+    id: u16,
+) -> Option<()> {
+    let overhead = if to.is_ipv6() { ipip::OVERHEAD_V6 } else { ipip::OVERHEAD_V4 };
+    if !frame.push_front(overhead) {
+        return None;
+    }
+    let bytes = frame.bytes_mut();
+    // The link-layer header moves to the new front, what is behind it becomes the outer header.
+    bytes.copy_within(overhead..overhead + l3, 0);
+    let (front, inner) = bytes.split_at_mut(l3 + overhead);
+    let inner = if inner.first()? >> 4 == 6 {
+        ipip::Inner::v6(ipv6::Header(inner.first_chunk()?))
+    } else {
+        ipip::Inner::v4(ipv4::Header(inner.first_chunk()?))
+    };
+    let outer = front.get_mut(l3..)?;
+    let ethertype = match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            inner.within_v4(outer.first_chunk_mut()?, from.to_bits(), to.to_bits(), id)?;
+            ethernet::IPV4
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            inner.within_v6(outer.first_chunk_mut()?, from.to_bits(), to.to_bits())?;
+            ethernet::IPV6
+        }
+        _ => return None,
+    };
+    front.get_mut(l3.checked_sub(2)?..l3)?.copy_from_slice(&ethertype.to_be_bytes());
+    Some(())
 }
 
 /// Writes the time to live, the addresses and the checksum of an IPv4 header.
@@ -106,7 +205,7 @@ fn addresses(header: &mut [u8; HEADER], hop: &Hop) {
     header[6..12].copy_from_slice(&hop.source);
 }
 
-/// Gives a frame that carries an IPv4 packet the link-layer header of a hop; tags come and go as
+/// Gives a frame that carries an IP packet the link-layer header of a hop; tags come and go as
 /// the hop has it.
 #[cold]
 pub(super) fn link_layer<B: Frame>(frame: &mut B, hop: &Hop) -> Verdict {

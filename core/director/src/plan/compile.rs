@@ -1,16 +1,19 @@
 //! From a blueprint to a plan, keeping the ids of the plan before.
 
-use super::{LocalId, Plan, Pool, Real, RealId, Service, ServiceId, Side};
-use crate::blueprint::{Blueprint, Ports, Timeouts, VirtualService};
-use crate::family::{Family, Ipv4};
+use super::ids::{Ids, Retired};
+use super::side::side;
+use super::{LocalId, Plan, Pool, Real, Service, ServiceId, Snat};
+use crate::blueprint::{
+    Blueprint, ClientAddress, LocalPool, Mode, Orphans, Protocol, RealServer, Scheduling, SnatRule,
+    Timeouts, VirtualService,
+};
+use crate::family::{Ipv4, Ipv6};
+use crate::fib::PortId;
+use crate::schedule::mh::{Recipe, Table};
 use crate::session::State;
-use rustc_hash::FxHashMap;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::net::IpAddr;
-
-const MAX_SERVICES: usize = 1 << 16;
-const MAX_REALS: usize = 1 << 24;
-const MAX_LOCALS: usize = 1 << 16;
+use std::sync::Arc;
 
 /// What a plan cannot represent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,15 +61,6 @@ impl std::fmt::Display for CompileError {
 
 impl std::error::Error for CompileError {}
 
-/// Ids of an earlier plan's tombstones that no session uses any more.
-#[derive(Clone, Debug, Default)]
-pub struct Retired {
-    /// Real servers.
-    pub reals: HashSet<RealId>,
-    /// Virtual services.
-    pub services: HashSet<ServiceId>,
-}
-
 impl Plan {
     /// Compiles a blueprint. `before` is the plan it will replace; `retired` names tombstones of
     /// that plan whose ids may be used again.
@@ -80,24 +74,27 @@ impl Plan {
         plan.timeout_ms = timeouts_ms(&blueprint.timeouts);
         plan.no_session = blueprint.no_session;
         plan.accept_mid_stream = blueprint.accept_mid_stream;
+        plan.tunnel = blueprint.tunnel;
+        plan.icmp_errors_per_s = blueprint.icmp_errors_per_s;
+        plan.hash_seed = blueprint.hash_seed;
         let mut ids = Ids::of(&plan, retired);
         for pool in &blueprint.pools {
-            let locals = pool.addresses.iter().map(|a| ids.local(&mut plan.locals, *a));
-            plan.pools.push(Pool {
-                name: pool.name.clone(),
-                locals: locals.collect::<Result<_, _>>()?,
-                first_port: *pool.ports.start(),
-                ports: u32::from(*pool.ports.end()).saturating_sub((*pool.ports.start()).into())
-                    + 1,
-            });
+            plan.add_pool(pool, &mut ids)?;
         }
         for (position, service) in blueprint.services.iter().enumerate() {
-            plan.add_service(service, position, &mut ids)?;
+            plan.add_service(service, position, &mut ids, before)?;
         }
+        for (position, rule) in blueprint.snat.iter().enumerate() {
+            plan.add_snat(rule, position, &mut ids)?;
+        }
+        plan.settle_orphans();
         if let Some(before) = before {
             plan.keep_former_locals(before);
         }
-        plan.v4 = side::<Ipv4>(&plan)?;
+        plan.share_pools();
+        plan.wide_v4 = plan.services.iter().any(|s| s.wide && !s.vip.is_ipv6());
+        plan.v4 = side::<Ipv4>(&plan, |id| !plan.services[usize::from(id.0)].wide);
+        plan.wide = side::<Ipv6>(&plan, |id| plan.services[usize::from(id.0)].wide);
         Ok(plan)
     }
 
@@ -107,7 +104,6 @@ impl Plan {
         for service in &mut plan.services {
             service.live = false;
             service.reals.clear();
-            service.eligible.clear();
         }
         for real in &mut plan.reals {
             real.live = false;
@@ -117,17 +113,66 @@ impl Plan {
         plan
     }
 
+    fn add_pool(&mut self, from: &LocalPool, ids: &mut Ids) -> Result<(), CompileError> {
+        let taken: HashSet<LocalId> =
+            self.pools.iter().flat_map(|pool| pool.locals.iter().flatten().copied()).collect();
+        let mut locals = [Vec::new(), Vec::new()];
+        let mut own = HashSet::new();
+        for address in &from.addresses {
+            let id = ids.local(&mut self.locals, *address)?;
+            if taken.contains(&id) || !own.insert(id) {
+                return Err(CompileError::DuplicateLocal { address: *address });
+            }
+            locals[usize::from(address.is_ipv6())].push(id);
+        }
+        let (first, last) = (*from.ports.start(), *from.ports.end());
+        self.pools.push(Pool {
+            name: from.name.clone(),
+            locals,
+            shared: false,
+            first_port: first,
+            ports: u32::from(last).saturating_sub(first.into()) + 1,
+        });
+        Ok(())
+    }
+
     /// Sessions may still use local addresses that the configuration no longer has.
     fn keep_former_locals(&mut self, before: &Self) {
         let present: HashSet<LocalId> =
-            self.pools.iter().flat_map(|pool| pool.locals.iter().copied()).collect();
+            self.pools.iter().flat_map(|pool| pool.locals.iter().flatten().copied()).collect();
         for pool in &before.pools {
-            let gone = pool.locals.iter().copied().filter(|local| !present.contains(local));
-            let locals: Vec<_> = gone.collect();
-            if !locals.is_empty() {
+            let gone = |locals: &Vec<LocalId>| -> Vec<_> {
+                locals.iter().copied().filter(|local| !present.contains(local)).collect()
+            };
+            let locals = [gone(&pool.locals[0]), gone(&pool.locals[1])];
+            if locals.iter().any(|l| !l.is_empty()) {
                 self.pools.push(Pool { locals, ..pool.clone() });
             }
         }
+    }
+
+    /// Which pools serve sessions of both tables.
+    fn share_pools(&mut self) {
+        let mut users = vec![[false; 2]; self.pools.len()];
+        for service in self.services.iter().filter(|s| s.live) {
+            if let Some(users) = service.pool.and_then(|pool| users.get_mut(pool)) {
+                users[usize::from(service.wide)] = true;
+            }
+        }
+        for (pool, users) in self.pools.iter_mut().zip(users) {
+            pool.shared = users == [true; 2];
+        }
+    }
+
+    fn pool_named(&self, service: &str, pool: &str) -> Result<Option<usize>, CompileError> {
+        if pool.is_empty() {
+            return Ok(None);
+        }
+        let found = self.pools.iter().position(|known| known.name == pool);
+        found.map(Some).ok_or_else(|| CompileError::NoSuchPool {
+            service: service.to_owned(),
+            pool: pool.to_owned(),
+        })
     }
 
     fn add_service(
@@ -135,15 +180,12 @@ impl Plan {
         from: &VirtualService,
         position: usize,
         ids: &mut Ids,
+        before: Option<&Self>,
     ) -> Result<(), CompileError> {
-        let pool = self.pools.iter().position(|pool| pool.name == from.pool).ok_or_else(|| {
-            CompileError::NoSuchPool { service: from.name.clone(), pool: from.pool.clone() }
-        })?;
-        let id = ids.service(&mut self.services, from)?;
-        if self.services[usize::from(id.0)].live {
-            return Err(CompileError::DuplicateService { service: from.name.clone() });
-        }
-        let mut service = Service {
+        let mode_of = |real: &RealServer| real.mode.unwrap_or(from.mode);
+        let nat = from.reals.iter().any(|real| mode_of(real) == Mode::Nat);
+        let pool = self.pool_named(&from.name, &from.pool)?;
+        let service = Service {
             name: from.name.clone(),
             protocol: from.protocol,
             vip: from.vip,
@@ -151,163 +193,125 @@ impl Plan {
             position,
             mode: from.mode,
             scheduler: from.scheduler,
+            hash: from.hash,
+            table: None,
             reals: Vec::with_capacity(from.reals.len()),
-            eligible: Vec::new(),
             pool,
+            one_packet: from.one_packet,
+            persistence: from.persistence,
+            on_removed: from.on_removed,
+            max_sessions: from.max_sessions,
+            max_new_per_s: from.max_new_per_s,
+            slow_start_s: from.slow_start_s,
+            client_address: from.client_address,
+            snat: None,
+            owned: nat || from.mode == Mode::Nat || from.persistence.is_some(),
+            wide: is_wide(from),
             live: true,
         };
-        for real in &from.reals {
+        let id = ids.service(&mut self.services, service)?;
+        for (position, real) in from.reals.iter().enumerate() {
             let real = Real {
                 service: id,
+                position: position as u32,
                 address: real.address,
                 port: real.port,
                 weight: real.weight,
+                mode: mode_of(real),
+                upper_sessions: real.upper_sessions,
+                lower_sessions: real.lower_sessions,
+                down: real.down,
+                orphans: if real.down { from.on_down } else { Orphans::Keep },
                 live: true,
             };
-            let weight = real.weight;
             let real = ids.real(&mut self.reals, real)?;
-            service.reals.push(real);
-            if weight > 0 {
-                service.eligible.push(real);
-            }
+            self.services[usize::from(id.0)].reals.push(real);
         }
-        self.services[usize::from(id.0)] = service;
+        let table = self.table(id, from.mh_table, before);
+        self.services[usize::from(id.0)].table = table;
         Ok(())
     }
-}
 
-/// Which ids are taken by what.
-struct Ids {
-    services: HashMap<(u8, IpAddr, Ports), ServiceId>,
-    reals: HashMap<(ServiceId, IpAddr, u16), RealId>,
-    locals: HashMap<IpAddr, LocalId>,
-    free_services: Vec<ServiceId>,
-    free_reals: Vec<RealId>,
-}
-
-impl Ids {
-    fn of(plan: &Plan, retired: &Retired) -> Self {
-        let mut ids = Self {
-            services: HashMap::new(),
-            reals: HashMap::new(),
-            locals: HashMap::new(),
-            free_services: retired.services.iter().copied().collect(),
-            free_reals: retired.reals.iter().copied().collect(),
-        };
-        ids.free_services.sort_unstable();
-        ids.free_reals.sort_unstable();
-        for (id, service) in plan.services.iter().enumerate() {
-            let id = ServiceId(id as u16);
-            if !retired.services.contains(&id) {
-                ids.services.insert((service.protocol.number(), service.vip, service.ports), id);
-            }
+    /// The hash table of a service that schedules by one: that of the plan before, as long as
+    /// nothing that it is made of has changed.
+    fn table(&self, id: ServiceId, size: u32, before: Option<&Self>) -> Option<Arc<Table>> {
+        let service = self.service(id)?;
+        if !matches!(service.scheduler, Scheduling::Mh | Scheduling::Sh) {
+            return None;
         }
-        for (id, real) in plan.reals.iter().enumerate() {
-            let id = RealId(id as u32);
-            if !retired.reals.contains(&id) && !retired.services.contains(&real.service) {
-                ids.reals.insert((real.service, real.address, real.port), id);
-            }
+        let reals = service.reals.iter().filter_map(|real| self.real(*real));
+        let reals = reals.map(|r| (r.address, r.port, if r.down { 0 } else { r.weight.into() }));
+        let known = before.and_then(|plan| plan.service(id)).and_then(|s| s.table.as_ref());
+        let wanted = Recipe::new(service.scheduler, reals, size, self.hash_seed);
+        match known {
+            Some(table) if table.is_of(&wanted) => Some(Arc::clone(table)),
+            _ => Some(Arc::new(Table::build(wanted))),
         }
-        for (id, local) in plan.locals.iter().enumerate() {
-            ids.locals.insert(*local, LocalId(id as u16));
-        }
-        ids
     }
 
-    fn service(
+    /// A rule of source NAT is a service with one real server, which stands for the outside.
+    fn add_snat(
         &mut self,
-        all: &mut Vec<Service>,
-        from: &VirtualService,
-    ) -> Result<ServiceId, CompileError> {
-        let key = (from.protocol.number(), from.vip, from.ports);
-        if let Some(id) = self.services.get(&key) {
-            return Ok(*id);
-        }
-        let id = match self.free_services.pop() {
-            Some(id) => id,
-            None if all.len() == MAX_SERVICES => {
-                return Err(CompileError::TooMany { what: "services", limit: MAX_SERVICES });
-            }
-            None => {
-                all.push(Service {
-                    name: String::new(),
-                    protocol: from.protocol,
-                    vip: from.vip,
-                    ports: from.ports,
-                    position: 0,
-                    mode: from.mode,
-                    scheduler: from.scheduler,
-                    reals: Vec::new(),
-                    eligible: Vec::new(),
-                    pool: 0,
-                    live: false,
-                });
-                ServiceId((all.len() - 1) as u16)
-            }
+        from: &SnatRule,
+        position: usize,
+        ids: &mut Ids,
+    ) -> Result<(), CompileError> {
+        let nowhere = IpAddr::from([0, 0, 0, 0]);
+        let service = Service {
+            name: from.name.clone(),
+            protocol: Protocol::Any,
+            vip: nowhere,
+            position,
+            mode: Mode::Snat,
+            pool: self.pool_named(&from.name, &from.pool)?,
+            snat: Some(Snat {
+                sources: from.sources.clone(),
+                destinations: from.destinations.clone(),
+                protocols: from.protocols.clone(),
+                egress: from.egress.map(PortId),
+                mapping: from.mapping,
+            }),
+            owned: true,
+            wide: true,
+            live: true,
+            ..Service::default()
         };
-        self.services.insert(key, id);
-        Ok(id)
+        let id = ids.service(&mut self.services, service)?;
+        let outside = Real {
+            service: id,
+            position: 0,
+            address: nowhere,
+            port: 0,
+            weight: 1,
+            mode: Mode::Snat,
+            upper_sessions: 0,
+            lower_sessions: 0,
+            down: false,
+            orphans: Orphans::Keep,
+            live: true,
+        };
+        let outside = ids.real(&mut self.reals, outside)?;
+        self.services[usize::from(id.0)].reals.push(outside);
+        Ok(())
     }
 
-    fn real(&mut self, all: &mut Vec<Real>, real: Real) -> Result<RealId, CompileError> {
-        let key = (real.service, real.address, real.port);
-        let known = self.reals.get(&key).copied().or_else(|| self.free_reals.pop());
-        let id = match known {
-            Some(id) => {
-                all[id.0 as usize] = real;
-                id
-            }
-            None if all.len() == MAX_REALS => {
-                return Err(CompileError::TooMany { what: "real servers", limit: MAX_REALS });
-            }
-            None => {
-                all.push(real);
-                RealId((all.len() - 1) as u32)
-            }
-        };
-        self.reals.insert(key, id);
-        Ok(id)
-    }
-
-    fn local(&mut self, all: &mut Vec<IpAddr>, address: IpAddr) -> Result<LocalId, CompileError> {
-        if let Some(id) = self.locals.get(&address) {
-            return Ok(*id);
+    /// What becomes of the sessions of real servers that left the configuration.
+    fn settle_orphans(&mut self) {
+        for real in self.reals.iter_mut().filter(|real| !real.live) {
+            real.orphans = self.services[usize::from(real.service.0)].on_removed;
         }
-        if all.len() == MAX_LOCALS {
-            return Err(CompileError::TooMany { what: "local addresses", limit: MAX_LOCALS });
-        }
-        all.push(address);
-        let id = LocalId((all.len() - 1) as u16);
-        self.locals.insert(address, id);
-        Ok(id)
     }
 }
 
-/// The addresses of one family.
-fn side<F: Family>(plan: &Plan) -> Result<Side<F::Addr>, CompileError> {
-    let mut side = Side {
-        vips: plan.services.iter().map(|s| F::from_ip(s.vip)).collect(),
-        reals: plan.reals.iter().map(|r| F::from_ip(r.address).map(|a| (a, r.port))).collect(),
-        locals: plan.locals.iter().map(|l| F::from_ip(*l)).collect(),
-        service_of: FxHashMap::default(),
-        vip_set: FxHashMap::default(),
-        pool_of: FxHashMap::default(),
+/// Whether a service's sessions need the room of the wide table.
+fn is_wide(service: &VirtualService) -> bool {
+    let crosses = |real: &RealServer| {
+        let mode = real.mode.unwrap_or(service.mode);
+        mode == Mode::Fnat && real.address.is_ipv6() != service.vip.is_ipv6()
     };
-    for (id, service) in plan.live_services() {
-        if let Some(vip) = F::from_ip(service.vip) {
-            side.service_of.insert((service.protocol.number(), vip, service.ports.first), id);
-            side.vip_set.insert(vip, ());
-        }
-    }
-    for (number, pool) in plan.pools.iter().enumerate() {
-        for local in &pool.locals {
-            let Some(address) = side.local(*local) else { continue };
-            if side.pool_of.insert(address, number as u32).is_some() {
-                return Err(CompileError::DuplicateLocal { address: F::to_ip(address) });
-            }
-        }
-    }
-    Ok(side)
+    service.vip.is_ipv6()
+        || service.client_address != ClientAddress::Hidden
+        || service.reals.iter().any(crosses)
 }
 
 fn timeouts_ms(timeouts: &Timeouts) -> [u32; State::COUNT] {
@@ -321,6 +325,10 @@ fn timeouts_ms(timeouts: &Timeouts) -> [u32; State::COUNT] {
         (State::TimeWait, timeouts.tcp_time_wait_s),
         (State::Close, timeouts.tcp_close_s),
         (State::Udp, timeouts.udp_s),
+        (State::OnePacket, timeouts.one_packet_s),
+        (State::Sctp, timeouts.sctp_s),
+        (State::Icmp, timeouts.icmp_s),
+        (State::Other, timeouts.other_s),
     ] {
         ms[state as usize] = seconds.saturating_mul(1000);
     }
@@ -330,7 +338,8 @@ fn timeouts_ms(timeouts: &Timeouts) -> [u32; State::COUNT] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blueprint::{LocalPool, Protocol, RealServer};
+    use crate::blueprint::Ports;
+    use crate::plan::{LocalId, RealId};
     use proptest::prelude::*;
 
     fn service(name: &str, port: u16, reals: &[u8]) -> VirtualService {
@@ -372,7 +381,7 @@ mod tests {
         let second = Plan::compile(&second, Some(&first), &none).unwrap();
         assert_eq!(id_of(&first, 12), id_of(&second, 12));
         assert!(!second.reals[id_of(&first, 11)].live, "a removed real server is a tombstone");
-        assert_eq!(second.v4.real(RealId(id_of(&first, 11) as u32)).unwrap().1, 80);
+        assert_eq!(second.v4.real(RealId(id_of(&first, 11) as u32)).unwrap().port, 80);
         assert_eq!(second.epoch, 2);
         let third = Plan::compile(&blueprint(vec![service("a", 80, &[11])]), Some(&second), &none);
         assert_eq!(id_of(&third.unwrap(), 11), id_of(&first, 11), "it comes back as itself");
@@ -389,12 +398,12 @@ mod tests {
         let third = Plan::compile(&changed, Some(&second), &none).unwrap();
         for plan in [&second, &third] {
             assert_eq!(plan.pools.len(), 2);
-            assert_eq!(plan.pools[plan.services[0].pool].locals, [LocalId(1)]);
-            assert_eq!(plan.pool_of(&plan.v4, 0xc000_020a).unwrap().locals, [LocalId(0)]);
+            assert_eq!(plan.pools[plan.services[0].pool.unwrap()].locals[0], [LocalId(1)]);
+            assert_eq!(plan.pool_of(&plan.v4, 0xc000_020a).unwrap().locals[0], [LocalId(0)]);
         }
         changed.pools[0].addresses = vec!["192.0.2.10".parse().unwrap()];
         let fourth = Plan::compile(&changed, Some(&third), &none).unwrap();
-        assert_eq!(fourth.pools[0].locals, [LocalId(0)], "it comes back as itself");
+        assert_eq!(fourth.pools[0].locals[0], [LocalId(0)], "it comes back as itself");
     }
 
     #[test]

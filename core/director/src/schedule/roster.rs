@@ -227,6 +227,12 @@ impl Roster {
         self.open.contains(position)
     }
 
+    /// Whether nobody is in slow start.
+    #[cfg(test)]
+    pub(super) fn is_settled(&self) -> bool {
+        self.rising.is_empty()
+    }
+
     /// A session with a real server was opened.
     #[inline]
     pub(super) fn opened(&mut self, position: u32) {

@@ -1,27 +1,31 @@
 //! Round robin: one after the other, whatever their weights (as IPVS's `rr`).
 
-use crate::plan::RealId;
+use super::positions::Positions;
+use super::roster::{FULL_STEP, Seat};
 
-/// The next of `eligible`; `cursor` is the position to begin at.
-pub(super) fn pick(eligible: &[RealId], cursor: &mut u32) -> Option<RealId> {
-    let at = if (*cursor as usize) < eligible.len() { *cursor } else { 0 };
-    let real = eligible.get(at as usize)?;
-    *cursor = at + 1;
-    Some(*real)
+/// Turns that real servers in slow start may let pass before somebody is taken all the same.
+const PATIENCE: u32 = 16;
+
+/// Whose turn it is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rr {
+    /// Position that the next turn begins at.
+    pub(super) cursor: u32,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_after_the_other() {
-        let reals = [RealId(5), RealId(6), RealId(7)];
-        let mut cursor = 0;
-        let mut pick = |reals: &[RealId]| pick(reals, &mut cursor).map(|r| r.0);
-        let picked: Vec<_> = (0..5).map(|_| pick(&reals)).collect();
-        assert_eq!(picked, [Some(5), Some(6), Some(7), Some(5), Some(6)]);
-        assert_eq!(pick(&reals[..1]), Some(5), "a shorter list does not confuse it");
-        assert_eq!(pick(&[]), None);
+impl Rr {
+    /// The next of those that are open. One in slow start takes so many of sixteen turns.
+    pub(super) fn pick(&mut self, open: &Positions, seats: &mut [Seat]) -> Option<u32> {
+        for patience in (0..PATIENCE).rev() {
+            let position = open.next_around(self.cursor)?;
+            self.cursor = position + 1;
+            let seat = seats.get_mut(position as usize)?;
+            seat.credit += seat.step;
+            if seat.credit >= FULL_STEP || patience == 0 {
+                seat.credit = seat.credit.saturating_sub(FULL_STEP);
+                return Some(position);
+            }
+        }
+        None
     }
 }

@@ -62,11 +62,11 @@ pub fn frame(world: &World, port: PortId, before: &[u8], verdict: Verdict, after
         }
         Verdict::Drop(reason) => assert_eq!(reason.fate(), Fate::Dropped, "{}", reason.name()),
         Verdict::Tx(to) => forwarded(world, before, to, after),
-        Verdict::Answer(to) => {
+        Verdict::Answer(to, _) => {
             assert_eq!(to, port, "an answer goes back the way the packet came");
             answered(before, after);
         }
-        Verdict::Wait => {}
+        Verdict::Wait | Verdict::Fragment(..) | Verdict::Park(_) => {}
         Verdict::HandOff(_) => panic!("somebody owns it"),
     }
 }
@@ -120,7 +120,7 @@ pub fn session(
     let session = all.find(|(of, s)| {
         let here = *of == usize::from(worker);
         let inbound = here && (s.client, s.virtual_) == (source, destination);
-        let outbound = (s.real, s.local) == (source, destination);
+        let outbound = (s.real, s.local) == (source, Some(destination));
         s.protocol == seen.protocol && (inbound || outbound)
     });
     let story = || format!("{verdict:?} {created} {session:?}\n{}", describe(before));

@@ -80,10 +80,17 @@ impl World {
     /// server's MAC is unknown; by another the real servers are on a VLAN.
     pub fn fib(&self, plan: &Plan, before: Option<&Fib>) -> Fib {
         let mut builder = FibBuilder::default();
-        let front = builder.link(Link { port: PortId(0), mac: MACS[0], vlan: 0, mtu: 1500 });
+        let front = builder.link(Link {
+            port: PortId(0),
+            mac: MACS[0],
+            vlan: 0,
+            mtu: 1500,
+            ..Link::default()
+        });
         let vlan = if self.is(3) { 20 } else { 0 };
         let mtu = self.back_mtu();
-        let back = builder.link(Link { port: PortId(1), mac: MACS[1], vlan, mtu });
+        let back =
+            builder.link(Link { port: PortId(1), mac: MACS[1], vlan, mtu, ..Link::default() });
         builder.route(Ipv4Addr::UNSPECIFIED.into(), 0, Target::Via(front, GATEWAY));
         builder.route(Ipv4Addr::new(192, 0, 2, 0).into(), 24, Target::OnLink(back));
         builder.route(Ipv4Addr::new(203, 0, 113, 0).into(), 24, Target::Nowhere);

@@ -235,7 +235,13 @@ fn blueprint() -> Blueprint {
 
 fn fib(plan: &Plan, known: bool) -> Fib {
     let mut builder = FibBuilder::default();
-    let link = |port: PortId| Link { port, mac: [2, 0, 0, 0, 0, port.0 as u8], vlan: 0, mtu: 1500 };
+    let link = |port: PortId| Link {
+        port,
+        mac: [2, 0, 0, 0, 0, port.0 as u8],
+        vlan: 0,
+        mtu: 1500,
+        ..Link::default()
+    };
     let (front, back) = (builder.link(link(FRONT)), builder.link(link(BACK)));
     builder.route([198, 51, 100, 0].into(), 24, Target::OnLink(front));
     builder.route([192, 0, 2, 0].into(), 24, Target::OnLink(back));

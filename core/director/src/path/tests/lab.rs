@@ -154,8 +154,10 @@ pub fn blueprint() -> Blueprint {
 /// The two on-link networks, all neighbours known, and a VLAN behind no route.
 pub fn fib(plan: &Plan) -> Fib {
     let mut builder = FibBuilder::default();
-    let front = builder.link(Link { port: FRONT, mac: FRONT_MAC, vlan: 0, mtu: 1500 });
-    let back = builder.link(Link { port: BACK, mac: BACK_MAC, vlan: 0, mtu: 1400 });
+    let front =
+        builder.link(Link { port: FRONT, mac: FRONT_MAC, vlan: 0, mtu: 1500, ..Link::default() });
+    let back =
+        builder.link(Link { port: BACK, mac: BACK_MAC, vlan: 0, mtu: 1400, ..Link::default() });
     builder.route([198, 51, 100, 0].into(), 24, Target::OnLink(front));
     builder.route([192, 0, 2, 0].into(), 24, Target::OnLink(back));
     builder.neighbour(front, CLIENT.into(), CLIENT_MAC);

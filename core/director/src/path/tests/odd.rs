@@ -123,8 +123,20 @@ fn tags_come_and_go_as_the_hop_has_them() {
     for (tags, vlan) in [(0, 0), (0, 12), (1, 0), (1, 12), (2, 12), (2, 0)] {
         let mut lab = Lab::new();
         let mut builder = FibBuilder::default();
-        let front = builder.link(Link { port: FRONT, mac: lab::FRONT_MAC, vlan: 0, mtu: 1500 });
-        let back = builder.link(Link { port: BACK, mac: lab::BACK_MAC, vlan, mtu: 1500 });
+        let front = builder.link(Link {
+            port: FRONT,
+            mac: lab::FRONT_MAC,
+            vlan: 0,
+            mtu: 1500,
+            ..Link::default()
+        });
+        let back = builder.link(Link {
+            port: BACK,
+            mac: lab::BACK_MAC,
+            vlan,
+            mtu: 1500,
+            ..Link::default()
+        });
         builder.route([198, 51, 100, 0].into(), 24, Target::OnLink(front));
         builder.route([192, 0, 2, 0].into(), 24, Target::OnLink(back));
         builder.neighbour(back, REAL.into(), lab::REAL_MAC);
@@ -161,8 +173,20 @@ fn an_unresolved_neighbour_makes_packets_wait() {
     let mut lab = Lab::new();
     let known = std::mem::take(&mut lab.fib);
     let mut builder = FibBuilder::default();
-    let front = builder.link(Link { port: FRONT, mac: lab::FRONT_MAC, vlan: 0, mtu: 1500 });
-    let back = builder.link(Link { port: BACK, mac: lab::BACK_MAC, vlan: 0, mtu: 1500 });
+    let front = builder.link(Link {
+        port: FRONT,
+        mac: lab::FRONT_MAC,
+        vlan: 0,
+        mtu: 1500,
+        ..Link::default()
+    });
+    let back = builder.link(Link {
+        port: BACK,
+        mac: lab::BACK_MAC,
+        vlan: 0,
+        mtu: 1500,
+        ..Link::default()
+    });
     builder.route([198, 51, 100, 0].into(), 24, Target::OnLink(front));
     builder.route([192, 0, 2, 0].into(), 24, Target::OnLink(back));
     lab.fib = builder.build(&lab.plan, None);
@@ -185,7 +209,7 @@ fn a_reset_answers_what_has_no_session() {
         let mut lab = Lab::with(|b| b.no_session = NoSession::Reset, 10, (0, 1));
         let mut frame = tcp((CLIENT, 4000), (VIP, 80), flags, numbers, data);
         match lab.one(FRONT, &mut frame) {
-            Verdict::Answer(port) => {
+            Verdict::Answer(port, _) => {
                 assert_eq!(port, FRONT);
                 let answer = Packet::read(&frame);
                 assert_eq!((answer.src, answer.sport), (VIP, 80));

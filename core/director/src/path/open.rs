@@ -1,0 +1,306 @@
+//! Opening a session: limits, persistence, scheduler, local port, insertion.
+
+use super::engine::{Engine, Turn, expired};
+use super::parse::Parse;
+use super::{Shared, Verdict, View};
+use crate::blueprint::Mode;
+use crate::counters::Direction;
+use crate::family::Tuple;
+use crate::fib::{HopId, NoHop};
+use crate::local_port;
+use crate::plan::{LocalId, Plan, RealId, Service, ServiceId};
+use crate::reason::Reason;
+use crate::schedule::{Refused, stable_hash};
+use crate::session::{Flow, Session, SessionOf, State};
+use crate::time::Time;
+
+/// Protocol number of templates: one that no packet of a session has (RFC 3692 experiments).
+const TEMPLATE: u8 = 254;
+/// Real servers that are asked for in turn when a session towards one cannot be told from another.
+const TRIES: u32 = 4;
+
+impl<F: Parse> Engine<F> {
+    /// Opens a session for the client's packet `tuple`.
+    pub fn open(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        tuple: &Tuple<F::Addr>,
+        (id, state): (ServiceId, State),
+    ) -> Result<Flow, Verdict> {
+        let Turn { view, now, .. } = turn;
+        let drop = |reason| Verdict::Drop(reason);
+        // What would refuse any real server comes first, so that no refusal takes one's turn.
+        if shared.live >= shared.capacity {
+            return Err(drop(Reason::SessionsFull));
+        }
+        let service = view.plan.service(id).ok_or(drop(Reason::NoReal))?;
+        let client_hop = view.fib.lookup(F::to_ip(tuple.src));
+        let answers = matches!(service.mode, Mode::Fnat | Mode::Nat);
+        if answers && client_hop == Err(NoHop::NoRoute) {
+            return Err(drop(Reason::NoRoute));
+        }
+        shared.within_limits(service, id, now).map_err(drop)?;
+        let base = Session {
+            client: tuple.src,
+            client_port: tuple.sport,
+            virtual_port: tuple.dport,
+            service: id,
+            state,
+            seen_ms: now.low(),
+            client_hop: client_hop.unwrap_or(HopId::NONE).0,
+            hop_generation: view.fib.generation(),
+            ..Session::default()
+        };
+        for _ in 0..TRIES {
+            let real = self.choose(shared, turn, tuple, (id, service)).map_err(drop)?;
+            let session = Session { ..base.to(real, tuple.protocol) };
+            match self.insert(shared, view, now, session, service) {
+                Ok(flow) => {
+                    self.remember(shared, view.plan, now, &session, service);
+                    shared.used_up(id);
+                    return Ok(flow);
+                }
+                Err(Reason::NatConflict) => {}
+                Err(reason) => return Err(drop(reason)),
+            }
+        }
+        Err(drop(Reason::NatConflict))
+    }
+
+    /// The real server for a client's new session.
+    fn choose(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        tuple: &Tuple<F::Addr>,
+        (id, service): (ServiceId, &Service),
+    ) -> Result<RealId, Reason> {
+        let Turn { view: View { plan, .. }, now, .. } = turn;
+        if let Some(real) = self.remembered(shared, plan, now, tuple, (id, service)) {
+            return Ok(real);
+        }
+        let port = match service.hash {
+            crate::blueprint::HashKey::Client => 0,
+            crate::blueprint::HashKey::ClientPort => tuple.sport,
+        };
+        // Only two schedulers look at the client.
+        let key = if service.table.is_some() {
+            stable_hash(F::to_ip(tuple.src), port, plan.hash_seed)
+        } else {
+            0
+        };
+        let real = shared.schedulers.pick(plan, id, key, now).map_err(|why| match why {
+            Refused::NoReal => Reason::NoReal,
+            Refused::AllFull => Reason::RealsFull,
+        })?;
+        if !reachable(turn.view, real) {
+            return Err(Reason::NoRoute);
+        }
+        Ok(real)
+    }
+
+    /// Gives a session its local port if it needs one, and adds it.
+    fn insert(
+        &mut self,
+        shared: &mut Shared,
+        view: View<'_>,
+        now: Time,
+        mut session: SessionOf<F>,
+        service: &Service,
+    ) -> Result<Flow, Reason> {
+        let (plan, real) = (view.plan, session.real());
+        let mode = F::side(plan).real(real).ok_or(Reason::NoReal)?.mode;
+        if mode == Mode::Fnat {
+            let (local, port) = self
+                .local_port(shared, view, now, &session, service)
+                .ok_or(Reason::LocalPortsExhausted)?;
+            (session.local, session.local_port) = (local, port);
+        } else if let Some(taken) = self.answers_to(plan, &session) {
+            let over = expired(self.sessions.slab().at(taken.id()), plan, now);
+            // A one-packet session that is asked again goes on.
+            let again = session.state == State::OnePacket
+                && self.sessions.slab().at(taken.id()).state == State::OnePacket;
+            if again || over {
+                self.expire(shared, plan, taken.id());
+            } else {
+                return Err(Reason::NatConflict);
+            }
+        }
+        let id = self.sessions.insert(plan, session).map_err(|_| Reason::SessionsFull)?;
+        shared.began(&session);
+        Ok(Flow::new(id, Direction::Inbound))
+    }
+
+    /// The session that has the key by which a new one's answers would be found.
+    fn answers_to(&self, plan: &Plan, session: &SessionOf<F>) -> Option<Flow> {
+        let [_, outbound] = crate::session::Sessions::<F>::keys(plan, session)?;
+        let key = outbound?;
+        self.sessions.find(plan, self.sessions.hash(&key), &key)
+    }
+
+    /// A free local address and port towards a real server.
+    fn local_port(
+        &mut self,
+        shared: &mut Shared,
+        view: View<'_>,
+        now: Time,
+        session: &SessionOf<F>,
+        service: &Service,
+    ) -> Option<(LocalId, u16)> {
+        let pool = view.plan.pools.get(service.pool?)?;
+        let (side, at) = (F::side(view.plan), session.real().0 as usize);
+        let real = side.real(session.real())?;
+        let (src, sport) = (real.address, real.port_for(session.virtual_port));
+        let protocol = session.protocol();
+        let locals = &pool.locals[usize::from(F::to_ip(src).is_ipv6())];
+        let share = pool.share_of(F::WIDE, (shared.worker, shared.workers));
+        let range = local_port::Range { locals, first_port: pool.first_port, share };
+        // A real server of many ports has as many times the combinations.
+        let active = if real.port == 0 { 0 } else { shared.counters.reals.get(at)?.active };
+        let mut cursor = *shared.port_cursors.get(at)?;
+        let chosen = range.choose(&mut cursor, active, |local, port| {
+            let Some(dst) = side.local(local) else { return false };
+            let tuple = Tuple { src, dst, sport, dport: port, protocol };
+            let taken = self.sessions.find(view.plan, self.sessions.hash(&tuple), &tuple);
+            let Some(flow) = taken else { return true };
+            let over = expired(self.sessions.slab().at(flow.id()), view.plan, now);
+            if over {
+                self.expire(shared, view.plan, flow.id());
+            }
+            over
+        });
+        *shared.port_cursors.get_mut(at)? = cursor;
+        // What the next session will look at is known, and can be on its way until then.
+        if let Some((local, dport)) = range.next(cursor)
+            && let Some(dst) = side.local(local)
+        {
+            let tuple = Tuple { src, dst, sport, dport, protocol };
+            self.sessions.index().prefetch(self.sessions.hash(&tuple));
+        }
+        chosen
+    }
+
+    /// The key of a client's template.
+    fn template(service: ServiceId, client: F::Addr, vip: F::Addr) -> Tuple<F::Addr> {
+        // No packet has this: one without ports has zeros.
+        Tuple { src: client, dst: vip, sport: service.0, dport: u16::MAX, protocol: TEMPLATE }
+    }
+
+    /// The real server that a client's earlier sessions went to.
+    fn remembered(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        now: Time,
+        tuple: &Tuple<F::Addr>,
+        (id, service): (ServiceId, &Service),
+    ) -> Option<RealId> {
+        let persistence = service.persistence?;
+        let client = F::masked(tuple.src, persistence.prefix);
+        let key = Self::template(id, client, F::side(plan).vip(id)?);
+        let flow = self.sessions.find(plan, self.sessions.hash(&key), &key)?;
+        let template = self.sessions.slab().at(flow.id());
+        let real = template.real();
+        let good = !expired(template, plan, now)
+            && F::side(plan).real(real).is_some_and(|real| real.goes_on())
+            && shared.schedulers.is_eligible(real);
+        if good {
+            return Some(real);
+        }
+        self.remove(shared, plan, flow.id());
+        None
+    }
+
+    /// Remembers where a client's session went.
+    fn remember(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        now: Time,
+        session: &SessionOf<F>,
+        service: &Service,
+    ) {
+        let Some(persistence) = service.persistence else { return };
+        let client = F::masked(session.client, persistence.prefix);
+        let Some(vip) = F::side(plan).vip(session.service) else { return };
+        let key = Self::template(session.service, client, vip);
+        if let Some(flow) = self.sessions.find(plan, self.sessions.hash(&key), &key) {
+            self.sessions.at_mut(flow.id()).seen_ms = now.low();
+            return;
+        }
+        let template = Session {
+            client,
+            client_port: key.sport,
+            virtual_port: key.dport,
+            service: session.service,
+            state: State::Template,
+            seen_ms: now.low(),
+            ..Session::towards(session.real(), TEMPLATE)
+        };
+        // Without room for it the client's next session is scheduled anew.
+        if shared.live < shared.capacity && self.sessions.insert(plan, template).is_ok() {
+            shared.live += 1;
+        }
+    }
+}
+
+impl Shared {
+    /// Whether a service may have one more session now.
+    fn within_limits(&mut self, service: &Service, id: ServiceId, now: Time) -> Result<(), Reason> {
+        let (workers, at) = (u32::from(self.workers), usize::from(id.0));
+        let Some(usage) = self.usage.get_mut(at) else { return Ok(()) };
+        let share = |limit: u32| limit.div_ceil(workers);
+        if service.max_sessions != 0 && usage.active >= share(service.max_sessions) {
+            return Err(Reason::ServiceFull);
+        }
+        if service.max_new_per_s != 0 && !usage.rate.allows(share(service.max_new_per_s), now) {
+            return Err(Reason::ServiceRate);
+        }
+        Ok(())
+    }
+
+    /// A session of a service was opened that its rate counts.
+    fn used_up(&mut self, id: ServiceId) {
+        if let Some(usage) = self.usage.get_mut(usize::from(id.0)) {
+            usage.rate.take();
+        }
+    }
+
+    /// Counts a session that has begun.
+    pub(super) fn began<A, X>(&mut self, session: &Session<A, X>) {
+        self.live += 1;
+        self.counters.created += 1;
+        let real = session.real();
+        if let Some(counters) = self.counters.reals.get_mut(real.0 as usize) {
+            counters.sessions += 1;
+            counters.active += 1;
+        }
+        if let Some(usage) = self.usage.get_mut(usize::from(session.service.0)) {
+            usage.active += 1;
+        }
+        self.schedulers.opened(real);
+    }
+
+    /// Counts a session that has ended.
+    pub(super) fn ended<A, X>(&mut self, session: &Session<A, X>) {
+        self.live -= 1;
+        if session.state == State::Template {
+            return;
+        }
+        let real = session.real();
+        if let Some(counters) = self.counters.reals.get_mut(real.0 as usize) {
+            counters.active = counters.active.saturating_sub(1);
+        }
+        if let Some(usage) = self.usage.get_mut(usize::from(session.service.0)) {
+            usage.active = usage.active.saturating_sub(1);
+        }
+        self.schedulers.closed(real);
+    }
+}
+
+/// Whether there is a route to a real server, its MAC known or not.
+fn reachable(view: View<'_>, real: RealId) -> bool {
+    view.fib.real_hop(real) != HopId::NONE
+        || view.plan.real(real).is_some_and(|r| view.fib.lookup(r.address) != Err(NoHop::NoRoute))
+}

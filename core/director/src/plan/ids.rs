@@ -1,0 +1,143 @@
+//! Ids of a plan under construction: what an earlier plan had keeps its own, what is new gets one
+//! that nothing uses.
+
+use super::{CompileError, LocalId, Plan, Real, RealId, Service, ServiceId};
+use crate::blueprint::{Mode, Ports};
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+const MAX_SERVICES: usize = 1 << 16;
+const MAX_REALS: usize = 1 << 24;
+const MAX_LOCALS: usize = 1 << 16;
+
+/// Ids of an earlier plan's tombstones that no session uses any more.
+#[derive(Clone, Debug, Default)]
+pub struct Retired {
+    /// Real servers.
+    pub reals: HashSet<RealId>,
+    /// Virtual services.
+    pub services: HashSet<ServiceId>,
+}
+
+/// What makes a service itself: its endpoint, or the name of a rule of source NAT.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Identity {
+    /// Protocol, address and ports; and which table its sessions are in, which they cannot leave.
+    Service(u8, IpAddr, Ports, bool),
+    Snat(String),
+}
+
+impl Identity {
+    pub fn of(service: &Service) -> Self {
+        if service.snat.is_some() {
+            return Self::Snat(service.name.clone());
+        }
+        Self::Service(service.protocol.number(), service.vip, service.ports, service.wide)
+    }
+}
+
+/// Which ids are taken by what.
+pub(super) struct Ids {
+    services: HashMap<Identity, ServiceId>,
+    reals: HashMap<(ServiceId, IpAddr, u16, Mode), RealId>,
+    locals: HashMap<IpAddr, LocalId>,
+    free_services: Vec<ServiceId>,
+    free_reals: Vec<RealId>,
+}
+
+impl Ids {
+    pub fn of(plan: &Plan, retired: &Retired) -> Self {
+        let mut ids = Self {
+            services: HashMap::new(),
+            reals: HashMap::new(),
+            locals: HashMap::new(),
+            free_services: retired.services.iter().copied().collect(),
+            free_reals: retired.reals.iter().copied().collect(),
+        };
+        ids.free_services.sort_unstable();
+        ids.free_reals.sort_unstable();
+        for (id, service) in plan.services.iter().enumerate() {
+            let id = ServiceId(id as u16);
+            if !retired.services.contains(&id) {
+                ids.services.insert(Identity::of(service), id);
+            }
+        }
+        for (id, real) in plan.reals.iter().enumerate() {
+            let id = RealId(id as u32);
+            if !retired.reals.contains(&id) && !retired.services.contains(&real.service) {
+                ids.reals.insert((real.service, real.address, real.port, real.mode), id);
+            }
+        }
+        for (id, local) in plan.locals.iter().enumerate() {
+            ids.locals.insert(*local, LocalId(id as u16));
+        }
+        ids
+    }
+
+    /// The id of a service; `service` is put there.
+    pub fn service(
+        &mut self,
+        all: &mut Vec<Service>,
+        service: Service,
+    ) -> Result<ServiceId, CompileError> {
+        let identity = Identity::of(&service);
+        let known = self.services.get(&identity).copied();
+        let id = match known.or_else(|| self.free_services.pop()) {
+            Some(id) if all[usize::from(id.0)].live => {
+                return Err(CompileError::DuplicateService { service: service.name });
+            }
+            Some(id) => {
+                all[usize::from(id.0)] = service;
+                id
+            }
+            None if all.len() == MAX_SERVICES => {
+                return Err(CompileError::TooMany { what: "services", limit: MAX_SERVICES });
+            }
+            None => {
+                all.push(service);
+                ServiceId((all.len() - 1) as u16)
+            }
+        };
+        self.services.insert(identity, id);
+        Ok(id)
+    }
+
+    /// The id of a real server; `real` is put there.
+    pub fn real(&mut self, all: &mut Vec<Real>, real: Real) -> Result<RealId, CompileError> {
+        let key = (real.service, real.address, real.port, real.mode);
+        let known = self.reals.get(&key).copied().or_else(|| self.free_reals.pop());
+        let id = match known {
+            Some(id) => {
+                all[id.0 as usize] = real;
+                id
+            }
+            None if all.len() == MAX_REALS => {
+                return Err(CompileError::TooMany { what: "real servers", limit: MAX_REALS });
+            }
+            None => {
+                all.push(real);
+                RealId((all.len() - 1) as u32)
+            }
+        };
+        self.reals.insert(key, id);
+        Ok(id)
+    }
+
+    /// The id of a local address.
+    pub fn local(
+        &mut self,
+        all: &mut Vec<IpAddr>,
+        address: IpAddr,
+    ) -> Result<LocalId, CompileError> {
+        if let Some(id) = self.locals.get(&address) {
+            return Ok(*id);
+        }
+        if all.len() == MAX_LOCALS {
+            return Err(CompileError::TooMany { what: "local addresses", limit: MAX_LOCALS });
+        }
+        all.push(address);
+        let id = LocalId((all.len() - 1) as u16);
+        self.locals.insert(address, id);
+        Ok(id)
+    }
+}

@@ -1,0 +1,127 @@
+//! Maglev's table: shares, disruption, agreement.
+
+use super::super::mh::{Recipe, Table};
+use super::*;
+
+const SIZE: u32 = 65_537;
+
+type Entry = (IpAddr, u16, u32);
+
+fn farm(weights: impl IntoIterator<Item = u32>) -> Vec<Entry> {
+    (0..).zip(weights).map(|(number, weight)| (address(number), 80, weight)).collect()
+}
+
+fn table(reals: &[Entry]) -> Table {
+    Table::build(Recipe::new(Scheduling::Mh, reals.iter().copied(), SIZE, 0))
+}
+
+/// Whose each entry is, whatever the positions.
+fn owners(reals: &[Entry]) -> Vec<IpAddr> {
+    table(reals).entries().iter().map(|at| reals[*at as usize].0).collect()
+}
+
+fn counts(table: &Table, reals: usize) -> Vec<u32> {
+    let mut counts = vec![0; reals];
+    table.entries().iter().for_each(|at| counts[*at as usize] += 1);
+    counts
+}
+
+/// Within one in a hundred of the weight.
+#[test]
+fn entries_are_shared_by_weight() {
+    for weights in [
+        vec![1; 100],
+        (0..100).map(|n| 1 + n % 10).collect(),
+        (1..=100).map(|n| n * 7 % 101 + 40).collect::<Vec<u32>>(),
+        vec![60_000, 30_000, 10_000],
+    ] {
+        for scheduler in [Scheduling::Mh, Scheduling::Sh] {
+            let reals = farm(weights.clone());
+            let table = Table::build(Recipe::new(scheduler, reals, SIZE, 0));
+            assert_eq!(table.entries().len(), SIZE as usize);
+            let total: u32 = weights.iter().sum();
+            let mut worst: f64 = 0.0;
+            for (count, weight) in counts(&table, weights.len()).iter().zip(&weights) {
+                let share = f64::from(SIZE) * f64::from(*weight) / f64::from(total);
+                worst = worst.max((f64::from(*count) / share - 1.0).abs());
+            }
+            println!("{}, {} reals: {:.3} %", scheduler.name(), weights.len(), worst * 100.0);
+            assert!(worst < 0.01, "{worst}");
+        }
+    }
+}
+
+/// However small its weight, who has one gets an entry; who has none does not.
+#[test]
+fn extreme_weights() {
+    let reals = farm(std::iter::once(u32::from(u16::MAX)).chain([1; 500]).chain([0; 10]));
+    let counts = counts(&table(&reals), reals.len());
+    assert_eq!(counts[1..501], [1; 500], "a little more than its share");
+    assert_eq!(counts[501..], [0; 10]);
+    assert!(table(&farm([0, 0])).lookup(1).is_none());
+    assert!(table(&[]).lookup(1).is_none());
+    assert_eq!(table(&farm([0, 3])).lookup(u64::MAX), Some(1));
+}
+
+/// When one of a hundred leaves, hardly anybody moves but its own clients.
+#[test]
+fn disruption_is_near_the_ideal() {
+    let mut worst: f64 = 0.0;
+    for weights in [vec![1; 100], (0..100).map(|n| 1 + n % 4).collect::<Vec<u32>>()] {
+        for gone in 0..100 {
+            let reals = farm(weights.clone());
+            let before = owners(&reals);
+            let mut rest = reals.clone();
+            let gone = rest.remove(gone).0;
+            let moved = before.iter().zip(owners(&rest)).filter(|(a, b)| *a != b).count();
+            let own = before.iter().filter(|owner| **owner == gone).count();
+            worst = worst.max(moved as f64 / own as f64);
+        }
+        println!("one of 100 leaves: at most {worst:.3} times its own entries move");
+    }
+    assert!((1.0..1.1).contains(&worst), "{worst}");
+}
+
+/// Draining one moves the same entries as removing it.
+#[test]
+fn drained_is_as_gone() {
+    let mut reals = farm([1; 20]);
+    reals[7].2 = 0;
+    let drained = owners(&reals);
+    reals.remove(7);
+    assert_eq!(drained, owners(&reals));
+}
+
+/// The order in the configuration does not matter, the seed does.
+#[test]
+fn directors_agree() {
+    let reals = farm((0..50).map(|n| 1 + n % 5));
+    let mut mixed = reals.clone();
+    let mut cases = Cases(3);
+    for at in (1..mixed.len()).rev() {
+        mixed.swap(at, cases.below(at + 1));
+    }
+    assert_ne!(mixed, reals);
+    assert_eq!(owners(&mixed), owners(&reals));
+    let other = Table::build(Recipe::new(Scheduling::Mh, reals.clone(), SIZE, 1));
+    let ours = table(&reals);
+    let same = other.entries().iter().zip(ours.entries()).filter(|(a, b)| a == b);
+    assert!(same.count() < SIZE as usize / 20);
+}
+
+#[test]
+fn sizes_become_primes() {
+    for (wanted, size) in [(0, 2), (2, 2), (100, 101), (65_536, 65_537), (65_537, 65_537)] {
+        let recipe = Recipe::new(Scheduling::Mh, farm([1, 1, 1]), wanted, 0);
+        assert_eq!(Table::build(recipe).entries().len(), size);
+    }
+}
+
+/// A table is kept as long as it would come out the same.
+#[test]
+fn a_table_knows_its_recipe() {
+    let recipe = |weight, seed| Recipe::new(Scheduling::Mh, farm([1, weight]), 101, seed);
+    let table = Table::build(recipe(2, 0));
+    assert!(table.is_of(&recipe(2, 0)));
+    assert!(!table.is_of(&recipe(3, 0)) && !table.is_of(&recipe(2, 1)));
+}
