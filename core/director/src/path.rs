@@ -16,6 +16,7 @@ mod admit;
 mod answer;
 mod burst;
 mod engine;
+mod errors;
 mod inspect;
 mod odd;
 mod open;

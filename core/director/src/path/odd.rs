@@ -1,8 +1,9 @@
-//! Packets without a tuple of their own: ICMP errors and fragments.
+//! Packets without a tuple of their own: fragments, and ICMP errors.
 
 use super::engine::{Engine, Outcome, Turn};
 use super::parse::Parse;
 use super::{Shared, Verdict};
+use crate::family::{Family, Ipv4, Ipv6, Tuple};
 use crate::frame::Frame;
 use crate::reason::Reason;
 use sluice_wire::{ipv4, ipv6};
@@ -12,30 +13,68 @@ impl<F: Parse> Engine<F> {
     #[cold]
     pub fn odd<B: Frame>(
         &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        lane: usize,
+        frame: &mut B,
+    ) -> Outcome {
+        let l3 = usize::from(self.burst.lanes[lane].parsed.l3);
+        let packet = frame.bytes().get(l3..).unwrap_or_default();
+        match is_fragment(packet) {
+            // It was parsed.
+            None => Outcome::Is(Verdict::Drop(Reason::Truncated)),
+            Some(true) => self.fragment(shared, turn, lane, frame),
+            Some(false) => self.error(shared, turn, lane, frame),
+        }
+    }
+
+    /// Decides on a fragment.
+    fn fragment<B: Frame>(
+        &mut self,
         _shared: &mut Shared,
         turn: Turn<'_>,
         lane: usize,
         frame: &mut B,
     ) -> Outcome {
         let l3 = usize::from(self.burst.lanes[lane].parsed.l3);
-        let packet = &frame.bytes()[l3..];
-        let (to, error) = if packet[0] >> 4 == 6 {
-            let header = ipv6::Header::parse(packet).ok();
-            let upper = ipv6::walk(packet).ok();
-            let to = header.map(|h| std::net::Ipv6Addr::from_bits(h.destination()).into());
-            (to, upper.is_some_and(|upper| upper.fragment.is_none()))
-        } else {
-            let header = ipv4::Header::parse(packet).ok();
-            let to = header.map(|h| std::net::Ipv4Addr::from_bits(h.destination()).into());
-            (to, header.is_some_and(|h| !h.is_fragment()))
-        };
-        let Some(to) = to.and_then(F::from_ip) else {
-            return Outcome::Is(Verdict::Drop(Reason::Truncated));
-        };
-        if !F::side(turn.view.plan).owns(to) {
-            return Outcome::Is(Verdict::Kernel(Reason::NotOurs));
+        let ours = frame.bytes().get(l3..).and_then(ends::<F>);
+        match ours {
+            None => Outcome::Is(Verdict::Drop(Reason::Truncated)),
+            Some(ends) if F::side(turn.view.plan).owns(ends.dst) => {
+                Outcome::Is(Verdict::Drop(Reason::Fragment))
+            }
+            Some(_) => Outcome::Is(Verdict::Kernel(Reason::NotOurs)),
         }
-        let reason = if error { Reason::IcmpError } else { Reason::Fragment };
-        Outcome::Is(Verdict::Drop(reason))
     }
+}
+
+/// Whether a packet is a part of a datagram; `None` when it is no packet.
+fn is_fragment(packet: &[u8]) -> Option<bool> {
+    if packet.first()? >> 4 == 6 {
+        let fragment = ipv6::walk(packet).ok()?.fragment;
+        return Some(fragment.is_some_and(|f| f.offset != 0 || f.more));
+    }
+    ipv4::Header::parse(packet).ok().map(ipv4::Header::is_fragment)
+}
+
+/// Where a packet comes from and goes to and its protocol, without ports.
+pub(super) fn ends<F: Family>(packet: &[u8]) -> Option<Tuple<F::Addr>> {
+    if packet.first()? >> 4 == 6 {
+        let header = ipv6::Header::parse(packet).ok()?;
+        let form = |address| F::from_ip(Ipv6::to_ip(address));
+        return Some(Tuple {
+            src: form(header.source())?,
+            dst: form(header.destination())?,
+            protocol: header.next_header(),
+            ..Tuple::default()
+        });
+    }
+    let header = ipv4::Header::parse(packet).ok()?;
+    let form = |address| F::from_ip(Ipv4::to_ip(address));
+    Some(Tuple {
+        src: form(header.source())?,
+        dst: form(header.destination())?,
+        protocol: header.protocol(),
+        ..Tuple::default()
+    })
 }
