@@ -117,7 +117,7 @@ fn sums_of_addresses(data: &[u8]) {
     assert_eq!(Delta::NONE.word128(old, new).apply(before), after);
     let pseudo = [&old.to_be_bytes()[..], &[0; 15], &[1], &[0, 0, 0, 17]].concat();
     let length = (payload.len() as u32).to_be_bytes();
-    assert_eq!(u32::from(!before), naive(&[&pseudo, &length, payload].concat()));
+    assert_eq!(u32::from(!before), naive(&[&pseudo[..], &length, payload].concat()));
 }
 
 /// The sum of RFC 1071, word by word.

@@ -67,6 +67,7 @@ fn walk(packet: &[u8], upper: Upper) {
 }
 
 fn is_extension(next: u8) -> bool {
-    // To them mobility is one; nothing follows it.
-    IpNumber(next).is_ipv6_ext_header_value() && next != ipv6::MOBILITY && next != ipv6::ESP
+    // To them mobility is one, behind which nothing comes; and what is encrypted; and experiments.
+    let ends = matches!(next, ipv6::MOBILITY | ipv6::ESP | 253 | 254);
+    IpNumber(next).is_ipv6_ext_header_value() && !ends
 }
