@@ -1,5 +1,6 @@
 //! What differs between IPv4 and IPv6, so that everything else is written once.
 
+use crate::fib::{Fib, HopId};
 use crate::plan::{Plan, Side};
 use crate::session::{Extra, SessionOf};
 use bytemuck::Zeroable;
@@ -109,6 +110,15 @@ pub trait Family: Sized + 'static {
     /// Whether a packet leaves as another IP version than it came as.
     fn crosses(old: &Tuple<Self::Addr>, new: &Tuple<Self::Addr>) -> bool;
 
+    /// What a session of source NAT towards an outside address has besides.
+    fn towards(far: Self::Addr) -> Self::Extra;
+
+    /// The next hop towards the outside that a session of source NAT remembers.
+    fn far_hop(session: &SessionOf<Self>, fib: &Fib) -> HopId;
+
+    /// Remembers a session's next hop towards the outside, if it is one of source NAT.
+    fn remember_far_hop(session: &mut SessionOf<Self>, fib: &Fib, hop: HopId);
+
     /// The outside address of a session of source NAT.
     fn far(session: &SessionOf<Self>) -> Self::Addr;
 
@@ -166,6 +176,14 @@ impl Family for Ipv4 {
     fn crosses(_: &Tuple<u32>, _: &Tuple<u32>) -> bool {
         false
     }
+
+    fn towards(_: u32) {}
+
+    fn far_hop(_: &SessionOf<Self>, _: &Fib) -> HopId {
+        HopId::NONE
+    }
+
+    fn remember_far_hop(_: &mut SessionOf<Self>, _: &Fib, _: HopId) {}
 
     fn far(_: &SessionOf<Self>) -> u32 {
         0
@@ -245,6 +263,22 @@ impl Family for Ipv6 {
     #[inline(always)]
     fn crosses(old: &Tuple<u128>, new: &Tuple<u128>) -> bool {
         unmapped(old.src).is_some() != unmapped(new.src).is_some()
+    }
+
+    fn towards(far: u128) -> Extra {
+        Extra::towards(far)
+    }
+
+    #[inline(always)]
+    fn far_hop(session: &SessionOf<Self>, fib: &Fib) -> HopId {
+        let (hop, generation) = (session.extra.isn as u16, (session.extra.isn >> 16) as u16);
+        if generation == fib.generation() { HopId(hop) } else { HopId::NONE }
+    }
+
+    fn remember_far_hop(session: &mut SessionOf<Self>, fib: &Fib, hop: HopId) {
+        if session.extra.far() != 0 {
+            session.extra.isn = u32::from(fib.generation()) << 16 | u32::from(hop.0);
+        }
     }
 
     fn far(session: &SessionOf<Self>) -> u128 {

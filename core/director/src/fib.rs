@@ -167,6 +167,14 @@ impl Fib {
         self.neighbour(link, next).ok_or(NoHop::Unresolved(link, next))
     }
 
+    /// Whether an address is an interface's own.
+    pub fn is_own(&self, address: IpAddr) -> bool {
+        self.links.iter().any(|link| match address {
+            IpAddr::V4(v4) => link.v4 == Some(v4),
+            IpAddr::V6(v6) => link.v6 == Some(v6),
+        })
+    }
+
     /// The link that frames of a port and a VLAN (0: untagged) come in by.
     pub fn link_of(&self, port: PortId, vlan: u16) -> Option<&Link> {
         self.links.iter().find(|link| (link.port, link.vlan) == (port, vlan))

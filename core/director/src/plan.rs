@@ -246,6 +246,8 @@ pub struct Plan {
     pub no_session: NoSession,
     /// Whether any TCP packet may open a session.
     pub accept_mid_stream: bool,
+    /// Rules of source NAT, in the configured order.
+    pub(crate) snat_order: Vec<ServiceId>,
     /// Whether IPv4 packets may belong to sessions of the wide table: those across families, of
     /// source NAT, and of TCP that tells real servers the client's address need more room than an
     /// IPv4 session has.
@@ -285,8 +287,8 @@ impl Plan {
         let service = self.service(service);
         match service.map(|service| (&service.persistence, &service.snat)) {
             Some((Some(persistence), _)) => persistence.timeout_s.saturating_mul(1000),
-            // As long as the longest of the sessions that it was made for may be idle.
-            Some((None, Some(_))) => self.timeout_ms.iter().copied().max().unwrap_or(0),
+            // It goes with the last session that holds it.
+            Some((None, Some(_))) => u32::MAX,
             _ => 0,
         }
     }

@@ -137,7 +137,8 @@ pub struct Session<A, X = ()> {
 #[derive(Clone, Copy, Debug, Default, Zeroable)]
 pub struct Extra {
     /// Of TCP whose stream begins with a PROXY header, or whose first segments carry the client's
-    /// address: the client's initial sequence number.
+    /// address: the client's initial sequence number. Of source NAT: the next hop towards the
+    /// outside and the generation of the routes that it was found in.
     pub isn: u32,
     /// Of source NAT: the outside address, lower word first.
     far: [u32; 4],
@@ -147,7 +148,8 @@ impl Extra {
     /// That of a session of source NAT.
     pub const fn towards(far: u128) -> Self {
         let words = [far as u32, (far >> 32) as u32, (far >> 64) as u32, (far >> 96) as u32];
-        Self { isn: 0, far: words }
+        // No hop is known yet.
+        Self { isn: u16::MAX as u32, far: words }
     }
 
     /// The outside address.
@@ -181,6 +183,18 @@ impl<A, X> Session<A, X> {
     #[inline(always)]
     pub const fn idle_ms(&self, now: Time) -> u32 {
         now.low().wrapping_sub(self.seen_ms)
+    }
+}
+
+impl<A, X> Session<A, X> {
+    /// Of a template of source NAT: how many sessions share it.
+    pub const fn holders(&self) -> u32 {
+        (self.fin_ack[1] as u32) << 16 | self.fin_ack[0] as u32
+    }
+
+    /// See [`Self::holders`].
+    pub const fn set_holders(&mut self, holders: u32) {
+        self.fin_ack = [holders as u16, (holders >> 16) as u16];
     }
 }
 

@@ -146,7 +146,7 @@ impl<F: Parse> Engine<F> {
 impl Shared {
     /// The worker that a client's sessions of a service belong to, if that is not any that meets
     /// them and not this one. Both directions of a session lead to the same one.
-    fn other_owner<F: Family>(
+    pub(super) fn other_owner<F: Family>(
         &self,
         plan: &Plan,
         service: ServiceId,
@@ -172,7 +172,7 @@ impl Shared {
 }
 
 /// The state of a session that a packet may open, or `None` when it may not.
-fn opening_state(
+pub(super) fn opening_state(
     plan: &Plan,
     service: ServiceId,
     protocol: u8,

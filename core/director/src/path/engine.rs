@@ -326,6 +326,7 @@ impl<F: Parse> Engine<F> {
         (lane.new, lane.mode) = (new, mode);
         let real = session.real();
         lane.hop = match direction {
+            Direction::Inbound if F::WIDE && mode == Mode::Snat => F::far_hop(session, fib),
             Direction::Inbound => fib.real_hop(real),
             Direction::Outbound => client_hop(session, fib),
         };
@@ -406,6 +407,9 @@ impl<F: Parse> Engine<F> {
     pub fn remove(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
         if let Some(session) = self.sessions.remove(plan, id) {
             shared.ended(&session);
+            if F::WIDE {
+                self.let_go(shared, plan, &session);
+            }
         }
     }
 
@@ -514,9 +518,12 @@ fn find_hop<F: Family>(
     to: IpAddr,
 ) -> Result<HopId, NoHop> {
     let hop = fib.lookup(to);
+    let found = hop.unwrap_or(HopId::NONE);
     if direction == Direction::Outbound {
-        session.client_hop = hop.unwrap_or(HopId::NONE).0;
+        session.client_hop = found.0;
         session.hop_generation = fib.generation();
+    } else {
+        F::remember_far_hop(session, fib, found);
     }
     hop
 }

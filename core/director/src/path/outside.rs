@@ -1,20 +1,241 @@
-//! Source NAT: connections that real servers open to the outside.
+//! Source NAT: connections that real servers open to the outside, by the first rule that matches.
+//!
+//! A rule is a service of the plan, with one real server that stands for the outside. With
+//! endpoint-independent mapping (RFC 4787 4.1) an inside endpoint has a template: it holds the
+//! pool address and port that all its sessions share, and goes with the last of them.
 
-use super::Shared;
-use super::Verdict;
-use super::engine::{Engine, Outcome, Turn};
+use super::engine::{Engine, Outcome, Turn, expired};
 use super::parse::Parse;
+use super::{Shared, Verdict, View, admit};
+use crate::blueprint::{Mapping, Mode};
+use crate::counters::Direction;
+use crate::family::{Family, Tuple};
+use crate::fib::{Fib, HopId, NoHop, PortId};
+use crate::local_port;
+use crate::plan::{LocalId, Plan, RealId, Service, ServiceId};
 use crate::reason::Reason;
-use crate::session::Flow;
+use crate::session::{Flow, Session, SessionOf, Sessions, State};
+use crate::time::Time;
+use std::net::IpAddr;
 
 impl<F: Parse> Engine<F> {
-    /// A packet that is to nobody here: it may be one of a host inside to the outside.
+    /// A packet that is to nobody here: one of a host inside to the outside, if a rule says so.
     pub fn open_outside(
         &mut self,
-        _shared: &mut Shared,
-        _turn: Turn<'_>,
-        _lane: usize,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        lane: usize,
     ) -> Result<Flow, Outcome> {
-        Err(Outcome::Is(Verdict::Kernel(Reason::NotOurs)))
+        let View { plan, fib } = turn.view;
+        let parsed = self.burst.lanes[lane].parsed;
+        let tuple = &parsed.tuple;
+        let is = |verdict| Err(Outcome::Is(verdict));
+        let Some((id, rule)) = rule_for::<F>(plan, fib, tuple) else {
+            return is(Verdict::Kernel(Reason::NotOurs));
+        };
+        if parsed.ttl <= 1 {
+            return Err(Outcome::Refuse(Reason::TtlExpired));
+        }
+        if !F::is_unicast_source(tuple.src) {
+            return is(Verdict::Drop(Reason::Martian));
+        }
+        let any = plan.accept_mid_stream;
+        let state = admit::opening_state(plan, id, tuple.protocol, parsed.segment.flags, any);
+        let Some(state) = state else { return is(Verdict::Drop(Reason::NoSession)) };
+        if let Some(owner) = shared.other_owner::<F>(plan, id, tuple.src, tuple.sport) {
+            return is(Verdict::HandOff(owner));
+        }
+        self.map(shared, turn, tuple, (id, rule, state))
+            .map_err(|reason| Outcome::Is(Verdict::Drop(reason)))
+    }
+
+    /// Opens a session to the outside.
+    fn map(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        tuple: &Tuple<F::Addr>,
+        (id, rule, state): (ServiceId, &Service, State),
+    ) -> Result<Flow, Reason> {
+        let Turn { view: View { plan, fib }, now, .. } = turn;
+        // A session and a template.
+        if shared.live + 1 >= shared.capacity {
+            return Err(Reason::SessionsFull);
+        }
+        let inside_hop = match fib.lookup(F::to_ip(tuple.src)) {
+            Err(NoHop::NoRoute) => return Err(Reason::NoRoute),
+            found => found.unwrap_or(HopId::NONE),
+        };
+        let outside = *rule.reals.first().ok_or(Reason::NoReal)?;
+        let mut session: SessionOf<F> = Session {
+            client: tuple.src,
+            client_port: tuple.sport,
+            virtual_port: tuple.dport,
+            service: id,
+            state,
+            seen_ms: now.low(),
+            client_hop: inside_hop.0,
+            hop_generation: fib.generation(),
+            extra: F::towards(tuple.dst),
+            ..Session::towards(outside, tuple.protocol)
+        };
+        let shares = rule.snat.as_ref().is_some_and(|s| s.mapping == Mapping::EndpointIndependent);
+        let mut template = if shares { self.mapping(plan, &session) } else { None };
+        let (local, port) = match template {
+            Some(flow) => {
+                let template = self.sessions.slab().at(flow.id());
+                (template.local, template.local_port)
+            }
+            None => self
+                .pool_port(shared, turn, (tuple, outside), rule)
+                .ok_or(Reason::LocalPortsExhausted)?,
+        };
+        (session.local, session.local_port) = (local, port);
+        if self.is_taken(shared, plan, now, &session) {
+            return Err(Reason::NatConflict);
+        }
+        if shares && template.is_none() {
+            let new = mapping_of::<F>(&session);
+            let id = self.sessions.insert(plan, new).map_err(|_| Reason::SessionsFull)?;
+            shared.live += 1;
+            template = Some(Flow::new(id, Direction::Inbound));
+        }
+        let inserted = self.sessions.insert(plan, session);
+        if let Some(template) = template {
+            if inserted.is_ok() {
+                let template = self.sessions.at_mut(template.id());
+                template.set_holders(template.holders() + 1);
+            } else if self.sessions.slab().at(template.id()).holders() == 0 {
+                self.remove(shared, plan, template.id());
+            }
+        }
+        let id = inserted.map_err(|_| Reason::SessionsFull)?;
+        shared.began(&session);
+        Ok(Flow::new(id, Direction::Inbound))
+    }
+
+    /// The template of the endpoint that opened a session.
+    fn mapping(&self, plan: &Plan, session: &SessionOf<F>) -> Option<Flow> {
+        let [key, _] = Sessions::<F>::keys(plan, &mapping_of::<F>(session))?;
+        let key = key?;
+        self.sessions.find(plan, self.sessions.hash(&key), &key)
+    }
+
+    /// Whether the key of a session's answers is another's.
+    fn is_taken(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        now: Time,
+        session: &SessionOf<F>,
+    ) -> bool {
+        let Some([_, Some(key)]) = Sessions::<F>::keys(plan, session) else { return true };
+        !self.is_free(shared, plan, now, &key)
+    }
+
+    /// Whether no session has a key; one that has timed out is ended.
+    fn is_free(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        now: Time,
+        key: &Tuple<F::Addr>,
+    ) -> bool {
+        let Some(flow) = self.sessions.find(plan, self.sessions.hash(key), key) else {
+            return true;
+        };
+        let over = expired(self.sessions.slab().at(flow.id()), plan, now);
+        if over {
+            self.expire(shared, plan, flow.id());
+        }
+        over
+    }
+
+    /// A pool address and port that no endpoint has for itself and that is free towards the
+    /// outside endpoint.
+    fn pool_port(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        (tuple, outside): (&Tuple<F::Addr>, RealId),
+        rule: &Service,
+    ) -> Option<(LocalId, u16)> {
+        let (plan, now) = (turn.view.plan, turn.now);
+        let pool = plan.pools.get(rule.pool?)?;
+        let locals = &pool.locals[usize::from(F::to_ip(tuple.dst).is_ipv6())];
+        let share = pool.share_of(F::WIDE, (shared.worker, shared.workers));
+        let range = local_port::Range { locals, first_port: pool.first_port, share };
+        let at = outside.0 as usize;
+        let mut cursor = *shared.port_cursors.get(at)?;
+        let chosen = range.choose(&mut cursor, 0, |local, dport| {
+            let Some(dst) = F::side(plan).local(local) else { return false };
+            let protocol = tuple.protocol;
+            let own = Tuple { dst, dport, protocol, ..Tuple::default() };
+            let towards = Tuple { src: tuple.dst, sport: tuple.dport, ..own };
+            self.is_free(shared, plan, now, &own) && self.is_free(shared, plan, now, &towards)
+        });
+        *shared.port_cursors.get_mut(at)? = cursor;
+        chosen
+    }
+
+    /// Lets go of the template of a session that has ended.
+    pub fn let_go(&mut self, shared: &mut Shared, plan: &Plan, ended: &SessionOf<F>) {
+        let real = F::side(plan).real(ended.real());
+        if ended.state == State::Template || real.is_none_or(|real| real.mode != Mode::Snat) {
+            return;
+        }
+        let Some(flow) = self.mapping(plan, ended) else { return };
+        let template = self.sessions.at_mut(flow.id());
+        // A session of its own port (the rule has changed since) holds no template.
+        if (template.local, template.local_port) != (ended.local, ended.local_port) {
+            return;
+        }
+        template.set_holders(template.holders().saturating_sub(1));
+        if template.holders() == 0 {
+            self.remove(shared, plan, flow.id());
+        }
+    }
+}
+
+/// The template that a session would share.
+fn mapping_of<F: Family>(session: &SessionOf<F>) -> SessionOf<F> {
+    Session {
+        client: session.client,
+        client_port: session.client_port,
+        local: session.local,
+        local_port: session.local_port,
+        service: session.service,
+        state: State::Template,
+        seen_ms: session.seen_ms,
+        ..Session::towards(session.real(), session.protocol())
+    }
+}
+
+/// The first rule that a connection is for.
+fn rule_for<'a, F: Family>(
+    plan: &'a Plan,
+    fib: &Fib,
+    tuple: &Tuple<F::Addr>,
+) -> Option<(ServiceId, &'a Service)> {
+    if plan.snat_order.is_empty() || F::side(plan).owns(tuple.dst) {
+        return None;
+    }
+    let (from, to) = (F::to_ip(tuple.src), F::to_ip(tuple.dst));
+    let (id, service) = plan.snat_order.iter().find_map(|id| {
+        let service = plan.service(*id)?;
+        let snat = service.snat.as_ref()?;
+        let leaves = || snat.egress.is_none_or(|port| egress(fib, to) == Some(port));
+        (snat.matches(tuple.protocol, from, to) && leaves()).then_some((*id, service))
+    })?;
+    // What is to this machine itself is no connection to the outside.
+    (!fib.is_own(to) && fib.lookup(to) != Err(NoHop::NoRoute)).then_some((id, service))
+}
+
+/// The port that packets to an address leave by.
+fn egress(fib: &Fib, to: IpAddr) -> Option<PortId> {
+    match fib.lookup(to) {
+        Ok(hop) => fib.hop(hop).map(|hop| hop.port),
+        Err(NoHop::Unresolved(link, _)) => fib.link(link).map(|link| link.port),
+        Err(NoHop::NoRoute) => None,
     }
 }

@@ -2,6 +2,7 @@
 
 pub(in crate::path) mod lab;
 mod life;
+mod modes;
 mod odd;
 
 use super::{Verdict, View};

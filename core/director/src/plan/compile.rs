@@ -110,6 +110,7 @@ impl Plan {
             real.weight = 0;
         }
         plan.pools.clear();
+        plan.snat_order.clear();
         plan
     }
 
@@ -292,6 +293,7 @@ impl Plan {
         };
         let outside = ids.real(&mut self.reals, outside)?;
         self.services[usize::from(id.0)].reals.push(outside);
+        self.snat_order.push(id);
         Ok(())
     }
 

@@ -25,7 +25,7 @@ pub const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 1, 48];
 pub const REAL_MAC: [u8; 6] = [2, 0, 0, 0, 1, 11];
 pub const REAL_2_MAC: [u8; 6] = [2, 0, 0, 0, 1, 12];
 
-/// A frame in memory with a little headroom.
+/// A frame in memory with headroom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemFrame {
     bytes: Vec<u8>,
@@ -34,7 +34,7 @@ pub struct MemFrame {
 
 impl MemFrame {
     pub fn new(bytes: &[u8]) -> Self {
-        Self { bytes: bytes.to_vec(), room: 16 }
+        Self { bytes: bytes.to_vec(), room: 128 }
     }
 }
 
