@@ -84,6 +84,9 @@ reasons! {
     NatConflict, "nat_conflict", Dropped,
         "The client has a session from the same port to the same real server by another service, \
          and NAT leaves nothing to tell their answers apart.";
+    Untranslatable, "untranslatable", Dropped,
+        "A packet that has no like in the other IP version (RFC 7915): source routes, \
+         authentication headers, fragments.";
     NoTunnelSource, "no_tunnel_source", Dropped,
         "IP in IP without an outer source address of the real server's family: set [ipip].";
     SessionsFull, "sessions_full", Dropped,

@@ -341,7 +341,13 @@ impl<F: Parse> Engine<F> {
             hop = fib.hop(lane.hop);
         }
         if let Some(hop) = hop {
-            let room = if mode == Mode::Ipip { tunnel::room(plan, real, hop) } else { hop.mtu };
+            let room = if mode == Mode::Ipip {
+                tunnel::room(plan, real, hop)
+            } else if F::WIDE && F::crosses(&parsed.tuple, &new) {
+                F::room_across(hop.mtu, &parsed.tuple)
+            } else {
+                hop.mtu
+            };
             if parsed.length > room {
                 lane.hop = HopId::NONE;
                 return Outcome::TooBig(room);
@@ -470,7 +476,7 @@ fn prefetch_frames<B: Frame, P: Picks>(picks: &P, frames: &[B], from: usize) {
 /// Writes a packet's network and transport headers, and an outer one if it is to have one. Gives
 /// the reason why it cannot be.
 #[inline(always)]
-fn write<F: Family, B: Frame>(
+fn write<F: Parse, B: Frame>(
     shared: &mut Shared,
     view: View<'_>,
     lane: &Lane<F::Addr>,
@@ -479,7 +485,7 @@ fn write<F: Family, B: Frame>(
     let parsed = &lane.parsed;
     let (l3, l4) = (usize::from(parsed.l3), usize::from(parsed.l4));
     if F::WIDE && F::crosses(&parsed.tuple, &lane.new) {
-        return super::across::translate::<F, B>(frame, lane);
+        return F::translate(shared, frame, lane);
     }
     F::rewrite(frame.bytes_mut(), (l3, l4), &parsed.tuple, &lane.new);
     if lane.mode == Mode::Ipip {

@@ -1,7 +1,7 @@
 //! From bytes to a tuple: what may be ours goes on, everything else gets its verdict here.
 
-use super::burst::Parsed;
-use super::{Shared, Verdict};
+use super::burst::{Lane, Parsed};
+use super::{Shared, Verdict, across};
 use crate::family::{Family, Ipv4, Ipv6, Tuple, mapped};
 use crate::frame::{Checked, Frame};
 use crate::plan::Plan;
@@ -36,6 +36,16 @@ pub(super) trait Parse: Family {
         shared: &Shared,
         parsed: &mut Parsed<Self::Addr>,
     ) -> Result<(), Refused>;
+
+    /// Turns a packet into one of the other IP version; gives the reason why it cannot be one.
+    fn translate<B: Frame>(
+        shared: &mut Shared,
+        frame: &mut B,
+        lane: &Lane<Self::Addr>,
+    ) -> Option<Reason>;
+
+    /// The largest packet with this tuple that is at most `mtu` bytes long in the other version.
+    fn room_across(mtu: u16, old: &Tuple<Self::Addr>) -> u16;
 }
 
 impl Parse for Ipv4 {
@@ -53,6 +63,14 @@ impl Parse for Ipv4 {
             stays_here::<Self>(&parsed.tuple, plan, shared)?;
         }
         Ok(())
+    }
+
+    fn translate<B: Frame>(_: &mut Shared, _: &mut B, _: &Lane<u32>) -> Option<Reason> {
+        Some(Reason::Untranslatable)
+    }
+
+    fn room_across(mtu: u16, _: &Tuple<u32>) -> u16 {
+        mtu
     }
 }
 
@@ -77,6 +95,18 @@ impl Parse for Ipv6 {
             stays_here::<Self>(&parsed.tuple, plan, shared)?;
         }
         Ok(())
+    }
+
+    fn translate<B: Frame>(
+        shared: &mut Shared,
+        frame: &mut B,
+        lane: &Lane<u128>,
+    ) -> Option<Reason> {
+        across::translate(shared, frame, lane)
+    }
+
+    fn room_across(mtu: u16, old: &Tuple<u128>) -> u16 {
+        across::room(mtu, old)
     }
 }
 

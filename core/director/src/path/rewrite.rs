@@ -173,7 +173,7 @@ fn network(packet: &mut [u8], addresses: Delta, new: &Tuple<u32>) {
 
 /// Writes the ports and the checksum, which is at `at`, of a TCP or UDP header.
 #[inline(always)]
-fn transport<A>(
+pub(super) fn transport<A>(
     segment: &mut [u8],
     delta: Delta,
     new: &Tuple<A>,

@@ -92,7 +92,9 @@ impl Plan {
             plan.keep_former_locals(before);
         }
         plan.share_pools();
-        plan.wide_v4 = plan.services.iter().any(|s| s.wide && !s.vip.is_ipv6());
+        let is_wide = |id: ServiceId| plan.services[usize::from(id.0)].wide;
+        plan.wide_v4 = plan.services.iter().any(|s| s.wide && s.vip.is_ipv4())
+            || plan.reals.iter().any(|r| r.address.is_ipv4() && is_wide(r.service));
         plan.v4 = side::<Ipv4>(&plan, |id| !plan.services[usize::from(id.0)].wide);
         plan.wide = side::<Ipv6>(&plan, |id| plan.services[usize::from(id.0)].wide);
         Ok(plan)

@@ -160,6 +160,22 @@ fn full_nat_of_ipv6() {
     assert_eq!(field.path.live_sessions(), 1);
 }
 
+/// Full NAT across families, both ways, with the header that RFC 7915 says.
+#[test]
+fn full_nat_across_families() {
+    for (client, vip, real, local) in [
+        ("198.51.100.48:4000", "198.51.100.200:53", "[2001:db8:2::11]:53", "2001:db8:2::10"),
+        ("[2001:db8:1::48]:4000", "[2001:db8:1::200]:53", "192.0.2.11:53", "192.0.2.10"),
+    ] {
+        let (vip_ip, real_ip) = (at(vip).ip().to_string(), at(real).ip().to_string());
+        let mut field = Field::new(&blueprint(Mode::Fnat, &vip_ip, &real_ip, 53));
+        let local = SocketAddr::new(ip(local), 1024);
+        assert_eq!(field.through(FRONT, client, vip), (local, at(real)));
+        assert_eq!(field.through(BACK, real, &local.to_string()), (at(vip), at(client)));
+        assert_eq!(field.path.live_sessions(), 1);
+    }
+}
+
 #[test]
 fn nat_of_both() {
     for (client, vip, real) in [
