@@ -166,7 +166,7 @@ impl Shared {
         };
         // Every worker has the same seed.
         let hash = F::hash(&tuple, &self.seed) >> 32;
-        let owner = (hash * u64::from(self.workers) >> 32) as u16;
+        let owner = ((hash * u64::from(self.workers)) >> 32) as u16;
         (owner != self.worker).then_some(owner)
     }
 }
