@@ -45,6 +45,7 @@ class Flow:
         self.service = service
         self.open_choice = real is None
         self.same = same
+        self.spread = None
         self.real = service.reals[0] if real is None else real
         self.mode = service.mode_of(self.real)
         self.one_way = self.mode in ONE_WAY
@@ -196,8 +197,6 @@ class Flow:
         """Client → VIP enters; what the mode makes of it must leave."""
         if old := how.pop("replaces", None):
             old.count_end({"ends": True})
-        if how.pop("reopens", False):
-            self.count_end({"ends": True})
         opens = how.pop("opens", False)
         length = self.passes("inbound", head, data, how)
         if (length or opens) and not self.is_open:
@@ -275,7 +274,8 @@ class Flow:
     def choice(self):
         """What is prescribed of the destination MAC when the choice is open."""
         macs = [real_mac(real).replace(":", "") for real in self.service.reals]
-        return {"one_of": macs, **({"same": self.same} if self.same else {})}
+        rules = {"same": self.same, "spread": self.spread}
+        return {"one_of": macs, **{key: name for key, name in rules.items() if name}}
 
     def stream(self, way, head, data):
         """What the director does to the transport header and data: (header, data) for each packet

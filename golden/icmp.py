@@ -1,6 +1,6 @@
 """ICMP and ICMPv6 errors, of the director's own and of others about its packets."""
 
-from scapy.layers.inet import ICMP, IP
+from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import (
     ICMPv6DestUnreach,
     ICMPv6PacketTooBig,
@@ -10,7 +10,8 @@ from scapy.layers.inet6 import (
 )
 from scapy.packet import Raw
 
-from frames import ethernet, version_of
+from frames import ethernet, family, header_length, version_of
+from wire import translated, tunnelled
 
 # The same error in both families: RFC 792 and RFC 4443, paired as in RFC 7915 4.2 and 5.2.
 V4 = {
@@ -64,7 +65,8 @@ def error(kind, src, dst, quoted, mtu=0, fields=None):
 def answered(scene, port, mac, tags, packet, kind, mtu=0):
     """The director answers `packet`, which just entered `port` from `mac`, with an error.
 
-    It quotes as much as fits in 576 bytes (RFC 1812 4.3.2.3) or 1280 (RFC 4443 2.4).
+    It quotes as much as fits in 576 bytes (RFC 1812 4.3.2.3), with precedence 6 (4.3.2.5), or in
+    1280 (RFC 4443 2.4).
     """
     if version_of(packet) == 4:
         ip = IP(packet)
@@ -72,5 +74,67 @@ def answered(scene, port, mac, tags, packet, kind, mtu=0):
     else:
         ip = IPv6(packet)
         src, dst, room = ip.dst, ip.src, 1280 - 48
-    told = error(kind, src, dst, packet[:room], mtu, {"flags": "DF"})
+    told = error(kind, src, dst, packet[:room], mtu, {"flags": "DF", "tos": 0xC0 if version_of(packet) == 4 else 0})
     scene.leaves(port, ethernet(port.mac, mac, tags, version_of(packet)) / told)
+
+
+def quoted(flow, way, side, head, data, size, ttl=60):
+    """The start of a packet of the flow, as far as a router quotes it: `size` bytes behind the IP
+    header, or all."""
+    if head is None:
+        seq, ack = flow.client_seq, flow.real_seq
+        if way == "outbound":
+            seq, ack = ack, seq
+        tcp = flow.service.protocol == "tcp"
+        head = TCP(flags="PA", seq=seq, ack=ack) if tcp else UDP()
+    packet = flow.packet(way, side, head, data, {"id": 0x4711, "ttl": ttl})
+    packet = bytes(packet)
+    return packet if size is None else packet[: header_length(packet) + size]
+
+
+def reported(flow, way, kind, mtu=0, head=None, data=b"quoted", size=None, source=None, **how):
+    """Somebody on the far side reports an error about a packet of the flow that went `way`, and the
+    report must reach its sender with what the sender knows in it.
+
+    `source` is a router that says so; the packet's receiver without. `told` is the MTU that the
+    sender must be told, where that is another.
+    """
+    scene = flow.scene
+    back = way == "inbound"
+    near, far = ("client", "real") if back else ("real", "client")
+    hops = flow.hops("outbound" if back else "inbound")
+    fields = {"id": scene.next_id(), "ttl": 61, **how.pop("ip", {})}
+    src, _, dst, _ = flow.ends(way, far)
+    quote = quoted(flow, way, far, head, data, size)
+    if back and flow.mode == "ipip":
+        dst = flow.scene.ipip[f"source_v{family(flow.real_address)}"]
+        quote, _ = tunnelled(quote, dst, flow.real_address)
+        src = dst
+        dst = flow.real_address
+    entered = error(kind, source or dst, src, quote, mtu, fields)
+    if edit := how.pop("edit", None):
+        edit(entered)
+    entered = bytes(entered)
+    scene.arrives_from(hops[0], entered)
+    drop, kernel = how.pop("drop", None), how.pop("kernel", None)
+    told = how.pop("told", mtu)
+    from_router = how.pop("from_router", None)
+    assert not how, f"unknown: {how}"
+    if drop or kernel:
+        scene.count(drop or kernel)
+        scene.to_kernel += bool(kernel)
+        return
+    to, _, about, _ = flow.ends(way, near)
+    fields, _ = translated(source or dst, to, fields, None)
+    fields["ttl"] -= 1
+    quote = quoted(flow, way, near, head, data, size)
+    # The sender hears it from where it sent to. With NAT a real server sends to the client itself,
+    # and a router on the way there stays the one that says so.
+    keeps = flow.mode in ("nat", "dr", "ipip") and not back
+    teller = (source or about) if keeps else from_router or about
+    left = bytes(error(kind, teller, to, quote, told, fields))
+    loose = ()
+    if flow.mode == "ipip" and not back:
+        sources = scene.ipip[f"source_v{family(flow.real_address)}"]
+        left, loose = tunnelled(left, sources, flow.real_address)
+    scene.sends_to(hops[1], left, loose=loose)

@@ -39,6 +39,21 @@ class Counted:
         """Counts the end of one."""
         self.active[real] -= 1
 
+    def spread(self, shares):
+        """Says how sessions that were alike, and all counted of the first real server, were spread
+        over all: (real server, sessions).
+        """
+        first = self.reals[0]
+        total = self.sessions[first]
+        assert sum(shares.values()) == total, (shares, total)
+        tables = [self.sessions, self.active]
+        tables += [table[way] for table in (self.packets, self.bytes) for way in WAYS]
+        for table in tables:
+            each, rest = divmod(table[first], total)
+            assert not rest
+            for real, share in shares.items():
+                table[real] = each * share
+
     def sums(self, reals):
         """What is counted of some of the real servers together."""
         return {

@@ -314,31 +314,65 @@ def tcp_close_lingers(s):
     f.answer(b"was under way")
 
 
-@row("A SYN during TIME_WAIT opens the session anew, with the same real server and local port")
+@row("A SYN during TIME_WAIT opens a new session at once: next real server, next local port")
 def tcp_reopened(s):
     s.timeouts["tcp_time_wait_s"] = 30
-    s.service()
+    s.service(reals=[1])
     f = s.flow().handshake()
     f.fin()
     f.real_fin()
     f.ack()
-    f.client_seq += 100_000
-    f.syn(reopens=True)
-    f.syn_ack()
-    f.ack()
+    again = s.flow(lport=1025)
+    again.client_seq = f.client_seq + 100_000
+    again.syn(replaces=f)
+    f.real_ack(drop="no_session")
+    again.syn_ack()
+    again.ack()
     s.wait(100)
-    f.send(b"established, not TIME_WAIT")
+    again.send(b"established, not TIME_WAIT")
 
 
-@row("A SYN after a reset opens the session anew, where tcp_close_s keeps it")
+@row("A SYN after a reset opens a new session at once, where tcp_close_s keeps the old one")
 def tcp_reopened_after_reset(s):
     s.timeouts["tcp_close_s"] = 30
     s.service()
     f = s.flow().handshake()
     f.from_real("R", ack=0)
-    f.syn(reopens=True)
-    f.syn_ack()
+    again = s.flow(real=2)
+    again.syn(replaces=f)
+    again.syn_ack()
+    again.ack()
+
+
+@row("A SYN on a session in LAST_ACK opens a new session at once")
+def tcp_reopened_last_ack(s):
+    s.service()
+    f = s.flow().handshake()
+    f.real_fin()
     f.ack()
+    f.fin()
+    again = s.flow(real=2)
+    again.client_seq = f.client_seq + 100_000
+    again.syn(replaces=f)
+    again.syn_ack()
+    again.ack()
+
+
+@row("Ten connections of one client port in a row, each opened on the one in TIME_WAIT before")
+def tcp_reopened_often(s):
+    s.timeouts["tcp_time_wait_s"] = 60
+    s.service(reals=[1, 2])
+    f = None
+    for number in range(10):
+        last, f = f, s.flow(real=1 + number % 2, lport=1024 + number // 2)
+        f.client_seq = 1_000_000 + number * 100_000
+        f.syn(**({"replaces": last} if last else {}))
+        f.syn_ack()
+        f.ack()
+        f.answer(b"connection %d" % number)
+        f.real_fin()
+        f.fin()
+        f.real_ack()
 
 
 @row("A SYN in the middle of a live session changes nothing: the real server decides")

@@ -27,11 +27,13 @@ def kernel_other_types(s):
     s.kernel(s.front, other, "not_ip")
 
 
-@row("IPv6: not balanced by this version")
+@row("IPv6, where only IPv4 is balanced")
 def kernel_ipv6(s):
     s.service()
     echo = IPv6(src="2001:db8::48", dst="2001:db8::200") / ICMPv6EchoRequest()
-    s.kernel(s.front, Ether(src=CLIENT_MAC, dst=s.front.mac) / echo, "ipv6")
+    s.kernel(s.front, Ether(src=CLIENT_MAC, dst=s.front.mac) / echo, "not_ours")
+    syn = IPv6(src="2001:db8::48", dst="2001:db8::200") / TCP(dport=80, flags="S")
+    s.kernel(s.front, Ether(src=CLIENT_MAC, dst=s.front.mac) / syn, "not_ours")
 
 
 @row("A ping to the virtual address, and one to a local address")

@@ -1,0 +1,71 @@
+"""Datagrams that arrive in fragments."""
+
+import wire
+from frames import family
+
+
+class Pieces:
+    """A packet of a flow in fragments, as they arrive and as they must leave.
+
+    `places` are where it is cut: octets behind the IP header, multiples of 8.
+    """
+
+    def __init__(self, flow, way, head, data, places, fields=None):
+        self.flow = flow
+        self.way = way
+        fields = {"id": flow.scene.next_id(), "ttl": 64, **(fields or {})}
+        side, far = ("client", "real") if way == "inbound" else ("real", "client")
+        whole = bytes(flow.packet(way, side, head, data, fields))
+        identification = 0x1234_0000 | fields["id"]
+        self.entered = wire.cut(whole, places, identification)
+        before, after = flow.ends(way, side)[0], flow.ends(way, far)[0]
+        fields, head = wire.translated(before, after, fields, head)
+        fields["ttl"] -= 1
+        if family(before) == 6 and family(after) == 4:
+            # RFC 7915 5.1.1: the low half of the identification, and no DF.
+            fields.update(id=identification & 0xFFFF, flags=0)
+        elif family(before) == 4 and family(after) == 6:
+            identification &= 0xFFFF
+        whole = bytes(flow.packet(way, far, head, data, fields))
+        self.left = wire.cut(whole, places, identification)
+
+    def arrive(self, *numbers, leave=None, **how):
+        """These pieces arrive, counted from 0; with the last of them those of `leave` leave, as
+        they came when nothing is said.
+
+        `drop` is for all of them.
+        """
+        flow, scene = self.flow, self.flow.scene
+        hops = flow.hops(self.way)
+        drop, opens, ends = how.pop("drop", None), how.pop("opens", True), how.pop("ends", False)
+        assert not how, f"unknown: {how}"
+        for number in numbers:
+            scene.arrives_from(hops[0], self.entered[number])
+            if drop:
+                scene.count(drop)
+            elif leave is None:
+                self.leave(number, opens)
+        for number in leave or ():
+            self.leave(number, opens)
+        flow.count_end({"ends": ends})
+        return self
+
+    def leave(self, number, opens=True):
+        """A piece leaves."""
+        flow, scene = self.flow, self.flow.scene
+        piece, loose = self.left[number], ()
+        if opens and self.way == "inbound" and not flow.is_open:
+            flow.is_open = True
+            flow.service.opened(flow.real)
+            scene.created += 1
+        if flow.mode == "ipip" and self.way == "inbound":
+            sources = scene.ipip[f"source_v{family(flow.real_address)}"]
+            piece, loose = wire.tunnelled(piece, sources, flow.real_address)
+        if flow.open_choice:
+            loose = [*loose, (-14, -8, flow.choice())]
+        scene.sends_to(flow.hops(self.way)[1], piece, loose=loose)
+        flow.service.count(self.way, flow.real, len(self.entered[number]))
+
+    def all(self, **how):
+        """All pieces in order, each leaving as it comes."""
+        return self.arrive(*range(len(self.entered)), **how)

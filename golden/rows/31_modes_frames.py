@@ -1,0 +1,185 @@
+"""Ethernet and IP around it, in every mode and family."""
+
+from scapy.layers.inet6 import (
+    IPv6ExtHdrDestOpt,
+    IPv6ExtHdrFragment,
+    IPv6ExtHdrHopByHop,
+    PadN,
+    RouterAlert,
+)
+
+from frames import GATEWAY_MAC, real_address
+from modes import DR, DR6, FNAT, FNAT6, IPIP, IPIP6, NAT, NAT6, NEW, ONE_WAY, TWO_WAY
+from rows import rows_for
+
+SIX = (FNAT6, NAT6, DR6, IPIP6)
+
+
+@rows_for(NEW, "clients on VLAN 10, real servers untagged")
+def vlan_front(s, m):
+    m.service(s)
+    s.vlan(m.client, 10)
+    f = s.flow().handshake()
+    f.send(b"tagged")
+    f.answer(b"tagged")
+
+
+@rows_for(NEW, "real servers on VLAN 20, clients untagged")
+def vlan_back(s, m):
+    m.service(s)
+    s.vlan(real_address(1, m.real_version), 20)
+    f = s.flow().handshake()
+    f.send(b"to VLAN 20")
+    f.answer(b"from VLAN 20")
+
+
+@rows_for(NEW, "one port, clients on VLAN 10, real servers on VLAN 20 and 30")
+def vlan_both(s, m):
+    m.service(s)
+    s.one_arm()
+    s.vlan(m.client, 10)
+    for real, vlan in ((1, 20), (2, 30)):
+        s.vlan(real_address(real, m.real_version), vlan)
+    for real in (1, 2):
+        f = s.flow(real=real, client=(m.client, 40000 + real)).handshake()
+        f.send(b"from 10 to %d0" % (1 + real))
+        f.answer(b"from %d0 to 10" % (1 + real))
+
+
+@rows_for(NEW, "priority tags and stacked tags are read over")
+def vlan_odd(s, m):
+    m.service(s)
+    f = s.flow()
+    f.syn(tags=(0,))
+    f.syn_ack(tags=(0,))
+    f.ack(tags=(100, 200))
+    f.answer(b"x" * 8, tags=(100, 200))
+
+
+@rows_for((*FNAT, *NAT, *DR), "Ethernet padding is no part of the packet, and stays behind it")
+def padding(s, m):
+    m.service(s, "dns", "udp", 53)
+    f = s.flow("dns")
+    padded = b"\xa5" * 10
+    f.ask(b"", pad=padded, pad_left=padded)
+    f.reply(b"y", pad=padded, pad_left=padded)
+
+
+@rows_for(IPIP, "Ethernet padding is no part of what is tunnelled, and stays behind it")
+def padding_tunnel(s, m):
+    m.service(s, "dns", "udp", 53)
+    f = s.flow("dns")
+    f.ask(b"", pad=b"\xa5" * 18, pad_left=b"\xa5" * 18)
+    f.ask(b"x", pad=b"\xa5" * 17, pad_left=b"\xa5" * 17)
+
+
+@rows_for(NEW, "TTL or hop limit 2 becomes 1, 255 becomes 254")
+def ttl(s, m):
+    m.service(s)
+    f = s.flow()
+    f.syn(ip={"ttl": 2})
+    f.syn_ack(ip={"ttl": 2})
+    f.ack(ip={"ttl": 255})
+    f.answer(b"x", ip={"ttl": 255})
+
+
+@rows_for(NEW, "DSCP and ECN pass, all 256 values")
+def dscp_ecn(s, m):
+    m.service(s, "dns", "udp", 53)
+    f = s.flow("dns")
+    for tos in range(0, 256, 4 if m.one_way else 5):
+        f.ask(b"", ip={"tos": tos ^ tos >> 3 & 3})
+        f.reply(b"", ip={"tos": tos})
+
+
+@rows_for(SIX, "the flow label passes unchanged")
+def flow_label(s, m):
+    m.service(s, "dns", "udp", 53)
+    f = s.flow("dns")
+    for label in (1, 0x12345, 0xFFFFF):
+        f.ask(ip={"fl": label})
+        f.reply(ip={"fl": label ^ 0xFFFFF})
+
+
+@rows_for(SIX, "extension headers are walked to the transport header, and stay")
+def extensions(s, m):
+    m.service(s)
+    f = s.flow()
+    hop = IPv6ExtHdrHopByHop(options=[RouterAlert(value=0)])
+    options = IPv6ExtHdrDestOpt(options=[PadN(optdata=b"\0" * 12)])
+    f.syn(ip={"ext": [hop]})
+    f.syn_ack(ip={"ext": [options]})
+    f.ack(ip={"ext": [hop, options]})
+    f.send(b"data", ip={"ext": [options]})
+
+
+@rows_for(SIX, "a Fragment header that says the packet is whole (RFC 6946) is read over")
+def atomic_fragment(s, m):
+    m.service(s)
+    f = s.flow()
+    f.syn(ip={"ext": [IPv6ExtHdrFragment(id=7)]})
+    f.syn_ack(ip={"ext": [IPv6ExtHdrFragment(id=8)]})
+    f.ack()
+
+
+@rows_for(TWO_WAY, "a client behind a gateway: the answer goes to the gateway's MAC")
+def gateway(s, m):
+    m.service(s)
+    far = "203.0.113.77" if m.version == 4 else "2001:db8:ffff::77"
+    s.routes.append(("0.0.0.0/0" if m.version == 4 else "::/0", m.gateway, "front"))
+    s.hop(m.gateway, GATEWAY_MAC)
+    f = s.flow(client=(far, 40000), via=m.gateway).handshake()
+    f.send(b"from afar")
+    f.answer(b"to afar")
+
+
+@rows_for((*TWO_WAY, *IPIP), "real servers behind a router of their own")
+def routed_reals(s, m):
+    m.service(s)
+    router, link = ("10.0.0.1", "10.0.0.0/24") if m.real_version == 4 else (
+        "2001:db8:3::1", "2001:db8:3::/64")
+    at = 1 if m.real_version == 4 else 3
+    s.routes[at] = (s.routes[at][0], router, "back")
+    s.routes.append((link, None, "back"))
+    s.hop(router, "02:00:00:00:01:fe", "back")
+    f = s.flow(real_via=router).handshake()
+    f.send(b"through the router")
+    f.answer(b"through the router")
+
+
+@rows_for(NEW, "the real server's MAC is unknown: the packet waits, and is given up at the end")
+def real_unresolved(s, m):
+    m.service(s)
+    s.forget(real_address(1, m.real_version))
+    s.flow().syn(drop="unresolved")
+
+
+@rows_for(NEW, "no route to the real server: no session is opened")
+def no_route_to_real(s, m):
+    m.service(s)
+    del s.routes[1 if m.real_version == 4 else 3]
+    s.flow().syn(drop="no_route")
+
+
+@rows_for(TWO_WAY, "no route back to the client: no session is opened")
+def no_route_to_client(s, m):
+    m.service(s)
+    far = "203.0.113.77" if m.version == 4 else "2001:db8:ffff::77"
+    s.hop(m.gateway, GATEWAY_MAC)
+    s.flow(client=(far, 40000), via=m.gateway).syn(drop="no_route")
+    s.flow(real=1).syn()
+
+
+@rows_for(ONE_WAY, "no route back to the client is none of the director's business")
+def no_way_back(s, m):
+    m.service(s)
+    far = "203.0.113.77" if m.version == 4 else "2001:db8:ffff::77"
+    s.hop(m.gateway, GATEWAY_MAC)
+    s.flow(client=(far, 40000), via=m.gateway).syn()
+
+
+@rows_for(ONE_WAY, "what real servers send to clients is not the director's")
+def answers_are_kernels(s, m):
+    m.service(s)
+    f = s.flow().handshake()
+    f.from_real("A", anyway=True, kernel="not_ours")
