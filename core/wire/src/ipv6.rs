@@ -197,13 +197,28 @@ impl From<Malformed> for Unwalkable {
 #[inline]
 pub fn walk(packet: &[u8]) -> Result<Upper, Unwalkable> {
     let header = Header::parse(packet)?;
+    along(&packet[..header.total_len()], header)
+}
+
+/// The same for what an ICMP error quotes of a packet, which may end anywhere behind the fixed
+/// header. The offset of the upper layer is at most the quote's length.
+pub fn walk_quoted(quote: &[u8]) -> Result<Upper, Unwalkable> {
+    let bytes = quote.first_chunk::<HEADER>().ok_or(Malformed::Truncated)?;
+    if bytes[0] >> 4 != 6 {
+        return Err(Malformed::BadHeader.into());
+    }
+    let header = Header(bytes);
+    along(&quote[..header.total_len().min(quote.len())], header)
+}
+
+#[inline(always)]
+fn along(packet: &[u8], header: Header<'_>) -> Result<Upper, Unwalkable> {
     let protocol = header.next_header();
     let mut upper =
         Upper { protocol, offset: HEADER, fragment: None, routed: false, authenticated: false };
     if !is_extension(protocol) {
         return Ok(upper);
     }
-    let packet = &packet[..header.total_len()];
     for _ in 0..MOST_HEADERS {
         if step(packet, &mut upper)? {
             return Ok(upper);
@@ -349,6 +364,18 @@ mod tests {
         assert_eq!(walk(&cut[..39]), malformed(Malformed::Truncated));
         cut[0] = 0x45;
         assert_eq!(walk(&cut), malformed(Malformed::BadHeader));
+    }
+
+    #[test]
+    fn a_quote_may_end_anywhere_behind_the_headers() {
+        let whole = packet(&[(0, options(0)), (60, options(1))], 100);
+        for length in 0..whole.len() {
+            let expected = match length {
+                ..64 => Err(Unwalkable::Malformed(Malformed::Truncated)),
+                _ => walk(&whole),
+            };
+            assert_eq!(walk_quoted(&whole[..length]), expected, "{length} bytes");
+        }
     }
 
     #[test]

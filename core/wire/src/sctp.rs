@@ -166,17 +166,24 @@ pub fn checksum(packet: &[u8]) -> u32 {
 pub fn set_ports_and_crc(packet: &mut [u8], source: u16, destination: u16) -> bool {
     let Ok(length) = u16::try_from(packet.len()) else { return false };
     let Some(header) = packet.first_chunk_mut::<HEADER>() else { return false };
+    change_ports(header, length, source, destination);
+    true
+}
+
+/// The same for the header of a packet of `length` bytes that an ICMP error quotes in part. Nothing
+/// happens if that is less than a header.
+pub fn change_ports(header: &mut [u8; HEADER], length: u16, source: u16, destination: u16) {
+    let Some(behind) = length.checked_sub(TAG as u16) else { return };
     let (ports, old) = (be32(header, SOURCE_PORT), be32(header, CHECKSUM).swap_bytes());
     let new_ports = u32::from(source) << 16 | u32::from(destination);
     header[..TAG].copy_from_slice(&new_ports.to_be_bytes());
     if old != 0 {
         let changed = remainder(0, &(ports ^ new_ports).to_be_bytes());
-        let [pages, bytes] = (length - 4).to_be_bytes();
+        let [pages, bytes] = behind.to_be_bytes();
         let moved =
             multiply(multiply(changed, BYTES[usize::from(bytes)]), PAGES[usize::from(pages)]);
         header[CHECKSUM..].copy_from_slice(&(old ^ moved).to_le_bytes());
     }
-    true
 }
 
 /// A packet of one ABORT without causes. With `reflected`, `tag` is the one of the packet that it
