@@ -230,7 +230,9 @@ mod tests {
 
         /// Never a panic, and no piece is longer than the MTU or than it says.
         #[test]
-        fn any_bytes(mut bytes in proptest::collection::vec(any::<u8>(), 20..200), mtu in 0u16..200) {
+        fn any_bytes(
+            mut bytes in proptest::collection::vec(any::<u8>(), 20..200), mtu in 0u16..200,
+        ) {
             bytes[0] = 0x40 | bytes[0] & 0xf;
             bytes[2] = 0;
             for piece in pieces(&bytes, mtu).unwrap_or_default() {

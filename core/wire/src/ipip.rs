@@ -125,13 +125,17 @@ mod tests {
         bytes
     }
 
+    fn packet(six: bool, class: u8, dont_fragment: bool, payload: usize) -> Vec<u8> {
+        if six { packet_v6(class, payload) } else { packet_v4(class, dont_fragment, payload) }
+    }
+
     proptest! {
         /// `etherparse` reads what was to be written.
         #[test]
         fn outer_ipv4(
             class: u8, dont: bool, payload in 0usize..1500, ends: [u32; 2], id: u16, six: bool,
         ) {
-            let inner = if six { packet_v6(class, payload) } else { packet_v4(class, dont, payload) };
+            let inner = packet(six, class, dont, payload);
             let mut out = [0xee; OVERHEAD_V4];
             let facts = if six {
                 Inner::v6(ipv6::Header::parse(&inner).unwrap())
@@ -155,7 +159,7 @@ mod tests {
         /// The same for an outer IPv6 header.
         #[test]
         fn outer_ipv6(class: u8, payload in 0usize..1500, ends: [u128; 2], six: bool) {
-            let inner = if six { packet_v6(class, payload) } else { packet_v4(class, true, payload) };
+            let inner = packet(six, class, true, payload);
             let mut out = [0xee; OVERHEAD_V6];
             let facts = if six {
                 Inner::v6(ipv6::Header::parse(&inner).unwrap())
