@@ -342,6 +342,7 @@ mod tests {
             let header = ip.header().to_header();
             prop_assert_eq!(header.header_checksum, header.calc_header_checksum());
             prop_assert_eq!(usize::from(header.total_len), length);
+            prop_assert!(header.dont_fragment && header.time_to_live == 64 && out[1] == 0xc0);
             let Some(TransportSlice::Icmpv4(icmp)) = parsed.transport else { panic!() };
             prop_assert_eq!(checksum::sum(icmp.slice()), 0xffff);
             let expected = etherparse::Icmpv4Type::DestinationUnreachable(

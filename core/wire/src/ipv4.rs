@@ -36,18 +36,28 @@ impl<'a> Header<'a> {
     /// its version and lengths verified; the checksum is not.
     #[inline(always)]
     pub fn parse(packet: &'a [u8]) -> Result<Self, Malformed> {
-        let Some(bytes) = packet.first_chunk::<HEADER>() else {
+        let header = Self::parse_quoted(packet)?;
+        if header.total_len() > packet.len() {
+            return Err(Malformed::BadLength);
+        }
+        Ok(header)
+    }
+
+    /// The same for what an ICMP error quotes of a packet, which may end anywhere behind the
+    /// header.
+    #[inline(always)]
+    pub fn parse_quoted(quote: &'a [u8]) -> Result<Self, Malformed> {
+        let Some(bytes) = quote.first_chunk::<HEADER>() else {
             return Err(Malformed::Truncated);
         };
         let header = Self(bytes);
         if bytes[0] >> 4 != 4 || header.header_len() < HEADER {
             return Err(Malformed::BadHeader);
         }
-        if packet.len() < header.header_len() {
+        if quote.len() < header.header_len() {
             return Err(Malformed::Truncated);
         }
-        let total = header.total_len();
-        if total < header.header_len() || total > packet.len() {
+        if header.total_len() < header.header_len() {
             return Err(Malformed::BadLength);
         }
         Ok(header)
@@ -172,6 +182,19 @@ mod tests {
                 prop_assert_eq!(header.tos(), other.dcp().value() << 2 | other.ecn().value());
             }
         }
+    }
+
+    #[test]
+    fn a_quote_may_end_anywhere_behind_the_header() {
+        let mut whole = [0; 100];
+        (whole[0], whole[3]) = (0x46, 100);
+        for length in 0..=whole.len() {
+            let quote = &whole[..length];
+            assert_eq!(Header::parse_quoted(quote).is_ok(), length >= 24, "{length} bytes");
+            assert_eq!(Header::parse(quote).is_ok(), length == 100, "{length} bytes");
+        }
+        whole[3] = 23;
+        assert_eq!(Header::parse_quoted(&whole).err(), Some(Malformed::BadLength));
     }
 
     #[test]

@@ -349,6 +349,12 @@ mod tests {
     }
 
     #[test]
+    fn an_mss_that_is_not_too_large_stays() {
+        let mut bytes = segment(&[MSS, 4, 5, 0xb4], true, &[]);
+        assert!(!clamp_mss(&mut bytes, 1460) && clamp_mss(&mut bytes, 1459));
+    }
+
+    #[test]
     fn lists_end_where_they_make_no_sense() {
         let kinds = |options: &[u8]| {
             let bytes = segment(options, true, &[]);

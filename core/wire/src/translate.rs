@@ -50,6 +50,32 @@ pub fn header_to_v6(
     hop_limit: u8,
 ) -> Result<usize, Untranslatable> {
     let header = ipv4::Header::parse(packet).map_err(Untranslatable::Malformed)?;
+    write_v6(out, header, packet, (source, destination), hop_limit)
+}
+
+/// The same for what an ICMP error quotes of a packet, which may end anywhere behind the header.
+/// The new header tells the length of the whole, and the hop limit that there was left.
+///
+/// # Errors
+/// See [`Untranslatable`].
+pub fn quote_to_v6(
+    out: &mut [u8; ipv6::HEADER],
+    quote: &[u8],
+    source: u128,
+    destination: u128,
+) -> Result<usize, Untranslatable> {
+    let header = ipv4::Header::parse_quoted(quote).map_err(Untranslatable::Malformed)?;
+    write_v6(out, header, quote, (source, destination), header.ttl())
+}
+
+/// `packet` holds the whole of `header`.
+fn write_v6(
+    out: &mut [u8; ipv6::HEADER],
+    header: ipv4::Header<'_>,
+    packet: &[u8],
+    (source, destination): (u128, u128),
+    hop_limit: u8,
+) -> Result<usize, Untranslatable> {
     let offset = header.header_len();
     if header.is_fragment() {
         return Err(Untranslatable::Fragment);
@@ -94,11 +120,45 @@ pub fn header_to_v4(
     ttl: u8,
     id: u16,
 ) -> Result<usize, Untranslatable> {
+    let upper = ipv6::walk(packet).map_err(unwalkable)?;
     let header = ipv6::Header::parse(packet).map_err(Untranslatable::Malformed)?;
-    let upper = ipv6::walk(packet).map_err(|why| match why {
+    write_v4(out, header, upper, (source, destination), ttl, id)
+}
+
+/// The same for what an ICMP error quotes of a packet, which may end anywhere behind its headers.
+/// The new header tells the length of the whole, the time to live that there was left, and an
+/// identification of zero.
+///
+/// # Errors
+/// See [`Untranslatable`].
+pub fn quote_to_v4(
+    out: &mut [u8; ipv4::HEADER],
+    quote: &[u8],
+    source: u32,
+    destination: u32,
+) -> Result<usize, Untranslatable> {
+    let upper = ipv6::walk_quoted(quote).map_err(unwalkable)?;
+    let bytes = quote.first_chunk().ok_or(Untranslatable::Malformed(Malformed::Truncated))?;
+    let header = ipv6::Header(bytes);
+    write_v4(out, header, upper, (source, destination), header.hop_limit(), 0)
+}
+
+fn unwalkable(why: ipv6::Unwalkable) -> Untranslatable {
+    match why {
         ipv6::Unwalkable::Malformed(why) => Untranslatable::Malformed(why),
         ipv6::Unwalkable::TooLong => Untranslatable::TooLong,
-    })?;
+    }
+}
+
+/// `upper` is within the length that `header` tells.
+fn write_v4(
+    out: &mut [u8; ipv4::HEADER],
+    header: ipv6::Header<'_>,
+    upper: ipv6::Upper,
+    (source, destination): (u32, u32),
+    ttl: u8,
+    id: u16,
+) -> Result<usize, Untranslatable> {
     if upper.fragment.is_some_and(|fragment| fragment.offset != 0 || fragment.more) {
         return Err(Untranslatable::Fragment);
     }

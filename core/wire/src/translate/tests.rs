@@ -76,6 +76,28 @@ proptest! {
         prop_assert_eq!(&four[20..], &old[20..]);
     }
 
+    /// What is quoted of a packet becomes what would be quoted of its like.
+    #[test]
+    fn quotes_are_like_their_packets(payload in 0usize..1400, kept in 20usize..1500, hops: u8) {
+        let mut four = udp_v4([1, 2], &vec![7; payload]);
+        four[ipv4::TTL] = hops;
+        let mut whole = [0xee; ipv6::HEADER];
+        prop_assert_eq!(header_to_v6(&mut whole, &four, 3, 4, hops), Ok(20));
+        let mut of_quote = [0; ipv6::HEADER];
+        let quote = &four[..kept.min(four.len())];
+        prop_assert_eq!(quote_to_v6(&mut of_quote, quote, 3, 4), Ok(20));
+        prop_assert_eq!(whole, of_quote);
+
+        let mut six = udp_v6([1, 2], &vec![7; payload]);
+        six[ipv6::HOP_LIMIT] = hops;
+        let mut whole = [0xee; ipv4::HEADER];
+        prop_assert_eq!(header_to_v4(&mut whole, &six, 3, 4, hops, 0), Ok(40));
+        let mut of_quote = [0; ipv4::HEADER];
+        let quote = &six[..(kept + 20).min(six.len())];
+        prop_assert_eq!(quote_to_v4(&mut of_quote, quote, 3, 4), Ok(40));
+        prop_assert_eq!(whole, of_quote);
+    }
+
     /// Never a panic, and what follows lies within.
     #[test]
     fn any_bytes(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), kind: u8, code: u8) {
@@ -86,7 +108,8 @@ proptest! {
             }
             let there = header_to_v6(&mut six, &bytes, 1, 2, 3);
             let back = header_to_v4(&mut four, &bytes, 1, 2, 3, 4);
-            for offset in [there, back].into_iter().flatten() {
+            let quotes = [quote_to_v6(&mut six, &bytes, 1, 2), quote_to_v4(&mut four, &bytes, 1, 2)];
+            for offset in [there, back].into_iter().chain(quotes).flatten() {
                 prop_assert!(offset <= bytes.len());
             }
         }
@@ -156,6 +179,17 @@ fn packets_without_a_like_are_refused_v6() {
     assert_eq!(try_it(60, [17, 9, 0, 0, 0, 0, 0, 0]).0, refused(too_far));
     let long = udp_v6([1, 2], &vec![0; 65_535 - 27]);
     assert_eq!(header_to_v4(&mut out, &long, 1, 2, 3, 4), refused(Untranslatable::TooBig));
+}
+
+/// A packet of 1260 bytes came in an IPv6 one of 1280, which every link carries.
+#[test]
+fn what_ipv6_carries_anywhere_may_be_fragmented() {
+    let mut out = [0; ipv4::HEADER];
+    for (length, flags) in [(1260, 0), (1261, 0x40)] {
+        let packet = udp_v6([1, 2], &vec![0; length - 28]);
+        assert_eq!(header_to_v4(&mut out, &packet, 1, 2, 3, 4), Ok(40));
+        assert_eq!((usize::from(u16::from_be_bytes([out[2], out[3]])), out[6]), (length, flags));
+    }
 }
 
 /// Section 4.2.

@@ -37,6 +37,7 @@ pub fn of_v6(packet: &[u8]) {
 
 /// Reads any bytes as an ICMP message and, when it is an error, says it in the other version.
 pub fn message(data: &[u8]) {
+    quotes(data);
     let links = Links { v4: 1500, v6: 9000 };
     let report = |read: icmp::Error<'_>| {
         assert!(data[icmp::HEADER..].starts_with(read.quoted()));
@@ -50,6 +51,19 @@ pub fn message(data: &[u8]) {
     if let Some(old) = icmp::Error::parse_v6(data).map(report) {
         let new = translate::error_to_v4(old, links);
         assert!(new.is_none_or(|new| icmp::is_error(new.kind)), "{old:?} became {new:?}");
+    }
+}
+
+/// Whatever a message may quote: what follows the new header is within it.
+fn quotes(data: &[u8]) {
+    let (mut six, mut four) = ([0; ipv6::HEADER], [0; ipv4::HEADER]);
+    if let Ok(offset) = translate::quote_to_v6(&mut six, data, ENDS_V6.0, ENDS_V6.1) {
+        assert!(offset <= data.len());
+        assert!(Ipv6HeaderSlice::from_slice(&six).is_ok());
+    }
+    if let Ok(offset) = translate::quote_to_v4(&mut four, data, ENDS.0, ENDS.1) {
+        assert!(offset <= data.len());
+        assert!(checksum::ipv4_header_ok(&four));
     }
 }
 
