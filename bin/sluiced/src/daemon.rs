@@ -84,7 +84,7 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
     daemon.mirror.process()?;
     daemon.follow_kernel();
     daemon.keep_neighbours();
-    daemon.ports.follow_plan(&daemon.plan);
+    daemon.steer();
     notify(&[NotifyState::Ready, NotifyState::Status("forwarding")]);
     info!(config = %file.display(), socket = %daemon.config.director.control_socket.display(),
         "the director is ready");
@@ -169,8 +169,12 @@ impl Daemon {
             if Signals::came(&mut signals.stop) {
                 return Ok(());
             }
-            if self.mirror.process()?.any() {
+            let changed = self.mirror.process()?;
+            if changed.any() {
                 self.follow_kernel();
+            }
+            if changed.links || changed.addresses {
+                self.steer();
             }
             self.crew.events_wake.awake();
             while let Ok(event) = self.crew.events.try_recv() {
@@ -187,7 +191,7 @@ impl Daemon {
                 self.ports.raise_twins(&mut self.mirror);
                 self.mirror.process()?;
                 self.follow_kernel();
-                self.ports.follow_plan(&self.plan);
+                self.steer();
             }
             if let Some(worker) = self.crew.lost() {
                 return Err(Error::WorkerEnded(worker));
@@ -196,6 +200,7 @@ impl Daemon {
                 upkeep = Instant::now() + UPKEEP;
                 self.keep_neighbours();
                 watch.look(&report::total(&self.crew.reports()));
+                self.steer();
                 notify(&[NotifyState::Watchdog]);
             }
         }
@@ -224,6 +229,12 @@ impl Daemon {
         self.crew.publish(&Arc::new(snapshot));
     }
 
+    /// Makes the steering programs take what is the director's.
+    pub fn steer(&mut self) {
+        let counted = report::total(&self.crew.reports());
+        self.ports.steer(&self.plan, self.mirror.state(), &counted);
+    }
+
     /// Has the kernel resolve and check again the neighbours that the path relies on.
     pub fn keep_neighbours(&mut self) {
         for (ifindex, address) in self.next_hops.wanted().collect::<Vec<_>>() {
@@ -247,7 +258,7 @@ impl Daemon {
             Call::Status(reply) => drop(reply.send(self.status())),
             Call::Services(reply) => {
                 let total = report::total(&self.crew.reports());
-                drop(reply.send(report::services(&self.plan, &total)));
+                drop(reply.send(report::services(&self.config, &self.plan, &total)));
             }
             Call::Sessions(query, reply) => {
                 lister::start(self.crew.inboxes(), Arc::clone(&self.plan), query, reply);

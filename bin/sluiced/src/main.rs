@@ -14,6 +14,7 @@ mod ports;
 mod queues;
 mod reload;
 mod report;
+mod steering;
 mod watch;
 mod wiring;
 

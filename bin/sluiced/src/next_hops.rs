@@ -5,7 +5,7 @@ use sluice_director::fib::{Fib, FibBuilder, Link, LinkId, PortId, Target};
 use sluice_director::plan::Plan;
 use sluice_linux::{Kernel, RouteKind, RouteResult, Table};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The tag that the path writes (IEEE 802.1Q). A link of service tags (802.1ad) is not the path's.
 const CUSTOMER_VLAN: u16 = 0x8100;
@@ -30,7 +30,8 @@ impl NextHops {
         before: &Fib,
     ) -> Fib {
         let mut builder = FibBuilder::default();
-        let links = self.links(kernel, interfaces, &mut builder);
+        let own = OwnAddresses::of(kernel, plan);
+        let links = self.links(kernel, &own, interfaces, &mut builder);
         for route in sorted_routes(kernel) {
             // The kernel goes on to the next metric when no link of a route is set up.
             if route.kind == RouteKind::Unicast && !route.hops.iter().any(|h| usable(kernel, h)) {
@@ -42,19 +43,27 @@ impl NextHops {
             };
             builder.route(route.prefix, route.prefix_len, target);
         }
+        let gateways: BTreeSet<(u32, IpAddr)> = gateways(kernel).collect();
         for neighbour in kernel.neighbours() {
+            // Of link-local neighbours only routers matter; others come and go without news for
+            // any session.
+            let place = (neighbour.ifindex, neighbour.ip);
+            if is_link_local(neighbour.ip) && !gateways.contains(&place) {
+                continue;
+            }
             let link = links.get(&neighbour.ifindex);
             if let (Some(link), Some(mac)) = (link, neighbour.usable_mac()) {
                 builder.neighbour(*link, neighbour.ip, mac);
             }
         }
-        self.wanted = wanted(kernel, plan, &links);
+        self.wanted = wanted(kernel, plan, gateways, &links);
         builder.build(plan, Some(before))
     }
 
     fn links(
         &mut self,
         kernel: &Kernel,
+        own: &OwnAddresses,
         interfaces: &[(PortId, String)],
         builder: &mut FibBuilder,
     ) -> BTreeMap<u32, LinkId> {
@@ -69,11 +78,14 @@ impl NextHops {
                 .filter(|(_, vlan)| vlan.ethertype == CUSTOMER_VLAN)
                 .map(|(link, vlan)| (link, vlan.id));
             for (link, vlan) in std::iter::once((parent, 0)).chain(vlans) {
+                let (v4, v6) = own.on(link.index);
                 let id = builder.link(Link {
                     port: *port,
                     mac: link.mac.unwrap_or_default(),
                     vlan,
                     mtu: u16::try_from(link.mtu).unwrap_or(u16::MAX),
+                    v4,
+                    v6,
                 });
                 links.insert(link.index, id);
                 self.ifindexes.push(link.index);
@@ -93,11 +105,56 @@ impl NextHops {
     }
 }
 
-/// Routes of the tables that forward, those that count first.
+/// The address of each interface that answers in its name, as the source of ICMP errors: of its
+/// addresses in use the one with the widest network around it, which a virtual or local address
+/// is only if there is no other.
+struct OwnAddresses(BTreeMap<(u32, bool), (bool, u8, IpAddr)>);
+
+impl OwnAddresses {
+    fn of(kernel: &Kernel, plan: &Plan) -> Self {
+        let vips = plan.live_services().map(|(_, service)| service.vip);
+        let balanced: BTreeSet<IpAddr> = vips.chain(plan.locals.iter().copied()).collect();
+        let mut best = BTreeMap::new();
+        for address in kernel.addresses() {
+            if address.tentative || is_link_local(address.ip) || address.ip.is_loopback() {
+                continue;
+            }
+            let rank = (balanced.contains(&address.ip), address.prefix_len, address.ip);
+            let known = best.entry((address.ifindex, address.ip.is_ipv6())).or_insert(rank);
+            *known = rank.min(*known);
+        }
+        Self(best)
+    }
+
+    fn on(&self, ifindex: u32) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
+        let of = |v6| self.0.get(&(ifindex, v6)).map(|(_, _, ip)| *ip);
+        let v4 = of(false).and_then(|ip| match ip {
+            IpAddr::V4(v4) => Some(v4),
+            IpAddr::V6(_) => None,
+        });
+        let v6 = of(true).and_then(|ip| match ip {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(v6) => Some(v6),
+        });
+        (v4, v6)
+    }
+}
+
+/// Whether an address means something on its link only (RFC 3927, RFC 4291 2.5.6).
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    }
+}
+
+/// Routes of the tables that forward, those that count first. Nothing is forwarded to link-local
+/// addresses, and each link has a route of its own for the same ones.
 fn sorted_routes(kernel: &Kernel) -> Vec<&sluice_linux::Route> {
     let mut routes: Vec<_> = kernel
         .routes()
         .filter(|route| matches!(route.table, Table::Main | Table::Default))
+        .filter(|route| !is_link_local(route.prefix))
         .collect();
     routes.sort_by_key(|route| (route.table == Table::Default, route.metric));
     routes
@@ -124,7 +181,20 @@ fn unicast(kernel: &Kernel, route: &sluice_linux::Route, links: &BTreeMap<u32, L
     }
 }
 
-fn wanted(kernel: &Kernel, plan: &Plan, links: &BTreeMap<u32, LinkId>) -> BTreeSet<(u32, IpAddr)> {
+/// The routers of all routes, with their links. Those of IPv6 are link-local as a rule, those of
+/// IPv4 may be of IPv6 (RFC 8950).
+fn gateways(kernel: &Kernel) -> impl Iterator<Item = (u32, IpAddr)> {
+    kernel.routes().flat_map(|route| {
+        route.hops.iter().filter_map(|hop| hop.gateway.map(|gateway| (hop.ifindex, gateway)))
+    })
+}
+
+fn wanted(
+    kernel: &Kernel,
+    plan: &Plan,
+    gateways: BTreeSet<(u32, IpAddr)>,
+    links: &BTreeMap<u32, LinkId>,
+) -> BTreeSet<(u32, IpAddr)> {
     let reals = plan.reals.iter().filter(|real| real.live).map(|real| real.address);
     let to_reals = reals.collect::<BTreeSet<_>>().into_iter().flat_map(|address| {
         match sluice_linux::lookup(kernel, address) {
@@ -133,9 +203,6 @@ fn wanted(kernel: &Kernel, plan: &Plan, links: &BTreeMap<u32, LinkId>) -> BTreeS
             }
             _ => Vec::new(),
         }
-    });
-    let gateways = kernel.routes().flat_map(|route| {
-        route.hops.iter().filter_map(|hop| hop.gateway.map(|gateway| (hop.ifindex, gateway)))
     });
     to_reals.chain(gateways).filter(|(ifindex, _)| links.contains_key(ifindex)).collect()
 }
@@ -241,5 +308,110 @@ mod tests {
         let (fib, _) = build(&kernel);
         let hop = fib.hop(fib.lookup(ip("192.0.2.11")).unwrap()).unwrap();
         assert_eq!((hop.port, hop.vlan), (PORT, 12));
+    }
+
+    /// The usual IPv6 default route, by a router's link-local address; other such neighbours, and
+    /// the routes to them that each link has, are nobody's next hop.
+    #[test]
+    fn a_link_local_router_is_a_next_hop() {
+        let mut kernel = Kernel::default();
+        kernel.insert_link(link(1, "eth0", true));
+        kernel.insert_link(link(2, "eth1", true));
+        kernel.insert_route(route("fe80::", 64, 256, None, 1));
+        kernel.insert_route(route("2001:db8:1::", 64, 256, None, 1));
+        kernel.insert_route(route("::", 0, 1024, Some("fe80::1"), 1));
+        kernel.insert_neighbour(neighbour(1, "fe80::1"));
+        // The same address on another link is another router.
+        kernel.insert_neighbour(neighbour(2, "fe80::1"));
+        kernel.insert_neighbour(neighbour(1, "2001:db8:1::48"));
+        let (fib, hops) = build(&kernel);
+        for address in ["2001:db8:9::1", "2001:db8:1::48"] {
+            let hop = fib.hop(fib.lookup(ip(address)).unwrap()).unwrap();
+            assert_eq!((hop.port, hop.source), (PORT, [2, 0, 0, 0, 0, 1]), "{address}");
+        }
+        assert_eq!(hops.wanted().collect::<Vec<_>>(), [(1, ip("fe80::1"))]);
+
+        let generation = fib.generation();
+        let again = |kernel: &Kernel| {
+            let interfaces = [(PORT, "eth0".to_owned())];
+            NextHops::default().build(kernel, &Plan::default(), &interfaces, &fib).generation()
+        };
+        kernel.insert_neighbour(neighbour(1, "fe80::9"));
+        let with_host = again(&kernel);
+        assert_eq!(with_host, generation, "a host's link-local address is no news");
+        kernel.insert_route(route("2001:db8:7::", 48, 1024, Some("fe80::9"), 1));
+        assert_ne!(again(&kernel), generation, "a route is");
+    }
+
+    #[test]
+    fn an_ipv6_route_that_drops_leads_nowhere() {
+        let mut kernel = Kernel::default();
+        kernel.insert_link(link(1, "eth0", true));
+        kernel.insert_route(route("::", 0, 1024, Some("fe80::1"), 1));
+        kernel.insert_neighbour(neighbour(1, "fe80::1"));
+        for (prefix, kind) in [
+            ("2001:db8:1::", RouteKind::Blackhole),
+            ("2001:db8:2::", RouteKind::Unreachable),
+            ("2001:db8:3::", RouteKind::Prohibit),
+        ] {
+            kernel.insert_route(Route {
+                kind,
+                hops: Vec::new(),
+                ..route(prefix, 48, 1024, None, 1)
+            });
+        }
+        let (fib, _) = build(&kernel);
+        for address in ["2001:db8:1::1", "2001:db8:2::1", "2001:db8:3::1"] {
+            let nowhere = Err(sluice_director::fib::NoHop::NoRoute);
+            assert_eq!(fib.lookup(ip(address)), nowhere, "{address}");
+        }
+        assert!(fib.lookup(ip("2001:db8:4::1")).is_ok());
+    }
+
+    #[test]
+    fn a_multipath_route_takes_a_link_that_is_up() {
+        let mut kernel = Kernel::default();
+        kernel.insert_link(link(1, "eth0", true));
+        kernel.insert_link(link(2, "eth1", false));
+        let mut both = route("2001:db8:7::", 48, 1024, Some("fe80::2"), 2);
+        both.hops.extend(route("::", 0, 0, Some("fe80::1"), 1).hops);
+        kernel.insert_route(both);
+        kernel.insert_neighbour(neighbour(1, "fe80::1"));
+        let (fib, hops) = build(&kernel);
+        assert!(fib.lookup(ip("2001:db8:7::1")).is_ok());
+        assert_eq!(hops.wanted().collect::<Vec<_>>(), [(1, ip("fe80::1"))]);
+    }
+
+    fn address(kernel: &mut Kernel, text: &str, prefix_len: u8, tentative: bool) {
+        let ip = ip(text);
+        let address = sluice_linux::Address { ifindex: 1, ip, prefix_len, peer: None, tentative };
+        kernel.insert_address(address);
+    }
+
+    /// The interface's own address, not a virtual one beside it; link-local ones and those that
+    /// are not in use yet are none.
+    #[test]
+    fn a_link_answers_with_its_own_address() {
+        use sluice_director::blueprint::{Blueprint, VirtualService};
+        let vip = VirtualService { vip: ip("198.51.100.2"), ..VirtualService::default() };
+        let blueprint = Blueprint { services: vec![vip], ..Blueprint::default() };
+        let plan = Plan::compile(&blueprint, None, &sluice_director::plan::Retired::default());
+        let plan = plan.unwrap();
+        let mut kernel = Kernel::default();
+        kernel.insert_link(link(1, "eth0", true));
+        let own = |kernel: &Kernel| OwnAddresses::of(kernel, &plan).on(1);
+        address(&mut kernel, "198.51.100.2", 24, false);
+        address(&mut kernel, "fe80::1", 64, false);
+        address(&mut kernel, "2001:db8:1::1", 64, true);
+        assert_eq!(own(&kernel), (Some([198, 51, 100, 2].into()), None), "for want of another");
+        address(&mut kernel, "198.51.100.1", 32, false);
+        address(&mut kernel, "198.51.100.9", 24, false);
+        address(&mut kernel, "2001:db8:1::9", 128, false);
+        address(&mut kernel, "2001:db8:1::2", 64, false);
+        let v6 = "2001:db8:1::2".parse().unwrap();
+        assert_eq!(own(&kernel), (Some([198, 51, 100, 9].into()), Some(v6)));
+        let mut hops = NextHops::default();
+        let fib = hops.build(&kernel, &plan, &[(PORT, "eth0".to_owned())], &Fib::default());
+        assert_eq!(fib.link(LinkId(0)).unwrap().v6, Some(v6));
     }
 }

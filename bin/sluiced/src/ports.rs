@@ -3,8 +3,10 @@
 use crate::crew::Crew;
 use crate::errors::Error;
 use crate::queues::PortQueue;
+use crate::steering::Ground;
 use crate::wiring;
 use sluice_config::Config;
+use sluice_director::counters::Counters;
 use sluice_director::fib::PortId;
 use sluice_director::plan::Plan;
 use sluice_dpdk::{Device, Eal, Port, PortConfig, PortState, QueuePair};
@@ -36,6 +38,8 @@ pub struct Ports {
     pub slots: Vec<PortSlot>,
     eal: Eal,
     workers: u16,
+    /// What the steering programs follow, once they all do.
+    ground: Option<Ground>,
 }
 
 impl Ports {
@@ -43,14 +47,15 @@ impl Ports {
     pub fn open(config: &Config, eal: &Eal, kernel: &Kernel, crew: &Crew) -> Result<Self, Error> {
         let slot = |port: &sluice_config::Port| PortSlot { config: port.clone(), open: None };
         let slots = config.ports.iter().map(slot).collect();
-        let mut ports = Self { slots, eal: eal.clone(), workers: crew.size() as u16 };
+        let workers = crew.size() as u16;
+        let mut ports = Self { slots, eal: eal.clone(), workers, ground: None };
         for at in 0..ports.slots.len() {
             ports.open_one(at, kernel, crew)?;
         }
         Ok(ports)
     }
 
-    /// Opens a port. Its steering program takes nothing before [`Self::follow_plan`].
+    /// Opens a port. Its steering program takes nothing before [`Self::steer`].
     fn open_one(&mut self, at: usize, kernel: &Kernel, crew: &Crew) -> Result<(), Error> {
         let config = &self.slots[at].config;
         let line = self.line_config(config, kernel);
@@ -74,6 +79,7 @@ impl Ports {
         };
         hand_out(crew, PortId(at as u16), queues, twin_queues);
         self.slots[at].open = Some(Open { port, twin, steer });
+        self.ground = None;
         Ok(())
     }
 
@@ -86,17 +92,26 @@ impl Ports {
         }
     }
 
-    /// Makes the steering programs take what a plan has.
-    pub fn follow_plan(&mut self, plan: &Plan) {
-        let matches = wiring::matches(plan);
+    /// Makes the steering programs take what is a plan's, on a machine with these addresses.
+    /// `counted` tells of sessions of real servers that left it. Costs little while nothing
+    /// changes; what failed is tried again by the next call.
+    pub fn steer(&mut self, plan: &Plan, kernel: &Kernel, counted: &Counters) {
+        let ground = Ground::of(plan, kernel, &self.interfaces(), counted);
+        if self.ground.as_ref() == Some(&ground) {
+            return;
+        }
+        let matches = ground.matches(plan);
+        let mut all = true;
         for slot in &mut self.slots {
             let Some(steer) = slot.open.as_mut().and_then(|open| open.steer.as_mut()) else {
                 continue;
             };
             if let Err(failure) = steer.set(&matches) {
                 error!(port = slot.config.name, %failure, "cannot steer as configured");
+                all = false;
             }
         }
+        self.ground = all.then_some(ground);
     }
 
     /// Sets the twins' links up: their addresses are the operator's business.

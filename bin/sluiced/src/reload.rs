@@ -51,7 +51,7 @@ fn apply(daemon: &mut Daemon) -> Result<(), Error> {
     // First the workers learn of a service, then its packets come.
     daemon.follow_kernel();
     daemon.keep_neighbours();
-    daemon.ports.follow_plan(&daemon.plan);
+    daemon.steer();
     Ok(())
 }
 

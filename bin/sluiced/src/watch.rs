@@ -23,9 +23,14 @@ const WATCHED: [Reason; 9] = [
 ];
 
 /// What was logged when.
-#[derive(Default)]
 pub struct Watch {
     logged: [Option<(Instant, u64)>; Reason::COUNT],
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self { logged: [None; Reason::COUNT] }
+    }
 }
 
 impl Watch {

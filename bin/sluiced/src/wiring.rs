@@ -5,7 +5,6 @@ use sluice_config::{Config, HugePages};
 use sluice_director::path::PagePolicy;
 use sluice_director::plan::{Plan, Retired};
 use sluice_dpdk::{Device, EalConfig, MemifRole, PortConfig};
-use sluice_steer::{EndpointMatch, LocalMatch, Matches};
 
 /// Packets that a worker may have in its hands, besides those in ports: bursts, rings, caches.
 const FRAMES_PER_WORKER: u32 = 4096;
@@ -90,24 +89,4 @@ pub fn eal(config: &Config, queues: impl Fn(&sluice_config::Port) -> u16) -> Eal
         pci_allow: pci.collect(),
         ..EalConfig::default()
     }
-}
-
-/// What the steering programs take for a plan.
-pub fn matches(plan: &Plan) -> Matches {
-    let services = plan.live_services().map(|(_, service)| EndpointMatch {
-        protocol: service.protocol.number(),
-        address: service.vip,
-        ports: service.ports.first..=service.ports.last,
-    });
-    let locals = plan.pools.iter().flat_map(|pool| {
-        let last = pool.first_port + (pool.ports - 1) as u16;
-        let address = |id: &sluice_director::plan::LocalId| plan.locals.get(usize::from(id.0));
-        let ports = pool.first_port..=last;
-        pool.locals.iter().filter_map(address).map(move |address| LocalMatch {
-            address: *address,
-            ports: ports.clone(),
-            echo: false,
-        })
-    });
-    Matches { services: services.collect(), locals: locals.collect(), ..Matches::default() }
 }

@@ -60,7 +60,13 @@ fn links(config: &Config, builder: &mut FibBuilder) -> BTreeMap<(u16, u16), Link
         let at = usize::from(port);
         let mtu = config.ports[at].mtu.unwrap_or(MTU);
         links.entry((port, vlan)).or_insert_with(|| {
-            builder.link(Link { port: PortId(port), mac: mac(config, at), vlan, mtu, ..Link::default() })
+            builder.link(Link {
+                port: PortId(port),
+                mac: mac(config, at),
+                vlan,
+                mtu,
+                ..Link::default()
+            })
         });
     }
     links

@@ -1,0 +1,287 @@
+//! What the steering programs are to take for a plan, on a machine with these addresses.
+//!
+//! By AF_XDP a packet that is taken cannot be given back to the kernel, so what the plan leaves
+//! open is narrowed here: source NAT is for what leaves the networks it is for, and a rule for one
+//! port is not for networks that the machine has on other interfaces.
+
+use sluice_director::blueprint::{Mode, Network, Protocol};
+use sluice_director::counters::Counters;
+use sluice_director::fib::PortId;
+use sluice_director::plan::{LocalId, Plan, Pool, Real, Snat};
+use sluice_linux::Kernel;
+use sluice_steer::{EndpointMatch, LocalMatch, Matches, SnatMatch};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+/// An address of the machine: interface, address, bits of the network around it.
+type Own = (u32, IpAddr, u8);
+
+/// What matches are made of. While it is the same they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ground {
+    epoch: u64,
+    own: Vec<Own>,
+    /// Real servers that left the configuration and still have sessions.
+    leaving: BTreeSet<usize>,
+    /// The interfaces, VLANs included, of each port.
+    ports: Vec<(PortId, Vec<u32>)>,
+}
+
+impl Ground {
+    /// Looks at everything that matters. `interfaces` names the kernel interface of each port.
+    pub fn of(
+        plan: &Plan,
+        kernel: &Kernel,
+        interfaces: &[(PortId, String)],
+        counted: &Counters,
+    ) -> Self {
+        let active = |id: &usize| counted.reals.get(*id).is_some_and(|real| real.active > 0);
+        let gone = plan.reals.iter().enumerate().filter(|(_, real)| !real.live).map(|(id, _)| id);
+        let links = |name: &str| -> Vec<u32> {
+            let Some(parent) = kernel.link_by_name(name) else { return Vec::new() };
+            let vlans = kernel.links().filter(|link| link.parent == Some(parent.index));
+            std::iter::once(parent).chain(vlans).map(|link| link.index).collect()
+        };
+        Self {
+            epoch: plan.epoch,
+            own: kernel.addresses().map(|own| (own.ifindex, own.ip, own.prefix_len)).collect(),
+            leaving: gone.filter(active).collect(),
+            ports: interfaces.iter().map(|(port, name)| (*port, links(name))).collect(),
+        }
+    }
+
+    /// What is to be taken.
+    pub fn matches(&self, plan: &Plan) -> Matches {
+        let services = plan.live_services().map(|(_, service)| EndpointMatch {
+            protocol: service.protocol.number(),
+            address: service.vip,
+            ports: service.ports.first..=service.ports.last,
+        });
+        let reals = plan.reals.iter().enumerate();
+        let reals = reals.filter(|(id, real)| real.live || self.leaving.contains(id));
+        let tunnels = [plan.tunnel.v4, plan.tunnel.v6];
+        Matches {
+            services: services.collect(),
+            locals: locals(plan),
+            reals: reals.filter_map(|(_, real)| replies(plan, real)).collect(),
+            snat: plan.snat_rules().map(|(_, _, rule)| self.rule(plan, rule)).collect(),
+            tunnels: tunnels.into_iter().flatten().map(network).collect(),
+            own: self.own.iter().map(|(_, address, _)| *address).collect(),
+        }
+    }
+
+    fn rule(&self, plan: &Plan, rule: &Snat) -> SnatMatch {
+        let has = |protocol| rule.protocols.is_empty() || rule.protocols.contains(&protocol);
+        let mut except = Vec::new();
+        if rule.destinations.is_empty() {
+            let inside = plan.snat_rules().flat_map(|(_, _, rule)| &rule.sources);
+            // A rule for everybody is not for nobody.
+            except.extend(inside.filter(|net| net.prefix > 0).map(|net| network(*net)));
+        }
+        if let Some(egress) = rule.egress {
+            except.extend(self.behind_others(egress));
+        }
+        except.sort_unstable();
+        except.dedup();
+        SnatMatch {
+            sources: rule.sources.iter().map(|net| network(*net)).collect(),
+            destinations: rule.destinations.iter().map(|net| network(*net)).collect(),
+            except,
+            tcp: has(Protocol::Tcp),
+            udp: has(Protocol::Udp),
+            icmp: has(Protocol::Icmp),
+        }
+    }
+
+    /// The networks around the machine's addresses on interfaces other than a port's.
+    fn behind_others(&self, port: PortId) -> impl Iterator<Item = sluice_steer::Network> {
+        let own = self.ports.iter().find(|(id, _)| *id == port).map(|(_, links)| links);
+        let elsewhere =
+            self.own.iter().filter(move |(link, _, _)| !own.is_some_and(|own| own.contains(link)));
+        elsewhere.map(|(_, address, prefix)| sluice_steer::Network {
+            address: *address,
+            prefix: *prefix,
+        })
+    }
+}
+
+/// What a real server of NAT mode answers from. Its own packets to elsewhere are the kernel's.
+fn replies(plan: &Plan, real: &Real) -> Option<EndpointMatch> {
+    let service = plan.service(real.service).filter(|service| service.live)?;
+    if real.mode != Mode::Nat {
+        return None;
+    }
+    let ports = match real.port {
+        0 => service.ports.first..=service.ports.last,
+        port => port..=port,
+    };
+    Some(EndpointMatch { protocol: service.protocol.number(), address: real.address, ports })
+}
+
+fn locals(plan: &Plan) -> Vec<LocalMatch> {
+    let rules = plan.snat_rules().filter(|(_, _, rule)| {
+        rule.protocols.is_empty() || rule.protocols.contains(&Protocol::Icmp)
+    });
+    let of_ping: BTreeSet<&str> = rules
+        .filter_map(|(_, service, _)| plan.pools.get(service.pool?))
+        .map(|pool| pool.name.as_str())
+        .collect();
+    let address = |id: &LocalId| plan.locals.get(usize::from(id.0)).copied();
+    let of = |pool: &Pool| -> Vec<LocalMatch> {
+        let (ports, echo) = (ports_of(pool), of_ping.contains(pool.name.as_str()));
+        let addresses = pool.locals.iter().flatten().filter_map(address);
+        addresses.map(|address| LocalMatch { address, ports: ports.clone(), echo }).collect()
+    };
+    plan.pools.iter().flat_map(of).collect()
+}
+
+fn ports_of(pool: &Pool) -> RangeInclusive<u16> {
+    let last = u32::from(pool.first_port) + pool.ports.saturating_sub(1);
+    pool.first_port..=u16::try_from(last).unwrap_or(u16::MAX)
+}
+
+fn network(from: Network) -> sluice_steer::Network {
+    sluice_steer::Network { address: from.address, prefix: from.prefix }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_director::blueprint::{
+        Blueprint, LocalPool, Ports, RealServer, SnatRule, TunnelSources, VirtualService,
+    };
+    use sluice_director::plan::Retired;
+    use sluice_linux::{Address, Link};
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn net(text: &str, prefix: u8) -> Network {
+        Network { address: ip(text), prefix }
+    }
+
+    fn real(address: &str, port: u16, mode: Option<Mode>) -> RealServer {
+        RealServer { address: ip(address), port, mode, ..RealServer::default() }
+    }
+
+    fn service(
+        name: &str,
+        protocol: Protocol,
+        ports: Ports,
+        reals: &[RealServer],
+    ) -> VirtualService {
+        VirtualService {
+            name: name.to_owned(),
+            protocol,
+            vip: ip("198.51.100.200"),
+            ports,
+            mode: Mode::Nat,
+            reals: reals.to_vec(),
+            ..VirtualService::default()
+        }
+    }
+
+    fn pool(name: &str, address: &str) -> LocalPool {
+        LocalPool { name: name.to_owned(), addresses: vec![ip(address)], ports: 1024..=65535 }
+    }
+
+    fn blueprint() -> Blueprint {
+        let web = [real("192.0.2.11", 8080, None), real("192.0.2.12", 80, Some(Mode::Dr))];
+        let range = Ports { first: 8000, last: 8099 };
+        let rule = |name: &str, sources: &[Network], protocols: &[Protocol]| SnatRule {
+            name: name.to_owned(),
+            sources: sources.to_vec(),
+            protocols: protocols.to_vec(),
+            pool: name.to_owned(),
+            ..SnatRule::default()
+        };
+        let servers = net("192.0.2.0", 24);
+        Blueprint {
+            services: vec![
+                service("web", Protocol::Tcp, Ports::one(80), &web),
+                service("range", Protocol::Udp, range, &[real("2001:db8:2::11", 0, None)]),
+                service("any", Protocol::Any, Ports::ALL, &[real("192.0.2.13", 0, None)]),
+            ],
+            pools: vec![pool("all", "198.51.100.10"), pool("tcp", "198.51.100.11")],
+            snat: vec![
+                rule("all", &[servers], &[]),
+                SnatRule {
+                    destinations: vec![net("203.0.113.0", 24)],
+                    egress: Some(0),
+                    ..rule("tcp", &[net("2001:db8:2::", 64)], &[Protocol::Tcp])
+                },
+            ],
+            tunnel: TunnelSources { v4: Some(net("192.0.2.64", 28)), v6: None },
+            ..Blueprint::default()
+        }
+    }
+
+    fn kernel() -> Kernel {
+        let mut kernel = Kernel::default();
+        for (index, name, address) in [(1, "front", "198.51.100.1"), (2, "back", "192.0.2.1")] {
+            kernel.insert_link(Link { index, name: name.to_owned(), ..Link::default() });
+            let address = Address {
+                ifindex: index,
+                ip: ip(address),
+                prefix_len: 24,
+                peer: None,
+                tentative: false,
+            };
+            kernel.insert_address(address);
+        }
+        kernel
+    }
+
+    fn matches(plan: &Plan, counted: &Counters) -> Matches {
+        let interfaces = [(PortId(0), "front".to_owned()), (PortId(1), "back".to_owned())];
+        Ground::of(plan, &kernel(), &interfaces, counted).matches(plan)
+    }
+
+    #[test]
+    fn a_plan_is_taken_as_narrowly_as_it_can_be() {
+        let plan = Plan::compile(&blueprint(), None, &Retired::default()).unwrap();
+        let taken = matches(&plan, &Counters::default());
+        let vip = ip("198.51.100.200");
+        let of = |protocol, address, ports| EndpointMatch { protocol, address, ports };
+        let services = [of(6, vip, 80..=80), of(17, vip, 8000..=8099), of(0, vip, 0..=u16::MAX)];
+        assert_eq!(taken.services, services);
+        let replies = [
+            of(6, ip("192.0.2.11"), 8080..=8080),
+            of(17, ip("2001:db8:2::11"), 8000..=8099),
+            of(0, ip("192.0.2.13"), 0..=u16::MAX),
+        ];
+        assert_eq!(taken.reals, replies, "those of NAT mode, by the ports that they answer from");
+        let local = |text, echo| LocalMatch { address: ip(text), ports: 1024..=65535, echo };
+        assert_eq!(taken.locals, [local("198.51.100.10", true), local("198.51.100.11", false)]);
+        assert_eq!(taken.tunnels, [network(net("192.0.2.64", 28))]);
+        assert_eq!(taken.own, [ip("198.51.100.1"), ip("192.0.2.1")]);
+        let [all, tcp] = &taken.snat[..] else { panic!("{:?}", taken.snat) };
+        assert_eq!((all.tcp, all.udp, all.icmp), (true, true, true));
+        let inside = [net("192.0.2.0", 24), net("2001:db8:2::", 64)].map(network);
+        assert_eq!(all.except, inside, "nothing between networks that are translated");
+        assert_eq!((tcp.tcp, tcp.udp, tcp.icmp), (true, false, false));
+        assert_eq!(tcp.destinations, [network(net("203.0.113.0", 24))]);
+        // What is behind the other port does not leave by this one.
+        assert_eq!(tcp.except, [network(net("192.0.2.1", 24))]);
+    }
+
+    /// A real server that left is listened to as long as it has sessions.
+    #[test]
+    fn real_servers_that_left_are_heard_out() {
+        let first = Plan::compile(&blueprint(), None, &Retired::default()).unwrap();
+        let mut less = blueprint();
+        less.services[0].reals.remove(0);
+        let plan = Plan::compile(&less, Some(&first), &Retired::default()).unwrap();
+        let gone = plan.reals.iter().position(|real| !real.live).unwrap();
+        let mut counted = Counters::default();
+        let heard = |counted: &Counters| {
+            matches(&plan, counted).reals.iter().any(|real| real.address == ip("192.0.2.11"))
+        };
+        assert!(!heard(&counted));
+        counted.reals.resize_with(gone + 1, Default::default);
+        counted.reals[gone].active = 1;
+        assert!(heard(&counted));
+    }
+}
