@@ -5,7 +5,7 @@ from scapy.layers.sctp import SCTP
 
 import icmp
 import wire
-from frames import CLIENT, CLIENT6, LADDR, LADDR6, family, ip_header, real_mac, segment
+from frames import CLIENT, CLIENT6, LADDR, LADDR6, family, ip_header, real_mac, segment, version_of
 
 ONE_WAY = ("dr", "ipip")
 OPTIONS = [("MSS", 1460), ("SAckOK", b""), ("NOP", None), ("WScale", 7)]
@@ -188,6 +188,8 @@ class Flow:
         if edit:
             edit(packet)
         packet, loose = bytes(packet), []
+        if family(before[0]) == 6 and version_of(packet) == 4:
+            packet, loose = wire.identified(packet)
         if way == "inbound" and self.mode == "ipip":
             sources = self.outer or self.scene.ipip[f"source_v{family(self.real_address)}"]
             packet, loose = wire.tunnelled(packet, sources, self.real_address, self.same)

@@ -20,11 +20,16 @@ V4 = {
     "protocol": (3, 2),
     "port": (3, 3),
     "too_big": (3, 4),
+    "host_admin": (3, 10),
     "admin": (3, 13),
     "ttl": (11, 0),
     "reassembly": (11, 1),
     "parameter": (12, 0),
 }
+# What an error of one family is in the other (RFC 7915 4.2 and 5.2), where it is not the same.
+TO_V6 = {"host": "net", "protocol": "next_header"}
+TO_V4 = {"net": "host", "admin": "host_admin", "next_header": "protocol"}
+
 V6 = {
     "net": (ICMPv6DestUnreach, 0),
     "admin": (ICMPv6DestUnreach, 1),
@@ -74,7 +79,8 @@ def answered(scene, port, mac, tags, packet, kind, mtu=0):
     else:
         ip = IPv6(packet)
         src, dst, room = ip.dst, ip.src, 1280 - 48
-    told = error(kind, src, dst, packet[:room], mtu, {"flags": "DF", "tos": 0xC0 if version_of(packet) == 4 else 0})
+    fields = {"flags": "DF", "tos": 0xC0} if version_of(packet) == 4 else {}
+    told = error(kind, src, dst, packet[:room], mtu, fields)
     scene.leaves(port, ethernet(port.mac, mac, tags, version_of(packet)) / told)
 
 

@@ -32,8 +32,8 @@ class Mode:
 
 FNAT4 = Mode("fnat4", "Full NAT, IPv4", "fnat", 4)
 FNAT6 = Mode("fnat6", "Full NAT, IPv6", "fnat", 6)
-FNAT46 = Mode("fnat46", "Full NAT, IPv4 to IPv6", "fnat", 4, 6, pending=True)
-FNAT64 = Mode("fnat64", "Full NAT, IPv6 to IPv4", "fnat", 6, 4, pending=True)
+FNAT46 = Mode("fnat46", "Full NAT, IPv4 to IPv6", "fnat", 4, 6)
+FNAT64 = Mode("fnat64", "Full NAT, IPv6 to IPv4", "fnat", 6, 4)
 NAT4 = Mode("nat4", "NAT, IPv4", "nat", 4)
 NAT6 = Mode("nat6", "NAT, IPv6", "nat", 6)
 DR4 = Mode("dr4", "Direct routing, IPv4", "dr", 4)

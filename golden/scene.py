@@ -195,7 +195,12 @@ class Scene:
         mac, name, vlan = self.hops[hop]
         port = self.port_named(name)
         link = bytes(ethernet(port.mac, mac, (vlan,) if vlan else (), version_of(packet)))
-        shifted = [(len(link) + first, len(link) + end, rules) for first, end, rules in loose]
+        by = len(link)
+        shifted = []
+        for first, end, rules in loose:
+            if "sums" in rules:
+                rules = {**rules, "sums": [by + place for place in rules["sums"]]}
+            shifted.append((by + first, by + end, rules))
         self.leaves(port, link + bytes(packet) + pad, shifted)
 
     def drops(self, port, frame, reason):

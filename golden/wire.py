@@ -18,14 +18,26 @@ def translated(before, after, fields, head):
         return fields, head
     fields = {key: fields[key] for key in ("ttl", "tos") if key in fields}
     if family(after) == 4:
-        # RFC 7915 5.1 with a director that never has its packets fragmented on the way: RFC 6864's
-        # atomic datagram.
-        fields.update(id=0, flags="DF")
+        fields.update(id=0, flags=0)
     if getattr(head, "chksum", None) == 0:
         # RFC 8200 8.1: a UDP checksum is needed in IPv6.
         head = head.copy()
         head.chksum = None
     return fields, head
+
+
+HEADER_SUM = (10, 12, {"sums": [0, 20]})
+
+
+def identified(packet):
+    """An IPv4 packet made from IPv6, and what is not prescribed of it (RFC 7915 5.1): up to 1,260
+    bytes it may be fragmented, and has an identification of its own.
+    """
+    header = IP(packet[:20])
+    header.flags = "DF" if len(packet) > 1260 else 0
+    header.chksum = None
+    identification = {} if len(packet) > 1260 else {"distinct": "identification"}
+    return bytes(header) + packet[20:], [(4, 6, identification), HEADER_SUM]
 
 
 def tunnelled(packet, sources, destination, same=None):
@@ -46,7 +58,7 @@ def tunnelled(packet, sources, destination, same=None):
         spread = [address.packed.hex() for address in network]
         rules = {"one_of": spread, **({"same": same} if same else {})}
         if family(destination) == 4:
-            loose = [(10, 12, {"header_checksum": True}), (12, 16, rules)]
+            loose = [HEADER_SUM, (12, 16, rules)]
         else:
             loose = [(8, 24, rules)]
     if family(destination) == 6:
@@ -55,7 +67,7 @@ def tunnelled(packet, sources, destination, same=None):
     fields = {"tos": tos, "ttl": 64, "proto": protocol, "id": 0, "flags": "DF"}
     if fragmentable:
         fields["flags"] = 0
-        loose = [(4, 6, {}), (10, 12, {"header_checksum": True}), *loose[1:]]
+        loose = [(4, 6, {}), HEADER_SUM, *loose[1:]]
     return bytes(IP(src=source, dst=destination, **fields) / Raw(packet)), loose
 
 

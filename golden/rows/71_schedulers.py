@@ -274,7 +274,8 @@ def persistent(s, m, **keys):
         s.hop(m.client_at(number), CLIENT_MAC)
 
 
-@rows_for((DR4, DR6, IPIP4, NAT4), "persistence: a client's new sessions go where its first went", pending=True)
+@rows_for((DR4, DR6, IPIP4, NAT4), "persistence: a client's new sessions go where its first went",
+          pending=True)
 def persistence(s, m):
     persistent(s, m)
     other = m.client_at(49)
@@ -328,7 +329,8 @@ def persistence_timeout(s, m):
     opens(s, m, 2, 40003)
 
 
-@rows_for((DR4, DR6), "persistence does not hold a client to a real server without weight", pending=True)
+@rows_for((DR4, DR6), "persistence does not hold a client to a real server that is full",
+          pending=True)
 def persistence_full(s, m):
     persistent(s, m, real_keys={1: {"upper_sessions": 1}})
     opens(s, m, 1, 40000)

@@ -25,7 +25,9 @@ def row(title, name=None, pending=False):
 
 
 def rows_for(modes, title, pending=False, prefix=""):
-    """Makes a function of a scene and a mode a row for each mode, named after both."""
+    """Makes a function of a scene and a mode a row for each mode, named after both. `pending` may
+    name the modes in which it waits.
+    """
 
     def add(function):
         for mode in modes:
@@ -35,7 +37,8 @@ def rows_for(modes, title, pending=False, prefix=""):
 
             play.__module__ = function.__module__
             name = f"{prefix}{mode.name}_{function.__name__}"
-            row(f"{mode.title}: {title}", name, pending or mode.pending)(play)
+            waits = pending if isinstance(pending, bool) else mode in pending
+            row(f"{mode.title}: {title}", name, waits or mode.pending)(play)
         return function
 
     return add

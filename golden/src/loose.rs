@@ -31,9 +31,9 @@ pub struct Loose {
     spread: Option<String>,
     /// They are different in any two that name this group.
     distinct: Option<String>,
-    /// They are the checksum of the IPv4 header around them, and right.
-    #[serde(default)]
-    header_checksum: bool,
+    /// They are a checksum, and right: the frame's bytes from the first of these numbers up to the
+    /// second add up to all ones (RFC 1071).
+    sums: Option<(usize, usize)>,
 }
 
 /// The rules of a case, and what they saw.
@@ -97,10 +97,9 @@ impl Rules {
         {
             return Some(format!("{value} twice (no two of {group} are the same)"));
         }
-        let header = sent.get(loose.from.checked_sub(10)?..)?;
-        let length = usize::from(header.first()? & 0xf) * 4;
-        (loose.header_checksum && !sums_up(header.get(..length)?))
-            .then(|| "the header checksum is wrong".to_owned())
+        let (from, to) = loose.sums?;
+        let right = sent.get(from..to).is_some_and(sums_up);
+        (!right).then(|| "the checksum is wrong".to_owned())
     }
 
     /// What only all frames together can break.
@@ -113,11 +112,14 @@ impl Rules {
     }
 }
 
-/// Whether a header with its checksum adds up to all ones (RFC 1071).
-fn sums_up(header: &[u8]) -> bool {
-    let words = header.chunks_exact(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
-    let sum: u32 = words.sum();
-    (sum & 0xffff) + (sum >> 16) == 0xffff
+/// Whether bytes with their checksum add up to all ones (RFC 1071).
+fn sums_up(bytes: &[u8]) -> bool {
+    let word = |pair: &[u8]| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |low| u32::from(*low));
+    let mut sum: u32 = bytes.chunks(2).map(word).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum == 0xffff
 }
 
 #[cfg(test)]
@@ -129,7 +131,7 @@ mod tests {
         {"port": "a", "packet": 2, "from": 0, "to": 1, "same": "x", "spread": "y"},
         {"port": "a", "packet": 3, "from": 0, "to": 1, "spread": "y", "distinct": "z"},
         {"port": "a", "packet": 4, "from": 0, "to": 1, "distinct": "z"},
-        {"port": "a", "packet": 5, "from": 10, "to": 12, "header_checksum": true}
+        {"port": "a", "packet": 5, "from": 10, "to": 12, "sums": [0, 20]}
     ]"#;
 
     fn told(frames: &[&[u8]]) -> Vec<String> {
