@@ -15,13 +15,18 @@ mod across;
 mod admit;
 mod answer;
 mod burst;
+mod cut;
 mod engine;
 mod errors;
+mod fragments;
 mod inspect;
+mod introduce;
 mod odd;
 mod open;
 mod outside;
+mod parking;
 mod parse;
+mod quote;
 mod rate;
 mod rewrite;
 mod tunnel;
@@ -30,13 +35,14 @@ mod tunnel;
 mod tests;
 
 pub use inspect::{SessionFilter, SessionInfo};
+pub use parking::{Parked, Parking};
 pub(crate) use rewrite::{v4 as rewrite_v4, wide as rewrite_wide};
 
-use crate::counters::{Counters, RealCounters};
+use crate::counters::{Counters, Direction, RealCounters};
 use crate::family::{Ipv4, Ipv6, Seed};
 use crate::fib::{Fib, LinkId, NoHop, PortId};
 use crate::frame::Frame;
-use crate::plan::{Plan, ServiceId};
+use crate::plan::{Plan, RealId, ServiceId};
 use crate::reason::Reason;
 use crate::schedule::Schedulers;
 use crate::time::Time;
@@ -102,6 +108,8 @@ pub struct PathConfig {
     pub workers: u16,
     /// Capacity of its session table.
     pub sessions: u32,
+    /// Datagrams in fragments that are followed at a time, for either table.
+    pub fragments: u32,
     /// Secret for the session hash; the same seed gives the same behaviour.
     pub seed: u64,
     /// Pages of its tables.
@@ -123,8 +131,9 @@ struct Shared {
     /// What each service uses of its limits.
     usage: Vec<Usage>,
     /// ICMP errors that were sent.
-    #[expect(dead_code, reason = "the next commit sends them")]
     errors: Rate,
+    /// What is known of the paths of tunnels.
+    paths: tunnel::Paths,
     /// Identification of outer headers that may be fragmented.
     tunnel_id: u16,
     worker: u16,
@@ -135,6 +144,8 @@ struct Shared {
     /// Where the walk through the local ports stopped, by real server.
     port_cursors: Vec<u32>,
     waiting: ArrayVec<Waiting, BURST>,
+    /// Datagrams whose first fragment came in this turn.
+    joined: ArrayVec<u32, BURST>,
 }
 
 /// One worker's packet path: its sessions, its counters, its place in every round robin.
@@ -157,6 +168,7 @@ impl Path {
             schedulers: Schedulers::new(config.worker, config.workers, config.seed),
             usage: Vec::new(),
             errors: Rate::default(),
+            paths: tunnel::Paths::default(),
             tunnel_id: 0,
             worker: config.worker,
             workers: config.workers.max(1),
@@ -164,10 +176,12 @@ impl Path {
             counted: Vec::new(),
             port_cursors: Vec::new(),
             waiting: ArrayVec::new(),
+            joined: ArrayVec::new(),
         };
-        let v4 = Engine::new(config.sessions, Seed::new(config.seed), config.pages)?;
+        let room = (config.sessions, config.fragments);
+        let v4 = Engine::new(room, Seed::new(config.seed), config.pages)?;
         // Made when a plan first needs it.
-        let wide = Engine::new(1, Seed::new(config.seed), PagePolicy::Ordinary)?;
+        let wide = Engine::new((1, 1), Seed::new(config.seed), PagePolicy::Ordinary)?;
         Ok(Self { shared, v4, wide, config: *config })
     }
 
@@ -184,10 +198,14 @@ impl Path {
                 Some(known) => {
                     *known = identity;
                     shared.counters.reals[id] = RealCounters::default();
+                    // Records name real servers by their ids.
+                    self.v4.fragments.clear();
+                    self.wide.fragments.clear();
                 }
                 None => shared.counted.push(identity),
             }
         }
+        shared.paths.adopt(plan);
         shared.schedulers.adopt(plan, shared.now, &shared.counters.reals);
         if plan.uses_wide() && self.wide.sessions.slab().capacity() < self.config.sessions {
             self.make_wide();
@@ -198,8 +216,9 @@ impl Path {
     fn make_wide(&mut self) {
         let config = &self.config;
         let seed = || Seed::new(config.seed);
-        let wide = Engine::new(config.sessions, seed(), config.pages)
-            .or_else(|_| Engine::new(config.sessions, seed(), PagePolicy::Ordinary));
+        let room = (config.sessions, config.fragments);
+        let wide = Engine::new(room, seed(), config.pages)
+            .or_else(|_| Engine::new(room, seed(), PagePolicy::Ordinary));
         // Without memory even for that, its sessions are refused as those of a full table are.
         if let Ok(wide) = wide {
             self.wide = wide;
@@ -222,12 +241,15 @@ impl Path {
         assert!(frames.len() <= BURST && verdicts.len() >= frames.len());
         self.shared.waiting.clear();
         self.shared.deferred.clear();
+        self.shared.joined.clear();
         self.shared.now = now;
         let turn = Turn { view, now, port };
         self.v4.turn(&mut self.shared, turn, frames.len(), frames, verdicts);
         if !self.shared.deferred.is_empty() {
             let picks = std::mem::take(&mut self.shared.deferred);
             self.wide.turn(&mut self.shared, turn, picks.as_slice(), frames, verdicts);
+            // The caller takes them in the order of their frames.
+            self.shared.waiting.sort_unstable_by_key(|waiting| waiting.lane);
         }
         self.shared.count(&verdicts[..frames.len()]);
     }
@@ -235,6 +257,12 @@ impl Path {
     /// The frames of the last turn whose verdict is [`Verdict::Wait`].
     pub fn waiting(&self) -> &[Waiting] {
         &self.shared.waiting
+    }
+
+    /// The datagrams whose first fragment came in the last turn: frames that were parked under
+    /// these numbers may be turned again.
+    pub fn joined(&self) -> &[u32] {
+        &self.shared.joined
     }
 
     /// Tries again to send a frame that was held: [`Verdict::Tx`] once its neighbour is known.
@@ -323,6 +351,15 @@ impl Shared {
     fn defer(&mut self, frame: usize, verdicts: &mut [Verdict]) {
         if self.deferred.try_push(frame as u8).is_err() {
             verdicts[frame] = Verdict::Drop(Reason::NoSession);
+        }
+    }
+
+    /// Counts a packet that was forwarded.
+    #[inline(always)]
+    fn forwarded(&mut self, real: RealId, direction: Direction, length: u16) {
+        if let Some(real) = self.counters.reals.get_mut(real.0 as usize) {
+            real.packets[direction as usize] += 1;
+            real.bytes[direction as usize] += u64::from(length);
         }
     }
 

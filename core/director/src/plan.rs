@@ -252,6 +252,8 @@ pub struct Plan {
     /// source NAT, and of TCP that tells real servers the client's address need more room than an
     /// IPv4 session has.
     pub wide_v4: bool,
+    /// Whether any service tells its real servers the client's address.
+    pub(crate) introduces: bool,
     pub(crate) v4: Side<u32>,
     pub(crate) wide: Side<u128>,
 }

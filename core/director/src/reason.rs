@@ -59,7 +59,17 @@ reasons! {
         "A packet without a session from an address that cannot be a source (0/8, 127/8, \
          multicast, 240/4), or from the virtual address itself.";
     Fragment, "fragment", Dropped,
-        "A fragment for a virtual or local address; this version does not follow fragments.";
+        "A fragment that cannot be forwarded by itself: of a service that tells real servers the \
+         client's address, or of SCTP whose ports change.";
+    TinyFragment, "tiny_fragment", Dropped,
+        "A first fragment too short for its transport header, or a later one that lies within a \
+         TCP header (RFC 1858, RFC 3128): an attempt to get past a filter.";
+    FragmentOrphan, "fragment_orphan", Dropped,
+        "A fragment whose datagram's first did not come within a second.";
+    FragmentsFull, "fragments_full", Dropped,
+        "A fragment came before its datagram's first, and too many were waiting already.";
+    NoBuffer, "no_buffer", Dropped,
+        "No free buffer for the pieces of a packet that was to be fragmented.";
     IcmpError, "icmp_error", Dropped,
         "An ICMP error for a virtual or local address; this version does not translate it.";
     ExtensionHeaders, "extension_headers", Dropped,

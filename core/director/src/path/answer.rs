@@ -1,17 +1,21 @@
-//! Packets that the director itself sends: the reset for TCP without a session.
+//! Packets that the director itself sends: the reset for TCP without a session, and the ICMP errors
+//! of a router, in place of the packet that they are about.
 
 use super::burst::Parsed;
 use super::engine::{Engine, Turn};
 use super::parse::Parse;
-use super::{Shared, Verdict};
-use crate::blueprint::NoSession;
+use super::{Shared, Verdict, odd};
+use crate::blueprint::{Mode, NoSession};
 use crate::counters::Direction;
+use crate::family::{Family, Ipv4, Ipv6};
 use crate::fib::PortId;
 use crate::frame::Frame;
 use crate::plan::Plan;
 use crate::reason::Reason;
+use crate::session::Flow;
 use sluice_wire::tcp::{ACK, FIN, RST, SYN};
-use sluice_wire::{checksum, ipv4, ipv6, tcp};
+use sluice_wire::{checksum, ethernet, icmp, ipv4, ipv6, tcp};
+use std::net::IpAddr;
 
 /// Time to live of what the director sends.
 const TTL: u8 = 64;
@@ -53,30 +57,187 @@ pub(super) fn real_gone<A, B: Frame>(
 }
 
 impl<F: Parse> Engine<F> {
-    /// The verdict on a packet that may not go on.
+    /// The verdict on a packet that may not go on; its sender is told if it is a router's to say.
     #[cold]
     pub fn refuse<B: Frame>(
         &mut self,
-        _shared: &mut Shared,
-        _turn: Turn<'_>,
-        _lane: usize,
-        _frame: &mut B,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        lane: usize,
+        frame: &mut B,
         why: Reason,
     ) -> Verdict {
-        Verdict::Drop(why)
+        if why != Reason::TtlExpired {
+            return Verdict::Drop(why);
+        }
+        self.tell(shared, turn, lane, frame, (Trouble::TimeExceeded, why))
     }
 
-    /// The verdict on a packet that is larger than `mtu`, the most that may go its way.
+    /// The verdict on a packet that is larger than `mtu`, the most that may go its way: its sender
+    /// is told, or it goes on in pieces.
     #[cold]
     pub fn too_big<B: Frame>(
         &mut self,
-        _shared: &mut Shared,
-        _turn: Turn<'_>,
-        _lane: usize,
-        _frame: &mut B,
-        _mtu: u16,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        lane: usize,
+        frame: &mut B,
+        mtu: u16,
     ) -> Verdict {
-        Verdict::Drop(Reason::TooBig)
+        if self.may_cut(lane, frame) {
+            return self.cut(shared, turn, lane, frame);
+        }
+        self.tell(shared, turn, lane, frame, (Trouble::TooBig(mtu), Reason::TooBig))
+    }
+
+    /// Turns a packet into the ICMP error about it if that may be sent; otherwise it is dropped.
+    fn tell<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        lane: usize,
+        frame: &mut B,
+        (trouble, why): (Trouble, Reason),
+    ) -> Verdict {
+        let l3 = usize::from(self.burst.lanes[lane].parsed.l3);
+        let may = shared.errors.allows(turn.view.plan.icmp_errors_per_s, turn.now)
+            && icmp::may_answer(frame.bytes().get(l3..).unwrap_or_default());
+        let source = if may { self.own_address(turn, lane, frame) } else { None };
+        if !source.is_some_and(|source| error(frame, l3, source, trouble)) {
+            return Verdict::Drop(why);
+        }
+        shared.errors.take();
+        Verdict::Answer(turn.port, why)
+    }
+
+    /// The address that tells a packet's sender of trouble: that of the link which received it (RFC
+    /// 1812 4.3.2.4), or where it was sent to if that is the director's, or the service's.
+    fn own_address<B: Frame>(&self, turn: Turn<'_>, lane: usize, frame: &B) -> Option<IpAddr> {
+        let (plan, parsed) = (turn.view.plan, &self.burst.lanes[lane].parsed);
+        let packet = frame.bytes().get(usize::from(parsed.l3)..)?;
+        let to = odd::ends::<F>(packet)?.dst;
+        let six = F::to_ip(to).is_ipv6();
+        let link = turn.view.fib.link_of(turn.port, vlan(frame.bytes()));
+        let of_link = link.and_then(|link| match six {
+            false => link.v4.map(IpAddr::V4),
+            true => link.v6.map(IpAddr::V6),
+        });
+        if of_link.is_some() {
+            return of_link;
+        }
+        let side = F::side(plan);
+        if side.owns(to) {
+            return Some(F::to_ip(to));
+        }
+        let flow = self.burst.lanes[lane].flow;
+        // A later fragment's lane names no session.
+        if flow == Flow::NONE || odd::is_later(packet) {
+            return None;
+        }
+        if !self.sessions.is_flow_of(plan, flow, &parsed.tuple) {
+            return None;
+        }
+        let session = self.sessions.slab().at(flow.id());
+        let known = match side.real(session.real())?.mode {
+            // A rule has no virtual address.
+            Mode::Snat => side.local(session.local),
+            _ => side.vip(session.service),
+        };
+        known.map(F::to_ip).filter(|address| address.is_ipv6() == six)
+    }
+}
+
+/// What a packet's sender is told.
+#[derive(Clone, Copy)]
+enum Trouble {
+    TimeExceeded,
+    /// And this much would not be, in bytes of its own headers and payload.
+    TooBig(u16),
+}
+
+/// Turns a packet into the ICMP error about it, which goes back the way it came. `false`, and
+/// nothing changed, when the frame's buffer cannot hold that.
+fn error<B: Frame>(frame: &mut B, l3: usize, source: IpAddr, trouble: Trouble) -> bool {
+    let mut quote = [0; icmp::MOST_V6];
+    let Some(packet) = frame.bytes().get(l3..) else { return false };
+    let (total, to, most) = match packet.first().map(|first| first >> 4) {
+        Some(6) => match ipv6::Header::parse(packet) {
+            Ok(h) => (h.total_len(), Ipv6::to_ip(h.source()), icmp::MOST_V6 - HEADERS_V6),
+            Err(_) => return false,
+        },
+        _ => match ipv4::Header::parse(packet) {
+            Ok(h) => (h.total_len(), Ipv4::to_ip(h.source()), icmp::MOST_V4 - HEADERS_V4),
+            Err(_) => return false,
+        },
+    };
+    let Some(packet) = packet.get(..total.min(most)) else { return false };
+    let quote = &mut quote[..packet.len()];
+    quote.copy_from_slice(packet);
+    if !write_error(frame, l3, (source, to), trouble.message(to.is_ipv6()), quote) {
+        return false;
+    }
+    swap_macs(frame.bytes_mut());
+    true
+}
+
+impl Trouble {
+    const fn message(self, six: bool) -> (u8, u8, u32) {
+        match (self, six) {
+            (Self::TimeExceeded, false) => (icmp::v4::TIME_EXCEEDED, icmp::v4::IN_TRANSIT, 0),
+            (Self::TimeExceeded, true) => (icmp::v6::TIME_EXCEEDED, icmp::v6::IN_TRANSIT, 0),
+            (Self::TooBig(mtu), false) => {
+                (icmp::v4::UNREACHABLE, icmp::v4::FRAGMENTATION_NEEDED, mtu as u32)
+            }
+            (Self::TooBig(mtu), true) => {
+                // No link has less, and no sender believes in one (RFC 8201 4).
+                let least = ipv6::MIN_MTU as u16;
+                let mtu = if mtu < least { least } else { mtu };
+                (icmp::v6::PACKET_TOO_BIG, 0, mtu as u32)
+            }
+        }
+    }
+}
+
+/// Bytes before the quote in an ICMPv4 error.
+const HEADERS_V4: usize = ipv4::HEADER + icmp::HEADER;
+/// Bytes before the quote in an ICMPv6 error.
+const HEADERS_V6: usize = ipv6::HEADER + icmp::HEADER;
+
+/// Makes a frame's packet, at `l3`, an ICMP error of this type, code and second word about `quote`,
+/// which is no part of the frame. `false`, and nothing changed, when its buffer cannot hold that.
+pub(super) fn write_error<B: Frame>(
+    frame: &mut B,
+    l3: usize,
+    ends: (IpAddr, IpAddr),
+    (kind, code, rest): (u8, u8, u32),
+    quote: &[u8],
+) -> bool {
+    let (before, most) = match ends {
+        (IpAddr::V6(_), _) => (HEADERS_V6, icmp::MOST_V6),
+        (IpAddr::V4(_), _) => (HEADERS_V4, icmp::MOST_V4),
+    };
+    let length = (before + quote.len()).min(most);
+    if !frame.set_len(l3 + length) {
+        return false;
+    }
+    let Some(out) = frame.bytes_mut().get_mut(l3..) else { return false };
+    let (from, to) = ends;
+    match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            icmp::error_v4(out, from.to_bits(), to.to_bits(), kind, code, rest, quote).is_some()
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            icmp::error_v6(out, from.to_bits(), to.to_bits(), kind, code, rest, quote).is_some()
+        }
+        _ => false,
+    }
+}
+
+/// The VLAN that a frame came in by; 0 for none.
+pub(super) fn vlan(frame: &[u8]) -> u16 {
+    match frame.get(ethernet::HEADER - 2..ethernet::HEADER + 2) {
+        Some(&[0x81, 0x00, high, low]) => u16::from_be_bytes([high & 0x0f, low]),
+        _ => 0,
     }
 }
 

@@ -6,6 +6,8 @@
 //! a request that misses the TLB holds everything behind it up, but not another request.
 
 use super::burst::{Burst, Lane};
+use super::fragments::Fragments;
+use super::introduce::Room;
 use super::parse::{Parse, Refused};
 use super::{BURST, Shared, Verdict, View, rewrite, tunnel};
 use crate::blueprint::Mode;
@@ -36,6 +38,7 @@ const SWEEP_SLOTS: u64 = 4096;
 pub(super) struct Engine<F: Family> {
     pub sessions: Sessions<F>,
     pub burst: Box<Burst<F::Addr>>,
+    pub fragments: Fragments<F::Addr>,
     hand: u32,
     swept: Time,
 }
@@ -107,10 +110,15 @@ impl Picks for &[u8] {
 }
 
 impl<F: Parse> Engine<F> {
-    pub fn new(sessions: u32, seed: Seed, pages: PagePolicy) -> Result<Self, RegionError> {
+    pub fn new(
+        (sessions, fragments): (u32, u32),
+        seed: Seed,
+        pages: PagePolicy,
+    ) -> Result<Self, RegionError> {
         Ok(Self {
             sessions: Sessions::new(sessions, seed, pages)?,
             burst: Burst::new(),
+            fragments: Fragments::new(fragments),
             hand: 0,
             swept: Time::default(),
         })
@@ -233,9 +241,9 @@ impl<F: Parse> Engine<F> {
         lanes: Range<usize>,
     ) {
         for at in lanes {
-            let mut outcome = self.track(shared, turn, at);
+            let frame = usize::from(self.burst.lanes[at].frame);
+            let mut outcome = self.track(shared, turn, at, &mut frames[frame]);
             if outcome != Outcome::Forward {
-                let frame = usize::from(self.burst.lanes[at].frame);
                 if outcome == Outcome::Unknown {
                     outcome = self.miss(shared, turn, at, &mut frames[frame]);
                 }
@@ -270,7 +278,7 @@ impl<F: Parse> Engine<F> {
         match self.admit(shared, turn, at, frame) {
             Ok(flow) => {
                 self.burst.lanes[at].flow = flow;
-                self.track(shared, turn, at)
+                self.track(shared, turn, at, frame)
             }
             Err(outcome) => outcome,
         }
@@ -302,7 +310,13 @@ impl<F: Parse> Engine<F> {
     /// Verifies that a packet belongs to the flow that was found for it, tracks and counts it, and
     /// decides what it becomes.
     #[inline(always)]
-    pub fn track(&mut self, shared: &mut Shared, turn: Turn<'_>, at: usize) -> Outcome {
+    pub fn track<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        at: usize,
+        frame: &mut B,
+    ) -> Outcome {
         let Turn { view: View { plan, fib }, now, .. } = turn;
         let lane = &mut self.burst.lanes[at];
         let (parsed, flow) = (&lane.parsed, lane.flow);
@@ -342,7 +356,7 @@ impl<F: Parse> Engine<F> {
         }
         if let Some(hop) = hop {
             let room = if mode == Mode::Ipip {
-                tunnel::room(plan, real, hop)
+                tunnel::room(&shared.paths, plan, real, hop, now)
             } else if F::WIDE && F::crosses(&parsed.tuple, &new) {
                 F::room_across(hop.mtu, &parsed.tuple)
             } else {
@@ -354,22 +368,28 @@ impl<F: Parse> Engine<F> {
             }
         }
         session.seen_ms = now.low();
-        if let Some(real) = shared.counters.reals.get_mut(real.0 as usize) {
-            real.packets[direction as usize] += 1;
-            real.bytes[direction as usize] += u64::from(parsed.length);
+        let length = parsed.length;
+        if F::WIDE && plan.introduces && mode == Mode::Fnat {
+            let room = Room::of(fib, hop, real, F::crosses(&parsed.tuple, &new));
+            let done = F::introduce(plan, session, direction, lane, frame, room);
+            if let Err(outcome) = done {
+                lane.hop = HopId::NONE;
+                return outcome;
+            }
         }
+        shared.forwarded(real, direction, length);
         if matches!(mode, Mode::Dr | Mode::Ipip) {
             lane.flow = Flow(real.0);
         }
         if !plain {
-            let (id, segment) = (flow.id(), parsed.segment);
-            self.track_tcp(shared, plan, id, direction, segment);
+            let segment = lane.parsed.segment;
+            self.track_tcp(shared, plan, flow.id(), direction, segment);
         }
         if hop.is_some() { Outcome::Forward } else { Outcome::Unresolved }
     }
 
     /// Moves the state of a TCP session on; the session may end with that.
-    fn track_tcp(
+    pub fn track_tcp(
         &mut self,
         shared: &mut Shared,
         plan: &Plan,
@@ -476,7 +496,7 @@ fn prefetch_frames<B: Frame, P: Picks>(picks: &P, frames: &[B], from: usize) {
 /// Writes a packet's network and transport headers, and an outer one if it is to have one. Gives
 /// the reason why it cannot be.
 #[inline(always)]
-fn write<F: Parse, B: Frame>(
+pub(super) fn write<F: Parse, B: Frame>(
     shared: &mut Shared,
     view: View<'_>,
     lane: &Lane<F::Addr>,
@@ -503,7 +523,7 @@ fn client_hop<A, X>(session: &Session<A, X>, fib: &Fib) -> HopId {
 
 /// Where a packet goes next as far as addresses say.
 #[cold]
-fn destination<F: Family>(
+pub(super) fn destination<F: Family>(
     plan: &Plan,
     session: &SessionOf<F>,
     direction: Direction,

@@ -1,27 +1,381 @@
-//! ICMP errors about packets of sessions.
+//! ICMP errors about packets of sessions: brought to whom the packet came from, with what that one
+//! knows of it in them (RFC 5508 4, RFC 7915 4.2 and 5.2).
+//!
+//! An error belongs to the session that the answer to the quoted packet would belong to. Nothing
+//! else of the session is touched: it is neither refreshed nor ended (RFC 5927). What belongs to
+//! none is counted if the director is who should know, and is the kernel's otherwise: it may be
+//! about what the machine itself has sent.
+//!
+//! With several workers an error may come to one that does not have the session. Where the quoted
+//! packet tells whose it is (a local port, a client that belongs to a worker), it is handed there.
+//! The client's side of full NAT, and of tunnels and direct routing, does not tell: such an error
+//! is looked up where it came, which is right when the NIC or the classifier spreads errors as the
+//! packets that they quote, and is dropped and counted otherwise. It is not passed around: a frame
+//! has nowhere to say that it was everywhere.
 
-use super::engine::{Engine, Outcome, Turn};
+mod across;
+
+use super::engine::{Engine, Outcome, Turn, destination, expired};
 use super::parse::Parse;
-use super::{Shared, Verdict, odd};
+use super::quote::{self, Quote};
+use super::{Shared, Verdict, answer, outside, rewrite, tunnel};
+use crate::blueprint::Mode;
+use crate::counters::Direction;
+use crate::family::{Family, Ipv4, Ipv6, Tuple};
+use crate::fib::{Fib, Hop};
 use crate::frame::Frame;
+use crate::plan::Plan;
 use crate::reason::Reason;
+use crate::session::{Flow, Sessions};
+use sluice_wire::{checksum, icmp, ipv4, ipv6};
+use std::net::IpAddr;
+
+/// An ICMP error as it came.
+#[derive(Clone, Copy)]
+pub(super) struct Received {
+    pub from: IpAddr,
+    pub to: IpAddr,
+    pub ttl: u8,
+    /// Offset of its IP header in the frame.
+    pub l3: usize,
+    /// Offset of the ICMP message in the frame.
+    pub message: usize,
+    /// Where the message ends in the frame.
+    pub end: usize,
+    /// Bytes of the quote, which begins behind the message's header.
+    pub quoted: usize,
+    pub kind: u8,
+    pub code: u8,
+    /// The second word of the message.
+    pub rest: u32,
+}
+
+impl Received {
+    fn read(frame: &[u8], l3: usize) -> Option<Self> {
+        let packet = frame.get(l3..)?;
+        let (from, to, ttl, upper, total) = if packet.first()? >> 4 == 6 {
+            let header = ipv6::Header::parse(packet).ok()?;
+            let upper = ipv6::walk(packet).ok()?.offset;
+            let (from, to) = (Ipv6::to_ip(header.source()), Ipv6::to_ip(header.destination()));
+            (from, to, header.hop_limit(), upper, header.total_len())
+        } else {
+            let header = ipv4::Header::parse(packet).ok()?;
+            let (from, to) = (Ipv4::to_ip(header.source()), Ipv4::to_ip(header.destination()));
+            (from, to, header.ttl(), header.header_len(), header.total_len())
+        };
+        let message = packet.get(upper..total)?;
+        let error = match to {
+            IpAddr::V4(_) => icmp::Error::parse_v4(message)?,
+            IpAddr::V6(_) => icmp::Error::parse_v6(message)?,
+        };
+        Some(Self {
+            from,
+            to,
+            ttl,
+            l3,
+            message: l3 + upper,
+            end: l3 + total,
+            quoted: error.quoted().len(),
+            kind: error.kind(),
+            code: error.code(),
+            rest: error.rest(),
+        })
+    }
+
+    /// The quoted packet, as far as it is quoted.
+    pub fn quote(self, frame: &[u8]) -> &[u8] {
+        let at = self.message + icmp::HEADER;
+        frame.get(at..at + self.quoted).unwrap_or_default()
+    }
+
+    /// Whether it is about the packet's way, and so for its sender: the others are between hosts
+    /// and routers of one link, or of the past (RFC 6633).
+    const fn is_for_sender(self) -> bool {
+        match self.to {
+            IpAddr::V4(_) => matches!(
+                self.kind,
+                icmp::v4::UNREACHABLE | icmp::v4::TIME_EXCEEDED | icmp::v4::PARAMETER_PROBLEM
+            ),
+            IpAddr::V6(_) => matches!(
+                self.kind,
+                icmp::v6::UNREACHABLE
+                    | icmp::v6::PACKET_TOO_BIG
+                    | icmp::v6::TIME_EXCEEDED
+                    | icmp::v6::PARAMETER_PROBLEM
+            ),
+        }
+    }
+
+    /// Whether its checksum is right. It is read in full, since it will be written in full.
+    pub fn is_sound(self, frame: &[u8]) -> bool {
+        let Some(message) = frame.get(self.message..self.end) else { return false };
+        match (self.from, self.to) {
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                let (from, to) = (from.to_bits(), to.to_bits());
+                checksum::transport_v6(from, to, ipv6::ICMPV6, message) == 0
+            }
+            _ => checksum::sum(message) == 0xffff,
+        }
+    }
+}
 
 impl<F: Parse> Engine<F> {
     /// Decides on an ICMP error.
     pub(super) fn error<B: Frame>(
         &mut self,
-        _shared: &mut Shared,
+        shared: &mut Shared,
         turn: Turn<'_>,
         lane: usize,
         frame: &mut B,
     ) -> Outcome {
+        let plan = turn.view.plan;
+        let is = Outcome::Is;
         let l3 = usize::from(self.burst.lanes[lane].parsed.l3);
-        let Some(ends) = frame.bytes().get(l3..).and_then(odd::ends::<F>) else {
-            return Outcome::Is(Verdict::Drop(Reason::Truncated));
+        let Some(received) = Received::read(frame.bytes(), l3) else {
+            return is(Verdict::Drop(Reason::Truncated));
         };
-        if !F::side(turn.view.plan).owns(ends.dst) {
-            return Outcome::Is(Verdict::Kernel(Reason::NotOurs));
+        if tunnel::is_about_own(plan, received, frame.bytes()) {
+            return is(tunnel::reported(shared, turn, received, lane_of(self, lane), frame));
         }
-        Outcome::Is(Verdict::Drop(Reason::IcmpError))
+        let Some(to) = F::from_ip(received.to) else {
+            return is(Verdict::Drop(Reason::Truncated));
+        };
+        if !received.is_for_sender() {
+            return is(Verdict::Kernel(Reason::NotOurs));
+        }
+        let quote = quote::read::<F>(received.quote(frame.bytes()));
+        let Some(quote) = quote.filter(|quote| quote.tuple.src == to) else {
+            let ours = F::side(plan).owns(to);
+            return is(if ours {
+                Verdict::Drop(Reason::IcmpError)
+            } else {
+                Verdict::Kernel(Reason::NotOurs)
+            });
+        };
+        let answer = quote.tuple.reversed();
+        if let Some(owner) = owner_elsewhere::<F>(shared, turn, &answer) {
+            return is(Verdict::HandOff(owner));
+        }
+        match self.about(turn, &answer) {
+            Some(about) => is(self.relay(shared, turn, lane, frame, (received, quote, about))),
+            None if !F::WIDE && plan.wide_v4 => Outcome::Wide,
+            None if is_claimed::<F>(plan, &answer) => is(Verdict::Drop(Reason::IcmpError)),
+            None => is(Verdict::Kernel(Reason::NotOurs)),
+        }
     }
+
+    /// The flow that a packet with this tuple belongs to, what it would become, and how it would
+    /// be forwarded.
+    fn about(
+        &self,
+        turn: Turn<'_>,
+        answer: &Tuple<F::Addr>,
+    ) -> Option<(Flow, Tuple<F::Addr>, Mode)> {
+        let plan = turn.view.plan;
+        let flow = self.sessions.find(plan, self.sessions.hash(answer), answer)?;
+        let session = self.sessions.slab().at(flow.id());
+        if expired(session, plan, turn.now) {
+            return None;
+        }
+        let (new, mode) = Sessions::<F>::translated(plan, session, flow.direction(), answer)?;
+        Some((flow, new, mode))
+    }
+
+    /// Brings an error to whom it is for.
+    fn relay<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        lane: usize,
+        frame: &mut B,
+        (received, quote, (flow, new, mode)): (
+            Received,
+            Quote<F::Addr>,
+            (Flow, Tuple<F::Addr>, Mode),
+        ),
+    ) -> Verdict {
+        let (plan, fib) = (turn.view.plan, turn.view.fib);
+        let session = self.sessions.slab().at(flow.id());
+        let (direction, real) = (flow.direction(), session.real());
+        if !received.is_sound(frame.bytes()) {
+            return Verdict::Drop(Reason::BadL4Checksum);
+        }
+        // Of an error nobody is told.
+        if received.ttl <= 1 {
+            return Verdict::Drop(Reason::TtlExpired);
+        }
+        let to = destination::<F>(plan, session, direction, mode, &new);
+        let past = matches!(mode, Mode::Dr | Mode::Ipip);
+        // With a tunnel's header if it gets one.
+        let room = |hop: &Hop| match mode {
+            Mode::Ipip => tunnel::room(&shared.paths, plan, real, hop, turn.now),
+            _ => hop.mtu,
+        };
+        let hop = fib.lookup(to).ok().and_then(|id| fib.hop(id));
+        let crosses = F::WIDE && F::crosses(&quote.tuple.reversed(), &new);
+        let length = received.end - received.l3;
+        if !crosses && hop.is_some_and(|hop| length > usize::from(room(hop))) {
+            return Verdict::Drop(Reason::TooBig);
+        }
+        let ends = (teller::<F>(received, direction, mode, &new), F::to_ip(new.dst));
+        let failed = if past {
+            take_hop(frame.bytes_mut(), received);
+            let lane = &mut self.burst.lanes[lane];
+            // By the same way as the session's packets.
+            lane.hash = self.sessions.hash(&quote.tuple.reversed());
+            lane.flow = Flow(real.0);
+            if mode == Mode::Ipip { tunnel::enter::<F, B>(shared, plan, lane, frame) } else { None }
+        } else if crosses {
+            let links = links(turn, frame.bytes(), hop);
+            across::rewrite::<F, B>(frame, received, &quote, &new.reversed(), ends, links)
+        } else {
+            rewrite_here::<F>(frame.bytes_mut(), received, &quote, &new.reversed(), ends);
+            None
+        };
+        match (failed, hop) {
+            (Some(reason), _) => Verdict::Drop(reason),
+            (None, Some(hop)) => rewrite::link_layer(frame, hop),
+            (None, None) => shared.unresolved(fib, self.burst.lanes[lane].frame, to),
+        }
+    }
+}
+
+impl Shared {
+    /// The verdict on a frame without a known next hop towards `to`.
+    pub(super) fn unresolved(&mut self, fib: &Fib, frame: u8, to: IpAddr) -> Verdict {
+        match fib.lookup(to) {
+            Err(why) => self.no_hop(usize::from(frame), why),
+            Ok(_) => Verdict::Drop(Reason::NoRoute),
+        }
+    }
+}
+
+/// Which frame of the turn a lane is.
+fn lane_of<F: Parse>(engine: &Engine<F>, lane: usize) -> u8 {
+    engine.burst.lanes[lane].frame
+}
+
+/// Who tells of the error. A sender hears it from the address that it sent to, since it may know
+/// of no other; but where its packets keep their destination, so does who complains about them
+/// (RFC 5508 4.2).
+fn teller<F: Family>(
+    received: Received,
+    direction: Direction,
+    mode: Mode,
+    new: &Tuple<F::Addr>,
+) -> IpAddr {
+    match (mode, direction) {
+        (Mode::Nat, Direction::Inbound) | (Mode::Snat, Direction::Outbound) => received.from,
+        _ => F::to_ip(new.src),
+    }
+}
+
+/// The worker that alone can have the session of a packet with this tuple, if it is not this one.
+fn owner_elsewhere<F: Family>(
+    shared: &Shared,
+    turn: Turn<'_>,
+    answer: &Tuple<F::Addr>,
+) -> Option<u16> {
+    if shared.workers < 2 {
+        return None;
+    }
+    let plan = turn.view.plan;
+    let side = F::side(plan);
+    let pool = plan.pool_of(side, answer.dst);
+    if let Some(owner) = pool.and_then(|pool| pool.owner(answer.dport, shared.workers)) {
+        return (owner != shared.worker).then_some(owner);
+    }
+    let (protocol, client) = (answer.protocol, (answer.src, answer.sport));
+    if let Some(service) = side.service_at(protocol, answer.dst, answer.dport) {
+        return shared.other_owner::<F>(plan, service, client.0, client.1);
+    }
+    if let Some(service) = side.nat_service(protocol, answer.src, answer.sport) {
+        return shared.other_owner::<F>(plan, service, answer.dst, answer.dport);
+    }
+    let (rule, _) = outside::rule_for::<F>(plan, turn.view.fib, answer).filter(|_| F::WIDE)?;
+    shared.other_owner::<F>(plan, rule, client.0, client.1)
+}
+
+/// Whether a packet with this tuple would be the director's, and not the kernel's.
+fn is_claimed<F: Family>(plan: &Plan, answer: &Tuple<F::Addr>) -> bool {
+    let side = F::side(plan);
+    let served = |protocol, dst, dport| side.service_at(protocol, dst, dport).is_some();
+    let v4 = match F::to_ip(answer.dst) {
+        IpAddr::V4(dst) => {
+            plan.v4.service_at(answer.protocol, dst.to_bits(), answer.dport).is_some()
+        }
+        IpAddr::V6(_) => false,
+    };
+    let pool = plan.pool_of(side, answer.dst);
+    v4 || served(answer.protocol, answer.dst, answer.dport)
+        || pool.is_some_and(|pool| pool.owner(answer.dport, 1).is_some())
+}
+
+/// The MTUs of the links that an error came in by and leaves by.
+fn links(turn: Turn<'_>, frame: &[u8], hop: Option<&Hop>) -> (u16, u16) {
+    let came = turn.view.fib.link_of(turn.port, answer::vlan(frame));
+    (came.map_or(u16::MAX, |link| link.mtu), hop.map_or(u16::MAX, |hop| hop.mtu))
+}
+
+/// Takes one hop off an error's time to live.
+fn take_hop(frame: &mut [u8], received: Received) {
+    let Some(packet) = frame.get_mut(received.l3..) else { return };
+    match received.to {
+        IpAddr::V4(_) => outer_v4(packet, received.ttl - 1, None),
+        IpAddr::V6(_) => packet[ipv6::HOP_LIMIT] = received.ttl - 1,
+    }
+}
+
+/// Writes the time to live, maybe the addresses, and the checksum of an IPv4 header.
+fn outer_v4(packet: &mut [u8], ttl: u8, ends: Option<(u32, u32)>) {
+    let length = packet.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
+    let Some(header) = packet.get_mut(..length).filter(|header| header.len() >= ipv4::HEADER)
+    else {
+        return;
+    };
+    header[ipv4::TTL] = ttl;
+    if let Some((from, to)) = ends {
+        header[ipv4::SOURCE..][..4].copy_from_slice(&from.to_be_bytes());
+        header[ipv4::DESTINATION..][..4].copy_from_slice(&to.to_be_bytes());
+    }
+    header[ipv4::CHECKSUM..][..2].fill(0);
+    let sum = checksum::full(header);
+    header[ipv4::CHECKSUM..][..2].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Rewrites an error where it is: its ends, and its quote into that of a packet with the tuple
+/// `about`, of the same IP version.
+fn rewrite_here<F: Family>(
+    frame: &mut [u8],
+    received: Received,
+    quote: &Quote<F::Addr>,
+    about: &Tuple<F::Addr>,
+    (from, to): (IpAddr, IpAddr),
+) {
+    let Received { l3, message, end, ttl, .. } = received;
+    let at = message + icmp::HEADER;
+    if let Some(quoted) = frame.get_mut(at..at + received.quoted) {
+        quote::rewrite::<F>(quoted, quote, about);
+    }
+    let Some((packet, message)) =
+        frame.get_mut(..end).and_then(|f| f.split_at_mut_checked(message))
+    else {
+        return;
+    };
+    let Some(packet) = packet.get_mut(l3..) else { return };
+    message[icmp::CHECKSUM..][..2].fill(0);
+    let sum = match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            outer_v4(packet, ttl - 1, Some((from.to_bits(), to.to_bits())));
+            checksum::full(message)
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            packet[ipv6::HOP_LIMIT] = ttl - 1;
+            packet[ipv6::SOURCE..][..16].copy_from_slice(&from.octets());
+            packet[ipv6::DESTINATION..][..16].copy_from_slice(&to.octets());
+            checksum::transport_v6(from.to_bits(), to.to_bits(), ipv6::ICMPV6, message)
+        }
+        _ => return,
+    };
+    message[icmp::CHECKSUM..][..2].copy_from_slice(&sum.to_be_bytes());
 }

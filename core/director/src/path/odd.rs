@@ -6,6 +6,7 @@ use super::{Shared, Verdict};
 use crate::family::{Family, Ipv4, Ipv6, Tuple};
 use crate::frame::Frame;
 use crate::reason::Reason;
+use sluice_wire::fragment::FragmentInfo;
 use sluice_wire::{ipv4, ipv6};
 
 impl<F: Parse> Engine<F> {
@@ -25,25 +26,6 @@ impl<F: Parse> Engine<F> {
             None => Outcome::Is(Verdict::Drop(Reason::Truncated)),
             Some(true) => self.fragment(shared, turn, lane, frame),
             Some(false) => self.error(shared, turn, lane, frame),
-        }
-    }
-
-    /// Decides on a fragment.
-    fn fragment<B: Frame>(
-        &mut self,
-        _shared: &mut Shared,
-        turn: Turn<'_>,
-        lane: usize,
-        frame: &mut B,
-    ) -> Outcome {
-        let l3 = usize::from(self.burst.lanes[lane].parsed.l3);
-        let ours = frame.bytes().get(l3..).and_then(ends::<F>);
-        match ours {
-            None => Outcome::Is(Verdict::Drop(Reason::Truncated)),
-            Some(ends) if F::side(turn.view.plan).owns(ends.dst) => {
-                Outcome::Is(Verdict::Drop(Reason::Fragment))
-            }
-            Some(_) => Outcome::Is(Verdict::Kernel(Reason::NotOurs)),
         }
     }
 }
@@ -77,4 +59,15 @@ pub(super) fn ends<F: Family>(packet: &[u8]) -> Option<Tuple<F::Addr>> {
         protocol: header.protocol(),
         ..Tuple::default()
     })
+}
+
+/// Whether a packet is a fragment but its datagram's first.
+pub(super) fn is_later(packet: &[u8]) -> bool {
+    match packet.first() {
+        Some(first) if first >> 4 == 6 => {
+            let upper = ipv6::walk(packet).ok();
+            upper.and_then(|upper| upper.fragment).is_some_and(|fragment| fragment.offset != 0)
+        }
+        _ => ipv4::Header::parse(packet).is_ok_and(|h| FragmentInfo::of(h).is_later()),
+    }
 }

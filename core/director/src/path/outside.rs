@@ -212,7 +212,7 @@ fn mapping_of<F: Family>(session: &SessionOf<F>) -> SessionOf<F> {
 }
 
 /// The first rule that a connection is for.
-fn rule_for<'a, F: Family>(
+pub(super) fn rule_for<'a, F: Family>(
     plan: &'a Plan,
     fib: &Fib,
     tuple: &Tuple<F::Addr>,

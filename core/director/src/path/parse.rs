@@ -1,11 +1,15 @@
 //! From bytes to a tuple: what may be ours goes on, everything else gets its verdict here.
 
 use super::burst::{Lane, Parsed};
-use super::{Shared, Verdict, across};
+use super::engine::Outcome;
+use super::introduce::Room;
+use super::{Shared, Verdict, across, introduce};
+use crate::counters::Direction;
 use crate::family::{Family, Ipv4, Ipv6, Tuple, mapped};
 use crate::frame::{Checked, Frame};
 use crate::plan::Plan;
 use crate::reason::Reason;
+use crate::session::SessionOf;
 use crate::track::Segment;
 use sluice_wire::ipv4::Malformed;
 use sluice_wire::ipv6::{self, Unwalkable};
@@ -44,6 +48,16 @@ pub(super) trait Parse: Family {
         lane: &Lane<Self::Addr>,
     ) -> Option<Reason>;
 
+    /// Tells the real server of a session who its client is, if that is asked for.
+    fn introduce<B: Frame>(
+        plan: &Plan,
+        session: &mut SessionOf<Self>,
+        direction: Direction,
+        lane: &mut Lane<Self::Addr>,
+        frame: &mut B,
+        room: Room,
+    ) -> Result<(), Outcome>;
+
     /// The largest packet with this tuple that is at most `mtu` bytes long in the other version.
     fn room_across(mtu: u16, old: &Tuple<Self::Addr>) -> u16;
 }
@@ -67,6 +81,17 @@ impl Parse for Ipv4 {
 
     fn translate<B: Frame>(_: &mut Shared, _: &mut B, _: &Lane<u32>) -> Option<Reason> {
         Some(Reason::Untranslatable)
+    }
+
+    fn introduce<B: Frame>(
+        _: &Plan,
+        _: &mut SessionOf<Self>,
+        _: Direction,
+        _: &mut Lane<u32>,
+        _: &mut B,
+        _: Room,
+    ) -> Result<(), Outcome> {
+        Ok(())
     }
 
     fn room_across(mtu: u16, _: &Tuple<u32>) -> u16 {
@@ -103,6 +128,17 @@ impl Parse for Ipv6 {
         lane: &Lane<u128>,
     ) -> Option<Reason> {
         across::translate(shared, frame, lane)
+    }
+
+    fn introduce<B: Frame>(
+        plan: &Plan,
+        session: &mut SessionOf<Self>,
+        direction: Direction,
+        lane: &mut Lane<u128>,
+        frame: &mut B,
+        room: Room,
+    ) -> Result<(), Outcome> {
+        introduce::introduce(plan, session, direction, lane, frame, room)
     }
 
     fn room_across(mtu: u16, old: &Tuple<u128>) -> u16 {
@@ -413,7 +449,7 @@ const fn l4_refused(truncated: bool) -> Verdict {
 }
 
 /// A packet for a local port of another worker goes there.
-fn stays_here<F: Family>(
+pub(super) fn stays_here<F: Family>(
     tuple: &Tuple<F::Addr>,
     plan: &Plan,
     shared: &Shared,

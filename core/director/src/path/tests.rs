@@ -1,5 +1,6 @@
 //! The path over packets that `etherparse` builds, judged by `etherparse`.
 
+mod introduce;
 pub(in crate::path) mod lab;
 mod life;
 mod modes;

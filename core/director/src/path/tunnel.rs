@@ -1,22 +1,108 @@
-//! IP in IP: what a tunnel leaves of an MTU, and the way into it.
+//! IP in IP: what a tunnel leaves of an MTU, what routers on its way said about theirs, and the way
+//! into it.
 
-use super::Shared;
 use super::burst::Lane;
-use super::rewrite;
-use crate::blueprint::Network;
-use crate::family::Family;
+use super::engine::Turn;
+use super::errors::Received;
+use super::{Shared, Verdict, answer, quote, rewrite};
+use crate::blueprint::{Mode, Network};
+use crate::family::{Family, Ipv4, Ipv6, unmapped};
 use crate::fib::Hop;
 use crate::frame::Frame;
 use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
-use sluice_wire::ipip;
+use crate::time::Time;
+use sluice_wire::{ethernet, icmp, ipip, ipv4, ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// How long a path MTU is believed (RFC 1191 6.3, RFC 8201 4).
+const BELIEVED_MS: u64 = 10 * 60 * 1000;
+/// The least path MTU of IPv4 that is believed: less would be a way to be kept from sending by
+/// forged errors, and no link has it.
+const LEAST_V4: u16 = 576;
+
+/// What is known of the paths to the real servers of one plan: one entry each, so that a packet
+/// finds it without a search.
+#[derive(Default)]
+pub(super) struct Paths {
+    learned: Vec<Learned>,
+    /// Real servers at the far ends of tunnels, in the order of their addresses.
+    ends: Vec<(IpAddr, RealId)>,
+}
+
+#[derive(Clone, Copy)]
+struct Learned {
+    /// The real server's, to notice that an id was given anew.
+    address: IpAddr,
+    /// Path MTU; 0 for none.
+    mtu: u16,
+    at: Time,
+}
+
+impl Paths {
+    /// Makes room for the real servers of a plan.
+    pub fn adopt(&mut self, plan: &Plan) {
+        let unknown = |address| Learned { address, mtu: 0, at: Time::default() };
+        for (real, learned) in plan.reals.iter().zip(&mut self.learned) {
+            if real.address != learned.address {
+                *learned = unknown(real.address);
+            }
+        }
+        self.learned.truncate(plan.reals.len());
+        let more = plan.reals.iter().skip(self.learned.len());
+        self.learned.extend(more.map(|real| unknown(real.address)));
+        self.ends.clear();
+        let tunnels = plan.reals.iter().zip(0..).filter(|(real, _)| real.mode == Mode::Ipip);
+        self.ends.extend(tunnels.map(|(real, id)| (real.address, RealId(id))));
+        self.ends.sort_unstable();
+    }
+
+    /// The real servers that are reached through a tunnel to an address.
+    pub fn ends_at(&self, address: IpAddr) -> impl Iterator<Item = RealId> {
+        let first = self.ends.partition_point(|(end, _)| *end < address);
+        self.ends[first..].iter().take_while(move |(end, _)| *end == address).map(|(_, id)| *id)
+    }
+
+    /// The most that a packet towards a real server may be long with its outer header.
+    #[inline(always)]
+    pub fn mtu(&self, real: RealId, hop: &Hop, now: Time) -> u16 {
+        match self.learned.get(real.0 as usize) {
+            Some(learned) if learned.mtu != 0 => learned.limit(hop.mtu, now),
+            _ => hop.mtu,
+        }
+    }
+
+    /// Believes what a router on the way to an address said its next link takes.
+    pub fn learn(&mut self, address: IpAddr, told: u16, now: Time) {
+        let least = if address.is_ipv6() { ipv6::MIN_MTU as u16 } else { LEAST_V4 };
+        let first = self.ends.partition_point(|(end, _)| *end < address);
+        let ends = self.ends[first..].iter().take_while(|(end, _)| *end == address);
+        for (_, id) in ends {
+            let Some(learned) = self.learned.get_mut(id.0 as usize) else { continue };
+            // An error never makes it larger: that is for time to tell.
+            let mtu = learned.limit(told.max(least), now);
+            (learned.mtu, learned.at) = (mtu, now);
+        }
+    }
+}
+
+impl Learned {
+    fn limit(&self, mtu: u16, now: Time) -> u16 {
+        let fresh = self.mtu != 0 && now.0.saturating_sub(self.at.0) < BELIEVED_MS;
+        if fresh { mtu.min(self.mtu) } else { mtu }
+    }
+}
+
 /// The largest packet that fits into a tunnel to a real server.
-pub(super) fn room(plan: &Plan, real: RealId, hop: &Hop) -> u16 {
+#[inline(always)]
+pub(super) fn room(paths: &Paths, plan: &Plan, real: RealId, hop: &Hop, now: Time) -> u16 {
     let v6 = plan.real(real).is_some_and(|real| real.address.is_ipv6());
-    let overhead = if v6 { ipip::OVERHEAD_V6 } else { ipip::OVERHEAD_V4 };
-    hop.mtu.saturating_sub(overhead as u16)
+    paths.mtu(real, hop, now).saturating_sub(overhead(v6))
+}
+
+/// Bytes that an outer header adds.
+pub(super) const fn overhead(v6: bool) -> u16 {
+    (if v6 { ipip::OVERHEAD_V6 } else { ipip::OVERHEAD_V4 }) as u16
 }
 
 /// Encapsulates a packet towards its real server, whose id its lane carries as its flow.
@@ -38,6 +124,166 @@ pub(super) fn enter<F: Family, B: Frame>(
     match rewrite::encapsulate(frame, l3, (from, real.address), shared.tunnel_id) {
         Some(()) => None,
         None => Some(Reason::Headroom),
+    }
+}
+
+/// Whether an error is about an outer packet of the director's own.
+pub(super) fn is_about_own(plan: &Plan, received: Received, frame: &[u8]) -> bool {
+    let quote = received.quote(frame);
+    let Some(outer) = Outer::read(quote) else { return false };
+    let source = match received.to {
+        IpAddr::V4(_) => plan.tunnel.v4,
+        IpAddr::V6(_) => plan.tunnel.v6,
+    };
+    outer.from == received.to && source.is_some_and(|source| source.contains(outer.from))
+}
+
+/// The outer header that an error quotes.
+struct Outer {
+    from: IpAddr,
+    to: IpAddr,
+    /// Length of the whole packet in bytes.
+    total: usize,
+    /// Where the packet inside begins.
+    inner: usize,
+}
+
+impl Outer {
+    fn read(quote: &[u8]) -> Option<Self> {
+        let (protocol, outer) = if quote.first()? >> 4 == 6 {
+            let header = ipv6::Header(quote.first_chunk()?);
+            let found = ipv6::walk_quoted(quote).ok()?;
+            let (from, to) = (Ipv6::to_ip(header.source()), Ipv6::to_ip(header.destination()));
+            let first = found.fragment.is_none_or(|fragment| fragment.offset == 0);
+            let inner = if first { found.offset } else { quote.len() };
+            (found.protocol, Self { from, to, total: header.total_len(), inner })
+        } else {
+            let header = ipv4::Header(quote.first_chunk()?);
+            let (from, to) = (Ipv4::to_ip(header.source()), Ipv4::to_ip(header.destination()));
+            let later = u16::from_be_bytes([header.0[6], header.0[7]]) & 0x1fff != 0;
+            let inner = if later { quote.len() } else { header.header_len() };
+            (header.protocol(), Self { from, to, total: header.total_len(), inner })
+        };
+        matches!(protocol, ipv4::IPV4 | ipv4::IPV6).then_some(outer)
+    }
+}
+
+/// What an error about an outer packet means for who sent what is inside.
+enum Meaning {
+    /// It was larger than this, with its outer header.
+    TooBig(u16),
+    /// It did not arrive.
+    Lost,
+}
+
+impl Meaning {
+    fn of(received: Received, outer: &Outer) -> Option<Self> {
+        let (told, is) = match received.to {
+            IpAddr::V4(_) => {
+                let is = (received.kind, received.code)
+                    == (icmp::v4::UNREACHABLE, icmp::v4::FRAGMENTATION_NEEDED);
+                // A router that does not say how much would fit is taken for the worst that is
+                // believed of any.
+                let told = received.rest & 0xffff;
+                (if told == 0 { u32::from(LEAST_V4) } else { told }, is)
+            }
+            IpAddr::V6(_) => (received.rest, received.kind == icmp::v6::PACKET_TOO_BIG),
+        };
+        if !is {
+            return Some(Self::Lost);
+        }
+        // One that was small enough was not too big.
+        let told = u16::try_from(told).ok()?;
+        (usize::from(told) < outer.total).then_some(Self::TooBig(told))
+    }
+}
+
+/// The verdict on an error about an outer packet (RFC 2003 4, RFC 2473 8): the path's MTU is
+/// remembered, and if enough of the packet inside is quoted, its sender is told. To that no session
+/// is needed, which another worker may have: the packet is one to a service of ours.
+pub(super) fn reported<B: Frame>(
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    received: Received,
+    at: u8,
+    frame: &mut B,
+) -> Verdict {
+    let (plan, fib) = (turn.view.plan, turn.view.fib);
+    let quote = received.quote(frame.bytes());
+    let Some(outer) = Outer::read(quote) else { return Verdict::Drop(Reason::IcmpError) };
+    if !received.is_sound(frame.bytes()) {
+        return Verdict::Drop(Reason::BadL4Checksum);
+    }
+    let Some(meaning) = Meaning::of(received, &outer) else {
+        return Verdict::Drop(Reason::IcmpError);
+    };
+    if let Meaning::TooBig(told) = meaning {
+        shared.paths.learn(outer.to, told, turn.now);
+    }
+    let mut copy = [0; icmp::MOST_V6];
+    let inner = quote.get(outer.inner..).unwrap_or_default();
+    let inner = &inner[..inner.len().min(copy.len())];
+    copy[..inner.len()].copy_from_slice(inner);
+    let inner = &copy[..inner.len()];
+    let told = told(shared, plan, &outer, inner).and_then(|(service, client)| {
+        let message = meaning.message(&outer, inner)?;
+        Some((service, client, message))
+    });
+    let Some((service, client, message)) = told else { return Verdict::Drop(Reason::IcmpError) };
+    let may = shared.errors.allows(plan.icmp_errors_per_s, turn.now);
+    if !may || !answer::write_error(frame, received.l3, (service, client), message, inner) {
+        return Verdict::Drop(Reason::IcmpError);
+    }
+    shared.errors.take();
+    let ethertype = if client.is_ipv6() { ethernet::IPV6 } else { ethernet::IPV4 };
+    if let Some(field) = frame.bytes_mut().get_mut(received.l3 - 2..received.l3) {
+        field.copy_from_slice(&ethertype.to_be_bytes());
+    }
+    match fib.lookup(client).ok().and_then(|id| fib.hop(id)) {
+        Some(hop) => rewrite::link_layer(frame, hop),
+        None => shared.unresolved(fib, at, client),
+    }
+}
+
+/// The virtual address and the client that a packet in a tunnel was between: to a service which has
+/// a real server at the tunnel's end.
+fn told(shared: &Shared, plan: &Plan, outer: &Outer, inner: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    let tuple = quote::read::<Ipv6>(inner)?.tuple;
+    if !Ipv6::is_unicast_source(tuple.src) {
+        return None;
+    }
+    let narrow =
+        unmapped(tuple.dst).and_then(|dst| plan.v4.service_at(tuple.protocol, dst, tuple.dport));
+    let wide = || plan.wide.service_at(tuple.protocol, tuple.dst, tuple.dport);
+    let service = narrow.or_else(wide)?;
+    let has = |id: RealId| plan.real(id).is_some_and(|real| real.service == service);
+    let known = shared.paths.ends_at(outer.to).any(has);
+    known.then(|| (Ipv6::to_ip(tuple.dst), Ipv6::to_ip(tuple.src)))
+}
+
+impl Meaning {
+    /// Type, code and second word of the error about the packet inside; `None` if its sender can
+    /// do nothing about it.
+    fn message(&self, outer: &Outer, inner: &[u8]) -> Option<(u8, u8, u32)> {
+        let six = inner.first()? >> 4 == 6;
+        Some(match (self, six) {
+            (Self::Lost, false) => (icmp::v4::UNREACHABLE, icmp::v4::HOST, 0),
+            (Self::Lost, true) => (icmp::v6::UNREACHABLE, icmp::v6::ADDRESS, 0),
+            (Self::TooBig(told), false) => {
+                let may_cut = inner.get(6)? & 0x40 == 0;
+                let mtu = told.saturating_sub(overhead(outer.to.is_ipv6()));
+                let code = icmp::v4::FRAGMENTATION_NEEDED;
+                // What may be cut will be.
+                (!may_cut).then_some((icmp::v4::UNREACHABLE, code, mtu.into()))?
+            }
+            (Self::TooBig(told), true) => {
+                let least = ipv6::MIN_MTU as u16;
+                let mtu = told.saturating_sub(overhead(outer.to.is_ipv6())).max(least);
+                // One of the least MTU gets through in pieces.
+                let larger = outer.total - outer.inner > usize::from(least);
+                larger.then_some((icmp::v6::PACKET_TOO_BIG, 0, mtu.into()))?
+            }
+        })
     }
 }
 

@@ -92,6 +92,8 @@ impl Plan {
             plan.keep_former_locals(before);
         }
         plan.share_pools();
+        let hidden = ClientAddress::Hidden;
+        plan.introduces = plan.services.iter().any(|s| s.client_address != hidden);
         let is_wide = |id: ServiceId| plan.services[usize::from(id.0)].wide;
         plan.wide_v4 = plan.services.iter().any(|s| s.wide && s.vip.is_ipv4())
             || plan.reals.iter().any(|r| r.address.is_ipv4() && is_wide(r.service));

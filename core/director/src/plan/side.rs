@@ -61,6 +61,8 @@ pub struct Side<A> {
     pub(super) pool_of: FxHashMap<A, u32>,
     /// Real servers that are reached by NAT, by protocol, address and port; 0 for any.
     nat: FxHashMap<(u8, A, u16), ServiceId>,
+    /// Addresses of such real servers, of either table.
+    nat_set: FxHashMap<A, ()>,
 }
 
 impl<A: Copy + Eq + Hash> Side<A> {
@@ -102,6 +104,11 @@ impl<A: Copy + Eq + Hash> Side<A> {
     /// Whether the address is a VIP.
     pub fn is_vip(&self, address: A) -> bool {
         self.vip_set.contains_key(&address)
+    }
+
+    /// Whether a real server with this address is reached by NAT.
+    pub fn has_nat_real(&self, address: A) -> bool {
+        self.nat_set.contains_key(&address)
     }
 
     /// The service whose real server, reached by NAT, a packet comes from.
@@ -168,8 +175,12 @@ pub(super) fn side<F: Family>(plan: &Plan, is_ours: impl Fn(ServiceId) -> bool) 
 impl<A: Copy + Eq + Hash + Default> Side<A> {
     fn add_nat<F: Family<Addr = A>>(&mut self, plan: &Plan, is_ours: &impl Fn(ServiceId) -> bool) {
         // Those of tombstones too: their sessions go on.
-        for real in plan.reals.iter().filter(|r| r.mode == Mode::Nat && is_ours(r.service)) {
+        for real in plan.reals.iter().filter(|r| r.mode == Mode::Nat) {
             let Some(address) = F::from_ip(real.address) else { continue };
+            self.nat_set.insert(address, ());
+            if !is_ours(real.service) {
+                continue;
+            }
             let protocol = plan.services[usize::from(real.service.0)].protocol.number();
             let key = (protocol, address, real.port);
             if real.live || !self.nat.contains_key(&key) {

@@ -93,6 +93,7 @@ impl Lab {
             worker: share.0,
             workers: share.1,
             sessions,
+            fragments: 64,
             seed: 7,
             pages: PagePolicy::Ordinary,
         };

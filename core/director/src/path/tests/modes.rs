@@ -14,24 +14,24 @@ use crate::time::Time;
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use std::net::{IpAddr, SocketAddr};
 
-fn at(text: &str) -> SocketAddr {
+pub fn at(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-fn ip(text: &str) -> IpAddr {
+pub fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
 /// A director with one service and its surroundings: clients in front, real servers behind.
-struct Field {
-    path: Path,
+pub struct Field {
+    pub path: Path,
     plan: Plan,
     fib: Fib,
     now: Time,
 }
 
 impl Field {
-    fn new(blueprint: &Blueprint) -> Self {
+    pub fn new(blueprint: &Blueprint) -> Self {
         let plan = Plan::compile(blueprint, None, &Retired::default()).unwrap();
         let mut builder = FibBuilder::default();
         let front = builder.link(Link { port: FRONT, mtu: 1500, ..Link::default() });
@@ -57,6 +57,7 @@ impl Field {
             worker: 0,
             workers: 1,
             sessions: 100,
+            fragments: 64,
             seed: 7,
             pages: PagePolicy::Ordinary,
         })
@@ -65,7 +66,7 @@ impl Field {
         Self { path, plan, fib, now: Time(5_000_000) }
     }
 
-    fn one(&mut self, port: crate::fib::PortId, frame: &mut MemFrame) -> Verdict {
+    pub fn one(&mut self, port: crate::fib::PortId, frame: &mut MemFrame) -> Verdict {
         let mut verdicts = [Verdict::Wait];
         let view = View { plan: &self.plan, fib: &self.fib };
         let frames = std::slice::from_mut(frame);
@@ -87,7 +88,7 @@ impl Field {
     }
 }
 
-fn datagram(from: SocketAddr, to: SocketAddr) -> MemFrame {
+pub fn datagram(from: SocketAddr, to: SocketAddr) -> MemFrame {
     let builder = PacketBuilder::ethernet2([4; 6], [6; 6]);
     let builder = match (from.ip(), to.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => builder.ipv4(from.octets(), to.octets(), 64),
@@ -125,7 +126,7 @@ fn ends(packet: &[u8]) -> (SocketAddr, SocketAddr) {
     (SocketAddr::new(from, udp.source_port()), SocketAddr::new(to, udp.destination_port()))
 }
 
-fn blueprint(mode: Mode, vip: &str, real: &str, port: u16) -> Blueprint {
+pub fn blueprint(mode: Mode, vip: &str, real: &str, port: u16) -> Blueprint {
     Blueprint {
         services: vec![VirtualService {
             name: "dns".into(),

@@ -17,12 +17,12 @@ fn table(reals: &[Entry]) -> Table {
 
 /// Whose each entry is, whatever the positions.
 fn owners(reals: &[Entry]) -> Vec<IpAddr> {
-    table(reals).entries().iter().map(|at| reals[*at as usize].0).collect()
+    table(reals).cells().iter().map(|at| reals[*at as usize].0).collect()
 }
 
 fn counts(table: &Table, reals: usize) -> Vec<u32> {
     let mut counts = vec![0; reals];
-    table.entries().iter().for_each(|at| counts[*at as usize] += 1);
+    table.cells().iter().for_each(|at| counts[*at as usize] += 1);
     counts
 }
 
@@ -38,11 +38,11 @@ fn entries_are_shared_by_weight() {
         for scheduler in [Scheduling::Mh, Scheduling::Sh] {
             let reals = farm(weights.clone());
             let table = Table::build(Recipe::new(scheduler, reals, SIZE, 0));
-            assert_eq!(table.entries().len(), SIZE as usize);
+            let size = table.len() as f64;
             let total: u32 = weights.iter().sum();
             let mut worst: f64 = 0.0;
             for (count, weight) in counts(&table, weights.len()).iter().zip(&weights) {
-                let share = f64::from(SIZE) * f64::from(*weight) / f64::from(total);
+                let share = size * f64::from(*weight) / f64::from(total);
                 worst = worst.max((f64::from(*count) / share - 1.0).abs());
             }
             println!("{}, {} reals: {:.3} %", scheduler.name(), weights.len(), worst * 100.0);
@@ -56,7 +56,7 @@ fn entries_are_shared_by_weight() {
 fn extreme_weights() {
     let reals = farm(std::iter::once(u32::from(u16::MAX)).chain([1; 500]).chain([0; 10]));
     let counts = counts(&table(&reals), reals.len());
-    assert_eq!(counts[1..501], [1; 500], "a little more than its share");
+    assert!(counts[1..501].iter().all(|count| (7..=8).contains(count)), "7.94 is the share");
     assert_eq!(counts[501..], [0; 10]);
     assert!(table(&farm([0, 0])).lookup(1).is_none());
     assert!(table(&[]).lookup(1).is_none());
@@ -66,20 +66,23 @@ fn extreme_weights() {
 /// When one of a hundred leaves, hardly anybody moves but its own clients.
 #[test]
 fn disruption_is_near_the_ideal() {
-    let mut worst: f64 = 0.0;
-    for weights in [vec![1; 100], (0..100).map(|n| 1 + n % 4).collect::<Vec<u32>>()] {
-        for gone in 0..100 {
+    for (weights, bound) in
+        [(vec![1; 100], 1.12), ((0..100).map(|n| 1 + n % 4).collect::<Vec<u32>>(), 1.35)]
+    {
+        let (mut sum, mut worst) = (0.0, 0.0f64);
+        for gone in (0..100).step_by(3) {
             let reals = farm(weights.clone());
             let before = owners(&reals);
             let mut rest = reals.clone();
             let gone = rest.remove(gone).0;
             let moved = before.iter().zip(owners(&rest)).filter(|(a, b)| *a != b).count();
             let own = before.iter().filter(|owner| **owner == gone).count();
+            sum += moved as f64 / own as f64 / 34.0;
             worst = worst.max(moved as f64 / own as f64);
         }
-        println!("one of 100 leaves: at most {worst:.3} times its own entries move");
+        println!("one of 100 leaves: {sum:.3} times its own cells move, {worst:.3} at most");
+        assert!((1.0..1.1).contains(&sum) && worst < bound, "{sum} {worst}");
     }
-    assert!((1.0..1.1).contains(&worst), "{worst}");
 }
 
 /// Draining one moves the same entries as removing it.
@@ -105,15 +108,15 @@ fn directors_agree() {
     assert_eq!(owners(&mixed), owners(&reals));
     let other = Table::build(Recipe::new(Scheduling::Mh, reals.clone(), SIZE, 1));
     let ours = table(&reals);
-    let same = other.entries().iter().zip(ours.entries()).filter(|(a, b)| a == b);
-    assert!(same.count() < SIZE as usize / 20);
+    let same = other.cells().into_iter().zip(ours.cells()).filter(|(a, b)| a == b);
+    assert!(same.count() < ours.len() / 20);
 }
 
 #[test]
 fn sizes_become_primes() {
-    for (wanted, size) in [(0, 2), (2, 2), (100, 101), (65_536, 65_537), (65_537, 65_537)] {
-        let recipe = Recipe::new(Scheduling::Mh, farm([1, 1, 1]), wanted, 0);
-        assert_eq!(Table::build(recipe).entries().len(), size);
+    for (wanted, mh, sh) in [(0, 11, 1), (1, 11, 1), (100, 809, 100), (65_537, 524_309, 65_537)] {
+        let of = |scheduler| Table::build(Recipe::new(scheduler, farm([1, 1]), wanted, 0)).len();
+        assert_eq!((of(Scheduling::Mh), of(Scheduling::Sh)), (mh, sh));
     }
 }
 

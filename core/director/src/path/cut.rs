@@ -1,0 +1,97 @@
+//! Packets that are too large for their way and may go on in pieces: made complete here, and cut
+//! by whoever has buffers for the pieces.
+//!
+//! A router cuts IPv4 without DF (RFC 791 3.2). It cuts no IPv6; but what the director itself makes
+//! of IPv6, an outer header or a packet of the other family, has it as its source, and packets of
+//! up to 1,280 bytes have to get through (RFC 8200 5, RFC 4213 3.2.1, RFC 2473 7.1, RFC 7915 5.1).
+
+use super::engine::{Engine, Turn, write};
+use super::parse::Parse;
+use super::{Shared, Verdict, odd, rewrite};
+use crate::blueprint::Mode;
+use crate::frame::Frame;
+use crate::plan::RealId;
+use crate::reason::Reason;
+use crate::session::Flow;
+use crate::track;
+use sluice_wire::{checksum, ethernet, ipv4, ipv6};
+
+impl<F: Parse> Engine<F> {
+    /// Whether a packet that is too large may go on in pieces.
+    pub(super) fn may_cut<B: Frame>(&self, lane: usize, frame: &B) -> bool {
+        let lane = &self.burst.lanes[lane];
+        let packet = frame.bytes().get(usize::from(lane.parsed.l3)..).unwrap_or_default();
+        if packet.first().is_some_and(|first| first >> 4 == 6) {
+            let remade = lane.mode == Mode::Ipip || F::crosses(&lane.parsed.tuple, &lane.new);
+            return remade && usize::from(lane.parsed.length) <= ipv6::MIN_MTU;
+        }
+        ipv4::Header::parse(packet).is_ok_and(|header| !header.dont_fragment())
+    }
+
+    /// Makes a packet that was found too large by [`Engine::track`] complete, and does for it what
+    /// that does for those that fit.
+    pub(super) fn cut<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        at: usize,
+        frame: &mut B,
+    ) -> Verdict {
+        let Turn { view, now, .. } = turn;
+        let lane = &mut self.burst.lanes[at];
+        let packet = frame.bytes().get(usize::from(lane.parsed.l3)..).unwrap_or_default();
+        // A later fragment has no session, and its lane tells the real server in place of one.
+        let whole = !odd::is_later(packet);
+        let (flow, segment, length) = (lane.flow, lane.parsed.segment, lane.parsed.length);
+        let (mode, direction) = (lane.mode, flow.direction());
+        let real = if whole {
+            self.sessions.slab().at(flow.id()).real()
+        } else {
+            RealId(flow.id())
+        };
+        let past = matches!(mode, Mode::Dr | Mode::Ipip);
+        let to = view.plan.real(real).filter(|_| past).map(|real| real.address);
+        let to = to.unwrap_or_else(|| F::to_ip(lane.new.dst));
+        let Some(hop) = view.fib.lookup(to).ok().and_then(|id| view.fib.hop(id)) else {
+            return Verdict::Drop(Reason::Unresolved);
+        };
+        let mtu = if mode == Mode::Ipip { shared.paths.mtu(real, hop, now) } else { hop.mtu };
+        shared.forwarded(real, direction, length);
+        if past {
+            lane.flow = Flow(real.0);
+        }
+        if let Some(reason) = write::<F, B>(shared, view, lane, frame) {
+            return Verdict::Drop(reason);
+        }
+        if mode == Mode::Ipip {
+            may_be_cut(frame, shared.tunnel_id);
+        }
+        if whole {
+            let session = self.sessions.at_mut(flow.id());
+            session.seen_ms = now.low();
+            if !track::is_plain(session.state, segment.flags) {
+                self.track_tcp(shared, view.plan, flow.id(), direction, segment);
+            }
+        }
+        match rewrite::link_layer(frame, hop) {
+            Verdict::Tx(port) => Verdict::Fragment(port, mtu),
+            other => other,
+        }
+    }
+}
+
+/// Takes DF off the outer header of a packet, with which it was given because nobody may cut what
+/// is inside: the tunnel's far end puts the pieces together again before anyone looks there.
+fn may_be_cut<B: Frame>(frame: &mut B, id: u16) {
+    let at = ethernet::payload(frame.bytes()).map_or(0, |payload| payload.offset);
+    let Some(header) = frame.bytes_mut().get_mut(at..) else { return };
+    let Some(header) = header.first_chunk_mut::<{ ipv4::HEADER }>() else { return };
+    if header[0] >> 4 != 4 {
+        return;
+    }
+    header[4..6].copy_from_slice(&id.to_be_bytes());
+    header[6] = 0;
+    header[ipv4::CHECKSUM..][..2].fill(0);
+    let sum = checksum::full(header);
+    header[ipv4::CHECKSUM..][..2].copy_from_slice(&sum.to_be_bytes());
+}

@@ -1,0 +1,431 @@
+//! Fragments: the first of a datagram has the ports and decides, the others follow it.
+//!
+//! The first fragment (RFC 791, RFC 8200 4.5) goes the way of any packet: it is found, may open a
+//! session, is tracked. What was decided is recorded under what all fragments of a datagram have
+//! in common, and later ones become what the record says: new addresses, a hop less, a tunnel. No
+//! transport checksum is touched, since the first fragment has it and the difference to it is the
+//! same whoever carries it. Nothing is put together here: overlapping fragments are forwarded
+//! alike, and the receiver judges them.
+//!
+//! A record holds the decision itself and no session's number, so that it cannot lead to another's
+//! session; whether the plan still knows the real server is asked for each fragment.
+//!
+//! A later fragment that comes before its first is given back to be parked ([`super::parking`]).
+//! Ports spread the fragments of a datagram, which tell no ports, by their addresses: all arrive
+//! at one worker, which may not be the one that the flow's whole packets arrive at. Where the
+//! ports say whose packet it is (a local port, an owned service), the first is handed there and
+//! the others follow. Anything else is decided where it arrives: a client's fragmented datagrams
+//! then have a session of their own beside that of its whole ones, with the same real server only
+//! where the scheduler hashes or remembers the client, and a fragment of a TCP stream that another
+//! worker holds has no session.
+
+use super::engine::{Engine, Outcome, Turn};
+use super::parse::{Parse, stays_here, transport};
+use super::{Shared, Verdict, odd, tunnel};
+use crate::blueprint::{ClientAddress, Mode};
+use crate::counters::Direction;
+use crate::family::{Family, Ipv6, Seed, Tuple};
+use crate::fib::{HopId, NoHop};
+use crate::frame::Frame;
+use crate::plan::{Plan, RealId};
+use crate::reason::Reason;
+use crate::session::{Flow, SessionOf, Sessions};
+use crate::time::Time;
+use crate::track::Segment;
+use sluice_wire::fragment::FragmentInfo;
+use sluice_wire::{icmp, ipv4, ipv6, tcp, udp};
+
+/// Records that one place in the table has to choose from.
+const WAYS: usize = 4;
+/// How long the fragments of an IPv4 datagram may be apart: what Linux waits for them (RFC 791
+/// says 15 s or more).
+const V4_MS: u64 = 30_000;
+/// The same for IPv6 (RFC 8200 4.5).
+const V6_MS: u64 = 60_000;
+/// In place of a protocol: there is no transport header to write to.
+const NO_TRANSPORT: u8 = 0;
+
+/// What the first fragment of a datagram has decided.
+#[derive(Clone, Copy, Debug)]
+enum Decision<A> {
+    /// They are forwarded.
+    Forward(Way<A>),
+    /// They go to another worker, in the plan of this number.
+    HandOff(u16, u64),
+    /// They get this verdict.
+    Is(Verdict),
+}
+
+/// How a datagram is forwarded.
+#[derive(Clone, Copy, Debug)]
+struct Way<A> {
+    src: A,
+    dst: A,
+    real: RealId,
+    mode: Mode,
+    direction: Direction,
+    /// The flow's hash, which an outer source address is chosen by.
+    hash: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record<A> {
+    /// Identification in place of ports; no protocol with IPv6.
+    key: Tuple<A>,
+    until: Time,
+    decision: Decision<A>,
+}
+
+/// The datagrams of one table whose first fragment was seen: as many as it was made for, the one
+/// that ends first giving way to a new one.
+pub(super) struct Fragments<A> {
+    records: Box<[Option<Record<A>>]>,
+}
+
+impl<A: Copy + Eq> Fragments<A> {
+    /// Room for `capacity` datagrams, and for a handful at least.
+    pub fn new(capacity: u32) -> Self {
+        let sets = (capacity as usize).div_ceil(WAYS).max(1);
+        Self { records: vec![None; sets * WAYS].into_boxed_slice() }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.records.fill(None);
+    }
+
+    fn set(&self, hash: u64) -> usize {
+        let sets = (self.records.len() / WAYS) as u64;
+        ((hash >> 32) * sets >> 32) as usize * WAYS
+    }
+
+    fn find(&self, now: Time, hash: u64, key: &Tuple<A>) -> Option<Decision<A>> {
+        let at = self.set(hash);
+        let records = self.records[at..at + WAYS].iter().flatten();
+        let mut same = records.filter(|record| record.key == *key && record.until > now);
+        same.next().map(|record| record.decision)
+    }
+
+    fn put(&mut self, hash: u64, new: Record<A>) {
+        let at = self.set(hash);
+        let records = &mut self.records[at..at + WAYS];
+        let same = |record: &Option<Record<A>>| record.is_some_and(|r| r.key == new.key);
+        let place = records.iter().position(same).or_else(|| {
+            let until = |at: &usize| records[*at].map_or(Time(0), |record| record.until);
+            (0..WAYS).min_by_key(until)
+        });
+        records[place.unwrap_or(0)] = Some(new);
+    }
+
+    fn remove(&mut self, hash: u64, key: &Tuple<A>) {
+        let at = self.set(hash);
+        let records = &mut self.records[at..at + WAYS];
+        records.iter_mut().filter(|r| r.is_some_and(|r| r.key == *key)).for_each(|r| *r = None);
+    }
+}
+
+/// A fragment, as its own headers tell.
+struct Piece<A> {
+    key: Tuple<A>,
+    /// Where its data belongs in the datagram's.
+    offset: u16,
+    /// What the data is of: in a later fragment of IPv6 maybe an extension header.
+    protocol: u8,
+    /// Where its data begins in the packet.
+    data: usize,
+    life_ms: u64,
+}
+
+impl<A: Copy> Piece<A> {
+    fn of<F: Family<Addr = A>>(packet: &[u8]) -> Option<Self> {
+        let ends = odd::ends::<F>(packet)?;
+        let with = |id: u32, protocol| Tuple {
+            sport: (id >> 16) as u16,
+            dport: id as u16,
+            protocol,
+            ..ends
+        };
+        if packet.first()? >> 4 == 6 {
+            let upper = ipv6::walk(packet).ok()?;
+            let place = upper.fragment?;
+            // Fragments of one datagram may name different headers (RFC 8200 4.5).
+            let key = with(place.id, 0);
+            let (protocol, data) = (upper.protocol, upper.offset);
+            return Some(Self { key, offset: place.offset, protocol, data, life_ms: V6_MS });
+        }
+        let header = ipv4::Header::parse(packet).ok()?;
+        let place = FragmentInfo::of(header);
+        let protocol = header.protocol();
+        let key = with(u32::from(place.id), protocol);
+        let data = header.header_len();
+        Some(Self { key, offset: place.offset, protocol, data, life_ms: V4_MS })
+    }
+}
+
+impl<F: Parse> Engine<F> {
+    /// Decides on a fragment.
+    pub(super) fn fragment<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        lane: usize,
+        frame: &mut B,
+    ) -> Outcome {
+        let l3 = usize::from(self.burst.lanes[lane].parsed.l3);
+        let Some(piece) = frame.bytes().get(l3..).and_then(Piece::of::<F>) else {
+            return Outcome::Is(Verdict::Drop(Reason::Truncated));
+        };
+        if piece.offset != 0 {
+            return self.later(shared, turn, lane, &piece);
+        }
+        let hash = self.sessions.hash(&piece.key);
+        let mut way = None;
+        let outcome = self.first(shared, turn, lane, frame, &piece, &mut way);
+        let lane = &self.burst.lanes[lane];
+        let decision = match (outcome, way) {
+            // The wide table's record counts now.
+            (Outcome::Wide, _) => {
+                self.fragments.remove(hash, &piece.key);
+                return outcome;
+            }
+            (Outcome::Forward | Outcome::Unresolved | Outcome::TooBig(_), Some(way)) => {
+                Decision::Forward(Way { src: lane.new.src, dst: lane.new.dst, ..way })
+            }
+            (Outcome::Is(verdict), _) => match verdict {
+                Verdict::HandOff(worker) => Decision::HandOff(worker, turn.view.plan.epoch),
+                // Only the first is answered.
+                Verdict::Answer(_, Reason::NoSessionReset) => drop_for(Reason::NoSession),
+                Verdict::Answer(_, reason) => drop_for(reason),
+                other => Decision::Is(other),
+            },
+            (Outcome::Refuse(reason), _) => drop_for(reason),
+            _ => drop_for(Reason::NoSession),
+        };
+        let until = Time(turn.now.0 + piece.life_ms);
+        self.fragments.put(hash, Record { key: piece.key, until, decision });
+        // One at most for each frame, so there is room.
+        let _ = shared.joined.try_push(name::<F>(&piece.key, &shared.seed));
+        outcome
+    }
+
+    /// The first fragment of a datagram, which is treated as a whole packet is.
+    fn first<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        at: usize,
+        frame: &mut B,
+        piece: &Piece<F::Addr>,
+        way: &mut Option<Way<F::Addr>>,
+    ) -> Outcome {
+        let plan = turn.view.plan;
+        let drop = |reason| Outcome::Is(Verdict::Drop(reason));
+        let lane = &mut self.burst.lanes[at];
+        let (l3, length) = (usize::from(lane.parsed.l3), usize::from(lane.parsed.length));
+        let l4 = l3 + piece.data;
+        let Some(data) = frame.bytes().get(l4..l3 + length) else {
+            return drop(Reason::Truncated);
+        };
+        if !is_for_tables::<F>(piece.protocol, data, plan) {
+            return Outcome::Is(Verdict::Kernel(Reason::NotOurs));
+        }
+        let (sport, dport, segment) = match head(piece.protocol, data) {
+            Ok(head) => head,
+            Err(reason) => return drop(reason),
+        };
+        let Ok(l4) = u8::try_from(l4) else { return drop(Reason::ExtensionHeaders) };
+        let tuple = Tuple { sport, dport, protocol: piece.protocol, ..piece.key };
+        lane.parsed.tuple = tuple;
+        (lane.parsed.l4, lane.parsed.segment) = (l4, segment);
+        lane.hash = self.sessions.hash(&tuple);
+        if shared.workers > 1
+            && let Err(verdict) = stays_here::<F>(&tuple, plan, shared)
+        {
+            return Outcome::Is(verdict);
+        }
+        let flow = match self.admit(shared, turn, at, frame) {
+            Ok(flow) => flow,
+            Err(outcome) => return outcome,
+        };
+        let session = self.sessions.slab().at(flow.id());
+        let (real, direction) = (session.real(), flow.direction());
+        if !may_be_cut::<F>(plan, session, direction, &tuple) {
+            return drop(Reason::Fragment);
+        }
+        let lane = &mut self.burst.lanes[at];
+        lane.flow = flow;
+        let hash = lane.hash;
+        let outcome = self.track(shared, turn, at, frame);
+        let mode = self.burst.lanes[at].mode;
+        *way = Some(Way { src: tuple.src, dst: tuple.dst, real, mode, direction, hash });
+        outcome
+    }
+
+    /// A fragment without ports.
+    fn later(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        lane: usize,
+        piece: &Piece<F::Addr>,
+    ) -> Outcome {
+        let plan = turn.view.plan;
+        // It would put something else in place of what was looked at (RFC 3128).
+        if piece.protocol == ipv4::TCP && usize::from(piece.offset) < tcp::HEADER {
+            return Outcome::Is(Verdict::Drop(Reason::TinyFragment));
+        }
+        let hash = self.sessions.hash(&piece.key);
+        match self.fragments.find(turn.now, hash, &piece.key) {
+            Some(Decision::Forward(way)) => return self.follow(shared, turn, lane, piece, &way),
+            Some(Decision::Is(verdict)) => return Outcome::Is(verdict),
+            // Under another plan the other worker may think that it is this one's.
+            Some(Decision::HandOff(worker, epoch)) if epoch == plan.epoch => {
+                return Outcome::Is(Verdict::HandOff(worker));
+            }
+            _ => {}
+        }
+        if !F::WIDE && plan.wide_v4 {
+            return Outcome::Wide;
+        }
+        if may_be_ours::<F>(plan, piece) {
+            return Outcome::Is(Verdict::Park(name::<F>(&piece.key, &shared.seed)));
+        }
+        Outcome::Is(Verdict::Kernel(Reason::NotOurs))
+    }
+
+    /// Makes a later fragment what its first has become.
+    fn follow(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        at: usize,
+        piece: &Piece<F::Addr>,
+        way: &Way<F::Addr>,
+    ) -> Outcome {
+        let (plan, fib) = (turn.view.plan, turn.view.fib);
+        let drop = |reason| Outcome::Is(Verdict::Drop(reason));
+        let real = F::side(plan).real(way.real);
+        if !real.is_some_and(|real| real.goes_on() && real.mode == way.mode) {
+            return drop(Reason::RealGone);
+        }
+        let lane = &mut self.burst.lanes[at];
+        let parsed = &mut lane.parsed;
+        if parsed.ttl <= 1 {
+            return Outcome::Refuse(Reason::TtlExpired);
+        }
+        let Ok(l4) = u8::try_from(usize::from(parsed.l3) + piece.data) else {
+            return drop(Reason::ExtensionHeaders);
+        };
+        parsed.l4 = l4;
+        parsed.tuple = Tuple { sport: 0, dport: 0, protocol: piece.protocol, ..piece.key };
+        let Way { src, dst, real, mode, direction, hash } = *way;
+        lane.new = Tuple { src, dst, sport: 0, dport: 0, protocol: NO_TRANSPORT };
+        if F::WIDE && F::crosses(&parsed.tuple, &lane.new) {
+            return drop(Reason::Untranslatable);
+        }
+        (lane.mode, lane.hash) = (mode, hash);
+        let past = matches!(mode, Mode::Dr | Mode::Ipip);
+        let known = direction == Direction::Inbound && mode != Mode::Snat;
+        lane.hop = if known { fib.real_hop(real) } else { HopId::NONE };
+        if fib.hop(lane.hop).is_none() {
+            let to = plan.real(real).filter(|_| past).map(|real| real.address);
+            lane.hop = match fib.lookup(to.unwrap_or_else(|| F::to_ip(dst))) {
+                Ok(hop) => hop,
+                Err(NoHop::NoRoute) => return drop(Reason::NoRoute),
+                Err(NoHop::Unresolved(..)) => HopId::NONE,
+            };
+        }
+        let hop = fib.hop(lane.hop);
+        if let Some(hop) = hop {
+            let room = if mode == Mode::Ipip { tunnel::room(&shared.paths, plan, real, hop, turn.now) } else { hop.mtu };
+            if parsed.length > room {
+                lane.hop = HopId::NONE;
+                // It has no session: what `cut` asks of one.
+                lane.flow = Flow::new(real.0, direction);
+                return Outcome::TooBig(room);
+            }
+        }
+        if let Some(counters) = shared.counters.reals.get_mut(real.0 as usize) {
+            counters.packets[direction as usize] += 1;
+            counters.bytes[direction as usize] += u64::from(parsed.length);
+        }
+        if past {
+            lane.flow = Flow(real.0);
+        }
+        if hop.is_some() { Outcome::Forward } else { Outcome::Unresolved }
+    }
+}
+
+const fn drop_for<A>(reason: Reason) -> Decision<A> {
+    Decision::Is(Verdict::Drop(reason))
+}
+
+/// The number by which a caller knows a datagram: the same whichever table decides on it.
+fn name<F: Family>(key: &Tuple<F::Addr>, seed: &Seed) -> u32 {
+    let general = key.map(|address| Ipv6::from_ip(F::to_ip(address)).unwrap_or_default());
+    Ipv6::hash(&general, seed) as u32
+}
+
+/// Whether a table may know the datagram that begins with `data`: of ICMP only echoes, as of whole
+/// packets.
+fn is_for_tables<F: Family>(protocol: u8, data: &[u8], plan: &Plan) -> bool {
+    let kind = data.first().copied().unwrap_or_default();
+    match protocol {
+        ipv4::ICMP => plan.wide_v4 && matches!(kind, icmp::v4::ECHO | icmp::v4::ECHO_REPLY),
+        ipv6::ICMPV6 => F::WIDE && matches!(kind, icmp::v6::ECHO | icmp::v6::ECHO_REPLY),
+        _ => true,
+    }
+}
+
+/// Ports, and what tracking needs, of a datagram that begins with `data`. The header must be there
+/// as a whole, or something else could be put in its place later (RFC 1858).
+fn head(protocol: u8, data: &[u8]) -> Result<(u16, u16, Segment), Reason> {
+    if protocol == ipv4::UDP {
+        // Its length is the whole datagram's.
+        let header = data.first_chunk().ok_or(Reason::TinyFragment).map(udp::Header)?;
+        let [a, b, c, d, ..] = *header.0;
+        return if header.length() < udp::HEADER {
+            Err(Reason::BadL4Header)
+        } else {
+            Ok((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]), Segment::default()))
+        };
+    }
+    transport(protocol, data).map_err(|verdict| match verdict {
+        Verdict::Drop(Reason::BadL4Header) => Reason::BadL4Header,
+        _ => Reason::TinyFragment,
+    })
+}
+
+/// Whether a session's packets can be forwarded piece by piece.
+fn may_be_cut<F: Family>(
+    plan: &Plan,
+    session: &SessionOf<F>,
+    direction: Direction,
+    tuple: &Tuple<F::Addr>,
+) -> bool {
+    // What is put in front of the data would move all later fragments.
+    let service = plan.service(session.service);
+    if service.is_some_and(|service| service.client_address != ClientAddress::Hidden) {
+        return false;
+    }
+    // What ports do to SCTP's checksum depends on the length of the whole.
+    let new = Sessions::<F>::translated(plan, session, direction, tuple);
+    tuple.protocol != ipv4::SCTP
+        || new.is_none_or(|(new, _)| (new.sport, new.dport) == (tuple.sport, tuple.dport))
+}
+
+/// Whether a first fragment with these addresses might be anything but the kernel's.
+fn may_be_ours<F: Family>(plan: &Plan, piece: &Piece<F::Addr>) -> bool {
+    let (side, key) = (F::side(plan), &piece.key);
+    if side.owns(key.dst) {
+        return piece.protocol != ipv4::ICMP || plan.wide_v4;
+    }
+    let (from, to) = (F::to_ip(key.src), F::to_ip(key.dst));
+    // Behind a fragment header of IPv6 there may be other headers first.
+    let any = [ipv4::TCP, ipv4::UDP, ipv6::ICMPV6];
+    let own = [piece.protocol];
+    let protocols = if to.is_ipv6() { &any[..] } else { &own };
+    let mut rules = plan.snat_order.iter().filter_map(|id| plan.service(*id)?.snat.as_ref());
+    side.has_nat_real(key.src)
+        || rules.any(|rule| protocols.iter().any(|protocol| rule.matches(*protocol, from, to)))
+}

@@ -1,0 +1,348 @@
+//! Telling a real server of Full NAT who its client is: the TOA option, or a PROXY protocol header
+//! at the front of the stream or of each datagram.
+//!
+//! A PROXY header in a TCP stream moves all that follows it: sequence numbers towards the real
+//! server grow by its length, acknowledgements on the way back shrink by it. It goes with every
+//! segment that begins where the client's stream begins, until the real server has acknowledged it;
+//! the first is the acknowledgement that completes the handshake, so that also a real server that
+//! speaks first gets it, and when that one is lost, both are sent again.
+//!
+//! Changes are made to the packet as it came; addresses and ports are rewritten afterwards like
+//! any other packet's. Checksums follow by difference, so that damage on the way here still shows.
+
+use super::burst::Lane;
+use super::engine::Outcome;
+use crate::blueprint::ClientAddress;
+use crate::counters::Direction;
+use crate::family::{Ipv6, unmapped};
+use crate::fib::{Fib, Hop};
+use crate::frame::Frame;
+use crate::plan::{Plan, RealId};
+use crate::reason::Reason;
+use crate::session::SessionOf;
+use sluice_wire::checksum::{self, Delta};
+use sluice_wire::proxy_protocol::{self as proxy, Ends, Transport};
+use sluice_wire::tcp::{RST, SYN};
+use sluice_wire::{ipv4, ipv6, tcp, tcp_options, udp};
+
+use super::Verdict;
+
+/// Bit of `Session::closing`: the client's initial sequence number is known.
+const BEGUN: u8 = 0x10;
+/// Bit of `Session::closing`: the real server knows the client.
+const DONE: u8 = 0x20;
+
+/// Offsets in a TCP header.
+const SEQUENCE: usize = 4;
+const ACKNOWLEDGEMENT: usize = 8;
+
+/// How long packets may be, in bytes of the version that they came as.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// Of this packet's way.
+    pub here: u16,
+    /// Of the way to the real server.
+    pub real: u16,
+}
+
+impl Room {
+    /// That of a packet that leaves by `hop`, of a session with `real`.
+    pub fn of(fib: &Fib, hop: Option<&Hop>, real: RealId, crosses: bool) -> Self {
+        // What waits for its neighbour finds out by then what its link takes, which is the least
+        // that any link must take (RFC 8200 5) or more.
+        let most = |hop: &Hop| if crosses { hop.mtu.saturating_sub(20) } else { hop.mtu };
+        let real = fib.hop(fib.real_hop(real)).map_or(ipv6::MIN_MTU as u16, most);
+        Self { here: hop.map_or(ipv6::MIN_MTU as u16, most), real }
+    }
+}
+
+/// Introduces the client of a session, one of whose packets is on its way.
+pub(super) fn introduce<B: Frame>(
+    plan: &Plan,
+    session: &mut SessionOf<Ipv6>,
+    direction: Direction,
+    lane: &mut Lane<u128>,
+    frame: &mut B,
+    room: Room,
+) -> Result<(), Outcome> {
+    let Some(service) = plan.service(session.service) else { return Ok(()) };
+    let how = service.client_address;
+    if how == ClientAddress::Hidden {
+        return Ok(());
+    }
+    let Some(vip) = plan.wide.vip(session.service) else { return Ok(()) };
+    let ends = Ends::new((session.client, session.client_port), (vip, session.virtual_port));
+    let done = if lane.parsed.tuple.protocol == ipv4::TCP {
+        segment(how, &ends, session, direction, lane, frame, room)
+    } else if direction == Direction::Inbound && how == ClientAddress::ProxyV2 {
+        let length = proxy::v2_len(&ends) as u16;
+        let most = room.here.saturating_sub(length);
+        if lane.parsed.length > most {
+            return Err(Outcome::TooBig(most));
+        }
+        // What is put in would move what later fragments carry.
+        if is_fragment(lane, frame.bytes()) {
+            return Err(Outcome::Is(Verdict::Drop(Reason::Fragment)));
+        }
+        datagram(&ends, lane, frame)
+    } else {
+        Some(())
+    };
+    done.ok_or(Outcome::Is(Verdict::Drop(Reason::Headroom)))
+}
+
+/// Whether a packet is a fragment, which is known to be a datagram's first.
+fn is_fragment(lane: &Lane<u128>, bytes: &[u8]) -> bool {
+    let packet = bytes.get(usize::from(lane.parsed.l3)..).unwrap_or_default();
+    if unmapped(lane.parsed.tuple.src).is_some() {
+        return ipv4::Header::parse(packet).is_ok_and(ipv4::Header::is_fragment);
+    }
+    let upper = ipv6::walk(packet).ok();
+    upper.and_then(|upper| upper.fragment).is_some_and(|fragment| fragment.more)
+}
+
+/// Bytes that go in front of a stream.
+fn stream_len(how: ClientAddress, ends: &Ends) -> u32 {
+    match how {
+        ClientAddress::ProxyV1 => proxy::v1_len(ends) as u32,
+        ClientAddress::ProxyV2 => proxy::v2_len(ends) as u32,
+        ClientAddress::Toa | ClientAddress::Hidden => 0,
+    }
+}
+
+fn segment<B: Frame>(
+    how: ClientAddress,
+    ends: &Ends,
+    session: &mut SessionOf<Ipv6>,
+    direction: Direction,
+    lane: &mut Lane<u128>,
+    frame: &mut B,
+    room: Room,
+) -> Option<()> {
+    let l4 = usize::from(lane.parsed.l4);
+    let header = frame.bytes().get(l4..).and_then(tcp::Header::parse)?;
+    let (flags, sequence) = (header.flags(), header.sequence());
+    let acknowledgement = header.acknowledgement();
+    let length = stream_len(how, ends);
+    if flags & SYN != 0 {
+        if direction == Direction::Inbound {
+            session.extra.isn = sequence;
+            session.closing |= BEGUN;
+        } else {
+            // What is put in must fit beside what the client sends.
+            let option = if how == ClientAddress::Toa { toa_len(ends) } else { length as usize };
+            let headers = l4 - usize::from(lane.parsed.l3) + tcp::HEADER + option;
+            let most = room.real.saturating_sub(headers as u16);
+            let end = usize::from(lane.parsed.l3) + usize::from(lane.parsed.length);
+            tcp_options::clamp_mss(frame.bytes_mut().get_mut(l4..end)?, most);
+        }
+        return Some(());
+    }
+    if session.closing & BEGUN == 0 {
+        return Some(());
+    }
+    let first = session.extra.isn.wrapping_add(1);
+    match direction {
+        Direction::Inbound => {
+            let begins = sequence == first && session.closing & DONE == 0 && flags & RST == 0;
+            if how == ClientAddress::Toa {
+                if begins {
+                    option(ends, lane, frame, room.here);
+                }
+                return Some(());
+            }
+            let fits = u32::from(lane.parsed.length) + length <= u32::from(room.here);
+            if begins && fits {
+                return header_in_stream(how, ends, lane, frame);
+            }
+            // A reset of what nothing was sent of.
+            if flags & RST != 0 && sequence == first && session.closing & DONE == 0 {
+                return Some(());
+            }
+            let end = usize::from(lane.parsed.l3) + usize::from(lane.parsed.length);
+            let segment = frame.bytes_mut().get_mut(l4..end)?;
+            renumber(segment, SEQUENCE, sequence, sequence.wrapping_add(length));
+            Some(())
+        }
+        Direction::Outbound => {
+            if how == ClientAddress::Toa {
+                session.closing |= DONE;
+                return Some(());
+            }
+            let got = acknowledgement.wrapping_sub(first);
+            // Half of the numbers lie ahead, half behind.
+            let all = got >= length && got < 1 << 31;
+            if all {
+                session.closing |= DONE;
+            }
+            let end = usize::from(lane.parsed.l3) + usize::from(lane.parsed.length);
+            let segment = frame.bytes_mut().get_mut(l4..end)?;
+            let seen = if all { acknowledgement.wrapping_sub(length) } else { first };
+            if flags & tcp::ACK != 0 {
+                renumber(segment, ACKNOWLEDGEMENT, acknowledgement, seen);
+                // The session is tracked in the client's numbers.
+                lane.parsed.segment.ack = seen as u16;
+                tcp_options::shift_sack(segment, length.wrapping_neg());
+            }
+            Some(())
+        }
+    }
+}
+
+const fn toa_len(ends: &Ends) -> usize {
+    match ends {
+        Ends::V4 { .. } => tcp_options::TOA_V4,
+        Ends::V6 { .. } => tcp_options::TOA_V6,
+    }
+}
+
+/// Writes a sequence or acknowledgement number, which is at `at` of its segment.
+fn renumber(segment: &mut [u8], at: usize, old: u32, new: u32) {
+    let Some(header) = segment.first_chunk_mut::<{ tcp::HEADER }>() else { return };
+    header[at..at + 4].copy_from_slice(&new.to_be_bytes());
+    let field = &mut header[tcp::CHECKSUM..tcp::CHECKSUM + 2];
+    let sum = Delta::NONE.word32(old, new).apply(u16::from_be_bytes([field[0], field[1]]));
+    field.copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Makes room for `count` bytes at `at` of a frame: what is before moves to the front.
+fn widen<B: Frame>(frame: &mut B, at: usize, count: usize) -> Option<()> {
+    if !frame.push_front(count) {
+        return None;
+    }
+    frame.bytes_mut().copy_within(count..count + at, 0);
+    Some(())
+}
+
+/// Adds to the length that an IP header says, which is at `l3`.
+fn lengthen(lane: &mut Lane<u128>, bytes: &mut [u8], by: u16) {
+    let packet = &mut bytes[usize::from(lane.parsed.l3)..];
+    let v4 = unmapped(lane.parsed.tuple.src).is_some();
+    let at = if v4 { 2 } else { ipv6::PAYLOAD_LEN };
+    let old = u16::from_be_bytes([packet[at], packet[at + 1]]);
+    let new = old.wrapping_add(by);
+    packet[at..at + 2].copy_from_slice(&new.to_be_bytes());
+    if v4 {
+        let field = [packet[ipv4::CHECKSUM], packet[ipv4::CHECKSUM + 1]];
+        let sum = Delta::NONE.word16(old, new).apply(u16::from_be_bytes(field));
+        packet[ipv4::CHECKSUM..ipv4::CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+    lane.parsed.length += by;
+}
+
+/// Puts the TOA option into a segment, if there is room.
+fn option<B: Frame>(ends: &Ends, lane: &mut Lane<u128>, frame: &mut B, room: u16) {
+    let added = match *ends {
+        Ends::V4 { source, source_port, .. } => {
+            insert(&tcp_options::toa_v4(source, source_port), lane, frame, room)
+        }
+        Ends::V6 { source, source_port, .. } => {
+            insert(&tcp_options::toa_v6(source, source_port), lane, frame, room)
+        }
+    };
+    if let Some(by) = added {
+        lengthen(lane, frame.bytes_mut(), by);
+    }
+}
+
+fn insert<B: Frame, const N: usize>(
+    option: &[u8; N],
+    lane: &Lane<u128>,
+    frame: &mut B,
+    room: u16,
+) -> Option<u16> {
+    let (l3, l4) = (usize::from(lane.parsed.l3), usize::from(lane.parsed.l4));
+    let header = frame.bytes().get(l4..).and_then(tcp::Header::parse)?;
+    let fits = tcp_options::room(header.header_len()) >= N
+        && usize::from(lane.parsed.length) + N <= usize::from(room);
+    if !fits {
+        return None;
+    }
+    widen(frame, l4, N)?;
+    let end = l3 + usize::from(lane.parsed.length) + N;
+    tcp_options::insert(frame.bytes_mut().get_mut(l4..end)?, option).then_some(N as u16)
+}
+
+/// Puts a PROXY header in front of a segment's data.
+fn header_in_stream<B: Frame>(
+    how: ClientAddress,
+    ends: &Ends,
+    lane: &mut Lane<u128>,
+    frame: &mut B,
+) -> Option<()> {
+    let mut header = [0; proxy::MOST];
+    let length = if how == ClientAddress::ProxyV1 {
+        proxy::v1(&mut header, ends)
+    } else {
+        proxy::v2(&mut header, Transport::Stream, ends)
+    };
+    let l4 = usize::from(lane.parsed.l4);
+    let data = l4 + frame.bytes().get(l4..).and_then(tcp::Header::parse)?.header_len();
+    widen(frame, data, length)?;
+    let bytes = frame.bytes_mut();
+    bytes.get_mut(data..data + length)?.copy_from_slice(&header[..length]);
+    let old = segment_len(lane);
+    let segment = bytes.get_mut(l4..data)?;
+    let sum = u16::from_be_bytes([segment[tcp::CHECKSUM], segment[tcp::CHECKSUM + 1]]);
+    // An odd number of bytes put in front turns the halves of all words behind it around, so that
+    // their sum, which is what is left of the checksum, is taken out, turned and put back.
+    let own = own_sum(lane, segment, old);
+    let behind = fold(u32::from(!sum) + u32::from(!own));
+    let behind = if length.is_multiple_of(2) { behind } else { behind.swap_bytes() };
+    let front = checksum::sum(&header[..length]);
+    let own = own_sum(lane, segment, old + length as u16);
+    let sum = !fold(u32::from(own) + u32::from(front) + u32::from(behind));
+    segment[tcp::CHECKSUM..tcp::CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
+    lengthen(lane, bytes, length as u16);
+    Some(())
+}
+
+/// Bytes of a packet's TCP segment or datagram.
+fn segment_len(lane: &Lane<u128>) -> u16 {
+    lane.parsed.length - u16::from(lane.parsed.l4 - lane.parsed.l3)
+}
+
+/// The sum over the pseudo header of a packet whose segment is `length` bytes long, and over its
+/// TCP header, the checksum left out.
+fn own_sum(lane: &Lane<u128>, header: &[u8], length: u16) -> u16 {
+    let tuple = &lane.parsed.tuple;
+    let checksum = u16::from_be_bytes([header[tcp::CHECKSUM], header[tcp::CHECKSUM + 1]]);
+    // The form of an IPv4 address adds what is taken away here.
+    let mut addresses = [0; 32];
+    let v4 = unmapped(tuple.src).is_some();
+    let plain = |address: u128| if v4 { address & u128::from(u32::MAX) } else { address };
+    addresses[..16].copy_from_slice(&plain(tuple.src).to_be_bytes());
+    addresses[16..].copy_from_slice(&plain(tuple.dst).to_be_bytes());
+    let rest = u32::from(tuple.protocol) + u32::from(length) + u32::from(!checksum);
+    let rest = u32::from(fold(rest));
+    fold(u32::from(checksum::sum(&addresses)) + u32::from(checksum::sum(header)) + rest)
+}
+
+const fn fold(sum: u32) -> u16 {
+    let sum = (sum & 0xffff) + (sum >> 16);
+    ((sum & 0xffff) + (sum >> 16)) as u16
+}
+
+/// Puts a PROXY header in front of a datagram's data.
+fn datagram<B: Frame>(ends: &Ends, lane: &mut Lane<u128>, frame: &mut B) -> Option<()> {
+    let mut header = [0; proxy::MOST];
+    let length = proxy::v2(&mut header, Transport::Datagram, ends);
+    let l4 = usize::from(lane.parsed.l4);
+    widen(frame, l4 + udp::HEADER, length)?;
+    let bytes = frame.bytes_mut();
+    bytes.get_mut(l4 + udp::HEADER..l4 + udp::HEADER + length)?.copy_from_slice(&header[..length]);
+    let datagram = bytes.get_mut(l4..l4 + udp::HEADER)?;
+    let old = u16::from_be_bytes([datagram[4], datagram[5]]);
+    let new = old.wrapping_add(length as u16);
+    datagram[4..6].copy_from_slice(&new.to_be_bytes());
+    // The length counts twice: in the header and in the pseudo header.
+    let mut delta = Delta::NONE.word16(old, new).word16(old, new);
+    for word in header[..length].as_chunks::<4>().0 {
+        delta = delta.word32(0, u32::from_be_bytes(*word));
+    }
+    let field = u16::from_be_bytes([datagram[udp::CHECKSUM], datagram[udp::CHECKSUM + 1]]);
+    let sum = delta.apply_udp(field);
+    datagram[udp::CHECKSUM..udp::HEADER].copy_from_slice(&sum.to_be_bytes());
+    lengthen(lane, bytes, length as u16);
+    Some(())
+}
