@@ -127,10 +127,11 @@ pub struct Filter {
     /// To this real server
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     real: Option<Endpoint>,
-    /// In this state: syn_recv, established, fin_wait, close_wait, last_ack, time_wait, close, udp
+    /// In this state: syn_recv, established, fin_wait, close_wait, last_ack, time_wait, close,
+    /// udp, one_packet, sctp, icmp, other
     #[arg(long, value_name = "STATE")]
     state: Option<SessionState>,
-    /// Of this protocol: tcp, udp
+    /// Of this protocol: tcp, udp, sctp, icmp, any (another one)
     #[arg(long, value_name = "PROTOCOL")]
     protocol: Option<Protocol>,
     /// At most this many, up to 100000

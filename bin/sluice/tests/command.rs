@@ -82,18 +82,21 @@ fn status() -> Status {
 }
 
 fn services() -> Services {
-    let service = |name: &str, port| Service {
+    let service = |name: &str, port: u16| Service {
         name: name.to_owned(),
         protocol: Protocol::Tcp,
         vip: "198.51.100.200".parse().expect("an address"),
-        port,
+        ports: port.to_string(),
         mode: "fnat".to_owned(),
         scheduler: "rr".to_owned(),
-        pool: "lan".to_owned(),
+        pool: Some("lan".to_owned()),
+        persistence: None,
+        one_packet: false,
+        client_address: "hidden".to_owned(),
         counted: Default::default(),
         reals: Vec::new(),
     };
-    Services { services: vec![service("web", 80), service("mail", 25)] }
+    Services { services: vec![service("web", 80), service("mail", 25)], snat: Vec::new() }
 }
 
 /// As many sessions as are asked for.
@@ -103,8 +106,9 @@ fn sessions(limit: u32) -> Sessions {
         protocol: Protocol::Tcp,
         client: at("198.51.100.48:40000"),
         virtual_: at("198.51.100.200:80"),
-        local: at("192.0.2.10:1024"),
+        local: Some(at("192.0.2.10:1024")),
         real: at("192.0.2.11:80"),
+        mode: "fnat".to_owned(),
         state: SessionState::Established,
         idle_ms: 10,
         expires_ms: 899_990,
@@ -205,7 +209,7 @@ fn a_wrong_command_line_ends_with_2() {
         (&["sessions", "--state", "open"], "it must be one of SYN_RECV, ESTABLISHED"),
         (&["sessions", "--limit", "0"], "it must be a number from 1 to 100000"),
         (&["sessions", "--client", "web"], "it must be an address, or an address and a port"),
-        (&["sessions", "--protocol", "icmp"], "it must be one of tcp, udp"),
+        (&["sessions", "--protocol", "gre"], "it must be one of tcp, udp, sctp, icmp, any"),
         (&["replay", "--config", "c.toml", "--out-dir", "out"], "--in <PORT=FILE>"),
         (&["replay", "--config", "c", "--out-dir", "o", "--in", "front"], "expected PORT=FILE"),
     ] {

@@ -3,12 +3,13 @@
 use crate::crew::Crew;
 use crate::ports::{Open, PortSlot, Ports};
 use sluice_api::model;
+use sluice_config::{Config, Prefix, RealServer, Snat, VirtualService};
 use sluice_director::counters::{Counters, RealCounters};
 use sluice_director::path::SessionInfo;
 use sluice_director::plan::{Plan, RealId, Service, ServiceId};
-use sluice_director::session::State;
 use sluice_dpdk::PortState;
 use sluice_worker::Report;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
 /// Everything counted, over all workers.
@@ -54,64 +55,115 @@ pub fn memory(reports: &[Report]) -> model::Memory {
     }
 }
 
-/// Virtual services as they are shown.
-pub fn services(plan: &Plan, total: &Counters) -> model::Services {
-    let shown = |(id, service): (ServiceId, &Service)| {
-        // Real servers that were removed and still have sessions.
-        let leaving = plan.reals.iter().enumerate().filter(|(at, real)| {
-            let active = total.reals.get(*at).is_some_and(|counted| counted.active > 0);
-            real.service == id && !real.live && active
-        });
-        let leaving = leaving.map(|(at, _)| RealId(at as u32));
-        let reals = service.reals.iter().copied().chain(leaving);
-        let reals: Vec<_> = reals.filter_map(|id| real(plan, total, id)).collect();
-        let mut sum = RealCounters::default();
-        for (_, counted) in &reals {
-            sum.add(counted);
-        }
-        model::Service {
-            name: service.name.clone(),
-            protocol: service.protocol.into(),
-            vip: service.vip,
-            port: service.ports.first,
-            mode: service.mode.name().to_owned(),
-            scheduler: service.scheduler.name().to_owned(),
-            pool: plan.pools.get(service.pool).map_or_else(String::new, |pool| pool.name.clone()),
-            counted: sum.into(),
-            reals: reals.into_iter().map(|(shown, _)| shown).collect(),
-        }
-    };
-    let mut services: Vec<_> = plan.live_services().collect();
-    services.sort_by_key(|(_, service)| service.position);
-    model::Services { services: services.into_iter().map(shown).collect() }
+/// Virtual services and rules of source NAT as they are shown: what the configuration says of
+/// them, and what the plan's ids count.
+pub fn services(config: &Config, plan: &Plan, total: &Counters) -> model::Services {
+    let by_name: HashMap<&str, (ServiceId, &Service)> =
+        plan.live_services().map(|found| (found.1.name.as_str(), found)).collect();
+    let services = config.services.iter().filter_map(|configured| {
+        let (id, compiled) = by_name.get(configured.name.as_str())?;
+        Some(service(plan, total, configured, (*id, compiled)))
+    });
+    let rules = config.snat.iter().map(|configured| {
+        let compiled = by_name.get(configured.name.as_str());
+        let reals = compiled.map_or(&[][..], |(_, compiled)| &compiled.reals);
+        rule(configured, sum(reals.iter().map(|id| counted(total, *id))))
+    });
+    model::Services { services: services.collect(), snat: rules.collect() }
 }
 
-fn real(plan: &Plan, total: &Counters, id: RealId) -> Option<(model::Real, RealCounters)> {
-    let real = plan.reals.get(id.0 as usize)?;
-    let counted = total.reals.get(id.0 as usize).copied().unwrap_or_default();
-    let takes_new = real.live && real.weight > 0;
-    let shown = model::Real {
+fn counted(total: &Counters, id: RealId) -> RealCounters {
+    total.reals.get(id.0 as usize).copied().unwrap_or_default()
+}
+
+fn sum(of: impl Iterator<Item = RealCounters>) -> RealCounters {
+    of.fold(RealCounters::default(), |mut sum, counted| {
+        sum.add(&counted);
+        sum
+    })
+}
+
+fn service(
+    plan: &Plan,
+    total: &Counters,
+    configured: &VirtualService,
+    (id, compiled): (ServiceId, &Service),
+) -> model::Service {
+    // Both have the configuration's order.
+    let of_service = configured.reals.iter().zip(&compiled.reals);
+    let of_service: Vec<_> =
+        of_service.map(|(real, id)| (real.clone(), counted(total, *id), true)).collect();
+    // Real servers that were removed and still have sessions.
+    let leaving = plan.reals.iter().enumerate().filter_map(|(at, real)| {
+        let counted = counted(total, RealId(at as u32));
+        let left = real.service == id && !real.live && counted.active > 0;
+        let (address, port, weight) = (real.address, real.port, real.weight);
+        let mode = Some(real.mode);
+        let real = RealServer { address, port, weight, mode, ..RealServer::default() };
+        left.then_some((real, counted, false))
+    });
+    let reals: Vec<_> = of_service.into_iter().chain(leaving).collect();
+    let real = |(real, counted, configured): &(RealServer, RealCounters, bool)| model::Real {
         address: real.address,
         port: real.port,
+        mode: real.mode.unwrap_or(compiled.mode).name().to_owned(),
         weight: real.weight,
-        state: if takes_new { model::RealState::Up } else { model::RealState::Draining },
-        counted: counted.into(),
+        state: state(real, counted.active, *configured),
+        counted: (*counted).into(),
     };
-    Some((shown, counted))
+    model::Service {
+        name: configured.name.clone(),
+        protocol: configured.protocol.into(),
+        vip: configured.vip,
+        ports: configured.ports.to_string(),
+        mode: configured.mode.name().to_owned(),
+        scheduler: configured.scheduler.name().to_owned(),
+        pool: Some(configured.pool.clone()).filter(|pool| !pool.is_empty()),
+        persistence: configured.persistence.map(model::Persistence::from),
+        one_packet: configured.one_packet,
+        client_address: configured.client_address.name().to_owned(),
+        counted: sum(reals.iter().map(|(_, counted, _)| *counted)).into(),
+        reals: reals.iter().map(real).collect(),
+    }
+}
+
+/// Whether a real server with so many sessions takes new ones, and why not.
+fn state(real: &RealServer, active: u64, configured: bool) -> model::RealState {
+    if real.down {
+        model::RealState::Down
+    } else if !configured || real.weight == 0 {
+        model::RealState::Draining
+    } else if real.upper_sessions > 0 && active >= u64::from(real.upper_sessions) {
+        model::RealState::Full
+    } else {
+        model::RealState::Up
+    }
+}
+
+fn rule(configured: &Snat, counted: RealCounters) -> model::SnatRule {
+    let networks = |networks: &[Prefix]| networks.iter().map(Prefix::to_string).collect();
+    let protocols = configured.protocols.iter().flatten();
+    model::SnatRule {
+        name: configured.name.clone(),
+        sources: networks(&configured.sources),
+        destinations: networks(configured.destinations.as_deref().unwrap_or_default()),
+        protocols: protocols.map(|protocol| (*protocol).into()).collect(),
+        egress: configured.egress.clone(),
+        pool: configured.pool.clone(),
+        mapping: configured.mapping.name().to_owned(),
+        counted: counted.into(),
+    }
 }
 
 /// A session as it is shown.
 pub fn session(plan: &Plan, worker: u16, info: &SessionInfo) -> Option<model::Session> {
-    let protocol = match info.state {
-        State::Udp => model::Protocol::Udp,
-        _ => model::Protocol::Tcp,
-    };
     Some(model::Session {
-        protocol,
+        protocol: model::Protocol::of(info.protocol),
         client: SocketAddr::from(info.client),
         virtual_: SocketAddr::from(info.virtual_),
-        local: SocketAddr::from(info.local),
+        local: info.local.map(SocketAddr::from),
         real: SocketAddr::from(info.real),
+        mode: info.mode.name().to_owned(),
         state: model::SessionState::of(info.state)?,
         idle_ms: info.idle_ms.into(),
         expires_ms: info.expires_ms.into(),

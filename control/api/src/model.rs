@@ -4,17 +4,18 @@
 //! reads them back. Units are in the names; inbound is client to real server, outbound the way
 //! back. A reader ignores fields that it does not know, so fields may be added.
 
+mod balance;
 mod session;
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use sluice_director::Reason;
-use sluice_director::blueprint;
-use sluice_director::counters::RealCounters;
 use sluice_director::reason;
 
+pub use balance::{
+    Balanced, Persistence, Protocol, Real, RealState, Service, Services, SnatRule, Ways,
+};
 pub use session::{Session, SessionState, Sessions};
 
 /// The director as a whole: `GET /v1/status`.
@@ -114,153 +115,6 @@ pub struct Worker {
     pub held_frames: u64,
     /// Share of its time spent on turns with work, 0 to 1. The daemon says over which time.
     pub busy_share: f64,
-}
-
-/// A number for each direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ways {
-    /// Client to real server.
-    pub inbound: u64,
-    /// Real server to client.
-    pub outbound: u64,
-}
-
-impl From<[u64; 2]> for Ways {
-    fn from([inbound, outbound]: [u64; 2]) -> Self {
-        Self { inbound, outbound }
-    }
-}
-
-/// What was counted of a virtual service or a real server, over all workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Balanced {
-    /// Sessions opened.
-    pub sessions_total: u64,
-    /// Sessions open now.
-    pub sessions_active: u64,
-    /// Packets forwarded.
-    pub packets: Ways,
-    /// Bytes of IP packets forwarded.
-    pub bytes: Ways,
-}
-
-impl From<RealCounters> for Balanced {
-    fn from(counters: RealCounters) -> Self {
-        Self {
-            sessions_total: counters.sessions,
-            sessions_active: counters.active,
-            packets: counters.packets.into(),
-            bytes: counters.bytes.into(),
-        }
-    }
-}
-
-/// All virtual services: `GET /v1/services`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Services {
-    /// In the configuration's order.
-    pub services: Vec<Service>,
-}
-
-/// A virtual service.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Service {
-    /// Its name.
-    pub name: String,
-    /// IP protocol.
-    pub protocol: Protocol,
-    /// Virtual address.
-    pub vip: IpAddr,
-    /// Virtual port.
-    pub port: u16,
-    /// Forwarding mode, by the configuration's word.
-    pub mode: String,
-    /// Scheduler, by the configuration's word.
-    pub scheduler: String,
-    /// Local pool.
-    pub pool: String,
-    /// What was counted of all its real servers.
-    #[serde(flatten)]
-    pub counted: Balanced,
-    /// Its real servers, in the configuration's order; those that left the configuration and
-    /// still have sessions come last.
-    pub reals: Vec<Real>,
-}
-
-/// A real server of a virtual service.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Real {
-    /// Address.
-    pub address: IpAddr,
-    /// Port.
-    pub port: u16,
-    /// Its share of new sessions.
-    pub weight: u16,
-    /// Whether it takes new sessions.
-    pub state: RealState,
-    /// What was counted of it.
-    #[serde(flatten)]
-    pub counted: Balanced,
-}
-
-/// Whether a real server takes new sessions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RealState {
-    /// It does.
-    Up,
-    /// It keeps the sessions it has and gets no new ones.
-    Draining,
-}
-
-/// An IP protocol that is balanced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Protocol {
-    /// IP protocol 6.
-    Tcp,
-    /// IP protocol 17.
-    Udp,
-    /// IP protocol 132.
-    Sctp,
-    /// ICMP or ICMPv6 echo.
-    Icmp,
-    /// All of them.
-    Any,
-}
-
-impl From<blueprint::Protocol> for Protocol {
-    fn from(protocol: blueprint::Protocol) -> Self {
-        match protocol {
-            blueprint::Protocol::Tcp => Self::Tcp,
-            blueprint::Protocol::Udp => Self::Udp,
-            blueprint::Protocol::Sctp => Self::Sctp,
-            blueprint::Protocol::Icmp => Self::Icmp,
-            blueprint::Protocol::Any => Self::Any,
-        }
-    }
-}
-
-impl From<Protocol> for blueprint::Protocol {
-    fn from(protocol: Protocol) -> Self {
-        match protocol {
-            Protocol::Tcp => Self::Tcp,
-            Protocol::Udp => Self::Udp,
-            Protocol::Sctp => Self::Sctp,
-            Protocol::Icmp => Self::Icmp,
-            Protocol::Any => Self::Any,
-        }
-    }
-}
-
-impl Protocol {
-    /// Every protocol.
-    pub const ALL: [Self; 5] = [Self::Tcp, Self::Udp, Self::Sctp, Self::Icmp, Self::Any];
-
-    /// The name used in configuration and output: `tcp` or `udp`.
-    pub fn name(self) -> &'static str {
-        blueprint::Protocol::from(self).name()
-    }
 }
 
 /// All ports: `GET /v1/ports`.
@@ -414,14 +268,6 @@ impl From<reason::Fate> for Fate {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn protocols_are_named_as_the_director_names_them() {
-        for protocol in Protocol::ALL {
-            let json = serde_json::to_value(protocol).expect("a word");
-            assert_eq!(json, protocol.name());
-        }
-    }
 
     #[test]
     fn every_reason_is_listed_with_its_count() {

@@ -189,7 +189,7 @@ mod tests {
         assert_eq!("TCP".parse(), Ok(Protocol::Tcp));
         let wrong = "open".parse::<SessionState>().expect_err("no such state");
         assert!(wrong.expected.starts_with("one of SYN_RECV, ESTABLISHED, "));
-        assert!("icmp".parse::<Protocol>().is_err());
+        assert!("gre".parse::<Protocol>().is_err());
     }
 
     #[test]

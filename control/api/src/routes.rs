@@ -87,7 +87,9 @@ async fn services(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Servi
     if let Some(name) = names.iter().find(|name| !has_service(&found, name)) {
         return Err(Problem::wrong_value("name", no_such_service(name, &found)));
     }
-    found.services.retain(|service| names.is_empty() || names.contains(&(&*service.name).into()));
+    let wanted = |name: &str| names.is_empty() || names.contains(&name.into());
+    found.services.retain(|service| wanted(&service.name));
+    found.snat.retain(|rule| wanted(&rule.name));
     Ok(Json(found))
 }
 
@@ -117,11 +119,11 @@ fn no_parameters(query: Option<&str>) -> Result<(), Problem> {
 }
 
 fn has_service(services: &Services, name: &str) -> bool {
-    services.services.iter().any(|service| service.name == name)
+    services.names().any(|known| known == name)
 }
 
 fn no_such_service(name: &str, services: &Services) -> WrongValue {
-    let known: Vec<_> = services.services.iter().map(|service| &*service.name).collect();
+    let known: Vec<_> = services.names().collect();
     match known.len() {
         0 => WrongValue::new(name, "the name of a service, and there is none configured"),
         1..=NAMES_LISTED => WrongValue::one_of(name, &known),
@@ -180,7 +182,7 @@ mod tests {
     }
 
     const STATES: &str = "one of SYN_RECV, ESTABLISHED, FIN_WAIT, CLOSE_WAIT, LAST_ACK, \
-                          TIME_WAIT, CLOSE, UDP";
+                          TIME_WAIT, CLOSE, UDP, ONE_PACKET, SCTP, ICMP, OTHER";
     const ENDPOINT: &str = "an address, or an address and a port: 192.0.2.11, 192.0.2.11:80";
 
     #[test]
@@ -188,7 +190,7 @@ mod tests {
         for (text, parameter, expected) in [
             ("limit=0", "limit", "a number from 1 to 100000"),
             ("state=OPEN", "state", STATES),
-            ("protocol=icmp", "protocol", "one of tcp, udp"),
+            ("protocol=gre", "protocol", "one of tcp, udp, sctp, icmp, any"),
             ("client=here", "client", ENDPOINT),
             ("real=192.0.2.300", "real", ENDPOINT),
             ("limit=1&limit=2", "limit", "given once"),
@@ -204,19 +206,23 @@ mod tests {
 
     #[test]
     fn a_long_list_of_names_is_cut() {
-        let service = |number| crate::model::Service {
+        let service = |number: u16| crate::model::Service {
             name: format!("s{number}"),
             protocol: Protocol::Udp,
             vip: std::net::Ipv4Addr::new(198, 51, 100, 200).into(),
-            port: number,
+            ports: number.to_string(),
             mode: "fnat".to_owned(),
             scheduler: "rr".to_owned(),
-            pool: "lan".to_owned(),
+            pool: Some("lan".to_owned()),
+            persistence: None,
+            one_packet: false,
+            client_address: "hidden".to_owned(),
             counted: crate::model::Balanced::default(),
             reals: Vec::new(),
         };
         let expected = |count| {
-            let services = Services { services: (1..=count).map(service).collect() };
+            let services = (1..=count).map(service).collect();
+            let services = Services { services, snat: Vec::new() };
             no_such_service("x", &services).expected
         };
         assert_eq!(expected(0), "the name of a service, and there is none configured");

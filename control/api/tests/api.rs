@@ -15,6 +15,7 @@ use sluice_api::model::{
     SessionState, Sessions, Status,
 };
 use sluice_api::{ApiError, Call, Client, Options, Resource, Server, SessionQuery};
+use sluice_director::Reason;
 use tempfile::TempDir;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -78,10 +79,13 @@ fn service(name: &str, port: u16) -> Service {
         name: name.to_owned(),
         protocol: Protocol::Tcp,
         vip: "198.51.100.200".parse().expect("an address"),
-        port,
+        ports: port.to_string(),
         mode: "fnat".to_owned(),
         scheduler: "rr".to_owned(),
-        pool: "lan".to_owned(),
+        pool: Some("lan".to_owned()),
+        persistence: None,
+        one_packet: false,
+        client_address: "hidden".to_owned(),
         counted: Balanced::default(),
         reals: Vec::new(),
     }
@@ -93,8 +97,9 @@ fn session(client_port: u16, service: &str) -> Session {
         protocol: Protocol::Tcp,
         client: at(&format!("198.51.100.48:{client_port}")),
         virtual_: at("198.51.100.200:80"),
-        local: at("192.0.2.10:1024"),
+        local: Some(at("192.0.2.10:1024")),
         real: at("192.0.2.11:80"),
+        mode: "fnat".to_owned(),
         state: SessionState::Established,
         idle_ms: 10,
         expires_ms: 899_990,
@@ -109,7 +114,7 @@ fn answer(call: Call) {
         Call::Status(reply) => reply.send(status()).is_ok(),
         Call::Services(reply) => {
             let services = vec![service("web", 80), service("a&b", 81)];
-            reply.send(Services { services }).is_ok()
+            reply.send(Services { services, snat: Vec::new() }).is_ok()
         }
         Call::Sessions(query, reply) => {
             let all = [session(40_000, "web"), session(40_001, "web"), session(40_002, "a&b")];
@@ -119,7 +124,7 @@ fn answer(call: Call) {
             reply.send(Sessions { sessions, more }).is_ok()
         }
         Call::Ports(reply) => reply.send(Ports::default()).is_ok(),
-        Call::Drops(reply) => reply.send(Drops::from_counts(&Default::default())).is_ok(),
+        Call::Drops(reply) => reply.send(Drops::from_counts(&[0; Reason::COUNT])).is_ok(),
     };
     assert!(in_time, "the server gave up on an answer that came at once");
 }
@@ -136,7 +141,7 @@ fn what_the_director_says_arrives_as_it_was_said() {
     assert_eq!(services, [service("a&b", 81)]);
     assert_eq!(client.ports().expect("ports"), Ports::default());
     let drops = client.drops().expect("drops");
-    assert_eq!(drops, Drops::from_counts(&Default::default()));
+    assert_eq!(drops, Drops::from_counts(&[0; Reason::COUNT]));
     let text = client.text(&Resource::Status).expect("a text");
     let json: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(json["sessions"]["capacity"].as_u64(), Some(u64::MAX));

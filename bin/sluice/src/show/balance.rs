@@ -1,15 +1,20 @@
 //! `sluice services` and `sluice sessions`.
 
-use std::net::SocketAddr;
+use std::fmt::Display;
+use std::net::IpAddr;
 
 use sluice_api::SessionQuery;
-use sluice_api::model::{Balanced, Real, RealState, Service, Services, Sessions};
+use sluice_api::model::{Balanced, Real, RealState, Service, Services, Sessions, SnatRule};
+use sluice_director::blueprint::ClientAddress;
 
 use super::figures::{count, span_ms, traffic};
 use super::table::{Align, Cell, Table};
-use super::{NOTE, Shown};
+use super::{BAD, NOTE, Shown};
 
-/// Virtual services, each with its real servers below it.
+/// What stands for a local endpoint where there is none.
+const NONE: &str = "-";
+
+/// Virtual services, each with its real servers below it, and then rules of source NAT.
 pub fn services(services: &Services) -> Shown {
     use Align::{Left, Right};
     let mut table = Table::new([
@@ -26,34 +31,84 @@ pub fn services(services: &Services) -> Shown {
     for service in &services.services {
         table.row(with_counts(of_service(service), &service.counted));
         for real in &service.reals {
-            table.row(with_counts(of_real(real), &real.counted));
+            table.row(with_counts(of_real(real, service), &real.counted));
         }
     }
-    match services.services.is_empty() {
+    for rule in &services.snat {
+        table.row(with_counts(of_rule(rule), &rule.counted));
+    }
+    match services.services.is_empty() && services.snat.is_empty() {
         true => Shown { text: String::new(), remark: Some("no services".to_owned()) },
         false => Shown::new(table.text()),
     }
 }
 
-fn of_service(service: &Service) -> [Cell; 3] {
-    let at = SocketAddr::new(service.vip, service.port);
-    let Service { name, protocol, mode, scheduler, pool, .. } = service;
-    [
-        name.as_str().into(),
-        format!("{} {at}", protocol.name()).into(),
-        format!("{mode} {scheduler}, pool {pool}").into(),
-    ]
+/// An address and what stands for its port: `192.0.2.11:80`, `[2001:db8::11]:*`.
+pub(super) fn endpoint(address: IpAddr, port: impl Display) -> String {
+    match address {
+        IpAddr::V4(address) => format!("{address}:{port}"),
+        IpAddr::V6(address) => format!("[{address}]:{port}"),
+    }
 }
 
-fn of_real(real: &Real) -> [Cell; 3] {
-    let at = SocketAddr::new(real.address, real.port);
+/// A real server's port, which is 0 where it is the one that the client sent to.
+pub(super) fn real_port(port: u16) -> String {
+    if port == 0 { "*".to_owned() } else { port.to_string() }
+}
+
+fn of_service(service: &Service) -> [Cell; 3] {
+    let at = endpoint(service.vip, &service.ports);
+    let mut forwarding = format!("{} {}", service.mode, service.scheduler);
+    let mut more = |text: String| forwarding.extend([", ", &text]);
+    if let Some(pool) = &service.pool {
+        more(format!("pool {pool}"));
+    }
+    if service.one_packet {
+        more("one packet".to_owned());
+    }
+    if let Some(persistence) = service.persistence {
+        more(format!("persistent {} s by /{}", persistence.timeout_s, persistence.prefix));
+    }
+    if service.client_address != ClientAddress::Hidden.name() {
+        more(service.client_address.clone());
+    }
+    let protocol = service.protocol.name();
+    [service.name.as_str().into(), format!("{protocol} {at}").into(), forwarding.into()]
+}
+
+fn of_real(real: &Real, service: &Service) -> [Cell; 3] {
+    let at = endpoint(real.address, real_port(real.port));
     let (state, style) = match real.state {
         RealState::Up => ("up", None),
         RealState::Draining => ("draining", Some(NOTE)),
+        RealState::Full => ("full", Some(NOTE)),
+        RealState::Down => ("down", Some(BAD)),
     };
-    let forwarding = Cell::from(format!("weight {}, {state}", real.weight));
+    let own = if real.mode == service.mode { "" } else { &format!("{}, ", real.mode) };
+    let forwarding = Cell::from(format!("{own}weight {}, {state}", real.weight));
     let forwarding = style.map_or(forwarding.clone(), |style| forwarding.style(style));
     ["".into(), format!("-> {at}").into(), forwarding]
+}
+
+fn of_rule(rule: &SnatRule) -> [Cell; 3] {
+    let mut between = format!("from {}", first_of(&rule.sources));
+    if !rule.destinations.is_empty() {
+        between.extend([" to ", &first_of(&rule.destinations)]);
+    }
+    let protocols = rule.protocols.iter().map(|protocol| format!(" {}", protocol.name()));
+    let protocols: String = protocols.collect();
+    let egress = rule.egress.as_ref().map_or(String::new(), |port| format!(", by {port}"));
+    let forwarding = format!("snat{protocols} {}{egress}, pool {}", rule.mapping, rule.pool);
+    [rule.name.as_str().into(), between.into(), forwarding.into()]
+}
+
+/// The first of a list, and how many more there are.
+fn first_of(networks: &[String]) -> String {
+    match networks {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first, more @ ..] => format!("{first} (+{})", more.len()),
+    }
 }
 
 fn with_counts([name, address, forwarding]: [Cell; 3], counted: &Balanced) -> [Cell; 9] {
@@ -80,6 +135,7 @@ pub fn sessions(sessions: &Sessions, query: &SessionQuery) -> Shown {
         ("VIRTUAL", Left),
         ("LOCAL", Left),
         ("REAL", Left),
+        ("MODE", Left),
         ("STATE", Left),
         ("IDLE", Right),
         ("EXPIRES IN", Right),
@@ -91,8 +147,9 @@ pub fn sessions(sessions: &Sessions, query: &SessionQuery) -> Shown {
             session.protocol.name().into(),
             session.client.to_string().into(),
             session.virtual_.to_string().into(),
-            session.local.to_string().into(),
+            session.local.map_or(NONE.to_owned(), |local| local.to_string()).into(),
             session.real.to_string().into(),
+            session.mode.as_str().into(),
             session.state.name().into(),
             span_ms(session.idle_ms).into(),
             span_ms(session.expires_ms).into(),

@@ -6,6 +6,7 @@ use sluice::replay::{Balanced, Report, ServiceReport, Summary};
 use sluice_api::model::{Drop, Drops};
 use sluice_director::Reason;
 
+use super::balance::{endpoint, real_port};
 use super::figures::{count, traffic};
 use super::table::{Align, Cell, Table};
 use super::{Shown, reasons};
@@ -67,9 +68,10 @@ fn services(services: &[ServiceReport]) -> String {
     for service in services {
         table.row(with_counts(&service.name, String::new(), &service.counted));
         for real in &service.reals {
-            let at = match real.address.contains(':') {
-                true => format!("[{}]:{}", real.address, real.port),
-                false => format!("{}:{}", real.address, real.port),
+            let port = real_port(real.port);
+            let at = match real.address.parse() {
+                Ok(address) => endpoint(address, port),
+                Err(_) => format!("{}:{port}", real.address),
             };
             table.row(with_counts("", at, &real.counted));
         }

@@ -3,9 +3,9 @@
 use sluice::replay;
 use sluice_api::SessionQuery;
 use sluice_api::model::{
-    Balanced, Drop, Drops, Fate, IdleMode, Memory, Port, PortState, Ports, Protocol, Real,
-    RealState, Received, Reload, Sent, Service, Services, Session, SessionCounts, SessionState,
-    Sessions, Status, Steering, SteeringMode, Ways, Worker,
+    Balanced, Drop, Drops, Fate, IdleMode, Memory, Persistence, Port, PortState, Ports, Protocol,
+    Real, RealState, Received, Reload, Sent, Service, Services, Session, SessionCounts,
+    SessionState, Sessions, SnatRule, Status, Steering, SteeringMode, Ways, Worker,
 };
 use sluice_director::Reason;
 
@@ -94,36 +94,93 @@ fn real(host: u8, weight: u16, sessions: u64) -> Real {
     Real {
         address: std::net::Ipv4Addr::new(192, 0, 2, host).into(),
         port: 8080,
+        mode: "fnat".to_owned(),
         weight,
         state: if weight == 0 { RealState::Draining } else { RealState::Up },
         counted: counted(sessions),
     }
 }
 
-fn services_shown() -> Services {
-    let service = |name: &str, protocol, port, reals: Vec<Real>| Service {
+fn service(name: &str, protocol: Protocol, ports: &str, reals: Vec<Real>) -> Service {
+    Service {
         name: name.to_owned(),
         protocol,
         vip: "198.51.100.200".parse().expect("an address"),
-        port,
+        ports: ports.to_owned(),
         mode: "fnat".to_owned(),
         scheduler: "rr".to_owned(),
-        pool: "lan".to_owned(),
+        pool: Some("lan".to_owned()),
+        persistence: None,
+        one_packet: false,
+        client_address: "hidden".to_owned(),
         counted: counted(reals.iter().map(|real| real.counted.sessions_total).sum()),
         reals,
-    };
+    }
+}
+
+fn services_shown() -> Services {
     let web = vec![real(11, 1, 123_456), real(12, 10, 7), real(13, 0, 0)];
     let services = vec![
-        service("web", Protocol::Tcp, 80, web),
-        service("a-service-with-a-long-name", Protocol::Udp, 53, Vec::new()),
+        service("web", Protocol::Tcp, "80", web),
+        service("a-service-with-a-long-name", Protocol::Udp, "53", Vec::new()),
     ];
-    Services { services }
+    Services { services, snat: Vec::new() }
+}
+
+/// Every mode and state, both families, ranges and all ports, and source NAT.
+fn services_of_all_kinds() -> Services {
+    let at = |text: &str| text.parse().expect("an address");
+    let of_mode = |mode: &str, real: Real| Real { mode: mode.to_owned(), ..real };
+    let in_state = |state, real: Real| Real { state, ..real };
+    let real6 = Real { address: at("2001:db8:2::11"), port: 0, ..real(1, 1, 500) };
+    let six = Service {
+        vip: at("2001:db8:1::200"),
+        scheduler: "mh".to_owned(),
+        persistence: Some(Persistence { timeout_s: 300, prefix: 64 }),
+        client_address: "proxy_v2".to_owned(),
+        ..service("six", Protocol::Tcp, "8000-8099", vec![real6.clone(), real(12, 1, 0)])
+    };
+    let dns = Service { one_packet: true, ..service("dns", Protocol::Udp, "53", Vec::new()) };
+    let reals = vec![
+        in_state(RealState::Down, of_mode("dr", real(11, 1, 900))),
+        in_state(RealState::Full, of_mode("dr", real(12, 1, 800))),
+        of_mode("ipip", real6),
+    ];
+    let all = Service {
+        mode: "dr".to_owned(),
+        scheduler: "wlc".to_owned(),
+        pool: None,
+        ..service("all", Protocol::Any, "*", reals)
+    };
+    let rule = SnatRule {
+        name: "outbound".to_owned(),
+        sources: vec!["192.0.2.0/25".to_owned(), "2001:db8:2::/64".to_owned()],
+        destinations: Vec::new(),
+        protocols: Vec::new(),
+        egress: None,
+        pool: "outside".to_owned(),
+        mapping: "endpoint_independent".to_owned(),
+        counted: counted(77),
+    };
+    let narrow = SnatRule {
+        name: "resolver".to_owned(),
+        destinations: vec!["203.0.113.0/24".to_owned()],
+        protocols: vec![Protocol::Tcp, Protocol::Udp],
+        egress: Some("front".to_owned()),
+        mapping: "per_session".to_owned(),
+        sources: vec!["192.0.2.53/32".to_owned()],
+        ..rule.clone()
+    };
+    Services { services: vec![six, dns, all], snat: vec![narrow, rule] }
 }
 
 #[test]
 fn services() {
     let shown = super::services(&services_shown());
     insta::assert_snapshot!(plain(&shown));
+    insta::assert_snapshot!("all_kinds", plain(&super::services(&services_of_all_kinds())));
+    let rules = Services { services: Vec::new(), ..services_of_all_kinds() };
+    assert_eq!(plain(&super::services(&rules)).lines().count(), 3, "titles and two rules");
     insta::assert_snapshot!("no_services", plain(&super::services(&Services::default())));
 }
 
@@ -134,8 +191,9 @@ fn sessions() {
         protocol,
         client: at(client),
         virtual_: at("198.51.100.200:80"),
-        local: at("192.0.2.10:1024"),
+        local: Some(at("192.0.2.10:1024")),
         real: at("192.0.2.11:8080"),
+        mode: "fnat".to_owned(),
         state,
         idle_ms,
         expires_ms,
@@ -147,7 +205,16 @@ fn sessions() {
         session(Protocol::Tcp, "203.0.113.7:1", SessionState::SynRecv, 59_000, 1_000),
         session(Protocol::Udp, "198.51.100.48:65535", SessionState::Udp, 0, 300_000),
     ];
-    let query = SessionQuery { limit: 3, ..SessionQuery::default() };
+    let six = Session {
+        client: at("[2001:db8::48]:40000"),
+        virtual_: at("[2001:db8:1::200]:80"),
+        local: None,
+        real: at("[2001:db8:2::11]:80"),
+        mode: "dr".to_owned(),
+        ..sessions[0].clone()
+    };
+    let sessions = [sessions, vec![six]].concat();
+    let query = SessionQuery { limit: 4, ..SessionQuery::default() };
     let some = Sessions { sessions, more: true };
     insta::assert_snapshot!(plain(&super::sessions(&some, &query)));
     let none = Sessions::default();

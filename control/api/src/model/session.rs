@@ -21,15 +21,17 @@ pub struct Sessions {
 pub struct Session {
     /// IP protocol.
     pub protocol: Protocol,
-    /// Client's address and port.
+    /// Client's address and port; of source NAT the inside host's.
     pub client: SocketAddr,
-    /// Virtual address and port.
+    /// Virtual address and port; of source NAT the outside's.
     #[serde(rename = "virtual")]
     pub virtual_: SocketAddr,
-    /// Local address and port.
-    pub local: SocketAddr,
+    /// Local address and port; absent where the mode has none (`nat`, `dr`, `ipip`).
+    pub local: Option<SocketAddr>,
     /// Real server's address and port.
     pub real: SocketAddr,
+    /// Forwarding mode, by the configuration's word.
+    pub mode: String,
     /// State.
     pub state: SessionState,
     /// Milliseconds since its last packet.
@@ -62,11 +64,19 @@ pub enum SessionState {
     Close,
     /// UDP.
     Udp,
+    /// UDP of a service that schedules each datagram by itself: an answer is waited for.
+    OnePacket,
+    /// SCTP.
+    Sctp,
+    /// ICMP echo.
+    Icmp,
+    /// Another protocol.
+    Other,
 }
 
 impl SessionState {
     /// Every state, in the order of a session's life.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::SynRecv,
         Self::Established,
         Self::FinWait,
@@ -75,6 +85,10 @@ impl SessionState {
         Self::TimeWait,
         Self::Close,
         Self::Udp,
+        Self::OnePacket,
+        Self::Sctp,
+        Self::Icmp,
+        Self::Other,
     ];
 
     /// The name used in output.
@@ -82,7 +96,7 @@ impl SessionState {
         session::State::from(self).name()
     }
 
-    /// The state of an open session; `None` for that of a free slot.
+    /// The state of an open session; `None` for that of a free slot or of what is no connection.
     pub fn of(state: session::State) -> Option<Self> {
         Self::ALL.into_iter().find(|open| session::State::from(*open) == state)
     }
@@ -99,6 +113,10 @@ impl From<SessionState> for session::State {
             SessionState::TimeWait => Self::TimeWait,
             SessionState::Close => Self::Close,
             SessionState::Udp => Self::Udp,
+            SessionState::OnePacket => Self::OnePacket,
+            SessionState::Sctp => Self::Sctp,
+            SessionState::Icmp => Self::Icmp,
+            SessionState::Other => Self::Other,
         }
     }
 }
@@ -114,7 +132,7 @@ mod tests {
             assert_eq!(json, state.name());
             assert_eq!(SessionState::of(state.into()), Some(state));
         }
-        assert_eq!(SessionState::ALL.len() + 1, session::State::COUNT, "all but VACANT");
+        assert_eq!(SessionState::ALL.map(session::State::from), session::State::ALL);
         assert_eq!(SessionState::of(session::State::Vacant), None);
     }
 }

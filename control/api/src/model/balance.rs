@@ -1,0 +1,249 @@
+//! Virtual services, their real servers, rules of source NAT, and what was counted of each.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use sluice_director::blueprint;
+use sluice_director::counters::RealCounters;
+
+/// A number for each direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ways {
+    /// Client to real server.
+    pub inbound: u64,
+    /// Real server to client.
+    pub outbound: u64,
+}
+
+impl From<[u64; 2]> for Ways {
+    fn from([inbound, outbound]: [u64; 2]) -> Self {
+        Self { inbound, outbound }
+    }
+}
+
+/// What was counted of a virtual service or a real server, over all workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Balanced {
+    /// Sessions opened.
+    pub sessions_total: u64,
+    /// Sessions open now.
+    pub sessions_active: u64,
+    /// Packets forwarded.
+    pub packets: Ways,
+    /// Bytes of IP packets forwarded.
+    pub bytes: Ways,
+}
+
+impl From<RealCounters> for Balanced {
+    fn from(counters: RealCounters) -> Self {
+        Self {
+            sessions_total: counters.sessions,
+            sessions_active: counters.active,
+            packets: counters.packets.into(),
+            bytes: counters.bytes.into(),
+        }
+    }
+}
+
+/// All virtual services and rules of source NAT: `GET /v1/services`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Services {
+    /// In the configuration's order.
+    pub services: Vec<Service>,
+    /// Rules of source NAT, in the order they are tried.
+    #[serde(default)]
+    pub snat: Vec<SnatRule>,
+}
+
+impl Services {
+    /// The names of services and rules, each kind in its order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let rules = self.snat.iter().map(|rule| rule.name.as_str());
+        self.services.iter().map(|service| service.name.as_str()).chain(rules)
+    }
+}
+
+/// A virtual service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Service {
+    /// Its name.
+    pub name: String,
+    /// IP protocol.
+    pub protocol: Protocol,
+    /// Virtual address.
+    pub vip: IpAddr,
+    /// Virtual ports: `80`, `8000-8099`, or `*` for all.
+    pub ports: String,
+    /// Forwarding mode of real servers that have none of their own, by the configuration's word.
+    pub mode: String,
+    /// Scheduler, by the configuration's word.
+    pub scheduler: String,
+    /// Local pool; absent where the modes need none.
+    pub pool: Option<String>,
+    /// Persistence; absent without.
+    pub persistence: Option<Persistence>,
+    /// Whether each datagram is scheduled by itself.
+    pub one_packet: bool,
+    /// How real servers learn the client's address, by the configuration's word.
+    pub client_address: String,
+    /// What was counted of all its real servers.
+    #[serde(flatten)]
+    pub counted: Balanced,
+    /// Its real servers, in the configuration's order; those that left the configuration and
+    /// still have sessions come last.
+    pub reals: Vec<Real>,
+}
+
+/// Persistence: a client's new sessions go where its earlier ones went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Persistence {
+    /// Seconds from the client's last new session.
+    pub timeout_s: u32,
+    /// Leading bits of the client's address that count.
+    pub prefix: u8,
+}
+
+impl From<blueprint::Persistence> for Persistence {
+    fn from(persistence: blueprint::Persistence) -> Self {
+        Self { timeout_s: persistence.timeout_s, prefix: persistence.prefix }
+    }
+}
+
+/// A real server of a virtual service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Real {
+    /// Address.
+    pub address: IpAddr,
+    /// Port; 0 for the one that the client sent to.
+    pub port: u16,
+    /// Forwarding mode, by the configuration's word.
+    pub mode: String,
+    /// Its share of new sessions.
+    pub weight: u16,
+    /// Whether it takes new sessions.
+    pub state: RealState,
+    /// What was counted of it.
+    #[serde(flatten)]
+    pub counted: Balanced,
+}
+
+/// Whether a real server takes new sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RealState {
+    /// It does.
+    Up,
+    /// It keeps the sessions it has and gets no new ones: its weight is 0, or it left the
+    /// configuration.
+    Draining,
+    /// It is known to be dead.
+    Down,
+    /// It has as many sessions as it may have.
+    Full,
+}
+
+/// A rule of source NAT.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnatRule {
+    /// Its name.
+    pub name: String,
+    /// Networks that connections come from, as prefixes.
+    pub sources: Vec<String>,
+    /// Networks that connections go to, as prefixes; empty for everywhere.
+    pub destinations: Vec<String>,
+    /// Protocols; empty for TCP, UDP and ICMP echo.
+    pub protocols: Vec<Protocol>,
+    /// Name of the port that connections leave by; absent for any.
+    pub egress: Option<String>,
+    /// Local pool.
+    pub pool: String,
+    /// What shares a pool address and port, by the configuration's word.
+    pub mapping: String,
+    /// What was counted of it; inbound is from inside to outside.
+    #[serde(flatten)]
+    pub counted: Balanced,
+}
+
+/// An IP protocol that is balanced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// IP protocol 6.
+    Tcp,
+    /// IP protocol 17.
+    Udp,
+    /// IP protocol 132.
+    Sctp,
+    /// ICMP or ICMPv6 echo.
+    Icmp,
+    /// All of them.
+    Any,
+}
+
+impl From<blueprint::Protocol> for Protocol {
+    fn from(protocol: blueprint::Protocol) -> Self {
+        match protocol {
+            blueprint::Protocol::Tcp => Self::Tcp,
+            blueprint::Protocol::Udp => Self::Udp,
+            blueprint::Protocol::Sctp => Self::Sctp,
+            blueprint::Protocol::Icmp => Self::Icmp,
+            blueprint::Protocol::Any => Self::Any,
+        }
+    }
+}
+
+impl From<Protocol> for blueprint::Protocol {
+    fn from(protocol: Protocol) -> Self {
+        match protocol {
+            Protocol::Tcp => Self::Tcp,
+            Protocol::Udp => Self::Udp,
+            Protocol::Sctp => Self::Sctp,
+            Protocol::Icmp => Self::Icmp,
+            Protocol::Any => Self::Any,
+        }
+    }
+}
+
+impl Protocol {
+    /// Every protocol.
+    pub const ALL: [Self; 5] = [Self::Tcp, Self::Udp, Self::Sctp, Self::Icmp, Self::Any];
+
+    /// The protocol with this number of the IP header; of numbers without a name here [`Self::Any`].
+    pub fn of(number: u8) -> Self {
+        match number {
+            6 => Self::Tcp,
+            17 => Self::Udp,
+            132 => Self::Sctp,
+            // ICMP and ICMPv6.
+            1 | 58 => Self::Icmp,
+            _ => Self::Any,
+        }
+    }
+
+    /// The name used in configuration and output, such as `tcp`.
+    pub fn name(self) -> &'static str {
+        blueprint::Protocol::from(self).name()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protocols_are_named_as_the_director_names_them() {
+        for protocol in Protocol::ALL {
+            let json = serde_json::to_value(protocol).expect("a word");
+            assert_eq!(json, protocol.name());
+        }
+    }
+
+    #[test]
+    fn protocols_are_found_by_their_numbers() {
+        for protocol in Protocol::ALL {
+            assert_eq!(Protocol::of(blueprint::Protocol::from(protocol).number()), protocol);
+        }
+        assert_eq!(Protocol::of(58), Protocol::Icmp);
+        assert_eq!(Protocol::of(47), Protocol::Any);
+    }
+}
