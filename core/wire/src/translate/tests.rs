@@ -100,7 +100,9 @@ proptest! {
 
     /// Never a panic, and what follows lies within.
     #[test]
-    fn any_bytes(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), kind: u8, code: u8) {
+    fn any_bytes(
+        mut bytes in proptest::collection::vec(any::<u8>(), 0..200), kind: u8, code: u8,
+    ) {
         let (mut six, mut four) = ([0; ipv6::HEADER], [0; ipv4::HEADER]);
         for version in [0x40, 0x60] {
             if let Some(first) = bytes.first_mut() {
@@ -108,7 +110,8 @@ proptest! {
             }
             let there = header_to_v6(&mut six, &bytes, 1, 2, 3);
             let back = header_to_v4(&mut four, &bytes, 1, 2, 3, 4);
-            let quotes = [quote_to_v6(&mut six, &bytes, 1, 2), quote_to_v4(&mut four, &bytes, 1, 2)];
+            let quotes =
+                [quote_to_v6(&mut six, &bytes, 1, 2), quote_to_v4(&mut four, &bytes, 1, 2)];
             for offset in [there, back].into_iter().chain(quotes).flatten() {
                 prop_assert!(offset <= bytes.len());
             }
