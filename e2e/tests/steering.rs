@@ -1,11 +1,15 @@
 //! Only balanced traffic is taken: everything else on the same interface stays the kernel's.
 
-use sluice_e2e::bed::ADMIN_PORT;
+use std::time::Duration;
+
+use sluice_e2e::bed::{ADMIN_PORT, Bed};
 use sluice_e2e::error::expect;
-use sluice_e2e::load::{ping, wrk};
+use sluice_e2e::lab::Netns;
+use sluice_e2e::load::{curl, ping, wrk};
+use sluice_e2e::process::wait_until;
 use sluice_e2e::{Director, Driver, LabError};
 
-use crate::field::{Field, REFUSED, SOON, Setup, here, on, on_bed};
+use crate::field::{Field, PYTHON, REFUSED, SOON, Setup, here, on, on_bed};
 
 #[test]
 fn an_ssh_like_service_and_ping_keep_working() {
@@ -77,4 +81,270 @@ fn a_driver_that_refuses_xdp_gets_the_generic_form() {
             expect(!format!("{link:?}").contains("xdp"), || format!("{link:?}"))
         },
     );
+}
+
+/// The addresses of a family.
+struct Family {
+    /// What `ip` and `curl` call it.
+    flag: &'static str,
+    client: &'static str,
+    vip: &'static str,
+    front: &'static str,
+    back: &'static str,
+    real: &'static str,
+}
+
+const V4: Family = Family {
+    flag: "-4",
+    client: "198.51.100.48",
+    vip: "198.51.100.200",
+    front: "198.51.100.1",
+    back: "192.0.2.1",
+    real: "192.0.2.11",
+};
+
+const V6: Family = Family {
+    flag: "-6",
+    client: "2001:db8:1::48",
+    vip: "2001:db8:1::200",
+    front: "2001:db8:1::1",
+    back: "2001:db8:2::1",
+    real: "2001:db8:2::11",
+};
+
+/// Beside the usual services: full NAT to a port that nobody listens on, NAT by ports of a range,
+/// and source NAT for the real servers; for both families.
+const MORE: &str = r#"
+[[pool]]
+name = "lan6"
+addresses = ["2001:db8:2::10"]
+
+[[pool]]
+name = "outside"
+addresses = ["198.51.100.10", "2001:db8:1::10"]
+ports = "20000-29999"
+
+[[snat]]
+name = "servers"
+sources = ["192.0.2.0/24", "2001:db8:2::/64"]
+egress = "front"
+pool = "outside"
+
+[[service]]
+name = "web6"
+protocol = "tcp"
+vip = "2001:db8:1::200"
+port = 80
+mode = "fnat"
+scheduler = "rr"
+pool = "lan6"
+real = [{ address = "2001:db8:2::11", port = 80 }]
+
+[[service]]
+name = "closed"
+protocol = "udp"
+vip = "198.51.100.200"
+port = 9
+mode = "fnat"
+scheduler = "rr"
+pool = "lan"
+real = [{ address = "192.0.2.11", port = 9 }]
+
+[[service]]
+name = "closed6"
+protocol = "udp"
+vip = "2001:db8:1::200"
+port = 9
+mode = "fnat"
+scheduler = "rr"
+pool = "lan6"
+real = [{ address = "2001:db8:2::11", port = 9 }]
+
+[[service]]
+name = "range"
+protocol = "tcp"
+vip = "198.51.100.200"
+port = "8000-8099"
+mode = "nat"
+scheduler = "rr"
+real = [{ address = "192.0.2.11", port = 80 }]
+
+[[service]]
+name = "range6"
+protocol = "tcp"
+vip = "2001:db8:1::200"
+port = "8000-8099"
+mode = "nat"
+scheduler = "rr"
+real = [{ address = "2001:db8:2::11", port = 80 }]
+"#;
+
+/// A bed with IPv6 beside IPv4, and the director with services of all kinds.
+fn on_both_families(name: &str, test: impl FnOnce(&mut Field) -> Result<(), LabError>) {
+    on_bed(
+        name,
+        Setup::usual(),
+        |bed, recipe| {
+            add_ipv6(bed)?;
+            bed.director.address("front", "198.51.100.10/32")?;
+            let director = Director::start(bed, &(recipe.text(bed) + MORE))?;
+            Ok((director, recipe))
+        },
+        test,
+    );
+}
+
+fn add_ipv6(bed: &mut Bed) -> Result<(), LabError> {
+    let real = bed.reals[0].clone();
+    for space in [&bed.client, &bed.director, &real] {
+        space.sysctl("net.ipv6.conf.all.disable_ipv6", "0")?;
+        space.sysctl("net.ipv6.conf.default.disable_ipv6", "0")?;
+    }
+    let nodad = |space: &Netns, device: &str, address: &str| {
+        space.sysctl(&format!("net.ipv6.conf.{device}.disable_ipv6"), "0")?;
+        space.ip(&["-6", "address", "replace", address, "dev", device, "nodad"]).map(drop)
+    };
+    nodad(&bed.client, "eth0", "2001:db8:1::48/64")?;
+    for address in ["2001:db8:1::1/64", "2001:db8:1::200/128", "2001:db8:1::10/128"] {
+        nodad(&bed.director, "front", address)?;
+    }
+    for address in ["2001:db8:2::1/64", "2001:db8:2::10/128"] {
+        nodad(&bed.director, "back", address)?;
+    }
+    nodad(&real, "eth0", "2001:db8:2::11/64")?;
+    real.ip(&["-6", "route", "replace", "default", "via", "2001:db8:2::1"])?;
+    for (space, address, port) in
+        [(&real, V6.real, "80"), (&bed.director, V6.front, "22"), (&bed.director, V4.front, "22")]
+    {
+        let name = format!("web-{}", address.replace([':', '.'], "-"));
+        let args = ["-m", "http.server", port, "--bind", address];
+        bed.peers.push(space.start(&name, PYTHON, &args)?);
+    }
+    // Neighbour discovery starts from link-local addresses, which are probed first.
+    let settled = |space: &Netns| {
+        let shown = space.ip(&["-6", "address", "show", "tentative"])?;
+        Ok(shown.stdout.is_empty().then_some(()))
+    };
+    for space in [&bed.client, &bed.director, &real] {
+        wait_until("addresses to be in use", SOON, || settled(space))?;
+    }
+    Ok(())
+}
+
+/// Frames that the front's and the back's program gave to the director.
+fn taken(field: &Field) -> Result<[u64; 2], LabError> {
+    let ports = field.director.ask("ports")?;
+    let of = |port: usize| ports["ports"][port]["steering"]["taken"].as_u64().unwrap_or(0);
+    Ok([of(0), of(1)])
+}
+
+/// What is taken while something is done.
+fn taken_by(
+    field: &mut Field,
+    act: impl FnOnce(&mut Field) -> Result<(), LabError>,
+) -> Result<[u64; 2], LabError> {
+    let before = taken(field)?;
+    act(field)?;
+    let after = taken(field)?;
+    Ok([after[0] - before[0], after[1] - before[1]])
+}
+
+fn url(address: &str, port: u16) -> String {
+    match address.contains(':') {
+        true => format!("http://[{address}]:{port}/"),
+        false => format!("http://{address}:{port}/"),
+    }
+}
+
+fn must_answer(space: &Netns, address: &str) -> Result<(), LabError> {
+    expect(ping(space, address, 5)?, || format!("no answer to ping from {address}"))
+}
+
+#[test]
+fn the_kernel_keeps_what_is_its_own_of_ipv4() {
+    on_both_families(here!(the_kernel_keeps_what_is_its_own_of_ipv4), |field| keeps(field, &V4));
+}
+
+#[test]
+fn the_kernel_keeps_what_is_its_own_of_ipv6() {
+    on_both_families(here!(the_kernel_keeps_what_is_its_own_of_ipv6), |field| keeps(field, &V6));
+}
+
+/// Ping, address resolution, ssh, ports without a service: not one frame is taken.
+fn keeps(field: &mut Field, family: &Family) -> Result<(), LabError> {
+    let frames = taken_by(field, |field| {
+        let (client, real) = (&field.bed.client, &field.bed.reals[0]);
+        for address in [family.vip, family.front] {
+            must_answer(client, address)?;
+        }
+        // Everybody asks for everybody's address again.
+        for (space, device) in [(client, "eth0"), (real, "eth0"), (&field.bed.director, "back")] {
+            space.ip(&[family.flag, "neigh", "flush", "dev", device])?;
+        }
+        must_answer(client, family.vip)?;
+        // A real server of NAT mode and of source NAT to the director's machine.
+        for address in [family.back, family.front, family.vip] {
+            must_answer(real, address)?;
+        }
+        for space in [client, real] {
+            wait_until("the machine's own service to answer", SOON, || {
+                Ok(curl(space, &url(family.front, ADMIN_PORT)).ok().map(drop))
+            })?;
+            let ran = space.run("curl", &["-sS", "--max-time", "5", &url(family.vip, 81)])?;
+            expect(ran.status.code() == Some(REFUSED), || format!("{ran:?}"))?;
+        }
+        Ok(())
+    })?;
+    expect(frames == [0, 0], || format!("{frames:?} frames were taken"))
+}
+
+#[test]
+fn the_director_takes_what_is_its_own_of_ipv4() {
+    on_both_families(here!(the_director_takes_what_is_its_own_of_ipv4), |field| takes(field, &V4));
+}
+
+#[test]
+fn the_director_takes_what_is_its_own_of_ipv6() {
+    on_both_families(here!(the_director_takes_what_is_its_own_of_ipv6), |field| takes(field, &V6));
+}
+
+/// A datagram to a closed port of a real server: the client says what it hears.
+const CLOSED: &str = "
+import socket, sys
+server = sys.argv[1]
+one = socket.socket(socket.AF_INET6 if ':' in server else socket.AF_INET, socket.SOCK_DGRAM)
+one.settimeout(2)
+one.connect((server, 9))
+one.send(b'is anybody there?')
+try:
+    one.recv(100)
+except ConnectionRefusedError:
+    print('refused')
+except TimeoutError:
+    print('silence')
+";
+
+/// A connection each through full NAT, and NAT by a port of a range; an ICMP error of a real
+/// server; its own pings to the outside: request and answer of each by the port where they arrive.
+fn takes(field: &mut Field, family: &Family) -> Result<(), LabError> {
+    for port in [80, 8042] {
+        let connection =
+            |field: &mut Field| curl(&field.bed.client, &url(family.vip, port)).map(drop);
+        // The first one may find neighbours unresolved and is not counted on.
+        wait_until("the service to answer", SOON, || Ok(connection(field).ok()))?;
+        let frames = taken_by(field, connection)?;
+        // SYN, request and FIN at the least; SYN, answer and FIN.
+        let whole = frames.iter().all(|frames| (3..100).contains(frames));
+        expect(whole, || format!("port {port}: {frames:?} frames were taken"))?;
+    }
+    let frames = taken_by(field, |field| {
+        let ran = field.bed.client.run(PYTHON, &["-c", CLOSED, family.vip])?.ok()?;
+        expect(ran.stdout.trim() == "refused", || format!("{ran:?}"))
+    })?;
+    expect(frames == [1, 1], || format!("datagram and error: {frames:?} frames were taken"))?;
+    wait_until("a ping to the outside", Duration::from_secs(20), || {
+        Ok(ping(&field.bed.reals[0], family.client, 1)?.then_some(()))
+    })?;
+    let frames = taken_by(field, |field| must_answer(&field.bed.reals[0], family.client))?;
+    expect(frames == [5, 5], || format!("pings and answers: {frames:?} frames were taken"))
 }
