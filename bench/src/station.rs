@@ -102,6 +102,7 @@ impl Station {
                 worker: number,
                 workers: args.workers,
                 sessions: args.sessions_each(),
+                fragments: 4096,
                 seed: args.seed,
                 pages: args.pages.policy(),
             },

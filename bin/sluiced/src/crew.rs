@@ -69,6 +69,7 @@ impl Crew {
                 worker: number as u16,
                 workers: cores.len() as u16,
                 sessions: config.sessions_per_worker(),
+                fragments: config.limits.fragments,
                 seed,
                 pages: wiring::table_pages(config),
             };

@@ -49,8 +49,14 @@ struct Director {
 impl Director {
     fn new(world: &World, plan: &Plan, sessions: u32) -> Self {
         let workers = (0..world.workers).map(|worker| {
-            let (workers, seed, pages) = (world.workers, 1, PagePolicy::Ordinary);
-            let config = PathConfig { worker, workers, sessions, seed, pages };
+            let config = PathConfig {
+                worker,
+                workers: world.workers,
+                sessions,
+                fragments: 16,
+                seed: 1,
+                pages: PagePolicy::Ordinary,
+            };
             let mut path = Path::new(&config).expect("a small table fits");
             path.adopt(plan);
             path

@@ -53,6 +53,7 @@ impl Player {
             worker: 0,
             workers: 1,
             sessions: config.limits.sessions,
+            fragments: config.limits.fragments,
             seed: SEED,
             pages: PagePolicy::Ordinary,
         })

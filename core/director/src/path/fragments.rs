@@ -337,7 +337,11 @@ impl<F: Parse> Engine<F> {
         }
         let hop = fib.hop(lane.hop);
         if let Some(hop) = hop {
-            let room = if mode == Mode::Ipip { tunnel::room(&shared.paths, plan, real, hop, turn.now) } else { hop.mtu };
+            let room = if mode == Mode::Ipip {
+                tunnel::room(&shared.paths, plan, real, hop, turn.now)
+            } else {
+                hop.mtu
+            };
             if parsed.length > room {
                 lane.hop = HopId::NONE;
                 // It has no session: what `cut` asks of one.

@@ -1,6 +1,7 @@
 //! The path over packets that `etherparse` builds, judged by `etherparse`.
 
 mod introduce;
+mod fragments;
 pub(in crate::path) mod lab;
 mod life;
 mod modes;

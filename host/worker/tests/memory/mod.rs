@@ -132,6 +132,7 @@ impl Kit {
                 worker: number,
                 workers,
                 sessions: 100,
+                fragments: 64,
                 seed: 1,
                 pages: PagePolicy::Ordinary,
             };

@@ -47,8 +47,6 @@ fn each_has_its_reason() {
         ("total within UDP", patched(to_vip(), 3, 27), Verdict::Drop(Reason::Truncated)),
         ("bad checksum", checksum, Verdict::Drop(Reason::BadIpChecksum)),
         ("data offset 4", offset, Verdict::Drop(Reason::BadL4Header)),
-        ("fragment", patched(to_vip(), 6, 0x20), Verdict::Drop(Reason::Fragment)),
-        ("last fragment", patched(to_vip(), 7, 9), Verdict::Drop(Reason::Fragment)),
         ("ttl 1", patched(to_vip(), 8, 1), Verdict::Drop(Reason::TtlExpired)),
         ("ttl 0", patched(to_vip(), 8, 0), Verdict::Drop(Reason::TtlExpired)),
         ("SCTP", patched(to_vip(), 9, 132), Verdict::Kernel(Reason::NotOurs)),
