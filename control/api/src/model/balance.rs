@@ -208,7 +208,7 @@ impl Protocol {
     /// Every protocol.
     pub const ALL: [Self; 5] = [Self::Tcp, Self::Udp, Self::Sctp, Self::Icmp, Self::Any];
 
-    /// The protocol with this number of the IP header; of numbers without a name here [`Self::Any`].
+    /// The protocol with this number of the IP header; [`Self::Any`] for one without a name here.
     pub fn of(number: u8) -> Self {
         match number {
             6 => Self::Tcp,
