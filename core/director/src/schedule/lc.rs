@@ -115,3 +115,94 @@ impl Least {
 fn interval(total: u64, weight: u32) -> u64 {
     total * PICK / u64::from(weight.max(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::cmp::Ordering;
+
+    /// Sessions, weight, turn; looked through one by one.
+    struct Model {
+        all: Vec<(u32, u32, u64)>,
+        picks: u64,
+    }
+
+    impl Model {
+        fn pick(&mut self) -> Option<usize> {
+            let order = |one: &(u32, u32, u64), other: &(u32, u32, u64)| -> Ordering {
+                let loads = (one.0 * other.1).cmp(&(other.0 * one.1));
+                loads.then(one.2.cmp(&other.2))
+            };
+            let open = (0..self.all.len()).filter(|at| self.all[*at].1 > 0);
+            let best = open.min_by(|a, b| order(&self.all[*a], &self.all[*b]).then(a.cmp(b)))?;
+            let total: u64 = self.all.iter().map(|seat| u64::from(seat.1)).sum();
+            let seat = &mut self.all[best];
+            let interval = total * PICK / u64::from(seat.1);
+            seat.2 = seat.2.max(self.picks.saturating_sub(interval)) + interval;
+            self.picks += PICK;
+            Some(best)
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// A pick, of which a session comes or not.
+        Pick(bool),
+        /// A session ends.
+        Close(prop::sample::Index),
+        /// A session is opened without a pick: persistence.
+        Open(prop::sample::Index),
+        /// A weight changes.
+        Weigh(prop::sample::Index, u32),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => prop::bool::weighted(0.9).prop_map(Step::Pick),
+            3 => any::<prop::sample::Index>().prop_map(Step::Close),
+            1 => any::<prop::sample::Index>().prop_map(Step::Open),
+            1 => (any::<prop::sample::Index>(), 0u32..6).prop_map(|(at, w)| Step::Weigh(at, w)),
+        ]
+    }
+
+    proptest! {
+        /// The same choices as going through all of them each time.
+        #[test]
+        fn the_least_is_next(
+            weights in prop::collection::vec(0u32..6, 1..30),
+            steps in prop::collection::vec(step(), 1..400),
+        ) {
+            let seats: Vec<_> = weights.iter().map(|weight| (0, *weight, None)).collect();
+            let mut least = Least::new(&seats, Share { worker: 1, workers: 3 });
+            let turn = |at| least.loads.get(at).map_or(0, |load| load.turn);
+            let all = (0u32..).zip(&weights).map(|(at, weight)| (0, *weight, turn(at))).collect();
+            let mut model = Model { all, picks: 0 };
+            for step in steps {
+                let changed = match step {
+                    Step::Pick(opens) => {
+                        let picked = model.pick();
+                        prop_assert_eq!(least.pick(), picked.map(|at| at as u32));
+                        picked.filter(|_| opens).map(|at| (at, model.all[at].0 + 1, model.all[at].1))
+                    }
+                    Step::Close(at) => {
+                        let at = at.index(weights.len());
+                        Some((at, model.all[at].0.saturating_sub(1), model.all[at].1))
+                    }
+                    Step::Open(at) => {
+                        let at = at.index(weights.len());
+                        Some((at, model.all[at].0 + 1, model.all[at].1))
+                    }
+                    Step::Weigh(at, weight) => {
+                        let at = at.index(weights.len());
+                        Some((at, model.all[at].0, weight))
+                    }
+                };
+                if let Some((at, active, weight)) = changed {
+                    (model.all[at].0, model.all[at].1) = (active, weight);
+                    least.set(at as u32, active, weight);
+                }
+            }
+        }
+    }
+}

@@ -128,3 +128,83 @@ fn phases(seats: &[(u32, Option<u64>)], share: Share) -> Vec<u64> {
 fn gcd(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ALONE: Share = Share { worker: 0, workers: 1 };
+
+    /// Turns as fractions, looked through one by one.
+    struct Model {
+        /// Fractions of turns until the next one at the time 0, turns had since, and the weight.
+        all: Vec<(u64, u64, u32)>,
+    }
+
+    impl Model {
+        fn pick(&mut self) -> Option<u32> {
+            let at = |&(phase, had, weight): &(u64, u64, u32)| {
+                ((phase + had * TURN) as f64 / f64::from(weight), (phase + had * TURN, weight))
+            };
+            let mut best: Option<usize> = None;
+            for (position, turn) in self.all.iter().enumerate().filter(|(_, turn)| turn.2 > 0) {
+                let Some(known) = best else {
+                    best = Some(position);
+                    continue;
+                };
+                let ((about, (due, weight)), (least, (first, other))) =
+                    (at(turn), at(&self.all[known]));
+                // As floating point numbers where they differ clearly, else exactly.
+                let close = (about - least).abs() < 1e-6 * least.abs();
+                let before = u128::from(due) * u128::from(other);
+                let exactly = before < u128::from(first) * u128::from(weight);
+                if if close { exactly } else { about < least } {
+                    best = Some(position);
+                }
+            }
+            self.all[best?].1 += 1;
+            best.map(|best| best as u32)
+        }
+    }
+
+    proptest! {
+        /// The same sequence as going through all of them each time.
+        #[test]
+        fn the_earliest_is_next(weights in prop::collection::vec(0u32..50, 1..40)) {
+            let seats: Vec<_> = weights.iter().map(|weight| (*weight, None)).collect();
+            let mut wrr = Wrr::new(&seats, ALONE);
+            let first = |position| wrr.turns.get(position).map_or(0, |turn| turn.due);
+            let all = (0u32..).zip(&weights).map(|(p, weight)| (first(p), 0, *weight)).collect();
+            let mut model = Model { all };
+            for turn in 0..500 {
+                prop_assert_eq!(wrr.pick(), model.pick(), "turn {}", turn);
+            }
+        }
+
+        /// Whatever weights change between: from then on a cycle is exact.
+        #[test]
+        fn a_cycle_is_exact_from_anywhere(
+            weights in prop::collection::vec(1u32..30, 1..20),
+            worker in 0u16..8,
+            changes in prop::collection::vec((any::<prop::sample::Index>(), 0u32..30, 0..40), 0..8),
+        ) {
+            let seats: Vec<_> = weights.iter().map(|weight| (*weight, None)).collect();
+            let mut wrr = Wrr::new(&seats, Share { worker, workers: 8 });
+            let mut weights = weights;
+            for (position, weight, turns) in changes {
+                for _ in 0..turns {
+                    wrr.pick();
+                }
+                let position = position.index(weights.len());
+                weights[position] = weight;
+                wrr.set(position as u32, weight);
+            }
+            let mut counts = vec![0; weights.len()];
+            for _ in 0..weights.iter().sum() {
+                counts[wrr.pick().unwrap() as usize] += 1;
+            }
+            prop_assert_eq!(counts, weights);
+        }
+    }
+}
