@@ -6,6 +6,7 @@ pub(in crate::path) mod lab;
 mod life;
 mod modes;
 mod odd;
+mod rules;
 
 use super::{Verdict, View};
 use crate::counters::Direction::{Inbound, Outbound};

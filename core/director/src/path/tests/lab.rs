@@ -167,6 +167,19 @@ pub fn fib(plan: &Plan) -> Fib {
     builder.build(plan, None)
 }
 
+/// The same with a way to everybody in front.
+pub fn fib_to_anywhere(plan: &Plan) -> Fib {
+    let mut builder = FibBuilder::default();
+    let front = builder.link(Link { port: FRONT, mac: FRONT_MAC, mtu: 1500, ..Link::default() });
+    let back = builder.link(Link { port: BACK, mac: BACK_MAC, mtu: 1400, ..Link::default() });
+    builder.route([0, 0, 0, 0].into(), 0, Target::Via(front, CLIENT.into()));
+    builder.route([192, 0, 2, 0].into(), 24, Target::OnLink(back));
+    builder.neighbour(front, CLIENT.into(), CLIENT_MAC);
+    builder.neighbour(back, REAL.into(), REAL_MAC);
+    builder.neighbour(back, REAL_2.into(), REAL_2_MAC);
+    builder.build(plan, None)
+}
+
 /// A UDP datagram in a frame; its link-layer addresses are arbitrary unicast.
 pub fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16), payload: &[u8]) -> MemFrame {
     let builder = PacketBuilder::ethernet2([4; 6], [6; 6]).ipv4(from.0, to.0, 64);

@@ -1,0 +1,307 @@
+//! What a service rules about its sessions: persistence, limits, orphans, one packet at a time,
+//! which ports are its own, and which worker a session belongs to.
+
+use super::lab::{self, BACK, CLIENT, FRONT, Lab, MemFrame, Packet, REAL, REAL_2, VIP};
+use crate::blueprint::{Blueprint, Mode, Orphans, Persistence, Ports, VirtualService};
+use crate::path::Verdict;
+use crate::plan::{Plan, Retired};
+use crate::reason::Reason;
+use sluice_wire::tcp::{ACK, FIN, SYN};
+
+const OTHER: [u8; 4] = [198, 51, 100, 49];
+
+/// A lab whose TCP service was changed.
+fn web(change: impl FnOnce(&mut VirtualService)) -> Lab {
+    Lab::with(|blueprint| change(&mut blueprint.services[1]), 1000, (0, 1))
+}
+
+fn tcp(from: ([u8; 4], u16), flags: u8) -> MemFrame {
+    lab::tcp(from, (VIP, 80), flags, (100, 0), b"")
+}
+
+/// The real server that a client's new connection gets.
+fn real_of(lab: &mut Lab, from: ([u8; 4], u16)) -> [u8; 4] {
+    let mut frame = tcp(from, SYN);
+    assert_eq!(lab.one(FRONT, &mut frame), Verdict::Tx(BACK));
+    Packet::read(&frame).dst
+}
+
+/// The same lab with another configuration.
+fn reload(lab: &mut Lab, change: impl FnOnce(&mut Blueprint)) {
+    let mut blueprint = lab::blueprint();
+    change(&mut blueprint);
+    lab.plan = Plan::compile(&blueprint, Some(&lab.plan), &Retired::default()).unwrap();
+    lab.fib = lab::fib(&lab.plan);
+    lab.path.adopt(&lab.plan);
+}
+
+#[test]
+fn a_client_persists() {
+    let persistence = Some(Persistence { timeout_s: 60, prefix: 32 });
+    let mut lab = web(|service| service.persistence = persistence);
+    lab.fib = lab::fib_to_anywhere(&lab.plan);
+    let first = real_of(&mut lab, (CLIENT, 1000));
+    for port in 1001..1010 {
+        assert_eq!(real_of(&mut lab, (CLIENT, port)), first);
+    }
+    assert_ne!(real_of(&mut lab, (OTHER, 1000)), first, "another client has its own turn");
+    assert_eq!(lab.path.counters().created, 11, "templates are no sessions");
+    assert_eq!(lab.path.live_sessions(), 13);
+    for port in 2000..2005 {
+        lab.after_s(50);
+        assert_eq!(real_of(&mut lab, (CLIENT, port)), first, "refreshed by each new session");
+    }
+    lab.after_s(61);
+    assert_eq!(real_of(&mut lab, (CLIENT, 3000)), first, "whose turn it is");
+    assert_ne!(real_of(&mut lab, (OTHER, 3000)), first);
+}
+
+#[test]
+fn a_prefix_of_clients_persists() {
+    let persistence = Some(Persistence { timeout_s: 60, prefix: 24 });
+    let mut lab = web(|service| service.persistence = persistence);
+    lab.fib = lab::fib_to_anywhere(&lab.plan);
+    let first = real_of(&mut lab, (CLIENT, 1000));
+    for last in 0..20 {
+        assert_eq!(real_of(&mut lab, ([198, 51, 100, last + 1], 1000)), first);
+    }
+    assert_ne!(real_of(&mut lab, ([203, 0, 113, 1], 1000)), first);
+}
+
+/// A client whose real server is drained goes elsewhere, and stays there.
+#[test]
+fn persistence_does_not_hold_on_to_who_takes_none() {
+    let persistence = Some(Persistence { timeout_s: 600, prefix: 32 });
+    let mut lab = web(|service| service.persistence = persistence);
+    let first = real_of(&mut lab, (CLIENT, 1000));
+    assert_eq!(first, REAL);
+    reload(&mut lab, |blueprint| {
+        blueprint.services[1].persistence = persistence;
+        blueprint.services[1].reals[0].weight = 0;
+    });
+    assert_eq!(real_of(&mut lab, (CLIENT, 1001)), REAL_2);
+    let mut old = tcp((CLIENT, 1000), ACK);
+    assert_eq!(lab.one(FRONT, &mut old), Verdict::Tx(BACK));
+    assert_eq!(Packet::read(&old).dst, REAL, "a live session stays");
+}
+
+#[test]
+fn limits_refuse_with_a_reason() {
+    let mut lab = web(|service| service.max_sessions = 3);
+    let verdicts: Vec<_> =
+        (0..5).map(|port| lab.one(FRONT, &mut tcp((CLIENT, 1000 + port), SYN))).collect();
+    let full = Verdict::Drop(Reason::ServiceFull);
+    assert_eq!(verdicts[2..], [Verdict::Tx(BACK), full, full]);
+    assert_eq!(lab.one(FRONT, &mut tcp((CLIENT, 1000), SYN)), Verdict::Tx(BACK), "a known one");
+
+    let mut lab = web(|service| service.max_new_per_s = 2);
+    let try_three = |lab: &mut Lab, port: u16| -> usize {
+        let mut opens =
+            |at| lab.one(FRONT, &mut tcp((CLIENT, port + at), SYN)) == Verdict::Tx(BACK);
+        (0..3).filter(|at| opens(*at)).count()
+    };
+    assert_eq!(try_three(&mut lab, 1000), 2);
+    lab.after_s(1);
+    assert_eq!(try_three(&mut lab, 2000), 2);
+    assert_eq!(lab.path.counters().of(Reason::ServiceRate), 2);
+
+    let mut lab = web(|service| service.reals.iter_mut().for_each(|r| r.upper_sessions = 1));
+    let verdicts: Vec<_> =
+        (0..3).map(|port| lab.one(FRONT, &mut tcp((CLIENT, 1000 + port), SYN))).collect();
+    assert_eq!(verdicts[2], Verdict::Drop(Reason::RealsFull));
+}
+
+#[test]
+fn sessions_of_a_real_server_that_is_gone_follow_the_rule() {
+    for rule in [Orphans::Keep, Orphans::Reset, Orphans::Reschedule] {
+        for removed in [false, true] {
+            let mut lab = Lab::new();
+            assert_eq!(real_of(&mut lab, (CLIENT, 1000)), REAL);
+            assert_eq!(real_of(&mut lab, (CLIENT, 1001)), REAL_2);
+            reload(&mut lab, |blueprint| {
+                let service = &mut blueprint.services[1];
+                (service.on_removed, service.on_down) = (rule, rule);
+                if removed {
+                    service.reals.remove(0);
+                } else {
+                    service.reals[0].down = true;
+                }
+            });
+            let case = format!("{rule:?}, removed: {removed}");
+            let mut frame = tcp((CLIENT, 1000), ACK);
+            let verdict = lab.one(FRONT, &mut frame);
+            match rule {
+                Orphans::Keep => {
+                    assert_eq!(verdict, Verdict::Tx(BACK), "{case}");
+                    assert_eq!(Packet::read(&frame).dst, REAL, "{case}");
+                }
+                Orphans::Reset => {
+                    assert_eq!(verdict, Verdict::Answer(FRONT, Reason::RealGone), "{case}");
+                    let reset = Packet::read(&frame);
+                    assert!(reset.tcp.unwrap().rst, "{case}");
+                    assert_eq!((reset.src, reset.dst), (VIP, CLIENT), "{case}");
+                    assert_eq!(lab.path.live_sessions(), 1, "{case}");
+                }
+                Orphans::Reschedule => {
+                    assert_eq!(verdict, Verdict::Tx(BACK), "{case}");
+                    assert_eq!(Packet::read(&frame).dst, REAL_2, "{case}");
+                }
+            }
+            let mut other = tcp((CLIENT, 1001), ACK);
+            assert_eq!(lab.one(FRONT, &mut other), Verdict::Tx(BACK), "{case}");
+            assert_eq!(Packet::read(&other).dst, REAL_2, "the others stay: {case}");
+        }
+    }
+}
+
+/// UDP goes on elsewhere with the next datagram.
+#[test]
+fn datagrams_leave_a_dead_real_server_at_once() {
+    let two = |blueprint: &mut Blueprint, down| {
+        let mut dead = lab::real(REAL, 53);
+        dead.down = down;
+        blueprint.services[0].reals = vec![dead, lab::real(REAL_2, 53)];
+    };
+    let mut lab = Lab::with(|blueprint| two(blueprint, false), 100, (0, 1));
+    let ask = |lab: &mut Lab| {
+        let mut frame = lab::udp((CLIENT, 4000), (VIP, 53), b"?");
+        assert_eq!(lab.one(FRONT, &mut frame), Verdict::Tx(BACK));
+        Packet::read(&frame).dst
+    };
+    assert_eq!(ask(&mut lab), REAL);
+    reload(&mut lab, |blueprint| two(blueprint, true));
+    assert_eq!(ask(&mut lab), REAL_2);
+    assert_eq!(lab.path.live_sessions(), 1);
+}
+
+/// A new SYN while the old connection is closing opens another one, with another local port.
+#[test]
+fn a_port_that_is_used_again_means_a_new_connection() {
+    let mut lab = Lab::new();
+    let mut frame = tcp((CLIENT, 1000), SYN);
+    lab.one(FRONT, &mut frame);
+    let first = Packet::read(&frame);
+    lab.one(FRONT, &mut tcp((CLIENT, 1000), ACK));
+    lab.one(FRONT, &mut tcp((CLIENT, 1000), FIN | ACK));
+    let mut frame = tcp((CLIENT, 1000), SYN);
+    assert_eq!(lab.one(FRONT, &mut frame), Verdict::Tx(BACK));
+    let second = Packet::read(&frame);
+    assert_eq!((first.dst, second.dst), (REAL, REAL_2), "the next one's turn");
+    assert_eq!(lab.path.live_sessions(), 1);
+    assert_eq!((lab.path.counters().created, lab.path.counters().closed), (2, 1));
+}
+
+/// Each datagram has its own turn; answers find their way for a while.
+#[test]
+fn one_packet_at_a_time() {
+    let mut lab = Lab::with(
+        |blueprint| {
+            blueprint.services[0].one_packet = true;
+            blueprint.services[0].reals = vec![lab::real(REAL, 53), lab::real(REAL_2, 53)];
+        },
+        100,
+        (0, 1),
+    );
+    let mut answers = Vec::new();
+    for turn in 0..4 {
+        let mut frame = lab::udp((CLIENT, 4000), (VIP, 53), b"?");
+        assert_eq!(lab.one(FRONT, &mut frame), Verdict::Tx(BACK));
+        let there = Packet::read(&frame);
+        assert_eq!(there.dst, [REAL, REAL_2][turn % 2]);
+        answers.push(((there.dst, 53), (there.src, there.sport)));
+    }
+    for (real, local) in answers {
+        let mut frame = lab::udp(real, local, b"!");
+        assert_eq!(lab.one(BACK, &mut frame), Verdict::Tx(FRONT));
+        let back = Packet::read(&frame);
+        assert_eq!((back.src, back.sport, back.dst, back.dport), (VIP, 53, CLIENT, 4000));
+    }
+    let Lab { path, plan, now, .. } = lab.after_s(11);
+    path.sweep_all(plan, *now);
+    assert_eq!(path.live_sessions(), 0);
+}
+
+/// NAT cannot tell two sessions apart whose answers would look alike.
+#[test]
+fn answers_that_look_alike_are_refused() {
+    let mut lab = Lab::with(
+        |blueprint| {
+            let mut service = blueprint.services[1].clone();
+            service.reals.truncate(1);
+            service.mode = Mode::Nat;
+            let second =
+                VirtualService { name: "again".into(), ports: Ports::one(81), ..service.clone() };
+            blueprint.services = vec![service, second];
+        },
+        100,
+        (0, 1),
+    );
+    assert_eq!(lab.one(FRONT, &mut tcp((CLIENT, 1000), SYN)), Verdict::Tx(BACK));
+    let mut alike = lab::tcp((CLIENT, 1000), (VIP, 81), SYN, (1, 0), b"");
+    assert_eq!(lab.one(FRONT, &mut alike), Verdict::Drop(Reason::NatConflict));
+    assert_eq!(lab.one(FRONT, &mut tcp((CLIENT, 1001), SYN)), Verdict::Tx(BACK));
+}
+
+#[test]
+fn the_most_specific_service_takes_a_packet() {
+    let mut lab = Lab::with(
+        |blueprint| {
+            let of = |ports, last| VirtualService {
+                ports,
+                reals: vec![lab::real([192, 0, 2, last], 0)],
+                ..blueprint.services[1].clone()
+            };
+            let all = of(Ports::ALL, 11);
+            let range = of(Ports { first: 8000, last: 8999 }, 12);
+            let narrow = of(Ports { first: 8080, last: 8089 }, 11);
+            let one = of(Ports::one(8081), 12);
+            blueprint.services = vec![all, range, narrow, one];
+        },
+        100,
+        (0, 1),
+    );
+    for (port, real) in [(7999, REAL), (8000, REAL_2), (8080, REAL), (8081, REAL_2), (9000, REAL)] {
+        let mut frame = lab::tcp((CLIENT, 1000), (VIP, port), SYN, (1, 0), b"");
+        assert_eq!(lab.one(FRONT, &mut frame), Verdict::Tx(BACK), "{port}");
+        let there = Packet::read(&frame);
+        assert_eq!((there.dst, there.dport), (real, port));
+        let mut answer = lab::tcp((real, port), (there.src, there.sport), SYN | ACK, (1, 2), b"");
+        assert_eq!(lab.one(BACK, &mut answer), Verdict::Tx(FRONT), "{port}");
+        assert_eq!(Packet::read(&answer).sport, port);
+    }
+}
+
+/// With several workers a session of NAT belongs to one that both directions lead to.
+#[test]
+fn both_directions_of_nat_meet_at_one_worker() {
+    const WORKERS: u16 = 3;
+    let mut labs: Vec<_> = (0..WORKERS)
+        .map(|worker| {
+            let nat = |blueprint: &mut Blueprint| {
+                blueprint.services.remove(0);
+                blueprint.services[0].mode = Mode::Nat;
+            };
+            Lab::with(nat, 1000, (worker, WORKERS))
+        })
+        .collect();
+    let mut owners = [0; WORKERS as usize];
+    for port in 1000..1090 {
+        let mut went = Vec::new();
+        for (worker, lab) in (0..).zip(&mut labs) {
+            let mut frame = tcp((CLIENT, port), SYN);
+            match lab.one(FRONT, &mut frame) {
+                Verdict::Tx(BACK) => went.push((worker, Packet::read(&frame).dst)),
+                verdict => assert!(matches!(verdict, Verdict::HandOff(_)), "{verdict:?}"),
+            }
+        }
+        let [(owner, real)] = went[..] else { panic!("one worker takes it: {went:?}") };
+        owners[usize::from(owner)] += 1;
+        for (worker, lab) in (0..).zip(&mut labs) {
+            let mut frame = lab::tcp((real, 80), (CLIENT, port), SYN | ACK, (1, 2), b"");
+            let expected =
+                if worker == owner { Verdict::Tx(FRONT) } else { Verdict::HandOff(owner) };
+            assert_eq!(lab.one(BACK, &mut frame), expected);
+        }
+    }
+    assert!(owners.iter().all(|count| *count > 15), "{owners:?}");
+}
