@@ -5,7 +5,8 @@
 //! of IPv6, an outer header or a packet of the other family, has it as its source, and packets of
 //! up to 1,280 bytes have to get through (RFC 8200 5, RFC 4213 3.2.1, RFC 2473 7.1, RFC 7915 5.1).
 
-use super::engine::{Engine, Turn, write};
+use super::engine::{Engine, Outcome, Turn, write};
+use super::introduce::Room;
 use super::parse::Parse;
 use super::{Shared, Verdict, odd, rewrite};
 use crate::blueprint::Mode;
@@ -42,20 +43,28 @@ impl<F: Parse> Engine<F> {
         let packet = frame.bytes().get(usize::from(lane.parsed.l3)..).unwrap_or_default();
         // A later fragment has no session, and its lane tells the real server in place of one.
         let whole = !odd::is_later(packet);
-        let (flow, segment, length) = (lane.flow, lane.parsed.segment, lane.parsed.length);
+        let (flow, length) = (lane.flow, lane.parsed.length);
         let (mode, direction) = (lane.mode, flow.direction());
-        let real = if whole {
-            self.sessions.slab().at(flow.id()).real()
-        } else {
-            RealId(flow.id())
-        };
+        let real =
+            if whole { self.sessions.slab().at(flow.id()).real() } else { RealId(flow.id()) };
         let past = matches!(mode, Mode::Dr | Mode::Ipip);
         let to = view.plan.real(real).filter(|_| past).map(|real| real.address);
         let to = to.unwrap_or_else(|| F::to_ip(lane.new.dst));
         let Some(hop) = view.fib.lookup(to).ok().and_then(|id| view.fib.hop(id)) else {
             return Verdict::Drop(Reason::Unresolved);
         };
-        let mtu = if mode == Mode::Ipip { shared.paths.mtu(real, hop, now) } else { hop.mtu };
+        let mtu = if mode == Mode::Ipip { shared.paths.mtu(real, hop.mtu, now) } else { hop.mtu };
+        if F::WIDE && whole && view.plan.introduces && mode == Mode::Fnat {
+            let crosses = F::crosses(&lane.parsed.tuple, &lane.new);
+            // What is put in makes it no less of a packet that is to be cut.
+            let room = Room { here: u16::MAX, ..Room::of(view.fib, hop.mtu, real, crosses) };
+            let session = self.sessions.at_mut(flow.id());
+            match F::introduce(view.plan, session, direction, lane, frame, room) {
+                Ok(()) => {}
+                Err(Outcome::Is(verdict)) => return verdict,
+                Err(_) => return Verdict::Drop(Reason::TooBig),
+            }
+        }
         shared.forwarded(real, direction, length);
         if past {
             lane.flow = Flow(real.0);
@@ -69,6 +78,8 @@ impl<F: Parse> Engine<F> {
         if whole {
             let session = self.sessions.at_mut(flow.id());
             session.seen_ms = now.low();
+            // The introduction may have moved it.
+            let segment = self.burst.lanes[at].parsed.segment;
             if !track::is_plain(session.state, segment.flags) {
                 self.track_tcp(shared, view.plan, flow.id(), direction, segment);
             }

@@ -1,7 +1,8 @@
 //! The path over packets that `etherparse` builds, judged by `etherparse`.
 
-mod introduce;
 mod fragments;
+mod icmp;
+mod introduce;
 pub(in crate::path) mod lab;
 mod life;
 mod modes;

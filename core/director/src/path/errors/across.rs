@@ -76,11 +76,7 @@ fn traffic_class(packet: &[u8]) -> u8 {
 }
 
 /// The quote of the other IP version. `None` for a packet that has no like there.
-fn make<F: Family>(
-    quoted: &[u8],
-    quote: &Quote<F::Addr>,
-    about: &Tuple<F::Addr>,
-) -> Option<Made> {
+fn make<F: Family>(quoted: &[u8], quote: &Quote<F::Addr>, about: &Tuple<F::Addr>) -> Option<Made> {
     // Behind the packet's end there may be padding (RFC 4884 5.5).
     let len = quoted.len().min(usize::from(quote.total)).min(MOST);
     let quoted = &quoted[..len];

@@ -25,9 +25,9 @@ pub fn ip(text: &str) -> IpAddr {
 /// A director with one service and its surroundings: clients in front, real servers behind.
 pub struct Field {
     pub path: Path,
-    plan: Plan,
-    fib: Fib,
-    now: Time,
+    pub plan: Plan,
+    pub fib: Fib,
+    pub now: Time,
 }
 
 impl Field {
@@ -269,7 +269,7 @@ fn source_nat_maps_by_endpoint_or_by_session() {
         assert_eq!(field.through(BACK, inside, two), (pooled(2000), at(two)));
         let answer = field.through(FRONT, two, &pooled(2000).to_string());
         assert_eq!(answer, (at(two), at(inside)));
-        assert_eq!(field.path.live_sessions(), 3, "two sessions and a template");
+        assert_eq!((field.path.live_sessions(), field.path.templates()), (2, 1));
         let other = SocketAddr::new(at(inside).ip(), 701).to_string();
         assert_eq!(field.through(BACK, &other, one), (pooled(2001), at(one)));
         let mut stranger = datagram(SocketAddr::new(at(one).ip(), 99), pooled(2000));
@@ -277,7 +277,7 @@ fn source_nat_maps_by_endpoint_or_by_session() {
         field.now.0 += 400_000;
         let Field { path, plan, now, .. } = &mut field;
         path.sweep_all(plan, *now);
-        assert_eq!(path.live_sessions(), 0, "the template goes with the last session");
+        assert_eq!((path.live_sessions(), path.templates()), (0, 0), "it goes with the last");
 
         let mut field = Field::new(&snat(Mapping::PerSession));
         assert_eq!(field.through(BACK, inside, one), (pooled(2000), at(one)));

@@ -47,8 +47,8 @@ fn each_has_its_reason() {
         ("total within UDP", patched(to_vip(), 3, 27), Verdict::Drop(Reason::Truncated)),
         ("bad checksum", checksum, Verdict::Drop(Reason::BadIpChecksum)),
         ("data offset 4", offset, Verdict::Drop(Reason::BadL4Header)),
-        ("ttl 1", patched(to_vip(), 8, 1), Verdict::Drop(Reason::TtlExpired)),
-        ("ttl 0", patched(to_vip(), 8, 0), Verdict::Drop(Reason::TtlExpired)),
+        ("ttl 1", patched(to_vip(), 8, 1), Verdict::Answer(FRONT, Reason::TtlExpired)),
+        ("ttl 0", patched(to_vip(), 8, 0), Verdict::Answer(FRONT, Reason::TtlExpired)),
         ("SCTP", patched(to_vip(), 9, 132), Verdict::Kernel(Reason::NotOurs)),
         ("group MAC", group(), Verdict::Kernel(Reason::Group)),
         ("other address", other, Verdict::Kernel(Reason::NotOurs)),
@@ -66,7 +66,11 @@ fn each_has_its_reason() {
         let mut lab = Lab::new();
         assert_eq!(lab.one(FRONT, &mut frame), verdict, "{what}");
         assert_eq!(lab.path.live_sessions(), 0, "{what}");
-        let (Verdict::Drop(reason) | Verdict::Kernel(reason)) = verdict else { continue };
+        let (Verdict::Drop(reason) | Verdict::Kernel(reason) | Verdict::Answer(_, reason)) =
+            verdict
+        else {
+            continue;
+        };
         assert_eq!(lab.path.counters().of(reason), 1, "{what}");
     }
 }
@@ -163,7 +167,7 @@ fn too_big_for_where_it_goes() {
     assert_eq!(lab.one(FRONT, &mut udp((CLIENT, 1), (VIP, 53), &fits)), Verdict::Tx(BACK));
     let big = vec![0; 1401 - 28];
     let verdict = lab.one(FRONT, &mut udp((CLIENT, 1), (VIP, 53), &big));
-    assert_eq!(verdict, Verdict::Drop(Reason::TooBig));
+    assert_eq!(verdict, Verdict::Answer(FRONT, Reason::TooBig));
 }
 
 #[test]
