@@ -1,4 +1,5 @@
-//! Choosing a local address and port for a new FNAT session, so that no 5-tuple is used twice.
+//! Choosing a local address and port for a new session of FNAT or SNAT, so that no 5-tuple is used
+//! twice.
 //!
 //! There is no table of free ports: the session index itself knows whether the tuple that the real
 //! server would answer to is taken, so bookkeeping costs no memory, and the same local port serves
@@ -12,6 +13,17 @@ use crate::plan::LocalId;
 /// Combinations that are looked at before the pool counts as exhausted. With nine tenths of a
 /// pool in use and no order in it, 256 looks fail once in 10¹¹ times.
 const LOOKS: u32 = 256;
+/// Looks while the pool seems to be exhausted: enough for the walk to come around in time, few
+/// enough that refusing costs little.
+const DRY_LOOKS: u32 = 16;
+
+/// Where the walk for a real server stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Walk {
+    at: u32,
+    /// Whether the last looks were all in vain.
+    dry: bool,
+}
 
 /// What a walk goes through.
 #[derive(Clone, Copy, Debug)]
@@ -25,26 +37,24 @@ pub(crate) struct Range<'a> {
 }
 
 impl Range<'_> {
-    /// Finds a free combination. `cursor` is where the walk for this real server stopped; `active`
-    /// is how many sessions the real server has at this worker; `is_free` says whether a
-    /// combination is unused. `None` when the pool is exhausted.
+    /// Finds a free combination; `is_free` says whether one is unused. `None` when there seems to
+    /// be none.
     pub fn choose(
         &self,
-        cursor: &mut u32,
-        active: u64,
+        walk: &mut Walk,
         mut is_free: impl FnMut(LocalId, u16) -> bool,
     ) -> Option<(LocalId, u16)> {
         let combinations = self.combinations();
-        if combinations == 0 || active >= u64::from(combinations) {
-            return None;
-        }
-        for _ in 0..LOOKS.min(combinations) {
-            let (local, port) = self.next(*cursor)?;
-            *cursor = if *cursor < combinations { *cursor + 1 } else { 1 };
+        let looks = if walk.dry { DRY_LOOKS } else { LOOKS };
+        for _ in 0..looks.min(combinations) {
+            let (local, port) = self.next(*walk)?;
+            walk.at = if walk.at < combinations { walk.at + 1 } else { 1 };
             if is_free(local, port) {
+                walk.dry = false;
                 return Some((local, port));
             }
         }
+        walk.dry = true;
         None
     }
 
@@ -53,11 +63,10 @@ impl Range<'_> {
         self.share.1 * self.locals.len() as u32
     }
 
-    /// The combination that [`Self::choose`] will look at first when it comes with this `cursor`;
-    /// `None` when there are none.
-    pub fn next(&self, cursor: u32) -> Option<(LocalId, u16)> {
+    /// The combination that [`Self::choose`] will look at first; `None` when there are none.
+    pub fn next(&self, walk: Walk) -> Option<(LocalId, u16)> {
         let addresses = self.locals.len() as u32;
-        let at = if cursor < self.combinations() { cursor } else { 0 };
+        let at = if walk.at < self.combinations() { walk.at } else { 0 };
         let local = *self.locals.get(at.checked_rem(addresses)? as usize)?;
         Some((local, self.first_port + (self.share.0 + at / addresses) as u16))
     }
@@ -76,11 +85,9 @@ mod tests {
 
     #[test]
     fn every_combination_once_and_then_none() {
-        let (mut used, mut cursor) = (HashSet::new(), 0);
-        let mut next = |used: &HashSet<_>| {
-            let active = used.len() as u64;
-            range((0, 3)).choose(&mut cursor, active, |l, p| !used.contains(&(l, p)))
-        };
+        let (mut used, mut walk) = (HashSet::new(), Walk::default());
+        let mut next =
+            |used: &HashSet<_>| range((0, 3)).choose(&mut walk, |l, p| !used.contains(&(l, p)));
         while let Some(found) = next(&used) {
             assert!(used.insert(found), "{found:?} twice");
         }
@@ -91,8 +98,8 @@ mod tests {
 
     #[test]
     fn addresses_first_then_ports() {
-        let mut cursor = 0;
-        let mut next = || range((0, 3)).choose(&mut cursor, 0, |_, _| true).unwrap();
+        let mut walk = Walk::default();
+        let mut next = || range((0, 3)).choose(&mut walk, |_, _| true).unwrap();
         assert_eq!(next(), (LocalId(3), 65_533));
         assert_eq!(next(), (LocalId(4), 65_533));
         assert_eq!(next(), (LocalId(3), 65_534));
@@ -101,8 +108,29 @@ mod tests {
     #[test]
     fn no_addresses_no_ports() {
         let none = Range { locals: &[], ..range((0, 3)) };
-        assert_eq!(none.choose(&mut 0, 0, |_, _| true), None);
-        assert_eq!(none.next(0), None);
-        assert_eq!(range((3, 0)).choose(&mut 0, 0, |_, _| true), None);
+        assert_eq!(none.choose(&mut Walk::default(), |_, _| true), None);
+        assert_eq!(none.next(Walk::default()), None);
+        assert_eq!(range((3, 0)).choose(&mut Walk::default(), |_, _| true), None);
+    }
+
+    /// An exhausted pool is refused cheaply, and a port that comes free anywhere is found soon.
+    #[test]
+    fn an_exhausted_pool_is_walked_in_small_steps() {
+        let locals: Vec<_> = (0..10).map(LocalId).collect();
+        let range = Range { locals: &locals, first_port: 1024, share: (0, 200) };
+        let mut walk = Walk::default();
+        let mut looks = |free: Option<(LocalId, u16)>| {
+            let mut count = 0;
+            let found = range.choose(&mut walk, |local, port| {
+                count += 1;
+                free == Some((local, port))
+            });
+            (count, found)
+        };
+        assert_eq!(looks(None), (LOOKS, None));
+        assert_eq!(looks(None), (DRY_LOOKS, None));
+        let free = Some((LocalId(7), 1100));
+        assert!((0..2000 / DRY_LOOKS + 1).any(|_| looks(free).1 == free));
+        assert_eq!(looks(None).0, LOOKS, "and then it looks around again");
     }
 }

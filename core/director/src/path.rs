@@ -42,6 +42,7 @@ use crate::counters::{Counters, Direction, RealCounters};
 use crate::family::{Ipv4, Ipv6, Seed};
 use crate::fib::{Fib, LinkId, NoHop, PortId};
 use crate::frame::Frame;
+use crate::local_port;
 use crate::plan::{Plan, RealId, ServiceId};
 use crate::reason::Reason;
 use crate::schedule::Schedulers;
@@ -122,6 +123,8 @@ struct Shared {
     deferred: ArrayVec<u8, BURST>,
     /// Sessions of both tables, templates included.
     live: u32,
+    /// The templates among them.
+    templates: u32,
     /// The most there may be.
     capacity: u32,
     /// The time of the last turn.
@@ -142,7 +145,7 @@ struct Shared {
     /// Which real server each counter belongs to, to notice that an id was given anew.
     counted: Vec<(ServiceId, IpAddr, u16)>,
     /// Where the walk through the local ports stopped, by real server.
-    port_cursors: Vec<u32>,
+    walks: Vec<local_port::Walk>,
     waiting: ArrayVec<Waiting, BURST>,
     /// Datagrams whose first fragment came in this turn.
     joined: ArrayVec<u32, BURST>,
@@ -162,6 +165,7 @@ impl Path {
         let shared = Shared {
             deferred: ArrayVec::new(),
             live: 0,
+            templates: 0,
             capacity: config.sessions,
             now: Time::default(),
             seed: Seed::new(config.seed),
@@ -174,7 +178,7 @@ impl Path {
             workers: config.workers.max(1),
             counters: Counters::default(),
             counted: Vec::new(),
-            port_cursors: Vec::new(),
+            walks: Vec::new(),
             waiting: ArrayVec::new(),
             joined: ArrayVec::new(),
         };
@@ -189,7 +193,7 @@ impl Path {
     pub fn adopt(&mut self, plan: &Plan) {
         let shared = &mut self.shared;
         shared.usage.resize(plan.services.len(), Usage::default());
-        shared.port_cursors.resize(plan.reals.len(), 0);
+        shared.walks.resize(plan.reals.len(), local_port::Walk::default());
         shared.counters.reals.resize(plan.reals.len(), RealCounters::default());
         for (id, real) in plan.reals.iter().enumerate() {
             let identity = (real.service, real.address, real.port);
@@ -246,7 +250,9 @@ impl Path {
         let turn = Turn { view, now, port };
         self.v4.turn(&mut self.shared, turn, frames.len(), frames, verdicts);
         if !self.shared.deferred.is_empty() {
-            let picks = std::mem::take(&mut self.shared.deferred);
+            let mut picks = std::mem::take(&mut self.shared.deferred);
+            // Those that were parsed as its own are ahead of those that the other gave up.
+            picks.sort_unstable();
             self.wide.turn(&mut self.shared, turn, picks.as_slice(), frames, verdicts);
             // The caller takes them in the order of their frames.
             self.shared.waiting.sort_unstable_by_key(|waiting| waiting.lane);
@@ -302,9 +308,14 @@ impl Path {
         self.shared.counters.count(reason);
     }
 
-    /// Sessions that are open now, and templates.
+    /// Sessions that are open now.
     pub const fn live_sessions(&self) -> u32 {
-        self.shared.live
+        self.shared.live - self.shared.templates
+    }
+
+    /// What persistence and source NAT remember beside sessions; it takes the room of as many.
+    pub const fn templates(&self) -> u32 {
+        self.shared.templates
     }
 
     /// The most sessions there can be.

@@ -344,33 +344,34 @@ impl<F: Parse> Engine<F> {
             Direction::Inbound => fib.real_hop(real),
             Direction::Outbound => client_hop(session, fib),
         };
-        let mut hop = fib.hop(lane.hop);
-        if hop.is_none() {
-            let to = destination::<F>(plan, session, direction, mode, &lane.new);
-            lane.hop = match find_hop::<F>(session, direction, fib, to) {
-                Ok(id) => id,
-                Err(NoHop::NoRoute) => return Outcome::Is(Verdict::Drop(Reason::NoRoute)),
-                Err(NoHop::Unresolved(..)) => HopId::NONE,
-            };
-            hop = fib.hop(lane.hop);
-        }
-        if let Some(hop) = hop {
-            let room = if mode == Mode::Ipip {
-                tunnel::room(&shared.paths, plan, real, hop, now)
-            } else if F::WIDE && F::crosses(&parsed.tuple, &new) {
-                F::room_across(hop.mtu, &parsed.tuple)
-            } else {
-                hop.mtu
-            };
-            if parsed.length > room {
-                lane.hop = HopId::NONE;
-                return Outcome::TooBig(room);
+        let (mtu, resolved) = match fib.hop(lane.hop) {
+            Some(hop) => (hop.mtu, true),
+            None => {
+                let to = destination::<F>(plan, session, direction, mode, &lane.new);
+                match find_hop::<F>(session, direction, fib, to) {
+                    Ok((id, mtu)) => {
+                        lane.hop = id;
+                        (mtu, id != HopId::NONE)
+                    }
+                    Err(verdict) => return Outcome::Is(verdict),
+                }
             }
+        };
+        let room = if mode == Mode::Ipip {
+            tunnel::room(&shared.paths, plan, real, mtu, now)
+        } else if F::WIDE && F::crosses(&parsed.tuple, &new) {
+            F::room_across(mtu, &parsed.tuple)
+        } else {
+            mtu
+        };
+        if parsed.length > room {
+            lane.hop = HopId::NONE;
+            return Outcome::TooBig(room);
         }
         session.seen_ms = now.low();
         let length = parsed.length;
         if F::WIDE && plan.introduces && mode == Mode::Fnat {
-            let room = Room::of(fib, hop, real, F::crosses(&parsed.tuple, &new));
+            let room = Room::of(fib, mtu, real, F::crosses(&parsed.tuple, &new));
             let done = F::introduce(plan, session, direction, lane, frame, room);
             if let Err(outcome) = done {
                 lane.hop = HopId::NONE;
@@ -385,7 +386,7 @@ impl<F: Parse> Engine<F> {
             let segment = lane.parsed.segment;
             self.track_tcp(shared, plan, flow.id(), direction, segment);
         }
-        if hop.is_some() { Outcome::Forward } else { Outcome::Unresolved }
+        if resolved { Outcome::Forward } else { Outcome::Unresolved }
     }
 
     /// Moves the state of a TCP session on; the session may end with that.
@@ -535,21 +536,26 @@ pub(super) fn destination<F: Family>(
     real.map_or_else(|| F::to_ip(new.dst), |real| real.address)
 }
 
-/// The hop of a session's packets in a direction, for the first of them and when it is not known.
+/// The hop of a session's packets in a direction, for the first of them and when it is not known,
+/// and its MTU. There is no hop, but an MTU, as long as the neighbour is not known.
 #[cold]
 fn find_hop<F: Family>(
     session: &mut SessionOf<F>,
     direction: Direction,
     fib: &Fib,
     to: IpAddr,
-) -> Result<HopId, NoHop> {
-    let hop = fib.lookup(to);
-    let found = hop.unwrap_or(HopId::NONE);
+) -> Result<(HopId, u16), Verdict> {
+    let no_route = Verdict::Drop(Reason::NoRoute);
+    let (hop, mtu) = match fib.lookup(to) {
+        Ok(id) => (id, fib.hop(id).ok_or(no_route)?.mtu),
+        Err(NoHop::Unresolved(link, _)) => (HopId::NONE, fib.link(link).ok_or(no_route)?.mtu),
+        Err(NoHop::NoRoute) => return Err(no_route),
+    };
     if direction == Direction::Outbound {
-        session.client_hop = found.0;
+        session.client_hop = hop.0;
         session.hop_generation = fib.generation();
     } else {
-        F::remember_far_hop(session, fib, found);
+        F::remember_far_hop(session, fib, hop);
     }
-    hop
+    Ok((hop, mtu))
 }

@@ -208,7 +208,7 @@ impl<F: Parse> Engine<F> {
         let past = matches!(mode, Mode::Dr | Mode::Ipip);
         // With a tunnel's header if it gets one.
         let room = |hop: &Hop| match mode {
-            Mode::Ipip => tunnel::room(&shared.paths, plan, real, hop, turn.now),
+            Mode::Ipip => tunnel::room(&shared.paths, plan, real, hop.mtu, turn.now),
             _ => hop.mtu,
         };
         let hop = fib.lookup(to).ok().and_then(|id| fib.hop(id));

@@ -338,7 +338,7 @@ impl<F: Parse> Engine<F> {
         let hop = fib.hop(lane.hop);
         if let Some(hop) = hop {
             let room = if mode == Mode::Ipip {
-                tunnel::room(&shared.paths, plan, real, hop, turn.now)
+                tunnel::room(&shared.paths, plan, real, hop.mtu, turn.now)
             } else {
                 hop.mtu
             };

@@ -15,7 +15,7 @@ use super::engine::Outcome;
 use crate::blueprint::ClientAddress;
 use crate::counters::Direction;
 use crate::family::{Ipv6, unmapped};
-use crate::fib::{Fib, Hop};
+use crate::fib::Fib;
 use crate::frame::Frame;
 use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
@@ -47,12 +47,12 @@ pub(super) struct Room {
 
 impl Room {
     /// That of a packet that leaves by `hop`, of a session with `real`.
-    pub fn of(fib: &Fib, hop: Option<&Hop>, real: RealId, crosses: bool) -> Self {
-        // What waits for its neighbour finds out by then what its link takes, which is the least
-        // that any link must take (RFC 8200 5) or more.
-        let most = |hop: &Hop| if crosses { hop.mtu.saturating_sub(20) } else { hop.mtu };
-        let real = fib.hop(fib.real_hop(real)).map_or(ipv6::MIN_MTU as u16, most);
-        Self { here: hop.map_or(ipv6::MIN_MTU as u16, most), real }
+    pub fn of(fib: &Fib, mtu: u16, real: RealId, crosses: bool) -> Self {
+        // The longer header of the other version, whichever it is: a little room is left then.
+        let less = if crosses { 20 } else { 0 };
+        // Before the real server's neighbour is known, what any link must take (RFC 8200 5).
+        let real = fib.hop(fib.real_hop(real)).map_or(ipv6::MIN_MTU as u16, |hop| hop.mtu);
+        Self { here: mtu.saturating_sub(less), real: real.saturating_sub(less) }
     }
 }
 

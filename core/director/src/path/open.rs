@@ -156,10 +156,8 @@ impl<F: Parse> Engine<F> {
         let locals = &pool.locals[usize::from(F::to_ip(src).is_ipv6())];
         let share = pool.share_of(F::WIDE, (shared.worker, shared.workers));
         let range = local_port::Range { locals, first_port: pool.first_port, share };
-        // A real server of many ports has as many times the combinations.
-        let active = if real.port == 0 { 0 } else { shared.counters.reals.get(at)?.active };
-        let mut cursor = *shared.port_cursors.get(at)?;
-        let chosen = range.choose(&mut cursor, active, |local, port| {
+        let mut walk = *shared.walks.get(at)?;
+        let chosen = range.choose(&mut walk, |local, port| {
             let Some(dst) = side.local(local) else { return false };
             let tuple = Tuple { src, dst, sport, dport: port, protocol };
             let taken = self.sessions.find(view.plan, self.sessions.hash(&tuple), &tuple);
@@ -170,9 +168,9 @@ impl<F: Parse> Engine<F> {
             }
             over
         });
-        *shared.port_cursors.get_mut(at)? = cursor;
+        *shared.walks.get_mut(at)? = walk;
         // What the next session will look at is known, and can be on its way until then.
-        if let Some((local, dport)) = range.next(cursor)
+        if let Some((local, dport)) = range.next(walk)
             && let Some(dst) = side.local(local)
         {
             let tuple = Tuple { src, dst, sport, dport, protocol };
@@ -240,7 +238,7 @@ impl<F: Parse> Engine<F> {
         };
         // Without room for it the client's next session is scheduled anew.
         if shared.live < shared.capacity && self.sessions.insert(plan, template).is_ok() {
-            shared.live += 1;
+            (shared.live, shared.templates) = (shared.live + 1, shared.templates + 1);
         }
     }
 }
@@ -286,6 +284,7 @@ impl Shared {
     pub(super) fn ended<A, X>(&mut self, session: &Session<A, X>) {
         self.live -= 1;
         if session.state == State::Template {
+            self.templates -= 1;
             return;
         }
         let real = session.real();

@@ -97,7 +97,7 @@ impl<F: Parse> Engine<F> {
         if shares && template.is_none() {
             let new = mapping_of::<F>(&session);
             let id = self.sessions.insert(plan, new).map_err(|_| Reason::SessionsFull)?;
-            shared.live += 1;
+            (shared.live, shared.templates) = (shared.live + 1, shared.templates + 1);
             template = Some(Flow::new(id, Direction::Inbound));
         }
         let inserted = self.sessions.insert(plan, session);
@@ -166,15 +166,15 @@ impl<F: Parse> Engine<F> {
         let share = pool.share_of(F::WIDE, (shared.worker, shared.workers));
         let range = local_port::Range { locals, first_port: pool.first_port, share };
         let at = outside.0 as usize;
-        let mut cursor = *shared.port_cursors.get(at)?;
-        let chosen = range.choose(&mut cursor, 0, |local, dport| {
+        let mut walk = *shared.walks.get(at)?;
+        let chosen = range.choose(&mut walk, |local, dport| {
             let Some(dst) = F::side(plan).local(local) else { return false };
             let protocol = tuple.protocol;
             let own = Tuple { dst, dport, protocol, ..Tuple::default() };
             let towards = Tuple { src: tuple.dst, sport: tuple.dport, ..own };
             self.is_free(shared, plan, now, &own) && self.is_free(shared, plan, now, &towards)
         });
-        *shared.port_cursors.get_mut(at)? = cursor;
+        *shared.walks.get_mut(at)? = walk;
         chosen
     }
 

@@ -1,5 +1,6 @@
 //! The path over packets that `etherparse` builds, judged by `etherparse`.
 
+mod errors;
 mod fragments;
 mod icmp;
 mod introduce;

@@ -7,7 +7,6 @@ use super::errors::Received;
 use super::{Shared, Verdict, answer, quote, rewrite};
 use crate::blueprint::{Mode, Network};
 use crate::family::{Family, Ipv4, Ipv6, unmapped};
-use crate::fib::Hop;
 use crate::frame::Frame;
 use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
@@ -63,12 +62,13 @@ impl Paths {
         self.ends[first..].iter().take_while(move |(end, _)| *end == address).map(|(_, id)| *id)
     }
 
-    /// The most that a packet towards a real server may be long with its outer header.
+    /// The most that a packet towards a real server may be long with its outer header, when its
+    /// link takes so much.
     #[inline(always)]
-    pub fn mtu(&self, real: RealId, hop: &Hop, now: Time) -> u16 {
+    pub fn mtu(&self, real: RealId, link: u16, now: Time) -> u16 {
         match self.learned.get(real.0 as usize) {
-            Some(learned) if learned.mtu != 0 => learned.limit(hop.mtu, now),
-            _ => hop.mtu,
+            Some(learned) if learned.mtu != 0 => learned.limit(link, now),
+            _ => link,
         }
     }
 
@@ -95,9 +95,9 @@ impl Learned {
 
 /// The largest packet that fits into a tunnel to a real server.
 #[inline(always)]
-pub(super) fn room(paths: &Paths, plan: &Plan, real: RealId, hop: &Hop, now: Time) -> u16 {
+pub(super) fn room(paths: &Paths, plan: &Plan, real: RealId, link: u16, now: Time) -> u16 {
     let v6 = plan.real(real).is_some_and(|real| real.address.is_ipv6());
-    paths.mtu(real, hop, now).saturating_sub(overhead(v6))
+    paths.mtu(real, link, now).saturating_sub(overhead(v6))
 }
 
 /// Bytes that an outer header adds.
