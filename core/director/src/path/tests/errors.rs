@@ -490,7 +490,7 @@ proptest! {
                     Seen::of_packet(packet);
                 }
             }
-            Verdict::Drop(_) => {}
+            Verdict::Drop(_) | Verdict::Wait => {}
             Verdict::Kernel(_) => prop_assert_eq!(&frame, &before),
             other => prop_assert!(false, "{:?}", other),
         }
