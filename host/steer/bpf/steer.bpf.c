@@ -98,6 +98,20 @@ static __always_inline int takes(__u16 bits, struct port_prefix *key, int has_po
 	return bpf_map_lookup_elem(&ranges, key) ? 1 : 0;
 }
 
+/* Whether a packet is to one of the ports that an address has at hand. */
+static __always_inline int is_to_quick_port(const struct role *role, const struct packet *packet)
+{
+	if (packet->fragment == LATER || !packet->protocol)
+		return 0;
+#pragma unroll
+	for (int at = 0; at < QUICK_PORTS; at++) {
+		if (role->quick[at].port == packet->destination_port &&
+		    role->quick[at].protocol == packet->protocol)
+			return 1;
+	}
+	return 0;
+}
+
 /* Whether a packet to a local address is one of the sessions'. */
 static __always_inline int is_to_pool(const struct role *role, const struct packet *packet)
 {
@@ -171,6 +185,8 @@ __noinline int is_ours(struct packet *packet)
 	key.endpoint.address = packet->destination;
 	role = bpf_map_lookup_elem(&addresses, &key.endpoint.address);
 	if (role) {
+		if (is_to_quick_port(role, packet))
+			return 1;
 		key.endpoint.end = DESTINATION;
 		key.endpoint.port = packet->destination_port;
 		if (takes(role->to, &key, packet->fragment != LATER) || is_to_pool(role, packet))

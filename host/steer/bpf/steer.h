@@ -37,7 +37,18 @@ enum end {
 /* Answers to ping with an identifier in the range of its ports are taken, too. */
 #define LOCAL_ECHO 4
 
-/* What an address is to the director. Ports in host byte order, both included. */
+/* A port of a service, so close at hand that most packets need no second lookup. */
+struct quick_port {
+	__be16 port;
+	__u8 protocol;
+	__u8 zero;
+};
+
+#define QUICK_PORTS 4
+
+/* What an address is to the director. Ports in host byte order, both included; quick ports are
+ * some of those in `endpoints`, and have protocol 0 where there are fewer.
+ */
 struct role {
 	__u16 to;
 	__u16 from;
@@ -45,6 +56,7 @@ struct role {
 	__u16 first;
 	__u16 last;
 	__u16 zero;
+	struct quick_port quick[QUICK_PORTS];
 };
 
 struct endpoint {

@@ -107,8 +107,13 @@ impl Contents {
                 let bits = contents.take_ports(end, address, protocol, &ports);
                 let role = roles.entry(address_key(address)).or_default();
                 match end {
-                    End::Destination => role.to |= bits,
                     End::Source => role.from |= bits,
+                    End::Destination => {
+                        role.to |= bits;
+                        let single = ports.iter().filter(|range| range.start() == range.end());
+                        let single = single.filter(|_| class(protocol).is_some());
+                        single.for_each(|port| role.at_hand(protocol, *port.start()));
+                    }
                 }
             }
         }

@@ -92,7 +92,9 @@ pub(crate) type EndpointKey = [u8; 20];
 /// Key of a map of prefixes, without the number of bits that count.
 pub(crate) type PrefixKey<const N: usize> = (u32, [u8; N]);
 /// Value of the map `addresses`: `struct role`.
-pub(crate) type RoleValue = [u16; 6];
+pub(crate) type RoleValue = [u16; 6 + 2 * QUICK_PORTS];
+/// How many ports of services an address has at hand.
+pub(crate) const QUICK_PORTS: usize = 4;
 /// Value of the map `settings`: `struct settings`.
 pub(crate) type SettingsValue = [u64; 4];
 
@@ -142,11 +144,26 @@ pub(crate) struct Role {
     pub flags: u16,
     pub first: u16,
     pub last: u16,
+    /// Protocol and port; protocol 0 where there are fewer.
+    pub quick: [(u8, u16); QUICK_PORTS],
 }
 
 impl Role {
     pub fn value(self) -> RoleValue {
-        [self.to, self.from, self.flags, self.first, self.last, 0]
+        let mut value = RoleValue::default();
+        value[..5].copy_from_slice(&[self.to, self.from, self.flags, self.first, self.last]);
+        for (at, (protocol, port)) in self.quick.into_iter().enumerate() {
+            value[6 + 2 * at] = port.to_be();
+            value[7 + 2 * at] = u16::from_ne_bytes([protocol, 0]);
+        }
+        value
+    }
+
+    /// Has a port of a service at hand, if there is room.
+    pub fn at_hand(&mut self, protocol: u8, port: u16) {
+        if let Some(free) = self.quick.iter_mut().find(|quick| quick.0 == 0) {
+            *free = (protocol, port);
+        }
     }
 }
 

@@ -53,6 +53,37 @@ fn services_of_ports_ranges_and_protocols() {
     });
 }
 
+/// The first ports of an address are looked up another way than those beyond.
+#[test]
+fn services_of_many_ports_at_one_address() {
+    needs_root!();
+    for v6 in [false, true] {
+        let mut bench = Bench::new();
+        let ports = [22, 53, 80, 443, 8080, 8443, 9000];
+        for count in 0..=ports.len() {
+            let of = |protocol, port| EndpointMatch::port(protocol, at(v6, VIP), port);
+            let tcp = ports[..count].iter().map(|port| of(TCP, *port));
+            let services = tcp.chain([of(UDP, 5353), of(SCTP, 38_412)]).collect();
+            bench.steer.set(&Matches { services, ..Matches::default() }).unwrap();
+            for (number, port) in ports.into_iter().enumerate() {
+                let mut fate = |protocol| {
+                    bench.fate(&ethernet(v6, CLIENT, VIP, &Ports(protocol, 40_000, port)))
+                };
+                let expected = if number < count { Director } else { Kernel };
+                assert_eq!(fate(TCP), expected, "port {port} of {count}");
+                assert_eq!((fate(UDP), fate(SCTP)), (Kernel, Kernel), "port {port} of {count}");
+            }
+            for (protocol, port) in [(UDP, 5353), (SCTP, 38_412)] {
+                let frame = ethernet(v6, CLIENT, VIP, &Ports(protocol, 40_000, port));
+                assert_eq!(bench.fate(&frame), Director, "beside {count} ports");
+            }
+            // Unused places of the short list have protocol 0 and port 0.
+            let nothing = ethernet(v6, CLIENT, VIP, &Other(0));
+            assert_eq!(bench.fate(&nothing), Kernel);
+        }
+    }
+}
+
 #[test]
 fn replies_to_local_addresses() {
     needs_root!();
