@@ -20,6 +20,11 @@ impl Queue for PortQueue {
         self.0.tx.tx(frames)
     }
 
+    #[inline]
+    fn spare(&mut self) -> Option<Mbuf> {
+        self.0.rx.spare()
+    }
+
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         self.0.rx.wake_fd()
     }

@@ -40,7 +40,8 @@ pub struct RxQueue {
     end: (u16, u16),
     wake: Option<RawFd>,
     chains_dropped: u64,
-    /// Where a TAP interface's frames are read into; DPDK's devices have their own.
+    /// Where a TAP interface's frames are read into, and spare frames are from; DPDK's devices
+    /// have their own handle on it.
     pool: FramePool,
     /// Polls that found nothing.
     idle: u32,
@@ -113,6 +114,12 @@ impl RxQueue {
         let count = kept.len();
         frames.extend(kept);
         count
+    }
+
+    /// An empty frame from where the port's received frames are from; `None` when there is none
+    /// free.
+    pub fn spare(&self) -> Option<Mbuf> {
+        self.pool.alloc()
     }
 
     /// A descriptor that poll(2) and epoll(7), level-triggered, find readable while frames wait in

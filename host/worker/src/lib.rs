@@ -9,6 +9,7 @@
 mod held;
 pub mod mailbox;
 mod outlet;
+mod pieces;
 mod queue;
 mod ring;
 mod run;

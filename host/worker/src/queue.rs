@@ -19,6 +19,12 @@ pub trait Queue: Send {
     /// Takes frames from the front to send them; what the port has no room for stays.
     fn transmit(&mut self, frames: &mut Burst<Self::Frame>) -> usize;
 
+    /// An empty frame for a piece of a packet that is to be cut, with room for what the port
+    /// sends. `None` when there is none now, or the port has no buffers of its own.
+    fn spare(&mut self) -> Option<Self::Frame> {
+        None
+    }
+
     /// A descriptor that poll(2) finds readable while frames wait; `None` when there is none.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None

@@ -14,6 +14,8 @@ pub(crate) enum Errand {
     Process,
     /// Send it by the port, which the sender has no queue of.
     Send,
+    /// The same, in fragments of at most so many bytes of IP packet.
+    Cut(u16),
     /// Give it to the kernel by the port's twin, which the sender has no queue of.
     Kernel,
 }

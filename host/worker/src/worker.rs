@@ -1,5 +1,7 @@
 //! One worker's turn: receive, run through the path, send.
 
+mod send;
+
 use crate::held::HeldFrames;
 use crate::mailbox::{Event, Message, Report, Wake};
 use crate::outlet::Outlet;
@@ -7,7 +9,9 @@ use crate::queue::{Burst, Queue};
 use crate::ring::{Errand, Parcel, Rings};
 use arrayvec::ArrayVec;
 use sluice_director::fib::{Fib, PortId};
-use sluice_director::path::{BURST, Path, PathConfig, RegionError, Verdict, View, Waiting};
+use sluice_director::path::{
+    BURST, Parked, Parking, Path, PathConfig, RegionError, Verdict, View, Waiting,
+};
 use sluice_director::plan::Plan;
 use sluice_director::{Reason, Time};
 use std::sync::Arc;
@@ -65,6 +69,7 @@ pub struct Worker<Q: Queue> {
     /// Whether somebody has got a parcel and was not woken yet.
     handed_off: bool,
     held: HeldFrames<Q::Frame>,
+    parking: Parking<Q::Frame>,
     events: Sender<Event>,
     events_wake: Wake,
     pub(crate) tally: Tally,
@@ -108,6 +113,7 @@ impl<Q: Queue> Worker<Q> {
             wakes,
             handed_off: false,
             held: HeldFrames::new(config.held_frames),
+            parking: Parking::new(),
             events,
             events_wake,
             tally: Tally::default(),
@@ -136,8 +142,11 @@ impl<Q: Queue> Worker<Q> {
         self.ports[at].twins.extend(twin.map(Outlet::new));
     }
 
-    /// Takes a port's queues back; its twin's are dropped.
+    /// Takes a port's queues back; its twin's are dropped, and so is what it received and waits
+    /// for other fragments, which would not come any more.
     pub fn detach(&mut self, port: PortId) -> Vec<Q> {
+        let parked = self.parking.clear(Some(port));
+        self.count(parked, Reason::PortGone);
         let attached = self.ports.get_mut(usize::from(port.0)).map(std::mem::take);
         attached.into_iter().flat_map(|a| a.lines).map(|outlet| outlet.queue).collect()
     }
@@ -160,6 +169,9 @@ impl<Q: Queue> Worker<Q> {
     /// One turn: a burst from each queue and ring. Gives the number of frames that came.
     pub fn turn(&mut self, now: Time) -> usize {
         let mut came = 0;
+        while self.parking.give_up(now).is_some() {
+            self.path.count(Reason::FragmentOrphan);
+        }
         for at in 0..self.ports.len() {
             for queue in 0..self.ports[at].lines.len() {
                 came += self.serve_line(now, at, queue);
@@ -233,6 +245,7 @@ impl<Q: Queue> Worker<Q> {
                     burst.push(parcel.frame);
                 }
                 Errand::Send => self.send(parcel.port, parcel.frame, true),
+                Errand::Cut(mtu) => self.send_cut(parcel.port, &parcel.frame, mtu),
                 Errand::Kernel => self.pass_to_kernel(parcel.port, parcel.frame, true),
             }
         }
@@ -242,8 +255,48 @@ impl<Q: Queue> Worker<Q> {
         came
     }
 
-    /// Runs a burst through the path and sends its frames where they belong.
+    /// Runs a burst through the path and sends its frames where they belong, and then those that
+    /// waited for one of them.
     fn process(&mut self, now: Time, port: PortId, burst: &mut Burst<Q::Frame>) {
+        self.process_since(now, port, burst, &[]);
+        if !self.parking.is_empty() && !self.path.joined().is_empty() {
+            self.process_parked(now);
+        }
+    }
+
+    /// Runs the fragments through the path whose datagrams' firsts came in the last turn.
+    #[cold]
+    fn process_parked(&mut self, now: Time) {
+        let mut joined = ArrayVec::<u32, BURST>::new();
+        joined.extend(self.path.joined().iter().copied());
+        // Who is parked again is not tried for ever.
+        let mut tries = self.parking.len();
+        while tries > 0
+            && let Some(first) = self.parking.take(&joined, None)
+        {
+            let (mut burst, mut since) = (Burst::new(), ArrayVec::<Time, BURST>::new());
+            let port = first.port;
+            let mut next = Some(first);
+            while let Some(parked) = next {
+                burst.push(parked.frame);
+                since.push(parked.since);
+                let full = burst.is_full();
+                next = if full { None } else { self.parking.take(&joined, Some(port)) };
+            }
+            tries = tries.saturating_sub(burst.len());
+            self.process_since(now, port, &mut burst, &since);
+        }
+    }
+
+    /// Runs a burst through the path and sends its frames where they belong. `since` says when
+    /// they came, if not now.
+    fn process_since(
+        &mut self,
+        now: Time,
+        port: PortId,
+        burst: &mut Burst<Q::Frame>,
+        since: &[Time],
+    ) {
         let mut verdicts = [Verdict::Wait; BURST];
         let view = View { plan: &self.snapshot.plan, fib: &self.snapshot.fib };
         self.path.turn(view, now, port, burst, &mut verdicts);
@@ -256,84 +309,39 @@ impl<Q: Queue> Worker<Q> {
             let dropped = line.push_all(burst);
             self.count(dropped, Reason::TxFull);
         } else {
-            self.part(now, port, burst, verdicts);
+            self.part(now, port, burst, (verdicts, since));
         }
     }
 
     /// Sends each frame of a burst where it belongs.
-    fn part(&mut self, now: Time, port: PortId, burst: &mut Burst<Q::Frame>, verdicts: &[Verdict]) {
+    fn part(
+        &mut self,
+        now: Time,
+        port: PortId,
+        burst: &mut Burst<Q::Frame>,
+        (verdicts, since): (&[Verdict], &[Time]),
+    ) {
         let mut waiting = ArrayVec::<Waiting, BURST>::new();
         waiting.extend(self.path.waiting().iter().copied());
         let mut waiting = waiting.into_iter();
-        for (verdict, frame) in verdicts.iter().zip(burst.drain(..)) {
+        for (lane, (verdict, frame)) in verdicts.iter().zip(burst.drain(..)).enumerate() {
             match *verdict {
                 Verdict::Tx(port) | Verdict::Answer(port, _) => self.send(port, frame, false),
                 Verdict::Drop(_) => drop(frame),
-                Verdict::Fragment(..) => self.path.count(Reason::TooBig),
-                Verdict::Park(_) => self.path.count(Reason::Fragment),
+                Verdict::Fragment(to, mtu) => self.cut(to, frame, mtu),
+                Verdict::Park(datagram) => {
+                    let since = since.get(lane).copied().unwrap_or(now);
+                    let parked = Parked { frame, port, datagram, since };
+                    if let Err(reason) = self.parking.park(parked) {
+                        self.path.count(reason);
+                    }
+                }
                 Verdict::Kernel(_) => self.pass_to_kernel(port, frame, false),
                 Verdict::HandOff(worker) => {
                     self.hand_off(worker, Parcel { frame, port, errand: Errand::Process });
                 }
                 Verdict::Wait => self.wait(now, waiting.next(), frame),
             }
-        }
-    }
-
-    /// What frames leave by at a port.
-    #[inline(always)]
-    fn line(&mut self, port: PortId) -> Option<&mut Outlet<Q>> {
-        self.ports.get_mut(usize::from(port.0))?.lines.first_mut()
-    }
-
-    fn count(&mut self, packets: usize, reason: Reason) {
-        (0..packets).for_each(|_| self.path.count(reason));
-    }
-
-    /// Sends a frame by a port: by the own queue, or by that of a worker that has one.
-    #[inline(always)]
-    fn send(&mut self, port: PortId, frame: Q::Frame, errand: bool) {
-        if let Some(line) = self.line(port) {
-            let dropped = line.push(frame);
-            self.count(dropped, Reason::TxFull);
-        } else if errand {
-            self.path.count(Reason::PortGone);
-        } else {
-            self.by_another(Parcel { frame, port, errand: Errand::Send });
-        }
-    }
-
-    fn pass_to_kernel(&mut self, port: PortId, frame: Q::Frame, errand: bool) {
-        let attached = self.ports.get_mut(usize::from(port.0));
-        let has_line = attached.as_ref().is_some_and(|port| !port.lines.is_empty());
-        if let Some(twin) = attached.and_then(|port| port.twins.first_mut()) {
-            let dropped = twin.push(frame);
-            self.count(dropped, Reason::TxFull);
-        } else if !has_line && !errand {
-            self.by_another(Parcel { frame, port, errand: Errand::Kernel });
-        } else {
-            self.path.count(Reason::NoKernelPath);
-        }
-    }
-
-    /// Queues of a port go to the workers from number 0 on, so worker 0 has one of every port.
-    fn by_another(&mut self, parcel: Parcel<Q::Frame>) {
-        if self.number == 0 {
-            self.path.count(Reason::PortGone);
-        } else {
-            self.hand_off(0, parcel);
-        }
-    }
-
-    fn hand_off(&mut self, worker: u16, parcel: Parcel<Q::Frame>) {
-        let to = usize::from(worker);
-        let pushed = match self.rings.to.get_mut(to) {
-            Some(Some(ring)) => ring.push(parcel).is_ok(),
-            _ => false,
-        };
-        self.handed_off |= pushed;
-        if !pushed {
-            self.path.count(Reason::HandOffFull);
         }
     }
 
@@ -405,7 +413,11 @@ impl<Q: Queue> Worker<Q> {
                 let next = self.path.list(&self.snapshot.plan, now, &filter, part, &mut found);
                 let _ = reply.send((found, next));
             }
-            Message::Stop => return false,
+            Message::Stop => {
+                let parked = self.parking.clear(None);
+                self.count(parked, Reason::FragmentOrphan);
+                return false;
+            }
         }
         true
     }

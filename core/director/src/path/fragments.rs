@@ -96,7 +96,7 @@ impl<A: Copy + Eq> Fragments<A> {
 
     fn set(&self, hash: u64) -> usize {
         let sets = (self.records.len() / WAYS) as u64;
-        ((hash >> 32) * sets >> 32) as usize * WAYS
+        (((hash >> 32) * sets) >> 32) as usize * WAYS
     }
 
     fn find(&self, now: Time, hash: u64, key: &Tuple<A>) -> Option<Decision<A>> {

@@ -1,9 +1,7 @@
 //! Workers over queues in memory: what comes in by which queue goes out by which, between
 //! workers too, and nothing is allocated on the way.
 
-mod memory;
-
-use memory::{BACK, CLIENT, FRONT, Kit, LOCAL, REAL, VIP, addresses, udp};
+use crate::memory::{BACK, CLIENT, FRONT, Kit, LOCAL, REAL, VIP, addresses, udp};
 use sluice_director::Reason;
 use sluice_worker::{Event, Message};
 use std::sync::mpsc::channel;

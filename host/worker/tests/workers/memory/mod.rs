@@ -1,13 +1,13 @@
 //! Queues in memory, and a two-arm network around workers.
 
-use etherparse::PacketBuilder;
+use etherparse::{IpFragOffset, IpNumber, Ipv4Header, PacketBuilder, UdpHeader};
 use sluice_director::blueprint::{
     Blueprint, LocalPool, Mode, Ports, Protocol, RealServer, Scheduling, VirtualService,
 };
 use sluice_director::fib::{Fib, FibBuilder, Link, PortId, Target};
 use sluice_director::path::{PagePolicy, PathConfig};
 use sluice_director::plan::{Plan, Retired};
-use sluice_director::{Frame, Time};
+use sluice_director::{Frame, Reason, Time};
 use sluice_worker::{
     Burst, Event, Idle, Inbox, Message, Queue, Snapshot, Wake, Worker, WorkerConfig,
 };
@@ -42,8 +42,11 @@ impl Frame for MemFrame {
         false
     }
     fn set_len(&mut self, len: usize) -> bool {
-        self.0.truncate(len);
-        self.0.len() == len
+        let fits = len <= self.0.capacity();
+        if fits {
+            self.0.resize(len, 0);
+        }
+        fits
     }
 }
 
@@ -53,6 +56,7 @@ struct Far {
     arriving: VecDeque<MemFrame>,
     sent: Vec<MemFrame>,
     room: usize,
+    spares: Vec<MemFrame>,
 }
 
 /// A queue in memory.
@@ -62,7 +66,8 @@ pub struct MemQueue(Arc<Mutex<Far>>);
 impl MemQueue {
     fn new() -> Self {
         let (arriving, sent) = (VecDeque::with_capacity(64), Vec::with_capacity(64));
-        Self(Arc::new(Mutex::new(Far { arriving, sent, room: usize::MAX })))
+        let (room, spares) = (usize::MAX, Vec::new());
+        Self(Arc::new(Mutex::new(Far { arriving, sent, room, spares })))
     }
 }
 
@@ -80,6 +85,10 @@ impl Queue for MemQueue {
         let count = far.arriving.len().min(frames.remaining_capacity());
         frames.extend(far.arriving.drain(..count));
         count
+    }
+
+    fn spare(&mut self) -> Option<MemFrame> {
+        self.0.lock().unwrap().spares.pop()
     }
 
     fn transmit(&mut self, frames: &mut Burst<MemFrame>) -> usize {
@@ -184,6 +193,22 @@ impl Kit {
         self.line(worker, port).0.lock().unwrap().room = room;
     }
 
+    /// Gives a queue so many free buffers for pieces.
+    pub fn give_spares(&mut self, worker: u16, port: PortId, count: usize) {
+        let spare = || MemFrame(Vec::with_capacity(2048));
+        self.line(worker, port).0.lock().unwrap().spares.extend((0..count).map(|_| spare()));
+    }
+
+    /// Free buffers that a queue still has.
+    pub fn spares(&mut self, worker: u16, port: PortId) -> usize {
+        self.line(worker, port).0.lock().unwrap().spares.len()
+    }
+
+    /// What a worker has counted under a reason.
+    pub fn counted(&self, worker: u16, reason: Reason) -> u64 {
+        self.workers[usize::from(worker)].path().counters().of(reason)
+    }
+
     /// Gives a worker one more queue of a port.
     pub fn second_queue(&mut self, worker: u16, port: PortId) -> MemQueue {
         let queue = MemQueue::new();
@@ -259,6 +284,69 @@ pub fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16)) -> MemFrame {
     let builder = PacketBuilder::ethernet2([4; 6], [6; 6]).ipv4(from.0, to.0, 64);
     builder.udp(from.1, to.1).write(&mut bytes, b"question").unwrap();
     MemFrame(bytes)
+}
+
+/// A UDP datagram with so many bytes of data that may be fragmented, whole.
+pub fn large(from: ([u8; 4], u16), to: ([u8; 4], u16), length: usize, id: u16) -> MemFrame {
+    let data: Vec<u8> = (0..length).map(|n| (n * 31 % 251) as u8).collect();
+    let udp = UdpHeader::with_ipv4_checksum(
+        from.1,
+        to.1,
+        &Ipv4Header::new(0, 64, IpNumber::UDP, from.0, to.0).unwrap(),
+        &data,
+    );
+    let payload = [&udp.unwrap().to_bytes()[..], &data].concat();
+    piece(from.0, to.0, &payload, (0, payload.len()), id)
+}
+
+/// A UDP datagram in fragments, cut behind these octets of the IP packet's payload.
+pub fn pieces(whole: &MemFrame, places: &[usize]) -> Vec<MemFrame> {
+    let ip = Ipv4Header::from_slice(&whole.0[14..]).unwrap().0;
+    let payload = &whole.0[34..];
+    let starts = std::iter::once(0).chain(places.iter().copied());
+    let spans = starts.zip(places.iter().copied().chain([payload.len()]));
+    let id = ip.identification;
+    spans.map(|span| piece(ip.source, ip.destination, payload, span, id)).collect()
+}
+
+fn piece(
+    from: [u8; 4],
+    to: [u8; 4],
+    payload: &[u8],
+    (start, end): (usize, usize),
+    id: u16,
+) -> MemFrame {
+    let mut ip = Ipv4Header::new((end - start) as u16, 64, IpNumber::UDP, from, to).unwrap();
+    (ip.identification, ip.dont_fragment) = (id, false);
+    ip.fragment_offset = IpFragOffset::try_new((start / 8) as u16).unwrap();
+    ip.more_fragments = end < payload.len();
+    ip.header_checksum = ip.calc_header_checksum();
+    let mut bytes = [[4; 6], [6; 6]].concat();
+    bytes.extend([8, 0]);
+    ip.write(&mut bytes).unwrap();
+    bytes.extend(&payload[start..end]);
+    MemFrame(bytes)
+}
+
+/// What `etherparse` puts together from frames in the order in which they left: source and
+/// destination, and the data; asserts that every piece fits the MTU, and all checksums.
+pub fn together(frames: &[MemFrame]) -> (([u8; 4], u16), ([u8; 4], u16), Vec<u8>) {
+    let mut pool = etherparse::defrag::IpDefragPool::<(), ()>::new();
+    let (mut whole, mut ends) = (None, ([0; 4], [0; 4]));
+    for frame in frames {
+        assert_eq!(frame.0[..14], frames[0].0[..14], "the same link-layer header");
+        let ip = Ipv4Header::from_slice(&frame.0[14..]).unwrap().0;
+        assert_eq!((ip.header_checksum, ip.time_to_live), (ip.calc_header_checksum(), 63));
+        assert!(ip.total_len <= 1500);
+        ends = (ip.source, ip.destination);
+        let sliced = etherparse::SlicedPacket::from_ethernet(&frame.0).unwrap();
+        whole = whole.or(pool.process_sliced_packet(&sliced, (), ()).unwrap());
+    }
+    let payload = whole.expect("not whole").payload;
+    let (udp, data) = UdpHeader::from_slice(&payload).unwrap();
+    let sum = udp.calc_checksum_ipv4_raw(ends.0, ends.1, data);
+    assert_eq!(udp.checksum, sum.unwrap(), "UDP checksum");
+    ((ends.0, udp.source_port), (ends.1, udp.destination_port), data.to_vec())
 }
 
 /// Source and destination of a frame, by another's parser.

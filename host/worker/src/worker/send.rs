@@ -1,0 +1,91 @@
+//! Where a worker's frames go when their verdict is known: out by a port, as they are or in pieces,
+//! to the kernel, or to another worker.
+
+use super::Worker;
+use crate::outlet::Outlet;
+use crate::pieces;
+use crate::queue::Queue;
+use crate::ring::{Errand, Parcel};
+use sluice_director::Reason;
+use sluice_director::fib::PortId;
+
+impl<Q: Queue> Worker<Q> {
+    /// What frames leave by at a port.
+    #[inline(always)]
+    pub(super) fn line(&mut self, port: PortId) -> Option<&mut Outlet<Q>> {
+        self.ports.get_mut(usize::from(port.0))?.lines.first_mut()
+    }
+
+    pub(super) fn count(&mut self, packets: usize, reason: Reason) {
+        (0..packets).for_each(|_| self.path.count(reason));
+    }
+
+    /// Sends a frame by a port: by the own queue, or by that of a worker that has one.
+    #[inline(always)]
+    pub(super) fn send(&mut self, port: PortId, frame: Q::Frame, errand: bool) {
+        if let Some(line) = self.line(port) {
+            let dropped = line.push(frame);
+            self.count(dropped, Reason::TxFull);
+        } else if errand {
+            self.path.count(Reason::PortGone);
+        } else {
+            self.by_another(Parcel { frame, port, errand: Errand::Send });
+        }
+    }
+
+    /// Sends a frame by a port in pieces: by the own queue, or by that of a worker that has one.
+    #[cold]
+    pub(super) fn cut(&mut self, port: PortId, frame: Q::Frame, mtu: u16) {
+        if self.line(port).is_some() {
+            self.send_cut(port, &frame, mtu);
+        } else {
+            self.by_another(Parcel { frame, port, errand: Errand::Cut(mtu) });
+        }
+    }
+
+    /// Sends a frame by the own queue of a port in pieces.
+    pub(super) fn send_cut(&mut self, port: PortId, frame: &Q::Frame, mtu: u16) {
+        let Some(line) = self.line(port) else { return self.path.count(Reason::PortGone) };
+        match pieces::cut(frame, mtu, &mut line.queue) {
+            Ok(pieces) => {
+                let dropped = pieces.into_iter().map(|piece| line.push(piece)).sum();
+                self.count(dropped, Reason::TxFull);
+            }
+            Err(reason) => self.path.count(reason),
+        }
+    }
+
+    pub(super) fn pass_to_kernel(&mut self, port: PortId, frame: Q::Frame, errand: bool) {
+        let attached = self.ports.get_mut(usize::from(port.0));
+        let has_line = attached.as_ref().is_some_and(|port| !port.lines.is_empty());
+        if let Some(twin) = attached.and_then(|port| port.twins.first_mut()) {
+            let dropped = twin.push(frame);
+            self.count(dropped, Reason::TxFull);
+        } else if !has_line && !errand {
+            self.by_another(Parcel { frame, port, errand: Errand::Kernel });
+        } else {
+            self.path.count(Reason::NoKernelPath);
+        }
+    }
+
+    /// Queues of a port go to the workers from number 0 on, so worker 0 has one of every port.
+    pub(super) fn by_another(&mut self, parcel: Parcel<Q::Frame>) {
+        if self.number == 0 {
+            self.path.count(Reason::PortGone);
+        } else {
+            self.hand_off(0, parcel);
+        }
+    }
+
+    pub(super) fn hand_off(&mut self, worker: u16, parcel: Parcel<Q::Frame>) {
+        let to = usize::from(worker);
+        let pushed = match self.rings.to.get_mut(to) {
+            Some(Some(ring)) => ring.push(parcel).is_ok(),
+            _ => false,
+        };
+        self.handed_off |= pushed;
+        if !pushed {
+            self.path.count(Reason::HandOffFull);
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Workers over queues in memory.
+
+mod fragments;
+mod memory;
+mod turns;
