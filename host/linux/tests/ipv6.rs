@@ -90,7 +90,8 @@ fn link_local_routers_are_told_apart_by_their_links() {
         other.ip("link set slx3 address 02:00:00:00:00:22 up");
         other.ip(&format!("addr add {ROUTER}/64 dev slx3 nodad"));
         ip(&format!(
-            "-6 route add 2001:db8:7::/48 nexthop via {ROUTER} dev slx0 nexthop via {ROUTER} dev slx2"
+            "-6 route add 2001:db8:7::/48 nexthop via {ROUTER} dev slx0 \
+             nexthop via {ROUTER} dev slx2"
         ));
         mirror.process().expect("the mirror follows");
         let second = index(&mirror, "slx2");

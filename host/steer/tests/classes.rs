@@ -77,9 +77,11 @@ fn services_of_many_ports_at_one_address() {
                 let frame = ethernet(v6, CLIENT, VIP, &Ports(protocol, 40_000, port));
                 assert_eq!(bench.fate(&frame), Director, "beside {count} ports");
             }
-            // Unused places of the short list have protocol 0 and port 0.
-            let nothing = ethernet(v6, CLIENT, VIP, &Other(0));
-            assert_eq!(bench.fate(&nothing), Kernel);
+            if !v6 {
+                // Unused places of the short list have protocol 0 and port 0.
+                let nothing = ethernet(v6, CLIENT, VIP, &Other(0));
+                assert_eq!(bench.fate(&nothing), Kernel);
+            }
         }
     }
 }
