@@ -18,6 +18,8 @@ pub enum Command {
     /// Cycles a packet and Mpps of the worker loop on a port in memory
     #[command(long_about = ABOUT)]
     Throughput(Throughput),
+    /// Shares, moved clients and cycles a new session of each scheduler
+    Schedulers(Schedulers),
 }
 
 const ABOUT: &str = "\
@@ -86,6 +88,23 @@ pub struct Throughput {
           value_parser = clap::value_parser!(i8).range(-20..=19))]
     pub nice: Option<i8>,
     /// Where the random numbers begin: the same seed gives the same packets
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct Schedulers {
+    /// Numbers of real servers to measure the cost with
+    #[arg(long, value_delimiter = ',', default_values_t = [10, 1_000, 10_000],
+          value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub reals: Vec<u32>,
+    /// Sessions to distribute; 10_000 or 10k or 10M
+    #[arg(long, default_value = "1M", value_parser = count)]
+    pub sessions: u64,
+    /// Where the random numbers begin
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Print one JSON object
@@ -227,8 +246,8 @@ mod tests {
 
     fn parse(line: &str) -> Result<Throughput, String> {
         let words = ["sluice-bench", "throughput"].into_iter().chain(line.split_whitespace());
-        let Command::Throughput(args) =
-            Cli::try_parse_from(words).map_err(|error| error.to_string())?.command;
+        let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
+        let Command::Throughput(args) = cli.command else { return Err("not throughput".into()) };
         args.check().map_err(|error| error.to_string())?;
         Ok(args)
     }

@@ -3,7 +3,8 @@
 //! `throughput` runs the real worker loop (the one that `sluiced` runs over DPDK) over queues in
 //! memory. What is timed is the worker's turns and nothing else; the traffic is written before and
 //! judged afterwards, by a parser that is not the director's. A run in which a single packet was
-//! dropped or came out wrong is an error, not a result.
+//! dropped or came out wrong is an error, not a result. `schedulers` times the schedulers alone, and
+//! says how they distribute sessions.
 //!
 //! The one unsafe thing here is reading the processor's time stamp counter ([`clock`]).
 #![deny(unsafe_code)]
@@ -21,6 +22,7 @@ mod port;
 mod report;
 mod rounds;
 mod scene;
+mod schedulers;
 mod station;
 mod template;
 mod throughput;
@@ -31,14 +33,19 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let Command::Throughput(args) = Cli::parse().command;
-    match throughput::run(&args) {
-        Ok(report) => {
-            if args.json {
-                println!("{:#}", report.json());
-            } else {
-                print!("{}", report.text());
-            }
+    let done = match Cli::parse().command {
+        Command::Throughput(args) => throughput::run(&args).map(|report| match args.json {
+            true => format!("{:#}\n", report.json()),
+            false => report.text(),
+        }),
+        Command::Schedulers(args) => schedulers::run(&args).map(|report| match args.json {
+            true => format!("{:#}\n", report.json()),
+            false => report.text(),
+        }),
+    };
+    match done {
+        Ok(text) => {
+            print!("{text}");
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -35,7 +35,7 @@ pub struct Report {
 }
 
 /// The value below which `part` of the samples are.
-fn quantile(samples: &[f64], part: f64) -> f64 {
+pub fn quantile(samples: &[f64], part: f64) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let at = (sorted.len().saturating_sub(1) as f64 * part).round() as usize;

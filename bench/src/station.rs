@@ -363,7 +363,7 @@ mod tests {
     fn open(line: &str) -> (Station, Vec<Local>) {
         let short = "sluice-bench throughput --frames 256 --sessions 300 --pages ordinary";
         let words = short.split_whitespace().chain(line.split_whitespace());
-        let Command::Throughput(args) = Cli::parse_from(words).command;
+        let Command::Throughput(args) = Cli::parse_from(words).command else { panic!() };
         let wake = Wake::new().unwrap();
         let cables = Cables {
             snapshot: scene::snapshot(&args).unwrap(),

@@ -182,7 +182,7 @@ mod tests {
     fn report(line: &str) -> serde_json::Value {
         let short = "sluice-bench throughput --frames 256 --seconds 0.02 --reals 3";
         let words = short.split_whitespace().chain(line.split_whitespace());
-        let Command::Throughput(args) = Cli::parse_from(words).command;
+        let Command::Throughput(args) = Cli::parse_from(words).command else { panic!() };
         let report = super::run(&args).unwrap();
         assert!(report.text().contains("cycles a packet"));
         report.json()

@@ -168,8 +168,10 @@ mod tests {
 
     fn args(line: &str) -> Throughput {
         let words = ["sluice-bench", "throughput"].into_iter().chain(line.split_whitespace());
-        let crate::args::Command::Throughput(args) = crate::args::Cli::parse_from(words).command;
-        args
+        match crate::args::Cli::parse_from(words).command {
+            crate::args::Command::Throughput(args) => args,
+            other => panic!("{other:?}"),
+        }
     }
 
     fn locals(worker: u32, count: u32) -> Vec<Local> {

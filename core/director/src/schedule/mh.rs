@@ -17,9 +17,11 @@ use std::net::IpAddr;
 
 /// The largest table.
 const MAX_SIZE: u32 = 1 << 25;
-/// Cells of an entry of `mh`. How far chance alone takes real servers from their shares, and so how
-/// much has to be evened out, goes down with the square root of the number of cells.
+/// Cells of an entry of `mh`, as long as there are no more than `MANY`. How far chance alone takes
+/// real servers from their shares, and so how much has to be evened out, goes down with the square
+/// root of the number of cells.
 const CELLS: u32 = 8;
+const MANY: u32 = 65_537 * CELLS;
 /// How far from its share a real server of `mh` may be, in parts of 10,000.
 const SLACK: u64 = 95;
 
@@ -34,7 +36,8 @@ pub struct Recipe {
 
 impl Recipe {
     /// For real servers by position: address, port, weight (0 for one that shall get nothing).
-    /// `size` is the number of entries; `mh` makes eight cells of each, and rounds up to a prime.
+    /// `size` is the number of entries; `mh` makes
+    /// up to eight cells of each, and rounds up to a prime.
     pub fn new(
         scheduler: Scheduling,
         reals: impl IntoIterator<Item = (IpAddr, u16, u32)>,
@@ -165,7 +168,7 @@ const NOBODY: u32 = u32::MAX;
 /// that leaves would change much that is not its own. Only then what is out of bounds is evened
 /// out. Nothing depends on positions: ties go by the real servers' own hashes.
 fn shuffled(recipe: &Recipe, total: u64) -> Vec<u32> {
-    let size = prime_from(recipe.size.saturating_mul(CELLS));
+    let size = prime_from(recipe.size.max((recipe.size * CELLS).min(MANY)));
     let mut walkers = walkers(recipe, size, total);
     let mut cells = race(&mut walkers, size);
     even_out(&mut walkers, &mut cells);
@@ -383,5 +386,5 @@ impl Walker {
 /// The first prime that is not below `number`, within what a table may be.
 fn prime_from(number: u32) -> u32 {
     let is_prime = |n: u32| (2..).take_while(|d| d * d <= n).all(|d| !n.is_multiple_of(d));
-    (number.clamp(2, CELLS * MAX_SIZE)..).find(|n| is_prime(*n)).unwrap_or(2)
+    (number.max(2)..).find(|n| is_prime(*n)).unwrap_or(2)
 }

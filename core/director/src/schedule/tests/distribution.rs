@@ -71,7 +71,7 @@ fn wrr_is_smooth() {
     ] {
         let mut desk = Desk::new(service(Scheduling::Wrr, reals(weights.clone())));
         let mut most: f64 = 0.0;
-        for _ in 0..60_000 {
+        for _ in 0..20_000 {
             desk.open().unwrap();
             most = most.max(worst(&desk.opened_with(), &weights));
         }
