@@ -9,6 +9,7 @@ mod life;
 mod modes;
 mod odd;
 mod rules;
+mod tunnels;
 
 use super::{Verdict, View};
 use crate::counters::Direction::{Inbound, Outbound};
