@@ -32,6 +32,10 @@ impl NextHops {
         let mut builder = FibBuilder::default();
         let own = OwnAddresses::of(kernel, plan);
         let links = self.links(kernel, &own, interfaces, &mut builder);
+        // As in the kernel, what is to the machine itself is routed nowhere, whatever routes say.
+        for own in kernel.addresses().filter(|own| !is_link_local(own.ip)) {
+            builder.route(own.ip, if own.ip.is_ipv4() { 32 } else { 128 }, Target::Nowhere);
+        }
         for route in sorted_routes(kernel) {
             // The kernel goes on to the next metric when no link of a route is set up.
             if route.kind == RouteKind::Unicast && !route.hops.iter().any(|h| usable(kernel, h)) {
@@ -386,6 +390,23 @@ mod tests {
         let ip = ip(text);
         let address = sluice_linux::Address { ifindex: 1, ip, prefix_len, peer: None, tentative };
         kernel.insert_address(address);
+    }
+
+    #[test]
+    fn the_machines_own_addresses_are_routed_nowhere() {
+        let mut kernel = Kernel::default();
+        kernel.insert_link(link(1, "eth0", true));
+        kernel.insert_route(route("198.51.100.0", 24, 0, None, 1));
+        kernel.insert_route(route("2001:db8:1::", 64, 256, None, 1));
+        address(&mut kernel, "198.51.100.1", 24, false);
+        address(&mut kernel, "2001:db8:1::1", 64, false);
+        let (fib, _) = build(&kernel);
+        for (own, other) in [("198.51.100.1", "198.51.100.2"), ("2001:db8:1::1", "2001:db8:1::2")] {
+            use sluice_director::fib::NoHop;
+            assert_eq!(fib.lookup(ip(own)), Err(NoHop::NoRoute), "{own}");
+            let unresolved = Err(NoHop::Unresolved(LinkId(0), ip(other)));
+            assert_eq!(fib.lookup(ip(other)), unresolved, "{other}");
+        }
     }
 
     /// The interface's own address, not a virtual one beside it; link-local ones and those that
