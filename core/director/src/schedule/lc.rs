@@ -189,7 +189,8 @@ mod tests {
                     Step::Pick(opens) => {
                         let picked = model.pick();
                         prop_assert_eq!(least.pick(), picked.map(|at| at as u32));
-                        picked.filter(|_| opens).map(|at| (at, model.all[at].0 + 1, model.all[at].1))
+                        let opened = |at: usize| (at, model.all[at].0 + 1, model.all[at].1);
+                        picked.filter(|_| opens).map(opened)
                     }
                     Step::Close(at) => {
                         let at = at.index(weights.len());
