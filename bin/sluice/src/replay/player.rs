@@ -2,16 +2,19 @@
 //!
 //! Frames are collected to bursts as a port would deliver them: consecutive ones of one port, up
 //! to the burst's length. A burst ends where the path's clock moves on, so that every frame meets
-//! the same clock whatever the bursts' length, and the outcome does not depend on it.
+//! the same clock whatever the bursts' length, and the outcome does not depend on it. Only the
+//! order may: fragments that came before their datagram's first leave behind the burst that it
+//! was in.
 
 use std::time::Duration;
 
 use sluice_config::Config;
 use sluice_director::fib::{Fib, PortId};
-use sluice_director::path::{BURST, Path, PathConfig, Verdict, View};
+use sluice_director::path::{BURST, Parked, Parking, Path, PathConfig, Verdict, View};
 use sluice_director::plan::{Plan, Retired};
 use sluice_director::{Frame, Reason, Time};
 use sluice_table::PagePolicy;
+use sluice_wire::{ethernet, fragment};
 
 use super::error::ReplayError;
 use super::frame::CaptureFrame;
@@ -33,8 +36,8 @@ pub struct Player {
     path: Path,
     burst: usize,
     port: PortId,
-    frames: Vec<CaptureFrame>,
-    times: Vec<Duration>,
+    next: Batch,
+    parking: Parking<CaptureFrame>,
     now: Time,
     swept: Time,
     ports: Vec<PortReport>,
@@ -70,8 +73,8 @@ impl Player {
             path,
             burst: burst.clamp(1, BURST),
             port: PortId(0),
-            frames: Vec::with_capacity(BURST),
-            times: Vec::with_capacity(BURST),
+            next: Batch::default(),
+            parking: Parking::new(),
             now: Time(0),
             swept: Time(0),
         })
@@ -87,7 +90,7 @@ impl Player {
         send: &mut impl FnMut(PortId, Duration, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let now = Time(u64::try_from(at.as_millis()).unwrap_or(u64::MAX)).max(self.now);
-        if port != self.port || now != self.now || self.frames.len() == self.burst {
+        if port != self.port || now != self.now || self.next.frames.len() == self.burst {
             self.turn(send)?;
         }
         self.port = port;
@@ -95,8 +98,7 @@ impl Player {
         if let Some(counts) = self.ports.get_mut(usize::from(port.0)) {
             counts.received += 1;
         }
-        self.frames.push(CaptureFrame::new(bytes));
-        self.times.push(at);
+        self.next.push(CaptureFrame::new(bytes), at, now);
         Ok(())
     }
 
@@ -106,6 +108,8 @@ impl Player {
         send: &mut impl FnMut(PortId, Duration, &[u8]) -> Result<(), E>,
     ) -> Result<Report, E> {
         self.turn(send)?;
+        let parked = self.parking.clear(None);
+        (0..parked).for_each(|_| self.path.count(Reason::FragmentOrphan));
         self.path.sweep_all(&self.plan, self.now);
         Ok(Report::new(&self.config, &self.plan, &self.path, self.ports))
     }
@@ -116,38 +120,125 @@ impl Player {
             self.swept = now;
         }
         self.now = now;
+        while self.parking.give_up(now).is_some() {
+            self.path.count(Reason::FragmentOrphan);
+        }
         while now.0 - self.swept.0 >= SWEEP_MS {
             self.swept = now.min(Time(self.swept.0 + LONGEST_LEAP_MS));
             self.path.sweep_all(&self.plan, self.swept);
         }
     }
 
+    /// Plays the frames that wait for their turn, and then those that waited for one of them.
     fn turn<E>(
         &mut self,
         send: &mut impl FnMut(PortId, Duration, &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
+        let mut batch = std::mem::take(&mut self.next);
+        let at = batch.times.last().copied().unwrap_or_default();
+        self.play(self.port, &mut batch, send)?;
+        let joined = self.path.joined().to_vec();
+        // Who is parked again is not tried for ever.
+        let mut tries = self.parking.len();
+        while tries > 0
+            && let Some(first) = self.parking.take(&joined, None)
+        {
+            let (port, mut next) = (first.port, Some(first));
+            batch.clear();
+            while let Some(parked) = next {
+                // It leaves because of what came now.
+                batch.push(parked.frame, at, parked.since);
+                let full = batch.frames.len() == BURST;
+                next = if full { None } else { self.parking.take(&joined, Some(port)) };
+            }
+            tries = tries.saturating_sub(batch.frames.len());
+            self.play(port, &mut batch, send)?;
+        }
+        batch.clear();
+        self.next = batch;
+        Ok(())
+    }
+
+    fn play<E>(
+        &mut self,
+        port: PortId,
+        batch: &mut Batch,
+        send: &mut impl FnMut(PortId, Duration, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut verdicts = [Verdict::Wait; BURST];
-        let verdicts = &mut verdicts[..self.frames.len()];
+        let verdicts = &mut verdicts[..batch.frames.len()];
         let view = View { plan: &self.plan, fib: &self.fib };
-        self.path.turn(view, self.now, self.port, &mut self.frames, verdicts);
+        self.path.turn(view, self.now, port, &mut batch.frames, verdicts);
         for (lane, verdict) in verdicts.iter().enumerate() {
+            let (frame, at) = (&batch.frames[lane], batch.times[lane]);
             match *verdict {
                 Verdict::Tx(port) | Verdict::Answer(port, _) => {
-                    if let Some(counts) = self.ports.get_mut(usize::from(port.0)) {
-                        counts.sent += 1;
+                    self.count_sent(port);
+                    send(port, at, frame.bytes())?;
+                }
+                Verdict::Fragment(port, mtu) => match pieces(frame.bytes(), mtu) {
+                    Some(pieces) => {
+                        for piece in pieces {
+                            self.count_sent(port);
+                            send(port, at, &piece)?;
+                        }
                     }
-                    send(port, self.times[lane], self.frames[lane].bytes())?;
+                    None => self.path.count(Reason::TooBig),
+                },
+                Verdict::Park(datagram) => {
+                    let (frame, since) = (frame.clone(), batch.since[lane]);
+                    if let Err(reason) = self.parking.park(Parked { frame, port, datagram, since })
+                    {
+                        self.path.count(reason);
+                    }
                 }
                 // Static neighbours never become known.
                 Verdict::Wait => self.path.count(Reason::Unresolved),
                 Verdict::HandOff(_) => self.path.count(Reason::HandOffLoop),
-                Verdict::Fragment(..) => self.path.count(Reason::TooBig),
-                Verdict::Park(_) => self.path.count(Reason::Fragment),
                 Verdict::Kernel(_) | Verdict::Drop(_) => {}
             }
         }
-        self.frames.clear();
-        self.times.clear();
         Ok(())
     }
+
+    fn count_sent(&mut self, port: PortId) {
+        if let Some(counts) = self.ports.get_mut(usize::from(port.0)) {
+            counts.sent += 1;
+        }
+    }
+}
+
+/// Frames that are turned together: each with the time that it leaves at if it does, and when it
+/// came.
+#[derive(Default)]
+struct Batch {
+    frames: Vec<CaptureFrame>,
+    times: Vec<Duration>,
+    since: Vec<Time>,
+}
+
+impl Batch {
+    fn push(&mut self, frame: CaptureFrame, at: Duration, since: Time) {
+        self.frames.push(frame);
+        self.times.push(at);
+        self.since.push(since);
+    }
+
+    fn clear(&mut self) {
+        self.frames.clear();
+        self.times.clear();
+        self.since.clear();
+    }
+}
+
+/// A frame in pieces whose IPv4 packets are at most `mtu` bytes long, each behind the frame's own
+/// link-layer header. `None` when it cannot be cut.
+pub(super) fn pieces(frame: &[u8], mtu: u16) -> Option<Vec<Vec<u8>>> {
+    let (link, packet) = frame.split_at_checked(ethernet::payload(frame)?.offset)?;
+    let mut pieces = Vec::new();
+    let cut = fragment::cut_v4(packet, mtu, |header, payload| {
+        pieces.push([link, header, payload].concat());
+        true
+    });
+    cut.ok().map(|_| pieces)
 }

@@ -187,6 +187,59 @@ fn the_same_input_gives_the_same_bytes() {
     }
 }
 
+/// A frame with its IPv4 header's checksum made right.
+fn summed(mut frame: Vec<u8>) -> Vec<u8> {
+    frame[24..26].fill(0);
+    let sum = sluice_wire::checksum::full(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame
+}
+
+/// Fragments whose first comes last leave with it and then; the last one of another datagram never
+/// does; what is too large leaves in pieces. No matter how long bursts are.
+#[test]
+fn fragments_are_followed_and_made() {
+    let bench = Bench::new();
+    let whole = |length| {
+        let udp = sluice_testkit::udp("198.51.100.48:4000", "198.51.100.200:7");
+        let mut frame = udp.payload(&vec![7; length]).bytes();
+        frame[20] = 0;
+        summed(frame)
+    };
+    let (parted, large) = (whole(1400), whole(4000));
+    let cut = |frame: &[u8], mtu| super::player::pieces(frame, mtu).expect("it has no DF");
+    let pieces = cut(&parted, 528);
+    assert_eq!(pieces.len(), 3);
+    let mut orphan = pieces[2].clone();
+    orphan[18..20].copy_from_slice(&[9, 9]);
+    let orphan = summed(orphan);
+    let packets = [
+        (5, 0, &orphan[..]),
+        (6, 0, &pieces[2]),
+        (6, 1000, &pieces[1]),
+        (6, 1000, &pieces[0]),
+        (7, 0, &large),
+        (9, 0, &large),
+    ];
+    bench.put("in", &pcap(false, false, 1, &packets));
+    for burst in [1, 64] {
+        let mut job = bench.job(&[("front", "in")]);
+        job.burst = burst;
+        let report = run(&job).expect("a right capture").report;
+        assert_eq!(report.reasons["fragment_orphan"], 1);
+        assert_eq!((report.sessions.created, report.ports[1].sent), (1, 9));
+        let sent = records(&bench.path("out/back.pcap"));
+        let mut parts: Vec<_> = sent[..3].iter().map(|r| r.bytes[20..22].to_vec()).collect();
+        assert_eq!(parts.remove(0), [0x20, 0], "the first before those that waited for it");
+        assert!(sent[..3].iter().all(|record| record.at == Duration::from_millis(6001)));
+        for (record, offset) in sent[3..6].iter().zip([0u16, 185, 370]) {
+            assert!(record.bytes.len() <= 1514);
+            let place = u16::from_be_bytes([record.bytes[20], record.bytes[21]]);
+            assert_eq!(place & 0x1fff, offset);
+        }
+    }
+}
+
 #[test]
 fn captures_are_merged_by_time_and_then_by_order() {
     let bench = Bench::new();

@@ -25,7 +25,7 @@ use super::{Shared, Verdict, odd, tunnel};
 use crate::blueprint::{ClientAddress, Mode};
 use crate::counters::Direction;
 use crate::family::{Family, Ipv6, Seed, Tuple};
-use crate::fib::{HopId, NoHop};
+use crate::fib::{Fib, HopId, NoHop};
 use crate::frame::Frame;
 use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
@@ -34,6 +34,7 @@ use crate::time::Time;
 use crate::track::Segment;
 use sluice_wire::fragment::FragmentInfo;
 use sluice_wire::{icmp, ipv4, ipv6, tcp, udp};
+use std::net::IpAddr;
 
 /// Records that one place in the table has to choose from.
 const WAYS: usize = 4;
@@ -327,36 +328,44 @@ impl<F: Parse> Engine<F> {
         let past = matches!(mode, Mode::Dr | Mode::Ipip);
         let known = direction == Direction::Inbound && mode != Mode::Snat;
         lane.hop = if known { fib.real_hop(real) } else { HopId::NONE };
-        if fib.hop(lane.hop).is_none() {
-            let to = plan.real(real).filter(|_| past).map(|real| real.address);
-            lane.hop = match fib.lookup(to.unwrap_or_else(|| F::to_ip(dst))) {
-                Ok(hop) => hop,
-                Err(NoHop::NoRoute) => return drop(Reason::NoRoute),
-                Err(NoHop::Unresolved(..)) => HopId::NONE,
-            };
-        }
-        let hop = fib.hop(lane.hop);
-        if let Some(hop) = hop {
-            let room = if mode == Mode::Ipip {
-                tunnel::room(&shared.paths, plan, real, hop.mtu, turn.now)
-            } else {
-                hop.mtu
-            };
-            if parsed.length > room {
-                lane.hop = HopId::NONE;
-                // It has no session: what `cut` asks of one.
-                lane.flow = Flow::new(real.0, direction);
-                return Outcome::TooBig(room);
+        let mtu = match fib.hop(lane.hop) {
+            Some(hop) => hop.mtu,
+            None => {
+                let to = plan.real(real).filter(|_| past).map(|real| real.address);
+                match next(fib, to.unwrap_or_else(|| F::to_ip(dst))) {
+                    Some((hop, mtu)) => {
+                        lane.hop = hop;
+                        mtu
+                    }
+                    None => return drop(Reason::NoRoute),
+                }
             }
+        };
+        let room = if mode == Mode::Ipip {
+            tunnel::room(&shared.paths, plan, real, mtu, turn.now)
+        } else {
+            mtu
+        };
+        if parsed.length > room {
+            lane.hop = HopId::NONE;
+            // It has no session: what `cut` asks of one.
+            lane.flow = Flow::new(real.0, direction);
+            return Outcome::TooBig(room);
         }
-        if let Some(counters) = shared.counters.reals.get_mut(real.0 as usize) {
-            counters.packets[direction as usize] += 1;
-            counters.bytes[direction as usize] += u64::from(parsed.length);
-        }
+        shared.forwarded(real, direction, parsed.length);
         if past {
             lane.flow = Flow(real.0);
         }
-        if hop.is_some() { Outcome::Forward } else { Outcome::Unresolved }
+        if lane.hop == HopId::NONE { Outcome::Unresolved } else { Outcome::Forward }
+    }
+}
+
+/// The hop towards an address, if its MAC is known, and the MTU of the way there.
+fn next(fib: &Fib, to: IpAddr) -> Option<(HopId, u16)> {
+    match fib.lookup(to) {
+        Ok(id) => fib.hop(id).map(|hop| (id, hop.mtu)),
+        Err(NoHop::Unresolved(link, _)) => fib.link(link).map(|link| (HopId::NONE, link.mtu)),
+        Err(NoHop::NoRoute) => None,
     }
 }
 
