@@ -137,8 +137,10 @@ struct Shared {
     errors: Rate,
     /// What is known of the paths of tunnels.
     paths: tunnel::Paths,
-    /// Identification of outer headers that may be fragmented.
-    tunnel_id: u16,
+    /// Identification of IPv4 packets that were made of IPv6 ones.
+    across_id: u16,
+    /// Identification of outer headers whose packets are cut although what is inside may not be.
+    cut_id: u16,
     worker: u16,
     workers: u16,
     counters: Counters,
@@ -173,7 +175,8 @@ impl Path {
             usage: Vec::new(),
             errors: Rate::default(),
             paths: tunnel::Paths::default(),
-            tunnel_id: 0,
+            across_id: 0,
+            cut_id: 0,
             worker: config.worker,
             workers: config.workers.max(1),
             counters: Counters::default(),

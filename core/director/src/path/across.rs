@@ -38,10 +38,10 @@ pub(super) fn translate<B: Frame>(
     }
     let done = match (unmapped(new.src), unmapped(new.dst)) {
         (Some(src), Some(dst)) => {
-            shared.tunnel_id = shared.tunnel_id.wrapping_add(1);
+            shared.across_id = shared.across_id.wrapping_add(1);
             let mut header = [0; ipv4::HEADER];
             let packet = &frame.bytes()[l3..];
-            let id = shared.tunnel_id;
+            let id = shared.across_id;
             let from = translate::header_to_v4(&mut header, packet, src, dst, hops, id).ok();
             let changed = translate::to_v4(Delta::NONE, (old.src, old.dst), (src, dst));
             from.and_then(|from| {

@@ -72,8 +72,8 @@ impl<F: Parse> Engine<F> {
         if let Some(reason) = write::<F, B>(shared, view, lane, frame) {
             return Verdict::Drop(reason);
         }
-        if mode == Mode::Ipip {
-            may_be_cut(frame, shared.tunnel_id);
+        if mode == Mode::Ipip && may_be_cut(frame, shared.cut_id) {
+            shared.cut_id = shared.cut_id.wrapping_add(1);
         }
         if whole {
             let session = self.sessions.at_mut(flow.id());
@@ -93,16 +93,19 @@ impl<F: Parse> Engine<F> {
 
 /// Takes DF off the outer header of a packet, with which it was given because nobody may cut what
 /// is inside: the tunnel's far end puts the pieces together again before anyone looks there.
-fn may_be_cut<B: Frame>(frame: &mut B, id: u16) {
+///
+/// Whether it had it: `id` then is the packet's identification.
+fn may_be_cut<B: Frame>(frame: &mut B, id: u16) -> bool {
     let at = ethernet::payload(frame.bytes()).map_or(0, |payload| payload.offset);
-    let Some(header) = frame.bytes_mut().get_mut(at..) else { return };
-    let Some(header) = header.first_chunk_mut::<{ ipv4::HEADER }>() else { return };
-    if header[0] >> 4 != 4 {
-        return;
+    let Some(header) = frame.bytes_mut().get_mut(at..) else { return false };
+    let Some(header) = header.first_chunk_mut::<{ ipv4::HEADER }>() else { return false };
+    if header[0] >> 4 != 4 || header[6] & 0x40 == 0 {
+        return false;
     }
     header[4..6].copy_from_slice(&id.to_be_bytes());
     header[6] = 0;
     header[ipv4::CHECKSUM..][..2].fill(0);
     let sum = checksum::full(header);
     header[ipv4::CHECKSUM..][..2].copy_from_slice(&sum.to_be_bytes());
+    true
 }

@@ -510,7 +510,7 @@ pub(super) fn write<F: Parse, B: Frame>(
     }
     F::rewrite(frame.bytes_mut(), (l3, l4), &parsed.tuple, &lane.new);
     if lane.mode == Mode::Ipip {
-        return tunnel::enter::<F, B>(shared, view.plan, lane, frame);
+        return tunnel::enter::<F, B>(view.plan, lane, frame);
     }
     None
 }

@@ -106,6 +106,25 @@ impl Received {
         }
     }
 
+    /// The same with a smaller MTU if it tells one: what was sent became so much longer.
+    fn with_less(self, longer: u16, frame: &mut [u8]) -> Self {
+        let (is, at) = match self.to {
+            IpAddr::V4(_) => {
+                let narrow = (icmp::v4::UNREACHABLE, icmp::v4::FRAGMENTATION_NEEDED);
+                ((self.kind, self.code) == narrow, self.rest & 0xffff)
+            }
+            IpAddr::V6(_) => (self.kind == icmp::v6::PACKET_TOO_BIG, self.rest),
+        };
+        if !is || at < u32::from(longer) {
+            return self;
+        }
+        let rest = self.rest - u32::from(longer);
+        if let Some(field) = frame.get_mut(self.message + 4..self.message + icmp::HEADER) {
+            field.copy_from_slice(&rest.to_be_bytes());
+        }
+        Self { rest, ..self }
+    }
+
     /// Whether its checksum is right. It is read in full, since it will be written in full.
     pub fn is_sound(self, frame: &[u8]) -> bool {
         let Some(message) = frame.get(self.message..self.end) else { return false };
@@ -218,13 +237,22 @@ impl<F: Parse> Engine<F> {
             return Verdict::Drop(Reason::TooBig);
         }
         let ends = (teller::<F>(received, direction, mode, &new), F::to_ip(new.dst));
+        let received = if F::WIDE && plan.introduces && mode == Mode::Fnat {
+            let at = received.message + icmp::HEADER;
+            let upper = frame.bytes_mut().get_mut(at + quote.upper..at + received.quoted);
+            let session = self.sessions.slab().at(flow.id());
+            let longer = F::requote(plan, session, direction, upper.unwrap_or_default());
+            received.with_less(longer, frame.bytes_mut())
+        } else {
+            received
+        };
         let failed = if past {
             take_hop(frame.bytes_mut(), received);
             let lane = &mut self.burst.lanes[lane];
             // By the same way as the session's packets.
             lane.hash = self.sessions.hash(&quote.tuple.reversed());
             lane.flow = Flow(real.0);
-            if mode == Mode::Ipip { tunnel::enter::<F, B>(shared, plan, lane, frame) } else { None }
+            if mode == Mode::Ipip { tunnel::enter::<F, B>(plan, lane, frame) } else { None }
         } else if crosses {
             let links = links(turn, frame.bytes(), hop);
             across::rewrite::<F, B>(frame, received, &quote, &new.reversed(), ends, links)

@@ -189,6 +189,47 @@ fn segment<B: Frame>(
     }
 }
 
+/// Takes out of a quoted packet of a session what the introduction did to its numbers, so that its
+/// sender knows it for its own (RFC 5927 4.1): `upper` is what is quoted of its transport header,
+/// and the packet went the way that `answers` to it do not. Gives by how much the packet had become
+/// longer, as every one of its kind does.
+pub(super) fn requote(
+    plan: &Plan,
+    session: &SessionOf<Ipv6>,
+    answers: Direction,
+    upper: &mut [u8],
+) -> u16 {
+    let how = plan.service(session.service).map(|service| service.client_address);
+    let (Some(how), Some(vip)) = (how, plan.wide.vip(session.service)) else { return 0 };
+    let ends = Ends::new((session.client, session.client_port), (vip, session.virtual_port));
+    if session.protocol() != ipv4::TCP {
+        let longer = how == ClientAddress::ProxyV2 && answers == Direction::Outbound;
+        return if longer { proxy::v2_len(&ends) as u16 } else { 0 };
+    }
+    let length = stream_len(how, &ends);
+    if length == 0 || session.closing & BEGUN == 0 {
+        return 0;
+    }
+    let at = if answers == Direction::Outbound { SEQUENCE } else { ACKNOWLEDGEMENT };
+    let Some(field) = upper.get_mut(at..at + 4) else { return 0 };
+    let old = u32::from_be_bytes([field[0], field[1], field[2], field[3]]);
+    let after = old.wrapping_sub(session.extra.isn.wrapping_add(1));
+    // What is before the stream begins was not moved.
+    if after >= 1 << 31 {
+        return 0;
+    }
+    let new = match answers {
+        Direction::Outbound => old.wrapping_sub(after.min(length)),
+        Direction::Inbound => old.wrapping_add(length),
+    };
+    field.copy_from_slice(&new.to_be_bytes());
+    if let Some(field) = upper.get_mut(tcp::CHECKSUM..tcp::CHECKSUM + 2) {
+        let sum = Delta::NONE.word32(old, new).apply(u16::from_be_bytes([field[0], field[1]]));
+        field.copy_from_slice(&sum.to_be_bytes());
+    }
+    0
+}
+
 const fn toa_len(ends: &Ends) -> usize {
     match ends {
         Ends::V4 { .. } => tcp_options::TOA_V4,

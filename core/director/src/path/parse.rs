@@ -58,6 +58,11 @@ pub(super) trait Parse: Family {
         room: Room,
     ) -> Result<(), Outcome>;
 
+    /// Takes out of a quoted packet of a session what introducing its client did to it.
+    fn requote(_: &Plan, _: &SessionOf<Self>, _: Direction, _: &mut [u8]) -> u16 {
+        0
+    }
+
     /// The largest packet with this tuple that is at most `mtu` bytes long in the other version.
     fn room_across(mtu: u16, old: &Tuple<Self::Addr>) -> u16;
 }
@@ -139,6 +144,15 @@ impl Parse for Ipv6 {
         room: Room,
     ) -> Result<(), Outcome> {
         introduce::introduce(plan, session, direction, lane, frame, room)
+    }
+
+    fn requote(
+        plan: &Plan,
+        session: &SessionOf<Self>,
+        answers: Direction,
+        upper: &mut [u8],
+    ) -> u16 {
+        introduce::requote(plan, session, answers, upper)
     }
 
     fn room_across(mtu: u16, old: &Tuple<u128>) -> u16 {

@@ -127,7 +127,7 @@ pub(super) fn encapsulate<B: Frame>(
     frame: &mut B,
     l3: usize,
     (from, to): (IpAddr, IpAddr),
-    id: u16,
+    salt: u16,
 ) -> Option<()> {
     let overhead = if to.is_ipv6() { ipip::OVERHEAD_V6 } else { ipip::OVERHEAD_V4 };
     if !frame.push_front(overhead) {
@@ -137,6 +137,9 @@ pub(super) fn encapsulate<B: Frame>(
     // The link-layer header moves to the new front, what is behind it becomes the outer header.
     bytes.copy_within(overhead..overhead + l3, 0);
     let (front, inner) = bytes.split_at_mut(l3 + overhead);
+    // What the sender told its packets apart by tells those of its flow apart here too, and the
+    // salt those of flows that share the outer addresses.
+    let id = u16::from_be_bytes([*inner.get(4)?, *inner.get(5)?]).wrapping_add(salt);
     let inner = if inner.first()? >> 4 == 6 {
         ipip::Inner::v6(ipv6::Header(inner.first_chunk()?))
     } else {

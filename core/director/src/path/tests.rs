@@ -47,7 +47,8 @@ proptest! {
     /// A burst gives what its packets one at a time give: frames, verdicts, counters.
     #[test]
     fn a_burst_equals_one_at_a_time(picks in proptest::collection::vec(lab::any_step(), 1..150)) {
-        let (mut single, mut staged) = (Lab::new(), Lab::new());
+        let lab = || Lab::with(lab::with_ipv6, 1000, (0, 1));
+        let (mut single, mut staged) = (lab(), lab());
         for burst in picks.chunks(47) {
             for port in [FRONT, BACK] {
                 let steps = burst.iter().filter(|step| step.port == port);

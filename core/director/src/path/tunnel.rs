@@ -107,7 +107,6 @@ pub(super) const fn overhead(v6: bool) -> u16 {
 
 /// Encapsulates a packet towards its real server, whose id its lane carries as its flow.
 pub(super) fn enter<F: Family, B: Frame>(
-    shared: &mut Shared,
     plan: &Plan,
     lane: &Lane<F::Addr>,
     frame: &mut B,
@@ -119,9 +118,8 @@ pub(super) fn enter<F: Family, B: Frame>(
     };
     let Some(source) = source else { return Some(Reason::NoTunnelSource) };
     let from = one_of(&source, lane.hash);
-    shared.tunnel_id = shared.tunnel_id.wrapping_add(1);
     let l3 = usize::from(lane.parsed.l3);
-    match rewrite::encapsulate(frame, l3, (from, real.address), shared.tunnel_id) {
+    match rewrite::encapsulate(frame, l3, (from, real.address), lane.hash as u16) {
         Some(()) => None,
         None => Some(Reason::Headroom),
     }

@@ -1,5 +1,6 @@
 //! A small two-arm network around a path, and packets for it.
 
+use super::icmp;
 use crate::blueprint::{
     Blueprint, LocalPool, Mode, Ports, Protocol, RealServer, Scheduling, Timeouts, VirtualService,
 };
@@ -11,6 +12,7 @@ use crate::time::Time;
 use etherparse::{PacketBuilder, SlicedPacket, TcpHeader, TransportSlice};
 use proptest::prelude::*;
 use sluice_table::PagePolicy;
+use std::net::SocketAddr;
 
 pub const FRONT: PortId = PortId(0);
 pub const BACK: PortId = PortId(1);
@@ -164,6 +166,11 @@ pub fn fib(plan: &Plan) -> Fib {
     builder.neighbour(front, CLIENT.into(), CLIENT_MAC);
     builder.neighbour(back, REAL.into(), REAL_MAC);
     builder.neighbour(back, REAL_2.into(), REAL_2_MAC);
+    let v6 = |text: &str| text.parse().unwrap();
+    builder.route(v6("2001:db8:1::"), 64, Target::OnLink(front));
+    builder.route(v6("2001:db8:2::"), 64, Target::OnLink(back));
+    builder.neighbour(front, v6("2001:db8:1::48"), CLIENT_MAC);
+    builder.neighbour(back, v6("2001:db8:2::11"), REAL_MAC);
     builder.build(plan, None)
 }
 
@@ -256,6 +263,28 @@ impl Packet {
     }
 }
 
+/// What is particular about a packet of a random exchange.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Plain,
+    /// Of IPv6.
+    Six,
+    /// Its time to live is over.
+    Old {
+        six: bool,
+    },
+    /// Too big, and maybe not to be cut.
+    Big {
+        six: bool,
+        df: bool,
+    },
+    /// An ICMP error about a packet like those that go the other way.
+    Error {
+        six: bool,
+        size: usize,
+    },
+}
+
 /// One packet of a random exchange: few endpoints, so that flows meet.
 #[derive(Clone, Debug)]
 pub struct Step {
@@ -264,6 +293,7 @@ pub struct Step {
     flags: u8,
     tcp: bool,
     cut: Option<usize>,
+    kind: Kind,
 }
 
 impl Step {
@@ -274,15 +304,44 @@ impl Step {
         } else {
             ((REAL, service), (LOCAL, 1024 + self.client_port))
         };
-        let mut frame = if self.tcp {
-            tcp(from, to, self.flags, (100, 200), b"data")
-        } else {
-            udp(from, to, b"data")
+        let mut frame = match self.kind {
+            Kind::Plain if self.tcp => tcp(from, to, self.flags, (100, 200), b"data"),
+            Kind::Plain => udp(from, to, b"data"),
+            Kind::Six => self.datagram(true, (64, true), 4),
+            Kind::Old { six } => self.datagram(six, (1, true), 4),
+            Kind::Big { six, df } => self.datagram(six, (64, df), 1460),
+            Kind::Error { six, size } => {
+                let (from, to) = self.ends(six);
+                let header = if six { 40 } else { 20 };
+                let quote = &icmp::packet(to, from, (60, true), 80)[..header + size];
+                let message = if six { (2, 0, 1300) } else { (3, 4, 1300) };
+                icmp::error(from.ip(), to.ip(), message, quote)
+            }
         };
         if let Some(cut) = self.cut {
             frame.bytes.truncate(cut);
         }
         frame
+    }
+
+    fn ends(&self, six: bool) -> (SocketAddr, SocketAddr) {
+        let end = |v4: [u8; 4], v6: &str, port: u16| {
+            let address = if six { v6.parse().unwrap() } else { v4.into() };
+            SocketAddr::new(address, port)
+        };
+        if self.port == FRONT {
+            let client = end(CLIENT, "2001:db8:1::48", 3000 + self.client_port);
+            (client, end(VIP, "2001:db8:1::200", 53))
+        } else {
+            // The upper half of the ports is the wide table's.
+            let local = if six { 33_280 } else { 1024 } + self.client_port;
+            (end(REAL, "2001:db8:2::11", 53), end(LOCAL, "2001:db8:2::10", local))
+        }
+    }
+
+    fn datagram(&self, six: bool, how: (u8, bool), length: usize) -> MemFrame {
+        let (from, to) = self.ends(six);
+        icmp::framed(&icmp::packet(from, to, how, length))
     }
 }
 
@@ -290,13 +349,41 @@ pub fn any_step() -> impl Strategy<Value = Step> {
     let flags =
         prop_oneof![3 => Just(2u8), 4 => Just(16), 1 => Just(17), 1 => Just(4), 1 => any::<u8>()];
     let cut = prop_oneof![9 => Just(None), 1 => (0usize..60).prop_map(Some)];
-    (any::<bool>(), 0u16..6, flags, any::<bool>(), cut).prop_map(
-        |(front, client_port, flags, tcp, cut)| Step {
+    let kind = prop_oneof![
+        8 => Just(Kind::Plain),
+        3 => Just(Kind::Six),
+        1 => any::<bool>().prop_map(|six| Kind::Old { six }),
+        1 => any::<(bool, bool)>().prop_map(|(six, df)| Kind::Big { six, df }),
+        2 => (any::<bool>(), 0usize..80).prop_map(|(six, size)| Kind::Error { six, size }),
+    ];
+    (any::<bool>(), 0u16..6, flags, any::<bool>(), cut, kind).prop_map(
+        |(front, client_port, flags, tcp, cut, kind)| Step {
             port: if front { FRONT } else { BACK },
             client_port,
             flags,
             tcp,
             cut,
+            kind,
         },
     )
+}
+
+/// Adds the same service of IPv6.
+pub fn with_ipv6(blueprint: &mut Blueprint) {
+    let real = RealServer {
+        address: "2001:db8:2::11".parse().unwrap(),
+        port: 53,
+        ..RealServer::default()
+    };
+    blueprint.services.push(VirtualService {
+        name: "dns6".into(),
+        protocol: Protocol::Udp,
+        vip: "2001:db8:1::200".parse().unwrap(),
+        ports: Ports::one(53),
+        mode: Mode::Fnat,
+        pool: "lan".into(),
+        reals: vec![real],
+        ..VirtualService::default()
+    });
+    blueprint.pools[0].addresses.push("2001:db8:2::10".parse().unwrap());
 }
