@@ -70,8 +70,9 @@ section lint cargo clippy --workspace --all-targets --locked -- -D warnings
 section tidy cargo xtask tidy
 # What needs no namespaces; golden rows, corpora and end to end follow by themselves.
 section unit cargo test --locked --workspace --no-fail-fast \
-    --exclude sluice-e2e --exclude sluice-golden --exclude sluice-properties
+    --exclude sluice-e2e --exclude sluice-golden --exclude sluice-properties --exclude sluice-sim
 section golden cargo test --locked -p sluice-golden --no-fail-fast
+section simulated-world cargo test --locked -p sluice-sim --no-fail-fast
 section fuzz-corpora cargo test --locked -p sluice-properties --no-fail-fast
 section address-sanitizer sanitized -p sluice-table -p sluice-lanes
 section release-build cargo build --release --locked \

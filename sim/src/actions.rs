@@ -1,0 +1,226 @@
+//! What happens in a world, as a numbered list: action `n` follows from the seed and `n` alone, so
+//! any of them can be left out without changing the others.
+
+use crate::recipe::{Feature, Recipe};
+use crate::rng::Rng;
+use crate::universe::{Service, Universe};
+use crate::wire::{ACK, Addr, FIN, Packet, RST, SYN, Stream, TCP, Tuple, UDP, is_v4, v4};
+use sluice_director::blueprint::Mode;
+
+/// Something that happens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Act {
+    /// A client begins.
+    Flow { node: usize, tuple: Tuple, token: u32 },
+    /// A packet out of nowhere.
+    Stray { node: usize, packet: Packet },
+    /// A service comes or goes.
+    Service(usize, bool),
+    /// A real server comes or goes.
+    Real(usize, usize, bool),
+    /// A real server gets another weight; 0 drains it.
+    Weight(usize, usize, u16),
+    /// A real server is found dead, or alive again.
+    Down(usize, usize, bool),
+    /// A local address joins or leaves its pool.
+    Local(usize, usize, bool),
+    /// A neighbour's MAC address is known or not.
+    Neighbour(usize, bool),
+    /// A neighbour gets another MAC address.
+    Mac(usize),
+    /// A route is there or not.
+    Route(usize, bool),
+    /// A host answers or not.
+    Silence(usize, bool),
+}
+
+/// An action and when it happens.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Action {
+    pub number: u32,
+    pub at_us: u64,
+    pub act: Act,
+    /// When the opposite happens, if it does.
+    pub until_ms: Option<u64>,
+}
+
+/// The list, one after the other.
+pub(crate) struct Actions {
+    number: u32,
+    at_us: u64,
+}
+
+impl Actions {
+    pub const fn new(now_ms: u64) -> Self {
+        Self { number: 0, at_us: now_ms * 1000 }
+    }
+
+    /// The next one.
+    pub fn next(&mut self, universe: &Universe, recipe: &Recipe) -> Action {
+        let mut rng = Rng::of(&[universe.seed, 5, self.number.into()]);
+        // Geometric by halves: bursts and lulls.
+        let gap = universe.gap_us * rng.range(0, 2) * rng.range(0, 2);
+        self.at_us += gap;
+        self.number += 1;
+        let mut act = flow(universe, &mut rng);
+        if rng.chance(universe.unrest)
+            && let Some(other) = unrest(universe, recipe, &mut rng)
+        {
+            act = other;
+        }
+        let lasts = self.at_us / 1000 + *rng.pick(&[3, 100, 1000, 4000, 20_000]);
+        let until_ms = rng.chance(900).then_some(lasts);
+        Action { number: self.number - 1, at_us: self.at_us, act, until_ms }
+    }
+}
+
+impl Act {
+    /// What takes it back.
+    pub fn opposite(self, universe: &Universe) -> Option<Self> {
+        Some(match self {
+            Self::Service(service, on) => Self::Service(service, !on),
+            Self::Real(service, real, on) => Self::Real(service, real, !on),
+            Self::Weight(service, real, _) => {
+                Self::Weight(service, real, universe.services[service].reals[real].weight)
+            }
+            Self::Down(service, real, on) => Self::Down(service, real, !on),
+            Self::Local(pool, address, on) => Self::Local(pool, address, !on),
+            Self::Neighbour(node, on) => Self::Neighbour(node, !on),
+            Self::Route(route, on) => Self::Route(route, !on),
+            Self::Silence(node, on) => Self::Silence(node, !on),
+            Self::Flow { .. } | Self::Stray { .. } | Self::Mac(_) => return None,
+        })
+    }
+}
+
+fn flow(universe: &Universe, rng: &mut Rng) -> Act {
+    let service = rng.pick(&universe.services);
+    let node = client_of(universe, rng, service);
+    let sport = 2000 + rng.below(universe.client_ports.into()) as u16;
+    let (first, last) = service.ports;
+    let tuple = Tuple {
+        src: universe.nodes[node].address,
+        dst: service.vip,
+        sport,
+        dport: rng.range(first.into(), last.min(first.saturating_add(2000)).into()) as u16,
+        protocol: service.protocol,
+    };
+    Act::Flow { node, tuple, token: rng.next() as u32 }
+}
+
+/// A client of a service's family.
+fn client_of(universe: &Universe, rng: &mut Rng, service: &Service) -> usize {
+    let fits = |node: &&usize| is_v4(universe.nodes[**node].address) == is_v4(service.vip);
+    let count = universe.clients.iter().filter(fits).count() as u64;
+    let at = rng.below(count) as usize;
+    universe.clients.iter().filter(fits).nth(at).copied().unwrap_or(0)
+}
+
+/// What is not a new flow, of what the recipe has.
+fn unrest(universe: &Universe, recipe: &Recipe, rng: &mut Rng) -> Option<Act> {
+    let kinds = [
+        (Feature::Changes, 20),
+        (Feature::Down, 10),
+        (Feature::Pools, 6),
+        (Feature::Neighbours, 12),
+        (Feature::Routes, 4),
+        (Feature::Silence, 8),
+        (Feature::Strays, 40),
+    ];
+    let (feature, _) = kinds[rng.weighted(&kinds.map(|(_, weight)| weight))];
+    let service = rng.below(universe.services.len() as u64) as usize;
+    let real = rng.below(universe.services[service].reals.len() as u64) as usize;
+    let node = rng.below(universe.nodes.len() as u64) as usize;
+    let act = match feature {
+        Feature::Changes => match rng.below(6) {
+            0 if !recipe.has(Feature::Mixed) && universe.has(Mode::Nat) => return None,
+            0 => Act::Service(service, rng.chance(300)),
+            1..4 => Act::Real(service, real, rng.chance(300)),
+            _ => Act::Weight(service, real, rng.below(4) as u16),
+        },
+        Feature::Down => Act::Down(service, real, true),
+        Feature::Pools => {
+            let pool = rng.below(universe.pools.len() as u64) as usize;
+            let address = rng.below(universe.pools[pool].addresses.len() as u64) as usize;
+            Act::Local(pool, address, rng.chance(300))
+        }
+        Feature::Neighbours if rng.chance(300) => Act::Mac(node),
+        Feature::Neighbours => Act::Neighbour(node, false),
+        Feature::Routes => {
+            let route = rng.below(universe.routes.len() as u64) as usize;
+            // Direct routing reaches nobody behind a router.
+            if universe.routes[route].link > 0 && universe.has(Mode::Dr) {
+                return None;
+            }
+            Act::Route(route, false)
+        }
+        Feature::Silence => Act::Silence(node, true),
+        _ => stray(universe, rng)?,
+    };
+    recipe.has(feature).then_some(act)
+}
+
+/// A packet that nobody is prepared for: it may still hit a session by chance.
+fn stray(universe: &Universe, rng: &mut Rng) -> Option<Act> {
+    let service = rng.pick(&universe.services);
+    let client = client_of(universe, rng, service);
+    let pool = rng.pick(&universe.pools);
+    let real = rng.pick(&service.reals);
+    let v4_real = is_v4(universe.nodes[real.node].address);
+    let locals: Vec<_> = pool.addresses.iter().copied().filter(|a| is_v4(*a) == v4_real).collect();
+    let from_real = rng.chance(400) && !locals.is_empty();
+    let local = if from_real { *rng.pick(&locals) } else { service.vip };
+    let node = if from_real { real.node } else { client };
+    let mut tuple = Tuple {
+        src: universe.nodes[client].address,
+        dst: service.vip,
+        sport: 2000 + rng.below(universe.client_ports.into()) as u16,
+        dport: service.ports.0.max(1),
+        protocol: service.protocol,
+    };
+    if from_real {
+        tuple.src = universe.nodes[real.node].address;
+        (tuple.dst, tuple.sport) = (local, real.port);
+        let near = pool.first_port.saturating_sub(3);
+        tuple.dport = near.saturating_add(rng.below(u64::from(pool.ports) + 6) as u16);
+    }
+    match rng.below(12) {
+        0 => tuple.dport ^= 1 << rng.below(16),
+        1 => tuple.protocol = if tuple.protocol == TCP { UDP } else { TCP },
+        2 if is_v4(tuple.src) => tuple.src = odd_source(rng, &tuple),
+        3 if is_v4(tuple.src) == is_v4(service.vip) => {
+            tuple.dst = universe.nodes[client].address;
+        }
+        _ => {}
+    }
+    let flags = *rng.pick(&[SYN, ACK, RST, RST | ACK, FIN | ACK, SYN | ACK, 0, SYN | FIN, 0x3f]);
+    let tcp = |value: u32| if tuple.protocol == TCP { value } else { 0 };
+    let len = *rng.pick(&[8, 20, 1200]);
+    let token = rng.next() as u32;
+    let headed = tuple.protocol == UDP;
+    let packet = Packet {
+        tuple,
+        ttl: *rng.pick(&[0, 1, 2, 64, 64, 64]),
+        seq: tcp(rng.next() as u32),
+        ack: if flags & ACK != 0 { tcp(rng.next() as u32) } else { 0 },
+        flags: tcp(flags.into()) as u8,
+        checksum: true,
+        payload: Stream { token, at: 0, len, headed },
+        ..Packet::default()
+    };
+    Some(Act::Stray { node, packet })
+}
+
+/// Addresses that no packet comes from, or that nobody knows the way to.
+fn odd_source(rng: &mut Rng, tuple: &Tuple) -> Addr {
+    *rng.pick(&[
+        tuple.dst,
+        v4([127, 0, 0, 1]),
+        v4([0, 0, 0, 0]),
+        v4([224, 0, 0, 5]),
+        v4([255, 255, 255, 255]),
+        v4([240, 1, 2, 3]),
+        v4([203, 0, 113, 250]),
+        v4([100, 64, 1, 1]),
+    ])
+}

@@ -1,0 +1,314 @@
+//! The checker: a model of what a director must do, which sees each frame as it goes in, and what
+//! became of it.
+//!
+//! The model is written from the description of the behaviour and keeps its own sessions; it asks
+//! the director's structures nothing. Where the director has a choice (which real server, which
+//! local port) the model takes the choice from the first packet, holds it against the rules, and
+//! from then on holds the director to it.
+
+mod allowance;
+mod audit;
+mod choice;
+mod forward;
+mod refuse;
+mod session;
+
+use crate::frame::{Buffer, Kind};
+use crate::status::Snapshot;
+use crate::universe::Universe;
+use crate::wire::{Addr, Packet, Tuple};
+use allowance::Allowance;
+use choice::{Hashed, Turns};
+use rustc_hash::FxHashMap;
+use session::{Direction, Session};
+use sluice_director::Reason;
+use sluice_director::blueprint::Orphans;
+use sluice_director::path::{Verdict, Waiting};
+
+/// What is broken, in one sentence.
+pub(crate) type Violation = String;
+
+/// Where and when a frame is judged.
+#[derive(Clone, Copy)]
+pub(crate) struct Scene<'a> {
+    pub universe: &'a Universe,
+    pub snapshot: &'a Snapshot,
+    pub worker: u16,
+    pub now: u64,
+}
+
+/// What one worker must have counted.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    pub reasons: [u64; Reason::COUNT],
+    pub handed_off: u64,
+    pub created: u64,
+    pub closed: u64,
+    /// Frames that were put into turns.
+    pub turned: u64,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self { reasons: [0; Reason::COUNT], handed_off: 0, created: 0, closed: 0, turned: 0 }
+    }
+}
+
+/// What a packet meets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lookup {
+    /// Its session.
+    found: Option<(u32, Direction)>,
+    /// It had a session whose real server is gone, and which ended with that.
+    gone: bool,
+    /// And came from the client.
+    inbound: bool,
+    /// It had one, and may open another from the middle of a stream.
+    mid_stream: bool,
+}
+
+/// How a frame goes on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Way {
+    /// It was sent by a port.
+    Sent(u16),
+    /// It is to be cut to an MTU, and sent by a port.
+    Cut(u16, u16),
+    /// It waits for a neighbour.
+    Waits(Option<Waiting>),
+}
+
+/// A tuple as it arrives at a worker.
+type Key = (u16, Tuple);
+
+/// A worker, and a real server's endpoint and protocol with a local address towards it.
+type Place = (u16, u8, (Addr, u16), Addr);
+
+/// The model.
+pub(crate) struct Checker {
+    sessions: Vec<Session>,
+    free: Vec<u32>,
+    by_key: FxHashMap<Key, (u32, Direction)>,
+    /// Entries that may still be in the director, by worker.
+    entries: Vec<u32>,
+    /// Local ports in use.
+    used: FxHashMap<Place, u32>,
+    /// Workers that own clients.
+    owners: FxHashMap<(Addr, u16), u16>,
+    turns: FxHashMap<(u16, usize), Turns>,
+    /// Workers and real servers of services towards which no local port was found lately.
+    dry: FxHashMap<(u16, usize, usize), ()>,
+    /// Real servers that hashing gave, by what it depends on.
+    hashed: FxHashMap<Hashed, usize>,
+    /// Sessions whose real server no packet showed yet.
+    pub ghosts: Vec<u32>,
+    pub tally: Vec<Tally>,
+    looked: u64,
+    /// ICMP errors that workers may still send.
+    errors: Vec<Allowance>,
+}
+
+impl Checker {
+    pub fn new(universe: &Universe) -> Self {
+        let workers = usize::from(universe.workers);
+        Self {
+            sessions: Vec::new(),
+            free: Vec::new(),
+            by_key: FxHashMap::default(),
+            entries: vec![0; workers],
+            used: FxHashMap::default(),
+            owners: FxHashMap::default(),
+            turns: FxHashMap::default(),
+            dry: FxHashMap::default(),
+            hashed: FxHashMap::default(),
+            ghosts: Vec::new(),
+            tally: vec![Tally::default(); workers],
+            looked: 0,
+            errors: vec![Allowance::new(universe.errors_per_s); workers],
+        }
+    }
+
+    /// What a worker must have counted.
+    pub fn tally(&mut self, worker: u16) -> &mut Tally {
+        &mut self.tally[usize::from(worker)]
+    }
+
+    /// Judges what became of a frame.
+    pub fn judge(
+        &mut self,
+        scene: Scene<'_>,
+        frame: &mut Buffer,
+        verdict: Verdict,
+        waiting: Option<Waiting>,
+    ) -> Result<(), Violation> {
+        let tally = self.tally(scene.worker);
+        tally.turned += 1;
+        match verdict {
+            Verdict::Kernel(reason) | Verdict::Drop(reason) | Verdict::Answer(_, reason) => {
+                tally.reasons[reason as usize] += 1;
+            }
+            Verdict::HandOff(_) => tally.handed_off += 1,
+            Verdict::Tx(_) | Verdict::Wait | Verdict::Fragment(..) | Verdict::Park(_) => {}
+        }
+        let foretold = match frame.kind {
+            Kind::Whole | Kind::Payload => return self.judge_whole(scene, frame, verdict, waiting),
+            Kind::Noticed => matches!(verdict, Verdict::Drop(Reason::BadL4Checksum)),
+            Kind::Header => matches!(verdict, Verdict::Drop(Reason::BadIpChecksum)),
+            Kind::Cut => {
+                use Reason::{BadIpLength, BadL4Header, Truncated};
+                matches!(verdict, Verdict::Drop(Truncated | BadIpLength | BadL4Header))
+            }
+            Kind::Foreign => verdict == Verdict::Kernel(Reason::NotIp),
+            Kind::Group => verdict == Verdict::Kernel(Reason::Group),
+        };
+        if foretold { Ok(()) } else { Err(format!("{verdict:?} for a frame {:?}", frame.kind)) }
+    }
+
+    fn judge_whole(
+        &mut self,
+        scene: Scene<'_>,
+        frame: &mut Buffer,
+        verdict: Verdict,
+        waiting: Option<Waiting>,
+    ) -> Result<(), Violation> {
+        let packet = frame.packet;
+        let owner = elsewhere(scene, packet.tuple);
+        if let Verdict::HandOff(to) = verdict {
+            return self.handed(scene, &packet, owner, to);
+        }
+        if let Some(owner) = owner {
+            return Err(format!("{verdict:?} at worker {}, not {owner}", scene.worker));
+        }
+        let lookup = self.look_up(scene, &packet);
+        match verdict {
+            Verdict::Tx(port) => self.forwarded(scene, frame, lookup, Way::Sent(port.0)),
+            Verdict::Fragment(port, mtu) => {
+                self.forwarded(scene, frame, lookup, Way::Cut(port.0, mtu))
+            }
+            Verdict::Wait => self.forwarded(scene, frame, lookup, Way::Waits(waiting)),
+            Verdict::Answer(port, reason) => self.answered(scene, frame, lookup, (port.0, reason)),
+            Verdict::Park(_) => Err("kept as a fragment".into()),
+            Verdict::Kernel(reason) => self.passed(scene, frame, lookup, reason),
+            Verdict::Drop(reason) => self.dropped(scene, frame, lookup, reason),
+            Verdict::HandOff(_) => Ok(()),
+        }
+    }
+
+    /// A frame that was handed to another worker: it owns the local port, or the client.
+    fn handed(
+        &mut self,
+        scene: Scene<'_>,
+        packet: &Packet,
+        owner: Option<u16>,
+        to: u16,
+    ) -> Result<(), Violation> {
+        if owner.is_some() {
+            let right = owner == Some(to);
+            return if right {
+                Ok(())
+            } else {
+                Err(format!("handed to worker {to}, not {owner:?}"))
+            };
+        }
+        let Tuple { src, sport, dst, dport, protocol } = packet.tuple;
+        let inbound = scene.snapshot.service_at(scene.universe, protocol, (dst, dport));
+        let client = match inbound {
+            Some(service) if scene.snapshot.owned[service] => Some((src, sport)),
+            None if scene.snapshot.is_nat_real(scene.universe, src) => Some((dst, dport)),
+            _ => None,
+        };
+        let lost = self.look_up(scene, packet).found.is_none();
+        match client.filter(|_| lost && to != scene.worker) {
+            Some(client) => self.owns(to, client),
+            None => Err(format!("handed to worker {to}")),
+        }
+    }
+
+    /// A worker acts as, or is taken for, the owner of a client.
+    fn owns(&mut self, worker: u16, client: (Addr, u16)) -> Result<(), Violation> {
+        let owner = *self.owners.entry(client).or_insert(worker);
+        if owner == worker { Ok(()) } else { Err(format!("worker {worker} is not owner {owner}")) }
+    }
+
+    /// What a packet meets: its session if that goes on. A session that is over but for this
+    /// packet is gone afterwards.
+    fn look_up(&mut self, scene: Scene<'_>, packet: &Packet) -> Lookup {
+        let mut lookup = Lookup::default();
+        let Some((id, direction)) = self.find(scene, packet.tuple) else { return lookup };
+        let session = &self.sessions[id as usize];
+        let inbound = direction == Direction::Inbound;
+        let rule = session.real.map_or(Orphans::Keep, |real| {
+            scene.snapshot.rule(scene.universe, session.service, real)
+        });
+        if !(inbound && session.is_reused_by(packet)) {
+            match rule {
+                Orphans::Keep => {
+                    lookup.found = Some((id, direction));
+                    return lookup;
+                }
+                Orphans::Reschedule if inbound => lookup.mid_stream = true,
+                _ => lookup.gone = true,
+            }
+        }
+        lookup.inbound = inbound;
+        self.tally(scene.worker).closed += 1;
+        self.remove(id);
+        lookup
+    }
+
+    /// The live session that packets with a tuple belong to.
+    fn find(&self, scene: Scene<'_>, tuple: Tuple) -> Option<(u32, Direction)> {
+        let found = self.by_key.get(&(scene.worker, tuple)).copied();
+        found.filter(|(id, _)| !self.sessions[*id as usize].is_over(scene.universe, scene.now))
+    }
+
+    /// Removes a session.
+    fn remove(&mut self, id: u32) {
+        let session = &mut self.sessions[id as usize];
+        session.vacant = true;
+        let (worker, inbound, outbound) = (session.worker, session.inbound, session.outbound());
+        let place = session.place();
+        self.by_key.remove(&(worker, inbound));
+        if let Some(outbound) = outbound {
+            self.by_key.remove(&(worker, outbound));
+        }
+        if let Some(count) = place.and_then(|place| self.used.get_mut(&place)) {
+            *count -= 1;
+        }
+        self.entries[usize::from(worker)] -= 1;
+        self.free.push(id);
+    }
+
+    /// Adds a session.
+    fn insert(&mut self, session: Session) -> u32 {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.sessions.push(session.clone());
+            (self.sessions.len() - 1) as u32
+        });
+        let worker = session.worker;
+        self.by_key.insert((worker, session.inbound), (id, Direction::Inbound));
+        self.entries[usize::from(worker)] += 1;
+        self.sessions[id as usize] = session;
+        self.settle(id);
+        id
+    }
+
+    /// Notes where a session leads, as soon as that is known.
+    fn settle(&mut self, id: u32) {
+        let session = &self.sessions[id as usize];
+        let worker = session.worker;
+        if let Some(outbound) = session.outbound() {
+            self.by_key.insert((worker, outbound), (id, Direction::Outbound));
+        }
+        if let Some(place) = session.place() {
+            *self.used.entry(place).or_default() += 1;
+        }
+    }
+}
+
+/// The worker that a packet for a local port belongs to, if that is another one.
+fn elsewhere(scene: Scene<'_>, tuple: Tuple) -> Option<u16> {
+    let (pool, _) = scene.snapshot.locals.get(&tuple.dst)?;
+    let owner = scene.universe.pools[*pool].owner(tuple.dport, scene.universe.workers)?;
+    (owner != scene.worker).then_some(owner)
+}

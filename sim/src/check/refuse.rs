@@ -1,0 +1,446 @@
+//! Frames that do not go on: whether their reason is one.
+
+use super::forward::{destination, opening};
+use super::session::Direction;
+use super::{Checker, Lookup, Scene, Violation};
+use crate::frame::{Buffer, Kind};
+use crate::wire::{
+    ACK, Addr, FIN, Packet, RST, SYN, Stream, TCP, Tuple, is_v4, read, read_error, write,
+};
+use sluice_director::blueprint::{Mode, NoSession};
+use sluice_director::{Frame, Reason};
+
+/// Combinations of a pool that a director looks at before it may say that none is free.
+const LOOKS: u32 = 256;
+/// The same where none was free the last time.
+const DRY_LOOKS: u32 = 16;
+
+/// Whether no packet can come from an address.
+const fn is_martian(address: Addr) -> bool {
+    let first = (address >> 24) as u8;
+    let v6 = address == 0 || address == 1 || address >> 120 == 0xff;
+    if is_v4(address) { matches!(first, 0 | 127 | 224..=255) } else { v6 }
+}
+
+/// A packet that found no session, as the director must see it.
+struct Lost {
+    /// The service it is for.
+    service: Option<usize>,
+    /// Whether it is for a local port.
+    local: bool,
+    opens: bool,
+    martian: bool,
+}
+
+fn lost(scene: Scene<'_>, packet: &Packet, mid_stream: bool) -> Lost {
+    let tuple = packet.tuple;
+    let Scene { universe, snapshot, .. } = scene;
+    let pool = snapshot.locals.get(&tuple.dst).map(|(pool, _)| &universe.pools[*pool]);
+    let owner = pool.and_then(|pool| pool.owner(tuple.dport, universe.workers));
+    Lost {
+        service: snapshot.service_at(universe, tuple.protocol, (tuple.dst, tuple.dport)),
+        local: owner.is_some(),
+        opens: opening(scene, packet, mid_stream).is_some(),
+        martian: is_martian(tuple.src) || tuple.src == tuple.dst,
+    }
+}
+
+/// How much longer a packet is when it reaches a real server of this mode and family.
+fn growth(packet: &Packet, mode: Mode, real: Addr) -> i32 {
+    match (mode, packet.is_v4(), is_v4(real)) {
+        (Mode::Ipip, _, true) => 20,
+        (Mode::Ipip, _, false) => 40,
+        (Mode::Fnat, true, false) => 20,
+        (Mode::Fnat, false, true) => -20,
+        _ => 0,
+    }
+}
+
+impl Checker {
+    /// A frame that was given to the kernel.
+    pub(super) fn passed(
+        &mut self,
+        scene: Scene<'_>,
+        frame: &Buffer,
+        lookup: Lookup,
+        reason: Reason,
+    ) -> Result<(), Violation> {
+        let packet = &frame.packet;
+        let lost = lost(scene, packet, false);
+        let found = lookup.found.is_some() || lookup.gone;
+        let foreign = !found && lost.service.is_none() && !lost.local;
+        let payload = Stream { len: packet.payload.len, ..Stream::default() };
+        let untouched = read(frame.bytes())?.packet == Packet { payload, ..*packet };
+        if reason == Reason::NotOurs && foreign && untouched {
+            return Ok(());
+        }
+        Err(format!("given to the kernel as {}", reason.name()))
+    }
+
+    /// A frame that became an answer to its sender.
+    pub(super) fn answered(
+        &mut self,
+        scene: Scene<'_>,
+        frame: &mut Buffer,
+        lookup: Lookup,
+        (port, reason): (u16, Reason),
+    ) -> Result<(), Violation> {
+        let meant = frame.packet;
+        let lost = lost(scene, &meant, lookup.mid_stream);
+        let tcp = meant.tuple.protocol == TCP && meant.flags & RST == 0;
+        let may = match reason {
+            Reason::NoSessionReset => {
+                let ours =
+                    lost.service.is_some() && !lost.opens || lost.service.is_none() && lost.local;
+                let none = lookup.found.is_none() && !lookup.gone;
+                ours && none
+                    && tcp
+                    && !lost.martian
+                    && scene.universe.no_session == NoSession::Reset
+            }
+            Reason::RealGone => lookup.gone && lookup.inbound && tcp,
+            Reason::TtlExpired | Reason::TooBig => {
+                let mtu = self.must_tell(scene, &meant, lookup, reason)?;
+                return self.check_error(scene, frame, (lookup, port), (reason, mtu));
+            }
+            _ => false,
+        };
+        if !may {
+            return Err(format!("answered as {}", reason.name()));
+        }
+        check_reset(scene, frame, port)
+    }
+
+    /// A frame that was dropped.
+    pub(super) fn dropped(
+        &mut self,
+        scene: Scene<'_>,
+        frame: &Buffer,
+        lookup: Lookup,
+        reason: Reason,
+    ) -> Result<(), Violation> {
+        let packet = &frame.packet;
+        let right = match reason {
+            Reason::RealGone => {
+                let answers =
+                    lookup.inbound && packet.tuple.protocol == TCP && packet.flags & RST == 0;
+                lookup.gone && !answers
+            }
+            Reason::TtlExpired | Reason::TooBig => {
+                self.must_tell(scene, packet, lookup, reason)?;
+                !self.may_tell(scene, frame, lookup)
+            }
+            Reason::Unresolved => {
+                // It would have to be cut, and nobody cuts what waits.
+                self.must_tell(scene, packet, lookup, Reason::Unresolved)?;
+                true
+            }
+            _ if lookup.gone => false,
+            Reason::NoRoute if lookup.found.is_some() => {
+                lookup.found.is_some_and(|(id, direction)| {
+                    let to = destination(scene, &self.sessions[id as usize], direction);
+                    scene.snapshot.next(scene.universe, to).is_none()
+                })
+            }
+            _ => lookup.found.is_none() && self.drops_lost(scene, packet, lookup, reason),
+        };
+        if right {
+            return Ok(());
+        }
+        let known = lookup.found.map(|(id, _)| self.sessions[id as usize].clone());
+        Err(format!("dropped as {}; its session: {known:?}", reason.name()))
+    }
+
+    /// Whether a packet's sender must be told of trouble, and which MTU: none when the session
+    /// that it opened has shown no real server yet.
+    fn must_tell(
+        &mut self,
+        scene: Scene<'_>,
+        packet: &Packet,
+        lookup: Lookup,
+        reason: Reason,
+    ) -> Result<Option<u16>, Violation> {
+        let lost = lost(scene, packet, lookup.mid_stream);
+        let Some((id, direction)) = lookup.found else {
+            if reason == Reason::TtlExpired && lost.service.is_some() && packet.ttl <= 1 {
+                return Ok(None);
+            }
+            let too_big = matches!(reason, Reason::TooBig | Reason::Unresolved) && lost.opens;
+            if let Some(service) = lost.service.filter(|_| too_big) {
+                return self.open_too_big(scene, packet, (service, lookup.mid_stream));
+            }
+            return Err(format!("refused as {} without a session", reason.name()));
+        };
+        if reason == Reason::TtlExpired {
+            let over = packet.ttl <= 1;
+            return if over { Ok(None) } else { Err("refused with time to live left".into()) };
+        }
+        let session = &self.sessions[id as usize];
+        let to = destination(scene, session, direction);
+        let growth = match direction {
+            Direction::Inbound => growth(packet, session.mode, to),
+            Direction::Outbound => growth(packet, Mode::Fnat, to),
+        };
+        let Some((link, _, mac)) = scene.snapshot.next(scene.universe, to) else {
+            return Err("too big, and there is no route".into());
+        };
+        let room = i32::from(scene.universe.links[link].mtu) - growth;
+        let cut = if packet.is_v4() { !packet.df } else { growth != 0 && packet.length() <= 1280 };
+        let waits = reason == Reason::Unresolved;
+        let right = packet.length() as i32 > room && cut == waits && (!waits || mac.is_none());
+        if session.real.is_some() && !right {
+            return Err(format!("refused as {} for {room} bytes", reason.name()));
+        }
+        Ok(session.real.map(|_| room as u16))
+    }
+
+    /// Whether a worker may send an ICMP error about a packet.
+    fn may_tell(&mut self, scene: Scene<'_>, frame: &Buffer, lookup: Lookup) -> bool {
+        self.errors[usize::from(scene.worker)].allows(scene.now)
+            && !is_martian(frame.packet.tuple.src)
+            && self.tells_from(scene, frame, lookup).is_some()
+    }
+
+    /// The address that tells of trouble.
+    fn tells_from(&self, scene: Scene<'_>, frame: &Buffer, lookup: Lookup) -> Option<Addr> {
+        let Scene { universe, snapshot, .. } = scene;
+        let packet = &frame.packet;
+        let own = universe.links[frame.link].own[usize::from(!packet.is_v4())];
+        let to = packet.tuple.dst;
+        let vip = snapshot.status.services.iter().zip(&universe.services);
+        let mut vips = vip.filter(|(status, _)| status.present).map(|(_, service)| service.vip);
+        let known = vips.any(|vip| vip == to) || snapshot.locals.contains_key(&to);
+        let session = lookup.found.map(|(id, _)| self.sessions[id as usize].inbound.dst);
+        own.or(known.then_some(to)).or(session)
+    }
+
+    /// Whether a frame became the right ICMP error.
+    fn check_error(
+        &mut self,
+        scene: Scene<'_>,
+        frame: &mut Buffer,
+        (lookup, port): (Lookup, u16),
+        (reason, mtu): (Reason, Option<u16>),
+    ) -> Result<(), Violation> {
+        let meant = frame.packet;
+        let error = read_error(frame.bytes())?;
+        let link = &scene.universe.links[frame.link];
+        let v4 = meant.is_v4();
+        let from = self.tells_from(scene, frame, lookup);
+        let errors = &mut self.errors[usize::from(scene.worker)];
+        if !errors.allows(scene.now) {
+            return Err("more ICMP errors than are allowed in a second".into());
+        }
+        errors.take();
+        let told = |mtu: u16| u32::from(if v4 { mtu } else { mtu.max(1280) });
+        let rest = mtu.map_or(error.rest, told);
+        let right = match (reason, v4) {
+            (Reason::TtlExpired, true) => (11, 0, 0),
+            (Reason::TtlExpired, false) => (3, 0, 0),
+            (_, true) => (3, 4, rest),
+            (_, false) => (2, 0, rest),
+        };
+        let Packet { tuple, ttl, .. } = error.seen.packet;
+        let way = (error.seen.from, error.seen.to, error.seen.vlan, port);
+        let mut whole = vec![0; crate::wire::frame_len(&meant)];
+        write(&meant, frame.macs, &mut whole);
+        let most = if v4 { 576 - 28 } else { 1280 - 48 };
+        let quoted = &whole[14..whole.len().min(14 + most)];
+        let quote = &frame.bytes()[error.quote.0..error.quote.1];
+        let data = 14 + meant.length() - usize::from(meant.payload.len);
+        let sure = if frame.kind == Kind::Whole { quoted.len() } else { data - 14 };
+        let sound = (error.kind, error.code, error.rest) == right
+            && (Some(tuple.src), tuple.dst, ttl) == (from, meant.tuple.src, 64)
+            && way == (frame.macs.1, frame.macs.0, link.vlan, link.port)
+            && quote.len() == quoted.len()
+            && quote.get(..sure) == quoted.get(..sure);
+        frame.seen = error.seen;
+        frame.told = (reason == Reason::TooBig).then_some(error.rest as u16);
+        if sound { Ok(()) } else { Err(format!("answered with {error:?}, not {right:?}")) }
+    }
+
+    /// Whether a packet without a session may be dropped.
+    fn drops_lost(
+        &mut self,
+        scene: Scene<'_>,
+        packet: &Packet,
+        lookup: Lookup,
+        reason: Reason,
+    ) -> bool {
+        let lost = lost(scene, packet, lookup.mid_stream);
+        let Some(service) = lost.service else {
+            return match reason {
+                Reason::Martian => lost.martian && lost.local,
+                Reason::NoSession => lost.local && !resets(scene, packet),
+                _ => false,
+            };
+        };
+        let refused = match reason {
+            Reason::Martian => return lost.martian,
+            Reason::NoSession => return !lost.opens && !resets(scene, packet),
+            Reason::NoReal => scene.snapshot.eligible[service].is_empty(),
+            Reason::SessionsFull => {
+                // Of one burst all IPv4 goes before all IPv6.
+                let ahead = scene.universe.burst as u32;
+                self.entries[usize::from(scene.worker)] + ahead >= scene.universe.capacity
+            }
+            Reason::NoRoute => self.no_route(scene, packet, service),
+            Reason::LocalPortsExhausted => {
+                self.turn_lost(scene, service);
+                self.is_exhausted(scene, service, packet)
+            }
+            Reason::NatConflict => {
+                self.turn_lost(scene, service);
+                self.conflicts(scene, service, &packet.tuple) > 0
+            }
+            _ => false,
+        };
+        refused && lost.opens
+    }
+
+    /// Whether there is no way to the client, or to one of the real servers that take sessions.
+    fn no_route(&mut self, scene: Scene<'_>, packet: &Packet, service: usize) -> bool {
+        let Scene { universe, snapshot, .. } = scene;
+        let spec = &universe.services[service];
+        let answers = matches!(spec.mode, Mode::Fnat | Mode::Nat);
+        if answers && snapshot.next(universe, packet.tuple.src).is_none() {
+            return true;
+        }
+        self.turn_lost(scene, service);
+        let mut to = snapshot.eligible[service].iter().map(|at| spec.reals[*at].node);
+        to.any(|node| snapshot.next(universe, universe.nodes[node].address).is_none())
+    }
+
+    /// A first packet that is too big for the way to the real server opened a session, which
+    /// nobody knows the other end of.
+    fn open_too_big(
+        &mut self,
+        scene: Scene<'_>,
+        packet: &Packet,
+        (service, mid_stream): (usize, bool),
+    ) -> Result<Option<u16>, Violation> {
+        let Some(state) = opening(scene, packet, mid_stream) else {
+            return Err("too big, and opens nothing".into());
+        };
+        let Scene { universe, snapshot, .. } = scene;
+        let spec = &universe.services[service];
+        let mut reals = snapshot.eligible[service].iter().map(|at| &spec.reals[*at]);
+        let too_big = reals.any(|real| {
+            let to = universe.nodes[real.node].address;
+            let mtu = snapshot.next(universe, to).map_or(0, |(link, ..)| universe.links[link].mtu);
+            packet.length() as i32 + growth(packet, real.mode, to) > i32::from(mtu)
+        });
+        if !too_big {
+            return Err("too big for no real server".into());
+        }
+        self.turn_lost(scene, service);
+        let id = self.begin(scene, service, packet.tuple, state)?;
+        self.ghosts.push(id);
+        Ok(None)
+    }
+
+    /// How many real servers' answers could not be told from those of another session.
+    pub(super) fn conflicts(&self, scene: Scene<'_>, service: usize, client: &Tuple) -> usize {
+        let Scene { universe, snapshot, .. } = scene;
+        let spec = &universe.services[service];
+        let reals = snapshot.eligible[service].iter().map(|at| &spec.reals[*at]);
+        let nat = reals.filter(|real| real.mode == Mode::Nat);
+        let taken = nat.filter(|real| {
+            let mut outbound = client.reversed();
+            outbound.src = universe.nodes[real.node].address;
+            outbound.sport = if real.port == 0 { client.dport } else { real.port };
+            self.find(scene, outbound).is_some()
+        });
+        taken.count()
+    }
+
+    /// Whether no local port is free towards one of the real servers that take sessions, as far
+    /// as a director has to look; where it found none lately, that is less far.
+    fn is_exhausted(&mut self, scene: Scene<'_>, service: usize, packet: &Packet) -> bool {
+        let ghosts = self.sessions.iter().filter(|s| !s.vacant && s.forward.is_none()).count();
+        let mut exhausted = false;
+        for at in &scene.snapshot.eligible[service] {
+            let Some((used, all)) = self.use_of_pool(scene, (service, *at), packet) else {
+                continue;
+            };
+            let used = used + ghosts as u32;
+            if used >= all.min(LOOKS) {
+                self.dry.insert((scene.worker, service, *at), ());
+                exhausted = true;
+            }
+            let dry = self.dry.contains_key(&(scene.worker, service, *at));
+            exhausted |= dry && used >= all.min(DRY_LOOKS);
+        }
+        exhausted
+    }
+
+    /// How many of its local ports towards a real server a worker uses, of how many.
+    fn use_of_pool(
+        &self,
+        scene: Scene<'_>,
+        (service, real): (usize, usize),
+        packet: &Packet,
+    ) -> Option<(u32, u32)> {
+        let Scene { universe, snapshot, worker, .. } = scene;
+        let spec = &universe.services[service];
+        let real = Some(&spec.reals[real]).filter(|real| real.mode == Mode::Fnat)?;
+        let pool = &universe.pools[spec.pool];
+        // A pool that both tables use is parted between them.
+        let tables = if snapshot.is_shared(universe, spec.pool) { 2 } else { 1 };
+        let wide = u16::from(tables == 2 && snapshot.is_wide(universe, service));
+        let (start, end) = pool.share(worker * tables + wide, universe.workers * tables);
+        let address = universe.nodes[real.node].address;
+        let port = if real.port == 0 { packet.tuple.dport } else { real.port };
+        let locals = pool.addresses.iter().zip(&snapshot.status.locals[spec.pool]);
+        let own = locals.filter(|(at, there)| **there && is_v4(**at) == is_v4(address));
+        let (mut used, mut all) = (0, 0);
+        for (local, _) in own {
+            let place = (worker, spec.protocol, (address, port), *local);
+            used += self.used.get(&place).copied().unwrap_or(0);
+            all += end - start;
+        }
+        Some((used, all))
+    }
+}
+
+/// Whether a frame became the right reset (RFC 9293 3.10.7.1).
+fn check_reset(scene: Scene<'_>, frame: &mut Buffer, port: u16) -> Result<(), Violation> {
+    let meant = frame.packet;
+    let seen = read(frame.bytes())?;
+    let control = u32::from(meant.flags & SYN != 0) + u32::from(meant.flags & FIN != 0);
+    let end = meant.seq.wrapping_add(u32::from(meant.payload.len)).wrapping_add(control);
+    let (seq, ack, flags) =
+        if meant.flags & ACK != 0 { (meant.ack, 0, RST) } else { (0, end, RST | ACK) };
+    let got = (seen.packet.seq, seen.packet.ack, seen.packet.flags);
+    let link = &scene.universe.links[frame.link];
+    let right = seen.packet.tuple == meant.tuple.reversed()
+        && got == (seq, ack, flags)
+        && seen.right
+        && seen.packet.payload.len == 0
+        && seen.packet.ttl == 64
+        && (seen.from, seen.to) == (frame.macs.1, frame.macs.0)
+        && (seen.vlan, port) == (link.vlan, link.port);
+    frame.seen = seen;
+    if right { Ok(()) } else { Err(format!("answered with {}", seen.packet)) }
+}
+
+/// Whether a packet without a session must be answered, not just dropped.
+fn resets(scene: Scene<'_>, packet: &Packet) -> bool {
+    scene.universe.no_session == NoSession::Reset
+        && packet.tuple.protocol == TCP
+        && packet.flags & RST == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::v4;
+
+    #[test]
+    fn martians() {
+        for martian in [[0, 0, 0, 0], [127, 0, 0, 1], [224, 0, 0, 5], [255; 4]] {
+            assert!(is_martian(v4(martian)));
+        }
+        assert!(!is_martian(v4([192, 0, 2, 1])));
+    }
+}

@@ -1,0 +1,347 @@
+//! The machine that the director runs on: workers with their queues, the rings between them, the
+//! frames that wait for neighbours. It does what `sluice-worker` does around a path, but in
+//! virtual time and in an order that the seed decides.
+
+use crate::check::{Checker, Scene, Violation};
+use crate::cut;
+use crate::frame::{Buffer, Pool};
+use crate::rng::Rng;
+use crate::saboteur::Saboteur;
+use crate::status::Snapshot;
+use crate::trace::Trace;
+use crate::universe::Universe;
+use crate::wire::{from_ip, read};
+use sluice_director::fib::PortId;
+use sluice_director::path::{BURST, PagePolicy, Path, PathConfig, Verdict, Waiting};
+use sluice_director::plan::{Plan, RealId, Retired, ServiceId};
+use sluice_director::{Frame, Reason, Time};
+use std::collections::{HashSet, VecDeque};
+use std::rc::Rc;
+
+const PORTS: usize = 2;
+/// How long a frame may wait for its neighbour, and how many may wait for one.
+const PATIENCE_MS: u64 = 3000;
+const PER_NEIGHBOUR: usize = 64;
+
+struct Held {
+    frame: Buffer,
+    waiting: Waiting,
+    since: u64,
+}
+
+pub(crate) struct Worker {
+    pub path: Path,
+    pub snapshot: Rc<Snapshot>,
+    /// Snapshots that were published and reach it later.
+    coming: VecDeque<(u64, Rc<Snapshot>)>,
+    received: Vec<VecDeque<Buffer>>,
+    /// Frames handed over, by the worker that did.
+    rings: Vec<VecDeque<Buffer>>,
+    held: VecDeque<Held>,
+}
+
+/// What a machine needs while it works.
+pub(crate) struct Desk<'a> {
+    pub universe: &'a Universe,
+    pub checker: &'a mut Checker,
+    pub pool: &'a mut Pool,
+    pub trace: &'a mut Trace,
+    pub saboteur: &'a mut Saboteur,
+    /// Frames that leave.
+    pub out: &'a mut Vec<Buffer>,
+    pub now: u64,
+}
+
+pub(crate) struct Machine {
+    pub workers: Vec<Worker>,
+    burst: Vec<Buffer>,
+}
+
+impl Machine {
+    pub fn new(universe: &Universe, snapshot: &Rc<Snapshot>) -> Result<Self, String> {
+        let mut workers = Vec::new();
+        for worker in 0..universe.workers {
+            let config = PathConfig {
+                worker,
+                workers: universe.workers,
+                sessions: universe.capacity,
+                fragments: 4096,
+                seed: universe.seed,
+                pages: PagePolicy::Ordinary,
+            };
+            let mut path = Path::new(&config).map_err(|error| format!("{error:?}"))?;
+            path.adopt(&snapshot.plan);
+            workers.push(Worker {
+                path,
+                snapshot: Rc::clone(snapshot),
+                coming: VecDeque::new(),
+                received: (0..PORTS).map(|_| VecDeque::new()).collect(),
+                rings: (0..universe.workers).map(|_| VecDeque::new()).collect(),
+                held: VecDeque::new(),
+            });
+        }
+        Ok(Self { workers, burst: Vec::with_capacity(BURST) })
+    }
+
+    /// A frame comes in; the port's hash decides whose it is.
+    pub fn receive(&mut self, universe: &Universe, frame: Buffer) {
+        let tuple = frame.packet.tuple;
+        let ends = |address: u128, port: u16| [address as u64, (address >> 64) as u64, port.into()];
+        let [a, b, c] = ends(tuple.src, tuple.sport);
+        let [d, e, f] = ends(tuple.dst, tuple.dport);
+        let hash = Rng::of(&[universe.seed ^ b ^ e, a, c << 16 | f, d]).next();
+        let worker = (hash % u64::from(universe.workers)) as usize;
+        let port = usize::from(universe.links[frame.link].port);
+        self.workers[worker].received[port].push_back(frame);
+    }
+
+    /// Gives every worker a snapshot, each when it gets to it.
+    pub fn publish(&mut self, snapshot: &Rc<Snapshot>, now: u64, rng: &mut Rng) {
+        for worker in &mut self.workers {
+            let soonest = worker.coming.back().map_or(now, |(at, _)| *at);
+            let at = soonest.max(now + rng.below(12));
+            worker.coming.push_back((at, Rc::clone(snapshot)));
+        }
+    }
+
+    /// Ids that no session uses any more, as the daemon finds them: only when every worker runs
+    /// with the latest plan.
+    pub fn retired(&self, plan: &Plan) -> Retired {
+        let mut retired = Retired::default();
+        if self.workers.iter().any(|worker| worker.snapshot.epoch != plan.epoch) {
+            return retired;
+        }
+        let active = |id: usize| {
+            let counts = |worker: &Worker| {
+                worker.path.counters().reals.get(id).is_some_and(|real| real.active > 0)
+            };
+            self.workers.iter().any(counts)
+        };
+        let mut busy = HashSet::new();
+        for (id, real) in plan.reals.iter().enumerate() {
+            if real.live || active(id) {
+                busy.insert(real.service);
+            } else {
+                retired.reals.insert(RealId(id as u32));
+            }
+        }
+        for (id, service) in plan.services.iter().enumerate() {
+            let id = ServiceId(id as u16);
+            if !service.live && !busy.contains(&id) {
+                retired.services.insert(id);
+            }
+        }
+        retired
+    }
+
+    /// One millisecond: every worker takes turns until nothing is left to do.
+    pub fn step(&mut self, desk: &mut Desk<'_>) -> Result<(), Violation> {
+        let count = self.workers.len();
+        let first = Rng::of(&[desk.universe.seed, 6, desk.now]).below(count as u64) as usize;
+        for number in 0..count {
+            self.adopt(desk, number)?;
+        }
+        let mut worked = true;
+        while worked {
+            worked = false;
+            for number in 0..count {
+                worked |= self.turn(desk, (first + number) % count)?;
+            }
+        }
+        for number in 0..count {
+            self.look_after(desk, number)?;
+        }
+        Ok(())
+    }
+
+    /// A turn of one worker: a burst of each port and each ring. Whether there was anything.
+    fn turn(&mut self, desk: &mut Desk<'_>, number: usize) -> Result<bool, Violation> {
+        let mut worked = false;
+        let limit = desk.universe.burst;
+        for port in 0..PORTS {
+            let mut burst = std::mem::take(&mut self.burst);
+            let queue = &mut self.workers[number].received[port];
+            let count = queue.len().min(limit);
+            burst.extend(queue.drain(..count));
+            worked |= count > 0;
+            self.process(desk, number, port, &mut burst)?;
+            self.burst = burst;
+        }
+        for sender in 0..self.workers.len() {
+            let mut burst = std::mem::take(&mut self.burst);
+            let links = &desk.universe.links;
+            let mut port = None;
+            for _ in 0..BURST {
+                let ring = &mut self.workers[number].rings[sender];
+                let Some(frame) = ring.pop_front() else { break };
+                let by = usize::from(links[frame.link].port);
+                if let Some(before) = port.filter(|before| *before != by) {
+                    self.process(desk, number, before, &mut burst)?;
+                }
+                port = Some(by);
+                burst.push(frame);
+                worked = true;
+            }
+            if let Some(port) = port {
+                self.process(desk, number, port, &mut burst)?;
+            }
+            self.burst = burst;
+        }
+        Ok(worked)
+    }
+
+    /// Runs a burst through a worker's path, has each frame judged and takes it where it belongs.
+    fn process(
+        &mut self,
+        desk: &mut Desk<'_>,
+        number: usize,
+        port: usize,
+        burst: &mut Vec<Buffer>,
+    ) -> Result<(), Violation> {
+        if burst.is_empty() {
+            return Ok(());
+        }
+        let mut verdicts = [Verdict::Wait; BURST];
+        let worker = &mut self.workers[number];
+        let snapshot = Rc::clone(&worker.snapshot);
+        let view = desk.saboteur.view(&snapshot);
+        let now = Time(desk.now);
+        worker.path.turn(view, now, PortId(port as u16), burst, &mut verdicts);
+        desk.saboteur.act(desk.universe, worker, burst, &mut verdicts, desk.now);
+        let mut waits = [None; BURST];
+        for waiting in worker.path.waiting() {
+            waits[waiting.lane] = Some(*waiting);
+        }
+        let scene = Scene {
+            universe: desk.universe,
+            snapshot: &snapshot,
+            worker: number as u16,
+            now: desk.now,
+        };
+        for (lane, mut frame) in burst.drain(..).enumerate() {
+            let (verdict, waiting) = (verdicts[lane], waits[lane]);
+            desk.trace.verdict(desk.now, number, &frame, verdict);
+            desk.checker
+                .judge(scene, &mut frame, verdict, waiting)
+                .map_err(|violation| format!("{}: {violation}", frame.packet))?;
+            self.carry(desk, number, frame, (verdict, waiting))?;
+        }
+        let worker = &self.workers[number];
+        desk.checker.unmask(scene, &worker.path)
+    }
+
+    /// Takes a frame where its verdict says.
+    fn carry(
+        &mut self,
+        desk: &mut Desk<'_>,
+        number: usize,
+        mut frame: Buffer,
+        (verdict, waiting): (Verdict, Option<Waiting>),
+    ) -> Result<(), Violation> {
+        if desk.saboteur.loses() {
+            std::mem::forget(frame);
+            return Ok(());
+        }
+        match verdict {
+            Verdict::Tx(_) | Verdict::Answer(..) => desk.out.push(frame),
+            Verdict::Fragment(_, mtu) => {
+                cut::cut(desk.pool, &frame, mtu)?;
+                desk.out.push(frame);
+            }
+            Verdict::Park(_) => self.give_up(desk, number, frame, Reason::FragmentsFull),
+            Verdict::Kernel(_) | Verdict::Drop(_) => desk.pool.put(frame),
+            Verdict::HandOff(to) => {
+                frame.handed = true;
+                let ring = &mut self.workers[usize::from(to)].rings[number];
+                if ring.len() < desk.universe.ring {
+                    ring.push_back(frame);
+                } else {
+                    self.give_up(desk, number, frame, Reason::HandOffFull);
+                }
+            }
+            Verdict::Wait => {
+                let held = &mut self.workers[number].held;
+                let same = |held: &&Held| {
+                    waiting
+                        .is_some_and(|w| (w.link, w.next) == (held.waiting.link, held.waiting.next))
+                };
+                let place = held.len() < desk.universe.held
+                    && held.iter().filter(same).count() < PER_NEIGHBOUR;
+                match waiting.filter(|_| place) {
+                    Some(waiting) => held.push_back(Held { frame, waiting, since: desk.now }),
+                    None => self.give_up(desk, number, frame, Reason::Unresolved),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The machine itself drops a frame.
+    fn give_up(&mut self, desk: &mut Desk<'_>, number: usize, frame: Buffer, reason: Reason) {
+        self.workers[number].path.count(reason);
+        desk.checker.tally(number as u16).reasons[reason as usize] += 1;
+        desk.pool.put(frame);
+    }
+
+    /// A worker runs with what was published and has reached it.
+    fn adopt(&mut self, desk: &mut Desk<'_>, number: usize) -> Result<(), Violation> {
+        while let Some((at, _)) = self.workers[number].coming.front()
+            && *at <= desk.now
+        {
+            let worker = &mut self.workers[number];
+            let Some((_, snapshot)) = worker.coming.pop_front() else { break };
+            worker.path.adopt(&snapshot.plan);
+            worker.snapshot = snapshot;
+            desk.trace.adopts(desk.now, number, worker.snapshot.epoch);
+            self.release(desk, number)?;
+        }
+        Ok(())
+    }
+
+    /// Sends held frames whose neighbours are known now.
+    fn release(&mut self, desk: &mut Desk<'_>, number: usize) -> Result<(), Violation> {
+        for mut held in std::mem::take(&mut self.workers[number].held) {
+            let worker = &mut self.workers[number];
+            let Waiting { link, next, .. } = held.waiting;
+            let verdict = worker.path.release(&worker.snapshot.fib, &mut held.frame, link, next);
+            let place = (usize::from(link.0), from_ip(next));
+            match verdict {
+                Verdict::Tx(port) => {
+                    held.frame.seen = read(held.frame.bytes())?;
+                    let seen = &held.frame.seen;
+                    worker.snapshot.check_release(desk.universe, place, seen, port.0)?;
+                    desk.out.push(held.frame);
+                }
+                Verdict::Wait if !worker.snapshot.knows(desk.universe, place) => {
+                    worker.held.push_back(held);
+                }
+                other => return Err(format!("{other:?} for a held frame to {next}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// The sweep, frames that have waited too long, and the worker's counters.
+    fn look_after(&mut self, desk: &mut Desk<'_>, number: usize) -> Result<(), Violation> {
+        let worker = &mut self.workers[number];
+        if desk.saboteur.sweeps() {
+            worker.path.sweep(&worker.snapshot.plan, Time(desk.now));
+        }
+        while let Some(held) = self.workers[number].held.front()
+            && desk.now - held.since >= PATIENCE_MS
+        {
+            let Some(held) = self.workers[number].held.pop_front() else { break };
+            self.give_up(desk, number, held.frame, Reason::Unresolved);
+        }
+        desk.checker.check_counters(number as u16, &self.workers[number].path)
+    }
+
+    /// Frames that are in the machine.
+    pub fn frames(&self) -> usize {
+        let inside = |worker: &Worker| {
+            let queues = worker.received.iter().chain(&worker.rings);
+            queues.map(VecDeque::len).sum::<usize>() + worker.held.len()
+        };
+        self.workers.iter().map(inside).sum()
+    }
+}

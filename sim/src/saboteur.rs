@@ -1,0 +1,129 @@
+//! Breaks something on purpose, between the path and the checker: a checker that does not notice
+//! is worth nothing.
+
+use crate::frame::Buffer;
+use crate::machine::Worker;
+use crate::recipe::Sabotage;
+use crate::rng::Rng;
+use crate::status::Snapshot;
+use crate::universe::Universe;
+use crate::wire;
+use sluice_director::path::{BURST, PagePolicy, Path, PathConfig, Verdict, View};
+use sluice_director::{Frame, Reason};
+use std::rc::Rc;
+
+/// One thing of so many is broken.
+const ONE_IN: u64 = 100;
+
+pub(crate) struct Saboteur {
+    what: Option<Sabotage>,
+    rng: Rng,
+    /// The first snapshot that was seen.
+    first: Option<Rc<Snapshot>>,
+}
+
+impl Saboteur {
+    pub fn new(what: Option<Sabotage>, seed: u64) -> Self {
+        Self { what, rng: Rng::of(&[seed, 8]), first: None }
+    }
+
+    fn strikes(&mut self, what: Sabotage) -> bool {
+        self.what == Some(what) && self.rng.below(ONE_IN) == 0
+    }
+
+    pub fn sweeps(&self) -> bool {
+        self.what != Some(Sabotage::NoSweep)
+    }
+
+    pub fn loses(&mut self) -> bool {
+        self.strikes(Sabotage::Leak)
+    }
+
+    /// What a turn runs with.
+    pub fn view<'a>(&'a mut self, snapshot: &'a Rc<Snapshot>) -> View<'a> {
+        let mut used = snapshot;
+        if self.what == Some(Sabotage::OldPlan) {
+            used = self.first.get_or_insert_with(|| Rc::clone(snapshot));
+        }
+        View { plan: &used.plan, fib: &snapshot.fib }
+    }
+
+    /// Spoils the outcome of a turn.
+    pub fn act(
+        &mut self,
+        universe: &Universe,
+        worker: &mut Worker,
+        burst: &mut [Buffer],
+        verdicts: &mut [Verdict; BURST],
+        now: u64,
+    ) {
+        if self.what.is_none() {
+            return;
+        }
+        if self.strikes(Sabotage::Miscount) {
+            worker.path.count(Reason::NoRoute);
+        }
+        if now.is_multiple_of(50) && self.strikes(Sabotage::Amnesia) {
+            self.forget(universe, worker);
+        }
+        for (frame, verdict) in burst.iter_mut().zip(verdicts) {
+            match verdict {
+                Verdict::Tx(_) => self.spoil(universe, frame),
+                Verdict::HandOff(to) if self.strikes(Sabotage::WrongWorker) => {
+                    *to = (*to + 1) % universe.workers;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The worker loses its sessions, but not what it counted.
+    fn forget(&mut self, universe: &Universe, worker: &mut Worker) {
+        let config = PathConfig {
+            worker: 0,
+            workers: universe.workers,
+            sessions: universe.capacity,
+            fragments: 4096,
+            seed: universe.seed,
+            pages: PagePolicy::Ordinary,
+        };
+        if let Ok(path) = Path::new(&config) {
+            worker.path = path;
+            worker.path.adopt(&worker.snapshot.plan);
+        }
+    }
+
+    fn spoil(&mut self, universe: &Universe, frame: &mut Buffer) {
+        if self.strikes(Sabotage::Payload)
+            && let Some(last) = frame.bytes_mut().last_mut()
+        {
+            *last ^= 1;
+        }
+        if self.strikes(Sabotage::Mac) {
+            frame.bytes_mut()[5] ^= 1;
+        }
+        let header = self.strikes(Sabotage::Header);
+        let swerve = self.strikes(Sabotage::Swerve);
+        if header || swerve {
+            self.rewrite(universe, frame, header);
+        }
+    }
+
+    /// Makes the frame another one that is right in itself.
+    fn rewrite(&mut self, universe: &Universe, frame: &mut Buffer, header: bool) {
+        let Ok(seen) = wire::read(frame.bytes()) else { return };
+        let mut packet = seen.packet;
+        packet.payload = frame.packet.payload;
+        if header {
+            packet.window ^= 0x100;
+            packet.ttl ^= 0x20;
+        } else {
+            let other = self.rng.pick(&universe.nodes).address;
+            packet.tuple.dst = other;
+        }
+        if seen.vlan == 0 {
+            let macs = (seen.from, seen.to);
+            wire::write(&packet, macs, frame.bytes_mut());
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! A bounded number of worlds, and whether the checker can fail.
+//!
+//! One seed more: `cargo run --release -p sluice-sim -- --seed N`.
+
+use sluice_sim::{Failure, Recipe, Sabotage, run, run_traced, shrink};
+
+/// Worlds of `make test`.
+const SEEDS: u64 = 200;
+const STEPS: u64 = 5000;
+
+/// Runs seeds on as many threads as there are processors, and gives the failures.
+fn failures(seeds: std::ops::Range<u64>) -> Vec<(Recipe, Failure)> {
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    std::thread::scope(|scope| {
+        let parts = (0..threads).map(|part| {
+            let mine = seeds.clone().filter(move |seed| seed % threads == part);
+            scope.spawn(move || {
+                let recipes = mine.map(|seed| Recipe::new(seed, STEPS));
+                recipes.filter_map(|r| run(&r).err().map(|failure| (r, failure))).collect()
+            })
+        });
+        let parts: Vec<_> = parts.collect();
+        parts
+            .into_iter()
+            .flat_map(|part: std::thread::ScopedJoinHandle<'_, Vec<_>>| {
+                part.join().expect("no world panics")
+            })
+            .collect()
+    })
+}
+
+#[test]
+fn worlds_hold() {
+    let failures = failures(0..SEEDS);
+    for (recipe, failure) in &failures {
+        eprintln!("{}\n  {recipe}", failure.what);
+    }
+    assert!(failures.is_empty(), "{} of {SEEDS} worlds fail", failures.len());
+}
+
+/// The same recipe is the same run, packet for packet.
+#[test]
+fn a_run_can_be_had_again() {
+    for seed in 0..20 {
+        let recipe = Recipe::new(seed, 2000);
+        let (first, second) = (run(&recipe), run_traced(&recipe).0);
+        assert_eq!(first, second);
+        assert_ne!(first.unwrap().digest, run(&Recipe::new(seed + 1000, 2000)).unwrap().digest);
+    }
+}
+
+/// What is broken on purpose is noticed within a few worlds, and for the right reason.
+#[test]
+fn sabotage_is_noticed() {
+    for (sabotage, told) in [
+        (Sabotage::Payload, "payload"),
+        (Sabotage::Header, "became"),
+        (Sabotage::Mac, "goes by"),
+        (Sabotage::Leak, "frames are in use"),
+        (Sabotage::Miscount, "no_route"),
+        (Sabotage::Amnesia, ""),
+        (Sabotage::NoSweep, "sessions"),
+        (Sabotage::OldPlan, ""),
+        (Sabotage::Swerve, "leads to no real server|became|also used"),
+        (Sabotage::WrongWorker, "handed to worker"),
+    ] {
+        let noticed = (0..30).find_map(|seed| {
+            run(&Recipe { sabotage: Some(sabotage), ..Recipe::new(seed, STEPS) }).err()
+        });
+        let what = noticed.unwrap_or_else(|| panic!("{sabotage:?} is not noticed")).what;
+        assert!(told.split('|').any(|told| what.contains(told)), "{sabotage:?}: {what}");
+    }
+}
+
+/// A failing world becomes a handful of actions that still fail, by one command.
+#[test]
+fn a_failure_shrinks() {
+    let mut seeds = 0..30;
+    let (recipe, failure) = seeds
+        .find_map(|seed| {
+            let recipe = Recipe { sabotage: Some(Sabotage::OldPlan), ..Recipe::new(seed, STEPS) };
+            run(&recipe).err().map(|failure| (recipe, failure))
+        })
+        .expect("a plan that is never adopted is noticed");
+    let (small, failure) = shrink(&recipe, &failure, 300);
+    let actions: u32 =
+        small.only.iter().flatten().map(|range| range.end() - range.start() + 1).sum();
+    assert!((1..=10).contains(&actions), "{actions} actions are left: {small}");
+    assert_eq!(run(&small), Err(failure));
+}
