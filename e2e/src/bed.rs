@@ -16,12 +16,17 @@
 //!
 //! One arm: all of them, the client too, on the one network 192.0.2.0/24 behind the switch.
 
+mod dual;
+mod ways;
+
 use std::time::Duration;
 
 use crate::error::LabError;
 use crate::lab::{End, Lab, Netns};
 use crate::process::{Running, wait_until};
 use crate::web;
+
+pub use ways::{Mode, TUNNEL};
 
 /// How the director's ports are driven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +68,8 @@ pub struct Bed {
     pub shape: Shape,
     /// How the director's ports are driven.
     pub driver: Driver,
+    /// Whether it has IPv6 too, see [`Self::add_ipv6`].
+    pub dual: bool,
     /// Queues of each veth, and workers of the director.
     pub workers: u32,
     /// The lab that holds it all.
@@ -82,8 +89,8 @@ impl Bed {
         let names = ["rs1", "rs2", "rs3"];
         let reals = names.iter().map(|name| lab.space(name)).collect::<Result<Vec<_>, _>>()?;
         let peers = Vec::new();
-        let workers = queues;
-        let bed = Self { peers, client, director, lan, reals, shape, driver, workers, lab };
+        let (workers, dual) = (queues, false);
+        let bed = Self { peers, client, director, lan, reals, shape, driver, dual, workers, lab };
         bed.switch()?;
         for index in 0..REALS {
             bed.wire_real(index)?;
@@ -234,6 +241,9 @@ impl Bed {
                 Ok(self.director.has_device(&twin).then_some(()))
             })?;
             for address in self.addresses_of(port) {
+                self.director.address(&twin, address)?;
+            }
+            for address in self.addresses6_of(port).iter().filter(|_| self.dual) {
                 self.director.address(&twin, address)?;
             }
             self.director.ip(&["link", "set", "dev", &twin, "up"])?;

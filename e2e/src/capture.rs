@@ -43,7 +43,7 @@ pub struct Verdict {
 }
 
 impl Capture {
-    /// Captures whole IPv4 frames on a device until stopped; returns once it really captures.
+    /// Captures whole IPv4 and IPv6 frames on a device until stopped; returns once it really captures.
     ///
     /// # Errors
     /// When tcpdump does not start.
@@ -64,7 +64,7 @@ impl Capture {
             "root",
             "-w",
             &path,
-            "ip",
+            "ip or ip6",
         ];
         let mut tcpdump = space.start(&format!("tcpdump-{name}"), "tcpdump", &args)?;
         tcpdump.wait_for_words("listening on", LIMIT)?;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::LabError;
+use crate::family::Family;
 use crate::process::{self, Ran, Running};
 use crate::sweep;
 
@@ -193,12 +194,17 @@ impl Netns {
         process::run(Command::new("ip").args(["-n", &self.name]).args(args))?.ok()
     }
 
-    /// Gives a device an address with its prefix length.
+    /// Gives a device an address with its prefix length; one of IPv6 at once, without probing
+    /// whether somebody else has it.
     ///
     /// # Errors
     /// When `ip` refuses.
     pub fn address(&self, device: &str, address: &str) -> Result<(), LabError> {
-        self.ip(&["address", "replace", address, "dev", device]).map(drop)
+        let mut args = vec!["address", "replace", address, "dev", device];
+        if Family::of(address) == Family::V6 {
+            args.push("nodad");
+        }
+        self.ip(&args).map(drop)
     }
 
     /// Routes `prefix` to a gateway.
@@ -206,7 +212,7 @@ impl Netns {
     /// # Errors
     /// When `ip` refuses.
     pub fn route(&self, prefix: &str, via: &str) -> Result<(), LabError> {
-        self.ip(&["route", "replace", prefix, "via", via]).map(drop)
+        self.ip(&[Family::of(via).flag(), "route", "replace", prefix, "via", via]).map(drop)
     }
 
     /// Sets a network sysctl of this namespace.
@@ -215,6 +221,16 @@ impl Netns {
     /// When the kernel refuses.
     pub fn sysctl(&self, key: &str, value: &str) -> Result<(), LabError> {
         self.run("sysctl", &["-qw", &format!("{key}={value}")])?.ok().map(drop)
+    }
+
+    /// Sets several, each as `key=value`, in this order.
+    ///
+    /// # Errors
+    /// When the kernel refuses one.
+    pub fn sysctls(&self, settings: &[String]) -> Result<(), LabError> {
+        let mut args = vec!["-qw"];
+        args.extend(settings.iter().map(String::as_str));
+        self.run("sysctl", &args)?.ok().map(drop)
     }
 
     /// A device's MAC address.

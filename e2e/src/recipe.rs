@@ -35,6 +35,8 @@ pub struct Recipe {
     pub pool_ports: &'static str,
     /// The services.
     pub services: Vec<ServiceLine>,
+    /// More of the file: `[ipip]`, further pools, services and rules of source NAT.
+    pub more: String,
 }
 
 const fn service(
@@ -65,6 +67,7 @@ impl Default for Recipe {
                 service("iperf-tcp", "tcp", 5201, 5201, 1),
                 service("iperf-udp", "udp", 5201, 5201, 1),
             ],
+            more: String::new(),
         }
     }
 }
@@ -86,7 +89,10 @@ impl Recipe {
         }
         writeln!(out, "[[pool]]\nname = \"lan\"\naddresses = [\"192.0.2.10\"]")?;
         writeln!(out, "ports = \"{}\"\n", self.pool_ports)?;
-        self.services.iter().try_for_each(|service| write_service(out, service, bed.vip()))
+        for service in &self.services {
+            write_service(out, service, bed.vip())?;
+        }
+        out.write_str(&self.more)
     }
 
     fn write_director(&self, out: &mut String, socket: &Path, workers: u32) -> std::fmt::Result {

@@ -33,6 +33,7 @@ pub fn start_nginx(real: &Netns, number: usize) -> Result<Running, LabError> {
          \x20 fastcgi_temp_path {temp}-fcgi;\n  uwsgi_temp_path {temp}-uwsgi;\n\
          \x20 scgi_temp_path {temp}-scgi;\n\
          \x20 server {{\n    listen 80 backlog=4096 reuseport;\n\
+         \x20   listen [::]:80 backlog=4096 reuseport ipv6only=on;\n\
          \x20   location / {{\n      default_type text/plain;\n\
          \x20     return 200 \"Real Server {number:02}\\n\";\n    }}\n\
          \x20   location = /blob {{ root {dir}; }}\n  }}\n}}\n",
@@ -61,11 +62,45 @@ pub fn start_nginx(real: &Netns, number: usize) -> Result<Running, LabError> {
 /// # Errors
 /// When it cannot be written or read.
 pub fn make_blob(space: &Netns) -> Result<String, LabError> {
+    make_blob_of(space, BLOB_BYTES)
+}
+
+/// As [`make_blob`], with another size.
+///
+/// # Errors
+/// When it cannot be written or read.
+pub fn make_blob_of(space: &Netns, bytes: u64) -> Result<String, LabError> {
     let path: PathBuf = space.dir().join("blob");
-    let size = BLOB_BYTES.to_string();
+    let size = bytes.to_string();
     let script = "head -c \"$1\" /dev/urandom > \"$2\" && sha256sum < \"$2\"";
     let ran = space.run("sh", &["-c", script, "sh", &size, &path.to_string_lossy()])?.ok()?;
     Ok(ran.stdout.split_whitespace().next().unwrap_or_default().to_owned())
+}
+
+/// Debian's own Python, the one that has scapy.
+pub const PYTHON: &str = "/usr/bin/python3";
+
+/// A script of `e2e/peers`.
+pub fn script(name: &str) -> String {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("peers").join(name).display().to_string()
+}
+
+/// Starts a script of `e2e/peers` and waits until it says that it is listening.
+///
+/// # Errors
+/// When it ends first, or takes longer than 15 s.
+pub fn start_script(
+    space: &Netns,
+    name: &str,
+    file: &str,
+    args: &[&str],
+) -> Result<Running, LabError> {
+    let path = script(file);
+    let mut all = vec![&*path];
+    all.extend(args);
+    let mut running = space.start(name, PYTHON, &all)?;
+    running.wait_for_words("listening", START_LIMIT)?;
+    Ok(running)
 }
 
 fn start_peer(space: &Netns, name: &str, args: &[&str]) -> Result<Running, LabError> {

@@ -2,7 +2,6 @@
 //! when the test fails.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use sluice_e2e::director::program;
@@ -147,16 +146,10 @@ impl Field {
     }
 }
 
-/// Debian's own Python, the one that has scapy.
-pub const PYTHON: &str = "/usr/bin/python3";
-
 /// curl's exit status when the connection is refused (28 would be silence).
 pub const REFUSED: i32 = 7;
 
-/// A script of `e2e/peers`.
-pub fn script(name: &str) -> String {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("peers").join(name).display().to_string()
-}
+pub use sluice_e2e::web::{PYTHON, script};
 
 /// Makes a test of each named function on each driver with one and with two workers.
 macro_rules! on_every_setup {

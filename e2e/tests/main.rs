@@ -3,11 +3,13 @@
 //! Every test makes its own namespaces and removes them. They need root; without it they say that
 //! they were skipped, unless `CI=true`, when that is a failure.
 
+mod arena;
 mod field;
 mod ground;
 mod lifecycle;
 mod limits;
 mod links;
+mod modes;
 mod reload;
 mod steering;
 mod traffic;

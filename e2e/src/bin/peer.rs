@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -25,6 +25,9 @@ enum Role {
     UdpEcho {
         /// Port to listen on.
         port: u16,
+        /// The address to listen on and to answer from; all of both families otherwise.
+        #[arg(default_value = "::")]
+        address: IpAddr,
     },
     /// Sends datagrams from one socket each and checks that they come back unchanged.
     UdpProbe {
@@ -61,7 +64,7 @@ enum Role {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().role {
-        Role::UdpEcho { port } => udp_echo(port),
+        Role::UdpEcho { port, address } => udp_echo(address, port),
         Role::UdpProbe { server, count, size } => udp_probe(server, count, size),
         Role::Lines { port } => lines(port),
         Role::Hold { server, seconds } => hold(server, Duration::from_secs(seconds)),
@@ -82,8 +85,8 @@ fn say(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-fn udp_echo(port: u16) -> io::Result<()> {
-    let socket = UdpSocket::bind((IpAddr::from([0, 0, 0, 0]), port))?;
+fn udp_echo(address: IpAddr, port: u16) -> io::Result<()> {
+    let socket = UdpSocket::bind((address, port))?;
     say("listening")?;
     let mut buffer = vec![0; 65_536];
     loop {
@@ -99,7 +102,11 @@ fn udp_echo(port: u16) -> io::Result<()> {
 fn udp_probe(server: SocketAddr, count: u32, size: usize) -> io::Result<()> {
     let mut answered = 0;
     for number in 0..count {
-        let socket = UdpSocket::bind((IpAddr::from([0, 0, 0, 0]), 0))?;
+        let any: IpAddr = match server.ip() {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = UdpSocket::bind((any, 0))?;
         socket.connect(server)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         // Odd sizes and changing bytes, so that a checksum has something to get wrong.
@@ -117,7 +124,7 @@ fn udp_probe(server: SocketAddr, count: u32, size: usize) -> io::Result<()> {
 }
 
 fn lines(port: u16) -> io::Result<()> {
-    let listener = TcpListener::bind((IpAddr::from([0, 0, 0, 0]), port))?;
+    let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))?;
     say("listening")?;
     for connection in listener.incoming() {
         let connection = connection?;

@@ -1,0 +1,84 @@
+//! Every forwarding mode in both families: HTTP that goes round, a large download, iperf3, UDP,
+//! and checksums on both sides of the director.
+
+use sluice_e2e::bed::REALS;
+use sluice_e2e::capture::{Capture, judge};
+use sluice_e2e::error::expect;
+use sluice_e2e::family::{endpoint, url};
+use sluice_e2e::load::{curl, download_sha256, iperf3_tcp};
+use sluice_e2e::web::{ECHO_PORT, make_blob_of};
+use sluice_e2e::{Driver, Family, LabError, Mode, Shape};
+
+use crate::arena::on_mode;
+use crate::field::{Field, Setup, here};
+
+/// Many times the largest TCP window, and a small part of a second.
+const BLOB: u64 = 20_000_000;
+
+/// Makes a module of tests of one mode, family and setup.
+macro_rules! row {
+    ($module:ident, $driver:ident, $workers:literal, $shape:ident, $mode:ident, $family:ident) => {
+        #[test]
+        fn $module() {
+            let setup = Setup { shape: Shape::$shape, ..Setup::new(Driver::$driver, $workers) };
+            on_mode(here!($module), setup, Mode::$mode, |field| {
+                all(field, Mode::$mode, Family::$family)
+            });
+        }
+    };
+}
+
+row!(fnat_ipv4, AfXdp, 1, TwoArm, Fnat, V4);
+row!(fnat_ipv6, AfXdp, 1, TwoArm, Fnat, V6);
+row!(nat_ipv4, AfXdp, 1, TwoArm, Nat, V4);
+row!(nat_ipv6, AfXdp, 1, TwoArm, Nat, V6);
+row!(dr_ipv4, AfXdp, 1, TwoArm, Dr, V4);
+row!(dr_ipv6, AfXdp, 1, TwoArm, Dr, V6);
+row!(ipip_ipv4, AfXdp, 1, TwoArm, Ipip, V4);
+row!(ipip_ipv6, AfXdp, 1, TwoArm, Ipip, V6);
+
+fn all(field: &mut Field, mode: Mode, family: Family) -> Result<(), LabError> {
+    let client_side = Capture::start(&field.bed.client, "eth0", "client")?;
+    let real_side = Capture::start(&field.bed.reals[0], "eth0", "real")?;
+    goes_round(field, family)?;
+    echoes(field, mode, family)?;
+    for (side, file) in [("client", client_side.stop()?), ("real server", real_side.stop()?)] {
+        let verdict = judge(&file)?;
+        expect(verdict.bad == 0 && verdict.good_tcp > 0, || format!("at the {side}: {verdict:?}"))?;
+    }
+    downloads(field, family)?;
+    let vip = field.bed.vip_of(family);
+    for reverse in [false, true] {
+        let tcp = iperf3_tcp(&field.bed.client, vip, 1, reverse)?;
+        expect(tcp.bytes > 2_000_000, || format!("iperf3, reverse {reverse}: {tcp:?}"))?;
+    }
+    Ok(())
+}
+
+/// One worker: strictly in turn.
+fn goes_round(field: &Field, family: Family) -> Result<(), LabError> {
+    let url = url(field.bed.vip_of(family), 80);
+    let asked = (0..6).map(|_| curl(&field.bed.client, &url)).collect::<Result<Vec<_>, _>>()?;
+    let inturn = (0..6).map(|turn| format!("Real Server {:02}", turn % REALS + 1));
+    expect(asked.iter().eq(&inturn.collect::<Vec<_>>()), || format!("answers of {asked:?}"))
+}
+
+fn downloads(field: &Field, family: Family) -> Result<(), LabError> {
+    let sum = make_blob_of(&field.bed.reals[0], BLOB)?;
+    let blob = format!("{}/blob", url(field.bed.vip_of(family), 80));
+    let got = download_sha256(&field.bed.client, &blob, "")?;
+    expect(got == sum, || format!("sent {sum}, got {got}"))
+}
+
+/// A real server that holds the virtual address answers from that only if its echo says so; the
+/// usual one takes the address that is the nearest to the client.
+fn echoes(field: &Field, mode: Mode, family: Family) -> Result<(), LabError> {
+    if mode.answers_past() {
+        return Ok(());
+    }
+    let server = endpoint(field.bed.vip_of(family), ECHO_PORT);
+    for size in ["1", "1400"] {
+        field.peer(&["udp-probe", &server, "30", size])?.ok()?;
+    }
+    Ok(())
+}
