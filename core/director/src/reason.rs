@@ -54,7 +54,8 @@ reasons! {
         "The IPv4 header checksum is wrong: look for a faulty link.";
     BadL4Header, "bad_l4_header", Dropped, "The TCP data offset or the UDP length is impossible.";
     BadL4Checksum, "bad_l4_checksum", Dropped,
-        "The port found the TCP or UDP checksum wrong: look for a faulty link.";
+        "The port found the TCP or UDP checksum wrong, or that of an ICMP error about a session \
+         is: look for a faulty link.";
     Martian, "martian", Dropped,
         "A packet without a session from an address that cannot be a source (0/8, 127/8, \
          multicast, 240/4), or from the virtual address itself.";
@@ -71,13 +72,18 @@ reasons! {
     NoBuffer, "no_buffer", Dropped,
         "No free buffer for the pieces of a packet that was to be fragmented.";
     IcmpError, "icmp_error", Dropped,
-        "An ICMP error for a virtual or local address; this version does not translate it.";
+        "An ICMP error about a packet of no session, or one that has no like in the other IP \
+         version; or about a packet in a tunnel of which too little is quoted to tell its sender \
+         (its path MTU is remembered all the same).";
     ExtensionHeaders, "extension_headers", Dropped,
         "More than eight IPv6 extension headers, or than 256 bytes of them.";
     TtlExpired, "ttl_expired", Dropped,
-        "The time to live does not allow another hop: look for a routing loop.";
+        "The time to live does not allow another hop, which its sender is told as far as \
+         icmp.errors_per_s allows: look for a routing loop.";
     TooBig, "too_big", Dropped,
-        "Larger than the MTU of the port it would leave by: align the MTUs.";
+        "Larger than the MTU of the way it would go, with what a tunnel adds, and not to be \
+         fragmented; its sender is told what fits as far as icmp.errors_per_s allows. Align the \
+         MTUs if it goes on.";
     NoSession, "no_session", Dropped,
         "TCP that belongs to no session and may not open one: often the tail of a session that \
          ended, or a scan.";
