@@ -1,11 +1,12 @@
-//! Cutting an IPv4 packet into fragments (RFC 791 2.3 and 3.2).
+//! Cutting a packet into fragments (RFC 791 2.3 and 3.2, RFC 8200 4.5).
 //!
 //! Each piece is handed on as a header and the part of the packet's payload that it carries, so
-//! that the payload is copied once, to where it is sent from, and nothing is set aside here. IPv6
-//! is never cut on the way (RFC 8200 5).
+//! that the payload is copied once, to where it is sent from, and nothing is set aside here. Nobody
+//! cuts IPv6 on the way (RFC 8200 5); it is cut here where the director is its source: the outer
+//! packet of a tunnel (RFC 2473 7.2), or one made of an IPv4 packet that may be cut (RFC 7915 4.1).
 
 use crate::ipv4::{CHECKSUM, HEADER, Header, Options};
-use crate::{Malformed, be16, checksum};
+use crate::{Malformed, be16, checksum, ipv6};
 
 /// The least MTU of a link that carries IPv4 (RFC 791 3.2): a header with all options, 8 bytes.
 pub const MIN_MTU: u16 = 68;
@@ -46,14 +47,80 @@ impl FragmentInfo {
 /// Why a packet was not cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uncut {
-    /// No IPv4 packet; or one that would end beyond the longest datagram (`BadLength`).
+    /// No packet; or one that would end beyond the longest datagram (`BadLength`).
     Malformed(Malformed),
-    /// It may not be fragmented.
+    /// It may not be fragmented, or is of a kind that is not.
     Forbidden,
     /// Less than 8 bytes of payload fit behind the header.
     MtuTooSmall,
     /// The receiver of the pieces wanted no more.
     Refused,
+}
+
+/// Cuts `packet`, of either version: see [`cut_v4`] and [`cut_v6`].
+///
+/// # Errors
+/// See [`Uncut`].
+pub fn cut(
+    packet: &[u8],
+    mtu: u16,
+    piece: impl FnMut(&[u8], &[u8]) -> bool,
+) -> Result<usize, Uncut> {
+    if packet.first().is_some_and(|first| first >> 4 == 6) {
+        cut_v6(packet, mtu, piece)
+    } else {
+        cut_v4(packet, mtu, piece)
+    }
+}
+
+/// Cuts `packet` (IPv6 without link layer, maybe with padding behind it, and without extension
+/// headers that every fragment would have to carry) into pieces of at most `mtu` bytes, each with a
+/// fragment header, and hands each to `piece` like [`cut_v4`].
+///
+/// The identification is a hash of the packet's beginning, which holds all that its source told it
+/// apart by.
+///
+/// # Errors
+/// See [`Uncut`]; `Forbidden` for a packet that has extension headers.
+pub fn cut_v6(
+    packet: &[u8],
+    mtu: u16,
+    mut piece: impl FnMut(&[u8], &[u8]) -> bool,
+) -> Result<usize, Uncut> {
+    let header = ipv6::Header::parse(packet).map_err(Uncut::Malformed)?;
+    let (old, payload) = packet[..header.total_len()].split_at(ipv6::HEADER);
+    let mut hand = |new: &[u8], part: &[u8]| piece(new, part).then_some(()).ok_or(Uncut::Refused);
+    if header.total_len() <= usize::from(mtu) {
+        return hand(old, payload).map(|()| 1);
+    }
+    if ipv6::is_extension(header.next_header()) {
+        return Err(Uncut::Forbidden);
+    }
+    let mut new = [0; ipv6::HEADER + ipv6::FRAGMENT_HEADER];
+    new[..ipv6::HEADER].copy_from_slice(old);
+    new[ipv6::NEXT_HEADER] = ipv6::FRAGMENT;
+    new[ipv6::HEADER] = header.next_header();
+    new[ipv6::HEADER + 4..].copy_from_slice(&name(packet).to_be_bytes());
+    let room = usize::from(mtu).saturating_sub(new.len()) & !7;
+    if room == 0 {
+        return Err(Uncut::MtuTooSmall);
+    }
+    let parts = payload.chunks(room);
+    let count = parts.len();
+    for (number, part) in parts.enumerate() {
+        let place = (number * room) as u16 | u16::from(number + 1 < count);
+        let length = (ipv6::FRAGMENT_HEADER + part.len()) as u16;
+        new[ipv6::PAYLOAD_LEN..][..2].copy_from_slice(&length.to_be_bytes());
+        new[ipv6::HEADER + 2..][..2].copy_from_slice(&place.to_be_bytes());
+        hand(&new, part)?;
+    }
+    Ok(count)
+}
+
+/// A hash of what a packet begins with: FNV-1a over the outer, the inner and a transport header.
+fn name(packet: &[u8]) -> u32 {
+    let begin = &packet[..packet.len().min(3 * ipv6::HEADER)];
+    begin.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 /// Cuts `packet` (IPv4 without link layer, maybe with padding behind it) into pieces of at most
@@ -270,5 +337,54 @@ mod tests {
         whole[6..8].copy_from_slice(&8180u16.to_be_bytes());
         assert_eq!(pieces(&whole, 100), Err(Uncut::Malformed(Malformed::BadLength)));
         assert_eq!(pieces(&whole[..19], 100), Err(Uncut::Malformed(Malformed::Truncated)));
+    }
+
+    proptest! {
+        /// What another's reassembly makes of the pieces is the packet.
+        #[test]
+        fn ipv6_pieces_come_together(
+            payload in proptest::collection::vec(any::<u8>(), 0..4000),
+            mtu in 1280u16..1600,
+            padding in 0usize..8,
+        ) {
+            let mut packet = Vec::new();
+            let builder = etherparse::PacketBuilder::ipv6([1; 16], [2; 16], 60);
+            builder.udp(4000, 53).write(&mut packet, &payload).unwrap();
+            let whole = packet.clone();
+            packet.extend(vec![0; padding]);
+            let mut pieces = Vec::new();
+            let count = cut(&packet, mtu, |header, part| {
+                pieces.push([header, part].concat());
+                true
+            });
+            prop_assert_eq!(count, Ok(pieces.len()));
+            prop_assert!(pieces.iter().all(|piece| piece.len() <= usize::from(mtu)));
+            if pieces.len() == 1 {
+                prop_assert_eq!(&pieces[0], &whole);
+                return Ok(());
+            }
+            let mut pool = IpDefragPool::<(), ()>::new();
+            let mut done = None;
+            for piece in pieces.iter().rev() {
+                let sliced = SlicedPacket::from_ip(piece).unwrap();
+                done = pool.process_sliced_packet(&sliced, (), ()).unwrap();
+            }
+            let done = done.expect("all the pieces are there");
+            prop_assert_eq!(done.ip_number, IpNumber::UDP);
+            prop_assert_eq!(done.payload, &whole[ipv6::HEADER..]);
+        }
+    }
+
+    #[test]
+    fn ipv6_that_is_not_ours_to_cut() {
+        let mut packet = vec![0; 2000];
+        packet[0] = 0x60;
+        packet[4..6].copy_from_slice(&1960u16.to_be_bytes());
+        packet[6] = ipv6::DESTINATION_OPTIONS;
+        assert_eq!(cut(&packet, 1280, |_, _| true), Err(Uncut::Forbidden));
+        packet[6] = 17;
+        assert_eq!(cut(&packet, 50, |_, _| true), Err(Uncut::MtuTooSmall));
+        assert_eq!(cut(&packet, 1280, |_, _| false), Err(Uncut::Refused));
+        assert_eq!(cut(&packet, 1280, |_, _| true), Ok(2));
     }
 }

@@ -4,7 +4,7 @@ use crate::queue::{Burst, Queue};
 use sluice_director::{Frame, Reason};
 use sluice_wire::{ethernet, fragment};
 
-/// Cuts a frame's IPv4 packet into pieces of at most `mtu` bytes, each behind the frame's own
+/// Cuts a frame's packet into pieces of at most `mtu` bytes, each behind the frame's own
 /// link-layer header and in a buffer of the queue's. All of them or none, since what lacks a piece
 /// is of no use to anybody: with an error nothing is to be sent, for this reason.
 pub(crate) fn cut<Q: Queue>(
@@ -17,7 +17,7 @@ pub(crate) fn cut<Q: Queue>(
     let (link, packet) = bytes.split_at_checked(at).ok_or(Reason::TooBig)?;
     let mut pieces = Burst::new();
     let mut why = Reason::TooBig;
-    let done = fragment::cut_v4(packet, mtu, |header, payload| {
+    let done = fragment::cut(packet, mtu, |header, payload| {
         if pieces.is_full() {
             return false;
         }

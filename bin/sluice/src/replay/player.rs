@@ -231,12 +231,12 @@ impl Batch {
     }
 }
 
-/// A frame in pieces whose IPv4 packets are at most `mtu` bytes long, each behind the frame's own
+/// A frame in pieces whose packets are at most `mtu` bytes long, each behind the frame's own
 /// link-layer header. `None` when it cannot be cut.
 pub(super) fn pieces(frame: &[u8], mtu: u16) -> Option<Vec<Vec<u8>>> {
     let (link, packet) = frame.split_at_checked(ethernet::payload(frame)?.offset)?;
     let mut pieces = Vec::new();
-    let cut = fragment::cut_v4(packet, mtu, |header, payload| {
+    let cut = fragment::cut(packet, mtu, |header, payload| {
         pieces.push([link, header, payload].concat());
         true
     });
