@@ -279,6 +279,12 @@ impl Plan {
         numbered.filter(|(_, s)| s.live).map(|(id, s)| (ServiceId(id as u16), s))
     }
 
+    /// Whether an address is one that a rule of source NAT is for.
+    pub(crate) fn is_inside(&self, address: IpAddr) -> bool {
+        let rules = self.snat_order.iter().filter_map(|id| self.service(*id)?.snat.as_ref());
+        rules.flat_map(|snat| &snat.sources).any(|source| source.contains(address))
+    }
+
     /// Whether any session may need the wide table.
     pub(crate) fn uses_wide(&self) -> bool {
         self.services.iter().any(|service| service.wide)

@@ -48,6 +48,11 @@ impl<F: Parse> Engine<F> {
             }
         }
         let side = F::side(plan);
+        if shared.workers > 1
+            && let Some(owner) = shared.former_owner::<F>(plan, tuple)
+        {
+            return Err(Outcome::Is(Verdict::HandOff(owner)));
+        }
         let martian = !F::is_unicast_source(tuple.src) || tuple.src == tuple.dst;
         let Some(service) = side.service_at(tuple.protocol, tuple.dst, tuple.dport) else {
             return self.stranger(shared, turn, lane, frame, martian);
@@ -144,6 +149,27 @@ impl<F: Parse> Engine<F> {
 }
 
 impl Shared {
+    /// The worker that may have a session for a packet which belongs to no service that is there
+    /// now, or to one that came since: one of a service that was, or of a wider one. A packet goes
+    /// first to such a worker, and from there, if there is no session, to where new ones belong.
+    fn former_owner<F: Family>(&self, plan: &Plan, tuple: &Tuple<F::Addr>) -> Option<u16> {
+        let side = F::side(plan);
+        let now = side.service_at(tuple.protocol, tuple.dst, tuple.dport);
+        let is_owned = |id| plan.service(id).is_some_and(|service| service.owned);
+        let owner = |id| self.other_owner::<F>(plan, id, tuple.src, tuple.sport);
+        // The last one to ask.
+        if now.is_some_and(|id| is_owned(id) && owner(id).is_none()) {
+            return None;
+        }
+        let others = side.owned_at(tuple.protocol, tuple.dst, tuple.dport);
+        let mut first = None;
+        for id in others.filter(|id| Some(*id) != now) {
+            // Asked already.
+            first = Some(owner(id)?);
+        }
+        first
+    }
+
     /// The worker that a client's sessions of a service belong to, if that is not any that meets
     /// them and not this one. Both directions of a session lead to the same one.
     pub(super) fn other_owner<F: Family>(

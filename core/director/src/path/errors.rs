@@ -138,6 +138,17 @@ impl Received {
     }
 }
 
+/// The session that an error is about.
+#[derive(Clone, Copy)]
+struct About<A> {
+    /// That of the answer to the quoted packet.
+    flow: Flow,
+    /// What the answer's tuple would become.
+    new: Tuple<A>,
+    /// How it would be forwarded.
+    mode: Mode,
+}
+
 impl<F: Parse> Engine<F> {
     /// Decides on an ICMP error.
     pub(super) fn error<B: Frame>(
@@ -185,11 +196,7 @@ impl<F: Parse> Engine<F> {
 
     /// The flow that a packet with this tuple belongs to, what it would become, and how it would
     /// be forwarded.
-    fn about(
-        &self,
-        turn: Turn<'_>,
-        answer: &Tuple<F::Addr>,
-    ) -> Option<(Flow, Tuple<F::Addr>, Mode)> {
+    fn about(&self, turn: Turn<'_>, answer: &Tuple<F::Addr>) -> Option<About<F::Addr>> {
         let plan = turn.view.plan;
         let flow = self.sessions.find(plan, self.sessions.hash(answer), answer)?;
         let session = self.sessions.slab().at(flow.id());
@@ -197,7 +204,26 @@ impl<F: Parse> Engine<F> {
             return None;
         }
         let (new, mode) = Sessions::<F>::translated(plan, session, flow.direction(), answer)?;
-        Some((flow, new, mode))
+        Some(About { flow, new, mode })
+    }
+
+    /// Takes out of an error what introducing the client did to the packet that it is about.
+    fn in_its_numbers(
+        &self,
+        plan: &Plan,
+        frame: &mut [u8],
+        received: Received,
+        quote: &Quote<F::Addr>,
+        about: About<F::Addr>,
+    ) -> Received {
+        if !F::WIDE || !plan.introduces || about.mode != Mode::Fnat {
+            return received;
+        }
+        let session = self.sessions.slab().at(about.flow.id());
+        let at = received.message + icmp::HEADER;
+        let upper = frame.get_mut(at + quote.upper..at + received.quoted).unwrap_or_default();
+        let longer = F::requote(plan, session, about.flow.direction(), upper);
+        received.with_less(longer, frame)
     }
 
     /// Brings an error to whom it is for.
@@ -207,12 +233,9 @@ impl<F: Parse> Engine<F> {
         turn: Turn<'_>,
         lane: usize,
         frame: &mut B,
-        (received, quote, (flow, new, mode)): (
-            Received,
-            Quote<F::Addr>,
-            (Flow, Tuple<F::Addr>, Mode),
-        ),
+        (received, quote, about): (Received, Quote<F::Addr>, About<F::Addr>),
     ) -> Verdict {
+        let About { flow, new, mode } = about;
         let (plan, fib) = (turn.view.plan, turn.view.fib);
         let session = self.sessions.slab().at(flow.id());
         let (direction, real) = (flow.direction(), session.real());
@@ -237,15 +260,7 @@ impl<F: Parse> Engine<F> {
             return Verdict::Drop(Reason::TooBig);
         }
         let ends = (teller::<F>(received, direction, mode, &new), F::to_ip(new.dst));
-        let received = if F::WIDE && plan.introduces && mode == Mode::Fnat {
-            let at = received.message + icmp::HEADER;
-            let upper = frame.bytes_mut().get_mut(at + quote.upper..at + received.quoted);
-            let session = self.sessions.slab().at(flow.id());
-            let longer = F::requote(plan, session, direction, upper.unwrap_or_default());
-            received.with_less(longer, frame.bytes_mut())
-        } else {
-            received
-        };
+        let received = self.in_its_numbers(plan, frame.bytes_mut(), received, &quote, about);
         let failed = if past {
             take_hop(frame.bytes_mut(), received);
             let lane = &mut self.burst.lanes[lane];

@@ -225,7 +225,9 @@ pub(super) fn rule_for<'a, F: Family>(
         let service = plan.service(*id)?;
         let snat = service.snat.as_ref()?;
         let leaves = || snat.egress.is_none_or(|port| egress(fib, to) == Some(port));
-        (snat.matches(tuple.protocol, from, to) && leaves()).then_some((*id, service))
+        // Between networks inside nothing is translated, unless a rule says so.
+        let stays = snat.destinations.is_empty() && plan.is_inside(to);
+        (!stays && snat.matches(tuple.protocol, from, to) && leaves()).then_some((*id, service))
     })?;
     // What is to this machine itself is no connection to the outside.
     (!fib.is_own(to) && fib.lookup(to) != Err(NoHop::NoRoute)).then_some((id, service))

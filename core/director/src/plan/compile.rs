@@ -215,6 +215,9 @@ impl Plan {
             live: true,
         };
         let id = ids.service(&mut self.services, service)?;
+        // Its sessions stay where they are, whatever becomes of the real servers that they are for.
+        let owned = before.and_then(|plan| plan.service(id)).is_some_and(|known| known.owned);
+        self.services[usize::from(id.0)].owned |= owned;
         for (position, real) in from.reals.iter().enumerate() {
             let real = Real {
                 service: id,
@@ -301,10 +304,23 @@ impl Plan {
         Ok(())
     }
 
-    /// What becomes of the sessions of real servers that left the configuration.
+    /// What becomes of the sessions of real servers that left the configuration. One that is only
+    /// reached in another way now, or whose service is kept in another table, has not left it.
     fn settle_orphans(&mut self) {
-        for real in self.reals.iter_mut().filter(|real| !real.live) {
-            real.orphans = self.services[usize::from(real.service.0)].on_removed;
+        let endpoint = |service: &Service, real: &Real| {
+            (service.protocol, service.vip, service.ports, real.address, real.port)
+        };
+        let of = |real: &Real| &self.services[usize::from(real.service.0)];
+        let alive = self.reals.iter().filter(|real| real.live && !real.down);
+        let alive: HashSet<_> = alive.map(|real| endpoint(of(real), real)).collect();
+        let rules = self.reals.iter().map(|real| match real {
+            _ if real.live => real.orphans,
+            _ if alive.contains(&endpoint(of(real), real)) => Orphans::Keep,
+            _ => of(real).on_removed,
+        });
+        let rules: Vec<_> = rules.collect();
+        for (real, rule) in self.reals.iter_mut().zip(rules) {
+            real.orphans = rule;
         }
     }
 }

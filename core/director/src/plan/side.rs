@@ -57,6 +57,9 @@ pub struct Side<A> {
     ranges: FxHashMap<(u8, A), Vec<(Ports, ServiceId)>>,
     /// Services of any protocol.
     any: FxHashMap<A, ServiceId>,
+    /// Services, former ones too, whose sessions belong to a worker that the client says: by
+    /// protocol (0 for any) and address.
+    owned: FxHashMap<(u8, A), Vec<(Ports, ServiceId)>>,
     vip_set: FxHashMap<A, ()>,
     pub(super) pool_of: FxHashMap<A, u32>,
     /// Real servers that are reached by NAT, by protocol, address and port; 0 for any.
@@ -94,6 +97,18 @@ impl<A: Copy + Eq + Hash> Side<A> {
             return Some(*id);
         }
         self.any.get(&address).copied().filter(|_| !is_icmp(protocol))
+    }
+
+    /// The services, former ones too, that may have had sessions with an endpoint which belong to
+    /// a worker that the client says.
+    pub fn owned_at(
+        &self,
+        protocol: u8,
+        address: A,
+        port: u16,
+    ) -> impl Iterator<Item = ServiceId> + '_ {
+        let all = [protocol, 0].into_iter().filter_map(move |key| self.owned.get(&(key, address)));
+        all.flatten().filter(move |(ports, _)| ports.contains(port)).map(|(_, id)| *id)
     }
 
     /// Whether the address is a VIP or a local address.
@@ -163,6 +178,14 @@ pub(super) fn side<F: Family>(plan: &Plan, is_ours: impl Fn(ServiceId) -> bool) 
         ranges.sort_by_key(|(ports, id)| (ports.last - ports.first, id.0));
     }
     side.add_nat::<F>(plan, &is_ours);
+    for id in service_ids().filter(|id| is_ours(*id)) {
+        let service = &plan.services[usize::from(id.0)];
+        let vip = F::from_ip(service.vip).filter(|_| service.owned && service.snat.is_none());
+        if let Some(vip) = vip {
+            let key = (service.protocol.number(), vip);
+            side.owned.entry(key).or_default().push((service.ports, id));
+        }
+    }
     for (number, pool) in plan.pools.iter().enumerate() {
         for local in pool.locals.iter().flatten() {
             let Some(address) = side.local(*local) else { continue };
