@@ -59,6 +59,7 @@ class Flow:
         self.client_hop = via or self.client
         self.real_hop = real_via or self.real_address
         self.outer = outer
+        self.fields = {}
         self.is_open = False
         self.client_seq = 1_000_000
         self.real_seq = 2_000_000
@@ -243,7 +244,7 @@ class Flow:
         and those that would if their neighbour were known.
         """
         scene, hops = self.scene, self.hops(way)
-        fields = {"id": scene.next_id(), "ttl": 64, **how.pop("ip", {})}
+        fields = {"id": scene.next_id(), "ttl": 64, **self.fields, **how.pop("ip", {})}
         side = "client" if way == "inbound" else "real"
         entered = self.packet(way, side, head, data, fields)
         edit, edit_left = how.pop("edit", None), how.pop("edit_left", None)
@@ -263,7 +264,13 @@ class Flow:
             if answer:
                 mac, _, vlan = scene.hops[hops[0]]
                 tags = ((vlan,) if vlan else ()) if tags is None else tags
-                icmp.answered(scene, port, mac, tags, entered, *answer)
+                # Who was sent to is not the director, whose address of the session it is then.
+                if self.mode == "snat":
+                    teller = self.laddr
+                else:
+                    nat = self.mode == "nat" and way == "outbound"
+                    teller = self.service.vip if nat else None
+                icmp.answered(scene, port, mac, tags, entered, *answer, teller=teller)
             return len(entered) if drop == "unresolved" else 0
         for head, data in changed:
             left, loose = self.left(way, head, data, fields, edit_left or edit)

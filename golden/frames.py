@@ -1,6 +1,6 @@
 """Addresses and headers as rows and flows put them together, for both families."""
 
-from scapy.layers.inet import ICMP, IP
+from scapy.layers.inet import IP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
@@ -63,7 +63,7 @@ def segment(ip, head, ports, data):
     head = head.copy()
     if hasattr(head, "sport"):
         head.sport, head.dport = ports
-    elif isinstance(head, ICMP) or "id" in head.fields:
+    elif hasattr(head, "id"):
         head.id = ports[0]
     return ip / head / Raw(data) if data else ip / head
 

@@ -67,8 +67,9 @@ def error(kind, src, dst, quoted, mtu=0, fields=None):
     return IP(src=src, dst=dst, **fields) / head / Raw(quoted)
 
 
-def answered(scene, port, mac, tags, packet, kind, mtu=0):
-    """The director answers `packet`, which just entered `port` from `mac`, with an error.
+def answered(scene, port, mac, tags, packet, kind, mtu=0, teller=None):
+    """The director answers `packet`, which just entered `port` from `mac`, with an error that comes
+    from where the packet went, or from `teller`.
 
     It quotes as much as fits in 576 bytes (RFC 1812 4.3.2.3), with precedence 6 (4.3.2.5), or in
     1280 (RFC 4443 2.4).
@@ -80,11 +81,11 @@ def answered(scene, port, mac, tags, packet, kind, mtu=0):
         ip = IPv6(packet)
         src, dst, room = ip.dst, ip.src, 1280 - 48
     fields = {"flags": "DF", "tos": 0xC0} if version_of(packet) == 4 else {}
-    told = error(kind, src, dst, packet[:room], mtu, fields)
+    told = error(kind, teller or src, dst, packet[:room], mtu, fields)
     scene.leaves(port, ethernet(port.mac, mac, tags, version_of(packet)) / told)
 
 
-def quoted(flow, way, side, head, data, size, ttl=60):
+def quoted(flow, way, side, head, data, size, fields=None):
     """The start of a packet of the flow, as far as a router quotes it: `size` bytes behind the IP
     header, or all."""
     if head is None:
@@ -93,8 +94,8 @@ def quoted(flow, way, side, head, data, size, ttl=60):
             seq, ack = ack, seq
         tcp = flow.service.protocol == "tcp"
         head = TCP(flags="PA", seq=seq, ack=ack) if tcp else UDP()
-    packet = flow.packet(way, side, head, data, {"id": 0x4711, "ttl": ttl})
-    packet = bytes(packet)
+    fields = {"id": 0x4711, "ttl": 60, **(fields or {})}
+    packet = bytes(flow.packet(way, side, head, data, fields))
     return packet if size is None else packet[: header_length(packet) + size]
 
 
@@ -103,13 +104,14 @@ def reported(flow, way, kind, mtu=0, head=None, data=b"quoted", size=None, sourc
     report must reach its sender with what the sender knows in it.
 
     `source` is a router that says so; the packet's receiver without. `told` is the MTU that the
-    sender must be told, where that is another.
+    sender must be told, where that is another. Across families the message is a new one, which says
+    the same by RFC 7915 4.2 and 5.2; the identification of the packet that it quotes is not known.
     """
     scene = flow.scene
     back = way == "inbound"
     near, far = ("client", "real") if back else ("real", "client")
     hops = flow.hops("outbound" if back else "inbound")
-    fields = {"id": scene.next_id(), "ttl": 61, **how.pop("ip", {})}
+    fields = {"id": scene.next_id(), "ttl": 61, **flow.fields, **how.pop("ip", {})}
     src, _, dst, _ = flow.ends(way, far)
     quote = quoted(flow, way, far, head, data, size)
     if back and flow.mode == "ipip":
@@ -131,12 +133,18 @@ def reported(flow, way, kind, mtu=0, head=None, data=b"quoted", size=None, sourc
         scene.to_kernel += bool(kernel)
         return
     to, _, about, _ = flow.ends(way, near)
+    crosses = family(to) != family(dst)
     fields, _ = translated(source or dst, to, fields, None)
     fields["ttl"] -= 1
-    quote = quoted(flow, way, near, head, data, size)
+    unknown = {}
+    if crosses:
+        fields.update(id=0, flags="DF")
+        unknown = {"id": 0}
+        kind = (TO_V6 if family(to) == 6 else TO_V4).get(kind, kind)
+    quote = quoted(flow, way, near, head, data, size, unknown)
     # The sender hears it from where it sent to. With NAT a real server sends to the client itself,
     # and a router on the way there stays the one that says so.
-    keeps = flow.mode in ("nat", "dr", "ipip") and not back
+    keeps = flow.mode == "snat" if back else flow.mode in ("nat", "dr", "ipip")
     teller = (source or about) if keeps else from_router or about
     left = bytes(error(kind, teller, to, quote, told, fields))
     loose = ()

@@ -108,9 +108,8 @@ class Scene:
         if six:
             self.ipv6()
         known = self.pools.setdefault(pool, {"addresses": []})
-        address = WAN6 if six else WAN
-        if pool == "wan" and address not in known["addresses"]:
-            known["addresses"].append(address)
+        if not known["addresses"]:
+            known["addresses"].append(WAN6 if six else WAN)
         self.rules.append(Rule(name, sources=sources, pool=pool, **keys))
 
     def ipv6(self):

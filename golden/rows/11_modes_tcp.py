@@ -3,7 +3,7 @@
 from scapy.layers.inet import TCP
 
 from checksums import payload_for, shift
-from modes import ALL, FNAT, FNAT46, IPIP6, IPIP46, NAT, NEW, ONE_WAY, TWO_WAY
+from modes import ALL, FNAT, IPIP6, IPIP46, NAT, NEW, ONE_WAY, TWO_WAY
 from rows import rows_for
 
 
@@ -26,7 +26,7 @@ def tcp(s, m):
     f.close()
 
 
-@rows_for(NEW, "clients and real servers on one port", pending=(FNAT46,))
+@rows_for(NEW, "clients and real servers on one port")
 def tcp_one_arm(s, m):
     m.service(s)
     s.one_arm()

@@ -9,7 +9,7 @@ from scapy.layers.inet6 import (
 )
 
 from frames import GATEWAY_MAC, real_address
-from modes import DR, DR6, FNAT, FNAT6, FNAT46, IPIP, IPIP6, NAT, NAT6, NEW, ONE_WAY, TWO_WAY
+from modes import DR, DR6, FNAT, FNAT6, IPIP, IPIP6, NAT, NAT6, NEW, ONE_WAY, TWO_WAY
 from rows import rows_for
 
 SIX = (FNAT6, NAT6, DR6, IPIP6)
@@ -33,8 +33,7 @@ def vlan_back(s, m):
     f.answer(b"from VLAN 20")
 
 
-@rows_for(NEW, "one port, clients on VLAN 10, real servers on VLAN 20 and 30",
-          pending=(FNAT46,))
+@rows_for(NEW, "one port, clients on VLAN 10, real servers on VLAN 20 and 30")
 def vlan_both(s, m):
     m.service(s)
     s.one_arm()

@@ -78,17 +78,3 @@ def kernel_group(s):
     syn = IP(src=CLIENT, dst=VIP) / TCP(sport=40000, dport=80, flags="S")
     for mac in ("ff:ff:ff:ff:ff:ff", "01:00:5e:00:00:12"):
         s.kernel(s.front, Ether(src=CLIENT_MAC, dst=mac) / syn, "group")
-
-
-@row("ICMP errors about a session: counted, not translated by this version")
-def icmp_errors(s):
-    s.service()
-    f = s.flow().handshake()
-    inner = IP(src=VIP, dst=CLIENT) / TCP(sport=80, dport=f.cport, flags="A")
-    for kind, code in ((3, 1), (3, 4), (11, 0)):
-        error = IP(src="198.51.100.7", dst=VIP) / ICMP(type=kind, code=code) / inner
-        s.drops(s.front, s.client_frame(error), "icmp_error")
-    inner = IP(src=LADDR, dst=real_address(1)) / TCP(sport=f.lport, dport=80, flags="A")
-    error = IP(src=real_address(1), dst=LADDR) / ICMP(type=3, code=3) / inner
-    s.drops(s.back, s.real_frame(error), "icmp_error")
-    f.send(b"still there")

@@ -3,10 +3,12 @@
 from scapy.layers.inet import TCP, UDP
 
 from fragments import Pieces
-from modes import ALL, FNAT4, NEW, TWO_WAY
+from modes import DR, FNAT4, FNAT6, FNAT46, FNAT64, IPIP, NAT
 from rows import rows_for
 
-BOTH = (FNAT4, *TWO_WAY)
+BOTH = (FNAT4, FNAT6, *NAT)
+ALL = (*BOTH, *DR, *IPIP)
+ACROSS = (FNAT46, FNAT64)
 DATA = bytes(index * 31 % 251 for index in range(3000))
 
 
@@ -16,22 +18,21 @@ def dns(s, m, **keys):
     return s.flow("dns")
 
 
-@rows_for(ALL, "a question in two fragments opens a session; both reach its real server",
-          pending=True)
+@rows_for(ALL, "a question in two fragments opens a session; both reach its real server")
 def fragments_two(s, m):
     f = dns(s, m)
     Pieces(f, "inbound", UDP(), DATA[:1500], [800]).all()
     f.ask(b"whole again")
 
 
-@rows_for(ALL, "three fragments of a full datagram, in order", pending=True)
+@rows_for(ALL, "three fragments of a full datagram, in order")
 def fragments_three(s, m):
     f = dns(s, m)
     Pieces(f, "inbound", UDP(), DATA, [1200, 2400]).all()
     Pieces(f, "inbound", UDP(), DATA, [1200, 2400]).all()
 
 
-@rows_for(BOTH, "an answer in three fragments", pending=True)
+@rows_for(BOTH, "an answer in three fragments")
 def fragments_back(s, m):
     f = dns(s, m)
     f.ask()
@@ -57,7 +58,7 @@ def fragments_back_out_of_order(s, m):
     pieces.arrive(2)
 
 
-@rows_for((FNAT4, *NEW[:1], *NEW[3:5]), "TCP in fragments, both ways", pending=True)
+@rows_for(BOTH, "TCP in fragments, both ways")
 def fragments_tcp(s, m):
     m.service(s)
     f = s.flow().handshake()
@@ -70,7 +71,7 @@ def fragments_tcp(s, m):
     f.ack()
 
 
-@rows_for(BOTH, "two datagrams of one flow, their fragments interleaved", pending=True)
+@rows_for(BOTH, "two datagrams of one flow, their fragments interleaved")
 def fragments_interleaved(s, m):
     f = dns(s, m)
     one = Pieces(f, "inbound", UDP(), DATA[:1500], [800])
@@ -81,7 +82,7 @@ def fragments_interleaved(s, m):
     one.arrive(1)
 
 
-@rows_for(BOTH, "datagrams of two clients with the same identification", pending=True)
+@rows_for(BOTH, "datagrams of two clients with the same identification")
 def fragments_same_id(s, m):
     one = dns(s, m)
     other = m.client_at(99)

@@ -1,12 +1,27 @@
 """Too large for the way on, and too long on the way."""
 
-from modes import ALL, FNAT4, FNAT6, FNAT46, FNAT64, IPIP, IPIP4, IPIP6, IPIP46, IPIP64, NAT4, DR4
-from modes import NAT6, DR6, DR, NAT, TWO_WAY
-from rows import row, rows_for
+from modes import (
+    ALL,
+    DR,
+    DR4,
+    DR6,
+    FNAT4,
+    FNAT6,
+    FNAT46,
+    FNAT64,
+    IPIP,
+    IPIP4,
+    IPIP6,
+    IPIP46,
+    IPIP64,
+    NAT,
+    NAT4,
+    TWO_WAY,
+)
+from rows import rows_for
 
 SAME = (FNAT4, FNAT6, *NAT, *DR)
 V4 = (FNAT4, NAT4, DR4)
-V6 = (FNAT6, NAT6, DR6)
 OVERHEAD = {IPIP4: 20, IPIP64: 20, IPIP6: 40, IPIP46: 40}
 
 
@@ -24,7 +39,7 @@ def open_with_mtu(s, m, back=1400, front=1500):
 
 
 @rows_for(SAME, "larger than the MTU towards the real server, with DF or in IPv6: the client is "
-          "told the MTU", pending=True)
+          "told the MTU")
 def too_big_inbound(s, m):
     f = open_with_mtu(s, m)
     fits = 1400 - head(m)
@@ -33,8 +48,7 @@ def too_big_inbound(s, m):
     f.send(b"x" * fits, ip={"flags": "DF"})
 
 
-@rows_for((FNAT4, FNAT6, *NAT), "larger than the MTU towards the client: the real server is told",
-          pending=True)
+@rows_for((FNAT4, FNAT6, *NAT), "larger than the MTU towards the client: the real server is told")
 def too_big_outbound(s, m):
     f = open_with_mtu(s, m, 1500, 1300)
     fits = 1300 - head(m)
@@ -43,8 +57,7 @@ def too_big_outbound(s, m):
     f.answer(b"x" * fits, ip={"flags": "DF"})
 
 
-@rows_for((FNAT46, FNAT64), "the MTU that is told counts what the other family's header adds",
-          pending=True)
+@rows_for((FNAT46, FNAT64), "the MTU that is told counts what the other family's header adds")
 def too_big_crossing(s, m):
     f = open_with_mtu(s, m)
     mtu = 1380 if m is FNAT46 else 1420
@@ -54,8 +67,7 @@ def too_big_crossing(s, m):
     f.send(b"x" * fits, ip={"flags": "DF"})
 
 
-@rows_for(IPIP, "larger than the MTU with the tunnel's header: the client is told what fits",
-          pending=True)
+@rows_for(IPIP, "larger than the MTU with the tunnel's header: the client is told what fits")
 def too_big_tunnel(s, m):
     f = open_with_mtu(s, m, 1500)
     mtu = 1500 - OVERHEAD[m]
@@ -86,7 +98,7 @@ def too_big_cut_outside(s, m):
     f.send(b"x" * 1460, mtu=1500)
 
 
-@rows_for(ALL, "TTL or hop limit 1: the client is told that its time is exceeded", pending=True)
+@rows_for(ALL, "TTL or hop limit 1: the client is told that its time is exceeded")
 def ttl_expired(s, m):
     m.service(s)
     f = s.flow()
@@ -96,16 +108,14 @@ def ttl_expired(s, m):
     f.send(b"x", ip={"ttl": 1}, drop="ttl_expired", answer=("ttl", 0))
 
 
-@rows_for((FNAT4, *TWO_WAY), "TTL or hop limit 1 on the way back: the real server is told",
-          pending=True)
+@rows_for((FNAT4, *TWO_WAY), "TTL or hop limit 1 on the way back: the real server is told")
 def ttl_expired_back(s, m):
     m.service(s)
     f = s.flow().handshake()
     f.answer(b"x", ip={"ttl": 1}, drop="ttl_expired", answer=("ttl", 0))
 
 
-@rows_for((FNAT4, FNAT6), "the director's own errors are limited in number: 3 a second",
-          pending=True)
+@rows_for((FNAT4, FNAT6), "the director's own errors are limited in number: 3 a second")
 def errors_limited(s, m):
     s.icmp["errors_per_s"] = 3
     m.service(s)
@@ -117,7 +127,7 @@ def errors_limited(s, m):
     f.send(b"x", ip={"ttl": 1}, drop="ttl_expired", answer=("ttl", 0))
 
 
-@rows_for((FNAT4, FNAT6), "with errors_per_s = 0 the director says nothing", pending=True)
+@rows_for((FNAT4, FNAT6), "with errors_per_s = 0 the director says nothing")
 def errors_off(s, m):
     s.icmp["errors_per_s"] = 0
     f = open_with_mtu(s, m)
@@ -125,15 +135,14 @@ def errors_off(s, m):
     f.send(b"x" * 1400, ip={"flags": "DF"}, drop="too_big")
 
 
-@rows_for((FNAT4, FNAT6, DR4, DR6), "the answer goes back the way the packet came, tags and all",
-          pending=True)
+@rows_for((FNAT4, FNAT6, DR4, DR6), "the answer goes back the way the packet came, tags and all")
 def errors_tagged(s, m):
     m.service(s)
     s.vlan(m.client, 10)
     s.flow().syn(ip={"ttl": 1}, drop="ttl_expired", answer=("ttl", 0))
 
 
-@rows_for((FNAT4, FNAT6), "a quote is cut at 576 bytes of ICMP, or 1,280 of ICMPv6", pending=True)
+@rows_for((FNAT4, FNAT6), "a quote is cut at 576 bytes of ICMP, or 1,280 of ICMPv6")
 def errors_quote(s, m):
     m.service(s)
     f = s.flow().handshake()

@@ -119,7 +119,7 @@ def expiry_not_refreshed(s):
     s.service()
     f = s.flow().handshake()
     s.wait(6)
-    f.send(b"x", ip={"ttl": 1}, drop="ttl_expired")
+    f.send(b"x", ip={"ttl": 1}, drop="ttl_expired", answer=("ttl", 0))
     s.wait(6)
     f.expire()
     f.send(b"x", drop="no_session")

@@ -64,7 +64,7 @@ def rr_refused(s):
     s.flow().syn()
     stray = s.flow(client=(CLIENT, 41000))
     stray.ack(drop="no_session")
-    stray.syn(ip={"ttl": 1}, drop="ttl_expired")
+    stray.syn(ip={"ttl": 1}, drop="ttl_expired", answer=("ttl", 0))
     s.flow(real=2, client=(CLIENT, 40001)).syn()
 
 

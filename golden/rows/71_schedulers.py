@@ -274,8 +274,7 @@ def persistent(s, m, **keys):
         s.hop(m.client_at(number), CLIENT_MAC)
 
 
-@rows_for((DR4, DR6, IPIP4, NAT4), "persistence: a client's new sessions go where its first went",
-          pending=True)
+@rows_for((DR4, DR6, IPIP4, NAT4), "persistence: a client's new sessions go where its first went")
 def persistence(s, m):
     persistent(s, m)
     other = m.client_at(49)
@@ -288,7 +287,7 @@ def persistence(s, m):
     opens(s, m, 1, 40003)
 
 
-@rows_for((FNAT4, FNAT6), "persistence in Full NAT", pending=True)
+@rows_for((FNAT4, FNAT6), "persistence in Full NAT")
 def persistence_fnat(s, m):
     persistent(s, m)
     other = m.client_at(49)
@@ -296,7 +295,7 @@ def persistence_fnat(s, m):
         s.flow(real=real, lport=lport, client=(client, 40000 + lport)).handshake()
 
 
-@rows_for((DR4,), "persistence by /28: neighbours share a real server", pending=True)
+@rows_for((DR4,), "persistence by /28: neighbours share a real server")
 def persistence_prefix(s, m):
     persistent(s, m, persistence_prefix=28)
     opens(s, m, 1, 40000)
@@ -305,7 +304,7 @@ def persistence_prefix(s, m):
     opens(s, m, 1, 0, client=(m.client_at(50), 40000))
 
 
-@rows_for((DR6,), "persistence by /64: all of a network share a real server", pending=True)
+@rows_for((DR6,), "persistence by /64: all of a network share a real server")
 def persistence_prefix64(s, m):
     persistent(s, m, persistence_prefix=64)
     opens(s, m, 1, 40000)
@@ -313,7 +312,7 @@ def persistence_prefix64(s, m):
     opens(s, m, 1, 0, client=(m.client_at(70), 40000))
 
 
-@rows_for((DR4, DR6), "persistence ends when no new session came for its time", pending=True)
+@rows_for((DR4, DR6), "persistence ends when no new session came for its time")
 def persistence_timeout(s, m):
     s.timeouts["tcp_syn_recv_s"] = 5
     persistent(s, m)
@@ -329,8 +328,7 @@ def persistence_timeout(s, m):
     opens(s, m, 2, 40003)
 
 
-@rows_for((DR4, DR6), "persistence does not hold a client to a real server that is full",
-          pending=True)
+@rows_for((DR4, DR6), "persistence does not hold a client to a real server that is full")
 def persistence_full(s, m):
     persistent(s, m, real_keys={1: {"upper_sessions": 1}})
     opens(s, m, 1, 40000)
