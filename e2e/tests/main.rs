@@ -3,6 +3,7 @@
 //! Every test makes its own namespaces and removes them. They need root; without it they say that
 //! they were skipped, unless `CI=true`, when that is a failure.
 
+mod across;
 mod arena;
 mod field;
 mod ground;

@@ -2,12 +2,12 @@
 //! and checksums on both sides of the director.
 
 use sluice_e2e::bed::REALS;
-use sluice_e2e::capture::{Capture, judge};
+use sluice_e2e::capture::{Capture, count, judge};
 use sluice_e2e::error::expect;
 use sluice_e2e::family::{endpoint, url};
 use sluice_e2e::load::{curl, download_sha256, iperf3_tcp};
 use sluice_e2e::web::{ECHO_PORT, make_blob_of};
-use sluice_e2e::{Driver, Family, LabError, Mode, Shape};
+use sluice_e2e::{Bed, Driver, Family, LabError, Mode, Shape};
 
 use crate::arena::on_mode;
 use crate::field::{Field, Setup, here};
@@ -37,15 +37,36 @@ row!(dr_ipv6, AfXdp, 1, TwoArm, Dr, V6);
 row!(ipip_ipv4, AfXdp, 1, TwoArm, Ipip, V4);
 row!(ipip_ipv6, AfXdp, 1, TwoArm, Ipip, V6);
 
+row!(fnat_ipv6_by_packet_sockets, AfPacket, 1, TwoArm, Fnat, V6);
+row!(nat_ipv4_by_packet_sockets, AfPacket, 1, TwoArm, Nat, V4);
+row!(dr_ipv6_by_packet_sockets, AfPacket, 1, TwoArm, Dr, V6);
+row!(ipip_ipv4_by_packet_sockets, AfPacket, 1, TwoArm, Ipip, V4);
+
+row!(dr_ipv4_in_one_arm, AfXdp, 1, OneArm, Dr, V4);
+row!(ipip_ipv6_in_one_arm, AfXdp, 1, OneArm, Ipip, V6);
+row!(fnat_ipv6_in_one_arm, AfXdp, 1, OneArm, Fnat, V6);
+
+row!(nat_ipv4_by_two_workers, AfXdp, 2, TwoArm, Nat, V4);
+row!(nat_ipv6_by_two_workers, AfXdp, 2, TwoArm, Nat, V6);
+row!(fnat_ipv6_by_two_workers, AfXdp, 2, TwoArm, Fnat, V6);
+row!(ipip_ipv4_by_two_workers, AfXdp, 2, TwoArm, Ipip, V4);
+row!(dr_ipv6_by_two_workers, AfXdp, 2, TwoArm, Dr, V6);
+
 fn all(field: &mut Field, mode: Mode, family: Family) -> Result<(), LabError> {
     let client_side = Capture::start(&field.bed.client, "eth0", "client")?;
     let real_side = Capture::start(&field.bed.reals[0], "eth0", "real")?;
     goes_round(field, family)?;
     echoes(field, mode, family)?;
-    for (side, file) in [("client", client_side.stop()?), ("real server", real_side.stop()?)] {
-        let verdict = judge(&file)?;
+    let (client_side, real_side) = (client_side.stop()?, real_side.stop()?);
+    for (side, file) in [("client", &client_side), ("real server", &real_side)] {
+        let verdict = judge(file)?;
         expect(verdict.bad == 0 && verdict.good_tcp > 0, || format!("at the {side}: {verdict:?}"))?;
     }
+    let (like, other) =
+        (count(&real_side, &arrives(field, mode, family))?, count(&real_side, "http.request")?);
+    expect(like == other && like > 0, || {
+        format!("{like} of {other} requests arrived by {mode:?}")
+    })?;
     downloads(field, family)?;
     let vip = field.bed.vip_of(family);
     for reverse in [false, true] {
@@ -55,12 +76,39 @@ fn all(field: &mut Field, mode: Mode, family: Family) -> Result<(), LabError> {
     Ok(())
 }
 
-/// One worker: strictly in turn.
+/// What a request looks like at the real server, in tshark's words.
+fn arrives(field: &Field, mode: Mode, family: Family) -> String {
+    let (client, vip) = (field.bed.client_of(family), field.bed.vip_of(family));
+    let real = Bed::real_of(family, 0);
+    let (ip, local, inside) = match family {
+        Family::V4 => ("ip", "192.0.2.10", "ip.proto == 4"),
+        Family::V6 => ("ipv6", "2001:db8:2::10", "ipv6.nxt == 41"),
+    };
+    let way = match mode {
+        Mode::Fnat => format!("{ip}.src == {local} && {ip}.dst == {real}"),
+        Mode::Nat => format!("{ip}.src == {client} && {ip}.dst == {real}"),
+        Mode::Dr => format!("{ip}.src == {client} && {ip}.dst == {vip} && !({ip}.dst == {real})"),
+        Mode::Ipip => format!("{inside} && {ip}.dst == {real} && {ip}.dst == {vip}"),
+    };
+    format!("http.request && {way}")
+}
+
+/// One worker: strictly in turn, and from the first on where nothing can have come before (see
+/// `traffic`). Two workers each keep their own turn: then each real server gets a part.
 fn goes_round(field: &Field, family: Family) -> Result<(), LabError> {
     let url = url(field.bed.vip_of(family), 80);
-    let asked = (0..6).map(|_| curl(&field.bed.client, &url)).collect::<Result<Vec<_>, _>>()?;
-    let inturn = (0..6).map(|turn| format!("Real Server {:02}", turn % REALS + 1));
-    expect(asked.iter().eq(&inturn.collect::<Vec<_>>()), || format!("answers of {asked:?}"))
+    let count = if field.bed.workers == 1 { 6 } else { 24 };
+    let asked = (0..count).map(|_| curl(&field.bed.client, &url)).collect::<Result<Vec<_>, _>>()?;
+    let numbers: Vec<usize> =
+        asked.iter().filter_map(|text| text.rsplit('0').next()?.parse().ok()).collect();
+    let fair = if field.bed.workers == 1 {
+        let first = if field.bed.driver == Driver::AfXdp { 1 } else { numbers[0] };
+        (0..count).all(|turn| numbers[turn] == (first - 1 + turn) % REALS + 1)
+    } else {
+        (1..=REALS)
+            .all(|number| (6..=10).contains(&numbers.iter().filter(|got| **got == number).count()))
+    };
+    expect(numbers.len() == count && fair, || format!("answers of {asked:?}"))
 }
 
 fn downloads(field: &Field, family: Family) -> Result<(), LabError> {

@@ -1,0 +1,59 @@
+//! Between the families: an IPv6 client and IPv4 real servers, and the reverse, by full NAT (which
+//! translates) and by tunnels (which only carry).
+
+use sluice_e2e::capture::{Capture, judge};
+use sluice_e2e::error::expect;
+use sluice_e2e::family::{endpoint, url};
+use sluice_e2e::load::{curl, download_sha256, iperf3_tcp};
+use sluice_e2e::web::{ECHO_PORT, make_blob_of};
+use sluice_e2e::{Driver, Family, LabError, Mode};
+
+use crate::arena::{on_dual, usual_services};
+use crate::field::{Field, Setup, here};
+
+macro_rules! row {
+    ($test:ident, $driver:ident, $workers:literal, $mode:ident, $outer:ident) => {
+        #[test]
+        fn $test() {
+            let (mode, outer) = (Mode::$mode, Family::$outer);
+            let services = |bed: &_| usual_services(bed, mode, outer, outer.other());
+            let setup = Setup::new(Driver::$driver, $workers);
+            on_dual(here!($test), setup, mode, services, |field| all(field, mode, outer));
+        }
+    };
+}
+
+row!(ipv6_clients_of_ipv4_servers, AfXdp, 1, Fnat, V6);
+row!(ipv4_clients_of_ipv6_servers, AfXdp, 1, Fnat, V4);
+row!(ipv6_clients_of_ipv4_servers_two_workers, AfXdp, 2, Fnat, V6);
+row!(ipv4_clients_of_ipv6_servers_by_packet_sockets, AfPacket, 1, Fnat, V4);
+row!(ipv6_in_ipv4, AfXdp, 1, Ipip, V6);
+row!(ipv4_in_ipv6, AfXdp, 1, Ipip, V4);
+
+fn all(field: &mut Field, mode: Mode, outer: Family) -> Result<(), LabError> {
+    let vip = field.bed.vip_of(outer);
+    let client_side = Capture::start(&field.bed.client, "eth0", "client")?;
+    let real_side = Capture::start(&field.bed.reals[0], "eth0", "real")?;
+    for turn in 0..9 {
+        let answer = curl(&field.bed.client, &url(vip, 80))?;
+        expect(answer.starts_with("Real Server 0"), || format!("answer {turn}: {answer}"))?;
+    }
+    if mode == Mode::Fnat {
+        // The largest that fits into the smaller of the two once its header has grown.
+        for size in ["1", "700", "1440"] {
+            field.peer(&["udp-probe", &endpoint(vip, ECHO_PORT), "20", size])?.ok()?;
+        }
+    }
+    for (side, file) in [("client", client_side.stop()?), ("real server", real_side.stop()?)] {
+        let verdict = judge(&file)?;
+        expect(verdict.bad == 0 && verdict.good_tcp > 0, || format!("at the {side}: {verdict:?}"))?;
+    }
+    let sum = make_blob_of(&field.bed.reals[0], 20_000_000)?;
+    let got = download_sha256(&field.bed.client, &format!("{}/blob", url(vip, 80)), "")?;
+    expect(got == sum, || format!("sent {sum}, got {got}"))?;
+    for reverse in [false, true] {
+        let tcp = iperf3_tcp(&field.bed.client, vip, 1, reverse)?;
+        expect(tcp.bytes > 2_000_000, || format!("iperf3, reverse {reverse}: {tcp:?}"))?;
+    }
+    Ok(())
+}
