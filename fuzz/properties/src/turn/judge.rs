@@ -62,11 +62,15 @@ pub fn frame(world: &World, port: PortId, before: &[u8], verdict: Verdict, after
         }
         Verdict::Drop(reason) => assert_eq!(reason.fate(), Fate::Dropped, "{}", reason.name()),
         Verdict::Tx(to) => forwarded(world, before, to, after),
-        Verdict::Answer(to, _) => {
+        Verdict::Answer(to, reason) => {
             assert_eq!(to, port, "an answer goes back the way the packet came");
-            answered(before, after);
+            match reason {
+                Reason::TtlExpired | Reason::TooBig => told(before, after),
+                _ => answered(before, after),
+            }
         }
-        Verdict::Wait | Verdict::Fragment(..) | Verdict::Park(_) => {}
+        Verdict::Park(_) => assert_eq!(before, after, "what is parked is left as it was"),
+        Verdict::Wait | Verdict::Fragment(..) => {}
         Verdict::HandOff(_) => panic!("somebody owns it"),
     }
 }
@@ -89,6 +93,22 @@ fn forwarded(world: &World, before: &[u8], to: PortId, after: &[u8]) {
     } else if was.destination.0 == LADDR.octets() {
         assert_eq!(is.source.0, VIP.octets(), "{}", story());
     }
+}
+
+/// An ICMP error goes to whom it is about.
+fn told(before: &[u8], after: &[u8]) {
+    let story = || format!("\n{}\n{}", describe(before), describe(after));
+    let ends = |frame: &[u8]| match SlicedPacket::from_ethernet(frame).ok()?.net? {
+        NetSlice::Ipv4(ip) => Some((ip.header().source(), ip.header().destination())),
+        _ => None,
+    };
+    assert_eq!(verify(after), Ok(()), "{}", story());
+    let (_, to) = ends(after).unwrap_or_else(|| panic!("sent, but not readable:{}", story()));
+    if let Some((from, _)) = ends(before) {
+        assert_eq!(to, from, "{}", story());
+    }
+    let packet = SlicedPacket::from_ethernet(after).expect("it was read");
+    assert!(matches!(packet.transport, Some(TransportSlice::Icmpv4(_))), "{}", story());
 }
 
 fn answered(before: &[u8], after: &[u8]) {
@@ -124,7 +144,7 @@ pub fn session(
         s.protocol == seen.protocol && (inbound || outbound)
     });
     let story = || format!("{verdict:?} {created} {session:?}\n{}", describe(before));
-    let over = |s: &SessionInfo| matches!(s.state, State::TimeWait | State::Close);
+    let over = |s: &SessionInfo| s.state.is_ending() || s.state == State::Close;
     match session.map(|(_, session)| session) {
         Some(session) if !over(session) => assert_eq!(created, 0, "known: {}", story()),
         Some(_) => assert!(created <= 1, "{}", story()),
