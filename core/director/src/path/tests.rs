@@ -2,6 +2,7 @@
 
 mod errors;
 mod fragments;
+mod hearsay;
 mod icmp;
 mod introduce;
 pub(in crate::path) mod lab;

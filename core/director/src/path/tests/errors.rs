@@ -397,60 +397,6 @@ fn errors_that_go_nowhere() {
     assert_eq!(field.one(BACK, &mut redirect), Verdict::Kernel(Reason::NotOurs));
 }
 
-/// A worker hands an error to the one that has the session, where the quote tells which.
-#[test]
-fn errors_find_their_worker() {
-    let vip = at(VIP[0]).ip().to_string();
-    let mut blueprint = blueprint(Mode::Fnat, &vip, "192.0.2.11", 53);
-    blueprint.pools[0].ports = 1000..=1999;
-    let mut field = field_of(&blueprint, [1500; 2], (0, 2), [false; 2]);
-    let about = |port: u16| {
-        let from = SocketAddr::new(local(0).ip(), port);
-        packet(from, at("192.0.2.11:53"), (60, true), 9)
-    };
-    let to = local(0).ip();
-    let mut verdict =
-        |port| field.one(BACK, &mut error(ip(ROUTER[0]), to, (11, 0, 0), &about(port)));
-    assert_eq!(verdict(1500), Verdict::HandOff(1));
-    assert_eq!(verdict(1499), Verdict::Drop(Reason::IcmpError));
-}
-
-/// A client's sessions with NAT belong to a worker that errors about either direction lead to.
-#[test]
-fn errors_about_nat_find_their_worker() {
-    let vip = at(VIP[1]).ip().to_string();
-    let blueprint = blueprint(Mode::Nat, &vip, "2001:db8:2::11", 53);
-    let mut fields = [0, 1].map(|worker| field_of(&blueprint, [1500; 2], (worker, 2), [false; 2]));
-    let mut handed = 0;
-    for port in 4000..4020 {
-        let client = SocketAddr::new(at(CLIENT[1]).ip(), port);
-        let mut request = framed(&packet(client, at(VIP[1]), (64, true), 9));
-        let owner = match fields[0].one(FRONT, &mut request) {
-            Verdict::HandOff(1) => 1,
-            verdict => {
-                assert_eq!(verdict, Verdict::Tx(BACK));
-                0
-            }
-        };
-        if owner == 1 {
-            assert_eq!(fields[1].one(FRONT, &mut request), Verdict::Tx(BACK));
-        }
-        let real = at("[2001:db8:2::11]:53");
-        for (port, out, about, to) in [
-            (BACK, FRONT, packet(client, real, (60, true), 9), client.ip()),
-            (FRONT, BACK, packet(at(VIP[1]), client, (60, true), 9), at(VIP[1]).ip()),
-        ] {
-            let mut frame = error(ip(ROUTER[1]), to, (3, 0, 0), &about);
-            let other = 1 - owner;
-            let handed_off = Verdict::HandOff(owner as u16);
-            assert_eq!(fields[other].one(port, &mut frame), handed_off);
-            assert_eq!(fields[owner].one(port, &mut frame), Verdict::Tx(out));
-            handed += 1;
-        }
-    }
-    assert_eq!(handed, 40);
-}
-
 proptest! {
     /// Arbitrary quotes, and real ones changed and cut anywhere, do no harm; what is sent on has
     /// right checksums.
