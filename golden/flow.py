@@ -276,7 +276,8 @@ class Flow:
             left, loose = self.left(way, head, data, fields, edit_left or edit)
             if self.open_choice:
                 loose = [*loose, (-14, -8, self.choice())]
-            for piece in wire.fragments(left, mtu) if mtu else (left,):
+            pieces, loose = wire.fragments(left, mtu, loose) if mtu else ((left,), loose)
+            for piece in pieces:
                 scene.sends_to(hops[1], piece, pad_left, loose)
         return count or len(entered)
 

@@ -1,5 +1,6 @@
 """What happens to whole packets: other families, tunnels, fragments."""
 
+import hashlib
 import ipaddress
 
 from scapy.layers.inet import ICMP, IP
@@ -71,11 +72,18 @@ def tunnelled(packet, sources, destination, same=None):
     return bytes(IP(src=source, dst=destination, **fields) / Raw(packet)), loose
 
 
-def fragments(packet, mtu):
-    """A packet cut for an MTU (RFC 791 3.2)."""
+def fragments(packet, mtu, loose=()):
+    """A packet cut for an MTU (RFC 791 3.2, RFC 8200 4.5), and what is not prescribed of each
+    piece. An identification that may be anything must be that of all pieces.
+    """
     length = header_length(packet)
-    room = (mtu - length) // 8 * 8
-    return cut(packet, range(room, len(packet) - length, room))
+    own = 8 if version_of(packet) == 6 else 0
+    room = (mtu - length - own) // 8 * 8
+    pieces = cut(packet, range(room, len(packet) - length, room))
+    same = {"same": f"datagram {hashlib.sha256(packet).hexdigest()[:8]}"}
+    if own:
+        return pieces, [*loose, (44, 48, same)]
+    return pieces, [(4, 6, same) if part[:2] == (4, 6) else part for part in loose]
 
 
 def cut(packet, places, identification=None):

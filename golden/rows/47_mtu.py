@@ -77,22 +77,36 @@ def too_big_tunnel(s, m):
     f.send(b"x" * fits, ip={"flags": "DF"})
 
 
-@rows_for(V4, "larger than the MTU without DF: it leaves in fragments", pending=True)
+@rows_for(V4, "larger than the MTU without DF: it leaves in fragments")
 def too_big_cut(s, m):
     f = open_with_mtu(s, m)
     f.send(b"x" * 1361, mtu=1400)
     f.send(bytes(range(256)) * 5 + b"y" * 180, mtu=1400)
 
 
-@rows_for((FNAT4, NAT4), "an answer larger than the MTU without DF: it leaves in fragments",
-          pending=True)
+@rows_for((FNAT4, NAT4), "an answer larger than the MTU without DF: it leaves in fragments")
 def too_big_cut_back(s, m):
     f = open_with_mtu(s, m, 1500, 600)
     f.answer(bytes(range(256)) * 5 + b"y" * 180, mtu=600)
 
 
-@rows_for((IPIP4,), "without DF the tunnelled packet leaves in fragments (RFC 2003 5.1)",
-          pending=True)
+@rows_for((FNAT46,), "an IPv4 packet without DF becomes an IPv6 packet in fragments (RFC 7915 4.1)")
+def too_big_cut_crossing(s, m):
+    m.service(s, "dns", "udp", 53)
+    f = s.flow("dns")
+    f.ask(b"x" * 1452)
+    f.ask(b"x" * 1453, mtu=1500)
+    f.ask(bytes(range(256)) * 5 + b"y" * 192, mtu=1500)
+
+
+@rows_for((IPIP46,), "without DF the tunnel's own packet leaves in fragments (RFC 2473 7.2)")
+def too_big_cut_outside6(s, m):
+    f = open_with_mtu(s, m, 1500)
+    f.send(b"x" * 1421, mtu=1500)
+    f.send(b"y" * 1460, mtu=1500)
+
+
+@rows_for((IPIP4,), "without DF the tunnelled packet leaves in fragments (RFC 2003 5.1)")
 def too_big_cut_outside(s, m):
     f = open_with_mtu(s, m, 1500)
     f.send(b"x" * 1460, mtu=1500)
