@@ -18,6 +18,7 @@ mod burst;
 mod cut;
 mod engine;
 mod errors;
+mod follow;
 mod fragments;
 mod inspect;
 mod introduce;

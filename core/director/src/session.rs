@@ -102,7 +102,8 @@ impl State {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Zeroable)]
 pub struct Session<A, X = ()> {
-    /// Client address (of source NAT: the inside host's); in a free slot the id of the next free one is in `real_protocol`.
+    /// Client address (of source NAT: the inside host's); in a free slot the id of the next free
+    /// one is in `real_protocol`.
     pub client: A,
     /// Client port.
     pub client_port: u16,

@@ -5,7 +5,8 @@
 //! of IPv6, an outer header or a packet of the other family, has it as its source, and packets of
 //! up to 1,280 bytes have to get through (RFC 8200 5, RFC 4213 3.2.1, RFC 2473 7.1, RFC 7915 5.1).
 
-use super::engine::{Engine, Outcome, Turn, write};
+use super::engine::{Engine, Outcome, Turn};
+use super::follow::write;
 use super::introduce::Room;
 use super::parse::Parse;
 use super::{Shared, Verdict, odd, rewrite};

@@ -5,25 +5,21 @@
 //! the memory waits for the other. Each stage asks for the memory of the next one in one go, since
 //! a request that misses the TLB holds everything behind it up, but not another request.
 
-use super::burst::{Burst, Lane};
+use super::burst::Burst;
+use super::follow::write;
 use super::fragments::Fragments;
-use super::introduce::Room;
 use super::parse::{Parse, Refused};
-use super::{BURST, Shared, Verdict, View, rewrite, tunnel};
-use crate::blueprint::Mode;
-use crate::counters::Direction;
-use crate::family::{Family, Seed, Tuple};
-use crate::fib::{Fib, HopId, NoHop, PortId};
+use super::{BURST, Shared, Verdict, View, rewrite};
+use crate::family::{Family, Seed};
+use crate::fib::{HopId, PortId};
 use crate::frame::Frame;
-use crate::plan::{Plan, RealId};
+use crate::plan::Plan;
 use crate::reason::Reason;
-use crate::session::{Flow, Session, SessionOf, Sessions, State};
+use crate::session::{Flow, Session, Sessions, State};
 use crate::time::Time;
-use crate::track;
 use sluice_lanes::prefetch;
 use sluice_table::index::First;
 use sluice_table::{PagePolicy, RegionError, Slot};
-use std::net::IpAddr;
 use std::ops::Range;
 
 /// Frames that go through a stage together. Each has three lines on their way (header, bucket,
@@ -284,128 +280,6 @@ impl<F: Parse> Engine<F> {
         }
     }
 
-    /// A packet of a known flow whose neighbour is not known.
-    #[cold]
-    fn hold<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        at: usize,
-        frame: &mut B,
-    ) -> Verdict {
-        let lane = &self.burst.lanes[at];
-        let to = match lane.mode {
-            // The packet's own destination is not where it goes next.
-            Mode::Dr | Mode::Ipip => turn.view.plan.real(RealId(lane.flow.0)).map(|r| r.address),
-            _ => Some(F::to_ip(lane.new.dst)),
-        };
-        let Some(to) = to else { return Verdict::Drop(Reason::NoRoute) };
-        if let Some(reason) = write::<F, B>(shared, turn.view, lane, frame) {
-            return Verdict::Drop(reason);
-        }
-        let why = turn.view.fib.lookup(to).err().unwrap_or(NoHop::NoRoute);
-        shared.no_hop(usize::from(lane.frame), why)
-    }
-
-    /// Verifies that a packet belongs to the flow that was found for it, tracks and counts it, and
-    /// decides what it becomes.
-    #[inline(always)]
-    pub fn track<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        at: usize,
-        frame: &mut B,
-    ) -> Outcome {
-        let Turn { view: View { plan, fib }, now, .. } = turn;
-        let lane = &mut self.burst.lanes[at];
-        let (parsed, flow) = (&lane.parsed, lane.flow);
-        if flow == Flow::NONE {
-            return Outcome::Unknown;
-        }
-        let session = self.sessions.at_mut(flow.id());
-        let direction = flow.direction();
-        // Another candidate, if there is one, is left to `admit`: two keys seldom share a tag.
-        let new = Sessions::<F>::translated(plan, session, direction, &parsed.tuple);
-        let Some((new, mode)) = new.filter(|_| !expired(session, plan, now)) else {
-            return Outcome::Unknown;
-        };
-        let plain = track::is_plain(session.state, parsed.segment.flags);
-        if !plain && track::is_reuse(session, direction, parsed.segment) {
-            return Outcome::Unknown;
-        }
-        if parsed.ttl <= 1 {
-            return Outcome::Refuse(Reason::TtlExpired);
-        }
-        (lane.new, lane.mode) = (new, mode);
-        let real = session.real();
-        lane.hop = match direction {
-            Direction::Inbound if F::WIDE && mode == Mode::Snat => F::far_hop(session, fib),
-            Direction::Inbound => fib.real_hop(real),
-            Direction::Outbound => client_hop(session, fib),
-        };
-        let (mtu, resolved) = match fib.hop(lane.hop) {
-            Some(hop) => (hop.mtu, true),
-            None => {
-                let to = destination::<F>(plan, session, direction, mode, &lane.new);
-                match find_hop::<F>(session, direction, fib, to) {
-                    Ok((id, mtu)) => {
-                        lane.hop = id;
-                        (mtu, id != HopId::NONE)
-                    }
-                    Err(verdict) => return Outcome::Is(verdict),
-                }
-            }
-        };
-        let room = if mode == Mode::Ipip {
-            tunnel::room(&shared.paths, plan, real, mtu, now)
-        } else if F::WIDE && F::crosses(&parsed.tuple, &new) {
-            F::room_across(mtu, &parsed.tuple)
-        } else {
-            mtu
-        };
-        if parsed.length > room {
-            lane.hop = HopId::NONE;
-            return Outcome::TooBig(room);
-        }
-        session.seen_ms = now.low();
-        let length = parsed.length;
-        if F::WIDE && plan.introduces && mode == Mode::Fnat {
-            let room = Room::of(fib, mtu, real, F::crosses(&parsed.tuple, &new));
-            let done = F::introduce(plan, session, direction, lane, frame, room);
-            if let Err(outcome) = done {
-                lane.hop = HopId::NONE;
-                return outcome;
-            }
-        }
-        shared.forwarded(real, direction, length);
-        if matches!(mode, Mode::Dr | Mode::Ipip) {
-            lane.flow = Flow(real.0);
-        }
-        if !plain {
-            let segment = lane.parsed.segment;
-            self.track_tcp(shared, plan, flow.id(), direction, segment);
-        }
-        if resolved { Outcome::Forward } else { Outcome::Unresolved }
-    }
-
-    /// Moves the state of a TCP session on; the session may end with that.
-    pub fn track_tcp(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        id: u32,
-        direction: Direction,
-        segment: track::Segment,
-    ) {
-        let session = self.sessions.at_mut(id);
-        track::tcp(session, direction, segment);
-        if plan.timeout_ms[session.state as usize] == 0 {
-            self.remove(shared, plan, id);
-            shared.counters.closed += 1;
-        }
-    }
-
     /// Writes what packets become.
     #[inline(never)]
     fn rewrite<B: Frame>(
@@ -492,70 +366,4 @@ fn prefetch_frames<B: Frame, P: Picks>(picks: &P, frames: &[B], from: usize) {
     for at in from..picks.count().min(from + STEP) {
         frames[picks.frame(at)].prefetch();
     }
-}
-
-/// Writes a packet's network and transport headers, and an outer one if it is to have one. Gives
-/// the reason why it cannot be.
-#[inline(always)]
-pub(super) fn write<F: Parse, B: Frame>(
-    shared: &mut Shared,
-    view: View<'_>,
-    lane: &Lane<F::Addr>,
-    frame: &mut B,
-) -> Option<Reason> {
-    let parsed = &lane.parsed;
-    let (l3, l4) = (usize::from(parsed.l3), usize::from(parsed.l4));
-    if F::WIDE && F::crosses(&parsed.tuple, &lane.new) {
-        return F::translate(shared, frame, lane);
-    }
-    F::rewrite(frame.bytes_mut(), (l3, l4), &parsed.tuple, &lane.new);
-    if lane.mode == Mode::Ipip {
-        return tunnel::enter::<F, B>(view.plan, lane, frame);
-    }
-    None
-}
-
-/// The hop towards the client that a session remembers, if it is still good.
-#[inline(always)]
-fn client_hop<A, X>(session: &Session<A, X>, fib: &Fib) -> HopId {
-    let good = session.hop_generation == fib.generation();
-    if good { HopId(session.client_hop) } else { HopId::NONE }
-}
-
-/// Where a packet goes next as far as addresses say.
-#[cold]
-pub(super) fn destination<F: Family>(
-    plan: &Plan,
-    session: &SessionOf<F>,
-    direction: Direction,
-    mode: Mode,
-    new: &Tuple<F::Addr>,
-) -> IpAddr {
-    let past = direction == Direction::Inbound && matches!(mode, Mode::Dr | Mode::Ipip);
-    let real = plan.real(session.real()).filter(|_| past);
-    real.map_or_else(|| F::to_ip(new.dst), |real| real.address)
-}
-
-/// The hop of a session's packets in a direction, for the first of them and when it is not known,
-/// and its MTU. There is no hop, but an MTU, as long as the neighbour is not known.
-#[cold]
-fn find_hop<F: Family>(
-    session: &mut SessionOf<F>,
-    direction: Direction,
-    fib: &Fib,
-    to: IpAddr,
-) -> Result<(HopId, u16), Verdict> {
-    let no_route = Verdict::Drop(Reason::NoRoute);
-    let (hop, mtu) = match fib.lookup(to) {
-        Ok(id) => (id, fib.hop(id).ok_or(no_route)?.mtu),
-        Err(NoHop::Unresolved(link, _)) => (HopId::NONE, fib.link(link).ok_or(no_route)?.mtu),
-        Err(NoHop::NoRoute) => return Err(no_route),
-    };
-    if direction == Direction::Outbound {
-        session.client_hop = hop.0;
-        session.hop_generation = fib.generation();
-    } else {
-        F::remember_far_hop(session, fib, hop);
-    }
-    Ok((hop, mtu))
 }

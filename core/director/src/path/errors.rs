@@ -15,7 +15,8 @@
 
 mod across;
 
-use super::engine::{Engine, Outcome, Turn, destination, expired};
+use super::engine::{Engine, Outcome, Turn, expired};
+use super::follow::destination;
 use super::parse::Parse;
 use super::quote::{self, Quote};
 use super::{Shared, Verdict, answer, outside, rewrite, tunnel};

@@ -121,72 +121,113 @@ fn segment<B: Frame>(
 ) -> Option<()> {
     let l4 = usize::from(lane.parsed.l4);
     let header = frame.bytes().get(l4..).and_then(tcp::Header::parse)?;
-    let (flags, sequence) = (header.flags(), header.sequence());
+    let (sequence, flags) = (header.sequence(), header.flags());
     let acknowledgement = header.acknowledgement();
-    let length = stream_len(how, ends);
     if flags & SYN != 0 {
         if direction == Direction::Inbound {
             session.extra.isn = sequence;
             session.closing |= BEGUN;
-        } else {
-            // What is put in must fit beside what the client sends.
-            let option = if how == ClientAddress::Toa { toa_len(ends) } else { length as usize };
-            let headers = l4 - usize::from(lane.parsed.l3) + tcp::HEADER + option;
-            let most = room.real.saturating_sub(headers as u16);
-            let end = usize::from(lane.parsed.l3) + usize::from(lane.parsed.length);
-            tcp_options::clamp_mss(frame.bytes_mut().get_mut(l4..end)?, most);
+            return Some(());
         }
-        return Some(());
+        return clamp(how, ends, lane, frame, room);
     }
     if session.closing & BEGUN == 0 {
         return Some(());
     }
-    let first = session.extra.isn.wrapping_add(1);
     match direction {
-        Direction::Inbound => {
-            let begins = sequence == first && session.closing & DONE == 0 && flags & RST == 0;
-            if how == ClientAddress::Toa {
-                if begins {
-                    option(ends, lane, frame, room.here);
-                }
-                return Some(());
-            }
-            let fits = u32::from(lane.parsed.length) + length <= u32::from(room.here);
-            if begins && fits {
-                return header_in_stream(how, ends, lane, frame);
-            }
-            // A reset of what nothing was sent of.
-            if flags & RST != 0 && sequence == first && session.closing & DONE == 0 {
-                return Some(());
-            }
-            let end = usize::from(lane.parsed.l3) + usize::from(lane.parsed.length);
-            let segment = frame.bytes_mut().get_mut(l4..end)?;
-            renumber(segment, SEQUENCE, sequence, sequence.wrapping_add(length));
-            Some(())
-        }
-        Direction::Outbound => {
-            if how == ClientAddress::Toa {
-                session.closing |= DONE;
-                return Some(());
-            }
-            let got = acknowledgement.wrapping_sub(first);
-            // Half of the numbers lie ahead, half behind.
-            let all = got >= length && got < 1 << 31;
-            if all {
-                session.closing |= DONE;
-            }
-            let end = usize::from(lane.parsed.l3) + usize::from(lane.parsed.length);
-            let segment = frame.bytes_mut().get_mut(l4..end)?;
-            let seen = if all { acknowledgement.wrapping_sub(length) } else { first };
-            if flags & tcp::ACK != 0 {
-                renumber(segment, ACKNOWLEDGEMENT, acknowledgement, seen);
-                // The session is tracked in the client's numbers.
-                lane.parsed.segment.ack = seen as u16;
-                tcp_options::shift_sack(segment, length.wrapping_neg());
-            }
-            Some(())
-        }
+        Direction::Inbound => inbound(how, ends, session, (sequence, flags), lane, frame, room),
+        Direction::Outbound => outbound(how, ends, session, acknowledgement, lane, frame),
     }
+}
+
+/// Lowers the segment size that a real server announces, so that what is put in fits beside what
+/// the client sends.
+fn clamp<B: Frame>(
+    how: ClientAddress,
+    ends: &Ends,
+    lane: &Lane<u128>,
+    frame: &mut B,
+    room: Room,
+) -> Option<()> {
+    let (l3, l4) = (usize::from(lane.parsed.l3), usize::from(lane.parsed.l4));
+    let option = match how {
+        ClientAddress::Toa => toa_len(ends),
+        _ => stream_len(how, ends) as usize,
+    };
+    let headers = l4 - l3 + tcp::HEADER + option;
+    let most = room.real.saturating_sub(headers as u16);
+    let end = l3 + usize::from(lane.parsed.length);
+    tcp_options::clamp_mss(frame.bytes_mut().get_mut(l4..end)?, most);
+    Some(())
+}
+
+/// A segment of the client's: with what it has to carry, or renumbered.
+fn inbound<B: Frame>(
+    how: ClientAddress,
+    ends: &Ends,
+    session: &SessionOf<Ipv6>,
+    (sequence, flags): (u32, u8),
+    lane: &mut Lane<u128>,
+    frame: &mut B,
+    room: Room,
+) -> Option<()> {
+    let length = stream_len(how, ends);
+    let first = session.extra.isn.wrapping_add(1);
+    let begins = sequence == first && session.closing & DONE == 0;
+    if how == ClientAddress::Toa {
+        if begins && flags & RST == 0 {
+            option(ends, lane, frame, room.here);
+        }
+        return Some(());
+    }
+    // A reset of what nothing was sent of.
+    if begins && flags & RST != 0 {
+        return Some(());
+    }
+    if begins && u32::from(lane.parsed.length) + length <= u32::from(room.here) {
+        return header_in_stream(how, ends, lane, frame);
+    }
+    renumber(segment_of(lane, frame)?, SEQUENCE, sequence, sequence.wrapping_add(length));
+    Some(())
+}
+
+/// A segment of the real server's: what it acknowledges is more than the client sent.
+fn outbound<B: Frame>(
+    how: ClientAddress,
+    ends: &Ends,
+    session: &mut SessionOf<Ipv6>,
+    acknowledgement: u32,
+    lane: &mut Lane<u128>,
+    frame: &mut B,
+) -> Option<()> {
+    if how == ClientAddress::Toa {
+        session.closing |= DONE;
+        return Some(());
+    }
+    let length = stream_len(how, ends);
+    let first = session.extra.isn.wrapping_add(1);
+    let got = acknowledgement.wrapping_sub(first);
+    // Half of the numbers lie ahead, half behind.
+    let all = got >= length && got < 1 << 31;
+    let seen = if all { acknowledgement.wrapping_sub(length) } else { first };
+    if lane.parsed.segment.flags & tcp::ACK == 0 {
+        return Some(());
+    }
+    if all {
+        session.closing |= DONE;
+    }
+    let segment = segment_of(lane, frame)?;
+    renumber(segment, ACKNOWLEDGEMENT, acknowledgement, seen);
+    tcp_options::shift_sack(segment, length.wrapping_neg());
+    // The session is tracked in the client's numbers.
+    lane.parsed.segment.ack = seen as u16;
+    Some(())
+}
+
+/// A packet's TCP segment, without padding.
+fn segment_of<'a, B: Frame>(lane: &Lane<u128>, frame: &'a mut B) -> Option<&'a mut [u8]> {
+    let end = usize::from(lane.parsed.l3) + usize::from(lane.parsed.length);
+    frame.bytes_mut().get_mut(usize::from(lane.parsed.l4)..end)
 }
 
 /// Takes out of a quoted packet of a session what the introduction did to its numbers, so that its

@@ -1,0 +1,215 @@
+//! A packet of a flow that was found: verified, tracked and counted, and what it becomes written.
+
+use super::burst::Lane;
+use super::engine::{Engine, Outcome, Turn, expired};
+use super::introduce::Room;
+use super::parse::Parse;
+use super::{Shared, Verdict, View, tunnel};
+use crate::blueprint::Mode;
+use crate::counters::Direction;
+use crate::family::{Family, Tuple};
+use crate::fib::{Fib, HopId, NoHop};
+use crate::frame::Frame;
+use crate::plan::{Plan, RealId};
+use crate::reason::Reason;
+use crate::session::{Flow, Session, SessionOf, Sessions};
+use crate::track;
+use std::net::IpAddr;
+
+impl<F: Parse> Engine<F> {
+    /// Verifies that a packet belongs to the flow that was found for it, tracks and counts it, and
+    /// decides what it becomes.
+    #[inline(always)]
+    pub fn track<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        at: usize,
+        frame: &mut B,
+    ) -> Outcome {
+        let Turn { view: View { plan, fib }, now, .. } = turn;
+        let lane = &mut self.burst.lanes[at];
+        let (parsed, flow) = (&lane.parsed, lane.flow);
+        if flow == Flow::NONE {
+            return Outcome::Unknown;
+        }
+        let session = self.sessions.at_mut(flow.id());
+        let direction = flow.direction();
+        // Another candidate, if there is one, is left to `admit`: two keys seldom share a tag.
+        let new = Sessions::<F>::translated(plan, session, direction, &parsed.tuple);
+        let Some((new, mode)) = new.filter(|_| !expired(session, plan, now)) else {
+            return Outcome::Unknown;
+        };
+        let plain = track::is_plain(session.state, parsed.segment.flags);
+        if !plain && track::is_reuse(session, direction, parsed.segment) {
+            return Outcome::Unknown;
+        }
+        if parsed.ttl <= 1 {
+            return Outcome::Refuse(Reason::TtlExpired);
+        }
+        (lane.new, lane.mode) = (new, mode);
+        let real = session.real();
+        lane.hop = match direction {
+            Direction::Inbound if F::WIDE && mode == Mode::Snat => F::far_hop(session, fib),
+            Direction::Inbound => fib.real_hop(real),
+            Direction::Outbound => client_hop(session, fib),
+        };
+        let (mtu, resolved) = match fib.hop(lane.hop) {
+            Some(hop) => (hop.mtu, true),
+            None => match find_hop::<F>(turn.view, session, direction, (mode, &lane.new)) {
+                Ok((id, mtu)) => {
+                    lane.hop = id;
+                    (mtu, id != HopId::NONE)
+                }
+                Err(verdict) => return Outcome::Is(verdict),
+            },
+        };
+        let room = match mode {
+            Mode::Ipip => tunnel::room(&shared.paths, plan, real, mtu, now),
+            _ => F::room_across(mtu, &parsed.tuple, &new),
+        };
+        if parsed.length > room {
+            lane.hop = HopId::NONE;
+            return Outcome::TooBig(room);
+        }
+        session.seen_ms = now.low();
+        let length = parsed.length;
+        if F::WIDE && plan.introduces && mode == Mode::Fnat {
+            let done = introduce::<F, B>(turn.view, session, direction, lane, frame, mtu);
+            if let Err(outcome) = done {
+                lane.hop = HopId::NONE;
+                return outcome;
+            }
+        }
+        shared.forwarded(real, direction, length);
+        if matches!(mode, Mode::Dr | Mode::Ipip) {
+            lane.flow = Flow(real.0);
+        }
+        if !plain {
+            let segment = lane.parsed.segment;
+            self.track_tcp(shared, plan, flow.id(), direction, segment);
+        }
+        if resolved { Outcome::Forward } else { Outcome::Unresolved }
+    }
+
+    /// Moves the state of a TCP session on; the session may end with that.
+    pub fn track_tcp(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        id: u32,
+        direction: Direction,
+        segment: track::Segment,
+    ) {
+        let session = self.sessions.at_mut(id);
+        track::tcp(session, direction, segment);
+        if plan.timeout_ms[session.state as usize] == 0 {
+            self.remove(shared, plan, id);
+            shared.counters.closed += 1;
+        }
+    }
+
+    /// A packet of a known flow whose neighbour is not known.
+    #[cold]
+    pub(super) fn hold<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        at: usize,
+        frame: &mut B,
+    ) -> Verdict {
+        let lane = &self.burst.lanes[at];
+        let to = match lane.mode {
+            // The packet's own destination is not where it goes next.
+            Mode::Dr | Mode::Ipip => turn.view.plan.real(RealId(lane.flow.0)).map(|r| r.address),
+            _ => Some(F::to_ip(lane.new.dst)),
+        };
+        let Some(to) = to else { return Verdict::Drop(Reason::NoRoute) };
+        if let Some(reason) = write::<F, B>(shared, turn.view, lane, frame) {
+            return Verdict::Drop(reason);
+        }
+        let why = turn.view.fib.lookup(to).err().unwrap_or(NoHop::NoRoute);
+        shared.no_hop(usize::from(lane.frame), why)
+    }
+}
+
+/// Writes a packet's network and transport headers, and an outer one if it is to have one. Gives
+/// the reason why it cannot be.
+#[inline(always)]
+pub(super) fn write<F: Parse, B: Frame>(
+    shared: &mut Shared,
+    view: View<'_>,
+    lane: &Lane<F::Addr>,
+    frame: &mut B,
+) -> Option<Reason> {
+    let parsed = &lane.parsed;
+    let (l3, l4) = (usize::from(parsed.l3), usize::from(parsed.l4));
+    if F::WIDE && F::crosses(&parsed.tuple, &lane.new) {
+        return F::translate(shared, frame, lane);
+    }
+    F::rewrite(frame.bytes_mut(), (l3, l4), &parsed.tuple, &lane.new);
+    if lane.mode == Mode::Ipip {
+        return tunnel::enter::<F, B>(view.plan, lane, frame);
+    }
+    None
+}
+
+/// The hop towards the client that a session remembers, if it is still good.
+#[inline(always)]
+fn client_hop<A, X>(session: &Session<A, X>, fib: &Fib) -> HopId {
+    let good = session.hop_generation == fib.generation();
+    if good { HopId(session.client_hop) } else { HopId::NONE }
+}
+
+/// Where a packet goes next as far as addresses say.
+#[cold]
+pub(super) fn destination<F: Family>(
+    plan: &Plan,
+    session: &SessionOf<F>,
+    direction: Direction,
+    mode: Mode,
+    new: &Tuple<F::Addr>,
+) -> IpAddr {
+    let past = direction == Direction::Inbound && matches!(mode, Mode::Dr | Mode::Ipip);
+    let real = plan.real(session.real()).filter(|_| past);
+    real.map_or_else(|| F::to_ip(new.dst), |real| real.address)
+}
+
+/// The hop of a session's packets in a direction, for the first of them and when it is not known,
+/// and its MTU. There is no hop, but an MTU, as long as the neighbour is not known.
+#[cold]
+fn find_hop<F: Family>(
+    View { plan, fib }: View<'_>,
+    session: &mut SessionOf<F>,
+    direction: Direction,
+    (mode, new): (Mode, &Tuple<F::Addr>),
+) -> Result<(HopId, u16), Verdict> {
+    let to = destination::<F>(plan, session, direction, mode, new);
+    let no_route = Verdict::Drop(Reason::NoRoute);
+    let (hop, mtu) = match fib.lookup(to) {
+        Ok(id) => (id, fib.hop(id).ok_or(no_route)?.mtu),
+        Err(NoHop::Unresolved(link, _)) => (HopId::NONE, fib.link(link).ok_or(no_route)?.mtu),
+        Err(NoHop::NoRoute) => return Err(no_route),
+    };
+    if direction == Direction::Outbound {
+        session.client_hop = hop.0;
+        session.hop_generation = fib.generation();
+    } else {
+        F::remember_far_hop(session, fib, hop);
+    }
+    Ok((hop, mtu))
+}
+
+/// Tells a real server of FNAT who its client is, if its service says so.
+fn introduce<F: Parse, B: Frame>(
+    view: View<'_>,
+    session: &mut SessionOf<F>,
+    direction: Direction,
+    lane: &mut Lane<F::Addr>,
+    frame: &mut B,
+    mtu: u16,
+) -> Result<(), Outcome> {
+    let crosses = F::crosses(&lane.parsed.tuple, &lane.new);
+    let room = Room::of(view.fib, mtu, session.real(), crosses);
+    F::introduce(view.plan, session, direction, lane, frame, room)
+}
