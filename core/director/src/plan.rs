@@ -8,6 +8,7 @@
 mod compile;
 mod ids;
 mod side;
+mod tables;
 
 pub use compile::CompileError;
 pub use ids::Retired;

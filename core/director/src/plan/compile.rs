@@ -2,6 +2,7 @@
 
 use super::ids::{Ids, Retired};
 use super::side::side;
+use super::tables;
 use super::{LocalId, Plan, Pool, Real, Service, ServiceId, Snat};
 use crate::blueprint::{
     Blueprint, ClientAddress, LocalPool, Mode, Orphans, Protocol, RealServer, Scheduling, SnatRule,
@@ -77,12 +78,13 @@ impl Plan {
         plan.tunnel = blueprint.tunnel;
         plan.icmp_errors_per_s = blueprint.icmp_errors_per_s;
         plan.hash_seed = blueprint.hash_seed;
+        let wide = tables::wide(blueprint, &plan, retired);
         let mut ids = Ids::of(&plan, retired);
         for pool in &blueprint.pools {
             plan.add_pool(pool, &mut ids)?;
         }
         for (position, service) in blueprint.services.iter().enumerate() {
-            plan.add_service(service, position, &mut ids, before)?;
+            plan.add_service((service, wide[position]), position, &mut ids, before)?;
         }
         for (position, rule) in blueprint.snat.iter().enumerate() {
             plan.add_snat(rule, position, &mut ids)?;
@@ -182,7 +184,7 @@ impl Plan {
 
     fn add_service(
         &mut self,
-        from: &VirtualService,
+        (from, wide): (&VirtualService, bool),
         position: usize,
         ids: &mut Ids,
         before: Option<&Self>,
@@ -211,7 +213,7 @@ impl Plan {
             client_address: from.client_address,
             snat: None,
             owned: nat || from.mode == Mode::Nat || from.persistence.is_some(),
-            wide: is_wide(from),
+            wide,
             live: true,
         };
         let id = ids.service(&mut self.services, service)?;
@@ -323,17 +325,6 @@ impl Plan {
             real.orphans = rule;
         }
     }
-}
-
-/// Whether a service's sessions need the room of the wide table.
-fn is_wide(service: &VirtualService) -> bool {
-    let crosses = |real: &RealServer| {
-        let mode = real.mode.unwrap_or(service.mode);
-        mode == Mode::Fnat && real.address.is_ipv6() != service.vip.is_ipv6()
-    };
-    service.vip.is_ipv6()
-        || service.client_address != ClientAddress::Hidden
-        || service.reals.iter().any(crosses)
 }
 
 fn timeouts_ms(timeouts: &Timeouts) -> [u32; State::COUNT] {
