@@ -211,11 +211,11 @@ impl Checker {
             };
         }
         let Tuple { src, sport, dst, dport, protocol } = packet.tuple;
-        let inbound = scene.snapshot.service_at(scene.universe, protocol, (dst, dport));
-        let client = match inbound {
-            Some(service) if scene.snapshot.owned[service] => Some((src, sport)),
-            None if scene.snapshot.is_nat_real(scene.universe, src) => Some((dst, dport)),
-            _ => None,
+        let Scene { universe, snapshot, .. } = scene;
+        let client = if snapshot.is_owned(universe, protocol, (dst, dport)) {
+            Some((src, sport))
+        } else {
+            Some((dst, dport)).filter(|_| snapshot.is_nat_real(universe, src))
         };
         let lost = self.look_up(scene, packet).found.is_none();
         match client.filter(|_| lost && to != scene.worker) {

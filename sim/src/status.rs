@@ -4,7 +4,7 @@
 //! A snapshot keeps the model's own view of what it says beside the compiled plan, so that the
 //! checker never asks the plan.
 
-use crate::universe::{Real, Universe};
+use crate::universe::Universe;
 use crate::wire::{Addr, Seen, is_v4, to_ip};
 use rustc_hash::FxHashMap;
 use sluice_director::blueprint::{
@@ -96,6 +96,8 @@ pub(crate) struct Snapshot {
     pub locals: FxHashMap<Addr, (usize, bool)>,
     /// By service: whether a client's sessions belong to one worker.
     pub owned: Vec<bool>,
+    /// By service: whether that is or once was so.
+    pub once_owned: Vec<bool>,
     nexts: Vec<Next>,
     numbers: FxHashMap<Addr, usize>,
 }
@@ -120,6 +122,9 @@ impl Snapshot {
                 }
             }
         }
+        let owned = owned(universe, status);
+        let once = before.map(|before| &before.once_owned);
+        let is_or_was = |(at, now): (usize, &bool)| *now || once.is_some_and(|once| once[at]);
         let next = |address| next(universe, status, address);
         Ok(Self {
             epoch: plan.epoch,
@@ -127,7 +132,8 @@ impl Snapshot {
             fib,
             eligible: status.services.iter().map(eligible).collect(),
             locals,
-            owned: owned(universe, status),
+            once_owned: owned.iter().enumerate().map(is_or_was).collect(),
+            owned,
             nexts: universe.nodes.iter().map(|node| next(node.address)).collect(),
             numbers: universe.nodes.iter().enumerate().map(|(at, n)| (n.address, at)).collect(),
             status: status.clone(),
@@ -153,6 +159,16 @@ impl Snapshot {
         self.numbers.get(&address).copied()
     }
 
+    /// Whether a service, now or once, has a packet's client belong to one worker.
+    pub fn is_owned(&self, universe: &Universe, protocol: u8, to: (Addr, u16)) -> bool {
+        let mut services = universe.services.iter().zip(&self.once_owned);
+        services.any(|(service, owned)| {
+            let (first, last) = service.ports;
+            let covers = (first..=last).contains(&to.1) && service.vip == to.0;
+            *owned && covers && service.protocol == protocol
+        })
+    }
+
     /// What becomes of the sessions of a service's real server.
     pub fn rule(&self, universe: &Universe, service: usize, real: usize) -> Orphans {
         let (spec, status) = (&universe.services[service], &self.status.services[service]);
@@ -162,30 +178,6 @@ impl Snapshot {
             (true, true) => spec.on_down,
             (true, false) => Orphans::Keep,
         }
-    }
-
-    /// Whether a service's sessions are in the wide table.
-    pub fn is_wide(&self, universe: &Universe, service: usize) -> bool {
-        let spec = &universe.services[service];
-        let v4 = is_v4(spec.vip);
-        let crosses = |(real, status): (&Real, &RealStatus)| {
-            let same = is_v4(universe.nodes[real.node].address) == v4;
-            status.present && real.mode == Mode::Fnat && !same
-        };
-        let reals = spec.reals.iter().zip(&self.status.services[service].reals);
-        !v4 || reals.into_iter().any(crosses)
-    }
-
-    /// Whether sessions of both tables take a pool's ports.
-    pub fn is_shared(&self, universe: &Universe, pool: usize) -> bool {
-        let uses = |wide: bool| {
-            universe.services.iter().enumerate().any(|(number, service)| {
-                self.status.services[number].present
-                    && service.pool == pool
-                    && self.is_wide(universe, number) == wide
-            })
-        };
-        uses(false) && uses(true)
     }
 
     /// Whether an address is that of a real server that is reached by NAT.

@@ -133,12 +133,13 @@ impl fmt::Display for Packet {
 /// The Internet checksum's sum (RFC 1071) of `bytes` after `start`, folded, not inverted.
 fn sum(start: u64, bytes: &[u8]) -> u16 {
     let mut total = start;
-    let mut words = bytes.chunks_exact(2);
-    for word in &mut words {
-        total += u64::from(u16::from_be_bytes([word[0], word[1]]));
+    // Two words at a time: their carries are folded in the end (RFC 1071 2 A).
+    let (pairs, rest) = bytes.as_chunks::<4>();
+    for pair in pairs {
+        total += u64::from(u32::from_be_bytes(*pair));
     }
-    if let [last] = words.remainder() {
-        total += u64::from(*last) << 8;
+    for (at, byte) in rest.iter().enumerate() {
+        total += u64::from(*byte) << (if at % 2 == 0 { 8 } else { 0 });
     }
     while total > 0xffff {
         total = (total & 0xffff) + (total >> 16);

@@ -385,10 +385,9 @@ impl Checker {
         let spec = &universe.services[service];
         let real = Some(&spec.reals[real]).filter(|real| real.mode == Mode::Fnat)?;
         let pool = &universe.pools[spec.pool];
-        // A pool that both tables use is parted between them.
-        let tables = if snapshot.is_shared(universe, spec.pool) { 2 } else { 1 };
-        let wide = u16::from(tables == 2 && snapshot.is_wide(universe, service));
-        let (start, end) = pool.share(worker * tables + wide, universe.workers * tables);
+        // A pool that sessions of both tables may use is parted between them.
+        let tables = if universe.nodes.iter().any(|node| !is_v4(node.address)) { 2 } else { 1 };
+        let (start, end) = pool.share(worker, universe.workers);
         let address = universe.nodes[real.node].address;
         let port = if real.port == 0 { packet.tuple.dport } else { real.port };
         let locals = pool.addresses.iter().zip(&snapshot.status.locals[spec.pool]);
@@ -397,7 +396,7 @@ impl Checker {
         for (local, _) in own {
             let place = (worker, spec.protocol, (address, port), *local);
             used += self.used.get(&place).copied().unwrap_or(0);
-            all += end - start;
+            all += (end - start) / tables;
         }
         Some((used, all))
     }

@@ -19,24 +19,40 @@ const fn word(token: u32, index: u32) -> [u8; 8] {
 }
 
 impl Stream {
-    /// Runs through the pieces of `len` bytes that lie in one word of the pattern each.
-    fn words(self, mut act: impl FnMut(usize, &[u8])) {
-        let (mut done, len) = (0, usize::from(self.len));
-        while done < len {
-            let at = self.at.wrapping_add(done as u32);
-            let (index, offset) = (at / 8, (at % 8) as usize);
-            let take = (8 - offset).min(len - done);
-            act(done, &word(self.token, index)[offset..offset + take]);
-            done += take;
+    /// Runs through the piece: its ragged beginning and end as bytes, what is between as words.
+    fn words(self, mut bytes: impl FnMut(usize, &[u8]), mut word_at: impl FnMut(usize, [u8; 8])) {
+        let len = usize::from(self.len);
+        let (mut index, offset) = (self.at / 8, (self.at % 8) as usize);
+        let mut done = (8 - offset).min(len);
+        if done < 8 {
+            bytes(0, &word(self.token, index)[offset..offset + done]);
+        } else {
+            word_at(0, word(self.token, index));
+        }
+        index = index.wrapping_add(1);
+        while done + 8 <= len {
+            word_at(done, word(self.token, index));
+            (done, index) = (done + 8, index.wrapping_add(1));
+        }
+        if done < len {
+            bytes(done, &word(self.token, index)[..len - done]);
         }
     }
 
     /// Writes the piece into `out`, which is as long.
     pub fn fill(self, out: &mut [u8]) {
-        self.words(|at, part| out[at..at + part.len()].copy_from_slice(part));
+        let out = std::cell::Cell::from_mut(out).as_slice_of_cells();
+        let put = |at: usize, part: &[u8]| {
+            out[at..at + part.len()].iter().zip(part).for_each(|(cell, byte)| cell.set(*byte));
+        };
+        self.words(put, |at, word| {
+            if let Some(cells) = out.get(at..at + 8) {
+                cells.iter().zip(word).for_each(|(cell, byte)| cell.set(byte));
+            }
+        });
         if self.headed && out.len() >= HEAD {
-            out[..4].copy_from_slice(&self.token.to_be_bytes());
-            out[4..HEAD].copy_from_slice(&self.at.to_be_bytes());
+            put(0, &self.token.to_be_bytes());
+            put(4, &self.at.to_be_bytes());
         }
     }
 
@@ -46,12 +62,26 @@ impl Stream {
             return false;
         }
         let skip = if self.headed && bytes.len() >= HEAD { HEAD } else { 0 };
-        let mut same = true;
-        self.words(|at, part| {
-            let skip = skip.saturating_sub(at).min(part.len());
-            same &= bytes[at + skip..at + part.len()] == part[skip..];
-        });
-        same && (skip == 0 || Self::head(bytes) == Some((self.token, self.at)))
+        let (mut ragged, mut whole) = (true, 0);
+        self.words(
+            |at, part| {
+                let skip = skip.saturating_sub(at).min(part.len());
+                ragged &= bytes[at + skip..at + part.len()] == part[skip..];
+            },
+            |at, word| {
+                let found = bytes.get(at..).and_then(|rest| rest.first_chunk());
+                let found = found.map_or(0, |chunk| u64::from_le_bytes(*chunk));
+                let differs = found ^ u64::from_le_bytes(word);
+                // The head's bytes are the lower ones of the first word.
+                let kept = if at >= skip {
+                    u64::MAX
+                } else {
+                    u64::MAX << ((skip - at).min(8) * 8 - 1) << 1
+                };
+                whole |= differs & kept;
+            },
+        );
+        ragged && whole == 0 && (skip == 0 || Self::head(bytes) == Some((self.token, self.at)))
     }
 
     /// Token and place of a datagram's payload.
