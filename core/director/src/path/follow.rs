@@ -33,8 +33,7 @@ impl<F: Parse> Engine<F> {
         if flow == Flow::NONE {
             return Outcome::Unknown;
         }
-        let session = self.sessions.at_mut(flow.id());
-        let direction = flow.direction();
+        let (session, direction) = (self.sessions.at_mut(flow.id()), flow.direction());
         // Another candidate, if there is one, is left to `admit`: two keys seldom share a tag.
         let new = Sessions::<F>::translated(plan, session, direction, &parsed.tuple);
         let Some((new, mode)) = new.filter(|_| !expired(session, plan, now)) else {
