@@ -328,9 +328,12 @@ fn piece(
     MemFrame(bytes)
 }
 
+/// An IPv4 endpoint.
+type Endpoint = ([u8; 4], u16);
+
 /// What `etherparse` puts together from frames in the order in which they left: source and
 /// destination, and the data; asserts that every piece fits the MTU, and all checksums.
-pub fn together(frames: &[MemFrame]) -> (([u8; 4], u16), ([u8; 4], u16), Vec<u8>) {
+pub fn together(frames: &[MemFrame]) -> (Endpoint, Endpoint, Vec<u8>) {
     let mut pool = etherparse::defrag::IpDefragPool::<(), ()>::new();
     let (mut whole, mut ends) = (None, ([0; 4], [0; 4]));
     for frame in frames {
