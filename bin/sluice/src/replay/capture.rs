@@ -52,6 +52,10 @@ impl Capture {
     /// When it cannot be opened or is no capture of Ethernet frames.
     pub fn open(path: &Path) -> Result<Self, ReplayError> {
         let file = File::open(path).map_err(ReplayError::file(path))?;
+        // No more than a small file can fill: the buffer is zeroed, which takes longer than reading.
+        let most = file.metadata().ok().filter(std::fs::Metadata::is_file);
+        let most = most.and_then(|metadata| usize::try_from(metadata.len()).ok());
+        let buffer = most.map_or(BUFFER, |length| (length + 4096).min(BUFFER));
         let mut start = Vec::new();
         let mut file = BufReader::new(file);
         file.by_ref().take(4).read_to_end(&mut start).map_err(ReplayError::file(path))?;
@@ -60,14 +64,14 @@ impl Capture {
             [0x0a, 0x0d, 0x0d, 0x0a] => {
                 let source = Cursor::new(start).chain(file);
                 Format::PcapNg(Box::new(
-                    PcapNgReader::with_capacity(source, BUFFER)
+                    PcapNgReader::with_capacity(source, buffer)
                         .map_err(|e| refuse(format!("not a pcapng: {e}")))?,
                 ))
             }
             [0x1f, 0x8b, ..] => return Err(refuse("compressed: unpack it first".to_owned())),
             _ => {
                 let source = Cursor::new(start).chain(file);
-                let reader = PcapReader::with_capacity(source, BUFFER)
+                let reader = PcapReader::with_capacity(source, buffer)
                     .map_err(|e| refuse(format!("neither pcap nor pcapng: {e}")))?;
                 ethernet(reader.header().datalink).map_err(refuse)?;
                 Format::Pcap(Box::new(reader))
