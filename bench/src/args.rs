@@ -1,9 +1,10 @@
 //! The command line.
 
+pub use crate::choice::{Family, Mapping, Mode, Pages, Protocol, Scheduler};
 use crate::error::BenchError;
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use sluice_director::blueprint;
-use sluice_director::path::{BURST, PagePolicy};
+use crate::template::Template;
+use clap::{Args, Parser, Subcommand};
+use sluice_director::path::BURST;
 
 /// How fast the director is.
 #[derive(Debug, Parser)]
@@ -18,6 +19,12 @@ pub enum Command {
     /// Cycles a packet and Mpps of the worker loop on a port in memory
     #[command(long_about = ABOUT)]
     Throughput(Throughput),
+    /// Every mode, family and a choice of schedulers, in runs that take turns
+    #[command(long_about = MATRIX)]
+    Matrix(Matrix),
+    /// TCP connections a second, from the first SYN to the deleted session
+    #[command(long_about = CPS)]
+    Cps(Cps),
     /// Shares, moved clients and cycles a new session of each scheduler
     Schedulers(Schedulers),
 }
@@ -26,7 +33,8 @@ const ABOUT: &str = "\
 Cycles a packet and Mpps of the worker loop on a port in memory.
 
 Sessions are opened by real first packets; then rounds of random flows over all of them, half \
-inbound (client to VIP) and half outbound (real server to local address), go through the worker. \
+inbound (from the clients) and half outbound (what answers them), go through the worker; of dr and \
+ipip the director sees only the inbound direction, and of snat the clients are the hosts inside. \
 Frames are written before a round is timed; every frame must come out again, some are checked \
 byte by byte, and a run that drops anything fails.
 
@@ -37,6 +45,21 @@ machine in the same minute.
 
 On a machine that does other work too, give the benchmark priority (`--nice=-20`) and compare \
 several short runs.";
+
+const MATRIX: &str = "\
+Every mode, family and a choice of schedulers, in runs that take turns.
+
+Each cell is `throughput` in a process of its own, `--repeats` times; all cells run once before any \
+runs again, so that what disturbs the machine hits all alike. A cell's figure is the median of its \
+runs' medians.";
+
+const CPS: &str = "\
+TCP connections a second, from the first SYN to the deleted session, on one worker.
+
+SYN, SYN+ACK, ACK, request, answer, and a FIN of each side with its acknowledgement: five segments \
+of the client and three of the server, of connections that are at different points of their lives. \
+Of dr and ipip the director sees the client's five alone, and deletes the session when FIN_WAIT is \
+over, which is a second here. Meanwhile `--sessions` other connections are open.";
 
 #[derive(Clone, Debug, Args)]
 pub struct Throughput {
@@ -53,8 +76,12 @@ pub struct Throughput {
     #[arg(long, value_enum, default_value_t = Protocol::Udp)]
     pub protocol: Protocol,
     /// Bytes of a frame, with the four of the frame check sequence (as RFC 2544 counts)
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(64..=1518))]
-    pub size: u16,
+    /// [default: 64; of IPv6 80, with TCP 84]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(64..=1518))]
+    pub size: Option<u16>,
+    /// What shares a pool address and port in snat
+    #[arg(long, value_enum, default_value_t = Mapping::EndpointIndependent)]
+    pub mapping: Mapping,
     /// Sessions of the whole director, split evenly between the workers; 10_000 or 10k or 10M
     #[arg(long, default_value = "1M", value_parser = count)]
     pub sessions: u64,
@@ -93,6 +120,9 @@ pub struct Throughput {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Slots of each table beyond those of the sessions
+    #[arg(skip)]
+    pub spare: u32,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -112,41 +142,82 @@ pub struct Schedulers {
     pub json: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Mode {
-    /// Full NAT
-    Fnat,
+#[derive(Clone, Debug, Args)]
+pub struct Matrix {
+    /// Modes
+    #[arg(long, value_enum, value_delimiter = ',',
+          default_values_t = [Mode::Fnat, Mode::Nat, Mode::Dr, Mode::Ipip, Mode::Snat])]
+    pub modes: Vec<Mode>,
+    /// IP versions
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Family::V4, Family::V6])]
+    pub families: Vec<Family>,
+    /// Schedulers; snat has none
+    #[arg(long, value_enum, value_delimiter = ',',
+          default_values_t = [Scheduler::Rr, Scheduler::Wrr, Scheduler::Wlc, Scheduler::Mh])]
+    pub schedulers: Vec<Scheduler>,
+    /// Runs of each cell
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
+    pub repeats: u16,
+    /// Sessions; 10_000 or 10k or 10M
+    #[arg(long, default_value = "1M", value_parser = count)]
+    pub sessions: u64,
+    /// How long each run measures
+    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Pages of the session tables
+    #[arg(long, value_enum, default_value_t = Pages::Auto)]
+    pub pages: Pages,
+    /// The worker's core [default: the last one that the process may use]
+    #[arg(long)]
+    pub core: Option<usize>,
+    /// Nice value of the benchmark's scheduling group while it runs (-20 to 19)
+    #[arg(long, allow_hyphen_values = true,
+          value_parser = clap::value_parser!(i8).range(-20..=19))]
+    pub nice: Option<i8>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Scheduler {
-    /// Round robin
-    Rr,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Family {
-    /// IPv4
-    #[value(name = "4")]
-    V4,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Protocol {
-    /// Sessions that are open with their first packet
-    Udp,
-    /// Sessions whose handshake is complete
-    Tcp,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Pages {
-    /// Reserved huge pages where there are enough, else ordinary ones
-    Auto,
-    /// Reserved huge pages or an error
-    Huge,
-    /// Ordinary pages, merged by the kernel where it can
-    Ordinary,
+#[derive(Clone, Debug, Args)]
+pub struct Cps {
+    /// Forwarding mode
+    #[arg(long, value_enum, default_value_t = Mode::Fnat)]
+    pub mode: Mode,
+    /// Scheduler
+    #[arg(long, value_enum, default_value_t = Scheduler::Rr)]
+    pub scheduler: Scheduler,
+    /// IP version
+    #[arg(long, value_enum, default_value_t = Family::V4)]
+    pub family: Family,
+    /// Other connections that are open meanwhile; 10_000 or 10k or 10M
+    #[arg(long, default_value = "100k", value_parser = count)]
+    pub sessions: u64,
+    /// Connections at each point of their lives: so many begin, and end, in a round
+    #[arg(long, default_value = "512", value_parser = count)]
+    pub group: u64,
+    /// How long to measure
+    #[arg(long, default_value_t = 5.0, value_parser = seconds)]
+    pub seconds: f64,
+    /// Real servers of the service
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=200))]
+    pub reals: u16,
+    /// Pages of the session tables
+    #[arg(long, value_enum, default_value_t = Pages::Auto)]
+    pub pages: Pages,
+    /// The worker's core [default: the last one that the process may use]
+    #[arg(long)]
+    pub core: Option<usize>,
+    /// Nice value of the benchmark's scheduling group while it runs (-20 to 19)
+    #[arg(long, allow_hyphen_values = true,
+          value_parser = clap::value_parser!(i8).range(-20..=19))]
+    pub nice: Option<i8>,
+    /// Where the random numbers begin: the same seed gives the same packets
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Most hand-offs of one round between two workers: the ring between them holds 1,024 frames, and
@@ -165,14 +236,59 @@ impl Throughput {
         (self.frames as f64 / 2.0 * self.stray / others) as usize
     }
 
+    /// Slots of one worker's table: a template of each inside endpoint takes one too.
+    pub fn capacity_each(&self) -> u32 {
+        let shares = self.mapping == Mapping::EndpointIndependent;
+        let slots = if self.mode == Mode::Snat && shares { 2 } else { 1 };
+        // A session of source NAT wants room for a template whether it makes one or not.
+        self.sessions_each() * slots + self.spare + u32::from(self.mode == Mode::Snat)
+    }
+
+    /// Bytes of a frame, frame check sequence included.
+    pub fn frame_size(&self) -> u16 {
+        let usual = match (self.family, self.protocol) {
+            (Family::V4, _) => 64,
+            (Family::V6, Protocol::Udp) => 80,
+            (Family::V6, Protocol::Tcp) => 84,
+        };
+        self.size.unwrap_or(usual)
+    }
+
+    /// Packets of a round by their way: inbound, outbound.
+    pub fn frames_by_way(&self) -> [usize; 2] {
+        let frames = self.frames as usize;
+        if self.mode.answers() { [frames / 2; 2] } else { [frames, 0] }
+    }
+
+    fn check_mode(&self) -> Result<(), BenchError> {
+        let mode = self.mode.name();
+        if self.workers > 1 && matches!(self.mode, Mode::Nat | Mode::Snat) {
+            return Err(BenchError::Usage(format!(
+                "--mode {mode} with {} workers: a hash of the client gives each session its \
+                 worker, so traffic cannot be split evenly",
+                self.workers
+            )));
+        }
+        if self.stray > 0.0 && self.mode != Mode::Fnat {
+            return Err(BenchError::Usage(format!("--stray is for fnat, not {mode}")));
+        }
+        let least = Template::least_size(self.family, self.protocol);
+        if self.frame_size() < least {
+            let text = format!("--size {}: such frames have {least} or more", self.frame_size());
+            return Err(BenchError::Usage(text));
+        }
+        Ok(())
+    }
+
     /// Refuses what each option alone allows but all together do not.
     pub fn check(&self) -> Result<(), BenchError> {
+        self.check_mode()?;
         let workers = u64::from(self.workers);
-        if self.sessions < workers || self.sessions / workers > 1 << 29 {
+        if self.sessions < workers || self.sessions / workers > 1 << 28 {
             return Err(BenchError::Usage(format!(
                 "--sessions {}: each of {workers} workers needs 1 to {}",
                 self.sessions,
-                1 << 29
+                1 << 28
             )));
         }
         if !(256..=1 << 20).contains(&self.frames) || !self.frames.is_multiple_of(2) {
@@ -199,21 +315,29 @@ impl Throughput {
     }
 }
 
-impl Protocol {
-    pub const fn of_blueprint(self) -> blueprint::Protocol {
-        match self {
-            Self::Udp => blueprint::Protocol::Udp,
-            Self::Tcp => blueprint::Protocol::Tcp,
-        }
-    }
-}
-
-impl Pages {
-    pub const fn policy(self) -> PagePolicy {
-        match self {
-            Self::Auto => PagePolicy::Auto,
-            Self::Huge => PagePolicy::HugeOnly,
-            Self::Ordinary => PagePolicy::Ordinary,
+impl Cps {
+    /// The connections that are open meanwhile, as a measurement of throughput would have them.
+    pub fn others(&self, spare: u32) -> Throughput {
+        Throughput {
+            mode: self.mode,
+            scheduler: self.scheduler,
+            family: self.family,
+            protocol: Protocol::Tcp,
+            size: None,
+            mapping: Mapping::EndpointIndependent,
+            sessions: self.sessions,
+            workers: 1,
+            seconds: self.seconds,
+            burst: BURST as u16,
+            frames: self.group * 8,
+            stray: 0.0,
+            reals: self.reals,
+            pages: self.pages,
+            cores: self.core.into_iter().collect(),
+            nice: self.nice,
+            seed: self.seed,
+            json: self.json,
+            spare,
         }
     }
 }
@@ -261,6 +385,12 @@ mod tests {
         .unwrap();
         assert_eq!((args.sessions_each(), args.workers), (5_000_000, 2));
         assert!(args.json && args.strays_each() == 0);
+        for (line, size) in [("", 64), ("--family 6", 80), ("--family 6 --protocol tcp", 84)] {
+            assert_eq!(parse(line).unwrap().frame_size(), size, "{line}");
+        }
+        let snat = parse("--mode snat --family 6 --sessions 10").unwrap();
+        assert_eq!((snat.capacity_each(), snat.frames_by_way()), (21, [2048, 2048]));
+        assert_eq!(parse("--mode dr --scheduler p2c").unwrap().frames_by_way(), [4096, 0]);
         assert_eq!(parse("--sessions 1_500k --nice -20").unwrap().sessions, 1_500_000);
     }
 
@@ -277,7 +407,10 @@ mod tests {
             ("--frames 257", "even number"),
             ("--burst 65", "1..=64"),
             ("--seconds 0", "0.01 to 3600"),
-            ("--mode dr", "fnat"),
+            ("--mode nat --workers 2", "hash of the client"),
+            ("--mode dr --workers 2 --stray 0.1", "for fnat"),
+            ("--family 6 --size 68", "70 or more"),
+            ("--family 5", "4, 6"),
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(why), "{line}: {error}");

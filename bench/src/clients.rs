@@ -1,10 +1,12 @@
 //! Random numbers that a seed decides, and the clients: one endpoint for each session, all
 //! different, in no order that a table could profit from.
 
-/// An address and a port.
+use crate::args::Family;
+
+/// An address, of IPv4 in the lower half of the lower half, and a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    pub address: u32,
+    pub address: u128,
     pub port: u16,
 }
 
@@ -32,11 +34,8 @@ impl Random {
     }
 }
 
-/// First of the clients' addresses: half of the range for benchmarks (RFC 2544 C.2.2).
-pub const FIRST_ADDRESS: u32 = 0xc612_0000;
-/// Length of the clients' prefix.
-pub const PREFIX_LEN: u8 = 16;
-const ADDRESSES: u64 = 1 << (32 - PREFIX_LEN);
+/// Clients' addresses of a family.
+const ADDRESSES: u64 = 1 << 16;
 const FIRST_PORT: u64 = 1024;
 const PORTS: u64 = 65_536 - FIRST_PORT;
 /// Different endpoints: 2²⁶ · 3² · 7.
@@ -48,17 +47,36 @@ const ENDPOINTS: u64 = ADDRESSES * PORTS;
 pub struct Clients {
     factor: u64,
     start: u64,
+    family: Family,
+}
+
+/// The prefix that all clients of a family are in: half of the range for benchmarks (RFC 2544
+/// C.2.2), and that of RFC 5180 section 8.
+pub const fn prefix(family: Family) -> (u128, u8) {
+    match family {
+        Family::V4 => (0xc612_0000, 16),
+        Family::V6 => (0x2001_0002 << 96, 48),
+    }
+}
+
+/// The address with a number: of IPv6 one in each network of 64 bits.
+const fn address(family: Family, number: u64) -> u128 {
+    let (first, _) = prefix(family);
+    match family {
+        Family::V4 => first + number as u128,
+        Family::V6 => first + ((number as u128) << 64) + 0x100,
+    }
 }
 
 impl Clients {
-    pub const fn new(seed: u64) -> Self {
+    pub const fn new(seed: u64, family: Family) -> Self {
         let mut random = Random::new(seed);
         let mut factor = (random.next() % ENDPOINTS) | 1;
         // Coprime to the number of endpoints, so that no endpoint comes twice.
         while factor.is_multiple_of(3) || factor.is_multiple_of(7) {
             factor += 2;
         }
-        Self { factor, start: random.next() % ENDPOINTS }
+        Self { factor, start: random.next() % ENDPOINTS, family }
     }
 
     /// The endpoint of client `number`, below 2³².
@@ -66,7 +84,7 @@ impl Clients {
     pub const fn endpoint(&self, number: u32) -> Endpoint {
         let place = (number as u64 * self.factor + self.start) % ENDPOINTS;
         Endpoint {
-            address: FIRST_ADDRESS + (place / PORTS) as u32,
+            address: address(self.family, place / PORTS),
             port: (FIRST_PORT + place % PORTS) as u16,
         }
     }
@@ -81,7 +99,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_two_clients_are_the_same(seed in any::<u64>(), a in any::<u32>(), b in any::<u32>()) {
-            let clients = Clients::new(seed);
+            let clients = Clients::new(seed, Family::V6);
             let few = ENDPOINTS as u32;
             let (a, b) = (a % few, b % few);
             prop_assert_eq!(clients.endpoint(a) == clients.endpoint(b), a == b);
@@ -89,9 +107,12 @@ mod tests {
 
         #[test]
         fn clients_are_where_they_should_be(seed in any::<u64>(), number in any::<u32>()) {
-            let Endpoint { address, port } = Clients::new(seed).endpoint(number);
-            prop_assert_eq!(address >> (32 - PREFIX_LEN), FIRST_ADDRESS >> (32 - PREFIX_LEN));
-            prop_assert!(port >= 1024);
+            for (family, bits) in [(Family::V4, 32), (Family::V6, 128)] {
+                let Endpoint { address, port } = Clients::new(seed, family).endpoint(number);
+                let (first, len) = prefix(family);
+                prop_assert_eq!(address >> (bits - len), first >> (bits - len));
+                prop_assert!(port >= 1024);
+            }
         }
 
         #[test]
@@ -102,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_run_of_clients_has_no_repetition() {
-        let clients = Clients::new(1);
+        let clients = Clients::new(1, Family::V4);
         let all: HashSet<_> = (0..200_000).map(|n| clients.endpoint(n)).collect();
         assert_eq!(all.len(), 200_000);
         let addresses: HashSet<_> = all.iter().map(|e| e.address).collect();

@@ -59,6 +59,14 @@ pub enum BenchError {
         /// By the worker.
         got: u64,
     },
+    /// A run in a process of its own failed, and has said why.
+    #[error("{what}: the run ended with {status}")]
+    Run {
+        /// Which one.
+        what: String,
+        /// How it ended.
+        status: std::process::ExitStatus,
+    },
     /// Another worker failed first.
     #[error("another worker failed")]
     Aborted,

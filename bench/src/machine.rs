@@ -80,6 +80,18 @@ pub fn level_of(core: usize, bytes: u64) -> String {
     found.map_or_else(|| "memory".into(), |(level, _)| format!("L{level}"))
 }
 
+/// The commit that the working directory is at, if it is one of this project; with a mark if the
+/// tree has changes.
+pub fn commit() -> Option<String> {
+    let git = |args: &[&str]| {
+        let output = std::process::Command::new("git").args(args).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;
+    Some(if changed.is_empty() { commit } else { commit + " with changes" })
+}
+
 fn load_average() -> Option<f64> {
     read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
 }

@@ -1,6 +1,6 @@
 //! What was measured, as one JSON object or as lines to read.
 
-use crate::args::{Protocol, Throughput};
+use crate::args::Throughput;
 use crate::clock;
 use crate::floor;
 use crate::machine::{self, Machine};
@@ -42,12 +42,12 @@ pub fn quantile(samples: &[f64], part: f64) -> f64 {
     sorted.get(at).copied().unwrap_or(f64::NAN)
 }
 
-fn mean(samples: &[f64]) -> f64 {
+pub fn mean(samples: &[f64]) -> f64 {
     samples.iter().sum::<f64>() / samples.len() as f64
 }
 
 /// Two decimals are more than any of these figures is worth.
-fn round(value: f64) -> f64 {
+pub fn round(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }
 
@@ -84,6 +84,11 @@ impl Report {
         self.workers.iter().map(|worker| worker.table_bytes).sum()
     }
 
+    /// What the packets of a round are.
+    const fn directions(&self) -> &'static str {
+        if self.args.mode.answers() { "half in, half out" } else { "inbound only" }
+    }
+
     fn table_pages(&self) -> String {
         let mut pages: Vec<_> = self.workers.iter().map(|worker| worker.table_pages).collect();
         pages.sort_unstable();
@@ -94,7 +99,8 @@ impl Report {
     /// Where headers are when a round begins: the cache that holds as many bytes as were written.
     fn headers_in(&self) -> String {
         let line = 64;
-        let written = self.args.frames * u64::from(self.args.size - 4).next_multiple_of(line);
+        let written =
+            self.args.frames * u64::from(self.args.frame_size() - 4).next_multiple_of(line);
         machine::level_of(self.workers[0].core, written)
     }
 
@@ -126,11 +132,12 @@ impl Report {
             "bytes_per_session": round(self.bytes_per_session()),
             "sessions": self.sessions(),
             "workers": args.workers,
-            "mode": "fnat",
-            "scheduler": "rr",
-            "family": 4,
-            "protocol": if args.protocol == Protocol::Udp { "udp" } else { "tcp" },
-            "frame_size_bytes": args.size,
+            "mode": args.mode.name(),
+            "scheduler": args.scheduler.name(args.mode),
+            "family": args.family.version(),
+            "protocol": args.protocol.name(),
+            "directions": self.directions(),
+            "frame_size_bytes": args.frame_size(),
             "clock": clock::NAME,
         });
         for part in [self.packets_json(), self.memory_json(), self.run_json()] {
@@ -190,6 +197,7 @@ impl Report {
             "packets": packets,
             "packets_judged": judged,
             "per_worker": workers,
+            "commit": machine::commit(),
             "machine": self.machine.json(),
             "warnings": self.warnings(),
         })
@@ -198,10 +206,14 @@ impl Report {
     /// Lines to read.
     pub fn text(&self) -> String {
         let args = &self.args;
-        let protocol = if args.protocol == Protocol::Udp { "UDP" } else { "TCP" };
         let mut out = format!(
-            "fnat rr IPv4 {protocol} {} B, {} sessions, {} worker(s), {}\n",
-            args.size,
+            "{} {} IPv{} {} {} B {}, {} sessions, {} worker(s), {}\n",
+            args.mode.name(),
+            args.scheduler.name(args.mode),
+            args.family.version(),
+            args.protocol.name(),
+            args.frame_size(),
+            self.directions(),
             self.sessions(),
             args.workers,
             self.machine.cpu_model,

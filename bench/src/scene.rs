@@ -1,114 +1,272 @@
-//! The network around the director: a service, its real servers, a pool with room for all
-//! sessions, and a next hop for everything.
+//! The network around the director: a service and its real servers, or a rule of source NAT and
+//! what is outside, a pool with room for all sessions, and a next hop for everything.
+//!
+//! Clients open connections; of source NAT they are the hosts inside, and what they connect to is
+//! outside. The far side of a session is its real server, or its outside endpoint.
 
-use crate::args::Throughput;
+use crate::args::{Family, Mode, Throughput};
 use crate::clients::{self, Endpoint};
 use crate::error::BenchError;
+use crate::traffic::Way;
 use sluice_director::blueprint::{
-    Blueprint, LocalPool, Mode, Ports, RealServer, Scheduling, VirtualService,
+    Blueprint, LocalPool, Network, Ports, RealServer, SnatRule, Timeouts, TunnelSources,
+    VirtualService,
 };
 use sluice_director::fib::{Fib, FibBuilder, Link, PortId, Target};
 use sluice_director::plan::{Plan, Retired};
 use sluice_worker::Snapshot;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// The port towards the clients.
+/// The port towards the outside.
 pub const FRONT: PortId = PortId(0);
-/// The port towards the real servers.
+/// The port towards the inside.
 pub const BACK: PortId = PortId(1);
 /// The director's MACs, by port.
 pub const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 /// The MAC of the router towards the clients.
 pub const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
-/// The service.
-pub const SERVICE: Endpoint = Endpoint { address: 0xc633_64c8, port: 80 };
-const ROUTER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
-const REALS_PREFIX: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 0);
-const FIRST_REAL: u8 = 11;
-/// The other half of the range for benchmarks.
-const FIRST_LOCAL: u32 = clients::FIRST_ADDRESS + (1 << (32 - clients::PREFIX_LEN));
+/// The port of the service, of the real servers and of what is outside.
+const PORT: u16 = 80;
 /// Local ports of an address.
 const PORTS: std::ops::RangeInclusive<u16> = 1024..=65535;
+/// The first real server and the first outside endpoint of their networks.
+const FIRST: u128 = 11;
+/// Of IP in IP, the outer source addresses: so many of a prefix.
+const TUNNEL_SOURCES: u128 = 16;
 
-/// The endpoint of a real server, by its place in the round robin.
-pub fn real(number: u16) -> Endpoint {
-    let address = REALS_PREFIX.to_bits() + u32::from(FIRST_REAL) + u32::from(number);
-    Endpoint { address, port: SERVICE.port }
+/// Networks and hosts of one family.
+struct Addresses {
+    bits: u8,
+    vip: u128,
+    router: u128,
+    reals: (u128, u8),
+    inside_router: u128,
+    outside: (u128, u8),
+    first_local: u128,
+    tunnel: u128,
 }
 
-/// The place of a real server in the round robin.
-pub fn number_of_real(endpoint: Endpoint) -> Option<u16> {
-    let number = endpoint.address.checked_sub(real(0).address)?;
-    (number < 256 && endpoint.port == SERVICE.port).then_some(number as u16)
+/// 198.51.100.0/24, 192.0.2.0/24 and 203.0.113.0/24, and half of the range for benchmarks.
+const V4: Addresses = Addresses {
+    bits: 32,
+    vip: 0xc633_64c8,
+    router: 0xc633_6401,
+    reals: (0xc000_0200, 24),
+    inside_router: 0xc000_0201,
+    outside: (0xcb00_7100, 24),
+    first_local: 0xc613_0000,
+    tunnel: 0xc000_02e0,
+};
+
+/// Networks of 2001:db8::/32.
+const V6: Addresses = Addresses {
+    bits: 128,
+    vip: DOCUMENTATION + 0xc8,
+    router: DOCUMENTATION + 1,
+    reals: (DOCUMENTATION + (2 << 64), 64),
+    inside_router: DOCUMENTATION + (2 << 64) + 1,
+    outside: (DOCUMENTATION + (3 << 64), 64),
+    first_local: DOCUMENTATION + (1 << 64),
+    tunnel: DOCUMENTATION + (4 << 64),
+};
+
+const DOCUMENTATION: u128 = 0x2001_0db8 << 96;
+
+/// What of the network a mode and a family decide.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene {
+    pub mode: Mode,
+    pub family: Family,
+    /// Real servers, or outside endpoints.
+    pub far: u16,
 }
 
-/// The MAC of a real server.
-pub fn real_mac(number: u16) -> [u8; 6] {
-    let [high, low] = number.to_be_bytes();
-    [2, 0, 0, 1, high, low]
+impl Scene {
+    pub const fn new(args: &Throughput) -> Self {
+        Self { mode: args.mode, family: args.family, far: args.reals }
+    }
+
+    const fn addresses(&self) -> &'static Addresses {
+        match self.family {
+            Family::V4 => &V4,
+            Family::V6 => &V6,
+        }
+    }
+
+    /// An address in the general form.
+    fn ip(&self, address: u128) -> IpAddr {
+        match self.family {
+            Family::V4 => IpAddr::V4(Ipv4Addr::from_bits(address as u32)),
+            Family::V6 => IpAddr::V6(Ipv6Addr::from_bits(address)),
+        }
+    }
+
+    /// The port that packets of a way come in by; the other one is what they leave by.
+    pub fn port(&self, way: Way) -> PortId {
+        if (way == Way::In) == (self.mode == Mode::Snat) { BACK } else { FRONT }
+    }
+
+    /// The real server or the outside endpoint with a number.
+    pub const fn far_endpoint(&self, number: u16) -> Endpoint {
+        let network = match self.mode {
+            Mode::Snat => self.addresses().outside.0,
+            _ => self.addresses().reals.0,
+        };
+        Endpoint { address: network + FIRST + number as u128, port: PORT }
+    }
+
+    /// The number of a real server or an outside endpoint.
+    pub fn far_number(&self, address: u128) -> Option<u16> {
+        let number = address.checked_sub(self.far_endpoint(0).address)?;
+        (number < u128::from(self.far)).then_some(number as u16)
+    }
+
+    /// The MAC of the next hop towards the far side.
+    pub const fn far_mac(&self, number: u16) -> [u8; 6] {
+        let [high, low] = match self.mode {
+            // A router on the way.
+            Mode::Snat => [0xff, 0xff],
+            _ => number.to_be_bytes(),
+        };
+        [2, 0, 0, 1, high, low]
+    }
+
+    /// What a client's connection is to.
+    pub const fn target(&self, flow: u32) -> Endpoint {
+        match self.mode {
+            Mode::Snat => self.far_endpoint((flow % self.far as u32) as u16),
+            _ => Endpoint { address: self.addresses().vip, port: PORT },
+        }
+    }
+
+    /// A local address by its number, which counts from 1.
+    pub const fn local_address(&self, number: u16) -> u128 {
+        self.addresses().first_local + number as u128
+    }
+
+    /// The number of a local address.
+    pub fn local_number(&self, address: u128) -> Option<u16> {
+        let number = address.checked_sub(self.addresses().first_local)?;
+        u16::try_from(number).ok().filter(|number| *number > 0)
+    }
+
+    /// Whether an outer header may have this source.
+    pub fn is_tunnel_source(&self, address: u128) -> bool {
+        address.checked_sub(self.addresses().tunnel).is_some_and(|at| at < TUNNEL_SOURCES)
+    }
+
+    /// Local addresses with a quarter more places than there are sessions.
+    fn local_addresses(&self, args: &Throughput) -> Vec<IpAddr> {
+        let weights: Vec<_> = (0..args.reals).map(weight).collect();
+        let (most, all) = (weights.iter().max(), weights.iter().sum::<u16>());
+        let share = f64::from(most.copied().unwrap_or(1)) / f64::from(all.max(1));
+        let share = match self.mode {
+            // Each inside endpoint has a port for itself.
+            Mode::Snat => 1.0,
+            _ => share.max(1.0 / f64::from(args.reals)),
+        };
+        let sessions = (args.sessions + u64::from(args.spare)) as f64 * share * 1.25;
+        let count = (sessions / PORTS.len() as f64).ceil().clamp(1.0, 60_000.0) as u16;
+        (1..=count).map(|number| self.ip(self.local_address(number))).collect()
+    }
+
+    fn blueprint(&self, args: &Throughput, timeouts: Timeouts) -> Blueprint {
+        let pool =
+            LocalPool { name: "bench".into(), addresses: self.local_addresses(args), ports: PORTS };
+        let sources = Network {
+            address: self.ip(self.addresses().tunnel),
+            prefix: self.addresses().bits - TUNNEL_SOURCES.ilog2() as u8,
+        };
+        let snat = self.mode == Mode::Snat;
+        Blueprint {
+            services: if snat { Vec::new() } else { vec![self.service(args)] },
+            snat: if snat { vec![self.rule(args)] } else { Vec::new() },
+            pools: if self.mode.has_pool() { vec![pool] } else { Vec::new() },
+            tunnel: TunnelSources {
+                v4: Some(sources).filter(|n| n.address.is_ipv4()),
+                v6: Some(sources).filter(|n| n.address.is_ipv6()),
+            },
+            timeouts,
+            ..Blueprint::default()
+        }
+    }
+
+    fn service(&self, args: &Throughput) -> VirtualService {
+        let real = |number| {
+            let Endpoint { address, port } = self.far_endpoint(number);
+            // A packet that is forwarded as it is keeps its port.
+            let port = if self.mode.answers() { port } else { 0 };
+            let address = self.ip(address);
+            RealServer { address, port, weight: weight(number), ..RealServer::default() }
+        };
+        VirtualService {
+            name: "bench".into(),
+            protocol: args.protocol.of_blueprint(),
+            vip: self.ip(self.addresses().vip),
+            ports: Ports::one(PORT),
+            mode: self.mode.of_blueprint(),
+            scheduler: args.scheduler.of_blueprint(),
+            pool: if self.mode.has_pool() { "bench".into() } else { String::new() },
+            reals: (0..args.reals).map(real).collect(),
+            ..VirtualService::default()
+        }
+    }
+
+    fn rule(&self, args: &Throughput) -> SnatRule {
+        let (address, prefix) = clients::prefix(self.family);
+        SnatRule {
+            name: "bench".into(),
+            sources: vec![Network { address: self.ip(address), prefix }],
+            egress: Some(FRONT.0),
+            pool: "bench".into(),
+            mapping: args.mapping.of_blueprint(),
+            ..SnatRule::default()
+        }
+    }
+
+    fn fib(&self, plan: &Plan) -> Fib {
+        let (mut builder, addresses) = (FibBuilder::default(), self.addresses());
+        // Room for an outer header, as one gives the link towards the ends of tunnels.
+        let mtu = if self.mode == Mode::Ipip { 1540 } else { 1500 };
+        let mac = |port: PortId| MACS[usize::from(port.0)];
+        let link = |port: PortId| Link { port, mac: mac(port), vlan: 0, mtu, ..Link::default() };
+        let (front, back) = (builder.link(link(FRONT)), builder.link(link(BACK)));
+        let (clients, prefix) = clients::prefix(self.family);
+        let (link, router) = match self.mode {
+            Mode::Snat => (back, addresses.inside_router),
+            _ => (front, addresses.router),
+        };
+        builder.route(self.ip(clients), prefix, Target::Via(link, self.ip(router)));
+        builder.neighbour(link, self.ip(router), ROUTER_MAC);
+        if self.mode == Mode::Snat {
+            let router = self.ip(addresses.router);
+            let (outside, prefix) = addresses.outside;
+            builder.route(self.ip(outside), prefix, Target::Via(front, router));
+            builder.neighbour(front, router, self.far_mac(0));
+        } else {
+            builder.route(self.ip(addresses.reals.0), addresses.reals.1, Target::OnLink(back));
+            for number in 0..self.far {
+                let address = self.ip(self.far_endpoint(number).address);
+                builder.neighbour(back, address, self.far_mac(number));
+            }
+        }
+        builder.build(plan, None)
+    }
 }
 
-/// Local addresses with a quarter more places than there are sessions.
-fn local_addresses(args: &Throughput) -> Vec<IpAddr> {
-    let places = PORTS.len() as u64 * u64::from(args.reals);
-    let count = (args.sessions + args.sessions / 4).div_ceil(places).max(1) as u32;
-    (1..=count).map(|n| IpAddr::V4(Ipv4Addr::from_bits(FIRST_LOCAL + n))).collect()
-}
-
-fn ip(address: u32) -> IpAddr {
-    IpAddr::V4(Ipv4Addr::from_bits(address))
+/// The weight of a real server, which rr and lc take no notice of.
+const fn weight(number: u16) -> u16 {
+    1 + number % 4
 }
 
 /// What the workers run against.
-pub fn snapshot(args: &Throughput) -> Result<Arc<Snapshot>, BenchError> {
-    let reals = (0..args.reals).map(|number| {
-        let Endpoint { address, port } = real(number);
-        RealServer { address: ip(address), port, ..RealServer::default() }
-    });
-    let blueprint = Blueprint {
-        services: vec![VirtualService {
-            name: "bench".into(),
-            protocol: args.protocol.of_blueprint(),
-            vip: ip(SERVICE.address),
-            ports: Ports::one(SERVICE.port),
-            mode: Mode::Fnat,
-            scheduler: Scheduling::Rr,
-            pool: "bench".into(),
-            reals: reals.collect(),
-            ..VirtualService::default()
-        }],
-        pools: vec![LocalPool {
-            name: "bench".into(),
-            addresses: local_addresses(args),
-            ports: PORTS,
-        }],
-        ..Blueprint::default()
-    };
+pub fn snapshot(args: &Throughput, timeouts: Timeouts) -> Result<Arc<Snapshot>, BenchError> {
+    let scene = Scene::new(args);
+    let blueprint = scene.blueprint(args, timeouts);
     let plan = Plan::compile(&blueprint, None, &Retired::default()).map_err(BenchError::Plan)?;
-    let fib = fib(&plan, args.reals);
+    let fib = scene.fib(&plan);
     Ok(Arc::new(Snapshot { plan: Arc::new(plan), fib: Arc::new(fib) }))
-}
-
-fn fib(plan: &Plan, reals: u16) -> Fib {
-    let mut builder = FibBuilder::default();
-    let link = |port: PortId| Link {
-        port,
-        mac: MACS[usize::from(port.0)],
-        vlan: 0,
-        mtu: 1500,
-        ..Link::default()
-    };
-    let front = builder.link(link(FRONT));
-    let back = builder.link(link(BACK));
-    let via_router = Target::Via(front, ROUTER.into());
-    builder.route(ip(clients::FIRST_ADDRESS), clients::PREFIX_LEN, via_router);
-    builder.route(REALS_PREFIX.into(), 24, Target::OnLink(back));
-    builder.neighbour(front, ROUTER.into(), ROUTER_MAC);
-    for number in 0..reals {
-        builder.neighbour(back, ip(real(number).address), real_mac(number));
-    }
-    builder.build(plan, None)
 }
 
 #[cfg(test)]
@@ -116,11 +274,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn real_servers_are_found_by_their_endpoints() {
-        for number in [0, 1, 199] {
-            assert_eq!(number_of_real(real(number)), Some(number));
+    fn the_far_side_and_local_addresses_are_found() {
+        for mode in [Mode::Fnat, Mode::Snat] {
+            for family in [Family::V4, Family::V6] {
+                let scene = Scene { mode, family, far: 200 };
+                for number in [0, 1, 199] {
+                    assert_eq!(scene.far_number(scene.far_endpoint(number).address), Some(number));
+                }
+                assert_eq!(scene.far_number(scene.far_endpoint(200).address), None);
+                assert_eq!(scene.far_number(scene.local_address(1)), None);
+                assert_eq!(scene.local_number(scene.local_address(7)), Some(7));
+                assert_eq!(scene.local_number(scene.local_address(0)), None);
+            }
         }
-        assert_eq!(number_of_real(SERVICE), None);
-        assert_eq!(number_of_real(Endpoint { port: 81, ..real(0) }), None);
     }
 }

@@ -4,7 +4,7 @@
 //! The worker's clock is the time that it worked: it stands still while traffic is written, so
 //! that the sweep does as much for each packet as it would under load.
 
-use crate::args::Throughput;
+use crate::args::{Protocol, Throughput};
 use crate::clock::ticks;
 use crate::error::BenchError;
 use crate::port::{self, MemFrame, MemQueue};
@@ -25,6 +25,11 @@ use std::time::Instant;
 const START_MS: u64 = 1000;
 /// Of each batch or round that is judged, this many frames of each direction are.
 const JUDGED: usize = 8;
+
+/// Where sessions are waited for to time out: time that passes between turns, and turns. The sweep
+/// looks at some thousands of slots in each.
+const EXPIRY_MS: u64 = 5;
+const EXPIRY_TURNS: u32 = 20_000;
 
 /// What the benchmark itself needs, made, and its memory touched, before the director's memory is
 /// measured.
@@ -58,7 +63,7 @@ impl Yard {
 /// Room for the local endpoints of a worker's sessions.
 pub fn untold(args: &Throughput) -> Vec<Local> {
     // Not zero, so that its pages are there.
-    let untold = Local { real: u16::MAX, ..Local::default() };
+    let untold = Local { far: u16::MAX, ..Local::default() };
     vec![untold; args.sessions_each() as usize]
 }
 
@@ -75,15 +80,17 @@ pub struct Station {
     number: u16,
     args: Throughput,
     worker: Worker<MemQueue>,
-    traffic: Traffic,
+    pub traffic: Traffic,
     /// Frames at rest.
-    idle: Vec<MemFrame>,
+    pub idle: Vec<MemFrame>,
     /// Room to sort frames by port.
     sorted: [Vec<MemFrame>; 2],
     worked_ticks: u64,
     ticks_per_ms: u64,
     /// Packets that the worker's sessions were given, by direction.
     given: [u64; 2],
+    /// Sessions that were opened and that ended, besides those that stay.
+    pub passed: u64,
     strayed: u64,
     /// Frames that were judged.
     pub judged: u64,
@@ -101,7 +108,7 @@ impl Station {
             path: PathConfig {
                 worker: number,
                 workers: args.workers,
-                sessions: args.sessions_each(),
+                sessions: args.capacity_each(),
                 fragments: 4096,
                 seed: args.seed,
                 pages: args.pages.policy(),
@@ -123,6 +130,7 @@ impl Station {
             worked_ticks: 0,
             ticks_per_ms: (ticks_per_s / 1000.0) as u64,
             given: [0; 2],
+            passed: 0,
             strayed: 0,
             judged: 0,
         })
@@ -147,16 +155,24 @@ impl Station {
             let ticks = self.send_in(flows.clone(), Kind::Syn)?;
             samples.push(ticks as f64 / count as f64);
             self.learn(locals, count)?;
-            if self.args.protocol == crate::args::Protocol::Tcp {
-                self.traffic.write_answers(flows.clone(), locals, &mut self.idle);
-                self.load([0, count]);
-                self.settle("opening sessions", count, None)?;
-                self.rest();
-                self.send_in(flows, Kind::Data)?;
-                self.rest();
+            if self.args.protocol == Protocol::Tcp {
+                self.shake_hands(flows, locals)?;
             }
         }
         Ok(samples)
+    }
+
+    /// Opens connections whose first packets are through.
+    fn shake_hands(&mut self, flows: Range<u32>, locals: &[Local]) -> Result<(), BenchError> {
+        if self.args.mode.answers() {
+            self.traffic.write_answers(flows.clone(), locals, &mut self.idle);
+            self.load([0, flows.len()]);
+            self.settle("opening sessions", flows.len(), None)?;
+            self.rest();
+        }
+        self.send_in(flows, Kind::Data)?;
+        self.rest();
+        Ok(())
     }
 
     fn send_in(&mut self, flows: Range<u32>, kind: Kind) -> Result<u64, BenchError> {
@@ -168,11 +184,13 @@ impl Station {
 
     /// Reads the local endpoints of new sessions off their first packets.
     fn learn(&mut self, locals: &mut [Local], count: usize) -> Result<(), BenchError> {
-        let (number, protocol) = (self.number, self.args.protocol);
-        let frames: Vec<_> = self.queue(BACK).take_sent().collect();
+        let number = self.number;
+        let frames: Vec<_> = self.outlet(Way::In).take_sent().collect();
         let wrong = |(flow, what)| BenchError::Wrong { worker: number, flow, what };
         for frame in &frames {
-            let (flow, local) = Traffic::learn(frame, protocol)
+            let (flow, local) = self
+                .traffic
+                .learn(frame, None)
                 .filter(|(flow, _)| (*flow as usize) < locals.len())
                 .ok_or_else(|| wrong((u32::MAX, "not a session's first packet".into())))?;
             locals[flow as usize] = local;
@@ -190,16 +208,27 @@ impl Station {
         self.traffic.write_round(locals, &mut self.idle);
         let mut frames = std::mem::take(&mut self.idle);
         for (at, frame) in frames.drain(..).enumerate() {
-            self.sorted[at % 2].push(frame);
+            self.sorted[self.traffic.way(at) as usize].push(frame);
         }
         self.idle = frames;
-        for port in [FRONT, BACK] {
-            let mut sorted = std::mem::take(&mut self.sorted[usize::from(port.0)]);
-            self.given[usize::from(port.0)] += sorted.len() as u64;
-            self.queue(port).load(&mut sorted);
-            self.sorted[usize::from(port.0)] = sorted;
-        }
+        self.load_sorted();
         self.strayed += (self.args.strays_each() * (usize::from(self.args.workers) - 1)) as u64;
+    }
+
+    /// Sorts a frame that was written by its way.
+    pub fn sort(&mut self, way: Way, frame: MemFrame) {
+        self.sorted[way as usize].push(frame);
+    }
+
+    /// Loads what was sorted.
+    pub fn load_sorted(&mut self) {
+        for way in [Way::In, Way::Out] {
+            let mut sorted = std::mem::take(&mut self.sorted[way as usize]);
+            self.given[way as usize] += sorted.len() as u64;
+            let port = self.traffic.scene().port(way);
+            self.queue(port).load(&mut sorted);
+            self.sorted[way as usize] = sorted;
+        }
     }
 
     /// Runs the round that was written: the cycles that it took.
@@ -212,8 +241,8 @@ impl Station {
         if judge {
             let number = self.number;
             let wrong = |(flow, what)| BenchError::Wrong { worker: number, flow, what };
-            for (port, way) in [(BACK, Way::In), (FRONT, Way::Out)] {
-                let sent: Vec<_> = self.queue(port).take_sent().collect();
+            for way in [Way::In, Way::Out] {
+                let sent: Vec<_> = self.outlet(way).take_sent().collect();
                 for frame in sent.iter().step_by((sent.len() / JUDGED).max(1)) {
                     self.traffic.judge(way, locals, frame).map_err(wrong)?;
                     self.judged += 1;
@@ -229,17 +258,25 @@ impl Station {
         self.worker.queue_mut(port).expect("both ports were attached")
     }
 
-    /// Loads the first idle frames: so many for the front port, so many for the back one.
+    /// The queue that packets of a way leave by.
+    pub fn outlet(&mut self, way: Way) -> &mut MemQueue {
+        let other = if way == Way::In { Way::Out } else { Way::In };
+        let port = self.traffic.scene().port(other);
+        self.queue(port)
+    }
+
+    /// Loads the first idle frames: so many inbound, so many outbound.
     fn load(&mut self, counts: [usize; 2]) {
-        for (port, count) in [FRONT, BACK].into_iter().zip(counts) {
+        for (way, count) in [Way::In, Way::Out].into_iter().zip(counts) {
             let mut frames: Vec<_> = self.idle.drain(..count).collect();
-            self.given[usize::from(port.0)] += count as u64;
+            self.given[way as usize] += count as u64;
+            let port = self.traffic.scene().port(way);
             self.queue(port).load(&mut frames);
         }
     }
 
     /// Takes all frames back.
-    fn rest(&mut self) {
+    pub fn rest(&mut self) {
         let mut idle = std::mem::take(&mut self.idle);
         for port in [FRONT, BACK] {
             idle.extend(self.queue(port).take_sent());
@@ -249,7 +286,7 @@ impl Station {
 
     /// Turns the worker until all that was loaded has come out; the ticks of the turns in which
     /// there was something to do.
-    fn settle(
+    pub fn settle(
         &mut self,
         doing: &'static str,
         frames: usize,
@@ -305,18 +342,30 @@ impl Station {
         if texts.is_empty() { "none".into() } else { texts.join(", ") }
     }
 
+    /// Lets time pass until the sessions that do not stay have timed out, or clearly will not.
+    pub fn let_expire(&mut self) {
+        for _ in 0..EXPIRY_TURNS {
+            if self.worker.path().live_sessions() <= self.args.sessions_each() {
+                break;
+            }
+            self.worked_ticks += EXPIRY_MS * self.ticks_per_ms;
+            self.worker.turn(Time(START_MS + self.worked_ticks / self.ticks_per_ms));
+        }
+    }
+
     /// Compares the worker's counters with what it was given, to the packet.
     pub fn audit(&self) -> Result<(), BenchError> {
         let path = self.worker.path();
         let counters = path.counters();
         let packets = |way: usize| counters.reals.iter().map(|r| r.packets[way]).sum::<u64>();
-        let sessions = u64::from(self.args.sessions_each());
+        let stay = u64::from(self.args.sessions_each());
+        let ended = counters.closed + counters.expired;
         for (what, expected, got) in [
             ("inbound packets", self.given[0], packets(0)),
             ("outbound packets", self.given[1], packets(1)),
-            ("sessions opened", sessions, counters.created),
-            ("sessions that are open", sessions, u64::from(path.live_sessions())),
-            ("sessions that ended", 0, counters.closed + counters.expired),
+            ("sessions opened", stay + self.passed, counters.created),
+            ("sessions that are open", counters.created - ended, path.live_sessions().into()),
+            ("sessions that ended", self.passed, ended),
             ("packets handed off", self.strayed, counters.handed_off),
             ("packets with a reason", 0, counters.reasons.iter().sum()),
         ] {
@@ -366,7 +415,7 @@ mod tests {
         let Command::Throughput(args) = Cli::parse_from(words).command else { panic!() };
         let wake = Wake::new().unwrap();
         let cables = Cables {
-            snapshot: scene::snapshot(&args).unwrap(),
+            snapshot: scene::snapshot(&args, Default::default()).unwrap(),
             rings: Rings::default(),
             wakes: vec![wake.clone()],
             events: (std::sync::mpsc::channel().0, wake),
@@ -381,8 +430,15 @@ mod tests {
 
     #[test]
     fn all_is_accounted_for() {
-        for line in ["--protocol udp", "--protocol tcp"] {
-            let (mut station, locals) = open(line);
+        let modes = ["fnat", "nat", "dr", "ipip", "snat", "snat --mapping per_session"];
+        let families = ["--family 4", "--family 6"];
+        let protocols = ["--protocol udp", "--protocol tcp"];
+        for (mode, (family, protocol)) in modes
+            .iter()
+            .flat_map(|mode| families.map(|family| (mode, family)))
+            .flat_map(|(mode, family)| protocols.map(|protocol| (mode, (family, protocol))))
+        {
+            let (mut station, locals) = open(&format!("--mode {mode} {family} {protocol}"));
             station.audit().unwrap();
             for _ in 0..3 {
                 station.write_round(&[&locals]);
@@ -396,7 +452,7 @@ mod tests {
     #[test]
     fn what_is_lost_is_no_result() {
         let (mut station, mut locals) = open("--protocol tcp");
-        locals.iter_mut().for_each(|local| local.endpoint.port ^= 0x8000);
+        locals.iter_mut().for_each(|local| local.port ^= 0x8000);
         station.write_round(&[&locals]);
         let error = station.run_round(None).unwrap_err().to_string();
         assert!(error.contains("128 of 256 came out"), "{error}");
@@ -406,11 +462,15 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_no_result() {
-        let (mut station, mut locals) = open("--protocol udp");
-        station.write_round(&[&locals]);
-        station.run_round(None).unwrap();
-        locals.iter_mut().for_each(|local| local.endpoint.port ^= 1);
-        let error = station.finish_round(&locals, true).unwrap_err().to_string();
-        assert!(error.contains("came out wrong"), "{error}");
+        for line in ["--mode fnat", "--mode dr", "--mode ipip --family 6", "--mode nat"] {
+            let (mut station, mut locals) = open(line);
+            station.write_round(&[&locals]);
+            station.run_round(None).unwrap();
+            for local in &mut locals {
+                (local.port, local.far) = (local.port ^ 1, local.far ^ 1);
+            }
+            let error = station.finish_round(&locals, true).unwrap_err().to_string();
+            assert!(error.contains("came out wrong"), "{error}");
+        }
     }
 }

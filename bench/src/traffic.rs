@@ -1,25 +1,27 @@
 //! What the clients and the real servers send to one worker: first packets, handshakes, and
 //! rounds of random flows over all of its sessions.
 
-use crate::args::{Protocol, Throughput};
+use crate::args::{Mode, Throughput};
 use crate::clients::{Clients, Endpoint, Random};
 use crate::judge::{self, Seen};
 use crate::port::MemFrame;
-use crate::scene::{self, MACS, ROUTER_MAC, SERVICE};
-use crate::template::{Kind, Template};
+use crate::scene::{MACS, ROUTER_MAC, Scene};
+use crate::template::{Kind, Template, headers};
 use sluice_director::Frame;
 use sluice_lanes::prefetch;
 use std::ops::Range;
 
-/// A session's other half, as its first packet showed it: where the real server's packets go, and
-/// which real server that is.
+/// A session's other half, as its first packet showed it: its local address and port if it has
+/// one, and which real server or outside endpoint it goes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Local {
-    pub endpoint: Endpoint,
-    pub real: u16,
+    /// The number of the local address; 0 for none.
+    pub address: u16,
+    pub port: u16,
+    pub far: u16,
 }
 
-const _: () = assert!(size_of::<Local>() <= 12);
+const _: () = assert!(size_of::<Local>() <= 8);
 
 /// Flows ahead of the one that is written whose [`Local`] is asked for.
 const AHEAD: usize = 16;
@@ -27,9 +29,9 @@ const AHEAD: usize = 16;
 /// A direction of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Client to real server.
+    /// From the client.
     In,
-    /// Real server to client.
+    /// To the client.
     Out,
 }
 
@@ -39,77 +41,120 @@ pub struct Traffic {
     workers: usize,
     sessions_each: u32,
     strays_each: usize,
+    scene: Scene,
+    /// Of the first frames of a round, every second is outbound: so many of them.
+    outbound: usize,
+    /// Where a first packet's payload is.
+    payload_at: usize,
     clients: Clients,
     random: Random,
     picks: Vec<u32>,
     syn: Template,
     syn_ack: Template,
     inbound: Template,
-    outbound: Template,
+    outbound_data: Template,
 }
 
 impl Traffic {
     pub fn new(args: &Throughput, number: usize) -> Self {
-        let template = |kind, way| {
-            let (from, to) = match way {
-                Way::In => (ROUTER_MAC, MACS[0]),
-                Way::Out => (scene::real_mac(0), MACS[1]),
-            };
-            Template::new(args.protocol, kind, args.size, from, to)
+        let scene = Scene::new(args);
+        let template = |kind: Kind, way| {
+            let content = kind.content(args.family, args.protocol, args.frame_size());
+            Template::new(args.family, content, macs_of(&scene, way))
+        };
+        let outer = match (args.mode, args.family) {
+            (Mode::Ipip, crate::args::Family::V4) => 20,
+            (Mode::Ipip, crate::args::Family::V6) => 40,
+            _ => 0,
         };
         Self {
             number,
             workers: usize::from(args.workers),
             sessions_each: args.sessions_each(),
             strays_each: args.strays_each(),
-            clients: Clients::new(args.seed),
+            scene,
+            outbound: args.frames_by_way()[Way::Out as usize],
+            payload_at: headers(args.family, args.protocol) + outer,
+            clients: Clients::new(args.seed, args.family),
             random: Random::new(args.seed ^ (number as u64 + 1) << 32),
             picks: vec![1; args.frames as usize],
             syn: template(Kind::Syn, Way::In),
             syn_ack: template(Kind::SynAck, Way::Out),
             inbound: template(Kind::Data, Way::In),
-            outbound: template(Kind::Data, Way::Out),
+            outbound_data: template(Kind::Data, Way::Out),
         }
+    }
+
+    /// The network around the worker.
+    pub const fn scene(&self) -> &Scene {
+        &self.scene
     }
 
     /// The client of a flow of a worker.
     #[inline(always)]
-    fn client(&self, worker: usize, flow: u32) -> Endpoint {
-        self.clients.endpoint(worker as u32 * self.sessions_each + flow)
+    const fn client(&self, worker: usize, flow: u32) -> Endpoint {
+        self.clients.endpoint((worker as u32).wrapping_mul(self.sessions_each).wrapping_add(flow))
+    }
+
+    /// Source and destination of what a client sends.
+    #[inline(always)]
+    pub const fn sent(&self, flow: u32) -> (Endpoint, Endpoint) {
+        (self.client(self.number, flow), self.scene.target(flow))
+    }
+
+    /// Source and destination of what the far side answers to a flow of a worker.
+    #[inline(always)]
+    pub const fn answered(&self, worker: usize, flow: u32, local: Local) -> (Endpoint, Endpoint) {
+        let to = match self.scene.mode {
+            Mode::Fnat | Mode::Snat => {
+                Endpoint { address: self.scene.local_address(local.address), port: local.port }
+            }
+            Mode::Nat | Mode::Dr | Mode::Ipip => self.client(worker, flow),
+        };
+        (self.scene.far_endpoint(local.far), to)
     }
 
     /// Writes one inbound packet for each of `flows`: what `kind` says if it is TCP.
     pub fn write_in(&self, flows: Range<u32>, kind: Kind, frames: &mut [MemFrame]) {
         let template = if kind == Kind::Syn { &self.syn } else { &self.inbound };
         for (flow, frame) in flows.zip(frames) {
-            template.write(frame, self.client(self.number, flow), SERVICE, flow);
+            let (from, to) = self.sent(flow);
+            template.write(frame, from, to, flow);
         }
     }
 
     /// Writes the answer to the first packet of each of `flows`.
     pub fn write_answers(&self, flows: Range<u32>, locals: &[Local], frames: &mut [MemFrame]) {
         for (flow, frame) in flows.zip(frames) {
-            let local = locals[flow as usize];
-            self.syn_ack.write(frame, scene::real(local.real), local.endpoint, flow);
+            let (from, to) = self.answered(self.number, flow, locals[flow as usize]);
+            self.syn_ack.write(frame, from, to, flow);
         }
     }
 
-    /// Writes a round: random flows, first frame inbound, second outbound, and so on. `locals` are
-    /// those of each worker; of the outbound frames a fixed number belongs to the other workers.
+    /// The way of the frame with a place in a round.
+    #[inline(always)]
+    pub const fn way(&self, at: usize) -> Way {
+        if at % 2 == 1 && at / 2 < self.outbound { Way::Out } else { Way::In }
+    }
+
+    /// Writes a round: random flows, first frame inbound, second outbound if there are answers, and
+    /// so on. `locals` are those of each worker; of the outbound frames a fixed number belongs to
+    /// the other workers.
     pub fn write_round(&mut self, locals: &[&[Local]], frames: &mut [MemFrame]) {
         self.picks.clear();
         for _ in 0..frames.len() {
             self.picks.push(self.random.below(self.sessions_each));
         }
-        let outbound = frames.len() / 2;
+        let outbound = self.outbound;
         let strays = self.strays_each * (self.workers - 1);
         for (at, frame) in frames.iter_mut().enumerate() {
             if let Some(later) = self.picks.get(at + AHEAD) {
                 prefetch::read(&locals[self.number][*later as usize]);
             }
             let (flow, pair) = (self.picks[at], at / 2);
-            if at % 2 == 0 {
-                self.inbound.write(frame, self.client(self.number, flow), SERVICE, flow);
+            if self.way(at) == Way::In {
+                let (from, to) = self.sent(flow);
+                self.inbound.write(frame, from, to, flow);
                 continue;
             }
             // The strays are spread evenly, and go round the other workers.
@@ -118,45 +163,72 @@ impl Traffic {
                 true => self.number,
                 false => (self.number + 1 + before % (self.workers - 1)) % self.workers,
             };
-            let local = locals[owner][flow as usize];
-            self.outbound.write(frame, scene::real(local.real), local.endpoint, flow);
+            let (from, to) = self.answered(owner, flow, locals[owner][flow as usize]);
+            self.outbound_data.write(frame, from, to, flow);
         }
     }
 
-    /// What a session's first packet became, read at the places where it must be.
-    pub fn learn(frame: &MemFrame, protocol: Protocol) -> Option<(u32, Local)> {
-        let bytes = frame.bytes();
-        let payload = match protocol {
-            Protocol::Udp => 42,
-            Protocol::Tcp => 54,
-        };
-        let address = |at: usize| Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
+    /// What a session's first packet became, read at the places where it must be. The flow is
+    /// the one that is known, or what the payload says.
+    pub fn learn(&self, frame: &MemFrame, known: Option<u32>) -> Option<(u32, Local)> {
+        let (bytes, scene) = (frame.bytes(), &self.scene);
+        let v4 = scene.family == crate::args::Family::V4;
+        let number = |at: usize| Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
         let port = |at: usize| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
-        let real = Endpoint { address: address(30)?, port: port(36)? };
-        let endpoint = Endpoint { address: address(26)?, port: port(34)? };
-        let local = Local { endpoint, real: scene::number_of_real(real)? };
-        Some((address(payload)?, local))
+        let address = |at: usize| match v4 {
+            true => number(at).map(u128::from),
+            false => Some(u128::from_be_bytes(*bytes.get(at..)?.first_chunk()?)),
+        };
+        let (src, dst, ports) = if v4 { (26, 30, 34) } else { (22, 38, 54) };
+        let far = match scene.mode {
+            // Nothing but the link layer says it.
+            Mode::Dr => (0..scene.far).find(|n| bytes.starts_with(&scene.far_mac(*n)))?,
+            _ => scene.far_number(address(dst)?)?,
+        };
+        let flow = known.or_else(|| number(self.payload_at))?;
+        let (address, port) = match scene.mode.has_pool() {
+            true => (scene.local_number(address(src)?)?, port(ports)?),
+            false => (0, 0),
+        };
+        Some((flow, Local { address, port, far }))
     }
 
     /// Judges a frame that came out: every field that the director wrote, and all checksums. Gives
     /// the flow with what is wrong.
     pub fn judge(&self, way: Way, locals: &[Local], frame: &MemFrame) -> Result<(), (u32, String)> {
         let seen = judge::read(frame.bytes()).map_err(|what| (u32::MAX, what))?;
-        let flow = seen.flow;
+        let Some(flow) = seen.flow else { return Err((u32::MAX, "no payload".into())) };
         let Some(local) = locals.get(flow as usize) else {
             return Err((flow, "there is no such flow".into()));
         };
-        let client = self.client(self.number, flow);
-        let (from, to, macs) = match way {
-            Way::In => {
-                let real = scene::real(local.real);
-                (local.endpoint, real, (MACS[1], scene::real_mac(local.real)))
-            }
-            Way::Out => (SERVICE, client, (MACS[0], ROUTER_MAC)),
-        };
-        let right = Seen { macs, from, to, ttl: 63, flow };
-        if seen == right { Ok(()) } else { Err((flow, format!("{seen:x?}, not {right:x?}"))) }
+        self.compare(way, flow, *local, &seen).map_err(|what| (flow, what))
     }
+
+    /// Compares a frame of a flow that came out with what it must be.
+    pub fn compare(&self, way: Way, flow: u32, local: Local, seen: &Seen) -> Result<(), String> {
+        let (scene, (client, target)) = (&self.scene, self.sent(flow));
+        let (far, seen_client) = self.answered(self.number, flow, local);
+        let (from, to) = match (way, scene.mode) {
+            (Way::In, Mode::Dr | Mode::Ipip) => (client, target),
+            (Way::In, _) => (seen_client, far),
+            (Way::Out, _) => (target, client),
+        };
+        let next = if way == Way::In { scene.far_mac(local.far) } else { ROUTER_MAC };
+        let leaves = scene.port(if way == Way::In { Way::Out } else { Way::In });
+        let macs = (MACS[usize::from(leaves.0)], next);
+        // Any of the tunnel's sources is right.
+        let source = seen.outer.map(|(from, ..)| from).filter(|from| scene.is_tunnel_source(*from));
+        let outer = (scene.mode == Mode::Ipip && way == Way::In)
+            .then(|| (source.unwrap_or_default(), far.address, 64));
+        let right = Seen { macs, outer, from, to, ttl: 63, flow: seen.flow };
+        if *seen == right { Ok(()) } else { Err(format!("{seen:x?}, not {right:x?}")) }
+    }
+}
+
+/// Source and destination MAC of what comes in.
+pub fn macs_of(scene: &Scene, way: Way) -> [[u8; 6]; 2] {
+    let from = if way == Way::In { ROUTER_MAC } else { scene.far_mac(0) };
+    [from, MACS[usize::from(scene.port(way).0)]]
 }
 
 #[cfg(test)]
@@ -175,10 +247,8 @@ mod tests {
     }
 
     fn locals(worker: u32, count: u32) -> Vec<Local> {
-        let local = |flow| Local {
-            endpoint: Endpoint { address: 0xc613_0000 + worker, port: 1024 + flow as u16 },
-            real: (flow % 3) as u16,
-        };
+        let far = |flow| (flow % 3) as u16;
+        let local = |flow| Local { address: 1 + worker as u16, port: flow as u16, far: far(flow) };
         (0..count).map(local).collect()
     }
 
@@ -194,12 +264,13 @@ mod tests {
         let seen: Vec<_> = frames.iter().map(|f| judge::read(f.bytes()).unwrap()).collect();
         let mut owners = [0; 3];
         for (at, seen) in seen.iter().enumerate() {
+            let flow = seen.flow.unwrap();
             if at % 2 == 0 {
-                assert_eq!((seen.to, seen.from), (SERVICE, traffic.client(1, seen.flow)));
+                assert_eq!((seen.from, seen.to), traffic.sent(flow));
             } else {
-                let owner = (seen.to.address - 0xc613_0000) as usize;
-                assert_eq!(seen.to, all[owner][seen.flow as usize].endpoint);
-                assert_eq!(seen.from, scene::real((seen.flow % 3) as u16));
+                let owner = usize::from(traffic.scene.local_number(seen.to.address).unwrap()) - 1;
+                let local = all[owner][flow as usize];
+                assert_eq!((seen.from, seen.to), traffic.answered(owner, flow, local));
                 owners[owner] += 1;
             }
         }
@@ -216,19 +287,56 @@ mod tests {
     }
 
     #[test]
+    fn a_round_without_answers_is_inbound() {
+        for mode in ["dr", "ipip"] {
+            let args = args(&format!("--mode {mode} --family 6 --sessions 100 --frames 256"));
+            let mut frames = port::frames(256, PagePolicy::Ordinary).unwrap();
+            let mut traffic = Traffic::new(&args, 0);
+            traffic.write_round(&[&locals(0, 100)], &mut frames);
+            for frame in &frames {
+                let seen = judge::read(frame.bytes()).unwrap();
+                assert_eq!((seen.from, seen.to), traffic.sent(seen.flow.unwrap()));
+            }
+        }
+    }
+
+    #[test]
     fn a_wrong_frame_is_told() {
-        for line in ["--protocol udp --sessions 10", "--protocol tcp --sessions 10"] {
-            let args = args(line);
+        for line in ["--protocol udp", "--protocol tcp", "--family 6", "--mode dr"] {
+            let args = args(&format!("--sessions 10 {line}"));
             let traffic = Traffic::new(&args, 0);
             let mine = locals(0, 10);
             let mut frames = port::frames(10, PagePolicy::Ordinary).unwrap();
             traffic.write_in(0..10, Kind::Syn, &mut frames);
             let (_, what) = traffic.judge(Way::In, &mine, &frames[3]).unwrap_err();
             assert!(what.contains("ttl: 40"), "not rewritten: {what}");
+            assert_eq!(traffic.learn(&frames[4], None), None, "it goes to no real");
             frames[3].bytes_mut()[30] ^= 1;
             let (_, what) = traffic.judge(Way::In, &mine, &frames[3]).unwrap_err();
-            assert!(what.contains("Ip"), "{what}");
-            assert_eq!(Traffic::learn(&frames[4], args.protocol), None, "it goes to no real");
+            assert!(what.contains("Ip") || what.contains("checksum"), "{what}");
+        }
+    }
+
+    /// The outer header is judged too.
+    #[test]
+    fn a_tunnel_must_be_there() {
+        let args = args("--mode ipip --sessions 10");
+        let traffic = Traffic::new(&args, 0);
+        let local = locals(0, 10)[4];
+        let (from, to) = traffic.sent(4);
+        let macs = (MACS[1], traffic.scene.far_mac(local.far));
+        let (source, end, ttl) = (0xc000_02e3, traffic.scene.far_endpoint(local.far).address, 64);
+        let outer = Some((source, end, ttl));
+        let right = Seen { macs, outer, from, to, ttl: 63, flow: Some(4) };
+        assert_eq!(traffic.compare(Way::In, 4, local, &right), Ok(()));
+        let wrong = |(source, to, ttl)| Seen { outer: Some((source, to, ttl)), ..right.clone() };
+        for seen in [
+            Seen { outer: None, ..right.clone() },
+            wrong((source + 16, end, ttl)),
+            wrong((source, end + 1, ttl)),
+            wrong((source, end, 63)),
+        ] {
+            assert!(traffic.compare(Way::In, 4, local, &seen).is_err(), "{seen:x?}");
         }
     }
 }
