@@ -2,7 +2,7 @@
 CARGO ?= cargo
 DEMO := target/release/sluice-demo
 
-.PHONY: setup build demo demo-stop figures test bench fmt lint clean
+.PHONY: setup build demo demo-stop figures test bench matrix cps fmt lint clean
 
 setup: ## install what is missing from Debian's packages, check Rust, reserve huge pages
 	@packaging/setup.sh
@@ -26,6 +26,16 @@ bench: build ## the worker loop on an in-memory port
 	target/release/sluice-bench throughput --mode fnat --scheduler rr --family 4 \
 		--protocol udp --size 64 --sessions $(or $(SESSIONS),1000000) \
 		--workers $(or $(WORKERS),1) --seconds $(or $(SPAN_S),5) --json
+
+matrix: build ## every mode, family and some schedulers beside each other; RUNS=3
+	target/release/sluice-bench matrix --sessions $(or $(SESSIONS),1000000) \
+		--repeats $(or $(RUNS),3) --seconds $(or $(SPAN_S),1) $(if $(JSON),--json)
+
+cps: build ## TCP connections a second, of each mode and both families
+	@for mode in fnat nat dr ipip snat; do for family in 4 6; do \
+		target/release/sluice-bench cps --mode $$mode --family $$family \
+			--seconds $(or $(SPAN_S),3) $(if $(JSON),--json) || exit 1; \
+	done; done
 
 fmt: ## format all code
 	$(CARGO) fmt --all

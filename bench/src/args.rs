@@ -49,9 +49,9 @@ several short runs.";
 const MATRIX: &str = "\
 Every mode, family and a choice of schedulers, in runs that take turns.
 
-Each cell is `throughput` in a process of its own, `--repeats` times; all cells run once before any \
-runs again, so that what disturbs the machine hits all alike. A cell's figure is the median of its \
-runs' medians.";
+Each cell is `throughput` in a process of its own, `--repeats` times; all cells run once before \
+any runs again, so that what disturbs the machine hits all alike. A cell's figure is the median of \
+its runs' medians.";
 
 const CPS: &str = "\
 TCP connections a second, from the first SYN to the deleted session, on one worker.
