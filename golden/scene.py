@@ -63,7 +63,8 @@ class Scene:
         self.rules = []
         self.pools = OrderedDict(lan={"addresses": [LADDR]})
         self.director = OrderedDict()
-        self.limits = OrderedDict()
+        # Small tables, so that a row is played quickly.
+        self.limits = OrderedDict(sessions=4096)
         self.timeouts = OrderedDict()
         self.tcp_policy = OrderedDict()
         self.icmp = OrderedDict()
