@@ -20,6 +20,7 @@ mod engine;
 mod errors;
 mod follow;
 mod fragments;
+mod gateway;
 mod inspect;
 mod introduce;
 mod odd;

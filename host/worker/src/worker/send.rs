@@ -8,6 +8,7 @@ use crate::queue::Queue;
 use crate::ring::{Errand, Parcel};
 use sluice_director::Reason;
 use sluice_director::fib::PortId;
+use sluice_director::path::{Verdict, View};
 
 impl<Q: Queue> Worker<Q> {
     /// What frames leave by at a port.
@@ -55,7 +56,7 @@ impl<Q: Queue> Worker<Q> {
         }
     }
 
-    pub(super) fn pass_to_kernel(&mut self, port: PortId, frame: Q::Frame, errand: bool) {
+    pub(super) fn pass_to_kernel(&mut self, port: PortId, mut frame: Q::Frame, errand: bool) {
         let attached = self.ports.get_mut(usize::from(port.0));
         let has_line = attached.as_ref().is_some_and(|port| !port.lines.is_empty());
         if let Some(twin) = attached.and_then(|port| port.twins.first_mut()) {
@@ -64,7 +65,12 @@ impl<Q: Queue> Worker<Q> {
         } else if !has_line && !errand {
             self.by_another(Parcel { frame, port, errand: Errand::Kernel });
         } else {
-            self.path.count(Reason::NoKernelPath);
+            let snapshot = &self.snapshot;
+            let view = View { plan: &snapshot.plan, fib: &snapshot.fib };
+            match self.path.as_gateway(view, &mut frame) {
+                Verdict::Tx(port) => self.send(port, frame, false),
+                _ => self.path.count(Reason::NoKernelPath),
+            }
         }
     }
 

@@ -187,8 +187,16 @@ fn nat_of_both() {
         let mut field = Field::new(&blueprint(Mode::Nat, &vip_ip, &real_ip, 5353));
         assert_eq!(field.through(FRONT, client, vip), (at(client), at(real)));
         assert_eq!(field.through(BACK, real, client), (at(vip), at(client)));
-        let mut stranger = datagram(at(real), SocketAddr::new(at(client).ip(), 9));
+        let other = SocketAddr::new(at(client).ip(), 9);
+        let mut stranger = datagram(at(real), other);
         assert_eq!(field.one(BACK, &mut stranger), Verdict::Kernel(Reason::NotOurs));
+        // Where the kernel is out of reach, the director is the real server's gateway.
+        let view = View { plan: &field.plan, fib: &field.fib };
+        assert_eq!(field.path.as_gateway(view, &mut stranger), Verdict::Tx(FRONT));
+        assert_eq!(ends(&stranger.bytes()[14..]), (at(real), other));
+        let mut inwards = datagram(other, at(real));
+        let lost = Verdict::Drop(Reason::NoKernelPath);
+        assert_eq!(field.path.as_gateway(view, &mut inwards), lost, "to whoever asks");
     }
 }
 

@@ -1,0 +1,68 @@
+//! What the director forwards as the gateway that it is to real servers behind NAT.
+//!
+//! Where packets are taken from the kernel (AF_XDP) they cannot be given back. What comes from a
+//! real server that is reached by NAT, or from a network that source NAT is for, and belongs to no
+//! session, is then routed here as the kernel would have: an answer to somebody who connected to
+//! the real server itself, say.
+
+use super::{Path, Verdict, View, rewrite};
+use crate::family::{Family, Ipv4, Ipv6};
+use crate::fib::Hop;
+use crate::frame::Frame;
+use crate::reason::Reason;
+use sluice_wire::checksum::Delta;
+use sluice_wire::{ethernet, ipv4, ipv6};
+use std::net::IpAddr;
+
+impl Path {
+    /// The verdict on a frame that is the kernel's but cannot get there: [`Verdict::Tx`], and it is
+    /// rewritten, when the director is its sender's gateway and knows the way.
+    #[cold]
+    pub fn as_gateway<F: Frame>(&self, view: View<'_>, frame: &mut F) -> Verdict {
+        let lost = Verdict::Drop(Reason::NoKernelPath);
+        let Some(at) = ethernet::payload(frame.bytes()).map(|payload| payload.offset) else {
+            return lost;
+        };
+        let packet = &frame.bytes()[at..];
+        let Some((from, to, hops, length)) = ends(packet) else { return lost };
+        let ours = match Ipv4::from_ip(from) {
+            Some(v4) => view.plan.v4.has_nat_real(v4),
+            None => false,
+        } || Ipv6::from_ip(from).is_some_and(|any| view.plan.wide.has_nat_real(any))
+            || view.plan.is_inside(from);
+        let way = view.fib.lookup(to).ok().and_then(|id| view.fib.hop(id));
+        let passes = |hop: &&Hop| ours && hops > 1 && length <= usize::from(hop.mtu);
+        match way.filter(passes) {
+            Some(hop) if !view.fib.is_own(to) => {
+                take_hop(&mut frame.bytes_mut()[at..]);
+                rewrite::link_layer(frame, hop)
+            }
+            _ => lost,
+        }
+    }
+}
+
+/// Where a packet comes from and goes to, the hops that it has left, and its length.
+fn ends(packet: &[u8]) -> Option<(IpAddr, IpAddr, u8, usize)> {
+    if packet.first()? >> 4 == 6 {
+        let header = ipv6::Header::parse(packet).ok()?;
+        let (from, to) = (Ipv6::to_ip(header.source()), Ipv6::to_ip(header.destination()));
+        return Some((from, to, header.hop_limit(), header.total_len()));
+    }
+    let header = ipv4::Header::parse(packet).ok()?;
+    let (from, to) = (Ipv4::to_ip(header.source()), Ipv4::to_ip(header.destination()));
+    Some((from, to, header.ttl(), header.total_len()))
+}
+
+/// Takes one hop off a packet that has more.
+fn take_hop(packet: &mut [u8]) {
+    if packet[0] >> 4 == 6 {
+        packet[ipv6::HOP_LIMIT] -= 1;
+        return;
+    }
+    packet[ipv4::TTL] -= 1;
+    let field = &mut packet[ipv4::CHECKSUM..ipv4::CHECKSUM + 2];
+    // The time to live is the upper byte of its 16-bit word.
+    let sum = Delta::NONE.word16(1 << 8, 0).apply(u16::from_be_bytes([field[0], field[1]]));
+    field.copy_from_slice(&sum.to_be_bytes());
+}
