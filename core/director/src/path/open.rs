@@ -78,7 +78,7 @@ impl<F: Parse> Engine<F> {
     ) -> Result<RealId, Reason> {
         let Turn { view: View { plan, .. }, now, .. } = turn;
         if let Some(real) = self.remembered(shared, plan, now, tuple, (id, service)) {
-            return Ok(real);
+            return if reachable(turn.view, real) { Ok(real) } else { Err(Reason::NoRoute) };
         }
         let port = match service.hash {
             crate::blueprint::HashKey::Client => 0,

@@ -3,6 +3,7 @@
 
 use super::lab::{self, BACK, CLIENT, FRONT, Lab, MemFrame, Packet, REAL, REAL_2, VIP};
 use crate::blueprint::{Blueprint, Mode, Orphans, Persistence, Ports, VirtualService};
+use crate::fib::{FibBuilder, Link, Target};
 use crate::path::Verdict;
 use crate::plan::{Plan, Retired};
 use crate::reason::Reason;
@@ -83,6 +84,23 @@ fn persistence_does_not_hold_on_to_who_takes_none() {
     let mut old = tcp((CLIENT, 1000), ACK);
     assert_eq!(lab.one(FRONT, &mut old), Verdict::Tx(BACK));
     assert_eq!(Packet::read(&old).dst, REAL, "a live session stays");
+}
+
+/// Who is remembered but cannot be reached gets no session that goes nowhere.
+#[test]
+fn persistence_opens_no_session_without_a_route() {
+    let mut lab = web(|service| {
+        service.persistence = Some(Persistence { timeout_s: 600, prefix: 32 });
+    });
+    real_of(&mut lab, (CLIENT, 1000));
+    let mut builder = FibBuilder::default();
+    let front = Link { port: FRONT, mac: lab::FRONT_MAC, mtu: 1500, ..Link::default() };
+    let front = builder.link(front);
+    builder.route([198, 51, 100, 0].into(), 24, Target::OnLink(front));
+    lab.fib = builder.build(&lab.plan, Some(&lab.fib));
+    let refused = lab.one(FRONT, &mut tcp((CLIENT, 1001), SYN));
+    assert_eq!(refused, Verdict::Drop(Reason::NoRoute));
+    assert_eq!((lab.path.live_sessions(), lab.path.counters().created), (1, 1));
 }
 
 #[test]
