@@ -85,15 +85,27 @@ impl Director {
     /// # Errors
     /// When it is not built or cannot be started.
     pub fn launch(bed: &Bed, config: &str, environment: &[(&str, &str)]) -> Result<Self, LabError> {
+        Self::launch_in(&bed.director, config, environment)
+    }
+
+    /// [`Self::launch`] without a bed, in any namespace of a lab.
+    ///
+    /// # Errors
+    /// As [`Self::launch`].
+    pub fn launch_in(
+        space: &Netns,
+        config: &str,
+        environment: &[(&str, &str)],
+    ) -> Result<Self, LabError> {
         let (sluiced, sluice) = (program("sluiced")?, program("sluice")?);
-        let dir = bed.lab.dir();
+        let dir = space.dir();
         let path = Self::config_in(dir);
         std::fs::write(&path, config).map_err(LabError::file(path.display().to_string()))?;
-        let mut command = bed.director.command(&sluiced.to_string_lossy());
+        let mut command = space.command(&sluiced.to_string_lossy());
         command.arg("--config").arg(&path).envs(environment.iter().copied());
         let running = Running::start("sluiced", &mut command, &dir.join("sluiced.log"))?;
         let socket = Self::socket_in(dir);
-        Ok(Self { running, sluice, space: bed.director.clone(), config: path, socket })
+        Ok(Self { running, sluice, space: space.clone(), config: path, socket })
     }
 
     /// Waits until `sluice status` is answered.

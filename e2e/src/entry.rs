@@ -18,7 +18,8 @@ pub struct Real {
 /// Appends `key = value`. Text is quoted; what reads as a number, a truth value or a list is not.
 fn put(out: &mut String, key: &str, value: &impl Display) {
     let text = value.to_string();
-    let bare = text.parse::<u64>().is_ok() || text == "true" || text.starts_with('[');
+    let bare =
+        text.parse::<u64>().is_ok() || ["true", "false"].contains(&&*text) || text.starts_with('[');
     // Writing to a string does not fail.
     let _ = if bare { writeln!(out, "{key} = {text}") } else { writeln!(out, "{key} = {text:?}") };
 }

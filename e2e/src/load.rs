@@ -62,6 +62,15 @@ pub fn download_sha256(client: &Netns, url: &str, limit_rate: &str) -> Result<St
     Ok(ran.stdout.split_whitespace().next().unwrap_or_default().to_owned())
 }
 
+/// Uploads a file to a sink and returns the SHA-256 that it answers with.
+///
+/// # Errors
+/// When it does not complete within 30 s.
+pub fn upload_sha256(client: &Netns, url: &str, file: &str) -> Result<String, LabError> {
+    let ran = client.run("curl", &["-sS", "--fail", "--max-time", "30", "-T", file, url])?.ok()?;
+    Ok(ran.stdout.trim().to_owned())
+}
+
 /// `wrk` with one thread for `seconds`.
 ///
 /// # Errors

@@ -12,6 +12,11 @@ use crate::process::{Running, wait_until};
 pub const ECHO_PORT: u16 = 7;
 /// A TCP service that greets and echoes lines, for sessions that stay open.
 pub const LINES_PORT: u16 = 2000;
+/// The port where nginx and HAProxy want the PROXY protocol and answer with the client they are
+/// told of.
+pub const TOLD_PORT: u16 = 8081;
+/// Where [`start_sink`] listens.
+pub const SINK_PORT: u16 = 8083;
 /// Bytes of the file that every nginx offers as `/blob`.
 pub const BLOB_BYTES: u64 = 50 * 1024 * 1024;
 
@@ -36,6 +41,11 @@ pub fn start_nginx(real: &Netns, number: usize) -> Result<Running, LabError> {
          \x20   listen [::]:80 backlog=4096 reuseport ipv6only=on;\n\
          \x20   location / {{\n      default_type text/plain;\n\
          \x20     return 200 \"Real Server {number:02}\\n\";\n    }}\n\
+         \x20   location = /blob {{ root {dir}; }}\n  }}\n\
+         \x20 server {{\n    listen {TOLD_PORT} proxy_protocol;\n\
+         \x20   listen [::]:{TOLD_PORT} proxy_protocol ipv6only=on;\n\
+         \x20   location / {{\n      default_type text/plain;\n\
+         \x20     return 200 \"$proxy_protocol_addr $proxy_protocol_port\";\n    }}\n\
          \x20   location = /blob {{ root {dir}; }}\n  }}\n}}\n",
         pid = dir.join(format!("{name}.pid")).display(),
         temp = dir.join(&name).display(),
@@ -124,6 +134,14 @@ pub fn start_echo(space: &Netns, name: &str) -> Result<Running, LabError> {
 /// When it does not come up.
 pub fn start_lines(space: &Netns, name: &str, port: u16) -> Result<Running, LabError> {
     start_peer(space, name, &["lines", &port.to_string()])
+}
+
+/// HTTP that answers a PUT with the SHA-256 of what it got.
+///
+/// # Errors
+/// When it does not come up.
+pub fn start_sink(space: &Netns, name: &str) -> Result<Running, LabError> {
+    start_script(space, name, "sink.py", &[&SINK_PORT.to_string()])
 }
 
 /// An iperf3 server on its usual port.

@@ -82,7 +82,9 @@ pub fn on_bed(
     let mut field = made.unwrap_or_else(|error| panic!("{error}{}", repeat(name)));
     if let Err(error) = test(&mut field) {
         let said = field.director.said(40);
-        panic!("{error}\n--- the director said:\n{said}{}", repeat(name));
+        // What it counted, if it is still there to be asked.
+        let drops = field.director.sluice(&["drops"]).unwrap_or_default();
+        panic!("{error}\n--- the director said:\n{said}\n--- drops:\n{drops}{}", repeat(name));
     }
 }
 

@@ -38,6 +38,19 @@ enum Role {
         /// Bytes in each.
         size: usize,
     },
+    /// Answers every datagram and every HTTP request with the endpoint that it came from.
+    Reflect {
+        /// Where to listen, and to answer from.
+        addresses: Vec<SocketAddr>,
+    },
+    /// Asks reflecting servers by UDP one after the other, all from one local port, and says each
+    /// answer. (For TCP there is `curl --local-port`.)
+    Ask {
+        /// The local port.
+        from: u16,
+        /// Whom to ask.
+        servers: Vec<SocketAddr>,
+    },
     /// Greets as ssh does, then echoes lines.
     Lines {
         /// Port to listen on.
@@ -66,6 +79,8 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().role {
         Role::UdpEcho { port, address } => udp_echo(address, port),
         Role::UdpProbe { server, count, size } => udp_probe(server, count, size),
+        Role::Reflect { addresses } => reflect(addresses),
+        Role::Ask { from, servers } => ask(from, &servers),
         Role::Lines { port } => lines(port),
         Role::Hold { server, seconds } => hold(server, Duration::from_secs(seconds)),
         Role::Connects { server, count, parallel } => connects(server, count, parallel),
@@ -102,11 +117,7 @@ fn udp_echo(address: IpAddr, port: u16) -> io::Result<()> {
 fn udp_probe(server: SocketAddr, count: u32, size: usize) -> io::Result<()> {
     let mut answered = 0;
     for number in 0..count {
-        let any: IpAddr = match server.ip() {
-            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        let socket = UdpSocket::bind((any, 0))?;
+        let socket = UdpSocket::bind((any_like(server), 0))?;
         socket.connect(server)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         // Odd sizes and changing bytes, so that a checksum has something to get wrong.
@@ -121,6 +132,64 @@ fn udp_probe(server: SocketAddr, count: u32, size: usize) -> io::Result<()> {
         }
     }
     say(&format!("answered {answered}"))
+}
+
+fn any_like(server: SocketAddr) -> IpAddr {
+    match server.ip() {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+fn reflect(addresses: Vec<SocketAddr>) -> io::Result<()> {
+    let mut all = Vec::new();
+    for address in addresses {
+        let (datagrams, connections) = (UdpSocket::bind(address)?, TcpListener::bind(address)?);
+        all.push(std::thread::spawn(move || reflect_datagrams(&datagrams)));
+        std::thread::spawn(move || {
+            for (connection, from) in connections.incoming().flatten().filter_map(|connection| {
+                let from = connection.peer_addr().ok()?;
+                Some((connection, from))
+            }) {
+                // A client that has gone already gets no answer.
+                let _ = reflect_http(&connection, &from.to_string());
+            }
+        });
+    }
+    say("listening")?;
+    all.into_iter().try_for_each(|one| one.join().unwrap_or(Ok(())))
+}
+
+fn reflect_datagrams(socket: &UdpSocket) -> io::Result<()> {
+    loop {
+        let (_, from) = socket.recv_from(&mut [0; 1])?;
+        socket.send_to(from.to_string().as_bytes(), from)?;
+    }
+}
+
+/// HTTP, so that curl understands it: the request is read to its empty line first.
+fn reflect_http(connection: &TcpStream, text: &str) -> io::Result<()> {
+    connection.set_read_timeout(Some(PATIENCE))?;
+    let mut lines = BufReader::new(connection).lines();
+    while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
+    let mut connection = connection;
+    write!(connection, "HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len())
+}
+
+fn ask(port: u16, servers: &[SocketAddr]) -> io::Result<()> {
+    let first = servers.first().ok_or_else(|| io::Error::other("nobody to ask"))?;
+    let socket = UdpSocket::bind((any_like(*first), port))?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let mut buffer = [0; 100];
+    for server in servers {
+        socket.send_to(b"?", server)?;
+        let (len, from) = socket.recv_from(&mut buffer)?;
+        if from != *server {
+            return Err(io::Error::other(format!("asked {server}, {from} answered")));
+        }
+        say(&String::from_utf8_lossy(&buffer[..len]))?;
+    }
+    Ok(())
 }
 
 fn lines(port: u16) -> io::Result<()> {
