@@ -14,7 +14,7 @@ mod wire;
 
 pub use config::config;
 pub use table::table;
-pub use turn::turn;
+pub use turn::{Reached, reach, turn};
 pub use wire::wire;
 
 /// A property: panics when the bytes show that it does not hold.

@@ -1,5 +1,5 @@
-//! Seeds for the corpora, made from the golden cases: their frames as scripts and as packets, their
-//! configurations as text.
+//! Seeds for the corpora: the golden cases, their frames as scripts and as packets, their
+//! configurations as text; and scripts that reach every mode.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use sluice::replay::{Capture, Record};
 
-use crate::turn::encode;
+use crate::turn::{HEAD, encode, scenes};
 
 /// Longest seed in bytes: longer ones slow the fuzzer down.
 const LONGEST: usize = 4096;
@@ -36,15 +36,21 @@ pub fn from_cases(cases: &Path) -> io::Result<Vec<(&'static str, String, Vec<u8>
         if let Some((_, first)) = frames.first() {
             seeds.push(("wire", name.clone(), first.bytes.clone()));
         }
-        seeds.push(("turn", name, encode(world, 63, &paced(&frames))));
+        seeds.push(("turn", name, encode(world, &paced(&frames))));
     }
+    seeds.extend(of_turns());
     seeds.retain(|(_, _, bytes)| bytes.len() <= LONGEST);
     seeds.sort();
     Ok(seeds)
 }
 
+/// The scripts that reach every mode of the packet path, as seeds.
+pub fn of_turns() -> Vec<(&'static str, String, Vec<u8>)> {
+    scenes::all().into_iter().map(|(name, bytes)| ("turn", name, bytes)).collect()
+}
+
 /// The world that is most like a configuration.
-fn world(config: &str) -> u8 {
+fn world(config: &str) -> [u8; HEAD] {
     let signs = [
         (0, "\"reset\""),
         (1, "accept_mid_stream"),
@@ -53,7 +59,8 @@ fn world(config: &str) -> u8 {
         (6, "_s = "),
         (7, "ports = "),
     ];
-    signs.iter().map(|(bit, sign)| u8::from(config.contains(sign)) << bit).sum()
+    let switches = signs.iter().map(|(bit, sign)| u8::from(config.contains(sign)) << bit).sum();
+    [switches, 0, 63]
 }
 
 /// Each frame with the milliseconds until the next.

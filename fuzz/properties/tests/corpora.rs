@@ -4,7 +4,7 @@ use std::fs;
 use std::panic;
 use std::path::Path;
 
-use sluice_properties::{ALL, Property, seeds};
+use sluice_properties::{ALL, Property, Reached, reach, seeds, turn};
 
 fn fuzz_dir() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("fuzz/properties is in fuzz")
@@ -47,6 +47,38 @@ fn golden_cases_as_seeds() {
         let inputs: Vec<_> = of_target.map(|(_, name, b)| (name.clone(), b.clone())).collect();
         assert!(target == "table" || inputs.len() >= 100, "{target}: {} seeds", inputs.len());
         play(target, property, &inputs);
+    }
+}
+
+/// The judge has something to judge: the scenes show every mode in both IP versions and both
+/// directions, and every kind of verdict.
+#[test]
+fn scenes_reach_everything() {
+    let mut reached = Reached::new();
+    for (target, name, script) in seeds::of_turns() {
+        play(target, turn, &[(name, script.clone())]);
+        reached.extend(reach(&script));
+    }
+    println!("{reached:?}");
+    let modes = ["fnat", "nat", "dr", "ipip", "snat", "across"];
+    let back = ["fnat back", "nat back", "snat back", "across back"];
+    let kinds = [
+        "cut",
+        "parked",
+        "fragment",
+        "icmp_error",
+        "too big",
+        "time exceeded",
+        "reset",
+        "waits",
+        "handed",
+        "no_session",
+        "kernel",
+    ];
+    for what in modes.into_iter().chain(back).chain(kinds) {
+        for six in [false, true] {
+            assert!(reached.contains(&(what, six)), "no scene shows {what}, IPv6 {six}");
+        }
     }
 }
 

@@ -1,157 +1,332 @@
 //! What must hold for each frame and for all counters, seen with `etherparse`'s eyes.
+//!
+//! What a forwarded packet must have become follows from its session, as an operator sees it, and
+//! from the session's mode; what was configured says whether bytes may have been put in.
+
+mod told;
 
 use std::collections::HashSet;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
-use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use sluice_director::blueprint::{Blueprint, ClientAddress, Mode};
+use sluice_director::counters::Counters;
 use sluice_director::fib::PortId;
 use sluice_director::path::{Path, SessionInfo, Verdict};
 use sluice_director::reason::{Fate, Reason};
 use sluice_director::session::State;
-use sluice_testkit::{describe, verify};
+use sluice_testkit::describe;
 
-use super::world::{LADDR, MACS, VIP, World};
+use super::Reached;
+use super::craft::{ICMP, ICMPV6, SCTP, TCP, UDP};
+use super::director::{Arrival, Outcome};
+use super::sight::{Seen, see, see_packet};
+use super::world::{MACS, World, next_mac};
 
-/// The parts of a frame that rules are about.
-#[derive(Debug, PartialEq, Eq)]
-struct Seen {
-    protocol: u8,
-    macs: ([u8; 6], [u8; 6]),
-    source: ([u8; 4], u16),
-    destination: ([u8; 4], u16),
-    total_len: u16,
-    ttl: u8,
-    id: u16,
-    payload: Vec<u8>,
-    reset: bool,
+/// One frame, and everything it is judged by.
+#[derive(Clone)]
+pub struct Case<'a> {
+    pub world: &'a World,
+    pub blueprint: &'a Blueprint,
+    pub arrival: Arrival,
+    /// The frame as it came.
+    pub before: &'a [u8],
+    pub outcome: Outcome,
+    /// The sessions of each worker before and after it.
+    pub known: Vec<Vec<SessionInfo>>,
+    pub since: Vec<Vec<SessionInfo>>,
+    /// All counters before and after it.
+    pub counted: (Counters, Counters),
+    /// Whether the configuration has ever changed.
+    pub changed: bool,
 }
 
-fn see(frame: &[u8]) -> Option<Seen> {
-    let packet = SlicedPacket::from_ethernet(frame).ok()?;
-    let Some(NetSlice::Ipv4(ip)) = &packet.net else { return None };
-    let header = ip.header();
-    let (ports, payload, reset) = match &packet.transport {
-        Some(TransportSlice::Tcp(tcp)) => {
-            ((tcp.source_port(), tcp.destination_port()), tcp.payload(), tcp.rst())
-        }
-        Some(TransportSlice::Udp(udp)) => {
-            ((udp.source_port(), udp.destination_port()), udp.payload(), false)
-        }
-        _ => return None,
-    };
-    let (to, from) = (frame.first_chunk()?, frame.get(6..)?.first_chunk()?);
-    Some(Seen {
-        protocol: header.protocol().0,
-        macs: (*from, *to),
-        source: (header.source(), ports.0),
-        destination: (header.destination(), ports.1),
-        total_len: header.total_len(),
-        ttl: header.ttl(),
-        id: header.identification(),
-        payload: payload.to_vec(),
-        reset,
-    })
+/// How a packet of a session is forwarded: which mode, and what its ends become.
+struct Way<'a> {
+    session: &'a SessionInfo,
+    inbound: bool,
+    source: (IpAddr, u16),
+    destination: (IpAddr, u16),
 }
 
-/// Judges one frame: as it came in by `port`, the verdict, as it is now.
-pub fn frame(world: &World, port: PortId, before: &[u8], verdict: Verdict, after: &[u8]) {
-    match verdict {
-        Verdict::Kernel(reason) => {
-            assert_eq!(reason.fate(), Fate::Kernel, "{}", reason.name());
-            assert_eq!(before, after, "what is the kernel's is left as it was");
-        }
-        Verdict::Drop(reason) => assert_eq!(reason.fate(), Fate::Dropped, "{}", reason.name()),
-        Verdict::Tx(to) => forwarded(world, before, to, after),
-        Verdict::Answer(to, reason) => {
-            assert_eq!(to, port, "an answer goes back the way the packet came");
-            match reason {
-                Reason::TtlExpired | Reason::TooBig => told(before, after),
-                _ => answered(before, after),
+impl Case<'_> {
+    fn sessions(&self) -> impl Iterator<Item = &SessionInfo> {
+        self.known.iter().chain(&self.since).flatten()
+    }
+
+    fn story(&self, after: &[u8]) -> String {
+        let now: Vec<_> = self.sessions().collect();
+        let (before, after) = (describe(self.before), describe(after));
+        format!("{:?} at {:?}\n{before}\n{after}\n{now:?}", self.outcome, self.arrival)
+    }
+
+    /// The ways of a packet with these ends, if any.
+    fn ways(&self, was: &Seen) -> Vec<Way<'_>> {
+        let ports = was.ports();
+        let (source, destination) = ((was.source, ports.0), (was.destination, ports.1));
+        let mut ways = Vec::new();
+        for s in self.sessions().filter(|s| s.protocol == was.protocol) {
+            let local = s.local.unwrap_or(s.client);
+            if (s.client, s.virtual_) == (source, destination) {
+                let (source, destination) = match s.mode {
+                    Mode::Fnat => (local, s.real),
+                    Mode::Nat => (source, s.real),
+                    Mode::Dr | Mode::Ipip => (source, destination),
+                    Mode::Snat => (local, destination),
+                };
+                ways.push(Way { session: s, inbound: true, source, destination });
+            }
+            let answered = matches!(s.mode, Mode::Fnat | Mode::Nat | Mode::Snat);
+            if answered && (s.real, local) == (source, destination) {
+                let way =
+                    Way { session: s, inbound: false, source: s.virtual_, destination: s.client };
+                ways.push(way);
             }
         }
-        Verdict::Park(_) => assert_eq!(before, after, "what is parked is left as it was"),
-        Verdict::Wait | Verdict::Fragment(..) => {}
-        Verdict::HandOff(_) => panic!("somebody owns it"),
+        ways
+    }
+
+    /// Whether real servers of a session learn the client's address by bytes that are put in.
+    fn introduces(&self, session: &SessionInfo) -> bool {
+        let (vip, port) = session.virtual_;
+        session.mode == Mode::Fnat
+            && self.blueprint.services.iter().any(|service| {
+                service.vip == vip
+                    && service.ports.contains(port)
+                    && service.client_address != ClientAddress::Hidden
+            })
     }
 }
 
-fn forwarded(world: &World, before: &[u8], to: PortId, after: &[u8]) {
-    let story = || format!("\n{}\n{}", describe(before), describe(after));
-    // What `etherparse` cannot read (a third tag, say) it cannot judge.
-    let Some(was) = see(before) else { return };
-    let is = see(after).unwrap_or_else(|| panic!("sent, but not readable:{}", story()));
-    if verify(before).is_ok() {
-        assert_eq!(verify(after), Ok(()), "{}", story());
+/// Judges one frame: the case, and as it is now.
+pub fn frame(case: &Case<'_>, after: &[u8], reached: &mut Reached) {
+    let (verdict, story) = (case.outcome.verdict, || case.story(after));
+    let six = see(case.before).is_some_and(|was| was.source.is_ipv6());
+    counted(case, after);
+    created(case, after);
+    if case.outcome.handed > 0 {
+        reached.insert(("handed", six));
     }
-    assert_eq!((is.ttl, is.id), (was.ttl - 1, was.id), "{}", story());
-    assert_eq!((is.total_len, &is.payload), (was.total_len, &was.payload), "{}", story());
-    assert_eq!(is.macs.0, MACS[usize::from(to.0)], "the port's own MAC:{}", story());
-    if to.0 == 1 {
-        assert_eq!((was.destination.0, is.source.0), (VIP.octets(), LADDR.octets()), "{}", story());
-        assert_eq!((&is.destination.0[..3], is.destination.1), (&[192, 0, 2][..], 8080));
-        assert!(is.source.1 >= 1024 && is.total_len <= world.back_mtu(), "{}", story());
-    } else if was.destination.0 == LADDR.octets() {
-        assert_eq!(is.source.0, VIP.octets(), "{}", story());
-    }
-}
-
-/// An ICMP error goes to whom it is about.
-fn told(before: &[u8], after: &[u8]) {
-    let story = || format!("\n{}\n{}", describe(before), describe(after));
-    let ends = |frame: &[u8]| match SlicedPacket::from_ethernet(frame).ok()?.net? {
-        NetSlice::Ipv4(ip) => Some((ip.header().source(), ip.header().destination())),
-        _ => None,
-    };
-    assert_eq!(verify(after), Ok(()), "{}", story());
-    let (_, to) = ends(after).unwrap_or_else(|| panic!("sent, but not readable:{}", story()));
-    if let Some((from, _)) = ends(before) {
-        assert_eq!(to, from, "{}", story());
-    }
-    let packet = SlicedPacket::from_ethernet(after).expect("it was read");
-    assert!(matches!(packet.transport, Some(TransportSlice::Icmpv4(_))), "{}", story());
-}
-
-fn answered(before: &[u8], after: &[u8]) {
-    let story = || format!("\n{}\n{}", describe(before), describe(after));
-    let is = see(after).unwrap_or_else(|| panic!("sent, but not readable:{}", story()));
-    assert_eq!(verify(after), Ok(()), "{}", story());
-    assert!(is.reset && is.payload.is_empty(), "{}", story());
-    if let Some(was) = see(before) {
-        assert!(!was.reset, "a reset answered with a reset:{}", story());
-        assert_eq!((is.source, is.destination), (was.destination, was.source), "{}", story());
-        assert_eq!(is.macs, (was.macs.1, was.macs.0), "{}", story());
-    }
-}
-
-/// Judges where the session of one frame comes from that `worker` received: it was `known` (to that
-/// worker, or as an answer to any), or the frame `created` it.
-pub fn session(
-    known: &[Vec<SessionInfo>],
-    worker: u16,
-    before: &[u8],
-    verdict: Verdict,
-    created: u64,
-) {
-    let Some(seen) = see(before) else { return };
-    let end = |(address, port): ([u8; 4], u16)| (Ipv4Addr::from(address).into(), port);
-    let (source, destination) = (end(seen.source), end(seen.destination));
-    let numbered = known.iter().enumerate();
-    let mut all = numbered.flat_map(|(of, sessions)| sessions.iter().map(move |s| (of, s)));
-    let session = all.find(|(of, s)| {
-        let here = *of == usize::from(worker);
-        let inbound = here && (s.client, s.virtual_) == (source, destination);
-        let outbound = (s.real, s.local) == (source, Some(destination));
-        s.protocol == seen.protocol && (inbound || outbound)
-    });
-    let story = || format!("{verdict:?} {created} {session:?}\n{}", describe(before));
-    let over = |s: &SessionInfo| s.state.is_ending() || s.state == State::Close;
-    match session.map(|(_, session)| session) {
-        Some(session) if !over(session) => assert_eq!(created, 0, "known: {}", story()),
-        Some(_) => assert!(created <= 1, "{}", story()),
-        None if matches!(verdict, Verdict::Tx(_) | Verdict::Wait) => {
-            assert_eq!(created, 1, "of no session: {}", story());
+    let name = match verdict {
+        Verdict::Kernel(reason) => {
+            assert_eq!(reason.fate(), Fate::Kernel, "{}", reason.name());
+            assert_eq!(case.before, after, "what is the kernel's is left as it was");
+            "kernel"
         }
-        None => assert!(created <= 1, "{}", story()),
+        Verdict::Drop(reason) => {
+            assert_eq!(reason.fate(), Fate::Dropped, "{}", reason.name());
+            reason.name()
+        }
+        Verdict::Tx(to) => {
+            forwarded(case, (to, None), after, reached);
+            "sent"
+        }
+        Verdict::Fragment(to, mtu) => {
+            forwarded(case, (to, Some(mtu)), after, reached);
+            told::pieces(case, mtu, after);
+            "cut"
+        }
+        Verdict::Answer(to, reason) => {
+            assert_eq!(reason.fate(), Fate::Dropped, "{}", story());
+            assert_eq!(to, case.arrival.port, "an answer goes back as the packet came");
+            told::answered(case, reason, after)
+        }
+        Verdict::Park(_) => {
+            assert_eq!(case.before, after, "what waits for its first is left as it was");
+            assert!(see(case.before).is_none_or(|was| was.is_later()), "{}", story());
+            "parked"
+        }
+        // Judged when it is released.
+        Verdict::Wait => "waits",
+        Verdict::HandOff(_) => panic!("somebody owns it"),
+    };
+    reached.insert((name, six));
+}
+
+/// Judges a frame that was held, once its neighbour's address is known.
+pub fn released(case: &Case<'_>, after: &[u8], reached: &mut Reached) {
+    match case.outcome.verdict {
+        Verdict::Tx(to) => forwarded(case, (to, None), after, reached),
+        Verdict::Drop(Reason::Headroom) => {}
+        other => panic!("{other:?} once its neighbour is known: {}", case.story(after)),
+    }
+}
+
+/// Judges a frame that leaves by a port, in pieces of `cut` bytes if so.
+fn forwarded(case: &Case<'_>, leaves: (PortId, Option<u16>), after: &[u8], reached: &mut Reached) {
+    let story = || case.story(after);
+    // What `etherparse` cannot read (a third tag, say) it cannot judge.
+    let Some(was) = see(case.before) else { return };
+    let is = see(after).unwrap_or_else(|| panic!("sent, but not readable: {}", story()));
+    let (to, cut) = leaves;
+    assert_eq!(is.macs.0, MACS[usize::from(to.0)], "the port's own MAC: {}", story());
+    assert_eq!(is.vlan, case.world.vlan(to), "{}", story());
+    let mtu = usize::from(case.world.mtu(to));
+    assert!(cut.is_some() || is.packet.len() <= mtu, "longer than the MTU: {}", story());
+    let inner = inner_of(&was, &is);
+    if was.sums().is_ok() {
+        assert_eq!(is.sums(), Ok(()), "{}", story());
+        assert_eq!(inner.as_ref().map_or(Ok(()), Seen::sums), Ok(()), "{}", story());
+    }
+    if was.is_error() {
+        told::relayed(case, &was, (&is, inner.as_ref()), after);
+        reached.insert(("icmp_error", was.source.is_ipv6()));
+        return;
+    }
+    if was.is_later() {
+        let is = inner.as_ref().unwrap_or(&is);
+        assert_eq!((is.ttl, is.class), (was.ttl - 1, was.class), "{}", story());
+        assert_eq!((&is.upper, is.fragment), (&was.upper, was.fragment), "{}", story());
+        reached.insert(("fragment", was.source.is_ipv6()));
+        return;
+    }
+    let ways = case.ways(&was);
+    let (then, now) = &case.counted;
+    if ways.is_empty() && now.created > then.created && now.closed > then.closed {
+        return;
+    }
+    let mut wrong = Vec::new();
+    for way in &ways {
+        match by_way(case, (&was, &is, inner.as_ref()), way, leaves) {
+            Ok(()) => {
+                let (mode, six) = (way.session.mode, was.source.is_ipv6());
+                let across = is.source.is_ipv6() != six;
+                reached.insert((if across { "across" } else { mode.name() }, six));
+                if !way.inbound {
+                    reached.insert((if across { "across back" } else { back(mode) }, six));
+                }
+                return;
+            }
+            Err(why) => wrong.push(why),
+        }
+    }
+    panic!("not as any session says: {wrong:?} {}", story());
+}
+
+const fn back(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Fnat => "fnat back",
+        Mode::Nat => "nat back",
+        Mode::Snat => "snat back",
+        Mode::Dr | Mode::Ipip => "",
+    }
+}
+
+/// What a tunnel's packet has inside, if it has become one on the way.
+fn inner_of(was: &Seen, is: &Seen) -> Option<Seen> {
+    let tunnel = matches!(is.protocol, 4 | 41) && was.protocol != is.protocol;
+    let known = (is.source, is.destination) == (was.source, was.destination);
+    if tunnel && !known { see_packet(&is.upper) } else { None }
+}
+
+/// Whether a packet has become what its session says.
+fn by_way(
+    case: &Case<'_>,
+    (was, is, inner): (&Seen, &Seen, Option<&Seen>),
+    way: &Way<'_>,
+    (to, cut): (PortId, Option<u16>),
+) -> Result<(), String> {
+    let same = |what: &str, ok: bool| if ok { Ok(()) } else { Err(what.to_owned()) };
+    let mode = way.session.mode;
+    let real = way.session.real.0;
+    let next = if mode == Mode::Dr { real } else { is.destination };
+    same("next MAC", is.macs.1 == next_mac(to, next))?;
+    let inside = if mode == Mode::Ipip {
+        let inner = inner.ok_or("no tunnel")?;
+        let net = match real {
+            IpAddr::V4(_) => case.blueprint.tunnel.v4,
+            IpAddr::V6(_) => case.blueprint.tunnel.v6,
+        };
+        same("tunnel's far end", is.destination == real)?;
+        same("tunnel's source", net.is_some_and(|net| net.contains(is.source)))?;
+        same("outer header", is.ttl == 64 && is.class >> 2 == was.class >> 2)?;
+        let v4 = real.is_ipv4() && cut.is_none() && was.source.is_ipv4();
+        same("outer DF", !v4 || is.dont_fragment == was.dont_fragment)?;
+        inner
+    } else {
+        is
+    };
+    let ports = inside.ports();
+    let (source, destination) = ((inside.source, ports.0), (inside.destination, ports.1));
+    // What has no ports has them in sessions all the same.
+    let bare = !matches!(was.protocol, ICMP | ICMPV6 | TCP | UDP | SCTP);
+    let ends = |one: (IpAddr, u16), other: (IpAddr, u16)| {
+        if bare { one.0 == other.0 } else { one == other }
+    };
+    same("source", ends(source, way.source))?;
+    same("destination", ends(destination, way.destination))?;
+    same("TTL", was.ttl == inside.ttl + 1)?;
+    same("class", was.class == inside.class)?;
+    let across = was.source.is_ipv6() != inside.source.is_ipv6();
+    if !across {
+        same("identification", was.id == inside.id)?;
+        same("DF", was.dont_fragment == inside.dont_fragment)?;
+        same("options", was.options == inside.options)?;
+        same("fragment", was.fragment == inside.fragment)?;
+    }
+    let (before, after) = (was.rest(), inside.rest());
+    if case.introduces(way.session) {
+        return same("payload's end", after.1.ends_with(before.1));
+    }
+    same("transport header", before.0 == after.0)?;
+    same("payload", before.1 == after.1)
+}
+
+/// Judges what was counted for a frame: each reason once, and nothing else.
+fn counted(case: &Case<'_>, after: &[u8]) {
+    let (then, now) = &case.counted;
+    let verdict = case.outcome.verdict;
+    let mut reasons = then.reasons;
+    match verdict {
+        Verdict::Answer(_, why) | Verdict::Kernel(why) | Verdict::Drop(why) => {
+            reasons[why as usize] += 1;
+        }
+        Verdict::Park(_) => {
+            let full = Reason::FragmentsFull as usize;
+            reasons[full] = now.reasons[full].min(reasons[full] + 1);
+        }
+        _ => {}
+    }
+    assert_eq!(reasons, now.reasons, "{}", case.story(after));
+    let handed = case.outcome.handed;
+    assert_eq!(then.handed_off + handed, now.handed_off, "{}", case.story(after));
+    let packets = |all: &Counters| -> u64 { all.reals.iter().flat_map(|r| r.packets).sum() };
+    let bytes = |all: &Counters| -> u64 { all.reals.iter().flat_map(|r| r.bytes).sum() };
+    let more = (packets(now) - packets(then), bytes(now) - bytes(then));
+    match (verdict, see(case.before)) {
+        (Verdict::Tx(_) | Verdict::Fragment(..) | Verdict::Wait, Some(was)) => {
+            let right = if was.is_error() { (0, 0) } else { (1, was.packet.len() as u64) };
+            assert_eq!(more, right, "packets and bytes: {}", case.story(after));
+        }
+        (Verdict::Kernel(_) | Verdict::Park(_), _) => {
+            assert_eq!(more, (0, 0), "{}", case.story(after));
+        }
+        _ => assert!(more.0 <= 1, "{}", case.story(after)),
+    }
+}
+
+/// Judges where the session of a frame comes from: it was known (to the worker that decided, or as
+/// an answer to any), or the frame created it.
+fn created(case: &Case<'_>, after: &[u8]) {
+    let (then, now) = &case.counted;
+    let created = now.created - then.created;
+    assert!(created <= 1, "{}", case.story(after));
+    let Some(was) = see(case.before) else { return };
+    if was.is_later() || was.is_error() {
+        assert_eq!(created, 0, "{}", case.story(after));
+        return;
+    }
+    let old = Case { since: Vec::new(), ..case.clone() };
+    // A client may use its port again once one side has closed.
+    let goes_on = [State::SynRecv, State::Established, State::Udp, State::Icmp, State::Other];
+    let over = |s: &SessionInfo| !goes_on.contains(&s.state);
+    let ways = old.ways(&was);
+    let sent = matches!(case.outcome.verdict, Verdict::Tx(_) | Verdict::Wait);
+    if ways.is_empty() && sent {
+        assert_eq!(created, 1, "of no session: {}", case.story(after));
+    }
+    let alone = case.known.len() == 1 && !case.changed;
+    if alone && ways.iter().any(|way| !over(way.session)) {
+        assert_eq!(created, 0, "known: {}", case.story(after));
     }
 }
 
@@ -160,20 +335,28 @@ pub fn counters(path: &Path) {
     let counters = path.counters();
     let live = u64::from(path.live_sessions());
     assert_eq!(counters.created, counters.closed + counters.expired + live, "{counters:?}");
-    assert!(live <= u64::from(path.session_capacity()));
+    let room = u64::from(path.session_capacity());
+    assert!(live + u64::from(path.templates()) <= room, "{live} of {room}");
     let active: u64 = counters.reals.iter().map(|real| real.active).sum();
     assert_eq!(active, live, "{counters:?}");
     assert_eq!(counters.of(Reason::HandOffLoop), 0);
 }
 
-/// No two sessions of a worker share a client's tuple, and none of all a real server's.
+/// No two sessions of a worker share a client's tuple, and none of all an answer's.
 pub fn sessions(sessions: &[Vec<SessionInfo>]) {
     let mut outbound = HashSet::new();
     for of_worker in sessions {
         let mut inbound = HashSet::new();
         for s in of_worker {
-            assert!(inbound.insert((s.protocol, s.client, s.virtual_)), "one client twice: {s:?}");
-            assert!(outbound.insert((s.protocol, s.real, s.local)), "one port twice: {s:?}");
+            let each = s.state == State::OnePacket;
+            let fresh = inbound.insert((s.protocol, s.client, s.virtual_));
+            assert!(fresh || each, "one client twice: {s:?}");
+            let local = match s.mode {
+                Mode::Nat => s.client,
+                Mode::Fnat | Mode::Snat => s.local.expect("translated sessions have one"),
+                Mode::Dr | Mode::Ipip => continue,
+            };
+            assert!(outbound.insert((s.protocol, s.real, local)), "one port twice: {s:?}");
         }
     }
 }

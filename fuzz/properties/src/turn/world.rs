@@ -1,69 +1,129 @@
-//! The networks that scripts are played in: the golden rows' (front and back, one TCP and one UDP
-//! service, three real servers), with what a script's first byte changes.
+//! The networks that scripts are played in: a front and a back port, in both IP versions, and
+//! services of every mode and kind beside each other, with what a script's first bytes change.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sluice_director::blueprint::{
-    Blueprint, LocalPool, Mode, NoSession, Ports, Protocol, RealServer, Scheduling, Timeouts,
+    Blueprint, ClientAddress, HashKey, LocalPool, Mapping, Mode, Network, NoSession, Orphans,
+    Persistence, Ports, Protocol, RealServer, Scheduling, SnatRule, Timeouts, TunnelSources,
     VirtualService,
 };
 use sluice_director::fib::{Fib, FibBuilder, Link, PortId, Target};
 use sluice_director::plan::Plan;
 
-/// The virtual address.
-pub const VIP: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 200);
-/// The local address.
-pub const LADDR: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
 /// MAC addresses of the two ports.
 pub const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
+/// Last byte of the virtual addresses: of the services proper, of any protocol, of all ports.
+const VIPS: [u8; 3] = [200, 201, 202];
+/// Last byte of the local addresses.
+const LOCAL: u8 = 10;
 
-const GATEWAY: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 254));
+/// An address in front of the director, as the golden cases have them: the last byte as it is
+/// written, in decimal and in hexadecimal.
+pub fn front(six: bool, last: u8) -> IpAddr {
+    address(six, (Ipv4Addr::new(198, 51, 100, 0), 1), last)
+}
+
+/// An address behind it.
+pub fn back(six: bool, last: u8) -> IpAddr {
+    address(six, (Ipv4Addr::new(192, 0, 2, 0), 2), last)
+}
+
+fn address(six: bool, (v4, net): (Ipv4Addr, u16), last: u8) -> IpAddr {
+    if six {
+        let digits = u16::from(last / 100) << 8 | u16::from(last / 10 % 10) << 4;
+        let last = digits | u16::from(last % 10);
+        return Ipv6Addr::new(0x2001, 0xdb8, net, 0, 0, 0, 0, last).into();
+    }
+    Ipv4Addr::from_bits(v4.to_bits() | u32::from(last)).into()
+}
+
+/// Where a client may send to.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub protocol: Protocol,
+    pub vip: IpAddr,
+    pub ports: Ports,
+}
 
 /// One network.
 #[derive(Clone, Copy, Debug)]
 pub struct World {
     switches: u8,
+    more: u8,
     /// Number of workers.
     pub workers: u16,
+    prefixed: bool,
+    /// Sessions of a worker.
+    pub sessions: u32,
 }
 
 impl World {
-    /// The network that the byte's bits choose; none set: the golden rows' own.
-    pub fn new(switches: u8) -> Self {
-        Self { switches, workers: 1 + u16::from(switches >> 2 & 1) }
+    /// The network that three bytes' bits choose.
+    pub fn new([switches, more, last]: [u8; 3]) -> Self {
+        let workers = if last >> 7 == 1 { 3 } else { 1 + u16::from(switches >> 2 & 1) };
+        // What both tables share goes first to the one that a turn begins with: only there may it
+        // run out where a burst shall be what its packets are one at a time.
+        let sessions = if more & 1 == 0 { 1024 } else { u32::from(last % 64) + 1 };
+        Self { switches, more, workers, prefixed: last >> 6 & 1 == 1, sessions }
     }
 
     fn is(&self, bit: u8) -> bool {
         self.switches >> bit & 1 == 1
     }
 
-    /// The configuration; `variant`'s bits drain the first real server, remove the second, remove
-    /// the UDP service, move the third real server, add a service.
+    fn has(&self, bit: u8) -> bool {
+        self.more >> bit & 1 == 1
+    }
+
+    /// Whether there are only IPv4 services whose sessions fit the IPv4 table.
+    fn is_narrow(&self) -> bool {
+        self.has(0) && !self.has(5)
+    }
+
+    /// Whether there are only IPv6 services.
+    fn is_wide(&self) -> bool {
+        self.has(0) && self.has(5)
+    }
+
+    /// The configuration; `variant`'s bits drain the first real server of each service, remove
+    /// the second, remove the UDP services, move the last real server, add a service, have the
+    /// second down, have another rule for orphans, remove source NAT.
     pub fn blueprint(&self, variant: u8) -> Blueprint {
-        let has = |bit: u8| variant >> bit & 1 == 1;
-        let mut reals = vec![real(11, u16::from(!has(0))), real(if has(3) { 14 } else { 13 }, 2)];
-        if !has(1) {
-            reals.insert(1, real(12, 1));
+        let mut services = self.services();
+        let is = |bit: u8| variant >> bit & 1 == 1;
+        if is(2) {
+            services.retain(|service| service.protocol != Protocol::Udp);
         }
-        let mut services = vec![service("web", Protocol::Tcp, 80, &reals)];
-        if !has(2) {
-            services.push(service("dns", Protocol::Udp, 53, &reals));
+        if is(4) {
+            let reals = reals(false, Mode::Fnat, 8080);
+            services.push(service("more", (Protocol::Tcp, 89), false, Mode::Fnat, reals));
         }
-        if has(4) {
-            services.push(service("more", Protocol::Tcp, 81, &reals));
+        for service in &mut services {
+            self.shape(service, variant);
         }
         let mut timeouts = Timeouts::default();
         if self.is(6) {
             timeouts = Timeouts { tcp_time_wait_s: 5, tcp_close_s: 5, udp_s: 10, ..timeouts };
         }
-        let last = if self.is(7) { 1027 } else { 65_535 };
+        let ports = 1024..=if self.is(7) { 1027 } else { 65_535 };
+        let both = |of: fn(bool, u8) -> IpAddr| vec![of(false, LOCAL), of(true, LOCAL)];
+        let pool = |name: &str, addresses| LocalPool {
+            name: name.to_owned(),
+            addresses,
+            ports: ports.clone(),
+        };
+        let outer = |address, prefix| Network { address, prefix };
+        let (v4, v6) = if self.prefixed { (28, 120) } else { (32, 128) };
         Blueprint {
             services,
-            pools: vec![LocalPool {
-                name: "lan".to_owned(),
-                addresses: vec![LADDR.into()],
-                ports: 1024..=last,
-            }],
+            pools: vec![pool("lan", both(back)), pool("wan", both(front))],
+            snat: if is(7) || self.is_narrow() { Vec::new() } else { self.rules() },
+            tunnel: TunnelSources {
+                v4: Some(outer(Ipv4Addr::new(192, 0, 2, 64).into(), v4)),
+                v6: Some(outer(Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 0xff00).into(), v6)),
+            },
+            icmp_errors_per_s: if self.has(3) && self.has(0) { 2 } else { 1000 },
             timeouts,
             no_session: if self.is(0) { NoSession::Reset } else { NoSession::Drop },
             accept_mid_stream: self.is(1),
@@ -71,57 +131,247 @@ impl World {
         }
     }
 
-    /// Largest IP packet that may leave by the back port.
-    pub fn back_mtu(&self) -> u16 {
-        if self.is(5) { 600 } else { 1500 }
+    /// Where clients may send to, in the order of the services.
+    pub fn places(&self) -> Vec<Place> {
+        let of = |s: &VirtualService| Place { protocol: s.protocol, vip: s.vip, ports: s.ports };
+        self.services().iter().map(of).collect()
+    }
+
+    /// Every service as it is without a variant.
+    fn services(&self) -> Vec<VirtualService> {
+        let mut all = Vec::new();
+        for six in [false, true] {
+            all.extend(of_modes(six));
+            if !self.is_narrow() {
+                all.extend(of_the_wide_table(six));
+            }
+        }
+        if self.is_narrow() {
+            all.retain(|service| service.vip.is_ipv4());
+        }
+        if self.is_wide() {
+            all.retain(|service| service.vip.is_ipv6());
+        }
+        all
+    }
+
+    /// What switches and a variant change about a service.
+    fn shape(&self, service: &mut VirtualService, variant: u8) {
+        let is = |bit: u8| variant >> bit & 1 == 1;
+        let number = usize::from(service.ports.first) + usize::from(service.vip.is_ipv6());
+        if self.has(1) {
+            service.scheduler = [
+                Scheduling::Wrr,
+                Scheduling::Lc,
+                Scheduling::Wlc,
+                Scheduling::Sh,
+                Scheduling::Mh,
+                Scheduling::P2c,
+            ][number % 6];
+            service.hash = if number % 2 == 0 { HashKey::Client } else { HashKey::ClientPort };
+            // So small because it is made for every script.
+            service.mh_table = 1009;
+            service.slow_start_s = 10 * u32::from(number % 3 == 0);
+        }
+        if self.has(2) && !service.one_packet {
+            let prefix = if service.vip.is_ipv4() { 30 } else { 64 };
+            service.persistence = Some(Persistence { timeout_s: 30, prefix });
+        }
+        if self.has(3) {
+            (service.max_sessions, service.max_new_per_s) = (3, 2);
+            service.reals.iter_mut().for_each(|real| real.upper_sessions = 2);
+        }
+        let rules = [Orphans::Reschedule, Orphans::Reset, Orphans::Reschedule, Orphans::Keep];
+        let rule = usize::from(self.more >> 6) + usize::from(is(6));
+        (service.on_removed, service.on_down) = (rules[(rule + 3) % 4], rules[rule % 4]);
+        if is(0) {
+            service.reals[0].weight = 0;
+        }
+        service.reals[1].down = is(5);
+        if let Some(last) = service.reals.last_mut().filter(|_| is(3)) {
+            last.address = back(last.address.is_ipv6(), 14);
+        }
+        if is(1) {
+            service.reals.remove(1);
+        }
+    }
+
+    fn rules(&self) -> Vec<SnatRule> {
+        let rule = |six: bool| SnatRule {
+            name: format!("out{}", u8::from(six)),
+            sources: vec![Network { address: back(six, 0), prefix: if six { 64 } else { 24 } }],
+            pool: "wan".to_owned(),
+            egress: (self.more >> 6 == 3).then_some(0),
+            mapping: match self.has(4) {
+                true => Mapping::PerSession,
+                false => Mapping::EndpointIndependent,
+            },
+            ..SnatRule::default()
+        };
+        let rules = [false, true].into_iter().filter(|six| *six || !self.is_wide());
+        rules.map(rule).collect()
+    }
+
+    /// Largest IP packet that may leave by a port.
+    pub fn mtu(&self, port: PortId) -> u16 {
+        match (port.0, self.is(5), self.has(5)) {
+            (1, true, _) => 600,
+            (0, _, true) => 1280,
+            _ => 1500,
+        }
+    }
+
+    /// The VLAN of frames that leave by a port.
+    pub fn vlan(&self, port: PortId) -> u16 {
+        if port.0 == 1 && self.is(3) { 20 } else { 0 }
     }
 
     /// Routes and neighbours: everything is reachable but, by one of the bits, the second real
-    /// server's MAC is unknown; by another the real servers are on a VLAN.
-    pub fn fib(&self, plan: &Plan, before: Option<&Fib>) -> Fib {
+    /// server's MAC is unknown, unless `known`; by another the real servers are on a VLAN.
+    pub fn fib(&self, plan: &Plan, before: Option<&Fib>, known: bool) -> Fib {
         let mut builder = FibBuilder::default();
-        let front = builder.link(Link {
-            port: PortId(0),
-            mac: MACS[0],
-            vlan: 0,
-            mtu: 1500,
-            ..Link::default()
-        });
-        let vlan = if self.is(3) { 20 } else { 0 };
-        let mtu = self.back_mtu();
-        let back =
-            builder.link(Link { port: PortId(1), mac: MACS[1], vlan, mtu, ..Link::default() });
-        builder.route(Ipv4Addr::UNSPECIFIED.into(), 0, Target::Via(front, GATEWAY));
-        builder.route(Ipv4Addr::new(192, 0, 2, 0).into(), 24, Target::OnLink(back));
+        let link = |port: PortId, of: fn(bool, u8) -> IpAddr| Link {
+            port,
+            mac: MACS[usize::from(port.0)],
+            vlan: self.vlan(port),
+            mtu: self.mtu(port),
+            v4: match of(false, 1) {
+                IpAddr::V4(own) if !self.is_narrow() => Some(own),
+                _ => None,
+            },
+            v6: None,
+        };
+        let (outside, inside) = (link(PortId(0), front), link(PortId(1), back));
+        let (outside, inside) = (builder.link(outside), builder.link(inside));
         builder.route(Ipv4Addr::new(203, 0, 113, 0).into(), 24, Target::Nowhere);
-        builder.neighbour(front, GATEWAY, [2, 0, 0, 0, 2, 0xfe]);
-        for number in [11, 12, 13, 14] {
-            if number != 12 || !self.is(4) {
-                builder.neighbour(back, real_address(number), [2, 0, 0, 0, 1, number]);
+        for six in [false, true] {
+            let gateway = front(six, 254);
+            let net = back(six, 0);
+            let none = if six { IpAddr::V6(0.into()) } else { IpAddr::V4(0.into()) };
+            builder.route(none, 0, Target::Via(outside, gateway));
+            builder.route(net, if six { 64 } else { 24 }, Target::OnLink(inside));
+            builder.neighbour(outside, gateway, [2, 0, 0, 0, 2, 0xfe]);
+            for number in 11..=17 {
+                if number != 12 || !self.is(4) || known {
+                    builder.neighbour(inside, back(six, number), mac_of(number));
+                }
             }
         }
         builder.build(plan, before)
     }
 }
 
-fn real_address(number: u8) -> IpAddr {
-    Ipv4Addr::new(192, 0, 2, number).into()
+/// The MAC address of what is next to a port on the way to an address.
+pub fn next_mac(port: PortId, to: IpAddr) -> [u8; 6] {
+    let known = (11..=17).find(|number| back(to.is_ipv6(), *number) == to);
+    match (port.0, known) {
+        (1, Some(number)) => mac_of(number),
+        _ => [2, 0, 0, 0, 2, 0xfe],
+    }
 }
 
-fn real(number: u8, weight: u16) -> RealServer {
-    RealServer { address: real_address(number), port: 8080, weight, ..RealServer::default() }
+fn mac_of(number: u8) -> [u8; 6] {
+    [2, 0, 0, 0, 1, number]
 }
 
-fn service(name: &str, protocol: Protocol, port: u16, reals: &[RealServer]) -> VirtualService {
+fn service(
+    name: &str,
+    (protocol, port): (Protocol, u16),
+    six: bool,
+    mode: Mode,
+    reals: Vec<RealServer>,
+) -> VirtualService {
     VirtualService {
-        name: name.to_owned(),
+        name: format!("{name}{}", u8::from(six)),
         protocol,
-        vip: VIP.into(),
+        vip: front(six, VIPS[0]),
         ports: Ports::one(port),
-        mode: Mode::Fnat,
-        scheduler: Scheduling::Rr,
+        mode,
         pool: "lan".to_owned(),
-        reals: reals.to_vec(),
+        reals,
         ..VirtualService::default()
     }
+}
+
+/// Three real servers of a version; port 0 where packets keep theirs.
+fn reals(six: bool, mode: Mode, port: u16) -> Vec<RealServer> {
+    let keeps = matches!(mode, Mode::Dr | Mode::Ipip);
+    let real = |number: u8| RealServer {
+        address: back(six, number),
+        port: if keeps { 0 } else { port },
+        weight: u16::from(number - 10),
+        ..RealServer::default()
+    };
+    vec![real(11), real(12), real(13)]
+}
+
+/// Services of each mode, of one version on both sides.
+fn of_modes(six: bool) -> Vec<VirtualService> {
+    use Protocol::{Any, Sctp, Tcp, Udp};
+    let plain =
+        |name: &str, place, mode, port| service(name, place, six, mode, reals(six, mode, port));
+    let mut all = vec![
+        plain("web", (Tcp, 80), Mode::Fnat, 8080),
+        plain("dns", (Udp, 53), Mode::Fnat, 8080),
+        plain("nat", (Tcp, 81), Mode::Nat, 8080),
+        plain("nat_udp", (Udp, 54), Mode::Nat, 8080),
+        plain("dr", (Tcp, 82), Mode::Dr, 0),
+        plain("dr_udp", (Udp, 55), Mode::Dr, 0),
+        plain("ipip", (Tcp, 83), Mode::Ipip, 0),
+        plain("ipip_udp", (Udp, 56), Mode::Ipip, 0),
+        plain("sctp", (Sctp, 90), Mode::Fnat, 8080),
+        plain("sctp_nat", (Sctp, 91), Mode::Nat, 0),
+    ];
+    for (name, mode, port) in [("each", Mode::Fnat, 59), ("each_nat", Mode::Nat, 60)] {
+        all.push(VirtualService { one_packet: true, ..plain(name, (Udp, port), mode, 8080) });
+    }
+    let range = Ports { first: 8000, last: 8099 };
+    all.push(VirtualService { ports: range, ..plain("range", (Tcp, 0), Mode::Nat, 0) });
+    // By the way of each real server, in the same service; port 8080 as `nat` has it.
+    let mut mixed = plain("mixed", (Tcp, 88), Mode::Fnat, 8080);
+    for (real, mode) in mixed.reals.iter_mut().zip([Mode::Nat, Mode::Fnat, Mode::Nat]) {
+        real.mode = Some(mode);
+    }
+    all.push(mixed);
+    for (vip, name, protocol, mode) in
+        [(1, "any", Any, Mode::Fnat), (1, "any_udp", Udp, Mode::Ipip), (2, "all", Tcp, Mode::Nat)]
+    {
+        let vip = front(six, VIPS[vip]);
+        let ports = Ports::ALL;
+        all.push(VirtualService { vip, ports, ..plain(name, (protocol, 0), mode, 0) });
+    }
+    let vip = front(six, VIPS[2]);
+    all.push(VirtualService { vip, ports: Ports::ALL, ..plain("any_dr", (Any, 0), Mode::Dr, 0) });
+    all
+}
+
+/// Services whose real servers learn the client's address, or are of the other version.
+fn of_the_wide_table(six: bool) -> Vec<VirtualService> {
+    use Protocol::{Any, Tcp, Udp};
+    let mut all = Vec::new();
+    for (name, place, client_address) in [
+        ("toa", (Tcp, 84), ClientAddress::Toa),
+        ("v1", (Tcp, 85), ClientAddress::ProxyV1),
+        ("v2", (Tcp, 86), ClientAddress::ProxyV2),
+        ("v2_udp", (Udp, 57), ClientAddress::ProxyV2),
+        ("v2_across", (Udp, 61), ClientAddress::ProxyV2),
+        ("v1_across", (Tcp, 92), ClientAddress::ProxyV1),
+        ("toa_across", (Tcp, 93), ClientAddress::Toa),
+    ] {
+        let reals = reals(six != name.ends_with("across"), Mode::Fnat, 8080);
+        let plain = service(name, place, six, Mode::Fnat, reals);
+        all.push(VirtualService { client_address, ..plain });
+    }
+    for (name, place, mode) in [
+        ("across", (Tcp, 87), Mode::Fnat),
+        ("across_udp", (Udp, 58), Mode::Fnat),
+        ("tunnel", (Tcp, 94), Mode::Ipip),
+        ("tunnel_udp", (Udp, 62), Mode::Ipip),
+    ] {
+        all.push(service(name, place, six, mode, reals(!six, mode, 8080)));
+    }
+    let vip = front(six, VIPS[1] + 2);
+    let tunnel = service("any_tunnel", (Any, 0), six, Mode::Ipip, reals(!six, Mode::Ipip, 0));
+    all.push(VirtualService { vip, ports: Ports::ALL, ..tunnel });
+    all
 }
