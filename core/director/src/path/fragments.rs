@@ -250,8 +250,8 @@ impl<F: Parse> Engine<F> {
         };
         let session = self.sessions.slab().at(flow.id());
         let (real, direction) = (session.real(), flow.direction());
-        if !may_be_cut::<F>(plan, session, direction, &tuple) {
-            return drop(Reason::Fragment);
+        if let Some(reason) = kept_whole::<F>(plan, session, direction, &tuple) {
+            return drop(reason);
         }
         let lane = &mut self.burst.lanes[at];
         lane.flow = flow;
@@ -409,22 +409,25 @@ fn head(protocol: u8, data: &[u8]) -> Result<(u16, u16, Segment), Reason> {
     })
 }
 
-/// Whether a session's packets can be forwarded piece by piece.
-fn may_be_cut<F: Family>(
+/// Why a session's packets cannot be forwarded piece by piece, if they cannot.
+fn kept_whole<F: Family>(
     plan: &Plan,
     session: &SessionOf<F>,
     direction: Direction,
     tuple: &Tuple<F::Addr>,
-) -> bool {
+) -> Option<Reason> {
     // What is put in front of the data would move all later fragments.
     let service = plan.service(session.service);
     if service.is_some_and(|service| service.client_address != ClientAddress::Hidden) {
-        return false;
+        return Some(Reason::Fragment);
+    }
+    let (new, _) = Sessions::<F>::translated(plan, session, direction, tuple)?;
+    if F::WIDE && F::crosses(tuple, &new) {
+        return Some(Reason::Untranslatable);
     }
     // What ports do to SCTP's checksum depends on the length of the whole.
-    let new = Sessions::<F>::translated(plan, session, direction, tuple);
-    tuple.protocol != ipv4::SCTP
-        || new.is_none_or(|(new, _)| (new.sport, new.dport) == (tuple.sport, tuple.dport))
+    let same = (new.sport, new.dport) == (tuple.sport, tuple.dport);
+    (tuple.protocol == ipv4::SCTP && !same).then_some(Reason::Fragment)
 }
 
 /// Whether a first fragment with these addresses might be anything but the kernel's.
