@@ -1,5 +1,6 @@
 """Datagrams that arrive in fragments."""
 
+import icmp
 import wire
 from frames import family
 
@@ -28,6 +29,8 @@ class Pieces:
             identification &= 0xFFFF
         whole = bytes(flow.packet(way, far, head, data, fields))
         self.left = wire.cut(whole, places, identification)
+        # The MTU that they are cut again for.
+        self.mtu = None
 
     def arrive(self, *numbers, leave=None, **how):
         """These pieces arrive, counted from 0; with the last of them those of `leave` leave, as
@@ -38,11 +41,15 @@ class Pieces:
         flow, scene = self.flow, self.flow.scene
         hops = flow.hops(self.way)
         drop, opens, ends = how.pop("drop", None), how.pop("opens", True), how.pop("ends", False)
+        answer = how.pop("answer", None)
         assert not how, f"unknown: {how}"
         for number in numbers:
-            scene.arrives_from(hops[0], self.entered[number])
+            port = scene.arrives_from(hops[0], self.entered[number])
             if drop:
                 scene.count(drop)
+                if answer:
+                    mac = scene.hops[hops[0]][0]
+                    icmp.answered(scene, port, mac, (), self.entered[number], *answer)
             elif leave is None:
                 self.leave(number, opens)
         for number in leave or ():
@@ -63,7 +70,9 @@ class Pieces:
             piece, loose = wire.tunnelled(piece, sources, flow.real_address)
         if flow.open_choice:
             loose = [*loose, (-14, -8, flow.choice())]
-        scene.sends_to(flow.hops(self.way)[1], piece, loose=loose)
+        pieces, loose = wire.fragments(piece, self.mtu, loose) if self.mtu else ((piece,), loose)
+        for part in pieces:
+            scene.sends_to(flow.hops(self.way)[1], part, loose=loose)
         flow.service.count(self.way, flow.real, len(self.entered[number]))
 
     def all(self, **how):

@@ -1,11 +1,16 @@
 """What an outer header says (RFC 2003, 2473, 6040)."""
 
-from frames import TUNNEL, TUNNEL6
+from scapy.layers.inet import IPOption_NOP
+from scapy.layers.inet6 import IPv6ExtHdrDestOpt, PadN
+
+import wire
+from frames import real_address
+from icmp import error, quoted
 from modes import IPIP, IPIP4, IPIP6, IPIP46, IPIP64
 from rows import rows_for
 
 OVER4 = (IPIP4, IPIP64)
-OVER6 = (IPIP6, IPIP46)
+OVERHEAD = {IPIP4: 20, IPIP64: 20, IPIP6: 40, IPIP46: 40}
 
 
 @rows_for((IPIP4,), "DF inside is DF outside, and no DF inside is none outside")
@@ -54,9 +59,6 @@ def source(s, m):
 
 @rows_for(OVER4, "IP options inside stay inside, the outer header has none")
 def options_inside(s, m):
-    from scapy.layers.inet import IPOption_NOP
-    from scapy.layers.inet6 import IPv6ExtHdrDestOpt, PadN
-
     inner = {"options": [IPOption_NOP()] * 8} if m.version == 4 else {
         "ext": [IPv6ExtHdrDestOpt(options=[PadN(optdata=b"\0" * 4)])]}
     m.service(s)
@@ -71,3 +73,64 @@ def mixed(s, m):
     s.flow(real=2, client=(m.client, 40001)).handshake()
 
 
+
+
+def on_the_way(s, m, f, data, kind, mtu=0):
+    """A router between director and real server reports on a tunnelled packet of the flow."""
+    four = m.real_version == 4
+    source = s.ipip["source_v4" if four else "source_v6"]
+    router = "192.0.2.14" if four else real_address(4, 6)
+    inner = quoted(f, "inbound", "client", None, data, None, {"ttl": 63, "flags": "DF"})
+    outer, _ = wire.tunnelled(inner, source, f.real_address)
+    outer = outer[: 548 if four else 1232]
+    s.arrives_from(real_address(4, m.real_version), bytes(error(kind, router, source, outer, mtu)))
+    return outer[20 if four else 40 :]
+
+
+def tells(s, m, f, inner, kind, mtu=0):
+    """The director tells the client, in its own name."""
+    fields = {"flags": "DF", "tos": 0xC0} if m.version == 4 else {}
+    inner = inner[: 548 if m.version == 4 else 1232]
+    s.sends_to(f.client_hop, error(kind, f.service.vip, f.client, inner, mtu, fields))
+
+
+@rows_for(IPIP, "a router on the tunnel's way tells its MTU: the client is told what fits, and "
+          "from then on by the director")
+def path_mtu(s, m):
+    m.service(s)
+    f = s.flow()
+    f.fields = {"flags": "DF"}
+    f.handshake()
+    f.send(b"x" * 1380)
+    f.client_seq -= 1380
+    inner = on_the_way(s, m, f, b"x" * 1380, "too_big", 1400)
+    fits = 1400 - OVERHEAD[m]
+    tells(s, m, f, inner, "too_big", fits)
+    f.send(b"x" * 1380, drop="too_big", answer=("too_big", fits))
+    f.client_seq -= 1380
+    f.send(b"x" * (fits - (40 if m.version == 4 else 60)))
+
+
+@rows_for(IPIP, "the tunnel's end cannot be reached: the client is told that the host cannot")
+def end_unreachable(s, m):
+    m.service(s)
+    f = s.flow()
+    f.fields = {"flags": "DF"}
+    f.handshake()
+    f.send(b"x" * 100)
+    f.client_seq -= 100
+    for kind in ("host", "net", "admin", "ttl"):
+        inner = on_the_way(s, m, f, b"x" * 100, kind)
+        tells(s, m, f, inner, "host")
+        s.wait(1)
+
+
+@rows_for(IPIP, "a report on a tunnelled packet of nobody's is counted and dropped")
+def report_stranger(s, m):
+    m.service(s, "dns", "udp", 53)
+    f = s.flow("dns")
+    f.ask()
+    stranger = s.flow("dns", client=(m.client, 5))
+    stranger.vport = 9999
+    on_the_way(s, m, stranger, b"x", "host")
+    s.count("icmp_error")
