@@ -15,14 +15,14 @@ mod session;
 
 use crate::frame::{Buffer, Kind};
 use crate::status::Snapshot;
-use crate::universe::Universe;
+use crate::universe::{Service, Universe};
 use crate::wire::{Addr, Packet, Tuple};
 use allowance::Allowance;
-use choice::{Hashed, Turns};
+use choice::{Hashed, Remembered, Turns};
 use rustc_hash::FxHashMap;
-use session::{Direction, Session};
+use session::{Direction, Session, State};
 use sluice_director::Reason;
-use sluice_director::blueprint::Orphans;
+use sluice_director::blueprint::{Mode, Orphans};
 use sluice_director::path::{Verdict, Waiting};
 
 /// What is broken, in one sentence.
@@ -102,6 +102,10 @@ pub(crate) struct Checker {
     hashed: FxHashMap<Hashed, usize>,
     /// Sessions whose real server no packet showed yet.
     pub ghosts: Vec<u32>,
+    /// Where clients went last, by worker and service.
+    remembered: FxHashMap<(u16, usize, Addr), Remembered>,
+    /// New sessions that services may still have, by worker.
+    rates: FxHashMap<(u16, usize), Allowance>,
     pub tally: Vec<Tally>,
     looked: u64,
     /// ICMP errors that workers may still send.
@@ -122,6 +126,8 @@ impl Checker {
             dry: FxHashMap::default(),
             hashed: FxHashMap::default(),
             ghosts: Vec::new(),
+            remembered: FxHashMap::default(),
+            rates: FxHashMap::default(),
             tally: vec![Tally::default(); workers],
             looked: 0,
             errors: vec![Allowance::new(universe.errors_per_s); workers],
@@ -212,15 +218,23 @@ impl Checker {
         }
         let Tuple { src, sport, dst, dport, protocol } = packet.tuple;
         let Scene { universe, snapshot, .. } = scene;
-        let client = if snapshot.is_owned(universe, protocol, (dst, dport)) {
-            Some((src, sport))
-        } else {
-            Some((dst, dport)).filter(|_| snapshot.is_nat_real(universe, src))
-        };
-        let lost = self.look_up(scene, packet).found.is_none();
-        match client.filter(|_| lost && to != scene.worker) {
-            Some(client) => self.owns(to, client),
-            None => Err(format!("handed to worker {to}")),
+        let services = snapshot.owned_at(universe, protocol, (dst, dport));
+        let mut clients: Vec<_> =
+            services.map(|at| universe.services[at].client((src, sport))).collect();
+        if clients.is_empty() {
+            clients = clients_behind(universe, packet.tuple);
+        }
+        clients.sort_unstable();
+        clients.dedup();
+        if self.look_up(scene, packet).found.is_some() || to == scene.worker {
+            return Err(format!("handed to worker {to}"));
+        }
+        let owner = |client: &(Addr, u16)| self.owners.get(client).copied();
+        match clients[..] {
+            [client] => self.owns(to, client),
+            // Of several services any may be meant.
+            _ if clients.iter().any(|client| owner(client).is_none_or(|at| at == to)) => Ok(()),
+            _ => Err(format!("handed to worker {to}")),
         }
     }
 
@@ -268,7 +282,9 @@ impl Checker {
         session.vacant = true;
         let (worker, inbound, outbound) = (session.worker, session.inbound, session.outbound());
         let place = session.place();
-        self.by_key.remove(&(worker, inbound));
+        if self.by_key.get(&(worker, inbound)) == Some(&(id, Direction::Inbound)) {
+            self.by_key.remove(&(worker, inbound));
+        }
         if let Some(outbound) = outbound {
             self.by_key.remove(&(worker, outbound));
         }
@@ -286,7 +302,9 @@ impl Checker {
             (self.sessions.len() - 1) as u32
         });
         let worker = session.worker;
-        self.by_key.insert((worker, session.inbound), (id, Direction::Inbound));
+        if session.state != State::OnePacket {
+            self.by_key.insert((worker, session.inbound), (id, Direction::Inbound));
+        }
         self.entries[usize::from(worker)] += 1;
         self.sessions[id as usize] = session;
         self.settle(id);
@@ -304,6 +322,20 @@ impl Checker {
             *self.used.entry(place).or_default() += 1;
         }
     }
+}
+
+/// What of a client's endpoint says which worker its sessions by NAT belong to, when a real server
+/// answers: by the services that it may answer for.
+fn clients_behind(universe: &Universe, answer: Tuple) -> Vec<(Addr, u16)> {
+    let Tuple { src, sport, dst, dport, .. } = answer;
+    let reaches = |service: &&Service| {
+        service.reals.iter().any(|real| {
+            let there = universe.nodes[real.node].address == src;
+            there && real.mode == Mode::Nat && (real.port == 0 || real.port == sport)
+        })
+    };
+    let services = universe.services.iter().filter(reaches);
+    services.map(|service| service.client((dst, dport))).collect()
 }
 
 /// The worker that a packet for a local port belongs to, if that is another one.

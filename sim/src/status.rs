@@ -159,14 +159,20 @@ impl Snapshot {
         self.numbers.get(&address).copied()
     }
 
-    /// Whether a service, now or once, has a packet's client belong to one worker.
-    pub fn is_owned(&self, universe: &Universe, protocol: u8, to: (Addr, u16)) -> bool {
-        let mut services = universe.services.iter().zip(&self.once_owned);
-        services.any(|(service, owned)| {
+    /// Services that, now or once, have a packet's client belong to one worker.
+    pub fn owned_at<'a>(
+        &'a self,
+        universe: &'a Universe,
+        protocol: u8,
+        to: (Addr, u16),
+    ) -> impl Iterator<Item = usize> + 'a {
+        let services = universe.services.iter().zip(&self.once_owned).enumerate();
+        let fits = services.filter(move |(_, (service, owned))| {
             let (first, last) = service.ports;
             let covers = (first..=last).contains(&to.1) && service.vip == to.0;
-            *owned && covers && service.protocol == protocol
-        })
+            **owned && covers && service.protocol == protocol
+        });
+        fits.map(|(number, _)| number)
     }
 
     /// What becomes of the sessions of a service's real server.
@@ -178,12 +184,6 @@ impl Snapshot {
             (true, true) => spec.on_down,
             (true, false) => Orphans::Keep,
         }
-    }
-
-    /// Whether an address is that of a real server that is reached by NAT.
-    pub fn is_nat_real(&self, universe: &Universe, address: Addr) -> bool {
-        let mut reals = universe.services.iter().flat_map(|service| &service.reals);
-        reals.any(|real| real.mode == Mode::Nat && universe.nodes[real.node].address == address)
     }
 
     /// The service that a packet is for: the one with the narrowest ports.
@@ -203,7 +203,8 @@ fn owned(universe: &Universe, status: &Status) -> Vec<bool> {
     let services = universe.services.iter().zip(&status.services);
     let nat = services.map(|(service, status)| {
         let mut there = service.reals.iter().zip(&status.reals).filter(|(_, s)| s.present);
-        service.mode == Mode::Nat || there.any(|(real, _)| real.mode == Mode::Nat)
+        let owned = service.mode == Mode::Nat || service.persistence.is_some();
+        owned || there.any(|(real, _)| real.mode == Mode::Nat)
     });
     nat.collect()
 }
@@ -237,6 +238,11 @@ fn blueprint(universe: &Universe, status: &Status) -> Blueprint {
         pool: format!("p{}", service.pool),
         on_removed: service.on_removed,
         on_down: service.on_down,
+        one_packet: service.one_packet,
+        persistence: service.persistence,
+        max_sessions: service.limits.sessions,
+        max_new_per_s: service.limits.new_per_s,
+        slow_start_s: service.limits.slow_start_s,
         reals: service
             .reals
             .iter()
@@ -248,6 +254,7 @@ fn blueprint(universe: &Universe, status: &Status) -> Blueprint {
                 weight: status.weight,
                 down: status.down,
                 mode: Some(real.mode),
+                upper_sessions: service.limits.upper,
                 ..RealServer::default()
             })
             .collect(),

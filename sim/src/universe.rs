@@ -5,7 +5,7 @@ use crate::recipe::{Feature, Recipe};
 use crate::rng::Rng;
 use crate::wire::{Addr, TCP, UDP, is_v4, to_ip, v4};
 use sluice_director::blueprint::{
-    HashKey, Mode, NoSession, Orphans, Protocol, Scheduling, Timeouts,
+    HashKey, Mode, NoSession, Orphans, Persistence, Protocol, Scheduling, Timeouts,
 };
 use std::fmt;
 
@@ -56,6 +56,23 @@ pub(crate) struct Real {
     pub mode: Mode,
 }
 
+/// What of a service is bounded; 0 for no limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limits {
+    pub sessions: u32,
+    pub new_per_s: u32,
+    /// Sessions of each of its real servers.
+    pub upper: u32,
+    pub slow_start_s: u32,
+}
+
+impl Limits {
+    /// Whether real servers take fewer sessions than their weights say.
+    pub const fn bend_weights(&self) -> bool {
+        self.upper != 0 || self.slow_start_s != 0
+    }
+}
+
 /// A virtual service.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
@@ -69,10 +86,28 @@ pub(crate) struct Service {
     pub pool: usize,
     pub on_removed: Orphans,
     pub on_down: Orphans,
+    pub one_packet: bool,
+    pub persistence: Option<Persistence>,
+    pub limits: Limits,
     pub reals: Vec<Real>,
 }
 
 impl Service {
+    /// What of a client's endpoint says which worker it belongs to, if it belongs to one.
+    pub fn client(&self, (address, port): (Addr, u16)) -> (Addr, u16) {
+        match self.persistence {
+            Some(_) => (self.masked(address), 0),
+            None => (address, port),
+        }
+    }
+
+    /// What of a client's address is remembered.
+    pub fn masked(&self, address: Addr) -> Addr {
+        let bits = self.persistence.map_or(128, |persistence| u32::from(persistence.prefix));
+        let bits = if is_v4(self.vip) { bits + 96 } else { bits };
+        address & Addr::MAX.checked_shl(128 - bits.min(128)).unwrap_or(0)
+    }
+
     pub const fn protocol_name(&self) -> Protocol {
         match self.protocol {
             TCP => Protocol::Tcp,
@@ -317,6 +352,9 @@ impl Universe {
             pool: rng.below(self.pools.len() as u64) as usize,
             on_removed: *rng.pick(&rules),
             on_down: *rng.pick(&rules),
+            one_packet: protocol == UDP && rng.chance(200),
+            persistence: rng.chance(150).then(|| persistence(rng, vip)),
+            limits: limits(rng),
             reals,
         })
     }
@@ -335,13 +373,15 @@ impl fmt::Display for Universe {
             writeln!(f, "  pool {number}: {} from {first}, {ports} ports", locals.join(" "))?;
         }
         for (number, service) in self.services.iter().enumerate() {
-            let Service { protocol, vip, ports, mode, scheduler, pool, .. } = service;
+            let Service { protocol, vip, ports, mode, scheduler, pool, limits, .. } = service;
+            let Service { one_packet, persistence, .. } = service;
             let (vip, mode, scheduler) = (to_ip(*vip), mode.name(), scheduler.name());
             let rules = (service.on_removed.name(), service.on_down.name());
             writeln!(
                 f,
                 "  service {number}: protocol {protocol} {vip} {ports:?} {mode} {scheduler} \
-                 pool {pool} {rules:?}"
+                 pool {pool} {rules:?} {limits:?} \
+                 one packet {one_packet} {persistence:?}"
             )?;
             for (number, real) in service.reals.iter().enumerate() {
                 let address = to_ip(self.nodes[real.node].address);
@@ -376,6 +416,21 @@ fn links(rng: &mut Rng, recipe: &Recipe) -> Vec<Link> {
     ]
 }
 
+fn persistence(rng: &mut Rng, vip: Addr) -> Persistence {
+    let prefixes = if is_v4(vip) { [32, 28, 24] } else { [128, 124, 64] };
+    Persistence { timeout_s: *rng.pick(&[1, 5, 300]), prefix: *rng.pick(&prefixes) }
+}
+
+fn limits(rng: &mut Rng) -> Limits {
+    let mut some = |few: &[u32]| if rng.chance(80) { *rng.pick(few) } else { 0 };
+    Limits {
+        sessions: some(&[5, 40, 300]),
+        new_per_s: some(&[3, 50, 500]),
+        upper: some(&[4, 20, 100]),
+        slow_start_s: some(&[1, 10]),
+    }
+}
+
 fn network(rng: &mut Rng, recipe: &Recipe) -> Network {
     let mut when = |feature, values: &[u32]| {
         let value = *rng.pick(values);
@@ -401,6 +456,7 @@ fn timeouts(rng: &mut Rng) -> Timeouts {
         tcp_time_wait_s: some(&[0, 0, 1, 60]),
         tcp_close_s: some(&[0, 0, 1, 10]),
         udp_s: some(&[1, 5, 300]),
+        one_packet_s: some(&[1, 10]),
         ..Timeouts::default()
     }
 }

@@ -27,6 +27,7 @@ impl Checker {
                 (info.client.1, info.virtual_)
                     == (inbound.sport, (to_ip(inbound.dst), inbound.dport))
                     && info.protocol == inbound.protocol
+                    && !self.is_local_taken(scene, info)
             };
             let info = list.iter().find(is_it).ok_or("a session is not there")?;
             let mut forward = inbound;
@@ -48,10 +49,10 @@ impl Checker {
         let (tally, counters) = (&self.tally[usize::from(worker)], path.counters());
         let live = u64::from(path.live_sessions());
         let pairs = [
+            ("live", live, counters.created - counters.closed - counters.expired),
             ("created", counters.created, tally.created),
             ("closed", counters.closed, tally.closed),
             ("handed_off", counters.handed_off, tally.handed_off),
-            ("live", live, counters.created - counters.closed - counters.expired),
         ];
         for (name, is, right) in pairs {
             if is != right {
@@ -86,6 +87,12 @@ impl Checker {
                 self.remove(id as u32);
             }
         }
+        let timeout = |number: usize| {
+            universe.services[number].persistence.map_or(0, |p| u64::from(p.timeout_s) * 1000)
+        };
+        self.remembered.retain(|(at, number, _), known| {
+            *at != worker || now <= known.at + timeout(*number) + SWEEP_MS
+        });
         let entries = self.entries[usize::from(worker)];
         if !(live..=entries).contains(&path.live_sessions()) {
             let has = path.live_sessions();
@@ -93,6 +100,19 @@ impl Checker {
         }
         self.check_list(scene, path, live)?;
         self.check_active(scene, path)
+    }
+
+    /// Whether another session is known to have the local port of a listed one.
+    fn is_local_taken(&self, scene: Scene<'_>, info: &SessionInfo) -> bool {
+        let Some((local, port)) = info.local else { return false };
+        let outbound = crate::wire::Tuple {
+            src: from_ip(info.real.0),
+            sport: info.real.1,
+            dst: from_ip(local),
+            dport: port,
+            protocol: info.protocol,
+        };
+        self.find(scene, outbound).is_some()
     }
 
     /// Every session that a worker lists is one of the model's, and none is missing.
@@ -108,6 +128,10 @@ impl Checker {
             let end = |(address, port)| (from_ip(address), port);
             let ((src, sport), (dst, dport)) = (end(info.client), end(info.virtual_));
             let inbound = crate::wire::Tuple { src, dst, sport, dport, protocol: info.protocol };
+            // Several of these may have the same tuple.
+            if info.state.name() == State::OnePacket.name() {
+                continue;
+            }
             let Some((id, _)) = self.find(scene, inbound) else {
                 return Err(format!("worker {worker} lists a session that is none: {info:?}"));
             };

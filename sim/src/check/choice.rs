@@ -1,15 +1,26 @@
 //! Whether a scheduler's choices keep to the weights.
 
+use super::allowance::Allowance;
+use super::session::Session;
 use super::{Checker, Scene, Violation};
 use crate::universe::Service;
 use crate::wire::{Addr, Tuple};
-use sluice_director::blueprint::{HashKey, Scheduling};
+use sluice_director::blueprint::{HashKey, Orphans, Scheduling};
 
 /// Of so many choices by the number of sessions one is looked at closely.
 const SAMPLE: u32 = 16;
 
 /// What hashing depends on: the service, its real servers' weights (hashed), and the client.
 pub(crate) type Hashed = (usize, u64, Addr, u16);
+
+/// Where a client's sessions of a service go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Remembered {
+    real: usize,
+    pub(super) at: u64,
+    /// Whether the director certainly had room to remember it.
+    sure: bool,
+}
 
 /// What one worker chose for a service since its configuration last changed.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +60,9 @@ impl Checker {
             return Err(format!("real server {real} of service {number} takes no new sessions"));
         }
         let service = &scene.universe.services[number];
+        if self.remembers(scene, number, real, client)? {
+            return Ok(());
+        }
         // Whoever could not be told from another session's was passed over.
         for _ in 0..self.conflicts(scene, number, client) {
             self.turn_lost(scene, number);
@@ -56,6 +70,7 @@ impl Checker {
         let turns = self.turns(scene, number);
         turns.chosen[real] += 1;
         let right = match service.scheduler {
+            _ if service.limits.bend_weights() => true,
             Scheduling::Rr => turns.are_even(eligible),
             Scheduling::Wrr => turns.are_fair(scene, number),
             Scheduling::Lc => self.is_least(scene, number, real, |_| 1),
@@ -72,6 +87,83 @@ impl Checker {
         let turns = &self.turns[&(scene.worker, number)];
         let name = service.scheduler.name();
         Err(format!("{name} chose {real} of {eligible:?}, after {:?}", turns.chosen))
+    }
+
+    /// Whether a client went where it went before, by persistence, and remembers that.
+    fn remembers(
+        &mut self,
+        scene: Scene<'_>,
+        number: usize,
+        real: usize,
+        client: &Tuple,
+    ) -> Result<bool, Violation> {
+        let Scene { universe, snapshot, worker, now } = scene;
+        let service = &universe.services[number];
+        let Some(persistence) = service.persistence else { return Ok(false) };
+        let key = (worker, number, service.masked(client.src));
+        let full = self.places(worker) + universe.burst as u32 >= universe.capacity;
+        let timeout = u64::from(persistence.timeout_s) * 1000;
+        let known = self.remembered.get(&key).copied().filter(|known| {
+            let there = snapshot.rule(universe, number, known.real) == Orphans::Keep;
+            now - known.at <= timeout && there && snapshot.eligible[number].contains(&known.real)
+        });
+        let sure = known.is_some_and(|known| known.sure);
+        let same = known.is_some_and(|known| known.real == real);
+        // A real server that is full is not gone back to.
+        if sure && !same && service.limits.upper == 0 {
+            return Err(format!("persistence went to {real}, after {known:?}"));
+        }
+        let sure = same && sure || !full && service.limits.upper == 0;
+        self.remembered.insert(key, Remembered { real, at: now, sure });
+        Ok(same)
+    }
+
+    /// A client was refused: whoever was remembered for it may be forgotten.
+    pub(super) fn unsure(&mut self, scene: Scene<'_>, number: usize, client: Addr) {
+        let key = (scene.worker, number, scene.universe.services[number].masked(client));
+        if let Some(known) = self.remembered.get_mut(&key) {
+            known.sure = false;
+        }
+    }
+
+    /// What may be in a worker's table: sessions, and what is remembered of clients.
+    pub(super) fn places(&self, worker: u16) -> u32 {
+        let remembered = self.remembered.keys().filter(|(at, ..)| *at == worker).count();
+        self.entries[usize::from(worker)] + remembered as u32
+    }
+
+    /// A new session may be: its service has not too many, nor too many new ones.
+    pub(super) fn within_limits(
+        &mut self,
+        scene: Scene<'_>,
+        number: usize,
+    ) -> Result<(), Violation> {
+        let Scene { universe, worker, now, .. } = scene;
+        let limits = universe.services[number].limits;
+        let share = |limit: u32| limit.div_ceil(universe.workers.into());
+        if limits.sessions != 0 {
+            let live = |s: &&Session| {
+                !s.vacant && (s.worker, s.service) == (worker, number) && !s.is_over(universe, now)
+            };
+            if self.sessions.iter().filter(live).count() as u32 >= share(limits.sessions) {
+                return Err(format!("service {number} has too many sessions"));
+            }
+        }
+        if limits.new_per_s != 0 {
+            let rate = self.rate(scene, number);
+            if !rate.allows(now) {
+                return Err(format!("service {number} has too many new sessions"));
+            }
+            rate.take();
+        }
+        Ok(())
+    }
+
+    /// What a service may have of new sessions.
+    pub(super) fn rate(&mut self, scene: Scene<'_>, number: usize) -> &mut Allowance {
+        let limit = scene.universe.services[number].limits.new_per_s;
+        let share = limit.div_ceil(scene.universe.workers.into());
+        self.rates.entry((scene.worker, number)).or_insert_with(|| Allowance::new(share))
     }
 
     /// The same client has the same real server at every worker, as long as nobody's weight

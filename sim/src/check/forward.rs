@@ -14,7 +14,10 @@ const SAMPLE: u64 = 64;
 /// The state of a session that a packet may open.
 pub(super) fn opening(scene: Scene<'_>, packet: &Packet, mid_stream: bool) -> Option<State> {
     if packet.tuple.protocol != TCP {
-        return Some(State::Udp);
+        let Tuple { dst, dport, protocol, .. } = packet.tuple;
+        let service = scene.snapshot.service_at(scene.universe, protocol, (dst, dport));
+        let one = service.is_some_and(|service| scene.universe.services[service].one_packet);
+        return Some(if one { State::OnePacket } else { State::Udp });
     }
     match packet.flags & (SYN | ACK | RST | FIN) {
         SYN => Some(State::SynRecv),
@@ -119,6 +122,9 @@ impl Checker {
         state: State,
     ) -> Result<u32, Violation> {
         for worker in 0..scene.universe.workers {
+            if state == State::OnePacket {
+                break;
+            }
             let Some((former, _)) = self.by_key.get(&(worker, inbound)).copied() else { continue };
             if worker == scene.worker {
                 self.remove(former);
@@ -127,8 +133,10 @@ impl Checker {
             }
         }
         if scene.snapshot.owned[service] {
-            self.owns(scene.worker, (inbound.src, inbound.sport))?;
+            let client = scene.universe.services[service].client((inbound.src, inbound.sport));
+            self.owns(scene.worker, client)?;
         }
+        self.within_limits(scene, service)?;
         let mut session = Session::new(scene.worker, service, inbound, state);
         session.seen_ms = scene.now;
         self.tally(scene.worker).created += 1;
@@ -175,7 +183,11 @@ impl Checker {
         if let Some(outbound) = outbound
             && let Some((other, _)) = self.by_key.get(&(worker, outbound)).copied()
         {
-            if !self.sessions[other as usize].is_over(universe, now) {
+            let again = [id, other].iter().all(|id| {
+                let session = &self.sessions[*id as usize];
+                (session.state, session.mode) == (State::OnePacket, Mode::Nat)
+            });
+            if !again && !self.sessions[other as usize].is_over(universe, now) {
                 let other = self.sessions[other as usize].inbound;
                 return Err(format!("{forward} is also used for {other}"));
             }

@@ -1,7 +1,7 @@
 //! Frames that do not go on: whether their reason is one.
 
 use super::forward::{destination, opening};
-use super::session::Direction;
+use super::session::{Direction, Session};
 use super::{Checker, Lookup, Scene, Violation};
 use crate::frame::{Buffer, Kind};
 use crate::wire::{
@@ -275,6 +275,7 @@ impl Checker {
                 _ => false,
             };
         };
+        self.unsure(scene, service, packet.tuple.src);
         let refused = match reason {
             Reason::Martian => return lost.martian,
             Reason::NoSession => return !lost.opens && !resets(scene, packet),
@@ -282,8 +283,14 @@ impl Checker {
             Reason::SessionsFull => {
                 // Of one burst all IPv4 goes before all IPv6.
                 let ahead = scene.universe.burst as u32;
-                self.entries[usize::from(scene.worker)] + ahead >= scene.universe.capacity
+                self.places(scene.worker) + ahead >= scene.universe.capacity
             }
+            Reason::ServiceFull => self.is_full(scene, service),
+            Reason::ServiceRate => {
+                let limited = scene.universe.services[service].limits.new_per_s != 0;
+                limited && !self.rate(scene, service).allows(scene.now)
+            }
+            Reason::RealsFull => self.are_full(scene, service),
             Reason::NoRoute => self.no_route(scene, packet, service),
             Reason::LocalPortsExhausted => {
                 self.turn_lost(scene, service);
@@ -296,6 +303,29 @@ impl Checker {
             _ => false,
         };
         refused && lost.opens
+    }
+
+    /// Whether a service may have as many sessions as it is allowed.
+    fn is_full(&self, scene: Scene<'_>, service: usize) -> bool {
+        let limit = scene.universe.services[service].limits.sessions;
+        let mine = |s: &&Session| !s.vacant && (s.worker, s.service) == (scene.worker, service);
+        let count = self.sessions.iter().filter(mine).count() as u32;
+        limit != 0 && count >= limit.div_ceil(scene.universe.workers.into())
+    }
+
+    /// Whether all real servers of a service may have been full, and not yet empty enough.
+    fn are_full(&self, scene: Scene<'_>, service: usize) -> bool {
+        let limit = scene.universe.services[service].limits.upper;
+        let lower = (limit.div_ceil(scene.universe.workers.into()) * 3).div_ceil(4);
+        let mut eligible = scene.snapshot.eligible[service].iter();
+        let full = |real: &usize| {
+            let mine = |s: &&Session| {
+                let at = (s.worker, s.service) == (scene.worker, service);
+                !s.vacant && at && s.real.is_none_or(|other| other == *real)
+            };
+            self.sessions.iter().filter(mine).count() as u32 >= lower
+        };
+        limit != 0 && eligible.len() > 0 && eligible.all(full)
     }
 
     /// Whether there is no way to the client, or to one of the real servers that take sessions.

@@ -24,6 +24,8 @@ pub(crate) enum State {
     TimeWait,
     Close,
     Udp,
+    /// Of a service that schedules each datagram by itself.
+    OnePacket,
 }
 
 impl State {
@@ -37,6 +39,7 @@ impl State {
             Self::TimeWait => "TIME_WAIT",
             Self::Close => "CLOSE",
             Self::Udp => "UDP",
+            Self::OnePacket => "ONE_PACKET",
         }
     }
 
@@ -52,6 +55,7 @@ impl State {
             Self::TimeWait => timeouts.tcp_time_wait_s,
             Self::Close => timeouts.tcp_close_s,
             Self::Udp => timeouts.udp_s,
+            Self::OnePacket => timeouts.one_packet_s,
         })
     }
 }
@@ -125,7 +129,7 @@ impl Session {
         packet: &Packet,
     ) -> bool {
         self.seen_ms = now;
-        if self.state == State::Udp {
+        if matches!(self.state, State::Udp | State::OnePacket) {
             return false;
         }
         self.follow(direction, packet);
