@@ -318,49 +318,73 @@ impl<F: Family> Sessions<F> {
             .is_some_and(|keys| keys[flow.direction() as usize].as_ref() == Some(tuple))
     }
 
-    /// What the tuple of a packet becomes if the packet belongs to a session in a direction and
-    /// the session goes on, and how it is forwarded; `None` if not: the whole key decides.
+    /// How a packet is forwarded if it belongs to a session in a direction and the session goes
+    /// on, and `None` if not: the whole key decides. Writes to `new` what its tuple becomes, which
+    /// means nothing if it does not belong; each field straight to its place, since there are more
+    /// of them than registers.
     #[inline(always)]
+    pub fn translate(
+        plan: &Plan,
+        session: &SessionOf<F>,
+        direction: Direction,
+        tuple: &Tuple<F::Addr>,
+        new: &mut Tuple<F::Addr>,
+    ) -> Option<Mode> {
+        let side = F::side(plan);
+        let real = side.real(session.real())?;
+        let (mode, protocol) = (real.mode, session.protocol());
+        // No branch for each field, here and below: it is nearly always the one.
+        let alive = real.goes_on() & !session.is_vacant() & (protocol == tuple.protocol);
+        if !alive {
+            return None;
+        }
+        if F::WIDE && mode == Mode::Snat {
+            *new = Self::translated_outside(plan, session, direction, tuple)?;
+            return Some(mode);
+        }
+        let vip = side.vip(session.service)?;
+        let (client, client_port) = (session.client, session.client_port);
+        let real_port = real.port_for(session.virtual_port);
+        new.protocol = protocol;
+        let same = if direction == Direction::Inbound {
+            (new.dst, new.dport) = (real.address, real_port);
+            // The source that the real server sees.
+            match mode {
+                Mode::Fnat => {
+                    (new.src, new.sport) = (side.local(session.local)?, session.local_port);
+                }
+                Mode::Nat => (new.src, new.sport) = (client, client_port),
+                Mode::Dr | Mode::Ipip | Mode::Snat => *new = *tuple,
+            }
+            (client == tuple.src)
+                & (client_port == tuple.sport)
+                & (session.virtual_port == tuple.dport)
+                & (vip == tuple.dst)
+        } else {
+            (new.src, new.sport) = (vip, session.virtual_port);
+            (new.dst, new.dport) = (client, client_port);
+            // And answers to: not to us if it is not rewritten.
+            let answered = match mode {
+                Mode::Fnat => {
+                    (side.local(session.local)? == tuple.dst) & (session.local_port == tuple.dport)
+                }
+                _ => (client == tuple.dst) & (client_port == tuple.dport),
+            };
+            answered & (real.address == tuple.src) & (real_port == tuple.sport)
+        };
+        same.then_some(mode)
+    }
+
+    /// What the tuple of a packet becomes and how it is forwarded: see [`Self::translate`].
     pub fn translated(
         plan: &Plan,
         session: &SessionOf<F>,
         direction: Direction,
         tuple: &Tuple<F::Addr>,
     ) -> Option<(Tuple<F::Addr>, Mode)> {
-        let side = F::side(plan);
-        let real = side.real(session.real())?;
-        let (mode, protocol) = (real.mode, session.protocol());
-        let alive = real.goes_on() & !session.is_vacant() & (protocol == tuple.protocol);
-        if F::WIDE && mode == Mode::Snat {
-            let new = Self::translated_outside(plan, session, direction, tuple)?;
-            return alive.then_some((new, mode));
-        }
-        let vip = side.vip(session.service)?;
-        // The source that the real server sees, and answers to: not to us if it is not rewritten.
-        let seen = if mode == Mode::Fnat {
-            (side.local(session.local)?, session.local_port)
-        } else {
-            (session.client, session.client_port)
-        };
-        let real_port = real.port_for(session.virtual_port);
-        // No branch for each field: it is nearly always the one.
-        let (same, new) = if direction == Direction::Inbound {
-            let same = (session.client == tuple.src)
-                & (session.client_port == tuple.sport)
-                & (session.virtual_port == tuple.dport)
-                & (vip == tuple.dst);
-            let (src, sport) = seen;
-            let new = Tuple { src, dst: real.address, sport, dport: real_port, protocol };
-            (same, if matches!(mode, Mode::Dr | Mode::Ipip) { *tuple } else { new })
-        } else {
-            let same = (seen.1 == tuple.dport)
-                & (seen.0 == tuple.dst)
-                & (real.address == tuple.src)
-                & (real_port == tuple.sport);
-            let (sport, dport) = (session.virtual_port, session.client_port);
-            (same, Tuple { src: vip, dst: session.client, sport, dport, protocol })
-        };
-        (same & alive).then_some((new, mode))
+        let mut new = *tuple;
+        let mode = Self::translate(plan, session, direction, tuple, &mut new)?;
+        Some((new, mode))
     }
 
     /// The same for source NAT, whose inbound direction is that of the host that opened it.

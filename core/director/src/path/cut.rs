@@ -82,7 +82,7 @@ impl<F: Parse> Engine<F> {
             // The introduction may have moved it.
             let segment = self.burst.lanes[at].parsed.segment;
             if !track::is_plain(session.state, segment.flags) {
-                self.track_tcp(shared, view.plan, flow.id(), direction, segment);
+                self.track_tcp(shared, view.plan, flow, segment);
             }
         }
         match rewrite::link_layer(frame, hop) {

@@ -5,13 +5,14 @@
 //! the memory waits for the other. Each stage asks for the memory of the next one in one go, since
 //! a request that misses the TLB holds everything behind it up, but not another request.
 
-use super::burst::Burst;
+use super::burst::{Burst, Lane};
 use super::follow::write;
 use super::fragments::Fragments;
 use super::parse::{Parse, Refused};
 use super::{BURST, Shared, Verdict, View, rewrite};
+use crate::blueprint::Mode;
 use crate::family::{Family, Seed};
-use crate::fib::{HopId, PortId};
+use crate::fib::{Hop, HopId, PortId};
 use crate::frame::Frame;
 use crate::plan::Plan;
 use crate::reason::Reason;
@@ -21,6 +22,7 @@ use sluice_lanes::prefetch;
 use sluice_table::index::First;
 use sluice_table::{PagePolicy, RegionError, Slot};
 use std::ops::Range;
+use std::slice;
 
 /// Frames that go through a stage together. Each has three lines on their way (header, bucket,
 /// session); more than the processor can track at once would stall it.
@@ -238,25 +240,39 @@ impl<F: Parse> Engine<F> {
     ) {
         for at in lanes {
             let frame = usize::from(self.burst.lanes[at].frame);
-            let mut outcome = self.track(shared, turn, at, &mut frames[frame]);
+            let outcome = self.track(shared, turn, at, (frames, frame));
             if outcome != Outcome::Forward {
-                if outcome == Outcome::Unknown {
-                    outcome = self.miss(shared, turn, at, &mut frames[frame]);
-                }
-                verdicts[frame] = match outcome {
-                    Outcome::Forward => continue,
-                    Outcome::Unresolved => self.hold(shared, turn, at, &mut frames[frame]),
-                    Outcome::Unknown => Verdict::Drop(Reason::NoSession),
-                    Outcome::Refuse(why) => self.refuse(shared, turn, at, &mut frames[frame], why),
-                    Outcome::TooBig(mtu) => self.too_big(shared, turn, at, &mut frames[frame], mtu),
-                    Outcome::Is(verdict) => verdict,
-                    Outcome::Wide => {
-                        shared.defer(frame, verdicts);
-                        continue;
-                    }
-                };
+                self.not_plain(shared, turn, (at, outcome), frames, verdicts);
             }
         }
+    }
+
+    /// A packet that is not simply forwarded. By itself, so that it takes no registers from those
+    /// that are.
+    #[cold]
+    #[inline(never)]
+    fn not_plain<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        (at, mut outcome): (usize, Outcome),
+        frames: &mut [B],
+        verdicts: &mut [Verdict],
+    ) {
+        let at_frame = usize::from(self.burst.lanes[at].frame);
+        let frame = &mut frames[at_frame];
+        if outcome == Outcome::Unknown {
+            outcome = self.miss(shared, turn, at, frame);
+        }
+        verdicts[at_frame] = match outcome {
+            Outcome::Forward => return,
+            Outcome::Unresolved => self.hold(shared, turn, at, frame),
+            Outcome::Unknown => Verdict::Drop(Reason::NoSession),
+            Outcome::Refuse(why) => self.refuse(shared, turn, at, frame, why),
+            Outcome::TooBig(mtu) => self.too_big(shared, turn, at, frame, mtu),
+            Outcome::Is(verdict) => verdict,
+            Outcome::Wide => return shared.defer(at_frame, verdicts),
+        };
     }
 
     /// A packet whose flow was not found, or not at the first look.
@@ -274,7 +290,7 @@ impl<F: Parse> Engine<F> {
         match self.admit(shared, turn, at, frame) {
             Ok(flow) => {
                 self.burst.lanes[at].flow = flow;
-                self.track(shared, turn, at, frame)
+                self.track(shared, turn, at, (slice::from_mut(frame), 0))
             }
             Err(outcome) => outcome,
         }
@@ -292,15 +308,15 @@ impl<F: Parse> Engine<F> {
     ) {
         for lane in &self.burst.lanes[lanes] {
             let Some(hop) = view.fib.hop(lane.hop) else { continue };
-            let at = usize::from(lane.frame);
+            let (at, parsed) = (usize::from(lane.frame), &lane.parsed);
             let frame = &mut frames[at];
-            if let Some(reason) = write::<F, B>(shared, view, lane, frame) {
-                verdicts[at] = Verdict::Drop(reason);
-            } else if rewrite::untagged(frame, lane.parsed.l3, hop) {
-                verdicts[at] = Verdict::Tx(hop.port);
-            } else {
-                verdicts[at] = rewrite::link_layer(frame, hop);
+            if lane.mode == Mode::Ipip || F::crosses(&parsed.tuple, &lane.new) {
+                verdicts[at] = rewrap::<F, B>(shared, view, lane, frame, hop);
+                continue;
             }
+            let headers = (usize::from(parsed.l3), usize::from(parsed.l4));
+            F::rewrite(frame.bytes_mut(), headers, &parsed.tuple, &lane.new);
+            verdicts[at] = rewrite::link(frame, parsed.l3, hop);
         }
     }
 
@@ -353,12 +369,33 @@ impl<F: Parse> Engine<F> {
     }
 }
 
+/// Writes a packet that gets another header than it came with. By itself, so that it takes no
+/// registers from those that keep theirs.
+#[inline(never)]
+fn rewrap<F: Parse, B: Frame>(
+    shared: &mut Shared,
+    view: View<'_>,
+    lane: &Lane<F::Addr>,
+    frame: &mut B,
+    hop: &Hop,
+) -> Verdict {
+    match write::<F, B>(shared, view, lane, frame) {
+        Some(reason) => Verdict::Drop(reason),
+        None => rewrite::link(frame, lane.parsed.l3, hop),
+    }
+}
+
 /// Whether a session's time is over.
 #[inline(always)]
 pub(super) fn expired<A, X>(session: &Session<A, X>, plan: &Plan, now: Time) -> bool {
     let idle = session.idle_ms(now);
-    idle > plan.timeout_ms[session.state as usize]
-        && (session.state != State::Template || idle > plan.template_ms(session.service))
+    idle > plan.timeout_ms[session.state as usize] && over(session, plan, idle)
+}
+
+/// Whether what has been idle for longer than its state allows is over: templates may last longer.
+#[cold]
+fn over<A, X>(session: &Session<A, X>, plan: &Plan, idle: u32) -> bool {
+    session.state != State::Template || idle > plan.template_ms(session.service)
 }
 
 #[inline(always)]

@@ -25,7 +25,7 @@ impl<F: Parse> Engine<F> {
         shared: &mut Shared,
         turn: Turn<'_>,
         at: usize,
-        frame: &mut B,
+        (frames, frame): (&mut [B], usize),
     ) -> Outcome {
         let Turn { view: View { plan, fib }, now, .. } = turn;
         let lane = &mut self.burst.lanes[at];
@@ -35,8 +35,9 @@ impl<F: Parse> Engine<F> {
         }
         let (session, direction) = (self.sessions.at_mut(flow.id()), flow.direction());
         // Another candidate, if there is one, is left to `admit`: two keys seldom share a tag.
-        let new = Sessions::<F>::translated(plan, session, direction, &parsed.tuple);
-        let Some((new, mode)) = new.filter(|_| !expired(session, plan, now)) else {
+        let tuple = &parsed.tuple;
+        let mode = Sessions::<F>::translate(plan, session, direction, tuple, &mut lane.new);
+        let Some(mode) = mode.filter(|_| !expired(session, plan, now)) else {
             return Outcome::Unknown;
         };
         let plain = track::is_plain(session.state, parsed.segment.flags);
@@ -46,7 +47,7 @@ impl<F: Parse> Engine<F> {
         if parsed.ttl <= 1 {
             return Outcome::Refuse(Reason::TtlExpired);
         }
-        (lane.new, lane.mode) = (new, mode);
+        lane.mode = mode;
         let real = session.real();
         lane.hop = match direction {
             Direction::Inbound if F::WIDE && mode == Mode::Snat => F::far_hop(session, fib),
@@ -65,7 +66,7 @@ impl<F: Parse> Engine<F> {
         };
         let room = match mode {
             Mode::Ipip => tunnel::room(&shared.paths, plan, real, mtu, now),
-            _ => F::room_across(mtu, &parsed.tuple, &new),
+            _ => F::room_across(mtu, tuple, &lane.new),
         };
         if parsed.length > room {
             lane.hop = HopId::NONE;
@@ -74,7 +75,8 @@ impl<F: Parse> Engine<F> {
         session.seen_ms = now.low();
         let length = parsed.length;
         if F::WIDE && plan.introduces && mode == Mode::Fnat {
-            let done = introduce::<F, B>(turn.view, session, direction, lane, frame, mtu);
+            let done =
+                introduce::<F, B>(turn.view, session, direction, lane, &mut frames[frame], mtu);
             if let Err(outcome) = done {
                 lane.hop = HopId::NONE;
                 return outcome;
@@ -86,22 +88,23 @@ impl<F: Parse> Engine<F> {
         }
         if !plain {
             let segment = lane.parsed.segment;
-            self.track_tcp(shared, plan, flow.id(), direction, segment);
+            self.track_tcp(shared, plan, flow, segment);
         }
         if resolved { Outcome::Forward } else { Outcome::Unresolved }
     }
 
     /// Moves the state of a TCP session on; the session may end with that.
+    #[inline(never)]
     pub fn track_tcp(
         &mut self,
         shared: &mut Shared,
         plan: &Plan,
-        id: u32,
-        direction: Direction,
+        flow: Flow,
         segment: track::Segment,
     ) {
+        let id = flow.id();
         let session = self.sessions.at_mut(id);
-        track::tcp(session, direction, segment);
+        track::tcp(session, flow.direction(), segment);
         if plan.timeout_ms[session.state as usize] == 0 {
             self.remove(shared, plan, id);
             shared.counters.closed += 1;

@@ -51,16 +51,17 @@ fn anywhere(
 ) {
     let Some(packet) = frame.get_mut(l3..) else { return };
     network(packet, addresses, new);
-    // Padding behind the packet is no part of it.
-    let Some(end) = packet.get(2..4).map(|b| l3 + usize::from(u16::from_be_bytes([b[0], b[1]])))
-    else {
-        return;
-    };
-    let Some(segment) = frame.get_mut(l4..end) else { return };
+    let total = packet.get(2..4).map(|length| u16::from_be_bytes([length[0], length[1]]));
+    let Some(segment) = frame.get_mut(l4..) else { return };
     match new.protocol {
         ipv4::TCP => transport(segment, all, new, tcp::CHECKSUM, Delta::apply),
         ipv4::UDP => transport(segment, all, new, udp::CHECKSUM, Delta::apply_udp),
-        other => portless(other, segment, Delta::NONE, new),
+        other => {
+            // Padding behind the packet is no part of it.
+            let length = (l3 + usize::from(total.unwrap_or(0))).checked_sub(l4);
+            let Some(segment) = length.and_then(|length| segment.get_mut(..length)) else { return };
+            portless(other, segment, Delta::NONE, new);
+        }
     }
 }
 
@@ -113,11 +114,16 @@ fn v6(frame: &mut [u8], (l3, l4): (usize, usize), old: &Tuple<u128>, new: &Tuple
     let addresses = Delta::NONE.word128(old.src, new.src).word128(old.dst, new.dst);
     let all = addresses.word16(old.sport, new.sport).word16(old.dport, new.dport);
     let end = l3 + ipv6::HEADER + ipv6::Header(header).payload_len();
-    let Some(segment) = frame.get_mut(l4..end) else { return };
+    let Some(segment) = frame.get_mut(l4..) else { return };
     match new.protocol {
         ipv4::TCP => transport(segment, all, new, tcp::CHECKSUM, Delta::apply),
         ipv4::UDP => transport(segment, all, new, udp::CHECKSUM, Delta::apply_udp_v6),
-        other => portless(other, segment, addresses, new),
+        other => {
+            // Padding behind the packet is no part of it.
+            let length = end.checked_sub(l4);
+            let Some(segment) = length.and_then(|length| segment.get_mut(..length)) else { return };
+            portless(other, segment, addresses, new);
+        }
     }
 }
 
@@ -188,6 +194,15 @@ pub(super) fn transport<A>(
     field.copy_from_slice(&checksum.to_be_bytes());
     segment[..2].copy_from_slice(&new.sport.to_be_bytes());
     segment[2..4].copy_from_slice(&new.dport.to_be_bytes());
+}
+
+/// Gives a frame that is on its way the link-layer header of its hop.
+#[inline(always)]
+pub(super) fn link<B: Frame>(frame: &mut B, l3: u8, hop: &Hop) -> Verdict {
+    match untagged(frame, l3, hop) {
+        true => Verdict::Tx(hop.port),
+        false => link_layer(frame, hop),
+    }
 }
 
 /// Gives a frame whose IP header is at `l3` the link-layer addresses of a hop, if it carries no tag

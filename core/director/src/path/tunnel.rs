@@ -93,8 +93,9 @@ impl Learned {
     }
 }
 
-/// The largest packet that fits into a tunnel to a real server.
-#[inline(always)]
+/// The largest packet that fits into a tunnel to a real server. A call, so that packets without a
+/// tunnel keep their registers.
+#[inline(never)]
 pub(super) fn room(paths: &Paths, plan: &Plan, real: RealId, link: u16, now: Time) -> u16 {
     let v6 = plan.real(real).is_some_and(|real| real.address.is_ipv6());
     paths.mtu(real, link, now).saturating_sub(overhead(v6))
