@@ -5,7 +5,7 @@ use super::parse::Parse;
 use super::{Shared, Verdict, View, answer};
 use crate::blueprint::Orphans;
 use crate::counters::Direction;
-use crate::family::{Family, Tuple};
+use crate::family::{Family, Ipv4, Tuple};
 use crate::frame::Frame;
 use crate::plan::{Plan, ServiceId};
 use crate::reason::Reason;
@@ -135,10 +135,7 @@ impl<F: Parse> Engine<F> {
             Some(_) if martian => return is(Verdict::Drop(Reason::Martian)),
             Some(_) => return is(answer::no_session(plan, &parsed, turn.port, frame)),
         }
-        let nat = side.nat_service(tuple.protocol, tuple.src, tuple.sport);
-        if let Some(service) = nat
-            && let Some(owner) = shared.other_owner::<F>(plan, service, tuple.dst, tuple.dport)
-        {
+        if let Some(Some(owner)) = shared.nat_owner::<F>(plan, tuple) {
             return is(Verdict::HandOff(owner));
         }
         if F::WIDE {
@@ -168,6 +165,23 @@ impl Shared {
             first = Some(owner(id)?);
         }
         first
+    }
+
+    /// Of a packet that may be a real server's answer by NAT: the worker that has the session if it
+    /// has one, `Some(None)` when that is this one. The wide table is asked last, and so asks for
+    /// the services of the other too.
+    pub(super) fn nat_owner<F: Family>(
+        &self,
+        plan: &Plan,
+        tuple: &Tuple<F::Addr>,
+    ) -> Option<Option<u16>> {
+        if let Some(id) = F::side(plan).nat_service(tuple.protocol, tuple.src, tuple.sport) {
+            return Some(self.other_owner::<F>(plan, id, tuple.dst, tuple.dport));
+        }
+        let v4 = tuple.map(|address| Ipv4::from_ip(F::to_ip(address)));
+        let (src, dst) = (v4.src.filter(|_| F::WIDE)?, v4.dst?);
+        let id = plan.v4.nat_service(tuple.protocol, src, tuple.sport)?;
+        Some(self.other_owner::<Ipv4>(plan, id, dst, tuple.dport))
     }
 
     /// The worker that a client's sessions of a service belong to, if that is not any that meets
@@ -215,7 +229,8 @@ pub(super) fn opening_state(
         UDP => Some(State::Udp),
         // What ends an association opens none.
         SCTP => (flags & RST == 0).then_some(State::Sctp),
-        ICMP | ICMPV6 => Some(State::Icmp),
+        // An answer that nobody waits for opens nothing.
+        ICMP | ICMPV6 => (flags & ACK == 0).then_some(State::Icmp),
         _ => Some(State::Other),
     }
 }

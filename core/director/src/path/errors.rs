@@ -333,8 +333,8 @@ fn owner_elsewhere<F: Family>(
     if let Some(service) = side.service_at(protocol, answer.dst, answer.dport) {
         return shared.other_owner::<F>(plan, service, client.0, client.1);
     }
-    if let Some(service) = side.nat_service(protocol, answer.src, answer.sport) {
-        return shared.other_owner::<F>(plan, service, answer.dst, answer.dport);
+    if let Some(owner) = shared.nat_owner::<F>(plan, answer) {
+        return owner;
     }
     let (rule, _) = outside::rule_for::<F>(plan, turn.view.fib, answer).filter(|_| F::WIDE)?;
     shared.other_owner::<F>(plan, rule, client.0, client.1)

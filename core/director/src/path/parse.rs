@@ -320,7 +320,9 @@ pub(super) fn transport(protocol: u8, bytes: &[u8]) -> Result<(u16, u16, Segment
             let id = u16::from_be_bytes([message[icmp::ECHO_ID], message[icmp::ECHO_ID + 1]]);
             let asks = matches!(message[0], icmp::v4::ECHO | icmp::v6::ECHO);
             let (sport, dport) = if asks { (id, 0) } else { (0, id) };
-            return Ok((sport, dport, Segment::default()));
+            // What answers opens nothing: it is marked as the second segment of a stream is.
+            let flags = if asks { 0 } else { tcp::ACK };
+            return Ok((sport, dport, Segment { flags, ..Segment::default() }));
         }
         _ => return Ok((0, 0, Segment::default())),
     };

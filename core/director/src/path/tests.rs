@@ -9,6 +9,7 @@ pub(in crate::path) mod lab;
 mod life;
 mod modes;
 mod odd;
+mod owners;
 mod rules;
 mod tunnels;
 

@@ -1,0 +1,124 @@
+//! Several workers: a packet that may be two things at once comes to rest at one of them.
+
+use super::lab::{BACK, MemFrame};
+use super::modes::{Field, blueprint, datagram, ip};
+use crate::blueprint::{Blueprint, LocalPool, Mode, Network, Ports, SnatRule};
+use crate::path::{PagePolicy, Path, PathConfig, Verdict, View};
+use crate::reason::Reason;
+use etherparse::PacketBuilder;
+use std::net::IpAddr;
+
+/// A service whose real server is reached by NAT on any port, and may reach the outside itself.
+fn both(vip: &str, real: &str) -> Blueprint {
+    let mut nat = blueprint(Mode::Nat, vip, real, 0);
+    nat.services[0].ports = Ports::ALL;
+    let real = ip(real);
+    let prefix = if real.is_ipv6() { 128 } else { 32 };
+    nat.snat = vec![SnatRule {
+        name: "out".into(),
+        sources: vec![Network { address: real, prefix }],
+        pool: "wan".into(),
+        ..SnatRule::default()
+    }];
+    nat.pools.push(LocalPool {
+        name: "wan".into(),
+        addresses: vec![ip("198.51.100.9"), ip("2001:db8:1::9")],
+        ports: 2000..=2999,
+    });
+    nat
+}
+
+fn workers(field: &Field, count: u16) -> Vec<Path> {
+    let path = |worker| {
+        let mut path = Path::new(&PathConfig {
+            worker,
+            workers: count,
+            sessions: 100,
+            fragments: 64,
+            seed: 7,
+            pages: PagePolicy::Ordinary,
+        })
+        .unwrap();
+        path.adopt(&field.plan);
+        path
+    };
+    (0..count).map(path).collect()
+}
+
+/// The verdict on a frame wherever it is handed to from a worker, and who gave it.
+fn settle(field: &Field, paths: &mut [Path], first: u16, frame: &mut MemFrame) -> (u16, Verdict) {
+    let (mut at, mut verdict) = (first, [Verdict::HandOff(first)]);
+    for _ in 0..=paths.len() {
+        let Verdict::HandOff(to) = verdict[0] else { break };
+        at = to;
+        let view = View { plan: &field.plan, fib: &field.fib };
+        let frames = std::slice::from_mut(frame);
+        paths[usize::from(at)].turn(view, field.now, BACK, frames, &mut verdict);
+    }
+    (at, verdict[0])
+}
+
+#[test]
+fn what_nat_and_source_nat_both_claim_is_not_handed_to_and_fro() {
+    for (vip, real, outside) in [
+        ("198.51.100.200", "192.0.2.11", "198.51.100.48"),
+        ("2001:db8:1::200", "2001:db8:2::11", "2001:db8:1::48"),
+    ] {
+        let field = Field::new(&both(vip, real));
+        let mut paths = workers(&field, 3);
+        for port in 0..40 {
+            let (from, to) = ((ip(real), 700 + port).into(), (ip(outside), 5000).into());
+            let mut owners = Vec::new();
+            for first in 0..3 {
+                let (owner, verdict) = settle(&field, &mut paths, first, &mut datagram(from, to));
+                assert!(matches!(verdict, Verdict::Tx(_)), "{from} by {first}: {verdict:?}");
+                owners.push(owner);
+            }
+            assert!(owners.iter().all(|owner| *owner == owners[0]), "{owners:?}");
+        }
+        let live: u32 = paths.iter().map(Path::live_sessions).sum();
+        assert_eq!(live, 40);
+    }
+}
+
+#[test]
+fn an_echo_reply_opens_nothing() {
+    let echo = |from: &str, to: &str, asks: bool| {
+        let builder = PacketBuilder::ethernet2([4; 6], [6; 6]);
+        let mut bytes = Vec::new();
+        match (ip(from), ip(to)) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                let builder = builder.ipv4(from.octets(), to.octets(), 64);
+                let echo = if asks {
+                    builder.icmpv4_echo_request(0, 1)
+                } else {
+                    builder.icmpv4_echo_reply(0, 1)
+                };
+                echo.write(&mut bytes, b"there?").unwrap();
+            }
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                let builder = builder.ipv6(from.octets(), to.octets(), 64);
+                let echo = if asks {
+                    builder.icmpv6_echo_request(0, 1)
+                } else {
+                    builder.icmpv6_echo_reply(0, 1)
+                };
+                echo.write(&mut bytes, b"there?").unwrap();
+            }
+            _ => unreachable!(),
+        }
+        MemFrame::new(&bytes)
+    };
+    for (vip, real, outside) in [
+        ("198.51.100.200", "192.0.2.11", "198.51.100.48"),
+        ("2001:db8:1::200", "2001:db8:2::11", "2001:db8:1::48"),
+    ] {
+        let mut field = Field::new(&both(vip, real));
+        let reply = field.one(BACK, &mut echo(real, outside, false));
+        assert_eq!(reply, Verdict::Drop(Reason::NoSession));
+        assert_eq!(field.path.live_sessions(), 0);
+        let asked = field.one(BACK, &mut echo(real, outside, true));
+        assert!(matches!(asked, Verdict::Tx(_)), "{asked:?}");
+        assert_eq!(field.path.live_sessions(), 1);
+    }
+}
