@@ -5,12 +5,14 @@
 
 mod across;
 mod arena;
+mod dns;
 mod field;
 mod ground;
 mod lifecycle;
 mod limits;
 mod links;
 mod modes;
+mod mtu;
 mod outward;
 mod reload;
 mod rules;
