@@ -138,8 +138,8 @@ def fragments_overlap(s, m):
     pieces.arrive(1)
 
 
-@rows_for((FNAT4, FNAT6, NAT4, DR6), "a first fragment that ends within the TCP header, and a later "
-          "one that lies within it (RFC 1858, RFC 3128)")
+@rows_for((FNAT4, FNAT6, NAT4, DR6), "a first fragment that ends within the TCP header, and a "
+          "later one that lies within it (RFC 1858, RFC 3128)")
 def fragments_tiny(s, m):
     m.service(s)
     f = s.flow().handshake()
