@@ -16,7 +16,7 @@ mod session;
 use crate::frame::{Buffer, Kind};
 use crate::status::Snapshot;
 use crate::universe::{Service, Universe};
-use crate::wire::{Addr, Packet, Tuple};
+use crate::wire::{Addr, Packet, Tuple, is_v4};
 use allowance::Allowance;
 use choice::{Hashed, Remembered, Turns};
 use rustc_hash::FxHashMap;
@@ -78,6 +78,9 @@ pub(crate) enum Way {
     Waits(Option<Waiting>),
 }
 
+/// A service, and what of a client's endpoint says which worker it belongs to.
+type Owned = (usize, (Addr, u16));
+
 /// A tuple as it arrives at a worker.
 type Key = (u16, Tuple);
 
@@ -94,7 +97,7 @@ pub(crate) struct Checker {
     /// Local ports in use.
     used: FxHashMap<Place, u32>,
     /// Workers that own clients.
-    owners: FxHashMap<(Addr, u16), u16>,
+    owners: FxHashMap<Owned, u16>,
     turns: FxHashMap<(u16, usize), Turns>,
     /// Workers and real servers of services towards which no local port was found lately.
     dry: FxHashMap<(u16, usize, usize), ()>,
@@ -220,28 +223,35 @@ impl Checker {
         let Scene { universe, snapshot, .. } = scene;
         let services = snapshot.owned_at(universe, protocol, (dst, dport));
         let mut clients: Vec<_> =
-            services.map(|at| universe.services[at].client((src, sport))).collect();
+            services.map(|at| (at, universe.services[at].client((src, sport)))).collect();
         if clients.is_empty() {
             clients = clients_behind(universe, packet.tuple);
         }
-        clients.sort_unstable();
-        clients.dedup();
         if self.look_up(scene, packet).found.is_some() || to == scene.worker {
             return Err(format!("handed to worker {to}"));
         }
-        let owner = |client: &(Addr, u16)| self.owners.get(client).copied();
+        let owner = |client: &Owned| self.owners.get(client).copied();
         match clients[..] {
-            [client] => self.owns(to, client),
+            [client] => self.owns(universe, to, client),
             // Of several services any may be meant.
             _ if clients.iter().any(|client| owner(client).is_none_or(|at| at == to)) => Ok(()),
             _ => Err(format!("handed to worker {to}")),
         }
     }
 
-    /// A worker acts as, or is taken for, the owner of a client.
-    fn owns(&mut self, worker: u16, client: (Addr, u16)) -> Result<(), Violation> {
+    /// A worker acts as, or is taken for, the owner of a service's client.
+    fn owns(&mut self, universe: &Universe, worker: u16, client: Owned) -> Result<(), Violation> {
         let owner = *self.owners.entry(client).or_insert(worker);
-        if owner == worker { Ok(()) } else { Err(format!("worker {worker} is not owner {owner}")) }
+        if owner == worker {
+            return Ok(());
+        }
+        // In the other table a client may have another owner, and a service may come to be there.
+        let v6 = universe.nodes.iter().any(|node| !is_v4(node.address));
+        if v6 && is_v4(universe.services[client.0].vip) {
+            self.owners.insert(client, worker);
+            return Ok(());
+        }
+        Err(format!("worker {worker} is not owner {owner}"))
     }
 
     /// What a packet meets: its session if that goes on. A session that is over but for this
@@ -326,16 +336,16 @@ impl Checker {
 
 /// What of a client's endpoint says which worker its sessions by NAT belong to, when a real server
 /// answers: by the services that it may answer for.
-fn clients_behind(universe: &Universe, answer: Tuple) -> Vec<(Addr, u16)> {
+fn clients_behind(universe: &Universe, answer: Tuple) -> Vec<Owned> {
     let Tuple { src, sport, dst, dport, .. } = answer;
-    let reaches = |service: &&Service| {
+    let reaches = |(_, service): &(usize, &Service)| {
         service.reals.iter().any(|real| {
             let there = universe.nodes[real.node].address == src;
             there && real.mode == Mode::Nat && (real.port == 0 || real.port == sport)
         })
     };
-    let services = universe.services.iter().filter(reaches);
-    services.map(|service| service.client((dst, dport))).collect()
+    let services = universe.services.iter().enumerate().filter(reaches);
+    services.map(|(at, service)| (at, service.client((dst, dport)))).collect()
 }
 
 /// The worker that a packet for a local port belongs to, if that is another one.

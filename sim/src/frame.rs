@@ -110,6 +110,13 @@ impl Buffer {
         }
     }
 
+    /// Reads a little of its story and of its bytes.
+    pub fn touch(&self) -> u64 {
+        let bytes = self.bytes();
+        let byte = |at| bytes.get(at).map_or(0, |byte| u64::from(*byte));
+        self.luck ^ u64::from(self.packet.ttl) ^ byte(0) ^ byte(60)
+    }
+
     /// Whether nothing happened to it.
     pub fn is_whole(&self) -> bool {
         self.kind == Kind::Whole

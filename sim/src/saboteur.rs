@@ -121,7 +121,7 @@ impl Saboteur {
             let other = self.rng.pick(&universe.nodes).address;
             packet.tuple.dst = other;
         }
-        if seen.vlan == 0 {
+        if seen.vlan == 0 && seen.outer.is_none() {
             let macs = (seen.from, seen.to);
             wire::write(&packet, macs, frame.bytes_mut());
         }

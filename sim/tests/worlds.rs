@@ -61,7 +61,7 @@ fn sabotage_is_noticed() {
         (Sabotage::Amnesia, ""),
         (Sabotage::NoSweep, "sessions"),
         (Sabotage::OldPlan, ""),
-        (Sabotage::Swerve, "leads to no real server|became|also used"),
+        (Sabotage::Swerve, "leads to no real server|became|also used|has a session|goes by"),
         (Sabotage::WrongWorker, "handed to worker"),
     ] {
         let noticed = (0..30).find_map(|seed| {

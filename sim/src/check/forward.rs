@@ -134,7 +134,7 @@ impl Checker {
         }
         if scene.snapshot.owned[service] {
             let client = scene.universe.services[service].client((inbound.src, inbound.sport));
-            self.owns(scene.worker, client)?;
+            self.owns(scene.universe, scene.worker, (service, client))?;
         }
         self.within_limits(scene, service)?;
         let mut session = Session::new(scene.worker, service, inbound, state);

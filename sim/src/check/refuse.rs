@@ -176,6 +176,10 @@ impl Checker {
             return if over { Ok(None) } else { Err("refused with time to live left".into()) };
         }
         let session = &self.sessions[id as usize];
+        if session.real.is_none() {
+            // Opened within the same burst, and nobody knows yet where it leads.
+            return Ok(None);
+        }
         let to = destination(scene, session, direction);
         let growth = match direction {
             Direction::Inbound => growth(packet, session.mode, to),
