@@ -22,7 +22,6 @@ use sluice_lanes::prefetch;
 use sluice_table::index::First;
 use sluice_table::{PagePolicy, RegionError, Slot};
 use std::ops::Range;
-use std::slice;
 
 /// Frames that go through a stage together. Each has three lines on their way (header, bucket,
 /// session); more than the processor can track at once would stall it.
@@ -239,28 +238,26 @@ impl<F: Parse> Engine<F> {
         lanes: Range<usize>,
     ) {
         for at in lanes {
-            let frame = usize::from(self.burst.lanes[at].frame);
-            let outcome = self.track(shared, turn, at, (frames, frame));
-            if outcome != Outcome::Forward {
-                self.not_plain(shared, turn, (at, outcome), frames, verdicts);
+            if !self.pass(shared, turn, at) {
+                self.not_plain(shared, turn, at, frames, verdicts);
             }
         }
     }
 
     /// A packet that is not simply forwarded. By itself, so that it takes no registers from those
     /// that are.
-    #[cold]
     #[inline(never)]
     fn not_plain<B: Frame>(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
-        (at, mut outcome): (usize, Outcome),
+        at: usize,
         frames: &mut [B],
         verdicts: &mut [Verdict],
     ) {
         let at_frame = usize::from(self.burst.lanes[at].frame);
         let frame = &mut frames[at_frame];
+        let mut outcome = self.track(shared, turn, at, frame);
         if outcome == Outcome::Unknown {
             outcome = self.miss(shared, turn, at, frame);
         }
@@ -290,7 +287,7 @@ impl<F: Parse> Engine<F> {
         match self.admit(shared, turn, at, frame) {
             Ok(flow) => {
                 self.burst.lanes[at].flow = flow;
-                self.track(shared, turn, at, (slice::from_mut(frame), 0))
+                self.track(shared, turn, at, frame)
             }
             Err(outcome) => outcome,
         }

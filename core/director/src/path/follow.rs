@@ -17,15 +17,56 @@ use crate::track;
 use std::net::IpAddr;
 
 impl<F: Parse> Engine<F> {
+    /// [`Self::track`] for the packet that nothing is particular about: most of them. Whether it
+    /// was one; if not, nothing has changed but what its lane has to become, which `track` decides.
+    #[inline(always)]
+    pub fn pass(&mut self, shared: &mut Shared, turn: Turn<'_>, at: usize) -> bool {
+        let Turn { view: View { plan, fib }, now, .. } = turn;
+        let lane = &mut self.burst.lanes[at];
+        let (parsed, flow) = (&lane.parsed, lane.flow);
+        if flow == Flow::NONE {
+            return false;
+        }
+        let (session, direction) = (self.sessions.at_mut(flow.id()), flow.direction());
+        let mode = Sessions::<F>::translate(plan, session, direction, &parsed.tuple, &mut lane.new);
+        let Some(mode) = mode else { return false };
+        let real = session.real();
+        lane.hop = match direction {
+            Direction::Inbound if F::WIDE && mode == Mode::Snat => F::far_hop(session, fib),
+            Direction::Inbound => fib.real_hop(real),
+            Direction::Outbound => client_hop(session, fib),
+        };
+        let Some(hop) = fib.hop(lane.hop) else { return false };
+        let room = match mode {
+            Mode::Ipip => tunnel::room(&shared.paths, plan, real, hop.mtu, now),
+            _ => F::room_across(hop.mtu, &parsed.tuple, &lane.new),
+        };
+        let particular = (session.idle_ms(now) > plan.timeout_ms[session.state as usize])
+            | !track::is_plain(session.state, parsed.segment.flags)
+            | (parsed.ttl <= 1)
+            | (parsed.length > room)
+            | (F::WIDE && plan.introduces && mode == Mode::Fnat);
+        if particular {
+            lane.hop = HopId::NONE;
+            return false;
+        }
+        session.seen_ms = now.low();
+        lane.mode = mode;
+        if matches!(mode, Mode::Dr | Mode::Ipip) {
+            lane.flow = Flow(real.0);
+        }
+        shared.forwarded(real, direction, parsed.length);
+        true
+    }
+
     /// Verifies that a packet belongs to the flow that was found for it, tracks and counts it, and
     /// decides what it becomes.
-    #[inline(always)]
     pub fn track<B: Frame>(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
         at: usize,
-        (frames, frame): (&mut [B], usize),
+        frame: &mut B,
     ) -> Outcome {
         let Turn { view: View { plan, fib }, now, .. } = turn;
         let lane = &mut self.burst.lanes[at];
@@ -75,8 +116,7 @@ impl<F: Parse> Engine<F> {
         session.seen_ms = now.low();
         let length = parsed.length;
         if F::WIDE && plan.introduces && mode == Mode::Fnat {
-            let done =
-                introduce::<F, B>(turn.view, session, direction, lane, &mut frames[frame], mtu);
+            let done = introduce::<F, B>(turn.view, session, direction, lane, frame, mtu);
             if let Err(outcome) = done {
                 lane.hop = HopId::NONE;
                 return outcome;

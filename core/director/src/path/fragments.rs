@@ -256,7 +256,7 @@ impl<F: Parse> Engine<F> {
         let lane = &mut self.burst.lanes[at];
         lane.flow = flow;
         let hash = lane.hash;
-        let outcome = self.track(shared, turn, at, (std::slice::from_mut(frame), 0));
+        let outcome = self.track(shared, turn, at, frame);
         let mode = self.burst.lanes[at].mode;
         *way = Some(Way { src: tuple.src, dst: tuple.dst, real, mode, direction, hash });
         outcome
