@@ -123,6 +123,9 @@ pub struct Throughput {
     /// Slots of each table beyond those of the sessions
     #[arg(skip)]
     pub spare: u32,
+    /// Sessions beyond those that the pool must have room for
+    #[arg(skip)]
+    pub to_come: u64,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -338,6 +341,9 @@ impl Cps {
             seed: self.seed,
             json: self.json,
             spare,
+            // The walk through the pool ends where it began, among the others' ports, only after
+            // so many; how it fares there is for a test of its own.
+            to_come: (self.seconds.max(1.0) * 3e6) as u64,
         }
     }
 }

@@ -166,7 +166,8 @@ impl Scene {
             Mode::Snat => 1.0,
             _ => share.max(1.0 / f64::from(args.reals)),
         };
-        let sessions = (args.sessions + u64::from(args.spare)) as f64 * share * 1.25;
+        let sessions = (args.sessions + u64::from(args.spare) + args.to_come) as f64;
+        let sessions = sessions * share * 1.25;
         let count = (sessions / PORTS.len() as f64).ceil().clamp(1.0, 60_000.0) as u16;
         (1..=count).map(|number| self.ip(self.local_address(number))).collect()
     }
