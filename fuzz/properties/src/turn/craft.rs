@@ -78,7 +78,7 @@ impl Packet {
                 // A SYN has the options that the director may want to make room among.
                 let options: &[u8] =
                     if self.flags & 2 != 0 { &[2, 4, 5, 180, 1, 1, 4, 2] } else { &[] };
-                out.extend([0x50 + (options.len() as u8 / 4 << 4), self.flags, 4, 0, 0, 0, 0, 0]);
+                out.extend([0x50 + ((options.len() as u8 / 4) << 4), self.flags, 4, 0, 0, 0, 0, 0]);
                 out.extend(options);
             }
             UDP => {

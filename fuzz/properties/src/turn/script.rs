@@ -136,7 +136,7 @@ impl Script<'_> {
     }
 
     /// What was sent the `which`th last time.
-    fn sent<'a>(sent: &'a [(u16, Vec<u8>)], which: u8) -> Option<&'a (u16, Vec<u8>)> {
+    fn sent(sent: &[(u16, Vec<u8>)], which: u8) -> Option<&(u16, Vec<u8>)> {
         let last = sent.len().checked_sub(1)?;
         sent.get(last - usize::from(which).min(last))
     }

@@ -154,8 +154,8 @@ impl Seen {
                 let length = usize::from(upper.get(12).copied().unwrap_or(0x50) >> 4) * 4;
                 (pick(&[4..16, 18..length]), at(length))
             }
-            UDP => (pick(&[4..6]), at(8)),
-            SCTP => (pick(&[4..8]), at(12)),
+            UDP => (pick(&[4..5, 5..6]), at(8)),
+            SCTP => (pick(&[4..6, 6..8]), at(12)),
             ICMP | ICMPV6 => (pick(&[0..2, 6..8]), at(8)),
             _ => (Vec::new(), upper),
         }

@@ -130,8 +130,7 @@ fn cut(packet: &[u8], header: ipv4::Header<'_>) {
         assert_eq!(read.more_fragments, whole.more || at < payload.len());
         // Of a packet that fits, the header is its own, right or wrong.
         assert!(
-            pieces == 0 && !read.more_fragments
-                || at == payload.len() && pieces == 0
+            pieces == 0 && (!read.more_fragments || at == payload.len())
                 || read.header_checksum == read.calc_header_checksum()
         );
         pieces += 1;
