@@ -67,6 +67,7 @@ pub fn reach(data: &[u8]) -> Reached {
 
 struct Stage {
     world: World,
+    /// As at first: sessions outlive their services.
     blueprint: Rc<Blueprint>,
     plan: Plan,
     fib: Fib,
@@ -121,8 +122,8 @@ impl Stage {
             Op::Reload(variant) => {
                 self.turn(0, 0);
                 self.changed = true;
-                self.blueprint = Rc::new(self.world.blueprint(variant));
-                let plan = Plan::compile(&self.blueprint, Some(&self.plan), &Retired::default());
+                let blueprint = self.world.blueprint(variant);
+                let plan = Plan::compile(&blueprint, Some(&self.plan), &Retired::default());
                 self.plan = plan.expect("the world can be compiled");
                 self.route();
                 for path in self.staged.workers.iter_mut().chain(&mut self.single.workers) {
