@@ -9,9 +9,9 @@ use sluice_director::Frame;
 use sluice_director::frame::{Checked, RxChecksum};
 
 /// Bytes of a buffer.
-const CAPACITY: usize = 2304;
-/// Where a fresh frame begins in its buffer, as DPDK has it.
-const HEADROOM: usize = 128;
+const CAPACITY: usize = 1792;
+/// Where a fresh frame begins in its buffer: room for a tag and an outer header.
+const HEADROOM: usize = 64;
 
 /// What a frame is, as far as its verdict can be foretold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +33,8 @@ pub(crate) enum Kind {
     Group,
 }
 
-/// A frame's buffer and its story.
+/// A frame's buffer and its story, which lie side by side, since both are read at once.
+#[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Body {
     start: usize,
