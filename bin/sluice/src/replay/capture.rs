@@ -52,7 +52,7 @@ impl Capture {
     /// When it cannot be opened or is no capture of Ethernet frames.
     pub fn open(path: &Path) -> Result<Self, ReplayError> {
         let file = File::open(path).map_err(ReplayError::file(path))?;
-        // No more than a small file can fill: the buffer is zeroed, which takes longer than reading.
+        // No more than a small file can fill: zeroing the buffer takes longer than reading.
         let most = file.metadata().ok().filter(std::fs::Metadata::is_file);
         let most = most.and_then(|metadata| usize::try_from(metadata.len()).ok());
         let buffer = most.map_or(BUFFER, |length| (length + 4096).min(BUFFER));

@@ -70,13 +70,12 @@ impl<F: Parse> Engine<F> {
     ) -> Outcome {
         let Turn { view: View { plan, fib }, now, .. } = turn;
         let lane = &mut self.burst.lanes[at];
-        let (parsed, flow) = (&lane.parsed, lane.flow);
+        let (parsed, flow, tuple) = (&lane.parsed, lane.flow, &lane.parsed.tuple);
         if flow == Flow::NONE {
             return Outcome::Unknown;
         }
         let (session, direction) = (self.sessions.at_mut(flow.id()), flow.direction());
         // Another candidate, if there is one, is left to `admit`: two keys seldom share a tag.
-        let tuple = &parsed.tuple;
         let mode = Sessions::<F>::translate(plan, session, direction, tuple, &mut lane.new);
         let Some(mode) = mode.filter(|_| !expired(session, plan, now)) else {
             return Outcome::Unknown;
