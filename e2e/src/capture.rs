@@ -43,7 +43,7 @@ pub struct Verdict {
 }
 
 impl Capture {
-    /// Captures whole IPv4 and IPv6 frames on a device until stopped; returns once it really captures.
+    /// Captures whole IPv4 and IPv6 frames on a device until stopped; returns once it really does.
     ///
     /// # Errors
     /// When tcpdump does not start.

@@ -33,7 +33,8 @@ fn start_nsd(bed: &Bed, real: &Netns, number: usize, mode: Mode) -> Result<Runni
     let listen: String =
         addresses.iter().map(|address| format!("  ip-address: {address}\n")).collect();
     let text = format!(
-        "server:\n{listen}  server-count: 1\n  rrl-ratelimit: 0\n  username: \"\"\n  zonesdir: {zones:?}\n\
+        "server:\n{listen}  server-count: 1\n  rrl-ratelimit: 0\n\
+         \x20 username: \"\"\n  zonesdir: {zones:?}\n\
          \x20 database: \"\"\n  pidfile: \"\"\n  xfrdfile: \"{own}.xfrd\"\n\
          \x20 zonelistfile: \"{own}.list\"\n  xfrdir: {zones:?}\n\
          remote-control:\n  control-enable: no\n\

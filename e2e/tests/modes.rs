@@ -46,6 +46,8 @@ row!(dr_ipv4_in_one_arm, AfXdp, 1, OneArm, Dr, V4);
 row!(ipip_ipv6_in_one_arm, AfXdp, 1, OneArm, Ipip, V6);
 row!(fnat_ipv6_in_one_arm, AfXdp, 1, OneArm, Fnat, V6);
 
+row!(nat_ipv4_by_two_workers, AfXdp, 2, TwoArm, Nat, V4);
+row!(nat_ipv6_by_two_workers, AfXdp, 2, TwoArm, Nat, V6);
 row!(fnat_ipv6_by_two_workers, AfXdp, 2, TwoArm, Fnat, V6);
 row!(ipip_ipv4_by_two_workers, AfXdp, 2, TwoArm, Ipip, V4);
 row!(dr_ipv6_by_two_workers, AfXdp, 2, TwoArm, Dr, V6);

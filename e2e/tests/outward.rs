@@ -86,6 +86,12 @@ fn servers_reach_the_outside_per_session() {
 }
 
 #[test]
+fn servers_reach_the_outside_two_workers() {
+    let name = here!(servers_reach_the_outside_two_workers);
+    on_outward(name, Setup::new(Driver::AfXdp, 2), "endpoint_independent", PORTS, reaches);
+}
+
+#[test]
 fn servers_reach_the_outside_by_packet_sockets() {
     let name = here!(servers_reach_the_outside_by_packet_sockets);
     on_outward(name, Setup::new(Driver::AfPacket, 1), "per_session", PORTS, reaches);

@@ -64,13 +64,14 @@ impl<F: Parse> Engine<F> {
         if martian {
             return Err(Outcome::Is(Verdict::Drop(Reason::Martian)));
         }
+        // Before it is asked what the packet may open: what follows the first belongs there too.
+        if let Some(owner) = shared.other_owner::<F>(plan, service, tuple.src, tuple.sport) {
+            return Err(Outcome::Is(Verdict::HandOff(owner)));
+        }
         let state = opening_state(plan, service, tuple.protocol, parsed.segment.flags, mid_stream);
         let Some(state) = state else {
             return Err(Outcome::Is(answer::no_session(plan, &parsed, turn.port, frame)));
         };
-        if let Some(owner) = shared.other_owner::<F>(plan, service, tuple.src, tuple.sport) {
-            return Err(Outcome::Is(Verdict::HandOff(owner)));
-        }
         self.open(shared, turn, tuple, (service, state)).map_err(Outcome::Is)
     }
 

@@ -39,15 +39,15 @@ impl<F: Parse> Engine<F> {
         if !F::is_unicast_source(tuple.src) {
             return is(Verdict::Drop(Reason::Martian));
         }
-        let any = plan.accept_mid_stream;
-        let state = admit::opening_state(plan, id, tuple.protocol, parsed.segment.flags, any);
-        let Some(state) = state else { return is(Verdict::Drop(Reason::NoSession)) };
         // What might have been an answer by NAT has come to whose that would be, and stays there:
         // two who each take the other for the owner would hand it to and fro.
         let settled = shared.nat_owner::<F>(plan, tuple).is_some();
         if !settled && let Some(owner) = shared.other_owner::<F>(plan, id, tuple.src, tuple.sport) {
             return is(Verdict::HandOff(owner));
         }
+        let any = plan.accept_mid_stream;
+        let state = admit::opening_state(plan, id, tuple.protocol, parsed.segment.flags, any);
+        let Some(state) = state else { return is(Verdict::Drop(Reason::NoSession)) };
         self.map(shared, turn, tuple, (id, rule, state))
             .map_err(|reason| Outcome::Is(Verdict::Drop(reason)))
     }
