@@ -69,7 +69,9 @@ impl Actions {
             act = other;
         }
         let lasts = self.at_us / 1000 + *rng.pick(&[3, 100, 1000, 4000, 20_000]);
-        let until_ms = rng.chance(900).then_some(lasts);
+        // Somebody must go on talking.
+        let ends = rng.chance(900) || matches!(act, Act::Silence(..));
+        let until_ms = ends.then_some(lasts);
         Action { number: self.number - 1, at_us: self.at_us, act, until_ms }
     }
 }

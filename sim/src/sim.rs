@@ -133,7 +133,10 @@ impl Sim {
         let mut events = Vec::new();
         let (mut worked_at, mut audited_at, mut audited) = (self.now, self.now, 0);
         let until = self.recipe.ms.map_or(u64::MAX, |ms| START_MS + ms);
-        while self.outcome.packets < self.recipe.steps && self.now < until {
+        // A world where nobody talks ends too.
+        let most = self.recipe.steps.saturating_mul(4) + 10_000;
+        let steps = self.recipe.steps;
+        while self.outcome.packets < steps && self.now < until && u64::from(action.number) < most {
             let idle = self.wheel.idle().min((worked_at + IDLE_MS).saturating_sub(self.now + 1));
             let until_action = (action.at_us / 1000).saturating_sub(self.now + 1);
             let skip = idle.min(until_action);
