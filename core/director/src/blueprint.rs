@@ -190,9 +190,10 @@ pub enum Orphans {
     /// They go on until they end.
     #[default]
     Keep,
-    /// They end with their next packet; TCP is answered with a reset.
+    /// They end with their client's next packet; TCP is answered with a reset. What the real server
+    /// still sends is dropped.
     Reset,
-    /// Their next packet goes to another real server, by the scheduler; UDP goes on there, while
+    /// Their client's next packet goes to another real server, by the scheduler; UDP goes on there, while
     /// a TCP real server that knows nothing of the connection resets it.
     Reschedule,
 }

@@ -11,8 +11,11 @@
 use crate::plan::LocalId;
 
 /// Combinations that are looked at before the pool counts as exhausted. With nine tenths of a
-/// pool in use and no order in it, 256 looks fail once in 10¹¹ times.
+/// pool in use, 248 looks all over it fail once in 10¹¹ times.
 const LOOKS: u32 = 256;
+/// Of them, those in a row: behind them lie ports that were given out one after the other, and may
+/// be held as long. The others are all over the pool.
+const NEAR: u32 = 8;
 /// Looks while the pool seems to be exhausted: enough for the walk to come around in time, few
 /// enough that refusing costs little.
 const DRY_LOOKS: u32 = 16;
@@ -46,13 +49,22 @@ impl Range<'_> {
     ) -> Option<(LocalId, u16)> {
         let combinations = self.combinations();
         let looks = if walk.dry { DRY_LOOKS } else { LOOKS };
-        for _ in 0..looks.min(combinations) {
-            let (local, port) = self.next(*walk)?;
-            walk.at = if walk.at < combinations { walk.at + 1 } else { 1 };
+        let near = if looks < combinations { NEAR } else { combinations };
+        // By the golden ratio looks fall where there was none before.
+        let far = ((u64::from(combinations) * 0x9e37_79b9) >> 32) as u32 | 1;
+        let mut at = *walk;
+        for look in 1..=looks.min(combinations) {
+            let (local, port) = self.next(at)?;
+            let passed = if at.at < combinations { at.at } else { 0 };
             if is_free(local, port) {
-                walk.dry = false;
+                *walk = Walk { at: passed + 1, dry: false };
                 return Some((local, port));
             }
+            if look == near {
+                *walk = Walk { at: passed + 1, dry: true };
+            }
+            let step = if look < near { 1 } else { far };
+            at.at = ((u64::from(passed) + u64::from(step)) % u64::from(combinations)) as u32;
         }
         walk.dry = true;
         None
@@ -113,6 +125,21 @@ mod tests {
         assert_eq!(range((3, 0)).choose(&mut Walk::default(), |_, _| true), None);
     }
 
+    /// Ports that are held as long as they were given out in a row do not make the pool seem
+    /// exhausted when the walk comes round.
+    #[test]
+    fn a_row_of_held_ports_is_passed_over() {
+        let locals: Vec<_> = (0..10).map(LocalId).collect();
+        let range = Range { locals: &locals, first_port: 1024, share: (0, 60_000) };
+        let held = |_: LocalId, port: u16| port < 1024 + 50_000;
+        let mut walk = Walk::default();
+        for _ in 0..1000 {
+            let found = range.choose(&mut walk, |local, port| !held(local, port));
+            assert!(found.is_some_and(|(local, port)| !held(local, port)));
+            walk = Walk::default();
+        }
+    }
+
     /// An exhausted pool is refused cheaply, and a port that comes free anywhere is found soon.
     #[test]
     fn an_exhausted_pool_is_walked_in_small_steps() {
@@ -130,7 +157,7 @@ mod tests {
         assert_eq!(looks(None), (LOOKS, None));
         assert_eq!(looks(None), (DRY_LOOKS, None));
         let free = Some((LocalId(7), 1100));
-        assert!((0..2000 / DRY_LOOKS + 1).any(|_| looks(free).1 == free));
+        assert!((0..2000 / NEAR + 1).any(|_| looks(free).1 == free));
         assert_eq!(looks(None).0, LOOKS, "and then it looks around again");
     }
 }

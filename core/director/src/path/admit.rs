@@ -101,13 +101,17 @@ impl<F: Parse> Engine<F> {
         if rule == Orphans::Keep {
             return Found::Flow(flow);
         }
+        // The client is to hear of it, so that what the real server still sends ends nothing.
+        if flow.direction() == Direction::Outbound {
+            return Found::Is(Verdict::Drop(Reason::RealGone));
+        }
         self.remove(shared, plan, id);
         shared.counters.closed += 1;
-        if rule == Orphans::Reschedule && flow.direction() == Direction::Inbound {
+        if rule == Orphans::Reschedule {
             return Found::Over { mid_stream: true };
         }
         let parsed = self.burst.lanes[lane].parsed;
-        Found::Is(answer::real_gone(&parsed, flow.direction(), turn.port, frame))
+        Found::Is(answer::real_gone(&parsed, turn.port, frame))
     }
 
     /// A packet that is to no service.

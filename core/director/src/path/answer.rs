@@ -6,7 +6,6 @@ use super::engine::{Engine, Turn};
 use super::parse::Parse;
 use super::{Shared, Verdict, odd};
 use crate::blueprint::{Mode, NoSession};
-use crate::counters::Direction;
 use crate::family::{Family, Ipv4, Ipv6};
 use crate::fib::PortId;
 use crate::frame::Frame;
@@ -40,15 +39,8 @@ pub(super) fn no_session<A, B: Frame>(
 
 /// The verdict on a packet of a session that ended because its real server is gone; TCP of a
 /// client is answered with a reset.
-pub(super) fn real_gone<A, B: Frame>(
-    parsed: &Parsed<A>,
-    direction: Direction,
-    port: PortId,
-    frame: &mut B,
-) -> Verdict {
-    let wanted = direction == Direction::Inbound
-        && parsed.tuple.protocol == ipv4::TCP
-        && parsed.segment.flags & RST == 0;
+pub(super) fn real_gone<A, B: Frame>(parsed: &Parsed<A>, port: PortId, frame: &mut B) -> Verdict {
+    let wanted = parsed.tuple.protocol == ipv4::TCP && parsed.segment.flags & RST == 0;
     let (l3, l4) = (usize::from(parsed.l3), usize::from(parsed.l4));
     if wanted && reset(frame, l3, l4, usize::from(parsed.length)) {
         return Verdict::Answer(port, Reason::RealGone);

@@ -1,7 +1,7 @@
 //! What a service rules about its sessions: persistence, limits, orphans, one packet at a time,
 //! which ports are its own, and which worker a session belongs to.
 
-use super::lab::{self, BACK, CLIENT, FRONT, Lab, MemFrame, Packet, REAL, REAL_2, VIP};
+use super::lab::{self, BACK, CLIENT, FRONT, LOCAL, Lab, MemFrame, Packet, REAL, REAL_2, VIP};
 use crate::blueprint::{Blueprint, Mode, Orphans, Persistence, Ports, VirtualService};
 use crate::fib::{FibBuilder, Link, Target};
 use crate::path::Verdict;
@@ -146,6 +146,12 @@ fn sessions_of_a_real_server_that_is_gone_follow_the_rule() {
                 }
             });
             let case = format!("{rule:?}, removed: {removed}");
+            // What the real server still sends does not keep the client from hearing of it.
+            if rule != Orphans::Keep {
+                let mut late = lab::tcp((REAL, 80), (LOCAL, 1024), ACK, (1, 2), b"data");
+                let gone = Verdict::Drop(Reason::RealGone);
+                assert_eq!(lab.one(BACK, &mut late), gone, "{case}");
+            }
             let mut frame = tcp((CLIENT, 1000), ACK);
             let verdict = lab.one(FRONT, &mut frame);
             match rule {
