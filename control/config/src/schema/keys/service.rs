@@ -146,9 +146,9 @@ pub(crate) static ON_REMOVED: Key = Key {
     without: Without::Text("keep"),
     example: "\"reset\"",
     about: "What becomes of the sessions of a real server that left the configuration. `keep`: \
-            they go on until they end. `reset`: they end with their next packet; TCP is answered \
-            with a reset. `reschedule`: their next packet goes to another real server, where UDP \
-            goes on and TCP is most likely reset.",
+            they go on until they end. `reset`: they end with the next packet of their client, \
+            which for TCP is answered with a reset. `reschedule`: the next packet of their client \
+            goes to another real server, where UDP goes on and TCP is most likely reset.",
 };
 pub(crate) static ON_DOWN: Key = Key {
     name: "on_down",
