@@ -51,8 +51,8 @@ pub(crate) struct Body {
     pub link: usize,
     /// What it tells its sender: packets as long as this are too long.
     pub told: Option<u16>,
-    /// Whether a worker handed it to another.
-    pub handed: bool,
+    /// How often a worker handed it to another.
+    pub handed: u8,
     /// Draws for its way through the network.
     pub luck: u64,
     bytes: [u8; CAPACITY],
@@ -198,7 +198,7 @@ impl Pool {
                 received: RxChecksum::default(),
                 macs: ([0; 6], [0; 6]),
                 link: 0,
-                handed: false,
+                handed: 0,
                 luck: 0,
                 bytes: [0; CAPACITY],
             }))
@@ -211,7 +211,7 @@ impl Pool {
         let len = wire::frame_len(packet);
         (frame.start, frame.len) = (HEADROOM, len);
         (frame.packet, frame.luck) = (*packet, luck);
-        (frame.kind, frame.handed, frame.macs) = (Kind::Whole, false, macs);
+        (frame.kind, frame.handed, frame.macs) = (Kind::Whole, 0, macs);
         (frame.received, frame.told) = (RxChecksum::default(), None);
         wire::write(packet, macs, frame.bytes_mut());
         frame

@@ -19,6 +19,8 @@ use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
 
 const PORTS: usize = 2;
+/// Workers that hand a frame on so often will never agree.
+const MOST_HANDED: u8 = 250;
 /// How long a frame may wait for its neighbour, and how many may wait for one.
 const PATIENCE_MS: u64 = 3000;
 const PER_NEIGHBOUR: usize = 64;
@@ -38,6 +40,8 @@ pub(crate) struct Worker {
     /// Frames handed over, by the worker that did.
     rings: Vec<VecDeque<Buffer>>,
     held: VecDeque<Held>,
+    /// Frames handed over again and again, for the next millisecond.
+    late: VecDeque<(usize, Buffer)>,
 }
 
 /// What a machine needs while it works.
@@ -78,6 +82,7 @@ impl Machine {
                 received: (0..PORTS).map(|_| VecDeque::new()).collect(),
                 rings: (0..universe.workers).map(|_| VecDeque::new()).collect(),
                 held: VecDeque::new(),
+                late: VecDeque::new(),
             });
         }
         Ok(Self { workers, burst: Vec::with_capacity(BURST) })
@@ -140,6 +145,10 @@ impl Machine {
         let first = Rng::of(&[desk.universe.seed, 6, desk.now]).below(count as u64) as usize;
         for number in 0..count {
             self.adopt(desk, number)?;
+            let worker = &mut self.workers[number];
+            while let Some((sender, frame)) = worker.late.pop_front() {
+                worker.rings[sender].push_back(frame);
+            }
         }
         let mut worked = true;
         while worked {
@@ -251,7 +260,16 @@ impl Machine {
             Verdict::Park(_) => self.give_up(desk, number, frame, Reason::FragmentsFull),
             Verdict::Kernel(_) | Verdict::Drop(_) => desk.pool.put(frame),
             Verdict::HandOff(to) => {
-                frame.handed = true;
+                frame.handed += 1;
+                if frame.handed == MOST_HANDED {
+                    return Err(format!("{}: handed on and on", frame.packet));
+                }
+                let worker = &mut self.workers[usize::from(to)];
+                if usize::from(frame.handed) > 2 * worker.rings.len() {
+                    // The workers' plans differ: one of them may have another by then.
+                    worker.late.push_back((number, frame));
+                    return Ok(());
+                }
                 let ring = &mut self.workers[usize::from(to)].rings[number];
                 if ring.len() < desk.universe.ring {
                     ring.push_back(frame);
@@ -340,7 +358,7 @@ impl Machine {
     pub fn frames(&self) -> usize {
         let inside = |worker: &Worker| {
             let queues = worker.received.iter().chain(&worker.rings);
-            queues.map(VecDeque::len).sum::<usize>() + worker.held.len()
+            queues.map(VecDeque::len).sum::<usize>() + worker.held.len() + worker.late.len()
         };
         self.workers.iter().map(inside).sum()
     }
