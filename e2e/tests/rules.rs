@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use sluice_e2e::bed::REALS;
 use sluice_e2e::capture::{Capture, count};
@@ -233,8 +234,6 @@ fn change(field: &Field, services: &str) -> Result<(), LabError> {
 }
 
 fn begin_download(field: &Field) -> Result<Download, LabError> {
-    // curl reads slowly; what waits for it in the kernel would outlive a reset by seconds.
-    field.bed.client.sysctl("net.ipv4.tcp_rmem", "4096 131072 262144")?;
     let sum = make_blob_of(&field.bed.reals[0], 9_000_000)?;
     // Round robin begins with the first.
     let blob = format!("{}/blob", url(field.bed.vip(), 80));
@@ -263,8 +262,18 @@ fn must_be_whole(download: Download) -> Result<(), LabError> {
     expect(got == download.sum, || format!("sent {}, got {got}", download.sum))
 }
 
+/// The download breaks off, long before the time it needs.
+fn must_break(download: Download) -> Result<(), LabError> {
+    wait_until("the download to break", Duration::from_secs(2), || {
+        Ok(download.running.is_finished().then_some(()))
+    })?;
+    let ended = download.running.join().map_err(|_| LabError::Wrong("it panicked".into()))?;
+    let said = format!("{ended:?}");
+    expect(said.contains("curl: (56)"), || format!("not a reset: {said}"))
+}
+
 macro_rules! changes {
-    ($($test:ident: $rules:expr, $then:expr;)+) => {
+    ($($test:ident: $rules:expr, $then:expr, $end:ident;)+) => {
         $(
             #[test]
             fn $test() {
@@ -273,7 +282,7 @@ macro_rules! changes {
                     let download = begin_download(field)?;
                     change(field, &with_first(&field.bed, &$rules, $then))?;
                     only_the_second(field)?;
-                    must_be_whole(download)
+                    $end(download)
                 });
             }
         )+
@@ -281,7 +290,10 @@ macro_rules! changes {
 }
 
 changes! {
-    drained_sessions_live_on: [], Some(&[("weight", "0")]);
-    removed_sessions_live_on: [("on_removed", "keep")], None;
-    down_sessions_live_on: [("on_down", "keep")], Some(&[("down", "true")]);
+    drained_sessions_live_on: [], Some(&[("weight", "0")]), must_be_whole;
+    removed_sessions_live_on: [("on_removed", "keep")], None, must_be_whole;
+    removed_sessions_are_reset: [("on_removed", "reset")], None, must_break;
+    removed_sessions_are_rescheduled: [("on_removed", "reschedule")], None, must_break;
+    down_sessions_live_on: [("on_down", "keep")], Some(&[("down", "true")]), must_be_whole;
+    down_sessions_are_reset: [("on_down", "reset")], Some(&[("down", "true")]), must_break;
 }
