@@ -117,7 +117,8 @@ fn of_service(head: [u8; HEAD], place: u8) -> Vec<u8> {
     scene.client(place, ACK, plain).turn(0, 1).answer(0, FIN | ACK, (0, 0)).turn(1, 1);
     scene.client(place, FIN | ACK, (0, 0, 0)).turn(0, 1).answer(0, ACK, (0, 0)).turn(1, 1);
     scene.reload(0).client(place, RST, (0, 0, 0)).turn(0, 0x8000 | 400);
-    scene.client(place, SYN, plain).turn(0, 1);
+    // What belongs to no session any more, and a new one.
+    scene.client(place, ACK, plain).turn(0, 1).client(place, SYN, plain).turn(0, 1);
     scene.0
 }
 
