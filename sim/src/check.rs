@@ -270,8 +270,13 @@ impl Checker {
                     lookup.found = Some((id, direction));
                     return lookup;
                 }
-                Orphans::Reschedule if inbound => lookup.mid_stream = true,
-                _ => lookup.gone = true,
+                // It is the client that is to hear of it.
+                _ if !inbound => {
+                    lookup.gone = true;
+                    return lookup;
+                }
+                Orphans::Reschedule => lookup.mid_stream = true,
+                Orphans::Reset => lookup.gone = true,
             }
         }
         lookup.inbound = inbound;
