@@ -193,8 +193,8 @@ pub enum Orphans {
     /// They end with their client's next packet; TCP is answered with a reset. What the real server
     /// still sends is dropped.
     Reset,
-    /// Their client's next packet goes to another real server, by the scheduler; UDP goes on there, while
-    /// a TCP real server that knows nothing of the connection resets it.
+    /// Their client's next packet goes to another real server, by the scheduler; UDP goes on there,
+    /// while a TCP real server that knows nothing of the connection resets it.
     Reschedule,
 }
 
