@@ -2,7 +2,7 @@
 
 use sluice_director::Frame;
 
-/// Bytes before the frame: room for tags and for headers of later forwarding modes.
+/// Bytes before the frame: room for tags, outer headers and what is put in front of data.
 const HEADROOM: usize = 128;
 /// Bytes behind it: room for an answer that is longer than what it answers.
 const TAILROOM: usize = 128;
