@@ -112,10 +112,8 @@ fn flow(universe: &Universe, rng: &mut Rng) -> Act {
 
 /// A client of a service's family.
 fn client_of(universe: &Universe, rng: &mut Rng, service: &Service) -> usize {
-    let fits = |node: &&usize| is_v4(universe.nodes[**node].address) == is_v4(service.vip);
-    let count = universe.clients.iter().filter(fits).count() as u64;
-    let at = rng.below(count) as usize;
-    universe.clients.iter().filter(fits).nth(at).copied().unwrap_or(0)
+    let clients = &universe.clients[usize::from(!is_v4(service.vip))];
+    clients.get(rng.below(clients.len() as u64) as usize).copied().unwrap_or(0)
 }
 
 /// What is not a new flow, of what the recipe has.

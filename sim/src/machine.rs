@@ -217,10 +217,6 @@ impl Machine {
         let now = Time(desk.now);
         worker.path.turn(view, now, PortId(port as u16), burst, &mut verdicts);
         desk.saboteur.act(desk.universe, worker, burst, &mut verdicts, desk.now);
-        let mut waits = [None; BURST];
-        for waiting in worker.path.waiting() {
-            waits[waiting.lane] = Some(*waiting);
-        }
         let scene = Scene {
             universe: desk.universe,
             snapshot: &snapshot,
@@ -228,7 +224,9 @@ impl Machine {
             now: desk.now,
         };
         for (lane, mut frame) in burst.drain(..).enumerate() {
-            let (verdict, waiting) = (verdicts[lane], waits[lane]);
+            let verdict = verdicts[lane];
+            let waiting = self.workers[number].path.waiting();
+            let waiting = waiting.iter().find(|waiting| waiting.lane == lane).copied();
             desk.trace.verdict(desk.now, number, &frame, verdict);
             desk.checker
                 .judge(scene, &mut frame, verdict, waiting)

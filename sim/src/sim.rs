@@ -33,7 +33,7 @@ enum Event {
     Deliver(Buffer),
     Alarm(Alarm),
     /// An action is taken back.
-    Undo(Act),
+    Undo(Box<Act>),
 }
 
 impl Event {
@@ -186,7 +186,7 @@ impl Sim {
             Event::Alarm(alarm) => self.peers.ring(self.now, alarm),
             Event::Undo(act) => {
                 self.trace.note(self.now, || format!("back: {act:?}"));
-                return self.act(act).map(|()| false);
+                return self.act(*act).map(|()| false);
             }
         }
         self.fulfil()?;
@@ -202,7 +202,7 @@ impl Sim {
         if let (Some(opposite), Some(until)) =
             (action.act.opposite(&self.universe), action.until_ms)
         {
-            self.wheel.put(until, Event::Undo(opposite));
+            self.wheel.put(until, Event::Undo(Box::new(opposite)));
         }
         self.act(action.act)
     }
@@ -355,7 +355,7 @@ impl Sim {
         let to = seen.packet.tuple.dst;
         // A router passes it on.
         // Real servers have the virtual addresses too.
-        let serves = !self.universe.clients.contains(&node);
+        let serves = !self.universe.nodes[node].client;
         let is_vip = serves && self.universe.services.iter().any(|s| s.vip == to);
         let is_host = self.universe.nodes[node].address == to || is_vip;
         let host = if is_host { Some(node) } else { self.by_address.get(&to).copied() };
@@ -373,7 +373,7 @@ impl Sim {
         }
         let data = frame.bytes().get(usize::from(seen.data)..).unwrap_or_default();
         let data = data.get(..usize::from(seen.packet.payload.len)).unwrap_or_default();
-        let serves = !self.universe.clients.contains(&host);
+        let serves = !self.universe.nodes[host].client;
         self.peers.receive(self.now, host, seen, data, serves);
     }
 

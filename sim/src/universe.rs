@@ -27,6 +27,8 @@ pub(crate) struct Node {
     pub link: usize,
     /// The router it is behind.
     pub gateway: Option<usize>,
+    /// Whether it is a client.
+    pub client: bool,
 }
 
 /// Where a prefix leads.
@@ -158,7 +160,8 @@ pub(crate) struct Universe {
     pub workers: u16,
     pub links: Vec<Link>,
     pub nodes: Vec<Node>,
-    pub clients: Vec<usize>,
+    /// Of IPv4 and of IPv6.
+    pub clients: [Vec<usize>; 2],
     pub routes: Vec<Route>,
     pub services: Vec<Service>,
     pub pools: Vec<Pool>,
@@ -206,14 +209,14 @@ impl Universe {
             workers,
             links: links(&mut rng, recipe),
             nodes: Vec::new(),
-            clients: Vec::new(),
+            clients: Default::default(),
             routes: Vec::new(),
             services: Vec::new(),
             pools: Vec::new(),
             tunnel: [(BACK[0].0 + 96, rng.range(126, 128) as u32), (BACK[2].0 + 0x600, 120)],
             network: network(&mut rng, recipe),
             timeouts: timeouts(&mut rng),
-            capacity: if rng.chance(300) { rng.range(8, 200) as u32 } else { 16_384 },
+            capacity: if rng.chance(300) { rng.range(8, 200) as u32 } else { ample(recipe) },
             no_session: *rng.pick(&[NoSession::Drop, NoSession::Reset]),
             mid_stream: rng.chance(100),
             errors_per_s: *rng.pick(&[0, 5, 1000]),
@@ -231,7 +234,7 @@ impl Universe {
     }
 
     fn add(&mut self, address: Addr, link: usize, gateway: Option<usize>) -> usize {
-        self.nodes.push(Node { address, link, gateway });
+        self.nodes.push(Node { address, link, gateway, client: false });
         self.nodes.len() - 1
     }
 
@@ -261,7 +264,8 @@ impl Universe {
                 } else {
                     self.add(FRONT[family].0 + 10 + number, 0, None)
                 };
-                self.clients.push(client);
+                self.nodes[client].client = true;
+                self.clients[family].push(client);
             }
         }
     }
@@ -392,6 +396,12 @@ impl fmt::Display for Universe {
         }
         Ok(())
     }
+}
+
+/// Sessions that hardly any worker of a run can have, in tables that are no larger than that:
+/// their memory is fresh for each world.
+fn ample(recipe: &Recipe) -> u32 {
+    (recipe.steps / 2).clamp(64, 16_384) as u32
 }
 
 /// Two arms or one, with VLANs or without: the first link is in front, two are in the back.

@@ -1,32 +1,42 @@
 //! What happens when: a ring of milliseconds for what is near, a heap for what is far. Events of
 //! one millisecond come in the order in which they were put in.
+//!
+//! All events lie in one slab, and a millisecond is a list through it: what was freed last is used
+//! first and still in the cache, and nothing is allocated once as many events were under way.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 const SLOTS: u64 = 1024;
+/// No event.
+const NONE: u32 = u32::MAX;
 
 /// Events by their time in milliseconds.
 #[derive(Debug)]
 pub(crate) struct Wheel<E> {
-    slots: Vec<Vec<E>>,
+    /// First and last event of each millisecond.
+    slots: Vec<(u32, u32)>,
+    /// A bit for each slot that has events.
+    filled: [u64; SLOTS as usize / 64],
     now: u64,
     /// Events in slots.
     near: usize,
-    far: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    parked: Vec<Option<E>>,
-    free: Vec<usize>,
+    far: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    /// Events, each with the next one of its millisecond.
+    events: Vec<(Option<E>, u32)>,
+    free: Vec<u32>,
     count: u64,
 }
 
 impl<E> Wheel<E> {
     pub fn new(now: u64) -> Self {
         Self {
-            slots: (0..SLOTS).map(|_| Vec::new()).collect(),
+            slots: vec![(NONE, NONE); SLOTS as usize],
+            filled: [0; SLOTS as usize / 64],
             now,
             near: 0,
             far: BinaryHeap::new(),
-            parked: Vec::new(),
+            events: Vec::new(),
             free: Vec::new(),
             count: 0,
         }
@@ -35,21 +45,38 @@ impl<E> Wheel<E> {
     /// Puts an event in; one of the past happens in the next millisecond.
     pub fn put(&mut self, at: u64, event: E) {
         let at = at.max(self.now + 1);
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.events[place as usize] = (Some(event), NONE);
+                place
+            }
+            None => {
+                self.events.push((Some(event), NONE));
+                (self.events.len() - 1) as u32
+            }
+        };
         if at - self.now < SLOTS {
-            self.near += 1;
-            self.slots[(at % SLOTS) as usize].push(event);
-            return;
+            return self.append(at, place);
         }
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.parked.push(None);
-            self.parked.len() - 1
-        });
-        self.parked[place] = Some(event);
         self.count += 1;
         self.far.push(Reverse((at, self.count, place)));
     }
 
-    /// Goes to the next millisecond and swaps its events into `out`, which is empty.
+    /// Adds an event to its millisecond.
+    fn append(&mut self, at: u64, place: u32) {
+        self.near += 1;
+        let number = (at % SLOTS) as usize;
+        self.filled[number / 64] |= 1 << (number % 64);
+        let (first, last) = &mut self.slots[number];
+        if *last == NONE {
+            *first = place;
+        } else {
+            self.events[*last as usize].1 = place;
+        }
+        *last = place;
+    }
+
+    /// Goes to the next millisecond and puts its events into `out`, which is empty.
     pub fn advance(&mut self, out: &mut Vec<E>) {
         self.now += 1;
         // What came within reach goes to its slot before anything nearer is put there.
@@ -57,25 +84,40 @@ impl<E> Wheel<E> {
             && at - self.now < SLOTS
         {
             self.far.pop();
-            self.free.push(place);
-            if let Some(event) = self.parked[place].take() {
-                self.near += 1;
-                self.slots[(at % SLOTS) as usize].push(event);
-            }
+            self.append(at, place);
         }
-        let slot = &mut self.slots[(self.now % SLOTS) as usize];
-        self.near -= slot.len();
-        std::mem::swap(slot, out);
+        self.empty((self.now % SLOTS) as usize, out);
+    }
+
+    /// Moves a slot's events into `out`.
+    fn empty(&mut self, number: usize, out: &mut Vec<E>) {
+        let (mut place, _) = std::mem::replace(&mut self.slots[number], (NONE, NONE));
+        self.filled[number / 64] &= !(1 << (number % 64));
+        while place != NONE {
+            let (event, next) = &mut self.events[place as usize];
+            out.extend(event.take());
+            self.near -= 1;
+            self.free.push(place);
+            place = *next;
+        }
     }
 
     /// Milliseconds in which certainly nothing happens.
     pub fn idle(&self) -> u64 {
-        if self.near > 0 {
-            let near = (1..SLOTS)
-                .take_while(|ahead| self.slots[((self.now + ahead) % SLOTS) as usize].is_empty());
-            return near.count() as u64;
+        if self.near == 0 {
+            let first = self.far.peek();
+            return first.map_or(0, |Reverse((at, ..))| (at - self.now).saturating_sub(SLOTS));
         }
-        self.far.peek().map_or(0, |Reverse((at, ..))| (at - self.now).saturating_sub(SLOTS))
+        let mut ahead = 1;
+        while ahead < SLOTS {
+            let number = ((self.now + ahead) % SLOTS) as usize;
+            let rest = self.filled[number / 64] >> (number % 64);
+            if rest != 0 {
+                return ahead + u64::from(rest.trailing_zeros()) - 1;
+            }
+            ahead += 64 - number as u64 % 64;
+        }
+        SLOTS - 1
     }
 
     /// Lets milliseconds pass in which nothing happens: at most [`Wheel::idle`].
@@ -83,13 +125,14 @@ impl<E> Wheel<E> {
         self.now += ms;
     }
 
-    /// Every event, whenever it would happen.
+    /// Every event, whenever it would happen, in no order.
     pub fn drain(&mut self) -> Vec<E> {
         self.near = 0;
         self.far.clear();
         self.free.clear();
-        let slots = self.slots.iter_mut().flat_map(std::mem::take);
-        slots.chain(std::mem::take(&mut self.parked).into_iter().flatten()).collect()
+        self.slots.fill((NONE, NONE));
+        self.filled.fill(0);
+        self.events.drain(..).filter_map(|(event, _)| event).collect()
     }
 }
 
@@ -126,6 +169,8 @@ mod tests {
         assert_eq!(got, right);
         wheel.put(90_010, 1);
         wheel.put(900_010, 2);
-        assert_eq!(wheel.drain(), [1, 2]);
+        let mut left = wheel.drain();
+        left.sort_unstable();
+        assert_eq!(left, [1, 2]);
     }
 }

@@ -19,40 +19,24 @@ const fn word(token: u32, index: u32) -> [u8; 8] {
 }
 
 impl Stream {
-    /// Runs through the piece: its ragged beginning and end as bytes, what is between as words.
-    fn words(self, mut bytes: impl FnMut(usize, &[u8]), mut word_at: impl FnMut(usize, [u8; 8])) {
-        let len = usize::from(self.len);
-        let (mut index, offset) = (self.at / 8, (self.at % 8) as usize);
-        let mut done = (8 - offset).min(len);
-        if done < 8 {
-            bytes(0, &word(self.token, index)[offset..offset + done]);
-        } else {
-            word_at(0, word(self.token, index));
-        }
-        index = index.wrapping_add(1);
-        while done + 8 <= len {
-            word_at(done, word(self.token, index));
-            (done, index) = (done + 8, index.wrapping_add(1));
-        }
-        if done < len {
-            bytes(done, &word(self.token, index)[..len - done]);
-        }
-    }
-
     /// Writes the piece into `out`, which is as long.
     pub fn fill(self, out: &mut [u8]) {
-        let out = std::cell::Cell::from_mut(out).as_slice_of_cells();
-        let put = |at: usize, part: &[u8]| {
-            out[at..at + part.len()].iter().zip(part).for_each(|(cell, byte)| cell.set(*byte));
-        };
-        self.words(put, |at, word| {
-            if let Some(cells) = out.get(at..at + 8) {
-                cells.iter().zip(word).for_each(|(cell, byte)| cell.set(byte));
-            }
-        });
+        let (mut index, offset) = (self.at / 8, (self.at % 8) as usize);
+        let mut rest = &mut *out;
+        if offset > 0 {
+            let (first, others) = rest.split_at_mut((8 - offset).min(rest.len()));
+            first.copy_from_slice(&word(self.token, index)[offset..offset + first.len()]);
+            (rest, index) = (others, index.wrapping_add(1));
+        }
+        let (words, last) = rest.as_chunks_mut::<8>();
+        for (number, place) in (0..).zip(words.iter_mut()) {
+            *place = word(self.token, index.wrapping_add(number));
+        }
+        let end = word(self.token, index.wrapping_add(words.len() as u32));
+        last.copy_from_slice(&end[..last.len()]);
         if self.headed && out.len() >= HEAD {
-            put(0, &self.token.to_be_bytes());
-            put(4, &self.at.to_be_bytes());
+            out[..4].copy_from_slice(&self.token.to_be_bytes());
+            out[4..HEAD].copy_from_slice(&self.at.to_be_bytes());
         }
     }
 
@@ -61,27 +45,29 @@ impl Stream {
         if bytes.len() != usize::from(self.len) {
             return false;
         }
-        let skip = if self.headed && bytes.len() >= HEAD { HEAD } else { 0 };
-        let (mut ragged, mut whole) = (true, 0);
-        self.words(
-            |at, part| {
-                let skip = skip.saturating_sub(at).min(part.len());
-                ragged &= bytes[at + skip..at + part.len()] == part[skip..];
-            },
-            |at, word| {
-                let found = bytes.get(at..).and_then(|rest| rest.first_chunk());
-                let found = found.map_or(0, |chunk| u64::from_le_bytes(*chunk));
-                let differs = found ^ u64::from_le_bytes(word);
-                // The head's bytes are the lower ones of the first word.
-                let kept = if at >= skip {
-                    u64::MAX
-                } else {
-                    u64::MAX << ((skip - at).min(8) * 8 - 1) << 1
-                };
-                whole |= differs & kept;
-            },
-        );
-        ragged && whole == 0 && (skip == 0 || Self::head(bytes) == Some((self.token, self.at)))
+        let (mut index, offset) = (self.at / 8, (self.at % 8) as usize);
+        let mut rest = bytes;
+        if self.headed && bytes.len() >= HEAD {
+            if Self::head(bytes) != Some((self.token, self.at)) {
+                return false;
+            }
+            // Behind its head it goes on as the stream does there.
+            (index, rest) = (index.wrapping_add(1), &bytes[HEAD..]);
+        }
+        if offset > 0 {
+            let (first, others) = rest.split_at((8 - offset).min(rest.len()));
+            if *first != word(self.token, index)[offset..offset + first.len()] {
+                return false;
+            }
+            (rest, index) = (others, index.wrapping_add(1));
+        }
+        let (words, last) = rest.as_chunks::<8>();
+        let differs = (0..).zip(words).fold(0, |all, (number, found)| {
+            let right = word(self.token, index.wrapping_add(number));
+            all | u64::from_ne_bytes(*found) ^ u64::from_ne_bytes(right)
+        });
+        let end = word(self.token, index.wrapping_add(words.len() as u32));
+        differs == 0 && *last == end[..last.len()]
     }
 
     /// Token and place of a datagram's payload.
