@@ -318,11 +318,16 @@ impl Machine {
     fn release(&mut self, desk: &mut Desk<'_>, number: usize) -> Result<(), Violation> {
         for mut held in std::mem::take(&mut self.workers[number].held) {
             let worker = &mut self.workers[number];
-            let Waiting { link, next, .. } = held.waiting;
-            let verdict = worker.path.release(&worker.snapshot.fib, &mut held.frame, link, next);
+            let Waiting { link, next, cut, .. } = held.waiting;
+            let verdict = worker.path.release(&worker.snapshot.fib, &mut held.frame, held.waiting);
             let place = (usize::from(link.0), from_ip(next));
             match verdict {
-                Verdict::Tx(port) => {
+                Verdict::Tx(port) | Verdict::Fragment(port, _)
+                    if matches!(verdict, Verdict::Fragment(..)) == cut.is_some() =>
+                {
+                    if let Some(mtu) = cut {
+                        cut::cut(desk.pool, &held.frame, mtu)?;
+                    }
                     held.frame.seen = read(held.frame.bytes())?;
                     let seen = &held.frame.seen;
                     worker.snapshot.check_release(desk.universe, place, seen, port.0)?;

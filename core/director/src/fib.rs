@@ -167,6 +167,16 @@ impl Fib {
         self.neighbour(link, next).ok_or(NoHop::Unresolved(link, next))
     }
 
+    /// The largest IP packet in bytes that may go where [`Self::lookup`] says, whether the
+    /// neighbour is known or not; `None` without a route.
+    pub(crate) fn mtu(&self, found: Result<HopId, NoHop>) -> Option<u16> {
+        match found {
+            Ok(id) => self.hop(id).map(|hop| hop.mtu),
+            Err(NoHop::Unresolved(link, _)) => self.link(link).map(|link| link.mtu),
+            Err(NoHop::NoRoute) => None,
+        }
+    }
+
     /// Whether an address is an interface's own.
     pub fn is_own(&self, address: IpAddr) -> bool {
         self.links.iter().any(|link| match address {

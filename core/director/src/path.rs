@@ -82,6 +82,16 @@ pub enum Verdict {
     Drop(Reason),
 }
 
+impl Verdict {
+    /// The same for a frame that has to be cut, if it has.
+    fn in_pieces(self, cut: Option<u16>) -> Self {
+        match (self, cut) {
+            (Self::Tx(port), Some(mtu)) => Self::Fragment(port, mtu),
+            (other, _) => other,
+        }
+    }
+}
+
 /// A frame that is complete but for its link-layer addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
@@ -91,6 +101,8 @@ pub struct Waiting {
     pub link: LinkId,
     /// The neighbour whose MAC is wanted.
     pub next: IpAddr,
+    /// The most bytes of IP packet that the way allows, if it is larger and has to be cut.
+    pub cut: Option<u16>,
 }
 
 /// The published state that a turn is run against.
@@ -276,18 +288,14 @@ impl Path {
         &self.shared.joined
     }
 
-    /// Tries again to send a frame that was held: [`Verdict::Tx`] once its neighbour is known.
-    pub fn release<F: Frame>(
-        &mut self,
-        fib: &Fib,
-        frame: &mut F,
-        link: LinkId,
-        next: IpAddr,
-    ) -> Verdict {
-        match fib.neighbour(link, next).and_then(|id| fib.hop(id)) {
-            Some(hop) => rewrite::link_layer(frame, hop),
-            None => Verdict::Wait,
-        }
+    /// Tries again to send a frame that was held: [`Verdict::Tx`], or [`Verdict::Fragment`] if it
+    /// has to be cut, once its neighbour is known.
+    pub fn release<F: Frame>(&mut self, fib: &Fib, frame: &mut F, waiting: Waiting) -> Verdict {
+        let Waiting { link, next, cut, .. } = waiting;
+        let Some(hop) = fib.neighbour(link, next).and_then(|id| fib.hop(id)) else {
+            return Verdict::Wait;
+        };
+        rewrite::link_layer(frame, hop).in_pieces(cut)
     }
 
     /// Ends sessions that have timed out: a part of the table, chosen so that calls in quick
@@ -392,12 +400,12 @@ impl Shared {
         }
     }
 
-    /// The verdict for a frame without a next hop.
-    fn no_hop(&mut self, lane: usize, why: NoHop) -> Verdict {
+    /// The verdict for a frame without a next hop, which may have to be cut.
+    fn no_hop(&mut self, lane: usize, why: NoHop, cut: Option<u16>) -> Verdict {
         match why {
             NoHop::NoRoute => Verdict::Drop(Reason::NoRoute),
             NoHop::Unresolved(link, next) => {
-                match self.waiting.try_push(Waiting { lane, link, next }) {
+                match self.waiting.try_push(Waiting { lane, link, next, cut }) {
                     Ok(()) => Verdict::Wait,
                     Err(_) => Verdict::Drop(Reason::Unresolved),
                 }

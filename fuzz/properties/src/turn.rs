@@ -219,7 +219,7 @@ impl Stage {
         if let Some(waiting) = case.outcome.waiting {
             let fib = self.world.fib(&self.plan, None, true);
             let path = &mut self.single.workers[0];
-            verdict = path.release(&fib, frame, waiting.link, waiting.next);
+            verdict = path.release(&fib, frame, waiting);
             let outcome = Outcome { verdict, ..case.outcome };
             judge::released(&Case { outcome, ..case.clone() }, frame.bytes(), &mut self.reached);
         }

@@ -1,6 +1,7 @@
 //! Frames that wait for a neighbour to be resolved: a bounded queue, first in, first out.
 
 use sluice_director::fib::LinkId;
+use sluice_director::path::Waiting;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
@@ -18,8 +19,19 @@ pub(crate) type Wanted = (LinkId, IpAddr);
 /// A frame that is complete but for its link-layer header.
 pub(crate) struct Held<F> {
     pub frame: F,
-    pub wanted: Wanted,
+    pub waiting: Waiting,
     since_ms: u64,
+}
+
+impl<F> Held<F> {
+    const fn wanted(&self) -> Wanted {
+        wanted(&self.waiting)
+    }
+}
+
+/// The neighbour that a frame waits for.
+pub(crate) const fn wanted(waiting: &Waiting) -> Wanted {
+    (waiting.link, waiting.next)
 }
 
 /// The frames that wait, and when each neighbour was last asked for.
@@ -39,12 +51,13 @@ impl<F> HeldFrames<F> {
     }
 
     /// Holds a frame. Gives it back when there is no place.
-    pub fn hold(&mut self, frame: F, wanted: Wanted, now_ms: u64) -> Result<(), F> {
-        let same = self.frames.iter().filter(|held| held.wanted == wanted).count();
+    pub fn hold(&mut self, frame: F, waiting: Waiting, now_ms: u64) -> Result<(), F> {
+        let wanted = wanted(&waiting);
+        let same = self.frames.iter().filter(|held| held.wanted() == wanted).count();
         if self.frames.len() >= self.limit || same >= PER_NEIGHBOUR {
             return Err(frame);
         }
-        self.frames.push_back(Held { frame, wanted, since_ms: now_ms });
+        self.frames.push_back(Held { frame, waiting, since_ms: now_ms });
         Ok(())
     }
 
@@ -60,7 +73,7 @@ impl<F> HeldFrames<F> {
 
     /// Neighbours that frames wait for and that shall be asked for again.
     pub fn overdue(&mut self, now_ms: u64) -> Vec<Wanted> {
-        let mut wanted: Vec<_> = self.frames.iter().map(|held| held.wanted).collect();
+        let mut wanted: Vec<_> = self.frames.iter().map(Held::wanted).collect();
         wanted.sort_unstable();
         wanted.dedup();
         wanted.retain(|wanted| self.ask(*wanted, now_ms));
@@ -96,11 +109,16 @@ mod tests {
         (LinkId(0), [192, 0, 2, last].into())
     }
 
+    fn waiting(last: u8) -> Waiting {
+        let (link, next) = wanted(last);
+        Waiting { lane: 0, link, next, cut: None }
+    }
+
     #[test]
     fn places_are_bounded_for_all_and_for_each() {
         let mut held = HeldFrames::new(100);
         let of = |held: &mut HeldFrames<u32>, last, count| {
-            (0..count).filter(|n| held.hold(*n, wanted(last), 0).is_ok()).count()
+            (0..count).filter(|n| held.hold(*n, waiting(last), 0).is_ok()).count()
         };
         assert_eq!(of(&mut held, 1, 80), PER_NEIGHBOUR);
         assert_eq!(of(&mut held, 2, 80), 100 - PER_NEIGHBOUR);
@@ -109,8 +127,8 @@ mod tests {
     #[test]
     fn nobody_waits_for_ever() {
         let mut held = HeldFrames::new(10);
-        held.hold('a', wanted(1), 0).unwrap();
-        held.hold('b', wanted(1), 1000).unwrap();
+        held.hold('a', waiting(1), 0).unwrap();
+        held.hold('b', waiting(1), 1000).unwrap();
         assert_eq!(held.give_up(2999), None);
         assert_eq!(held.give_up(3000), Some('a'));
         assert_eq!(held.give_up(3000), None);
@@ -122,7 +140,7 @@ mod tests {
         assert!(held.ask(wanted(1), 0));
         assert!(!held.ask(wanted(1), 499));
         assert!(held.ask(wanted(2), 499));
-        held.hold((), wanted(1), 0).unwrap();
+        held.hold((), waiting(1), 0).unwrap();
         assert_eq!(held.overdue(500), [wanted(1)]);
         assert!(held.overdue(600).is_empty());
     }

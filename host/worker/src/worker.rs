@@ -2,7 +2,7 @@
 
 mod send;
 
-use crate::held::HeldFrames;
+use crate::held::{HeldFrames, wanted};
 use crate::mailbox::{Event, Message, Report, Wake};
 use crate::outlet::Outlet;
 use crate::queue::{Burst, Queue};
@@ -346,11 +346,11 @@ impl<Q: Queue> Worker<Q> {
     }
 
     fn wait(&mut self, now: Time, waiting: Option<Waiting>, frame: Q::Frame) {
-        let Some(Waiting { link, next, .. }) = waiting else { return };
-        if self.held.ask((link, next), now.0) {
-            self.request(Event::Resolve(link, next));
+        let Some(waiting) = waiting else { return };
+        if self.held.ask(wanted(&waiting), now.0) {
+            self.request(Event::Resolve(waiting.link, waiting.next));
         }
-        if self.held.hold(frame, (link, next), now.0).is_err() {
+        if self.held.hold(frame, waiting, now.0).is_err() {
             self.path.count(Reason::Unresolved);
         }
     }
@@ -377,9 +377,9 @@ impl<Q: Queue> Worker<Q> {
         let mut waiting = self.held.take();
         for _ in 0..waiting.len() {
             let Some(mut held) = waiting.pop_front() else { break };
-            let (link, next) = held.wanted;
-            match self.path.release(&snapshot.fib, &mut held.frame, link, next) {
+            match self.path.release(&snapshot.fib, &mut held.frame, held.waiting) {
                 Verdict::Tx(port) => self.send(port, held.frame, false),
+                Verdict::Fragment(port, mtu) => self.cut(port, held.frame, mtu),
                 Verdict::Drop(reason) => self.path.count(reason),
                 _ => waiting.push_back(held),
             }

@@ -7,6 +7,7 @@ use crate::status::{link_mac, node_of};
 use crate::wire::{ACK, Addr, FIN, Outer, Packet, RST, SYN, Seen, TCP, Tuple, is_v4, read, to_ip};
 use sluice_director::Frame;
 use sluice_director::blueprint::Mode;
+use sluice_director::path::Waiting;
 
 /// Of so many frames one is shown to the second reader too.
 const SAMPLE: u64 = 64;
@@ -271,7 +272,7 @@ fn check_outer(
 ) -> Result<(), Violation> {
     let to = destination(scene, session, Direction::Inbound);
     let (net, bits) = scene.universe.tunnel[usize::from(!is_v4(to))];
-    let cut = matches!(way, Way::Cut(..));
+    let cut = matches!(way, Way::Cut(..) | Way::Waits(Some(Waiting { cut: Some(_), .. })));
     let df = is_v4(to) && !cut && (!meant.is_v4() || meant.df);
     let right = outer.dst == to
         && (outer.src ^ net).checked_shr(128 - bits).unwrap_or(0) == 0
@@ -292,8 +293,14 @@ fn check_way(scene: Scene<'_>, seen: &Seen, to: Addr, way: Way) -> Result<(), Vi
         Way::Sent(port) => (port, fits),
         Way::Cut(port, mtu) => (port, !fits && !df && mtu == place.mtu),
         Way::Waits(Some(waiting)) if mac.is_none() => {
-            let right = (usize::from(waiting.link.0), waiting.next) == (link, to_ip(neighbour));
-            return if right { Ok(()) } else { Err(format!("waits for {}", waiting.next)) };
+            let right = (usize::from(waiting.link.0), waiting.next) == (link, to_ip(neighbour))
+                && waiting.cut == (!fits).then_some(place.mtu)
+                && (fits || !df);
+            return if right {
+                Ok(())
+            } else {
+                Err(format!("{} bytes wait: {waiting:?}", seen.length))
+            };
         }
         Way::Waits(_) => return Err("waits, and knows where to go".into()),
     };

@@ -130,11 +130,6 @@ impl Checker {
                 self.must_tell(scene, packet, lookup, reason)?;
                 !self.may_tell(scene, frame, lookup)
             }
-            Reason::Unresolved => {
-                // It would have to be cut, and nobody cuts what waits.
-                self.must_tell(scene, packet, lookup, Reason::Unresolved)?;
-                true
-            }
             _ if lookup.gone => false,
             Reason::NoRoute if lookup.found.is_some() => {
                 lookup.found.is_some_and(|(id, direction)| {
@@ -165,7 +160,7 @@ impl Checker {
             if reason == Reason::TtlExpired && lost.service.is_some() && packet.ttl <= 1 {
                 return Ok(None);
             }
-            let too_big = matches!(reason, Reason::TooBig | Reason::Unresolved) && lost.opens;
+            let too_big = reason == Reason::TooBig && lost.opens;
             if let Some(service) = lost.service.filter(|_| too_big) {
                 return self.open_too_big(scene, packet, (service, lookup.mid_stream));
             }
@@ -185,13 +180,12 @@ impl Checker {
             Direction::Inbound => growth(packet, session.mode, to),
             Direction::Outbound => growth(packet, Mode::Fnat, to),
         };
-        let Some((link, _, mac)) = scene.snapshot.next(scene.universe, to) else {
+        let Some((link, ..)) = scene.snapshot.next(scene.universe, to) else {
             return Err("too big, and there is no route".into());
         };
         let room = i32::from(scene.universe.links[link].mtu) - growth;
         let cut = if packet.is_v4() { !packet.df } else { growth != 0 && packet.length() <= 1280 };
-        let waits = reason == Reason::Unresolved;
-        let right = packet.length() as i32 > room && cut == waits && (!waits || mac.is_none());
+        let right = packet.length() as i32 > room && !cut;
         if session.real.is_some() && !right {
             return Err(format!("refused as {} for {room} bytes", reason.name()));
         }

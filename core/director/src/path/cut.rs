@@ -44,21 +44,20 @@ impl<F: Parse> Engine<F> {
         let packet = frame.bytes().get(usize::from(lane.parsed.l3)..).unwrap_or_default();
         // A later fragment has no session, and its lane tells the real server in place of one.
         let whole = !odd::is_later(packet);
-        let (flow, length) = (lane.flow, lane.parsed.length);
+        let (flow, length, at_frame) = (lane.flow, lane.parsed.length, usize::from(lane.frame));
         let (mode, direction) = (lane.mode, flow.direction());
         let real =
             if whole { self.sessions.slab().at(flow.id()).real() } else { RealId(flow.id()) };
         let past = matches!(mode, Mode::Dr | Mode::Ipip);
         let to = view.plan.real(real).filter(|_| past).map(|real| real.address);
         let to = to.unwrap_or_else(|| F::to_ip(lane.new.dst));
-        let Some(hop) = view.fib.lookup(to).ok().and_then(|id| view.fib.hop(id)) else {
-            return Verdict::Drop(Reason::Unresolved);
-        };
-        let mtu = if mode == Mode::Ipip { shared.paths.mtu(real, hop.mtu, now) } else { hop.mtu };
+        let next = view.fib.lookup(to);
+        let Some(of_link) = view.fib.mtu(next) else { return Verdict::Drop(Reason::NoRoute) };
+        let mtu = if mode == Mode::Ipip { shared.paths.mtu(real, of_link, now) } else { of_link };
         if F::WIDE && whole && view.plan.introduces && mode == Mode::Fnat {
             let crosses = F::crosses(&lane.parsed.tuple, &lane.new);
             // What is put in makes it no less of a packet that is to be cut.
-            let room = Room { here: u16::MAX, ..Room::of(view.fib, hop.mtu, real, crosses) };
+            let room = Room { here: u16::MAX, ..Room::of(view.fib, of_link, real, crosses) };
             let session = self.sessions.at_mut(flow.id());
             match F::introduce(view.plan, session, direction, lane, frame, room) {
                 Ok(()) => {}
@@ -85,9 +84,10 @@ impl<F: Parse> Engine<F> {
                 self.track_tcp(shared, view.plan, flow, segment);
             }
         }
-        match rewrite::link_layer(frame, hop) {
-            Verdict::Tx(port) => Verdict::Fragment(port, mtu),
-            other => other,
+        match next.map(|id| view.fib.hop(id)) {
+            Ok(Some(hop)) => rewrite::link_layer(frame, hop).in_pieces(Some(mtu)),
+            Ok(None) => Verdict::Drop(Reason::NoRoute),
+            Err(why) => shared.no_hop(at_frame, why, Some(mtu)),
         }
     }
 }

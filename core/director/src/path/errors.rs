@@ -23,7 +23,7 @@ use super::{Shared, Verdict, answer, outside, rewrite, tunnel};
 use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::family::{Family, Ipv4, Ipv6, Tuple};
-use crate::fib::{Fib, Hop};
+use crate::fib::Fib;
 use crate::frame::Frame;
 use crate::plan::Plan;
 use crate::reason::Reason;
@@ -250,14 +250,15 @@ impl<F: Parse> Engine<F> {
         let to = destination::<F>(plan, session, direction, mode, &new);
         let past = matches!(mode, Mode::Dr | Mode::Ipip);
         // With a tunnel's header if it gets one.
-        let room = |hop: &Hop| match mode {
-            Mode::Ipip => tunnel::room(&shared.paths, plan, real, hop.mtu, turn.now),
-            _ => hop.mtu,
+        let room = |mtu: u16| match mode {
+            Mode::Ipip => tunnel::room(&shared.paths, plan, real, mtu, turn.now),
+            _ => mtu,
         };
-        let hop = fib.lookup(to).ok().and_then(|id| fib.hop(id));
+        let next = fib.lookup(to);
+        let (hop, mtu) = (next.ok().and_then(|id| fib.hop(id)), fib.mtu(next));
         let crosses = F::WIDE && F::crosses(&quote.tuple.reversed(), &new);
         let length = received.end - received.l3;
-        if !crosses && hop.is_some_and(|hop| length > usize::from(room(hop))) {
+        if !crosses && mtu.is_some_and(|mtu| length > usize::from(room(mtu))) {
             return Verdict::Drop(Reason::TooBig);
         }
         let ends = (teller::<F>(received, direction, mode, &new), F::to_ip(new.dst));
@@ -270,7 +271,7 @@ impl<F: Parse> Engine<F> {
             lane.flow = Flow(real.0);
             if mode == Mode::Ipip { tunnel::enter::<F, B>(plan, lane, frame) } else { None }
         } else if crosses {
-            let links = links(turn, frame.bytes(), hop);
+            let links = links(turn, frame.bytes(), mtu);
             across::rewrite::<F, B>(frame, received, &quote, &new.reversed(), ends, links)
         } else {
             rewrite_here::<F>(frame.bytes_mut(), received, &quote, &new.reversed(), ends);
@@ -288,7 +289,7 @@ impl Shared {
     /// The verdict on a frame without a known next hop towards `to`.
     pub(super) fn unresolved(&mut self, fib: &Fib, frame: u8, to: IpAddr) -> Verdict {
         match fib.lookup(to) {
-            Err(why) => self.no_hop(usize::from(frame), why),
+            Err(why) => self.no_hop(usize::from(frame), why, None),
             Ok(_) => Verdict::Drop(Reason::NoRoute),
         }
     }
@@ -356,9 +357,9 @@ fn is_claimed<F: Family>(plan: &Plan, answer: &Tuple<F::Addr>) -> bool {
 }
 
 /// The MTUs of the links that an error came in by and leaves by.
-fn links(turn: Turn<'_>, frame: &[u8], hop: Option<&Hop>) -> (u16, u16) {
+fn links(turn: Turn<'_>, frame: &[u8], leaves: Option<u16>) -> (u16, u16) {
     let came = turn.view.fib.link_of(turn.port, answer::vlan(frame));
-    (came.map_or(u16::MAX, |link| link.mtu), hop.map_or(u16::MAX, |hop| hop.mtu))
+    (came.map_or(u16::MAX, |link| link.mtu), leaves.unwrap_or(u16::MAX))
 }
 
 /// Takes one hop off an error's time to live.

@@ -170,7 +170,7 @@ impl<F: Parse> Engine<F> {
             return Verdict::Drop(reason);
         }
         let why = turn.view.fib.lookup(to).err().unwrap_or(NoHop::NoRoute);
-        shared.no_hop(usize::from(lane.frame), why)
+        shared.no_hop(usize::from(lane.frame), why, None)
     }
 }
 
@@ -227,11 +227,8 @@ fn find_hop<F: Family>(
 ) -> Result<(HopId, u16), Verdict> {
     let to = destination::<F>(plan, session, direction, mode, new);
     let no_route = Verdict::Drop(Reason::NoRoute);
-    let (hop, mtu) = match fib.lookup(to) {
-        Ok(id) => (id, fib.hop(id).ok_or(no_route)?.mtu),
-        Err(NoHop::Unresolved(link, _)) => (HopId::NONE, fib.link(link).ok_or(no_route)?.mtu),
-        Err(NoHop::NoRoute) => return Err(no_route),
-    };
+    let next = fib.lookup(to);
+    let (hop, mtu) = (next.unwrap_or(HopId::NONE), fib.mtu(next).ok_or(no_route)?);
     if direction == Direction::Outbound {
         session.client_hop = hop.0;
         session.hop_generation = fib.generation();

@@ -25,7 +25,7 @@ use super::{Shared, Verdict, odd, tunnel};
 use crate::blueprint::{ClientAddress, Mode};
 use crate::counters::Direction;
 use crate::family::{Family, Ipv6, Seed, Tuple};
-use crate::fib::{Fib, HopId, NoHop};
+use crate::fib::{Fib, HopId};
 use crate::frame::Frame;
 use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
@@ -362,11 +362,8 @@ impl<F: Parse> Engine<F> {
 
 /// The hop towards an address, if its MAC is known, and the MTU of the way there.
 fn next(fib: &Fib, to: IpAddr) -> Option<(HopId, u16)> {
-    match fib.lookup(to) {
-        Ok(id) => fib.hop(id).map(|hop| (id, hop.mtu)),
-        Err(NoHop::Unresolved(link, _)) => fib.link(link).map(|link| (HopId::NONE, link.mtu)),
-        Err(NoHop::NoRoute) => None,
-    }
+    let next = fib.lookup(to);
+    Some((next.unwrap_or(HopId::NONE), fib.mtu(next)?))
 }
 
 const fn drop_for<A>(reason: Reason) -> Decision<A> {

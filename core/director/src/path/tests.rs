@@ -8,6 +8,7 @@ mod introduce;
 pub(in crate::path) mod lab;
 mod life;
 mod modes;
+mod neighbours;
 mod odd;
 mod owners;
 mod rules;

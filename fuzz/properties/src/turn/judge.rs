@@ -146,6 +146,10 @@ pub fn frame(case: &Case<'_>, after: &[u8], reached: &mut Reached) {
 pub fn released(case: &Case<'_>, after: &[u8], reached: &mut Reached) {
     match case.outcome.verdict {
         Verdict::Tx(to) => forwarded(case, (to, None), after, reached),
+        Verdict::Fragment(to, mtu) => {
+            forwarded(case, (to, Some(mtu)), after, reached);
+            told::pieces(case, mtu, after);
+        }
         Verdict::Drop(Reason::Headroom) => {}
         other => panic!("{other:?} once its neighbour is known: {}", case.story(after)),
     }

@@ -457,7 +457,7 @@ fn a_complaint_waits_for_a_neighbour() {
     let mut frame: MemFrame = error(ip(ROUTER[0]), local(0).ip(), (11, 0, 0), &there.arrived);
     assert_eq!(field.one(BACK, &mut frame), Verdict::Wait);
     let waiting = field.path.waiting()[0];
-    let verdict = field.path.release(&known, &mut frame, waiting.link, waiting.next);
+    let verdict = field.path.release(&known, &mut frame, waiting);
     assert_eq!(verdict, Verdict::Tx(FRONT));
     judge(&frame.bytes()[14..], &there, 48);
 }

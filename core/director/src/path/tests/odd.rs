@@ -194,11 +194,11 @@ fn an_unresolved_neighbour_makes_packets_wait() {
     lab.fib = builder.build(&lab.plan, None);
     let mut frame = udp((CLIENT, 4000), (VIP, 53), b"wait");
     assert_eq!(lab.one(FRONT, &mut frame), Verdict::Wait);
-    let wanted = Waiting { lane: 0, link: LinkId(1), next: REAL.into() };
+    let wanted = Waiting { lane: 0, link: LinkId(1), next: REAL.into(), cut: None };
     assert_eq!(lab.path.waiting(), [wanted]);
-    let verdict = lab.path.release(&lab.fib, &mut frame, wanted.link, wanted.next);
+    let verdict = lab.path.release(&lab.fib, &mut frame, wanted);
     assert_eq!(verdict, Verdict::Wait);
-    let verdict = lab.path.release(&known, &mut frame, wanted.link, wanted.next);
+    let verdict = lab.path.release(&known, &mut frame, wanted);
     assert_eq!(verdict, Verdict::Tx(BACK));
     let sent = Packet::read(&frame);
     assert_eq!((sent.to, sent.src, sent.dst), (lab::REAL_MAC, LOCAL, REAL));
