@@ -8,11 +8,13 @@
 mod compile;
 mod ids;
 mod side;
+mod sieve;
 mod tables;
 
 pub use compile::CompileError;
 pub use ids::Retired;
 pub(crate) use side::Side;
+pub(crate) use sieve::Sieve;
 
 use crate::blueprint::{
     ClientAddress, HashKey, Mapping, Mode, Network, NoSession, Orphans, Persistence, Ports,
@@ -183,8 +185,8 @@ pub struct Pool {
     pub name: String,
     /// Its addresses of IPv4 and of IPv6.
     pub locals: [Vec<LocalId>; 2],
-    /// Whether sessions of the IPv4 table and of the wide one take its ports: each then has its
-    /// own half of them.
+    /// Whether sessions of the IPv4 table and of the wide one take ports of its IPv4 addresses:
+    /// each then has its own half of them. Those of IPv6 are all the wide one's.
     pub shared: bool,
     /// First local port.
     pub first_port: u16,
@@ -201,9 +203,14 @@ impl Pool {
         (start, end - start)
     }
 
-    /// The ports that new sessions of one of a worker's tables take: see [`Pool::share`].
-    pub(crate) fn share_of(&self, wide: bool, (worker, workers): (u16, u16)) -> (u32, u32) {
-        if self.shared {
+    /// The ports of addresses of IPv4 or IPv6 that new sessions of one of a worker's tables take:
+    /// see [`Pool::share`].
+    pub(crate) fn share_of(
+        &self,
+        (wide, six): (bool, bool),
+        (worker, workers): (u16, u16),
+    ) -> (u32, u32) {
+        if self.shared && !six {
             self.share(worker * 2 + u16::from(wide), workers * 2)
         } else {
             self.share(worker, workers)
@@ -253,6 +260,10 @@ pub struct Plan {
     /// source NAT, and of TCP that tells real servers the client's address need more room than an
     /// IPv4 session has.
     pub wide_v4: bool,
+    /// Where [`Self::wide_v4`] is: which IPv4 packets are the IPv4 table's at most.
+    pub(crate) sieve: Option<Sieve>,
+    /// Which local addresses sessions of the IPv4 table have, or had once, by id.
+    pub(crate) narrow_locals: Vec<bool>,
     /// Whether any service tells its real servers the client's address.
     pub(crate) introduces: bool,
     pub(crate) v4: Side<u32>,

@@ -339,8 +339,8 @@ impl<F: Family> Sessions<F> {
             return None;
         }
         if F::WIDE && mode == Mode::Snat {
-            *new = Self::translated_outside(plan, session, direction, tuple)?;
-            return Some(mode);
+            let local = side.local(session.local)?;
+            return Self::is_outside(session, direction, tuple, local, new).then_some(mode);
         }
         let vip = side.vip(session.service)?;
         let (client, client_port) = (session.client, session.client_port);
@@ -388,20 +388,27 @@ impl<F: Family> Sessions<F> {
     }
 
     /// The same for source NAT, whose inbound direction is that of the host that opened it.
-    fn translated_outside(
-        plan: &Plan,
+    #[inline(always)]
+    fn is_outside(
         session: &SessionOf<F>,
         direction: Direction,
         tuple: &Tuple<F::Addr>,
-    ) -> Option<Tuple<F::Addr>> {
-        let keys = Self::keys(plan, session)?;
-        let [inside, outside] = keys;
-        let (inside, outside) = (inside?, outside?);
-        let (expected, new) = match direction {
-            Direction::Inbound => (inside, outside.reversed()),
-            Direction::Outbound => (outside, inside.reversed()),
+        local: F::Addr,
+        new: &mut Tuple<F::Addr>,
+    ) -> bool {
+        let far = (F::far(session), session.virtual_port);
+        let inside = (session.client, session.client_port);
+        let pool = (local, session.local_port);
+        let (from, to) = ((tuple.src, tuple.sport), (tuple.dst, tuple.dport));
+        new.protocol = tuple.protocol;
+        let same = if direction == Direction::Inbound {
+            (new.src, new.sport, new.dst, new.dport) = (pool.0, pool.1, far.0, far.1);
+            (inside == from) & (far == to)
+        } else {
+            (new.src, new.sport, new.dst, new.dport) = (far.0, far.1, inside.0, inside.1);
+            (far == from) & (pool == to)
         };
-        (*tuple == expected && session.state != State::Template).then_some(new)
+        same & (session.state != State::Template)
     }
 
     /// The flow that packets with this tuple belong to.

@@ -413,10 +413,11 @@ impl Checker {
         let spec = &universe.services[service];
         let real = Some(&spec.reals[real]).filter(|real| real.mode == Mode::Fnat)?;
         let pool = &universe.pools[spec.pool];
-        // A pool that sessions of both tables may use is parted between them.
-        let tables = if universe.nodes.iter().any(|node| !is_v4(node.address)) { 2 } else { 1 };
-        let (start, end) = pool.share(worker, universe.workers);
+        // What sessions of both tables may use of a pool is parted between them: no IPv6.
         let address = universe.nodes[real.node].address;
+        let both = is_v4(address) && universe.nodes.iter().any(|node| !is_v4(node.address));
+        let tables = if both { 2 } else { 1 };
+        let (start, end) = pool.share(worker, universe.workers);
         let port = if real.port == 0 { packet.tuple.dport } else { real.port };
         let locals = pool.addresses.iter().zip(&snapshot.status.locals[spec.pool]);
         let own = locals.filter(|(at, there)| **there && is_v4(**at) == is_v4(address));

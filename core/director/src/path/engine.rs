@@ -137,7 +137,12 @@ impl<F: Parse> Engine<F> {
         while next < picks.count() || done < self.burst.len {
             let parsed = self.burst.len;
             let end = picks.count().min(next + STEP);
-            self.parse(shared, turn.view.plan, &picks, frames, verdicts, next..end);
+            let plan = turn.view.plan;
+            if F::WIDE || plan.sieve.is_none() {
+                self.parse::<B, P, false>(shared, plan, &picks, frames, verdicts, next..end);
+            } else {
+                self.parse::<B, P, true>(shared, plan, &picks, frames, verdicts, next..end);
+            }
             next = end;
             self.seek(away);
             away = self.find(found..parsed);
@@ -149,9 +154,10 @@ impl<F: Parse> Engine<F> {
         }
     }
 
-    /// Parses frames, and asks for the index's buckets.
+    /// Parses frames. With `SIEVE` those that only the wide table may have anything for are left
+    /// to it at once; where there is none, nothing is to be asked.
     #[inline(never)]
-    fn parse<B: Frame, P: Picks>(
+    fn parse<B: Frame, P: Picks, const SIEVE: bool>(
         &mut self,
         shared: &mut Shared,
         plan: &Plan,
@@ -166,6 +172,9 @@ impl<F: Parse> Engine<F> {
             let at = picks.frame(at);
             let Some(lane) = burst.lanes.get_mut(len) else { break };
             match F::parse(&frames[at], plan, shared, &mut lane.parsed) {
+                Ok(()) if SIEVE && F::is_others(plan, &lane.parsed.tuple) => {
+                    shared.defer(at, verdicts);
+                }
                 Ok(()) => {
                     lane.hash = sessions.hash(&lane.parsed.tuple);
                     lane.hop = HopId::NONE;

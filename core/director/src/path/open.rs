@@ -153,8 +153,9 @@ impl<F: Parse> Engine<F> {
         let real = side.real(session.real())?;
         let (src, sport) = (real.address, real.port_for(session.virtual_port));
         let protocol = session.protocol();
-        let locals = &pool.locals[usize::from(F::to_ip(src).is_ipv6())];
-        let share = pool.share_of(F::WIDE, (shared.worker, shared.workers));
+        let six = F::to_ip(src).is_ipv6();
+        let locals = &pool.locals[usize::from(six)];
+        let share = pool.share_of((F::WIDE, six), (shared.worker, shared.workers));
         let range = local_port::Range { locals, first_port: pool.first_port, share };
         let mut walk = *shared.walks.get(at)?;
         let chosen = range.choose(&mut walk, |local, port| {

@@ -83,20 +83,23 @@ impl<F: Parse> Engine<F> {
             ..Session::towards(outside, tuple.protocol)
         };
         let shares = rule.snat.as_ref().is_some_and(|s| s.mapping == Mapping::EndpointIndependent);
+        self.prefetch_map(shared, plan, tuple, (outside, rule));
         let mut template = if shares { self.mapping(plan, &session) } else { None };
         let (local, port) = match template {
             Some(flow) => {
                 let template = self.sessions.slab().at(flow.id());
-                (template.local, template.local_port)
+                (session.local, session.local_port) = (template.local, template.local_port);
+                if self.is_taken(shared, plan, now, &session) {
+                    return Err(Reason::NatConflict);
+                }
+                (session.local, session.local_port)
             }
+            // One that is free.
             None => self
                 .pool_port(shared, turn, (tuple, outside), rule)
                 .ok_or(Reason::LocalPortsExhausted)?,
         };
         (session.local, session.local_port) = (local, port);
-        if self.is_taken(shared, plan, now, &session) {
-            return Err(Reason::NatConflict);
-        }
         if shares && template.is_none() {
             let new = mapping_of::<F>(&session);
             let id = self.sessions.insert(plan, new).map_err(|_| Reason::SessionsFull)?;
@@ -164,10 +167,7 @@ impl<F: Parse> Engine<F> {
         rule: &Service,
     ) -> Option<(LocalId, u16)> {
         let (plan, now) = (turn.view.plan, turn.now);
-        let pool = plan.pools.get(rule.pool?)?;
-        let locals = &pool.locals[usize::from(F::to_ip(tuple.dst).is_ipv6())];
-        let share = pool.share_of(F::WIDE, (shared.worker, shared.workers));
-        let range = local_port::Range { locals, first_port: pool.first_port, share };
+        let range = range_of::<F>(shared, plan, tuple, rule)?;
         let at = outside.0 as usize;
         let mut walk = *shared.walks.get(at)?;
         let chosen = range.choose(&mut walk, |local, dport| {
@@ -179,6 +179,26 @@ impl<F: Parse> Engine<F> {
         });
         *shared.walks.get_mut(at)? = walk;
         chosen
+    }
+
+    /// Asks for what [`Self::map`] will read, all at once: where the endpoint's template would be,
+    /// and where the keys of the port that is looked at first.
+    fn prefetch_map(
+        &self,
+        shared: &Shared,
+        plan: &Plan,
+        tuple: &Tuple<F::Addr>,
+        (outside, rule): (RealId, &Service),
+    ) {
+        let Tuple { src, sport, dst: far, dport: far_port, protocol } = *tuple;
+        let ask = |key: Tuple<F::Addr>| self.sessions.index().prefetch(self.sessions.hash(&key));
+        ask(Tuple { src, sport, protocol, ..Tuple::default() });
+        let walk = shared.walks.get(outside.0 as usize).copied().unwrap_or_default();
+        let first = range_of::<F>(shared, plan, tuple, rule).and_then(|range| range.next(walk));
+        let Some((local, dport)) = first else { return };
+        let Some(dst) = F::side(plan).local(local) else { return };
+        ask(Tuple { dst, dport, protocol, ..Tuple::default() });
+        ask(Tuple { src: far, sport: far_port, dst, dport, protocol });
     }
 
     /// Lets go of the template of a session that has ended.
@@ -198,6 +218,20 @@ impl<F: Parse> Engine<F> {
             self.remove(shared, plan, flow.id());
         }
     }
+}
+
+/// The pool addresses and ports that a connection by a rule may get.
+fn range_of<'a, F: Family>(
+    shared: &Shared,
+    plan: &'a Plan,
+    tuple: &Tuple<F::Addr>,
+    rule: &Service,
+) -> Option<local_port::Range<'a>> {
+    let pool = plan.pools.get(rule.pool?)?;
+    let six = F::to_ip(tuple.dst).is_ipv6();
+    let share = pool.share_of((F::WIDE, six), (shared.worker, shared.workers));
+    let locals = &pool.locals[usize::from(six)];
+    Some(local_port::Range { locals, first_port: pool.first_port, share })
 }
 
 /// The template that a session would share.

@@ -43,6 +43,12 @@ pub(super) trait Parse: Family {
         parsed: &mut Parsed<Self::Addr>,
     ) -> Result<(), Refused>;
 
+    /// Whether no more than the other table may have anything for a packet with this tuple.
+    #[inline(always)]
+    fn is_others(_: &Plan, _: &Tuple<Self::Addr>) -> bool {
+        false
+    }
+
     /// Turns a packet into one of the other IP version; gives the reason why it cannot be one.
     fn translate<B: Frame>(
         shared: &mut Shared,
@@ -91,6 +97,11 @@ impl Parse for Ipv4 {
         Ok(())
     }
 
+    #[inline(always)]
+    fn is_others(plan: &Plan, tuple: &Tuple<u32>) -> bool {
+        plan.sieve.as_ref().is_some_and(|sieve| !sieve.passes(tuple.src, tuple.dst))
+    }
+
     fn translate<B: Frame>(_: &mut Shared, _: &mut B, _: &Lane<u32>) -> Option<Reason> {
         Some(Reason::Untranslatable)
     }
@@ -119,14 +130,17 @@ impl Parse for Ipv6 {
         shared: &Shared,
         parsed: &mut Parsed<u128>,
     ) -> Result<(), Refused> {
-        if !v6::plain(frame, parsed) && !v6::general(frame, parsed)? {
-            // IPv4, which the IPv4 table has no session for.
+        if !v6::plain(frame, parsed) {
+            // IPv4 that the IPv4 table has no session for is as plain as a rule.
             let mut narrow = Parsed::default();
-            if !plain(frame, &mut narrow) {
+            if plain(frame, &mut narrow) {
+                *parsed = narrow.with(narrow.tuple.map(mapped));
+            } else if !v6::general(frame, parsed)? {
                 general(frame, plan, &mut narrow)?;
+                let odd = narrow.is_odd();
+                let tuple = if odd { Tuple::default() } else { narrow.tuple.map(mapped) };
+                *parsed = narrow.with(tuple);
             }
-            let tuple = if narrow.is_odd() { Tuple::default() } else { narrow.tuple.map(mapped) };
-            *parsed = narrow.with(tuple);
         }
         if shared.workers > 1 {
             stays_here::<Self>(&parsed.tuple, plan, shared)?;

@@ -11,6 +11,7 @@ mod modes;
 mod neighbours;
 mod odd;
 mod owners;
+mod parted;
 mod rules;
 mod tunnels;
 

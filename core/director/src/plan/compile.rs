@@ -3,7 +3,7 @@
 use super::ids::{Ids, Retired};
 use super::side::side;
 use super::tables;
-use super::{LocalId, Plan, Pool, Real, Service, ServiceId, Snat};
+use super::{LocalId, Plan, Pool, Real, Service, ServiceId, Sieve, Snat};
 use crate::blueprint::{
     Blueprint, ClientAddress, LocalPool, Mode, Orphans, Protocol, RealServer, Scheduling, SnatRule,
     Timeouts, VirtualService,
@@ -100,6 +100,8 @@ impl Plan {
         plan.wide_v4 = plan.services.iter().any(|s| s.wide && s.vip.is_ipv4())
             || plan.reals.iter().any(|r| r.address.is_ipv4() && is_wide(r.service));
         plan.v4 = side::<Ipv4>(&plan, |id| !plan.services[usize::from(id.0)].wide);
+        plan.note_narrow_locals();
+        plan.sieve = Sieve::of(&plan, &plan.v4);
         plan.wide = side::<Ipv6>(&plan, |id| plan.services[usize::from(id.0)].wide);
         Ok(plan)
     }
@@ -158,16 +160,37 @@ impl Plan {
         }
     }
 
-    /// Which pools serve sessions of both tables.
+    /// Which pools serve sessions of both tables with addresses of IPv4.
     fn share_pools(&mut self) {
         let mut users = vec![[false; 2]; self.pools.len()];
-        for service in self.services.iter().filter(|s| s.live) {
+        for service in self.services.iter().filter(|s| s.live && self.takes_v4_ports(s)) {
             if let Some(users) = service.pool.and_then(|pool| users.get_mut(pool)) {
                 users[usize::from(service.wide)] = true;
             }
         }
         for (pool, users) in self.pools.iter_mut().zip(users) {
             pool.shared = users == [true; 2];
+        }
+    }
+
+    /// Whether sessions of a service take ports of IPv4 addresses: a local address is of the
+    /// family of those that it speaks to.
+    fn takes_v4_ports(&self, service: &Service) -> bool {
+        let outside = service.snat.as_ref();
+        let mut reals = service.reals.iter().filter_map(|real| self.real(*real));
+        outside.is_some_and(|snat| snat.sources.iter().any(|net| net.address.is_ipv4()))
+            || reals.any(|real| real.mode == Mode::Fnat && real.address.is_ipv4())
+    }
+
+    /// Which local addresses the IPv4 table's sessions may have: those of its services' pools, and
+    /// those that were, since a session keeps its own whatever becomes of the pool.
+    fn note_narrow_locals(&mut self) {
+        self.narrow_locals.resize(self.locals.len(), false);
+        let narrow = self.services.iter().filter(|service| service.live && !service.wide);
+        for pool in narrow.filter_map(|service| self.pools.get(service.pool?)) {
+            for local in pool.locals.iter().flatten() {
+                self.narrow_locals[usize::from(local.0)] = true;
+            }
         }
     }
 

@@ -81,6 +81,16 @@ impl<A: Copy + Eq + Hash> Side<A> {
         self.reals.get(id.0 as usize)
     }
 
+    /// Virtual addresses of all services, former ones too.
+    pub(super) fn vips(&self) -> impl Iterator<Item = A> + '_ {
+        self.vips.iter().copied().flatten()
+    }
+
+    /// All real servers, former ones too.
+    pub(super) fn reals(&self) -> impl Iterator<Item = &RealEntry<A>> {
+        self.reals.iter()
+    }
+
     /// A local address.
     #[inline(always)]
     pub fn local(&self, id: LocalId) -> Option<A> {
