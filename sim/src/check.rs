@@ -10,6 +10,7 @@ mod allowance;
 mod audit;
 mod choice;
 mod forward;
+mod pieces;
 mod refuse;
 mod session;
 
@@ -113,6 +114,7 @@ pub(crate) struct Checker {
     looked: u64,
     /// ICMP errors that workers may still send.
     errors: Vec<Allowance>,
+    pieces: pieces::Pieces,
 }
 
 impl Checker {
@@ -134,6 +136,7 @@ impl Checker {
             tally: vec![Tally::default(); workers],
             looked: 0,
             errors: vec![Allowance::new(universe.errors_per_s); workers],
+            pieces: pieces::Pieces::default(),
         }
     }
 
@@ -158,6 +161,9 @@ impl Checker {
             }
             Verdict::HandOff(_) => tally.handed_off += 1,
             Verdict::Tx(_) | Verdict::Wait | Verdict::Fragment(..) | Verdict::Park(_) => {}
+        }
+        if let Some(place) = frame.place {
+            return self.judge_piece(scene, frame, place, (verdict, waiting));
         }
         let foretold = match frame.kind {
             Kind::Whole | Kind::Payload => return self.judge_whole(scene, frame, verdict, waiting),

@@ -4,7 +4,7 @@
 //! the director made of it. Whoever is done with a frame gives it back to the pool; the pool knows
 //! how many it has given out, so a frame that gets lost in the director is noticed.
 
-use crate::wire::{self, Packet, Seen};
+use crate::wire::{self, Packet, Place, Seen};
 use sluice_director::Frame;
 use sluice_director::frame::{Checked, RxChecksum};
 
@@ -43,6 +43,8 @@ pub(crate) struct Body {
     /// What the director's output says, once it is sent.
     pub seen: Seen,
     pub kind: Kind,
+    /// Which piece of its packet it carries, if not all of it.
+    pub place: Option<Place>,
     /// What the port that received it says about its checksums.
     pub received: RxChecksum,
     /// Source and destination MAC as it was sent.
@@ -194,6 +196,7 @@ impl Pool {
                 packet: Packet::default(),
                 seen: Seen::default(),
                 kind: Kind::Whole,
+                place: None,
                 told: None,
                 received: RxChecksum::default(),
                 macs: ([0; 6], [0; 6]),
@@ -212,8 +215,25 @@ impl Pool {
         (frame.start, frame.len) = (HEADROOM, len);
         (frame.packet, frame.luck) = (*packet, luck);
         (frame.kind, frame.handed, frame.macs) = (Kind::Whole, 0, macs);
-        (frame.received, frame.told) = (RxChecksum::default(), None);
+        (frame.received, frame.told, frame.place) = (RxChecksum::default(), None, None);
         wire::write(packet, macs, frame.bytes_mut());
+        frame
+    }
+
+    /// The frame of a piece of a packet; `data` is what it carries.
+    pub fn make_piece(
+        &mut self,
+        packet: &Packet,
+        (place, data): (Place, &[u8]),
+        macs: ([u8; 6], [u8; 6]),
+        luck: u64,
+    ) -> Buffer {
+        let mut frame = self.take();
+        (frame.start, frame.len) = (HEADROOM, wire::piece_len(packet, &place));
+        (frame.packet, frame.luck, frame.place) = (*packet, luck, Some(place));
+        (frame.kind, frame.handed, frame.macs) = (Kind::Whole, 0, macs);
+        (frame.received, frame.told) = (RxChecksum::default(), None);
+        wire::write_piece(packet, &place, macs, data, frame.bytes_mut());
         frame
     }
 
@@ -224,6 +244,7 @@ impl Pool {
         (frame.packet, frame.seen, frame.luck) = (of.packet, of.seen, of.luck);
         (frame.kind, frame.received, frame.handed) = (of.kind, of.received, of.handed);
         (frame.macs, frame.link, frame.told) = (of.macs, of.link, of.told);
+        frame.place = of.place;
         frame.bytes_mut().copy_from_slice(of.bytes());
         frame
     }

@@ -5,12 +5,13 @@
 use crate::check::{Checker, Scene, Violation};
 use crate::cut;
 use crate::frame::{Buffer, Pool};
+use crate::parked::Parked;
 use crate::rng::Rng;
 use crate::saboteur::Saboteur;
 use crate::status::Snapshot;
 use crate::trace::Trace;
 use crate::universe::Universe;
-use crate::wire::{from_ip, read};
+use crate::wire::{Seen, from_ip, portless, read, read_piece};
 use sluice_director::fib::PortId;
 use sluice_director::path::{BURST, PagePolicy, Path, PathConfig, Verdict, Waiting};
 use sluice_director::plan::{Plan, RealId, Retired, ServiceId};
@@ -42,6 +43,8 @@ pub(crate) struct Worker {
     held: VecDeque<Held>,
     /// Frames handed over again and again, for the next millisecond.
     late: VecDeque<(usize, Buffer)>,
+    /// Fragments that wait for their datagram's first.
+    parked: Parked,
 }
 
 /// What a machine needs while it works.
@@ -69,7 +72,7 @@ impl Machine {
                 worker,
                 workers: universe.workers,
                 sessions: universe.capacity,
-                fragments: 4096,
+                fragments: universe.fragments,
                 seed: universe.seed,
                 pages: PagePolicy::Ordinary,
             };
@@ -83,6 +86,7 @@ impl Machine {
                 rings: (0..universe.workers).map(|_| VecDeque::new()).collect(),
                 held: VecDeque::new(),
                 late: VecDeque::new(),
+                parked: Parked::default(),
             });
         }
         Ok(Self { workers, burst: Vec::with_capacity(BURST) })
@@ -91,6 +95,8 @@ impl Machine {
     /// A frame comes in; the port's hash decides whose it is.
     pub fn receive(&mut self, universe: &Universe, frame: Buffer) {
         let tuple = frame.packet.tuple;
+        // Fragments tell no ports.
+        let tuple = if frame.place.is_some() { portless(tuple) } else { tuple };
         let ends = |address: u128, port: u16| [address as u64, (address >> 64) as u64, port.into()];
         let [a, b, c] = ends(tuple.src, tuple.sport);
         let [d, e, f] = ends(tuple.dst, tuple.dport);
@@ -145,6 +151,7 @@ impl Machine {
         let first = Rng::of(&[desk.universe.seed, 6, desk.now]).below(count as u64) as usize;
         for number in 0..count {
             self.adopt(desk, number)?;
+            self.give_up_parked(desk, number)?;
             let worker = &mut self.workers[number];
             while let Some((sender, frame)) = worker.late.pop_front() {
                 worker.rings[sender].push_back(frame);
@@ -199,7 +206,7 @@ impl Machine {
         Ok(worked)
     }
 
-    /// Runs a burst through a worker's path, has each frame judged and takes it where it belongs.
+    /// Runs a burst through a worker's path, and then the fragments that waited for one of it.
     fn process(
         &mut self,
         desk: &mut Desk<'_>,
@@ -210,6 +217,43 @@ impl Machine {
         if burst.is_empty() {
             return Ok(());
         }
+        self.process_since(desk, number, port, burst, &[])?;
+        let worker = &self.workers[number];
+        let waits = worker.parked.len() > 0 && !worker.path.joined().is_empty();
+        if waits && !desk.saboteur.is_deaf() { self.process_parked(desk, number) } else { Ok(()) }
+    }
+
+    /// Runs the fragments through the path whose datagrams' firsts came in the last turn.
+    fn process_parked(&mut self, desk: &mut Desk<'_>, number: usize) -> Result<(), Violation> {
+        let joined = self.workers[number].path.joined().to_vec();
+        let mut tries = self.workers[number].parked.len();
+        while tries > 0 {
+            let (mut burst, mut since, mut port) = (Vec::new(), Vec::new(), None);
+            while burst.len() < BURST {
+                let parked = &mut self.workers[number].parked;
+                let Some(taken) = parked.take(&joined, port) else { break };
+                parked.check(desk.now, &taken)?;
+                port = Some(taken.port);
+                since.push(taken.since);
+                burst.push(taken.frame);
+            }
+            let Some(port) = port else { break };
+            tries = tries.saturating_sub(burst.len());
+            self.process_since(desk, number, usize::from(port.0), &mut burst, &since)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a burst through a worker's path, has each frame judged and takes it where it belongs.
+    /// `since` says when they came, if not now.
+    fn process_since(
+        &mut self,
+        desk: &mut Desk<'_>,
+        number: usize,
+        port: usize,
+        burst: &mut Vec<Buffer>,
+        since: &[u64],
+    ) -> Result<(), Violation> {
         let mut verdicts = [Verdict::Wait; BURST];
         let worker = &mut self.workers[number];
         let snapshot = Rc::clone(&worker.snapshot);
@@ -223,6 +267,7 @@ impl Machine {
             worker: number as u16,
             now: desk.now,
         };
+        desk.checker.check_joined(scene, burst, worker.path.joined())?;
         for (lane, mut frame) in burst.drain(..).enumerate() {
             let verdict = verdicts[lane];
             let waiting = self.workers[number].path.waiting();
@@ -231,7 +276,8 @@ impl Machine {
             desk.checker
                 .judge(scene, &mut frame, verdict, waiting)
                 .map_err(|violation| format!("{}: {violation}", frame.packet))?;
-            self.carry(desk, number, frame, (verdict, waiting))?;
+            let since = since.get(lane).copied().unwrap_or(desk.now);
+            self.carry(desk, number, frame, (verdict, waiting, since))?;
         }
         let worker = &self.workers[number];
         desk.checker.unmask(scene, &worker.path)
@@ -243,7 +289,7 @@ impl Machine {
         desk: &mut Desk<'_>,
         number: usize,
         mut frame: Buffer,
-        (verdict, waiting): (Verdict, Option<Waiting>),
+        (verdict, waiting, since): (Verdict, Option<Waiting>, u64),
     ) -> Result<(), Violation> {
         if desk.saboteur.loses() {
             std::mem::forget(frame);
@@ -255,7 +301,13 @@ impl Machine {
                 cut::cut(desk.pool, &frame, mtu)?;
                 desk.out.push(frame);
             }
-            Verdict::Park(_) => self.give_up(desk, number, frame, Reason::FragmentsFull),
+            Verdict::Park(datagram) => {
+                let port = PortId(desk.universe.links[frame.link].port);
+                let parked = &mut self.workers[number].parked;
+                if let Err((reason, frame)) = parked.park(frame, port, datagram, since) {
+                    self.give_up(desk, number, frame, reason);
+                }
+            }
             Verdict::Kernel(_) | Verdict::Drop(_) => desk.pool.put(frame),
             Verdict::HandOff(to) => {
                 frame.handed += 1;
@@ -299,6 +351,15 @@ impl Machine {
         desk.pool.put(frame);
     }
 
+    /// Drops fragments whose first did not come.
+    fn give_up_parked(&mut self, desk: &mut Desk<'_>, number: usize) -> Result<(), Violation> {
+        while let Some(taken) = self.workers[number].parked.give_up(desk.now) {
+            desk.checker.orphaned(desk.universe, number as u16, &taken)?;
+            self.give_up(desk, number, taken.frame, Reason::FragmentOrphan);
+        }
+        Ok(())
+    }
+
     /// A worker runs with what was published and has reached it.
     fn adopt(&mut self, desk: &mut Desk<'_>, number: usize) -> Result<(), Violation> {
         while let Some((at, _)) = self.workers[number].coming.front()
@@ -328,7 +389,10 @@ impl Machine {
                     if let Some(mtu) = cut {
                         cut::cut(desk.pool, &held.frame, mtu)?;
                     }
-                    held.frame.seen = read(held.frame.bytes())?;
+                    held.frame.seen = match held.frame.place {
+                        Some(_) => Seen { right: true, ..read_piece(held.frame.bytes())?.seen },
+                        None => read(held.frame.bytes())?,
+                    };
                     let seen = &held.frame.seen;
                     worker.snapshot.check_release(desk.universe, place, seen, port.0)?;
                     desk.out.push(held.frame);
@@ -361,7 +425,10 @@ impl Machine {
     pub fn frames(&self) -> usize {
         let inside = |worker: &Worker| {
             let queues = worker.received.iter().chain(&worker.rings);
-            queues.map(VecDeque::len).sum::<usize>() + worker.held.len() + worker.late.len()
+            queues.map(VecDeque::len).sum::<usize>()
+                + worker.held.len()
+                + worker.late.len()
+                + worker.parked.len()
         };
         self.workers.iter().map(inside).sum()
     }

@@ -11,6 +11,9 @@ use crate::wire::{ACK, Packet, RST, SYN, Seen, Stream, TCP, Tuple, is_v4};
 use rustc_hash::FxHashMap;
 use tcp::Conn;
 
+/// Bytes of a datagram that no frame holds.
+const LARGE: u16 = 3001;
+
 /// A client's exchange of datagrams.
 #[derive(Clone, Debug)]
 struct Exchange {
@@ -35,6 +38,8 @@ pub(crate) struct Peers {
     seed: u64,
     /// How long silent connections are kept: scripts have silences around that.
     timeout_ms: u64,
+    /// Whether datagrams may be longer than frames.
+    large: bool,
     conns: Vec<Conn>,
     by_tuple: FxHashMap<(u16, Tuple), u32>,
     exchanges: Vec<Exchange>,
@@ -48,10 +53,11 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    pub fn new(seed: u64, timeout_ms: u64) -> Self {
+    pub fn new(seed: u64, timeout_ms: u64, large: bool) -> Self {
         Self {
             seed,
             timeout_ms,
+            large,
             conns: Vec::new(),
             by_tuple: FxHashMap::default(),
             exchanges: Vec::new(),
@@ -141,6 +147,7 @@ impl Peers {
         let exchange = &mut self.exchanges[at as usize];
         let rng = &mut exchange.rng;
         let len = *rng.pick(&[8, 30, 100, 500, 1200]);
+        let len = if self.large && rng.chance(50) { LARGE } else { len };
         let place = exchange.sent << 12;
         let payload = Stream { token: exchange.token, at: place, len, headed: true };
         let packet = datagram(exchange.tuple, payload, rng);
@@ -219,6 +226,7 @@ impl Peers {
         let answers = *rng.pick(&[1, 1, 1, 1, 1, 1, 0, 2]);
         for number in 0..answers {
             let len = *rng.pick(&[8, 60, 200, 900]);
+            let len = if self.large && rng.chance(50) { LARGE } else { len };
             let payload = Stream { token: !token, at: at + number, len, headed: true };
             let packet = datagram(seen.packet.tuple.reversed(), payload, &mut rng);
             self.wishes.packets.push((node, packet));

@@ -34,11 +34,13 @@ pub enum Feature {
     Silence,
     /// Packets that belong to nothing.
     Strays,
+    /// Packets that arrive in fragments.
+    Pieces,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Loss,
         Self::Duplicates,
         Self::Jitter,
@@ -52,6 +54,7 @@ impl Feature {
         Self::Routes,
         Self::Silence,
         Self::Strays,
+        Self::Pieces,
     ];
 
     /// Its name on the command line.
@@ -70,6 +73,7 @@ impl Feature {
             Self::Routes => "routes",
             Self::Silence => "silence",
             Self::Strays => "strays",
+            Self::Pieces => "pieces",
         }
     }
 
@@ -102,6 +106,10 @@ pub enum Sabotage {
     Swerve,
     /// A frame is given to a worker that does not own it.
     WrongWorker,
+    /// A later fragment goes elsewhere than its datagram's first.
+    Piece,
+    /// Fragments that wait for a first are not turned again when it came.
+    Deaf,
 }
 
 /// A run.

@@ -35,6 +35,10 @@ impl Saboteur {
         self.what != Some(Sabotage::NoSweep)
     }
 
+    pub fn is_deaf(&mut self) -> bool {
+        self.what == Some(Sabotage::Deaf)
+    }
+
     pub fn loses(&mut self) -> bool {
         self.strikes(Sabotage::Leak)
     }
@@ -83,7 +87,7 @@ impl Saboteur {
             worker: 0,
             workers: universe.workers,
             sessions: universe.capacity,
-            fragments: 4096,
+            fragments: universe.fragments,
             seed: universe.seed,
             pages: PagePolicy::Ordinary,
         };
@@ -94,6 +98,10 @@ impl Saboteur {
     }
 
     fn spoil(&mut self, universe: &Universe, frame: &mut Buffer) {
+        let later = frame.place.is_some_and(|place| place.offset != 0);
+        if later && self.what == Some(Sabotage::Piece) {
+            self.reroute(universe, frame);
+        }
         if self.strikes(Sabotage::Payload)
             && let Some(last) = frame.bytes_mut().last_mut()
         {
@@ -106,6 +114,21 @@ impl Saboteur {
         let swerve = self.strikes(Sabotage::Swerve);
         if header || swerve {
             self.rewrite(universe, frame, header);
+        }
+    }
+
+    /// Sends a fragment to somebody else.
+    fn reroute(&mut self, universe: &Universe, frame: &mut Buffer) {
+        let Ok(piece) = wire::read_piece(frame.bytes()) else { return };
+        let mut packet = piece.seen.packet;
+        packet.tuple.dst = self.rng.pick(&universe.nodes).address;
+        if piece.seen.vlan != 0 || piece.seen.outer.is_some() {
+            return;
+        }
+        let data = frame.bytes()[piece.data..][..usize::from(piece.place.len)].to_vec();
+        let macs = (piece.seen.from, piece.seen.to);
+        if wire::piece_len(&packet, &piece.place) == frame.bytes().len() {
+            wire::write_piece(&packet, &piece.place, macs, &data, frame.bytes_mut());
         }
     }
 

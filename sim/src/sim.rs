@@ -5,6 +5,7 @@ use crate::check::{Checker, Scene, Violation};
 use crate::frame::{Buffer, Pool};
 use crate::machine::{Desk, Machine};
 use crate::peers::{Alarm, Peers};
+use crate::pieces::{Cut, Reassembly};
 use crate::recipe::Recipe;
 use crate::rng::{Rng, scramble};
 use crate::saboteur::Saboteur;
@@ -94,6 +95,9 @@ pub(crate) struct Sim {
     out: Vec<Buffer>,
     /// Frames in the wheel.
     flying: usize,
+    reassembly: Reassembly,
+    /// Packets that were sent in pieces.
+    cut: u32,
     pub outcome: Outcome,
 }
 
@@ -108,7 +112,7 @@ impl Sim {
         Ok(Self {
             machine: Machine::new(&universe, &snapshot)?,
             checker: Checker::new(&universe),
-            peers: Peers::new(universe.seed, timeout_ms.min(30_000)),
+            peers: Peers::new(universe.seed, timeout_ms.min(30_000), universe.network.pieces > 0),
             wheel: Wheel::new(START_MS),
             pool: Pool::default(),
             actions: Actions::new(START_MS),
@@ -118,6 +122,8 @@ impl Sim {
             now: START_MS,
             out: Vec::new(),
             flying: 0,
+            reassembly: Reassembly::default(),
+            cut: 0,
             outcome: Outcome::default(),
             recipe: recipe.clone(),
             silent: vec![false; universe.nodes.len()],
@@ -180,7 +186,7 @@ impl Sim {
             }
             Event::Deliver(frame) => {
                 self.flying -= 1;
-                self.deliver(&frame);
+                self.deliver(&frame)?;
                 self.pool.put(frame);
             }
             Event::Alarm(alarm) => self.peers.ring(self.now, alarm),
@@ -278,6 +284,11 @@ impl Sim {
 
     /// A frame goes through the network: perhaps twice, perhaps never.
     fn fly(&mut self, frame: Buffer, arrives: fn(Buffer) -> Event) {
+        self.fly_late(frame, arrives, 0);
+    }
+
+    /// The same, for a frame that is on its way for longer.
+    fn fly_late(&mut self, frame: Buffer, arrives: fn(Buffer) -> Event, more_ms: u64) {
         let network = self.universe.network;
         let mut luck = Rng::new(frame.luck);
         if luck.chance(network.loss) {
@@ -293,7 +304,7 @@ impl Sim {
         // Most packets keep their order; some are late.
         let late = if luck.chance(200) { luck.range(0, network.jitter_ms) } else { 0 };
         self.flying += 1;
-        self.wheel.put(self.now + network.delay_ms + late, arrives(frame));
+        self.wheel.put(self.now + network.delay_ms + late + more_ms, arrives(frame));
     }
 
     /// Does what clients and real servers want.
@@ -322,7 +333,19 @@ impl Sim {
             u64::from(seq) << 32 | u64::from(id),
             u64::from(tuple.sport) << 32 | u64::from(tuple.dport) << 16 | u64::from(packet.flags),
         ]);
-        let mut frame = self.pool.make(packet, (mac, link_mac(from.link)), luck.next());
+        let past =
+            tuple.src != from.address && self.universe.services.iter().any(|s| s.vip == tuple.src);
+        let macs = (mac, link_mac(from.link));
+        let often = self.universe.network.pieces;
+        if often > 0
+            && !past
+            && let Some(cut) = Cut::of(packet, often, self.cut + 1, &mut luck)
+        {
+            return self.send_cut(node, (packet, cut), macs, &mut luck);
+        }
+        let mut packet = *packet;
+        packet.payload.len = packet.payload.len.min(1460);
+        let mut frame = self.pool.make(&packet, macs, luck.next());
         frame.link = from.link;
         if luck.chance(self.universe.network.spoilt) {
             frame.spoil(luck.next());
@@ -335,7 +358,7 @@ impl Sim {
             frame.received.ip = sluice_director::frame::Checked::Good;
         }
         // Answers in the name of a virtual address go past the director.
-        if tuple.src != from.address && self.universe.services.iter().any(|s| s.vip == tuple.src) {
+        if past {
             let Some(client) = self.by_address.get(&tuple.dst) else {
                 return self.pool.put(frame);
             };
@@ -348,10 +371,33 @@ impl Sim {
         self.fly(frame, Event::Arrive);
     }
 
+    /// A node sends a packet in pieces.
+    fn send_cut(
+        &mut self,
+        node: usize,
+        (packet, cut): (&Packet, Cut),
+        macs: ([u8; 6], [u8; 6]),
+        luck: &mut Rng,
+    ) {
+        self.cut += 1;
+        let mut packet = Packet { df: false, ..*packet };
+        if packet.is_v4() {
+            packet.id = self.cut & 0xffff;
+        }
+        let link = self.universe.nodes[node].link;
+        for (mut frame, late) in cut.frames(&mut self.pool, &packet, macs, luck) {
+            frame.link = link;
+            if self.universe.links[link].vlan != 0 {
+                frame.tag(self.universe.links[link].vlan);
+            }
+            self.fly_late(frame, Event::Arrive, late);
+        }
+    }
+
     /// A frame that the director sent arrives.
-    fn deliver(&mut self, frame: &Buffer) {
+    fn deliver(&mut self, frame: &Buffer) -> Result<(), Violation> {
         let seen = &frame.seen;
-        let Some(node) = node_of(seen.to) else { return };
+        let Some(node) = node_of(seen.to) else { return Ok(()) };
         let to = seen.packet.tuple.dst;
         // A router passes it on.
         // Real servers have the virtual addresses too.
@@ -362,19 +408,32 @@ impl Sim {
         let Some(host) =
             host.filter(|host| is_host || self.universe.nodes[*host].gateway == Some(node))
         else {
-            return;
+            return Ok(());
         };
         let stale = seen.to != self.status.mac(node);
         if stale || self.silent[host] || !seen.right {
-            return;
+            return Ok(());
         }
         if let Some(mtu) = frame.told {
-            return self.peers.told(host, frame.packet.tuple, mtu);
+            self.peers.told(host, frame.packet.tuple, mtu);
+            return Ok(());
         }
-        let data = frame.bytes().get(usize::from(seen.data)..).unwrap_or_default();
+        let whole;
+        let (seen, frame) = match frame.place {
+            Some(_) => {
+                let Some(all) = self.reassembly.put(self.now, host, frame.bytes())? else {
+                    return Ok(());
+                };
+                whole = all;
+                (&whole.1, &whole.0[..])
+            }
+            None => (seen, frame.bytes()),
+        };
+        let data = frame.get(usize::from(seen.data)..).unwrap_or_default();
         let data = data.get(..usize::from(seen.packet.payload.len)).unwrap_or_default();
         let serves = !self.universe.nodes[host].client;
         self.peers.receive(self.now, host, seen, data, serves);
+        Ok(())
     }
 
     fn audit(&mut self) -> Result<(), Violation> {

@@ -21,7 +21,11 @@ impl Trace {
 
     pub fn verdict(&mut self, now: u64, worker: usize, frame: &Buffer, verdict: Verdict) {
         self.add(now, || {
-            let what = format!("worker {worker}: {} {:?} -> {verdict:?}", frame.packet, frame.kind);
+            let what = match frame.place {
+                Some(place) => format!("{} of it -> {verdict:?}", place),
+                None => format!("{:?} -> {verdict:?}", frame.kind),
+            };
+            let what = format!("worker {worker}: {} {what}", frame.packet);
             match (verdict, read(frame.bytes())) {
                 (
                     Verdict::Tx(_) | Verdict::Wait | Verdict::Answer(..) | Verdict::Fragment(..),

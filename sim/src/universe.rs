@@ -110,6 +110,11 @@ impl Service {
         address & Addr::MAX.checked_shl(128 - bits.min(128)).unwrap_or(0)
     }
 
+    /// Whether its real servers are told who the client is.
+    pub const fn introduces(&self) -> bool {
+        false
+    }
+
     pub const fn protocol_name(&self) -> Protocol {
         match self.protocol {
             TCP => Protocol::Tcp,
@@ -151,6 +156,8 @@ pub(crate) struct Network {
     pub spoilt: u32,
     pub delay_ms: u64,
     pub jitter_ms: u64,
+    /// Packets that are cut although they need not be.
+    pub pieces: u32,
 }
 
 /// A world.
@@ -185,6 +192,8 @@ pub(crate) struct Universe {
     pub burst: usize,
     /// Source ports that clients use.
     pub client_ports: u16,
+    /// Datagrams in pieces that a worker follows.
+    pub fragments: u32,
 }
 
 /// Networks with hosts: prefix, and bits of the 128. The documentation's IPv6 prefix begins all.
@@ -226,10 +235,16 @@ impl Universe {
             held: *rng.pick(&[0, 4, 64, 1024]),
             burst: *rng.pick(&[1, 7, 32, 64, 64, 64]),
             client_ports: *rng.pick(&[3, 50, 2000, 20_000]),
+            fragments: 4096,
         };
         let families: &[usize] = [&[0][..], &[0], &[1], &[0, 1]][rng.below(4) as usize];
         universe.people(&mut rng, families);
         universe.found(recipe, &mut rng, families);
+        if recipe.has(Feature::Pieces) {
+            let mut rng = Rng::of(&[recipe.seed, 21]);
+            universe.network.pieces = *rng.pick(&[0, 0, 20, 200]);
+            universe.fragments = *rng.pick(&[8, 256, 4096, 4096]);
+        }
         universe
     }
 
@@ -451,6 +466,7 @@ fn network(rng: &mut Rng, recipe: &Recipe) -> Network {
         duplicates: when(Feature::Duplicates, &[0, 1, 50]),
         spoilt: when(Feature::Spoilt, &[0, 0, 2, 20]),
         jitter_ms: when(Feature::Jitter, &[0, 3, 10, 60]).into(),
+        pieces: 0,
         delay_ms: rng.range(1, 8),
     }
 }

@@ -5,10 +5,12 @@
 //! used here: what is tested never judges itself. IPv4 addresses are held as IPv4-mapped IPv6
 //! addresses, so that one type serves both families.
 
+mod piece;
 mod read;
 mod stream;
 mod write;
 
+pub(crate) use piece::{Place, SeenPiece, piece_len, portless, read_piece, whole, write_piece};
 pub(crate) use read::{Outer, Seen, read, read_error};
 pub(crate) use stream::Stream;
 pub(crate) use write::{frame_len, set_link, write};

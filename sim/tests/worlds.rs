@@ -63,6 +63,8 @@ fn sabotage_is_noticed() {
         (Sabotage::OldPlan, ""),
         (Sabotage::Swerve, "leads to no real server|became|also used|has a session|goes by"),
         (Sabotage::WrongWorker, "handed to worker"),
+        (Sabotage::Piece, "a later fragment"),
+        (Sabotage::Deaf, "it went on waiting"),
     ] {
         let noticed = (0..30).find_map(|seed| {
             run(&Recipe { sabotage: Some(sabotage), ..Recipe::new(seed, STEPS) }).err()

@@ -3,6 +3,7 @@
 use super::session::{Direction, Session, State};
 use super::{Checker, Lookup, Scene, Violation, Way};
 use crate::frame::{Buffer, Kind};
+use crate::pieces;
 use crate::status::{link_mac, node_of};
 use crate::wire::{ACK, Addr, FIN, Outer, Packet, RST, SYN, Seen, TCP, Tuple, is_v4, read, to_ip};
 use sluice_director::Frame;
@@ -36,7 +37,15 @@ impl Checker {
         lookup: Lookup,
         way: Way,
     ) -> Result<(), Violation> {
-        let seen = read(frame.bytes())?;
+        let whole = match frame.place {
+            // Its checksum is that of the whole.
+            Some(place) => Some(pieces::as_whole(frame.bytes(), &frame.packet, &place)?),
+            None => None,
+        };
+        let (whole, seen) = match whole {
+            Some((whole, seen)) => (Some(whole), seen),
+            None => (None, read(frame.bytes())?),
+        };
         if frame.packet.ttl <= 1 {
             return Err("forwarded with no time to live left".into());
         }
@@ -54,11 +63,15 @@ impl Checker {
             self.lead(scene, id, seen.packet.tuple, real_of(scene, &seen, way))?;
         }
         let session = self.sessions[id as usize].clone();
-        self.compare(scene, frame, &seen, (&session, direction), way)?;
+        let bytes = whole.as_deref().unwrap_or(frame.bytes());
+        self.compare(scene, (frame, bytes), &seen, (&session, direction), way)?;
         let to = destination(scene, &session, direction);
         check_way(scene, &seen, to, way)?;
         frame.seen = seen;
         let packet = frame.packet;
+        if frame.place.is_some() {
+            self.pieces.went = Some((session, direction));
+        }
         self.pass(scene, id, direction, &packet);
         Ok(())
     }
@@ -129,7 +142,9 @@ impl Checker {
             let Some((former, _)) = self.by_key.get(&(worker, inbound)).copied() else { continue };
             if worker == scene.worker {
                 self.remove(former);
-            } else if !self.sessions[former as usize].is_over(scene.universe, scene.now) {
+            } else if !self.pieces.apart.contains(&inbound)
+                && !self.sessions[former as usize].is_over(scene.universe, scene.now)
+            {
                 return Err(format!("{inbound} has a session at worker {worker} too"));
             }
         }
@@ -202,7 +217,7 @@ impl Checker {
     fn compare(
         &mut self,
         scene: Scene<'_>,
-        frame: &Buffer,
+        (frame, bytes): (&Buffer, &[u8]),
         seen: &Seen,
         (session, direction): (&Session, Direction),
         way: Way,
@@ -229,14 +244,18 @@ impl Checker {
             None if !tunnel => {}
             outer => return Err(format!("came out with {outer:?} around it")),
         }
-        let data = frame.bytes().get(usize::from(seen.data)..).unwrap_or_default();
+        let data = bytes.get(usize::from(seen.data)..).unwrap_or_default();
         let data = data.get(..usize::from(seen.packet.payload.len)).unwrap_or_default();
         let whole = frame.kind == Kind::Whole;
         if meant.payload.is(data) != whole || seen.right != whole {
             return Err("its payload or its checksum was changed".into());
         }
         self.looked += 1;
-        if whole && seen.outer.is_none() && self.looked.is_multiple_of(SAMPLE) {
+        if whole
+            && seen.outer.is_none()
+            && frame.place.is_none()
+            && self.looked.is_multiple_of(SAMPLE)
+        {
             crate::second::opinion(frame.bytes())?;
         }
         Ok(())
@@ -263,7 +282,7 @@ fn real_of(scene: Scene<'_>, seen: &Seen, way: Way) -> Option<usize> {
 }
 
 /// Whether the header around a packet is as RFC 2003, 2473 and 6040 have it.
-fn check_outer(
+pub(super) fn check_outer(
     scene: Scene<'_>,
     meant: &Packet,
     outer: &Outer,
@@ -282,7 +301,12 @@ fn check_outer(
 }
 
 /// Whether a frame goes to the right neighbour, or waits for it.
-fn check_way(scene: Scene<'_>, seen: &Seen, to: Addr, way: Way) -> Result<(), Violation> {
+pub(super) fn check_way(
+    scene: Scene<'_>,
+    seen: &Seen,
+    to: Addr,
+    way: Way,
+) -> Result<(), Violation> {
     let Some((link, neighbour, mac)) = scene.snapshot.next(scene.universe, to) else {
         return Err(format!("there is no route to {}", to_ip(to)));
     };

@@ -5,7 +5,8 @@ use super::session::{Direction, Session};
 use super::{Checker, Lookup, Scene, Violation};
 use crate::frame::{Buffer, Kind};
 use crate::wire::{
-    ACK, Addr, FIN, Packet, RST, SYN, Stream, TCP, Tuple, is_v4, read, read_error, write,
+    ACK, Addr, FIN, Packet, RST, SYN, Stream, TCP, Tuple, is_v4, read, read_error, read_piece,
+    write,
 };
 use sluice_director::blueprint::{Mode, NoSession};
 use sluice_director::{Frame, Reason};
@@ -70,7 +71,10 @@ impl Checker {
         let found = lookup.found.is_some() || lookup.gone;
         let foreign = !found && lost.service.is_none() && !lost.local;
         let payload = Stream { len: packet.payload.len, ..Stream::default() };
-        let untouched = read(frame.bytes())?.packet == Packet { payload, ..*packet };
+        let untouched = match frame.place {
+            Some(place) => read_piece(frame.bytes())?.place == place,
+            None => read(frame.bytes())?.packet == Packet { payload, ..*packet },
+        };
         if reason == Reason::NotOurs && foreign && untouched {
             return Ok(());
         }
@@ -240,12 +244,18 @@ impl Checker {
         };
         let Packet { tuple, ttl, .. } = error.seen.packet;
         let way = (error.seen.from, error.seen.to, error.seen.vlan, port);
-        let mut whole = vec![0; crate::wire::frame_len(&meant)];
-        write(&meant, frame.macs, &mut whole);
+        let whole = match frame.place {
+            Some(place) => crate::pieces::fragment(&meant, &place),
+            None => {
+                let mut whole = vec![0; crate::wire::frame_len(&meant)];
+                write(&meant, frame.macs, &mut whole);
+                whole
+            }
+        };
         let most = if v4 { 576 - 28 } else { 1280 - 48 };
         let quoted = &whole[14..whole.len().min(14 + most)];
         let quote = &frame.bytes()[error.quote.0..error.quote.1];
-        let data = 14 + meant.length() - usize::from(meant.payload.len);
+        let data = (14 + meant.length() - usize::from(meant.payload.len)).min(whole.len());
         let sure = if frame.kind == Kind::Whole { quoted.len() } else { data - 14 };
         let sound = (error.kind, error.code, error.rest) == right
             && (Some(tuple.src), tuple.dst, ttl) == (from, meant.tuple.src, 64)

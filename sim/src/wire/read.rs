@@ -36,7 +36,7 @@ pub(crate) struct Seen {
 }
 
 /// Reads a frame's link-layer header; gives the EtherType and where the packet begins.
-fn link(frame: &[u8], seen: &mut Seen) -> Result<(u16, usize), Unreadable> {
+pub(super) fn link(frame: &[u8], seen: &mut Seen) -> Result<(u16, usize), Unreadable> {
     let (link, rest) = frame.split_first_chunk::<14>().ok_or("no Ethernet header")?;
     seen.to.copy_from_slice(&link[..6]);
     seen.from.copy_from_slice(&link[6..12]);
@@ -116,24 +116,30 @@ pub(crate) fn read_error(frame: &[u8]) -> Result<IcmpError, Unreadable> {
     Ok(IcmpError { seen, kind, code, rest, quote })
 }
 
-fn be16(bytes: &[u8], at: usize) -> u16 {
+pub(super) fn be16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-fn be32(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 fn ipv4<'a>(bytes: &'a [u8], seen: &mut Seen) -> Result<&'a [u8], Unreadable> {
+    let (payload, flags) = ipv4_any(bytes, seen)?;
+    if flags & 0xbfff == 0 { Ok(payload) } else { Err("an unexpected fragment") }
+}
+
+/// Reads a header of IPv4; gives what is behind it, and the word of flags and offset.
+pub(super) fn ipv4_any<'a>(
+    bytes: &'a [u8],
+    seen: &mut Seen,
+) -> Result<(&'a [u8], u16), Unreadable> {
     let header = bytes.get(..20).ok_or("no IPv4 header")?;
     if header[0] != 0x45 {
         return Err("not a plain IPv4 header");
     }
     if sum(0, header) != 0xffff {
         return Err("wrong IPv4 header checksum");
-    }
-    if be16(header, 6) & 0xbfff != 0 {
-        return Err("an unexpected fragment");
     }
     seen.length = be16(header, 2);
     let packet = &mut seen.packet;
@@ -142,10 +148,11 @@ fn ipv4<'a>(bytes: &'a [u8], seen: &mut Seen) -> Result<&'a [u8], Unreadable> {
     packet.tuple.protocol = header[9];
     packet.tuple.src = v4([header[12], header[13], header[14], header[15]]);
     packet.tuple.dst = v4([header[16], header[17], header[18], header[19]]);
-    bytes.get(20..usize::from(seen.length)).ok_or("the IPv4 length is not that of the frame")
+    let payload = bytes.get(20..usize::from(seen.length));
+    Ok((payload.ok_or("the IPv4 length is not that of the frame")?, be16(header, 6)))
 }
 
-fn ipv6<'a>(bytes: &'a [u8], seen: &mut Seen) -> Result<&'a [u8], Unreadable> {
+pub(super) fn ipv6<'a>(bytes: &'a [u8], seen: &mut Seen) -> Result<&'a [u8], Unreadable> {
     let header = bytes.get(..40).ok_or("no IPv6 header")?;
     let first = be32(header, 0);
     if first >> 28 != 6 {

@@ -2,7 +2,7 @@
 
 use super::{Packet, TCP, UDP, pseudo, sum};
 
-const ETHERNET: usize = 14;
+pub(super) const ETHERNET: usize = 14;
 
 /// Bytes of the untagged frame of a packet.
 pub(crate) const fn frame_len(packet: &Packet) -> usize {
@@ -31,7 +31,7 @@ pub(crate) fn write(packet: &Packet, macs: ([u8; 6], [u8; 6]), out: &mut [u8]) {
     transport(packet, segment);
 }
 
-fn ipv4(packet: &Packet, payload: usize, header: &mut [u8]) {
+pub(super) fn ipv4(packet: &Packet, payload: usize, header: &mut [u8]) {
     header.fill(0);
     (header[0], header[1]) = (0x45, packet.tos);
     header[2..4].copy_from_slice(&((payload + 20) as u16).to_be_bytes());
@@ -44,7 +44,7 @@ fn ipv4(packet: &Packet, payload: usize, header: &mut [u8]) {
     header[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
-fn ipv6(packet: &Packet, payload: usize, header: &mut [u8]) {
+pub(super) fn ipv6(packet: &Packet, payload: usize, header: &mut [u8]) {
     let first = 6 << 28 | u32::from(packet.tos) << 20 | (packet.id & 0xf_ffff);
     header[..4].copy_from_slice(&first.to_be_bytes());
     header[4..6].copy_from_slice(&(payload as u16).to_be_bytes());
