@@ -175,15 +175,21 @@ impl Machine {
         let mut worked = false;
         let limit = desk.universe.burst;
         for port in 0..PORTS {
-            let mut burst = std::mem::take(&mut self.burst);
             let queue = &mut self.workers[number].received[port];
+            if queue.is_empty() {
+                continue;
+            }
+            worked = true;
+            let mut burst = std::mem::take(&mut self.burst);
             let count = queue.len().min(limit);
             burst.extend(queue.drain(..count));
-            worked |= count > 0;
             self.process(desk, number, port, &mut burst)?;
             self.burst = burst;
         }
         for sender in 0..self.workers.len() {
+            if self.workers[number].rings[sender].is_empty() {
+                continue;
+            }
             let mut burst = std::mem::take(&mut self.burst);
             let links = &desk.universe.links;
             let mut port = None;

@@ -127,6 +127,9 @@ impl<E> Wheel<E> {
 
     /// Every event, whenever it would happen, in no order.
     pub fn drain(&mut self) -> Vec<E> {
+        if self.events.len() == self.free.len() {
+            return Vec::new();
+        }
         self.near = 0;
         self.far.clear();
         self.free.clear();
