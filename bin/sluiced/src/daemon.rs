@@ -257,8 +257,8 @@ impl Daemon {
         match call {
             Call::Status(reply) => drop(reply.send(self.status())),
             Call::Services(reply) => {
-                let total = report::total(&self.crew.reports());
-                drop(reply.send(report::services(&self.config, &self.plan, &total)));
+                let reports = self.crew.reports();
+                drop(reply.send(report::services(&self.config, &self.plan, &reports)));
             }
             Call::Sessions(query, reply) => {
                 lister::start(self.crew.inboxes(), Arc::clone(&self.plan), query, reply);

@@ -57,23 +57,50 @@ pub fn memory(reports: &[Report]) -> model::Memory {
 
 /// Virtual services and rules of source NAT as they are shown: what the configuration says of
 /// them, and what the plan's ids count.
-pub fn services(config: &Config, plan: &Plan, total: &Counters) -> model::Services {
+pub fn services(config: &Config, plan: &Plan, reports: &[Report]) -> model::Services {
+    let known = Known::of(reports);
     let by_name: HashMap<&str, (ServiceId, &Service)> =
         plan.live_services().map(|found| (found.1.name.as_str(), found)).collect();
+    let rules: HashMap<&str, &Service> =
+        plan.snat_rules().map(|(_, rule, _)| (rule.name.as_str(), rule)).collect();
     let services = config.services.iter().filter_map(|configured| {
         let (id, compiled) = by_name.get(configured.name.as_str())?;
-        Some(service(plan, total, configured, (*id, compiled)))
+        Some(service(plan, &known, configured, (*id, compiled)))
     });
     let rules = config.snat.iter().map(|configured| {
-        let compiled = by_name.get(configured.name.as_str());
-        let reals = compiled.map_or(&[][..], |(_, compiled)| &compiled.reals);
-        rule(configured, sum(reals.iter().map(|id| counted(total, *id))))
+        let compiled = rules.get(configured.name.as_str());
+        let reals = compiled.map_or(&[][..], |compiled| &compiled.reals);
+        rule(configured, sum(reals.iter().map(|id| known.counted(*id))))
     });
     model::Services { services: services.collect(), snat: rules.collect() }
 }
 
-fn counted(total: &Counters, id: RealId) -> RealCounters {
-    total.reals.get(id.0 as usize).copied().unwrap_or_default()
+/// What workers know of real servers.
+struct Known {
+    total: Counters,
+    /// At which workers each is full.
+    full: HashMap<RealId, Vec<u16>>,
+    workers: usize,
+}
+
+impl Known {
+    fn of(reports: &[Report]) -> Self {
+        let mut full: HashMap<RealId, Vec<u16>> = HashMap::new();
+        for report in reports {
+            for real in &report.full {
+                full.entry(*real).or_default().push(report.worker);
+            }
+        }
+        Self { total: total(reports), full, workers: reports.len() }
+    }
+
+    fn counted(&self, id: RealId) -> RealCounters {
+        self.total.reals.get(id.0 as usize).copied().unwrap_or_default()
+    }
+
+    fn full_at(&self, id: RealId) -> &[u16] {
+        self.full.get(&id).map_or(&[], Vec::as_slice)
+    }
 }
 
 fn sum(of: impl Iterator<Item = RealCounters>) -> RealCounters {
@@ -85,31 +112,33 @@ fn sum(of: impl Iterator<Item = RealCounters>) -> RealCounters {
 
 fn service(
     plan: &Plan,
-    total: &Counters,
+    known: &Known,
     configured: &VirtualService,
     (id, compiled): (ServiceId, &Service),
 ) -> model::Service {
     // Both have the configuration's order.
     let of_service = configured.reals.iter().zip(&compiled.reals);
-    let of_service: Vec<_> =
-        of_service.map(|(real, id)| (real.clone(), counted(total, *id), true)).collect();
+    let of_service: Vec<_> = of_service.map(|(real, id)| (real.clone(), *id, true)).collect();
     // Real servers that were removed and still have sessions.
     let leaving = plan.reals.iter().enumerate().filter_map(|(at, real)| {
-        let counted = counted(total, RealId(at as u32));
-        let left = real.service == id && !real.live && counted.active > 0;
+        let real_id = RealId(at as u32);
+        let left = real.service == id && !real.live && known.counted(real_id).active > 0;
         let (address, port, weight) = (real.address, real.port, real.weight);
         let mode = Some(real.mode);
         let real = RealServer { address, port, weight, mode, ..RealServer::default() };
-        left.then_some((real, counted, false))
+        left.then_some((real, real_id, false))
     });
     let reals: Vec<_> = of_service.into_iter().chain(leaving).collect();
-    let real = |(real, counted, configured): &(RealServer, RealCounters, bool)| model::Real {
+    let real = |(real, id, configured): &(RealServer, RealId, bool)| model::Real {
         address: real.address,
         port: real.port,
         mode: real.mode.unwrap_or(compiled.mode).name().to_owned(),
         weight: real.weight,
-        state: state(real, counted.active, *configured),
-        counted: (*counted).into(),
+        state: state(real, known.full_at(*id).len() == known.workers, *configured),
+        full_at: known.full_at(*id).to_vec(),
+        upper_sessions: real.upper_sessions,
+        lower_sessions: lower(real),
+        counted: known.counted(*id).into(),
     };
     model::Service {
         name: configured.name.clone(),
@@ -122,18 +151,26 @@ fn service(
         persistence: configured.persistence.map(model::Persistence::from),
         one_packet: configured.one_packet,
         client_address: configured.client_address.name().to_owned(),
-        counted: sum(reals.iter().map(|(_, counted, _)| *counted)).into(),
+        counted: sum(reals.iter().map(|(_, id, _)| known.counted(*id))).into(),
         reals: reals.iter().map(real).collect(),
     }
 }
 
-/// Whether a real server with so many sessions takes new ones, and why not.
-fn state(real: &RealServer, active: u64, configured: bool) -> model::RealState {
+/// Sessions below which a real server is not full any more: three quarters, if it does not say.
+fn lower(real: &RealServer) -> u32 {
+    match real.lower_sessions {
+        0 => (u64::from(real.upper_sessions) * 3).div_ceil(4) as u32,
+        lower => lower.min(real.upper_sessions),
+    }
+}
+
+/// Whether a real server that is full at all workers, or not, takes new sessions, and why not.
+fn state(real: &RealServer, full: bool, configured: bool) -> model::RealState {
     if real.down {
         model::RealState::Down
     } else if !configured || real.weight == 0 {
         model::RealState::Draining
-    } else if real.upper_sessions > 0 && active >= u64::from(real.upper_sessions) {
+    } else if real.upper_sessions > 0 && full {
         model::RealState::Full
     } else {
         model::RealState::Up
@@ -235,4 +272,75 @@ fn steering(steer: &sluice_steer::Steer) -> Option<model::Steering> {
         passed: counters.passed,
         unowned: counters.unowned,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_director::plan::Retired;
+    use sluice_director::reason::Reason;
+
+    const CONFIG: &str = r#"
+        [[port]]
+        name = "front"
+        device = "af_xdp:eth0"
+        [[pool]]
+        name = "lan"
+        addresses = ["192.0.2.10"]
+        [[service]]
+        name = "web"
+        protocol = "tcp"
+        vip = "198.51.100.200"
+        port = 80
+        mode = "fnat"
+        pool = "lan"
+        real = [
+            { address = "192.0.2.11", port = 80, upper_sessions = 10, lower_sessions = 4 },
+            { address = "192.0.2.12", port = 80, upper_sessions = 10 },
+        ]
+        [[snat]]
+        name = "outbound"
+        sources = ["192.0.2.0/25"]
+        pool = "lan"
+    "#;
+
+    fn shown(full: [&[u32]; 2], active: u64) -> model::Services {
+        let config = Config::parse("file", CONFIG).unwrap().config;
+        let plan = Plan::compile(&config.blueprint(), None, &Retired::default()).unwrap();
+        let counters = RealCounters { sessions: 20, active, ..RealCounters::default() };
+        let counters = Counters {
+            reals: vec![counters; plan.reals.len()],
+            reasons: [0; Reason::COUNT],
+            ..Counters::default()
+        };
+        let report = |worker: u16| Report {
+            worker,
+            counters: counters.clone(),
+            full: full[usize::from(worker)].iter().map(|id| RealId(*id)).collect(),
+            ..Report::default()
+        };
+        services(&config, &plan, &[report(0), report(1)])
+    }
+
+    /// What the schedulers think counts, not what the number of sessions looks like.
+    #[test]
+    fn full_is_who_gets_none() {
+        let states = |full, active| {
+            let shown = shown(full, active);
+            let states = shown.services[0].reals.iter();
+            states.map(|real| (real.state, real.full_at.clone())).collect::<Vec<_>>()
+        };
+        let (up, full) = (model::RealState::Up, model::RealState::Full);
+        assert_eq!(states([&[], &[]], 6), [(up, vec![]), (up, vec![])]);
+        assert_eq!(states([&[0], &[0]], 3), [(full, vec![0, 1]), (up, vec![])]);
+        assert_eq!(states([&[1], &[0, 1]], 5), [(up, vec![1]), (full, vec![0, 1])]);
+        let reals = &shown([&[], &[]], 0).services[0].reals;
+        assert_eq!([reals[0].lower_sessions, reals[1].lower_sessions], [4, 8]);
+    }
+
+    #[test]
+    fn rules_of_source_nat_are_counted() {
+        let counted = shown([&[], &[]], 3).snat[0].counted;
+        assert_eq!((counted.sessions_total, counted.sessions_active), (40, 6));
+    }
 }

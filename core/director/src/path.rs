@@ -321,6 +321,12 @@ impl Path {
         self.shared.counters.count(reason);
     }
 
+    /// The real servers that get no new sessions from this worker because they were full and are
+    /// not empty enough yet.
+    pub fn full_reals(&self) -> impl Iterator<Item = RealId> + '_ {
+        self.shared.schedulers.full()
+    }
+
     /// Sessions that are open now.
     pub const fn live_sessions(&self) -> u32 {
         self.shared.live - self.shared.templates

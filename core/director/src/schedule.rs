@@ -207,6 +207,12 @@ impl Schedulers {
         roster.is_some_and(|roster| roster.is_open(place.position))
     }
 
+    /// The real servers that are full at this worker: each reached its upper limit and has not come
+    /// below the lower one since.
+    pub fn full(&self) -> impl Iterator<Item = RealId> + '_ {
+        self.rosters.iter().flat_map(Roster::full)
+    }
+
     #[inline]
     fn find(&mut self, real: RealId) -> Option<(&mut Roster, u32)> {
         let place = self.places.get(real.0 as usize)?;

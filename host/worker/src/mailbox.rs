@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use sluice_director::counters::Counters;
 use sluice_director::fib::{LinkId, PortId};
 use sluice_director::path::{SessionFilter, SessionInfo};
+use sluice_director::plan::RealId;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -84,6 +85,9 @@ pub struct Report {
     pub epoch: u64,
     /// Its counters.
     pub counters: Counters,
+    /// Real servers that are full here: each reached this worker's part of its upper limit, and has
+    /// not come below that of the lower one since.
+    pub full: Vec<RealId>,
     /// Open sessions.
     pub sessions: u32,
     /// The most sessions there can be.

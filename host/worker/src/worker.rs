@@ -428,6 +428,7 @@ impl<Q: Queue> Worker<Q> {
             worker: self.number,
             epoch: self.snapshot.plan.epoch,
             counters: self.path.counters().clone(),
+            full: self.path.full_reals().collect(),
             sessions: self.path.live_sessions(),
             session_capacity: self.path.session_capacity(),
             table_bytes,

@@ -79,15 +79,24 @@ fn of_service(service: &Service) -> [Cell; 3] {
 fn of_real(real: &Real, service: &Service) -> [Cell; 3] {
     let at = endpoint(real.address, real_port(real.port));
     let (state, style) = match real.state {
-        RealState::Up => ("up", None),
-        RealState::Draining => ("draining", Some(NOTE)),
-        RealState::Full => ("full", Some(NOTE)),
-        RealState::Down => ("down", Some(BAD)),
+        RealState::Up if real.full_at.is_empty() => ("up".to_owned(), None),
+        RealState::Up => (format!("full at {}", workers(&real.full_at)), Some(NOTE)),
+        RealState::Draining => ("draining".to_owned(), Some(NOTE)),
+        RealState::Full => {
+            (format!("full until below {}", count(real.lower_sessions.into())), Some(NOTE))
+        }
+        RealState::Down => ("down".to_owned(), Some(BAD)),
     };
     let own = if real.mode == service.mode { "" } else { &format!("{}, ", real.mode) };
     let forwarding = Cell::from(format!("{own}weight {}, {state}", real.weight));
     let forwarding = style.map_or(forwarding.clone(), |style| forwarding.style(style));
     ["".into(), format!("-> {at}").into(), forwarding]
+}
+
+/// Some workers by their numbers: `worker 0`, `workers 1, 2`.
+fn workers(numbers: &[u16]) -> String {
+    let listed: Vec<_> = numbers.iter().map(u16::to_string).collect();
+    format!("worker{} {}", if numbers.len() == 1 { "" } else { "s" }, listed.join(", "))
 }
 
 fn of_rule(rule: &SnatRule) -> [Cell; 3] {

@@ -97,6 +97,9 @@ fn real(host: u8, weight: u16, sessions: u64) -> Real {
         mode: "fnat".to_owned(),
         weight,
         state: if weight == 0 { RealState::Draining } else { RealState::Up },
+        full_at: Vec::new(),
+        upper_sessions: 0,
+        lower_sessions: 0,
         counted: counted(sessions),
     }
 }
@@ -141,9 +144,12 @@ fn services_of_all_kinds() -> Services {
         ..service("six", Protocol::Tcp, "8000-8099", vec![real6.clone(), real(12, 1, 0)])
     };
     let dns = Service { one_packet: true, ..service("dns", Protocol::Udp, "53", Vec::new()) };
+    let some_full = Real { full_at: vec![1, 3], ..real(14, 1, 800) };
+    let full = Real { full_at: vec![0, 1], lower_sessions: 6_000, ..real(12, 1, 800) };
     let reals = vec![
         in_state(RealState::Down, of_mode("dr", real(11, 1, 900))),
-        in_state(RealState::Full, of_mode("dr", real(12, 1, 800))),
+        in_state(RealState::Full, of_mode("dr", full)),
+        of_mode("dr", some_full),
         of_mode("ipip", real6),
     ];
     let all = Service {

@@ -122,6 +122,13 @@ pub struct Real {
     pub weight: u16,
     /// Whether it takes new sessions.
     pub state: RealState,
+    /// Workers that give it none because it is full: it reached their part of its upper limit, and
+    /// has not come below their part of the lower one since.
+    pub full_at: Vec<u16>,
+    /// Sessions from which on it is full; 0 for no limit.
+    pub upper_sessions: u32,
+    /// Sessions below which it is not full any more.
+    pub lower_sessions: u32,
     /// What was counted of it.
     #[serde(flatten)]
     pub counted: Balanced,
@@ -138,7 +145,7 @@ pub enum RealState {
     Draining,
     /// It is known to be dead.
     Down,
-    /// It has as many sessions as it may have.
+    /// It reached its upper limit at every worker, and has not come below the lower one since.
     Full,
 }
 

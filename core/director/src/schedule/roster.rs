@@ -227,6 +227,11 @@ impl Roster {
         self.open.contains(position)
     }
 
+    /// Those that reached their upper limit and have not come below the lower one since.
+    pub(super) fn full(&self) -> impl Iterator<Item = RealId> + '_ {
+        self.seats.iter().filter(|seat| seat.full).map(|seat| seat.real)
+    }
+
     /// Whether nobody is in slow start.
     #[cfg(test)]
     pub(super) fn is_settled(&self) -> bool {

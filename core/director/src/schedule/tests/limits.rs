@@ -42,11 +42,15 @@ fn limits_hold_for_every_scheduler() {
         }
         assert_eq!(desk.active(), [8, 10, 12], "{scheduler:?}");
         assert_eq!(desk.pick(), Err(Refused::AllFull), "{scheduler:?}");
+        let full = |desk: &Desk| desk.schedulers.full().map(|real| real.0).collect::<Vec<_>>();
+        assert_eq!(full(&desk), [0, 1, 2]);
         for _ in 0..7 {
             desk.close(RealId(1));
+            assert_eq!(full(&desk), [0, 1, 2], "as it is scheduled");
             assert_eq!(desk.pick(), Err(Refused::AllFull), "{scheduler:?}: 3 is not below 3");
         }
         desk.close(RealId(1));
+        assert_eq!(full(&desk), [0, 2]);
         assert_eq!(desk.open(), Ok(RealId(1)), "{scheduler:?}: below its lower limit");
         desk.close(RealId(0));
         desk.close(RealId(0));
