@@ -118,8 +118,17 @@ pub fn judge(file: &Path) -> Result<Verdict, LabError> {
 /// # Errors
 /// When tshark fails.
 pub fn count(file: &Path, filter: &str) -> Result<u64, LabError> {
+    count_with(file, &[], filter)
+}
+
+/// As [`count`], with further options of tshark.
+///
+/// # Errors
+/// When tshark fails.
+pub fn count_with(file: &Path, more: &[&str], filter: &str) -> Result<u64, LabError> {
     let mut command = Command::new("timeout");
-    command.args(["120", "tshark", "-n", "-r"]).arg(file).args(VERIFY).args(["-Y", filter]);
+    command.args(["120", "tshark", "-n", "-r"]).arg(file).args(VERIFY).args(more);
+    command.args(["-Y", filter]);
     command.args(["-T", "fields", "-e", "frame.number"]);
     Ok(process::run(&mut command)?.ok()?.stdout.lines().count() as u64)
 }

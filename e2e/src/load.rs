@@ -76,8 +76,23 @@ pub fn upload_sha256(client: &Netns, url: &str, file: &str) -> Result<String, La
 /// # Errors
 /// When it fails or its words are not understood.
 pub fn wrk(client: &Netns, url: &str, conns: u32, seconds: u32) -> Result<Wrk, LabError> {
+    wrk_with(client, url, conns, seconds, &[])
+}
+
+/// As [`wrk`], with further options.
+///
+/// # Errors
+/// When it fails or its words are not understood.
+pub fn wrk_with(
+    client: &Netns,
+    url: &str,
+    conns: u32,
+    seconds: u32,
+    more: &[&str],
+) -> Result<Wrk, LabError> {
     let (conns, span) = (format!("-c{conns}"), format!("-d{seconds}s"));
-    let ran = client.run("wrk", &["-t1", &conns, &span, "--latency", "--timeout", "5s", url])?;
+    let usual = ["-t1", &conns, &span, "--latency", "--timeout", "5s"];
+    let ran = client.run("wrk", &[&usual[..], more, &[url]].concat())?;
     parse_wrk(&ran.ok()?.stdout)
 }
 

@@ -20,6 +20,8 @@ pub const SINK_PORT: u16 = 8083;
 /// Bytes of the file that every nginx offers as `/blob`.
 pub const BLOB_BYTES: u64 = 50 * 1024 * 1024;
 
+/// Where nginx says what it has counted.
+const COUNTED: &str = "/counted";
 const START_LIMIT: Duration = Duration::from_secs(15);
 
 /// nginx on port 80: answers "Real Server 0N", and `/blob` with the lab's blob when there is one.
@@ -41,6 +43,7 @@ pub fn start_nginx(real: &Netns, number: usize) -> Result<Running, LabError> {
          \x20   listen [::]:80 backlog=4096 reuseport ipv6only=on;\n\
          \x20   location / {{\n      default_type text/plain;\n\
          \x20     return 200 \"Real Server {number:02}\\n\";\n    }}\n\
+         \x20   location = {COUNTED} {{ stub_status; }}\n\
          \x20   location = /blob {{ root {dir}; }}\n  }}\n\
          \x20 server {{\n    listen {TOLD_PORT} proxy_protocol;\n\
          \x20   listen [::]:{TOLD_PORT} proxy_protocol ipv6only=on;\n\
@@ -65,6 +68,35 @@ pub fn start_nginx(real: &Netns, number: usize) -> Result<Running, LabError> {
         Ok(answer.status.success().then_some(()))
     })?;
     Ok(nginx)
+}
+
+/// What an nginx has counted since its start, on all its addresses and ports.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Connections accepted.
+    pub accepts: u64,
+    /// Requests answered.
+    pub requests: u64,
+}
+
+/// Asks the nginx of a real server what it has counted, this very request included.
+///
+/// # Errors
+/// When it does not say.
+pub fn nginx_counted(real: &Netns) -> Result<Counted, LabError> {
+    let url = format!("http://127.0.0.1{COUNTED}");
+    let text = crate::load::curl(real, &url)?;
+    // "server accepts handled requests" and below it the numbers.
+    let numbers: Vec<u64> = text
+        .lines()
+        .skip_while(|line| !line.contains("accepts"))
+        .nth(1)
+        .map(|line| line.split_whitespace().filter_map(|word| word.parse().ok()).collect())
+        .unwrap_or_default();
+    match numbers[..] {
+        [accepts, _, requests] => Ok(Counted { accepts, requests }),
+        _ => Err(LabError::Unreadable { what: "nginx's counts".to_owned(), text }),
+    }
 }
 
 /// Makes the lab's blob of [`BLOB_BYTES`] random bytes and returns its SHA-256.

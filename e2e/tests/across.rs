@@ -6,29 +6,20 @@ use sluice_e2e::error::expect;
 use sluice_e2e::family::{endpoint, url};
 use sluice_e2e::load::{curl, download_sha256, iperf3_tcp};
 use sluice_e2e::web::{ECHO_PORT, make_blob_of};
-use sluice_e2e::{Driver, Family, LabError, Mode};
+use sluice_e2e::{Family, LabError, Mode};
 
-use crate::arena::{on_dual, usual_services};
-use crate::field::{Field, Setup, here};
+use crate::arena::{on_modes, usual_services};
+use crate::field::Field;
 
-macro_rules! row {
-    ($test:ident, $driver:ident, $workers:literal, $mode:ident, $outer:ident) => {
-        #[test]
-        fn $test() {
-            let (mode, outer) = (Mode::$mode, Family::$outer);
-            let services = |bed: &_| usual_services(bed, mode, outer, outer.other());
-            let setup = Setup::new(Driver::$driver, $workers);
-            on_dual(here!($test), setup, mode, services, |field| all(field, mode, outer));
-        }
-    };
+on_modes! {
+    usual_services, all;
+    ipv6_clients_of_ipv4_servers: AfXdp, 1, Fnat, V6, V4;
+    ipv4_clients_of_ipv6_servers: AfXdp, 1, Fnat, V4, V6;
+    ipv6_clients_of_ipv4_servers_two_workers: AfXdp, 2, Fnat, V6, V4;
+    ipv4_clients_of_ipv6_servers_by_packet_sockets: AfPacket, 1, Fnat, V4, V6;
+    ipv6_in_ipv4: AfXdp, 1, Ipip, V6, V4;
+    ipv4_in_ipv6: AfXdp, 1, Ipip, V4, V6;
 }
-
-row!(ipv6_clients_of_ipv4_servers, AfXdp, 1, Fnat, V6);
-row!(ipv4_clients_of_ipv6_servers, AfXdp, 1, Fnat, V4);
-row!(ipv6_clients_of_ipv4_servers_two_workers, AfXdp, 2, Fnat, V6);
-row!(ipv4_clients_of_ipv6_servers_by_packet_sockets, AfPacket, 1, Fnat, V4);
-row!(ipv6_in_ipv4, AfXdp, 1, Ipip, V6);
-row!(ipv4_in_ipv6, AfXdp, 1, Ipip, V4);
 
 fn all(field: &mut Field, mode: Mode, outer: Family) -> Result<(), LabError> {
     let vip = field.bed.vip_of(outer);

@@ -97,3 +97,27 @@ pub fn on_mode(
         |bed: &Bed| FAMILIES.map(|family| usual_services(bed, mode, family, family)).concat();
     on_dual(name, setup, mode, services, test);
 }
+
+/// Makes tests of a mode for clients of one family and real servers of another or the same:
+/// `name: driver, workers, mode, outer family, inner family;`. Services come from a function like
+/// [`usual_services`]; what is done gets the field, the mode and the outer family.
+macro_rules! on_modes {
+    ($services:path, $run:path;
+     $($test:ident: $driver:ident, $workers:literal,
+       $mode:ident, $outer:ident, $inner:ident;)+) => {
+        $(
+            #[test]
+            fn $test() {
+                use sluice_e2e::{Driver, Family, Mode};
+                let (mode, outer, inner) = (Mode::$mode, Family::$outer, Family::$inner);
+                let services = |bed: &sluice_e2e::Bed| $services(bed, mode, outer, inner);
+                let setup = $crate::field::Setup::new(Driver::$driver, $workers);
+                let name = $crate::field::here!($test);
+                $crate::arena::on_dual(name, setup, mode, services, |field| {
+                    $run(field, mode, outer)
+                });
+            }
+        )+
+    };
+}
+pub(crate) use on_modes;

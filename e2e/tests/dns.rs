@@ -1,13 +1,13 @@
 //! A real DNS server (NSD) behind the director and dnsperf in front of it, over UDP: every query
 //! answered, and spread as `one_packet` says.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sluice_e2e::bed::REALS;
 use sluice_e2e::capture::{Capture, count};
 use sluice_e2e::error::expect;
 use sluice_e2e::family::FAMILIES;
-use sluice_e2e::{Bed, Driver, Family, LabError, Mode, Netns, Running, wait_until};
+use sluice_e2e::{Bed, Driver, Family, Lab, LabError, Mode, Netns, Running, wait_until};
 
 use crate::arena::{on_dual, reals, service};
 use crate::field::{Field, SOON, Setup, here};
@@ -16,20 +16,25 @@ const ZONE: &str = "$ORIGIN example.test.\n$TTL 60\n\
     @ SOA ns hostmaster 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.11\n\
     www A 203.0.113.80\nwww AAAA 2001:db8:3::80\n";
 
-/// NSD for `example.test`; with the virtual addresses, if it is to answer from them.
-fn start_nsd(bed: &Bed, real: &Netns, number: usize, mode: Mode) -> Result<Running, LabError> {
-    let dir = bed.lab.dir();
+/// The questions, one a line.
+const QUERIES: &str = "www.example.test A\nwww.example.test AAAA\nnobody.example.test A\n";
+
+/// Writes the list of [`QUERIES`] for [`dnsperf`].
+pub fn query_list(lab: &Lab) -> Result<PathBuf, LabError> {
+    let list = lab.dir().join("queries");
+    std::fs::write(&list, QUERIES).map_err(LabError::file("writing the queries"))?;
+    Ok(list)
+}
+
+/// NSD for `example.test` on some addresses; waits until it serves.
+pub fn start_nsd(space: &Netns, name: &str, addresses: &[String]) -> Result<Running, LabError> {
+    let dir = space.dir();
     let write = |name: &str, text: &str| {
         let file = dir.join(name);
         std::fs::write(&file, text).map_err(LabError::file(file.display().to_string()))
     };
     write("example.test.zone", ZONE)?;
-    let mut addresses = vec![Bed::real_of(Family::V4, number), Bed::real_of(Family::V6, number)];
-    if mode.answers_past() {
-        addresses.extend(FAMILIES.map(|family| bed.vip_of(family).to_owned()));
-    }
-    let name = format!("nsd{}", number + 1);
-    let own = dir.join(&name).display().to_string();
+    let own = dir.join(name).display().to_string();
     let listen: String =
         addresses.iter().map(|address| format!("  ip-address: {address}\n")).collect();
     let text = format!(
@@ -44,15 +49,21 @@ fn start_nsd(bed: &Bed, real: &Netns, number: usize, mode: Mode) -> Result<Runni
     let file = format!("{name}.conf");
     write(&file, &text)?;
     let config = dir.join(file);
-    let running = real.start(&name, "nsd", &["-d", "-c", &config.to_string_lossy()])?;
+    let running = space.start(name, "nsd", &["-d", "-c", &config.to_string_lossy()])?;
     // It listens some time before it serves.
     let ask =
         "echo 'www.example.test A' | dnsperf -s \"$1\" -n 1 -c 1 -t 1 | grep -q 'completed:  *1 '";
-    let own = Bed::real_of(Family::V4, number);
     wait_until("nsd to answer", SOON, || {
-        Ok(real.run("sh", &["-c", ask, "sh", &own])?.status.success().then_some(()))
+        Ok(space.run("sh", &["-c", ask, "sh", &addresses[0]])?.status.success().then_some(()))
     })?;
     Ok(running)
+}
+
+/// The addresses of a real server, and the virtual ones if it is to answer from them.
+fn addresses(bed: &Bed, number: usize, mode: Mode) -> Vec<String> {
+    let own = FAMILIES.map(|family| Bed::real_of(family, number)).into_iter();
+    let held = FAMILIES.map(|family| bed.vip_of(family).to_owned()).into_iter();
+    own.chain(held.filter(|_| mode.answers_past())).collect()
 }
 
 macro_rules! row {
@@ -95,15 +106,16 @@ row! {
 /// of them get a third each.
 fn queries(field: &mut Field, mode: Mode, one_packet: bool) -> Result<(), LabError> {
     for index in 0..REALS {
-        let nsd = start_nsd(&field.bed, &field.bed.reals[index], index, mode)?;
+        let addresses = addresses(&field.bed, index, mode);
+        let nsd = start_nsd(&field.bed.reals[index], &format!("nsd{}", index + 1), &addresses)?;
         field.bed.peers.push(nsd);
     }
-    let list = field.bed.lab.dir().join("queries");
-    let text = "www.example.test A\nwww.example.test AAAA\nnobody.example.test A\n";
-    std::fs::write(&list, text).map_err(LabError::file("writing the queries"))?;
+    let list = query_list(&field.bed.lab)?;
     for family in FAMILIES {
+        let vip = field.bed.vip_of(family);
+        let ask = |times| dnsperf(&field.bed.client, vip, &list, times, &[]);
         // The first datagrams may find neighbours unresolved, and only so many wait for one.
-        dnsperf(field, family, &list, 3)?;
+        ask(3)?;
         let captures = field
             .bed
             .reals
@@ -111,7 +123,7 @@ fn queries(field: &mut Field, mode: Mode, one_packet: bool) -> Result<(), LabErr
             .enumerate()
             .map(|(index, real)| Capture::start(real, "eth0", &format!("dns{family}{index}")))
             .collect::<Result<Vec<_>, _>>()?;
-        let done = dnsperf(field, family, &list, 200);
+        let done = ask(200);
         let mut got = Vec::new();
         for capture in captures {
             got.push(count(&capture.stop()?, "dns.flags.response == 0 && !icmp")?);
@@ -127,13 +139,19 @@ fn queries(field: &mut Field, mode: Mode, one_packet: bool) -> Result<(), LabErr
 }
 
 /// Runs through the list of three queries some times, by one socket, and wants all answered.
-fn dnsperf(field: &Field, family: Family, list: &Path, times: u32) -> Result<(), LabError> {
+pub fn dnsperf(
+    client: &Netns,
+    server: &str,
+    list: &Path,
+    times: u32,
+    more: &[&str],
+) -> Result<(), LabError> {
     let (times, queries) = (times.to_string(), (times * 3).to_string());
     let list = list.to_string_lossy();
-    let mut args = vec!["-s", field.bed.vip_of(family), "-d", &list, "-n", &times];
-    args.extend(["-c", "1", "-T", "1", "-q", "20", "-t", "2", "-f"]);
-    args.push(if family == Family::V4 { "inet" } else { "inet6" });
-    let said = field.bed.client.run("dnsperf", &args)?.ok()?.stdout;
+    let family = if Family::of(server) == Family::V4 { "inet" } else { "inet6" };
+    let usual = ["-s", server, "-d", &list, "-n", &times, "-f", family];
+    let calm = ["-c", "1", "-T", "1", "-q", "20", "-t", "2"];
+    let said = client.run("dnsperf", &[&usual[..], &calm, more].concat())?.ok()?.stdout;
     let whole = said.lines().any(|line| {
         line.contains("Queries completed:") && line.contains(&format!(" {queries} (100.00%)"))
     });

@@ -4,6 +4,7 @@
 use std::io::Write;
 use std::time::Duration;
 
+use serde_json::Value;
 use sluice_e2e::director::program;
 use sluice_e2e::load::curl;
 use sluice_e2e::recipe::Recipe;
@@ -118,6 +119,16 @@ impl Field {
     /// Runs one of `sluice-peer`'s clients at the client.
     pub fn peer(&self, args: &[&str]) -> Result<Ran, LabError> {
         self.bed.client.run(&program("sluice-peer")?.to_string_lossy(), args)
+    }
+
+    /// Open sessions, as `sluice sessions` with these filters has them.
+    pub fn sessions(&self, filters: &[&str]) -> Result<Vec<Value>, LabError> {
+        let usual = ["sessions", "--limit", "100000", "--json"];
+        let text = self.director.sluice(&[&usual[..], filters].concat())?;
+        serde_json::from_str::<Value>(&text)
+            .ok()
+            .and_then(|said| said["sessions"].as_array().cloned())
+            .ok_or_else(|| LabError::Unreadable { what: "`sluice sessions`".to_owned(), text })
     }
 
     /// Opens a line session at the client that stays busy for some seconds.

@@ -6,6 +6,7 @@
 mod across;
 mod arena;
 mod dns;
+mod far;
 mod field;
 mod ground;
 mod lifecycle;
@@ -15,7 +16,9 @@ mod modes;
 mod mtu;
 mod outward;
 mod reload;
+mod requests;
 mod rules;
+mod sctp;
 mod steering;
 mod told;
 mod traffic;

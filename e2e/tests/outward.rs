@@ -16,7 +16,7 @@ use crate::field::{Field, PYTHON, SOON, Setup, here};
 const REFLECT_PORT: u16 = 3478;
 
 /// The two hosts outside: the client's machine by two of its addresses.
-fn outside(family: Family) -> [&'static str; 2] {
+pub fn outside(family: Family) -> [&'static str; 2] {
     match family {
         Family::V4 => ["198.51.100.48", "198.51.100.49"],
         Family::V6 => ["2001:db8:1::48", "2001:db8:1::49"],
@@ -24,14 +24,15 @@ fn outside(family: Family) -> [&'static str; 2] {
 }
 
 /// The pool's address of a family.
-fn pool(family: Family) -> &'static str {
+pub fn pool(family: Family) -> &'static str {
     match family {
         Family::V4 => "198.51.100.10",
         Family::V6 => "2001:db8:1::10",
     }
 }
 
-fn rule(mapping: &str, ports: &str) -> String {
+/// The pool and the rule for the real servers.
+pub fn rule(mapping: &str, ports: &str) -> String {
     format!(
         "[[pool]]\nname = \"outside\"\naddresses = [\"198.51.100.10\", \"2001:db8:1::10\"]\n\
          ports = \"{ports}\"\n\n[[snat]]\nname = \"servers\"\n\
@@ -40,8 +41,16 @@ fn rule(mapping: &str, ports: &str) -> String {
     )
 }
 
+/// Gives the director's front the pool's addresses.
+pub fn hold_pool(bed: &Bed) -> Result<(), LabError> {
+    let front = bed.kernel_device("front");
+    FAMILIES.into_iter().try_for_each(|family| {
+        bed.director.address(&front, &format!("{}/{}", pool(family), family.bits()))
+    })
+}
+
 /// A bed whose real servers go out by a rule, with servers outside.
-fn on_outward(
+pub fn on_outward(
     name: &str,
     setup: Setup,
     mapping: &str,
@@ -52,13 +61,10 @@ fn on_outward(
     on_dual(name, setup, Mode::Nat, services, |field| {
         let bed = &mut field.bed;
         for family in FAMILIES {
-            let bits = family.bits();
-            bed.client.address("eth0", &format!("{}/{bits}", outside(family)[1]))?;
-            for port in bed.ports().iter().filter(|port| **port == "front") {
-                let device = bed.kernel_device(port);
-                bed.director.address(&device, &format!("{}/{bits}", pool(family)))?;
-            }
+            let second = format!("{}/{}", outside(family)[1], family.bits());
+            bed.client.address("eth0", &second)?;
         }
+        hold_pool(bed)?;
         bed.peers.push(web::start_nginx(&bed.client, 9)?);
         let peer = program("sluice-peer")?;
         let hosts = FAMILIES.map(|family| outside(family).map(|host| endpoint(host, REFLECT_PORT)));
@@ -71,7 +77,8 @@ fn on_outward(
     });
 }
 
-const PORTS: &str = "20000-29999";
+/// Ports of the pool that most tests have.
+pub const PORTS: &str = "20000-29999";
 
 #[test]
 fn servers_reach_the_outside() {

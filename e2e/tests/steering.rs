@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use sluice_e2e::bed::{ADMIN_PORT, Bed};
 use sluice_e2e::error::expect;
+use sluice_e2e::family::{FAMILIES, url};
 use sluice_e2e::lab::Netns;
 use sluice_e2e::load::{curl, ping, wrk};
 use sluice_e2e::process::wait_until;
-use sluice_e2e::{Director, Driver, LabError};
+use sluice_e2e::{Director, Driver, Family, LabError, Mode};
 
+use crate::arena::{on_dual, reals, service};
 use crate::field::{Field, PYTHON, REFUSED, SOON, Setup, here, on, on_bed};
+use crate::outward;
 
 #[test]
 fn an_ssh_like_service_and_ping_keep_working() {
@@ -83,152 +86,46 @@ fn a_driver_that_refuses_xdp_gets_the_generic_form() {
     );
 }
 
-/// The addresses of a family.
-struct Family {
-    /// What `ip` and `curl` call it.
-    flag: &'static str,
-    client: &'static str,
-    vip: &'static str,
-    front: &'static str,
-    back: &'static str,
-    real: &'static str,
+/// The director's own addresses, at the front and at the back.
+fn own(family: Family) -> [&'static str; 2] {
+    match family {
+        Family::V4 => ["198.51.100.1", "192.0.2.1"],
+        Family::V6 => ["2001:db8:1::1", "2001:db8:2::1"],
+    }
 }
 
-const V4: Family = Family {
-    flag: "-4",
-    client: "198.51.100.48",
-    vip: "198.51.100.200",
-    front: "198.51.100.1",
-    back: "192.0.2.1",
-    real: "192.0.2.11",
-};
+/// Full NAT to a port that somebody listens on and to one that nobody does, and NAT by ports of a
+/// range, all to the first real server.
+fn services(bed: &Bed, family: Family) -> String {
+    let of = |name: &str, protocol, port: &str, mode, real_port: u16| {
+        let name = format!("{name}{}", family.bits());
+        service(&name, protocol, bed.vip_of(family), mode, family)
+            .set("port", port)
+            .reals(reals(family, 1).map(|real| real.set("port", real_port)))
+            .to_string()
+    };
+    let web = of("web", "tcp", "80", Mode::Fnat, 80);
+    let closed = of("closed", "udp", "9", Mode::Fnat, 9);
+    web + &closed + &of("range", "tcp", "8000-8099", Mode::Nat, 80)
+}
 
-const V6: Family = Family {
-    flag: "-6",
-    client: "2001:db8:1::48",
-    vip: "2001:db8:1::200",
-    front: "2001:db8:1::1",
-    back: "2001:db8:2::1",
-    real: "2001:db8:2::11",
-};
-
-/// Beside the usual services: full NAT to a port that nobody listens on, NAT by ports of a range,
-/// and source NAT for the real servers; for both families.
-const MORE: &str = r#"
-[[pool]]
-name = "lan6"
-addresses = ["2001:db8:2::10"]
-
-[[pool]]
-name = "outside"
-addresses = ["198.51.100.10", "2001:db8:1::10"]
-ports = "20000-29999"
-
-[[snat]]
-name = "servers"
-sources = ["192.0.2.0/24", "2001:db8:2::/64"]
-egress = "front"
-pool = "outside"
-
-[[service]]
-name = "web6"
-protocol = "tcp"
-vip = "2001:db8:1::200"
-port = 80
-mode = "fnat"
-scheduler = "rr"
-pool = "lan6"
-real = [{ address = "2001:db8:2::11", port = 80 }]
-
-[[service]]
-name = "closed"
-protocol = "udp"
-vip = "198.51.100.200"
-port = 9
-mode = "fnat"
-scheduler = "rr"
-pool = "lan"
-real = [{ address = "192.0.2.11", port = 9 }]
-
-[[service]]
-name = "closed6"
-protocol = "udp"
-vip = "2001:db8:1::200"
-port = 9
-mode = "fnat"
-scheduler = "rr"
-pool = "lan6"
-real = [{ address = "2001:db8:2::11", port = 9 }]
-
-[[service]]
-name = "range"
-protocol = "tcp"
-vip = "198.51.100.200"
-port = "8000-8099"
-mode = "nat"
-scheduler = "rr"
-real = [{ address = "192.0.2.11", port = 80 }]
-
-[[service]]
-name = "range6"
-protocol = "tcp"
-vip = "2001:db8:1::200"
-port = "8000-8099"
-mode = "nat"
-scheduler = "rr"
-real = [{ address = "2001:db8:2::11", port = 80 }]
-"#;
-
-/// A bed with IPv6 beside IPv4, and the director with services of all kinds.
+/// A bed with IPv6 beside IPv4, and the director with services of all kinds, and source NAT for
+/// the real servers.
 fn on_both_families(name: &str, test: impl FnOnce(&mut Field) -> Result<(), LabError>) {
-    on_bed(
-        name,
-        Setup::usual(),
-        |bed, recipe| {
-            add_ipv6(bed)?;
-            bed.director.address("front", "198.51.100.10/32")?;
-            let director = Director::start(bed, &(recipe.text(bed) + MORE))?;
-            Ok((director, recipe))
-        },
-        test,
-    );
-}
-
-fn add_ipv6(bed: &mut Bed) -> Result<(), LabError> {
-    let real = bed.reals[0].clone();
-    for space in [&bed.client, &bed.director, &real] {
-        space.sysctl("net.ipv6.conf.all.disable_ipv6", "0")?;
-        space.sysctl("net.ipv6.conf.default.disable_ipv6", "0")?;
-    }
-    let nodad = |space: &Netns, device: &str, address: &str| {
-        space.sysctl(&format!("net.ipv6.conf.{device}.disable_ipv6"), "0")?;
-        space.ip(&["-6", "address", "replace", address, "dev", device, "nodad"]).map(drop)
+    let all = |bed: &Bed| {
+        FAMILIES.map(|family| services(bed, family)).concat()
+            + &outward::rule("endpoint_independent", outward::PORTS)
     };
-    nodad(&bed.client, "eth0", "2001:db8:1::48/64")?;
-    for address in ["2001:db8:1::1/64", "2001:db8:1::200/128", "2001:db8:1::10/128"] {
-        nodad(&bed.director, "front", address)?;
-    }
-    for address in ["2001:db8:2::1/64", "2001:db8:2::10/128"] {
-        nodad(&bed.director, "back", address)?;
-    }
-    nodad(&real, "eth0", "2001:db8:2::11/64")?;
-    real.ip(&["-6", "route", "replace", "default", "via", "2001:db8:2::1"])?;
-    for (space, address, port) in
-        [(&real, V6.real, "80"), (&bed.director, V6.front, "22"), (&bed.director, V4.front, "22")]
-    {
-        let name = format!("web-{}", address.replace([':', '.'], "-"));
-        let args = ["-m", "http.server", port, "--bind", address];
-        bed.peers.push(space.start(&name, PYTHON, &args)?);
-    }
-    // Neighbour discovery starts from link-local addresses, which are probed first.
-    let settled = |space: &Netns| {
-        let shown = space.ip(&["-6", "address", "show", "tentative"])?;
-        Ok(shown.stdout.is_empty().then_some(()))
-    };
-    for space in [&bed.client, &bed.director, &real] {
-        wait_until("addresses to be in use", SOON, || settled(space))?;
-    }
-    Ok(())
+    on_dual(name, Setup::usual(), Mode::Nat, all, |field| {
+        outward::hold_pool(&field.bed)?;
+        for family in FAMILIES {
+            let port = ADMIN_PORT.to_string();
+            let args = ["-m", "http.server", &port, "--bind", own(family)[0]];
+            let name = format!("admin{}", family.bits());
+            field.bed.peers.push(field.bed.director.start(&name, PYTHON, &args)?);
+        }
+        test(field)
+    });
 }
 
 /// Frames that the front's and the back's program gave to the director.
@@ -249,63 +146,55 @@ fn taken_by(
     Ok([after[0] - before[0], after[1] - before[1]])
 }
 
-fn url(address: &str, port: u16) -> String {
-    match address.contains(':') {
-        true => format!("http://[{address}]:{port}/"),
-        false => format!("http://{address}:{port}/"),
-    }
-}
-
 fn must_answer(space: &Netns, address: &str) -> Result<(), LabError> {
     expect(ping(space, address, 5)?, || format!("no answer to ping from {address}"))
 }
 
-#[test]
-fn the_kernel_keeps_what_is_its_own_of_ipv4() {
-    on_both_families(here!(the_kernel_keeps_what_is_its_own_of_ipv4), |field| keeps(field, &V4));
+macro_rules! of_each_family {
+    ($($test:ident: $family:ident, $run:ident;)+) => {
+        $(
+            #[test]
+            fn $test() {
+                on_both_families(here!($test), |field| $run(field, Family::$family));
+            }
+        )+
+    };
 }
 
-#[test]
-fn the_kernel_keeps_what_is_its_own_of_ipv6() {
-    on_both_families(here!(the_kernel_keeps_what_is_its_own_of_ipv6), |field| keeps(field, &V6));
+of_each_family! {
+    the_kernel_keeps_what_is_its_own_of_ipv4: V4, keeps;
+    the_kernel_keeps_what_is_its_own_of_ipv6: V6, keeps;
+    the_director_takes_what_is_its_own_of_ipv4: V4, takes;
+    the_director_takes_what_is_its_own_of_ipv6: V6, takes;
 }
 
 /// Ping, address resolution, ssh, ports without a service: not one frame is taken.
-fn keeps(field: &mut Field, family: &Family) -> Result<(), LabError> {
+fn keeps(field: &mut Field, family: Family) -> Result<(), LabError> {
+    let ([front, back], vip) = (own(family), field.bed.vip_of(family));
     let frames = taken_by(field, |field| {
         let (client, real) = (&field.bed.client, &field.bed.reals[0]);
-        for address in [family.vip, family.front] {
+        for address in [vip, front] {
             must_answer(client, address)?;
         }
         // Everybody asks for everybody's address again.
         for (space, device) in [(client, "eth0"), (real, "eth0"), (&field.bed.director, "back")] {
-            space.ip(&[family.flag, "neigh", "flush", "dev", device])?;
+            space.ip(&[family.flag(), "neigh", "flush", "dev", device])?;
         }
-        must_answer(client, family.vip)?;
+        must_answer(client, vip)?;
         // A real server of NAT mode and of source NAT to the director's machine.
-        for address in [family.back, family.front, family.vip] {
+        for address in [back, front, vip] {
             must_answer(real, address)?;
         }
         for space in [client, real] {
             wait_until("the machine's own service to answer", SOON, || {
-                Ok(curl(space, &url(family.front, ADMIN_PORT)).ok().map(drop))
+                Ok(curl(space, &url(front, ADMIN_PORT)).ok().map(drop))
             })?;
-            let ran = space.run("curl", &["-sS", "--max-time", "5", &url(family.vip, 81)])?;
+            let ran = space.run("curl", &["-sS", "--max-time", "5", &url(vip, 81)])?;
             expect(ran.status.code() == Some(REFUSED), || format!("{ran:?}"))?;
         }
         Ok(())
     })?;
     expect(frames == [0, 0], || format!("{frames:?} frames were taken"))
-}
-
-#[test]
-fn the_director_takes_what_is_its_own_of_ipv4() {
-    on_both_families(here!(the_director_takes_what_is_its_own_of_ipv4), |field| takes(field, &V4));
-}
-
-#[test]
-fn the_director_takes_what_is_its_own_of_ipv6() {
-    on_both_families(here!(the_director_takes_what_is_its_own_of_ipv6), |field| takes(field, &V6));
 }
 
 /// A datagram to a closed port of a real server: the client says what it hears.
@@ -326,10 +215,10 @@ except TimeoutError:
 
 /// A connection each through full NAT, and NAT by a port of a range; an ICMP error of a real
 /// server; its own pings to the outside: request and answer of each by the port where they arrive.
-fn takes(field: &mut Field, family: &Family) -> Result<(), LabError> {
+fn takes(field: &mut Field, family: Family) -> Result<(), LabError> {
+    let (vip, client) = (field.bed.vip_of(family), field.bed.client_of(family));
     for port in [80, 8042] {
-        let connection =
-            |field: &mut Field| curl(&field.bed.client, &url(family.vip, port)).map(drop);
+        let connection = |field: &mut Field| curl(&field.bed.client, &url(vip, port)).map(drop);
         // The first one may find neighbours unresolved and is not counted on.
         wait_until("the service to answer", SOON, || Ok(connection(field).ok()))?;
         let frames = taken_by(field, connection)?;
@@ -338,13 +227,13 @@ fn takes(field: &mut Field, family: &Family) -> Result<(), LabError> {
         expect(whole, || format!("port {port}: {frames:?} frames were taken"))?;
     }
     let frames = taken_by(field, |field| {
-        let ran = field.bed.client.run(PYTHON, &["-c", CLOSED, family.vip])?.ok()?;
+        let ran = field.bed.client.run(PYTHON, &["-c", CLOSED, vip])?.ok()?;
         expect(ran.stdout.trim() == "refused", || format!("{ran:?}"))
     })?;
     expect(frames == [1, 1], || format!("datagram and error: {frames:?} frames were taken"))?;
     wait_until("a ping to the outside", Duration::from_secs(20), || {
-        Ok(ping(&field.bed.reals[0], family.client, 1)?.then_some(()))
+        Ok(ping(&field.bed.reals[0], client, 1)?.then_some(()))
     })?;
-    let frames = taken_by(field, |field| must_answer(&field.bed.reals[0], family.client))?;
+    let frames = taken_by(field, |field| must_answer(&field.bed.reals[0], client))?;
     expect(frames == [5, 5], || format!("pings and answers: {frames:?} frames were taken"))
 }
