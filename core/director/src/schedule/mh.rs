@@ -218,6 +218,9 @@ fn walkers(recipe: &Recipe, size: u32, total: u64) -> Vec<Walker> {
 /// largest weight / its weight. The rounds are a ring of lists, each in the order in which its
 /// members were put there, so who leaves does not reorder the others.
 fn race(walkers: &mut [Walker], size: u32) -> Vec<u32> {
+    if walkers.iter().all(|walker| (walker.rounds, walker.parts) == (1, 0)) {
+        return race_of_equals(walkers, size);
+    }
     let slowest = walkers.iter().map(|walker| walker.rounds).max().unwrap_or(1);
     let length = (slowest as usize + 2).next_power_of_two();
     let mut ring = Ring { rounds: vec![(NOBODY, NOBODY); length] };
@@ -241,7 +244,6 @@ fn race(walkers: &mut [Walker], size: u32) -> Vec<u32> {
         if *word & bit == 0 {
             *word |= bit;
             cells[cell] = who;
-            walker.owned += 1;
             left -= 1;
         }
         walker.carry += walker.parts;
@@ -254,27 +256,73 @@ fn race(walkers: &mut [Walker], size: u32) -> Vec<u32> {
     cells
 }
 
+/// The same where each looks once in a round: no list is needed for who comes next, and nothing is
+/// guessed. It ends with a round, which makes no difference.
+fn race_of_equals(walkers: &mut [Walker], size: u32) -> Vec<u32> {
+    let mut ways: Vec<_> = walkers.iter().map(|walker| (walker.cell, walker.skip)).collect();
+    let mut cells = vec![NOBODY; size as usize];
+    let mut left = cells.len();
+    while left * ways.len() > cells.len() {
+        for (who, (cell, skip)) in (0..).zip(&mut ways) {
+            left -= usize::from(look(&mut cells, *cell, who));
+            *cell = after(*cell, *skip, size);
+        }
+    }
+    finish(walkers, &mut cells);
+    cells
+}
+
+/// Gives a cell to who looks at it, if it is nobody's; whether it was. Written in either case: it
+/// is as likely as not, and a wrong guess costs more.
+#[inline(always)]
+fn look(cells: &mut [u32], cell: u32, who: u32) -> bool {
+    let Some(owner) = cells.get_mut(cell as usize) else { return false };
+    let free = *owner == NOBODY;
+    *owner = if free { who } else { *owner };
+    free
+}
+
+/// The cell behind another in an order of cells.
+#[inline(always)]
+fn after(cell: u32, skip: u32, size: u32) -> u32 {
+    let next = cell + skip;
+    // Less than nothing wraps around to what is larger.
+    next.min(next.wrapping_sub(size))
+}
+
 /// Who will come by each free cell first: the skip's inverse modulo the size tells how many looks
 /// a real server still needs.
 fn finish(walkers: &mut [Walker], cells: &mut [u32]) {
     let size = cells.len() as u64;
+    let reciprocal = u64::MAX / size;
     let inverse = |walker: &Walker| power(walker.skip.into(), size - 2, size);
     let ways: Vec<_> =
         walkers.iter().map(|w| (scale(w.hash, size), inverse(w), w.weight)).collect();
-    for (cell, owner) in (0u64..).zip(cells).filter(|(_, owner)| **owner == NOBODY) {
+    for (cell, owner) in (0u64..).zip(cells.iter_mut()).filter(|(_, owner)| **owner == NOBODY) {
         // The round is (k + ½) / weight, up to a factor.
         let mut earliest = (u64::MAX, 0);
         for (who, (start, inverse, weight)) in (0u32..).zip(&ways) {
-            let look = (cell + size - start) * inverse % size;
+            let look = remainder((cell + size - start) * inverse, size, reciprocal);
             let half = 2 * look + 1;
             if *owner == NOBODY || half * earliest.1 < earliest.0 * weight {
                 (earliest, *owner) = ((half, *weight), who);
             }
         }
+    }
+    for owner in cells {
         if let Some(walker) = walkers.get_mut(*owner as usize) {
             walker.owned += 1;
         }
     }
+}
+
+/// A number modulo the size, by its reciprocal in 64 bits: a division takes several times as long.
+#[inline(always)]
+const fn remainder(number: u64, size: u64, reciprocal: u64) -> u64 {
+    let quotient = ((number as u128 * reciprocal as u128) >> 64) as u64;
+    // One too little at most, as long as the number is small beside 2⁶⁴.
+    let rest = number - quotient * size;
+    if rest >= size { rest - size } else { rest }
 }
 
 /// By Fermat's little theorem the inverse of `base`, if `exponent` is two less than the prime.
@@ -367,10 +415,7 @@ impl Walker {
     /// The next cell in its order. The number of cells is a prime, so it comes by all of them.
     fn step(&mut self, size: u32) -> usize {
         let cell = self.cell;
-        self.cell += self.skip;
-        if self.cell >= size {
-            self.cell -= size;
-        }
+        self.cell = after(cell, self.skip, size);
         cell as usize
     }
 
