@@ -291,3 +291,8 @@ class Flow:
         """What the director does to the transport header and data: (header, data) for each packet
         that leaves. Nothing, here."""
         return [(head, data)]
+
+    def apart(self, way, head, data):
+        """A packet that comes in fragments: its transport header as it enters and as it leaves, the
+        data with which it leaves, and by how much its first fragment has grown."""
+        return head, head, data, 0

@@ -2,7 +2,7 @@
 
 import icmp
 import wire
-from frames import family
+from frames import family, header_length
 
 
 class Pieces:
@@ -16,19 +16,22 @@ class Pieces:
         self.way = way
         fields = {"id": flow.scene.next_id(), "ttl": 64, **(fields or {})}
         side, far = ("client", "real") if way == "inbound" else ("real", "client")
+        head, changed, put, shift = flow.apart(way, head, data)
         whole = bytes(flow.packet(way, side, head, data, fields))
         identification = 0x1234_0000 | fields["id"]
         self.entered = wire.cut(whole, places, identification)
         before, after = flow.ends(way, side)[0], flow.ends(way, far)[0]
-        fields, head = wire.translated(before, after, fields, head)
+        fields, changed = wire.translated(before, after, fields, changed)
         fields["ttl"] -= 1
         if family(before) == 6 and family(after) == 4:
             # RFC 7915 5.1.1: the low half of the identification, and no DF.
             fields.update(id=identification & 0xFFFF, flags=0)
         elif family(before) == 4 and family(after) == 6:
             identification &= 0xFFFF
-        whole = bytes(flow.packet(way, far, head, data, fields))
-        self.left = wire.cut(whole, places, identification)
+        whole = bytes(flow.packet(way, far, changed, put, fields))
+        # What was put into the first moves the others.
+        self.left = wire.cut(whole, [place + shift for place in places], identification)
+        assert wire.assembled(self.left) == whole[header_length(whole) :]
         # The MTU that they are cut again for.
         self.mtu = None
 

@@ -24,9 +24,10 @@ def proxy_v1(source, target):
     return f"PROXY {kind} {source[0]} {target[0]} {source[1]} {target[1]}\r\n".encode()
 
 
-def proxy_v2(source, target, datagram=False):
-    """The header of version 2 (2.2)."""
+def proxy_v2(source, target, datagram=False, padding=b""):
+    """The header of version 2 (2.2), maybe with a TLV that means nothing (2.2.5)."""
     body = packed(source[0]) + packed(target[0]) + struct.pack(">HH", source[1], target[1])
+    body += padding
     kind = (0x20 if family(source[0]) == 6 else 0x10) | (2 if datagram else 1)
     return SIGNATURE + struct.pack(">BBH", 0x21, kind, len(body)) + body
 
@@ -53,6 +54,8 @@ class Told(Flow):
             "proxy_v1": proxy_v1,
             "proxy_v2": lambda *ends: proxy_v2(*ends, service.protocol == "udp"),
         }[self.how](*ends)
+        # That of a datagram in fragments, whose places are multiples of eight octets.
+        self.padded = proxy_v2(*ends, True, b"\x04\0\x01\0")
         self.first = None
         self.knows = False
         self.plain = None
@@ -86,9 +89,34 @@ class Told(Flow):
             head.seq = (head.seq + len(self.header)) % WRAP
         return [(head, data)]
 
+    def apart(self, way, head, data):
+        """The same for a packet in fragments: no-operations make what is put in a multiple of eight
+        octets long, beside the option or before the header in the stream."""
+        if way == "outbound":
+            head, plain = self.numbered(head, False)
+            return head, plain, data, 0
+        if self.service.protocol == "udp":
+            return head, head, self.padded + data, len(self.padded)
+        ((changed, put),) = self.stream(way, head, data)
+        shift = len(bytes(TCP(options=changed.options))) - len(bytes(TCP(options=head.options)))
+        shift += len(put) - len(data)
+        if padding := -shift % 8:
+            assert padding == 4, "not to be padded"
+            changed = changed.copy()
+            nops = [("NOP", None)] * 4
+            options = list(changed.options)
+            at = 1 if self.how == "toa" else 0
+            changed.options = [*options[:at], *nops, *options[at:]]
+        return head, changed, put, shift + padding
+
     def outbound(self, head, data, **how):
-        """A packet of the real server's: it counts what it got before the client's stream too."""
-        before = how.pop("before", False)
+        """A packet of the real server's."""
+        head, self.plain = self.numbered(head, how.pop("before", False))
+        super().outbound(head, data, **how)
+
+    def numbered(self, head, before):
+        """A segment of the real server's, counting what it got before the client's stream too, and
+        as the client gets it."""
         plain = head.copy()
         if self.service.protocol == "tcp" and "S" not in head.flags and "A" in head.flags:
             head = head.copy()
@@ -107,5 +135,4 @@ class Told(Flow):
             plain.options = [
                 (name, self.clamped if name == "MSS" else value) for name, value in head.options
             ]
-        self.plain = plain
-        super().outbound(head, data, **how)
+        return head, plain

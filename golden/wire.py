@@ -3,8 +3,8 @@
 import hashlib
 import ipaddress
 
-from scapy.layers.inet import ICMP, IP
-from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment
+from scapy.layers.inet import ICMP, IP, defragment
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment, defragment6
 from scapy.packet import Raw
 
 from frames import family, header_length, version_of
@@ -76,6 +76,10 @@ def fragments(packet, mtu, loose=()):
     """A packet cut for an MTU (RFC 791 3.2, RFC 8200 4.5), and what is not prescribed of each
     piece. An identification that may be anything must be that of all pieces.
     """
+    if len(packet) <= mtu:
+        return [packet], loose
+    if version_of(packet) == 6 and packet[6] == 44:
+        return cut_again(packet, mtu), loose
     length = header_length(packet)
     own = 8 if version_of(packet) == 6 else 0
     room = (mtu - length - own) // 8 * 8
@@ -109,6 +113,29 @@ def cut(packet, places, identification=None):
     return pieces
 
 
+def cut_again(packet, mtu):
+    """A fragment of IPv6 in smaller ones: places go on from its own."""
+    header, own, body = packet[:40], IPv6ExtHdrFragment(packet[40:48]), packet[48:]
+    room = (mtu - 48) // 8 * 8
+    pieces = []
+    for first in range(0, len(body), room):
+        part, data = own.copy(), body[first : first + room]
+        part.offset = own.offset + first // 8
+        part.m = int(bool(own.m) or first + room < len(body))
+        fixed = IPv6(header)
+        fixed.plen = 8 + len(data)
+        pieces.append(bytes(fixed)[:40] + bytes(part)[:8] + data)
+    return pieces
+
+
+def assembled(pieces):
+    """What scapy's reassembly makes of fragments: what the datagram carries."""
+    if version_of(pieces[0]) == 6:
+        return bytes(defragment6([IPv6(piece) for piece in pieces]).payload)
+    (whole,) = defragment([IP(piece) for piece in pieces])
+    return bytes(whole.payload)
+
+
 def fragment4(packet, data, first, more):
     """One fragment of an IPv4 packet; options that are not to be copied become no-operations."""
     header = IP(packet[: header_length(packet)])
@@ -124,4 +151,4 @@ def fragment4(packet, data, first, more):
     return bytes(header / Raw(data))
 
 
-__all__ = ["ICMP", "cut", "fragments", "translated", "tunnelled"]
+__all__ = ["ICMP", "assembled", "cut", "fragments", "translated", "tunnelled"]

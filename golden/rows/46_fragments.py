@@ -1,6 +1,7 @@
 """Fragments follow the first of their datagram."""
 
 from scapy.layers.inet import ICMP, IP, TCP, UDP
+from scapy.layers.sctp import SCTP, SCTPChunkData
 from scapy.packet import Raw
 
 import wire
@@ -13,6 +14,7 @@ from told import Told
 BOTH = (FNAT4, FNAT6, *NAT)
 ALL = (*BOTH, *DR, *IPIP)
 ACROSS = (FNAT46, FNAT64)
+FNAT = (FNAT4, FNAT6, *ACROSS)
 DATA = bytes(index * 31 % 251 for index in range(3000))
 
 
@@ -64,8 +66,8 @@ def fragments_back_out_of_order(s, m):
     pieces.arrive(2)
 
 
-@rows_for(BOTH, "TCP in fragments, both ways")
-def fragments_tcp(s, m):
+def tcp_both_ways(s, m):
+    """A connection with fragments of either side's."""
     m.service(s)
     f = s.flow().handshake()
     head = TCP(flags="PA", seq=f.client_seq, ack=f.real_seq)
@@ -75,6 +77,11 @@ def fragments_tcp(s, m):
     Pieces(f, "outbound", head, DATA[:1000], [256]).all()
     f.real_seq += 1000
     f.ack()
+
+
+@rows_for(BOTH, "TCP in fragments, both ways")
+def fragments_tcp(s, m):
+    tcp_both_ways(s, m)
 
 
 @rows_for(BOTH, "two datagrams of one flow, their fragments interleaved")
@@ -103,14 +110,65 @@ def fragments_same_id(s, m):
     second.arrive(1)
 
 
-@rows_for(ACROSS, "fragments have no like in the other family here: counted and dropped")
+@rows_for(ACROSS, "fragments become those of the other family, both ways (RFC 7915 4.1, 5.1.1)")
 def fragments_across(s, m):
     f = dns(s, m)
     f.ask()
-    pieces = Pieces(f, "inbound", UDP(), DATA[:1500], [800])
-    pieces.arrive(0, drop="untranslatable")
-    pieces.arrive(1, drop="untranslatable")
+    Pieces(f, "inbound", UDP(), DATA[:1500], [800]).all()
+    Pieces(f, "inbound", UDP(), DATA, [1200, 2400]).all()
+    Pieces(f, "outbound", UDP(), DATA, [1200, 2400]).all()
     f.ask(b"whole")
+
+
+@rows_for(ACROSS, "fragments of the other family's out of order, both ways")
+def fragments_across_out_of_order(s, m):
+    f = dns(s, m)
+    for way in ("inbound", "outbound"):
+        pieces = Pieces(f, way, UDP(), DATA, [1200, 2400])
+        pieces.arrive(2, leave=())
+        pieces.arrive(1, leave=())
+        pieces.arrive(0, leave=(0, 2, 1))
+        s.wait(0.002)
+
+
+@rows_for(ACROSS, "TCP in fragments to the other family, both ways")
+def fragments_across_tcp(s, m):
+    tcp_both_ways(s, m)
+
+
+@rows_for(ACROSS, "fragments too large for the other family's header are cut again")
+def fragments_across_cut(s, m):
+    if m is FNAT64:
+        s.back.keys["mtu"] = 1400
+    f = dns(s, m)
+    for places in ([1456], [1480], [40], [40, 1496]):
+        pieces = Pieces(f, "inbound", UDP(), DATA[:1600], places)
+        pieces.mtu = 1500 if m is FNAT46 else 1400
+        pieces.all()
+    pieces = Pieces(f, "inbound", UDP(), DATA, [1480, 2960])
+    pieces.mtu = 1500 if m is FNAT46 else 1400
+    pieces.arrive(1, leave=())
+    pieces.arrive(0, leave=(0, 1))
+    f.scene.wait(0.002)
+    pieces.arrive(2)
+
+
+@rows_for((FNAT46,), "fragments with DF too large with both headers of IPv6: the client is told")
+def fragments_across_too_big(s, m):
+    f = dns(s, m)
+    f.ask()
+    pieces = Pieces(f, "inbound", UDP(), DATA[:1600], [1456], {"flags": "DF"})
+    pieces.arrive(0, drop="too_big", answer=("too_big", 1472))
+    Pieces(f, "inbound", UDP(), DATA[:1600], [1448], {"flags": "DF"}).all()
+
+
+@rows_for((FNAT46,), "a datagram in fragments without a checksum has none in IPv6: counted and "
+          "dropped (RFC 7915 4.5)")
+def fragments_across_no_checksum(s, m):
+    f = dns(s, m)
+    f.ask(chksum=0)
+    pieces = Pieces(f, "inbound", UDP(chksum=0), DATA[:1500], [400, 800])
+    pieces.arrive(1, 0, 2, drop="untranslatable")
 
 
 @rows_for((FNAT4, FNAT6, NAT4, DR6), "a fragment whose first does not come is given up")
@@ -169,12 +227,124 @@ def fragments_kernel(s, m):
     s.to_kernel += 2
 
 
-@rows_for((FNAT4, FNAT6), "a service that tells the client's address cannot take fragments")
+def telling(s, m, how, protocol="udp", port=53):
+    """A service that tells the client's address, and a flow to it."""
+    return Told(s, m.service(s, "told", protocol, port, client_address=how))
+
+
+@rows_for(FNAT, "PROXY v2 for UDP: the header is in the first fragment, padded by a TLV, and the "
+          "others move")
 def fragments_told(s, m):
-    service = m.service(s, "dns", "udp", 53, client_address="proxy_v2")
-    f = Told(s, service)
+    f = telling(s, m, "proxy_v2")
     f.ask()
-    Pieces(f, "inbound", UDP(), DATA[:1500], [800]).arrive(0, 1, drop="fragment")
+    Pieces(f, "inbound", UDP(), DATA[:1400], [800]).all()
+    Pieces(f, "inbound", UDP(), DATA, [8, 1200, 2400]).all()
+    Pieces(f, "outbound", UDP(), DATA, [1200, 2400]).all()
+
+
+@rows_for(FNAT, "PROXY v2 for UDP: fragments out of order")
+def fragments_told_out_of_order(s, m):
+    f = telling(s, m, "proxy_v2")
+    for places in ([1200, 2400], [8, 1208]):
+        pieces = Pieces(f, "inbound", UDP(), DATA[:2600], places)
+        pieces.arrive(2, leave=())
+        pieces.arrive(0, leave=(0, 2))
+        s.wait(0.002)
+        pieces.arrive(1)
+        s.wait(0.002)
+
+
+@rows_for((FNAT4, FNAT46, FNAT64), "PROXY v2 for UDP: a first fragment that the header makes too "
+          "large is cut again")
+def fragments_told_cut(s, m):
+    f = telling(s, m, "proxy_v2")
+    for places in ([1448], [1464, 1472]):
+        pieces = Pieces(f, "inbound", UDP(), DATA[:2000], places)
+        pieces.mtu = 1500
+        pieces.all()
+
+
+@rows_for((FNAT6,), "PROXY v2 for UDP: a first fragment that the header makes too large: the "
+          "client is told, and the others are of no use")
+def fragments_told_too_big(s, m):
+    f = telling(s, m, "proxy_v2")
+    f.ask()
+    pieces = Pieces(f, "inbound", UDP(), DATA[:2000], [1448])
+    pieces.arrive(0, drop="too_big", answer=("too_big", 1444))
+    pieces.arrive(1, drop="too_big")
+
+
+@rows_for((FNAT4, FNAT6), "PROXY v2 for UDP: a datagram that would be longer than any may be")
+def fragments_told_longest(s, m):
+    f = telling(s, m, "proxy_v2")
+    f.ask()
+    most = 65_515 - 32 if m is FNAT4 else 65_535 - 56
+    pieces = Pieces(f, "inbound", UDP(len=most + 1, chksum=0x1234), DATA[:1400], [800])
+    pieces.arrive(0, 1, drop="fragment")
+
+
+@rows_for(FNAT, "PROXY v2: a stream whose first data comes in fragments; no-operations among the "
+          "options make the header a multiple of eight octets")
+def fragments_told_stream(s, m):
+    f = stream_in_fragments(telling(s, m, "proxy_v2", "tcp", 80))
+    head = TCP(flags="PA", seq=f.client_seq, ack=f.real_seq)
+    Pieces(f, "inbound", head, DATA[1000:2000], [24, 512]).all()
+    f.client_seq += 1000
+    f.close()
+
+
+@rows_for(FNAT, "TOA: a stream whose first data comes in fragments; the option is padded to a "
+          "multiple of eight octets")
+def fragments_told_option(s, m):
+    f = stream_in_fragments(telling(s, m, "toa", "tcp", 80))
+    f.close()
+
+
+def stream_in_fragments(f):
+    """A handshake, the client's first data in fragments, out of order, and an answer in some."""
+    f.syn()
+    f.syn_ack(options=[("MSS", 1200)])
+    f.ack()
+    stamps = [("NOP", None), ("NOP", None), ("Timestamp", (1, 2))]
+    head = TCP(flags="PA", seq=f.client_seq, ack=f.real_seq, options=stamps)
+    pieces = Pieces(f, "inbound", head, DATA[:1000], [64, 512])
+    pieces.arrive(1, leave=())
+    pieces.arrive(0, leave=(0, 1))
+    f.scene.wait(0.002)
+    pieces.arrive(2)
+    f.client_seq += 1000
+    head = TCP(flags="PA", seq=f.real_seq, ack=f.client_seq)
+    Pieces(f, "outbound", head, DATA[:900], [256]).all()
+    f.real_seq += 900
+    return f
+
+
+@rows_for((FNAT4, FNAT64), "PROXY v1: the line's length cannot be padded, so a stream's first data "
+          "waits until the line has arrived with the handshake")
+def fragments_told_line(s, m):
+    f = Told(s, m.service(s, "told", "tcp", 80, client_address="proxy_v1"), client=(m.client, 7777))
+    assert len(f.header) % 4
+    f.syn()
+    f.syn_ack(options=[("MSS", 1200)])
+    f.ack()
+    entered = TCP(flags="PA", seq=f.client_seq, ack=f.real_seq)
+    f.how = "toa"
+    pieces = Pieces(f, "inbound", entered, DATA[:1000], [512])
+    f.how = "proxy_v1"
+    pieces.arrive(0, 1, drop="fragment")
+    f.real_ack()
+    Pieces(f, "inbound", entered, DATA[:1000], [512]).all()
+
+
+@rows_for(NAT, "SCTP in fragments: its CRC32c covers the whole, so that a port can only stay")
+def fragments_sctp(s, m):
+    m.service(s, "same", "sctp", 2905)
+    m.service(s, "other", "sctp", 2906, real_port=3868)
+    for name, drop in (("same", None), ("other", "fragment")):
+        f = s.flow(name)
+        f.chunk(SCTPChunkData(tsn=1, data=b"whole"))
+        chunk = bytes(SCTPChunkData(tsn=2, data=DATA[:1000]))
+        Pieces(f, "inbound", SCTP(tag=7), chunk, [512]).arrive(0, 1, drop=drop)
 
 
 @rows_for((FNAT4, FNAT6, NAT4, DR6), "fragments in VLANs")

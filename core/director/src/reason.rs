@@ -60,8 +60,10 @@ reasons! {
         "A packet without a session from an address that cannot be a source (0/8, 127/8, \
          multicast, 240/4), or from the virtual address itself.";
     Fragment, "fragment", Dropped,
-        "A fragment that cannot be forwarded by itself: of a service that tells real servers the \
-         client's address, or of SCTP whose ports change.";
+        "A fragment that cannot be forwarded by itself: of SCTP whose ports change (its checksum \
+         covers the whole); of a stream whose PROXY header would have to go into it and is no \
+         multiple of eight bytes long, nor can be made one; or of a datagram that its PROXY header \
+         would make longer than 65,535 bytes.";
     TinyFragment, "tiny_fragment", Dropped,
         "A first fragment too short for its transport header, or a later one that lies within a \
          TCP header (RFC 1858, RFC 3128): an attempt to get past a filter.";
@@ -102,7 +104,7 @@ reasons! {
          and NAT leaves nothing to tell their answers apart.";
     Untranslatable, "untranslatable", Dropped,
         "A packet that has no like in the other IP version (RFC 7915): source routes, \
-         authentication headers, fragments.";
+         authentication headers, UDP in fragments without a checksum.";
     NoTunnelSource, "no_tunnel_source", Dropped,
         "IP in IP without an outer source address of the real server's family: set [ipip].";
     SessionsFull, "sessions_full", Dropped,

@@ -6,7 +6,7 @@
 //! packet of a tunnel (RFC 2473 7.2), or one made of an IPv4 packet that may be cut (RFC 7915 4.1).
 
 use crate::ipv4::{CHECKSUM, HEADER, Header, Options};
-use crate::{Malformed, be16, checksum, ipv6};
+use crate::{Malformed, be16, be32, checksum, ipv6};
 
 /// The least MTU of a link that carries IPv4 (RFC 791 3.2): a header with all options, 8 bytes.
 pub const MIN_MTU: u16 = 68;
@@ -75,13 +75,14 @@ pub fn cut(
 
 /// Cuts `packet` (IPv6 without link layer, maybe with padding behind it, and without extension
 /// headers that every fragment would have to carry) into pieces of at most `mtu` bytes, each with a
-/// fragment header, and hands each to `piece` like [`cut_v4`].
+/// fragment header, and hands each to `piece` like [`cut_v4`]. One that is a fragment already is
+/// cut into more of them.
 ///
-/// The identification is a hash of the packet's beginning, which holds all that its source told it
-/// apart by.
+/// The identification is the fragment's, or else a hash of the packet's beginning, which holds all
+/// that its source told it apart by.
 ///
 /// # Errors
-/// See [`Uncut`]; `Forbidden` for a packet that has extension headers.
+/// See [`Uncut`]; `Forbidden` for a packet that has other extension headers.
 pub fn cut_v6(
     packet: &[u8],
     mtu: u16,
@@ -93,14 +94,20 @@ pub fn cut_v6(
     if header.total_len() <= usize::from(mtu) {
         return hand(old, payload).map(|()| 1);
     }
-    if ipv6::is_extension(header.next_header()) {
+    let (own, payload) = own_fragment(header.next_header(), payload)?;
+    let (next, start, more, id) =
+        own.map_or((header.next_header(), 0, false, name(packet)), |own| own);
+    if ipv6::is_extension(next) {
         return Err(Uncut::Forbidden);
+    }
+    if usize::from(start) + payload.len() > usize::from(u16::MAX) {
+        return Err(Uncut::Malformed(Malformed::BadLength));
     }
     let mut new = [0; ipv6::HEADER + ipv6::FRAGMENT_HEADER];
     new[..ipv6::HEADER].copy_from_slice(old);
     new[ipv6::NEXT_HEADER] = ipv6::FRAGMENT;
-    new[ipv6::HEADER] = header.next_header();
-    new[ipv6::HEADER + 4..].copy_from_slice(&name(packet).to_be_bytes());
+    new[ipv6::HEADER] = next;
+    new[ipv6::HEADER + 4..].copy_from_slice(&id.to_be_bytes());
     let room = usize::from(mtu).saturating_sub(new.len()) & !7;
     if room == 0 {
         return Err(Uncut::MtuTooSmall);
@@ -108,13 +115,29 @@ pub fn cut_v6(
     let parts = payload.chunks(room);
     let count = parts.len();
     for (number, part) in parts.enumerate() {
-        let place = (number * room) as u16 | u16::from(number + 1 < count);
+        let last = !more && number + 1 == count;
+        let place = (start + (number * room) as u16) | u16::from(!last);
         let length = (ipv6::FRAGMENT_HEADER + part.len()) as u16;
         new[ipv6::PAYLOAD_LEN..][..2].copy_from_slice(&length.to_be_bytes());
         new[ipv6::HEADER + 2..][..2].copy_from_slice(&place.to_be_bytes());
         hand(&new, part)?;
     }
     Ok(count)
+}
+
+/// What a fragment header says: next header, offset in bytes, more to come, identification.
+type Own = (u8, u16, bool, u32);
+
+/// The fragment header that a packet's payload begins with, if `next` names one, and what is
+/// behind it.
+fn own_fragment(next: u8, payload: &[u8]) -> Result<(Option<Own>, &[u8]), Uncut> {
+    if next != ipv6::FRAGMENT {
+        return Ok((None, payload));
+    }
+    let short = Uncut::Malformed(Malformed::Truncated);
+    let (header, data) = payload.split_first_chunk::<{ ipv6::FRAGMENT_HEADER }>().ok_or(short)?;
+    let place = be16(header, 2);
+    Ok((Some((header[0], place & !7, place & 1 == 1, be32(header, 4))), data))
 }
 
 /// A hash of what a packet begins with: FNV-1a over the outer, the inner and a transport header.
@@ -345,6 +368,7 @@ mod tests {
         fn ipv6_pieces_come_together(
             payload in proptest::collection::vec(any::<u8>(), 0..4000),
             mtu in 1280u16..1600,
+            again in 100u16..1600,
             padding in 0usize..8,
         ) {
             let mut packet = Vec::new();
@@ -363,16 +387,32 @@ mod tests {
                 prop_assert_eq!(&pieces[0], &whole);
                 return Ok(());
             }
-            let mut pool = IpDefragPool::<(), ()>::new();
-            let mut done = None;
-            for piece in pieces.iter().rev() {
-                let sliced = SlicedPacket::from_ip(piece).unwrap();
-                done = pool.process_sliced_packet(&sliced, (), ()).unwrap();
+            // Pieces of pieces are pieces of the same.
+            let mut smaller = Vec::new();
+            for piece in &pieces {
+                let count = cut(piece, again, |header, part| {
+                    smaller.push([header, part].concat());
+                    true
+                });
+                prop_assert!(count.is_ok_and(|count| again < mtu || count == 1));
             }
-            let done = done.expect("all the pieces are there");
-            prop_assert_eq!(done.ip_number, IpNumber::UDP);
-            prop_assert_eq!(done.payload, &whole[ipv6::HEADER..]);
+            prop_assert!(smaller.iter().all(|piece| piece.len() <= usize::from(again)));
+            prop_assert_eq!(&put_together(&smaller), &whole[ipv6::HEADER..]);
+            prop_assert_eq!(&put_together(&pieces), &whole[ipv6::HEADER..]);
         }
+    }
+
+    /// What `etherparse` makes of the fragments of a UDP datagram, the last one first.
+    fn put_together(pieces: &[Vec<u8>]) -> Vec<u8> {
+        let mut pool = IpDefragPool::<(), ()>::new();
+        let mut done = None;
+        for piece in pieces.iter().rev() {
+            let sliced = SlicedPacket::from_ip(piece).unwrap();
+            done = pool.process_sliced_packet(&sliced, (), ()).unwrap();
+        }
+        let done = done.expect("all the pieces are there");
+        assert_eq!(done.ip_number, IpNumber::UDP);
+        done.payload
     }
 
     #[test]
@@ -386,5 +426,14 @@ mod tests {
         assert_eq!(cut(&packet, 50, |_, _| true), Err(Uncut::MtuTooSmall));
         assert_eq!(cut(&packet, 1280, |_, _| false), Err(Uncut::Refused));
         assert_eq!(cut(&packet, 1280, |_, _| true), Ok(2));
+        // A fragment that would end beyond the longest datagram.
+        packet[6] = ipv6::FRAGMENT;
+        packet[40..44].copy_from_slice(&[17, 0, 0xf8, 1]);
+        assert_eq!(cut(&packet, 1280, |_, _| true), Ok(2));
+        packet[42..44].copy_from_slice(&[0xff, 0]);
+        let too_long = Err(Uncut::Malformed(Malformed::BadLength));
+        assert_eq!(cut(&packet, 1280, |_, _| true), too_long);
+        packet[40] = ipv6::DESTINATION_OPTIONS;
+        assert_eq!(cut(&packet, 1280, |_, _| true), Err(Uncut::Forbidden));
     }
 }

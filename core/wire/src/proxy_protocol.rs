@@ -1,9 +1,9 @@
 //! The PROXY protocol (haproxy's `proxy-protocol.txt`, versions 1 and 2): what a proxy says about a
 //! connection before the connection's own bytes.
 //!
-//! Only the forms that a director sends: one line of text, or one binary header without TLVs. The
-//! length is known before the header is written, because sequence numbers move by it. The readers
-//! are as strict as the specification lets a receiver be; they exist for tests.
+//! Only the forms that a director sends: one line of text, or one binary header, whose only TLV is
+//! padding. The length is known before the header is written, because sequence numbers move by it.
+//! The readers are as strict as the specification lets a receiver be; they exist for tests.
 
 use core::fmt::{self, Write};
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -17,6 +17,10 @@ pub const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
 /// Bytes of version 2's header before the addresses.
 const FIXED: usize = 16;
+/// Bytes of type and length of a TLV.
+const TLV: usize = 3;
+/// Type of a TLV without meaning (PP2_TYPE_NOOP).
+const NOOP: u8 = 4;
 
 /// The two ends of a connection as its client sees them. In one family, as a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,6 +146,24 @@ pub fn v2(out: &mut [u8; MOST], transport: Transport, ends: &Ends) -> usize {
     out[length - 4..length - 2].copy_from_slice(&ports.0.to_be_bytes());
     out[length - 2..length].copy_from_slice(&ports.1.to_be_bytes());
     length
+}
+
+/// Writes version 2 at the start of `out`, with a TLV behind it that says nothing (2.2.5), so that
+/// its length is a multiple of eight: what is in front of the data of a fragment moves that of the
+/// others by as much, which they tell in units of eight bytes. Its length in bytes.
+pub fn v2_padded(out: &mut [u8; MOST], transport: Transport, ends: &Ends) -> usize {
+    let length = v2(out, transport, ends);
+    let padded = v2_padded_len(ends);
+    out[14..FIXED].copy_from_slice(&((padded - FIXED) as u16).to_be_bytes());
+    out[length..padded].fill(0);
+    out[length] = NOOP;
+    out[length + 2] = (padded - length - TLV) as u8;
+    padded
+}
+
+/// The length in bytes of what [`v2_padded`] writes: 32 or 56.
+pub const fn v2_padded_len(ends: &Ends) -> usize {
+    (v2_len(ends) + TLV).next_multiple_of(8)
 }
 
 /// The length in bytes of what [`v2`] writes: 28 or 52.
@@ -272,6 +294,13 @@ mod tests {
         assert_eq!(out[12..16], [0x21, 0x22, 0, 36]);
         assert_eq!(out[16..22], [0x20, 1, 0xd, 0xb8, 0, 0]);
         assert_eq!(out[46..52], [0, 2, 0, 1, 0, 2]);
+        // Section 2.2.5.
+        assert_eq!(v2_padded(&mut out, Transport::Datagram, &six), 56);
+        assert_eq!(out[12..16], [0x21, 0x22, 0, 40]);
+        assert_eq!(out[46..56], [0, 2, 0, 1, 0, 2, 4, 0, 1, 0]);
+        assert_eq!(v2_padded(&mut out, Transport::Datagram, &short), 32);
+        assert_eq!(out[12..16], [0x21, 0x12, 0, 16]);
+        assert_eq!(out[26..32], [0x01, 0xbb, 4, 0, 1, 0]);
     }
 
     #[test]
@@ -321,6 +350,10 @@ mod tests {
             let mut out = [0xee; MOST];
             let length = v2(&mut out, transport, &ends);
             prop_assert_eq!(length, v2_len(&ends));
+            prop_assert!(out[length..].iter().all(|byte| *byte == 0xee));
+            prop_assert_eq!(parse_v2(&out), Some((transport, ends, length)));
+            let length = v2_padded(&mut out, transport, &ends);
+            prop_assert!(length == v2_padded_len(&ends) && length.is_multiple_of(8));
             prop_assert!(out[length..].iter().all(|byte| *byte == 0xee));
             prop_assert_eq!(parse_v2(&out), Some((transport, ends, length)));
         }

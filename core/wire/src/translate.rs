@@ -1,9 +1,12 @@
-//! IPv4 headers made IPv6 and back (RFC 7915, the stateless part): packets whole and ICMP errors.
+//! IPv4 headers made IPv6 and back (RFC 7915, the stateless part): packets whole and ICMP errors
+//! here, fragments in [`piece`].
 //!
-//! Only what needs no memory: a fragment is refused, because its header grows and its ports are
-//! elsewhere; so is what cannot arrive changed (source routes, authentication). The addresses, the
-//! hop limit and what the new packet's identification is are the caller's; the payload stays where
-//! it is, and its checksum is changed by the difference of the pseudo-headers.
+//! Only what needs no memory: a fragment is refused here, because its header is another and its
+//! ports may be elsewhere; so is what cannot arrive changed (source routes, authentication). The
+//! addresses, the hop limit and what the new packet's identification is are the caller's; the
+//! payload stays where it is, and its checksum is changed by the difference of the pseudo-headers.
+
+pub mod piece;
 
 use crate::checksum::{self, Delta};
 use crate::icmp::{v4, v6};
@@ -76,31 +79,46 @@ fn write_v6(
     (source, destination): (u128, u128),
     hop_limit: u8,
 ) -> Result<usize, Untranslatable> {
-    let offset = header.header_len();
     if header.is_fragment() {
         return Err(Untranslatable::Fragment);
     }
+    let next = next_header(header, packet)?;
+    let offset = header.header_len();
+    let payload = (header.total_len() - offset) as u16;
+    fixed_v6(out, header.tos(), (payload, next, hop_limit), (source, destination));
+    Ok(offset)
+}
+
+/// The number by which IPv6 names what `packet` carries, which holds the whole of `header`.
+fn next_header(header: ipv4::Header<'_>, packet: &[u8]) -> Result<u8, Untranslatable> {
     // Loose and strict source routes; a pointer within the option says that there is more.
     let is_route = |option: &[u8]| matches!(*option, [0x83 | 0x89, length, at, ..] if at <= length);
-    if ipv4::Options(&packet[ipv4::HEADER..offset]).any(is_route) {
+    if ipv4::Options(&packet[ipv4::HEADER..header.header_len()]).any(is_route) {
         return Err(Untranslatable::SourceRoute);
     }
-    let protocol = match header.protocol() {
-        ipv4::ICMP => ipv6::ICMPV6,
-        ipv6::AUTHENTICATION => return Err(Untranslatable::Authenticated),
-        IGMP | ipv6::ICMPV6 => return Err(Untranslatable::Protocol),
-        number if ipv6::is_extension(number) => return Err(Untranslatable::Protocol),
-        number => number,
-    };
-    let first = 6 << 28 | u32::from(header.tos()) << 20;
+    match header.protocol() {
+        ipv4::ICMP => Ok(ipv6::ICMPV6),
+        ipv6::AUTHENTICATION => Err(Untranslatable::Authenticated),
+        IGMP | ipv6::ICMPV6 => Err(Untranslatable::Protocol),
+        number if ipv6::is_extension(number) => Err(Untranslatable::Protocol),
+        number => Ok(number),
+    }
+}
+
+/// Writes a fixed header of IPv6.
+fn fixed_v6(
+    out: &mut [u8; ipv6::HEADER],
+    class: u8,
+    (payload, next, hop_limit): (u16, u8, u8),
+    (source, destination): (u128, u128),
+) {
+    let first = 6 << 28 | u32::from(class) << 20;
     out[..4].copy_from_slice(&first.to_be_bytes());
-    let payload = (header.total_len() - offset) as u16;
     out[ipv6::PAYLOAD_LEN..][..2].copy_from_slice(&payload.to_be_bytes());
-    out[ipv6::NEXT_HEADER] = protocol;
+    out[ipv6::NEXT_HEADER] = next;
     out[ipv6::HOP_LIMIT] = hop_limit;
     out[ipv6::SOURCE..][..16].copy_from_slice(&source.to_be_bytes());
     out[ipv6::DESTINATION..][..16].copy_from_slice(&destination.to_be_bytes());
-    Ok(offset)
 }
 
 /// IP protocol number of IGMP, which IPv6 has within ICMPv6.
@@ -162,29 +180,51 @@ fn write_v4(
     if upper.fragment.is_some_and(|fragment| fragment.offset != 0 || fragment.more) {
         return Err(Untranslatable::Fragment);
     }
+    let protocol = protocol(upper)?;
+    let payload = header.total_len() - upper.offset;
+    let total = u16::try_from(ipv4::HEADER + payload).map_err(|_| Untranslatable::TooBig)?;
+    let (id, place) = if total <= MAY_FRAGMENT { (id, 0) } else { (0, DONT_FRAGMENT) };
+    let class = header.traffic_class();
+    fixed_v4(out, class, (total, id, place), (ttl, protocol), (source, destination));
+    Ok(upper.offset)
+}
+
+/// The bit that forbids fragmentation, in the word with the offset.
+const DONT_FRAGMENT: u16 = 0x4000;
+
+/// The number by which IPv4 names what extension headers lead to.
+const fn protocol(upper: ipv6::Upper) -> Result<u8, Untranslatable> {
     if upper.routed {
         return Err(Untranslatable::SourceRoute);
     }
     if upper.authenticated {
         return Err(Untranslatable::Authenticated);
     }
-    let protocol = match upper.protocol {
-        ipv6::ICMPV6 => ipv4::ICMP,
-        ipv4::ICMP | IGMP => return Err(Untranslatable::Protocol),
-        number => number,
-    };
-    let payload = header.total_len() - upper.offset;
-    let total = u16::try_from(ipv4::HEADER + payload).map_err(|_| Untranslatable::TooBig)?;
-    let (id, flags) = if total <= MAY_FRAGMENT { (id, 0) } else { (0, 0x40) };
-    out[..2].copy_from_slice(&[0x45, header.traffic_class()]);
+    match upper.protocol {
+        ipv6::ICMPV6 => Ok(ipv4::ICMP),
+        ipv4::ICMP | IGMP => Err(Untranslatable::Protocol),
+        number => Ok(number),
+    }
+}
+
+/// Writes a header of IPv4 without options, its checksum in full; `place` is the word with flags
+/// and offset.
+fn fixed_v4(
+    out: &mut [u8; ipv4::HEADER],
+    class: u8,
+    (total, id, place): (u16, u16, u16),
+    (ttl, protocol): (u8, u8),
+    (source, destination): (u32, u32),
+) {
+    out[..2].copy_from_slice(&[0x45, class]);
     out[2..4].copy_from_slice(&total.to_be_bytes());
     out[4..6].copy_from_slice(&id.to_be_bytes());
-    out[6..12].copy_from_slice(&[flags, 0, ttl, protocol, 0, 0]);
+    out[6..8].copy_from_slice(&place.to_be_bytes());
+    out[8..12].copy_from_slice(&[ttl, protocol, 0, 0]);
     out[ipv4::SOURCE..][..4].copy_from_slice(&source.to_be_bytes());
     out[ipv4::DESTINATION..][..4].copy_from_slice(&destination.to_be_bytes());
     let sum = checksum::full(out);
     out[ipv4::CHECKSUM..][..2].copy_from_slice(&sum.to_be_bytes());
-    Ok(upper.offset)
 }
 
 /// The change to a TCP or UDP checksum when the addresses `old` (source, destination) become

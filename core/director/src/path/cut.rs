@@ -24,7 +24,12 @@ impl<F: Parse> Engine<F> {
         let lane = &self.burst.lanes[lane];
         let packet = frame.bytes().get(usize::from(lane.parsed.l3)..).unwrap_or_default();
         if packet.first().is_some_and(|first| first >> 4 == 6) {
-            let remade = lane.mode == Mode::Ipip || F::crosses(&lane.parsed.tuple, &lane.new);
+            let crosses = F::crosses(&lane.parsed.tuple, &lane.new);
+            // What becomes a fragment of IPv4 may be cut again, however long (RFC 7915 5.1.1).
+            if crosses && odd::is_fragment(packet) == Some(true) {
+                return true;
+            }
+            let remade = lane.mode == Mode::Ipip || crosses;
             return remade && usize::from(lane.parsed.length) <= ipv6::MIN_MTU;
         }
         ipv4::Header::parse(packet).is_ok_and(|header| !header.dont_fragment())

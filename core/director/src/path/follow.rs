@@ -106,7 +106,7 @@ impl<F: Parse> Engine<F> {
         };
         let room = match mode {
             Mode::Ipip => tunnel::room(&shared.paths, plan, real, mtu, now),
-            _ => F::room_across(mtu, tuple, &lane.new),
+            _ => F::room_for(mtu, lane, frame),
         };
         if parsed.length > room {
             lane.hop = HopId::NONE;
@@ -248,6 +248,9 @@ fn introduce<F: Parse, B: Frame>(
     mtu: u16,
 ) -> Result<(), Outcome> {
     let crosses = F::crosses(&lane.parsed.tuple, &lane.new);
-    let room = Room::of(view.fib, mtu, session.real(), crosses);
+    let mut room = Room::of(view.fib, mtu, session.real(), crosses);
+    if let Some(here) = F::piece_room(mtu, lane, frame) {
+        room.here = here;
+    }
     F::introduce(view.plan, session, direction, lane, frame, room)
 }

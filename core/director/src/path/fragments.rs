@@ -19,13 +19,18 @@
 //! where the scheduler hashes or remembers the client, and a fragment of a TCP stream that another
 //! worker holds has no session.
 
+mod later;
+mod place;
+
+pub(super) use place::most;
+
+use super::burst::Lane;
 use super::engine::{Engine, Outcome, Turn};
 use super::parse::{Parse, stays_here, transport};
-use super::{Shared, Verdict, odd, tunnel};
+use super::{Shared, Verdict, odd};
 use crate::blueprint::{ClientAddress, Mode};
 use crate::counters::Direction;
 use crate::family::{Family, Ipv6, Seed, Tuple};
-use crate::fib::{Fib, HopId};
 use crate::frame::Frame;
 use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
@@ -34,7 +39,6 @@ use crate::time::Time;
 use crate::track::Segment;
 use sluice_wire::fragment::FragmentInfo;
 use sluice_wire::{icmp, ipv4, ipv6, tcp, udp};
-use std::net::IpAddr;
 
 /// Records that one place in the table has to choose from.
 const WAYS: usize = 4;
@@ -67,6 +71,12 @@ struct Way<A> {
     direction: Direction,
     /// The flow's hash, which an outer source address is chosen by.
     hash: u64,
+    /// What the datagram is of, which later fragments of IPv6 need not say.
+    protocol: u8,
+    /// Bytes by which the first has become longer, and the others move back: a multiple of eight.
+    shift: u8,
+    /// Bytes of the first that what was put in is behind.
+    front: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -177,21 +187,17 @@ impl<F: Parse> Engine<F> {
             return Outcome::Is(Verdict::Drop(Reason::Truncated));
         };
         if piece.offset != 0 {
-            return self.later(shared, turn, lane, &piece);
+            return self.later(shared, turn, lane, frame, &piece);
         }
         let hash = self.sessions.hash(&piece.key);
-        let mut way = None;
-        let outcome = self.first(shared, turn, lane, frame, &piece, &mut way);
-        let lane = &self.burst.lanes[lane];
+        let (outcome, way) = self.first(shared, turn, lane, frame, &piece);
         let decision = match (outcome, way) {
             // The wide table's record counts now.
             (Outcome::Wide, _) => {
                 self.fragments.remove(hash, &piece.key);
                 return outcome;
             }
-            (Outcome::Forward | Outcome::Unresolved | Outcome::TooBig(_), Some(way)) => {
-                Decision::Forward(Way { src: lane.new.src, dst: lane.new.dst, ..way })
-            }
+            (_, Some(way)) => Decision::Forward(way),
             (Outcome::Is(verdict), _) => match verdict {
                 Verdict::HandOff(worker) => Decision::HandOff(worker, turn.view.plan.epoch),
                 // Only the first is answered.
@@ -200,6 +206,7 @@ impl<F: Parse> Engine<F> {
                 other => Decision::Is(other),
             },
             (Outcome::Refuse(reason), _) => drop_for(reason),
+            (Outcome::TooBig(_), _) => drop_for(Reason::TooBig),
             _ => drop_for(Reason::NoSession),
         };
         let until = Time(turn.now.0 + piece.life_ms);
@@ -209,7 +216,8 @@ impl<F: Parse> Engine<F> {
         outcome
     }
 
-    /// The first fragment of a datagram, which is treated as a whole packet is.
+    /// The first fragment of a datagram, which is treated as a whole packet is: what becomes of it,
+    /// and the way that the others follow if they go on.
     fn first<B: Frame>(
         &mut self,
         shared: &mut Shared,
@@ -217,153 +225,79 @@ impl<F: Parse> Engine<F> {
         at: usize,
         frame: &mut B,
         piece: &Piece<F::Addr>,
-        way: &mut Option<Way<F::Addr>>,
-    ) -> Outcome {
+    ) -> (Outcome, Option<Way<F::Addr>>) {
+        let plan = turn.view.plan;
+        let flow = match self.flow_of_first(shared, turn, at, frame, piece) {
+            Ok(flow) => flow,
+            Err(outcome) => return (outcome, None),
+        };
+        let session = self.sessions.slab().at(flow.id());
+        let (real, direction) = (session.real(), flow.direction());
+        let service = plan.service(session.service);
+        let told = service.is_some_and(|service| service.client_address != ClientAddress::Hidden);
+        let lane = &mut self.burst.lanes[at];
+        lane.flow = flow;
+        if let Some(reason) = kept_whole::<F, B>(plan, session, lane, frame) {
+            return (Outcome::Is(Verdict::Drop(reason)), None);
+        }
+        let (tuple, hash, length) = (lane.parsed.tuple, lane.hash, lane.parsed.length);
+        let front = header_len(tuple.protocol, frame.bytes(), lane.parsed.l4.into());
+        let mut outcome = self.track(shared, turn, at, frame);
+        if matches!(outcome, Outcome::TooBig(_)) && self.may_cut(at, frame) {
+            // Now, since the others need to know what is put in.
+            outcome = Outcome::Is(self.cut(shared, turn, at, frame));
+        }
+        let goes_on = match outcome {
+            Outcome::Forward | Outcome::Unresolved => true,
+            Outcome::Is(verdict) => matches!(verdict, Verdict::Fragment(..) | Verdict::Wait),
+            // Its sender was told, and the others may fit; but not behind what was not put in.
+            Outcome::TooBig(_) => !told,
+            _ => false,
+        };
+        let lane = &self.burst.lanes[at];
+        let way = Way {
+            src: lane.new.src,
+            dst: lane.new.dst,
+            real,
+            mode: lane.mode,
+            direction,
+            hash,
+            protocol: tuple.protocol,
+            shift: lane.parsed.length.saturating_sub(length) as u8,
+            front,
+        };
+        (outcome, goes_on.then_some(way))
+    }
+
+    /// The flow that a first fragment belongs to; its lane is then as that of a whole packet.
+    fn flow_of_first<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        at: usize,
+        frame: &mut B,
+        piece: &Piece<F::Addr>,
+    ) -> Result<Flow, Outcome> {
         let plan = turn.view.plan;
         let drop = |reason| Outcome::Is(Verdict::Drop(reason));
         let lane = &mut self.burst.lanes[at];
         let (l3, length) = (usize::from(lane.parsed.l3), usize::from(lane.parsed.length));
         let l4 = l3 + piece.data;
-        let Some(data) = frame.bytes().get(l4..l3 + length) else {
-            return drop(Reason::Truncated);
-        };
+        let data = frame.bytes().get(l4..l3 + length).ok_or(drop(Reason::Truncated))?;
         if !is_for_tables::<F>(piece.protocol, data, plan) {
-            return Outcome::Is(Verdict::Kernel(Reason::NotOurs));
+            return Err(Outcome::Is(Verdict::Kernel(Reason::NotOurs)));
         }
-        let (sport, dport, segment) = match head(piece.protocol, data) {
-            Ok(head) => head,
-            Err(reason) => return drop(reason),
-        };
-        let Ok(l4) = u8::try_from(l4) else { return drop(Reason::ExtensionHeaders) };
+        let (sport, dport, segment) = head(piece.protocol, data).map_err(drop)?;
+        let l4 = u8::try_from(l4).map_err(|_| drop(Reason::ExtensionHeaders))?;
         let tuple = Tuple { sport, dport, protocol: piece.protocol, ..piece.key };
         lane.parsed.tuple = tuple;
         (lane.parsed.l4, lane.parsed.segment) = (l4, segment);
         lane.hash = self.sessions.hash(&tuple);
-        if shared.workers > 1
-            && let Err(verdict) = stays_here::<F>(&tuple, plan, shared)
-        {
-            return Outcome::Is(verdict);
+        if shared.workers > 1 {
+            stays_here::<F>(&tuple, plan, shared).map_err(Outcome::Is)?;
         }
-        let flow = match self.admit(shared, turn, at, frame) {
-            Ok(flow) => flow,
-            Err(outcome) => return outcome,
-        };
-        let session = self.sessions.slab().at(flow.id());
-        let (real, direction) = (session.real(), flow.direction());
-        if let Some(reason) = kept_whole::<F>(plan, session, direction, &tuple) {
-            return drop(reason);
-        }
-        let lane = &mut self.burst.lanes[at];
-        lane.flow = flow;
-        let hash = lane.hash;
-        let outcome = self.track(shared, turn, at, frame);
-        let mode = self.burst.lanes[at].mode;
-        *way = Some(Way { src: tuple.src, dst: tuple.dst, real, mode, direction, hash });
-        outcome
+        self.admit(shared, turn, at, frame)
     }
-
-    /// A fragment without ports.
-    fn later(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        lane: usize,
-        piece: &Piece<F::Addr>,
-    ) -> Outcome {
-        let plan = turn.view.plan;
-        // It would put something else in place of what was looked at (RFC 3128).
-        if piece.protocol == ipv4::TCP && usize::from(piece.offset) < tcp::HEADER {
-            return Outcome::Is(Verdict::Drop(Reason::TinyFragment));
-        }
-        let hash = self.sessions.hash(&piece.key);
-        match self.fragments.find(turn.now, hash, &piece.key) {
-            Some(Decision::Forward(way)) => return self.follow(shared, turn, lane, piece, &way),
-            Some(Decision::Is(verdict)) => return Outcome::Is(verdict),
-            // Under another plan the other worker may think that it is this one's.
-            Some(Decision::HandOff(worker, epoch)) if epoch == plan.epoch => {
-                return Outcome::Is(Verdict::HandOff(worker));
-            }
-            _ => {}
-        }
-        if !F::WIDE && plan.wide_v4 {
-            return Outcome::Wide;
-        }
-        if may_be_ours::<F>(plan, piece) {
-            return Outcome::Is(Verdict::Park(name::<F>(&piece.key, &shared.seed)));
-        }
-        Outcome::Is(Verdict::Kernel(Reason::NotOurs))
-    }
-
-    /// Makes a later fragment what its first has become.
-    fn follow(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        at: usize,
-        piece: &Piece<F::Addr>,
-        way: &Way<F::Addr>,
-    ) -> Outcome {
-        let (plan, fib) = (turn.view.plan, turn.view.fib);
-        let drop = |reason| Outcome::Is(Verdict::Drop(reason));
-        let real = F::side(plan).real(way.real);
-        if !real.is_some_and(|real| real.goes_on() && real.mode == way.mode) {
-            return drop(Reason::RealGone);
-        }
-        let lane = &mut self.burst.lanes[at];
-        let parsed = &mut lane.parsed;
-        if parsed.ttl <= 1 {
-            return Outcome::Refuse(Reason::TtlExpired);
-        }
-        let Ok(l4) = u8::try_from(usize::from(parsed.l3) + piece.data) else {
-            return drop(Reason::ExtensionHeaders);
-        };
-        parsed.l4 = l4;
-        parsed.tuple = Tuple { sport: 0, dport: 0, protocol: piece.protocol, ..piece.key };
-        let Way { src, dst, real, mode, direction, hash } = *way;
-        lane.new = Tuple { src, dst, sport: 0, dport: 0, protocol: NO_TRANSPORT };
-        if F::WIDE && F::crosses(&parsed.tuple, &lane.new) {
-            return drop(Reason::Untranslatable);
-        }
-        (lane.mode, lane.hash) = (mode, hash);
-        let past = matches!(mode, Mode::Dr | Mode::Ipip);
-        let known = direction == Direction::Inbound && mode != Mode::Snat;
-        lane.hop = if known { fib.real_hop(real) } else { HopId::NONE };
-        let mtu = match fib.hop(lane.hop) {
-            Some(hop) => hop.mtu,
-            None => {
-                let to = plan.real(real).filter(|_| past).map(|real| real.address);
-                match next(fib, to.unwrap_or_else(|| F::to_ip(dst))) {
-                    Some((hop, mtu)) => {
-                        lane.hop = hop;
-                        mtu
-                    }
-                    None => return drop(Reason::NoRoute),
-                }
-            }
-        };
-        let room = if mode == Mode::Ipip {
-            tunnel::room(&shared.paths, plan, real, mtu, turn.now)
-        } else {
-            mtu
-        };
-        if parsed.length > room {
-            lane.hop = HopId::NONE;
-            // It has no session: what `cut` asks of one.
-            lane.flow = Flow::new(real.0, direction);
-            return Outcome::TooBig(room);
-        }
-        shared.forwarded(real, direction, parsed.length);
-        if past {
-            lane.flow = Flow(real.0);
-        }
-        if lane.hop == HopId::NONE { Outcome::Unresolved } else { Outcome::Forward }
-    }
-}
-
-/// The hop towards an address, if its MAC is known, and the MTU of the way there.
-fn next(fib: &Fib, to: IpAddr) -> Option<(HopId, u16)> {
-    let next = fib.lookup(to);
-    Some((next.unwrap_or(HopId::NONE), fib.mtu(next)?))
 }
 
 const fn drop_for<A>(reason: Reason) -> Decision<A> {
@@ -406,39 +340,29 @@ fn head(protocol: u8, data: &[u8]) -> Result<(u16, u16, Segment), Reason> {
     })
 }
 
-/// Why a session's packets cannot be forwarded piece by piece, if they cannot.
-fn kept_whole<F: Family>(
+/// Bytes of the transport header that is at `l4`.
+fn header_len(protocol: u8, bytes: &[u8], l4: usize) -> u8 {
+    let tcp = bytes.get(l4..).and_then(tcp::Header::parse).filter(|_| protocol == ipv4::TCP);
+    tcp.map_or(udp::HEADER, tcp::Header::header_len) as u8
+}
+
+/// Why a session's datagram, whose first fragment is in a lane, cannot be forwarded piece by piece,
+/// if it cannot.
+fn kept_whole<F: Parse, B: Frame>(
     plan: &Plan,
     session: &SessionOf<F>,
-    direction: Direction,
-    tuple: &Tuple<F::Addr>,
+    lane: &mut Lane<F::Addr>,
+    frame: &B,
 ) -> Option<Reason> {
-    // What is put in front of the data would move all later fragments.
-    let service = plan.service(session.service);
-    if service.is_some_and(|service| service.client_address != ClientAddress::Hidden) {
-        return Some(Reason::Fragment);
-    }
-    let (new, _) = Sessions::<F>::translated(plan, session, direction, tuple)?;
-    if F::WIDE && F::crosses(tuple, &new) {
-        return Some(Reason::Untranslatable);
+    let tuple = lane.parsed.tuple;
+    let (new, _) = Sessions::<F>::translated(plan, session, lane.flow.direction(), &tuple)?;
+    if F::WIDE && F::crosses(&tuple, &new) {
+        lane.new = new;
+        if !F::piece_has_like(lane, frame) {
+            return Some(Reason::Untranslatable);
+        }
     }
     // What ports do to SCTP's checksum depends on the length of the whole.
     let same = (new.sport, new.dport) == (tuple.sport, tuple.dport);
     (tuple.protocol == ipv4::SCTP && !same).then_some(Reason::Fragment)
-}
-
-/// Whether a first fragment with these addresses might be anything but the kernel's.
-fn may_be_ours<F: Family>(plan: &Plan, piece: &Piece<F::Addr>) -> bool {
-    let (side, key) = (F::side(plan), &piece.key);
-    if side.owns(key.dst) {
-        return piece.protocol != ipv4::ICMP || plan.wide_v4;
-    }
-    let (from, to) = (F::to_ip(key.src), F::to_ip(key.dst));
-    // Behind a fragment header of IPv6 there may be other headers first.
-    let any = [ipv4::TCP, ipv4::UDP, ipv6::ICMPV6];
-    let own = [piece.protocol];
-    let protocols = if to.is_ipv6() { &any[..] } else { &own };
-    let mut rules = plan.snat_order.iter().filter_map(|id| plan.service(*id)?.snat.as_ref());
-    side.has_nat_real(key.src)
-        || rules.any(|rule| protocols.iter().any(|protocol| rule.matches(*protocol, from, to)))
 }

@@ -7,11 +7,16 @@
 //! the first is the acknowledgement that completes the handshake, so that also a real server that
 //! speaks first gets it, and when that one is lost, both are sent again.
 //!
+//! A datagram or segment that comes in fragments is introduced in the first ([`piece`]).
+//!
 //! Changes are made to the packet as it came; addresses and ports are rewritten afterwards like
 //! any other packet's. Checksums follow by difference, so that damage on the way here still shows.
 
+mod piece;
+
 use super::burst::Lane;
 use super::engine::Outcome;
+use super::{Verdict, odd};
 use crate::blueprint::ClientAddress;
 use crate::counters::Direction;
 use crate::family::{Ipv6, unmapped};
@@ -24,8 +29,6 @@ use sluice_wire::checksum::{self, Delta};
 use sluice_wire::proxy_protocol::{self as proxy, Ends, Transport};
 use sluice_wire::tcp::{RST, SYN};
 use sluice_wire::{ipv4, ipv6, tcp, tcp_options, udp};
-
-use super::Verdict;
 
 /// Bit of `Session::closing`: the client's initial sequence number is known.
 const BEGUN: u8 = 0x10;
@@ -72,33 +75,31 @@ pub(super) fn introduce<B: Frame>(
     }
     let Some(vip) = plan.wide.vip(session.service) else { return Ok(()) };
     let ends = Ends::new((session.client, session.client_port), (vip, session.virtual_port));
-    let done = if lane.parsed.tuple.protocol == ipv4::TCP {
-        segment(how, &ends, session, direction, lane, frame, room)
-    } else if direction == Direction::Inbound && how == ClientAddress::ProxyV2 {
-        let length = proxy::v2_len(&ends) as u16;
-        let most = room.here.saturating_sub(length);
-        if lane.parsed.length > most {
-            return Err(Outcome::TooBig(most));
-        }
-        // What is put in would move what later fragments carry.
-        if is_fragment(lane, frame.bytes()) {
-            return Err(Outcome::Is(Verdict::Drop(Reason::Fragment)));
-        }
-        datagram(&ends, lane, frame)
-    } else {
-        Some(())
-    };
-    done.ok_or(Outcome::Is(Verdict::Drop(Reason::Headroom)))
+    if lane.parsed.tuple.protocol == ipv4::TCP {
+        return segment(how, &ends, session, direction, lane, frame, room);
+    }
+    if direction == Direction::Outbound || how != ClientAddress::ProxyV2 {
+        return Ok(());
+    }
+    let piece = is_piece(lane, frame.bytes());
+    let length = if piece { proxy::v2_padded_len(&ends) } else { proxy::v2_len(&ends) } as u16;
+    let most = room.here.saturating_sub(length);
+    if lane.parsed.length > most {
+        return Err(Outcome::TooBig(most));
+    }
+    if piece && !piece::has_room(lane, frame.bytes(), length) {
+        return Err(Outcome::Is(Verdict::Drop(Reason::Fragment)));
+    }
+    datagram(&ends, lane, frame, piece).ok_or(NO_ROOM)
 }
 
-/// Whether a packet is a fragment, which is known to be a datagram's first.
-fn is_fragment(lane: &Lane<u128>, bytes: &[u8]) -> bool {
+/// What becomes of a frame that has no room for what is to be put in.
+const NO_ROOM: Outcome = Outcome::Is(Verdict::Drop(Reason::Headroom));
+
+/// Whether a packet that has a transport header is its datagram's first fragment.
+fn is_piece(lane: &Lane<u128>, bytes: &[u8]) -> bool {
     let packet = bytes.get(usize::from(lane.parsed.l3)..).unwrap_or_default();
-    if unmapped(lane.parsed.tuple.src).is_some() {
-        return ipv4::Header::parse(packet).is_ok_and(ipv4::Header::is_fragment);
-    }
-    let upper = ipv6::walk(packet).ok();
-    upper.and_then(|upper| upper.fragment).is_some_and(|fragment| fragment.more)
+    odd::is_fragment(packet) == Some(true)
 }
 
 /// Bytes that go in front of a stream.
@@ -118,25 +119,27 @@ fn segment<B: Frame>(
     lane: &mut Lane<u128>,
     frame: &mut B,
     room: Room,
-) -> Option<()> {
+) -> Result<(), Outcome> {
     let l4 = usize::from(lane.parsed.l4);
-    let header = frame.bytes().get(l4..).and_then(tcp::Header::parse)?;
+    let header = frame.bytes().get(l4..).and_then(tcp::Header::parse).ok_or(NO_ROOM)?;
     let (sequence, flags) = (header.sequence(), header.flags());
     let acknowledgement = header.acknowledgement();
     if flags & SYN != 0 {
         if direction == Direction::Inbound {
             session.extra.isn = sequence;
             session.closing |= BEGUN;
-            return Some(());
+            return Ok(());
         }
-        return clamp(how, ends, lane, frame, room);
+        return clamp(how, ends, lane, frame, room).ok_or(NO_ROOM);
     }
     if session.closing & BEGUN == 0 {
-        return Some(());
+        return Ok(());
     }
     match direction {
         Direction::Inbound => inbound(how, ends, session, (sequence, flags), lane, frame, room),
-        Direction::Outbound => outbound(how, ends, session, acknowledgement, lane, frame),
+        Direction::Outbound => {
+            outbound(how, ends, session, acknowledgement, lane, frame).ok_or(NO_ROOM)
+        }
     }
 }
 
@@ -170,7 +173,7 @@ fn inbound<B: Frame>(
     lane: &mut Lane<u128>,
     frame: &mut B,
     room: Room,
-) -> Option<()> {
+) -> Result<(), Outcome> {
     let length = stream_len(how, ends);
     let first = session.extra.isn.wrapping_add(1);
     let begins = sequence == first && session.closing & DONE == 0;
@@ -178,17 +181,21 @@ fn inbound<B: Frame>(
         if begins && flags & RST == 0 {
             option(ends, lane, frame, room.here);
         }
-        return Some(());
+        return Ok(());
     }
     // A reset of what nothing was sent of.
     if begins && flags & RST != 0 {
-        return Some(());
+        return Ok(());
+    }
+    if begins && is_piece(lane, frame.bytes()) {
+        return piece::header_in_stream(how, ends, lane, frame, room.here);
     }
     if begins && u32::from(lane.parsed.length) + length <= u32::from(room.here) {
-        return header_in_stream(how, ends, lane, frame);
+        return header_in_stream(how, ends, lane, frame).ok_or(NO_ROOM);
     }
-    renumber(segment_of(lane, frame)?, SEQUENCE, sequence, sequence.wrapping_add(length));
-    Some(())
+    let segment = segment_of(lane, frame).ok_or(NO_ROOM)?;
+    renumber(segment, SEQUENCE, sequence, sequence.wrapping_add(length));
+    Ok(())
 }
 
 /// A segment of the real server's: what it acknowledges is more than the client sent.
@@ -314,25 +321,29 @@ fn lengthen(lane: &mut Lane<u128>, bytes: &mut [u8], by: u16) {
 
 /// Puts the TOA option into a segment, if there is room.
 fn option<B: Frame>(ends: &Ends, lane: &mut Lane<u128>, frame: &mut B, room: u16) {
-    let added = match *ends {
+    match *ends {
         Ends::V4 { source, source_port, .. } => {
-            insert(&tcp_options::toa_v4(source, source_port), lane, frame, room)
+            insert(&tcp_options::toa_v4(source, source_port), lane, frame, room);
         }
         Ends::V6 { source, source_port, .. } => {
-            insert(&tcp_options::toa_v6(source, source_port), lane, frame, room)
+            let option = tcp_options::toa_v6(source, source_port);
+            if is_piece(lane, frame.bytes()) {
+                insert(&piece::padded(option), lane, frame, room);
+            } else {
+                insert(&option, lane, frame, room);
+            }
         }
-    };
-    if let Some(by) = added {
-        lengthen(lane, frame.bytes_mut(), by);
     }
 }
 
+/// Puts options into a segment whose packet may be `room` bytes long; `None`, and nothing changed,
+/// when there is no room for them.
 fn insert<B: Frame, const N: usize>(
     option: &[u8; N],
-    lane: &Lane<u128>,
+    lane: &mut Lane<u128>,
     frame: &mut B,
     room: u16,
-) -> Option<u16> {
+) -> Option<()> {
     let (l3, l4) = (usize::from(lane.parsed.l3), usize::from(lane.parsed.l4));
     let header = frame.bytes().get(l4..).and_then(tcp::Header::parse)?;
     let fits = tcp_options::room(header.header_len()) >= N
@@ -342,7 +353,11 @@ fn insert<B: Frame, const N: usize>(
     }
     widen(frame, l4, N)?;
     let end = l3 + usize::from(lane.parsed.length) + N;
-    tcp_options::insert(frame.bytes_mut().get_mut(l4..end)?, option).then_some(N as u16)
+    if !tcp_options::insert(frame.bytes_mut().get_mut(l4..end)?, option) {
+        return None;
+    }
+    lengthen(lane, frame.bytes_mut(), N as u16);
+    Some(())
 }
 
 /// Puts a PROXY header in front of a segment's data.
@@ -405,10 +420,19 @@ const fn fold(sum: u32) -> u16 {
     ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-/// Puts a PROXY header in front of a datagram's data.
-fn datagram<B: Frame>(ends: &Ends, lane: &mut Lane<u128>, frame: &mut B) -> Option<()> {
+/// Puts a PROXY header in front of a datagram's data, padded for the first fragment of one.
+fn datagram<B: Frame>(
+    ends: &Ends,
+    lane: &mut Lane<u128>,
+    frame: &mut B,
+    piece: bool,
+) -> Option<()> {
     let mut header = [0; proxy::MOST];
-    let length = proxy::v2(&mut header, Transport::Datagram, ends);
+    let length = if piece {
+        proxy::v2_padded(&mut header, Transport::Datagram, ends)
+    } else {
+        proxy::v2(&mut header, Transport::Datagram, ends)
+    };
     let l4 = usize::from(lane.parsed.l4);
     widen(frame, l4 + udp::HEADER, length)?;
     let bytes = frame.bytes_mut();

@@ -31,7 +31,7 @@ impl<F: Parse> Engine<F> {
 }
 
 /// Whether a packet is a part of a datagram; `None` when it is no packet.
-fn is_fragment(packet: &[u8]) -> Option<bool> {
+pub(super) fn is_fragment(packet: &[u8]) -> Option<bool> {
     if packet.first()? >> 4 == 6 {
         let fragment = ipv6::walk(packet).ok()?.fragment;
         return Some(fragment.is_some_and(|f| f.offset != 0 || f.more));

@@ -74,6 +74,22 @@ pub(super) trait Parse: Family {
     /// The largest packet with this tuple that is at most `mtu` bytes long with that one, which
     /// may be of the other version.
     fn room_across(mtu: u16, old: &Tuple<Self::Addr>, new: &Tuple<Self::Addr>) -> u16;
+
+    /// The same for a fragment that leaves as another version; `None` for anything else.
+    fn piece_room<B: Frame>(_mtu: u16, _lane: &Lane<Self::Addr>, _frame: &B) -> Option<u16> {
+        None
+    }
+
+    /// Either of them.
+    fn room_for<B: Frame>(mtu: u16, lane: &Lane<Self::Addr>, frame: &B) -> u16 {
+        let whole = || Self::room_across(mtu, &lane.parsed.tuple, &lane.new);
+        Self::piece_room(mtu, lane, frame).unwrap_or_else(whole)
+    }
+
+    /// Whether a fragment that is to leave as another version has a like there.
+    fn piece_has_like<B: Frame>(_lane: &Lane<Self::Addr>, _frame: &B) -> bool {
+        false
+    }
 }
 
 impl Parse for Ipv4 {
@@ -178,6 +194,17 @@ impl Parse for Ipv6 {
 
     fn room_across(mtu: u16, old: &Tuple<u128>, new: &Tuple<u128>) -> u16 {
         if Self::crosses(old, new) { across::room(mtu, old) } else { mtu }
+    }
+
+    fn piece_room<B: Frame>(mtu: u16, lane: &Lane<u128>, frame: &B) -> Option<u16> {
+        if !Self::crosses(&lane.parsed.tuple, &lane.new) {
+            return None;
+        }
+        across::piece_room(mtu, lane, frame.bytes())
+    }
+
+    fn piece_has_like<B: Frame>(lane: &Lane<u128>, frame: &B) -> bool {
+        across::piece_has_like(lane, frame.bytes())
     }
 }
 

@@ -1,11 +1,11 @@
 //! Datagrams in fragments, in every mode and order: cut, put together and judged by `etherparse`.
 
+mod across;
 mod field;
+mod told;
 
 use super::lab::{BACK, FRONT, MemFrame};
-use crate::blueprint::{
-    Blueprint, ClientAddress, LocalPool, Mode, Network, Protocol, RealServer, SnatRule,
-};
+use crate::blueprint::{Blueprint, LocalPool, Mode, Network, Protocol, RealServer, SnatRule};
 use crate::frame::Frame;
 use crate::path::{BURST, Verdict};
 use crate::plan::{Plan, Retired};
@@ -142,11 +142,10 @@ fn what_cannot_be_followed_is_refused_with_its_reason() {
         }
         assert_eq!(field.path.counters().of(reason), pieces.len() as u64);
     };
+    let mut bare = datagram(client, vip, &data(1000));
+    bare[26..28].fill(0);
     let across = blueprint(Mode::Fnat, vip, at(V6.real));
-    both(&across, &pieces, Reason::Untranslatable);
-    let mut told = blueprint(Mode::Fnat, vip, real);
-    told.services[0].client_address = ClientAddress::ProxyV2;
-    both(&told, &pieces, Reason::Fragment);
+    both(&across, &cut(&bare, &[800], 1), Reason::Untranslatable);
     let mut nobody = blueprint(Mode::Fnat, vip, real);
     nobody.services[0].reals.clear();
     both(&nobody, &pieces, Reason::NoReal);

@@ -154,19 +154,49 @@ impl Field {
         }
     }
 
-    /// Sends pieces in, one after the other, in this order; gives all that left, in their order.
-    pub fn through(&mut self, port: PortId, pieces: &[MemFrame], order: &[usize]) -> Vec<MemFrame> {
+    /// Sends pieces in, one after the other, in this order; gives what became of each.
+    pub fn outcomes(
+        &mut self,
+        port: PortId,
+        pieces: &[MemFrame],
+        order: &[usize],
+    ) -> Vec<(Verdict, MemFrame)> {
         for number in order {
             self.drive(port, vec![(*number, pieces[*number].clone())]);
         }
+        self.done.drain(..).map(|(_, verdict, frame)| (verdict, frame)).collect()
+    }
+
+    /// Sends pieces in, one after the other, in this order; gives all that left, in their order.
+    pub fn through(&mut self, port: PortId, pieces: &[MemFrame], order: &[usize]) -> Vec<MemFrame> {
         let to = if port == FRONT { BACK } else { FRONT };
-        let done = self.done.drain(..);
-        let sent = done.map(|(_, verdict, frame)| {
+        let sent = self.outcomes(port, pieces, order).into_iter().map(|(verdict, frame)| {
             assert_eq!(verdict, Verdict::Tx(to));
             frame
         });
         sent.collect()
     }
+}
+
+/// What leaves of frames and their verdicts: packets, and the pieces of those that are to be cut.
+pub fn pieces(done: &[(Verdict, MemFrame)], to: PortId) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    for (verdict, frame) in done {
+        let packet = &frame.bytes()[14..];
+        match *verdict {
+            Verdict::Tx(by) if by == to => all.push(packet.to_vec()),
+            Verdict::Fragment(by, mtu) if by == to => {
+                let cut = sluice_wire::fragment::cut(packet, mtu, |header, part| {
+                    assert!(header.len() + part.len() <= usize::from(mtu));
+                    all.push([header, part].concat());
+                    true
+                });
+                assert!(cut.is_ok(), "{cut:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    all
 }
 
 pub fn fib(plan: &Plan) -> Fib {
@@ -236,30 +266,9 @@ pub fn cut(packet: &[u8], places: &[usize], id: u32) -> Vec<MemFrame> {
 /// What `etherparse` puts together from IP packets: where it came from and went to, and its data.
 /// Asserts the header checksums, the hops and the checksum of the whole.
 pub fn together(packets: &[Vec<u8>], hops: u8) -> (SocketAddr, SocketAddr, Vec<u8>) {
-    let mut pool = IpDefragPool::<(), ()>::new();
-    let mut whole = None;
-    let mut ends = None;
-    for packet in packets {
-        let sliced = SlicedPacket::from_ip(packet).unwrap();
-        let (from, to, ttl): (IpAddr, IpAddr, u8) = match sliced.net.as_ref().unwrap() {
-            NetSlice::Ipv4(net) => {
-                let ip = net.header().to_header();
-                assert_eq!(ip.header_checksum, ip.calc_header_checksum());
-                (ip.source.into(), ip.destination.into(), ip.time_to_live)
-            }
-            NetSlice::Ipv6(net) => {
-                let ip = net.header().to_header();
-                (ip.source.into(), ip.destination.into(), ip.hop_limit)
-            }
-            NetSlice::Arp(_) => panic!("ARP"),
-        };
-        assert_eq!(ttl, hops);
-        assert_eq!(*ends.get_or_insert((from, to)), (from, to));
-        whole = whole.or(pool.process_sliced_packet(&sliced, (), ()).unwrap());
-    }
-    let payload = whole.expect("not whole").payload;
+    let ((from, to), payload) = whole(packets, hops);
     let (udp, data) = UdpHeader::from_slice(&payload).unwrap();
-    let sum = match ends.unwrap() {
+    let sum = match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             udp.calc_checksum_ipv4_raw(from.octets(), to.octets(), data)
         }
@@ -269,12 +278,41 @@ pub fn together(packets: &[Vec<u8>], hops: u8) -> (SocketAddr, SocketAddr, Vec<u
         _ => panic!("one family"),
     };
     assert_eq!(udp.checksum, sum.unwrap(), "UDP checksum");
-    let (from, to) = ends.unwrap();
+    assert_eq!(usize::from(udp.length), payload.len(), "UDP length");
     (
         SocketAddr::new(from, udp.source_port),
         SocketAddr::new(to, udp.destination_port),
         data.to_vec(),
     )
+}
+
+/// The same of any protocol: where it came from and went to, and what it carries.
+pub fn whole(packets: &[Vec<u8>], hops: u8) -> ((IpAddr, IpAddr), Vec<u8>) {
+    let mut pool = IpDefragPool::<(), ()>::new();
+    let mut whole = None;
+    let mut ends = None;
+    for packet in packets {
+        let sliced = SlicedPacket::from_ip(packet).unwrap();
+        let (from, to, ttl, length): (IpAddr, IpAddr, u8, usize) =
+            match sliced.net.as_ref().unwrap() {
+                NetSlice::Ipv4(net) => {
+                    let ip = net.header().to_header();
+                    assert_eq!(ip.header_checksum, ip.calc_header_checksum());
+                    let length = usize::from(ip.total_len);
+                    (ip.source.into(), ip.destination.into(), ip.time_to_live, length)
+                }
+                NetSlice::Ipv6(net) => {
+                    let ip = net.header().to_header();
+                    let length = 40 + usize::from(ip.payload_length);
+                    (ip.source.into(), ip.destination.into(), ip.hop_limit, length)
+                }
+                NetSlice::Arp(_) => panic!("ARP"),
+            };
+        assert_eq!((ttl, length), (hops, packet.len()));
+        assert_eq!(*ends.get_or_insert((from, to)), (from, to));
+        whole = whole.or(pool.process_sliced_packet(&sliced, (), ()).unwrap());
+    }
+    (ends.unwrap(), whole.expect("not whole").payload)
 }
 
 pub fn packets(frames: &[MemFrame]) -> Vec<Vec<u8>> {
