@@ -3,8 +3,10 @@
 
 use crate::recipe::{Feature, Recipe};
 use crate::rng::Rng;
-use crate::universe::{Service, Universe};
-use crate::wire::{ACK, Addr, FIN, Packet, RST, SYN, Stream, TCP, Tuple, UDP, is_v4, v4};
+use crate::universe::{ANY, Service, Universe};
+use crate::wire::{
+    ACK, Addr, FIN, OTHERS, Packet, RST, SCTP, SYN, Stream, TCP, Tuple, UDP, is_v4, v4,
+};
 use sluice_director::blueprint::Mode;
 
 /// Something that happens.
@@ -100,14 +102,22 @@ fn flow(universe: &Universe, rng: &mut Rng) -> Act {
     let node = client_of(universe, rng, service);
     let sport = 2000 + rng.below(universe.client_ports.into()) as u16;
     let (first, last) = service.ports;
-    let tuple = Tuple {
+    let mut tuple = Tuple {
         src: universe.nodes[node].address,
         dst: service.vip,
         sport,
         dport: rng.range(first.into(), last.min(first.saturating_add(2000)).into()) as u16,
         protocol: service.protocol,
     };
-    Act::Flow { node, tuple, token: rng.next() as u32 }
+    let token = rng.next() as u32;
+    if service.protocol == ANY {
+        let [a, b, c] = OTHERS;
+        tuple.protocol = *rng.pick(&[TCP, UDP, SCTP, a, b, c]);
+    }
+    if OTHERS.contains(&tuple.protocol) {
+        (tuple.sport, tuple.dport) = (0, 0);
+    }
+    Act::Flow { node, tuple, token }
 }
 
 /// A client of a service's family.
@@ -184,9 +194,14 @@ fn stray(universe: &Universe, rng: &mut Rng) -> Option<Act> {
         let near = pool.first_port.saturating_sub(3);
         tuple.dport = near.saturating_add(rng.below(u64::from(pool.ports) + 6) as u16);
     }
+    let mut aborts = false;
+    if tuple.protocol == ANY {
+        tuple.protocol = *rng.pick(&[TCP, SCTP]);
+    }
     match rng.below(12) {
         0 => tuple.dport ^= 1 << rng.below(16),
         1 => tuple.protocol = if tuple.protocol == TCP { UDP } else { TCP },
+        2 if tuple.protocol == SCTP => aborts = true,
         2 if is_v4(tuple.src) => tuple.src = odd_source(rng, &tuple),
         3 if is_v4(tuple.src) == is_v4(service.vip) => {
             tuple.dst = universe.nodes[client].address;
@@ -197,7 +212,10 @@ fn stray(universe: &Universe, rng: &mut Rng) -> Option<Act> {
     let tcp = |value: u32| if tuple.protocol == TCP { value } else { 0 };
     let len = *rng.pick(&[8, 20, 1200]);
     let token = rng.next() as u32;
-    let headed = tuple.protocol == UDP;
+    let headed = tuple.protocol != TCP;
+    if tuple.protocol == SCTP {
+        return Some(Act::Stray { node, packet: chunk(tuple, token, len, aborts) });
+    }
     let packet = Packet {
         tuple,
         ttl: *rng.pick(&[0, 1, 2, 64, 64, 64]),
@@ -209,6 +227,22 @@ fn stray(universe: &Universe, rng: &mut Rng) -> Option<Act> {
         ..Packet::default()
     };
     Some(Act::Stray { node, packet })
+}
+
+/// An SCTP packet with data, or one that ends an association.
+fn chunk(tuple: Tuple, token: u32, len: u16, aborts: bool) -> Packet {
+    let headed = Stream { token, at: 0, len, headed: true };
+    Packet {
+        tuple,
+        ttl: 64,
+        seq: token,
+        ack: if aborts { 0 } else { 1 },
+        flags: if aborts { RST } else { 0 },
+        window: if aborts { 1 } else { 3 },
+        checksum: true,
+        payload: if aborts { Stream::default() } else { headed },
+        ..Packet::default()
+    }
 }
 
 /// Addresses that no packet comes from, or that nobody knows the way to.

@@ -7,7 +7,7 @@ pub(crate) use script::Script;
 pub(crate) use tcp::Wishes;
 
 use crate::rng::Rng;
-use crate::wire::{ACK, Packet, RST, SYN, Seen, Stream, TCP, Tuple, is_v4};
+use crate::wire::{ACK, Packet, RST, SCTP, SYN, Seen, Stream, TCP, Tuple, UDP, is_v4};
 use rustc_hash::FxHashMap;
 use tcp::Conn;
 
@@ -150,7 +150,12 @@ impl Peers {
         let len = if self.large && rng.chance(50) { LARGE } else { len };
         let place = exchange.sent << 12;
         let payload = Stream { token: exchange.token, at: place, len, headed: true };
-        let packet = datagram(exchange.tuple, payload, rng);
+        let mut packet = datagram(exchange.tuple, payload, rng);
+        // An association may be ended by its last packet.
+        if packet.tuple.protocol == SCTP && exchange.left == 1 && exchange.token & 3 == 0 {
+            (packet.flags, packet.window, packet.ack) = (RST, 0, 0);
+            packet.payload = Stream::default();
+        }
         self.wishes.packets.push((exchange.node, packet));
         exchange.sent += 1;
         exchange.left -= 1;
@@ -236,13 +241,18 @@ impl Peers {
 
 fn datagram(tuple: Tuple, payload: Stream, rng: &mut Rng) -> Packet {
     let v4 = is_v4(tuple.src);
+    let bare = !matches!(tuple.protocol, UDP | SCTP);
+    let sctp = |value: u32| if tuple.protocol == SCTP { value } else { 0 };
     Packet {
         tuple,
         ttl: 64 - rng.below(8) as u8,
         tos: *rng.pick(&[0, 0, 0x28]),
         id: rng.next() as u32 & if v4 { 0xffff } else { 0xf_ffff },
         df: v4 && rng.chance(500),
-        checksum: !v4 || !rng.chance(100),
+        checksum: !bare && (!v4 || !rng.chance(100) || tuple.protocol == SCTP),
+        seq: sctp(payload.token),
+        ack: sctp(payload.at),
+        window: sctp(3) as u16,
         payload,
         ..Packet::default()
     }

@@ -34,13 +34,15 @@ pub enum Feature {
     Silence,
     /// Packets that belong to nothing.
     Strays,
+    /// Services of SCTP, and of any protocol.
+    Protocols,
     /// Packets that arrive in fragments.
     Pieces,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Loss,
         Self::Duplicates,
         Self::Jitter,
@@ -54,6 +56,7 @@ impl Feature {
         Self::Routes,
         Self::Silence,
         Self::Strays,
+        Self::Protocols,
         Self::Pieces,
     ];
 
@@ -73,6 +76,7 @@ impl Feature {
             Self::Routes => "routes",
             Self::Silence => "silence",
             Self::Strays => "strays",
+            Self::Protocols => "protocols",
             Self::Pieces => "pieces",
         }
     }
@@ -96,6 +100,10 @@ pub enum Sabotage {
     Leak,
     /// A frame that was sent is also counted as dropped.
     Miscount,
+    /// The checksum of a sent SCTP packet is one bit off.
+    Crc,
+    /// A packet of a protocol that nobody looks into goes on with another protocol's number.
+    Renumber,
     /// A worker forgets all its sessions.
     Amnesia,
     /// The sweep does not run.

@@ -7,7 +7,7 @@ use crate::recipe::Sabotage;
 use crate::rng::Rng;
 use crate::status::Snapshot;
 use crate::universe::Universe;
-use crate::wire;
+use crate::wire::{self, OTHERS, is_v4};
 use sluice_director::path::{BURST, PagePolicy, Path, PathConfig, Verdict, View};
 use sluice_director::{Frame, Reason};
 use std::rc::Rc;
@@ -107,6 +107,13 @@ impl Saboteur {
         {
             *last ^= 1;
         }
+        let protocol = frame.packet.tuple.protocol;
+        if protocol == wire::SCTP && self.strikes(Sabotage::Crc) {
+            flip_crc(frame);
+        }
+        if OTHERS.contains(&protocol) && self.strikes(Sabotage::Renumber) {
+            renumber(frame);
+        }
         if self.strikes(Sabotage::Mac) {
             frame.bytes_mut()[5] ^= 1;
         }
@@ -148,5 +155,25 @@ impl Saboteur {
             let macs = (seen.from, seen.to);
             wire::write(&packet, macs, frame.bytes_mut());
         }
+    }
+}
+
+/// Makes an untunnelled SCTP packet's checksum wrong by a bit.
+fn flip_crc(frame: &mut Buffer) {
+    let Ok(seen) = wire::read(frame.bytes()) else { return };
+    let at = 14 + if is_v4(seen.packet.tuple.src) { 20 } else { 40 } + 8;
+    if seen.vlan == 0 && seen.outer.is_none() {
+        frame.bytes_mut()[at] ^= 1;
+    }
+}
+
+/// Sends a packet on under the number of another protocol.
+fn renumber(frame: &mut Buffer) {
+    let Ok(seen) = wire::read(frame.bytes()) else { return };
+    let mut packet = seen.packet;
+    packet.payload = frame.packet.payload;
+    packet.tuple.protocol = if packet.tuple.protocol == OTHERS[0] { OTHERS[1] } else { OTHERS[0] };
+    if seen.vlan == 0 && seen.outer.is_none() {
+        wire::write(&packet, (seen.from, seen.to), frame.bytes_mut());
     }
 }

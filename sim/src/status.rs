@@ -4,7 +4,7 @@
 //! A snapshot keeps the model's own view of what it says beside the compiled plan, so that the
 //! checker never asks the plan.
 
-use crate::universe::Universe;
+use crate::universe::{ANY, Service, Universe};
 use crate::wire::{Addr, Seen, is_v4, to_ip};
 use rustc_hash::FxHashMap;
 use sluice_director::blueprint::{
@@ -170,7 +170,7 @@ impl Snapshot {
         let fits = services.filter(move |(_, (service, owned))| {
             let (first, last) = service.ports;
             let covers = (first..=last).contains(&to.1) && service.vip == to.0;
-            **owned && covers && service.protocol == protocol
+            **owned && covers && service.takes(protocol)
         });
         fits.map(|(number, _)| number)
     }
@@ -190,11 +190,14 @@ impl Snapshot {
     pub fn service_at(&self, universe: &Universe, protocol: u8, to: (Addr, u16)) -> Option<usize> {
         let fits = universe.services.iter().enumerate().filter(|(at, service)| {
             self.status.services[*at].present
-                && service.protocol == protocol
+                && service.takes(protocol)
                 && service.vip == to.0
                 && (service.ports.0..=service.ports.1).contains(&to.1)
         });
-        fits.min_by_key(|(_, service)| service.ports.1 - service.ports.0).map(|(at, _)| at)
+        let width = |(_, service): &(usize, &Service)| {
+            (service.protocol == ANY, service.ports.1 - service.ports.0)
+        };
+        fits.min_by_key(width).map(|(at, _)| at)
     }
 }
 

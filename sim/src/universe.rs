@@ -1,9 +1,11 @@
 //! What there is in a world: links, hosts, routers, services, pools, limits. All of it follows
 //! from the seed and never changes; what changes while traffic runs is in [`crate::status`].
 
+mod trouble;
+
 use crate::recipe::{Feature, Recipe};
 use crate::rng::Rng;
-use crate::wire::{Addr, TCP, UDP, is_v4, to_ip, v4};
+use crate::wire::{Addr, SCTP, TCP, UDP, is_v4, to_ip, v4};
 use sluice_director::blueprint::{
     HashKey, Mode, NoSession, Orphans, Persistence, Protocol, Scheduling, Timeouts,
 };
@@ -75,6 +77,9 @@ impl Limits {
     }
 }
 
+/// The protocol of a service that takes all.
+pub(crate) const ANY: u8 = 0;
+
 /// A virtual service.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
@@ -115,9 +120,16 @@ impl Service {
         false
     }
 
+    /// Whether packets of a protocol may be for it.
+    pub const fn takes(&self, protocol: u8) -> bool {
+        self.protocol == protocol || self.protocol == ANY
+    }
+
     pub const fn protocol_name(&self) -> Protocol {
         match self.protocol {
             TCP => Protocol::Tcp,
+            SCTP => Protocol::Sctp,
+            ANY => Protocol::Any,
             _ => Protocol::Udp,
         }
     }
@@ -223,8 +235,8 @@ impl Universe {
             services: Vec::new(),
             pools: Vec::new(),
             tunnel: [(BACK[0].0 + 96, rng.range(126, 128) as u32), (BACK[2].0 + 0x600, 120)],
-            network: network(&mut rng, recipe),
-            timeouts: timeouts(&mut rng),
+            network: trouble::network(&mut rng, recipe),
+            timeouts: trouble::timeouts(&mut rng),
             capacity: if rng.chance(300) { rng.range(8, 200) as u32 } else { ample(recipe) },
             no_session: *rng.pick(&[NoSession::Drop, NoSession::Reset]),
             mid_stream: rng.chance(100),
@@ -318,6 +330,14 @@ impl Universe {
         }
     }
 
+    /// What a service is of that is neither of TCP nor of UDP, if it is.
+    fn other(&self, recipe: &Recipe, number: u16, vip: Addr) -> Option<u8> {
+        let mut rng = Rng::of(&[recipe.seed, 12, number.into()]);
+        let other = *rng.pick(&[SCTP, ANY]);
+        let taken = self.services.iter().any(|s| (s.protocol, s.vip) == (other, vip));
+        (recipe.has(Feature::Protocols) && rng.chance(500) && !taken).then_some(other)
+    }
+
     /// A service of one family; none if no host can serve it.
     fn service(
         &self,
@@ -357,6 +377,13 @@ impl Universe {
         let key = |s: &Service| (s.protocol, s.vip, s.ports);
         if self.services.iter().any(|other| key(other) == (protocol, vip, ports)) {
             ports = (port, port);
+        }
+        let blind = reals.iter().all(|real| real.mode != Mode::Fnat);
+        let other = self.other(recipe, number, vip).filter(|_| blind);
+        let protocol = other.unwrap_or(protocol);
+        if protocol == ANY {
+            ports = (0, u16::MAX);
+            reals.iter_mut().for_each(|real| real.port = 0);
         }
         let rules = [Orphans::Keep, Orphans::Reset, Orphans::Reschedule];
         use Scheduling::{Lc, Mh, P2c, Rr, Sh, Wlc, Wrr};
@@ -453,36 +480,5 @@ fn limits(rng: &mut Rng) -> Limits {
         new_per_s: some(&[3, 50, 500]),
         upper: some(&[4, 20, 100]),
         slow_start_s: some(&[1, 10]),
-    }
-}
-
-fn network(rng: &mut Rng, recipe: &Recipe) -> Network {
-    let mut when = |feature, values: &[u32]| {
-        let value = *rng.pick(values);
-        if recipe.has(feature) { value } else { 0 }
-    };
-    Network {
-        loss: when(Feature::Loss, &[0, 1, 10, 100]),
-        duplicates: when(Feature::Duplicates, &[0, 1, 50]),
-        spoilt: when(Feature::Spoilt, &[0, 0, 2, 20]),
-        jitter_ms: when(Feature::Jitter, &[0, 3, 10, 60]).into(),
-        pieces: 0,
-        delay_ms: rng.range(1, 8),
-    }
-}
-
-fn timeouts(rng: &mut Rng) -> Timeouts {
-    let mut some = |few: &[u32]| *rng.pick(few);
-    Timeouts {
-        tcp_syn_recv_s: some(&[1, 3, 60]),
-        tcp_established_s: some(&[2, 10, 900]),
-        tcp_fin_wait_s: some(&[1, 2, 120]),
-        tcp_close_wait_s: some(&[1, 2, 60]),
-        tcp_last_ack_s: some(&[1, 30]),
-        tcp_time_wait_s: some(&[0, 0, 1, 60]),
-        tcp_close_s: some(&[0, 0, 1, 10]),
-        udp_s: some(&[1, 5, 300]),
-        one_packet_s: some(&[1, 10]),
-        ..Timeouts::default()
     }
 }

@@ -7,6 +7,7 @@
 
 mod piece;
 mod read;
+mod sctp;
 mod stream;
 mod write;
 
@@ -20,6 +21,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
+pub(crate) const SCTP: u8 = 132;
+/// Protocols that nobody looks into: GRE, ESP and an unassigned one.
+pub(crate) const OTHERS: [u8; 3] = [47, 50, 250];
 
 pub(crate) const FIN: u8 = 1;
 pub(crate) const SYN: u8 = 2;

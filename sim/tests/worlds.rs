@@ -58,6 +58,8 @@ fn sabotage_is_noticed() {
         (Sabotage::Mac, "goes by"),
         (Sabotage::Leak, "frames are in use"),
         (Sabotage::Miscount, "no_route"),
+        (Sabotage::Crc, "its checksum was changed"),
+        (Sabotage::Renumber, "became|leads to no real server"),
         (Sabotage::Amnesia, ""),
         (Sabotage::NoSweep, "sessions"),
         (Sabotage::OldPlan, ""),

@@ -5,7 +5,9 @@ use super::{Checker, Lookup, Scene, Violation, Way};
 use crate::frame::{Buffer, Kind};
 use crate::pieces;
 use crate::status::{link_mac, node_of};
-use crate::wire::{ACK, Addr, FIN, Outer, Packet, RST, SYN, Seen, TCP, Tuple, is_v4, read, to_ip};
+use crate::wire::{
+    ACK, Addr, FIN, Outer, Packet, RST, SCTP, SYN, Seen, TCP, Tuple, UDP, is_v4, read, to_ip,
+};
 use sluice_director::Frame;
 use sluice_director::blueprint::Mode;
 use sluice_director::path::Waiting;
@@ -15,6 +17,12 @@ const SAMPLE: u64 = 64;
 
 /// The state of a session that a packet may open.
 pub(super) fn opening(scene: Scene<'_>, packet: &Packet, mid_stream: bool) -> Option<State> {
+    match packet.tuple.protocol {
+        // What ends an association opens none.
+        SCTP => return (packet.flags & RST == 0).then_some(State::Sctp),
+        TCP | UDP => {}
+        _ => return Some(State::Other),
+    }
     if packet.tuple.protocol != TCP {
         let Tuple { dst, dport, protocol, .. } = packet.tuple;
         let service = scene.snapshot.service_at(scene.universe, protocol, (dst, dport));
@@ -176,6 +184,7 @@ impl Checker {
             let port = if real.port == 0 { inbound.dport } else { real.port };
             let there = (universe.nodes[real.node].address, port) == (forward.dst, forward.dport);
             let same_client = (forward.src, forward.sport) == (inbound.src, inbound.sport);
+            let same_client = same_client && forward.protocol == inbound.protocol;
             match real.mode {
                 Mode::Fnat => there && snapshot.locals.contains_key(&forward.src),
                 Mode::Nat => there && same_client,

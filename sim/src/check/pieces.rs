@@ -12,7 +12,7 @@ use crate::parked::Taken;
 use crate::pieces;
 use crate::universe::Universe;
 use crate::wire::{
-    Packet, Place, Seen, SeenPiece, TCP, Tuple, is_v4, portless, read_piece, write_piece,
+    Packet, Place, SCTP, Seen, SeenPiece, TCP, Tuple, is_v4, portless, read_piece, write_piece,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use sluice_director::blueprint::{Mode, Orphans};
@@ -238,7 +238,11 @@ impl Checker {
             let session = &self.sessions[id as usize];
             let becomes = session.becomes(direction);
             let crosses = becomes.is_none_or(|new| is_v4(new.src) != packet.is_v4());
-            let kept = crosses || universe.services[session.service].introduces();
+            // What ports do to a CRC depends on the length of the whole.
+            let ports = |tuple: Tuple| (tuple.sport, tuple.dport);
+            let summed = packet.tuple.protocol == SCTP
+                && becomes.is_some_and(|new| ports(new) != ports(packet.tuple));
+            let kept = crosses || summed || universe.services[session.service].introduces();
             return if kept { Ok(()) } else { Err("kept whole, and need not be".into()) };
         }
         let tuple = packet.tuple;
@@ -249,9 +253,13 @@ impl Checker {
             return Err("kept whole without a session".into());
         };
         let spec = &universe.services[service];
-        let mut reals = snapshot.eligible[service].iter().map(|at| spec.reals[*at].node);
+        let mut reals = snapshot.eligible[service].iter().map(|at| &spec.reals[*at]);
         let kept = spec.introduces()
-            || reals.any(|node| is_v4(universe.nodes[node].address) != packet.is_v4());
+            || reals.any(|real| {
+                let port = ![0, tuple.dport].contains(&real.port) && real.mode == Mode::Nat;
+                let crosses = is_v4(universe.nodes[real.node].address) != packet.is_v4();
+                crosses || port && tuple.protocol == SCTP
+            });
         if !kept {
             return Err("kept whole, and need not be".into());
         }

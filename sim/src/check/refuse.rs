@@ -306,7 +306,13 @@ impl Checker {
             }
             Reason::NatConflict => {
                 self.turn_lost(scene, service);
-                self.conflicts(scene, service, &packet.tuple) > 0
+                // Whose way nobody knows yet may go where this one would.
+                let end = |tuple: &Tuple| (tuple.src, tuple.sport);
+                let ghost = |id: &u32| {
+                    let session = &self.sessions[*id as usize];
+                    session.worker == scene.worker && end(&session.inbound) == end(&packet.tuple)
+                };
+                self.ghosts.iter().any(ghost) || self.conflicts(scene, service, &packet.tuple) > 0
             }
             _ => false,
         };

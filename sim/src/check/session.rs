@@ -24,6 +24,9 @@ pub(crate) enum State {
     TimeWait,
     Close,
     Udp,
+    Sctp,
+    /// Of a protocol that nobody looks into.
+    Other,
     /// Of a service that schedules each datagram by itself.
     OnePacket,
 }
@@ -39,6 +42,8 @@ impl State {
             Self::TimeWait => "TIME_WAIT",
             Self::Close => "CLOSE",
             Self::Udp => "UDP",
+            Self::Sctp => "SCTP",
+            Self::Other => "OTHER",
             Self::OnePacket => "ONE_PACKET",
         }
     }
@@ -55,6 +60,8 @@ impl State {
             Self::TimeWait => timeouts.tcp_time_wait_s,
             Self::Close => timeouts.tcp_close_s,
             Self::Udp => timeouts.udp_s,
+            Self::Sctp => timeouts.sctp_s,
+            Self::Other => timeouts.other_s,
             Self::OnePacket => timeouts.one_packet_s,
         })
     }
@@ -129,7 +136,7 @@ impl Session {
         packet: &Packet,
     ) -> bool {
         self.seen_ms = now;
-        if matches!(self.state, State::Udp | State::OnePacket) {
+        if matches!(self.state, State::Udp | State::OnePacket | State::Other) {
             return false;
         }
         self.follow(direction, packet);
@@ -148,6 +155,9 @@ impl Session {
         let Packet { flags, seq, ack, payload, .. } = *packet;
         if flags & RST != 0 {
             self.state = State::Close;
+            return;
+        }
+        if self.state == State::Sctp {
             return;
         }
         let over = matches!(self.state, State::Close | State::TimeWait);

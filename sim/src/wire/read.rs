@@ -1,6 +1,6 @@
 //! From the bytes of a frame to what they say, with everything checked on the way.
 
-use super::{Addr, Packet, Stream, TCP, Tuple, UDP, is_v4, pseudo, sum, v4};
+use super::{Addr, OTHERS, Packet, SCTP, Stream, TCP, Tuple, UDP, is_v4, pseudo, sctp, sum, v4};
 
 /// Why a frame is not right.
 pub(crate) type Unreadable = &'static str;
@@ -199,7 +199,17 @@ fn transport(segment: &[u8], seen: &mut Seen) -> Result<usize, Unreadable> {
             *right = !packet.checksum || holds();
             8
         }
-        _ => return Err("neither TCP nor UDP"),
+        SCTP => {
+            let (data, whole) = sctp::read(segment, packet)?;
+            *right = whole;
+            data
+        }
+        _ if OTHERS.contains(&protocol) => {
+            (*right, packet.checksum) = (true, false);
+            packet.payload = Stream { len: segment.len() as u16, ..Stream::default() };
+            return Ok(0);
+        }
+        _ => return Err("a protocol that nobody sends"),
     };
     (packet.tuple.sport, packet.tuple.dport) = (be16(segment, 0), be16(segment, 2));
     packet.payload = Stream { len: (segment.len() - data) as u16, ..Stream::default() };

@@ -1,6 +1,6 @@
 //! From a packet to the bytes of its frame.
 
-use super::{Packet, TCP, UDP, pseudo, sum};
+use super::{Packet, SCTP, TCP, UDP, pseudo, sctp, sum};
 
 pub(super) const ETHERNET: usize = 14;
 
@@ -10,7 +10,8 @@ pub(crate) const fn frame_len(packet: &Packet) -> usize {
     let transport = match packet.tuple.protocol {
         TCP => 20 + if packet.mss == 0 { 0 } else { 4 },
         UDP => 8,
-        _ => 4,
+        SCTP => sctp::header_len(packet),
+        _ => 0,
     };
     ETHERNET + network + transport + packet.payload.len as usize
 }
@@ -55,6 +56,9 @@ pub(super) fn ipv6(packet: &Packet, payload: usize, header: &mut [u8]) {
 
 fn transport(packet: &Packet, segment: &mut [u8]) {
     let tuple = &packet.tuple;
+    if !matches!(tuple.protocol, TCP | UDP | SCTP) {
+        return packet.payload.fill(segment);
+    }
     segment[..2].copy_from_slice(&tuple.sport.to_be_bytes());
     segment[2..4].copy_from_slice(&tuple.dport.to_be_bytes());
     let length = segment.len();
@@ -81,7 +85,7 @@ fn transport(packet: &Packet, segment: &mut [u8]) {
             }
             6
         }
-        _ => return,
+        _ => return sctp::write(packet, segment),
     };
     let start = pseudo(tuple.src, tuple.dst, tuple.protocol, length);
     let mut checksum = !sum(start, segment);
