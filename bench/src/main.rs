@@ -7,7 +7,8 @@
 //! some schedulers, `cps` for connections from their first segment to their last. `schedulers`
 //! times the schedulers alone, and says how they distribute sessions.
 //!
-//! The one unsafe thing here is reading the processor's time stamp counter ([`clock`]).
+//! Unsafe are reading the processor's time stamp counter ([`clock`]) and the bytes of a frame
+//! ([`port`]).
 #![deny(unsafe_code)]
 
 mod args;

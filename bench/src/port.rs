@@ -10,6 +10,7 @@ use sluice_director::Frame;
 use sluice_lanes::prefetch;
 use sluice_table::{PagePolicy, Region, RegionError};
 use sluice_worker::{Burst, Queue};
+use std::ops::Range;
 
 /// Bytes from one buffer to the next.
 pub const STRIDE: usize = 2368;
@@ -41,8 +42,15 @@ pub fn frames(count: usize, pages: PagePolicy) -> Result<Vec<MemFrame>, RegionEr
 }
 
 impl MemFrame {
+    #[inline(always)]
+    fn range(&self) -> Range<usize> {
+        let start = usize::from(self.start);
+        start..start + usize::from(self.len)
+    }
+
     /// Makes it a frame of `content.len()` bytes at its first place, and gives them to be changed.
     pub fn write(&mut self, content: &[u8]) -> &mut [u8] {
+        assert!(content.len() <= STRIDE - usize::from(HEADROOM));
         (self.start, self.len) = (HEADROOM, content.len() as u16);
         let bytes = self.bytes_mut();
         bytes.copy_from_slice(content);
@@ -52,13 +60,19 @@ impl MemFrame {
 
 impl Frame for MemFrame {
     #[inline(always)]
+    #[expect(unsafe_code)]
     fn bytes(&self) -> &[u8] {
-        &self.buffer.0[usize::from(self.start)..][..usize::from(self.len)]
+        // SAFETY: `start + len <= STRIDE` whenever either changes. A packet buffer of DPDK's is
+        // not checked again at every access either.
+        unsafe { self.buffer.0.get_unchecked(self.range()) }
     }
 
     #[inline(always)]
+    #[expect(unsafe_code)]
     fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer.0[usize::from(self.start)..][..usize::from(self.len)]
+        let range = self.range();
+        // SAFETY: as in `bytes`.
+        unsafe { self.buffer.0.get_unchecked_mut(range) }
     }
 
     fn push_front(&mut self, count: usize) -> bool {

@@ -279,7 +279,7 @@ mod tests {
         let (fib, hops) = build(&kernel);
         for address in ["198.51.100.48", "192.0.2.1"] {
             let hop = fib.hop(fib.lookup(ip(address)).unwrap()).unwrap();
-            assert_eq!((hop.port, hop.source), (PORT, [2, 0, 0, 0, 0, 1]), "{address}");
+            assert_eq!((hop.port, hop.macs[1]), (PORT, [2, 0, 0, 0, 0, 1]), "{address}");
         }
         let elsewhere = fib.lookup(ip("203.0.113.5"));
         assert_eq!(elsewhere, Err(sluice_director::fib::NoHop::NoRoute), "no port of ours");
@@ -331,7 +331,7 @@ mod tests {
         let (fib, hops) = build(&kernel);
         for address in ["2001:db8:9::1", "2001:db8:1::48"] {
             let hop = fib.hop(fib.lookup(ip(address)).unwrap()).unwrap();
-            assert_eq!((hop.port, hop.source), (PORT, [2, 0, 0, 0, 0, 1]), "{address}");
+            assert_eq!((hop.port, hop.macs[1]), (PORT, [2, 0, 0, 0, 0, 1]), "{address}");
         }
         assert_eq!(hops.wanted().collect::<Vec<_>>(), [(1, ip("fe80::1"))]);
 

@@ -1,6 +1,7 @@
 //! What differs between IPv4 and IPv6, so that everything else is written once.
 
 use crate::fib::{Fib, HopId};
+use crate::key::{self, Key};
 use crate::plan::{Plan, Side};
 use crate::session::{Extra, SessionOf};
 use bytemuck::Zeroable;
@@ -92,8 +93,35 @@ pub trait Family: Sized + 'static {
     /// Whether its sessions have room for more than plain IPv4 ones need.
     const WIDE: bool;
 
-    /// The session hash of a tuple: its upper half chooses the bucket, its lower half the tag.
-    fn hash(tuple: &Tuple<Self::Addr>, seed: &Seed) -> u64;
+    /// An address in network byte order, or back in the host's.
+    fn wire(address: Self::Addr) -> Self::Addr;
+
+    /// A tuple in network byte order.
+    #[inline(always)]
+    fn key(tuple: &Tuple<Self::Addr>) -> Key<Self::Addr> {
+        Key {
+            src: Self::wire(tuple.src),
+            dst: Self::wire(tuple.dst),
+            ports: key::ports(tuple.sport, tuple.dport),
+            protocol: tuple.protocol,
+        }
+    }
+
+    /// A key in host byte order.
+    #[inline(always)]
+    fn tuple(key: &Key<Self::Addr>) -> Tuple<Self::Addr> {
+        let (sport, dport) = key::split(key.ports);
+        let (src, dst) = (Self::wire(key.src), Self::wire(key.dst));
+        Tuple { src, dst, sport, dport, protocol: key.protocol }
+    }
+
+    /// The session hash of a key: its upper half chooses the bucket, its lower half the tag.
+    fn hash_key(key: &Key<Self::Addr>, seed: &Seed) -> u64;
+
+    /// The session hash of a tuple.
+    fn hash(tuple: &Tuple<Self::Addr>, seed: &Seed) -> u64 {
+        Self::hash_key(&Self::key(tuple), seed)
+    }
 
     /// This family's addresses of a plan.
     fn side(plan: &Plan) -> &Side<Self::Addr>;
@@ -109,6 +137,9 @@ pub trait Family: Sized + 'static {
 
     /// Whether a packet leaves as another IP version than it came as.
     fn crosses(old: &Tuple<Self::Addr>, new: &Tuple<Self::Addr>) -> bool;
+
+    /// The same of keys.
+    fn keys_cross(old: &Key<Self::Addr>, new: &Key<Self::Addr>) -> bool;
 
     /// What a session of source NAT towards an outside address has besides.
     fn towards(far: Self::Addr) -> Self::Extra;
@@ -132,6 +163,15 @@ pub trait Family: Sized + 'static {
         new: &Tuple<Self::Addr>,
     );
 
+    /// The same for a packet whose headers are where nearly all have them; `false`, and nothing
+    /// done, for another.
+    fn rewrite_plain(
+        frame: &mut [u8],
+        at: (usize, usize),
+        old: &Key<Self::Addr>,
+        new: &Key<Self::Addr>,
+    ) -> bool;
+
     /// Whether a packet from this address can have come over a network.
     fn is_unicast_source(address: Self::Addr) -> bool;
 }
@@ -146,10 +186,14 @@ impl Family for Ipv4 {
     const WIDE: bool = false;
 
     #[inline(always)]
-    fn hash(tuple: &Tuple<u32>, seed: &Seed) -> u64 {
-        let addresses = u64::from(tuple.src) << 32 | u64::from(tuple.dst);
-        let ports = u64::from(tuple.sport) << 16 | u64::from(tuple.dport);
-        seed.mix(addresses, ports << 8 | u64::from(tuple.protocol))
+    fn wire(address: u32) -> u32 {
+        address.to_be()
+    }
+
+    #[inline(always)]
+    fn hash_key(key: &Key<u32>, seed: &Seed) -> u64 {
+        let addresses = u64::from(key.dst) << 32 | u64::from(key.src);
+        seed.mix(addresses, u64::from(key.ports) << 8 | u64::from(key.protocol))
     }
 
     #[inline(always)]
@@ -177,6 +221,10 @@ impl Family for Ipv4 {
         false
     }
 
+    fn keys_cross(_: &Key<u32>, _: &Key<u32>) -> bool {
+        false
+    }
+
     fn towards(_: u32) {}
 
     fn far_hop(_: &SessionOf<Self>, _: &Fib) -> HopId {
@@ -192,6 +240,11 @@ impl Family for Ipv4 {
     #[inline(always)]
     fn rewrite(frame: &mut [u8], at: (usize, usize), old: &Tuple<u32>, new: &Tuple<u32>) {
         crate::path::rewrite_v4(frame, at, old, new);
+    }
+
+    #[inline(always)]
+    fn rewrite_plain(frame: &mut [u8], at: (usize, usize), old: &Key<u32>, new: &Key<u32>) -> bool {
+        crate::path::plain_v4(frame, at, old, new)
     }
 
     fn is_unicast_source(address: u32) -> bool {
@@ -218,17 +271,37 @@ pub(crate) const fn unmapped(address: u128) -> Option<u32> {
     if address >> 32 == MAPPED >> 32 { Some(address as u32) } else { None }
 }
 
+/// The same in network byte order: the address is in the last four bytes.
+#[inline(always)]
+pub(crate) const fn mapped_wire(address: u32) -> u128 {
+    let [a, b, c, d] = address.to_ne_bytes();
+    u128::from_ne_bytes([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d])
+}
+
+/// See [`unmapped`]; both in network byte order.
+#[inline(always)]
+pub(crate) const fn unmapped_wire(address: u128) -> Option<u32> {
+    let little = cfg!(target_endian = "little");
+    let last = if little { address >> 96 } else { address } as u32;
+    if address == mapped_wire(last) { Some(last) } else { None }
+}
+
 impl Family for Ipv6 {
     type Addr = u128;
     type Extra = Extra;
     const WIDE: bool = true;
 
     #[inline(always)]
-    fn hash(tuple: &Tuple<u128>, seed: &Seed) -> u64 {
-        let ports = u64::from(tuple.sport) << 16 | u64::from(tuple.dport);
-        let source = seed.mix((tuple.src >> 64) as u64, tuple.src as u64);
-        let to = (tuple.dst >> 64) as u64 ^ source.rotate_left(32);
-        seed.mix(seed.mix(to, tuple.dst as u64), ports << 8 | u64::from(tuple.protocol))
+    fn wire(address: u128) -> u128 {
+        address.to_be()
+    }
+
+    #[inline(always)]
+    fn hash_key(key: &Key<u128>, seed: &Seed) -> u64 {
+        let source = seed.mix((key.src >> 64) as u64, key.src as u64);
+        let to = (key.dst >> 64) as u64 ^ source.rotate_left(32);
+        let ends = seed.mix(to, key.dst as u64);
+        seed.mix(ends, u64::from(key.ports) << 8 | u64::from(key.protocol))
     }
 
     #[inline(always)]
@@ -265,6 +338,11 @@ impl Family for Ipv6 {
         unmapped(old.src).is_some() != unmapped(new.src).is_some()
     }
 
+    #[inline(always)]
+    fn keys_cross(old: &Key<u128>, new: &Key<u128>) -> bool {
+        unmapped_wire(old.src).is_some() != unmapped_wire(new.src).is_some()
+    }
+
     fn towards(far: u128) -> Extra {
         Extra::towards(far)
     }
@@ -288,6 +366,16 @@ impl Family for Ipv6 {
     #[inline(always)]
     fn rewrite(frame: &mut [u8], at: (usize, usize), old: &Tuple<u128>, new: &Tuple<u128>) {
         crate::path::rewrite_wide(frame, at, old, new);
+    }
+
+    #[inline(always)]
+    fn rewrite_plain(
+        frame: &mut [u8],
+        at: (usize, usize),
+        old: &Key<u128>,
+        new: &Key<u128>,
+    ) -> bool {
+        crate::path::plain_wide(frame, at, old, new)
     }
 
     fn is_unicast_source(address: u128) -> bool {

@@ -51,10 +51,8 @@ pub struct Link {
 pub struct Hop {
     /// Port to leave by.
     pub port: PortId,
-    /// Destination MAC.
-    pub destination: Mac,
-    /// Source MAC.
-    pub source: Mac,
+    /// Destination and source MAC, as they lie in a frame.
+    pub macs: [Mac; 2],
     /// 802.1Q VLAN; 0 for untagged.
     pub vlan: u16,
     /// Largest IP packet in bytes.
@@ -277,13 +275,7 @@ impl Fib {
 
     fn add_hop(&mut self, link_id: LinkId, address: IpAddr, mac: Mac) {
         let Some(link) = self.links.get(usize::from(link_id.0)) else { return };
-        let hop = Hop {
-            port: link.port,
-            destination: mac,
-            source: link.mac,
-            vlan: link.vlan,
-            mtu: link.mtu,
-        };
+        let hop = Hop { port: link.port, macs: [mac, link.mac], vlan: link.vlan, mtu: link.mtu };
         if let Some(known) = self.hop_of.get(&(link_id, address)) {
             self.hops[usize::from(known.0)] = hop;
         } else if self.hops.len() < usize::from(HopId::NONE.0) {
@@ -322,7 +314,7 @@ mod tests {
     fn the_longest_prefix_and_then_the_neighbour() {
         let fib = builder().build(&Plan::default(), None);
         let via = fib.lookup(ip("10.1.2.3")).unwrap();
-        assert_eq!(fib.hop(via).unwrap().destination, [6; 6]);
+        assert_eq!(fib.hop(via).unwrap().macs[0], [6; 6]);
         let direct = fib.hop(fib.lookup(ip("192.0.2.11")).unwrap()).unwrap();
         assert_eq!((direct.port, direct.vlan, direct.mtu), (PortId(1), 7, 9000));
         let other = ip("192.0.2.12");
@@ -330,7 +322,7 @@ mod tests {
         assert_eq!(fib.lookup(ip("203.0.113.9")), Err(NoHop::NoRoute));
         assert_eq!(fib.lookup(ip("2001:db8::1")), Err(NoHop::NoRoute));
         let six = fib.hop(fib.lookup(ip("2001:db8:2::11")).unwrap()).unwrap();
-        assert_eq!(six.destination, [8; 6]);
+        assert_eq!(six.macs[0], [8; 6]);
         let via = fib.lookup(ip("2001:db8:9::1"));
         assert_eq!(via, Err(NoHop::Unresolved(LinkId(0), ip("fe80::1"))));
     }
@@ -345,7 +337,7 @@ mod tests {
         let second = more.build(&Plan::default(), Some(&first));
         assert_eq!(second.generation(), first.generation());
         assert_eq!(second.lookup(ip("192.0.2.11")), Ok(id));
-        assert_eq!(second.hop(id).unwrap().destination, [7; 6]);
+        assert_eq!(second.hop(id).unwrap().macs[0], [7; 6]);
         let third = builder().build(&Plan::default(), Some(&second));
         assert_ne!(third.generation(), second.generation());
         let mut renumbered = builder();

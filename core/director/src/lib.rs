@@ -11,6 +11,7 @@ pub mod counters;
 pub mod family;
 pub mod fib;
 pub mod frame;
+pub mod key;
 mod local_port;
 pub mod path;
 pub mod plan;

@@ -38,7 +38,7 @@ mod tests;
 
 pub use inspect::{SessionFilter, SessionInfo};
 pub use parking::{Parked, Parking};
-pub(crate) use rewrite::{v4 as rewrite_v4, wide as rewrite_wide};
+pub(crate) use rewrite::{plain_v4, plain_wide, v4 as rewrite_v4, wide as rewrite_wide};
 
 use crate::counters::{Counters, Direction, RealCounters};
 use crate::family::{Ipv4, Ipv6, Seed};

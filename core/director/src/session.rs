@@ -10,10 +10,12 @@
 use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::family::{Family, Seed, Tuple};
+use crate::key::{self, Key};
 use crate::plan::{LocalId, Plan, RealId, ServiceId};
 use crate::time::Time;
 use bytemuck::Zeroable;
 use sluice_table::{Index, PagePolicy, RegionError, Slab, Slot};
+use std::hint::select_unpredictable;
 
 /// Where a session is in its life. TCP's names are those of IPVS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Zeroable)]
@@ -289,6 +291,12 @@ impl<F: Family> Sessions<F> {
         F::hash(tuple, &self.seed)
     }
 
+    /// The hash of a key.
+    #[inline(always)]
+    pub fn hash_key(&self, key: &Key<F::Addr>) -> u64 {
+        F::hash_key(key, &self.seed)
+    }
+
     /// The index, for staged lookups.
     #[inline(always)]
     pub const fn index(&self) -> &Index {
@@ -318,97 +326,64 @@ impl<F: Family> Sessions<F> {
             .is_some_and(|keys| keys[flow.direction() as usize].as_ref() == Some(tuple))
     }
 
-    /// How a packet is forwarded if it belongs to a session in a direction and the session goes
-    /// on, and `None` if not: the whole key decides. Writes to `new` what its tuple becomes, which
-    /// means nothing if it does not belong; each field straight to its place, since there are more
-    /// of them than registers.
+    /// What the key of a packet becomes and how it is forwarded if it belongs to a session in a
+    /// direction and the session goes on, and `None` if not: the whole key decides.
+    ///
+    /// Which direction a packet goes in nobody can foresee, so it chooses values, not branches.
     #[inline(always)]
-    pub fn translate(
+    pub fn turned(
         plan: &Plan,
         session: &SessionOf<F>,
         direction: Direction,
-        tuple: &Tuple<F::Addr>,
-        new: &mut Tuple<F::Addr>,
-    ) -> Option<Mode> {
+        key: &Key<F::Addr>,
+    ) -> Option<(Key<F::Addr>, Mode)> {
         let side = F::side(plan);
         let real = side.real(session.real())?;
-        let (mode, protocol) = (real.mode, session.protocol());
-        // No branch for each field, here and below: it is nearly always the one.
-        let alive = real.goes_on() & !session.is_vacant() & (protocol == tuple.protocol);
-        if !alive {
+        let inbound = matches!(direction, Direction::Inbound);
+        let protocol = session.protocol();
+        if !(real.goes_on(inbound) & !session.is_vacant() & (protocol == key.protocol)) {
             return None;
         }
+        let mode = real.mode;
+        let (mut vip, mut address) = (real.wire_vip, real.wire_address);
         if F::WIDE && mode == Mode::Snat {
-            let local = side.local(session.local)?;
-            return Self::is_outside(session, direction, tuple, local, new).then_some(mode);
-        }
-        let vip = side.vip(session.service)?;
-        let (client, client_port) = (session.client, session.client_port);
-        let real_port = real.port_for(session.virtual_port);
-        new.protocol = protocol;
-        let same = if direction == Direction::Inbound {
-            (new.dst, new.dport) = (real.address, real_port);
-            // The source that the real server sees.
-            match mode {
-                Mode::Fnat => {
-                    (new.src, new.sport) = (side.local(session.local)?, session.local_port);
-                }
-                Mode::Nat => (new.src, new.sport) = (client, client_port),
-                Mode::Dr | Mode::Ipip | Mode::Snat => *new = *tuple,
+            if session.state == State::Template {
+                return None;
             }
-            (client == tuple.src)
-                & (client_port == tuple.sport)
-                & (session.virtual_port == tuple.dport)
-                & (vip == tuple.dst)
-        } else {
-            (new.src, new.sport) = (vip, session.virtual_port);
-            (new.dst, new.dport) = (client, client_port);
-            // And answers to: not to us if it is not rewritten.
-            let answered = match mode {
-                Mode::Fnat => {
-                    (side.local(session.local)? == tuple.dst) & (session.local_port == tuple.dport)
-                }
-                _ => (client == tuple.dst) & (client_port == tuple.dport),
-            };
-            answered & (real.address == tuple.src) & (real_port == tuple.sport)
+            (vip, address) = (F::wire(F::far(session)), F::wire(F::far(session)));
+        }
+        let client = F::wire(session.client);
+        let near = key::ports(session.client_port, session.virtual_port);
+        let (client_port, virtual_port) = key::halves(near);
+        // The client as the real server sees it.
+        let (middle, middle_port) = match mode {
+            Mode::Fnat | Mode::Snat => {
+                (side.local_wire(session.local)?, session.local_port.to_be())
+            }
+            _ => (client, client_port),
         };
-        same.then_some(mode)
+        let far = key::pair(real.port_for_wire(virtual_port), middle_port);
+        let inward = Key { src: client, dst: vip, ports: near, protocol };
+        let outward = Key { src: address, dst: middle, ports: far, protocol };
+        let either = |a: &Key<F::Addr>, b: &Key<F::Addr>| Key {
+            src: select_unpredictable(inbound, a.src, b.src),
+            dst: select_unpredictable(inbound, a.dst, b.dst),
+            ports: select_unpredictable(inbound, a.ports, b.ports),
+            protocol,
+        };
+        let belongs = either(&inward, &outward) == *key;
+        belongs.then(|| (either(&outward, &inward).reversed(), mode))
     }
 
-    /// What the tuple of a packet becomes and how it is forwarded: see [`Self::translate`].
+    /// [`Self::turned`] in host byte order.
     pub fn translated(
         plan: &Plan,
         session: &SessionOf<F>,
         direction: Direction,
         tuple: &Tuple<F::Addr>,
     ) -> Option<(Tuple<F::Addr>, Mode)> {
-        let mut new = *tuple;
-        let mode = Self::translate(plan, session, direction, tuple, &mut new)?;
-        Some((new, mode))
-    }
-
-    /// The same for source NAT, whose inbound direction is that of the host that opened it.
-    #[inline(always)]
-    fn is_outside(
-        session: &SessionOf<F>,
-        direction: Direction,
-        tuple: &Tuple<F::Addr>,
-        local: F::Addr,
-        new: &mut Tuple<F::Addr>,
-    ) -> bool {
-        let far = (F::far(session), session.virtual_port);
-        let inside = (session.client, session.client_port);
-        let pool = (local, session.local_port);
-        let (from, to) = ((tuple.src, tuple.sport), (tuple.dst, tuple.dport));
-        new.protocol = tuple.protocol;
-        let same = if direction == Direction::Inbound {
-            (new.src, new.sport, new.dst, new.dport) = (pool.0, pool.1, far.0, far.1);
-            (inside == from) & (far == to)
-        } else {
-            (new.src, new.sport, new.dst, new.dport) = (far.0, far.1, inside.0, inside.1);
-            (far == from) & (pool == to)
-        };
-        same & (session.state != State::Template)
+        let (new, mode) = Self::turned(plan, session, direction, &F::key(tuple))?;
+        Some((F::tuple(&new), mode))
     }
 
     /// The flow that packets with this tuple belong to.
@@ -443,7 +418,7 @@ impl<F: Family> Sessions<F> {
         }
         let inbound = Tuple { dst: side.vip(session.service)?, ..client };
         let from = |dst, dport| Tuple {
-            src: real.address,
+            src: F::wire(real.wire_address),
             dst,
             sport: real.port_for(session.virtual_port),
             dport,

@@ -36,10 +36,22 @@ pub struct Segment {
 /// Whether a packet may leave the state as it is: the test for the fast path. Of what is not TCP
 /// only the end of an SCTP association, which is marked as a reset is, changes anything.
 #[inline(always)]
-pub fn is_plain(state: State, flags: u8) -> bool {
-    state == State::Established && flags & (SYN | FIN | RST) == 0
-        || state >= State::Udp && flags == 0
+pub const fn is_plain(state: State, flags: u8) -> bool {
+    NOTABLE[state as usize] & (flags as u16 | ALWAYS) == 0
 }
+
+/// Of each state the flags that may change it, and [`ALWAYS`] where any packet may.
+const NOTABLE: [u16; State::COUNT] = {
+    let mut notable = [ALWAYS; State::COUNT];
+    notable[State::Established as usize] = (SYN | FIN | RST) as u16;
+    let mut state = State::Udp as usize;
+    while state < State::COUNT {
+        notable[state] = 0xff;
+        state += 1;
+    }
+    notable
+};
+const ALWAYS: u16 = 0x100;
 
 /// Whether a segment opens a new connection where the old one is over, but for what may still be
 /// under way: the client uses its port again, and means neither the old real server nor the local

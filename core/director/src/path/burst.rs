@@ -2,15 +2,16 @@
 
 use super::BURST;
 use crate::blueprint::Mode;
-use crate::family::Tuple;
+use crate::family::{Family, Tuple};
 use crate::fib::HopId;
+use crate::key::Key;
 use crate::session::Flow;
 use crate::track::Segment;
 
 /// What parsing found in one packet that may be ours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub(super) struct Parsed<A> {
-    pub tuple: Tuple<A>,
     /// Offset of the IP header in the frame.
     pub l3: u8,
     /// Offset of the transport header in the frame; 0 for an odd packet.
@@ -19,6 +20,8 @@ pub(super) struct Parsed<A> {
     /// Length of the IP packet in bytes.
     pub length: u16,
     pub segment: Segment,
+    /// Not written by the quick way of parsing: see [`Lane::spell_out`].
+    pub tuple: Tuple<A>,
 }
 
 impl<A: Copy> Parsed<A> {
@@ -40,29 +43,41 @@ impl<A: Copy> Parsed<A> {
     }
 }
 
-/// One packet on its way through the stages: a cache line, so that a stage finds everything from
-/// one address.
+/// One packet on its way through the stages. What the stages need of a plain packet comes first,
+/// so that of an IPv4 packet it is in one cache line.
 #[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(super) struct Lane<A> {
-    pub parsed: Parsed<A>,
+    pub key: Key<A>,
     pub hash: u64,
     /// The candidate, then the flow; [`Flow::NONE`] when there is none. Once it is tracked, what
     /// `ipip` needs instead: the real server's id.
     pub flow: Flow,
-    /// What the tuple becomes.
-    pub new: Tuple<A>,
+    /// Which frame of the turn it is.
+    pub frame: u8,
+    /// Whether only the key says what the tuple is.
+    pub quick: bool,
+    /// How it is forwarded.
+    pub mode: Mode,
     /// Where it goes; [`HopId::NONE`] as long as that is not known, and when its verdict is
     /// something else.
     pub hop: HopId,
-    /// Which frame of the turn it is.
-    pub frame: u8,
-    /// How it is forwarded.
-    pub mode: Mode,
+    pub parsed: Parsed<A>,
+    /// What the tuple becomes.
+    pub new: Tuple<A>,
 }
 
-const _: () = assert!(size_of::<Lane<u32>>() == 64);
-const _: () = assert!(size_of::<Lane<u128>>() == 128);
+impl<A: Copy> Lane<A> {
+    /// Writes the tuple, for whoever looks closer.
+    pub fn spell_out<F: Family<Addr = A>>(&mut self) {
+        if self.quick {
+            self.parsed.tuple = F::tuple(&self.key);
+            self.quick = false;
+        }
+    }
+}
+
+const _: () = assert!(std::mem::offset_of!(Lane<u32>, parsed.tuple) <= 64);
 
 /// Up to [`BURST`] packets of one family.
 pub(super) struct Burst<A> {
@@ -73,13 +88,15 @@ pub(super) struct Burst<A> {
 impl<A: Copy + Default> Burst<A> {
     pub fn new() -> Box<Self> {
         let lane = Lane {
-            parsed: Parsed::default(),
+            key: Key::default(),
             hash: 0,
             flow: Flow::NONE,
-            new: Tuple::default(),
-            hop: HopId::NONE,
             frame: 0,
+            quick: false,
             mode: Mode::Fnat,
+            hop: HopId::NONE,
+            parsed: Parsed::default(),
+            new: Tuple::default(),
         };
         Box::new(Self { len: 0, lanes: [lane; BURST] })
     }

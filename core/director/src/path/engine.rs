@@ -5,14 +5,12 @@
 //! the memory waits for the other. Each stage asks for the memory of the next one in one go, since
 //! a request that misses the TLB holds everything behind it up, but not another request.
 
-use super::burst::{Burst, Lane};
-use super::follow::write;
+use super::burst::Burst;
 use super::fragments::Fragments;
 use super::parse::{Parse, Refused};
-use super::{BURST, Shared, Verdict, View, rewrite};
-use crate::blueprint::Mode;
+use super::{BURST, Shared, Verdict, View};
 use crate::family::{Family, Seed};
-use crate::fib::{Hop, HopId, PortId};
+use crate::fib::{HopId, PortId};
 use crate::frame::Frame;
 use crate::plan::Plan;
 use crate::reason::Reason;
@@ -149,7 +147,6 @@ impl<F: Parse> Engine<F> {
             self.prefetch(found..parsed, parsed..self.burst.len);
             prefetch_frames(&picks, frames, next);
             self.track_all(shared, turn, frames, verdicts, done..sought);
-            self.rewrite(shared, turn.view, frames, verdicts, done..sought);
             (done, sought, found) = (sought, found, parsed);
         }
     }
@@ -171,12 +168,12 @@ impl<F: Parse> Engine<F> {
         for at in part {
             let at = picks.frame(at);
             let Some(lane) = burst.lanes.get_mut(len) else { break };
-            match F::parse(&frames[at], plan, shared, &mut lane.parsed) {
-                Ok(()) if SIEVE && F::is_others(plan, &lane.parsed.tuple) => {
+            match F::parse(&frames[at], plan, shared, lane) {
+                Ok(()) if SIEVE && F::is_others(plan, &lane.key) => {
                     shared.defer(at, verdicts);
                 }
                 Ok(()) => {
-                    lane.hash = sessions.hash(&lane.parsed.tuple);
+                    lane.hash = sessions.hash_key(&lane.key);
                     lane.hop = HopId::NONE;
                     lane.frame = at as u8;
                     len += 1;
@@ -247,7 +244,9 @@ impl<F: Parse> Engine<F> {
         lanes: Range<usize>,
     ) {
         for at in lanes {
-            if !self.pass(shared, turn, at) {
+            let at_frame = usize::from(self.burst.lanes[at].frame);
+            let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
+            if self.pass(shared, turn, at, frame, verdict).is_none() {
                 self.not_plain(shared, turn, at, frames, verdicts);
             }
         }
@@ -266,12 +265,13 @@ impl<F: Parse> Engine<F> {
     ) {
         let at_frame = usize::from(self.burst.lanes[at].frame);
         let frame = &mut frames[at_frame];
+        self.burst.lanes[at].spell_out::<F>();
         let mut outcome = self.track(shared, turn, at, frame);
         if outcome == Outcome::Unknown {
             outcome = self.miss(shared, turn, at, frame);
         }
         verdicts[at_frame] = match outcome {
-            Outcome::Forward => return,
+            Outcome::Forward => self.finish(shared, turn.view, at, frame),
             Outcome::Unresolved => self.hold(shared, turn, at, frame),
             Outcome::Unknown => Verdict::Drop(Reason::NoSession),
             Outcome::Refuse(why) => self.refuse(shared, turn, at, frame, why),
@@ -299,30 +299,6 @@ impl<F: Parse> Engine<F> {
                 self.track(shared, turn, at, frame)
             }
             Err(outcome) => outcome,
-        }
-    }
-
-    /// Writes what packets become.
-    #[inline(never)]
-    fn rewrite<B: Frame>(
-        &self,
-        shared: &mut Shared,
-        view: View<'_>,
-        frames: &mut [B],
-        verdicts: &mut [Verdict],
-        lanes: Range<usize>,
-    ) {
-        for lane in &self.burst.lanes[lanes] {
-            let Some(hop) = view.fib.hop(lane.hop) else { continue };
-            let (at, parsed) = (usize::from(lane.frame), &lane.parsed);
-            let frame = &mut frames[at];
-            if lane.mode == Mode::Ipip || F::crosses(&parsed.tuple, &lane.new) {
-                verdicts[at] = rewrap::<F, B>(shared, view, lane, frame, hop);
-                continue;
-            }
-            let headers = (usize::from(parsed.l3), usize::from(parsed.l4));
-            F::rewrite(frame.bytes_mut(), headers, &parsed.tuple, &lane.new);
-            verdicts[at] = rewrite::link(frame, parsed.l3, hop);
         }
     }
 
@@ -372,22 +348,6 @@ impl<F: Parse> Engine<F> {
             }
             self.hand += 1;
         }
-    }
-}
-
-/// Writes a packet that gets another header than it came with. By itself, so that it takes no
-/// registers from those that keep theirs.
-#[inline(never)]
-fn rewrap<F: Parse, B: Frame>(
-    shared: &mut Shared,
-    view: View<'_>,
-    lane: &Lane<F::Addr>,
-    frame: &mut B,
-    hop: &Hop,
-) -> Verdict {
-    match write::<F, B>(shared, view, lane, frame) {
-        Some(reason) => Verdict::Drop(reason),
-        None => rewrite::link(frame, lane.parsed.l3, hop),
     }
 }
 

@@ -4,42 +4,48 @@ use super::burst::Lane;
 use super::engine::{Engine, Outcome, Turn, expired};
 use super::introduce::Room;
 use super::parse::Parse;
-use super::{Shared, Verdict, View, tunnel};
+use super::{Shared, Verdict, View, rewrite, tunnel};
 use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::family::{Family, Tuple};
-use crate::fib::{Fib, HopId, NoHop};
+use crate::fib::{Fib, Hop, HopId, NoHop};
 use crate::frame::Frame;
 use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
-use crate::session::{Flow, Session, SessionOf, Sessions};
+use crate::session::{Flow, SessionOf, Sessions};
 use crate::track;
+use std::hint::select_unpredictable;
 use std::net::IpAddr;
 
 impl<F: Parse> Engine<F> {
-    /// [`Self::track`] for the packet that nothing is particular about: most of them. Whether it
-    /// was one; if not, nothing has changed but what its lane has to become, which `track` decides.
+    /// [`Self::track`] and [`Self::finish`] for the packet that nothing is particular about: most
+    /// of them. `None` if it is not one; then nothing has changed.
     #[inline(always)]
-    pub fn pass(&mut self, shared: &mut Shared, turn: Turn<'_>, at: usize) -> bool {
+    pub fn pass<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        at: usize,
+        frame: &mut B,
+        verdict: &mut Verdict,
+    ) -> Option<()> {
         let Turn { view: View { plan, fib }, now, .. } = turn;
         let lane = &mut self.burst.lanes[at];
         let (parsed, flow) = (&lane.parsed, lane.flow);
         if flow == Flow::NONE {
-            return false;
+            return None;
         }
         let (session, direction) = (self.sessions.at_mut(flow.id()), flow.direction());
-        let mode = Sessions::<F>::translate(plan, session, direction, &parsed.tuple, &mut lane.new);
-        let Some(mode) = mode else { return false };
+        let (new, mode) = Sessions::<F>::turned(plan, session, direction, &lane.key)?;
         let real = session.real();
-        lane.hop = match direction {
-            Direction::Inbound if F::WIDE && mode == Mode::Snat => F::far_hop(session, fib),
-            Direction::Inbound => fib.real_hop(real),
-            Direction::Outbound => client_hop(session, fib),
-        };
-        let Some(hop) = fib.hop(lane.hop) else { return false };
+        let hop_id = way::<F>(session, direction, mode, fib);
+        let hop = fib.hop(hop_id)?;
         let room = match mode {
             Mode::Ipip => tunnel::room(&shared.paths, plan, real, hop.mtu, now),
-            _ => F::room_across(hop.mtu, &parsed.tuple, &lane.new),
+            _ if F::WIDE && F::keys_cross(&lane.key, &new) => {
+                F::room_across(hop.mtu, &F::tuple(&lane.key), &F::tuple(&new))
+            }
+            _ => hop.mtu,
         };
         let particular = (session.idle_ms(now) > plan.timeout_ms[session.state as usize])
             | !track::is_plain(session.state, parsed.segment.flags)
@@ -47,16 +53,39 @@ impl<F: Parse> Engine<F> {
             | (parsed.length > room)
             | (F::WIDE && plan.introduces && mode == Mode::Fnat);
         if particular {
-            lane.hop = HopId::NONE;
-            return false;
+            return None;
         }
         session.seen_ms = now.low();
-        lane.mode = mode;
-        if matches!(mode, Mode::Dr | Mode::Ipip) {
-            lane.flow = Flow(real.0);
-        }
         shared.forwarded(real, direction, parsed.length);
-        true
+        let headers = (usize::from(parsed.l3), usize::from(parsed.l4));
+        let particular = mode == Mode::Ipip || F::WIDE && F::keys_cross(&lane.key, &new);
+        if particular || !F::rewrite_plain(frame.bytes_mut(), headers, &lane.key, &new) {
+            lane.spell_out::<F>();
+            (lane.new, lane.mode, lane.hop) = (F::tuple(&new), mode, hop_id);
+            lane.flow = Flow(real.0);
+            *verdict = rewrap::<F, B>(shared, turn.view, lane, frame, hop);
+        } else if rewrite::untagged(frame, lane.parsed.l3, hop) {
+            *verdict = Verdict::Tx(hop.port);
+        } else {
+            *verdict = rewrite::link_layer(frame, hop);
+        }
+        Some(())
+    }
+
+    /// Writes what a packet becomes that was tracked, and may go on.
+    #[inline(never)]
+    pub fn finish<B: Frame>(
+        &self,
+        shared: &mut Shared,
+        view: View<'_>,
+        at: usize,
+        frame: &mut B,
+    ) -> Verdict {
+        let lane = &self.burst.lanes[at];
+        match view.fib.hop(lane.hop) {
+            Some(hop) => rewrap::<F, B>(shared, view, lane, frame, hop),
+            None => Verdict::Drop(Reason::NoRoute),
+        }
     }
 
     /// Verifies that a packet belongs to the flow that was found for it, tracks and counts it, and
@@ -76,8 +105,8 @@ impl<F: Parse> Engine<F> {
         }
         let (session, direction) = (self.sessions.at_mut(flow.id()), flow.direction());
         // Another candidate, if there is one, is left to `admit`: two keys seldom share a tag.
-        let mode = Sessions::<F>::translate(plan, session, direction, tuple, &mut lane.new);
-        let Some(mode) = mode.filter(|_| !expired(session, plan, now)) else {
+        let translated = Sessions::<F>::translated(plan, session, direction, tuple);
+        let Some((new, mode)) = translated.filter(|_| !expired(session, plan, now)) else {
             return Outcome::Unknown;
         };
         let plain = track::is_plain(session.state, parsed.segment.flags);
@@ -87,13 +116,9 @@ impl<F: Parse> Engine<F> {
         if parsed.ttl <= 1 {
             return Outcome::Refuse(Reason::TtlExpired);
         }
-        lane.mode = mode;
+        (lane.new, lane.mode) = (new, mode);
         let real = session.real();
-        lane.hop = match direction {
-            Direction::Inbound if F::WIDE && mode == Mode::Snat => F::far_hop(session, fib),
-            Direction::Inbound => fib.real_hop(real),
-            Direction::Outbound => client_hop(session, fib),
-        };
+        lane.hop = way::<F>(session, direction, mode, fib);
         let (mtu, resolved) = match fib.hop(lane.hop) {
             Some(hop) => (hop.mtu, true),
             None => match find_hop::<F>(turn.view, session, direction, (mode, &lane.new)) {
@@ -195,11 +220,32 @@ pub(super) fn write<F: Parse, B: Frame>(
     None
 }
 
-/// The hop towards the client that a session remembers, if it is still good.
+/// Writes a packet that may get another header than it came with, and its link-layer header. By
+/// itself, so that it takes no registers from those that keep theirs.
+#[inline(never)]
+fn rewrap<F: Parse, B: Frame>(
+    shared: &mut Shared,
+    view: View<'_>,
+    lane: &Lane<F::Addr>,
+    frame: &mut B,
+    hop: &Hop,
+) -> Verdict {
+    match write::<F, B>(shared, view, lane, frame) {
+        Some(reason) => Verdict::Drop(reason),
+        None => rewrite::link(frame, lane.parsed.l3, hop),
+    }
+}
+
+/// The hop of a session's packets in a direction, as far as it is remembered and still good.
 #[inline(always)]
-fn client_hop<A, X>(session: &Session<A, X>, fib: &Fib) -> HopId {
+fn way<F: Family>(session: &SessionOf<F>, direction: Direction, mode: Mode, fib: &Fib) -> HopId {
+    let inbound = matches!(direction, Direction::Inbound);
+    if F::WIDE && mode == Mode::Snat && inbound {
+        return F::far_hop(session, fib);
+    }
     let good = session.hop_generation == fib.generation();
-    if good { HopId(session.client_hop) } else { HopId::NONE }
+    let client = if good { session.client_hop } else { HopId::NONE.0 };
+    HopId(select_unpredictable(inbound, fib.real_hop(session.real()).0, client))
 }
 
 /// Where a packet goes next as far as addresses say.

@@ -151,7 +151,7 @@ impl<F: Parse> Engine<F> {
         let pool = view.plan.pools.get(service.pool?)?;
         let (side, at) = (F::side(view.plan), session.real().0 as usize);
         let real = side.real(session.real())?;
-        let (src, sport) = (real.address, real.port_for(session.virtual_port));
+        let (src, sport) = (F::wire(real.wire_address), real.port_for(session.virtual_port));
         let protocol = session.protocol();
         let six = F::to_ip(src).is_ipv6();
         let locals = &pool.locals[usize::from(six)];
@@ -202,7 +202,7 @@ impl<F: Parse> Engine<F> {
         let template = self.sessions.slab().at(flow.id());
         let real = template.real();
         let good = !expired(template, plan, now)
-            && F::side(plan).real(real).is_some_and(|real| real.goes_on())
+            && F::side(plan).real(real).is_some_and(|real| real.goes_on(true))
             && shared.schedulers.is_eligible(real);
         if good {
             return Some(real);

@@ -7,8 +7,9 @@ use super::engine::Outcome;
 use super::introduce::Room;
 use super::{Shared, Verdict, across, introduce};
 use crate::counters::Direction;
-use crate::family::{Family, Ipv4, Ipv6, Tuple, mapped};
+use crate::family::{Family, Ipv4, Ipv6, Tuple, mapped, mapped_wire};
 use crate::frame::{Checked, Frame};
+use crate::key::Key;
 use crate::plan::Plan;
 use crate::reason::Reason;
 use crate::session::SessionOf;
@@ -34,18 +35,19 @@ impl From<Verdict> for Refused {
 
 /// How the packets of a table are parsed.
 pub(super) trait Parse: Family {
-    /// Parses one frame, down to the transport header, into `parsed`. A packet without a tuple of
-    /// its own, ICMP errors and fragments, has a transport header at 0 and a tuple of zeros.
+    /// Parses one frame, down to the transport header, into the lane's key and `parsed`. A packet
+    /// without a tuple of its own, ICMP errors and fragments, has a transport header at 0 and a
+    /// tuple of zeros.
     fn parse<B: Frame>(
         frame: &B,
         plan: &Plan,
         shared: &Shared,
-        parsed: &mut Parsed<Self::Addr>,
+        lane: &mut Lane<Self::Addr>,
     ) -> Result<(), Refused>;
 
     /// Whether no more than the other table may have anything for a packet with this tuple.
     #[inline(always)]
-    fn is_others(_: &Plan, _: &Tuple<Self::Addr>) -> bool {
+    fn is_others(_: &Plan, _: &Key<Self::Addr>) -> bool {
         false
     }
 
@@ -98,24 +100,27 @@ impl Parse for Ipv4 {
         frame: &B,
         plan: &Plan,
         shared: &Shared,
-        parsed: &mut Parsed<u32>,
+        lane: &mut Lane<u32>,
     ) -> Result<(), Refused> {
-        if !plain(frame, parsed) {
+        lane.quick = plain(frame, &mut lane.key, &mut lane.parsed);
+        if !lane.quick {
             // Most of what the wide table gets; the rest is told apart in peace.
             if frame.bytes().get(12..14) == Some(&ethernet::IPV6.to_be_bytes()) {
                 return Err(Refused::Wide);
             }
-            general(frame, plan, parsed)?;
+            general(frame, plan, &mut lane.parsed)?;
+            lane.key = Self::key(&lane.parsed.tuple);
         }
         if shared.workers > 1 {
-            stays_here::<Self>(&parsed.tuple, plan, shared)?;
+            stays_here::<Self>(&Self::tuple(&lane.key), plan, shared)?;
         }
         Ok(())
     }
 
     #[inline(always)]
-    fn is_others(plan: &Plan, tuple: &Tuple<u32>) -> bool {
-        plan.sieve.as_ref().is_some_and(|sieve| !sieve.passes(tuple.src, tuple.dst))
+    fn is_others(plan: &Plan, key: &Key<u32>) -> bool {
+        let (src, dst) = (Self::wire(key.src), Self::wire(key.dst));
+        plan.sieve.as_ref().is_some_and(|sieve| !sieve.passes(src, dst))
     }
 
     fn translate<B: Frame>(_: &mut Shared, _: &mut B, _: &Lane<u32>) -> Option<Reason> {
@@ -144,22 +149,14 @@ impl Parse for Ipv6 {
         frame: &B,
         plan: &Plan,
         shared: &Shared,
-        parsed: &mut Parsed<u128>,
+        lane: &mut Lane<u128>,
     ) -> Result<(), Refused> {
-        if !v6::plain(frame, parsed) {
-            // IPv4 that the IPv4 table has no session for is as plain as a rule.
-            let mut narrow = Parsed::default();
-            if plain(frame, &mut narrow) {
-                *parsed = narrow.with(narrow.tuple.map(mapped));
-            } else if !v6::general(frame, parsed)? {
-                general(frame, plan, &mut narrow)?;
-                let odd = narrow.is_odd();
-                let tuple = if odd { Tuple::default() } else { narrow.tuple.map(mapped) };
-                *parsed = narrow.with(tuple);
-            }
+        lane.quick = v6::plain(frame, &mut lane.key, &mut lane.parsed);
+        if !lane.quick {
+            narrow(frame, plan, lane)?;
         }
         if shared.workers > 1 {
-            stays_here::<Self>(&parsed.tuple, plan, shared)?;
+            stays_here::<Self>(&Self::tuple(&lane.key), plan, shared)?;
         }
         Ok(())
     }
@@ -208,56 +205,73 @@ impl Parse for Ipv6 {
     }
 }
 
-/// Parses a frame as nearly all are: untagged IPv4 without options, whole, TCP or UDP, and nothing
-/// wrong with it. `false` for any other; [`general`] then says what it is. Every field is where it
-/// always is, so this is few bounds checks and comparisons.
+/// Parses what is not plain IPv6 for the wide table.
 #[inline(always)]
-fn plain<F: Frame>(frame: &F, parsed: &mut Parsed<u32>) -> bool {
+fn narrow<B: Frame>(frame: &B, plan: &Plan, lane: &mut Lane<u128>) -> Result<(), Refused> {
+    // IPv4 that the IPv4 table has no session for is as plain as a rule.
+    let (mut key, mut parsed) = (Key::default(), Parsed::default());
+    lane.quick = plain(frame, &mut key, &mut parsed);
+    if lane.quick {
+        lane.key = key.map(mapped_wire);
+        lane.parsed = parsed.with(lane.parsed.tuple);
+        return Ok(());
+    }
+    if !v6::general(frame, &mut lane.parsed)? {
+        general(frame, plan, &mut parsed)?;
+        let tuple = if parsed.is_odd() { Tuple::default() } else { parsed.tuple.map(mapped) };
+        lane.parsed = parsed.with(tuple);
+    }
+    lane.key = Ipv6::key(&lane.parsed.tuple);
+    Ok(())
+}
+
+/// Parses a frame as nearly all are: untagged IPv4 without options, whole, TCP or UDP, and nothing
+/// wrong with it; all but the tuple, which the key says. `false` for any other; [`general`] then
+/// says what it is. Every field is where it always is, so this is few bounds checks and
+/// comparisons.
+#[inline(always)]
+fn plain<F: Frame>(frame: &F, key: &mut Key<u32>, parsed: &mut Parsed<u32>) -> bool {
     const L4: usize = ethernet::HEADER + ipv4::HEADER;
     let bytes = frame.bytes();
     // One check for all: the shorter of the two transport headers is UDP's.
-    if bytes.len() < L4 + udp::HEADER {
-        return false;
-    }
-    let Some((link, packet)) = bytes.split_first_chunk::<{ ethernet::HEADER }>() else {
+    let Some(b) = bytes.first_chunk::<{ L4 + udp::HEADER }>() else { return false };
+    let known = frame.rx_checksum();
+    let short = |at: usize| u16::from_be_bytes([b[at], b[at + 1]]);
+    let word = |at: usize| u32::from_ne_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
+    let total = usize::from(short(ethernet::HEADER + 2));
+    // Ethertype, and version and length of the header; not the type of service.
+    let begins = word(12) & u32::from_ne_bytes([0xff, 0xff, 0xff, 0])
+        == u32::from_ne_bytes([0x08, 0x00, 0x45, 0]);
+    let Some(header) = b[ethernet::HEADER..].first_chunk::<{ ipv4::HEADER }>() else {
         return false;
     };
-    let Some((header, rest)) = packet.split_first_chunk::<{ ipv4::HEADER }>() else {
-        return false;
-    };
-    let Some(ports) = rest.first_chunk::<4>() else { return false };
-    let (header, known) = (ipv4::Header(header), frame.rx_checksum());
-    let (protocol, total) = (header.protocol(), header.total_len());
-    let fits = link[12..] == ethernet::IPV4.to_be_bytes()
-        && link[0] & 1 == 0
-        && header.0[0] == 0x45
-        && !header.is_fragment()
-        && total <= packet.len()
+    let fits = begins
+        && b[0] & 1 == 0
+        && !ipv4::Header(header).is_fragment()
+        && total + ethernet::HEADER <= bytes.len()
         && known.l4 != Checked::Bad
-        && (known.ip == Checked::Good || checksum::ipv4_header_ok(header.0));
+        && (known.ip == Checked::Good || checksum::ipv4_header_ok(header));
     if !fits {
         return false;
     }
+    let protocol = header[9];
     if protocol == ipv4::UDP {
-        let Some(udp) = rest.first_chunk().map(udp::Header) else { return false };
-        if udp.length() < udp::HEADER || udp.length() + ipv4::HEADER > total {
+        let length = usize::from(short(L4 + 4));
+        if length < udp::HEADER || length + ipv4::HEADER > total {
             return false;
         }
         parsed.segment = Segment::default();
     } else if protocol == ipv4::TCP {
-        let Some(tcp) = tcp::Header::parse(rest) else { return false };
+        let Some(tcp) = tcp::Header::parse(&bytes[L4..]) else { return false };
         let Some(data) = total.checked_sub(ipv4::HEADER + tcp.header_len()) else { return false };
         parsed.segment = tcp_segment(tcp, data);
     } else {
         return false;
     }
-    parsed.tuple.src = header.source();
-    parsed.tuple.dst = header.destination();
-    parsed.tuple.sport = u16::from_be_bytes([ports[0], ports[1]]);
-    parsed.tuple.dport = u16::from_be_bytes([ports[2], ports[3]]);
-    parsed.tuple.protocol = protocol;
+    let addresses = ethernet::HEADER + ipv4::SOURCE;
+    *key = Key { src: word(addresses), dst: word(addresses + 4), ports: word(L4), protocol };
     (parsed.l3, parsed.l4) = (ethernet::HEADER as u8, L4 as u8);
-    (parsed.ttl, parsed.length) = (header.ttl(), total as u16);
+    (parsed.ttl, parsed.length) = (header[ipv4::TTL], total as u16);
     true
 }
 
@@ -441,7 +455,9 @@ mod tests {
             bytes.truncate(cut.unwrap_or(usize::MAX));
             let frame = MemFrame::new(&bytes);
             let (mut quick, mut long) = (Parsed::default(), Parsed::default());
-            let taken = plain(&frame, &mut quick);
+            let mut key = Key::default();
+            let taken = plain(&frame, &mut key, &mut quick);
+            quick.tuple = Ipv4::tuple(&key);
             let verdict = general(&frame, &Plan::default(), &mut long);
             if taken {
                 prop_assert_eq!((verdict, quick), (Ok(()), long));

@@ -2,9 +2,10 @@
 //! difference, then the link layer.
 
 use super::Verdict;
-use crate::family::{Tuple, unmapped};
+use crate::family::{Tuple, unmapped, unmapped_wire};
 use crate::fib::Hop;
 use crate::frame::Frame;
+use crate::key::Key;
 use crate::reason::Reason;
 use sluice_wire::checksum::Delta;
 use sluice_wire::ethernet::{self, HEADER, TAG};
@@ -15,40 +16,110 @@ use std::net::IpAddr;
 const PLAIN_UDP: usize = PLAIN_L4 + udp::HEADER;
 const PLAIN_TCP: usize = PLAIN_L4 + tcp::HEADER;
 const PLAIN_L4: usize = HEADER + ipv4::HEADER;
+const PLAIN_UDP_V6: usize = PLAIN_L4_V6 + udp::HEADER;
+const PLAIN_TCP_V6: usize = PLAIN_L4_V6 + tcp::HEADER;
+const PLAIN_L4_V6: usize = HEADER + ipv6::HEADER;
+
+/// Rewrites addresses and ports of a frame whose headers are where nearly all IPv4 frames have
+/// theirs, in network byte order throughout: sums of words do not care which (RFC 1071 2 B).
+/// `false`, and nothing done, for another.
+#[inline(always)]
+pub(crate) fn plain_v4(
+    frame: &mut [u8],
+    at: (usize, usize),
+    old: &Key<u32>,
+    new: &Key<u32>,
+) -> bool {
+    if at != (HEADER, PLAIN_L4) {
+        return false;
+    }
+    let addresses = Delta::NONE.word32(old.src, new.src).word32(old.dst, new.dst);
+    let all = addresses.word32(old.ports, new.ports);
+    if new.protocol == ipv4::UDP {
+        let Some(frame) = frame.first_chunk_mut::<PLAIN_UDP>() else { return false };
+        plain_checksum(frame, PLAIN_L4 + udp::CHECKSUM, |sum| all.apply_udp(sum));
+        plain_network(frame, addresses, new);
+    } else if new.protocol == ipv4::TCP {
+        let Some(frame) = frame.first_chunk_mut::<PLAIN_TCP>() else { return false };
+        plain_checksum(frame, PLAIN_L4 + tcp::CHECKSUM, |sum| all.apply(sum));
+        plain_network(frame, addresses, new);
+    } else {
+        return false;
+    }
+    true
+}
+
+#[inline(always)]
+fn plain_checksum<const N: usize>(frame: &mut [u8; N], at: usize, apply: impl FnOnce(u16) -> u16) {
+    let sum = apply(u16::from_ne_bytes([frame[at], frame[at + 1]]));
+    frame[at..at + 2].copy_from_slice(&sum.to_ne_bytes());
+}
+
+/// Writes time to live, header checksum, addresses and ports.
+#[inline(always)]
+fn plain_network<const N: usize>(frame: &mut [u8; N], addresses: Delta, new: &Key<u32>) {
+    const AT: usize = HEADER + ipv4::TTL;
+    const HOP: u16 = u16::from_ne_bytes([1, 0]);
+    frame[AT] = frame[AT].wrapping_sub(1);
+    plain_checksum(frame, HEADER + ipv4::CHECKSUM, |sum| addresses.word16(HOP, 0).apply(sum));
+    frame[HEADER + ipv4::SOURCE..][..4].copy_from_slice(&new.src.to_ne_bytes());
+    frame[HEADER + ipv4::DESTINATION..][..4].copy_from_slice(&new.dst.to_ne_bytes());
+    frame[PLAIN_L4..][..4].copy_from_slice(&new.ports.to_ne_bytes());
+}
+
+/// The same for a frame of the wide table, IPv6 or IPv4, that keeps its version.
+#[inline(always)]
+pub(crate) fn plain_wide(
+    frame: &mut [u8],
+    at: (usize, usize),
+    old: &Key<u128>,
+    new: &Key<u128>,
+) -> bool {
+    if at == (HEADER, PLAIN_L4) {
+        let (Some(src), Some(dst)) = (unmapped_wire(old.src), unmapped_wire(old.dst)) else {
+            return false;
+        };
+        let old = Key { src, dst, ports: old.ports, protocol: old.protocol };
+        let (Some(src), Some(dst)) = (unmapped_wire(new.src), unmapped_wire(new.dst)) else {
+            return false;
+        };
+        return plain_v4(frame, at, &old, &Key { src, dst, ports: new.ports, ..old });
+    }
+    if at != (HEADER, PLAIN_L4_V6) {
+        return false;
+    }
+    let all = Delta::NONE
+        .word128(old.src, new.src)
+        .word128(old.dst, new.dst)
+        .word32(old.ports, new.ports);
+    if new.protocol == ipv4::UDP {
+        let Some(frame) = frame.first_chunk_mut::<PLAIN_UDP_V6>() else { return false };
+        plain_checksum(frame, PLAIN_L4_V6 + udp::CHECKSUM, |sum| all.apply_udp_v6(sum));
+        plain_v6(frame, new);
+    } else if new.protocol == ipv4::TCP {
+        let Some(frame) = frame.first_chunk_mut::<PLAIN_TCP_V6>() else { return false };
+        plain_checksum(frame, PLAIN_L4_V6 + tcp::CHECKSUM, |sum| all.apply(sum));
+        plain_v6(frame, new);
+    } else {
+        return false;
+    }
+    true
+}
+
+#[inline(always)]
+fn plain_v6<const N: usize>(frame: &mut [u8; N], new: &Key<u128>) {
+    const AT: usize = HEADER + ipv6::HOP_LIMIT;
+    frame[AT] = frame[AT].wrapping_sub(1);
+    frame[HEADER + ipv6::SOURCE..][..16].copy_from_slice(&new.src.to_ne_bytes());
+    frame[HEADER + ipv6::DESTINATION..][..16].copy_from_slice(&new.dst.to_ne_bytes());
+    frame[PLAIN_L4_V6..][..4].copy_from_slice(&new.ports.to_ne_bytes());
+}
 
 /// Rewrites addresses and ports of an IPv4 packet whose headers are at `l3` and `l4` of its frame,
 /// takes one hop off its time to live, which is not zero, and updates the checksums.
-#[inline(always)]
 pub(crate) fn v4(frame: &mut [u8], (l3, l4): (usize, usize), old: &Tuple<u32>, new: &Tuple<u32>) {
     let addresses = Delta::NONE.word32(old.src, new.src).word32(old.dst, new.dst);
     let all = addresses.word16(old.sport, new.sport).word16(old.dport, new.dport);
-    if (l3, l4) == (HEADER, PLAIN_L4) {
-        // Everything is at a place that the compiler knows.
-        if new.protocol == ipv4::UDP
-            && let Some(frame) = frame.first_chunk_mut::<PLAIN_UDP>()
-        {
-            network(&mut frame[HEADER..], addresses, new);
-            transport(&mut frame[PLAIN_L4..], all, new, udp::CHECKSUM, Delta::apply_udp);
-            return;
-        }
-        if new.protocol == ipv4::TCP
-            && let Some(frame) = frame.first_chunk_mut::<PLAIN_TCP>()
-        {
-            network(&mut frame[HEADER..], addresses, new);
-            transport(&mut frame[PLAIN_L4..], all, new, tcp::CHECKSUM, Delta::apply);
-            return;
-        }
-    }
-    anywhere(frame, (l3, l4), (addresses, all), new);
-}
-
-#[cold]
-fn anywhere(
-    frame: &mut [u8],
-    (l3, l4): (usize, usize),
-    (addresses, all): (Delta, Delta),
-    new: &Tuple<u32>,
-) {
     let Some(packet) = frame.get_mut(l3..) else { return };
     network(packet, addresses, new);
     let total = packet.get(2..4).map(|length| u16::from_be_bytes([length[0], length[1]]));
@@ -219,8 +290,7 @@ pub(super) fn untagged<B: Frame>(frame: &mut B, l3: u8, hop: &Hop) -> bool {
 
 #[inline(always)]
 fn addresses(header: &mut [u8; HEADER], hop: &Hop) {
-    header[..6].copy_from_slice(&hop.destination);
-    header[6..12].copy_from_slice(&hop.source);
+    header[..12].copy_from_slice(hop.macs.as_flattened());
 }
 
 /// Gives a frame that carries an IP packet the link-layer header of a hop; tags come and go as

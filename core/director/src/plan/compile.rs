@@ -417,7 +417,7 @@ mod tests {
         let second = Plan::compile(&second, Some(&first), &none).unwrap();
         assert_eq!(id_of(&first, 12), id_of(&second, 12));
         assert!(!second.reals[id_of(&first, 11)].live, "a removed real server is a tombstone");
-        assert_eq!(second.v4.real(RealId(id_of(&first, 11) as u32)).unwrap().port, 80);
+        assert_eq!(second.v4.real(RealId(id_of(&first, 11) as u32)).unwrap().port_for(1), 80);
         assert_eq!(second.epoch, 2);
         let third = Plan::compile(&blueprint(vec![service("a", 80, &[11])]), Some(&second), &none);
         assert_eq!(id_of(&third.unwrap(), 11), id_of(&first, 11), "it comes back as itself");

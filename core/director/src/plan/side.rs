@@ -11,26 +11,32 @@ use std::hash::Hash;
 
 /// A real server as the packet path reads it.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 pub(crate) struct RealEntry<A> {
-    /// Its address; zero where the path does not write it (`dr`, `ipip`, `snat`).
-    pub address: A,
-    /// Its port; 0 for the one that the client sent to.
-    pub port: u16,
+    /// The address that packets to it carry: its own, or where they keep theirs (`dr`, `ipip`) its
+    /// service's. In network byte order.
+    pub wire_address: A,
+    /// Its service's address, in network byte order.
+    pub wire_vip: A,
+    /// Its port, in network byte order; 0 for the one that the client sent to.
+    wire_port: u16,
     /// Forwarding mode.
     pub mode: Mode,
     flags: u8,
 }
 
-const _: () = assert!(size_of::<RealEntry<u32>>() == 8);
+const _: () = assert!(size_of::<RealEntry<u32>>() == 12);
 
 impl<A> RealEntry<A> {
     const KNOWN: u8 = 1;
     const ENDS: u8 = 2;
+    const ANSWERS: u8 = 4;
 
-    /// Whether it is one of this table's, and its sessions go on.
+    /// Whether it is one of this table's, its sessions go on, and have packets in a direction: of
+    /// some modes only the inbound ones come by.
     #[inline(always)]
-    pub const fn goes_on(&self) -> bool {
-        self.flags == Self::KNOWN
+    pub const fn goes_on(&self, inbound: bool) -> bool {
+        (self.flags | (inbound as u8 * Self::ANSWERS)) == Self::KNOWN | Self::ANSWERS
     }
 
     /// Whether it is one of this table's.
@@ -41,7 +47,13 @@ impl<A> RealEntry<A> {
     /// The port that packets reach it by which were sent to `port`.
     #[inline(always)]
     pub const fn port_for(&self, port: u16) -> u16 {
-        if self.port == 0 { port } else { self.port }
+        u16::from_be(self.port_for_wire(port.to_be()))
+    }
+
+    /// The same in network byte order.
+    #[inline(always)]
+    pub const fn port_for_wire(&self, port: u16) -> u16 {
+        if self.wire_port == 0 { port } else { self.wire_port }
     }
 }
 
@@ -51,6 +63,8 @@ pub struct Side<A> {
     vips: Vec<Option<A>>,
     reals: Vec<RealEntry<A>>,
     locals: Vec<Option<A>>,
+    /// The same in network byte order.
+    locals_wire: Vec<Option<A>>,
     /// Services of one port.
     exact: FxHashMap<(u8, A, u16), ServiceId>,
     /// Services of several ports, the narrowest first.
@@ -95,6 +109,12 @@ impl<A: Copy + Eq + Hash> Side<A> {
     #[inline(always)]
     pub fn local(&self, id: LocalId) -> Option<A> {
         self.locals.get(usize::from(id.0)).copied().flatten()
+    }
+
+    /// A local address in network byte order.
+    #[inline(always)]
+    pub fn local_wire(&self, id: LocalId) -> Option<A> {
+        self.locals_wire.get(usize::from(id.0)).copied().flatten()
     }
 
     /// The service at an endpoint: the most specific of those that are there.
@@ -161,8 +181,9 @@ pub(super) fn side<F: Family>(plan: &Plan, is_ours: impl Fn(ServiceId) -> bool) 
                 F::from_ip(vip).filter(|_| is_ours(id))
             })
             .collect(),
-        reals: plan.reals.iter().map(|real| entry::<F>(real, is_ours(real.service))).collect(),
+        reals: plan.reals.iter().map(|r| entry::<F>(plan, r, is_ours(r.service))).collect(),
         locals: plan.locals.iter().map(|local| F::from_ip(*local)).collect(),
+        locals_wire: plan.locals.iter().map(|local| F::from_ip(*local).map(F::wire)).collect(),
         ..Side::default()
     };
     for (id, service) in plan.live_services() {
@@ -223,15 +244,27 @@ impl<A: Copy + Eq + Hash + Default> Side<A> {
     }
 }
 
-fn entry<F: Family>(real: &super::Real, ours: bool) -> RealEntry<F::Addr> {
+fn entry<F: Family>(plan: &Plan, real: &super::Real, ours: bool) -> RealEntry<F::Addr> {
+    type Entry<F> = RealEntry<<F as Family>::Addr>;
+    let none = RealEntry::default();
+    let vip = plan.services.get(usize::from(real.service.0)).and_then(|s| F::from_ip(s.vip));
     // Tunnels and direct routing do not write the real server's address, so it may be of
     // either family.
-    let address = match real.mode {
-        Mode::Fnat | Mode::Nat => F::from_ip(real.address),
-        Mode::Dr | Mode::Ipip | Mode::Snat => Some(F::Addr::default()),
+    let (address, port, answers) = match real.mode {
+        Mode::Fnat | Mode::Nat => (F::from_ip(real.address), real.port, Entry::<F>::ANSWERS),
+        Mode::Dr | Mode::Ipip => (vip, 0, 0),
+        // Each session has its own.
+        Mode::Snat => (Some(F::Addr::default()), 0, Entry::<F>::ANSWERS),
     };
-    let Some(address) = address.filter(|_| ours) else { return RealEntry::default() };
+    let vip = if real.mode == Mode::Snat { address } else { vip };
+    let (Some(address), Some(vip), true) = (address, vip, ours) else { return none };
     let ends = real.orphans != crate::blueprint::Orphans::Keep;
-    let flags = RealEntry::<F::Addr>::KNOWN | if ends { RealEntry::<F::Addr>::ENDS } else { 0 };
-    RealEntry { address, port: real.port, mode: real.mode, flags }
+    let flags = Entry::<F>::KNOWN | answers | if ends { Entry::<F>::ENDS } else { 0 };
+    RealEntry {
+        wire_address: F::wire(address),
+        wire_vip: F::wire(vip),
+        wire_port: port.to_be(),
+        mode: real.mode,
+        flags,
+    }
 }

@@ -69,7 +69,7 @@ impl Sieve {
             std::net::IpAddr::V6(_) => None,
         }));
         let nat = side.reals().filter(|real| real.mode == Mode::Nat && real.is_known());
-        let from: Vec<_> = nat.map(|real| real.address).collect();
+        let from: Vec<_> = nat.map(|real| u32::from_be(real.wire_address)).collect();
         Some(Self { from: Addresses::of(&from), to: Addresses::of(&to) })
     }
 

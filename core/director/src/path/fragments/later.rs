@@ -64,7 +64,7 @@ impl<F: Parse> Engine<F> {
         let plan = turn.view.plan;
         let drop = |reason| Outcome::Is(Verdict::Drop(reason));
         let real = F::side(plan).real(way.real);
-        if !real.is_some_and(|real| real.goes_on() && real.mode == way.mode) {
+        if !real.is_some_and(|real| real.goes_on(true) && real.mode == way.mode) {
             return drop(Reason::RealGone);
         }
         let lane = &mut self.burst.lanes[at];

@@ -1,8 +1,9 @@
 //! IPv6 frames: the quick way for nearly all, the long way for any.
 
 use super::{Refused, malformed, tcp_segment, transport};
-use crate::family::Tuple;
+use crate::family::{Tuple, unmapped_wire};
 use crate::frame::{Checked, Frame};
+use crate::key::Key;
 use crate::path::Verdict;
 use crate::path::burst::Parsed;
 use crate::reason::Reason;
@@ -11,9 +12,9 @@ use sluice_wire::ipv6::{self, Unwalkable};
 use sluice_wire::{ethernet, icmp, ipv4, tcp, udp};
 
 /// Parses an IPv6 frame as nearly all are: untagged, whole, TCP or UDP without extension headers,
-/// and nothing wrong with it.
+/// and nothing wrong with it; all but the tuple, which the key says.
 #[inline(always)]
-pub(super) fn plain<F: Frame>(frame: &F, parsed: &mut Parsed<u128>) -> bool {
+pub(super) fn plain<F: Frame>(frame: &F, key: &mut Key<u128>, parsed: &mut Parsed<u128>) -> bool {
     const L4: usize = ethernet::HEADER + ipv6::HEADER;
     let bytes = frame.bytes();
     if bytes.len() < L4 + udp::HEADER {
@@ -26,6 +27,9 @@ pub(super) fn plain<F: Frame>(frame: &F, parsed: &mut Parsed<u128>) -> bool {
         return false;
     };
     let Some(ports) = rest.first_chunk::<4>() else { return false };
+    let Some([src, dst]) = header[ipv6::SOURCE..].as_chunks::<16>().0.first_chunk() else {
+        return false;
+    };
     let header = ipv6::Header(header);
     let (protocol, length) = (header.next_header(), header.payload_len());
     let fits = link[12..] == ethernet::IPV6.to_be_bytes()
@@ -49,14 +53,11 @@ pub(super) fn plain<F: Frame>(frame: &F, parsed: &mut Parsed<u128>) -> bool {
     } else {
         return false;
     }
-    parsed.tuple.src = header.source();
-    parsed.tuple.dst = header.destination();
-    parsed.tuple.sport = u16::from_be_bytes([ports[0], ports[1]]);
-    parsed.tuple.dport = u16::from_be_bytes([ports[2], ports[3]]);
-    parsed.tuple.protocol = protocol;
+    let (src, dst) = (u128::from_ne_bytes(*src), u128::from_ne_bytes(*dst));
+    *key = Key { src, dst, ports: u32::from_ne_bytes(*ports), protocol };
     (parsed.l3, parsed.l4) = (ethernet::HEADER as u8, L4 as u8);
     (parsed.ttl, parsed.length) = (header.hop_limit(), (ipv6::HEADER + length) as u16);
-    !is_mapped(parsed.tuple.src) && !is_mapped(parsed.tuple.dst)
+    unmapped_wire(src).is_none() && unmapped_wire(dst).is_none()
 }
 
 /// Addresses that stand for IPv4 are no addresses of packets (RFC 4291 2.5.5.2, RFC 6890), and
