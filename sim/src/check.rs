@@ -9,6 +9,7 @@
 mod allowance;
 mod audit;
 mod choice;
+mod errors;
 mod forward;
 mod pieces;
 mod refuse;
@@ -115,6 +116,8 @@ pub(crate) struct Checker {
     /// ICMP errors that workers may still send.
     errors: Vec<Allowance>,
     pieces: pieces::Pieces,
+    /// Path MTUs of tunnels, by worker and far end.
+    learned: FxHashMap<(u16, Addr), errors::Learned>,
 }
 
 impl Checker {
@@ -137,6 +140,7 @@ impl Checker {
             looked: 0,
             errors: vec![Allowance::new(universe.errors_per_s); workers],
             pieces: pieces::Pieces::default(),
+            learned: FxHashMap::default(),
         }
     }
 
@@ -164,6 +168,11 @@ impl Checker {
         }
         if let Some(place) = frame.place {
             return self.judge_piece(scene, frame, place, (verdict, waiting));
+        }
+        if let Some(about) = frame.about.take() {
+            let judged = self.judge_error(scene, frame, &about, (verdict, waiting));
+            frame.about = Some(about);
+            return judged;
         }
         let foretold = match frame.kind {
             Kind::Whole | Kind::Payload => return self.judge_whole(scene, frame, verdict, waiting),

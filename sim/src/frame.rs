@@ -4,6 +4,7 @@
 //! the director made of it. Whoever is done with a frame gives it back to the pool; the pool knows
 //! how many it has given out, so a frame that gets lost in the director is noticed.
 
+use crate::errors::About;
 use crate::wire::{self, Packet, Place, Seen};
 use sluice_director::Frame;
 use sluice_director::frame::{Checked, RxChecksum};
@@ -45,6 +46,8 @@ pub(crate) struct Body {
     pub kind: Kind,
     /// Which piece of its packet it carries, if not all of it.
     pub place: Option<Place>,
+    /// The packet that it is an ICMP error about.
+    pub about: Option<Box<About>>,
     /// What the port that received it says about its checksums.
     pub received: RxChecksum,
     /// Source and destination MAC as it was sent.
@@ -197,6 +200,7 @@ impl Pool {
                 seen: Seen::default(),
                 kind: Kind::Whole,
                 place: None,
+                about: None,
                 told: None,
                 received: RxChecksum::default(),
                 macs: ([0; 6], [0; 6]),
@@ -216,6 +220,7 @@ impl Pool {
         (frame.packet, frame.luck) = (*packet, luck);
         (frame.kind, frame.handed, frame.macs) = (Kind::Whole, 0, macs);
         (frame.received, frame.told, frame.place) = (RxChecksum::default(), None, None);
+        frame.about = None;
         wire::write(packet, macs, frame.bytes_mut());
         frame
     }
@@ -232,8 +237,29 @@ impl Pool {
         (frame.start, frame.len) = (HEADROOM, wire::piece_len(packet, &place));
         (frame.packet, frame.luck, frame.place) = (*packet, luck, Some(place));
         (frame.kind, frame.handed, frame.macs) = (Kind::Whole, 0, macs);
-        (frame.received, frame.told) = (RxChecksum::default(), None);
+        (frame.received, frame.told, frame.about) = (RxChecksum::default(), None, None);
         wire::write_piece(packet, &place, macs, data, frame.bytes_mut());
+        frame
+    }
+
+    /// The frame of an ICMP error.
+    pub fn make_error(
+        &mut self,
+        about: About,
+        bytes: &[u8],
+        macs: ([u8; 6], [u8; 6]),
+        luck: u64,
+    ) -> Buffer {
+        let mut frame = self.take();
+        (frame.start, frame.len) = (HEADROOM, bytes.len());
+        (frame.packet, frame.luck, frame.place) = (about.carrier(), luck, None);
+        (frame.kind, frame.handed, frame.macs) = (Kind::Whole, 0, macs);
+        (frame.received, frame.told) = (RxChecksum::default(), None);
+        frame.about = Some(Box::new(about));
+        let out = frame.bytes_mut();
+        out.copy_from_slice(bytes);
+        out[..6].copy_from_slice(&macs.1);
+        out[6..12].copy_from_slice(&macs.0);
         frame
     }
 
@@ -244,7 +270,7 @@ impl Pool {
         (frame.packet, frame.seen, frame.luck) = (of.packet, of.seen, of.luck);
         (frame.kind, frame.received, frame.handed) = (of.kind, of.received, of.handed);
         (frame.macs, frame.link, frame.told) = (of.macs, of.link, of.told);
-        frame.place = of.place;
+        (frame.place, frame.about) = (of.place, of.about.clone());
         frame.bytes_mut().copy_from_slice(of.bytes());
         frame
     }

@@ -11,6 +11,7 @@
 mod actions;
 mod check;
 mod cut;
+mod errors;
 mod frame;
 mod machine;
 mod parked;

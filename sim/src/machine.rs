@@ -11,7 +11,7 @@ use crate::saboteur::Saboteur;
 use crate::status::Snapshot;
 use crate::trace::Trace;
 use crate::universe::Universe;
-use crate::wire::{Seen, from_ip, portless, read, read_piece};
+use crate::wire::{Seen, from_ip, portless, read, read_error, read_piece};
 use sluice_director::fib::PortId;
 use sluice_director::path::{BURST, PagePolicy, Path, PathConfig, Verdict, Waiting};
 use sluice_director::plan::{Plan, RealId, Retired, ServiceId};
@@ -96,6 +96,11 @@ impl Machine {
     pub fn receive(&mut self, universe: &Universe, frame: Buffer) {
         let tuple = frame.packet.tuple;
         // Fragments tell no ports.
+        let tuple = match &frame.about {
+            // Some spread errors as what they quote, some by their addresses.
+            Some(about) if universe.seed.is_multiple_of(2) => about.quoted.tuple.reversed(),
+            _ => tuple,
+        };
         let tuple = if frame.place.is_some() { portless(tuple) } else { tuple };
         let ends = |address: u128, port: u16| [address as u64, (address >> 64) as u64, port.into()];
         let [a, b, c] = ends(tuple.src, tuple.sport);
@@ -397,6 +402,9 @@ impl Machine {
                     }
                     held.frame.seen = match held.frame.place {
                         Some(_) => Seen { right: true, ..read_piece(held.frame.bytes())?.seen },
+                        None if held.frame.about.is_some() => {
+                            Seen { right: true, ..read_error(held.frame.bytes())?.seen }
+                        }
                         None => read(held.frame.bytes())?,
                     };
                     let seen = &held.frame.seen;

@@ -38,11 +38,13 @@ pub enum Feature {
     Protocols,
     /// Packets that arrive in fragments.
     Pieces,
+    /// ICMP errors that arrive.
+    Errors,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Loss,
         Self::Duplicates,
         Self::Jitter,
@@ -58,6 +60,7 @@ impl Feature {
         Self::Strays,
         Self::Protocols,
         Self::Pieces,
+        Self::Errors,
     ];
 
     /// Its name on the command line.
@@ -78,6 +81,7 @@ impl Feature {
             Self::Strays => "strays",
             Self::Protocols => "protocols",
             Self::Pieces => "pieces",
+            Self::Errors => "errors",
         }
     }
 
@@ -118,6 +122,8 @@ pub enum Sabotage {
     Piece,
     /// Fragments that wait for a first are not turned again when it came.
     Deaf,
+    /// An ICMP error tells another MTU, or is about another packet.
+    Error,
 }
 
 /// A run.

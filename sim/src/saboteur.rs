@@ -98,6 +98,9 @@ impl Saboteur {
     }
 
     fn spoil(&mut self, universe: &Universe, frame: &mut Buffer) {
+        if self.what == Some(Sabotage::Error) && frame.about.is_some() {
+            Self::exaggerate(frame);
+        }
         let later = frame.place.is_some_and(|place| place.offset != 0);
         if later && self.what == Some(Sabotage::Piece) {
             self.reroute(universe, frame);
@@ -122,6 +125,18 @@ impl Saboteur {
         if header || swerve {
             self.rewrite(universe, frame, header);
         }
+    }
+
+    /// Makes an ICMP error tell something else.
+    fn exaggerate(frame: &mut Buffer) {
+        let Ok(error) = wire::read_error(frame.bytes()) else { return };
+        if error.seen.vlan != 0 || error.seen.outer.is_some() {
+            return;
+        }
+        let quote = frame.bytes()[error.quote.0..error.quote.1].to_vec();
+        let message = (error.kind, error.code, error.rest ^ 1);
+        let bytes = wire::write_icmp(&error.seen.packet, message, &quote);
+        frame.bytes_mut()[12..].copy_from_slice(&bytes[12..]);
     }
 
     /// Sends a fragment to somebody else.

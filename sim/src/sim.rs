@@ -1,5 +1,7 @@
 //! A run: the world's clock, its network, and everybody in it.
 
+mod odd;
+
 use crate::actions::{Act, Action, Actions};
 use crate::check::{Checker, Scene, Violation};
 use crate::frame::{Buffer, Pool};
@@ -371,33 +373,13 @@ impl Sim {
         self.fly(frame, Event::Arrive);
     }
 
-    /// A node sends a packet in pieces.
-    fn send_cut(
-        &mut self,
-        node: usize,
-        (packet, cut): (&Packet, Cut),
-        macs: ([u8; 6], [u8; 6]),
-        luck: &mut Rng,
-    ) {
-        self.cut += 1;
-        let mut packet = Packet { df: false, ..*packet };
-        if packet.is_v4() {
-            packet.id = self.cut & 0xffff;
-        }
-        let link = self.universe.nodes[node].link;
-        for (mut frame, late) in cut.frames(&mut self.pool, &packet, macs, luck) {
-            frame.link = link;
-            if self.universe.links[link].vlan != 0 {
-                frame.tag(self.universe.links[link].vlan);
-            }
-            self.fly_late(frame, Event::Arrive, late);
-        }
-    }
-
     /// A frame that the director sent arrives.
     fn deliver(&mut self, frame: &Buffer) -> Result<(), Violation> {
         let seen = &frame.seen;
         let Some(node) = node_of(seen.to) else { return Ok(()) };
+        if self.universe.network.errors > 0 && frame.about.is_none() {
+            self.complain(node, frame);
+        }
         let to = seen.packet.tuple.dst;
         // A router passes it on.
         // Real servers have the virtual addresses too.

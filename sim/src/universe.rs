@@ -170,6 +170,8 @@ pub(crate) struct Network {
     pub jitter_ms: u64,
     /// Packets that are cut although they need not be.
     pub pieces: u32,
+    /// Packets that somebody complains about.
+    pub errors: u32,
 }
 
 /// A world.
@@ -252,6 +254,10 @@ impl Universe {
         let families: &[usize] = [&[0][..], &[0], &[1], &[0, 1]][rng.below(4) as usize];
         universe.people(&mut rng, families);
         universe.found(recipe, &mut rng, families);
+        if recipe.has(Feature::Errors) {
+            let mut rng = Rng::of(&[recipe.seed, 22]);
+            universe.network.errors = *rng.pick(&[0, 0, 5, 40]);
+        }
         if recipe.has(Feature::Pieces) {
             let mut rng = Rng::of(&[recipe.seed, 21]);
             universe.network.pieces = *rng.pick(&[0, 0, 20, 200]);

@@ -5,14 +5,16 @@
 //! used here: what is tested never judges itself. IPv4 addresses are held as IPv4-mapped IPv6
 //! addresses, so that one type serves both families.
 
+mod icmp;
 mod piece;
 mod read;
 mod sctp;
 mod stream;
 mod write;
 
+pub(crate) use icmp::write_icmp;
 pub(crate) use piece::{Place, SeenPiece, piece_len, portless, read_piece, whole, write_piece};
-pub(crate) use read::{Outer, Seen, read, read_error};
+pub(crate) use read::{IcmpError, Outer, Seen, read, read_error};
 pub(crate) use stream::Stream;
 pub(crate) use write::{frame_len, set_link, write};
 

@@ -67,6 +67,7 @@ fn sabotage_is_noticed() {
         (Sabotage::WrongWorker, "handed to worker"),
         (Sabotage::Piece, "a later fragment"),
         (Sabotage::Deaf, "it went on waiting"),
+        (Sabotage::Error, "an ICMP error"),
     ] {
         let noticed = (0..30).find_map(|seed| {
             run(&Recipe { sabotage: Some(sabotage), ..Recipe::new(seed, STEPS) }).err()

@@ -74,7 +74,10 @@ impl Checker {
         let bytes = whole.as_deref().unwrap_or(frame.bytes());
         self.compare(scene, (frame, bytes), &seen, (&session, direction), way)?;
         let to = destination(scene, &session, direction);
-        check_way(scene, &seen, to, way)?;
+        let link = scene.snapshot.next(scene.universe, to).map(|(link, ..)| link);
+        let mtu = link.map_or(0, |link| scene.universe.links[link].mtu);
+        let mtu = self.path_mtu(scene, &session, direction, mtu);
+        check_way(scene, &seen, (to, mtu), way)?;
         frame.seen = seen;
         let packet = frame.packet;
         if frame.place.is_some() {
@@ -313,21 +316,22 @@ pub(super) fn check_outer(
 pub(super) fn check_way(
     scene: Scene<'_>,
     seen: &Seen,
-    to: Addr,
+    (to, mtu): (Addr, u16),
     way: Way,
 ) -> Result<(), Violation> {
     let Some((link, neighbour, mac)) = scene.snapshot.next(scene.universe, to) else {
         return Err(format!("there is no route to {}", to_ip(to)));
     };
     let place = &scene.universe.links[link];
-    let fits = seen.length <= place.mtu;
+    let most = mtu.min(place.mtu);
+    let fits = seen.length <= most;
     let df = seen.outer.map_or(seen.packet.df, |outer| outer.df);
     let (port, right) = match way {
         Way::Sent(port) => (port, fits),
-        Way::Cut(port, mtu) => (port, !fits && !df && mtu == place.mtu),
+        Way::Cut(port, mtu) => (port, !fits && !df && mtu == most),
         Way::Waits(Some(waiting)) if mac.is_none() => {
             let right = (usize::from(waiting.link.0), waiting.next) == (link, to_ip(neighbour))
-                && waiting.cut == (!fits).then_some(place.mtu)
+                && waiting.cut == (!fits).then_some(most)
                 && (fits || !df);
             return if right {
                 Ok(())

@@ -199,6 +199,7 @@ impl Checker {
         let to = destination(scene, session, direction);
         let way = match verdict {
             Verdict::Tx(port) => Way::Sent(port.0),
+            Verdict::Fragment(port, mtu) => Way::Cut(port.0, mtu),
             Verdict::Wait => Way::Waits(waiting),
             Verdict::Drop(Reason::RealGone) if rule != Orphans::Keep => return Ok(()),
             Verdict::Drop(Reason::NoRoute) if scene.snapshot.next(scene.universe, to).is_none() => {
@@ -222,7 +223,8 @@ impl Checker {
             None if !tunnel => {}
             outer => return Err(format!("came out with {outer:?} around it")),
         }
-        check_way(scene, &piece.seen, to, way)?;
+        let mtu = self.path_mtu(scene, session, direction, u16::MAX);
+        check_way(scene, &piece.seen, (to, mtu), way)?;
         frame.seen = Seen { right: true, ..piece.seen };
         Ok(())
     }

@@ -187,7 +187,8 @@ impl Checker {
         let Some((link, ..)) = scene.snapshot.next(scene.universe, to) else {
             return Err("too big, and there is no route".into());
         };
-        let room = i32::from(scene.universe.links[link].mtu) - growth;
+        let mtu = self.path_mtu(scene, session, direction, scene.universe.links[link].mtu);
+        let room = i32::from(mtu) - growth;
         let cut = if packet.is_v4() { !packet.df } else { growth != 0 && packet.length() <= 1280 };
         let right = packet.length() as i32 > room && !cut;
         if session.real.is_some() && !right {
@@ -289,6 +290,8 @@ impl Checker {
             Reason::NoSession => return !lost.opens && !resets(scene, packet),
             Reason::NoReal => scene.snapshot.eligible[service].is_empty(),
             Reason::SessionsFull => {
+                // The index may be full where the table is not, which shows after the choice.
+                self.turn_lost(scene, service);
                 // Of one burst all IPv4 goes before all IPv6.
                 let ahead = scene.universe.burst as u32;
                 self.places(scene.worker) + ahead >= scene.universe.capacity
@@ -372,6 +375,7 @@ impl Checker {
         let too_big = reals.any(|real| {
             let to = universe.nodes[real.node].address;
             let mtu = snapshot.next(universe, to).map_or(0, |(link, ..)| universe.links[link].mtu);
+            let mtu = if real.mode == Mode::Ipip { self.tunnel_mtu(scene, to, mtu) } else { mtu };
             packet.length() as i32 + growth(packet, real.mode, to) > i32::from(mtu)
         });
         if !too_big {

@@ -16,6 +16,7 @@ pub(super) fn network(rng: &mut Rng, recipe: &Recipe) -> Network {
         spoilt: when(Feature::Spoilt, &[0, 0, 2, 20]),
         jitter_ms: when(Feature::Jitter, &[0, 3, 10, 60]).into(),
         pieces: 0,
+        errors: 0,
         delay_ms: rng.range(1, 8),
     }
 }

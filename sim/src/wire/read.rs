@@ -100,8 +100,18 @@ pub(crate) fn read_error(frame: &[u8]) -> Result<IcmpError, Unreadable> {
     let (ethertype, mut at) = link(frame, &mut seen)?;
     let rest = &frame[at..];
     let v6 = ethertype == 0x86dd;
-    let message = if v6 { ipv6(rest, &mut seen)? } else { ipv4(rest, &mut seen)? };
+    let mut message = if v6 { ipv6(rest, &mut seen)? } else { ipv4(rest, &mut seen)? };
     at += if v6 { 40 } else { 20 };
+    let Packet { tuple, ttl, tos, id, df, .. } = seen.packet;
+    let (mut v6, outer) = (v6, matches!(tuple.protocol, 4 | 41));
+    if outer {
+        seen.outer = Some(Outer { src: tuple.src, dst: tuple.dst, ttl, tos, id, df });
+        let more = if is_v4(tuple.src) { 20 } else { 40 };
+        v6 = tuple.protocol == 41;
+        message = if v6 { ipv6(message, &mut seen)? } else { ipv4(message, &mut seen)? };
+        at += if v6 { 40 } else { 20 };
+        seen.length += more;
+    }
     let Tuple { src, dst, protocol, .. } = seen.packet.tuple;
     if protocol != if v6 { 58 } else { 1 } || message.len() < 8 {
         return Err("no ICMP error");

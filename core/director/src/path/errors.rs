@@ -165,15 +165,15 @@ impl<F: Parse> Engine<F> {
         let Some(received) = Received::read(frame.bytes(), l3) else {
             return is(Verdict::Drop(Reason::Truncated));
         };
+        if !received.is_for_sender() {
+            return is(Verdict::Kernel(Reason::NotOurs));
+        }
         if tunnel::is_about_own(plan, received, frame.bytes()) {
             return is(tunnel::reported(shared, turn, received, lane_of(self, lane), frame));
         }
         let Some(to) = F::from_ip(received.to) else {
             return is(Verdict::Drop(Reason::Truncated));
         };
-        if !received.is_for_sender() {
-            return is(Verdict::Kernel(Reason::NotOurs));
-        }
         let quote = quote::read::<F>(received.quote(frame.bytes()));
         let Some(quote) = quote.filter(|quote| quote.tuple.src == to) else {
             let ours = F::side(plan).owns(to);

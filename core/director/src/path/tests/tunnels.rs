@@ -139,6 +139,8 @@ fn nobody_is_believed_who_makes_no_sense() {
     assert_eq!(report(SOURCE[0], 619, &other), dropped, "there is no such service");
     let kernel = Verdict::Kernel(Reason::NotOurs);
     assert_eq!(report("192.0.2.8", 600, &outer), kernel, "another's tunnel");
+    let mut quench = error(ip(ROUTER[0]), ip(SOURCE[0]), (4, 0, 0), &outer);
+    assert_eq!(field.one(BACK, &mut quench), kernel, "of the past (RFC 6633)");
     let mut damaged = error(ip(ROUTER[0]), ip(SOURCE[0]), (3, 4, 600), &outer);
     *damaged.bytes_mut().last_mut().unwrap() ^= 1;
     assert_eq!(field.one(BACK, &mut damaged), Verdict::Drop(Reason::BadL4Checksum));
