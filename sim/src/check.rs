@@ -11,20 +11,21 @@ mod audit;
 mod choice;
 mod errors;
 mod forward;
+mod owners;
 mod pieces;
 mod refuse;
 mod session;
 
 use crate::frame::{Buffer, Kind};
 use crate::status::Snapshot;
-use crate::universe::{Service, Universe};
-use crate::wire::{Addr, Packet, Tuple, is_v4};
+use crate::universe::Universe;
+use crate::wire::{Addr, Packet, Tuple};
 use allowance::Allowance;
 use choice::{Hashed, Remembered, Turns};
 use rustc_hash::FxHashMap;
 use session::{Direction, Session, State};
 use sluice_director::Reason;
-use sluice_director::blueprint::{Mode, Orphans};
+use sluice_director::blueprint::Orphans;
 use sluice_director::path::{Verdict, Waiting};
 
 /// What is broken, in one sentence.
@@ -37,6 +38,8 @@ pub(crate) struct Scene<'a> {
     pub snapshot: &'a Snapshot,
     pub worker: u16,
     pub now: u64,
+    /// Whether all workers run with the same plan.
+    pub agreed: bool,
 }
 
 /// What one worker must have counted.
@@ -196,14 +199,15 @@ impl Checker {
         waiting: Option<Waiting>,
     ) -> Result<(), Violation> {
         let packet = frame.packet;
-        let owner = elsewhere(scene, packet.tuple);
+        let owner = owners::of_port(scene, packet.tuple);
         if let Verdict::HandOff(to) = verdict {
-            return self.handed(scene, &packet, owner, to);
+            return self.handed(scene, frame, owner, to);
         }
         if let Some(owner) = owner {
             return Err(format!("{verdict:?} at worker {}, not {owner}", scene.worker));
         }
-        let lookup = self.look_up(scene, &packet);
+        let mut lookup = self.look_up(scene, &packet);
+        lookup.mid_stream |= frame.resumes;
         match verdict {
             Verdict::Tx(port) => self.forwarded(scene, frame, lookup, Way::Sent(port.0)),
             Verdict::Fragment(port, mtu) => {
@@ -216,57 +220,6 @@ impl Checker {
             Verdict::Drop(reason) => self.dropped(scene, frame, lookup, reason),
             Verdict::HandOff(_) => Ok(()),
         }
-    }
-
-    /// A frame that was handed to another worker: it owns the local port, or the client.
-    fn handed(
-        &mut self,
-        scene: Scene<'_>,
-        packet: &Packet,
-        owner: Option<u16>,
-        to: u16,
-    ) -> Result<(), Violation> {
-        if owner.is_some() {
-            let right = owner == Some(to);
-            return if right {
-                Ok(())
-            } else {
-                Err(format!("handed to worker {to}, not {owner:?}"))
-            };
-        }
-        let Tuple { src, sport, dst, dport, protocol } = packet.tuple;
-        let Scene { universe, snapshot, .. } = scene;
-        let services = snapshot.owned_at(universe, protocol, (dst, dport));
-        let mut clients: Vec<_> =
-            services.map(|at| (at, universe.services[at].client((src, sport)))).collect();
-        if clients.is_empty() {
-            clients = clients_behind(universe, packet.tuple);
-        }
-        if self.look_up(scene, packet).found.is_some() || to == scene.worker {
-            return Err(format!("handed to worker {to}"));
-        }
-        let owner = |client: &Owned| self.owners.get(client).copied();
-        match clients[..] {
-            [client] => self.owns(universe, to, client),
-            // Of several services any may be meant.
-            _ if clients.iter().any(|client| owner(client).is_none_or(|at| at == to)) => Ok(()),
-            _ => Err(format!("handed to worker {to}")),
-        }
-    }
-
-    /// A worker acts as, or is taken for, the owner of a service's client.
-    fn owns(&mut self, universe: &Universe, worker: u16, client: Owned) -> Result<(), Violation> {
-        let owner = *self.owners.entry(client).or_insert(worker);
-        if owner == worker {
-            return Ok(());
-        }
-        // In the other table a client may have another owner, and a service may come to be there.
-        let v6 = universe.nodes.iter().any(|node| !is_v4(node.address));
-        if v6 && is_v4(universe.services[client.0].vip) {
-            self.owners.insert(client, worker);
-            return Ok(());
-        }
-        Err(format!("worker {worker} is not owner {owner}"))
     }
 
     /// What a packet meets: its session if that goes on. A session that is over but for this
@@ -352,25 +305,4 @@ impl Checker {
             *self.used.entry(place).or_default() += 1;
         }
     }
-}
-
-/// What of a client's endpoint says which worker its sessions by NAT belong to, when a real server
-/// answers: by the services that it may answer for.
-fn clients_behind(universe: &Universe, answer: Tuple) -> Vec<Owned> {
-    let Tuple { src, sport, dst, dport, .. } = answer;
-    let reaches = |(_, service): &(usize, &Service)| {
-        service.reals.iter().any(|real| {
-            let there = universe.nodes[real.node].address == src;
-            there && real.mode == Mode::Nat && (real.port == 0 || real.port == sport)
-        })
-    };
-    let services = universe.services.iter().enumerate().filter(reaches);
-    services.map(|(at, service)| (at, service.client((dst, dport)))).collect()
-}
-
-/// The worker that a packet for a local port belongs to, if that is another one.
-fn elsewhere(scene: Scene<'_>, tuple: Tuple) -> Option<u16> {
-    let (pool, _) = scene.snapshot.locals.get(&tuple.dst)?;
-    let owner = scene.universe.pools[*pool].owner(tuple.dport, scene.universe.workers)?;
-    (owner != scene.worker).then_some(owner)
 }

@@ -8,6 +8,7 @@ use crate::errors::About;
 use crate::wire::{self, Packet, Place, Seen};
 use sluice_director::Frame;
 use sluice_director::frame::{Checked, RxChecksum};
+use sluice_director::path::Round;
 
 /// Bytes of a buffer.
 const CAPACITY: usize = 1792;
@@ -58,6 +59,12 @@ pub(crate) struct Body {
     pub told: Option<u16>,
     /// How often a worker handed it to another.
     pub handed: u8,
+    /// The worker that received it.
+    pub home: u16,
+    /// What the director says that it has behind it.
+    pub round: Round,
+    /// Whether a worker ended its session so that it opens another.
+    pub resumes: bool,
     /// Draws for its way through the network.
     pub luck: u64,
     bytes: [u8; CAPACITY],
@@ -206,6 +213,9 @@ impl Pool {
                 macs: ([0; 6], [0; 6]),
                 link: 0,
                 handed: 0,
+                home: 0,
+                round: Round::default(),
+                resumes: false,
                 luck: 0,
                 bytes: [0; CAPACITY],
             }))
@@ -221,6 +231,7 @@ impl Pool {
         (frame.kind, frame.handed, frame.macs) = (Kind::Whole, 0, macs);
         (frame.received, frame.told, frame.place) = (RxChecksum::default(), None, None);
         frame.about = None;
+        frame.resumes = false;
         wire::write(packet, macs, frame.bytes_mut());
         frame
     }
@@ -238,6 +249,7 @@ impl Pool {
         (frame.packet, frame.luck, frame.place) = (*packet, luck, Some(place));
         (frame.kind, frame.handed, frame.macs) = (Kind::Whole, 0, macs);
         (frame.received, frame.told, frame.about) = (RxChecksum::default(), None, None);
+        frame.resumes = false;
         wire::write_piece(packet, &place, macs, data, frame.bytes_mut());
         frame
     }
@@ -271,6 +283,7 @@ impl Pool {
         (frame.kind, frame.received, frame.handed) = (of.kind, of.received, of.handed);
         (frame.macs, frame.link, frame.told) = (of.macs, of.link, of.told);
         (frame.place, frame.about) = (of.place, of.about.clone());
+        frame.resumes = false;
         frame.bytes_mut().copy_from_slice(of.bytes());
         frame
     }

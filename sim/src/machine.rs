@@ -13,15 +13,13 @@ use crate::trace::Trace;
 use crate::universe::Universe;
 use crate::wire::{Seen, from_ip, portless, read, read_error, read_piece};
 use sluice_director::fib::PortId;
-use sluice_director::path::{BURST, PagePolicy, Path, PathConfig, Verdict, Waiting};
+use sluice_director::path::{BURST, PagePolicy, Path, PathConfig, Round, Verdict, Waiting};
 use sluice_director::plan::{Plan, RealId, Retired, ServiceId};
 use sluice_director::{Frame, Reason, Time};
 use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
 
 const PORTS: usize = 2;
-/// Workers that hand a frame on so often will never agree.
-const MOST_HANDED: u8 = 250;
 /// How long a frame may wait for its neighbour, and how many may wait for one.
 const PATIENCE_MS: u64 = 3000;
 const PER_NEIGHBOUR: usize = 64;
@@ -41,8 +39,6 @@ pub(crate) struct Worker {
     /// Frames handed over, by the worker that did.
     rings: Vec<VecDeque<Buffer>>,
     held: VecDeque<Held>,
-    /// Frames handed over again and again, for the next millisecond.
-    late: VecDeque<(usize, Buffer)>,
     /// Fragments that wait for their datagram's first.
     parked: Parked,
 }
@@ -85,7 +81,6 @@ impl Machine {
                 received: (0..PORTS).map(|_| VecDeque::new()).collect(),
                 rings: (0..universe.workers).map(|_| VecDeque::new()).collect(),
                 held: VecDeque::new(),
-                late: VecDeque::new(),
                 parked: Parked::default(),
             });
         }
@@ -93,7 +88,7 @@ impl Machine {
     }
 
     /// A frame comes in; the port's hash decides whose it is.
-    pub fn receive(&mut self, universe: &Universe, frame: Buffer) {
+    pub fn receive(&mut self, universe: &Universe, mut frame: Buffer) {
         let tuple = frame.packet.tuple;
         // Fragments tell no ports.
         let tuple = match &frame.about {
@@ -108,6 +103,7 @@ impl Machine {
         let hash = Rng::of(&[universe.seed ^ b ^ e, a, c << 16 | f, d]).next();
         let worker = (hash % u64::from(universe.workers)) as usize;
         let port = usize::from(universe.links[frame.link].port);
+        frame.home = worker as u16;
         self.workers[worker].received[port].push_back(frame);
     }
 
@@ -157,10 +153,6 @@ impl Machine {
         for number in 0..count {
             self.adopt(desk, number)?;
             self.give_up_parked(desk, number)?;
-            let worker = &mut self.workers[number];
-            while let Some((sender, frame)) = worker.late.pop_front() {
-                worker.rings[sender].push_back(frame);
-            }
         }
         let mut worked = true;
         while worked {
@@ -188,7 +180,7 @@ impl Machine {
             let mut burst = std::mem::take(&mut self.burst);
             let count = queue.len().min(limit);
             burst.extend(queue.drain(..count));
-            self.process(desk, number, port, &mut burst)?;
+            self.process(desk, (number, false), port, &mut burst)?;
             self.burst = burst;
         }
         for sender in 0..self.workers.len() {
@@ -203,32 +195,33 @@ impl Machine {
                 let Some(frame) = ring.pop_front() else { break };
                 let by = usize::from(links[frame.link].port);
                 if let Some(before) = port.filter(|before| *before != by) {
-                    self.process(desk, number, before, &mut burst)?;
+                    self.process(desk, (number, true), before, &mut burst)?;
                 }
                 port = Some(by);
                 burst.push(frame);
                 worked = true;
             }
             if let Some(port) = port {
-                self.process(desk, number, port, &mut burst)?;
+                self.process(desk, (number, true), port, &mut burst)?;
             }
             self.burst = burst;
         }
         Ok(worked)
     }
 
-    /// Runs a burst through a worker's path, and then the fragments that waited for one of it.
+    /// Runs a burst, maybe one that another worker handed over, through a worker's path, and then
+    /// the fragments that waited for one of it.
     fn process(
         &mut self,
         desk: &mut Desk<'_>,
-        number: usize,
+        (number, handed): (usize, bool),
         port: usize,
         burst: &mut Vec<Buffer>,
     ) -> Result<(), Violation> {
         if burst.is_empty() {
             return Ok(());
         }
-        self.process_since(desk, number, port, burst, &[])?;
+        self.process_since(desk, (number, handed), port, burst, &[])?;
         let worker = &self.workers[number];
         let waits = worker.parked.len() > 0 && !worker.path.joined().is_empty();
         if waits && !desk.saboteur.is_deaf() { self.process_parked(desk, number) } else { Ok(()) }
@@ -250,7 +243,7 @@ impl Machine {
             }
             let Some(port) = port else { break };
             tries = tries.saturating_sub(burst.len());
-            self.process_since(desk, number, usize::from(port.0), &mut burst, &since)?;
+            self.process_since(desk, (number, false), usize::from(port.0), &mut burst, &since)?;
         }
         Ok(())
     }
@@ -260,29 +253,38 @@ impl Machine {
     fn process_since(
         &mut self,
         desk: &mut Desk<'_>,
-        number: usize,
+        (number, handed): (usize, bool),
         port: usize,
         burst: &mut Vec<Buffer>,
         since: &[u64],
     ) -> Result<(), Violation> {
+        let agreed = self.agree();
         let mut verdicts = [Verdict::Wait; BURST];
+        let mut rounds = [Round::default(); BURST];
+        for (round, frame) in rounds.iter_mut().zip(&*burst) {
+            *round = frame.round;
+        }
+        let rounds = if handed { &rounds[..burst.len()] } else { &[] };
         let worker = &mut self.workers[number];
         let snapshot = Rc::clone(&worker.snapshot);
         let view = desk.saboteur.view(&snapshot);
         let now = Time(desk.now);
-        worker.path.turn(view, now, PortId(port as u16), burst, &mut verdicts);
+        let port = PortId(port as u16);
+        worker.path.turn_handed(view, now, port, (burst, rounds), &mut verdicts);
         desk.saboteur.act(desk.universe, worker, burst, &mut verdicts, desk.now);
         let scene = Scene {
             universe: desk.universe,
             snapshot: &snapshot,
             worker: number as u16,
             now: desk.now,
+            agreed,
         };
         desk.checker.check_joined(scene, burst, worker.path.joined())?;
         for (lane, mut frame) in burst.drain(..).enumerate() {
             let verdict = verdicts[lane];
             let waiting = self.workers[number].path.waiting();
             let waiting = waiting.iter().find(|waiting| waiting.lane == lane).copied();
+            frame.round = self.workers[number].path.round(lane);
             desk.trace.verdict(desk.now, number, &frame, verdict);
             desk.checker
                 .judge(scene, &mut frame, verdict, waiting)
@@ -292,6 +294,13 @@ impl Machine {
         }
         let worker = &self.workers[number];
         desk.checker.unmask(scene, &worker.path)
+    }
+
+    /// Whether all workers run with the same plan.
+    pub fn agree(&self) -> bool {
+        let mut epochs = self.workers.iter().map(|worker| worker.snapshot.epoch);
+        let first = epochs.next();
+        epochs.all(|epoch| Some(epoch) == first)
     }
 
     /// Takes a frame where its verdict says.
@@ -314,6 +323,8 @@ impl Machine {
             }
             Verdict::Park(datagram) => {
                 let port = PortId(desk.universe.links[frame.link].port);
+                // It is turned again as if it had come here.
+                (frame.handed, frame.home) = (0, number as u16);
                 let parked = &mut self.workers[number].parked;
                 if let Err((reason, frame)) = parked.park(frame, port, datagram, since) {
                     self.give_up(desk, number, frame, reason);
@@ -321,16 +332,6 @@ impl Machine {
             }
             Verdict::Kernel(_) | Verdict::Drop(_) => desk.pool.put(frame),
             Verdict::HandOff(to) => {
-                frame.handed += 1;
-                if frame.handed == MOST_HANDED {
-                    return Err(format!("{}: handed on and on", frame.packet));
-                }
-                let worker = &mut self.workers[usize::from(to)];
-                if usize::from(frame.handed) > 2 * worker.rings.len() {
-                    // The workers' plans differ: one of them may have another by then.
-                    worker.late.push_back((number, frame));
-                    return Ok(());
-                }
                 let ring = &mut self.workers[usize::from(to)].rings[number];
                 if ring.len() < desk.universe.ring {
                     ring.push_back(frame);
@@ -439,10 +440,7 @@ impl Machine {
     pub fn frames(&self) -> usize {
         let inside = |worker: &Worker| {
             let queues = worker.received.iter().chain(&worker.rings);
-            queues.map(VecDeque::len).sum::<usize>()
-                + worker.held.len()
-                + worker.late.len()
-                + worker.parked.len()
+            queues.map(VecDeque::len).sum::<usize>() + worker.held.len() + worker.parked.len()
         };
         self.workers.iter().map(inside).sum()
     }

@@ -425,6 +425,7 @@ impl Sim {
                 snapshot: &worker.snapshot,
                 worker: number as u16,
                 now: self.now,
+                agreed: self.machine.agree(),
             };
             self.checker.audit(scene, &worker.path)?;
         }

@@ -75,6 +75,12 @@ impl Ports {
         self.first <= port && port <= self.last
     }
 
+    /// Those that are among both.
+    pub fn common(self, other: Self) -> Option<Self> {
+        let (first, last) = (self.first.max(other.first), self.last.min(other.last));
+        (first <= last).then_some(Self { first, last })
+    }
+
     /// The port, if there is just one.
     pub fn single(self) -> Option<u16> {
         (self.first == self.last).then_some(self.first)

@@ -26,6 +26,7 @@ mod introduce;
 mod odd;
 mod open;
 mod outside;
+mod owners;
 mod parking;
 mod parse;
 mod quote;
@@ -37,6 +38,7 @@ mod tunnel;
 mod tests;
 
 pub use inspect::{SessionFilter, SessionInfo};
+pub use owners::Round;
 pub use parking::{Parked, Parking};
 pub(crate) use rewrite::{plain_v4, plain_wide, v4 as rewrite_v4, wide as rewrite_wide};
 
@@ -74,7 +76,7 @@ pub enum Verdict {
     Park(u32),
     /// Give it to the kernel.
     Kernel(Reason),
-    /// Give it to the worker with this number.
+    /// Give it to the worker with this number, with what [`Path::round`] says.
     HandOff(u16),
     /// Hold it until its next hop is known: see [`Path::waiting`].
     Wait,
@@ -135,6 +137,10 @@ pub struct PathConfig {
 struct Shared {
     /// Frames that the IPv4 table has nothing for and the wide one may have.
     deferred: ArrayVec<u8, BURST>,
+    /// What the turn's frames have behind them, if other workers have handed them over.
+    rounds: ArrayVec<Round, BURST>,
+    /// Which of the turn's frames may open a session from the middle of a stream: a bit for each.
+    resumes: u64,
     /// Sessions of both tables, templates included.
     live: u32,
     /// The templates among them.
@@ -180,6 +186,8 @@ impl Path {
     pub fn new(config: &PathConfig) -> Result<Self, RegionError> {
         let shared = Shared {
             deferred: ArrayVec::new(),
+            rounds: ArrayVec::new(),
+            resumes: 0,
             live: 0,
             templates: 0,
             capacity: config.sessions,
@@ -259,7 +267,25 @@ impl Path {
         frames: &mut [F],
         verdicts: &mut [Verdict],
     ) {
+        self.turn_handed(view, now, port, (frames, &[]), verdicts);
+    }
+
+    /// The same for frames that other workers have handed over, each with what [`Path::round`]
+    /// said of it there.
+    ///
+    /// # Panics
+    /// As [`Path::turn`], and when `rounds` is longer than [`BURST`].
+    pub fn turn_handed<F: Frame>(
+        &mut self,
+        view: View<'_>,
+        now: Time,
+        port: PortId,
+        (frames, rounds): (&mut [F], &[Round]),
+        verdicts: &mut [Verdict],
+    ) {
         assert!(frames.len() <= BURST && verdicts.len() >= frames.len());
+        self.shared.rounds = rounds.iter().copied().collect();
+        self.shared.resumes = 0;
         self.shared.waiting.clear();
         self.shared.deferred.clear();
         self.shared.joined.clear();
@@ -274,7 +300,15 @@ impl Path {
             // The caller takes them in the order of their frames.
             self.shared.waiting.sort_unstable_by_key(|waiting| waiting.lane);
         }
+        if !rounds.is_empty() {
+            self.shared.end_rounds(verdicts);
+        }
         self.shared.count(&verdicts[..frames.len()]);
+    }
+
+    /// What goes with a frame of the last turn whose verdict is [`Verdict::HandOff`].
+    pub fn round(&self, lane: usize) -> Round {
+        self.shared.next_round(lane as u8)
     }
 
     /// The frames of the last turn whose verdict is [`Verdict::Wait`].

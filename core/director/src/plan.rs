@@ -84,8 +84,12 @@ pub struct Service {
     pub client_address: ClientAddress,
     /// What a rule of source NAT says besides.
     pub snat: Option<Snat>,
-    /// Whether its sessions belong to the worker that [`owner`] says, not to any that meets them.
-    pub owned: bool,
+    /// What says which worker its sessions belong to; without it, to the one that receives them.
+    pub owner: Option<Owner>,
+    /// What said so before: sessions from then may still be where that leads.
+    pub former_owners: Vec<Owner>,
+    /// The number of the plan since which it is there without a break; 0 if it has long gone.
+    pub born: u64,
     /// Whether its sessions are in the wide table, whatever its family: see [`Plan::wide_v4`].
     pub wide: bool,
     /// False for a tombstone.
@@ -114,11 +118,43 @@ impl Default for Service {
             slow_start_s: 0,
             client_address: ClientAddress::default(),
             snat: None,
-            owned: false,
+            owner: None,
+            former_owners: Vec::new(),
+            born: 0,
             wide: false,
             live: false,
         }
     }
+}
+
+impl Service {
+    /// Takes over what must outlive a reload from itself as it was in the plan before.
+    fn succeed(&mut self, former: Self) {
+        if former.born != 0 {
+            self.born = former.born;
+        }
+        let now = self.owner;
+        self.former_owners = former.former_owners;
+        self.former_owners.extend(former.owner);
+        self.former_owners.sort_unstable();
+        self.former_owners.dedup();
+        self.former_owners.retain(|owner| Some(*owner) != now);
+    }
+
+    /// All that says or said which worker its sessions belong to.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = Owner> + '_ {
+        self.owner.into_iter().chain(self.former_owners.iter().copied())
+    }
+}
+
+/// What of a client says which worker its sessions belong to: the same whichever service, table
+/// or direction a packet has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Owner {
+    /// Its address and port.
+    Endpoint,
+    /// So many first bits of its address: what persistence remembers of it.
+    Network(u8),
 }
 
 /// What a rule of source NAT says, besides its pool.
@@ -256,6 +292,8 @@ pub struct Plan {
     pub accept_mid_stream: bool,
     /// Rules of source NAT, in the configured order.
     pub(crate) snat_order: Vec<ServiceId>,
+    /// Former rules of source NAT, which may still have sessions.
+    pub(crate) snat_former: Vec<ServiceId>,
     /// Whether IPv4 packets may belong to sessions of the wide table: those across families, of
     /// source NAT, and of TCP that tells real servers the client's address need more room than an
     /// IPv4 session has.

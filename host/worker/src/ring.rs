@@ -3,6 +3,7 @@
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use sluice_director::fib::PortId;
+use sluice_director::path::Round;
 
 /// Frames that one ring can hold.
 const RING: usize = 1024;
@@ -10,8 +11,8 @@ const RING: usize = 1024;
 /// What the receiving worker shall do with a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Errand {
-    /// Run it through its path, as received from the port.
-    Process,
+    /// Run it through its path, as received from the port, with what it has behind it.
+    Process(Round),
     /// Send it by the port, which the sender has no queue of.
     Send,
     /// The same, in fragments of at most so many bytes of IP packet.

@@ -10,7 +10,7 @@ use crate::ring::{Errand, Parcel, Rings};
 use arrayvec::ArrayVec;
 use sluice_director::fib::{Fib, PortId};
 use sluice_director::path::{
-    BURST, Parked, Parking, Path, PathConfig, RegionError, Verdict, View, Waiting,
+    BURST, Parked, Parking, Path, PathConfig, RegionError, Round, Verdict, View, Waiting,
 };
 use sluice_director::plan::Plan;
 use sluice_director::{Reason, Time};
@@ -209,7 +209,7 @@ impl<Q: Queue> Worker<Q> {
         let mut burst = Burst::new();
         let came = self.ports[port].lines[queue].queue.receive(&mut burst);
         if came > 0 {
-            self.process(now, PortId(port as u16), &mut burst);
+            self.process(now, PortId(port as u16), &mut burst, &[]);
         }
         came
     }
@@ -231,18 +231,20 @@ impl<Q: Queue> Worker<Q> {
     fn serve_worker(&mut self, now: Time, sender: usize) -> usize {
         let mut came = 0;
         let mut port = None;
-        let mut burst = Burst::new();
+        let (mut burst, mut rounds) = (Burst::new(), ArrayVec::<Round, BURST>::new());
         while came < BURST {
             let Some(ring) = &mut self.rings.from[sender] else { break };
             let Ok(parcel) = ring.pop() else { break };
             came += 1;
             match parcel.errand {
-                Errand::Process => {
+                Errand::Process(round) => {
                     if let Some(before) = port.filter(|before| *before != parcel.port) {
-                        self.process(now, before, &mut burst);
+                        self.process(now, before, &mut burst, &rounds);
+                        rounds.clear();
                     }
                     port = Some(parcel.port);
                     burst.push(parcel.frame);
+                    rounds.push(round);
                 }
                 Errand::Send => self.send(parcel.port, parcel.frame, true),
                 Errand::Cut(mtu) => self.send_cut(parcel.port, &parcel.frame, mtu),
@@ -250,15 +252,15 @@ impl<Q: Queue> Worker<Q> {
             }
         }
         if let Some(port) = port {
-            self.process(now, port, &mut burst);
+            self.process(now, port, &mut burst, &rounds);
         }
         came
     }
 
     /// Runs a burst through the path and sends its frames where they belong, and then those that
-    /// waited for one of them.
-    fn process(&mut self, now: Time, port: PortId, burst: &mut Burst<Q::Frame>) {
-        self.process_since(now, port, burst, &[]);
+    /// waited for one of them. `rounds` is what frames have behind them that were handed over.
+    fn process(&mut self, now: Time, port: PortId, burst: &mut Burst<Q::Frame>, rounds: &[Round]) {
+        self.process_since(now, port, (burst, rounds), &[]);
         if !self.parking.is_empty() && !self.path.joined().is_empty() {
             self.process_parked(now);
         }
@@ -284,7 +286,7 @@ impl<Q: Queue> Worker<Q> {
                 next = if full { None } else { self.parking.take(&joined, Some(port)) };
             }
             tries = tries.saturating_sub(burst.len());
-            self.process_since(now, port, &mut burst, &since);
+            self.process_since(now, port, (&mut burst, &[]), &since);
         }
     }
 
@@ -294,12 +296,12 @@ impl<Q: Queue> Worker<Q> {
         &mut self,
         now: Time,
         port: PortId,
-        burst: &mut Burst<Q::Frame>,
+        (burst, rounds): (&mut Burst<Q::Frame>, &[Round]),
         since: &[Time],
     ) {
         let mut verdicts = [Verdict::Wait; BURST];
         let view = View { plan: &self.snapshot.plan, fib: &self.snapshot.fib };
-        self.path.turn(view, now, port, burst, &mut verdicts);
+        self.path.turn_handed(view, now, port, (burst, rounds), &mut verdicts);
         let verdicts = &verdicts[..burst.len()];
         // Nearly always all leave by the same port.
         if let Some(Verdict::Tx(to)) = verdicts.first()
@@ -338,7 +340,8 @@ impl<Q: Queue> Worker<Q> {
                 }
                 Verdict::Kernel(_) => self.pass_to_kernel(port, frame, false),
                 Verdict::HandOff(worker) => {
-                    self.hand_off(worker, Parcel { frame, port, errand: Errand::Process });
+                    let errand = Errand::Process(self.path.round(lane));
+                    self.hand_off(worker, Parcel { frame, port, errand });
                 }
                 Verdict::Wait => self.wait(now, waiting.next(), frame),
             }

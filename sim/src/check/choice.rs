@@ -97,7 +97,7 @@ impl Checker {
         real: usize,
         client: &Tuple,
     ) -> Result<bool, Violation> {
-        let Scene { universe, snapshot, worker, now } = scene;
+        let Scene { universe, snapshot, worker, now, .. } = scene;
         let service = &universe.services[number];
         let Some(persistence) = service.persistence else { return Ok(false) };
         let key = (worker, number, service.masked(client.src));

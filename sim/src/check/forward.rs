@@ -161,7 +161,7 @@ impl Checker {
         }
         if scene.snapshot.owned[service] {
             let client = scene.universe.services[service].client((inbound.src, inbound.sport));
-            self.owns(scene.universe, scene.worker, (service, client))?;
+            self.owns(scene.worker, (service, client))?;
         }
         self.within_limits(scene, service)?;
         let mut session = Session::new(scene.worker, service, inbound, state);
@@ -179,7 +179,7 @@ impl Checker {
         forward: Tuple,
         node: Option<usize>,
     ) -> Result<usize, Violation> {
-        let Scene { universe, snapshot, worker, now } = scene;
+        let Scene { universe, snapshot, worker, now, .. } = scene;
         let Session { service: number, inbound, .. } = self.sessions[id as usize];
         let service = &universe.services[number];
         let reaches = |at: &usize| {

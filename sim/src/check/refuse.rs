@@ -76,7 +76,7 @@ impl Checker {
             None => read(frame.bytes())?.packet == Packet { payload, ..*packet },
         };
         if reason == Reason::NotOurs && foreign && untouched {
-            return Ok(());
+            return self.is_nobodys(scene, packet.tuple);
         }
         Err(format!("given to the kernel as {}", reason.name()))
     }
@@ -112,6 +112,9 @@ impl Checker {
         if !may {
             return Err(format!("answered as {}", reason.name()));
         }
+        if reason == Reason::NoSessionReset {
+            self.is_nobodys(scene, meant.tuple)?;
+        }
         check_reset(scene, frame, port)
     }
 
@@ -135,6 +138,8 @@ impl Checker {
                 !self.may_tell(scene, frame, lookup)
             }
             _ if lookup.gone => false,
+            // Workers that do not agree have handed it on and on.
+            Reason::HandOffLoop => lookup.found.is_none() && !scene.agreed,
             Reason::NoRoute if lookup.found.is_some() => {
                 lookup.found.is_some_and(|(id, direction)| {
                     let to = destination(scene, &self.sessions[id as usize], direction);
@@ -143,6 +148,9 @@ impl Checker {
             }
             _ => lookup.found.is_none() && self.drops_lost(scene, packet, lookup, reason),
         };
+        if right && reason == Reason::NoSession {
+            return self.is_nobodys(scene, packet.tuple);
+        }
         if right {
             return Ok(());
         }

@@ -5,7 +5,6 @@ use super::parse::Parse;
 use super::{Shared, Verdict, View, answer};
 use crate::blueprint::Orphans;
 use crate::counters::Direction;
-use crate::family::{Family, Ipv4, Tuple};
 use crate::frame::Frame;
 use crate::plan::{Plan, ServiceId};
 use crate::reason::Reason;
@@ -39,20 +38,16 @@ impl<F: Parse> Engine<F> {
         let plan = turn.view.plan;
         let (parsed, hash) = (self.burst.lanes[lane].parsed, self.burst.lanes[lane].hash);
         let tuple = &parsed.tuple;
-        let mut mid_stream = plan.accept_mid_stream;
+        let at_frame = self.burst.lanes[lane].frame;
         if let Some(flow) = self.sessions.find(plan, hash, tuple) {
             match self.found(shared, turn, lane, flow, frame) {
                 Found::Flow(flow) => return Ok(flow),
-                Found::Over { mid_stream: any } => mid_stream |= any,
+                Found::Over { mid_stream: true } => shared.resume(at_frame),
+                Found::Over { mid_stream: false } => {}
                 Found::Is(verdict) => return Err(Outcome::Is(verdict)),
             }
         }
         let side = F::side(plan);
-        if shared.workers > 1
-            && let Some(owner) = shared.former_owner::<F>(plan, tuple)
-        {
-            return Err(Outcome::Is(Verdict::HandOff(owner)));
-        }
         let martian = !F::is_unicast_source(tuple.src) || tuple.src == tuple.dst;
         let Some(service) = side.service_at(tuple.protocol, tuple.dst, tuple.dport) else {
             return self.stranger(shared, turn, lane, frame, martian);
@@ -65,14 +60,26 @@ impl<F: Parse> Engine<F> {
             return Err(Outcome::Is(Verdict::Drop(Reason::Martian)));
         }
         // Before it is asked what the packet may open: what follows the first belongs there too.
-        if let Some(owner) = shared.other_owner::<F>(plan, service, tuple.src, tuple.sport) {
-            return Err(Outcome::Is(Verdict::HandOff(owner)));
+        if let Some(worker) = shared.next_stop::<F>(plan, service, tuple, at_frame) {
+            return Err(Outcome::Is(Verdict::HandOff(worker)));
         }
+        let mid_stream = plan.accept_mid_stream || shared.may_resume(at_frame);
         let state = opening_state(plan, service, tuple.protocol, parsed.segment.flags, mid_stream);
         let Some(state) = state else {
             return Err(Outcome::Is(answer::no_session(plan, &parsed, turn.port, frame)));
         };
-        self.open(shared, turn, tuple, (service, state)).map_err(Outcome::Is)
+        let flow = self.open(shared, turn, tuple, (service, state)).map_err(Outcome::Is)?;
+        if state == State::OnePacket {
+            self.forget_hints(lane, flow);
+        }
+        Ok(flow)
+    }
+
+    /// A one-packet session is for no other packet, and no key leads to it. But it may be where
+    /// another was that ended in this burst, and that later lanes have as a hint.
+    fn forget_hints(&mut self, lane: usize, flow: Flow) {
+        let later = self.burst.lanes[..self.burst.len].iter_mut().skip(lane + 1);
+        later.filter(|later| later.flow == flow).for_each(|later| later.flow = Flow::NONE);
     }
 
     /// A packet of a session that the stages did not take: the session may be over, or its real
@@ -140,79 +147,14 @@ impl<F: Parse> Engine<F> {
             Some(_) if martian => return is(Verdict::Drop(Reason::Martian)),
             Some(_) => return is(answer::no_session(plan, &parsed, turn.port, frame)),
         }
-        if let Some(Some(owner)) = shared.nat_owner::<F>(plan, tuple) {
-            return is(Verdict::HandOff(owner));
-        }
         if F::WIDE {
             return self.open_outside(shared, turn, lane);
         }
-        is(Verdict::Kernel(Reason::NotOurs))
-    }
-}
-
-impl Shared {
-    /// The worker that may have a session for a packet which belongs to no service that is there
-    /// now, or to one that came since: one of a service that was, or of a wider one. A packet goes
-    /// first to such a worker, and from there, if there is no session, to where new ones belong.
-    fn former_owner<F: Family>(&self, plan: &Plan, tuple: &Tuple<F::Addr>) -> Option<u16> {
-        let side = F::side(plan);
-        let now = side.service_at(tuple.protocol, tuple.dst, tuple.dport);
-        let is_owned = |id| plan.service(id).is_some_and(|service| service.owned);
-        let owner = |id| self.other_owner::<F>(plan, id, tuple.src, tuple.sport);
-        // The last one to ask.
-        if now.is_some_and(|id| is_owned(id) && owner(id).is_none()) {
-            return None;
+        let frame = self.burst.lanes[lane].frame;
+        match shared.next_stop_of_stranger::<F>(plan, None, tuple, frame) {
+            Some(worker) => is(Verdict::HandOff(worker)),
+            None => is(Verdict::Kernel(Reason::NotOurs)),
         }
-        let others = side.owned_at(tuple.protocol, tuple.dst, tuple.dport);
-        let mut first = None;
-        for id in others.filter(|id| Some(*id) != now) {
-            // Asked already.
-            first = Some(owner(id)?);
-        }
-        first
-    }
-
-    /// Of a packet that may be a real server's answer by NAT: the worker that has the session if it
-    /// has one, `Some(None)` when that is this one. The wide table is asked last, and so asks for
-    /// the services of the other too.
-    pub(super) fn nat_owner<F: Family>(
-        &self,
-        plan: &Plan,
-        tuple: &Tuple<F::Addr>,
-    ) -> Option<Option<u16>> {
-        if let Some(id) = F::side(plan).nat_service(tuple.protocol, tuple.src, tuple.sport) {
-            return Some(self.other_owner::<F>(plan, id, tuple.dst, tuple.dport));
-        }
-        let v4 = tuple.map(|address| Ipv4::from_ip(F::to_ip(address)));
-        let (src, dst) = (v4.src.filter(|_| F::WIDE)?, v4.dst?);
-        let id = plan.v4.nat_service(tuple.protocol, src, tuple.sport)?;
-        Some(self.other_owner::<Ipv4>(plan, id, dst, tuple.dport))
-    }
-
-    /// The worker that a client's sessions of a service belong to, if that is not any that meets
-    /// them and not this one. Both directions of a session lead to the same one.
-    pub(super) fn other_owner<F: Family>(
-        &self,
-        plan: &Plan,
-        service: ServiceId,
-        client: F::Addr,
-        port: u16,
-    ) -> Option<u16> {
-        if self.workers < 2 {
-            return None;
-        }
-        let service = plan.service(service).filter(|service| service.owned)?;
-        let tuple = match service.persistence {
-            Some(persistence) => {
-                let src = F::masked(client, persistence.prefix);
-                Tuple { src, ..Tuple::default() }
-            }
-            None => Tuple { src: client, sport: port, ..Tuple::default() },
-        };
-        // Every worker has the same seed.
-        let hash = F::hash(&tuple, &self.seed) >> 32;
-        let owner = ((hash * u64::from(self.workers)) >> 32) as u16;
-        (owner != self.worker).then_some(owner)
     }
 }
 

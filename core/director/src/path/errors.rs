@@ -7,11 +7,11 @@
 //! about what the machine itself has sent.
 //!
 //! With several workers an error may come to one that does not have the session. Where the quoted
-//! packet tells whose it is (a local port, a client that belongs to a worker), it is handed there.
-//! The client's side of full NAT, and of tunnels and direct routing, does not tell: such an error
-//! is looked up where it came, which is right when the NIC or the classifier spreads errors as the
-//! packets that they quote, and is dropped and counted otherwise. It is not passed around: a frame
-//! has nowhere to say that it was everywhere.
+//! packet tells whose it is (a local port, a client that belongs to a worker), it goes the way of
+//! its answer ([`super::owners`]). The client's side of full NAT, and of tunnels and direct
+//! routing, does not tell: such an error is looked up where it came, which is right when the NIC
+//! or the classifier spreads errors as the packets that they quote, and is dropped and counted
+//! otherwise.
 
 mod across;
 
@@ -184,12 +184,11 @@ impl<F: Parse> Engine<F> {
             });
         };
         let answer = quote.tuple.reversed();
-        if let Some(owner) = owner_elsewhere::<F>(shared, turn, &answer) {
-            return is(Verdict::HandOff(owner));
+        if let Some(about) = self.about(turn, &answer) {
+            return is(self.relay(shared, turn, lane, frame, (received, quote, about)));
         }
-        match self.about(turn, &answer) {
-            Some(about) => is(self.relay(shared, turn, lane, frame, (received, quote, about))),
-            None if !F::WIDE && plan.wide_v4 => Outcome::Wide,
+        match elsewhere::<F>(shared, turn, &answer, lane_of(self, lane)) {
+            Some(outcome) => outcome,
             None if is_claimed::<F>(plan, &answer) => is(Verdict::Drop(Reason::IcmpError)),
             None => is(Verdict::Kernel(Reason::NotOurs)),
         }
@@ -315,30 +314,31 @@ fn teller<F: Family>(
     }
 }
 
-/// The worker that alone can have the session of a packet with this tuple, if it is not this one.
-fn owner_elsewhere<F: Family>(
+/// Where else the session may be of a packet with this tuple.
+fn elsewhere<F: Family>(
     shared: &Shared,
     turn: Turn<'_>,
     answer: &Tuple<F::Addr>,
-) -> Option<u16> {
-    if shared.workers < 2 {
-        return None;
-    }
+    frame: u8,
+) -> Option<Outcome> {
     let plan = turn.view.plan;
     let side = F::side(plan);
-    let pool = plan.pool_of(side, answer.dst);
+    let hand = |worker| Outcome::Is(Verdict::HandOff(worker));
+    let pool = plan.pool_of(side, answer.dst).filter(|_| shared.workers > 1);
     if let Some(owner) = pool.and_then(|pool| pool.owner(answer.dport, shared.workers)) {
-        return (owner != shared.worker).then_some(owner);
+        if owner != shared.worker {
+            return Some(hand(owner));
+        }
+        return (!F::WIDE && plan.wide_v4).then_some(Outcome::Wide);
     }
-    let (protocol, client) = (answer.protocol, (answer.src, answer.sport));
-    if let Some(service) = side.service_at(protocol, answer.dst, answer.dport) {
-        return shared.other_owner::<F>(plan, service, client.0, client.1);
+    if let Some(service) = side.service_at(answer.protocol, answer.dst, answer.dport) {
+        return shared.next_stop::<F>(plan, service, answer, frame).map(hand);
     }
-    if let Some(owner) = shared.nat_owner::<F>(plan, answer) {
-        return owner;
+    if !F::WIDE && plan.wide_v4 {
+        return Some(Outcome::Wide);
     }
-    let (rule, _) = outside::rule_for::<F>(plan, turn.view.fib, answer).filter(|_| F::WIDE)?;
-    shared.other_owner::<F>(plan, rule, client.0, client.1)
+    let rule = outside::rule_for::<F>(plan, turn.view.fib, answer).filter(|_| F::WIDE);
+    shared.next_stop_of_stranger::<F>(plan, rule.map(|(id, _)| id), answer, frame).map(hand)
 }
 
 /// Whether a packet with this tuple would be the director's, and not the kernel's.

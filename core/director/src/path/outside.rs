@@ -30,22 +30,20 @@ impl<F: Parse> Engine<F> {
         let parsed = self.burst.lanes[lane].parsed;
         let tuple = &parsed.tuple;
         let is = |verdict| Err(Outcome::Is(verdict));
-        let Some((id, rule)) = rule_for::<F>(plan, fib, tuple) else {
-            return is(Verdict::Kernel(Reason::NotOurs));
-        };
+        let rule = rule_for::<F>(plan, fib, tuple);
+        let (id, frame) = (rule.map(|(id, _)| id), self.burst.lanes[lane].frame);
+        let elsewhere = shared.next_stop_of_stranger::<F>(plan, id, tuple, frame);
+        if let Some(worker) = elsewhere {
+            return is(Verdict::HandOff(worker));
+        }
+        let Some((id, rule)) = rule else { return is(Verdict::Kernel(Reason::NotOurs)) };
         if parsed.ttl <= 1 {
             return Err(Outcome::Refuse(Reason::TtlExpired));
         }
         if !F::is_unicast_source(tuple.src) {
             return is(Verdict::Drop(Reason::Martian));
         }
-        // What might have been an answer by NAT has come to whose that would be, and stays there:
-        // two who each take the other for the owner would hand it to and fro.
-        let settled = shared.nat_owner::<F>(plan, tuple).is_some();
-        if !settled && let Some(owner) = shared.other_owner::<F>(plan, id, tuple.src, tuple.sport) {
-            return is(Verdict::HandOff(owner));
-        }
-        let any = plan.accept_mid_stream;
+        let any = plan.accept_mid_stream || shared.may_resume(frame);
         let state = admit::opening_state(plan, id, tuple.protocol, parsed.segment.flags, any);
         let Some(state) = state else { return is(Verdict::Drop(Reason::NoSession)) };
         self.map(shared, turn, tuple, (id, rule, state))

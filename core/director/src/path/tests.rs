@@ -12,6 +12,7 @@ mod neighbours;
 mod odd;
 mod owners;
 mod parted;
+mod rounds;
 mod rules;
 mod tunnels;
 

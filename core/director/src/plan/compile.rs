@@ -3,7 +3,7 @@
 use super::ids::{Ids, Retired};
 use super::side::side;
 use super::tables;
-use super::{LocalId, Plan, Pool, Real, Service, ServiceId, Sieve, Snat};
+use super::{LocalId, Owner, Plan, Pool, Real, Service, ServiceId, Sieve, Snat};
 use crate::blueprint::{
     Blueprint, ClientAddress, LocalPool, Mode, Orphans, Protocol, RealServer, Scheduling, SnatRule,
     Timeouts, VirtualService,
@@ -70,7 +70,7 @@ impl Plan {
         before: Option<&Self>,
         retired: &Retired,
     ) -> Result<Self, CompileError> {
-        let mut plan = before.map_or_else(Self::default, Self::all_tombstones);
+        let mut plan = before.map_or_else(Self::default, |plan| plan.all_tombstones(retired));
         plan.epoch = before.map_or(1, |before| before.epoch + 1);
         plan.timeout_ms = timeouts_ms(&blueprint.timeouts);
         plan.no_session = blueprint.no_session;
@@ -89,6 +89,7 @@ impl Plan {
         for (position, rule) in blueprint.snat.iter().enumerate() {
             plan.add_snat(rule, position, &mut ids)?;
         }
+        plan.snat_former = plan.former_rules();
         plan.settle_orphans();
         if let Some(before) = before {
             plan.keep_former_locals(before);
@@ -107,11 +108,20 @@ impl Plan {
     }
 
     /// This plan's ids, with nothing configured.
-    fn all_tombstones(&self) -> Self {
+    fn all_tombstones(&self, retired: &Retired) -> Self {
         let mut plan = self.clone();
         for service in &mut plan.services {
+            if !service.live {
+                service.born = 0;
+            }
             service.live = false;
             service.reals.clear();
+        }
+        for id in &retired.services {
+            let Some(service) = plan.services.get_mut(usize::from(id.0)) else { continue };
+            // Nobody has to look for its sessions any more.
+            service.owner = None;
+            service.former_owners.clear();
         }
         for real in &mut plan.reals {
             real.live = false;
@@ -235,14 +245,16 @@ impl Plan {
             slow_start_s: from.slow_start_s,
             client_address: from.client_address,
             snat: None,
-            owned: nat || from.mode == Mode::Nat || from.persistence.is_some(),
+            owner: match from.persistence {
+                Some(persistence) => Some(Owner::Network(persistence.prefix)),
+                None => (nat || from.mode == Mode::Nat).then_some(Owner::Endpoint),
+            },
+            former_owners: Vec::new(),
+            born: self.epoch,
             wide,
             live: true,
         };
         let id = ids.service(&mut self.services, service)?;
-        // Its sessions stay where they are, whatever becomes of the real servers that they are for.
-        let owned = before.and_then(|plan| plan.service(id)).is_some_and(|known| known.owned);
-        self.services[usize::from(id.0)].owned |= owned;
         for (position, real) in from.reals.iter().enumerate() {
             let real = Real {
                 service: id,
@@ -304,7 +316,7 @@ impl Plan {
                 egress: from.egress.map(PortId),
                 mapping: from.mapping,
             }),
-            owned: true,
+            owner: Some(Owner::Endpoint),
             wide: true,
             live: true,
             ..Service::default()
@@ -327,6 +339,13 @@ impl Plan {
         self.services[usize::from(id.0)].reals.push(outside);
         self.snat_order.push(id);
         Ok(())
+    }
+
+    /// Rules of source NAT that are gone, and may have sessions.
+    fn former_rules(&self) -> Vec<ServiceId> {
+        let gone = self.services.iter().enumerate();
+        let gone = gone.filter(|(_, s)| !s.live && s.snat.is_some() && s.owner.is_some());
+        gone.map(|(id, _)| ServiceId(id as u16)).collect()
     }
 
     /// What becomes of the sessions of real servers that left the configuration. One that is only

@@ -87,7 +87,10 @@ impl Ids {
                 return Err(CompileError::DuplicateService { service: service.name });
             }
             Some(id) => {
-                all[usize::from(id.0)] = service;
+                let former = std::mem::replace(&mut all[usize::from(id.0)], service);
+                if known.is_some() {
+                    all[usize::from(id.0)].succeed(former);
+                }
                 id
             }
             None if all.len() == MAX_SERVICES => {

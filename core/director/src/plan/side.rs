@@ -3,7 +3,7 @@
 //! There are two: of the IPv4 table, and of the wide one, whose addresses are IPv6 and IPv4 as
 //! `::ffff:a.b.c.d` (RFC 4291 2.5.5.2).
 
-use super::{LocalId, Plan, RealId, ServiceId};
+use super::{LocalId, Owner, Plan, RealId, Service, ServiceId};
 use crate::blueprint::{Mode, Ports, Protocol};
 use crate::family::Family;
 use rustc_hash::FxHashMap;
@@ -71,13 +71,14 @@ pub struct Side<A> {
     ranges: FxHashMap<(u8, A), Vec<(Ports, ServiceId)>>,
     /// Services of any protocol.
     any: FxHashMap<A, ServiceId>,
-    /// Services, former ones too, whose sessions belong to a worker that the client says: by
-    /// protocol (0 for any) and address.
-    owned: FxHashMap<(u8, A), Vec<(Ports, ServiceId)>>,
+    /// Where sessions may be of services that were there before the one that is there now: by
+    /// protocol (0 for any) and address. See [`former`].
+    former: FxHashMap<(u8, A), Vec<(Ports, Owner)>>,
     vip_set: FxHashMap<A, ()>,
     pub(super) pool_of: FxHashMap<A, u32>,
-    /// Real servers that are reached by NAT, by protocol, address and port; 0 for any.
-    nat: FxHashMap<(u8, A, u16), ServiceId>,
+    /// Where the sessions are of real servers that are reached by NAT: by protocol, address and
+    /// port; 0 for any.
+    nat: FxHashMap<(u8, A, u16), Vec<Owner>>,
     /// Addresses of such real servers, of either table.
     nat_set: FxHashMap<A, ()>,
 }
@@ -129,16 +130,19 @@ impl<A: Copy + Eq + Hash> Side<A> {
         self.any.get(&address).copied().filter(|_| !is_icmp(protocol))
     }
 
-    /// The services, former ones too, that may have had sessions with an endpoint which belong to
-    /// a worker that the client says.
-    pub fn owned_at(
+    /// Where sessions with an endpoint may be besides where those of the service that is there now
+    /// belong: what says so of their clients.
+    pub fn former_owners(
         &self,
         protocol: u8,
         address: A,
         port: u16,
-    ) -> impl Iterator<Item = ServiceId> + '_ {
-        let all = [protocol, 0].into_iter().filter_map(move |key| self.owned.get(&(key, address)));
-        all.flatten().filter(move |(ports, _)| ports.contains(port)).map(|(_, id)| *id)
+    ) -> impl Iterator<Item = Owner> + '_ {
+        let known = !self.former.is_empty();
+        let keys = [protocol, if is_icmp(protocol) { protocol } else { 0 }];
+        let all = keys.into_iter().filter(move |_| known);
+        let all = all.filter_map(move |key| self.former.get(&(key, address))).flatten();
+        all.filter(move |(ports, _)| ports.contains(port)).map(|(_, owner)| *owner)
     }
 
     /// Whether the address is a VIP or a local address.
@@ -156,13 +160,18 @@ impl<A: Copy + Eq + Hash> Side<A> {
         self.nat_set.contains_key(&address)
     }
 
-    /// The service whose real server, reached by NAT, a packet comes from.
-    pub fn nat_service(&self, protocol: u8, address: A, port: u16) -> Option<ServiceId> {
-        if self.nat.is_empty() {
-            return None;
-        }
+    /// Where the session may be of a packet that may come from a real server reached by NAT: what
+    /// says so of its client.
+    pub fn nat_owners(
+        &self,
+        protocol: u8,
+        address: A,
+        port: u16,
+    ) -> impl Iterator<Item = Owner> + '_ {
+        let known = !self.nat.is_empty();
         let keys = [(protocol, address, port), (protocol, address, 0), (0, address, 0)];
-        keys.iter().find_map(|key| self.nat.get(key)).copied()
+        let all = keys.into_iter().filter(move |_| known);
+        all.filter_map(move |key| self.nat.get(&key)).flatten().copied()
     }
 }
 
@@ -209,13 +218,9 @@ pub(super) fn side<F: Family>(plan: &Plan, is_ours: impl Fn(ServiceId) -> bool) 
         ranges.sort_by_key(|(ports, id)| (ports.last - ports.first, id.0));
     }
     side.add_nat::<F>(plan, &is_ours);
-    for id in service_ids().filter(|id| is_ours(*id)) {
-        let service = &plan.services[usize::from(id.0)];
-        let vip = F::from_ip(service.vip).filter(|_| service.owned && service.snat.is_none());
-        if let Some(vip) = vip {
-            let key = (service.protocol.number(), vip);
-            side.owned.entry(key).or_default().push((service.ports, id));
-        }
+    for (service, ports, owner) in former(plan, &is_ours) {
+        let Some(vip) = F::from_ip(service.vip) else { continue };
+        side.former.entry((service.protocol.number(), vip)).or_default().push((ports, owner));
     }
     for (number, pool) in plan.pools.iter().enumerate() {
         for local in pool.locals.iter().flatten() {
@@ -235,13 +240,47 @@ impl<A: Copy + Eq + Hash + Default> Side<A> {
             if !is_ours(real.service) {
                 continue;
             }
-            let protocol = plan.services[usize::from(real.service.0)].protocol.number();
-            let key = (protocol, address, real.port);
-            if real.live || !self.nat.contains_key(&key) {
-                self.nat.insert(key, real.service);
+            let service = &plan.services[usize::from(real.service.0)];
+            let owners = self.nat.entry((service.protocol.number(), address, real.port));
+            let owners = owners.or_default();
+            for owner in service.owners() {
+                if !owners.contains(&owner) {
+                    owners.push(owner);
+                }
             }
         }
     }
+}
+
+/// Where sessions may be that are not where the service at their endpoint now has its own: those
+/// of services that are gone, those from when a service had another owner, and those of a service
+/// at whose ports a narrower one came later. Gives the service at whose address that is, which
+/// ports, and what says where.
+fn former<'a>(
+    plan: &'a Plan,
+    is_ours: &impl Fn(ServiceId) -> bool,
+) -> Vec<(&'a Service, Ports, Owner)> {
+    let numbered = plan.services.iter().enumerate();
+    let ours =
+        numbered.filter(|(id, service)| is_ours(ServiceId(*id as u16)) && service.snat.is_none());
+    let ours: Vec<&Service> = ours.map(|(_, service)| service).collect();
+    let mut found = Vec::new();
+    for service in &ours {
+        let owners =
+            service.owners().filter(|owner| !service.live || Some(*owner) != service.owner);
+        found.extend(owners.map(|owner| (*service, service.ports, owner)));
+    }
+    let wide = |service: &&&Service| service.live && service.ports.single().is_none();
+    for wider in ours.iter().filter(wide) {
+        let Some(owner) = wider.owner else { continue };
+        let later = |s: &&&Service| s.live && s.vip == wider.vip && s.born > wider.born;
+        for service in ours.iter().filter(later) {
+            let same = wider.protocol == service.protocol || wider.protocol == Protocol::Any;
+            let ports = wider.ports.common(service.ports);
+            found.extend(ports.filter(|_| same).map(|ports| (*service, ports, owner)));
+        }
+    }
+    found
 }
 
 fn entry<F: Family>(plan: &Plan, real: &super::Real, ours: bool) -> RealEntry<F::Addr> {
@@ -266,5 +305,71 @@ fn entry<F: Family>(plan: &Plan, real: &super::Real, ours: bool) -> RealEntry<F:
         wire_port: port.to_be(),
         mode: real.mode,
         flags,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blueprint::{Blueprint, Persistence, RealServer, VirtualService};
+    use crate::family::Ipv4;
+    use crate::plan::Retired;
+
+    const VIP: u32 = 0xc633_64c8;
+
+    fn service(ports: Ports, mode: Mode, prefix: Option<u8>) -> VirtualService {
+        let real = RealServer { address: [192, 0, 2, 11].into(), ..RealServer::default() };
+        VirtualService {
+            vip: Ipv4::to_ip(VIP),
+            ports,
+            mode,
+            reals: vec![real],
+            persistence: prefix.map(|prefix| Persistence { timeout_s: 1, prefix }),
+            ..VirtualService::default()
+        }
+    }
+
+    fn compile(services: &[VirtualService], before: Option<&Plan>, retired: &Retired) -> Plan {
+        let blueprint = Blueprint { services: services.to_vec(), ..Blueprint::default() };
+        Plan::compile(&blueprint, before, retired).unwrap()
+    }
+
+    fn at(plan: &Plan, port: u16) -> Vec<Owner> {
+        let mut owners: Vec<_> = plan.v4.former_owners(6, VIP, port).collect();
+        owners.sort_unstable();
+        owners
+    }
+
+    #[test]
+    fn who_owned_a_client_is_remembered_as_long_as_it_matters() {
+        let none = Retired::default();
+        let all = |prefix| service(Ports::ALL, Mode::Nat, prefix);
+        let over = |prefix| service(Ports::one(80), Mode::Dr, prefix);
+        let first = compile(&[all(None), over(Some(24))], None, &none);
+        assert!(at(&first, 80).is_empty(), "they came together");
+        let same = compile(&[all(None), over(Some(24))], Some(&first), &none);
+        assert!(at(&same, 80).is_empty());
+        let other = compile(&[all(None), over(Some(28))], Some(&same), &none);
+        assert_eq!((at(&other, 80), at(&other, 81)), (vec![Owner::Network(24)], vec![]));
+        let gone = compile(&[all(None)], Some(&other), &none);
+        assert_eq!(at(&gone, 80), [Owner::Network(24), Owner::Network(28)]);
+        let back = compile(&[all(None), over(Some(28))], Some(&gone), &none);
+        // In between the wider one had its clients.
+        assert_eq!(at(&back, 80), [Owner::Endpoint, Owner::Network(24)]);
+        let retired = Retired { services: [ServiceId(1)].into(), ..Retired::default() };
+        let forgotten = compile(&[all(None)], Some(&gone), &retired);
+        assert!(at(&forgotten, 80).is_empty());
+    }
+
+    #[test]
+    fn all_who_may_have_a_nat_session_are_known() {
+        let mut other = service(Ports::one(443), Mode::Nat, Some(24));
+        other.reals[0].port = 80;
+        let services = [service(Ports::one(80), Mode::Nat, None), other];
+        let plan = compile(&services, None, &Retired::default());
+        let owners = |port| plan.v4.nat_owners(6, 0xc000_020b, port).collect::<Vec<_>>();
+        assert_eq!(owners(80), [Owner::Network(24), Owner::Endpoint]);
+        // A port of 0 is the client's, whichever that was.
+        assert_eq!(owners(443), [Owner::Endpoint]);
     }
 }

@@ -2,33 +2,63 @@
 //!
 //! Services that can take each other's packets are in the same one: else the more specific one
 //! would not be found where the wider one is, and sessions of one that was changed would be looked
-//! for in the table of the other. So a service is in the wide table if it needs the room, or
-//! overlaps one that is, or that was and may still have sessions.
+//! for in the table of the other. So are services that share a real server's endpoint by NAT: what
+//! it answers to a client is told from its other answers only by what the table says is taken. So
+//! a service is in the wide table if it needs the room, or meets one that is, or that was and may
+//! still have sessions.
 
-use super::Plan;
 use super::ids::Retired;
+use super::{Plan, Service, ServiceId};
 use crate::blueprint::{
     Blueprint, ClientAddress, Mode, Ports, Protocol, RealServer, VirtualService,
 };
 use std::collections::HashMap;
+use std::iter;
 use std::net::IpAddr;
 
-/// What a service takes packets of.
-type Span = (Protocol, Ports);
+/// What packets of sessions are told by: those that clients send to an address (`to`), or those
+/// that come from it.
+#[derive(Clone, Copy)]
+struct Span {
+    to: bool,
+    address: IpAddr,
+    protocol: Protocol,
+    ports: Ports,
+}
+
+impl Span {
+    fn meets(&self, other: &Self) -> bool {
+        let any = Protocol::Any;
+        self.to == other.to
+            && (self.protocol == other.protocol || self.protocol == any || other.protocol == any)
+            && self.ports.common(other.ports).is_some()
+    }
+}
+
+/// The spans of services of the wide table, by address.
+#[derive(Default)]
+struct Spans(HashMap<IpAddr, Vec<Span>>);
+
+impl Spans {
+    fn extend(&mut self, spans: impl Iterator<Item = Span>) {
+        for span in spans {
+            self.0.entry(span.address).or_default().push(span);
+        }
+    }
+
+    fn meet(&self, span: &Span) -> bool {
+        self.0.get(&span.address).is_some_and(|spans| spans.iter().any(|known| known.meets(span)))
+    }
+}
 
 /// Whether each service of a blueprint is in the wide table. `before` is the plan that is
 /// replaced, without what is `retired`.
 pub(super) fn wide(blueprint: &Blueprint, before: &Plan, retired: &Retired) -> Vec<bool> {
     let mut wide: Vec<bool> = blueprint.services.iter().map(needs_room).collect();
-    let mut spans: HashMap<IpAddr, Vec<Span>> = HashMap::new();
-    for (id, service) in before.services.iter().enumerate() {
-        let gone = retired.services.iter().any(|retired| usize::from(retired.0) == id);
-        if service.wide && service.snat.is_none() && !gone {
-            spans.entry(service.vip).or_default().push((service.protocol, service.ports));
-        }
-    }
+    let mut spans = Spans::default();
+    spans.extend(spans_before(before, retired));
     for (service, _) in blueprint.services.iter().zip(&wide).filter(|(_, wide)| **wide) {
-        spans.entry(service.vip).or_default().push((service.protocol, service.ports));
+        spans.extend(spans_of(service));
     }
     // One that joins may draw others with it.
     let mut grows = true;
@@ -36,10 +66,8 @@ pub(super) fn wide(blueprint: &Blueprint, before: &Plan, retired: &Retired) -> V
         grows = false;
         for (service, wide) in blueprint.services.iter().zip(&mut wide).filter(|(_, wide)| !**wide)
         {
-            let Some(spans) = spans.get_mut(&service.vip) else { continue };
-            let span = (service.protocol, service.ports);
-            if spans.iter().any(|other| overlap(*other, span)) {
-                spans.push(span);
+            if spans_of(service).any(|span| spans.meet(&span)) {
+                spans.extend(spans_of(service));
                 (*wide, grows) = (true, true);
             }
         }
@@ -47,11 +75,42 @@ pub(super) fn wide(blueprint: &Blueprint, before: &Plan, retired: &Retired) -> V
     wide
 }
 
-fn overlap((protocol, ports): Span, (other_protocol, others): Span) -> bool {
-    let any = Protocol::Any;
-    (protocol == other_protocol || protocol == any || other_protocol == any)
-        && ports.first <= others.last
-        && others.first <= ports.last
+/// The spans of a service.
+fn spans_of(service: &VirtualService) -> impl Iterator<Item = Span> + '_ {
+    let VirtualService { vip, protocol, ports, .. } = *service;
+    let nat = |real: &&RealServer| real.mode.unwrap_or(service.mode) == Mode::Nat;
+    let answers = service.reals.iter().filter(nat).map(move |real| Span {
+        to: false,
+        address: real.address,
+        protocol,
+        ports: answers_from(real.port, ports),
+    });
+    iter::once(Span { to: true, address: vip, protocol, ports }).chain(answers)
+}
+
+/// The spans of services that were in the wide table.
+fn spans_before<'a>(before: &'a Plan, retired: &'a Retired) -> impl Iterator<Item = Span> + 'a {
+    let kept = |id: usize| !retired.services.contains(&ServiceId(id as u16));
+    let of = |service: &Service| service.wide && service.snat.is_none();
+    let services = before.services.iter().enumerate().filter(move |(id, s)| of(s) && kept(*id));
+    let to = services.map(|(_, service)| Span {
+        to: true,
+        address: service.vip,
+        protocol: service.protocol,
+        ports: service.ports,
+    });
+    let reals = before.reals.iter().filter(|real| real.mode == Mode::Nat).filter_map(move |real| {
+        let id = usize::from(real.service.0);
+        let service = before.services.get(id).filter(|service| of(service) && kept(id))?;
+        let ports = answers_from(real.port, service.ports);
+        Some(Span { to: false, address: real.address, protocol: service.protocol, ports })
+    });
+    to.chain(reals)
+}
+
+/// The ports that a real server answers from.
+fn answers_from(port: u16, service: Ports) -> Ports {
+    if port == 0 { service } else { Ports::one(port) }
 }
 
 /// Whether a service's sessions need the room of the wide table.
@@ -68,7 +127,6 @@ fn needs_room(service: &VirtualService) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::ServiceId;
 
     fn service(ports: Ports, reals: &[&str]) -> VirtualService {
         let reals = reals.iter().map(|address| RealServer {
@@ -105,6 +163,37 @@ mod tests {
         let none = Retired::default();
         assert_eq!(tables(&services, &Plan::default(), &none), [true, true, true, false, false]);
         assert_eq!(tables(&services[3..], &Plan::default(), &none), [false, false]);
+    }
+
+    #[test]
+    fn who_shares_what_answers_by_nat_is_in_the_same_table() {
+        let at = |vip: u8, port, real: &str, real_port| {
+            let mut service = service(Ports::one(port), &[real]);
+            service.vip = [198, 51, 100, vip].into();
+            service.reals[0].port = real_port;
+            service.reals[0].mode = Some(Mode::Nat);
+            service
+        };
+        let mut mixed = at(200, 80, V4, 8080);
+        mixed.reals.push(RealServer { address: V6.parse().unwrap(), ..RealServer::default() });
+        let own_port = at(203, 8080, V4, 0);
+        let services = [
+            mixed,
+            at(201, 80, V4, 8080),
+            at(202, 80, V4, 8081),
+            own_port.clone(),
+            VirtualService { protocol: Protocol::Udp, ..own_port },
+            // By full NAT a local port tells them apart.
+            service(Ports::one(8080), &[V4]),
+        ];
+        let none = Retired::default();
+        let expected = [true, true, false, true, false, false];
+        assert_eq!(tables(&services, &Plan::default(), &none), expected);
+        assert_eq!(tables(&services[1..], &Plan::default(), &none), [false; 5]);
+        // As long as the first may have sessions, who joins in its place has to see them.
+        let was = Blueprint { services: services.to_vec(), ..Blueprint::default() };
+        let before = Plan::compile(&was, None, &none).unwrap();
+        assert_eq!(tables(&services[2..4], &before, &none), [false, true]);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use sluice_director::Time;
 use sluice_director::counters::Counters;
 use sluice_director::fib::PortId;
 use sluice_director::path::{
-    PagePolicy, Parked, Parking, Path, PathConfig, SessionFilter, SessionInfo, Verdict, View,
-    Waiting,
+    PagePolicy, Parked, Parking, Path, PathConfig, Round, SessionFilter, SessionInfo, Verdict,
+    View, Waiting,
 };
 use sluice_director::plan::Plan;
 use sluice_director::reason::Reason;
@@ -85,12 +85,14 @@ impl Director {
             let waiting = waiting.iter().find(|waiting| waiting.lane == lane).copied();
             let mut outcome = Outcome { verdict: verdicts[lane], handed: 0, waiting };
             let mut owner = worker;
+            let mut round = self.workers[usize::from(worker)].round(lane);
             while let Verdict::HandOff(to) = outcome.verdict {
                 assert_ne!(to, owner, "handed to itself");
                 owner = to;
-                let (verdict, waiting) = self.take_over(view, now, (to, port), frame);
+                let (verdict, waiting) = self.take_over(view, now, (to, port), (frame, round));
+                round = self.workers[usize::from(to)].round(0);
                 outcome = Outcome { verdict, handed: outcome.handed + 1, waiting };
-                // First to who may know its session, then to who would open one.
+                // Once to every other, and back to who would open a session.
                 let most = self.workers.len() as u64;
                 assert!(outcome.handed <= most, "handed around: {}", describe(frame.bytes()));
             }
@@ -112,11 +114,12 @@ impl Director {
         view: View<'_>,
         now: Time,
         (owner, port): (u16, PortId),
-        frame: &mut CaptureFrame,
+        (frame, round): (&mut CaptureFrame, Round),
     ) -> (Verdict, Option<Waiting>) {
         let mut verdict = [Verdict::Wait];
         let path = &mut self.workers[usize::from(owner)];
-        path.turn(view, now, port, std::slice::from_mut(frame), &mut verdict);
+        let frames = (std::slice::from_mut(frame), &[round][..]);
+        path.turn_handed(view, now, port, frames, &mut verdict);
         self.joined[usize::from(owner)].extend(path.joined());
         (verdict[0], path.waiting().first().copied())
     }

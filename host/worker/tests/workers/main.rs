@@ -2,4 +2,5 @@
 
 mod fragments;
 mod memory;
+mod rounds;
 mod turns;

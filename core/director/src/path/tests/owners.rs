@@ -3,8 +3,9 @@
 use super::lab::{BACK, MemFrame};
 use super::modes::{Field, blueprint, datagram, ip};
 use crate::blueprint::{Blueprint, LocalPool, Mode, Network, Ports, SnatRule};
-use crate::path::{PagePolicy, Path, PathConfig, Verdict, View};
+use crate::path::{PagePolicy, Path, PathConfig, Round, Verdict, View};
 use crate::reason::Reason;
+use arrayvec::ArrayVec;
 use etherparse::PacketBuilder;
 use std::net::IpAddr;
 
@@ -28,7 +29,7 @@ fn both(vip: &str, real: &str) -> Blueprint {
     nat
 }
 
-fn workers(field: &Field, count: u16) -> Vec<Path> {
+pub fn workers(field: &Field, count: u16) -> Vec<Path> {
     let path = |worker| {
         let mut path = Path::new(&PathConfig {
             worker,
@@ -46,16 +47,38 @@ fn workers(field: &Field, count: u16) -> Vec<Path> {
 }
 
 /// The verdict on a frame wherever it is handed to from a worker, and who gave it.
-fn settle(field: &Field, paths: &mut [Path], first: u16, frame: &mut MemFrame) -> (u16, Verdict) {
-    let (mut at, mut verdict) = (first, [Verdict::HandOff(first)]);
-    for _ in 0..=paths.len() {
-        let Verdict::HandOff(to) = verdict[0] else { break };
-        at = to;
+pub fn settle(
+    field: &Field,
+    paths: &mut [Path],
+    first: u16,
+    frame: &mut MemFrame,
+) -> (u16, Verdict) {
+    let way = walk(&vec![field; paths.len()], paths, first, frame);
+    assert!(way.len() <= paths.len() + 1, "asked twice: {way:?}");
+    *way.last().unwrap()
+}
+
+/// Every verdict on a frame on its way between workers, each with a plan of its own, and who gave
+/// it.
+pub fn walk(
+    fields: &[&Field],
+    paths: &mut [Path],
+    first: u16,
+    frame: &mut MemFrame,
+) -> Vec<(u16, Verdict)> {
+    let (mut at, mut way, mut rounds) = (first, Vec::new(), ArrayVec::<Round, 1>::new());
+    while way.len() < 100 {
+        let (field, path) = (fields[usize::from(at)], &mut paths[usize::from(at)]);
         let view = View { plan: &field.plan, fib: &field.fib };
-        let frames = std::slice::from_mut(frame);
-        paths[usize::from(at)].turn(view, field.now, BACK, frames, &mut verdict);
+        let (frames, mut verdict) = (std::slice::from_mut(frame), [Verdict::Wait]);
+        path.turn_handed(view, field.now, BACK, (frames, &rounds), &mut verdict);
+        way.push((at, verdict[0]));
+        let Verdict::HandOff(to) = verdict[0] else { break };
+        assert_ne!(to, at, "handed to itself");
+        rounds = [path.round(0)].into();
+        at = to;
     }
-    (at, verdict[0])
+    way
 }
 
 #[test]

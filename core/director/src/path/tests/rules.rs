@@ -245,6 +245,25 @@ fn one_packet_at_a_time() {
     assert_eq!(path.live_sessions(), 0);
 }
 
+/// A session of one packet is in the place of one that ended just before in the same burst: what
+/// follows was looked up while that was still there.
+#[test]
+fn one_packet_at_a_time_in_a_burst() {
+    let two = vec![lab::real(REAL, 53), lab::real(REAL_2, 53)];
+    let mut lab = Lab::with(|blueprint| blueprint.services[0].reals = two.clone(), 100, (0, 1));
+    let question = || lab::udp((CLIENT, 4000), (VIP, 53), b"?");
+    assert_eq!(lab.one(FRONT, &mut question()), Verdict::Tx(BACK));
+    reload(&mut lab, |blueprint| {
+        blueprint.services[0].one_packet = true;
+        blueprint.services[0].reals = two;
+    });
+    lab.after_s(1000);
+    let mut burst: Vec<_> = (0..4).map(|_| question()).collect();
+    assert_eq!(lab.burst(FRONT, &mut burst), [Verdict::Tx(BACK); 4]);
+    let went: Vec<_> = burst.iter().map(|frame| Packet::read(frame).dst).collect();
+    assert_eq!(went, [REAL_2, REAL, REAL_2, REAL]);
+}
+
 /// NAT cannot tell two sessions apart whose answers would look alike.
 #[test]
 fn answers_that_look_alike_are_refused() {

@@ -226,6 +226,34 @@ impl Kit {
         self.workers.iter_mut().for_each(|worker| worker.publish(Arc::clone(&snapshot)));
     }
 
+    /// A configuration takes the place of the one before, and reaches some workers.
+    pub fn reload(&mut self, blueprint: &Blueprint, reaches: impl Fn(u16) -> bool) {
+        let plan = Plan::compile(blueprint, Some(&self.plan), &Retired::default()).unwrap();
+        self.plan = Arc::new(plan);
+        for (number, worker) in (0..).zip(&mut self.workers) {
+            if reaches(number) {
+                worker.publish(snapshot(&self.plan, true));
+            }
+        }
+    }
+
+    /// Turns of all workers until nothing is handed over any more.
+    pub fn settle(&mut self) {
+        let handed = |kit: &Self| -> u64 {
+            kit.workers.iter().map(|worker| worker.path().counters().handed_off).sum()
+        };
+        for _ in 0..100 {
+            let before = handed(self);
+            self.workers.iter_mut().for_each(|worker| _ = worker.turn(self.now));
+            if handed(self) == before {
+                // What was handed over last is with its receiver after one more.
+                self.workers.iter_mut().for_each(|worker| _ = worker.turn(self.now));
+                return;
+            }
+        }
+        panic!("handed on and on");
+    }
+
     /// Runs a worker's loop on a thread.
     pub fn run(&mut self, worker: u16) -> Running {
         let mut worker = self.workers.remove(usize::from(worker));
@@ -242,7 +270,7 @@ fn snapshot(plan: &Arc<Plan>, known: bool) -> Arc<Snapshot> {
     Arc::new(Snapshot { plan: Arc::clone(plan), fib: Arc::new(fib(plan, known)) })
 }
 
-fn blueprint() -> Blueprint {
+pub fn blueprint() -> Blueprint {
     let service = VirtualService {
         name: "dns".into(),
         protocol: Protocol::Udp,
@@ -329,7 +357,7 @@ fn piece(
 }
 
 /// An IPv4 endpoint.
-type Endpoint = ([u8; 4], u16);
+pub type Endpoint = ([u8; 4], u16);
 
 /// What `etherparse` puts together from frames in the order in which they left: source and
 /// destination, and the data; asserts that every piece fits the MTU, and all checksums.

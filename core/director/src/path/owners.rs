@@ -1,0 +1,180 @@
+//! Which of several workers has a packet's session: where packets go that find none where they are.
+//!
+//! A session belongs to the worker that received its first packet (its *home*, to which the NIC
+//! brings what follows), or to the one that a hash of its client gives ([`Owner`]), so that all
+//! packets of the client meet, in both directions. A reload may change which of these it is, and
+//! sessions stay where they are. So a packet that finds no session goes round, once: first to the
+//! worker that a new session would belong to, where nearly all are found; from there to each where
+//! an older session may be (the plan remembers what may have said so); and back, to open one.
+//!
+//! Every worker works out the same way from the packet and the plan; the packet itself carries
+//! only where it began and how far it came ([`Round`]). While a reload is in progress the workers'
+//! plans differ, and so may the ways: each step is counted, and after so many the packet is
+//! dropped ([`Reason::HandOffLoop`]).
+
+use super::{Shared, Verdict};
+use crate::family::{Family, Ipv4, Ipv6, Tuple};
+use crate::plan::{Owner, Plan, ServiceId};
+use crate::reason::Reason;
+use arrayvec::ArrayVec;
+
+/// The most workers that a packet asks. A plan remembers more only of a service whose persistence
+/// was changed as often while it had sessions.
+const STOPS: usize = 16;
+/// Steps that may be taken besides once to every worker: back to the first, and what workers with
+/// different plans do to each other.
+const SPARE: u16 = 4;
+
+/// What a frame that is handed over has behind it. It goes with the frame: see
+/// [`super::Path::turn_handed`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    /// The worker that received it.
+    home: u16,
+    /// How often it was handed over.
+    steps: u8,
+    /// Whether its session was ended so that it may open another from the middle of a stream.
+    mid_stream: bool,
+}
+
+impl Shared {
+    /// What a frame of the turn has behind it.
+    pub(super) fn round(&self, frame: u8) -> Round {
+        let fresh = Round { home: self.worker, ..Round::default() };
+        self.rounds.get(usize::from(frame)).copied().unwrap_or(fresh)
+    }
+
+    /// What a frame will have behind it when it is handed over.
+    pub(super) fn next_round(&self, frame: u8) -> Round {
+        let round = self.round(frame);
+        Round { steps: round.steps.saturating_add(1), mid_stream: self.may_resume(frame), ..round }
+    }
+
+    /// Whether a packet may open a session from the middle of a stream, since its own was ended.
+    pub(super) fn may_resume(&self, frame: u8) -> bool {
+        self.round(frame).mid_stream || self.resumes >> frame & 1 != 0
+    }
+
+    /// A packet's session was ended so that it opens another, wherever that will be.
+    pub(super) fn resume(&mut self, frame: u8) {
+        self.resumes |= 1 << frame;
+    }
+
+    /// Ends the rounds of frames that have no end.
+    #[cold]
+    pub(super) fn end_rounds(&self, verdicts: &mut [Verdict]) {
+        let most = (self.workers + SPARE).min(u8::MAX.into()) as u8;
+        for (verdict, round) in verdicts.iter_mut().zip(&self.rounds) {
+            if matches!(verdict, Verdict::HandOff(_)) && round.steps >= most {
+                *verdict = Verdict::Drop(Reason::HandOffLoop);
+            }
+        }
+    }
+
+    /// Where a packet goes next that has found no session here and is for `service`; `None` when
+    /// it stays.
+    pub(super) fn next_stop<F: Family>(
+        &self,
+        plan: &Plan,
+        service: ServiceId,
+        tuple: &Tuple<F::Addr>,
+        frame: u8,
+    ) -> Option<u16> {
+        if self.workers < 2 {
+            return None;
+        }
+        let owner = plan.service(service).and_then(|service| service.owner);
+        let client = (general::<F>(tuple.src), tuple.sport);
+        let last = owner.map_or(self.round(frame).home, |owner| self.owner(owner, client));
+        let former = former_owners::<F>(plan, tuple).map(|owner| self.owner(owner, client));
+        self.stop(frame, std::iter::once(last).chain(former), Some(last))
+    }
+
+    /// The same for a packet that is for no service: it may be one of a service that is gone, one
+    /// from a real server reached by NAT, or one of source NAT, now by `rule`.
+    pub(super) fn next_stop_of_stranger<F: Family>(
+        &self,
+        plan: &Plan,
+        rule: Option<ServiceId>,
+        tuple: &Tuple<F::Addr>,
+        frame: u8,
+    ) -> Option<u16> {
+        if self.workers < 2 {
+            return None;
+        }
+        let from = (general::<F>(tuple.src), tuple.sport);
+        let to = (general::<F>(tuple.dst), tuple.dport);
+        let gone = former_owners::<F>(plan, tuple).map(|owner| self.owner(owner, from));
+        let answers = nat_owners::<F>(plan, tuple).map(|owner| self.owner(owner, to));
+        let (src, dst) = (F::to_ip(tuple.src), F::to_ip(tuple.dst));
+        let rules = plan.snat_former.iter().filter_map(|id| plan.service(*id)?.snat.as_ref());
+        let rules = rules.filter(|rule| rule.matches(tuple.protocol, src, dst));
+        let outward = rules.map(|_| self.owner(Owner::Endpoint, from));
+        let last = rule.map(|_| self.owner(Owner::Endpoint, from));
+        self.stop(frame, answers.chain(gone).chain(outward), last)
+    }
+
+    /// The next stop of a way round, which ends where new sessions belong; without such a `last`,
+    /// anywhere.
+    fn stop(&self, frame: u8, asked: impl Iterator<Item = u16>, last: Option<u16>) -> Option<u16> {
+        let round = self.round(frame);
+        let mut stops = ArrayVec::<u16, STOPS>::new();
+        for stop in asked {
+            // It began at home, and found nothing there.
+            if stop != round.home && !stops.contains(&stop) && !stops.is_full() {
+                stops.push(stop);
+            }
+        }
+        let mut ahead = stops.iter().skip(round.steps.into()).copied();
+        let next = ahead.find(|stop| *stop != self.worker);
+        next.or(last.filter(|last| *last != self.worker))
+    }
+
+    /// The worker that a client's sessions belong to. Every worker has the same seed.
+    fn owner(&self, owner: Owner, (client, port): (u128, u16)) -> u16 {
+        let tuple = match owner {
+            Owner::Endpoint => Tuple { src: client, sport: port, ..Tuple::default() },
+            Owner::Network(prefix) => {
+                Tuple { src: Ipv6::masked(client, prefix), ..Tuple::default() }
+            }
+        };
+        let hash = Ipv6::hash(&tuple, &self.seed) >> 32;
+        ((hash * u64::from(self.workers)) >> 32) as u16
+    }
+}
+
+/// An address in the form that both tables have: who owns a client does not depend on the table.
+fn general<F: Family>(address: F::Addr) -> u128 {
+    Ipv6::from_ip(F::to_ip(address)).unwrap_or_default()
+}
+
+/// The tuple as the IPv4 table has it, for the wide one, which is asked last and so for both.
+fn narrow<F: Family>(tuple: &Tuple<F::Addr>) -> Option<Tuple<u32>> {
+    if !F::WIDE {
+        return None;
+    }
+    let (src, dst) = (Ipv4::from_ip(F::to_ip(tuple.src))?, Ipv4::from_ip(F::to_ip(tuple.dst))?);
+    Some(Tuple { src, dst, sport: tuple.sport, dport: tuple.dport, protocol: tuple.protocol })
+}
+
+/// What says where older sessions of a packet's client may be.
+fn former_owners<'a, F: Family>(
+    plan: &'a Plan,
+    tuple: &Tuple<F::Addr>,
+) -> impl Iterator<Item = Owner> + 'a {
+    let Tuple { dst, dport, protocol, .. } = *tuple;
+    let other = narrow::<F>(tuple).into_iter();
+    let other = other.flat_map(move |t| plan.v4.former_owners(protocol, t.dst, dport));
+    F::side(plan).former_owners(protocol, dst, dport).chain(other)
+}
+
+/// What says where the session may be that a packet from a real server reached by NAT answers.
+fn nat_owners<'a, F: Family>(
+    plan: &'a Plan,
+    tuple: &Tuple<F::Addr>,
+) -> impl Iterator<Item = Owner> + 'a {
+    let Tuple { src, sport, protocol, .. } = *tuple;
+    let other = narrow::<F>(tuple).into_iter();
+    let other = other.flat_map(move |t| plan.v4.nat_owners(protocol, t.src, sport));
+    F::side(plan).nat_owners(protocol, src, sport).chain(other)
+}
