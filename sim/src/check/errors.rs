@@ -2,8 +2,9 @@
 //! about the packet that it sent; all else is counted.
 
 use super::forward::{check_way, destination};
+use super::owners::{clients_behind, of_port};
 use super::session::{Direction, Session};
-use super::{Checker, Owned, Scene, Violation, Way, clients_behind, elsewhere};
+use super::{Checker, Owned, Scene, Violation, Way};
 use crate::errors::{About, Flaw, Trouble};
 use crate::frame::Buffer;
 use crate::wire::{Addr, IcmpError, Packet, Tuple, frame_len, is_v4, read_error, write};
@@ -63,9 +64,9 @@ impl Checker {
     ) -> Result<(), Violation> {
         let Scene { universe, snapshot, .. } = scene;
         let answer = about.quoted.tuple.reversed();
-        let owner = elsewhere(scene, answer);
+        let owner = of_port(scene, answer);
         if let Verdict::HandOff(to) = verdict {
-            return self.error_handed(scene, answer, owner, to);
+            return self.error_handed(scene, (frame, answer), owner, to);
         }
         if owner.is_some() {
             return Err(format!("{verdict:?} at worker {}, not {owner:?}", scene.worker));
@@ -95,7 +96,9 @@ impl Checker {
             .real
             .is_some_and(|real| snapshot.rule(universe, session.service, real) != Orphans::Keep);
         let nobody = [Verdict::Drop(Reason::IcmpError), Verdict::Kernel(Reason::NotOurs)];
-        if gone && nobody.contains(&verdict) {
+        // Nor is it found before all workers have heard of that.
+        let lost = verdict == Verdict::Drop(Reason::HandOffLoop) && !scene.agreed;
+        if gone && (nobody.contains(&verdict) || lost) {
             return Ok(());
         }
         if about.flaw == Flaw::Checksum {
@@ -163,15 +166,19 @@ impl Checker {
         Ok(())
     }
 
-    /// An error that was handed to another worker: to the one that the answer would go to.
+    /// An error that was handed to another worker: to one that the answer would go to.
     fn error_handed(
         &mut self,
         scene: Scene<'_>,
-        answer: Tuple,
+        (frame, answer): (&mut Buffer, Tuple),
         owner: Option<u16>,
         to: u16,
     ) -> Result<(), Violation> {
         let Scene { universe, snapshot, .. } = scene;
+        frame.handed += 1;
+        if scene.agreed && u16::from(frame.handed) > universe.workers {
+            return Err("handed on and on".into());
+        }
         if owner.is_some() && owner != Some(to) || to == scene.worker {
             return Err(format!("handed to worker {to}, not {owner:?}"));
         }
@@ -187,7 +194,8 @@ impl Checker {
         }
         let known = |client: &Owned| self.owners.get(client).is_none_or(|at| *at == to);
         match clients[..] {
-            [client] => self.owns(universe, to, client),
+            _ if to == frame.home && !clients.is_empty() => Ok(()),
+            [client] => self.owns(to, client),
             _ if clients.iter().any(known) => Ok(()),
             _ => Err(format!("handed to worker {to}")),
         }

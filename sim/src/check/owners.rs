@@ -75,7 +75,7 @@ impl Checker {
 
 /// What of a client's endpoint says which worker its sessions by NAT belong to, when a real server
 /// answers: by the services that it may answer for.
-fn clients_behind(universe: &Universe, answer: Tuple) -> Vec<Owned> {
+pub(super) fn clients_behind(universe: &Universe, answer: Tuple) -> Vec<Owned> {
     let Tuple { src, sport, dst, dport, .. } = answer;
     let reaches = |(_, service): &(usize, &Service)| {
         service.reals.iter().any(|real| {
