@@ -52,7 +52,7 @@ use crate::reason::Reason;
 use crate::schedule::Schedulers;
 use crate::time::Time;
 use arrayvec::ArrayVec;
-use engine::{Engine, Turn};
+use engine::{Engine, Others, Turn};
 use rate::{Rate, Usage};
 pub use sluice_table::{PagePolicy, RegionError};
 use std::net::IpAddr;
@@ -290,12 +290,15 @@ impl Path {
         self.shared.deferred.clear();
         self.shared.joined.clear();
         self.shared.now = now;
-        let turn = Turn { view, now, port };
+        let others = Others::Wide(&self.wide.sessions);
+        let turn = Turn { view, now, port, others };
         self.v4.turn(&mut self.shared, turn, frames.len(), frames, verdicts);
         if !self.shared.deferred.is_empty() {
             let mut picks = std::mem::take(&mut self.shared.deferred);
             // Those that were parsed as its own are ahead of those that the other gave up.
             picks.sort_unstable();
+            let others = Others::Narrow(&self.v4.sessions);
+            let turn = Turn { view, now, port, others };
             self.wide.turn(&mut self.shared, turn, picks.as_slice(), frames, verdicts);
             // The caller takes them in the order of their frames.
             self.shared.waiting.sort_unstable_by_key(|waiting| waiting.lane);

@@ -10,11 +10,13 @@ mod ids;
 mod side;
 mod sieve;
 mod tables;
+mod takers;
 
 pub use compile::CompileError;
 pub use ids::Retired;
 pub(crate) use side::Side;
 pub(crate) use sieve::Sieve;
+pub(crate) use takers::Takers;
 
 use crate::blueprint::{
     ClientAddress, HashKey, Mapping, Mode, Network, NoSession, Orphans, Persistence, Ports,
@@ -300,6 +302,8 @@ pub struct Plan {
     pub wide_v4: bool,
     /// Where [`Self::wide_v4`] is: which IPv4 packets are the IPv4 table's at most.
     pub(crate) sieve: Option<Sieve>,
+    /// Whose sessions take the ports of local addresses, by id.
+    pub(crate) takers: Vec<Takers>,
     /// Which local addresses sessions of the IPv4 table have, or had once, by id.
     pub(crate) narrow_locals: Vec<bool>,
     /// Whether any service tells its real servers the client's address.

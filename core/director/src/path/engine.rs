@@ -9,16 +9,17 @@ use super::burst::Burst;
 use super::fragments::Fragments;
 use super::parse::{Parse, Refused};
 use super::{BURST, Shared, Verdict, View};
-use crate::family::{Family, Seed};
+use crate::family::{Family, Ipv4, Ipv6, Seed, Tuple};
 use crate::fib::{HopId, PortId};
 use crate::frame::Frame;
-use crate::plan::Plan;
+use crate::plan::{LocalId, Plan};
 use crate::reason::Reason;
 use crate::session::{Flow, Session, Sessions, State};
 use crate::time::Time;
 use sluice_lanes::prefetch;
 use sluice_table::index::First;
 use sluice_table::{PagePolicy, RegionError, Slot};
+use std::net::IpAddr;
 use std::ops::Range;
 
 /// Frames that go through a stage together. Each has three lines on their way (header, bucket,
@@ -72,6 +73,39 @@ pub(super) struct Turn<'a> {
     pub view: View<'a>,
     pub now: Time,
     pub port: PortId,
+    pub others: Others<'a>,
+}
+
+/// The sessions of the table that a turn is not of.
+#[derive(Clone, Copy)]
+pub(super) enum Others<'a> {
+    Narrow(&'a Sessions<Ipv4>),
+    Wide(&'a Sessions<Ipv6>),
+}
+
+impl Others<'_> {
+    /// Whether one is found by what a session of the turn's table would be found by, which takes a
+    /// port of this local address. They are asked only if they may have it.
+    pub fn have<F: Family>(&self, plan: &Plan, local: LocalId, tuple: &Tuple<F::Addr>) -> bool {
+        if !plan.takers.get(usize::from(local.0)).is_some_and(|takers| takers.mixed) {
+            return false;
+        }
+        let tuple = tuple.map(F::to_ip);
+        match self {
+            Self::Narrow(sessions) => has(sessions, plan, &tuple),
+            Self::Wide(sessions) => has(sessions, plan, &tuple),
+        }
+    }
+}
+
+#[cold]
+fn has<F: Family>(sessions: &Sessions<F>, plan: &Plan, tuple: &Tuple<IpAddr>) -> bool {
+    let (Some(src), Some(dst)) = (F::from_ip(tuple.src), F::from_ip(tuple.dst)) else {
+        return false;
+    };
+    let Tuple { sport, dport, protocol, .. } = *tuple;
+    let tuple = Tuple { src, dst, sport, dport, protocol };
+    sessions.find(plan, sessions.hash(&tuple), &tuple).is_some()
 }
 
 /// Which of a turn's frames a table looks at.

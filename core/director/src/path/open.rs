@@ -55,7 +55,7 @@ impl<F: Parse> Engine<F> {
         for _ in 0..TRIES {
             let real = self.choose(shared, turn, tuple, (id, service)).map_err(drop)?;
             let session = Session { ..base.to(real, tuple.protocol) };
-            match self.insert(shared, view, now, session, service) {
+            match self.insert(shared, turn, session, service) {
                 Ok(flow) => {
                     self.remember(shared, view.plan, now, &session, service);
                     shared.used_up(id);
@@ -104,16 +104,15 @@ impl<F: Parse> Engine<F> {
     fn insert(
         &mut self,
         shared: &mut Shared,
-        view: View<'_>,
-        now: Time,
+        turn: Turn<'_>,
         mut session: SessionOf<F>,
         service: &Service,
     ) -> Result<Flow, Reason> {
-        let (plan, real) = (view.plan, session.real());
+        let (plan, now, real) = (turn.view.plan, turn.now, session.real());
         let mode = F::side(plan).real(real).ok_or(Reason::NoReal)?.mode;
         if mode == Mode::Fnat {
             let (local, port) = self
-                .local_port(shared, view, now, &session, service)
+                .local_port(shared, turn, &session, service)
                 .ok_or(Reason::LocalPortsExhausted)?;
             (session.local, session.local_port) = (local, port);
         } else if let Some(taken) = self.answers_to(plan, &session) {
@@ -143,11 +142,11 @@ impl<F: Parse> Engine<F> {
     fn local_port(
         &mut self,
         shared: &mut Shared,
-        view: View<'_>,
-        now: Time,
+        turn: Turn<'_>,
         session: &SessionOf<F>,
         service: &Service,
     ) -> Option<(LocalId, u16)> {
+        let Turn { view, now, .. } = turn;
         let pool = view.plan.pools.get(service.pool?)?;
         let (side, at) = (F::side(view.plan), session.real().0 as usize);
         let real = side.real(session.real())?;
@@ -161,6 +160,9 @@ impl<F: Parse> Engine<F> {
         let chosen = range.choose(&mut walk, |local, port| {
             let Some(dst) = side.local(local) else { return false };
             let tuple = Tuple { src, dst, sport, dport: port, protocol };
+            if turn.others.have::<F>(view.plan, local, &tuple) {
+                return false;
+            }
             let taken = self.sessions.find(view.plan, self.sessions.hash(&tuple), &tuple);
             let Some(flow) = taken else { return true };
             let over = expired(self.sessions.slab().at(flow.id()), view.plan, now);

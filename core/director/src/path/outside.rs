@@ -173,7 +173,9 @@ impl<F: Parse> Engine<F> {
             let protocol = tuple.protocol;
             let own = Tuple { dst, dport, protocol, ..Tuple::default() };
             let towards = Tuple { src: tuple.dst, sport: tuple.dport, ..own };
-            self.is_free(shared, plan, now, &own) && self.is_free(shared, plan, now, &towards)
+            self.is_free(shared, plan, now, &own)
+                && self.is_free(shared, plan, now, &towards)
+                && !turn.others.have::<F>(plan, local, &towards)
         });
         *shared.walks.get_mut(at)? = walk;
         chosen

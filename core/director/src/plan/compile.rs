@@ -94,7 +94,7 @@ impl Plan {
         if let Some(before) = before {
             plan.keep_former_locals(before);
         }
-        plan.share_pools();
+        plan.share_pools(before);
         let hidden = ClientAddress::Hidden;
         plan.introduces = plan.services.iter().any(|s| s.client_address != hidden);
         let is_wide = |id: ServiceId| plan.services[usize::from(id.0)].wide;
@@ -170,22 +170,9 @@ impl Plan {
         }
     }
 
-    /// Which pools serve sessions of both tables with addresses of IPv4.
-    fn share_pools(&mut self) {
-        let mut users = vec![[false; 2]; self.pools.len()];
-        for service in self.services.iter().filter(|s| s.live && self.takes_v4_ports(s)) {
-            if let Some(users) = service.pool.and_then(|pool| users.get_mut(pool)) {
-                users[usize::from(service.wide)] = true;
-            }
-        }
-        for (pool, users) in self.pools.iter_mut().zip(users) {
-            pool.shared = users == [true; 2];
-        }
-    }
-
     /// Whether sessions of a service take ports of IPv4 addresses: a local address is of the
     /// family of those that it speaks to.
-    fn takes_v4_ports(&self, service: &Service) -> bool {
+    pub(super) fn takes_v4_ports(&self, service: &Service) -> bool {
         let outside = service.snat.as_ref();
         let mut reals = service.reals.iter().filter_map(|real| self.real(*real));
         outside.is_some_and(|snat| snat.sources.iter().any(|net| net.address.is_ipv4()))

@@ -183,3 +183,30 @@ fn only_what_both_tables_take_is_halved() {
     assert_eq!(opened(&mut field, six.0, six.1), 8);
     assert_eq!(opened(&mut field, four.0, four.1), 4);
 }
+
+/// A reload gives the wide table a half of the ports that the IPv4 table's sessions still have.
+#[test]
+fn what_the_other_table_still_has_is_taken() {
+    let mut before = everything();
+    (before.services.truncate(1), before.snat.clear());
+    before.pools[0].ports = 1024..=1031;
+    let mut after = before.clone();
+    let mut told = service("told", "198.51.100.200:54", Mode::Fnat, "192.0.2.11:5353");
+    told.client_address = ClientAddress::ProxyV2;
+    after.services.push(told);
+    let open = |field: &mut Field, from: u16, to: &str| {
+        field.one(FRONT, &mut datagram(SocketAddr::new(ip("198.51.100.48"), from), at(to)))
+    };
+    let exhausted = Verdict::Drop(Reason::LocalPortsExhausted);
+    for (held, then) in [(8, exhausted), (7, Verdict::Tx(BACK))] {
+        let mut field = Field::new(&before);
+        for from in 3000..3000 + held {
+            assert_eq!(open(&mut field, from, "198.51.100.200:53"), Verdict::Tx(BACK));
+        }
+        field.plan = Plan::compile(&after, Some(&field.plan), &Retired::default()).unwrap();
+        field.fib = Field::new(&after).fib;
+        field.path.adopt(&field.plan);
+        assert_eq!(open(&mut field, 4000, "198.51.100.200:54"), then, "beside {held}");
+        assert_eq!(open(&mut field, 4001, "198.51.100.200:54"), exhausted);
+    }
+}
