@@ -14,6 +14,7 @@ mod forward;
 mod owners;
 mod pieces;
 mod refuse;
+mod room;
 mod session;
 
 use crate::frame::{Buffer, Kind};

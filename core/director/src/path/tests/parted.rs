@@ -188,7 +188,8 @@ fn only_what_both_tables_take_is_halved() {
 #[test]
 fn what_the_other_table_still_has_is_taken() {
     let mut before = everything();
-    (before.services.truncate(1), before.snat.clear());
+    before.services.truncate(1);
+    before.snat.clear();
     before.pools[0].ports = 1024..=1031;
     let mut after = before.clone();
     let mut told = service("told", "198.51.100.200:54", Mode::Fnat, "192.0.2.11:5353");
