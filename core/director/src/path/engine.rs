@@ -280,7 +280,7 @@ impl<F: Parse> Engine<F> {
         for at in lanes {
             let at_frame = usize::from(self.burst.lanes[at].frame);
             let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
-            if self.pass(shared, turn, at, frame, verdict).is_none() {
+            if self.pass::<B, false>(shared, turn, at, frame, verdict).is_none() {
                 self.not_plain(shared, turn, at, frames, verdicts);
             }
         }
@@ -299,6 +299,9 @@ impl<F: Parse> Engine<F> {
     ) {
         let at_frame = usize::from(self.burst.lanes[at].frame);
         let frame = &mut frames[at_frame];
+        if self.pass::<B, true>(shared, turn, at, frame, &mut verdicts[at_frame]).is_some() {
+            return;
+        }
         self.burst.lanes[at].spell_out::<F>();
         let mut outcome = self.track(shared, turn, at, frame);
         if outcome == Outcome::Unknown {

@@ -19,9 +19,10 @@ use std::net::IpAddr;
 
 impl<F: Parse> Engine<F> {
     /// [`Self::track`] and [`Self::finish`] for the packet that nothing is particular about: most
-    /// of them. `None` if it is not one; then nothing has changed.
+    /// of them; with `CHANGES` also for one that moves the state of its session on, which is more
+    /// than there are registers for. `None` if it is neither; then nothing has changed.
     #[inline(always)]
-    pub fn pass<B: Frame>(
+    pub fn pass<B: Frame, const CHANGES: bool>(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
@@ -48,11 +49,14 @@ impl<F: Parse> Engine<F> {
             _ => hop.mtu,
         };
         let particular = (session.idle_ms(now) > plan.timeout_ms[session.state as usize])
-            | !track::is_plain(session.state, parsed.segment.flags)
             | (parsed.ttl <= 1)
             | (parsed.length > room)
             | (F::WIDE && plan.introduces && mode == Mode::Fnat);
-        if particular {
+        let (plain, segment) =
+            (track::is_plain(session.state, parsed.segment.flags), parsed.segment);
+        if particular | (!CHANGES & !plain)
+            || !plain && track::is_reuse(session, direction, segment)
+        {
             return None;
         }
         session.seen_ms = now.low();
@@ -68,6 +72,9 @@ impl<F: Parse> Engine<F> {
             *verdict = Verdict::Tx(hop.port);
         } else {
             *verdict = rewrite::link_layer(frame, hop);
+        }
+        if CHANGES && !plain {
+            self.track_tcp(shared, plan, flow, segment);
         }
         Some(())
     }
@@ -213,7 +220,10 @@ pub(super) fn write<F: Parse, B: Frame>(
     if F::WIDE && F::crosses(&parsed.tuple, &lane.new) {
         return F::translate(shared, frame, lane);
     }
-    F::rewrite(frame.bytes_mut(), (l3, l4), &parsed.tuple, &lane.new);
+    let (old, new) = (F::key(&parsed.tuple), F::key(&lane.new));
+    if !F::rewrite_plain(frame.bytes_mut(), (l3, l4), &old, &new) {
+        F::rewrite(frame.bytes_mut(), (l3, l4), &parsed.tuple, &lane.new);
+    }
     if lane.mode == Mode::Ipip {
         return tunnel::enter::<F, B>(view.plan, lane, frame);
     }
