@@ -211,7 +211,7 @@ for size in (0, 1, 1000, 1460, 4000, 20000):
     let bound = bind.ip().to_string();
     let ran = field.bed.client.run(PYTHON, &["-c", asks, vip_address, &port, &bound])?.ok()?;
     // The last three come in fragments, or leave so for the header that they are given.
-    let wanted: Vec<String> = [0, 1, 1000, 1460, 4000, 20000].map(|size| format!("{client} {vip} {size}")).into();
+    let wanted = [0, 1, 1000, 1460, 4000, 20000].map(|size| format!("{client} {vip} {size}"));
     let said: Vec<&str> = ran.stdout.lines().collect();
     expect(said == wanted, || format!("the receiver said {said:?}"))
 }

@@ -83,7 +83,12 @@ pub(crate) fn plain_wide(
         let (Some(src), Some(dst)) = (unmapped_wire(new.src), unmapped_wire(new.dst)) else {
             return false;
         };
-        return plain_v4(frame, at, &old, &Key { src, dst, ports: new.ports, ..old });
+        return plain_v4(
+            frame,
+            at,
+            &old,
+            &Key { src, dst, ports: new.ports, protocol: new.protocol },
+        );
     }
     if at != (HEADER, PLAIN_L4_V6) {
         return false;
