@@ -20,7 +20,7 @@ use super::Reached;
 use super::craft::{ICMP, ICMPV6, SCTP, TCP, UDP};
 use super::director::{Arrival, Outcome};
 use super::sight::{Seen, see, see_packet};
-use super::world::{MACS, World, next_mac};
+use super::world::{self, MACS, World, next_mac};
 
 /// One frame, and everything it is judged by.
 #[derive(Clone)]
@@ -161,6 +161,7 @@ pub fn released(case: &Case<'_>, after: &[u8], reached: &mut Reached) {
             told::pieces(case, mtu, after);
         }
         Verdict::Drop(Reason::Headroom) => {}
+        Verdict::Wait if case.outcome.waiting.is_some_and(|w| !world::is_there(w.next)) => {}
         other => panic!("{other:?} once its neighbour is known: {}", case.story(after)),
     }
 }

@@ -29,6 +29,15 @@ pub fn back(six: bool, last: u8) -> IpAddr {
     address(six, (Ipv4Addr::new(192, 0, 2, 0), 2), last)
 }
 
+/// Hosts of the real servers' network that are there.
+const NEIGHBOURS: std::ops::RangeInclusive<u8> = 11..=17;
+
+/// Whether somebody is at an address: whoever sent from another is no neighbour of anybody.
+pub fn is_there(address: IpAddr) -> bool {
+    let six = address.is_ipv6();
+    address == front(six, 254) || NEIGHBOURS.into_iter().any(|number| address == back(six, number))
+}
+
 fn address(six: bool, (v4, net): (Ipv4Addr, u16), last: u8) -> IpAddr {
     if six {
         let digits = u16::from(last / 100) << 8 | u16::from(last / 10 % 10) << 4;
@@ -251,7 +260,7 @@ impl World {
             builder.route(none, 0, Target::Via(outside, gateway));
             builder.route(net, if six { 64 } else { 24 }, Target::OnLink(inside));
             builder.neighbour(outside, gateway, [2, 0, 0, 0, 2, 0xfe]);
-            for number in 11..=17 {
+            for number in NEIGHBOURS {
                 if number != 12 || !self.is(4) || known {
                     builder.neighbour(inside, back(six, number), mac_of(number));
                 }
