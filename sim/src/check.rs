@@ -9,6 +9,7 @@
 mod allowance;
 mod audit;
 mod choice;
+mod counts;
 mod errors;
 mod forward;
 mod owners;
@@ -23,7 +24,8 @@ use crate::universe::Universe;
 use crate::wire::{Addr, Packet, Tuple};
 use allowance::Allowance;
 use choice::{Hashed, Remembered, Turns};
-use rustc_hash::FxHashMap;
+use counts::Counts;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use session::{Direction, Session, State};
 use sluice_director::Reason;
 use sluice_director::blueprint::Orphans;
@@ -116,10 +118,13 @@ pub(crate) struct Checker {
     /// New sessions that services may still have, by worker.
     rates: FxHashMap<(u16, usize), Allowance>,
     pub tally: Vec<Tally>,
+    counts: Counts,
     looked: u64,
     /// ICMP errors that workers may still send.
     errors: Vec<Allowance>,
     pieces: pieces::Pieces,
+    /// For what a packet in pieces would be as a whole.
+    scratch: Vec<u8>,
     /// Path MTUs of tunnels, by worker and far end.
     learned: FxHashMap<(u16, Addr), errors::Learned>,
 }
@@ -128,9 +133,9 @@ impl Checker {
     pub fn new(universe: &Universe) -> Self {
         let workers = usize::from(universe.workers);
         Self {
-            sessions: Vec::new(),
+            sessions: Vec::with_capacity(512),
             free: Vec::new(),
-            by_key: FxHashMap::default(),
+            by_key: FxHashMap::with_capacity_and_hasher(1024, FxBuildHasher),
             entries: vec![0; workers],
             used: FxHashMap::default(),
             owners: FxHashMap::default(),
@@ -141,9 +146,11 @@ impl Checker {
             remembered: FxHashMap::default(),
             rates: FxHashMap::default(),
             tally: vec![Tally::default(); workers],
+            counts: Counts::new(universe),
             looked: 0,
             errors: vec![Allowance::new(universe.errors_per_s); workers],
             pieces: pieces::Pieces::default(),
+            scratch: Vec::new(),
             learned: FxHashMap::default(),
         }
     }
@@ -264,6 +271,7 @@ impl Checker {
     fn remove(&mut self, id: u32) {
         let session = &mut self.sessions[id as usize];
         session.vacant = true;
+        self.counts.left(session);
         let (worker, inbound, outbound) = (session.worker, session.inbound, session.outbound());
         let place = session.place();
         if self.by_key.get(&(worker, inbound)) == Some(&(id, Direction::Inbound)) {
@@ -290,6 +298,7 @@ impl Checker {
             self.by_key.insert((worker, session.inbound), (id, Direction::Inbound));
         }
         self.entries[usize::from(worker)] += 1;
+        self.counts.came(&session);
         self.sessions[id as usize] = session;
         self.settle(id);
         id

@@ -194,6 +194,8 @@ pub(crate) struct Pool {
     free: Vec<Buffer>,
     /// Buffers in use.
     pub out: usize,
+    /// For whole packets on their way to become pieces.
+    pub scratch: Vec<u8>,
 }
 
 impl Pool {

@@ -58,6 +58,7 @@ pub(crate) struct Desk<'a> {
 pub(crate) struct Machine {
     pub workers: Vec<Worker>,
     burst: Vec<Buffer>,
+    rounds: Vec<Round>,
 }
 
 impl Machine {
@@ -84,7 +85,7 @@ impl Machine {
                 parked: Parked::default(),
             });
         }
-        Ok(Self { workers, burst: Vec::with_capacity(BURST) })
+        Ok(Self { workers, burst: Vec::with_capacity(BURST), rounds: Vec::new() })
     }
 
     /// A frame comes in; the port's hash decides whose it is.
@@ -260,11 +261,11 @@ impl Machine {
     ) -> Result<(), Violation> {
         let agreed = self.agree();
         let mut verdicts = [Verdict::Wait; BURST];
-        let mut rounds = [Round::default(); BURST];
-        for (round, frame) in rounds.iter_mut().zip(&*burst) {
-            *round = frame.round;
+        self.rounds.clear();
+        if handed {
+            self.rounds.extend(burst.iter().map(|frame| frame.round));
         }
-        let rounds = if handed { &rounds[..burst.len()] } else { &[] };
+        let rounds = &self.rounds[..];
         let worker = &mut self.workers[number];
         let snapshot = Rc::clone(&worker.snapshot);
         let view = desk.saboteur.view(&snapshot);
@@ -280,20 +281,21 @@ impl Machine {
             agreed,
         };
         desk.checker.check_joined(scene, burst, worker.path.joined())?;
-        for (lane, mut frame) in burst.drain(..).enumerate() {
-            let verdict = verdicts[lane];
-            let waiting = self.workers[number].path.waiting();
-            let waiting = waiting.iter().find(|waiting| waiting.lane == lane).copied();
-            frame.round = self.workers[number].path.round(lane);
-            desk.trace.verdict(desk.now, number, &frame, verdict);
+        let path = &self.workers[number].path;
+        for (lane, frame) in burst.iter_mut().enumerate() {
+            frame.round = path.round(lane);
+            desk.trace.verdict(desk.now, number, frame, verdicts[lane]);
             desk.checker
-                .judge(scene, &mut frame, verdict, waiting)
+                .judge(scene, frame, verdicts[lane], waiting_of(path, lane))
                 .map_err(|violation| format!("{}: {violation}", frame.packet))?;
-            let since = since.get(lane).copied().unwrap_or(desk.now);
-            self.carry(desk, number, frame, (verdict, waiting, since))?;
         }
-        let worker = &self.workers[number];
-        desk.checker.unmask(scene, &worker.path)
+        desk.checker.unmask(scene, path)?;
+        for (lane, frame) in burst.drain(..).enumerate() {
+            let waiting = waiting_of(&self.workers[number].path, lane);
+            let since = since.get(lane).copied().unwrap_or(desk.now);
+            self.carry(desk, number, frame, (verdicts[lane], waiting, since))?;
+        }
+        Ok(())
     }
 
     /// Whether all workers run with the same plan.
@@ -444,4 +446,9 @@ impl Machine {
         };
         self.workers.iter().map(inside).sum()
     }
+}
+
+/// What a frame of the last turn waits for.
+fn waiting_of(path: &Path, lane: usize) -> Option<Waiting> {
+    path.waiting().iter().find(|waiting| waiting.lane == lane).copied()
 }

@@ -8,7 +8,7 @@ pub(crate) use tcp::Wishes;
 
 use crate::rng::Rng;
 use crate::wire::{ACK, Packet, RST, SCTP, SYN, Seen, Stream, TCP, Tuple, UDP, is_v4};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use tcp::Conn;
 
 /// Bytes of a datagram that no frame holds.
@@ -58,8 +58,8 @@ impl Peers {
             seed,
             timeout_ms,
             large,
-            conns: Vec::new(),
-            by_tuple: FxHashMap::default(),
+            conns: Vec::with_capacity(1024),
+            by_tuple: FxHashMap::with_capacity_and_hasher(1024, FxBuildHasher),
             exchanges: Vec::new(),
             free: Vec::new(),
             wishes: Wishes::default(),
@@ -102,7 +102,7 @@ impl Peers {
             2..10 => rng.below(200),
             _ => rng.below(4),
         };
-        let left = *rng.pick(&[1, 1, 3, 10, 40]);
+        let left = *rng.pick(&[1, 1, 3, 10, 40, 40]);
         let exchange = Exchange { node, tuple, token, sent: 0, left, gap_ms, rng };
         let at = match self.free.pop() {
             Some(at) => {
@@ -146,7 +146,7 @@ impl Peers {
     fn datagram(&mut self, now: u64, at: u32) {
         let exchange = &mut self.exchanges[at as usize];
         let rng = &mut exchange.rng;
-        let len = *rng.pick(&[8, 30, 100, 500, 1200]);
+        let len = *rng.pick(&[8, 30, 30, 60, 100, 100, 500, 1200]);
         let len = if self.large && rng.chance(50) { LARGE } else { len };
         let place = exchange.sent << 12;
         let payload = Stream { token: exchange.token, at: place, len, headed: true };
@@ -230,7 +230,7 @@ impl Peers {
         let mut rng = Rng::of(&[self.seed, 4, token.into(), at.into()]);
         let answers = *rng.pick(&[1, 1, 1, 1, 1, 1, 0, 2]);
         for number in 0..answers {
-            let len = *rng.pick(&[8, 60, 200, 900]);
+            let len = *rng.pick(&[8, 8, 60, 60, 100, 200, 200, 900]);
             let len = if self.large && rng.chance(50) { LARGE } else { len };
             let payload = Stream { token: !token, at: at + number, len, headed: true };
             let packet = datagram(seen.packet.tuple.reversed(), payload, &mut rng);

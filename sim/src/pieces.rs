@@ -16,16 +16,20 @@ const PATIENCE_MS: u64 = 30_000;
 /// So many datagrams wait before anybody looks how long they have.
 const MANY: usize = 256;
 
-/// What a packet carries: its transport header and payload.
-pub(crate) fn segment(packet: &Packet) -> Vec<u8> {
-    let mut frame = vec![0; frame_len(packet)];
-    write(packet, ([0; 6], [0; 6]), &mut frame);
-    frame.split_off(if packet.is_v4() { 34 } else { 54 })
+/// What a packet carries: its transport header and payload, written into `scratch`.
+pub(crate) fn segment<'a>(packet: &Packet, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+    let len = frame_len(packet);
+    if scratch.len() < len {
+        scratch.resize(len, 0);
+    }
+    write(packet, ([0; 6], [0; 6]), &mut scratch[..len]);
+    &scratch[if packet.is_v4() { 34 } else { 54 }..len]
 }
 
 /// The untagged frame of a fragment, but for MAC addresses.
 pub(crate) fn fragment(packet: &Packet, place: &Place) -> Vec<u8> {
-    let segment = segment(packet);
+    let mut scratch = Vec::new();
+    let segment = segment(packet, &mut scratch);
     let data = &segment[usize::from(place.offset)..][..usize::from(place.len)];
     let mut out = vec![0; piece_len(packet, place)];
     write_piece(packet, place, ([0; 6], [0; 6]), data, &mut out);
@@ -38,6 +42,7 @@ pub(crate) fn as_whole(
     frame: &[u8],
     meant: &Packet,
     place: &Place,
+    scratch: &mut Vec<u8>,
 ) -> Result<(Vec<u8>, Seen), String> {
     let piece = read_piece(frame)?;
     // Into the other family it keeps the lower half of its number (RFC 7915 4.1, 5.1).
@@ -47,10 +52,9 @@ pub(crate) fn as_whole(
     if (found.id, found.offset, found.more) != (id, 0, true) {
         return Err(format!("a first fragment became {found:?}, not {place:?}"));
     }
-    let mut segment_now = frame[piece.data..piece.data + usize::from(found.len)].to_vec();
-    let rest = segment(meant);
-    segment_now.extend(rest.get(usize::from(place.len)..).unwrap_or_default());
-    let bytes = whole(&piece.seen, &segment_now);
+    let first = &frame[piece.data..piece.data + usize::from(found.len)];
+    let rest = segment(meant, scratch).get(usize::from(place.len)..).unwrap_or_default();
+    let bytes = whole(&piece.seen, [first, rest]);
     let inner = read(&bytes)?;
     let seen = Seen { packet: inner.packet, data: inner.data, right: inner.right, ..piece.seen };
     Ok((bytes, seen))
@@ -113,12 +117,15 @@ impl Cut {
         macs: ([u8; 6], [u8; 6]),
         luck: &mut Rng,
     ) -> Vec<(crate::frame::Buffer, u64)> {
-        let segment = segment(packet);
+        let mut scratch = std::mem::take(&mut pool.scratch);
+        let segment = segment(packet, &mut scratch);
         let make = |(place, late): (Place, u64)| {
             let data = &segment[usize::from(place.offset)..][..usize::from(place.len)];
             (pool.make_piece(packet, (place, data), macs, luck.next()), late)
         };
-        self.pieces.into_iter().map(make).collect()
+        let frames = self.pieces.into_iter().map(make).collect();
+        pool.scratch = scratch;
+        frames
     }
 }
 
@@ -169,7 +176,7 @@ impl Reassembly {
             return Ok(None);
         }
         let Some(partial) = self.partial.remove(&key) else { return Ok(None) };
-        let bytes = whole(&piece.seen, &partial.bytes);
+        let bytes = whole(&piece.seen, [&partial.bytes, &[]]);
         let inner = read(&bytes)?;
         if !inner.right {
             return Err(format!("{} was put together wrong", inner.packet));

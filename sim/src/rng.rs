@@ -23,7 +23,7 @@ impl Rng {
     /// The generator for one purpose.
     pub fn of(parts: &[u64]) -> Self {
         Self(parts.iter().fold(0, |state, part| {
-            scramble(state.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ scramble(*part ^ 0x1234_5678))
+            scramble(state.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ part.wrapping_add(0x1234_5678))
         }))
     }
 
@@ -44,7 +44,7 @@ impl Rng {
 
     /// True `permille` times in a thousand.
     pub const fn chance(&mut self, permille: u32) -> bool {
-        self.below(1000) < permille as u64
+        permille > 0 && self.below(1000) < permille as u64
     }
 
     /// One of `all`.

@@ -82,6 +82,8 @@ pub(crate) struct Sim {
     universe: Universe,
     recipe: Recipe,
     status: Status,
+    /// Whether that changed since it was published.
+    changed: bool,
     silent: Vec<bool>,
     snapshot: Rc<Snapshot>,
     machine: Machine,
@@ -95,6 +97,8 @@ pub(crate) struct Sim {
     saboteur: Saboteur,
     now: u64,
     out: Vec<Buffer>,
+    /// What happens in a tick, but for what arrives at the machine.
+    others: Vec<Event>,
     /// Frames in the wheel.
     flying: usize,
     reassembly: Reassembly,
@@ -120,9 +124,11 @@ impl Sim {
             actions: Actions::new(START_MS),
             by_address: by_address.collect(),
             trace: Trace::default(),
+            changed: false,
             saboteur: Saboteur::new(recipe.sabotage, recipe.seed),
             now: START_MS,
             out: Vec::new(),
+            others: Vec::new(),
             flying: 0,
             reassembly: Reassembly::default(),
             cut: 0,
@@ -149,19 +155,15 @@ impl Sim {
             let until_action = (action.at_us / 1000).saturating_sub(self.now + 1);
             let skip = idle.min(until_action);
             self.wheel.skip(skip);
-            self.now += skip + 1;
-            self.outcome.virtual_ms = self.now - START_MS;
-            self.wheel.advance(&mut events);
-            // All their memory is asked for at once, so that nobody waits for it one by one.
-            std::hint::black_box(events.iter().fold(0, |all, event| all ^ event.touch()));
-            let mut busy = false;
-            for event in events.drain(..) {
-                busy |= self.happen(event)?;
-            }
+            self.now += skip;
+            self.tick(&mut events);
+            let busy = self.happen_all(&mut events)?;
             while action.at_us / 1000 <= self.now {
                 self.start(&action)?;
                 action = self.actions.next(&self.universe, &self.recipe);
             }
+            self.publish()?;
+            self.fulfil()?;
             if busy || self.now - worked_at >= IDLE_MS {
                 worked_at = self.now;
                 self.work()?;
@@ -177,15 +179,41 @@ impl Sim {
         self.end()
     }
 
-    /// An event; whether it concerns the machine.
-    fn happen(&mut self, event: Event) -> Result<bool, Violation> {
-        match event {
-            Event::Arrive(frame) => {
-                self.flying -= 1;
-                self.outcome.packets += 1;
-                self.machine.receive(&self.universe, frame);
-                return Ok(true);
+    /// Lets a tick pass: gives what happens in its milliseconds.
+    fn tick(&mut self, events: &mut Vec<Event>) {
+        let tick = self.universe.tick_ms;
+        self.now += tick - self.now % tick;
+        self.wheel.advance_to(self.now, events);
+        self.outcome.virtual_ms = self.now - START_MS;
+        // All their memory is asked for at once, so that nobody waits for it one by one.
+        std::hint::black_box(events.iter().fold(0, |all, event| all ^ event.touch()));
+    }
+
+    /// What happens in a tick, alike after alike; whether it concerns the machine.
+    fn happen_all(&mut self, events: &mut Vec<Event>) -> Result<bool, Violation> {
+        let before = self.outcome.packets;
+        let mut others = std::mem::take(&mut self.others);
+        for event in events.drain(..) {
+            match event {
+                Event::Arrive(frame) => {
+                    self.flying -= 1;
+                    self.outcome.packets += 1;
+                    self.machine.receive(&self.universe, frame);
+                }
+                other => others.push(other),
             }
+        }
+        for event in others.drain(..) {
+            self.happen(event)?;
+        }
+        self.others = others;
+        Ok(self.outcome.packets > before)
+    }
+
+    /// An event that does not concern the machine.
+    fn happen(&mut self, event: Event) -> Result<(), Violation> {
+        match event {
+            Event::Arrive(_) => {}
             Event::Deliver(frame) => {
                 self.flying -= 1;
                 self.deliver(&frame)?;
@@ -194,11 +222,10 @@ impl Sim {
             Event::Alarm(alarm) => self.peers.ring(self.now, alarm),
             Event::Undo(act) => {
                 self.trace.note(self.now, || format!("back: {act:?}"));
-                return self.act(*act).map(|()| false);
+                return self.act(*act);
             }
         }
-        self.fulfil()?;
-        Ok(false)
+        Ok(())
     }
 
     fn start(&mut self, action: &Action) -> Result<(), Violation> {
@@ -220,7 +247,7 @@ impl Sim {
         match act {
             Act::Flow { node, tuple, token } => {
                 self.peers.start(self.now, node, tuple, token);
-                return self.fulfil();
+                return Ok(());
             }
             Act::Stray { node, packet } => {
                 self.send(node, &packet);
@@ -241,11 +268,15 @@ impl Sim {
             Act::Mac(node) => status.macs[node] = status.macs[node].wrapping_add(1),
             Act::Route(route, on) => status.routes[route] = on,
         }
-        self.publish()
+        self.changed = true;
+        Ok(())
     }
 
-    /// Compiles what is so now and publishes it.
+    /// Compiles what is so now and publishes it, if it changed.
     fn publish(&mut self) -> Result<(), Violation> {
+        if !std::mem::take(&mut self.changed) {
+            return Ok(());
+        }
         let before = &self.snapshot;
         let retired = self.machine.retired(&before.plan);
         let next = Snapshot::compile(&self.universe, &self.status, Some(before), &retired);

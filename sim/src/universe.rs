@@ -198,6 +198,8 @@ pub(crate) struct Universe {
     pub errors_per_s: u32,
     /// Mean time between two actions in microseconds.
     pub gap_us: u64,
+    /// The machine and everybody else get to it so often, in milliseconds.
+    pub tick_ms: u64,
     /// Actions of a thousand that are not a new flow.
     pub unrest: u32,
     pub ring: usize,
@@ -244,6 +246,7 @@ impl Universe {
             mid_stream: rng.chance(100),
             errors_per_s: *rng.pick(&[0, 5, 1000]),
             gap_us: *rng.pick(&[30, 60, 100, 150, 500, 5000]),
+            tick_ms: 1,
             unrest: *rng.pick(&[1, 5, 20, 60]),
             ring: if rng.chance(200) { rng.range(1, 32) as usize } else { 1024 },
             held: *rng.pick(&[0, 4, 64, 1024]),
@@ -252,6 +255,7 @@ impl Universe {
             fragments: 4096,
         };
         let families: &[usize] = [&[0][..], &[0], &[1], &[0, 1]][rng.below(4) as usize];
+        universe.tick_ms = trouble::tick(recipe, universe.gap_us);
         universe.people(&mut rng, families);
         universe.found(recipe, &mut rng, families);
         if recipe.has(Feature::Errors) {
@@ -400,7 +404,7 @@ impl Universe {
             mode,
             scheduler: *rng.pick(&[Rr, Wrr, Lc, Wlc, Sh, Mh, P2c]),
             hash: *rng.pick(&[HashKey::Client, HashKey::ClientPort]),
-            mh_table: *rng.pick(&[251, 251, 1009, 1009, 1009, 4099]),
+            mh_table: *rng.pick(&[251, 251, 251, 251, 251, 251, 1009, 4099]),
             pool: rng.below(self.pools.len() as u64) as usize,
             on_removed: *rng.pick(&rules),
             on_down: *rng.pick(&rules),

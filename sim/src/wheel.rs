@@ -36,8 +36,8 @@ impl<E> Wheel<E> {
             now,
             near: 0,
             far: BinaryHeap::new(),
-            events: Vec::new(),
-            free: Vec::new(),
+            events: Vec::with_capacity(SLOTS as usize),
+            free: Vec::with_capacity(SLOTS as usize),
             count: 0,
         }
     }
@@ -76,8 +76,15 @@ impl<E> Wheel<E> {
         *last = place;
     }
 
-    /// Goes to the next millisecond and puts its events into `out`, which is empty.
-    pub fn advance(&mut self, out: &mut Vec<E>) {
+    /// Goes on to a time and puts all events until then into `out`, in their order.
+    pub fn advance_to(&mut self, at: u64, out: &mut Vec<E>) {
+        while self.now < at {
+            self.advance(out);
+        }
+    }
+
+    /// Goes to the next millisecond and adds its events to `out`.
+    fn advance(&mut self, out: &mut Vec<E>) {
         self.now += 1;
         // What came within reach goes to its slot before anything nearer is put there.
         while let Some(Reverse((at, _, place))) = self.far.peek().copied()
@@ -155,7 +162,7 @@ mod tests {
             let idle = wheel.idle();
             wheel.skip(idle);
             now += idle + 1;
-            wheel.advance(&mut out);
+            wheel.advance_to(now, &mut out);
             got.extend(out.drain(..).map(|number| (now, number)));
         }
         let right = [

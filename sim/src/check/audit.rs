@@ -90,8 +90,11 @@ impl Checker {
         let timeout = |number: usize| {
             universe.services[number].persistence.map_or(0, |p| u64::from(p.timeout_s) * 1000)
         };
+        let remembered = &mut self.counts.remembered[usize::from(worker)];
         self.remembered.retain(|(at, number, _), known| {
-            *at != worker || now <= known.at + timeout(*number) + SWEEP_MS
+            let stays = *at != worker || now <= known.at + timeout(*number) + SWEEP_MS;
+            *remembered -= u32::from(!stays);
+            stays
         });
         let entries = self.entries[usize::from(worker)];
         if !(live..=entries).contains(&path.live_sessions()) {

@@ -114,7 +114,8 @@ impl Checker {
             return Err(format!("persistence went to {real}, after {known:?}"));
         }
         let sure = same && sure || !full && service.limits.upper == 0;
-        self.remembered.insert(key, Remembered { real, at: now, sure });
+        let known = self.remembered.insert(key, Remembered { real, at: now, sure });
+        self.counts.remembered[usize::from(worker)] += u32::from(known.is_none());
         Ok(same)
     }
 
@@ -128,8 +129,8 @@ impl Checker {
 
     /// What may be in a worker's table: sessions, and what is remembered of clients.
     pub(super) fn places(&self, worker: u16) -> u32 {
-        let remembered = self.remembered.keys().filter(|(at, ..)| *at == worker).count();
-        self.entries[usize::from(worker)] + remembered as u32
+        let worker = usize::from(worker);
+        self.entries[worker] + self.counts.remembered[worker]
     }
 
     /// A new session may be: its service has not too many, nor too many new ones.

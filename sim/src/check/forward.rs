@@ -47,7 +47,10 @@ impl Checker {
     ) -> Result<(), Violation> {
         let whole = match frame.place {
             // Its checksum is that of the whole.
-            Some(place) => Some(pieces::as_whole(frame.bytes(), &frame.packet, &place)?),
+            Some(place) => {
+                let (meant, scratch) = (&frame.packet, &mut self.scratch);
+                Some(pieces::as_whole(frame.bytes(), meant, &place, scratch)?)
+            }
             None => None,
         };
         let (whole, seen) = match whole {
@@ -206,6 +209,7 @@ impl Checker {
             }
         }
         let session = &mut self.sessions[id as usize];
+        self.counts.unled -= u32::from(session.forward.is_none());
         (session.real, session.forward, session.mode) = (Some(real), Some(forward), mode);
         let outbound = session.outbound();
         if let Some(outbound) = outbound

@@ -178,6 +178,13 @@ impl Checker {
                 self.follows(scene, frame, place, (&session, direction), (verdict, waiting))
             }
             Became::Handed(to) if verdict == Verdict::HandOff(to) => Ok(()),
+            // It was lost on its way round, and those that follow it find no end.
+            Became::Handed(_)
+                if verdict == Verdict::Drop(Reason::HandOffLoop)
+                    && self.goes_round(scene, &packet, &place) =>
+            {
+                Ok(())
+            }
             Became::Refused(right) if verdict == right => Ok(()),
             // It was handed on too often, and each of the others is or is not by itself.
             Became::Refused(Verdict::Drop(Reason::HandOffLoop)) => match verdict {
@@ -186,6 +193,20 @@ impl Checker {
             },
             other => Err(format!("{verdict:?} though the first was {other:?}")),
         }
+    }
+
+    /// Whether each worker that a datagram's first came to handed it on, in the end to this one.
+    fn goes_round(&self, scene: Scene<'_>, packet: &Packet, place: &Place) -> bool {
+        let (tuple, id) = key(packet, place);
+        let mut at = scene.worker;
+        (0..scene.universe.workers).any(|_| {
+            let trail = self.pieces.trails.get(&(at, tuple, id));
+            if let Some(Trail { became: Became::Handed(to), .. }) = trail {
+                at = *to;
+                return at == scene.worker;
+            }
+            false
+        })
     }
 
     /// A later fragment goes where the first went.
@@ -220,7 +241,7 @@ impl Checker {
             return Err("forwarded though its real server is gone".into());
         }
         let piece = read_piece(frame.bytes())?;
-        check_bytes(&meant, &place, (frame.bytes(), &piece), tuple)?;
+        check_bytes(&meant, &place, (frame.bytes(), &piece), tuple, &mut self.scratch)?;
         let tunnel = direction == Direction::Inbound && session.mode == Mode::Ipip;
         let plain = Packet { df: false, ..meant };
         match &piece.seen.outer {
@@ -333,6 +354,7 @@ fn check_bytes(
     place: &Place,
     (bytes, found): (&[u8], &SeenPiece),
     tuple: Tuple,
+    scratch: &mut Vec<u8>,
 ) -> Result<(), Violation> {
     let mut right = Packet { tuple, ttl: meant.ttl - 1, ..*meant };
     let mut place = *place;
@@ -340,7 +362,7 @@ fn check_bytes(
         // RFC 7915 4.1, 5.1: no flow label, and the lower bits of the identification.
         (right.id, place.id) = (0, place.id & 0xffff);
     }
-    let segment = pieces::segment(meant);
+    let segment = pieces::segment(meant, scratch);
     let (from, to) = (usize::from(place.offset), usize::from(place.offset + place.len));
     let mut out = vec![0; crate::wire::piece_len(&right, &place)];
     write_piece(&right, &place, ([0; 6], [0; 6]), &segment[from..to], &mut out);

@@ -15,8 +15,7 @@ impl Checker {
     /// Whether a service may have as many sessions as it is allowed.
     pub(super) fn is_full(&self, scene: Scene<'_>, service: usize) -> bool {
         let limit = scene.universe.services[service].limits.sessions;
-        let mine = |s: &&Session| !s.vacant && (s.worker, s.service) == (scene.worker, service);
-        let count = self.sessions.iter().filter(mine).count() as u32;
+        let count = self.counts.of(scene.worker, service);
         limit != 0 && count >= limit.div_ceil(scene.universe.workers.into())
     }
 
@@ -58,13 +57,12 @@ impl Checker {
         service: usize,
         packet: &Packet,
     ) -> bool {
-        let ghosts = self.sessions.iter().filter(|s| !s.vacant && s.forward.is_none()).count();
         let mut exhausted = false;
         for at in &scene.snapshot.eligible[service] {
             let Some((used, all)) = self.use_of_pool(scene, (service, *at), packet) else {
                 continue;
             };
-            let used = used + ghosts as u32;
+            let used = used + self.counts.unled;
             if used >= all.min(LOOKS) {
                 self.dry.insert((scene.worker, service, *at), ());
                 exhausted = true;

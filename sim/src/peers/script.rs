@@ -77,9 +77,9 @@ impl Script {
             _ => rng.below(3),
         };
         Self {
-            rounds: *rng.pick(&[1, 1, 2, 5, 12]),
-            request: *rng.pick(&[10, 60, 200, 900]),
-            response: *rng.pick(&[1, 100, 500, 2000]),
+            rounds: *rng.pick(&[1, 1, 2, 5, 12, 12]),
+            request: *rng.pick(&[10, 10, 60, 60, 100, 200, 200, 900]),
+            response: *rng.pick(&[1, 30, 100, 100, 200, 300, 500, 2000]),
             think_ms,
             mss: *rng.pick(&[100, 300, 536, 1000, 1460]),
             window: *rng.pick(&[1, 600, 3000]),

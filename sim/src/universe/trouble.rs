@@ -1,4 +1,5 @@
-//! What a world's network does to packets, and how long its director keeps silent sessions.
+//! What a world's network does to packets, how long its director keeps silent sessions, and how
+//! much comes at a time.
 
 use super::Network;
 use crate::recipe::{Feature, Recipe};
@@ -38,4 +39,14 @@ pub(super) fn timeouts(rng: &mut Rng) -> Timeouts {
         other_s: *aside.pick(&[1, 5, 300]),
         ..Timeouts::default()
     }
+}
+
+/// The less happens at a time, the longer it is gathered in most worlds, so that bursts are bursts.
+pub(super) fn tick(recipe: &Recipe, gap_us: u64) -> u64 {
+    let mut rng = Rng::of(&[recipe.seed, 23]);
+    *rng.pick(match gap_us {
+        5000.. => &[2, 16, 16, 32],
+        500.. => &[1, 8, 8, 16],
+        _ => &[1, 2, 4, 4],
+    })
 }

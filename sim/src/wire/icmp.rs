@@ -21,5 +21,5 @@ pub(crate) fn write_icmp(
     };
     let checksum = !sum(start, &message);
     message[2..4].copy_from_slice(&checksum.to_be_bytes());
-    whole(&Seen { packet, ..Seen::default() }, &message)
+    whole(&Seen { packet, ..Seen::default() }, [&message, &[]])
 }

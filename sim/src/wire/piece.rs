@@ -120,19 +120,23 @@ pub(crate) fn read_piece(frame: &[u8]) -> Result<SeenPiece, Unreadable> {
     }
 }
 
-/// Headers and all data of a piece's packet as an untagged frame, which may be longer than any.
-pub(crate) fn whole(seen: &Seen, segment: &[u8]) -> Vec<u8> {
+/// Headers and all data, in two parts, of a piece's packet as an untagged frame, which may be longer
+/// than any.
+pub(crate) fn whole(seen: &Seen, segment: [&[u8]; 2]) -> Vec<u8> {
     let Seen { packet, .. } = seen;
     let network = if packet.is_v4() { 20 } else { 40 };
-    let mut out = vec![0; ETHERNET + network];
+    let len = segment[0].len() + segment[1].len();
+    let mut out = Vec::with_capacity(ETHERNET + network + len);
+    out.resize(ETHERNET + network, 0);
     out[12..14].copy_from_slice(if packet.is_v4() { &[8, 0] } else { &[0x86, 0xdd] });
     let header = &mut out[ETHERNET..];
     if packet.is_v4() {
-        ipv4(packet, segment.len(), header);
+        ipv4(packet, len, header);
     } else {
-        write_ipv6(packet, segment.len(), header);
+        write_ipv6(packet, len, header);
     }
-    out.extend(segment);
+    out.extend_from_slice(segment[0]);
+    out.extend_from_slice(segment[1]);
     out
 }
 
@@ -179,7 +183,7 @@ mod tests {
                 assert!(read(&frame).is_err());
                 all.extend(&frame[found.data..]);
                 if !more {
-                    let again = whole(&found.seen, &all);
+                    let again = whole(&found.seen, [&all, &[]]);
                     assert_eq!(read(&again).unwrap().packet.tuple, tuple);
                     assert!(read(&again).unwrap().right);
                 }

@@ -1,8 +1,8 @@
 //! SCTP (RFC 9260) as the world speaks it: the common header and one chunk, DATA or ABORT.
 //!
 //! In a packet the verification tag is the sequence number, the TSN the acknowledgement, the
-//! chunk's flags the window; ABORT is a reset. The CRC32c goes over the whole, by tables that are
-//! made here bit by bit, so that it shares nothing with the arithmetic of what it judges.
+//! chunk's flags the window; ABORT is a reset. The CRC32c goes over the whole, by a
+//! library of others, so that it shares nothing with the arithmetic of what it judges.
 
 use super::read::{Unreadable, be16, be32};
 use super::{Packet, RST};
@@ -12,48 +12,14 @@ pub(super) const DATA: usize = 12 + 16;
 /// Bytes of one that aborts.
 pub(super) const ABORT: usize = 12 + 4;
 
-/// What a byte leaves of the CRC, followed by so many bytes of zero.
-const LEAVES: [[u32; 256]; 8] = {
-    let mut leaves = [[0; 256]; 8];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut crc = byte as u32;
-        let mut zeros = 0;
-        while zeros < 8 {
-            crc = by_bits(crc);
-            leaves[zeros][byte] = crc;
-            zeros += 1;
-        }
-        byte += 1;
-    }
-    leaves
-};
-
-/// Eight bits further, by the definition (RFC 9260 appendix A).
-const fn by_bits(mut crc: u32) -> u32 {
-    let mut bit = 0;
-    while bit < 8 {
-        crc = crc >> 1 ^ 0x82f6_3b78 & (crc & 1).wrapping_neg();
-        bit += 1;
-    }
-    crc
-}
-
 /// CRC32c of a packet, whose checksum field counts as zero.
 fn crc(segment: &[u8]) -> u32 {
     let Some((head, rest)) = segment.split_first_chunk::<12>() else {
-        return !segment.iter().fold(u32::MAX, |crc, byte| by_bits(crc ^ u32::from(*byte)));
+        return crc32c::crc32c(segment);
     };
-    let head = head[..8].iter().chain(&[0; 4]);
-    let begun = head.fold(u32::MAX, |crc, byte| by_bits(crc ^ u32::from(*byte)));
-    let (eights, tail) = rest.as_chunks::<8>();
-    let crc = eights.iter().fold(begun, |crc, eight| {
-        let mixed = u64::from_le_bytes(*eight) ^ u64::from(crc);
-        let bytes = mixed.to_le_bytes();
-        (0..8).fold(0, |crc, at| crc ^ LEAVES[7 - at][usize::from(bytes[at])])
-    });
-    let step = |crc: u32, byte: &u8| crc >> 8 ^ LEAVES[0][usize::from(crc as u8 ^ byte)];
-    !tail.iter().fold(crc, step)
+    let mut head = *head;
+    head[8..].fill(0);
+    crc32c::crc32c_append(crc32c::crc32c(&head), rest)
 }
 
 /// Bytes of a packet's headers.

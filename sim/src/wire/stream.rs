@@ -1,5 +1,7 @@
 //! Payloads: a pattern from which a reader can tell whose byte it is, and which.
 
+use crate::rng::scramble;
+
 /// A piece of a stream of bytes: bytes `at` to `at + len` of stream `token`. A datagram's piece
 /// begins with the token and `at` themselves, so that its receiver need not know them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,10 +14,13 @@ pub(crate) struct Stream {
 }
 
 const HEAD: usize = 8;
+/// From one word to the next.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// Eight bytes of a stream. From one to the next it is an addition, so that many are made at once.
 const fn word(token: u32, index: u32) -> [u8; 8] {
-    let x = ((token as u64) << 32 | index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (x ^ (x >> 29)).to_le_bytes()
+    let first = scramble(token as u64 ^ 0x6c62_272e_07bb_0142);
+    first.wrapping_add((index as u64).wrapping_mul(STEP)).to_le_bytes()
 }
 
 impl Stream {
@@ -29,8 +34,10 @@ impl Stream {
             (rest, index) = (others, index.wrapping_add(1));
         }
         let (words, last) = rest.as_chunks_mut::<8>();
-        for (number, place) in (0..).zip(words.iter_mut()) {
-            *place = word(self.token, index.wrapping_add(number));
+        let mut next = u64::from_le_bytes(word(self.token, index));
+        for place in words.iter_mut() {
+            *place = next.to_le_bytes();
+            next = next.wrapping_add(STEP);
         }
         let end = word(self.token, index.wrapping_add(words.len() as u32));
         last.copy_from_slice(&end[..last.len()]);
@@ -62,10 +69,11 @@ impl Stream {
             (rest, index) = (others, index.wrapping_add(1));
         }
         let (words, last) = rest.as_chunks::<8>();
-        let differs = (0..).zip(words).fold(0, |all, (number, found)| {
-            let right = word(self.token, index.wrapping_add(number));
-            all | u64::from_ne_bytes(*found) ^ u64::from_ne_bytes(right)
-        });
+        let (mut next, mut differs) = (u64::from_le_bytes(word(self.token, index)), 0);
+        for found in words {
+            differs |= u64::from_le_bytes(*found) ^ next;
+            next = next.wrapping_add(STEP);
+        }
         let end = word(self.token, index.wrapping_add(words.len() as u32));
         differs == 0 && *last == end[..last.len()]
     }
