@@ -122,6 +122,8 @@ pub(crate) struct Checker {
     looked: u64,
     /// ICMP errors that workers may still send.
     errors: Vec<Allowance>,
+    /// Those that the rest of the burst sends: a director need not go by the order of frames.
+    errors_ahead: u64,
     pieces: pieces::Pieces,
     /// For what a packet in pieces would be as a whole.
     scratch: Vec<u8>,
@@ -148,6 +150,7 @@ impl Checker {
             tally: vec![Tally::default(); workers],
             counts: Counts::new(universe),
             looked: 0,
+            errors_ahead: 0,
             errors: vec![Allowance::new(universe.errors_per_s); workers],
             pieces: pieces::Pieces::default(),
             scratch: Vec::new(),
@@ -160,6 +163,12 @@ impl Checker {
         &mut self.tally[usize::from(worker)]
     }
 
+    /// A burst's frames will be judged.
+    pub fn foresee(&mut self, burst: &[Buffer], verdicts: &[Verdict]) {
+        let all = burst.iter().zip(verdicts);
+        self.errors_ahead = all.map(|(frame, verdict)| errors::sends(frame, *verdict)).sum();
+    }
+
     /// Judges what became of a frame.
     pub fn judge(
         &mut self,
@@ -168,6 +177,7 @@ impl Checker {
         verdict: Verdict,
         waiting: Option<Waiting>,
     ) -> Result<(), Violation> {
+        self.errors_ahead -= errors::sends(frame, verdict);
         let tally = self.tally(scene.worker);
         tally.turned += 1;
         match verdict {

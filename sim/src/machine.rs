@@ -282,6 +282,7 @@ impl Machine {
         };
         desk.checker.check_joined(scene, burst, worker.path.joined())?;
         let path = &self.workers[number].path;
+        desk.checker.foresee(burst, &verdicts);
         for (lane, frame) in burst.iter_mut().enumerate() {
             frame.round = path.round(lane);
             desk.trace.verdict(desk.now, number, frame, verdicts[lane]);

@@ -22,6 +22,11 @@ impl Allowance {
         self.left >= 1000
     }
 
+    /// Whether one more may happen besides some that are certain to.
+    pub fn allows_beside(&mut self, now: u64, certain: u64) -> bool {
+        self.allows(now) && self.left >= (certain + 1) * 1000
+    }
+
     /// One happened.
     pub const fn take(&mut self) {
         self.left = self.left.saturating_sub(1000);

@@ -31,6 +31,17 @@ fn way(verdict: Verdict, waiting: Option<Waiting>) -> Option<Way> {
     }
 }
 
+/// How many ICMP errors of a worker's allowance a frame stands for: 0 or 1.
+pub(super) fn sends(frame: &Buffer, verdict: Verdict) -> u64 {
+    let tunnel = || frame.about.as_ref().is_some_and(|about| about.outer.is_some());
+    u64::from(match verdict {
+        Verdict::Answer(_, reason) => matches!(reason, Reason::TtlExpired | Reason::TooBig),
+        Verdict::Tx(_) | Verdict::Fragment(..) | Verdict::Wait => tunnel(),
+        Verdict::Drop(Reason::NoRoute) => tunnel(),
+        _ => false,
+    })
+}
+
 impl Checker {
     /// Judges what became of an ICMP error.
     pub(super) fn judge_error(
@@ -71,6 +82,8 @@ impl Checker {
         if owner.is_some() {
             return Err(format!("{verdict:?} at worker {}, not {owner:?}", scene.worker));
         }
+        // What belongs to nobody is handed on and on before all workers agree on that.
+        let lost = verdict == Verdict::Drop(Reason::HandOffLoop) && !scene.agreed;
         let Some((id, direction)) = self.find(scene, answer) else {
             let at = (answer.dst, answer.dport);
             let service = snapshot.service_at(universe, answer.protocol, at).is_some();
@@ -82,8 +95,6 @@ impl Checker {
                 Verdict::Kernel(Reason::NotOurs)
             };
             let told = || format!("{verdict:?}, not {right:?}");
-            // Workers that do not agree hand on and on what belongs to nobody.
-            let lost = verdict == Verdict::Drop(Reason::HandOffLoop) && !scene.agreed;
             return (verdict == right || lost).then_some(()).ok_or_else(told);
         };
         let session = self.sessions[id as usize].clone();
@@ -98,8 +109,6 @@ impl Checker {
             .real
             .is_some_and(|real| snapshot.rule(universe, session.service, real) != Orphans::Keep);
         let nobody = [Verdict::Drop(Reason::IcmpError), Verdict::Kernel(Reason::NotOurs)];
-        // Nor is it found before all workers have heard of that.
-        let lost = verdict == Verdict::Drop(Reason::HandOffLoop) && !scene.agreed;
         if gone && (nobody.contains(&verdict) || lost) {
             return Ok(());
         }
@@ -221,7 +230,8 @@ impl Checker {
             _ => Some(Trouble::Host.message(!about.quoted.is_v4())),
         };
         let Some(way) = way(verdict, waiting) else {
-            let may = self.errors[usize::from(scene.worker)].allows(scene.now);
+            let ahead = self.errors_ahead;
+            let may = self.errors[usize::from(scene.worker)].allows_beside(scene.now, ahead);
             let known = about.flaw == Flaw::None && self.is_told(scene, about, outer.dst);
             let silent = message.is_none() || !may || !known;
             let right = verdict == Verdict::Drop(Reason::IcmpError) && silent;

@@ -202,7 +202,8 @@ impl Checker {
 
     /// Whether a worker may send an ICMP error about a packet.
     fn may_tell(&mut self, scene: Scene<'_>, frame: &Buffer, lookup: Lookup) -> bool {
-        self.errors[usize::from(scene.worker)].allows(scene.now)
+        let ahead = self.errors_ahead;
+        self.errors[usize::from(scene.worker)].allows_beside(scene.now, ahead)
             && !is_martian(frame.packet.tuple.src)
             && self.tells_from(scene, frame, lookup).is_some()
     }

@@ -120,8 +120,8 @@ pub(crate) fn read_piece(frame: &[u8]) -> Result<SeenPiece, Unreadable> {
     }
 }
 
-/// Headers and all data, in two parts, of a piece's packet as an untagged frame, which may be longer
-/// than any.
+/// Headers and all data, in two parts, of a piece's packet as an untagged frame, which may be
+/// longer than any.
 pub(crate) fn whole(seen: &Seen, segment: [&[u8]; 2]) -> Vec<u8> {
     let Seen { packet, .. } = seen;
     let network = if packet.is_v4() { 20 } else { 40 };
