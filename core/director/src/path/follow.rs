@@ -62,12 +62,15 @@ impl<F: Parse> Engine<F> {
         session.seen_ms = now.low();
         shared.forwarded(real, direction, parsed.length);
         let headers = (usize::from(parsed.l3), usize::from(parsed.l4));
-        let particular = mode == Mode::Ipip || F::WIDE && F::keys_cross(&lane.key, &new);
-        if particular || !F::rewrite_plain(frame.bytes_mut(), headers, &lane.key, &new) {
+        let crosses = F::WIDE && F::keys_cross(&lane.key, &new);
+        if crosses || !F::rewrite_plain(frame.bytes_mut(), headers, &lane.key, &new) {
             lane.spell_out::<F>();
             (lane.new, lane.mode, lane.hop) = (F::tuple(&new), mode, hop_id);
             lane.flow = Flow(real.0);
             *verdict = rewrap::<F, B>(shared, turn.view, lane, frame, hop);
+        } else if mode == Mode::Ipip {
+            lane.flow = Flow(real.0);
+            *verdict = into_tunnel::<F, B>(plan, lane, frame, hop);
         } else if rewrite::untagged(frame, lane.parsed.l3, hop) {
             *verdict = Verdict::Tx(hop.port);
         } else {
@@ -228,6 +231,20 @@ pub(super) fn write<F: Parse, B: Frame>(
         return tunnel::enter::<F, B>(view.plan, lane, frame);
     }
     None
+}
+
+/// Puts a packet that is written into its tunnel.
+#[inline(never)]
+fn into_tunnel<F: Parse, B: Frame>(
+    plan: &Plan,
+    lane: &Lane<F::Addr>,
+    frame: &mut B,
+    hop: &Hop,
+) -> Verdict {
+    match tunnel::enter::<F, B>(plan, lane, frame) {
+        Some(reason) => Verdict::Drop(reason),
+        None => rewrite::link(frame, lane.parsed.l3, hop),
+    }
 }
 
 /// Writes a packet that may get another header than it came with, and its link-layer header. By
