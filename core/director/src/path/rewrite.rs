@@ -75,20 +75,14 @@ pub(crate) fn plain_wide(
     old: &Key<u128>,
     new: &Key<u128>,
 ) -> bool {
-    if at == (HEADER, PLAIN_L4) {
-        let (Some(src), Some(dst)) = (unmapped_wire(old.src), unmapped_wire(old.dst)) else {
-            return false;
+    // Options may put the transport header of IPv4 where that of IPv6 is.
+    if unmapped_wire(old.src).is_some() {
+        let narrow = |key: &Key<u128>| {
+            let (src, dst) = (unmapped_wire(key.src)?, unmapped_wire(key.dst)?);
+            Some(Key { src, dst, ports: key.ports, protocol: key.protocol })
         };
-        let old = Key { src, dst, ports: old.ports, protocol: old.protocol };
-        let (Some(src), Some(dst)) = (unmapped_wire(new.src), unmapped_wire(new.dst)) else {
-            return false;
-        };
-        return plain_v4(
-            frame,
-            at,
-            &old,
-            &Key { src, dst, ports: new.ports, protocol: new.protocol },
-        );
+        let (Some(old), Some(new)) = (narrow(old), narrow(new)) else { return false };
+        return plain_v4(frame, at, &old, &new);
     }
     if at != (HEADER, PLAIN_L4_V6) {
         return false;
@@ -328,4 +322,25 @@ fn tag(bytes: &mut [u8], vlan: u16, ethertype: u16) {
     header[12..14].copy_from_slice(&ethernet::VLAN.to_be_bytes());
     header[14..16].copy_from_slice(&vlan.to_be_bytes());
     header[16..].copy_from_slice(&ethertype.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::mapped_wire;
+
+    /// Twenty bytes of options do not make IPv6 of it.
+    #[test]
+    fn options_are_not_plain() {
+        let key = |src, dst| Key {
+            src: mapped_wire(src),
+            dst: mapped_wire(dst),
+            ports: 7,
+            protocol: ipv4::UDP,
+        };
+        let mut frame = [0x4a; 120];
+        assert!(!plain_wide(&mut frame, (HEADER, PLAIN_L4_V6), &key(1, 2), &key(3, 4)));
+        assert_eq!(frame, [0x4a; 120], "nothing is written");
+        assert!(plain_wide(&mut frame, (HEADER, PLAIN_L4), &key(1, 2), &key(3, 4)));
+    }
 }
