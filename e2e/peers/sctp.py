@@ -79,52 +79,52 @@ class User:
     """An endpoint or association of usrsctp's."""
 
     name = "usrsctp"
-    library = None
+    calls = None
 
     def __init__(self, address, port, made=None):
-        if not User.library:
-            User.library = User.load()
+        if not User.calls:
+            User.calls = User.load()
         if made:
             self.end = made
             return
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        make = self.library.usrsctp_socket
+        make = self.calls.usrsctp_socket
         self.end = self.must(
             make(family, socket.SOCK_STREAM, IPPROTO_SCTP, None, None, 0, None), "socket"
         )
         own = packed(address, port)
-        self.must(self.library.usrsctp_bind(self.end, own, len(own)) == 0, "bind")
+        self.must(self.calls.usrsctp_bind(self.end, own, len(own)) == 0, "bind")
 
     @staticmethod
     def load():
-        library = ctypes.CDLL("libusrsctp.so.2", use_errno=True)
+        calls = ctypes.CDLL("libusrsctp.so.2", use_errno=True)
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
-        library.usrsctp_init.argtypes = [ctypes.c_uint16, pointer, pointer]
-        library.usrsctp_socket.restype = pointer
-        library.usrsctp_socket.argtypes = [ctypes.c_int] * 3 + [pointer] * 2 + [
+        calls.usrsctp_init.argtypes = [ctypes.c_uint16, pointer, pointer]
+        calls.usrsctp_socket.restype = pointer
+        calls.usrsctp_socket.argtypes = [ctypes.c_int] * 3 + [pointer] * 2 + [
             ctypes.c_uint32,
             pointer,
         ]
         for name in ("bind", "connect"):
-            function = getattr(library, f"usrsctp_{name}")
+            function = getattr(calls, f"usrsctp_{name}")
             function.argtypes = [pointer, ctypes.c_char_p, ctypes.c_uint32]
-        library.usrsctp_setsockopt.argtypes = [pointer, ctypes.c_int, ctypes.c_int] + [
+        calls.usrsctp_setsockopt.argtypes = [pointer, ctypes.c_int, ctypes.c_int] + [
             ctypes.c_char_p,
             ctypes.c_uint32,
         ]
-        library.usrsctp_listen.argtypes = [pointer, ctypes.c_int]
-        library.usrsctp_accept.restype = pointer
-        library.usrsctp_accept.argtypes = [pointer] * 3
-        library.usrsctp_sendv.restype = ctypes.c_ssize_t
-        library.usrsctp_sendv.argtypes = (
+        calls.usrsctp_listen.argtypes = [pointer, ctypes.c_int]
+        calls.usrsctp_accept.restype = pointer
+        calls.usrsctp_accept.argtypes = [pointer] * 3
+        calls.usrsctp_sendv.restype = ctypes.c_ssize_t
+        calls.usrsctp_sendv.argtypes = (
             [pointer, ctypes.c_char_p, size, pointer, ctypes.c_int, pointer]
             + [ctypes.c_uint32, ctypes.c_uint, ctypes.c_int]
         )
-        library.usrsctp_recvv.restype = ctypes.c_ssize_t
-        library.usrsctp_recvv.argtypes = [pointer, ctypes.c_char_p, size] + [pointer] * 6
-        library.usrsctp_close.argtypes = [pointer]
-        library.usrsctp_init(0, None, None)
-        return library
+        calls.usrsctp_recvv.restype = ctypes.c_ssize_t
+        calls.usrsctp_recvv.argtypes = [pointer, ctypes.c_char_p, size] + [pointer] * 6
+        calls.usrsctp_close.argtypes = [pointer]
+        calls.usrsctp_init(0, None, None)
+        return calls
 
     @staticmethod
     def must(done, what):
@@ -133,21 +133,21 @@ class User:
         return done
 
     def accept(self):
-        self.must(self.library.usrsctp_listen(self.end, 64) == 0, "listen")
+        self.must(self.calls.usrsctp_listen(self.end, 64) == 0, "listen")
         while True:
-            made = self.library.usrsctp_accept(self.end, None, None)
+            made = self.calls.usrsctp_accept(self.end, None, None)
             yield User("", 0, self.must(made, "accept"))
 
     def at_once(self):
-        set_option, option = self.library.usrsctp_setsockopt, SCTP_NODELAY[self.name]
+        set_option, option = self.calls.usrsctp_setsockopt, SCTP_NODELAY[self.name]
         self.must(set_option(self.end, IPPROTO_SCTP, option, ON, len(ON)) == 0, "setsockopt")
 
     def connect(self, address, port):
         to = packed(address, port)
-        self.must(self.library.usrsctp_connect(self.end, to, len(to)) == 0, "connect")
+        self.must(self.calls.usrsctp_connect(self.end, to, len(to)) == 0, "connect")
 
     def send(self, message):
-        sent = self.library.usrsctp_sendv(self.end, message, len(message), None, 0, None, 0, 0, 0)
+        sent = self.calls.usrsctp_sendv(self.end, message, len(message), None, 0, None, 0, 0, 0)
         self.must(sent == len(message), "sendv")
 
     def receive(self, size):
@@ -155,7 +155,7 @@ class User:
         sender, info = ctypes.create_string_buffer(128), ctypes.create_string_buffer(128)
         lengths = [ctypes.c_uint32(128), ctypes.c_uint32(128)]
         kind, flags = ctypes.c_uint(0), ctypes.c_int(0)
-        got = self.library.usrsctp_recvv(
+        got = self.calls.usrsctp_recvv(
             self.end,
             buffer,
             size,
@@ -170,11 +170,11 @@ class User:
         return buffer.raw[:got]
 
     def close(self):
-        self.library.usrsctp_close(self.end)
+        self.calls.usrsctp_close(self.end)
 
     def finish(self):
         # It refuses as long as an association still says goodbye.
-        while self.library.usrsctp_finish() != 0:
+        while self.calls.usrsctp_finish() != 0:
             time.sleep(0.01)
 
 
