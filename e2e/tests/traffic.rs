@@ -204,17 +204,23 @@ fn checksums_hold_on_both_sides(field: &mut Field) -> Result<(), LabError> {
     Ok(())
 }
 
-/// The judge itself: of two frames that differ in one byte of payload, it condemns one.
+/// The judge itself: of two frames that differ in one byte of payload, it condemns one; so it does
+/// with two segments whose checksum is 0xffff for 0x0000, of which one adds up.
 #[test]
 fn the_judge_condemns_a_wrong_checksum() -> Result<(), LabError> {
     let dir = std::env::temp_dir().join(format!("sl-judge-{}", std::process::id()));
     std::fs::create_dir_all(&dir).map_err(LabError::file("making a directory"))?;
-    let file = dir.join("two.pcap");
+    let file = dir.join("four.pcap");
     let make = format!(
         "from scapy.all import *\n\
          good = Ether(bytes(Ether()/IP(src='192.0.2.1',dst='192.0.2.2')/UDP()/b'abcd'))\n\
          bad = Ether(bytes(good)[:-1] + b'x')\n\
-         wrpcap({:?}, [good, bad])",
+         tcp = lambda end: IP(bytes(IP(src='192.0.2.1', dst='192.0.2.2')/TCP()/end))\n\
+         nothing = bytes(Ether()/tcp(tcp(bytes(2))[TCP].chksum.to_bytes(2, 'big')))\n\
+         assert nothing[50:52] == bytes(2)\n\
+         full = Ether(nothing[:50] + b'\\xff\\xff' + nothing[52:])\n\
+         fuller = Ether(bytes(full)[:-1] + bytes([nothing[-1] ^ 1]))\n\
+         wrpcap({:?}, [good, bad, full, fuller])",
         file.display().to_string()
     );
     let ran = sluice_e2e::process::run(
@@ -223,5 +229,7 @@ fn the_judge_condemns_a_wrong_checksum() -> Result<(), LabError> {
     let verdict = ran.ok().and_then(|_| judge(&file));
     std::fs::remove_dir_all(&dir).map_err(LabError::file("removing a directory"))?;
     let verdict = verdict?;
-    expect(verdict.bad == 1 && verdict.good_udp == 1, || format!("{verdict:?}"))
+    let shown = verdict.worst.as_deref().is_some_and(|frame| frame.contains("61 62 63 78"));
+    let counts = [verdict.bad, verdict.good_udp, verdict.good_tcp];
+    expect(counts == [2, 1, 1] && shown, || format!("{verdict:?}"))
 }
