@@ -20,7 +20,8 @@ use std::net::IpAddr;
 const TTL: u8 = 64;
 
 /// The verdict on a packet that belongs to no session and may not open one; turns it into the
-/// reset that answers it, if the plan says so.
+/// reset that answers it, if the plan says so. A fragment is not answered: cards choose its worker
+/// without its ports, so another one may have its session.
 pub(super) fn no_session<A, B: Frame>(
     plan: &Plan,
     parsed: &Parsed<A>,
@@ -31,7 +32,8 @@ pub(super) fn no_session<A, B: Frame>(
         && parsed.tuple.protocol == ipv4::TCP
         && parsed.segment.flags & RST == 0;
     let (l3, l4) = (usize::from(parsed.l3), usize::from(parsed.l4));
-    if wanted && reset(frame, l3, l4, usize::from(parsed.length)) {
+    let whole = || odd::is_fragment(frame.bytes().get(l3..).unwrap_or_default()) == Some(false);
+    if wanted && whole() && reset(frame, l3, l4, usize::from(parsed.length)) {
         return Verdict::Answer(port, Reason::NoSessionReset);
     }
     Verdict::Drop(Reason::NoSession)
@@ -42,7 +44,8 @@ pub(super) fn no_session<A, B: Frame>(
 pub(super) fn real_gone<A, B: Frame>(parsed: &Parsed<A>, port: PortId, frame: &mut B) -> Verdict {
     let wanted = parsed.tuple.protocol == ipv4::TCP && parsed.segment.flags & RST == 0;
     let (l3, l4) = (usize::from(parsed.l3), usize::from(parsed.l4));
-    if wanted && reset(frame, l3, l4, usize::from(parsed.length)) {
+    let whole = || odd::is_fragment(frame.bytes().get(l3..).unwrap_or_default()) == Some(false);
+    if wanted && whole() && reset(frame, l3, l4, usize::from(parsed.length)) {
         return Verdict::Answer(port, Reason::RealGone);
     }
     Verdict::Drop(Reason::RealGone)

@@ -201,7 +201,6 @@ impl<F: Parse> Engine<F> {
             (Outcome::Is(verdict), _) => match verdict {
                 Verdict::HandOff(worker) => Decision::HandOff(worker, turn.view.plan.epoch),
                 // Only the first is answered.
-                Verdict::Answer(_, Reason::NoSessionReset) => drop_for(Reason::NoSession),
                 Verdict::Answer(_, reason) => drop_for(reason),
                 other => Decision::Is(other),
             },

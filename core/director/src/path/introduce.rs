@@ -24,7 +24,7 @@ use crate::fib::Fib;
 use crate::frame::Frame;
 use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
-use crate::session::SessionOf;
+use crate::session::{SessionOf, State};
 use sluice_wire::checksum::{self, Delta};
 use sluice_wire::proxy_protocol::{self as proxy, Ends, Transport};
 use sluice_wire::tcp::{RST, SYN};
@@ -126,8 +126,11 @@ fn segment<B: Frame>(
     let acknowledgement = header.acknowledgement();
     if flags & SYN != 0 {
         if direction == Direction::Inbound {
-            session.extra.isn = sequence;
-            session.closing |= BEGUN;
+            // One on an open connection is not its beginning, whoever sent it (RFC 5961, 4).
+            if session.state == State::SynRecv {
+                session.extra.isn = sequence;
+                session.closing |= BEGUN;
+            }
             return Ok(());
         }
         return clamp(how, ends, lane, frame, room).ok_or(NO_ROOM);

@@ -133,6 +133,9 @@ fn a_proxy_header_goes_in_front_of_the_stream() {
             let (data, payload, _) = talk.inbound(PSH | ACK, (first, 901), &[], b"hello");
             assert_eq!((data.sequence_number, &payload[header.len()..]), (first, &b"hello"[..]));
             assert_eq!(payload[..header.len()], header);
+            // A SYN that somebody forged is the real server's to refuse, and changes nothing here.
+            let (forged, payload, _) = talk.inbound(SYN, (77, 0), &[], b"");
+            assert_eq!((forged.sequence_number, payload.len()), (77, 0));
             // The real server acknowledges a part, then all.
             let (part, _, _) = talk.outbound(ACK, (901, first.wrapping_add(3)), &[], b"");
             assert_eq!(part.acknowledgment_number, first);

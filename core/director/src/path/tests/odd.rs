@@ -235,6 +235,19 @@ fn a_reset_answers_what_has_no_session() {
     assert!(reset(4 | ACK, (1, 1), b"").is_none(), "a reset is never answered");
 }
 
+/// Its session may be another worker's.
+#[test]
+fn no_reset_answers_a_fragment() {
+    let mut lab = Lab::with(|b| b.no_session = NoSession::Reset, 10, (0, 1));
+    let mut frame = tcp((CLIENT, 4000), (VIP, 80), ACK, (1000, 2000), b"12345678");
+    let header = &mut frame.bytes_mut()[14..34];
+    header[6] = 0x20;
+    header[10..12].fill(0);
+    let sum = etherparse::Ipv4Header::from_slice(header).unwrap().0.calc_header_checksum();
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    assert_eq!(lab.one(FRONT, &mut frame), Verdict::Drop(Reason::NoSession));
+}
+
 #[test]
 fn a_port_of_another_worker_is_handed_there() {
     let mut lab = Lab::with(|b| b.pools[0].ports = 1000..=1999, 10, (0, 2));
