@@ -97,9 +97,6 @@ impl Checker {
                         Became::Forwarded(Box::new(session), direction)
                     }
                     (Verdict::HandOff(to), _) => Became::Handed(to),
-                    (Verdict::Answer(_, Reason::NoSessionReset), _) => {
-                        Became::Refused(Verdict::Drop(Reason::NoSession))
-                    }
                     (Verdict::Answer(_, reason), _) => Became::Refused(Verdict::Drop(reason)),
                     _ => Became::Refused(verdict),
                 }

@@ -92,10 +92,7 @@ impl Checker {
                 let ours =
                     lost.service.is_some() && !lost.opens || lost.service.is_none() && lost.local;
                 let none = lookup.found.is_none() && !lookup.gone;
-                ours && none
-                    && tcp
-                    && !lost.martian
-                    && scene.universe.no_session == NoSession::Reset
+                ours && none && !lost.martian && resets(scene, frame)
             }
             Reason::RealGone => lookup.gone && lookup.inbound && tcp,
             Reason::TtlExpired | Reason::TooBig => {
@@ -141,7 +138,7 @@ impl Checker {
                     scene.snapshot.next(scene.universe, to).is_none()
                 })
             }
-            _ => lookup.found.is_none() && self.drops_lost(scene, packet, lookup, reason),
+            _ => lookup.found.is_none() && self.drops_lost(scene, frame, lookup, reason),
         };
         if right && reason == Reason::NoSession {
             return self.is_nobodys(scene, packet.tuple);
@@ -276,22 +273,23 @@ impl Checker {
     fn drops_lost(
         &mut self,
         scene: Scene<'_>,
-        packet: &Packet,
+        frame: &Buffer,
         lookup: Lookup,
         reason: Reason,
     ) -> bool {
+        let packet = &frame.packet;
         let lost = lost(scene, packet, lookup.mid_stream);
         let Some(service) = lost.service else {
             return match reason {
                 Reason::Martian => lost.martian && lost.local,
-                Reason::NoSession => lost.local && !resets(scene, packet),
+                Reason::NoSession => lost.local && !resets(scene, frame),
                 _ => false,
             };
         };
         self.unsure(scene, service, packet.tuple.src);
         let refused = match reason {
             Reason::Martian => return lost.martian,
-            Reason::NoSession => return !lost.opens && !resets(scene, packet),
+            Reason::NoSession => return !lost.opens && !resets(scene, frame),
             Reason::NoReal => scene.snapshot.eligible[service].is_empty(),
             Reason::SessionsFull => {
                 // The index may be full where the table is not, which shows after the choice.
@@ -390,11 +388,12 @@ fn check_reset(scene: Scene<'_>, frame: &mut Buffer, port: u16) -> Result<(), Vi
     if right { Ok(()) } else { Err(format!("answered with {}", seen.packet)) }
 }
 
-/// Whether a packet without a session must be answered, not just dropped.
-fn resets(scene: Scene<'_>, packet: &Packet) -> bool {
+/// Whether a packet without a session must be answered, not just dropped. A fragment must not.
+fn resets(scene: Scene<'_>, frame: &Buffer) -> bool {
     scene.universe.no_session == NoSession::Reset
-        && packet.tuple.protocol == TCP
-        && packet.flags & RST == 0
+        && frame.packet.tuple.protocol == TCP
+        && frame.packet.flags & RST == 0
+        && frame.place.is_none_or(|place| place.offset == 0 && !place.more)
 }
 
 #[cfg(test)]
