@@ -96,6 +96,9 @@ pub trait Family: Sized + 'static {
     /// An address in network byte order, or back in the host's.
     fn wire(address: Self::Addr) -> Self::Addr;
 
+    /// An address that is one word.
+    fn word(address: Self::Addr) -> Option<u32>;
+
     /// A tuple in network byte order.
     #[inline(always)]
     fn key(tuple: &Tuple<Self::Addr>) -> Key<Self::Addr> {
@@ -188,6 +191,10 @@ impl Family for Ipv4 {
     #[inline(always)]
     fn wire(address: u32) -> u32 {
         address.to_be()
+    }
+
+    fn word(address: u32) -> Option<u32> {
+        Some(address)
     }
 
     #[inline(always)]
@@ -294,6 +301,10 @@ impl Family for Ipv6 {
     #[inline(always)]
     fn wire(address: u128) -> u128 {
         address.to_be()
+    }
+
+    fn word(_: u128) -> Option<u32> {
+        None
     }
 
     #[inline(always)]

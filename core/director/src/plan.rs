@@ -7,7 +7,7 @@
 
 mod compile;
 mod ids;
-mod side;
+pub(crate) mod side;
 mod sieve;
 mod tables;
 mod takers;
@@ -25,12 +25,12 @@ use crate::blueprint::{
 use crate::fib::PortId;
 use crate::schedule::mh::Table;
 use crate::session::State;
-use bytemuck::Zeroable;
+use bytemuck::{NoUninit, Zeroable};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Index of a virtual service in a plan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Zeroable, NoUninit)]
 #[repr(transparent)]
 pub struct ServiceId(pub u16);
 
@@ -40,7 +40,7 @@ pub struct ServiceId(pub u16);
 pub struct RealId(pub u32);
 
 /// Index of a local address in a plan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Zeroable, NoUninit)]
 #[repr(transparent)]
 pub struct LocalId(pub u16);
 
@@ -287,7 +287,7 @@ pub struct Plan {
     /// new session gets these, but packets of old ones still reach them.
     pub pools: Vec<Pool>,
     /// Milliseconds without a packet after which a session in each state is over.
-    pub timeout_ms: [u32; State::COUNT],
+    pub timeout_ms: [u32; State::PLACES],
     /// The answer to TCP without a session.
     pub no_session: NoSession,
     /// Whether any TCP packet may open a session.

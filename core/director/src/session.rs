@@ -7,106 +7,36 @@
 //! each direction that comes by the director, and the index's value is the session's id and the
 //! direction.
 
+mod state;
+
 use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::family::{Family, Seed, Tuple};
 use crate::key::{self, Key};
 use crate::plan::{LocalId, Plan, RealId, ServiceId};
 use crate::time::Time;
-use bytemuck::Zeroable;
+use bytemuck::{NoUninit, Zeroable};
 use sluice_table::{Index, PagePolicy, RegionError, Slab, Slot};
+pub use state::State;
 use std::hint::select_unpredictable;
-
-/// Where a session is in its life. TCP's names are those of IPVS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Zeroable)]
-#[repr(u8)]
-pub enum State {
-    /// A free slot.
-    #[default]
-    Vacant = 0,
-    /// TCP: a SYN was seen.
-    SynRecv,
-    /// TCP: the handshake is complete.
-    Established,
-    /// TCP: the client closed its side.
-    FinWait,
-    /// TCP: the real server closed its side.
-    CloseWait,
-    /// TCP: both sides closed; an acknowledgement is missing.
-    LastAck,
-    /// TCP: both sides closed and acknowledged.
-    TimeWait,
-    /// TCP: reset.
-    Close,
-    /// UDP. This state and those below it are not TCP's.
-    Udp,
-    /// UDP of a service that schedules each datagram by itself: an answer is waited for.
-    OnePacket,
-    /// SCTP.
-    Sctp,
-    /// ICMP echo.
-    Icmp,
-    /// Another protocol.
-    Other,
-    /// No connection but what was decided about later ones: a client's real server
-    /// (persistence), or an inside endpoint's pool address and port (source NAT).
-    Template,
-}
-
-impl State {
-    /// How many states there are.
-    pub const COUNT: usize = 14;
-
-    /// Every state of a connection.
-    pub const ALL: [Self; 12] = [
-        Self::SynRecv,
-        Self::Established,
-        Self::FinWait,
-        Self::CloseWait,
-        Self::LastAck,
-        Self::TimeWait,
-        Self::Close,
-        Self::Udp,
-        Self::OnePacket,
-        Self::Sctp,
-        Self::Icmp,
-        Self::Other,
-    ];
-
-    /// The name used in output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Vacant => "VACANT",
-            Self::SynRecv => "SYN_RECV",
-            Self::Established => "ESTABLISHED",
-            Self::FinWait => "FIN_WAIT",
-            Self::CloseWait => "CLOSE_WAIT",
-            Self::LastAck => "LAST_ACK",
-            Self::TimeWait => "TIME_WAIT",
-            Self::Close => "CLOSE",
-            Self::Udp => "UDP",
-            Self::OnePacket => "ONE_PACKET",
-            Self::Sctp => "SCTP",
-            Self::Icmp => "ICMP",
-            Self::Other => "OTHER",
-            Self::Template => "TEMPLATE",
-        }
-    }
-
-    /// Whether a connection is over but for what may still be under way, so that a client that
-    /// opens one from the same port means a new one.
-    pub const fn is_ending(self) -> bool {
-        matches!(self, Self::FinWait | Self::LastAck | Self::TimeWait | Self::Close)
-    }
-}
+use std::ops::{Deref, DerefMut};
 
 /// One session. All zero is a free slot.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Zeroable)]
 pub struct Session<A, X = ()> {
-    /// Client address (of source NAT: the inside host's); in a free slot the id of the next free
-    /// one is in `real_protocol`.
+    /// Client address (of source NAT: the inside host's).
     pub client: A,
+    /// What does not depend on the family.
+    pub core: Core,
+    /// What only the wide table has.
+    pub extra: X,
+}
+
+/// What all sessions have.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, Zeroable, NoUninit)]
+pub struct Core {
     /// Client port.
     pub client_port: u16,
     /// Virtual port (of source NAT: the outside port).
@@ -121,7 +51,8 @@ pub struct Session<A, X = ()> {
     pub state: State,
     /// Which sides have closed and been acknowledged: see [`crate::track`].
     pub closing: u8,
-    /// Real server in the upper 24 bits, IP protocol in the lower 8.
+    /// Real server in the upper 24 bits, IP protocol in the lower 8; in a free slot the id of the
+    /// next free one.
     pub(crate) real_protocol: u32,
     /// Low 32 bits of the time of the last packet.
     pub seen_ms: u32,
@@ -131,8 +62,33 @@ pub struct Session<A, X = ()> {
     pub hop_generation: u16,
     /// Low half of the acknowledgement number that answers the FIN of each direction.
     pub fin_ack: [u16; 2],
-    /// What only the wide table has.
-    pub extra: X,
+}
+
+/// Bytes of a [`Core`].
+pub const CORE: usize = size_of::<Core>();
+
+impl Core {
+    /// Its bytes as they lie in memory.
+    #[inline(always)]
+    pub const fn bytes(&self) -> &[u8; CORE] {
+        bytemuck::must_cast_ref(self)
+    }
+}
+
+impl<A, X> Deref for Session<A, X> {
+    type Target = Core;
+
+    #[inline(always)]
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl<A, X> DerefMut for Session<A, X> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Core {
+        &mut self.core
+    }
 }
 
 /// What a session of the wide table has besides.
@@ -169,7 +125,7 @@ pub type SessionOf<F> = Session<<F as Family>::Addr, <F as Family>::Extra>;
 const _: () = assert!(size_of::<SessionOf<crate::family::Ipv4>>() == 32);
 const _: () = assert!(size_of::<SessionOf<crate::family::Ipv6>>() == 64);
 
-impl<A, X> Session<A, X> {
+impl Core {
     /// Real server.
     #[inline(always)]
     pub const fn real(&self) -> RealId {
@@ -189,7 +145,7 @@ impl<A, X> Session<A, X> {
     }
 }
 
-impl<A, X> Session<A, X> {
+impl Core {
     /// Of a template of source NAT: how many sessions share it.
     pub const fn holders(&self) -> u32 {
         (self.fin_ack[1] as u32) << 16 | self.fin_ack[0] as u32
@@ -201,18 +157,11 @@ impl<A, X> Session<A, X> {
     }
 }
 
-impl<A: Copy, X: Copy> Session<A, X> {
+impl Core {
     /// The same towards a real server (below 2²⁴).
     #[must_use]
-    pub const fn to(&self, real: RealId, protocol: u8) -> Self {
-        Self { real_protocol: real.0 << 8 | protocol as u32, ..*self }
-    }
-}
-
-impl<A: Default, X: Default> Session<A, X> {
-    /// A session towards a real server (below 2²⁴), otherwise empty.
-    pub fn towards(real: RealId, protocol: u8) -> Self {
-        Self { real_protocol: real.0 << 8 | u32::from(protocol), ..Self::default() }
+    pub const fn to(self, real: RealId, protocol: u8) -> Self {
+        Self { real_protocol: real.0 << 8 | protocol as u32, ..self }
     }
 }
 
@@ -223,7 +172,8 @@ impl<A: Copy + Default + Zeroable, X: Copy + Default + Zeroable> Slot for Sessio
     }
 
     fn vacate(&mut self, next: u32) {
-        *self = Self { real_protocol: next, ..Self::default() };
+        let core = Core { real_protocol: next, ..Core::default() };
+        *self = Self { core, ..Self::default() };
     }
 
     fn next(&self) -> u32 {
@@ -267,6 +217,7 @@ pub struct Sessions<F: Family> {
     slab: Slab<SessionOf<F>>,
     index: Index,
     seed: Seed,
+    removals: u32,
 }
 
 impl<F: Family> Sessions<F> {
@@ -277,12 +228,23 @@ impl<F: Family> Sessions<F> {
     pub fn new(capacity: u32, seed: Seed, policy: PagePolicy) -> Result<Self, RegionError> {
         let capacity = capacity.clamp(1, Self::MAX);
         let slab = Slab::new(capacity, policy)?;
-        Ok(Self { slab, index: Index::new(u64::from(capacity) * 2, policy)?, seed })
+        let index = Index::new(u64::from(capacity) * 2, policy)?;
+        Ok(Self { slab, index, seed, removals: 0 })
     }
 
     /// Bytes of address space that the table takes.
     pub const fn mapped_bytes(&self) -> usize {
         self.slab.mapped_bytes() + self.index.mapped_bytes()
+    }
+
+    /// Changes whenever a session is removed.
+    pub const fn removals(&self) -> u32 {
+        self.removals
+    }
+
+    /// The secret of its hash.
+    pub const fn seed(&self) -> &Seed {
+        &self.seed
     }
 
     /// The hash of a tuple.
@@ -458,6 +420,7 @@ impl<F: Family> Sessions<F> {
         if let Some(keys) = Self::keys(plan, &session) {
             self.unindex(id, &keys);
         }
+        self.removals = self.removals.wrapping_add(1);
         self.slab.remove(id)
     }
 

@@ -6,7 +6,7 @@
 //! acknowledgement carries exactly that number.
 
 use crate::counters::Direction;
-use crate::session::{Session, State};
+use crate::session::{Core, State};
 use sluice_wire::tcp::{ACK, FIN, RST, SYN};
 
 /// Bit of `Session::closing`: a FIN was seen in the direction.
@@ -33,38 +33,30 @@ pub struct Segment {
     pub end: u16,
 }
 
-/// Whether a packet may leave the state as it is: the test for the fast path. Of what is not TCP
-/// only the end of an SCTP association, which is marked as a reset is, changes anything.
+/// Whether a packet leaves the state as it is: the test for the fast path. Of what is not TCP only
+/// the end of an SCTP association, which is marked as a reset is, changes anything.
 #[inline(always)]
 pub const fn is_plain(state: State, flags: u8) -> bool {
-    NOTABLE[state as usize] & (flags as u16 | ALWAYS) == 0
+    let open = state as u8 == State::Established as u8;
+    let notable = if open { ENDS } else { 0xff };
+    (open | (state as u8 >= State::Udp as u8)) & (flags as u32 & notable == 0)
 }
 
-/// Of each state the flags that may change it, and [`ALWAYS`] where any packet may.
-const NOTABLE: [u16; State::COUNT] = {
-    let mut notable = [ALWAYS; State::COUNT];
-    notable[State::Established as usize] = (SYN | FIN | RST) as u16;
-    let mut state = State::Udp as usize;
-    while state < State::COUNT {
-        notable[state] = 0xff;
-        state += 1;
-    }
-    notable
-};
-const ALWAYS: u16 = 0x100;
+/// Flags of TCP that may change the state of an open connection.
+pub const ENDS: u32 = (SYN | FIN | RST) as u32;
 
 /// Whether a segment opens a new connection where the old one is over, but for what may still be
 /// under way: the client uses its port again, and means neither the old real server nor the local
 /// port whose far end may still be in TIME_WAIT.
 #[inline(always)]
-pub fn is_reuse<A, X>(session: &Session<A, X>, direction: Direction, segment: Segment) -> bool {
+pub fn is_reuse(session: &Core, direction: Direction, segment: Segment) -> bool {
     segment.flags & (SYN | ACK | RST) == SYN
         && direction == Direction::Inbound
         && session.state.is_ending()
 }
 
 /// Moves a session on that [`is_plain`] says is not plain.
-pub fn tcp<A, X>(session: &mut Session<A, X>, direction: Direction, segment: Segment) {
+pub fn tcp(session: &mut Core, direction: Direction, segment: Segment) {
     let flags = segment.flags;
     if flags & RST != 0 {
         session.state = State::Close;
@@ -85,7 +77,7 @@ pub fn tcp<A, X>(session: &mut Session<A, X>, direction: Direction, segment: Seg
     };
 }
 
-fn note_closing<A, X>(session: &mut Session<A, X>, direction: usize, segment: Segment) {
+fn note_closing(session: &mut Core, direction: usize, segment: Segment) {
     let other = 1 - direction;
     if segment.flags & FIN != 0 {
         session.closing |= fin_bit(direction);
@@ -105,7 +97,7 @@ mod tests {
     use Direction::{Inbound, Outbound};
 
     fn run(steps: &[(Direction, u8, u16, u16)]) -> Vec<State> {
-        let mut session = Session::<u32> { state: State::SynRecv, ..Session::default() };
+        let mut session = Core { state: State::SynRecv, ..Core::default() };
         steps
             .iter()
             .map(|(direction, flags, ack, end)| {
@@ -171,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_reset_ends_it_and_a_syn_means_a_new_one() {
-        let mut session = Session::<u32> { state: State::Established, ..Session::default() };
+        let mut session = Core { state: State::Established, ..Core::default() };
         let with = |flags| Segment { flags, ..Segment::default() };
         assert!(!is_reuse(&session, Inbound, with(SYN)), "a SYN does not disturb a live session");
         tcp(&mut session, Inbound, with(SYN));
@@ -194,7 +186,7 @@ mod tests {
         for state in [State::Udp, State::OnePacket, State::Icmp, State::Other, State::Sctp] {
             assert!(is_plain(state, 0), "{state:?}");
         }
-        let mut session = Session::<u32> { state: State::Sctp, ..Session::default() };
+        let mut session = Core { state: State::Sctp, ..Core::default() };
         assert!(!is_plain(session.state, RST));
         tcp(&mut session, Inbound, Segment { flags: RST, ..Segment::default() });
         assert_eq!(session.state, State::Close);

@@ -3,5 +3,7 @@
 //!
 //! Unsafe is allowed here for the intrinsics; every public function is safe.
 
+pub mod level;
 pub mod prefetch;
 pub mod tags;
+pub mod words;

@@ -12,7 +12,8 @@
 //! key and goes on to the next candidate when it differs.
 
 use crate::region::{PagePolicy, Pages, Region, RegionError};
-use bytemuck::Zeroable;
+use bytemuck::{NoUninit, Zeroable};
+use sluice_lanes::level::Instructions;
 use sluice_lanes::{prefetch, tags};
 
 /// Largest value that can be stored; the top bit of a place says that its key is away from home.
@@ -32,7 +33,7 @@ const PLACES_PER_TEN: usize = 8;
 /// One cache line: ten tags (0: free), the count of keys that are elsewhere, a spare word, and
 /// ten values.
 #[repr(C, align(64))]
-#[derive(Clone, Copy, Zeroable)]
+#[derive(Clone, Copy, Zeroable, NoUninit)]
 struct Bucket {
     words: [u16; tags::LOADED],
     values: [u32; WIDTH],
@@ -128,6 +129,19 @@ impl Index {
             First::Elsewhere
         } else {
             First::None
+        }
+    }
+
+    /// [`Self::first`] by the processor's best instructions.
+    #[inline(always)]
+    pub fn first_by<I: Instructions>(&self, instructions: I, hash: u64) -> First {
+        let bucket = &self.buckets[self.home(hash)];
+        let bytes: &[u8; size_of::<Bucket>()] = bytemuck::must_cast_ref(bucket);
+        let front = bytes.first_chunk().unwrap_or(&[0; 32]);
+        match instructions.first_equal(front, Self::tag(hash)) {
+            Some(place) => First::Candidate(bucket.values[place % WIDTH] & !AWAY),
+            None if bucket.words[ELSEWHERE] != 0 => First::Elsewhere,
+            None => First::None,
         }
     }
 
@@ -270,7 +284,19 @@ impl Index {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use sluice_lanes::level::{Kernel, Level};
     use std::collections::{BTreeMap, HashSet};
+
+    struct FirstBy<'a>(&'a Index, u64);
+
+    impl Kernel for FirstBy<'_> {
+        type Output = First;
+
+        #[inline(always)]
+        fn run<I: Instructions>(self, instructions: I) -> First {
+            self.0.first_by(instructions, self.1)
+        }
+    }
 
     fn mix(key: u64) -> u64 {
         let x = u128::from(key ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
@@ -290,6 +316,7 @@ mod tests {
         for key in 0..keys {
             let hash = mix(u64::from(key));
             assert_eq!(index.find(hash, |v| v == key), Some(key));
+            assert_eq!(Level::detect().run(FirstBy(&index, hash)), index.first(hash));
             away += u32::from(index.first(hash) == First::Elsewhere);
         }
         assert!(away < keys / 15, "{away} of {keys} keys need a second line");

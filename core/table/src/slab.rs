@@ -79,6 +79,12 @@ impl<T: Slot> Slab<T> {
         &self.slots[id as usize]
     }
 
+    /// A slot, used or free; `None` beyond the capacity.
+    #[inline(always)]
+    pub fn get(&self, id: u32) -> Option<&T> {
+        self.slots.get(id as usize)
+    }
+
     /// A slot, used or free, writable.
     ///
     /// # Panics

@@ -10,6 +10,7 @@ use crate::plan::{Plan, ServiceId};
 use crate::reason::Reason;
 use crate::session::{Flow, State};
 use crate::track;
+use sluice_lanes::level::LANES;
 use sluice_wire::ipv4::{ICMP, SCTP, TCP, UDP};
 use sluice_wire::ipv6::ICMPV6;
 use sluice_wire::tcp::{ACK, FIN, RST, SYN};
@@ -80,6 +81,10 @@ impl<F: Parse> Engine<F> {
     fn forget_hints(&mut self, lane: usize, flow: Flow) {
         let later = self.burst.lanes[..self.burst.len].iter_mut().skip(lane + 1);
         later.filter(|later| later.flow == flow).for_each(|later| later.flow = Flow::NONE);
+        let groups = self.burst.groups.iter_mut().skip(lane / LANES);
+        for hint in groups.flat_map(|group| &mut group.flow).filter(|hint| **hint == flow.0) {
+            *hint = Flow::NONE.0;
+        }
     }
 
     /// A packet of a session that the stages did not take: the session may be over, or its real

@@ -1,6 +1,7 @@
 //! The lanes of one turn: what each stage leaves for the next.
 
 use super::BURST;
+use super::group::{GROUPS, Group};
 use crate::blueprint::Mode;
 use crate::family::{Family, Tuple};
 use crate::fib::HopId;
@@ -81,8 +82,12 @@ const _: () = assert!(std::mem::offset_of!(Lane<u32>, parsed.tuple) <= 64);
 
 /// Up to [`BURST`] packets of one family.
 pub(super) struct Burst<A> {
+    /// Lanes of the turn.
     pub len: usize,
+    /// The packets that go one at a time.
     pub lanes: [Lane<A>; BURST],
+    /// What is known of eight lanes each.
+    pub groups: [Group; GROUPS],
 }
 
 impl<A: Copy + Default> Burst<A> {
@@ -98,6 +103,6 @@ impl<A: Copy + Default> Burst<A> {
             parsed: Parsed::default(),
             new: Tuple::default(),
         };
-        Box::new(Self { len: 0, lanes: [lane; BURST] })
+        Box::new(Self { len: 0, lanes: [lane; BURST], groups: [Group::EMPTY; GROUPS] })
     }
 }

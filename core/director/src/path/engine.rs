@@ -1,30 +1,33 @@
 //! The stages for one family: its sessions and the burst that runs through them.
 //!
-//! A few frames at a time ([`STEP`]) go from stage to stage, one step behind each other, so that
+//! Eight frames at a time, a [`Group`], go from stage to stage, one step behind each other, so that
 //! while some are worked on, the memory that others need is on its way: neither the processor nor
-//! the memory waits for the other. Each stage asks for the memory of the next one in one go, since
-//! a request that misses the TLB holds everything behind it up, but not another request.
+//! the memory waits for the other. Each has three lines on their way (header, bucket, session);
+//! more than the processor can track at once would stall it. Each stage asks for the memory of the
+//! next one in one go, since a request that misses the TLB holds everything behind it up, but not
+//! another request.
 
 use super::burst::Burst;
 use super::fragments::Fragments;
+use super::group::{Find, Group, lanes};
 use super::parse::{Parse, Refused};
-use super::{BURST, Shared, Verdict, View};
+use super::picks::Picks;
+use super::{Shared, Verdict, View};
 use crate::family::{Family, Ipv4, Ipv6, Seed, Tuple};
 use crate::fib::{HopId, PortId};
 use crate::frame::Frame;
 use crate::plan::{LocalId, Plan};
 use crate::reason::Reason;
-use crate::session::{Flow, Session, Sessions, State};
+use crate::session::{Core, Flow, Sessions, State};
 use crate::time::Time;
+use sluice_lanes::level::{LANES, Level};
 use sluice_lanes::prefetch;
 use sluice_table::index::First;
 use sluice_table::{PagePolicy, RegionError, Slot};
 use std::net::IpAddr;
-use std::ops::Range;
 
-/// Frames that go through a stage together. Each has three lines on their way (header, bucket,
-/// session); more than the processor can track at once would stall it.
-const STEP: usize = 8;
+/// Fewer frames than this go one at a time.
+const FEW: usize = 4;
 /// The sweep's hand goes once around the table in this time.
 const SWEEP_MS: u64 = 2000;
 /// The most slots of one call of the sweep.
@@ -35,6 +38,10 @@ pub(super) struct Engine<F: Family> {
     pub sessions: Sessions<F>,
     pub burst: Box<Burst<F::Addr>>,
     pub fragments: Fragments<F::Addr>,
+    /// What the processor has.
+    pub level: Level,
+    /// The session that was looked at last.
+    pub touched: Flow,
     hand: u32,
     swept: Time,
 }
@@ -108,36 +115,6 @@ fn has<F: Family>(sessions: &Sessions<F>, plan: &Plan, tuple: &Tuple<IpAddr>) ->
     sessions.find(plan, sessions.hash(&tuple), &tuple).is_some()
 }
 
-/// Which of a turn's frames a table looks at.
-pub(super) trait Picks {
-    fn count(&self) -> usize;
-    fn frame(&self, at: usize) -> usize;
-}
-
-/// The first so many.
-impl Picks for usize {
-    #[inline(always)]
-    fn count(&self) -> usize {
-        *self
-    }
-
-    #[inline(always)]
-    fn frame(&self, at: usize) -> usize {
-        at
-    }
-}
-
-/// These.
-impl Picks for &[u8] {
-    fn count(&self) -> usize {
-        self.len()
-    }
-
-    fn frame(&self, at: usize) -> usize {
-        usize::from(self[at])
-    }
-}
-
 impl<F: Parse> Engine<F> {
     pub fn new(
         (sessions, fragments): (u32, u32),
@@ -148,6 +125,8 @@ impl<F: Parse> Engine<F> {
             sessions: Sessions::new(sessions, seed, pages)?,
             burst: Burst::new(),
             fragments: Fragments::new(fragments),
+            level: Level::detect(),
+            touched: Flow::NONE,
             hand: 0,
             swept: Time::default(),
         })
@@ -163,30 +142,35 @@ impl<F: Parse> Engine<F> {
         verdicts: &mut [Verdict],
     ) {
         prefetch_frames(&picks, frames, 0);
-        self.burst.len = 0;
-        let (mut next, mut found, mut sought, mut done) = (0, 0, 0, 0);
-        let mut away = 0;
-        while next < picks.count() || done < self.burst.len {
-            let parsed = self.burst.len;
-            let end = picks.count().min(next + STEP);
-            let plan = turn.view.plan;
-            if F::WIDE || plan.sieve.is_none() {
-                self.parse::<B, P, false>(shared, plan, &picks, frames, verdicts, next..end);
-            } else {
-                self.parse::<B, P, true>(shared, plan, &picks, frames, verdicts, next..end);
+        self.burst.len = picks.count();
+        let groups = picks.count().div_ceil(LANES);
+        let sieve = !F::WIDE && turn.view.plan.sieve.is_some();
+        for step in 0..groups + 2 {
+            if step < groups && sieve {
+                self.parse::<B, P, true>(shared, turn.view.plan, &picks, frames, verdicts, step);
+            } else if step < groups {
+                self.parse::<B, P, false>(shared, turn.view.plan, &picks, frames, verdicts, step);
             }
-            next = end;
-            self.seek(away);
-            away = self.find(found..parsed);
-            self.prefetch(found..parsed, parsed..self.burst.len);
-            prefetch_frames(&picks, frames, next);
-            self.track_all(shared, turn, frames, verdicts, done..sought);
-            (done, sought, found) = (sought, found, parsed);
+            let (found, sought) = (step.checked_sub(1), step.checked_sub(2));
+            if let Some(at) = sought {
+                self.seek(at);
+            }
+            if let Some(at) = found.filter(|at| *at < groups) {
+                self.find(at);
+                self.prefetch_sessions(at);
+            }
+            if step < groups {
+                self.prefetch_buckets(step);
+            }
+            prefetch_frames(&picks, frames, (step + 1) * LANES);
+            if let Some(at) = sought {
+                self.follow_group(shared, turn, frames, verdicts, at);
+            }
         }
     }
 
-    /// Parses frames. With `SIEVE` those that only the wide table may have anything for are left
-    /// to it at once; where there is none, nothing is to be asked.
+    /// Parses a group of frames. With `SIEVE` those that only the wide table may have anything for
+    /// are left to it at once; where there is none, nothing is to be asked.
     #[inline(never)]
     fn parse<B: Frame, P: Picks, const SIEVE: bool>(
         &mut self,
@@ -195,95 +179,180 @@ impl<F: Parse> Engine<F> {
         picks: &P,
         frames: &[B],
         verdicts: &mut [Verdict],
-        part: Range<usize>,
+        at: usize,
     ) {
+        let part = at * LANES..picks.count().min((at + 1) * LANES);
+        let mut rest = ((1u32 << part.len()) - 1) as u8;
+        let group = &mut self.burst.groups[at];
+        (group.quick, group.slow) = (0, 0);
+        // Those of a list lie anywhere, and few are sooner done one at a time.
+        let together = part.len() >= FEW && picks.are_all();
+        if let Some(frames) = frames.get(part.clone()).filter(|_| together) {
+            rest &= !F::read::<B, SIEVE>(self, shared, plan, (at, frames), verdicts);
+        }
         let Self { sessions, burst, .. } = self;
-        let mut len = burst.len;
-        for at in part {
-            let at = picks.frame(at);
-            let Some(lane) = burst.lanes.get_mut(len) else { break };
-            match F::parse(&frames[at], plan, shared, lane) {
-                Ok(()) if SIEVE && F::is_others(plan, &lane.key) => {
-                    shared.defer(at, verdicts);
+        for lane in lanes(rest) {
+            let position = part.start + lane;
+            let at_frame = picks.frame(position);
+            let slow = &mut burst.lanes[position];
+            match F::parse(&frames[at_frame], plan, shared, slow) {
+                Ok(()) if SIEVE && F::is_others(plan, &slow.key) => {
+                    shared.defer(at_frame, verdicts);
                 }
                 Ok(()) => {
-                    lane.hash = sessions.hash_key(&lane.key);
-                    lane.hop = HopId::NONE;
-                    lane.frame = at as u8;
-                    len += 1;
+                    slow.hash = sessions.hash_key(&slow.key);
+                    slow.hop = HopId::NONE;
+                    slow.frame = at_frame as u8;
+                    burst.groups[at].slow |= 1 << lane;
                 }
-                Err(Refused::Is(verdict)) => verdicts[at] = verdict,
-                Err(Refused::Wide) => shared.defer(at, verdicts),
+                Err(Refused::Is(verdict)) => verdicts[at_frame] = verdict,
+                Err(Refused::Wide) => shared.defer(at_frame, verdicts),
             }
         }
-        burst.len = len;
     }
 
-    /// First candidates in the home buckets. Gives a bit for each lane whose candidate, if there
-    /// is one, is in its other bucket.
-    #[inline(never)]
-    fn find(&mut self, lanes: Range<usize>) -> u64 {
-        let Self { sessions, burst, .. } = self;
-        let (first, mut away) = (lanes.start, 0);
-        for (at, lane) in burst.lanes[lanes].iter_mut().enumerate() {
-            lane.flow = match sessions.index().first(lane.hash) {
+    /// First candidates in the home buckets.
+    #[inline(always)]
+    fn find(&mut self, at: usize) {
+        let Self { sessions, burst, level, .. } = self;
+        let (index, group) = (sessions.index(), &mut burst.groups[at]);
+        level.run(Find { index, group });
+        for lane in lanes(group.slow) {
+            let slow = &mut burst.lanes[at * LANES + lane];
+            slow.flow = match index.first(slow.hash) {
                 First::Candidate(value) => Flow(value),
                 First::Elsewhere => {
-                    sessions.index().prefetch_other(lane.hash);
-                    away |= 1 << ((first + at) % BURST);
+                    index.prefetch_other(slow.hash);
+                    group.away |= 1 << lane;
                     Flow::NONE
                 }
                 First::None => Flow::NONE,
             };
         }
-        away
     }
 
     /// First candidates in the other buckets, which were asked for a step ago.
     #[inline(always)]
-    fn seek(&mut self, mut away: u64) {
+    fn seek(&mut self, at: usize) {
         let Self { sessions, burst, .. } = self;
-        while away != 0 {
-            let lane = &mut burst.lanes[away.trailing_zeros() as usize];
-            lane.flow = Flow(sessions.index().second(lane.hash));
-            if lane.flow != Flow::NONE {
-                prefetch::read(sessions.slab().at(lane.flow.id()));
+        let group = &mut burst.groups[at];
+        for lane in lanes(group.away) {
+            let slow = &mut burst.lanes[at * LANES + lane];
+            let is_quick = group.quick >> lane & 1 == 1;
+            let hash = if is_quick { group.hash[lane] } else { slow.hash };
+            let flow = Flow(sessions.index().second(hash));
+            if is_quick {
+                group.flow[lane] = flow.0;
+            } else {
+                slow.flow = flow;
             }
-            away &= away - 1;
+            if let Some(session) = sessions.slab().get(flow.id()) {
+                prefetch::read(session);
+            }
         }
     }
 
-    /// Asks for memory.
     #[inline(always)]
-    fn prefetch(&self, found: Range<usize>, parsed: Range<usize>) {
-        for lane in &self.burst.lanes[found] {
-            if lane.flow != Flow::NONE {
-                prefetch::read(self.sessions.slab().at(lane.flow.id()));
+    fn prefetch_sessions(&self, at: usize) {
+        let group = &self.burst.groups[at];
+        let ask = |flow: Flow| {
+            if let Some(session) = self.sessions.slab().get(flow.id()) {
+                prefetch::read(session);
             }
-        }
-        for lane in &self.burst.lanes[parsed] {
-            self.sessions.index().prefetch(lane.hash);
-        }
+        };
+        lanes(group.quick).for_each(|lane| ask(Flow(group.flow[lane])));
+        lanes(group.slow).for_each(|lane| ask(self.burst.lanes[at * LANES + lane].flow));
+    }
+
+    #[inline(always)]
+    fn prefetch_buckets(&self, at: usize) {
+        let (group, index) = (&self.burst.groups[at], self.sessions.index());
+        lanes(group.quick).for_each(|lane| index.prefetch(group.hash[lane]));
+        let slow = |lane: usize| self.burst.lanes[at * LANES + lane].hash;
+        lanes(group.slow).for_each(|lane| index.prefetch(slow(lane)));
     }
 
     /// Verifies and tracks packets in the order of their arrival: after this it is decided what
     /// becomes of each.
     #[inline(never)]
-    fn track_all<B: Frame>(
+    fn follow_group<B: Frame>(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
         frames: &mut [B],
         verdicts: &mut [Verdict],
-        lanes: Range<usize>,
+        at: usize,
     ) {
-        for at in lanes {
-            let at_frame = usize::from(self.burst.lanes[at].frame);
-            let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
-            if self.pass::<B, false>(shared, turn, at, frame, verdict).is_none() {
-                self.not_plain(shared, turn, at, frames, verdicts);
+        let Group { quick, slow, .. } = self.burst.groups[at];
+        let mut pass = if quick == 0 { 0 } else { F::verify(self, turn, at) };
+        for lane in lanes(quick | slow) {
+            let position = at * LANES + lane;
+            // Those that go together are in the order of their frames.
+            if pass >> lane & 1 == 1
+                && F::forward(
+                    self,
+                    shared,
+                    turn,
+                    (at, lane),
+                    &mut frames[position],
+                    &mut verdicts[position],
+                )
+            {
+                continue;
             }
+            if quick >> lane & 1 == 1 {
+                self.take_out(shared, turn.view.plan, (at, lane), &frames[position]);
+            }
+            pass &= self.one_of_group(shared, turn, (at, lane), frames, verdicts);
         }
+    }
+
+    /// Makes a packet of a group one that goes by itself.
+    #[inline(never)]
+    fn take_out<B: Frame>(
+        &mut self,
+        shared: &Shared,
+        plan: &Plan,
+        (at, lane): (usize, usize),
+        frame: &B,
+    ) {
+        let position = at * LANES + lane;
+        let (group, slow) = (&self.burst.groups[at], &mut self.burst.lanes[position]);
+        // It can be parsed: it was, in the other way.
+        let _ = F::parse(frame, plan, shared, slow);
+        (slow.hash, slow.flow) = (group.hash[lane], Flow(group.flow[lane]));
+        (slow.hop, slow.frame) = (HopId::NONE, position as u8);
+    }
+
+    /// A packet that goes by itself. Gives the lanes of its group that it has not changed anything
+    /// for.
+    #[inline(never)]
+    fn one_of_group<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        (at, lane): (usize, usize),
+        frames: &mut [B],
+        verdicts: &mut [Verdict],
+    ) -> u8 {
+        let position = at * LANES + lane;
+        let slow = &self.burst.lanes[position];
+        let (at_frame, odd) = (usize::from(slow.frame), slow.parsed.is_odd());
+        let removals = self.sessions.removals();
+        self.touched = Flow::NONE;
+        let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
+        if self.pass::<B, false>(shared, turn, position, frame, verdict).is_none() {
+            self.not_plain(shared, turn, position, frames, verdicts);
+        }
+        if odd || removals != self.sessions.removals() {
+            return 0;
+        }
+        let id = self.touched.id();
+        let flows = &self.burst.groups[at].flow;
+        flows
+            .iter()
+            .enumerate()
+            .fold(0, |others, (lane, flow)| others | u8::from(Flow(*flow).id() != id) << lane)
     }
 
     /// A packet that is not simply forwarded. By itself, so that it takes no registers from those
@@ -390,20 +459,20 @@ impl<F: Parse> Engine<F> {
 
 /// Whether a session's time is over.
 #[inline(always)]
-pub(super) fn expired<A, X>(session: &Session<A, X>, plan: &Plan, now: Time) -> bool {
+pub(super) fn expired(session: &Core, plan: &Plan, now: Time) -> bool {
     let idle = session.idle_ms(now);
     idle > plan.timeout_ms[session.state as usize] && over(session, plan, idle)
 }
 
 /// Whether what has been idle for longer than its state allows is over: templates may last longer.
 #[cold]
-fn over<A, X>(session: &Session<A, X>, plan: &Plan, idle: u32) -> bool {
+fn over(session: &Core, plan: &Plan, idle: u32) -> bool {
     session.state != State::Template || idle > plan.template_ms(session.service)
 }
 
 #[inline(always)]
 fn prefetch_frames<B: Frame, P: Picks>(picks: &P, frames: &[B], from: usize) {
-    for at in from..picks.count().min(from + STEP) {
+    for at in from..picks.count().min(from + LANES) {
         frames[picks.frame(at)].prefetch();
     }
 }

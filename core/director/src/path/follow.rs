@@ -36,6 +36,7 @@ impl<F: Parse> Engine<F> {
         if flow == Flow::NONE {
             return None;
         }
+        self.touched = flow;
         let (session, direction) = (self.sessions.at_mut(flow.id()), flow.direction());
         let (new, mode) = Sessions::<F>::turned(plan, session, direction, &lane.key)?;
         let real = session.real();
@@ -113,6 +114,7 @@ impl<F: Parse> Engine<F> {
         if flow == Flow::NONE {
             return Outcome::Unknown;
         }
+        self.touched = flow;
         let (session, direction) = (self.sessions.at_mut(flow.id()), flow.direction());
         // Another candidate, if there is one, is left to `admit`: two keys seldom share a tag.
         let translated = Sessions::<F>::translated(plan, session, direction, tuple);

@@ -11,7 +11,7 @@ use crate::local_port;
 use crate::plan::{LocalId, Plan, RealId, Service, ServiceId};
 use crate::reason::Reason;
 use crate::schedule::{Refused, stable_hash};
-use crate::session::{Flow, Session, SessionOf, State};
+use crate::session::{Core, Flow, Session, SessionOf, State};
 use crate::time::Time;
 
 /// Protocol number of templates: one that no packet of a session has (RFC 3692 experiments).
@@ -41,8 +41,7 @@ impl<F: Parse> Engine<F> {
             return Err(drop(Reason::NoRoute));
         }
         shared.within_limits(service, id, now).map_err(drop)?;
-        let base = Session {
-            client: tuple.src,
+        let core = Core {
             client_port: tuple.sport,
             virtual_port: tuple.dport,
             service: id,
@@ -50,11 +49,12 @@ impl<F: Parse> Engine<F> {
             seen_ms: now.low(),
             client_hop: client_hop.unwrap_or(HopId::NONE).0,
             hop_generation: view.fib.generation(),
-            ..Session::default()
+            ..Core::default()
         };
         for _ in 0..TRIES {
             let real = self.choose(shared, turn, tuple, (id, service)).map_err(drop)?;
-            let session = Session { ..base.to(real, tuple.protocol) };
+            let core = core.to(real, tuple.protocol);
+            let session = Session { client: tuple.src, core, ..Session::default() };
             match self.insert(shared, turn, session, service) {
                 Ok(flow) => {
                     self.remember(shared, view.plan, now, &session, service);
@@ -230,15 +230,15 @@ impl<F: Parse> Engine<F> {
             self.sessions.at_mut(flow.id()).seen_ms = now.low();
             return;
         }
-        let template = Session {
-            client,
+        let core = Core {
             client_port: key.sport,
             virtual_port: key.dport,
             service: session.service,
             state: State::Template,
             seen_ms: now.low(),
-            ..Session::towards(session.real(), TEMPLATE)
+            ..Core::default().to(session.real(), TEMPLATE)
         };
+        let template = Session { client, core, ..Session::default() };
         // Without room for it the client's next session is scheduled anew.
         if shared.live < shared.capacity && self.sessions.insert(plan, template).is_ok() {
             (shared.live, shared.templates) = (shared.live + 1, shared.templates + 1);
@@ -269,7 +269,7 @@ impl Shared {
     }
 
     /// Counts a session that has begun.
-    pub(super) fn began<A, X>(&mut self, session: &Session<A, X>) {
+    pub(super) fn began(&mut self, session: &Core) {
         self.live += 1;
         self.counters.created += 1;
         let real = session.real();
@@ -284,7 +284,7 @@ impl Shared {
     }
 
     /// Counts a session that has ended.
-    pub(super) fn ended<A, X>(&mut self, session: &Session<A, X>) {
+    pub(super) fn ended(&mut self, session: &Core) {
         self.live -= 1;
         if session.state == State::Template {
             self.templates -= 1;

@@ -14,7 +14,7 @@ use crate::fib::{Fib, HopId, NoHop, PortId};
 use crate::local_port;
 use crate::plan::{LocalId, Plan, RealId, Service, ServiceId};
 use crate::reason::Reason;
-use crate::session::{Flow, Session, SessionOf, Sessions, State};
+use crate::session::{Core, Flow, Session, SessionOf, Sessions, State};
 use crate::time::Time;
 use std::net::IpAddr;
 
@@ -68,8 +68,7 @@ impl<F: Parse> Engine<F> {
             found => found.unwrap_or(HopId::NONE),
         };
         let outside = *rule.reals.first().ok_or(Reason::NoReal)?;
-        let mut session: SessionOf<F> = Session {
-            client: tuple.src,
+        let core = Core {
             client_port: tuple.sport,
             virtual_port: tuple.dport,
             service: id,
@@ -77,9 +76,10 @@ impl<F: Parse> Engine<F> {
             seen_ms: now.low(),
             client_hop: inside_hop.0,
             hop_generation: fib.generation(),
-            extra: F::towards(tuple.dst),
-            ..Session::towards(outside, tuple.protocol)
+            ..Core::default().to(outside, tuple.protocol)
         };
+        let mut session: SessionOf<F> =
+            Session { client: tuple.src, core, extra: F::towards(tuple.dst) };
         let shares = rule.snat.as_ref().is_some_and(|s| s.mapping == Mapping::EndpointIndependent);
         self.prefetch_map(shared, plan, tuple, (outside, rule));
         let mut template = if shares { self.mapping(plan, &session) } else { None };
@@ -108,7 +108,8 @@ impl<F: Parse> Engine<F> {
         if let Some(template) = template {
             if inserted.is_ok() {
                 let template = self.sessions.at_mut(template.id());
-                template.set_holders(template.holders() + 1);
+                let holders = template.holders() + 1;
+                template.set_holders(holders);
             } else if self.sessions.slab().at(template.id()).holders() == 0 {
                 self.remove(shared, plan, template.id());
             }
@@ -213,7 +214,8 @@ impl<F: Parse> Engine<F> {
         if (template.local, template.local_port) != (ended.local, ended.local_port) {
             return;
         }
-        template.set_holders(template.holders().saturating_sub(1));
+        let holders = template.holders().saturating_sub(1);
+        template.set_holders(holders);
         if template.holders() == 0 {
             self.remove(shared, plan, flow.id());
         }
@@ -236,16 +238,16 @@ fn range_of<'a, F: Family>(
 
 /// The template that a session would share.
 fn mapping_of<F: Family>(session: &SessionOf<F>) -> SessionOf<F> {
-    Session {
-        client: session.client,
+    let core = Core {
         client_port: session.client_port,
         local: session.local,
         local_port: session.local_port,
         service: session.service,
         state: State::Template,
         seen_ms: session.seen_ms,
-        ..Session::towards(session.real(), session.protocol())
-    }
+        ..Core::default().to(session.real(), session.protocol())
+    };
+    Session { client: session.client, core, ..Session::default() }
 }
 
 /// The first rule that a connection is for.

@@ -4,6 +4,7 @@ mod v6;
 
 use super::burst::{Lane, Parsed};
 use super::engine::Outcome;
+use super::group::Together;
 use super::introduce::Room;
 use super::{Shared, Verdict, across, introduce};
 use crate::counters::Direction;
@@ -34,7 +35,7 @@ impl From<Verdict> for Refused {
 }
 
 /// How the packets of a table are parsed.
-pub(super) trait Parse: Family {
+pub(super) trait Parse: Together {
     /// Parses one frame, down to the transport header, into the lane's key and `parsed`. A packet
     /// without a tuple of its own, ICMP errors and fragments, has a transport header at 0 and a
     /// tuple of zeros.

@@ -2,6 +2,7 @@
 
 mod errors;
 mod fragments;
+mod groups;
 mod hearsay;
 mod icmp;
 mod introduce;

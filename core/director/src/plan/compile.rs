@@ -356,8 +356,8 @@ impl Plan {
     }
 }
 
-fn timeouts_ms(timeouts: &Timeouts) -> [u32; State::COUNT] {
-    let mut ms = [0; State::COUNT];
+fn timeouts_ms(timeouts: &Timeouts) -> [u32; State::PLACES] {
+    let mut ms = [0; State::PLACES];
     for (state, seconds) in [
         (State::SynRecv, timeouts.tcp_syn_recv_s),
         (State::Established, timeouts.tcp_established_s),

@@ -27,21 +27,33 @@ pub(crate) struct RealEntry<A> {
 
 const _: () = assert!(size_of::<RealEntry<u32>>() == 12);
 
-impl<A> RealEntry<A> {
-    const KNOWN: u8 = 1;
-    const ENDS: u8 = 2;
-    const ANSWERS: u8 = 4;
+const KNOWN: u8 = 1;
+const ENDS: u8 = 2;
+const ANSWERS: u8 = 4;
 
+/// Of [`RealEntry::rest`]'s flags: what is added for inbound packets, and what they then are if
+/// [`RealEntry::goes_on`].
+pub(crate) const ANSWERS_INBOUND: u32 = ANSWERS as u32;
+pub(crate) const GOES_ON: u32 = (KNOWN | ANSWERS) as u32;
+
+impl<A> RealEntry<A> {
     /// Whether it is one of this table's, its sessions go on, and have packets in a direction: of
     /// some modes only the inbound ones come by.
     #[inline(always)]
     pub const fn goes_on(&self, inbound: bool) -> bool {
-        (self.flags | (inbound as u8 * Self::ANSWERS)) == Self::KNOWN | Self::ANSWERS
+        (self.flags | (inbound as u8 * ANSWERS)) == KNOWN | ANSWERS
     }
 
     /// Whether it is one of this table's.
     pub const fn is_known(&self) -> bool {
-        self.flags & Self::KNOWN != 0
+        self.flags & KNOWN != 0
+    }
+
+    /// All but the addresses: the port as it lies in memory, the mode (8 bits), and what
+    /// [`Self::goes_on`] asks for (8 bits).
+    #[inline(always)]
+    pub const fn rest(&self) -> u32 {
+        self.wire_port as u32 | (self.mode as u32) << 16 | (self.flags as u32) << 24
     }
 
     /// The port that packets reach it by which were sent to `port`.
@@ -62,6 +74,8 @@ impl<A> RealEntry<A> {
 pub struct Side<A> {
     vips: Vec<Option<A>>,
     reals: Vec<RealEntry<A>>,
+    /// Of IPv4 the same as rows: address, VIP, [`RealEntry::rest`], zero.
+    real_rows: Vec<[u32; 4]>,
     locals: Vec<Option<A>>,
     /// The same in network byte order.
     locals_wire: Vec<Option<A>>,
@@ -94,6 +108,12 @@ impl<A: Copy + Eq + Hash> Side<A> {
     #[inline(always)]
     pub(crate) fn real(&self, id: RealId) -> Option<&RealEntry<A>> {
         self.reals.get(id.0 as usize)
+    }
+
+    /// Of IPv4 a real server's row: its address, its service's, [`RealEntry::rest`], and zero.
+    #[inline(always)]
+    pub(crate) fn real_row(&self, id: RealId) -> Option<&[u8; 16]> {
+        self.real_rows.get(id.0 as usize).map(bytemuck::must_cast_ref)
     }
 
     /// Virtual addresses of all services, former ones too.
@@ -195,6 +215,11 @@ pub(super) fn side<F: Family>(plan: &Plan, is_ours: impl Fn(ServiceId) -> bool) 
         locals_wire: plan.locals.iter().map(|local| F::from_ip(*local).map(F::wire)).collect(),
         ..Side::default()
     };
+    let row = |real: &RealEntry<F::Addr>| {
+        let (address, vip) = (F::word(real.wire_address)?, F::word(real.wire_vip)?);
+        Some([address, vip, real.rest(), 0])
+    };
+    side.real_rows = side.reals.iter().map_while(row).collect();
     for (id, service) in plan.live_services() {
         let Some(vip) = F::from_ip(service.vip) else { continue };
         side.vip_set.insert(vip, ());
@@ -284,21 +309,20 @@ fn former<'a>(
 }
 
 fn entry<F: Family>(plan: &Plan, real: &super::Real, ours: bool) -> RealEntry<F::Addr> {
-    type Entry<F> = RealEntry<<F as Family>::Addr>;
     let none = RealEntry::default();
     let vip = plan.services.get(usize::from(real.service.0)).and_then(|s| F::from_ip(s.vip));
     // Tunnels and direct routing do not write the real server's address, so it may be of
     // either family.
     let (address, port, answers) = match real.mode {
-        Mode::Fnat | Mode::Nat => (F::from_ip(real.address), real.port, Entry::<F>::ANSWERS),
+        Mode::Fnat | Mode::Nat => (F::from_ip(real.address), real.port, ANSWERS),
         Mode::Dr | Mode::Ipip => (vip, 0, 0),
         // Each session has its own.
-        Mode::Snat => (Some(F::Addr::default()), 0, Entry::<F>::ANSWERS),
+        Mode::Snat => (Some(F::Addr::default()), 0, ANSWERS),
     };
     let vip = if real.mode == Mode::Snat { address } else { vip };
     let (Some(address), Some(vip), true) = (address, vip, ours) else { return none };
     let ends = real.orphans != crate::blueprint::Orphans::Keep;
-    let flags = Entry::<F>::KNOWN | answers | if ends { Entry::<F>::ENDS } else { 0 };
+    let flags = KNOWN | answers | if ends { ENDS } else { 0 };
     RealEntry {
         wire_address: F::wire(address),
         wire_vip: F::wire(vip),

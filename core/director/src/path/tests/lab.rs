@@ -30,7 +30,7 @@ pub const REAL_2_MAC: [u8; 6] = [2, 0, 0, 0, 1, 12];
 /// A frame in memory with headroom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemFrame {
-    bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     room: usize,
 }
 

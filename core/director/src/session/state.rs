@@ -1,0 +1,89 @@
+//! Where a session is in its life.
+
+use bytemuck::{NoUninit, Zeroable};
+
+/// Where a session is in its life. TCP's names are those of IPVS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Zeroable, NoUninit)]
+#[repr(u8)]
+pub enum State {
+    /// A free slot.
+    #[default]
+    Vacant = 0,
+    /// TCP: a SYN was seen.
+    SynRecv,
+    /// TCP: the handshake is complete.
+    Established,
+    /// TCP: the client closed its side.
+    FinWait,
+    /// TCP: the real server closed its side.
+    CloseWait,
+    /// TCP: both sides closed; an acknowledgement is missing.
+    LastAck,
+    /// TCP: both sides closed and acknowledged.
+    TimeWait,
+    /// TCP: reset.
+    Close,
+    /// UDP. This state and those below it are not TCP's.
+    Udp,
+    /// UDP of a service that schedules each datagram by itself: an answer is waited for.
+    OnePacket,
+    /// SCTP.
+    Sctp,
+    /// ICMP echo.
+    Icmp,
+    /// Another protocol.
+    Other,
+    /// No connection but what was decided about later ones: a client's real server
+    /// (persistence), or an inside endpoint's pool address and port (source NAT).
+    Template,
+}
+
+impl State {
+    /// How many states there are.
+    pub const COUNT: usize = 14;
+
+    /// Places of a table that is looked up by four bits.
+    pub const PLACES: usize = 16;
+
+    /// Every state of a connection.
+    pub const ALL: [Self; 12] = [
+        Self::SynRecv,
+        Self::Established,
+        Self::FinWait,
+        Self::CloseWait,
+        Self::LastAck,
+        Self::TimeWait,
+        Self::Close,
+        Self::Udp,
+        Self::OnePacket,
+        Self::Sctp,
+        Self::Icmp,
+        Self::Other,
+    ];
+
+    /// The name used in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Vacant => "VACANT",
+            Self::SynRecv => "SYN_RECV",
+            Self::Established => "ESTABLISHED",
+            Self::FinWait => "FIN_WAIT",
+            Self::CloseWait => "CLOSE_WAIT",
+            Self::LastAck => "LAST_ACK",
+            Self::TimeWait => "TIME_WAIT",
+            Self::Close => "CLOSE",
+            Self::Udp => "UDP",
+            Self::OnePacket => "ONE_PACKET",
+            Self::Sctp => "SCTP",
+            Self::Icmp => "ICMP",
+            Self::Other => "OTHER",
+            Self::Template => "TEMPLATE",
+        }
+    }
+
+    /// Whether a connection is over but for what may still be under way, so that a client that
+    /// opens one from the same port means a new one.
+    pub const fn is_ending(self) -> bool {
+        matches!(self, Self::FinWait | Self::LastAck | Self::TimeWait | Self::Close)
+    }
+}

@@ -1,0 +1,129 @@
+//! What the processor has beyond its baseline, found once, and the way to run code compiled for it.
+//!
+//! A [`Kernel`] is written once, over [`Words`] of eight lanes. [`Level::run`] compiles it for
+//! every level and calls the one that fits; that of the baseline is the scalar twin of each.
+//!
+//! [`Words`]: crate::words::Words
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod scalar;
+
+/// Lanes that a kernel works on at once.
+pub const LANES: usize = 8;
+
+/// One value for each lane.
+pub type Lanes<T> = [T; LANES];
+
+/// Work that is compiled for every level. `run` has to be `#[inline(always)]`, and all that it
+/// calls in its inner loops too: what is not inlined is compiled for the baseline.
+pub trait Kernel {
+    /// What it gives.
+    type Output;
+
+    /// Does it.
+    fn run<I: Instructions>(self, instructions: I) -> Self::Output;
+}
+
+/// Eight 32-bit words at once, and what can be done with them. A truth is all ones, its contrary
+/// zero. See [`crate::words::Words`] for the readable side.
+pub trait Instructions: Copy {
+    /// Eight words.
+    type Eight: Copy;
+
+    /// Words out of memory.
+    fn load(self, from: &Lanes<u32>) -> Self::Eight;
+    /// Words into memory.
+    fn store(self, words: Self::Eight, to: &mut Lanes<u32>);
+    /// Eight times the same.
+    fn splat(self, word: u32) -> Self::Eight;
+    /// Wrapping sums.
+    fn add(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
+    /// Wrapping differences.
+    fn sub(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
+    /// Bits of both.
+    fn and(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
+    /// Bits of either.
+    fn or(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
+    /// Bits of one.
+    fn xor(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
+    /// Bits moved up, zeros behind them.
+    fn shl<const BY: i32>(self, a: Self::Eight) -> Self::Eight;
+    /// Bits moved down, zeros before them.
+    fn shr<const BY: i32>(self, a: Self::Eight) -> Self::Eight;
+    /// Whether they are equal.
+    fn equal(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
+    /// The smaller ones, without signs.
+    fn min(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
+    /// `a` where `truth` is, `b` where it is not.
+    fn pick(self, truth: Self::Eight, a: Self::Eight, b: Self::Eight) -> Self::Eight;
+    /// Bytes of each in reverse order.
+    fn swap_bytes(self, a: Self::Eight) -> Self::Eight;
+    /// A bit for each truth, the first lane's lowest.
+    fn mask(self, truth: Self::Eight) -> u8;
+    /// Of a table of sixteen the words that the lower four bits of each lane say.
+    fn look_up(self, table: &[u32; 16], at: Self::Eight) -> Self::Eight;
+    /// The first of the first ten 16-bit words that equals `tag`.
+    fn first_equal(self, words: &[u8; 32], tag: u16) -> Option<usize>;
+    /// Eight rows of four words each as four columns.
+    fn columns(self, rows: Lanes<&[u8; 16]>) -> [Self::Eight; 4];
+    /// Four columns as eight rows.
+    fn rows(self, columns: [Self::Eight; 4]) -> Lanes<[u32; 4]>;
+}
+
+/// What the processor has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level(Which);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Baseline,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+}
+
+impl Level {
+    /// What every processor of the architecture has.
+    pub const BASELINE: Self = Self(Which::Baseline);
+
+    /// The most that this processor has.
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if ["avx2", "bmi1", "bmi2", "lzcnt", "popcnt"].iter().all(|name| has(name)) {
+            return Self(Which::Avx2);
+        }
+        Self::BASELINE
+    }
+
+    /// Its name in output.
+    pub const fn name(self) -> &'static str {
+        match self.0 {
+            Which::Baseline => "baseline",
+            #[cfg(target_arch = "x86_64")]
+            Which::Avx2 => "avx2",
+        }
+    }
+
+    /// Runs a kernel.
+    #[inline(always)]
+    pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        match self.0 {
+            Which::Baseline => kernel.run(scalar::Scalar),
+            // SAFETY: only `detect` makes this level, where the processor has all of it.
+            #[cfg(target_arch = "x86_64")]
+            Which::Avx2 => unsafe { avx2::run(kernel) },
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has(name: &str) -> bool {
+    match name {
+        "avx2" => std::arch::is_x86_feature_detected!("avx2"),
+        "bmi1" => std::arch::is_x86_feature_detected!("bmi1"),
+        "bmi2" => std::arch::is_x86_feature_detected!("bmi2"),
+        "lzcnt" => std::arch::is_x86_feature_detected!("lzcnt"),
+        "popcnt" => std::arch::is_x86_feature_detected!("popcnt"),
+        _ => false,
+    }
+}
