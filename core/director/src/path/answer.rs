@@ -44,8 +44,7 @@ pub(super) fn no_session<A, B: Frame>(
 pub(super) fn real_gone<A, B: Frame>(parsed: &Parsed<A>, port: PortId, frame: &mut B) -> Verdict {
     let wanted = parsed.tuple.protocol == ipv4::TCP && parsed.segment.flags & RST == 0;
     let (l3, l4) = (usize::from(parsed.l3), usize::from(parsed.l4));
-    let whole = || odd::is_fragment(frame.bytes().get(l3..).unwrap_or_default()) == Some(false);
-    if wanted && whole() && reset(frame, l3, l4, usize::from(parsed.length)) {
+    if wanted && reset(frame, l3, l4, usize::from(parsed.length)) {
         return Verdict::Answer(port, Reason::RealGone);
     }
     Verdict::Drop(Reason::RealGone)
