@@ -101,6 +101,9 @@ pub struct Throughput {
     /// Share of the outbound packets that reach a worker that does not own their session: 0 to 0.5
     #[arg(long, default_value_t = 0.0, value_parser = share)]
     pub stray: f64,
+    /// Share of the packets that belong to one flow, 0 to 1; all packets are inbound then
+    #[arg(long, default_value_t = 0.0, value_parser = whole_share)]
+    pub elephant: f64,
     /// Real servers of the service
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=200))]
     pub reals: u16,
@@ -202,6 +205,9 @@ pub struct Cps {
     /// How long to measure
     #[arg(long, default_value_t = 5.0, value_parser = seconds)]
     pub seconds: f64,
+    /// Share of the packets that belong to one flow, 0 to 1; all packets are inbound then
+    #[arg(long, default_value_t = 0.0, value_parser = whole_share)]
+    pub elephant: f64,
     /// Real servers of the service
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=200))]
     pub reals: u16,
@@ -260,7 +266,7 @@ impl Throughput {
     /// Packets of a round by their way: inbound, outbound.
     pub fn frames_by_way(&self) -> [usize; 2] {
         let frames = self.frames as usize;
-        if self.mode.answers() { [frames / 2; 2] } else { [frames, 0] }
+        if self.mode.answers() && self.elephant == 0.0 { [frames / 2; 2] } else { [frames, 0] }
     }
 
     fn check_mode(&self) -> Result<(), BenchError> {
@@ -274,6 +280,10 @@ impl Throughput {
         }
         if self.stray > 0.0 && self.mode != Mode::Fnat {
             return Err(BenchError::Usage(format!("--stray is for fnat, not {mode}")));
+        }
+        if self.stray > 0.0 && self.elephant > 0.0 {
+            let text = "--stray is for outbound packets, of which there are none with --elephant";
+            return Err(BenchError::Usage(text.into()));
         }
         let least = Template::least_size(self.family, self.protocol);
         if self.frame_size() < least {
@@ -334,6 +344,7 @@ impl Cps {
             burst: BURST as u16,
             frames: self.group * 8,
             stray: 0.0,
+            elephant: 0.0,
             reals: self.reals,
             pages: self.pages,
             cores: self.core.into_iter().collect(),
@@ -368,6 +379,12 @@ fn seconds(text: &str) -> Result<f64, String> {
 fn share(text: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| "not a number")?;
     (0.0..=0.5).contains(&number).then_some(number).ok_or("0 to 0.5".into())
+}
+
+/// A share of everything.
+fn whole_share(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number")?;
+    (0.0..=1.0).contains(&number).then_some(number).ok_or("0 to 1".into())
 }
 
 #[cfg(test)]
@@ -408,6 +425,8 @@ mod tests {
             ("--size 63", "64..=1518"),
             ("--stray 0.1", "two --workers"),
             ("--stray 0.6 --workers 2", "0 to 0.5"),
+            ("--elephant 1.1", "0 to 1"),
+            ("--stray 0.1 --workers 2 --elephant 0.5", "outbound packets"),
             ("--stray 0.5 --workers 2 --frames 8192", "hand-off ring"),
             ("--cores 0,1", "2 cores for 1 workers"),
             ("--frames 257", "even number"),

@@ -85,8 +85,11 @@ impl Report {
     }
 
     /// What the packets of a round are.
-    const fn directions(&self) -> &'static str {
-        if self.args.mode.answers() { "half in, half out" } else { "inbound only" }
+    fn directions(&self) -> &'static str {
+        match self.args.frames_by_way() {
+            [_, 0] => "inbound only",
+            _ => "half in, half out",
+        }
     }
 
     fn table_pages(&self) -> String {
@@ -193,6 +196,7 @@ impl Report {
             "burst": self.args.burst,
             "real_servers": self.args.reals,
             "stray_share": self.args.stray,
+            "elephant_share": self.args.elephant,
             "seed": self.args.seed,
             "packets": packets,
             "packets_judged": judged,

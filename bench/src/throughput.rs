@@ -199,6 +199,7 @@ mod tests {
             ("--sessions 1000 --protocol tcp --workers 2 --stray 0.25", 2, 1000),
             ("--sessions 1000 --workers 3 --stray 0.5 --pages ordinary", 3, 999),
             ("--sessions 1000 --mode nat --scheduler wlc --protocol tcp", 1, 1000),
+            ("--sessions 1000 --elephant 0.9", 1, 1000),
             ("--sessions 1000 --mode dr --scheduler mh --family 6 --workers 2", 2, 1000),
             ("--sessions 1000 --mode ipip --scheduler p2c --size 1518", 1, 1000),
             ("--sessions 1000 --mode ipip --scheduler sh --family 6", 1, 1000),

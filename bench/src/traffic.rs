@@ -49,6 +49,8 @@ pub struct Traffic {
     clients: Clients,
     random: Random,
     picks: Vec<u32>,
+    /// Of 65,536 packets so many belong to the first flow.
+    elephant: u32,
     syn: Template,
     syn_ack: Template,
     inbound: Template,
@@ -78,6 +80,7 @@ impl Traffic {
             clients: Clients::new(args.seed, args.family),
             random: Random::new(args.seed ^ (number as u64 + 1) << 32),
             picks: vec![1; args.frames as usize],
+            elephant: (args.elephant * 65_536.0) as u32,
             syn: template(Kind::Syn, Way::In),
             syn_ack: template(Kind::SynAck, Way::Out),
             inbound: template(Kind::Data, Way::In),
@@ -143,7 +146,9 @@ impl Traffic {
     pub fn write_round(&mut self, locals: &[&[Local]], frames: &mut [MemFrame]) {
         self.picks.clear();
         for _ in 0..frames.len() {
-            self.picks.push(self.random.below(self.sessions_each));
+            let elephant = self.elephant > 0 && self.random.below(65_536) < self.elephant;
+            let flow = if elephant { 0 } else { self.random.below(self.sessions_each) };
+            self.picks.push(flow);
         }
         let outbound = self.outbound;
         let strays = self.strays_each * (self.workers - 1);

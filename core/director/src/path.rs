@@ -426,9 +426,15 @@ impl Shared {
     /// Counts a packet that was forwarded.
     #[inline(always)]
     fn forwarded(&mut self, real: RealId, direction: Direction, length: u16) {
+        self.forwarded_all(real, direction, (1, u64::from(length)));
+    }
+
+    /// Counts packets that were forwarded, and their bytes.
+    #[inline(always)]
+    fn forwarded_all(&mut self, real: RealId, direction: Direction, (packets, bytes): (u64, u64)) {
         if let Some(real) = self.counters.reals.get_mut(real.0 as usize) {
-            real.packets[direction as usize] += 1;
-            real.bytes[direction as usize] += u64::from(length);
+            real.packets[direction as usize] += packets;
+            real.bytes[direction as usize] += bytes;
         }
     }
 

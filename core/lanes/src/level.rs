@@ -59,6 +59,8 @@ pub trait Instructions: Copy {
     fn pick(self, truth: Self::Eight, a: Self::Eight, b: Self::Eight) -> Self::Eight;
     /// Bytes of each in reverse order.
     fn swap_bytes(self, a: Self::Eight) -> Self::Eight;
+    /// What the lane before each has; what it has itself for the first.
+    fn before(self, a: Self::Eight) -> Self::Eight;
     /// A bit for each truth, the first lane's lowest.
     fn mask(self, truth: Self::Eight) -> u8;
     /// Of a table of sixteen the words that the lower four bits of each lane say.

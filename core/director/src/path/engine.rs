@@ -9,7 +9,7 @@
 
 use super::burst::Burst;
 use super::fragments::Fragments;
-use super::group::{Find, Group, lanes};
+use super::group::{ALL, Find, Group, each, lanes};
 use super::parse::{Parse, Refused};
 use super::picks::Picks;
 use super::{Shared, Verdict, View};
@@ -184,7 +184,7 @@ impl<F: Parse> Engine<F> {
         let part = at * LANES..picks.count().min((at + 1) * LANES);
         let mut rest = ((1u32 << part.len()) - 1) as u8;
         let group = &mut self.burst.groups[at];
-        (group.quick, group.slow) = (0, 0);
+        (group.quick, group.slow, group.again) = (0, 0, 0);
         // Those of a list lie anywhere, and few are sooner done one at a time.
         let together = part.len() >= FEW && picks.are_all();
         if let Some(frames) = frames.get(part.clone()).filter(|_| together) {
@@ -254,20 +254,20 @@ impl<F: Parse> Engine<F> {
 
     #[inline(always)]
     fn prefetch_sessions(&self, at: usize) {
-        let group = &self.burst.groups[at];
+        let (group, slab) = (&self.burst.groups[at], self.sessions.slab());
         let ask = |flow: Flow| {
-            if let Some(session) = self.sessions.slab().get(flow.id()) {
+            if let Some(session) = slab.get(flow.id()) {
                 prefetch::read(session);
             }
         };
-        lanes(group.quick).for_each(|lane| ask(Flow(group.flow[lane])));
+        each(group.firsts(), |lane| ask(Flow(group.flow[lane])));
         lanes(group.slow).for_each(|lane| ask(self.burst.lanes[at * LANES + lane].flow));
     }
 
     #[inline(always)]
     fn prefetch_buckets(&self, at: usize) {
         let (group, index) = (&self.burst.groups[at], self.sessions.index());
-        lanes(group.quick).for_each(|lane| index.prefetch(group.hash[lane]));
+        each(group.firsts(), |lane| index.prefetch(group.hash[lane]));
         let slow = |lane: usize| self.burst.lanes[at * LANES + lane].hash;
         lanes(group.slow).for_each(|lane| index.prefetch(slow(lane)));
     }
@@ -283,25 +283,26 @@ impl<F: Parse> Engine<F> {
         verdicts: &mut [Verdict],
         at: usize,
     ) {
-        let Group { quick, slow, .. } = self.burst.groups[at];
+        let Group { quick, slow, again, .. } = self.burst.groups[at];
         let mut pass = if quick == 0 { 0 } else { F::verify(self, turn, at) };
+        let from = at * LANES;
+        // Those that go together are in the order of their frames.
+        if (quick, pass, again) == (ALL, ALL, ALL - 1) {
+            let (frames, verdicts) = (&mut frames[from..], &mut verdicts[from..]);
+            if F::forward_flow(self, shared, turn, at, frames, verdicts) {
+                return;
+            }
+        }
         for lane in lanes(quick | slow) {
-            let position = at * LANES + lane;
-            // Those that go together are in the order of their frames.
-            if pass >> lane & 1 == 1
-                && F::forward(
-                    self,
-                    shared,
-                    turn,
-                    (at, lane),
-                    &mut frames[position],
-                    &mut verdicts[position],
-                )
-            {
-                continue;
+            let at_frame = from + lane;
+            if pass >> lane & 1 == 1 {
+                let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
+                if F::forward(self, shared, turn, (at, lane), frame, verdict) {
+                    continue;
+                }
             }
             if quick >> lane & 1 == 1 {
-                self.take_out(shared, turn.view.plan, (at, lane), &frames[position]);
+                self.take_out(shared, turn.view.plan, (at, lane), &frames[at_frame]);
             }
             pass &= self.one_of_group(shared, turn, (at, lane), frames, verdicts);
         }

@@ -9,11 +9,10 @@
 use super::BURST;
 use super::engine::{Engine, Turn};
 use super::parse::{Parse, stays_here};
-use super::{Shared, Verdict, rewrite};
+use super::{Shared, Verdict, View, rewrite};
 use crate::blueprint::Mode;
-use crate::counters::Direction;
 use crate::family::{Family, Ipv4, Ipv6, Seed};
-use crate::fib::HopId;
+use crate::fib::{Fib, Hop, HopId};
 use crate::frame::{Checked, Frame};
 use crate::key::Key;
 use crate::plan::side;
@@ -26,10 +25,11 @@ use sluice_lanes::words::Words;
 use sluice_table::Index;
 use sluice_table::index::First;
 use sluice_wire::{ethernet, ipv4, tcp, udp};
-use std::hint::select_unpredictable;
 
 /// Groups of a burst.
 pub(super) const GROUPS: usize = BURST / LANES;
+/// The mask of all lanes.
+pub(super) const ALL: u8 = u8::MAX;
 /// Bytes of a frame that are looked at: as many as the shortest TCP segment has. (Ethernet's
 /// shortest frame has sixty; only virtual ports carry shorter datagrams.)
 const HEAD: usize = L4 + tcp::HEADER;
@@ -42,6 +42,7 @@ const CHANGES: usize = ethernet::HEADER + ipv4::TTL;
 const UDP_SUM: usize = L4 + udp::CHECKSUM;
 const TCP_SUM: usize = L4 + tcp::CHECKSUM;
 const NOTHING: &[u8; 16] = &[0; 16];
+const NO_HEAD: &[u8; HEAD] = &[0; HEAD];
 
 /// What is known of eight packets, by lane.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +52,8 @@ pub(super) struct Group {
     pub quick: u8,
     /// Lanes with another packet, which is in the burst's lanes.
     pub slow: u8,
+    /// Quick lanes whose packet is of the flow of the one before: they need no look of their own.
+    pub again: u8,
     /// Lanes whose candidate is in its other bucket, if there is one.
     pub away: u8,
     pub hash: Lanes<u64>,
@@ -65,7 +68,7 @@ pub(super) struct Group {
     /// Of the sessions the real server and the protocol, and the local address.
     real_protocol: Lanes<u32>,
     local: Lanes<u32>,
-    /// Of the sessions the hop towards the client and its generation.
+    /// Where the packets go, as [`HopId`].
     hop: Lanes<u32>,
     /// What bytes 22 to 38 of the frames become.
     changed: Lanes<[u32; 4]>,
@@ -75,6 +78,7 @@ impl Group {
     pub const EMPTY: Self = Self {
         quick: 0,
         slow: 0,
+        again: 0,
         away: 0,
         hash: [0; LANES],
         flow: [0; LANES],
@@ -86,6 +90,51 @@ impl Group {
         hop: [0; LANES],
         changed: [[0; 4]; LANES],
     };
+
+    /// Length of a lane's packet.
+    #[inline(always)]
+    fn length(&self, lane: usize) -> u16 {
+        u16::from_be((self.words[0][lane] >> 16) as u16)
+    }
+
+    /// Real server of a lane's session.
+    #[inline(always)]
+    const fn real(&self, lane: usize) -> RealId {
+        RealId(self.real_protocol[lane] >> 8)
+    }
+
+    /// Writes a lane's frame; `false` if it is too short, which it was not when it was read.
+    #[inline(always)]
+    fn write<B: Frame>(
+        &self,
+        lane: usize,
+        frame: &mut B,
+        hop: &Hop,
+        verdict: &mut Verdict,
+    ) -> bool {
+        let Some(head) = frame.bytes_mut().first_chunk_mut::<HEAD>() else { return false };
+        let sum_at = if protocol(self.words[1][lane]) == ipv4::TCP { TCP_SUM } else { UDP_SUM };
+        head[CHANGES..][..16].copy_from_slice(bytemuck::bytes_of(&self.changed[lane]));
+        head[sum_at..][..2].copy_from_slice(&(self.sum[lane] as u16).to_le_bytes());
+        if rewrite::untagged(frame, ethernet::HEADER as u8, hop) {
+            *verdict = Verdict::Tx(hop.port);
+        } else {
+            *verdict = rewrite::link_layer(frame, hop);
+        }
+        true
+    }
+
+    /// Leaves no lane to one that is not quick.
+    #[inline(always)]
+    const fn settle(&mut self) {
+        self.again &= self.quick & self.quick << 1;
+    }
+
+    /// The quick lanes that are looked up.
+    #[inline(always)]
+    pub const fn firsts(&self) -> u8 {
+        self.quick & !self.again
+    }
 
     /// The key of a lane's packet.
     #[inline(always)]
@@ -103,6 +152,16 @@ pub(super) fn lanes(mut mask: u8) -> impl Iterator<Item = usize> {
         mask &= mask.wrapping_sub(1);
         (lane < LANES).then_some(lane)
     })
+}
+
+/// Does something for the lanes of a mask; most often it is all of them.
+#[inline(always)]
+pub(super) fn each(mask: u8, act: impl Fn(usize)) {
+    if mask == ALL {
+        (0..LANES).for_each(act);
+    } else {
+        lanes(mask).for_each(act);
+    }
 }
 
 /// The lower halves of words, which came from a little-endian machine's memory, in the order of the
@@ -149,31 +208,34 @@ impl<B: Frame> Kernel for Read<'_, B> {
     #[inline(always)]
     fn run<I: Instructions>(self, instructions: I) {
         let Self { group, frames, seed } = self;
-        let (mut front, mut back) = ([NOTHING; LANES], [NOTHING; LANES]);
-        let (mut room, mut offset_flags) = ([0; LANES], [0; LANES]);
-        let (mut verified, mut barred) = ([0; LANES], [0; LANES]);
-        for (lane, frame) in frames.iter().take(LANES).enumerate() {
+        let mut heads = [NO_HEAD; LANES];
+        let mut room = [0; LANES];
+        let (mut good, mut barred) = (0, 0);
+        for lane in 0..LANES {
+            let Some(frame) = frames.get(lane) else { break };
             let bytes = frame.bytes();
-            let Some(head) = bytes.first_chunk::<HEAD>() else { continue };
-            (front[lane], back[lane]) = (part(head, WORDS), part(head, WORDS + 16));
+            let Some(head) = bytes.first_chunk() else { continue };
+            heads[lane] = head;
             room[lane] = (bytes.len() - ethernet::HEADER).min(0xffff) as u32;
             let known = frame.rx_checksum();
-            verified[lane] = if known.ip == Checked::Good { u32::MAX } else { 0 };
-            barred[lane] = u32::from(head[0] & 1 != 0) | u32::from(known.l4 == Checked::Bad);
-            offset_flags[lane] = u32::from(u16::from_le_bytes([head[L4 + 12], head[L4 + 13]]));
-            let tcp = head[ethernet::HEADER + 9] == ipv4::TCP;
-            let at = if tcp { TCP_SUM } else { UDP_SUM };
-            group.sum[lane] = u32::from(u16::from_le_bytes([head[at], head[at + 1]]));
+            good |= u8::from(known.ip == Checked::Good) << lane;
+            barred |= u8::from(known.l4 == Checked::Bad) << lane;
         }
-        let words = |of: &Lanes<u32>| Words::load(instructions, of);
-        let [link, first, second, third] = Words::columns(instructions, front);
-        let [src, dst, ports, udp] = Words::columns(instructions, back);
+        // Groups of receivers.
+        barred |= heads.iter().rfold(0, |mask, head| mask << 1 | head[0] & 1);
+        let columns = |from| Words::columns(instructions, heads.map(|head| part(head, from)));
+        let [front, middle, back] = [columns(WORDS), columns(WORDS + 16), columns(L4 + 4)];
+        let [link, first, second, third] = front;
+        let [src, dst, ports, _] = middle;
+        // Of UDP the length and the checksum are in the first word, of TCP what is told by the
+        // third, and the checksum in the last.
+        let [udp, _, offset_flags, last] = back;
         for (words, to) in [first, third, src, dst, ports].into_iter().zip(&mut group.words) {
             words.store(to);
         }
         let total = short(first.shr::<16>());
         let header = halves(first) + halves(second) + halves(third) + halves(src) + halves(dst);
-        let verified = words(&verified) | fold(header).is_word(0xffff);
+        let verified = fold(header).is_word(0xffff).mask() | good;
         // EtherType, version and length of the header; neither a fragment nor the first of some.
         let whole = link.shr::<16>().is_word(u32::from(ethernet::IPV4.to_be()))
             & (first & 0xff).is_word(0x45)
@@ -184,17 +246,23 @@ impl<B: Frame> Kernel for Read<'_, B> {
         let udp_fits = protocol.is_word(u32::from(ipv4::UDP))
             & datagram.at_least(udp::HEADER as u32)
             & (datagram + ipv4::HEADER as u32).at_most(total);
-        let offset_flags = words(&offset_flags);
         let options = (offset_flags & 0xf0).shr::<2>();
         let tcp_fits = is_tcp
             & options.at_least(tcp::HEADER as u32)
             & (options + ipv4::HEADER as u32).at_most(total);
-        (offset_flags.shr::<8>() & is_tcp).store(&mut group.flags);
-        let fits = total.at_most(words(&room)) & (udp_fits | tcp_fits);
-        group.quick = (whole & verified & fits & words(&barred).is_word(0)).mask();
+        (offset_flags.shr::<8>() & 0xff & is_tcp).store(&mut group.flags);
+        is_tcp.pick(last & 0xffff, udp.shr::<16>()).store(&mut group.sum);
+        let fits = total.at_most(Words::load(instructions, &room)) & (udp_fits | tcp_fits);
+        group.quick = (whole & fits).mask() & verified & !barred;
         group.flow = [Flow::NONE.0; LANES];
+        let same = |words: Words<I>| words.is(words.before());
+        group.again = (same(src) & same(dst) & same(ports) & same(protocol)).mask();
+        group.settle();
         for lane in 0..LANES {
-            group.hash[lane] = Ipv4::hash_key(&group.key(lane), seed);
+            group.hash[lane] = match group.again >> lane & 1 {
+                0 => Ipv4::hash_key(&group.key(lane), seed),
+                _ => group.hash[lane.wrapping_sub(1) % LANES],
+            };
         }
     }
 }
@@ -214,7 +282,7 @@ impl Kernel for Find<'_> {
         group.away = 0;
         for lane in 0..LANES {
             let hash = group.hash[lane];
-            if group.quick >> lane & 1 == 0 {
+            if group.firsts() >> lane & 1 == 0 {
                 continue;
             }
             match index.first_by(instructions, hash) {
@@ -231,6 +299,8 @@ impl Kernel for Find<'_> {
 
 /// What sessions, and what they name, say of the packets that they were found for.
 struct Facts<I: Instructions> {
+    /// Whether the packets come from the client.
+    inbound: Words<I>,
     client: Words<I>,
     /// Client port, and virtual port above it.
     near: Words<I>,
@@ -251,7 +321,10 @@ struct Facts<I: Instructions> {
 impl<I: Instructions> Facts<I> {
     #[inline(always)]
     fn of(verify: &mut Verify<'_>, instructions: I) -> Self {
-        let Verify { group, sessions, plan, .. } = verify;
+        let Verify { group, sessions, plan, fib, .. } = verify;
+        for lane in lanes(group.again) {
+            group.flow[lane] = group.flow[lane - 1];
+        }
         let mut client = [0; LANES];
         let (mut front, mut back) = ([NOTHING; LANES], [NOTHING; LANES]);
         for lane in 0..LANES {
@@ -267,18 +340,23 @@ impl<I: Instructions> Facts<I> {
         let [_, seen, hop, _] = Words::columns(instructions, back);
         real_protocol.store(&mut group.real_protocol);
         local_ends.store(&mut group.local);
-        hop.store(&mut group.hop);
         let mut rows = [NOTHING; LANES];
-        let mut local = [0; LANES];
+        let [mut local, mut real_hop] = [[0; LANES]; 2];
         for lane in 0..LANES {
             let real = RealId(group.real_protocol[lane] >> 8);
+            real_hop[lane] = u32::from(fib.real_hop(real).0);
             rows[lane] = plan.v4.real_row(real).unwrap_or(NOTHING);
             let id = LocalId((group.local[lane] >> 16) as u16);
             local[lane] = plan.v4.local_wire(id).unwrap_or(0);
         }
         let [address, vip, rest, _] = Words::columns(instructions, rows);
-        let [client, local] = [client, local].map(|of| Words::load(instructions, &of));
+        let [client, local, real_hop] =
+            [client, local, real_hop].map(|of| Words::load(instructions, &of));
+        let inbound = (Words::load(instructions, &group.flow) & 1).is_word(0);
+        let good = hop.shr::<16>().is_word(u32::from(fib.generation()));
+        inbound.pick(real_hop, hop | !good).store(&mut group.hop);
         Self {
+            inbound,
             client,
             near,
             local_ends,
@@ -299,6 +377,7 @@ struct Verify<'a> {
     group: &'a mut Group,
     sessions: &'a Sessions<Ipv4>,
     plan: &'a Plan,
+    fib: &'a Fib,
     now: Time,
 }
 
@@ -308,12 +387,12 @@ impl Kernel for Verify<'_> {
     #[inline(always)]
     fn run<I: Instructions>(mut self, instructions: I) -> u8 {
         let facts = Facts::of(&mut self, instructions);
-        let Facts { near, local_ends, local, real_protocol, address, vip, rest, .. } = facts;
+        let Facts { inbound, near, local_ends, local, real_protocol, address, vip, rest, .. } =
+            facts;
         let Self { group, plan, now, .. } = self;
         let words = |of: &Lanes<u32>| Words::load(instructions, of);
         let [_, third, src, dst, ports] = group.words.each_ref().map(words);
         let state = facts.service_state.shr::<16>() & 0xff;
-        let inbound = (words(&group.flow) & 1).is_word(0);
         let mode = rest.shr::<16>() & 0xff;
         let fnat = mode.is_word(Mode::Fnat as u32);
         let usual = (fnat & !local.is_word(0))
@@ -390,6 +469,18 @@ pub(super) trait Together: Family {
     ) -> bool {
         false
     }
+
+    /// The same for a whole group of one flow.
+    fn forward_flow<B: Frame>(
+        _: &mut Engine<Self>,
+        _: &mut Shared,
+        _: Turn<'_>,
+        _: usize,
+        _: &mut [B],
+        _: &mut [Verdict],
+    ) -> bool {
+        false
+    }
 }
 
 impl Together for Ipv6 {}
@@ -421,6 +512,7 @@ impl Together for Ipv4 {
                 }
                 group.quick &= !(1 << lane);
             }
+            group.settle();
         }
         read
     }
@@ -428,8 +520,8 @@ impl Together for Ipv4 {
     #[inline(always)]
     fn verify(engine: &mut Engine<Self>, turn: Turn<'_>, at: usize) -> u8 {
         let group = &mut engine.burst.groups[at];
-        let (sessions, plan) = (&engine.sessions, turn.view.plan);
-        engine.level.run(Verify { group, sessions, plan, now: turn.now })
+        let View { plan, fib } = turn.view;
+        engine.level.run(Verify { group, sessions: &engine.sessions, plan, fib, now: turn.now })
     }
 
     #[inline(always)]
@@ -442,25 +534,39 @@ impl Together for Ipv4 {
         verdict: &mut Verdict,
     ) -> bool {
         let group = &engine.burst.groups[at];
-        let (flow, fib) = (Flow(group.flow[lane]), turn.view.fib);
-        let (direction, real) = (flow.direction(), RealId(group.real_protocol[lane] >> 8));
-        let good = group.hop[lane] >> 16 == u32::from(fib.generation());
-        let client = if good { group.hop[lane] as u16 } else { HopId::NONE.0 };
-        let inbound = matches!(direction, Direction::Inbound);
-        let hop = fib.hop(HopId(select_unpredictable(inbound, fib.real_hop(real).0, client)));
-        let length = u16::from_be((group.words[0][lane] >> 16) as u16);
-        let Some(hop) = hop.filter(|hop| length <= hop.mtu) else { return false };
-        let Some(head) = frame.bytes_mut().first_chunk_mut::<HEAD>() else { return false };
-        let sum_at = if protocol(group.words[1][lane]) == ipv4::TCP { TCP_SUM } else { UDP_SUM };
-        head[CHANGES..][..16].copy_from_slice(bytemuck::bytes_of(&group.changed[lane]));
-        head[sum_at..][..2].copy_from_slice(&(group.sum[lane] as u16).to_le_bytes());
-        engine.sessions.at_mut(flow.id()).seen_ms = turn.now.low();
-        shared.forwarded(real, direction, length);
-        if rewrite::untagged(frame, ethernet::HEADER as u8, hop) {
-            *verdict = Verdict::Tx(hop.port);
-        } else {
-            *verdict = rewrite::link_layer(frame, hop);
+        let Some(hop) = turn.view.fib.hop(HopId(group.hop[lane] as u16)) else { return false };
+        let length = group.length(lane);
+        if length > hop.mtu || !group.write(lane, frame, hop, verdict) {
+            return false;
         }
+        let flow = Flow(group.flow[lane]);
+        engine.sessions.at_mut(flow.id()).seen_ms = turn.now.low();
+        shared.forwarded(group.real(lane), flow.direction(), length);
+        true
+    }
+
+    #[inline(never)]
+    fn forward_flow<B: Frame>(
+        engine: &mut Engine<Self>,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        at: usize,
+        frames: &mut [B],
+        verdicts: &mut [Verdict],
+    ) -> bool {
+        let group = &engine.burst.groups[at];
+        let Some(hop) = turn.view.fib.hop(HopId(group.hop[0] as u16)) else { return false };
+        let lengths: Lanes<u16> = std::array::from_fn(|lane| group.length(lane));
+        if lengths.iter().any(|length| *length > hop.mtu) {
+            return false;
+        }
+        for (lane, (frame, verdict)) in frames.iter_mut().zip(verdicts).take(LANES).enumerate() {
+            group.write(lane, frame, hop, verdict);
+        }
+        let flow = Flow(group.flow[0]);
+        engine.sessions.at_mut(flow.id()).seen_ms = turn.now.low();
+        let bytes = lengths.iter().map(|length| u64::from(*length)).sum();
+        shared.forwarded_all(group.real(0), flow.direction(), (LANES as u64, bytes));
         true
     }
 }

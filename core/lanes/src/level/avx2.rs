@@ -8,9 +8,10 @@ use core::arch::x86_64::{
     _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cmpeq_epi16, _mm256_cmpeq_epi32,
     _mm256_extracti128_si256, _mm256_inserti128_si256, _mm256_loadu_si256, _mm256_min_epu32,
     _mm256_movemask_epi8, _mm256_movemask_ps, _mm256_or_si256, _mm256_permutevar8x32_epi32,
-    _mm256_set1_epi16, _mm256_set1_epi32, _mm256_setr_epi8, _mm256_shuffle_epi8, _mm256_slli_epi32,
-    _mm256_srli_epi32, _mm256_storeu_si256, _mm256_sub_epi32, _mm256_unpackhi_epi32,
-    _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
+    _mm256_set1_epi16, _mm256_set1_epi32, _mm256_setr_epi8, _mm256_setr_epi32, _mm256_shuffle_epi8,
+    _mm256_slli_epi32, _mm256_srli_epi32, _mm256_storeu_si256, _mm256_sub_epi32,
+    _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
+    _mm256_xor_si256,
 };
 
 /// There is only one of these where the processor has AVX2, so that its methods may be called;
@@ -92,6 +93,12 @@ impl Instructions for Avx2 {
             );
             _mm256_shuffle_epi8(a, order)
         }
+    }
+
+    #[inline(always)]
+    fn before(self, a: __m256i) -> __m256i {
+        // SAFETY: see `Avx2`.
+        unsafe { _mm256_permutevar8x32_epi32(a, _mm256_setr_epi32(0, 0, 1, 2, 3, 4, 5, 6)) }
     }
 
     #[inline(always)]

@@ -74,6 +74,10 @@ impl Instructions for Scalar {
         each(|at| a[at].swap_bytes())
     }
 
+    fn before(self, a: Lanes<u32>) -> Lanes<u32> {
+        each(|at| a[at.saturating_sub(1)])
+    }
+
     fn mask(self, truth: Lanes<u32>) -> u8 {
         truth.iter().enumerate().fold(0, |mask, (lane, word)| mask | ((word >> 31) as u8) << lane)
     }

@@ -120,11 +120,13 @@ proptest! {
 
     #[test]
     fn together_as_alone(
-        shots in proptest::collection::vec(any_shot(), 4..64),
+        runs in proptest::collection::vec((any_shot(), prop_oneof![2 => Just(1), 1 => 1usize..12]), 4..64),
         mode in prop_oneof![
             3 => Just(Mode::Fnat), 2 => Just(Mode::Nat), 1 => Just(Mode::Dr),
         ],
     ) {
+        let shots = runs.iter().flat_map(|(shot, times)| std::iter::repeat_n(shot, *times));
+        let shots: Vec<&Shot> = shots.take(64).collect();
         let (mut single, mut staged) = (lab(mode), lab(mode));
         let mut alone: Vec<MemFrame> = shots.iter().map(|shot| shot.frame(mode)).collect();
         let mut together = alone.clone();
