@@ -42,6 +42,11 @@ pub const fn is_plain(state: State, flags: u8) -> bool {
     (open | (state as u8 >= State::Udp as u8)) & (flags as u32 & notable == 0)
 }
 
+/// Of the flags in [`OPENS_OF`] these are set in a segment that opens a connection.
+pub const OPENS: u32 = SYN as u32;
+/// See [`OPENS`].
+pub const OPENS_OF: u32 = (SYN | ACK | RST) as u32;
+
 /// Flags of TCP that may change the state of an open connection.
 pub const ENDS: u32 = (SYN | FIN | RST) as u32;
 
@@ -50,7 +55,7 @@ pub const ENDS: u32 = (SYN | FIN | RST) as u32;
 /// port whose far end may still be in TIME_WAIT.
 #[inline(always)]
 pub fn is_reuse(session: &Core, direction: Direction, segment: Segment) -> bool {
-    segment.flags & (SYN | ACK | RST) == SYN
+    segment.flags as u32 & OPENS_OF == OPENS
         && direction == Direction::Inbound
         && session.state.is_ending()
 }

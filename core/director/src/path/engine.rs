@@ -285,9 +285,10 @@ impl<F: Parse> Engine<F> {
     ) {
         let Group { quick, slow, again, .. } = self.burst.groups[at];
         let mut pass = if quick == 0 { 0 } else { F::verify(self, turn, at) };
+        let changes = if quick == 0 { 0 } else { self.burst.groups[at].changes };
         let from = at * LANES;
         // Those that go together are in the order of their frames.
-        if (quick, pass, again) == (ALL, ALL, ALL - 1) {
+        if (quick, pass, again, changes) == (ALL, ALL, ALL - 1, 0) {
             let (frames, verdicts) = (&mut frames[from..], &mut verdicts[from..]);
             if F::forward_flow(self, shared, turn, at, frames, verdicts) {
                 return;
@@ -297,7 +298,14 @@ impl<F: Parse> Engine<F> {
             let at_frame = from + lane;
             if pass >> lane & 1 == 1 {
                 let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
+                // It may get a tag, so that it is another frame then.
+                let segment = (changes >> lane & 1 == 1).then(|| F::segment(frame));
                 if F::forward(self, shared, turn, (at, lane), frame, verdict) {
+                    if let Some(segment) = segment {
+                        let flow = Flow(self.burst.groups[at].flow[lane]);
+                        self.track_tcp(shared, turn.view.plan, flow, segment);
+                        pass &= self.burst.groups[at].others(flow);
+                    }
                     continue;
                 }
             }
@@ -341,19 +349,18 @@ impl<F: Parse> Engine<F> {
         let (at_frame, odd) = (usize::from(slow.frame), slow.parsed.is_odd());
         let removals = self.sessions.removals();
         self.touched = Flow::NONE;
-        let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
-        if self.pass::<B, false>(shared, turn, position, frame, verdict).is_none() {
+        // Of a group it was held against its session already.
+        let plain = self.burst.groups[at].quick >> lane & 1 == 0 && {
+            let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
+            self.pass::<B, false>(shared, turn, position, frame, verdict).is_some()
+        };
+        if !plain {
             self.not_plain(shared, turn, position, frames, verdicts);
         }
         if odd || removals != self.sessions.removals() {
             return 0;
         }
-        let id = self.touched.id();
-        let flows = &self.burst.groups[at].flow;
-        flows
-            .iter()
-            .enumerate()
-            .fold(0, |others, (lane, flow)| others | u8::from(Flow(*flow).id() != id) << lane)
+        self.burst.groups[at].others(self.touched)
     }
 
     /// A packet that is not simply forwarded. By itself, so that it takes no registers from those

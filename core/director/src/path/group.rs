@@ -1,14 +1,14 @@
 //! Eight plain packets of IPv4 at a time: each word of their headers, their sessions and their
 //! real servers side by side, so that one instruction does for eight.
 //!
-//! Plain are TCP and UDP in IPv4 without tags, options and fragments, of sessions that they leave
-//! in the state they are in, by `fnat`, `nat` and `dr`. Nothing is written and no session is
+//! Plain are TCP and UDP in IPv4 without tags, options and fragments, of sessions that are there,
+//! by `fnat`, `nat` and `dr`. Nothing is written and no session is
 //! touched before it is known of each of the eight whether it is; those that are not go one at a
 //! time ([`super::follow`] and on), in their turn.
 
 use super::BURST;
 use super::engine::{Engine, Turn};
-use super::parse::{Parse, stays_here};
+use super::parse::{Parse, stays_here, tcp_segment};
 use super::{Shared, Verdict, View, rewrite};
 use crate::blueprint::Mode;
 use crate::family::{Family, Ipv4, Ipv6, Seed};
@@ -19,7 +19,7 @@ use crate::plan::side;
 use crate::plan::{LocalId, Plan, RealId};
 use crate::session::{Flow, Sessions, State};
 use crate::time::Time;
-use crate::track;
+use crate::track::{self, Segment};
 use sluice_lanes::level::{Instructions, Kernel, LANES, Lanes};
 use sluice_lanes::words::Words;
 use sluice_table::Index;
@@ -54,6 +54,8 @@ pub(super) struct Group {
     pub slow: u8,
     /// Quick lanes whose packet is of the flow of the one before: they need no look of their own.
     pub again: u8,
+    /// Lanes whose packet may change the state of its session.
+    pub changes: u8,
     /// Lanes whose candidate is in its other bucket, if there is one.
     pub away: u8,
     pub hash: Lanes<u64>,
@@ -79,6 +81,7 @@ impl Group {
         quick: 0,
         slow: 0,
         again: 0,
+        changes: 0,
         away: 0,
         hash: [0; LANES],
         flow: [0; LANES],
@@ -128,6 +131,13 @@ impl Group {
     #[inline(always)]
     const fn settle(&mut self) {
         self.again &= self.quick & self.quick << 1;
+    }
+
+    /// The lanes whose packets are not of the session of a flow, whichever way they go.
+    pub fn others(&self, flow: Flow) -> u8 {
+        let id = flow.id();
+        let lanes = self.flow.iter().enumerate();
+        lanes.fold(0, |others, (lane, flow)| others | u8::from(Flow(*flow).id() != id) << lane)
     }
 
     /// The quick lanes that are looked up.
@@ -403,6 +413,10 @@ impl Kernel for Verify<'_> {
         let is_its = protocol.is(real_protocol & 0xff) & goes_on & usual;
         let flags = words(&group.flags);
         let open = state.is_word(State::Established as u32) & (flags & track::ENDS).is_word(0);
+        // One that opens a connection anew needs a closer look.
+        let connection = state.at_least(State::SynRecv as u32)
+            & !state.at_least(State::Udp as u32)
+            & !(flags & track::OPENS_OF).is_word(track::OPENS);
         let plain = open | (state.at_least(State::Udp as u32) & flags.is_word(0));
         let idle = Words::splat(instructions, now.low()) - facts.seen;
         let lives = idle.at_most(state.of(&plan.timeout_ms)) & (third & 0xff).at_least(2);
@@ -434,7 +448,9 @@ impl Kernel for Verify<'_> {
         let is_udp = protocol.is_word(u32::from(ipv4::UDP));
         let all = all | (is_udp & all.is_word(0) & 0xffff);
         (is_udp & sum.is_word(0)).pick(sum, all).store(&mut group.sum);
-        (belongs & is_its & plain & lives).mask() & group.quick
+        let passes = belongs & is_its & lives;
+        group.changes = (passes & connection & !plain).mask() & group.quick;
+        (passes & (plain | connection)).mask() & group.quick
     }
 }
 
@@ -468,6 +484,11 @@ pub(super) trait Together: Family {
         _: &mut Verdict,
     ) -> bool {
         false
+    }
+
+    /// What session tracking needs to know of a TCP segment that is plain.
+    fn segment<B: Frame>(_: &B) -> Segment {
+        Segment::default()
     }
 
     /// The same for a whole group of one flow.
@@ -543,6 +564,16 @@ impl Together for Ipv4 {
         engine.sessions.at_mut(flow.id()).seen_ms = turn.now.low();
         shared.forwarded(group.real(lane), flow.direction(), length);
         true
+    }
+
+    fn segment<B: Frame>(frame: &B) -> Segment {
+        let Some(packet) = frame.bytes().get(ethernet::HEADER..) else { return Segment::default() };
+        let total = ipv4::Header::parse(packet).map_or(0, ipv4::Header::total_len);
+        let segment = packet.get(ipv4::HEADER..total).unwrap_or_default();
+        let header = tcp::Header::parse(segment);
+        header.map_or(Segment::default(), |header| {
+            tcp_segment(header, segment.len() - header.header_len())
+        })
     }
 
     #[inline(never)]

@@ -392,7 +392,7 @@ pub(super) fn transport(protocol: u8, bytes: &[u8]) -> Result<(u16, u16, Segment
 
 /// What session tracking needs of a TCP header that `data` bytes follow.
 #[inline(always)]
-fn tcp_segment(header: tcp::Header<'_>, data: usize) -> Segment {
+pub(super) fn tcp_segment(header: tcp::Header<'_>, data: usize) -> Segment {
     Segment {
         flags: header.flags(),
         ack: header.acknowledgement() as u16,
