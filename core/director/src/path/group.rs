@@ -140,6 +140,16 @@ impl Group {
         lanes.fold(0, |others, (lane, flow)| others | u8::from(Flow(*flow).id() != id) << lane)
     }
 
+    /// Gives the lanes whose packet is of the flow of the one before that one's flow.
+    #[inline(always)]
+    fn hand_on(&mut self) {
+        let mut flow = self.flow[0];
+        for lane in 1..LANES {
+            flow = if self.again >> lane & 1 == 1 { flow } else { self.flow[lane] };
+            self.flow[lane] = flow;
+        }
+    }
+
     /// The quick lanes that are looked up.
     #[inline(always)]
     pub const fn firsts(&self) -> u8 {
@@ -199,10 +209,14 @@ const fn protocol(word: u32) -> u8 {
     (word >> 8) as u8
 }
 
-/// Sixteen bytes of a frame's first ones.
+/// Sixteen bytes of each of the frames' first ones.
 #[inline(always)]
-fn part(head: &[u8; HEAD], from: usize) -> &[u8; 16] {
-    head[from..].first_chunk().unwrap_or(NOTHING)
+fn parts<'a>(heads: &Lanes<&'a [u8; HEAD]>, from: usize) -> Lanes<&'a [u8; 16]> {
+    let mut parts = [NOTHING; LANES];
+    for lane in 0..LANES {
+        parts[lane] = heads[lane][from..].first_chunk().unwrap_or(NOTHING);
+    }
+    parts
 }
 
 /// Reads the headers of at most eight frames into a group, and finds the plain ones.
@@ -233,8 +247,9 @@ impl<B: Frame> Kernel for Read<'_, B> {
         }
         // Groups of receivers.
         barred |= heads.iter().rfold(0, |mask, head| mask << 1 | head[0] & 1);
-        let columns = |from| Words::columns(instructions, heads.map(|head| part(head, from)));
-        let [front, middle, back] = [columns(WORDS), columns(WORDS + 16), columns(L4 + 4)];
+        let front = Words::columns(instructions, parts(&heads, WORDS));
+        let middle = Words::columns(instructions, parts(&heads, WORDS + 16));
+        let back = Words::columns(instructions, parts(&heads, L4 + 4));
         let [link, first, second, third] = front;
         let [src, dst, ports, _] = middle;
         // Of UDP the length and the checksum are in the first word, of TCP what is told by the
@@ -265,8 +280,9 @@ impl<B: Frame> Kernel for Read<'_, B> {
         let fits = total.at_most(Words::load(instructions, &room)) & (udp_fits | tcp_fits);
         group.quick = (whole & fits).mask() & verified & !barred;
         group.flow = [Flow::NONE.0; LANES];
-        let same = |words: Words<I>| words.is(words.before());
-        group.again = (same(src) & same(dst) & same(ports) & same(protocol)).mask();
+        let same = src.is(src.before()) & dst.is(dst.before());
+        let same = same & ports.is(ports.before()) & protocol.is(protocol.before());
+        group.again = same.mask();
         group.settle();
         for lane in 0..LANES {
             group.hash[lane] = match group.again >> lane & 1 {
@@ -332,8 +348,8 @@ impl<I: Instructions> Facts<I> {
     #[inline(always)]
     fn of(verify: &mut Verify<'_>, instructions: I) -> Self {
         let Verify { group, sessions, plan, fib, .. } = verify;
-        for lane in lanes(group.again) {
-            group.flow[lane] = group.flow[lane - 1];
+        if group.again != 0 {
+            group.hand_on();
         }
         let mut client = [0; LANES];
         let (mut front, mut back) = ([NOTHING; LANES], [NOTHING; LANES]);
