@@ -283,12 +283,12 @@ impl<F: Parse> Engine<F> {
         verdicts: &mut [Verdict],
         at: usize,
     ) {
-        let Group { quick, slow, again, .. } = self.burst.groups[at];
+        let Group { quick, slow, .. } = self.burst.groups[at];
         let mut pass = if quick == 0 { 0 } else { F::verify(self, turn, at) };
         let changes = if quick == 0 { 0 } else { self.burst.groups[at].changes };
         let from = at * LANES;
         // Those that go together are in the order of their frames.
-        if (quick, pass, again, changes) == (ALL, ALL, ALL - 1, 0) {
+        if (pass, changes) == (ALL, 0) && self.burst.groups[at].is_one_flow() {
             let (frames, verdicts) = (&mut frames[from..], &mut verdicts[from..]);
             if F::forward_flow(self, shared, turn, at, frames, verdicts) {
                 return;

@@ -120,7 +120,9 @@ proptest! {
 
     #[test]
     fn together_as_alone(
-        runs in proptest::collection::vec((any_shot(), prop_oneof![2 => Just(1), 1 => 1usize..12]), 4..64),
+        runs in proptest::collection::vec(
+            (any_shot(), prop_oneof![2 => Just(1), 1 => 1usize..30]), 4..64,
+        ),
         mode in prop_oneof![
             3 => Just(Mode::Fnat), 2 => Just(Mode::Nat), 1 => Just(Mode::Dr),
         ],
