@@ -1,11 +1,9 @@
 //! The stages for one family: its sessions and the burst that runs through them.
 //!
-//! Eight frames at a time, a [`Group`], go from stage to stage, one step behind each other, so that
-//! while some are worked on, the memory that others need is on its way: neither the processor nor
-//! the memory waits for the other. Each has three lines on their way (header, bucket, session);
-//! more than the processor can track at once would stall it. Each stage asks for the memory of the
-//! next one in one go, since a request that misses the TLB holds everything behind it up, but not
-//! another request.
+//! Eight frames at a time, a [`Group`], go from stage to stage, some steps behind each other, so
+//! that while some are worked on, the memory that others need is on its way: neither the processor
+//! nor the memory waits for the other. Each stage asks for the memory of the next one in one go,
+//! since a request that misses the TLB holds everything behind it up, but not another request.
 
 use super::burst::Burst;
 use super::fragments::Fragments;
@@ -26,6 +24,12 @@ use sluice_table::index::First;
 use sluice_table::{PagePolicy, RegionError, Slot};
 use std::net::IpAddr;
 
+/// How many steps behind parsing a group's flows are found, are looked for in their other buckets,
+/// and are followed. Two steps are about what memory takes to come; with one between each, 1 M
+/// sessions cost a tenth more.
+const FOUND: usize = 2;
+const SOUGHT: usize = 3;
+const FOLLOWED: usize = 4;
 /// Fewer frames than this go one at a time.
 const FEW: usize = 4;
 /// The sweep's hand goes once around the table in this time.
@@ -145,17 +149,17 @@ impl<F: Parse> Engine<F> {
         self.burst.len = picks.count();
         let groups = picks.count().div_ceil(LANES);
         let sieve = !F::WIDE && turn.view.plan.sieve.is_some();
-        for step in 0..groups + 2 {
+        for step in 0..groups + FOLLOWED {
+            let group = |behind| step.checked_sub(behind).filter(|at| *at < groups);
             if step < groups && sieve {
                 self.parse::<B, P, true>(shared, turn.view.plan, &picks, frames, verdicts, step);
             } else if step < groups {
                 self.parse::<B, P, false>(shared, turn.view.plan, &picks, frames, verdicts, step);
             }
-            let (found, sought) = (step.checked_sub(1), step.checked_sub(2));
-            if let Some(at) = sought {
+            if let Some(at) = group(SOUGHT) {
                 self.seek(at);
             }
-            if let Some(at) = found.filter(|at| *at < groups) {
+            if let Some(at) = group(FOUND) {
                 self.find(at);
                 self.prefetch_sessions(at);
             }
@@ -163,7 +167,7 @@ impl<F: Parse> Engine<F> {
                 self.prefetch_buckets(step);
             }
             prefetch_frames(&picks, frames, (step + 1) * LANES);
-            if let Some(at) = sought {
+            if let Some(at) = group(FOLLOWED) {
                 self.follow_group(shared, turn, frames, verdicts, at);
             }
         }
