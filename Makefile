@@ -2,7 +2,7 @@
 CARGO ?= cargo
 DEMO := target/release/sluice-demo
 
-.PHONY: setup build demo demo-stop figures test bench matrix cps fmt lint clean
+.PHONY: setup build demo demo-stop figures test bench matrix instructions cps fmt lint clean
 
 setup: ## install what is missing from Debian's packages, check Rust, reserve huge pages
 	@packaging/setup.sh
@@ -30,6 +30,9 @@ bench: build ## the worker loop on an in-memory port
 matrix: build ## every mode, family and some schedulers beside each other; RUNS=3
 	target/release/sluice-bench matrix --sessions $(or $(SESSIONS),1000000) \
 		--repeats $(or $(RUNS),3) --seconds $(or $(SPAN_S),1) $(if $(JSON),--json)
+
+instructions: build ## instructions of fixed workloads against the committed ones; UPDATE=1 writes them
+	packaging/instructions.sh $(if $(UPDATE),--update)
 
 cps: build ## TCP connections a second, of each mode and both families
 	@for mode in fnat nat dr ipip snat; do for family in 4 6; do \

@@ -77,6 +77,7 @@ section fuzz-corpora cargo test --locked -p sluice-properties --no-fail-fast
 section address-sanitizer sanitized -p sluice-table -p sluice-lanes
 section release-build cargo build --release --locked \
     -p sluiced -p sluice -p sluice-bench -p sluice-e2e
+section instructions packaging/instructions.sh
 if [ "$(id -u)" -eq 0 ] || [ "${CI:-}" = true ]; then
     section end-to-end cargo test --locked -p sluice-e2e --no-fail-fast -- --test-threads=1
 else

@@ -205,9 +205,6 @@ pub struct Cps {
     /// How long to measure
     #[arg(long, default_value_t = 5.0, value_parser = seconds)]
     pub seconds: f64,
-    /// Share of the packets that belong to one flow, 0 to 1; all packets are inbound then
-    #[arg(long, default_value_t = 0.0, value_parser = whole_share)]
-    pub elephant: f64,
     /// Real servers of the service
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=200))]
     pub reals: u16,

@@ -150,6 +150,7 @@ impl Machine {
             "kernel": self.kernel,
             "load_average": self.load_average,
             "governor": self.governor,
+            "kernels": sluice_lanes::level::Level::detect().name(),
             "l2_bytes": self.l2_bytes,
             "l3_bytes": self.l3_bytes,
         })

@@ -34,6 +34,7 @@ mod picks;
 mod quote;
 mod rate;
 mod rewrite;
+mod sweep;
 mod tunnel;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! First packets: whose they are, and whether they may open a session.
 
-use super::engine::{Engine, Outcome, Turn, expired};
+use super::engine::{Engine, Outcome, Turn};
 use super::parse::Parse;
+use super::sweep::expired;
 use super::{Shared, Verdict, View, answer};
 use crate::blueprint::Orphans;
 use crate::counters::Direction;

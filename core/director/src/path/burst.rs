@@ -1,11 +1,14 @@
 //! The lanes of one turn: what each stage leaves for the next.
 
-use super::BURST;
 use super::group::{GROUPS, Group};
+use super::{BURST, tunnel};
 use crate::blueprint::Mode;
 use crate::family::{Family, Tuple};
 use crate::fib::HopId;
+use crate::frame::Frame;
 use crate::key::Key;
+use crate::plan::{Plan, RealId};
+use crate::reason::Reason;
 use crate::session::Flow;
 use crate::track::Segment;
 
@@ -66,6 +69,13 @@ pub(super) struct Lane<A> {
     pub parsed: Parsed<A>,
     /// What the tuple becomes.
     pub new: Tuple<A>,
+}
+
+impl<A> Lane<A> {
+    /// Puts a packet that is written into the tunnel to its real server.
+    pub fn enter_tunnel<B: Frame>(&self, plan: &Plan, frame: &mut B) -> Option<Reason> {
+        tunnel::enter(plan, (RealId(self.flow.0), self.hash), self.parsed.l3, frame)
+    }
 }
 
 impl<A: Copy> Lane<A> {

@@ -16,12 +16,12 @@ use crate::fib::{HopId, PortId};
 use crate::frame::Frame;
 use crate::plan::{LocalId, Plan};
 use crate::reason::Reason;
-use crate::session::{Core, Flow, Sessions, State};
+use crate::session::{Flow, Sessions};
 use crate::time::Time;
 use sluice_lanes::level::{LANES, Level};
 use sluice_lanes::prefetch;
 use sluice_table::index::First;
-use sluice_table::{PagePolicy, RegionError, Slot};
+use sluice_table::{PagePolicy, RegionError};
 use std::net::IpAddr;
 
 /// How many steps behind parsing a group's flows are found, are looked for in their other buckets,
@@ -32,11 +32,6 @@ const SOUGHT: usize = 3;
 const FOLLOWED: usize = 4;
 /// Fewer frames than this go one at a time.
 const FEW: usize = 4;
-/// The sweep's hand goes once around the table in this time.
-const SWEEP_MS: u64 = 2000;
-/// The most slots of one call of the sweep.
-const SWEEP_SLOTS: u64 = 4096;
-
 /// One family's half of a path.
 pub(super) struct Engine<F: Family> {
     pub sessions: Sessions<F>,
@@ -46,8 +41,9 @@ pub(super) struct Engine<F: Family> {
     pub level: Level,
     /// The session that was looked at last.
     pub touched: Flow,
-    hand: u32,
-    swept: Time,
+    /// Where the sweep's hand is, and when it was moved.
+    pub hand: u32,
+    pub swept: Time,
 }
 
 /// What tracking made of a packet.
@@ -220,7 +216,11 @@ impl<F: Parse> Engine<F> {
     fn find(&mut self, at: usize) {
         let Self { sessions, burst, level, .. } = self;
         let (index, group) = (sessions.index(), &mut burst.groups[at]);
-        level.run(Find { index, group });
+        if group.quick == 0 {
+            group.away = 0;
+        } else {
+            level.run(Find { index, group });
+        }
         for lane in lanes(group.slow) {
             let slow = &mut burst.lanes[at * LANES + lane];
             slow.flow = match index.first(slow.hash) {
@@ -288,8 +288,11 @@ impl<F: Parse> Engine<F> {
         at: usize,
     ) {
         let Group { quick, slow, .. } = self.burst.groups[at];
-        let mut pass = if quick == 0 { 0 } else { F::verify(self, turn, at) };
-        let changes = if quick == 0 { 0 } else { self.burst.groups[at].changes };
+        if quick == 0 {
+            return self.follow_slow(shared, turn, frames, verdicts, (at, slow));
+        }
+        let mut pass = F::verify(self, turn, at);
+        let changes = self.burst.groups[at].changes;
         let from = at * LANES;
         // Those that go together are in the order of their frames.
         if (pass, changes) == (ALL, 0) && self.burst.groups[at].is_one_flow() {
@@ -317,6 +320,26 @@ impl<F: Parse> Engine<F> {
                 self.take_out(shared, turn.view.plan, (at, lane), &frames[at_frame]);
             }
             pass &= self.one_of_group(shared, turn, (at, lane), frames, verdicts);
+        }
+    }
+
+    /// The same for a group without any that go together.
+    #[inline(always)]
+    fn follow_slow<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        frames: &mut [B],
+        verdicts: &mut [Verdict],
+        (at, slow): (usize, u8),
+    ) {
+        for lane in lanes(slow) {
+            let position = at * LANES + lane;
+            let at_frame = usize::from(self.burst.lanes[position].frame);
+            let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
+            if self.pass::<B, false>(shared, turn, position, frame, verdict).is_none() {
+                self.not_plain(shared, turn, position, frames, verdicts);
+            }
         }
     }
 
@@ -350,17 +373,10 @@ impl<F: Parse> Engine<F> {
     ) -> u8 {
         let position = at * LANES + lane;
         let slow = &self.burst.lanes[position];
-        let (at_frame, odd) = (usize::from(slow.frame), slow.parsed.is_odd());
+        let odd = slow.parsed.is_odd();
         let removals = self.sessions.removals();
         self.touched = Flow::NONE;
-        // Of a group it was held against its session already.
-        let plain = self.burst.groups[at].quick >> lane & 1 == 0 && {
-            let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
-            self.pass::<B, false>(shared, turn, position, frame, verdict).is_some()
-        };
-        if !plain {
-            self.not_plain(shared, turn, position, frames, verdicts);
-        }
+        self.not_plain(shared, turn, position, frames, verdicts);
         if odd || removals != self.sessions.removals() {
             return 0;
         }
@@ -429,57 +445,6 @@ impl<F: Parse> Engine<F> {
             }
         }
     }
-
-    /// Ends a session that has timed out.
-    pub fn expire(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
-        let connection = self.sessions.slab().at(id).state != State::Template;
-        self.remove(shared, plan, id);
-        shared.counters.expired += u64::from(connection);
-    }
-
-    pub fn sweep(&mut self, shared: &mut Shared, plan: &Plan, now: Time) {
-        let elapsed = now.0.saturating_sub(self.swept.0);
-        let all = u64::from(self.sessions.slab().touched());
-        let slots = (all * elapsed).div_ceil(SWEEP_MS).min(all);
-        if elapsed == 0 || slots == 0 {
-            return;
-        }
-        // A turn has other work too; what is left over is owed to the next call.
-        let now_slots = slots.min(SWEEP_SLOTS);
-        self.swept.0 += (elapsed * now_slots).div_ceil(slots);
-        self.sweep_slots(shared, plan, now, now_slots as u32);
-    }
-
-    pub fn sweep_all(&mut self, shared: &mut Shared, plan: &Plan, now: Time) {
-        self.swept = now;
-        self.sweep_slots(shared, plan, now, self.sessions.slab().touched());
-    }
-
-    fn sweep_slots(&mut self, shared: &mut Shared, plan: &Plan, now: Time, slots: u32) {
-        for _ in 0..slots {
-            if self.hand >= self.sessions.slab().touched() {
-                self.hand = 0;
-            }
-            let session = self.sessions.slab().at(self.hand);
-            if !session.is_vacant() && expired(session, plan, now) {
-                self.expire(shared, plan, self.hand);
-            }
-            self.hand += 1;
-        }
-    }
-}
-
-/// Whether a session's time is over.
-#[inline(always)]
-pub(super) fn expired(session: &Core, plan: &Plan, now: Time) -> bool {
-    let idle = session.idle_ms(now);
-    idle > plan.timeout_ms[session.state as usize] && over(session, plan, idle)
-}
-
-/// Whether what has been idle for longer than its state allows is over: templates may last longer.
-#[cold]
-fn over(session: &Core, plan: &Plan, idle: u32) -> bool {
-    session.state != State::Template || idle > plan.template_ms(session.service)
 }
 
 #[inline(always)]

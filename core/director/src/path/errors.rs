@@ -15,10 +15,11 @@
 
 mod across;
 
-use super::engine::{Engine, Outcome, Turn, expired};
+use super::engine::{Engine, Outcome, Turn};
 use super::follow::destination;
 use super::parse::Parse;
 use super::quote::{self, Quote};
+use super::sweep::expired;
 use super::{Shared, Verdict, answer, outside, rewrite, tunnel};
 use crate::blueprint::Mode;
 use crate::counters::Direction;
@@ -268,7 +269,7 @@ impl<F: Parse> Engine<F> {
             // By the same way as the session's packets.
             lane.hash = self.sessions.hash(&quote.tuple.reversed());
             lane.flow = Flow(real.0);
-            if mode == Mode::Ipip { tunnel::enter::<F, B>(plan, lane, frame) } else { None }
+            if mode == Mode::Ipip { lane.enter_tunnel(plan, frame) } else { None }
         } else if crosses {
             let links = links(turn, frame.bytes(), mtu);
             across::rewrite::<F, B>(frame, received, &quote, &new.reversed(), ends, links)

@@ -1,9 +1,10 @@
 //! A packet of a flow that was found: verified, tracked and counted, and what it becomes written.
 
 use super::burst::Lane;
-use super::engine::{Engine, Outcome, Turn, expired};
+use super::engine::{Engine, Outcome, Turn};
 use super::introduce::Room;
 use super::parse::Parse;
+use super::sweep::expired;
 use super::{Shared, Verdict, View, rewrite, tunnel};
 use crate::blueprint::Mode;
 use crate::counters::Direction;
@@ -71,7 +72,7 @@ impl<F: Parse> Engine<F> {
             *verdict = rewrap::<F, B>(shared, turn.view, lane, frame, hop);
         } else if mode == Mode::Ipip {
             lane.flow = Flow(real.0);
-            *verdict = into_tunnel::<F, B>(plan, lane, frame, hop);
+            *verdict = into_tunnel(plan, (real, lane.hash), lane.parsed.l3, frame, hop);
         } else if rewrite::untagged(frame, lane.parsed.l3, hop) {
             *verdict = Verdict::Tx(hop.port);
         } else {
@@ -230,22 +231,23 @@ pub(super) fn write<F: Parse, B: Frame>(
         F::rewrite(frame.bytes_mut(), (l3, l4), &parsed.tuple, &lane.new);
     }
     if lane.mode == Mode::Ipip {
-        return tunnel::enter::<F, B>(view.plan, lane, frame);
+        return lane.enter_tunnel(view.plan, frame);
     }
     None
 }
 
 /// Puts a packet that is written into its tunnel.
 #[inline(never)]
-fn into_tunnel<F: Parse, B: Frame>(
+pub(super) fn into_tunnel<B: Frame>(
     plan: &Plan,
-    lane: &Lane<F::Addr>,
+    to: (RealId, u64),
+    l3: u8,
     frame: &mut B,
     hop: &Hop,
 ) -> Verdict {
-    match tunnel::enter::<F, B>(plan, lane, frame) {
+    match tunnel::enter(plan, to, l3, frame) {
         Some(reason) => Verdict::Drop(reason),
-        None => rewrite::link(frame, lane.parsed.l3, hop),
+        None => rewrite::link(frame, l3, hop),
     }
 }
 

@@ -2,7 +2,7 @@
 //! real servers side by side, so that one instruction does for eight.
 //!
 //! Plain are TCP and UDP in IPv4 without tags, options and fragments, of sessions that are there,
-//! by `fnat`, `nat` and `dr`. Nothing is written and no session is
+//! whatever the mode. Nothing is written and no session is
 //! touched before it is known of each of the eight whether it is; those that are not go one at a
 //! time ([`super::follow`] and on), in their turn.
 
@@ -10,8 +10,9 @@ mod read;
 mod verify;
 
 use super::engine::{Engine, Turn};
+use super::follow::into_tunnel;
 use super::parse::{Parse, stays_here, tcp_segment};
-use super::{BURST, Shared, Verdict, View, rewrite};
+use super::{BURST, Shared, Verdict, View, rewrite, tunnel};
 use crate::family::{Family, Ipv4, Ipv6};
 use crate::fib::{Hop, HopId};
 use crate::frame::Frame;
@@ -55,6 +56,8 @@ pub(super) struct Group {
     pub slow: u8,
     /// Quick lanes whose packet is of the flow of the one before: they need no look of their own.
     pub again: u8,
+    /// Lanes whose packet goes into a tunnel.
+    tunnels: u8,
     /// Lanes whose packet may change the state of its session.
     pub changes: u8,
     /// Lanes whose candidate is in its other bucket, if there is one.
@@ -82,6 +85,7 @@ impl Group {
         quick: 0,
         slow: 0,
         again: 0,
+        tunnels: 0,
         changes: 0,
         away: 0,
         hash: [0; LANES],
@@ -116,15 +120,44 @@ impl Group {
         hop: &Hop,
         verdict: &mut Verdict,
     ) -> bool {
-        let Some(head) = frame.bytes_mut().first_chunk_mut::<HEAD>() else { return false };
-        let sum_at = if protocol(self.words[1][lane]) == ipv4::TCP { TCP_SUM } else { UDP_SUM };
-        head[CHANGES..][..16].copy_from_slice(bytemuck::bytes_of(&self.changed[lane]));
-        head[sum_at..][..2].copy_from_slice(&(self.sum[lane] as u16).to_le_bytes());
+        if !self.write_headers(lane, frame) {
+            return false;
+        }
         if rewrite::untagged(frame, ethernet::HEADER as u8, hop) {
             *verdict = Verdict::Tx(hop.port);
         } else {
             *verdict = rewrite::link_layer(frame, hop);
         }
+        true
+    }
+
+    /// The same for one that goes into a tunnel; `false` too if it does not fit.
+    #[inline(never)]
+    fn write_into_tunnel<B: Frame>(
+        &self,
+        (shared, turn): (&Shared, Turn<'_>),
+        lane: usize,
+        frame: &mut B,
+        hop: &Hop,
+        verdict: &mut Verdict,
+    ) -> bool {
+        let (plan, real) = (turn.view.plan, self.real(lane));
+        let room = tunnel::room(&shared.paths, plan, real, hop.mtu, turn.now);
+        if self.length(lane) > room || !self.write_headers(lane, frame) {
+            return false;
+        }
+        let to = (real, self.hash[lane]);
+        *verdict = into_tunnel(plan, to, ethernet::HEADER as u8, frame, hop);
+        true
+    }
+
+    /// Writes a lane's network and transport headers.
+    #[inline(always)]
+    fn write_headers<B: Frame>(&self, lane: usize, frame: &mut B) -> bool {
+        let Some(head) = frame.bytes_mut().first_chunk_mut::<HEAD>() else { return false };
+        let sum_at = if protocol(self.words[1][lane]) == ipv4::TCP { TCP_SUM } else { UDP_SUM };
+        head[CHANGES..][..16].copy_from_slice(bytemuck::bytes_of(&self.changed[lane]));
+        head[sum_at..][..2].copy_from_slice(&(self.sum[lane] as u16).to_le_bytes());
         true
     }
 
@@ -307,7 +340,9 @@ impl Together for Ipv4 {
         (at, frames): (usize, &[B]),
         verdicts: &mut [Verdict],
     ) -> u8 {
-        if cfg!(target_endian = "big") {
+        // What comes together is alike: where the first is none of these, few are.
+        let first = frames.first().and_then(|frame| frame.bytes().get(12..14));
+        if cfg!(target_endian = "big") || first != Some(&ethernet::IPV4.to_be_bytes()) {
             return 0;
         }
         let group = &mut engine.burst.groups[at];
@@ -349,7 +384,12 @@ impl Together for Ipv4 {
         let group = &engine.burst.groups[at];
         let Some(hop) = turn.view.fib.hop(HopId(group.hop[lane] as u16)) else { return false };
         let length = group.length(lane);
-        if length > hop.mtu || !group.write(lane, frame, hop, verdict) {
+        let written = if group.tunnels >> lane & 1 == 1 {
+            group.write_into_tunnel((shared, turn), lane, frame, hop, verdict)
+        } else {
+            length <= hop.mtu && group.write(lane, frame, hop, verdict)
+        };
+        if !written {
             return false;
         }
         let flow = Flow(group.flow[lane]);
@@ -380,7 +420,7 @@ impl Together for Ipv4 {
         let group = &engine.burst.groups[at];
         let Some(hop) = turn.view.fib.hop(HopId(group.hop[0] as u16)) else { return false };
         let lengths: Lanes<u16> = std::array::from_fn(|lane| group.length(lane));
-        if lengths.iter().any(|length| *length > hop.mtu) {
+        if group.tunnels != 0 || lengths.iter().any(|length| *length > hop.mtu) {
             return false;
         }
         for (lane, (frame, verdict)) in frames.iter_mut().zip(verdicts).take(LANES).enumerate() {

@@ -72,7 +72,7 @@ pub(super) fn list<F: Family>(
     for id in cursor..end {
         let session = sessions.slab().at(id);
         let connection = !session.is_vacant() && session.state != State::Template;
-        if !connection || super::engine::expired(session, plan, now) {
+        if !connection || super::sweep::expired(session, plan, now) {
             continue;
         }
         if let Some(info) = info::<F>(plan, now, session).filter(|info| filter.accepts(info)) {

@@ -1,7 +1,8 @@
 //! Opening a session: limits, persistence, scheduler, local port, insertion.
 
-use super::engine::{Engine, Turn, expired};
+use super::engine::{Engine, Turn};
 use super::parse::Parse;
+use super::sweep::expired;
 use super::{Shared, Verdict, View};
 use crate::blueprint::Mode;
 use crate::counters::Direction;

@@ -4,8 +4,9 @@
 //! endpoint-independent mapping (RFC 4787 4.1) an inside endpoint has a template: it holds the
 //! pool address and port that all its sessions share, and goes with the last of them.
 
-use super::engine::{Engine, Outcome, Turn, expired};
+use super::engine::{Engine, Outcome, Turn};
 use super::parse::Parse;
+use super::sweep::expired;
 use super::{Shared, Verdict, View, admit};
 use crate::blueprint::{Mapping, Mode};
 use crate::counters::Direction;

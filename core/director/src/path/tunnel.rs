@@ -1,7 +1,6 @@
 //! IP in IP: what a tunnel leaves of an MTU, what routers on its way said about theirs, and the way
 //! into it.
 
-use super::burst::Lane;
 use super::engine::Turn;
 use super::errors::Received;
 use super::{Shared, Verdict, answer, quote, rewrite};
@@ -106,21 +105,22 @@ pub(super) const fn overhead(v6: bool) -> u16 {
     (if v6 { ipip::OVERHEAD_V6 } else { ipip::OVERHEAD_V4 }) as u16
 }
 
-/// Encapsulates a packet towards its real server, whose id its lane carries as its flow.
-pub(super) fn enter<F: Family, B: Frame>(
+/// Encapsulates a packet, whose IP header is at `l3` and whose key has this hash, towards its real
+/// server.
+pub(super) fn enter<B: Frame>(
     plan: &Plan,
-    lane: &Lane<F::Addr>,
+    (real, hash): (RealId, u64),
+    l3: u8,
     frame: &mut B,
 ) -> Option<Reason> {
-    let Some(real) = plan.real(RealId(lane.flow.0)) else { return Some(Reason::NoReal) };
+    let Some(real) = plan.real(real) else { return Some(Reason::NoReal) };
     let source = match real.address {
         IpAddr::V4(_) => plan.tunnel.v4,
         IpAddr::V6(_) => plan.tunnel.v6,
     };
     let Some(source) = source else { return Some(Reason::NoTunnelSource) };
-    let from = one_of(&source, lane.hash);
-    let l3 = usize::from(lane.parsed.l3);
-    match rewrite::encapsulate(frame, l3, (from, real.address), lane.hash as u16) {
+    let from = one_of(&source, hash);
+    match rewrite::encapsulate(frame, usize::from(l3), (from, real.address), hash as u16) {
         Some(()) => None,
         None => Some(Reason::Headroom),
     }

@@ -163,7 +163,9 @@ impl Kernel for Verify<'_> {
         let fnat = mode.is_word(Mode::Fnat as u32);
         let usual = (fnat & !local.is_word(0))
             | mode.is_word(Mode::Nat as u32)
-            | mode.is_word(Mode::Dr as u32);
+            | mode.is_word(Mode::Dr as u32)
+            | mode.is_word(Mode::Ipip as u32);
+        group.tunnels = mode.is_word(Mode::Ipip as u32).mask();
         let goes_on = (rest.shr::<24>() | (inbound & side::ANSWERS_INBOUND)).is_word(side::GOES_ON);
         let protocol = third.shr::<8>() & 0xff;
         let is_its = protocol.is(real_protocol & 0xff) & goes_on & usual;

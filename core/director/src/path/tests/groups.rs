@@ -99,6 +99,8 @@ fn any_shot() -> impl Strategy<Value = Shot> {
 fn lab(mode: Mode) -> Lab {
     let set = |b: &mut crate::blueprint::Blueprint| {
         b.services.iter_mut().for_each(|service| service.mode = mode);
+        let source = crate::blueprint::Network { address: [192, 0, 2, 9].into(), prefix: 32 };
+        b.tunnel.v4 = Some(source);
         // One real server, so that its answers can be foretold.
         b.services.iter_mut().for_each(|service| service.reals.truncate(1));
     };
@@ -124,7 +126,7 @@ proptest! {
             (any_shot(), prop_oneof![2 => Just(1), 1 => 1usize..30]), 4..64,
         ),
         mode in prop_oneof![
-            3 => Just(Mode::Fnat), 2 => Just(Mode::Nat), 1 => Just(Mode::Dr),
+            3 => Just(Mode::Fnat), 2 => Just(Mode::Nat), 1 => Just(Mode::Dr), 1 => Just(Mode::Ipip),
         ],
     ) {
         let shots = runs.iter().flat_map(|(shot, times)| std::iter::repeat_n(shot, *times));

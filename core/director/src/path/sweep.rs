@@ -1,0 +1,67 @@
+//! Ending what has timed out: a hand that goes around the table.
+
+use super::Shared;
+use super::engine::Engine;
+use super::parse::Parse;
+use crate::plan::Plan;
+use crate::session::{Core, State};
+use crate::time::Time;
+use sluice_table::Slot;
+
+/// The sweep's hand goes once around the table in this time.
+const SWEEP_MS: u64 = 2000;
+/// The most slots of one call of the sweep.
+const SWEEP_SLOTS: u64 = 4096;
+
+impl<F: Parse> Engine<F> {
+    /// Ends a session that has timed out.
+    pub fn expire(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
+        let connection = self.sessions.slab().at(id).state != State::Template;
+        self.remove(shared, plan, id);
+        shared.counters.expired += u64::from(connection);
+    }
+
+    pub fn sweep(&mut self, shared: &mut Shared, plan: &Plan, now: Time) {
+        let elapsed = now.0.saturating_sub(self.swept.0);
+        let all = u64::from(self.sessions.slab().touched());
+        let slots = (all * elapsed).div_ceil(SWEEP_MS).min(all);
+        if elapsed == 0 || slots == 0 {
+            return;
+        }
+        // A turn has other work too; what is left over is owed to the next call.
+        let now_slots = slots.min(SWEEP_SLOTS);
+        self.swept.0 += (elapsed * now_slots).div_ceil(slots);
+        self.sweep_slots(shared, plan, now, now_slots as u32);
+    }
+
+    pub fn sweep_all(&mut self, shared: &mut Shared, plan: &Plan, now: Time) {
+        self.swept = now;
+        self.sweep_slots(shared, plan, now, self.sessions.slab().touched());
+    }
+
+    fn sweep_slots(&mut self, shared: &mut Shared, plan: &Plan, now: Time, slots: u32) {
+        for _ in 0..slots {
+            if self.hand >= self.sessions.slab().touched() {
+                self.hand = 0;
+            }
+            let session = self.sessions.slab().at(self.hand);
+            if !session.is_vacant() && expired(session, plan, now) {
+                self.expire(shared, plan, self.hand);
+            }
+            self.hand += 1;
+        }
+    }
+}
+
+/// Whether a session's time is over.
+#[inline(always)]
+pub(super) fn expired(session: &Core, plan: &Plan, now: Time) -> bool {
+    let idle = session.idle_ms(now);
+    idle > plan.timeout_ms[session.state as usize] && over(session, plan, idle)
+}
+
+/// Whether what has been idle for longer than its state allows is over: templates may last longer.
+#[cold]
+fn over(session: &Core, plan: &Plan, idle: u32) -> bool {
+    session.state != State::Template || idle > plan.template_ms(session.service)
+}
