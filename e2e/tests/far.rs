@@ -2,6 +2,7 @@
 //! learn it by `ping -M do`, from the director's own narrow egress and from a router behind it.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 
 use sluice_e2e::capture::{Capture, count, judge};
@@ -61,13 +62,15 @@ fn names(field: &mut Field, endpoint_independent: bool) -> Result<(), LabError> 
             wait_until("a ping to the outside", SOON, || Ok(ping(real, host, 1)?.then_some(())))?;
         }
         let seen = Capture::start(&field.bed.client, "eth0", &format!("names{}", family.bits()))?;
-        for real in &field.bed.reals {
-            for host in outside(family) {
-                dnsperf(real, host, &list, 50, &["-x", ASKS_FROM])?;
-                dnsperf(real, host, &list, 5, &["-m", "tcp"])?;
-            }
-        }
+        let asked = ask_all(field, family, &list);
         let file = seen.stop()?;
+        // Where something is lost it matters on which side of the outside network.
+        asked.map_err(|error| match heard(&file) {
+            Ok((asked, answered)) => LabError::Wrong(format!(
+                "{error}; outside, UDP carried {asked} questions and {answered} answers"
+            )),
+            Err(_) => error,
+        })?;
         let verdict = judge(&file)?;
         expect(verdict.bad == 0 && verdict.good_udp >= 1800, || format!("{verdict:?}"))?;
         let ip = if family == Family::V4 { "ip" } else { "ipv6" };
@@ -87,8 +90,26 @@ fn names(field: &mut Field, endpoint_independent: bool) -> Result<(), LabError> 
     Ok(())
 }
 
+/// Every real server asks both hosts outside, over UDP and over TCP.
+fn ask_all(field: &Field, family: Family, list: &Path) -> Result<(), LabError> {
+    for real in &field.bed.reals {
+        for host in outside(family) {
+            dnsperf(real, host, list, 50, &["-x", ASKS_FROM])
+                .and_then(|()| dnsperf(real, host, list, 5, &["-m", "tcp"]))
+                .map_err(|error| LabError::Wrong(format!("asking {host}: {error}")))?;
+        }
+    }
+    Ok(())
+}
+
+/// Questions and answers by UDP in a capture.
+fn heard(file: &Path) -> Result<(u64, u64), LabError> {
+    let of = |response: u8| count(file, &format!("udp && dns.flags.response == {response}"));
+    Ok((of(0)?, of(1)?))
+}
+
 /// The source ports of the UDP datagrams that match a filter.
-fn ports_of(file: &std::path::Path, filter: &str) -> Result<BTreeSet<String>, LabError> {
+fn ports_of(file: &Path, filter: &str) -> Result<BTreeSet<String>, LabError> {
     let mut tshark = Command::new("timeout");
     tshark.args(["60", "tshark", "-n", "-r"]).arg(file).args(["-Y", filter]);
     tshark.args(["-T", "fields", "-e", "udp.srcport"]);
