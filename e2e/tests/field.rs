@@ -84,9 +84,28 @@ pub fn on_bed(
     if let Err(error) = test(&mut field) {
         let said = field.director.said(40);
         // What it counted, if it is still there to be asked.
-        let drops = field.director.sluice(&["drops"]).unwrap_or_default();
-        panic!("{error}\n--- the director said:\n{said}\n--- drops:\n{drops}{}", repeat(name));
+        let ask = |what| field.director.sluice(&[what]).unwrap_or_default();
+        let (drops, ports) = (ask("drops"), ask("ports"));
+        let kernel = lost_by_kernels(&field.bed);
+        panic!(
+            "{error}\n--- the director said:\n{said}\n--- drops:\n{drops}\n--- ports:\n{ports}\n\
+             --- the kernels lost:\n{kernel}{}",
+            repeat(name)
+        );
     }
+}
+
+/// What the kernel of each namespace counted as lost: protocols, then devices.
+fn lost_by_kernels(bed: &Bed) -> String {
+    const LOOK: &str = "nstat -as | grep -E 'Discards|Errors|NoPorts|Drop|NoRoutes|ReasmFails'; \
+        ip -s -s -o link | tr '\\\\' ' ' | grep -v ' lo:'; true";
+    let spaces = [&bed.client, &bed.director].into_iter().chain(&bed.reals);
+    spaces
+        .map(|space| {
+            let seen = space.run("sh", &["-c", LOOK]).map(|ran| ran.stdout).unwrap_or_default();
+            format!("{}:\n{seen}", space.name())
+        })
+        .collect()
 }
 
 /// Whether the test may run here. Says so when it may not: past the test harness's own capture,

@@ -6,8 +6,8 @@ use sluice_e2e::director::program;
 use sluice_e2e::error::expect;
 use sluice_e2e::family::{FAMILIES, endpoint, url};
 use sluice_e2e::load::{curl, download_sha256, ping};
-use sluice_e2e::web::{self, make_blob_of};
-use sluice_e2e::{Bed, Driver, Family, LabError, Mode, Netns};
+use sluice_e2e::web::{self, ECHO_PORT, make_blob_of};
+use sluice_e2e::{Bed, Driver, Family, LabError, Mode, Netns, wait_until};
 
 use crate::arena::on_dual;
 use crate::field::{Field, PYTHON, SOON, Setup, here};
@@ -214,4 +214,64 @@ fn endpoint_independent_mappings_do_not_share_a_port() {
         }
         Ok(())
     });
+}
+
+/// Hosts that nobody has talked to before, for each family.
+const STRANGERS: usize = 100;
+/// Datagrams to each at once.
+const AT_ONCE: usize = 20;
+
+/// The first datagrams to a host whose link-layer address is not known wait for it: none is lost,
+/// however they meet with the kernel's answer.
+fn strangers(field: &mut Field) -> Result<(), LabError> {
+    let peer = program("sluice-peer")?;
+    for (family, net) in FAMILIES.into_iter().zip(["198.51.100.", "2001:db8:1::5:"]) {
+        let hosts: Vec<String> = (0..STRANGERS).map(|at| format!("{net}{}", 60 + at)).collect();
+        for host in &hosts {
+            field.bed.client.address("eth0", &format!("{host}/{}", family.bits()))?;
+        }
+        let port = ECHO_PORT.to_string();
+        let mut args = vec!["udp-echo", &*port];
+        args.extend(hosts.iter().map(String::as_str));
+        let name = format!("echo{}", family.bits());
+        let mut echo = field.bed.client.start(&name, &peer.to_string_lossy(), &args)?;
+        echo.wait_for_words("listening", SOON)?;
+        field.bed.peers.push(echo);
+        let known = outside(family)[0];
+        let ping_once = || Ok(ping(&field.bed.reals[0], known, 1)?.then_some(()));
+        wait_until("a ping to the outside", SOON, ping_once)?;
+        let at_once = AT_ONCE.to_string();
+        let servers: Vec<String> = hosts.iter().map(|host| endpoint(host, ECHO_PORT)).collect();
+        let mut args = vec!["udp-bursts", "5353", &*at_once];
+        args.extend(servers.iter().map(String::as_str));
+        let seen = Capture::start(&field.bed.client, "eth0", &name)?;
+        let said = field.bed.reals[0].run(&peer.to_string_lossy(), &args)?.ok()?.stdout;
+        let file = seen.stop()?;
+        let lost: Vec<&str> = said.lines().filter(|line| !line.ends_with(" answered")).collect();
+        let carried = |way: &str| count(&file, &format!("udp.{way} == {ECHO_PORT}"));
+        let (asked, answered) = (carried("dstport")?, carried("srcport")?);
+        expect(lost.is_empty() && said.lines().count() == STRANGERS, || {
+            format!("{lost:?}; outside, there were {asked} questions and {answered} answers")
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn strangers_get_all() {
+    on_outward(here!(strangers_get_all), Setup::usual(), "endpoint_independent", PORTS, strangers);
+}
+
+#[test]
+fn strangers_get_all_two_workers() {
+    let setup = Setup::new(Driver::AfXdp, 2);
+    let name = here!(strangers_get_all_two_workers);
+    on_outward(name, setup, "per_session", PORTS, strangers);
+}
+
+#[test]
+fn strangers_get_all_by_packet_sockets() {
+    let setup = Setup::new(Driver::AfPacket, 1);
+    let name = here!(strangers_get_all_by_packet_sockets);
+    on_outward(name, setup, "endpoint_independent", PORTS, strangers);
 }

@@ -25,9 +25,9 @@ enum Role {
     UdpEcho {
         /// Port to listen on.
         port: u16,
-        /// The address to listen on and to answer from; all of both families otherwise.
+        /// The addresses to listen on and to answer from; all of both families otherwise.
         #[arg(default_value = "::")]
-        address: IpAddr,
+        addresses: Vec<IpAddr>,
     },
     /// Sends datagrams from one socket each and checks that they come back unchanged.
     UdpProbe {
@@ -37,6 +37,15 @@ enum Role {
         count: u32,
         /// Bytes in each.
         size: usize,
+    },
+    /// Sends each server a burst of datagrams at once and says which of them came back.
+    UdpBursts {
+        /// The local port, the same for all.
+        from: u16,
+        /// The datagrams of a burst.
+        each: u8,
+        /// Whom to ask, one after the other.
+        servers: Vec<SocketAddr>,
     },
     /// Answers every datagram and every HTTP request with the endpoint that it came from.
     Reflect {
@@ -77,8 +86,9 @@ enum Role {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().role {
-        Role::UdpEcho { port, address } => udp_echo(address, port),
+        Role::UdpEcho { port, addresses } => udp_echo(&addresses, port),
         Role::UdpProbe { server, count, size } => udp_probe(server, count, size),
+        Role::UdpBursts { from, each, servers } => udp_bursts(from, each, &servers),
         Role::Reflect { addresses } => reflect(addresses),
         Role::Ask { from, servers } => ask(from, &servers),
         Role::Lines { port } => lines(port),
@@ -100,9 +110,16 @@ fn say(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-fn udp_echo(address: IpAddr, port: u16) -> io::Result<()> {
-    let socket = UdpSocket::bind((address, port))?;
+fn udp_echo(addresses: &[IpAddr], port: u16) -> io::Result<()> {
+    let sockets: Vec<_> =
+        addresses.iter().map(|own| UdpSocket::bind((*own, port))).collect::<Result<_, _>>()?;
     say("listening")?;
+    let all: Vec<_> =
+        sockets.into_iter().map(|one| std::thread::spawn(move || echo_datagrams(&one))).collect();
+    all.into_iter().try_for_each(|one| one.join().unwrap_or(Ok(())))
+}
+
+fn echo_datagrams(socket: &UdpSocket) -> io::Result<()> {
     let mut buffer = vec![0; 65_536];
     loop {
         match socket.recv_from(&mut buffer) {
@@ -132,6 +149,35 @@ fn udp_probe(server: SocketAddr, count: u32, size: usize) -> io::Result<()> {
         }
     }
     say(&format!("answered {answered}"))
+}
+
+/// Says for each server who answered how much, and the numbers of the datagrams that are missing.
+fn udp_bursts(from: u16, each: u8, servers: &[SocketAddr]) -> io::Result<()> {
+    let first = servers.first().ok_or_else(|| io::Error::other("nobody to ask"))?;
+    let socket = UdpSocket::bind((any_like(*first), from))?;
+    for server in servers {
+        for number in 0..each {
+            socket.send_to(&[number], server)?;
+        }
+        let mut missing: Vec<u8> = (0..each).collect();
+        let deadline = Instant::now() + PATIENCE;
+        while !missing.is_empty() && Instant::now() < deadline {
+            socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+            let mut datagram = [0; 2];
+            match socket.recv_from(&mut datagram) {
+                Ok((1, from)) if from == *server => missing.retain(|one| *one != datagram[0]),
+                Ok((len, from)) => say(&format!("{from} sent {len} bytes"))?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if missing.is_empty() {
+            say(&format!("{server} answered"))?;
+        } else {
+            say(&format!("{server} did not answer {missing:?}"))?;
+        }
+    }
+    Ok(())
 }
 
 fn any_like(server: SocketAddr) -> IpAddr {

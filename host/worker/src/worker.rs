@@ -349,7 +349,10 @@ impl<Q: Queue> Worker<Q> {
     }
 
     fn wait(&mut self, now: Time, waiting: Option<Waiting>, frame: Q::Frame) {
-        let Some(waiting) = waiting else { return };
+        let Some(waiting) = waiting else {
+            debug_assert!(false, "a frame waits for nobody");
+            return self.path.count(Reason::Unresolved);
+        };
         if self.held.ask(wanted(&waiting), now.0) {
             self.request(Event::Resolve(waiting.link, waiting.next));
         }
