@@ -14,7 +14,7 @@ use crate::traffic::{Local, Traffic, Way};
 use sluice_director::fib::PortId;
 use sluice_director::path::{PagePolicy, PathConfig};
 use sluice_director::{Reason, Time};
-use sluice_worker::{Event, Rings, Snapshot, Wake, Worker, WorkerConfig};
+use sluice_worker::{Clock, Event, Rings, Snapshot, Wake, Worker, WorkerConfig};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -114,6 +114,7 @@ impl Station {
                 pages: args.pages.policy(),
             },
             held_frames: 0,
+            clock: Some(Clock { ticks, ticks_per_s: ticks_per_s as u64 }),
         };
         let Cables { snapshot, rings, wakes, events } = cables;
         let mut worker = Worker::new(&config, snapshot, rings, wakes, events)?;

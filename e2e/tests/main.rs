@@ -19,6 +19,7 @@ mod reload;
 mod requests;
 mod rules;
 mod sctp;
+mod shown;
 mod steering;
 mod told;
 mod traffic;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use sluice::replay::Input;
-use sluice_api::model::{Protocol, SessionState};
-use sluice_api::{DEFAULT_SOCKET, Endpoint, SessionQuery};
+use sluice_api::model::{Elephants, Protocol, SessionState};
+use sluice_api::{DEFAULT_SOCKET, Endpoint, SessionQuery, parse_limit};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -14,6 +14,8 @@ Examples:
   sluice sessions --service web --state established --limit 20
   sluice sessions --client 198.51.100.48 --json
   sluice drops --all
+  sluice stages --interval 5
+  sluice elephants --limit 10
   sluice --socket /run/sluice/blue.sock ports
   sluice replay --config sluice.toml --in front=front.pcap --out-dir out
 
@@ -99,9 +101,39 @@ pub enum Command {
         #[arg(long)]
         all: bool,
     },
+    /// Where the workers' time goes: cycles a packet of each stage, burst fill, hit rate
+    Stages {
+        /// How to ask.
+        #[command(flatten)]
+        asking: Asking,
+        /// Seconds to look, 0.1 to 3600 (the JSON has what was counted since the start)
+        #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
+        interval: f64,
+    },
+    /// The sessions with the most traffic, with their rates over the last second
+    Elephants {
+        /// How to ask.
+        #[command(flatten)]
+        asking: Asking,
+        /// At most this many, up to 1000
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = Elephants::DEFAULT_LIMIT,
+            value_parser = |text: &str| parse_limit(text, Elephants::MAX_LIMIT)
+        )]
+        limit: u32,
+    },
     /// Plays captures through the director's data path, without a director
     #[command(long_about = REPLAY_ABOUT, after_help = REPLAY_EXAMPLES)]
     Replay(Replay),
+}
+
+fn interval(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("a number of seconds from 0.1 to 3600".to_owned()),
+    }
 }
 
 /// How to ask.

@@ -11,7 +11,7 @@ mod show;
 
 use std::error::Error;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 use sluice::replay;
@@ -58,6 +58,18 @@ fn run(cli: Cli) -> Result<(), Box<dyn Error>> {
         Command::Drops { asking, all } => {
             answer(&client(&asking), &asking, &Resource::Drops, |client| {
                 Ok(show::drops(&client.drops()?, all, Output::width()))
+            })
+        }
+        Command::Stages { asking, interval } => {
+            answer(&client(&asking), &asking, &Resource::Stages, |client| {
+                let before = client.stages()?;
+                std::thread::sleep(Duration::from_secs_f64(interval));
+                Ok(show::stages(&before, &client.stages()?, interval))
+            })
+        }
+        Command::Elephants { asking, limit } => {
+            answer(&client(&asking), &asking, &Resource::Elephants(limit), |client| {
+                Ok(show::elephants(&client.elephants(limit)?))
             })
         }
         Command::Replay(asked) => return play(asked),

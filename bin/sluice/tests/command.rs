@@ -6,10 +6,11 @@ use std::fs;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_api::model::{
-    Drops, IdleMode, Memory, Protocol, Service, Services, Session, SessionCounts, SessionState,
-    Sessions, Status,
+    Drops, Elephant, Elephants, IdleMode, Memory, Protocol, Rate, Service, Services, Session,
+    SessionCounts, SessionState, Sessions, StageTicks, Stages, Status, WorkerStages,
 };
 use sluice_api::{Call, Server};
 use sluice_director::Reason;
@@ -124,6 +125,33 @@ fn drops() -> Drops {
     Drops::from_counts(&counts)
 }
 
+/// A worker that took a thousand packets between any two answers.
+fn stages() -> Stages {
+    static ASKED: AtomicU64 = AtomicU64::new(0);
+    let asked = 1 + ASKED.fetch_add(1, Ordering::Relaxed);
+    let stage =
+        |(stage, ticks): (&str, u64)| StageTicks { stage: stage.to_owned(), ticks: ticks * asked };
+    let stages = [("parse", 3000), ("find", 1000), ("track", 6000)].map(stage).to_vec();
+    let worker = WorkerStages {
+        packets: 1000 * asked,
+        bursts: 20 * asked,
+        timed_packets: 100 * asked,
+        timed_bursts: 2 * asked,
+        looked_up: 80 * asked,
+        found: 60 * asked,
+        stages,
+        ..WorkerStages::default()
+    };
+    Stages { ticks_per_s: 2_000_000_000, workers: vec![worker] }
+}
+
+fn elephants(limit: u32) -> Elephants {
+    let rate = Rate { packets_per_s: 1_500_000, bytes_per_s: 90_000_000 };
+    let session = sessions(1).sessions[0].clone();
+    let elephant = Elephant { session, inbound: rate, outbound: Rate::default(), samples: 11_718 };
+    Elephants { elephants: vec![elephant; limit as usize] }
+}
+
 /// Answers everything but `ports`.
 fn answer(call: Call) {
     let in_time = match call {
@@ -132,6 +160,8 @@ fn answer(call: Call) {
         Call::Sessions(query, reply) => reply.send(sessions(query.limit)).is_ok(),
         Call::Ports(_) => true,
         Call::Drops(reply) => reply.send(drops()).is_ok(),
+        Call::Stages(reply) => reply.send(stages()).is_ok(),
+        Call::Elephants(limit, reply) => reply.send(elephants(limit)).is_ok(),
     };
     assert!(in_time, "the server gave up on an answer that came at once");
 }
@@ -144,6 +174,9 @@ fn answers_are_on_standard_output_without_colours() {
         (&["services", "mail"], "mail     tcp 198.51.100.200:25  fnat rr, pool lan"),
         (&["sessions", "--limit", "2"], "tcp       198.51.100.48:40000"),
         (&["drops"], "no_session    1,234  dropped"),
+        (&["stages", "--interval", "0.1"], "     0     0     10,000        50.0    100    75.0 %"),
+        (&["stages", "--interval", "0.1"], "track"),
+        (&["elephants", "--limit", "1"], "1,500,000  720.0 Mbit/s"),
     ] {
         let ran = place.run(args);
         assert_eq!(ran.code, Some(0), "{args:?}: {}", ran.stderr);
@@ -205,7 +238,9 @@ fn a_wrong_command_line_ends_with_2() {
     let place = Place::new();
     for (args, expected) in [
         (&[][..], "Usage: sluice"),
-        (&["stats"], "a similar subcommand exists: 'status'"),
+        (&["stats"], "some similar subcommands exist: 'stages', 'status'"),
+        (&["stages", "--interval", "0"], "a number of seconds from 0.1 to 3600"),
+        (&["elephants", "--limit", "1001"], "it must be a number from 1 to 1000"),
         (&["sessions", "--state", "open"], "it must be one of SYN_RECV, ESTABLISHED"),
         (&["sessions", "--limit", "0"], "it must be a number from 1 to 100000"),
         (&["sessions", "--client", "web"], "it must be an address, or an address and a port"),

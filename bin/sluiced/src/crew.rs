@@ -5,9 +5,11 @@ use crate::queues::PortQueue;
 use crate::wiring;
 use sluice_config::{Config, Idle};
 use sluice_director::fib::PortId;
-use sluice_director::path::{PathConfig, RegionError};
+use sluice_director::path::{Elephant, PathConfig, RegionError};
 use sluice_dpdk::{Eal, Mbuf, WorkerThread};
-use sluice_worker::{Event, Inbox, Message, Report, Rings, Snapshot, Wake, Worker, WorkerConfig};
+use sluice_worker::{
+    Clock, Event, Inbox, Message, Report, Rings, Snapshot, Wake, Worker, WorkerConfig,
+};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -74,8 +76,9 @@ impl Crew {
                 pages: wiring::table_pages(config),
             };
             let held_frames = config.limits.held_frames as usize;
+            let clock = Some(Clock { ticks: sluice_dpdk::ticks, ticks_per_s: eal.ticks_per_s() });
             let outfit = Outfit {
-                config: WorkerConfig { path, held_frames },
+                config: WorkerConfig { path, held_frames, clock },
                 core,
                 idle: match config.director.idle {
                     Idle::Adaptive => sluice_worker::Idle::Adaptive,
@@ -159,6 +162,21 @@ impl Crew {
         let mut reports = collect(&replies, self.members.len());
         reports.sort_by_key(|report: &Report| report.worker);
         reports
+    }
+
+    /// The sessions with the most traffic of each worker, at most `limit` of each.
+    pub fn elephants(&self, limit: usize) -> Vec<(u16, Elephant)> {
+        let asked = self.members.iter().zip(0..).map(|(member, worker)| {
+            let (reply, answer) = channel();
+            member.inbox.send(Message::Elephants { limit, reply });
+            (worker, answer)
+        });
+        let asked: Vec<_> = asked.collect();
+        let found = asked.into_iter().flat_map(|(worker, answer)| {
+            let all = answer.recv_timeout(PATIENCE).unwrap_or_default();
+            all.into_iter().map(move |elephant| (worker, elephant))
+        });
+        found.collect()
     }
 
     /// Ends of the workers' mailboxes, by number.

@@ -264,6 +264,13 @@ impl Daemon {
                 lister::start(self.crew.inboxes(), Arc::clone(&self.plan), query, reply);
             }
             Call::Ports(reply) => drop(reply.send(report::ports(&self.ports))),
+            Call::Stages(reply) => {
+                drop(reply.send(report::stages(&self.crew, &self.crew.reports())));
+            }
+            Call::Elephants(limit, reply) => {
+                let found = self.crew.elephants(limit as usize);
+                drop(reply.send(report::elephants(&self.plan, found, limit as usize)));
+            }
             Call::Drops(reply) => {
                 let total = report::total(&self.crew.reports());
                 drop(reply.send(model::Drops::from_counts(&total.reasons)));

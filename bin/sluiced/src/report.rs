@@ -4,8 +4,8 @@ use crate::crew::Crew;
 use crate::ports::{Open, PortSlot, Ports};
 use sluice_api::model;
 use sluice_config::{Config, Prefix, RealServer, Snat, VirtualService};
-use sluice_director::counters::{Counters, RealCounters};
-use sluice_director::path::SessionInfo;
+use sluice_director::counters::{Counters, Direction, RealCounters};
+use sluice_director::path::{Elephant, SessionInfo, Stage};
 use sluice_director::plan::{Plan, RealId, Service, ServiceId};
 use sluice_dpdk::PortState;
 use sluice_worker::Report;
@@ -34,6 +34,52 @@ pub fn workers(crew: &Crew, reports: &[Report]) -> Vec<model::Worker> {
         busy_share: report.busy_ms as f64 / report.life_ms.max(1) as f64,
     };
     reports.iter().map(shown).collect()
+}
+
+/// Where the workers' time goes.
+pub fn stages(crew: &Crew, reports: &[Report]) -> model::Stages {
+    let of = |report: &Report| {
+        let counts = &report.stages;
+        let stages = Stage::ALL.map(|stage| model::StageTicks {
+            stage: stage.name().to_owned(),
+            ticks: counts.ticks[stage as usize],
+        });
+        model::WorkerStages {
+            worker: report.worker,
+            core: crew.core(report.worker),
+            packets: report.packets,
+            bursts: report.bursts,
+            timed_packets: counts.packets,
+            timed_bursts: counts.bursts,
+            looked_up: counts.looked_up,
+            found: counts.found,
+            stages: stages.to_vec(),
+        }
+    };
+    let ticks_per_s = reports.first().map_or(0, |report| report.ticks_per_s);
+    model::Stages { ticks_per_s, workers: reports.iter().map(of).collect() }
+}
+
+/// The sessions with the most traffic of all workers, `limit` of them.
+pub fn elephants(plan: &Plan, found: Vec<(u16, Elephant)>, limit: usize) -> model::Elephants {
+    let rate = |elephant: &Elephant, direction: Direction| model::Rate {
+        packets_per_s: elephant.packets_per_s[direction as usize],
+        bytes_per_s: elephant.bytes_per_s[direction as usize],
+    };
+    let shown = found.iter().filter_map(|(worker, elephant)| {
+        Some(model::Elephant {
+            session: session(plan, *worker, &elephant.session)?,
+            inbound: rate(elephant, Direction::Inbound),
+            outbound: rate(elephant, Direction::Outbound),
+            samples: elephant.samples,
+        })
+    });
+    let mut elephants: Vec<_> = shown.collect();
+    elephants.sort_by_key(|one| {
+        std::cmp::Reverse(one.inbound.packets_per_s + one.outbound.packets_per_s)
+    });
+    elephants.truncate(limit);
+    model::Elephants { elephants }
 }
 
 /// Sessions of all workers together.

@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 use tokio::runtime::Builder;
 
 use crate::error::ApiError;
-use crate::model::{Drops, Ports, Services, Sessions, Status};
+use crate::model::{Drops, Elephants, Ports, Services, Sessions, Stages, Status};
 use crate::problem::{MEDIA_TYPE, Problem};
 use crate::query::SessionQuery;
 
@@ -39,6 +39,10 @@ pub enum Resource {
     Ports,
     /// Reasons.
     Drops,
+    /// Where the workers' time goes.
+    Stages,
+    /// At most so many of the sessions with the most traffic.
+    Elephants(u32),
 }
 
 impl Resource {
@@ -52,6 +56,8 @@ impl Resource {
             Self::Sessions(query) => ("/v1/sessions", query.pairs()),
             Self::Ports => ("/v1/ports", Vec::new()),
             Self::Drops => ("/v1/drops", Vec::new()),
+            Self::Stages => ("/v1/stages", Vec::new()),
+            Self::Elephants(limit) => ("/v1/elephants", vec![("limit", limit.to_string())]),
         };
         if pairs.is_empty() {
             return path.to_owned();
@@ -122,6 +128,22 @@ impl Client {
     /// See [`Self::text`].
     pub fn drops(&self) -> Result<Drops, ApiError> {
         self.get(&Resource::Drops)
+    }
+
+    /// Where the workers' time goes.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn stages(&self) -> Result<Stages, ApiError> {
+        self.get(&Resource::Stages)
+    }
+
+    /// At most `limit` of the sessions with the most traffic.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn elephants(&self, limit: u32) -> Result<Elephants, ApiError> {
+        self.get(&Resource::Elephants(limit))
     }
 
     fn get<T: DeserializeOwned>(&self, resource: &Resource) -> Result<T, ApiError> {

@@ -20,7 +20,7 @@ pub use call::{Call, Reply};
 pub use client::{Client, Resource};
 pub use error::ApiError;
 pub use problem::{Blame, Problem};
-pub use query::{Endpoint, SessionQuery, WrongValue};
+pub use query::{Endpoint, SessionQuery, WrongValue, parse_limit};
 pub use server::{Options, Server};
 
 /// Where a director listens unless its configuration says otherwise.

@@ -5,6 +5,7 @@
 //! back. A reader ignores fields that it does not know, so fields may be added.
 
 mod balance;
+mod load;
 mod session;
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use sluice_director::reason;
 pub use balance::{
     Balanced, Persistence, Protocol, Real, RealState, Service, Services, SnatRule, Ways,
 };
+pub use load::{Elephant, Elephants, Rate, StageTicks, Stages, WorkerStages};
 pub use session::{Session, SessionState, Sessions};
 
 /// The director as a whole: `GET /v1/status`.

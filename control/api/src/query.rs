@@ -24,6 +24,17 @@ pub struct SessionQuery {
     pub limit: u32,
 }
 
+/// Reads a limit of 1 to `most`.
+///
+/// # Errors
+/// When it is not a number in this range.
+pub fn parse_limit(text: &str, most: u32) -> Result<u32, WrongValue> {
+    match text.parse() {
+        Ok(limit) if (1..=most).contains(&limit) => Ok(limit),
+        _ => Err(WrongValue::new(text, format!("a number from 1 to {most}"))),
+    }
+}
+
 impl Default for SessionQuery {
     fn default() -> Self {
         Self {
@@ -57,10 +68,7 @@ impl SessionQuery {
     /// # Errors
     /// When it is not a number from 1 to [`Self::MAX_LIMIT`].
     pub fn parse_limit(text: &str) -> Result<u32, WrongValue> {
-        match text.parse() {
-            Ok(limit) if (1..=Self::MAX_LIMIT).contains(&limit) => Ok(limit),
-            _ => Err(WrongValue::new(text, format!("a number from 1 to {}", Self::MAX_LIMIT))),
-        }
+        parse_limit(text, Self::MAX_LIMIT)
     }
 
     /// The parameters that are not at their default, in a fixed order.

@@ -11,12 +11,20 @@ use axum::{Json, Router};
 use tokio::sync::oneshot;
 
 use crate::call::{Call, Reply};
-use crate::model::{Drops, Ports, Services, Sessions, Status};
+use crate::model::{Drops, Elephants, Ports, Services, Sessions, Stages, Status};
 use crate::problem::Problem;
-use crate::query::{SessionQuery, WrongValue};
+use crate::query::{SessionQuery, WrongValue, parse_limit};
 
 /// Every resource.
-const PATHS: [&str; 5] = ["/v1/status", "/v1/services", "/v1/sessions", "/v1/ports", "/v1/drops"];
+const PATHS: [&str; 7] = [
+    "/v1/status",
+    "/v1/services",
+    "/v1/sessions",
+    "/v1/ports",
+    "/v1/drops",
+    "/v1/stages",
+    "/v1/elephants",
+];
 /// The parameters of `/v1/sessions`.
 const SESSION_PARAMETERS: [&str; 6] = ["service", "client", "real", "state", "protocol", "limit"];
 /// Names that a message lists before it says how many more there are.
@@ -47,13 +55,23 @@ type Asked = State<Arc<Desk>>;
 
 /// The service behind the socket.
 pub(crate) fn router(desk: Arc<Desk>) -> Router {
-    let [status_path, services_path, sessions_path, ports_path, drops_path] = PATHS;
+    let [
+        status_path,
+        services_path,
+        sessions_path,
+        ports_path,
+        drops_path,
+        stages_path,
+        elephants_path,
+    ] = PATHS;
     Router::new()
         .route(status_path, get(status))
         .route(services_path, get(services))
         .route(sessions_path, get(sessions))
         .route(ports_path, get(ports))
         .route(drops_path, get(drops))
+        .route(stages_path, get(stages))
+        .route(elephants_path, get(elephants))
         .method_not_allowed_fallback(async |method: Method| Problem::method(method.as_str()))
         .fallback(async |uri: Uri| Problem::not_found(uri.path(), &PATHS))
         .with_state(desk)
@@ -72,6 +90,25 @@ async fn ports(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Ports> {
 async fn drops(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Drops> {
     no_parameters(query.as_deref())?;
     desk.ask(Call::Drops).await.map(Json)
+}
+
+async fn stages(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Stages> {
+    no_parameters(query.as_deref())?;
+    desk.ask(Call::Stages).await.map(Json)
+}
+
+async fn elephants(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Elephants> {
+    let mut limit = Elephants::DEFAULT_LIMIT;
+    for (parameter, value) in pairs(query.as_deref()) {
+        match &*parameter {
+            "limit" => {
+                let wrong = |wrong| Problem::wrong_value("limit", wrong);
+                limit = parse_limit(&value, Elephants::MAX_LIMIT).map_err(wrong)?;
+            }
+            other => return Err(Problem::unknown_parameter(other, &["limit"])),
+        }
+    }
+    desk.ask(|reply| Call::Elephants(limit, reply)).await.map(Json)
 }
 
 /// All services, or those that `name` names, in the order of the configuration.

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
 use serde_json::Value;
 use sluice_api::model::{
-    Balanced, Drops, IdleMode, Memory, Ports, Protocol, Service, Services, Session, SessionCounts,
-    SessionState, Sessions, Status,
+    Balanced, Drops, Elephant, Elephants, IdleMode, Memory, Ports, Protocol, Rate, Service,
+    Services, Session, SessionCounts, SessionState, Sessions, StageTicks, Stages, Status,
+    WorkerStages,
 };
 use sluice_api::{ApiError, Call, Client, Options, Resource, Server, SessionQuery};
 use sluice_director::Reason;
@@ -108,6 +109,18 @@ fn session(client_port: u16, service: &str) -> Session {
     }
 }
 
+fn stages() -> Stages {
+    let stages = vec![StageTicks { stage: "track".to_owned(), ticks: u64::MAX }];
+    let worker = WorkerStages { packets: 9, stages, ..WorkerStages::default() };
+    Stages { ticks_per_s: 2_000_000_000, workers: vec![worker] }
+}
+
+fn elephant() -> Elephant {
+    let rate = |packets_per_s| Rate { packets_per_s, bytes_per_s: 60 * packets_per_s };
+    let session = session(40_000, "web");
+    Elephant { session, inbound: rate(1000), outbound: rate(2000), samples: 23 }
+}
+
 /// A director with two services and three sessions, which answers at once.
 fn answer(call: Call) {
     let in_time = match call {
@@ -125,6 +138,11 @@ fn answer(call: Call) {
         }
         Call::Ports(reply) => reply.send(Ports::default()).is_ok(),
         Call::Drops(reply) => reply.send(Drops::from_counts(&[0; Reason::COUNT])).is_ok(),
+        Call::Stages(reply) => reply.send(stages()).is_ok(),
+        Call::Elephants(limit, reply) => {
+            let elephants = vec![elephant(); limit.min(3) as usize];
+            reply.send(Elephants { elephants }).is_ok()
+        }
     };
     assert!(in_time, "the server gave up on an answer that came at once");
 }
@@ -142,6 +160,9 @@ fn what_the_director_says_arrives_as_it_was_said() {
     assert_eq!(client.ports().expect("ports"), Ports::default());
     let drops = client.drops().expect("drops");
     assert_eq!(drops, Drops::from_counts(&[0; Reason::COUNT]));
+    assert_eq!(client.stages().expect("stages"), stages());
+    let elephants = client.elephants(2).expect("elephants").elephants;
+    assert_eq!(elephants, [elephant(), elephant()]);
     let text = client.text(&Resource::Status).expect("a text");
     let json: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(json["sessions"]["capacity"].as_u64(), Some(u64::MAX));

@@ -16,6 +16,7 @@ mod admit;
 mod answer;
 mod burst;
 mod cut;
+mod elephants;
 mod engine;
 mod errors;
 mod follow;
@@ -31,6 +32,7 @@ mod owners;
 mod parking;
 mod parse;
 mod picks;
+mod probe;
 mod quote;
 mod rate;
 mod rewrite;
@@ -40,9 +42,11 @@ mod tunnel;
 #[cfg(test)]
 mod tests;
 
+pub use elephants::{Elephant, PLACES as ELEPHANTS};
 pub use inspect::{SessionFilter, SessionInfo};
 pub use owners::Round;
 pub use parking::{Parked, Parking};
+pub use probe::{Probe, Stage, Unprobed};
 pub(crate) use rewrite::{plain_v4, plain_wide, v4 as rewrite_v4, wide as rewrite_wide};
 
 use crate::counters::{Counters, Direction, RealCounters};
@@ -55,6 +59,7 @@ use crate::reason::Reason;
 use crate::schedule::Schedulers;
 use crate::time::Time;
 use arrayvec::ArrayVec;
+use elephants::Sketch;
 use engine::{Engine, Others, Turn};
 use rate::{Rate, Usage};
 pub use sluice_table::{PagePolicy, RegionError};
@@ -174,6 +179,8 @@ struct Shared {
     waiting: ArrayVec<Waiting, BURST>,
     /// Datagrams whose first fragment came in this turn.
     joined: ArrayVec<u32, BURST>,
+    /// The sessions with the most traffic.
+    sketch: Box<Sketch>,
 }
 
 /// One worker's packet path: its sessions, its counters, its place in every round robin.
@@ -209,6 +216,7 @@ impl Path {
             walks: Vec::new(),
             waiting: ArrayVec::new(),
             joined: ArrayVec::new(),
+            sketch: Sketch::new(config.seed),
         };
         let room = (config.sessions, config.fragments);
         let v4 = Engine::new(room, Seed::new(config.seed), config.pages)?;
@@ -283,8 +291,23 @@ impl Path {
         view: View<'_>,
         now: Time,
         port: PortId,
-        (frames, rounds): (&mut [F], &[Round]),
+        handed: (&mut [F], &[Round]),
         verdicts: &mut [Verdict],
+    ) {
+        self.turn_probed(view, now, port, handed, (verdicts, &mut Unprobed));
+    }
+
+    /// The same, telling a probe what is done when.
+    ///
+    /// # Panics
+    /// As [`Path::turn_handed`].
+    pub fn turn_probed<F: Frame, T: Probe>(
+        &mut self,
+        view: View<'_>,
+        now: Time,
+        port: PortId,
+        (frames, rounds): (&mut [F], &[Round]),
+        (verdicts, probe): (&mut [Verdict], &mut T),
     ) {
         assert!(frames.len() <= BURST && verdicts.len() >= frames.len());
         self.shared.rounds = rounds.iter().copied().collect();
@@ -295,14 +318,14 @@ impl Path {
         self.shared.now = now;
         let others = Others::Wide(&self.wide.sessions);
         let turn = Turn { view, now, port, others };
-        self.v4.turn(&mut self.shared, turn, frames.len(), frames, verdicts);
+        self.v4.turn(&mut self.shared, turn, frames.len(), (frames, verdicts), probe);
         if !self.shared.deferred.is_empty() {
             let mut picks = std::mem::take(&mut self.shared.deferred);
             // Those that were parsed as its own are ahead of those that the other gave up.
             picks.sort_unstable();
             let others = Others::Narrow(&self.v4.sessions);
             let turn = Turn { view, now, port, others };
-            self.wide.turn(&mut self.shared, turn, picks.as_slice(), frames, verdicts);
+            self.wide.turn(&mut self.shared, turn, picks.as_slice(), (frames, verdicts), probe);
             // The caller takes them in the order of their frames.
             self.shared.waiting.sort_unstable_by_key(|waiting| waiting.lane);
         }

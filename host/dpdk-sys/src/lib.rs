@@ -207,4 +207,7 @@ unsafe extern "C" {
 
     pub fn sluice_rx_burst(port: u16, queue: u16, frames: *mut *mut Mbuf, count: u16) -> u16;
     pub fn sluice_tx_burst(port: u16, queue: u16, frames: *mut *mut Mbuf, count: u16) -> u16;
+
+    pub fn sluice_tsc() -> u64;
+    pub fn sluice_tsc_hz() -> u64;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include <rte_bus.h>
+#include <rte_cycles.h>
 #include <rte_dev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
@@ -360,4 +361,14 @@ uint16_t sluice_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **frames
 uint16_t sluice_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **frames, uint16_t count)
 {
 	return rte_eth_tx_burst(port, queue, frames, count);
+}
+
+uint64_t sluice_tsc(void)
+{
+	return rte_rdtsc();
+}
+
+uint64_t sluice_tsc_hz(void)
+{
+	return rte_get_tsc_hz();
 }

@@ -122,4 +122,8 @@ int sluice_port_promiscuous(uint16_t port, int on);
 uint16_t sluice_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **frames, uint16_t count);
 uint16_t sluice_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **frames, uint16_t count);
 
+/* The time stamp counter, and how fast it runs (known after sluice_eal_init). */
+uint64_t sluice_tsc(void);
+uint64_t sluice_tsc_hz(void);
+
 #endif

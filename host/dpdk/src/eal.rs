@@ -88,6 +88,12 @@ struct Running {
 
 static STARTED: AtomicBool = AtomicBool::new(false);
 
+/// The processor's time stamp counter: cheap to read, and of constant speed.
+pub fn ticks() -> u64 {
+    // SAFETY: reads a counter, which is there on every processor that DPDK runs on.
+    unsafe { sys::sluice_tsc() }
+}
+
 impl Eal {
     /// Starts the environment layer and reserves packet memory. The calling thread becomes DPDK's
     /// main thread and should live as long as the process; its processors stay what they are.
@@ -121,6 +127,12 @@ impl Eal {
             opening: Mutex::new(()),
             serial: AtomicU32::new(0),
         })))
+    }
+
+    /// How many [`ticks`] there are in a second.
+    pub fn ticks_per_s(&self) -> u64 {
+        // SAFETY: a number that DPDK found when it was initialised, which `self` proves.
+        unsafe { sys::sluice_tsc_hz() }
     }
 
     /// Whether packet memory lies in huge pages.

@@ -29,7 +29,7 @@ mod wake;
 mod xsk;
 
 pub use device::{Device, MemifRole, PortConfig};
-pub use eal::{Eal, EalConfig, HugePages};
+pub use eal::{Eal, EalConfig, HugePages, ticks};
 pub use error::Error;
 pub use interface::PortState;
 pub use mbuf::Mbuf;

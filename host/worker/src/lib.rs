@@ -13,10 +13,12 @@ mod pieces;
 mod queue;
 mod ring;
 mod run;
+mod stages;
 mod worker;
 
 pub use mailbox::{Event, Inbox, Message, Report, Wake};
 pub use queue::{Burst, Queue};
 pub use ring::{Rings, mesh};
 pub use run::{Idle, run};
+pub use stages::{Clock, StageCounts};
 pub use worker::{Snapshot, Worker, WorkerConfig};

@@ -5,12 +5,13 @@
 //! turns; a worker that sleeps is woken through its descriptor.
 
 use crate::queue::Queue;
+use crate::stages::StageCounts;
 use crate::worker::Snapshot;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use sluice_director::counters::Counters;
 use sluice_director::fib::{LinkId, PortId};
-use sluice_director::path::{SessionFilter, SessionInfo};
+use sluice_director::path::{Elephant, SessionFilter, SessionInfo};
 use sluice_director::plan::RealId;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -106,6 +107,12 @@ pub struct Report {
     pub sleeps: u64,
     /// Packets received.
     pub packets: u64,
+    /// Times that a port had frames.
+    pub bursts: u64,
+    /// Where its time went.
+    pub stages: StageCounts,
+    /// Ticks a second of what that is told in; 0 without a clock.
+    pub ticks_per_s: u64,
     /// Milliseconds of its turns with work, over its life.
     pub busy_ms: u64,
     /// Milliseconds of its life.
@@ -130,6 +137,13 @@ pub enum Message<Q: Queue> {
         cursor: u32,
         /// Sessions found, and where to go on.
         reply: Sender<(Vec<SessionInfo>, Option<u32>)>,
+    },
+    /// List the sessions with the most traffic.
+    Elephants {
+        /// How many at most.
+        limit: usize,
+        /// Those there are.
+        reply: Sender<Vec<Elephant>>,
     },
     /// End the loop.
     Stop,

@@ -1,16 +1,19 @@
 //! One worker's turn: receive, run through the path, send.
 
 mod send;
+mod timed;
 
 use crate::held::{HeldFrames, wanted};
 use crate::mailbox::{Event, Message, Report, Wake};
 use crate::outlet::Outlet;
 use crate::queue::{Burst, Queue};
 use crate::ring::{Errand, Parcel, Rings};
+use crate::stages::{Clock, Stages};
 use arrayvec::ArrayVec;
 use sluice_director::fib::{Fib, PortId};
 use sluice_director::path::{
-    BURST, Parked, Parking, Path, PathConfig, RegionError, Round, Verdict, View, Waiting,
+    BURST, Parked, Parking, Path, PathConfig, Probe, RegionError, Round, Unprobed, Verdict, View,
+    Waiting,
 };
 use sluice_director::plan::Plan;
 use sluice_director::{Reason, Time};
@@ -36,6 +39,8 @@ pub struct WorkerConfig {
     pub path: PathConfig,
     /// The most frames that wait for neighbours.
     pub held_frames: usize,
+    /// What the stages are timed by; without it they are not.
+    pub clock: Option<Clock>,
 }
 
 /// A port as one worker has it: one queue as a rule, several of a port that has more queues than
@@ -72,6 +77,7 @@ pub struct Worker<Q: Queue> {
     parking: Parking<Q::Frame>,
     events: Sender<Event>,
     events_wake: Wake,
+    stages: Stages,
     pub(crate) tally: Tally,
 }
 
@@ -82,6 +88,8 @@ pub(crate) struct Tally {
     pub empty_turns: u64,
     pub sleeps: u64,
     pub packets: u64,
+    /// Times that a port had frames.
+    pub bursts: u64,
     pub busy_us: u64,
     pub life_ms: u64,
 }
@@ -116,6 +124,7 @@ impl<Q: Queue> Worker<Q> {
             parking: Parking::new(),
             events,
             events_wake,
+            stages: Stages::new(config.clock, config.path.worker),
             tally: Tally::default(),
         })
     }
@@ -206,10 +215,14 @@ impl<Q: Queue> Worker<Q> {
     }
 
     fn serve_line(&mut self, now: Time, port: usize, queue: usize) -> usize {
+        if let Some(watch) = self.stages.watch() {
+            return self.serve_line_timed(now, (port, queue), watch);
+        }
         let mut burst = Burst::new();
         let came = self.ports[port].lines[queue].queue.receive(&mut burst);
         if came > 0 {
-            self.process(now, PortId(port as u16), &mut burst, &[]);
+            self.tally.bursts += 1;
+            self.process(now, PortId(port as u16), (&mut burst, &[]), &mut Unprobed);
         }
         came
     }
@@ -239,7 +252,7 @@ impl<Q: Queue> Worker<Q> {
             match parcel.errand {
                 Errand::Process(round) => {
                     if let Some(before) = port.filter(|before| *before != parcel.port) {
-                        self.process(now, before, &mut burst, &rounds);
+                        self.process(now, before, (&mut burst, &rounds), &mut Unprobed);
                         rounds.clear();
                     }
                     port = Some(parcel.port);
@@ -252,15 +265,21 @@ impl<Q: Queue> Worker<Q> {
             }
         }
         if let Some(port) = port {
-            self.process(now, port, &mut burst, &rounds);
+            self.process(now, port, (&mut burst, &rounds), &mut Unprobed);
         }
         came
     }
 
     /// Runs a burst through the path and sends its frames where they belong, and then those that
     /// waited for one of them. `rounds` is what frames have behind them that were handed over.
-    fn process(&mut self, now: Time, port: PortId, burst: &mut Burst<Q::Frame>, rounds: &[Round]) {
-        self.process_since(now, port, (burst, rounds), &[]);
+    fn process<T: Probe>(
+        &mut self,
+        now: Time,
+        port: PortId,
+        handed: (&mut Burst<Q::Frame>, &[Round]),
+        probe: &mut T,
+    ) {
+        self.process_since(now, port, handed, &[], probe);
         if !self.parking.is_empty() && !self.path.joined().is_empty() {
             self.process_parked(now);
         }
@@ -286,22 +305,23 @@ impl<Q: Queue> Worker<Q> {
                 next = if full { None } else { self.parking.take(&joined, Some(port)) };
             }
             tries = tries.saturating_sub(burst.len());
-            self.process_since(now, port, (&mut burst, &[]), &since);
+            self.process_since(now, port, (&mut burst, &[]), &since, &mut Unprobed);
         }
     }
 
     /// Runs a burst through the path and sends its frames where they belong. `since` says when
     /// they came, if not now.
-    fn process_since(
+    fn process_since<T: Probe>(
         &mut self,
         now: Time,
         port: PortId,
         (burst, rounds): (&mut Burst<Q::Frame>, &[Round]),
         since: &[Time],
+        probe: &mut T,
     ) {
         let mut verdicts = [Verdict::Wait; BURST];
         let view = View { plan: &self.snapshot.plan, fib: &self.snapshot.fib };
-        self.path.turn_handed(view, now, port, (burst, rounds), &mut verdicts);
+        self.path.turn_probed(view, now, port, (burst, rounds), (&mut verdicts, probe));
         let verdicts = &verdicts[..burst.len()];
         // Nearly always all leave by the same port.
         if let Some(Verdict::Tx(to)) = verdicts.first()
@@ -419,6 +439,9 @@ impl<Q: Queue> Worker<Q> {
                 let next = self.path.list(&self.snapshot.plan, now, &filter, part, &mut found);
                 let _ = reply.send((found, next));
             }
+            Message::Elephants { limit, reply } => {
+                let _ = reply.send(self.path.elephants(&self.snapshot.plan, now, limit));
+            }
             Message::Stop => {
                 let parked = self.parking.clear(None);
                 self.count(parked, Reason::FragmentOrphan);
@@ -444,6 +467,9 @@ impl<Q: Queue> Worker<Q> {
             empty_turns: self.tally.empty_turns,
             sleeps: self.tally.sleeps,
             packets: self.tally.packets,
+            bursts: self.tally.bursts,
+            stages: self.stages.counts,
+            ticks_per_s: self.stages.ticks_per_s(),
             busy_ms: self.tally.busy_us / 1000,
             life_ms: self.tally.life_ms,
         }

@@ -18,6 +18,12 @@ pub fn traffic(bytes: u64) -> String {
     scaled(bytes, 1000.0, &["B", "kB", "MB", "GB", "TB", "PB", "EB"])
 }
 
+/// A rate of bytes as one of bits, in powers of 1000: `720.0 Mbit/s`.
+pub fn bits(bytes_per_s: u64) -> String {
+    let units = ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "Pbit/s", "Ebit/s"];
+    scaled(bytes_per_s.saturating_mul(8), 1000.0, &units)
+}
+
 /// Bytes of memory, in powers of 1024: `61.0 MiB`.
 pub fn memory(bytes: u64) -> String {
     scaled(bytes, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"])
@@ -89,6 +95,7 @@ mod tests {
         let all = [0, 999, 1000, 1_234, 999_949, 999_950, 12_345_678].map(traffic);
         assert_eq!(all, ["0 B", "999 B", "1.0 kB", "1.2 kB", "999.9 kB", "1.0 MB", "12.3 MB"]);
         assert_eq!(traffic(u64::MAX), "18.4 EB");
+        assert_eq!([0, 90_000_000].map(bits), ["0 bit/s", "720.0 Mbit/s"]);
         assert_eq!([1023, 1024, 64 << 20].map(memory), ["1023 B", "1.0 KiB", "64.0 MiB"]);
         assert_eq!(memory(u64::MAX), "16.0 EiB");
     }

@@ -6,6 +6,7 @@
 
 mod balance;
 mod figures;
+mod load;
 mod reasons;
 mod replay;
 mod status;
@@ -15,6 +16,7 @@ mod tests;
 mod wires;
 
 pub use balance::{services, sessions};
+pub use load::{elephants, stages};
 pub use reasons::drops;
 pub use replay::replay;
 pub use status::status;

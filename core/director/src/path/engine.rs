@@ -10,6 +10,7 @@ use super::fragments::Fragments;
 use super::group::{ALL, Find, Group, each, lanes};
 use super::parse::{Parse, Refused};
 use super::picks::Picks;
+use super::probe::{Probe, Stage};
 use super::{Shared, Verdict, View};
 use crate::family::{Family, Ipv4, Ipv6, Seed, Tuple};
 use crate::fib::{HopId, PortId};
@@ -133,16 +134,17 @@ impl<F: Parse> Engine<F> {
     }
 
     /// One turn: see [`super::Path::turn`].
-    pub fn turn<B: Frame, P: Picks>(
+    pub fn turn<B: Frame, P: Picks, T: Probe>(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
         picks: P,
-        frames: &mut [B],
-        verdicts: &mut [Verdict],
+        (frames, verdicts): (&mut [B], &mut [Verdict]),
+        probe: &mut T,
     ) {
         prefetch_frames(&picks, frames, 0);
         self.burst.len = picks.count();
+        let sampled = shared.sketch.pick(picks.count()).unwrap_or(usize::MAX);
         let groups = picks.count().div_ceil(LANES);
         let sieve = !F::WIDE && turn.view.plan.sieve.is_some();
         for step in 0..groups + FOLLOWED {
@@ -152,6 +154,7 @@ impl<F: Parse> Engine<F> {
             } else if step < groups {
                 self.parse::<B, P, false>(shared, turn.view.plan, &picks, frames, verdicts, step);
             }
+            probe.mark(Stage::Parse);
             if let Some(at) = group(SOUGHT) {
                 self.seek(at);
             }
@@ -163,10 +166,28 @@ impl<F: Parse> Engine<F> {
                 self.prefetch_buckets(step);
             }
             prefetch_frames(&picks, frames, (step + 1) * LANES);
+            probe.mark(Stage::Find);
             if let Some(at) = group(FOLLOWED) {
+                if T::ON {
+                    self.tell_found(probe, at);
+                }
+                if sampled / LANES == at {
+                    self.sample(shared, turn.now, at, sampled % LANES);
+                }
                 self.follow_group(shared, turn, frames, verdicts, at);
+                probe.mark(Stage::Track);
             }
         }
+    }
+
+    /// Tells how many of a group's packets have a candidate.
+    fn tell_found<T: Probe>(&self, probe: &mut T, at: usize) {
+        let group = &self.burst.groups[at];
+        let quick = lanes(group.firsts()).filter(|lane| group.flow[*lane] == Flow::NONE.0);
+        let slow = |lane: &usize| self.burst.lanes[at * LANES + lane].flow == Flow::NONE;
+        let missing = quick.count() + lanes(group.slow).filter(slow).count();
+        let all = (group.quick | group.slow).count_ones();
+        probe.looked_up(all - missing as u32, all);
     }
 
     /// Parses a group of frames. With `SIEVE` those that only the wide table may have anything for

@@ -101,7 +101,7 @@ impl Group {
 
     /// Length of a lane's packet.
     #[inline(always)]
-    fn length(&self, lane: usize) -> u16 {
+    pub fn length(&self, lane: usize) -> u16 {
         u16::from_be((self.words[0][lane] >> 16) as u16)
     }
 

@@ -82,7 +82,12 @@ pub(super) fn list<F: Family>(
     (end < touched).then_some(end)
 }
 
-fn info<F: Family>(plan: &Plan, now: Time, session: &SessionOf<F>) -> Option<SessionInfo> {
+/// What an operator sees of a session.
+pub(super) fn info<F: Family>(
+    plan: &Plan,
+    now: Time,
+    session: &SessionOf<F>,
+) -> Option<SessionInfo> {
     let side = F::side(plan);
     let real = plan.real(session.real())?;
     let (far, far_port, virtual_) = if real.mode == Mode::Snat {

@@ -13,6 +13,7 @@ mod neighbours;
 mod odd;
 mod owners;
 mod parted;
+mod probed;
 mod rounds;
 mod rules;
 mod tunnels;

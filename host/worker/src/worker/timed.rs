@@ -1,0 +1,33 @@
+//! A burst whose stages are timed.
+
+use super::Worker;
+use crate::queue::{Burst, Queue};
+use crate::stages::Watch;
+use sluice_director::Time;
+use sluice_director::fib::PortId;
+use sluice_director::path::{Probe, Stage};
+
+impl<Q: Queue> Worker<Q> {
+    /// Serves a port's queue as others are served, and sends at once, so that sending is timed too.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn serve_line_timed(
+        &mut self,
+        now: Time,
+        (port, queue): (usize, usize),
+        mut watch: Watch,
+    ) -> usize {
+        let mut burst = Burst::new();
+        let came = self.ports[port].lines[queue].queue.receive(&mut burst);
+        if came > 0 {
+            watch.mark(Stage::Receive);
+            self.tally.bursts += 1;
+            watch.counts.packets = came as u64;
+            self.process(now, PortId(port as u16), (&mut burst, &[]), &mut watch);
+            self.flush();
+            watch.mark(Stage::Send);
+            self.stages.add(&watch);
+        }
+        came
+    }
+}
