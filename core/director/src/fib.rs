@@ -5,9 +5,11 @@
 //! with the table's generation; the generation changes when a number may have become wrong (a
 //! route changed, a neighbour went), not when a neighbour merely got another MAC.
 
+mod ranges;
+
 use crate::blueprint::Mode;
 use crate::plan::{Plan, Real, RealId};
-use prefix_trie::{Prefix, PrefixMap};
+use ranges::Ranges;
 use rustc_hash::FxHashMap;
 use sluice_wire::ethernet::Mac;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -79,40 +81,8 @@ pub enum NoHop {
     Unresolved(LinkId, IpAddr),
 }
 
-/// A prefix as a key of a route trie.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key<A>(A, u8);
-
-macro_rules! key {
-    ($bits:ty) => {
-        impl Prefix for Key<$bits> {
-            type R = $bits;
-
-            fn repr(&self) -> $bits {
-                self.0
-            }
-
-            fn prefix_len(&self) -> u8 {
-                self.1
-            }
-
-            fn from_repr_len(repr: $bits, len: u8) -> Self {
-                Self(repr, len)
-            }
-        }
-
-        impl Key<$bits> {
-            /// The prefix of `len` bits that `address` is in.
-            fn of(address: $bits, len: u8) -> Self {
-                let free = <$bits>::BITS.saturating_sub(u32::from(len));
-                Self(address & <$bits>::MAX.checked_shl(free).unwrap_or(0), len)
-            }
-        }
-    };
-}
-
-key!(u32);
-key!(u128);
+/// Where a route leads, and the hop to its gateway if it has one whose MAC is known.
+type Way = (Target, HopId);
 
 /// The routes and neighbours, compiled.
 #[derive(Clone, Debug, Default)]
@@ -122,8 +92,8 @@ pub struct Fib {
     hops: Vec<Hop>,
     hop_of: FxHashMap<(LinkId, IpAddr), HopId>,
     routes: Vec<(IpAddr, u8, Target)>,
-    v4: PrefixMap<Key<u32>, Target>,
-    v6: PrefixMap<Key<u128>, Target>,
+    v4: Ranges<u32, Way>,
+    v6: Ranges<u128, Way>,
     real_hops: Vec<HopId>,
 }
 
@@ -153,16 +123,20 @@ impl Fib {
 
     /// The hop towards an address: longest prefix, then the neighbour.
     pub fn lookup(&self, to: IpAddr) -> Result<HopId, NoHop> {
-        let target = match to {
-            IpAddr::V4(v4) => self.v4.get_lpm(&Key(v4.to_bits(), 32)).map(|(_, t)| *t),
-            IpAddr::V6(v6) => self.v6.get_lpm(&Key(v6.to_bits(), 128)).map(|(_, t)| *t),
+        let way = match to {
+            IpAddr::V4(v4) => self.v4.get(v4.to_bits()),
+            IpAddr::V6(v6) => self.v6.get(v6.to_bits()),
         };
-        let (link, next) = match target {
-            Some(Target::Via(link, gateway)) => (link, gateway),
-            Some(Target::OnLink(link)) => (link, to),
-            Some(Target::Nowhere) | None => return Err(NoHop::NoRoute),
-        };
-        self.neighbour(link, next).ok_or(NoHop::Unresolved(link, next))
+        match way {
+            Some((Target::Via(link, gateway), HopId::NONE)) => {
+                Err(NoHop::Unresolved(link, gateway))
+            }
+            Some((Target::Via(..), hop)) => Ok(hop),
+            Some((Target::OnLink(link), _)) => {
+                self.neighbour(link, to).ok_or(NoHop::Unresolved(link, to))
+            }
+            Some((Target::Nowhere, _)) | None => Err(NoHop::NoRoute),
+        }
     }
 
     /// The largest IP packet in bytes that may go where [`Self::lookup`] says, whether the
@@ -249,22 +223,30 @@ impl FibBuilder {
         for (link, address, mac) in self.neighbours {
             fib.add_hop(link, address, mac);
         }
-        for (prefix, len, target) in &fib.routes {
-            match prefix {
-                IpAddr::V4(v4) => {
-                    fib.v4.entry(Key::<u32>::of(v4.to_bits(), *len)).or_insert(*target);
-                }
-                IpAddr::V6(v6) => {
-                    fib.v6.entry(Key::<u128>::of(v6.to_bits(), *len)).or_insert(*target);
-                }
-            }
-        }
+        let ways: Vec<_> =
+            fib.routes.iter().map(|route| (route.0, route.1, fib.way(route.2))).collect();
+        fib.v4 = Ranges::of(ways.iter().filter_map(|(prefix, len, way)| match prefix {
+            IpAddr::V4(v4) => Some((v4.to_bits(), *len, *way)),
+            IpAddr::V6(_) => None,
+        }));
+        fib.v6 = Ranges::of(ways.iter().filter_map(|(prefix, len, way)| match prefix {
+            IpAddr::V6(v6) => Some((v6.to_bits(), *len, *way)),
+            IpAddr::V4(_) => None,
+        }));
         fib.real_hops = plan.reals.iter().map(|real| fib.hop_of_real(real)).collect();
         fib
     }
 }
 
 impl Fib {
+    fn way(&self, target: Target) -> Way {
+        let hop = match target {
+            Target::Via(link, gateway) => self.neighbour(link, gateway).unwrap_or(HopId::NONE),
+            Target::OnLink(_) | Target::Nowhere => HopId::NONE,
+        };
+        (target, hop)
+    }
+
     fn hop_of_real(&self, real: &Real) -> HopId {
         // The one that stands for the outside has as many as there are destinations.
         if real.mode == Mode::Snat {

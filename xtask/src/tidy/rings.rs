@@ -20,7 +20,6 @@ const RINGS: [&str; 4] = ["core/", "host/", "control/", "bin/"];
 const PURE: [(&str, &str); 6] = [
     ("core/", "arrayvec"),
     ("core/", "bytemuck"),
-    ("core/", "prefix-trie"),
     ("core/", "rustc-hash"),
     // mmap, munmap, madvise.
     ("core/table", "libc"),
