@@ -62,6 +62,7 @@ use arrayvec::ArrayVec;
 use elephants::Sketch;
 use engine::{Engine, Others, Turn};
 use rate::{Rate, Usage};
+pub use sluice_lanes::level::Level;
 pub use sluice_table::{PagePolicy, RegionError};
 use std::net::IpAddr;
 
@@ -225,6 +226,13 @@ impl Path {
         Ok(Self { shared, v4, wide, config: *config })
     }
 
+    /// Uses these instructions instead of the best that the processor has: to compare them.
+    #[must_use]
+    pub fn at_level(mut self, level: Level) -> Self {
+        (self.v4.level, self.wide.level) = (level, level);
+        self
+    }
+
     /// Makes room for what a new plan counts. To be called once before the first turn with it.
     pub fn adopt(&mut self, plan: &Plan) {
         let shared = &mut self.shared;
@@ -261,7 +269,7 @@ impl Path {
             .or_else(|_| Engine::new(room, seed(), PagePolicy::Ordinary));
         // Without memory even for that, its sessions are refused as those of a full table are.
         if let Ok(wide) = wide {
-            self.wide = wide;
+            self.wide = Engine { level: self.wide.level, ..wide };
         }
     }
 

@@ -4,7 +4,7 @@
 use super::lab::{CLIENT, FRONT, LOCAL, Lab, MemFrame, Packet, REAL, VIP, tcp, udp};
 use crate::blueprint::Mode;
 use crate::frame::Frame;
-use crate::path::Verdict;
+use crate::path::{Level, Verdict};
 use proptest::prelude::*;
 use sluice_wire::tcp::{ACK, SYN};
 
@@ -96,7 +96,7 @@ fn any_shot() -> impl Strategy<Value = Shot> {
 }
 
 /// A director that forwards by `mode`, with a session for each of four client ports and protocols.
-fn lab(mode: Mode) -> Lab {
+fn lab(mode: Mode, level: Level) -> Lab {
     let set = |b: &mut crate::blueprint::Blueprint| {
         b.services.iter_mut().for_each(|service| service.mode = mode);
         let source = crate::blueprint::Network { address: [192, 0, 2, 9].into(), prefix: 32 };
@@ -104,7 +104,7 @@ fn lab(mode: Mode) -> Lab {
         // One real server, so that its answers can be foretold.
         b.services.iter_mut().for_each(|service| service.reals.truncate(1));
     };
-    let mut lab = Lab::with(set, 1000, (0, 1));
+    let mut lab = Lab::with(set, 1000, (0, 1)).at_level(level);
     for port in 3000..3004 {
         for mut frame in [udp((CLIENT, port), (VIP, 53), b"1"), {
             tcp((CLIENT, port), (VIP, 80), SYN, (99, 0), b"")
@@ -131,11 +131,17 @@ proptest! {
     ) {
         let shots = runs.iter().flat_map(|(shot, times)| std::iter::repeat_n(shot, *times));
         let shots: Vec<&Shot> = shots.take(64).collect();
-        let (mut single, mut staged) = (lab(mode), lab(mode));
+        let (mut single, mut staged) = (lab(mode, Level::BASELINE), lab(mode, Level::detect()));
+        // The scalar twin of the kernels, which other processors have.
+        let mut scalar = lab(mode, Level::BASELINE);
         let mut alone: Vec<MemFrame> = shots.iter().map(|shot| shot.frame(mode)).collect();
         let mut together = alone.clone();
         let verdicts: Vec<Verdict> = alone.iter_mut().map(|f| single.one(FRONT, f)).collect();
+        let mut by_scalar = together.clone();
         let both = staged.burst(FRONT, &mut together);
+        prop_assert_eq!(&scalar.burst(FRONT, &mut by_scalar), &both);
+        prop_assert_eq!(&by_scalar, &together);
+        prop_assert_eq!(scalar.path.counters(), staged.path.counters());
         for (at, shot) in shots.iter().enumerate() {
             prop_assert_eq!(both[at], verdicts[at], "{}: {:?}", at, shot);
             prop_assert_eq!(&together[at], &alone[at], "{}: {:?}", at, shot);
@@ -148,7 +154,12 @@ proptest! {
 /// Eight that nothing is the matter with, as another's parser reads them.
 #[test]
 fn eight_plain_ones() {
-    let mut lab = lab(Mode::Fnat);
+    for level in [Level::BASELINE, Level::detect()] {
+        eight(lab(Mode::Fnat, level));
+    }
+}
+
+fn eight(mut lab: Lab) {
     let mut frames: Vec<MemFrame> = (0..8)
         .map(|at: u16| {
             let port = at % 4;

@@ -6,7 +6,7 @@ use crate::blueprint::{
 };
 use crate::fib::{Fib, FibBuilder, Link, PortId, Target};
 use crate::frame::Frame;
-use crate::path::{BURST, Path, PathConfig, Verdict, View};
+use crate::path::{BURST, Level, Path, PathConfig, Verdict, View};
 use crate::plan::{Plan, Retired};
 use crate::time::Time;
 use etherparse::{PacketBuilder, SlicedPacket, TcpHeader, TransportSlice};
@@ -102,6 +102,11 @@ impl Lab {
         let mut path = Path::new(&config).unwrap();
         path.adopt(&plan);
         Self { path, plan, fib, now: Time(1_000_000) }
+    }
+
+    /// The same with other instructions.
+    pub fn at_level(self, level: Level) -> Self {
+        Self { path: self.path.at_level(level), ..self }
     }
 
     pub fn one(&mut self, port: PortId, frame: &mut MemFrame) -> Verdict {
