@@ -17,7 +17,7 @@ use super::Report;
 const RINGS: [&str; 4] = ["core/", "host/", "control/", "bin/"];
 
 /// What ring 0 may use from outside: (crate folder or `core/` for all, package).
-const PURE: [(&str, &str); 6] = [
+const PURE: [(&str, &str); 5] = [
     ("core/", "arrayvec"),
     ("core/", "bytemuck"),
     ("core/", "rustc-hash"),
