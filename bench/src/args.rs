@@ -7,7 +7,7 @@ use crate::error::BenchError;
 use crate::template::Template;
 use clap::{Args, Parser, Subcommand};
 use sluice_director::path::BURST;
-pub use suite::{Arrivals, Churn, Conditions, Elephant, Latency, Memory, Scaling, word};
+pub use suite::{Arrivals, Churn, Conditions, Elephant, Latency, Memory, Plot, Scaling, word};
 
 /// How fast the director is.
 #[derive(Debug, Parser)]
@@ -44,6 +44,8 @@ pub enum Command {
     /// What sessions that come and go cost established traffic
     #[command(long_about = CHURN)]
     Churn(Churn),
+    /// Renders results as SVG
+    Plot(Plot),
 }
 
 const ABOUT: &str = "\
@@ -100,7 +102,9 @@ First as many frames as the loop takes, for the highest rate; then arrivals on a
 share of that rate, whether the loop is ready or not (open loop). The time of a frame is from the \
 moment it was scheduled for until the loop handed it to the queue that it leaves by, so that a \
 frame that waits because an earlier one was slow counts its waiting (no coordinated omission). \
-The clock stands still while frames are written; whatever else interrupts the worker counts.";
+The clock stands still while frames are written; whatever else interrupts the worker counts. \
+Beside the percentiles of all frames stand those of quiet rounds, in which the kernel ran \
+nothing else on the core and no remains of that waited: they are the loop's own.";
 
 const CHURN: &str = "\
 What sessions that come and go cost established traffic.

@@ -49,6 +49,15 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
+    /// Counts what another one counted.
+    pub fn merge(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.total += other.total;
+        self.max = self.max.max(other.max);
+    }
+
     pub const fn total(&self) -> u64 {
         self.total
     }
@@ -100,6 +109,11 @@ mod tests {
         let mut histogram = Histogram::default();
         assert_eq!(histogram.quantile(0.5), None);
         (1..=50).for_each(|value| histogram.add(value));
-        assert_eq!((histogram.total(), histogram.quantile(0.5)), (50, Some(25)));
+        let mut both = histogram.clone();
+        both.merge(&histogram);
+        assert_eq!(
+            (both.total(), both.quantile(0.5), both.quantile(1.0)),
+            (100, Some(25), Some(50))
+        );
     }
 }

@@ -17,11 +17,15 @@ use crate::station::{self, Station, alone};
 use crate::traffic::Local;
 use serde_json::{Value, json};
 use sluice_director::blueprint::Timeouts;
+use sluice_director::path::BURST;
 
 /// Rounds at the beginning of each run that do not count.
 const WARM_UP: u64 = 8;
 /// The least rounds that count.
 const LEAST: u64 = 4;
+/// After a disturbance, more frames than this that have arrived and wait are its remains: some
+/// bursts wait at a high load anyway.
+const PILED_UP: usize = 4 * BURST;
 /// What is told of the times, by name.
 const PARTS: [(&str, f64); 6] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999), ("p99_99", 0.9999), ("max", 1.0)];
@@ -30,10 +34,19 @@ const PARTS: [(&str, f64); 6] =
 #[derive(Clone, Debug, Default)]
 struct Run {
     latencies: Histogram,
+    /// Those of rounds in which nothing else ran on the core, and which did not begin with what
+    /// had piled up in one.
+    quiet: Histogram,
     polls: Polls,
-    /// Ticks a packet, of each round.
-    cycles: Vec<f64>,
     ticks: u64,
+}
+
+impl Run {
+    /// Packets a tick, with everything that came between: the highest rate must be one that can
+    /// be kept up.
+    fn rate(&self) -> f64 {
+        self.polls.frames as f64 / self.ticks as f64
+    }
 }
 
 /// The runs at one load.
@@ -65,6 +78,7 @@ pub fn run(args: &Latency) -> Result<Report, BenchError> {
     let traffic = Throughput {
         sessions: args.sessions,
         burst: args.burst,
+        frames: args.frames,
         ..Throughput::usual(args.mode, args.family, conditions)
     };
     let machine = Machine::look(args.core.unwrap_or(0));
@@ -106,16 +120,16 @@ fn measure(
     let ticks = (args.turns.seconds * tsc_hz) as u64;
     station.keep_time();
     for turn in 0..args.turns.repeats {
-        let mut least = 0.0;
+        let mut highest = 0.0;
         for load in &mut loads {
             // Without a share, all frames arrive at once.
-            let distance = load.share.map_or(0.0, |share| least / share);
+            let distance = load.share.map_or(0.0, |share| 1.0 / (highest * share));
             let seed = args.turns.conditions.seed ^ u64::from(turn) << 32;
             let start = station.now();
             let schedule = Schedule::new(args.arrivals, distance, start, seed);
             let run = one(station, locals, schedule, ticks)?;
             if load.share.is_none() {
-                least = quantile(&run.cycles, 0.5);
+                highest = run.rate();
             }
             load.runs.push(run);
             bar.inc(1);
@@ -133,19 +147,25 @@ fn one(
     ticks: u64,
 ) -> Result<Run, BenchError> {
     let (mut run, mut booked) = (Run::default(), Booked::default());
-    let mut warm_up = Histogram::default();
+    let waits = machine::Waits::open();
+    let mut piled_up = false;
     for round in 0.. {
         if round >= WARM_UP + LEAST && run.ticks >= ticks {
             break;
         }
+        let before = waits.read();
         station.book(locals, &mut schedule, &mut booked);
-        let took = station.run_booked(&booked)?;
-        let counts = round >= WARM_UP;
-        let into = if counts { &mut run.latencies } else { &mut warm_up };
-        station.take_latencies(&booked, into)?;
+        let took = station.run_booked(&mut booked)?;
+        let disturbed = piled_up || waits.read() != before;
+        piled_up = disturbed && schedule.is_behind(station.stopped_at(&booked), PILED_UP);
+        let mut latencies = Histogram::default();
+        station.take_latencies(&booked, &mut latencies)?;
         let polls = station.take_polls();
-        if counts {
-            run.cycles.push(took as f64 / station.idle.len() as f64);
+        if round >= WARM_UP {
+            run.latencies.merge(&latencies);
+            if !disturbed {
+                run.quiet.merge(&latencies);
+            }
             run.ticks += took;
             run.polls.bursts += polls.bursts;
             run.polls.frames += polls.frames;
@@ -161,10 +181,7 @@ impl Load {
 
     /// Packets a tick of each run.
     fn rates(&self) -> Vec<f64> {
-        self.over_runs(|run| match self.share {
-            Some(_) => run.polls.frames as f64 / run.ticks as f64,
-            None => 1.0 / quantile(&run.cycles, 0.5),
-        })
+        self.over_runs(Run::rate)
     }
 
     /// Frames of a poll that gave any.
@@ -172,9 +189,20 @@ impl Load {
         quantile(&self.over_runs(|run| run.polls.frames as f64 / run.polls.bursts as f64), 0.5)
     }
 
-    /// Ticks that `part` of a run's frames took at most, of each run.
-    fn times(&self, part: f64) -> Vec<f64> {
-        self.over_runs(|run| run.latencies.quantile(part).map_or(f64::NAN, |t| t as f64))
+    /// Ticks that `part` of a run's frames took at most, of each run; of all frames, or of those
+    /// in quiet rounds.
+    fn times(&self, part: f64, quiet: bool) -> Vec<f64> {
+        self.over_runs(|run| {
+            let of = if quiet { &run.quiet } else { &run.latencies };
+            of.quantile(part).map_or(f64::NAN, |ticks| ticks as f64)
+        })
+    }
+
+    /// Median of the runs' times in nanoseconds, and all of them.
+    fn ns(&self, part: f64, quiet: bool, tsc_hz: f64) -> (f64, Vec<f64>) {
+        let ns = self.times(part, quiet).into_iter().filter(|ticks| !ticks.is_nan());
+        let ns: Vec<_> = ns.map(|ticks| round(ticks / tsc_hz * 1e9)).collect();
+        (quantile(&ns, 0.5), ns)
     }
 
     fn json(&self, tsc_hz: f64) -> Value {
@@ -185,12 +213,15 @@ impl Load {
             "mpps_runs": rates,
             "burst_fill": round(self.burst_fill()),
             "frames": self.runs.iter().map(|run| run.latencies.total()).sum::<u64>(),
+            "quiet_frames": self.runs.iter().map(|run| run.quiet.total()).sum::<u64>(),
         });
         // Of frames that all arrive at once a time says nothing.
         for (name, part) in PARTS.iter().filter(|_| self.share.is_some()) {
-            let ns: Vec<_> = self.times(*part).iter().map(|t| round(t / tsc_hz * 1e9)).collect();
-            object[format!("{name}_ns")] = quantile(&ns, 0.5).into();
-            object[format!("{name}_ns_runs")] = ns.into();
+            for (quiet, name) in [(false, (*name).to_owned()), (true, format!("quiet_{name}"))] {
+                let (median, all) = self.ns(*part, quiet, tsc_hz);
+                object[format!("{name}_ns")] = median.into();
+                object[format!("{name}_ns_runs")] = all.into();
+            }
         }
         object
     }
@@ -221,6 +252,7 @@ impl Report {
             "repeats": args.turns.repeats,
             "seconds": args.turns.seconds,
             "burst": args.burst,
+            "frames_in_flight": args.frames,
             "loads": self.loads.iter().map(|load| load.json(self.tsc_hz)).collect::<Vec<_>>(),
             "resolution": "1/64 of a time",
             "table_bytes": self.table.0,
@@ -237,20 +269,22 @@ impl Report {
 
     /// Lines to read.
     pub fn text(&self) -> String {
-        let line = |load: &Load| {
+        let line = |(load, quiet): (&Load, bool)| {
             let rate = quantile(&load.rates(), 0.5) * self.tsc_hz / 1e6;
             let mut cells = vec![
                 load.share.map_or_else(|| "all".into(), |share| format!("{} %", share * 100.0)),
-                format!("{rate:.2}"),
+                if quiet { "quiet".into() } else { format!("{rate:.2}") },
                 format!("{:.1}", load.burst_fill()),
             ];
             cells.extend(PARTS.iter().map(|(_, part)| match load.share {
-                Some(_) => format!("{:.0}", quantile(&load.times(*part), 0.5) / self.tsc_hz * 1e9),
+                Some(_) => format!("{:.0}", load.ns(*part, quiet, self.tsc_hz).0),
                 None => "-".into(),
             }));
             cells
         };
-        let lines: Vec<_> = self.loads.iter().map(line).collect();
+        let loads = self.loads.iter().flat_map(|load| [(load, false), (load, true)]);
+        let loads = loads.filter(|(load, quiet)| load.share.is_some() || !quiet);
+        let lines: Vec<_> = loads.map(line).collect();
         let head = ["load", "Mpps", "burst", "p50", "p90", "p99", "p99.9", "p99.99", "max"];
         let mut out = format!(
             "{} IPv{}, {} sessions, {:?} arrivals, {} runs of {} s each; {}\n{}{LEGEND}",
@@ -272,7 +306,8 @@ impl Report {
 
 const LEGEND: &str = "\
 Nanoseconds from a frame's moment on the schedule until the loop has sent it, medians of the runs;
-burst: frames of a poll that gave any; load: share of the rate in the first line.
+burst: frames of a poll that gave any; load: share of the rate in the first line; quiet: of the
+rounds in which the kernel ran nothing else on the core, and that had no remains of such.
 ";
 
 #[cfg(test)]
@@ -298,6 +333,7 @@ mod tests {
             let number = |name: &str| some[name].as_f64().unwrap();
             assert!(number("p50_ns") > 0.0 && number("p50_ns") <= number("p99_ns"), "{some}");
             assert!(number("p99_ns") <= number("max_ns"), "{some}");
+            assert!(number("quiet_frames") <= number("frames"), "{some}");
             assert!(number("mpps") < all["mpps"].as_f64().unwrap() * 0.5, "{all} {some}");
             assert!(report.text().contains("20 %"));
         }

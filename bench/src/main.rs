@@ -27,6 +27,7 @@ mod latency;
 mod machine;
 mod matrix;
 mod memory;
+mod plot;
 mod port;
 mod report;
 mod resident;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::Scaling(args) => shown!(scaling::run(&args), args.turns.conditions.json),
         Command::Latency(args) => shown!(latency::run(&args), args.turns.conditions.json),
         Command::Churn(args) => shown!(churn::run(&args), args.conditions.json),
+        Command::Plot(args) => plot::run(&args),
     };
     match done {
         Ok(text) => {

@@ -24,6 +24,11 @@ impl Schedule {
         Self { kind, distance, next: start as f64, random: Random::new(seed) }
     }
 
+    /// Whether more than so many arrivals are behind at a tick.
+    pub fn is_behind(&self, tick: u64, arrivals: usize) -> bool {
+        tick as f64 - self.next > self.distance * arrivals as f64
+    }
+
     /// The tick of the next arrival.
     pub fn next(&mut self) -> u64 {
         let now = self.next;
@@ -126,6 +131,7 @@ mod tests {
         let mut schedule = Schedule::new(Arrivals::Constant, 10.4, 100, 1);
         let all: Vec<_> = (0..6).map(|_| schedule.next()).collect();
         assert_eq!(all, [100, 110, 120, 131, 141, 152]);
+        assert!(!schedule.is_behind(170, 1) && schedule.is_behind(174, 1));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use sluice_director::family::{Ipv4, Ipv6};
 use sluice_director::path::BURST;
 use sluice_director::session::SessionOf;
+use std::path::PathBuf;
 
 /// What every one of them takes.
 #[derive(Clone, Debug, Args)]
@@ -122,6 +123,9 @@ pub struct Latency {
     #[arg(long, default_value_t = BURST as u16,
           value_parser = clap::value_parser!(u16).range(1..=BURST as i64))]
     pub burst: u16,
+    /// Frames in flight: the clock stands still whenever so many have gone, for new ones
+    #[arg(long, default_value = "4096", value_parser = count)]
+    pub frames: u64,
     /// The worker's core [default: the last one that the process may use]
     #[arg(long)]
     pub core: Option<usize>,
@@ -151,6 +155,16 @@ pub struct Churn {
     pub core: Option<usize>,
     #[command(flatten)]
     pub conditions: Conditions,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct Plot {
+    /// Where the results are: what commands printed with --json, in files named *.json
+    #[arg(default_value = "bench/results")]
+    pub results: PathBuf,
+    /// Where the plots go
+    #[arg(long, default_value = "docs/plots")]
+    pub out: PathBuf,
 }
 
 /// The word that an option takes.

@@ -15,7 +15,11 @@ const STUCK_S: u64 = 20;
 
 /// What is to come out by each way, in this order: when it arrives, and its flow.
 #[derive(Default)]
-pub struct Booked([Vec<(u64, u32)>; 2]);
+pub struct Booked {
+    ways: [Vec<(u64, u32)>; 2],
+    /// The tick at which the clock was stopped, when the last round was over.
+    stopped: Option<u64>,
+}
 
 /// What the polls gave.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,31 +49,32 @@ impl Station {
         self.timed(Way::In).now()
     }
 
-    /// Writes a round of random flows that arrive as the schedule says, while the clock stands
-    /// still.
+    /// Writes a round of random flows that arrive as the schedule says. The clock goes on when
+    /// they are written.
     pub fn book(&mut self, locals: &[Local], schedule: &mut Schedule, booked: &mut Booked) {
-        let begin = ticks();
+        let stopped = booked.stopped.take().unwrap_or_else(ticks);
         self.traffic.write_round(&[locals], &mut self.idle);
-        booked.0.iter_mut().for_each(Vec::clear);
+        booked.ways.iter_mut().for_each(Vec::clear);
         let mut frames = std::mem::take(&mut self.idle);
         for (at, frame) in frames.drain(..).enumerate() {
             let (way, tick) = (self.traffic.way(at), schedule.next());
-            booked.0[way as usize].push((tick, self.traffic.picked(at)));
+            booked.ways[way as usize].push((tick, self.traffic.picked(at)));
             self.timed(way).push(tick, frame);
         }
         self.idle = frames;
         for way in [Way::In, Way::Out] {
-            self.given[way as usize] += booked.0[way as usize].len() as u64;
+            self.given[way as usize] += booked.ways[way as usize].len() as u64;
         }
-        let stood = ticks() - begin;
+        let stood = ticks() - stopped;
         for way in [Way::In, Way::Out] {
             self.timed(way).paused += stood;
         }
     }
 
-    /// Turns the worker until the round has come out: the ticks of that, waiting included.
-    pub fn run_booked(&mut self, booked: &Booked) -> Result<u64, BenchError> {
-        let frames = booked.0.iter().map(Vec::len).sum();
+    /// Turns the worker until the round has come out: the ticks of that, waiting included. Then
+    /// the clock stands still until the next round is written.
+    pub fn run_booked(&mut self, booked: &mut Booked) -> Result<u64, BenchError> {
+        let frames = booked.ways.iter().map(Vec::len).sum();
         let begin = self.now();
         loop {
             let passed = self.now() - begin;
@@ -77,6 +82,7 @@ impl Station {
             self.worker.turn(Time(now));
             let got = self.sent();
             if got == frames {
+                booked.stopped = Some(ticks());
                 let took = self.now() - begin;
                 self.worked_ticks += took;
                 return Ok(took);
@@ -87,6 +93,11 @@ impl Station {
         }
     }
 
+    /// The tick by the clock that stands still since the last round.
+    pub fn stopped_at(&mut self, booked: &Booked) -> u64 {
+        booked.stopped.unwrap_or_else(ticks) - self.timed(Way::In).paused
+    }
+
     /// Adds each frame's time from its arrival on the schedule until it was sent, and takes all
     /// frames back. Frames of a way must have come out in the order in which they arrived.
     pub fn take_latencies(
@@ -95,7 +106,7 @@ impl Station {
         latencies: &mut Histogram,
     ) -> Result<(), BenchError> {
         for way in [Way::In, Way::Out] {
-            let entries = &booked.0[way as usize];
+            let entries = &booked.ways[way as usize];
             let other = if way == Way::In { Way::Out } else { Way::In };
             let mut arrivals = entries.iter();
             for (left, count) in &self.timed(other).departures {
