@@ -153,6 +153,8 @@ pub struct Report {
     /// Ticks of each round, without and with.
     without: Vec<f64>,
     with: Vec<f64>,
+    /// Sessions that came in each round.
+    comes: Vec<f64>,
     /// Sessions that came and that went in the rounds that count, and those rounds' seconds.
     came: u64,
     went: u64,
@@ -183,17 +185,21 @@ pub fn run(args: &Churn) -> Result<Report, BenchError> {
     without.round()?;
     let core_ghz = clock::core_ghz();
     let (came, went, worked) = (with.came, with.station.ended(), with.worked);
-    let mut rounds = [Vec::new(), Vec::new()];
+    let (mut rounds, mut comes) = ([Vec::new(), Vec::new()], Vec::new());
     let bar = runs::bar(args.seconds.ceil() as u64, "s");
     let start = Instant::now();
     while rounds[0].len() < LEAST || start.elapsed().as_secs_f64() < args.seconds {
         for (side, rounds) in [&mut without, &mut with].into_iter().zip(&mut rounds) {
-            rounds.push(side.round()?.0 as f64);
+            let (took, come) = side.round()?;
+            rounds.push(took as f64);
+            comes.push(come as f64);
         }
         bar.set_position(start.elapsed().as_secs());
     }
     bar.finish_and_clear();
     let [of_without, of_with] = rounds;
+    // Every second round is of the side without.
+    let comes = comes.into_iter().skip(1).step_by(2).collect();
     let mut report = Report {
         args: args.clone(),
         machine,
@@ -201,6 +207,7 @@ pub fn run(args: &Churn) -> Result<Report, BenchError> {
         core_ghz,
         without: of_without,
         with: of_with,
+        comes,
         came: with.came - came,
         went: with.station.ended() - went,
         with_s: (with.worked - worked) as f64 / tsc_hz,
@@ -243,8 +250,14 @@ impl Report {
 
     /// Ticks of a session that comes and goes, all in.
     fn session_cycles(&self) -> f64 {
-        let a_round = self.came as f64 / self.with.len() as f64;
-        (quantile(&self.with, 0.5) - quantile(&self.without, 0.5)) / a_round
+        let more = quantile(&self.with, 0.5) - quantile(&self.without, 0.5);
+        more / quantile(&self.comes, 0.5)
+    }
+
+    /// Sessions a second that come in the median round: fewer come in all when interruptions are
+    /// longer than what can be made up for in a round.
+    fn median_rate(&self) -> f64 {
+        quantile(&self.comes, 0.5) / quantile(&self.with, 0.5) * self.tsc_hz
     }
 
     fn mpps(&self, rounds: &[f64]) -> f64 {
@@ -274,6 +287,7 @@ impl Report {
             "with": side(&self.with),
             "established_loss": (self.loss() * 1e4).round() / 1e4,
             "cycles_per_session": round(self.session_cycles()),
+            "came_per_s_median_round": self.median_rate().round(),
             "came_per_s": (self.came as f64 / self.with_s).round(),
             "went_per_s": (self.went as f64 / self.with_s).round(),
             "open_at_the_end": self.open,
@@ -299,7 +313,8 @@ impl Report {
         format!(
             "{} IPv{}, {} established TCP sessions beside {} new ones a second; {}\n{}\
              established traffic: {:.1} % slower; {:.0} cycles for a session that comes and goes\n\
-             {:.0} came and {:.0} went in a second of the worker's time; {} open at the end\n{}",
+             in a second {:.0} came by the median round; {:.0} came and {:.0} went of the worker's \
+             time with interruptions; {} open at the end\n{}",
             self.args.mode.name(),
             self.args.family.version(),
             self.args.sessions,
@@ -308,6 +323,7 @@ impl Report {
             runs::table(&head, &lines),
             self.loss() * 100.0,
             self.session_cycles(),
+            self.median_rate(),
             self.came as f64 / self.with_s,
             self.went as f64 / self.with_s,
             self.open,

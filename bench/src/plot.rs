@@ -62,7 +62,7 @@ fn ours(results: &[&Value]) -> Vec<String> {
     let cpu = text(&first["machine"], "cpu_model");
     vec![
         format!(
-            "Sluice: {}; {cpu}, virtual, TSC {tsc:.2} GHz, commit {}.",
+            "Sluice: {}; {cpu}, TSC {tsc:.2} GHz, commit {}.",
             text(first, "what"),
             text(first, "commit")
         ),
@@ -266,7 +266,7 @@ fn latency(results: &Results) -> Result<Option<String>, BenchError> {
 fn churn(results: &Results) -> Result<Option<String>, BenchError> {
     let all = results.of("churn");
     let pair = |result: &&Value| {
-        let rate = chart::short(number(result, "came_per_s"));
+        let rate = chart::short(number(result, "came_per_s_median_round"));
         let loss = number(result, "established_loss") * 100.0;
         let of = |side: &str, label: String| Bar {
             label,
@@ -327,7 +327,7 @@ mod tests {
             ),
             with(
                 "churn",
-                json!({"came_per_s": 1e6, "established_loss": 0.1,
+                json!({"came_per_s_median_round": 1e6, "established_loss": 0.1,
                 "without": {"established_mpps": 20}, "with": {"established_mpps": 18}}),
             ),
         ]);
