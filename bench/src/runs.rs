@@ -76,8 +76,11 @@ impl<C> Row<C> {
         self.runs.iter().map(|run| run[name].as_f64().unwrap_or(f64::NAN)).collect()
     }
 
+    /// Of an even number of runs the middle of the two in the middle.
     pub fn median(&self, name: &str) -> f64 {
-        quantile(&self.figures(name), 0.5)
+        let figures = self.figures(name);
+        let turned: Vec<_> = figures.iter().map(|figure| -figure).collect();
+        (quantile(&figures, 0.5) - quantile(&turned, 0.5)) / 2.0
     }
 
     pub fn least(&self, name: &str) -> f64 {
@@ -190,6 +193,8 @@ mod tests {
         let row = Row { cell: (), runs: [30.0, 10.0, 20.0].map(run).to_vec() };
         let figures = [row.least("cycles_per_packet"), row.median("cycles_per_packet")];
         assert_eq!((figures, row.most("cycles_per_packet")), ([10.0, 20.0], 30.0));
+        let even = Row { cell: (), runs: [10.0, 40.0, 30.0, 20.0].map(run).to_vec() };
+        assert_eq!(even.median("cycles_per_packet"), 25.0);
         assert_eq!((row.text("table_pages"), row.sum("cycles_per_packet")), ("2 MiB", 60.0));
         assert_eq!(row.json()["cycles_per_packet_runs"], json!([30.0, 10.0, 20.0]));
     }

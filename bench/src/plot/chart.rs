@@ -27,7 +27,7 @@ const BAR: u32 = 26;
 const BARS_AT: i32 = 430;
 const BEHIND: i32 = 110;
 /// Width of the names beside lines.
-const LEGEND: u32 = 180;
+const LEGEND: u32 = 215;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
