@@ -2,7 +2,7 @@
 CARGO ?= cargo
 DEMO := target/release/sluice-demo
 
-.PHONY: setup build demo demo-stop figures test bench matrix instructions cps fmt lint clean
+.PHONY: setup build demo demo-stop figures test bench bench-all plots matrix instructions cps fmt lint clean
 
 setup: ## install what is missing from Debian's packages, check Rust, reserve huge pages
 	@packaging/setup.sh
@@ -26,6 +26,12 @@ bench: build ## the worker loop on an in-memory port
 	target/release/sluice-bench throughput --mode fnat --scheduler rr --family 4 \
 		--protocol udp --size 64 --sessions $(or $(SESSIONS),1000000) \
 		--workers $(or $(WORKERS),1) --seconds $(or $(SPAN_S),5) --json
+
+bench-all: build ## the whole suite: bench/results/*.json and docs/plots; RUNS, SPAN_S, NICE, LARGE, ONLY
+	bench/all.sh
+
+plots: build ## docs/plots from the results in bench/results
+	target/release/sluice-bench plot bench/results --out docs/plots
 
 matrix: build ## every mode, family and some schedulers beside each other; RUNS=3
 	target/release/sluice-bench matrix --sessions $(or $(SESSIONS),1000000) \

@@ -1,10 +1,13 @@
 //! The command line.
 
+mod suite;
+
 pub use crate::choice::{Family, Mapping, Mode, Pages, Protocol, Scheduler};
 use crate::error::BenchError;
 use crate::template::Template;
 use clap::{Args, Parser, Subcommand};
 use sluice_director::path::BURST;
+pub use suite::{Arrivals, Churn, Conditions, Elephant, Latency, Memory, Plot, Scaling, word};
 
 /// How fast the director is.
 #[derive(Debug, Parser)]
@@ -27,6 +30,22 @@ pub enum Command {
     Cps(Cps),
     /// Shares, moved clients and cycles a new session of each scheduler
     Schedulers(Schedulers),
+    /// Resident bytes a session, time to open, and Mpps over all of them, by number of sessions
+    #[command(long_about = MEMORY)]
+    Memory(Memory),
+    /// Cycles a packet when one flow has a share of all packets
+    Elephant(Elephant),
+    /// One worker, two, ...: Mpps, the ratio to one, and what a hand-off costs
+    #[command(long_about = SCALING)]
+    Scaling(Scaling),
+    /// Percentiles of the time that a frame spends in the worker's loop, below its highest rate
+    #[command(long_about = LATENCY)]
+    Latency(Latency),
+    /// What sessions that come and go cost established traffic
+    #[command(long_about = CHURN)]
+    Churn(Churn),
+    /// Renders results as SVG
+    Plot(Plot),
 }
 
 const ABOUT: &str = "\
@@ -60,6 +79,40 @@ SYN, SYN+ACK, ACK, request, answer, and a FIN of each side with its acknowledgem
 of the client and three of the server, of connections that are at different points of their lives. \
 Of dr and ipip the director sees the client's five alone, and deletes the session when FIN_WAIT is \
 over, which is a second here. Meanwhile `--sessions` other connections are open.";
+
+const MEMORY: &str = "\
+Resident bytes a session, time to open, and Mpps over all of them, by number of sessions.
+
+Each run is `throughput` in a process of its own. Bytes are what the process's resident memory \
+(RSS, and reserved huge pages in use) grew by from before the tables were made until all sessions \
+were open. The generator's own memory, six bytes a session, is there before and not counted.";
+
+const SCALING: &str = "\
+One worker, two, ...: Mpps, the ratio to one, and what a hand-off costs.
+
+Each worker has as many sessions as the single one, so that no table gets smaller by dividing. \
+With stray packets, a share of the outbound ones arrives at a worker that does not own their \
+session and is handed over; what that costs is the difference of all workers' cycles divided by \
+the number of such packets.";
+
+const LATENCY: &str = "\
+Percentiles of the time that a frame spends in the worker's loop, below its highest rate.
+
+First as many frames as the loop takes, for the highest rate; then arrivals on a schedule, at a \
+share of that rate, whether the loop is ready or not (open loop). The time of a frame is from the \
+moment it was scheduled for until the loop handed it to the queue that it leaves by, so that a \
+frame that waits because an earlier one was slow counts its waiting (no coordinated omission). \
+The clock stands still while frames are written; whatever else interrupts the worker counts. \
+Beside the percentiles of all frames stand those of quiet rounds, in which the kernel ran \
+nothing else on the core and no remains of that waited: they are the loop's own.";
+
+const CHURN: &str = "\
+What sessions that come and go cost established traffic.
+
+Two workers on one core, with tables of one size, take turns round by round: both have the same \
+established TCP sessions and traffic; one also gets first segments of new sessions among it, \
+`--rate` in a second of its own time, each of which times out a second later. Measuring begins \
+when as many go as come.";
 
 #[derive(Clone, Debug, Args)]
 pub struct Throughput {
@@ -123,6 +176,9 @@ pub struct Throughput {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Draw no bar while many sessions are opened
+    #[arg(long)]
+    pub no_bar: bool,
     /// Slots of each table beyond those of the sessions
     #[arg(skip)]
     pub spare: u32,
@@ -328,30 +384,21 @@ impl Throughput {
 impl Cps {
     /// The connections that are open meanwhile, as a measurement of throughput would have them.
     pub fn others(&self, spare: u32) -> Throughput {
+        let conditions =
+            Conditions { pages: self.pages, nice: self.nice, seed: self.seed, json: self.json };
         Throughput {
-            mode: self.mode,
             scheduler: self.scheduler,
-            family: self.family,
             protocol: Protocol::Tcp,
-            size: None,
-            mapping: Mapping::EndpointIndependent,
             sessions: self.sessions,
-            workers: 1,
             seconds: self.seconds,
-            burst: BURST as u16,
             frames: self.group * 8,
-            stray: 0.0,
-            elephant: 0.0,
             reals: self.reals,
-            pages: self.pages,
             cores: self.core.into_iter().collect(),
-            nice: self.nice,
-            seed: self.seed,
-            json: self.json,
             spare,
             // The walk through the pool ends where it began, among the others' ports, only after
             // so many; how it fares there is for a test of its own.
             to_come: (self.seconds.max(1.0) * 3e6) as u64,
+            ..Throughput::usual(self.mode, self.family, &conditions)
         }
     }
 }

@@ -11,15 +11,13 @@ use crate::floor;
 use crate::judge;
 use crate::machine::{self, Machine, Priority};
 use crate::report::{mean, quantile, round as rounded};
-use crate::scene;
-use crate::station::{self, Cables, Station, Yard};
+use crate::runs;
+use crate::station::{self, Station, alone};
 use crate::template::{Content, Segment, Template};
 use crate::traffic::{Local, Way, macs_of};
 use serde_json::{Value, json};
 use sluice_director::blueprint::Timeouts;
-use sluice_worker::{Rings, Wake};
 use std::collections::VecDeque;
-use std::sync::mpsc::channel;
 use std::time::Instant;
 
 /// Bytes of a request and of its answer.
@@ -187,30 +185,16 @@ pub struct Report {
 pub fn run(args: &Cps) -> Result<Report, BenchError> {
     let spare = if args.mode.answers() { 32 * args.group as u32 } else { WAITING };
     let others = args.others(spare);
-    others.check()?;
-    let core = match args.core {
-        Some(core) => core,
-        None => machine::usable_cores()?.last().copied().unwrap_or(0),
-    };
-    let machine = Machine::look(core);
     let _priority = Priority::set(args.nice)?;
-    machine::pin(core)?;
+    let machine = Machine::look(args.core.unwrap_or(0));
+    alone::pin(args.core)?;
     let tsc_hz = clock::ticks_per_s();
-    let wake =
-        Wake::new().map_err(|source| BenchError::Machine { what: "eventfd".into(), source })?;
     let timeouts = match args.mode.answers() {
         true => Timeouts::default(),
         false => Timeouts { tcp_fin_wait_s: FIN_WAIT_S, ..Timeouts::default() },
     };
-    let cables = Cables {
-        snapshot: scene::snapshot(&others, timeouts)?,
-        rings: Rings::default(),
-        wakes: vec![wake.clone()],
-        events: (channel().0, wake),
-    };
-    let yard = Yard::new(&others, 0)?;
-    let mut station = Station::new(&others, 0, cables, yard, tsc_hz)?;
-    station.open(&mut station::untold(&others))?;
+    let mut station = Station::alone(&others, timeouts, tsc_hz)?;
+    station.open(&mut station::untold(&others), |_| {})?;
     let mut report = live(args, &others, &mut station, tsc_hz)?;
     (report.machine, report.table) = (machine, station.table());
     drop(station);
@@ -318,7 +302,7 @@ impl Report {
     /// One object.
     pub fn json(&self) -> Value {
         let args = &self.args;
-        json!({
+        let figures = json!({
             "connections_per_s": self.a_second().round(),
             "connections_per_s_mean": (self.tsc_hz / mean(&self.cycles)).round(),
             "cycles_per_connection": rounded(self.median()),
@@ -337,15 +321,14 @@ impl Report {
             "floor_cycles_per_line": rounded(self.floor),
             "tsc_ghz": rounded(self.tsc_hz / 1e9),
             "core_ghz": self.core_ghz.map(rounded),
-            "clock": clock::NAME,
+            "burst": sluice_director::path::BURST,
             "connections": self.connections,
             "packets_judged": self.judged,
             "wall_s": rounded(self.wall_s),
             "waited_s": self.waited_s.map(rounded),
-            "commit": machine::commit(),
-            "machine": self.machine.json(),
             "warnings": self.warnings(),
-        })
+        });
+        runs::merge([runs::about("cps", &self.machine, 1), figures])
     }
 
     /// Lines to read.

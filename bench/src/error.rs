@@ -67,6 +67,17 @@ pub enum BenchError {
         /// How it ended.
         status: std::process::ExitStatus,
     },
+    /// A file is no result.
+    #[error("{file}: {what}")]
+    Result {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A plot could not be drawn.
+    #[error("drawing: {0}")]
+    Drawing(String),
     /// Another worker failed first.
     #[error("another worker failed")]
     Aborted,

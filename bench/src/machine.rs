@@ -3,7 +3,8 @@
 use crate::error::BenchError;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::{Value, json};
-use std::fs::read_to_string;
+use std::fs::{File, read_to_string};
+use std::os::unix::fs::FileExt;
 
 /// A load average above this, without the benchmark, disturbs it.
 const BUSY: f64 = 0.5;
@@ -31,6 +32,22 @@ pub fn ran_and_waited_s() -> Option<(f64, f64)> {
     let mut fields = text.split_whitespace().map(|field| field.parse::<u64>().ok());
     let mut next = || fields.next().flatten().map(|ns| ns as f64 / 1e9);
     Some((next()?, next()?))
+}
+
+/// How long the calling thread was ready but something else ran, for many readings.
+pub struct Waits(Option<File>);
+
+impl Waits {
+    pub fn open() -> Self {
+        Self(File::open("/proc/thread-self/schedstat").ok())
+    }
+
+    /// Nanoseconds so far, where the kernel tells.
+    pub fn read(&self) -> Option<u64> {
+        let mut text = [0; 64];
+        let len = self.0.as_ref()?.read_at(&mut text, 0).ok()?;
+        std::str::from_utf8(&text[..len]).ok()?.split_whitespace().nth(1)?.parse().ok()
+    }
 }
 
 /// The nice value of the scheduling group, given back when this is dropped.
@@ -169,6 +186,14 @@ mod tests {
         assert!(machine.cpus >= 1 && !machine.kernel.is_empty());
         let crowded = machine.warnings(machine.cpus);
         assert!(crowded.iter().any(|text| text.contains("none is left")), "{crowded:?}");
+    }
+
+    #[test]
+    fn waits_only_grow() {
+        let waits = Waits::open();
+        let before = waits.read();
+        std::thread::yield_now();
+        assert!(waits.read() >= before);
     }
 
     #[test]

@@ -13,20 +13,29 @@
 
 mod args;
 mod choice;
+mod churn;
 mod clients;
 mod clock;
 mod cps;
+mod elephant;
 mod error;
 mod floor;
 mod gate;
+mod histogram;
 mod judge;
+mod latency;
 mod machine;
 mod matrix;
 mod memory;
+mod plot;
 mod port;
 mod report;
+mod resident;
 mod rounds;
+mod runs;
+mod scaling;
 mod scene;
+mod schedule;
 mod schedulers;
 mod station;
 mod template;
@@ -37,24 +46,25 @@ use args::{Cli, Command};
 use clap::Parser;
 use std::process::ExitCode;
 
+/// What a command measured, as it is to be printed.
+macro_rules! shown {
+    ($report:expr, $json:expr) => {
+        $report.map(|report| if $json { format!("{:#}\n", report.json()) } else { report.text() })
+    };
+}
+
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Throughput(args) => throughput::run(&args).map(|report| match args.json {
-            true => format!("{:#}\n", report.json()),
-            false => report.text(),
-        }),
-        Command::Matrix(args) => matrix::run(&args).map(|table| match args.json {
-            true => format!("{:#}\n", table.json()),
-            false => table.text(),
-        }),
-        Command::Cps(args) => cps::run(&args).map(|report| match args.json {
-            true => format!("{:#}\n", report.json()),
-            false => report.text(),
-        }),
-        Command::Schedulers(args) => schedulers::run(&args).map(|report| match args.json {
-            true => format!("{:#}\n", report.json()),
-            false => report.text(),
-        }),
+        Command::Throughput(args) => shown!(throughput::run(&args), args.json),
+        Command::Matrix(args) => shown!(matrix::run(&args), args.json),
+        Command::Cps(args) => shown!(cps::run(&args), args.json),
+        Command::Schedulers(args) => shown!(schedulers::run(&args), args.json),
+        Command::Memory(args) => shown!(memory::run(&args), args.turns.conditions.json),
+        Command::Elephant(args) => shown!(elephant::run(&args), args.turns.conditions.json),
+        Command::Scaling(args) => shown!(scaling::run(&args), args.turns.conditions.json),
+        Command::Latency(args) => shown!(latency::run(&args), args.turns.conditions.json),
+        Command::Churn(args) => shown!(churn::run(&args), args.conditions.json),
+        Command::Plot(args) => plot::run(&args),
     };
     match done {
         Ok(text) => {

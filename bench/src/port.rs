@@ -7,6 +7,7 @@
 //! Where the bytes of a frame are is read without a check of its bounds, as in a DPDK buffer: a
 //! check for each access would be cost that only the benchmark has.
 
+use crate::schedule::Timed;
 use bytemuck::Zeroable;
 use sluice_director::Frame;
 use sluice_lanes::prefetch;
@@ -117,6 +118,8 @@ pub struct MemQueue {
     received: Vec<Burst<MemFrame>>,
     sent: Vec<Burst<MemFrame>>,
     burst: usize,
+    /// Frames that come on a schedule, where that is wanted.
+    timed: Option<Timed>,
 }
 
 impl MemQueue {
@@ -129,6 +132,7 @@ impl MemQueue {
             // A worker that gets frames from others sends some bursts that are not full.
             sent: Vec::with_capacity(bursts * 4),
             burst,
+            timed: None,
         };
         queue.load(frames);
         let mut pass = Burst::new();
@@ -152,19 +156,32 @@ impl MemQueue {
         self.received.reverse();
     }
 
+    /// From now on frames come on a schedule, or, with `None`, at once.
+    pub fn set_timed(&mut self, timed: Option<Timed>) {
+        self.timed = timed;
+    }
+
+    /// What comes on a schedule.
+    pub const fn timed(&mut self) -> Option<&mut Timed> {
+        self.timed.as_mut()
+    }
+
     /// Frames that wait to be received.
     pub fn waiting(&self) -> usize {
-        self.received.iter().map(|burst| burst.len()).sum()
+        let timed = self.timed.as_ref().map_or(0, Timed::waiting);
+        self.received.iter().map(|burst| burst.len()).sum::<usize>() + timed
     }
 
     /// How many frames were sent.
     pub fn sent_count(&self) -> usize {
-        self.sent.iter().map(|burst| burst.len()).sum()
+        let timed = self.timed.as_ref().map_or(0, Timed::sent_count);
+        self.sent.iter().map(|burst| burst.len()).sum::<usize>() + timed
     }
 
     /// Takes what was sent.
     pub fn take_sent(&mut self) -> impl Iterator<Item = MemFrame> {
-        self.sent.drain(..).flatten()
+        let timed = self.timed.as_mut().map(Timed::take_sent);
+        self.sent.drain(..).flatten().chain(timed.into_iter().flatten())
     }
 }
 
@@ -173,6 +190,9 @@ impl Queue for MemQueue {
 
     #[inline]
     fn receive(&mut self, frames: &mut Burst<MemFrame>) -> usize {
+        if let Some(timed) = &mut self.timed {
+            return timed.receive(frames, self.burst);
+        }
         // The worker always comes with an empty burst.
         match self.received.pop() {
             Some(burst) if frames.is_empty() => *frames = burst,
@@ -184,6 +204,9 @@ impl Queue for MemQueue {
 
     #[inline]
     fn transmit(&mut self, frames: &mut Burst<MemFrame>) -> usize {
+        if let Some(timed) = &mut self.timed {
+            return timed.transmit(frames);
+        }
         let count = frames.len();
         self.sent.push(std::mem::take(frames));
         count

@@ -5,7 +5,9 @@ use crate::clock;
 use crate::floor;
 use crate::machine::{self, Machine};
 use crate::port;
+use crate::resident::Resident;
 use crate::rounds::Measured;
+use crate::runs;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -16,6 +18,8 @@ pub struct WorkerReport {
     pub core_ghz: Option<f64>,
     /// Cycles of a new session, for each batch.
     pub opened: Vec<f64>,
+    /// Seconds until all were open, generator and all.
+    pub open_wall_s: f64,
     pub measured: Measured,
     pub table_bytes: usize,
     pub table_pages: &'static str,
@@ -30,7 +34,7 @@ pub struct Report {
     pub machine: Machine,
     pub tsc_hz: f64,
     /// Resident bytes of the process before the tables were made and when they were full.
-    pub resident: [u64; 2],
+    pub resident: [Resident; 2],
     pub workers: Vec<WorkerReport>,
 }
 
@@ -73,7 +77,12 @@ impl Report {
     }
 
     fn bytes_per_session(&self) -> f64 {
-        self.resident[1].saturating_sub(self.resident[0]) as f64 / self.sessions() as f64
+        self.resident_growth() as f64 / self.sessions() as f64
+    }
+
+    /// Bytes of the tables with all that belongs to them.
+    fn resident_growth(&self) -> u64 {
+        self.resident[1].bytes.saturating_sub(self.resident[0].bytes)
     }
 
     fn sessions(&self) -> u64 {
@@ -127,7 +136,7 @@ impl Report {
     /// One object; units are in the names, and `cycles` are ticks of the clock that `clock` names.
     pub fn json(&self) -> Value {
         let args = &self.args;
-        let mut object = json!({
+        let object = json!({
             "mpps": round(self.millions(|w| quantile(&w.measured.cycles_per_packet, 0.5))),
             "cycles_per_packet": round(self.cycles(0.5)),
             "core_ghz": self.core_ghz().map(round),
@@ -143,12 +152,10 @@ impl Report {
             "frame_size_bytes": args.frame_size(),
             "clock": clock::NAME,
         });
-        for part in [self.packets_json(), self.memory_json(), self.run_json()] {
-            if let (Value::Object(object), Value::Object(part)) = (&mut object, part) {
-                object.extend(part);
-            }
-        }
-        object
+        let about = runs::about("throughput", &self.machine, self.workers.len());
+        let parts = [self.packets_json(), self.memory_json(), self.run_json()];
+        let [packets, memory, run] = parts;
+        runs::merge([object, packets, memory, about, run])
     }
 
     fn packets_json(&self) -> Value {
@@ -170,6 +177,10 @@ impl Report {
             "new_session_cycles": round(self.over_workers(opened)),
             "new_session_cycles_mean": round(self.over_workers(|w| mean(&w.opened))),
             "new_sessions_per_s": (self.millions(opened) * 1e6).round(),
+            "open_s": round(self.over_workers(|w| {
+                mean(&w.opened) * f64::from(self.args.sessions_each()) / self.tsc_hz
+            })),
+            "open_wall_s": round(self.over_workers(|w| w.open_wall_s)),
             "floor_cycles_per_line": round(self.over_workers(|w| w.floor_cycles_per_line)),
             "floor_lines_together": floor::TOGETHER,
         })
@@ -180,8 +191,11 @@ impl Report {
             "table_bytes": self.table_bytes(),
             "table_bytes_per_session": round(self.table_bytes() as f64 / self.sessions() as f64),
             "table_pages": self.table_pages(),
-            "resident_before_bytes": self.resident[0],
-            "resident_after_bytes": self.resident[1],
+            "resident_before_bytes": self.resident[0].bytes,
+            "resident_after_bytes": self.resident[1].bytes,
+            "resident_growth_bytes": self.resident_growth(),
+            "resident_huge_bytes": self.resident[1].huge_bytes - self.resident[0].huge_bytes,
+            "session_bytes": self.args.session_bytes(),
             "frames_in_flight": self.args.frames,
             "frame_memory_bytes": self.args.frames * port::STRIDE as u64,
             "headers_in": self.headers_in(),
@@ -201,8 +215,6 @@ impl Report {
             "packets": packets,
             "packets_judged": judged,
             "per_worker": workers,
-            "commit": machine::commit(),
-            "machine": self.machine.json(),
             "warnings": self.warnings(),
         })
     }

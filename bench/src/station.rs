@@ -4,6 +4,9 @@
 //! The worker's clock is the time that it worked: it stands still while traffic is written, so
 //! that the sweep does as much for each packet as it would under load.
 
+pub mod alone;
+pub mod timed;
+
 use crate::args::{Protocol, Throughput};
 use crate::clock::ticks;
 use crate::error::BenchError;
@@ -142,10 +145,25 @@ impl Station {
         self.worker.path().memory()
     }
 
+    /// Sessions that ended so far.
+    pub fn ended(&self) -> u64 {
+        let counters = self.worker.path().counters();
+        counters.closed + counters.expired
+    }
+
+    /// Sessions that are open.
+    pub fn open_sessions(&self) -> u32 {
+        self.worker.path().live_sessions()
+    }
+
     /// Opens all sessions, in batches of as many first packets as there are frames. Tells where
     /// each session's real server is to answer to, and gives the cycles of a new session for each
-    /// batch.
-    pub fn open(&mut self, locals: &mut [Local]) -> Result<Vec<f64>, BenchError> {
+    /// batch. `tell` is told how many are open.
+    pub fn open(
+        &mut self,
+        locals: &mut [Local],
+        mut tell: impl FnMut(u32),
+    ) -> Result<Vec<f64>, BenchError> {
         let mut samples = Vec::new();
         let batch = self.idle.len() as u32;
         let mut first = 0;
@@ -159,6 +177,7 @@ impl Station {
             if self.args.protocol == Protocol::Tcp {
                 self.shake_hands(flows, locals)?;
             }
+            tell(first);
         }
         Ok(samples)
     }
@@ -346,7 +365,7 @@ impl Station {
     /// Lets time pass until the sessions that do not stay have timed out, or clearly will not.
     pub fn let_expire(&mut self) {
         for _ in 0..EXPIRY_TURNS {
-            if self.worker.path().live_sessions() <= self.args.sessions_each() {
+            if self.open_sessions() <= self.args.sessions_each() {
                 break;
             }
             self.worked_ticks += EXPIRY_MS * self.ticks_per_ms;
@@ -360,7 +379,7 @@ impl Station {
         let counters = path.counters();
         let packets = |way: usize| counters.reals.iter().map(|r| r.packets[way]).sum::<u64>();
         let stay = u64::from(self.args.sessions_each());
-        let ended = counters.closed + counters.expired;
+        let ended = self.ended();
         for (what, expected, got) in [
             ("inbound packets", self.given[0], packets(0)),
             ("outbound packets", self.given[1], packets(1)),
@@ -425,7 +444,11 @@ mod tests {
         let hz = clock::ticks_per_s();
         let mut station = Station::new(&args, 0, cables, yard, hz).unwrap();
         let mut locals = untold(&args);
-        assert_eq!(station.open(&mut locals).unwrap().len(), 2, "300 sessions are two batches");
+        assert_eq!(
+            station.open(&mut locals, |_| {}).unwrap().len(),
+            2,
+            "300 sessions are two batches"
+        );
         (station, locals)
     }
 

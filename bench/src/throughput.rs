@@ -6,17 +6,23 @@ use crate::error::BenchError;
 use crate::floor;
 use crate::gate::Gate;
 use crate::machine::{self, Machine, Priority};
-use crate::memory;
 use crate::report::{Report, WorkerReport};
+use crate::resident::{self, Resident};
 use crate::rounds::{self, Pace};
+use crate::runs;
 use crate::scene;
 use crate::station::{self, Cables, Station, Yard};
 use crate::traffic::Local;
+use indicatif::ProgressBar;
 use sluice_director::blueprint::Timeouts;
 use sluice_worker::{Rings, Snapshot, Wake, mesh};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock};
 use std::thread;
+use std::time::Instant;
+
+/// Opening so many sessions takes long enough to show how far it is.
+const LONG: usize = 2_000_000;
 
 /// What all threads of a run share.
 struct Run<'a> {
@@ -92,13 +98,13 @@ fn cores(args: &Throughput) -> Result<Vec<usize>, BenchError> {
 
 impl Run<'_> {
     /// Reads the process's memory before the tables are made and when they are full.
-    fn watch_memory(&self) -> Result<[u64; 2], BenchError> {
+    fn watch_memory(&self) -> Result<[Resident; 2], BenchError> {
         let watch = || {
             self.phase.nap()?;
-            let before = memory::resident_bytes()?;
+            let before = resident::resident()?;
             self.phase.nap()?;
             self.phase.nap()?;
-            let after = memory::resident_bytes()?;
+            let after = resident::resident()?;
             self.phase.nap()?;
             Ok([before, after])
         };
@@ -138,7 +144,14 @@ impl Run<'_> {
         self.phase.spin()?;
         self.phase.spin()?;
         let mut station = Station::new(self.args, number as u16, cables, yard, self.ticks_per_s)?;
-        let opened = station.open(&mut locals)?;
+        let start = Instant::now();
+        let bar = (number == 0 && !self.args.no_bar && locals.len() >= LONG)
+            .then(|| runs::bar(locals.len() as u64, "sessions opened"));
+        let opened = station.open(&mut locals, |count| {
+            bar.iter().for_each(|bar| bar.set_position(u64::from(count)));
+        })?;
+        bar.iter().for_each(ProgressBar::finish_and_clear);
+        let open_wall_s = start.elapsed().as_secs_f64();
         let locals = self.locals[number].get_or_init(|| locals).len();
         debug_assert_eq!(locals, self.args.sessions_each() as usize);
         self.phase.spin()?;
@@ -166,6 +179,7 @@ impl Run<'_> {
             core,
             core_ghz,
             opened,
+            open_wall_s,
             measured,
             table_bytes,
             table_pages,

@@ -173,6 +173,17 @@ impl Traffic {
         }
     }
 
+    /// The flow of the frame with a place in the round that was written last.
+    pub fn picked(&self, at: usize) -> u32 {
+        self.picks[at]
+    }
+
+    /// The flow that a frame's payload names, when the frame has come out.
+    pub fn flow_of(&self, frame: &MemFrame) -> Option<u32> {
+        let flow = frame.bytes().get(self.payload_at..)?.first_chunk()?;
+        Some(u32::from_be_bytes(*flow))
+    }
+
     /// What a session's first packet became, read at the places where it must be. The flow is
     /// the one that is known, or what the payload says.
     pub fn learn(&self, frame: &MemFrame, known: Option<u32>) -> Option<(u32, Local)> {
