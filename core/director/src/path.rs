@@ -370,7 +370,7 @@ impl Path {
     }
 
     /// Ends sessions that have timed out: a part of the table, chosen so that calls in quick
-    /// succession cover all of it every two seconds.
+    /// succession cover all of it every two seconds (larger ones than 16 M slots take longer).
     pub fn sweep(&mut self, plan: &Plan, now: Time) {
         self.v4.sweep(&mut self.shared, plan, now);
         self.wide.sweep(&mut self.shared, plan, now);

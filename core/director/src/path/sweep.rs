@@ -8,8 +8,12 @@ use crate::session::{Core, State};
 use crate::time::Time;
 use sluice_table::Slot;
 
-/// The sweep's hand goes once around the table in this time.
+/// The sweep's hand goes once around the table in this time,
 const SWEEP_MS: u64 = 2000;
+/// or takes so many slots a millisecond, if the table is larger than that allows (16 M slots): some
+/// percent of a core. What has timed out and was not swept yet is found by nobody, it only takes
+/// its place.
+const SLOTS_PER_MS: u64 = 8000;
 /// The most slots of one call of the sweep.
 const SWEEP_SLOTS: u64 = 4096;
 
@@ -24,7 +28,8 @@ impl<F: Parse> Engine<F> {
     pub fn sweep(&mut self, shared: &mut Shared, plan: &Plan, now: Time) {
         let elapsed = now.0.saturating_sub(self.swept.0);
         let all = u64::from(self.sessions.slab().touched());
-        let slots = (all * elapsed).div_ceil(SWEEP_MS).min(all);
+        let around_ms = SWEEP_MS.max(all / SLOTS_PER_MS);
+        let slots = (all * elapsed).div_ceil(around_ms).min(all);
         if elapsed == 0 || slots == 0 {
             return;
         }
