@@ -96,7 +96,7 @@ pub fn run(options: &Options) -> Result<Vec<Lane>, LabError> {
         for index in (first..lanes.len()).chain(0..first) {
             let contender = lanes[index].contender;
             let number = round as usize * lanes.len() + index;
-            let figures = turn(&mut bed, contender, number, options.seconds).map_err(|error| {
+            let figures = turn(&mut bed, contender, number, options).map_err(|error| {
                 LabError::Wrong(format!("{}, round {}: {error}", contender.name(), round + 1))
             })?;
             lanes[index].turns.push(figures);
@@ -139,12 +139,12 @@ fn turn(
     bed: &mut Bed,
     contender: Contender,
     number: usize,
-    seconds: u32,
+    options: &Options,
 ) -> Result<Figures, LabError> {
     let before = proof::Kernel::look(bed)?;
     let reals = proof::reals_counted(bed)?;
-    let mut stand = contender.start(bed, number)?;
-    let measured = measure(bed, contender, seconds).and_then(|(figures, done)| {
+    let mut stand = contender.start(bed, number, options.mtu)?;
+    let measured = measure(bed, contender, options.seconds).and_then(|(figures, done)| {
         let kernel = proof::Kernel::look(bed)?.since(before);
         proof::all_answered(bed, &reals, done.requests)?;
         proof::went_through(contender, stand.counted(bed)?, kernel, done.connections)?;

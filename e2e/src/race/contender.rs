@@ -95,18 +95,19 @@ impl Contender {
         if self == Self::SluicePacket { Driver::AfPacket } else { Driver::AfXdp }
     }
 
-    /// Starts it. `turn` is the number of the turn in the whole race.
+    /// Starts it. `turn` is the number of the turn in the whole race, `mtu` that of the wires
+    /// where it is not the usual one.
     ///
     /// # Errors
     /// When it does not come up.
-    pub fn start(self, bed: &mut Bed, turn: usize) -> Result<Stand, LabError> {
+    pub fn start(self, bed: &mut Bed, turn: usize, mtu: Option<u16>) -> Result<Stand, LabError> {
         match self {
             Self::Direct => Ok(Stand::Routes),
             Self::Nftables => load_rules(bed).map(|()| Stand::Rules),
             Self::Haproxy => start_haproxy(bed).map(Stand::Proxy),
             Self::Nginx => start_nginx(bed).map(Stand::Proxy),
             Self::SluiceFnat | Self::SluiceNat | Self::SluiceBusy | Self::SluicePacket => {
-                start_director(self, bed, turn)
+                start_director(self, bed, turn, mtu)
             }
         }
     }
@@ -223,13 +224,18 @@ fn start_nginx(bed: &Bed) -> Result<Running, LabError> {
     bed.director.start("stream", "nginx", &["-e", "stderr", "-p", &dir, "-c", &file])
 }
 
-/// Starts the director with a local address that this turn alone has. Real servers keep the ports of
-/// closed connections for a minute (TIME_WAIT), and a director that was started again begins with
-/// the first local port again: the turns of one director would get into each other's way.
-fn start_director(contender: Contender, bed: &mut Bed, turn: usize) -> Result<Stand, LabError> {
+/// Starts the director with a local address that this turn alone has. Real servers keep the ports
+/// of closed connections for a minute (TIME_WAIT), and a director that was started again begins
+/// with the first local port again: the turns would get into each other's way.
+fn start_director(
+    contender: Contender,
+    bed: &mut Bed,
+    turn: usize,
+    mtu: Option<u16>,
+) -> Result<Stand, LabError> {
     set_driver(bed, contender.driver())?;
     let local = format!("192.0.2.{}", 64 + turn % 128);
-    let text = config(contender, bed, &local);
+    let text = config(contender, bed, &local, mtu);
     let director = Box::new(Director::start(bed, &text)?);
     let local = format!("{local}/32");
     bed.director.address(&bed.kernel_device("back"), &local)?;
@@ -237,7 +243,7 @@ fn start_director(contender: Contender, bed: &mut Bed, turn: usize) -> Result<St
 }
 
 /// The director's configuration, as in `README.md`: what it does not say stays as it is by itself.
-fn config(contender: Contender, bed: &Bed, local: &str) -> String {
+fn config(contender: Contender, bed: &Bed, local: &str, mtu: Option<u16>) -> String {
     let mode = if contender == Contender::SluiceNat { Mode::Nat } else { Mode::Fnat };
     let idle = if contender == Contender::SluiceBusy { "busy" } else { "adaptive" };
     let socket = Director::socket_in(bed.lab.dir());
@@ -246,20 +252,22 @@ fn config(contender: Contender, bed: &Bed, local: &str) -> String {
          [[pool]]\nname = \"lan\"\naddresses = [\"{local}\"]\n\n",
         socket.display()
     );
+    let mtu = mtu.map_or_else(|| "\n".to_owned(), |mtu| format!("mtu = {mtu}\n\n"));
     for port in bed.ports() {
         let device = match bed.driver {
             Driver::AfXdp => format!("\"af_xdp:{port}\""),
             Driver::AfPacket => format!("\"af_packet:{port}\"\ntwin = \"{}\"", Bed::twin_of(port)),
         };
-        let _ = writeln!(text, "[[port]]\nname = \"{port}\"\ndevice = {device}\n");
+        let _ = writeln!(text, "[[port]]\nname = \"{port}\"\ndevice = {device}\n{mtu}");
     }
     for (name, port, reals) in [("web", 80, REALS), ("stream", 5201, 1)] {
-        let service = Service::new(name, "tcp", bed.vip())
-            .set("port", port)
-            .set("mode", mode.name())
-            .set("pool", "lan")
-            .reals((0..reals).map(|index| Real::at(Bed::real_address(index))));
-        let _ = write!(text, "{service}");
+        let service = Service::new(name, "tcp", bed.vip()).set("port", port);
+        let service = match mode {
+            Mode::Fnat => service.set("pool", "lan"),
+            _ => service.set("mode", mode.name()),
+        };
+        let reals = (0..reals).map(|index| Real::at(Bed::real_address(index)));
+        let _ = write!(text, "{}", service.reals(reals));
     }
     text
 }
