@@ -23,6 +23,9 @@ race: build ## beside the kernel, HAProxy and nginx, end to end; ROUNDS=5 MTU=15
 	@target/release/sluice-race $(if $(QUICK),--quick,--rounds $(or $(ROUNDS),5)) \
 		$(if $(MTU),--mtu $(MTU)) $(if $(JSON),--json)
 
+memif: build ## one worker between two memif ports, dpdk-testpmd as the generator; FLOWS=100000
+	@bench/memif.sh --flows $(or $(FLOWS),100000) --rounds $(or $(ROUNDS),5) $(if $(JSON),--json)
+
 test: setup ## everything: format, lint, tests, sanitizers, end to end; ends with a count
 	@packaging/tests.sh
 

@@ -44,6 +44,9 @@ pub struct Options {
     pub mtu: Option<u16>,
     /// Whether the kernel joins received segments (GRO), as it does behind a NIC.
     pub gro: bool,
+    /// Whether the kernel spreads received packets over all cores by flow (RPS), wherever they
+    /// arrive; otherwise the core that sends one also does the work of those who receive it.
+    pub rps: bool,
 }
 
 /// What one turn measured.
@@ -110,6 +113,9 @@ pub fn run(options: &Options) -> Result<Vec<Lane>, LabError> {
 fn bed(options: &Options) -> Result<Bed, LabError> {
     let mut bed = Bed::new(PREFIX, Shape::TwoArm, Driver::AfXdp, 1)?;
     for (space, device) in wires(&bed) {
+        if options.rps && device != "sw" {
+            receive_everywhere(space, device)?;
+        }
         if let Some(mtu) = options.mtu {
             space.ip(&["link", "set", "dev", device, "mtu", &mtu.to_string()])?;
         }
@@ -117,6 +123,14 @@ fn bed(options: &Options) -> Result<Bed, LabError> {
             space.run("ethtool", &["-K", device, "gro", "on"])?.ok()?;
         }
     }
+    // A switch has no firewall; where the kernel's has none either, there is nothing to switch off.
+    let quiet = bed.lan.sysctl("net.bridge.bridge-nf-call-iptables", "0");
+    quiet.or_else(|error| {
+        match bed.lan.run("ls", &["/proc/sys/net/bridge"])?.status.success() {
+            true => Err(error),
+            false => Ok(()),
+        }
+    })?;
     bed.start_reals()?;
     bed.route_directly()?;
     contender::lay_equal_routes(&bed)?;
@@ -125,6 +139,14 @@ fn bed(options: &Options) -> Result<Bed, LabError> {
         space.sysctl("net.ipv4.ip_local_port_range", "1024 65535")?;
     }
     Ok(bed)
+}
+
+/// Lets all cores handle what a device receives (Receive Packet Steering).
+fn receive_everywhere(space: &Netns, device: &str) -> Result<(), LabError> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from).min(32);
+    let script = "echo \"$1\" > /sys/class/net/\"$2\"/queues/rx-0/rps_cpus";
+    let mask = format!("{:x}", (1_u64 << cores) - 1);
+    space.run("sh", &["-c", script, "sh", &mask, device])?.ok().map(drop)
 }
 
 /// Every end of every wire, and the switch.

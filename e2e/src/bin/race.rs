@@ -31,6 +31,9 @@ struct Arguments {
     /// Let the kernel join received segments, as it does behind a NIC.
     #[arg(long)]
     gro: bool,
+    /// Let all cores handle received packets (RPS), as those of separate machines would.
+    #[arg(long)]
+    rps: bool,
     /// Print one JSON object in place of the table.
     #[arg(long)]
     json: bool,
@@ -56,8 +59,8 @@ fn raced(arguments: &Arguments) -> Result<String, LabError> {
         false => arguments.contenders.clone(),
     };
     let rounds = if arguments.quick { 1 } else { arguments.rounds };
-    let Arguments { seconds, mtu, gro, .. } = *arguments;
-    let options = Options { contenders, rounds, seconds, mtu, gro };
+    let Arguments { seconds, mtu, gro, rps, .. } = *arguments;
+    let options = Options { contenders, rounds, seconds, mtu, gro, rps };
     let machine = Machine::look();
     let lanes = race::run(&options)?;
     Ok(match arguments.json {
