@@ -2,7 +2,8 @@
 CARGO ?= cargo
 DEMO := target/release/sluice-demo
 
-.PHONY: setup build demo demo-stop figures test bench bench-all plots matrix instructions cps fmt lint clean
+.PHONY: setup build demo demo-stop figures race memif test bench bench-all plots matrix instructions cps
+.PHONY: fmt lint clean
 
 setup: ## install what is missing from Debian's packages, check Rust, reserve huge pages
 	@packaging/setup.sh
@@ -18,6 +19,13 @@ demo-stop: ## end a demo that was left running
 
 figures: build ## medians: direct kernel routing against the director, idle processor time
 	@$(DEMO) --figures $(if $(RUNS),--runs $(RUNS))
+
+race: build ## beside the kernel, HAProxy and nginx, end to end; ROUNDS=5 MTU=1500 JSON=1 QUICK=1
+	@target/release/sluice-race $(if $(QUICK),--quick,--rounds $(or $(ROUNDS),5)) \
+		$(if $(MTU),--mtu $(MTU)) $(if $(JSON),--json)
+
+memif: build ## one worker between two memif ports, dpdk-testpmd as the generator; FLOWS=100000
+	@bench/memif.sh --flows $(or $(FLOWS),100000) --rounds $(or $(ROUNDS),5) $(if $(JSON),--json)
 
 test: setup ## everything: format, lint, tests, sanitizers, end to end; ends with a count
 	@packaging/tests.sh

@@ -21,6 +21,7 @@ pub mod family;
 pub mod lab;
 pub mod load;
 pub mod process;
+pub mod race;
 pub mod recipe;
 pub mod sweep;
 pub mod web;

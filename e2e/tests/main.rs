@@ -15,6 +15,7 @@ mod links;
 mod modes;
 mod mtu;
 mod outward;
+mod race;
 mod reload;
 mod requests;
 mod rules;
