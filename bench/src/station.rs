@@ -107,18 +107,16 @@ impl Station {
         yard: Yard,
         ticks_per_s: f64,
     ) -> Result<Self, BenchError> {
-        let config = WorkerConfig {
-            path: PathConfig {
-                worker: number,
-                workers: args.workers,
-                sessions: args.capacity_each(),
-                fragments: 4096,
-                seed: args.seed,
-                pages: args.pages.policy(),
-            },
-            held_frames: 0,
-            clock: Some(Clock { ticks, ticks_per_s: ticks_per_s as u64 }),
+        let path = PathConfig {
+            worker: number,
+            workers: args.workers,
+            sessions: args.capacity_each(),
+            fragments: 4096,
+            seed: args.seed,
+            pages: args.pages.policy(),
         };
+        let clock = Some(Clock { ticks, ticks_per_s: ticks_per_s as u64 });
+        let config = WorkerConfig { path, held_frames: 0, clock, ports_from: 0 };
         let Cables { snapshot, rings, wakes, events } = cables;
         let mut worker = Worker::new(&config, snapshot, rings, wakes, events)?;
         for (port, queue) in [FRONT, BACK].into_iter().zip(yard.queues) {

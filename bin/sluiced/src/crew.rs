@@ -76,9 +76,11 @@ impl Crew {
                 pages: wiring::table_pages(config),
             };
             let held_frames = config.limits.held_frames as usize;
+            // Another place with each start: see `Path::begin_ports_at`.
+            let ports_from = (seed >> 32) as u32;
             let clock = Some(Clock { ticks: sluice_dpdk::ticks, ticks_per_s: eal.ticks_per_s() });
             let outfit = Outfit {
-                config: WorkerConfig { path, held_frames, clock },
+                config: WorkerConfig { path, held_frames, clock, ports_from },
                 core,
                 idle: match config.director.idle {
                     Idle::Adaptive => sluice_worker::Idle::Adaptive,

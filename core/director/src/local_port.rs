@@ -28,6 +28,13 @@ pub(crate) struct Walk {
     dry: bool,
 }
 
+impl Walk {
+    /// One that begins somewhere; beyond the last combination it goes on from the first.
+    pub const fn beginning(at: u32) -> Self {
+        Self { at, dry: false }
+    }
+}
+
 /// What a walk goes through.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Range<'a> {
@@ -55,7 +62,7 @@ impl Range<'_> {
         let mut at = *walk;
         for look in 1..=looks.min(combinations) {
             let (local, port) = self.next(at)?;
-            let passed = if at.at < combinations { at.at } else { 0 };
+            let passed = at.at % combinations;
             if is_free(local, port) {
                 *walk = Walk { at: passed + 1, dry: false };
                 return Some((local, port));
@@ -78,7 +85,7 @@ impl Range<'_> {
     /// The combination that [`Self::choose`] will look at first; `None` when there are none.
     pub fn next(&self, walk: Walk) -> Option<(LocalId, u16)> {
         let addresses = self.locals.len() as u32;
-        let at = if walk.at < self.combinations() { walk.at } else { 0 };
+        let at = walk.at.checked_rem(self.combinations())?;
         let local = *self.locals.get(at.checked_rem(addresses)? as usize)?;
         Some((local, self.first_port + (self.share.0 + at / addresses) as u16))
     }
@@ -115,6 +122,19 @@ mod tests {
         assert_eq!(next(), (LocalId(3), 65_533));
         assert_eq!(next(), (LocalId(4), 65_533));
         assert_eq!(next(), (LocalId(3), 65_534));
+    }
+
+    #[test]
+    fn a_walk_may_begin_anywhere() {
+        for begins in [0, 5, 6, 4_000_000_003] {
+            let mut walk = Walk::beginning(begins);
+            let first = range((0, 3)).choose(&mut walk, |_, _| true).unwrap();
+            let expected = (LOCALS[begins as usize % 2], 65_533 + (begins % 6 / 2) as u16);
+            assert_eq!(first, expected, "{begins}");
+            let all: HashSet<_> =
+                (0..6).filter_map(|_| range((0, 3)).choose(&mut walk, |_, _| true)).collect();
+            assert_eq!(all.len(), 6);
+        }
     }
 
     #[test]

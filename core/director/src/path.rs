@@ -177,6 +177,8 @@ struct Shared {
     counted: Vec<(ServiceId, IpAddr, u16)>,
     /// Where the walk through the local ports stopped, by real server.
     walks: Vec<local_port::Walk>,
+    /// Where those of new real servers begin.
+    ports_from: u32,
     waiting: ArrayVec<Waiting, BURST>,
     /// Datagrams whose first fragment came in this turn.
     joined: ArrayVec<u32, BURST>,
@@ -215,6 +217,7 @@ impl Path {
             counters: Counters::default(),
             counted: Vec::new(),
             walks: Vec::new(),
+            ports_from: 0,
             waiting: ArrayVec::new(),
             joined: ArrayVec::new(),
             sketch: Sketch::new(config.seed),
@@ -233,11 +236,19 @@ impl Path {
         self
     }
 
+    /// Begins with another local port of each pool than the first, before any plan is adopted. A
+    /// director that was restarted does not give out first what it gave out last: real servers
+    /// hold on to closed connections' ports for a minute (TIME_WAIT).
+    pub fn begin_ports_at(&mut self, place: u32) {
+        self.shared.ports_from = place;
+    }
+
     /// Makes room for what a new plan counts. To be called once before the first turn with it.
     pub fn adopt(&mut self, plan: &Plan) {
         let shared = &mut self.shared;
         shared.usage.resize(plan.services.len(), Usage::default());
-        shared.walks.resize(plan.reals.len(), local_port::Walk::default());
+        let walk = local_port::Walk::beginning(shared.ports_from);
+        shared.walks.resize(plan.reals.len(), walk);
         shared.counters.reals.resize(plan.reals.len(), RealCounters::default());
         for (id, real) in plan.reals.iter().enumerate() {
             let identity = (real.service, real.address, real.port);
@@ -417,33 +428,6 @@ impl Path {
     pub fn memory(&self) -> (usize, &'static str) {
         let slab = self.v4.sessions.slab();
         (self.v4.sessions.mapped_bytes() + self.wide.sessions.mapped_bytes(), slab.pages().name())
-    }
-
-    /// Lists open sessions that pass a filter, from the slot `cursor` on, looking at no more than
-    /// `slots` slots. Gives the slot to go on with, or `None` at the end.
-    pub fn list(
-        &self,
-        plan: &Plan,
-        now: Time,
-        filter: &SessionFilter,
-        (cursor, slots): (u32, u32),
-        out: &mut Vec<SessionInfo>,
-    ) -> Option<u32> {
-        // The slots of the wide table follow those of the IPv4 table.
-        let narrow = self.v4.sessions.slab().touched();
-        if cursor < narrow {
-            inspect::list(&self.v4.sessions, plan, now, filter, (cursor, slots), out).or((self
-                .wide
-                .sessions
-                .slab()
-                .touched()
-                > 0)
-            .then_some(narrow))
-        } else {
-            let within = (cursor - narrow, slots);
-            inspect::list(&self.wide.sessions, plan, now, filter, within, out)
-                .map(|next| next + narrow)
-        }
     }
 }
 

@@ -350,7 +350,11 @@ impl Opening<'_> {
         program: &str,
     ) -> Result<sys::DeviceInfo> {
         let serial = self.eal.next_serial();
-        let (arguments, name) = self.config.device.devargs(serial, first, queues, program);
+        let (mut arguments, name) = self.config.device.devargs(serial, first, queues, program);
+        // Its driver cannot change it later.
+        if let (Device::Memif { .. }, Some(mac)) = (&self.config.device, self.config.mac) {
+            arguments += &format!(",mac={}", mac.map(|byte| format!("{byte:02x}")).join(":"));
+        }
         let (arguments, name) = (CString::new(arguments)?, CString::new(name)?);
         let mut id = 0;
         // SAFETY: C strings, and room for the answer. All zero bytes are a valid answer.
@@ -399,7 +403,9 @@ impl Opening<'_> {
                 let status = sys::sluice_port_set_mtu(id, mtu);
                 check(status, || self.context(&format!("set MTU {mtu} of")))?;
             }
-            if let (Some(mac), None) = (self.config.mac, &open.interface) {
+            if let (Some(mac), None) = (self.config.mac, &open.interface)
+                && !matches!(device, Device::Memif { .. })
+            {
                 let status = sys::sluice_port_set_mac(id, mac.as_ptr());
                 check(status, || self.context("set the address of"))?;
             }

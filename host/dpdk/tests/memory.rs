@@ -251,7 +251,10 @@ fn two_ends_of_a_memif_link_find_each_other() {
     let socket = std::env::temp_dir().join(format!("sluice-memif-{}.sock", std::process::id()));
     let end = |role| {
         let device = Device::Memif { socket: socket.clone(), id: 7, role };
-        let (port, mut queues) = Port::open(eal, &PortConfig::new("memif", device)).unwrap();
+        let mac = Some([2, 0, 0, 0, 0, role as u8]);
+        let config = PortConfig { mac, ..PortConfig::new("memif", device) };
+        let (port, mut queues) = Port::open(eal, &config).unwrap();
+        assert_eq!(Some(port.mac()), mac);
         (port, queues.pop().expect("one queue"))
     };
     let (server, mut at_server) = end(MemifRole::Server);

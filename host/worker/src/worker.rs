@@ -41,6 +41,8 @@ pub struct WorkerConfig {
     pub held_frames: usize,
     /// What the stages are timed by; without it they are not.
     pub clock: Option<Clock>,
+    /// Where in each pool it begins to give out local ports.
+    pub ports_from: u32,
 }
 
 /// A port as one worker has it: one queue as a rule, several of a port that has more queues than
@@ -111,6 +113,7 @@ impl<Q: Queue> Worker<Q> {
         (events, events_wake): (Sender<Event>, Wake),
     ) -> Result<Self, RegionError> {
         let mut path = Path::new(&config.path)?;
+        path.begin_ports_at(config.ports_from);
         path.adopt(&snapshot.plan);
         Ok(Self {
             number: config.path.worker,

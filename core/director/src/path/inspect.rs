@@ -1,5 +1,6 @@
 //! Sessions as an operator sees them.
 
+use super::Path;
 use crate::blueprint::Mode;
 use crate::family::Family;
 use crate::plan::{Plan, ServiceId};
@@ -58,7 +59,35 @@ impl SessionFilter {
     }
 }
 
-/// See [`super::Path::list`].
+impl Path {
+    /// Lists open sessions that pass a filter, from the slot `cursor` on, looking at no more than
+    /// `slots` slots. Gives the slot to go on with, or `None` at the end.
+    pub fn list(
+        &self,
+        plan: &Plan,
+        now: Time,
+        filter: &SessionFilter,
+        (cursor, slots): (u32, u32),
+        out: &mut Vec<SessionInfo>,
+    ) -> Option<u32> {
+        // The slots of the wide table follow those of the IPv4 table.
+        let narrow = self.v4.sessions.slab().touched();
+        if cursor < narrow {
+            list(&self.v4.sessions, plan, now, filter, (cursor, slots), out).or((self
+                .wide
+                .sessions
+                .slab()
+                .touched()
+                > 0)
+            .then_some(narrow))
+        } else {
+            let within = (cursor - narrow, slots);
+            list(&self.wide.sessions, plan, now, filter, within, out).map(|next| next + narrow)
+        }
+    }
+}
+
+/// See [`Path::list`].
 pub(super) fn list<F: Family>(
     sessions: &Sessions<F>,
     plan: &Plan,

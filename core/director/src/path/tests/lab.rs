@@ -78,6 +78,7 @@ pub struct Lab {
     pub plan: Plan,
     pub fib: Fib,
     pub now: Time,
+    pub config: PathConfig,
 }
 
 impl Lab {
@@ -101,7 +102,7 @@ impl Lab {
         };
         let mut path = Path::new(&config).unwrap();
         path.adopt(&plan);
-        Self { path, plan, fib, now: Time(1_000_000) }
+        Self { path, plan, fib, now: Time(1_000_000), config }
     }
 
     /// The same with other instructions.

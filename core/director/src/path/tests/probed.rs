@@ -3,7 +3,7 @@
 use super::lab::{BACK, FRONT, Lab, MemFrame, with_ipv6};
 use super::modes::datagram;
 use crate::fib::PortId;
-use crate::path::{BURST, Probe, SessionFilter, Stage, Verdict, View};
+use crate::path::{BURST, Path, PathConfig, Probe, SessionFilter, Stage, Verdict, View};
 use std::net::SocketAddr;
 
 #[derive(Default)]
@@ -112,5 +112,21 @@ fn the_session_with_the_most_traffic_is_an_elephant() {
         assert!((6_000..13_500).contains(&inbound) && outbound == 0, "{inbound} {outbound}");
         let bytes = if one.session.client.0.is_ipv4() { 39 } else { 59 };
         assert_eq!(one.bytes_per_s[0] / inbound, bytes);
+    }
+}
+
+#[test]
+fn ports_begin_where_they_are_told_to() {
+    // The pool of the lab has one address of each family.
+    for (begin, port) in [(0, 1024), (7, 1031)] {
+        let mut lab = Lab::with(with_ipv6, 1000, (0, 1));
+        let config = PathConfig { fragments: 0, ..lab.config };
+        lab.path = Path::new(&config).unwrap();
+        lab.path.begin_ports_at(begin);
+        lab.path.adopt(&lab.plan);
+        probed(&mut lab, "198.51.100.48", "198.51.100.200:53", &[4000]);
+        let mut sessions = Vec::new();
+        lab.path.list(&lab.plan, lab.now, &SessionFilter::default(), (0, 100), &mut sessions);
+        assert_eq!(sessions[0].local.map(|(_, port)| port), Some(port));
     }
 }

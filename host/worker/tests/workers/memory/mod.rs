@@ -145,7 +145,7 @@ impl Kit {
                 seed: 1,
                 pages: PagePolicy::Ordinary,
             };
-            let config = WorkerConfig { path, held_frames: 8, clock: None };
+            let config = WorkerConfig { path, held_frames: 8, clock: None, ports_from: 0 };
             let events = (sender.clone(), Wake::new().unwrap());
             let mut worker =
                 Worker::new(&config, Arc::clone(&snapshot), rings, wakes.clone(), events).unwrap();
