@@ -35,11 +35,11 @@ bench: build ## the worker loop on an in-memory port
 		--protocol udp --size 64 --sessions $(or $(SESSIONS),1000000) \
 		--workers $(or $(WORKERS),1) --seconds $(or $(SPAN_S),5) --json
 
-bench-all: build ## the whole suite: bench/results/*.json and docs/plots; RUNS, SPAN_S, NICE, LARGE, ONLY
+bench-all: build ## the whole suite: bench/results/*.json, docs/suite.md; RUNS, SPAN_S, NICE, LARGE, ONLY
 	bench/all.sh
 
-plots: build ## docs/plots from the results in bench/results
-	target/release/sluice-bench plot bench/results --out docs/plots
+plots: build ## docs/plots and docs/suite.md from the results in bench/results
+	target/release/sluice-bench plot bench/results --out docs/plots --page docs/suite.md
 
 matrix: build ## every mode, family and some schedulers beside each other; RUNS=3
 	target/release/sluice-bench matrix --sessions $(or $(SESSIONS),1000000) \

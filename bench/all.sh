@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the whole suite, keeps each result as JSON in bench/results, and renders docs/plots.
+# Runs the whole suite, keeps each result as JSON in bench/results, and renders docs/suite.md with
+# its plots.
 #   RUNS=3        runs of each setting
 #   SPAN_S=0.7    seconds that each measures
 #   NICE=-20      nice value of the benchmark's scheduling group; empty: leave it as it is
@@ -51,4 +52,4 @@ turns="--repeats $runs --seconds $span"
 }
 mkdir -p "$results"
 cp "$work"/*.json "$results/"
-"$bench" plot "$results" --out docs/plots
+"$bench" plot "$results" --out docs/plots --page docs/suite.md

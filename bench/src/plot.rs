@@ -1,6 +1,7 @@
 //! Results as SVG, each figure beside what others have published or what was measured of them.
 
 mod chart;
+mod page;
 mod published;
 mod results;
 
@@ -42,6 +43,11 @@ pub fn run(args: &Plot) -> Result<String, BenchError> {
         fs::write(&path, svg).map_err(file(&path))?;
         names.push_str(&format!("{}\n", path.display()));
     }
+    let parent = args.page.parent().unwrap_or(std::path::Path::new(""));
+    let plots = args.out.strip_prefix(parent).unwrap_or(&args.out);
+    fs::write(&args.page, page::page(&results, &plots.display().to_string()))
+        .map_err(file(&args.page))?;
+    names.push_str(&format!("{}\n", args.page.display()));
     Ok(names)
 }
 

@@ -165,6 +165,9 @@ pub struct Plot {
     /// Where the plots go
     #[arg(long, default_value = "docs/plots")]
     pub out: PathBuf,
+    /// Where a page with tables and the plots goes
+    #[arg(long, default_value = "docs/suite.md")]
+    pub page: PathBuf,
 }
 
 /// The word that an option takes.
