@@ -3,6 +3,8 @@
 //! The time stamp counter (TSC) runs at a constant frequency whatever the core does; one of its
 //! ticks is what this program calls a cycle. The core's frequency is found by a chain of
 //! dependent instructions whose latency in core cycles is known.
+//!
+//! Unsafe: the instruction that reads the counter.
 
 use std::time::{Duration, Instant};
 

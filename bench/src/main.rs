@@ -4,8 +4,9 @@
 //! memory. What is timed is the worker's turns and nothing else; the traffic is written before and
 //! judged afterwards, by a parser that is not the director's. A run in which a single packet was
 //! dropped or came out wrong is an error, not a result. `matrix` does so for every mode, family and
-//! some schedulers, `cps` for connections from their first segment to their last. `schedulers`
-//! times the schedulers alone, and says how they distribute sessions.
+//! some schedulers, `cps` for connections from their first segment to their last; `memory`,
+//! `elephant`, `scaling`, `latency` and `churn` vary what their names say. `schedulers` times the
+//! schedulers alone, and says how they distribute sessions. `plot` makes a page of the results.
 //!
 //! Unsafe are reading the processor's time stamp counter ([`clock`]) and the bytes of a frame
 //! ([`port`]).

@@ -236,9 +236,9 @@ impl Path {
         self
     }
 
-    /// Begins with another local port of each pool than the first, before any plan is adopted. A
-    /// director that was restarted does not give out first what it gave out last: real servers
-    /// hold on to closed connections' ports for a minute (TIME_WAIT).
+    /// Begins to give out local ports at this place of each pool, modulo its size; to be called
+    /// before any plan is adopted. A director that was restarted begins elsewhere, so that it does
+    /// not meet at once the ports that real servers still hold in TIME_WAIT.
     pub fn begin_ports_at(&mut self, place: u32) {
         self.shared.ports_from = place;
     }

@@ -18,16 +18,15 @@ pub struct Clock {
 /// What was seen of the stages since the worker began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageCounts {
-    /// Bursts that were timed, and their packets.
+    /// Bursts that were timed.
     pub bursts: u64,
     /// Packets in them.
     pub packets: u64,
     /// Ticks of the clock in each stage, reading the clock not counted.
     pub ticks: [u64; Stage::COUNT],
-    /// Packets among them that sessions were looked for, and those with a candidate at the first
-    /// look.
+    /// Packets among them that a session was looked for.
     pub looked_up: u64,
-    /// Those with a candidate.
+    /// Of these, the ones that had a candidate at the first look.
     pub found: u64,
 }
 

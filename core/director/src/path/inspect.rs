@@ -73,13 +73,9 @@ impl Path {
         // The slots of the wide table follow those of the IPv4 table.
         let narrow = self.v4.sessions.slab().touched();
         if cursor < narrow {
-            list(&self.v4.sessions, plan, now, filter, (cursor, slots), out).or((self
-                .wide
-                .sessions
-                .slab()
-                .touched()
-                > 0)
-            .then_some(narrow))
+            let wide = self.wide.sessions.slab().touched() > 0;
+            list(&self.v4.sessions, plan, now, filter, (cursor, slots), out)
+                .or_else(|| wide.then_some(narrow))
         } else {
             let within = (cursor - narrow, slots);
             list(&self.wide.sessions, plan, now, filter, within, out).map(|next| next + narrow)
@@ -88,7 +84,7 @@ impl Path {
 }
 
 /// See [`Path::list`].
-pub(super) fn list<F: Family>(
+fn list<F: Family>(
     sessions: &Sessions<F>,
     plan: &Plan,
     now: Time,
