@@ -15,7 +15,9 @@ mod address;
 mod blueprint;
 mod check;
 mod device;
+pub mod document;
 mod errors;
+mod json_schema;
 mod model;
 mod parse;
 mod path;
@@ -29,7 +31,9 @@ mod words;
 
 pub use address::{AddressRange, Mac, Prefix};
 pub use device::{Device, MemifRole, PciAddress};
+pub use document::Document;
 pub use errors::{ConfigErrors, Diagnostic, Fault, Severity};
+pub use json_schema::json_schema;
 pub use model::{
     Config, Director, HugePages, Icmp, Idle, Ipip, Limits, LogLevel, Neighbour, Pool, Port, Route,
     Snat, Tcp,

@@ -54,6 +54,18 @@ impl Config {
         (self.limits.sessions / workers).max(1)
     }
 
+    /// How much there is of everything, for a line.
+    pub fn summary(&self) -> String {
+        let blueprint = self.blueprint();
+        format!(
+            "{} services, {} real servers, {} local addresses, {} ports",
+            self.services.len(),
+            self.services.iter().map(|service| service.reals.len()).sum::<usize>(),
+            blueprint.pools.iter().map(|pool| pool.addresses.len()).sum::<usize>(),
+            self.ports.len(),
+        )
+    }
+
     /// The index of the port called `name`, which is its `PortId`.
     pub fn port_id(&self, name: &str) -> Option<u16> {
         self.ports.iter().position(|port| port.name == name).and_then(|id| u16::try_from(id).ok())
@@ -74,6 +86,8 @@ pub struct Director {
     pub log_level: LogLevel,
     /// Path of the socket on which `sluice` talks to the director.
     pub control_socket: PathBuf,
+    /// Folder in which applied changes are kept.
+    pub state_dir: PathBuf,
     /// Seed of the schedulers that hash, below 2^53.
     pub hash_seed: u64,
 }

@@ -22,10 +22,12 @@ use crate::schema::keys::{
 };
 use crate::words::SnatProtocol;
 use crate::{
-    AddressRange, Config, ConfigErrors, Device, Director, Icmp, Ipip, Limits, Mac, Neighbour, Pool,
-    Port, Prefix, Route, Snat, Tcp, check, syntax,
+    AddressRange, Config, ConfigErrors, Device, Director, Document, Icmp, Ipip, Limits, Mac,
+    Neighbour, Pool, Port, Prefix, Route, Snat, Tcp, check, document, syntax,
 };
-use values::{any_text, parse_name, parse_ports, parse_socket, parse_source_v4, parse_source_v6};
+use values::{
+    any_text, parse_folder, parse_name, parse_ports, parse_socket, parse_source_v4, parse_source_v6,
+};
 
 /// The largest file that is read, in bytes.
 const FILE_BYTES: u64 = 1 << 30;
@@ -40,6 +42,8 @@ pub struct Loaded {
     /// What is legal but probably not meant, in the order of the file. What depends on where the
     /// configuration is used comes from [`Loaded::check_live`] and [`Loaded::check_machine`].
     pub warnings: Vec<Diagnostic>,
+    /// The same as the file has it, section by section.
+    pub document: Document,
     pub(crate) origin: Origin,
 }
 
@@ -77,7 +81,8 @@ impl Config {
         }
         check::warnings(&config, &mut report);
         let warnings = report.take_diagnostics(&config);
-        Ok(Loaded { config, warnings, origin: report.into_origin() })
+        let document = document::of_file(document.get_ref());
+        Ok(Loaded { config, warnings, document, origin: report.into_origin() })
     }
 }
 
@@ -114,7 +119,7 @@ fn read_text(path: &FilePath, file: &str) -> Result<String, ConfigErrors> {
     })
 }
 
-fn read(file: Table<'_>, report: &mut Report) -> Config {
+pub(crate) fn read(file: Table<'_>, report: &mut Report) -> Config {
     let limits = file.one(&limits::SECTION, report);
     let tcp = file.one(&tcp::SECTION, report);
     let icmp = file.one(&icmp::SECTION, report);
@@ -161,6 +166,9 @@ fn read_director(table: Table<'_>, report: &mut Report) -> Director {
         log_level: table.word(&director::LOG_LEVEL, report),
         control_socket: table
             .parsed_or_default(&director::CONTROL_SOCKET, parse_socket, report)
+            .unwrap_or_default(),
+        state_dir: table
+            .parsed_or_default(&director::STATE_DIR, parse_folder, report)
             .unwrap_or_default(),
         hash_seed: table.integer(&director::HASH_SEED, report),
     }

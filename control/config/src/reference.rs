@@ -12,9 +12,13 @@ const HEAD: &str = "\
 <!-- Generated from control/config: change it there, then
      UPDATE_DOCS=1 cargo test -p sluice-config -->
 
-`sluiced` and `sluice replay` read one file in [TOML](https://toml.io). `sluiced --check FILE`
-checks it without starting; a running director reads it again on SIGHUP and keeps what it has
-when the file is wrong. Ready-made files are in [`examples/`](../examples).
+`sluiced` and `sluice replay` read one file in [TOML](https://toml.io). `sluice config check FILE`
+checks it without starting; a running director reads it again on SIGHUP or `sluice config reload`,
+and keeps what it has when the file is wrong. `sluice config diff FILE` tells what a reload changes.
+Ready-made files are in [`examples/`](../examples). With the first line
+`#:schema PATH/TO/sluice.schema.json` editors that know TOML schemas complete keys
+([`sluice.schema.json`](sluice.schema.json)). The API takes the same keys in JSON, see
+[state.md](state.md).
 
 A message about a wrong file names file, line, column and key, what was found and what would be
 right, for all errors of the file at once. A key that is not in this reference is an error, not

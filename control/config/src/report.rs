@@ -192,7 +192,11 @@ impl Origin {
     }
 
     fn diagnose(&self, config: &Config, span: Range<usize>, finding: Finding) -> Diagnostic {
-        let Finding { severity, path, stranger, message, hint, .. } = finding;
+        let Finding { severity, path, stranger, mut message, hint, .. } = finding;
+        if self.text.is_empty() {
+            // There is no file whose lines could be named.
+            message = message.replace(" (line 1)", "");
+        }
         let (line, column) = self.position(span.start);
         let (excerpt, indent, width) = self.excerpt(&span);
         let mut key = path.to_string();

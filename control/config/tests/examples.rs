@@ -27,7 +27,8 @@ fn every_example_is_right() {
             Err(refused) => panic!("{refused}"),
         }
         let text = fs::read_to_string(&path).expect("a readable file");
-        assert!(text.starts_with("# "), "{name} says what it is for");
+        let begins = "#:schema ../docs/sluice.schema.json\n# ";
+        assert!(text.starts_with(begins), "{name} names the schema and says what it is for");
         loaded.push(name);
     }
     loaded.sort();

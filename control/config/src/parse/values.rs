@@ -21,6 +21,18 @@ pub(super) fn parse_socket(text: &str) -> Result<PathBuf, Fault> {
     check_socket_path(text).map(|()| PathBuf::from(text))
 }
 
+/// The longest path of the state directory, in bytes: the kernel's limit, and room for what is
+/// in it.
+const FOLDER_BYTES: usize = 4000;
+
+pub(super) fn parse_folder(text: &str) -> Result<PathBuf, Fault> {
+    if text.starts_with('/') && text.len() <= FOLDER_BYTES && !text.contains('\0') {
+        return Ok(PathBuf::from(text));
+    }
+    let hint = format!("use an absolute path of at most {FOLDER_BYTES} bytes");
+    Err(Fault::new(format!("{} cannot be a folder", quoted(text)), hint))
+}
+
 pub(super) fn parse_name(text: &str) -> Result<String, Fault> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());

@@ -9,7 +9,7 @@ pub(crate) static SECTION: Section = Section {
     name: "director",
     heading: "[director]",
     about: "The process as a whole. May be left out.",
-    keys: &[&CORES, &IDLE, &HUGE_PAGES, &LOG_LEVEL, &CONTROL_SOCKET, &HASH_SEED],
+    keys: &[&CORES, &IDLE, &HUGE_PAGES, &LOG_LEVEL, &CONTROL_SOCKET, &STATE_DIR, &HASH_SEED],
     sections: &[],
 };
 
@@ -53,6 +53,16 @@ pub(crate) static CONTROL_SOCKET: Key = Key {
     example: "\"/run/sluice/blue.sock\"",
     about: "The Unix socket on which the `sluice` command talks to the director. Two \
             directors on one machine need two.",
+};
+pub(crate) static STATE_DIR: Key = Key {
+    name: "state_dir",
+    kind: Text("an absolute path"),
+    without: Without::Text("/var/lib/sluice"),
+    example: "\"/var/lib/sluice/blue\"",
+    about: "The folder in which the director keeps what was changed at run time, and the history \
+            of all changes; made when it is missing. Two directors on one machine need two. When \
+            it cannot be written the director runs all the same, says so, and forgets such \
+            changes when it ends.",
 };
 pub(crate) static HASH_SEED: Key = Key {
     name: "hash_seed",
