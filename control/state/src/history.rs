@@ -1,0 +1,86 @@
+//! What was applied when and by whom, as far back as is kept.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use crate::change::Change;
+use crate::object::Author;
+use crate::state::State;
+
+/// Epochs that are kept.
+pub const EPOCHS_KEPT: usize = 1000;
+
+/// One applied change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Epoch {
+    /// Its number; the first is 1.
+    pub epoch: u64,
+    /// When: milliseconds since 1970-01-01 UTC.
+    pub at_unix_ms: u64,
+    /// Who made it.
+    pub author: Author,
+    /// What it was, in a line.
+    pub summary: String,
+    /// Each step.
+    pub changes: Vec<Change>,
+}
+
+/// The last epochs, at most [`EPOCHS_KEPT`].
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    epochs: VecDeque<Epoch>,
+    /// The number of the last one, also when none is kept.
+    last: u64,
+}
+
+impl History {
+    /// A history that goes on after epoch `last`.
+    pub(crate) const fn after(last: u64) -> Self {
+        Self { epochs: VecDeque::new(), last }
+    }
+
+    /// The number of the epoch that is in force; 0 before the first.
+    pub const fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// The epochs that are kept, the oldest first.
+    pub const fn epochs(&self) -> &VecDeque<Epoch> {
+        &self.epochs
+    }
+
+    /// One epoch, if it is kept.
+    pub fn get(&self, number: u64) -> Option<&Epoch> {
+        let first = self.epochs.front()?.epoch;
+        self.epochs.get(usize::try_from(number.checked_sub(first)?).ok()?)
+    }
+
+    /// Adds what was applied last; forgets the oldest if there are too many.
+    pub(crate) fn push(&mut self, epoch: Epoch) {
+        self.last = epoch.epoch;
+        self.epochs.push_back(epoch);
+        if self.epochs.len() > EPOCHS_KEPT {
+            self.epochs.pop_front();
+        }
+    }
+
+    /// The first and the last epoch whose state can be told.
+    pub fn reach(&self) -> (u64, u64) {
+        (self.last - self.epochs.len() as u64, self.last)
+    }
+
+    /// The state as it was in an epoch, told from the present one. `None` when that is too long
+    /// ago or to come.
+    pub fn state_at(&self, number: u64, now: &State) -> Option<State> {
+        let (first, last) = self.reach();
+        if !(first..=last).contains(&number) {
+            return None;
+        }
+        let mut state = now.clone();
+        for epoch in self.epochs.iter().rev().take_while(|epoch| epoch.epoch > number) {
+            state.undo(&epoch.changes);
+        }
+        Some(state)
+    }
+}

@@ -1,0 +1,115 @@
+//! From the objects to the configuration that is checked and compiled: values read by the file's
+//! reader, once each, with what operators say of real servers put on top.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use sluice_config::{Config, ConfigErrors, Pool, RealServer, Snat, VirtualService};
+
+use crate::object::{Key, Kind, Object, Override, RealState};
+use crate::state::State;
+use crate::view;
+
+/// What was read already. An object that is the same as before need not be read again.
+#[derive(Debug, Default)]
+pub(crate) struct Typed {
+    known: HashMap<Key, (Arc<Object>, Value)>,
+    sections: Option<(Vec<Arc<Object>>, Config)>,
+}
+
+#[derive(Clone, Debug)]
+enum Value {
+    Pool(Pool),
+    Service(VirtualService),
+    Snat(Snat),
+}
+
+impl Typed {
+    /// The whole configuration, not checked yet.
+    ///
+    /// # Errors
+    ///
+    /// When a value cannot be read. Edits and files were read before they came into the state, so
+    /// this is about what another version wrote.
+    pub fn config(&mut self, state: &State) -> Result<Config, ConfigErrors> {
+        let objects = state.in_order();
+        self.read(&objects)?;
+        let mut config = self.sections(&objects)?;
+        for (key, _) in &objects {
+            match self.known.get(*key).map(|(_, value)| value) {
+                Some(Value::Pool(pool)) => config.pools.push(pool.clone()),
+                Some(Value::Snat(rule)) => config.snat.push(rule.clone()),
+                Some(Value::Service(service)) => {
+                    let mut service = service.clone();
+                    for (real, over) in state.overrides_of(&key.name) {
+                        put_over(&mut service.reals, real, over);
+                    }
+                    config.services.push(service);
+                }
+                None => {}
+            }
+        }
+        if self.known.len() > objects.len() {
+            self.known.retain(|key, _| state.object(key).is_some());
+        }
+        Ok(config)
+    }
+
+    /// Reads what is not known yet, all in one document.
+    fn read(&mut self, objects: &[(&Key, &Arc<Object>)]) -> Result<(), ConfigErrors> {
+        let is_known = |key: &Key, object: &Arc<Object>| {
+            self.known.get(key).is_some_and(|(known, _)| Arc::ptr_eq(known, object))
+        };
+        let unknown = |kind| {
+            let of_kind = objects.iter().filter(move |(key, _)| key.kind == kind);
+            of_kind.filter(|(key, object)| !is_known(key, object)).copied().collect::<Vec<_>>()
+        };
+        let (pools, services, rules) =
+            (unknown(Kind::Pool), unknown(Kind::Service), unknown(Kind::Snat));
+        let all = pools.iter().chain(&services).chain(&rules);
+        let document = view::document(all.map(|(key, object)| (*key, &*object.value)));
+        if document.is_empty() {
+            return Ok(());
+        }
+        let read = Config::read_document(&document)?;
+        let pools = pools.into_iter().zip(read.pools.into_iter().map(Value::Pool));
+        let services = services.into_iter().zip(read.services.into_iter().map(Value::Service));
+        let rules = rules.into_iter().zip(read.snat.into_iter().map(Value::Snat));
+        for ((key, object), value) in pools.chain(services).chain(rules) {
+            self.known.insert(key.clone(), (Arc::clone(object), value));
+        }
+        Ok(())
+    }
+
+    /// A configuration of the other sections alone.
+    fn sections(&mut self, objects: &[(&Key, &Arc<Object>)]) -> Result<Config, ConfigErrors> {
+        let sections: Vec<_> =
+            objects.iter().filter(|(key, _)| key.kind == Kind::Section).collect();
+        if let Some((known, config)) = &self.sections {
+            let same =
+                |(known, (_, now)): (&Arc<Object>, &&(&Key, &Arc<Object>))| Arc::ptr_eq(known, now);
+            if known.len() == sections.len() && known.iter().zip(&sections).all(same) {
+                return Ok(config.clone());
+            }
+        }
+        let document = view::document(sections.iter().map(|(key, object)| (*key, &*object.value)));
+        let config = Config::read_document(&document)?;
+        let objects = sections.iter().map(|(_, object)| Arc::clone(object)).collect();
+        self.sections = Some((objects, config.clone()));
+        Ok(config)
+    }
+}
+
+fn put_over(reals: &mut [RealServer], at: SocketAddr, over: Override) {
+    let is_it = |real: &&mut RealServer| real.address == at.ip() && real.port == at.port();
+    let Some(real) = reals.iter_mut().find(is_it) else { return };
+    real.weight = over.weight.unwrap_or(real.weight);
+    match over.state {
+        Some(RealState::Up) => real.down = false,
+        // One that is down already stays what it is: it gets no sessions either way.
+        Some(RealState::Drain) => real.weight = 0,
+        Some(RealState::Down) => real.down = true,
+        None => {}
+    }
+}

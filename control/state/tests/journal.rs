@@ -1,0 +1,170 @@
+//! What a journal is after a crash, at whatever byte; and after a program of another version.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::json;
+use sluice_config::Config;
+use sluice_state::{
+    Author, Desired, Door, EPOCHS_KEPT, Edit, FileContent, Journal, Key, Kind, OpenError,
+    OverridePatch, Request, State, What,
+};
+use tempfile::TempDir;
+
+const FILE: &str = r#"
+port = [{ name = "front", device = "tap:a" }]
+pool = [{ name = "lan", addresses = ["192.0.2.10"] }]
+service = [{ name = "web", protocol = "tcp", vip = "198.51.100.200", port = 80, pool = "lan",
+    real = [{ address = "192.0.2.11" }, { address = "192.0.2.12" }] }]
+"#;
+
+fn commit(desired: &mut Desired, by: Door, what: What) {
+    let request = Request { by: Author::of(by), if_epoch: None, dry_run: false, what };
+    let mut compile = |_: &Config| Ok(());
+    let outcome = desired.commit(&[request], 1, &mut compile);
+    outcome.answers.into_iter().for_each(|answer| assert!(answer.is_ok(), "{answer:?}"));
+}
+
+fn file(desired: &mut Desired) {
+    let document = Config::parse("sluice.toml", FILE).expect("right").document;
+    commit(desired, Door::File, What::File(FileContent::of(&document)));
+}
+
+fn weigh(desired: &mut Desired, weight: u16) {
+    let patch = OverridePatch { weight: Some(Some(weight)), state: None };
+    let real = ("192.0.2.11".parse().unwrap(), None);
+    let edit = Edit::Override { service: "web".to_owned(), real, patch };
+    commit(desired, Door::Api, What::Edits(vec![edit]));
+}
+
+fn put(desired: &mut Desired, name: &str, port: u16) {
+    let value = json!({ "protocol": "udp", "vip": "198.51.100.200", "port": port });
+    let key = Key::new(Kind::Service, name);
+    let edit = Edit::Put { key, value, pointer: String::new() };
+    commit(desired, Door::Api, What::Edits(vec![edit]));
+}
+
+/// In memory where that can be had: a sync costs nothing there, and what it does for a crash of the
+/// machine no test here sees.
+fn new_folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    made.expect("a folder")
+}
+
+fn open(folder: &Path) -> Desired {
+    Desired::open(folder).expect("a journal")
+}
+
+/// Cut anywhere, the journal holds all epochs whose last byte is there, and takes new ones.
+#[test]
+fn cut_at_every_byte_it_holds_what_is_whole() {
+    let folder = new_folder();
+    let path = folder.path().join("journal");
+    let mut desired = open(folder.path());
+    let mut states: Vec<(u64, State)> = Vec::new();
+    let note = |desired: &Desired, states: &mut Vec<_>| {
+        let length = fs::metadata(&path).expect("a journal").len();
+        states.push((length, desired.state().clone()));
+    };
+    note(&desired, &mut states);
+    file(&mut desired);
+    note(&desired, &mut states);
+    for weight in 2..6 {
+        weigh(&mut desired, weight);
+        note(&desired, &mut states);
+    }
+    put(&mut desired, "extra", 53);
+    note(&desired, &mut states);
+    commit(&mut desired, Door::Api, What::Rollback(2));
+    note(&desired, &mut states);
+    drop(desired);
+    let whole = fs::read(&path).expect("a journal");
+    for cut in 0..=whole.len() {
+        let folder = new_folder();
+        fs::write(folder.path().join("journal"), &whole[..cut]).expect("written");
+        let mut desired = open(folder.path());
+        let held = states.iter().rposition(|(length, _)| *length <= cut as u64).unwrap_or(0);
+        assert_eq!(desired.state(), &states[held].1, "cut at {cut}");
+        assert_eq!(desired.epoch(), held as u64, "cut at {cut}");
+        let clean = states.iter().any(|(length, _)| *length == cut as u64) || cut == 0;
+        let told = desired.take_notes();
+        assert_eq!(told.is_empty(), clean, "cut at {cut}: {told:?}");
+        let kept_aside = folder.path().join("journal.damaged").exists();
+        assert_eq!(kept_aside, !clean, "cut at {cut}");
+        if held > 0 && cut % 37 == 0 {
+            put(&mut desired, "after", 99);
+            let state = desired.state().clone();
+            drop(desired);
+            assert_eq!(open(folder.path()).state(), &state, "cut at {cut}, and a new epoch");
+        }
+    }
+}
+
+/// A byte turned in an epoch's record: what is before it holds, the rest is kept aside.
+#[test]
+fn a_damaged_record_ends_what_is_used() {
+    let folder = new_folder();
+    let path = folder.path().join("journal");
+    let mut desired = open(folder.path());
+    file(&mut desired);
+    let before = fs::metadata(&path).expect("a journal").len() as usize;
+    let state = desired.state().clone();
+    weigh(&mut desired, 5);
+    weigh(&mut desired, 6);
+    drop(desired);
+    let whole = fs::read(&path).expect("a journal");
+    for at in (before..whole.len()).step_by(7) {
+        let folder = new_folder();
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        fs::write(folder.path().join("journal"), &bytes).expect("written");
+        let mut desired = open(folder.path());
+        assert!((1..=2).contains(&desired.epoch()), "byte {at}");
+        assert!(desired.epoch() == 2 || desired.state() == &state, "byte {at}");
+        assert!(desired.take_notes()[0].contains("torn or damaged"));
+        let aside = fs::read(folder.path().join("journal.damaged")).expect("kept");
+        assert!(aside == bytes);
+    }
+}
+
+#[test]
+fn a_newer_journal_is_left_alone() {
+    let folder = new_folder();
+    let path = folder.path().join("journal");
+    let payload = br#"{"format":2,"something":"else"}"#;
+    let length = (payload.len() as u32).to_le_bytes();
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&length), payload).to_le_bytes();
+    let bytes = [&b"sluice journal\n\0"[..], &length, &crc, payload].concat();
+    fs::write(&path, &bytes).expect("written");
+    let error = Journal::open(folder.path()).expect_err("it is newer");
+    assert!(matches!(error, OpenError::Newer { found: 2, .. }));
+    assert!(error.to_string().contains("written by a newer version"), "{error}");
+    assert!(fs::read(&path).expect("still there") == bytes);
+    fs::write(&path, "what is this?").expect("written");
+    let error = Journal::open(folder.path()).expect_err("it is something else");
+    assert!(matches!(error, OpenError::Foreign(_)), "{error}");
+}
+
+/// A journal that has grown is written anew, with as many epochs as are kept.
+#[test]
+fn it_does_not_grow_for_ever() {
+    let folder = new_folder();
+    let (mut journal, _) = Journal::open(folder.path()).expect("empty");
+    let mut desired = Desired::default();
+    file(&mut desired);
+    for round in 0..EPOCHS_KEPT as u16 + 50 {
+        weigh(&mut desired, 2 + round);
+    }
+    assert_eq!(desired.history().epochs().len(), EPOCHS_KEPT);
+    journal.rewrite(desired.state(), desired.history()).expect("written");
+    drop(journal);
+    let again = open(folder.path());
+    assert_eq!(again.state(), desired.state());
+    assert_eq!(again.history().epochs(), desired.history().epochs());
+    assert_eq!(again.history().reach(), (51, 1051));
+    let past = again.history().state_at(51, again.state()).expect("kept");
+    let real = "192.0.2.11:80".parse().unwrap();
+    assert_eq!(past.over("web", real).and_then(|over| over.weight), Some(51));
+}
