@@ -1,5 +1,7 @@
 //! The command line: each option defined and explained once.
 
+pub mod desired;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -16,10 +18,13 @@ Examples:
   sluice drops --all
   sluice stages --interval 5
   sluice elephants --limit 10
+  sluice real drain web 192.0.2.11:80
+  sluice config history
   sluice --socket /run/sluice/blue.sock ports
   sluice replay --config sluice.toml --in front=front.pcap --out-dir out
 
-Exit codes: 0 it worked, 1 it did not, 2 the command line is wrong.";
+Exit codes: 0 it worked, 1 it did not (of `config diff`: there is a difference), \
+2 the command line is wrong.";
 
 const SESSIONS_EXAMPLES: &str = "\
 Examples:
@@ -48,7 +53,7 @@ Examples:
 
 A capture to play: tcpdump -i eth0 -w front.pcap";
 
-/// Shows what a Sluice director does, and replays captures through its data path
+/// Shows and changes what a Sluice director does, and replays captures through its data path
 #[derive(Debug, Parser)]
 #[command(name = "sluice", version, after_help = EXAMPLES, disable_help_subcommand = true)]
 pub struct Cli {
@@ -124,6 +129,18 @@ pub enum Command {
         )]
         limit: u32,
     },
+    /// The desired state: check, show, diff, apply, history, rollback, reload
+    #[command(subcommand, after_help = desired::CONFIG_EXAMPLES)]
+    Config(desired::Config),
+    /// Makes, shows and takes away virtual services
+    #[command(subcommand, after_help = desired::SERVICE_EXAMPLES)]
+    Service(desired::Service),
+    /// Weighs, drains, adds and takes away real servers
+    #[command(subcommand, after_help = desired::REAL_EXAMPLES)]
+    Real(desired::Real),
+    /// Makes, shows and takes away local pools
+    #[command(subcommand)]
+    Pool(desired::Pool),
     /// Plays captures through the director's data path, without a director
     #[command(long_about = REPLAY_ABOUT, after_help = REPLAY_EXAMPLES)]
     Replay(Replay),

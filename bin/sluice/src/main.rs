@@ -6,10 +6,12 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod desired;
 mod output;
 mod show;
 
 use std::error::Error;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,7 +26,7 @@ use show::Shown;
 
 fn main() -> ExitCode {
     match run(Cli::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             output::complain(&error.to_string());
             ExitCode::FAILURE
@@ -32,9 +34,19 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Result<(), Box<dyn Error>> {
+/// Where the director's socket is unless a subcommand's own option says so.
+pub(crate) struct Socket(PathBuf);
+
+impl Socket {
+    fn client(&self, asking: &Asking) -> Client {
+        Client::new(asking.socket.as_ref().unwrap_or(&self.0))
+    }
+}
+
+fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
     let Cli { socket, command } = cli;
-    let client = |asking: &Asking| Client::new(asking.socket.clone().unwrap_or(socket));
+    let socket = Socket(socket);
+    let client = |asking: &Asking| socket.client(asking);
     let shown = match command {
         Command::Status(asking) => answer(&client(&asking), &asking, &Resource::Status, |client| {
             Ok(show::status(&client.status()?, now_unix_s()))
@@ -72,13 +84,18 @@ fn run(cli: Cli) -> Result<(), Box<dyn Error>> {
                 Ok(show::elephants(&client.elephants(limit)?))
             })
         }
-        Command::Replay(asked) => return play(asked),
+        Command::Config(command) => return desired::config(command, &socket),
+        Command::Service(command) => return desired::service(command, &socket),
+        Command::Real(command) => return desired::real(command, &socket),
+        Command::Pool(command) => return desired::pool(command, &socket),
+        Command::Replay(asked) => return play(asked).map(|()| ExitCode::SUCCESS),
     }?;
-    Ok(Output::write(&shown)?)
+    Output::write(&shown)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What is printed: the director's own JSON, or what `show` makes of it.
-fn answer(
+pub(crate) fn answer(
     client: &Client,
     asking: &Asking,
     resource: &Resource,
@@ -106,6 +123,6 @@ fn play(asked: Replay) -> Result<(), Box<dyn Error>> {
 }
 
 /// Seconds since 1970; 0 on a machine whose clock is before that.
-fn now_unix_s() -> u64 {
+pub(crate) fn now_unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

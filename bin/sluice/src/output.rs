@@ -39,6 +39,12 @@ impl Output {
     }
 }
 
+/// Prints a remark as it is.
+pub fn remark(text: &str) {
+    // Nobody is left to tell that this failed.
+    let _ = writeln!(anstream::stderr(), "{text}");
+}
+
 /// Prints what went wrong.
 pub fn complain(text: &str) {
     // Nobody is left to tell that this failed.

@@ -72,6 +72,9 @@ fn status() -> Status {
         uptime_s: 12.5,
         config: "/etc/sluice/sluice.toml".into(),
         plan_epoch: 1,
+        config_epoch: 1,
+        durable: true,
+        differs_from_file: false,
         last_reload: None,
         idle: IdleMode::Adaptive,
         huge_pages: false,
@@ -162,6 +165,8 @@ fn answer(call: Call) {
         Call::Drops(reply) => reply.send(drops()).is_ok(),
         Call::Stages(reply) => reply.send(stages()).is_ok(),
         Call::Elephants(limit, reply) => reply.send(elephants(limit)).is_ok(),
+        // The desired state has tests of its own.
+        other => panic!("{other:?}"),
     };
     assert!(in_time, "the server gave up on an answer that came at once");
 }

@@ -7,16 +7,17 @@ use crate::crew::Crew;
 use crate::errors::{Error, system};
 use crate::next_hops::NextHops;
 use crate::ports::{self, Ports};
-use crate::{SetLevel, lister, reload, report, watch, wiring};
+use crate::{SetLevel, change, lister, report, watch, wiring};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sluice_api::{Call, Server, model};
 use sluice_config::{Config, Idle, Loaded};
 use sluice_director::fib::Fib;
-use sluice_director::plan::{Plan, Retired};
+use sluice_director::plan::Plan;
 use sluice_dpdk::Eal;
 use sluice_linux::Mirror;
+use sluice_state::Desired;
 use sluice_worker::{Event, Snapshot, Wake};
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -36,6 +37,7 @@ const UPKEEP: Duration = Duration::from_secs(1);
 pub(crate) struct Daemon {
     pub file: PathBuf,
     pub config: Config,
+    pub desired: Desired,
     pub set_level: SetLevel,
     pub started: Instant,
     pub eal: Eal,
@@ -54,11 +56,14 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
         warn!("{warning}");
     }
     let mut signals = Signals::catch()?;
-    let config = loaded.config;
-    let plan = Arc::new(wiring::compile(&config, None, &Retired::default())?);
     // Before any device is touched: another director on this socket is not to be disturbed.
     // Calls that come early are answered once everything is open.
-    let (calls, calls_wake, server) = serve(&config.director.control_socket)?;
+    let (calls, calls_wake, server) = serve(&loaded.config.director.control_socket)?;
+    let (mut desired, config, plan) = change::begin(&loaded)?;
+    let plan = Arc::new(plan);
+    for note in desired.take_notes() {
+        warn!("{note}");
+    }
     let mirror = Mirror::open()?;
     let workers = config.workers() as u16;
     let queues = |port: &_| ports::queues(port, mirror.state(), workers);
@@ -69,6 +74,7 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
     let mut daemon = Daemon {
         file: file.to_owned(),
         config,
+        desired,
         set_level,
         started: Instant::now(),
         eal,
@@ -181,11 +187,10 @@ impl Daemon {
                 self.obey(event);
             }
             calls_wake.awake();
-            while let Ok(call) = calls.try_recv() {
-                self.answer(call);
-            }
+            self.answer_all(calls);
             if Signals::came(&mut signals.reload) {
-                reload::reload(self);
+                // What came of it is in the log, and in the status.
+                let _ = change::reload(self, None, false);
             }
             if self.ports.look_after(self.mirror.state(), &self.crew) {
                 self.ports.raise_twins(&mut self.mirror);
@@ -252,6 +257,22 @@ impl Daemon {
         }
     }
 
+    /// Answers the calls that wait. Changes among them are taken together, before anything that
+    /// was asked after them is looked up.
+    fn answer_all(&mut self, calls: &Receiver<Call>) {
+        let mut changes = Vec::new();
+        while let Ok(call) = calls.try_recv() {
+            match call {
+                Call::Change(request, reply) => changes.push((request, reply)),
+                other => {
+                    change::apply(self, std::mem::take(&mut changes));
+                    self.answer(other);
+                }
+            }
+        }
+        change::apply(self, changes);
+    }
+
     /// Answers an operator's call. A client that no longer waits is no error.
     fn answer(&mut self, call: Call) {
         match call {
@@ -271,6 +292,26 @@ impl Daemon {
                 let found = self.crew.elephants(limit as usize);
                 drop(reply.send(report::elephants(&self.plan, found, limit as usize)));
             }
+            Call::Config(reply) => drop(reply.send(self.desired.view())),
+            Call::ConfigObject(key, reply) => {
+                let epoch = self.desired.epoch();
+                drop(reply.send(self.desired.entry(&key).map(|entry| (epoch, entry))));
+            }
+            Call::Change(request, reply) => change::apply(self, vec![(request, reply)]),
+            Call::Reload { if_epoch, dry_run, reply } => {
+                drop(reply.send(change::reload(self, if_epoch, dry_run)));
+            }
+            Call::History(limit, reply) => {
+                drop(reply.send(report::history(self.desired.history(), limit as usize)));
+            }
+            Call::Epoch(number, reply) => {
+                let history = self.desired.history();
+                let found = history.get(number).cloned().ok_or_else(|| {
+                    let (before_first, last) = history.reach();
+                    (before_first + 1, last)
+                });
+                drop(reply.send(found));
+            }
             Call::Drops(reply) => {
                 let total = report::total(&self.crew.reports());
                 drop(reply.send(model::Drops::from_counts(&total.reasons)));
@@ -287,6 +328,9 @@ impl Daemon {
             uptime_s: self.started.elapsed().as_secs_f64(),
             config: self.file.clone(),
             plan_epoch: self.plan.epoch,
+            config_epoch: self.desired.epoch(),
+            durable: self.desired.is_durable(),
+            differs_from_file: self.desired.differs_from_file(),
             last_reload: self.last_reload.clone(),
             idle: match self.config.director.idle {
                 Idle::Adaptive => model::IdleMode::Adaptive,

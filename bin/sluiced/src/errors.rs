@@ -31,6 +31,12 @@ pub enum Error {
     /// The kernel's tables cannot be read.
     #[error("{0}")]
     Linux(#[from] sluice_linux::Error),
+    /// What was kept cannot be used.
+    #[error("{0}")]
+    State(#[from] sluice_state::OpenError),
+    /// The desired state is wrong.
+    #[error("the desired state is refused: {0}")]
+    Refused(#[from] sluice_state::Refusal),
     /// The operator's socket cannot be served.
     #[error("{0}")]
     Api(#[from] sluice_api::ApiError),

@@ -5,6 +5,7 @@
 //! network.
 #![forbid(unsafe_code)]
 
+mod change;
 mod crew;
 mod daemon;
 mod errors;
@@ -12,7 +13,6 @@ mod lister;
 mod next_hops;
 mod ports;
 mod queues;
-mod reload;
 mod report;
 mod steering;
 mod watch;
@@ -71,14 +71,7 @@ fn check(file: &Path) -> Result<(), Error> {
     }
     let config = &loaded.config;
     wiring::compile(config, None, &sluice_director::plan::Retired::default())?;
-    println!(
-        "{}: right ({} services, {} real servers, {} local addresses, {} ports)",
-        file.display(),
-        config.services.len(),
-        config.services.iter().map(|service| service.reals.len()).sum::<usize>(),
-        config.blueprint().pools.iter().map(|pool| pool.addresses.len()).sum::<usize>(),
-        config.ports.len(),
-    );
+    println!("{}: right ({})", file.display(), config.summary());
     Ok(())
 }
 

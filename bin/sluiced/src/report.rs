@@ -12,6 +12,16 @@ use sluice_worker::Report;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
+/// The last epochs, the newest first.
+pub fn history(history: &sluice_state::History, limit: usize) -> model::HistoryPage {
+    let epochs = history.epochs().iter().rev().take(limit);
+    model::HistoryPage {
+        epoch: history.last(),
+        reaches_back_to: history.reach().0,
+        epochs: epochs.map(model::HistoryLine::from).collect(),
+    }
+}
+
 /// Everything counted, over all workers.
 pub fn total(reports: &[Report]) -> Counters {
     let mut sum = Counters::default();

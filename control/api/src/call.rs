@@ -2,7 +2,9 @@
 
 use tokio::sync::oneshot;
 
-use crate::model::{Drops, Elephants, Ports, Services, Sessions, Stages, Status};
+use sluice_state::{Applied, Entry, Epoch, Key, Refusal, Request, View};
+
+use crate::model::{Drops, Elephants, HistoryPage, Ports, Services, Sessions, Stages, Status};
 use crate::query::SessionQuery;
 
 /// Where an answer goes: `reply.send(answer)`, from any thread, at most once. Dropping it without
@@ -27,4 +29,23 @@ pub enum Call {
     Stages(Reply<Stages>),
     /// At most so many of the sessions with the most traffic.
     Elephants(u32, Reply<Elephants>),
+    /// The desired state.
+    Config(Reply<View>),
+    /// One object of it, and the epoch that is in force.
+    ConfigObject(Key, Reply<Result<(u64, Entry), Refusal>>),
+    /// A change of it.
+    Change(Request, Reply<Result<Applied, Refusal>>),
+    /// The file is to be read again.
+    Reload {
+        /// The epoch that must be in force.
+        if_epoch: Option<u64>,
+        /// Whether it is only asked what would change.
+        dry_run: bool,
+        /// For the answer.
+        reply: Reply<Result<Applied, Refusal>>,
+    },
+    /// At most so many of the last epochs.
+    History(u32, Reply<HistoryPage>),
+    /// One epoch; or the first and the last that are known.
+    Epoch(u64, Reply<Result<Epoch, (u64, u64)>>),
 }

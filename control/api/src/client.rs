@@ -4,18 +4,23 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
-use hyper::header::{CONTENT_TYPE, HOST};
-use hyper::{Request, Response};
+use hyper::header::{CONTENT_TYPE, HOST, IF_MATCH};
+use hyper::http::request::Builder;
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
-use tokio::runtime::Builder;
+use tokio::runtime;
 
 use crate::error::ApiError;
-use crate::model::{Drops, Elephants, Ports, Services, Sessions, Stages, Status};
+use sluice_state::{Epoch, View};
+
+use crate::model::{
+    Changed, Drops, Elephants, HistoryPage, Ports, Services, Sessions, Stages, Status,
+};
 use crate::problem::{MEDIA_TYPE, Problem};
 use crate::query::SessionQuery;
 
@@ -43,6 +48,64 @@ pub enum Resource {
     Stages,
     /// At most so many of the sessions with the most traffic.
     Elephants(u32),
+    /// The desired state.
+    Config,
+    /// At most so many of the last epochs.
+    History(u32),
+    /// One epoch.
+    Epoch(u64),
+}
+
+/// A change of the desired state, as a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The method.
+    pub method: Verb,
+    /// Path segments below `/v1/config`, not encoded.
+    pub path: Vec<String>,
+    /// The body, if there is one.
+    pub body: Option<serde_json::Value>,
+    /// The epoch that must be in force for it to be made.
+    pub if_epoch: Option<u64>,
+    /// Whether it is only asked what would change.
+    pub dry_run: bool,
+}
+
+/// What a change does with what its path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Makes or replaces it.
+    Put,
+    /// Changes parts of it.
+    Patch,
+    /// Takes it away.
+    Delete,
+    /// Does it.
+    Post,
+}
+
+impl Change {
+    /// A change with a body.
+    pub fn new(method: Verb, path: &[&str], body: Option<serde_json::Value>) -> Self {
+        let path = path.iter().map(|&segment| segment.to_owned()).collect();
+        Self { method, path, body, if_epoch: None, dry_run: false }
+    }
+
+    fn target(&self) -> String {
+        let mut target = "/v1/config".to_owned();
+        for segment in &self.path {
+            target.push('/');
+            for byte in segment.bytes() {
+                match byte {
+                    b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' | b':' => {
+                        target.push(byte.into());
+                    }
+                    other => target.push_str(&format!("%{other:02X}")),
+                }
+            }
+        }
+        target + if self.dry_run { "?dry_run=true" } else { "" }
+    }
 }
 
 impl Resource {
@@ -58,6 +121,9 @@ impl Resource {
             Self::Drops => ("/v1/drops", Vec::new()),
             Self::Stages => ("/v1/stages", Vec::new()),
             Self::Elephants(limit) => ("/v1/elephants", vec![("limit", limit.to_string())]),
+            Self::Config => ("/v1/config", Vec::new()),
+            Self::History(limit) => ("/v1/config/history", vec![("limit", limit.to_string())]),
+            Self::Epoch(number) => return format!("/v1/config/history/{number}"),
         };
         if pairs.is_empty() {
             return path.to_owned();
@@ -146,6 +212,50 @@ impl Client {
         self.get(&Resource::Elephants(limit))
     }
 
+    /// The desired state.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn config(&self) -> Result<View, ApiError> {
+        self.get(&Resource::Config)
+    }
+
+    /// At most `limit` of the last epochs.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn history(&self, limit: u32) -> Result<HistoryPage, ApiError> {
+        self.get(&Resource::History(limit))
+    }
+
+    /// One epoch.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn epoch(&self, number: u64) -> Result<Epoch, ApiError> {
+        self.get(&Resource::Epoch(number))
+    }
+
+    /// Changes the desired state.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn change(&self, change: &Change) -> Result<Changed, ApiError> {
+        let method = match change.method {
+            Verb::Put => Method::PUT,
+            Verb::Patch => Method::PATCH,
+            Verb::Delete => Method::DELETE,
+            Verb::Post => Method::POST,
+        };
+        let body = change.body.as_ref().map(serde_json::Value::to_string).unwrap_or_default();
+        let mut request = Request::builder().method(method).uri(change.target());
+        if let Some(epoch) = change.if_epoch {
+            request = request.header(IF_MATCH, format!("\"{epoch}\""));
+        }
+        let text = self.exchange(request, body)?;
+        serde_json::from_str(&text).map_err(|error| self.strange(error))
+    }
+
     fn get<T: DeserializeOwned>(&self, resource: &Resource) -> Result<T, ApiError> {
         let text = self.text(resource)?;
         serde_json::from_str(&text).map_err(|error| self.strange(error))
@@ -158,10 +268,18 @@ impl Client {
     /// ask, [`ApiError::Refused`] when the director says no, and [`ApiError::Timeout`],
     /// [`ApiError::Broken`] or [`ApiError::Strange`] when it does not answer as it should.
     pub fn text(&self, resource: &Resource) -> Result<String, ApiError> {
+        self.exchange(Request::get(resource.target()), String::new())
+    }
+
+    fn exchange(&self, request: Builder, body: String) -> Result<String, ApiError> {
+        let body = Full::new(Bytes::from(body));
+        let request = request.header(HOST, "director").body(body);
+        let request = request.map_err(|error| self.strange(error))?;
         let broken = |error: io::Error| self.broken(error);
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(broken)?;
+        let runtime =
+            runtime::Builder::new_current_thread().enable_all().build().map_err(broken)?;
         runtime.block_on(async {
-            let asked = self.ask(resource.target());
+            let asked = self.ask(request);
             match tokio::time::timeout(self.patience, asked).await {
                 Ok(answer) => answer,
                 Err(_) => {
@@ -172,14 +290,12 @@ impl Client {
         })
     }
 
-    async fn ask(&self, target: String) -> Result<String, ApiError> {
+    async fn ask(&self, request: Request<Full<Bytes>>) -> Result<String, ApiError> {
         let stream = TokioIo::new(self.connect().await?);
         let (mut sender, connection) =
             http1::handshake(stream).await.map_err(|error| self.broken(error))?;
         // Ends with the exchange, or with the runtime.
         tokio::spawn(connection);
-        let request = Request::get(target).header(HOST, "director").body(Empty::<Bytes>::new());
-        let request = request.map_err(|error| self.strange(error))?;
         let response = sender.send_request(request).await.map_err(|error| self.lost(&error))?;
         self.read(response).await
     }

@@ -17,9 +17,9 @@ mod server;
 mod socket;
 
 pub use call::{Call, Reply};
-pub use client::{Client, Resource};
+pub use client::{Change, Client, Resource, Verb};
 pub use error::ApiError;
-pub use problem::{Blame, Problem};
+pub use problem::{Blame, Problem, WrongChange};
 pub use query::{Endpoint, SessionQuery, WrongValue, parse_limit};
 pub use server::{Options, Server};
 

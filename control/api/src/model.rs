@@ -5,6 +5,7 @@
 //! back. A reader ignores fields that it does not know, so fields may be added.
 
 mod balance;
+mod config;
 mod load;
 mod session;
 
@@ -17,6 +18,7 @@ use sluice_director::reason;
 pub use balance::{
     Balanced, Persistence, Protocol, Real, RealState, Service, Services, SnatRule, Ways,
 };
+pub use config::{Changed, HistoryLine, HistoryPage};
 pub use load::{Elephant, Elephants, Rate, StageTicks, Stages, WorkerStages};
 pub use session::{Session, SessionState, Sessions};
 
@@ -31,8 +33,17 @@ pub struct Status {
     pub uptime_s: f64,
     /// The configuration file.
     pub config: PathBuf,
-    /// Number of the plan that runs; it grows with each reload that was accepted.
+    /// Number of the plan that runs; it grows with each that was compiled, by whatever change.
     pub plan_epoch: u64,
+    /// Number of the last change of the desired state that was applied, whoever made it.
+    #[serde(default)]
+    pub config_epoch: u64,
+    /// Whether changes made at run time survive a restart.
+    #[serde(default)]
+    pub durable: bool,
+    /// Whether what runs is not what the file says: the director went back to an earlier epoch.
+    #[serde(default)]
+    pub differs_from_file: bool,
     /// How the last reload went; absent before the first.
     pub last_reload: Option<Reload>,
     /// What workers do when there is nothing to do.

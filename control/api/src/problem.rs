@@ -4,6 +4,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
+use sluice_state::{Author, FieldFault, Refusal, RefusalKind};
+
 use crate::query::WrongValue;
 
 /// Media type of a [`Problem`].
@@ -24,6 +26,23 @@ pub struct Problem {
     /// The parameter that is to blame, if one is.
     #[serde(flatten)]
     pub blame: Option<Box<Blame>>,
+    /// What is wrong with a change.
+    #[serde(flatten)]
+    pub change: Box<WrongChange>,
+}
+
+/// What is wrong with a change of the desired state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrongChange {
+    /// Fields of the body that are wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<FieldFault>,
+    /// Who owns what was to be changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Author>,
+    /// The epoch that is in force, when the request was made for another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
 }
 
 /// The parameter that is to blame for a [`Problem`].
@@ -46,6 +65,7 @@ impl Problem {
             status: status.as_u16(),
             detail: detail.into(),
             blame: None,
+            change: Box::default(),
         }
     }
 
@@ -82,11 +102,45 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "not-found", "Not found", detail)
     }
 
-    /// Only reading is possible.
+    /// Something else is possible here: what, the answer's `Allow` says.
     pub(crate) fn method(method: &str) -> Self {
-        let detail = format!("{method} is not possible here; GET is");
+        let detail = format!("{method} is not possible here; the header Allow says what is");
         let status = StatusCode::METHOD_NOT_ALLOWED;
         Self::new(status, "method-not-allowed", "Method not allowed", detail)
+    }
+
+    /// The body has wrong fields, at least one.
+    pub(crate) fn fields(errors: Vec<FieldFault>) -> Self {
+        let told = errors.iter().map(|fault| match fault.pointer.is_empty() {
+            true => format!("{}; {}", fault.detail, fault.hint),
+            false => format!("{}: {}; {}", fault.pointer, fault.detail, fault.hint),
+        });
+        let detail = told.collect::<Vec<_>>().join("\n");
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        let change = Box::new(WrongChange { errors, ..WrongChange::default() });
+        Self { change, ..Self::new(status, "invalid", "Invalid", detail) }
+    }
+
+    /// The body is not JSON.
+    pub(crate) fn no_json(error: &str) -> Self {
+        let detail = format!("the body is not JSON: {error}");
+        Self::new(StatusCode::BAD_REQUEST, "no-json", "Not JSON", detail)
+    }
+
+    /// The body is too large, or broke off.
+    pub(crate) fn too_large(limit: usize) -> Self {
+        let detail =
+            format!("the body broke off or has more than {limit} bytes; use smaller parts");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", "Too large", detail)
+    }
+
+    /// That epoch is not known.
+    pub(crate) fn no_epoch(number: u64, first: u64, last: u64) -> Self {
+        let detail = match first > last {
+            true => format!("epoch {number} is not known: there is none yet"),
+            false => format!("epoch {number} is not known; those from {first} to {last} are"),
+        };
+        Self::new(StatusCode::NOT_FOUND, "not-found", "Not found", detail)
     }
 
     /// The daemon did not answer in time.
@@ -104,13 +158,26 @@ impl Problem {
     }
 }
 
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let Refusal { kind, detail, faults, owner, epoch } = refusal;
+        let (status, kind, title) = match kind {
+            RefusalKind::Invalid => (StatusCode::UNPROCESSABLE_ENTITY, "invalid", "Invalid"),
+            RefusalKind::NotFound => (StatusCode::NOT_FOUND, "not-found", "Not found"),
+            RefusalKind::Conflict => (StatusCode::CONFLICT, "conflict", "Conflict"),
+            RefusalKind::Stale => (StatusCode::PRECONDITION_FAILED, "stale", "Stale"),
+            RefusalKind::Storage => (StatusCode::INSUFFICIENT_STORAGE, "storage", "Not written"),
+        };
+        let change = Box::new(WrongChange { errors: faults, owner, epoch });
+        Self { change, ..Self::new(status, kind, title, detail) }
+    }
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let allow =
-            (status == StatusCode::METHOD_NOT_ALLOWED).then_some([(header::ALLOW, "GET, HEAD")]);
         // Strings and numbers can always be written as JSON.
         let body = serde_json::to_string(&self).unwrap_or_default();
-        (status, allow, [(header::CONTENT_TYPE, MEDIA_TYPE)], body).into_response()
+        (status, [(header::CONTENT_TYPE, MEDIA_TYPE)], body).into_response()
     }
 }

@@ -1,5 +1,7 @@
 //! The resources and their parameters: requests become calls, answers become JSON.
 
+mod config;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +18,7 @@ use crate::problem::Problem;
 use crate::query::{SessionQuery, WrongValue, parse_limit};
 
 /// Every resource.
-const PATHS: [&str; 7] = [
+const PATHS: [&str; 12] = [
     "/v1/status",
     "/v1/services",
     "/v1/sessions",
@@ -24,6 +26,11 @@ const PATHS: [&str; 7] = [
     "/v1/drops",
     "/v1/stages",
     "/v1/elephants",
+    "/v1/config",
+    "/v1/config/apply",
+    "/v1/config/history",
+    "/v1/config/reload",
+    "/v1/config/rollback",
 ];
 /// The parameters of `/v1/sessions`.
 const SESSION_PARAMETERS: [&str; 6] = ["service", "client", "real", "state", "protocol", "limit"];
@@ -63,6 +70,7 @@ pub(crate) fn router(desk: Arc<Desk>) -> Router {
         drops_path,
         stages_path,
         elephants_path,
+        ..,
     ] = PATHS;
     Router::new()
         .route(status_path, get(status))
@@ -72,6 +80,7 @@ pub(crate) fn router(desk: Arc<Desk>) -> Router {
         .route(drops_path, get(drops))
         .route(stages_path, get(stages))
         .route(elephants_path, get(elephants))
+        .merge(config::router())
         .method_not_allowed_fallback(async |method: Method| Problem::method(method.as_str()))
         .fallback(async |uri: Uri| Problem::not_found(uri.path(), &PATHS))
         .with_state(desk)

@@ -65,6 +65,9 @@ fn status() -> Status {
         uptime_s: 12.5,
         config: "/etc/sluice/sluice.toml".into(),
         plan_epoch: 3,
+        config_epoch: 3,
+        durable: true,
+        differs_from_file: false,
         last_reload: None,
         idle: IdleMode::Adaptive,
         huge_pages: true,
@@ -143,6 +146,8 @@ fn answer(call: Call) {
             let elephants = vec![elephant(); limit.min(3) as usize];
             reply.send(Elephants { elephants }).is_ok()
         }
+        // The desired state has tests of its own.
+        other => panic!("{other:?}"),
     };
     assert!(in_time, "the server gave up on an answer that came at once");
 }

@@ -5,6 +5,7 @@
 //! are not wanted.
 
 mod balance;
+mod desired;
 mod figures;
 mod load;
 mod reasons;
@@ -16,6 +17,7 @@ mod tests;
 mod wires;
 
 pub use balance::{services, sessions};
+pub use desired::{changed, config, diff, epoch, history, reals};
 pub use load::{elephants, stages};
 pub use reasons::drops;
 pub use replay::replay;

@@ -22,7 +22,7 @@ pub fn status(status: &Status, now_unix_s: u64) -> Shown {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "  {name:<0$}{text}", MARGIN - 2);
     };
-    topic("configuration", &format!("{}, plan {}", status.config.display(), status.plan_epoch));
+    topic("configuration", &configuration(status));
     if let Some(last) = &status.last_reload {
         topic("last reload", &reload(last, now_unix_s));
     }
@@ -33,6 +33,20 @@ pub fn status(status: &Status, now_unix_s: u64) -> Shown {
     out.push('\n');
     out.push_str(&workers(&status.workers));
     Shown::new(out)
+}
+
+fn configuration(status: &Status) -> String {
+    let Status { config_epoch, plan_epoch, .. } = status;
+    let mut out = format!("{}, epoch {config_epoch}, plan {plan_epoch}", status.config.display());
+    if status.differs_from_file {
+        let note = "what runs is not what it says: see `sluice config diff`";
+        out += &format!("\n{:MARGIN$}{}", "", styled(NOTE, note));
+    }
+    if !status.durable {
+        let note = "changes made at run time do not survive a restart";
+        out += &format!("\n{:MARGIN$}{}", "", styled(NOTE, note));
+    }
+    out
 }
 
 fn reload(reload: &Reload, now_unix_s: u64) -> String {

@@ -1,0 +1,232 @@
+//! `sluice config`, `service`, `pool` and `real` as they are run, with a real desired state behind
+//! the socket.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use sluice_api::model::{HistoryLine, HistoryPage};
+use sluice_api::{Call, Server};
+use sluice_config::Config;
+use sluice_state::{Applied, Author, Desired, Door, FileContent, Refusal, Request, What};
+use tempfile::TempDir;
+
+const FILE: &str = "\
+[director]
+log_level = \"warn\"
+
+[[port]]
+name = \"front\"
+device = \"tap:a\"
+
+[[pool]]
+name = \"lan\"
+addresses = [\"192.0.2.10\"]
+
+[[service]]
+name = \"web\"
+protocol = \"tcp\"
+vip = \"198.51.100.200\"
+port = 80
+pool = \"lan\"
+
+[[service.real]]
+address = \"192.0.2.11\"
+weight = 2
+
+[[service.real]]
+address = \"192.0.2.12\"
+down = true
+";
+
+struct Place {
+    folder: TempDir,
+    _server: Server,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("sluice.toml");
+        fs::write(&file, FILE).expect("written");
+        let mut desired = Desired::open(&folder.path().join("state")).expect("a state");
+        reload(&mut desired, &file, None, false).expect("right");
+        let desired = Mutex::new(desired);
+        let call = Box::new(move |call| answer(&mut desired.lock().expect("sound"), &file, call));
+        let server = Server::start(&folder.path().join("sluice.sock"), call).expect("a server");
+        Self { folder, _server: server }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Exit code, standard output, standard error.
+    fn run(&self, line: &str) -> (i32, String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        command.env("SLUICE_SOCKET", self.path("sluice.sock")).args(line.split(' '));
+        let ran = command.current_dir(self.folder.path()).stdin(Stdio::null()).output();
+        let ran = ran.expect("runs");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        (ran.status.code().unwrap_or(-1), text(ran.stdout), text(ran.stderr))
+    }
+
+    fn works(&self, line: &str) -> String {
+        let (code, out, err) = self.run(line);
+        assert_eq!(code, 0, "{line}: {out}{err}");
+        out
+    }
+
+    fn fails(&self, line: &str) -> String {
+        let (code, out, err) = self.run(line);
+        assert_eq!((code, &*out), (1, ""), "{line}: {err}");
+        err
+    }
+}
+
+fn commit(desired: &mut Desired, request: Request) -> Result<Applied, Refusal> {
+    desired.commit(&[request], 1000, &mut |_: &Config| Ok(())).answers.remove(0)
+}
+
+fn reload(
+    desired: &mut Desired,
+    file: &PathBuf,
+    if_epoch: Option<u64>,
+    dry_run: bool,
+) -> Result<Applied, Refusal> {
+    let loaded = Config::load(file).map_err(|errors| Refusal::of_file(&errors))?;
+    let what = What::File(FileContent::of(&loaded.document));
+    commit(desired, Request { by: Author::of(Door::File), if_epoch, dry_run, what })
+}
+
+fn answer(desired: &mut Desired, file: &PathBuf, call: Call) {
+    let in_time = match call {
+        Call::Config(reply) => reply.send(desired.view()).is_ok(),
+        Call::Change(request, reply) => reply.send(commit(desired, request)).is_ok(),
+        Call::Reload { if_epoch, dry_run, reply } => {
+            reply.send(reload(desired, file, if_epoch, dry_run)).is_ok()
+        }
+        Call::History(limit, reply) => {
+            let lines = desired.history().epochs().iter().rev().take(limit as usize);
+            let epochs = lines.map(HistoryLine::from).collect();
+            let (reaches_back_to, epoch) = desired.history().reach();
+            reply.send(HistoryPage { epoch, reaches_back_to, epochs }).is_ok()
+        }
+        Call::Epoch(number, reply) => {
+            let found = desired.history().get(number).cloned().ok_or((1, desired.epoch()));
+            reply.send(found).is_ok()
+        }
+        other => panic!("{other:?}"),
+    };
+    assert!(in_time);
+}
+
+#[test]
+fn what_is_shown_is_a_file_that_says_the_same() {
+    let place = Place::new();
+    fs::write(place.path("shown.toml"), place.works("config show")).expect("written");
+    assert_eq!(place.works("config diff shown.toml"), "no difference\n");
+    place.works("real drain web 192.0.2.11");
+    let shown = place.works("config show --origin");
+    let expected =
+        "# owner: file\n# override of 192.0.2.11:80: drain\n[[service]]\nname = \"web\"\n";
+    assert!(shown.contains(expected), "{shown}");
+}
+
+#[test]
+fn real_servers_are_drained_and_weighed() {
+    let place = Place::new();
+    let drained = place.works("real drain web 192.0.2.11:80");
+    let expected = "epoch 2:\n  service \"web\": real 192.0.2.11:80: override (none) -> drain\n";
+    assert_eq!(drained, expected);
+    place.works("real enable web 192.0.2.12");
+    place.works("real set web 192.0.2.12 --weight 9");
+    let table = "\
+REAL SERVER    WEIGHT  STATE  OVERRIDE
+192.0.2.11:80       2  up     drain
+192.0.2.12:80       1  down   weight 9, up
+";
+    assert_eq!(place.works("real show web"), table);
+    place.works("real reset web 192.0.2.12");
+    let last = place.works("config history 5");
+    let step = "\n  service \"web\": real 192.0.2.12:80: override weight 9, up -> (none)\n";
+    assert!(last.ends_with(step), "{last}");
+    let told = place.fails("real drain web 192.0.2.99");
+    let expected = "sluice: service \"web\" has no real server 192.0.2.99; it has 192.0.2.11:80, \
+                    192.0.2.12:80\n";
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn services_are_made_and_taken_away() {
+    let place = Place::new();
+    let add = "service add dns --protocol udp --vip 198.51.100.200 --port 53 --pool lan \
+               --real 192.0.2.11:5353 --set one_packet=true --set scheduler=wlc";
+    let dry = place.works(&format!("{add} --dry-run"));
+    assert_eq!(dry, "would change:\n  service \"dns\": added\n");
+    place.works(add);
+    let shown = place.works("service show dns");
+    for line in ["# owner: api", "one_packet = true", "scheduler = \"wlc\"", "port = 5353"] {
+        assert!(shown.lines().any(|it| it == line), "no {line} in:\n{shown}");
+    }
+    assert!(place.fails(add).contains("service \"dns\" is there already and belongs to api"));
+    place.works("real add dns 192.0.2.12:5353 --weight 3");
+    place.works("pool add more 192.0.2.20-192.0.2.29 --ports 2000-3000");
+    assert!(place.fails("service delete web").contains("belongs to file: change it in the"));
+    assert!(place.fails("service delete wbe").contains("there is no service \"wbe\""));
+    let told =
+        place.fails("service add x --protocol tpc --vip 198.51.100.9 --port 1 --set mode=nat");
+    assert!(told.contains("/service/0/protocol: \"tpc\" is not a protocol"), "{told}");
+    place.works("service delete dns");
+    let told = place.fails("service delete web --if-epoch 3");
+    assert!(told.contains("epoch 5 is in force and not 3"), "{told}");
+}
+
+#[test]
+fn changes_are_told_and_taken_back() {
+    let place = Place::new();
+    fs::write(place.path("sluice.toml"), FILE.replace("weight = 2", "weight = 5"))
+        .expect("written");
+    let (code, out, _) = place.run("config diff sluice.toml");
+    let step = "  service \"web\": real 192.0.2.11:80: weight: 2 -> 5\n";
+    assert_eq!((code, &*out), (1, step));
+    assert_eq!(place.works("config reload --dry-run"), format!("would change:\n{step}"));
+    assert_eq!(place.works("config reload"), format!("epoch 2:\n{step}"));
+    assert_eq!(place.works("config reload"), "nothing to change (epoch 2)\n");
+    place.works("config rollback 1");
+    let (_, _, remark) = place.run("config show");
+    assert!(remark.starts_with("this is not what the file says"), "{remark}");
+    let (_, told, remark) = place.run("config history");
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(lines[0].starts_with("EPOCH"), "{told}");
+    assert!(lines[1].contains("api     back to epoch 1: service \"web\": real"), "{told}");
+    assert!(lines[3].contains("file    "), "{told}");
+    assert_eq!(remark, "epoch 3 is in force; one can go back as far as 0\n");
+    let told = place.fails("config rollback 7");
+    assert!(told.contains("there is no way back to epoch 7: epochs 0 to 3 are known"), "{told}");
+    fs::write(place.path("sluice.toml"), "port = 3\n").expect("written");
+    assert!(place.fails("config reload").contains("error: "));
+}
+
+#[test]
+fn fragments_are_applied_and_files_checked() {
+    let place = Place::new();
+    let fragment = "[[service]]\nname = \"extra\"\nprotocol = \"tcp\"\nvip = \"198.51.100.200\"\n\
+                    port = 8080\nmode = \"nat\"\n[[service.real]]\naddress = \"192.0.2.13\"\n";
+    fs::write(place.path("extra.toml"), fragment).expect("written");
+    assert_eq!(place.works("config apply extra.toml"), "epoch 2:\n  service \"extra\": added\n");
+    let (_, json, _) = place.run("config apply extra.toml --json");
+    assert!(json.contains("\"changes\": []"), "{json}");
+    let checked = place.works("config check sluice.toml");
+    assert_eq!(
+        checked,
+        "sluice.toml: right (1 services, 2 real servers, 1 local addresses, 1 ports)\n"
+    );
+    fs::write(place.path("wrong.toml"), FILE.replace("port = 80", "prot = 80")).expect("written");
+    let told = place.fails("config check wrong.toml");
+    assert!(told.contains("wrong.toml:16:1: service \"web\": `service[0].prot`"), "{told}");
+    assert!(place.fails("config diff wrong.toml").contains("did you mean `port`?"));
+    assert!(place.fails("config apply missing.toml").contains("missing.toml: No such file"));
+}

@@ -1,0 +1,195 @@
+//! Changes of the desired state, by whichever door: checked, compiled, written, published.
+//!
+//! Calls that wait are taken together, so that a plan is compiled and published once for all of
+//! them. A worker never waits for this, and a change that is refused leaves everything as it was.
+
+use crate::daemon::{Daemon, notify};
+use crate::{report, wiring};
+use sd_notify::NotifyState;
+use sluice_api::{Reply, model};
+use sluice_config::{Config, Loaded};
+use sluice_director::counters::Counters;
+use sluice_director::plan::{Plan, RealId, Retired, ServiceId};
+use sluice_state::{
+    Applied, Author, Change, Desired, Door, FileContent, Kind, Outcome, Refusal, Request, What,
+};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tracing::{error, info, warn};
+
+/// A request and where its answer goes.
+pub(crate) type Asked = (Request, Reply<Result<Applied, Refusal>>);
+
+/// The state and the plan that a director starts with: what was kept, and the file if it has
+/// changed since it was read last.
+pub(crate) fn begin(loaded: &Loaded) -> Result<(Desired, Config, Plan), crate::errors::Error> {
+    let mut desired = Desired::open(&loaded.config.director.state_dir)?;
+    let mut compile = |config: &Config| {
+        wiring::compile(config, None, &Retired::default()).map_err(|error| error.to_string())
+    };
+    let file = FileContent::of(&loaded.document);
+    let kept = desired.epoch();
+    if !desired.has_read(&file) {
+        let request = file_request(file, None, false);
+        let Outcome { mut answers, publish } = desired.commit(&[request], now_ms(), &mut compile);
+        match (publish, answers.pop()) {
+            (Some((config, plan)), _) => return Ok((desired, config, plan)),
+            (None, Some(Err(refusal))) if kept == 0 => return Err(refusal.into()),
+            (None, Some(Err(refusal))) => {
+                error!("the file cannot be used, and what was in force before is kept:\n{refusal}");
+            }
+            (None, _) => {}
+        }
+    }
+    let (config, plan) = desired.present(&mut compile)?;
+    if kept > 0 {
+        info!(epoch = kept, "the state is that of before");
+    }
+    if desired.differs_from_file() {
+        warn!("what runs is not what the file says: see `sluice config diff`; a reload uses it");
+    }
+    Ok((desired, config, plan))
+}
+
+fn file_request(file: FileContent, if_epoch: Option<u64>, dry_run: bool) -> Request {
+    Request { by: Author::of(Door::File), if_epoch, dry_run, what: What::File(file) }
+}
+
+/// Applies what was asked for, and answers.
+pub(crate) fn apply(daemon: &mut Daemon, asked: Vec<Asked>) {
+    if asked.is_empty() {
+        return;
+    }
+    let (requests, replies): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
+    let answers = commit(daemon, &requests);
+    for (answer, reply) in answers.into_iter().zip(replies) {
+        // Whoever asked may not wait any more.
+        let _ = reply.send(answer);
+    }
+}
+
+/// SIGHUP, or a call: reads the file again. A wrong one changes nothing.
+pub(crate) fn reload(
+    daemon: &mut Daemon,
+    if_epoch: Option<u64>,
+    dry_run: bool,
+) -> Result<Applied, Refusal> {
+    let mut states = vec![NotifyState::Reloading];
+    states.extend(NotifyState::monotonic_usec_now().ok());
+    notify(&states);
+    let outcome = read_file(daemon, if_epoch, dry_run);
+    match &outcome {
+        Ok(_) if dry_run => {}
+        Ok(applied) => info!(epoch = applied.epoch, "the configuration was read again"),
+        Err(failure) => error!("the configuration stays as it was:\n{failure}"),
+    }
+    if !dry_run {
+        daemon.last_reload = Some(model::Reload {
+            at_unix_s: now_ms() / 1000,
+            ok: outcome.is_ok(),
+            error: outcome.as_ref().err().map(ToString::to_string),
+        });
+    }
+    notify(&[NotifyState::Ready]);
+    outcome
+}
+
+fn read_file(
+    daemon: &mut Daemon,
+    if_epoch: Option<u64>,
+    dry_run: bool,
+) -> Result<Applied, Refusal> {
+    let loaded = Config::load(&daemon.file).map_err(|errors| Refusal {
+        epoch: Some(daemon.desired.epoch()),
+        ..Refusal::of_file(&errors)
+    })?;
+    for warning in loaded.warnings.iter().cloned().chain(loaded.check_live()) {
+        warn!("{warning}");
+    }
+    let request = file_request(FileContent::of(&loaded.document), if_epoch, dry_run);
+    commit(daemon, &[request]).remove(0)
+}
+
+fn commit(daemon: &mut Daemon, requests: &[Request]) -> Vec<Result<Applied, Refusal>> {
+    let reports = daemon.crew.reports();
+    let settled = reports.len() == daemon.crew.size()
+        && reports.iter().all(|report| report.epoch == daemon.plan.epoch);
+    let retired =
+        if settled { retired(&daemon.plan, &report::total(&reports)) } else { Retired::default() };
+    let before = Arc::clone(&daemon.plan);
+    let mut compile = |config: &Config| {
+        wiring::compile(config, Some(&before), &retired).map_err(|error| error.to_string())
+    };
+    let Outcome { answers, publish } = daemon.desired.commit(requests, now_ms(), &mut compile);
+    for note in daemon.desired.take_notes() {
+        warn!("{note}");
+    }
+    if let Some((mut config, plan)) = publish {
+        let mut steps = answers.iter().flatten().flat_map(|applied| &applied.changes);
+        let tell = steps.any(is_of_section);
+        keep_what_needs_a_restart(&mut config, &daemon.config, tell);
+        (daemon.set_level)(config.director.log_level);
+        daemon.config = config;
+        daemon.plan = Arc::new(plan);
+        // First the workers learn of a service, then its packets come.
+        daemon.follow_kernel();
+        daemon.keep_neighbours();
+        daemon.steer();
+    }
+    answers
+}
+
+fn is_of_section(change: &Change) -> bool {
+    match change {
+        Change::Object { key, .. } => key.kind == Kind::Section,
+        _ => false,
+    }
+}
+
+fn now_ms() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Tombstones that no session uses. No worker opens a session to one, so once there is none there
+/// will be none.
+fn retired(plan: &Plan, total: &Counters) -> Retired {
+    let active = |id: usize| total.reals.get(id).is_some_and(|counted| counted.active > 0);
+    let mut busy = HashSet::new();
+    let mut retired = Retired::default();
+    for (id, real) in plan.reals.iter().enumerate() {
+        if real.live || active(id) {
+            busy.insert(real.service);
+        } else {
+            retired.reals.insert(RealId(id as u32));
+        }
+    }
+    for (id, service) in plan.services.iter().enumerate() {
+        let id = ServiceId(id as u16);
+        if !service.live && !busy.contains(&id) {
+            retired.services.insert(id);
+        }
+    }
+    retired
+}
+
+/// Takes from the running configuration what cannot change while it runs, and says so when it
+/// has just been asked for.
+fn keep_what_needs_a_restart(new: &mut Config, running: &Config, tell: bool) {
+    let level = new.director.log_level;
+    new.director.log_level = running.director.log_level;
+    for (section, differs) in [
+        ("[director] (but log_level)", new.director != running.director),
+        ("[limits]", new.limits != running.limits),
+        ("[[port]]", new.ports != running.ports),
+    ] {
+        if differs && tell {
+            warn!("the change of {section} takes effect when the director is restarted");
+        }
+    }
+    new.director = running.director.clone();
+    new.director.log_level = level;
+    new.limits = running.limits;
+    new.ports.clone_from(&running.ports);
+}
