@@ -106,8 +106,8 @@ first() {
 
 write_config() {
     local index real
-    printf '[director]\ncores = [%s]\nidle = "busy"\ncontrol_socket = "%s"\n\n' \
-        "$worker_core" "$dir/sluice.sock"
+    printf '[director]\ncores = [%s]\nidle = "busy"\ncontrol_socket = "%s"\nstate_dir = "%s"\n\n' \
+        "$worker_core" "$dir/sluice.sock" "$dir/state"
     printf '[limits]\nsessions = %s\n\n' $((flows + flows / 4 + 1000))
     index=0
     for real in front back; do

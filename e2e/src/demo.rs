@@ -143,11 +143,15 @@ fn bed() -> Result<Bed, LabError> {
     Ok(bed)
 }
 
-/// The demo's configuration with the lab's own control socket.
+/// The demo's configuration with the lab's own control socket and state.
 fn config(dir: &Path) -> String {
     let socket = Director::socket_in(dir);
     let line = |line: &str| match line.starts_with("control_socket") {
-        true => format!("control_socket = \"{}\"\n", socket.display()),
+        true => format!(
+            "control_socket = \"{}\"\nstate_dir = \"{}\"\n",
+            socket.display(),
+            socket.with_file_name("state").display()
+        ),
         false => format!("{line}\n"),
     };
     CONFIG.lines().map(line).collect()

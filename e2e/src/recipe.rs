@@ -98,7 +98,8 @@ impl Recipe {
     fn write_director(&self, out: &mut String, socket: &Path, workers: u32) -> std::fmt::Result {
         let cores = last_cores(workers);
         writeln!(out, "[director]\ncores = {cores:?}\nhuge_pages = \"{}\"", self.huge_pages)?;
-        writeln!(out, "log_level = \"info\"\ncontrol_socket = \"{}\"\n", socket.display())?;
+        writeln!(out, "log_level = \"info\"\ncontrol_socket = \"{}\"", socket.display())?;
+        writeln!(out, "state_dir = \"{}\"\n", socket.with_file_name("state").display())?;
         writeln!(out, "[limits]\nsessions = {}\n", self.sessions)?;
         writeln!(out, "[tcp]\nno_session = \"{}\"\n", self.no_session)
     }

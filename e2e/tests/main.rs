@@ -5,6 +5,7 @@
 
 mod across;
 mod arena;
+mod desired;
 mod dns;
 mod far;
 mod field;

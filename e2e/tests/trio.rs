@@ -113,6 +113,7 @@ impl Trio {
 
     fn config(&self, mode: Mode) -> String {
         let socket = Director::socket_in(self.lab.dir());
+        let state = socket.with_file_name("state");
         let services = FAMILIES.map(|family| {
             let Addresses { vip, server, .. } = addresses(family);
             Service::new(&format!("nc{}", family.bits()), "tcp", vip)
@@ -122,7 +123,7 @@ impl Trio {
                 .to_string()
         });
         format!(
-            "[director]\ncores = [1]\ncontrol_socket = {socket:?}\n\n\
+            "[director]\ncores = [1]\ncontrol_socket = {socket:?}\nstate_dir = {state:?}\n\n\
              [ipip]\nsource_v4 = \"192.0.2.1\"\nsource_v6 = \"2001:db8:2::1\"\n\n\
              [[port]]\nname = \"front\"\ndevice = \"af_xdp:front\"\n\n\
              [[port]]\nname = \"back\"\ndevice = \"af_xdp:back\"\n\n{}",

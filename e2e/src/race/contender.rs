@@ -248,9 +248,10 @@ fn config(contender: Contender, bed: &Bed, local: &str, mtu: Option<u16>) -> Str
     let idle = if contender == Contender::SluiceBusy { "busy" } else { "adaptive" };
     let socket = Director::socket_in(bed.lab.dir());
     let mut text = format!(
-        "[director]\nidle = \"{idle}\"\ncontrol_socket = \"{}\"\n\n\
+        "[director]\nidle = \"{idle}\"\ncontrol_socket = \"{}\"\nstate_dir = \"{}\"\n\n\
          [[pool]]\nname = \"lan\"\naddresses = [\"{local}\"]\n\n",
-        socket.display()
+        socket.display(),
+        socket.with_file_name("state").display()
     );
     let mtu = mtu.map_or_else(|| "\n".to_owned(), |mtu| format!("mtu = {mtu}\n\n"));
     for port in bed.ports() {
