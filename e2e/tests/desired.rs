@@ -4,7 +4,6 @@
 use std::fs;
 use std::net::SocketAddr;
 
-use serde_json::Value;
 use sluice_e2e::error::expect;
 use sluice_e2e::load::curl;
 use sluice_e2e::web::LINES_PORT;
