@@ -47,6 +47,14 @@ pub const OPENS: u32 = SYN as u32;
 /// See [`OPENS`].
 pub const OPENS_OF: u32 = (SYN | ACK | RST) as u32;
 
+/// Of the flags in [`BEGINS_OF`] these are set in a segment that belongs to the beginning of a
+/// connection and changes nothing if it is not the first.
+pub const BEGINS: u32 = SYN as u32;
+/// See [`BEGINS`].
+pub const BEGINS_OF: u32 = (SYN | RST) as u32;
+/// The flag of TCP that ends a connection at once.
+pub const RESETS: u32 = RST as u32;
+
 /// Flags of TCP that may change the state of an open connection.
 pub const ENDS: u32 = (SYN | FIN | RST) as u32;
 
@@ -58,6 +66,12 @@ pub fn is_reuse(session: &Core, direction: Direction, segment: Segment) -> bool 
     segment.flags as u32 & OPENS_OF == OPENS
         && direction == Direction::Inbound
         && session.state.is_ending()
+}
+
+/// Whether a segment that is not plain may change anything, if it opens no new connection.
+#[inline(always)]
+pub const fn moves(segment: Segment) -> bool {
+    segment.flags as u32 & BEGINS_OF != BEGINS
 }
 
 /// Moves a session on that [`is_plain`] says is not plain.

@@ -19,6 +19,7 @@ use crate::plan::{LocalId, Plan};
 use crate::reason::Reason;
 use crate::session::{Flow, Sessions};
 use crate::time::Time;
+use crate::track;
 use sluice_lanes::level::{LANES, Level};
 use sluice_lanes::prefetch;
 use sluice_table::index::First;
@@ -314,6 +315,9 @@ impl<F: Parse> Engine<F> {
         }
         let mut pass = F::verify(self, turn, at);
         let changes = self.burst.groups[at].changes;
+        if changes != 0 {
+            self.prefetch_ends(at);
+        }
         let from = at * LANES;
         // Those that go together are in the order of their frames.
         if (pass, changes) == (ALL, 0) && self.burst.groups[at].is_one_flow() {
@@ -326,19 +330,15 @@ impl<F: Parse> Engine<F> {
             let at_frame = from + lane;
             if pass >> lane & 1 == 1 {
                 let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
-                // It may get a tag, so that it is another frame then.
-                let segment = (changes >> lane & 1 == 1).then(|| F::segment(frame));
                 if F::forward(self, shared, turn, (at, lane), frame, verdict) {
-                    if let Some(segment) = segment {
-                        let flow = Flow(self.burst.groups[at].flow[lane]);
-                        self.track_tcp(shared, turn.view.plan, flow, segment);
-                        pass &= self.burst.groups[at].others(flow);
+                    if changes >> lane & 1 == 1 {
+                        pass &= self.change(shared, turn.view.plan, (at, lane));
                     }
                     continue;
                 }
             }
             if quick >> lane & 1 == 1 {
-                self.take_out(shared, turn.view.plan, (at, lane), &frames[at_frame]);
+                self.take_out((at, lane));
             }
             pass &= self.one_of_group(shared, turn, (at, lane), frames, verdicts);
         }
@@ -364,19 +364,38 @@ impl<F: Parse> Engine<F> {
         }
     }
 
+    /// Asks for the index buckets of the sessions that a group is likely to end.
+    #[inline(always)]
+    fn prefetch_ends(&self, at: usize) {
+        for lane in lanes(self.burst.groups[at].ends) {
+            for hash in F::hashes(self, (at, lane)).into_iter().flatten() {
+                self.sessions.index().prefetch(hash);
+            }
+        }
+    }
+
+    /// Moves the session of a packet that was forwarded on, or ends it. Gives the lanes of its
+    /// group that it has not changed anything for.
+    #[inline(always)]
+    fn change(&mut self, shared: &mut Shared, plan: &Plan, (at, lane): (usize, usize)) -> u8 {
+        let group = &self.burst.groups[at];
+        let (flow, twins, segment) = (Flow(group.flow[lane]), group.twins, group.segment(lane));
+        let session = self.sessions.at_mut(flow.id());
+        track::tcp(session, flow.direction(), segment);
+        if plan.timeout_ms[session.state as usize] == 0 {
+            let hashes = F::hashes(self, (at, lane));
+            self.remove_by(shared, plan, flow.id(), hashes);
+            shared.counters.closed += 1;
+        }
+        if twins >> lane & 1 == 1 { self.burst.groups[at].others(flow) } else { ALL }
+    }
+
     /// Makes a packet of a group one that goes by itself.
-    #[inline(never)]
-    fn take_out<B: Frame>(
-        &mut self,
-        shared: &Shared,
-        plan: &Plan,
-        (at, lane): (usize, usize),
-        frame: &B,
-    ) {
+    #[inline(always)]
+    fn take_out(&mut self, (at, lane): (usize, usize)) {
         let position = at * LANES + lane;
         let (group, slow) = (&self.burst.groups[at], &mut self.burst.lanes[position]);
-        // It can be parsed: it was, in the other way.
-        let _ = F::parse(frame, plan, shared, slow);
+        F::take_out(group, lane, slow);
         (slow.hash, slow.flow) = (group.hash[lane], Flow(group.flow[lane]));
         (slow.hop, slow.frame) = (HopId::NONE, position as u8);
     }
@@ -415,13 +434,25 @@ impl<F: Parse> Engine<F> {
         frames: &mut [B],
         verdicts: &mut [Verdict],
     ) {
-        let at_frame = usize::from(self.burst.lanes[at].frame);
+        let lane = &mut self.burst.lanes[at];
+        let at_frame = usize::from(lane.frame);
         let frame = &mut frames[at_frame];
-        if self.pass::<B, true>(shared, turn, at, frame, &mut verdicts[at_frame]).is_some() {
-            return;
+        let mut outcome = Outcome::Unknown;
+        if lane.flow == Flow::NONE && !lane.parsed.is_odd() {
+            lane.spell_out::<F>();
+            match self.admit(shared, turn, at, frame) {
+                Ok(flow) => self.burst.lanes[at].flow = flow,
+                Err(refused) => outcome = refused,
+            }
         }
-        self.burst.lanes[at].spell_out::<F>();
-        let mut outcome = self.track(shared, turn, at, frame);
+        if outcome == Outcome::Unknown {
+            let verdict = &mut verdicts[at_frame];
+            if self.pass::<B, true>(shared, turn, at, frame, verdict).is_some() {
+                return;
+            }
+            self.burst.lanes[at].spell_out::<F>();
+            outcome = self.track(shared, turn, at, frame);
+        }
         if outcome == Outcome::Unknown {
             outcome = self.miss(shared, turn, at, frame);
         }
@@ -454,6 +485,17 @@ impl<F: Parse> Engine<F> {
                 self.track(shared, turn, at, frame)
             }
             Err(outcome) => outcome,
+        }
+    }
+
+    /// Ends a session that is found by keys with these hashes, inbound and outbound.
+    #[inline(always)]
+    fn remove_by(&mut self, shared: &mut Shared, plan: &Plan, id: u32, hashes: [Option<u64>; 2]) {
+        if let Some(session) = self.sessions.remove_by(id, hashes) {
+            shared.ended(&session);
+            if F::WIDE {
+                self.let_go(shared, plan, &session);
+            }
         }
     }
 

@@ -78,7 +78,7 @@ impl<F: Parse> Engine<F> {
         } else {
             *verdict = rewrite::link_layer(frame, hop);
         }
-        if CHANGES && !plain {
+        if CHANGES && !plain && track::moves(segment) {
             self.track_tcp(shared, plan, flow, segment);
         }
         Some(())

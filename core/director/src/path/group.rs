@@ -9,14 +9,16 @@
 mod read;
 mod verify;
 
+use super::burst::{Lane, Parsed};
 use super::engine::{Engine, Turn};
 use super::follow::into_tunnel;
-use super::parse::{Parse, stays_here, tcp_segment};
+use super::parse::{Parse, stays_here};
 use super::{BURST, Shared, Verdict, View, rewrite, tunnel};
-use crate::family::{Family, Ipv4, Ipv6};
+use crate::counters::Direction;
+use crate::family::{Family, Ipv4, Ipv6, Seed};
 use crate::fib::{Hop, HopId};
 use crate::frame::Frame;
-use crate::key::Key;
+use crate::key::{self, Key};
 use crate::plan::{Plan, RealId};
 use crate::session::Flow;
 use crate::track::Segment;
@@ -60,6 +62,12 @@ pub(super) struct Group {
     tunnels: u8,
     /// Lanes whose packet may change the state of its session.
     pub changes: u8,
+    /// Of them those that are likely to end it.
+    pub ends: u8,
+    /// Lanes whose session is found by its answers too.
+    answered: u8,
+    /// If any changes, the lanes that have a session in common with another.
+    pub twins: u8,
     /// Lanes whose candidate is in its other bucket, if there is one.
     pub away: u8,
     pub hash: Lanes<u64>,
@@ -71,6 +79,9 @@ pub(super) struct Group {
     sum: Lanes<u32>,
     /// Flags of TCP; zero for UDP.
     flags: Lanes<u32>,
+    /// Of TCP the number behind the segment's data, and the one it acknowledges above it: the low
+    /// half of either.
+    numbers: Lanes<u32>,
     /// Of the sessions the real server and the protocol, and the local address.
     real_protocol: Lanes<u32>,
     local: Lanes<u32>,
@@ -87,12 +98,16 @@ impl Group {
         again: 0,
         tunnels: 0,
         changes: 0,
+        ends: 0,
+        answered: 0,
+        twins: 0,
         away: 0,
         hash: [0; LANES],
         flow: [0; LANES],
         words: [[0; LANES]; 5],
         sum: [0; LANES],
         flags: [0; LANES],
+        numbers: [0; LANES],
         real_protocol: [0; LANES],
         local: [0; LANES],
         hop: [0; LANES],
@@ -194,6 +209,34 @@ impl Group {
     #[inline(always)]
     pub const fn firsts(&self) -> u8 {
         self.quick & !self.again
+    }
+
+    /// What session tracking needs to know of a lane's packet.
+    #[inline(always)]
+    pub const fn segment(&self, lane: usize) -> Segment {
+        let numbers = self.numbers[lane];
+        Segment {
+            flags: self.flags[lane] as u8,
+            ack: (numbers >> 16) as u16,
+            end: numbers as u16,
+        }
+    }
+
+    /// The hashes of the keys that the session of a lane whose packet passed is found by: that of
+    /// the packet, and that of what answers it once it is written.
+    #[inline(always)]
+    fn hashes(&self, lane: usize, seed: &Seed) -> [Option<u64>; 2] {
+        let answers = || {
+            let [_, src, dst, ports] = self.changed[lane];
+            let protocol = protocol(self.words[1][lane]);
+            let ports = key::swapped(ports);
+            Ipv4::hash_key(&Key { src: dst, dst: src, ports, protocol }, seed)
+        };
+        let other = (self.answered >> lane & 1 == 1).then(answers);
+        match Flow(self.flow[lane]).direction() {
+            Direction::Inbound => [Some(self.hash[lane]), other],
+            Direction::Outbound => [other, Some(self.hash[lane])],
+        }
     }
 
     /// The key of a lane's packet.
@@ -311,10 +354,14 @@ pub(super) trait Together: Family {
         false
     }
 
-    /// What session tracking needs to know of a TCP segment that is plain.
-    fn segment<B: Frame>(_: &B) -> Segment {
-        Segment::default()
+    /// The hashes of the keys that the session of a packet that passed is found by, inbound and
+    /// outbound.
+    fn hashes(_: &Engine<Self>, _: (usize, usize)) -> [Option<u64>; 2] {
+        [None; 2]
     }
+
+    /// Makes a packet that was read one that goes by itself.
+    fn take_out(_: &Group, _: usize, _: &mut Lane<Self::Addr>) {}
 
     /// The same for a whole group of one flow.
     fn forward_flow<B: Frame>(
@@ -398,14 +445,22 @@ impl Together for Ipv4 {
         true
     }
 
-    fn segment<B: Frame>(frame: &B) -> Segment {
-        let Some(packet) = frame.bytes().get(ethernet::HEADER..) else { return Segment::default() };
-        let total = ipv4::Header::parse(packet).map_or(0, ipv4::Header::total_len);
-        let segment = packet.get(ipv4::HEADER..total).unwrap_or_default();
-        let header = tcp::Header::parse(segment);
-        header.map_or(Segment::default(), |header| {
-            tcp_segment(header, segment.len() - header.header_len())
-        })
+    #[inline(always)]
+    fn hashes(engine: &Engine<Self>, (at, lane): (usize, usize)) -> [Option<u64>; 2] {
+        engine.burst.groups[at].hashes(lane, engine.sessions.seed())
+    }
+
+    #[inline(always)]
+    fn take_out(group: &Group, lane: usize, slow: &mut Lane<u32>) {
+        (slow.quick, slow.key) = (true, group.key(lane));
+        slow.parsed = Parsed {
+            l3: ethernet::HEADER as u8,
+            l4: L4 as u8,
+            ttl: group.words[1][lane] as u8,
+            length: group.length(lane),
+            segment: group.segment(lane),
+            tuple: slow.parsed.tuple,
+        };
     }
 
     #[inline(never)]

@@ -102,6 +102,28 @@ impl Instructions for Avx2 {
     }
 
     #[inline(always)]
+    fn twins(self, a: __m256i) -> u8 {
+        // SAFETY: see `Avx2`.
+        let orders = unsafe {
+            [
+                _mm256_setr_epi32(1, 2, 3, 4, 5, 6, 7, 0),
+                _mm256_setr_epi32(2, 3, 4, 5, 6, 7, 0, 1),
+                _mm256_setr_epi32(3, 4, 5, 6, 7, 0, 1, 2),
+                _mm256_setr_epi32(4, 5, 6, 7, 0, 1, 2, 3),
+            ]
+        };
+        let mut twins = 0;
+        for (at, order) in orders.into_iter().enumerate() {
+            // SAFETY: see `Avx2`.
+            let other = unsafe { _mm256_permutevar8x32_epi32(a, order) };
+            // Who equals the one so many lanes on, and that one.
+            let equal = self.mask(self.equal(a, other));
+            twins |= equal | equal.rotate_left(at as u32 + 1);
+        }
+        twins
+    }
+
+    #[inline(always)]
     fn mask(self, truth: __m256i) -> u8 {
         // SAFETY: see `Avx2`.
         unsafe { _mm256_movemask_ps(_mm256_castsi256_ps(truth)) as u8 }

@@ -51,9 +51,9 @@ impl<B: Frame> Kernel for Read<'_, B> {
         let back = Words::columns(instructions, parts(&heads, L4 + 4));
         let [link, first, second, third] = front;
         let [src, dst, ports, _] = middle;
-        // Of UDP the length and the checksum are in the first word, of TCP what is told by the
-        // third, and the checksum in the last.
-        let [udp, _, offset_flags, last] = back;
+        // Of UDP the length and the checksum are in the first word; of TCP that is the sequence
+        // number, the third has the header's length and the flags, the last the checksum.
+        let [udp, ack, offset_flags, last] = back;
         for (words, to) in [first, third, src, dst, ports].into_iter().zip(&mut group.words) {
             words.store(to);
         }
@@ -75,6 +75,9 @@ impl<B: Frame> Kernel for Read<'_, B> {
             & options.at_least(tcp::HEADER as u32)
             & (options + ipv4::HEADER as u32).at_most(total);
         (offset_flags.shr::<8>() & 0xff & is_tcp).store(&mut group.flags);
+        let end = udp.swap_bytes() + total - options - ipv4::HEADER as u32;
+        let ack = ack.swap_bytes().shl::<16>();
+        ((ack | (end & 0xffff)) & is_tcp).store(&mut group.numbers);
         is_tcp.pick(last & 0xffff, udp.shr::<16>()).store(&mut group.sum);
         let fits = total.at_most(Words::load(instructions, &room)) & (udp_fits | tcp_fits);
         group.quick = (whole & fits).mask() & verified & !barred;

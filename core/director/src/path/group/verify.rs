@@ -175,7 +175,8 @@ impl Kernel for Verify<'_> {
         let connection = state.at_least(State::SynRecv as u32)
             & !state.at_least(State::Udp as u32)
             & !(flags & track::OPENS_OF).is_word(track::OPENS);
-        let plain = open | (state.at_least(State::Udp as u32) & flags.is_word(0));
+        let beginning = connection & (flags & track::BEGINS_OF).is_word(track::BEGINS);
+        let plain = open | beginning | (state.at_least(State::Udp as u32) & flags.is_word(0));
         let idle = Words::splat(instructions, now.low()) - facts.seen;
         let lives = idle.at_most(state.of(&plan.timeout_ms)) & (third & 0xff).at_least(2);
 
@@ -207,7 +208,14 @@ impl Kernel for Verify<'_> {
         let all = all | (is_udp & all.is_word(0) & 0xffff);
         (is_udp & sum.is_word(0)).pick(sum, all).store(&mut group.sum);
         let passes = belongs & is_its & lives;
-        group.changes = (passes & connection & !plain).mask() & group.quick;
+        let changes = passes & connection & !plain;
+        group.changes = changes.mask() & group.quick;
+        if group.changes != 0 {
+            let last = state.is_word(State::LastAck as u32) | !(flags & track::RESETS).is_word(0);
+            group.ends = (changes & last).mask() & group.quick;
+            group.answered = (fnat | mode.is_word(Mode::Nat as u32)).mask();
+            group.twins = words(&group.flow).shr::<1>().twins();
+        }
         (passes & (plain | connection)).mask() & group.quick
     }
 }
