@@ -179,6 +179,8 @@ struct Shared {
     walks: Vec<local_port::Walk>,
     /// Where those of new real servers begin.
     ports_from: u32,
+    /// Of each pool the local ports that are this worker's: the first, and how many.
+    ports: Vec<(u16, u32)>,
     waiting: ArrayVec<Waiting, BURST>,
     /// Datagrams whose first fragment came in this turn.
     joined: ArrayVec<u32, BURST>,
@@ -218,6 +220,7 @@ impl Path {
             counted: Vec::new(),
             walks: Vec::new(),
             ports_from: 0,
+            ports: Vec::new(),
             waiting: ArrayVec::new(),
             joined: ArrayVec::new(),
             sketch: Sketch::new(config.seed),
@@ -264,6 +267,11 @@ impl Path {
                 None => shared.counted.push(identity),
             }
         }
+        shared.ports.clear();
+        shared.ports.extend(plan.pools.iter().map(|pool| {
+            let (offset, count) = pool.share(shared.worker, shared.workers);
+            (pool.first_port.wrapping_add(offset as u16), count)
+        }));
         shared.paths.adopt(plan);
         shared.schedulers.adopt(plan, shared.now, &shared.counters.reals);
         if plan.uses_wide() && self.wide.sessions.slab().capacity() < self.config.sessions {
@@ -437,6 +445,13 @@ impl Shared {
         if self.deferred.try_push(frame as u8).is_err() {
             verdicts[frame] = Verdict::Drop(Reason::NoSession);
         }
+    }
+
+    /// Whether a local port of a pool is this worker's.
+    #[inline(always)]
+    fn has_port(&self, pool: usize, port: u16) -> bool {
+        let share = self.ports.get(pool);
+        share.is_some_and(|(first, count)| u32::from(port.wrapping_sub(*first)) < *count)
     }
 
     /// Counts a packet that was forwarded.

@@ -326,7 +326,12 @@ impl<F: Parse> Engine<F> {
                 return;
             }
         }
-        for lane in lanes(quick | slow) {
+        let mut left = quick | slow;
+        if (pass, changes) == (ALL, 0) {
+            let (frames, verdicts) = (&mut frames[from..], &mut verdicts[from..]);
+            left = self.forward_all(shared, turn, at, frames, verdicts);
+        }
+        for lane in lanes(left) {
             let at_frame = from + lane;
             if pass >> lane & 1 == 1 {
                 let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
@@ -344,7 +349,30 @@ impl<F: Parse> Engine<F> {
         }
     }
 
-    /// The same for a group without any that go together.
+    /// Writes a whole group's frames; gives the lanes that are left, most often none.
+    #[inline(always)]
+    fn forward_all<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        at: usize,
+        frames: &mut [B],
+        verdicts: &mut [Verdict],
+    ) -> u8 {
+        let (Some(frames), Some(verdicts)) =
+            (frames.first_chunk_mut::<LANES>(), verdicts.first_chunk_mut::<LANES>())
+        else {
+            return ALL;
+        };
+        for (lane, (frame, verdict)) in frames.iter_mut().zip(verdicts).enumerate() {
+            if !F::forward(self, shared, turn, (at, lane), frame, verdict) {
+                return ALL << lane;
+            }
+        }
+        0
+    }
+
+    /// Follows a group without any that go together.
     #[inline(always)]
     fn follow_slow<B: Frame>(
         &mut self,
@@ -412,15 +440,18 @@ impl<F: Parse> Engine<F> {
         verdicts: &mut [Verdict],
     ) -> u8 {
         let position = at * LANES + lane;
-        let slow = &self.burst.lanes[position];
-        let odd = slow.parsed.is_odd();
-        let removals = self.sessions.removals();
+        let odd = self.burst.lanes[position].parsed.is_odd();
+        let (removals, created) = (self.sessions.removals(), shared.counters.created);
         self.touched = Flow::NONE;
         self.not_plain(shared, turn, position, frames, verdicts);
         if odd || removals != self.sessions.removals() {
-            return 0;
+            0
+        } else if created != shared.counters.created {
+            // Of a session that is new none of those that passed can be.
+            ALL
+        } else {
+            self.burst.groups[at].others(self.touched)
         }
-        self.burst.groups[at].others(self.touched)
     }
 
     /// A packet that is not simply forwarded. By itself, so that it takes no registers from those

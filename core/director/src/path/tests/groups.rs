@@ -132,16 +132,18 @@ proptest! {
         let shots = runs.iter().flat_map(|(shot, times)| std::iter::repeat_n(shot, *times));
         let shots: Vec<&Shot> = shots.take(64).collect();
         let (mut single, mut staged) = (lab(mode, Level::BASELINE), lab(mode, Level::detect()));
-        // The scalar twin of the kernels, which other processors have.
-        let mut scalar = lab(mode, Level::BASELINE);
         let mut alone: Vec<MemFrame> = shots.iter().map(|shot| shot.frame(mode)).collect();
         let mut together = alone.clone();
         let verdicts: Vec<Verdict> = alone.iter_mut().map(|f| single.one(FRONT, f)).collect();
-        let mut by_scalar = together.clone();
+        let before = together.clone();
         let both = staged.burst(FRONT, &mut together);
-        prop_assert_eq!(&scalar.burst(FRONT, &mut by_scalar), &both);
-        prop_assert_eq!(&by_scalar, &together);
-        prop_assert_eq!(scalar.path.counters(), staged.path.counters());
+        // What other processors have, the scalar twin too.
+        for level in Level::available() {
+            let (mut other, mut frames) = (lab(mode, level), before.clone());
+            prop_assert_eq!(&other.burst(FRONT, &mut frames), &both);
+            prop_assert_eq!(&frames, &together);
+            prop_assert_eq!(other.path.counters(), staged.path.counters());
+        }
         for (at, shot) in shots.iter().enumerate() {
             prop_assert_eq!(both[at], verdicts[at], "{}: {:?}", at, shot);
             prop_assert_eq!(&together[at], &alone[at], "{}: {:?}", at, shot);
@@ -154,7 +156,7 @@ proptest! {
 /// Eight that nothing is the matter with, as another's parser reads them.
 #[test]
 fn eight_plain_ones() {
-    for level in [Level::BASELINE, Level::detect()] {
+    for level in Level::available() {
         eight(lab(Mode::Fnat, level));
     }
 }
