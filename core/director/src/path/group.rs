@@ -215,11 +215,7 @@ impl Group {
     #[inline(always)]
     pub const fn segment(&self, lane: usize) -> Segment {
         let numbers = self.numbers[lane];
-        Segment {
-            flags: self.flags[lane] as u8,
-            ack: (numbers >> 16) as u16,
-            end: numbers as u16,
-        }
+        Segment { flags: self.flags[lane] as u8, ack: (numbers >> 16) as u16, end: numbers as u16 }
     }
 
     /// The hashes of the keys that the session of a lane whose packet passed is found by: that of
