@@ -521,7 +521,13 @@ impl<F: Parse> Engine<F> {
 
     /// Ends a session that is found by keys with these hashes, inbound and outbound.
     #[inline(always)]
-    pub fn remove_by(&mut self, shared: &mut Shared, plan: &Plan, id: u32, hashes: [Option<u64>; 2]) {
+    pub fn remove_by(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        id: u32,
+        hashes: [Option<u64>; 2],
+    ) {
         if let Some(session) = self.sessions.remove_by(id, hashes) {
             shared.ended(&session);
             if F::WIDE {
