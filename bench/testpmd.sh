@@ -66,8 +66,10 @@ lay_wires() {
 say() { printf '%s\n' "$1" >&3 2>/dev/null || true; }
 # Its packet memory holds the whole capture and what is in flight.
 start_testpmd() {
-    local memory ends mbufs=$((flows + 60000)) pages
-    local megabytes=$((mbufs * 700 / 1048576 + 128))
+    local memory ends mbufs=$((flows + 60000)) room=256 pages megabytes
+    # A packet socket's frames must fit whole into a buffer.
+    [ "$wire" = memif ] || room=2304
+    megabytes=$((mbufs * (room + 444) / 1048576 + 128))
     pages=$(awk '/^HugePages_Free:/ { n = $2 } /^Hugepagesize:/ { print int(n * $2 / 1024) }' \
         /proc/meminfo)
     # Zero-copy shares the packet memory by its descriptor, which only huge pages have.
@@ -90,7 +92,7 @@ start_testpmd() {
         --vdev="net_pcap0,rx_pcap=$dir/flows.pcap,infinite_rx=1" \
         "${ends[@]}" \
         -- --interactive --port-topology=chained --forward-mode=io --burst="$burst" \
-        --mbuf-size=256 --total-num-mbufs="$mbufs" \
+        --mbuf-size=$room --total-num-mbufs="$mbufs" \
         <"$dir/testpmd.in" >"$dir/testpmd.log" 2>&1 &
     generator_pid=$!
     exec 3>"$dir/testpmd.in"
@@ -111,7 +113,7 @@ show_stats() {
     shown=$(grep -c Tx-pps: "$dir/testpmd.log" || true)
     say 'show port stats 1'
     say 'show port stats 2'
-    until_true 10 "testpmd's counters" stats_shown "$shown"
+    until_true 30 "testpmd's counters" stats_shown "$shown"
 }
 stats_shown() {
     # The last line of a port's counters, twice.
@@ -160,7 +162,7 @@ drain() {
     say stop
     say 'set fwd rxonly'
     say start
-    until_true 10 "the last packets" drained
+    until_true 60 "the last packets" drained
 }
 drained() {
     show_stats
@@ -183,7 +185,8 @@ account() {
     sent=$(testpmd_count 1 TX-packets) received=$(testpmd_count 2 RX-packets)
     got=$(count front rx) forwarded=$(count back tx)
     dropped=$(fate dropped) to_kernel=$(fate kernel) reasons=$(reasons)
-    lost_in=$(lost "$sent" "$got") lost_out=$(lost "$forwarded" "$received")
+    lost_in=$(lost "$sent" "$got")
+    lost_out=$(lost "$forwarded" "$received")
     [ "$got" -eq $((forwarded + dropped + to_kernel)) ] ||
         fail "of $got packets $forwarded were forwarded, $dropped dropped, $to_kernel not ours"
     [ "$to_kernel" -eq 0 ] || fail "$to_kernel packets were given to the kernel: $reasons"
@@ -195,14 +198,15 @@ report() {
     cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
     if [ -n "$json" ]; then
         jq -n --arg cpu "$cpu" --arg kernel "$(uname -r)" --arg commit "$commit" \
-            --arg zero_copy "$zero_copy" --arg wire "$wire" --argjson flows "$flows" --argjson rounds "$rounds" \
+            --arg zero_copy "$zero_copy" --arg wire "$wire" \
+            --argjson flows "$flows" --argjson rounds "$rounds" \
             --argjson seconds "$seconds" --argjson burst "$burst" --argjson mpps "$(spread 1)" \
             --argjson core "$(spread 2)" --argjson busy "$busy" \
             --argjson sent "$sent" --argjson received "$received" \
             --argjson dropped "$dropped" --argjson reasons "$reasons" \
             --argjson lost_in "$lost_in" --argjson lost_out "$lost_out" \
-            '{machine: {cpu: $cpu, kernel: $kernel}, commit: $commit, wire: $wire, mode: "fnat", frame: 64,
-              flows: $flows, rounds: $rounds, seconds: $seconds, burst: $burst,
+            '{machine: {cpu: $cpu, kernel: $kernel}, commit: $commit, wire: $wire, mode: "fnat",
+              frame: 64, flows: $flows, rounds: $rounds, seconds: $seconds, burst: $burst,
               zero_copy: ($zero_copy == "yes"), mpps: $mpps,
               worker: {core_share: $core, busy_share: $busy},
               packets: {sent: $sent, received: $received, dropped: $dropped, reasons: $reasons,

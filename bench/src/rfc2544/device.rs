@@ -6,7 +6,8 @@
 use super::frame::Way;
 use crate::error::BenchError;
 use sluice_dpdk::{
-    Burst, Device, Eal, EalConfig, FramePool, MemifRole, Port, PortConfig, PortStats, RxQueue, TxQueue,
+    Burst, Device, Eal, EalConfig, FramePool, MemifRole, Port, PortConfig, PortStats, RxQueue,
+    TxQueue,
 };
 use std::time::{Duration, Instant};
 

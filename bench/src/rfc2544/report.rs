@@ -1,8 +1,8 @@
 //! What the search found: a row for each size and rate, and everything in JSON.
 
+use super::Mix;
 use super::search::{Found, Search};
 use super::trial::Done;
-use super::Mix;
 use crate::args::{Directions, Rfc2544, word};
 use crate::machine::Machine;
 use crate::report::round;
