@@ -112,20 +112,22 @@ count() { ask ports | jq ".ports[] | select(.name == \"$1\") | .$2.packets"; }
 fate() { ask drops | jq "[.drops[] | select(.fate == \"$1\") | .packets] | add"; }
 reasons() { ask drops | jq -c '[.drops[] | select(.packets > 0) | {(.reason): .packets}] | add'; }
 
+# Neighbours come before addresses, so that the director never asks anybody for one: what it asks
+# would be a packet that no generator has sent.
 settle() {
     local address
+    for address in tfront tback; do ip -n "$name" link set "$address" up; done
+    ip -n "$name" neighbour replace 198.51.100.254 lladdr $router_mac dev tfront nud permanent
+    for address in 11 12 13; do
+        ip -n "$name" neighbour replace "192.0.2.$address" lladdr "02:00:00:00:01:$address" \
+            dev tback nud permanent
+    done
     for address in 198.51.100.1/24 $vip/32; do ip -n "$name" address add $address dev tfront; done
     ip -n "$name" address add 192.0.2.1/24 dev tback
     for address in $(seq 64 79); do
         ip -n "$name" address add "192.0.2.$address/32" dev tback
     done
-    for address in tfront tback; do ip -n "$name" link set "$address" up; done
-    ip -n "$name" neighbour replace 198.51.100.254 lladdr $router_mac dev tfront nud permanent
     ip -n "$name" route replace "$clients" via 198.51.100.254
-    for address in 11 12 13; do
-        ip -n "$name" neighbour replace "192.0.2.$address" lladdr "02:00:00:00:01:$address" \
-            dev tback nud permanent
-    done
 }
 
 make_namespace() {
