@@ -6,7 +6,7 @@
 # Generator and receiver take turns on one core; the director's worker has another. Full NAT, UDP.
 # Run it as root:
 #
-#   bench/rfc2544.sh [--sessions N] [--check] [OPTION…]
+#   bench/rfc2544.sh [--sessions N] [--cores N[,N]] [--check] [OPTION…]
 #
 # Options that are not its own go to `sluice-bench rfc2544` (`--help` has them): --size, --json,
 # --directions, --duration and others. Everything lives in one network namespace and one directory,
@@ -15,12 +15,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-script=rfc2544 tries=0 sessions=100000 check='' clients=198.18.0.0/16
+script=rfc2544 tries=0 sessions=100000 check='' generator_cores='' clients=198.18.0.0/16
 options=()
 usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit "${1:-0}"; }
 while [ $# -gt 0 ]; do
     case $1 in
     --sessions) sessions=$2; shift ;;
+    --cores) generator_cores=$2; shift ;;
     --check) check=1 ;;
     -h | --help) usage ;;
     *) options+=("$1") ;;
@@ -36,7 +37,7 @@ done
 generate() {
     first "$bin/sluice-bench" rfc2544 --port "memif:$dir/front.sock,id=0,role=client" \
         --port "memif:$dir/back.sock,id=1,role=client" --director-mac "$(mac tfront)" \
-        --vip $vip:$port --sessions "$sessions" --cores "$generator_core" \
+        --vip $vip:$port --sessions "$sessions" --cores "${generator_cores:-$generator_core}" \
         --about "$about" "${options[@]}" >"$1" 2> >(tee "$dir/generator.log" >&2) &
     generator_pid=$!
     wait "$generator_pid" || fail "the generator ended with $?"

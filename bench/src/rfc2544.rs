@@ -136,3 +136,39 @@ impl Runner<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    /// The whole of it on DPDK's software ring, which gives back what was sent: every frame comes,
+    /// and what a session became is what it was. So the generator's own limit is what is found.
+    #[test]
+    fn a_ring_loses_nothing() {
+        let line = "sluice-bench rfc2544 --port dpdk:net_ring0 --vip 198.51.100.200:9 \
+                    --director-mac 02:00:00:00:00:01 --size 64,imix --directions both \
+                    --sessions 500 --duration 0.02 --duration-sum 0.04 --first-duration 0.01 \
+                    --phases 2 --trials 30 --most-load 40M";
+        let Command::Rfc2544(args) = Cli::parse_from(line.split_whitespace()).command else {
+            panic!()
+        };
+        let report = super::run(&args).unwrap();
+        let json = report.json();
+        assert_eq!(json["rows"].as_array().map(Vec::len), Some(6), "{json}");
+        for size in json["sizes"].as_array().unwrap() {
+            assert!(size["generator_limit_pps"].is_u64(), "{size}");
+            for trial in size["trials"].as_array().unwrap() {
+                let count = |key: &str| trial[key].as_u64().unwrap();
+                assert!(count("sent") > 0 && count("lost") == 0, "{trial}");
+                let ways = [count("received_inbound"), count("received_outbound")];
+                assert!(ways[0].abs_diff(ways[1]) <= 64, "{trial}");
+                let others = ["late", "duplicates", "too_late_to_tell", "foreign"];
+                assert_eq!(others.map(count), [0; 4], "{trial}");
+            }
+        }
+        assert_eq!(json["ports"][0]["tx_frames"], json["ports"][0]["rx_frames"]);
+        let text = report.text();
+        assert!(text.contains("the generator's limit") || text.contains("not finished"), "{text}");
+    }
+}

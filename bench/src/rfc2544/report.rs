@@ -259,3 +259,57 @@ impl Report {
         commit + &warnings.collect::<String>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rfc2544::Goal;
+    use crate::rfc2544::search::{Limits, Outcome};
+
+    /// A search of a device with a capacity, for one goal.
+    fn size(capacity: f64, fell_short: bool) -> Size {
+        let goal = Goal {
+            name: "NDR",
+            loss_ratio: 0.0,
+            exceed_ratio: 0.5,
+            duration_s: 1.0,
+            sum_s: 1.0,
+            width: 0.01,
+        };
+        let limits =
+            Limits { least_pps: 1000, most_pps: 4_000_000, trials: 90, phases: 1, first_s: 1.0 };
+        let mut search = Search::new(vec![goal], limits);
+        while let Some(ask) = search.next() {
+            let most = if fell_short { capacity as u64 } else { u64::MAX };
+            let sent = ask.load_pps.min(most);
+            let received = sent.min(capacity as u64);
+            let fell_short = sent < ask.load_pps;
+            search.report(Outcome { sent, received, effective_s: 1.0, fell_short });
+        }
+        Size { mix: Mix::parse("1518").unwrap_or_else(|_| unreachable!()), search, trials: vec![] }
+    }
+
+    #[test]
+    fn rates_are_told_by_layer() {
+        let size = size(1e6, false);
+        let [most, none] = &size.rows()[..] else { panic!() };
+        let json = most.json();
+        assert_eq!((&json["rate"], &json["mpps"]), (&json!("MAX"), &json!(1.0)));
+        assert_eq!(json["gbit_per_s_layer_2"], json!(12.144));
+        assert_eq!(json["gbit_per_s_layer_1"], json!(12.304));
+        let (lower, upper) = (none.json()["lower_mpps"].clone(), none.json()["upper_mpps"].clone());
+        assert!((0.98..=1.0).contains(&lower.as_f64().unwrap()), "{lower}");
+        assert!((1.0..=1.01).contains(&upper.as_f64().unwrap()), "{upper}");
+        assert_eq!(none.remark, "");
+    }
+
+    #[test]
+    fn what_limits_a_result_is_said() {
+        let remark = |size: &Size| size.rows()[1].remark.clone();
+        assert!(remark(&size(1e6, true)).contains("generator's limit"));
+        assert!(remark(&size(9e6, false)).contains("highest load"));
+        let nothing = size(10.0, false);
+        assert!(remark(&nothing).contains("not even the lowest"));
+        assert_eq!(nothing.rows()[1].cells()[2], "-");
+    }
+}
