@@ -5,7 +5,8 @@
 # One network namespace and one directory hold all of it, and both are removed at the end. The
 # director's ports have TAP twins, which carry the addresses and routes that it follows; neighbours
 # are told, since nobody would answer for them. The script that sources this sets `script`, its
-# name for messages; `clients`, the prefix that clients are in; and `sessions`.
+# name for messages; `wire`, memif or af_packet; `clients`, the prefix that clients are in; and
+# `sessions`.
 # shellcheck shell=bash disable=SC2154 # set by those
 
 bin=${SLUICE_BIN_DIR:-${CARGO_TARGET_DIR:-target}/release}
@@ -137,9 +138,26 @@ make_namespace() {
         net.ipv6.conf.default.disable_ipv6=1
 }
 
-# start_director FRONT BACK
+# What the ports sit on: memif's sockets, or virtual Ethernet, whose other ends (gfront, gback) are
+# the generator's. No end has an address: nothing but packet sockets is to take what comes.
+lay_wires() {
+    local end
+    if [ "$wire" = memif ]; then
+        front_device=memif:$dir/front.sock,id=0 back_device=memif:$dir/back.sock,id=1
+        return
+    fi
+    front_device=af_packet:front back_device=af_packet:back
+    for end in front back; do
+        ip -n "$name" link add $end type veth peer name g$end
+        ip -n "$name" link set $end up
+        ip -n "$name" link set g$end up
+    done
+}
+
 start_director() {
-    write_config "$1" "$2" >"$dir/sluice.toml"
+    local role=
+    [ "$wire" = af_packet ] || role=,role=server
+    write_config "$front_device$role" "$back_device$role" >"$dir/sluice.toml"
     first "$bin/sluiced" --config "$dir/sluice.toml" >"$dir/sluiced.log" 2>&1 &
     sluiced_pid=$!
     until_true 30 "the director to be ready" ask status

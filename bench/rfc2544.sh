@@ -1,25 +1,26 @@
 #!/usr/bin/env bash
-# RFC 2544's throughput of one worker between two memif ports: MAX, PDR and NDR by size.
+# RFC 2544's throughput of one worker between two ports: MAX, PDR and NDR by size.
 #
-#   sluice-bench rfc2544 ─memif▶ sluiced (front ─▶ back) ─memif▶ sluice-bench rfc2544
+#   sluice-bench rfc2544 ─wire▶ sluiced (front ─▶ back) ─wire▶ sluice-bench rfc2544
 #
 # Generator and receiver take turns on one core; the director's worker has another. Full NAT, UDP.
 # Run it as root:
 #
-#   bench/rfc2544.sh [--sessions N] [--cores N[,N]] [--check] [OPTION…]
+#   bench/rfc2544.sh [--wire memif|af_packet] [--sessions N] [--cores N[,N]] [--check] [OPTION…]
 #
 # Options that are not its own go to `sluice-bench rfc2544` (`--help` has them): --size, --json,
 # --directions, --duration and others. Everything lives in one network namespace and one directory,
-# and is removed at the end. With --check, which needs --json, the director's counters and the
-# generator's must agree to the packet, or it fails.
+# and is removed at the end. With --check, which needs memif and --json, the director's counters and
+# the generator's must agree to the packet, or it fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-script=rfc2544 tries=0 sessions=100000 check='' generator_cores='' clients=198.18.0.0/16
+script=rfc2544 wire=memif tries=0 sessions=100000 check='' generator_cores='' clients=198.18.0.0/16
 options=()
 usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit "${1:-0}"; }
 while [ $# -gt 0 ]; do
     case $1 in
+    --wire) wire=$2; shift ;;
     --sessions) sessions=$2; shift ;;
     --cores) generator_cores=$2; shift ;;
     --check) check=1 ;;
@@ -28,6 +29,7 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+case $wire in memif | af_packet) ;; *) usage 2 >&2 ;; esac
 [[ $sessions =~ ^[0-9]+$ ]] || usage 2 >&2
 
 # shellcheck source=bench/bed.sh
@@ -35,8 +37,8 @@ done
 
 # generate RESULT: the search itself.
 generate() {
-    first "$bin/sluice-bench" rfc2544 --port "memif:$dir/front.sock,id=0,role=client" \
-        --port "memif:$dir/back.sock,id=1,role=client" --director-mac "$(mac tfront)" \
+    first "$bin/sluice-bench" rfc2544 --port "${front_device/:front/:gfront}" \
+        --port "${back_device/:back/:gback}" --director-mac "$(mac tfront)" \
         --vip $vip:$port --sessions "$sessions" --cores "${generator_cores:-$generator_core}" \
         --about "$about" "${options[@]}" >"$1" 2> >(tee "$dir/generator.log" >&2) &
     generator_pid=$!
@@ -67,10 +69,11 @@ compare() {
     account || fail "the counters do not agree"
 }
 
-about='FNAT over memif: one worker with a core, the generator with another'
+about="FNAT over $wire: one worker with a core, the generator with another"
 check_machine "$bin/sluice-bench"
 make_namespace
-start_director "memif:$dir/front.sock,id=0,role=server" "memif:$dir/back.sock,id=1,role=server"
+lay_wires
+start_director
 generate "$dir/result"
 [ -z "$check" ] || compare
 cat "$dir/result"

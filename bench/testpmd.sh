@@ -44,25 +44,6 @@ sessions=$flows
 . bench/bed.sh
 before_the_end() { [ -z "$generator_pid" ] || say stop; }
 
-# The director's end of each wire.
-front_device=af_packet:front back_device=af_packet:back
-if [ "$wire" = memif ]; then
-    front_device=memif:$dir/front.sock,id=0,role=server
-    back_device=memif:$dir/back.sock,id=1,role=server
-fi
-
-# The wires that are the kernel's. Neither end has an address: nothing but the packet sockets is
-# to take what comes.
-lay_wires() {
-    local end
-    [ "$wire" = af_packet ] || return 0
-    for end in front back; do
-        ip -n "$name" link add $end type veth peer name g$end
-        ip -n "$name" link set $end up
-        ip -n "$name" link set g$end up
-    done
-}
-
 say() { printf '%s\n' "$1" >&3 2>/dev/null || true; }
 # Its packet memory holds the whole capture and what is in flight.
 start_testpmd() {
@@ -230,7 +211,7 @@ report() {
 check_machine dpdk-testpmd python3 stdbuf
 make_namespace
 lay_wires
-start_director "$front_device" "$back_device"
+start_director
 python3 bench/testpmd-flows.py "$dir/flows.pcap" "$flows" $router_mac "$(mac tfront)" $vip $port
 start_testpmd
 measure
