@@ -57,7 +57,8 @@ fn number(of: &Value, key: &str) -> f64 {
 /// Counts of each trial add up, and frames came out in the directions that were asked for.
 fn trials(size: &Value, directions: &str) -> Result<(), LabError> {
     let trials = size["trials"].as_array().map_or(&[][..], Vec::as_slice);
-    expect(trials.len() > 3, || format!("{} trials", trials.len()))?;
+    // One may be enough, where the generator cannot offer what the director cannot take.
+    expect(!trials.is_empty(), || format!("no trial: {size}"))?;
     for trial in trials {
         let of = |key: &str| trial[key].as_u64().unwrap_or(u64::MAX / 4);
         let sent = of("received") + of("lost");

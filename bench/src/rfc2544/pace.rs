@@ -61,7 +61,8 @@ impl Pace {
         self.last = now;
         self.longest_gap = self.longest_gap.max(gap);
         let elapsed = now.saturating_sub(self.start) as f64 - self.moved;
-        let scheduled = elapsed * self.frames_per_tick;
+        // The first is due at once.
+        let scheduled = elapsed * self.frames_per_tick + 1.0;
         let behind = scheduled - self.sent as f64 - self.backlog;
         let mut due = scheduled;
         if behind > 0.0 && self.sent < self.total {

@@ -173,6 +173,6 @@ mod tests {
         assert!(traffic.check(&sent, Stamp { flow: 3, ..stamp }).is_err());
         sent[100] ^= 1;
         let error = traffic.judge(&sent, stamp).unwrap_err().to_string();
-        assert!(error.contains("checksum"), "{error}");
+        assert!(error.contains("Udp"), "the wrong checksum is named: {error}");
     }
 }
