@@ -47,7 +47,7 @@ pub enum Command {
     #[command(long_about = CHURN)]
     Churn(Churn),
     /// MAX, PDR and NDR of a whole director: RFC 2544's throughput by RFC 9971's search
-    #[command(name = "rfc2544", long_about = RFC2544)]
+    #[command(name = "rfc2544", long_about = rfc2544::ABOUT)]
     Rfc2544(Box<Rfc2544>),
     /// Renders results as SVG
     Plot(Plot),
@@ -118,19 +118,6 @@ Two workers on one core, with tables of one size, take turns round by round: bot
 established TCP sessions and traffic; one also gets first segments of new sessions among it, \
 `--rate` in a second of its own time, each of which times out a second later. Measuring begins \
 when as many go as come.";
-
-const RFC2544: &str = "\
-MAX, PDR and NDR of a whole director: RFC 2544's throughput by RFC 9971's search.
-
-A generator and receiver of our own, on a core of its own, over DPDK ports to a director that runs \
-elsewhere: frames of open sessions, clients' addresses and ports random (RFC 4814, from \
-198.18.0.0/16, which the director must have a route to). A trial offers so many frames a second, by \
-the clock and whether they are taken or not, and counts those that come out: each carries its \
-trial, session and number, and counts once.
-
-MAX is the most that was forwarded at any load, PDR the rate at which at most --pdr-loss is lost, \
-NDR that of no loss: conditional throughput of the highest load that fulfils the goal below the \
-lowest that does not. Loads count the frames of both directions together.";
 
 #[derive(Clone, Debug, Args)]
 pub struct Throughput {

@@ -7,6 +7,20 @@ use crate::rfc2544::{Device, Goal, Limits, Mix, device, mac};
 use clap::{Args, ValueEnum};
 use std::net::SocketAddrV4;
 
+/// What `--help` says.
+pub const ABOUT: &str = "\
+MAX, PDR and NDR of a whole director: RFC 2544's throughput by RFC 9971's search.
+
+A generator and receiver of our own, on a core of its own, over DPDK ports to a director that \
+runs elsewhere: frames of open sessions, clients' addresses and ports random (RFC 4814, from \
+198.18.0.0/16, which the director must have a route to). A trial offers so many frames a second, \
+by the clock and whether they are taken or not, and counts those that come out: each carries its \
+trial, session and number, and counts once.
+
+MAX is the most that was forwarded at any load, PDR the rate at which at most --pdr-loss is lost, \
+NDR that of no loss: conditional throughput of the highest load that fulfils the goal below the \
+lowest that does not. Loads count the frames of both directions together.";
+
 /// Which way packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Directions {

@@ -93,8 +93,8 @@ pub struct Search {
     phase: u8,
     /// What the generator can offer, where that is less than the highest load.
     generator_pps: Option<u64>,
-    /// The highest load that was really offered.
-    offered_pps: u64,
+    /// Durations and loads of the trials whose load could be offered.
+    offered: Vec<(f64, u64)>,
     /// The most that was forwarded in a trial of the longest duration.
     most_forwarded_pps: f64,
     /// Of the first trial: the forwarding rate at the highest offered load (RFC 2285, 3.6.2).
@@ -112,7 +112,7 @@ impl Search {
             used: 0,
             phase: 0,
             generator_pps: None,
-            offered_pps: 0,
+            offered: Vec::new(),
             most_forwarded_pps: 0.0,
             forwarded_at_most_pps: 0.0,
         }
@@ -151,9 +151,12 @@ impl Search {
         if outcome.fell_short {
             // What counts is the load that there was (RFC 2285, 3.5.2), not the one intended.
             load_pps = (offered as u64).clamp(self.limits.least_pps, ask.load_pps);
-            self.generator_pps = Some(load_pps.max(self.offered_pps));
+            // What it could do for a shorter time does not help.
+            let as_long = self.offered.iter().filter(|(seconds, _)| *seconds >= ask.duration_s);
+            let before = as_long.map(|(_, pps)| *pps).max().unwrap_or(0);
+            self.generator_pps = Some(load_pps.max(before));
         } else {
-            self.offered_pps = self.offered_pps.max(load_pps);
+            self.offered.push((ask.duration_s, load_pps));
         }
         let loss_ratio = outcome.loss_ratio();
         let forwarded = load_pps as f64 * (1.0 - loss_ratio);

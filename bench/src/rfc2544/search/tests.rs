@@ -164,6 +164,28 @@ proptest! {
         }
     }
 
+    /// For a moment it can do more than for long.
+    #[test]
+    fn a_generator_that_tires_is_no_reason_to_go_on_for_ever(
+        limit in 100_000u64..9_000_000, capacity in 50_000u64..20_000_000,
+    ) {
+        let search = run(LIMITS, |ask| {
+            let able = if ask.duration_s < 1.0 { limit + limit / 5 } else { limit };
+            let offered = ask.load_pps.min(able);
+            let fell_short = offered < ask.load_pps;
+            let given = Ask { load_pps: offered, ..ask };
+            Outcome { fell_short, ..wall(capacity as f64)(given) }
+        });
+        consistent(&search);
+        prop_assert!(search.used() <= 100, "{} trials", search.used());
+        for goal in search.found() {
+            prop_assert!(goal.finished);
+            let reachable = capacity.min(limit) as f64;
+            let lower = goal.lower_pps.unwrap() as f64;
+            prop_assert!(lower <= reachable * 1.001 + 1.0 && lower >= reachable * 0.98 - 1.0);
+        }
+    }
+
     /// Whatever comes back, in every field.
     #[test]
     fn nothing_keeps_it_from_ending(
