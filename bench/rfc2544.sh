@@ -16,7 +16,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 script=rfc2544 wire=memif tries=0 sessions=100000 check='' generator_cores='' clients=198.18.0.0/16
-options=()
+options=() said=("$@")
 usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit "${1:-0}"; }
 while [ $# -gt 0 ]; do
     case $1 in
@@ -76,4 +76,9 @@ lay_wires
 start_director
 generate "$dir/result"
 [ -z "$check" ] || compare
-cat "$dir/result"
+# What can be typed again.
+if jq -e .command "$dir/result" >/dev/null 2>&1; then
+    jq --arg said "bench/rfc2544.sh ${said[*]}" '.command_line = $said' "$dir/result"
+else
+    cat "$dir/result"
+fi

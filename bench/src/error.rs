@@ -63,7 +63,9 @@ pub enum BenchError {
     #[error(transparent)]
     Port(#[from] sluice_dpdk::Error),
     /// A port's link did not come up.
-    #[error("{device}: the link is down: does the other end run, and with the other role?")]
+    #[error(
+        "{device}: the link is down: does the director run, and a memif's end with the other role?"
+    )]
     Link {
         /// The port.
         device: String,

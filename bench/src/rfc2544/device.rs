@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Buffers beside those in ports: bursts in the making, what threads keep at hand.
 const SPARE_FRAMES: u32 = 8192;
+/// Bursts that a ring holds at most.
+const RING_BURSTS: usize = 1024;
 /// How long a link may take to come up.
 const LINK: Duration = Duration::from_secs(15);
 
@@ -57,6 +59,13 @@ pub struct Ports {
 impl Ports {
     /// Opens them and waits for their links.
     pub fn open(devices: &[Device]) -> Result<Self, BenchError> {
+        for device in devices {
+            if let Device::Memif { socket, role: MemifRole::Client, .. } = device
+                && !socket.exists()
+            {
+                return Err(BenchError::Link { device: device.to_string() });
+            }
+        }
         let configs: Vec<_> = devices
             .iter()
             .enumerate()
@@ -111,11 +120,15 @@ impl Ports {
         self.ports.iter().map(Port::stats).collect()
     }
 
-    /// Takes what has come and is of no interest.
+    /// Takes what has come and is of no interest: as much as a ring can hold, since others may
+    /// never cease to send.
     pub fn empty(&mut self) {
         let mut burst = Burst::new();
         for queue in &mut self.rx {
-            while queue.rx(&mut burst) > 0 {
+            for _ in 0..RING_BURSTS {
+                if queue.rx(&mut burst) == 0 {
+                    break;
+                }
                 burst.clear();
             }
         }

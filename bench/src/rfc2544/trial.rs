@@ -270,20 +270,19 @@ impl<'a> Receiver<'a> {
         Self { rx, traffic, trial, windows, count: Count::default(), burst: Burst::new() }
     }
 
-    /// Looks at each port once. Whether anything was there.
+    /// Looks at each port once.
     #[inline(always)]
-    fn turn(&mut self) -> Result<bool, BenchError> {
-        let mut any = false;
+    fn turn(&mut self) -> Result<(), BenchError> {
         for port in 0..self.rx.len() {
             let mut burst = std::mem::take(&mut self.burst);
-            any |= self.rx[port].rx(&mut burst) > 0;
+            self.rx[port].rx(&mut burst);
             for frame in &burst {
                 self.take(frame.bytes(), port)?;
             }
             burst.clear();
             self.burst = burst;
         }
-        Ok(any)
+        Ok(())
     }
 
     #[inline(always)]
@@ -325,20 +324,26 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    /// Takes frames until all that were sent have come, or the sender is done and nothing has come
-    /// for so many ticks.
+    fn received(&self) -> u64 {
+        self.count.received.iter().sum()
+    }
+
+    /// Takes frames until all that were sent have come, or the sender is done and none of them has
+    /// come for so many ticks.
     fn drain(&mut self, sent: &AtomicU64, ticks: u64) -> Result<(), BenchError> {
         let mut last = None;
         loop {
-            let any = self.turn()?;
+            let before = self.received();
+            self.turn()?;
             let sent = sent.load(Ordering::Acquire);
             if sent == NOT_DONE {
                 continue;
             }
             let now = clock::ticks();
+            let any = self.received() > before;
             let since = if any { now } else { last.unwrap_or(now) };
             last = Some(since);
-            if self.count.received.iter().sum::<u64>() >= sent || now - since > ticks {
+            if self.received() >= sent || now - since > ticks {
                 return Ok(());
             }
         }
