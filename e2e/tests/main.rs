@@ -5,6 +5,7 @@
 
 mod across;
 mod arena;
+mod bench;
 mod dns;
 mod far;
 mod field;
