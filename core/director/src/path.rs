@@ -344,7 +344,13 @@ impl Path {
             picks.sort_unstable();
             let others = Others::Narrow(&self.v4.sessions);
             let turn = Turn { view, now, port, others };
-            self.wide.turn(&mut self.shared, turn, picks.as_slice(), (frames, verdicts), probe);
+            if picks.len() == frames.len() {
+                let all = frames.len();
+                self.wide.turn(&mut self.shared, turn, all, (frames, verdicts), probe);
+            } else {
+                let some = picks.as_slice();
+                self.wide.turn(&mut self.shared, turn, some, (frames, verdicts), probe);
+            }
             // The caller takes them in the order of their frames.
             self.shared.waiting.sort_unstable_by_key(|waiting| waiting.lane);
         }

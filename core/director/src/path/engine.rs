@@ -7,7 +7,7 @@
 
 use super::burst::Burst;
 use super::fragments::Fragments;
-use super::group::{ALL, Find, Group, each, lanes};
+use super::group::{ALL, Find, Group, Together, each, lanes};
 use super::parse::{Parse, Refused};
 use super::picks::Picks;
 use super::probe::{Probe, Stage};
@@ -35,9 +35,9 @@ const FOLLOWED: usize = 4;
 /// Fewer frames than this go one at a time.
 const FEW: usize = 4;
 /// One family's half of a path.
-pub(super) struct Engine<F: Family> {
+pub(super) struct Engine<F: Together> {
     pub sessions: Sessions<F>,
-    pub burst: Box<Burst<F::Addr>>,
+    pub burst: Box<Burst<F>>,
     pub fragments: Fragments<F::Addr>,
     /// What the processor has.
     pub level: Level,
@@ -175,7 +175,7 @@ impl<F: Parse> Engine<F> {
                 if sampled / LANES == at {
                     self.sample(shared, turn.now, at, sampled % LANES);
                 }
-                self.follow_group(shared, turn, frames, verdicts, at);
+                self.follow_group(shared, turn, &picks, frames, verdicts, at);
                 probe.mark(Stage::Track);
             }
         }
@@ -207,10 +207,8 @@ impl<F: Parse> Engine<F> {
         let mut rest = ((1u32 << part.len()) - 1) as u8;
         let group = &mut self.burst.groups[at];
         (group.quick, group.slow, group.again) = (0, 0, 0);
-        // Those of a list lie anywhere, and few are sooner done one at a time.
-        let together = part.len() >= FEW && picks.are_all();
-        if let Some(frames) = frames.get(part.clone()).filter(|_| together) {
-            rest &= !F::read::<B, SIEVE>(self, shared, plan, (at, frames), verdicts);
+        if part.len() >= FEW {
+            rest &= !self.read_group::<B, P, SIEVE>(shared, plan, (at, picks), frames, verdicts);
         }
         let Self { sessions, burst, .. } = self;
         for lane in lanes(rest) {
@@ -301,10 +299,11 @@ impl<F: Parse> Engine<F> {
     /// Verifies and tracks packets in the order of their arrival: after this it is decided what
     /// becomes of each.
     #[inline(never)]
-    fn follow_group<B: Frame>(
+    fn follow_group<B: Frame, P: Picks>(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
+        picks: &P,
         frames: &mut [B],
         verdicts: &mut [Verdict],
         at: usize,
@@ -313,24 +312,25 @@ impl<F: Parse> Engine<F> {
         if quick == 0 {
             return self.follow_slow(shared, turn, frames, verdicts, (at, slow));
         }
-        let mut pass = F::verify(self, turn, at);
+        let mut pass = self.verify_group(turn, at);
         let changes = self.burst.groups[at].changes;
         if changes != 0 {
             self.prefetch_ends(at);
         }
         let from = at * LANES;
-        // Those that go together are in the order of their frames.
-        if (pass, changes) == (ALL, 0) && self.burst.groups[at].is_one_flow() {
-            let (frames, verdicts) = (&mut frames[from..], &mut verdicts[from..]);
-            if F::forward_flow(self, shared, turn, at, frames, verdicts) {
+        let is_one_flow = (pass, changes) == (ALL, 0) && self.burst.groups[at].is_one_flow();
+        if is_one_flow && picks.are_together(from, LANES) {
+            let first = picks.frame(from);
+            let (frames, verdicts) = (&mut frames[first..], &mut verdicts[first..]);
+            if self.forward_flow(shared, turn, at, frames, verdicts) {
                 return;
             }
         }
         for lane in lanes(quick | slow) {
-            let at_frame = from + lane;
+            let at_frame = picks.frame(from + lane);
             if pass >> lane & 1 == 1 {
                 let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
-                if F::forward(self, shared, turn, (at, lane), frame, verdict) {
+                if self.forward(shared, turn, (at, lane), frame, verdict) {
                     if changes >> lane & 1 == 1 {
                         pass &= self.change(shared, turn.view.plan, (at, lane));
                     }
@@ -338,7 +338,7 @@ impl<F: Parse> Engine<F> {
                 }
             }
             if quick >> lane & 1 == 1 {
-                self.take_out((at, lane));
+                self.take_out((at, lane), at_frame);
             }
             pass &= self.one_of_group(shared, turn, (at, lane), frames, verdicts);
         }
@@ -368,7 +368,7 @@ impl<F: Parse> Engine<F> {
     #[inline(always)]
     fn prefetch_ends(&self, at: usize) {
         for lane in lanes(self.burst.groups[at].ends) {
-            for hash in F::hashes(self, (at, lane)).into_iter().flatten() {
+            for hash in self.hashes((at, lane)).into_iter().flatten() {
                 self.sessions.index().prefetch(hash);
             }
         }
@@ -383,21 +383,11 @@ impl<F: Parse> Engine<F> {
         let session = self.sessions.at_mut(flow.id());
         track::tcp(session, flow.direction(), segment);
         if plan.timeout_ms[session.state as usize] == 0 {
-            let hashes = F::hashes(self, (at, lane));
+            let hashes = self.hashes((at, lane));
             self.remove_by(shared, plan, flow.id(), hashes);
             shared.counters.closed += 1;
         }
         if twins >> lane & 1 == 1 { self.burst.groups[at].others(flow) } else { ALL }
-    }
-
-    /// Makes a packet of a group one that goes by itself.
-    #[inline(always)]
-    fn take_out(&mut self, (at, lane): (usize, usize)) {
-        let position = at * LANES + lane;
-        let (group, slow) = (&self.burst.groups[at], &mut self.burst.lanes[position]);
-        F::take_out(group, lane, slow);
-        (slow.hash, slow.flow) = (group.hash[lane], Flow(group.flow[lane]));
-        (slow.hop, slow.frame) = (HopId::NONE, position as u8);
     }
 
     /// A packet that goes by itself. Gives the lanes of its group that it has not changed anything
