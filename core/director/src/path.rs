@@ -61,7 +61,6 @@ use crate::time::Time;
 use arrayvec::ArrayVec;
 use elephants::Sketch;
 use engine::{Engine, Others, Turn};
-use picks::Picks;
 use rate::{Rate, Usage};
 pub use sluice_lanes::level::Level;
 pub use sluice_table::{PagePolicy, RegionError};
@@ -336,9 +335,11 @@ impl Path {
         self.shared.deferred.clear();
         self.shared.joined.clear();
         self.shared.now = now;
-        // What comes together is alike: one look says that there is nothing for the IPv4 table.
+        // What comes together is alike: one look says that the IPv4 table has nothing of it.
         if frames.iter().all(parse::is_ipv6) {
-            self.turn_wide(view, now, port, frames.len(), (frames, verdicts), probe);
+            let others = Others::Narrow(&self.v4.sessions);
+            let turn = Turn { view, now, port, others };
+            self.wide.turn(&mut self.shared, turn, frames.len(), (frames, verdicts), probe);
         } else {
             let others = Others::Wide(&self.wide.sessions);
             let turn = Turn { view, now, port, others };
@@ -348,7 +349,9 @@ impl Path {
             let mut picks = std::mem::take(&mut self.shared.deferred);
             // Those that were parsed as its own are ahead of those that the other gave up.
             picks.sort_unstable();
-            self.turn_wide(view, now, port, picks.as_slice(), (frames, verdicts), probe);
+            let others = Others::Narrow(&self.v4.sessions);
+            let turn = Turn { view, now, port, others };
+            self.wide.turn(&mut self.shared, turn, picks.as_slice(), (frames, verdicts), probe);
             // The caller takes them in the order of their frames.
             self.shared.waiting.sort_unstable_by_key(|waiting| waiting.lane);
         }
@@ -356,21 +359,6 @@ impl Path {
             self.shared.end_rounds(verdicts);
         }
         self.shared.count(&verdicts[..frames.len()]);
-    }
-
-    /// The wide table's part of a turn.
-    fn turn_wide<F: Frame, P: Picks, T: Probe>(
-        &mut self,
-        view: View<'_>,
-        now: Time,
-        port: PortId,
-        picks: P,
-        burst: (&mut [F], &mut [Verdict]),
-        probe: &mut T,
-    ) {
-        let others = Others::Narrow(&self.v4.sessions);
-        let turn = Turn { view, now, port, others };
-        self.wide.turn(&mut self.shared, turn, picks, burst, probe);
     }
 
     /// What goes with a frame of the last turn whose verdict is [`Verdict::HandOff`].

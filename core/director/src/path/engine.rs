@@ -19,7 +19,6 @@ use crate::plan::{LocalId, Plan};
 use crate::reason::Reason;
 use crate::session::{Flow, Sessions};
 use crate::time::Time;
-use crate::track;
 use sluice_lanes::level::{LANES, Level};
 use sluice_lanes::prefetch;
 use sluice_table::index::First;
@@ -208,7 +207,8 @@ impl<F: Parse> Engine<F> {
         let group = &mut self.burst.groups[at];
         (group.quick, group.slow, group.again) = (0, 0, 0);
         if part.len() >= FEW {
-            rest &= !self.read_group::<B, P, SIEVE>(shared, plan, (at, picks), frames, verdicts);
+            rest &=
+                !self.read_group::<B, P, SIEVE>(shared, plan, (at, &part, picks), frames, verdicts);
         }
         let Self { sessions, burst, .. } = self;
         for lane in lanes(rest) {
@@ -364,32 +364,6 @@ impl<F: Parse> Engine<F> {
         }
     }
 
-    /// Asks for the index buckets of the sessions that a group is likely to end.
-    #[inline(always)]
-    fn prefetch_ends(&self, at: usize) {
-        for lane in lanes(self.burst.groups[at].ends) {
-            for hash in self.hashes((at, lane)).into_iter().flatten() {
-                self.sessions.index().prefetch(hash);
-            }
-        }
-    }
-
-    /// Moves the session of a packet that was forwarded on, or ends it. Gives the lanes of its
-    /// group that it has not changed anything for.
-    #[inline(always)]
-    fn change(&mut self, shared: &mut Shared, plan: &Plan, (at, lane): (usize, usize)) -> u8 {
-        let group = &self.burst.groups[at];
-        let (flow, twins, segment) = (Flow(group.flow[lane]), group.twins, group.segment(lane));
-        let session = self.sessions.at_mut(flow.id());
-        track::tcp(session, flow.direction(), segment);
-        if plan.timeout_ms[session.state as usize] == 0 {
-            let hashes = self.hashes((at, lane));
-            self.remove_by(shared, plan, flow.id(), hashes);
-            shared.counters.closed += 1;
-        }
-        if twins >> lane & 1 == 1 { self.burst.groups[at].others(flow) } else { ALL }
-    }
-
     /// A packet that goes by itself. Gives the lanes of its group that it has not changed anything
     /// for.
     #[inline(never)]
@@ -480,7 +454,13 @@ impl<F: Parse> Engine<F> {
 
     /// Ends a session that is found by keys with these hashes, inbound and outbound.
     #[inline(always)]
-    fn remove_by(&mut self, shared: &mut Shared, plan: &Plan, id: u32, hashes: [Option<u64>; 2]) {
+    pub fn remove_by(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        id: u32,
+        hashes: [Option<u64>; 2],
+    ) {
         if let Some(session) = self.sessions.remove_by(id, hashes) {
             shared.ended(&session);
             if F::WIDE {

@@ -1,26 +1,26 @@
-//! Eight plain packets of IPv4 at a time: each word of their headers, their sessions and their
-//! real servers side by side, so that one instruction does for eight.
+//! Eight plain packets at a time: each word of their headers, their sessions and their real
+//! servers side by side, so that one instruction does for eight.
 //!
-//! Plain are TCP and UDP in IPv4 without tags, options and fragments, of sessions that are there,
-//! whatever the mode. Nothing is written and no session is
-//! touched before it is known of each of the eight whether it is; those that are not go one at a
-//! time ([`super::follow`] and on), in their turn.
+//! Plain are TCP and UDP in IPv4 without tags, options and fragments, and in IPv6 without tags and
+//! extension headers, of sessions that are there and keep the version, whatever the mode; not those
+//! of source NAT, nor any IPv6 where a real server is told of its clients. Nothing is written and
+//! no session is touched before it is known of each of the eight whether it is; those that are not
+//! go one at a time ([`super::follow`] and on), in their turn.
+//!
+//! The text is one for both versions, over addresses of one word ([`four`]) or of four ([`six`]).
 
 mod ends;
+mod forward;
 mod four;
 mod read;
 mod six;
 mod verify;
 
-use super::burst::Parsed;
 use super::engine::{Engine, Turn};
-use super::follow::into_tunnel;
-use super::parse::{Parse, stays_here};
+use super::parse::{Parse, is_ipv6, stays_here};
 use super::picks::Picks;
-use super::{BURST, Shared, Verdict, View, rewrite, tunnel};
-use crate::counters::Direction;
+use super::{BURST, Shared, Verdict, View};
 use crate::family::Family;
-use crate::fib::{Hop, HopId};
 use crate::frame::Frame;
 use crate::key::Key;
 use crate::plan::{Plan, RealId, Side};
@@ -33,8 +33,8 @@ use sluice_lanes::level::{Instructions, Kernel, LANES, Lanes};
 use sluice_lanes::words::Words;
 use sluice_table::Index;
 use sluice_table::index::First;
-use sluice_wire::ethernet;
 use std::fmt::Debug;
+use std::ops::Range;
 use verify::{Changes, Heads, Verify};
 
 /// Groups of a burst.
@@ -263,56 +263,68 @@ pub(super) trait Together: Family {
 
 impl<F: Parse> Engine<F> {
     /// Reads as many of a group's frames as are plain enough to go together; gives those that need
-    /// no further look.
+    /// no further look. `part` is where they are among those of the turn.
     #[inline(always)]
     pub fn read_group<B: Frame, P: Picks, const SIEVE: bool>(
         &mut self,
         shared: &mut Shared,
         plan: &Plan,
-        (at, picks): (usize, &P),
+        (at, part, picks): (usize, &Range<usize>, &P),
         frames: &[B],
         verdicts: &mut [Verdict],
     ) -> u8 {
-        let part = at * LANES..picks.count().min((at + 1) * LANES);
-        let carries = |at: usize, ethertype: u16| {
-            let frame = picks.pick(frames, at);
-            frame.and_then(|f| f.bytes().get(12..14)) == Some(&ethertype.to_be_bytes())
-        };
-        // What comes together is alike: where the first is none of these, few are.
+        // Who tells real servers of their clients does so one packet at a time.
         if cfg!(target_endian = "big") || (F::WIDE && plan.introduces) {
             return 0;
         }
-        if !carries(part.start, F::ETHERTYPE) {
-            if F::WIDE || !carries(part.start, ethernet::IPV6) {
+        // What comes together is alike: where the first is none of these, few are.
+        let first = picks.pick(frames, part.start).and_then(|frame| frame.bytes().get(12..14));
+        if first != Some(&F::ETHERTYPE.to_be_bytes()) {
+            let is_six = |at| picks.pick(frames, at).is_some_and(is_ipv6);
+            if F::WIDE || !is_six(part.start) {
                 return 0;
             }
-            if part.clone().all(|at| carries(at, ethernet::IPV6)) {
+            if part.clone().all(is_six) {
                 part.clone().for_each(|at| shared.defer(picks.frame(at), verdicts));
-                return ((1u32 << part.len()) - 1) as u8;
+                return u8::MAX;
             }
         }
-        let group = &mut self.burst.groups[at];
         let (from, seed) = (part.start, self.sessions.seed());
+        let group = &mut self.burst.groups[at];
         let others = self.level.run(Read::<F, B, P> { group, frames, picks, from, seed });
-        for lane in lanes(others) {
-            shared.defer(picks.frame(from + lane), verdicts);
+        if others != 0 {
+            lanes(others).for_each(|lane| shared.defer(picks.frame(from + lane), verdicts));
         }
         let read = group.quick | others;
         if SIEVE || shared.workers > 1 {
-            for lane in lanes(group.quick) {
-                let (key, frame) = (F::key_of(&group.words, lane), picks.frame(from + lane));
-                if let Err(verdict) = stays_here::<F>(&F::tuple(&key), plan, shared) {
-                    verdicts[frame] = verdict;
-                } else if SIEVE && F::is_others(plan, &key) {
-                    shared.defer(frame, verdicts);
-                } else {
-                    continue;
-                }
-                group.quick &= !(1 << lane);
-            }
-            group.settle();
+            let frame = |lane| picks.frame(from + lane);
+            Self::keep::<SIEVE>(group, shared, plan, frame, verdicts);
         }
         read
+    }
+
+    /// Leaves out of a group what belongs to another worker, and with `SIEVE` what only the wide
+    /// table may have anything for.
+    #[inline(always)]
+    fn keep<const SIEVE: bool>(
+        group: &mut Group<F::Words>,
+        shared: &mut Shared,
+        plan: &Plan,
+        frame: impl Fn(usize) -> usize,
+        verdicts: &mut [Verdict],
+    ) {
+        for lane in lanes(group.quick) {
+            let key = F::key_of(&group.words, lane);
+            if let Err(verdict) = stays_here::<F>(&F::tuple(&key), plan, shared) {
+                verdicts[frame(lane)] = verdict;
+            } else if SIEVE && F::is_others(plan, &key) {
+                shared.defer(frame(lane), verdicts);
+            } else {
+                continue;
+            }
+            group.quick &= !(1 << lane);
+        }
+        group.settle();
     }
 
     /// Gives those of a group's packets that may go on, and makes what they become.
@@ -322,128 +334,4 @@ impl<F: Parse> Engine<F> {
         let View { plan, fib } = turn.view;
         self.level.run(Verify { group, sessions: &self.sessions, plan, fib, now: turn.now })
     }
-
-    /// Writes one of those; `false`, and nothing done, if it cannot go so.
-    #[inline(always)]
-    pub fn forward<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        (at, lane): (usize, usize),
-        frame: &mut B,
-        verdict: &mut Verdict,
-    ) -> bool {
-        let group = &self.burst.groups[at];
-        let Some(hop) = turn.view.fib.hop(HopId(group.hop[lane] as u16)) else { return false };
-        let length = F::length(&group.words, lane);
-        let written = if group.tunnels >> lane & 1 == 1 {
-            write_into_tunnel::<F, B>(group, (shared, turn), lane, frame, hop, verdict)
-        } else {
-            length <= hop.mtu && write::<F, B>(group, lane, frame, hop, verdict)
-        };
-        if !written {
-            return false;
-        }
-        let flow = Flow(group.flow[lane]);
-        self.sessions.at_mut(flow.id()).seen_ms = turn.now.low();
-        shared.forwarded(group.real(lane), flow.direction(), length);
-        true
-    }
-
-    /// The same for a whole group of one flow.
-    #[inline(never)]
-    pub fn forward_flow<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        at: usize,
-        frames: &mut [B],
-        verdicts: &mut [Verdict],
-    ) -> bool {
-        let group = &self.burst.groups[at];
-        let Some(hop) = turn.view.fib.hop(HopId(group.hop[0] as u16)) else { return false };
-        let lengths: Lanes<u16> = std::array::from_fn(|lane| F::length(&group.words, lane));
-        if group.tunnels != 0 || lengths.iter().any(|length| *length > hop.mtu) {
-            return false;
-        }
-        for (lane, (frame, verdict)) in frames.iter_mut().zip(verdicts).take(LANES).enumerate() {
-            write::<F, B>(group, lane, frame, hop, verdict);
-        }
-        let flow = Flow(group.flow[0]);
-        self.sessions.at_mut(flow.id()).seen_ms = turn.now.low();
-        let bytes = lengths.iter().map(|length| u64::from(*length)).sum();
-        shared.forwarded_all(group.real(0), flow.direction(), (LANES as u64, bytes));
-        true
-    }
-
-    /// The hashes of the keys that the session of a packet that passed is found by, inbound and
-    /// outbound: that of the packet, and that of what answers it once it is written.
-    #[inline(always)]
-    pub fn hashes(&self, (at, lane): (usize, usize)) -> [Option<u64>; 2] {
-        let (group, seed) = (&self.burst.groups[at], self.sessions.seed());
-        let answers = || F::hash_key(&F::changed_key(&group.words, lane).reversed(), seed);
-        let other = (group.answered >> lane & 1 == 1).then(answers);
-        match Flow(group.flow[lane]).direction() {
-            Direction::Inbound => [Some(group.hash[lane]), other],
-            Direction::Outbound => [other, Some(group.hash[lane])],
-        }
-    }
-
-    /// Makes a packet of a group one that goes by itself.
-    #[inline(always)]
-    pub fn take_out(&mut self, (at, lane): (usize, usize), at_frame: usize) {
-        let position = at * LANES + lane;
-        let (group, slow) = (&self.burst.groups[at], &mut self.burst.lanes[position]);
-        (slow.quick, slow.key) = (true, F::key_of(&group.words, lane));
-        slow.parsed = Parsed {
-            l3: ethernet::HEADER as u8,
-            l4: F::L4 as u8,
-            ttl: F::ttl(&group.words, lane),
-            length: F::length(&group.words, lane),
-            segment: group.segment(lane),
-            tuple: slow.parsed.tuple,
-        };
-        (slow.hash, slow.flow) = (group.hash[lane], Flow(group.flow[lane]));
-        (slow.hop, slow.frame) = (HopId::NONE, at_frame as u8);
-    }
-}
-
-/// Writes a lane's frame; `false` if it is too short, which it was not when it was read.
-#[inline(always)]
-fn write<F: Together, B: Frame>(
-    group: &Group<F::Words>,
-    lane: usize,
-    frame: &mut B,
-    hop: &Hop,
-    verdict: &mut Verdict,
-) -> bool {
-    if !F::write(group, lane, frame) {
-        return false;
-    }
-    if rewrite::untagged(frame, ethernet::HEADER as u8, hop) {
-        *verdict = Verdict::Tx(hop.port);
-    } else {
-        *verdict = rewrite::link_layer(frame, hop);
-    }
-    true
-}
-
-/// The same for one that goes into a tunnel; `false` too if it does not fit.
-#[inline(never)]
-fn write_into_tunnel<F: Together, B: Frame>(
-    group: &Group<F::Words>,
-    (shared, turn): (&Shared, Turn<'_>),
-    lane: usize,
-    frame: &mut B,
-    hop: &Hop,
-    verdict: &mut Verdict,
-) -> bool {
-    let (plan, real) = (turn.view.plan, group.real(lane));
-    let room = tunnel::room(&shared.paths, plan, real, hop.mtu, turn.now);
-    if F::length(&group.words, lane) > room || !F::write(group, lane, frame) {
-        return false;
-    }
-    let to = (real, group.hash[lane]);
-    *verdict = into_tunnel(plan, to, ethernet::HEADER as u8, frame, hop);
-    true
 }
