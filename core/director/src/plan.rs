@@ -5,6 +5,7 @@
 //! (they go on until they end). A tombstone's id is given to something new only when the caller
 //! vouches that no session uses it.
 
+mod addresses;
 mod compile;
 mod ids;
 pub(crate) mod side;
@@ -367,6 +368,16 @@ impl Plan {
         side: &Side<A>,
         address: A,
     ) -> Option<&Pool> {
-        side.pool_of.get(&address).and_then(|pool| self.pools.get(*pool as usize))
+        self.pools.get(self.pool_number(side, address)?)
+    }
+
+    /// The number of the pool that has an address.
+    #[inline(always)]
+    pub(crate) fn pool_number<A: Copy + Eq + std::hash::Hash>(
+        &self,
+        side: &Side<A>,
+        address: A,
+    ) -> Option<usize> {
+        side.pool_of.get(address).map(|pool| pool as usize)
     }
 }

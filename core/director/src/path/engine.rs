@@ -318,15 +318,17 @@ impl<F: Parse> Engine<F> {
             self.prefetch_ends(at);
         }
         let from = at * LANES;
-        let is_one_flow = (pass, changes) == (ALL, 0) && self.burst.groups[at].is_one_flow();
-        if is_one_flow && picks.are_together(from, LANES) {
+        let mut left = quick | slow;
+        if (pass, changes) == (ALL, 0) && picks.are_together(from, LANES) {
             let first = picks.frame(from);
             let (frames, verdicts) = (&mut frames[first..], &mut verdicts[first..]);
-            if self.forward_flow(shared, turn, at, frames, verdicts) {
+            let is_one_flow = self.burst.groups[at].is_one_flow();
+            if is_one_flow && self.forward_flow(shared, turn, at, frames, verdicts) {
                 return;
             }
+            left = self.forward_all(shared, turn, at, frames, verdicts);
         }
-        for lane in lanes(quick | slow) {
+        for lane in lanes(left) {
             let at_frame = picks.frame(from + lane);
             if pass >> lane & 1 == 1 {
                 let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
@@ -344,7 +346,7 @@ impl<F: Parse> Engine<F> {
         }
     }
 
-    /// The same for a group without any that go together.
+    /// Follows a group without any that go together.
     #[inline(always)]
     fn follow_slow<B: Frame>(
         &mut self,
@@ -376,15 +378,18 @@ impl<F: Parse> Engine<F> {
         verdicts: &mut [Verdict],
     ) -> u8 {
         let position = at * LANES + lane;
-        let slow = &self.burst.lanes[position];
-        let odd = slow.parsed.is_odd();
-        let removals = self.sessions.removals();
+        let odd = self.burst.lanes[position].parsed.is_odd();
+        let (removals, created) = (self.sessions.removals(), shared.counters.created);
         self.touched = Flow::NONE;
         self.not_plain(shared, turn, position, frames, verdicts);
         if odd || removals != self.sessions.removals() {
-            return 0;
+            0
+        } else if created != shared.counters.created {
+            // Of a session that is new none of those that passed can be.
+            ALL
+        } else {
+            self.burst.groups[at].others(self.touched)
         }
-        self.burst.groups[at].others(self.touched)
     }
 
     /// A packet that is not simply forwarded. By itself, so that it takes no registers from those

@@ -44,7 +44,30 @@ impl<F: Parse> Engine<F> {
         true
     }
 
-    /// The same for a whole group of one flow.
+    /// Writes a whole group's frames; gives the lanes that are left, most often none.
+    #[inline(always)]
+    pub fn forward_all<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        at: usize,
+        frames: &mut [B],
+        verdicts: &mut [Verdict],
+    ) -> u8 {
+        let (Some(frames), Some(verdicts)) =
+            (frames.first_chunk_mut::<LANES>(), verdicts.first_chunk_mut::<LANES>())
+        else {
+            return ALL;
+        };
+        for (lane, (frame, verdict)) in frames.iter_mut().zip(verdicts).enumerate() {
+            if !self.forward(shared, turn, (at, lane), frame, verdict) {
+                return ALL << lane;
+            }
+        }
+        0
+    }
+
+    /// The same of a group of one flow, if all of it can go so.
     #[inline(never)]
     pub fn forward_flow<B: Frame>(
         &mut self,

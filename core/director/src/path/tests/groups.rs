@@ -257,16 +257,18 @@ proptest! {
         let shots: Vec<&Shot> = shots.take(64).collect();
         let mut single = lab(&setting, Level::BASELINE);
         let mut staged = lab(&setting, Level::detect());
-        // The scalar twin of the kernels, which other processors have.
-        let mut scalar = lab(&setting, Level::BASELINE);
         let mut alone: Vec<MemFrame> = shots.iter().map(|shot| shot.frame(&setting)).collect();
         let mut together = alone.clone();
         let verdicts: Vec<Verdict> = alone.iter_mut().map(|f| single.one(FRONT, f)).collect();
-        let mut by_scalar = together.clone();
+        let before = together.clone();
         let both = staged.burst(FRONT, &mut together);
-        prop_assert_eq!(&scalar.burst(FRONT, &mut by_scalar), &both);
-        prop_assert_eq!(&by_scalar, &together);
-        prop_assert_eq!(scalar.path.counters(), staged.path.counters());
+        // What other processors have, the scalar twin too.
+        for level in Level::available() {
+            let (mut other, mut frames) = (lab(&setting, level), before.clone());
+            prop_assert_eq!(&other.burst(FRONT, &mut frames), &both);
+            prop_assert_eq!(&frames, &together);
+            prop_assert_eq!(other.path.counters(), staged.path.counters());
+        }
         for (at, shot) in shots.iter().enumerate() {
             prop_assert_eq!(both[at], verdicts[at], "{}: {:?}", at, shot);
             prop_assert_eq!(&together[at], &alone[at], "{}: {:?}", at, shot);
@@ -282,7 +284,7 @@ const FNAT: Setting =
 /// Eight that nothing is the matter with, as another's parser reads them.
 #[test]
 fn eight_plain_ones() {
-    for level in [Level::BASELINE, Level::detect()] {
+    for level in Level::available() {
         eight(lab(&FNAT, level));
     }
 }
@@ -346,7 +348,7 @@ fn read_six(frame: &MemFrame) -> (SocketAddr, SocketAddr, u8, Vec<u8>) {
 
 #[test]
 fn eight_plain_ones_of_ipv6() {
-    for level in [Level::BASELINE, Level::detect()] {
+    for level in Level::available() {
         // Alone, and with a frame of IPv4 in front of each.
         for mixed in [false, true] {
             let mut lab = lab(&FNAT, level);
