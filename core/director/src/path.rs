@@ -344,8 +344,7 @@ impl Path {
         if frames.iter().all(parse::is_ipv6) {
             self.turn_wide((view, now, port), frames.len(), (frames, verdicts), probe);
         } else {
-            let others = Others::Wide(&self.wide.sessions);
-            let turn = Turn { view, now, port, others };
+            let turn = Turn { view, now, port, others: Others::Wide(&self.wide.sessions) };
             self.v4.turn(&mut self.shared, turn, frames.len(), (frames, verdicts), probe);
             let mut picks = std::mem::take(&mut self.shared.deferred);
             if !picks.is_empty() {
@@ -394,10 +393,8 @@ impl Path {
     /// has to be cut, once its neighbour is known.
     pub fn release<F: Frame>(&mut self, fib: &Fib, frame: &mut F, waiting: Waiting) -> Verdict {
         let Waiting { link, next, cut, .. } = waiting;
-        let Some(hop) = fib.neighbour(link, next).and_then(|id| fib.hop(id)) else {
-            return Verdict::Wait;
-        };
-        rewrite::link_layer(frame, hop).in_pieces(cut)
+        let hop = fib.neighbour(link, next).and_then(|id| fib.hop(id));
+        hop.map_or(Verdict::Wait, |hop| rewrite::link_layer(frame, hop).in_pieces(cut))
     }
 
     /// Ends sessions that have timed out: a part of the table, chosen so that calls in quick

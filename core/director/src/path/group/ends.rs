@@ -25,7 +25,7 @@ pub(in crate::path) trait Ends<I: Instructions>: Copy {
     /// What the lane before each has.
     fn before(self) -> Self;
     /// Whether each stands for an address of IPv4, which that of an IPv6 packet is not.
-    fn is_mapped(self) -> Words<I>;
+    fn is_mapped(self, _: I) -> Words<I>;
 }
 
 impl<I: Instructions> Ends<I> for Words<I> {
@@ -61,8 +61,8 @@ impl<I: Instructions> Ends<I> for Words<I> {
 
     /// They are all IPv4's.
     #[inline(always)]
-    fn is_mapped(self) -> Words<I> {
-        self ^ self
+    fn is_mapped(self, instructions: I) -> Words<I> {
+        Words::splat(instructions, 0)
     }
 }
 
@@ -104,7 +104,7 @@ impl<I: Instructions> Ends<I> for [Words<I>; 4] {
     }
 
     #[inline(always)]
-    fn is_mapped(self) -> Words<I> {
+    fn is_mapped(self, _: I) -> Words<I> {
         const PREFIX: u32 = u32::from_ne_bytes([0, 0, 0xff, 0xff]);
         let [a, b, c, _] = self;
         (a | b | (c ^ PREFIX)).is_word(0)

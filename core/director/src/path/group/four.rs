@@ -154,7 +154,7 @@ impl Together for Ipv4 {
     }
 
     #[inline(always)]
-    fn gather<'a>(to: &mut Lanes<u32>, lane: usize, address: &'a u32) {
+    fn gather<'a>(to: &mut Self::Gathered<'a>, lane: usize, address: &'a u32) {
         to[lane] = *address;
     }
 

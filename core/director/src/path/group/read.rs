@@ -1,7 +1,7 @@
 //! The headers of eight frames, a word of each beside the other.
 
 use super::ends::{NO_ROWS, Rows};
-use super::{Group, Together};
+use super::{Group, NOTHING, Together};
 use crate::family::Seed;
 use crate::frame::{Checked, Frame};
 use crate::path::picks::Picks;
@@ -68,8 +68,8 @@ impl<'a, const N: usize> Heads<'a, N> {
     #[inline(always)]
     pub fn parts(&self, from: usize) -> Rows<'a> {
         let mut parts = NO_ROWS;
-        for lane in 0..LANES {
-            parts[lane] = self.bytes[lane][from..].first_chunk().unwrap_or(parts[lane]);
+        for (part, head) in parts.iter_mut().zip(self.bytes) {
+            *part = head[from..].first_chunk().unwrap_or(NOTHING);
         }
         parts
     }

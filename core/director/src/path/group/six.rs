@@ -3,7 +3,7 @@
 use super::ends::{Ends, NO_ROWS, Rows};
 use super::read::{Heads as Bytes, Read, Transport};
 use super::verify::{Changes, Heads};
-use super::{Group, Together, short};
+use super::{Group, NOTHING, Together, short};
 use crate::family::{Family, Ipv6};
 use crate::frame::Frame;
 use crate::key::Key;
@@ -62,10 +62,10 @@ impl Six {
 #[inline(always)]
 fn behind<'a, B: Frame, P: Picks>(read: &Read<'a, Ipv6, B, P>) -> Rows<'a> {
     let mut rows = NO_ROWS;
-    for lane in 0..LANES {
+    for (lane, row) in rows.iter_mut().enumerate() {
         let frame = read.picks.pick(read.frames, read.from + lane);
         let part = frame.and_then(|frame| frame.bytes().get(L4 + 4..)?.first_chunk());
-        rows[lane] = part.unwrap_or(rows[lane]);
+        *row = part.unwrap_or(NOTHING);
     }
     rows
 }
@@ -124,7 +124,7 @@ impl Together for Ipv6 {
         let fits = length.at_most(Words::load(instructions, &heads.room) - ipv6::HEADER as u32);
         let whole = link.shr::<16>().is_word(u32::from(ethernet::IPV6.to_be()))
             & (first & 0xf0).is_word(0x60)
-            & !(src.is_mapped() | dst.is_mapped());
+            & !(src.is_mapped(instructions) | dst.is_mapped(instructions));
         let transport = Transport { protocol, length, before: 0, second: next, rest };
         let fits = fits & transport.read(group);
         let same = src.is(Ends::before(src)) & dst.is(Ends::before(dst));

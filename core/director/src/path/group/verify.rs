@@ -234,7 +234,7 @@ impl<F: Together> Kernel for Verify<'_, F> {
         let new_dst = Ends::pick(inbound, address, client);
         let new_ports = inbound.pick(far, near);
         let new_ports = new_ports.shl::<16>() | new_ports.shr::<16>();
-        let passes = belongs & is_its & lives & !new_src.is_mapped();
+        let passes = belongs & is_its & lives & !new_src.is_mapped(instructions);
 
         // RFC 1624, of what the session says that a packet which belongs to it has.
         let (inward, outward) = (client.sum() + vip.sum(), middle.sum() + address.sum());
