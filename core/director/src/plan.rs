@@ -236,7 +236,11 @@ pub struct Pool {
 impl Pool {
     /// The ports that belong to `worker` of `workers`: how many, and the offset of the first.
     pub fn share(&self, worker: u16, workers: u16) -> (u32, u32) {
-        let (worker, workers) = (u32::from(worker), u32::from(workers.max(1)));
+        // Each new session asks, and divisions take their time.
+        if workers < 2 {
+            return (0, self.ports);
+        }
+        let (worker, workers) = (u32::from(worker), u32::from(workers));
         let start = self.ports * worker / workers;
         let end = self.ports * (worker + 1) / workers;
         (start, end - start)

@@ -396,7 +396,7 @@ impl<F: Family> Sessions<F> {
     }
 
     /// The hashes of [`Self::keys`].
-    fn hashes(&self, plan: &Plan, session: &SessionOf<F>) -> Option<[Option<u64>; 2]> {
+    pub fn hashes(&self, plan: &Plan, session: &SessionOf<F>) -> Option<[Option<u64>; 2]> {
         let keys = Self::keys(plan, session)?;
         Some(keys.map(|key| key.map(|key| self.hash(&key))))
     }
