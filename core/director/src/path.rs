@@ -61,6 +61,7 @@ use crate::time::Time;
 use arrayvec::ArrayVec;
 use elephants::Sketch;
 use engine::{Engine, Others, Turn};
+use picks::Picks;
 use rate::{Rate, Usage};
 pub use sluice_lanes::level::Level;
 pub use sluice_table::{PagePolicy, RegionError};
@@ -267,11 +268,7 @@ impl Path {
                 None => shared.counted.push(identity),
             }
         }
-        shared.ports.clear();
-        shared.ports.extend(plan.pools.iter().map(|pool| {
-            let (offset, count) = pool.share(shared.worker, shared.workers);
-            (pool.first_port.wrapping_add(offset as u16), count)
-        }));
+        shared.adopt_ports(plan);
         shared.paths.adopt(plan);
         shared.schedulers.adopt(plan, shared.now, &shared.counters.reals);
         if plan.uses_wide() && self.wide.sessions.slab().capacity() < self.config.sessions {
@@ -343,23 +340,37 @@ impl Path {
         self.shared.deferred.clear();
         self.shared.joined.clear();
         self.shared.now = now;
-        let others = Others::Wide(&self.wide.sessions);
-        let turn = Turn { view, now, port, others };
-        self.v4.turn(&mut self.shared, turn, frames.len(), (frames, verdicts), probe);
-        if !self.shared.deferred.is_empty() {
+        // What comes together is alike: one look says that the IPv4 table has nothing of it.
+        if frames.iter().all(parse::is_ipv6) {
+            self.turn_wide((view, now, port), frames.len(), (frames, verdicts), probe);
+        } else {
+            let turn = Turn { view, now, port, others: Others::Wide(&self.wide.sessions) };
+            self.v4.turn(&mut self.shared, turn, frames.len(), (frames, verdicts), probe);
             let mut picks = std::mem::take(&mut self.shared.deferred);
-            // Those that were parsed as its own are ahead of those that the other gave up.
-            picks.sort_unstable();
-            let others = Others::Narrow(&self.v4.sessions);
-            let turn = Turn { view, now, port, others };
-            self.wide.turn(&mut self.shared, turn, picks.as_slice(), (frames, verdicts), probe);
-            // The caller takes them in the order of their frames.
-            self.shared.waiting.sort_unstable_by_key(|waiting| waiting.lane);
+            if !picks.is_empty() {
+                // Those that were parsed as its own are ahead of those that the other gave up.
+                picks.sort_unstable();
+                self.turn_wide((view, now, port), picks.as_slice(), (frames, verdicts), probe);
+                // The caller takes them in the order of their frames.
+                self.shared.waiting.sort_unstable_by_key(|waiting| waiting.lane);
+            }
         }
         if !rounds.is_empty() {
             self.shared.end_rounds(verdicts);
         }
         self.shared.count(&verdicts[..frames.len()]);
+    }
+
+    /// The wide table's part of a turn.
+    fn turn_wide<F: Frame, P: Picks, T: Probe>(
+        &mut self,
+        (view, now, port): (View<'_>, Time, PortId),
+        picks: P,
+        burst: (&mut [F], &mut [Verdict]),
+        probe: &mut T,
+    ) {
+        let turn = Turn { view, now, port, others: Others::Narrow(&self.v4.sessions) };
+        self.wide.turn(&mut self.shared, turn, picks, burst, probe);
     }
 
     /// What goes with a frame of the last turn whose verdict is [`Verdict::HandOff`].
@@ -382,10 +393,8 @@ impl Path {
     /// has to be cut, once its neighbour is known.
     pub fn release<F: Frame>(&mut self, fib: &Fib, frame: &mut F, waiting: Waiting) -> Verdict {
         let Waiting { link, next, cut, .. } = waiting;
-        let Some(hop) = fib.neighbour(link, next).and_then(|id| fib.hop(id)) else {
-            return Verdict::Wait;
-        };
-        rewrite::link_layer(frame, hop).in_pieces(cut)
+        let hop = fib.neighbour(link, next).and_then(|id| fib.hop(id));
+        hop.map_or(Verdict::Wait, |hop| rewrite::link_layer(frame, hop).in_pieces(cut))
     }
 
     /// Ends sessions that have timed out: a part of the table, chosen so that calls in quick
@@ -445,13 +454,6 @@ impl Shared {
         if self.deferred.try_push(frame as u8).is_err() {
             verdicts[frame] = Verdict::Drop(Reason::NoSession);
         }
-    }
-
-    /// Whether a local port of a pool is this worker's.
-    #[inline(always)]
-    fn has_port(&self, pool: usize, port: u16) -> bool {
-        let share = self.ports.get(pool);
-        share.is_some_and(|(first, count)| u32::from(port.wrapping_sub(*first)) < *count)
     }
 
     /// Counts a packet that was forwarded.

@@ -7,7 +7,7 @@
 
 use super::burst::Burst;
 use super::fragments::Fragments;
-use super::group::{ALL, Find, Group, each, lanes};
+use super::group::{ALL, Find, Group, Together, each, lanes};
 use super::parse::{Parse, Refused};
 use super::picks::Picks;
 use super::probe::{Probe, Stage};
@@ -19,7 +19,6 @@ use crate::plan::{LocalId, Plan};
 use crate::reason::Reason;
 use crate::session::{Flow, Sessions};
 use crate::time::Time;
-use crate::track;
 use sluice_lanes::level::{LANES, Level};
 use sluice_lanes::prefetch;
 use sluice_table::index::First;
@@ -35,9 +34,9 @@ const FOLLOWED: usize = 4;
 /// Fewer frames than this go one at a time.
 const FEW: usize = 4;
 /// One family's half of a path.
-pub(super) struct Engine<F: Family> {
+pub(super) struct Engine<F: Together> {
     pub sessions: Sessions<F>,
-    pub burst: Box<Burst<F::Addr>>,
+    pub burst: Box<Burst<F>>,
     pub fragments: Fragments<F::Addr>,
     /// What the processor has.
     pub level: Level,
@@ -175,7 +174,7 @@ impl<F: Parse> Engine<F> {
                 if sampled / LANES == at {
                     self.sample(shared, turn.now, at, sampled % LANES);
                 }
-                self.follow_group(shared, turn, frames, verdicts, at);
+                self.follow_group(shared, turn, &picks, frames, verdicts, at);
                 probe.mark(Stage::Track);
             }
         }
@@ -207,10 +206,9 @@ impl<F: Parse> Engine<F> {
         let mut rest = ((1u32 << part.len()) - 1) as u8;
         let group = &mut self.burst.groups[at];
         (group.quick, group.slow, group.again) = (0, 0, 0);
-        // Those of a list lie anywhere, and few are sooner done one at a time.
-        let together = part.len() >= FEW && picks.are_all();
-        if let Some(frames) = frames.get(part.clone()).filter(|_| together) {
-            rest &= !F::read::<B, SIEVE>(self, shared, plan, (at, frames), verdicts);
+        if part.len() >= FEW {
+            rest &=
+                !self.read_group::<B, P, SIEVE>(shared, plan, (at, &part, picks), frames, verdicts);
         }
         let Self { sessions, burst, .. } = self;
         for lane in lanes(rest) {
@@ -301,10 +299,11 @@ impl<F: Parse> Engine<F> {
     /// Verifies and tracks packets in the order of their arrival: after this it is decided what
     /// becomes of each.
     #[inline(never)]
-    fn follow_group<B: Frame>(
+    fn follow_group<B: Frame, P: Picks>(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
+        picks: &P,
         frames: &mut [B],
         verdicts: &mut [Verdict],
         at: usize,
@@ -313,29 +312,27 @@ impl<F: Parse> Engine<F> {
         if quick == 0 {
             return self.follow_slow(shared, turn, frames, verdicts, (at, slow));
         }
-        let mut pass = F::verify(self, turn, at);
+        let mut pass = self.verify_group(turn, at);
         let changes = self.burst.groups[at].changes;
         if changes != 0 {
             self.prefetch_ends(at);
         }
         let from = at * LANES;
-        // Those that go together are in the order of their frames.
-        if (pass, changes) == (ALL, 0) && self.burst.groups[at].is_one_flow() {
-            let (frames, verdicts) = (&mut frames[from..], &mut verdicts[from..]);
-            if F::forward_flow(self, shared, turn, at, frames, verdicts) {
+        let mut left = quick | slow;
+        if (pass, changes) == (ALL, 0) && picks.are_together(from, LANES) {
+            let first = picks.frame(from);
+            let (frames, verdicts) = (&mut frames[first..], &mut verdicts[first..]);
+            let is_one_flow = self.burst.groups[at].is_one_flow();
+            if is_one_flow && self.forward_flow(shared, turn, at, frames, verdicts) {
                 return;
             }
-        }
-        let mut left = quick | slow;
-        if (pass, changes) == (ALL, 0) {
-            let (frames, verdicts) = (&mut frames[from..], &mut verdicts[from..]);
             left = self.forward_all(shared, turn, at, frames, verdicts);
         }
         for lane in lanes(left) {
-            let at_frame = from + lane;
+            let at_frame = picks.frame(from + lane);
             if pass >> lane & 1 == 1 {
                 let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
-                if F::forward(self, shared, turn, (at, lane), frame, verdict) {
+                if self.forward(shared, turn, (at, lane), frame, verdict) {
                     if changes >> lane & 1 == 1 {
                         pass &= self.change(shared, turn.view.plan, (at, lane));
                     }
@@ -343,33 +340,10 @@ impl<F: Parse> Engine<F> {
                 }
             }
             if quick >> lane & 1 == 1 {
-                self.take_out((at, lane));
+                self.take_out((at, lane), at_frame);
             }
             pass &= self.one_of_group(shared, turn, (at, lane), frames, verdicts);
         }
-    }
-
-    /// Writes a whole group's frames; gives the lanes that are left, most often none.
-    #[inline(always)]
-    fn forward_all<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        at: usize,
-        frames: &mut [B],
-        verdicts: &mut [Verdict],
-    ) -> u8 {
-        let (Some(frames), Some(verdicts)) =
-            (frames.first_chunk_mut::<LANES>(), verdicts.first_chunk_mut::<LANES>())
-        else {
-            return ALL;
-        };
-        for (lane, (frame, verdict)) in frames.iter_mut().zip(verdicts).enumerate() {
-            if !F::forward(self, shared, turn, (at, lane), frame, verdict) {
-                return ALL << lane;
-            }
-        }
-        0
     }
 
     /// Follows a group without any that go together.
@@ -390,42 +364,6 @@ impl<F: Parse> Engine<F> {
                 self.not_plain(shared, turn, position, frames, verdicts);
             }
         }
-    }
-
-    /// Asks for the index buckets of the sessions that a group is likely to end.
-    #[inline(always)]
-    fn prefetch_ends(&self, at: usize) {
-        for lane in lanes(self.burst.groups[at].ends) {
-            for hash in F::hashes(self, (at, lane)).into_iter().flatten() {
-                self.sessions.index().prefetch(hash);
-            }
-        }
-    }
-
-    /// Moves the session of a packet that was forwarded on, or ends it. Gives the lanes of its
-    /// group that it has not changed anything for.
-    #[inline(always)]
-    fn change(&mut self, shared: &mut Shared, plan: &Plan, (at, lane): (usize, usize)) -> u8 {
-        let group = &self.burst.groups[at];
-        let (flow, twins, segment) = (Flow(group.flow[lane]), group.twins, group.segment(lane));
-        let session = self.sessions.at_mut(flow.id());
-        track::tcp(session, flow.direction(), segment);
-        if plan.timeout_ms[session.state as usize] == 0 {
-            let hashes = F::hashes(self, (at, lane));
-            self.remove_by(shared, plan, flow.id(), hashes);
-            shared.counters.closed += 1;
-        }
-        if twins >> lane & 1 == 1 { self.burst.groups[at].others(flow) } else { ALL }
-    }
-
-    /// Makes a packet of a group one that goes by itself.
-    #[inline(always)]
-    fn take_out(&mut self, (at, lane): (usize, usize)) {
-        let position = at * LANES + lane;
-        let (group, slow) = (&self.burst.groups[at], &mut self.burst.lanes[position]);
-        F::take_out(group, lane, slow);
-        (slow.hash, slow.flow) = (group.hash[lane], Flow(group.flow[lane]));
-        (slow.hop, slow.frame) = (HopId::NONE, position as u8);
     }
 
     /// A packet that goes by itself. Gives the lanes of its group that it has not changed anything

@@ -34,6 +34,12 @@ impl From<Verdict> for Refused {
     }
 }
 
+/// Whether a frame says that it carries IPv6, without a tag.
+#[inline(always)]
+pub(super) fn is_ipv6<B: Frame>(frame: &B) -> bool {
+    frame.bytes().get(12..14) == Some(&ethernet::IPV6.to_be_bytes())
+}
+
 /// How the packets of a table are parsed.
 pub(super) trait Parse: Together {
     /// Parses one frame, down to the transport header, into the lane's key and `parsed`. A packet
@@ -106,7 +112,7 @@ impl Parse for Ipv4 {
         lane.quick = plain(frame, &mut lane.key, &mut lane.parsed);
         if !lane.quick {
             // Most of what the wide table gets; the rest is told apart in peace.
-            if frame.bytes().get(12..14) == Some(&ethernet::IPV6.to_be_bytes()) {
+            if is_ipv6(frame) {
                 return Err(Refused::Wide);
             }
             general(frame, plan, &mut lane.parsed)?;

@@ -139,6 +139,12 @@ impl<A: Copy + Eq + Hash> Side<A> {
         self.locals_wire.get(usize::from(id.0)).copied().flatten()
     }
 
+    /// Where that lies.
+    #[inline(always)]
+    pub(crate) fn local_wire_at(&self, id: LocalId) -> Option<&A> {
+        self.locals_wire.get(usize::from(id.0)).and_then(Option::as_ref)
+    }
+
     /// The service at an endpoint: the most specific of those that are there.
     pub fn service_at(&self, protocol: u8, address: A, port: u16) -> Option<ServiceId> {
         if let Some(id) = self.exact.get(&(protocol, address, port)) {
