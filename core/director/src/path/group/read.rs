@@ -42,7 +42,8 @@ impl<B: Frame> Kernel for Read<'_, B> {
             room[lane] = (bytes.len() - ethernet::HEADER).min(0xffff) as u32;
             let known = frame.rx_checksum();
             good |= u8::from(known.ip == Checked::Good) << lane;
-            barred |= u8::from(known.l4 == Checked::Bad) << lane;
+            let barred_here = known.l4 == Checked::Bad || frame.segment_size() != 0;
+            barred |= u8::from(barred_here) << lane;
         }
         // Groups of receivers.
         barred |= heads.iter().rfold(0, |mask, head| mask << 1 | head[0] & 1);
