@@ -5,6 +5,7 @@
 
 mod across;
 mod arena;
+mod bulk;
 mod dns;
 mod far;
 mod field;

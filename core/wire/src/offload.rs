@@ -189,11 +189,7 @@ fn set_length(net: &mut [u8], length: usize, further: u16) {
 ///
 /// `None`, with nothing handed on, for a frame without a [`Place`], one whose headers are longer
 /// than [`MOST_HEADERS`], and for a size of zero.
-pub fn cut(
-    frame: &[u8],
-    size: u16,
-    mut piece: impl FnMut(&[u8], &[u8]) -> bool,
-) -> Option<usize> {
+pub fn cut(frame: &[u8], size: u16, mut piece: impl FnMut(&[u8], &[u8]) -> bool) -> Option<usize> {
     let place = Place::of(frame).filter(|_| size > 0)?;
     let mut room = [0; MOST_HEADERS];
     let headers = room.get_mut(..place.data)?;
@@ -225,7 +221,6 @@ pub fn keep_first(frame: &mut [u8], size: u16) -> Option<usize> {
     first.complete_checksum(frame)?;
     Some(first.end)
 }
-
 
 #[cfg(test)]
 mod tests;

@@ -182,9 +182,9 @@ fn share(sockets: &[OwnedFd]) -> io::Result<()> {
     let mut group: u32 = 0;
     get(first.as_raw_fd(), libc::PACKET_FANOUT, &mut group)?;
     let member = kind | group & 0xffff;
-    others
-        .iter()
-        .try_for_each(|other| set(other.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_FANOUT, &member))
+    others.iter().try_for_each(|other| {
+        set(other.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_FANOUT, &member)
+    })
 }
 
 /// Frames that a socket had no room for since this was last asked.

@@ -199,10 +199,8 @@ fn read_into(fd: RawFd, frame: &mut Mbuf) -> io::Result<usize> {
 
 /// Writes one frame, which is in parts.
 fn write<const N: usize>(fd: RawFd, parts: &[&[u8]; N]) -> io::Result<()> {
-    let vectors = parts.map(|part| libc::iovec {
-        iov_base: part.as_ptr().cast_mut().cast(),
-        iov_len: part.len(),
-    });
+    let vectors = parts
+        .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
     // SAFETY: the vectors are of memory that is only read.
     match unsafe { libc::writev(fd, vectors.as_ptr(), N as libc::c_int) } {
         0.. => Ok(()),

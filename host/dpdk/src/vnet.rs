@@ -282,5 +282,4 @@ impl VnetHeader {
         }
         Some(header)
     }
-
 }

@@ -14,9 +14,9 @@ use crate::frame::Frame;
 use crate::reason::Reason;
 use sluice_wire::{offload, tcp};
 
-/// The least data that a super-frame's segments are given: that of the least IPv4 datagram that
-/// every host takes (RFC 9293 3.7.1).
-const LEAST_DATA: u16 = 536 / 8;
+/// The least data that a super-frame's segments are given, so that none becomes more than a thousand
+/// packets. No link is so narrow that its senders are not told first.
+const LEAST_DATA: u16 = 64;
 
 /// Bytes of a packet's headers up to its data.
 fn headers<A, B: Frame>(parsed: &Parsed<A>, frame: &B) -> u16 {

@@ -43,8 +43,7 @@ fn recipe() -> impl Strategy<Value = Recipe> {
 
 fn v4(protocol: IpNumber, length: usize, id: u16) -> Ipv4Header {
     let (source, destination) = ([198, 51, 100, 48], [192, 0, 2, 11]);
-    let mut header =
-        Ipv4Header::new(length as u16, 63, protocol, source, destination).unwrap();
+    let mut header = Ipv4Header::new(length as u16, 63, protocol, source, destination).unwrap();
     header.identification = id;
     header.header_checksum = header.calc_header_checksum();
     header

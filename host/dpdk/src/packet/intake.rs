@@ -226,9 +226,8 @@ impl Intake {
         let mut part = [header_vector(&mut header), vector(&mut self.scratch[TAG..])];
         let mut message = message_of(&mut part, control);
         // SAFETY: the message's vectors are of memory that is not touched until the call returns.
-        let length = unsafe {
-            libc::recvmsg(fd, &mut message, libc::MSG_DONTWAIT | libc::MSG_TRUNC)
-        };
+        let length =
+            unsafe { libc::recvmsg(fd, &mut message, libc::MSG_DONTWAIT | libc::MSG_TRUNC) };
         if let Some(length) = usize::try_from(length).ok().and_then(|all| all.checked_sub(HEADER)) {
             let tag = tag_of(&message);
             self.land_scratch(header, length, tag);
