@@ -251,7 +251,8 @@ impl Netns {
         self.ip(&["link", "show", "dev", device]).is_ok()
     }
 
-    /// Has a veth leave checksums and segmentation to the other end, as a NIC does them in hardware.
+    /// Has a veth leave checksums and segmentation to the other end, as a NIC does them in
+    /// hardware.
     ///
     /// # Errors
     /// When `ethtool` refuses.

@@ -35,9 +35,9 @@ pub trait Frame {
         RxChecksum::default()
     }
 
-    /// Bytes of data of each segment, if the frame is a *super-frame*: one TCP segment with the data
-    /// of many, which whoever sends it is to cut (GSO); 0 for any other. A super-frame's transport
-    /// checksum means nothing, and is calculated when it is sent.
+    /// Bytes of data of each segment, if the frame is a *super-frame*: one TCP segment with the
+    /// data of many, which whoever sends it is to cut (GSO); 0 for any other. A super-frame's
+    /// transport checksum means nothing, and is calculated when it is sent.
     #[inline(always)]
     fn segment_size(&self) -> u16 {
         0

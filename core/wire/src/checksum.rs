@@ -37,8 +37,8 @@ pub fn transport_v6(source: u128, destination: u128, protocol: u8, segment: &[u8
     !fold(pseudo + u64::from(sum(segment)))
 }
 
-/// The sum over IPv4's pseudo header alone (RFC 9293 3.1) for `length` bytes of transport header and
-/// data: what a checksum field holds that somebody else is to complete.
+/// The sum over IPv4's pseudo header alone (RFC 9293 3.1) for `length` bytes of transport header
+/// and data: what a checksum field holds that somebody else is to complete.
 pub fn pseudo_v4(source: u32, destination: u32, protocol: u8, length: usize) -> u16 {
     fold(u64::from(source) + u64::from(destination) + u64::from(protocol) + length as u64)
 }

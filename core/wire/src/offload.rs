@@ -182,10 +182,10 @@ fn set_length(net: &mut [u8], length: usize, further: u16) {
     net[ipv4::CHECKSUM..][..2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Cuts a frame into segments with at most `size` bytes of data each, and hands each to `piece`: its
-/// headers from the link layer on, with all lengths, numbers and checksums, and its data. A frame
-/// with no more data than that is handed on as the one it is. Stops when `piece` says `false`.
-/// Gives how many it took.
+/// Cuts a frame into segments with at most `size` bytes of data each, and hands each to `piece`:
+/// its headers from the link layer on, with all lengths, numbers and checksums, and its data. A
+/// frame with no more data than that is handed on as the one it is. Stops when `piece` says
+/// `false`. Gives how many it took.
 ///
 /// `None`, with nothing handed on, for a frame without a [`Place`], one whose headers are longer
 /// than [`MOST_HEADERS`], and for a size of zero.

@@ -30,7 +30,8 @@ _Static_assert(offsetof(struct rte_mbuf, pkt_len) == 36, "pkt_len");
 _Static_assert(offsetof(struct rte_mbuf, data_len) == 40, "data_len");
 _Static_assert(offsetof(struct rte_mbuf, buf_len) == 54, "buf_len");
 _Static_assert(offsetof(struct rte_mbuf, tx_offload) == 64 + 8, "tx_offload");
-_Static_assert(RTE_MBUF_L2_LEN_BITS + RTE_MBUF_L3_LEN_BITS + RTE_MBUF_L4_LEN_BITS == 24, "tso_segsz");
+_Static_assert(RTE_MBUF_L2_LEN_BITS + RTE_MBUF_L3_LEN_BITS + RTE_MBUF_L4_LEN_BITS == 24,
+	       "tso_segsz");
 _Static_assert(sizeof(struct rte_mbuf) == 128, "size of an mbuf");
 _Static_assert(RTE_MBUF_F_RX_IP_CKSUM_MASK == ((1ULL << 4) | (1ULL << 7)), "ip mask");
 _Static_assert(RTE_MBUF_F_RX_IP_CKSUM_BAD == (1ULL << 4), "ip bad");

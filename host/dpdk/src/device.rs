@@ -195,9 +195,9 @@ impl PortConfig {
         each * u32::from(self.queues)
     }
 
-    /// The large buffers this port may hold at one time, 64 KiB each: 32 to receive a burst into, the
-    /// rest for super-frames on their way, those that wait for neighbours included. When all are
-    /// in use, what is received is cut into small ones.
+    /// The large buffers this port may hold at one time, 64 KiB each: 32 to receive a burst into,
+    /// the rest for super-frames on their way, those that wait for neighbours included. When all
+    /// are in use, what is received is cut into small ones.
     pub fn large_frames(&self) -> u32 {
         match self.device {
             Device::AfPacket { .. } => LARGE_FRAMES * u32::from(self.queues),

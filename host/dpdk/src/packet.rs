@@ -1,10 +1,10 @@
 //! A kernel interface by packet sockets of our own: the port behind `af_packet:IF`.
 //!
-//! DPDK has a driver for it (net_af_packet, still to be had as `dpdk:net_af_packet0,iface=IF`). This
-//! one is ours because that one knows no `PACKET_VNET_HDR`, without which the kernel neither gives
-//! nor takes super-frames ([`crate::vnet`]) and sends to us what it has left unfinished as if it were
-//! complete; nor tags that it has taken off. Frames are read and written with one system call a
-//! burst; a frame of 64 KB costs hardly more than one of 1500 bytes.
+//! DPDK has a driver for it (net_af_packet, still to be had as `dpdk:net_af_packet0,iface=IF`).
+//! This one is ours because that one knows no `PACKET_VNET_HDR`, without which the kernel neither
+//! gives nor takes super-frames ([`crate::vnet`]) and sends to us what it has left unfinished as if
+//! it were complete; nor tags that it has taken off. Frames are read and written with one system
+//! call a burst; a frame of 64 KB costs hardly more than one of 1500 bytes.
 //!
 //! Invariant: one socket a queue, open as long as the value lives. While it is, the interface is
 //! sealed (`sluice_steer::Seal`) and joins what it receives; then that is as it was before.
@@ -169,8 +169,8 @@ fn open_socket(interface: &Interface) -> io::Result<OwnedFd> {
     if status == 0 { Ok(socket) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Spreads what comes over several sockets by flow, both directions of one to the same. Fragments of
-/// a datagram stay together, since they are spread by their addresses.
+/// Spreads what comes over several sockets by flow, both directions of one to the same. Fragments
+/// of a datagram stay together, since they are spread by their addresses.
 fn share(sockets: &[OwnedFd]) -> io::Result<()> {
     let [first, others @ ..] = sockets else { return Ok(()) };
     if others.is_empty() {

@@ -5,7 +5,8 @@
 //! blocking call of the process and ends it when the signal queue overflows, and holds a thousand
 //! buffers a queue. A twin carries little, so plain reads and writes do.
 //!
-//! The twin of a port whose frames may be unfinished ([`crate::vnet`]) takes and gives such frames too.
+//! The twin of a port whose frames may be unfinished ([`crate::vnet`]) takes and gives such frames
+//! too.
 //!
 //! Invariant: one descriptor a queue, non-blocking, open as long as the value lives. The interface
 //! is not persistent: it goes when the last descriptor is closed, also when the process is killed.

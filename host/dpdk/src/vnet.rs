@@ -6,9 +6,9 @@
 //! Both are marked in the packet buffer as DPDK does for devices that join segments
 //! (`RTE_MBUF_F_RX_LRO`, `RTE_MBUF_F_RX_L4_CKSUM_NONE`).
 //!
-//! Invariant: a marked buffer that comes from here has a [`Place`] outside a tunnel. Whatever else a
-//! kernel may leave unfinished (UDP, tunnels, SCTP) is finished here on receipt, so that the packet
-//! path never sees it.
+//! Invariant: a marked buffer that comes from here has a [`Place`] outside a tunnel. Whatever else
+//! a kernel may leave unfinished (UDP, tunnels, SCTP) is finished here on receipt, so that the
+//! packet path never sees it.
 
 use std::collections::VecDeque;
 

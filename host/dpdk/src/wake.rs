@@ -2,8 +2,8 @@
 //!
 //! The drivers keep their sockets to themselves, so they are found by what appeared in the
 //! process's descriptor table while a queue was set up, and told from others by their kind. Ports
-//! are opened one at a time (`Eal::exclusive`), and nothing else in the process opens AF_XDP sockets.
-//! The drivers open them in the order of the queues.
+//! are opened one at a time (`Eal::exclusive`), and nothing else in the process opens AF_XDP
+//! sockets. The drivers open them in the order of the queues.
 
 use std::collections::BTreeSet;
 use std::os::fd::RawFd;

@@ -112,7 +112,7 @@ fn segments_are_joined_while_the_port_is_open() {
 fn the_interfaces_mtu_is_set() {
     needs_root!();
     let bed = Bed::new(1);
-    let mut echo = Echo::start(&bed, &[&DEVICE[..2], &["--mtu", "3000"]].concat());
+    let echo = Echo::start(&bed, &[&DEVICE[..2], &["--mtu", "3000"]].concat());
     assert!(bed.link().contains("mtu 3000"), "{}", bed.link());
     echo.quit();
 }

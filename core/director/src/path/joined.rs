@@ -14,8 +14,8 @@ use crate::frame::Frame;
 use crate::reason::Reason;
 use sluice_wire::{offload, tcp};
 
-/// The least data that a super-frame's segments are given, so that none becomes more than a thousand
-/// packets. No link is so narrow that its senders are not told first.
+/// The least data that a super-frame's segments are given, so that none becomes more than a
+/// thousand packets. No link is so narrow that its senders are not told first.
 const LEAST_DATA: u16 = 64;
 
 /// Bytes of a packet's headers up to its data.

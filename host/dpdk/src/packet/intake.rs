@@ -1,6 +1,6 @@
-//! Receiving by a packet socket: a burst with one system call, each frame into a large buffer of its
-//! own. Small frames are copied out at once, so that a large buffer is held by a large frame only
-//! and lies in the cache for the next burst.
+//! Receiving by a packet socket: a burst with one system call, each frame into a large buffer of
+//! its own. Small frames are copied out at once, so that a large buffer is held by a large frame
+//! only and lies in the cache for the next burst.
 
 use std::mem::zeroed;
 use std::os::fd::RawFd;
