@@ -67,7 +67,8 @@ fn write_devices(out: &mut String) -> fmt::Result {
          on virtual interfaces; any MTU goes. While such a port is open its interface joins \
          received segments (`ethtool -k`: generic-receive-offload). Super-frames that leave by \
          another device, or in a tunnel (`ipip`), are cut by the director, and so are those of \
-         UDP on arrival. A super-frame that is too long for its way and may be cut gets smaller segments. \
+         UDP on arrival. A super-frame that is too long for its way and may be cut gets smaller \
+         segments. \
          Each queue of an `af_packet` port has 160 buffers of 64 KiB for them, 10 MB; when all \
          are in use (with many waiting for neighbours), what comes is cut at once. A super-frame's \
          segments are counted, not the frame. Both kinds may be mixed."

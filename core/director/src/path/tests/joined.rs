@@ -42,7 +42,7 @@ fn field((mode, vip, real): (Mode, usize, usize), mtus: [u16; 2], how: ClientAdd
 
 /// So many bytes of a client's, from the first of the stream on.
 fn data(vip: usize, length: usize, size: u16) -> MemFrame {
-    let bytes: Vec<u8> = (0..length).map(|at| (at * 7 >> 3) as u8).collect();
+    let bytes: Vec<u8> = (0..length).map(|at| ((at * 7) >> 3) as u8).collect();
     let frame = segment(at(CLIENT[vip]), at(VIP[vip]), ACK | PSH, (100, 500), &[], &bytes);
     frame.joined(size)
 }
