@@ -6,6 +6,7 @@
 mod across;
 mod arena;
 mod bench;
+mod bulk;
 mod dns;
 mod far;
 mod field;

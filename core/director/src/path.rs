@@ -25,6 +25,7 @@ mod gateway;
 mod group;
 mod inspect;
 mod introduce;
+mod joined;
 mod odd;
 mod open;
 mod outside;

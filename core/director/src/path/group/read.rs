@@ -55,7 +55,8 @@ impl<'a, F: Together, B: Frame, P: Picks> Read<'a, F, B, P> {
             room[lane] = (all.len() - ethernet::HEADER).min(0xffff) as u32;
             let known = frame.rx_checksum();
             good |= u8::from(known.ip == Checked::Good) << lane;
-            barred |= u8::from(known.l4 == Checked::Bad) << lane;
+            let barred_here = known.l4 == Checked::Bad || frame.segment_size() != 0;
+            barred |= u8::from(barred_here) << lane;
         }
         // Groups of receivers.
         barred |= bytes.iter().rfold(0, |mask, head| mask << 1 | head[0] & 1);
