@@ -76,8 +76,11 @@ fn short(value: &Value) -> String {
 
 /// What all steps together are, in one line.
 pub(crate) fn summary(author: &Author, changes: &[Change]) -> String {
-    let lines: Vec<String> = changes.iter().take(2).flat_map(Change::lines).collect();
-    if let ([line], true) = (&lines[..], changes.len() == 1) {
+    // That a file was read is a step too, but has no line: its author says it.
+    let mut told = changes.iter().filter(|change| !matches!(change, Change::File { .. }));
+    if let (Some(only), None) = (told.next(), told.next())
+        && let [line] = &only.lines()[..]
+    {
         return line.clone();
     }
     let counted = Kind::NAMED.into_iter().chain([Kind::Section]).filter_map(|kind| {
@@ -102,11 +105,11 @@ pub(crate) fn summary(author: &Author, changes: &[Change]) -> String {
     let mut parts: Vec<String> = counted.collect();
     let count = |fits: fn(&Change) -> bool| changes.iter().filter(|it| fits(it)).count();
     for (count, what) in [
-        (count(|change| matches!(change, Change::Real { .. })), "changes of real servers"),
+        (count(|change| matches!(change, Change::Real { .. })), "real servers"),
         (count(|change| matches!(change, Change::Override { .. })), "overrides"),
     ] {
         if count > 0 {
-            parts.push(format!("{count} {what}"));
+            parts.push(format!("{what}: {count} changed"));
         }
     }
     match parts.is_empty() {
