@@ -236,7 +236,7 @@ fn wrong_requests_get_a_problem_that_says_what_is_wrong() {
     check(place.get("/"), 404, &["/v1/sessions"]);
     let posted = place.raw("POST /v1/status HTTP/1.1\r\nHost: d\r\nContent-Length: 0\r\n\r\n");
     assert!(posted.0.to_lowercase().contains("allow: get"), "{}", posted.0);
-    check(posted, 405, &["POST", "GET"]);
+    check(posted, 405, &["POST", "Allow"]);
     assert!(place.raw("nonsense\r\n\r\n").0.starts_with("HTTP/1.1 400 "));
     assert!(place.client().status().is_ok(), "the server is well after all that");
 }
