@@ -173,7 +173,8 @@ fn bars(
 fn modes(results: &Results) -> Result<Option<String>, BenchError> {
     let all = results.of("matrix");
     let cells = all.iter().flat_map(|result| result["cells"].as_array().into_iter().flatten());
-    let plain = cells.filter(|cell| ["rr", "-"].contains(&text(cell, "scheduler")));
+    let alone = cells.filter(|cell| cell["workers"].as_u64().is_none_or(|workers| workers == 1));
+    let plain = alone.filter(|cell| ["rr", "-"].contains(&text(cell, "scheduler")));
     let bar = |cell: &Value| Bar {
         label: format!("Sluice {} IPv{}", text(cell, "mode"), cell["family"]),
         value: number(cell, "mpps"),

@@ -74,6 +74,7 @@ const PARTS: [Part; 8] = [
             ("mode", "mode", Word),
             ("family", "family", Word),
             ("scheduler", "scheduler", Word),
+            ("workers", "workers", Word),
             MPPS,
             ("cycles", "cycles_per_packet", CYCLES),
             CYCLES_RUNS,
