@@ -196,7 +196,7 @@ pub fn run(args: &Cps) -> Result<Report, BenchError> {
     let mut station = Station::alone(&others, timeouts, tsc_hz)?;
     station.open(&mut station::untold(&others), |_| {})?;
     let mut report = live(args, &others, &mut station, tsc_hz)?;
-    (report.machine, report.table) = (machine, station.table());
+    (report.machine, report.table) = (machine, station.worker().path().memory());
     drop(station);
     report.floor = floor::cycles_per_line(report.table.0, args.pages.policy(), args.seed)?;
     Ok(report)
