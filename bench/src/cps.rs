@@ -35,7 +35,7 @@ const JUDGED: usize = 16;
 const FIN_WAIT_S: u32 = 1;
 const SETTLED_S: f64 = 3.5;
 /// Slots for the sessions that wait to time out.
-const WAITING: u32 = 12_000_000;
+const WAITING: u32 = 24_000_000;
 
 /// The life of a connection: who sends what.
 fn steps(mode: Mode) -> Vec<(Way, Segment)> {
