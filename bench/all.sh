@@ -41,7 +41,7 @@ turns="--repeats $runs --seconds $span"
             result "cps-$mode-$family" cps --mode "$mode" --family "$family" --seconds 2
         done
     done
-    result matrix matrix $turns
+    result matrix matrix $turns --workers "$([ "$(nproc)" -ge 2 ] && echo 1,2 || echo 1)"
     # A session takes 51 bytes, and the generator 6 more to know it.
     free=$(awk '/^MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)
     if [ -n "$large" ] && [ "$free" -ge 16 ]; then

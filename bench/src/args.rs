@@ -1,12 +1,16 @@
 //! The command line.
 
+mod matrix;
 mod rfc2544;
 mod suite;
 
 pub use crate::choice::{Family, Mapping, Mode, Pages, Protocol, Scheduler};
+use crate::clients::ENDPOINTS;
 use crate::error::BenchError;
 use crate::template::Template;
+use crate::traffic::TRIES;
 use clap::{Args, Parser, Subcommand};
+pub use matrix::Matrix;
 pub use rfc2544::{Directions, Rfc2544};
 use sluice_director::path::BURST;
 pub use suite::{Arrivals, Churn, Conditions, Elephant, Latency, Memory, Plot, Scaling, word};
@@ -210,43 +214,6 @@ pub struct Schedulers {
 }
 
 #[derive(Clone, Debug, Args)]
-pub struct Matrix {
-    /// Modes
-    #[arg(long, value_enum, value_delimiter = ',',
-          default_values_t = [Mode::Fnat, Mode::Nat, Mode::Dr, Mode::Ipip, Mode::Snat])]
-    pub modes: Vec<Mode>,
-    /// IP versions
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Family::V4, Family::V6])]
-    pub families: Vec<Family>,
-    /// Schedulers; snat has none
-    #[arg(long, value_enum, value_delimiter = ',',
-          default_values_t = [Scheduler::Rr, Scheduler::Wrr, Scheduler::Wlc, Scheduler::Mh])]
-    pub schedulers: Vec<Scheduler>,
-    /// Runs of each cell
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=99))]
-    pub repeats: u16,
-    /// Sessions; 10_000 or 10k or 10M
-    #[arg(long, default_value = "1M", value_parser = count)]
-    pub sessions: u64,
-    /// How long each run measures
-    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
-    pub seconds: f64,
-    /// Pages of the session tables
-    #[arg(long, value_enum, default_value_t = Pages::Auto)]
-    pub pages: Pages,
-    /// The worker's core [default: the last one that the process may use]
-    #[arg(long)]
-    pub core: Option<usize>,
-    /// Nice value of the benchmark's scheduling group while it runs (-20 to 19)
-    #[arg(long, allow_hyphen_values = true,
-          value_parser = clap::value_parser!(i8).range(-20..=19))]
-    pub nice: Option<i8>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Clone, Debug, Args)]
 pub struct Cps {
     /// Forwarding mode
     #[arg(long, value_enum, default_value_t = Mode::Fnat)]
@@ -327,13 +294,20 @@ impl Throughput {
         if self.mode.answers() && self.elephant == 0.0 { [frames / 2; 2] } else { [frames, 0] }
     }
 
+    /// Whether a hash of the client says which of several workers has its sessions.
+    pub fn clients_have_owners(&self) -> bool {
+        self.workers > 1 && matches!(self.mode, Mode::Nat | Mode::Snat)
+    }
+
     fn check_mode(&self) -> Result<(), BenchError> {
         let mode = self.mode.name();
-        if self.workers > 1 && matches!(self.mode, Mode::Nat | Mode::Snat) {
+        if self.clients_have_owners() && self.sessions * u64::from(TRIES) > ENDPOINTS {
             return Err(BenchError::Usage(format!(
-                "--mode {mode} with {} workers: a hash of the client gives each session its \
-                 worker, so traffic cannot be split evenly",
-                self.workers
+                "--mode {mode} with {} workers and --sessions {}: a hash of the client gives each \
+                 session its worker, and for more than {} there are not enough clients of each",
+                self.workers,
+                self.sessions,
+                ENDPOINTS / u64::from(TRIES)
             )));
         }
         if self.stray > 0.0 && self.mode != Mode::Fnat {
@@ -481,7 +455,7 @@ mod tests {
             ("--frames 257", "even number"),
             ("--burst 65", "1..=64"),
             ("--seconds 0", "0.01 to 3600"),
-            ("--mode nat --workers 2", "hash of the client"),
+            ("--mode nat --workers 2 --sessions 100M", "hash of the client"),
             ("--mode dr --workers 2 --stray 0.1", "for fnat"),
             ("--family 6 --size 68", "70 or more"),
             ("--family 5", "4, 6"),

@@ -212,7 +212,7 @@ pub fn run(args: &Churn) -> Result<Report, BenchError> {
         went: with.station.ended() - went,
         with_s: (with.worked - worked) as f64 / tsc_hz,
         open: with.station.open_sessions(),
-        table: with.station.table(),
+        table: with.station.worker().path().memory(),
         floor: f64::NAN,
         judged: 0,
     };

@@ -2,6 +2,7 @@
 //! different, in no order that a table could profit from.
 
 use crate::args::Family;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An address, of IPv4 in the lower half of the lower half, and a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -39,7 +40,7 @@ const ADDRESSES: u64 = 1 << 16;
 const FIRST_PORT: u64 = 1024;
 const PORTS: u64 = 65_536 - FIRST_PORT;
 /// Different endpoints: 2²⁶ · 3² · 7.
-const ENDPOINTS: u64 = ADDRESSES * PORTS;
+pub const ENDPOINTS: u64 = ADDRESSES * PORTS;
 
 /// The clients: a number becomes an endpoint by a linear congruence, which gives each endpoint
 /// once and needs no memory (addresses and ports as RFC 4814 wants them: spread, not in order).
@@ -77,6 +78,14 @@ impl Clients {
             factor += 2;
         }
         Self { factor, start: random.next() % ENDPOINTS, family }
+    }
+
+    /// The address of a client.
+    pub fn address(&self, client: Endpoint) -> IpAddr {
+        match self.family {
+            Family::V4 => IpAddr::V4(Ipv4Addr::from_bits(client.address as u32)),
+            Family::V6 => IpAddr::V6(Ipv6Addr::from_bits(client.address)),
+        }
     }
 
     /// The endpoint of client `number`, below 2³².

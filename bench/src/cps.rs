@@ -35,7 +35,7 @@ const JUDGED: usize = 16;
 const FIN_WAIT_S: u32 = 1;
 const SETTLED_S: f64 = 3.5;
 /// Slots for the sessions that wait to time out.
-const WAITING: u32 = 12_000_000;
+const WAITING: u32 = 24_000_000;
 
 /// The life of a connection: who sends what.
 fn steps(mode: Mode) -> Vec<(Way, Segment)> {
@@ -196,7 +196,7 @@ pub fn run(args: &Cps) -> Result<Report, BenchError> {
     let mut station = Station::alone(&others, timeouts, tsc_hz)?;
     station.open(&mut station::untold(&others), |_| {})?;
     let mut report = live(args, &others, &mut station, tsc_hz)?;
-    (report.machine, report.table) = (machine, station.table());
+    (report.machine, report.table) = (machine, station.worker().path().memory());
     drop(station);
     report.floor = floor::cycles_per_line(report.table.0, args.pages.policy(), args.seed)?;
     Ok(report)

@@ -99,7 +99,7 @@ pub fn run(args: &Latency) -> Result<Report, BenchError> {
     let loads = measure(args, &mut station, &locals, tsc_hz)?;
     let after = machine::ran_and_waited_s();
     station.audit()?;
-    let (table, judged) = (station.table(), station.judged);
+    let (table, judged) = (station.worker().path().memory(), station.judged);
     drop(station);
     let floor = floor::cycles_per_line(table.0, conditions.pages.policy(), conditions.seed)?;
     let waited = before.zip(after).map(|(b, a)| (a.0 - b.0 + a.1 - b.1, a.1 - b.1));

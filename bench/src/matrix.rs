@@ -1,4 +1,4 @@
-//! Modes, families and schedulers beside each other.
+//! Modes, families, schedulers and numbers of workers beside each other.
 
 use crate::args::{Family, Matrix, Mode, Scheduler, word};
 use crate::error::BenchError;
@@ -13,6 +13,9 @@ struct Cell {
     mode: Mode,
     family: Family,
     scheduler: Scheduler,
+    workers: u16,
+    /// Of all workers.
+    sessions: u64,
 }
 
 /// All cells.
@@ -26,12 +29,11 @@ pub struct Table {
 /// Runs all cells.
 pub fn run(args: &Matrix) -> Result<Table, BenchError> {
     let machine = Machine::look(args.core.unwrap_or(0));
-    let mut common = vec![
-        "--pages".into(),
-        word(&args.pages),
-        format!("--sessions={}", args.sessions),
-        format!("--seconds={}", args.seconds),
-    ];
+    let mut common =
+        vec!["--pages".into(), word(&args.pages), format!("--seconds={}", args.seconds)];
+    if args.core.is_some() && args.workers.iter().any(|workers| *workers > 1) {
+        return Err(BenchError::Usage("--core is for one worker".into()));
+    }
     common.extend(args.core.map(|core| format!("--cores={core}")));
     common.extend(args.nice.map(|nice| format!("--nice={nice}")));
     let rows = runs::in_turns(cells(args), args.repeats, &common)?;
@@ -45,12 +47,16 @@ fn cells(args: &Matrix) -> Vec<Cell> {
         for family in &args.families {
             let schedulers = &args.schedulers[..];
             let schedulers = if *mode == Mode::Snat { &[Scheduler::Rr][..] } else { schedulers };
-            let cell = |scheduler: &Scheduler| Cell {
-                mode: *mode,
-                family: *family,
-                scheduler: *scheduler,
-            };
-            cells.extend(schedulers.iter().map(cell));
+            for scheduler in schedulers {
+                let cell = |workers: &u16| Cell {
+                    mode: *mode,
+                    family: *family,
+                    scheduler: *scheduler,
+                    workers: *workers,
+                    sessions: args.sessions * u64::from(*workers),
+                };
+                cells.extend(args.workers.iter().map(cell));
+            }
         }
     }
     cells
@@ -59,7 +65,11 @@ fn cells(args: &Matrix) -> Vec<Cell> {
 impl runs::Cell for Cell {
     fn name(&self) -> String {
         let scheduler = self.scheduler.name(self.mode);
-        format!("{} IPv{} {scheduler}", self.mode.name(), self.family.version())
+        let (mode, version) = (self.mode.name(), self.family.version());
+        match self.workers {
+            1 => format!("{mode} IPv{version} {scheduler}"),
+            workers => format!("{mode} IPv{version} {scheduler}, {workers} workers"),
+        }
     }
 
     fn words(&self) -> Vec<String> {
@@ -67,6 +77,8 @@ impl runs::Cell for Cell {
             format!("--mode={}", word(&self.mode)),
             format!("--scheduler={}", word(&self.scheduler)),
             format!("--family={}", word(&self.family)),
+            format!("--workers={}", self.workers),
+            format!("--sessions={}", self.sessions),
         ]
     }
 }
@@ -78,21 +90,26 @@ fn cell_json(row: &Row<Cell>) -> Value {
         "mode": cell.mode.name(),
         "family": cell.family.version(),
         "scheduler": cell.scheduler.name(cell.mode),
+        "workers": cell.workers,
     });
     runs::merge([which, row.json()])
 }
 
 impl Table {
+    fn most_workers(&self) -> usize {
+        self.args.workers.iter().max().map_or(1, |workers| usize::from(*workers))
+    }
+
     /// One object.
     pub fn json(&self) -> Value {
         let settings = json!({
-            "sessions": self.args.sessions,
+            "sessions_each": self.args.sessions,
             "repeats": self.args.repeats,
             "seconds": self.args.seconds,
-            "workers": 1,
             "cells": self.rows.iter().map(cell_json).collect::<Vec<_>>(),
         });
-        runs::merge([runs::context("matrix", &self.machine, 1, &self.rows), settings])
+        let workers = self.most_workers();
+        runs::merge([runs::context("matrix", &self.machine, workers, &self.rows), settings])
     }
 
     /// Lines to read.
@@ -100,10 +117,11 @@ impl Table {
         let args = &self.args;
         let tsc = self.rows.first().map_or(f64::NAN, |row| row.median("tsc_ghz"));
         let mut out = format!(
-            "{} sessions, one worker, {} runs of {} s each, in turns; {}, TSC at {tsc:.2} GHz\n",
+            "{} sessions of each worker, {} runs of {} s each, in turns; {}, TSC at {tsc:.2} GHz\n",
             args.sessions, args.repeats, args.seconds, self.machine.cpu_model
         );
-        let head = ["mode", "", "sched", "Mpps", "cycles", "from", "to", "min", "new", "bytes"];
+        let head =
+            ["mode", "", "sched", "workers", "Mpps", "cycles", "from", "to", "min", "new", "bytes"];
         let _ = writeln!(out, "{}", line(head.map(str::to_owned), "pages, directions"));
         for row in &self.rows {
             let two = |value: f64| format!("{value:.2}");
@@ -112,6 +130,7 @@ impl Table {
                 row.cell.mode.name().to_owned(),
                 format!("IPv{}", row.cell.family.version()),
                 row.cell.scheduler.name(row.cell.mode).to_owned(),
+                row.cell.workers.to_string(),
                 two(row.median("mpps")),
                 one(row.median("cycles_per_packet")),
                 one(row.least("cycles_per_packet")),
@@ -124,17 +143,17 @@ impl Table {
             let _ = writeln!(out, "{}", line(cells, &remark));
         }
         out.push_str(LEGEND);
-        out.push_str(&runs::footer(&self.machine, 1));
+        out.push_str(&runs::footer(&self.machine, self.most_workers()));
         out
     }
 }
 
 const LEGEND: &str = "\
-Mpps and cycles (TSC, a packet): the median of the runs' medians; from, to: of the runs' medians;
+Mpps (of all workers), cycles (TSC, a packet): the median of the runs' medians; from, to: of those;
 min: the least round of all; new: TSC cycles of a new session; bytes: resident, a session.
 ";
 
-fn line(cells: [String; 10], remark: &str) -> String {
+fn line(cells: [String; 11], remark: &str) -> String {
     let [mode, family, scheduler, numbers @ ..] = cells;
     let numbers: String = numbers.iter().map(|cell| format!(" {cell:>8}")).collect();
     format!("{mode:<5}{family:<5}{scheduler:<6}{numbers}  {remark}")
@@ -156,15 +175,24 @@ mod tests {
     fn every_combination_is_there_once() {
         let cells = cells(&args(""));
         assert_eq!(cells.len(), 4 * 2 * 4 + 2, "snat has no scheduler");
+        assert!(cells.iter().all(|cell| (cell.workers, cell.sessions) == (1, 1_000_000)));
         for (at, cell) in cells.iter().enumerate() {
             assert!(!cells[..at].contains(cell), "{cell:?}");
         }
     }
 
     #[test]
+    fn each_worker_has_as_many_sessions() {
+        let of = cells(&args("--workers 1,2 --sessions 5 --modes nat --schedulers wlc"));
+        let of: Vec<_> = of.iter().map(|cell| (cell.workers, cell.sessions)).collect();
+        assert_eq!(of, [(1, 5), (2, 10), (1, 5), (2, 10)], "of each family");
+    }
+
+    #[test]
     fn a_cell_has_its_row() {
         let run = |cycles: f64| json!({"cycles_per_packet": cycles, "table_pages": "2 MiB"});
-        let cell = Cell { mode: Mode::Dr, family: Family::V6, scheduler: Scheduler::Mh };
+        let (mode, family, scheduler) = (Mode::Dr, Family::V6, Scheduler::Mh);
+        let cell = Cell { mode, family, scheduler, workers: 2, sessions: 9 };
         let row = Row { cell, runs: [30.0, 10.0, 20.0].map(run).to_vec() };
         let table = Table { args: args("--repeats 3"), machine: Machine::look(0), rows: vec![row] };
         assert_eq!(table.json()["cells"][0]["cycles_per_packet"], 20.0);

@@ -12,14 +12,16 @@ use chart::{Bar, Bars, Lines, Series, Spread};
 use published::{CONNECTIONS, ELEPHANT, MEMORY, MODES, SCALING, TIME_BY_SESSIONS};
 use results::{Results, number, text};
 use serde_json::Value;
+use sluice_director::path::Stage;
 use std::fs;
 
 /// A plot's file, and how it is made: `None` where there is no result for it.
 type Made = (&'static str, fn(&Results) -> Result<Option<String>, BenchError>);
 
-const ALL: [Made; 8] = [
+const ALL: [Made; 9] = [
     ("time-by-sessions.svg", time_by_sessions),
     ("memory-by-sessions.svg", memory_by_sessions),
+    ("time-by-stage.svg", time_by_stage),
     ("modes.svg", modes),
     ("connections.svg", connections),
     ("elephant.svg", elephant),
@@ -145,6 +147,36 @@ fn memory_by_sessions(results: &Results) -> Result<Option<String>, BenchError> {
     lines.svg().map(Some)
 }
 
+/// Where the cycles of IPv4 packets go, beside what the two lines cost that each needs.
+fn time_by_stage(results: &Results) -> Result<Option<String>, BenchError> {
+    let all = results.of("memory");
+    let here = || rows(&all).filter(|(_, row)| row["family"] == 4);
+    let of = |name: &str, of: &dyn Fn(&Value) -> f64, ours: bool| {
+        let points = here().map(|(_, row)| (number(row, "sessions"), of(row), None));
+        Series::new(name.to_owned(), points.collect(), ours)
+    };
+    let stage = |stage: Stage| {
+        let cycles = |row: &Value| number(&row["stage_cycles_per_packet"], stage.name());
+        of(stage.name(), &cycles, true)
+    };
+    let mut series: Vec<_> = Stage::ALL.map(stage).into();
+    series.retain(|series| !series.points.is_empty());
+    if series.is_empty() {
+        return Ok(None);
+    }
+    let floor = |row: &Value| 2.0 * number(row, "floor_cycles_per_line");
+    series.push(of("two random lines by themselves", &floor, false));
+    let lines = Lines {
+        title: "Where the time goes, by open sessions: Full NAT, IPv4",
+        x: "sessions",
+        y: "TSC cycles a packet, means of timed bursts",
+        x_name: chart::short,
+        series,
+        notes: ours(&all),
+    };
+    lines.svg().map(Some)
+}
+
 /// A plot of bars, ours first, with what was published behind.
 fn bars(
     title: &str,
@@ -173,7 +205,8 @@ fn bars(
 fn modes(results: &Results) -> Result<Option<String>, BenchError> {
     let all = results.of("matrix");
     let cells = all.iter().flat_map(|result| result["cells"].as_array().into_iter().flatten());
-    let plain = cells.filter(|cell| ["rr", "-"].contains(&text(cell, "scheduler")));
+    let alone = cells.filter(|cell| cell["workers"].as_u64().is_none_or(|workers| workers == 1));
+    let plain = alone.filter(|cell| ["rr", "-"].contains(&text(cell, "scheduler")));
     let bar = |cell: &Value| Bar {
         label: format!("Sluice {} IPv{}", text(cell, "mode"), cell["family"]),
         value: number(cell, "mpps"),
@@ -308,7 +341,9 @@ mod tests {
             with(
                 "memory",
                 json!({"rows": [
-                {"family": 4, "sessions": 10_000, "cycles_per_packet": 80, "bytes_per_session": 60},
+                {"family": 4, "sessions": 10_000, "cycles_per_packet": 80, "bytes_per_session": 60,
+                 "stage_cycles_per_packet": {"parse": 20, "track": 40},
+                 "floor_cycles_per_line": 5},
                 {"family": 4, "sessions": 1_000_000, "cycles_per_packet": 90,
                  "bytes_per_session": 51}]}),
             ),
@@ -340,6 +375,7 @@ mod tests {
         for ((name, make), expected) in ALL.into_iter().zip([
             "VPP",
             "Katran",
+            "two random lines",
             "Sluice dr IPv6",
             "HDSLB",
             "DLB",

@@ -9,6 +9,8 @@ use crate::resident::Resident;
 use crate::rounds::Measured;
 use crate::runs;
 use serde_json::{Value, json};
+use sluice_director::path::Stage;
+use sluice_worker::StageCounts;
 use std::fmt::Write;
 
 /// Everything that one worker found out.
@@ -21,6 +23,8 @@ pub struct WorkerReport {
     /// Seconds until all were open, generator and all.
     pub open_wall_s: f64,
     pub measured: Measured,
+    /// Cycles a packet of each stage: the mean of the bursts that were timed, one in 32.
+    pub stages: [f64; Stage::COUNT],
     pub table_bytes: usize,
     pub table_pages: &'static str,
     pub judged: u64,
@@ -36,6 +40,12 @@ pub struct Report {
     /// Resident bytes of the process before the tables were made and when they were full.
     pub resident: [Resident; 2],
     pub workers: Vec<WorkerReport>,
+}
+
+/// Cycles a packet of each stage between two looks.
+pub fn stage_cycles(before: &StageCounts, after: &StageCounts) -> [f64; Stage::COUNT] {
+    let packets = (after.packets - before.packets) as f64;
+    std::array::from_fn(|at| (after.ticks[at] - before.ticks[at]) as f64 / packets)
 }
 
 /// The value below which `part` of the samples are.
@@ -161,7 +171,10 @@ impl Report {
     fn packets_json(&self) -> Value {
         let cycles = self.cycles(0.5);
         let opened = |worker: &WorkerReport| quantile(&worker.opened, 0.5);
+        let stage = |at: usize| round(self.over_workers(|worker| worker.stages[at]));
+        let stages = Stage::ALL.map(|of| (of.name().to_owned(), json!(stage(of as usize))));
         json!({
+            "stage_cycles_per_packet": stages.into_iter().collect::<serde_json::Map<_, _>>(),
             "cycles_per_packet_min": round(self.cycles(0.0)),
             "cycles_per_packet_p10": round(self.cycles(0.1)),
             "cycles_per_packet_p90": round(self.cycles(0.9)),

@@ -8,6 +8,7 @@ use crate::machine::{self, Machine};
 use crate::report::{quantile, round};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
+use sluice_director::path::Stage;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -101,6 +102,16 @@ impl<C> Row<C> {
         self.runs.first().and_then(|run| run[name].as_str()).unwrap_or("?")
     }
 
+    /// The median of each stage's cycles.
+    fn stages(&self) -> Value {
+        let median = |stage: Stage| {
+            let of = |run: &Value| run["stage_cycles_per_packet"][stage.name()].as_f64();
+            let figures: Vec<_> = self.runs.iter().filter_map(of).collect();
+            (stage.name().to_owned(), json!(quantile(&figures, 0.5)))
+        };
+        Stage::ALL.map(median).into_iter().collect::<serde_json::Map<_, _>>().into()
+    }
+
     /// What every setting says of its runs.
     pub fn json(&self) -> Value {
         json!({
@@ -109,6 +120,7 @@ impl<C> Row<C> {
             "cycles_per_packet": self.median("cycles_per_packet"),
             "cycles_per_packet_runs": self.figures("cycles_per_packet"),
             "cycles_per_packet_min": self.least("cycles_per_packet_min"),
+            "stage_cycles_per_packet": self.stages(),
             "ns_per_packet": self.median("ns_per_packet"),
             "directions": self.text("directions"),
             "new_session_cycles": self.median("new_session_cycles"),

@@ -138,9 +138,9 @@ impl Station {
         })
     }
 
-    /// Bytes of the session tables, and their pages.
-    pub fn table(&self) -> (usize, &'static str) {
-        self.worker.path().memory()
+    /// Its worker.
+    pub const fn worker(&self) -> &Worker<MemQueue> {
+        &self.worker
     }
 
     /// Sessions that ended so far.

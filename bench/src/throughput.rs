@@ -6,7 +6,7 @@ use crate::error::BenchError;
 use crate::floor;
 use crate::gate::Gate;
 use crate::machine::{self, Machine, Priority};
-use crate::report::{Report, WorkerReport};
+use crate::report::{self, Report, WorkerReport};
 use crate::resident::{self, Resident};
 use crate::rounds::{self, Pace};
 use crate::runs;
@@ -160,6 +160,7 @@ impl Run<'_> {
         let all: Vec<&[Local]> =
             self.locals.iter().map(|l| l.get().map_or(&[][..], Vec::as_slice)).collect();
         let strays = self.args.stray > 0.0;
+        let before = *station.worker().stages();
         let measured = rounds::measure(
             &mut station,
             (number, self.args.frames),
@@ -168,7 +169,8 @@ impl Run<'_> {
             self.args.seconds,
         )?;
         station.audit()?;
-        let (table_bytes, table_pages) = station.table();
+        let stages = report::stage_cycles(&before, station.worker().stages());
+        let (table_bytes, table_pages) = station.worker().path().memory();
         let judged = station.judged;
         // The tables make room for as much memory of another kind.
         drop(station);
@@ -181,6 +183,7 @@ impl Run<'_> {
             opened,
             open_wall_s,
             measured,
+            stages,
             table_bytes,
             table_pages,
             judged,
@@ -218,6 +221,8 @@ mod tests {
             ("--sessions 1000 --mode ipip --scheduler p2c --size 1518", 1, 1000),
             ("--sessions 1000 --mode ipip --scheduler sh --family 6", 1, 1000),
             ("--sessions 1000 --mode snat --family 6 --mapping per_session", 1, 1000),
+            ("--sessions 1000 --mode nat --workers 2", 2, 1000),
+            ("--sessions 1000 --mode snat --family 6 --mapping per_session --workers 3", 3, 999),
         ] {
             let json = report(line);
             let number = |key: &str| json[key].as_f64().unwrap_or(f64::NAN);
@@ -225,6 +230,11 @@ mod tests {
             for key in ["mpps", "cycles_per_packet", "tsc_ghz", "floor_cycles_per_line"] {
                 assert!(number(key) > 0.0, "{line}: {key} is {}", json[key]);
             }
+            let stages = json["stage_cycles_per_packet"].as_object().unwrap();
+            assert!(
+                stages.values().all(|cycles| cycles.as_f64() > Some(0.0)),
+                "{line}: {stages:?}"
+            );
             assert!(number("packets") >= 16.0 * 256.0 * f64::from(workers), "{line}");
             let wide = line.contains("family 6");
             let expected = if wide { 100.0..180.0 } else { 48.0..64.0 };

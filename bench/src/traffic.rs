@@ -8,6 +8,7 @@ use crate::port::MemFrame;
 use crate::scene::{MACS, ROUTER_MAC, Scene};
 use crate::template::{Kind, Template, headers};
 use sluice_director::Frame;
+use sluice_director::path::Owners;
 use sluice_lanes::prefetch;
 use std::ops::Range;
 
@@ -25,6 +26,10 @@ const _: () = assert!(size_of::<Local>() <= 8);
 
 /// Flows ahead of the one that is written whose [`Local`] is asked for.
 const AHEAD: usize = 16;
+
+/// Clients that are tried for one that is a worker's: none is found once in 2⁶⁴ times with two
+/// workers, in 5,000 with eight.
+pub const TRIES: u32 = 64;
 
 /// A direction of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +52,8 @@ pub struct Traffic {
     /// Where a first packet's payload is.
     payload_at: usize,
     clients: Clients,
+    /// Where a hash of the client says whose its sessions are.
+    owners: Option<Owners>,
     random: Random,
     picks: Vec<u32>,
     /// Of 65,536 packets so many belong to the first flow.
@@ -78,6 +85,7 @@ impl Traffic {
             outbound: args.frames_by_way()[Way::Out as usize],
             payload_at: headers(args.family, args.protocol) + outer,
             clients: Clients::new(args.seed, args.family),
+            owners: args.clients_have_owners().then(|| Owners::new(args.seed, args.workers)),
             random: Random::new(args.seed ^ (number as u64 + 1) << 32),
             picks: vec![1; args.frames as usize],
             elephant: (args.elephant * 65_536.0) as u32,
@@ -95,19 +103,37 @@ impl Traffic {
 
     /// The client of a flow of a worker.
     #[inline(always)]
-    const fn client(&self, worker: usize, flow: u32) -> Endpoint {
-        self.clients.endpoint((worker as u32).wrapping_mul(self.sessions_each).wrapping_add(flow))
+    fn client(&self, worker: usize, flow: u32) -> Endpoint {
+        let number = (worker as u32).wrapping_mul(self.sessions_each).wrapping_add(flow);
+        match &self.owners {
+            None => self.clients.endpoint(number),
+            Some(owners) => self.client_of(owners, worker, number),
+        }
+    }
+
+    /// The first client that is a worker's of those whose numbers are this one and so many more:
+    /// as steering by the same hash would bring it there.
+    fn client_of(&self, owners: &Owners, worker: usize, number: u32) -> Endpoint {
+        let all = self.sessions_each.wrapping_mul(self.workers as u32);
+        let mut client = self.clients.endpoint(number);
+        for round in 1..TRIES {
+            if usize::from(owners.of(self.clients.address(client), client.port)) == worker {
+                break;
+            }
+            client = self.clients.endpoint(number.wrapping_add(round.wrapping_mul(all)));
+        }
+        client
     }
 
     /// Source and destination of what a client sends.
     #[inline(always)]
-    pub const fn sent(&self, flow: u32) -> (Endpoint, Endpoint) {
+    pub fn sent(&self, flow: u32) -> (Endpoint, Endpoint) {
         (self.client(self.number, flow), self.scene.target(flow))
     }
 
     /// Source and destination of what the far side answers to a flow of a worker.
     #[inline(always)]
-    pub const fn answered(&self, worker: usize, flow: u32, local: Local) -> (Endpoint, Endpoint) {
+    pub fn answered(&self, worker: usize, flow: u32, local: Local) -> (Endpoint, Endpoint) {
         let to = match self.scene.mode {
             Mode::Fnat | Mode::Snat => {
                 Endpoint { address: self.scene.local_address(local.address), port: local.port }

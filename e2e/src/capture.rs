@@ -58,16 +58,18 @@ impl Capture {
     pub fn start(space: &Netns, device: &str, name: &str) -> Result<Self, LabError> {
         let file = space.dir().join(format!("{name}.pcap"));
         let path = file.to_string_lossy().into_owned();
-        // -Z root: tcpdump otherwise becomes a user who may not write into the lab's directory.
+        // Each frame takes a place as large as the longest may be, a super-frame: so there are two
+        // thousand. -Z root: tcpdump otherwise becomes a user who may not write into the lab's
+        // directory.
         let args = [
             "-i",
             device,
             "--immediate-mode",
-            "-s0",
+            "-s65700",
             "-U",
             "-n",
             "-B",
-            "65536",
+            "262144",
             "-Z",
             "root",
             "-w",

@@ -45,7 +45,7 @@ const PARTS: [Part; 8] = [
     Part {
         command: "memory",
         title: "Memory and time by sessions",
-        plots: &["time-by-sessions", "memory-by-sessions"],
+        plots: &["time-by-sessions", "time-by-stage", "memory-by-sessions"],
         rows: "rows",
         columns: &[
             ("family", "family", Word),
@@ -74,6 +74,7 @@ const PARTS: [Part; 8] = [
             ("mode", "mode", Word),
             ("family", "family", Word),
             ("scheduler", "scheduler", Word),
+            ("workers", "workers", Word),
             MPPS,
             ("cycles", "cycles_per_packet", CYCLES),
             CYCLES_RUNS,

@@ -45,7 +45,7 @@ mod tests;
 
 pub use elephants::{Elephant, PLACES as ELEPHANTS};
 pub use inspect::{SessionFilter, SessionInfo};
-pub use owners::Round;
+pub use owners::{Owners, Round};
 pub use parking::{Parked, Parking};
 pub use probe::{Probe, Stage, Unprobed};
 pub(crate) use rewrite::{plain_v4, plain_wide, v4 as rewrite_v4, wide as rewrite_wide};

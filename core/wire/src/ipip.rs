@@ -6,7 +6,7 @@
 //! (RFC 2473 4.1.1) is not added: it is an option header that many real servers' kernels and most
 //! hardware treat as odd, and a director's tunnels do not nest.
 
-use crate::{checksum, ipv4, ipv6};
+use crate::{ipv4, ipv6};
 
 /// Bytes that an outer IPv4 header adds.
 pub const OVERHEAD_V4: usize = ipv4::HEADER;
@@ -56,7 +56,7 @@ impl Inner {
     /// Writes the outer IPv4 header. `id` is what keeps fragments of different packets apart; it is
     /// left out (0) when nothing may be fragmented (RFC 6864 4.1). `None` when the whole would be
     /// longer than 65,535 bytes.
-    #[inline]
+    #[inline(always)]
     pub fn within_v4(
         self,
         out: &mut [u8; OVERHEAD_V4],
@@ -65,15 +65,21 @@ impl Inner {
         id: u16,
     ) -> Option<()> {
         let length = u16::try_from(OVERHEAD_V4 + self.length).ok()?;
-        let (id, flags) = if self.dont_fragment { (0, 0x40) } else { (id, 0) };
-        out[..2].copy_from_slice(&[0x45, self.traffic_class]);
-        out[2..4].copy_from_slice(&length.to_be_bytes());
-        out[4..6].copy_from_slice(&id.to_be_bytes());
-        out[6..12].copy_from_slice(&[flags, 0, TTL, self.protocol, 0, 0]);
-        out[ipv4::SOURCE..][..4].copy_from_slice(&source.to_be_bytes());
-        out[ipv4::DESTINATION..][..4].copy_from_slice(&destination.to_be_bytes());
-        let sum = checksum::full(out);
-        out[ipv4::CHECKSUM..][..2].copy_from_slice(&sum.to_be_bytes());
+        let (id, flags) = if self.dont_fragment { (0, 0x4000) } else { (id, 0) };
+        let pair = |high: u16, low: u16| u32::from(high) << 16 | u32::from(low);
+        let mut words = [
+            pair(u16::from_be_bytes([0x45, self.traffic_class]), length),
+            pair(id, flags),
+            pair(u16::from_be_bytes([TTL, self.protocol]), 0),
+            source,
+            destination,
+        ];
+        let halves = |word: u32| (word >> 16) + (word & 0xffff);
+        let sum: u32 = words.iter().map(|word| halves(*word)).sum();
+        words[2] |= !halves(halves(sum)) & 0xffff;
+        for (to, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+            *to = word.to_be_bytes();
+        }
         Some(())
     }
 

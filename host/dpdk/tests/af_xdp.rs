@@ -108,7 +108,9 @@ fn an_interface_may_vanish_and_return_again_and_again() {
     }
     assert_eq!(bed.exchange(7, "and on\n"), "and on\n");
     assert!(echo.count("free_frames") + 64 >= free, "no buffers were lost");
-    assert_eq!(open_descriptors(&echo), descriptors, "no descriptors were lost");
+    // What is open for a moment while it starts may have been counted; five rounds would lose five.
+    let now = open_descriptors(&echo);
+    assert!(now <= descriptors, "descriptors were lost: {descriptors} before, {now} now");
     assert!(echo.log().lines().count() < 100, "it was told once:\n{}", echo.log());
     echo.quit();
     assert!(!bed.link().contains("xdp"), "{}", bed.link());

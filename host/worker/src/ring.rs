@@ -106,3 +106,30 @@ pub fn mesh<F>(workers: usize) -> Vec<Rings<F>> {
     }
     rings
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing is lost in silence: what comes out, in order, and what was dropped is what went in.
+    #[test]
+    fn what_a_full_ring_drops_is_told() {
+        let [mut first, mut second] = mesh::<usize>(2).try_into().ok().unwrap();
+        let to = first.to[1].as_mut().unwrap();
+        let from = second.from[0].as_mut().unwrap();
+        let parcel = |frame| Parcel { frame, port: PortId(0), errand: Errand::Send };
+        let given = RING + BURST + 3;
+        let mut dropped: usize = (0..given).map(|frame| to.push(parcel(frame))).sum();
+        assert!(from.0.slots() <= RING && !to.is_empty());
+        dropped += to.flush();
+        assert!(to.is_empty());
+        let mut came = Vec::new();
+        while !from.is_empty() {
+            let mut parcels = ArrayVec::new();
+            from.take(&mut parcels);
+            came.extend(parcels.iter().map(|parcel| parcel.frame));
+        }
+        assert_eq!(came, (0..RING).collect::<Vec<_>>());
+        assert_eq!(dropped, given - RING);
+    }
+}

@@ -8,7 +8,7 @@ use crate::mailbox::{Event, Message, Report, Wake};
 use crate::outlet::Outlet;
 use crate::queue::{Burst, Queue};
 use crate::ring::{Errand, Parcel, Rings};
-use crate::stages::{Clock, Stages};
+use crate::stages::{Clock, StageCounts, Stages};
 use arrayvec::ArrayVec;
 use sluice_director::fib::{Fib, PortId};
 use sluice_director::path::{
@@ -132,6 +132,11 @@ impl<Q: Queue> Worker<Q> {
     /// Its packet path.
     pub const fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Where its cycles went.
+    pub const fn stages(&self) -> &StageCounts {
+        &self.stages.counts
     }
 
     /// Runs with this snapshot from now on, and sends what had waited for it.

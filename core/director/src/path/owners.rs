@@ -13,10 +13,11 @@
 //! dropped ([`Reason::HandOffLoop`]).
 
 use super::{Shared, Verdict};
-use crate::family::{Family, Ipv4, Ipv6, Tuple};
+use crate::family::{Family, Ipv4, Ipv6, Seed, Tuple};
 use crate::plan::{Owner, Plan, ServiceId};
 use crate::reason::Reason;
 use arrayvec::ArrayVec;
+use std::net::IpAddr;
 
 /// The most workers that a packet asks. A plan remembers more only of a service whose persistence
 /// was changed as often while it had sessions.
@@ -148,12 +149,35 @@ impl Shared {
 
     /// The worker that a client's sessions belong to. Every worker has the same seed.
     fn owner(&self, owner: Owner, (client, port): (u128, u16)) -> u16 {
-        let tuple = match owner {
-            Owner::Endpoint => Tuple { src: client, sport: port, ..Tuple::default() },
-            Owner::Network(prefix) => {
-                Tuple { src: Ipv6::masked(client, prefix), ..Tuple::default() }
-            }
-        };
+        let owners = Owners { seed: self.seed, workers: self.workers };
+        match owner {
+            Owner::Endpoint => owners.of_key(client, port),
+            Owner::Network(prefix) => owners.of_key(Ipv6::masked(client, prefix), 0),
+        }
+    }
+}
+
+/// Which worker has the sessions of a client where a hash of its endpoint says so (`nat`, `snat`):
+/// for who brings packets to the right one.
+#[derive(Clone, Copy, Debug)]
+pub struct Owners {
+    seed: Seed,
+    workers: u16,
+}
+
+impl Owners {
+    /// Of so many workers, at least one, whose paths were made with this seed.
+    pub const fn new(seed: u64, workers: u16) -> Self {
+        Self { seed: Seed::new(seed), workers }
+    }
+
+    /// The worker of a client.
+    pub fn of(&self, client: IpAddr, port: u16) -> u16 {
+        self.of_key(Ipv6::from_ip(client).unwrap_or_default(), port)
+    }
+
+    fn of_key(&self, client: u128, port: u16) -> u16 {
+        let tuple = Tuple { src: client, sport: port, ..Tuple::default() };
         let hash = Ipv6::hash(&tuple, &self.seed) >> 32;
         ((hash * u64::from(self.workers)) >> 32) as u16
     }

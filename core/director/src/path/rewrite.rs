@@ -197,6 +197,20 @@ fn v6(frame: &mut [u8], (l3, l4): (usize, usize), old: &Tuple<u128>, new: &Tuple
     }
 }
 
+/// What an outer header takes of a packet, and its identification: what the sender told its packets
+/// apart by tells those of its flow apart here too, and the salt those of flows that share the
+/// outer addresses.
+#[inline(always)]
+pub(super) fn inner(packet: &[u8], salt: u16) -> Option<(ipip::Inner, u16)> {
+    let id = u16::from_be_bytes([*packet.get(4)?, *packet.get(5)?]).wrapping_add(salt);
+    let inner = if packet.first()? >> 4 == 6 {
+        ipip::Inner::v6(ipv6::Header(packet.first_chunk()?))
+    } else {
+        ipip::Inner::v4(ipv4::Header(packet.first_chunk()?))
+    };
+    Some((inner, id))
+}
+
 /// Puts a packet that is on its way through (its time to live is taken care of here) into one
 /// towards `to`, and gives the offset of the outer header; `None` when there is no room before it.
 pub(super) fn encapsulate<B: Frame>(
@@ -213,14 +227,7 @@ pub(super) fn encapsulate<B: Frame>(
     // The link-layer header moves to the new front, what is behind it becomes the outer header.
     bytes.copy_within(overhead..overhead + l3, 0);
     let (front, inner) = bytes.split_at_mut(l3 + overhead);
-    // What the sender told its packets apart by tells those of its flow apart here too, and the
-    // salt those of flows that share the outer addresses.
-    let id = u16::from_be_bytes([*inner.get(4)?, *inner.get(5)?]).wrapping_add(salt);
-    let inner = if inner.first()? >> 4 == 6 {
-        ipip::Inner::v6(ipv6::Header(inner.first_chunk()?))
-    } else {
-        ipip::Inner::v4(ipv4::Header(inner.first_chunk()?))
-    };
+    let (inner, id) = self::inner(inner, salt)?;
     let outer = front.get_mut(l3..)?;
     let ethertype = match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {

@@ -6,6 +6,7 @@ use super::errors::Received;
 use super::{Shared, Verdict, answer, quote, rewrite};
 use crate::blueprint::{Mode, Network};
 use crate::family::{Family, Ipv4, Ipv6, unmapped};
+use crate::fib::Hop;
 use crate::frame::Frame;
 use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
@@ -35,12 +36,44 @@ struct Learned {
     /// Path MTU; 0 for none.
     mtu: u16,
     at: Time,
+    /// The addresses of a tunnel over IPv4.
+    four: Option<Four>,
+}
+
+/// The outer addresses towards a real server: a base and the bits of it that a hash chooses, and
+/// the real server's.
+#[derive(Clone, Copy)]
+struct Four {
+    from: u32,
+    hosts: u16,
+    to: u32,
+}
+
+impl Four {
+    fn of(plan: &Plan, real: IpAddr) -> Option<Self> {
+        let (IpAddr::V4(to), Some(source)) = (real, &plan.tunnel.v4) else { return None };
+        let IpAddr::V4(from) = source.address else { return None };
+        let hosts = hosts(32 - u32::from(source.prefix.min(32)));
+        Some(Self { from: from.to_bits(), hosts, to: to.to_bits() })
+    }
+
+    /// Writes the link-layer and the outer header before a packet.
+    #[inline(always)]
+    fn write(self, frame: &mut [u8], hash: u64, hop: &Hop) -> Option<()> {
+        let (link, rest) = frame.split_first_chunk_mut::<{ ethernet::HEADER }>()?;
+        let (header, packet) = rest.split_first_chunk_mut()?;
+        let (inner, id) = rewrite::inner(packet, hash as u16)?;
+        link[..12].copy_from_slice(hop.macs.as_flattened());
+        link[12..].copy_from_slice(&ethernet::IPV4.to_be_bytes());
+        let from = self.from | u32::from(chosen(hash) & self.hosts);
+        inner.within_v4(header, from, self.to, id)
+    }
 }
 
 impl Paths {
     /// Makes room for the real servers of a plan.
     pub fn adopt(&mut self, plan: &Plan) {
-        let unknown = |address| Learned { address, mtu: 0, at: Time::default() };
+        let unknown = |address| Learned { address, mtu: 0, at: Time::default(), four: None };
         for (real, learned) in plan.reals.iter().zip(&mut self.learned) {
             if real.address != learned.address {
                 *learned = unknown(real.address);
@@ -49,6 +82,9 @@ impl Paths {
         self.learned.truncate(plan.reals.len());
         let more = plan.reals.iter().skip(self.learned.len());
         self.learned.extend(more.map(|real| unknown(real.address)));
+        for learned in &mut self.learned {
+            learned.four = Four::of(plan, learned.address);
+        }
         self.ends.clear();
         let tunnels = plan.reals.iter().zip(0..).filter(|(real, _)| real.mode == Mode::Ipip);
         self.ends.extend(tunnels.map(|(real, id)| (real.address, RealId(id))));
@@ -69,6 +105,28 @@ impl Paths {
             Some(learned) if learned.mtu != 0 => learned.limit(link, now),
             _ => link,
         }
+    }
+
+    /// Puts a written packet without tags into a tunnel over IPv4, and gives it the link-layer
+    /// addresses of a hop; `None`, and nothing done, for another tunnel or hop.
+    #[inline(always)]
+    pub fn enter_plain<B: Frame>(
+        &self,
+        (real, hash): (RealId, u64),
+        frame: &mut B,
+        hop: &Hop,
+    ) -> Option<Verdict> {
+        let outer = self.learned.get(real.0 as usize)?.four?;
+        if hop.vlan != 0 {
+            return None;
+        }
+        if !frame.push_front(ipip::OVERHEAD_V4) {
+            return Some(Verdict::Drop(Reason::Headroom));
+        }
+        Some(match outer.write(frame.bytes_mut(), hash, hop) {
+            Some(()) => Verdict::Tx(hop.port),
+            None => Verdict::Drop(Reason::Headroom),
+        })
     }
 
     /// Believes what a router on the way to an address said its next link takes.
@@ -290,8 +348,7 @@ impl Meaning {
 /// they stay in order, and different flows different ones, so that the real server's NIC spreads
 /// them over its queues.
 fn one_of(network: &Network, hash: u64) -> IpAddr {
-    // At most 16 bits of it: more addresses than any NIC has queues.
-    let host = |bits: u32| (hash >> 16) as u16 & (1u32 << bits.min(16)).wrapping_sub(1) as u16;
+    let host = |bits: u32| chosen(hash) & hosts(bits);
     match network.address {
         IpAddr::V4(base) => {
             let bits = 32 - u32::from(network.prefix.min(32));
@@ -302,6 +359,17 @@ fn one_of(network: &Network, hash: u64) -> IpAddr {
             IpAddr::V6(Ipv6Addr::from_bits(base.to_bits() | u128::from(host(bits))))
         }
     }
+}
+
+/// What chooses an address of a prefix.
+#[inline(always)]
+const fn chosen(hash: u64) -> u16 {
+    (hash >> 16) as u16
+}
+
+/// The bits of so many that are chosen: at most 16, more addresses than any NIC has queues.
+fn hosts(bits: u32) -> u16 {
+    (1u32 << bits.min(16)).wrapping_sub(1) as u16
 }
 
 #[cfg(test)]

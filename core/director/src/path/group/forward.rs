@@ -187,6 +187,9 @@ fn write_into_tunnel<F: Together, B: Frame>(
         return false;
     }
     let to = (real, group.hash[lane]);
-    *verdict = into_tunnel(plan, to, ethernet::HEADER as u8, frame, hop);
+    *verdict = match shared.paths.enter_plain(to, frame, hop) {
+        Some(verdict) => verdict,
+        None => into_tunnel(plan, to, ethernet::HEADER as u8, frame, hop),
+    };
     true
 }
