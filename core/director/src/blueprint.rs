@@ -215,6 +215,29 @@ impl Orphans {
     }
 }
 
+/// What becomes of new sessions when every real server of a service is down, and no fallback is up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum AllDown {
+    /// They are refused.
+    #[default]
+    Drop,
+    /// They go to those that were found down last, as if they were up.
+    Keep,
+    /// They go to all, as if all were up.
+    FailOpen,
+}
+
+impl AllDown {
+    /// The name used in configuration and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Drop => "drop",
+            Self::Keep => "keep",
+            Self::FailOpen => "fail_open",
+        }
+    }
+}
+
 /// How a real server of FNAT learns its client's address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ClientAddress {
@@ -268,6 +291,19 @@ pub struct RealServer {
     pub lower_sessions: u32,
     /// Whether it is known to be dead: it gets no new sessions, and `on_down` rules the others.
     pub down: bool,
+    /// Whether it gets new sessions only while no other real server of the service is up.
+    pub fallback: bool,
+    /// How health checks reach it, where that differs.
+    pub check: CheckAt,
+}
+
+/// Where health checks find a real server. The packet path makes nothing of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CheckAt {
+    /// Another address than the real server's own.
+    pub address: Option<IpAddr>,
+    /// Another port than the check's own or the real server's.
+    pub port: Option<u16>,
 }
 
 impl Default for RealServer {
@@ -280,6 +316,8 @@ impl Default for RealServer {
             upper_sessions: 0,
             lower_sessions: 0,
             down: false,
+            fallback: false,
+            check: CheckAt::default(),
         }
     }
 }
@@ -313,6 +351,11 @@ pub struct VirtualService {
     pub on_removed: Orphans,
     /// What becomes of the sessions of a real server that is down.
     pub on_down: Orphans,
+    /// What becomes of new sessions when all are down.
+    pub all_down: AllDown,
+    /// Name of the health check of its real servers; empty without. The packet path makes nothing
+    /// of it.
+    pub check: String,
     /// The most sessions at a time; 0 for no limit.
     pub max_sessions: u32,
     /// The most new sessions in a second; 0 for no limit.
@@ -341,7 +384,9 @@ impl Default for VirtualService {
             one_packet: false,
             persistence: None,
             on_removed: Orphans::Keep,
-            on_down: Orphans::Reschedule,
+            on_down: Orphans::Keep,
+            all_down: AllDown::Drop,
+            check: String::new(),
             max_sessions: 0,
             max_new_per_s: 0,
             slow_start_s: 0,

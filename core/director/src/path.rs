@@ -243,9 +243,14 @@ impl Path {
         self.shared.ports_from = place;
     }
 
-    /// Makes room for what a new plan counts. To be called once before the first turn with it.
+    /// Makes room for what a new plan counts. To be called once before the first turn with it. One
+    /// in which only health has changed costs as much as the services that it changed.
     pub fn adopt(&mut self, plan: &Plan) {
         let shared = &mut self.shared;
+        if shared.schedulers.knows_but_health(plan) {
+            shared.schedulers.adopt(plan, shared.now, &shared.counters.reals);
+            return;
+        }
         shared.usage.resize(plan.services.len(), Usage::default());
         let walk = local_port::Walk::beginning(shared.ports_from);
         shared.walks.resize(plan.reals.len(), walk);
