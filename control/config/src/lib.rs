@@ -14,6 +14,7 @@
 mod address;
 mod blueprint;
 mod check;
+mod check_model;
 mod device;
 mod errors;
 mod model;
@@ -28,6 +29,7 @@ mod syntax;
 mod words;
 
 pub use address::{AddressRange, Mac, Prefix};
+pub use check_model::{Check, CheckKind, Initial, Method};
 pub use device::{Device, MemifRole, PciAddress};
 pub use errors::{ConfigErrors, Diagnostic, Fault, Severity};
 pub use model::{
@@ -36,6 +38,7 @@ pub use model::{
 };
 pub use parse::Loaded;
 pub use sluice_director::blueprint::{
-    ClientAddress, HashKey, Mapping, Mode, NoSession, Orphans, Persistence, Ports, Protocol,
-    RealServer, Scheduling, Timeouts, VirtualService,
+    AllDown, CheckAt, ClientAddress, HashKey, Mapping, Mode, NoSession, Orphans, Persistence,
+    Ports, Protocol, RealServer, Scheduling, Timeouts, VirtualService,
 };
+pub use sluice_health::dns::Type as Question;

@@ -23,8 +23,7 @@ fn main() {
     let plan = Plan::compile(&blueprint, None, &Retired::default()).expect("a plan");
     timed("compile a plan", begun);
     let begun = Instant::now();
-    let mut plan =
-        Plan::compile(&blueprint, Some(&plan), &Retired::default()).expect("a plan");
+    let mut plan = Plan::compile(&blueprint, Some(&plan), &Retired::default()).expect("a plan");
     timed("compile the next plan", begun);
     let counters = vec![RealCounters::default(); plan.reals.len()];
     let mut schedulers = Schedulers::new(0, 1, 1);

@@ -15,14 +15,14 @@ mod takers;
 
 pub use compile::CompileError;
 pub use ids::Retired;
-pub use standing::Standing;
 pub(crate) use side::Side;
 pub(crate) use sieve::Sieve;
+pub use standing::Standing;
 pub(crate) use takers::Takers;
 
 use crate::blueprint::{
-    AllDown, ClientAddress, HashKey, Mapping, Mode, Network, NoSession, Orphans, Persistence, Ports,
-    Protocol, Scheduling, TunnelSources,
+    AllDown, ClientAddress, HashKey, Mapping, Mode, Network, NoSession, Orphans, Persistence,
+    Ports, Protocol, Scheduling, TunnelSources,
 };
 use crate::fib::PortId;
 use crate::schedule::mh::Table;

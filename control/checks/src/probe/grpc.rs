@@ -48,11 +48,7 @@ where
     }
 }
 
-async fn ask(
-    sender: SendRequest<Bytes>,
-    uri: &str,
-    service: &str,
-) -> Result<Finding, Trouble> {
+async fn ask(sender: SendRequest<Bytes>, uri: &str, service: &str) -> Result<Finding, Trouble> {
     let request = Request::post(uri)
         .header("content-type", "application/grpc")
         .header("te", "trailers")

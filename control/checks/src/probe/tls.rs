@@ -153,4 +153,3 @@ impl ServerCertVerifier for Anybody {
         self.0.supported_schemes()
     }
 }
-

@@ -80,11 +80,14 @@ impl Plan {
                 real.was_up = up;
             }
             let nobody = !serves && !falls_back;
-            let spared = nobody && !real.down && !real.fallback && match all_down {
-                AllDown::Drop => false,
-                AllDown::Keep => real.was_up,
-                AllDown::FailOpen => true,
-            };
+            let spared = nobody
+                && !real.down
+                && !real.fallback
+                && match all_down {
+                    AllDown::Drop => false,
+                    AllDown::Keep => real.was_up,
+                    AllDown::FailOpen => true,
+                };
             real.standing = match () {
                 () if !up && !spared => Standing::Down,
                 () if real.fallback && serves => Standing::StandsBy,
