@@ -8,6 +8,7 @@
 mod crew;
 mod daemon;
 mod errors;
+mod health;
 mod lister;
 mod next_hops;
 mod ports;

@@ -47,7 +47,7 @@ fn apply(daemon: &mut Daemon) -> Result<(), Error> {
     keep_what_needs_a_restart(&mut config, &daemon.config);
     (daemon.set_level)(config.director.log_level);
     daemon.config = config;
-    daemon.plan = Arc::new(plan);
+    daemon.plan = daemon.health.follow(&daemon.config, Arc::new(plan));
     // First the workers learn of a service, then its packets come.
     daemon.follow_kernel();
     daemon.keep_neighbours();

@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use crate::model::{Drops, Elephants, Ports, Services, Sessions, Stages, Status};
+use crate::model::{Drops, Elephants, Events, Health, Ports, Services, Sessions, Stages, Status};
 use crate::query::SessionQuery;
 
 /// Where an answer goes: `reply.send(answer)`, from any thread, at most once. Dropping it without
@@ -23,6 +23,10 @@ pub enum Call {
     Ports(Reply<Ports>),
     /// All reasons.
     Drops(Reply<Drops>),
+    /// All health checks.
+    Health(Reply<Health>),
+    /// What has happened.
+    Events(Reply<Events>),
     /// Where the workers' time goes.
     Stages(Reply<Stages>),
     /// At most so many of the sessions with the most traffic.

@@ -5,6 +5,7 @@
 //! back. A reader ignores fields that it does not know, so fields may be added.
 
 mod balance;
+mod health;
 mod load;
 mod session;
 
@@ -17,6 +18,7 @@ use sluice_director::reason;
 pub use balance::{
     Balanced, Persistence, Protocol, Real, RealState, Service, Services, SnatRule, Ways,
 };
+pub use health::{Checked, Event, Events, Health, HealthState, Probe, ProbeOutcome};
 pub use load::{Elephant, Elephants, Rate, StageTicks, Stages, WorkerStages};
 pub use session::{Session, SessionState, Sessions};
 

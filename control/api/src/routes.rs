@@ -11,12 +11,12 @@ use axum::{Json, Router};
 use tokio::sync::oneshot;
 
 use crate::call::{Call, Reply};
-use crate::model::{Drops, Elephants, Ports, Services, Sessions, Stages, Status};
+use crate::model::{Drops, Elephants, Events, Health, Ports, Services, Sessions, Stages, Status};
 use crate::problem::Problem;
 use crate::query::{SessionQuery, WrongValue, parse_limit};
 
 /// Every resource.
-const PATHS: [&str; 7] = [
+const PATHS: [&str; 9] = [
     "/v1/status",
     "/v1/services",
     "/v1/sessions",
@@ -24,6 +24,8 @@ const PATHS: [&str; 7] = [
     "/v1/drops",
     "/v1/stages",
     "/v1/elephants",
+    "/v1/health",
+    "/v1/events",
 ];
 /// The parameters of `/v1/sessions`.
 const SESSION_PARAMETERS: [&str; 6] = ["service", "client", "real", "state", "protocol", "limit"];
@@ -63,6 +65,8 @@ pub(crate) fn router(desk: Arc<Desk>) -> Router {
         drops_path,
         stages_path,
         elephants_path,
+        health_path,
+        events_path,
     ] = PATHS;
     Router::new()
         .route(status_path, get(status))
@@ -72,6 +76,8 @@ pub(crate) fn router(desk: Arc<Desk>) -> Router {
         .route(drops_path, get(drops))
         .route(stages_path, get(stages))
         .route(elephants_path, get(elephants))
+        .route(health_path, get(health))
+        .route(events_path, get(events))
         .method_not_allowed_fallback(async |method: Method| Problem::method(method.as_str()))
         .fallback(async |uri: Uri| Problem::not_found(uri.path(), &PATHS))
         .with_state(desk)
@@ -95,6 +101,16 @@ async fn drops(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Drops> {
 async fn stages(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Stages> {
     no_parameters(query.as_deref())?;
     desk.ask(Call::Stages).await.map(Json)
+}
+
+async fn health(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Health> {
+    no_parameters(query.as_deref())?;
+    desk.ask(Call::Health).await.map(Json)
+}
+
+async fn events(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Events> {
+    no_parameters(query.as_deref())?;
+    desk.ask(Call::Events).await.map(Json)
 }
 
 async fn elephants(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Elephants> {

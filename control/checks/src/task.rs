@@ -92,6 +92,7 @@ pub(crate) async fn check(spec: Arc<Spec>, cell: Arc<Cell>, shared: Arc<Shared>)
         while let Some(output) = machine.poll_output(epoch.elapsed()) {
             match output {
                 Output::Begin { probe: number } => {
+                    cell.set(|shown| shown.probes += 1);
                     let work = Box::pin(probe(&spec, &shared.tools, number));
                     running = Some(Running { number, work, _place: place.take() });
                 }
@@ -132,7 +133,6 @@ fn show(cell: &Cell, machine: &Check, epoch: Instant, turned: Option<&Transition
             shown.last = Some((last.finding.clone(), last.took));
         }
         shown.next = machine.next().map(|at| epoch + at);
-        shown.probes += u64::from(machine.next().is_none());
     });
 }
 

@@ -6,6 +6,7 @@
 
 mod balance;
 mod figures;
+mod health;
 mod load;
 mod reasons;
 mod replay;
@@ -16,6 +17,7 @@ mod tests;
 mod wires;
 
 pub use balance::{services, sessions};
+pub use health::{events, health};
 pub use load::{elephants, stages};
 pub use reasons::drops;
 pub use replay::replay;
