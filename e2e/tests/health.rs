@@ -3,7 +3,6 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::process::Signal;
 use serde_json::Value;
 use sluice_e2e::bed::REALS;
 use sluice_e2e::error::expect;
@@ -311,7 +310,8 @@ fn each_kind(field: &mut Field) -> Result<(), LabError> {
     ];
     let mut openssl = real.start("openssl", "openssl", &tls)?;
     let mut nsd = start_nsd(&real, "nsd", &[Bed::real_address(0)])?;
-    let mut grpc = start_script(&real, "grpc", "grpc_health.py", &[&GRPC_PORT.to_string()])?;
+    let args = [&*GRPC_PORT.to_string(), &*file("broken")];
+    let mut grpc = start_script(&real, "grpc", "grpc_health.py", &args)?;
     for (kind, text) in [
         ("tcp", "connected"),
         ("http", "HTTP status 200 OK"),
@@ -327,7 +327,6 @@ fn each_kind(field: &mut Field) -> Result<(), LabError> {
         expect(up["last"]["text"] == text, || format!("{kind}: {up}"))?;
     }
     // Each one's trouble, one after the other.
-    grpc.signal(Signal::USR1);
     std::fs::write(file("broken"), "").map_err(LabError::file("breaking the script"))?;
     nsd.kill()?;
     openssl.kill()?;
@@ -353,8 +352,9 @@ fn each_kind(field: &mut Field) -> Result<(), LabError> {
         wait_for(field, kind, 0, "down")?;
     }
     real.ip(&["link", "set", "dev", "eth0", "up"])?;
-    grpc.signal(Signal::USR2);
-    for kind in ["ping", "tcp", "http", "grpc"] {
+    let mended = std::fs::remove_file(file("broken"));
+    mended.map_err(LabError::file("mending the script"))?;
+    for kind in ["ping", "tcp", "http", "grpc", "script"] {
         wait_for(field, kind, 0, "up")?;
     }
     grpc.kill().map(drop)
