@@ -1,6 +1,7 @@
 //! Health checks: real servers that die, hang and come back under traffic, every kind of check
 //! against a real program, fallbacks.
 
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
@@ -8,7 +9,7 @@ use sluice_e2e::bed::REALS;
 use sluice_e2e::error::expect;
 use sluice_e2e::load::{curl, download_sha256};
 use sluice_e2e::web::{make_blob_of, start_nginx, start_script};
-use sluice_e2e::{Bed, Family, LabError, Mode, Real, Running, Service, wait_until};
+use sluice_e2e::{Bed, Family, LabError, Mode, Netns, Real, Running, Service, wait_until};
 
 use crate::arena::{on_dual, service};
 use crate::dns::start_nsd;
@@ -294,6 +295,40 @@ fn every_kind_of_check_against_a_real_program() {
     on_dual(name, Setup::usual(), Mode::Fnat, prepared, each_kind);
 }
 
+/// The answer of gRPC's health service, as a file that nginx gives to whoever asks.
+fn serving(dir: &Path, serves: bool) -> Result<(), LabError> {
+    let folder = dir.join("grpc/grpc.health.v1.Health");
+    let made = std::fs::create_dir_all(&folder);
+    made.map_err(LabError::file("making a folder"))?;
+    // A message of 2 bytes, not compressed: HealthCheckResponse{status: 1 or 2}.
+    let answer = [0, 0, 0, 0, 2, 8, if serves { 1 } else { 2 }];
+    // As a whole or not at all: a probe may read it right now.
+    let new = dir.join("answer");
+    let put =
+        std::fs::write(&new, answer).and_then(|()| std::fs::rename(&new, folder.join("Check")));
+    put.map_err(LabError::file("writing an answer"))
+}
+
+/// nginx as a gRPC server: HTTP/2, the message, and the status in a trailer.
+fn start_grpc(real: &Netns) -> Result<Running, LabError> {
+    let dir = real.dir();
+    serving(dir, true)?;
+    let (file, own) = (dir.join("grpc.conf"), dir.display());
+    let text = format!(
+        "daemon off;\nuser root;\nworker_processes 1;\npid {own}/grpc.pid;\n\
+         error_log stderr warn;\nevents {{ worker_connections 64; }}\n\
+         http {{\n  access_log off;\n  client_body_temp_path {own}/g-body;\n\
+         \x20 proxy_temp_path {own}/g-proxy;\n  fastcgi_temp_path {own}/g-fcgi;\n\
+         \x20 uwsgi_temp_path {own}/g-uwsgi;\n  scgi_temp_path {own}/g-scgi;\n\
+         \x20 server {{\n    listen {GRPC_PORT} http2;\n    root {own}/grpc;\n\
+         \x20   default_type application/grpc;\n    add_trailer grpc-status 0;\n\
+         \x20   error_page 405 =200 $uri;\n  }}\n}}\n"
+    );
+    std::fs::write(&file, text).map_err(LabError::file("writing nginx's configuration"))?;
+    let (own, file) = (own.to_string(), file.display().to_string());
+    real.start("grpc", "nginx", &["-e", "stderr", "-p", &own, "-c", &file])
+}
+
 fn each_kind(field: &mut Field) -> Result<(), LabError> {
     let (real, dir) = (field.bed.reals[0].clone(), field.bed.lab.dir().to_path_buf());
     let file = |name: &str| dir.join(name).display().to_string();
@@ -310,8 +345,7 @@ fn each_kind(field: &mut Field) -> Result<(), LabError> {
     ];
     let mut openssl = real.start("openssl", "openssl", &tls)?;
     let mut nsd = start_nsd(&real, "nsd", &[Bed::real_address(0)])?;
-    let args = [&*GRPC_PORT.to_string(), &*file("broken")];
-    let mut grpc = start_script(&real, "grpc", "grpc_health.py", &args)?;
+    let mut grpc = start_grpc(&real)?;
     for (kind, text) in [
         ("tcp", "connected"),
         ("http", "HTTP status 200 OK"),
@@ -327,6 +361,7 @@ fn each_kind(field: &mut Field) -> Result<(), LabError> {
         expect(up["last"]["text"] == text, || format!("{kind}: {up}"))?;
     }
     // Each one's trouble, one after the other.
+    serving(&dir, false)?;
     std::fs::write(file("broken"), "").map_err(LabError::file("breaking the script"))?;
     nsd.kill()?;
     openssl.kill()?;
@@ -352,12 +387,14 @@ fn each_kind(field: &mut Field) -> Result<(), LabError> {
         wait_for(field, kind, 0, "down")?;
     }
     real.ip(&["link", "set", "dev", "eth0", "up"])?;
+    serving(&dir, true)?;
     let mended = std::fs::remove_file(file("broken"));
     mended.map_err(LabError::file("mending the script"))?;
     for kind in ["ping", "tcp", "http", "grpc", "script"] {
         wait_for(field, kind, 0, "up")?;
     }
-    grpc.kill().map(drop)
+    signal_all(&grpc, "-KILL")?;
+    grpc.wait(SOON).map(drop)
 }
 
 /// Every probe that is not answered must have left nothing behind.

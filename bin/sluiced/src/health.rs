@@ -1,4 +1,4 @@
-//! Health checks and the plan: what the checks find becomes a revision of the running plan, at once.
+//! Health checks and the plan: what the checks find becomes a revision of the running plan.
 //!
 //! Health is no part of the desired state. The checks' thread finds it, the plan carries it, and a
 //! reload takes it along; nothing writes it down. A change does not compile anything: see

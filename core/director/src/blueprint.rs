@@ -5,8 +5,10 @@
 //! of names. The blueprint's author has validated it (names resolve, no duplicates, ranges hold);
 //! compiling still refuses what cannot be represented.
 
+mod health;
 mod outside;
 
+pub use health::{AllDown, CheckAt};
 pub use outside::{Mapping, Network, SnatRule, TunnelSources};
 
 use std::net::IpAddr;
@@ -215,29 +217,6 @@ impl Orphans {
     }
 }
 
-/// What becomes of new sessions when every real server of a service is down, and no fallback is up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum AllDown {
-    /// They are refused.
-    #[default]
-    Drop,
-    /// They go to those that were found down last, as if they were up.
-    Keep,
-    /// They go to all, as if all were up.
-    FailOpen,
-}
-
-impl AllDown {
-    /// The name used in configuration and output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Drop => "drop",
-            Self::Keep => "keep",
-            Self::FailOpen => "fail_open",
-        }
-    }
-}
-
 /// How a real server of FNAT learns its client's address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ClientAddress {
@@ -295,15 +274,6 @@ pub struct RealServer {
     pub fallback: bool,
     /// How health checks reach it, where that differs.
     pub check: CheckAt,
-}
-
-/// Where health checks find a real server. The packet path makes nothing of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct CheckAt {
-    /// Another address than the real server's own.
-    pub address: Option<IpAddr>,
-    /// Another port than the check's own or the real server's.
-    pub port: Option<u16>,
 }
 
 impl Default for RealServer {

@@ -458,7 +458,9 @@ mod tests {
 
         /// However slow or silent the peer, probes go on at the interval and never overlap.
         #[test]
-        fn a_check_never_stops(delay_ms in 0u64..2000, seed in any::<u64>(), answers in any::<u64>()) {
+        fn a_check_never_stops(
+            delay_ms in 0u64..2000, seed in any::<u64>(), answers in any::<u64>(),
+        ) {
             let mut check = Check::new(rules(), State::Unknown, seed, Duration::ZERO);
             let mut probes = 0u64;
             let delay = Duration::from_millis(delay_ms);

@@ -231,7 +231,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damage_is_survived(flips in prop::collection::vec((12usize..60, any::<u8>()), 0..6), cut in 0usize..70) {
+        fn damage_is_survived(
+            flips in prop::collection::vec((12usize..60, any::<u8>()), 0..6), cut in 0usize..70,
+        ) {
             let mut bytes = answer(0);
             for (at, byte) in flips {
                 if let Some(place) = bytes.get_mut(at) {

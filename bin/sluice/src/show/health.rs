@@ -159,8 +159,8 @@ mod tests {
         let lines: Vec<&str> = plain.lines().collect();
         assert_eq!(
             lines[1],
-            "web      192.0.2.11:80  page (http)  down      1m 1s  1.2 ms  1.4 s  connect: refused; \
-             went down: HTTP status 503"
+            "web      192.0.2.11:80  page (http)  down      1m 1s  1.2 ms  1.4 s  connect: \
+             refused; went down: HTTP status 503"
         );
         assert!(lines[2].contains("up, idle"), "{plain}");
     }

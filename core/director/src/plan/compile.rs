@@ -350,26 +350,6 @@ impl Plan {
         let gone = gone.filter(|(_, s)| !s.live && s.snat.is_some() && s.owner.is_some());
         gone.map(|(id, _)| ServiceId(id as u16)).collect()
     }
-
-    /// What becomes of the sessions of real servers that left the configuration. One that is only
-    /// reached in another way now, or whose service is kept in another table, has not left it.
-    fn settle_orphans(&mut self) {
-        let endpoint = |service: &Service, real: &Real| {
-            (service.protocol, service.vip, service.ports, real.address, real.port)
-        };
-        let of = |real: &Real| &self.services[usize::from(real.service.0)];
-        let alive = self.reals.iter().filter(|real| real.live && real.standing != Standing::Down);
-        let alive: HashSet<_> = alive.map(|real| endpoint(of(real), real)).collect();
-        let rules = self.reals.iter().map(|real| match real {
-            _ if real.live => real.orphans,
-            _ if alive.contains(&endpoint(of(real), real)) => Orphans::Keep,
-            _ => of(real).on_removed,
-        });
-        let rules: Vec<_> = rules.collect();
-        for (real, rule) in self.reals.iter_mut().zip(rules) {
-            real.orphans = rule;
-        }
-    }
 }
 
 fn timeouts_ms(timeouts: &Timeouts) -> [u32; State::PLACES] {

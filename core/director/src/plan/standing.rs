@@ -6,9 +6,9 @@
 //! depends on it: ids, tables and routes stay, so a worker makes again nothing but the rosters of
 //! the services concerned.
 
-use super::{Plan, Real, RealId, ServiceId};
+use super::{Plan, Real, RealId, Service, ServiceId};
 use crate::blueprint::{AllDown, Orphans};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// Whether a real server gets new sessions. Weights and limits are another matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -59,6 +59,26 @@ impl Plan {
         let live = self.services.iter().enumerate().filter(|(_, service)| service.live);
         for id in live.map(|(id, _)| ServiceId(id as u16)).collect::<Vec<_>>() {
             self.settle(id);
+        }
+    }
+
+    /// What becomes of the sessions of real servers that left the configuration. One that is only
+    /// reached in another way now, or whose service is kept in another table, has not left it.
+    pub(super) fn settle_orphans(&mut self) {
+        let endpoint = |service: &Service, real: &Real| {
+            (service.protocol, service.vip, service.ports, real.address, real.port)
+        };
+        let of = |real: &Real| &self.services[usize::from(real.service.0)];
+        let alive = self.reals.iter().filter(|real| real.live && real.standing != Standing::Down);
+        let alive: HashSet<_> = alive.map(|real| endpoint(of(real), real)).collect();
+        let rules = self.reals.iter().map(|real| match real {
+            _ if real.live => real.orphans,
+            _ if alive.contains(&endpoint(of(real), real)) => Orphans::Keep,
+            _ => of(real).on_removed,
+        });
+        let rules: Vec<_> = rules.collect();
+        for (real, rule) in self.reals.iter_mut().zip(rules) {
+            real.orphans = rule;
         }
     }
 

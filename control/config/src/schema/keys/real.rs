@@ -84,8 +84,8 @@ pub(crate) static FALLBACK: Key = Key {
     kind: Boolean,
     without: Without::Boolean(false),
     example: "true",
-    about: "Whether it is a fallback (a sorry server): it gets new sessions only while no other real \
-            server of the service is up and has a weight. Those that it has then stay.",
+    about: "Whether it is a fallback (a sorry server): it gets new sessions only while no other \
+            real server of the service is up and has a weight. Those that it has then stay.",
 };
 pub(crate) static CHECK_ADDRESS: Key = Key {
     name: "check_address",
