@@ -1,8 +1,8 @@
 //! An HTTP/1.1 exchange over a stream of bytes (RFC 9112): the request, and a reader of the answer.
 //!
 //! The reader takes bytes as they come, in whatever pieces, and says as soon as it knows. A peer
-//! may send anything: the head, the number of fields, each chunk's size line and what is kept of the
-//! body are bounded.
+//! may send anything: the head, the number of fields, each chunk's size line and what is kept of
+//! the body are bounded.
 
 use crate::expect::Expect;
 use crate::finding::{Finding, printable};

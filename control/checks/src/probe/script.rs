@@ -1,8 +1,8 @@
 //! A program as a probe: exit code 0 is a pass, and the first line it prints says why.
 //!
 //! It runs without a shell, in a process group of its own, which is killed as a whole when the
-//! probe ends, in whatever way; so does what it started and left behind. A program that others than its
-//! owner may write is not run: the director is privileged.
+//! probe ends, in whatever way; so is what it started and left behind. A program that others than
+//! its owner may write is not run: the director is privileged.
 
 use super::Tools;
 use crate::socket::{Trouble, words};
