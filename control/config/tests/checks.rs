@@ -155,7 +155,7 @@ fn refused(line: &str, kind: &str) -> String {
 #[test]
 fn what_makes_no_sense_is_refused() {
     for (kind, line, message) in [
-        ("htp", "", "did you mean `http`?"),
+        ("htp", "", "did you mean \"http\"?"),
         ("http", "path = \"health\"", "\"health\" is no path"),
         ("http", "path = \"/a b\"", "is no path"),
         ("http", "path = \"/a\\r\\nX: y\"", "is no path"),
