@@ -59,13 +59,16 @@ impl Cell {
     }
 }
 
+/// Hears of a change.
+type Tell = dyn Fn(&Spec, Transition) + Send + Sync;
+
 /// What all checks of a runner share.
 pub(crate) struct Shared {
     pub tools: Tools,
     /// Probes at a time.
     pub places: Arc<Semaphore>,
     /// Hears of each change.
-    pub tell: Box<dyn Fn(&Spec, Transition) + Send + Sync>,
+    pub tell: Box<Tell>,
 }
 
 type Probing<'s> = Pin<Box<dyn Future<Output = Finding> + Send + 's>>;

@@ -23,13 +23,16 @@ pub fn ends_at(der: &[u8]) -> Option<i64> {
     time(tag, text)
 }
 
+/// Content of an element, and what follows it.
+type Parts<'a> = (&'a [u8], &'a [u8]);
+
 /// Content and rest of an element with this tag.
-fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+fn element(bytes: &[u8], tag: u8) -> Option<Parts<'_>> {
     tagged(bytes).filter(|(found, _)| *found == tag).map(|(_, parts)| parts)
 }
 
 /// Tag, content and rest of an element.
-fn tagged(bytes: &[u8]) -> Option<(u8, (&[u8], &[u8]))> {
+fn tagged(bytes: &[u8]) -> Option<(u8, Parts<'_>)> {
     let [tag, first, rest @ ..] = bytes else { return None };
     let (length, rest) = match *first {
         length @ 0..=0x7f => (usize::from(length), rest),

@@ -238,7 +238,7 @@ fn body_part(
     let named = |name: &'static str| {
         fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name))
     };
-    if let Some(field) = named("transfer-encoding").last() {
+    if let Some(field) = named("transfer-encoding").next_back() {
         let text = String::from_utf8_lossy(field.value).to_ascii_lowercase();
         return match text.trim() {
             "chunked" => Ok(Part::ChunkLine),

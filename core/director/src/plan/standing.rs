@@ -88,9 +88,7 @@ impl Plan {
         let (all_down, on_down) = (service.all_down, service.on_down);
         let is_up = |real: &Real| !real.down && !real.found_down;
         let of = |id: &RealId| self.reals.get(id.0 as usize);
-        let any = |wanted: &dyn Fn(&Real) -> bool| {
-            service.reals.iter().filter_map(of).any(|real| wanted(real))
-        };
+        let any = |wanted: &dyn Fn(&Real) -> bool| service.reals.iter().filter_map(of).any(wanted);
         let serves = any(&|real| !real.fallback && is_up(real) && real.weight > 0);
         let falls_back = any(&|real| real.fallback && is_up(real) && real.weight > 0);
         for real_id in &service.reals {
