@@ -32,7 +32,7 @@ pub fn health(health: &Health, width: Option<usize>) -> Shown {
             state(check),
             span(check.for_s).into(),
             last.map_or_else(String::new, |last| format!("{:.1} ms", last.took_ms)).into(),
-            check.next_in_ms.map_or("now".to_owned(), |ms| seconds(ms)).into(),
+            check.next_in_ms.map_or("now".to_owned(), seconds).into(),
             reason(check).into(),
         ]);
     }
