@@ -173,8 +173,6 @@ fn what_makes_no_sense_is_refused() {
         ("script", "", "there is no program"),
         ("script", "command = [\"true\"]", "programs are not looked for"),
         ("tls", "tls_authorities = \"ca.pem\"", "is no absolute path"),
-        ("tcp", "dead_after_ms = 2000", "2000 is not more than interval_ms, 2000"),
-        ("tcp", "fast_interval_ms = 3000", "3000 is more than interval_ms, 2000"),
         ("tcp", "interval_ms = 0", "use an integer from 100 to 3600000"),
         ("tcp", "[[check]]\nname = \"page\"\nkind = \"tcp\"", "page"),
     ] {

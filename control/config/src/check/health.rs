@@ -32,13 +32,13 @@ fn check_times(check: &Check, path: Path, report: &mut Report) {
     {
         let found = format!("{dead} is not more than interval_ms, {}", check.interval_ms);
         let hint = "use more than an interval: otherwise it is dead between two passes";
-        report.error(path.key("dead_after_ms"), found, hint);
+        report.warn(path.key("dead_after_ms"), found, hint);
     }
     if let Some(fast) = check.fast_interval_ms
         && fast > check.interval_ms
     {
         let found = format!("{fast} is more than interval_ms, {}", check.interval_ms);
-        report.error(path.key("fast_interval_ms"), found, "use less, or leave it out");
+        report.warn(path.key("fast_interval_ms"), found, "use less, or leave it out");
     }
 }
 
