@@ -13,7 +13,6 @@ pub(super) fn check(config: &Config, report: &mut Report) {
     let names = names.map(|(index, check)| (check.name.as_str(), path(index).key("name")));
     unique_names("check", names, report);
     for (index, check) in config.checks.iter().enumerate() {
-        check_times(check, path(index), report);
         check_needs(check, path(index), report);
     }
     let known = Names::new("check", config.checks.iter().map(|check| &check.name), report);
@@ -23,22 +22,6 @@ pub(super) fn check(config: &Config, report: &mut Report) {
         }
         known.resolve(&service.check, Path::table(Place::Service, index).key("check"), report);
         check_ports(config, index, report);
-    }
-}
-
-fn check_times(check: &Check, path: Path, report: &mut Report) {
-    if let Some(dead) = check.dead_after_ms
-        && dead <= check.interval_ms
-    {
-        let found = format!("{dead} is not more than interval_ms, {}", check.interval_ms);
-        let hint = "use more than an interval: otherwise it is dead between two passes";
-        report.warn(path.key("dead_after_ms"), found, hint);
-    }
-    if let Some(fast) = check.fast_interval_ms
-        && fast > check.interval_ms
-    {
-        let found = format!("{fast} is more than interval_ms, {}", check.interval_ms);
-        report.warn(path.key("fast_interval_ms"), found, "use less, or leave it out");
     }
 }
 
