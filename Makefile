@@ -2,7 +2,8 @@
 CARGO ?= cargo
 DEMO := target/release/sluice-demo
 
-.PHONY: setup build demo demo-stop figures race memif test bench bench-all plots matrix instructions cps
+.PHONY: setup build demo demo-stop figures race memif af-packet rfc2544 test bench bench-all plots
+.PHONY: matrix instructions cps
 .PHONY: fmt lint clean
 
 setup: ## install what is missing from Debian's packages, check Rust, reserve huge pages
@@ -25,7 +26,16 @@ race: build ## beside the kernel, HAProxy and nginx, end to end; ROUNDS=5 MTU=15
 		$(if $(MTU),--mtu $(MTU)) $(if $(JSON),--json)
 
 memif: build ## one worker between two memif ports, dpdk-testpmd as the generator; FLOWS=100000
-	@bench/memif.sh --flows $(or $(FLOWS),100000) --rounds $(or $(ROUNDS),5) $(if $(JSON),--json)
+	@bench/testpmd.sh --wire memif --flows $(or $(FLOWS),100000) --rounds $(or $(ROUNDS),5) \
+		$(if $(JSON),--json)
+
+af-packet: build ## the same over packet sockets on virtual Ethernet; FLOWS=10000
+	@bench/testpmd.sh --wire af_packet --flows $(or $(FLOWS),10000) --rounds $(or $(ROUNDS),5) \
+		$(if $(JSON),--json)
+
+rfc2544: build ## MAX, PDR and NDR of one worker by size, over memif; SIZES, SESSIONS=100000
+	@bench/rfc2544.sh --sessions $(or $(SESSIONS),100000) $(if $(SIZES),--size $(SIZES)) \
+		$(if $(DIRECTIONS),--directions $(DIRECTIONS)) $(if $(JSON),--json)
 
 test: setup ## everything: format, lint, tests, sanitizers, end to end; ends with a count
 	@packaging/tests.sh

@@ -50,6 +50,17 @@ turns="--repeats $runs --seconds $span"
         echo "memory-$large: left out, $free GiB of memory are free and 16 are needed" >&2
     fi
 }
+# Three minutes of trials at most; in namespaces, so that it needs root.
+case " ${ONLY-rfc2544} " in *" rfc2544 "*)
+    if [ "$(id -u)" -eq 0 ]; then
+        echo "rfc2544: bench/rfc2544.sh" >&2
+        SLUICE_BIN_DIR=$(dirname "$bench") bench/rfc2544.sh --size 64,512,1518,imix --duration 0.5 \
+            --duration-sum 1.5 --trials 60 --json >"$work/rfc2544.json"
+    else
+        echo "rfc2544: left out, network namespaces need root" >&2
+    fi
+    ;;
+esac
 mkdir -p "$results"
 cp "$work"/*.json "$results/"
 "$bench" plot "$results" --out docs/plots --page docs/suite.md

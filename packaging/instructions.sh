@@ -22,6 +22,7 @@ workloads() {
     echo "dr4-udp throughput --mode dr --sessions 1k $least"
     echo "ipip4-udp throughput --mode ipip --sessions 1k $least"
     echo "fnat6-udp throughput --family 6 --sessions 1k $least"
+    echo "fnat6-tcp throughput --family 6 --sessions 1k --protocol tcp $least"
     echo "dr6-udp throughput --family 6 --mode dr --sessions 1k $least"
     echo "snat4-udp throughput --mode snat --sessions 1k $least"
     echo "elephant throughput --elephant 1 --sessions 1k $least"

@@ -1,11 +1,13 @@
 //! The command line.
 
+mod rfc2544;
 mod suite;
 
 pub use crate::choice::{Family, Mapping, Mode, Pages, Protocol, Scheduler};
 use crate::error::BenchError;
 use crate::template::Template;
 use clap::{Args, Parser, Subcommand};
+pub use rfc2544::{Directions, Rfc2544};
 use sluice_director::path::BURST;
 pub use suite::{Arrivals, Churn, Conditions, Elephant, Latency, Memory, Plot, Scaling, word};
 
@@ -44,6 +46,9 @@ pub enum Command {
     /// What sessions that come and go cost established traffic
     #[command(long_about = CHURN)]
     Churn(Churn),
+    /// MAX, PDR and NDR of a whole director: RFC 2544's throughput by RFC 9971's search
+    #[command(name = "rfc2544", long_about = rfc2544::ABOUT)]
+    Rfc2544(Box<Rfc2544>),
     /// Renders results as SVG
     Plot(Plot),
 }

@@ -59,6 +59,36 @@ pub enum BenchError {
         /// By the worker.
         got: u64,
     },
+    /// A port of the generator.
+    #[error(transparent)]
+    Port(#[from] sluice_dpdk::Error),
+    /// A port's link did not come up.
+    #[error(
+        "{device}: the link is down: does the director run, and a memif's end with the other role?"
+    )]
+    Link {
+        /// The port.
+        device: String,
+    },
+    /// Sessions could not be opened.
+    #[error(
+        "{opened} of {sessions} sessions could be opened, then nothing came to the real servers' \
+         port any more: are --vip and --director-mac right, does the director know a next hop to \
+         198.18.0.0/16 and its real servers' addresses, and has it room for as many sessions? \
+         `sluice drops` tells"
+    )]
+    Silent {
+        /// So many were.
+        opened: usize,
+        /// Of so many.
+        sessions: usize,
+    },
+    /// A frame came that is not as it was sent, or not as the director must make it.
+    #[error("a frame came out wrong: {what}")]
+    Forged {
+        /// What is wrong.
+        what: String,
+    },
     /// A run in a process of its own failed, and has said why.
     #[error("{what}: the run ended with {status}")]
     Run {

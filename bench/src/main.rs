@@ -6,7 +6,8 @@
 //! dropped or came out wrong is an error, not a result. `matrix` does so for every mode, family and
 //! some schedulers, `cps` for connections from their first segment to their last; `memory`,
 //! `elephant`, `scaling`, `latency` and `churn` vary what their names say. `schedulers` times the
-//! schedulers alone, and says how they distribute sessions. `plot` makes a page of the results.
+//! schedulers alone, and says how they distribute sessions. `rfc2544` is the exception: it measures
+//! a director that runs elsewhere, over DPDK ports. `plot` makes a page of the results.
 //!
 //! Unsafe are reading the processor's time stamp counter ([`clock`]) and the bytes of a frame
 //! ([`port`]).
@@ -32,6 +33,7 @@ mod plot;
 mod port;
 mod report;
 mod resident;
+mod rfc2544;
 mod rounds;
 mod runs;
 mod scaling;
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Command::Scaling(args) => shown!(scaling::run(&args), args.turns.conditions.json),
         Command::Latency(args) => shown!(latency::run(&args), args.turns.conditions.json),
         Command::Churn(args) => shown!(churn::run(&args), args.conditions.json),
+        Command::Rfc2544(args) => shown!(rfc2544::run(&args), args.json),
         Command::Plot(args) => plot::run(&args),
     };
     match done {

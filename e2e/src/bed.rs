@@ -68,6 +68,8 @@ pub struct Bed {
     pub shape: Shape,
     /// How the director's ports are driven.
     pub driver: Driver,
+    /// Whether `back` is driven by AF_XDP although `front` is not, see [`Self::mix`].
+    pub mixed: bool,
     /// Whether it has IPv6 too, see [`Self::add_ipv6`].
     pub dual: bool,
     /// Queues of each veth, and workers of the director.
@@ -90,7 +92,9 @@ impl Bed {
         let reals = names.iter().map(|name| lab.space(name)).collect::<Result<Vec<_>, _>>()?;
         let peers = Vec::new();
         let (workers, dual) = (queues, false);
-        let bed = Self { peers, client, director, lan, reals, shape, driver, dual, workers, lab };
+        let mixed = false;
+        let bed =
+            Self { peers, client, director, lan, reals, shape, driver, mixed, dual, workers, lab };
         bed.switch()?;
         for index in 0..REALS {
             bed.wire_real(index)?;
@@ -153,10 +157,24 @@ impl Bed {
 
     /// The device that carries a port's addresses: itself, or its twin.
     pub fn kernel_device(&self, port: &str) -> String {
-        match self.driver {
+        match self.driver_of(port) {
             Driver::AfXdp => port.to_owned(),
             Driver::AfPacket => Self::twin_of(port),
         }
+    }
+
+    /// How one of the director's ports is driven.
+    pub fn driver_of(&self, port: &str) -> Driver {
+        if self.mixed && port == "back" { Driver::AfXdp } else { self.driver }
+    }
+
+    /// Has `back` driven by AF_XDP where `front` is not.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn mix(&mut self) -> Result<(), LabError> {
+        self.mixed = true;
+        self.settle_port("back")
     }
 
     fn switch(&self) -> Result<(), LabError> {
@@ -219,7 +237,7 @@ impl Bed {
     /// the director has made it. (That the kernel, which sees a copy of every frame on such a port,
     /// does not answer there too is the director's care.)
     fn settle_port(&self, port: &str) -> Result<(), LabError> {
-        if self.driver == Driver::AfPacket {
+        if self.driver_of(port) == Driver::AfPacket {
             return Ok(());
         }
         self.addresses_of(port).iter().try_for_each(|address| self.director.address(port, address))
@@ -231,10 +249,10 @@ impl Bed {
     /// # Errors
     /// When a twin does not appear within 10 s.
     pub fn settle_twins(&self) -> Result<(), LabError> {
-        if self.driver == Driver::AfXdp {
-            return Ok(());
-        }
         for port in self.ports() {
+            if self.driver_of(port) == Driver::AfXdp {
+                continue;
+            }
             let twin = Self::twin_of(port);
             let what = format!("the TAP twin {twin}");
             wait_until(&what, Duration::from_secs(10), || {

@@ -25,7 +25,7 @@ const VERIFY: [&str; 6] = [
 /// up all the same: Linux writes it into one of 65,536 segments that it sums itself
 /// (`skb_checksum_help` knows no protocol, and for UDP zero means none), and tshark condemns it by
 /// that name.
-const BAD: &str = "ip.checksum.status==0 || udp.checksum.status==0 \
+pub const BAD: &str = "ip.checksum.status==0 || udp.checksum.status==0 \
                    || (tcp.checksum.status==0 && !tcp.checksum.ffff)";
 
 /// A capture that runs.

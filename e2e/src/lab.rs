@@ -251,6 +251,16 @@ impl Netns {
         self.ip(&["link", "show", "dev", device]).is_ok()
     }
 
+    /// Has a veth leave checksums and segmentation to the other end, as a NIC does them in
+    /// hardware.
+    ///
+    /// # Errors
+    /// When `ethtool` refuses.
+    pub fn offloading_wire(&self, device: &str) -> Result<(), LabError> {
+        let args = ["-K", device, "tx", "on", "tso", "on", "gso", "on"];
+        self.run("ethtool", &args)?.ok().map(drop)
+    }
+
     /// Switches off what a veth does instead of a wire: checksums, segmentation and coalescing
     /// left to the other end.
     ///

@@ -44,6 +44,9 @@ pub struct Options {
     pub mtu: Option<u16>,
     /// Whether the kernel joins received segments (GRO), as it does behind a NIC.
     pub gro: bool,
+    /// Whether transmit checksums and segmentation are left to the other end of each wire, as to a
+    /// NIC: nobody pays for them then.
+    pub offloads: bool,
     /// Whether the kernel spreads received packets over all cores by flow (RPS), wherever they
     /// arrive; otherwise the core that sends one also does the work of those who receive it.
     pub rps: bool,
@@ -118,6 +121,9 @@ fn bed(options: &Options) -> Result<Bed, LabError> {
         }
         if let Some(mtu) = options.mtu {
             space.ip(&["link", "set", "dev", device, "mtu", &mtu.to_string()])?;
+        }
+        if options.offloads && device != "sw" {
+            space.offloading_wire(device)?;
         }
         if options.gro && device != "sw" {
             space.run("ethtool", &["-K", device, "gro", "on"])?.ok()?;

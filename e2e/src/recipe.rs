@@ -85,7 +85,7 @@ impl Recipe {
         let socket = Director::socket_in(bed.lab.dir());
         self.write_director(out, &socket, bed.workers)?;
         for port in bed.ports() {
-            write_port(out, port, bed.driver)?;
+            write_port(out, port, bed.driver_of(port))?;
         }
         writeln!(out, "[[pool]]\nname = \"lan\"\naddresses = [\"192.0.2.10\"]")?;
         writeln!(out, "ports = \"{}\"\n", self.pool_ports)?;

@@ -5,6 +5,8 @@
 
 mod across;
 mod arena;
+mod bench;
+mod bulk;
 mod dns;
 mod far;
 mod field;

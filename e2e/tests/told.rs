@@ -76,6 +76,29 @@ proxied! {
     proxy_v2_of_ipv4_clients_at_ipv6_servers: "proxy_v2", V4, V6, 1;
 }
 
+macro_rules! proxied_super_frames {
+    ($($test:ident: $how:literal, $outer:ident, $inner:ident;)+) => {
+        $(
+            /// The client's segments come unfinished and many at a time.
+            #[test]
+            fn $test() {
+                let (outer, inner) = (Family::$outer, Family::$inner);
+                let services = |bed: &Bed| services(bed, outer, inner, $how);
+                let setup = Setup::new(Driver::AfPacket, 1);
+                on_dual(here!($test), setup, Mode::Fnat, services, |field| {
+                    field.bed.client.offloading_wire("eth0")?;
+                    told(field, outer)
+                });
+            }
+        )+
+    };
+}
+
+proxied_super_frames! {
+    proxy_v1_of_super_frames: "proxy_v1", V4, V4;
+    proxy_v2_of_super_frames_of_ipv6_at_ipv4_servers: "proxy_v2", V6, V4;
+}
+
 /// What a program at the real server says of its client is what curl says of itself; and the
 /// stream behind the header is whole in both directions.
 fn told(field: &mut Field, outer: Family) -> Result<(), LabError> {
@@ -120,6 +143,23 @@ macro_rules! by_option {
             }
         )+
     };
+}
+
+/// The same of a client whose segments come unfinished and many at a time.
+#[test]
+fn toa_of_super_frames() {
+    let services = |bed: &Bed| {
+        service("web", "tcp", bed.vip_of(Family::V4), Mode::Fnat, Family::V4)
+            .set("port", 80)
+            .set("client_address", "toa")
+            .reals(reals(Family::V4, 1))
+            .to_string()
+    };
+    let setup = Setup::new(Driver::AfPacket, 1);
+    on_dual(here!(toa_of_super_frames), setup, Mode::Fnat, services, |field| {
+        field.bed.client.offloading_wire("eth0")?;
+        option(field, Family::V4)
+    });
 }
 
 by_option! {

@@ -2,8 +2,10 @@
 //! balanced: ARP, ping, an ssh-like service.
 
 use sluice_e2e::bed::ADMIN_PORT;
+use sluice_e2e::capture::{BAD, Capture, count};
 use sluice_e2e::error::expect;
-use sluice_e2e::load::{ping, wrk};
+use sluice_e2e::load::{download_sha256, ping, upload_sha256, wrk};
+use sluice_e2e::web::{self, SINK_PORT};
 use sluice_e2e::{Bed, Driver, LabError};
 
 use crate::field::{Field, SOON, Setup, here, on};
@@ -34,6 +36,40 @@ fn the_kernel_reaches_out_through_the_twin() {
     on(here!(the_kernel_reaches_out_through_the_twin), Setup::new(Driver::AfPacket, 1), |field| {
         let answer = sluice_e2e::load::curl(&field.bed.director, "http://192.0.2.13/")?;
         expect(answer == "Real Server 03", || answer.clone())
+    });
+}
+
+/// Super-frames of the kernel's own connections go through the twin in both directions, and leave
+/// the port complete.
+#[test]
+fn the_kernel_carries_bulk_through_the_twin() {
+    let setup = Setup::new(Driver::AfPacket, 1);
+    on(here!(the_kernel_carries_bulk_through_the_twin), setup, |field| {
+        for device in ["p3", "director"] {
+            field.bed.lan.offloading_wire(device)?;
+        }
+        let real = field.bed.reals[2].clone();
+        real.offloading_wire("eth0")?;
+        field.bed.peers.push(web::start_sink(&real, "sink")?);
+        let here = &field.bed.director;
+        let sum = web::make_blob_of(here, 5_000_000)?;
+        let (port, twin) =
+            (Capture::start(here, "back", "port")?, Capture::start(here, "tback", "twin")?);
+        let far = Capture::start(&real, "eth0", "far")?;
+        let got = download_sha256(here, "http://192.0.2.13/blob", "")?;
+        expect(got == sum, || format!("sent {sum}, got {got}"))?;
+        let blob = field.bed.lab.dir().join("blob").display().to_string();
+        let put = upload_sha256(here, &format!("http://192.0.2.13:{SINK_PORT}/"), &blob)?;
+        expect(put == sum, || format!("put {sum}, got {put}"))?;
+        let mac = here.mac("back")?;
+        let (port, twin, far) = (port.stop()?, twin.stop()?, far.stop()?);
+        let large = |way: &str| format!("frame.len > 10000 && eth.{way} == {mac}");
+        for (file, way) in [(&port, "dst"), (&twin, "dst"), (&twin, "src")] {
+            expect(count(file, &large(way))? > 0, || format!("no super-frame: {way} {file:?}"))?;
+        }
+        let own = format!("eth.src == {mac}");
+        let (all, wrong) = (count(&far, &own)?, count(&far, &format!("{own} && ({BAD})"))?);
+        expect(wrong == 0 && all > 1000, || format!("{wrong} of {all} frames are wrong"))
     });
 }
 

@@ -198,6 +198,7 @@ fn twin_config(name: &str, line: &PortConfig, port: &Port) -> PortConfig {
         queues: line.queues,
         mac: Some(port.mac()),
         mtu: Some(port.mtu()),
+        unfinished: matches!(line.device, Device::AfPacket { .. }),
         ..PortConfig::new(format!("{} twin", line.name), Device::Tap { name: name.to_owned() })
     }
 }

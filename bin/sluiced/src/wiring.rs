@@ -73,7 +73,16 @@ pub fn eal(config: &Config, queues: impl Fn(&sluice_config::Port) -> u16) -> Eal
             line.frames() + if port.twin.is_some() { twin.frames() } else { 0 }
         })
         .sum();
-    let largest = config.ports.iter().filter_map(|port| port.mtu).max().unwrap_or(USUAL_MTU);
+    let large_frames = config.ports.iter().map(|port| {
+        let line = PortConfig::new("", device(&port.device));
+        PortConfig { queues: queues(port), ..line }.large_frames()
+    });
+    // Large frames of AF_PACKET ports have large buffers.
+    let small = |port: &&sluice_config::Port| {
+        !matches!(port.device, sluice_config::Device::AfPacket { .. })
+    };
+    let largest = config.ports.iter().filter(small).filter_map(|port| port.mtu).max();
+    let largest = largest.unwrap_or(USUAL_MTU);
     let pci = config.ports.iter().filter_map(|port| match &port.device {
         sluice_config::Device::Pci { address } => Some(address.to_string()),
         _ => None,
@@ -85,6 +94,7 @@ pub fn eal(config: &Config, queues: impl Fn(&sluice_config::Port) -> u16) -> Eal
             HugePages::Off => sluice_dpdk::HugePages::Off,
         },
         frames: of_ports + workers * (FRAMES_PER_WORKER + config.limits.held_frames),
+        large_frames: large_frames.sum(),
         max_frame: largest.max(USUAL_MTU) + LINK_HEADER,
         pci_allow: pci.collect(),
         ..EalConfig::default()

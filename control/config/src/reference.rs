@@ -59,7 +59,19 @@ fn write_devices(out: &mut String) -> fmt::Result {
     writeln!(
         out,
         "\nOptions are parted by commas, so that no name may hold one. An interface name has 1 to \
-         15 characters. `af_packet`, `pci`, `memif` and `dpdk` may have a `twin`."
+         15 characters. `af_packet`, `pci`, `memif` and `dpdk` may have a `twin`.\n\n\
+         **Which of the two for a kernel interface.** `af_xdp` costs least for each packet: \
+         requests, connections, datagrams. `af_packet` costs least for each byte of TCP: it takes \
+         and gives super-frames, up to 64 KiB of a stream behind one header, as the kernel \
+         itself does (GSO, GRO), and needs neither XDP in the driver nor offloads switched off \
+         on virtual interfaces; any MTU goes. While such a port is open its interface joins \
+         received segments (`ethtool -k`: generic-receive-offload). Super-frames that leave by \
+         another device, or in a tunnel (`ipip`), are cut by the director, and so are those of \
+         UDP on arrival. A super-frame that is too long for its way and may be cut gets smaller \
+         segments. \
+         Each queue of an `af_packet` port has 160 buffers of 64 KiB for them, 10 MB; when all \
+         are in use (with many waiting for neighbours), what comes is cut at once. A super-frame's \
+         segments are counted, not the frame. Both kinds may be mixed."
     )
 }
 

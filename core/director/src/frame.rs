@@ -35,6 +35,20 @@ pub trait Frame {
         RxChecksum::default()
     }
 
+    /// Bytes of data of each segment, if the frame is a *super-frame*: one TCP segment with the
+    /// data of many, which whoever sends it is to cut (GSO); 0 for any other. A super-frame's
+    /// transport checksum means nothing, and is calculated when it is sent.
+    #[inline(always)]
+    fn segment_size(&self) -> u16 {
+        0
+    }
+
+    /// Gives a super-frame's segments another size; for no other frame.
+    fn set_segment_size(&mut self, _size: u16) {}
+
+    /// Says that the frame is what it is to be: no super-frame, and its checksums are complete.
+    fn set_finished(&mut self) {}
+
     /// Asks the processor to load the first cache line of the frame's bytes.
     fn prefetch(&self) {}
 }

@@ -62,7 +62,7 @@ impl Range<'_> {
         let mut at = *walk;
         for look in 1..=looks.min(combinations) {
             let (local, port) = self.next(at)?;
-            let passed = at.at % combinations;
+            let passed = self.within(at.at);
             if is_free(local, port) {
                 *walk = Walk { at: passed + 1, dry: false };
                 return Some((local, port));
@@ -71,7 +71,9 @@ impl Range<'_> {
                 *walk = Walk { at: passed + 1, dry: true };
             }
             let step = if look < near { 1 } else { far };
-            at.at = ((u64::from(passed) + u64::from(step)) % u64::from(combinations)) as u32;
+            let next = u64::from(passed) + u64::from(step);
+            let all = u64::from(combinations);
+            at.at = if next < all { next } else { next % all } as u32;
         }
         walk.dry = true;
         None
@@ -85,9 +87,24 @@ impl Range<'_> {
     /// The combination that [`Self::choose`] will look at first; `None` when there are none.
     pub fn next(&self, walk: Walk) -> Option<(LocalId, u16)> {
         let addresses = self.locals.len() as u32;
-        let at = walk.at.checked_rem(self.combinations())?;
-        let local = *self.locals.get(at.checked_rem(addresses)? as usize)?;
-        Some((local, self.first_port + (self.share.0 + at / addresses) as u16))
+        if self.combinations() == 0 {
+            return None;
+        }
+        let at = self.within(walk.at);
+        // Divisions take their time, and most pools have few addresses.
+        let (port, address) = match addresses {
+            1 => (at, 0),
+            _ => (at.checked_div(addresses)?, at.checked_rem(addresses)?),
+        };
+        let local = *self.locals.get(address as usize)?;
+        Some((local, self.first_port + (self.share.0 + port) as u16))
+    }
+
+    /// A number modulo the combinations.
+    #[inline(always)]
+    fn within(&self, at: u32) -> u32 {
+        let all = self.combinations();
+        if at < all { at } else { at.checked_rem(all).unwrap_or(0) }
     }
 }
 

@@ -25,6 +25,7 @@ mod gateway;
 mod group;
 mod inspect;
 mod introduce;
+mod joined;
 mod odd;
 mod open;
 mod outside;
@@ -61,6 +62,7 @@ use crate::time::Time;
 use arrayvec::ArrayVec;
 use elephants::Sketch;
 use engine::{Engine, Others, Turn};
+use picks::Picks;
 use rate::{Rate, Usage};
 pub use sluice_lanes::level::Level;
 pub use sluice_table::{PagePolicy, RegionError};
@@ -179,6 +181,8 @@ struct Shared {
     walks: Vec<local_port::Walk>,
     /// Where those of new real servers begin.
     ports_from: u32,
+    /// Of each pool the local ports that are this worker's: the first, and how many.
+    ports: Vec<(u16, u32)>,
     waiting: ArrayVec<Waiting, BURST>,
     /// Datagrams whose first fragment came in this turn.
     joined: ArrayVec<u32, BURST>,
@@ -218,6 +222,7 @@ impl Path {
             counted: Vec::new(),
             walks: Vec::new(),
             ports_from: 0,
+            ports: Vec::new(),
             waiting: ArrayVec::new(),
             joined: ArrayVec::new(),
             sketch: Sketch::new(config.seed),
@@ -269,6 +274,7 @@ impl Path {
                 None => shared.counted.push(identity),
             }
         }
+        shared.adopt_ports(plan);
         shared.paths.adopt(plan);
         shared.schedulers.adopt(plan, shared.now, &shared.counters.reals);
         if plan.uses_wide() && self.wide.sessions.slab().capacity() < self.config.sessions {
@@ -340,23 +346,37 @@ impl Path {
         self.shared.deferred.clear();
         self.shared.joined.clear();
         self.shared.now = now;
-        let others = Others::Wide(&self.wide.sessions);
-        let turn = Turn { view, now, port, others };
-        self.v4.turn(&mut self.shared, turn, frames.len(), (frames, verdicts), probe);
-        if !self.shared.deferred.is_empty() {
+        // What comes together is alike: one look says that the IPv4 table has nothing of it.
+        if frames.iter().all(parse::is_ipv6) {
+            self.turn_wide((view, now, port), frames.len(), (frames, verdicts), probe);
+        } else {
+            let turn = Turn { view, now, port, others: Others::Wide(&self.wide.sessions) };
+            self.v4.turn(&mut self.shared, turn, frames.len(), (frames, verdicts), probe);
             let mut picks = std::mem::take(&mut self.shared.deferred);
-            // Those that were parsed as its own are ahead of those that the other gave up.
-            picks.sort_unstable();
-            let others = Others::Narrow(&self.v4.sessions);
-            let turn = Turn { view, now, port, others };
-            self.wide.turn(&mut self.shared, turn, picks.as_slice(), (frames, verdicts), probe);
-            // The caller takes them in the order of their frames.
-            self.shared.waiting.sort_unstable_by_key(|waiting| waiting.lane);
+            if !picks.is_empty() {
+                // Those that were parsed as its own are ahead of those that the other gave up.
+                picks.sort_unstable();
+                self.turn_wide((view, now, port), picks.as_slice(), (frames, verdicts), probe);
+                // The caller takes them in the order of their frames.
+                self.shared.waiting.sort_unstable_by_key(|waiting| waiting.lane);
+            }
         }
         if !rounds.is_empty() {
             self.shared.end_rounds(verdicts);
         }
         self.shared.count(&verdicts[..frames.len()]);
+    }
+
+    /// The wide table's part of a turn.
+    fn turn_wide<F: Frame, P: Picks, T: Probe>(
+        &mut self,
+        (view, now, port): (View<'_>, Time, PortId),
+        picks: P,
+        burst: (&mut [F], &mut [Verdict]),
+        probe: &mut T,
+    ) {
+        let turn = Turn { view, now, port, others: Others::Narrow(&self.v4.sessions) };
+        self.wide.turn(&mut self.shared, turn, picks, burst, probe);
     }
 
     /// What goes with a frame of the last turn whose verdict is [`Verdict::HandOff`].
@@ -379,10 +399,8 @@ impl Path {
     /// has to be cut, once its neighbour is known.
     pub fn release<F: Frame>(&mut self, fib: &Fib, frame: &mut F, waiting: Waiting) -> Verdict {
         let Waiting { link, next, cut, .. } = waiting;
-        let Some(hop) = fib.neighbour(link, next).and_then(|id| fib.hop(id)) else {
-            return Verdict::Wait;
-        };
-        rewrite::link_layer(frame, hop).in_pieces(cut)
+        let hop = fib.neighbour(link, next).and_then(|id| fib.hop(id));
+        hop.map_or(Verdict::Wait, |hop| rewrite::link_layer(frame, hop).in_pieces(cut))
     }
 
     /// Ends sessions that have timed out: a part of the table, chosen so that calls in quick

@@ -5,6 +5,7 @@
 //! (they go on until they end). A tombstone's id is given to something new only when the caller
 //! vouches that no session uses it.
 
+mod addresses;
 mod compile;
 mod ids;
 pub(crate) mod side;
@@ -251,7 +252,11 @@ pub struct Pool {
 impl Pool {
     /// The ports that belong to `worker` of `workers`: how many, and the offset of the first.
     pub fn share(&self, worker: u16, workers: u16) -> (u32, u32) {
-        let (worker, workers) = (u32::from(worker), u32::from(workers.max(1)));
+        // Each new session asks, and divisions take their time.
+        if workers < 2 {
+            return (0, self.ports);
+        }
+        let (worker, workers) = (u32::from(worker), u32::from(workers));
         let start = self.ports * worker / workers;
         let end = self.ports * (worker + 1) / workers;
         (start, end - start)
@@ -387,6 +392,16 @@ impl Plan {
         side: &Side<A>,
         address: A,
     ) -> Option<&Pool> {
-        side.pool_of.get(&address).and_then(|pool| self.pools.get(*pool as usize))
+        self.pools.get(self.pool_number(side, address)?)
+    }
+
+    /// The number of the pool that has an address.
+    #[inline(always)]
+    pub(crate) fn pool_number<A: Copy + Eq + std::hash::Hash>(
+        &self,
+        side: &Side<A>,
+        address: A,
+    ) -> Option<usize> {
+        side.pool_of.get(address).map(|pool| pool as usize)
     }
 }

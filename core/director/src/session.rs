@@ -395,15 +395,29 @@ impl<F: Family> Sessions<F> {
         Some([Some(inbound).filter(|_| session.state != State::OnePacket), outbound])
     }
 
+    /// The hashes of [`Self::keys`].
+    pub fn hashes(&self, plan: &Plan, session: &SessionOf<F>) -> Option<[Option<u64>; 2]> {
+        let keys = Self::keys(plan, session)?;
+        Some(keys.map(|key| key.map(|key| self.hash(&key))))
+    }
+
     /// Adds a session whose keys are not in the table.
     pub fn insert(&mut self, plan: &Plan, session: SessionOf<F>) -> Result<u32, TableFull> {
-        let keys = Self::keys(plan, &session).ok_or(TableFull)?;
+        let hashes = self.hashes(plan, &session).ok_or(TableFull)?;
+        self.insert_by(session, hashes)
+    }
+
+    /// The same for one whose keys, inbound and outbound, have these hashes.
+    pub fn insert_by(
+        &mut self,
+        session: SessionOf<F>,
+        hashes: [Option<u64>; 2],
+    ) -> Result<u32, TableFull> {
         let id = self.slab.insert(session).ok_or(TableFull)?;
         for (at, direction) in DIRECTIONS.into_iter().enumerate() {
-            let Some(key) = &keys[at] else { continue };
-            let hash = self.hash(key);
+            let Some(hash) = hashes[at] else { continue };
             if self.index.insert(hash, Flow::new(id, direction).0).is_err() {
-                self.unindex(id, &keys[..at]);
+                self.unindex(id, &hashes[..at]);
                 self.slab.remove(id);
                 return Err(TableFull);
             }
@@ -417,17 +431,21 @@ impl<F: Family> Sessions<F> {
         if session.is_vacant() {
             return None;
         }
-        if let Some(keys) = Self::keys(plan, &session) {
-            self.unindex(id, &keys);
-        }
+        let hashes = self.hashes(plan, &session).unwrap_or_default();
+        self.remove_by(id, hashes)
+    }
+
+    /// The same for one whose keys, inbound and outbound, have these hashes.
+    pub fn remove_by(&mut self, id: u32, hashes: [Option<u64>; 2]) -> Option<SessionOf<F>> {
+        self.unindex(id, &hashes);
         self.removals = self.removals.wrapping_add(1);
         self.slab.remove(id)
     }
 
-    fn unindex(&mut self, id: u32, keys: &[Option<Tuple<F::Addr>>]) {
-        for (key, direction) in keys.iter().zip(DIRECTIONS) {
-            let Some(key) = key else { continue };
-            let removed = self.index.remove(self.hash(key), Flow::new(id, direction).0);
+    fn unindex(&mut self, id: u32, hashes: &[Option<u64>]) {
+        for (hash, direction) in hashes.iter().zip(DIRECTIONS) {
+            let Some(hash) = *hash else { continue };
+            let removed = self.index.remove(hash, Flow::new(id, direction).0);
             debug_assert!(removed, "a session's keys are in the index");
         }
     }

@@ -22,6 +22,22 @@ const fn acked_bit(direction: usize) -> u8 {
 const BOTH_FINS: u8 = fin_bit(0) | fin_bit(1);
 const ALL_ACKED: u8 = BOTH_FINS | acked_bit(0) | acked_bit(1);
 
+/// Where a connection is, by what was seen of its end; meaningless where nothing was.
+const ENDING: [State; 16] = {
+    let mut states = [State::SynRecv; 16];
+    let mut closing = 1;
+    while closing < states.len() {
+        states[closing] = match closing as u8 {
+            ALL_ACKED => State::TimeWait,
+            seen if seen & BOTH_FINS == BOTH_FINS => State::LastAck,
+            seen if seen & fin_bit(0) != 0 => State::FinWait,
+            _ => State::CloseWait,
+        };
+        closing += 1;
+    }
+    states
+};
+
 /// What of a TCP segment matters to a session's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
@@ -47,6 +63,14 @@ pub const OPENS: u32 = SYN as u32;
 /// See [`OPENS`].
 pub const OPENS_OF: u32 = (SYN | ACK | RST) as u32;
 
+/// Of the flags in [`BEGINS_OF`] these are set in a segment that belongs to the beginning of a
+/// connection and changes nothing if it is not the first.
+pub const BEGINS: u32 = SYN as u32;
+/// See [`BEGINS`].
+pub const BEGINS_OF: u32 = (SYN | RST) as u32;
+/// The flag of TCP that ends a connection at once.
+pub const RESETS: u32 = RST as u32;
+
 /// Flags of TCP that may change the state of an open connection.
 pub const ENDS: u32 = (SYN | FIN | RST) as u32;
 
@@ -60,6 +84,12 @@ pub fn is_reuse(session: &Core, direction: Direction, segment: Segment) -> bool 
         && session.state.is_ending()
 }
 
+/// Whether a segment that is not plain may change anything, if it opens no new connection.
+#[inline(always)]
+pub const fn moves(segment: Segment) -> bool {
+    segment.flags as u32 & BEGINS_OF != BEGINS
+}
+
 /// Moves a session on that [`is_plain`] says is not plain.
 pub fn tcp(session: &mut Core, direction: Direction, segment: Segment) {
     let flags = segment.flags;
@@ -70,29 +100,27 @@ pub fn tcp(session: &mut Core, direction: Direction, segment: Segment) {
     if flags & SYN != 0 || session.state >= State::Udp {
         return;
     }
-    note_closing(session, direction as usize, segment);
-    session.state = match session.state {
-        ended @ (State::Close | State::TimeWait) => ended,
-        _ if session.closing & ALL_ACKED == ALL_ACKED => State::TimeWait,
-        _ if session.closing & BOTH_FINS == BOTH_FINS => State::LastAck,
-        _ if session.closing & fin_bit(0) != 0 => State::FinWait,
-        _ if session.closing & fin_bit(1) != 0 => State::CloseWait,
-        State::SynRecv if direction == Direction::Inbound && flags & ACK != 0 => State::Established,
-        same => same,
-    };
-}
-
-fn note_closing(session: &mut Core, direction: usize, segment: Segment) {
-    let other = 1 - direction;
-    if segment.flags & FIN != 0 {
-        session.closing |= fin_bit(direction);
-        session.fin_ack[direction] = segment.end.wrapping_add(1);
+    // Other bits are not about the end.
+    if session.closing & ALL_ACKED | flags & FIN == 0 {
+        let completes = session.state == State::SynRecv && direction == Direction::Inbound;
+        if completes && flags & ACK != 0 {
+            session.state = State::Established;
+        }
+        return;
+    }
+    let (of, other) = (direction as usize, 1 - direction as usize);
+    if flags & FIN != 0 {
+        session.closing |= fin_bit(of);
+        session.fin_ack[of] = segment.end.wrapping_add(1);
     }
     let answers = session.closing & fin_bit(other) != 0
-        && segment.flags & ACK != 0
+        && flags & ACK != 0
         && segment.ack == session.fin_ack[other];
     if answers {
         session.closing |= acked_bit(other);
+    }
+    if !matches!(session.state, State::Close | State::TimeWait) {
+        session.state = ENDING[usize::from(session.closing & ALL_ACKED)];
     }
 }
 

@@ -61,6 +61,8 @@ pub trait Instructions: Copy {
     fn swap_bytes(self, a: Self::Eight) -> Self::Eight;
     /// What the lane before each has; what it has itself for the first.
     fn before(self, a: Self::Eight) -> Self::Eight;
+    /// A bit for each lane that has what another lane has.
+    fn twins(self, a: Self::Eight) -> u8;
     /// A bit for each truth, the first lane's lowest.
     fn mask(self, truth: Self::Eight) -> u8;
     /// Of a table of sixteen the words that the lower four bits of each lane say.
@@ -82,6 +84,8 @@ enum Which {
     Baseline,
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
 }
 
 impl Level {
@@ -90,11 +94,21 @@ impl Level {
 
     /// The most that this processor has.
     pub fn detect() -> Self {
+        Self::available().last().unwrap_or(Self::BASELINE)
+    }
+
+    /// All that this processor has, the least first.
+    pub fn available() -> impl Iterator<Item = Self> {
         #[cfg(target_arch = "x86_64")]
-        if ["avx2", "bmi1", "bmi2", "lzcnt", "popcnt"].iter().all(|name| has(name)) {
-            return Self(Which::Avx2);
-        }
-        Self::BASELINE
+        let more = {
+            let avx2 = has_all(&["avx2", "bmi1", "bmi2", "lzcnt", "popcnt"]);
+            let avx512 = has_all(&["avx512f", "avx512vl", "avx512bw", "avx512dq"]);
+            [(Which::Avx2, avx2), (Which::Avx512, avx2 && avx512)]
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let more: [(Which, bool); 0] = [];
+        let more = more.into_iter().filter_map(|(which, has)| has.then_some(Self(which)));
+        std::iter::once(Self::BASELINE).chain(more)
     }
 
     /// Its name in output.
@@ -103,6 +117,8 @@ impl Level {
             Which::Baseline => "baseline",
             #[cfg(target_arch = "x86_64")]
             Which::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Which::Avx512 => "avx512",
         }
     }
 
@@ -111,17 +127,29 @@ impl Level {
     pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
             Which::Baseline => kernel.run(scalar::Scalar),
-            // SAFETY: only `detect` makes this level, where the processor has all of it.
+            // SAFETY: only `available` makes this level, where the processor has all of it.
             #[cfg(target_arch = "x86_64")]
             Which::Avx2 => unsafe { avx2::run(kernel) },
+            // SAFETY: only `available` makes this level, where the processor has all of it.
+            #[cfg(target_arch = "x86_64")]
+            Which::Avx512 => unsafe { avx2::run_512(kernel) },
         }
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_all(names: &[&str]) -> bool {
+    names.iter().all(|name| has(name))
 }
 
 #[cfg(target_arch = "x86_64")]
 fn has(name: &str) -> bool {
     match name {
         "avx2" => std::arch::is_x86_feature_detected!("avx2"),
+        "avx512f" => std::arch::is_x86_feature_detected!("avx512f"),
+        "avx512vl" => std::arch::is_x86_feature_detected!("avx512vl"),
+        "avx512bw" => std::arch::is_x86_feature_detected!("avx512bw"),
+        "avx512dq" => std::arch::is_x86_feature_detected!("avx512dq"),
         "bmi1" => std::arch::is_x86_feature_detected!("bmi1"),
         "bmi2" => std::arch::is_x86_feature_detected!("bmi2"),
         "lzcnt" => std::arch::is_x86_feature_detected!("lzcnt"),

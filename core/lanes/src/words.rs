@@ -153,6 +153,12 @@ impl<I: Instructions> Words<I> {
         Self(self.0, self.0.before(self.1))
     }
 
+    /// A bit for each lane that has what another lane has.
+    #[inline(always)]
+    pub fn twins(self) -> u8 {
+        self.0.twins(self.1)
+    }
+
     /// A bit for each truth, the first lane's lowest.
     #[inline(always)]
     pub fn mask(self) -> u8 {
@@ -170,7 +176,7 @@ mod tests {
     struct All(Lanes<u32>, Lanes<u32>, Lanes<bool>);
 
     impl Kernel for All {
-        type Output = (Vec<Lanes<u32>>, u8);
+        type Output = (Vec<Lanes<u32>>, u8, u8);
 
         #[inline(always)]
         fn run<I: Instructions>(self, instructions: I) -> Self::Output {
@@ -200,7 +206,7 @@ mod tests {
                 words.store(&mut out);
                 out
             };
-            (results.map(store).to_vec(), truth.mask())
+            (results.map(store).to_vec(), truth.mask(), (a & 7).twins())
         }
     }
 
@@ -244,7 +250,9 @@ mod tests {
             let word = |at: usize| if at.is_multiple_of(2) { words[at / 2] % 4 } else { 0 };
             let words: [u8; 32] = std::array::from_fn(word);
             let plain = Level::BASELINE.run(FirstEqual(&words, tag));
-            prop_assert_eq!(Level::detect().run(FirstEqual(&words, tag)), plain);
+            for level in Level::available() {
+                prop_assert_eq!(level.run(FirstEqual(&words, tag)), plain);
+            }
             let ten = words.as_chunks::<2>().0.iter().take(10);
             let equal = |word: &[u8; 2]| u16::from_ne_bytes(*word) == tag;
             prop_assert_eq!(ten.map(equal).position(|equal| equal), plain);
@@ -258,8 +266,10 @@ mod tests {
         ) {
             let b = std::array::from_fn(|at| if same[at] { a[at] } else { other[at] });
             let plain = Level::BASELINE.run(All(a, b, same));
-            prop_assert_eq!(&Level::detect().run(All(a, b, same)), &plain);
-            let (words, mask) = plain;
+            for level in Level::available() {
+                prop_assert_eq!(&level.run(All(a, b, same)), &plain);
+            }
+            let (words, mask, twins) = plain;
             for at in 0..LANES {
                 let truth = |of: bool| if of { u32::MAX } else { 0 };
                 let expected = [
@@ -284,12 +294,14 @@ mod tests {
                 let got: Vec<u32> = words.iter().map(|words| words[at]).collect();
                 prop_assert_eq!(got, expected);
                 prop_assert_eq!(mask >> at & 1 == 1, same[at]);
+                let alike = a.iter().filter(|word| *word % 8 == a[at] % 8).count();
+                prop_assert_eq!(twins >> at & 1 == 1, alike > 1);
             }
         }
 
         #[test]
         fn rows_and_columns(rows in any::<Lanes<[u32; 4]>>()) {
-            for level in [Level::BASELINE, Level::detect()] {
+            for level in Level::available() {
                 let bytes = rows.map(bytes);
                 let (columns, again) = level.run(Transpose(bytes.each_ref()));
                 prop_assert_eq!(again, rows);

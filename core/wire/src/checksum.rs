@@ -37,6 +37,22 @@ pub fn transport_v6(source: u128, destination: u128, protocol: u8, segment: &[u8
     !fold(pseudo + u64::from(sum(segment)))
 }
 
+/// The sum over IPv4's pseudo header alone (RFC 9293 3.1) for `length` bytes of transport header
+/// and data: what a checksum field holds that somebody else is to complete.
+pub fn pseudo_v4(source: u32, destination: u32, protocol: u8, length: usize) -> u16 {
+    fold(u64::from(source) + u64::from(destination) + u64::from(protocol) + length as u64)
+}
+
+/// The same for IPv6's (RFC 8200 8.1).
+pub fn pseudo_v6(source: u128, destination: u128, protocol: u8, length: usize) -> u16 {
+    fold(words128(source) + words128(destination) + u64::from(protocol) + length as u64)
+}
+
+/// The checksum over parts, each but the last an even number of bytes long, whose sums these are.
+pub fn over(sums: [u16; 3]) -> u16 {
+    !fold(sums.iter().map(|sum| u64::from(*sum)).sum())
+}
+
 /// The sum of an address's four 32-bit words.
 #[inline(always)]
 const fn words128(value: u128) -> u64 {

@@ -12,6 +12,7 @@ pub mod icmp;
 pub mod ipip;
 pub mod ipv4;
 pub mod ipv6;
+pub mod offload;
 pub mod proxy_protocol;
 pub mod sctp;
 pub mod tcp;

@@ -31,6 +31,9 @@ struct Arguments {
     /// Let the kernel join received segments, as it does behind a NIC.
     #[arg(long)]
     gro: bool,
+    /// Leave transmit checksums and segmentation to the other end of each wire, as to a NIC.
+    #[arg(long)]
+    offloads: bool,
     /// Let all cores handle received packets (RPS), as those of separate machines would.
     #[arg(long)]
     rps: bool,
@@ -59,8 +62,8 @@ fn raced(arguments: &Arguments) -> Result<String, LabError> {
         false => arguments.contenders.clone(),
     };
     let rounds = if arguments.quick { 1 } else { arguments.rounds };
-    let Arguments { seconds, mtu, gro, rps, .. } = *arguments;
-    let options = Options { contenders, rounds, seconds, mtu, gro, rps };
+    let Arguments { seconds, mtu, gro, offloads, rps, .. } = *arguments;
+    let options = Options { contenders, rounds, seconds, mtu, gro, offloads, rps };
     let machine = Machine::look();
     let lanes = race::run(&options)?;
     Ok(match arguments.json {

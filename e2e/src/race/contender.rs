@@ -34,6 +34,8 @@ pub enum Contender {
     SluiceBusy,
     /// Sluice by AF_PACKET, Full NAT.
     SluicePacket,
+    /// Sluice by AF_PACKET, NAT.
+    SluiceNatPacket,
 }
 
 /// A contender that runs.
@@ -56,7 +58,7 @@ pub enum Stand {
 
 impl Contender {
     /// All that take part unless the command line says otherwise.
-    pub const USUAL: [Self; 7] = [
+    pub const USUAL: [Self; 8] = [
         Self::Direct,
         Self::Nftables,
         Self::Haproxy,
@@ -64,6 +66,7 @@ impl Contender {
         Self::SluiceFnat,
         Self::SluiceNat,
         Self::SluicePacket,
+        Self::SluiceNatPacket,
     ];
 
     /// What it is called on the command line and in reports.
@@ -77,6 +80,7 @@ impl Contender {
             Self::SluiceNat => "sluice-nat",
             Self::SluiceBusy => "sluice-busy",
             Self::SluicePacket => "sluice-packet",
+            Self::SluiceNatPacket => "sluice-nat-packet",
         }
     }
 
@@ -92,7 +96,10 @@ impl Contender {
 
     /// How the director's ports are driven.
     fn driver(self) -> Driver {
-        if self == Self::SluicePacket { Driver::AfPacket } else { Driver::AfXdp }
+        match self {
+            Self::SluicePacket | Self::SluiceNatPacket => Driver::AfPacket,
+            _ => Driver::AfXdp,
+        }
     }
 
     /// Starts it. `turn` is the number of the turn in the whole race, `mtu` that of the wires
@@ -106,9 +113,11 @@ impl Contender {
             Self::Nftables => load_rules(bed).map(|()| Stand::Rules),
             Self::Haproxy => start_haproxy(bed).map(Stand::Proxy),
             Self::Nginx => start_nginx(bed).map(Stand::Proxy),
-            Self::SluiceFnat | Self::SluiceNat | Self::SluiceBusy | Self::SluicePacket => {
-                start_director(self, bed, turn, mtu)
-            }
+            Self::SluiceFnat
+            | Self::SluiceNat
+            | Self::SluiceBusy
+            | Self::SluicePacket
+            | Self::SluiceNatPacket => start_director(self, bed, turn, mtu),
         }
     }
 }
@@ -244,7 +253,10 @@ fn start_director(
 
 /// The director's configuration, as in `README.md`: what it does not say stays as it is by itself.
 fn config(contender: Contender, bed: &Bed, local: &str, mtu: Option<u16>) -> String {
-    let mode = if contender == Contender::SluiceNat { Mode::Nat } else { Mode::Fnat };
+    let mode = match contender {
+        Contender::SluiceNat | Contender::SluiceNatPacket => Mode::Nat,
+        _ => Mode::Fnat,
+    };
     let idle = if contender == Contender::SluiceBusy { "busy" } else { "adaptive" };
     let socket = Director::socket_in(bed.lab.dir());
     let mut text = format!(

@@ -106,6 +106,7 @@ pub fn json(machine: &Machine, options: &Options, lanes: &[Lane]) -> Value {
         "seconds": options.seconds,
         "mtu": options.mtu.unwrap_or(1500),
         "gro": options.gro,
+        "offloads": options.offloads,
         "rps": options.rps,
         "connections": CONNECTIONS,
         "latency_connections": CALM,
@@ -131,9 +132,10 @@ fn write_table(
     let Machine { cpu, cpus, kernel, load_average, commit, versions } = machine;
     writeln!(out, "{cpu}, {cpus} cores, kernel {kernel}, load average before {load_average}")?;
     writeln!(out, "commit {}; {}", commit.as_deref().unwrap_or("unknown"), versions.join("; "))?;
-    let Options { rounds, seconds, mtu, gro, rps, .. } = options;
+    let Options { rounds, seconds, mtu, gro, offloads, rps, .. } = options;
     let (mtu, on) = (mtu.unwrap_or(1500), |set| if set { "on" } else { "off" });
-    let wires = format!("MTU {mtu}, GRO {}, RPS {}", on(*gro), on(*rps));
+    let wires =
+        format!("MTU {mtu}, GRO {}, offloads {}, RPS {}", on(*gro), on(*offloads), on(*rps));
     writeln!(out, "{rounds} rounds, {seconds} s each load, {wires}")?;
     writeln!(out, "median (least-most of the rounds), and the median ratio to direct")?;
     let titles = [

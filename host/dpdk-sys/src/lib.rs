@@ -71,6 +71,15 @@ pub const RX_L4_BAD: u64 = 1 << 3;
 /// The TCP or UDP checksum is right.
 pub const RX_L4_GOOD: u64 = 1 << 8;
 
+/// The TCP or UDP checksum is not in the packet, whose data is sound all the same.
+pub const RX_L4_NONE: u64 = (1 << 3) | (1 << 8);
+/// The frame is of several segments, whose size is in the word [`TX_OFFLOAD`].
+pub const RX_LRO: u64 = 1 << 16;
+/// Index in [`Mbuf::rest`] of the word with the size of segments.
+pub const TX_OFFLOAD: usize = 1;
+/// Where the size of segments is in that word: behind the lengths of headers.
+pub const SEGMENT_SIZE_SHIFT: u32 = 24;
+
 /// A pool of packet buffers; only ever behind a pointer.
 #[repr(C)]
 #[derive(Debug)]

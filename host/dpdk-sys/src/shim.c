@@ -29,6 +29,9 @@ _Static_assert(offsetof(struct rte_mbuf, packet_type) == 32, "packet_type");
 _Static_assert(offsetof(struct rte_mbuf, pkt_len) == 36, "pkt_len");
 _Static_assert(offsetof(struct rte_mbuf, data_len) == 40, "data_len");
 _Static_assert(offsetof(struct rte_mbuf, buf_len) == 54, "buf_len");
+_Static_assert(offsetof(struct rte_mbuf, tx_offload) == 64 + 8, "tx_offload");
+_Static_assert(RTE_MBUF_L2_LEN_BITS + RTE_MBUF_L3_LEN_BITS + RTE_MBUF_L4_LEN_BITS == 24,
+	       "tso_segsz");
 _Static_assert(sizeof(struct rte_mbuf) == 128, "size of an mbuf");
 _Static_assert(RTE_MBUF_F_RX_IP_CKSUM_MASK == ((1ULL << 4) | (1ULL << 7)), "ip mask");
 _Static_assert(RTE_MBUF_F_RX_IP_CKSUM_BAD == (1ULL << 4), "ip bad");
@@ -36,6 +39,8 @@ _Static_assert(RTE_MBUF_F_RX_IP_CKSUM_GOOD == (1ULL << 7), "ip good");
 _Static_assert(RTE_MBUF_F_RX_L4_CKSUM_MASK == ((1ULL << 3) | (1ULL << 8)), "l4 mask");
 _Static_assert(RTE_MBUF_F_RX_L4_CKSUM_BAD == (1ULL << 3), "l4 bad");
 _Static_assert(RTE_MBUF_F_RX_L4_CKSUM_GOOD == (1ULL << 8), "l4 good");
+_Static_assert(RTE_MBUF_F_RX_L4_CKSUM_NONE == ((1ULL << 3) | (1ULL << 8)), "l4 none");
+_Static_assert(RTE_MBUF_F_RX_LRO == (1ULL << 16), "lro");
 
 static sluice_log_fn log_function;
 

@@ -84,6 +84,7 @@ struct Options {
     huge_pages: HugePages,
     busy: bool,
     frames: u32,
+    mtu: Option<u16>,
 }
 
 impl Options {
@@ -96,6 +97,7 @@ impl Options {
             huge_pages: HugePages::Auto,
             busy: false,
             frames: 32 * 1024,
+            mtu: None,
         };
         while let Some(name) = arguments.next() {
             if name == "--busy" {
@@ -108,6 +110,7 @@ impl Options {
                 "--udp" => options.udp = value.parse()?,
                 "--queues" => options.queues = value.parse()?,
                 "--twin" => options.twin = Some(value),
+                "--mtu" => options.mtu = Some(value.parse()?),
                 "--frames" => options.frames = value.parse()?,
                 "--huge-pages" if value == "off" => options.huge_pages = HugePages::Off,
                 "--huge-pages" if value == "required" => options.huge_pages = HugePages::Required,
@@ -198,6 +201,7 @@ impl Echo {
     /// Opens the port and serves it until it is lost or the end comes. `None`: not opened.
     fn session(&mut self, eal: &Eal) -> Result<Option<End>, Failure> {
         let mut config = PortConfig::new("echo", self.options.device.clone());
+        config.mtu = self.options.mtu;
         config.queues = self.options.queues;
         let (port, mut queues) = match Port::open(eal, &config) {
             Ok(open) => open,
@@ -210,6 +214,7 @@ impl Echo {
         self.counts.openings += 1;
         if let (None, Some(name)) = (&self.twin, &self.options.twin) {
             let mut twin = PortConfig::new("twin", Device::Tap { name: name.clone() });
+            twin.unfinished = matches!(config.device, Device::AfPacket { .. });
             twin.mac = Some(port.mac());
             self.twin = Some(Port::open(eal, &twin)?);
         }

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use crate::interface::Interface;
 
+/// Large buffers of a queue of an AF_PACKET port.
+const LARGE_FRAMES: u32 = 160;
+
 /// What a port sits on. Written in a configuration as `kind:rest`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Device {
@@ -101,13 +104,6 @@ impl Device {
                      xdp_prog={program}"
                 ),
             ),
-            Self::AfPacket { interface } => named(
-                "net_af_packet",
-                format!(
-                    "iface={interface},qpairs={queues},blocksz={},framesz=2048,framecnt=2048",
-                    1 << 16
-                ),
-            ),
             Self::Memif { socket, id, role } => named(
                 "net_memif",
                 format!(
@@ -119,8 +115,10 @@ impl Device {
                 named("net_pcap", format!("rx_pcap={},tx_pcap={}", rx.display(), tx.display()))
             }
             Self::Pci { address } => (address.clone(), address.clone()),
-            // Not DPDK's: see the module `tap`.
-            Self::Tap { name } => (String::new(), name.clone()),
+            // Not DPDK's: see the modules `packet` and `tap`.
+            Self::AfPacket { interface: name } | Self::Tap { name } => {
+                (String::new(), name.clone())
+            }
             Self::Dpdk { devargs } => {
                 let name = devargs.split(',').next().unwrap_or_default().to_owned();
                 (devargs.clone(), name)
@@ -171,12 +169,15 @@ pub struct PortConfig {
     /// The port's MAC address; `None` keeps the device's own. Not for AF_XDP and AF_PACKET, whose
     /// address is the kernel interface's (`ip link set … address`).
     pub mac: Option<[u8; 6]>,
+    /// Whether frames go and come unfinished (super-frames, partial checksums): for the TAP twin of
+    /// an AF_PACKET port, which always does so.
+    pub unfinished: bool,
 }
 
 impl PortConfig {
     /// A port with one queue pair and everything else as the device has it.
     pub fn new(name: impl Into<String>, device: Device) -> Self {
-        Self { name: name.into(), device, queues: 1, mtu: None, mac: None }
+        Self { name: name.into(), device, queues: 1, mtu: None, mac: None, unfinished: false }
     }
 
     /// The packet buffers this port may hold at one time, in its descriptors and rings.
@@ -185,11 +186,22 @@ impl PortConfig {
             // Fill, receive, transmit and completion rings of 2048, of which fill and receive
             // together never hold more than 2048.
             Device::AfXdp { .. } => 3 * 2048,
-            // The rings belong to the kernel; a burst each way.
-            Device::AfPacket { .. } | Device::Pcap { .. } => 128,
+            // A burst each way, and the segments of a super-frame that has to be cut.
+            Device::AfPacket { .. } => 256,
+            Device::Pcap { .. } => 128,
             Device::Tap { .. } => 64,
             Device::Pci { .. } | Device::Memif { .. } | Device::Dpdk { .. } => 2 * 2048,
         };
         each * u32::from(self.queues)
+    }
+
+    /// The large buffers this port may hold at one time, 64 KiB each: 32 to receive a burst into,
+    /// the rest for super-frames on their way, those that wait for neighbours included. When all
+    /// are in use, what is received is cut into small ones.
+    pub fn large_frames(&self) -> u32 {
+        match self.device {
+            Device::AfPacket { .. } => LARGE_FRAMES * u32::from(self.queues),
+            _ => 0,
+        }
     }
 }

@@ -38,6 +38,9 @@ pub struct EalConfig {
     /// Packet buffers in all. The ports' [`crate::PortConfig::frames`] together, and what workers
     /// hold besides. 2 KiB and a little each.
     pub frames: u32,
+    /// Large buffers in all, of 64 KiB, for the super-frames of AF_PACKET ports: the ports'
+    /// [`crate::PortConfig::large_frames`] together.
+    pub large_frames: u32,
     /// The largest Ethernet frame in bytes that a buffer must hold, VLAN tags included.
     pub max_frame: u16,
     /// Memory in MB for packets and devices; `None` derives it from `frames`.
@@ -51,6 +54,7 @@ impl Default for EalConfig {
         Self {
             huge_pages: HugePages::Auto,
             frames: 32 * 1024,
+            large_frames: 0,
             max_frame: 1536,
             memory_mb: None,
             pci_allow: Vec::new(),
@@ -63,7 +67,11 @@ const DEVICES_MB: u64 = 32;
 
 impl EalConfig {
     fn megabytes(&self) -> u64 {
-        let derived = pool::megabytes(self.frames, self.max_frame) + DEVICES_MB;
+        let large = match self.large_frames {
+            0 => 0,
+            count => pool::large_megabytes(count),
+        };
+        let derived = pool::megabytes(self.frames, self.max_frame) + large + DEVICES_MB;
         self.memory_mb.map_or(derived, u64::from)
     }
 }
@@ -77,6 +85,7 @@ struct Running {
     huge_pages: bool,
     max_frame: u16,
     frames: FramePool,
+    large_frames: Option<FramePool>,
     tight: bool,
     /// The AF_XDP ports' pool where `frames` is not laid out as they need it.
     xdp_frames: Mutex<Option<FramePool>>,
@@ -112,8 +121,13 @@ impl Eal {
         let tight = unsafe { sys::sluice_iova_is_virtual() } == 1;
         let layout = if tight { Layout::Tight } else { Layout::WithinPages };
         let frames = FramePool::create("frames", config.frames, config.max_frame, layout)?;
+        let large_frames = match config.large_frames {
+            0 => None,
+            count => Some(FramePool::create_large("large_frames", count)?),
+        };
         info!(
             frames = config.frames,
+            large_frames = config.large_frames,
             megabytes = config.megabytes(),
             huge_pages,
             "packet memory is ready"
@@ -122,6 +136,7 @@ impl Eal {
             huge_pages,
             max_frame: config.max_frame,
             frames,
+            large_frames,
             tight,
             xdp_frames: Mutex::new(None),
             opening: Mutex::new(()),
@@ -143,6 +158,11 @@ impl Eal {
     /// The pool that ports receive into.
     pub fn frames(&self) -> FramePool {
         self.0.frames
+    }
+
+    /// The pool that super-frames are received into, if there is one.
+    pub(crate) fn large_frames(&self) -> Option<FramePool> {
+        self.0.large_frames
     }
 
     /// The largest Ethernet frame that a buffer holds.
@@ -167,6 +187,9 @@ impl Eal {
     /// Gives the free buffers that the calling thread keeps at hand back to everybody.
     pub(crate) fn flush(&self) {
         self.0.frames.flush();
+        if let Some(large) = &self.0.large_frames {
+            large.flush();
+        }
         let separate = self.0.xdp_frames.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = &*separate {
             pool.flush();

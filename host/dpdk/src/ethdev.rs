@@ -11,22 +11,20 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 
 use sluice_dpdk_sys as sys;
-use sluice_steer::{Held, Seal};
+use sluice_steer::Held;
 use tracing::{debug, warn};
 
 use crate::device::{Device, PortConfig};
 use crate::eal::Eal;
 use crate::error::check;
-use crate::interface::{Interface, PortState};
+use crate::interface::{self, Interface, PortState};
 use crate::pool::FramePool;
-use crate::wake::{self, WakeKind};
+use crate::wake::WakeKind;
 use crate::xsk;
 use crate::{Error, Result};
 
 /// Bytes of an Ethernet header with two VLAN tags.
 const ETHERNET_OVERHEAD: u32 = 14 + 2 * 4;
-/// What fits behind the kernel's header in a slot of an AF_PACKET ring.
-const AF_PACKET_MAX_FRAME: u16 = 1982;
 /// What fits a page behind the headers that AF_XDP and DPDK keep in front of a frame.
 const AF_XDP_MAX_FRAME: u16 = 4096 - 64 - 128 - 128 - 256;
 
@@ -43,7 +41,6 @@ pub(crate) struct Ethdev {
     pub mtu: u16,
     pub wake_fds: Vec<RawFd>,
     xdp: Option<XdpPart>,
-    packet: Option<PacketPart>,
 }
 
 /// One device of DPDK's, stopped and removed when dropped.
@@ -75,16 +72,6 @@ struct XdpPart {
     pool: FramePool,
     /// Descriptors of the XDP program and its maps, which the driver never closes.
     descriptors: Vec<Held>,
-}
-
-/// What is done to the interface of an AF_PACKET port as long as it is open.
-#[derive(Debug)]
-struct PacketPart {
-    /// Keeps the kernel's stack from the frames that come here.
-    #[allow(dead_code, reason = "held until the port is closed")]
-    seal: Seal,
-    /// Whether received segments were joined before.
-    gro: bool,
 }
 
 /// What the driver is about to forget.
@@ -142,12 +129,6 @@ impl Drop for Ethdev {
     fn drop(&mut self) {
         let eal = self.eal.clone();
         let _exclusive = eal.exclusive();
-        if let (Some(packet), Some(interface)) = (&self.packet, &self.interface)
-            && packet.gro
-        {
-            // Nothing is to be done about an interface that is gone.
-            let _ = interface.set_gro(true);
-        }
         let leavings = self.xdp.as_ref().map(|xdp| xdp.before_close(self));
         self.parts.clear();
         if let (Some(xdp), Some(leavings)) = (&self.xdp, leavings) {
@@ -230,7 +211,6 @@ impl Opening<'_> {
             mtu: 0,
             wake_fds: Vec::new(),
             xdp: None,
-            packet: None,
         };
         // Dropping `open` undoes what was done, however far it went.
         match self.set_up(&mut open).and_then(|()| self.finish(&mut open)) {
@@ -258,10 +238,7 @@ impl Opening<'_> {
                 "beside an AF_XDP port no port may have an MTU above {largest}"
             )));
         }
-        let most = match self.config.device {
-            Device::AfPacket { .. } => self.eal.max_frame().min(AF_PACKET_MAX_FRAME),
-            _ => self.eal.max_frame(),
-        };
+        let most = self.eal.max_frame();
         let mtu = self.config.mtu.map_or_else(|| interface.mtu(), Ok)?;
         if u32::from(mtu) + ETHERNET_OVERHEAD > u32::from(most) {
             let largest = u32::from(most) - ETHERNET_OVERHEAD;
@@ -438,27 +415,10 @@ impl Opening<'_> {
             }
             return Ok(());
         };
-        if matches!(self.config.device, Device::AfPacket { .. }) {
-            let seal = Seal::attach(&interface.name).map_err(|source| self.steer_error(source))?;
-            // Old drivers cannot say; then frames that are too long show as truncated.
-            let gro = interface.set_gro(false).unwrap_or(false);
-            open.packet = Some(PacketPart { seal, gro });
-            for fd in &open.wake_fds {
-                wake::ignore_outgoing(*fd).map_err(|source| {
-                    let context = self.context("keep what the kernel sends from");
-                    Error::System { context, source }
-                })?;
-            }
-        }
         open.mac = interface.mac()?;
         open.mtu = interface.mtu()?;
         if self.config.mac.is_some_and(|wanted| wanted != open.mac) {
-            warn!(
-                port = self.config.name,
-                "the configured MAC address is not the interface's, which is used: change it with \
-                 `ip link set {} address`",
-                interface.name
-            );
+            interface::warn_of_mac(&self.config.name, &interface.name);
         }
         Ok(())
     }

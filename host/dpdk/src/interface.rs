@@ -5,6 +5,8 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use tracing::warn;
+
 use crate::{Error, Result};
 
 /// What has become of the interface or device behind a port.
@@ -92,8 +94,7 @@ impl Interface {
         Ok(std::array::from_fn(|at| data[at] as u8))
     }
 
-    /// Switches the joining of received segments on or off; says what it was before. A frame of
-    /// joined segments would not fit a packet buffer.
+    /// Switches the joining of received segments on or off; says what it was before.
     pub fn set_gro(&self, on: bool) -> io::Result<bool> {
         let mut value = EthtoolValue { command: ETHTOOL_GGRO, data: 0 };
         self.ethtool((&raw mut value).cast())?;
@@ -157,6 +158,15 @@ impl Interface {
         query.ifr_ifru.ifru_data = command;
         call(libc::SIOCETHTOOL as libc::Ioctl, &mut query)
     }
+}
+
+/// Says that a configured MAC address is not the interface's, which is the one that is used.
+pub(crate) fn warn_of_mac(port: &str, interface: &str) {
+    warn!(
+        port,
+        "the configured MAC address is not the interface's, which is used: change it with \
+         `ip link set {interface} address`"
+    );
 }
 
 /// The index of the interface of that name, or `None` without one.

@@ -16,15 +16,18 @@ mod device;
 mod eal;
 mod error;
 mod ethdev;
+mod finish;
 mod interface;
 mod log;
 mod mbuf;
+mod packet;
 mod pool;
 mod port;
 mod privilege;
 mod queue;
 mod tap;
 mod thread;
+mod vnet;
 mod wake;
 mod xsk;
 

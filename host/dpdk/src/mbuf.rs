@@ -17,6 +17,15 @@ use sluice_dpdk_sys as sys;
 #[derive(Debug)]
 pub struct Mbuf(NonNull<sys::Mbuf>);
 
+/// What is left to be done to a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// Its checksum field holds the sum over the pseudo header only, if anything of use.
+    pub partial: bool,
+    /// It is to become segments with so many bytes of data; 0 for a frame that is one.
+    pub segment_size: u16,
+}
+
 // SAFETY: the buffer has one owner (the type's invariant), and a DPDK pool takes buffers back from
 // any thread.
 unsafe impl Send for Mbuf {}
@@ -49,6 +58,35 @@ impl Mbuf {
     /// Buffers in the chain; an `Mbuf` at rest has one.
     pub(crate) fn segments(&self) -> u16 {
         self.header().nb_segs
+    }
+
+    /// What is left to be done to the frame.
+    #[inline]
+    pub(crate) fn marks(&self) -> Marks {
+        let flags = self.header().ol_flags;
+        Marks {
+            partial: flags & sys::RX_L4_MASK == sys::RX_L4_NONE,
+            segment_size: self.segment_size(),
+        }
+    }
+
+    /// Says what is left to be done to the frame. A super-frame's checksum always is.
+    pub(crate) fn mark(&mut self, marks: Marks) {
+        let header = self.header_mut();
+        header.ol_flags &= !(sys::RX_L4_MASK | sys::RX_LRO);
+        header.rest[sys::TX_OFFLOAD] = u64::from(marks.segment_size) << sys::SEGMENT_SIZE_SHIFT;
+        if marks.partial || marks.segment_size > 0 {
+            header.ol_flags |= sys::RX_L4_NONE;
+        }
+        if marks.segment_size > 0 {
+            header.ol_flags |= sys::RX_LRO;
+        }
+    }
+
+    /// Whether the frame has to be finished before a device without offloads may have it.
+    #[inline]
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.header().ol_flags & sys::RX_L4_MASK == sys::RX_L4_NONE
     }
 
     fn header(&self) -> &sys::Mbuf {
@@ -149,6 +187,23 @@ impl Frame for Mbuf {
             ip: verdict(sys::RX_IP_MASK, sys::RX_IP_GOOD, sys::RX_IP_BAD),
             l4: verdict(sys::RX_L4_MASK, sys::RX_L4_GOOD, sys::RX_L4_BAD),
         }
+    }
+
+    #[inline]
+    fn segment_size(&self) -> u16 {
+        match self.header().ol_flags & sys::RX_LRO {
+            0 => 0,
+            _ => (self.header().rest[sys::TX_OFFLOAD] >> sys::SEGMENT_SIZE_SHIFT) as u16,
+        }
+    }
+
+    fn set_segment_size(&mut self, size: u16) {
+        let partial = self.is_unfinished();
+        self.mark(Marks { partial, segment_size: size });
+    }
+
+    fn set_finished(&mut self) {
+        self.mark(Marks::default());
     }
 
     #[inline]

@@ -22,6 +22,8 @@ const XDP_HEADROOM: u16 = 256;
 const OVERHEAD: u32 = 64 + 128;
 /// Buffers each worker keeps at hand.
 const CACHE: u32 = 256;
+/// Large buffers each worker keeps at hand.
+const LARGE_CACHE: u32 = 16;
 
 /// A handle on a pool of packet buffers; copies name the same pool.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +51,16 @@ pub(crate) fn room(max_frame: u16) -> u16 {
     u16::try_from(room).unwrap_or(u16::MAX - 63)
 }
 
+/// Bytes that a large buffer has behind its header: as many as its length can say.
+const LARGE_ROOM: u16 = u16::MAX - 63;
+
+/// MB that a pool of large buffers takes.
+pub(crate) fn large_megabytes(count: u32) -> u64 {
+    let stride = u64::from(OVERHEAD + u32::from(LARGE_ROOM));
+    // Where no buffer may lie across the boundary of a page, a 2 MB page has room for 31.
+    (u64::from(count) * stride).div_ceil(1 << 20) * 32 / 31 + 2
+}
+
 /// MB that a pool takes.
 pub(crate) fn megabytes(count: u32, max_frame: u16) -> u64 {
     let stride = u64::from(OVERHEAD + u32::from(room(max_frame)));
@@ -58,6 +70,22 @@ pub(crate) fn megabytes(count: u32, max_frame: u16) -> u64 {
 
 impl FramePool {
     pub(crate) fn create(name: &str, count: u32, max_frame: u16, layout: Layout) -> Result<Self> {
+        let megabytes = megabytes(count, max_frame);
+        Self::with_room(name, (count, CACHE), (room(max_frame), megabytes), layout)
+    }
+
+    /// A pool of buffers for super-frames.
+    pub(crate) fn create_large(name: &str, count: u32) -> Result<Self> {
+        let room = (LARGE_ROOM, large_megabytes(count));
+        Self::with_room(name, (count, LARGE_CACHE), room, Layout::WithinPages)
+    }
+
+    fn with_room(
+        name: &str,
+        (count, cache): (u32, u32),
+        (room, megabytes): (u16, u64),
+        layout: Layout,
+    ) -> Result<Self> {
         let text = CString::new(name)?;
         let mut error = 0;
         // SAFETY: the environment layer runs (only `Eal` calls this) and the name is a C string.
@@ -65,15 +93,14 @@ impl FramePool {
             sys::sluice_pool_create(
                 text.as_ptr(),
                 count,
-                CACHE,
-                room(max_frame),
+                cache,
+                room,
                 i32::from(layout == Layout::Tight),
                 &mut error,
             )
         };
         NonNull::new(pool).map(Self).ok_or_else(|| {
-            let wanted = megabytes(count, max_frame);
-            Error::dpdk(format!("packet memory for {count} frames ({wanted} MB)"), -error)
+            Error::dpdk(format!("packet memory for {count} frames ({megabytes} MB)"), -error)
         })
     }
 

@@ -5,13 +5,15 @@
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing::info;
 
 use crate::device::{Device, PortConfig};
 use crate::eal::Eal;
 use crate::ethdev::{self, Ethdev, Failed};
-use crate::interface::PortState;
+use crate::interface::{self, PortState};
+use crate::packet::Packet;
 use crate::queue::{self, QueuePair};
 use crate::tap::Tap;
 use crate::{Error, Result, privilege};
@@ -28,12 +30,15 @@ pub struct Port {
     mtu: u16,
     wake_fds: Vec<RawFd>,
     device: Arc<OpenDevice>,
+    /// Segments of super-frames that were lost on their way out.
+    lost: Arc<AtomicU64>,
 }
 
 /// An open device, closed when dropped.
 #[derive(Debug)]
 pub(crate) enum OpenDevice {
     Ethdev(Ethdev),
+    Packet(Packet),
     Tap(Tap),
 }
 
@@ -50,16 +55,16 @@ impl Port {
         }
         let port = match &config.device {
             Device::Tap { name } => Self::of_tap(config, Tap::open(config, name)?)?,
+            Device::AfPacket { interface } => {
+                Self::of_packet(config, Packet::open(config, interface)?)?
+            }
             _ => Self::of_ethdev(config, open_ethdev(eal, config)?),
         };
         info!(port = config.name, device = %config.device, driver = port.driver(),
             queues = port.queues, mtu = port.mtu, "port is open");
-        let pool = eal.frames();
+        let made = queue::Made { device: &port.device, eal, mtu: port.mtu, lost: &port.lost };
         let queues = (0..config.queues)
-            .map(|index| {
-                let wake = port.wake_fds.get(usize::from(index)).copied();
-                queue::pair(&port.device, pool, index, wake)
-            })
+            .map(|index| made.pair(index, port.wake_fds.get(usize::from(index)).copied()))
             .collect();
         Ok((port, queues))
     }
@@ -72,6 +77,23 @@ impl Port {
             mtu: tap.interface.mtu()?,
             wake_fds: tap.fds(),
             device: Arc::new(OpenDevice::Tap(tap)),
+            lost: Arc::default(),
+        })
+    }
+
+    fn of_packet(config: &PortConfig, packet: Packet) -> Result<Self> {
+        let mac = packet.interface.mac()?;
+        if config.mac.is_some_and(|wanted| wanted != mac) {
+            interface::warn_of_mac(&config.name, &packet.interface.name);
+        }
+        Ok(Self {
+            name: config.name.clone(),
+            queues: config.queues,
+            mac,
+            mtu: packet.interface.mtu()?,
+            wake_fds: packet.fds(),
+            device: Arc::new(OpenDevice::Packet(packet)),
+            lost: Arc::default(),
         })
     }
 
@@ -83,6 +105,7 @@ impl Port {
             mtu: ethdev.mtu,
             wake_fds: ethdev.wake_fds.clone(),
             device: Arc::new(OpenDevice::Ethdev(ethdev)),
+            lost: Arc::default(),
         }
     }
 
@@ -91,10 +114,11 @@ impl Port {
         &self.name
     }
 
-    /// The driver behind it, by DPDK's name (`tap` for a TAP interface).
+    /// The driver behind it, by DPDK's name, or `packet` or `tap` for our own.
     pub fn driver(&self) -> &str {
         match &*self.device {
             OpenDevice::Ethdev(ethdev) => &ethdev.driver,
+            OpenDevice::Packet(_) => "packet",
             OpenDevice::Tap(_) => "tap",
         }
     }
@@ -118,6 +142,7 @@ impl Port {
     pub fn interface(&self) -> Option<(&str, u32)> {
         let interface = match &*self.device {
             OpenDevice::Ethdev(ethdev) => ethdev.interface.as_ref()?,
+            OpenDevice::Packet(packet) => &packet.interface,
             OpenDevice::Tap(tap) => &tap.interface,
         };
         Some((&interface.name, interface.index))
@@ -127,6 +152,7 @@ impl Port {
     pub fn state(&self) -> PortState {
         match &*self.device {
             OpenDevice::Ethdev(ethdev) => ethdev.state(),
+            OpenDevice::Packet(packet) => packet.state(),
             OpenDevice::Tap(tap) => tap.interface.state(),
         }
     }
@@ -138,10 +164,13 @@ impl Port {
 
     /// The device's counters; all zero when it will not tell.
     pub fn stats(&self) -> PortStats {
-        match &*self.device {
+        let mut stats = match &*self.device {
             OpenDevice::Ethdev(ethdev) => ethdev.stats(),
+            OpenDevice::Packet(packet) => packet.stats(),
             OpenDevice::Tap(tap) => tap.stats(),
-        }
+        };
+        stats.tx_errors += self.lost.load(Ordering::Relaxed);
+        stats
     }
 
     /// The descriptors of all queues that poll(2) finds readable while frames wait; see

@@ -8,11 +8,15 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use arrayvec::ArrayVec;
 use sluice_dpdk_sys as sys;
 
+use crate::eal::Eal;
+use crate::finish::{self, Finisher};
 use crate::mbuf::{Mbuf, prefetch_read};
+use crate::packet::Intake;
 use crate::pool::FramePool;
 use crate::port::OpenDevice;
 
@@ -45,6 +49,10 @@ pub struct RxQueue {
     pool: FramePool,
     /// Polls that found nothing.
     idle: u32,
+    /// Where unfinished frames are received, if the device has any.
+    intake: Option<Box<Intake>>,
+    /// Where spare frames are from that do not fit the others' buffers.
+    large: Option<FramePool>,
 }
 
 impl RxQueue {
@@ -64,8 +72,16 @@ impl RxQueue {
     pub fn rx<const N: usize>(&mut self, frames: &mut ArrayVec<Mbuf, N>) -> usize {
         let len = frames.len();
         let room = frames.remaining_capacity().min(BURST);
-        if let OpenDevice::Tap(tap) = &*self.device {
-            return tap.rx(self.index, self.pool, &mut self.idle, frames, room);
+        match &*self.device {
+            OpenDevice::Ethdev(_) => {}
+            OpenDevice::Packet(packet) => {
+                let Some(intake) = &mut self.intake else { return 0 };
+                return packet.rx(self.index, intake, frames, room);
+            }
+            OpenDevice::Tap(tap) => {
+                let into = (self.pool, self.intake.as_deref_mut());
+                return tap.rx(self.index, into, &mut self.idle, frames, room);
+            }
         }
         let (device, queue) = self.end;
         // SAFETY: the device is open (`self.device`) and nobody else is in this queue (the
@@ -119,7 +135,7 @@ impl RxQueue {
     /// An empty frame from where the port's received frames are from; `None` when there is none
     /// free.
     pub fn spare(&self) -> Option<Mbuf> {
-        self.pool.alloc()
+        self.large.unwrap_or(self.pool).alloc()
     }
 
     /// A descriptor that poll(2) and epoll(7), level-triggered, find readable while frames wait in
@@ -162,6 +178,8 @@ pub struct TxQueue {
     index: u16,
     /// DPDK's numbers, of the device and in it.
     end: (u16, u16),
+    /// For unfinished frames, if there are any in the process and the device takes none.
+    finisher: Option<Finisher>,
 }
 
 impl TxQueue {
@@ -175,43 +193,84 @@ impl TxQueue {
     /// calls decides whether to try again or to drop them, and counts.
     #[inline]
     pub fn tx<const N: usize>(&mut self, frames: &mut ArrayVec<Mbuf, N>) -> usize {
-        if let OpenDevice::Tap(tap) = &*self.device {
-            return tap.tx(self.index, frames);
-        }
-        let (device, queue) = self.end;
-        let len = frames.len();
-        let asked = len.min(usize::from(u16::MAX)) as u16;
-        // SAFETY: the device is open (`self.device`) and nobody else is in this queue (the
-        // module's invariant). An `Mbuf` is one pointer (`repr(transparent)`). The driver owns
-        // the first `sent` buffers afterwards: they leave the vector without being dropped, and
-        // the rest moves to the front.
-        unsafe {
-            let start = frames.as_mut_ptr();
-            let sent = sys::sluice_tx_burst(device, queue, start.cast(), asked);
-            let sent = usize::from(sent);
-            frames.set_len(0);
-            if sent < len {
-                ptr::copy(start.add(sent), start, len - sent);
-                frames.set_len(len - sent);
+        match &self.finisher {
+            Some(finisher) if finish::is_due(frames) => {
+                let (device, ends) = (&*self.device, (self.index, self.end));
+                finisher.tx(frames, |frames| {
+                    give(device, ends, frames);
+                })
             }
-            sent
+            _ => give(&self.device, (self.index, self.end), frames),
         }
     }
 }
 
-/// Makes the one pair of handles of a queue.
-pub(crate) fn pair(
-    device: &Arc<OpenDevice>,
-    pool: FramePool,
-    index: u16,
-    wake: Option<RawFd>,
-) -> QueuePair {
-    let end = match &**device {
-        OpenDevice::Ethdev(ethdev) => ethdev.queue(index),
-        OpenDevice::Tap(_) => (0, index),
-    };
-    let tx = TxQueue { device: Arc::clone(device), index, end };
-    let device = Arc::clone(device);
-    let rx = RxQueue { device, index, end, wake, chains_dropped: 0, pool, idle: 0 };
-    QueuePair { rx, tx }
+/// Hands frames to a device as they are.
+#[inline]
+fn give<const N: usize>(
+    device: &OpenDevice,
+    (index, end): (u16, (u16, u16)),
+    frames: &mut ArrayVec<Mbuf, N>,
+) -> usize {
+    match device {
+        OpenDevice::Ethdev(_) => {}
+        OpenDevice::Packet(packet) => return packet.tx(index, frames),
+        OpenDevice::Tap(tap) => return tap.tx(index, frames),
+    }
+    let (device, queue) = end;
+    let len = frames.len();
+    let asked = len.min(usize::from(u16::MAX)) as u16;
+    // SAFETY: the device is open, and nobody else is in this queue (the module's invariant: only
+    // [`TxQueue::tx`] calls this). An `Mbuf` is one pointer (`repr(transparent)`). The driver owns
+    // the first `sent` buffers afterwards: they leave the vector without being dropped, and the
+    // rest moves to the front.
+    unsafe {
+        let start = frames.as_mut_ptr();
+        let sent = sys::sluice_tx_burst(device, queue, start.cast(), asked);
+        let sent = usize::from(sent);
+        frames.set_len(0);
+        if sent < len {
+            ptr::copy(start.add(sent), start, len - sent);
+            frames.set_len(len - sent);
+        }
+        sent
+    }
 }
+
+/// What the handles of a port's queues are made of.
+pub(crate) struct Made<'a> {
+    pub device: &'a Arc<OpenDevice>,
+    pub eal: &'a Eal,
+    pub mtu: u16,
+    pub lost: &'a Arc<AtomicU64>,
+}
+
+impl Made<'_> {
+    /// Makes the one pair of handles of a queue.
+    pub fn pair(&self, index: u16, wake: Option<RawFd>) -> QueuePair {
+        let (pool, large) = (self.eal.frames(), self.eal.large_frames());
+        let end = match &**self.device {
+            OpenDevice::Ethdev(ethdev) => ethdev.queue(index),
+            OpenDevice::Packet(_) | OpenDevice::Tap(_) => (0, index),
+        };
+        let unfinished = match &**self.device {
+            OpenDevice::Ethdev(_) => false,
+            OpenDevice::Packet(_) => true,
+            OpenDevice::Tap(tap) => tap.unfinished(),
+        };
+        let most = self.eal.max_frame();
+        let intake = unfinished.then(|| Box::new(Intake::new((pool, large), most)));
+        let finishes = !unfinished && large.is_some();
+        let finisher = finishes.then(|| Finisher::new(pool, Arc::clone(self.lost)));
+        let device = Arc::clone(self.device);
+        let tx = TxQueue { device, index, end, finisher };
+        let large = large.filter(|_| unfinished && u32::from(self.mtu) + LINK > u32::from(most));
+        let device = Arc::clone(self.device);
+        let (chains_dropped, idle) = (0, 0);
+        let rx = RxQueue { device, index, end, wake, chains_dropped, pool, idle, intake, large };
+        QueuePair { rx, tx }
+    }
+}
+
+/// Bytes of an Ethernet header with two tags.
+const LINK: u32 = 22;

@@ -5,6 +5,9 @@
 //! blocking call of the process and ends it when the signal queue overflows, and holds a thousand
 //! buffers a queue. A twin carries little, so plain reads and writes do.
 //!
+//! The twin of a port whose frames may be unfinished ([`crate::vnet`]) takes and gives such frames
+//! too.
+//!
 //! Invariant: one descriptor a queue, non-blocking, open as long as the value lives. The interface
 //! is not persistent: it goes when the last descriptor is closed, also when the process is killed.
 
@@ -16,13 +19,24 @@ use arrayvec::ArrayVec;
 use sluice_director::frame::Frame;
 
 use crate::interface::{self, Interface};
+use sluice_wire::offload;
+
 use crate::mbuf::Mbuf;
+use crate::packet::Intake;
 use crate::pool::FramePool;
 use crate::port::PortStats;
+use crate::vnet::{Came, VnetHeader, carried};
 use crate::{Error, PortConfig, Result};
 
 /// An empty queue is really asked only at every one of this many polls: asking is a system call.
 const ASK_EVERY: u32 = 16;
+
+// From linux/if_tun.h: what may be left to whoever reads.
+const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0;
+const TUN_F_CSUM: libc::c_ulong = 0x01;
+const TUN_F_TSO4: libc::c_ulong = 0x02;
+const TUN_F_TSO6: libc::c_ulong = 0x04;
+const TUN_F_TSO_ECN: libc::c_ulong = 0x08;
 
 /// An open TAP interface.
 #[derive(Debug)]
@@ -30,12 +44,14 @@ pub(crate) struct Tap {
     pub interface: Interface,
     queues: Vec<OwnedFd>,
     counts: Counts,
+    unfinished: bool,
 }
 
 #[derive(Debug, Default)]
 struct Counts {
     rx_frames: AtomicU64,
     rx_bytes: AtomicU64,
+    rx_errors: AtomicU64,
     rx_no_buffer: AtomicU64,
     tx_frames: AtomicU64,
     tx_bytes: AtomicU64,
@@ -50,7 +66,7 @@ impl Tap {
             Error::System { context, source }
         };
         let queues = (0..config.queues)
-            .map(|_| open_queue(name, config.queues > 1))
+            .map(|_| open_queue(name, config.queues > 1, config.unfinished))
             .collect::<io::Result<Vec<OwnedFd>>>()
             .map_err(|source| failed("make", source))?;
         let interface = Interface::find(&config.name, name)?;
@@ -61,12 +77,17 @@ impl Tap {
             interface.set_mtu(mtu).map_err(|source| failed("set the MTU of", source))?;
         }
         interface.set_up().map_err(|source| failed("bring up", source))?;
-        Ok(Self { interface, queues, counts: Counts::default() })
+        Ok(Self { interface, queues, counts: Counts::default(), unfinished: config.unfinished })
     }
 
     /// The queues' descriptors.
     pub fn fds(&self) -> Vec<RawFd> {
         self.queues.iter().map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// Whether frames go and come unfinished.
+    pub fn unfinished(&self) -> bool {
+        self.unfinished
     }
 
     /// What was carried since the port was opened.
@@ -78,7 +99,7 @@ impl Tap {
             rx_bytes: read(&self.counts.rx_bytes),
             tx_bytes: read(&self.counts.tx_bytes),
             rx_missed: 0,
-            rx_errors: 0,
+            rx_errors: read(&self.counts.rx_errors),
             tx_errors: read(&self.counts.tx_errors),
             rx_no_buffer: read(&self.counts.rx_no_buffer),
         }
@@ -89,7 +110,7 @@ impl Tap {
     pub fn rx<const N: usize>(
         &self,
         queue: u16,
-        pool: FramePool,
+        (pool, intake): (FramePool, Option<&mut Intake>),
         idle: &mut u32,
         frames: &mut ArrayVec<Mbuf, N>,
         most: usize,
@@ -99,44 +120,65 @@ impl Tap {
             return 0;
         }
         let fd = self.queues[usize::from(queue)].as_raw_fd();
-        let (mut count, mut bytes) = (0, 0);
-        while count < most {
+        let (count, came) = match intake {
+            Some(intake) => intake.rx(|intake| intake.read(fd), frames, most),
+            None => self.rx_whole(fd, pool, frames, most),
+        };
+        if count > 0 {
+            *idle = 0;
+        }
+        self.counts.rx_frames.fetch_add(came.packets, Ordering::Relaxed);
+        self.counts.rx_bytes.fetch_add(came.bytes, Ordering::Relaxed);
+        self.counts.rx_errors.fetch_add(came.errors, Ordering::Relaxed);
+        self.counts.rx_no_buffer.fetch_add(came.no_buffer, Ordering::Relaxed);
+        count
+    }
+
+    /// Reads frames that are complete.
+    fn rx_whole<const N: usize>(
+        &self,
+        fd: RawFd,
+        pool: FramePool,
+        frames: &mut ArrayVec<Mbuf, N>,
+        most: usize,
+    ) -> (usize, Came) {
+        let mut came = Came::default();
+        while came.packets < most as u64 {
             let Some(mut frame) = pool.alloc() else {
-                self.counts.rx_no_buffer.fetch_add(1, Ordering::Relaxed);
+                came.no_buffer += 1;
                 break;
             };
             match read_into(fd, &mut frame) {
                 Ok(0) | Err(_) => break,
-                Ok(len) => bytes += len as u64,
+                Ok(len) => came.bytes += len as u64,
             }
             frames.push(frame);
-            count += 1;
+            came.packets += 1;
         }
-        if count > 0 {
-            *idle = 0;
-            self.counts.rx_frames.fetch_add(count as u64, Ordering::Relaxed);
-            self.counts.rx_bytes.fetch_add(bytes, Ordering::Relaxed);
-        }
-        count
+        (came.packets as usize, came)
     }
 
     /// Writes frames, from the front; those that were written leave the vector.
     pub fn tx<const N: usize>(&self, queue: u16, frames: &mut ArrayVec<Mbuf, N>) -> usize {
         let fd = self.queues[usize::from(queue)].as_raw_fd();
-        let mut bytes = 0;
-        let written = frames.iter().take_while(|frame| match write_from(fd, frame) {
-            Ok(len) => {
-                bytes += len as u64;
-                true
+        let (mut packets, mut bytes, mut written) = (0, 0, 0);
+        for frame in frames.iter_mut() {
+            let size = frame.segment_size();
+            let done = match self.unfinished {
+                true => write_unfinished(fd, frame),
+                false => write(fd, &[frame.bytes()]),
+            };
+            if done.is_err() {
+                self.counts.tx_errors.fetch_add(1, Ordering::Relaxed);
+                break;
             }
-            Err(_) => false,
-        });
-        let written = written.count();
-        if written < frames.len() {
-            self.counts.tx_errors.fetch_add(1, Ordering::Relaxed);
+            let carried = carried(frame.bytes(), size);
+            packets += carried.0;
+            bytes += carried.1;
+            written += 1;
         }
         frames.drain(..written);
-        self.counts.tx_frames.fetch_add(written as u64, Ordering::Relaxed);
+        self.counts.tx_frames.fetch_add(packets, Ordering::Relaxed);
         self.counts.tx_bytes.fetch_add(bytes, Ordering::Relaxed);
         written
     }
@@ -156,16 +198,32 @@ fn read_into(fd: RawFd, frame: &mut Mbuf) -> io::Result<usize> {
     Ok(len)
 }
 
-/// Writes one frame.
-fn write_from(fd: RawFd, frame: &Mbuf) -> io::Result<usize> {
-    let bytes = frame.bytes();
-    // SAFETY: the buffer has the length given.
-    let len = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
-    usize::try_from(len).map_err(|_| io::Error::last_os_error())
+/// Writes one frame, which is in parts.
+fn write<const N: usize>(fd: RawFd, parts: &[&[u8]; N]) -> io::Result<()> {
+    let vectors = parts
+        .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+    // SAFETY: the vectors are of memory that is only read.
+    match unsafe { libc::writev(fd, vectors.as_ptr(), N as libc::c_int) } {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Writes one frame with what is left to be done to it.
+fn write_unfinished(fd: RawFd, frame: &mut Mbuf) -> io::Result<()> {
+    if let Some(header) = VnetHeader::of(frame) {
+        return write(fd, &[header.bytes(), frame.bytes()]);
+    }
+    let (header, mut done) = (VnetHeader::default(), Ok(()));
+    offload::cut(frame.bytes(), frame.segment_size(), |headers, data| {
+        done = write(fd, &[header.bytes(), headers, data]);
+        done.is_ok()
+    });
+    done
 }
 
 /// Opens one queue of a TAP interface, making the interface with the first.
-fn open_queue(name: &str, several: bool) -> io::Result<OwnedFd> {
+fn open_queue(name: &str, several: bool, unfinished: bool) -> io::Result<OwnedFd> {
     // SAFETY: the path is a C string; the descriptor is owned at once.
     let queue = unsafe {
         let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
@@ -177,10 +235,19 @@ fn open_queue(name: &str, several: bool) -> io::Result<OwnedFd> {
     };
     let mut query = interface::request_for(name)?;
     let several = if several { libc::IFF_MULTI_QUEUE } else { 0 };
-    query.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | several) as libc::c_short;
+    let header = if unfinished { libc::IFF_VNET_HDR } else { 0 };
+    let flags = libc::IFF_TAP | libc::IFF_NO_PI | several | header;
+    query.ifr_ifru.ifru_flags = flags as libc::c_short;
     // SAFETY: the request is valid for the ioctl, which writes the name into it.
     if unsafe { libc::ioctl(queue.as_raw_fd(), libc::TUNSETIFF, &mut query) } < 0 {
         return Err(io::Error::last_os_error());
+    }
+    if unfinished {
+        let offloads = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
+        // SAFETY: the ioctl takes a number.
+        if unsafe { libc::ioctl(queue.as_raw_fd(), TUNSETOFFLOAD, offloads) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
     }
     Ok(queue)
 }

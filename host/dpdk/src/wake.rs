@@ -2,8 +2,8 @@
 //!
 //! The drivers keep their sockets to themselves, so they are found by what appeared in the
 //! process's descriptor table while a queue was set up, and told from others by their kind. Ports
-//! are opened one at a time (`Eal::exclusive`), and nothing else in the process opens AF_XDP or
-//! AF_PACKET sockets. The drivers open them in the order of the queues.
+//! are opened one at a time (`Eal::exclusive`), and nothing else in the process opens AF_XDP
+//! sockets. The drivers open them in the order of the queues.
 
 use std::collections::BTreeSet;
 use std::os::fd::RawFd;
@@ -23,7 +23,6 @@ impl WakeKind {
     pub fn of(device: &Device) -> Option<Self> {
         match device {
             Device::AfXdp { .. } => Some(Self::Socket(libc::AF_XDP)),
-            Device::AfPacket { .. } => Some(Self::Socket(libc::AF_PACKET)),
             _ => None,
         }
     }
@@ -60,7 +59,7 @@ fn socket_family(fd: RawFd) -> Option<libc::c_int> {
 }
 
 /// Keeps what the kernel itself sends through the interface from an AF_PACKET socket. By a filter:
-/// the socket option for it has no effect on a socket that the driver has put into a group.
+/// the socket option for it has no effect on the sockets of a group.
 pub(crate) fn ignore_outgoing(fd: RawFd) -> io::Result<()> {
     /// Where a filter finds the kind of a packet: SKF_AD_OFF + SKF_AD_PKTTYPE.
     const PACKET_KIND: u32 = (-0x1000_i32 + 4).cast_unsigned();

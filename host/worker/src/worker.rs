@@ -73,8 +73,6 @@ pub struct Worker<Q: Queue> {
     ports: Vec<Attached<Q>>,
     rings: Rings<Q::Frame>,
     wakes: Vec<Wake>,
-    /// Whether somebody has got a parcel and was not woken yet.
-    handed_off: bool,
     held: HeldFrames<Q::Frame>,
     parking: Parking<Q::Frame>,
     events: Sender<Event>,
@@ -122,7 +120,6 @@ impl<Q: Queue> Worker<Q> {
             ports: Vec::new(),
             rings,
             wakes,
-            handed_off: false,
             held: HeldFrames::new(config.held_frames),
             parking: Parking::new(),
             events,
@@ -212,9 +209,7 @@ impl<Q: Queue> Worker<Q> {
                 (0..dropped).for_each(|_| self.path.count(Reason::TxFull));
             }
         }
-        if std::mem::take(&mut self.handed_off) {
-            self.wakes.iter().for_each(Wake::wake_if_sleeping);
-        }
+        self.flush_rings();
     }
 
     fn serve_line(&mut self, now: Time, port: usize, queue: usize) -> usize {
@@ -245,13 +240,14 @@ impl<Q: Queue> Worker<Q> {
 
     /// What another worker handed over, a burst at most.
     fn serve_worker(&mut self, now: Time, sender: usize) -> usize {
-        let mut came = 0;
+        let ring = self.rings.from[sender].as_mut().filter(|ring| !ring.is_empty());
+        let Some(ring) = ring else { return 0 };
+        let mut parcels = ArrayVec::new();
+        ring.take(&mut parcels);
+        let came = parcels.len();
         let mut port = None;
         let (mut burst, mut rounds) = (Burst::new(), ArrayVec::<Round, BURST>::new());
-        while came < BURST {
-            let Some(ring) = &mut self.rings.from[sender] else { break };
-            let Ok(parcel) = ring.pop() else { break };
-            came += 1;
+        for parcel in parcels {
             match parcel.errand {
                 Errand::Process(round) => {
                     if let Some(before) = port.filter(|before| *before != parcel.port) {

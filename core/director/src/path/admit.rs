@@ -70,7 +70,7 @@ impl<F: Parse> Engine<F> {
         let Some(state) = state else {
             return Err(Outcome::Is(answer::no_session(plan, &parsed, turn.port, frame)));
         };
-        let flow = self.open(shared, turn, tuple, (service, state)).map_err(Outcome::Is)?;
+        let flow = self.open(shared, turn, (tuple, hash), (service, state)).map_err(Outcome::Is)?;
         if state == State::OnePacket {
             self.forget_hints(lane, flow);
         }

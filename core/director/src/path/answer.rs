@@ -4,7 +4,7 @@
 use super::burst::Parsed;
 use super::engine::{Engine, Turn};
 use super::parse::Parse;
-use super::{Shared, Verdict, odd};
+use super::{Shared, Verdict, joined, odd};
 use crate::blueprint::{Mode, NoSession};
 use crate::family::{Family, Ipv4, Ipv6};
 use crate::fib::PortId;
@@ -79,6 +79,9 @@ impl<F: Parse> Engine<F> {
         mtu: u16,
     ) -> Verdict {
         if self.may_cut(lane, frame) {
+            if frame.segment_size() != 0 {
+                return self.shrink(shared, turn, lane, frame, mtu);
+            }
             return self.cut(shared, turn, lane, frame);
         }
         self.tell(shared, turn, lane, frame, (Trouble::TooBig(mtu), Reason::TooBig))
@@ -94,6 +97,7 @@ impl<F: Parse> Engine<F> {
         (trouble, why): (Trouble, Reason),
     ) -> Verdict {
         let l3 = usize::from(self.burst.lanes[lane].parsed.l3);
+        joined::keep_first(frame);
         let may = shared.errors.allows(turn.view.plan.icmp_errors_per_s, turn.now)
             && icmp::may_answer(frame.bytes().get(l3..).unwrap_or_default());
         let source = if may { self.own_address(turn, lane, frame) } else { None };
@@ -214,6 +218,7 @@ pub(super) fn write_error<B: Frame>(
     if !frame.set_len(l3 + length) {
         return false;
     }
+    frame.set_finished();
     let Some(out) = frame.bytes_mut().get_mut(l3..) else { return false };
     let (from, to) = ends;
     match (from, to) {
@@ -263,6 +268,7 @@ fn reset<B: Frame>(frame: &mut B, l3: usize, l4: usize, ip_length: usize) -> boo
     if !frame.set_len(l4 + tcp::HEADER) {
         return false;
     }
+    frame.set_finished();
     let mut header = [0; tcp::HEADER];
     header[..4].copy_from_slice(&ports);
     header[4..8].copy_from_slice(&sequence.to_be_bytes());

@@ -1,6 +1,6 @@
 //! The lanes of one turn: what each stage leaves for the next.
 
-use super::group::{GROUPS, Group};
+use super::group::{GROUPS, Group, Together};
 use super::{BURST, tunnel};
 use crate::blueprint::Mode;
 use crate::family::{Family, Tuple};
@@ -11,6 +11,7 @@ use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
 use crate::session::Flow;
 use crate::track::Segment;
+use bytemuck::Zeroable;
 
 /// What parsing found in one packet that may be ours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,16 +92,16 @@ impl<A: Copy> Lane<A> {
 const _: () = assert!(std::mem::offset_of!(Lane<u32>, parsed.tuple) <= 64);
 
 /// Up to [`BURST`] packets of one family.
-pub(super) struct Burst<A> {
+pub(super) struct Burst<F: Together> {
     /// Lanes of the turn.
     pub len: usize,
     /// The packets that go one at a time.
-    pub lanes: [Lane<A>; BURST],
+    pub lanes: [Lane<F::Addr>; BURST],
     /// What is known of eight lanes each.
-    pub groups: [Group; GROUPS],
+    pub groups: [Group<F::Words>; GROUPS],
 }
 
-impl<A: Copy + Default> Burst<A> {
+impl<F: Together> Burst<F> {
     pub fn new() -> Box<Self> {
         let lane = Lane {
             key: Key::default(),
@@ -113,6 +114,6 @@ impl<A: Copy + Default> Burst<A> {
             parsed: Parsed::default(),
             new: Tuple::default(),
         };
-        Box::new(Self { len: 0, lanes: [lane; BURST], groups: [Group::EMPTY; GROUPS] })
+        Box::new(Self { len: 0, lanes: [lane; BURST], groups: [Group::zeroed(); GROUPS] })
     }
 }

@@ -9,7 +9,7 @@ use super::engine::{Engine, Outcome, Turn};
 use super::follow::write;
 use super::introduce::Room;
 use super::parse::Parse;
-use super::{Shared, Verdict, odd, rewrite};
+use super::{Shared, Verdict, joined, odd, rewrite};
 use crate::blueprint::Mode;
 use crate::frame::Frame;
 use crate::plan::RealId;
@@ -30,7 +30,7 @@ impl<F: Parse> Engine<F> {
                 return true;
             }
             let remade = lane.mode == Mode::Ipip || crosses;
-            return remade && usize::from(lane.parsed.length) <= ipv6::MIN_MTU;
+            return remade && usize::from(joined::longest(&lane.parsed, frame)) <= ipv6::MIN_MTU;
         }
         ipv4::Header::parse(packet).is_ok_and(|header| !header.dont_fragment())
     }

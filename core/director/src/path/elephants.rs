@@ -206,7 +206,7 @@ impl<F: Parse> Engine<F> {
         let (flow, length) = if group.quick >> lane & 1 == 1 {
             // The first of those that were looked up together knows.
             let first = lanes(group.firsts()).take_while(|first| *first <= lane).last();
-            (Flow(group.flow[first.unwrap_or(lane)]), group.length(lane))
+            (Flow(group.flow[first.unwrap_or(lane)]), F::length(&group.words, lane))
         } else if group.slow >> lane & 1 == 1 {
             let slow = &self.burst.lanes[at * LANES + lane];
             (slow.flow, slow.parsed.length)

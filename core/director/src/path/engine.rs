@@ -7,7 +7,7 @@
 
 use super::burst::Burst;
 use super::fragments::Fragments;
-use super::group::{ALL, Find, Group, each, lanes};
+use super::group::{ALL, Find, Group, Together, each, lanes};
 use super::parse::{Parse, Refused};
 use super::picks::Picks;
 use super::probe::{Probe, Stage};
@@ -34,9 +34,9 @@ const FOLLOWED: usize = 4;
 /// Fewer frames than this go one at a time.
 const FEW: usize = 4;
 /// One family's half of a path.
-pub(super) struct Engine<F: Family> {
+pub(super) struct Engine<F: Together> {
     pub sessions: Sessions<F>,
-    pub burst: Box<Burst<F::Addr>>,
+    pub burst: Box<Burst<F>>,
     pub fragments: Fragments<F::Addr>,
     /// What the processor has.
     pub level: Level,
@@ -174,7 +174,7 @@ impl<F: Parse> Engine<F> {
                 if sampled / LANES == at {
                     self.sample(shared, turn.now, at, sampled % LANES);
                 }
-                self.follow_group(shared, turn, frames, verdicts, at);
+                self.follow_group(shared, turn, &picks, frames, verdicts, at);
                 probe.mark(Stage::Track);
             }
         }
@@ -206,10 +206,9 @@ impl<F: Parse> Engine<F> {
         let mut rest = ((1u32 << part.len()) - 1) as u8;
         let group = &mut self.burst.groups[at];
         (group.quick, group.slow, group.again) = (0, 0, 0);
-        // Those of a list lie anywhere, and few are sooner done one at a time.
-        let together = part.len() >= FEW && picks.are_all();
-        if let Some(frames) = frames.get(part.clone()).filter(|_| together) {
-            rest &= !F::read::<B, SIEVE>(self, shared, plan, (at, frames), verdicts);
+        if part.len() >= FEW {
+            rest &=
+                !self.read_group::<B, P, SIEVE>(shared, plan, (at, &part, picks), frames, verdicts);
         }
         let Self { sessions, burst, .. } = self;
         for lane in lanes(rest) {
@@ -300,10 +299,11 @@ impl<F: Parse> Engine<F> {
     /// Verifies and tracks packets in the order of their arrival: after this it is decided what
     /// becomes of each.
     #[inline(never)]
-    fn follow_group<B: Frame>(
+    fn follow_group<B: Frame, P: Picks>(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
+        picks: &P,
         frames: &mut [B],
         verdicts: &mut [Verdict],
         at: usize,
@@ -312,39 +312,41 @@ impl<F: Parse> Engine<F> {
         if quick == 0 {
             return self.follow_slow(shared, turn, frames, verdicts, (at, slow));
         }
-        let mut pass = F::verify(self, turn, at);
+        let mut pass = self.verify_group(turn, at);
         let changes = self.burst.groups[at].changes;
+        if changes != 0 {
+            self.prefetch_ends(at);
+        }
         let from = at * LANES;
-        // Those that go together are in the order of their frames.
-        if (pass, changes) == (ALL, 0) && self.burst.groups[at].is_one_flow() {
-            let (frames, verdicts) = (&mut frames[from..], &mut verdicts[from..]);
-            if F::forward_flow(self, shared, turn, at, frames, verdicts) {
+        let mut left = quick | slow;
+        if (pass, changes) == (ALL, 0) && picks.are_together(from, LANES) {
+            let first = picks.frame(from);
+            let (frames, verdicts) = (&mut frames[first..], &mut verdicts[first..]);
+            let is_one_flow = self.burst.groups[at].is_one_flow();
+            if is_one_flow && self.forward_flow(shared, turn, at, frames, verdicts) {
                 return;
             }
+            left = self.forward_all(shared, turn, at, frames, verdicts);
         }
-        for lane in lanes(quick | slow) {
-            let at_frame = from + lane;
+        for lane in lanes(left) {
+            let at_frame = picks.frame(from + lane);
             if pass >> lane & 1 == 1 {
                 let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
-                // It may get a tag, so that it is another frame then.
-                let segment = (changes >> lane & 1 == 1).then(|| F::segment(frame));
-                if F::forward(self, shared, turn, (at, lane), frame, verdict) {
-                    if let Some(segment) = segment {
-                        let flow = Flow(self.burst.groups[at].flow[lane]);
-                        self.track_tcp(shared, turn.view.plan, flow, segment);
-                        pass &= self.burst.groups[at].others(flow);
+                if self.forward(shared, turn, (at, lane), frame, verdict) {
+                    if changes >> lane & 1 == 1 {
+                        pass &= self.change(shared, turn.view.plan, (at, lane));
                     }
                     continue;
                 }
             }
             if quick >> lane & 1 == 1 {
-                self.take_out(shared, turn.view.plan, (at, lane), &frames[at_frame]);
+                self.take_out((at, lane), at_frame);
             }
             pass &= self.one_of_group(shared, turn, (at, lane), frames, verdicts);
         }
     }
 
-    /// The same for a group without any that go together.
+    /// Follows a group without any that go together.
     #[inline(always)]
     fn follow_slow<B: Frame>(
         &mut self,
@@ -364,23 +366,6 @@ impl<F: Parse> Engine<F> {
         }
     }
 
-    /// Makes a packet of a group one that goes by itself.
-    #[inline(never)]
-    fn take_out<B: Frame>(
-        &mut self,
-        shared: &Shared,
-        plan: &Plan,
-        (at, lane): (usize, usize),
-        frame: &B,
-    ) {
-        let position = at * LANES + lane;
-        let (group, slow) = (&self.burst.groups[at], &mut self.burst.lanes[position]);
-        // It can be parsed: it was, in the other way.
-        let _ = F::parse(frame, plan, shared, slow);
-        (slow.hash, slow.flow) = (group.hash[lane], Flow(group.flow[lane]));
-        (slow.hop, slow.frame) = (HopId::NONE, position as u8);
-    }
-
     /// A packet that goes by itself. Gives the lanes of its group that it has not changed anything
     /// for.
     #[inline(never)]
@@ -393,15 +378,18 @@ impl<F: Parse> Engine<F> {
         verdicts: &mut [Verdict],
     ) -> u8 {
         let position = at * LANES + lane;
-        let slow = &self.burst.lanes[position];
-        let odd = slow.parsed.is_odd();
-        let removals = self.sessions.removals();
+        let odd = self.burst.lanes[position].parsed.is_odd();
+        let (removals, created) = (self.sessions.removals(), shared.counters.created);
         self.touched = Flow::NONE;
         self.not_plain(shared, turn, position, frames, verdicts);
         if odd || removals != self.sessions.removals() {
-            return 0;
+            0
+        } else if created != shared.counters.created {
+            // Of a session that is new none of those that passed can be.
+            ALL
+        } else {
+            self.burst.groups[at].others(self.touched)
         }
-        self.burst.groups[at].others(self.touched)
     }
 
     /// A packet that is not simply forwarded. By itself, so that it takes no registers from those
@@ -415,13 +403,25 @@ impl<F: Parse> Engine<F> {
         frames: &mut [B],
         verdicts: &mut [Verdict],
     ) {
-        let at_frame = usize::from(self.burst.lanes[at].frame);
+        let lane = &mut self.burst.lanes[at];
+        let at_frame = usize::from(lane.frame);
         let frame = &mut frames[at_frame];
-        if self.pass::<B, true>(shared, turn, at, frame, &mut verdicts[at_frame]).is_some() {
-            return;
+        let mut outcome = Outcome::Unknown;
+        if lane.flow == Flow::NONE && !lane.parsed.is_odd() {
+            lane.spell_out::<F>();
+            match self.admit(shared, turn, at, frame) {
+                Ok(flow) => self.burst.lanes[at].flow = flow,
+                Err(refused) => outcome = refused,
+            }
         }
-        self.burst.lanes[at].spell_out::<F>();
-        let mut outcome = self.track(shared, turn, at, frame);
+        if outcome == Outcome::Unknown {
+            let verdict = &mut verdicts[at_frame];
+            if self.pass::<B, true>(shared, turn, at, frame, verdict).is_some() {
+                return;
+            }
+            self.burst.lanes[at].spell_out::<F>();
+            outcome = self.track(shared, turn, at, frame);
+        }
         if outcome == Outcome::Unknown {
             outcome = self.miss(shared, turn, at, frame);
         }
@@ -454,6 +454,23 @@ impl<F: Parse> Engine<F> {
                 self.track(shared, turn, at, frame)
             }
             Err(outcome) => outcome,
+        }
+    }
+
+    /// Ends a session that is found by keys with these hashes, inbound and outbound.
+    #[inline(always)]
+    pub fn remove_by(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        id: u32,
+        hashes: [Option<u64>; 2],
+    ) {
+        if let Some(session) = self.sessions.remove_by(id, hashes) {
+            shared.ended(&session);
+            if F::WIDE {
+                self.let_go(shared, plan, &session);
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use super::engine::{Engine, Outcome, Turn};
 use super::introduce::Room;
 use super::parse::Parse;
 use super::sweep::expired;
-use super::{Shared, Verdict, View, rewrite, tunnel};
+use super::{Shared, Verdict, View, joined, rewrite, tunnel};
 use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::family::{Family, Tuple};
@@ -53,6 +53,7 @@ impl<F: Parse> Engine<F> {
         let particular = (session.idle_ms(now) > plan.timeout_ms[session.state as usize])
             | (parsed.ttl <= 1)
             | (parsed.length > room)
+            | (frame.segment_size() != 0)
             | (F::WIDE && plan.introduces && mode == Mode::Fnat);
         let (plain, segment) =
             (track::is_plain(session.state, parsed.segment.flags), parsed.segment);
@@ -78,7 +79,7 @@ impl<F: Parse> Engine<F> {
         } else {
             *verdict = rewrite::link_layer(frame, hop);
         }
-        if CHANGES && !plain {
+        if CHANGES && !plain && track::moves(segment) {
             self.track_tcp(shared, plan, flow, segment);
         }
         Some(())
@@ -146,12 +147,12 @@ impl<F: Parse> Engine<F> {
             Mode::Ipip => tunnel::room(&shared.paths, plan, real, mtu, now),
             _ => F::room_for(mtu, lane, frame),
         };
-        if parsed.length > room {
+        if joined::longest(parsed, frame) > room {
             lane.hop = HopId::NONE;
             return Outcome::TooBig(room);
         }
         session.seen_ms = now.low();
-        let length = parsed.length;
+        let (packets, bytes) = joined::carried(parsed, frame);
         if F::WIDE && plan.introduces && mode == Mode::Fnat {
             let done = introduce::<F, B>(turn.view, session, direction, lane, frame, mtu);
             if let Err(outcome) = done {
@@ -159,7 +160,7 @@ impl<F: Parse> Engine<F> {
                 return outcome;
             }
         }
-        shared.forwarded(real, direction, length);
+        shared.forwarded_all(real, direction, (packets, bytes));
         if matches!(mode, Mode::Dr | Mode::Ipip) {
             lane.flow = Flow(real.0);
         }

@@ -1,55 +1,52 @@
-//! Eight plain packets of IPv4 at a time: each word of their headers, their sessions and their
-//! real servers side by side, so that one instruction does for eight.
+//! Eight plain packets at a time: each word of their headers, their sessions and their real
+//! servers side by side, so that one instruction does for eight.
 //!
-//! Plain are TCP and UDP in IPv4 without tags, options and fragments, of sessions that are there,
-//! whatever the mode. Nothing is written and no session is
-//! touched before it is known of each of the eight whether it is; those that are not go one at a
-//! time ([`super::follow`] and on), in their turn.
+//! Plain are TCP and UDP in IPv4 without tags, options and fragments, and in IPv6 without tags and
+//! extension headers, of sessions that are there and keep the version, whatever the mode; not those
+//! of source NAT, nor any IPv6 where a real server is told of its clients. Nothing is written and
+//! no session is touched before it is known of each of the eight whether it is; those that are not
+//! go one at a time ([`super::follow`] and on), in their turn.
+//!
+//! The text is one for both versions, over addresses of one word ([`four`]) or of four ([`six`]).
 
+mod ends;
+mod forward;
+mod four;
 mod read;
+mod six;
 mod verify;
 
 use super::engine::{Engine, Turn};
-use super::follow::into_tunnel;
-use super::parse::{Parse, stays_here, tcp_segment};
-use super::{BURST, Shared, Verdict, View, rewrite, tunnel};
-use crate::family::{Family, Ipv4, Ipv6};
-use crate::fib::{Hop, HopId};
+use super::parse::{Parse, is_ipv6, stays_here};
+use super::picks::Picks;
+use super::{BURST, Shared, Verdict, View};
+use crate::family::Family;
 use crate::frame::Frame;
 use crate::key::Key;
-use crate::plan::{Plan, RealId};
+use crate::plan::{Plan, RealId, Side};
 use crate::session::Flow;
 use crate::track::Segment;
+use bytemuck::Zeroable;
+use ends::Ends;
 use read::Read;
 use sluice_lanes::level::{Instructions, Kernel, LANES, Lanes};
 use sluice_lanes::words::Words;
 use sluice_table::Index;
 use sluice_table::index::First;
-use sluice_wire::{ethernet, ipv4, tcp, udp};
-use verify::Verify;
+use std::fmt::Debug;
+use std::ops::Range;
+use verify::{Changes, Heads, Verify};
 
 /// Groups of a burst.
 pub(super) const GROUPS: usize = BURST / LANES;
 /// The mask of all lanes.
 pub(super) const ALL: u8 = u8::MAX;
-/// Bytes of a frame that are looked at: as many as the shortest TCP segment has. (Ethernet's
-/// shortest frame has sixty; only virtual ports carry shorter datagrams.)
-const HEAD: usize = L4 + tcp::HEADER;
-const L4: usize = ethernet::HEADER + ipv4::HEADER;
-/// Where the eight words begin that a group has of each frame, so that they are those of the IPv4
-/// header from the second on.
-const WORDS: usize = 10;
-/// Where what changes of them begins: time to live, protocol and checksum, addresses, ports.
-const CHANGES: usize = ethernet::HEADER + ipv4::TTL;
-const UDP_SUM: usize = L4 + udp::CHECKSUM;
-const TCP_SUM: usize = L4 + tcp::CHECKSUM;
 const NOTHING: &[u8; 16] = &[0; 16];
-const NO_HEAD: &[u8; HEAD] = &[0; HEAD];
 
 /// What is known of eight packets, by lane.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Zeroable)]
 #[repr(C, align(64))]
-pub(super) struct Group {
+pub(super) struct Group<W> {
     /// Lanes with a packet that may be plain: a bit for each.
     pub quick: u8,
     /// Lanes with another packet, which is in the burst's lanes.
@@ -60,105 +57,38 @@ pub(super) struct Group {
     tunnels: u8,
     /// Lanes whose packet may change the state of its session.
     pub changes: u8,
+    /// Of them those that are likely to end it.
+    pub ends: u8,
+    /// Lanes whose session is found by its answers too.
+    answered: u8,
+    /// If any changes, the lanes that have a session in common with another.
+    pub twins: u8,
     /// Lanes whose candidate is in its other bucket, if there is one.
     pub away: u8,
     pub hash: Lanes<u64>,
     /// Candidates, as [`Flow`].
     pub flow: Lanes<u32>,
-    /// Of the IPv4 headers the first, third, fourth and fifth word, and the ports.
-    words: [Lanes<u32>; 5],
     /// The transport checksums.
     sum: Lanes<u32>,
     /// Flags of TCP; zero for UDP.
     flags: Lanes<u32>,
+    /// Of TCP the number behind the segment's data, and the one it acknowledges above it: the low
+    /// half of either.
+    numbers: Lanes<u32>,
     /// Of the sessions the real server and the protocol, and the local address.
     real_protocol: Lanes<u32>,
     local: Lanes<u32>,
     /// Where the packets go, as [`HopId`].
     hop: Lanes<u32>,
-    /// What bytes 22 to 38 of the frames become.
-    changed: Lanes<[u32; 4]>,
+    /// What the tables of IPv4 and IPv6 have in ways of their own.
+    pub words: W,
 }
 
-impl Group {
-    pub const EMPTY: Self = Self {
-        quick: 0,
-        slow: 0,
-        again: 0,
-        tunnels: 0,
-        changes: 0,
-        away: 0,
-        hash: [0; LANES],
-        flow: [0; LANES],
-        words: [[0; LANES]; 5],
-        sum: [0; LANES],
-        flags: [0; LANES],
-        real_protocol: [0; LANES],
-        local: [0; LANES],
-        hop: [0; LANES],
-        changed: [[0; 4]; LANES],
-    };
-
-    /// Length of a lane's packet.
-    #[inline(always)]
-    pub fn length(&self, lane: usize) -> u16 {
-        u16::from_be((self.words[0][lane] >> 16) as u16)
-    }
-
+impl<W> Group<W> {
     /// Real server of a lane's session.
     #[inline(always)]
     const fn real(&self, lane: usize) -> RealId {
         RealId(self.real_protocol[lane] >> 8)
-    }
-
-    /// Writes a lane's frame; `false` if it is too short, which it was not when it was read.
-    #[inline(always)]
-    fn write<B: Frame>(
-        &self,
-        lane: usize,
-        frame: &mut B,
-        hop: &Hop,
-        verdict: &mut Verdict,
-    ) -> bool {
-        if !self.write_headers(lane, frame) {
-            return false;
-        }
-        if rewrite::untagged(frame, ethernet::HEADER as u8, hop) {
-            *verdict = Verdict::Tx(hop.port);
-        } else {
-            *verdict = rewrite::link_layer(frame, hop);
-        }
-        true
-    }
-
-    /// The same for one that goes into a tunnel; `false` too if it does not fit.
-    #[inline(never)]
-    fn write_into_tunnel<B: Frame>(
-        &self,
-        (shared, turn): (&Shared, Turn<'_>),
-        lane: usize,
-        frame: &mut B,
-        hop: &Hop,
-        verdict: &mut Verdict,
-    ) -> bool {
-        let (plan, real) = (turn.view.plan, self.real(lane));
-        let room = tunnel::room(&shared.paths, plan, real, hop.mtu, turn.now);
-        if self.length(lane) > room || !self.write_headers(lane, frame) {
-            return false;
-        }
-        let to = (real, self.hash[lane]);
-        *verdict = into_tunnel(plan, to, ethernet::HEADER as u8, frame, hop);
-        true
-    }
-
-    /// Writes a lane's network and transport headers.
-    #[inline(always)]
-    fn write_headers<B: Frame>(&self, lane: usize, frame: &mut B) -> bool {
-        let Some(head) = frame.bytes_mut().first_chunk_mut::<HEAD>() else { return false };
-        let sum_at = if protocol(self.words[1][lane]) == ipv4::TCP { TCP_SUM } else { UDP_SUM };
-        head[CHANGES..][..16].copy_from_slice(bytemuck::bytes_of(&self.changed[lane]));
-        head[sum_at..][..2].copy_from_slice(&(self.sum[lane] as u16).to_le_bytes());
-        true
     }
 
     /// Leaves no lane to one that is not quick.
@@ -196,12 +126,11 @@ impl Group {
         self.quick & !self.again
     }
 
-    /// The key of a lane's packet.
+    /// What session tracking needs to know of a lane's packet.
     #[inline(always)]
-    pub fn key(&self, lane: usize) -> Key<u32> {
-        let [_, third, src, dst, ports] = &self.words;
-        let protocol = protocol(third[lane]);
-        Key { src: src[lane], dst: dst[lane], ports: ports[lane], protocol }
+    pub const fn segment(&self, lane: usize) -> Segment {
+        let numbers = self.numbers[lane];
+        Segment { flags: self.flags[lane] as u8, ack: (numbers >> 16) as u16, end: numbers as u16 }
     }
 }
 
@@ -243,19 +172,13 @@ fn fold<I: Instructions>(sums: Words<I>) -> Words<I> {
     halves(halves(sums))
 }
 
-/// The protocol in the third word of an IPv4 header.
-#[inline(always)]
-const fn protocol(word: u32) -> u8 {
-    (word >> 8) as u8
-}
-
 /// Finds the first candidates of a group's packets in their home buckets.
-pub(super) struct Find<'a> {
-    pub group: &'a mut Group,
+pub(super) struct Find<'a, W> {
+    pub group: &'a mut Group<W>,
     pub index: &'a Index,
 }
 
-impl Kernel for Find<'_> {
+impl<W> Kernel for Find<'_, W> {
     type Output = ();
 
     #[inline(always)]
@@ -279,157 +202,136 @@ impl Kernel for Find<'_> {
     }
 }
 
-/// How packets of a table go eight at a time, if they do.
+/// How packets of a table go eight at a time.
 pub(super) trait Together: Family {
-    /// Reads as many of a group's frames as are plain enough to go together; gives those that need
-    /// no further look.
-    fn read<B: Frame, const SIEVE: bool>(
-        _: &mut Engine<Self>,
-        _: &mut Shared,
-        _: &Plan,
-        _: (usize, &[B]),
-        _: &mut [Verdict],
-    ) -> u8 {
-        0
-    }
+    /// What a group has of its packets' own: their headers, and what becomes of them.
+    type Words: Copy + Debug + Zeroable;
+    /// Addresses of eight packets.
+    type Ends<I: Instructions>: Ends<I>;
+    /// The same in memory, here and there.
+    type Gathered<'a>: Copy;
 
-    /// Gives those of a group's packets that may go on, and makes what they become.
-    fn verify(_: &mut Engine<Self>, _: Turn<'_>, _: usize) -> u8 {
-        0
-    }
+    /// What their frames carry.
+    const ETHERTYPE: u16;
+    /// Where the transport headers of plain ones begin.
+    const L4: usize;
 
-    /// Writes one of those; `false`, and nothing done, if it cannot go so.
-    #[inline(always)]
-    fn forward<B: Frame>(
-        _: &mut Engine<Self>,
-        _: &mut Shared,
-        _: Turn<'_>,
-        _: (usize, usize),
-        _: &mut B,
-        _: &mut Verdict,
-    ) -> bool {
-        false
-    }
+    /// Reads the headers of frames into their group, and gives those that are for the other table.
+    fn read<I: Instructions, B: Frame, P: Picks>(_: Read<'_, Self, B, P>, _: I) -> u8;
 
-    /// What session tracking needs to know of a TCP segment that is plain.
-    fn segment<B: Frame>(_: &B) -> Segment {
-        Segment::default()
-    }
+    /// Length of a lane's packet.
+    fn length(words: &Self::Words, lane: usize) -> u16;
 
-    /// The same for a whole group of one flow.
-    fn forward_flow<B: Frame>(
-        _: &mut Engine<Self>,
-        _: &mut Shared,
-        _: Turn<'_>,
-        _: usize,
-        _: &mut [B],
-        _: &mut [Verdict],
-    ) -> bool {
-        false
-    }
+    /// Its time to live, or hop limit.
+    fn ttl(words: &Self::Words, lane: usize) -> u8;
+
+    /// Its key.
+    fn key_of(words: &Self::Words, lane: usize) -> Key<Self::Addr>;
+
+    /// The key of what becomes of it.
+    fn changed_key(words: &Self::Words, lane: usize) -> Key<Self::Addr>;
+
+    /// Writes a lane's network and transport headers; `false`, and nothing done, if the frame is
+    /// too short, which it was not when it was read.
+    fn write<B: Frame>(group: &Group<Self::Words>, lane: usize, frame: &mut B) -> bool;
+
+    /// What packets say of themselves.
+    fn heads<I: Instructions>(words: &Self::Words, _: I) -> Heads<I, Self::Ends<I>>;
+
+    /// Makes what becomes of them, with one hop less.
+    fn change<I: Instructions>(_: &mut Self::Words, _: Changes<I, Self::Ends<I>>, _: I);
+
+    /// No addresses.
+    fn nowhere<'a>() -> Self::Gathered<'a>;
+
+    /// Notes where the address of a lane lies.
+    fn gather<'a>(to: &mut Self::Gathered<'a>, lane: usize, address: &'a Self::Addr);
+
+    /// Addresses out of memory, as they lie there.
+    fn gathered<I: Instructions>(_: I, from: &Self::Gathered<'_>) -> Self::Ends<I>;
+
+    /// Eight times the same.
+    fn splat<I: Instructions>(_: I, address: Self::Addr) -> Self::Ends<I>;
+
+    /// Of real servers the addresses, those of their services, and [`RealEntry::rest`].
+    fn reals<I: Instructions>(
+        _: I,
+        side: &Side<Self::Addr>,
+        ids: &Lanes<RealId>,
+    ) -> ([Self::Ends<I>; 2], Words<I>);
 }
 
-impl Together for Ipv6 {}
-
-impl Together for Ipv4 {
+impl<F: Parse> Engine<F> {
+    /// Reads as many of a group's frames as are plain enough to go together; gives those that need
+    /// no further look. `part` is where they are among those of the turn.
     #[inline(always)]
-    fn read<B: Frame, const SIEVE: bool>(
-        engine: &mut Engine<Self>,
+    pub fn read_group<B: Frame, P: Picks, const SIEVE: bool>(
+        &mut self,
         shared: &mut Shared,
         plan: &Plan,
-        (at, frames): (usize, &[B]),
+        (at, part, picks): (usize, &Range<usize>, &P),
+        frames: &[B],
         verdicts: &mut [Verdict],
     ) -> u8 {
-        // What comes together is alike: where the first is none of these, few are.
-        let first = frames.first().and_then(|frame| frame.bytes().get(12..14));
-        if cfg!(target_endian = "big") || first != Some(&ethernet::IPV4.to_be_bytes()) {
+        // Who tells real servers of their clients does so one packet at a time.
+        if cfg!(target_endian = "big") || (F::WIDE && plan.introduces) {
             return 0;
         }
-        let group = &mut engine.burst.groups[at];
-        engine.level.run(Read { group, frames, seed: engine.sessions.seed() });
-        let read = group.quick;
-        if SIEVE || shared.workers > 1 {
-            for lane in lanes(read) {
-                let (key, frame) = (group.key(lane), at * LANES + lane);
-                if let Err(verdict) = stays_here::<Ipv4>(&Ipv4::tuple(&key), plan, shared) {
-                    verdicts[frame] = verdict;
-                } else if SIEVE && Ipv4::is_others(plan, &key) {
-                    shared.defer(frame, verdicts);
-                } else {
-                    continue;
-                }
-                group.quick &= !(1 << lane);
+        // What comes together is alike: where the first is none of these, few are.
+        let first = picks.pick(frames, part.start).and_then(|frame| frame.bytes().get(12..14));
+        if first != Some(&F::ETHERTYPE.to_be_bytes()) {
+            let is_six = |at| picks.pick(frames, at).is_some_and(is_ipv6);
+            if F::WIDE || !is_six(part.start) {
+                return 0;
             }
-            group.settle();
+            if part.clone().all(is_six) {
+                part.clone().for_each(|at| shared.defer(picks.frame(at), verdicts));
+                return u8::MAX;
+            }
+        }
+        let (from, seed) = (part.start, self.sessions.seed());
+        let group = &mut self.burst.groups[at];
+        let others = self.level.run(Read::<F, B, P> { group, frames, picks, from, seed });
+        if others != 0 {
+            lanes(others).for_each(|lane| shared.defer(picks.frame(from + lane), verdicts));
+        }
+        let read = group.quick | others;
+        if SIEVE || shared.workers > 1 {
+            let frame = |lane| picks.frame(from + lane);
+            Self::keep::<SIEVE>(group, shared, plan, frame, verdicts);
         }
         read
     }
 
+    /// Leaves out of a group what belongs to another worker, and with `SIEVE` what only the wide
+    /// table may have anything for.
     #[inline(always)]
-    fn verify(engine: &mut Engine<Self>, turn: Turn<'_>, at: usize) -> u8 {
-        let group = &mut engine.burst.groups[at];
-        let View { plan, fib } = turn.view;
-        engine.level.run(Verify { group, sessions: &engine.sessions, plan, fib, now: turn.now })
-    }
-
-    #[inline(always)]
-    fn forward<B: Frame>(
-        engine: &mut Engine<Self>,
+    fn keep<const SIEVE: bool>(
+        group: &mut Group<F::Words>,
         shared: &mut Shared,
-        turn: Turn<'_>,
-        (at, lane): (usize, usize),
-        frame: &mut B,
-        verdict: &mut Verdict,
-    ) -> bool {
-        let group = &engine.burst.groups[at];
-        let Some(hop) = turn.view.fib.hop(HopId(group.hop[lane] as u16)) else { return false };
-        let length = group.length(lane);
-        let written = if group.tunnels >> lane & 1 == 1 {
-            group.write_into_tunnel((shared, turn), lane, frame, hop, verdict)
-        } else {
-            length <= hop.mtu && group.write(lane, frame, hop, verdict)
-        };
-        if !written {
-            return false;
-        }
-        let flow = Flow(group.flow[lane]);
-        engine.sessions.at_mut(flow.id()).seen_ms = turn.now.low();
-        shared.forwarded(group.real(lane), flow.direction(), length);
-        true
-    }
-
-    fn segment<B: Frame>(frame: &B) -> Segment {
-        let Some(packet) = frame.bytes().get(ethernet::HEADER..) else { return Segment::default() };
-        let total = ipv4::Header::parse(packet).map_or(0, ipv4::Header::total_len);
-        let segment = packet.get(ipv4::HEADER..total).unwrap_or_default();
-        let header = tcp::Header::parse(segment);
-        header.map_or(Segment::default(), |header| {
-            tcp_segment(header, segment.len() - header.header_len())
-        })
-    }
-
-    #[inline(never)]
-    fn forward_flow<B: Frame>(
-        engine: &mut Engine<Self>,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        at: usize,
-        frames: &mut [B],
+        plan: &Plan,
+        frame: impl Fn(usize) -> usize,
         verdicts: &mut [Verdict],
-    ) -> bool {
-        let group = &engine.burst.groups[at];
-        let Some(hop) = turn.view.fib.hop(HopId(group.hop[0] as u16)) else { return false };
-        let lengths: Lanes<u16> = std::array::from_fn(|lane| group.length(lane));
-        if group.tunnels != 0 || lengths.iter().any(|length| *length > hop.mtu) {
-            return false;
+    ) {
+        for lane in lanes(group.quick) {
+            let key = F::key_of(&group.words, lane);
+            if let Err(verdict) = stays_here::<F>(&F::tuple(&key), plan, shared) {
+                verdicts[frame(lane)] = verdict;
+            } else if SIEVE && F::is_others(plan, &key) {
+                shared.defer(frame(lane), verdicts);
+            } else {
+                continue;
+            }
+            group.quick &= !(1 << lane);
         }
-        for (lane, (frame, verdict)) in frames.iter_mut().zip(verdicts).take(LANES).enumerate() {
-            group.write(lane, frame, hop, verdict);
-        }
-        let flow = Flow(group.flow[0]);
-        engine.sessions.at_mut(flow.id()).seen_ms = turn.now.low();
-        let bytes = lengths.iter().map(|length| u64::from(*length)).sum();
-        shared.forwarded_all(group.real(0), flow.direction(), (LANES as u64, bytes));
-        true
+        group.settle();
+    }
+
+    /// Gives those of a group's packets that may go on, and makes what they become.
+    #[inline(always)]
+    pub fn verify_group(&mut self, turn: Turn<'_>, at: usize) -> u8 {
+        let group = &mut self.burst.groups[at];
+        let View { plan, fib } = turn.view;
+        self.level.run(Verify { group, sessions: &self.sessions, plan, fib, now: turn.now })
     }
 }

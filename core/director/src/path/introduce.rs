@@ -16,7 +16,7 @@ mod piece;
 
 use super::burst::Lane;
 use super::engine::Outcome;
-use super::{Verdict, odd};
+use super::{Verdict, joined, odd};
 use crate::blueprint::ClientAddress;
 use crate::counters::Direction;
 use crate::family::{Ipv6, unmapped};
@@ -91,6 +91,20 @@ pub(super) fn introduce<B: Frame>(
         return Err(Outcome::Is(Verdict::Drop(Reason::Fragment)));
     }
     datagram(&ends, lane, frame, piece).ok_or(NO_ROOM)
+}
+
+/// Whether a segment has room for so many bytes more before its data. The data of a super-frame is
+/// cut anew behind it, so that there only the length of all of it is in the way.
+fn has_room<B: Frame>(lane: &Lane<u128>, frame: &B, room: u16, more: u32) -> bool {
+    let most = if frame.segment_size() == 0 { room } else { u16::MAX };
+    u32::from(lane.parsed.length) + more <= u32::from(most)
+}
+
+/// The same for an option, which each segment of a super-frame gets.
+fn has_room_for_option<B: Frame>(lane: &Lane<u128>, frame: &B, room: u16, more: u16) -> bool {
+    let longest = joined::longest(&lane.parsed, frame);
+    u32::from(longest) + u32::from(more) <= u32::from(room)
+        && lane.parsed.length.checked_add(more).is_some()
 }
 
 /// What becomes of a frame that has no room for what is to be put in.
@@ -193,7 +207,7 @@ fn inbound<B: Frame>(
     if begins && is_piece(lane, frame.bytes()) {
         return piece::header_in_stream(how, ends, lane, frame, room.here);
     }
-    if begins && u32::from(lane.parsed.length) + length <= u32::from(room.here) {
+    if begins && has_room(lane, frame, room.here, length) {
         return header_in_stream(how, ends, lane, frame).ok_or(NO_ROOM);
     }
     let segment = segment_of(lane, frame).ok_or(NO_ROOM)?;
@@ -350,7 +364,7 @@ fn insert<B: Frame, const N: usize>(
     let (l3, l4) = (usize::from(lane.parsed.l3), usize::from(lane.parsed.l4));
     let header = frame.bytes().get(l4..).and_then(tcp::Header::parse)?;
     let fits = tcp_options::room(header.header_len()) >= N
-        && usize::from(lane.parsed.length) + N <= usize::from(room);
+        && has_room_for_option(lane, frame, room, N as u16);
     if !fits {
         return None;
     }

@@ -12,8 +12,9 @@ use crate::local_port;
 use crate::plan::{LocalId, Plan, RealId, Service, ServiceId};
 use crate::reason::Reason;
 use crate::schedule::{Refused, stable_hash};
-use crate::session::{Core, Flow, Session, SessionOf, State};
+use crate::session::{Core, Flow, Session, SessionOf, Sessions, State};
 use crate::time::Time;
+use sluice_lanes::prefetch;
 
 /// Protocol number of templates: one that no packet of a session has (RFC 3692 experiments).
 const TEMPLATE: u8 = 254;
@@ -21,12 +22,12 @@ const TEMPLATE: u8 = 254;
 const TRIES: u32 = 4;
 
 impl<F: Parse> Engine<F> {
-    /// Opens a session for the client's packet `tuple`.
+    /// Opens a session for the client's packet `tuple`, whose hash is this.
     pub fn open(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
-        tuple: &Tuple<F::Addr>,
+        (tuple, hash): (&Tuple<F::Addr>, u64),
         (id, state): (ServiceId, State),
     ) -> Result<Flow, Verdict> {
         let Turn { view, now, .. } = turn;
@@ -56,7 +57,7 @@ impl<F: Parse> Engine<F> {
             let real = self.choose(shared, turn, tuple, (id, service)).map_err(drop)?;
             let core = core.to(real, tuple.protocol);
             let session = Session { client: tuple.src, core, ..Session::default() };
-            match self.insert(shared, turn, session, service) {
+            match self.insert(shared, turn, (session, hash), service) {
                 Ok(flow) => {
                     self.remember(shared, view.plan, now, &session, service);
                     shared.used_up(id);
@@ -106,47 +107,66 @@ impl<F: Parse> Engine<F> {
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
-        mut session: SessionOf<F>,
+        (mut session, hash): (SessionOf<F>, u64),
         service: &Service,
     ) -> Result<Flow, Reason> {
         let (plan, now, real) = (turn.view.plan, turn.now, session.real());
         let mode = F::side(plan).real(real).ok_or(Reason::NoReal)?.mode;
+        let mut answers = None;
         if mode == Mode::Fnat {
-            let (local, port) = self
+            let (local, port, hash) = self
                 .local_port(shared, turn, &session, service)
                 .ok_or(Reason::LocalPortsExhausted)?;
             (session.local, session.local_port) = (local, port);
-        } else if let Some(taken) = self.answers_to(plan, &session) {
-            let over = expired(self.sessions.slab().at(taken.id()), plan, now);
-            // A one-packet session that is asked again goes on.
-            let again = session.state == State::OnePacket
-                && self.sessions.slab().at(taken.id()).state == State::OnePacket;
-            if again || over {
-                self.expire(shared, plan, taken.id());
-            } else {
-                return Err(Reason::NatConflict);
-            }
+            answers = Some(hash);
+        } else if mode == Mode::Nat {
+            let hash = self.free_answers(shared, plan, now, &session)?;
+            answers = Some(hash);
         }
-        let id = self.sessions.insert(plan, session).map_err(|_| Reason::SessionsFull)?;
+        // A one-packet session is for no other packet of the client.
+        let hash = Some(hash).filter(|_| session.state != State::OnePacket);
+        let inserted = self.sessions.insert_by(session, [hash, answers]);
+        let id = inserted.map_err(|_| Reason::SessionsFull)?;
         shared.began(&session);
+        // What the next session will be written to can be on its way until then.
+        if let Some(next) = self.sessions.slab().next_slot() {
+            prefetch::read(next);
+        }
         Ok(Flow::new(id, Direction::Inbound))
     }
 
-    /// The session that has the key by which a new one's answers would be found.
-    fn answers_to(&self, plan: &Plan, session: &SessionOf<F>) -> Option<Flow> {
-        let [_, outbound] = crate::session::Sessions::<F>::keys(plan, session)?;
-        let key = outbound?;
-        self.sessions.find(plan, self.sessions.hash(&key), &key)
+    /// The hash of the key by which a new session's answers are found, if no other has it.
+    fn free_answers(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        now: Time,
+        session: &SessionOf<F>,
+    ) -> Result<u64, Reason> {
+        let keys = Sessions::<F>::keys(plan, session);
+        let [_, Some(key)] = keys.ok_or(Reason::NoReal)? else { return Err(Reason::NoReal) };
+        let hash = self.sessions.hash(&key);
+        let Some(taken) = self.sessions.find(plan, hash, &key) else { return Ok(hash) };
+        let over = expired(self.sessions.slab().at(taken.id()), plan, now);
+        // A one-packet session that is asked again goes on.
+        let again = session.state == State::OnePacket
+            && self.sessions.slab().at(taken.id()).state == State::OnePacket;
+        if !again && !over {
+            return Err(Reason::NatConflict);
+        }
+        self.expire(shared, plan, taken.id());
+        Ok(hash)
     }
 
-    /// A free local address and port towards a real server.
+    /// A free local address and port towards a real server, and the hash of the key by which
+    /// answers to them are found.
     fn local_port(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
         session: &SessionOf<F>,
         service: &Service,
-    ) -> Option<(LocalId, u16)> {
+    ) -> Option<(LocalId, u16, u64)> {
         let Turn { view, now, .. } = turn;
         let pool = view.plan.pools.get(service.pool?)?;
         let (side, at) = (F::side(view.plan), session.real().0 as usize);
@@ -157,14 +177,15 @@ impl<F: Parse> Engine<F> {
         let locals = &pool.locals[usize::from(six)];
         let share = pool.share_of((F::WIDE, six), (shared.worker, shared.workers));
         let range = local_port::Range { locals, first_port: pool.first_port, share };
-        let mut walk = *shared.walks.get(at)?;
+        let (mut walk, mut hash) = (*shared.walks.get(at)?, 0);
         let chosen = range.choose(&mut walk, |local, port| {
             let Some(dst) = side.local(local) else { return false };
             let tuple = Tuple { src, dst, sport, dport: port, protocol };
             if turn.others.have::<F>(view.plan, local, &tuple) {
                 return false;
             }
-            let taken = self.sessions.find(view.plan, self.sessions.hash(&tuple), &tuple);
+            hash = self.sessions.hash(&tuple);
+            let taken = self.sessions.find(view.plan, hash, &tuple);
             let Some(flow) = taken else { return true };
             let over = expired(self.sessions.slab().at(flow.id()), view.plan, now);
             if over {
@@ -180,7 +201,8 @@ impl<F: Parse> Engine<F> {
             let tuple = Tuple { src, dst, sport, dport, protocol };
             self.sessions.index().prefetch(self.sessions.hash(&tuple));
         }
-        chosen
+        let (local, port) = chosen?;
+        Some((local, port, hash))
     }
 
     /// The key of a client's template.

@@ -38,6 +38,22 @@ pub struct Round {
 }
 
 impl Shared {
+    /// Works out which local ports of a new plan are this worker's.
+    pub(super) fn adopt_ports(&mut self, plan: &Plan) {
+        self.ports.clear();
+        self.ports.extend(plan.pools.iter().map(|pool| {
+            let (offset, count) = pool.share(self.worker, self.workers);
+            (pool.first_port.wrapping_add(offset as u16), count)
+        }));
+    }
+
+    /// Whether a local port of a pool is this worker's.
+    #[inline(always)]
+    pub(super) fn has_port(&self, pool: usize, port: u16) -> bool {
+        let share = self.ports.get(pool);
+        share.is_some_and(|(first, count)| u32::from(port.wrapping_sub(*first)) < *count)
+    }
+
     /// What a frame of the turn has behind it.
     pub(super) fn round(&self, frame: u8) -> Round {
         let fresh = Round { home: self.worker, ..Round::default() };

@@ -34,6 +34,12 @@ impl From<Verdict> for Refused {
     }
 }
 
+/// Whether a frame says that it carries IPv6, without a tag.
+#[inline(always)]
+pub(super) fn is_ipv6<B: Frame>(frame: &B) -> bool {
+    frame.bytes().get(12..14) == Some(&ethernet::IPV6.to_be_bytes())
+}
+
 /// How the packets of a table are parsed.
 pub(super) trait Parse: Together {
     /// Parses one frame, down to the transport header, into the lane's key and `parsed`. A packet
@@ -106,7 +112,7 @@ impl Parse for Ipv4 {
         lane.quick = plain(frame, &mut lane.key, &mut lane.parsed);
         if !lane.quick {
             // Most of what the wide table gets; the rest is told apart in peace.
-            if frame.bytes().get(12..14) == Some(&ethernet::IPV6.to_be_bytes()) {
+            if is_ipv6(frame) {
                 return Err(Refused::Wide);
             }
             general(frame, plan, &mut lane.parsed)?;
@@ -412,13 +418,23 @@ const fn l4_refused(truncated: bool) -> Verdict {
 }
 
 /// A packet for a local port of another worker goes there.
+#[inline(always)]
 pub(super) fn stays_here<F: Family>(
     tuple: &Tuple<F::Addr>,
     plan: &Plan,
     shared: &Shared,
 ) -> Result<(), Verdict> {
-    let pool = plan.pool_of(F::side(plan), tuple.dst);
-    match pool.and_then(|pool| pool.owner(tuple.dport, shared.workers)) {
+    let Some(pool) = plan.pool_number(F::side(plan), tuple.dst) else { return Ok(()) };
+    if shared.has_port(pool, tuple.dport) {
+        return Ok(());
+    }
+    hand_off(plan, shared, pool, tuple.dport)
+}
+
+/// One for a port that is not this worker's.
+#[inline(never)]
+fn hand_off(plan: &Plan, shared: &Shared, pool: usize, port: u16) -> Result<(), Verdict> {
+    match plan.pools.get(pool).and_then(|pool| pool.owner(port, shared.workers)) {
         Some(owner) if owner != shared.worker => Err(Verdict::HandOff(owner)),
         _ => Ok(()),
     }

@@ -4,11 +4,13 @@
 pub(super) trait Picks {
     fn count(&self) -> usize;
     fn frame(&self, at: usize) -> usize;
-    /// Whether each is the frame that it is counted as.
-    fn are_all(&self) -> bool;
+    /// The frame of a place; `None` behind the last.
+    fn pick<'a, B>(&self, frames: &'a [B], at: usize) -> Option<&'a B>;
+    /// Whether so many from a place on are frames behind each other.
+    fn are_together(&self, at: usize, count: usize) -> bool;
 }
 
-/// The first so many.
+/// All of them.
 impl Picks for usize {
     #[inline(always)]
     fn count(&self) -> usize {
@@ -21,22 +23,35 @@ impl Picks for usize {
     }
 
     #[inline(always)]
-    fn are_all(&self) -> bool {
+    fn pick<'a, B>(&self, frames: &'a [B], at: usize) -> Option<&'a B> {
+        frames.get(at)
+    }
+
+    #[inline(always)]
+    fn are_together(&self, _: usize, _: usize) -> bool {
         true
     }
 }
 
-/// These.
+/// These, in their order.
 impl Picks for &[u8] {
+    #[inline(always)]
     fn count(&self) -> usize {
         self.len()
     }
 
+    #[inline(always)]
     fn frame(&self, at: usize) -> usize {
         usize::from(self[at])
     }
 
-    fn are_all(&self) -> bool {
-        false
+    #[inline(always)]
+    fn pick<'a, B>(&self, frames: &'a [B], at: usize) -> Option<&'a B> {
+        self.get(at).and_then(|frame| frames.get(usize::from(*frame)))
+    }
+
+    #[inline(always)]
+    fn are_together(&self, at: usize, count: usize) -> bool {
+        self.frame(at) + count - 1 == self.frame(at + count - 1)
     }
 }

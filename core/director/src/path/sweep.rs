@@ -6,6 +6,7 @@ use super::parse::Parse;
 use crate::plan::Plan;
 use crate::session::{Core, State};
 use crate::time::Time;
+use arrayvec::ArrayVec;
 use sluice_table::Slot;
 
 /// The sweep's hand goes once around the table in this time,
@@ -16,6 +17,8 @@ const SWEEP_MS: u64 = 2000;
 const SLOTS_PER_MS: u64 = 8000;
 /// The most slots of one call of the sweep.
 const SWEEP_SLOTS: u64 = 4096;
+/// Sessions that are ended together: what their index buckets take to come is waited for once.
+const TOGETHER: usize = 16;
 
 impl<F: Parse> Engine<F> {
     /// Ends a session that has timed out.
@@ -45,15 +48,40 @@ impl<F: Parse> Engine<F> {
     }
 
     fn sweep_slots(&mut self, shared: &mut Shared, plan: &Plan, now: Time, slots: u32) {
+        let mut over = ArrayVec::<_, TOGETHER>::new();
         for _ in 0..slots {
             if self.hand >= self.sessions.slab().touched() {
                 self.hand = 0;
             }
             let session = self.sessions.slab().at(self.hand);
             if !session.is_vacant() && expired(session, plan, now) {
-                self.expire(shared, plan, self.hand);
+                let hashes = self.sessions.hashes(plan, session).unwrap_or_default();
+                hashes.iter().flatten().for_each(|hash| self.sessions.index().prefetch(*hash));
+                over.push((self.hand, hashes));
+                if over.is_full() {
+                    self.end(shared, plan, &mut over);
+                }
             }
             self.hand += 1;
+        }
+        self.end(shared, plan, &mut over);
+    }
+
+    /// Ends sessions whose time is over, found by keys with these hashes.
+    fn end(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        over: &mut ArrayVec<(u32, [Option<u64>; 2]), TOGETHER>,
+    ) {
+        for (id, hashes) in over.drain(..) {
+            let session = self.sessions.slab().at(id);
+            // With the last of its sessions a template goes too.
+            if !session.is_vacant() {
+                let connection = session.state != State::Template;
+                self.remove_by(shared, plan, id, hashes);
+                shared.counters.expired += u64::from(connection);
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ mod groups;
 mod hearsay;
 mod icmp;
 mod introduce;
+mod joined;
 pub(in crate::path) mod lab;
 mod life;
 mod modes;

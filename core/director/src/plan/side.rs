@@ -3,6 +3,7 @@
 //! There are two: of the IPv4 table, and of the wide one, whose addresses are IPv6 and IPv4 as
 //! `::ffff:a.b.c.d` (RFC 4291 2.5.5.2).
 
+use super::addresses::Addresses;
 use super::{LocalId, Owner, Plan, RealId, Service, ServiceId};
 use crate::blueprint::{Mode, Ports, Protocol};
 use crate::family::Family;
@@ -89,7 +90,7 @@ pub struct Side<A> {
     /// protocol (0 for any) and address. See [`former`].
     former: FxHashMap<(u8, A), Vec<(Ports, Owner)>>,
     vip_set: FxHashMap<A, ()>,
-    pub(super) pool_of: FxHashMap<A, u32>,
+    pub(super) pool_of: Addresses<A>,
     /// Where the sessions are of real servers that are reached by NAT: by protocol, address and
     /// port; 0 for any.
     nat: FxHashMap<(u8, A, u16), Vec<Owner>>,
@@ -148,6 +149,12 @@ impl<A: Copy + Eq + Hash> Side<A> {
         self.locals_wire.get(usize::from(id.0)).copied().flatten()
     }
 
+    /// Where that lies.
+    #[inline(always)]
+    pub(crate) fn local_wire_at(&self, id: LocalId) -> Option<&A> {
+        self.locals_wire.get(usize::from(id.0)).and_then(Option::as_ref)
+    }
+
     /// The service at an endpoint: the most specific of those that are there.
     pub fn service_at(&self, protocol: u8, address: A, port: u16) -> Option<ServiceId> {
         if let Some(id) = self.exact.get(&(protocol, address, port)) {
@@ -177,7 +184,7 @@ impl<A: Copy + Eq + Hash> Side<A> {
 
     /// Whether the address is a VIP or a local address.
     pub fn owns(&self, address: A) -> bool {
-        self.vip_set.contains_key(&address) || self.pool_of.contains_key(&address)
+        self.vip_set.contains_key(&address) || self.pool_of.get(address).is_some()
     }
 
     /// Whether the address is a VIP.
@@ -260,7 +267,7 @@ pub(super) fn side<F: Family>(plan: &Plan, is_ours: impl Fn(ServiceId) -> bool) 
     for (number, pool) in plan.pools.iter().enumerate() {
         for local in pool.locals.iter().flatten() {
             let Some(address) = side.local(*local) else { continue };
-            side.pool_of.entry(address).or_insert(number as u32);
+            side.pool_of.add(address, number as u32);
         }
     }
     side

@@ -24,6 +24,14 @@ pub(super) fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run(Avx2(()))
 }
 
+/// The same, and where the processor has AVX-512 the compiler makes of it what is better: truths
+/// in registers of their own, three operands to one step of logic. Eight lanes still, since most of
+/// a kernel is loads that go lane by lane.
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512vl,avx512bw,avx512dq")]
+pub(super) fn run_512<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run(Avx2(()))
+}
+
 macro_rules! two {
     ($($name:ident: $intrinsic:ident,)*) => { $(
         #[inline(always)]
@@ -99,6 +107,28 @@ impl Instructions for Avx2 {
     fn before(self, a: __m256i) -> __m256i {
         // SAFETY: see `Avx2`.
         unsafe { _mm256_permutevar8x32_epi32(a, _mm256_setr_epi32(0, 0, 1, 2, 3, 4, 5, 6)) }
+    }
+
+    #[inline(always)]
+    fn twins(self, a: __m256i) -> u8 {
+        // SAFETY: see `Avx2`.
+        let orders = unsafe {
+            [
+                _mm256_setr_epi32(1, 2, 3, 4, 5, 6, 7, 0),
+                _mm256_setr_epi32(2, 3, 4, 5, 6, 7, 0, 1),
+                _mm256_setr_epi32(3, 4, 5, 6, 7, 0, 1, 2),
+                _mm256_setr_epi32(4, 5, 6, 7, 0, 1, 2, 3),
+            ]
+        };
+        let mut twins = 0;
+        for (at, order) in orders.into_iter().enumerate() {
+            // SAFETY: see `Avx2`.
+            let other = unsafe { _mm256_permutevar8x32_epi32(a, order) };
+            // Who equals the one so many lanes on, and that one.
+            let equal = self.mask(self.equal(a, other));
+            twins |= equal | equal.rotate_left(at as u32 + 1);
+        }
+        twins
     }
 
     #[inline(always)]

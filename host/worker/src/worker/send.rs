@@ -2,6 +2,7 @@
 //! to the kernel, or to another worker.
 
 use super::Worker;
+use crate::mailbox::Wake;
 use crate::outlet::Outlet;
 use crate::pieces;
 use crate::queue::Queue;
@@ -84,14 +85,23 @@ impl<Q: Queue> Worker<Q> {
     }
 
     pub(super) fn hand_off(&mut self, worker: u16, parcel: Parcel<Q::Frame>) {
-        let to = usize::from(worker);
-        let pushed = match self.rings.to.get_mut(to) {
-            Some(Some(ring)) => ring.push(parcel).is_ok(),
-            _ => false,
+        let dropped = match self.rings.to.get_mut(usize::from(worker)) {
+            Some(Some(ring)) => ring.push(parcel),
+            _ => 1,
         };
-        self.handed_off |= pushed;
-        if !pushed {
-            self.path.count(Reason::HandOffFull);
+        self.count(dropped, Reason::HandOffFull);
+    }
+
+    /// Puts what was handed over in this turn into the rings, and wakes who is to take it.
+    pub(super) fn flush_rings(&mut self) {
+        let (mut dropped, mut any) = (0, false);
+        for ring in self.rings.to.iter_mut().flatten().filter(|ring| !ring.is_empty()) {
+            dropped += ring.flush();
+            any = true;
+        }
+        if any {
+            self.count(dropped, Reason::HandOffFull);
+            self.wakes.iter().for_each(Wake::wake_if_sleeping);
         }
     }
 }

@@ -58,5 +58,7 @@ pub(crate) static MTU: Key = Key {
     kind: Integer { min: 576, max: 9216 },
     without: Without::Unset("the device's own; in `sluice replay` 1500"),
     example: "9000",
-    about: "The largest IP packet that the port sends, in bytes.",
+    about: "The largest IP packet that the port sends, in bytes; of a super-frame (see \
+            [Devices](#devices)), the largest of its segments. Beside `af_xdp` ports, whose \
+            frames fit a page, only `af_packet` ports may have 9000.",
 };

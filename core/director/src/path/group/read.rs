@@ -1,93 +1,123 @@
 //! The headers of eight frames, a word of each beside the other.
 
-use super::{Group, HEAD, L4, NO_HEAD, NOTHING, WORDS, fold, halves, short};
-use crate::family::{Family, Ipv4, Seed};
+use super::ends::{NO_ROWS, Rows};
+use super::{Group, NOTHING, Together};
+use crate::family::Seed;
 use crate::frame::{Checked, Frame};
+use crate::path::picks::Picks;
 use crate::session::Flow;
 use sluice_lanes::level::{Instructions, Kernel, LANES, Lanes};
 use sluice_lanes::words::Words;
 use sluice_wire::{ethernet, ipv4, tcp, udp};
 
-/// Sixteen bytes of each of the frames' first ones.
-#[inline(always)]
-fn parts<'a>(heads: &Lanes<&'a [u8; HEAD]>, from: usize) -> Lanes<&'a [u8; 16]> {
-    let mut parts = [NOTHING; LANES];
-    for lane in 0..LANES {
-        parts[lane] = heads[lane][from..].first_chunk().unwrap_or(NOTHING);
-    }
-    parts
-}
-
-/// Reads the headers of at most eight frames into a group, and finds the plain ones.
-pub(super) struct Read<'a, B> {
-    pub group: &'a mut Group,
+/// Reads the headers of at most eight frames into a group, and finds the plain ones. Gives those
+/// that are for the other table.
+pub(in crate::path) struct Read<'a, F: Together, B, P> {
+    pub group: &'a mut Group<F::Words>,
     pub frames: &'a [B],
+    pub picks: &'a P,
+    /// The first of them.
+    pub from: usize,
     pub seed: &'a Seed,
 }
 
-impl<B: Frame> Kernel for Read<'_, B> {
-    type Output = ();
+impl<F: Together, B: Frame, P: Picks> Kernel for Read<'_, F, B, P> {
+    type Output = u8;
 
     #[inline(always)]
-    fn run<I: Instructions>(self, instructions: I) {
-        let Self { group, frames, seed } = self;
-        let mut heads = [NO_HEAD; LANES];
-        let mut room = [0; LANES];
+    fn run<I: Instructions>(self, instructions: I) -> u8 {
+        F::read(self, instructions)
+    }
+}
+
+/// The first bytes of eight frames.
+pub(in crate::path) struct Heads<'a, const N: usize> {
+    pub bytes: Lanes<&'a [u8; N]>,
+    /// Bytes behind the link-layer header, at most so many as a length can say.
+    pub room: Lanes<u32>,
+    /// Lanes whose IPv4 checksum the port has found good.
+    pub good: u8,
+    /// Lanes that are not plain, whatever they are.
+    pub barred: u8,
+}
+
+impl<'a, F: Together, B: Frame, P: Picks> Read<'a, F, B, P> {
+    /// The frames' first bytes; zeros of those that are shorter.
+    #[inline(always)]
+    pub fn heads<const N: usize>(&self) -> Heads<'a, N> {
+        let (mut bytes, mut room) = ([const { &[0; N] }; LANES], [0; LANES]);
         let (mut good, mut barred) = (0, 0);
         for lane in 0..LANES {
-            let Some(frame) = frames.get(lane) else { break };
-            let bytes = frame.bytes();
-            let Some(head) = bytes.first_chunk() else { continue };
-            heads[lane] = head;
-            room[lane] = (bytes.len() - ethernet::HEADER).min(0xffff) as u32;
+            let Some(frame) = self.picks.pick(self.frames, self.from + lane) else { break };
+            let all = frame.bytes();
+            let Some(head) = all.first_chunk() else { continue };
+            bytes[lane] = head;
+            room[lane] = (all.len() - ethernet::HEADER).min(0xffff) as u32;
             let known = frame.rx_checksum();
             good |= u8::from(known.ip == Checked::Good) << lane;
-            barred |= u8::from(known.l4 == Checked::Bad) << lane;
+            let barred_here = known.l4 == Checked::Bad || frame.segment_size() != 0;
+            barred |= u8::from(barred_here) << lane;
         }
         // Groups of receivers.
-        barred |= heads.iter().rfold(0, |mask, head| mask << 1 | head[0] & 1);
-        let front = Words::columns(instructions, parts(&heads, WORDS));
-        let middle = Words::columns(instructions, parts(&heads, WORDS + 16));
-        let back = Words::columns(instructions, parts(&heads, L4 + 4));
-        let [link, first, second, third] = front;
-        let [src, dst, ports, _] = middle;
-        // Of UDP the length and the checksum are in the first word, of TCP what is told by the
-        // third, and the checksum in the last.
-        let [udp, _, offset_flags, last] = back;
-        for (words, to) in [first, third, src, dst, ports].into_iter().zip(&mut group.words) {
-            words.store(to);
+        barred |= bytes.iter().rfold(0, |mask, head| mask << 1 | head[0] & 1);
+        Heads { bytes, room, good, barred }
+    }
+}
+
+impl<'a, const N: usize> Heads<'a, N> {
+    /// Sixteen bytes of each from one on.
+    #[inline(always)]
+    pub fn parts(&self, from: usize) -> Rows<'a> {
+        let mut parts = NO_ROWS;
+        for (part, head) in parts.iter_mut().zip(self.bytes) {
+            *part = head[from..].first_chunk().unwrap_or(NOTHING);
         }
-        let total = short(first.shr::<16>());
-        let header = halves(first) + halves(second) + halves(third) + halves(src) + halves(dst);
-        let verified = fold(header).is_word(0xffff).mask() | good;
-        // EtherType, version and length of the header; neither a fragment nor the first of some.
-        let whole = link.shr::<16>().is_word(u32::from(ethernet::IPV4.to_be()))
-            & (first & 0xff).is_word(0x45)
-            & (second & 0xff3f_0000).is_word(0);
-        let protocol = third.shr::<8>() & 0xff;
+        parts
+    }
+}
+
+/// What the transport headers of eight packets say.
+pub(super) struct Transport<I: Instructions> {
+    pub protocol: Words<I>,
+    /// Length of the packets, and how much of it is before their transport headers.
+    pub length: Words<I>,
+    pub before: u32,
+    /// The second word of the headers: of UDP the length and the checksum, of TCP the sequence
+    /// number.
+    pub second: Words<I>,
+    /// Of TCP the third to fifth.
+    pub rest: [Words<I>; 3],
+}
+
+impl<I: Instructions> Transport<I> {
+    /// Keeps what tracking and rewriting need, and tells which are whole TCP or UDP.
+    #[inline(always)]
+    pub fn read<W>(self, group: &mut Group<W>) -> Words<I> {
+        let Self { protocol, length, before, second, rest: [ack, offset_flags, last] } = self;
         let is_tcp = protocol.is_word(u32::from(ipv4::TCP));
-        let datagram = short(udp & 0xffff);
+        let datagram = super::short(second & 0xffff);
         let udp_fits = protocol.is_word(u32::from(ipv4::UDP))
             & datagram.at_least(udp::HEADER as u32)
-            & (datagram + ipv4::HEADER as u32).at_most(total);
+            & (datagram + before).at_most(length);
         let options = (offset_flags & 0xf0).shr::<2>();
-        let tcp_fits = is_tcp
-            & options.at_least(tcp::HEADER as u32)
-            & (options + ipv4::HEADER as u32).at_most(total);
+        let tcp_fits =
+            is_tcp & options.at_least(tcp::HEADER as u32) & (options + before).at_most(length);
         (offset_flags.shr::<8>() & 0xff & is_tcp).store(&mut group.flags);
-        is_tcp.pick(last & 0xffff, udp.shr::<16>()).store(&mut group.sum);
-        let fits = total.at_most(Words::load(instructions, &room)) & (udp_fits | tcp_fits);
-        group.quick = (whole & fits).mask() & verified & !barred;
-        group.flow = [Flow::NONE.0; LANES];
-        let same = src.is(src.before()) & dst.is(dst.before());
-        let same = same & ports.is(ports.before()) & protocol.is(protocol.before());
-        group.again = same.mask();
-        group.settle();
-        for lane in 0..LANES {
-            group.hash[lane] = match group.again >> lane & 1 {
-                0 => Ipv4::hash_key(&group.key(lane), seed),
-                _ => group.hash[lane.wrapping_sub(1) % LANES],
-            };
-        }
+        let end = second.swap_bytes() + length - options - before;
+        let ack = ack.swap_bytes().shl::<16>();
+        ((ack | (end & 0xffff)) & is_tcp).store(&mut group.numbers);
+        is_tcp.pick(last & 0xffff, second.shr::<16>()).store(&mut group.sum);
+        udp_fits | tcp_fits
+    }
+}
+
+impl<W> Group<W> {
+    /// Notes which lanes are plain, and which of them are of the flow of the one before.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, plain: u8, same: u8) {
+        self.quick = plain;
+        self.flow = [Flow::NONE.0; LANES];
+        self.again = same;
+        self.settle();
     }
 }

@@ -1,9 +1,9 @@
 //! Eight packets held against their sessions, and what they become.
 
-use super::{Group, NOTHING, fold, halves, short};
+use super::ends::{Ends, NO_ROWS};
+use super::{Group, NOTHING, Together, fold, halves, short};
 use crate::blueprint::Mode;
 use crate::counters::Direction;
-use crate::family::Ipv4;
 use crate::fib::{Fib, HopId};
 use crate::plan::side;
 use crate::plan::{LocalId, Plan, RealId};
@@ -14,30 +14,49 @@ use sluice_lanes::level::{Instructions, Kernel, LANES, Lanes};
 use sluice_lanes::words::Words;
 use sluice_wire::ipv4;
 
+/// What eight packets say of themselves.
+pub(in crate::path) struct Heads<I: Instructions, E> {
+    pub src: E,
+    pub dst: E,
+    pub ports: Words<I>,
+    pub protocol: Words<I>,
+    /// Time to live, or hop limit.
+    pub ttl: Words<I>,
+}
+
+/// What becomes of them.
+pub(in crate::path) struct Changes<I: Instructions, E> {
+    pub src: E,
+    pub dst: E,
+    pub ports: Words<I>,
+    /// How much more the halves of the addresses sum up to, as one's complement has it.
+    pub addresses: Words<I>,
+}
+
 /// What sessions, and what they name, say of the packets that they were found for.
-struct Facts<I: Instructions> {
+struct Facts<I: Instructions, E> {
     /// Whether the packets come from the client.
     inbound: Words<I>,
-    client: Words<I>,
+    client: E,
     /// Client port, and virtual port above it.
     near: Words<I>,
     /// Local port, and local address above it.
     local_ends: Words<I>,
-    /// Local address in network byte order; zero for none.
-    local: Words<I>,
+    /// Local address; zero for none.
+    local: E,
     /// Service, and state above it.
     service_state: Words<I>,
     real_protocol: Words<I>,
     seen: Words<I>,
-    /// Of the real server: see [`side::Side::real_row`].
-    address: Words<I>,
-    vip: Words<I>,
+    /// Of the real server: see [`side::RealEntry`].
+    address: E,
+    vip: E,
     rest: Words<I>,
 }
 
-impl<I: Instructions> Facts<I> {
+impl<I: Instructions, E: Ends<I>> Facts<I, E> {
     #[inline(always)]
-    fn of(verify: &mut Verify<'_>, instructions: I) -> Self {
+    fn of<F: Together<Ends<I> = E>>(verify: &mut Verify<'_, F>, instructions: I) -> Self {
         let Verify { group, sessions, plan, fib, .. } = verify;
         if group.is_one_flow() {
             return Self::of_one(verify, instructions);
@@ -45,12 +64,12 @@ impl<I: Instructions> Facts<I> {
         if group.again != 0 {
             group.hand_on();
         }
-        let mut client = [0; LANES];
-        let (mut front, mut back) = ([NOTHING; LANES], [NOTHING; LANES]);
+        let mut client = F::nowhere();
+        let (mut front, mut back) = (NO_ROWS, NO_ROWS);
         for lane in 0..LANES {
             // What is not there is vacant.
             let Some(session) = sessions.slab().get(Flow(group.flow[lane]).id()) else { continue };
-            client[lane] = session.client;
+            F::gather(&mut client, lane, &session.client);
             let core = session.core.bytes();
             front[lane] = core.first_chunk().unwrap_or(NOTHING);
             back[lane] = core.last_chunk().unwrap_or(NOTHING);
@@ -60,27 +79,27 @@ impl<I: Instructions> Facts<I> {
         let [_, seen, hop, _] = Words::columns(instructions, back);
         real_protocol.store(&mut group.real_protocol);
         local_ends.store(&mut group.local);
-        let mut rows = [NOTHING; LANES];
-        let [mut local, mut real_hop] = [[0; LANES]; 2];
+        let (side, mut local) = (F::side(plan), F::nowhere());
+        let (mut reals, mut real_hop) = ([RealId(0); LANES], [0; LANES]);
         for lane in 0..LANES {
-            let real = RealId(group.real_protocol[lane] >> 8);
-            real_hop[lane] = u32::from(fib.real_hop(real).0);
-            rows[lane] = plan.v4.real_row(real).unwrap_or(NOTHING);
+            reals[lane] = RealId(group.real_protocol[lane] >> 8);
+            real_hop[lane] = u32::from(fib.real_hop(reals[lane]).0);
             let id = LocalId((group.local[lane] >> 16) as u16);
-            local[lane] = plan.v4.local_wire(id).unwrap_or(0);
+            if let Some(address) = side.local_wire_at(id) {
+                F::gather(&mut local, lane, address);
+            }
         }
-        let [address, vip, rest, _] = Words::columns(instructions, rows);
-        let [client, local, real_hop] =
-            [client, local, real_hop].map(|of| Words::load(instructions, &of));
+        let ([address, vip], rest) = F::reals(instructions, side, &reals);
+        let real_hop = Words::load(instructions, &real_hop);
         let inbound = (Words::load(instructions, &group.flow) & 1).is_word(0);
         let good = hop.shr::<16>().is_word(u32::from(fib.generation()));
         inbound.pick(real_hop, hop | !good).store(&mut group.hop);
         Self {
             inbound,
-            client,
+            client: F::gathered(instructions, &client),
             near,
             local_ends,
-            local,
+            local: F::gathered(instructions, &local),
             service_state,
             real_protocol,
             seen,
@@ -92,12 +111,11 @@ impl<I: Instructions> Facts<I> {
 
     /// The same of a group that is one flow.
     #[inline(always)]
-    fn of_one(verify: &mut Verify<'_>, instructions: I) -> Self {
+    fn of_one<F: Together<Ends<I> = E>>(verify: &mut Verify<'_, F>, instructions: I) -> Self {
         let Verify { group, sessions, plan, fib, .. } = verify;
-        let flow = Flow(group.flow[0]);
+        let (flow, side) = (Flow(group.flow[0]), F::side(plan));
         let session = sessions.slab().get(flow.id()).copied().unwrap_or_default();
-        let real = plan.v4.real_row(session.real()).unwrap_or(NOTHING);
-        let [address, vip, rest, _] = numbers(real);
+        let real = side.real(session.real()).copied().unwrap_or_default();
         let inbound = matches!(flow.direction(), Direction::Inbound);
         let good = session.hop_generation == fib.generation();
         let hop = match inbound {
@@ -112,93 +130,118 @@ impl<I: Instructions> Facts<I> {
         let near = two(session.client_port, session.virtual_port);
         let local_ends = two(session.local_port, session.local.0);
         let service_state = two(session.service.0, session.state as u16);
-        let local = plan.v4.local_wire(session.local).unwrap_or(0);
+        let local = side.local_wire(session.local).unwrap_or_default();
         Self {
             inbound: Words::splat(instructions, if inbound { u32::MAX } else { 0 }),
-            client: Words::splat(instructions, session.client),
+            client: F::splat(instructions, session.client),
             near: Words::splat(instructions, near),
             local_ends: Words::splat(instructions, local_ends),
-            local: Words::splat(instructions, local),
+            local: F::splat(instructions, local),
             service_state: Words::splat(instructions, service_state),
             real_protocol: Words::splat(instructions, session.real_protocol),
             seen: Words::splat(instructions, session.seen_ms),
-            address: Words::splat(instructions, address),
-            vip: Words::splat(instructions, vip),
-            rest: Words::splat(instructions, rest),
+            address: F::splat(instructions, real.wire_address),
+            vip: F::splat(instructions, real.wire_vip),
+            rest: Words::splat(instructions, real.rest()),
         }
     }
 }
 
-/// Four words as they lie in memory.
-#[inline(always)]
-fn numbers(row: &[u8; 16]) -> [u32; 4] {
-    std::array::from_fn(|at| {
-        row.as_chunks::<4>().0.get(at).map_or(0, |word| u32::from_ne_bytes(*word))
-    })
-}
-
 /// Holds the plain packets of a group against the sessions that were found for them, and makes
 /// what they become. Gives those that pass; nothing but the group has changed.
-pub(super) struct Verify<'a> {
-    pub group: &'a mut Group,
-    pub sessions: &'a Sessions<Ipv4>,
+pub(super) struct Verify<'a, F: Together> {
+    pub group: &'a mut Group<F::Words>,
+    pub sessions: &'a Sessions<F>,
     pub plan: &'a Plan,
     pub fib: &'a Fib,
     pub now: Time,
 }
 
-impl Kernel for Verify<'_> {
-    type Output = u8;
+/// What the sessions of eight packets allow.
+struct Allowed<I: Instructions> {
+    /// Whether their real servers go on and are reached in a way that keeps packets plain.
+    goes_on: Words<I>,
+    /// Whether local addresses stand for the clients.
+    fnat: Words<I>,
+    /// Whether the packets change nothing, and whether they are part of a connection.
+    plain: Words<I>,
+    connection: Words<I>,
+}
 
+impl<F: Together> Verify<'_, F> {
+    /// What the sessions' modes and states say, to packets with these flags.
     #[inline(always)]
-    fn run<I: Instructions>(mut self, instructions: I) -> u8 {
-        let facts = Facts::of(&mut self, instructions);
-        let Facts { inbound, near, local_ends, local, real_protocol, address, vip, rest, .. } =
-            facts;
-        let Self { group, plan, now, .. } = self;
-        let words = |of: &Lanes<u32>| Words::load(instructions, of);
-        let [_, third, src, dst, ports] = group.words.each_ref().map(words);
-        let state = facts.service_state.shr::<16>() & 0xff;
+    fn allowed<I: Instructions>(
+        &mut self,
+        facts: &Facts<I, F::Ends<I>>,
+        flags: Words<I>,
+    ) -> Allowed<I> {
+        let Facts { inbound, local, rest, service_state, .. } = *facts;
+        let state = service_state.shr::<16>() & 0xff;
         let mode = rest.shr::<16>() & 0xff;
         let fnat = mode.is_word(Mode::Fnat as u32);
-        let usual = (fnat & !local.is_word(0))
+        let ipip = mode.is_word(Mode::Ipip as u32);
+        let usual = (fnat & !local.is_none())
             | mode.is_word(Mode::Nat as u32)
             | mode.is_word(Mode::Dr as u32)
-            | mode.is_word(Mode::Ipip as u32);
-        group.tunnels = mode.is_word(Mode::Ipip as u32).mask();
+            | ipip;
+        self.group.tunnels = ipip.mask();
         let goes_on = (rest.shr::<24>() | (inbound & side::ANSWERS_INBOUND)).is_word(side::GOES_ON);
-        let protocol = third.shr::<8>() & 0xff;
-        let is_its = protocol.is(real_protocol & 0xff) & goes_on & usual;
-        let flags = words(&group.flags);
         let open = state.is_word(State::Established as u32) & (flags & track::ENDS).is_word(0);
         // One that opens a connection anew needs a closer look.
         let connection = state.at_least(State::SynRecv as u32)
             & !state.at_least(State::Udp as u32)
             & !(flags & track::OPENS_OF).is_word(track::OPENS);
-        let plain = open | (state.at_least(State::Udp as u32) & flags.is_word(0));
-        let idle = Words::splat(instructions, now.low()) - facts.seen;
-        let lives = idle.at_most(state.of(&plan.timeout_ms)) & (third & 0xff).at_least(2);
+        let beginning = connection & (flags & track::BEGINS_OF).is_word(track::BEGINS);
+        let plain = open | beginning | (state.at_least(State::Udp as u32) & flags.is_word(0));
+        Allowed { goes_on: goes_on & usual, fnat, plain, connection }
+    }
+}
 
-        let client = facts.client.swap_bytes();
+/// A multiple of 0xffff, which is nothing in one's complement, above what the halves of two
+/// addresses sum up to: so that what is taken away leaves more than zero, as a sum over data does.
+const ABOVE: u32 = 17 * 0xffff;
+
+impl<F: Together> Kernel for Verify<'_, F> {
+    type Output = u8;
+
+    #[inline(always)]
+    fn run<I: Instructions>(mut self, instructions: I) -> u8 {
+        let facts = Facts::of(&mut self, instructions);
+        let words = |of: &Lanes<u32>| Words::load(instructions, of);
+        let flags = words(&self.group.flags);
+        let Allowed { goes_on, fnat, plain, connection } = self.allowed(&facts, flags);
+        let Facts { inbound, near, local_ends, local, address, vip, rest, .. } = facts;
+        let Self { group, plan, now, .. } = self;
+        let Heads { src, dst, ports, protocol, ttl } = F::heads(&group.words, instructions);
+        let state = facts.service_state.shr::<16>() & 0xff;
+        let is_its = protocol.is(facts.real_protocol & 0xff) & goes_on;
+        let idle = Words::splat(instructions, now.low()) - facts.seen;
+        let lives = idle.at_most(state.of(&plan.timeout_ms)) & ttl.at_least(2);
+
+        let client = facts.client.to_wire();
         let near = near.swap_bytes();
         let near = near.shl::<16>() | near.shr::<16>();
-        let middle = fnat.pick(local, client);
+        let middle = Ends::pick(fnat, local, client);
         let middle_port = fnat.pick(short(local_ends & 0xffff), near & 0xffff);
         let own_port = rest & 0xffff;
         let port = own_port.is_word(0).pick(near.shr::<16>(), own_port);
         let far = port | middle_port.shl::<16>();
-        let belongs = inbound.pick(client, address).is(src)
-            & inbound.pick(vip, middle).is(dst)
+        let belongs = Ends::pick(inbound, client, address).is(src)
+            & Ends::pick(inbound, vip, middle).is(dst)
             & inbound.pick(near, far).is(ports);
-        let (new_src, new_dst) = (inbound.pick(middle, vip), inbound.pick(address, client));
+        let new_src = Ends::pick(inbound, middle, vip);
+        let new_dst = Ends::pick(inbound, address, client);
         let new_ports = inbound.pick(far, near);
         let new_ports = new_ports.shl::<16>() | new_ports.shr::<16>();
+        let passes = belongs & is_its & lives & !new_src.is_mapped(instructions);
 
-        // RFC 1624: a word is taken away by adding its complement. One hop less is 0xfffe.
-        let addresses = halves(!src) + halves(!dst) + halves(new_src) + halves(new_dst);
-        let header = !fold(addresses + (!third).shr::<16>() + 0xfffe);
-        let hop = ((third - 1) & 0xffff) | header.shl::<16>();
-        group.changed = Words::rows([hop, new_src, new_dst, new_ports]);
+        // RFC 1624, of what the session says that a packet which belongs to it has.
+        let (inward, outward) = (client.sum() + vip.sum(), middle.sum() + address.sum());
+        let gone = Words::splat(instructions, ABOVE) - inbound.pick(inward, outward);
+        let addresses = inbound.pick(outward, inward) + gone;
+        let changes = Changes { src: new_src, dst: new_dst, ports: new_ports, addresses };
+        F::change(&mut group.words, changes, instructions);
         let sum = words(&group.sum);
         let all = (!sum & 0xffff) + addresses + halves(!ports) + halves(new_ports);
         let all = !fold(all) & 0xffff;
@@ -206,8 +249,15 @@ impl Kernel for Verify<'_> {
         let is_udp = protocol.is_word(u32::from(ipv4::UDP));
         let all = all | (is_udp & all.is_word(0) & 0xffff);
         (is_udp & sum.is_word(0)).pick(sum, all).store(&mut group.sum);
-        let passes = belongs & is_its & lives;
-        group.changes = (passes & connection & !plain).mask() & group.quick;
+        let changes = passes & connection & !plain;
+        group.changes = changes.mask() & group.quick;
+        if group.changes != 0 {
+            let last = state.is_word(State::LastAck as u32) | !(flags & track::RESETS).is_word(0);
+            group.ends = (changes & last).mask() & group.quick;
+            let mode = rest.shr::<16>() & 0xff;
+            group.answered = (fnat | mode.is_word(Mode::Nat as u32)).mask();
+            group.twins = words(&group.flow).shr::<1>().twins();
+        }
         (passes & (plain | connection)).mask() & group.quick
     }
 }

@@ -1,12 +1,21 @@
 //! Packets that go eight at a time become what they become one at a time, whatever is the matter
 //! with them.
 
-use super::lab::{CLIENT, FRONT, LOCAL, Lab, MemFrame, Packet, REAL, VIP, tcp, udp};
-use crate::blueprint::Mode;
+use super::lab::{CLIENT, FRONT, LOCAL, Lab, MemFrame, Packet, REAL, VIP, tcp, udp, with_ipv6};
+use crate::blueprint::{Blueprint, ClientAddress, Mode, Network, Ports, Protocol};
 use crate::frame::Frame;
 use crate::path::{Level, Verdict};
+use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TcpHeader, TransportSlice};
 use proptest::prelude::*;
 use sluice_wire::tcp::{ACK, SYN};
+use std::net::{Ipv6Addr, SocketAddr};
+
+const CLIENT_6: &str = "2001:db8:1::48";
+const VIP_6: &str = "2001:db8:1::200";
+const LOCAL_6: &str = "2001:db8:2::10";
+const REAL_6: &str = "2001:db8:2::11";
+/// The first port of the wide table's half of an IPv4 local address.
+const WIDE_PORT: u16 = 33_280;
 
 /// What is the matter with a packet.
 #[derive(Clone, Debug)]
@@ -24,10 +33,17 @@ enum Oddity {
     Cut(usize),
     /// Bytes behind the packet.
     Padded(usize),
+    /// Of IPv6: an extension header of eight bytes.
+    Extended(u8),
+    /// Of IPv6: a source that stands for IPv4.
+    Mapped,
+    /// Of IPv6: no length, as a jumbogram has.
+    Jumbo,
 }
 
 #[derive(Clone, Debug)]
 struct Shot {
+    six: bool,
     inbound: bool,
     tcp: bool,
     /// Of four sessions, or of none.
@@ -37,27 +53,81 @@ struct Shot {
     oddity: Oddity,
 }
 
+/// How a director forwards.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    mode: Mode,
+    /// Whether real servers of IPv6 services have IPv4 addresses.
+    crosses: bool,
+    introduces: bool,
+    workers: u16,
+    /// Seconds between the sessions' first packets and the rest.
+    idle_s: u64,
+}
+
+fn end(address: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(address.parse().unwrap(), port)
+}
+
+/// The same as [`udp`] and [`tcp`] in IPv6.
+fn six(from: SocketAddr, to: SocketAddr, flags: Option<u8>, payload: &[u8]) -> MemFrame {
+    let (SocketAddr::V6(a), SocketAddr::V6(b)) = (from, to) else { panic!("not IPv6") };
+    let builder = PacketBuilder::ethernet2([4; 6], [6; 6]);
+    let builder = builder.ipv6(a.ip().octets(), b.ip().octets(), 64);
+    let mut bytes = Vec::new();
+    if let Some(flags) = flags {
+        let mut header = TcpHeader::new(from.port(), to.port(), 100, 64_000);
+        header.acknowledgment_number = 200;
+        (header.fin, header.syn, header.rst) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0);
+        (header.psh, header.ack) = (flags & 8 != 0, flags & 16 != 0);
+        builder.tcp_header(header).write(&mut bytes, payload).unwrap();
+    } else {
+        builder.udp(from.port(), to.port()).write(&mut bytes, payload).unwrap();
+    }
+    MemFrame::new(&bytes)
+}
+
 impl Shot {
-    fn frame(&self, mode: Mode) -> MemFrame {
-        let service = if self.tcp { 80 } else { 53 };
+    const fn service(&self) -> u16 {
+        if self.tcp { 80 } else { 53 }
+    }
+
+    fn plain(&self, setting: &Setting) -> MemFrame {
+        let (service, fnat) = (self.service(), setting.mode == Mode::Fnat);
+        let payload = vec![0x5a; self.payload];
+        // Of the sessions that are not there one is another worker's.
+        let local_port = self.client_port + if self.client_port == 4 { 60_000 } else { 1024 };
+        if self.six && (self.inbound || !setting.crosses) {
+            let client = end(CLIENT_6, 3000 + self.client_port);
+            let local = if fnat { end(LOCAL_6, local_port) } else { client };
+            let (from, to) = match self.inbound {
+                true => (client, end(VIP_6, service)),
+                false => (end(REAL_6, service), local),
+            };
+            return six(from, to, self.tcp.then_some(self.flags), &payload);
+        }
         let client = (CLIENT, 3000 + self.client_port);
-        let local = if mode == Mode::Fnat { (LOCAL, 1024 + self.client_port) } else { client };
+        let first = if self.six { WIDE_PORT - 1024 } else { 0 };
+        let local = if fnat { (LOCAL, local_port.wrapping_add(first)) } else { client };
         let (from, to) =
             if self.inbound { (client, (VIP, service)) } else { ((REAL, service), local) };
-        let payload = vec![0x5a; self.payload];
-        let mut frame = if self.tcp {
+        if self.tcp {
             tcp(from, to, self.flags, (100, 200), &payload)
         } else {
             udp(from, to, &payload)
-        };
-        let sum_at = if self.tcp { 50 } else { 40 };
+        }
+    }
+
+    fn frame(&self, setting: &Setting) -> MemFrame {
+        let mut frame = self.plain(setting);
         let bytes = &mut frame.bytes;
+        let six = bytes[12] == 0x86;
+        let sum_at = if self.tcp { 50 } else { 40 } + if six { 20 } else { 0 };
         match self.oddity {
-            Oddity::None => {}
             Oddity::Byte { at, value, repaired } => {
                 let at = at % bytes.len();
                 bytes[at] = value;
-                if repaired {
+                if repaired && !six {
                     bytes[24..26].fill(0);
                     let sum = sluice_wire::checksum::full(&bytes[14..34]);
                     bytes[24..26].copy_from_slice(&sum.to_be_bytes());
@@ -66,25 +136,44 @@ impl Shot {
             Oddity::Sum(sum) => bytes[sum_at..sum_at + 2].copy_from_slice(&sum.to_be_bytes()),
             Oddity::Cut(length) => bytes.truncate(length),
             Oddity::Padded(length) => bytes.extend(vec![0xee; length]),
+            Oddity::Extended(kind) if six => {
+                let inner = std::mem::replace(&mut bytes[20], kind);
+                bytes.splice(54..54, [inner, 0, 0, 0, 0, 0, 0, 0]);
+                let length = (bytes.len() - 54) as u16;
+                bytes[18..20].copy_from_slice(&length.to_be_bytes());
+            }
+            Oddity::Mapped if six => {
+                bytes[22..34].copy_from_slice(&[[0; 6], [0, 0, 0, 0, 255, 255]].concat())
+            }
+            Oddity::Jumbo if six => bytes[18..20].fill(0),
+            _ => {}
         }
         frame
     }
 }
 
-fn any_shot() -> impl Strategy<Value = Shot> {
+fn any_shot(six: impl Strategy<Value = bool>) -> impl Strategy<Value = Shot> {
     let oddity = prop_oneof![
-        6 => Just(Oddity::None),
-        3 => (0usize..56, any::<u8>(), any::<bool>())
+        8 => Just(Oddity::None),
+        3 => (0usize..76, any::<u8>(), any::<bool>())
             .prop_map(|(at, value, repaired)| Oddity::Byte { at, value, repaired }),
-        1 => (0u8..3).prop_map(|value| Oddity::Byte { at: 22, value, repaired: true }),
+        1 => (prop_oneof![Just(21), Just(22)], 0u8..3)
+            .prop_map(|(at, value)| Oddity::Byte { at, value, repaired: true }),
+        // Next headers, and a group as the source.
+        1 => prop_oneof![Just((20, 0)), Just((20, 44)), Just((20, 58)), Just((22, 0xff))]
+            .prop_map(|(at, value)| Oddity::Byte { at, value, repaired: true }),
         1 => prop_oneof![Just(0), Just(0xffff), any::<u16>()].prop_map(Oddity::Sum),
-        1 => (0usize..70).prop_map(Oddity::Cut),
+        1 => (0usize..90).prop_map(Oddity::Cut),
         1 => (0usize..30).prop_map(Oddity::Padded),
+        1 => prop_oneof![Just(0), Just(43), Just(44), Just(60), any::<u8>()]
+            .prop_map(Oddity::Extended),
+        1 => prop_oneof![Just(Oddity::Mapped), Just(Oddity::Jumbo)],
     ];
     let flags = prop_oneof![12 => Just(ACK), 1 => Just(SYN), 1 => any::<u8>()];
-    let payload = prop_oneof![8 => 0usize..40, 1 => 1340usize..1480];
-    (any::<bool>(), any::<bool>(), 0u16..5, flags, payload, oddity).prop_map(
-        |(inbound, tcp, client_port, flags, payload, oddity)| Shot {
+    let payload = prop_oneof![8 => 0usize..40, 1 => 1320usize..1480];
+    (six, any::<bool>(), any::<bool>(), 0u16..5, flags, payload, oddity).prop_map(
+        |(six, inbound, tcp, client_port, flags, payload, oddity)| Shot {
+            six,
             inbound,
             tcp,
             client_port,
@@ -95,53 +184,91 @@ fn any_shot() -> impl Strategy<Value = Shot> {
     )
 }
 
-/// A director that forwards by `mode`, with a session for each of four client ports and protocols.
-fn lab(mode: Mode, level: Level) -> Lab {
-    let set = |b: &mut crate::blueprint::Blueprint| {
-        b.services.iter_mut().for_each(|service| service.mode = mode);
-        let source = crate::blueprint::Network { address: [192, 0, 2, 9].into(), prefix: 32 };
-        b.tunnel.v4 = Some(source);
-        // One real server, so that its answers can be foretold.
-        b.services.iter_mut().for_each(|service| service.reals.truncate(1));
-    };
-    let mut lab = Lab::with(set, 1000, (0, 1)).at_level(level);
-    for port in 3000..3004 {
-        for mut frame in [udp((CLIENT, port), (VIP, 53), b"1"), {
-            tcp((CLIENT, port), (VIP, 80), SYN, (99, 0), b"")
-        }] {
-            assert!(matches!(lab.one(FRONT, &mut frame), Verdict::Tx(_)), "{mode:?}");
-        }
-        let mut ack = tcp((CLIENT, port), (VIP, 80), ACK, (100, 200), b"");
-        assert!(matches!(lab.one(FRONT, &mut ack), Verdict::Tx(_)), "{mode:?}");
+/// Packets of a burst, and how often each comes.
+fn any_runs() -> impl Strategy<Value = Vec<(Shot, usize)>> {
+    let mixes = [Just(0).boxed(), Just(1).boxed(), (0..2).boxed(), (0..8).boxed()];
+    proptest::sample::select(mixes.to_vec()).prop_flat_map(|mix| {
+        let times = prop_oneof![2 => Just(1), 1 => 1usize..30];
+        proptest::collection::vec((any_shot(mix.prop_map(|mix| mix != 0)), times), 4..64)
+    })
+}
+
+fn any_setting() -> impl Strategy<Value = Setting> {
+    let mode = prop_oneof![
+        3 => Just(Mode::Fnat), 2 => Just(Mode::Nat), 1 => Just(Mode::Dr), 1 => Just(Mode::Ipip),
+    ];
+    let seldom = || proptest::bool::weighted(0.15);
+    let idle_s = prop_oneof![4 => Just(0), 1 => 25u64..35];
+    (mode, seldom(), seldom(), seldom(), idle_s).prop_map(|(mode, a, b, c, idle_s)| {
+        let fnat = mode == Mode::Fnat;
+        let (crosses, introduces) = (a && fnat, b && fnat);
+        Setting { mode, crosses, introduces, workers: 1 + u16::from(c && fnat), idle_s }
+    })
+}
+
+fn configure(blueprint: &mut Blueprint, setting: &Setting) {
+    with_ipv6(blueprint);
+    let dns = blueprint.services.last().unwrap().clone();
+    let mut web = dns;
+    (web.name, web.protocol, web.ports) = ("web6".into(), Protocol::Tcp, Ports::one(80));
+    web.reals[0].port = 80;
+    if setting.introduces {
+        web.client_address = ClientAddress::Toa;
     }
+    blueprint.services.push(web);
+    let source = |address: &str, prefix| Network { address: address.parse().unwrap(), prefix };
+    blueprint.tunnel.v4 = Some(source("192.0.2.9", 32));
+    blueprint.tunnel.v6 = Some(source("2001:db8:2::9", 128));
+    for service in &mut blueprint.services {
+        service.mode = setting.mode;
+        // One real server, so that its answers can be foretold.
+        service.reals.truncate(1);
+        if setting.crosses {
+            service.reals[0].address = REAL.into();
+        }
+    }
+}
+
+/// A director with a session for each of four client ports and protocols, in either version.
+fn lab(setting: &Setting, level: Level) -> Lab {
+    let set = |b: &mut Blueprint| configure(b, setting);
+    let mut lab = Lab::with(set, 1000, (0, setting.workers)).at_level(level);
+    for client_port in 0..4 {
+        for (six, tcp, flags) in [false, true]
+            .into_iter()
+            .flat_map(|six| [(six, false, 0), (six, true, SYN), (six, true, ACK)])
+        {
+            let (inbound, payload, oddity) = (true, 0, Oddity::None);
+            let shot = Shot { six, inbound, tcp, client_port, flags, payload, oddity };
+            let mut frame = shot.frame(setting);
+            assert!(matches!(lab.one(FRONT, &mut frame), Verdict::Tx(_)), "{setting:?} {shot:?}");
+        }
+    }
+    lab.after_s(setting.idle_s);
     lab
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn together_as_alone(
-        runs in proptest::collection::vec(
-            (any_shot(), prop_oneof![2 => Just(1), 1 => 1usize..30]), 4..64,
-        ),
-        mode in prop_oneof![
-            3 => Just(Mode::Fnat), 2 => Just(Mode::Nat), 1 => Just(Mode::Dr), 1 => Just(Mode::Ipip),
-        ],
-    ) {
+    fn together_as_alone(runs in any_runs(), setting in any_setting()) {
         let shots = runs.iter().flat_map(|(shot, times)| std::iter::repeat_n(shot, *times));
         let shots: Vec<&Shot> = shots.take(64).collect();
-        let (mut single, mut staged) = (lab(mode, Level::BASELINE), lab(mode, Level::detect()));
-        // The scalar twin of the kernels, which other processors have.
-        let mut scalar = lab(mode, Level::BASELINE);
-        let mut alone: Vec<MemFrame> = shots.iter().map(|shot| shot.frame(mode)).collect();
+        let mut single = lab(&setting, Level::BASELINE);
+        let mut staged = lab(&setting, Level::detect());
+        let mut alone: Vec<MemFrame> = shots.iter().map(|shot| shot.frame(&setting)).collect();
         let mut together = alone.clone();
         let verdicts: Vec<Verdict> = alone.iter_mut().map(|f| single.one(FRONT, f)).collect();
-        let mut by_scalar = together.clone();
+        let before = together.clone();
         let both = staged.burst(FRONT, &mut together);
-        prop_assert_eq!(&scalar.burst(FRONT, &mut by_scalar), &both);
-        prop_assert_eq!(&by_scalar, &together);
-        prop_assert_eq!(scalar.path.counters(), staged.path.counters());
+        // What other processors have, the scalar twin too.
+        for level in Level::available() {
+            let (mut other, mut frames) = (lab(&setting, level), before.clone());
+            prop_assert_eq!(&other.burst(FRONT, &mut frames), &both);
+            prop_assert_eq!(&frames, &together);
+            prop_assert_eq!(other.path.counters(), staged.path.counters());
+        }
         for (at, shot) in shots.iter().enumerate() {
             prop_assert_eq!(both[at], verdicts[at], "{}: {:?}", at, shot);
             prop_assert_eq!(&together[at], &alone[at], "{}: {:?}", at, shot);
@@ -151,11 +278,14 @@ proptest! {
     }
 }
 
+const FNAT: Setting =
+    Setting { mode: Mode::Fnat, crosses: false, introduces: false, workers: 1, idle_s: 0 };
+
 /// Eight that nothing is the matter with, as another's parser reads them.
 #[test]
 fn eight_plain_ones() {
-    for level in [Level::BASELINE, Level::detect()] {
-        eight(lab(Mode::Fnat, level));
+    for level in Level::available() {
+        eight(lab(&FNAT, level));
     }
 }
 
@@ -190,5 +320,66 @@ fn eight(mut lab: Lab) {
             frame.bytes().len(),
             old.payload.len() + if old.tcp.is_some() { 54 } else { 42 }
         );
+    }
+}
+
+/// A frame of IPv6 as another's parser reads it, its checksum verified: both ends, hop limit and
+/// payload.
+fn read_six(frame: &MemFrame) -> (SocketAddr, SocketAddr, u8, Vec<u8>) {
+    let sliced = SlicedPacket::from_ethernet(&frame.bytes).unwrap();
+    let Some(NetSlice::Ipv6(net)) = sliced.net else { panic!("no IPv6") };
+    let ip = net.header().to_header();
+    let (sport, dport, payload) = match sliced.transport {
+        Some(TransportSlice::Tcp(tcp)) => {
+            let (header, payload) = (tcp.to_header(), tcp.payload());
+            assert_eq!(header.checksum, header.calc_checksum_ipv6(&ip, payload).unwrap());
+            (tcp.source_port(), tcp.destination_port(), payload.to_vec())
+        }
+        Some(TransportSlice::Udp(udp)) => {
+            let (header, payload) = (udp.to_header(), udp.payload());
+            assert_eq!(header.checksum, header.calc_checksum_ipv6(&ip, payload).unwrap());
+            (udp.source_port(), udp.destination_port(), payload.to_vec())
+        }
+        other => panic!("neither TCP nor UDP: {other:?}"),
+    };
+    let end = |address: [u8; 16], port| SocketAddr::new(Ipv6Addr::from(address).into(), port);
+    (end(ip.source, sport), end(ip.destination, dport), ip.hop_limit, payload)
+}
+
+#[test]
+fn eight_plain_ones_of_ipv6() {
+    for level in Level::available() {
+        // Alone, and with a frame of IPv4 in front of each.
+        for mixed in [false, true] {
+            let mut lab = lab(&FNAT, level);
+            let mut frames = Vec::new();
+            for at in 0..8_u16 {
+                if mixed {
+                    frames.push(udp((CLIENT, 3000), (VIP, 53), b"of the other version"));
+                }
+                let (port, tcp) = (at % 4, at % 4 > 1);
+                let service = if tcp { 80 } else { 53 };
+                let (from, to) = match at < 4 {
+                    true => (end(CLIENT_6, 3000 + port), end(VIP_6, service)),
+                    false => (end(REAL_6, service), end(LOCAL_6, 1024 + port)),
+                };
+                frames.push(six(from, to, tcp.then_some(ACK), b"eighteen bytes of it"));
+            }
+            let verdicts = lab.burst(FRONT, &mut frames);
+            for (at, frame) in
+                frames.iter().skip(usize::from(mixed)).step_by(1 + usize::from(mixed)).enumerate()
+            {
+                let port = at as u16 % 4;
+                let service = if port > 1 { 80 } else { 53 };
+                let ends = match at < 4 {
+                    true => (end(LOCAL_6, 1024 + port), end(REAL_6, service)),
+                    false => (end(VIP_6, service), end(CLIENT_6, 3000 + port)),
+                };
+                let (from, to, hops, payload) = read_six(frame);
+                assert_eq!(((from, to), hops), (ends, 63), "{at}");
+                assert_eq!(payload, b"eighteen bytes of it");
+            }
+            assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Tx(_))));
+        }
     }
 }

@@ -14,7 +14,7 @@ const PSH: u8 = 8;
 const ISN: u32 = 0xffff_fff0;
 
 /// A segment with these raw options.
-fn segment(
+pub fn segment(
     from: SocketAddr,
     to: SocketAddr,
     flags: u8,

@@ -32,11 +32,17 @@ pub const REAL_2_MAC: [u8; 6] = [2, 0, 0, 0, 1, 12];
 pub struct MemFrame {
     pub bytes: Vec<u8>,
     room: usize,
+    /// Of a super-frame.
+    segment: u16,
 }
 
 impl MemFrame {
     pub fn new(bytes: &[u8]) -> Self {
-        Self { bytes: bytes.to_vec(), room: 128 }
+        Self { bytes: bytes.to_vec(), room: 128, segment: 0 }
+    }
+
+    pub fn joined(self, segment: u16) -> Self {
+        Self { segment, ..self }
     }
 }
 
@@ -64,11 +70,20 @@ impl Frame for MemFrame {
         fits
     }
     fn set_len(&mut self, len: usize) -> bool {
-        let fits = len <= 2048;
+        let fits = len <= self.bytes.len().max(2048);
         if fits {
             self.bytes.resize(len, 0);
         }
         fits
+    }
+    fn segment_size(&self) -> u16 {
+        self.segment
+    }
+    fn set_segment_size(&mut self, size: u16) {
+        self.segment = size;
+    }
+    fn set_finished(&mut self) {
+        self.segment = 0;
     }
 }
 

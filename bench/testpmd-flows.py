@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes a capture of UDP datagrams of 64 bytes (with the frame check sequence), one a flow.
 
-    memif-flows.py FILE FLOWS SOURCE_MAC DESTINATION_MAC VIP PORT
+    testpmd-flows.py FILE FLOWS SOURCE_MAC DESTINATION_MAC VIP PORT
 
 Flows differ in the client's address (203.0.113.1 to .250) and port (from 1024 on), in random order,
 which is always the same: neighbours in the capture are no neighbours in the director's tables.

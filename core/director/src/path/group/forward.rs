@@ -1,0 +1,192 @@
+//! What becomes of those of a group's packets that may go on: written, counted, and the sessions
+//! that they change moved on; and the way out for those that go by themselves after all.
+
+use super::{ALL, Group, Together, lanes};
+use crate::counters::Direction;
+use crate::fib::{Hop, HopId};
+use crate::frame::Frame;
+use crate::path::burst::Parsed;
+use crate::path::engine::{Engine, Turn};
+use crate::path::follow::into_tunnel;
+use crate::path::parse::Parse;
+use crate::path::{Shared, Verdict, rewrite, tunnel};
+use crate::plan::Plan;
+use crate::session::Flow;
+use crate::track;
+use sluice_lanes::level::{LANES, Lanes};
+use sluice_wire::ethernet;
+
+impl<F: Parse> Engine<F> {
+    /// Writes one of those; `false`, and nothing done, if it cannot go so.
+    #[inline(always)]
+    pub fn forward<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        (at, lane): (usize, usize),
+        frame: &mut B,
+        verdict: &mut Verdict,
+    ) -> bool {
+        let group = &self.burst.groups[at];
+        let Some(hop) = turn.view.fib.hop(HopId(group.hop[lane] as u16)) else { return false };
+        let length = F::length(&group.words, lane);
+        let written = if group.tunnels >> lane & 1 == 1 {
+            write_into_tunnel::<F, B>(group, (shared, turn), lane, frame, hop, verdict)
+        } else {
+            length <= hop.mtu && write::<F, B>(group, lane, frame, hop, verdict)
+        };
+        if !written {
+            return false;
+        }
+        let flow = Flow(group.flow[lane]);
+        self.sessions.at_mut(flow.id()).seen_ms = turn.now.low();
+        shared.forwarded(group.real(lane), flow.direction(), length);
+        true
+    }
+
+    /// Writes a whole group's frames; gives the lanes that are left, most often none.
+    #[inline(always)]
+    pub fn forward_all<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        at: usize,
+        frames: &mut [B],
+        verdicts: &mut [Verdict],
+    ) -> u8 {
+        let (Some(frames), Some(verdicts)) =
+            (frames.first_chunk_mut::<LANES>(), verdicts.first_chunk_mut::<LANES>())
+        else {
+            return ALL;
+        };
+        for (lane, (frame, verdict)) in frames.iter_mut().zip(verdicts).enumerate() {
+            if !self.forward(shared, turn, (at, lane), frame, verdict) {
+                return ALL << lane;
+            }
+        }
+        0
+    }
+
+    /// The same of a group of one flow, if all of it can go so.
+    #[inline(never)]
+    pub fn forward_flow<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        at: usize,
+        frames: &mut [B],
+        verdicts: &mut [Verdict],
+    ) -> bool {
+        let group = &self.burst.groups[at];
+        let Some(hop) = turn.view.fib.hop(HopId(group.hop[0] as u16)) else { return false };
+        let lengths: Lanes<u16> = std::array::from_fn(|lane| F::length(&group.words, lane));
+        if group.tunnels != 0 || lengths.iter().any(|length| *length > hop.mtu) {
+            return false;
+        }
+        for (lane, (frame, verdict)) in frames.iter_mut().zip(verdicts).take(LANES).enumerate() {
+            write::<F, B>(group, lane, frame, hop, verdict);
+        }
+        let flow = Flow(group.flow[0]);
+        self.sessions.at_mut(flow.id()).seen_ms = turn.now.low();
+        let bytes = lengths.iter().map(|length| u64::from(*length)).sum();
+        shared.forwarded_all(group.real(0), flow.direction(), (LANES as u64, bytes));
+        true
+    }
+
+    /// The hashes of the keys that the session of a packet that passed is found by, inbound and
+    /// outbound: that of the packet, and that of what answers it once it is written.
+    #[inline(always)]
+    pub fn hashes(&self, (at, lane): (usize, usize)) -> [Option<u64>; 2] {
+        let (group, seed) = (&self.burst.groups[at], self.sessions.seed());
+        let answers = || F::hash_key(&F::changed_key(&group.words, lane).reversed(), seed);
+        let other = (group.answered >> lane & 1 == 1).then(answers);
+        match Flow(group.flow[lane]).direction() {
+            Direction::Inbound => [Some(group.hash[lane]), other],
+            Direction::Outbound => [other, Some(group.hash[lane])],
+        }
+    }
+
+    /// Makes a packet of a group one that goes by itself.
+    #[inline(always)]
+    pub fn take_out(&mut self, (at, lane): (usize, usize), at_frame: usize) {
+        let position = at * LANES + lane;
+        let (group, slow) = (&self.burst.groups[at], &mut self.burst.lanes[position]);
+        (slow.quick, slow.key) = (true, F::key_of(&group.words, lane));
+        slow.parsed = Parsed {
+            l3: ethernet::HEADER as u8,
+            l4: F::L4 as u8,
+            ttl: F::ttl(&group.words, lane),
+            length: F::length(&group.words, lane),
+            segment: group.segment(lane),
+            tuple: slow.parsed.tuple,
+        };
+        (slow.hash, slow.flow) = (group.hash[lane], Flow(group.flow[lane]));
+        (slow.hop, slow.frame) = (HopId::NONE, at_frame as u8);
+    }
+
+    /// Asks for the index buckets of the sessions that a group is likely to end.
+    #[inline(always)]
+    pub fn prefetch_ends(&self, at: usize) {
+        for lane in lanes(self.burst.groups[at].ends) {
+            for hash in self.hashes((at, lane)).into_iter().flatten() {
+                self.sessions.index().prefetch(hash);
+            }
+        }
+    }
+
+    /// Moves the session of a packet that was forwarded on, or ends it. Gives the lanes of its
+    /// group that it has not changed anything for.
+    #[inline(always)]
+    pub fn change(&mut self, shared: &mut Shared, plan: &Plan, (at, lane): (usize, usize)) -> u8 {
+        let group = &self.burst.groups[at];
+        let (flow, twins, segment) = (Flow(group.flow[lane]), group.twins, group.segment(lane));
+        let session = self.sessions.at_mut(flow.id());
+        track::tcp(session, flow.direction(), segment);
+        if plan.timeout_ms[session.state as usize] == 0 {
+            let hashes = self.hashes((at, lane));
+            self.remove_by(shared, plan, flow.id(), hashes);
+            shared.counters.closed += 1;
+        }
+        if twins >> lane & 1 == 1 { self.burst.groups[at].others(flow) } else { ALL }
+    }
+}
+
+/// Writes a lane's frame; `false` if it is too short, which it was not when it was read.
+#[inline(always)]
+fn write<F: Together, B: Frame>(
+    group: &Group<F::Words>,
+    lane: usize,
+    frame: &mut B,
+    hop: &Hop,
+    verdict: &mut Verdict,
+) -> bool {
+    if !F::write(group, lane, frame) {
+        return false;
+    }
+    if rewrite::untagged(frame, ethernet::HEADER as u8, hop) {
+        *verdict = Verdict::Tx(hop.port);
+    } else {
+        *verdict = rewrite::link_layer(frame, hop);
+    }
+    true
+}
+
+/// The same for one that goes into a tunnel; `false` too if it does not fit.
+#[inline(never)]
+fn write_into_tunnel<F: Together, B: Frame>(
+    group: &Group<F::Words>,
+    (shared, turn): (&Shared, Turn<'_>),
+    lane: usize,
+    frame: &mut B,
+    hop: &Hop,
+    verdict: &mut Verdict,
+) -> bool {
+    let (plan, real) = (turn.view.plan, group.real(lane));
+    let room = tunnel::room(&shared.paths, plan, real, hop.mtu, turn.now);
+    if F::length(&group.words, lane) > room || !F::write(group, lane, frame) {
+        return false;
+    }
+    let to = (real, group.hash[lane]);
+    *verdict = into_tunnel(plan, to, ethernet::HEADER as u8, frame, hop);
+    true
+}

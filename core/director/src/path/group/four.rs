@@ -1,0 +1,184 @@
+//! What a group has of IPv4 packets.
+
+use super::ends::NO_ROWS;
+use super::read::{Read, Transport};
+use super::verify::{Changes, Heads};
+use super::{Group, NOTHING, Together, fold, halves, short};
+use crate::family::{Family, Ipv4};
+use crate::frame::Frame;
+use crate::key::Key;
+use crate::path::picks::Picks;
+use crate::plan::RealId;
+use crate::plan::side::Side;
+use bytemuck::Zeroable;
+use sluice_lanes::level::{Instructions, LANES, Lanes};
+use sluice_lanes::words::Words;
+use sluice_wire::{ethernet, ipv4, tcp, udp};
+
+/// Bytes of a frame that are looked at: as many as the shortest TCP segment has. (Ethernet's
+/// shortest frame has sixty; only virtual ports carry shorter datagrams.)
+const HEAD: usize = L4 + tcp::HEADER;
+const L4: usize = ethernet::HEADER + ipv4::HEADER;
+/// Where the eight words begin that a group has of each frame, so that they are those of the IPv4
+/// header from the second on.
+const WORDS: usize = 10;
+/// Where what changes of them begins: time to live, protocol and checksum, addresses, ports.
+const CHANGES: usize = ethernet::HEADER + ipv4::TTL;
+const UDP_SUM: usize = L4 + udp::CHECKSUM;
+const TCP_SUM: usize = L4 + tcp::CHECKSUM;
+
+/// The headers of eight packets, and what becomes of them.
+#[derive(Clone, Copy, Debug, Zeroable)]
+#[repr(C)]
+pub(in crate::path) struct Four {
+    /// Of the IPv4 headers the first, third, fourth and fifth word, and the ports.
+    words: [Lanes<u32>; 5],
+    /// What bytes 22 to 38 of the frames become.
+    changed: Lanes<[u32; 4]>,
+}
+
+/// The protocol in the third word of an IPv4 header.
+#[inline(always)]
+const fn protocol(word: u32) -> u8 {
+    (word >> 8) as u8
+}
+
+impl Together for Ipv4 {
+    type Words = Four;
+    type Ends<I: Instructions> = Words<I>;
+    type Gathered<'a> = Lanes<u32>;
+    const ETHERTYPE: u16 = ethernet::IPV4;
+    const L4: usize = L4;
+
+    #[inline(always)]
+    fn read<I: Instructions, B: Frame, P: Picks>(
+        read: Read<'_, Self, B, P>,
+        instructions: I,
+    ) -> u8 {
+        let heads = read.heads::<HEAD>();
+        let front = Words::columns(instructions, heads.parts(WORDS));
+        let middle = Words::columns(instructions, heads.parts(WORDS + 16));
+        let back = Words::columns(instructions, heads.parts(L4 + 4));
+        let room = Words::load(instructions, &heads.room);
+        let (good, barred) = (heads.good, heads.barred);
+        let [link, first, second, third] = front;
+        let [src, dst, ports, _] = middle;
+        let [next, ack, offset_flags, last] = back;
+        let Read { group, seed, .. } = read;
+        for (words, to) in [first, third, src, dst, ports].into_iter().zip(&mut group.words.words) {
+            words.store(to);
+        }
+        let total = short(first.shr::<16>());
+        let header = halves(first) + halves(second) + halves(third) + halves(src) + halves(dst);
+        let verified = fold(header).is_word(0xffff).mask() | good;
+        // EtherType, version and length of the header; neither a fragment nor the first of some.
+        let ethertype = link.shr::<16>();
+        let whole = ethertype.is_word(u32::from(ethernet::IPV4.to_be()))
+            & (first & 0xff).is_word(0x45)
+            & (second & 0xff3f_0000).is_word(0);
+        let protocol = third.shr::<8>() & 0xff;
+        let transport = Transport {
+            protocol,
+            length: total,
+            before: ipv4::HEADER as u32,
+            second: next,
+            rest: [ack, offset_flags, last],
+        };
+        let fits = total.at_most(room) & transport.read(group);
+        let same = src.is(src.before()) & dst.is(dst.before());
+        let same = same & ports.is(ports.before()) & protocol.is(protocol.before());
+        group.begin((whole & fits).mask() & verified & !barred, same.mask());
+        for lane in 0..LANES {
+            group.hash[lane] = match group.again >> lane & 1 {
+                0 => Self::hash_key(&Self::key_of(&group.words, lane), seed),
+                _ => group.hash[lane.wrapping_sub(1) % LANES],
+            };
+        }
+        ethertype.is_word(u32::from(ethernet::IPV6.to_be())).mask()
+    }
+
+    #[inline(always)]
+    fn length(words: &Four, lane: usize) -> u16 {
+        u16::from_be((words.words[0][lane] >> 16) as u16)
+    }
+
+    #[inline(always)]
+    fn ttl(words: &Four, lane: usize) -> u8 {
+        words.words[1][lane] as u8
+    }
+
+    #[inline(always)]
+    fn key_of(words: &Four, lane: usize) -> Key<u32> {
+        let [_, third, src, dst, ports] = &words.words;
+        let protocol = protocol(third[lane]);
+        Key { src: src[lane], dst: dst[lane], ports: ports[lane], protocol }
+    }
+
+    #[inline(always)]
+    fn changed_key(words: &Four, lane: usize) -> Key<u32> {
+        let [_, src, dst, ports] = words.changed[lane];
+        Key { src, dst, ports, protocol: protocol(words.words[1][lane]) }
+    }
+
+    #[inline(always)]
+    fn write<B: Frame>(group: &Group<Four>, lane: usize, frame: &mut B) -> bool {
+        let Some(head) = frame.bytes_mut().first_chunk_mut::<HEAD>() else { return false };
+        let words = &group.words;
+        let is_tcp = protocol(words.words[1][lane]) == ipv4::TCP;
+        let sum_at = if is_tcp { TCP_SUM } else { UDP_SUM };
+        head[CHANGES..][..16].copy_from_slice(bytemuck::bytes_of(&words.changed[lane]));
+        head[sum_at..][..2].copy_from_slice(&(group.sum[lane] as u16).to_le_bytes());
+        true
+    }
+
+    #[inline(always)]
+    fn heads<I: Instructions>(words: &Four, instructions: I) -> Heads<I, Words<I>> {
+        let load = |of: &Lanes<u32>| Words::load(instructions, of);
+        let [_, third, src, dst, ports] = words.words.each_ref().map(load);
+        Heads { src, dst, ports, protocol: third.shr::<8>() & 0xff, ttl: third & 0xff }
+    }
+
+    #[inline(always)]
+    fn change<I: Instructions>(words: &mut Four, changes: Changes<I, Words<I>>, instructions: I) {
+        let Changes { src, dst, ports, addresses } = changes;
+        let third = Words::load(instructions, &words.words[1]);
+        // RFC 1624: a word is taken away by adding its complement. One hop less is 0xfffe.
+        let header = !fold(addresses + (!third).shr::<16>() + 0xfffe);
+        let hop = ((third - 1) & 0xffff) | header.shl::<16>();
+        words.changed = Words::rows([hop, src, dst, ports]);
+    }
+
+    #[inline(always)]
+    fn nowhere<'a>() -> Self::Gathered<'a> {
+        [0; LANES]
+    }
+
+    #[inline(always)]
+    fn gather<'a>(to: &mut Self::Gathered<'a>, lane: usize, address: &'a u32) {
+        to[lane] = *address;
+    }
+
+    #[inline(always)]
+    fn gathered<I: Instructions>(instructions: I, from: &Lanes<u32>) -> Words<I> {
+        Words::load(instructions, from)
+    }
+
+    #[inline(always)]
+    fn splat<I: Instructions>(instructions: I, address: u32) -> Words<I> {
+        Words::splat(instructions, address)
+    }
+
+    #[inline(always)]
+    fn reals<I: Instructions>(
+        instructions: I,
+        side: &Side<u32>,
+        ids: &Lanes<RealId>,
+    ) -> ([Words<I>; 2], Words<I>) {
+        let mut rows = NO_ROWS;
+        for lane in 0..LANES {
+            rows[lane] = side.real_row(ids[lane]).unwrap_or(NOTHING);
+        }
+        let [address, vip, rest, _] = Words::columns(instructions, rows);
+        ([address, vip], rest)
+    }
+}

@@ -1,0 +1,258 @@
+//! What a group has of IPv6 packets.
+
+use super::ends::{Ends, NO_ROWS, Rows};
+use super::read::{Heads as Bytes, Read, Transport};
+use super::verify::{Changes, Heads};
+use super::{Group, NOTHING, Together, short};
+use crate::family::{Family, Ipv6};
+use crate::frame::Frame;
+use crate::key::Key;
+use crate::path::picks::Picks;
+use crate::plan::RealId;
+use crate::plan::side::Side;
+use bytemuck::Zeroable;
+use sluice_lanes::level::{Instructions, LANES, Lanes};
+use sluice_lanes::words::Words;
+use sluice_wire::{ethernet, ipv4, ipv6, tcp, udp};
+
+const L4: usize = ethernet::HEADER + ipv6::HEADER;
+/// Bytes of every frame that are looked at: as many as the shortest datagram has. A TCP segment has
+/// more.
+const HEAD: usize = L4 + udp::HEADER;
+/// Where the words begin that a group has of each frame: two before the IPv6 header, so that they
+/// are its own from the third on.
+const WORDS: usize = ethernet::HEADER - 8;
+/// Where what changes of them begins: with the word of the hop limit; then addresses and ports.
+const CHANGES: usize = ethernet::HEADER + 4;
+const SOURCE: usize = ethernet::HEADER + ipv6::SOURCE;
+const DESTINATION: usize = ethernet::HEADER + ipv6::DESTINATION;
+const UDP_SUM: usize = L4 + udp::CHECKSUM;
+const TCP_SUM: usize = L4 + tcp::CHECKSUM;
+/// One hop in the second word of the header.
+const HOP: u32 = 1 << 24;
+
+/// The headers of eight packets, and what becomes of them.
+#[derive(Clone, Copy, Debug, Zeroable)]
+#[repr(C)]
+pub(in crate::path) struct Six {
+    /// The second word of the IPv6 headers: length, next header, hop limit.
+    second: Lanes<u32>,
+    src: [Lanes<u32>; 4],
+    dst: [Lanes<u32>; 4],
+    ports: Lanes<u32>,
+    /// What bytes 18 to 58 of the frames become; the rest is nothing.
+    changed: [Lanes<[u32; 4]>; 3],
+}
+
+/// Four words of a lane as an address, as they lie in memory.
+#[inline(always)]
+fn address([a, b, c, d]: [u32; 4]) -> u128 {
+    bytemuck::must_cast([a, b, c, d])
+}
+
+impl Six {
+    #[inline(always)]
+    fn protocol(&self, lane: usize) -> u8 {
+        (self.second[lane] >> 16) as u8
+    }
+}
+
+/// Sixteen bytes of each frame from the second word of its transport header on: of none that is a
+/// datagram too short for it.
+#[inline(always)]
+fn behind<'a, B: Frame, P: Picks>(read: &Read<'a, Ipv6, B, P>) -> Rows<'a> {
+    let mut rows = NO_ROWS;
+    for (lane, row) in rows.iter_mut().enumerate() {
+        let frame = read.picks.pick(read.frames, read.from + lane);
+        let part = frame.and_then(|frame| frame.bytes().get(L4 + 4..)?.first_chunk());
+        *row = part.unwrap_or(NOTHING);
+    }
+    rows
+}
+
+/// Hashes the keys of eight packets.
+#[inline(always)]
+fn hash<const N: usize>(group: &mut Group<Six>, bytes: &Bytes<'_, N>, seed: &crate::family::Seed) {
+    for lane in 0..LANES {
+        if group.again >> lane & 1 == 1 {
+            group.hash[lane] = group.hash[lane.wrapping_sub(1) % LANES];
+            continue;
+        }
+        // As they lie in the frame, not word by word.
+        let head = bytes.bytes[lane];
+        let at = |at: usize| head[at..].first_chunk().map_or(0, |a| u128::from_ne_bytes(*a));
+        let (ports, protocol) = (group.words.ports[lane], group.words.protocol(lane));
+        let key = Key { src: at(SOURCE), dst: at(DESTINATION), ports, protocol };
+        group.hash[lane] = Ipv6::hash_key(&key, seed);
+    }
+}
+
+impl Together for Ipv6 {
+    type Words = Six;
+    type Ends<I: Instructions> = [Words<I>; 4];
+    type Gathered<'a> = Rows<'a>;
+    const ETHERTYPE: u16 = ethernet::IPV6;
+    const L4: usize = L4;
+
+    #[inline(always)]
+    fn read<I: Instructions, B: Frame, P: Picks>(
+        read: Read<'_, Self, B, P>,
+        instructions: I,
+    ) -> u8 {
+        let heads = read.heads::<HEAD>();
+        let [_, link, first, second] = Words::columns(instructions, heads.parts(WORDS));
+        let src = Words::columns(instructions, heads.parts(SOURCE));
+        let dst = Words::columns(instructions, heads.parts(DESTINATION));
+        let [_, _, ports, next] = Words::columns(instructions, heads.parts(HEAD - 16));
+        let protocol = second.shr::<16>() & 0xff;
+        let mut rest = [Words::splat(instructions, 0); 3];
+        // Often in another cache line.
+        if protocol.is_word(u32::from(ipv4::TCP)).mask() != 0 {
+            let [_, ack, offset_flags, last] = Words::columns(instructions, behind(&read));
+            rest = [ack, offset_flags, last];
+        }
+        let Read { group, seed, .. } = read;
+        second.store(&mut group.words.second);
+        ports.store(&mut group.words.ports);
+        for (words, to) in src.into_iter().zip(&mut group.words.src) {
+            words.store(to);
+        }
+        for (words, to) in dst.into_iter().zip(&mut group.words.dst) {
+            words.store(to);
+        }
+        let length = short(second & 0xffff);
+        let fits = length.at_most(Words::load(instructions, &heads.room) - ipv6::HEADER as u32);
+        let whole = link.shr::<16>().is_word(u32::from(ethernet::IPV6.to_be()))
+            & (first & 0xf0).is_word(0x60)
+            & !(src.is_mapped(instructions) | dst.is_mapped(instructions));
+        let transport = Transport { protocol, length, before: 0, second: next, rest };
+        let fits = fits & transport.read(group);
+        let same = src.is(Ends::before(src)) & dst.is(Ends::before(dst));
+        let same = same & ports.is(ports.before()) & protocol.is(protocol.before());
+        group.begin((whole & fits).mask() & !heads.barred, same.mask());
+        hash(group, &heads, seed);
+        0
+    }
+
+    #[inline(always)]
+    fn length(words: &Six, lane: usize) -> u16 {
+        (words.second[lane] as u16).swap_bytes() + ipv6::HEADER as u16
+    }
+
+    #[inline(always)]
+    fn ttl(words: &Six, lane: usize) -> u8 {
+        (words.second[lane] >> 24) as u8
+    }
+
+    #[inline(always)]
+    fn key_of(words: &Six, lane: usize) -> Key<u128> {
+        let of = |four: &[Lanes<u32>; 4]| address(four.map(|word| word[lane]));
+        let (src, dst) = (of(&words.src), of(&words.dst));
+        Key { src, dst, ports: words.ports[lane], protocol: words.protocol(lane) }
+    }
+
+    #[inline(always)]
+    fn changed_key(words: &Six, lane: usize) -> Key<u128> {
+        let [[_, a, b, c], [d, e, f, g], [h, ports, ..]] = words.changed.map(|rows| rows[lane]);
+        let (src, dst) = (address([a, b, c, d]), address([e, f, g, h]));
+        Key { src, dst, ports, protocol: words.protocol(lane) }
+    }
+
+    #[inline(always)]
+    fn write<B: Frame>(group: &Group<Six>, lane: usize, frame: &mut B) -> bool {
+        let words = &group.words;
+        let sum_at = if words.protocol(lane) == ipv4::TCP { TCP_SUM } else { UDP_SUM };
+        let bytes = frame.bytes_mut();
+        let Some(sum) = bytes.get_mut(sum_at..sum_at + 2) else { return false };
+        sum.copy_from_slice(&(group.sum[lane] as u16).to_le_bytes());
+        let Some(head) = bytes.first_chunk_mut::<HEAD>() else { return false };
+        let [first, second, third] = &words.changed;
+        head[CHANGES..][..16].copy_from_slice(bytemuck::bytes_of(&first[lane]));
+        head[CHANGES + 16..][..16].copy_from_slice(bytemuck::bytes_of(&second[lane]));
+        let [last, ports, ..] = third[lane];
+        head[CHANGES + 32..][..8].copy_from_slice(bytemuck::bytes_of(&[last, ports]));
+        true
+    }
+
+    #[inline(always)]
+    fn heads<I: Instructions>(words: &Six, instructions: I) -> Heads<I, [Words<I>; 4]> {
+        let second = Words::load(instructions, &words.second);
+        Heads {
+            src: four(&words.src, instructions),
+            dst: four(&words.dst, instructions),
+            ports: Words::load(instructions, &words.ports),
+            protocol: second.shr::<16>() & 0xff,
+            ttl: second.shr::<24>(),
+        }
+    }
+
+    #[inline(always)]
+    fn change<I: Instructions>(
+        words: &mut Six,
+        changes: Changes<I, [Words<I>; 4]>,
+        instructions: I,
+    ) {
+        let Changes { src: [a, b, c, d], dst: [e, f, g, h], ports, .. } = changes;
+        let second = Words::load(instructions, &words.second) - HOP;
+        words.changed = [
+            Words::rows([second, a, b, c]),
+            Words::rows([d, e, f, g]),
+            Words::rows([h, ports, ports, ports]),
+        ];
+    }
+
+    #[inline(always)]
+    fn nowhere<'a>() -> Self::Gathered<'a> {
+        NO_ROWS
+    }
+
+    #[inline(always)]
+    fn gather<'a>(to: &mut Rows<'a>, lane: usize, address: &'a u128) {
+        to[lane] = bytemuck::must_cast_ref(address);
+    }
+
+    #[inline(always)]
+    fn gathered<I: Instructions>(instructions: I, from: &Rows<'_>) -> [Words<I>; 4] {
+        Words::columns(instructions, *from)
+    }
+
+    #[inline(always)]
+    fn splat<I: Instructions>(instructions: I, address: u128) -> [Words<I>; 4] {
+        let [a, b, c, d] = bytemuck::must_cast::<u128, [u32; 4]>(address);
+        [
+            Words::splat(instructions, a),
+            Words::splat(instructions, b),
+            Words::splat(instructions, c),
+            Words::splat(instructions, d),
+        ]
+    }
+
+    #[inline(always)]
+    fn reals<I: Instructions>(
+        instructions: I,
+        side: &Side<u128>,
+        ids: &Lanes<RealId>,
+    ) -> ([[Words<I>; 4]; 2], Words<I>) {
+        let (mut addresses, mut vips, mut rest) = (NO_ROWS, NO_ROWS, [0; LANES]);
+        for lane in 0..LANES {
+            let Some(real) = side.real(ids[lane]) else { continue };
+            addresses[lane] = bytemuck::must_cast_ref(&real.wire_address);
+            vips[lane] = bytemuck::must_cast_ref(&real.wire_vip);
+            rest[lane] = real.rest();
+        }
+        let addresses = Words::columns(instructions, addresses);
+        let vips = Words::columns(instructions, vips);
+        ([addresses, vips], Words::load(instructions, &rest))
+    }
+}
+
+#[inline(always)]
+fn four<I: Instructions>(words: &[Lanes<u32>; 4], instructions: I) -> [Words<I>; 4] {
+    let [a, b, c, d] = words;
+    [
+        Words::load(instructions, a),
+        Words::load(instructions, b),
+        Words::load(instructions, c),
+        Words::load(instructions, d),
+    ]
+}

@@ -1,0 +1,89 @@
+//! Super-frames: one TCP segment with the data of many, which goes through the path as one packet
+//! and is cut where it is sent, or by the kernel there (GSO). Most things are the same for all its
+//! segments. What is not is said here: how long they are, and how many.
+//!
+//! Nothing cuts a super-frame into fragments. One that may be cut gets smaller segments instead,
+//! which is what a sender does that learns of a smaller MTU; one that may not is answered like its
+//! first segment would be.
+
+use super::burst::{Lane, Parsed};
+use super::engine::{Engine, Outcome, Turn};
+use super::parse::Parse;
+use super::{Shared, Verdict};
+use crate::frame::Frame;
+use crate::reason::Reason;
+use sluice_wire::{offload, tcp};
+
+/// The least data that a super-frame's segments are given, so that none becomes more than a
+/// thousand packets. No link is so narrow that its senders are not told first.
+const LEAST_DATA: u16 = 64;
+
+/// Bytes of a packet's headers up to its data.
+fn headers<A, B: Frame>(parsed: &Parsed<A>, frame: &B) -> u16 {
+    let own = frame.bytes().get(usize::from(parsed.l4)..).and_then(tcp::Header::parse);
+    let own = own.map_or(tcp::HEADER, tcp::Header::header_len) as u16;
+    u16::from(parsed.l4.saturating_sub(parsed.l3)).saturating_add(own)
+}
+
+/// Length of the longest packet that a frame is on the wire.
+#[inline(always)]
+pub(super) fn longest<A, B: Frame>(parsed: &Parsed<A>, frame: &B) -> u16 {
+    match frame.segment_size() {
+        0 => parsed.length,
+        size => parsed.length.min(headers(parsed, frame).saturating_add(size)),
+    }
+}
+
+/// How many packets a frame is on the wire, and their bytes.
+#[inline(always)]
+pub(super) fn carried<A, B: Frame>(parsed: &Parsed<A>, frame: &B) -> (u64, u64) {
+    let length = u64::from(parsed.length);
+    match frame.segment_size() {
+        0 => (1, length),
+        size => {
+            let headers = u64::from(headers(parsed, frame));
+            let packets = length.saturating_sub(headers).div_ceil(u64::from(size)).max(1);
+            (packets, length + (packets - 1) * headers)
+        }
+    }
+}
+
+/// Makes a super-frame the first of its segments.
+pub(super) fn keep_first<B: Frame>(frame: &mut B) {
+    let size = frame.segment_size();
+    if size == 0 {
+        return;
+    }
+    if let Some(length) = offload::keep_first(frame.bytes_mut(), size) {
+        let cut = frame.set_len(length);
+        debug_assert!(cut, "it is shorter than it was");
+    }
+    frame.set_finished();
+}
+
+impl<F: Parse> Engine<F> {
+    /// The verdict on a super-frame whose segments are larger than `mtu`, and may be cut: they
+    /// become smaller ones.
+    #[cold]
+    pub(super) fn shrink<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        at: usize,
+        frame: &mut B,
+        mtu: u16,
+    ) -> Verdict {
+        let lane: &Lane<F::Addr> = &self.burst.lanes[at];
+        let size = mtu.saturating_sub(headers(&lane.parsed, frame));
+        if size < LEAST_DATA || size >= frame.segment_size() {
+            return Verdict::Drop(Reason::TooBig);
+        }
+        frame.set_segment_size(size);
+        match self.track(shared, turn, at, frame) {
+            Outcome::Forward => self.finish(shared, turn.view, at, frame),
+            Outcome::Unresolved => self.hold(shared, turn, at, frame),
+            Outcome::Is(verdict) => verdict,
+            _ => Verdict::Drop(Reason::TooBig),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Super-frames: peers that leave checksums and segmentation to others, and a director on packet
+//! sockets that passes on what they sent as it came. Its own wires leave nothing to anybody, so
+//! that what it sent shows complete at the far end, where tshark judges it.
+
+use sluice_e2e::bed::REALS;
+use sluice_e2e::capture::{BAD, Capture, count};
+use sluice_e2e::error::expect;
+use sluice_e2e::family::{endpoint, url};
+use sluice_e2e::load::{download_sha256, iperf3_tcp, upload_sha256};
+use sluice_e2e::web::{self, ECHO_PORT, SINK_PORT, make_blob_of};
+use sluice_e2e::{Bed, Director, Driver, Family, LabError, Mode};
+
+use crate::arena::{bare, on_modes, reals, service, usual_services};
+use crate::field::{Field, Setup, here, on_bed};
+
+/// More than any wire carries in one frame.
+const SUPER: &str = "frame.len > 10000";
+
+/// The usual services, and a sink for uploads.
+fn services(bed: &Bed, mode: Mode, outer: Family, inner: Family) -> String {
+    let sink = service("sink", "tcp", bed.vip_of(outer), mode, inner).set("port", SINK_PORT);
+    let sink = sink.reals(reals(inner, 1)).to_string();
+    usual_services(bed, mode, outer, inner) + &sink
+}
+
+on_modes! {
+    services, bulk;
+    fnat_ipv4: AfPacket, 1, Fnat, V4, V4;
+    fnat_ipv6: AfPacket, 1, Fnat, V6, V6;
+    fnat_ipv6_to_ipv4: AfPacket, 1, Fnat, V6, V4;
+    fnat_ipv4_to_ipv6: AfPacket, 1, Fnat, V4, V6;
+    nat_ipv4: AfPacket, 1, Nat, V4, V4;
+    nat_ipv6_by_two_workers: AfPacket, 2, Nat, V6, V6;
+    dr_ipv4: AfPacket, 1, Dr, V4, V4;
+    ipip_ipv4: AfPacket, 1, Ipip, V4, V4;
+    ipip_ipv4_in_ipv6: AfPacket, 1, Ipip, V4, V6;
+}
+
+#[test]
+fn fnat_at_mtu_9000() {
+    let setup = Setup { recipe: bare(), ..Setup::new(Driver::AfPacket, 1) };
+    on_bed(
+        here!(fnat_at_mtu_9000),
+        setup,
+        |bed, mut recipe| {
+            bed.add_ipv6()?;
+            for (space, device) in ends(bed).chain(own(bed)).chain([(&bed.lan, "sw")]) {
+                space.ip(&["link", "set", "dev", device, "mtu", "9000"])?;
+            }
+            recipe.more += &services(bed, Mode::Fnat, Family::V4, Family::V4);
+            let director = Director::start(bed, &recipe.text(bed))?;
+            Ok((director, recipe))
+        },
+        |field| bulk(field, Mode::Fnat, Family::V4),
+    );
+}
+
+/// What leaves by AF_XDP is cut and completed by the director itself.
+#[test]
+fn fnat_from_packet_sockets_to_af_xdp() {
+    on_bed(
+        here!(fnat_from_packet_sockets_to_af_xdp),
+        Setup { recipe: bare(), ..Setup::new(Driver::AfPacket, 1) },
+        |bed, mut recipe| {
+            bed.mix()?;
+            recipe.more = services(bed, Mode::Fnat, Family::V4, Family::V4);
+            let director = Director::start(bed, &recipe.text(bed))?;
+            Ok((director, recipe))
+        },
+        |field| bulk(field, Mode::Fnat, Family::V4),
+    );
+}
+
+/// The ends of wires that others than the director send by.
+fn ends(bed: &Bed) -> impl Iterator<Item = (&sluice_e2e::Netns, &'static str)> {
+    let hosts = bed.reals.iter().chain([&bed.client]).map(|space| (space, "eth0"));
+    hosts.chain(["p1", "p2", "p3", "director"].map(|socket| (&bed.lan, socket)))
+}
+
+/// The director's.
+fn own(bed: &Bed) -> impl Iterator<Item = (&sluice_e2e::Netns, &'static str)> {
+    bed.ports().iter().map(|port| (&bed.director, *port))
+}
+
+fn bulk(field: &mut Field, mode: Mode, outer: Family) -> Result<(), LabError> {
+    // AF_XDP has nobody who would complete what comes unfinished: then only the client does so.
+    let client = field.bed.client.name();
+    for (space, device) in ends(&field.bed) {
+        if !field.bed.mixed || space.name() == client {
+            space.offloading_wire(device)?;
+        }
+    }
+    field.bed.peers.push(web::start_sink(&field.bed.reals[0], "sink")?);
+    let bed = &field.bed;
+    let vip = bed.vip_of(outer);
+    let watch = |space, device, name| Capture::start(space, device, name);
+    let (at_client, at_real) =
+        (watch(&bed.client, "eth0", "client")?, watch(&bed.reals[0], "eth0", "real")?);
+    let at_front = watch(&bed.director, "front", "front")?;
+    let sum = make_blob_of(&bed.client, 3_000_000)?;
+    let blob = bed.lab.dir().join("blob").display().to_string();
+    let put = upload_sha256(&bed.client, &format!("{}/", url(vip, SINK_PORT)), &blob)?;
+    expect(put == sum, || format!("put {sum}, got {put}"))?;
+    for real in 0..REALS {
+        let got = download_sha256(&bed.client, &format!("{}/blob", url(vip, 80)), "")?;
+        expect(got == sum, || format!("{real}: sent {sum}, got {got}"))?;
+    }
+    // Without translation the echo would answer from another address than it was asked at.
+    if matches!(mode, Mode::Fnat | Mode::Nat) {
+        field.peer(&["udp-probe", &endpoint(vip, ECHO_PORT), "9", "1000"])?.ok()?;
+    }
+    let bed = &field.bed;
+    let came = count(&at_front.stop()?, SUPER)?;
+    expect(came > 0, || "no super-frame came to the director".to_owned())?;
+    for (side, file, port) in [("client", at_client, "front"), ("real server", at_real, "back")] {
+        let (file, mac) = (file.stop()?, bed.director.mac(port)?);
+        // What an error quotes is not whole, so that tshark's sum over it says nothing.
+        let own = format!("eth.src == {mac} && !icmp && !icmpv6");
+        let (all, wrong) = (count(&file, &own)?, count(&file, &format!("{own} && ({BAD})"))?);
+        let past = side == "client" && matches!(mode, Mode::Dr | Mode::Ipip);
+        expect(wrong == 0 && (all > 100 || past), || {
+            format!("at the {side}: {wrong} of {all} frames of the director are wrong")
+        })?;
+    }
+    for reverse in [false, true] {
+        let tcp = iperf3_tcp(&bed.client, vip, 1, reverse)?;
+        expect(tcp.bytes > 2_000_000, || format!("iperf3, reverse {reverse}: {tcp:?}"))?;
+    }
+    Ok(())
+}
