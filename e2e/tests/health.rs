@@ -141,7 +141,7 @@ fn killed(field: &mut Field) -> Result<(), LabError> {
 fn a_hung_real_server_keeps_its_sessions_and_gets_no_new_ones() {
     let services = |bed: &Bed| {
         check("page", "http", "path = \"/\"\nexpect = \"Real Server\"")
-            + &web(bed, &[("check", "page")], reals())
+            + &web(bed, &[("check", "page"), ("on_down", "keep")], reals())
     };
     let name = here!(a_hung_real_server_keeps_its_sessions_and_gets_no_new_ones);
     on_dual(name, Setup::usual(), Mode::Fnat, services, hung);

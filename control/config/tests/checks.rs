@@ -130,7 +130,7 @@ fn every_key_is_read() {
     assert_eq!(rpc.grpc_service, "shop.Cart");
     let service = &config.services[0];
     assert_eq!((service.check.as_str(), service.all_down), ("page", AllDown::FailOpen));
-    assert_eq!(service.on_down, Orphans::Keep);
+    assert_eq!(service.on_down, Orphans::Reschedule);
     let at = CheckAt { address: "192.0.2.99".parse().ok(), port: Some(8081) };
     assert_eq!((service.reals[0].check, service.reals[1].fallback), (at, true));
 }

@@ -354,7 +354,7 @@ impl Default for VirtualService {
             one_packet: false,
             persistence: None,
             on_removed: Orphans::Keep,
-            on_down: Orphans::Keep,
+            on_down: Orphans::Reschedule,
             all_down: AllDown::Drop,
             check: String::new(),
             max_sessions: 0,

@@ -155,9 +155,10 @@ pub(crate) static ON_REMOVED: Key = Key {
 pub(crate) static ON_DOWN: Key = Key {
     name: "on_down",
     kind: Word(words_of::<Orphans>),
-    without: Without::Text("keep"),
+    without: Without::Text("reschedule"),
     example: "\"reset\"",
-    about: "The same for a real server that is `down`, or that its health check found down.",
+    about: "The same for a real server that is `down`, or that its health check found down. Where \
+            checks may fail under load while TCP connections still go on, `keep` spares these.",
 };
 pub(crate) static CHECK: Key = Key {
     name: "check",

@@ -184,7 +184,6 @@ fn datagrams_leave_a_dead_real_server_at_once() {
     let two = |blueprint: &mut Blueprint, down| {
         let mut dead = lab::real(REAL, 53);
         dead.down = down;
-        blueprint.services[0].on_down = Orphans::Reschedule;
         blueprint.services[0].reals = vec![dead, lab::real(REAL_2, 53)];
     };
     let mut lab = Lab::with(|blueprint| two(blueprint, false), 100, (0, 1));
