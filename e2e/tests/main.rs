@@ -12,6 +12,7 @@ mod dns;
 mod far;
 mod field;
 mod ground;
+mod health;
 mod lifecycle;
 mod limits;
 mod links;

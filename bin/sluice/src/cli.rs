@@ -16,6 +16,7 @@ Examples:
   sluice sessions --service web --state established --limit 20
   sluice sessions --client 198.51.100.48 --json
   sluice drops --all
+  sluice health
   sluice stages --interval 5
   sluice elephants --limit 10
   sluice real drain web 192.0.2.11:80
@@ -106,6 +107,10 @@ pub enum Command {
         #[arg(long)]
         all: bool,
     },
+    /// Health checks: state, since when, last probe, reason
+    Health(Asking),
+    /// What has happened to real servers' health, and why, the latest at the end
+    Events(Asking),
     /// Where the workers' time goes: cycles a packet of each stage, burst fill, hit rate
     Stages {
         /// How to ask.

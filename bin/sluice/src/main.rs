@@ -72,6 +72,12 @@ fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
                 Ok(show::drops(&client.drops()?, all, Output::width()))
             })
         }
+        Command::Health(asking) => answer(&client(&asking), &asking, &Resource::Health, |client| {
+            Ok(show::health(&client.health()?, Output::width()))
+        }),
+        Command::Events(asking) => answer(&client(&asking), &asking, &Resource::Events, |client| {
+            Ok(show::events(&client.events()?, Output::width()))
+        }),
         Command::Stages { asking, interval } => {
             answer(&client(&asking), &asking, &Resource::Stages, |client| {
                 let before = client.stages()?;

@@ -131,7 +131,7 @@ fn commit(daemon: &mut Daemon, requests: &[Request]) -> Vec<Result<Applied, Refu
         keep_what_needs_a_restart(&mut config, &daemon.config, tell);
         (daemon.set_level)(config.director.log_level);
         daemon.config = config;
-        daemon.plan = Arc::new(plan);
+        daemon.plan = daemon.health.follow(&daemon.config, Arc::new(plan));
         // First the workers learn of a service, then its packets come.
         daemon.follow_kernel();
         daemon.keep_neighbours();

@@ -5,6 +5,7 @@
 
 use crate::crew::Crew;
 use crate::errors::{Error, system};
+use crate::health::{self, Health};
 use crate::next_hops::NextHops;
 use crate::ports::{self, Ports};
 use crate::{SetLevel, change, lister, report, watch, wiring};
@@ -47,6 +48,7 @@ pub(crate) struct Daemon {
     pub plan: Arc<Plan>,
     pub fib: Arc<Fib>,
     pub next_hops: NextHops,
+    pub health: Health,
     pub last_reload: Option<model::Reload>,
 }
 
@@ -56,6 +58,7 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
         warn!("{warning}");
     }
     let mut signals = Signals::catch()?;
+    let mut health = Health::start()?;
     // Before any device is touched: another director on this socket is not to be disturbed.
     // Calls that come early are answered once everything is open.
     let (calls, calls_wake, server) = serve(&loaded.config.director.control_socket)?;
@@ -68,6 +71,7 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
     let workers = config.workers() as u16;
     let queues = |port: &_| ports::queues(port, mirror.state(), workers);
     let eal = Eal::init(&wiring::eal(&config, queues))?;
+    let plan = health.follow(&config, plan);
     let snapshot = Snapshot { plan: Arc::clone(&plan), fib: Arc::default() };
     let crew = Crew::start(&config, &eal, &Arc::new(snapshot))?;
     let ports = Ports::open(&config, &eal, mirror.state(), &crew)?;
@@ -84,6 +88,7 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
         plan,
         fib: Arc::default(),
         next_hops: NextHops::default(),
+        health,
         last_reload: None,
     };
     daemon.ports.raise_twins(&mut daemon.mirror);
@@ -182,6 +187,7 @@ impl Daemon {
             if changed.links || changed.addresses {
                 self.steer();
             }
+            health::hear(self);
             self.crew.events_wake.awake();
             while let Ok(event) = self.crew.events.try_recv() {
                 self.obey(event);
@@ -204,6 +210,7 @@ impl Daemon {
             if Instant::now() >= upkeep {
                 upkeep = Instant::now() + UPKEEP;
                 self.keep_neighbours();
+                self.health.look_after();
                 watch.look(&report::total(&self.crew.reports()));
                 self.steer();
                 notify(&[NotifyState::Watchdog]);
@@ -214,6 +221,7 @@ impl Daemon {
     fn wait(&self, signals: &Signals, calls_wake: &Wake) {
         let sources = [
             self.mirror.fd(),
+            self.health.wake.as_fd(),
             self.crew.events_wake.as_fd(),
             calls_wake.as_fd(),
             signals.reload.as_fd(),
@@ -312,6 +320,8 @@ impl Daemon {
                 });
                 drop(reply.send(found));
             }
+            Call::Health(reply) => drop(reply.send(self.health.shown(&self.config, &self.plan))),
+            Call::Events(reply) => drop(reply.send(self.health.events())),
             Call::Drops(reply) => {
                 let total = report::total(&self.crew.reports());
                 drop(reply.send(model::Drops::from_counts(&total.reasons)));

@@ -9,6 +9,7 @@ mod change;
 mod crew;
 mod daemon;
 mod errors;
+mod health;
 mod lister;
 mod next_hops;
 mod ports;

@@ -6,7 +6,7 @@ use sluice_api::model;
 use sluice_config::{Config, Prefix, RealServer, Snat, VirtualService};
 use sluice_director::counters::{Counters, Direction, RealCounters};
 use sluice_director::path::{Elephant, SessionInfo, Stage};
-use sluice_director::plan::{Plan, RealId, Service, ServiceId};
+use sluice_director::plan::{Plan, RealId, Service, ServiceId, Standing};
 use sluice_dpdk::PortState;
 use sluice_worker::Report;
 use std::collections::HashMap;
@@ -190,7 +190,12 @@ fn service(
         port: real.port,
         mode: real.mode.unwrap_or(compiled.mode).name().to_owned(),
         weight: real.weight,
-        state: state(real, known.full_at(*id).len() == known.workers, *configured),
+        state: state(
+            real,
+            plan.real(*id).map(|real| real.standing),
+            known.full_at(*id).len() == known.workers,
+            *configured,
+        ),
         full_at: known.full_at(*id).to_vec(),
         upper_sessions: real.upper_sessions,
         lower_sessions: lower(real),
@@ -221,11 +226,18 @@ fn lower(real: &RealServer) -> u32 {
 }
 
 /// Whether a real server that is full at all workers, or not, takes new sessions, and why not.
-fn state(real: &RealServer, full: bool, configured: bool) -> model::RealState {
-    if real.down {
+fn state(
+    real: &RealServer,
+    standing: Option<Standing>,
+    full: bool,
+    configured: bool,
+) -> model::RealState {
+    if configured && standing == Some(Standing::Down) {
         model::RealState::Down
     } else if !configured || real.weight == 0 {
         model::RealState::Draining
+    } else if standing == Some(Standing::StandsBy) {
+        model::RealState::Standby
     } else if real.upper_sessions > 0 && full {
         model::RealState::Full
     } else {

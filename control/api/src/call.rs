@@ -4,7 +4,9 @@ use tokio::sync::oneshot;
 
 use sluice_state::{Applied, Entry, Epoch, Key, Refusal, Request, View};
 
-use crate::model::{Drops, Elephants, HistoryPage, Ports, Services, Sessions, Stages, Status};
+use crate::model::{
+    Drops, Elephants, Events, Health, HistoryPage, Ports, Services, Sessions, Stages, Status,
+};
 use crate::query::SessionQuery;
 
 /// Where an answer goes: `reply.send(answer)`, from any thread, at most once. Dropping it without
@@ -25,6 +27,10 @@ pub enum Call {
     Ports(Reply<Ports>),
     /// All reasons.
     Drops(Reply<Drops>),
+    /// All health checks.
+    Health(Reply<Health>),
+    /// What has happened.
+    Events(Reply<Events>),
     /// Where the workers' time goes.
     Stages(Reply<Stages>),
     /// At most so many of the sessions with the most traffic.

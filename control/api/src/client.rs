@@ -19,7 +19,8 @@ use crate::error::ApiError;
 use sluice_state::{Epoch, View};
 
 use crate::model::{
-    Changed, Drops, Elephants, HistoryPage, Ports, Services, Sessions, Stages, Status,
+    Changed, Drops, Elephants, Events, Health, HistoryPage, Ports, Services, Sessions, Stages,
+    Status,
 };
 use crate::problem::{MEDIA_TYPE, Problem};
 use crate::query::SessionQuery;
@@ -44,6 +45,10 @@ pub enum Resource {
     Ports,
     /// Reasons.
     Drops,
+    /// Health checks.
+    Health,
+    /// What has happened.
+    Events,
     /// Where the workers' time goes.
     Stages,
     /// At most so many of the sessions with the most traffic.
@@ -119,6 +124,8 @@ impl Resource {
             Self::Sessions(query) => ("/v1/sessions", query.pairs()),
             Self::Ports => ("/v1/ports", Vec::new()),
             Self::Drops => ("/v1/drops", Vec::new()),
+            Self::Health => ("/v1/health", Vec::new()),
+            Self::Events => ("/v1/events", Vec::new()),
             Self::Stages => ("/v1/stages", Vec::new()),
             Self::Elephants(limit) => ("/v1/elephants", vec![("limit", limit.to_string())]),
             Self::Config => ("/v1/config", Vec::new()),
@@ -194,6 +201,22 @@ impl Client {
     /// See [`Self::text`].
     pub fn drops(&self) -> Result<Drops, ApiError> {
         self.get(&Resource::Drops)
+    }
+
+    /// Health checks.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn health(&self) -> Result<Health, ApiError> {
+        self.get(&Resource::Health)
+    }
+
+    /// What has happened.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn events(&self) -> Result<Events, ApiError> {
+        self.get(&Resource::Events)
     }
 
     /// Where the workers' time goes.

@@ -6,6 +6,7 @@
 
 mod balance;
 mod config;
+mod health;
 mod load;
 mod session;
 
@@ -19,6 +20,7 @@ pub use balance::{
     Balanced, Persistence, Protocol, Real, RealState, Service, Services, SnatRule, Ways,
 };
 pub use config::{Changed, HistoryLine, HistoryPage};
+pub use health::{Checked, Event, Events, Health, HealthState, Probe, ProbeOutcome};
 pub use load::{Elephant, Elephants, Rate, StageTicks, Stages, WorkerStages};
 pub use session::{Session, SessionState, Sessions};
 

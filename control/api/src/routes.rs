@@ -13,12 +13,12 @@ use axum::{Json, Router};
 use tokio::sync::oneshot;
 
 use crate::call::{Call, Reply};
-use crate::model::{Drops, Elephants, Ports, Services, Sessions, Stages, Status};
+use crate::model::{Drops, Elephants, Events, Health, Ports, Services, Sessions, Stages, Status};
 use crate::problem::Problem;
 use crate::query::{SessionQuery, WrongValue, parse_limit};
 
 /// Every resource.
-const PATHS: [&str; 12] = [
+const PATHS: [&str; 14] = [
     "/v1/status",
     "/v1/services",
     "/v1/sessions",
@@ -26,6 +26,8 @@ const PATHS: [&str; 12] = [
     "/v1/drops",
     "/v1/stages",
     "/v1/elephants",
+    "/v1/health",
+    "/v1/events",
     "/v1/config",
     "/v1/config/apply",
     "/v1/config/history",
@@ -70,6 +72,8 @@ pub(crate) fn router(desk: Arc<Desk>) -> Router {
         drops_path,
         stages_path,
         elephants_path,
+        health_path,
+        events_path,
         ..,
     ] = PATHS;
     Router::new()
@@ -81,6 +85,8 @@ pub(crate) fn router(desk: Arc<Desk>) -> Router {
         .route(stages_path, get(stages))
         .route(elephants_path, get(elephants))
         .merge(config::router())
+        .route(health_path, get(health))
+        .route(events_path, get(events))
         .method_not_allowed_fallback(async |method: Method| Problem::method(method.as_str()))
         .fallback(async |uri: Uri| Problem::not_found(uri.path(), &PATHS))
         .with_state(desk)
@@ -104,6 +110,16 @@ async fn drops(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Drops> {
 async fn stages(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Stages> {
     no_parameters(query.as_deref())?;
     desk.ask(Call::Stages).await.map(Json)
+}
+
+async fn health(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Health> {
+    no_parameters(query.as_deref())?;
+    desk.ask(Call::Health).await.map(Json)
+}
+
+async fn events(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Events> {
+    no_parameters(query.as_deref())?;
+    desk.ask(Call::Events).await.map(Json)
 }
 
 async fn elephants(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Elephants> {

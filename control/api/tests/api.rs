@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
 use serde_json::Value;
 use sluice_api::model::{
-    Balanced, Drops, Elephant, Elephants, IdleMode, Memory, Ports, Protocol, Rate, Service,
-    Services, Session, SessionCounts, SessionState, Sessions, StageTicks, Stages, Status,
-    WorkerStages,
+    Balanced, Checked, Drops, Elephant, Elephants, Event, Events, Health, HealthState, IdleMode,
+    Memory, Ports, Probe, ProbeOutcome, Protocol, Rate, Service, Services, Session, SessionCounts,
+    SessionState, Sessions, StageTicks, Stages, Status, WorkerStages,
 };
 use sluice_api::{ApiError, Call, Client, Options, Resource, Server, SessionQuery};
 use sluice_director::Reason;
@@ -124,6 +124,41 @@ fn elephant() -> Elephant {
     Elephant { session, inbound: rate(1000), outbound: rate(2000), samples: 23 }
 }
 
+fn health() -> Health {
+    let last = Probe { outcome: ProbeOutcome::Blind, text: "no files".to_owned(), took_ms: 0.5 };
+    let check = Checked {
+        service: "web".to_owned(),
+        address: "192.0.2.11".parse().expect("an address"),
+        port: 80,
+        check: "page".to_owned(),
+        kind: "http".to_owned(),
+        state: HealthState::Down,
+        for_s: 1.5,
+        reason: "HTTP status 503".to_owned(),
+        serves: false,
+        last: Some(last),
+        next_in_ms: None,
+        probes: 7,
+    };
+    Health { checks: vec![check], restarts: 1 }
+}
+
+fn events() -> Events {
+    let event = Event {
+        id: 3,
+        at_unix_ms: 1_709_210_096_007,
+        kind: "health".to_owned(),
+        service: "web".to_owned(),
+        address: "2001:db8::11".parse().expect("an address"),
+        port: 0,
+        from: HealthState::Up,
+        to: HealthState::Down,
+        reason: "HTTP status 503".to_owned(),
+        told_after_us: 90,
+    };
+    Events { events: vec![event] }
+}
+
 /// A director with two services and three sessions, which answers at once.
 fn answer(call: Call) {
     let in_time = match call {
@@ -146,6 +181,8 @@ fn answer(call: Call) {
             let elephants = vec![elephant(); limit.min(3) as usize];
             reply.send(Elephants { elephants }).is_ok()
         }
+        Call::Health(reply) => reply.send(health()).is_ok(),
+        Call::Events(reply) => reply.send(events()).is_ok(),
         // The desired state has tests of its own.
         other => panic!("{other:?}"),
     };
@@ -168,6 +205,8 @@ fn what_the_director_says_arrives_as_it_was_said() {
     assert_eq!(client.stages().expect("stages"), stages());
     let elephants = client.elephants(2).expect("elephants").elephants;
     assert_eq!(elephants, [elephant(), elephant()]);
+    assert_eq!(client.health().expect("health"), health());
+    assert_eq!(client.events().expect("events"), events());
     let text = client.text(&Resource::Status).expect("a text");
     let json: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(json["sessions"]["capacity"].as_u64(), Some(u64::MAX));

@@ -4,6 +4,7 @@
 //! by its line, and goes on.
 
 mod addresses;
+mod health;
 mod live;
 mod ports;
 mod prime;
@@ -51,6 +52,7 @@ pub(crate) fn errors(config: &Config, bounds: &Bounds, report: &mut Report) {
     let local = addresses::check_pools(config, bounds, report);
     snat::check(config, report);
     services::check(config, bounds, &local, report);
+    health::check(config, report);
     replay::check(config, report);
 }
 

@@ -14,6 +14,7 @@
 mod address;
 mod blueprint;
 mod check;
+mod check_model;
 mod device;
 pub mod document;
 mod errors;
@@ -30,6 +31,7 @@ mod syntax;
 mod words;
 
 pub use address::{AddressRange, Mac, Prefix};
+pub use check_model::{Check, CheckKind, Initial, Method};
 pub use device::{Device, MemifRole, PciAddress};
 pub use document::Document;
 pub use errors::{ConfigErrors, Diagnostic, Fault, Severity};
@@ -40,6 +42,7 @@ pub use model::{
 };
 pub use parse::Loaded;
 pub use sluice_director::blueprint::{
-    ClientAddress, HashKey, Mapping, Mode, NoSession, Orphans, Persistence, Ports, Protocol,
-    RealServer, Scheduling, Timeouts, VirtualService,
+    AllDown, CheckAt, ClientAddress, HashKey, Mapping, Mode, NoSession, Orphans, Persistence,
+    Ports, Protocol, RealServer, Scheduling, Timeouts, VirtualService,
 };
+pub use sluice_health::dns::Type as Question;

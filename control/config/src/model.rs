@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use sluice_director::blueprint::{Mapping, NoSession, Protocol, Timeouts, VirtualService};
 
-use crate::{AddressRange, Device, Mac, Prefix};
+use crate::{AddressRange, Check, Device, Mac, Prefix};
 
 /// A whole configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct Config {
     pub pools: Vec<Pool>,
     /// `[[service]]`, in the file's order.
     pub services: Vec<VirtualService>,
+    /// `[[check]]`, in the file's order.
+    pub checks: Vec<Check>,
     /// `[[snat]]`, in the file's order, which is that in which they are tried.
     pub snat: Vec<Snat>,
     /// `[[route]]`: static routes, for replay only.

@@ -1,5 +1,6 @@
 //! From text to a checked configuration.
 
+mod check;
 mod service;
 mod values;
 
@@ -23,7 +24,7 @@ use crate::schema::keys::{
 use crate::words::SnatProtocol;
 use crate::{
     AddressRange, Config, ConfigErrors, Device, Director, Document, Icmp, Ipip, Limits, Mac,
-    Neighbour, Pool, Port, Prefix, Route, Snat, Tcp, check, document, syntax,
+    Neighbour, Pool, Port, Prefix, Route, Snat, Tcp, check as rules, document, syntax,
 };
 use values::{
     any_text, parse_folder, parse_name, parse_ports, parse_socket, parse_source_v4, parse_source_v6,
@@ -75,11 +76,11 @@ impl Config {
             return Err(report.into_errors(&Self::default()));
         }
         let config = read(Table::file(document.get_ref(), &mut report), &mut report);
-        check::errors(&config, &check::BOUNDS, &mut report);
+        rules::errors(&config, &rules::BOUNDS, &mut report);
         if report.has_errors() {
             return Err(report.into_errors(&config));
         }
-        check::warnings(&config, &mut report);
+        rules::warnings(&config, &mut report);
         let warnings = report.take_diagnostics(&config);
         let document = document::of_file(document.get_ref());
         Ok(Loaded { config, warnings, document, origin: report.into_origin() })
@@ -144,6 +145,7 @@ pub(crate) fn read(file: Table<'_>, report: &mut Report) -> Config {
         ports: each(file.many(&port::SECTION, report), report, read_port),
         pools: each(file.many(&pool::SECTION, report), report, read_pool),
         services: each(file.many(&keys::service::SECTION, report), report, service::read),
+        checks: each(file.many(&keys::check::SECTION, report), report, self::check::read),
         snat: each(file.many(&snat::SECTION, report), report, read_snat),
         routes: each(file.many(&route::SECTION, report), report, read_route),
         neighbours: each(file.many(&neighbour::SECTION, report), report, read_neighbour),

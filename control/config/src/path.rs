@@ -30,6 +30,8 @@ pub(crate) enum Place {
     Service,
     /// `[[service.real]]`
     Real,
+    /// `[[check]]`
+    Check,
     /// `[[snat]]`
     Snat,
     /// `[[route]]`
@@ -109,6 +111,7 @@ impl fmt::Display for Path {
             Place::Pool => write!(out, "pool[{index}]")?,
             Place::Service => write!(out, "service[{index}]")?,
             Place::Real => write!(out, "service[{index}].real[{}]", self.real)?,
+            Place::Check => write!(out, "check[{index}]")?,
             Place::Snat => write!(out, "snat[{index}]")?,
             Place::Route => write!(out, "route[{index}]")?,
             Place::Neighbour => write!(out, "neighbour[{index}]")?,

@@ -121,6 +121,11 @@ impl<'t> Table<'t> {
         tables
     }
 
+    /// Whether the file has a key.
+    pub fn has(&self, key: &'static Key) -> bool {
+        self.entries.is_some_and(|entries| entries.contains_key(key.name))
+    }
+
     /// The value of a key, if the file has it. A missing key that is required is reported.
     fn value(&self, key: &'static Key, report: &mut Report) -> Option<Value<'t>> {
         let path = self.path.key(key.name);

@@ -280,6 +280,7 @@ fn subject(config: &Config, path: Path) -> Option<String> {
             let comma = named.map(|named| named + ", ").unwrap_or_default();
             Some(format!("{comma}real {address}"))
         }
+        Place::Check => named("check", config.checks.get(index).map(|check| &check.name)),
         Place::Snat => named("snat", config.snat.get(index).map(|rule| &rule.name)),
         Place::Route => {
             let prefix = config.routes.get(index)?.prefix;

@@ -1,10 +1,10 @@
 //! Settings that are one word out of few: the words, once, for reading and for the reference.
 
 use sluice_director::blueprint::{
-    ClientAddress, HashKey, Mapping, Mode, NoSession, Orphans, Protocol, Scheduling,
+    AllDown, ClientAddress, HashKey, Mapping, Mode, NoSession, Orphans, Protocol, Scheduling,
 };
 
-use crate::{HugePages, Idle, LogLevel};
+use crate::{CheckKind, HugePages, Idle, Initial, LogLevel, Method, Question};
 
 /// A setting that is one word out of few.
 pub(crate) trait Word: Copy + 'static {
@@ -73,6 +73,47 @@ impl Word for SnatProtocol {
     ];
 }
 
+impl Word for CheckKind {
+    const NOUN: &str = "a kind of check";
+    const ALL: &[(&str, Self)] = &[
+        ("tcp", Self::Tcp),
+        ("tls", Self::Tls),
+        ("http", Self::Http),
+        ("https", Self::Https),
+        ("udp", Self::Udp),
+        ("dns", Self::Dns),
+        ("grpc", Self::Grpc),
+        ("grpcs", Self::Grpcs),
+        ("ping", Self::Ping),
+        ("script", Self::Script),
+    ];
+}
+
+impl Word for Initial {
+    const NOUN: &str = "a state to begin with";
+    const ALL: &[(&str, Self)] = &[("up", Self::Up), ("down", Self::Down)];
+}
+
+impl Word for Method {
+    const NOUN: &str = "a method of HTTP checks";
+    const ALL: &[(&str, Self)] =
+        &[("GET", Self::Get), ("HEAD", Self::Head), ("OPTIONS", Self::Options)];
+}
+
+impl Word for Question {
+    const NOUN: &str = "a type of DNS questions";
+    const ALL: &[(&str, Self)] = &[
+        ("A", Self::A),
+        ("AAAA", Self::Aaaa),
+        ("NS", Self::Ns),
+        ("SOA", Self::Soa),
+        ("PTR", Self::Ptr),
+        ("MX", Self::Mx),
+        ("TXT", Self::Txt),
+        ("SRV", Self::Srv),
+    ];
+}
+
 /// A setting whose words are the names that the blueprint gives its values.
 macro_rules! named {
     ($kind:ty, $noun:literal, $($value:ident),+) => {
@@ -86,6 +127,7 @@ named!(Mode, "a forwarding mode", Fnat, Nat, Dr, Ipip);
 named!(Scheduling, "a scheduler", Rr, Wrr, Lc, Wlc, Sh, Mh, P2c);
 named!(HashKey, "something to hash", Client, ClientPort);
 named!(Orphans, "a fate of sessions", Keep, Reset, Reschedule);
+named!(AllDown, "a rule for when all are down", Drop, Keep, FailOpen);
 named!(ClientAddress, "a way to tell the client's address", Hidden, Toa, ProxyV1, ProxyV2);
 named!(Mapping, "a mapping", EndpointIndependent, PerSession);
 
@@ -99,4 +141,4 @@ macro_rules! word_of {
         }
     )*};
 }
-word_of!(Idle, HugePages, LogLevel);
+word_of!(Idle, HugePages, LogLevel, CheckKind, Method);

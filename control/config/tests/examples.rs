@@ -38,6 +38,7 @@ fn every_example_is_right() {
         "cross-family.toml",
         "dns-one-packet.toml",
         "dr.toml",
+        "health.toml",
         "ipip.toml",
         "ipv6.toml",
         "maglev.toml",

@@ -5,9 +5,9 @@ use std::fs;
 use std::net::IpAddr;
 
 use sluice_config::{
-    ClientAddress, Config, ConfigErrors, Device, HashKey, HugePages, Idle, LogLevel, Mapping,
-    MemifRole, Mode, NoSession, Orphans, Persistence, Ports, Protocol, RealServer, Scheduling,
-    Timeouts, VirtualService,
+    AllDown, ClientAddress, Config, ConfigErrors, Device, HashKey, HugePages, Idle, LogLevel,
+    Mapping, MemifRole, Mode, NoSession, Orphans, Persistence, Ports, Protocol, RealServer,
+    Scheduling, Timeouts, VirtualService,
 };
 use sluice_director::blueprint::{Blueprint, Network};
 
@@ -323,6 +323,8 @@ fn every_key_of_a_service_reaches_the_blueprint() {
         persistence: Some(Persistence { timeout_s: 300, prefix: 64 }),
         on_removed: Orphans::Reschedule,
         on_down: Orphans::Reset,
+        all_down: AllDown::Drop,
+        check: String::new(),
         max_sessions: 1000,
         max_new_per_s: 100,
         slow_start_s: 30,

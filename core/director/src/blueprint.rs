@@ -5,8 +5,10 @@
 //! of names. The blueprint's author has validated it (names resolve, no duplicates, ranges hold);
 //! compiling still refuses what cannot be represented.
 
+mod health;
 mod outside;
 
+pub use health::{AllDown, CheckAt};
 pub use outside::{Mapping, Network, SnatRule, TunnelSources};
 
 use std::net::IpAddr;
@@ -268,6 +270,10 @@ pub struct RealServer {
     pub lower_sessions: u32,
     /// Whether it is known to be dead: it gets no new sessions, and `on_down` rules the others.
     pub down: bool,
+    /// Whether it gets new sessions only while no other real server of the service is up.
+    pub fallback: bool,
+    /// How health checks reach it, where that differs.
+    pub check: CheckAt,
 }
 
 impl Default for RealServer {
@@ -280,6 +286,8 @@ impl Default for RealServer {
             upper_sessions: 0,
             lower_sessions: 0,
             down: false,
+            fallback: false,
+            check: CheckAt::default(),
         }
     }
 }
@@ -313,6 +321,11 @@ pub struct VirtualService {
     pub on_removed: Orphans,
     /// What becomes of the sessions of a real server that is down.
     pub on_down: Orphans,
+    /// What becomes of new sessions when all are down.
+    pub all_down: AllDown,
+    /// Name of the health check of its real servers; empty without. The packet path makes nothing
+    /// of it.
+    pub check: String,
     /// The most sessions at a time; 0 for no limit.
     pub max_sessions: u32,
     /// The most new sessions in a second; 0 for no limit.
@@ -342,6 +355,8 @@ impl Default for VirtualService {
             persistence: None,
             on_removed: Orphans::Keep,
             on_down: Orphans::Reschedule,
+            all_down: AllDown::Drop,
+            check: String::new(),
             max_sessions: 0,
             max_new_per_s: 0,
             slow_start_s: 0,

@@ -13,6 +13,7 @@
 
 mod across;
 mod admit;
+mod adopt;
 mod answer;
 mod burst;
 mod cut;
@@ -50,7 +51,7 @@ pub use parking::{Parked, Parking};
 pub use probe::{Probe, Stage, Unprobed};
 pub(crate) use rewrite::{plain_v4, plain_wide, v4 as rewrite_v4, wide as rewrite_wide};
 
-use crate::counters::{Counters, Direction, RealCounters};
+use crate::counters::{Counters, Direction};
 use crate::family::{Ipv4, Ipv6, Seed};
 use crate::fib::{Fib, LinkId, NoHop, PortId};
 use crate::frame::Frame;
@@ -246,48 +247,6 @@ impl Path {
     /// not meet at once the ports that real servers still hold in TIME_WAIT.
     pub fn begin_ports_at(&mut self, place: u32) {
         self.shared.ports_from = place;
-    }
-
-    /// Makes room for what a new plan counts. To be called once before the first turn with it.
-    pub fn adopt(&mut self, plan: &Plan) {
-        let shared = &mut self.shared;
-        shared.usage.resize(plan.services.len(), Usage::default());
-        let walk = local_port::Walk::beginning(shared.ports_from);
-        shared.walks.resize(plan.reals.len(), walk);
-        shared.counters.reals.resize(plan.reals.len(), RealCounters::default());
-        for (id, real) in plan.reals.iter().enumerate() {
-            let identity = (real.service, real.address, real.port);
-            match shared.counted.get_mut(id) {
-                Some(known) if *known == identity => {}
-                Some(known) => {
-                    *known = identity;
-                    shared.counters.reals[id] = RealCounters::default();
-                    // Records name real servers by their ids.
-                    self.v4.fragments.clear();
-                    self.wide.fragments.clear();
-                }
-                None => shared.counted.push(identity),
-            }
-        }
-        shared.adopt_ports(plan);
-        shared.paths.adopt(plan);
-        shared.schedulers.adopt(plan, shared.now, &shared.counters.reals);
-        if plan.uses_wide() && self.wide.sessions.slab().capacity() < self.config.sessions {
-            self.make_wide();
-        }
-    }
-
-    /// Makes the wide table, which is empty as long as it is too small for anything.
-    fn make_wide(&mut self) {
-        let config = &self.config;
-        let seed = || Seed::new(config.seed);
-        let room = (config.sessions, config.fragments);
-        let wide = Engine::new(room, seed(), config.pages)
-            .or_else(|_| Engine::new(room, seed(), PagePolicy::Ordinary));
-        // Without memory even for that, its sessions are refused as those of a full table are.
-        if let Ok(wide) = wide {
-            self.wide = Engine { level: self.wide.level, ..wide };
-        }
     }
 
     /// Runs one burst of at most [`BURST`] frames that `port` received, and says in `verdicts`,

@@ -10,6 +10,7 @@ mod compile;
 mod ids;
 pub(crate) mod side;
 mod sieve;
+mod standing;
 mod tables;
 mod takers;
 
@@ -17,11 +18,12 @@ pub use compile::CompileError;
 pub use ids::Retired;
 pub(crate) use side::Side;
 pub(crate) use sieve::Sieve;
+pub use standing::Standing;
 pub(crate) use takers::Takers;
 
 use crate::blueprint::{
-    ClientAddress, HashKey, Mapping, Mode, Network, NoSession, Orphans, Persistence, Ports,
-    Protocol, Scheduling, TunnelSources,
+    AllDown, ClientAddress, HashKey, Mapping, Mode, Network, NoSession, Orphans, Persistence,
+    Ports, Protocol, Scheduling, TunnelSources,
 };
 use crate::fib::PortId;
 use crate::schedule::mh::Table;
@@ -77,6 +79,10 @@ pub struct Service {
     pub persistence: Option<Persistence>,
     /// What becomes of the sessions of real servers that leave it.
     pub on_removed: Orphans,
+    /// What becomes of the sessions of real servers that are down.
+    pub on_down: Orphans,
+    /// What becomes of new sessions when all are down.
+    pub all_down: AllDown,
     /// The most sessions at a time; 0 for no limit.
     pub max_sessions: u32,
     /// The most new sessions in a second; 0 for no limit.
@@ -116,6 +122,8 @@ impl Default for Service {
             one_packet: false,
             persistence: None,
             on_removed: Orphans::default(),
+            on_down: Orphans::default(),
+            all_down: AllDown::default(),
             max_sessions: 0,
             max_new_per_s: 0,
             slow_start_s: 0,
@@ -209,9 +217,17 @@ pub struct Real {
     pub upper_sessions: u32,
     /// Sessions below which it gets new ones again; 0 for three quarters of the upper limit.
     pub lower_sessions: u32,
-    /// Whether it is dead.
+    /// Whether the configuration says that it is dead.
     pub down: bool,
-    /// What becomes of its sessions now: [`Orphans::Keep`] while it is alive.
+    /// Whether it is for when no other is up.
+    pub fallback: bool,
+    /// Whether health checks found it dead; kept from plan to plan.
+    pub found_down: bool,
+    /// Whether it was up when any real server of the service was last.
+    pub(crate) was_up: bool,
+    /// What follows from all that: whether it gets new sessions.
+    pub standing: Standing,
+    /// What becomes of its sessions now: [`Orphans::Keep`] unless it is down.
     pub orphans: Orphans,
     /// False for a tombstone.
     pub live: bool,
@@ -276,6 +292,10 @@ impl Pool {
 pub struct Plan {
     /// Its number: one more than that of the plan it replaced.
     pub epoch: u64,
+    /// How often health has changed it since it was compiled: see [`Plan::with_health`].
+    pub revision: u64,
+    /// Services that are not as in the revision before.
+    pub(crate) turned: Vec<ServiceId>,
     /// Virtual services by id.
     pub services: Vec<Service>,
     /// Real servers by id.

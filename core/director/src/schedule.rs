@@ -23,7 +23,7 @@ mod tests;
 pub use hash::stable_hash;
 
 use crate::counters::RealCounters;
-use crate::plan::{Plan, Real, RealId, Service, ServiceId};
+use crate::plan::{Plan, Real, RealId, Service, ServiceId, Standing};
 use crate::time::Time;
 use p2c::Random;
 use roster::{Beginning, Roster, Seat};
@@ -81,8 +81,8 @@ pub struct Schedulers {
     rosters: Vec<Roster>,
     /// By real server's id.
     places: Vec<Place>,
-    /// Whether there was a plan.
-    started: bool,
+    /// Epoch and revision of the plan that was adopted last; 0 before the first.
+    adopted: (u64, u64),
 }
 
 impl Schedulers {
@@ -93,7 +93,7 @@ impl Schedulers {
             random: Random::new(seed, worker),
             rosters: Vec::new(),
             places: Vec::new(),
-            started: false,
+            adopted: (0, 0),
         }
     }
 
@@ -102,12 +102,20 @@ impl Schedulers {
     /// slow start stays, for all that are still there. Called between turns; it allocates, and its
     /// time grows with the number of real servers.
     pub fn adopt(&mut self, plan: &Plan, now: Time, counters: &[RealCounters]) {
-        let slowly = std::mem::replace(&mut self.started, true);
+        if self.knows_but_health(plan) {
+            self.revise(plan, now, counters);
+            return;
+        }
+        let slowly = self.adopted.0 > 0;
+        self.adopted = (plan.epoch, plan.revision);
         let mut rosters = std::mem::take(&mut self.rosters);
         let places = std::mem::replace(&mut self.places, vec![NOWHERE; plan.reals.len()]);
         rosters.resize_with(plan.services.len().max(rosters.len()), Roster::default);
         for (id, (service, before)) in (0u16..).zip(plan.services.iter().zip(&mut rosters)) {
             let seats = self.seats(plan, (id, service), (before, &places), counters);
+            for (position, (seat, _)) in (0u32..).zip(&seats) {
+                self.places[seat.real.0 as usize] = Place { service: id, position };
+            }
             let beginning = Beginning {
                 scheduler: service.scheduler,
                 slow_start_ms: u64::from(service.slow_start_s) * 1000,
@@ -120,9 +128,38 @@ impl Schedulers {
         }
     }
 
+    /// Whether a plan is the next revision of the one that was adopted: see [`Plan::with_health`].
+    pub fn knows_but_health(&self, plan: &Plan) -> bool {
+        self.adopted.0 == plan.epoch && self.adopted.1 + 1 == plan.revision
+    }
+
+    /// Takes over a plan in which only some real servers' health has changed: the rosters of their
+    /// services are made again, the others stay as they are.
+    fn revise(&mut self, plan: &Plan, now: Time, counters: &[RealCounters]) {
+        self.adopted.1 = plan.revision;
+        for id in &plan.turned {
+            let at = usize::from(id.0);
+            let (Some(service), Some(before)) = (plan.service(*id), self.rosters.get_mut(at))
+            else {
+                continue;
+            };
+            let mut before = std::mem::take(before);
+            let seats = self.seats(plan, (id.0, service), (&before, &self.places), counters);
+            let beginning = Beginning {
+                scheduler: service.scheduler,
+                slow_start_ms: u64::from(service.slow_start_s) * 1000,
+                seats,
+                before: &mut before,
+                slowly: true,
+                now: now.0,
+            };
+            self.rosters[at] = Roster::new(beginning, self.share);
+        }
+    }
+
     /// The real servers of a service, and where each was before.
     fn seats(
-        &mut self,
+        &self,
         plan: &Plan,
         (id, service): (u16, &Service),
         (before, places): (&Roster, &[Place]),
@@ -130,7 +167,7 @@ impl Schedulers {
     ) -> Vec<(Seat, Option<u32>)> {
         let reals: &[RealId] = if service.live { &service.reals } else { &[] };
         let mut seats = Vec::with_capacity(reals.len());
-        for (position, real_id) in (0u32..).zip(reals) {
+        for real_id in reals {
             let at = real_id.0 as usize;
             let Some(real) = plan.reals.get(at) else { continue };
             let active = counters.get(at).map_or(0, |counts| counts.active);
@@ -139,7 +176,6 @@ impl Schedulers {
             let known =
                 known.filter(|place| before.identity(place.position) == Some(seat.identity));
             seats.push((seat, known.map(|place| place.position)));
-            self.places[at] = Place { service: id, position };
         }
         seats
     }
@@ -158,7 +194,7 @@ impl Schedulers {
             upper,
             lower,
             weight: real.weight.into(),
-            available: real.live && !real.down && real.weight > 0,
+            available: real.live && real.standing == Standing::Serves && real.weight > 0,
             full: false,
             step: 0,
             credit: 0,

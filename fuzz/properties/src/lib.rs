@@ -7,12 +7,14 @@
 
 mod bytes;
 mod config;
+mod health;
 pub mod seeds;
 mod table;
 mod turn;
 mod wire;
 
 pub use config::config;
+pub use health::health;
 pub use table::table;
 pub use turn::{Reached, reach, turn};
 pub use wire::wire;
@@ -21,5 +23,5 @@ pub use wire::wire;
 pub type Property = fn(&[u8]);
 
 /// Every property by the name of its fuzz target and corpus.
-pub const ALL: [(&str, Property); 4] =
-    [("turn", turn), ("wire", wire), ("table", table), ("config", config)];
+pub const ALL: [(&str, Property); 5] =
+    [("turn", turn), ("wire", wire), ("table", table), ("config", config), ("health", health)];

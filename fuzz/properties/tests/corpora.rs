@@ -45,7 +45,8 @@ fn golden_cases_as_seeds() {
     for (target, property) in ALL {
         let of_target = seeds.iter().filter(|(of, _, _)| *of == target);
         let inputs: Vec<_> = of_target.map(|(_, name, b)| (name.clone(), b.clone())).collect();
-        assert!(target == "table" || inputs.len() >= 100, "{target}: {} seeds", inputs.len());
+        let of_frames = !["table", "health"].contains(&target);
+        assert!(!of_frames || inputs.len() >= 100, "{target}: {} seeds", inputs.len());
         play(target, property, &inputs);
     }
 }

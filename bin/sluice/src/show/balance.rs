@@ -86,6 +86,7 @@ fn of_real(real: &Real, service: &Service) -> [Cell; 3] {
             (format!("full until below {}", count(real.lower_sessions.into())), Some(NOTE))
         }
         RealState::Down => ("down".to_owned(), Some(BAD)),
+        RealState::Standby => ("stands by".to_owned(), None),
     };
     let own = if real.mode == service.mode { "" } else { &format!("{}, ", real.mode) };
     let forwarding = Cell::from(format!("{own}weight {}, {state}", real.weight));

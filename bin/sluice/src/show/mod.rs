@@ -7,6 +7,7 @@
 mod balance;
 mod desired;
 mod figures;
+mod health;
 mod load;
 mod reasons;
 mod replay;
@@ -18,6 +19,7 @@ mod wires;
 
 pub use balance::{services, sessions};
 pub use desired::{changed, config, diff, epoch, history, reals};
+pub use health::{events, health};
 pub use load::{elephants, stages};
 pub use reasons::drops;
 pub use replay::replay;

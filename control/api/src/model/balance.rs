@@ -145,6 +145,8 @@ pub enum RealState {
     Draining,
     /// It is known to be dead.
     Down,
+    /// It is a fallback, and others are up.
+    Standby,
     /// It reached its upper limit at every worker, and has not come below the lower one since.
     Full,
 }

@@ -83,6 +83,12 @@ fn warn_services(config: &Config, report: &mut Report) {
     for service in &config.services {
         by_vip.entry(service.vip).or_default().push(service);
     }
+    for (index, check) in config.checks.iter().enumerate() {
+        if !config.services.iter().any(|service| service.check == check.name) {
+            let hint = "name it as the `check` of a service, or remove it";
+            report.warn(Path::table(Place::Check, index), "nothing uses this check", hint);
+        }
+    }
     for (index, service) in config.services.iter().enumerate() {
         let path = Path::table(Place::Service, index);
         if service.reals.is_empty() {

@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
-use sluice_director::blueprint::{Persistence, Ports, RealServer, VirtualService};
+use sluice_director::blueprint::{CheckAt, Persistence, Ports, RealServer, VirtualService};
 
 use super::address;
 use super::values::{any_text, parse_name, parse_service_ports};
+use crate::address::parse_address;
 use crate::read::Table;
 use crate::report::Report;
 use crate::schema::keys::{real, service};
@@ -32,6 +33,8 @@ pub(super) fn read(table: Table<'_>, report: &mut Report) -> VirtualService {
         persistence: read_persistence(table, vip, report),
         on_removed: table.word(&service::ON_REMOVED, report),
         on_down: table.word(&service::ON_DOWN, report),
+        all_down: table.word(&service::ALL_DOWN, report),
+        check: table.parsed(&service::CHECK, any_text, report).unwrap_or_default(),
         max_sessions: table.integer(&service::MAX_SESSIONS, report),
         max_new_per_s: table.integer(&service::MAX_NEW_PER_S, report),
         slow_start_s: table.integer(&service::SLOW_START_S, report),
@@ -65,5 +68,10 @@ fn read_real(table: Table<'_>, service: Ports, report: &mut Report) -> RealServe
         upper_sessions: table.integer(&real::UPPER_SESSIONS, report),
         lower_sessions: table.integer(&real::LOWER_SESSIONS, report),
         down: table.boolean(&real::DOWN, report),
+        fallback: table.boolean(&real::FALLBACK, report),
+        check: CheckAt {
+            address: table.parsed(&real::CHECK_ADDRESS, parse_address, report),
+            port: table.integer_if_given(&real::CHECK_PORT, report),
+        },
     }
 }

@@ -1,5 +1,6 @@
 //! Every section and key of the configuration file, described once: a file for each section.
 
+pub(crate) mod check;
 pub(crate) mod director;
 pub(crate) mod icmp;
 pub(crate) mod ipip;
@@ -25,6 +26,7 @@ const AN_ADDRESS: &str = "an IPv4 or IPv6 address";
 const A_PREFIX: &str = "an IPv4 or IPv6 prefix";
 const A_MAC: &str = "a MAC address";
 const A_POOL: &str = "the name of a [[pool]]";
+const A_CHECK: &str = "the name of a [[check]]";
 const A_PORT: &str = "the name of a [[port]]";
 
 /// The file itself.
@@ -44,6 +46,7 @@ pub(crate) static FILE: Section = Section {
         &port::SECTION,
         &pool::SECTION,
         &service::SECTION,
+        &check::SECTION,
         &snat::SECTION,
         &route::SECTION,
         &neighbour::SECTION,

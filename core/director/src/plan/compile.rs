@@ -3,7 +3,7 @@
 use super::ids::{Ids, Retired};
 use super::side::side;
 use super::tables;
-use super::{LocalId, Owner, Plan, Pool, Real, Service, ServiceId, Sieve, Snat};
+use super::{LocalId, Owner, Plan, Pool, Real, Service, ServiceId, Sieve, Snat, Standing};
 use crate::blueprint::{
     Blueprint, ClientAddress, LocalPool, Mode, Orphans, Protocol, RealServer, Scheduling, SnatRule,
     Timeouts, VirtualService,
@@ -72,6 +72,8 @@ impl Plan {
     ) -> Result<Self, CompileError> {
         let mut plan = before.map_or_else(Self::default, |plan| plan.all_tombstones(retired));
         plan.epoch = before.map_or(1, |before| before.epoch + 1);
+        plan.revision = 0;
+        plan.turned.clear();
         plan.timeout_ms = timeouts_ms(&blueprint.timeouts);
         plan.no_session = blueprint.no_session;
         plan.accept_mid_stream = blueprint.accept_mid_stream;
@@ -90,6 +92,7 @@ impl Plan {
             plan.add_snat(rule, position, &mut ids)?;
         }
         plan.snat_former = plan.former_rules();
+        plan.settle_standings();
         plan.settle_orphans();
         if let Some(before) = before {
             plan.keep_former_locals(before);
@@ -227,6 +230,8 @@ impl Plan {
             one_packet: from.one_packet,
             persistence: from.persistence,
             on_removed: from.on_removed,
+            on_down: from.on_down,
+            all_down: from.all_down,
             max_sessions: from.max_sessions,
             max_new_per_s: from.max_new_per_s,
             slow_start_s: from.slow_start_s,
@@ -253,7 +258,11 @@ impl Plan {
                 upper_sessions: real.upper_sessions,
                 lower_sessions: real.lower_sessions,
                 down: real.down,
-                orphans: if real.down { from.on_down } else { Orphans::Keep },
+                fallback: real.fallback,
+                found_down: false,
+                was_up: false,
+                standing: Standing::Serves,
+                orphans: Orphans::Keep,
                 live: true,
             };
             let real = ids.real(&mut self.reals, real)?;
@@ -272,7 +281,10 @@ impl Plan {
             return None;
         }
         let reals = service.reals.iter().filter_map(|real| self.real(*real));
-        let reals = reals.map(|r| (r.address, r.port, if r.down { 0 } else { r.weight.into() }));
+        // Whom checks found down keeps its places: its clients go elsewhere as those of one that is
+        // full, and come back to it. A fallback has none: it takes what nobody else does.
+        let idle = |real: &Real| real.down || real.fallback;
+        let reals = reals.map(|r| (r.address, r.port, if idle(r) { 0 } else { r.weight.into() }));
         let known = before.and_then(|plan| plan.service(id)).and_then(|s| s.table.as_ref());
         let wanted = Recipe::new(service.scheduler, reals, size, self.hash_seed);
         match known {
@@ -319,6 +331,10 @@ impl Plan {
             upper_sessions: 0,
             lower_sessions: 0,
             down: false,
+            fallback: false,
+            found_down: false,
+            was_up: true,
+            standing: Standing::Serves,
             orphans: Orphans::Keep,
             live: true,
         };
@@ -333,26 +349,6 @@ impl Plan {
         let gone = self.services.iter().enumerate();
         let gone = gone.filter(|(_, s)| !s.live && s.snat.is_some() && s.owner.is_some());
         gone.map(|(id, _)| ServiceId(id as u16)).collect()
-    }
-
-    /// What becomes of the sessions of real servers that left the configuration. One that is only
-    /// reached in another way now, or whose service is kept in another table, has not left it.
-    fn settle_orphans(&mut self) {
-        let endpoint = |service: &Service, real: &Real| {
-            (service.protocol, service.vip, service.ports, real.address, real.port)
-        };
-        let of = |real: &Real| &self.services[usize::from(real.service.0)];
-        let alive = self.reals.iter().filter(|real| real.live && !real.down);
-        let alive: HashSet<_> = alive.map(|real| endpoint(of(real), real)).collect();
-        let rules = self.reals.iter().map(|real| match real {
-            _ if real.live => real.orphans,
-            _ if alive.contains(&endpoint(of(real), real)) => Orphans::Keep,
-            _ => of(real).on_removed,
-        });
-        let rules: Vec<_> = rules.collect();
-        for (real, rule) in self.reals.iter_mut().zip(rules) {
-            real.orphans = rule;
-        }
     }
 }
 

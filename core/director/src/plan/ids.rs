@@ -105,11 +105,14 @@ impl Ids {
         Ok(id)
     }
 
-    /// The id of a real server; `real` is put there.
-    pub fn real(&mut self, all: &mut Vec<Real>, real: Real) -> Result<RealId, CompileError> {
+    /// The id of a real server; `real` is put there, and keeps what checks found of it.
+    pub fn real(&mut self, all: &mut Vec<Real>, mut real: Real) -> Result<RealId, CompileError> {
         let key = (real.service, real.address, real.port, real.mode);
-        let known = self.reals.get(&key).copied().or_else(|| self.free_reals.pop());
-        let id = match known {
+        let known = self.reals.get(&key).copied();
+        if let Some(former) = known.and_then(|id| all.get(id.0 as usize)) {
+            (real.found_down, real.was_up) = (former.found_down, former.was_up);
+        }
+        let id = match known.or_else(|| self.free_reals.pop()) {
             Some(id) => {
                 all[id.0 as usize] = real;
                 id

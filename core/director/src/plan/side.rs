@@ -117,6 +117,16 @@ impl<A: Copy + Eq + Hash> Side<A> {
         self.real_rows.get(id.0 as usize).map(bytemuck::must_cast_ref)
     }
 
+    /// Says whether the sessions of a real server go on.
+    pub(super) fn set_goes_on(&mut self, id: RealId, goes_on: bool) {
+        let at = id.0 as usize;
+        let Some(real) = self.reals.get_mut(at).filter(|real| real.is_known()) else { return };
+        real.flags = if goes_on { real.flags & !ENDS } else { real.flags | ENDS };
+        if let Some(row) = self.real_rows.get_mut(at) {
+            row[2] = real.rest();
+        }
+    }
+
     /// Virtual addresses of all services, former ones too.
     pub(super) fn vips(&self) -> impl Iterator<Item = A> + '_ {
         self.vips.iter().copied().flatten()

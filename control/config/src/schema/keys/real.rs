@@ -10,7 +10,18 @@ pub(crate) static SECTION: Section = Section {
     heading: "[[service.real]]",
     about: "A real server of the service above it. At most 16777216 in all services together. A \
             service without any refuses its clients.",
-    keys: &[&ADDRESS, &PORT, &WEIGHT, &MODE, &UPPER_SESSIONS, &LOWER_SESSIONS, &DOWN],
+    keys: &[
+        &ADDRESS,
+        &PORT,
+        &WEIGHT,
+        &MODE,
+        &UPPER_SESSIONS,
+        &LOWER_SESSIONS,
+        &DOWN,
+        &FALLBACK,
+        &CHECK_ADDRESS,
+        &CHECK_PORT,
+    ],
     sections: &[],
 };
 
@@ -67,4 +78,26 @@ pub(crate) static DOWN: Key = Key {
     example: "true",
     about: "Whether it is known to be dead: it gets no new sessions, and the service's `on_down` \
             says what becomes of those it has.",
+};
+pub(crate) static FALLBACK: Key = Key {
+    name: "fallback",
+    kind: Boolean,
+    without: Without::Boolean(false),
+    example: "true",
+    about: "Whether it is a fallback (a sorry server): it gets new sessions only while no other \
+            real server of the service is up and has a weight. Those that it has then stay.",
+};
+pub(crate) static CHECK_ADDRESS: Key = Key {
+    name: "check_address",
+    kind: Text(AN_ADDRESS),
+    without: Without::Unset("its address"),
+    example: "\"192.0.2.111\"",
+    about: "The address that health checks of it go to.",
+};
+pub(crate) static CHECK_PORT: Key = Key {
+    name: "check_port",
+    kind: Integer { min: 1, max: 65_535 },
+    without: Without::Unset("the check's `port`, or its own"),
+    example: "8081",
+    about: "The port that health checks of it go to.",
 };

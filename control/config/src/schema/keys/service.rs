@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::words::ServiceProtocol;
-use crate::{ClientAddress, HashKey, Mode, Orphans, Scheduling};
+use crate::{AllDown, ClientAddress, HashKey, Mode, Orphans, Scheduling};
 
 /// The section.
 pub(crate) static SECTION: Section = Section {
@@ -27,6 +27,8 @@ pub(crate) static SECTION: Section = Section {
         &PERSISTENCE_PREFIX,
         &ON_REMOVED,
         &ON_DOWN,
+        &CHECK,
+        &ALL_DOWN,
         &MAX_SESSIONS,
         &MAX_NEW_PER_S,
         &SLOW_START_S,
@@ -155,7 +157,26 @@ pub(crate) static ON_DOWN: Key = Key {
     kind: Word(words_of::<Orphans>),
     without: Without::Text("reschedule"),
     example: "\"reset\"",
-    about: "The same for a real server that is `down`.",
+    about: "The same for a real server that is `down`, or that its health check found down. Where \
+            checks may fail under load while TCP connections still go on, `keep` spares these.",
+};
+pub(crate) static CHECK: Key = Key {
+    name: "check",
+    kind: Text(A_CHECK),
+    without: Without::Unset("nobody looks: real servers are up unless they are `down`"),
+    example: "\"web\"",
+    about: "The health check of its real servers. One that fails it gets no new sessions until it \
+            passes again.",
+};
+pub(crate) static ALL_DOWN: Key = Key {
+    name: "all_down",
+    kind: Word(words_of::<AllDown>),
+    without: Without::Text("drop"),
+    example: "\"fail_open\"",
+    about: "What becomes of new sessions when every real server was found down, and no `fallback` \
+            is up. `drop`: they are refused. `keep`: they go to those that were up last, as if \
+            they still were. `fail_open`: they go to all, as if all were up. Real servers that are \
+            configured `down` never get any.",
 };
 pub(crate) static MAX_SESSIONS: Key = Key {
     name: "max_sessions",

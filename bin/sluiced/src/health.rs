@@ -1,0 +1,233 @@
+//! Health checks and the plan: what the checks find becomes a revision of the running plan.
+//!
+//! Health is no part of the desired state. The checks' thread finds it, the plan carries it, and a
+//! reload takes it along; nothing writes it down. A change does not compile anything: see
+//! [`Plan::with_health`].
+
+mod specs;
+
+use crate::daemon::Daemon;
+use crate::errors::{Error, system};
+use sluice_api::model;
+use sluice_checks::{Key, News, Runner, Shown};
+use sluice_config::{CheckKind, Config, Initial};
+use sluice_director::plan::{Plan, RealId, Standing};
+use sluice_health::State;
+use sluice_worker::{Snapshot, Wake};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tracing::{info, warn};
+
+/// The checks, and what has happened.
+pub(crate) struct Health {
+    runner: Runner,
+    news: Receiver<News>,
+    /// Readable when there are news.
+    pub wake: Wake,
+    /// Real servers of the running plan's services.
+    ids: HashMap<Key, RealId>,
+    events: VecDeque<model::Event>,
+    /// Snapshots that workers may still have. Whoever lets go of one last frees it, which takes a
+    /// while, and a worker has better things to do.
+    former: Vec<Arc<Snapshot>>,
+}
+
+impl Health {
+    /// Starts the thread, without any check yet.
+    pub fn start() -> Result<Self, Error> {
+        let (sender, news) = channel();
+        let wake = Wake::new().map_err(system("make an eventfd"))?;
+        let waker = wake.clone();
+        let tell = move |found: News| {
+            // Fails only when the daemon is stopping.
+            let _ = sender.send(found);
+            waker.wake();
+        };
+        let runner = Runner::start(tell).map_err(system("start the thread of health checks"))?;
+        let (ids, events, former) = (HashMap::new(), VecDeque::new(), Vec::new());
+        Ok(Self { runner, news, wake, ids, events, former })
+    }
+
+    /// Checks what a configuration says, and gives the plan with what is known of its real servers.
+    pub fn follow(&mut self, config: &Config, plan: Arc<Plan>) -> Arc<Plan> {
+        let known = self.runner.shown();
+        let known: HashMap<&Key, State> = known.iter().map(|s| (&s.spec.key, s.state)).collect();
+        let specs = specs::of(config);
+        self.ids = ids(&plan);
+        let assumed = |key: &Key, initial: State| match known.get(key) {
+            None | Some(State::Unknown) => initial == State::Down,
+            Some(state) => *state == State::Down,
+        };
+        let mut found: HashMap<RealId, bool> = self.ids.values().map(|id| (*id, false)).collect();
+        for spec in &specs {
+            if let Some(id) = self.ids.get(&spec.key) {
+                found.insert(*id, assumed(&spec.key, spec.initial));
+            }
+        }
+        self.runner.set(specs);
+        let turned = |(id, down): &(RealId, bool)| {
+            plan.real(*id).is_some_and(|real| real.found_down != *down)
+        };
+        let found: Vec<_> = found.into_iter().filter(turned).collect();
+        if found.is_empty() { plan } else { Arc::new(plan.with_health(&found)) }
+    }
+
+    /// Looks after the thread, and frees what no worker has any more.
+    pub fn look_after(&mut self) {
+        self.runner.look_after();
+        self.former.retain(|snapshot| Arc::strong_count(snapshot) > 1);
+    }
+
+    /// Keeps a snapshot that was published.
+    fn keep(&mut self, snapshot: Arc<Snapshot>) {
+        self.former.retain(|former| Arc::strong_count(former) > 1);
+        self.former.push(snapshot);
+    }
+
+    fn note(&mut self, found: &News, told: Instant) {
+        let id = self.events.back().map_or(1, |event| event.id + 1);
+        if self.events.len() == model::Events::KEPT {
+            self.events.pop_front();
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let at = now.saturating_sub(found.at.elapsed());
+        self.events.push_back(model::Event {
+            id,
+            at_unix_ms: at.as_millis() as u64,
+            kind: "health".to_owned(),
+            service: found.key.service.to_string(),
+            address: found.key.address,
+            port: found.key.port,
+            from: state(found.from),
+            to: state(found.to),
+            reason: found.reason.clone(),
+            told_after_us: told.saturating_duration_since(found.at).as_micros() as u64,
+        });
+    }
+
+    /// What has happened.
+    pub fn events(&self) -> model::Events {
+        model::Events { events: self.events.iter().cloned().collect() }
+    }
+
+    /// How all checks stand.
+    pub fn shown(&self, config: &Config, plan: &Plan) -> model::Health {
+        let all = self.runner.shown();
+        let by_key: HashMap<&Key, &Shown> = all.iter().map(|s| (&s.spec.key, s)).collect();
+        let of = |service: &sluice_config::VirtualService| {
+            let kind = config.checks.iter().find(|check| check.name == service.check);
+            let kind = kind.map(|check| check.kind);
+            let service_name: Arc<str> = service.name.as_str().into();
+            let reals = service.reals.iter().map(move |real| Key {
+                service: Arc::clone(&service_name),
+                address: real.address,
+                port: real.port,
+            });
+            reals.map(move |key| (key, kind)).collect::<Vec<_>>()
+        };
+        let keys = config.services.iter().flat_map(of);
+        let checks = keys.filter_map(|(key, kind)| {
+            let serves = self.ids.get(&key).and_then(|id| plan.real(*id));
+            let serves =
+                serves.is_some_and(|real| real.standing == Standing::Serves && real.weight > 0);
+            by_key.get(&key).map(|shown| checked(shown, kind, serves))
+        });
+        model::Health { checks: checks.collect(), restarts: self.runner.restarts() }
+    }
+}
+
+/// Takes what the checks have found: the plan changes, the workers hear of it, and it is noted.
+pub(crate) fn hear(daemon: &mut Daemon) {
+    daemon.health.wake.awake();
+    let news: Vec<News> = daemon.health.news.try_iter().collect();
+    let of = |found: &News| {
+        let id = daemon.health.ids.get(&found.key)?;
+        Some((*id, found.to == State::Down))
+    };
+    let found: Vec<(RealId, bool)> = news.iter().filter_map(of).collect();
+    let turned = |(id, down): &(RealId, bool)| {
+        daemon.plan.real(*id).is_some_and(|real| real.found_down != *down)
+    };
+    if found.iter().any(turned) {
+        daemon.plan = Arc::new(daemon.plan.with_health(&found));
+        let plan = Arc::clone(&daemon.plan);
+        let snapshot = Arc::new(Snapshot { plan, fib: Arc::clone(&daemon.fib) });
+        daemon.crew.publish(&snapshot);
+        daemon.health.keep(snapshot);
+    }
+    let told = Instant::now();
+    for found in &news {
+        daemon.health.note(found, told);
+        let (service, real, port) = (&found.key.service, found.key.address, found.key.port);
+        let (check, reason) = (&found.check, &found.reason);
+        match (found.from, found.to) {
+            (_, State::Down) => {
+                warn!(%service, %real, port, %check, %reason, "a real server is down");
+            }
+            (State::Unknown, _) => {
+                info!(%service, %real, port, %check, %reason, "a real server was found up");
+            }
+            _ => info!(%service, %real, port, %check, %reason, "a real server is up again"),
+        }
+    }
+}
+
+/// The real servers of a plan's services, by what the configuration calls them.
+fn ids(plan: &Plan) -> HashMap<Key, RealId> {
+    let mut ids = HashMap::with_capacity(plan.reals.len());
+    for (_, service) in plan.live_services() {
+        let name: Arc<str> = service.name.as_str().into();
+        for id in &service.reals {
+            let Some(real) = plan.real(*id) else { continue };
+            let (address, port) = (real.address, real.port);
+            ids.insert(Key { service: Arc::clone(&name), address, port }, *id);
+        }
+    }
+    ids
+}
+
+fn state(state: State) -> model::HealthState {
+    match state {
+        State::Unknown => model::HealthState::Unknown,
+        State::Up => model::HealthState::Up,
+        State::Down => model::HealthState::Down,
+    }
+}
+
+fn checked(shown: &Shown, kind: Option<CheckKind>, serves: bool) -> model::Checked {
+    let ms = |took: Duration| took.as_secs_f64() * 1e3;
+    let last = shown.last.as_ref().map(|(finding, took)| model::Probe {
+        outcome: match (finding.blind, finding.passed) {
+            (true, _) => model::ProbeOutcome::Blind,
+            (false, true) => model::ProbeOutcome::Passed,
+            (false, false) => model::ProbeOutcome::Failed,
+        },
+        text: finding.text.clone(),
+        took_ms: ms(*took),
+    });
+    let until = |at: Instant| at.saturating_duration_since(Instant::now()).as_millis() as u64;
+    model::Checked {
+        service: shown.spec.key.service.to_string(),
+        address: shown.spec.key.address,
+        port: shown.spec.key.port,
+        check: shown.spec.check.to_string(),
+        kind: kind.map_or("", CheckKind::word).to_owned(),
+        state: state(shown.state),
+        for_s: shown.since.elapsed().as_secs_f64(),
+        reason: shown.reason.clone(),
+        serves,
+        last,
+        next_in_ms: shown.next.map(until),
+        probes: shown.probes,
+    }
+}
+
+/// What is assumed until the first finding.
+fn initial(initial: Initial) -> State {
+    match initial {
+        Initial::Up => State::Up,
+        Initial::Down => State::Down,
+    }
+}

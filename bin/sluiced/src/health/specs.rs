@@ -1,0 +1,124 @@
+//! From `[[check]]` and the services that name them to what is to be probed.
+
+use sluice_checks::{Key, Kind, Spec, Tls, Way};
+use sluice_config::{Check, CheckKind, Config, Method, RealServer, VirtualService};
+use sluice_health::expect::Expect;
+use sluice_health::{Rules, dns, http};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Everything that a configuration wants checked. A real server that it says is down is not.
+pub fn of(config: &Config) -> Vec<Spec> {
+    let checks: HashMap<&str, &Check> =
+        config.checks.iter().map(|check| (check.name.as_str(), check)).collect();
+    let mut specs = Vec::new();
+    for service in &config.services {
+        let Some(check) = checks.get(service.check.as_str()) else { continue };
+        let template = Template::new(check, service);
+        specs.extend(service.reals.iter().filter(|real| !real.down).map(|r| template.spec(r)));
+    }
+    specs
+}
+
+/// What the real servers of a service have in common.
+struct Template<'c> {
+    check: &'c Check,
+    service: Arc<str>,
+    name: Arc<str>,
+    rules: Rules,
+    /// Where nothing depends on the real server.
+    kind: Option<Arc<Kind>>,
+}
+
+impl<'c> Template<'c> {
+    fn new(check: &'c Check, service: &VirtualService) -> Self {
+        // Only HTTP without a configured name says whom it speaks to.
+        let differs = check.kind.is_http() && check.host.is_none();
+        Self {
+            check,
+            service: service.name.as_str().into(),
+            name: check.name.as_str().into(),
+            rules: rules(check),
+            kind: (!differs).then(|| Arc::new(kind(check, String::new()))),
+        }
+    }
+
+    fn spec(&self, real: &RealServer) -> Spec {
+        let check = self.check;
+        let address = real.check.address.unwrap_or(real.address);
+        let port = real.check.port.or(check.port).unwrap_or(real.port);
+        let host = || SocketAddr::new(address, port).to_string();
+        Spec {
+            key: Key { service: Arc::clone(&self.service), address: real.address, port: real.port },
+            check: Arc::clone(&self.name),
+            address,
+            port,
+            kind: self.kind.clone().unwrap_or_else(|| Arc::new(kind(check, host()))),
+            way: Way { source: check.source, mark: check.mark, interface: check.interface.clone() },
+            rules: self.rules.clone(),
+            initial: super::initial(check.initial),
+        }
+    }
+}
+
+fn rules(check: &Check) -> Rules {
+    let ms = |ms: u32| Duration::from_millis(ms.into());
+    Rules {
+        interval: ms(check.interval_ms),
+        fast_interval: check.fast_interval_ms.map(ms),
+        timeout: ms(check.timeout_ms),
+        rise: check.rise,
+        fall: check.fall,
+        dead_after: check.dead_after_ms.map(ms),
+        jitter_percent: check.jitter_percent,
+    }
+}
+
+/// `host` is for the `Host` field where the configuration has none.
+fn kind(check: &Check, host: String) -> Kind {
+    let tls = Tls {
+        name: check.tls_name.clone(),
+        verify: check.tls_verify,
+        authorities: check.tls_authorities.clone(),
+        expiry_days: check.tls_expiry_days,
+    };
+    let secured = check.kind.is_tls().then(|| tls.clone());
+    match check.kind {
+        CheckKind::Tcp => Kind::Tcp,
+        CheckKind::Tls => Kind::Tls(tls),
+        CheckKind::Http | CheckKind::Https => Kind::Http {
+            request: http::request(
+                check.method.word(),
+                &check.path,
+                check.host.as_deref().unwrap_or(&host),
+            ),
+            wanted: http::Wanted {
+                status: check.status.clone(),
+                body: expect(check).unwrap_or(Expect::Anything),
+                head: check.method == Method::Head,
+            },
+            tls: secured,
+        },
+        CheckKind::Udp => {
+            Kind::Udp { payload: check.send.clone().into_bytes(), expect: expect(check) }
+        }
+        CheckKind::Dns => Kind::Dns {
+            name: check.dns_name.clone(),
+            of: check.dns_type,
+            wanted: dns::Wanted { code: check.dns_code, address: check.dns_address },
+        },
+        CheckKind::Grpc | CheckKind::Grpcs => {
+            Kind::Grpc { service: check.grpc_service.clone(), tls: secured }
+        }
+        CheckKind::Ping => Kind::Ping,
+        CheckKind::Script => Kind::Script { command: check.command.clone() },
+    }
+}
+
+fn expect(check: &Check) -> Option<Expect> {
+    // The configuration was checked: an expression that is none is not here.
+    let regex = check.expect_regex.as_ref().and_then(|regex| Expect::matches(regex).ok());
+    regex.or_else(|| check.expect.as_ref().map(|text| Expect::Holds(text.clone().into_bytes())))
+}

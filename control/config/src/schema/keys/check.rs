@@ -1,0 +1,277 @@
+//! `[[check]]`
+
+use super::*;
+use crate::{CheckKind, Initial, Method, Question};
+
+/// The section.
+pub(crate) static SECTION: Section = Section {
+    place: Place::Check,
+    name: "check",
+    heading: "[[check]]",
+    about: "How the health of real servers is found out; for the services that name it. Probes go \
+            from the director's own addresses straight to the real server. What one finds, and why \
+            a real server is down, is in `sluice health`.",
+    keys: &[
+        &NAME,
+        &KIND,
+        &INTERVAL_MS,
+        &FAST_INTERVAL_MS,
+        &TIMEOUT_MS,
+        &RISE,
+        &FALL,
+        &DEAD_AFTER_MS,
+        &JITTER_PERCENT,
+        &INITIAL,
+        &PORT,
+        &METHOD,
+        &PATH,
+        &HOST,
+        &STATUS,
+        &EXPECT,
+        &EXPECT_REGEX,
+        &SEND,
+        &DNS_NAME,
+        &DNS_TYPE,
+        &DNS_CODE,
+        &DNS_ADDRESS,
+        &GRPC_SERVICE,
+        &TLS_NAME,
+        &TLS_VERIFY,
+        &TLS_AUTHORITIES,
+        &TLS_EXPIRY_DAYS,
+        &COMMAND,
+        &SOURCE,
+        &MARK,
+        &INTERFACE,
+    ],
+    sections: &[],
+};
+
+pub(crate) static NAME: Key = Key {
+    name: "name",
+    kind: Text(A_NAME),
+    without: Without::Required,
+    example: "\"web\"",
+    about: "What services call it; unique.",
+};
+pub(crate) static KIND: Key = Key {
+    name: "kind",
+    kind: Word(words_of::<CheckKind>),
+    without: Without::Required,
+    example: "\"http\"",
+    about: "What it does. `tcp`: connects. `tls`: connects and shakes hands. `http`, `https`: \
+            asks for a path. `udp`: sends a datagram. `dns`: asks a name server over UDP. \
+            `grpc`, `grpcs`: asks the service grpc.health.v1.Health, plain or over TLS. `ping`: \
+            ICMP echo. `script`: runs a program.",
+};
+pub(crate) static INTERVAL_MS: Key = Key {
+    name: "interval_ms",
+    kind: Integer { min: 100, max: 3_600_000 },
+    without: Without::Integer(2_000),
+    example: "1_000",
+    about: "Milliseconds from the start of one probe to that of the next.",
+};
+pub(crate) static FAST_INTERVAL_MS: Key = Key {
+    name: "fast_interval_ms",
+    kind: Integer { min: 50, max: 3_600_000 },
+    without: Without::Unset("`interval_ms`"),
+    example: "200",
+    about: "The same while the last probes speak against the state.",
+};
+pub(crate) static TIMEOUT_MS: Key = Key {
+    name: "timeout_ms",
+    kind: Integer { min: 10, max: 600_000 },
+    without: Without::Integer(1_000),
+    example: "500",
+    about: "Milliseconds that a probe may take; after that it has failed.",
+};
+pub(crate) static RISE: Key = Key {
+    name: "rise",
+    kind: Integer { min: 1, max: 100 },
+    without: Without::Integer(2),
+    example: "3",
+    about: "Passes in a row that make a real server up.",
+};
+pub(crate) static FALL: Key = Key {
+    name: "fall",
+    kind: Integer { min: 1, max: 100 },
+    without: Without::Integer(3),
+    example: "2",
+    about: "Failures in a row that make it down. The very first probe decides alone, either way.",
+};
+pub(crate) static DEAD_AFTER_MS: Key = Key {
+    name: "dead_after_ms",
+    kind: Integer { min: 100, max: 3_600_000 },
+    without: Without::Unset("`fall` decides"),
+    example: "8_000",
+    about: "Instead of `fall`: it is down when no probe has passed for so many milliseconds.",
+};
+pub(crate) static JITTER_PERCENT: Key = Key {
+    name: "jitter_percent",
+    kind: Integer { min: 0, max: 50 },
+    without: Without::Integer(10),
+    example: "0",
+    about: "How far an interval may be off, so that checks do not go on together that began \
+            together.",
+};
+pub(crate) static INITIAL: Key = Key {
+    name: "initial",
+    kind: Word(words_of::<Initial>),
+    without: Without::Text("up"),
+    example: "\"down\"",
+    about: "What is assumed until the first probe is over.",
+};
+pub(crate) static PORT: Key = Key {
+    name: "port",
+    kind: Integer { min: 1, max: 65_535 },
+    without: Without::Unset("the real server's port"),
+    example: "8081",
+    about: "The port that probes go to; `check_port` of a real server comes first.",
+};
+pub(crate) static METHOD: Key = Key {
+    name: "method",
+    kind: Word(words_of::<Method>),
+    without: Without::Text("GET"),
+    example: "\"HEAD\"",
+    about: "HTTP: the method.",
+};
+pub(crate) static PATH: Key = Key {
+    name: "path",
+    kind: Text("a path that begins with `/`"),
+    without: Without::Text("/"),
+    example: "\"/health\"",
+    about: "HTTP: the path, with a query if there is one.",
+};
+pub(crate) static HOST: Key = Key {
+    name: "host",
+    kind: Text("the name of a host"),
+    without: Without::Unset("the address and port"),
+    example: "\"www.example.com\"",
+    about: "HTTP: the `Host` field.",
+};
+pub(crate) static STATUS: Key = Key {
+    name: "status",
+    kind: Texts("a status or a range of them"),
+    without: Without::Unset("200 to 299"),
+    example: "[\"200-299\", \"401\"]",
+    about: "HTTP: statuses that will do.",
+};
+pub(crate) static EXPECT: Key = Key {
+    name: "expect",
+    kind: Text("any text"),
+    without: Without::Unset("anything will do"),
+    example: "\"alive\"",
+    about: "HTTP: what the first 64 KiB of the body must hold. UDP: what the answer must hold.",
+};
+pub(crate) static EXPECT_REGEX: Key = Key {
+    name: "expect_regex",
+    kind: Text("a regular expression of at most 512 bytes"),
+    without: Without::Unset("anything will do"),
+    example: "\"^status: (ok|fine)$\"",
+    about: "The same as a regular expression that must match somewhere.",
+};
+pub(crate) static SEND: Key = Key {
+    name: "send",
+    kind: Text("any text"),
+    without: Without::Unset("an empty datagram"),
+    example: "\"ping\\n\"",
+    about: "UDP: what is sent. Without `expect` and `expect_regex` silence will do, and only an \
+            ICMP error is a failure.",
+};
+pub(crate) static DNS_NAME: Key = Key {
+    name: "dns_name",
+    kind: Text("a name in the DNS"),
+    without: Without::Unset("`dns` needs it"),
+    example: "\"example.com\"",
+    about: "DNS: the name that is asked for.",
+};
+pub(crate) static DNS_TYPE: Key = Key {
+    name: "dns_type",
+    kind: Word(words_of::<Question>),
+    without: Without::Text("A"),
+    example: "\"SOA\"",
+    about: "DNS: the type that is asked for.",
+};
+pub(crate) static DNS_CODE: Key = Key {
+    name: "dns_code",
+    kind: Integer { min: 0, max: 15 },
+    without: Without::Integer(0),
+    example: "3",
+    about: "DNS: the code that the answer must have. 0 is NOERROR, with at least one record; 3 \
+            is NXDOMAIN.",
+};
+pub(crate) static DNS_ADDRESS: Key = Key {
+    name: "dns_address",
+    kind: Text(AN_ADDRESS),
+    without: Without::Unset("any records will do"),
+    example: "\"192.0.2.80\"",
+    about: "DNS: an address that must be among the records.",
+};
+pub(crate) static GRPC_SERVICE: Key = Key {
+    name: "grpc_service",
+    kind: Text("any text"),
+    without: Without::Unset("the server as a whole"),
+    example: "\"shop.Cart\"",
+    about: "gRPC: the service that is asked about. Its status must be SERVING.",
+};
+pub(crate) static TLS_NAME: Key = Key {
+    name: "tls_name",
+    kind: Text("the name of a host"),
+    without: Without::Unset("the address"),
+    example: "\"www.example.com\"",
+    about: "TLS: the name that is asked for (SNI), and that the certificate must be for.",
+};
+pub(crate) static TLS_VERIFY: Key = Key {
+    name: "tls_verify",
+    kind: Boolean,
+    without: Without::Boolean(true),
+    example: "false",
+    about: "TLS: whether the certificate must be valid.",
+};
+pub(crate) static TLS_AUTHORITIES: Key = Key {
+    name: "tls_authorities",
+    kind: Text("an absolute path"),
+    without: Without::Unset("the system's"),
+    example: "\"/etc/sluice/ca.pem\"",
+    about: "TLS: a file of certificate authorities, in PEM.",
+};
+pub(crate) static TLS_EXPIRY_DAYS: Key = Key {
+    name: "tls_expiry_days",
+    kind: Integer { min: 0, max: 3_650 },
+    without: Without::Integer(14),
+    example: "30",
+    about: "TLS: days before its end from which on `sluice health` remarks on a certificate.",
+};
+pub(crate) static COMMAND: Key = Key {
+    name: "command",
+    kind: Texts("an argument"),
+    without: Without::Unset("`script` needs it"),
+    example: "[\"/usr/local/bin/check-web\", \"--fast\"]",
+    about: "Script: the program, by its absolute path, and its arguments. It runs without a \
+            shell, with SLUICE_SERVICE, SLUICE_REAL_ADDRESS, SLUICE_REAL_PORT, \
+            SLUICE_CHECK_ADDRESS and SLUICE_CHECK_PORT in its environment; exit code 0 is a \
+            pass, and the first line it prints is the reason. What runs longer than `timeout_ms` \
+            is killed, with all that it started. Only its owner (root, or the user of the \
+            director) may be able to write the program.",
+};
+pub(crate) static SOURCE: Key = Key {
+    name: "source",
+    kind: Text(AN_ADDRESS),
+    without: Without::Unset("the kernel chooses"),
+    example: "\"192.0.2.2\"",
+    about: "Source address of probes.",
+};
+pub(crate) static MARK: Key = Key {
+    name: "mark",
+    kind: Integer { min: 0, max: 0xffff_ffff },
+    without: Without::Integer(0),
+    example: "7",
+    about: "Mark of probes' packets (fwmark), for policy routing.",
+};
+pub(crate) static INTERFACE: Key = Key {
+    name: "interface",
+    kind: Text(AN_INTERFACE),
+    without: Without::Unset("the kernel chooses"),
+    example: "\"back\"",
+    about: "Interface that probes leave by.",
+};

@@ -1,0 +1,62 @@
+//! What a worker makes ready before its first turn with another plan.
+//!
+//! Room for counters and what is learned by id; what ids that were given again still had is
+//! cleared. A plan in which only health has changed has the same ids, pools and ways, so that the
+//! rosters of the services concerned are all there is to make: see [`Plan::with_health`].
+
+use super::engine::Engine;
+use super::rate::Usage;
+use super::{PagePolicy, Path};
+use crate::counters::RealCounters;
+use crate::family::Seed;
+use crate::local_port;
+use crate::plan::Plan;
+
+impl Path {
+    /// Makes room for what a new plan counts. To be called once before the first turn with it. One
+    /// in which only health has changed costs as much as the services that it changed.
+    pub fn adopt(&mut self, plan: &Plan) {
+        let shared = &mut self.shared;
+        if shared.schedulers.knows_but_health(plan) {
+            shared.schedulers.adopt(plan, shared.now, &shared.counters.reals);
+            return;
+        }
+        shared.usage.resize(plan.services.len(), Usage::default());
+        let walk = local_port::Walk::beginning(shared.ports_from);
+        shared.walks.resize(plan.reals.len(), walk);
+        shared.counters.reals.resize(plan.reals.len(), RealCounters::default());
+        for (id, real) in plan.reals.iter().enumerate() {
+            let identity = (real.service, real.address, real.port);
+            match shared.counted.get_mut(id) {
+                Some(known) if *known == identity => {}
+                Some(known) => {
+                    *known = identity;
+                    shared.counters.reals[id] = RealCounters::default();
+                    // Records name real servers by their ids.
+                    self.v4.fragments.clear();
+                    self.wide.fragments.clear();
+                }
+                None => shared.counted.push(identity),
+            }
+        }
+        shared.adopt_ports(plan);
+        shared.paths.adopt(plan);
+        shared.schedulers.adopt(plan, shared.now, &shared.counters.reals);
+        if plan.uses_wide() && self.wide.sessions.slab().capacity() < self.config.sessions {
+            self.make_wide();
+        }
+    }
+
+    /// Makes the wide table, which is empty as long as it is too small for anything.
+    fn make_wide(&mut self) {
+        let config = &self.config;
+        let seed = || Seed::new(config.seed);
+        let room = (config.sessions, config.fragments);
+        let wide = Engine::new(room, seed(), config.pages)
+            .or_else(|_| Engine::new(room, seed(), PagePolicy::Ordinary));
+        // Without memory even for that, its sessions are refused as those of a full table are.
+        if let Ok(wide) = wide {
+            self.wide = Engine { level: self.wide.level, ..wide };
+        }
+    }
+}
