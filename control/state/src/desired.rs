@@ -363,6 +363,7 @@ fn pointer(config: &Config, staged: &[Staged<'_>], found: &Diagnostic) -> Option
     let index: usize = index.parse().ok()?;
     let kind = Kind::NAMED.into_iter().find(|kind| kind.name() == section)?;
     let name = match kind {
+        Kind::Check => &config.checks.get(index)?.name,
         Kind::Pool => &config.pools.get(index)?.name,
         Kind::Service => &config.services.get(index)?.name,
         Kind::Snat => &config.snat.get(index)?.name,

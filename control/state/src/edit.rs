@@ -91,11 +91,11 @@ impl FileContent {
     }
 }
 
-/// What tells one content of a file from another. The order of services and pools is not part
-/// of it, since it means nothing.
+/// What tells one content of a file from another. The order of checks, services and pools is not
+/// part of it, since it means nothing.
 pub(crate) fn digest(document: &Document) -> String {
     let mut sorted = document.clone();
-    for kind in [Kind::Service, Kind::Pool] {
+    for kind in [Kind::Check, Kind::Service, Kind::Pool] {
         if let Some(Value::Array(items)) = sorted.get_mut(kind.name()) {
             let name = |item: &Value| item.get("name").map(Value::to_string);
             items.sort_by_cached_key(name);
@@ -127,6 +127,22 @@ pub struct Request {
     pub dry_run: bool,
     /// What.
     pub what: What,
+}
+
+/// A script check runs a program with the director's rights. Who may write the file may do that
+/// anyway; who has a token of the API may not.
+fn only_the_file_runs_programs(
+    by: &Author,
+    key: &Key,
+    value: &Value,
+    pointer: &str,
+) -> Result<(), Refusal> {
+    let is_script = || value.get("type").and_then(Value::as_str) == Some("script");
+    if by.door == Door::File || key.kind != Kind::Check || !is_script() {
+        return Ok(());
+    }
+    let detail = format!("{key} would run a program, and only the configuration file may say so");
+    Err(Refusal::field(format!("{pointer}/type"), detail, "put it in the file and reload"))
 }
 
 /// A state that is being changed, and the steps so far.
@@ -206,6 +222,7 @@ impl Draft<'_> {
         match edit {
             Edit::Put { key, value, pointer } => {
                 let value = read(key, value, pointer)?;
+                only_the_file_runs_programs(by, key, &value, pointer)?;
                 self.put(by, key, value, None, pointer)
             }
             Edit::Delete(key) => self.delete(by, key),

@@ -13,6 +13,8 @@ use serde_json::Value;
 pub enum Kind {
     /// A section of the file that is none of the others, by its name; only the file has them.
     Section,
+    /// A health check that services use.
+    Check,
     /// A local pool.
     Pool,
     /// A virtual service with its real servers.
@@ -23,12 +25,13 @@ pub enum Kind {
 
 impl Kind {
     /// Those that the API may change.
-    pub const NAMED: [Self; 3] = [Self::Pool, Self::Service, Self::Snat];
+    pub const NAMED: [Self; 4] = [Self::Check, Self::Pool, Self::Service, Self::Snat];
 
     /// As messages and documents call it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Section => "section",
+            Self::Check => "check",
             Self::Pool => "pool",
             Self::Service => "service",
             Self::Snat => "snat",

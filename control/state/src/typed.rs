@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sluice_config::{Config, ConfigErrors, Pool, RealServer, Snat, VirtualService};
+use sluice_config::{Check, Config, ConfigErrors, Pool, RealServer, Snat, VirtualService};
 
 use crate::object::{Key, Kind, Object, Override, RealState};
 use crate::state::State;
@@ -20,6 +20,7 @@ pub(crate) struct Typed {
 
 #[derive(Clone, Debug)]
 enum Value {
+    Check(Box<Check>),
     Pool(Pool),
     Service(VirtualService),
     Snat(Snat),
@@ -38,6 +39,7 @@ impl Typed {
         let mut config = self.sections(&objects)?;
         for (key, _) in &objects {
             match self.known.get(*key).map(|(_, value)| value) {
+                Some(Value::Check(check)) => config.checks.push(Check::clone(check)),
                 Some(Value::Pool(pool)) => config.pools.push(pool.clone()),
                 Some(Value::Snat(rule)) => config.snat.push(rule.clone()),
                 Some(Value::Service(service)) => {
@@ -65,18 +67,20 @@ impl Typed {
             let of_kind = objects.iter().filter(move |(key, _)| key.kind == kind);
             of_kind.filter(|(key, object)| !is_known(key, object)).copied().collect::<Vec<_>>()
         };
-        let (pools, services, rules) =
-            (unknown(Kind::Pool), unknown(Kind::Service), unknown(Kind::Snat));
-        let all = pools.iter().chain(&services).chain(&rules);
+        let (checks, pools) = (unknown(Kind::Check), unknown(Kind::Pool));
+        let (services, rules) = (unknown(Kind::Service), unknown(Kind::Snat));
+        let all = checks.iter().chain(&pools).chain(&services).chain(&rules);
         let document = view::document(all.map(|(key, object)| (*key, &*object.value)));
         if document.is_empty() {
             return Ok(());
         }
         let read = Config::read_document(&document)?;
+        let checks =
+            checks.into_iter().zip(read.checks.into_iter().map(|it| Value::Check(Box::new(it))));
         let pools = pools.into_iter().zip(read.pools.into_iter().map(Value::Pool));
         let services = services.into_iter().zip(read.services.into_iter().map(Value::Service));
         let rules = rules.into_iter().zip(read.snat.into_iter().map(Value::Snat));
-        for ((key, object), value) in pools.chain(services).chain(rules) {
+        for ((key, object), value) in checks.chain(pools).chain(services).chain(rules) {
             self.known.insert(key.clone(), (Arc::clone(object), value));
         }
         Ok(())

@@ -356,3 +356,21 @@ fn without_a_folder_it_goes_on_and_says_so() {
     assert!(notes[0].contains("will not survive a restart"), "{notes:?}");
     assert!(!desired.is_durable());
 }
+
+#[test]
+fn a_check_comes_by_the_api_too_but_runs_no_program() {
+    let mut place = Place::with_file();
+    let check = |value| Edit::Put {
+        key: Key::new(Kind::Check, "page"),
+        value,
+        pointer: "/check/0".to_owned(),
+    };
+    place.edit(check(json!({ "type": "http", "path": "/live" }))).expect("right");
+    assert_eq!(place.config().checks.iter().map(|it| &*it.path).collect::<Vec<_>>(), ["/live"]);
+    let script = json!({ "type": "script", "command": ["/bin/true"] });
+    let refusal = place.edit(check(script)).expect_err("a program");
+    assert_eq!(refusal.kind, RefusalKind::Invalid);
+    assert_eq!(refusal.faults[0].pointer, "/check/0/type");
+    place.restart();
+    assert_eq!(place.config().checks.len(), 1);
+}

@@ -17,8 +17,8 @@ Examples:
   sluice config history
   sluice config rollback 12
 
-What the file says is changed in the file and reloaded; services, pools and rules of source NAT
-that come by `apply`, `service` and `pool` are the API's and survive a restart.";
+What the file says is changed in the file and reloaded; services, checks, pools and rules of
+source NAT that come by `apply`, `service` and `pool` are the API's and survive a restart.";
 
 pub const SERVICE_EXAMPLES: &str = "\
 Examples:
@@ -68,7 +68,7 @@ pub enum Config {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Makes or replaces the services, pools and rules of source NAT that a file has
+    /// Makes or replaces the services, checks, pools and rules of source NAT that a file has
     Apply {
         /// How to change.
         #[command(flatten)]

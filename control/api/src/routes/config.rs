@@ -237,11 +237,12 @@ async fn epoch(
 fn key(kind: &str, name: String) -> Result<Key, Problem> {
     let kind = match kind {
         "services" => Kind::Service,
+        "checks" => Kind::Check,
         "pools" => Kind::Pool,
         "snat" => Kind::Snat,
         other => {
             let path = format!("/v1/config/{other}/{name}");
-            return Err(Problem::not_found(&path, &["services", "pools", "snat"]));
+            return Err(Problem::not_found(&path, &["services", "checks", "pools", "snat"]));
         }
     };
     Ok(Key::new(kind, name))
