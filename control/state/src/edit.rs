@@ -137,12 +137,12 @@ fn only_the_file_runs_programs(
     value: &Value,
     pointer: &str,
 ) -> Result<(), Refusal> {
-    let is_script = || value.get("type").and_then(Value::as_str) == Some("script");
+    let is_script = || value.get("kind").and_then(Value::as_str) == Some("script");
     if by.door == Door::File || key.kind != Kind::Check || !is_script() {
         return Ok(());
     }
     let detail = format!("{key} would run a program, and only the configuration file may say so");
-    Err(Refusal::field(format!("{pointer}/type"), detail, "put it in the file and reload"))
+    Err(Refusal::field(format!("{pointer}/kind"), detail, "put it in the file and reload"))
 }
 
 /// A state that is being changed, and the steps so far.

@@ -365,12 +365,12 @@ fn a_check_comes_by_the_api_too_but_runs_no_program() {
         value,
         pointer: "/check/0".to_owned(),
     };
-    place.edit(check(json!({ "type": "http", "path": "/live" }))).expect("right");
+    place.edit(check(json!({ "kind": "http", "path": "/live" }))).expect("right");
     assert_eq!(place.config().checks.iter().map(|it| &*it.path).collect::<Vec<_>>(), ["/live"]);
-    let script = json!({ "type": "script", "command": ["/bin/true"] });
+    let script = json!({ "kind": "script", "command": ["/bin/true"] });
     let refusal = place.edit(check(script)).expect_err("a program");
     assert_eq!(refusal.kind, RefusalKind::Invalid);
-    assert_eq!(refusal.faults[0].pointer, "/check/0/type");
+    assert_eq!(refusal.faults[0].pointer, "/check/0/kind");
     place.restart();
     assert_eq!(place.config().checks.len(), 1);
 }
