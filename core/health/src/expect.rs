@@ -35,7 +35,7 @@ impl PartialEq for Expect {
 pub struct BadPattern(pub String);
 
 impl Expect {
-    /// A regular expression.
+    /// A regular expression; `^` and `$` are the start and the end of a line.
     ///
     /// # Errors
     /// When it is longer than [`PATTERN_BYTES`], too large when compiled, or none at all.
@@ -44,7 +44,9 @@ impl Expect {
             return Err(BadPattern(format!("is longer than {PATTERN_BYTES} bytes")));
         }
         let mut builder = regex_lite::RegexBuilder::new(pattern);
-        let built = builder.size_limit(64 << 10).nest_limit(32).build();
+        // As `grep` has it: a page mostly ends in a line's end, which no one thinks of.
+        builder.multi_line(true).crlf(true).size_limit(64 << 10).nest_limit(32);
+        let built = builder.build();
         built.map(Self::Matches).map_err(|error| BadPattern(error.to_string()))
     }
 
@@ -89,6 +91,7 @@ mod tests {
         assert!(!Expect::Holds(b"ok".to_vec()).is_in(b"o"));
         let regex = Expect::matches("^status: (ok|fine)$").unwrap();
         assert!(regex.is_in(b"status: fine") && !regex.is_in(b"status: bad"));
+        assert!(regex.is_in(b"up\r\nstatus: ok\r\n"), "lines of their own");
         assert!(Expect::matches("a.c").unwrap().is_in(b"a\xffc"));
     }
 

@@ -168,7 +168,8 @@ pub(crate) static EXPECT_REGEX: Key = Key {
     kind: Text("a regular expression of at most 512 bytes"),
     without: Without::Unset("anything will do"),
     example: "\"^status: (ok|fine)$\"",
-    about: "The same as a regular expression that must match somewhere.",
+    about: "The same as a regular expression that must match somewhere; `^` and `$` are the \
+            start and the end of a line.",
 };
 pub(crate) static SEND: Key = Key {
     name: "send",
