@@ -29,19 +29,19 @@ fn web(bed: &Bed, keys: &[(&str, &str)], reals: impl IntoIterator<Item = Real>) 
     service.reals(reals).to_string()
 }
 
-fn reals() -> impl Iterator<Item = Real> {
+pub fn reals() -> impl Iterator<Item = Real> {
     (0..REALS).map(|index| Real::at(Bed::real_address(index)))
 }
 
 /// All processes of a peer: nginx has several.
-fn signal_all(peer: &Running, signal: &str) -> Result<(), LabError> {
+pub fn signal_all(peer: &Running, signal: &str) -> Result<(), LabError> {
     let group = format!("-{}", peer.pid());
     let mut kill = std::process::Command::new("kill");
     sluice_e2e::process::run(kill.args([signal, "--", &group]))?.ok().map(drop)
 }
 
 /// The nginx of a real server, among the bed's peers.
-fn nginx(field: &mut Field, index: usize) -> &mut Running {
+pub fn nginx(field: &mut Field, index: usize) -> &mut Running {
     &mut field.bed.peers[index * 3]
 }
 
@@ -53,7 +53,12 @@ fn health(field: &Field, service: &str) -> Result<Vec<Value>, LabError> {
 }
 
 /// Waits until the only, or the first, real server of a service is in a state; gives the check.
-fn wait_for(field: &Field, service: &str, index: usize, state: &str) -> Result<Value, LabError> {
+pub fn wait_for(
+    field: &Field,
+    service: &str,
+    index: usize,
+    state: &str,
+) -> Result<Value, LabError> {
     let mut last = Value::Null;
     let came = wait_until(&format!("{service} to be {state}"), SOON, || {
         let checks = health(field, service)?;

@@ -19,6 +19,7 @@ mod links;
 mod modes;
 mod mtu;
 mod outward;
+mod passive;
 mod race;
 mod reload;
 mod requests;

@@ -211,7 +211,9 @@ impl Daemon {
                 upkeep = Instant::now() + UPKEEP;
                 self.keep_neighbours();
                 self.health.look_after();
-                watch.look(&report::total(&self.crew.reports()));
+                let counted = report::total(&self.crew.reports());
+                watch.look(&counted);
+                self.health.look_at(&counted);
                 self.steer();
                 notify(&[NotifyState::Watchdog]);
             }

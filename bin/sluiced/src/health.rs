@@ -4,6 +4,7 @@
 //! reload takes it along; nothing writes it down. A change does not compile anything: see
 //! [`Plan::with_health`].
 
+mod passive;
 mod specs;
 
 use crate::daemon::Daemon;
@@ -28,6 +29,9 @@ pub(crate) struct Health {
     pub wake: Wake,
     /// Real servers of the running plan's services.
     ids: HashMap<Key, RealId>,
+    /// Those whose clients' connections are watched.
+    watched: HashMap<Key, passive::Watched>,
+    begun: Instant,
     events: VecDeque<model::Event>,
     /// Snapshots that workers may still have. Whoever lets go of one last frees it, which takes a
     /// while, and a worker has better things to do.
@@ -46,8 +50,16 @@ impl Health {
             waker.wake();
         };
         let runner = Runner::start(tell).map_err(system("start the thread of health checks"))?;
-        let (ids, events, former) = (HashMap::new(), VecDeque::new(), Vec::new());
-        Ok(Self { runner, news, wake, ids, events, former })
+        Ok(Self {
+            runner,
+            news,
+            wake,
+            ids: HashMap::new(),
+            watched: HashMap::new(),
+            begun: Instant::now(),
+            events: VecDeque::new(),
+            former: Vec::new(),
+        })
     }
 
     /// Checks what a configuration says, and gives the plan with what is known of its real servers.
@@ -56,6 +68,8 @@ impl Health {
         let known: HashMap<&Key, State> = known.iter().map(|s| (&s.spec.key, s.state)).collect();
         let specs = specs::of(config);
         self.ids = ids(&plan);
+        let watched = std::mem::take(&mut self.watched);
+        self.watched = passive::watched(config, &plan, &self.ids, watched);
         let assumed = |key: &Key, initial: State| match known.get(key) {
             None | Some(State::Unknown) => initial == State::Down,
             Some(state) => *state == State::Down,

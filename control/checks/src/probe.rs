@@ -39,6 +39,7 @@ pub(crate) async fn probe(spec: &Spec, tools: &Tools, number: u64) -> Finding {
         Kind::Dns { name, of, wanted } => datagram::dns(to, way, (name, *of, *wanted)).await,
         Kind::Grpc { service, tls } => grpc::check(to, way, service, tls.as_ref(), tools).await,
         Kind::Ping => datagram::ping(spec.address, way, number).await,
+        Kind::Passive => Ok(Finding::pass("clients' connections are watched")),
         Kind::Script { command } => script::run(spec, command, tools).await,
     };
     found.unwrap_or_else(Finding::from)

@@ -2,7 +2,7 @@
 
 use crate::probe::Tools;
 use crate::spec::{Key, Spec};
-use crate::task::{Cell, Shared, Shown, check};
+use crate::task::{Cell, Sentence, Shared, Shown, check};
 use sluice_health::{State, Transition};
 use std::collections::HashMap;
 use std::io;
@@ -56,8 +56,21 @@ pub struct Runner {
     restarts: u64,
 }
 
+enum Order {
+    /// Check these, and nothing else.
+    Check(Vec<Arc<Spec>>),
+    /// This one is down, whatever probes say.
+    Condemn(Key, Sentence),
+}
+
+struct Task {
+    spec: Arc<Spec>,
+    handle: AbortHandle,
+    sentences: UnboundedSender<Sentence>,
+}
+
 struct Engine {
-    orders: UnboundedSender<Vec<Arc<Spec>>>,
+    orders: UnboundedSender<Order>,
     thread: JoinHandle<()>,
     /// Milliseconds since `born` when it last showed that it lives.
     beat: Arc<AtomicU64>,
@@ -89,7 +102,16 @@ impl Runner {
         self.specs = specs.into_iter().map(Arc::new).collect();
         if let Some(engine) = &self.engine {
             // One that has ended is replaced by `look_after`, with these.
-            let _ = engine.orders.send(self.specs.clone());
+            let _ = engine.orders.send(Order::Check(self.specs.clone()));
+        }
+    }
+
+    /// Something else than a probe has found a real server down. What is checked and up turns
+    /// down, and stays so for at least `hold`.
+    pub fn condemn(&mut self, key: Key, hold: Duration, reason: String) {
+        if let Some(engine) = &self.engine {
+            // One that has ended is replaced, and what has condemned comes again.
+            let _ = engine.orders.send(Order::Condemn(key, Sentence { hold, reason }));
         }
     }
 
@@ -147,7 +169,7 @@ impl Runner {
         };
         let (orders, received) = unbounded_channel();
         // Nobody can have hung up yet.
-        let _ = orders.send(self.specs.clone());
+        let _ = orders.send(Order::Check(self.specs.clone()));
         let (beat, born) = (Arc::new(AtomicU64::new(0)), Instant::now());
         let life = Life {
             shared: Arc::new(shared),
@@ -175,19 +197,25 @@ impl Engine {
 struct Life {
     shared: Arc<Shared>,
     cells: Arc<Mutex<Cells>>,
-    tasks: HashMap<Key, (Arc<Spec>, AbortHandle)>,
+    tasks: HashMap<Key, Task>,
     beat: Arc<AtomicU64>,
     born: Instant,
 }
 
 impl Life {
     /// Obeys until nobody can order anything any more.
-    async fn run(mut self, mut orders: UnboundedReceiver<Vec<Arc<Spec>>>) {
+    async fn run(mut self, mut orders: UnboundedReceiver<Order>) {
         let mut beats = tokio::time::interval(BEAT);
         loop {
             tokio::select! {
                 order = orders.recv() => match order {
-                    Some(specs) => self.obey(specs),
+                    Some(Order::Check(specs)) => self.obey(specs),
+                    Some(Order::Condemn(key, sentence)) => {
+                        if let Some(task) = self.tasks.get(&key) {
+                            // One that has ended begins again.
+                            let _ = task.sentences.send(sentence);
+                        }
+                    }
                     None => return,
                 },
                 _ = beats.tick() => {
@@ -196,9 +224,8 @@ impl Life {
                 }
             }
             // A check whose task has panicked begins again.
-            let ended: Vec<_> =
-                self.tasks.values().filter(|(_, task)| task.is_finished()).collect();
-            let ended: Vec<_> = ended.into_iter().map(|(spec, _)| Arc::clone(spec)).collect();
+            let ended = self.tasks.values().filter(|task| task.handle.is_finished());
+            let ended: Vec<_> = ended.map(|task| Arc::clone(&task.spec)).collect();
             for spec in ended {
                 error!(service = %spec.key.service, real = %spec.key.address,
                     "a health check ended unexpectedly; it begins again");
@@ -211,19 +238,19 @@ impl Life {
         let mut former = std::mem::take(&mut self.tasks);
         for spec in specs {
             match former.remove(&spec.key) {
-                Some((known, task)) if known == spec => {
-                    self.tasks.insert(spec.key.clone(), (spec, task));
+                Some(task) if task.spec == spec => {
+                    self.tasks.insert(spec.key.clone(), task);
                 }
                 other => {
-                    if let Some((_, task)) = other {
-                        task.abort();
+                    if let Some(task) = other {
+                        task.handle.abort();
                     }
                     self.begin(spec);
                 }
             }
         }
-        for (_, task) in former.values() {
-            task.abort();
+        for task in former.values() {
+            task.handle.abort();
         }
         let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
         cells.retain(|key, _| self.tasks.contains_key(key));
@@ -237,8 +264,9 @@ impl Life {
             cells.insert(spec.key.clone(), Arc::clone(&cell));
             cell
         };
-        let work = check(Arc::clone(&spec), cell, Arc::clone(&self.shared));
-        let task = tokio::spawn(work).abort_handle();
-        self.tasks.insert(spec.key.clone(), (spec, task));
+        let (sentences, received) = unbounded_channel();
+        let work = check(Arc::clone(&spec), cell, Arc::clone(&self.shared), received);
+        let handle = tokio::spawn(work).abort_handle();
+        self.tasks.insert(spec.key.clone(), Task { spec, handle, sentences });
     }
 }

@@ -79,6 +79,8 @@ pub enum Kind {
     },
     /// ICMP echo.
     Ping,
+    /// Nothing: clients' connections are watched.
+    Passive,
     /// Runs a program; 0 is a pass.
     Script {
         /// Absolute path of the program, and its arguments.

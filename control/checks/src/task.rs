@@ -8,6 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How a check stands.
@@ -80,8 +81,22 @@ struct Running<'s> {
     _place: Option<OwnedSemaphorePermit>,
 }
 
+/// Something else than a probe has found a real server down.
+#[derive(Debug)]
+pub(crate) struct Sentence {
+    /// How long passes count for nothing.
+    pub hold: Duration,
+    /// The evidence.
+    pub reason: String,
+}
+
 /// Checks until the task is aborted.
-pub(crate) async fn check(spec: Arc<Spec>, cell: Arc<Cell>, shared: Arc<Shared>) {
+pub(crate) async fn check(
+    spec: Arc<Spec>,
+    cell: Arc<Cell>,
+    shared: Arc<Shared>,
+    mut sentences: UnboundedReceiver<Sentence>,
+) {
     let epoch = Instant::now();
     let known = cell.get().state;
     let mut machine = Check::new(spec.rules.clone(), known, seed(&spec), Duration::ZERO);
@@ -109,9 +124,19 @@ pub(crate) async fn check(spec: Arc<Spec>, cell: Arc<Cell>, shared: Arc<Shared>)
         show(&cell, &machine, epoch, None);
         let timer = tokio::time::sleep_until((epoch + machine.poll_timeout()).into());
         match &mut running {
-            None => timer.await,
+            None => {
+                tokio::select! {
+                    Some(Sentence { hold, reason }) = sentences.recv() => {
+                        machine.condemn(epoch.elapsed(), hold, reason);
+                    }
+                    () = timer => {}
+                }
+            }
             Some(Running { number, work, .. }) => {
                 tokio::select! {
+                    Some(Sentence { hold, reason }) = sentences.recv() => {
+                        machine.condemn(epoch.elapsed(), hold, reason);
+                    }
                     finding = work => {
                         let number = *number;
                         running = None;

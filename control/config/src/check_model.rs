@@ -63,6 +63,10 @@ pub struct Check {
     pub tls_authorities: Option<PathBuf>,
     /// TLS: days before its end from which on a certificate is remarked on.
     pub tls_expiry_days: u32,
+    /// Connections of clients that fail in a row and make it down at once; 0 for none.
+    pub passive_failures: u32,
+    /// Seconds in which probes count for nothing after that.
+    pub passive_hold_s: u32,
     /// Script: the program and its arguments.
     pub command: Vec<String>,
     /// Source address of probes.
@@ -94,6 +98,8 @@ pub enum CheckKind {
     Grpcs,
     /// ICMP echo.
     Ping,
+    /// Nothing: clients' connections are watched.
+    Passive,
     /// Runs a program.
     Script,
 }
@@ -111,7 +117,7 @@ impl CheckKind {
 
     /// Whether its probes go to a port.
     pub const fn has_port(self) -> bool {
-        !matches!(self, Self::Ping | Self::Script)
+        !matches!(self, Self::Ping | Self::Passive | Self::Script)
     }
 }
 

@@ -85,6 +85,7 @@ impl Word for CheckKind {
         ("grpc", Self::Grpc),
         ("grpcs", Self::Grpcs),
         ("ping", Self::Ping),
+        ("passive", Self::Passive),
         ("script", Self::Script),
     ];
 }

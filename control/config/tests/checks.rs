@@ -50,6 +50,8 @@ tls_name = "www.example.net"
 tls_verify = false
 tls_authorities = "/etc/ca.pem"
 tls_expiry_days = 30
+passive_failures = 4
+passive_hold_s = 60
 source = "192.0.2.1"
 mark = 7
 interface = "back"
@@ -116,6 +118,8 @@ fn every_key_is_read() {
         tls_verify: false,
         tls_authorities: Some("/etc/ca.pem".into()),
         tls_expiry_days: 30,
+        passive_failures: 4,
+        passive_hold_s: 60,
         command: Vec::new(),
         source: "192.0.2.1".parse().ok(),
         mark: 7,
@@ -171,6 +175,8 @@ fn what_makes_no_sense_is_refused() {
         ("dns", "", "add a line such as dns_name"),
         ("dns", "dns_name = \"a..b\"", "no name in the DNS"),
         ("script", "", "there is no program"),
+        ("passive", "", "add a line such as passive_failures = 5"),
+        ("passive", "passive_failures = 5\nport = 80", "it is for checks of a port"),
         ("script", "command = [\"true\"]", "programs are not looked for"),
         ("tls", "tls_authorities = \"ca.pem\"", "is no absolute path"),
         ("tcp", "interval_ms = 0", "use an integer from 100 to 3600000"),
@@ -194,6 +200,15 @@ fn services_name_checks_that_are_there_and_know_where_to_go() {
     assert!(Config::parse("f", &[&ports, &with_port[..]].concat()).is_ok());
     let ping = "[[check]]\nname = \"page\"\nkind = \"ping\"\n";
     assert!(Config::parse("f", &[&ports, ping].concat()).is_ok());
+}
+
+#[test]
+fn only_handshakes_can_be_watched() {
+    let check = "[[check]]\nname = \"page\"\nkind = \"passive\"\npassive_failures = 5\n";
+    assert!(Config::parse("f", &[SERVICE, check].concat()).is_ok());
+    let udp = SERVICE.replace("\"tcp\"", "\"udp\"");
+    let said = Config::parse("f", &[&udp, check].concat()).expect_err("no TCP").to_string();
+    assert!(said.contains("only TCP has handshakes"), "{said}");
 }
 
 #[test]

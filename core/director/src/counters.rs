@@ -23,6 +23,10 @@ pub struct RealCounters {
     pub sessions: u64,
     /// Sessions open now.
     pub active: u64,
+    /// TCP connections whose handshake was completed.
+    pub established: u64,
+    /// TCP connections that it refused with a reset.
+    pub refused: u64,
 }
 
 impl RealCounters {
@@ -34,6 +38,8 @@ impl RealCounters {
         }
         self.sessions += other.sessions;
         self.active += other.active;
+        self.established += other.established;
+        self.refused += other.refused;
     }
 }
 

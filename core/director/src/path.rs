@@ -59,6 +59,7 @@ use crate::local_port;
 use crate::plan::{Plan, RealId, ServiceId};
 use crate::reason::Reason;
 use crate::schedule::Schedulers;
+use crate::session::State;
 use crate::time::Time;
 use arrayvec::ArrayVec;
 use elephants::Sketch;
@@ -428,6 +429,18 @@ impl Shared {
         if let Some(real) = self.counters.reals.get_mut(real.0 as usize) {
             real.packets[direction as usize] += packets;
             real.bytes[direction as usize] += bytes;
+        }
+    }
+
+    /// Counts how the handshake of a connection with a real server ended, if it has: what passive
+    /// health checks go by.
+    #[inline(always)]
+    fn met(&mut self, real: RealId, state: State, direction: Direction) {
+        let Some(real) = self.counters.reals.get_mut(real.0 as usize) else { return };
+        match (state, direction) {
+            (State::Established, _) => real.established += 1,
+            (State::Close, Direction::Outbound) => real.refused += 1,
+            _ => {}
         }
     }
 

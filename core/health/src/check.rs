@@ -116,6 +116,8 @@ pub struct Check {
     random: u64,
     /// When it last passed, or began.
     passed_at: Duration,
+    /// Until when passes count for nothing.
+    held_until: Duration,
     since: Duration,
     reason: String,
     past: VecDeque<Past>,
@@ -133,6 +135,7 @@ impl Check {
             probe: 0,
             random: seed,
             passed_at: now,
+            held_until: Duration::ZERO,
             since: now,
             reason: String::new(),
             past: VecDeque::with_capacity(HISTORY),
@@ -187,6 +190,16 @@ impl Check {
         }
     }
 
+    /// Something else than a probe has found it down: passes count for nothing during `hold`, since
+    /// probes passed before, too.
+    pub fn condemn(&mut self, now: Duration, hold: Duration, reason: String) {
+        self.held_until = now + hold;
+        self.against = 0;
+        if self.state != State::Down {
+            self.turn(now, State::Down, reason);
+        }
+    }
+
     /// What is known.
     pub const fn state(&self) -> State {
         self.state
@@ -226,11 +239,12 @@ impl Check {
         if passed || blind {
             self.passed_at = now;
         }
+        let counts = !(blind || passed && now < self.held_until);
         let agrees = self.state == if passed { State::Up } else { State::Down };
-        self.against = match (blind, agrees) {
-            (true, _) => self.against,
-            (false, true) => 0,
-            (false, false) => self.against.saturating_add(1),
+        self.against = match (counts, agrees) {
+            (false, _) => self.against,
+            (true, true) => 0,
+            (true, false) => self.against.saturating_add(1),
         };
         let enough = match (self.state, passed, self.rules.dead_after) {
             (State::Unknown, ..) => true,
@@ -238,7 +252,7 @@ impl Check {
             (_, false, None) => self.against >= self.rules.fall,
             (_, false, Some(_)) => false,
         };
-        if !blind && !agrees && enough {
+        if counts && !agrees && enough {
             self.turn(now, if passed { State::Up } else { State::Down }, text);
         }
         let interval = match self.rules.fast_interval {
@@ -421,6 +435,16 @@ mod tests {
             }
         }
         if up { State::Up } else { State::Down }
+    }
+
+    #[test]
+    fn the_condemned_wait_whatever_probes_say() {
+        let mut check = Check::new(rules(), State::Up, 1, Duration::ZERO);
+        check.condemn(S, 10 * S, "refused".to_owned());
+        let turned = run(&mut check, 60 * S, Duration::ZERO, |_| Some(true));
+        let turned: Vec<_> = turned.iter().map(|it| (it.to, it.reason.as_str())).collect();
+        assert_eq!(turned, [(State::Down, "refused"), (State::Up, "ok")]);
+        assert!(check.since() >= 11 * S && check.since() <= 20 * S, "{:?}", check.since());
     }
 
     proptest! {

@@ -16,6 +16,7 @@ pub mod expect;
 pub mod finding;
 pub mod grpc;
 pub mod http;
+pub mod passive;
 pub mod ping;
 
 pub use check::{Check, Output, Past, Rules, State, Transition};

@@ -113,6 +113,7 @@ fn kind(check: &Check, host: String) -> Kind {
             Kind::Grpc { service: check.grpc_service.clone(), tls: secured }
         }
         CheckKind::Ping => Kind::Ping,
+        CheckKind::Passive => Kind::Passive,
         CheckKind::Script => Kind::Script { command: check.command.clone() },
     }
 }

@@ -5,7 +5,7 @@ use sluice_health::dns;
 use super::{Names, unique_names};
 use crate::path::{Path, Place};
 use crate::report::Report;
-use crate::{Check, CheckKind, Config};
+use crate::{Check, CheckKind, Config, Protocol};
 
 pub(super) fn check(config: &Config, report: &mut Report) {
     let path = |index| Path::table(Place::Check, index);
@@ -22,6 +22,21 @@ pub(super) fn check(config: &Config, report: &mut Report) {
         }
         known.resolve(&service.check, Path::table(Place::Service, index).key("check"), report);
         check_ports(config, index, report);
+        check_is_seen(config, index, report);
+    }
+}
+
+/// Reports services whose connections a passive check cannot see.
+fn check_is_seen(config: &Config, index: usize, report: &mut Report) {
+    let service = &config.services[index];
+    let check = config.checks.iter().find(|check| check.name == service.check);
+    if check.is_none_or(|check| check.passive_failures == 0) || service.protocol == Protocol::Tcp {
+        return;
+    }
+    let path = Path::table(Place::Service, index).key("check");
+    if !report.is_broken(path) {
+        let found = format!("check {:?} watches handshakes (passive_failures)", service.check);
+        report.error(path, found, "use another check here: only TCP has handshakes");
     }
 }
 
@@ -54,6 +69,10 @@ fn check_needs(check: &Check, path: Path, report: &mut Report) {
             }
             Some(_) => {}
         },
+        CheckKind::Passive if check.passive_failures == 0 => {
+            let hint = "add a line such as passive_failures = 5";
+            report.error(path.key("passive_failures"), "this key is missing", hint);
+        }
         kind if kind.is_http() && check.status.is_empty() => {
             let hint = "leave the key out for 200 to 299";
             report.error(path.key("status"), "the list is empty", hint);

@@ -51,6 +51,8 @@ pub(super) fn read(table: Table<'_>, report: &mut Report) -> Check {
         tls_verify: table.boolean(&TLS_VERIFY, report),
         tls_authorities: table.parsed(&TLS_AUTHORITIES, parse_file, report),
         tls_expiry_days: table.integer(&TLS_EXPIRY_DAYS, report),
+        passive_failures: table.integer(&PASSIVE_FAILURES, report),
+        passive_hold_s: table.integer(&PASSIVE_HOLD_S, report),
         command: command.into_iter().flatten().flatten().collect(),
         source: table.parsed(&SOURCE, parse_address, report),
         mark: table.integer(&MARK, report),
@@ -68,6 +70,7 @@ fn refuse_idle_keys(table: Table<'_>, kind: CheckKind, report: &mut Report) {
     let dns = kind == CheckKind::Dns;
     let grpc = matches!(kind, CheckKind::Grpc | CheckKind::Grpcs);
     let script = kind == CheckKind::Script;
+    let sends = !matches!(kind, CheckKind::Script | CheckKind::Passive);
     let groups: [(bool, &str, &[&Key]); 9] = [
         (http, "http and https", &[&METHOD, &PATH, &HOST, &STATUS]),
         (http || kind == CheckKind::Udp, "http, https and udp", &[&EXPECT, &EXPECT_REGEX]),
@@ -80,7 +83,7 @@ fn refuse_idle_keys(table: Table<'_>, kind: CheckKind, report: &mut Report) {
             &[&TLS_NAME, &TLS_VERIFY, &TLS_AUTHORITIES, &TLS_EXPIRY_DAYS],
         ),
         (script, "script", &[&COMMAND]),
-        (!script, "checks that send packets", &[&SOURCE, &MARK, &INTERFACE]),
+        (sends, "checks that send packets", &[&SOURCE, &MARK, &INTERFACE]),
         (kind.has_port() || script, "checks of a port", &[&PORT]),
     ];
     for (used, by, keys) in groups {

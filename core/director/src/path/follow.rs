@@ -13,7 +13,7 @@ use crate::fib::{Fib, Hop, HopId, NoHop};
 use crate::frame::Frame;
 use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
-use crate::session::{Flow, SessionOf, Sessions};
+use crate::session::{Flow, SessionOf, Sessions, State};
 use crate::track;
 use std::hint::select_unpredictable;
 use std::net::IpAddr;
@@ -182,7 +182,11 @@ impl<F: Parse> Engine<F> {
     ) {
         let id = flow.id();
         let session = self.sessions.at_mut(id);
+        let before = session.state;
         track::tcp(session, flow.direction(), segment);
+        if before == State::SynRecv {
+            shared.met(session.real(), session.state, flow.direction());
+        }
         if plan.timeout_ms[session.state as usize] == 0 {
             self.remove(shared, plan, id);
             shared.counters.closed += 1;

@@ -299,6 +299,8 @@ impl Shared {
         if let Some(counters) = self.counters.reals.get_mut(real.0 as usize) {
             counters.sessions += 1;
             counters.active += 1;
+            // In the middle of a connection: who takes part in it has shaken hands.
+            counters.established += u64::from(session.state == State::Established);
         }
         if let Some(usage) = self.usage.get_mut(usize::from(session.service.0)) {
             usage.active += 1;

@@ -39,6 +39,8 @@ pub(crate) static SECTION: Section = Section {
         &TLS_VERIFY,
         &TLS_AUTHORITIES,
         &TLS_EXPIRY_DAYS,
+        &PASSIVE_FAILURES,
+        &PASSIVE_HOLD_S,
         &COMMAND,
         &SOURCE,
         &MARK,
@@ -62,7 +64,8 @@ pub(crate) static KIND: Key = Key {
     about: "What it does. `tcp`: connects. `tls`: connects and shakes hands. `http`, `https`: \
             asks for a path. `udp`: sends a datagram. `dns`: asks a name server over UDP. \
             `grpc`, `grpcs`: asks the service grpc.health.v1.Health, plain or over TLS. `ping`: \
-            ICMP echo. `script`: runs a program.",
+            ICMP echo. `passive`: sends nothing and goes by `passive_failures` alone. `script`: runs \
+            a program.",
 };
 pub(crate) static INTERVAL_MS: Key = Key {
     name: "interval_ms",
@@ -242,6 +245,24 @@ pub(crate) static TLS_EXPIRY_DAYS: Key = Key {
     without: Without::Integer(14),
     example: "30",
     about: "TLS: days before its end from which on `sluice health` remarks on a certificate.",
+};
+pub(crate) static PASSIVE_FAILURES: Key = Key {
+    name: "passive_failures",
+    kind: Integer { min: 0, max: 10_000 },
+    without: Without::Integer(0),
+    example: "5",
+    about: "TCP: a real server is down at once when so many connections of clients in a row have \
+            failed, each refused by it or without an answer for 3.5 seconds, and none was \
+            completed in between; 0 for never. Where answers do not come by the director (`dr`, \
+            `ipip`), clients that leave all their connections half open look the same.",
+};
+pub(crate) static PASSIVE_HOLD_S: Key = Key {
+    name: "passive_hold_s",
+    kind: Integer { min: 1, max: 86_400 },
+    without: Without::Integer(30),
+    example: "10",
+    about: "Seconds in which probes that pass count for nothing after that; then `rise` of them \
+            bring it back.",
 };
 pub(crate) static COMMAND: Key = Key {
     name: "command",

@@ -11,7 +11,7 @@ use crate::path::follow::into_tunnel;
 use crate::path::parse::Parse;
 use crate::path::{Shared, Verdict, rewrite, tunnel};
 use crate::plan::Plan;
-use crate::session::Flow;
+use crate::session::{Flow, State};
 use crate::track;
 use sluice_lanes::level::{LANES, Lanes};
 use sluice_wire::ethernet;
@@ -141,7 +141,11 @@ impl<F: Parse> Engine<F> {
         let group = &self.burst.groups[at];
         let (flow, twins, segment) = (Flow(group.flow[lane]), group.twins, group.segment(lane));
         let session = self.sessions.at_mut(flow.id());
+        let before = session.state;
         track::tcp(session, flow.direction(), segment);
+        if before == State::SynRecv {
+            shared.met(session.real(), session.state, flow.direction());
+        }
         if plan.timeout_ms[session.state as usize] == 0 {
             let hashes = self.hashes((at, lane));
             self.remove_by(shared, plan, flow.id(), hashes);
