@@ -52,8 +52,8 @@ fn silent(field: &mut Field) -> Result<(), LabError> {
     }
     real.run("nft", &["add", "table", "ip", "hole"])?.ok()?;
     let hook = "{ type filter hook prerouting priority -300 ; }";
-    real.run("nft", &["add", "chain", "ip", "hole", "all", hook])?.ok()?;
-    real.run("nft", &["add", "rule", "ip", "hole", "all", "tcp", "dport", "80", "drop"])?.ok()?;
+    real.run("nft", &["add", "chain", "ip", "hole", "lost", hook])?.ok()?;
+    real.run("nft", &["add", "rule", "ip", "hole", "lost", "tcp", "dport", "80", "drop"])?.ok()?;
     let mut traffic = start_script(&field.bed.client, "knock", "knock.py", &[vip, "80", "9"])?;
     let down = wait_for(field, "web", 0, "down")?;
     let reason = down["reason"].as_str().unwrap_or_default();
