@@ -7,11 +7,12 @@
 
 mod cli;
 mod desired;
+mod look;
 mod output;
 mod show;
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -39,7 +40,12 @@ pub(crate) struct Socket(PathBuf);
 
 impl Socket {
     fn client(&self, asking: &Asking) -> Client {
-        Client::new(asking.socket.as_ref().unwrap_or(&self.0))
+        self.client_at(asking.socket.as_deref())
+    }
+
+    /// A client for another socket, if one is named.
+    fn client_at(&self, other: Option<&Path>) -> Client {
+        Client::new(other.unwrap_or(&self.0))
     }
 }
 
@@ -94,6 +100,8 @@ fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
         Command::Service(command) => return desired::service(command, &socket),
         Command::Real(command) => return desired::real(command, &socket),
         Command::Pool(command) => return desired::pool(command, &socket),
+        Command::Trace(asked) => return look::trace(asked, &socket),
+        Command::Capture(asked) => return look::capture(asked, &socket),
         Command::Replay(asked) => return play(asked).map(|()| ExitCode::SUCCESS),
     }?;
     Output::write(&shown)?;

@@ -1,5 +1,7 @@
 //! The client: asks one thing and waits for the answer.
 
+mod look;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -9,6 +9,7 @@
 mod call;
 mod client;
 mod error;
+mod look;
 pub mod model;
 mod problem;
 mod query;
@@ -19,6 +20,7 @@ mod socket;
 pub use call::{Call, Reply};
 pub use client::{Change, Client, Resource, Verb};
 pub use error::ApiError;
+pub use look::{LookRefusal, Pieces};
 pub use problem::{Blame, Problem, WrongChange};
 pub use query::{Endpoint, SessionQuery, WrongValue, parse_limit};
 pub use server::{Options, Server};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -21,6 +21,7 @@ use tracing::{debug, warn};
 
 use crate::call::Call;
 use crate::error::ApiError;
+use crate::look::Lasting;
 use crate::routes::{Desk, router};
 use crate::socket::{SocketFile, listen};
 
@@ -30,6 +31,8 @@ const CONNECTIONS: usize = 64;
 const HEADER_LIMIT: Duration = Duration::from_secs(10);
 /// How long a connection may last in all.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(60);
+/// How long one may last whose answer goes on by itself: an hour, and time to read the end.
+const STREAM_LIMIT: Duration = Duration::from_secs(3660);
 /// How long connections may go on once the server is to stop.
 const STOP_LIMIT: Duration = Duration::from_millis(250);
 /// Pause after the system had no descriptor or memory for a connection.
@@ -153,12 +156,19 @@ async fn accept(listener: &UnixListener, places: &Arc<Semaphore>, router: &Route
 }
 
 async fn serve(stream: UnixStream, router: Router, place: OwnedSemaphorePermit) {
+    let lasting = Lasting::default();
+    let router = router.layer(Extension(lasting.clone()));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_LIMIT)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    match tokio::time::timeout(CONNECTION_LIMIT, connection).await {
+    let mut connection = std::pin::pin!(connection);
+    let mut ended = tokio::time::timeout(CONNECTION_LIMIT, connection.as_mut()).await;
+    if ended.is_err() && lasting.is_set() {
+        ended = tokio::time::timeout(STREAM_LIMIT, connection).await;
+    }
+    match ended {
         Ok(Ok(())) => {}
         Ok(Err(error)) => debug!(%error, "a connection to the control socket broke"),
         Err(_) => debug!("a connection to the control socket took too long"),
