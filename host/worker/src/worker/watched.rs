@@ -44,14 +44,17 @@ impl Counted {
 }
 
 impl<Q: Queue> Worker<Q> {
-    /// Begins a lookout. Gives it back when there are too many.
-    pub(super) fn look_out(&mut self, lookout: Box<Lookout>) -> Result<(), Box<Lookout>> {
+    /// Begins a lookout.
+    ///
+    /// # Errors
+    /// Gives it back when there are [`LOOKOUTS`] already.
+    pub fn look_out(&mut self, lookout: Box<Lookout>) -> Result<(), Box<Lookout>> {
         let lookouts = self.lookouts.get_or_insert_default();
         lookouts.all.try_push(lookout).map_err(arrayvec::CapacityError::element)
     }
 
     /// Ends a lookout, and gives it to whoever frees it.
-    pub(super) fn look_away(&mut self, number: u64) -> Option<Box<Lookout>> {
+    pub fn look_away(&mut self, number: u64) -> Option<Box<Lookout>> {
         let holders = self.lookouts.iter_mut().chain(&mut self.retired);
         let found = holders.filter_map(|lookouts| {
             let at = lookouts.all.iter().position(|lookout| lookout.number() == number)?;
