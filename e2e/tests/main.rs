@@ -17,6 +17,7 @@ mod health;
 mod lifecycle;
 mod limits;
 mod links;
+mod looked;
 mod modes;
 mod mtu;
 mod outward;

@@ -1,6 +1,7 @@
 //! The command line: each option defined and explained once.
 
 pub mod desired;
+pub mod look;
 pub mod token;
 
 use std::path::PathBuf;
@@ -20,6 +21,8 @@ Examples:
   sluice health
   sluice stages --interval 5
   sluice elephants --limit 10
+  sluice trace --filter 'host 203.0.113.9' --count 3
+  sluice capture -w drops.pcapng --reason dropped
   sluice real drain web 192.0.2.11:80
   sluice config history
   sluice --socket /run/sluice/blue.sock ports
@@ -168,6 +171,12 @@ pub enum Command {
     /// Makes tokens for the API over the network
     #[command(subcommand, after_help = token::EXAMPLES)]
     Token(token::Token),
+    /// Follows packets through the director, each decision named
+    #[command(after_help = look::TRACE_EXAMPLES)]
+    Trace(look::Trace),
+    /// Captures packets as received and as sent, with what became of each, as pcapng
+    #[command(after_help = look::CAPTURE_EXAMPLES)]
+    Capture(look::Capture),
     /// Plays captures through the director's data path, without a director
     #[command(long_about = REPLAY_ABOUT, after_help = REPLAY_EXAMPLES)]
     Replay(Replay),
@@ -260,7 +269,7 @@ mod tests {
         let mut command = Cli::command().term_width(100);
         command.build();
         insta::assert_snapshot!("help", command.render_long_help());
-        for name in ["sessions", "replay"] {
+        for name in ["sessions", "replay", "trace", "capture"] {
             let sub = command.find_subcommand_mut(name).expect(name);
             insta::assert_snapshot!(format!("help_{name}"), sub.render_long_help());
         }

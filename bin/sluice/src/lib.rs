@@ -2,4 +2,5 @@
 //! captures through the packet path in-process.
 #![forbid(unsafe_code)]
 
+pub mod filter;
 pub mod replay;

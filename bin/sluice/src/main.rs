@@ -7,12 +7,13 @@
 
 mod cli;
 mod desired;
+mod look;
 mod output;
 mod show;
 mod token;
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -57,9 +58,14 @@ impl Socket {
     }
 
     fn client(&self, asking: &Asking) -> Client {
-        match (&asking.socket, &self.remote) {
+        self.client_at(asking.socket.as_deref())
+    }
+
+    /// A client for another socket, if one is named.
+    fn client_at(&self, other: Option<&Path>) -> Client {
+        match (other, &self.remote) {
             (None, Some(remote)) => Client::remote(remote.clone()),
-            (named, _) => Client::new(named.as_ref().unwrap_or(&self.path)),
+            (named, _) => Client::new(named.unwrap_or(&self.path)),
         }
     }
 }
@@ -120,6 +126,8 @@ fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
         Command::Service(command) => return desired::service(command, &socket),
         Command::Real(command) => return desired::real(command, &socket),
         Command::Pool(command) => return desired::pool(command, &socket),
+        Command::Trace(asked) => return look::trace(asked, &socket),
+        Command::Capture(asked) => return look::capture(asked, &socket),
         Command::Replay(_) | Command::Token(_) => return Ok(ExitCode::SUCCESS),
     }?;
     Output::write(&shown)?;

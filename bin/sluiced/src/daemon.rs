@@ -6,6 +6,7 @@
 use crate::crew::Crew;
 use crate::errors::{Error, system};
 use crate::health::{self, Health};
+use crate::lookout::Lookouts;
 use crate::next_hops::NextHops;
 use crate::ports::{self, Ports};
 use crate::{SetLevel, change, lister, report, watch, wiring};
@@ -50,6 +51,7 @@ pub(crate) struct Daemon {
     pub next_hops: NextHops,
     pub health: Health,
     pub server: Server,
+    pub lookouts: Lookouts,
     pub last_reload: Option<model::Reload>,
 }
 
@@ -92,6 +94,7 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
         next_hops: NextHops::default(),
         health,
         server,
+        lookouts: Lookouts::default(),
         last_reload: None,
     };
     daemon.ports.raise_twins(&mut daemon.mirror);
@@ -246,6 +249,7 @@ impl Daemon {
         let fib = self.next_hops.build(self.mirror.state(), &self.plan, &interfaces, &self.fib);
         self.fib = Arc::new(fib);
         let snapshot = Snapshot { plan: Arc::clone(&self.plan), fib: Arc::clone(&self.fib) };
+        self.lookouts.publish(&snapshot);
         self.crew.publish(&Arc::new(snapshot));
     }
 
@@ -306,6 +310,10 @@ impl Daemon {
             Call::Elephants(limit, reply) => {
                 let found = self.crew.elephants(limit as usize);
                 drop(reply.send(report::elephants(&self.plan, found, limit as usize)));
+            }
+            Call::Look(kind, request, reply) => {
+                let (ports, workers) = (report::port_names(&self.ports), self.crew.inboxes());
+                self.lookouts.start((kind, &request), ports, workers, reply);
             }
             Call::Config(reply) => drop(reply.send(self.desired.view())),
             Call::ConfigObject(key, reply) => {

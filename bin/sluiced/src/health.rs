@@ -168,6 +168,7 @@ pub(crate) fn hear(daemon: &mut Daemon) {
         daemon.plan = Arc::new(daemon.plan.with_health(&found));
         let plan = Arc::clone(&daemon.plan);
         let snapshot = Arc::new(Snapshot { plan, fib: Arc::clone(&daemon.fib) });
+        daemon.lookouts.publish(&snapshot);
         daemon.crew.publish(&snapshot);
         daemon.health.keep(snapshot);
     }

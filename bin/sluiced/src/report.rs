@@ -277,6 +277,12 @@ pub fn session(plan: &Plan, worker: u16, info: &SessionInfo) -> Option<model::Se
     })
 }
 
+/// Name and device of each port, by its id.
+pub fn port_names(ports: &Ports) -> Vec<(String, String)> {
+    let named = |slot: &PortSlot| (slot.config.name.clone(), slot.config.device.to_string());
+    ports.slots.iter().map(named).collect()
+}
+
 /// Ports as they are shown.
 pub fn ports(ports: &Ports) -> model::Ports {
     model::Ports { ports: ports.slots.iter().map(port).collect() }

@@ -56,7 +56,6 @@ impl Way {
         Self { peer, streams: Arc::default() }
     }
 
-    #[allow(dead_code)]
     /// Says that the answer has no end: the connection may last.
     pub(crate) fn keep(&self) {
         self.streams.store(true, Ordering::Relaxed);

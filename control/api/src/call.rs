@@ -4,9 +4,11 @@ use tokio::sync::oneshot;
 
 use sluice_state::{Applied, Entry, Epoch, Key, Refusal, Request, View};
 
+use crate::look::{LookRefusal, Pieces};
 use crate::model::{
     Drops, Elephants, Events, Health, HistoryPage, Ports, Services, Sessions, Stages, Status,
 };
+use crate::model::{LookKind, LookRequest};
 use crate::query::SessionQuery;
 
 /// Where an answer goes: `reply.send(answer)`, from any thread, at most once. Dropping it without
@@ -35,6 +37,8 @@ pub enum Call {
     Stages(Reply<Stages>),
     /// At most so many of the sessions with the most traffic.
     Elephants(u32, Reply<Elephants>),
+    /// Look at packets.
+    Look(LookKind, LookRequest, Reply<Result<Pieces, LookRefusal>>),
     /// The desired state.
     Config(Reply<View>),
     /// One object of it, and the epoch that is in force.

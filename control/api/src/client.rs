@@ -1,11 +1,13 @@
 //! The client: asks one thing and waits for the answer.
 
+mod look;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, IF_MATCH};
 use hyper::http::request::Builder;
@@ -305,14 +307,7 @@ impl Client {
     }
 
     fn exchange(&self, request: Builder, body: String) -> Result<String, ApiError> {
-        let body = Full::new(Bytes::from(body));
-        let host = self.remote.as_ref().map_or("director", Remote::authority);
-        let mut request = request.header(HOST, host);
-        if let Some(remote) = &self.remote {
-            request = request.header(AUTHORIZATION, remote.authorization());
-        }
-        let request = request.body(body);
-        let request = request.map_err(|error| self.strange(error))?;
+        let request = self.addressed(request, body)?;
         let broken = |error: io::Error| self.broken(error);
         let runtime =
             runtime::Builder::new_current_thread().enable_all().build().map_err(broken)?;
@@ -328,7 +323,27 @@ impl Client {
         })
     }
 
+    /// A request as the director wants it, by whichever way it is reached.
+    fn addressed(
+        &self,
+        request: Builder,
+        body: impl Into<Bytes>,
+    ) -> Result<Request<Full<Bytes>>, ApiError> {
+        let host = self.remote.as_ref().map_or("director", Remote::authority);
+        let mut request = request.header(HOST, host);
+        if let Some(remote) = &self.remote {
+            request = request.header(AUTHORIZATION, remote.authorization());
+        }
+        request.body(Full::new(body.into())).map_err(|error| self.strange(error))
+    }
+
     async fn ask(&self, request: Request<Full<Bytes>>) -> Result<String, ApiError> {
+        let response = self.send(request).await?;
+        self.read(response).await
+    }
+
+    /// Sends a request on a connection of its own, and gives the answer's beginning.
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ApiError> {
         match &self.remote {
             None => self.converse(self.connect().await?, request).await,
             Some(remote) => match remote.connect().await? {
@@ -342,7 +357,7 @@ impl Client {
         &self,
         stream: S,
         request: Request<Full<Bytes>>,
-    ) -> Result<String, ApiError>
+    ) -> Result<Response<Incoming>, ApiError>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -350,8 +365,7 @@ impl Client {
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.broken(error))?;
         // Ends with the exchange, or with the runtime.
         tokio::spawn(connection);
-        let response = sender.send_request(request).await.map_err(|error| self.lost(&error))?;
-        self.read(response).await
+        sender.send_request(request).await.map_err(|error| self.lost(&error))
     }
 
     /// Connects, however long the server's queue of connections stays full: the caller limits it.

@@ -165,6 +165,14 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error", detail)
     }
 
+    /// Too many look at packets already.
+    pub(crate) fn busy(count: usize) -> Self {
+        let detail = format!(
+            "{count} traces and captures run already, and no more may at a time; end one of them"
+        );
+        Self::new(StatusCode::CONFLICT, "busy", "Busy", detail)
+    }
+
     /// The daemon did not answer in time.
     pub(crate) fn no_answer(after_s: f64) -> Self {
         let detail = format!(

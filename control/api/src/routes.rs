@@ -21,7 +21,7 @@ use crate::problem::Problem;
 use crate::query::{SessionQuery, WrongValue, parse_limit};
 
 /// Every resource.
-const PATHS: [&str; 14] = [
+const PATHS: [&str; 16] = [
     "/v1/status",
     "/v1/services",
     "/v1/sessions",
@@ -36,6 +36,8 @@ const PATHS: [&str; 14] = [
     "/v1/config/history",
     "/v1/config/reload",
     "/v1/config/rollback",
+    "/v1/trace",
+    "/v1/capture",
 ];
 /// The parameters of `/v1/sessions`.
 const SESSION_PARAMETERS: [&str; 6] = ["service", "client", "real", "state", "protocol", "limit"];
@@ -51,7 +53,7 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    async fn ask<T>(&self, make: impl FnOnce(Reply<T>) -> Call) -> Result<T, Problem> {
+    pub(crate) async fn ask<T>(&self, make: impl FnOnce(Reply<T>) -> Call) -> Result<T, Problem> {
         let (reply, answer) = oneshot::channel();
         (self.call)(make(reply));
         match tokio::time::timeout(self.patience, answer).await {
@@ -63,7 +65,7 @@ impl Desk {
 }
 
 type Answer<T> = Result<Json<T>, Problem>;
-type Asked = State<Arc<Desk>>;
+pub(crate) type Asked = State<Arc<Desk>>;
 
 /// The service behind the sockets.
 pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
@@ -88,6 +90,7 @@ pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
         .route(stages_path, get(stages))
         .route(elephants_path, get(elephants))
         .merge(config::router())
+        .merge(crate::look::router())
         .route(health_path, get(health))
         .route(events_path, get(events))
         .method_not_allowed_fallback(async |method: Method| Problem::method(method.as_str()))
@@ -184,7 +187,7 @@ fn pairs(query: Option<&str>) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str
     form_urlencoded::parse(query.unwrap_or_default().as_bytes())
 }
 
-fn no_parameters(query: Option<&str>) -> Result<(), Problem> {
+pub(crate) fn no_parameters(query: Option<&str>) -> Result<(), Problem> {
     match pairs(query).next() {
         Some((parameter, _)) => Err(Problem::unknown_parameter(&parameter, &[])),
         None => Ok(()),

@@ -162,6 +162,11 @@ impl Fib {
         self.links.iter().find(|link| (link.port, link.vlan) == (port, vlan))
     }
 
+    /// All neighbours whose MAC is known, and the hops to them, in no order.
+    pub fn neighbours(&self) -> impl Iterator<Item = (IpAddr, &Hop)> {
+        self.hop_of.iter().filter_map(|((_, address), id)| Some((*address, self.hop(*id)?)))
+    }
+
     /// The hop to a neighbour whose MAC is known.
     pub fn neighbour(&self, link: LinkId, next: IpAddr) -> Option<HopId> {
         self.hop_of.get(&(link, next)).copied()

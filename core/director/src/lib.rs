@@ -10,6 +10,7 @@ pub mod blueprint;
 pub mod counters;
 pub mod family;
 pub mod fib;
+pub mod filter;
 pub mod frame;
 pub mod key;
 mod local_port;

@@ -38,6 +38,7 @@ mod probe;
 mod quote;
 mod rate;
 mod rewrite;
+mod sight;
 mod sweep;
 mod tunnel;
 
@@ -50,6 +51,7 @@ pub use owners::{Owners, Round};
 pub use parking::{Parked, Parking};
 pub use probe::{Probe, Stage, Unprobed};
 pub(crate) use rewrite::{plain_v4, plain_wide, v4 as rewrite_v4, wide as rewrite_wide};
+pub use sight::{Headers, SeenSession, Sight};
 
 use crate::counters::{Counters, Direction};
 use crate::family::{Ipv4, Ipv6, Seed};

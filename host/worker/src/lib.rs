@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod held;
+pub mod lookout;
 pub mod mailbox;
 mod outlet;
 mod pieces;

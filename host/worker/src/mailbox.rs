@@ -4,6 +4,7 @@
 //! events that need somebody who may make system calls. A worker looks into its mailbox between
 //! turns; a worker that sleeps is woken through its descriptor.
 
+use crate::lookout::Lookout;
 use crate::queue::Queue;
 use crate::stages::StageCounts;
 use crate::worker::Snapshot;
@@ -145,6 +146,10 @@ pub enum Message<Q: Queue> {
         /// Those there are.
         reply: Sender<Vec<Elephant>>,
     },
+    /// Look out for packets; a lookout that is one too many is given back.
+    LookOut(Box<Lookout>, Sender<Result<(), Box<Lookout>>>),
+    /// Give back the lookout with this number, for whoever may take the time to free it.
+    LookAway(u64, Sender<Option<Box<Lookout>>>),
     /// End the loop.
     Stop,
 }

@@ -1,9 +1,12 @@
 //! One worker's turn: receive, run through the path, send.
 
+mod hold;
 mod send;
 mod timed;
+mod watched;
 
-use crate::held::{HeldFrames, wanted};
+use crate::held::HeldFrames;
+use crate::lookout::Came;
 use crate::mailbox::{Event, Message, Report, Wake};
 use crate::outlet::Outlet;
 use crate::queue::{Burst, Queue};
@@ -19,6 +22,7 @@ use sluice_director::plan::Plan;
 use sluice_director::{Reason, Time};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use watched::Lookouts;
 
 /// Slots that are looked at for one [`Message::Sessions`].
 const LISTED_SLOTS: u32 = 4096;
@@ -78,6 +82,10 @@ pub struct Worker<Q: Queue> {
     events: Sender<Event>,
     events_wake: Wake,
     stages: Stages,
+    /// Who looks at packets; nobody as a rule.
+    lookouts: Option<Box<Lookouts>>,
+    /// Who is over and was not taken back yet.
+    retired: Option<Box<Lookouts>>,
     pub(crate) tally: Tally,
 }
 
@@ -125,6 +133,8 @@ impl<Q: Queue> Worker<Q> {
             events,
             events_wake,
             stages: Stages::new(config.clock, config.path.worker),
+            lookouts: None,
+            retired: None,
             tally: Tally::default(),
         })
     }
@@ -183,8 +193,10 @@ impl<Q: Queue> Worker<Q> {
     /// One turn: a burst from each queue and ring. Gives the number of frames that came.
     pub fn turn(&mut self, now: Time) -> usize {
         let mut came = 0;
-        while self.parking.give_up(now).is_some() {
+        while let Some(parked) = self.parking.give_up(now) {
             self.path.count(Reason::FragmentOrphan);
+            let why = Some(Reason::FragmentOrphan);
+            self.watch_alone(Came::Line, Some(parked.port), &parked.frame, why);
         }
         for at in 0..self.ports.len() {
             for queue in 0..self.ports[at].lines.len() {
@@ -232,10 +244,13 @@ impl<Q: Queue> Worker<Q> {
 
     /// The kernel's frames leave by the port as they are.
     fn serve_twin(&mut self, port: usize, queue: usize) -> usize {
-        let Attached { lines, twins } = &mut self.ports[port];
         let mut burst = Burst::new();
-        let came = twins[queue].queue.receive(&mut burst);
+        let came = self.ports[port].twins[queue].queue.receive(&mut burst);
         let mut dropped = 0;
+        if self.lookouts.is_some() {
+            self.watch_kernels(PortId(port as u16), &burst);
+        }
+        let Attached { lines, .. } = &mut self.ports[port];
         for frame in burst {
             dropped += lines.first_mut().map_or(1, |line| line.push(frame));
         }
@@ -323,6 +338,9 @@ impl<Q: Queue> Worker<Q> {
         since: &[Time],
         probe: &mut T,
     ) {
+        if self.lookouts.is_some() {
+            return self.process_watched(now, port, (burst, rounds), since);
+        }
         let mut verdicts = [Verdict::Wait; BURST];
         let view = View { plan: &self.snapshot.plan, fib: &self.snapshot.fib };
         self.path.turn_probed(view, now, port, (burst, rounds), (&mut verdicts, probe));
@@ -372,53 +390,6 @@ impl<Q: Queue> Worker<Q> {
         }
     }
 
-    fn wait(&mut self, now: Time, waiting: Option<Waiting>, frame: Q::Frame) {
-        let Some(waiting) = waiting else {
-            debug_assert!(false, "a frame waits for nobody");
-            return self.path.count(Reason::Unresolved);
-        };
-        if self.held.ask(wanted(&waiting), now.0) {
-            self.request(Event::Resolve(waiting.link, waiting.next));
-        }
-        if self.held.hold(frame, waiting, now.0).is_err() {
-            self.path.count(Reason::Unresolved);
-        }
-    }
-
-    fn request(&self, event: Event) {
-        // Without a control side nobody resolves; frames then wait until they are given up.
-        if self.events.send(event).is_ok() {
-            self.events_wake.wake();
-        }
-    }
-
-    fn look_after_held(&mut self, now: Time) {
-        while self.held.give_up(now.0).is_some() {
-            self.path.count(Reason::Unresolved);
-        }
-        for (link, next) in self.held.overdue(now.0) {
-            self.request(Event::Resolve(link, next));
-        }
-    }
-
-    /// Sends held frames whose neighbour is known by now.
-    fn release_held(&mut self) {
-        let snapshot = Arc::clone(&self.snapshot);
-        let mut waiting = self.held.take();
-        for _ in 0..waiting.len() {
-            let Some(mut held) = waiting.pop_front() else { break };
-            match self.path.release(&snapshot.fib, &mut held.frame, held.waiting) {
-                Verdict::Tx(port) => self.send(port, held.frame, false),
-                Verdict::Fragment(port, mtu) => self.cut(port, held.frame, mtu),
-                Verdict::Drop(reason) => self.path.count(reason),
-                _ => waiting.push_back(held),
-            }
-        }
-        self.held.put_back(waiting);
-        // The next turn may be a sleep away.
-        self.flush();
-    }
-
     /// Whether another worker's frames wait.
     pub(crate) fn has_parcels(&self) -> bool {
         self.rings.from.iter().flatten().any(|ring| !ring.is_empty())
@@ -445,6 +416,12 @@ impl<Q: Queue> Worker<Q> {
             }
             Message::Elephants { limit, reply } => {
                 let _ = reply.send(self.path.elephants(&self.snapshot.plan, now, limit));
+            }
+            Message::LookOut(lookout, reply) => {
+                let _ = reply.send(self.look_out(lookout));
+            }
+            Message::LookAway(number, reply) => {
+                let _ = reply.send(self.look_away(number));
             }
             Message::Stop => {
                 let parked = self.parking.clear(None);

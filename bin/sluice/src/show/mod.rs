@@ -15,6 +15,7 @@ mod status;
 mod table;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod wires;
 
 pub use balance::{services, sessions};
@@ -24,6 +25,7 @@ pub use load::{elephants, stages};
 pub use reasons::drops;
 pub use replay::replay;
 pub use status::status;
+pub use trace::{trace, trace_remark};
 pub use wires::ports;
 
 use anstyle::{AnsiColor, Style};

@@ -10,7 +10,7 @@ use sluice_table::Slot;
 use std::net::IpAddr;
 
 /// One session, with addresses in place of ids.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
     /// IP protocol number.
     pub protocol: u8,

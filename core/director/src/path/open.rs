@@ -236,6 +236,22 @@ impl<F: Parse> Engine<F> {
         None
     }
 
+    /// The real server that persistence has for a packet's sender; nothing changes by asking.
+    pub(super) fn template_of(
+        &self,
+        plan: &Plan,
+        now: Time,
+        tuple: &Tuple<F::Addr>,
+        id: ServiceId,
+    ) -> Option<RealId> {
+        let persistence = plan.service(id)?.persistence?;
+        let client = F::masked(tuple.src, persistence.prefix);
+        let key = Self::template(id, client, F::side(plan).vip(id)?);
+        let flow = self.sessions.find(plan, self.sessions.hash(&key), &key)?;
+        let template = self.sessions.slab().at(flow.id());
+        (!expired(template, plan, now)).then(|| template.real())
+    }
+
     /// Remembers where a client's session went.
     fn remember(
         &mut self,

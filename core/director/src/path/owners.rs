@@ -38,6 +38,13 @@ pub struct Round {
     mid_stream: bool,
 }
 
+impl Round {
+    /// The worker that received the frame.
+    pub const fn home(&self) -> u16 {
+        self.home
+    }
+}
+
 impl Shared {
     /// Works out which local ports of a new plan are this worker's.
     pub(super) fn adopt_ports(&mut self, plan: &Plan) {

@@ -1,0 +1,70 @@
+//! Asking for a trace or a capture, and reading it as it comes.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::header::CONTENT_TYPE;
+use tokio::runtime;
+
+use super::Client;
+use crate::error::ApiError;
+use crate::model::{LookKind, LookRequest};
+
+/// How often whoever reads is asked whether to go on while nothing comes.
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl Client {
+    /// Asks for a trace or a capture and gives `take` its bytes as they come, and no bytes ten
+    /// times a second while none come; until it ends, or `take` breaks, which ends it too.
+    ///
+    /// # Errors
+    /// See [`Self::text`]; and what `take` breaks with is no error.
+    pub fn look(
+        &self,
+        kind: LookKind,
+        request: &LookRequest,
+        take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), ApiError> {
+        let body = serde_json::to_vec(request).map_err(|error| self.strange(error))?;
+        let request = Request::post(kind.path()).header(CONTENT_TYPE, "application/json");
+        let request = self.addressed(request, body)?;
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| self.broken(error))?;
+        runtime.block_on(async {
+            let begun = tokio::time::timeout(self.patience, self.send(request)).await;
+            let response = begun.map_err(|_| {
+                let after_s = self.patience.as_secs_f64();
+                ApiError::Timeout { path: self.path.clone(), after_s }
+            })??;
+            if !response.status().is_success() {
+                return self.read(response).await.map(drop);
+            }
+            self.follow(response.into_body(), take).await
+        })
+    }
+
+    async fn follow(
+        &self,
+        mut body: Incoming,
+        take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), ApiError> {
+        loop {
+            let flow = match tokio::time::timeout(PAUSE, body.frame()).await {
+                Err(_) => take(&[]),
+                Ok(None) => return Ok(()),
+                Ok(Some(Err(error))) => return Err(self.broken(error)),
+                Ok(Some(Ok(frame))) => {
+                    frame.data_ref().map_or(ControlFlow::Continue(()), |b| take(b))
+                }
+            };
+            if flow.is_break() {
+                return Ok(());
+            }
+        }
+    }
+}
