@@ -16,7 +16,7 @@ mod routes;
 mod server;
 mod socket;
 
-pub use call::{Call, Reply};
+pub use call::{Call, Exposition, Reply};
 pub use client::{Change, Client, Resource, Verb};
 pub use error::ApiError;
 pub use problem::{Blame, Problem, WrongChange};

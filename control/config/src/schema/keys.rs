@@ -5,6 +5,7 @@ pub(crate) mod director;
 pub(crate) mod icmp;
 pub(crate) mod ipip;
 pub(crate) mod limits;
+pub(crate) mod metrics;
 pub(crate) mod neighbour;
 pub(crate) mod pool;
 pub(crate) mod port;
@@ -43,6 +44,7 @@ pub(crate) static FILE: Section = Section {
         &tcp::SECTION,
         &icmp::SECTION,
         &ipip::SECTION,
+        &metrics::SECTION,
         &port::SECTION,
         &pool::SECTION,
         &service::SECTION,
