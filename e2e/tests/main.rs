@@ -16,6 +16,7 @@ mod health;
 mod lifecycle;
 mod limits;
 mod links;
+mod metrics;
 mod modes;
 mod mtu;
 mod outward;

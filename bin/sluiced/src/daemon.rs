@@ -6,10 +6,11 @@
 use crate::crew::Crew;
 use crate::errors::{Error, system};
 use crate::health::{self, Health};
+use crate::log::Log;
 use crate::meter::Samples;
 use crate::next_hops::NextHops;
 use crate::ports::{self, Ports};
-use crate::{SetLevel, change, lister, report, watch, wiring};
+use crate::{change, lister, report, watch, wiring};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -40,7 +41,7 @@ pub(crate) struct Daemon {
     pub file: PathBuf,
     pub config: Config,
     pub desired: Desired,
-    pub set_level: SetLevel,
+    pub log: Log,
     pub started: Instant,
     pub eal: Eal,
     pub mirror: Mirror,
@@ -55,7 +56,7 @@ pub(crate) struct Daemon {
 }
 
 /// Runs until SIGTERM or SIGINT.
-pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error> {
+pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
     for warning in loaded.warnings.iter().cloned().chain(loaded.check_live()) {
         warn!("{warning}");
     }
@@ -83,7 +84,7 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
         file: file.to_owned(),
         config,
         desired,
-        set_level,
+        log,
         started: Instant::now(),
         eal,
         mirror,
@@ -224,6 +225,7 @@ impl Daemon {
 
     /// What is to be done once a second.
     fn upkeep(&mut self, watch: &mut watch::Watch) {
+        self.log.look_after();
         self.keep_neighbours();
         self.health.look_after();
         let reports = self.crew.reports();

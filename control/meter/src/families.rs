@@ -224,7 +224,8 @@ pub fn markdown() -> String {
     let mut text = String::new();
     for (heading, families) in ALL {
         // Writing to a string does not fail.
-        let _ = write!(text, "\n## {heading}\n\n| metric | type | labels | |\n|---|---|---|---|\n");
+        let _ =
+            write!(text, "\n### {heading}\n\n| metric | type | labels | |\n|---|---|---|---|\n");
         for family in *families {
             let kind = match family.kind {
                 Kind::Counter => "counter",

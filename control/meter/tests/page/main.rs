@@ -3,6 +3,8 @@
 //! `UPDATE_DOCS=1 cargo test -p sluice-meter --test page`.
 #![forbid(unsafe_code)]
 
+mod packaging;
+
 use sluice_api::{Exposition, model};
 use sluice_config::Config;
 use sluice_director::counters::{Counters, RealCounters};
@@ -318,7 +320,7 @@ fn a_hundred_thousand_real_servers_are_cheap() {
     assert!(timed("the same page for another scraper", begun) < Duration::from_millis(50));
 }
 
-const HEAD: &str = include_str!("metrics_head.md");
+const HEAD: &str = include_str!("head.md");
 
 #[test]
 fn the_documentation_is_up_to_date() {
