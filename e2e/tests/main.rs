@@ -18,6 +18,7 @@ mod lifecycle;
 mod limits;
 mod links;
 mod looked;
+mod metrics;
 mod modes;
 mod mtu;
 mod outward;

@@ -20,6 +20,7 @@ Examples:
   sluice drops --all
   sluice health
   sluice stages --interval 5
+  sluice metrics | grep sluice_worker
   sluice elephants --limit 10
   sluice trace --filter 'host 203.0.113.9' --count 3
   sluice capture -w drops.pcapng --reason dropped
@@ -155,6 +156,12 @@ pub enum Command {
             value_parser = |text: &str| parse_limit(text, Elephants::MAX_LIMIT)
         )]
         limit: u32,
+    },
+    /// Everything that is counted, as Prometheus reads it (`GET /metrics`)
+    Metrics {
+        /// Control socket of the director, as before the subcommand
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
     },
     /// The desired state: check, show, diff, apply, history, rollback, reload
     #[command(subcommand, after_help = desired::CONFIG_EXAMPLES)]

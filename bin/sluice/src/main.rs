@@ -122,6 +122,10 @@ fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
                 Ok(show::elephants(&client.elephants(limit)?))
             })
         }
+        Command::Metrics { socket: own } => {
+            let client = Client::new(own.as_ref().unwrap_or(&socket.0));
+            client.text(&Resource::Metrics).map(Shown::new).map_err(Into::into)
+        }
         Command::Config(command) => return desired::config(command, &socket),
         Command::Service(command) => return desired::service(command, &socket),
         Command::Real(command) => return desired::real(command, &socket),

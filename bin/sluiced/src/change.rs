@@ -173,7 +173,7 @@ fn commit(daemon: &mut Daemon, requests: &[Request]) -> Vec<Result<Applied, Refu
         let mut steps = answers.iter().flatten().flat_map(|applied| &applied.changes);
         let tell = steps.any(is_of_section);
         keep_what_needs_a_restart(&mut config, &daemon.config, tell);
-        (daemon.set_level)(config.director.log_level);
+        daemon.log.follow(&config.director);
         let former = std::mem::replace(&mut daemon.config, config);
         follow_api(daemon, &former.api);
         daemon.plan = daemon.health.follow(&daemon.config, Arc::new(plan));
@@ -222,10 +222,11 @@ fn retired(plan: &Plan, total: &Counters) -> Retired {
 /// Takes from the running configuration what cannot change while it runs, and says so when it
 /// has just been asked for.
 fn keep_what_needs_a_restart(new: &mut Config, running: &Config, tell: bool) {
-    let level = new.director.log_level;
+    let (level, format) = (new.director.log_level, new.director.log_format);
     new.director.log_level = running.director.log_level;
+    new.director.log_format = running.director.log_format;
     for (section, differs) in [
-        ("[director] (but log_level)", new.director != running.director),
+        ("[director] (but log_level and log_format)", new.director != running.director),
         ("[limits]", new.limits != running.limits),
         ("[[port]]", new.ports != running.ports),
     ] {
@@ -235,6 +236,7 @@ fn keep_what_needs_a_restart(new: &mut Config, running: &Config, tell: bool) {
     }
     new.director = running.director.clone();
     new.director.log_level = level;
+    new.director.log_format = format;
     new.limits = running.limits;
     new.ports.clone_from(&running.ports);
 }

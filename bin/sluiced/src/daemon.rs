@@ -6,10 +6,12 @@
 use crate::crew::Crew;
 use crate::errors::{Error, system};
 use crate::health::{self, Health};
+use crate::log::Log;
 use crate::lookout::Lookouts;
+use crate::meter::Samples;
 use crate::next_hops::NextHops;
 use crate::ports::{self, Ports};
-use crate::{SetLevel, change, lister, report, watch, wiring};
+use crate::{change, lister, report, watch, wiring};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -40,7 +42,7 @@ pub(crate) struct Daemon {
     pub file: PathBuf,
     pub config: Config,
     pub desired: Desired,
-    pub set_level: SetLevel,
+    pub log: Log,
     pub started: Instant,
     pub eal: Eal,
     pub mirror: Mirror,
@@ -52,19 +54,22 @@ pub(crate) struct Daemon {
     pub health: Health,
     pub server: Server,
     pub lookouts: Lookouts,
+    pub samples: Samples,
     pub last_reload: Option<model::Reload>,
 }
 
 /// Runs until SIGTERM or SIGINT.
-pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error> {
+pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
     for warning in loaded.warnings.iter().cloned().chain(loaded.check_live()) {
         warn!("{warning}");
     }
     let mut signals = Signals::catch()?;
     let mut health = Health::start()?;
+    let samples = Samples::start(health.board())?;
     // Before any device is touched: another director on this socket is not to be disturbed.
     // Calls that come early are answered once everything is open.
-    let (calls, calls_wake, server) = serve(&loaded.config.director.control_socket)?;
+    let (calls, calls_wake, server) =
+        serve(&loaded.config.director.control_socket, samples.clone())?;
     let (mut desired, config, plan) = change::begin(&loaded)?;
     let prepared = server.prepare(&change::network(&config.api))?;
     let plan = Arc::new(plan);
@@ -83,7 +88,7 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
         file: file.to_owned(),
         config,
         desired,
-        set_level,
+        log,
         started: Instant::now(),
         eal,
         mirror,
@@ -95,6 +100,7 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
         health,
         server,
         lookouts: Lookouts::default(),
+        samples,
         last_reload: None,
     };
     daemon.ports.raise_twins(&mut daemon.mirror);
@@ -103,6 +109,7 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
     daemon.keep_neighbours();
     daemon.steer();
     daemon.server.reach(prepared);
+    daemon.upkeep(&mut watch::Watch::default());
     notify(&[NotifyState::Ready, NotifyState::Status("forwarding")]);
     info!(config = %file.display(), socket = %daemon.config.director.control_socket.display(),
         "the director is ready");
@@ -124,13 +131,14 @@ pub(crate) fn notify(states: &[NotifyState<'_>]) {
 }
 
 /// Serves the operator's socket; calls come by the channel, and the wake tells of them.
-fn serve(socket: &Path) -> Result<(Receiver<Call>, Wake, Server), Error> {
+fn serve(socket: &Path, samples: Samples) -> Result<(Receiver<Call>, Wake, Server), Error> {
     let (sender, calls) = channel();
     let wake = Wake::new().map_err(system("make an eventfd"))?;
     let waker = wake.clone();
     let server = Server::start(
         socket,
         Box::new(move |call| {
+            let Some(call) = samples.divert(call) else { return };
             // Fails only when the daemon is stopping: the reply is dropped, and says so.
             let _ = sender.send(call);
             waker.wake();
@@ -216,16 +224,24 @@ impl Daemon {
             }
             if Instant::now() >= upkeep {
                 upkeep = Instant::now() + UPKEEP;
-                self.keep_neighbours();
-                self.health.look_after();
-                self.server.look_after();
-                let counted = report::total(&self.crew.reports());
-                watch.look(&counted);
-                self.health.look_at(&counted);
-                self.steer();
+                self.upkeep(&mut watch);
                 notify(&[NotifyState::Watchdog]);
             }
         }
+    }
+
+    /// What is to be done once a second.
+    fn upkeep(&mut self, watch: &mut watch::Watch) {
+        self.log.look_after();
+        self.keep_neighbours();
+        self.health.look_after();
+        self.server.look_after();
+        let reports = self.crew.reports();
+        let total = report::total(&reports);
+        watch.look(&total);
+        self.health.look_at(&total);
+        self.ports.steer(&self.plan, self.mirror.state(), &total);
+        self.measure(reports, total);
     }
 
     fn wait(&self, signals: &Signals, calls_wake: &Wake) {
@@ -335,6 +351,8 @@ impl Daemon {
                 });
                 drop(reply.send(found));
             }
+            // Answered from samples: see `meter`.
+            Call::Metrics(..) | Call::Rates(..) => {}
             Call::Health(reply) => drop(reply.send(self.health.shown(&self.config, &self.plan))),
             Call::Events(reply) => drop(reply.send(self.health.events())),
             Call::Drops(reply) => {

@@ -11,7 +11,9 @@ mod daemon;
 mod errors;
 mod health;
 mod lister;
+mod log;
 mod lookout;
+mod meter;
 mod next_hops;
 mod ports;
 mod queues;
@@ -22,12 +24,11 @@ mod wiring;
 
 use clap::Parser;
 use errors::Error;
-use sluice_config::{Config, LogLevel};
-use std::io::IsTerminal;
+use log::Log;
+use sluice_config::{Config, LogFormat};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tracing::error;
-use tracing_subscriber::filter::LevelFilter;
 
 /// Sluice, a layer-4 load balancer: the director's daemon.
 #[derive(Parser)]
@@ -40,6 +41,17 @@ struct Arguments {
     /// Check this configuration and exit: 0 when it is right, 1 when it is not.
     #[arg(long, value_name = "FILE")]
     check: Option<PathBuf>,
+    /// How to log: `text` for people, `json` with OpenTelemetry's names [default: as configured].
+    #[arg(long, value_name = "FORMAT", value_parser = log_format)]
+    log_format: Option<LogFormat>,
+}
+
+fn log_format(text: &str) -> Result<LogFormat, &'static str> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("right would be text or json"),
+    }
 }
 
 const AFTER_HELP: &str = "Signals:
@@ -52,7 +64,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match (&arguments.check, &arguments.config) {
         (Some(file), _) => check(file),
-        (None, Some(file)) => run(file),
+        (None, Some(file)) => run(file, arguments.log_format),
         (None, None) => Ok(()),
     };
     let Err(failure) = outcome else { return ExitCode::SUCCESS };
@@ -77,41 +89,8 @@ fn check(file: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn run(file: &Path) -> Result<(), Error> {
+fn run(file: &Path, log_format: Option<LogFormat>) -> Result<(), Error> {
     let loaded = Config::load(file)?;
-    let level = start_log(loaded.config.director.log_level);
-    daemon::run(file, loaded, level)
-}
-
-/// Changes the level of the log while the daemon runs.
-pub(crate) type SetLevel = Box<dyn Fn(LogLevel)>;
-
-/// Logs to standard error, with time stamps unless the journal adds its own.
-fn start_log(level: LogLevel) -> SetLevel {
-    use tracing_subscriber::prelude::*;
-    let (filter, handle) = tracing_subscriber::reload::Layer::new(level_filter(level));
-    let journal = std::env::var_os("JOURNAL_STREAM").is_some();
-    let layer = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal());
-    let registry = tracing_subscriber::registry().with(filter);
-    if journal {
-        registry.with(layer.without_time()).init();
-    } else {
-        registry.with(layer).init();
-    }
-    Box::new(move |level| {
-        // Fails only when the subscriber is gone, with the process.
-        let _ = handle.modify(|filter| *filter = level_filter(level));
-    })
-}
-
-const fn level_filter(level: LogLevel) -> LevelFilter {
-    match level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    }
+    let log = Log::start(&loaded.config.director, log_format);
+    daemon::run(file, loaded, log)
 }

@@ -9,6 +9,7 @@ mod config;
 mod health;
 mod load;
 mod look;
+mod rates;
 mod session;
 
 use std::path::PathBuf;
@@ -26,6 +27,7 @@ pub use load::{Elephant, Elephants, Rate, StageTicks, Stages, WorkerStages};
 pub use look::{
     LookEnd, LookKind, LookRequest, PacketFate, TraceLine, TraceStep, TracedPacket, Way,
 };
+pub use rates::{RateColumns, Rates, RatesQuery, WorkerRates};
 pub use session::{Session, SessionState, Sessions};
 
 /// The director as a whole: `GET /v1/status`.

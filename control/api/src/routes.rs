@@ -1,6 +1,7 @@
 //! The resources and their parameters: requests become calls, answers become JSON.
 
 mod config;
+mod measures;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::problem::Problem;
 use crate::query::{SessionQuery, WrongValue, parse_limit};
 
 /// Every resource.
-const PATHS: [&str; 16] = [
+const PATHS: [&str; 18] = [
     "/v1/status",
     "/v1/services",
     "/v1/sessions",
@@ -38,6 +39,8 @@ const PATHS: [&str; 16] = [
     "/v1/config/rollback",
     "/v1/trace",
     "/v1/capture",
+    "/v1/rates",
+    "/metrics",
 ];
 /// The parameters of `/v1/sessions`.
 const SESSION_PARAMETERS: [&str; 6] = ["service", "client", "real", "state", "protocol", "limit"];
@@ -91,6 +94,7 @@ pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
         .route(elephants_path, get(elephants))
         .merge(config::router())
         .merge(crate::look::router())
+        .merge(measures::router())
         .route(health_path, get(health))
         .route(events_path, get(events))
         .method_not_allowed_fallback(async |method: Method| Problem::method(method.as_str()))
@@ -199,10 +203,13 @@ fn has_service(services: &Services, name: &str) -> bool {
 }
 
 fn no_such_service(name: &str, services: &Services) -> WrongValue {
-    let known: Vec<_> = services.names().collect();
+    no_such_name(name, &services.names().collect::<Vec<_>>())
+}
+
+fn no_such_name(name: &str, known: &[&str]) -> WrongValue {
     match known.len() {
         0 => WrongValue::new(name, "the name of a service, and there is none configured"),
-        1..=NAMES_LISTED => WrongValue::one_of(name, &known),
+        1..=NAMES_LISTED => WrongValue::one_of(name, known),
         all => {
             let (first, rest) = (known[..NAMES_LISTED].join(", "), all - NAMES_LISTED);
             WrongValue::new(name, format!("one of {first} or {rest} more"))

@@ -69,6 +69,18 @@ struct Task {
     sentences: UnboundedSender<Sentence>,
 }
 
+/// How all checks stand, for whoever wants to look without the runner.
+#[derive(Clone)]
+pub struct Board(Arc<Mutex<Cells>>);
+
+impl Board {
+    /// See [`Runner::shown`].
+    pub fn shown(&self) -> Vec<Shown> {
+        let cells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cells.values().map(|cell| cell.get()).collect()
+    }
+}
+
 struct Engine {
     orders: UnboundedSender<Order>,
     thread: JoinHandle<()>,
@@ -117,8 +129,12 @@ impl Runner {
 
     /// How all checks stand, in no order. Those that were set a moment ago may not be there yet.
     pub fn shown(&self) -> Vec<Shown> {
-        let cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-        cells.values().map(|cell| cell.get()).collect()
+        self.board().shown()
+    }
+
+    /// Shows the same, on any thread.
+    pub fn board(&self) -> Board {
+        Board(Arc::clone(&self.cells))
     }
 
     /// How often the thread had to be replaced.
