@@ -9,6 +9,7 @@ mod bench;
 mod bulk;
 mod desired;
 mod dns;
+mod doctor;
 mod far;
 mod field;
 mod ground;

@@ -6,9 +6,14 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod complete;
 mod desired;
+mod doctor;
+mod man;
 mod output;
 mod show;
+mod top;
+mod watch;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -25,13 +30,22 @@ use output::Output;
 use show::Shown;
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
-        Ok(code) => code,
-        Err(error) => {
-            output::complain(&error.to_string());
-            ExitCode::FAILURE
-        }
+    // Ends the process when it is a shell that asks how a line may go on.
+    complete::answer();
+    let cli = Cli::parse();
+    cli.color.choose();
+    match cli.watch {
+        Some(seconds) => watch::again_and_again(cli, seconds),
+        None => told(run(cli)),
     }
+}
+
+/// How the process ends; says why when something went wrong.
+pub(crate) fn told(outcome: Result<ExitCode, Box<dyn Error>>) -> ExitCode {
+    outcome.unwrap_or_else(|error| {
+        output::complain(&error.to_string());
+        ExitCode::FAILURE
+    })
 }
 
 /// Where the director's socket is unless a subcommand's own option says so.
@@ -41,10 +55,15 @@ impl Socket {
     fn client(&self, asking: &Asking) -> Client {
         Client::new(asking.socket.as_ref().unwrap_or(&self.0))
     }
+
+    /// Its path unless `nearer` is one.
+    pub(crate) fn path<'s>(&'s self, nearer: Option<&'s PathBuf>) -> &'s PathBuf {
+        nearer.unwrap_or(&self.0)
+    }
 }
 
-fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
-    let Cli { socket, command } = cli;
+pub(crate) fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
+    let Cli { socket, command, .. } = cli;
     let socket = Socket(socket);
     let client = |asking: &Asking| socket.client(asking);
     let shown = match command {
@@ -54,14 +73,14 @@ fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
         Command::Services { asking, names } => {
             let resource = Resource::Services(names.clone());
             answer(&client(&asking), &asking, &resource, |client| {
-                Ok(show::services(&client.services(&names)?))
+                Ok(show::services(&client.services(&names)?, Output::width()))
             })
         }
         Command::Sessions { asking, filter } => {
             let query = filter.query();
             let resource = Resource::Sessions(query.clone());
             answer(&client(&asking), &asking, &resource, |client| {
-                Ok(show::sessions(&client.sessions(&query)?, &query))
+                Ok(show::sessions(&client.sessions(&query)?, &query, Output::width()))
             })
         }
         Command::Ports(asking) => answer(&client(&asking), &asking, &Resource::Ports, |client| {
@@ -87,7 +106,7 @@ fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
         }
         Command::Elephants { asking, limit } => {
             answer(&client(&asking), &asking, &Resource::Elephants(limit), |client| {
-                Ok(show::elephants(&client.elephants(limit)?))
+                Ok(show::elephants(&client.elephants(limit)?, Output::width()))
             })
         }
         Command::Config(command) => return desired::config(command, &socket),
@@ -95,6 +114,10 @@ fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
         Command::Real(command) => return desired::real(command, &socket),
         Command::Pool(command) => return desired::pool(command, &socket),
         Command::Replay(asked) => return play(asked).map(|()| ExitCode::SUCCESS),
+        Command::Top(asked) => return top::run(&asked, &socket),
+        Command::Doctor(asked) => return doctor::run(&asked, &socket),
+        Command::Completions { shell } => return complete::script(&shell),
+        Command::Man { dir } => return man::write(&dir),
     }?;
     Output::write(&shown)?;
     Ok(ExitCode::SUCCESS)

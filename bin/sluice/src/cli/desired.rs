@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use clap_complete::ArgValueCompleter;
 use sluice_api::model::HistoryLine;
 use sluice_api::{Endpoint, parse_limit};
 
 use super::Asking;
+use crate::complete;
 
 pub const CONFIG_EXAMPLES: &str = "\
 Examples:
@@ -118,7 +120,7 @@ pub enum Service {
         #[command(flatten)]
         changing: Changing,
         /// Its name
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::services))]
         name: String,
     },
     /// One service or all, as they are configured
@@ -149,7 +151,7 @@ pub enum Pool {
         #[command(flatten)]
         changing: Changing,
         /// Its name
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::pools))]
         name: String,
     },
     /// One pool or all, as they are configured
@@ -165,7 +167,7 @@ pub enum Real {
         #[command(flatten)]
         asking: Asking,
         /// The service
-        #[arg(value_name = "SERVICE")]
+        #[arg(value_name = "SERVICE", add = ArgValueCompleter::new(complete::services))]
         service: String,
     },
     /// Adds a real server to a service of the API
@@ -208,10 +210,10 @@ pub struct Which {
     #[command(flatten)]
     pub changing: Changing,
     /// The service
-    #[arg(value_name = "SERVICE")]
+    #[arg(value_name = "SERVICE", add = ArgValueCompleter::new(complete::services))]
     pub service: String,
     /// The real server
-    #[arg(value_name = "ADDRESS[:PORT]")]
+    #[arg(value_name = "ADDRESS[:PORT]", add = ArgValueCompleter::new(complete::reals))]
     pub real: Endpoint,
 }
 
@@ -222,7 +224,7 @@ pub struct ShowObjects {
     #[command(flatten)]
     pub asking: Asking,
     /// Only this one
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::objects))]
     pub name: Option<String>,
 }
 
