@@ -1,7 +1,8 @@
 //! `sluice`: the operator's command. It asks the director over its control socket and prints the
 //! answers, and it replays captures without a director.
 //!
-//! Exit codes: 0 when it worked, 1 when it did not, 2 when the command line is wrong. A reader
+//! Exit codes: 0 when it worked, 1 when it did not, 2 when the command line is wrong (`doctor` has
+//! its own). A reader
 //! that closes the pipe early (`sluice sessions | head`) is no error.
 #![forbid(unsafe_code)]
 
@@ -44,8 +45,29 @@ fn main() -> ExitCode {
 pub(crate) fn told(outcome: Result<ExitCode, Box<dyn Error>>) -> ExitCode {
     outcome.unwrap_or_else(|error| {
         output::complain(&error.to_string());
+        if error.downcast_ref().is_some_and(is_of_another_version) {
+            let mine = env!("CARGO_PKG_VERSION");
+            output::remark(&format!(
+                "the director is of another version than this command ({mine}): use the `sluice` \
+                 that came with it, or restart it as the newer one"
+            ));
+        }
         ExitCode::FAILURE
     })
+}
+
+/// Whether a director does not know what this command asks for.
+fn is_of_another_version(error: &ApiError) -> bool {
+    match error {
+        ApiError::Refused(problem) => {
+            let kinds = ["not-found", "unknown-parameter", "method-not-allowed"];
+            let unknown = kinds.iter().any(|kind| problem.kind.ends_with(kind));
+            // "There is no service x" is of the first kind, too.
+            unknown && (problem.status != 404 || problem.detail.starts_with("there is nothing at"))
+        }
+        ApiError::Strange { .. } => true,
+        _ => false,
+    }
 }
 
 /// Where the director's socket is unless a subcommand's own option says so.

@@ -71,11 +71,74 @@ fn answer(call: Call) {
     }
 }
 
+/// What a terminal shows of what is written to it: text, and as much of ECMA-48 as places and
+/// erases it.
+#[derive(Default)]
+struct Screen {
+    lines: Vec<Vec<char>>,
+    row: usize,
+    column: usize,
+    /// A control sequence that has begun.
+    sequence: Option<String>,
+}
+
+impl Screen {
+    fn write(&mut self, text: &str) {
+        for letter in text.chars() {
+            match (&mut self.sequence, letter) {
+                (Some(sequence), _) => {
+                    sequence.push(letter);
+                    if sequence.len() > 1 && letter.is_ascii_alphabetic() || letter == '~' {
+                        let sequence = self.sequence.take().unwrap_or_default();
+                        self.control(&sequence);
+                    }
+                }
+                (None, '\u{1b}') => self.sequence = Some(String::new()),
+                (None, '\r') => self.column = 0,
+                (None, '\n') => self.row += 1,
+                (None, letter) => {
+                    self.put(letter);
+                    self.column += 1;
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, letter: char) {
+        while self.lines.len() <= self.row {
+            self.lines.push(Vec::new());
+        }
+        let line = &mut self.lines[self.row];
+        line.resize(line.len().max(self.column + 1), ' ');
+        line[self.column] = letter;
+    }
+
+    fn control(&mut self, sequence: &str) {
+        let Some(end) = sequence.chars().last() else { return };
+        let body = sequence.trim_start_matches('[').trim_end_matches(end);
+        let mut numbers = body.split(';').map(|number| number.parse().unwrap_or(1_usize));
+        match end {
+            'H' => {
+                self.row = numbers.next().unwrap_or(1) - 1;
+                self.column = numbers.next().unwrap_or(1) - 1;
+            }
+            'J' => self.lines.clear(),
+            _ => {}
+        }
+    }
+
+    fn text(&self) -> String {
+        self.lines.iter().map(|line| line.iter().collect::<String>() + "\n").collect()
+    }
+}
+
 /// A terminal with the command on it.
 struct Desk {
     keys: File,
     output: Receiver<Vec<u8>>,
     seen: String,
+    screen: Screen,
+    rest: Vec<u8>,
     child: Child,
     _server: Server,
     _folder: tempfile::TempDir,
@@ -112,7 +175,8 @@ impl Desk {
                 }
             }
         });
-        Self { keys, output, seen: String::new(), child, _server: server, _folder: folder }
+        let (seen, screen, rest) = (String::new(), Screen::default(), Vec::new());
+        Self { keys, output, seen, screen, rest, child, _server: server, _folder: folder }
     }
 
     /// Waits until this comes out, and forgets what came before it.
@@ -123,12 +187,35 @@ impl Desk {
                 self.seen.drain(..at + text.len());
                 return;
             }
-            let left = until.saturating_duration_since(Instant::now());
-            match self.output.recv_timeout(left) {
-                Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
-                Err(RecvTimeoutError::Timeout) => panic!("no {text:?} in {:?}", self.seen),
-                Err(RecvTimeoutError::Disconnected) => panic!("ended: {:?}", self.seen),
+            assert!(self.reads(until), "no {text:?} in {:?}", self.seen);
+        }
+    }
+
+    /// Waits until this is on the screen.
+    fn wait_to_see(&mut self, text: &str) {
+        let until = Instant::now() + LIMIT;
+        while !self.screen.text().contains(text) {
+            assert!(self.reads(until), "no {text:?} on\n{}", self.screen.text());
+        }
+    }
+
+    /// Takes what comes out; returns whether anything did in time.
+    fn reads(&mut self, until: Instant) -> bool {
+        match self.output.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(bytes) => {
+                self.rest.extend(bytes);
+                // A letter may have been cut in two.
+                let whole = match std::str::from_utf8(&self.rest) {
+                    Ok(text) => text.len(),
+                    Err(error) => error.valid_up_to(),
+                };
+                let bytes: Vec<u8> = self.rest.drain(..whole).collect();
+                let text = String::from_utf8(bytes).expect("checked");
+                self.screen.write(&text);
+                self.seen.push_str(&text);
+                true
             }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => false,
         }
     }
 
@@ -166,23 +253,27 @@ fn the_dashboard_is_drawn_answers_keys_and_leaves_the_terminal_as_it_was() {
     let mut desk = Desk::new(&["top", "--interval", "0.2"], &[]);
     let before = tcgetattr(&desk.keys).expect("modes").local_modes;
     desk.wait_for("\u{1b}[?1049h");
-    desk.wait_for("sluiced 9.8.7");
-    desk.wait_for("service-1");
+    desk.wait_to_see("sluiced 9.8.7");
+    desk.wait_to_see("service-1");
     desk.press("?");
-    desk.wait_for("sort the other way around");
+    desk.wait_to_see("sort the other way around");
     desk.press("\u{1b}");
     desk.press("4");
-    desk.wait_for("nothing yet");
+    desk.wait_to_see("nothing yet");
     desk.press("1G");
-    desk.wait_for("service-60");
+    desk.wait_to_see("service-60");
+    assert!(!desk.screen.text().contains("BIT/S OUT"), "{}", desk.screen.text());
     desk.resize(120, 70);
-    desk.wait_for("BIT/S OUT");
+    desk.wait_to_see("BIT/S OUT");
+    desk.wait_to_see("service-1 ");
     desk.press("q");
     desk.wait_for("\u{1b}[?1049l");
     assert_eq!(desk.ends(), Some(0));
     let after = tcgetattr(&desk.keys).expect("modes").local_modes;
     assert!(!before.is_empty());
-    assert!(after.contains(rustix::termios::LocalModes::ECHO | rustix::termios::LocalModes::ICANON));
+    assert!(
+        after.contains(rustix::termios::LocalModes::ECHO | rustix::termios::LocalModes::ICANON)
+    );
 }
 
 #[test]

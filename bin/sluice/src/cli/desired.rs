@@ -51,6 +51,9 @@ pub enum Config {
         /// The file
         #[arg(value_name = "FILE")]
         file: PathBuf,
+        /// Print what is wrong and what is questionable as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// The desired state, as a configuration file would have it
     Show {

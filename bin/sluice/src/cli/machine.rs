@@ -9,7 +9,7 @@ use super::interval;
 pub const TOP_ABOUT: &str = "\
 A dashboard in the terminal that refreshes: rates, services, real servers, workers, drops, elephants.
 
-Keys: Tab and 1 to 5 change the view, arrows choose a line, Enter shows what it is made of, Esc goes
+Keys: Tab and 1 to 6 change the view, arrows choose a line, Enter shows what it is made of, Esc goes
 back, `s` and `S` sort by the next or the previous column, `r` reverses, `/` filters, space holds, \
 `+` and `-` change the interval, `?` explains, `q` ends.
 
@@ -19,9 +19,9 @@ pub const DOCTOR_ABOUT: &str = "\
 Looks at this machine and at the configuration, and says how to mend what is wrong.
 
 Without --config it asks the director what is configured, and looks at the process that runs; \
-without a director it reads the default file if it is there. It changes nothing, sends nothing but \
-an ARP probe for virtual addresses where asked to (--probe), and needs no privilege: what it may not \
-look at it says.
+without a director it reads /etc/sluice/sluice.toml if it is there. It changes nothing and needs no \
+privilege: what it may not look at it says. As root it has the kernel ask by ARP for real servers, and \
+whether anybody else has this machine's virtual addresses.
 
 Exit codes: 0 all is well, 1 something may be better, 2 something is wrong.";
 

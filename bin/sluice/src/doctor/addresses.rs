@@ -9,6 +9,10 @@ use super::finding::{Finding, Mark, Section};
 
 /// Most addresses that are told of one by one.
 const LISTED: usize = 8;
+/// Most addresses that commands are printed for; after them one looks again.
+const MENDED: usize = 256;
+/// Most addresses of a pool that are looked at: a prefix of IPv6 has more than anybody adds.
+const LOOKED_AT: usize = 4096;
 
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let Some(config) = facts.config().filter(|_| facts.network_seen) else { return Vec::new() };
@@ -115,7 +119,7 @@ fn homeless(facts: &Facts, config: &Config, vip: IpAddr) -> Finding {
 fn local_addresses(facts: &Facts, config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     for pool in &config.pools {
-        let all = pool.addresses.iter().flat_map(sluice_config::AddressRange::iter);
+        let all = pool.addresses.iter().flat_map(sluice_config::AddressRange::iter).take(LOOKED_AT);
         // Where they are routed here nobody need answer for them.
         let asked = all.filter(|&address| !facts.on_link(address).is_empty());
         let absent: Vec<IpAddr> = asked.filter(|&it| facts.holders(it).is_empty()).collect();
@@ -134,7 +138,7 @@ fn local_addresses(facts: &Facts, config: &Config) -> Vec<Finding> {
             named.join(", ")
         );
         let mut finding = find("pool_absent", Mark::Fail, text);
-        for command in absent.iter().filter_map(|&it| add(facts, config, it)) {
+        for command in absent.iter().take(MENDED).filter_map(|&it| add(facts, config, it)) {
             finding = finding.fix(command);
         }
         findings.push(finding);

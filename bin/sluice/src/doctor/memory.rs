@@ -4,7 +4,7 @@ use sluice_config::{Config, HugePages as Wish};
 
 use super::facts::Facts;
 use super::finding::{Finding, Mark, Section};
-use crate::show::memory as humane;
+use crate::show::{count, memory as humane};
 
 /// What an IPv4 session takes with its index, in bytes; one of the wide table takes more.
 const SESSION_BYTES: u64 = 48;
@@ -43,6 +43,7 @@ fn needed(config: &Config) -> u64 {
 fn enough(facts: &Facts, config: &Config) -> Finding {
     let needed = needed(config);
     let sessions = config.limits.sessions;
+    let sessions = count(sessions.into());
     let needs = format!("{sessions} sessions and packet buffers take some {}", humane(needed));
     if facts.director.is_some() {
         return find("memory", Mark::Ok, format!("{needs}, which the director has"));

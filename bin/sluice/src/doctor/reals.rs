@@ -1,6 +1,6 @@
 //! The ways to real servers: routes, neighbours, and room for tunnels' headers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
 use sluice_config::{Config, Mode};
@@ -10,6 +10,9 @@ use super::finding::{Finding, Mark, Section};
 
 /// Bytes of an outer IPv4 and of an outer IPv6 header.
 const OUTER: [u32; 2] = [20, 40];
+
+/// Most findings of a kind that are told one by one.
+const LISTED: usize = 16;
 
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let Some(config) = facts.config().filter(|_| facts.network_seen) else { return Vec::new() };
@@ -29,15 +32,24 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     once(findings)
 }
 
-/// Each mended by the same commands only once, with how many more there are.
+/// Each mended by the same commands only once, and of many of a kind only the first.
 fn once(findings: Vec<Finding>) -> Vec<Finding> {
-    let mut kept: Vec<Finding> = Vec::new();
+    let mut mended: HashSet<(&str, Vec<String>)> = HashSet::new();
+    let mut kinds: BTreeMap<&'static str, (Mark, usize)> = BTreeMap::new();
+    let mut kept = Vec::new();
     for finding in findings {
-        let same =
-            |it: &&mut Finding| it.id == finding.id && !it.fix.is_empty() && it.fix == finding.fix;
-        if kept.iter_mut().find(same).is_none() {
+        if !finding.fix.is_empty() && !mended.insert((finding.id, finding.fix.clone())) {
+            continue;
+        }
+        let (_, of_kind) = kinds.entry(finding.id).or_insert((finding.mark, 0));
+        *of_kind += 1;
+        if *of_kind <= LISTED {
             kept.push(finding);
         }
+    }
+    for (id, (mark, of_kind)) in kinds.into_iter().filter(|(_, (_, of_kind))| *of_kind > LISTED) {
+        let text = format!("and {} more real servers like these", of_kind - LISTED);
+        kept.push(find(id, mark, text).advise("mend those above, and look again"));
     }
     kept
 }
@@ -72,7 +84,9 @@ fn reached(facts: &Facts, config: &Config, address: IpAddr, way: &Way) -> Vec<Fi
         }
         Way::Forbidden => {
             let text = format!("a route forbids to send to {address}");
-            vec![find("real_forbidden", mark, text).fix(format!("ip route get {address}"))]
+            let advice =
+                format!("`ip route get {address}` names it: delete it, or add a better one");
+            vec![find("real_forbidden", mark, text).advise(advice)]
         }
         Way::Foreign => {
             let text = format!("only the kernel can send to {address}: its route is a tunnel's");

@@ -514,6 +514,21 @@ fn what_others_do_is_not_held_against_this_machine() {
 }
 
 #[test]
+fn of_many_real_servers_only_some_are_told() {
+    let mut facts = well();
+    for last in 20..220 {
+        let real = ip(&format!("192.0.2.{last}"));
+        let mut one = wanted(&mut facts).services[0].reals[0].clone();
+        one.address = real;
+        wanted(&mut facts).services[0].reals.push(one);
+        facts.ways.insert(real, Way::None);
+    }
+    let found = remarkable(&facts);
+    assert_eq!(found.len(), 17);
+    assert!(found[16].text.contains("184 more"), "{:?}", found[16]);
+}
+
+#[test]
 fn the_worst_finding_is_the_exit_code() {
     let order = [Mark::Ok, Mark::Unseen, Mark::Warn, Mark::Fail];
     assert!(order.is_sorted());

@@ -22,7 +22,7 @@ pub(crate) use balance::{endpoint, real_port};
 pub use balance::{services, sessions};
 pub use desired::{changed, config, diff, epoch, history, reals};
 pub use doctor::{doctor, fix_script};
-pub(crate) use figures::{memory, percent, percent_of, span};
+pub(crate) use figures::{count, memory, percent, percent_of, span};
 pub use health::{events, health};
 pub(crate) use load::difference;
 pub use load::{elephants, stages};

@@ -269,6 +269,7 @@ impl Board {
 
     fn elephants(&mut self, now: &Sample) {
         let mut grid = Grid::new(&[
+            "SERVICE",
             "CLIENT",
             "VIRTUAL",
             "REAL",
@@ -276,7 +277,6 @@ impl Board {
             "*>BIT/S IN",
             ">PPS OUT",
             ">BIT/S OUT",
-            "SERVICE",
             ">WORKER",
         ]);
         for elephant in &now.elephants.elephants {
@@ -288,6 +288,7 @@ impl Board {
             grid.row(
                 key,
                 vec![
+                    Cell::word(&session.service),
                     Cell::word(session.client.to_string()),
                     Cell::word(session.virtual_.to_string()),
                     Cell::word(session.real.to_string()),
@@ -295,7 +296,6 @@ impl Board {
                     rate(elephant.inbound.bytes_per_s.saturating_mul(8)),
                     rate(elephant.outbound.packets_per_s),
                     rate(elephant.outbound.bytes_per_s.saturating_mul(8)),
-                    Cell::word(&session.service),
                     Cell::number(session.worker.into(), session.worker.to_string()),
                 ],
             );

@@ -102,6 +102,12 @@ impl State {
         if control && matches!(key.code, KeyCode::Char('c' | 'd')) {
             return Step::End;
         }
+        if key.modifiers.contains(KeyModifiers::ALT) {
+            // Over a slow line Esc and the key behind it arrive together, which is how terminals
+            // write Alt. No key here has Alt.
+            self.key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE), board);
+            return self.key(KeyEvent::new(key.code, KeyModifiers::NONE), board);
+        }
         match self.over {
             Over::Filter => self.type_filter(key.code),
             Over::Help | Over::Detail => {
