@@ -2,8 +2,8 @@
 //!
 //! As root it also has the kernel ask for neighbours: real servers (or their gateways) that it has
 //! not heard of, and virtual addresses of this machine, to find out whether anybody else answers
-//! for them. The latter only where the kernel asks from another address of its own (it would
-//! otherwise claim the one in question), so that nobody's table is changed by the question.
+//! for them (what the kernel learns of those it is made to forget). The latter only where the
+//! kernel asks from another address of its own: it would otherwise claim the one in question.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -30,6 +30,8 @@ const KEEPALIVED: &str = "etc/keepalived/keepalived.conf";
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long neighbours may take to answer: the kernel asks three times, a second apart.
 const ANSWERS_IN: Duration = Duration::from_millis(3500);
+/// How long one that has our address may take: the kernel asks twice within that.
+const OTHERS_IN: Duration = Duration::from_millis(1200);
 /// Pause between two looks at them.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Most addresses that the network is asked about.
@@ -243,18 +245,24 @@ fn ask(facts: &mut Facts, mirror: &mut Mirror, config: &Config) {
             }
         }
     }
-    asked.extend(own.iter().map(|(index, vip, _)| (*index, *vip)));
     asked.sort_unstable();
     asked.dedup();
     asked.truncate(ASKED);
-    facts.probed = asked.iter().all(|&(index, ip)| mirror.resolve(index, ip).is_ok());
-    wait(mirror, &asked);
+    own.truncate(ASKED);
+    // What was asked for before, by whomever, says nothing of now.
+    for (index, vip, _) in &own {
+        let _ = mirror.commands().forget_neighbour(*index, *vip);
+    }
+    let owned: Vec<_> = own.iter().map(|(index, vip, _)| (*index, *vip)).collect();
+    facts.probed = asked.iter().chain(&owned).all(|&(index, ip)| mirror.resolve(index, ip).is_ok());
+    wait(mirror, &asked, &owned);
     for (index, vip, holder) in own {
         let neighbour = mirror.state().neighbour(index, vip);
         if let Some(mac) = neighbour.and_then(sluice_linux::Neighbour::usable_mac) {
             let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
             facts.duplicates.push((vip, holder, mac));
         }
+        let _ = mirror.commands().forget_neighbour(index, vip);
     }
     for (real, known) in &mut facts.ways {
         *known = way(mirror.state(), *real);
@@ -274,14 +282,21 @@ fn may_ask(interface: &Interface, vip: IpAddr) -> bool {
     interface.up && first.is_some_and(|(ip, ..)| *ip != vip)
 }
 
-/// Until all have answered, or no answer will come. A duplicate answers at once; that there is
-/// none is known when nobody has for as long as the slowest real server may take.
-fn wait(mirror: &mut Mirror, asked: &[(u32, IpAddr)]) {
-    let until = Instant::now() + ANSWERS_IN;
+/// Until all real servers have answered, or no answer will come; and for as long as anybody who has
+/// one of our addresses takes to say so.
+fn wait(mirror: &mut Mirror, asked: &[(u32, IpAddr)], owned: &[(u32, IpAddr)]) {
+    let begun = Instant::now();
     let known = |mirror: &Mirror, &(index, ip): &(u32, IpAddr)| {
-        answers(mirror.state(), index, ip).is_some()
+        // One that failed before is still said to have until it answers.
+        answers(mirror.state(), index, ip) == Some(true)
     };
-    while Instant::now() < until && !asked.iter().all(|it| known(mirror, it)) {
+    loop {
+        let waited = begun.elapsed();
+        let reals = waited >= ANSWERS_IN || asked.iter().all(|it| known(mirror, it));
+        let others = waited >= OTHERS_IN || owned.iter().all(|it| known(mirror, it));
+        if reals && others {
+            return;
+        }
         std::thread::sleep(LOOK_AGAIN);
         if mirror.process().is_err() {
             return;
