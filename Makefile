@@ -4,13 +4,17 @@ DEMO := target/release/sluice-demo
 
 .PHONY: setup build demo demo-stop figures race memif af-packet rfc2544 test bench bench-all plots
 .PHONY: matrix instructions cps
-.PHONY: fmt lint clean
+.PHONY: fmt lint clean install
 
 setup: ## install what is missing from Debian's packages, check Rust, reserve huge pages
 	@packaging/setup.sh
 
 build: setup ## the programs, optimised
 	$(CARGO) build --release --locked -p sluiced -p sluice -p sluice-bench -p sluice-e2e
+
+PREFIX ?= /usr
+install: ## what `make build` made, with unit, completions and manual pages; DESTDIR, PREFIX=/usr
+	@packaging/install.sh "$(DESTDIR)" "$(PREFIX)"
 
 demo: build ## real traffic through the director between namespaces; KEEP=1 leaves it running
 	@$(DEMO) $(if $(KEEP),--keep)

@@ -10,6 +10,7 @@ mod bulk;
 mod churn;
 mod desired;
 mod dns;
+mod doctor;
 mod far;
 mod field;
 mod ground;

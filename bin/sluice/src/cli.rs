@@ -2,14 +2,18 @@
 
 pub mod desired;
 pub mod look;
+pub mod machine;
 pub mod token;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::ArgValueCompleter;
 use sluice::replay::Input;
 use sluice_api::model::{Elephants, Protocol, SessionState};
 use sluice_api::{DEFAULT_SOCKET, Endpoint, SessionQuery, parse_limit};
+
+use crate::complete;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,6 +28,9 @@ Examples:
   sluice elephants --limit 10
   sluice trace --filter 'host 203.0.113.9' --count 3
   sluice capture -w drops.pcapng --reason dropped
+  sluice top
+  sluice doctor
+  sluice services --watch
   sluice real drain web 192.0.2.11:80
   sluice config history
   sluice --socket /run/sluice/blue.sock ports
@@ -31,7 +38,7 @@ Examples:
   sluice replay --config sluice.toml --in front=front.pcap --out-dir out
 
 Exit codes: 0 it worked, 1 it did not (of `config diff`: there is a difference), \
-2 the command line is wrong.";
+2 the command line is wrong. Those of `doctor` are its own.";
 
 const SESSIONS_EXAMPLES: &str = "\
 Examples:
@@ -67,6 +74,29 @@ pub struct Cli {
     /// How to reach the director.
     #[command(flatten)]
     pub reach: Reach,
+    /// When to colour; auto: on a terminal, unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        alias = "colour",
+        value_name = "WHEN",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        help = "Colours: auto (on a terminal, unless NO_COLOR is set), always, never"
+    )]
+    pub color: Colour,
+    /// Show it again every so many seconds, 0.1 to 3600, or every two; Ctrl-C ends it
+    #[arg(
+        long,
+        global = true,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "2",
+        value_parser = interval
+    )]
+    pub watch: Option<f64>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -95,6 +125,30 @@ pub struct Reach {
     pub ca: Option<PathBuf>,
 }
 
+/// When output has colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Colour {
+    /// On a terminal, unless the environment says otherwise.
+    #[default]
+    Auto,
+    /// In pipes and files, too.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+impl Colour {
+    /// Makes it so for standard output and standard error.
+    pub fn choose(self) {
+        match self {
+            Self::Auto => anstream::ColorChoice::Auto,
+            Self::Always => anstream::ColorChoice::Always,
+            Self::Never => anstream::ColorChoice::Never,
+        }
+        .write_global();
+    }
+}
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -106,7 +160,7 @@ pub enum Command {
         #[command(flatten)]
         asking: Asking,
         /// Only the services with these names
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::services))]
         names: Vec<String>,
     },
     /// Open sessions: endpoints, state, idle time, time left
@@ -187,9 +241,45 @@ pub enum Command {
     /// Plays captures through the director's data path, without a director
     #[command(long_about = REPLAY_ABOUT, after_help = REPLAY_EXAMPLES)]
     Replay(Replay),
+    /// A dashboard in the terminal: rates, services, real servers, workers, drops, elephants
+    #[command(long_about = machine::TOP_ABOUT)]
+    Top(machine::Top),
+    /// Looks at this machine and at the configuration, and says how to mend what is wrong
+    #[command(long_about = machine::DOCTOR_ABOUT)]
+    Doctor(machine::Doctor),
+    /// Prints the script by which a shell completes this command
+    #[command(after_help = machine::COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell: bash, zsh, fish, elvish, powershell
+        #[arg(value_name = "SHELL", value_parser = complete::shells())]
+        shell: String,
+    },
+    /// Writes the manual pages into a folder
+    Man {
+        /// The folder, made when it is missing
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
 }
 
-fn interval(text: &str) -> Result<f64, String> {
+impl Command {
+    /// Whether it only shows something, so that it may be asked again and again.
+    pub fn shows(&self) -> bool {
+        use desired::{Config, Pool, Real, Service};
+        match self {
+            Self::Config(config) => {
+                matches!(config, Config::Show { .. } | Config::Diff { .. } | Config::History { .. })
+            }
+            Self::Service(service) => matches!(service, Service::Show(_)),
+            Self::Real(real) => matches!(real, Real::Show { .. }),
+            Self::Pool(pool) => matches!(pool, Pool::Show(_)),
+            Self::Replay(_) | Self::Top(_) | Self::Completions { .. } | Self::Man { .. } => false,
+            _ => true,
+        }
+    }
+}
+
+pub(crate) fn interval(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err("a number of seconds from 0.1 to 3600".to_owned()),
@@ -211,13 +301,17 @@ pub struct Asking {
 #[derive(Debug, Args)]
 pub struct Filter {
     /// Of this virtual service
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::services))]
     service: Option<String>,
     /// From this client
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     client: Option<Endpoint>,
     /// To this real server
-    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    #[arg(
+        long,
+        value_name = "ADDRESS[:PORT]",
+        add = ArgValueCompleter::new(complete::reals)
+    )]
     real: Option<Endpoint>,
     /// In this state: syn_recv, established, fin_wait, close_wait, last_ack, time_wait, close,
     /// udp, one_packet, sctp, icmp, other
@@ -276,7 +370,7 @@ mod tests {
         let mut command = Cli::command().term_width(100);
         command.build();
         insta::assert_snapshot!("help", command.render_long_help());
-        for name in ["sessions", "replay", "trace", "capture"] {
+        for name in ["sessions", "replay", "trace", "capture", "top", "doctor"] {
             let sub = command.find_subcommand_mut(name).expect(name);
             insta::assert_snapshot!(format!("help_{name}"), sub.render_long_help());
         }

@@ -21,7 +21,8 @@ type Done = Result<ExitCode, Box<dyn Error>>;
 /// `sluice config`.
 pub fn config(command: Config, socket: &Socket) -> Done {
     match command {
-        Config::Check { file } => check(&file),
+        Config::Check { file, json: true } => check_json(&file),
+        Config::Check { file, json: false } => check(&file),
         Config::Show { asking, origin } => {
             let client = socket.client(&asking);
             done(answer(&client, &asking, &Resource::Config, |client| {
@@ -154,6 +155,34 @@ fn check(file: &Path) -> Done {
     }
     Plan::compile(&loaded.config.blueprint(), None, &Retired::default())?;
     done(Shown::new(format!("{}: right ({})\n", file.display(), loaded.config.summary())))
+}
+
+/// As [`check`], for programs: a list of what is wrong and what is questionable.
+fn check_json(file: &Path) -> Done {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let (right, diagnostics) = match sluice_config::Config::load(file) {
+        Ok(loaded) => {
+            let live = loaded.check_live().into_iter().chain(loaded.check_machine(cpus));
+            let compiled = Plan::compile(&loaded.config.blueprint(), None, &Retired::default());
+            (compiled.is_ok(), loaded.warnings.iter().cloned().chain(live).collect())
+        }
+        Err(wrong) if wrong.diagnostics().is_empty() => return Err(Told::of(wrong)),
+        Err(wrong) => (false, wrong.diagnostics().to_vec()),
+    };
+    let one = |it: &sluice_config::Diagnostic| {
+        let severity = match it.severity {
+            sluice_config::Severity::Error => "error",
+            sluice_config::Severity::Warning => "warning",
+        };
+        json!({
+            "severity": severity, "line": it.line, "column": it.column, "subject": it.subject,
+            "key": it.key, "message": it.message, "hint": it.hint,
+        })
+    };
+    let diagnostics: Vec<Value> = diagnostics.iter().map(one).collect();
+    let said = json!({ "file": file, "right": right, "diagnostics": diagnostics });
+    Output::write(&Shown::new(serde_json::to_string_pretty(&said)? + "\n"))?;
+    Ok(if right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A wrong file's messages, which need no introduction.

@@ -1,16 +1,22 @@
 //! `sluice`: the operator's command. It asks the director over its control socket and prints the
 //! answers, and it replays captures without a director.
 //!
-//! Exit codes: 0 when it worked, 1 when it did not, 2 when the command line is wrong. A reader
+//! Exit codes: 0 when it worked, 1 when it did not, 2 when the command line is wrong (`doctor` has
+//! its own). A reader
 //! that closes the pipe early (`sluice sessions | head`) is no error.
 #![forbid(unsafe_code)]
 
 mod cli;
+mod complete;
 mod desired;
+mod doctor;
 mod look;
+mod man;
 mod output;
 mod show;
 mod token;
+mod top;
+mod watch;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -27,12 +33,42 @@ use output::Output;
 use show::Shown;
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
-        Ok(code) => code,
-        Err(error) => {
-            output::complain(&error.to_string());
-            ExitCode::FAILURE
+    // Ends the process when it is a shell that asks how a line may go on.
+    complete::answer();
+    let cli = Cli::parse();
+    cli.color.choose();
+    match cli.watch {
+        Some(seconds) => watch::again_and_again(cli, seconds),
+        None => told(run(cli)),
+    }
+}
+
+/// How the process ends; says why when something went wrong.
+pub(crate) fn told(outcome: Result<ExitCode, Box<dyn Error>>) -> ExitCode {
+    outcome.unwrap_or_else(|error| {
+        output::complain(&error.to_string());
+        if error.downcast_ref().is_some_and(is_of_another_version) {
+            let mine = env!("CARGO_PKG_VERSION");
+            output::remark(&format!(
+                "the director is of another version than this command ({mine}): use the `sluice` \
+                 that came with it, or restart it as the newer one"
+            ));
         }
+        ExitCode::FAILURE
+    })
+}
+
+/// Whether a director does not know what this command asks for.
+fn is_of_another_version(error: &ApiError) -> bool {
+    match error {
+        ApiError::Refused(problem) => {
+            let kinds = ["not-found", "unknown-parameter", "method-not-allowed"];
+            let unknown = kinds.iter().any(|kind| problem.kind.ends_with(kind));
+            // "There is no service x" is of the first kind, too.
+            unknown && (problem.status != 404 || problem.detail.starts_with("there is nothing at"))
+        }
+        ApiError::Strange { .. } => true,
+        _ => false,
     }
 }
 
@@ -68,13 +104,20 @@ impl Socket {
             (named, _) => Client::new(named.unwrap_or(&self.path)),
         }
     }
+
+    /// Its path unless `nearer` is one.
+    pub(crate) fn path<'s>(&'s self, nearer: Option<&'s PathBuf>) -> &'s PathBuf {
+        nearer.unwrap_or(&self.path)
+    }
 }
 
-fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
-    let Cli { reach, command } = cli;
+pub(crate) fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
+    let Cli { reach, command, .. } = cli;
     let command = match command {
         Command::Replay(asked) => return play(asked).map(|()| ExitCode::SUCCESS),
         Command::Token(command) => return token::run(&command),
+        Command::Completions { shell } => return complete::script(&shell),
+        Command::Man { dir } => return man::write(&dir),
         other => other,
     };
     let socket = Socket::of(reach)?;
@@ -86,14 +129,14 @@ fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
         Command::Services { asking, names } => {
             let resource = Resource::Services(names.clone());
             answer(&client(&asking), &asking, &resource, |client| {
-                Ok(show::services(&client.services(&names)?))
+                Ok(show::services(&client.services(&names)?, Output::width()))
             })
         }
         Command::Sessions { asking, filter } => {
             let query = filter.query();
             let resource = Resource::Sessions(query.clone());
             answer(&client(&asking), &asking, &resource, |client| {
-                Ok(show::sessions(&client.sessions(&query)?, &query))
+                Ok(show::sessions(&client.sessions(&query)?, &query, Output::width()))
             })
         }
         Command::Ports(asking) => answer(&client(&asking), &asking, &Resource::Ports, |client| {
@@ -119,11 +162,11 @@ fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
         }
         Command::Elephants { asking, limit } => {
             answer(&client(&asking), &asking, &Resource::Elephants(limit), |client| {
-                Ok(show::elephants(&client.elephants(limit)?))
+                Ok(show::elephants(&client.elephants(limit)?, Output::width()))
             })
         }
         Command::Metrics { socket: own } => {
-            let client = Client::new(own.as_ref().unwrap_or(&socket.0));
+            let client = socket.client_at(own.as_deref());
             client.text(&Resource::Metrics).map(Shown::new).map_err(Into::into)
         }
         Command::Config(command) => return desired::config(command, &socket),
@@ -132,7 +175,12 @@ fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
         Command::Pool(command) => return desired::pool(command, &socket),
         Command::Trace(asked) => return look::trace(asked, &socket),
         Command::Capture(asked) => return look::capture(asked, &socket),
-        Command::Replay(_) | Command::Token(_) => return Ok(ExitCode::SUCCESS),
+        Command::Top(asked) => return top::run(&asked, &socket),
+        Command::Doctor(asked) => return doctor::run(&asked, &socket),
+        Command::Replay(_)
+        | Command::Token(_)
+        | Command::Completions { .. }
+        | Command::Man { .. } => return Ok(ExitCode::SUCCESS),
     }?;
     Output::write(&shown)?;
     Ok(ExitCode::SUCCESS)

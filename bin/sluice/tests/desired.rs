@@ -225,6 +225,10 @@ fn fragments_are_applied_and_files_checked() {
         "sluice.toml: right (1 services, 2 real servers, 1 local addresses, 1 ports)\n"
     );
     fs::write(place.path("wrong.toml"), FILE.replace("port = 80", "prot = 80")).expect("written");
+    let (code, told, _) = place.run("config check wrong.toml --json");
+    assert!(code == 1 && told.contains("\"key\": \"service[0].prot\""), "{told}");
+    let told = place.works("config check sluice.toml --json");
+    assert!(told.contains("\"right\": true"), "{told}");
     let told = place.fails("config check wrong.toml");
     assert!(told.contains("wrong.toml:16:1: service \"web\": `service[0].prot`"), "{told}");
     assert!(place.fails("config diff wrong.toml").contains("did you mean `port`?"));

@@ -1,10 +1,14 @@
 //! The reference of the configuration file, made from the same descriptions that it is read by.
 
+mod manual;
+
 use std::fmt::{self, Write};
 
 use crate::device::KINDS;
 use crate::schema::keys::FILE;
 use crate::schema::{Key, Kind, Section, Without};
+
+pub use manual::manual;
 
 const HEAD: &str = "\
 # Configuration reference

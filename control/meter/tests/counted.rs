@@ -28,7 +28,13 @@ fn plan(services: &[(&str, &[u8])], before: Option<&Plan>, retired: &Retired) ->
 }
 
 fn counted(packets: u64, sessions: u64, active: u64) -> RealCounters {
-    RealCounters { packets: [packets, 0], bytes: [packets * 100, 0], sessions, active }
+    RealCounters {
+        packets: [packets, 0],
+        bytes: [packets * 100, 0],
+        sessions,
+        active,
+        ..RealCounters::default()
+    }
 }
 
 fn counters(reals: &[RealCounters]) -> Counters {

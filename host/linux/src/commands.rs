@@ -1,4 +1,4 @@
-//! What the director changes in the kernel: links (TAP twins) and addresses.
+//! What is changed in the kernel: links (TAP twins), addresses, and what it knows of neighbours.
 //!
 //! Each command is acknowledged by the kernel before it returns, and is idempotent: what is so
 //! already is no error.
@@ -9,10 +9,10 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 
 use crate::attributes::{Request, ip_bytes};
 use crate::error::Error;
-use crate::event::{ADDRESS_HEADER_LEN, LINK_HEADER_LEN};
+use crate::event::{ADDRESS_HEADER_LEN, LINK_HEADER_LEN, NEIGHBOUR_HEADER_LEN};
 use crate::request::Requester;
 
-/// Changes links and addresses. Needs `CAP_NET_ADMIN`; belongs to the network namespace of the
+/// Changes links, addresses and neighbours. Needs `CAP_NET_ADMIN`; belongs to the network namespace of the
 /// thread that opened it.
 #[derive(Debug)]
 pub struct Commands {
@@ -87,6 +87,25 @@ impl Commands {
         let action = format!("remove {ip}/{prefix_len} from link {ifindex}");
         match self.requester.ask(request, &action, |_| {}) {
             Err(error) if error.errno() == Some(libc::EADDRNOTAVAIL) => Ok(()),
+            answer => answer,
+        }
+    }
+}
+
+impl Commands {
+    /// Has the kernel forget a neighbour, whatever it knows of it.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the kernel's reason.
+    pub fn forget_neighbour(&mut self, ifindex: u32, ip: IpAddr) -> Result<(), Error> {
+        let family = if ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        let mut header = [0; NEIGHBOUR_HEADER_LEN];
+        header[0] = u8::try_from(family).unwrap_or_default();
+        header[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+        let request = Request::new(libc::RTM_DELNEIGH, libc::NLM_F_ACK, &header)
+            .with(libc::NDA_DST, &ip_bytes(ip));
+        match self.requester.ask(request, &format!("forget {ip} on link {ifindex}"), |_| {}) {
+            Err(error) if error.errno() == Some(libc::ENOENT) => Ok(()),
             answer => answer,
         }
     }

@@ -4,8 +4,9 @@
 //! Linux is the director's control stack: the kernel answers ARP and neighbour discovery, routing
 //! daemons write its routes, and the director reads what came of it. [`Mirror`] holds a copy
 //! ([`Kernel`]) that is exact whenever [`Mirror::process`] returns with nothing stale, [`lookup`]
-//! answers where a destination is reached, [`Commands`] changes a link or an address, and
-//! [`rx_queue_count`] says how many receive queues an interface has.
+//! answers where a destination is reached, [`Commands`] changes a link or an address,
+//! [`rx_queue_count`] says how many receive queues an interface has, [`active_features`] which of
+//! its offloads are on, and [`survey`] reads what `/proc` and `/sys` say of the machine.
 //!
 //! Everything is driven by its caller: no thread, no runtime, no clock. One file descriptor
 //! becomes readable when there is something to follow.
@@ -45,6 +46,7 @@ mod decode_tests;
 mod error;
 mod event;
 mod event_route;
+mod features;
 mod lookup;
 mod mirror;
 mod nexthop;
@@ -52,10 +54,12 @@ mod queues;
 mod request;
 mod routes;
 mod state;
+pub mod survey;
 mod uapi;
 
 pub use commands::Commands;
 pub use error::Error;
+pub use features::active_features;
 pub use lookup::{RouteResult, Target, lookup};
 pub use mirror::Mirror;
 pub use queues::rx_queue_count;

@@ -12,7 +12,7 @@ use crate::state::Link;
 use crate::uapi;
 
 /// Bytes of `genlmsghdr`.
-const GENERIC_HEADER_LEN: usize = 4;
+pub(crate) const GENERIC_HEADER_LEN: usize = 4;
 
 /// The number of receive queues a link has in use, at least 1: what ethtool calls its receive and
 /// combined channels, or, for drivers that do not tell, the number of queues allocated.
@@ -36,7 +36,7 @@ pub fn rx_queue_count(link: &Link) -> Result<u32, Error> {
     }
 }
 
-fn ethtool_family(requester: &mut Requester) -> Result<Option<u16>, Error> {
+pub(crate) fn ethtool_family(requester: &mut Requester) -> Result<Option<u16>, Error> {
     let controller = u16::try_from(libc::GENL_ID_CTRL).unwrap_or_default();
     let request = Request::new(controller, libc::NLM_F_ACK, &[uapi::CTRL_CMD_GETFAMILY, 1, 0, 0])
         .with(uapi::CTRL_ATTR_FAMILY_NAME, b"ethtool\0");

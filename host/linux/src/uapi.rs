@@ -53,3 +53,11 @@ pub const ETHTOOL_A_CHANNELS_HEADER: u16 = 1;
 pub const ETHTOOL_A_CHANNELS_RX_COUNT: u16 = 6;
 pub const ETHTOOL_A_CHANNELS_COMBINED_COUNT: u16 = 9;
 pub const ETHTOOL_A_HEADER_DEV_INDEX: u16 = 1;
+
+/// ethtool over netlink: features (offloads), as bit sets.
+pub const ETHTOOL_MSG_FEATURES_GET: u8 = 11;
+pub const ETHTOOL_A_FEATURES_HEADER: u16 = 1;
+pub const ETHTOOL_A_FEATURES_ACTIVE: u16 = 4;
+pub const ETHTOOL_A_BITSET_BITS: u16 = 3;
+pub const ETHTOOL_A_BITSET_BITS_BIT: u16 = 1;
+pub const ETHTOOL_A_BITSET_BIT_NAME: u16 = 2;

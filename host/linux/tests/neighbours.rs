@@ -95,6 +95,13 @@ fn a_neighbour_is_resolved_on_request_without_a_packet_of_ours() {
         // Asking for a usable neighbour does nothing.
         mirror.resolve(ifindex, addr(PEERS[0])).expect("the kernel takes the request");
         assert!(!mirror.process().expect("the mirror follows").any());
+        // What is forgotten is asked for anew, and forgetting twice is no error.
+        for _ in 0..2 {
+            mirror.commands().forget_neighbour(ifindex, addr(PEERS[0])).expect("forgotten");
+        }
+        until(&mut mirror, SOON, "the peer is forgotten", |kernel| {
+            kernel.neighbour(ifindex, addr(PEERS[0])).is_none_or(|it| !it.state.is_usable())
+        });
     });
 }
 

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use clap_complete::ArgValueCompleter;
 use sluice_api::model::HistoryLine;
 use sluice_api::{Endpoint, parse_limit};
 
 use super::Asking;
+use crate::complete;
 
 pub const CONFIG_EXAMPLES: &str = "\
 Examples:
@@ -49,6 +51,9 @@ pub enum Config {
         /// The file
         #[arg(value_name = "FILE")]
         file: PathBuf,
+        /// Print what is wrong and what is questionable as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// The desired state, as a configuration file would have it
     Show {
@@ -118,7 +123,7 @@ pub enum Service {
         #[command(flatten)]
         changing: Changing,
         /// Its name
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::services))]
         name: String,
     },
     /// One service or all, as they are configured
@@ -149,7 +154,7 @@ pub enum Pool {
         #[command(flatten)]
         changing: Changing,
         /// Its name
-        #[arg(value_name = "NAME")]
+        #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::pools))]
         name: String,
     },
     /// One pool or all, as they are configured
@@ -165,7 +170,7 @@ pub enum Real {
         #[command(flatten)]
         asking: Asking,
         /// The service
-        #[arg(value_name = "SERVICE")]
+        #[arg(value_name = "SERVICE", add = ArgValueCompleter::new(complete::services))]
         service: String,
     },
     /// Adds a real server to a service of the API
@@ -208,10 +213,10 @@ pub struct Which {
     #[command(flatten)]
     pub changing: Changing,
     /// The service
-    #[arg(value_name = "SERVICE")]
+    #[arg(value_name = "SERVICE", add = ArgValueCompleter::new(complete::services))]
     pub service: String,
     /// The real server
-    #[arg(value_name = "ADDRESS[:PORT]")]
+    #[arg(value_name = "ADDRESS[:PORT]", add = ArgValueCompleter::new(complete::reals))]
     pub real: Endpoint,
 }
 
@@ -222,7 +227,7 @@ pub struct ShowObjects {
     #[command(flatten)]
     pub asking: Asking,
     /// Only this one
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::objects))]
     pub name: Option<String>,
 }
 

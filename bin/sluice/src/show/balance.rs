@@ -15,12 +15,12 @@ use super::{BAD, NOTE, Shown};
 const NONE: &str = "-";
 
 /// Virtual services, each with its real servers below it, and then rules of source NAT.
-pub fn services(services: &Services) -> Shown {
-    use Align::{Left, Right};
+pub fn services(services: &Services, width: Option<usize>) -> Shown {
+    use Align::{Left, Name, Right};
     let mut table = Table::new([
-        ("SERVICE", Left),
+        ("SERVICE", Name),
         ("ADDRESS", Left),
-        ("FORWARDING", Left),
+        ("FORWARDING", Name),
         ("ACTIVE", Right),
         ("SESSIONS", Right),
         ("PACKETS IN", Right),
@@ -39,12 +39,12 @@ pub fn services(services: &Services) -> Shown {
     }
     match services.services.is_empty() && services.snat.is_empty() {
         true => Shown { text: String::new(), remark: Some("no services".to_owned()) },
-        false => Shown::new(table.text()),
+        false => Shown::new(table.within(width)),
     }
 }
 
 /// An address and what stands for its port: `192.0.2.11:80`, `[2001:db8::11]:*`.
-pub(super) fn endpoint(address: IpAddr, port: impl Display) -> String {
+pub(crate) fn endpoint(address: IpAddr, port: impl Display) -> String {
     match address {
         IpAddr::V4(address) => format!("{address}:{port}"),
         IpAddr::V6(address) => format!("[{address}]:{port}"),
@@ -52,7 +52,7 @@ pub(super) fn endpoint(address: IpAddr, port: impl Display) -> String {
 }
 
 /// A real server's port, which is 0 where it is the one that the client sent to.
-pub(super) fn real_port(port: u16) -> String {
+pub(crate) fn real_port(port: u16) -> String {
     if port == 0 { "*".to_owned() } else { port.to_string() }
 }
 
@@ -137,8 +137,8 @@ fn with_counts([name, address, forwarding]: [Cell; 3], counted: &Balanced) -> [C
 }
 
 /// Open sessions that were asked for by `query`.
-pub fn sessions(sessions: &Sessions, query: &SessionQuery) -> Shown {
-    use Align::{Left, Right};
+pub fn sessions(sessions: &Sessions, query: &SessionQuery, width: Option<usize>) -> Shown {
+    use Align::{Left, Name, Right};
     let mut table = Table::new([
         ("PROTOCOL", Left),
         ("CLIENT", Left),
@@ -150,7 +150,7 @@ pub fn sessions(sessions: &Sessions, query: &SessionQuery) -> Shown {
         ("IDLE", Right),
         ("EXPIRES IN", Right),
         ("WORKER", Right),
-        ("SERVICE", Left),
+        ("SERVICE", Name),
     ]);
     for session in &sessions.sessions {
         table.row([
@@ -180,6 +180,6 @@ pub fn sessions(sessions: &Sessions, query: &SessionQuery) -> Shown {
         }
         (_, false) => None,
     };
-    let text = if sessions.sessions.is_empty() { String::new() } else { table.text() };
+    let text = if sessions.sessions.is_empty() { String::new() } else { table.within(width) };
     Shown { text, remark }
 }

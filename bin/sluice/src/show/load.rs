@@ -29,7 +29,7 @@ pub fn stages(before: &Stages, after: &Stages, seconds: f64) -> Shown {
 }
 
 /// What was counted between two answers; a director that was restarted meanwhile counts afresh.
-fn difference(before: &WorkerStages, after: &WorkerStages) -> WorkerStages {
+pub(crate) fn difference(before: &WorkerStages, after: &WorkerStages) -> WorkerStages {
     let stages = after.stages.iter().enumerate().map(|(at, stage)| {
         let mut stage = stage.clone();
         let earlier = before.stages.get(at).map_or(0, |stage| stage.ticks);
@@ -122,8 +122,8 @@ fn ratio(part: u64, whole: u64) -> f64 {
 }
 
 /// The sessions with the most traffic.
-pub fn elephants(elephants: &Elephants) -> Shown {
-    use Align::{Left, Right};
+pub fn elephants(elephants: &Elephants, width: Option<usize>) -> Shown {
+    use Align::{Left, Name, Right};
     let mut table = Table::new([
         ("PROTOCOL", Left),
         ("CLIENT", Left),
@@ -135,7 +135,7 @@ pub fn elephants(elephants: &Elephants) -> Shown {
         ("BITS/S OUT", Right),
         ("ERROR", Right),
         ("WORKER", Right),
-        ("SERVICE", Left),
+        ("SERVICE", Name),
     ]);
     let of = |rate: Rate| (count(rate.packets_per_s), bits(rate.bytes_per_s));
     for elephant in &elephants.elephants {
@@ -161,6 +161,6 @@ pub fn elephants(elephants: &Elephants) -> Shown {
             text: String::new(),
             remark: Some(styled(NOTE, "no session had much traffic in the last second")),
         },
-        false => Shown::new(table.text()),
+        false => Shown::new(table.within(width)),
     }
 }

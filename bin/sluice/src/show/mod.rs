@@ -6,6 +6,7 @@
 
 mod balance;
 mod desired;
+mod doctor;
 mod figures;
 mod health;
 mod load;
@@ -18,13 +19,18 @@ mod tests;
 mod trace;
 mod wires;
 
+pub(crate) use balance::{endpoint, real_port};
 pub use balance::{services, sessions};
 pub use desired::{changed, config, diff, epoch, history, reals};
+pub use doctor::{doctor, fix_script};
+pub(crate) use figures::{count, memory, percent, percent_of, span};
 pub use health::{events, health};
+pub(crate) use load::difference;
 pub use load::{elephants, stages};
 pub use reasons::drops;
 pub use replay::replay;
 pub use status::status;
+pub(crate) use table::{broken, shortened};
 pub use trace::{trace, trace_remark};
 pub use wires::ports;
 

@@ -10,6 +10,10 @@ use super::{TITLE, styled};
 const GAP: &str = "  ";
 /// A flowing column is not made narrower than this.
 const NARROWEST: usize = 24;
+/// A column of names is not made narrower than this.
+const SHORTEST: usize = 20;
+/// Stands for what was left out.
+const CUT: char = '…';
 
 /// How a column's text is placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +22,9 @@ pub enum Align {
     Left,
     /// Numbers.
     Right,
+    /// Words whose end may be left out where there is no room, such as names; nothing that
+    /// somebody copies, such as addresses.
+    Name,
 }
 
 /// One cell's text and how it is shown.
@@ -63,6 +70,30 @@ impl<const N: usize> Table<N> {
         self.rows.push(cells);
     }
 
+    /// The text with names cut so that lines have at most `width` columns, as far as that goes.
+    pub fn within(&self, width: Option<usize>) -> String {
+        let Some(width) = width else { return self.text() };
+        let mut widths = self.widths();
+        let all = |widths: &[usize; N]| widths.iter().sum::<usize>() + GAP.len() * (N - 1);
+        let names = |at: &usize| self.columns[*at].1 == Align::Name;
+        while all(&widths) > width {
+            let widest = (0..N).filter(names).max_by_key(|&at| widths[at]);
+            match widest.filter(|&at| widths[at] > SHORTEST) {
+                Some(at) => widths[at] -= 1,
+                None => break,
+            }
+        }
+        let mut cut = self.clone();
+        for row in &mut cut.rows {
+            for (at, cell) in row.iter_mut().enumerate() {
+                if length(&cell.text) > widths[at] {
+                    cell.text = shortened(&cell.text, widths[at]);
+                }
+            }
+        }
+        cut.text()
+    }
+
     /// The text, each line ended.
     pub fn text(&self) -> String {
         self.flowing(None)
@@ -99,7 +130,7 @@ impl<const N: usize> Table<N> {
             }
             let pad = widths[at].saturating_sub(length(&cell.text));
             let (left, right) = match self.columns[at].1 {
-                Align::Left => (0, pad),
+                Align::Left | Align::Name => (0, pad),
                 Align::Right => (pad, 0),
             };
             if cell.text.is_empty() {
@@ -132,8 +163,18 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
+/// The beginning of a text, in at most `room` columns.
+pub(crate) fn shortened(text: &str, room: usize) -> String {
+    if length(text) <= room {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(room.saturating_sub(1)).collect();
+    short.push(CUT);
+    short
+}
+
 /// Breaks text at spaces into lines of at most `room` characters; a longer word has its own line.
-fn broken(text: &str, room: usize) -> Vec<String> {
+pub(crate) fn broken(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         match lines.last_mut() {
@@ -176,6 +217,19 @@ mod tests {
         assert_eq!(lines, ["10  one two three four five", "    six seven eight"]);
         assert_eq!(table.text().lines().nth(1), Some(&*format!("10  {text}")));
         assert!(table.flowing(Some(1)).lines().skip(1).all(|line| line.len() <= 4 + NARROWEST));
+    }
+
+    #[test]
+    fn names_are_cut_and_addresses_are_not() {
+        let mut table = Table::new([("NAME", Align::Name), ("ADDRESS", Left), ("N", Right)]);
+        let (name, address) = ("a-name-of-thirty-columns-so-it-is", "2001:db8:1:2:3:4:5:6");
+        table.row([name.into(), address.into(), "7".into()]);
+        let row = |width| table.within(width).lines().nth(1).map(str::to_owned).unwrap_or_default();
+        assert_eq!(row(None), format!("{name}  {address}  7"));
+        assert_eq!(row(Some(50)), format!("a-name-of-thirty-columns…  {address}  7"));
+        let narrow = row(Some(10));
+        assert_eq!(narrow, format!("a-name-of-thirty-co…  {address}  7"), "no further");
+        assert_eq!(table.within(Some(200)), table.text());
     }
 
     #[test]

@@ -185,12 +185,12 @@ fn services_of_all_kinds() -> Services {
 
 #[test]
 fn services() {
-    let shown = super::services(&services_shown());
+    let shown = super::services(&services_shown(), None);
     insta::assert_snapshot!(plain(&shown));
-    insta::assert_snapshot!("all_kinds", plain(&super::services(&services_of_all_kinds())));
+    insta::assert_snapshot!("all_kinds", plain(&super::services(&services_of_all_kinds(), None)));
     let rules = Services { services: Vec::new(), ..services_of_all_kinds() };
-    assert_eq!(plain(&super::services(&rules)).lines().count(), 3, "titles and two rules");
-    insta::assert_snapshot!("no_services", plain(&super::services(&Services::default())));
+    assert_eq!(plain(&super::services(&rules, None)).lines().count(), 3, "titles and two rules");
+    insta::assert_snapshot!("no_services", plain(&super::services(&Services::default(), None)));
 }
 
 #[test]
@@ -225,9 +225,9 @@ fn sessions() {
     let sessions = [sessions, vec![six]].concat();
     let query = SessionQuery { limit: 4, ..SessionQuery::default() };
     let some = Sessions { sessions, more: true };
-    insta::assert_snapshot!(plain(&super::sessions(&some, &query)));
+    insta::assert_snapshot!(plain(&super::sessions(&some, &query, None)));
     let none = Sessions::default();
-    let remark = |query: &SessionQuery| super::sessions(&none, query).remark;
+    let remark = |query: &SessionQuery| super::sessions(&none, query, None).remark;
     assert_eq!(remark(&query).as_deref(), Some("no sessions"));
     let query = SessionQuery { protocol: Some(Protocol::Tcp), ..query };
     assert_eq!(remark(&query).as_deref(), Some("no session is like that"));

@@ -55,6 +55,7 @@ fn sample() -> Sample {
         bytes: [at * 1000 + 3, at * 1000 + 4],
         sessions: at * 10 + 5,
         active: at + 6,
+        ..RealCounters::default()
     };
     let mut reasons = [0; Reason::COUNT];
     reasons[Reason::TooBig as usize] = 17;
@@ -286,6 +287,7 @@ fn a_hundred_thousand_real_servers_are_cheap() {
         bytes: [1_234_567_890_123; 2],
         sessions: 12_345_678,
         active: 1_234,
+        ..RealCounters::default()
     };
     let reals = vec![counted; plan.reals.len()];
     let counters = Some(Counters { reals, ..Counters::default() });

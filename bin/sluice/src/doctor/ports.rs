@@ -1,0 +1,281 @@
+//! Ports: whether their devices are there, and driven as well as they may be.
+
+use sluice_api::model::{Port as Shown, PortState, SteeringMode};
+use sluice_config::{Config, Device, Port};
+
+use super::facts::{Facts, Interface};
+use super::finding::{Finding, Mark, Section};
+
+/// Offloads of a virtual interface that leave checksums to hardware that is not there.
+const CHECKSUMS: [&str; 2] = ["tx-checksum-ip-generic", "tx-checksum-ipv4"];
+
+/// Largest IP packet of an AF_XDP port in bytes: a frame's page less what the kernel keeps of it.
+const XDP_MTU: u32 = 3498;
+
+pub fn judge(facts: &Facts) -> Vec<Finding> {
+    let Some(config) = facts.config() else { return Vec::new() };
+    if !facts.network_seen {
+        let text = "the kernel would not list interfaces: is netlink allowed here?".to_owned();
+        return vec![find("port", Mark::Unseen, text)];
+    }
+    let mut findings = Vec::new();
+    for port in &config.ports {
+        let before = findings.len();
+        findings.extend(device(facts, config, port));
+        findings.extend(running(facts, port));
+        if findings.len() == before {
+            let text = format!("{} ({}) is well{}", port.name, port.device, way(facts, port));
+            findings.push(find("port", Mark::Ok, text));
+        }
+    }
+    findings
+}
+
+fn find(id: &'static str, mark: Mark, text: String) -> Finding {
+    Finding::new(Section::Ports, id, mark, text)
+}
+
+fn shown<'f>(facts: &'f Facts, port: &Port) -> Option<&'f Shown> {
+    facts.director.as_ref()?.ports.ports.iter().find(|it| it.name == port.name)
+}
+
+/// How packets come in, where a director says so.
+fn way(facts: &Facts, port: &Port) -> String {
+    let steering = shown(facts, port).and_then(|shown| shown.steering);
+    match steering.map(|steering| steering.mode) {
+        Some(SteeringMode::Native) => ": XDP in the driver".to_owned(),
+        _ => String::new(),
+    }
+}
+
+fn device(facts: &Facts, config: &Config, port: &Port) -> Vec<Finding> {
+    match &port.device {
+        Device::Pci { address } => pci(facts, port, &address.to_string()),
+        Device::AfXdp { interface } | Device::AfPacket { interface } => {
+            let Some(seen) = facts.interfaces.get(interface) else {
+                return vec![absent(facts, port, interface)];
+            };
+            let mut findings = link(port, interface, seen);
+            findings.extend(mtu(facts, port, interface, seen));
+            findings.extend(match &port.device {
+                Device::AfXdp { .. } => af_xdp(config, port, interface, seen),
+                _ => af_packet(facts, port, interface, seen),
+            });
+            findings.extend(path_filter(facts, port));
+            findings
+        }
+        // Made by the director, or another process's; or files.
+        Device::Memif { .. } | Device::Tap { .. } | Device::Pcap { .. } | Device::Dpdk { .. } => {
+            Vec::new()
+        }
+    }
+}
+
+fn absent(facts: &Facts, port: &Port, interface: &str) -> Finding {
+    let text = format!("port {}: there is no interface {interface}", port.name);
+    let known: Vec<&str> =
+        facts.interfaces.keys().map(String::as_str).filter(|&name| name != "lo").collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    find("port_absent", Mark::Fail, text).advise(format!(
+        "name one that there is ({known}) as its `device`, or run this in the director's network \
+         namespace"
+    ))
+}
+
+fn pci(facts: &Facts, port: &Port, address: &str) -> Vec<Finding> {
+    let bind = format!("dpdk-devbind.py -b vfio-pci {address}");
+    match facts.pci.get(address) {
+        None | Some(None) => {
+            let text = format!("port {}: there is no PCI device {address}", port.name);
+            let advice = "look for its address with `dpdk-devbind.py -s` or `lspci -D`";
+            vec![find("pci_absent", Mark::Fail, text).advise(advice)]
+        }
+        Some(Some(Some(driver))) if driver == "vfio-pci" => Vec::new(),
+        // Bifurcated drivers share their device with the kernel.
+        Some(Some(Some(driver))) if driver == "mlx5_core" || driver == "mlx4_core" => Vec::new(),
+        Some(Some(driver)) => {
+            let by = driver.as_deref().unwrap_or("no driver");
+            let text = format!("port {}: {address} is bound to {by}, not to vfio-pci", port.name);
+            let advice = "the kernel loses the interface then: not the one you are logged in by";
+            let finding = find("pci_driver", Mark::Fail, text).advise(advice);
+            vec![finding.fix("modprobe vfio-pci").fix(bind)]
+        }
+    }
+}
+
+fn link(port: &Port, interface: &str, seen: &Interface) -> Vec<Finding> {
+    let name = &port.name;
+    if !seen.up {
+        let text = format!("port {name}: {interface} is set down");
+        return vec![
+            find("port_down", Mark::Fail, text).fix(format!("ip link set {interface} up")),
+        ];
+    }
+    if !seen.carrier {
+        let text = format!("port {name}: {interface} has no carrier");
+        let advice = "look at the cable and at the far end: it is not up";
+        return vec![find("port_carrier", Mark::Fail, text).advise(advice)];
+    }
+    Vec::new()
+}
+
+fn mtu(facts: &Facts, port: &Port, interface: &str, seen: &Interface) -> Vec<Finding> {
+    let Some(wanted) = port.mtu.filter(|&wanted| u32::from(wanted) > seen.mtu) else {
+        return Vec::new();
+    };
+    // A director that runs has set it if it could.
+    let mark = if facts.director.is_some() { Mark::Fail } else { Mark::Warn };
+    let text = format!(
+        "port {}: `mtu` is {wanted}, and {interface} takes packets of {} bytes",
+        port.name, seen.mtu
+    );
+    vec![find("port_mtu", mark, text).fix(format!("ip link set {interface} mtu {wanted}"))]
+}
+
+fn af_xdp(config: &Config, port: &Port, interface: &str, seen: &Interface) -> Vec<Finding> {
+    let mut findings = queues(config, port, interface, seen);
+    let on = |name: &str| seen.offloads.as_ref().is_some_and(|on| on.contains(name));
+    if on("rx-lro") {
+        let text = format!(
+            "port {}: {interface} joins segments in hardware (LRO): drivers refuse XDP then",
+            port.name
+        );
+        findings.push(find("lro", Mark::Fail, text).fix(format!("ethtool -K {interface} lro off")));
+    }
+    let virtual_pair = seen.kind.as_deref() == Some("veth");
+    if virtual_pair && CHECKSUMS.iter().any(|name| on(name)) {
+        let text = format!(
+            "port {}: {interface} is one end of a virtual pair that leaves checksums open; XDP \
+             hands such packets over as they are, and the far end finds them wrong",
+            port.name
+        );
+        let advice = "do the same at the other end of the pair, where packets are made";
+        findings.push(
+            find("checksums", Mark::Warn, text)
+                .advise(advice)
+                .fix(format!("ethtool -K {interface} tx off")),
+        );
+    }
+    if seen.mtu > XDP_MTU {
+        let text = format!(
+            "port {}: {interface} takes packets of {} bytes; AF_XDP carries {XDP_MTU} at most, and \
+             the director refuses the port",
+            port.name, seen.mtu
+        );
+        findings.push(
+            find("xdp_mtu", Mark::Fail, text)
+                .advise("or use an `af_packet` port where packets are larger")
+                .fix(format!("ip link set {interface} mtu {XDP_MTU}")),
+        );
+    }
+    findings
+}
+
+/// Queues of an AF_XDP port: what comes in by one that has no socket goes past the director.
+fn queues(config: &Config, port: &Port, interface: &str, seen: &Interface) -> Vec<Finding> {
+    let Some(there) = seen.queues else { return Vec::new() };
+    let workers = u32::try_from(config.workers()).unwrap_or(u32::MAX);
+    let taken = port.queues.map_or(workers, u32::from).min(there.max(1));
+    let fix = |count: u32| match seen.kind.as_deref() {
+        Some("veth") => format!("ethtool -L {interface} rx {count} tx {count}"),
+        _ => format!("ethtool -L {interface} combined {count}"),
+    };
+    if there > taken {
+        let text = format!(
+            "port {}: {interface} receives by {there} queues and the director takes {taken}: what \
+             comes in by the others passes it by",
+            port.name
+        );
+        return vec![find("queues", Mark::Fail, text).fix(fix(taken))];
+    }
+    if taken < workers {
+        let text = format!(
+            "port {}: {there} receive queues for {workers} workers: the others get its packets \
+             from hand to hand",
+            port.name
+        );
+        return vec![find("queues_few", Mark::Warn, text).fix(fix(workers))];
+    }
+    Vec::new()
+}
+
+fn af_packet(facts: &Facts, port: &Port, interface: &str, seen: &Interface) -> Vec<Finding> {
+    let off = seen.offloads.as_ref().is_some_and(|on| !on.contains("rx-gro"));
+    // A director that runs switches it on by itself, where the driver can.
+    if !off || facts.director.is_some() {
+        return Vec::new();
+    }
+    let text = format!(
+        "port {}: {interface} does not join segments (GRO): TCP costs more a byte",
+        port.name
+    );
+    let advice = "the director switches it on while it runs; this is for a driver that cannot";
+    vec![find("gro", Mark::Ok, text).advise(advice).fix(format!("ethtool -K {interface} gro on"))]
+}
+
+/// Strict reverse-path filtering drops what the kernel should get: health checks' answers, pings,
+/// what it routes.
+fn path_filter(facts: &Facts, port: &Port) -> Vec<Finding> {
+    let Some(interface) = facts.kernel_side(port) else { return Vec::new() };
+    let strict = facts.interfaces.get(interface).is_some_and(|seen| seen.rp_filter == Some(1));
+    if !strict {
+        return Vec::new();
+    }
+    let text = format!(
+        "port {}: the kernel drops what comes in by {interface} if its way back is another \
+         (rp_filter = 1): health checks and pings fail where routes are not symmetric",
+        port.name
+    );
+    let key = format!("net/ipv4/conf/{interface}/rp_filter");
+    vec![
+        find("rp_filter", Mark::Warn, text)
+            .advise(
+                "2 asks only that there is a way back by any interface; keep it in /etc/sysctl.d",
+            )
+            .fix(format!("sysctl -w {key}=2")),
+    ]
+}
+
+/// What a director that runs says of its port.
+fn running(facts: &Facts, port: &Port) -> Vec<Finding> {
+    let Some(shown) = shown(facts, port) else { return Vec::new() };
+    let mut findings = Vec::new();
+    let name = &port.name;
+    match shown.state {
+        PortState::Up => {}
+        PortState::Down => {
+            let text = format!("port {name}: the director sees no link");
+            let interface = shown.interface.as_deref().unwrap_or(name);
+            findings.push(
+                find("port_state", Mark::Fail, text).fix(format!("ip link set {interface} up")),
+            );
+        }
+        PortState::Gone => {
+            let text = format!("port {name}: its device went away; the director waits for it");
+            let advice = "bring the device back, or take the port out of the configuration";
+            findings.push(find("port_state", Mark::Fail, text).advise(advice));
+        }
+    }
+    let Some(steering) = shown.steering else { return findings };
+    if steering.mode == SteeringMode::Generic {
+        let text = format!(
+            "port {name}: XDP runs in the kernel's generic path: each packet is copied, several \
+             times slower than in a driver that knows XDP"
+        );
+        let advice = "use a NIC whose driver has native XDP, or an `af_packet` port for TCP";
+        findings.push(find("xdp_generic", Mark::Warn, text).advise(advice));
+    }
+    if steering.unowned > 0 {
+        let text = format!(
+            "port {name}: {} packets of services came in by queues that the director does not take",
+            steering.unowned
+        );
+        let interface = shown.interface.as_deref().unwrap_or(name);
+        findings.push(
+            find("unowned", Mark::Warn, text)
+                .advise("they count since the start; look whether there are more of them")
+                .fix(format!("ethtool -L {interface} combined {}", shown.queues)),
+        );
+    }
+    findings
+}

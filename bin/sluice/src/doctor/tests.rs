@@ -1,0 +1,552 @@
+//! Every finding by the one fact that brings it: a machine that is well, one thing changed, and
+//! what is found then, with its mark and its fix. Facts are data, so that no machine is needed.
+
+use std::net::IpAddr;
+
+use sluice_api::model::{
+    IdleMode, Memory as Tables, Port as ShownPort, PortState, Ports, Received, Reload, Sent,
+    SessionCounts, Status, Steering, SteeringMode,
+};
+use sluice_config::{Config, HugePages as Wish, Idle};
+use sluice_linux::survey::{Clock, Cpu, HugePages, Memory, Process};
+
+use super::facts::{Facts, Folder, Hop, Interface, Running, Way};
+use super::finding::{Finding, Mark};
+use super::judge;
+
+const FILE: &str = r#"
+[director]
+cores = [2, 3]
+[limits]
+sessions = 100000
+[[port]]
+name = "front"
+device = "af_xdp:eth0"
+[[port]]
+name = "back"
+device = "af_packet:eth1"
+[[pool]]
+name = "lan"
+addresses = ["192.0.2.10"]
+[[service]]
+name = "web"
+protocol = "tcp"
+vip = "198.51.100.200"
+port = 80
+mode = "fnat"
+scheduler = "rr"
+pool = "lan"
+[[service.real]]
+address = "192.0.2.11"
+"#;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+fn config(text: &str) -> Config {
+    Config::parse("test", text).expect("a configuration").config
+}
+
+fn interface(addresses: &[(&str, u8)]) -> Interface {
+    Interface {
+        up: true,
+        carrier: true,
+        mtu: 1500,
+        driver: Some("ice".to_owned()),
+        node: Some(0),
+        queues: Some(2),
+        offloads: Some(["rx-gro".to_owned()].into()),
+        addresses: addresses.iter().map(|(at, length)| (ip(at), *length, false)).collect(),
+        rp_filter: Some(0),
+        ..Interface::default()
+    }
+}
+
+fn hop(interface: &str, to: &str) -> Way {
+    let interface = interface.to_owned();
+    Way::Hops(vec![Hop { interface, neighbour: ip(to), answers: Some(true) }])
+}
+
+/// A machine on which nothing is to be found.
+fn well() -> Facts {
+    let cpu = |number: u16| {
+        let governor = Some("performance".to_owned());
+        (number, Cpu { node: 0, siblings: vec![number], governor })
+    };
+    let mut facts = Facts {
+        wanted: Some(config(FILE)),
+        origin: "test".to_owned(),
+        director: None,
+        root: true,
+        kernel: "6.1.0-18-amd64".to_owned(),
+        memory: Some(Memory { total_kib: 8 << 20, available_kib: 6 << 20, huge_page_kib: 2048 }),
+        huge_pages: vec![HugePages { node: 0, size_kib: 2048, total: 512, free: 512 }],
+        clock: Some(Clock { current: "tsc".to_owned(), available: vec!["tsc".to_owned()] }),
+        time_keepers: vec!["chronyd".to_owned()],
+        network_seen: true,
+        forwards_v4: Some(false),
+        forwards_v6: Some(false),
+        probed: true,
+        state_dir: Some(Folder {
+            path: "/var/lib/sluice".into(),
+            exists: true,
+            kind: "ext4".to_owned(),
+            free_bytes: Some(1 << 40),
+            ..Folder::default()
+        }),
+        ..Facts::default()
+    };
+    facts.cpus.by_number = (0..4).map(cpu).collect();
+    let front = interface(&[("198.51.100.1", 24), ("198.51.100.200", 32)]);
+    facts.interfaces.insert("eth0".to_owned(), front);
+    let back = interface(&[("192.0.2.1", 24), ("192.0.2.10", 32)]);
+    facts.interfaces.insert("eth1".to_owned(), back);
+    facts.ways.insert(ip("192.0.2.11"), hop("eth1", "192.0.2.11"));
+    facts.director = Some(running());
+    facts
+}
+
+fn running() -> Running {
+    let port = |name: &str, interface: &str, steering| ShownPort {
+        name: name.to_owned(),
+        device: String::new(),
+        driver: String::new(),
+        interface: Some(interface.to_owned()),
+        mac: None,
+        mtu: Some(1500),
+        state: PortState::Up,
+        queues: 2,
+        twin: None,
+        rx: Received::default(),
+        tx: Sent::default(),
+        steering,
+    };
+    let native = Steering { mode: SteeringMode::Native, taken: 1, passed: 1, unowned: 0 };
+    Running {
+        status: Status {
+            version: "1".to_owned(),
+            pid: 12,
+            uptime_s: 1.0,
+            config: "/etc/sluice/sluice.toml".into(),
+            plan_epoch: 1,
+            config_epoch: 1,
+            durable: true,
+            differs_from_file: false,
+            last_reload: None,
+            idle: IdleMode::Adaptive,
+            huge_pages: true,
+            memory: Tables { bytes: 1, pages: "2 MiB".to_owned() },
+            sessions: SessionCounts { live: 1, capacity: 100, ..SessionCounts::default() },
+            handed_off: 0,
+            workers: Vec::new(),
+        },
+        ports: Ports {
+            ports: vec![port("front", "eth0", Some(native)), port("back", "eth1", None)],
+        },
+        process: Some(Process { locked_bytes: None, capabilities: u64::MAX, filtered: false }),
+        elsewhere: false,
+    }
+}
+
+fn remarkable(facts: &Facts) -> Vec<Finding> {
+    judge(facts).into_iter().filter(|finding| finding.mark != Mark::Ok).collect()
+}
+
+#[test]
+fn nothing_is_found_on_a_machine_that_is_well() {
+    assert_eq!(remarkable(&well()), []);
+    let mut idle = well();
+    idle.director = None;
+    let found: Vec<_> = remarkable(&idle).iter().map(|finding| finding.id).collect();
+    assert_eq!(found, ["director"], "only that it does not run");
+}
+
+type Break = fn(&mut Facts);
+
+fn front(facts: &mut Facts) -> &mut Interface {
+    facts.interfaces.get_mut("eth0").expect("eth0")
+}
+
+fn back(facts: &mut Facts) -> &mut Interface {
+    facts.interfaces.get_mut("eth1").expect("eth1")
+}
+
+fn status(facts: &mut Facts) -> &mut Status {
+    &mut facts.director.as_mut().expect("a director").status
+}
+
+fn process(facts: &mut Facts) -> &mut Process {
+    facts.director.as_mut().and_then(|it| it.process.as_mut()).expect("a process")
+}
+
+fn steering(facts: &mut Facts) -> &mut Steering {
+    let ports = &mut facts.director.as_mut().expect("a director").ports.ports;
+    ports[0].steering.as_mut().expect("steering")
+}
+
+fn wanted(facts: &mut Facts) -> &mut Config {
+    facts.wanted.as_mut().expect("a configuration")
+}
+
+/// What is broken, the finding's word and mark, and part of its fix or of its advice.
+fn rows() -> Vec<(Break, &'static str, Mark, &'static str)> {
+    use Mark::{Fail, Unseen, Warn};
+    [
+        machine_rows(),
+        port_rows(),
+        address_rows(),
+        vec![
+            (|it| it.wanted = None, "config", Unseen, "--config FILE"),
+            (|it| status(it).differs_from_file = true, "differs", Warn, "sluice config reload"),
+            (|it| status(it).durable = false, "durable", Warn, "state_dir"),
+            (|it| status(it).sessions.live = 95, "sessions", Fail, "raise `sessions`"),
+            (
+                |it| {
+                    status(it).last_reload =
+                        Some(Reload { at_unix_s: 0, ok: false, error: Some("no".to_owned()) });
+                },
+                "reload",
+                Fail,
+                "sluice config check /etc/sluice/sluice.toml",
+            ),
+            (
+                |it| it.director.as_mut().expect("one").elsewhere = true,
+                "namespace",
+                Warn,
+                "nsenter -t 12 -n sluice doctor",
+            ),
+            (|it| it.director.as_mut().expect("one").process = None, "rights", Unseen, "as root"),
+            (|it| process(it).capabilities = !(1 << 12), "capabilities", Fail, "CAP_NET_ADMIN"),
+            (
+                |it| {
+                    *process(it) = Process {
+                        locked_bytes: Some(1 << 16),
+                        capabilities: !(1 << 14),
+                        filtered: false,
+                    }
+                },
+                "memlock",
+                Warn,
+                "LimitMEMLOCK=infinity",
+            ),
+            (|it| it.kernel = "5.4.0-generic".to_owned(), "kernel", Warn, "6.1"),
+            (
+                |it| it.state_dir.as_mut().expect("one").exists = false,
+                "state_dir",
+                Warn,
+                "install -d -m 750 /var/lib/sluice",
+            ),
+            (|it| it.state_dir.as_mut().expect("one").read_only = true, "state_dir", Fail, "mount"),
+            (
+                |it| it.state_dir.as_mut().expect("one").free_bytes = Some(1),
+                "state_dir",
+                Fail,
+                "room",
+            ),
+            (
+                |it| it.state_dir.as_mut().expect("one").kind = "tmpfs".to_owned(),
+                "state_dir",
+                Warn,
+                "on a disk",
+            ),
+        ],
+    ]
+    .concat()
+}
+
+fn machine_rows() -> Vec<(Break, &'static str, Mark, &'static str)> {
+    use Mark::{Fail, Unseen, Warn};
+    vec![
+        (|it| status(it).huge_pages = false, "huge_pages", Warn, "sysctl -w vm.nr_hugepages="),
+        (
+            |it| {
+                it.director = None;
+                it.huge_pages.clear();
+                wanted(it).director.huge_pages = Wish::Required;
+            },
+            "huge_pages",
+            Fail,
+            "sysctl -w vm.nr_hugepages=56",
+        ),
+        (
+            |it| {
+                it.director = None;
+                it.cpus.by_number.get_mut(&3).expect("core 3").node = 1;
+            },
+            "huge_pages_node",
+            Warn,
+            "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages",
+        ),
+        (
+            |it| {
+                it.director = None;
+                wanted(it).limits.sessions = 1 << 28;
+            },
+            "memory",
+            Fail,
+            "lower `sessions`",
+        ),
+        (
+            |it| {
+                it.director = None;
+                it.memory = None;
+            },
+            "memory",
+            Unseen,
+            "",
+        ),
+        (|it| drop(it.cpus.by_number.remove(&3)), "cores", Fail, "use some of 0, 1, 2"),
+        (|it| it.cpus.by_number.clear(), "cores", Unseen, ""),
+        (
+            |it| it.cpus.by_number.get_mut(&2).expect("core 2").siblings = vec![2, 3],
+            "smt",
+            Warn,
+            "a core of its own",
+        ),
+        (
+            |it| {
+                let cpu = it.cpus.by_number.get_mut(&2).expect("core 2");
+                cpu.governor = Some("powersave".to_owned());
+            },
+            "governor",
+            Warn,
+            "echo performance > /sys/devices/system/cpu/cpu2/cpufreq/scaling_governor",
+        ),
+        (|it| wanted(it).director.idle = Idle::Busy, "isolation", Warn, "isolcpus=2,3 "),
+        (|it| front(it).node = Some(1), "numa", Warn, "cores of that node"),
+        (
+            |it| {
+                it.clock.as_mut().expect("one").current = "hpet".to_owned();
+            },
+            "clock",
+            Warn,
+            "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource",
+        ),
+        (|it| it.clock = None, "clock", Unseen, ""),
+        (|it| it.time_keepers.clear(), "time", Warn, "chrony"),
+    ]
+}
+
+fn port_rows() -> Vec<(Break, &'static str, Mark, &'static str)> {
+    use Mark::{Fail, Unseen, Warn};
+    vec![
+        (|it| it.network_seen = false, "port", Unseen, ""),
+        (|it| drop(it.interfaces.remove("eth0")), "port_absent", Fail, "(eth1)"),
+        (|it| front(it).up = false, "port_down", Fail, "ip link set eth0 up"),
+        (|it| front(it).carrier = false, "port_carrier", Fail, "cable"),
+        (|it| wanted(it).ports[0].mtu = Some(9000), "port_mtu", Fail, "ip link set eth0 mtu 9000"),
+        (|it| front(it).queues = Some(4), "queues", Fail, "ethtool -L eth0 combined 2"),
+        (|it| front(it).queues = Some(1), "queues_few", Warn, "ethtool -L eth0 combined 2"),
+        (
+            |it| front(it).offloads = Some(["rx-lro".to_owned()].into()),
+            "lro",
+            Fail,
+            "ethtool -K eth0 lro off",
+        ),
+        (
+            |it| {
+                front(it).kind = Some("veth".to_owned());
+                front(it).offloads = Some(["tx-checksum-ip-generic".to_owned()].into());
+            },
+            "checksums",
+            Warn,
+            "ethtool -K eth0 tx off",
+        ),
+        (|it| front(it).mtu = 9000, "xdp_mtu", Fail, "ip link set eth0 mtu "),
+        (
+            |it| back(it).rp_filter = Some(1),
+            "rp_filter",
+            Warn,
+            "sysctl -w net/ipv4/conf/eth1/rp_filter=2",
+        ),
+        (|it| steering(it).mode = SteeringMode::Generic, "xdp_generic", Warn, "native XDP"),
+        (|it| steering(it).unowned = 7, "unowned", Warn, "ethtool -L eth0 combined 2"),
+        (
+            |it| it.director.as_mut().expect("one").ports.ports[1].state = PortState::Down,
+            "port_state",
+            Fail,
+            "ip link set eth1 up",
+        ),
+        (
+            |it| it.director.as_mut().expect("one").ports.ports[1].state = PortState::Gone,
+            "port_state",
+            Fail,
+            "bring the device back",
+        ),
+        (
+            |it| {
+                wanted(it).ports[0].device = "pci:0000:3b:00.0".parse().expect("a device");
+                it.pci.insert("0000:3b:00.0".to_owned(), Some(Some("ice".to_owned())));
+            },
+            "pci_driver",
+            Fail,
+            "dpdk-devbind.py -b vfio-pci 0000:3b:00.0",
+        ),
+        (
+            |it| wanted(it).ports[0].device = "pci:0000:3b:00.0".parse().expect("a device"),
+            "pci_absent",
+            Fail,
+            "lspci -D",
+        ),
+    ]
+}
+
+fn address_rows() -> Vec<(Break, &'static str, Mark, &'static str)> {
+    use Mark::{Fail, Unseen, Warn};
+    vec![
+        (
+            |it| front(it).addresses.truncate(1),
+            "vip_absent",
+            Fail,
+            "ip address add 198.51.100.200/32 dev eth0",
+        ),
+        (
+            |it| front(it).addresses.clear(),
+            "vip_absent",
+            Warn,
+            "ip address add 198.51.100.200/32 dev eth0",
+        ),
+        (
+            |it| back(it).addresses.push((ip("198.51.100.200"), 32, false)),
+            "vip_twice",
+            Warn,
+            "ip address del 198.51.100.200/32 dev eth1",
+        ),
+        (
+            |it| back(it).addresses.truncate(1),
+            "pool_absent",
+            Fail,
+            "ip address add 192.0.2.10/32 dev eth1",
+        ),
+        (
+            |it| {
+                let mac = "02:00:00:00:00:99".to_owned();
+                it.duplicates.push((ip("198.51.100.200"), "eth0".to_owned(), mac));
+            },
+            "duplicate",
+            Fail,
+            "take 198.51.100.200 away",
+        ),
+        (|it| it.probed = false, "duplicate", Unseen, ""),
+        (
+            |it| front(it).addresses[1].2 = true,
+            "tentative",
+            Warn,
+            "ip address replace 198.51.100.200/32 dev eth0 nodad",
+        ),
+        (
+            |it| {
+                wanted(it).services[0].mode = sluice_config::Mode::Nat;
+            },
+            "forwarding",
+            Warn,
+            "sysctl -w net.ipv4.ip_forward=1",
+        ),
+        (
+            |it| it.tracking = Some((90, 100)),
+            "conntrack",
+            Warn,
+            "sysctl -w net.netfilter.nf_conntrack_max=400",
+        ),
+        (
+            |it| it.keepalived = Some("virtual_ipaddress {\n 198.51.100.200/32\n}".to_owned()),
+            "keepalived",
+            Fail,
+            "systemctl restart keepalived",
+        ),
+        (|it| way(it, Way::Local), "real_local", Fail, "another address"),
+        (|it| way(it, Way::Forbidden), "real_forbidden", Fail, "ip route get 192.0.2.11"),
+        (|it| way(it, Way::Foreign), "real_foreign", Fail, "plain route"),
+        (|it| way(it, Way::None), "real_route", Fail, "ip route add 192.0.2.11/32 dev eth1"),
+        (|it| way(it, hop("eth9", "192.0.2.11")), "real_port", Fail, "eth0, eth1"),
+        (
+            |it| {
+                let Some(Way::Hops(hops)) = it.ways.get_mut(&ip("192.0.2.11")) else { return };
+                hops[0].answers = Some(false);
+            },
+            "real_silent",
+            Fail,
+            "VLAN",
+        ),
+        (|it| back(it).mtu = 1400, "mtu", Warn, "ip link set eth1 mtu 1500"),
+        (
+            |it| wanted(it).services[0].mode = sluice_config::Mode::Ipip,
+            "mtu",
+            Warn,
+            "ip link set eth1 mtu 1520",
+        ),
+    ]
+}
+
+fn way(facts: &mut Facts, way: Way) {
+    facts.ways.insert(ip("192.0.2.11"), way);
+}
+
+#[test]
+fn each_thing_that_is_wrong_is_found_with_its_fix() {
+    for (at, (wreck, id, mark, fix)) in rows().into_iter().enumerate() {
+        let mut facts = well();
+        wreck(&mut facts);
+        let found = remarkable(&facts);
+        let finding = found.iter().find(|finding| finding.id == id && finding.mark == mark);
+        let finding = finding.unwrap_or_else(|| panic!("row {at}, {id}: {found:#?}"));
+        let said = format!("{} {}", finding.advice, finding.fix.join("\n"));
+        assert!(said.contains(fix), "row {at}, {id}: {fix:?} is not in {finding:#?}");
+        let mends = !finding.fix.is_empty() || !finding.advice.is_empty();
+        assert!(mends || mark == Mark::Unseen, "row {at}: {id} does not say what to do");
+    }
+}
+
+#[test]
+fn what_others_do_is_not_held_against_this_machine() {
+    let mut backup = well();
+    front(&mut backup).addresses.pop();
+    backup.keepalived = Some("virtual_ipaddress {\n 198.51.100.200/32 dev eth0\n}".to_owned());
+    backup.keepalived_runs = true;
+    assert_eq!(remarkable(&backup), [], "keepalived has the address elsewhere now");
+    backup.keepalived = Some("# 198.51.100.200\n".to_owned());
+    assert!(remarkable(&backup).iter().any(|finding| finding.id == "vip_absent"));
+
+    let mut routed = well();
+    wanted(&mut routed).pools[0].addresses = vec!["203.0.113.9".parse().expect("a range")];
+    assert_eq!(remarkable(&routed), [], "an address that is routed here needs no answer");
+}
+
+#[test]
+fn of_many_real_servers_only_some_are_told() {
+    let mut facts = well();
+    for last in 20..220 {
+        let real = ip(&format!("192.0.2.{last}"));
+        let mut one = wanted(&mut facts).services[0].reals[0].clone();
+        one.address = real;
+        wanted(&mut facts).services[0].reals.push(one);
+        facts.ways.insert(real, Way::None);
+    }
+    let found = remarkable(&facts);
+    assert_eq!(found.len(), 17);
+    assert!(found[16].text.contains("184 more"), "{:?}", found[16]);
+}
+
+#[test]
+fn the_worst_finding_is_the_exit_code() {
+    let order = [Mark::Ok, Mark::Unseen, Mark::Warn, Mark::Fail];
+    assert!(order.is_sorted());
+    assert_eq!(order.map(Mark::exit_code), [0, 0, 1, 2]);
+}
+
+#[test]
+fn findings_read_well() {
+    let mut facts = well();
+    back(&mut facts).rp_filter = Some(1);
+    way(&mut facts, Way::None);
+    facts.probed = false;
+    let findings = judge(&facts);
+    let plain = |text: &str| anstream::adapter::strip_str(text).to_string();
+    insta::assert_snapshot!(
+        "findings",
+        plain(&crate::show::doctor(&findings, false, Some(80)).text)
+    );
+    insta::assert_snapshot!("all", plain(&crate::show::doctor(&findings, true, None).text));
+    insta::assert_snapshot!("fix_script", crate::show::fix_script(&findings));
+}
