@@ -51,6 +51,7 @@ const context = {
   hour: (name) => (name === undefined ? whole : new Hour(link, name, 5000)),
 };
 let close = null;
+let shown = false;
 
 function pageOf({ page, rest }) {
   if (page === "services" && rest.length > 0) return service;
@@ -76,7 +77,9 @@ function show(place) {
     );
   } else close = page.open(view, context, place.rest);
   document.title = `${page ? page.title(place.rest) : "No such page"} – Sluice`;
-  view.querySelector("h1")?.focus({ preventScroll: true });
+  // At the first page the skip link stays the first stop; afterwards the new page is where one is.
+  if (shown) view.querySelector("h1")?.focus({ preventScroll: true });
+  shown = true;
   scrollTo(0, 0);
 }
 
