@@ -1,6 +1,7 @@
 //! The command line: each option defined and explained once.
 
 pub mod desired;
+pub mod token;
 
 use std::path::PathBuf;
 
@@ -22,6 +23,7 @@ Examples:
   sluice real drain web 192.0.2.11:80
   sluice config history
   sluice --socket /run/sluice/blue.sock ports
+  sluice --url https://lb1.example.net:8443 --token-file ~/.sluice-token status
   sluice replay --config sluice.toml --in front=front.pcap --out-dir out
 
 Exit codes: 0 it worked, 1 it did not (of `config diff`: there is a difference), \
@@ -58,6 +60,17 @@ A capture to play: tcpdump -i eth0 -w front.pcap";
 #[derive(Debug, Parser)]
 #[command(name = "sluice", version, after_help = EXAMPLES, disable_help_subcommand = true)]
 pub struct Cli {
+    /// How to reach the director.
+    #[command(flatten)]
+    pub reach: Reach,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// How to reach the director.
+#[derive(Debug, Args)]
+pub struct Reach {
     /// Control socket of the director
     #[arg(
         long,
@@ -67,9 +80,15 @@ pub struct Cli {
         default_value = DEFAULT_SOCKET
     )]
     pub socket: PathBuf,
-    /// What to do.
-    #[command(subcommand)]
-    pub command: Command,
+    /// A director over the network: https://HOST:PORT, as `listen` of its [api] says
+    #[arg(long, value_name = "URL", env = "SLUICE_URL", hide_env_values = true)]
+    pub url: Option<String>,
+    /// File with the token for --url, which only its owner and group may read
+    #[arg(long, value_name = "FILE", env = "SLUICE_TOKEN_FILE", hide_env_values = true)]
+    pub token_file: Option<PathBuf>,
+    /// PEM file with the authority of the certificate behind --url; without it the system's
+    #[arg(long, value_name = "FILE", env = "SLUICE_CA", hide_env_values = true)]
+    pub ca: Option<PathBuf>,
 }
 
 /// What to do.
@@ -146,6 +165,9 @@ pub enum Command {
     /// Makes, shows and takes away local pools
     #[command(subcommand)]
     Pool(desired::Pool),
+    /// Makes tokens for the API over the network
+    #[command(subcommand, after_help = token::EXAMPLES)]
+    Token(token::Token),
     /// Plays captures through the director's data path, without a director
     #[command(long_about = REPLAY_ABOUT, after_help = REPLAY_EXAMPLES)]
     Replay(Replay),

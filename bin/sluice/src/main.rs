@@ -9,6 +9,7 @@ mod cli;
 mod desired;
 mod output;
 mod show;
+mod token;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -17,10 +18,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 use sluice::replay;
-use sluice_api::{ApiError, Client, Resource};
+use sluice_api::{ApiError, Client, Remote, Resource};
 use sluice_director::path::BURST;
 
-use cli::{Asking, Cli, Command, Replay};
+use cli::{Asking, Cli, Command, Reach, Replay};
 use output::Output;
 use show::Shown;
 
@@ -34,18 +35,43 @@ fn main() -> ExitCode {
     }
 }
 
-/// Where the director's socket is unless a subcommand's own option says so.
-pub(crate) struct Socket(PathBuf);
+/// Where the director's socket is unless a subcommand's own option says so; or how to reach it
+/// over the network.
+pub(crate) struct Socket {
+    path: PathBuf,
+    remote: Option<Remote>,
+}
 
 impl Socket {
+    fn of(reach: Reach) -> Result<Self, Box<dyn Error>> {
+        let Reach { socket, url, token_file, ca } = reach;
+        let remote = match (url, token_file) {
+            (None, _) => None,
+            (Some(url), Some(file)) => Some(Remote::new(&url, &file, ca.as_deref())?),
+            (Some(url), None) => {
+                let advice = "name a file with it by --token-file or SLUICE_TOKEN_FILE";
+                return Err(format!("{url}: this takes a token; {advice}").into());
+            }
+        };
+        Ok(Self { path: socket, remote })
+    }
+
     fn client(&self, asking: &Asking) -> Client {
-        Client::new(asking.socket.as_ref().unwrap_or(&self.0))
+        match (&asking.socket, &self.remote) {
+            (None, Some(remote)) => Client::remote(remote.clone()),
+            (named, _) => Client::new(named.as_ref().unwrap_or(&self.path)),
+        }
     }
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
-    let Cli { socket, command } = cli;
-    let socket = Socket(socket);
+    let Cli { reach, command } = cli;
+    let command = match command {
+        Command::Replay(asked) => return play(asked).map(|()| ExitCode::SUCCESS),
+        Command::Token(command) => return token::run(&command),
+        other => other,
+    };
+    let socket = Socket::of(reach)?;
     let client = |asking: &Asking| socket.client(asking);
     let shown = match command {
         Command::Status(asking) => answer(&client(&asking), &asking, &Resource::Status, |client| {
@@ -94,7 +120,7 @@ fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
         Command::Service(command) => return desired::service(command, &socket),
         Command::Real(command) => return desired::real(command, &socket),
         Command::Pool(command) => return desired::pool(command, &socket),
-        Command::Replay(asked) => return play(asked).map(|()| ExitCode::SUCCESS),
+        Command::Replay(_) | Command::Token(_) => return Ok(ExitCode::SUCCESS),
     }?;
     Output::write(&shown)?;
     Ok(ExitCode::SUCCESS)

@@ -6,12 +6,13 @@
 use crate::daemon::{Daemon, notify};
 use crate::{report, wiring};
 use sd_notify::NotifyState;
-use sluice_api::{Reply, model};
+use sluice_api::{ApiError, Network, Reply, model};
 use sluice_config::{Config, Loaded};
 use sluice_director::counters::Counters;
 use sluice_director::plan::{Plan, RealId, Retired, ServiceId};
 use sluice_state::{
-    Applied, Author, Change, Desired, Door, FileContent, Kind, Outcome, Refusal, Request, What,
+    Applied, Author, Change, Desired, Door, FieldFault, FileContent, Kind, Outcome, Refusal,
+    RefusalKind, Request, What,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -107,8 +108,51 @@ fn read_file(
     for warning in loaded.warnings.iter().cloned().chain(loaded.check_live()) {
         warn!("{warning}");
     }
+    // Certificates and tokens may be others though the file is the same.
+    let prepared = daemon.server.prepare(&network(&loaded.config.api));
+    let prepared = prepared.map_err(|error| unusable(daemon, &error))?;
     let request = file_request(FileContent::of(&loaded.document), if_epoch, dry_run);
-    commit(daemon, &[request]).remove(0)
+    let answer = commit(daemon, &[request]).remove(0)?;
+    if !dry_run {
+        daemon.server.reach(prepared);
+    }
+    Ok(answer)
+}
+
+/// What `[api]` names cannot be used.
+fn unusable(daemon: &Daemon, error: &ApiError) -> Refusal {
+    let fault = FieldFault {
+        pointer: "/api".to_owned(),
+        detail: error.to_string(),
+        hint: "correct it, or leave [api] out".to_owned(),
+    };
+    Refusal {
+        kind: RefusalKind::Invalid,
+        detail: error.to_string(),
+        faults: vec![fault],
+        owner: None,
+        epoch: Some(daemon.desired.epoch()),
+    }
+}
+
+/// The API over the network, as the configuration has it.
+pub(crate) fn network(api: &sluice_config::Api) -> Network {
+    Network {
+        listen: api.listen.clone(),
+        identity: api.certificate.clone().zip(api.key.clone()),
+        tokens: api.tokens.clone(),
+    }
+}
+
+/// Another `[api]` is in force, by a rollback: it holds if it can be had.
+fn follow_api(daemon: &mut Daemon, former: &sluice_config::Api) {
+    if daemon.config.api == *former {
+        return;
+    }
+    match daemon.server.prepare(&network(&daemon.config.api)) {
+        Ok(prepared) => daemon.server.reach(prepared),
+        Err(error) => error!("the API over the network stays as it was: {error}"),
+    }
 }
 
 fn commit(daemon: &mut Daemon, requests: &[Request]) -> Vec<Result<Applied, Refusal>> {
@@ -130,7 +174,8 @@ fn commit(daemon: &mut Daemon, requests: &[Request]) -> Vec<Result<Applied, Refu
         let tell = steps.any(is_of_section);
         keep_what_needs_a_restart(&mut config, &daemon.config, tell);
         (daemon.set_level)(config.director.log_level);
-        daemon.config = config;
+        let former = std::mem::replace(&mut daemon.config, config);
+        follow_api(daemon, &former.api);
         daemon.plan = daemon.health.follow(&daemon.config, Arc::new(plan));
         // First the workers learn of a service, then its packets come.
         daemon.follow_kernel();

@@ -49,6 +49,7 @@ pub(crate) struct Daemon {
     pub fib: Arc<Fib>,
     pub next_hops: NextHops,
     pub health: Health,
+    pub server: Server,
     pub last_reload: Option<model::Reload>,
 }
 
@@ -63,6 +64,7 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
     // Calls that come early are answered once everything is open.
     let (calls, calls_wake, server) = serve(&loaded.config.director.control_socket)?;
     let (mut desired, config, plan) = change::begin(&loaded)?;
+    let prepared = server.prepare(&change::network(&config.api))?;
     let plan = Arc::new(plan);
     for note in desired.take_notes() {
         warn!("{note}");
@@ -89,6 +91,7 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
         fib: Arc::default(),
         next_hops: NextHops::default(),
         health,
+        server,
         last_reload: None,
     };
     daemon.ports.raise_twins(&mut daemon.mirror);
@@ -96,14 +99,15 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
     daemon.follow_kernel();
     daemon.keep_neighbours();
     daemon.steer();
+    daemon.server.reach(prepared);
     notify(&[NotifyState::Ready, NotifyState::Status("forwarding")]);
     info!(config = %file.display(), socket = %daemon.config.director.control_socket.display(),
         "the director is ready");
     let outcome = daemon.serve(&mut signals, &calls, &calls_wake);
     notify(&[NotifyState::Stopping]);
     info!("stopping");
+    let Daemon { crew, mut ports, server, .. } = daemon;
     server.stop();
-    let Daemon { crew, mut ports, .. } = daemon;
     drop(crew);
     ports.close_all();
     outcome
@@ -211,6 +215,7 @@ impl Daemon {
                 upkeep = Instant::now() + UPKEEP;
                 self.keep_neighbours();
                 self.health.look_after();
+                self.server.look_after();
                 watch.look(&report::total(&self.crew.reports()));
                 self.steer();
                 notify(&[NotifyState::Watchdog]);

@@ -7,11 +7,12 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
-use hyper::header::{CONTENT_TYPE, HOST, IF_MATCH};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, IF_MATCH};
 use hyper::http::request::Builder;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::runtime;
 
@@ -24,6 +25,7 @@ use crate::model::{
 };
 use crate::problem::{MEDIA_TYPE, Problem};
 use crate::query::SessionQuery;
+use crate::remote::{Remote, Stream};
 
 /// How long an answer may take; the server gives up on the daemon before that, and says why.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -140,17 +142,25 @@ impl Resource {
     }
 }
 
-/// Asks the director that listens on a Unix socket. Blocking; each question is a connection.
+/// Asks a director, over its Unix socket or over the network. Blocking; each question is a
+/// connection.
 #[derive(Clone, Debug)]
 pub struct Client {
+    /// The socket's path, or the URL.
     path: PathBuf,
+    remote: Option<Remote>,
     patience: Duration,
 }
 
 impl Client {
     /// A client for the socket at `path`. Nothing is connected yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), patience: PATIENCE }
+        Self { path: path.into(), remote: None, patience: PATIENCE }
+    }
+
+    /// A client of a director over the network. Nothing is connected yet.
+    pub fn remote(remote: Remote) -> Self {
+        Self { path: remote.url().into(), remote: Some(remote), patience: PATIENCE }
     }
 
     /// The same with another limit on how long an answer may take.
@@ -158,7 +168,7 @@ impl Client {
         Self { patience, ..self }
     }
 
-    /// Path of the socket.
+    /// Path of the socket; over the network the URL.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -296,7 +306,12 @@ impl Client {
 
     fn exchange(&self, request: Builder, body: String) -> Result<String, ApiError> {
         let body = Full::new(Bytes::from(body));
-        let request = request.header(HOST, "director").body(body);
+        let host = self.remote.as_ref().map_or("director", Remote::authority);
+        let mut request = request.header(HOST, host);
+        if let Some(remote) = &self.remote {
+            request = request.header(AUTHORIZATION, remote.authorization());
+        }
+        let request = request.body(body);
         let request = request.map_err(|error| self.strange(error))?;
         let broken = |error: io::Error| self.broken(error);
         let runtime =
@@ -314,9 +329,25 @@ impl Client {
     }
 
     async fn ask(&self, request: Request<Full<Bytes>>) -> Result<String, ApiError> {
-        let stream = TokioIo::new(self.connect().await?);
+        match &self.remote {
+            None => self.converse(self.connect().await?, request).await,
+            Some(remote) => match remote.connect().await? {
+                Stream::Plain(stream) => self.converse(stream, request).await,
+                Stream::Secure(stream) => self.converse(*stream, request).await,
+            },
+        }
+    }
+
+    async fn converse<S>(
+        &self,
+        stream: S,
+        request: Request<Full<Bytes>>,
+    ) -> Result<String, ApiError>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
         let (mut sender, connection) =
-            http1::handshake(stream).await.map_err(|error| self.broken(error))?;
+            http1::handshake(TokioIo::new(stream)).await.map_err(|error| self.broken(error))?;
         // Ends with the exchange, or with the runtime.
         tokio::spawn(connection);
         let response = sender.send_request(request).await.map_err(|error| self.lost(&error))?;

@@ -1,7 +1,8 @@
 //! What can go wrong with the socket and behind it, in words for an operator.
 
 use std::io;
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use crate::problem::Problem;
 
@@ -34,6 +35,40 @@ pub enum ApiError {
         .0.display()
     )]
     Locked(PathBuf),
+    /// An address of the network cannot be listened on.
+    #[error(
+        "cannot listen on {at}: {source}; is it an address of this machine, and the port free?"
+    )]
+    Bind {
+        /// The address.
+        at: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file that the API over the network needs, or a client, will not do.
+    #[error("{}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// What names a director over the network does not.
+    #[error("{url:?}: {reason}; use https://HOST:PORT")]
+    Url {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// There is nobody at an address.
+    #[error("no director answers at {url}: {reason}; is `listen` of [api] configured there?")]
+    Unreachable {
+        /// Its URL.
+        url: String,
+        /// What the system or TLS said.
+        reason: String,
+    },
     /// There is no socket.
     #[error(
         "no director listens on {}: is sluiced running? start it with `sluiced --config FILE`, \
@@ -84,4 +119,11 @@ pub enum ApiError {
         /// What is strange about it.
         reason: String,
     },
+}
+
+impl ApiError {
+    /// A file that will not do.
+    pub(crate) fn file(path: &Path, reason: impl Into<String>) -> Self {
+        Self::File { path: path.to_owned(), reason: reason.into() }
+    }
 }

@@ -6,22 +6,32 @@
 //! it to a function that the daemon gave. Nothing that happens here can delay a packet.
 #![forbid(unsafe_code)]
 
+mod access;
 mod call;
 mod client;
+mod engine;
 mod error;
 pub mod model;
+mod network;
+mod paced;
 mod problem;
 mod query;
+mod remote;
 mod routes;
 mod server;
 mod socket;
+mod tls;
+mod tokens;
 
 pub use call::{Call, Reply};
 pub use client::{Change, Client, Resource, Verb};
 pub use error::ApiError;
+pub use network::{Network, Prepared};
 pub use problem::{Blame, Problem, WrongChange};
 pub use query::{Endpoint, SessionQuery, WrongValue, parse_limit};
+pub use remote::Remote;
 pub use server::{Options, Server};
+pub use tokens::{Holder, NewToken, Role, Tokens, check_name};
 
 /// Where a director listens unless its configuration says otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/sluice/sluice.sock";

@@ -62,6 +62,13 @@ pub struct Status {
     pub workers: Vec<Worker>,
 }
 
+/// That the API answers: `GET /healthz`, which takes no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alive {
+    /// Always.
+    pub alive: bool,
+}
+
 /// How a reload of the configuration went.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reload {

@@ -1,12 +1,13 @@
 //! What went wrong with a request, as RFC 9457 has it: `application/problem+json`.
 
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
 use sluice_state::{Author, FieldFault, Refusal, RefusalKind};
 
 use crate::query::WrongValue;
+use crate::tokens::Role;
 
 /// Media type of a [`Problem`].
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
@@ -143,6 +144,27 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, "not-found", "Not found", detail)
     }
 
+    /// Nobody has said who asks.
+    pub(crate) fn unauthorized(what: &str) -> Self {
+        let detail = format!(
+            "{what}; show one of the director's file of tokens, as `Authorization: Bearer TOKEN`"
+        );
+        Self::new(StatusCode::UNAUTHORIZED, "no-token", "No valid token", detail)
+    }
+
+    /// Who asks may not do that.
+    pub(crate) fn forbidden(name: &str, role: Role, needed: Role) -> Self {
+        let (role, needed) = (role.name(), needed.name());
+        let detail = format!("{name} has the role {role}; this takes the role {needed}");
+        Self::new(StatusCode::FORBIDDEN, "role", "Not allowed", detail)
+    }
+
+    /// The server has a bug.
+    pub(crate) fn internal() -> Self {
+        let detail = "answering this failed; the director goes on, and its log says more";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Internal error", detail)
+    }
+
     /// The daemon did not answer in time.
     pub(crate) fn no_answer(after_s: f64) -> Self {
         let detail = format!(
@@ -178,6 +200,14 @@ impl IntoResponse for Problem {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         // Strings and numbers can always be written as JSON.
         let body = serde_json::to_string(&self).unwrap_or_default();
-        (status, [(header::CONTENT_TYPE, MEDIA_TYPE)], body).into_response()
+        let mut response = (status, [(header::CONTENT_TYPE, MEDIA_TYPE)], body).into_response();
+        let challenge = match status {
+            StatusCode::UNAUTHORIZED => "Bearer realm=\"sluice\"",
+            StatusCode::FORBIDDEN => "Bearer realm=\"sluice\", error=\"insufficient_scope\"",
+            _ => return response,
+        };
+        let challenge = HeaderValue::from_static(challenge);
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        response
     }
 }

@@ -9,11 +9,14 @@ use std::time::Duration;
 use axum::extract::{RawQuery, State};
 use axum::http::{Method, Uri};
 use axum::routing::get;
-use axum::{Json, Router};
+use axum::{Json, Router, middleware};
 use tokio::sync::oneshot;
 
+use crate::access::{self, Gate};
 use crate::call::{Call, Reply};
-use crate::model::{Drops, Elephants, Events, Health, Ports, Services, Sessions, Stages, Status};
+use crate::model::{
+    Alive, Drops, Elephants, Events, Health, Ports, Services, Sessions, Stages, Status,
+};
 use crate::problem::Problem;
 use crate::query::{SessionQuery, WrongValue, parse_limit};
 
@@ -62,8 +65,8 @@ impl Desk {
 type Answer<T> = Result<Json<T>, Problem>;
 type Asked = State<Arc<Desk>>;
 
-/// The service behind the socket.
-pub(crate) fn router(desk: Arc<Desk>) -> Router {
+/// The service behind the sockets.
+pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
     let [
         status_path,
         services_path,
@@ -89,7 +92,15 @@ pub(crate) fn router(desk: Arc<Desk>) -> Router {
         .route(events_path, get(events))
         .method_not_allowed_fallback(async |method: Method| Problem::method(method.as_str()))
         .fallback(async |uri: Uri| Problem::not_found(uri.path(), &PATHS))
+        .route("/healthz", get(alive))
+        .layer(middleware::from_fn_with_state(gate, access::admit))
+        .layer(middleware::from_fn(access::survive))
         .with_state(desk)
+}
+
+/// That the API answers; anybody may know.
+async fn alive() -> Json<Alive> {
+    Json(Alive { alive: true })
 }
 
 async fn status(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Status> {

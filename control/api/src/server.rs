@@ -1,58 +1,53 @@
-//! The server: one thread, one request a connection, a limit on everything.
+//! The server as its owner sees it: started, told where to listen, looked after, stopped.
 //!
-//! A connection serves one request and has a deadline, so that a client that stops reading or
-//! never finishes its request cannot keep others out for long. There may be [`CONNECTIONS`] at a
-//! time; more wait in the socket's queue.
+//! What must survive is here, what may fail is on a thread of its own ([`Engine`]): sockets and
+//! their file belong to the server, and a thread that ends or hangs is replaced by another on
+//! copies of them. Packets never wait for any of it.
 
-use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use axum::Router;
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::net::{UnixListener, UnixStream};
-use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tracing::{debug, warn};
+use tokio::runtime::Builder;
+use tracing::error;
 
 use crate::call::Call;
+use crate::engine::{Engine, Listeners, Shared};
 use crate::error::ApiError;
-use crate::routes::{Desk, router};
+use crate::network::{Network, Prepared};
+use crate::routes::Desk;
 use crate::socket::{SocketFile, listen};
 
-/// Connections at a time.
-const CONNECTIONS: usize = 64;
-/// How long a client may take over its request line and header.
-const HEADER_LIMIT: Duration = Duration::from_secs(10);
-/// How long a connection may last in all.
-const CONNECTION_LIMIT: Duration = Duration::from_secs(60);
-/// How long connections may go on once the server is to stop.
-const STOP_LIMIT: Duration = Duration::from_millis(250);
-/// Pause after the system had no descriptor or memory for a connection.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a thread may take to end.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
 
 /// How a server behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How long the daemon may take to answer a call; after that the client is told so (504).
     pub patience: Duration,
+    /// How long the thread may show no life before another takes over.
+    pub silence: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { patience: Duration::from_secs(5) }
+        Self { patience: Duration::from_secs(5), silence: Duration::from_secs(5) }
     }
 }
 
 /// A running server. It stops when dropped.
-#[derive(Debug)]
 pub struct Server {
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    shared: Arc<Shared>,
+    socket: UnixListener,
+    file: Option<SocketFile>,
+    listeners: Vec<(SocketAddr, TcpListener)>,
+    engine: Option<Engine>,
+    silence: Duration,
+    restarts: u64,
 }
 
 impl Server {
@@ -80,14 +75,70 @@ impl Server {
     ) -> Result<Self, ApiError> {
         let failed = |source| ApiError::Listen { path: path.to_owned(), source };
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let (listener, file) = runtime.block_on(listen(path))?;
-        let router = router(Arc::new(Desk { call, patience: options.patience }));
-        let (stop, stopped) = oneshot::channel();
-        let thread = std::thread::Builder::new()
-            .name("api".to_owned())
-            .spawn(move || run(&runtime, listener, file, router, stopped))
-            .map_err(failed)?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        let (socket, file) = runtime.block_on(listen(path))?;
+        let socket = socket.into_std().map_err(failed)?;
+        let shared = Arc::new(Shared {
+            desk: Arc::new(Desk { call, patience: options.patience }),
+            gate: Arc::default(),
+            tls: RwLock::default(),
+            generation: AtomicU64::new(0),
+        });
+        let mut server = Self {
+            shared,
+            socket,
+            file: Some(file),
+            listeners: Vec::new(),
+            engine: None,
+            silence: options.silence,
+            restarts: 0,
+        };
+        server.engine = Some(server.ignite().map_err(failed)?);
+        Ok(server)
+    }
+
+    /// Reads the files and binds the addresses that the API over the network needs. What is served
+    /// already stays as it is until [`Self::reach`].
+    ///
+    /// # Errors
+    /// [`ApiError::File`] or [`ApiError::Bind`].
+    pub fn prepare(&self, network: &Network) -> Result<Prepared, ApiError> {
+        network.prepare(&self.listeners)
+    }
+
+    /// Serves the network like this from now on. Requests under way are not disturbed; tokens hold
+    /// at once, a certificate from the next handshake on.
+    pub fn reach(&mut self, prepared: Prepared) {
+        let Prepared { listeners, tls, tokens } = prepared;
+        self.shared.gate.set(tokens);
+        *self.shared.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
+        self.listeners = listeners;
+        if let (Some(engine), Ok(copies)) = (&self.engine, self.copies()) {
+            engine.listen(copies);
+        }
+    }
+
+    /// Replaces the thread if it has ended or shows no life. To be called once in a while.
+    pub fn look_after(&mut self) {
+        let lost = match &self.engine {
+            None => Some("could not be started"),
+            Some(engine) => engine.lost(self.silence),
+        };
+        let Some(what) = lost else { return };
+        error!("the API's thread {what}; another one takes over");
+        self.restarts += 1;
+        // A thread that hangs cannot be ended. Should it go on one day, it finds that it may not.
+        self.engine = match self.ignite() {
+            Ok(engine) => Some(engine),
+            Err(error) => {
+                error!(%error, "there is no thread for the API");
+                None
+            }
+        };
+    }
+
+    /// How often the thread had to be replaced.
+    pub const fn restarts(&self) -> u64 {
+        self.restarts
     }
 
     /// Stops listening, removes the socket, gives requests under way a moment to be answered, and
@@ -96,14 +147,26 @@ impl Server {
         self.end();
     }
 
+    fn copies(&self) -> std::io::Result<Listeners> {
+        self.listeners.iter().map(|(at, listener)| Ok((*at, listener.try_clone()?))).collect()
+    }
+
+    fn ignite(&self) -> std::io::Result<Engine> {
+        Engine::start(&self.shared, self.socket.try_clone()?, self.copies()?)
+    }
+
     fn end(&mut self) {
-        // Dropping the sender is the signal.
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            warn!("the API's thread had panicked");
+        drop(self.file.take());
+        self.listeners.clear();
+        if let Some(engine) = self.engine.take() {
+            engine.stop(STOP_LIMIT);
         }
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Server").field("restarts", &self.restarts).finish_non_exhaustive()
     }
 }
 
@@ -113,55 +176,23 @@ impl Drop for Server {
     }
 }
 
-fn run(
-    runtime: &Runtime,
-    listener: UnixListener,
-    file: SocketFile,
-    router: Router,
-    stopped: oneshot::Receiver<()>,
-) {
-    runtime.block_on(async {
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
-        tokio::select! {
-            () = accept(&listener, &places, &router) => {}
-            _ = stopped => {}
-        }
-        drop((listener, file));
-        let all = places.acquire_many(CONNECTIONS as u32);
-        if tokio::time::timeout(STOP_LIMIT, all).await.is_err() {
-            debug!("stopped with requests unanswered");
-        }
-    });
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Client;
 
-/// Takes connections for ever.
-async fn accept(listener: &UnixListener, places: &Arc<Semaphore>, router: &Router) {
-    while let Ok(place) = Arc::clone(places).acquire_owned().await {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                tokio::spawn(serve(stream, router.clone(), place));
-            }
-            Err(error) => {
-                // The client went away, or the process is out of descriptors: neither may end it.
-                if error.kind() != io::ErrorKind::ConnectionAborted {
-                    warn!(%error, "a connection to the control socket was not accepted");
-                }
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
+    #[test]
+    fn a_thread_that_ended_is_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let mut server = Server::start(&path, Box::new(drop)).expect("a server");
+        let engine = server.engine.take().expect("a thread");
+        server.engine = Some(engine.ended_by_itself());
+        server.look_after();
+        assert_eq!(server.restarts(), 1);
+        let answer = Client::new(&path).status().expect_err("calls are dropped");
+        assert!(answer.to_string().contains("stopping"), "{answer}");
+        server.look_after();
+        assert_eq!(server.restarts(), 1);
     }
-}
-
-async fn serve(stream: UnixStream, router: Router, place: OwnedSemaphorePermit) {
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_LIMIT)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    match tokio::time::timeout(CONNECTION_LIMIT, connection).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => debug!(%error, "a connection to the control socket broke"),
-        Err(_) => debug!("a connection to the control socket took too long"),
-    }
-    drop(place);
 }

@@ -286,7 +286,7 @@ fn an_answer_that_does_not_come_is_said_to_be_missing() {
     let held = Arc::new(Mutex::new(Vec::new()));
     let keep = Arc::clone(&held);
     let call = move |call| keep.lock().expect("no panic").push(call);
-    let options = Options { patience: Duration::from_millis(50) };
+    let options = Options { patience: Duration::from_millis(50), ..Options::default() };
     let server = Server::start_with(&place.socket(), Box::new(call), options).expect("a server");
     let error = place.client().status().expect_err("nobody answers");
     let ApiError::Refused(problem) = error else { panic!("{error}") };

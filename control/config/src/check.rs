@@ -4,6 +4,7 @@
 //! by its line, and goes on.
 
 mod addresses;
+mod api;
 mod health;
 mod live;
 mod ports;
@@ -48,6 +49,7 @@ pub(crate) const BOUNDS: Bounds =
 /// Reports everything that does not fit together.
 pub(crate) fn errors(config: &Config, bounds: &Bounds, report: &mut Report) {
     check_workers(config, bounds, report);
+    api::check(config, report);
     ports::check(config, bounds, report);
     let local = addresses::check_pools(config, bounds, report);
     snat::check(config, report);

@@ -37,8 +37,8 @@ pub use document::Document;
 pub use errors::{ConfigErrors, Diagnostic, Fault, Severity};
 pub use json_schema::json_schema;
 pub use model::{
-    Config, Director, HugePages, Icmp, Idle, Ipip, Limits, LogLevel, Neighbour, Pool, Port, Route,
-    Snat, Tcp,
+    Api, Config, Director, HugePages, Icmp, Idle, Ipip, Limits, LogLevel, Neighbour, Pool, Port,
+    Route, Snat, Tcp,
 };
 pub use parse::Loaded;
 pub use sluice_director::blueprint::{

@@ -4,7 +4,7 @@
 //! resolve, addresses are where they may be, numbers are in range. The types hold what the
 //! operator wrote (ranges as ranges); [`Config::blueprint`] is the packet path's view of it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -17,6 +17,8 @@ use crate::{AddressRange, Check, Device, Mac, Prefix};
 pub struct Config {
     /// `[director]`: the process.
     pub director: Director,
+    /// `[api]`: the API over the network.
+    pub api: Api,
     /// `[limits]`: what memory is set aside for.
     pub limits: Limits,
     /// `[timeouts]`: how long an idle session lives.
@@ -92,6 +94,19 @@ pub struct Director {
     pub state_dir: PathBuf,
     /// Seed of the schedulers that hash, below 2^53.
     pub hash_seed: u64,
+}
+
+/// `[api]`: the API over the network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Api {
+    /// Where to listen; empty: nowhere.
+    pub listen: Vec<SocketAddr>,
+    /// PEM file with the chain of certificates. `None`: HTTP, on loopback addresses only.
+    pub certificate: Option<PathBuf>,
+    /// PEM file with the private key; there if and only if there is a certificate.
+    pub key: Option<PathBuf>,
+    /// File of tokens; there if anything listens.
+    pub tokens: Option<PathBuf>,
 }
 
 /// What a worker does when there is nothing to do.

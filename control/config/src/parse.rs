@@ -1,5 +1,6 @@
 //! From text to a checked configuration.
 
+mod api;
 mod check;
 mod service;
 mod values;
@@ -127,6 +128,7 @@ pub(crate) fn read(file: Table<'_>, report: &mut Report) -> Config {
     let ipip = file.one(&ipip::SECTION, report);
     Config {
         director: read_director(file.one(&director::SECTION, report), report),
+        api: api::read(file.one(&keys::api::SECTION, report), report),
         limits: Limits {
             sessions: limits.integer(&limits::SESSIONS, report),
             held_frames: limits.integer(&limits::HELD_FRAMES, report),

@@ -12,6 +12,8 @@ pub(crate) enum Place {
     File,
     /// `[director]`
     Director,
+    /// `[api]`
+    Api,
     /// `[limits]`
     Limits,
     /// `[timeouts]`
@@ -102,6 +104,7 @@ impl fmt::Display for Path {
         match self.place {
             Place::File => {}
             Place::Director => write!(out, "director")?,
+            Place::Api => write!(out, "api")?,
             Place::Limits => write!(out, "limits")?,
             Place::Timeouts => write!(out, "timeouts")?,
             Place::Tcp => write!(out, "tcp")?,

@@ -12,15 +12,15 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, header};
 use axum::routing::{get, post, put};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use serde::Serialize;
 use serde_json::Value;
 use sluice_state::{
-    Author, Door, Edit, Entry, Epoch, FieldFault, Key, Kind, OverridePatch, RealState, Request,
-    View, What,
+    Edit, Entry, Epoch, FieldFault, Key, Kind, OverridePatch, RealState, Request, View, What,
 };
 
 use super::{Asked, Desk, no_parameters, pairs};
+use crate::access::Caller;
 use crate::call::Call;
 use crate::model::{Changed, HistoryLine, HistoryPage};
 use crate::problem::Problem;
@@ -31,6 +31,7 @@ const BODY_BYTES: usize = 4 << 20;
 
 /// An answer with the epoch that it tells of.
 type Tagged<T> = Result<([(HeaderName, String); 1], Json<T>), Problem>;
+type Who = Extension<Caller>;
 type Body = Result<Bytes, BytesRejection>;
 
 /// The resources below `/v1/config`.
@@ -104,16 +105,16 @@ fn terms(query: Option<&str>, headers: &HeaderMap) -> Result<Terms, Problem> {
     Ok(Terms { if_epoch: Some(if_epoch), dry_run })
 }
 
-async fn change(desk: &Desk, terms: Terms, what: What) -> Tagged<Changed> {
+async fn change(desk: &Desk, terms: Terms, caller: Caller, what: What) -> Tagged<Changed> {
     let Terms { if_epoch, dry_run } = terms;
-    let by = Author::of(Door::Api);
-    let request = Request { by, if_epoch, dry_run, what };
+    let request = Request { by: caller.author, if_epoch, dry_run, what };
     let applied = desk.ask(|reply| Call::Change(request, reply)).await??;
     tagged(applied.epoch, Changed::of(applied, dry_run))
 }
 
 async fn put_object(
     State(desk): Asked,
+    Extension(caller): Who,
     RawQuery(query): RawQuery,
     Path((kind, name)): Path<(String, String)>,
     headers: HeaderMap,
@@ -122,21 +123,23 @@ async fn put_object(
     let (terms, key) = (terms(query.as_deref(), &headers)?, key(&kind, name)?);
     let value = json(body)?;
     let edit = Edit::Put { key, value, pointer: String::new() };
-    change(&desk, terms, What::Edits(vec![edit])).await
+    change(&desk, terms, caller, What::Edits(vec![edit])).await
 }
 
 async fn delete_object(
     State(desk): Asked,
+    Extension(caller): Who,
     RawQuery(query): RawQuery,
     Path((kind, name)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Tagged<Changed> {
     let (terms, key) = (terms(query.as_deref(), &headers)?, key(&kind, name)?);
-    change(&desk, terms, What::Edits(vec![Edit::Delete(key)])).await
+    change(&desk, terms, caller, What::Edits(vec![Edit::Delete(key)])).await
 }
 
 async fn put_real(
     State(desk): Asked,
+    Extension(caller): Who,
     RawQuery(query): RawQuery,
     Path((service, real)): Path<(String, String)>,
     headers: HeaderMap,
@@ -144,21 +147,23 @@ async fn put_real(
 ) -> Tagged<Changed> {
     let (terms, real) = (terms(query.as_deref(), &headers)?, real_name(&real)?);
     let edit = Edit::PutReal { service, real, value: json(body)? };
-    change(&desk, terms, What::Edits(vec![edit])).await
+    change(&desk, terms, caller, What::Edits(vec![edit])).await
 }
 
 async fn delete_real(
     State(desk): Asked,
+    Extension(caller): Who,
     RawQuery(query): RawQuery,
     Path((service, real)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Tagged<Changed> {
     let (terms, real) = (terms(query.as_deref(), &headers)?, real_name(&real)?);
-    change(&desk, terms, What::Edits(vec![Edit::DeleteReal { service, real }])).await
+    change(&desk, terms, caller, What::Edits(vec![Edit::DeleteReal { service, real }])).await
 }
 
 async fn patch_real(
     State(desk): Asked,
+    Extension(caller): Who,
     RawQuery(query): RawQuery,
     Path((service, real)): Path<(String, String)>,
     headers: HeaderMap,
@@ -166,21 +171,23 @@ async fn patch_real(
 ) -> Tagged<Changed> {
     let (terms, real) = (terms(query.as_deref(), &headers)?, real_name(&real)?);
     let patch = patch(&json(body)?)?;
-    change(&desk, terms, What::Edits(vec![Edit::Override { service, real, patch }])).await
+    change(&desk, terms, caller, What::Edits(vec![Edit::Override { service, real, patch }])).await
 }
 
 async fn apply(
     State(desk): Asked,
+    Extension(caller): Who,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Body,
 ) -> Tagged<Changed> {
     let terms = terms(query.as_deref(), &headers)?;
-    change(&desk, terms, What::Edits(edits(&json(body)?)?)).await
+    change(&desk, terms, caller, What::Edits(edits(&json(body)?)?)).await
 }
 
 async fn rollback(
     State(desk): Asked,
+    Extension(caller): Who,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Body,
@@ -190,7 +197,7 @@ async fn rollback(
     let Some(number) = body.get("epoch").and_then(Value::as_u64).filter(|_| only) else {
         return Err(field("/epoch", "it is missing or no number", "use {\"epoch\": 12}"));
     };
-    change(&desk, terms, What::Rollback(number)).await
+    change(&desk, terms, caller, What::Rollback(number)).await
 }
 
 async fn reload(

@@ -23,6 +23,7 @@ const MH_ENTRIES: usize = 100;
 /// Reports everything questionable.
 pub(crate) fn warnings(config: &Config, report: &mut Report) {
     warn_limits(config, report);
+    super::api::warn(config, report);
     warn_devices(config, report);
     warn_pools(config, report);
     warn_services(config, report);

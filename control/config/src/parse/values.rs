@@ -21,8 +21,8 @@ pub(super) fn parse_socket(text: &str) -> Result<PathBuf, Fault> {
     check_socket_path(text).map(|()| PathBuf::from(text))
 }
 
-/// The longest path of the state directory, in bytes: the kernel's limit, and room for what is
-/// in it.
+/// The longest path of a file or of the state directory, in bytes: the kernel's limit, and room
+/// for what is in it.
 const FOLDER_BYTES: usize = 4000;
 
 pub(super) fn parse_folder(text: &str) -> Result<PathBuf, Fault> {
@@ -31,6 +31,14 @@ pub(super) fn parse_folder(text: &str) -> Result<PathBuf, Fault> {
     }
     let hint = format!("use an absolute path of at most {FOLDER_BYTES} bytes");
     Err(Fault::new(format!("{} cannot be a folder", quoted(text)), hint))
+}
+
+pub(super) fn parse_file(text: &str) -> Result<PathBuf, Fault> {
+    if text.starts_with('/') && text.len() <= FOLDER_BYTES && !text.contains('\0') {
+        return Ok(PathBuf::from(text));
+    }
+    let hint = format!("use an absolute path of at most {FOLDER_BYTES} bytes");
+    Err(Fault::new(format!("{} is not the path of a file", quoted(text)), hint))
 }
 
 pub(super) fn parse_name(text: &str) -> Result<String, Fault> {

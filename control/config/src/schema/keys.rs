@@ -1,5 +1,6 @@
 //! Every section and key of the configuration file, described once: a file for each section.
 
+pub(crate) mod api;
 pub(crate) mod check;
 pub(crate) mod director;
 pub(crate) mod icmp;
@@ -38,6 +39,7 @@ pub(crate) static FILE: Section = Section {
     keys: &[],
     sections: &[
         &director::SECTION,
+        &api::SECTION,
         &limits::SECTION,
         &timeouts::SECTION,
         &tcp::SECTION,

@@ -1,0 +1,28 @@
+//! `sluice token`.
+
+use clap::Subcommand;
+use sluice_api::{Role, check_name};
+
+pub const EXAMPLES: &str = "\
+Examples:
+  sluice token new grafana --role read
+  sluice token new ops@laptop --role operate > ops.token";
+
+/// `sluice token`.
+#[derive(Debug, Subcommand)]
+pub enum Token {
+    /// Prints a new token, once, and the line that the director's file of tokens gets
+    New {
+        /// Whose it is: changes made with it bear this name
+        #[arg(value_name = "NAME", value_parser = name)]
+        name: String,
+        /// What its holder may do: read (look at everything), operate (also weigh and drain real
+        /// servers, end sessions, reload), admin (everything)
+        #[arg(long, value_name = "ROLE")]
+        role: Role,
+    },
+}
+
+fn name(text: &str) -> Result<String, String> {
+    check_name(text).map(|()| text.to_owned()).map_err(|wrong| wrong.to_string())
+}

@@ -1,0 +1,193 @@
+//! Who may do what: each request is let in by the door it came through, and by its token.
+//!
+//! Whoever may open the control socket is the operator of the machine and may do everything. Over
+//! the network a request shows a token; its holder's role must reach as far as the request does.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use sluice_state::{Author, Door};
+use tokio::task::JoinSet;
+use tracing::{error, warn};
+
+use crate::problem::Problem;
+use crate::tokens::{Role, Tokens};
+
+/// What anybody may ask for.
+const OPEN: [&str; 1] = ["/healthz"];
+/// What `operate` may do besides looking: method and route.
+const OPERATED: [(Method, &str); 3] = [
+    (Method::PATCH, "/v1/config/services/{name}/reals/{real}"),
+    (Method::POST, "/v1/config/reload"),
+    (Method::DELETE, "/v1/sessions"),
+];
+/// Refused tokens are logged at most once in this time.
+const QUIET: Duration = Duration::from_secs(5);
+
+/// The role that a request needs; `None` when anybody may make it. What is not known needs the
+/// highest.
+pub(crate) fn needed(method: &Method, route: &str) -> Option<Role> {
+    if OPEN.contains(&route) {
+        return None;
+    }
+    if matches!(*method, Method::GET | Method::HEAD) {
+        return Some(Role::Read);
+    }
+    let operated = OPERATED.iter().any(|(known, at)| known == method && *at == route);
+    Some(if operated { Role::Operate } else { Role::Admin })
+}
+
+/// The connection that a request came by.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    /// The peer; `None` for the control socket.
+    pub(crate) peer: Option<SocketAddr>,
+    streams: Arc<AtomicBool>,
+}
+
+impl Way {
+    pub(crate) fn new(peer: Option<SocketAddr>) -> Self {
+        Self { peer, streams: Arc::default() }
+    }
+
+    #[allow(dead_code)]
+    /// Says that the answer has no end: the connection may last.
+    pub(crate) fn keep(&self) {
+        self.streams.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_kept(&self) -> bool {
+        self.streams.load(Ordering::Relaxed)
+    }
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    /// As the history has it.
+    pub(crate) author: Author,
+}
+
+/// Lets in whom the tokens know.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    tokens: RwLock<Arc<Tokens>>,
+    /// When a refusal was logged last, and how many there were since.
+    refused: Mutex<(Option<Instant>, u64)>,
+}
+
+impl Gate {
+    /// From now on these tokens hold.
+    pub(crate) fn set(&self, tokens: Arc<Tokens>) {
+        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
+    }
+
+    fn admit(&self, request: &Request) -> Result<Caller, Problem> {
+        let way = request.extensions().get::<Way>();
+        // What came no known way is not let in.
+        let Some(way) = way else { return Err(Problem::unauthorized("there is no token")) };
+        let Some(peer) = way.peer else {
+            return Ok(Caller { author: Author::of(Door::Api) });
+        };
+        let route = request.extensions().get::<MatchedPath>();
+        let route = route.map_or("", MatchedPath::as_str);
+        let anybody = Caller { author: Author::of(Door::Api) };
+        let Some(needed) = needed(request.method(), route) else { return Ok(anybody) };
+        // What is nowhere is told to everybody whom something is told.
+        let needed = if route.is_empty() { Role::Read } else { needed };
+        let tokens = Arc::clone(&self.tokens.read().unwrap_or_else(PoisonError::into_inner));
+        let token = bearer(request).inspect_err(|_| self.note(peer))?;
+        let Some(holder) = tokens.holder(token) else {
+            self.note(peer);
+            return Err(Problem::unauthorized("the director does not know this token"));
+        };
+        if holder.role < needed {
+            return Err(Problem::forbidden(&holder.name, holder.role, needed));
+        }
+        let name = Some(holder.name.clone());
+        Ok(Caller { author: Author { door: Door::Api, name } })
+    }
+
+    /// Logs that somebody was refused, once in a while.
+    fn note(&self, peer: SocketAddr) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.1 += 1;
+        if refused.0.is_none_or(|at| at.elapsed() >= QUIET) {
+            warn!(%peer, requests = refused.1, "a request over the network had no valid token");
+            *refused = (Some(Instant::now()), 0);
+        }
+    }
+}
+
+fn bearer(request: &Request) -> Result<&str, Problem> {
+    let mut all = request.headers().get_all(header::AUTHORIZATION).iter();
+    let (Some(value), None) = (all.next(), all.next()) else {
+        return Err(Problem::unauthorized("there is no token, or more than one"));
+    };
+    let split = value.to_str().ok().and_then(|text| text.split_once(' '));
+    match split {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(token.trim()),
+        _ => Err(Problem::unauthorized("the header Authorization has no Bearer token")),
+    }
+}
+
+/// Asks the gate before anything else, and tells the handlers who asks.
+pub(crate) async fn admit(
+    State(gate): State<Arc<Gate>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match gate.admit(&request) {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// A handler that panics is a request that failed, and nothing more.
+pub(crate) async fn survive(request: Request, next: Next) -> Response {
+    // Dropped with the connection, and the handler with it.
+    let mut tasks = JoinSet::new();
+    let what = format!("{} {}", request.method(), request.uri().path());
+    tasks.spawn(next.run(request));
+    match tasks.join_next().await {
+        Some(Ok(response)) => response,
+        _ => {
+            error!(what, "answering a request failed; this is a bug");
+            Problem::internal().into_response()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_needs_the_highest_role() {
+        let real = "/v1/config/services/{name}/reals/{real}";
+        for (method, route, role) in [
+            (Method::GET, "/healthz", None),
+            (Method::GET, "/v1/status", Some(Role::Read)),
+            (Method::HEAD, "/v1/status", Some(Role::Read)),
+            (Method::GET, "/v1/config", Some(Role::Read)),
+            (Method::PATCH, real, Some(Role::Operate)),
+            (Method::PUT, real, Some(Role::Admin)),
+            (Method::DELETE, real, Some(Role::Admin)),
+            (Method::POST, "/v1/config/reload", Some(Role::Operate)),
+            (Method::POST, "/v1/config/rollback", Some(Role::Admin)),
+            (Method::DELETE, "/v1/sessions", Some(Role::Operate)),
+            (Method::from_bytes(b"BREW").expect("a method"), "/v1/x", Some(Role::Admin)),
+        ] {
+            assert_eq!(needed(&method, route), role, "{method} {route}");
+        }
+    }
+}
