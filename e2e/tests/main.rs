@@ -7,6 +7,7 @@ mod across;
 mod arena;
 mod bench;
 mod bulk;
+mod dashboard;
 mod desired;
 mod dns;
 mod far;

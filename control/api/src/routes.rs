@@ -1,6 +1,7 @@
 //! The resources and their parameters: requests become calls, answers become JSON.
 
 mod config;
+mod whoami;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::problem::Problem;
 use crate::query::{SessionQuery, WrongValue, parse_limit};
 
 /// Every resource.
-const PATHS: [&str; 14] = [
+const PATHS: [&str; 15] = [
     "/v1/status",
     "/v1/services",
     "/v1/sessions",
@@ -36,6 +37,7 @@ const PATHS: [&str; 14] = [
     "/v1/config/history",
     "/v1/config/reload",
     "/v1/config/rollback",
+    "/v1/whoami",
 ];
 /// The parameters of `/v1/sessions`.
 const SESSION_PARAMETERS: [&str; 6] = ["service", "client", "real", "state", "protocol", "limit"];
@@ -93,9 +95,12 @@ pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
         .method_not_allowed_fallback(async |method: Method| Problem::method(method.as_str()))
         .fallback(async |uri: Uri| Problem::not_found(uri.path(), &PATHS))
         .route("/healthz", get(alive))
+        .merge(whoami::router())
         .layer(middleware::from_fn_with_state(gate, access::admit))
         .layer(middleware::from_fn(access::survive))
         .with_state(desk)
+        // Files without data, which anybody may have: outside the gate.
+        .merge(sluice_web::router())
 }
 
 /// That the API answers; anybody may know.
