@@ -336,7 +336,7 @@ def pictures(run):
         run.page.emulate_media(color_scheme=scheme)
         for name in [*PAGES, f"services/{run.options.service}"]:
             run.go(name)
-            run.page.get_by_role("button", name="5 min").click() if name == "" else None
+            run.page.get_by_role("button", name="5 min", exact=True).click() if name == "" else None
             run.page.wait_for_timeout(4500)
             run.shot(f"{name.replace('/', '-') or 'overview'}-{scheme}", full=name != "")
     run.page.emulate_media(color_scheme="light")

@@ -19,6 +19,7 @@ Examples:
   sluice drops --all
   sluice health
   sluice stages --interval 5
+  sluice metrics | grep sluice_worker
   sluice elephants --limit 10
   sluice real drain web 192.0.2.11:80
   sluice config history
@@ -152,6 +153,12 @@ pub enum Command {
             value_parser = |text: &str| parse_limit(text, Elephants::MAX_LIMIT)
         )]
         limit: u32,
+    },
+    /// Everything that is counted, as Prometheus reads it (`GET /metrics`)
+    Metrics {
+        /// Control socket of the director, as before the subcommand
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
     },
     /// The desired state: check, show, diff, apply, history, rollback, reload
     #[command(subcommand, after_help = desired::CONFIG_EXAMPLES)]

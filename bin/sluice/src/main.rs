@@ -116,6 +116,10 @@ fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
                 Ok(show::elephants(&client.elephants(limit)?))
             })
         }
+        Command::Metrics { socket: own } => {
+            let client = client(&Asking { socket: own, json: false });
+            client.text(&Resource::Metrics).map(Shown::new).map_err(Into::into)
+        }
         Command::Config(command) => return desired::config(command, &socket),
         Command::Service(command) => return desired::service(command, &socket),
         Command::Real(command) => return desired::real(command, &socket),

@@ -6,6 +6,7 @@
 use crate::crew::Crew;
 use crate::errors::{Error, system};
 use crate::health::{self, Health};
+use crate::meter::Samples;
 use crate::next_hops::NextHops;
 use crate::ports::{self, Ports};
 use crate::{SetLevel, change, lister, report, watch, wiring};
@@ -50,6 +51,7 @@ pub(crate) struct Daemon {
     pub next_hops: NextHops,
     pub health: Health,
     pub server: Server,
+    pub samples: Samples,
     pub last_reload: Option<model::Reload>,
 }
 
@@ -60,9 +62,11 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
     }
     let mut signals = Signals::catch()?;
     let mut health = Health::start()?;
+    let samples = Samples::start(health.board())?;
     // Before any device is touched: another director on this socket is not to be disturbed.
     // Calls that come early are answered once everything is open.
-    let (calls, calls_wake, server) = serve(&loaded.config.director.control_socket)?;
+    let (calls, calls_wake, server) =
+        serve(&loaded.config.director.control_socket, samples.clone())?;
     let (mut desired, config, plan) = change::begin(&loaded)?;
     let prepared = server.prepare(&change::network(&config.api))?;
     let plan = Arc::new(plan);
@@ -92,6 +96,7 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
         next_hops: NextHops::default(),
         health,
         server,
+        samples,
         last_reload: None,
     };
     daemon.ports.raise_twins(&mut daemon.mirror);
@@ -100,6 +105,7 @@ pub fn run(file: &Path, loaded: Loaded, set_level: SetLevel) -> Result<(), Error
     daemon.keep_neighbours();
     daemon.steer();
     daemon.server.reach(prepared);
+    daemon.upkeep(&mut watch::Watch::default());
     notify(&[NotifyState::Ready, NotifyState::Status("forwarding")]);
     info!(config = %file.display(), socket = %daemon.config.director.control_socket.display(),
         "the director is ready");
@@ -121,13 +127,14 @@ pub(crate) fn notify(states: &[NotifyState<'_>]) {
 }
 
 /// Serves the operator's socket; calls come by the channel, and the wake tells of them.
-fn serve(socket: &Path) -> Result<(Receiver<Call>, Wake, Server), Error> {
+fn serve(socket: &Path, samples: Samples) -> Result<(Receiver<Call>, Wake, Server), Error> {
     let (sender, calls) = channel();
     let wake = Wake::new().map_err(system("make an eventfd"))?;
     let waker = wake.clone();
     let server = Server::start(
         socket,
         Box::new(move |call| {
+            let Some(call) = samples.divert(call) else { return };
             // Fails only when the daemon is stopping: the reply is dropped, and says so.
             let _ = sender.send(call);
             waker.wake();
@@ -213,14 +220,22 @@ impl Daemon {
             }
             if Instant::now() >= upkeep {
                 upkeep = Instant::now() + UPKEEP;
-                self.keep_neighbours();
-                self.health.look_after();
-                self.server.look_after();
-                watch.look(&report::total(&self.crew.reports()));
-                self.steer();
+                self.upkeep(&mut watch);
                 notify(&[NotifyState::Watchdog]);
             }
         }
+    }
+
+    /// What is to be done once a second.
+    fn upkeep(&mut self, watch: &mut watch::Watch) {
+        self.keep_neighbours();
+        self.health.look_after();
+        self.server.look_after();
+        let reports = self.crew.reports();
+        let total = report::total(&reports);
+        watch.look(&total);
+        self.ports.steer(&self.plan, self.mirror.state(), &total);
+        self.measure(reports, total);
     }
 
     fn wait(&self, signals: &Signals, calls_wake: &Wake) {
@@ -325,6 +340,8 @@ impl Daemon {
                 });
                 drop(reply.send(found));
             }
+            // Answered from samples: see `meter`.
+            Call::Metrics(..) | Call::Rates(..) => {}
             Call::Health(reply) => drop(reply.send(self.health.shown(&self.config, &self.plan))),
             Call::Events(reply) => drop(reply.send(self.health.events())),
             Call::Drops(reply) => {

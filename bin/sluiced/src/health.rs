@@ -9,7 +9,7 @@ mod specs;
 use crate::daemon::Daemon;
 use crate::errors::{Error, system};
 use sluice_api::model;
-use sluice_checks::{Key, News, Runner, Shown};
+use sluice_checks::{Board, Key, News, Runner, Shown};
 use sluice_config::{CheckKind, Config, Initial};
 use sluice_director::plan::{Plan, RealId, Standing};
 use sluice_health::State;
@@ -105,6 +105,16 @@ impl Health {
             reason: found.reason.clone(),
             told_after_us: told.saturating_duration_since(found.at).as_micros() as u64,
         });
+    }
+
+    /// For whoever wants to look at the checks on another thread.
+    pub fn board(&self) -> Board {
+        self.runner.board()
+    }
+
+    /// How often the checks' thread had to be replaced.
+    pub const fn restarts(&self) -> u64 {
+        self.runner.restarts()
     }
 
     /// What has happened.

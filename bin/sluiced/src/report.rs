@@ -139,6 +139,15 @@ struct Known {
     workers: usize,
 }
 
+/// Real servers that are full at every one of `workers` workers.
+pub fn full_everywhere(reports: &[Report], workers: usize) -> Vec<RealId> {
+    let mut at: HashMap<RealId, usize> = HashMap::new();
+    for real in reports.iter().flat_map(|report| &report.full) {
+        *at.entry(*real).or_default() += 1;
+    }
+    at.into_iter().filter(|(_, count)| *count == workers).map(|(real, _)| real).collect()
+}
+
 impl Known {
     fn of(reports: &[Report]) -> Self {
         let mut full: HashMap<RealId, Vec<u16>> = HashMap::new();

@@ -1,11 +1,13 @@
 //! What the server asks of the daemon.
 
+use axum::body::Bytes;
 use tokio::sync::oneshot;
 
 use sluice_state::{Applied, Entry, Epoch, Key, Refusal, Request, View};
 
 use crate::model::{
-    Drops, Elephants, Events, Health, HistoryPage, Ports, Services, Sessions, Stages, Status,
+    Drops, Elephants, Events, Health, HistoryPage, Ports, Rates, RatesQuery, Services, Sessions,
+    Stages, Status,
 };
 use crate::query::SessionQuery;
 
@@ -13,6 +15,25 @@ use crate::query::SessionQuery;
 /// an answer tells the client that the director is stopping. An answer that comes too late is
 /// given back by `send` and may be ignored.
 pub type Reply<T> = oneshot::Sender<T>;
+
+/// How the page for Prometheus is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exposition {
+    /// Prometheus' text format 0.0.4.
+    Text,
+    /// OpenMetrics 1.0.0.
+    OpenMetrics,
+}
+
+impl Exposition {
+    /// Its media type.
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
 
 /// A request for the daemon, with the place for its answer.
 #[derive(Debug)]
@@ -35,6 +56,10 @@ pub enum Call {
     Stages(Reply<Stages>),
     /// At most so many of the sessions with the most traffic.
     Elephants(u32, Reply<Elephants>),
+    /// The page for Prometheus.
+    Metrics(Exposition, Reply<Bytes>),
+    /// Part of the last hour; or the names of services that there are.
+    Rates(RatesQuery, Reply<Result<Rates, Vec<String>>>),
     /// The desired state.
     Config(Reply<View>),
     /// One object of it, and the epoch that is in force.

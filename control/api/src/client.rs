@@ -20,8 +20,8 @@ use crate::error::ApiError;
 use sluice_state::{Epoch, View};
 
 use crate::model::{
-    Changed, Drops, Elephants, Events, Health, HistoryPage, Ports, Services, Sessions, Stages,
-    Status,
+    Changed, Drops, Elephants, Events, Health, HistoryPage, Ports, Rates, RatesQuery, Services,
+    Sessions, Stages, Status,
 };
 use crate::problem::{MEDIA_TYPE, Problem};
 use crate::query::SessionQuery;
@@ -55,6 +55,10 @@ pub enum Resource {
     Stages,
     /// At most so many of the sessions with the most traffic.
     Elephants(u32),
+    /// Part of the last hour.
+    Rates(RatesQuery),
+    /// The page for Prometheus, which is no JSON.
+    Metrics,
     /// The desired state.
     Config,
     /// At most so many of the last epochs.
@@ -130,6 +134,8 @@ impl Resource {
             Self::Events => ("/v1/events", Vec::new()),
             Self::Stages => ("/v1/stages", Vec::new()),
             Self::Elephants(limit) => ("/v1/elephants", vec![("limit", limit.to_string())]),
+            Self::Rates(query) => ("/v1/rates", query.pairs()),
+            Self::Metrics => ("/metrics", Vec::new()),
             Self::Config => ("/v1/config", Vec::new()),
             Self::History(limit) => ("/v1/config/history", vec![("limit", limit.to_string())]),
             Self::Epoch(number) => return format!("/v1/config/history/{number}"),
@@ -243,6 +249,14 @@ impl Client {
     /// See [`Self::text`].
     pub fn elephants(&self, limit: u32) -> Result<Elephants, ApiError> {
         self.get(&Resource::Elephants(limit))
+    }
+
+    /// Part of the last hour.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn rates(&self, query: &RatesQuery) -> Result<Rates, ApiError> {
+        self.get(&Resource::Rates(query.clone()))
     }
 
     /// The desired state.

@@ -23,7 +23,7 @@ mod socket;
 mod tls;
 mod tokens;
 
-pub use call::{Call, Reply};
+pub use call::{Call, Exposition, Reply};
 pub use client::{Change, Client, Resource, Verb};
 pub use error::ApiError;
 pub use network::{Network, Prepared};

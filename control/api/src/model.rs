@@ -8,6 +8,7 @@ mod balance;
 mod config;
 mod health;
 mod load;
+mod rates;
 mod session;
 
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ pub use balance::{
 pub use config::{Changed, HistoryLine, HistoryPage};
 pub use health::{Checked, Event, Events, Health, HealthState, Probe, ProbeOutcome};
 pub use load::{Elephant, Elephants, Rate, StageTicks, Stages, WorkerStages};
+pub use rates::{RateColumns, Rates, RatesQuery, WorkerRates};
 pub use session::{Session, SessionState, Sessions};
 
 /// The director as a whole: `GET /v1/status`.

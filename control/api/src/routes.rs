@@ -1,6 +1,7 @@
 //! The resources and their parameters: requests become calls, answers become JSON.
 
 mod config;
+mod measures;
 mod whoami;
 
 use std::borrow::Cow;
@@ -22,7 +23,7 @@ use crate::problem::Problem;
 use crate::query::{SessionQuery, WrongValue, parse_limit};
 
 /// Every resource.
-const PATHS: [&str; 15] = [
+const PATHS: [&str; 17] = [
     "/v1/status",
     "/v1/services",
     "/v1/sessions",
@@ -37,6 +38,8 @@ const PATHS: [&str; 15] = [
     "/v1/config/history",
     "/v1/config/reload",
     "/v1/config/rollback",
+    "/v1/rates",
+    "/metrics",
     "/v1/whoami",
 ];
 /// The parameters of `/v1/sessions`.
@@ -90,6 +93,7 @@ pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
         .route(stages_path, get(stages))
         .route(elephants_path, get(elephants))
         .merge(config::router())
+        .merge(measures::router())
         .route(health_path, get(health))
         .route(events_path, get(events))
         .method_not_allowed_fallback(async |method: Method| Problem::method(method.as_str()))
@@ -201,10 +205,13 @@ fn has_service(services: &Services, name: &str) -> bool {
 }
 
 fn no_such_service(name: &str, services: &Services) -> WrongValue {
-    let known: Vec<_> = services.names().collect();
+    no_such_name(name, &services.names().collect::<Vec<_>>())
+}
+
+fn no_such_name(name: &str, known: &[&str]) -> WrongValue {
     match known.len() {
         0 => WrongValue::new(name, "the name of a service, and there is none configured"),
-        1..=NAMES_LISTED => WrongValue::one_of(name, &known),
+        1..=NAMES_LISTED => WrongValue::one_of(name, known),
         all => {
             let (first, rest) = (known[..NAMES_LISTED].join(", "), all - NAMES_LISTED);
             WrongValue::new(name, format!("one of {first} or {rest} more"))

@@ -12,7 +12,7 @@ mod socket;
 mod spec;
 mod task;
 
-pub use runner::{News, Runner};
+pub use runner::{Board, News, Runner};
 pub use socket::Way;
 pub use spec::{Key, Kind, Spec, Tls};
 pub use task::Shown;

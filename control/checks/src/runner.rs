@@ -56,6 +56,18 @@ pub struct Runner {
     restarts: u64,
 }
 
+/// How all checks stand, for whoever wants to look without the runner.
+#[derive(Clone)]
+pub struct Board(Arc<Mutex<Cells>>);
+
+impl Board {
+    /// See [`Runner::shown`].
+    pub fn shown(&self) -> Vec<Shown> {
+        let cells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cells.values().map(|cell| cell.get()).collect()
+    }
+}
+
 struct Engine {
     orders: UnboundedSender<Vec<Arc<Spec>>>,
     thread: JoinHandle<()>,
@@ -95,8 +107,12 @@ impl Runner {
 
     /// How all checks stand, in no order. Those that were set a moment ago may not be there yet.
     pub fn shown(&self) -> Vec<Shown> {
-        let cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-        cells.values().map(|cell| cell.get()).collect()
+        self.board().shown()
+    }
+
+    /// Shows the same, on any thread.
+    pub fn board(&self) -> Board {
+        Board(Arc::clone(&self.cells))
     }
 
     /// How often the thread had to be replaced.

@@ -37,8 +37,8 @@ pub use document::Document;
 pub use errors::{ConfigErrors, Diagnostic, Fault, Severity};
 pub use json_schema::json_schema;
 pub use model::{
-    Api, Config, Director, HugePages, Icmp, Idle, Ipip, Limits, LogLevel, Neighbour, Pool, Port,
-    Route, Snat, Tcp,
+    Api, Config, Director, HugePages, Icmp, Idle, Ipip, Limits, LogFormat, LogLevel, Metrics,
+    Neighbour, Pool, Port, Route, Snat, Tcp,
 };
 pub use parse::Loaded;
 pub use sluice_director::blueprint::{

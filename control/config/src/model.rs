@@ -29,6 +29,8 @@ pub struct Config {
     pub icmp: Icmp,
     /// `[ipip]`: outer source addresses.
     pub ipip: Ipip,
+    /// `[metrics]`: what is shown to Prometheus.
+    pub metrics: Metrics,
     /// `[[port]]`, in the file's order; a port's index here is its `PortId`.
     pub ports: Vec<Port>,
     /// `[[pool]]`, in the file's order.
@@ -88,6 +90,8 @@ pub struct Director {
     pub huge_pages: HugePages,
     /// The least important messages that are logged.
     pub log_level: LogLevel,
+    /// How messages are logged.
+    pub log_format: LogFormat,
     /// Path of the socket on which `sluice` talks to the director.
     pub control_socket: PathBuf,
     /// Folder in which applied changes are kept.
@@ -145,6 +149,23 @@ pub enum LogLevel {
     Debug,
     /// And everything else.
     Trace,
+}
+
+/// How messages are logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// A line for people.
+    #[default]
+    Text,
+    /// A JSON object a line, with OpenTelemetry's names.
+    Json,
+}
+
+/// `[metrics]`: what is shown to Prometheus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metrics {
+    /// Whether each real server and health check has series of its own.
+    pub real_servers: bool,
 }
 
 /// `[limits]`: what memory is set aside for at start.

@@ -20,12 +20,13 @@ use crate::read::Table;
 use crate::report::{Origin, Report};
 use crate::schema::Key;
 use crate::schema::keys::{
-    self, FILE, director, icmp, ipip, limits, neighbour, pool, port, route, snat, tcp, timeouts,
+    self, FILE, director, icmp, ipip, limits, metrics, neighbour, pool, port, route, snat, tcp,
+    timeouts,
 };
 use crate::words::SnatProtocol;
 use crate::{
     AddressRange, Config, ConfigErrors, Device, Director, Document, Icmp, Ipip, Limits, Mac,
-    Neighbour, Pool, Port, Prefix, Route, Snat, Tcp, check as rules, document, syntax,
+    Metrics, Neighbour, Pool, Port, Prefix, Route, Snat, Tcp, check as rules, document, syntax,
 };
 use values::{
     any_text, parse_folder, parse_name, parse_ports, parse_socket, parse_source_v4, parse_source_v6,
@@ -126,6 +127,7 @@ pub(crate) fn read(file: Table<'_>, report: &mut Report) -> Config {
     let tcp = file.one(&tcp::SECTION, report);
     let icmp = file.one(&icmp::SECTION, report);
     let ipip = file.one(&ipip::SECTION, report);
+    let metrics = file.one(&metrics::SECTION, report);
     Config {
         director: read_director(file.one(&director::SECTION, report), report),
         api: api::read(file.one(&keys::api::SECTION, report), report),
@@ -144,6 +146,7 @@ pub(crate) fn read(file: Table<'_>, report: &mut Report) -> Config {
             source_v4: ipip.parsed(&ipip::SOURCE_V4, parse_source_v4, report),
             source_v6: ipip.parsed(&ipip::SOURCE_V6, parse_source_v6, report),
         },
+        metrics: Metrics { real_servers: metrics.boolean(&metrics::REAL_SERVERS, report) },
         ports: each(file.many(&port::SECTION, report), report, read_port),
         pools: each(file.many(&pool::SECTION, report), report, read_pool),
         services: each(file.many(&keys::service::SECTION, report), report, service::read),
@@ -168,6 +171,7 @@ fn read_director(table: Table<'_>, report: &mut Report) -> Director {
         idle: table.word(&director::IDLE, report),
         huge_pages: table.word(&director::HUGE_PAGES, report),
         log_level: table.word(&director::LOG_LEVEL, report),
+        log_format: table.word(&director::LOG_FORMAT, report),
         control_socket: table
             .parsed_or_default(&director::CONTROL_SOCKET, parse_socket, report)
             .unwrap_or_default(),

@@ -24,6 +24,8 @@ pub(crate) enum Place {
     Icmp,
     /// `[ipip]`
     Ipip,
+    /// `[metrics]`
+    Metrics,
     /// `[[port]]`
     Port,
     /// `[[pool]]`
@@ -110,6 +112,7 @@ impl fmt::Display for Path {
             Place::Tcp => write!(out, "tcp")?,
             Place::Icmp => write!(out, "icmp")?,
             Place::Ipip => write!(out, "ipip")?,
+            Place::Metrics => write!(out, "metrics")?,
             Place::Port => write!(out, "port[{index}]")?,
             Place::Pool => write!(out, "pool[{index}]")?,
             Place::Service => write!(out, "service[{index}]")?,

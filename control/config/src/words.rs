@@ -4,7 +4,7 @@ use sluice_director::blueprint::{
     AllDown, ClientAddress, HashKey, Mapping, Mode, NoSession, Orphans, Protocol, Scheduling,
 };
 
-use crate::{CheckKind, HugePages, Idle, Initial, LogLevel, Method, Question};
+use crate::{CheckKind, HugePages, Idle, Initial, LogFormat, LogLevel, Method, Question};
 
 /// A setting that is one word out of few.
 pub(crate) trait Word: Copy + 'static {
@@ -39,6 +39,11 @@ impl Word for LogLevel {
         ("debug", Self::Debug),
         ("trace", Self::Trace),
     ];
+}
+
+impl Word for LogFormat {
+    const NOUN: &str = "a log format";
+    const ALL: &[(&str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
 }
 
 impl Word for NoSession {
@@ -141,4 +146,4 @@ macro_rules! word_of {
         }
     )*};
 }
-word_of!(Idle, HugePages, LogLevel, CheckKind, Method);
+word_of!(Idle, HugePages, LogFormat, LogLevel, CheckKind, Method);

@@ -77,7 +77,7 @@ export const getTagged = (path) => ask("GET", path);
 export const patch = (path, body, epoch) => ask("PATCH", path, { body, epoch });
 
 /** Asks the director to do something. */
-export const post = (path, body) => ask("POST", path, { body });
+export const post = async (path, body) => (await ask("POST", path, { body })).data;
 
 /** The path of one real server's override. */
 export function realPath(service, address, port) {

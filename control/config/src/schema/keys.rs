@@ -6,6 +6,7 @@ pub(crate) mod director;
 pub(crate) mod icmp;
 pub(crate) mod ipip;
 pub(crate) mod limits;
+pub(crate) mod metrics;
 pub(crate) mod neighbour;
 pub(crate) mod pool;
 pub(crate) mod port;
@@ -45,6 +46,7 @@ pub(crate) static FILE: Section = Section {
         &tcp::SECTION,
         &icmp::SECTION,
         &ipip::SECTION,
+        &metrics::SECTION,
         &port::SECTION,
         &pool::SECTION,
         &service::SECTION,

@@ -1,7 +1,7 @@
 //! `[director]`
 
 use super::*;
-use crate::{HugePages, Idle, LogLevel};
+use crate::{HugePages, Idle, LogFormat, LogLevel};
 
 /// The section.
 pub(crate) static SECTION: Section = Section {
@@ -9,7 +9,16 @@ pub(crate) static SECTION: Section = Section {
     name: "director",
     heading: "[director]",
     about: "The process as a whole. May be left out.",
-    keys: &[&CORES, &IDLE, &HUGE_PAGES, &LOG_LEVEL, &CONTROL_SOCKET, &STATE_DIR, &HASH_SEED],
+    keys: &[
+        &CORES,
+        &IDLE,
+        &HUGE_PAGES,
+        &LOG_LEVEL,
+        &LOG_FORMAT,
+        &CONTROL_SOCKET,
+        &STATE_DIR,
+        &HASH_SEED,
+    ],
     sections: &[],
 };
 
@@ -45,6 +54,14 @@ pub(crate) static LOG_LEVEL: Key = Key {
     without: Without::Text("info"),
     example: "\"debug\"",
     about: "The least important messages that are logged.",
+};
+pub(crate) static LOG_FORMAT: Key = Key {
+    name: "log_format",
+    kind: Word(words_of::<LogFormat>),
+    without: Without::Text("text"),
+    example: "\"json\"",
+    about: "How messages are logged. `text`: a line for people. `json`: an object a line, with \
+            OpenTelemetry's names (docs/metrics.md). `--log-format` on the command line overrides it.",
 };
 pub(crate) static CONTROL_SOCKET: Key = Key {
     name: "control_socket",

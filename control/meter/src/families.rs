@@ -1,0 +1,240 @@
+//! Every metric there is: its name, type, labels and meaning. The page is written by this list, and
+//! `docs/metrics.md` is made from it.
+//!
+//! Names follow Prometheus' rules: base units, `_total` for counters; words are those that IPVS'
+//! and HAProxy's exporters have used for years where they fit.
+
+use std::fmt::Write;
+
+/// The type of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows; its name ends in `_total`.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Always 1; what it says is in its labels. Its name ends in `_info`.
+    Info,
+}
+
+/// A metric.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Family {
+    /// Its name without `_total` or `_info`.
+    pub name: &'static str,
+    /// Its type.
+    pub kind: Kind,
+    /// Its labels, in order.
+    pub labels: &'static [&'static str],
+    /// What it tells, in a sentence.
+    pub help: &'static str,
+}
+
+impl Family {
+    /// What the names of its samples end in.
+    pub const fn suffix(&self) -> &'static str {
+        match self.kind {
+            Kind::Counter => "_total",
+            Kind::Gauge => "",
+            Kind::Info => "_info",
+        }
+    }
+}
+
+macro_rules! families {
+    ($($heading:literal: {
+        $($id:ident, $name:literal, $kind:ident, [$($label:literal)*], $help:literal;)*
+    })*) => {
+        $($(
+            #[doc = $help]
+            pub static $id: Family = Family {
+                name: $name,
+                kind: Kind::$kind,
+                labels: &[$($label),*],
+                help: $help,
+            };
+        )*)*
+        /// All, by heading, in the order of the page.
+        pub static ALL: &[(&str, &[&Family])] = &[$(($heading, &[$(&$id),*])),*];
+    };
+}
+
+families! {
+"The director": {
+    BUILD, "sluice_build", Info, ["version"], "The program's version.";
+    SAMPLED, "sluice_sample_timestamp_seconds", Gauge, [],
+        "When the director last counted, in Unix time: at most a second or so ago, unless its \
+         control loop hangs.";
+    CONFIG_EPOCH, "sluice_config_epoch", Gauge, [],
+        "Number of the last change of the desired state that was applied.";
+    PLAN_EPOCH, "sluice_plan_epoch", Gauge, [],
+        "Number of the plan that workers run; grows with each that was compiled.";
+    DURABLE, "sluice_config_durable", Gauge, [],
+        "1 if changes made at run time survive a restart, 0 if the state directory cannot be \
+         written.";
+    DIFFERS, "sluice_config_differs_from_file", Gauge, [],
+        "1 if what runs is not what the configuration file says: the director went back to an \
+         earlier epoch.";
+    RELOAD_OK, "sluice_config_last_reload_successful", Gauge, [],
+        "1 if the last reload of the configuration file was accepted, or there was none yet.";
+    RELOAD_AT, "sluice_config_last_reload_success_timestamp_seconds", Gauge, [],
+        "When the configuration file was last accepted, in Unix time.";
+    HUGE_PAGES, "sluice_huge_pages", Gauge, [], "1 if packet memory lies in huge pages.";
+    CHECK_RESTARTS, "sluice_check_thread_restarts", Counter, [],
+        "Times that the health checks' thread was replaced because it ended or hung.";
+    HISTORY_BYTES, "sluice_history_bytes", Gauge, [],
+        "Memory that services' last hour takes.";
+}
+"Sessions and packets": {
+    SESSIONS, "sluice_sessions", Gauge, [], "Open sessions.";
+    SESSIONS_LIMIT, "sluice_sessions_limit", Gauge, [], "The most sessions there can be.";
+    SESSIONS_OPENED, "sluice_sessions_opened", Counter, [], "Sessions opened.";
+    SESSIONS_CLOSED, "sluice_sessions_closed", Counter, [],
+        "Sessions that ended by themselves: four-way close or reset.";
+    SESSIONS_EXPIRED, "sluice_sessions_expired", Counter, [], "Sessions that timed out.";
+    TABLE_BYTES, "sluice_session_table_bytes", Gauge, [], "Address space of the session tables.";
+    DROPPED, "sluice_packets_dropped", Counter, ["reason"],
+        "Packets dropped, by reason (docs/reasons.md).";
+    TO_KERNEL, "sluice_packets_to_kernel", Counter, ["reason"],
+        "Packets handed to the kernel, by reason (docs/reasons.md).";
+}
+"Virtual services": {
+    SERVICE, "sluice_service", Info, ["service" "protocol" "vip" "port" "mode" "scheduler"],
+        "What a virtual service is; to be joined by its name.";
+    SERVICE_SESSIONS, "sluice_service_sessions", Gauge, ["service"], "Open sessions.";
+    SERVICE_OPENED, "sluice_service_sessions_opened", Counter, ["service"], "Sessions opened.";
+    SERVICE_IN_PACKETS, "sluice_service_incoming_packets", Counter, ["service"],
+        "Packets forwarded to real servers.";
+    SERVICE_OUT_PACKETS, "sluice_service_outgoing_packets", Counter, ["service"],
+        "Packets forwarded to clients.";
+    SERVICE_IN_BYTES, "sluice_service_incoming_bytes", Counter, ["service"],
+        "Bytes of IP packets forwarded to real servers.";
+    SERVICE_OUT_BYTES, "sluice_service_outgoing_bytes", Counter, ["service"],
+        "Bytes of IP packets forwarded to clients.";
+    SERVICE_REALS, "sluice_service_real_servers", Gauge, ["service" "state"],
+        "Real servers in each state: up, full, standby, draining, down.";
+}
+"Real servers (unless `real_servers = false`)": {
+    REAL_UP, "sluice_real_up", Gauge, ["service" "real"],
+        "0 if it is down, by the configuration or by health checks.";
+    REAL_STATE, "sluice_real_state", Gauge, ["service" "real" "state"],
+        "1 for the state that it is in: up, full, standby, draining, down; other states have \
+         no series.";
+    REAL_WEIGHT, "sluice_real_weight", Gauge, ["service" "real"],
+        "The weight in force; 0 while it drains.";
+    REAL_SESSIONS, "sluice_real_sessions", Gauge, ["service" "real"], "Open sessions.";
+    REAL_OPENED, "sluice_real_sessions_opened", Counter, ["service" "real"], "Sessions opened.";
+    REAL_IN_PACKETS, "sluice_real_incoming_packets", Counter, ["service" "real"],
+        "Packets forwarded to it.";
+    REAL_OUT_PACKETS, "sluice_real_outgoing_packets", Counter, ["service" "real"],
+        "Packets forwarded from it.";
+    REAL_IN_BYTES, "sluice_real_incoming_bytes", Counter, ["service" "real"],
+        "Bytes of IP packets forwarded to it.";
+    REAL_OUT_BYTES, "sluice_real_outgoing_bytes", Counter, ["service" "real"],
+        "Bytes of IP packets forwarded from it.";
+}
+"Health checks (unless `real_servers = false`)": {
+    CHECK_UP, "sluice_check_up", Gauge, ["service" "real" "check"],
+        "1 if the check says that the real server is up, 0 if down; no series before it knows.";
+    CHECK_PASSED, "sluice_check_last_probe_successful", Gauge, ["service" "real" "check"],
+        "1 if the last probe passed, 0 if it failed; no series if it found nothing out.";
+    CHECK_SECONDS, "sluice_check_last_probe_duration_seconds", Gauge, ["service" "real" "check"],
+        "How long the last probe took.";
+    CHECK_PROBES, "sluice_check_probes", Counter, ["service" "real" "check"], "Probes made.";
+}
+"Source NAT": {
+    SNAT_SESSIONS, "sluice_snat_sessions", Gauge, ["rule"], "Open sessions.";
+    SNAT_OPENED, "sluice_snat_sessions_opened", Counter, ["rule"], "Sessions opened.";
+    SNAT_IN_PACKETS, "sluice_snat_incoming_packets", Counter, ["rule"],
+        "Packets forwarded from inside to outside.";
+    SNAT_OUT_PACKETS, "sluice_snat_outgoing_packets", Counter, ["rule"],
+        "Packets forwarded back.";
+    SNAT_IN_BYTES, "sluice_snat_incoming_bytes", Counter, ["rule"],
+        "Bytes of IP packets forwarded from inside to outside.";
+    SNAT_OUT_BYTES, "sluice_snat_outgoing_bytes", Counter, ["rule"],
+        "Bytes of IP packets forwarded back.";
+}
+"Workers": {
+    WORKER, "sluice_worker", Info, ["worker" "core"], "The core that a worker runs on.";
+    WORKER_UP, "sluice_worker_up", Gauge, ["worker"],
+        "0 if it did not answer the control loop within two seconds. Counts are then those of \
+         before.";
+    WORKER_SECONDS, "sluice_worker_seconds", Counter, ["worker" "mode"],
+        "Its time, on turns with work (busy) and otherwise (idle).";
+    WORKER_PACKETS, "sluice_worker_received_packets", Counter, ["worker"], "Packets received.";
+    WORKER_BURSTS, "sluice_worker_bursts", Counter, ["worker"],
+        "Bursts that they came in, of at most 64: packets a burst is the burst fill.";
+    WORKER_TURNS, "sluice_worker_turns", Counter, ["worker"], "Turns of its loop.";
+    WORKER_EMPTY, "sluice_worker_empty_turns", Counter, ["worker"],
+        "Turns in which there was nothing to do.";
+    WORKER_SLEEPS, "sluice_worker_sleeps", Counter, ["worker"], "Times that it went to sleep.";
+    WORKER_HANDED, "sluice_worker_handed_off_packets", Counter, ["worker"],
+        "Packets handed to the worker that their session belongs to.";
+    WORKER_HELD, "sluice_worker_held_packets", Gauge, ["worker"],
+        "Packets that wait for a neighbour's address.";
+    WORKER_SESSIONS, "sluice_worker_sessions", Gauge, ["worker"], "Open sessions.";
+    WORKER_LIMIT, "sluice_worker_sessions_limit", Gauge, ["worker"],
+        "The most sessions that it can have.";
+    WORKER_TIMED, "sluice_worker_timed_bursts", Counter, ["worker"],
+        "Bursts that were timed stage by stage: about one in 32.";
+    WORKER_TIMED_PACKETS, "sluice_worker_timed_packets", Counter, ["worker"],
+        "Packets in these bursts.";
+    WORKER_STAGES, "sluice_worker_timed_stage_seconds", Counter, ["worker" "stage"],
+        "Time of these bursts, by stage: divide by their packets.";
+    WORKER_LOOKUPS, "sluice_worker_timed_lookups", Counter, ["worker"],
+        "Packets of these bursts that a session was looked for.";
+    WORKER_HITS, "sluice_worker_timed_lookup_hits", Counter, ["worker"],
+        "Those with a candidate at the first look: packets of open sessions, nearly always.";
+}
+"Ports": {
+    PORT, "sluice_port", Info, ["port" "device" "driver" "interface"], "What a port is.";
+    PORT_UP, "sluice_port_up", Gauge, ["port"],
+        "1 if it can carry frames, 0 if its link is down or the device is gone.";
+    PORT_QUEUES, "sluice_port_queues", Gauge, ["port"], "Queue pairs.";
+    PORT_MTU, "sluice_port_mtu_bytes", Gauge, ["port"], "Largest IP packet.";
+    PORT_RX_PACKETS, "sluice_port_receive_packets", Counter, ["port"], "Frames received.";
+    PORT_RX_BYTES, "sluice_port_receive_bytes", Counter, ["port"], "Bytes received.";
+    PORT_RX_MISSED, "sluice_port_receive_missed", Counter, ["port"],
+        "Frames lost at a full queue: workers were too slow.";
+    PORT_RX_ERRORS, "sluice_port_receive_errors", Counter, ["port"], "Frames received in error.";
+    PORT_TX_PACKETS, "sluice_port_transmit_packets", Counter, ["port"], "Frames sent.";
+    PORT_TX_BYTES, "sluice_port_transmit_bytes", Counter, ["port"], "Bytes sent.";
+    PORT_TX_ERRORS, "sluice_port_transmit_errors", Counter, ["port"],
+        "Frames that could not be sent.";
+    PORT_STEERED, "sluice_port_steered_packets", Counter, ["port" "verdict"],
+        "Frames that the XDP program gave to the director (taken), left to the kernel \
+         (passed), or should have given to the director but no queue of it was there \
+         (unowned).";
+}
+"The process": {
+    PROCESS_CPU, "process_cpu_seconds", Counter, [],
+        "User and system time; a worker that polls takes all of its core.";
+    PROCESS_OPEN_FDS, "process_open_fds", Gauge, [], "Open file descriptors.";
+    PROCESS_MAX_FDS, "process_max_fds", Gauge, [], "The most file descriptors there can be.";
+    PROCESS_RESIDENT, "process_resident_memory_bytes", Gauge, [],
+        "Resident memory; huge pages are not part of it.";
+    PROCESS_VIRTUAL, "process_virtual_memory_bytes", Gauge, [], "Virtual memory.";
+    PROCESS_THREADS, "process_threads", Gauge, [], "Threads.";
+    PROCESS_START, "process_start_time_seconds", Gauge, [], "When it started, in Unix time.";
+}
+}
+
+/// Tables of all metrics, for the documentation.
+pub fn markdown() -> String {
+    let mut text = String::new();
+    for (heading, families) in ALL {
+        // Writing to a string does not fail.
+        let _ = write!(text, "\n## {heading}\n\n| metric | type | labels | |\n|---|---|---|---|\n");
+        for family in *families {
+            let kind = match family.kind {
+                Kind::Counter => "counter",
+                Kind::Gauge => "gauge",
+                Kind::Info => "info",
+            };
+            let labels = family.labels.iter().map(|l| format!("`{l}`")).collect::<Vec<_>>();
+            let (name, suffix, help) = (family.name, family.suffix(), family.help);
+            let _ = writeln!(text, "| `{name}{suffix}` | {kind} | {} | {help} |", labels.join(" "));
+        }
+    }
+    text
+}

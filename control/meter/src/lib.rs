@@ -1,0 +1,26 @@
+//! What the director tells of itself in numbers: the page for Prometheus, and the last hour.
+//!
+//! The control loop takes a [`Sample`] a second; everything else happens here, on another thread:
+//! sums that never fall ([`Ledger`]), the last hour ([`History`]), and the page ([`Meter::page`]),
+//! which is written once a sample however many ask for it. No scrape reaches the control loop, let
+//! alone a worker.
+//!
+//! The page is written by ourselves: the counters are the workers', so there is nothing for a
+//! metrics library to count, and `prometheus-client` has OpenMetrics only. [`families`] is the one
+//! list of what there is, from which the documentation comes too.
+#![forbid(unsafe_code)]
+
+pub mod families;
+mod history;
+mod ledger;
+mod meter;
+mod page;
+mod process;
+mod rows;
+mod sample;
+
+pub use history::{History, SERVICE_STEP_S, SERVICES_KEPT, STEP_S};
+pub use ledger::{Account, Counted, Ledger, Owner};
+pub use meter::{Identity, Meter};
+pub use process::Process;
+pub use sample::{Check, Checks, Sample, WorkerFigures, WorkerSample};

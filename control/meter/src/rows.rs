@@ -1,0 +1,347 @@
+//! The samples of each family, from what was counted last.
+
+use crate::families as f;
+use crate::families::Family;
+use crate::ledger::{Account, Counted, Ledger, Owner, endpoint};
+use crate::page::{Page, labels};
+use crate::process::Process;
+use crate::sample::{Check, Sample, WorkerFigures};
+use sluice_api::model;
+use sluice_director::path::Stage;
+use sluice_director::plan::{Plan, Real, RealId, Standing};
+use sluice_director::reason::{Fate, Reason};
+use std::collections::HashSet;
+
+/// The states of a real server, as the command line names them.
+pub(crate) const STATES: [&str; 5] = ["up", "full", "standby", "draining", "down"];
+const UP: usize = 0;
+const FULL: usize = 1;
+const STANDBY: usize = 2;
+const DRAINING: usize = 3;
+const DOWN: usize = 4;
+
+/// Labels of services and real servers, by their places in the ledger: made once a plan.
+#[derive(Debug, Default)]
+pub(crate) struct Tags {
+    epoch: Option<u64>,
+    owners: Vec<String>,
+    /// As the ledger's owners list them.
+    accounts: Vec<Vec<String>>,
+}
+
+impl Tags {
+    /// Makes them anew if they are those of another plan.
+    pub fn follow(&mut self, plan: &Plan, ledger: &Ledger) {
+        if self.epoch == Some(plan.epoch) {
+            return;
+        }
+        self.epoch = Some(plan.epoch);
+        let owner = |owner: &Owner| {
+            labels(&[(if owner.is_rule { "rule" } else { "service" }, &owner.name)])
+        };
+        self.owners = ledger.owners().iter().map(owner).collect();
+        let accounts = |owner: &Owner| {
+            let of =
+                |account: &Account| labels(&[("service", &owner.name), ("real", &account.real())]);
+            ledger.accounts_of(owner).map(of).collect()
+        };
+        self.accounts = ledger.owners().iter().map(accounts).collect();
+    }
+}
+
+/// A real server that has series.
+struct Row<'a> {
+    tag: &'a str,
+    account: &'a Account,
+    state: usize,
+    weight: u16,
+}
+
+/// The director itself.
+pub(crate) fn director(page: &mut Page, sample: &Sample, version: &str, times: [f64; 2]) {
+    let [sampled, reloaded] = times;
+    page.family(&f::BUILD);
+    page.sample(&labels(&[("version", version)]), None, true);
+    page.one(&f::SAMPLED, sampled);
+    page.one(&f::CONFIG_EPOCH, sample.config_epoch);
+    page.one(&f::PLAN_EPOCH, sample.plan.epoch);
+    page.one(&f::DURABLE, sample.durable);
+    page.one(&f::DIFFERS, sample.differs_from_file);
+    page.one(&f::RELOAD_OK, sample.last_reload.as_ref().is_none_or(|reload| reload.ok));
+    page.one(&f::RELOAD_AT, reloaded);
+    page.one(&f::HUGE_PAGES, sample.huge_pages);
+    page.one(&f::CHECK_RESTARTS, sample.check_restarts);
+}
+
+/// Sessions of all workers together, and reasons. What workers said last.
+pub(crate) fn sessions(
+    page: &mut Page,
+    counters: &sluice_director::counters::Counters,
+    workers: &[(u16, bool, WorkerFigures)],
+) {
+    let sum =
+        |of: fn(&WorkerFigures) -> u64| workers.iter().map(|(_, _, said)| of(said)).sum::<u64>();
+    page.one(&f::SESSIONS, sum(|said| said.sessions));
+    page.one(&f::SESSIONS_LIMIT, sum(|said| said.session_capacity));
+    page.one(&f::SESSIONS_OPENED, counters.created);
+    page.one(&f::SESSIONS_CLOSED, counters.closed);
+    page.one(&f::SESSIONS_EXPIRED, counters.expired);
+    page.one(&f::TABLE_BYTES, sum(|said| said.table_bytes));
+    for (family, fate) in [(&f::DROPPED, Fate::Dropped), (&f::TO_KERNEL, Fate::Kernel)] {
+        page.family(family);
+        for reason in Reason::ALL.iter().filter(|reason| reason.fate() == fate) {
+            page.sample("", Some(("reason", reason.name())), counters.of(*reason));
+        }
+    }
+}
+
+type Column = (&'static Family, fn(&Counted) -> u64);
+
+const SERVICE_COLUMNS: [Column; 6] = [
+    (&f::SERVICE_SESSIONS, |c| c.active),
+    (&f::SERVICE_OPENED, |c| c.sessions),
+    (&f::SERVICE_IN_PACKETS, |c| c.packets[0]),
+    (&f::SERVICE_OUT_PACKETS, |c| c.packets[1]),
+    (&f::SERVICE_IN_BYTES, |c| c.bytes[0]),
+    (&f::SERVICE_OUT_BYTES, |c| c.bytes[1]),
+];
+const REAL_COLUMNS: [Column; 6] = [
+    (&f::REAL_SESSIONS, |c| c.active),
+    (&f::REAL_OPENED, |c| c.sessions),
+    (&f::REAL_IN_PACKETS, |c| c.packets[0]),
+    (&f::REAL_OUT_PACKETS, |c| c.packets[1]),
+    (&f::REAL_IN_BYTES, |c| c.bytes[0]),
+    (&f::REAL_OUT_BYTES, |c| c.bytes[1]),
+];
+const SNAT_COLUMNS: [Column; 6] = [
+    (&f::SNAT_SESSIONS, |c| c.active),
+    (&f::SNAT_OPENED, |c| c.sessions),
+    (&f::SNAT_IN_PACKETS, |c| c.packets[0]),
+    (&f::SNAT_OUT_PACKETS, |c| c.packets[1]),
+    (&f::SNAT_IN_BYTES, |c| c.bytes[0]),
+    (&f::SNAT_OUT_BYTES, |c| c.bytes[1]),
+];
+
+/// Services and their real servers, and rules of source NAT.
+pub(crate) fn balanced(page: &mut Page, sample: &Sample, ledger: &Ledger, tags: &Tags) {
+    let plan = &sample.plan;
+    let owners = || ledger.owners().iter().zip(&tags.owners);
+    let services = || owners().filter(|(owner, _)| !owner.is_rule);
+    page.family(&f::SERVICE);
+    for (owner, _) in services() {
+        let Some(service) = plan.service(owner.id) else { continue };
+        let tag = labels(&[
+            ("service", &owner.name),
+            ("protocol", model::Protocol::from(service.protocol).name()),
+            ("vip", &service.vip.to_string()),
+            ("port", &service.ports.to_string()),
+            ("mode", service.mode.name()),
+            ("scheduler", service.scheduler.name()),
+        ]);
+        page.sample(&tag, None, true);
+    }
+    for (family, of) in SERVICE_COLUMNS {
+        page.family(family);
+        services().for_each(|(owner, tag)| page.sample(tag, None, of(&owner.counted)));
+    }
+    let full: HashSet<RealId> = sample.full.iter().copied().collect();
+    let shown = rows(plan, ledger, tags, &full);
+    page.family(&f::SERVICE_REALS);
+    for ((_, tag), rows) in services().zip(&shown) {
+        let mut counts = [0_u64; STATES.len()];
+        rows.iter().for_each(|row| counts[row.state] += 1);
+        for (state, count) in STATES.iter().zip(counts) {
+            page.sample(tag, Some(("state", state)), count);
+        }
+    }
+    if sample.real_servers {
+        reals(page, &shown);
+    }
+    for (family, of) in SNAT_COLUMNS {
+        page.family(family);
+        let rules = owners().filter(|(owner, _)| owner.is_rule);
+        rules.for_each(|(owner, tag)| page.sample(tag, None, of(&owner.counted)));
+    }
+}
+
+fn reals(page: &mut Page, shown: &[Vec<Row<'_>>]) {
+    page.family(&f::REAL_UP);
+    shown.iter().flatten().for_each(|row| page.sample(row.tag, None, row.state != DOWN));
+    page.family(&f::REAL_STATE);
+    for row in shown.iter().flatten() {
+        page.sample(row.tag, Some(("state", STATES[row.state])), true);
+    }
+    page.family(&f::REAL_WEIGHT);
+    shown.iter().flatten().for_each(|row| page.sample(row.tag, None, u64::from(row.weight)));
+    for (family, of) in REAL_COLUMNS {
+        page.family(family);
+        for row in shown.iter().flatten() {
+            page.sample(row.tag, None, of(&row.account.counted));
+        }
+    }
+}
+
+/// The real servers of each service that have series: the configured ones, and those that have
+/// left and still have sessions.
+fn rows<'a>(
+    plan: &Plan,
+    ledger: &'a Ledger,
+    tags: &'a Tags,
+    full: &HashSet<RealId>,
+) -> Vec<Vec<Row<'a>>> {
+    let services = ledger.owners().iter().zip(&tags.accounts).filter(|(o, _)| !o.is_rule);
+    let row = |(account, tag): (&'a Account, &'a String)| {
+        let live = account.live.and_then(|id| Some((id, plan.real(id)?)));
+        let (state, weight) = match live {
+            Some((id, real)) => (state(real, full.contains(&id)), real.weight),
+            None if account.counted.active > 0 => (DRAINING, 0),
+            None => return None,
+        };
+        Some(Row { tag, account, state, weight })
+    };
+    services.map(|(o, tags)| ledger.accounts_of(o).zip(tags).filter_map(row).collect()).collect()
+}
+
+/// As `sluice services` shows it.
+fn state(real: &Real, full: bool) -> usize {
+    match real.standing {
+        Standing::Down => DOWN,
+        _ if real.weight == 0 => DRAINING,
+        Standing::StandsBy => STANDBY,
+        Standing::Serves if real.upper_sessions > 0 && full => FULL,
+        Standing::Serves => UP,
+    }
+}
+
+/// Health checks.
+pub(crate) fn checks(page: &mut Page, checks: &[Check]) {
+    let tag = |check: &Check| {
+        let real = endpoint(check.address, check.port);
+        labels(&[("service", &check.service), ("real", &real), ("check", &check.check)])
+    };
+    let mut tagged: Vec<_> = checks.iter().map(|check| (tag(check), check)).collect();
+    tagged.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    page.family(&f::CHECK_UP);
+    for (tag, check) in &tagged {
+        check.up.into_iter().for_each(|up| page.sample(tag, None, up));
+    }
+    page.family(&f::CHECK_PASSED);
+    for (tag, check) in &tagged {
+        check.passed.into_iter().for_each(|passed| page.sample(tag, None, passed));
+    }
+    page.family(&f::CHECK_SECONDS);
+    for (tag, check) in &tagged {
+        check.took_s.into_iter().for_each(|took| page.sample(tag, None, took));
+    }
+    page.family(&f::CHECK_PROBES);
+    tagged.iter().for_each(|(tag, check)| page.sample(tag, None, check.probes));
+}
+
+type WorkerColumn = (&'static Family, fn(&WorkerFigures) -> u64);
+
+const WORKER_COLUMNS: [WorkerColumn; 13] = [
+    (&f::WORKER_PACKETS, |w| w.packets),
+    (&f::WORKER_BURSTS, |w| w.bursts),
+    (&f::WORKER_TURNS, |w| w.turns),
+    (&f::WORKER_EMPTY, |w| w.empty_turns),
+    (&f::WORKER_SLEEPS, |w| w.sleeps),
+    (&f::WORKER_HANDED, |w| w.handed_off),
+    (&f::WORKER_HELD, |w| w.held),
+    (&f::WORKER_SESSIONS, |w| w.sessions),
+    (&f::WORKER_LIMIT, |w| w.session_capacity),
+    (&f::WORKER_TIMED, |w| w.timed_bursts),
+    (&f::WORKER_TIMED_PACKETS, |w| w.timed_packets),
+    (&f::WORKER_LOOKUPS, |w| w.looked_up),
+    (&f::WORKER_HITS, |w| w.found),
+];
+
+/// Workers: their core, whether they answered, and what they said last.
+pub(crate) fn workers(page: &mut Page, workers: &[(u16, bool, WorkerFigures)]) {
+    let tags: Vec<String> =
+        (0..workers.len()).map(|number| labels(&[("worker", &number.to_string())])).collect();
+    let tagged = || tags.iter().zip(workers);
+    page.family(&f::WORKER);
+    for (tag, (core, ..)) in tagged() {
+        page.sample(tag, Some(("core", itoa::Buffer::new().format(*core))), true);
+    }
+    page.family(&f::WORKER_UP);
+    tagged().for_each(|(tag, (_, answered, _))| page.sample(tag, None, *answered));
+    page.family(&f::WORKER_SECONDS);
+    for (tag, (_, _, said)) in tagged() {
+        let [busy, life] = [said.busy_ms, said.life_ms].map(|ms| ms as f64 / 1e3);
+        page.sample(tag, Some(("mode", "busy")), busy);
+        page.sample(tag, Some(("mode", "idle")), (life - busy).max(0.0));
+    }
+    for (family, of) in WORKER_COLUMNS {
+        page.family(family);
+        tagged().for_each(|(tag, (_, _, said))| page.sample(tag, None, of(said)));
+    }
+    page.family(&f::WORKER_STAGES);
+    for (tag, (_, _, said)) in tagged() {
+        for stage in Stage::ALL {
+            let seconds = said.stage_s[stage as usize];
+            page.sample(tag, Some(("stage", stage.name())), seconds);
+        }
+    }
+}
+
+type PortColumn = (&'static Family, fn(&model::Port) -> u64);
+
+const PORT_COLUMNS: [PortColumn; 8] = [
+    (&f::PORT_QUEUES, |p| p.queues.into()),
+    (&f::PORT_RX_PACKETS, |p| p.rx.packets),
+    (&f::PORT_RX_BYTES, |p| p.rx.bytes),
+    (&f::PORT_RX_MISSED, |p| p.rx.missed),
+    (&f::PORT_RX_ERRORS, |p| p.rx.errors),
+    (&f::PORT_TX_PACKETS, |p| p.tx.packets),
+    (&f::PORT_TX_BYTES, |p| p.tx.bytes),
+    (&f::PORT_TX_ERRORS, |p| p.tx.errors),
+];
+
+/// Ports.
+pub(crate) fn ports(page: &mut Page, ports: &[model::Port]) {
+    let tagged: Vec<_> = ports.iter().map(|port| (labels(&[("port", &port.name)]), port)).collect();
+    page.family(&f::PORT);
+    for port in ports {
+        let interface = port.interface.as_deref().unwrap_or_default();
+        let tag = [
+            ("port", port.name.as_str()),
+            ("device", &port.device),
+            ("driver", &port.driver),
+            ("interface", interface),
+        ];
+        page.sample(&labels(&tag), None, true);
+    }
+    page.family(&f::PORT_UP);
+    tagged.iter().for_each(|(tag, p)| page.sample(tag, None, p.state == model::PortState::Up));
+    page.family(&f::PORT_MTU);
+    for (tag, port) in &tagged {
+        port.mtu.into_iter().for_each(|mtu| page.sample(tag, None, u64::from(mtu)));
+    }
+    for (family, of) in PORT_COLUMNS {
+        page.family(family);
+        tagged.iter().for_each(|(tag, port)| page.sample(tag, None, of(port)));
+    }
+    page.family(&f::PORT_STEERED);
+    for (tag, port) in &tagged {
+        let Some(steering) = port.steering else { continue };
+        for (verdict, packets) in
+            [("taken", steering.taken), ("passed", steering.passed), ("unowned", steering.unowned)]
+        {
+            page.sample(tag, Some(("verdict", verdict)), packets);
+        }
+    }
+}
+
+/// The process.
+pub(crate) fn process(page: &mut Page, process: &Process, started_unix_s: f64) {
+    page.one(&f::PROCESS_CPU, process.cpu.as_secs_f64());
+    page.one(&f::PROCESS_OPEN_FDS, process.open_fds);
+    if let Some(max) = process.max_fds {
+        page.one(&f::PROCESS_MAX_FDS, max);
+    }
+    page.one(&f::PROCESS_RESIDENT, process.resident_bytes);
+    page.one(&f::PROCESS_VIRTUAL, process.virtual_bytes);
+    page.one(&f::PROCESS_THREADS, process.threads);
+    page.one(&f::PROCESS_START, started_unix_s);
+}
