@@ -52,6 +52,8 @@ class Form {
       "Look again",
     );
     const cancel = h("button", { type: "button", onclick: () => this.dialog.close() }, "Cancel");
+    // Nothing can be chosen before it is known what is in force.
+    this.choices = h("fieldset", { disabled: true }, h("legend", {}, "State"), options);
     this.dialog = h(
       "dialog",
       { "aria-labelledby": title, onclose: () => this.dialog.remove() },
@@ -60,7 +62,7 @@ class Form {
         { method: "dialog", novalidate: true, onsubmit: (event) => this.submit(event) },
         h("h2", { id: title }, `Change ${this.at}`),
         h("p", { class: "about" }, `Real server of ${service}`),
-        h("fieldset", {}, h("legend", {}, "State"), options),
+        this.choices,
         h("label", { class: "field" }, "Weight", this.weight, this.usual),
         this.effect,
         this.trouble,
@@ -73,6 +75,8 @@ class Form {
   async load() {
     this.trouble.replaceChildren();
     this.again.hidden = true;
+    this.choices.disabled = true;
+    this.weight.disabled = true;
     try {
       const path = `/v1/config/services/${encodeURIComponent(this.service)}`;
       const { data, epoch } = await getTagged(path);
@@ -92,6 +96,8 @@ class Form {
     this.weight.value = over.weight ?? "";
     this.weight.placeholder = String(this.configured);
     say(this.usual, `Configured: ${this.configured}. Empty means as configured.`);
+    this.choices.disabled = false;
+    this.weight.disabled = false;
     this.tell();
     (this.states.find((state) => state.checked) || this.states[0]).focus();
   }
