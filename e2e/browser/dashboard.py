@@ -311,7 +311,8 @@ def a_change_in_between_is_not_overwritten(run):
 
 def events_come_by_themselves(run):
     run.go("events")
-    expect(run.page.get_by_text("live", exact=True)).to_be_visible()
+    way = run.page.locator("p.about span").last
+    expect(way).to_have_text(pattern("^(live|asked every 5 s)$"))
 
 
 def it_fits_a_phone(run):

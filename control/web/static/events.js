@@ -22,8 +22,9 @@ export function open(root, { feeds }) {
     "Which events",
     [
       ["", "All"],
-      ["bad", "Down"],
-      ["good", "Up"],
+      ["down", "Down"],
+      ["up", "Up"],
+      ["change", "Changes"],
     ],
     "",
     (kind) => {
@@ -48,16 +49,29 @@ export function open(root, { feeds }) {
 
 /** Reads the stream for as long as the page is open; in between the feed goes on by itself. */
 async function listen(view, feeds, signal) {
+  // Where the stream was, by its own name for that place.
+  let lastId = null;
   while (!signal.aborted) {
     try {
       await stream("/v1/events", {
         signal,
-        lastId: String(Math.max(0, ...view.events.keys())),
-        onOpen: () => [say(view.way, "live"), (feeds.events.everyMs = 30_000)],
-        onEvent: ({ data }) => add(view, [JSON.parse(data)]),
+        lastId,
+        onOpen: () => {
+          say(view.way, "live");
+          feeds.events.everyMs = 30_000;
+          // What happened between the list and the stream.
+          feeds.events.ask();
+        },
+        onEvent: ({ id, event, data }) => {
+          lastId = id ?? lastId;
+          if (event === "lost") feeds.events.ask();
+          else add(view, [JSON.parse(data)]);
+        },
       });
-    } catch {
-      // No stream, or it broke: the feed below asks, and a little later this tries again.
+    } catch (problem) {
+      // No stream, or it broke: the feed below asks, and a little later this tries again. A place
+      // that the director does not know any more is forgotten.
+      if (problem.status === 400) lastId = null;
     }
     feeds.events.everyMs = 5000;
     if (signal.aborted) return;
@@ -77,23 +91,43 @@ function add(view, events) {
 function show(view) {
   const all = [...view.events.values()].map(rowOf).sort((a, b) => b.id - a.id);
   const shown = all.filter(
-    (row) => (view.kind === "" || row.kind === view.kind) && row.search.includes(view.text),
+    (row) => (view.kind === "" || row.group === view.kind) && row.search.includes(view.text),
   );
   view.table.update(shown);
   const part = shown.length < all.length ? `${count(shown.length)} of ` : "";
   say(view.found, `${part}${count(all.length)} events`);
 }
 
-const KINDS = { up: "good", down: "bad", unknown: "calm" };
+const HEALTH = { up: "good", down: "bad", unknown: "calm" };
+const OTHERS = {
+  config: ["change", "calm", "changed"],
+  override: ["change", "calm", "override"],
+  reload: ["change", "bad", "reload refused"],
+  sessions: ["change", "calm", "sessions ended"],
+  port: ["port", "warn", "port"],
+  drops: ["drops", "warn", "drops"],
+};
 
+/** An event as a row: which filter it is for, a badge, of what, and why. */
 function rowOf(event) {
-  const what = event.service
-    ? `${event.service}, ${endpoint(event.address, event.port)}`
-    : event.kind;
-  const change = event.to ? `${event.from} → ${event.to}` : event.kind;
-  const why = event.reason || event.summary || event.text || "";
-  const search = `${what} ${change} ${why}`.toLowerCase();
-  return { ...event, kind: KINDS[event.to] || "calm", what, change, why, search };
+  const real = event.address ? endpoint(event.address, event.port) : "";
+  const by = event.author ? [event.author.name || event.author.door] : [];
+  const epoch = event.epoch === undefined ? [] : [`epoch ${event.epoch}`];
+  const what = [event.service, real, ...epoch, ...by].filter(Boolean).join(", ");
+  const [group, kind, change] = event.to
+    ? [event.to, HEALTH[event.to] || "calm", `${event.from} → ${event.to}`]
+    : OTHERS[event.kind] || ["", "calm", event.kind];
+  const search = `${what} ${change} ${event.reason}`.toLowerCase();
+  return {
+    id: event.id,
+    at: event.at_unix_ms,
+    group,
+    kind,
+    change,
+    what,
+    why: event.reason,
+    search,
+  };
 }
 
 function eventsTable() {
@@ -102,7 +136,7 @@ function eventsTable() {
     key: (row) => row.id,
     empty: "Nothing like that has happened.",
     columns: [
-      { label: "When", value: (row) => row.id, text: (row) => moment(row.at_unix_ms) },
+      { label: "When", value: (row) => row.id, text: (row) => moment(row.at) },
       { label: "Change", value: (row) => row.change, node: (row) => badge(row.kind, row.change) },
       { label: "Of", value: (row) => row.what, text: (row) => row.what },
       { label: "Why", plain: true, text: (row) => row.why },
