@@ -8,6 +8,7 @@ mod arena;
 mod bench;
 mod bulk;
 mod churn;
+mod dashboard;
 mod desired;
 mod dns;
 mod doctor;

@@ -71,6 +71,8 @@ impl Way {
 pub(crate) struct Caller {
     /// As the history has it.
     pub(crate) author: Author,
+    /// What it may do.
+    pub(crate) role: Role,
 }
 
 /// Lets in whom the tokens know.
@@ -92,11 +94,11 @@ impl Gate {
         // What came no known way is not let in.
         let Some(way) = way else { return Err(Problem::unauthorized("there is no token")) };
         let Some(peer) = way.peer else {
-            return Ok(Caller { author: Author::of(Door::Api) });
+            return Ok(Caller { author: Author::of(Door::Api), role: Role::Admin });
         };
         let route = request.extensions().get::<MatchedPath>();
         let route = route.map_or("", MatchedPath::as_str);
-        let anybody = Caller { author: Author::of(Door::Api) };
+        let anybody = Caller { author: Author::of(Door::Api), role: Role::Read };
         let Some(needed) = needed(request.method(), route) else { return Ok(anybody) };
         // What is nowhere is told to everybody whom something is told.
         let needed = if route.is_empty() { Role::Read } else { needed };
@@ -110,7 +112,7 @@ impl Gate {
             return Err(Problem::forbidden(&holder.name, holder.role, needed));
         }
         let name = Some(holder.name.clone());
-        Ok(Caller { author: Author { door: Door::Api, name } })
+        Ok(Caller { author: Author { door: Door::Api, name }, role: holder.role })
     }
 
     /// Logs that somebody was refused, once in a while.

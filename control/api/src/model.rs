@@ -68,6 +68,15 @@ pub struct Status {
     pub workers: Vec<Worker>,
 }
 
+/// Who asks: `GET /v1/whoami`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WhoAmI {
+    /// The name that belongs to the token; absent over the control socket, which needs none.
+    pub name: Option<String>,
+    /// What it may do: `read`, `operate` or `admin`.
+    pub role: String,
+}
+
 /// That the API answers: `GET /healthz`, which takes no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alive {

@@ -2,6 +2,7 @@
 
 mod config;
 mod measures;
+mod whoami;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::problem::Problem;
 use crate::query::{SessionQuery, WrongValue, parse_limit};
 
 /// Every resource.
-const PATHS: [&str; 18] = [
+const PATHS: [&str; 19] = [
     "/v1/status",
     "/v1/services",
     "/v1/sessions",
@@ -41,6 +42,7 @@ const PATHS: [&str; 18] = [
     "/v1/capture",
     "/v1/rates",
     "/metrics",
+    "/v1/whoami",
 ];
 /// The parameters of `/v1/sessions`.
 const SESSION_PARAMETERS: [&str; 6] = ["service", "client", "real", "state", "protocol", "limit"];
@@ -100,9 +102,12 @@ pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
         .method_not_allowed_fallback(async |method: Method| Problem::method(method.as_str()))
         .fallback(async |uri: Uri| Problem::not_found(uri.path(), &PATHS))
         .route("/healthz", get(alive))
+        .merge(whoami::router())
         .layer(middleware::from_fn_with_state(gate, access::admit))
         .layer(middleware::from_fn(access::survive))
         .with_state(desk)
+        // Files without data, which anybody may have: outside the gate.
+        .merge(sluice_web::router())
 }
 
 /// That the API answers; anybody may know.

@@ -98,7 +98,7 @@ fn introduced(file: &SourceFile) -> bool {
     let first = lines.find(|line| !line.trim().is_empty()).unwrap_or("");
     match file.extension() {
         "rs" => first.starts_with("//!"),
-        "c" | "h" => first.starts_with("/*") || first.starts_with("//"),
+        "c" | "h" | "js" | "css" => first.starts_with("/*") || first.starts_with("//"),
         "py" => first.starts_with("\"\"\"") || first.starts_with('#'),
         _ => first.starts_with('#'),
     }

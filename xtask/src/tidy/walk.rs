@@ -8,7 +8,8 @@ use std::path::Path;
 const SKIPPED: [&str; 5] = ["target", ".git", "node_modules", "corpus", "artifacts"];
 
 /// Names and endings of files that people write and the rules are about.
-const ENDINGS: [&str; 9] = ["rs", "c", "h", "py", "sh", "toml", "md", "yml", "service"];
+const ENDINGS: [&str; 12] =
+    ["rs", "c", "h", "py", "sh", "js", "css", "html", "toml", "md", "yml", "service"];
 
 /// One text file of the repository.
 pub struct SourceFile {
@@ -31,7 +32,7 @@ impl SourceFile {
 
     /// Whether it is program text: the size rules do not hold for documents and settings.
     pub fn is_code(&self) -> bool {
-        matches!(self.extension(), "rs" | "c" | "h" | "py" | "sh")
+        matches!(self.extension(), "rs" | "c" | "h" | "py" | "sh" | "js" | "css")
     }
 }
 

@@ -1,0 +1,76 @@
+// The sessions with the most traffic, from one packet in 128.
+
+import { h } from "./dom.js";
+import { bits, pps } from "./format.js";
+import { linkColumn, section, shareColumn } from "./parts.js";
+import { to } from "./router.js";
+import { Table } from "./table.js";
+
+export const title = () => "Elephants";
+
+/** Shows the page in `root`; gives a function that ends it. */
+export function open(root, { feeds }) {
+  const table = elephantsTable();
+  root.append(
+    h("div", { class: "head" }, h("h1", { tabindex: "-1" }, "Elephants")),
+    h(
+      "p",
+      { class: "about" },
+      "The sessions with the most traffic over the last second or so, ",
+      "estimated from one packet in 128.",
+    ),
+    section("Sessions", table.root),
+  );
+  return feeds.elephants.watch((feed) => feed.now && table.update(rowsOf(feed.now.data.elephants)));
+}
+
+function rowsOf(elephants) {
+  const bytes = ({ inbound, outbound }) => inbound.bytes_per_s + outbound.bytes_per_s;
+  const total = elephants.reduce((sum, it) => sum + bytes(it), 0);
+  return elephants.map((it) => ({
+    ...it.session,
+    bytes: bytes(it),
+    packets: it.inbound.packets_per_s + it.outbound.packets_per_s,
+    inBytes: it.inbound.bytes_per_s,
+    outBytes: it.outbound.bytes_per_s,
+    share: total > 0 ? bytes(it) / total : null,
+  }));
+}
+
+function elephantsTable() {
+  const number = (label, value, text) => ({
+    label,
+    number: true,
+    value,
+    text: (row) => text(value(row)),
+  });
+  return new Table({
+    caption: "Sessions with the most traffic",
+    key: (row) => `${row.protocol} ${row.client} ${row.virtual} ${row.real} ${row.worker}`,
+    sort: { column: 3, down: true },
+    empty: "No session has much traffic now.",
+    columns: [
+      { label: "Client", value: (row) => row.client, text: (row) => row.client },
+      linkColumn(
+        "Service",
+        (row) => row.service,
+        (row) => to("services", row.service),
+      ),
+      { label: "Real server", value: (row) => row.real, text: (row) => row.real },
+      shareColumn("Traffic", (row) => row.share, {
+        value: (row) => row.bytes,
+        text: (row) => bits(row.bytes),
+      }),
+      number("In", (row) => row.inBytes, bits),
+      number("Out", (row) => row.outBytes, bits),
+      number("Packets", (row) => row.packets, pps),
+      { label: "State", value: (row) => row.state, text: (row) => `${row.protocol} ${row.state}` },
+      {
+        label: "Worker",
+        number: true,
+        value: (row) => row.worker,
+        text: (row) => String(row.worker),
+      },
+    ],
+  });
+}

@@ -1,0 +1,87 @@
+// What an operator should look at, from what the director tells: worst first, each with a link to
+// where more is said.
+
+import { count, endpoint, percent } from "./format.js";
+import { to } from "./router.js";
+
+const LISTED = 5;
+
+/** Findings `{ kind, word, text, href? }`, from the last answers of some resources. */
+export function findings({ status, health, ports, drops }, feeds) {
+  return [
+    ...(ports?.ports.filter((port) => port.state !== "up").map(deadPort) || []),
+    ...(health ? unwell(health) : []),
+    ...(status ? standing(status) : []),
+    ...(drops ? dropping(feeds.drops) : []),
+  ];
+}
+
+function deadPort(port) {
+  const why = port.state === "gone" ? "its device is gone" : "it is down or has no carrier";
+  return { kind: "bad", word: port.state, text: `Port ${port.name} (${port.device}): ${why}.` };
+}
+
+function unwell({ checks, restarts }) {
+  const down = checks.filter((check) => check.state === "down");
+  const found = down.slice(0, LISTED).map((check) => ({
+    kind: "bad",
+    word: "down",
+    text: `${check.service}, ${endpoint(check.address, check.port)}: ${check.reason}`,
+    href: to("services", check.service),
+  }));
+  const rest = down.length - found.length;
+  if (rest > 0) {
+    const text = `${count(rest)} more real servers are down.`;
+    found.push({ kind: "bad", word: "down", text, href: "#/services" });
+  }
+  if (restarts > 0) {
+    const times = restarts === 1 ? "once" : `${count(restarts)} times`;
+    found.push({
+      kind: "warn",
+      word: "checks",
+      text: `The health checks were restarted ${times}.`,
+    });
+  }
+  return found;
+}
+
+function standing(status) {
+  const found = [];
+  const warn = (word, text, href) => found.push({ kind: "warn", word, text, href });
+  const { live, capacity } = status.sessions;
+  if (live > 0.9 * capacity) {
+    warn("sessions", `The session table is ${percent(live / capacity)} full (limits.sessions).`);
+  }
+  const busy = status.workers.filter((worker) => worker.busy_share > 0.95);
+  if (busy.length > 0) {
+    const which = busy.map((worker) => worker.worker).join(", ");
+    warn("busy", `Worker ${which} has no time left.`, "#/workers");
+  }
+  if (status.last_reload && !status.last_reload.ok) {
+    const text = `The last reload was refused: ${status.last_reload.error || "see the log"}`;
+    found.push({ kind: "bad", word: "reload", text, href: "#/config" });
+  }
+  if (status.differs_from_file) {
+    warn("file", "What runs is not what the configuration file says.", "#/config");
+  }
+  if (!status.durable) {
+    warn("state", "Changes made at run time will not survive a restart (state_dir).", "#/config");
+  }
+  if (!status.huge_pages) {
+    warn("memory", "Packet memory is not in huge pages: forwarding is slower than it could be.");
+  }
+  return found;
+}
+
+function dropping(feed) {
+  const before = new Map(feed.before?.data.drops.map((drop) => [drop.reason, drop.packets]));
+  const growing = feed.now.data.drops.filter(
+    (drop) =>
+      drop.fate === "dropped" && before.has(drop.reason) && drop.packets > before.get(drop.reason),
+  );
+  return growing.slice(0, LISTED).map((drop) => ({
+    kind: "warn",
+    word: "drops",
+    text: `${drop.reason}: ${drop.meaning}`,
+  }));
+}

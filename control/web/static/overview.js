@@ -1,0 +1,319 @@
+// The director at a glance: what passes, how full it is, what is wrong.
+
+import { h, say } from "./dom.js";
+import { bits, count, perSecond, percent, pps, span } from "./format.js";
+import { badge, choice, linkColumn, section, Tile } from "./parts.js";
+import { Plot } from "./plot.js";
+import { to } from "./router.js";
+import { Table } from "./table.js";
+import { measure } from "./traffic.js";
+import { findings } from "./findings.js";
+
+const RANGES = [
+  [300, "5 min"],
+  [900, "15 min"],
+  [3600, "1 hour"],
+];
+const BUSIEST = 6;
+
+export const title = () => "Overview";
+
+/** Shows the page in `root`; gives a function that ends it. */
+export function open(root, context) {
+  const { feeds } = context;
+  const view = frame();
+  root.append(...view.parts);
+  const known = {};
+  const look = (name, show) => (feed) => {
+    if (feed.now) known[name] = feed.now.data;
+    show(feed);
+    showFindings(view, known, feeds);
+  };
+  const hour = context.hour();
+  const stops = [
+    hour.watch(() => showRates(view, hour)),
+    feeds.status.watch(look("status", (feed) => feed.now && showStatus(view, feed.now.data))),
+    feeds.health.watch(look("health", (feed) => feed.now && showHealth(view, feed.now.data))),
+    feeds.drops.watch(look("drops", (feed) => feed.now && showDrops(view, feed))),
+    feeds.ports.watch(look("ports", (feed) => feed.now && showPorts(view, feed))),
+    feeds.services.watch((feed) => feed.now && showBusiest(view, feed)),
+  ];
+  view.redraw = () => showRates(view, hour);
+  return () => stops.forEach((stop) => stop());
+}
+
+function frame() {
+  const tiles = {
+    packets: new Tile("Packets"),
+    traffic: new Tile("Traffic"),
+    opened: new Tile("New connections"),
+    sessions: new Tile("Sessions"),
+    drops: new Tile("Drops"),
+    health: new Tile("Health", { href: "#/services" }),
+  };
+  const plots = {
+    traffic: new Plot({
+      label: "Traffic",
+      unit: (value) => bits(value === null ? null : value / 8),
+      series: [
+        { label: "to real servers", column: "in_bytes", scale: 8 },
+        { label: "to clients", column: "out_bytes", scale: 8 },
+      ],
+    }),
+    packets: new Plot({
+      label: "Packets",
+      unit: pps,
+      series: [
+        { label: "to real servers", column: "in_packets" },
+        { label: "to clients", column: "out_packets" },
+      ],
+    }),
+    opened: new Plot({
+      label: "Connections",
+      unit: perSecond,
+      series: [{ label: "new", column: "opened" }],
+    }),
+    drops: new Plot({
+      label: "Drops",
+      unit: perSecond,
+      series: [{ label: "dropped", column: "drops" }],
+    }),
+  };
+  const view = { tiles, plots, range: 900, findings: h("ul", { class: "findings" }) };
+  view.drops = dropsTable();
+  view.busiest = busiestTable();
+  view.ports = portsTable();
+  const ranges = choice("Time shown", RANGES, view.range, (range) => {
+    view.range = range;
+    view.redraw();
+  });
+  view.about = h("p", { class: "about" });
+  const head = h("div", { class: "head" }, h("h1", { tabindex: "-1" }, "Overview"), ranges);
+  const plotted = h(
+    "div",
+    { class: "plots" },
+    Object.values(plots).map((plot) => plot.root),
+  );
+  view.parts = [
+    head,
+    view.about,
+    h(
+      "div",
+      { class: "tiles" },
+      Object.values(tiles).map((tile) => tile.root),
+    ),
+    h(
+      "section",
+      { class: "panel attention", "aria-labelledby": "attention" },
+      h("h2", { id: "attention" }, "Needs attention"),
+      view.findings,
+    ),
+    plotted,
+    h(
+      "div",
+      { class: "pair" },
+      section("Busiest services", view.busiest.root),
+      section("Packets dropped or left to Linux", view.drops.root),
+    ),
+    section("Ports", view.ports.root),
+  ];
+  return view;
+}
+
+function showRates({ tiles, plots, range }, hour) {
+  const [inward, outward] = [hour.newest("in_packets"), hour.newest("out_packets")];
+  const sum = (a, b) => (a === null || b === null ? null : a + b);
+  tiles.packets.set(pps(sum(inward, outward)), `${pps(inward)} in, ${pps(outward)} out`);
+  const [inBytes, outBytes] = [hour.newest("in_bytes"), hour.newest("out_bytes")];
+  tiles.traffic.set(bits(sum(inBytes, outBytes)), `${bits(inBytes)} in, ${bits(outBytes)} out`);
+  tiles.opened.set(perSecond(hour.newest("opened")), "sessions opened");
+  const drops = hour.newest("drops");
+  const received = hour.newest("received");
+  const share = received > 0 ? `${percent(drops / received)} of what came` : "nothing came";
+  tiles.drops.set(perSecond(drops), share, drops > 0 ? "warn" : "");
+  if (hour.at.length === 0) return;
+  const end = hour.at.at(-1);
+  for (const plot of Object.values(plots)) plot.update(hour, end - range, end);
+}
+
+function showStatus({ tiles, about }, status) {
+  const { live, capacity } = status.sessions;
+  const full = live / capacity;
+  tiles.sessions.set(
+    count(live),
+    `${percent(full)} of ${count(capacity)}`,
+    full > 0.9 ? "warn" : "",
+  );
+  const workers = status.workers.length === 1 ? "1 worker" : `${status.workers.length} workers`;
+  say(
+    about,
+    `Sluice ${status.version}, up for ${span(status.uptime_s)}, ${workers}, ` +
+      `configuration epoch ${status.config_epoch}`,
+  );
+}
+
+function showHealth({ tiles }, { checks }) {
+  const number = (state) => checks.filter((check) => check.state === state).length;
+  const [up, down, unknown] = [number("up"), number("down"), number("unknown")];
+  if (checks.length === 0) return tiles.health.set("–", "no health checks are configured");
+  const of = `of ${count(checks.length)} checked`;
+  if (down > 0) return tiles.health.set(`${count(down)} down`, `${count(up)} up ${of}`, "bad");
+  const more = unknown > 0 ? `, ${count(unknown)} not known yet` : "";
+  tiles.health.set(`${count(up)} up`, of + more, unknown > 0 ? "" : "good");
+}
+
+function showFindings(view, known, feeds) {
+  const found = findings(known, feeds);
+  const text = JSON.stringify(found);
+  if (text === view.found) return;
+  view.found = text;
+  const lines = found.map(({ kind, word, text: words, href }) =>
+    h("li", {}, badge(kind, word), " ", href ? h("a", { href }, words) : words),
+  );
+  const fine = h("li", {}, badge("good", "fine"), " Nothing does.");
+  view.findings.replaceChildren(...(lines.length > 0 ? lines : [fine]));
+}
+
+function dropsTable() {
+  const fate = (row) => (row.fate === "kernel" ? "left to Linux" : "dropped");
+  return new Table({
+    caption: "Packets dropped or left to Linux, by reason",
+    key: (row) => row.reason,
+    sort: { column: 2, down: true },
+    empty: "None since the start.",
+    columns: [
+      {
+        label: "Reason",
+        value: (row) => row.reason,
+        control: () => reasonCell(),
+        refresh: refreshReason,
+      },
+      { label: "Fate", value: fate, text: fate },
+      {
+        label: "Rate",
+        number: true,
+        value: (row) => row.rate ?? -1,
+        text: (row) => perSecond(row.rate),
+      },
+      {
+        label: "Packets",
+        number: true,
+        value: (row) => row.packets,
+        text: (row) => count(row.packets),
+      },
+    ],
+  });
+}
+
+function reasonCell() {
+  return h("details", { class: "reason" }, h("summary", {}), h("p", {}));
+}
+
+function refreshReason(cell, row) {
+  const [summary, text] = cell.firstChild.children;
+  say(summary, row.reason);
+  say(text, row.meaning);
+}
+
+function showDrops(view, feed) {
+  const before = new Map(feed.before?.data.drops.map((drop) => [drop.reason, drop.packets]));
+  const rows = feed.now.data.drops
+    .filter((drop) => drop.packets > 0)
+    .map((drop) => ({
+      ...drop,
+      rate: feed.rate((data) => (data === feed.now.data ? drop.packets : before.get(drop.reason))),
+    }));
+  view.drops.update(rows);
+}
+
+function busiestTable() {
+  return new Table({
+    caption: "Busiest services",
+    key: (row) => row.name,
+    empty: "No services are configured.",
+    columns: [
+      linkColumn(
+        "Service",
+        (row) => row.name,
+        (row) => to("services", row.name),
+      ),
+      {
+        label: "Sessions",
+        number: true,
+        value: (row) => row.sessions_active,
+        text: (row) => count(row.sessions_active),
+      },
+      {
+        label: "New",
+        number: true,
+        value: (row) => row.rates.opened ?? -1,
+        text: (row) => perSecond(row.rates.opened),
+      },
+      {
+        label: "Traffic",
+        number: true,
+        value: (row) => row.rates.bytes ?? -1,
+        text: (row) => bits(row.rates.bytes),
+      },
+    ],
+  });
+}
+
+function showBusiest(view, feed) {
+  const rows = measure(feed).services;
+  const rank = (row) => [row.rates.bytes ?? 0, row.sessions_active];
+  rows.sort((a, b) => rank(b)[0] - rank(a)[0] || rank(b)[1] - rank(a)[1]);
+  view.busiest.update(rows.slice(0, BUSIEST));
+}
+
+const PORT_STATES = { up: ["good", "up"], down: ["bad", "down"], gone: ["bad", "gone"] };
+
+function portsTable() {
+  return new Table({
+    caption: "Ports",
+    key: (row) => row.name,
+    columns: [
+      { label: "Port", value: (row) => row.name, text: (row) => row.name },
+      {
+        label: "State",
+        value: (row) => row.state,
+        node: (row) => badge(...PORT_STATES[row.state]),
+      },
+      { label: "Device", value: (row) => row.device, text: (row) => row.device },
+      {
+        label: "Received",
+        number: true,
+        value: (row) => row.rx_bps ?? -1,
+        text: (row) => bits(row.rx_bps),
+      },
+      { label: "Packets in", number: true, text: (row) => pps(row.rx_pps) },
+      {
+        label: "Sent",
+        number: true,
+        value: (row) => row.tx_bps ?? -1,
+        text: (row) => bits(row.tx_bps),
+      },
+      { label: "Packets out", number: true, text: (row) => pps(row.tx_pps) },
+      { label: "Lost and errors", number: true, value: lost, text: (row) => count(lost(row)) },
+    ],
+  });
+}
+
+const lost = (port) => port.rx.missed + port.rx.errors + port.tx.errors;
+
+function showPorts(view, feed) {
+  const before = new Map(feed.before?.data.ports.map((port) => [port.name, port]));
+  const rows = feed.now.data.ports.map((port) => {
+    const old = before.get(port.name);
+    const rate = (pick) =>
+      feed.rate((data) => (data === feed.now.data ? pick(port) : old && pick(old)));
+    return {
+      ...port,
+      rx_bps: rate((it) => it.rx.bytes),
+      rx_pps: rate((it) => it.rx.packets),
+      tx_bps: rate((it) => it.tx.bytes),
+      tx_pps: rate((it) => it.tx.packets),
+    };
+  });
+  view.ports.update(rows);
+}

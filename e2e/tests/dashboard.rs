@@ -1,0 +1,144 @@
+//! The dashboard in Chromium, over a real director with traffic: `e2e/browser/dashboard.py` uses it
+//! as an operator would and judges what it sees.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sluice_e2e::bed::REALS;
+use sluice_e2e::error::expect;
+use sluice_e2e::load::curl;
+use sluice_e2e::{Bed, Director, Family, LabError, Mode, Running, wait_until};
+
+use crate::arena::{bare, reals, service};
+use crate::field::{Field, SOON, Setup, here, on_bed};
+
+/// Where the dashboard is, inside the director's namespace.
+const AT: &str = "127.0.0.1:8443";
+/// How long the browser may take for all of it on a busy machine.
+const LIMIT: Duration = Duration::from_secs(420);
+
+/// The Python environment that `packaging/browser.sh` makes.
+fn python() -> Result<PathBuf, LabError> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let made = std::process::Command::new(root.join("packaging/browser.sh")).status();
+    let made = made.map_err(LabError::file("running packaging/browser.sh"))?;
+    expect(made.success(), || "packaging/browser.sh failed: see above".to_owned())?;
+    Ok(root.join("target/browser/bin/python"))
+}
+
+/// Makes a token of a role and adds it to the director's file; gives the token.
+fn token(file: &Path, role: &str) -> Result<String, LabError> {
+    let sluice = sluice_e2e::director::program("sluice")?;
+    let mut command = std::process::Command::new(sluice);
+    let ran =
+        sluice_e2e::process::run(command.args(["token", "new", role, "--role", role]))?.ok()?;
+    let line = ran.stderr.lines().rfind(|line| line.starts_with(role)).unwrap_or_default();
+    let mut known = std::fs::read_to_string(file).unwrap_or_default();
+    known += &format!("{line}\n");
+    std::fs::write(file, known).map_err(LabError::file("writing tokens"))?;
+    let mut chmod = std::process::Command::new("chmod");
+    sluice_e2e::process::run(chmod.arg("640").arg(file))?.ok()?;
+    Ok(ran.stdout.trim().to_owned())
+}
+
+/// Services of several kinds, so that the pages have something to show.
+fn services(bed: &Bed) -> String {
+    let check = "[[check]]\nname = \"page\"\nkind = \"http\"\npath = \"/\"\ninterval_ms = 500\n\
+                 timeout_ms = 400\nrise = 2\nfall = 2\n\n";
+    let four = |name: &str, protocol: &str, port: u16, count: usize| {
+        service(name, protocol, bed.vip(), Mode::Fnat, Family::V4)
+            .set("port", port)
+            .reals(reals(Family::V4, count))
+    };
+    let web = four("web", "tcp", 80, REALS).set("check", "page").set("scheduler", "wlc");
+    let echo = four("echo", "udp", sluice_e2e::web::ECHO_PORT, REALS);
+    let bulk = four("iperf", "tcp", crate::arena::IPERF_PORT, 1);
+    let six = service("web-ipv6", "tcp", bed.vip_of(Family::V6), Mode::Fnat, Family::V6)
+        .set("port", 80)
+        .reals(reals(Family::V6, REALS));
+    [check.to_owned(), web.to_string(), echo.to_string(), bulk.to_string(), six.to_string()]
+        .concat()
+}
+
+#[test]
+fn an_operator_uses_it_in_chromium() {
+    let name = here!(an_operator_uses_it_in_chromium);
+    let setup = Setup { recipe: bare(), ..Setup::new(sluice_e2e::Driver::AfXdp, 2) };
+    on_bed(
+        name,
+        setup,
+        |bed, mut recipe| {
+            bed.add_ipv6()?;
+            let tokens = bed.lab.dir().join("tokens");
+            for role in ["read", "operate"] {
+                let made = token(&tokens, role)?;
+                let kept = bed.lab.dir().join(format!("token-{role}"));
+                std::fs::write(kept, made).map_err(LabError::file("writing a token"))?;
+            }
+            recipe.more += &services(bed);
+            recipe.more +=
+                &format!("[api]\nlisten = [\"{AT}\"]\ntokens = \"{}\"\n", tokens.display());
+            let director = Director::start(bed, &recipe.text(bed))?;
+            Ok((director, recipe))
+        },
+        used,
+    );
+}
+
+/// Traffic that goes on until it is ended: many short connections, and one long one.
+fn traffic(field: &Field) -> Result<[Running; 2], LabError> {
+    let url = field.url();
+    let short =
+        format!("while :; do wrk -t1 -c8 -d3 -H 'Connection: close' {url}; sleep 0.5; done");
+    let long = format!("while :; do iperf3 -c {} -t 20 -b 60M; sleep 0.5; done", field.bed.vip());
+    let client = &field.bed.client;
+    Ok([client.start("short", "sh", &["-c", &short])?, client.start("long", "sh", &["-c", &long])?])
+}
+
+fn used(field: &mut Field) -> Result<(), LabError> {
+    let python = python()?.display().to_string();
+    let dir = field.bed.lab.dir().to_owned();
+    let held = |role: &str| {
+        let text = std::fs::read_to_string(dir.join(format!("token-{role}")));
+        text.map_err(LabError::file("reading a token"))
+    };
+    let page = curl(&field.bed.director, &format!("http://{AT}/"))?;
+    expect(page.contains("<title>Sluice</title>"), || page.clone())?;
+    let flows = traffic(field)?;
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/browser/dashboard.py");
+    let shots = std::env::var("SLUICE_SHOTS")
+        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../target/dashboard").to_owned());
+    let (read, operate, url) = (held("read")?, held("operate")?, format!("http://{AT}"));
+    let args = [
+        script,
+        &url,
+        "--read",
+        &read,
+        "--operate",
+        &operate,
+        "--service",
+        "web",
+        "--shots",
+        &shots,
+        "--restart",
+    ];
+    let mut browser = field.bed.director.start("browser", &python, &args)?;
+    let said = wait_until("the browser's steps", LIMIT, || {
+        let log = browser.log();
+        let over = log.contains("stop the director") || browser.ended()?.is_some();
+        Ok(over.then_some(log))
+    })?;
+    expect(said.contains("stop the director"), || said.clone())?;
+    for flow in &flows {
+        // The shells and what they run.
+        let group = format!("-{}", flow.pid());
+        sluice_e2e::process::run(std::process::Command::new("kill").args(["-KILL", "--", &group]))?;
+    }
+    field.director.stop()?;
+    browser.wait_for_words("start the director", SOON * 4)?;
+    field.director = Director::start(&field.bed, &field.recipe.text(&field.bed))?;
+    let status = browser.wait(LIMIT)?;
+    expect(status.success(), || browser.log())?;
+    eprintln!("{}", browser.log());
+    Ok(())
+}
