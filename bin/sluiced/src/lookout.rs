@@ -145,14 +145,14 @@ struct Collector {
 
 impl Collector {
     /// Gives every worker its lookout. `false` when one has no place for it or does not answer.
-    fn arm(&self, ends: Vec<Box<Lookout>>) -> bool {
+    fn arm(&self, ends: Vec<Lookout>) -> bool {
         let asked: Vec<_> = self
             .workers
             .iter()
             .zip(ends)
             .map(|(worker, end)| {
                 let (reply, answer) = channel();
-                worker.send(Message::LookOut(end, reply));
+                worker.send(Message::LookOut(Box::new(end), reply));
                 answer
             })
             .collect();

@@ -309,7 +309,7 @@ pub fn lookout(
     terms: Terms,
     limits: &Limits,
     workers: usize,
-) -> (Vec<Box<Lookout>>, Vec<Catches>, Arc<Allowance>) {
+) -> (Vec<Lookout>, Vec<Catches>, Arc<Allowance>) {
     let allowance = Arc::new(Allowance {
         packets: AtomicU64::new(limits.packets),
         bytes: AtomicU64::new(limits.bytes),
@@ -333,7 +333,7 @@ pub fn lookout(
             fits: false,
             caught: false,
         };
-        (Box::new(lookout), Catches { catches: from_catches, bytes: from_bytes })
+        (lookout, Catches { catches: from_catches, bytes: from_bytes })
     });
     let (lookouts, catches) = ends.unzip();
     (lookouts, catches, allowance)
@@ -348,6 +348,11 @@ impl Lookout {
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         let over = self.allowance.is_over() || now >= self.terms.until;
         over || self.catches.is_abandoned()
+    }
+
+    /// Whether nothing of a burst can fit, as can be told before anything is decided.
+    pub(crate) fn is_idle<'a>(&self, mut frames: impl Iterator<Item = &'a [u8]>) -> bool {
+        !self.terms.looks_at(Form::Sent) && !frames.any(|frame| self.terms.takes(frame))
     }
 
     /// Looks at a frame as it came, before anything changes it. Gives whether it may be caught.

@@ -58,7 +58,7 @@ fn word(block: &[u8], at: usize) -> Option<u32> {
 fn whole_block(bytes: &[u8]) -> Option<&[u8]> {
     let length = word(bytes, 4)? as usize;
     // What is no block comes as it is, rather than never.
-    if length < SHORTEST || length % 4 != 0 {
+    if length < SHORTEST || !length.is_multiple_of(4) {
         return Some(bytes);
     }
     bytes.get(..length)

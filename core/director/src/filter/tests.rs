@@ -67,11 +67,10 @@ proptest! {
     ) {
         instructions.extend([RETURN; 4]);
         // One that is wrong would hide the others.
-        let right = |at: usize, instruction: &Instruction, count| check(instruction, at, count);
         let count = instructions.len();
-        for at in 0..count {
-            if right(at, &instructions[at], count).is_err() {
-                instructions[at] = RETURN;
+        for (at, instruction) in instructions.iter_mut().enumerate() {
+            if check(instruction, at, count).is_err() {
+                *instruction = RETURN;
             }
         }
         let program = Program::new(&instructions).expect("each instruction is right");

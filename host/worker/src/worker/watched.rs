@@ -78,6 +78,13 @@ impl<Q: Queue> Worker<Q> {
         since: &[Time],
     ) {
         self.retire_lookouts();
+        let frames = || burst.iter().map(Frame::bytes);
+        let lookouts = self.lookouts.take_if(|all| all.all.iter().all(|l| l.is_idle(frames())));
+        if lookouts.is_some() {
+            self.process_since(now, port, (burst, rounds), since, &mut Unprobed);
+            self.lookouts = lookouts;
+            return;
+        }
         for (lane, frame) in burst.drain(..).enumerate() {
             let one = |all: usize| if all > lane { lane..lane + 1 } else { 0..0 };
             let round = &rounds[one(rounds.len())];

@@ -47,7 +47,7 @@ impl Eye {
     fn open(kit: &mut Kit, number: u64, terms: Terms, limits: &Limits) -> Self {
         let (ends, readers, allowance) = lookout(number, terms, limits, kit.workers.len());
         for (worker, end) in kit.workers.iter_mut().zip(ends) {
-            worker.look_out(end).expect("a place");
+            worker.look_out(Box::new(end)).expect("a place");
         }
         Self { readers, allowance }
     }
@@ -130,6 +130,7 @@ fn only_what_fits_in_a_form_that_is_looked_at_is_seen() {
     assert_eq!(caught(to(from_local(), None), question(1)), 1);
     assert_eq!(caught(to(from_local(), Some(Form::Sent)), question(1)), 1);
     assert_eq!(caught(to(from_local(), Some(Form::Received)), question(1)), 0);
+    assert_eq!(caught(to(to_port(53), Some(Form::Received)), question(1)), 1);
     let with = |change: &dyn Fn(&mut Terms)| {
         let mut terms = everything();
         change(&mut terms);
@@ -283,7 +284,7 @@ fn there_are_only_so_many() {
     let mut eyes: Vec<_> =
         (0..LOOKOUTS as u64).map(|n| Eye::open(&mut kit, n, everything(), &LIMITS)).collect();
     let (mut ends, ..) = lookout(99, everything(), &LIMITS, 1);
-    let refused = kit.workers[0].look_out(ends.remove(0)).expect_err("no place");
+    let refused = kit.workers[0].look_out(Box::new(ends.remove(0))).expect_err("no place");
     assert_eq!(refused.number(), 99);
     kit.put(0, FRONT, question(4000));
     kit.turn(0);
