@@ -5,9 +5,9 @@ use serde_json::Value;
 use sluice_e2e::director::program;
 use sluice_e2e::error::expect;
 use sluice_e2e::recipe::Recipe;
-use sluice_e2e::{Driver, LabError};
+use sluice_e2e::{Bed, Driver, LabError};
 
-use crate::field::{Field, PYTHON, Setup, here, on};
+use crate::field::{Field, PYTHON, SOON, Setup, here, on};
 
 /// What the doctor says in the director's namespace, and its exit code.
 fn doctor(field: &Field, more: &[&str]) -> Result<(Vec<Value>, i32), LabError> {
@@ -94,7 +94,29 @@ fn what_is_broken_is_found_and_mended_by_its_commands() {
         is_found_and_mended(field, "vip_twice", "warn", |field| {
             field.bed.director.address("back", &format!("{vip}/32"))
         })?;
-        field.answers(3).map(drop)
+        is_found_and_mended(field, "port_down", "fail", |field| {
+            field.bed.director.ip(&["link", "set", "front", "down"]).map(drop)
+        })?;
+        field.wait_for_answer(SOON)
+    });
+}
+
+/// A real server that is gone is found by asking for it.
+#[test]
+fn a_silent_real_server_is_found() {
+    on(here!(a_silent_real_server_is_found), Setup::usual(), |field| {
+        field.bed.reals[2].ip(&["link", "set", "eth0", "down"])?;
+        field.bed.director.ip(&["neigh", "flush", "dev", "back"])?;
+        let (findings, code) = doctor(field, &[])?;
+        let silent = found(&findings, "real_silent").map(|it| it["text"].to_string());
+        let address = Bed::real_address(2);
+        let told = silent.as_deref().is_some_and(|text| text.contains(&address));
+        expect(told && code == 2, || format!("exit code {code}: {findings:#?}"))?;
+        field.bed.reals[2].ip(&["link", "set", "eth0", "up"])?;
+        sluice_e2e::wait_until("the doctor to be content", SOON, || {
+            let (after, _) = doctor(field, &[])?;
+            Ok(found(&after, "real_silent").is_none().then_some(()))
+        })
     });
 }
 
@@ -167,7 +189,7 @@ fn top_shows_traffic_that_there_is() {
     on(here!(top_shows_traffic_that_there_is), Setup::usual(), |field| {
         let mut held = field.hold(&field.server(sluice_e2e::web::LINES_PORT), 4)?;
         let text = field.director.sluice(&["top", "--batch", "2", "--interval", "1"])?;
-        held.wait(crate::field::SOON)?;
+        held.wait(SOON)?;
         let looks: Vec<&str> = text.split("sluiced ").skip(1).collect();
         expect(looks.len() == 2, || text.clone())?;
         let line = looks[1].lines().find(|line| line.starts_with("lines "));

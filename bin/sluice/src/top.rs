@@ -42,7 +42,7 @@ pub fn run(asked: &Top, socket: &Socket) -> Result<ExitCode, Box<dyn Error>> {
     let client = socket.client_at(asked.socket.as_deref());
     let first = sample::take(&client)?;
     if let Some(times) = asked.batch {
-        return batch(&client, first, times, asked.interval);
+        return batch(&client, first, times, asked);
     }
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         let advice = "a dashboard needs a terminal: `sluice top --batch 1` prints it as text";
@@ -61,15 +61,19 @@ fn batch(
     client: &Client,
     first: Sample,
     times: u32,
-    interval: f64,
+    asked: &Top,
 ) -> Result<ExitCode, Box<dyn Error>> {
     let mut before = first;
     for at in 0..times {
-        std::thread::sleep(Duration::from_secs_f64(interval));
+        std::thread::sleep(Duration::from_secs_f64(asked.interval));
         let now = sample::take(client)?;
-        let gap = if at > 0 { "\n" } else { "" };
-        let text = Board::of(Some(&before), &now).text();
-        Output::write(&Shown::new(format!("{gap}{text}")))?;
+        let board = Board::of(Some(&before), &now);
+        let text = match (asked.json, at) {
+            (true, _) => board.json().to_string() + "\n",
+            (false, 0) => board.text(),
+            (false, _) => format!("\n{}", board.text()),
+        };
+        Output::write(&Shown::new(text))?;
         if !Output::is_read() {
             break;
         }

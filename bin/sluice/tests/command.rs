@@ -3,7 +3,8 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -260,6 +261,80 @@ fn a_wrong_command_line_ends_with_2() {
         assert_eq!(ran.code, Some(2), "{args:?}: {}", ran.stderr);
         assert!(ran.stderr.contains(expected), "{args:?}: {}", ran.stderr);
     }
+}
+
+#[test]
+fn an_older_director_is_told_from_a_wrong_question() {
+    let place = Place::without_director();
+    let listener = UnixListener::bind(place.path("sluice.sock")).expect("listens");
+    let director = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("asked");
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("a request");
+            request.extend(byte);
+        }
+        let body = r#"{"type":"urn:sluice:problem:not-found","title":"Not found","status":404,
+            "detail":"there is nothing at /v1/events; there is /v1/status"}"#;
+        let head = "HTTP/1.1 404 Not Found\r\ncontent-type: application/problem+json";
+        let answer = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        stream.write_all(answer.as_bytes()).expect("answered");
+    });
+    let ran = place.run(&["events"]);
+    director.join().expect("it answered");
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("there is nothing at /v1/events"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the director is of another version"), "{}", ran.stderr);
+    let place = Place::new();
+    let ran = place.run(&["services", "wbe"]);
+    assert!(!ran.stderr.contains("another version"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_doctor_without_a_director_reads_a_file() {
+    let place = Place::without_director();
+    let file = CONFIG.replace("tap:front", "af_xdp:slx-no-such0").replace("[[neigh", "#[[neigh");
+    let file = file.split("[[route]]").next().expect("the beginning");
+    fs::write(place.path("sluice.toml"), file).expect("written");
+    let ran = place.run(&["doctor", "--config", "sluice.toml", "--json"]);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    let findings: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    let of = |id: &str| findings.as_array().into_iter().flatten().find(|it| it["id"] == id);
+    assert_eq!(of("port_absent").map(|it| &it["mark"]), Some(&"fail".into()), "{findings}");
+    assert!(of("director").is_some_and(|it| it["mark"] == "warn"), "{findings}");
+    let ran = place.run(&["doctor", "--config", "sluice.toml"]);
+    assert!(
+        ran.stdout.contains("FAIL  port front: there is no interface slx-no-such0"),
+        "{}",
+        ran.stdout
+    );
+    let script = place.run(&["doctor", "--config", "sluice.toml", "--fix-script"]).stdout;
+    assert!(script.lines().all(|line| !line.contains("FAIL")), "{script}");
+    fs::write(place.path("fix.sh"), script).expect("written");
+    let checked =
+        Command::new("sh").args(["-n", "fix.sh"]).current_dir(place.folder.path()).status();
+    assert!(checked.expect("sh runs").success());
+    let ran = place.run(&["doctor", "--config", "missing.toml"]);
+    assert!(ran.code == Some(1) && ran.stderr.contains("missing.toml"), "{}", ran.stderr);
+}
+
+#[test]
+fn only_what_shows_something_is_watched() {
+    let place = Place::new();
+    for args in [&["config", "rollback", "1", "--watch"][..], &["top", "--watch=1"]] {
+        let ran = place.run(args);
+        assert_eq!(ran.code, Some(2), "{args:?}");
+        assert!(ran.stderr.contains("--watch is for commands that show something"), "{args:?}");
+    }
+    let mut command = place.command(&["status", "--json", "--watch=0.1"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
+    let stdout = child.stdout.take().expect("a pipe");
+    let looks = serde_json::Deserializer::from_reader(stdout).into_iter::<serde_json::Value>();
+    let pids: Vec<_> = looks.take(2).map(|look| look.expect("JSON")["pid"].clone()).collect();
+    assert_eq!(pids, [4711, 4711]);
+    // Nobody reads any more: it ends by itself.
+    assert_eq!(Ran::from(child.wait_with_output().expect("ends")).code, Some(0));
 }
 
 /// As `sluice sessions | head -1`: far more is written than a pipe holds.

@@ -140,7 +140,7 @@ struct Desk {
     screen: Screen,
     rest: Vec<u8>,
     child: Child,
-    _server: Server,
+    server: Option<Server>,
     _folder: tempfile::TempDir,
 }
 
@@ -176,7 +176,7 @@ impl Desk {
             }
         });
         let (seen, screen, rest) = (String::new(), Screen::default(), Vec::new());
-        Self { keys, output, seen, screen, rest, child, _server: server, _folder: folder }
+        Self { keys, output, seen, screen, rest, child, server: Some(server), _folder: folder }
     }
 
     /// Waits until this comes out, and forgets what came before it.
@@ -287,6 +287,21 @@ fn what_is_watched_is_shown_again_and_fits() {
     desk.wait_for("every 0.1 s");
     assert!(screen < 80 * 24 * 4);
     desk.press("\u{3}");
+}
+
+#[test]
+fn a_director_that_goes_away_ends_neither() {
+    let mut desk = Desk::new(&["top", "--interval", "0.1"], &[]);
+    desk.wait_to_see("service-1");
+    drop(desk.server.take());
+    desk.wait_to_see("no answer: no director listens on");
+    desk.press("q");
+    assert_eq!(desk.ends(), Some(0));
+    let mut desk = Desk::new(&["status", "--watch=0.1"], &[]);
+    desk.wait_to_see("sluiced 9.8.7");
+    drop(desk.server.take());
+    desk.wait_to_see("sluice: no director listens on");
+    desk.wait_for("every 0.1 s");
 }
 
 #[test]

@@ -42,6 +42,9 @@ pub struct Top {
     /// Print so many looks as plain text and end
     #[arg(long, short = 'b', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub batch: Option<u32>,
+    /// With --batch: print each look as a line of JSON
+    #[arg(long, requires = "batch")]
+    pub json: bool,
     /// Control socket of the director, as before the subcommand
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,

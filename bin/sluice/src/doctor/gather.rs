@@ -224,36 +224,27 @@ fn answers(kernel: &Kernel, ifindex: u32, ip: IpAddr) -> Option<bool> {
     }
 }
 
-/// Asks for what is not known, and waits for answers.
+/// Asks for what is not known, by the director's ports only, and waits for answers.
 fn ask(facts: &mut Facts, mirror: &mut Mirror, config: &Config) {
-    let index = |mirror: &Mirror, name: &str| mirror.state().link_by_name(name).map(|it| it.index);
-    let mut asked: Vec<(u32, IpAddr)> = Vec::new();
+    let sides = config.ports.iter().filter_map(|port| facts.kernel_side(port));
+    let sides: BTreeMap<String, u32> = sides
+        .filter_map(|name| Some((name.to_owned(), mirror.state().link_by_name(name)?.index)))
+        .collect();
     let hops = facts.ways.values().flat_map(|way| match way {
         Way::Hops(hops) => hops.as_slice(),
         _ => &[],
     });
-    for hop in hops.filter(|hop| hop.answers != Some(true)) {
-        asked.extend(index(mirror, &hop.interface).map(|index| (index, hop.neighbour)));
-    }
-    let mut own: Vec<(u32, IpAddr, String)> = Vec::new();
-    for vip in vips(config).into_iter().filter(IpAddr::is_ipv4) {
-        for holder in facts.holders(vip) {
-            if may_ask(&facts.interfaces[holder], vip)
-                && let Some(index) = index(mirror, holder)
-            {
-                own.push((index, vip, holder.to_owned()));
-            }
-        }
-    }
-    asked.sort_unstable();
-    asked.dedup();
-    asked.truncate(ASKED);
-    own.truncate(ASKED);
+    let unknown = hops.filter(|hop| hop.answers != Some(true));
+    let asked: BTreeSet<(u32, IpAddr)> = unknown
+        .filter_map(|hop| Some((*sides.get(&hop.interface)?, hop.neighbour)))
+        .take(ASKED)
+        .collect();
+    let own = own(facts, config, &sides);
     // What was asked for before, by whomever, says nothing of now.
     for (index, vip, _) in &own {
         let _ = mirror.commands().forget_neighbour(*index, *vip);
     }
-    let owned: Vec<_> = own.iter().map(|(index, vip, _)| (*index, *vip)).collect();
+    let owned: BTreeSet<_> = own.iter().map(|(index, vip, _)| (*index, *vip)).collect();
     facts.probed = asked.iter().chain(&owned).all(|&(index, ip)| mirror.resolve(index, ip).is_ok());
     wait(mirror, &asked, &owned);
     for (index, vip, holder) in own {
@@ -266,13 +257,34 @@ fn ask(facts: &mut Facts, mirror: &mut Mirror, config: &Config) {
     }
     for (real, known) in &mut facts.ways {
         *known = way(mirror.state(), *real);
-        if let Way::Hops(hops) = known {
-            for hop in hops {
+        let Way::Hops(hops) = known else { continue };
+        for hop in hops {
+            let index = sides.get(&hop.interface);
+            if index.is_some_and(|&index| asked.contains(&(index, hop.neighbour))) {
                 // One that was asked and is still being asked does not answer.
                 hop.answers = Some(hop.answers.unwrap_or(false));
             }
         }
     }
+}
+
+/// Virtual addresses of this machine that the network can be asked about: link, address, interface.
+fn own(
+    facts: &Facts,
+    config: &Config,
+    sides: &BTreeMap<String, u32>,
+) -> Vec<(u32, IpAddr, String)> {
+    let mut own = Vec::new();
+    for vip in vips(config).into_iter().filter(IpAddr::is_ipv4).take(ASKED) {
+        for holder in facts.holders(vip) {
+            if let Some(&index) = sides.get(holder)
+                && may_ask(&facts.interfaces[holder], vip)
+            {
+                own.push((index, vip, holder.to_owned()));
+            }
+        }
+    }
+    own
 }
 
 /// Whether the kernel would ask from another address than the one in question: one of the same
@@ -284,7 +296,7 @@ fn may_ask(interface: &Interface, vip: IpAddr) -> bool {
 
 /// Until all real servers have answered, or no answer will come; and for as long as anybody who has
 /// one of our addresses takes to say so.
-fn wait(mirror: &mut Mirror, asked: &[(u32, IpAddr)], owned: &[(u32, IpAddr)]) {
+fn wait(mirror: &mut Mirror, asked: &BTreeSet<(u32, IpAddr)>, owned: &BTreeSet<(u32, IpAddr)>) {
     let begun = Instant::now();
     let known = |mirror: &Mirror, &(index, ip): &(u32, IpAddr)| {
         // One that failed before is still said to have until it answers.

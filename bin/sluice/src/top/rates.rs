@@ -358,6 +358,32 @@ impl Board {
         lines
     }
 
+    /// All of it for programs: each view a list of lines, each line its columns; numbers as they
+    /// are where they are known, and words.
+    pub fn json(&self) -> serde_json::Value {
+        let cell = |cell: &Cell| match cell.value {
+            // Unknown rates are below zero, and some numbers are only there to be sorted by.
+            Some(_) if cell.text == "-" => serde_json::Value::Null,
+            Some(value)
+                if cell.text.starts_with(|it: char| it.is_ascii_digit()) && value >= 0.0 =>
+            {
+                value.into()
+            }
+            _ => cell.text.clone().into(),
+        };
+        let views = VIEWS.iter().zip(&self.grids).map(|(name, grid)| {
+            let line = |row: &super::grid::Row| {
+                let columns = grid.columns.iter().zip(&row.cells);
+                columns.map(|(column, it)| (column.title.to_lowercase(), cell(it))).collect()
+            };
+            let rows = grid.arranged("", grid.sorted_by, false);
+            let lines: Vec<serde_json::Value> =
+                rows.into_iter().map(|row| serde_json::Value::Object(line(row))).collect();
+            (name.to_lowercase().replace(' ', "_"), lines.into())
+        });
+        serde_json::Value::Object(views.collect())
+    }
+
     /// All of it as plain text, each view by its own order.
     pub fn text(&self) -> String {
         let mut out = format!("{}\n{}\n{}\n", self.title, self.summary, self.sessions);

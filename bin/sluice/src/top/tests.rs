@@ -229,6 +229,18 @@ fn batches_have_all_views() {
 }
 
 #[test]
+fn programs_get_numbers() {
+    let json = board().json();
+    let web = &json["services"][0];
+    assert_eq!((&web["service"], &web["up"]), (&"web".into(), &1.0.into()));
+    assert_eq!((&web["new/s"], &web["pps in"]), (&400.0.into(), &40_000.0.into()));
+    assert_eq!(json["real_servers"][3]["state"], "down");
+    assert_eq!(json["drops"][0]["reason"], "no_session");
+    let alone = Board::of(None, &sample(Instant::now(), 12)).json();
+    assert!(alone["services"][0]["new/s"].is_null());
+}
+
+#[test]
 fn rates_are_what_was_counted_in_a_second() {
     let board = board();
     assert_eq!(
