@@ -90,8 +90,8 @@ fn scraped(field: &mut Field) -> Result<(), LabError> {
     }
     wait_for(&space, "sluice_service_sessions_opened_total{service=\"web\"}", 30.0)?;
     wait_for(&space, "sum(sluice_real_sessions_opened_total)", 30.0)?;
-    // Round robin: ten each.
-    wait_for(&space, "min(sluice_real_sessions_opened_total)", 10.0)?;
+    // Round robin of two workers: about ten each.
+    wait_for(&space, "min(sluice_real_sessions_opened_total) > bool 6", 1.0)?;
     wait_for(&space, "count(sluice_worker_up == 1)", 2.0)?;
     let joined = "sum(sluice_real_incoming_packets_total * on (service) group_left (vip) \
                   sluice_service_info{port=\"80\", protocol=\"tcp\"}) > bool 90";

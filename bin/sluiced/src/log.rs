@@ -2,8 +2,8 @@
 //! unreadable.
 //!
 //! Messages are `tracing`'s events. What decides about them is the level, then [`limit`], which
-//! counts what it leaves out; [`format`] writes a line, which [`redact`] has looked through. Level and
-//! format follow the configuration while the director runs.
+//! counts what it leaves out; [`mod@format`] writes a line, which [`mod@redact`] has looked
+//! through. Level and format follow the configuration while the director runs.
 
 mod format;
 mod limit;

@@ -1,8 +1,8 @@
 //! Samples of the running director, and the thread that makes pages and rates of them.
 //!
 //! The control loop takes a sample a second and sends it away; what is asked about samples never
-//! reaches it. A sample that the thread cannot digest costs what was counted until then, and nothing
-//! else.
+//! reaches it. A sample that the thread cannot digest costs what was counted until then, and
+//! nothing else.
 
 use crate::daemon::Daemon;
 use crate::errors::{Error, system};

@@ -1,6 +1,6 @@
 //! A message as a line: for people, or as a JSON object with the names of OpenTelemetry's log data
-//! model (Timestamp, SeverityText, SeverityNumber, Body, Attributes, Resource, InstrumentationScope),
-//! written with underscores.
+//! model (Timestamp, SeverityText, SeverityNumber, Body, Attributes, Resource,
+//! InstrumentationScope), written with underscores.
 
 use super::redact::redact;
 use serde_json::{Map, Value, json};

@@ -61,7 +61,8 @@ pub(crate) static LOG_FORMAT: Key = Key {
     without: Without::Text("text"),
     example: "\"json\"",
     about: "How messages are logged. `text`: a line for people. `json`: an object a line, with \
-            OpenTelemetry's names (docs/metrics.md). `--log-format` on the command line overrides it.",
+            OpenTelemetry's names (docs/metrics.md). `--log-format` on the command line overrides \
+            it.",
 };
 pub(crate) static CONTROL_SOCKET: Key = Key {
     name: "control_socket",
