@@ -7,6 +7,8 @@
 
 mod cli;
 mod desired;
+mod events;
+mod kill;
 mod output;
 mod show;
 mod token;
@@ -83,8 +85,9 @@ fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
                 Ok(show::services(&client.services(&names)?))
             })
         }
-        Command::Sessions { asking, filter } => {
-            let query = filter.query();
+        Command::Sessions { kill: Some(doing), .. } => return kill::run(doing, &socket),
+        Command::Sessions { kill: None, asking, filter, page } => {
+            let query = page.of(filter.query());
             let resource = Resource::Sessions(query.clone());
             answer(&client(&asking), &asking, &resource, |client| {
                 Ok(show::sessions(&client.sessions(&query)?, &query))
@@ -101,9 +104,7 @@ fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
         Command::Health(asking) => answer(&client(&asking), &asking, &Resource::Health, |client| {
             Ok(show::health(&client.health()?, Output::width()))
         }),
-        Command::Events(asking) => answer(&client(&asking), &asking, &Resource::Events, |client| {
-            Ok(show::events(&client.events()?, Output::width()))
-        }),
+        Command::Events(command) => return events::run(&command, &socket),
         Command::Stages { asking, interval } => {
             answer(&client(&asking), &asking, &Resource::Stages, |client| {
                 let before = client.stages()?;

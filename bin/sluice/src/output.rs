@@ -24,18 +24,26 @@ impl Output {
     /// # Errors
     /// When it cannot be written, unless nobody reads it.
     pub fn write(shown: &Shown) -> io::Result<()> {
+        Self::pass(shown).map(drop)
+    }
+
+    /// As [`Self::write`]; says whether anybody reads it.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn pass(shown: &Shown) -> io::Result<bool> {
         let mut stdout = anstream::stdout().lock();
         let written = stdout.write_all(shown.text.as_bytes()).and_then(|()| stdout.flush());
         drop(stdout);
         match written {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(false),
             other => other?,
         }
         if let Some(remark) = &shown.remark {
             // Nobody is left to tell that this failed.
             let _ = writeln!(anstream::stderr(), "{remark}");
         }
-        Ok(())
+        Ok(true)
     }
 }
 

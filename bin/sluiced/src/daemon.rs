@@ -6,9 +6,10 @@
 use crate::crew::Crew;
 use crate::errors::{Error, system};
 use crate::health::{self, Health};
+use crate::lister::Lister;
 use crate::next_hops::NextHops;
 use crate::ports::{self, Ports};
-use crate::{SetLevel, change, lister, report, watch, wiring};
+use crate::{SetLevel, change, news, report, watch, wiring};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -178,6 +179,7 @@ impl Daemon {
         calls_wake: &Wake,
     ) -> Result<(), Error> {
         let mut watch = watch::Watch::default();
+        let mut port_news = news::PortNews::default();
         let mut upkeep = Instant::now() + UPKEEP;
         loop {
             self.wait(signals, calls_wake);
@@ -216,7 +218,9 @@ impl Daemon {
                 self.keep_neighbours();
                 self.health.look_after();
                 self.server.look_after();
-                watch.look(&report::total(&self.crew.reports()));
+                let due = watch.look(&report::total(&self.crew.reports()));
+                self.server.note_all(news::dropped(&due));
+                self.server.note_all(port_news.look(&report::ports(&self.ports)));
                 self.steer();
                 notify(&[NotifyState::Watchdog]);
             }
@@ -295,7 +299,11 @@ impl Daemon {
                 drop(reply.send(report::services(&self.config, &self.plan, &reports)));
             }
             Call::Sessions(query, reply) => {
-                lister::start(self.crew.inboxes(), Arc::clone(&self.plan), query, reply);
+                self.lister().list(query, reply);
+            }
+            Call::Kill { query, dry_run, by, reply } => {
+                let events = Arc::clone(self.server.events());
+                self.lister().kill(query, (dry_run, by), events, reply);
             }
             Call::Ports(reply) => drop(reply.send(report::ports(&self.ports))),
             Call::Stages(reply) => {
@@ -326,12 +334,15 @@ impl Daemon {
                 drop(reply.send(found));
             }
             Call::Health(reply) => drop(reply.send(self.health.shown(&self.config, &self.plan))),
-            Call::Events(reply) => drop(reply.send(self.health.events())),
             Call::Drops(reply) => {
                 let total = report::total(&self.crew.reports());
                 drop(reply.send(model::Drops::from_counts(&total.reasons)));
             }
         }
+    }
+
+    fn lister(&self) -> Lister {
+        Lister { workers: self.crew.inboxes(), plan: Arc::clone(&self.plan) }
     }
 
     fn status(&self) -> model::Status {

@@ -14,7 +14,7 @@ use sluice_config::{CheckKind, Config, Initial};
 use sluice_director::plan::{Plan, RealId, Standing};
 use sluice_health::State;
 use sluice_worker::{Snapshot, Wake};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -28,7 +28,6 @@ pub(crate) struct Health {
     pub wake: Wake,
     /// Real servers of the running plan's services.
     ids: HashMap<Key, RealId>,
-    events: VecDeque<model::Event>,
     /// Snapshots that workers may still have. Whoever lets go of one last frees it, which takes a
     /// while, and a worker has better things to do.
     former: Vec<Arc<Snapshot>>,
@@ -46,8 +45,8 @@ impl Health {
             waker.wake();
         };
         let runner = Runner::start(tell).map_err(system("start the thread of health checks"))?;
-        let (ids, events, former) = (HashMap::new(), VecDeque::new(), Vec::new());
-        Ok(Self { runner, news, wake, ids, events, former })
+        let (ids, former) = (HashMap::new(), Vec::new());
+        Ok(Self { runner, news, wake, ids, former })
     }
 
     /// Checks what a configuration says, and gives the plan with what is known of its real servers.
@@ -84,32 +83,6 @@ impl Health {
     fn keep(&mut self, snapshot: Arc<Snapshot>) {
         self.former.retain(|former| Arc::strong_count(former) > 1);
         self.former.push(snapshot);
-    }
-
-    fn note(&mut self, found: &News, told: Instant) {
-        let id = self.events.back().map_or(1, |event| event.id + 1);
-        if self.events.len() == model::Events::KEPT {
-            self.events.pop_front();
-        }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let at = now.saturating_sub(found.at.elapsed());
-        self.events.push_back(model::Event {
-            id,
-            at_unix_ms: at.as_millis() as u64,
-            kind: "health".to_owned(),
-            service: found.key.service.to_string(),
-            address: found.key.address,
-            port: found.key.port,
-            from: state(found.from),
-            to: state(found.to),
-            reason: found.reason.clone(),
-            told_after_us: told.saturating_duration_since(found.at).as_micros() as u64,
-        });
-    }
-
-    /// What has happened.
-    pub fn events(&self) -> model::Events {
-        model::Events { events: self.events.iter().cloned().collect() }
     }
 
     /// How all checks stand.
@@ -159,7 +132,7 @@ pub(crate) fn hear(daemon: &mut Daemon) {
     }
     let told = Instant::now();
     for found in &news {
-        daemon.health.note(found, told);
+        daemon.server.events().note(event(found, told));
         let (service, real, port) = (&found.key.service, found.key.address, found.key.port);
         let (check, reason) = (&found.check, &found.reason);
         match (found.from, found.to) {
@@ -171,6 +144,21 @@ pub(crate) fn hear(daemon: &mut Daemon) {
             }
             _ => info!(%service, %real, port, %check, %reason, "a real server is up again"),
         }
+    }
+}
+
+fn event(found: &News, told: Instant) -> model::Event {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let at = now.saturating_sub(found.at.elapsed());
+    model::Event {
+        at_unix_ms: at.as_millis() as u64,
+        service: found.key.service.to_string(),
+        address: Some(found.key.address),
+        port: Some(found.key.port),
+        from: Some(state(found.from)),
+        to: Some(state(found.to)),
+        told_after_us: Some(told.saturating_duration_since(found.at).as_micros() as u64),
+        ..model::Event::new(model::EventKind::Health, found.reason.clone())
     }
 }
 

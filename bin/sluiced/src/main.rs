@@ -11,6 +11,7 @@ mod daemon;
 mod errors;
 mod health;
 mod lister;
+mod news;
 mod next_hops;
 mod ports;
 mod queues;

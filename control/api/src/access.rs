@@ -13,6 +13,7 @@ use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use sluice_state::{Author, Door};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{error, warn};
 
@@ -56,7 +57,6 @@ impl Way {
         Self { peer, streams: Arc::default() }
     }
 
-    #[allow(dead_code)]
     /// Says that the answer has no end: the connection may last.
     pub(crate) fn keep(&self) {
         self.streams.store(true, Ordering::Relaxed);
@@ -72,12 +72,16 @@ impl Way {
 pub(crate) struct Caller {
     /// As the history has it.
     pub(crate) author: Author,
+    /// Changes when the tokens do: what was allowed then may not be any more.
+    pub(crate) expires: Option<watch::Receiver<u64>>,
 }
 
 /// Lets in whom the tokens know.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     tokens: RwLock<Arc<Tokens>>,
+    /// How often there were others.
+    changes: watch::Sender<u64>,
     /// When a refusal was logged last, and how many there were since.
     refused: Mutex<(Option<Instant>, u64)>,
 }
@@ -86,6 +90,7 @@ impl Gate {
     /// From now on these tokens hold.
     pub(crate) fn set(&self, tokens: Arc<Tokens>) {
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
+        self.changes.send_modify(|changes| *changes += 1);
     }
 
     fn admit(&self, request: &Request) -> Result<Caller, Problem> {
@@ -93,11 +98,12 @@ impl Gate {
         // What came no known way is not let in.
         let Some(way) = way else { return Err(Problem::unauthorized("there is no token")) };
         let Some(peer) = way.peer else {
-            return Ok(Caller { author: Author::of(Door::Api) });
+            return Ok(Caller { author: Author::of(Door::Api), expires: None });
         };
         let route = request.extensions().get::<MatchedPath>();
         let route = route.map_or("", MatchedPath::as_str);
-        let anybody = Caller { author: Author::of(Door::Api) };
+        let expires = Some(self.changes.subscribe());
+        let anybody = Caller { author: Author::of(Door::Api), expires: expires.clone() };
         let Some(needed) = needed(request.method(), route) else { return Ok(anybody) };
         // What is nowhere is told to everybody whom something is told.
         let needed = if route.is_empty() { Role::Read } else { needed };
@@ -111,7 +117,7 @@ impl Gate {
             return Err(Problem::forbidden(&holder.name, holder.role, needed));
         }
         let name = Some(holder.name.clone());
-        Ok(Caller { author: Author { door: Door::Api, name } })
+        Ok(Caller { author: Author { door: Door::Api, name }, expires })
     }
 
     /// Logs that somebody was refused, once in a while.

@@ -2,10 +2,10 @@
 
 use tokio::sync::oneshot;
 
-use sluice_state::{Applied, Entry, Epoch, Key, Refusal, Request, View};
+use sluice_state::{Applied, Author, Entry, Epoch, Key, Refusal, Request, View};
 
 use crate::model::{
-    Drops, Elephants, Events, Health, HistoryPage, Ports, Services, Sessions, Stages, Status,
+    Drops, Elephants, Health, HistoryPage, Killed, Ports, Services, Sessions, Stages, Status,
 };
 use crate::query::SessionQuery;
 
@@ -23,14 +23,23 @@ pub enum Call {
     Services(Reply<Services>),
     /// At most `limit` open sessions that the query admits.
     Sessions(SessionQuery, Reply<Sessions>),
+    /// Sessions that the query admits are to end, whatever its limit; or to be counted.
+    Kill {
+        /// Which.
+        query: SessionQuery,
+        /// Whether it is only asked how many there are.
+        dry_run: bool,
+        /// Who asks.
+        by: Author,
+        /// For the answer; `None` when a worker did not answer.
+        reply: Reply<Option<Killed>>,
+    },
     /// All ports.
     Ports(Reply<Ports>),
     /// All reasons.
     Drops(Reply<Drops>),
     /// All health checks.
     Health(Reply<Health>),
-    /// What has happened.
-    Events(Reply<Events>),
     /// Where the workers' time goes.
     Stages(Reply<Stages>),
     /// At most so many of the sessions with the most traffic.

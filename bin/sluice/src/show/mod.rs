@@ -19,7 +19,7 @@ mod wires;
 
 pub use balance::{services, sessions};
 pub use desired::{changed, config, diff, epoch, history, reals};
-pub use health::{events, health};
+pub use health::{event, events, health};
 pub use load::{elephants, stages};
 pub use reasons::drops;
 pub use replay::replay;
