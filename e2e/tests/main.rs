@@ -4,6 +4,7 @@
 //! they were skipped, unless `CI=true`, when that is a failure.
 
 mod across;
+mod api;
 mod arena;
 mod bench;
 mod bulk;

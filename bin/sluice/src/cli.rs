@@ -1,8 +1,10 @@
 //! The command line: each option defined and explained once.
 
 pub mod desired;
+pub mod events;
 pub mod look;
 pub mod machine;
+pub mod sessions;
 pub mod token;
 
 use std::path::PathBuf;
@@ -10,8 +12,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::ArgValueCompleter;
 use sluice::replay::Input;
-use sluice_api::model::{Elephants, Protocol, SessionState};
-use sluice_api::{DEFAULT_SOCKET, Endpoint, SessionQuery, parse_limit};
+use sluice_api::model::Elephants;
+use sluice_api::{DEFAULT_SOCKET, parse_limit};
 
 use crate::complete;
 
@@ -46,7 +48,9 @@ Examples:
   sluice sessions --service web --real 192.0.2.11
   sluice sessions --client 198.51.100.48:40000
   sluice sessions --protocol tcp --state syn_recv --limit 1000
-  sluice sessions --limit 100000 --json > sessions.json";
+  sluice sessions --limit 100000 --json > sessions.json
+  sluice sessions kill --client 198.51.100.48 --dry-run
+  sluice sessions kill --service web --real 192.0.2.11:80";
 
 const REPLAY_ABOUT: &str = "\
 Plays captures through the director's data path.
@@ -164,14 +168,20 @@ pub enum Command {
         names: Vec<String>,
     },
     /// Open sessions: endpoints, state, idle time, time left
-    #[command(after_help = SESSIONS_EXAMPLES)]
+    #[command(after_help = SESSIONS_EXAMPLES, args_conflicts_with_subcommands = true)]
     Sessions {
+        /// To end them.
+        #[command(subcommand)]
+        kill: Option<sessions::Doing>,
         /// How to ask.
         #[command(flatten)]
         asking: Asking,
         /// Which.
         #[command(flatten)]
-        filter: Filter,
+        filter: sessions::Filter,
+        /// Which page.
+        #[command(flatten)]
+        page: sessions::Page,
     },
     /// Ports: state, addresses, traffic, and what XDP steering took or passed
     Ports(Asking),
@@ -186,8 +196,9 @@ pub enum Command {
     },
     /// Health checks: state, since when, last probe, reason
     Health(Asking),
-    /// What has happened to real servers' health, and why, the latest at the end
-    Events(Asking),
+    /// What has happened: health, changes, ports, drops; the latest at the end
+    #[command(after_help = events::EXAMPLES)]
+    Events(events::Events),
     /// Where the workers' time goes: cycles a packet of each stage, burst fill, hit rate
     Stages {
         /// How to ask.
@@ -297,47 +308,6 @@ pub struct Asking {
     pub socket: Option<PathBuf>,
 }
 
-/// Which sessions.
-#[derive(Debug, Args)]
-pub struct Filter {
-    /// Of this virtual service
-    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::services))]
-    service: Option<String>,
-    /// From this client
-    #[arg(long, value_name = "ADDRESS[:PORT]")]
-    client: Option<Endpoint>,
-    /// To this real server
-    #[arg(
-        long,
-        value_name = "ADDRESS[:PORT]",
-        add = ArgValueCompleter::new(complete::reals)
-    )]
-    real: Option<Endpoint>,
-    /// In this state: syn_recv, established, fin_wait, close_wait, last_ack, time_wait, close,
-    /// udp, one_packet, sctp, icmp, other
-    #[arg(long, value_name = "STATE")]
-    state: Option<SessionState>,
-    /// Of this protocol: tcp, udp, sctp, icmp, any (another one)
-    #[arg(long, value_name = "PROTOCOL")]
-    protocol: Option<Protocol>,
-    /// At most this many, up to 100000
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = SessionQuery::DEFAULT_LIMIT,
-        value_parser = SessionQuery::parse_limit
-    )]
-    limit: u32,
-}
-
-impl Filter {
-    /// As the director is asked.
-    pub fn query(self) -> SessionQuery {
-        let Self { service, client, real, state, protocol, limit } = self;
-        SessionQuery { service, client, real, state, protocol, limit }
-    }
-}
-
 /// What to replay.
 #[derive(Debug, Args)]
 pub struct Replay {
@@ -359,6 +329,8 @@ pub struct Replay {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use sluice_api::SessionQuery;
+    use sluice_api::model::SessionState;
 
     #[test]
     fn the_definition_holds_together() {
@@ -391,8 +363,8 @@ mod tests {
         let line = "sluice sessions --service web --client 198.51.100.48 --real 192.0.2.11:80 \
                     --state fin-wait --protocol tcp --limit 7";
         let cli = Cli::try_parse_from(line.split_whitespace()).expect("a command line");
-        let Command::Sessions { filter, .. } = cli.command else { panic!("{cli:?}") };
-        let query = filter.query();
+        let Command::Sessions { filter, page, .. } = cli.command else { panic!("{cli:?}") };
+        let query = page.of(filter.query());
         assert_eq!(query.service.as_deref(), Some("web"));
         assert_eq!(query.client, "198.51.100.48".parse().ok());
         assert_eq!(query.real, "192.0.2.11:80".parse().ok());

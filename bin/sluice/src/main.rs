@@ -2,14 +2,15 @@
 //! answers, and it replays captures without a director.
 //!
 //! Exit codes: 0 when it worked, 1 when it did not, 2 when the command line is wrong (`doctor` has
-//! its own). A reader
-//! that closes the pipe early (`sluice sessions | head`) is no error.
+//! its own). A reader that closes the pipe early (`sluice sessions | head`) is no error.
 #![forbid(unsafe_code)]
 
 mod cli;
 mod complete;
 mod desired;
 mod doctor;
+mod events;
+mod kill;
 mod look;
 mod man;
 mod output;
@@ -113,16 +114,39 @@ impl Socket {
 
 pub(crate) fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
     let Cli { reach, command, .. } = cli;
-    let command = match command {
-        Command::Replay(asked) => return play(asked).map(|()| ExitCode::SUCCESS),
-        Command::Token(command) => return token::run(&command),
-        Command::Completions { shell } => return complete::script(&shell),
-        Command::Man { dir } => return man::write(&dir),
-        other => other,
-    };
-    let socket = Socket::of(reach)?;
+    match command {
+        Command::Replay(asked) => play(asked).map(|()| ExitCode::SUCCESS),
+        Command::Token(command) => token::run(&command),
+        Command::Completions { shell } => complete::script(&shell),
+        Command::Man { dir } => man::write(&dir),
+        command => with_director(command, &Socket::of(reach)?),
+    }
+}
+
+/// The commands that a director answers.
+fn with_director(command: Command, socket: &Socket) -> Result<ExitCode, Box<dyn Error>> {
+    match command {
+        Command::Sessions { kill: Some(doing), .. } => kill::run(doing, socket),
+        Command::Events(command) => events::run(&command, socket),
+        Command::Config(command) => desired::config(command, socket),
+        Command::Service(command) => desired::service(command, socket),
+        Command::Real(command) => desired::real(command, socket),
+        Command::Pool(command) => desired::pool(command, socket),
+        Command::Trace(asked) => look::trace(asked, socket),
+        Command::Capture(asked) => look::capture(asked, socket),
+        Command::Top(asked) => top::run(&asked, socket),
+        Command::Doctor(asked) => doctor::run(&asked, socket),
+        command => {
+            Output::write(&shown(command, socket)?)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// What a command shows that asks once.
+fn shown(command: Command, socket: &Socket) -> Result<Shown, Box<dyn Error>> {
     let client = |asking: &Asking| socket.client(asking);
-    let shown = match command {
+    match command {
         Command::Status(asking) => answer(&client(&asking), &asking, &Resource::Status, |client| {
             Ok(show::status(&client.status()?, now_unix_s()))
         }),
@@ -132,8 +156,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
                 Ok(show::services(&client.services(&names)?, Output::width()))
             })
         }
-        Command::Sessions { asking, filter } => {
-            let query = filter.query();
+        Command::Sessions { kill: _, asking, filter, page } => {
+            let query = page.of(filter.query());
             let resource = Resource::Sessions(query.clone());
             answer(&client(&asking), &asking, &resource, |client| {
                 Ok(show::sessions(&client.sessions(&query)?, &query, Output::width()))
@@ -149,9 +173,6 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
         }
         Command::Health(asking) => answer(&client(&asking), &asking, &Resource::Health, |client| {
             Ok(show::health(&client.health()?, Output::width()))
-        }),
-        Command::Events(asking) => answer(&client(&asking), &asking, &Resource::Events, |client| {
-            Ok(show::events(&client.events()?, Output::width()))
         }),
         Command::Stages { asking, interval } => {
             answer(&client(&asking), &asking, &Resource::Stages, |client| {
@@ -169,21 +190,9 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
             let client = socket.client_at(own.as_deref());
             client.text(&Resource::Metrics).map(Shown::new).map_err(Into::into)
         }
-        Command::Config(command) => return desired::config(command, &socket),
-        Command::Service(command) => return desired::service(command, &socket),
-        Command::Real(command) => return desired::real(command, &socket),
-        Command::Pool(command) => return desired::pool(command, &socket),
-        Command::Trace(asked) => return look::trace(asked, &socket),
-        Command::Capture(asked) => return look::capture(asked, &socket),
-        Command::Top(asked) => return top::run(&asked, &socket),
-        Command::Doctor(asked) => return doctor::run(&asked, &socket),
-        Command::Replay(_)
-        | Command::Token(_)
-        | Command::Completions { .. }
-        | Command::Man { .. } => return Ok(ExitCode::SUCCESS),
-    }?;
-    Output::write(&shown)?;
-    Ok(ExitCode::SUCCESS)
+        // Those that do not only show were taken before.
+        _ => Err("this command shows nothing".into()),
+    }
 }
 
 /// What is printed: the director's own JSON, or what `show` makes of it.

@@ -45,6 +45,14 @@ impl Output {
     /// # Errors
     /// When it cannot be written, unless nobody reads it.
     pub fn write(shown: &Shown) -> io::Result<()> {
+        Self::pass(shown).map(drop)
+    }
+
+    /// As [`Self::write`]; says whether anybody reads it.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn pass(shown: &Shown) -> io::Result<bool> {
         let turned = turn();
         let text = match turned {
             true => first_lines(&shown.text),
@@ -56,14 +64,14 @@ impl Output {
         match written {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 READ.store(false, Ordering::Relaxed);
-                return Ok(());
+                return Ok(false);
             }
             other => other?,
         }
         if let Some(remark) = &shown.remark {
             self::remark(remark);
         }
-        Ok(())
+        Ok(true)
     }
 }
 

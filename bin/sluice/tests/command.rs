@@ -10,9 +10,8 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_api::model::{
-    Drops, Elephant, Elephants, Events, Health, IdleMode, Memory, Protocol, Rate, Service,
-    Services, Session, SessionCounts, SessionState, Sessions, StageTicks, Stages, Status,
-    WorkerStages,
+    Drops, Elephant, Elephants, Health, IdleMode, Memory, Protocol, Rate, Service, Services,
+    Session, SessionCounts, SessionState, Sessions, StageTicks, Stages, Status, WorkerStages,
 };
 use sluice_api::{Call, Server};
 use sluice_director::Reason;
@@ -121,7 +120,7 @@ fn sessions(limit: u32) -> Sessions {
         service: "web".to_owned(),
         worker: 0,
     };
-    Sessions { sessions: vec![session; limit as usize], more: true }
+    Sessions { sessions: vec![session; limit as usize], more: true, next: Some("0.7".to_owned()) }
 }
 
 fn drops() -> Drops {
@@ -168,7 +167,6 @@ fn answer(call: Call) {
         Call::Stages(reply) => reply.send(stages()).is_ok(),
         Call::Elephants(limit, reply) => reply.send(elephants(limit)).is_ok(),
         Call::Health(reply) => reply.send(Health::default()).is_ok(),
-        Call::Events(reply) => reply.send(Events::default()).is_ok(),
         // The desired state has tests of its own.
         other => panic!("{other:?}"),
     };

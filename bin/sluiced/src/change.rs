@@ -4,7 +4,7 @@
 //! them. A worker never waits for this, and a change that is refused leaves everything as it was.
 
 use crate::daemon::{Daemon, notify};
-use crate::{report, wiring};
+use crate::{news, report, wiring};
 use sd_notify::NotifyState;
 use sluice_api::{ApiError, Network, Reply, model};
 use sluice_config::{Config, Loaded};
@@ -83,7 +83,11 @@ pub(crate) fn reload(
     match &outcome {
         Ok(_) if dry_run => {}
         Ok(applied) => info!(epoch = applied.epoch, "the configuration was read again"),
-        Err(failure) => error!("the configuration stays as it was:\n{failure}"),
+        Err(_) if dry_run => {}
+        Err(failure) => {
+            daemon.server.events().note(news::refused(failure));
+            error!("the configuration stays as it was:\n{failure}");
+        }
     }
     if !dry_run {
         daemon.last_reload = Some(model::Reload {
@@ -168,6 +172,11 @@ fn commit(daemon: &mut Daemon, requests: &[Request]) -> Vec<Result<Applied, Refu
     let Outcome { answers, publish } = daemon.desired.commit(requests, now_ms(), &mut compile);
     for note in daemon.desired.take_notes() {
         warn!("{note}");
+    }
+    for (request, answer) in requests.iter().zip(&answers) {
+        if let (false, Ok(applied)) = (request.dry_run, answer) {
+            daemon.server.note_all(news::applied(&request.by, applied));
+        }
     }
     if let Some((mut config, plan)) = publish {
         let mut steps = answers.iter().flatten().flat_map(|applied| &applied.changes);

@@ -6,12 +6,13 @@
 use crate::crew::Crew;
 use crate::errors::{Error, system};
 use crate::health::{self, Health};
+use crate::lister::Lister;
 use crate::log::Log;
 use crate::lookout::Lookouts;
 use crate::meter::Samples;
 use crate::next_hops::NextHops;
 use crate::ports::{self, Ports};
-use crate::{change, lister, report, watch, wiring};
+use crate::{change, news, report, watch, wiring};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -109,7 +110,7 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
     daemon.keep_neighbours();
     daemon.steer();
     daemon.server.reach(prepared);
-    daemon.upkeep(&mut watch::Watch::default());
+    daemon.upkeep(&mut Default::default(), &mut Default::default());
     notify(&[NotifyState::Ready, NotifyState::Status("forwarding")]);
     info!(config = %file.display(), socket = %daemon.config.director.control_socket.display(),
         "the director is ready");
@@ -188,7 +189,7 @@ impl Daemon {
         calls: &Receiver<Call>,
         calls_wake: &Wake,
     ) -> Result<(), Error> {
-        let mut watch = watch::Watch::default();
+        let (mut watch, mut port_news) = Default::default();
         let mut upkeep = Instant::now() + UPKEEP;
         loop {
             self.wait(signals, calls_wake);
@@ -224,21 +225,22 @@ impl Daemon {
             }
             if Instant::now() >= upkeep {
                 upkeep = Instant::now() + UPKEEP;
-                self.upkeep(&mut watch);
+                self.upkeep(&mut watch, &mut port_news);
                 notify(&[NotifyState::Watchdog]);
             }
         }
     }
 
     /// What is to be done once a second.
-    fn upkeep(&mut self, watch: &mut watch::Watch) {
+    fn upkeep(&mut self, watch: &mut watch::Watch, port_news: &mut news::PortNews) {
         self.log.look_after();
         self.keep_neighbours();
         self.health.look_after();
         self.server.look_after();
         let reports = self.crew.reports();
         let total = report::total(&reports);
-        watch.look(&total);
+        self.server.note_all(news::dropped(&watch.look(&total)));
+        self.server.note_all(port_news.look(&report::ports(&self.ports)));
         self.health.look_at(&total);
         self.ports.steer(&self.plan, self.mirror.state(), &total);
         self.measure(reports, total);
@@ -317,7 +319,11 @@ impl Daemon {
                 drop(reply.send(report::services(&self.config, &self.plan, &reports)));
             }
             Call::Sessions(query, reply) => {
-                lister::start(self.crew.inboxes(), Arc::clone(&self.plan), query, reply);
+                self.lister().list(query, reply);
+            }
+            Call::Kill { query, dry_run, by, reply } => {
+                let events = Arc::clone(self.server.events());
+                self.lister().kill(query, (dry_run, by), events, reply);
             }
             Call::Ports(reply) => drop(reply.send(report::ports(&self.ports))),
             Call::Stages(reply) => {
@@ -354,12 +360,15 @@ impl Daemon {
             // Answered from samples: see `meter`.
             Call::Metrics(..) | Call::Rates(..) => {}
             Call::Health(reply) => drop(reply.send(self.health.shown(&self.config, &self.plan))),
-            Call::Events(reply) => drop(reply.send(self.health.events())),
             Call::Drops(reply) => {
                 let total = report::total(&self.crew.reports());
                 drop(reply.send(model::Drops::from_counts(&total.reasons)));
             }
         }
+    }
+
+    fn lister(&self) -> Lister {
+        Lister { workers: self.crew.inboxes(), plan: Arc::clone(&self.plan) }
     }
 
     fn status(&self) -> model::Status {

@@ -15,7 +15,7 @@ use sluice_config::{CheckKind, Config, Initial};
 use sluice_director::plan::{Plan, RealId, Standing};
 use sluice_health::State;
 use sluice_worker::{Snapshot, Wake};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -32,7 +32,6 @@ pub(crate) struct Health {
     /// Those whose clients' connections are watched.
     watched: HashMap<Key, passive::Watched>,
     begun: Instant,
-    events: VecDeque<model::Event>,
     /// Snapshots that workers may still have. Whoever lets go of one last frees it, which takes a
     /// while, and a worker has better things to do.
     former: Vec<Arc<Snapshot>>,
@@ -57,7 +56,6 @@ impl Health {
             ids: HashMap::new(),
             watched: HashMap::new(),
             begun: Instant::now(),
-            events: VecDeque::new(),
             former: Vec::new(),
         })
     }
@@ -100,27 +98,6 @@ impl Health {
         self.former.push(snapshot);
     }
 
-    fn note(&mut self, found: &News, told: Instant) {
-        let id = self.events.back().map_or(1, |event| event.id + 1);
-        if self.events.len() == model::Events::KEPT {
-            self.events.pop_front();
-        }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let at = now.saturating_sub(found.at.elapsed());
-        self.events.push_back(model::Event {
-            id,
-            at_unix_ms: at.as_millis() as u64,
-            kind: "health".to_owned(),
-            service: found.key.service.to_string(),
-            address: found.key.address,
-            port: found.key.port,
-            from: state(found.from),
-            to: state(found.to),
-            reason: found.reason.clone(),
-            told_after_us: told.saturating_duration_since(found.at).as_micros() as u64,
-        });
-    }
-
     /// For whoever wants to look at the checks on another thread.
     pub fn board(&self) -> Board {
         self.runner.board()
@@ -129,11 +106,6 @@ impl Health {
     /// How often the checks' thread had to be replaced.
     pub const fn restarts(&self) -> u64 {
         self.runner.restarts()
-    }
-
-    /// What has happened.
-    pub fn events(&self) -> model::Events {
-        model::Events { events: self.events.iter().cloned().collect() }
     }
 
     /// How all checks stand.
@@ -184,7 +156,7 @@ pub(crate) fn hear(daemon: &mut Daemon) {
     }
     let told = Instant::now();
     for found in &news {
-        daemon.health.note(found, told);
+        daemon.server.events().note(event(found, told));
         let (service, real, port) = (&found.key.service, found.key.address, found.key.port);
         let (check, reason) = (&found.check, &found.reason);
         match (found.from, found.to) {
@@ -196,6 +168,21 @@ pub(crate) fn hear(daemon: &mut Daemon) {
             }
             _ => info!(%service, %real, port, %check, %reason, "a real server is up again"),
         }
+    }
+}
+
+fn event(found: &News, told: Instant) -> model::Event {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let at = now.saturating_sub(found.at.elapsed());
+    model::Event {
+        at_unix_ms: at.as_millis() as u64,
+        service: found.key.service.to_string(),
+        address: Some(found.key.address),
+        port: Some(found.key.port),
+        from: Some(state(found.from)),
+        to: Some(state(found.to)),
+        told_after_us: Some(told.saturating_duration_since(found.at).as_micros() as u64),
+        ..model::Event::new(model::EventKind::Health, found.reason.clone())
     }
 }
 

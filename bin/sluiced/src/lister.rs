@@ -1,59 +1,126 @@
-//! Lists sessions for the operator on a thread of its own: asks the workers for one part of their
-//! tables after the other, so that neither they nor the control loop wait for a long list.
+//! Lists and ends sessions for the operator on a thread of its own: asks the workers for one part of
+//! their tables after the other, so that neither they nor the control loop wait for a long list.
 
 use crate::queues::PortQueue;
 use crate::report;
-use sluice_api::{Reply, SessionQuery, model};
+use sluice_api::model::{Event, EventKind, Killed};
+use sluice_api::{Cursor, EventLog, Reply, SessionQuery, model};
 use sluice_director::path::SessionFilter;
 use sluice_director::plan::Plan;
+use sluice_state::Author;
 use sluice_worker::{Inbox, Message};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use tracing::warn;
+use tracing::{info, warn};
 
-/// Starts to list; the answer goes to `reply`.
-pub fn start(
-    workers: Vec<Inbox<PortQueue>>,
-    plan: Arc<Plan>,
-    query: SessionQuery,
-    reply: Reply<model::Sessions>,
-) {
-    let work = move || {
+/// Whom to ask, and what they work with.
+pub struct Lister {
+    /// The workers.
+    pub workers: Vec<Inbox<PortQueue>>,
+    /// Their plan.
+    pub plan: Arc<Plan>,
+}
+
+impl Lister {
+    /// Starts to list; the answer goes to `reply`.
+    pub fn list(self, query: SessionQuery, reply: Reply<model::Sessions>) {
         // A client that no longer waits is no error.
-        let _ = reply.send(list(&workers, &plan, &query));
-    };
+        aside(move || drop(reply.send(list(&self.workers, &self.plan, &query))));
+    }
+
+    /// Starts to end, or to count; the answer goes to `reply`, and into the log of events.
+    pub fn kill(
+        self,
+        query: SessionQuery,
+        (dry_run, by): (bool, Author),
+        events: Arc<EventLog>,
+        reply: Reply<Option<Killed>>,
+    ) {
+        aside(move || {
+            let counted = self.end(&query, dry_run);
+            if let (false, Some(sessions @ 1..)) = (dry_run, counted) {
+                let text = format!("{sessions} sessions were ended");
+                info!(%by, sessions, "{text}");
+                let (service, author) = (query.service.unwrap_or_default(), Some(by));
+                events.note(Event { service, author, ..Event::new(EventKind::Sessions, text) });
+            }
+            // A client that no longer waits is no error.
+            let _ = reply.send(counted.map(|sessions| Killed { sessions, dry_run }));
+        });
+    }
+
+    /// How many were ended, or are there to be. `None` when a worker did not answer.
+    fn end(&self, query: &SessionQuery, dry_run: bool) -> Option<u64> {
+        let (filter, mut ended) = (filter(&self.plan, query), 0);
+        // Of a service that there is not there are no sessions; and never are all of them meant.
+        if query.service.is_some() && filter.service.is_none() {
+            return Some(0);
+        }
+        for worker in &self.workers {
+            let mut next = Some(0);
+            while let Some(cursor) = next {
+                let filter = filter.clone();
+                let count;
+                (count, next) = if dry_run {
+                    let (reply, answer) = channel();
+                    worker.send(Message::Sessions { filter, cursor, reply });
+                    let (found, next) = answer.recv().ok()?;
+                    (found.len() as u64, next)
+                } else {
+                    let (reply, answer) = channel();
+                    worker.send(Message::Kill { filter, cursor, reply });
+                    let (count, next) = answer.recv().ok()?;
+                    (u64::from(count), next)
+                };
+                ended += count;
+            }
+        }
+        Some(ended)
+    }
+}
+
+fn aside(work: impl FnOnce() + Send + 'static) {
     if let Err(error) = std::thread::Builder::new().name("sessions".into()).spawn(work) {
-        warn!(%error, "cannot start a thread to list sessions");
+        warn!(%error, "cannot start a thread to go through the sessions");
     }
 }
 
 fn list(workers: &[Inbox<PortQueue>], plan: &Plan, query: &SessionQuery) -> model::Sessions {
-    let filter = filter(plan, query);
-    let limit = query.limit as usize;
+    let (filter, limit) = (filter(plan, query), query.limit as usize);
+    let begin = query.cursor.unwrap_or_default();
     let mut sessions = Vec::new();
-    for (number, worker) in workers.iter().enumerate() {
-        let mut next = Some(0);
+    let mut places = Vec::new();
+    for (number, worker) in workers.iter().enumerate().skip(begin.worker.into()) {
+        let number = number as u16;
+        let mut next = Some(if number == begin.worker { begin.slot } else { 0 });
         while let Some(cursor) = next.filter(|_| sessions.len() <= limit) {
             let (reply, answer) = channel();
             worker.send(Message::Sessions { filter: filter.clone(), cursor, reply });
             let Ok((found, more)) = answer.recv() else { break };
-            let shown = found.iter().filter_map(|s| report::session(plan, number as u16, s));
-            sessions.extend(shown.filter(|session| query.matches(session)));
+            for info in &found {
+                let shown = report::session(plan, number, info);
+                if let Some(session) = shown.filter(|session| query.matches(session)) {
+                    sessions.push(session);
+                    places.push(Cursor { worker: number, slot: info.slot });
+                }
+            }
             next = more;
         }
     }
-    let more = sessions.len() > limit;
+    let next = places.get(limit).map(ToString::to_string);
     sessions.truncate(limit);
-    model::Sessions { sessions, more }
+    model::Sessions { sessions, more: next.is_some(), next }
 }
 
-/// What the workers can tell apart themselves; ports and names are compared afterwards.
+/// What the workers can tell apart themselves: everything but the name of a service that left.
 fn filter(plan: &Plan, query: &SessionQuery) -> SessionFilter {
     let named = |name: &String| plan.live_services().find(|(_, s)| s.name == *name);
     SessionFilter {
         service: query.service.as_ref().and_then(named).map(|(id, _)| id),
         client: query.client.map(|endpoint| endpoint.address),
+        client_port: query.client.and_then(|endpoint| endpoint.port),
         real: query.real.map(|endpoint| endpoint.address),
+        real_port: query.real.and_then(|endpoint| endpoint.port),
         state: query.state.map(Into::into),
         protocol: query
             .protocol

@@ -14,6 +14,7 @@ mod lister;
 mod log;
 mod lookout;
 mod meter;
+mod news;
 mod next_hops;
 mod ports;
 mod queues;

@@ -100,6 +100,7 @@ pub fn sessions(reports: &[Report], total: &Counters) -> model::SessionCounts {
         created: total.created,
         closed: total.closed,
         expired: total.expired,
+        killed: total.killed,
     }
 }
 

@@ -34,11 +34,13 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// Logs the watched reasons that have counted since they were last logged.
-    pub fn look(&mut self, total: &Counters) {
-        for (reason, packets) in self.due(total, Instant::now()) {
+    /// Logs the watched reasons that have counted since they were last logged, and gives them.
+    pub fn look(&mut self, total: &Counters) -> Vec<(Reason, u64)> {
+        let due = self.due(total, Instant::now());
+        for (reason, packets) in &due {
             warn!(reason = reason.name(), packets, "{}", reason.text());
         }
+        due
     }
 
     fn due(&mut self, total: &Counters, now: Instant) -> Vec<(Reason, u64)> {

@@ -13,6 +13,7 @@ use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use sluice_state::{Author, Door};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{error, warn};
 
@@ -73,12 +74,16 @@ pub(crate) struct Caller {
     pub(crate) author: Author,
     /// What it may do.
     pub(crate) role: Role,
+    /// Changes when the tokens do: what was allowed then may not be any more.
+    pub(crate) expires: Option<watch::Receiver<u64>>,
 }
 
 /// Lets in whom the tokens know.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     tokens: RwLock<Arc<Tokens>>,
+    /// How often there were others.
+    changes: watch::Sender<u64>,
     /// When a refusal was logged last, and how many there were since.
     refused: Mutex<(Option<Instant>, u64)>,
 }
@@ -87,6 +92,7 @@ impl Gate {
     /// From now on these tokens hold.
     pub(crate) fn set(&self, tokens: Arc<Tokens>) {
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
+        self.changes.send_modify(|changes| *changes += 1);
     }
 
     fn admit(&self, request: &Request) -> Result<Caller, Problem> {
@@ -94,11 +100,14 @@ impl Gate {
         // What came no known way is not let in.
         let Some(way) = way else { return Err(Problem::unauthorized("there is no token")) };
         let Some(peer) = way.peer else {
-            return Ok(Caller { author: Author::of(Door::Api), role: Role::Admin });
+            let author = Author::of(Door::Api);
+            return Ok(Caller { author, role: Role::Admin, expires: None });
         };
         let route = request.extensions().get::<MatchedPath>();
         let route = route.map_or("", MatchedPath::as_str);
-        let anybody = Caller { author: Author::of(Door::Api), role: Role::Read };
+        let expires = Some(self.changes.subscribe());
+        let author = Author::of(Door::Api);
+        let anybody = Caller { author, role: Role::Read, expires: expires.clone() };
         let Some(needed) = needed(request.method(), route) else { return Ok(anybody) };
         // What is nowhere is told to everybody whom something is told.
         let needed = if route.is_empty() { Role::Read } else { needed };
@@ -112,7 +121,7 @@ impl Gate {
             return Err(Problem::forbidden(&holder.name, holder.role, needed));
         }
         let name = Some(holder.name.clone());
-        Ok(Caller { author: Author { door: Door::Api, name }, role: holder.role })
+        Ok(Caller { author: Author { door: Door::Api, name }, role: holder.role, expires })
     }
 
     /// Logs that somebody was refused, once in a while.

@@ -3,11 +3,11 @@
 use axum::body::Bytes;
 use tokio::sync::oneshot;
 
-use sluice_state::{Applied, Entry, Epoch, Key, Refusal, Request, View};
+use sluice_state::{Applied, Author, Entry, Epoch, Key, Refusal, Request, View};
 
 use crate::look::{LookRefusal, Pieces};
 use crate::model::{
-    Drops, Elephants, Events, Health, HistoryPage, Ports, Rates, RatesQuery, Services, Sessions,
+    Drops, Elephants, Health, HistoryPage, Killed, Ports, Rates, RatesQuery, Services, Sessions,
     Stages, Status,
 };
 use crate::model::{LookKind, LookRequest};
@@ -46,14 +46,23 @@ pub enum Call {
     Services(Reply<Services>),
     /// At most `limit` open sessions that the query admits.
     Sessions(SessionQuery, Reply<Sessions>),
+    /// Sessions that the query admits are to end, whatever its limit; or to be counted.
+    Kill {
+        /// Which.
+        query: SessionQuery,
+        /// Whether it is only asked how many there are.
+        dry_run: bool,
+        /// Who asks.
+        by: Author,
+        /// For the answer; `None` when a worker did not answer.
+        reply: Reply<Option<Killed>>,
+    },
     /// All ports.
     Ports(Reply<Ports>),
     /// All reasons.
     Drops(Reply<Drops>),
     /// All health checks.
     Health(Reply<Health>),
-    /// What has happened.
-    Events(Reply<Events>),
     /// Where the workers' time goes.
     Stages(Reply<Stages>),
     /// At most so many of the sessions with the most traffic.

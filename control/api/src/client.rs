@@ -16,14 +16,15 @@ use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
-use tokio::runtime;
+use tokio::runtime::{self, Runtime};
 
 use crate::error::ApiError;
+use crate::events::EventQuery;
 use sluice_state::{Epoch, View};
 
 use crate::model::{
-    Changed, Drops, Elephants, Events, Health, HistoryPage, Ports, Rates, RatesQuery, Services,
-    Sessions, Stages, Status,
+    Changed, Drops, Elephants, Events, Health, HistoryPage, Killed, Ports, Rates, RatesQuery,
+    Services, Sessions, Stages, Status,
 };
 use crate::problem::{MEDIA_TYPE, Problem};
 use crate::query::SessionQuery;
@@ -52,7 +53,7 @@ pub enum Resource {
     /// Health checks.
     Health,
     /// What has happened.
-    Events,
+    Events(EventQuery),
     /// Where the workers' time goes.
     Stages,
     /// At most so many of the sessions with the most traffic.
@@ -123,7 +124,7 @@ impl Change {
 
 impl Resource {
     /// Path and query of the request.
-    fn target(&self) -> String {
+    pub(crate) fn target(&self) -> String {
         let (path, pairs) = match self {
             Self::Status => ("/v1/status", Vec::new()),
             Self::Services(names) => {
@@ -133,7 +134,7 @@ impl Resource {
             Self::Ports => ("/v1/ports", Vec::new()),
             Self::Drops => ("/v1/drops", Vec::new()),
             Self::Health => ("/v1/health", Vec::new()),
-            Self::Events => ("/v1/events", Vec::new()),
+            Self::Events(query) => ("/v1/events", query.pairs()),
             Self::Stages => ("/v1/stages", Vec::new()),
             Self::Elephants(limit) => ("/v1/elephants", vec![("limit", limit.to_string())]),
             Self::Rates(query) => ("/v1/rates", query.pairs()),
@@ -205,6 +206,45 @@ impl Client {
         self.get(&Resource::Sessions(query.clone()))
     }
 
+    /// Ends the sessions that a query admits, which must have a filter.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn kill(&self, query: &SessionQuery) -> Result<Killed, ApiError> {
+        self.delete_sessions(query, &[])
+    }
+
+    /// How many sessions a query admits, which must have a filter.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn would_kill(&self, query: &SessionQuery, all: bool) -> Result<Killed, ApiError> {
+        let all = all.then_some(("all", "true".to_owned()));
+        let more: Vec<_> = all.into_iter().chain([("dry_run", "true".to_owned())]).collect();
+        self.delete_sessions(query, &more)
+    }
+
+    /// Ends all sessions.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn kill_all(&self) -> Result<Killed, ApiError> {
+        self.delete_sessions(&SessionQuery::default(), &[("all", "true".to_owned())])
+    }
+
+    fn delete_sessions(
+        &self,
+        query: &SessionQuery,
+        more: &[(&'static str, String)],
+    ) -> Result<Killed, ApiError> {
+        let mut pairs = query.pairs();
+        pairs.extend_from_slice(more);
+        let mut text = form_urlencoded::Serializer::new(String::new());
+        let target = format!("/v1/sessions?{}", text.extend_pairs(pairs).finish());
+        let text = self.exchange(Request::delete(target), String::new())?;
+        serde_json::from_str(&text).map_err(|error| self.strange(error))
+    }
+
     /// Ports.
     ///
     /// # Errors
@@ -233,8 +273,8 @@ impl Client {
     ///
     /// # Errors
     /// See [`Self::text`].
-    pub fn events(&self) -> Result<Events, ApiError> {
-        self.get(&Resource::Events)
+    pub fn events(&self, query: &EventQuery) -> Result<Events, ApiError> {
+        self.get(&Resource::Events(query.clone()))
     }
 
     /// Where the workers' time goes.
@@ -321,43 +361,48 @@ impl Client {
     }
 
     fn exchange(&self, request: Builder, body: String) -> Result<String, ApiError> {
-        let request = self.addressed(request, body)?;
-        let broken = |error: io::Error| self.broken(error);
-        let runtime =
-            runtime::Builder::new_current_thread().enable_all().build().map_err(broken)?;
-        runtime.block_on(async {
-            let asked = self.ask(request);
+        let request = self.complete(request, body)?;
+        self.runtime()?.block_on(async {
+            let asked = async { self.read(self.open(request).await?).await };
             match tokio::time::timeout(self.patience, asked).await {
                 Ok(answer) => answer,
-                Err(_) => {
-                    let after_s = self.patience.as_secs_f64();
-                    Err(ApiError::Timeout { path: self.path.clone(), after_s })
-                }
+                Err(_) => Err(self.late()),
             }
         })
     }
 
-    /// A request as the director wants it, by whichever way it is reached.
-    fn addressed(
+    /// A request with what every request has.
+    pub(crate) fn complete(
         &self,
         request: Builder,
-        body: impl Into<Bytes>,
+        body: String,
     ) -> Result<Request<Full<Bytes>>, ApiError> {
         let host = self.remote.as_ref().map_or("director", Remote::authority);
         let mut request = request.header(HOST, host);
         if let Some(remote) = &self.remote {
             request = request.header(AUTHORIZATION, remote.authorization());
         }
-        request.body(Full::new(body.into())).map_err(|error| self.strange(error))
+        request.body(Full::new(Bytes::from(body))).map_err(|error| self.strange(error))
     }
 
-    async fn ask(&self, request: Request<Full<Bytes>>) -> Result<String, ApiError> {
-        let response = self.send(request).await?;
-        self.read(response).await
+    pub(crate) fn runtime(&self) -> Result<Runtime, ApiError> {
+        let built = runtime::Builder::new_current_thread().enable_all().build();
+        built.map_err(|error| self.broken(error))
     }
 
-    /// Sends a request on a connection of its own, and gives the answer's beginning.
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ApiError> {
+    pub(crate) fn late(&self) -> ApiError {
+        ApiError::Timeout { path: self.path.clone(), after_s: self.patience.as_secs_f64() }
+    }
+
+    pub(crate) const fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Connects, asks, and gives the beginning of the answer.
+    pub(crate) async fn open(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, ApiError> {
         match &self.remote {
             None => self.converse(self.connect().await?, request).await,
             Some(remote) => match remote.connect().await? {
@@ -403,7 +448,7 @@ impl Client {
         }
     }
 
-    async fn read<B>(&self, response: Response<B>) -> Result<String, ApiError>
+    pub(crate) async fn read<B>(&self, response: Response<B>) -> Result<String, ApiError>
     where
         B: hyper::body::Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -432,11 +477,11 @@ impl Client {
         if error.is_parse() { self.strange(error) } else { self.broken(error) }
     }
 
-    fn broken(&self, reason: impl ToString) -> ApiError {
+    pub(crate) fn broken(&self, reason: impl ToString) -> ApiError {
         ApiError::Broken { path: self.path.clone(), reason: reason.to_string() }
     }
 
-    fn strange(&self, reason: impl ToString) -> ApiError {
+    pub(crate) fn strange(&self, reason: impl ToString) -> ApiError {
         ApiError::Strange { path: self.path.clone(), reason: reason.to_string() }
     }
 }

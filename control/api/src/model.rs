@@ -22,13 +22,13 @@ pub use balance::{
     Balanced, Persistence, Protocol, Real, RealState, Service, Services, SnatRule, Ways,
 };
 pub use config::{Changed, HistoryLine, HistoryPage};
-pub use health::{Checked, Event, Events, Health, HealthState, Probe, ProbeOutcome};
+pub use health::{Checked, Event, EventKind, Events, Health, HealthState, Probe, ProbeOutcome};
 pub use load::{Elephant, Elephants, Rate, StageTicks, Stages, WorkerStages};
 pub use look::{
     LookEnd, LookKind, LookRequest, PacketFate, TraceLine, TraceStep, TracedPacket, Way,
 };
 pub use rates::{RateColumns, Rates, RatesQuery, WorkerRates};
-pub use session::{Session, SessionState, Sessions};
+pub use session::{Killed, Session, SessionState, Sessions};
 
 /// The director as a whole: `GET /v1/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -127,6 +127,9 @@ pub struct SessionCounts {
     pub closed: u64,
     /// Timed out.
     pub expired: u64,
+    /// Ended by an operator.
+    #[serde(default)]
+    pub killed: u64,
 }
 
 /// One worker.

@@ -181,6 +181,12 @@ impl Problem {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "no-answer", "No answer", detail)
     }
 
+    /// Nobody more may follow events.
+    pub(crate) fn too_many(most: usize) -> Self {
+        let detail = format!("{most} clients follow events already; end one, or try again later");
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too-many", "Too many followers", detail)
+    }
+
     /// The daemon will not answer.
     pub(crate) fn stopping() -> Self {
         let detail = "the director gave no answer: it is stopping";

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use crate::model::{Protocol, Session, SessionState};
+use crate::model::{EventKind, Protocol, Session, SessionState};
 
 /// Which sessions to list. What is `None` does not restrict.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,35 @@ pub struct SessionQuery {
     pub protocol: Option<Protocol>,
     /// At most this many, 1 to [`Self::MAX_LIMIT`].
     pub limit: u32,
+    /// From here on. `None`: from the first.
+    pub cursor: Option<Cursor>,
+}
+
+/// A place in the list of all sessions. It stays the same place while sessions come and go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    /// The worker.
+    pub worker: u16,
+    /// Its slot.
+    pub slot: u32,
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}.{}", self.worker, self.slot)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = WrongValue;
+
+    fn from_str(text: &str) -> Result<Self, WrongValue> {
+        let parts = text.split_once('.');
+        let parsed = parts.and_then(|(worker, slot)| {
+            Some(Self { worker: worker.parse().ok()?, slot: slot.parse().ok()? })
+        });
+        parsed.ok_or_else(|| WrongValue::new(text, "the `next` of the page before"))
+    }
 }
 
 /// Reads a limit of 1 to `most`.
@@ -44,6 +73,7 @@ impl Default for SessionQuery {
             state: None,
             protocol: None,
             limit: Self::DEFAULT_LIMIT,
+            cursor: None,
         }
     }
 }
@@ -61,6 +91,16 @@ impl SessionQuery {
             && self.real.is_none_or(|real| real.is_at(session.real))
             && self.state.is_none_or(|state| state == session.state)
             && self.protocol.is_none_or(|protocol| protocol == session.protocol)
+    }
+
+    /// Whether it admits every session; limit and cursor aside.
+    pub fn is_all(&self) -> bool {
+        let Self { service, client, real, state, protocol, limit: _, cursor: _ } = self;
+        service.is_none()
+            && client.is_none()
+            && real.is_none()
+            && state.is_none()
+            && protocol.is_none()
     }
 
     /// Reads a limit.
@@ -81,6 +121,7 @@ impl SessionQuery {
             ("state", self.state.map(|state| state.name().to_owned())),
             ("protocol", self.protocol.map(|protocol| protocol.name().to_owned())),
             ("limit", limit),
+            ("cursor", self.cursor.map(|cursor| cursor.to_string())),
         ];
         all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
@@ -132,6 +173,15 @@ impl FromStr for SessionState {
     fn from_str(text: &str) -> Result<Self, WrongValue> {
         let word = text.replace('-', "_");
         let found = Self::ALL.into_iter().find(|state| state.name().eq_ignore_ascii_case(&word));
+        found.ok_or_else(|| WrongValue::one_of(text, &Self::ALL.map(Self::name)))
+    }
+}
+
+impl FromStr for EventKind {
+    type Err = WrongValue;
+
+    fn from_str(text: &str) -> Result<Self, WrongValue> {
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == text);
         found.ok_or_else(|| WrongValue::one_of(text, &Self::ALL.map(Self::name)))
     }
 }

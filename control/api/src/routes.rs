@@ -1,8 +1,12 @@
 //! The resources and their parameters: requests become calls, answers become JSON.
 
 mod config;
+mod events;
 mod measures;
+mod sessions;
 mod whoami;
+
+pub(crate) use events::FOLLOWERS;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,15 +16,14 @@ use axum::extract::{RawQuery, State};
 use axum::http::{Method, Uri};
 use axum::routing::get;
 use axum::{Json, Router, middleware};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::access::{self, Gate};
 use crate::call::{Call, Reply};
-use crate::model::{
-    Alive, Drops, Elephants, Events, Health, Ports, Services, Sessions, Stages, Status,
-};
+use crate::events::EventLog;
+use crate::model::{Alive, Drops, Elephants, Health, Ports, Services, Stages, Status};
 use crate::problem::Problem;
-use crate::query::{SessionQuery, WrongValue, parse_limit};
+use crate::query::{WrongValue, parse_limit};
 
 /// Every resource.
 const PATHS: [&str; 19] = [
@@ -44,8 +47,6 @@ const PATHS: [&str; 19] = [
     "/metrics",
     "/v1/whoami",
 ];
-/// The parameters of `/v1/sessions`.
-const SESSION_PARAMETERS: [&str; 6] = ["service", "client", "real", "state", "protocol", "limit"];
 /// Names that a message lists before it says how many more there are.
 const NAMES_LISTED: usize = 20;
 
@@ -55,6 +56,10 @@ pub(crate) struct Desk {
     pub(crate) call: Box<dyn Fn(Call) + Send + Sync>,
     /// How long the daemon may take to answer.
     pub(crate) patience: Duration,
+    /// What has happened.
+    pub(crate) events: Arc<EventLog>,
+    /// How many more may follow it.
+    pub(crate) followers: Arc<Semaphore>,
 }
 
 impl Desk {
@@ -89,7 +94,7 @@ pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
     Router::new()
         .route(status_path, get(status))
         .route(services_path, get(services))
-        .route(sessions_path, get(sessions))
+        .route(sessions_path, get(sessions::list).delete(sessions::kill))
         .route(ports_path, get(ports))
         .route(drops_path, get(drops))
         .route(stages_path, get(stages))
@@ -98,7 +103,7 @@ pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
         .merge(crate::look::router())
         .merge(measures::router())
         .route(health_path, get(health))
-        .route(events_path, get(events))
+        .route(events_path, get(events::events))
         .method_not_allowed_fallback(async |method: Method| Problem::method(method.as_str()))
         .fallback(async |uri: Uri| Problem::not_found(uri.path(), &PATHS))
         .route("/healthz", get(alive))
@@ -140,11 +145,6 @@ async fn health(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Health>
     desk.ask(Call::Health).await.map(Json)
 }
 
-async fn events(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Events> {
-    no_parameters(query.as_deref())?;
-    desk.ask(Call::Events).await.map(Json)
-}
-
 async fn elephants(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Elephants> {
     let mut limit = Elephants::DEFAULT_LIMIT;
     for (parameter, value) in pairs(query.as_deref()) {
@@ -178,20 +178,6 @@ async fn services(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Servi
     Ok(Json(found))
 }
 
-/// Some sessions. That there is no such service is only looked into when nothing was found.
-async fn sessions(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Sessions> {
-    let query = session_query(query.as_deref())?;
-    let service = query.service.clone();
-    let found = desk.ask(|reply| Call::Sessions(query, reply)).await?;
-    if let Some(name) = service.filter(|_| found.sessions.is_empty()) {
-        let services = desk.ask(Call::Services).await?;
-        if !has_service(&services, &name) {
-            return Err(Problem::wrong_value("service", no_such_service(&name, &services)));
-        }
-    }
-    Ok(Json(found))
-}
-
 fn pairs(query: Option<&str>) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     form_urlencoded::parse(query.unwrap_or_default().as_bytes())
 }
@@ -222,75 +208,10 @@ fn no_such_name(name: &str, known: &[&str]) -> WrongValue {
     }
 }
 
-fn session_query(text: Option<&str>) -> Result<SessionQuery, Problem> {
-    let mut query = SessionQuery::default();
-    let mut seen = Vec::new();
-    for (parameter, value) in pairs(text) {
-        if seen.contains(&parameter) {
-            let wrong = WrongValue::new(&value, "given once");
-            return Err(Problem::wrong_value(&parameter, wrong));
-        }
-        let set = match &*parameter {
-            "service" => {
-                query.service = Some(value.into_owned());
-                Ok(())
-            }
-            "client" => value.parse().map(|client| query.client = Some(client)),
-            "real" => value.parse().map(|real| query.real = Some(real)),
-            "state" => value.parse().map(|state| query.state = Some(state)),
-            "protocol" => value.parse().map(|protocol| query.protocol = Some(protocol)),
-            "limit" => SessionQuery::parse_limit(&value).map(|limit| query.limit = limit),
-            other => return Err(Problem::unknown_parameter(other, &SESSION_PARAMETERS)),
-        };
-        set.map_err(|wrong| Problem::wrong_value(&parameter, wrong))?;
-        seen.push(parameter);
-    }
-    Ok(query)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Protocol, SessionState};
-
-    #[test]
-    fn a_query_is_read_as_the_client_writes_it() {
-        let query = SessionQuery {
-            service: Some("web & more".to_owned()),
-            client: Some("198.51.100.48:40000".parse().expect("an endpoint")),
-            real: Some("2001:db8::11".parse().expect("an endpoint")),
-            state: Some(SessionState::FinWait),
-            protocol: Some(Protocol::Tcp),
-            limit: 7,
-        };
-        let text =
-            form_urlencoded::Serializer::new(String::new()).extend_pairs(query.pairs()).finish();
-        assert_eq!(session_query(Some(&text)), Ok(query));
-        assert_eq!(session_query(None), Ok(SessionQuery::default()));
-    }
-
-    const STATES: &str = "one of SYN_RECV, ESTABLISHED, FIN_WAIT, CLOSE_WAIT, LAST_ACK, \
-                          TIME_WAIT, CLOSE, UDP, ONE_PACKET, SCTP, ICMP, OTHER";
-    const ENDPOINT: &str = "an address, or an address and a port: 192.0.2.11, 192.0.2.11:80";
-
-    #[test]
-    fn each_wrong_parameter_is_named_with_what_would_be_right() {
-        for (text, parameter, expected) in [
-            ("limit=0", "limit", "a number from 1 to 100000"),
-            ("state=OPEN", "state", STATES),
-            ("protocol=gre", "protocol", "one of tcp, udp, sctp, icmp, any"),
-            ("client=here", "client", ENDPOINT),
-            ("real=192.0.2.300", "real", ENDPOINT),
-            ("limit=1&limit=2", "limit", "given once"),
-            ("reel=192.0.2.11", "reel", "one of service, client, real, state, protocol, limit"),
-        ] {
-            let problem = session_query(Some(text)).expect_err(text);
-            assert_eq!(problem.status, 400);
-            let blame = problem.blame.expect(text);
-            assert_eq!((&*blame.parameter, &*blame.expected), (parameter, expected));
-            assert!(problem.detail.contains(parameter) && problem.detail.contains(expected));
-        }
-    }
+    use crate::model::Protocol;
 
     #[test]
     fn a_long_list_of_names_is_cut() {

@@ -12,13 +12,16 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::runtime::Builder;
+use tokio::sync::Semaphore;
 use tracing::error;
 
 use crate::call::Call;
 use crate::engine::{Engine, Listeners, Shared};
 use crate::error::ApiError;
+use crate::events::EventLog;
+use crate::model::Event;
 use crate::network::{Network, Prepared};
-use crate::routes::Desk;
+use crate::routes::{Desk, FOLLOWERS};
 use crate::socket::{SocketFile, listen};
 
 /// How long a thread may take to end.
@@ -78,7 +81,12 @@ impl Server {
         let (socket, file) = runtime.block_on(listen(path))?;
         let socket = socket.into_std().map_err(failed)?;
         let shared = Arc::new(Shared {
-            desk: Arc::new(Desk { call, patience: options.patience }),
+            desk: Arc::new(Desk {
+                call,
+                patience: options.patience,
+                events: Arc::default(),
+                followers: Arc::new(Semaphore::new(FOLLOWERS)),
+            }),
             gate: Arc::default(),
             tls: RwLock::default(),
             generation: AtomicU64::new(0),
@@ -134,6 +142,16 @@ impl Server {
                 None
             }
         };
+    }
+
+    /// What the server tells of what has happened.
+    pub fn events(&self) -> &Arc<EventLog> {
+        &self.shared.desk.events
+    }
+
+    /// Notes what has happened.
+    pub fn note_all(&self, events: impl IntoIterator<Item = Event>) {
+        events.into_iter().for_each(|event| self.events().note(event));
     }
 
     /// How often the thread had to be replaced.

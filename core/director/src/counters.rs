@@ -56,6 +56,8 @@ pub struct Counters {
     pub closed: u64,
     /// Sessions that timed out.
     pub expired: u64,
+    /// Sessions that an operator ended.
+    pub killed: u64,
     /// Packets that were handed to another worker.
     pub handed_off: u64,
 }
@@ -68,6 +70,7 @@ impl Default for Counters {
             created: 0,
             closed: 0,
             expired: 0,
+            killed: 0,
             handed_off: 0,
         }
     }
@@ -99,6 +102,7 @@ impl Counters {
         self.created += other.created;
         self.closed += other.closed;
         self.expired += other.expired;
+        self.killed += other.killed;
         self.handed_off += other.handed_off;
     }
 }

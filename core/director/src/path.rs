@@ -27,6 +27,7 @@ mod group;
 mod inspect;
 mod introduce;
 mod joined;
+mod kill;
 mod odd;
 mod open;
 mod outside;

@@ -139,6 +139,15 @@ pub enum Message<Q: Queue> {
         /// Sessions found, and where to go on.
         reply: Sender<(Vec<SessionInfo>, Option<u32>)>,
     },
+    /// End sessions from a slot on; answered with how many were, and the slot to go on with.
+    Kill {
+        /// Which.
+        filter: SessionFilter,
+        /// Slot to begin with.
+        cursor: u32,
+        /// Sessions ended, and where to go on.
+        reply: Sender<(u32, Option<u32>)>,
+    },
     /// List the sessions with the most traffic.
     Elephants {
         /// How many at most.

@@ -414,6 +414,10 @@ impl<Q: Queue> Worker<Q> {
                 let next = self.path.list(&self.snapshot.plan, now, &filter, part, &mut found);
                 let _ = reply.send((found, next));
             }
+            Message::Kill { filter, cursor, reply } => {
+                let part = (cursor, LISTED_SLOTS);
+                let _ = reply.send(self.path.kill(&self.snapshot.plan, now, &filter, part));
+            }
             Message::Elephants { limit, reply } => {
                 let _ = reply.send(self.path.elephants(&self.snapshot.plan, now, limit));
             }

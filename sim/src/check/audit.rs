@@ -49,7 +49,7 @@ impl Checker {
         let (tally, counters) = (&self.tally[usize::from(worker)], path.counters());
         let live = u64::from(path.live_sessions());
         let pairs = [
-            ("live", live, counters.created - counters.closed - counters.expired),
+            ("live", live, counters.created - counters.closed - counters.expired - counters.killed),
             ("created", counters.created, tally.created),
             ("closed", counters.closed, tally.closed),
             ("handed_off", counters.handed_off, tally.handed_off),

@@ -171,13 +171,11 @@ pub fn sessions(sessions: &Sessions, query: &SessionQuery, width: Option<usize>)
     let remark = match (sessions.sessions.len(), sessions.more) {
         (0, _) if *query == unrestricted => Some("no sessions".to_owned()),
         (0, _) => Some("no session is like that".to_owned()),
-        (_, true) if query.limit < SessionQuery::MAX_LIMIT => Some(format!(
-            "there are more than these {}; see more with --limit N, or look for fewer",
-            count(query.limit.into())
+        (_, true) => Some(format!(
+            "there are more than these {}; go on with --cursor {}, or look for fewer",
+            count(query.limit.into()),
+            sessions.next.as_deref().unwrap_or_default()
         )),
-        (_, true) => {
-            Some(format!("there are more than these {}; look for fewer", count(query.limit.into())))
-        }
         (_, false) => None,
     };
     let text = if sessions.sessions.is_empty() { String::new() } else { table.within(width) };

@@ -1,6 +1,6 @@
 //! `sluice health` and `sluice events`.
 
-use sluice_api::model::{Checked, Event, Events, Health, HealthState, ProbeOutcome};
+use sluice_api::model::{Checked, Event, EventKind, Events, Health, HealthState, ProbeOutcome};
 
 use super::figures::span;
 use super::table::{Align, Cell, Table};
@@ -90,21 +90,48 @@ pub fn events(events: &Events, width: Option<usize>) -> Shown {
         ("KIND", Left),
         ("SERVICE", Left),
         ("REAL SERVER", Left),
-        ("CHANGE", Left),
-        ("REASON", Left),
+        ("WHAT", Left),
     ]);
     for event in &events.events {
         table.row([
             clock(event).into(),
-            event.kind.as_str().into(),
+            event.kind.name().into(),
             event.service.as_str().into(),
-            real(event.address, event.port).into(),
-            Cell::from(format!("{} -> {}", event.from.name(), event.to.name()))
-                .style_if(event.to == HealthState::Down, BAD),
-            event.reason.as_str().into(),
+            event.address.map_or(String::new(), |at| real(at, event.port.unwrap_or(0))).into(),
+            Cell::from(what(event)).style_if(is_bad(event), BAD),
         ]);
     }
     Shown::new(table.flowing(width))
+}
+
+/// One event on a line of its own.
+pub fn event(event: &Event) -> String {
+    let about = event.address.map(|at| real(at, event.port.unwrap_or(0)));
+    let service = (!event.service.is_empty()).then(|| event.service.clone());
+    let words = [Some(clock(event)), Some(event.kind.name().to_owned()), service, about];
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    let what = what(event);
+    let what = if is_bad(event) { super::styled(BAD, &what) } else { what };
+    format!("{}  {what}\n", words.join("  "))
+}
+
+fn is_bad(event: &Event) -> bool {
+    event.to == Some(HealthState::Down)
+        || matches!(event.kind, EventKind::Reload | EventKind::Drops)
+}
+
+/// What happened, and who did it.
+fn what(event: &Event) -> String {
+    let reason = event.reason.replace('\n', " ");
+    let text = match (event.from, event.to) {
+        (Some(from), Some(to)) => format!("{} -> {}: {reason}", from.name(), to.name()),
+        _ => reason,
+    };
+    match (&event.author, event.epoch) {
+        (Some(author), Some(epoch)) => format!("{text} (epoch {epoch}, by {author})"),
+        (Some(author), None) => format!("{text} (by {author})"),
+        _ => text,
+    }
 }
 
 /// `2026-03-01 12:34:56.789`, by Hinnant's `civil_from_days`.
@@ -167,20 +194,7 @@ mod tests {
 
     #[test]
     fn times_are_of_the_calendar() {
-        let at = |at_unix_ms| {
-            clock(&Event {
-                id: 1,
-                at_unix_ms,
-                kind: "health".to_owned(),
-                service: "web".to_owned(),
-                address: [192, 0, 2, 11].into(),
-                port: 0,
-                from: HealthState::Up,
-                to: HealthState::Down,
-                reason: String::new(),
-                told_after_us: 0,
-            })
-        };
+        let at = |at_unix_ms| clock(&Event { at_unix_ms, ..Event::new(EventKind::Health, "") });
         // As `date -u -d @...` has them.
         assert_eq!(at(0), "1970-01-01 00:00:00.000");
         assert_eq!(at(1_709_210_096_007), "2024-02-29 12:34:56.007");

@@ -24,7 +24,7 @@ pub use balance::{services, sessions};
 pub use desired::{changed, config, diff, epoch, history, reals};
 pub use doctor::{doctor, fix_script};
 pub(crate) use figures::{count, memory, percent, percent_of, span};
-pub use health::{events, health};
+pub use health::{event, events, health};
 pub(crate) use load::difference;
 pub use load::{elephants, stages};
 pub use reasons::drops;

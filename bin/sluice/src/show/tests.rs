@@ -59,6 +59,7 @@ fn status() -> Status {
             created: 7_654_321,
             closed: 7_600_000,
             expired: 41_976,
+            killed: 0,
         },
         handed_off: 1_024,
         workers: vec![worker(0, 6_172, 0), worker(1, 6_173, 17)],
@@ -224,7 +225,7 @@ fn sessions() {
     };
     let sessions = [sessions, vec![six]].concat();
     let query = SessionQuery { limit: 4, ..SessionQuery::default() };
-    let some = Sessions { sessions, more: true };
+    let some = Sessions { sessions, more: true, next: Some("0.7".to_owned()) };
     insta::assert_snapshot!(plain(&super::sessions(&some, &query, None)));
     let none = Sessions::default();
     let remark = |query: &SessionQuery| super::sessions(&none, query, None).remark;

@@ -7,7 +7,6 @@ use http_body_util::BodyExt;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
-use tokio::runtime;
 
 use super::Client;
 use crate::error::ApiError;
@@ -28,27 +27,20 @@ impl Client {
         request: &LookRequest,
         take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<(), ApiError> {
-        let body = serde_json::to_vec(request).map_err(|error| self.strange(error))?;
+        let body = serde_json::to_string(request).map_err(|error| self.strange(error))?;
         let request = Request::post(kind.path()).header(CONTENT_TYPE, "application/json");
-        let request = self.addressed(request, body)?;
-        let runtime = runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| self.broken(error))?;
-        runtime.block_on(async {
-            let begun = tokio::time::timeout(self.patience, self.send(request)).await;
-            let response = begun.map_err(|_| {
-                let after_s = self.patience.as_secs_f64();
-                ApiError::Timeout { path: self.path.clone(), after_s }
-            })??;
+        let request = self.complete(request, body)?;
+        self.runtime()?.block_on(async {
+            let begun = tokio::time::timeout(self.patience, self.open(request)).await;
+            let response = begun.map_err(|_| self.late())??;
             if !response.status().is_success() {
                 return self.read(response).await.map(drop);
             }
-            self.follow(response.into_body(), take).await
+            self.pour(response.into_body(), take).await
         })
     }
 
-    async fn follow(
+    async fn pour(
         &self,
         mut body: Incoming,
         take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use sluice_state::Author;
 
 /// All health checks: `GET /v1/health`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -100,6 +101,52 @@ impl Events {
     pub const KEPT: usize = 1000;
 }
 
+/// What kind of thing has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    /// A check found a real server in another state.
+    Health,
+    /// A change of the desired state is in force.
+    Config,
+    /// An operator weighed a real server or set its state, or took that back.
+    Override,
+    /// The file was read again and refused.
+    Reload,
+    /// A port came up, went down, or vanished.
+    Port,
+    /// Packets were dropped for want of something.
+    Drops,
+    /// An operator ended sessions.
+    Sessions,
+}
+
+impl EventKind {
+    /// Every kind.
+    pub const ALL: [Self; 7] = [
+        Self::Health,
+        Self::Config,
+        Self::Override,
+        Self::Reload,
+        Self::Port,
+        Self::Drops,
+        Self::Sessions,
+    ];
+
+    /// The name used in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Health => "health",
+            Self::Config => "config",
+            Self::Override => "override",
+            Self::Reload => "reload",
+            Self::Port => "port",
+            Self::Drops => "drops",
+            Self::Sessions => "sessions",
+        }
+    }
+}
+
 /// Something that has happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
@@ -107,20 +154,52 @@ pub struct Event {
     pub id: u64,
     /// When: milliseconds since 1970-01-01 UTC.
     pub at_unix_ms: u64,
-    /// What kind of event: `health`.
-    pub kind: String,
-    /// The service.
+    /// What kind of event.
+    pub kind: EventKind,
+    /// The service; empty when it is about none or several.
+    #[serde(default)]
     pub service: String,
-    /// The real server's address.
-    pub address: IpAddr,
+    /// The real server's address, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
     /// Its port; 0 for the one that the client sent to.
-    pub port: u16,
-    /// The state before.
-    pub from: HealthState,
-    /// The state now.
-    pub to: HealthState,
-    /// The evidence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Of `health`: the state before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<HealthState>,
+    /// Of `health`: the state now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<HealthState>,
+    /// What happened, in words; of `health` the evidence.
     pub reason: String,
-    /// Microseconds from the finding until the workers were told.
-    pub told_after_us: u64,
+    /// Who did it, if somebody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<Author>,
+    /// Of `config` and `override`: the epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+    /// Of `health`: microseconds from the finding until the workers were told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told_after_us: Option<u64>,
+}
+
+impl Event {
+    /// An event that gets its number and time when it is noted.
+    pub fn new(kind: EventKind, reason: impl Into<String>) -> Self {
+        Self {
+            id: 0,
+            at_unix_ms: 0,
+            kind,
+            service: String::new(),
+            address: None,
+            port: None,
+            from: None,
+            to: None,
+            reason: reason.into(),
+            author: None,
+            epoch: None,
+            told_after_us: None,
+        }
+    }
 }

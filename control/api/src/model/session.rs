@@ -14,6 +14,19 @@ pub struct Sessions {
     pub sessions: Vec<Session>,
     /// Whether there are more than the limit that was asked for.
     pub more: bool,
+    /// Where they go on, as `cursor` of the next request; absent when there are no more. A session
+    /// that stays open all the while is on exactly one page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// Sessions that were ended: `DELETE /v1/sessions`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Killed {
+    /// How many; of a dry run how many there were to end.
+    pub sessions: u64,
+    /// Whether they go on because it was only asked how many there are.
+    pub dry_run: bool,
 }
 
 /// An open session.

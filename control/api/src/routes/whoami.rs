@@ -18,6 +18,6 @@ pub(super) fn router() -> Router<Arc<Desk>> {
 
 async fn whoami(Extension(caller): Extension<Caller>, RawQuery(query): RawQuery) -> Answer<WhoAmI> {
     no_parameters(query.as_deref())?;
-    let Caller { author, role } = caller;
+    let Caller { author, role, .. } = caller;
     Ok(Json(WhoAmI { name: author.name, role: role.name().to_owned() }))
 }

@@ -9,6 +9,10 @@ use crate::time::Time;
 use sluice_table::Slot;
 use std::net::IpAddr;
 
+/// What marks the slots of the wide table in a cursor, so that they stay where they are while the
+/// IPv4 table grows.
+pub(super) const WIDE: u32 = 1 << 31;
+
 /// One session, with addresses in place of ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
@@ -32,6 +36,8 @@ pub struct SessionInfo {
     pub expires_ms: u32,
     /// Its service.
     pub service: ServiceId,
+    /// Its slot, as a cursor of [`Path::list`].
+    pub slot: u32,
 }
 
 /// Which sessions to list; what is `None` does not restrict.
@@ -41,8 +47,12 @@ pub struct SessionFilter {
     pub service: Option<ServiceId>,
     /// From this client address.
     pub client: Option<IpAddr>,
+    /// From this client port.
+    pub client_port: Option<u16>,
     /// To this real server's address.
     pub real: Option<IpAddr>,
+    /// To this port of the real server.
+    pub real_port: Option<u16>,
     /// In this state.
     pub state: Option<State>,
     /// Of this IP protocol.
@@ -50,10 +60,12 @@ pub struct SessionFilter {
 }
 
 impl SessionFilter {
-    fn accepts(&self, session: &SessionInfo) -> bool {
+    pub(super) fn accepts(&self, session: &SessionInfo) -> bool {
         self.service.is_none_or(|service| service == session.service)
             && self.client.is_none_or(|client| client == session.client.0)
+            && self.client_port.is_none_or(|port| port == session.client.1)
             && self.real.is_none_or(|real| real == session.real.0)
+            && self.real_port.is_none_or(|port| port == session.real.1)
             && self.state.is_none_or(|state| state == session.state)
             && self.protocol.is_none_or(|protocol| protocol == session.protocol)
     }
@@ -70,15 +82,15 @@ impl Path {
         (cursor, slots): (u32, u32),
         out: &mut Vec<SessionInfo>,
     ) -> Option<u32> {
-        // The slots of the wide table follow those of the IPv4 table.
-        let narrow = self.v4.sessions.slab().touched();
-        if cursor < narrow {
+        if cursor & WIDE == 0 {
             let wide = self.wide.sessions.slab().touched() > 0;
             list(&self.v4.sessions, plan, now, filter, (cursor, slots), out)
-                .or_else(|| wide.then_some(narrow))
+                .or_else(|| wide.then_some(WIDE))
         } else {
-            let within = (cursor - narrow, slots);
-            list(&self.wide.sessions, plan, now, filter, within, out).map(|next| next + narrow)
+            let (within, before) = ((cursor & !WIDE, slots), out.len());
+            let next = list(&self.wide.sessions, plan, now, filter, within, out);
+            out[before..].iter_mut().for_each(|session| session.slot |= WIDE);
+            next.map(|next| next | WIDE)
         }
     }
 }
@@ -101,7 +113,7 @@ fn list<F: Family>(
             continue;
         }
         if let Some(info) = info::<F>(plan, now, session).filter(|info| filter.accepts(info)) {
-            out.push(info);
+            out.push(SessionInfo { slot: id, ..info });
         }
     }
     (end < touched).then_some(end)
@@ -139,5 +151,6 @@ pub(super) fn info<F: Family>(
         idle_ms: session.idle_ms(now),
         expires_ms: timeout.saturating_sub(session.idle_ms(now)),
         service: session.service,
+        slot: 0,
     })
 }

@@ -7,6 +7,7 @@ mod hearsay;
 mod icmp;
 mod introduce;
 mod joined;
+mod kill;
 pub(in crate::path) mod lab;
 mod life;
 mod modes;

@@ -1,0 +1,195 @@
+//! The API over the network, used by real programs: curl and openssl in the client's namespace,
+//! `sluice` with a URL, certificates and tokens that change under a running director.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use sluice_e2e::director::program;
+use sluice_e2e::error::expect;
+use sluice_e2e::lab::Netns;
+use sluice_e2e::recipe::Recipe;
+use sluice_e2e::{Bed, Director, LabError, wait_until};
+
+use crate::field::{Field, SOON, Setup, here, on_bed};
+
+const PORT: u16 = 8443;
+
+fn write(path: &Path, text: &str, mode: u32) -> Result<(), LabError> {
+    let failed = |error| LabError::file(path.display().to_string())(error);
+    fs::write(path, text).map_err(failed)?;
+    fs::set_permissions(path, Permissions::from_mode(mode)).map_err(failed)
+}
+
+/// A certificate for the director's address, signed by itself.
+fn certify(space: &Netns, name: &str, address: &str) -> Result<(), LabError> {
+    let at = |end: &str| space.dir().join(format!("{name}.{end}")).display().to_string();
+    let (subject, name_of) = (format!("/CN={name}"), format!("subjectAltName=IP:{address}"));
+    let args = [
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        &subject,
+        "-addext",
+        &name_of,
+        "-addext",
+        "basicConstraints=critical,CA:FALSE",
+        "-keyout",
+        &at("key"),
+        "-out",
+        &at("crt"),
+    ];
+    space.run("openssl", &args)?.ok().map(drop)
+}
+
+/// Makes a token by the operator's command, keeps it in a file by the role's name, and gives the
+/// line for the file of tokens.
+fn token(space: &Netns, role: &str) -> Result<String, LabError> {
+    let sluice = program("sluice")?.display().to_string();
+    let made = space.run(&sluice, &["token", "new", &format!("the-{role}"), "--role", role])?;
+    let made = made.ok()?;
+    write(&space.dir().join(format!("{role}.token")), &made.stdout, 0o600)?;
+    let line = made.stderr.lines().find(|line| line.contains("sha256:"));
+    line.map(str::to_owned).ok_or_else(|| LabError::Wrong(made.stderr.clone()))
+}
+
+fn tokens(space: &Netns) -> Result<(), LabError> {
+    let lines: Result<Vec<String>, LabError> =
+        ["read", "operate", "admin"].into_iter().map(|role| token(space, role)).collect();
+    write(&space.dir().join("tokens"), &lines?.join("\n"), 0o640)
+}
+
+/// A director that listens where the client can reach it.
+pub fn on_network(name: &str, test: impl FnOnce(&mut Field) -> Result<(), LabError>) {
+    let start = |bed: &mut Bed, mut recipe: Recipe| {
+        let (space, at) = (bed.director.clone(), bed.front_address());
+        certify(&space, "one", at)?;
+        tokens(&space)?;
+        let file = |name: &str| space.dir().join(name).display().to_string();
+        recipe.more += &format!(
+            "\n[api]\nlisten = [\"{at}:{PORT}\"]\ncertificate = \"{}\"\nkey = \"{}\"\n\
+             tokens = \"{}\"\n",
+            file("one.crt"),
+            file("one.key"),
+            file("tokens"),
+        );
+        let director = Director::start(bed, &recipe.text(bed))?;
+        Ok((director, recipe))
+    };
+    on_bed(name, Setup::usual(), start, test);
+}
+
+/// What `curl` in the client's namespace gets: status and body.
+fn curl(
+    field: &Field,
+    role: &str,
+    more: &[&str],
+    path: &str,
+) -> Result<(String, String), LabError> {
+    let dir = field.bed.director.dir();
+    let url = format!("https://{}:{PORT}{path}", field.bed.front_address());
+    let ca = dir.join("one.crt").display().to_string();
+    let mut args = vec!["-sS", "-m", "10", "-w", "\n%{http_code}", "--cacert", &ca];
+    let header = match role {
+        "" => String::new(),
+        role => {
+            let file = dir.join(format!("{role}.token"));
+            let token = fs::read_to_string(&file).map_err(LabError::file(role.to_owned()))?;
+            format!("Authorization: Bearer {}", token.trim())
+        }
+    };
+    if !header.is_empty() {
+        args.extend(["-H", &header]);
+    }
+    args.extend(more);
+    args.push(&url);
+    let ran = field.bed.client.run("curl", &args)?.ok()?;
+    let (body, status) = ran.stdout.rsplit_once('\n').unwrap_or_default();
+    Ok((status.to_owned(), body.to_owned()))
+}
+
+fn sluice(field: &Field, role: &str, args: &[&str]) -> Result<String, LabError> {
+    let dir = field.bed.director.dir();
+    let url = format!("https://{}:{PORT}", field.bed.front_address());
+    let file = |name: &str| dir.join(name).display().to_string();
+    let (token, ca) = (file(&format!("{role}.token")), file("one.crt"));
+    let mut all = vec!["--url", &url, "--token-file", &token, "--ca", &ca];
+    all.extend(args);
+    let program: PathBuf = program("sluice")?;
+    Ok(field.bed.client.run(&program.to_string_lossy(), &all)?.ok()?.stdout)
+}
+
+#[test]
+fn real_programs_use_it_over_tls() {
+    on_network(here!(real_programs_use_it_over_tls), |field| {
+        let told = |(status, body): &(String, String)| format!("{status}: {body}");
+        for (role, method, path, right) in [
+            ("", "GET", "/healthz", "200"),
+            ("", "GET", "/v1/status", "401"),
+            ("read", "GET", "/v1/status", "200"),
+            ("read", "POST", "/v1/config/reload", "403"),
+            ("operate", "POST", "/v1/config/reload", "200"),
+            ("operate", "DELETE", "/v1/config/services/absent", "403"),
+            ("admin", "DELETE", "/v1/config/services/absent", "404"),
+        ] {
+            let got = curl(field, role, &["-X", method], path)?;
+            expect(got.0 == right, || format!("{role} {method} {path}: {}", told(&got)))?;
+        }
+        let real = format!("{}:80", Bed::real_address(0));
+        sluice(field, "operate", &["real", "drain", "web", &real])?;
+        let history = sluice(field, "read", &["config", "history"])?;
+        expect(history.contains("api:the-operate"), || format!("no author: {history}"))?;
+        expect(sluice(field, "read", &["real", "enable", "web", &real]).is_err(), || {
+            "who may only read has changed something".to_owned()
+        })?;
+        field.answers(6)?;
+        // The handshake as another program sees it.
+        let at = format!("{}:{PORT}", field.bed.front_address());
+        let script = format!("echo | openssl s_client -connect {at} -alpn http/1.1 2>&1");
+        let seen = field.bed.client.run("sh", &["-c", &script])?.stdout;
+        for words in ["TLSv1.3", "CN = one", "ALPN protocol: http/1.1"] {
+            expect(seen.contains(words), || format!("no {words:?} in: {seen}"))?;
+        }
+        let script = format!("echo | openssl s_client -connect {at} -tls1_1 2>&1");
+        let seen = field.bed.client.run("sh", &["-c", &script])?.stdout;
+        expect(!seen.contains("CN = one"), || format!("TLS 1.1 is spoken: {seen}"))
+    });
+}
+
+#[test]
+fn a_reload_takes_a_new_certificate_and_new_tokens() {
+    on_network(here!(a_reload_takes_a_new_certificate_and_new_tokens), |field| {
+        let (space, at) = (field.bed.director.clone(), field.bed.front_address());
+        let dir = space.dir().to_path_buf();
+        let old = fs::read_to_string(dir.join("read.token")).map_err(LabError::file("a token"))?;
+        certify(&space, "two", at)?;
+        tokens(&space)?;
+        // A certificate whose key is another's: refused as a whole.
+        let copy = |from: &str, to: &str| {
+            fs::copy(dir.join(from), dir.join(to)).map(drop).map_err(LabError::file(from))
+        };
+        copy("two.crt", "one.crt")?;
+        expect(field.director.sluice(&["config", "reload"]).is_err(), || {
+            "a certificate without its key was taken".to_owned()
+        })?;
+        copy("two.key", "one.key")?;
+        field.director.sluice(&["config", "reload"])?;
+        wait_until("the new certificate", SOON, || {
+            Ok(curl(field, "read", &[], "/v1/status").ok().filter(|(status, _)| status == "200"))
+        })?;
+        write(&dir.join("old.token"), &old, 0o600)?;
+        let (status, body) = curl(field, "old", &[], "/v1/status")?;
+        expect(status == "401", || format!("the old token still opens: {status} {body}"))?;
+        let (log, token) = (field.director.log(), old.trim());
+        expect(!log.contains(token) && !log.contains("sha256:"), || {
+            "a token or its hash is in the log".to_owned()
+        })
+    });
+}
