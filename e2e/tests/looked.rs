@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::Value;
+use sluice_e2e::bed::REALS;
 use sluice_e2e::director::program;
 use sluice_e2e::error::expect;
 use sluice_e2e::web::PYTHON;
@@ -31,6 +32,11 @@ fn refused(field: &Field, args: &[&str]) -> Result<String, LabError> {
     Ok(ran.stderr)
 }
 
+/// Has all neighbours resolved, so that no packet waits for one.
+fn warm(field: &Field) -> Result<(), LabError> {
+    field.answers(2 * REALS).map(drop)
+}
+
 /// The packets of a trace's log.
 fn packets(log: &str) -> Vec<Value> {
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -51,6 +57,7 @@ fn a_trace_names_each_decision_of_a_handshake() {
 }
 
 fn handshake(field: &mut Field) -> Result<(), LabError> {
+    warm(field)?;
     let args = ["trace", "--json", "--filter", "tcp port 80", "--count", "4"];
     let mut trace = start(field, "trace", &args)?;
     trace.wait_for_words("\"watching\"", SOON)?;
@@ -124,6 +131,7 @@ fn two_workers_capture_into_one_file() {
 }
 
 fn capture(field: &mut Field) -> Result<(), LabError> {
+    warm(field)?;
     let file = field.bed.lab.dir().join("web.pcapng").to_string_lossy().into_owned();
     let args = ["capture", "-w", &file, "--filter", "tcp port 80"];
     let mut capture = start(field, "capture", &args)?;
@@ -223,6 +231,7 @@ fn whoever_does_not_read_holds_nobody_up() {
 }
 
 fn unread(field: &mut Field) -> Result<(), LabError> {
+    warm(field)?;
     // A reader by another program, down a pipe.
     let socket = field.director.socket().to_string_lossy().into_owned();
     let sluice = program("sluice")?.to_string_lossy().into_owned();

@@ -5,7 +5,6 @@
 use super::names::Names;
 use super::tell::comment;
 use super::{Caught, Teller, wants};
-use pcap_file::DataLink;
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::block_common::PcapNgBlock;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
@@ -17,6 +16,7 @@ use pcap_file::pcapng::blocks::interface_statistics::{
 };
 use pcap_file::pcapng::blocks::opt_common::CommonOption;
 use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
+use pcap_file::{DataLink, Endianness};
 use sluice_api::model::LookEnd;
 use sluice_director::fib::PortId;
 use sluice_worker::lookout::{Came, Catch, Form, Kept};
@@ -75,6 +75,7 @@ impl Teller for Pcapng {
     fn begin(&mut self, _: usize) {
         let program = concat!("sluiced ", env!("CARGO_PKG_VERSION"));
         let section = SectionHeaderBlock {
+            endianness: Endianness::native(),
             options: vec![SectionHeaderOption::UserApplication(Cow::Borrowed(program))],
             ..SectionHeaderBlock::default()
         };
