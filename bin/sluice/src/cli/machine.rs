@@ -11,8 +11,8 @@ A dashboard in the terminal that refreshes: rates, services, real servers, worke
 elephants, ports.
 
 Keys: Tab and 1 to 6 change the view, arrows choose a line, Enter shows what it is made of, Esc \
-goes back, `s` and `S` sort by the next or the previous column, `r` reverses, `/` filters, space holds, \
-`+` and `-` change the interval, `?` explains, `q` ends.
+goes back, `s` and `S` sort by the next or the previous column, `r` reverses, `/` filters, \
+space holds, `+` and `-` change the interval, `?` explains, `q` ends.
 
 With --batch it prints plain text so many times and ends, as `top -b` does.";
 
