@@ -12,8 +12,8 @@ use crate::error::Error;
 use crate::event::{ADDRESS_HEADER_LEN, LINK_HEADER_LEN, NEIGHBOUR_HEADER_LEN};
 use crate::request::Requester;
 
-/// Changes links, addresses and neighbours. Needs `CAP_NET_ADMIN`; belongs to the network namespace of the
-/// thread that opened it.
+/// Changes links, addresses and neighbours. Needs `CAP_NET_ADMIN`; belongs to the network namespace
+/// of the thread that opened it.
 #[derive(Debug)]
 pub struct Commands {
     pub(crate) requester: Requester,

@@ -44,7 +44,7 @@ const RUNTIMES: [&str; 10] = [
 ];
 
 /// (who, may not reach, why): folder prefixes.
-const FORBIDDEN: [(&str, &str, &str); 11] = [
+const FORBIDDEN: [(&str, &str, &str); 13] = [
     ("core/", "host/", "ring 0 is pure"),
     ("core/", "control/", "ring 0 is pure"),
     ("core/", "bin/", "ring 0 is pure"),
@@ -54,7 +54,9 @@ const FORBIDDEN: [(&str, &str, &str); 11] = [
     ("control/", "host/worker", "ring 2 never sees a packet"),
     ("control/", "bin/", "an arrow only points inward"),
     ("bin/sluice", "host/dpdk", "the operator's command runs where there is no DPDK"),
-    ("golden", "host/", "golden replays run where there is no DPDK and no root"),
+    ("golden", "host/dpdk", "golden replays run where there is no DPDK and no root"),
+    ("golden", "host/worker", "golden replays run where there is no DPDK and no root"),
+    ("golden", "host/steer", "golden replays run where there is no DPDK and no root"),
     ("testkit", "host/", "the test kit serves ring 0"),
 ];
 

@@ -7,11 +7,12 @@ use clap::Args;
 use super::interval;
 
 pub const TOP_ABOUT: &str = "\
-A dashboard in the terminal that refreshes: rates, services, real servers, workers, drops, elephants.
+A dashboard in the terminal that refreshes: rates, services, real servers, workers, drops, \
+elephants, ports.
 
-Keys: Tab and 1 to 6 change the view, arrows choose a line, Enter shows what it is made of, Esc goes
-back, `s` and `S` sort by the next or the previous column, `r` reverses, `/` filters, space holds, \
-`+` and `-` change the interval, `?` explains, `q` ends.
+Keys: Tab and 1 to 6 change the view, arrows choose a line, Enter shows what it is made of, Esc \
+goes back, `s` and `S` sort by the next or the previous column, `r` reverses, `/` filters, \
+space holds, `+` and `-` change the interval, `?` explains, `q` ends.
 
 With --batch it prints plain text so many times and ends, as `top -b` does.";
 
@@ -19,9 +20,9 @@ pub const DOCTOR_ABOUT: &str = "\
 Looks at this machine and at the configuration, and says how to mend what is wrong.
 
 Without --config it asks the director what is configured, and looks at the process that runs; \
-without a director it reads /etc/sluice/sluice.toml if it is there. It changes nothing and needs no \
-privilege: what it may not look at it says. As root it has the kernel ask by ARP for real servers, and \
-whether anybody else has this machine's virtual addresses.
+without a director it reads /etc/sluice/sluice.toml if it is there. It changes nothing and needs \
+no privilege: what it may not look at it says. As root it has the kernel ask by ARP for real \
+servers, and whether anybody else has this machine's virtual addresses.
 
 Exit codes: 0 all is well, 1 something may be better, 2 something is wrong.";
 
@@ -37,7 +38,13 @@ Names of services, pools and real servers come from the director, if it answers.
 #[derive(Debug, Args)]
 pub struct Top {
     /// Seconds between two looks, 0.1 to 3600
-    #[arg(long, short = 'd', value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
+    #[arg(
+        long,
+        short = 'd',
+        value_name = "SECONDS",
+        default_value_t = 1.0,
+        value_parser = interval
+    )]
     pub interval: f64,
     /// Print so many looks as plain text and end
     #[arg(long, short = 'b', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -158,8 +158,8 @@ fn room(facts: &Facts, config: &Config, address: IpAddr, modes: &[Mode]) -> Vec<
         let interface = &hop.interface;
         let text = match outer {
             0 => format!(
-                "{interface} takes packets of {here} bytes on the way to {address}, and clients may \
-                 send {needed}: what may not be cut is refused with \"packet too big\""
+                "{interface} takes packets of {here} bytes on the way to {address}, and clients \
+                 may send {needed}: what may not be cut is refused with \"packet too big\""
             ),
             outer => format!(
                 "{interface} takes packets of {here} bytes on the way to {address}; a tunnel adds \

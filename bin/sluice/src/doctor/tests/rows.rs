@@ -1,0 +1,302 @@
+//! What may be wrong, one thing a row: how it is broken, and what is to be found then.
+
+use super::*;
+
+/// What is broken, the finding's word and mark, and part of its fix or of its advice.
+pub(super) type Row = (Break, &'static str, Mark, &'static str);
+
+/// All of them.
+pub(super) fn rows() -> Vec<Row> {
+    [machine_rows(), port_rows(), address_rows(), core_rows(), real_rows(), director_rows()]
+        .concat()
+}
+
+fn director_rows() -> Vec<Row> {
+    use Mark::{Fail, Unseen, Warn};
+    vec![
+        (|it| it.wanted = None, "config", Unseen, "--config FILE"),
+        (|it| status(it).differs_from_file = true, "differs", Warn, "sluice config reload"),
+        (|it| status(it).durable = false, "durable", Warn, "state_dir"),
+        (|it| status(it).sessions.live = 95, "sessions", Fail, "raise `sessions`"),
+        (
+            |it| {
+                status(it).last_reload =
+                    Some(Reload { at_unix_s: 0, ok: false, error: Some("no".to_owned()) });
+            },
+            "reload",
+            Fail,
+            "sluice config check /etc/sluice/sluice.toml",
+        ),
+        (
+            |it| it.director.as_mut().expect("one").elsewhere = true,
+            "namespace",
+            Warn,
+            "nsenter -t 12 -n sluice doctor",
+        ),
+        (|it| it.director.as_mut().expect("one").process = None, "rights", Unseen, "as root"),
+        (|it| process(it).capabilities = !(1 << 12), "capabilities", Fail, "CAP_NET_ADMIN"),
+        (
+            |it| {
+                *process(it) = Process {
+                    locked_bytes: Some(1 << 16),
+                    capabilities: !(1 << 14),
+                    filtered: false,
+                }
+            },
+            "memlock",
+            Warn,
+            "LimitMEMLOCK=infinity",
+        ),
+        (|it| it.kernel = "5.4.0-generic".to_owned(), "kernel", Warn, "6.1"),
+        (
+            |it| it.state_dir.as_mut().expect("one").exists = false,
+            "state_dir",
+            Warn,
+            "install -d -m 750 /var/lib/sluice",
+        ),
+        (|it| it.state_dir.as_mut().expect("one").read_only = true, "state_dir", Fail, "mount"),
+        (|it| it.state_dir.as_mut().expect("one").free_bytes = Some(1), "state_dir", Fail, "room"),
+        (
+            |it| it.state_dir.as_mut().expect("one").kind = "tmpfs".to_owned(),
+            "state_dir",
+            Warn,
+            "on a disk",
+        ),
+    ]
+}
+
+fn machine_rows() -> Vec<Row> {
+    use Mark::{Fail, Unseen, Warn};
+    vec![
+        (|it| status(it).huge_pages = false, "huge_pages", Warn, "sysctl -w vm.nr_hugepages="),
+        (
+            |it| {
+                it.director = None;
+                it.huge_pages.clear();
+                wanted(it).director.huge_pages = Wish::Required;
+            },
+            "huge_pages",
+            Fail,
+            "sysctl -w vm.nr_hugepages=56",
+        ),
+        (
+            |it| {
+                it.director = None;
+                it.cpus.by_number.get_mut(&3).expect("core 3").node = 1;
+            },
+            "huge_pages_node",
+            Warn,
+            "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages",
+        ),
+        (
+            |it| {
+                it.director = None;
+                wanted(it).limits.sessions = 1 << 28;
+            },
+            "memory",
+            Fail,
+            "lower `sessions`",
+        ),
+        (
+            |it| {
+                it.director = None;
+                it.memory = None;
+            },
+            "memory",
+            Unseen,
+            "",
+        ),
+    ]
+}
+
+fn core_rows() -> Vec<Row> {
+    use Mark::{Fail, Unseen, Warn};
+    vec![
+        (|it| drop(it.cpus.by_number.remove(&3)), "cores", Fail, "use some of 0, 1, 2"),
+        (|it| it.cpus.by_number.clear(), "cores", Unseen, ""),
+        (
+            |it| it.cpus.by_number.get_mut(&2).expect("core 2").siblings = vec![2, 3],
+            "smt",
+            Warn,
+            "a core of its own",
+        ),
+        (
+            |it| {
+                let cpu = it.cpus.by_number.get_mut(&2).expect("core 2");
+                cpu.governor = Some("powersave".to_owned());
+            },
+            "governor",
+            Warn,
+            "echo performance > /sys/devices/system/cpu/cpu2/cpufreq/scaling_governor",
+        ),
+        (|it| wanted(it).director.idle = Idle::Busy, "isolation", Warn, "isolcpus=2,3 "),
+        (|it| front(it).node = Some(1), "numa", Warn, "cores of that node"),
+        (
+            |it| {
+                it.clock.as_mut().expect("one").current = "hpet".to_owned();
+            },
+            "clock",
+            Warn,
+            "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource",
+        ),
+        (|it| it.clock = None, "clock", Unseen, ""),
+        (|it| it.time_keepers.clear(), "time", Warn, "chrony"),
+    ]
+}
+
+fn port_rows() -> Vec<Row> {
+    use Mark::{Fail, Unseen, Warn};
+    vec![
+        (|it| it.network_seen = false, "port", Unseen, ""),
+        (|it| drop(it.interfaces.remove("eth0")), "port_absent", Fail, "(eth1)"),
+        (|it| front(it).up = false, "port_down", Fail, "ip link set eth0 up"),
+        (|it| front(it).carrier = false, "port_carrier", Fail, "cable"),
+        (|it| wanted(it).ports[0].mtu = Some(9000), "port_mtu", Fail, "ip link set eth0 mtu 9000"),
+        (|it| front(it).queues = Some(4), "queues", Fail, "ethtool -L eth0 combined 2"),
+        (|it| front(it).queues = Some(1), "queues_few", Warn, "ethtool -L eth0 combined 2"),
+        (
+            |it| front(it).offloads = Some(["rx-lro".to_owned()].into()),
+            "lro",
+            Fail,
+            "ethtool -K eth0 lro off",
+        ),
+        (
+            |it| {
+                front(it).kind = Some("veth".to_owned());
+                front(it).offloads = Some(["tx-checksum-ip-generic".to_owned()].into());
+            },
+            "checksums",
+            Warn,
+            "ethtool -K eth0 tx off",
+        ),
+        (|it| front(it).mtu = 9000, "xdp_mtu", Fail, "ip link set eth0 mtu "),
+        (
+            |it| back(it).rp_filter = Some(1),
+            "rp_filter",
+            Warn,
+            "sysctl -w net/ipv4/conf/eth1/rp_filter=2",
+        ),
+        (|it| steering(it).mode = SteeringMode::Generic, "xdp_generic", Warn, "native XDP"),
+        (|it| steering(it).unowned = 7, "unowned", Warn, "ethtool -L eth0 combined 2"),
+        (
+            |it| it.director.as_mut().expect("one").ports.ports[1].state = PortState::Down,
+            "port_state",
+            Fail,
+            "ip link set eth1 up",
+        ),
+        (
+            |it| it.director.as_mut().expect("one").ports.ports[1].state = PortState::Gone,
+            "port_state",
+            Fail,
+            "bring the device back",
+        ),
+        (
+            |it| {
+                wanted(it).ports[0].device = "pci:0000:3b:00.0".parse().expect("a device");
+                it.pci.insert("0000:3b:00.0".to_owned(), Some(Some("ice".to_owned())));
+            },
+            "pci_driver",
+            Fail,
+            "dpdk-devbind.py -b vfio-pci 0000:3b:00.0",
+        ),
+        (
+            |it| wanted(it).ports[0].device = "pci:0000:3b:00.0".parse().expect("a device"),
+            "pci_absent",
+            Fail,
+            "lspci -D",
+        ),
+    ]
+}
+
+fn address_rows() -> Vec<Row> {
+    use Mark::{Fail, Unseen, Warn};
+    vec![
+        (
+            |it| front(it).addresses.truncate(1),
+            "vip_absent",
+            Fail,
+            "ip address add 198.51.100.200/32 dev eth0",
+        ),
+        (
+            |it| front(it).addresses.clear(),
+            "vip_absent",
+            Warn,
+            "ip address add 198.51.100.200/32 dev eth0",
+        ),
+        (
+            |it| back(it).addresses.push((ip("198.51.100.200"), 32, false)),
+            "vip_twice",
+            Warn,
+            "ip address del 198.51.100.200/32 dev eth1",
+        ),
+        (
+            |it| back(it).addresses.truncate(1),
+            "pool_absent",
+            Fail,
+            "ip address add 192.0.2.10/32 dev eth1",
+        ),
+        (
+            |it| {
+                let mac = "02:00:00:00:00:99".to_owned();
+                it.duplicates.push((ip("198.51.100.200"), "eth0".to_owned(), mac));
+            },
+            "duplicate",
+            Fail,
+            "take 198.51.100.200 away",
+        ),
+        (|it| it.probed = false, "duplicate", Unseen, ""),
+        (
+            |it| front(it).addresses[1].2 = true,
+            "tentative",
+            Warn,
+            "ip address replace 198.51.100.200/32 dev eth0 nodad",
+        ),
+        (
+            |it| {
+                wanted(it).services[0].mode = sluice_config::Mode::Nat;
+            },
+            "forwarding",
+            Warn,
+            "sysctl -w net.ipv4.ip_forward=1",
+        ),
+        (
+            |it| it.tracking = Some((90, 100)),
+            "conntrack",
+            Warn,
+            "sysctl -w net.netfilter.nf_conntrack_max=400",
+        ),
+        (
+            |it| it.keepalived = Some("virtual_ipaddress {\n 198.51.100.200/32\n}".to_owned()),
+            "keepalived",
+            Fail,
+            "systemctl restart keepalived",
+        ),
+    ]
+}
+
+fn real_rows() -> Vec<Row> {
+    use Mark::{Fail, Warn};
+    vec![
+        (|it| way(it, Way::Local), "real_local", Fail, "another address"),
+        (|it| way(it, Way::Forbidden), "real_forbidden", Fail, "ip route get 192.0.2.11"),
+        (|it| way(it, Way::Foreign), "real_foreign", Fail, "plain route"),
+        (|it| way(it, Way::None), "real_route", Fail, "ip route add 192.0.2.11/32 dev eth1"),
+        (|it| way(it, hop("eth9", "192.0.2.11")), "real_port", Fail, "eth0, eth1"),
+        (
+            |it| {
+                let Some(Way::Hops(hops)) = it.ways.get_mut(&ip("192.0.2.11")) else { return };
+                hops[0].answers = Some(false);
+            },
+            "real_silent",
+            Fail,
+            "VLAN",
+        ),
+        (|it| back(it).mtu = 1400, "mtu", Warn, "ip link set eth1 mtu 1500"),
+        (
+            |it| wanted(it).services[0].mode = sluice_config::Mode::Ipip,
+            "mtu",
+            Warn,
+            "ip link set eth1 mtu 1520",
+        ),
+    ]
+}
