@@ -176,7 +176,7 @@ fn without_a_valid_token_nothing_is_told() {
         "Authorization: Bearer sluice_0000\r\n",
         "Authorization: Bearer a\r\nAuthorization: Bearer b\r\n",
     ] {
-        for target in ["/v1/ports", "/v1/nothing", "/"] {
+        for target in ["/v1/ports", "/v1/whoami", "/v1/nothing", "/elsewhere", "/assets/none.js"] {
             let text = place.get(target, authorization);
             assert!(text.starts_with("HTTP/1.1 401 "), "{authorization:?}: {text}");
             let lower = text.to_lowercase();
@@ -190,6 +190,24 @@ fn without_a_valid_token_nothing_is_told() {
     let asked = format!("authorization: bEARER {token}\r\n");
     assert!(place.get("/v1/ports", &asked).starts_with("HTTP/1.1 200 "));
     assert!(place.get("/v1/nothing", &asked).starts_with("HTTP/1.1 404 "));
+}
+
+#[test]
+fn the_dashboard_needs_no_token_and_learns_who_asks() {
+    let place = Place::new();
+    let _server = place.serve(&place.network(None));
+    for (path, kind) in [("/", "text/html"), ("/assets/app.js", "text/javascript")] {
+        let text = place.get(path, "");
+        assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
+        assert!(text.to_lowercase().contains(&format!("content-type: {kind}")), "{text}");
+    }
+    for role in Role::ALL {
+        let token = fs::read_to_string(place.path(role.name())).expect("a token");
+        let text = place.get("/v1/whoami", &format!("Authorization: Bearer {token}\r\n"));
+        let name = role.name();
+        let told = format!("{{\"name\":\"the-{name}\",\"role\":\"{name}\"}}");
+        assert!(text.ends_with(&told), "{text}");
+    }
 }
 
 #[test]
