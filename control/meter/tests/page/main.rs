@@ -60,7 +60,8 @@ fn sample() -> Sample {
     let mut reasons = [0; Reason::COUNT];
     reasons[Reason::TooBig as usize] = 17;
     let reals = (0..plan.reals.len() as u64).map(real).collect();
-    let counters = Counters { reals, reasons, created: 9, closed: 8, expired: 7, handed_off: 6 };
+    let counters =
+        Counters { reals, reasons, created: 9, closed: 8, expired: 7, handed_off: 6, killed: 5 };
     let figures = WorkerFigures {
         packets: 1_000,
         bursts: 100,
