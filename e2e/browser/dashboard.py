@@ -4,8 +4,8 @@
     dashboard.py URL --read TOKEN --operate TOKEN --service NAME --shots FOLDER [--restart]
 
 Each step prints its name when it has passed; the first that fails ends the run with a screenshot
-and exit code 1. With --restart it says `stop the director` and `start the director` and waits until the
-page has noticed.
+and exit code 1. With --restart it says `stop the director` and `start the director` and waits until
+the page has noticed.
 """
 
 import argparse
