@@ -3,9 +3,9 @@
 
     dashboard.py URL --read TOKEN --operate TOKEN --service NAME --shots FOLDER [--restart]
 
-Each step prints its name when it has passed; the first that fails ends the run with a screenshot and
-exit code 1. With --restart it says `stop the director` and `start the director` and waits until the
-page has noticed.
+Each step prints its name when it has passed; the first that fails ends the run with a screenshot
+and exit code 1. With --restart it says `stop the director` and `start the director` and waits until
+the page has noticed.
 """
 
 import argparse
@@ -197,7 +197,8 @@ def names_are_never_markup(run):
 def no_violation(run, where):
     found = Axe().run(run.page).response["violations"]
     bad = [it for it in found if it["impact"] in ("serious", "critical")]
-    told = [(it["id"], it["nodes"][0]["html"][:200], it["nodes"][0]["failureSummary"]) for it in bad]
+    first = [(it["id"], it["nodes"][0]) for it in bad]
+    told = [(name, node["html"][:200], node["failureSummary"]) for name, node in first]
     must(not bad, f"axe in {where}: {told}")
 
 
@@ -212,7 +213,8 @@ def axe_finds_nothing_serious(run):
 
 def it_is_light_and_dark(run):
     run.go("")
-    ground = lambda: run.page.evaluate("getComputedStyle(document.querySelector('.tile')).backgroundColor")
+    colour = "getComputedStyle(document.querySelector('.tile')).backgroundColor"
+    ground = lambda: run.page.evaluate(colour)
     light = ground()
     run.page.emulate_media(color_scheme="dark")
     dark = ground()

@@ -1,4 +1,4 @@
-//! The files themselves. Each is named here once; a test holds that nothing else lies in the folder.
+//! The files themselves. Each is named here once; a test holds that nothing else is in the folder.
 
 /// A file as it is served.
 #[derive(Clone, Copy, Debug)]

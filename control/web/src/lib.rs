@@ -2,8 +2,8 @@
 //!
 //! What a browser gets is the same for everybody and holds no data: the pages ask the API, with the
 //! token that their user enters. So these routes need no permission, and the header
-//! [`SECURITY_POLICY`] keeps whatever a page shows from being run: scripts and styles come from here
-//! alone, none is inline, nothing is asked of other hosts, and no page may frame this one.
+//! [`SECURITY_POLICY`] keeps whatever a page shows from being run: scripts and styles come from
+//! here alone, none is inline, nothing is asked of other hosts, and no page may frame this one.
 #![forbid(unsafe_code)]
 
 mod files;
@@ -21,8 +21,8 @@ pub const SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-
     img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// The headers that every answer has besides its type and tag. Browsers ask each time whether a file
-/// is still the same: after an upgrade nobody runs old scripts against a new API.
+/// The headers that every answer has besides its type and tag. Browsers ask each time whether a
+/// file is still the same: after an upgrade nobody runs old scripts against a new API.
 const HEADERS: [(header::HeaderName, &str); 7] = [
     (header::CONTENT_SECURITY_POLICY, SECURITY_POLICY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),

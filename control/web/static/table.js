@@ -8,8 +8,8 @@ const PART = 100;
 
 /**
  * Columns are `{ label, text(row), value(row)?, number?, node(row)?, control(get)?, plain? }`:
- * `text` or `node` is shown, `value` sorted by; a `control` is made once a row and gets the row as it
- * is, and `refresh(cell, row)` brings it up to date.
+ * `text` or `node` is shown, `value` sorted by; a `control` is made once a row and gets the row as
+ * it is, and `refresh(cell, row)` brings it up to date.
  */
 export class Table {
   constructor({ caption, columns, key, sort, empty = "Nothing to show.", rowClass }) {

@@ -1,5 +1,6 @@
 // Light or dark before anything is drawn, so that nothing flashes: the one script that is no
-// module, since modules wait. It only carries over what app.js remembers; without it the system decides.
+// module, since modules wait. It only carries over what app.js remembers; without it the system
+// decides.
 (() => {
   try {
     const theme = localStorage.getItem("sluice-theme");
