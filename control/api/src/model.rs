@@ -12,6 +12,7 @@ mod session;
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_director::Reason;
 use sluice_director::reason;
@@ -25,7 +26,7 @@ pub use load::{Elephant, Elephants, Rate, StageTicks, Stages, WorkerStages};
 pub use session::{Killed, Session, SessionState, Sessions};
 
 /// The director as a whole: `GET /v1/status`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// Version of the program.
     pub version: String,
@@ -63,14 +64,14 @@ pub struct Status {
 }
 
 /// That the API answers: `GET /healthz`, which takes no token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Alive {
     /// Always.
     pub alive: bool,
 }
 
 /// How a reload of the configuration went.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reload {
     /// When: seconds since 1970-01-01 UTC.
     pub at_unix_s: u64,
@@ -81,7 +82,7 @@ pub struct Reload {
 }
 
 /// What workers do when there is nothing to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IdleMode {
     /// They sleep, and wake on traffic.
@@ -91,7 +92,7 @@ pub enum IdleMode {
 }
 
 /// Memory of the session tables.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
     /// Bytes of address space.
     pub bytes: u64,
@@ -100,7 +101,7 @@ pub struct Memory {
 }
 
 /// Sessions of all workers together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionCounts {
     /// Open now.
     pub live: u64,
@@ -118,7 +119,7 @@ pub struct SessionCounts {
 }
 
 /// One worker.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Worker {
     /// Its number.
     pub worker: u16,
@@ -143,14 +144,14 @@ pub struct Worker {
 }
 
 /// All ports: `GET /v1/ports`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ports {
     /// In the configuration's order.
     pub ports: Vec<Port>,
 }
 
 /// A port.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Port {
     /// Its name.
     pub name: String,
@@ -179,7 +180,7 @@ pub struct Port {
 }
 
 /// Whether a port can carry frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PortState {
     /// It can.
@@ -191,7 +192,7 @@ pub enum PortState {
 }
 
 /// What a port received.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Received {
     /// Frames.
     pub packets: u64,
@@ -204,7 +205,7 @@ pub struct Received {
 }
 
 /// What a port sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sent {
     /// Frames.
     pub packets: u64,
@@ -215,7 +216,7 @@ pub struct Sent {
 }
 
 /// What the XDP program of a port did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Steering {
     /// Where it runs.
     pub mode: SteeringMode,
@@ -229,7 +230,7 @@ pub struct Steering {
 }
 
 /// Where an XDP program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SteeringMode {
     /// In the driver.
@@ -239,7 +240,7 @@ pub enum SteeringMode {
 }
 
 /// Why packets were dropped or handed to the kernel: `GET /v1/drops`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Drops {
     /// Every reason, also those that never happened.
     pub drops: Vec<Drop>,
@@ -259,7 +260,7 @@ impl Drops {
 }
 
 /// One reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Drop {
     /// Its name.
     pub reason: String,
@@ -272,7 +273,7 @@ pub struct Drop {
 }
 
 /// What happened to packets with a reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
     /// They were dropped.
