@@ -4,6 +4,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 list="$here/debian-packages.txt"
+want_schemathesis=4.32.5
 want_rust=1.95
 want_huge_pages=512 # of 2 MB: 1 GiB, enough for the demo and the tests
 
@@ -88,7 +89,19 @@ reserve_huge_pages() {
     fi
 }
 
+# What tests the API by its description, beside the build; only the end-to-end tests need it.
+install_schemathesis() {
+    local place=$here/../target/schemathesis
+    if "$place/bin/schemathesis" --version 2>/dev/null | grep -q " $want_schemathesis\$"; then
+        return 0
+    fi
+    python3 -m venv --clear "$place" &&
+        "$place/bin/pip" -q install "schemathesis==$want_schemathesis" ||
+        warn "schemathesis $want_schemathesis could not be installed (pip); its test is skipped"
+}
+
 check_debian
 install_packages
 check_rust
 reserve_huge_pages
+install_schemathesis

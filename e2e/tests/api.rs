@@ -2,14 +2,17 @@
 //! `sluice` with a URL, certificates and tokens that change under a running director.
 
 use std::fs::{self, Permissions};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sluice_e2e::director::program;
 use sluice_e2e::error::expect;
 use sluice_e2e::lab::Netns;
 use sluice_e2e::recipe::Recipe;
-use sluice_e2e::{Bed, Director, LabError, wait_until};
+use sluice_e2e::web::LINES_PORT;
+use sluice_e2e::{Bed, Director, LabError, Running, wait_until};
 
 use crate::field::{Field, SOON, Setup, here, on_bed};
 
@@ -191,5 +194,97 @@ fn a_reload_takes_a_new_certificate_and_new_tokens() {
         expect(!log.contains(token) && !log.contains("sha256:"), || {
             "a token or its hash is in the log".to_owned()
         })
+    });
+}
+
+#[test]
+fn sessions_are_ended_and_followers_hear_of_it() {
+    on_network(here!(sessions_are_ended_and_followers_hear_of_it), |field| {
+        let (url, dir) = (field.bed.front_address(), field.bed.director.dir().to_path_buf());
+        let file = |name: &str| dir.join(name).display().to_string();
+        let mut command = field.bed.client.command(&program("sluice")?.to_string_lossy());
+        command
+            .args(["--url", &format!("https://{url}:{PORT}"), "--token-file", &file("read.token")])
+            .args(["--ca", &file("one.crt"), "events", "--follow", "--json"]);
+        let follower = Running::start("events", &mut command, &dir.join("events.log"))?;
+        let mut held = field.hold(&field.server(LINES_PORT), 30)?;
+        let open = |field: &Field| field.sessions(&["--service", "lines"]);
+        wait_until("the session", SOON, || Ok((open(field)?.len() == 1).then_some(())))?;
+        let told =
+            sluice(field, "operate", &["sessions", "kill", "--service", "lines", "--dry-run"])?;
+        expect(told.contains("1 sessions would be ended"), || told.clone())?;
+        expect(open(field)?.len() == 1, || "a dry run has ended it".to_owned())?;
+        for (role, args) in [
+            ("read", &["sessions", "kill", "--service", "lines"][..]),
+            ("operate", &["sessions", "kill"]),
+            ("operate", &["sessions", "kill", "--service", "lime"]),
+        ] {
+            let refused = sluice(field, role, args).is_err();
+            expect(refused, || format!("{role} may {args:?}"))?;
+        }
+        expect(open(field)?.len() == 1, || "it was ended by whoever may not".to_owned())?;
+        let told = sluice(field, "operate", &["sessions", "kill", "--service", "lines"])?;
+        expect(told.contains("1 sessions ended"), || told.clone())?;
+        expect(open(field)?.is_empty(), || "it is still there".to_owned())?;
+        let counted = field.director.ask("status")?["sessions"]["killed"].clone();
+        expect(counted == 1, || format!("counted: {counted}"))?;
+        // What comes next belongs to no session, and is dropped.
+        wait_until("drops", SOON, || {
+            let drops = field.director.ask("drops")?;
+            let drops = drops["drops"].as_array().cloned().unwrap_or_default();
+            let none = drops.iter().find(|drop| drop["reason"] == "no_session");
+            Ok(none.filter(|it| it["packets"].as_u64() > Some(0)).map(|_| ()))
+        })?;
+        expect(held.ended()?.is_none(), || "somebody was told".to_owned())?;
+        held.kill()?;
+        field.answers(6)?;
+        wait_until("the follower to hear of it", SOON, || {
+            let log = follower.log();
+            let told = log.lines().filter(|line| line.contains("\"kind\":\"sessions\"")).count();
+            Ok((told == 1 && log.contains("the-operate")).then_some(()))
+        })
+    });
+}
+
+/// The tester of APIs, which `make setup` installs.
+fn schemathesis() -> Option<PathBuf> {
+    let place =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/schemathesis/bin/schemathesis");
+    let found = place.is_file();
+    let needed = std::env::var("CI").as_deref() == Ok("true");
+    assert!(found || !needed, "schemathesis is not installed; run `make setup`");
+    if !found {
+        let _ = writeln!(std::io::stderr(), "skipped: openapi: run `make setup` for schemathesis");
+    }
+    found.then_some(place)
+}
+
+/// Every operation of the description, with values that fit it and values that do not, over the
+/// network, as the administrator: answers are as described, nothing fails on the server's side, and
+/// traffic goes on.
+#[test]
+fn openapi_holds_what_it_says() {
+    let Some(tester) = schemathesis() else { return };
+    on_network(here!(openapi_holds_what_it_says), |field| {
+        let dir = field.bed.director.dir().to_path_buf();
+        let token =
+            fs::read_to_string(dir.join("admin.token")).map_err(LabError::file("a token"))?;
+        let url = format!("https://{}:{PORT}", field.bed.front_address());
+        let settings = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/schemathesis.toml");
+        let (ca, header) = (dir.join("one.crt"), format!("Authorization: Bearer {}", token.trim()));
+        let mut command = field.bed.director.command(&tester.to_string_lossy());
+        command
+            .arg("--config-file")
+            .arg(&settings)
+            .args(["run", &format!("{url}/v1/openapi.json"), "--tls-verify"])
+            .arg(&ca)
+            .args(["-H", &header]);
+        let mut running = Running::start("schemathesis", &mut command, &dir.join("tester.log"))?;
+        let ended = running.wait(Duration::from_secs(600))?;
+        let said = running.log_tail(120);
+        print!("{}", running.log_tail(25));
+        expect(ended.success(), || format!("schemathesis is not content:\n{said}"))?;
+        expect(field.director.runs()?, || "the director has ended".to_owned())?;
+        field.answers(6).map(drop)
     });
 }

@@ -1,5 +1,5 @@
-//! Lists and ends sessions for the operator on a thread of its own: asks the workers for one part of
-//! their tables after the other, so that neither they nor the control loop wait for a long list.
+//! Lists and ends sessions for the operator on a thread of its own: asks the workers for one part
+//! of their tables after the other, so that neither they nor the control loop wait for a long list.
 
 use crate::queues::PortQueue;
 use crate::report;

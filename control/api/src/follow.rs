@@ -13,7 +13,7 @@ use crate::error::ApiError;
 use crate::events::EventQuery;
 use crate::model::Event;
 
-/// Without a sign of life for so long a stream is taken for broken; the server gives one every 15 s.
+/// Without a sign of life for so long a stream is taken for broken; there is one every 15 s.
 const SILENCE: Duration = Duration::from_secs(40);
 /// The most that is kept of a part that has not ended, in bytes.
 const PART_BYTES: usize = 1 << 20;

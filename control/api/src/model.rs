@@ -14,6 +14,7 @@ mod session;
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_director::Reason;
 use sluice_director::reason;
@@ -31,7 +32,7 @@ pub use rates::{RateColumns, Rates, RatesQuery, WorkerRates};
 pub use session::{Killed, Session, SessionState, Sessions};
 
 /// The director as a whole: `GET /v1/status`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     /// Version of the program.
     pub version: String,
@@ -78,14 +79,14 @@ pub struct WhoAmI {
 }
 
 /// That the API answers: `GET /healthz`, which takes no token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Alive {
     /// Always.
     pub alive: bool,
 }
 
 /// How a reload of the configuration went.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reload {
     /// When: seconds since 1970-01-01 UTC.
     pub at_unix_s: u64,
@@ -96,7 +97,7 @@ pub struct Reload {
 }
 
 /// What workers do when there is nothing to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IdleMode {
     /// They sleep, and wake on traffic.
@@ -106,7 +107,7 @@ pub enum IdleMode {
 }
 
 /// Memory of the session tables.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
     /// Bytes of address space.
     pub bytes: u64,
@@ -115,7 +116,7 @@ pub struct Memory {
 }
 
 /// Sessions of all workers together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionCounts {
     /// Open now.
     pub live: u64,
@@ -133,7 +134,7 @@ pub struct SessionCounts {
 }
 
 /// One worker.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Worker {
     /// Its number.
     pub worker: u16,
@@ -158,14 +159,14 @@ pub struct Worker {
 }
 
 /// All ports: `GET /v1/ports`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ports {
     /// In the configuration's order.
     pub ports: Vec<Port>,
 }
 
 /// A port.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Port {
     /// Its name.
     pub name: String,
@@ -194,7 +195,7 @@ pub struct Port {
 }
 
 /// Whether a port can carry frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PortState {
     /// It can.
@@ -206,7 +207,7 @@ pub enum PortState {
 }
 
 /// What a port received.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Received {
     /// Frames.
     pub packets: u64,
@@ -219,7 +220,7 @@ pub struct Received {
 }
 
 /// What a port sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sent {
     /// Frames.
     pub packets: u64,
@@ -230,7 +231,7 @@ pub struct Sent {
 }
 
 /// What the XDP program of a port did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Steering {
     /// Where it runs.
     pub mode: SteeringMode,
@@ -244,7 +245,7 @@ pub struct Steering {
 }
 
 /// Where an XDP program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SteeringMode {
     /// In the driver.
@@ -254,7 +255,7 @@ pub enum SteeringMode {
 }
 
 /// Why packets were dropped or handed to the kernel: `GET /v1/drops`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Drops {
     /// Every reason, also those that never happened.
     pub drops: Vec<Drop>,
@@ -274,7 +275,7 @@ impl Drops {
 }
 
 /// One reason.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Drop {
     /// Its name.
     pub reason: String,
@@ -287,7 +288,7 @@ pub struct Drop {
 }
 
 /// What happened to packets with a reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
     /// They were dropped.

@@ -2,6 +2,7 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use sluice_state::{Author, FieldFault, Refusal, RefusalKind};
@@ -13,7 +14,7 @@ use crate::tokens::Role;
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
 /// Why a request was not answered as asked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
     /// Which kind of problem: a URI that names it and leads nowhere.
     #[serde(rename = "type")]
@@ -33,7 +34,7 @@ pub struct Problem {
 }
 
 /// What is wrong with a change of the desired state.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WrongChange {
     /// Fields of the body that are wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -47,7 +48,7 @@ pub struct WrongChange {
 }
 
 /// The parameter that is to blame for a [`Problem`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Blame {
     /// Its name.
     pub parameter: String,

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{RawQuery, State};
-use axum::http::{Method, Uri};
+use axum::http::{Method, Uri, header};
+use axum::response::IntoResponse;
 use axum::routing::get;
 use axum::{Json, Router, middleware};
 use tokio::sync::{Semaphore, oneshot};
@@ -22,11 +23,12 @@ use crate::access::{self, Gate};
 use crate::call::{Call, Reply};
 use crate::events::EventLog;
 use crate::model::{Alive, Drops, Elephants, Health, Ports, Services, Stages, Status};
+use crate::openapi;
 use crate::problem::Problem;
 use crate::query::{WrongValue, parse_limit};
 
 /// Every resource.
-const PATHS: [&str; 19] = [
+pub(crate) const PATHS: [&str; 21] = [
     "/v1/status",
     "/v1/services",
     "/v1/sessions",
@@ -46,6 +48,8 @@ const PATHS: [&str; 19] = [
     "/v1/rates",
     "/metrics",
     "/v1/whoami",
+    "/v1/openapi.json",
+    "/healthz",
 ];
 /// Names that a message lists before it says how many more there are.
 const NAMES_LISTED: usize = 20;
@@ -106,6 +110,7 @@ pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
         .route(events_path, get(events::events))
         .method_not_allowed_fallback(async |method: Method| Problem::method(method.as_str()))
         .fallback(async |uri: Uri| Problem::not_found(uri.path(), &PATHS))
+        .route("/v1/openapi.json", get(described))
         .route("/healthz", get(alive))
         .merge(whoami::router())
         .layer(middleware::from_fn_with_state(gate, access::admit))
@@ -115,9 +120,16 @@ pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
         .merge(sluice_web::router())
 }
 
+/// What this API is.
+async fn described(RawQuery(query): RawQuery) -> Result<impl IntoResponse, Problem> {
+    no_parameters(query.as_deref())?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], openapi::COMMITTED))
+}
+
 /// That the API answers; anybody may know.
-async fn alive() -> Json<Alive> {
-    Json(Alive { alive: true })
+async fn alive(RawQuery(query): RawQuery) -> Answer<Alive> {
+    no_parameters(query.as_deref())?;
+    Ok(Json(Alive { alive: true }))
 }
 
 async fn status(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Status> {

@@ -2,7 +2,8 @@
 //!
 //! A file has a line for each: name, role, and the SHA-256 of the token, so that the file does not
 //! give away what it lets in. A token is 256 random bits; nothing slower than a plain hash is
-//! needed for what nobody can guess. Comparing looks at every line, whatever it finds, and at all of each.
+//! needed for what nobody can guess. Comparing looks at every line, whatever it finds, and at all
+//! of each.
 
 use std::fmt;
 use std::fs::{File, Metadata};

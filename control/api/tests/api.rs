@@ -12,14 +12,11 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socke
 use serde_json::Value;
 use sluice_api::model::{
     Balanced, Checked, Drops, Elephant, Elephants, Event, EventKind, Health, HealthState, IdleMode,
-    Killed, Memory, Ports, Probe, ProbeOutcome, Protocol, Rate, Service, Services, Session,
-    SessionCounts, SessionState, Sessions, StageTicks, Stages, Status, WorkerStages,
+    Memory, Ports, Probe, ProbeOutcome, Protocol, Rate, Service, Services, Session, SessionCounts,
+    SessionState, Sessions, StageTicks, Stages, Status, WorkerStages,
 };
-use sluice_api::{
-    ApiError, Call, Client, EventQuery, Followed, Options, Resource, Server, SessionQuery,
-};
+use sluice_api::{ApiError, Call, Client, EventQuery, Options, Resource, Server, SessionQuery};
 use sluice_director::Reason;
-use sluice_state::{Author, Door};
 use tempfile::TempDir;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -189,13 +186,6 @@ fn answer(call: Call) {
             reply.send(Elephants { elephants }).is_ok()
         }
         Call::Health(reply) => reply.send(health()).is_ok(),
-        Call::Kill { query, dry_run, by, reply } => {
-            assert_eq!(by, Author::of(Door::Api));
-            let of = |session: &Session| query.matches(session);
-            let all = [session(40_000, "web"), session(40_001, "web"), session(40_002, "a&b")];
-            let sessions = all.iter().filter(|session| of(session)).count() as u64;
-            reply.send(Some(Killed { sessions, dry_run })).is_ok()
-        }
         // The desired state has tests of its own.
         other => panic!("{other:?}"),
     };
@@ -503,115 +493,4 @@ fn many_clients_at_once_are_all_served() {
         let served: usize = threads.into_iter().map(|t| t.join().expect("no panic")).sum();
         assert_eq!(served, 200);
     });
-}
-
-#[test]
-fn sessions_are_ended_by_a_filter_or_when_all_is_said() {
-    let place = Place::new();
-    let _server = place.serve();
-    let delete = |target: &str| {
-        place.raw(&format!("DELETE {target} HTTP/1.1\r\nHost: d\r\nContent-Length: 0\r\n\r\n"))
-    };
-    for (query, sessions, dry_run) in [
-        ("service=web", 2, false),
-        ("client=198.51.100.48:40002&dry_run=true", 1, true),
-        ("all=true", 3, false),
-        ("real=192.0.2.12", 0, false),
-    ] {
-        let (head, body) = delete(&format!("/v1/sessions?{query}"));
-        assert!(head.starts_with("HTTP/1.1 200 "), "{query}: {head} {body}");
-        assert_eq!(body, serde_json::json!({ "sessions": sessions, "dry_run": dry_run }));
-    }
-    for (query, told) in [
-        ("", "all"),
-        ("?dry_run=true", "all"),
-        ("?all=false", "all"),
-        ("?all=true&service=web", "left out where there is a filter"),
-        ("?service=wob", "one of web, a&b"),
-        ("?service=web&limit=1", "limit"),
-        ("?service=web&cursor=0.1", "cursor"),
-        ("?all=1", "one of true, false"),
-    ] {
-        let (head, body) = delete(&format!("/v1/sessions{query}"));
-        assert!(head.starts_with("HTTP/1.1 400 "), "{query}: {head}");
-        assert!(body["detail"].as_str().is_some_and(|text| text.contains(told)), "{body}");
-    }
-    let killed = place
-        .client()
-        .kill(&SessionQuery { service: Some("web".to_owned()), ..SessionQuery::default() });
-    assert_eq!(killed.expect("an answer"), Killed { sessions: 2, dry_run: false });
-    assert!(place.client().kill(&SessionQuery::default()).is_err(), "nobody said all");
-}
-
-#[test]
-fn who_follows_hears_of_each_event_once_and_goes_on_after_a_break() {
-    let place = Place::new();
-    let server = Arc::new(place.serve());
-    server.note_all([event()]);
-    let (client, from) = (place.client(), EventQuery { after: Some(0), ..EventQuery::default() });
-    let mut heard = Vec::new();
-    let teller = Arc::clone(&server);
-    let telling = std::thread::spawn(move || {
-        // While it is waited for, and several at once.
-        std::thread::sleep(Duration::from_millis(50));
-        teller.note_all([event()]);
-        teller.note_all([event(), event()]);
-    });
-    let mut listen = |followed: Followed, _: &str| {
-        let Followed::Event(event) = followed else { panic!("{followed:?}") };
-        heard.push(event.id);
-        heard.len() != 3 && heard.len() != 5
-    };
-    client.follow(&from, None, &mut listen).expect("three events");
-    telling.join().expect("no panic");
-    server.note_all([event()]);
-    let last = at_of(&client, 3);
-    client.follow(&EventQuery::default(), Some(&last), &mut listen).expect("two more");
-    assert_eq!(heard, [1, 2, 3, 4, 5]);
-}
-
-/// The name that a stream gives to the event with a number.
-fn at_of(client: &Client, number: u64) -> String {
-    let (from, mut name) = (EventQuery { after: Some(0), ..EventQuery::default() }, String::new());
-    let look = &mut |followed: Followed, at: &str| match followed {
-        Followed::Event(event) if event.id == number => {
-            name = at.to_owned();
-            false
-        }
-        _ => true,
-    };
-    client.follow(&from, None, look).expect("the event");
-    name
-}
-
-#[test]
-fn a_stream_says_what_it_is_and_is_refused_what_it_cannot_be() {
-    let place = Place::new();
-    let server = place.serve();
-    server.note_all([event()]);
-    let ask = |target: &str, more: &str| {
-        let mut stream = UnixStream::connect(place.socket()).expect("connected");
-        stream.set_read_timeout(Some(SOON)).expect("set");
-        let text =
-            format!("GET {target} HTTP/1.1\r\nHost: d\r\nAccept: text/event-stream\r\n{more}\r\n");
-        stream.write_all(text.as_bytes()).expect("sent");
-        let (mut all, mut part) = (String::new(), [0; 4096]);
-        while !all.contains("data: ") && !all.contains("detail") {
-            let length = stream.read(&mut part).expect("more");
-            assert!(length > 0, "it ended: {all}");
-            all += &String::from_utf8_lossy(&part[..length]);
-        }
-        all
-    };
-    let text = ask("/v1/events?after=0&kind=health", "");
-    assert!(text.contains("content-type: text/event-stream"), "{text}");
-    assert!(text.contains("event: health") && text.contains("\"reason\":\"HTTP status 503\""));
-    for (target, more, told) in [
-        ("/v1/events?kind=helth", "", "one of health, config"),
-        ("/v1/events?after=x", "", "a number"),
-        ("/v1/events", "Last-Event-ID: seven\r\n", "Last-Event-ID"),
-    ] {
-        let text = ask(target, more);
-        assert!(text.starts_with("HTTP/1.1 400 ") && text.contains(told), "{text}");
-    }
 }

@@ -15,15 +15,17 @@ use tokio::sync::mpsc;
 const SOON: Duration = Duration::from_secs(10);
 
 type Asked = Arc<Mutex<Vec<(LookKind, LookRequest)>>>;
+/// The director's ends of the answers.
+type Open = Arc<Mutex<Vec<mpsc::Sender<bytes::Bytes>>>>;
 
 /// A director that answers each request with `pieces`, the last never coming; and what it was
 /// asked.
 fn director(
     pieces: Result<Vec<&'static str>, LookRefusal>,
-) -> (TempDir, Server, Client, Asked, Arc<Mutex<Vec<mpsc::Sender<bytes::Bytes>>>>) {
+) -> (TempDir, Server, Client, Asked, Open) {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("sluice.sock");
-    let (asked, open) = (Asked::default(), Arc::<Mutex<Vec<_>>>::default());
+    let (asked, open) = (Asked::default(), Open::default());
     let (asks, opens) = (Arc::clone(&asked), Arc::clone(&open));
     let answer = move |call: Call| {
         let Call::Look(kind, request, reply) = call else { panic!("{call:?}") };

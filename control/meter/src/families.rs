@@ -92,6 +92,8 @@ families! {
     SESSIONS_CLOSED, "sluice_sessions_closed", Counter, [],
         "Sessions that ended by themselves: four-way close or reset.";
     SESSIONS_EXPIRED, "sluice_sessions_expired", Counter, [], "Sessions that timed out.";
+    SESSIONS_KILLED, "sluice_sessions_killed", Counter, [],
+        "Sessions that an operator ended.";
     TABLE_BYTES, "sluice_session_table_bytes", Gauge, [], "Address space of the session tables.";
     DROPPED, "sluice_packets_dropped", Counter, ["reason"],
         "Packets dropped, by reason (docs/reasons.md).";

@@ -86,6 +86,7 @@ pub(crate) fn sessions(
     page.one(&f::SESSIONS_OPENED, counters.created);
     page.one(&f::SESSIONS_CLOSED, counters.closed);
     page.one(&f::SESSIONS_EXPIRED, counters.expired);
+    page.one(&f::SESSIONS_KILLED, counters.killed);
     page.one(&f::TABLE_BYTES, sum(|said| said.table_bytes));
     for (family, fate) in [(&f::DROPPED, Fate::Dropped), (&f::TO_KERNEL, Fate::Kernel)] {
         page.family(family);

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
@@ -12,7 +13,7 @@ use crate::state::State;
 pub const EPOCHS_KEPT: usize = 1000;
 
 /// One applied change.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Epoch {
     /// Its number; the first is 1.
     pub epoch: u64,

@@ -4,11 +4,14 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// What kind of thing an object is. In the order in which a file has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// A section of the file that is none of the others, by its name; only the file has them.
@@ -40,7 +43,9 @@ impl Kind {
 }
 
 /// Which object.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub struct Key {
     /// Its kind.
     pub kind: Kind,
@@ -65,7 +70,9 @@ impl fmt::Display for Key {
 }
 
 /// By which way a change comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Door {
     /// The configuration file.
@@ -97,7 +104,7 @@ impl Door {
 }
 
 /// Who changes something.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Author {
     /// The door.
     pub door: Door,
@@ -123,7 +130,7 @@ impl fmt::Display for Author {
 }
 
 /// One object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Object {
     /// Who put it there.
     pub owner: Author,
@@ -134,7 +141,7 @@ pub struct Object {
 }
 
 /// What an operator says a real server's state is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RealState {
     /// It gets sessions, also when the configuration says that it is down.
@@ -158,7 +165,7 @@ impl RealState {
 
 /// What holds of a real server in place of what is configured, until it is taken back or its
 /// owner changes the real server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Override {
     /// Its weight, 0 to 65535.

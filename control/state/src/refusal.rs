@@ -1,5 +1,6 @@
 //! Why a change is refused: in words for whoever asked, with the field that is to blame.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_config::{ConfigErrors, Diagnostic};
 
@@ -21,7 +22,7 @@ pub enum RefusalKind {
 }
 
 /// One field that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FieldFault {
     /// Where in the request's body it is (RFC 6901); empty for the whole of it.
     pub pointer: String,

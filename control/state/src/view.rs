@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sluice_config::Document;
@@ -11,7 +12,7 @@ use crate::state::State;
 use std::sync::Arc;
 
 /// All of it: `GET /v1/config`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct View {
     /// The epoch that is in force; 0 before the first.
     pub epoch: u64,
@@ -25,7 +26,7 @@ pub struct View {
 }
 
 /// One object: `GET /v1/config/services/{name}` and the like.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Entry {
     /// Its kind and name.
     #[serde(flatten)]
@@ -40,7 +41,7 @@ pub struct Entry {
 }
 
 /// An override and the real server that it is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Placed {
     /// The real server.
     pub real: SocketAddr,

@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_director::blueprint;
 use sluice_director::counters::RealCounters;
 
 /// A number for each direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ways {
     /// Client to real server.
     pub inbound: u64,
@@ -22,7 +23,7 @@ impl From<[u64; 2]> for Ways {
 }
 
 /// What was counted of a virtual service or a real server, over all workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Balanced {
     /// Sessions opened.
     pub sessions_total: u64,
@@ -46,7 +47,7 @@ impl From<RealCounters> for Balanced {
 }
 
 /// All virtual services and rules of source NAT: `GET /v1/services`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Services {
     /// In the configuration's order.
     pub services: Vec<Service>,
@@ -64,7 +65,7 @@ impl Services {
 }
 
 /// A virtual service.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Service {
     /// Its name.
     pub name: String,
@@ -95,7 +96,7 @@ pub struct Service {
 }
 
 /// Persistence: a client's new sessions go where its earlier ones went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Persistence {
     /// Seconds from the client's last new session.
     pub timeout_s: u32,
@@ -110,7 +111,7 @@ impl From<blueprint::Persistence> for Persistence {
 }
 
 /// A real server of a virtual service.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Real {
     /// Address.
     pub address: IpAddr,
@@ -135,7 +136,7 @@ pub struct Real {
 }
 
 /// Whether a real server takes new sessions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RealState {
     /// It does.
@@ -152,7 +153,7 @@ pub enum RealState {
 }
 
 /// A rule of source NAT.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SnatRule {
     /// Its name.
     pub name: String,
@@ -174,7 +175,7 @@ pub struct SnatRule {
 }
 
 /// An IP protocol that is balanced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Protocol {
     /// IP protocol 6.

@@ -1,10 +1,11 @@
 //! Changes of the desired state, as they are answered and listed.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_state::{Applied, Author, Change, Epoch};
 
 /// What a change did: the answer to it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Changed {
     /// The epoch that is in force now; of a dry run the one that was and is.
     pub epoch: u64,
@@ -26,7 +27,7 @@ impl Changed {
 }
 
 /// The last epochs: `GET /v1/config/history`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HistoryPage {
     /// The epoch that is in force.
     pub epoch: u64,
@@ -37,7 +38,7 @@ pub struct HistoryPage {
 }
 
 /// One epoch, without its steps.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HistoryLine {
     /// Its number.
     pub epoch: u64,

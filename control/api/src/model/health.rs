@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_state::Author;
 
 /// All health checks: `GET /v1/health`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
     /// By service and real server, in the configuration's order.
     pub checks: Vec<Checked>,
@@ -15,7 +16,7 @@ pub struct Health {
 }
 
 /// The health of one real server.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Checked {
     /// The service.
     pub service: String,
@@ -44,7 +45,7 @@ pub struct Checked {
 }
 
 /// What is known of a real server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HealthState {
     /// Nothing yet.
@@ -67,7 +68,7 @@ impl HealthState {
 }
 
 /// A probe that is over.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Probe {
     /// What it found.
     pub outcome: ProbeOutcome,
@@ -78,7 +79,7 @@ pub struct Probe {
 }
 
 /// What a probe found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeOutcome {
     /// The real server answered as it should.
@@ -90,7 +91,7 @@ pub enum ProbeOutcome {
 }
 
 /// What has happened, the latest at the end: `GET /v1/events`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Events {
     /// At most the last [`Events::KEPT`].
     pub events: Vec<Event>,
@@ -102,7 +103,7 @@ impl Events {
 }
 
 /// What kind of thing has happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
     /// A check found a real server in another state.
@@ -148,7 +149,7 @@ impl EventKind {
 }
 
 /// Something that has happened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     /// Its number; each has one more than that before.
     pub id: u64,

@@ -1,12 +1,13 @@
 //! Where time goes, and whom it is for.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Session;
 
 /// Where the workers' time goes: `GET /v1/stages`. Everything is counted since the start: the
 /// difference of two answers is what was between them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stages {
     /// Ticks a second of the clock that stages are timed by: the processor's time stamp counter.
     pub ticks_per_s: u64,
@@ -15,7 +16,7 @@ pub struct Stages {
 }
 
 /// Where one worker's time goes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerStages {
     /// Its number.
     pub worker: u16,
@@ -38,7 +39,7 @@ pub struct WorkerStages {
 }
 
 /// What a stage took of the bursts that were timed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StageTicks {
     /// Its name: `receive`, `parse`, `find`, `track` or `send`.
     pub stage: String,
@@ -47,7 +48,7 @@ pub struct StageTicks {
 }
 
 /// The sessions with the most traffic: `GET /v1/elephants`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Elephants {
     /// Those with the most packets first.
     pub elephants: Vec<Elephant>,
@@ -62,7 +63,7 @@ impl Elephants {
 
 /// A session with much traffic. Rates are estimates over the last second or so, from one packet in
 /// 128: they are right to about one part in the square root of `samples`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Elephant {
     /// Which.
     pub session: Session,
@@ -75,7 +76,7 @@ pub struct Elephant {
 }
 
 /// How much passes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rate {
     /// Packets a second.
     pub packets_per_s: u64,

@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_director::session;
 
 use super::Protocol;
 
 /// Some open sessions: `GET /v1/sessions`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sessions {
     /// Those that were asked for, in no particular order.
     pub sessions: Vec<Session>,
@@ -21,7 +22,7 @@ pub struct Sessions {
 }
 
 /// Sessions that were ended: `DELETE /v1/sessions`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Killed {
     /// How many; of a dry run how many there were to end.
     pub sessions: u64,
@@ -30,7 +31,7 @@ pub struct Killed {
 }
 
 /// An open session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Session {
     /// IP protocol.
     pub protocol: Protocol,
@@ -58,7 +59,7 @@ pub struct Session {
 }
 
 /// The state of an open session; TCP's by IPVS's names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum SessionState {
     /// TCP: a SYN was seen.

@@ -1,0 +1,302 @@
+//! The table of operations.
+
+use schemars::JsonSchema;
+use schemars::SchemaGenerator;
+use serde_json::{Value, json};
+use sluice_state::{Entry, Epoch, View};
+
+use super::{Look, Operation, Parameter};
+use crate::model::{
+    Alive, Changed, Drops, Elephants, EventKind, Events, Health, HistoryLine, HistoryPage, Killed,
+    Ports, Protocol, Services, SessionState, Sessions, Stages, Status,
+};
+use crate::query::SessionQuery;
+
+fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
+    generator.subschema_for::<T>().to_value()
+}
+
+/// A section of the configuration file, as an object of the API: the path has the name.
+fn section(name: &str) -> Value {
+    let mut found = sluice_config::json_schema()["properties"][name]["items"].clone();
+    if let Some(required) = found["required"].as_array_mut() {
+        required.retain(|key| key != "name");
+    }
+    found
+}
+
+const fn parameter(
+    (name, place): (&'static str, &'static str),
+    about: &'static str,
+    schema: fn() -> Value,
+) -> Parameter {
+    Parameter { name, place, about, schema }
+}
+
+fn text() -> Value {
+    json!({ "type": "string" })
+}
+
+fn yes_or_no() -> Value {
+    json!({ "type": "boolean" })
+}
+
+fn endpoint() -> Value {
+    json!({ "type": "string", "examples": ["192.0.2.11", "192.0.2.11:80"] })
+}
+
+fn up_to(most: u32) -> Value {
+    json!({ "type": "integer", "minimum": 1, "maximum": most })
+}
+
+const NAME: Parameter = parameter(
+    ("name", "path"),
+    "Its name.",
+    || json!({ "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$" }),
+);
+const REAL: Parameter = parameter(
+    ("real", "path"),
+    "Address and port of the real server, or the address alone where there is one with it.",
+    || json!({ "type": "string", "minLength": 1, "examples": ["192.0.2.11:80"] }),
+);
+const EPOCH: Parameter = parameter(
+    ("epoch", "path"),
+    "Its number.",
+    || json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX }),
+);
+const DRY_RUN: Parameter = parameter(("dry_run", "query"), "Only ask what it would do.", yes_or_no);
+const IF_MATCH: Parameter = parameter(
+    ("If-Match", "header"),
+    "The epoch that must be in force, in quotes, or `*`.",
+    || json!({ "type": "string", "pattern": "^(\\*|\"[0-9]{1,9}\")$" }),
+);
+const SERVICE: Parameter = parameter(("service", "query"), "Of this service.", text);
+const CLIENT: Parameter =
+    parameter(("client", "query"), "From this client: address, or address and port.", endpoint);
+const TO_REAL: Parameter =
+    parameter(("real", "query"), "To this real server: address, or address and port.", endpoint);
+const STATE: Parameter = parameter(
+    ("state", "query"),
+    "In this state; capitals or not, `-` or `_`.",
+    || json!({ "type": "string", "examples": SessionState::ALL.map(SessionState::name) }),
+);
+const PROTOCOL: Parameter = parameter(
+    ("protocol", "query"),
+    "Of this protocol; capitals or not.",
+    || json!({ "type": "string", "examples": Protocol::ALL.map(Protocol::name) }),
+);
+const CURSOR: Parameter = parameter(
+    ("cursor", "query"),
+    "The `next` of the page before.",
+    || json!({ "type": "string", "pattern": "^[0-9]{1,4}\\.[0-9]{1,9}$" }),
+);
+const KIND: Parameter = parameter(("kind", "query"), "Only of these kinds.", || {
+    let kinds = EventKind::ALL.map(EventKind::name);
+    json!({ "type": "array", "items": { "type": "string", "enum": kinds } })
+});
+const AFTER: Parameter = parameter(
+    ("after", "query"),
+    "After the event with this number; of a stream 0 gives all that are kept first.",
+    || json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX }),
+);
+const NAMES: Parameter = parameter(
+    ("name", "query"),
+    "Only those with these names.",
+    || json!({ "type": "array", "items": { "type": "string" } }),
+);
+const ALL: Parameter = parameter(
+    ("all", "query"),
+    "All sessions: true without a filter, left out with one.",
+    yes_or_no,
+);
+const SESSIONS: Parameter =
+    parameter(("limit", "query"), "At most this many.", || up_to(SessionQuery::MAX_LIMIT));
+const ELEPHANTS: Parameter =
+    parameter(("limit", "query"), "At most this many.", || up_to(Elephants::MAX_LIMIT));
+const EPOCHS: Parameter =
+    parameter(("limit", "query"), "At most this many.", || up_to(HistoryLine::MAX_LIMIT));
+
+const fn read(
+    path: &'static str,
+    id: &'static str,
+    about: &'static str,
+    answer: Look,
+) -> Operation {
+    Operation {
+        method: "get",
+        path,
+        id,
+        about,
+        role: "read",
+        parameters: &[],
+        body: None,
+        answer,
+        streams: false,
+        tagged: false,
+    }
+}
+
+fn change(
+    (method, path): (&'static str, &'static str),
+    id: &'static str,
+    about: &'static str,
+    body: Option<Look>,
+) -> Operation {
+    let parameters: &[Parameter] = match (path.contains("{name}"), path.contains("{real}")) {
+        (_, true) => &[NAME, REAL, DRY_RUN, IF_MATCH],
+        (true, false) => &[NAME, DRY_RUN, IF_MATCH],
+        (false, false) => &[DRY_RUN, IF_MATCH],
+    };
+    let changed = read(path, id, about, of::<Changed>);
+    Operation { method, role: "admin", parameters, body, tagged: true, ..changed }
+}
+
+/// Every operation.
+pub(super) fn all() -> Vec<Operation> {
+    [shown(), sessions(), objects(), reals(), whole()].into_iter().flatten().collect()
+}
+
+fn shown() -> Vec<Operation> {
+    let anything: Look = |_| json!({ "type": "object" });
+    vec![
+        Operation { role: "", ..read("/healthz", "alive", "Whether the API answers", of::<Alive>) },
+        read("/v1/openapi.json", "openapi", "This description", anything),
+        read("/v1/status", "status", "The director as a whole", of::<Status>),
+        Operation {
+            parameters: &[NAMES],
+            ..read("/v1/services", "services", "Services and what they counted", of::<Services>)
+        },
+        read("/v1/ports", "ports", "Ports", of::<Ports>),
+        read("/v1/drops", "drops", "Why packets were dropped", of::<Drops>),
+        read("/v1/stages", "stages", "Where the workers' time goes", of::<Stages>),
+        Operation {
+            parameters: &[ELEPHANTS],
+            ..read("/v1/elephants", "elephants", "Sessions with most traffic", of::<Elephants>)
+        },
+        read("/v1/health", "health", "Health checks", of::<Health>),
+        Operation {
+            parameters: &[KIND, SERVICE, AFTER],
+            streams: true,
+            ..read("/v1/events", "events", "What has happened, listed or followed", of::<Events>)
+        },
+    ]
+}
+
+fn sessions() -> Vec<Operation> {
+    vec![
+        Operation {
+            parameters: &[SERVICE, CLIENT, TO_REAL, STATE, PROTOCOL, SESSIONS, CURSOR],
+            ..read("/v1/sessions", "sessions", "Open sessions, page by page", of::<Sessions>)
+        },
+        Operation {
+            method: "delete",
+            role: "operate",
+            parameters: &[SERVICE, CLIENT, TO_REAL, STATE, PROTOCOL, ALL, DRY_RUN],
+            ..read("/v1/sessions", "kill_sessions", "Ends sessions", of::<Killed>)
+        },
+    ]
+}
+
+fn objects() -> Vec<Operation> {
+    let kinds: [(&'static str, [&'static str; 3], Look); 3] = [
+        ("/v1/config/services/{name}", ["service", "put_service", "delete_service"], |_| {
+            section("service")
+        }),
+        ("/v1/config/pools/{name}", ["pool", "put_pool", "delete_pool"], |_| section("pool")),
+        ("/v1/config/snat/{name}", ["snat", "put_snat", "delete_snat"], |_| section("snat")),
+    ];
+    let operations = kinds.into_iter().flat_map(|(path, [get, put, delete], body)| {
+        let shown = read(path, get, "One object, and who owns it", of::<Entry>);
+        [
+            Operation { parameters: &[NAME], tagged: true, ..shown },
+            change(("put", path), put, "Makes or replaces it", Some(body)),
+            change(("delete", path), delete, "Takes it away", None),
+        ]
+    });
+    operations.collect()
+}
+
+fn reals() -> Vec<Operation> {
+    let path = "/v1/config/services/{name}/reals/{real}";
+    let body: Look = |_| {
+        let mut real = section("service")["properties"]["real"]["items"].clone();
+        // The path has address and port.
+        if let Some(required) = real["required"].as_array_mut() {
+            required.retain(|key| key != "address");
+        }
+        real
+    };
+    let patch: Look = |_| {
+        json!({
+            "type": "object",
+            "additionalProperties": false,
+            "properties": {
+                "weight": { "type": ["integer", "null"], "minimum": 0, "maximum": 65535 },
+                "state": { "enum": ["up", "drain", "down", null] },
+            },
+        })
+    };
+    let about = "Weighs or drains a real server, whoever owns it; null takes that back";
+    let weighed = change(("patch", path), "override_real", about, Some(patch));
+    vec![
+        change(("put", path), "put_real", "Makes or replaces a real server", Some(body)),
+        change(("delete", path), "delete_real", "Takes a real server away", None),
+        Operation { role: "operate", ..weighed },
+    ]
+}
+
+fn whole() -> Vec<Operation> {
+    let apply: Look = |_| {
+        let each = |name: &str| {
+            let mut object = section(name);
+            if let Some(required) = object["required"].as_array_mut() {
+                required.push(json!("name"));
+            }
+            json!({ "type": "array", "items": object })
+        };
+        let names = json!({ "type": "array", "items": { "type": "string" } });
+        let [service, pool, snat] = ["service", "pool", "snat"].map(each);
+        json!({
+            "type": "object",
+            "additionalProperties": false,
+            "properties": {
+                "service": service,
+                "pool": pool,
+                "snat": snat,
+                "delete": {
+                    "type": "object",
+                    "additionalProperties": false,
+                    "properties": { "service": names, "pool": names, "snat": names },
+                },
+            },
+        })
+    };
+    let epoch: Look = |_| {
+        json!({
+            "type": "object",
+            "additionalProperties": false,
+            "required": ["epoch"],
+            "properties": { "epoch": { "type": "integer", "minimum": 0, "maximum": u32::MAX } },
+        })
+    };
+    let history = "/v1/config/history";
+    let reload = change(("post", "/v1/config/reload"), "reload", "Reads the file again", None);
+    let all_or_none = "Makes, replaces and takes away several objects, all or none";
+    let back = "Goes back to the state of an epoch";
+    vec![
+        Operation { tagged: true, ..read("/v1/config", "config", "The desired state", of::<View>) },
+        change(("post", "/v1/config/apply"), "apply", all_or_none, Some(apply)),
+        Operation { role: "operate", ..reload },
+        change(("post", "/v1/config/rollback"), "rollback", back, Some(epoch)),
+        Operation {
+            parameters: &[EPOCHS],
+            tagged: true,
+            ..read(history, "history", "The last epochs", of::<HistoryPage>)
+        },
+        Operation {
+            parameters: &[EPOCH],
+            tagged: true,
+            ..read("/v1/config/history/{epoch}", "epoch", "One epoch", of::<Epoch>)
+        },
+    ]
+}
