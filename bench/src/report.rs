@@ -171,7 +171,11 @@ impl Report {
     fn packets_json(&self) -> Value {
         let cycles = self.cycles(0.5);
         let opened = |worker: &WorkerReport| quantile(&worker.opened, 0.5);
-        let stage = |at: usize| round(self.over_workers(|worker| worker.stages[at]));
+        // Only some turns are timed: in a short run a worker may have had none of them.
+        let timed = |at: usize| self.workers.iter().map(move |it| it.stages[at]);
+        let stage = |at: usize| {
+            round(mean(&timed(at).filter(|cycles| cycles.is_finite()).collect::<Vec<_>>()))
+        };
         let stages = Stage::ALL.map(|of| (of.name().to_owned(), json!(stage(of as usize))));
         json!({
             "stage_cycles_per_packet": stages.into_iter().collect::<serde_json::Map<_, _>>(),

@@ -70,7 +70,7 @@ pub struct Status {
 }
 
 /// Who asks: `GET /v1/whoami`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WhoAmI {
     /// The name that belongs to the token; absent over the control socket, which needs none.
     pub name: Option<String>,

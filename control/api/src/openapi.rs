@@ -38,6 +38,8 @@ pub(crate) struct Operation {
     parameters: &'static [Parameter],
     body: Option<Look>,
     answer: Look,
+    /// What the answer is, where it is no JSON.
+    media: Option<&'static str>,
     /// Whether it answers with a stream, too.
     streams: bool,
     /// Whether the answer's ETag is the epoch.
@@ -82,7 +84,8 @@ pub fn openapi() -> Value {
 }
 
 fn describe(operation: &Operation, generator: &mut SchemaGenerator, problem: &Value) -> Value {
-    let mut content = json!({ "application/json": { "schema": (operation.answer)(generator) } });
+    let media = operation.media.unwrap_or("application/json");
+    let mut content = json!({ media: { "schema": (operation.answer)(generator) } });
     if operation.streams {
         content["text/event-stream"] = json!({ "schema": { "type": "string" } });
     }

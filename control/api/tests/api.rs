@@ -280,7 +280,7 @@ fn wrong_requests_get_a_problem_that_says_what_is_wrong() {
     check(place.get("/v1/status?x=1"), 400, &["x", "no parameter"]);
     check(place.get("/v1/services?nam=web"), 400, &["nam", "name"]);
     check(place.get("/v1/nothing"), 404, &["/v1/nothing", "/v1/status"]);
-    check(place.get("/"), 404, &["/v1/sessions"]);
+    check(place.get("/v1"), 404, &["/v1/sessions"]);
     let posted = place.raw("POST /v1/status HTTP/1.1\r\nHost: d\r\nContent-Length: 0\r\n\r\n");
     assert!(posted.0.to_lowercase().contains("allow: get"), "{}", posted.0);
     check(posted, 405, &["POST", "Allow"]);

@@ -53,7 +53,12 @@ pub struct Packets {
     #[arg(long, value_name = "in|out")]
     direction: Option<Way>,
     /// End after so many seconds, 0.1 to 3600
-    #[arg(long, value_name = "SECONDS", default_value_t = LookRequest::SECONDS, value_parser = super::interval)]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = LookRequest::SECONDS,
+        value_parser = super::interval
+    )]
     seconds: f64,
 }
 
@@ -103,7 +108,13 @@ pub struct Trace {
     #[command(flatten)]
     pub packets: Packets,
     /// End after so many packets
-    #[arg(long, short, value_name = "N", default_value_t = LookRequest::TRACE_PACKETS, value_parser = count)]
+    #[arg(
+        long,
+        short,
+        value_name = "N",
+        default_value_t = LookRequest::TRACE_PACKETS,
+        value_parser = count
+    )]
     count: u64,
 }
 
@@ -127,7 +138,13 @@ pub struct Capture {
     #[command(flatten)]
     pub packets: Packets,
     /// End after so many packets
-    #[arg(long, short, value_name = "N", default_value_t = LookRequest::CAPTURE_PACKETS, value_parser = count)]
+    #[arg(
+        long,
+        short,
+        value_name = "N",
+        default_value_t = LookRequest::CAPTURE_PACKETS,
+        value_parser = count
+    )]
     count: u64,
     /// End after so many bytes of packets
     #[arg(long, value_name = "N", default_value_t = LookRequest::BYTES, value_parser = bytes)]

@@ -26,7 +26,8 @@ pub fn trace_remark(line: &TraceLine, request: &LookRequest) -> Option<String> {
             let workers =
                 if *workers == 1 { "1 worker".into() } else { format!("{workers} workers") };
             Some(format!(
-                "{workers} will tell the next {packets} packets that fit, for {seconds} s; Ctrl-C ends it"
+                "{workers} will tell the next {packets} packets that fit, for {seconds} s; Ctrl-C \
+                 ends it"
             ))
         }
         TraceLine::End(LookEnd { packets, lost, why }) => {

@@ -1,10 +1,11 @@
 //! What traces and captures are asked for, and what a trace tells: `POST /v1/trace`,
 //! `POST /v1/capture`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Which packets to look at, and how far. What is absent does not restrict, or is the default.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LookRequest {
     /// A program in classic BPF, as `tcpdump -ddd` prints it: code, jt, jf and k of each
@@ -62,7 +63,7 @@ impl LookRequest {
 }
 
 /// A form of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
     /// As received.

@@ -1,10 +1,11 @@
 //! The last hour, in columns that a plot can take as they are.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What happened over the last hour: `GET /v1/rates`. All columns are equally long; the rates of a
 /// place are those of the time that ended at its `at_unix_s`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rates {
     /// The service or rule of source NAT; absent for the whole director.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,7 +37,7 @@ pub struct Rates {
 }
 
 /// What was forwarded in a direction.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RateColumns {
     /// Packets a second.
     pub packets_per_s: Vec<f64>,
@@ -45,7 +46,7 @@ pub struct RateColumns {
 }
 
 /// A worker over the last hour.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerRates {
     /// Its number.
     pub worker: u16,

@@ -8,7 +8,8 @@ use sluice_state::{Entry, Epoch, View};
 use super::{Look, Operation, Parameter};
 use crate::model::{
     Alive, Changed, Drops, Elephants, EventKind, Events, Health, HistoryLine, HistoryPage, Killed,
-    Ports, Protocol, Services, SessionState, Sessions, Stages, Status,
+    LookKind, LookRequest, Ports, Protocol, Rates, RatesQuery, Services, SessionState, Sessions,
+    Stages, Status, WhoAmI,
 };
 use crate::query::SessionQuery;
 
@@ -109,6 +110,15 @@ const ALL: Parameter = parameter(
     "All sessions: true without a filter, left out with one.",
     yes_or_no,
 );
+const SINCE: Parameter = parameter(
+    ("since", "query"),
+    "Only what ended later than this, in seconds since 1970-01-01 UTC.",
+    || json!({ "type": "number", "minimum": 0, "maximum": 1e11 }),
+);
+const STEP: Parameter =
+    parameter(("step", "query"), "Seconds from one place to the next, at least.", || {
+        up_to(RatesQuery::MAX_STEP_S)
+    });
 const SESSIONS: Parameter =
     parameter(("limit", "query"), "At most this many.", || up_to(SessionQuery::MAX_LIMIT));
 const ELEPHANTS: Parameter =
@@ -131,6 +141,7 @@ const fn read(
         parameters: &[],
         body: None,
         answer,
+        media: None,
         streams: false,
         tagged: false,
     }
@@ -153,7 +164,10 @@ fn change(
 
 /// Every operation.
 pub(super) fn all() -> Vec<Operation> {
-    [shown(), sessions(), objects(), reals(), whole()].into_iter().flatten().collect()
+    [shown(), measured(), sessions(), looks(), objects(), reals(), whole()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn shown() -> Vec<Operation> {
@@ -182,6 +196,35 @@ fn shown() -> Vec<Operation> {
     ]
 }
 
+fn measured() -> Vec<Operation> {
+    vec![
+        read("/v1/whoami", "whoami", "Who asks, and what they may do", of::<WhoAmI>),
+        Operation {
+            parameters: &[SERVICE, SINCE, STEP],
+            ..read("/v1/rates", "rates", "The last hour", of::<Rates>)
+        },
+        Operation {
+            media: Some("text/plain"),
+            ..read("/metrics", "metrics", "What is counted, for Prometheus", |_| text())
+        },
+    ]
+}
+
+/// Traces and captures: answers that go on until what was asked for is there.
+fn looks() -> Vec<Operation> {
+    let look = |kind: LookKind, id, about| Operation {
+        method: "post",
+        role: "admin",
+        body: Some(of::<LookRequest>),
+        media: Some(kind.media_type()),
+        ..read(kind.path(), id, about, |_| text())
+    };
+    vec![
+        look(LookKind::Trace, "trace", "Follows packets, each decision named"),
+        look(LookKind::Capture, "capture", "Packets with what became of them, as pcapng"),
+    ]
+}
+
 fn sessions() -> Vec<Operation> {
     vec![
         Operation {
@@ -198,10 +241,11 @@ fn sessions() -> Vec<Operation> {
 }
 
 fn objects() -> Vec<Operation> {
-    let kinds: [(&'static str, [&'static str; 3], Look); 3] = [
+    let kinds: [(&'static str, [&'static str; 3], Look); 4] = [
         ("/v1/config/services/{name}", ["service", "put_service", "delete_service"], |_| {
             section("service")
         }),
+        ("/v1/config/checks/{name}", ["check", "put_check", "delete_check"], |_| section("check")),
         ("/v1/config/pools/{name}", ["pool", "put_pool", "delete_pool"], |_| section("pool")),
         ("/v1/config/snat/{name}", ["snat", "put_snat", "delete_snat"], |_| section("snat")),
     ];
@@ -255,18 +299,21 @@ fn whole() -> Vec<Operation> {
             json!({ "type": "array", "items": object })
         };
         let names = json!({ "type": "array", "items": { "type": "string" } });
-        let [service, pool, snat] = ["service", "pool", "snat"].map(each);
+        let [service, check, pool, snat] = ["service", "check", "pool", "snat"].map(each);
         json!({
             "type": "object",
             "additionalProperties": false,
             "properties": {
                 "service": service,
+                "check": check,
                 "pool": pool,
                 "snat": snat,
                 "delete": {
                     "type": "object",
                     "additionalProperties": false,
-                    "properties": { "service": names, "pool": names, "snat": names },
+                    "properties": {
+                        "service": names, "check": names, "pool": names, "snat": names,
+                    },
                 },
             },
         })

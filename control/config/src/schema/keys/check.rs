@@ -64,8 +64,8 @@ pub(crate) static KIND: Key = Key {
     about: "What it does. `tcp`: connects. `tls`: connects and shakes hands. `http`, `https`: \
             asks for a path. `udp`: sends a datagram. `dns`: asks a name server over UDP. \
             `grpc`, `grpcs`: asks the service grpc.health.v1.Health, plain or over TLS. `ping`: \
-            ICMP echo. `passive`: sends nothing and goes by `passive_failures` alone. `script`: runs \
-            a program.",
+            ICMP echo. `passive`: sends nothing and goes by `passive_failures` alone. `script`: \
+            runs a program.",
 };
 pub(crate) static INTERVAL_MS: Key = Key {
     name: "interval_ms",
