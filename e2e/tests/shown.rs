@@ -65,7 +65,7 @@ fn stages(director: &Director) -> Result<(), LabError> {
     let up_s = json(director, &["status", "--json"])?["uptime_s"].as_f64().unwrap_or(0.0);
     let hz = shown["ticks_per_s"].as_f64().unwrap_or(0.0);
     let workers = shown["workers"].as_array().cloned().unwrap_or_default();
-    let mut timed = 0.0;
+    let (mut timed, mut looked_up, mut found) = (0.0, 0.0, 0.0);
     for worker in &workers {
         let number = |name: &str| worker[name].as_f64().unwrap_or(-1.0);
         let stages = worker["stages"].as_array().cloned().unwrap_or_default();
@@ -74,13 +74,16 @@ fn stages(director: &Director) -> Result<(), LabError> {
             && number("bursts") <= number("packets")
             && number("timed_packets") <= number("packets")
             && number("found") <= number("looked_up")
-            && number("found") >= number("looked_up") * 0.5
             && number("looked_up") <= number("timed_packets");
         let spent_s = ticks / number("timed_packets").max(1.0) * number("packets") / hz;
         expect(right && spent_s < up_s * 1.5, || format!("{spent_s} of {up_s} s: {shown}"))?;
         timed += number("timed_packets");
+        looked_up += number("looked_up");
+        found += number("found");
     }
-    expect(timed > 1000.0 && hz > 1e8, || shown.to_string())?;
+    // Of all workers together: one may have had nothing but the beginning of a connection.
+    let hits = found >= looked_up * 0.5;
+    expect(timed > 1000.0 && hits && hz > 1e8, || shown.to_string())?;
     let text = director.sluice(&["stages", "--interval", "0.1"])?;
     expect(text.starts_with("WORKER  CORE  PACKETS/S"), || text.clone())
 }
