@@ -2,15 +2,19 @@
 CARGO ?= cargo
 DEMO := target/release/sluice-demo
 
-.PHONY: setup build demo demo-stop figures race memif af-packet rfc2544 test bench bench-all plots
-.PHONY: matrix instructions cps
+.PHONY: setup setup-tests build demo demo-stop figures race memif af-packet rfc2544 test bench bench-all plots
+.PHONY: matrix instructions cps scale
 .PHONY: fmt lint clean install
 
 setup: ## install what is missing from Debian's packages, check Rust, reserve huge pages
 	@packaging/setup.sh
 
+setup-tests: ## the same, with what only the tests need
+	@packaging/setup.sh --tests
+
 build: setup ## the programs, optimised
-	$(CARGO) build --release --locked -p sluiced -p sluice -p sluice-bench -p sluice-e2e
+	$(CARGO) build --release --locked -p sluiced -p sluice -p sluice-preload \
+		-p sluice-bench -p sluice-e2e
 
 PREFIX ?= /usr
 install: ## what `make build` made, with unit, completions and manual pages; DESTDIR, PREFIX=/usr
@@ -41,7 +45,7 @@ rfc2544: build ## MAX, PDR and NDR of one worker by size, over memif; SIZES, SES
 	@bench/rfc2544.sh --sessions $(or $(SESSIONS),100000) $(if $(SIZES),--size $(SIZES)) \
 		$(if $(DIRECTIONS),--directions $(DIRECTIONS)) $(if $(JSON),--json)
 
-test: setup ## everything: format, lint, tests, sanitizers, end to end; ends with a count
+test: setup-tests ## everything: format, lint, tests, sanitizers, end to end; ends with a count
 	@packaging/tests.sh
 
 bench: build ## the worker loop on an in-memory port
@@ -58,6 +62,10 @@ plots: build ## docs/plots and docs/suite.md from the results in bench/results
 matrix: build ## every mode, family and some schedulers beside each other; RUNS=3
 	target/release/sluice-bench matrix --sessions $(or $(SESSIONS),1000000) \
 		--repeats $(or $(RUNS),3) --seconds $(or $(SPAN_S),1) $(if $(JSON),--json)
+
+scale: build ## what a large configuration costs to load, reload, change; SERVICES=10000 REALS=10
+	@bench/scale.py --services $(or $(SERVICES),10000) --reals $(or $(REALS),10) \
+		$(if $(JSON),--json)
 
 instructions: build ## instructions of fixed workloads against the committed ones; UPDATE=1 writes them
 	packaging/instructions.sh $(if $(UPDATE),--update)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Puts what `make build` made into place: programs, the systemd unit, completions, manual pages.
+# Puts what `make build` made into place: programs, the library for stock programs, the systemd
+# unit, completions, manual pages.
 #   install.sh DESTDIR PREFIX
 # Nothing is started or enabled, and a configuration that is there stays.
 set -euo pipefail
@@ -16,6 +17,14 @@ for program in sluice sluiced; do
     install -D -m 755 "$programs/$program" "$dest$prefix/bin/$program"
 done
 sluice=$dest$prefix/bin/sluice
+
+# What stock ipvsadm and keepalived are run with, and the drop-in that does it for the latter.
+library=$programs/libsluice_preload.so
+[ -f "$library" ] || {
+    echo "$library is not there: run \`make build\` first" >&2
+    exit 1
+}
+install -D -m 644 "$library" "$dest$prefix/lib/sluice/libsluice-ipvs.so"
 
 pages=$(mktemp -d)
 trap 'rm -rf "$pages"' EXIT
@@ -37,4 +46,9 @@ complete fish "$share/fish/vendor_completions.d/sluice.fish"
 install -d "$dest/lib/systemd/system"
 sed "s|/usr/bin/|$prefix/bin/|g" "$here/sluiced.service" >"$dest/lib/systemd/system/sluiced.service"
 chmod 644 "$dest/lib/systemd/system/sluiced.service"
+dropin=$share/sluice/keepalived.service.d/sluice.conf
+install -d "$(dirname "$dropin")"
+sed "s|/usr/bin/|$prefix/bin/|g; s|/usr/share/|$prefix/share/|g" \
+    "$here/keepalived.service.d/sluice.conf" >"$dropin"
+chmod 644 "$dropin"
 install -d -m 755 "$dest/etc/sluice"

@@ -1,9 +1,18 @@
 #!/usr/bin/env bash
-# Makes a Debian 12 machine ready to build, test and show Sluice: packages, Rust's version, huge
-# pages. Says nothing and changes nothing when everything is there. Needs no sudo.
+# Makes a Debian 12 machine ready to build and show Sluice: packages, Rust's version, huge pages;
+# with `--tests` also to test it. Says and changes nothing when everything is there. Needs no
+# sudo.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-list="$here/debian-packages.txt"
+lists=("$here/debian-packages.txt")
+case "${1-}" in
+'') tests=false ;;
+--tests) tests=true lists+=("$here/test-packages.txt") ;;
+*)
+    printf 'setup: unknown option %s; use --tests or none\n' "$1" >&2
+    exit 2
+    ;;
+esac
 want_schemathesis=4.32.5
 want_rust=1.95
 want_huge_pages=512 # of 2 MB: 1 GiB, enough for the demo and the tests
@@ -16,7 +25,7 @@ warn() { printf 'setup: warning: %s\n' "$*" >&2; }
 
 missing_packages() {
     local wanted
-    wanted=$(sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$list")
+    wanted=$(sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "${lists[@]}")
     # dpkg-query exits 1 when it does not know a name: that name is simply missing.
     # shellcheck disable=SC2086
     comm -23 <(printf '%s\n' $wanted | LC_ALL=C sort -u) \
@@ -51,7 +60,7 @@ Run \`make setup\` once as root."
 
 check_debian() {
     command -v dpkg-query >/dev/null 2>&1 ||
-        fail "this script knows Debian only; elsewhere install what $list names by hand"
+        fail "this script knows Debian only; elsewhere install what ${lists[*]} name by hand"
     case "$(cat /etc/debian_version 2>/dev/null)" in
     12*) ;;
     *) warn "made for Debian 12 (DPDK 22.11); this is $(cat /etc/debian_version 2>/dev/null)" ;;
@@ -104,4 +113,4 @@ check_debian
 install_packages
 check_rust
 reserve_huge_pages
-install_schemathesis
+if "$tests"; then install_schemathesis; fi

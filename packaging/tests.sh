@@ -76,7 +76,7 @@ section simulated-world cargo test --locked -p sluice-sim --no-fail-fast
 section fuzz-corpora cargo test --locked -p sluice-properties --no-fail-fast
 section address-sanitizer sanitized -p sluice-table -p sluice-lanes
 section release-build cargo build --release --locked \
-    -p sluiced -p sluice -p sluice-bench -p sluice-e2e
+    -p sluiced -p sluice -p sluice-preload -p sluice-bench -p sluice-e2e
 section instructions packaging/instructions.sh
 if [ "$(id -u)" -eq 0 ] || [ "${CI:-}" = true ]; then
     section end-to-end cargo test --locked -p sluice-e2e --no-fail-fast -- --test-threads=1

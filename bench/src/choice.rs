@@ -28,6 +28,20 @@ pub enum Scheduler {
     Lc,
     /// Least sessions for its weight
     Wlc,
+    /// Shortest expected delay
+    Sed,
+    /// One without sessions, else the shortest expected delay
+    Nq,
+    /// The highest weight
+    Fo,
+    /// The highest weight until it has as many sessions
+    Ovf,
+    /// The same real server until it is overloaded
+    Lblc,
+    /// The same few real servers
+    Lblcr,
+    /// Hash of the destination
+    Dh,
     /// Hash of the client
     Sh,
     /// Maglev's consistent hash of the client
@@ -108,6 +122,13 @@ impl Scheduler {
             Self::Wrr => blueprint::Scheduling::Wrr,
             Self::Lc => blueprint::Scheduling::Lc,
             Self::Wlc => blueprint::Scheduling::Wlc,
+            Self::Sed => blueprint::Scheduling::Sed,
+            Self::Nq => blueprint::Scheduling::Nq,
+            Self::Fo => blueprint::Scheduling::Fo,
+            Self::Ovf => blueprint::Scheduling::Ovf,
+            Self::Lblc => blueprint::Scheduling::Lblc,
+            Self::Lblcr => blueprint::Scheduling::Lblcr,
+            Self::Dh => blueprint::Scheduling::Dh,
             Self::Sh => blueprint::Scheduling::Sh,
             Self::Mh => blueprint::Scheduling::Mh,
             Self::P2c => blueprint::Scheduling::P2c,

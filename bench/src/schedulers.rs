@@ -20,15 +20,21 @@ use sluice_director::schedule::{Schedulers, stable_hash};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
 
-const ALL: [Scheduling; 7] = [
+/// Those that give each its share.
+const SHARING: [Scheduling; 9] = [
     Scheduling::Rr,
     Scheduling::Wrr,
     Scheduling::Lc,
     Scheduling::Wlc,
+    Scheduling::Sed,
+    Scheduling::Nq,
     Scheduling::Sh,
     Scheduling::Mh,
     Scheduling::P2c,
 ];
+/// Those that choose one, or few, on purpose.
+const CHOOSING: [Scheduling; 5] =
+    [Scheduling::Fo, Scheduling::Ovf, Scheduling::Lblc, Scheduling::Lblcr, Scheduling::Dh];
 const SERVICE: ServiceId = ServiceId(0);
 /// Real servers of what is not about their number, with weights 1 to 100.
 const REALS: u32 = 100;
@@ -59,12 +65,12 @@ struct Cost {
 /// Does it all.
 pub fn run(args: &Args) -> Result<Report, BenchError> {
     let mut costs = Vec::new();
-    for scheduler in ALL {
+    for scheduler in SHARING.into_iter().chain(CHOOSING) {
         for reals in &args.reals {
             costs.push(cost(scheduler, *reals, args.seed)?);
         }
     }
-    let shares = ALL.map(|scheduler| share(scheduler, args.sessions));
+    let shares = SHARING.map(|scheduler| share(scheduler, args.sessions));
     Ok(Report {
         shares: shares.into_iter().collect::<Result<_, _>>()?,
         moved: moved(),
@@ -317,7 +323,7 @@ mod tests {
         let args = Args { reals: vec![3, 70], sessions: 10_100, seed: 1, json: false };
         let report = run(&args).unwrap();
         let json = report.json();
-        assert_eq!(json["costs"].as_array().unwrap().len(), 2 * ALL.len());
+        assert_eq!(json["costs"].as_array().unwrap().len(), 2 * (SHARING.len() + CHOOSING.len()));
         assert!(json["costs"][0]["cycles_per_session"].as_f64().unwrap() > 0.0);
         let wrr = json["shares"][1]["sessions_off"].as_f64().unwrap();
         assert!(wrr < 1e-6, "two cycles of wrr are exact: {wrr}");

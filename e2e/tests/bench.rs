@@ -1,6 +1,6 @@
 //! `sluice-bench rfc2544` against a director over memif: that a search comes to its end, that its
-//! results fit each other and its trials, and that the director counted the same packets. How fast
-//! anything is, no test may judge: the machine is shared.
+//! results fit each other and its trials, and that the director counted the same packets; and
+//! `bench/scale.py`. How fast anything is, no test may judge: the machine is shared.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -26,6 +26,34 @@ fn a_search() {
             panic!("{name}, {directions}: {error}");
         }
     }
+}
+
+#[test]
+fn a_large_configuration() {
+    let name = here!(a_large_configuration);
+    if may_run(name)
+        && let Err(error) = scaled()
+    {
+        panic!("{name}: {error}");
+    }
+}
+
+/// The script ends with an error when any step fails.
+fn scaled() -> Result<(), LabError> {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut scale = Command::new("timeout");
+    scale.current_dir(&root).args(["150", "bench/scale.py", "--json"]);
+    scale.args(["--services", "200", "--reals", "5", "--seconds", "0.3", "--clients", "1,4"]);
+    let folder = program("sluiced")?.parent().map(PathBuf::from).unwrap_or_default();
+    scale.env("SLUICE_BIN_DIR", folder);
+    let text = run(&mut scale)?.ok()?.stdout;
+    let said: Value = serde_json::from_str(&text)
+        .map_err(|_| LabError::Unreadable { what: "what it measured".to_owned(), text })?;
+    let spans = ["start_s", "reload_s", "start_again_s", "resident_mb"];
+    expect(spans.iter().all(|key| number(&said, key) > 0.0), || said.to_string())?;
+    let changes = said["changes"].as_array().map_or(&[][..], Vec::as_slice);
+    expect(changes.len() == 2, || said.to_string())?;
+    expect(changes.iter().all(|it| number(it, "changes_per_s") > 0.0), || said.to_string())
 }
 
 /// The script compares the director's counters with the generator's (`--check`).

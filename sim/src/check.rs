@@ -116,7 +116,7 @@ pub(crate) struct Checker {
     /// Where clients went last, by worker and service.
     remembered: FxHashMap<(u16, usize, Addr), Remembered>,
     /// New sessions that services may still have, by worker.
-    rates: FxHashMap<(u16, usize), Allowance>,
+    rates: FxHashMap<(u16, usize), (u32, Allowance)>,
     pub tally: Vec<Tally>,
     counts: Counts,
     looked: u64,

@@ -12,6 +12,7 @@ use crate::status::Snapshot;
 use crate::trace::Trace;
 use crate::universe::Universe;
 use crate::wire::{Seen, from_ip, portless, read, read_error, read_piece};
+use sluice_director::counters::RealCounters;
 use sluice_director::fib::PortId;
 use sluice_director::path::{BURST, PagePolicy, Path, PathConfig, Round, Verdict, Waiting};
 use sluice_director::plan::{Plan, RealId, Retired, ServiceId};
@@ -126,7 +127,7 @@ impl Machine {
         }
         let active = |id: usize| {
             let counts = |worker: &Worker| {
-                worker.path.counters().reals.get(id).is_some_and(|real| real.active > 0)
+                worker.path.counters().reals.get(id).is_some_and(RealCounters::is_used)
             };
             self.workers.iter().any(counts)
         };

@@ -257,7 +257,7 @@ impl Sim {
                 self.silent[node] = on;
                 return Ok(());
             }
-            Act::Service(service, on) => status.services[service].present = on,
+            Act::Service(service, on) => status.services[service].set(on),
             Act::Real(service, real, on) => status.services[service].reals[real].present = on,
             Act::Weight(service, real, weight) => {
                 status.services[service].reals[real].weight = weight;

@@ -26,7 +26,17 @@ pub(crate) struct RealStatus {
 #[derive(Clone, Debug)]
 pub(crate) struct ServiceStatus {
     pub present: bool,
+    /// How often it came again after it had been taken away.
+    pub returns: u32,
     pub reals: Vec<RealStatus>,
+}
+
+impl ServiceStatus {
+    /// It is configured from now on, or no more.
+    pub fn set(&mut self, present: bool) {
+        self.returns += u32::from(present && !self.present);
+        self.present = present;
+    }
 }
 
 /// What changes.
@@ -48,6 +58,7 @@ impl Status {
     pub fn new(universe: &Universe) -> Self {
         let services = universe.services.iter().map(|service| ServiceStatus {
             present: true,
+            returns: 0,
             reals: service
                 .reals
                 .iter()
@@ -246,6 +257,7 @@ fn blueprint(universe: &Universe, status: &Status) -> Blueprint {
         max_sessions: service.limits.sessions,
         max_new_per_s: service.limits.new_per_s,
         slow_start_s: service.limits.slow_start_s,
+        idle_timeout_s: service.idle_s,
         reals: service
             .reals
             .iter()

@@ -95,6 +95,7 @@ pub(crate) struct Service {
     pub on_down: Orphans,
     pub one_packet: bool,
     pub persistence: Option<Persistence>,
+    pub idle_s: u32,
     pub limits: Limits,
     pub reals: Vec<Real>,
 }
@@ -396,13 +397,13 @@ impl Universe {
             reals.iter_mut().for_each(|real| real.port = 0);
         }
         let rules = [Orphans::Keep, Orphans::Reset, Orphans::Reschedule];
-        use Scheduling::{Lc, Mh, P2c, Rr, Sh, Wlc, Wrr};
+        use Scheduling::{Dh, Fo, Lblc, Lblcr, Lc, Mh, Nq, P2c, Rr, Sed, Sh, Wlc, Wrr};
         (!reals.is_empty()).then(|| Service {
             protocol,
             vip,
             ports,
             mode,
-            scheduler: *rng.pick(&[Rr, Wrr, Lc, Wlc, Sh, Mh, P2c]),
+            scheduler: *rng.pick(&[Rr, Wrr, Lc, Wlc, Sh, Mh, P2c, Sed, Nq, Fo, Lblc, Lblcr, Dh]),
             hash: *rng.pick(&[HashKey::Client, HashKey::ClientPort]),
             mh_table: *rng.pick(&[251, 251, 251, 251, 251, 251, 1009, 4099]),
             pool: rng.below(self.pools.len() as u64) as usize,
@@ -410,6 +411,7 @@ impl Universe {
             on_down: *rng.pick(&rules),
             one_packet: protocol == UDP && rng.chance(200),
             persistence: rng.chance(150).then(|| persistence(rng, vip)),
+            idle_s: *rng.pick(&[0, 0, 0, 2, 30, 600]),
             limits: limits(rng),
             reals,
         })

@@ -2,8 +2,10 @@
 
 pub mod desired;
 pub mod events;
+pub mod import;
 pub mod look;
 pub mod machine;
+pub mod run;
 pub mod sessions;
 pub mod token;
 
@@ -196,6 +198,8 @@ pub enum Command {
     },
     /// Health checks: state, since when, last probe, reason
     Health(Asking),
+    /// Which virtual addresses this machine has, since when, and what role that makes
+    Ha(Asking),
     /// What has happened: health, changes, ports, drops; the latest at the end
     #[command(after_help = events::EXAMPLES)]
     Events(events::Events),
@@ -258,6 +262,29 @@ pub enum Command {
     /// Looks at this machine and at the configuration, and says how to mend what is wrong
     #[command(long_about = machine::DOCTOR_ABOUT)]
     Doctor(machine::Doctor),
+    /// Takes over files of keepalived and lists of ipvsadm-save
+    #[command(subcommand, after_help = import::EXAMPLES)]
+    Import(import::Import),
+    /// Addresses, routes, neighbours and links, by DPVS's grammar, done to Linux
+    #[command(disable_help_flag = true)]
+    Dpip {
+        /// An object, a command and more, as `sluice dpip help` shows
+        #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// IPVS's command, to the letter of 1.31 and with DPVS's additions, for this director
+    #[command(disable_help_flag = true)]
+    Ipvsadm {
+        /// As `sluice ipvsadm -h` shows; also when called by the name `ipvsadm`
+        #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Runs the stock `ipvsadm` with the director in place of the kernel's IPVS
+    #[command(long_about = run::IPVSADM_ABOUT, after_help = run::IPVSADM_EXAMPLES)]
+    RunIpvsadm(run::Run),
+    /// Runs the stock `keepalived` with the director in place of the kernel's IPVS
+    #[command(long_about = run::KEEPALIVED_ABOUT, after_help = run::KEEPALIVED_EXAMPLES)]
+    RunKeepalived(run::Run),
     /// Prints the script by which a shell completes this command
     #[command(after_help = machine::COMPLETIONS_EXAMPLES)]
     Completions {
@@ -284,7 +311,9 @@ impl Command {
             Self::Service(service) => matches!(service, Service::Show(_)),
             Self::Real(real) => matches!(real, Real::Show { .. }),
             Self::Pool(pool) => matches!(pool, Pool::Show(_)),
+            Self::Dpip { .. } | Self::Import(_) | Self::Ipvsadm { .. } => false,
             Self::Replay(_) | Self::Top(_) | Self::Completions { .. } | Self::Man { .. } => false,
+            Self::RunIpvsadm(_) | Self::RunKeepalived(_) => false,
             _ => true,
         }
     }

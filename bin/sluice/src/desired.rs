@@ -100,7 +100,8 @@ pub fn real(command: Real, socket: &Socket) -> Done {
             if asking.json {
                 return done(Shown::new(serde_json::to_string_pretty(entry)? + "\n"));
             }
-            return done(show::reals(entry));
+            let known = client.services(&[])?;
+            return done(show::reals(entry, &known));
         }
         Real::Add { which, weight, keys } => {
             let mut body = settings(&keys)?;

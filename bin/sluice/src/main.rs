@@ -9,11 +9,15 @@ mod cli;
 mod complete;
 mod desired;
 mod doctor;
+mod dpip;
 mod events;
+mod import;
+mod ipvsadm;
 mod kill;
 mod look;
 mod man;
 mod output;
+mod run;
 mod show;
 mod token;
 mod top;
@@ -26,8 +30,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 use sluice::replay;
-use sluice_api::{ApiError, Client, Remote, Resource};
+use sluice_api::{ApiError, Client, DEFAULT_SOCKET, Remote, Resource};
 use sluice_director::path::BURST;
+use sluice_ipvs::call::Caller;
 
 use cli::{Asking, Cli, Command, Reach, Replay};
 use output::Output;
@@ -36,6 +41,23 @@ use show::Shown;
 fn main() -> ExitCode {
     // Ends the process when it is a shell that asks how a line may go on.
     complete::answer();
+    let mut words = std::env::args_os();
+    let program = words.next();
+    let mut arguments: Vec<String> = words.map(|it| it.to_string_lossy().into_owned()).collect();
+    if dpip::is_named(program.as_deref()) {
+        let socket = std::env::var_os("SLUICE_SOCKET").map(PathBuf::from);
+        return dpip::run(&arguments, &socket.unwrap_or_else(|| DEFAULT_SOCKET.into()));
+    }
+    if let Some(named) = ipvsadm::Named::by(program.as_deref()) {
+        let name = program.unwrap_or_default().to_string_lossy().into_owned();
+        return ipvsadm::run(named, &name, &arguments, Caller::from_environment());
+    }
+    // As raw as under its own name: clap would take `--color` and the like out of it.
+    if arguments.first().is_some_and(|first| first == "ipvsadm") {
+        let name = format!("sluice {}", arguments.remove(0));
+        let named = ipvsadm::Named::Itself;
+        return ipvsadm::run(named, &name, &arguments, Caller::from_environment());
+    }
     let cli = Cli::parse();
     cli.color.choose();
     match cli.watch {
@@ -106,6 +128,11 @@ impl Socket {
         }
     }
 
+    /// Whether the director is on another machine.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.remote.is_some()
+    }
+
     /// Its path unless `nearer` is one.
     pub(crate) fn path<'s>(&'s self, nearer: Option<&'s PathBuf>) -> &'s PathBuf {
         nearer.unwrap_or(&self.path)
@@ -119,8 +146,20 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
         Command::Token(command) => token::run(&command),
         Command::Completions { shell } => complete::script(&shell),
         Command::Man { dir } => man::write(&dir),
+        Command::Import(command) => import::run(command),
+        Command::Dpip { arguments } => Ok(dpip::run(&arguments, &reach.socket)),
+        Command::Ipvsadm { arguments } => with_ipvsadm(&arguments, &Socket::of(reach)?),
         command => with_director(command, &Socket::of(reach)?),
     }
+}
+
+/// `ipvsadm` with options of this command before it.
+fn with_ipvsadm(arguments: &[String], socket: &Socket) -> Result<ExitCode, Box<dyn Error>> {
+    if socket.is_remote() {
+        return Err("`ipvsadm` asks the director of this machine: leave --url out".into());
+    }
+    let caller = Caller::new(socket.path(None));
+    Ok(ipvsadm::run(ipvsadm::Named::Itself, "sluice ipvsadm", arguments, caller))
 }
 
 /// The commands that a director answers.
@@ -136,6 +175,8 @@ fn with_director(command: Command, socket: &Socket) -> Result<ExitCode, Box<dyn 
         Command::Capture(asked) => look::capture(asked, socket),
         Command::Top(asked) => top::run(&asked, socket),
         Command::Doctor(asked) => doctor::run(&asked, socket),
+        Command::RunIpvsadm(asked) => run::become_program("ipvsadm", &asked, socket),
+        Command::RunKeepalived(asked) => run::become_program("keepalived", &asked, socket),
         command => {
             Output::write(&shown(command, socket)?)?;
             Ok(ExitCode::SUCCESS)
@@ -174,6 +215,9 @@ fn shown(command: Command, socket: &Socket) -> Result<Shown, Box<dyn Error>> {
         Command::Health(asking) => answer(&client(&asking), &asking, &Resource::Health, |client| {
             Ok(show::health(&client.health()?, Output::width()))
         }),
+        Command::Ha(asking) => {
+            answer(&client(&asking), &asking, &Resource::Ha, |client| Ok(show::ha(&client.ha()?)))
+        }
         Command::Stages { asking, interval } => {
             answer(&client(&asking), &asking, &Resource::Stages, |client| {
                 let before = client.stages()?;

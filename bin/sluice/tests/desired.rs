@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-use sluice_api::model::{HistoryLine, HistoryPage};
+use sluice_api::model::{HistoryLine, HistoryPage, Services};
 use sluice_api::{Call, Server};
 use sluice_config::Config;
 use sluice_state::{Applied, Author, Desired, Door, FileContent, Refusal, Request, What};
@@ -52,7 +52,7 @@ impl Place {
         let file = folder.path().join("sluice.toml");
         fs::write(&file, FILE).expect("written");
         let mut desired = Desired::open(&folder.path().join("state")).expect("a state");
-        reload(&mut desired, &file, None, false).expect("right");
+        reload(&mut desired, &file, Author::of(Door::File), None, false).expect("right");
         let desired = Mutex::new(desired);
         let call = Box::new(move |call| answer(&mut desired.lock().expect("sound"), &file, call));
         let server = Server::start(&folder.path().join("sluice.sock"), call).expect("a server");
@@ -93,20 +93,21 @@ fn commit(desired: &mut Desired, request: Request) -> Result<Applied, Refusal> {
 fn reload(
     desired: &mut Desired,
     file: &PathBuf,
+    by: Author,
     if_epoch: Option<u64>,
     dry_run: bool,
 ) -> Result<Applied, Refusal> {
     let loaded = Config::load(file).map_err(|errors| Refusal::of_file(&errors))?;
     let what = What::File(FileContent::of(&loaded.document));
-    commit(desired, Request { by: Author::of(Door::File), if_epoch, dry_run, what })
+    commit(desired, Request { by, if_epoch, dry_run, what })
 }
 
 fn answer(desired: &mut Desired, file: &PathBuf, call: Call) {
     let in_time = match call {
         Call::Config(reply) => reply.send(desired.view()).is_ok(),
         Call::Change(request, reply) => reply.send(commit(desired, request)).is_ok(),
-        Call::Reload { if_epoch, dry_run, reply } => {
-            reply.send(reload(desired, file, if_epoch, dry_run)).is_ok()
+        Call::Reload { by, if_epoch, dry_run, reply } => {
+            reply.send(reload(desired, file, by, if_epoch, dry_run)).is_ok()
         }
         Call::History(limit, reply) => {
             let lines = desired.history().epochs().iter().rev().take(limit as usize);
@@ -118,6 +119,8 @@ fn answer(desired: &mut Desired, file: &PathBuf, call: Call) {
             let found = desired.history().get(number).cloned().ok_or((1, desired.epoch()));
             reply.send(found).is_ok()
         }
+        // No worker runs here.
+        Call::Services(reply) => reply.send(Services::default()).is_ok(),
         other => panic!("{other:?}"),
     };
     assert!(in_time);
@@ -144,9 +147,9 @@ fn real_servers_are_drained_and_weighed() {
     place.works("real enable web 192.0.2.12");
     place.works("real set web 192.0.2.12 --weight 9");
     let table = "\
-REAL SERVER    WEIGHT  STATE  OVERRIDE
-192.0.2.11:80       2  up     drain
-192.0.2.12:80       1  down   weight 9, up
+REAL SERVER    WEIGHT  STATE  OVERRIDE      ACTIVE  ESTABLISHED  CLOSING  BOUND
+192.0.2.11:80       2  up     drain              -            -        -      -
+192.0.2.12:80       1  down   weight 9, up       -            -        -      -
 ";
     assert_eq!(place.works("real show web"), table);
     place.works("real reset web 192.0.2.12");
@@ -202,6 +205,7 @@ fn changes_are_told_and_taken_back() {
     let lines: Vec<&str> = told.lines().collect();
     assert!(lines[0].starts_with("EPOCH"), "{told}");
     assert!(lines[1].contains("api     back to epoch 1: service \"web\": real"), "{told}");
+    assert!(lines[2].contains("api     the file read again: service \"web\""), "{told}");
     assert!(lines[3].contains("file    "), "{told}");
     assert_eq!(remark, "epoch 3 is in force; one can go back as far as 0\n");
     let told = place.fails("config rollback 7");

@@ -8,7 +8,7 @@ use crate::{news, report, wiring};
 use sd_notify::NotifyState;
 use sluice_api::{ApiError, Network, Reply, model};
 use sluice_config::{Config, Loaded};
-use sluice_director::counters::Counters;
+use sluice_director::counters::{Counters, RealCounters};
 use sluice_director::plan::{Plan, RealId, Retired, ServiceId};
 use sluice_state::{
     Applied, Author, Change, Desired, Door, FieldFault, FileContent, Kind, Outcome, Refusal,
@@ -29,7 +29,7 @@ pub(crate) fn begin(loaded: &Loaded) -> Result<(Desired, Config, Plan), crate::e
     let mut compile = |config: &Config| {
         wiring::compile(config, None, &Retired::default()).map_err(|error| error.to_string())
     };
-    let file = FileContent::of(&loaded.document);
+    let file = FileContent::loaded(loaded);
     let kept = desired.epoch();
     if !desired.has_read(&file) {
         let request = file_request(file, None, false);
@@ -70,16 +70,17 @@ pub(crate) fn apply(daemon: &mut Daemon, asked: Vec<Asked>) {
     }
 }
 
-/// SIGHUP, or a call: reads the file again. A wrong one changes nothing.
+/// SIGHUP, or a call `by` somebody: reads the file again. A wrong one changes nothing.
 pub(crate) fn reload(
     daemon: &mut Daemon,
+    by: Option<Author>,
     if_epoch: Option<u64>,
     dry_run: bool,
 ) -> Result<Applied, Refusal> {
     let mut states = vec![NotifyState::Reloading];
     states.extend(NotifyState::monotonic_usec_now().ok());
     notify(&states);
-    let outcome = read_file(daemon, if_epoch, dry_run);
+    let outcome = read_file(daemon, by, if_epoch, dry_run);
     match &outcome {
         Ok(_) if dry_run => {}
         Ok(applied) => info!(epoch = applied.epoch, "the configuration was read again"),
@@ -102,6 +103,7 @@ pub(crate) fn reload(
 
 fn read_file(
     daemon: &mut Daemon,
+    by: Option<Author>,
     if_epoch: Option<u64>,
     dry_run: bool,
 ) -> Result<Applied, Refusal> {
@@ -115,7 +117,10 @@ fn read_file(
     // Certificates and tokens may be others though the file is the same.
     let prepared = daemon.server.prepare(&network(&loaded.config.api));
     let prepared = prepared.map_err(|error| unusable(daemon, &error))?;
-    let request = file_request(FileContent::of(&loaded.document), if_epoch, dry_run);
+    let file = FileContent::loaded(&loaded);
+    // What is in the file stays the file's, whoever had it read.
+    let by = by.unwrap_or(Author::of(Door::File));
+    let request = Request { by, ..file_request(file, if_epoch, dry_run) };
     let answer = commit(daemon, &[request]).remove(0)?;
     if !dry_run {
         daemon.server.reach(prepared);
@@ -159,7 +164,8 @@ fn follow_api(daemon: &mut Daemon, former: &sluice_config::Api) {
     }
 }
 
-fn commit(daemon: &mut Daemon, requests: &[Request]) -> Vec<Result<Applied, Refusal>> {
+/// Applies requests that wait together, and publishes what came of them.
+pub(crate) fn commit(daemon: &mut Daemon, requests: &[Request]) -> Vec<Result<Applied, Refusal>> {
     let reports = daemon.crew.reports();
     let settled = reports.len() == daemon.crew.size()
         && reports.iter().all(|report| report.epoch == daemon.plan.epoch);
@@ -179,6 +185,9 @@ fn commit(daemon: &mut Daemon, requests: &[Request]) -> Vec<Result<Applied, Refu
         }
     }
     if let Some((mut config, plan)) = publish {
+        if let Some(prober) = &daemon.prober {
+            prober.add_port(&mut config);
+        }
         let mut steps = answers.iter().flatten().flat_map(|applied| &applied.changes);
         let tell = steps.any(is_of_section);
         keep_what_needs_a_restart(&mut config, &daemon.config, tell);
@@ -206,14 +215,15 @@ fn now_ms() -> u64 {
     u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Tombstones that no session uses. No worker opens a session to one, so once there is none there
-/// will be none.
+/// Tombstones that no session uses, and no client is bound to: an id that is given again is
+/// another real server's, of another service maybe. No worker opens a session to one, so once there
+/// is none there will be none.
 fn retired(plan: &Plan, total: &Counters) -> Retired {
-    let active = |id: usize| total.reals.get(id).is_some_and(|counted| counted.active > 0);
+    let used = |id: usize| total.reals.get(id).is_some_and(RealCounters::is_used);
     let mut busy = HashSet::new();
     let mut retired = Retired::default();
     for (id, real) in plan.reals.iter().enumerate() {
-        if real.live || active(id) {
+        if real.live || used(id) {
             busy.insert(real.service);
         } else {
             retired.reals.insert(RealId(id as u32));

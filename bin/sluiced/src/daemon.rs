@@ -5,6 +5,7 @@
 
 use crate::crew::Crew;
 use crate::errors::{Error, system};
+use crate::ha::Addresses;
 use crate::health::{self, Health};
 use crate::lister::Lister;
 use crate::log::Log;
@@ -12,7 +13,8 @@ use crate::lookout::Lookouts;
 use crate::meter::Samples;
 use crate::next_hops::NextHops;
 use crate::ports::{self, Ports};
-use crate::{change, news, report, watch, wiring};
+use crate::prober::Prober;
+use crate::{change, ipvs, news, report, watch, wiring};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -53,9 +55,12 @@ pub(crate) struct Daemon {
     pub fib: Arc<Fib>,
     pub next_hops: NextHops,
     pub health: Health,
+    pub addresses: Addresses,
+    pub prober: Option<Prober>,
     pub server: Server,
     pub lookouts: Lookouts,
     pub samples: Samples,
+    pub figures: ipvs::Figures,
     pub last_reload: Option<model::Reload>,
 }
 
@@ -71,7 +76,9 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
     // Calls that come early are answered once everything is open.
     let (calls, calls_wake, server) =
         serve(&loaded.config.director.control_socket, samples.clone())?;
-    let (mut desired, config, plan) = change::begin(&loaded)?;
+    let (mut desired, mut config, plan) = change::begin(&loaded)?;
+    // Before the kernel's links are looked at: one of them is its.
+    let prober = Prober::join(&mut config, &mut health)?;
     let prepared = server.prepare(&change::network(&config.api))?;
     let plan = Arc::new(plan);
     for note in desired.take_notes() {
@@ -99,9 +106,12 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
         fib: Arc::default(),
         next_hops: NextHops::default(),
         health,
+        addresses: Addresses::default(),
+        prober,
         server,
         lookouts: Lookouts::default(),
         samples,
+        figures: ipvs::Figures::default(),
         last_reload: None,
     };
     daemon.ports.raise_twins(&mut daemon.mirror);
@@ -212,7 +222,7 @@ impl Daemon {
             self.answer_all(calls);
             if Signals::came(&mut signals.reload) {
                 // What came of it is in the log, and in the status.
-                let _ = change::reload(self, None, false);
+                let _ = change::reload(self, None, None, false);
             }
             if self.ports.look_after(self.mirror.state(), &self.crew) {
                 self.ports.raise_twins(&mut self.mirror);
@@ -237,12 +247,14 @@ impl Daemon {
         self.keep_neighbours();
         self.health.look_after();
         self.server.look_after();
+        self.samples.look_after();
         let reports = self.crew.reports();
         let total = report::total(&reports);
         self.server.note_all(news::dropped(&watch.look(&total)));
         self.server.note_all(port_news.look(&report::ports(&self.ports)));
         self.health.look_at(&total);
         self.ports.steer(&self.plan, self.mirror.state(), &total);
+        self.take_figures(&reports);
         self.measure(reports, total);
     }
 
@@ -266,6 +278,8 @@ impl Daemon {
         let interfaces = self.ports.interfaces();
         let fib = self.next_hops.build(self.mirror.state(), &self.plan, &interfaces, &self.fib);
         self.fib = Arc::new(fib);
+        self.health.sources.set(self.next_hops.stand_ins().clone());
+        self.follow_addresses();
         let snapshot = Snapshot { plan: Arc::clone(&self.plan), fib: Arc::clone(&self.fib) };
         self.lookouts.publish(&snapshot);
         self.crew.publish(&Arc::new(snapshot));
@@ -325,6 +339,7 @@ impl Daemon {
                 let events = Arc::clone(self.server.events());
                 self.lister().kill(query, (dry_run, by), events, reply);
             }
+            Call::Ha(reply) => drop(reply.send(self.addresses.shown(self.mirror.state()))),
             Call::Ports(reply) => drop(reply.send(report::ports(&self.ports))),
             Call::Stages(reply) => {
                 drop(reply.send(report::stages(&self.crew, &self.crew.reports())));
@@ -343,8 +358,8 @@ impl Daemon {
                 drop(reply.send(self.desired.entry(&key).map(|entry| (epoch, entry))));
             }
             Call::Change(request, reply) => change::apply(self, vec![(request, reply)]),
-            Call::Reload { if_epoch, dry_run, reply } => {
-                drop(reply.send(change::reload(self, if_epoch, dry_run)));
+            Call::Reload { by, if_epoch, dry_run, reply } => {
+                drop(reply.send(change::reload(self, Some(by), if_epoch, dry_run)));
             }
             Call::History(limit, reply) => {
                 drop(reply.send(report::history(self.desired.history(), limit as usize)));
@@ -357,6 +372,9 @@ impl Daemon {
                 });
                 drop(reply.send(found));
             }
+            Call::Ipvs(request, by, reply) => {
+                ipvs::answer(self, (request, by, reply));
+            }
             // Answered from samples: see `meter`.
             Call::Metrics(..) | Call::Rates(..) => {}
             Call::Health(reply) => drop(reply.send(self.health.shown(&self.config, &self.plan))),
@@ -367,7 +385,7 @@ impl Daemon {
         }
     }
 
-    fn lister(&self) -> Lister {
+    pub fn lister(&self) -> Lister {
         Lister { workers: self.crew.inboxes(), plan: Arc::clone(&self.plan) }
     }
 

@@ -10,7 +10,7 @@ mod specs;
 use crate::daemon::Daemon;
 use crate::errors::{Error, system};
 use sluice_api::model;
-use sluice_checks::{Board, Key, News, Runner, Shown};
+use sluice_checks::{Board, Key, Maker, News, Runner, Shown, Sources};
 use sluice_config::{CheckKind, Config, Initial};
 use sluice_director::plan::{Plan, RealId, Standing};
 use sluice_health::State;
@@ -31,6 +31,10 @@ pub(crate) struct Health {
     ids: HashMap<Key, RealId>,
     /// Those whose clients' connections are watched.
     watched: HashMap<Key, passive::Watched>,
+    /// Who makes the sockets of probes through the data path.
+    pub maker: Option<Maker>,
+    /// Which addresses plain probes may not come from.
+    pub sources: Sources,
     begun: Instant,
     /// Snapshots that workers may still have. Whoever lets go of one last frees it, which takes a
     /// while, and a worker has better things to do.
@@ -55,6 +59,8 @@ impl Health {
             wake,
             ids: HashMap::new(),
             watched: HashMap::new(),
+            maker: None,
+            sources: Sources::default(),
             begun: Instant::now(),
             former: Vec::new(),
         })
@@ -64,7 +70,7 @@ impl Health {
     pub fn follow(&mut self, config: &Config, plan: Arc<Plan>) -> Arc<Plan> {
         let known = self.runner.shown();
         let known: HashMap<&Key, State> = known.iter().map(|s| (&s.spec.key, s.state)).collect();
-        let specs = specs::of(config);
+        let specs = specs::of(config, self.maker.as_ref(), &self.sources);
         self.ids = ids(&plan);
         let watched = std::mem::take(&mut self.watched);
         self.watched = passive::watched(config, &plan, &self.ids, watched);

@@ -5,7 +5,7 @@ use crate::queues::PortQueue;
 use crate::report;
 use sluice_api::model::{Event, EventKind, Killed};
 use sluice_api::{Cursor, EventLog, Reply, SessionQuery, model};
-use sluice_director::path::SessionFilter;
+use sluice_director::path::{SessionFilter, SessionInfo};
 use sluice_director::plan::Plan;
 use sluice_state::Author;
 use sluice_worker::{Inbox, Message};
@@ -79,7 +79,8 @@ impl Lister {
     }
 }
 
-fn aside(work: impl FnOnce() + Send + 'static) {
+/// Works on a thread of its own.
+pub fn aside(work: impl FnOnce() + Send + 'static) {
     if let Err(error) = std::thread::Builder::new().name("sessions".into()).spawn(work) {
         warn!(%error, "cannot start a thread to go through the sessions");
     }
@@ -87,7 +88,21 @@ fn aside(work: impl FnOnce() + Send + 'static) {
 
 fn list(workers: &[Inbox<PortQueue>], plan: &Plan, query: &SessionQuery) -> model::Sessions {
     let (filter, limit) = (filter(plan, query), query.limit as usize);
-    let begin = query.cursor.unwrap_or_default();
+    let shown = |worker, info: &SessionInfo| {
+        report::session(plan, worker, info).filter(|session| query.matches(session))
+    };
+    let (sessions, next) = page(workers, &filter, (query.cursor.unwrap_or_default(), limit), shown);
+    model::Sessions { sessions, more: next.is_some(), next }
+}
+
+/// Goes through the workers' sessions from a place on until there are `limit` that `shown` makes
+/// something of; gives the place to go on at, if there are more.
+pub fn page<T>(
+    workers: &[Inbox<PortQueue>],
+    filter: &SessionFilter,
+    (begin, limit): (Cursor, usize),
+    shown: impl Fn(u16, &SessionInfo) -> Option<T>,
+) -> (Vec<T>, Option<String>) {
     let mut sessions = Vec::new();
     let mut places = Vec::new();
     for (number, worker) in workers.iter().enumerate().skip(begin.worker.into()) {
@@ -98,8 +113,7 @@ fn list(workers: &[Inbox<PortQueue>], plan: &Plan, query: &SessionQuery) -> mode
             worker.send(Message::Sessions { filter: filter.clone(), cursor, reply });
             let Ok((found, more)) = answer.recv() else { break };
             for info in &found {
-                let shown = report::session(plan, number, info);
-                if let Some(session) = shown.filter(|session| query.matches(session)) {
+                if let Some(session) = shown(number, info) {
                     sessions.push(session);
                     places.push(Cursor { worker: number, slot: info.slot });
                 }
@@ -109,7 +123,7 @@ fn list(workers: &[Inbox<PortQueue>], plan: &Plan, query: &SessionQuery) -> mode
     }
     let next = places.get(limit).map(ToString::to_string);
     sessions.truncate(limit);
-    model::Sessions { sessions, more: next.is_some(), next }
+    (sessions, next)
 }
 
 /// What the workers can tell apart themselves: everything but the name of a service that left.
@@ -125,5 +139,6 @@ fn filter(plan: &Plan, query: &SessionQuery) -> SessionFilter {
         protocol: query
             .protocol
             .map(|protocol| sluice_director::blueprint::Protocol::from(protocol).number()),
+        bound: false,
     }
 }

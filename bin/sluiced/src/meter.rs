@@ -1,12 +1,15 @@
 //! Samples of the running director, and the thread that makes pages and rates of them.
 //!
 //! The control loop takes a sample a second and sends it away; what is asked about samples never
-//! reaches it. A sample that the thread cannot digest costs what was counted until then, and
-//! nothing else.
+//! reaches it. A sample that the thread cannot digest, or that it never gets done with, costs what
+//! was counted until then, and nothing else.
+
+mod line;
 
 use crate::daemon::Daemon;
 use crate::errors::{Error, system};
 use crate::report;
+use line::Line;
 use sluice_api::Call;
 use sluice_checks::{Board, Shown};
 use sluice_director::counters::Counters;
@@ -14,10 +17,7 @@ use sluice_director::path::Stage;
 use sluice_health::State;
 use sluice_meter::{Check, Identity, Meter, Process, Sample, WorkerFigures, WorkerSample};
 use sluice_worker::Report;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{SystemTime, UNIX_EPOCH};
-use tracing::error;
 
 /// What the thread is told.
 enum Order {
@@ -25,29 +25,32 @@ enum Order {
     Call(Call),
 }
 
-/// The way to the thread. It ends with the last of these.
+/// The way to the thread.
 #[derive(Clone)]
-pub(crate) struct Samples(Sender<Order>);
+pub(crate) struct Samples(Line<Order>);
 
 impl Samples {
     /// Starts the thread.
     pub fn start(board: Board) -> Result<Self, Error> {
-        let (sender, orders) = channel();
         let identity = Identity { version: env!("CARGO_PKG_VERSION"), began_unix_ms: unix_ms() };
-        let desk = Desk { meter: Meter::new(identity.clone()), waiting: Vec::new(), board };
-        std::thread::Builder::new()
-            .name("meter".to_owned())
-            .spawn(move || desk.work(&orders, &identity))
-            .map_err(system("start the thread of the metrics"))?;
-        Ok(Self(sender))
+        let line = Line::start(move || {
+            let (meter, board) = (Meter::new(identity.clone()), board.clone());
+            let mut desk = Desk { meter, waiting: Vec::new(), board };
+            Box::new(move |order| desk.obey(order))
+        });
+        line.map(Self).map_err(system("start the thread of the metrics"))
+    }
+
+    /// Replaces the thread if it shows no life.
+    pub fn look_after(&self) {
+        self.0.look_after();
     }
 
     /// Takes the calls that samples answer; gives back all others.
     pub fn divert(&self, call: Call) -> Option<Call> {
         match call {
             Call::Metrics(..) | Call::Rates(..) => {
-                // Fails only when the thread is gone: the reply is dropped, and says so.
-                let _ = self.0.send(Order::Call(call));
+                self.0.order(Order::Call(call));
                 None
             }
             other => Some(other),
@@ -69,16 +72,6 @@ struct Desk {
 }
 
 impl Desk {
-    /// Obeys until nobody can order anything any more.
-    fn work(mut self, orders: &Receiver<Order>, identity: &Identity) {
-        for order in orders {
-            if catch_unwind(AssertUnwindSafe(|| self.obey(order))).is_err() {
-                error!("the metrics' thread panicked; the last hour is lost");
-                self.meter = Meter::new(identity.clone());
-            }
-        }
-    }
-
     fn obey(&mut self, order: Order) {
         match order {
             Order::Sample(sample) => {
@@ -151,6 +144,7 @@ impl Daemon {
             full,
             workers,
             ports: report::ports(&self.ports),
+            ha: self.addresses.shown(self.mirror.state()),
             config_epoch: self.desired.epoch(),
             durable: self.desired.is_durable(),
             differs_from_file: self.desired.differs_from_file(),
@@ -159,8 +153,7 @@ impl Daemon {
             check_restarts: self.health.restarts(),
             real_servers: self.config.metrics.real_servers,
         };
-        // Fails only when the thread is gone.
-        let _ = self.samples.0.send(Order::Sample(Box::new(sample)));
+        self.samples.0.order(Order::Sample(Box::new(sample)));
     }
 }
 

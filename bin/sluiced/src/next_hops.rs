@@ -4,7 +4,7 @@
 use sluice_director::fib::{Fib, FibBuilder, Link, LinkId, PortId, Target};
 use sluice_director::plan::Plan;
 use sluice_linux::{Kernel, RouteKind, RouteResult, Table};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The tag that the path writes (IEEE 802.1Q). A link of service tags (802.1ad) is not the path's.
@@ -17,6 +17,8 @@ pub struct NextHops {
     ifindexes: Vec<u32>,
     /// Neighbours that the path needs: next hops of real servers, and gateways.
     wanted: BTreeSet<(u32, IpAddr)>,
+    /// The machine's addresses that are balanced, with one of the same interface that is not.
+    stand_ins: HashMap<IpAddr, IpAddr>,
 }
 
 impl NextHops {
@@ -31,7 +33,9 @@ impl NextHops {
     ) -> Fib {
         let mut builder = FibBuilder::default();
         let own = OwnAddresses::of(kernel, plan);
+        self.stand_ins = own.stand_ins(kernel);
         let links = self.links(kernel, &own, interfaces, &mut builder);
+        crate::prober::route(plan, kernel, &links, &mut builder);
         // As in the kernel, what is to the machine itself is routed nowhere, whatever routes say.
         for own in kernel.addresses().filter(|own| !is_link_local(own.ip)) {
             builder.route(own.ip, if own.ip.is_ipv4() { 32 } else { 128 }, Target::Nowhere);
@@ -103,6 +107,11 @@ impl NextHops {
         self.ifindexes.get(usize::from(link.0)).copied()
     }
 
+    /// What the machine may say in place of its virtual, local and probes' addresses.
+    pub const fn stand_ins(&self) -> &HashMap<IpAddr, IpAddr> {
+        &self.stand_ins
+    }
+
     /// Neighbours that the path needs, by the kernel's interface.
     pub fn wanted(&self) -> impl Iterator<Item = (u32, IpAddr)> {
         self.wanted.iter().copied()
@@ -112,12 +121,17 @@ impl NextHops {
 /// The address of each interface that answers in its name, as the source of ICMP errors: of its
 /// addresses in use the one with the widest network around it, which a virtual or local address
 /// is only if there is no other.
-struct OwnAddresses(BTreeMap<(u32, bool), (bool, u8, IpAddr)>);
+struct OwnAddresses {
+    best: BTreeMap<(u32, bool), (bool, u8, IpAddr)>,
+    balanced: BTreeSet<IpAddr>,
+}
 
 impl OwnAddresses {
     fn of(kernel: &Kernel, plan: &Plan) -> Self {
         let vips = plan.live_services().map(|(_, service)| service.vip);
-        let balanced: BTreeSet<IpAddr> = vips.chain(plan.locals.iter().copied()).collect();
+        let probes = plan.probes_from.into_iter().flatten();
+        let balanced: BTreeSet<IpAddr> =
+            vips.chain(plan.locals.iter().copied()).chain(probes).collect();
         let mut best = BTreeMap::new();
         for address in kernel.addresses() {
             if address.tentative || is_link_local(address.ip) || address.ip.is_loopback() {
@@ -127,11 +141,22 @@ impl OwnAddresses {
             let known = best.entry((address.ifindex, address.ip.is_ipv6())).or_insert(rank);
             *known = rank.min(*known);
         }
-        Self(best)
+        Self { best, balanced }
+    }
+
+    /// For each address of the machine that is balanced the interface's own, if it has one.
+    fn stand_ins(&self, kernel: &Kernel) -> HashMap<IpAddr, IpAddr> {
+        let balanced = kernel.addresses().filter(|address| self.balanced.contains(&address.ip));
+        let own = balanced.filter_map(|address| {
+            let place = (address.ifindex, address.ip.is_ipv6());
+            let (is_balanced, _, own) = *self.best.get(&place)?;
+            (!is_balanced).then_some((address.ip, own))
+        });
+        own.collect()
     }
 
     fn on(&self, ifindex: u32) -> (Option<Ipv4Addr>, Option<Ipv6Addr>) {
-        let of = |v6| self.0.get(&(ifindex, v6)).map(|(_, _, ip)| *ip);
+        let of = |v6| self.best.get(&(ifindex, v6)).map(|(_, _, ip)| *ip);
         let v4 = of(false).and_then(|ip| match ip {
             IpAddr::V4(v4) => Some(v4),
             IpAddr::V6(_) => None,
@@ -434,5 +459,7 @@ mod tests {
         let mut hops = NextHops::default();
         let fib = hops.build(&kernel, &plan, &[(PORT, "eth0".to_owned())], &Fib::default());
         assert_eq!(fib.link(LinkId(0)).unwrap().v6, Some(v6));
+        let stand_ins: Vec<_> = hops.stand_ins().iter().collect();
+        assert_eq!(stand_ins, [(&ip("198.51.100.2"), &ip("198.51.100.9"))]);
     }
 }

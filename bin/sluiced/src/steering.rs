@@ -133,7 +133,10 @@ fn locals(plan: &Plan) -> Vec<LocalMatch> {
         let addresses = pool.locals.iter().flatten().filter_map(address);
         addresses.map(|address| LocalMatch { address, ports: ports.clone(), echo }).collect()
     };
-    plan.pools.iter().flat_map(of).collect()
+    // Answers to probes come to nobody else.
+    let probes = plan.probes_from.into_iter().flatten();
+    let probes = probes.map(|address| LocalMatch { address, ports: 1024..=u16::MAX, echo: false });
+    plan.pools.iter().flat_map(of).chain(probes).collect()
 }
 
 fn ports_of(pool: &Pool) -> RangeInclusive<u16> {

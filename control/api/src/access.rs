@@ -28,6 +28,8 @@ const OPERATED: [(Method, &str); 3] = [
     (Method::POST, "/v1/config/reload"),
     (Method::DELETE, "/v1/sessions"),
 ];
+/// What takes the role of looking though it is no `GET`: what is asked for says whether more.
+const ASKED: [(Method, &str); 1] = [(Method::POST, "/v1/ipvs")];
 /// Refused tokens are logged at most once in this time.
 const QUIET: Duration = Duration::from_secs(5);
 
@@ -37,11 +39,12 @@ pub(crate) fn needed(method: &Method, route: &str) -> Option<Role> {
     if OPEN.contains(&route) {
         return None;
     }
-    if matches!(*method, Method::GET | Method::HEAD) {
+    let is_in =
+        |list: &[(Method, &str)]| list.iter().any(|(known, at)| known == method && *at == route);
+    if matches!(*method, Method::GET | Method::HEAD) || is_in(&ASKED) {
         return Some(Role::Read);
     }
-    let operated = OPERATED.iter().any(|(known, at)| known == method && *at == route);
-    Some(if operated { Role::Operate } else { Role::Admin })
+    Some(if is_in(&OPERATED) { Role::Operate } else { Role::Admin })
 }
 
 /// The connection that a request came by.
@@ -194,6 +197,7 @@ mod tests {
             (Method::DELETE, real, Some(Role::Admin)),
             (Method::POST, "/v1/config/reload", Some(Role::Operate)),
             (Method::POST, "/v1/config/rollback", Some(Role::Admin)),
+            (Method::POST, "/v1/ipvs", Some(Role::Read)),
             (Method::DELETE, "/v1/sessions", Some(Role::Operate)),
             (Method::from_bytes(b"BREW").expect("a method"), "/v1/x", Some(Role::Admin)),
         ] {

@@ -3,12 +3,13 @@
 use axum::body::Bytes;
 use tokio::sync::oneshot;
 
+use sluice_ipvs::Answer;
 use sluice_state::{Applied, Author, Entry, Epoch, Key, Refusal, Request, View};
 
 use crate::look::{LookRefusal, Pieces};
 use crate::model::{
-    Drops, Elephants, Health, HistoryPage, Killed, Ports, Rates, RatesQuery, Services, Sessions,
-    Stages, Status,
+    Drops, Elephants, Ha, Health, HistoryPage, Killed, Ports, Rates, RatesQuery, Services,
+    Sessions, Stages, Status,
 };
 use crate::model::{LookKind, LookRequest};
 use crate::query::SessionQuery;
@@ -63,6 +64,8 @@ pub enum Call {
     Drops(Reply<Drops>),
     /// All health checks.
     Health(Reply<Health>),
+    /// Virtual addresses.
+    Ha(Reply<Ha>),
     /// Where the workers' time goes.
     Stages(Reply<Stages>),
     /// At most so many of the sessions with the most traffic.
@@ -81,6 +84,8 @@ pub enum Call {
     Change(Request, Reply<Result<Applied, Refusal>>),
     /// The file is to be read again.
     Reload {
+        /// Who asks.
+        by: Author,
         /// The epoch that must be in force.
         if_epoch: Option<u64>,
         /// Whether it is only asked what would change.
@@ -88,6 +93,8 @@ pub enum Call {
         /// For the answer.
         reply: Reply<Result<Applied, Refusal>>,
     },
+    /// A request of a program that knows IPVS, and who asks.
+    Ipvs(Box<sluice_ipvs::Request>, Author, Reply<Answer>),
     /// At most so many of the last epochs.
     History(u32, Reply<HistoryPage>),
     /// One epoch; or the first and the last that are known.

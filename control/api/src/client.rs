@@ -23,7 +23,7 @@ use crate::events::EventQuery;
 use sluice_state::{Epoch, View};
 
 use crate::model::{
-    Changed, Drops, Elephants, Events, Health, HistoryPage, Killed, Ports, Rates, RatesQuery,
+    Changed, Drops, Elephants, Events, Ha, Health, HistoryPage, Killed, Ports, Rates, RatesQuery,
     Services, Sessions, Stages, Status,
 };
 use crate::problem::{MEDIA_TYPE, Problem};
@@ -52,6 +52,8 @@ pub enum Resource {
     Drops,
     /// Health checks.
     Health,
+    /// Virtual addresses.
+    Ha,
     /// What has happened.
     Events(EventQuery),
     /// Where the workers' time goes.
@@ -134,6 +136,7 @@ impl Resource {
             Self::Ports => ("/v1/ports", Vec::new()),
             Self::Drops => ("/v1/drops", Vec::new()),
             Self::Health => ("/v1/health", Vec::new()),
+            Self::Ha => ("/v1/ha", Vec::new()),
             Self::Events(query) => ("/v1/events", query.pairs()),
             Self::Stages => ("/v1/stages", Vec::new()),
             Self::Elephants(limit) => ("/v1/elephants", vec![("limit", limit.to_string())]),
@@ -275,6 +278,14 @@ impl Client {
     /// See [`Self::text`].
     pub fn events(&self, query: &EventQuery) -> Result<Events, ApiError> {
         self.get(&Resource::Events(query.clone()))
+    }
+
+    /// Which virtual addresses the machine has.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn ha(&self) -> Result<Ha, ApiError> {
+        self.get(&Resource::Ha)
     }
 
     /// Where the workers' time goes.

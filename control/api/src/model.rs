@@ -6,6 +6,7 @@
 
 mod balance;
 mod config;
+mod ha;
 mod health;
 mod load;
 mod look;
@@ -23,6 +24,7 @@ pub use balance::{
     Balanced, Persistence, Protocol, Real, RealState, Service, Services, SnatRule, Ways,
 };
 pub use config::{Changed, HistoryLine, HistoryPage};
+pub use ha::{Ha, HaAddress, HaRole};
 pub use health::{Checked, Event, EventKind, Events, Health, HealthState, Probe, ProbeOutcome};
 pub use load::{Elephant, Elephants, Rate, StageTicks, Stages, WorkerStages};
 pub use look::{

@@ -129,6 +129,12 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "no-json", "Not JSON", detail)
     }
 
+    /// The body is JSON, but no request.
+    pub(crate) fn no_request(error: &str) -> Self {
+        let detail = format!("the body is no request: {error}; `/v1/openapi.json` describes them");
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", "Invalid", detail)
+    }
+
     /// The body is too large, or broke off.
     pub(crate) fn too_large(limit: usize) -> Self {
         let detail =

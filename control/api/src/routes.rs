@@ -2,6 +2,7 @@
 
 mod config;
 mod events;
+mod ipvs;
 mod measures;
 mod sessions;
 mod whoami;
@@ -22,13 +23,13 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::access::{self, Gate};
 use crate::call::{Call, Reply};
 use crate::events::EventLog;
-use crate::model::{Alive, Drops, Elephants, Health, Ports, Services, Stages, Status};
+use crate::model::{Alive, Drops, Elephants, Ha, Health, Ports, Services, Stages, Status};
 use crate::openapi;
 use crate::problem::Problem;
 use crate::query::{WrongValue, parse_limit};
 
 /// Every resource.
-pub(crate) const PATHS: [&str; 21] = [
+pub(crate) const PATHS: [&str; 23] = [
     "/v1/status",
     "/v1/services",
     "/v1/sessions",
@@ -43,6 +44,7 @@ pub(crate) const PATHS: [&str; 21] = [
     "/v1/config/history",
     "/v1/config/reload",
     "/v1/config/rollback",
+    "/v1/ipvs",
     "/v1/trace",
     "/v1/capture",
     "/v1/rates",
@@ -50,6 +52,7 @@ pub(crate) const PATHS: [&str; 21] = [
     "/v1/whoami",
     "/v1/openapi.json",
     "/healthz",
+    "/v1/ha",
 ];
 /// Names that a message lists before it says how many more there are.
 const NAMES_LISTED: usize = 20;
@@ -106,8 +109,10 @@ pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
         .merge(config::router())
         .merge(crate::look::router())
         .merge(measures::router())
+        .merge(ipvs::router())
         .route(health_path, get(health))
         .route(events_path, get(events::events))
+        .route("/v1/ha", get(ha))
         .method_not_allowed_fallback(async |method: Method| Problem::method(method.as_str()))
         .fallback(async |uri: Uri| Problem::not_found(uri.path(), &PATHS))
         .route("/v1/openapi.json", get(described))
@@ -155,6 +160,11 @@ async fn stages(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Stages>
 async fn health(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Health> {
     no_parameters(query.as_deref())?;
     desk.ask(Call::Health).await.map(Json)
+}
+
+async fn ha(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Ha> {
+    no_parameters(query.as_deref())?;
+    desk.ask(Call::Ha).await.map(Json)
 }
 
 async fn elephants(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Elephants> {

@@ -13,6 +13,6 @@ mod spec;
 mod task;
 
 pub use runner::{Board, News, Runner};
-pub use socket::Way;
+pub use socket::{Maker, Sources, Way};
 pub use spec::{Key, Kind, Spec, Tls};
 pub use task::Shown;

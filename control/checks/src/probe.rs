@@ -6,8 +6,9 @@ mod script;
 mod stream;
 pub(crate) mod tls;
 
-use crate::socket;
+use crate::socket::{self, Way};
 use crate::spec::{Kind, Spec};
+use sluice_director::plan::probe_port;
 use sluice_health::Finding;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,7 +25,13 @@ pub(crate) struct Tools {
 /// Probes once. `number` tells it from others.
 pub(crate) async fn probe(spec: &Spec, tools: &Tools, number: u64) -> Finding {
     let to = SocketAddr::new(spec.address, spec.port);
-    let way = &spec.way;
+    let way = &match spec.place {
+        None => spec.way.clone(),
+        Some(place) => match probe_port(place, number) {
+            Some(port) => Way { port, ..spec.way.clone() },
+            None => return Finding::blind("the service has too many real servers"),
+        },
+    };
     let found = match &*spec.kind {
         Kind::Tcp => socket::connect(to, way).await.map(|_| Finding::pass("connected")),
         Kind::Tls(tls) => stream::handshake(to, way, tls, tools).await,

@@ -4,16 +4,81 @@
 use rustix::io::Errno;
 use sluice_health::Finding;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-use std::io;
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
+use std::{fmt, io};
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 
+/// The discard service's port (RFC 863); nothing is sent there.
+const DISCARD: u16 = 9;
+
+/// Makes sockets somewhere else than in the machine's own network.
+#[derive(Clone)]
+pub struct Maker(pub Arc<dyn Fn(Domain, Type, Protocol) -> io::Result<Socket> + Send + Sync>);
+
+impl PartialEq for Maker {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Maker {}
+
+impl fmt::Debug for Maker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Maker")
+    }
+}
+
+/// What plain probes may not come from: virtual and local addresses, which the kernel takes for
+/// addresses as good as any (RFC 6724, 5: the longest matching prefix), and whose answers are the
+/// workers'. Each with the one to take instead. All clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Sources(Arc<RwLock<HashMap<IpAddr, IpAddr>>>);
+
+impl Sources {
+    /// Replaces them.
+    pub fn set(&self, instead: HashMap<IpAddr, IpAddr>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = instead;
+    }
+
+    /// The address to come from, where that is not what the kernel would choose.
+    fn instead(&self, to: IpAddr, way: &Way) -> Option<IpAddr> {
+        let instead = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if instead.keys().all(|source| source.is_ipv4() != to.is_ipv4()) {
+            return None;
+        }
+        // To connect a datagram socket sends nothing. What fails here fails again, and is told,
+        // where the probe begins.
+        let scratch = Socket::new(domain(to), Type::DGRAM, Some(Protocol::UDP)).ok()?;
+        steer(&scratch, way).ok()?;
+        scratch.connect(&SockAddr::from(SocketAddr::new(to, DISCARD))).ok()?;
+        let chosen = scratch.local_addr().ok()?.as_socket()?.ip();
+        instead.get(&chosen).copied()
+    }
+}
+
+impl PartialEq for Sources {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Sources {}
+
 /// Where a probe's packets leave.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Way {
-    /// Source address.
+    /// Who makes its sockets; the machine's own network without.
+    pub maker: Option<Maker>,
+    /// Source address; without, the kernel chooses.
     pub source: Option<IpAddr>,
+    /// What the kernel may not choose.
+    pub sources: Sources,
+    /// Source port; 0 for any.
+    pub port: u16,
     /// Mark of its packets (`SO_MARK`), for policy routing; 0 for none.
     pub mark: u32,
     /// Interface that they leave by (`SO_BINDTODEVICE`).
@@ -62,25 +127,34 @@ fn blind(what: &'static str) -> impl Fn(io::Error) -> Trouble {
     move |error| Trouble::Blind(format!("cannot {what}: {}", words(&error)))
 }
 
+const fn domain(to: IpAddr) -> Domain {
+    if to.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 }
+}
+
 fn open(to: IpAddr, kind: Type, protocol: Protocol, way: &Way) -> Result<Socket, Trouble> {
-    let domain = if to.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
-    let socket = Socket::new(domain, kind, Some(protocol)).map_err(blind("open a socket"))?;
-    settle(&socket, way)?;
+    let made = match &way.maker {
+        Some(maker) => maker.0(domain(to), kind, protocol),
+        None => Socket::new(domain(to), kind, Some(protocol)),
+    };
+    let socket = made.map_err(blind("open a socket"))?;
+    socket.set_nonblocking(true).map_err(blind("open a socket"))?;
+    steer(&socket, way)?;
+    if let Some(source) = way.source.or_else(|| way.sources.instead(to, way)) {
+        // A port that was just used for another real server, or by the probe before.
+        socket.set_reuse_address(way.port != 0).map_err(blind("bind to the source address"))?;
+        let bound = socket.bind(&SockAddr::from(SocketAddr::new(source, way.port)));
+        bound.map_err(blind("bind to the source address"))?;
+    }
     Ok(socket)
 }
 
-fn settle(socket: &Socket, way: &Way) -> Result<(), Trouble> {
-    socket.set_nonblocking(true).map_err(blind("open a socket"))?;
+fn steer(socket: &Socket, way: &Way) -> Result<(), Trouble> {
     if way.mark != 0 {
         socket.set_mark(way.mark).map_err(blind("mark packets"))?;
     }
     if let Some(interface) = &way.interface {
         let bound = socket.bind_device(Some(interface.as_bytes()));
         bound.map_err(blind("bind to the interface"))?;
-    }
-    if let Some(source) = way.source {
-        let bound = socket.bind(&SockAddr::from(SocketAddr::new(source, 0)));
-        bound.map_err(blind("bind to the source address"))?;
     }
     Ok(())
 }
@@ -116,4 +190,29 @@ pub fn echoes(to: IpAddr, way: &Way) -> Result<(UdpSocket, bool), Trouble> {
 fn connected(socket: Socket, to: SocketAddr) -> Result<UdpSocket, Trouble> {
     socket.connect(&SockAddr::from(to)).map_err(|error| peer("connect", &error))?;
     UdpSocket::from_std(socket.into()).map_err(blind("open a socket"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two addresses of the machine's own, of which the kernel takes the first.
+    #[test]
+    fn a_probe_comes_from_a_stand_in() {
+        let own = |last| IpAddr::from([127, 0, 0, last]);
+        let way = Way::default();
+        let to = SocketAddr::new(own(1), DISCARD);
+        let source = |way: &Way| {
+            let socket = open(to.ip(), Type::DGRAM, Protocol::UDP, way).expect("a socket");
+            socket.connect(&SockAddr::from(to)).expect("a peer");
+            socket.local_addr().expect("an address").as_socket().map(|it| it.ip())
+        };
+        assert_eq!(source(&way), Some(own(1)));
+        way.sources.set(HashMap::from([(own(1), own(2))]));
+        assert_eq!(source(&way), Some(own(2)));
+        let named = Way { source: Some(own(3)), ..way.clone() };
+        assert_eq!(source(&named), Some(own(3)));
+        way.sources.set(HashMap::from([(own(9), own(2))]));
+        assert_eq!(source(&way), Some(own(1)), "another is of no concern");
+    }
 }

@@ -32,6 +32,9 @@ pub struct Spec {
     pub kind: Arc<Kind>,
     /// Where their packets leave.
     pub way: Way,
+    /// The real server's place in its service, if probes go through the data path to the service's
+    /// address: their source port says which one they are for.
+    pub place: Option<usize>,
     /// How often, how long, how many.
     pub rules: Rules,
     /// What is assumed until the first finding: up or down.

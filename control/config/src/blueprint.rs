@@ -2,7 +2,7 @@
 
 use sluice_director::blueprint::{Blueprint, LocalPool, Network, SnatRule, TunnelSources};
 
-use crate::{Config, Prefix, Snat};
+use crate::{Config, Prefix, Snat, Through, VirtualService};
 
 impl Config {
     /// What the packet path needs to know: ranges of local addresses written out in the file's
@@ -17,7 +17,7 @@ impl Config {
             ports: pool.ports.clone(),
         });
         Blueprint {
-            services: self.services.clone(),
+            services: self.services.iter().map(|service| self.service(service)).collect(),
             pools: pools.collect(),
             snat: self.snat.iter().map(|rule| self.snat_rule(rule)).collect(),
             tunnel: TunnelSources {
@@ -26,10 +26,19 @@ impl Config {
             },
             icmp_errors_per_s: self.icmp.errors_per_s,
             hash_seed: self.director.hash_seed,
-            timeouts: self.timeouts,
+            timeouts: self.ipvs.onto(self.timeouts),
             no_session: self.tcp.no_session,
             accept_mid_stream: self.tcp.accept_mid_stream,
+            probes_from: [false, true].map(|six| {
+                self.director.probe_addresses.iter().copied().find(|it| it.is_ipv6() == six)
+            }),
         }
+    }
+
+    fn service(&self, service: &VirtualService) -> VirtualService {
+        let check = self.checks.iter().find(|check| check.name == service.check);
+        let probed = check.is_some_and(|check| check.through == Through::Service);
+        VirtualService { probed, ..service.clone() }
     }
 
     fn snat_rule(&self, rule: &Snat) -> SnatRule {

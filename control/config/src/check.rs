@@ -5,7 +5,9 @@
 
 mod addresses;
 mod api;
+mod clients;
 mod health;
+mod ipvs;
 mod live;
 mod ports;
 mod prime;
@@ -55,6 +57,7 @@ pub(crate) fn errors(config: &Config, bounds: &Bounds, report: &mut Report) {
     snat::check(config, report);
     services::check(config, bounds, &local, report);
     health::check(config, report);
+    ipvs::check(config, report);
     replay::check(config, report);
 }
 

@@ -67,6 +67,8 @@ pub struct Check {
     pub passive_failures: u32,
     /// Seconds in which probes count for nothing after that.
     pub passive_hold_s: u32,
+    /// Which way probes take.
+    pub through: Through,
     /// Script: the program and its arguments.
     pub command: Vec<String>,
     /// Source address of probes.
@@ -115,10 +117,25 @@ impl CheckKind {
         matches!(self, Self::Http | Self::Https)
     }
 
+    /// Whether its probes may go through the data path.
+    pub const fn may_go_through(self) -> bool {
+        self.has_port()
+    }
+
     /// Whether its probes go to a port.
     pub const fn has_port(self) -> bool {
         !matches!(self, Self::Ping | Self::Passive | Self::Script)
     }
+}
+
+/// Which way probes take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Through {
+    /// From the director's own addresses straight to the real server.
+    #[default]
+    Direct,
+    /// To the service's address, through the data path, as a client's packets.
+    Service,
 }
 
 /// What is assumed of a real server until its first probe is over.

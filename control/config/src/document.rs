@@ -45,13 +45,21 @@ impl Config {
     ///
     /// [`ConfigErrors::Invalid`] with everything that does not.
     pub fn check(&self) -> Result<Vec<Diagnostic>, ConfigErrors> {
+        self.check_errors()?;
         let mut report = Report::new("", "");
-        check::errors(self, &check::BOUNDS, &mut report);
-        if report.has_errors() {
-            return Err(report.into_errors(self));
-        }
         check::warnings(self, &mut report);
         Ok(report.take_diagnostics(self))
+    }
+
+    /// The same without what is questionable.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigErrors::Invalid`] with everything that does not fit together.
+    pub fn check_errors(&self) -> Result<(), ConfigErrors> {
+        let mut report = Report::new("", "");
+        check::errors(self, &check::BOUNDS, &mut report);
+        if report.has_errors() { Err(report.into_errors(self)) } else { Ok(()) }
     }
 }
 

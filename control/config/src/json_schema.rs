@@ -59,6 +59,9 @@ fn of_key(key: &Key) -> Value {
         ] }),
         Kind::Text(_) => json!({ "type": "string" }),
         Kind::Texts(_) => list(json!({ "type": "string" })),
+        Kind::Labels => {
+            json!({ "type": "object", "additionalProperties": { "type": "string" } })
+        }
     };
     if let Value::Object(schema) = &mut schema {
         schema.insert("description".to_owned(), json!(key.about));

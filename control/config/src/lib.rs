@@ -18,6 +18,7 @@ mod check_model;
 mod device;
 pub mod document;
 mod errors;
+mod ipvs;
 mod json_schema;
 mod model;
 mod parse;
@@ -31,10 +32,11 @@ mod syntax;
 mod words;
 
 pub use address::{AddressRange, Mac, Prefix};
-pub use check_model::{Check, CheckKind, Initial, Method};
+pub use check_model::{Check, CheckKind, Initial, Method, Through};
 pub use device::{Device, MemifRole, PciAddress};
 pub use document::Document;
 pub use errors::{ConfigErrors, Diagnostic, Fault, Severity};
+pub use ipvs::{Ipvs, MarkDestination};
 pub use json_schema::json_schema;
 pub use model::{
     Api, Config, Director, HugePages, Icmp, Idle, Ipip, Limits, LogFormat, LogLevel, Metrics,
@@ -46,3 +48,4 @@ pub use sluice_director::blueprint::{
     Ports, Protocol, RealServer, Scheduling, Timeouts, VirtualService,
 };
 pub use sluice_health::dns::Type as Question;
+pub use words::schedulers;

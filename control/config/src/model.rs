@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use sluice_director::blueprint::{Mapping, NoSession, Protocol, Timeouts, VirtualService};
 
-use crate::{AddressRange, Check, Device, Mac, Prefix};
+use crate::{AddressRange, Check, Device, Ipvs, Mac, Prefix};
 
 /// A whole configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct Config {
     pub ipip: Ipip,
     /// `[metrics]`: what is shown to Prometheus.
     pub metrics: Metrics,
+    /// `[ipvs]`: what programs that know IPVS have set.
+    pub ipvs: Ipvs,
     /// `[[port]]`, in the file's order; a port's index here is its `PortId`.
     pub ports: Vec<Port>,
     /// `[[pool]]`, in the file's order.
@@ -98,6 +100,8 @@ pub struct Director {
     pub state_dir: PathBuf,
     /// Seed of the schedulers that hash, below 2^53.
     pub hash_seed: u64,
+    /// Where checks through the data path come from, at most one of each family.
+    pub probe_addresses: Vec<IpAddr>,
 }
 
 /// `[api]`: the API over the network.

@@ -2,6 +2,7 @@
 
 mod api;
 mod check;
+mod ipvs;
 mod service;
 mod values;
 
@@ -146,6 +147,7 @@ pub(crate) fn read(file: Table<'_>, report: &mut Report) -> Config {
             source_v4: ipip.parsed(&ipip::SOURCE_V4, parse_source_v4, report),
             source_v6: ipip.parsed(&ipip::SOURCE_V6, parse_source_v6, report),
         },
+        ipvs: ipvs::read(file.one(&keys::ipvs::SECTION, report), report),
         metrics: Metrics { real_servers: metrics.boolean(&metrics::REAL_SERVERS, report) },
         ports: each(file.many(&port::SECTION, report), report, read_port),
         pools: each(file.many(&pool::SECTION, report), report, read_pool),
@@ -166,6 +168,7 @@ fn each<T>(
 }
 
 fn read_director(table: Table<'_>, report: &mut Report) -> Director {
+    let probes = table.list(&director::PROBE_ADDRESSES, parse_address, report);
     Director {
         cores: table.integers(&director::CORES, report),
         idle: table.word(&director::IDLE, report),
@@ -179,6 +182,7 @@ fn read_director(table: Table<'_>, report: &mut Report) -> Director {
             .parsed_or_default(&director::STATE_DIR, parse_folder, report)
             .unwrap_or_default(),
         hash_seed: table.integer(&director::HASH_SEED, report),
+        probe_addresses: probes.into_iter().flatten().flatten().collect(),
     }
 }
 

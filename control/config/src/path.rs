@@ -26,6 +26,12 @@ pub(crate) enum Place {
     Ipip,
     /// `[metrics]`
     Metrics,
+    /// `[ipvs]`
+    Ipvs,
+    /// `[[ipvs.mark]]`
+    Mark,
+    /// `[[ipvs.daemon]]`
+    Daemon,
     /// `[[port]]`
     Port,
     /// `[[pool]]`
@@ -113,6 +119,9 @@ impl fmt::Display for Path {
             Place::Icmp => write!(out, "icmp")?,
             Place::Ipip => write!(out, "ipip")?,
             Place::Metrics => write!(out, "metrics")?,
+            Place::Ipvs => write!(out, "ipvs")?,
+            Place::Mark => write!(out, "ipvs.mark[{index}]")?,
+            Place::Daemon => write!(out, "ipvs.daemon[{index}]")?,
             Place::Port => write!(out, "port[{index}]")?,
             Place::Pool => write!(out, "pool[{index}]")?,
             Place::Service => write!(out, "service[{index}]")?,

@@ -15,6 +15,13 @@ use crate::schema::{Key, Kind, Section, Without};
 use crate::suggest::{did_you_mean, nearest};
 use crate::words::{Word, words_of};
 
+/// The most labels of one table.
+const LABELS: usize = 64;
+/// The longest name of a label, in bytes.
+const NAME_BYTES: usize = 64;
+/// The longest text of a label, in bytes: room for a hundred addresses.
+const LABEL_BYTES: usize = 4096;
+
 /// One table of the file.
 #[derive(Clone, Copy)]
 pub(crate) struct Table<'t> {
@@ -285,6 +292,33 @@ impl<'t> Table<'t> {
     pub fn words<W: Word>(&self, key: &'static Key, report: &mut Report) -> Option<Vec<W>> {
         let words = self.list(key, meaning::<W>, report)?;
         Some(words.into_iter().flatten().collect())
+    }
+
+    /// Looks at a table of strings by names that are free.
+    pub fn labels(&self, key: &'static Key, report: &mut Report) {
+        let Some(value) = self.value(key, report) else { return };
+        let path = self.path.key(key.name);
+        let DeValue::Table(labels) = value.get_ref() else {
+            return Self::mismatch(path, key, value, report);
+        };
+        let hint = format!(
+            "use at most {LABELS} names of letters, digits, `.`, `_` and `-`, each with a text of \
+             at most {LABEL_BYTES} bytes, such as {}",
+            key.example
+        );
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        for (name, text) in labels {
+            let name = name.get_ref().as_ref();
+            let is_name = (1..=NAME_BYTES).contains(&name.len()) && name.bytes().all(allowed);
+            let is_text = text.get_ref().as_str().is_some_and(|text| text.len() <= LABEL_BYTES);
+            if !is_name || !is_text {
+                let found = format!("the label {} cannot be used", quoted(name));
+                return report.error(path, found, hint);
+            }
+        }
+        if labels.len() > LABELS {
+            report.error(path, format!("there are {} labels", labels.len()), hint);
+        }
     }
 
     /// A string that `parse` makes something of, if the file has the key.

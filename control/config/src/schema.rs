@@ -68,6 +68,8 @@ pub(crate) enum Kind {
     Text(&'static str),
     /// A list of strings of this form.
     Texts(&'static str),
+    /// A table of strings, by names that are free.
+    Labels,
 }
 
 /// What happens without a key.
@@ -98,6 +100,7 @@ impl Kind {
             }
             Self::Text(form) => (*form).to_owned(),
             Self::Texts(form) => format!("a list, each item {form}"),
+            Self::Labels => "a table of strings".to_owned(),
         }
     }
 }

@@ -4,7 +4,7 @@ use sluice_director::blueprint::{
     AllDown, ClientAddress, HashKey, Mapping, Mode, NoSession, Orphans, Protocol, Scheduling,
 };
 
-use crate::{CheckKind, HugePages, Idle, Initial, LogFormat, LogLevel, Method, Question};
+use crate::{CheckKind, HugePages, Idle, Initial, LogFormat, LogLevel, Method, Question, Through};
 
 /// A setting that is one word out of few.
 pub(crate) trait Word: Copy + 'static {
@@ -17,6 +17,11 @@ pub(crate) trait Word: Copy + 'static {
 /// The words of a setting, in the order they are documented.
 pub(crate) fn words_of<W: Word>() -> Vec<&'static str> {
     W::ALL.iter().map(|(word, _)| *word).collect()
+}
+
+/// The schedulers that a service can have, by name.
+pub fn schedulers() -> Vec<&'static str> {
+    words_of::<Scheduling>()
 }
 
 impl Word for Idle {
@@ -44,6 +49,30 @@ impl Word for LogLevel {
 impl Word for LogFormat {
     const NOUN: &str = "a log format";
     const ALL: &[(&str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
+}
+
+/// A version of IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Family {
+    V4,
+    V6,
+}
+
+impl Word for Family {
+    const NOUN: &str = "a version of IP";
+    const ALL: &[(&str, Self)] = &[("ipv4", Self::V4), ("ipv6", Self::V6)];
+}
+
+/// Which end of IPVS's synchronisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Role {
+    Master,
+    Backup,
+}
+
+impl Word for Role {
+    const NOUN: &str = "an end of the synchronisation";
+    const ALL: &[(&str, Self)] = &[("master", Self::Master), ("backup", Self::Backup)];
 }
 
 impl Word for NoSession {
@@ -100,6 +129,11 @@ impl Word for Initial {
     const ALL: &[(&str, Self)] = &[("up", Self::Up), ("down", Self::Down)];
 }
 
+impl Word for Through {
+    const NOUN: &str = "a way of probes";
+    const ALL: &[(&str, Self)] = &[("direct", Self::Direct), ("service", Self::Service)];
+}
+
 impl Word for Method {
     const NOUN: &str = "a method of HTTP checks";
     const ALL: &[(&str, Self)] =
@@ -130,7 +164,7 @@ macro_rules! named {
     };
 }
 named!(Mode, "a forwarding mode", Fnat, Nat, Dr, Ipip);
-named!(Scheduling, "a scheduler", Rr, Wrr, Lc, Wlc, Sh, Mh, P2c);
+named!(Scheduling, "a scheduler", Rr, Wrr, Lc, Wlc, Sed, Nq, Fo, Ovf, Lblc, Lblcr, Dh, Sh, Mh, P2c);
 named!(HashKey, "something to hash", Client, ClientPort);
 named!(Orphans, "a fate of sessions", Keep, Reset, Reschedule);
 named!(AllDown, "a rule for when all are down", Drop, Keep, FailOpen);

@@ -1,7 +1,7 @@
 //! Health checks in the configuration: every key is read, and what makes no sense is refused.
 
 use sluice_config::{
-    AllDown, Check, CheckAt, CheckKind, Config, Initial, Method, Orphans, Question,
+    AllDown, Check, CheckAt, CheckKind, Config, Initial, Method, Orphans, Question, Through,
 };
 
 const SERVICE: &str = r#"
@@ -120,6 +120,7 @@ fn every_key_is_read() {
         tls_expiry_days: 30,
         passive_failures: 4,
         passive_hold_s: 60,
+        through: Through::Direct,
         command: Vec::new(),
         source: "192.0.2.1".parse().ok(),
         mark: 7,
@@ -200,6 +201,39 @@ fn services_name_checks_that_are_there_and_know_where_to_go() {
     assert!(Config::parse("f", &[&ports, &with_port[..]].concat()).is_ok());
     let ping = "[[check]]\nname = \"page\"\nkind = \"ping\"\n";
     assert!(Config::parse("f", &[&ports, ping].concat()).is_ok());
+}
+
+#[test]
+fn a_check_through_the_data_path_comes_from_somewhere_and_goes_where_clients_go() {
+    let own_ways = |line: &&str| !line.starts_with("check_");
+    let plain = SERVICE.lines().filter(own_ways).collect::<Vec<_>>().join("\n") + "\n";
+    let from = |addresses: &str| format!("[director]\nprobe_addresses = [{addresses}]\n");
+    let check = "[[check]]\nname = \"page\"\nkind = \"http\"\nthrough = \"service\"\n";
+    let with = |before: &str, service: &str, more: &str| {
+        Config::parse("f", &[before, service, check, more].concat())
+    };
+    let said = |before: &str, service: &str, more: &str| {
+        with(before, service, more).expect_err("a mistake").to_string()
+    };
+    let own = from("\"198.51.100.9\", \"2001:db8:1::9\"");
+    assert!(with(&own, &plain, "").is_ok());
+    let nowhere = said("", &plain, "");
+    assert!(nowhere.contains("add an IPv4 address to probe_addresses"), "{nowhere}");
+    let other = said(&from("\"2001:db8:1::9\""), &plain, "");
+    assert!(other.contains("add an IPv4 address to probe_addresses"), "{other}");
+    let two = said(&from("\"198.51.100.9\", \"198.51.100.8\""), &plain, "");
+    assert!(two.contains("an address of this family already"), "{two}");
+    let vip = said(&from("\"198.51.100.200\""), &plain, "");
+    assert!(vip.contains("service \"web\" has 198.51.100.200"), "{vip}");
+    for key in ["source = \"192.0.2.1\"\n", "mark = 7\n", "interface = \"back\"\n"] {
+        let said = said(&own, &plain, key);
+        assert!(said.contains("goes as clients' packets do"), "{key}: {said}");
+    }
+    for key in ["check_address = \"192.0.2.9\"", "check_port = 81"] {
+        let service = plain.replace("address = ", &format!("{key}\naddress = "));
+        let said = said(&own, &service, "");
+        assert!(said.contains("goes where clients go"), "{key}: {said}");
+    }
 }
 
 #[test]

@@ -122,6 +122,9 @@ on_down = "reset"
 max_sessions = 1000
 max_new_per_s = 100
 slow_start_s = 30
+idle_timeout_s = 2_678_400
+deny = ["2001:db8:9::/48"]
+allow = ["2001:db8::/32"]
 
 [[service.real]]
 address = "2001:db8:2::21"
@@ -324,11 +327,15 @@ fn every_key_of_a_service_reaches_the_blueprint() {
         on_removed: Orphans::Reschedule,
         on_down: Orphans::Reset,
         all_down: AllDown::Drop,
+        probed: false,
         check: String::new(),
         max_sessions: 1000,
         max_new_per_s: 100,
         slow_start_s: 30,
         client_address: ClientAddress::Hidden,
+        idle_timeout_s: 2_678_400,
+        deny: vec![Network { address: address("2001:db8:9::"), prefix: 48 }],
+        allow: vec![Network { address: address("2001:db8::"), prefix: 32 }],
         reals: vec![
             real("2001:db8:2::21"),
             RealServer {

@@ -104,6 +104,12 @@ families! {
     SERVICE, "sluice_service", Info, ["service" "protocol" "vip" "port" "mode" "scheduler"],
         "What a virtual service is; to be joined by its name.";
     SERVICE_SESSIONS, "sluice_service_sessions", Gauge, ["service"], "Open sessions.";
+    SERVICE_ESTABLISHED, "sluice_service_sessions_established", Gauge, ["service"],
+        "TCP sessions whose handshake is complete and that neither side has closed.";
+    SERVICE_CLOSING, "sluice_service_sessions_closing", Gauge, ["service"],
+        "Sessions that a side has closed, or a reset has ended.";
+    SERVICE_BOUND, "sluice_service_clients_bound", Gauge, ["service"],
+        "Clients that persistence leads to the service.";
     SERVICE_OPENED, "sluice_service_sessions_opened", Counter, ["service"], "Sessions opened.";
     SERVICE_IN_PACKETS, "sluice_service_incoming_packets", Counter, ["service"],
         "Packets forwarded to real servers.";
@@ -125,6 +131,12 @@ families! {
     REAL_WEIGHT, "sluice_real_weight", Gauge, ["service" "real"],
         "The weight in force; 0 while it drains.";
     REAL_SESSIONS, "sluice_real_sessions", Gauge, ["service" "real"], "Open sessions.";
+    REAL_ESTABLISHED, "sluice_real_sessions_established", Gauge, ["service" "real"],
+        "TCP sessions whose handshake is complete and that neither side has closed.";
+    REAL_CLOSING, "sluice_real_sessions_closing", Gauge, ["service" "real"],
+        "Sessions that a side has closed, or a reset has ended.";
+    REAL_BOUND, "sluice_real_clients_bound", Gauge, ["service" "real"],
+        "Clients that persistence leads to it.";
     REAL_OPENED, "sluice_real_sessions_opened", Counter, ["service" "real"], "Sessions opened.";
     REAL_IN_PACKETS, "sluice_real_incoming_packets", Counter, ["service" "real"],
         "Packets forwarded to it.";
@@ -207,6 +219,12 @@ families! {
         "Frames that the XDP program gave to the director (taken), left to the kernel \
          (passed), or should have given to the director but no queue of it was there \
          (unowned).";
+}
+"High availability": {
+    VIP_HELD, "sluice_vip_held", Gauge, ["vip"],
+        "1 if an interface of this machine has the virtual address. With VRRP the sum over all \
+         directors is 1.";
+    VIP_CHANGES, "sluice_vip_changes", Counter, ["vip"], "How often it came or went.";
 }
 "The process": {
     PROCESS_CPU, "process_cpu_seconds", Counter, [],

@@ -105,9 +105,9 @@ impl Ledger {
         if self.epoch != Some(plan.epoch) {
             self.follow(plan);
         }
-        self.all.active = 0;
-        self.owners.iter_mut().for_each(|owner| owner.counted.active = 0);
-        self.accounts.iter_mut().for_each(|account| account.counted.active = 0);
+        self.all.clear_gauges();
+        self.owners.iter_mut().for_each(|owner| owner.counted.clear_gauges());
+        self.accounts.iter_mut().for_each(|account| account.counted.clear_gauges());
         for (entry, now) in self.entries.iter_mut().zip(&counters.reals) {
             let since = since(now, &entry.last);
             entry.last = *now;
@@ -221,8 +221,8 @@ fn since(now: &Counted, last: &Counted) -> Counted {
         packets: [0, 1].map(|d| now.packets[d] - last.packets[d]),
         bytes: [0, 1].map(|d| now.bytes[d] - last.bytes[d]),
         sessions: now.sessions - last.sessions,
-        active: now.active,
-        established: now.established.saturating_sub(last.established),
+        handshakes: now.handshakes.saturating_sub(last.handshakes),
         refused: now.refused.saturating_sub(last.refused),
+        ..*now
     }
 }

@@ -136,6 +136,7 @@ impl Meter {
         }
         rows::workers(&mut page, &self.workers);
         rows::ports(&mut page, &sample.ports.ports);
+        rows::addresses(&mut page, &sample.ha.addresses);
         if let Some(found) = process() {
             rows::process(&mut page, &found, seconds(began));
         }

@@ -98,16 +98,22 @@ pub(crate) fn sessions(
 
 type Column = (&'static Family, fn(&Counted) -> u64);
 
-const SERVICE_COLUMNS: [Column; 6] = [
+const SERVICE_COLUMNS: [Column; 9] = [
     (&f::SERVICE_SESSIONS, |c| c.active),
+    (&f::SERVICE_ESTABLISHED, |c| c.established.into()),
+    (&f::SERVICE_CLOSING, |c| c.closing.into()),
+    (&f::SERVICE_BOUND, |c| c.bound.into()),
     (&f::SERVICE_OPENED, |c| c.sessions),
     (&f::SERVICE_IN_PACKETS, |c| c.packets[0]),
     (&f::SERVICE_OUT_PACKETS, |c| c.packets[1]),
     (&f::SERVICE_IN_BYTES, |c| c.bytes[0]),
     (&f::SERVICE_OUT_BYTES, |c| c.bytes[1]),
 ];
-const REAL_COLUMNS: [Column; 6] = [
+const REAL_COLUMNS: [Column; 9] = [
     (&f::REAL_SESSIONS, |c| c.active),
+    (&f::REAL_ESTABLISHED, |c| c.established.into()),
+    (&f::REAL_CLOSING, |c| c.closing.into()),
+    (&f::REAL_BOUND, |c| c.bound.into()),
     (&f::REAL_OPENED, |c| c.sessions),
     (&f::REAL_IN_PACKETS, |c| c.packets[0]),
     (&f::REAL_OUT_PACKETS, |c| c.packets[1]),
@@ -332,6 +338,16 @@ pub(crate) fn ports(page: &mut Page, ports: &[model::Port]) {
             page.sample(tag, Some(("verdict", verdict)), packets);
         }
     }
+}
+
+/// Virtual addresses.
+pub(crate) fn addresses(page: &mut Page, addresses: &[model::HaAddress]) {
+    let tagged = addresses.iter().map(|it| (labels(&[("vip", &it.vip.to_string())]), it));
+    let tagged: Vec<_> = tagged.collect();
+    page.family(&f::VIP_HELD);
+    tagged.iter().for_each(|(tag, it)| page.sample(tag, None, it.interface.is_some()));
+    page.family(&f::VIP_CHANGES);
+    tagged.iter().for_each(|(tag, it)| page.sample(tag, None, it.changes));
 }
 
 /// The process.

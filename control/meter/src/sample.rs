@@ -24,6 +24,8 @@ pub struct Sample {
     pub workers: Vec<WorkerSample>,
     /// Ports.
     pub ports: model::Ports,
+    /// Virtual addresses.
+    pub ha: model::Ha,
     /// Number of the last change of the desired state.
     pub config_epoch: u64,
     /// Whether changes survive a restart.

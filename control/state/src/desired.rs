@@ -203,6 +203,11 @@ impl Desired {
         }
         let whole = staged.iter().flat_map(|one| &one.changes);
         let whole = whole.into_iter().any(|change| !matches!(change, Change::Override { .. }));
+        for one in &staged {
+            if let What::File(file) = &one.request.what {
+                self.typed.learn(&self.state, file);
+            }
+        }
         match self.compiled(&staged, whole, compile) {
             Ok(publish) => {
                 if self.write(staged, now_unix_ms, &mut outcome.answers) {
@@ -281,7 +286,7 @@ impl Desired {
         };
         let config = self.typed.config(&self.state).map_err(|errors| refused(&errors, None))?;
         if whole {
-            config.check().map_err(|errors| refused(&errors, Some(&config)))?;
+            config.check_errors().map_err(|errors| refused(&errors, Some(&config)))?;
         }
         let compiled = compile(&config);
         let plan = compiled.map_err(|error| Refusal::new(RefusalKind::Invalid, error))?;
@@ -314,14 +319,20 @@ impl Desired {
             }
             return false;
         }
-        // Edits do not reach what the file owns.
-        let of_file = staged.iter().any(|one| !matches!(one.request.what, What::Edits(_)));
+        // Edits do not reach what the file owns, and a file that was read is what the file says.
+        let (mut read, mut back) = (false, false);
+        for one in &staged {
+            read |= matches!(one.request.what, What::File(_));
+            back |= matches!(one.request.what, What::Rollback(_));
+        }
         for (one, epoch) in staged.into_iter().zip(epochs) {
             answers[one.place] = Ok(self.applied(one.request, one.changes, epoch.epoch));
             self.history.push(epoch);
         }
-        if of_file {
+        if back {
             self.compare_with_file();
+        } else if read {
+            self.differs_from_file = false;
         }
         true
     }
@@ -349,6 +360,7 @@ fn summary(request: &Request, changes: &[Change]) -> String {
     let told = words::summary(&Author::of(Door::File), changes);
     match request.what {
         What::Rollback(number) => format!("back to epoch {number}: {told}"),
+        What::File(_) if request.by.door != Door::File => format!("the file read again: {told}"),
         What::Edits(_) | What::File(_) => told,
     }
 }

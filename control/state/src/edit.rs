@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use serde_json::Value;
-use sluice_config::{Document, document};
+use sluice_config::{Config, Document, Loaded, document};
 
 use crate::change::Change;
 use crate::diff;
@@ -65,6 +65,8 @@ pub enum Edit {
 pub struct FileContent {
     objects: Vec<(Key, Value)>,
     digest: String,
+    /// The same as it was read.
+    config: Option<Arc<Config>>,
 }
 
 impl FileContent {
@@ -82,7 +84,18 @@ impl FileContent {
                 _ => objects.push((Key::new(Kind::Section, section), value.clone())),
             }
         }
-        Self { objects, digest }
+        Self { objects, digest, config: None }
+    }
+
+    /// The same with the configuration that was made of it, which then need not be read again.
+    pub fn loaded(loaded: &Loaded) -> Self {
+        let config = Some(Arc::new(loaded.config.clone()));
+        Self { config, ..Self::of(&loaded.document) }
+    }
+
+    /// Its objects, and the configuration that was made of them.
+    pub(crate) fn read(&self) -> Option<(&[(Key, Value)], &Config)> {
+        Some((&self.objects, self.config.as_deref()?))
     }
 
     /// What tells it from another.

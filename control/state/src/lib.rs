@@ -31,7 +31,9 @@ pub use desired::{Applied, Desired, Outcome};
 pub use disk::{Journal, OpenError};
 pub use edit::{Edit, FileContent, Request, What, file_changes};
 pub use history::{EPOCHS_KEPT, Epoch, History};
-pub use object::{Author, Door, Key, Kind, Object, Override, OverridePatch, RealState, real_key};
+pub use object::{
+    Author, Door, IPVS, Key, Kind, Object, Override, OverridePatch, RealState, real_key,
+};
 pub use refusal::{FieldFault, Refusal, RefusalKind};
 pub use state::State;
 pub use view::{Entry, Placed, View};

@@ -14,7 +14,8 @@ use serde_json::Value;
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A section of the file that is none of the others, by its name; only the file has them.
+    /// A section of the file that is none of the others, by its name; only the file has them, but
+    /// for [`IPVS`].
     Section,
     /// A health check that services use.
     Check,
@@ -41,6 +42,9 @@ impl Kind {
         }
     }
 }
+
+/// The section that programs which know IPVS may make and change.
+pub const IPVS: &str = "ipvs";
 
 /// Which object.
 #[derive(

@@ -59,7 +59,7 @@ impl Refusal {
     }
 
     /// `what` is owned by somebody else.
-    pub(crate) fn owned(what: &str, owner: &Author) -> Self {
+    pub fn owned(what: &str, owner: &Author) -> Self {
         let detail = format!("{what} belongs to {owner}: {}", owner.door.advice());
         Self { owner: Some(owner.clone()), ..Self::new(RefusalKind::Conflict, detail) }
     }

@@ -100,6 +100,13 @@ impl State {
         claimants.iter().map(String::as_str).find(|name| *name != service)
     }
 
+    /// The service that takes just these packets: protocol, virtual address and ports, a number, a
+    /// range such as `8000-8099`, or nothing for all.
+    pub fn claimant(&self, protocol: &str, vip: IpAddr, ports: &str) -> Option<&str> {
+        let claim = Claim(protocol.to_owned(), vip, ports.to_owned());
+        self.claims.get(&claim)?.first().map(String::as_str)
+    }
+
     /// Takes a step, and gives it back with what was there before.
     ///
     /// # Errors

@@ -1,13 +1,14 @@
 //! From the objects to the configuration that is checked and compiled: values read by the file's
 //! reader, once each, with what operators say of real servers put on top.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sluice_config::{Check, Config, ConfigErrors, Pool, RealServer, Snat, VirtualService};
+use sluice_config::{Check, Config, ConfigErrors, Mode, Pool, RealServer, Snat, VirtualService};
 
-use crate::object::{Key, Kind, Object, Override, RealState};
+use crate::edit::FileContent;
+use crate::object::{Door, Key, Kind, Object, Override, RealState};
 use crate::state::State;
 use crate::view;
 
@@ -52,10 +53,37 @@ impl Typed {
                 None => {}
             }
         }
+        leave_out_who_waits(&objects, &mut config);
         if self.known.len() > objects.len() {
             self.known.retain(|key, _| state.object(key).is_some());
         }
         Ok(config)
+    }
+
+    /// Takes over what was read of a file whose objects are in the state.
+    pub fn learn(&mut self, state: &State, file: &FileContent) {
+        let Some((objects, config)) = file.read() else { return };
+        let mut checks = config.checks.iter().map(|it| Value::Check(Box::new(it.clone())));
+        let mut pools = config.pools.iter().cloned().map(Value::Pool);
+        let mut services = config.services.iter().cloned().map(Value::Service);
+        let mut rules = config.snat.iter().cloned().map(Value::Snat);
+        // Sections and objects of a kind are in the file's order in both.
+        for (key, written) in objects {
+            let read = match key.kind {
+                Kind::Section => continue,
+                Kind::Check => checks.next(),
+                Kind::Pool => pools.next(),
+                Kind::Service => services.next(),
+                Kind::Snat => rules.next(),
+            };
+            let known = self.known.get(key).map(|(known, _)| known);
+            if let (Some(read), Some(object)) = (read, state.object(key))
+                && !known.is_some_and(|known| Arc::ptr_eq(known, object))
+                && *object.value == *written
+            {
+                self.known.insert(key.clone(), (Arc::clone(object), read));
+            }
+        }
     }
 
     /// Reads what is not known yet, all in one document.
@@ -102,6 +130,32 @@ impl Typed {
         let objects = sections.iter().map(|(_, object)| Arc::clone(object)).collect();
         self.sections = Some((objects, config.clone()));
         Ok(config)
+    }
+}
+
+/// By IPVS's door real servers of Full NAT come before their first local address. Until there is
+/// one they are part of the state, and not of what is checked and compiled.
+fn leave_out_who_waits(objects: &[(&Key, &Arc<Object>)], config: &mut Config) {
+    let of_door: HashSet<&str> = objects
+        .iter()
+        .filter(|(key, object)| key.kind == Kind::Service && object.owner.door == Door::Ipvsadm)
+        .map(|(key, _)| &*key.name)
+        .collect();
+    if of_door.is_empty() {
+        return;
+    }
+    let families = config.pools.iter().map(|pool| {
+        let has = |v4| pool.addresses.iter().any(|range| range.first().is_ipv4() == v4);
+        (pool.name.as_str(), [has(true), has(false)])
+    });
+    let families: HashMap<&str, [bool; 2]> = families.collect();
+    for service in config.services.iter_mut().filter(|it| of_door.contains(&*it.name)) {
+        let [v4, v6] = families.get(&*service.pool).copied().unwrap_or_default();
+        let mode = service.mode;
+        service.reals.retain(|real| {
+            let has = if real.address.is_ipv4() { v4 } else { v6 };
+            has || real.mode.unwrap_or(mode) != Mode::Fnat
+        });
     }
 }
 

@@ -374,3 +374,49 @@ fn a_check_comes_by_the_api_too_but_runs_no_program() {
     place.restart();
     assert_eq!(place.config().checks.len(), 1);
 }
+
+/// What was read of a file serves in place of reading its objects again, also of a changed file.
+#[test]
+fn a_file_need_not_be_read_twice() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).expect("the examples") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("text");
+        let mut both = [Desired::default(), Desired::default()];
+        for text in [text.replacen("weight = ", "weight = 1", 1), text] {
+            let loaded = Config::parse("sluice.toml", &text).expect("a right file");
+            let contents = [FileContent::loaded(&loaded), FileContent::of(&loaded.document)];
+            let published = both.iter_mut().zip(contents).map(|(desired, content)| {
+                let by = Author::of(Door::File);
+                let what = What::File(content);
+                let request = Request { by, if_epoch: None, dry_run: false, what };
+                let outcome = desired.commit(&[request], 1, &mut |_: &Config| Ok(()));
+                assert!(outcome.answers[0].is_ok() && !desired.differs_from_file());
+                outcome.publish.map(|(config, ())| config)
+            });
+            let published: Vec<_> = published.collect();
+            assert_eq!(published[0], published[1], "{}", path.display());
+            seen += usize::from(published[0].is_some());
+        }
+    }
+    assert!(seen >= 4, "only {seen}");
+}
+
+#[test]
+fn null_is_no_value() {
+    let mut place = Place::new();
+    place.file(FILE).expect("right");
+    let key = Key::new(Kind::Check, "page");
+    for (value, pointer) in [
+        (json!({ "kind": "tcp", "mark": null }), "/mark"),
+        (json!({ "kind": "http", "status": ["200", null] }), "/status/1"),
+    ] {
+        let edit = Edit::Put { key: key.clone(), value, pointer: String::new() };
+        let refused = place.edit(edit).expect_err("refused");
+        assert_eq!(refused.faults[0].pointer, pointer, "{refused}");
+    }
+}

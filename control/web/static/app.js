@@ -36,6 +36,7 @@ const feeds = {
   health: new Feed(link, "/v1/health", 3000),
   drops: new Feed(link, "/v1/drops", 3000),
   ports: new Feed(link, "/v1/ports", 3000),
+  ha: new Feed(link, "/v1/ha", 3000),
   stages: new Feed(link, "/v1/stages", 3000),
   elephants: new Feed(link, "/v1/elephants", 2000),
   events: new Feed(link, "/v1/events", 5000),

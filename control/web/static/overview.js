@@ -36,6 +36,7 @@ export function open(root, context) {
     feeds.health.watch(look("health", (feed) => feed.now && showHealth(view, feed.now.data))),
     feeds.drops.watch(look("drops", (feed) => feed.now && showDrops(view, feed))),
     feeds.ports.watch(look("ports", (feed) => feed.now && showPorts(view, feed))),
+    feeds.ha.watch((feed) => feed.now && showHa(view, feed.now.data)),
     feeds.services.watch((feed) => feed.now && showBusiest(view, feed)),
   ];
   view.redraw = () => showRates(view, hour);
@@ -50,6 +51,7 @@ function frame() {
     sessions: new Tile("Sessions"),
     drops: new Tile("Drops"),
     health: new Tile("Health", { href: "#/services" }),
+    ha: new Tile("High availability"),
   };
   const plots = {
     traffic: new Plot({
@@ -160,6 +162,13 @@ function showHealth({ tiles }, { checks }) {
   if (down > 0) return tiles.health.set(`${count(down)} down`, `${count(up)} up ${of}`, "bad");
   const more = unknown > 0 ? `, ${count(unknown)} not known yet` : "";
   tiles.health.set(`${count(up)} up`, of + more, unknown > 0 ? "" : "good");
+}
+
+function showHa({ tiles }, { role, addresses }) {
+  if (addresses.length === 0) return tiles.ha.set("–", "there are no virtual addresses");
+  const here = addresses.filter((address) => address.interface).length;
+  const whole = `${count(here)} of ${count(addresses.length)} virtual addresses here`;
+  tiles.ha.set(role, whole, role === "partial" ? "warn" : "");
 }
 
 function showFindings(view, known, feeds) {

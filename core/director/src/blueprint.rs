@@ -7,9 +7,11 @@
 
 mod health;
 mod outside;
+mod scheduling;
 
 pub use health::{AllDown, CheckAt};
 pub use outside::{Mapping, Network, SnatRule, TunnelSources};
+pub use scheduling::{HashKey, Scheduling};
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -133,61 +135,6 @@ impl Mode {
             Self::Dr => "dr",
             Self::Ipip => "ipip",
             Self::Snat => "snat",
-        }
-    }
-}
-
-/// How a real server is chosen for a new session, by IPVS's names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Scheduling {
-    /// Round robin over the real servers in the order they were configured.
-    #[default]
-    Rr,
-    /// Weighted round robin, interleaved smoothly; exact over each cycle.
-    Wrr,
-    /// Least sessions.
-    Lc,
-    /// Least sessions for its weight.
-    Wlc,
-    /// Hash of the client over a table filled by weight.
-    Sh,
-    /// Maglev's consistent hash of the client (Eisenbud et al., NSDI 2016), weighted.
-    Mh,
-    /// The one with less sessions for its weight of two chosen at random (Mitzenmacher).
-    P2c,
-}
-
-impl Scheduling {
-    /// The name used in configuration and output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Rr => "rr",
-            Self::Wrr => "wrr",
-            Self::Lc => "lc",
-            Self::Wlc => "wlc",
-            Self::Sh => "sh",
-            Self::Mh => "mh",
-            Self::P2c => "p2c",
-        }
-    }
-}
-
-/// What of a client `sh` and `mh` hash.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum HashKey {
-    /// Its address.
-    #[default]
-    Client,
-    /// Its address and port (IPVS: `sh-port`, `mh-port`).
-    ClientPort,
-}
-
-impl HashKey {
-    /// The name used in configuration and output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::ClientPort => "client_port",
         }
     }
 }
@@ -326,6 +273,8 @@ pub struct VirtualService {
     /// Name of the health check of its real servers; empty without. The packet path makes nothing
     /// of it.
     pub check: String,
+    /// Whether that check goes through the data path.
+    pub probed: bool,
     /// The most sessions at a time; 0 for no limit.
     pub max_sessions: u32,
     /// The most new sessions in a second; 0 for no limit.
@@ -335,6 +284,12 @@ pub struct VirtualService {
     pub slow_start_s: u32,
     /// How real servers of FNAT learn the client's address.
     pub client_address: ClientAddress,
+    /// Seconds that an open session may be silent; 0 for what [`Timeouts`] say.
+    pub idle_timeout_s: u32,
+    /// Clients that may open no sessions.
+    pub deny: Vec<Network>,
+    /// The only clients that may, if there are any.
+    pub allow: Vec<Network>,
     /// Real servers, in the order they were configured.
     pub reals: Vec<RealServer>,
 }
@@ -357,10 +312,14 @@ impl Default for VirtualService {
             on_down: Orphans::Reschedule,
             all_down: AllDown::Drop,
             check: String::new(),
+            probed: false,
             max_sessions: 0,
             max_new_per_s: 0,
             slow_start_s: 0,
             client_address: ClientAddress::Hidden,
+            idle_timeout_s: 0,
+            deny: Vec::new(),
+            allow: Vec::new(),
             reals: Vec::new(),
         }
     }
@@ -457,6 +416,8 @@ pub struct Blueprint {
     pub no_session: NoSession,
     /// Whether any TCP packet, not only a SYN, may open a session.
     pub accept_mid_stream: bool,
+    /// Where health checks through the data path come from, in IPv4 and IPv6.
+    pub probes_from: [Option<IpAddr>; 2],
 }
 
 impl Default for Blueprint {
@@ -471,6 +432,7 @@ impl Default for Blueprint {
             timeouts: Timeouts::default(),
             no_session: NoSession::default(),
             accept_mid_stream: false,
+            probes_from: [None; 2],
         }
     }
 }

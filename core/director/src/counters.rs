@@ -12,7 +12,9 @@ pub enum Direction {
     Outbound = 1,
 }
 
-/// Counts of one real server at one worker.
+/// Counts of one real server at one worker. What a packet, or the life of a session, counts is in
+/// one cache line.
+#[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RealCounters {
     /// Packets forwarded, inbound and outbound.
@@ -24,12 +26,36 @@ pub struct RealCounters {
     /// Sessions open now.
     pub active: u64,
     /// TCP connections whose handshake was completed.
-    pub established: u64,
+    pub handshakes: u64,
+    /// TCP sessions now whose handshake is complete and that neither side has closed.
+    pub established: u32,
+    /// Sessions now that a side has closed, or a reset has ended: what IPVS calls inactive.
+    pub closing: u32,
+    /// Clients now that persistence leads to it.
+    pub bound: u32,
     /// TCP connections that it refused with a reset.
     pub refused: u64,
 }
 
+const _: () = assert!(size_of::<RealCounters>() == 128);
+
 impl RealCounters {
+    /// Sessions now that IPVS counts as active (`ActiveConn`): since Linux 4.8 those of TCP that
+    /// are being opened or are established, and all of what has no end that shows, UDP too.
+    pub const fn flowing(&self) -> u64 {
+        self.active.saturating_sub(self.closing as u64)
+    }
+
+    /// Whether a session, or what persistence remembers, leads to it.
+    pub const fn is_used(&self) -> bool {
+        self.active > 0 || self.bound > 0
+    }
+
+    /// The same without what is a state and no count: sums of it are made anew.
+    pub const fn clear_gauges(&mut self) {
+        (self.active, self.established, self.closing, self.bound) = (0, 0, 0, 0);
+    }
+
     /// Adds another worker's counts.
     pub fn add(&mut self, other: &Self) {
         for direction in 0..2 {
@@ -38,7 +64,10 @@ impl RealCounters {
         }
         self.sessions += other.sessions;
         self.active += other.active;
+        self.handshakes += other.handshakes;
         self.established += other.established;
+        self.closing += other.closing;
+        self.bound += other.bound;
         self.refused += other.refused;
     }
 }

@@ -5,7 +5,7 @@
 //! with the table's generation; the generation changes when a number may have become wrong (a
 //! route changed, a neighbour went), not when a neighbour merely got another MAC.
 
-mod ranges;
+pub(crate) mod ranges;
 
 use crate::blueprint::Mode;
 use crate::plan::{Plan, Real, RealId};

@@ -62,7 +62,7 @@ use crate::local_port;
 use crate::plan::{Plan, RealId, ServiceId};
 use crate::reason::Reason;
 use crate::schedule::Schedulers;
-use crate::session::State;
+use crate::session::{Core, State};
 use crate::time::Time;
 use arrayvec::ArrayVec;
 use elephants::Sketch;
@@ -435,15 +435,23 @@ impl Shared {
         }
     }
 
-    /// Counts how the handshake of a connection with a real server ended, if it has: what passive
-    /// health checks go by.
+    /// Counts that a packet of a direction has moved a session on from another state: to
+    /// [`State::Established`], or to one in which it is closing, from which no way leads back.
     #[inline(always)]
-    fn met(&mut self, real: RealId, state: State, direction: Direction) {
-        let Some(real) = self.counters.reals.get_mut(real.0 as usize) else { return };
-        match (state, direction) {
-            (State::Established, _) => real.established += 1,
-            (State::Close, Direction::Outbound) => real.refused += 1,
-            _ => {}
+    fn moved(&mut self, session: &Core, before: State, direction: Direction) {
+        let Some(real) = self.counters.reals.get_mut(session.real().0 as usize) else { return };
+        if session.state == State::Established {
+            real.handshakes += 1;
+            real.established += 1;
+            return;
+        }
+        let established = u32::from(before == State::Established);
+        real.established = real.established.saturating_sub(established);
+        real.closing += u32::from(!before.is_closing());
+        // What passive health checks go by.
+        let refused = (before, session.state, direction);
+        if refused == (State::SynRecv, State::Close, Direction::Outbound) {
+            real.refused += 1;
         }
     }
 

@@ -6,16 +6,22 @@
 //! vouches that no session uses it.
 
 mod addresses;
+mod clients;
 mod compile;
 mod ids;
+mod probes;
+mod real;
 pub(crate) mod side;
 mod sieve;
 mod standing;
 mod tables;
 mod takers;
+mod timeouts;
 
+pub use clients::Clients;
 pub use compile::CompileError;
 pub use ids::Retired;
+pub use probes::{MAX_PROBED, probe_port};
 pub(crate) use side::Side;
 pub(crate) use sieve::Sieve;
 pub use standing::Standing;
@@ -71,6 +77,8 @@ pub struct Service {
     /// Its real servers, in the configured order. A rule of source NAT has one, which stands for
     /// all that its connections go to.
     pub reals: Vec<RealId>,
+    /// For each of them one that probes go to: see [`probes`].
+    pub(crate) probes: Vec<RealId>,
     /// Index of its local pool, if it needs one.
     pub pool: Option<usize>,
     /// Whether each datagram is scheduled by itself.
@@ -91,6 +99,10 @@ pub struct Service {
     pub slow_start_s: u32,
     /// How real servers learn the client's address.
     pub client_address: ClientAddress,
+    /// Milliseconds that an open session may be silent; 0 for what the plan says of its state.
+    pub idle_ms: u32,
+    /// Who may open sessions; none for everybody.
+    pub clients: Option<Arc<Clients>>,
     /// What a rule of source NAT says besides.
     pub snat: Option<Snat>,
     /// What says which worker its sessions belong to; without it, to the one that receives them.
@@ -118,6 +130,7 @@ impl Default for Service {
             hash: HashKey::default(),
             table: None,
             reals: Vec::new(),
+            probes: Vec::new(),
             pool: None,
             one_packet: false,
             persistence: None,
@@ -128,6 +141,8 @@ impl Default for Service {
             max_new_per_s: 0,
             slow_start_s: 0,
             client_address: ClientAddress::default(),
+            idle_ms: 0,
+            clients: None,
             snat: None,
             owner: None,
             former_owners: Vec::new(),
@@ -221,6 +236,8 @@ pub struct Real {
     pub down: bool,
     /// Whether it is for when no other is up.
     pub fallback: bool,
+    /// Whether it stands for another that probes go to: see [`probes`].
+    pub is_probe: bool,
     /// Whether health checks found it dead; kept from plan to plan.
     pub found_down: bool,
     /// Whether it was up when any real server of the service was last.
@@ -311,12 +328,18 @@ pub struct Plan {
     /// Local pools; behind the configured ones those addresses that left the configuration. No
     /// new session gets these, but packets of old ones still reach them.
     pub pools: Vec<Pool>,
-    /// Milliseconds without a packet after which a session in each state is over.
+    /// Milliseconds without a packet up to which a session in each state is not over, whatever its
+    /// service says: what plain packets ask. See [`Plan::timeout_of`].
     pub timeout_ms: [u32; State::PLACES],
+    /// Milliseconds without a packet after which a session in each state is over, if its service
+    /// does not say otherwise.
+    pub state_ms: [u32; State::PLACES],
     /// The answer to TCP without a session.
     pub no_session: NoSession,
     /// Whether any TCP packet may open a session.
     pub accept_mid_stream: bool,
+    /// Where health checks through the data path come from, in IPv4 and IPv6.
+    pub probes_from: [Option<IpAddr>; 2],
     /// Rules of source NAT, in the configured order.
     pub(crate) snat_order: Vec<ServiceId>,
     /// Former rules of source NAT, which may still have sessions.
@@ -367,17 +390,6 @@ impl Plan {
     /// Whether any session may need the wide table.
     pub(crate) fn uses_wide(&self) -> bool {
         self.services.iter().any(|service| service.wide)
-    }
-
-    /// Milliseconds that a template of a service outlives what refreshed it last.
-    pub(crate) fn template_ms(&self, service: ServiceId) -> u32 {
-        let service = self.service(service);
-        match service.map(|service| (&service.persistence, &service.snat)) {
-            Some((Some(persistence), _)) => persistence.timeout_s.saturating_mul(1000),
-            // It goes with the last session that holds it.
-            Some((None, Some(_))) => u32::MAX,
-            _ => 0,
-        }
     }
 
     /// A real server by its id.

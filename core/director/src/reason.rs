@@ -99,6 +99,8 @@ reasons! {
         "Every real server of the service is at its upper_sessions.";
     ServiceFull, "service_full", Dropped, "The service is at its max_sessions.";
     ServiceRate, "service_rate", Dropped, "More new sessions in a second than max_new_per_s.";
+    ClientDenied, "client_denied", Dropped,
+        "A new session from a client that the service's deny names, or its allow does not.";
     NatConflict, "nat_conflict", Dropped,
         "The client has a session from the same port to the same real server by another service, \
          and NAT leaves nothing to tell their answers apart.";

@@ -8,12 +8,14 @@
 
 mod hash;
 mod lc;
+mod local;
 pub mod mh;
 mod p2c;
 mod positions;
 mod roster;
 mod rr;
 mod shares;
+mod top;
 mod tournament;
 mod wrr;
 

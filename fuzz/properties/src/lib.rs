@@ -8,6 +8,8 @@
 mod bytes;
 mod config;
 mod health;
+mod import;
+mod ipvs;
 pub mod seeds;
 mod table;
 mod turn;
@@ -15,6 +17,8 @@ mod wire;
 
 pub use config::config;
 pub use health::health;
+pub use import::import;
+pub use ipvs::ipvs;
 pub use table::table;
 pub use turn::{Reached, reach, turn};
 pub use wire::wire;
@@ -23,5 +27,12 @@ pub use wire::wire;
 pub type Property = fn(&[u8]);
 
 /// Every property by the name of its fuzz target and corpus.
-pub const ALL: [(&str, Property); 5] =
-    [("turn", turn), ("wire", wire), ("table", table), ("config", config), ("health", health)];
+pub const ALL: [(&str, Property); 7] = [
+    ("turn", turn),
+    ("wire", wire),
+    ("table", table),
+    ("config", config),
+    ("health", health),
+    ("import", import),
+    ("ipvs", ipvs),
+];

@@ -13,7 +13,7 @@ const ATTRIBUTE_HEADER_LEN: usize = 4;
 /// Upper bits of an attribute's type: nested, byte order.
 const TYPE_MASK: u16 = 0x3fff;
 /// Marks an attribute that holds attributes.
-const NESTED: u16 = 0x8000;
+pub(crate) const NESTED: u16 = 0x8000;
 
 const fn aligned(len: usize) -> usize {
     (len + 3) & !3
@@ -126,6 +126,14 @@ pub(crate) fn ip_bytes(ip: IpAddr) -> Vec<u8> {
     }
 }
 
+/// An attribute, padded as the next one wants it.
+pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let len = u16::try_from(ATTRIBUTE_HEADER_LEN + value.len()).unwrap_or(u16::MAX);
+    let mut bytes = [&len.to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat();
+    bytes.resize(aligned(bytes.len()), 0);
+    bytes
+}
+
 /// A request being written.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
@@ -144,27 +152,17 @@ impl Request {
         Self { bytes }
     }
 
-    /// Appends an attribute. Values are short here: at most an address or a name.
+    /// Appends an attribute. Values are short here: at most a link's description.
     #[must_use]
     pub fn with(mut self, kind: u16, value: &[u8]) -> Self {
-        let len = u16::try_from(ATTRIBUTE_HEADER_LEN + value.len()).unwrap_or(u16::MAX);
-        self.bytes.extend_from_slice(&len.to_ne_bytes());
-        self.bytes.extend_from_slice(&kind.to_ne_bytes());
-        self.bytes.extend_from_slice(value);
-        self.bytes.resize(aligned(self.bytes.len()), 0);
+        self.bytes.extend(attribute(kind, value));
         self
     }
 
     /// Appends an attribute that holds one attribute.
     #[must_use]
     pub fn with_nested(self, kind: u16, inner_kind: u16, value: &[u8]) -> Self {
-        let mut inner = Vec::new();
-        let len = u16::try_from(ATTRIBUTE_HEADER_LEN + value.len()).unwrap_or(u16::MAX);
-        inner.extend_from_slice(&len.to_ne_bytes());
-        inner.extend_from_slice(&inner_kind.to_ne_bytes());
-        inner.extend_from_slice(value);
-        inner.resize(aligned(inner.len()), 0);
-        self.with(kind | NESTED, &inner)
+        self.with(kind | NESTED, &attribute(inner_kind, value))
     }
 
     /// The finished message with its length and number.

@@ -4,7 +4,8 @@
 //! Linux is the director's control stack: the kernel answers ARP and neighbour discovery, routing
 //! daemons write its routes, and the director reads what came of it. [`Mirror`] holds a copy
 //! ([`Kernel`]) that is exact whenever [`Mirror::process`] returns with nothing stale, [`lookup`]
-//! answers where a destination is reached, [`Commands`] changes a link or an address,
+//! answers where a destination is reached, [`Commands`] changes a link, an address or a route,
+//! [`Listing`] reads the tables once, for people,
 //! [`rx_queue_count`] says how many receive queues an interface has, [`active_features`] which of
 //! its offloads are on, and [`survey`] reads what `/proc` and `/sys` say of the machine.
 //!
@@ -43,12 +44,15 @@ mod attributes;
 mod commands;
 #[cfg(test)]
 mod decode_tests;
+mod edit;
 mod error;
 mod event;
 mod event_route;
 mod features;
+mod listing;
 mod lookup;
 mod mirror;
+mod nest;
 mod nexthop;
 mod queues;
 mod request;
@@ -58,10 +62,13 @@ pub mod survey;
 mod uapi;
 
 pub use commands::Commands;
+pub use edit::{LinkFlag, Make, NewAddress, NewRoute};
 pub use error::Error;
 pub use features::active_features;
+pub use listing::{ListedAddress, ListedLink, ListedNeighbour, ListedRoute, Listing};
 pub use lookup::{RouteResult, Target, lookup};
 pub use mirror::Mirror;
+pub use nest::{INNER_MAC, Nest, OUTER_MAC};
 pub use queues::rx_queue_count;
 pub use state::{
     Address, Changed, Kernel, Link, Neighbour, NeighbourState, NextHop, Route, RouteKind, Table,

@@ -20,6 +20,9 @@ pub const GROUPS: [u32; 7] = [
 /// Attribute of a route: number of its next-hop object.
 pub const RTA_NH_ID: u16 = 30;
 
+/// Metric of a route: its MTU.
+pub const RTAX_MTU: u16 = 2;
+
 /// Flags of a next hop (`RTNH_F_*`).
 pub const RTNH_F_ONLINK: u32 = 4;
 

@@ -5,6 +5,7 @@ use super::{Checker, Scene, Violation};
 use crate::wire::{UDP, from_ip, to_ip};
 use sluice_director::Time;
 use sluice_director::blueprint::Mode;
+use sluice_director::counters::RealCounters;
 use sluice_director::path::{Path, SessionFilter, SessionInfo};
 
 /// A director's sweep is once around in this time; with what the world takes between two calls.
@@ -80,7 +81,7 @@ impl Checker {
             if session.vacant || session.worker != worker {
                 continue;
             }
-            let over = session.seen_ms + session.state.timeout_ms(universe);
+            let over = session.seen_ms + session.timeout_ms(universe);
             if now <= over {
                 live += 1;
             } else if now > over + SWEEP_MS {
@@ -145,7 +146,7 @@ impl Checker {
                     && (info.mode == session.mode)
                     && self.leads(scene, session) == Some(end(info.real).0)
             });
-            let timeout = session.state.timeout_ms(universe);
+            let timeout = session.timeout_ms(universe);
             let idle = now - session.seen_ms;
             let state = session.state.name() == info.state.name()
                 || (session.state == State::Udp && info.protocol == UDP);
@@ -163,8 +164,20 @@ impl Checker {
         Some(scene.universe.nodes[real.node].address)
     }
 
-    /// What real servers' counters call active, against the entries there may be.
+    /// What real servers' counters call active, against the entries there may be; and each gauge
+    /// against what a walk through the sessions finds.
     fn check_active(&self, scene: Scene<'_>, path: &Path) -> Result<(), Violation> {
+        for (id, (is, right)) in path.counters().reals.iter().zip(path.recount()).enumerate() {
+            let gauges = |of: &RealCounters| (of.active, of.established, of.closing, of.bound);
+            let (is, right) = (gauges(is), gauges(&right));
+            if is != right {
+                let names = "(active, established, closing, bound)";
+                let worker = scene.worker;
+                return Err(format!(
+                    "worker {worker}, real server {id}: {names} {is:?}: {right:?}"
+                ));
+            }
+        }
         let active: u64 = path.counters().reals.iter().map(|real| real.active).sum();
         if active == u64::from(path.live_sessions()) {
             return Ok(());

@@ -79,7 +79,17 @@ impl Checker {
                 self.is_least(scene, number, real, |at| weights[at].weight.into())
             }
             Scheduling::Sh | Scheduling::Mh => self.is_same(scene, (number, service), real, client),
-            Scheduling::P2c => true,
+            Scheduling::Fo => {
+                let weights = &scene.snapshot.status.services[number].reals;
+                eligible.iter().all(|other| weights[*other].weight <= weights[real].weight)
+            }
+            Scheduling::P2c
+            | Scheduling::Sed
+            | Scheduling::Nq
+            | Scheduling::Ovf
+            | Scheduling::Lblc
+            | Scheduling::Lblcr
+            | Scheduling::Dh => true,
         };
         if right {
             return Ok(());
@@ -164,7 +174,15 @@ impl Checker {
     pub(super) fn rate(&mut self, scene: Scene<'_>, number: usize) -> &mut Allowance {
         let limit = scene.universe.services[number].limits.new_per_s;
         let share = limit.div_ceil(scene.universe.workers.into());
-        self.rates.entry((scene.worker, number)).or_insert_with(|| Allowance::new(share))
+        let returns = scene.snapshot.status.services[number].returns;
+        let known = self.rates.entry((scene.worker, number));
+        let (seen, rate) = known.or_insert_with(|| (returns, Allowance::new(share)));
+        // A service that was taken away and comes again is another one, unless sessions held it.
+        if *seen != returns {
+            *seen = returns;
+            rate.forget();
+        }
+        rate
     }
 
     /// The same client has the same real server at every worker, as long as nobody's weight

@@ -301,7 +301,7 @@ impl Checker {
             Reason::ServiceFull => self.is_full(scene, service),
             Reason::ServiceRate => {
                 let limited = scene.universe.services[service].limits.new_per_s != 0;
-                limited && !self.rate(scene, service).allows(scene.now)
+                limited && self.rate(scene, service).refuses(scene.now)
             }
             Reason::RealsFull => self.are_full(scene, service),
             Reason::NoRoute => self.no_route(scene, packet, service),

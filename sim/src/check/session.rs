@@ -48,10 +48,12 @@ impl State {
         }
     }
 
-    /// How long a session may be silent.
-    pub fn timeout_ms(self, universe: &Universe) -> u64 {
+    /// How long a session of a service may be silent.
+    fn timeout_ms(self, universe: &Universe, service: usize) -> u64 {
         let timeouts = &universe.timeouts;
+        let idle_s = universe.services[service].idle_s;
         1000 * u64::from(match self {
+            Self::Established | Self::Udp | Self::Sctp | Self::Other if idle_s > 0 => idle_s,
             Self::SynRecv => timeouts.tcp_syn_recv_s,
             Self::Established => timeouts.tcp_established_s,
             Self::FinWait => timeouts.tcp_fin_wait_s,
@@ -122,9 +124,14 @@ impl Session {
         Some((self.worker, forward.protocol, (forward.dst, forward.dport), forward.src))
     }
 
+    /// How long it may be silent.
+    pub fn timeout_ms(&self, universe: &Universe) -> u64 {
+        self.state.timeout_ms(universe, self.service)
+    }
+
     /// Whether its time is over.
     pub fn is_over(&self, universe: &Universe, now: u64) -> bool {
-        now - self.seen_ms > self.state.timeout_ms(universe)
+        now - self.seen_ms > self.timeout_ms(universe)
     }
 
     /// A packet passed; whether the session is gone with that.
@@ -140,7 +147,7 @@ impl Session {
             return false;
         }
         self.follow(direction, packet);
-        self.state.timeout_ms(universe) == 0
+        self.timeout_ms(universe) == 0
     }
 
     /// Whether a client's packet opens a new connection where this one is over, or nearly.

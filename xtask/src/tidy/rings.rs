@@ -44,7 +44,7 @@ const RUNTIMES: [&str; 10] = [
 ];
 
 /// (who, may not reach, why): folder prefixes.
-const FORBIDDEN: [(&str, &str, &str); 13] = [
+const FORBIDDEN: [(&str, &str, &str); 15] = [
     ("core/", "host/", "ring 0 is pure"),
     ("core/", "control/", "ring 0 is pure"),
     ("core/", "bin/", "ring 0 is pure"),
@@ -54,6 +54,8 @@ const FORBIDDEN: [(&str, &str, &str); 13] = [
     ("control/", "host/worker", "ring 2 never sees a packet"),
     ("control/", "bin/", "an arrow only points inward"),
     ("bin/sluice", "host/dpdk", "the operator's command runs where there is no DPDK"),
+    ("bin/preload", "host/", "it runs inside foreign programs: small, and without threads"),
+    ("bin/preload", "control/config", "it runs inside foreign programs: small"),
     ("golden", "host/dpdk", "golden replays run where there is no DPDK and no root"),
     ("golden", "host/worker", "golden replays run where there is no DPDK and no root"),
     ("golden", "host/steer", "golden replays run where there is no DPDK and no root"),
@@ -61,7 +63,8 @@ const FORBIDDEN: [(&str, &str, &str); 13] = [
 ];
 
 /// Crates whose business is unsafe; each still says why in its `//!`.
-const UNSAFE_ROOMS: [&str; 4] = ["core/lanes", "core/table", "host/dpdk-sys", "host/dpdk"];
+const UNSAFE_ROOMS: [&str; 5] =
+    ["core/lanes", "core/table", "host/dpdk-sys", "host/dpdk", "bin/preload"];
 
 /// Checks the workspace at `root`.
 pub fn check(root: &Path, report: &mut Report) -> Result<(), String> {
@@ -193,7 +196,8 @@ fn inside(folder: &str, rule: &str) -> bool {
 
 /// A crate's roots forbid unsafe code, or say in their `//!` what they need it for.
 fn check_roots(package: &Package, folder: &str, report: &mut Report) {
-    let ships = |kind: &TargetKind| matches!(kind, TargetKind::Lib | TargetKind::Bin);
+    let ships =
+        |kind: &TargetKind| matches!(kind, TargetKind::Lib | TargetKind::Bin | TargetKind::CDyLib);
     for target in package.targets.iter().filter(|target| target.kind.iter().any(ships)) {
         let Ok(text) = std::fs::read_to_string(&target.src_path) else { continue };
         if text.contains("#![forbid(unsafe_code)]") {

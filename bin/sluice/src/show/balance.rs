@@ -22,6 +22,8 @@ pub fn services(services: &Services, width: Option<usize>) -> Shown {
         ("ADDRESS", Left),
         ("FORWARDING", Name),
         ("ACTIVE", Right),
+        ("ESTABLISHED", Right),
+        ("BOUND", Right),
         ("SESSIONS", Right),
         ("PACKETS IN", Right),
         ("PACKETS OUT", Right),
@@ -121,13 +123,15 @@ fn first_of(networks: &[String]) -> String {
     }
 }
 
-fn with_counts([name, address, forwarding]: [Cell; 3], counted: &Balanced) -> [Cell; 9] {
-    let Balanced { sessions_total, sessions_active, packets, bytes } = counted;
+fn with_counts([name, address, forwarding]: [Cell; 3], counted: &Balanced) -> [Cell; 11] {
+    let Balanced { sessions_total, sessions_active, packets, bytes, .. } = counted;
     [
         name,
         address,
         forwarding,
         count(*sessions_active).into(),
+        count(counted.sessions_established).into(),
+        count(counted.clients_bound).into(),
         count(*sessions_total).into(),
         count(packets.inbound).into(),
         count(packets.outbound).into(),

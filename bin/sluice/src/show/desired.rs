@@ -1,10 +1,12 @@
 //! `sluice config`, `service`, `pool` and `real`: the desired state, changes of it, its history.
 
-use sluice_api::model::{Changed, HistoryPage};
+use std::net::SocketAddr;
+
+use sluice_api::model::{Balanced, Changed, HistoryPage, Real, Services};
 use sluice_config::document::{Document, to_toml};
 use sluice_state::{Change, Entry, Epoch, Kind, Override, View, real_key};
 
-use super::figures::span;
+use super::figures::{count, span};
 use super::table::{Align, Cell, Table};
 use super::{NOTE, Shown};
 
@@ -47,11 +49,26 @@ fn said(over: &Override) -> String {
     weight.into_iter().chain(state).collect::<Vec<_>>().join(", ")
 }
 
-/// The real servers of a service: what is configured, and what holds instead.
-pub fn reals(entry: &Entry) -> Shown {
+/// The real servers of a service: what is configured, what holds instead, and what leads to each
+/// now.
+pub fn reals(entry: &Entry, known: &Services) -> Shown {
     use Align::{Left, Right};
-    let mut table =
-        Table::new([("REAL SERVER", Left), ("WEIGHT", Right), ("STATE", Left), ("OVERRIDE", Left)]);
+    let mut table = Table::new([
+        ("REAL SERVER", Left),
+        ("WEIGHT", Right),
+        ("STATE", Left),
+        ("OVERRIDE", Left),
+        ("ACTIVE", Right),
+        ("ESTABLISHED", Right),
+        ("CLOSING", Right),
+        ("BOUND", Right),
+    ]);
+    let live: Vec<&Real> = known
+        .services
+        .iter()
+        .filter(|service| service.name == entry.key.name)
+        .flat_map(|service| &service.reals)
+        .collect();
     let list = entry.value.get("real").and_then(|list| list.as_array());
     for real in list.into_iter().flatten() {
         let key = real_key(&entry.value, real);
@@ -59,6 +76,11 @@ pub fn reals(entry: &Entry) -> Shown {
         let weight = real.get("weight").and_then(|weight| weight.as_u64()).unwrap_or(1);
         let down = real.get("down").and_then(|down| down.as_bool()).unwrap_or(false);
         let name = key.map_or_else(|| NONE.to_owned(), |key| key.to_string());
+        let is_it = |real: &&&Real| key == Some(SocketAddr::new(real.address, real.port));
+        let counted = live.iter().find(is_it).map(|real| &real.counted);
+        let gauge = |of: fn(&Balanced) -> u64| {
+            counted.map_or_else(|| NONE.to_owned(), |counted| count(of(counted)))
+        };
         let over = over.map(|placed| said(&placed.over));
         table.row([
             name.into(),
@@ -66,6 +88,10 @@ pub fn reals(entry: &Entry) -> Shown {
             if down { "down" } else { "up" }.into(),
             Cell::from(over.clone().unwrap_or_else(|| NONE.to_owned()))
                 .style_if(over.is_some(), NOTE),
+            gauge(|of| of.sessions_active).into(),
+            gauge(|of| of.sessions_established).into(),
+            gauge(|of| of.sessions_closing).into(),
+            gauge(|of| of.clients_bound).into(),
         ]);
     }
     Shown::new(table.text())

@@ -3,9 +3,10 @@
 use sluice::replay;
 use sluice_api::SessionQuery;
 use sluice_api::model::{
-    Balanced, Drop, Drops, Fate, IdleMode, Memory, Persistence, Port, PortState, Ports, Protocol,
-    Real, RealState, Received, Reload, Sent, Service, Services, Session, SessionCounts,
-    SessionState, Sessions, SnatRule, Status, Steering, SteeringMode, Ways, Worker,
+    Balanced, Drop, Drops, Fate, Ha, HaAddress, HaRole, IdleMode, Memory, Persistence, Port,
+    PortState, Ports, Protocol, Real, RealState, Received, Reload, Sent, Service, Services,
+    Session, SessionCounts, SessionState, Sessions, SnatRule, Status, Steering, SteeringMode, Ways,
+    Worker,
 };
 use sluice_director::Reason;
 
@@ -89,6 +90,9 @@ fn counted(sessions: u64) -> Balanced {
     Balanced {
         sessions_total: sessions,
         sessions_active: sessions / 100,
+        sessions_established: sessions / 150,
+        sessions_closing: sessions / 500,
+        clients_bound: sessions / 1000,
         packets: Ways { inbound: sessions * 12, outbound: sessions * 9 },
         bytes: Ways { inbound: sessions * 1_234, outbound: sessions * 98_765 },
     }
@@ -281,6 +285,27 @@ fn ports() {
     assert!(!super::ports(&without_steering).text.contains("XDP"));
     let ports = Ports { ports: vec![front, back, gone] };
     insta::assert_snapshot!(plain(&super::ports(&ports)));
+}
+
+#[test]
+fn ha() {
+    let address = |vip: &str, interface: Option<&str>, for_s| HaAddress {
+        vip: vip.parse().expect("an address"),
+        interface: interface.map(str::to_owned),
+        for_s,
+        changes: 3,
+        services: 2,
+    };
+    let ha = Ha {
+        role: HaRole::Partial,
+        addresses: vec![
+            address("198.51.100.200", Some("front"), 12.0),
+            address("2001:db8:1::200", None, 86_500.0),
+        ],
+    };
+    let shown = super::ha(&ha);
+    insta::assert_snapshot!(plain(&shown));
+    assert_eq!(super::ha(&Ha::default()).text, "");
 }
 
 fn drops_shown() -> Drops {

@@ -22,6 +22,9 @@ fn counted(scale: u64, seconds: u64) -> Balanced {
     Balanced {
         sessions_total: 10 * scale * seconds,
         sessions_active: 3 * scale,
+        sessions_established: 2 * scale,
+        sessions_closing: scale,
+        clients_bound: scale,
         packets: Ways { inbound: 1000 * scale * seconds, outbound: 2000 * scale * seconds },
         bytes: Ways { inbound: 64_000 * scale * seconds, outbound: 3_000_000 * scale * seconds },
     }

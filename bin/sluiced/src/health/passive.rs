@@ -60,7 +60,7 @@ impl Health {
             let Some(real) = counted.reals.get(watched.id.0 as usize) else { continue };
             let sample = Sample {
                 opened: real.sessions,
-                completed: real.established,
+                completed: real.handshakes,
                 refused: real.refused,
                 answers: watched.sees.then_some(real.packets[1]),
             };

@@ -1,7 +1,7 @@
 //! From `[[check]]` and the services that name them to what is to be probed.
 
-use sluice_checks::{Key, Kind, Spec, Tls, Way};
-use sluice_config::{Check, CheckKind, Config, Method, RealServer, VirtualService};
+use sluice_checks::{Key, Kind, Maker, Sources, Spec, Tls, Way};
+use sluice_config::{Check, CheckKind, Config, Method, RealServer, Through, VirtualService};
 use sluice_health::expect::Expect;
 use sluice_health::{Rules, dns, http};
 use std::collections::HashMap;
@@ -10,14 +10,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Everything that a configuration wants checked. A real server that it says is down is not.
-pub fn of(config: &Config) -> Vec<Spec> {
+pub fn of(config: &Config, maker: Option<&Maker>, sources: &Sources) -> Vec<Spec> {
     let checks: HashMap<&str, &Check> =
         config.checks.iter().map(|check| (check.name.as_str(), check)).collect();
     let mut specs = Vec::new();
     for service in &config.services {
         let Some(check) = checks.get(service.check.as_str()) else { continue };
-        let template = Template::new(check, service);
-        specs.extend(service.reals.iter().filter(|real| !real.down).map(|r| template.spec(r)));
+        let template = Template::new(check, service, sources);
+        let reals = service.reals.iter().enumerate().filter(|(_, real)| !real.down);
+        if check.through == Through::Direct {
+            specs.extend(reals.map(|(_, real)| template.spec(real)));
+        } else if let Some(maker) = maker {
+            let from = &config.director.probe_addresses;
+            let from = from.iter().find(|it| it.is_ipv4() == service.vip.is_ipv4());
+            let way = Way { maker: Some(maker.clone()), source: from.copied(), ..Way::default() };
+            let at = SocketAddr::new(service.vip, check.port.unwrap_or(service.ports.first));
+            specs.extend(reals.map(|(place, real)| template.through(real, (place, at), &way)));
+        }
     }
     specs
 }
@@ -25,6 +34,7 @@ pub fn of(config: &Config) -> Vec<Spec> {
 /// What the real servers of a service have in common.
 struct Template<'c> {
     check: &'c Check,
+    sources: &'c Sources,
     service: Arc<str>,
     name: Arc<str>,
     rules: Rules,
@@ -33,15 +43,29 @@ struct Template<'c> {
 }
 
 impl<'c> Template<'c> {
-    fn new(check: &'c Check, service: &VirtualService) -> Self {
+    fn new(check: &'c Check, service: &VirtualService, sources: &'c Sources) -> Self {
         // Only HTTP without a configured name says whom it speaks to.
         let differs = check.kind.is_http() && check.host.is_none();
         Self {
             check,
+            sources,
             service: service.name.as_str().into(),
             name: check.name.as_str().into(),
             rules: rules(check),
             kind: (!differs).then(|| Arc::new(kind(check, String::new()))),
+        }
+    }
+
+    /// One that goes to the service's address, by the data path to this real server.
+    fn through(&self, real: &RealServer, (place, at): (usize, SocketAddr), way: &Way) -> Spec {
+        let host = || at.to_string();
+        Spec {
+            address: at.ip(),
+            port: at.port(),
+            kind: self.kind.clone().unwrap_or_else(|| Arc::new(kind(self.check, host()))),
+            way: way.clone(),
+            place: Some(place),
+            ..self.spec(real)
         }
     }
 
@@ -56,7 +80,14 @@ impl<'c> Template<'c> {
             address,
             port,
             kind: self.kind.clone().unwrap_or_else(|| Arc::new(kind(check, host()))),
-            way: Way { source: check.source, mark: check.mark, interface: check.interface.clone() },
+            way: Way {
+                source: check.source,
+                sources: self.sources.clone(),
+                mark: check.mark,
+                interface: check.interface.clone(),
+                ..Way::default()
+            },
+            place: None,
             rules: self.rules.clone(),
             initial: super::initial(check.initial),
         }

@@ -29,6 +29,15 @@ pub struct Balanced {
     pub sessions_total: u64,
     /// Sessions open now.
     pub sessions_active: u64,
+    /// TCP sessions now whose handshake is complete and that neither side has closed.
+    #[serde(default)]
+    pub sessions_established: u64,
+    /// Sessions now that a side has closed, or a reset has ended: what IPVS counts as inactive.
+    #[serde(default)]
+    pub sessions_closing: u64,
+    /// Clients now that persistence leads there.
+    #[serde(default)]
+    pub clients_bound: u64,
     /// Packets forwarded.
     pub packets: Ways,
     /// Bytes of IP packets forwarded.
@@ -40,6 +49,9 @@ impl From<RealCounters> for Balanced {
         Self {
             sessions_total: counters.sessions,
             sessions_active: counters.active,
+            sessions_established: counters.established.into(),
+            sessions_closing: counters.closing.into(),
+            clients_bound: counters.bound.into(),
             packets: counters.packets.into(),
             bytes: counters.bytes.into(),
         }

@@ -120,11 +120,13 @@ pub enum EventKind {
     Drops,
     /// An operator ended sessions.
     Sessions,
+    /// A virtual address came to this machine, or left it.
+    Ha,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Health,
         Self::Config,
         Self::Override,
@@ -132,6 +134,7 @@ impl EventKind {
         Self::Port,
         Self::Drops,
         Self::Sessions,
+        Self::Ha,
     ];
 
     /// The name used in output.
@@ -144,6 +147,7 @@ impl EventKind {
             Self::Port => "port",
             Self::Drops => "drops",
             Self::Sessions => "sessions",
+            Self::Ha => "ha",
         }
     }
 }

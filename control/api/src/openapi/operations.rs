@@ -7,9 +7,9 @@ use sluice_state::{Entry, Epoch, View};
 
 use super::{Look, Operation, Parameter};
 use crate::model::{
-    Alive, Changed, Drops, Elephants, EventKind, Events, Health, HistoryLine, HistoryPage, Killed,
-    LookKind, LookRequest, Ports, Protocol, Rates, RatesQuery, Services, SessionState, Sessions,
-    Stages, Status, WhoAmI,
+    Alive, Changed, Drops, Elephants, EventKind, Events, Ha, Health, HistoryLine, HistoryPage,
+    Killed, LookKind, LookRequest, Ports, Protocol, Rates, RatesQuery, Services, SessionState,
+    Sessions, Stages, Status, WhoAmI,
 };
 use crate::query::SessionQuery;
 
@@ -164,7 +164,7 @@ fn change(
 
 /// Every operation.
 pub(super) fn all() -> Vec<Operation> {
-    [shown(), measured(), sessions(), looks(), objects(), reals(), whole()]
+    [shown(), measured(), sessions(), looks(), ipvs(), objects(), reals(), whole()]
         .into_iter()
         .flatten()
         .collect()
@@ -188,6 +188,7 @@ fn shown() -> Vec<Operation> {
             ..read("/v1/elephants", "elephants", "Sessions with most traffic", of::<Elephants>)
         },
         read("/v1/health", "health", "Health checks", of::<Health>),
+        read("/v1/ha", "ha", "Which virtual addresses this machine has", of::<Ha>),
         Operation {
             parameters: &[KIND, SERVICE, AFTER],
             streams: true,
@@ -223,6 +224,16 @@ fn looks() -> Vec<Operation> {
         look(LookKind::Trace, "trace", "Follows packets, each decision named"),
         look(LookKind::Capture, "capture", "Packets with what became of them, as pcapng"),
     ]
+}
+
+/// What programs that know IPVS ask.
+fn ipvs() -> Vec<Operation> {
+    let about = "Asks what a program asks of IPVS; the errno is in the answer";
+    vec![Operation {
+        method: "post",
+        body: Some(of::<sluice_ipvs::Request>),
+        ..read("/v1/ipvs", "ipvs", about, of::<sluice_ipvs::Answer>)
+    }]
 }
 
 fn sessions() -> Vec<Operation> {

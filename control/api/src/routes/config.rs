@@ -202,11 +202,13 @@ async fn rollback(
 
 async fn reload(
     State(desk): Asked,
+    Extension(caller): Who,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Tagged<Changed> {
     let Terms { if_epoch, dry_run } = terms(query.as_deref(), &headers)?;
-    let applied = desk.ask(|reply| Call::Reload { if_epoch, dry_run, reply }).await??;
+    let applied = desk.ask(|reply| Call::Reload { by: caller.author, if_epoch, dry_run, reply });
+    let applied = applied.await??;
     tagged(applied.epoch, Changed::of(applied, dry_run))
 }
 

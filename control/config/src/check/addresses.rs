@@ -10,29 +10,32 @@ use crate::path::{Path, Place};
 use crate::report::Report;
 use crate::{AddressRange, Config, Pool, Prefix};
 
-/// What is wrong with a range as the address of a host, if anything.
-pub(super) fn not_a_host(range: AddressRange) -> Option<&'static str> {
-    let v4 = |a, b, c, d| IpAddr::V4(Ipv4Addr::new(a, b, c, d));
-    let special = [
+const fn v4(a: u8, b: u8, c: u8, d: u8) -> u128 {
+    Ipv4Addr::new(a, b, c, d).to_bits() as u128
+}
+
+/// Addresses that no host has, from the first to the last, of IPv4 and of IPv6. As numbers: every
+/// change of the desired state looks at all addresses there are.
+const SPECIAL: [&[(u128, u128, &str)]; 2] = [
+    &[
         (v4(0, 0, 0, 0), v4(0, 255, 255, 255), "unspecified (0.0.0.0/8)"),
         (v4(127, 0, 0, 0), v4(127, 255, 255, 255), "loopback (127.0.0.0/8)"),
         (v4(224, 0, 0, 0), v4(239, 255, 255, 255), "multicast (224.0.0.0/4)"),
         (v4(255, 255, 255, 255), v4(255, 255, 255, 255), "the broadcast address"),
-    ];
-    let v6 = |address: &str| address.parse::<IpAddr>().ok();
-    let special6 = [
-        (v6("::"), v6("::"), "unspecified (::)"),
-        (v6("::1"), v6("::1"), "loopback (::1)"),
-        (v6("::ffff:0:0"), v6("::ffff:ffff:ffff"), "IPv4 in disguise (::ffff:0:0/96)"),
-        (v6("ff00::"), v6("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), "multicast (ff00::/8)"),
-    ];
-    let special6 =
-        special6.into_iter().filter_map(|(first, last, what)| Some((first?, last?, what)));
-    special.into_iter().chain(special6).find_map(|(first, last, what)| {
-        let alike = first.is_ipv4() == range.first().is_ipv4();
-        let meets = number(range.first()) <= number(last) && number(first) <= number(range.last());
-        (alike && meets).then_some(what)
-    })
+    ],
+    &[
+        (0, 0, "unspecified (::)"),
+        (1, 1, "loopback (::1)"),
+        (0xffff << 32, (0xffff << 32) + 0xffff_ffff, "IPv4 in disguise (::ffff:0:0/96)"),
+        (0xff << 120, u128::MAX, "multicast (ff00::/8)"),
+    ],
+];
+
+/// What is wrong with a range as the address of a host, if anything.
+pub(super) fn not_a_host(range: AddressRange) -> Option<&'static str> {
+    let (begin, end) = (number(range.first()), number(range.last()));
+    let special = SPECIAL[usize::from(range.first().is_ipv6())].iter();
+    special.copied().find_map(|(first, last, what)| (begin <= last && first <= end).then_some(what))
 }
 
 /// Reports an address that no host may have.

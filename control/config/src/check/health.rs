@@ -1,13 +1,15 @@
 //! Health checks: names, what each kind needs, and whether a check knows where to go.
 
+use sluice_director::plan::MAX_PROBED;
 use sluice_health::dns;
 
 use super::{Names, unique_names};
 use crate::path::{Path, Place};
 use crate::report::Report;
-use crate::{Check, CheckKind, Config, Protocol};
+use crate::{Check, CheckKind, Config, Protocol, Through};
 
 pub(super) fn check(config: &Config, report: &mut Report) {
+    check_probe_addresses(config, report);
     let path = |index| Path::table(Place::Check, index);
     let names = config.checks.iter().enumerate();
     let names = names.map(|(index, check)| (check.name.as_str(), path(index).key("name")));
@@ -22,7 +24,45 @@ pub(super) fn check(config: &Config, report: &mut Report) {
         }
         known.resolve(&service.check, Path::table(Place::Service, index).key("check"), report);
         check_ports(config, index, report);
+        check_way(config, index, report);
         check_is_seen(config, index, report);
+    }
+}
+
+/// Reports services that a check cannot go through.
+fn check_way(config: &Config, index: usize, report: &mut Report) {
+    let service = &config.services[index];
+    let check = config.checks.iter().find(|check| check.name == service.check);
+    let path = Path::table(Place::Service, index).key("check");
+    let goes = check.is_some_and(|check| check.through == Through::Service);
+    if !goes || report.is_broken(path) {
+        return;
+    }
+    let family = if service.vip.is_ipv4() { "IPv4" } else { "IPv6" };
+    let from = &config.director.probe_addresses;
+    if !from.iter().any(|address| address.is_ipv4() == service.vip.is_ipv4()) {
+        let found = format!("check {:?} goes through the data path, from nowhere", service.check);
+        let hint = format!("add an {family} address to probe_addresses of [director]");
+        report.error(path, found, hint);
+    } else if service.reals.len() > MAX_PROBED {
+        let found = format!("check {:?} would have too many to tell apart", service.check);
+        let hint = format!("{MAX_PROBED} real servers of a service can be probed through it");
+        report.error(path, found, hint);
+    }
+    for (real, server) in service.reals.iter().enumerate() {
+        let path = Path::real(index, real);
+        let own = [
+            ("check_address", server.check.address.is_some()),
+            ("check_port", server.check.port.is_some()),
+        ];
+        for (key, _) in own.into_iter().filter(|(_, is_set)| *is_set) {
+            let found = format!("check {:?} goes where clients go", service.check);
+            report.error(
+                path.key(key),
+                found,
+                "leave the key out, or use a check that goes direct",
+            );
+        }
     }
 }
 
@@ -37,6 +77,32 @@ fn check_is_seen(config: &Config, index: usize, report: &mut Report) {
     if !report.is_broken(path) {
         let found = format!("check {:?} watches handshakes (passive_failures)", service.check);
         report.error(path, found, "use another check here: only TCP has handshakes");
+    }
+}
+
+/// Reports addresses of probes that something else has, or that are too many.
+fn check_probe_addresses(config: &Config, report: &mut Report) {
+    let path = Path::table(Place::Director, 0).key("probe_addresses");
+    if report.is_broken(path) {
+        return;
+    }
+    let all = &config.director.probe_addresses;
+    for (index, address) in all.iter().enumerate() {
+        let vip = config.services.iter().find(|service| service.vip == *address);
+        let pools = config.pools.iter();
+        let pool = pools
+            .clone()
+            .find(|pool| pool.addresses.iter().any(|range| range.iter().any(|it| it == *address)));
+        let taken = match (vip, pool) {
+            (Some(service), _) => format!("service {:?} has {address}", service.name),
+            (_, Some(pool)) => format!("pool {:?} has {address}", pool.name),
+            _ if all[..index].iter().any(|it| it.is_ipv4() == address.is_ipv4()) => {
+                "there is an address of this family already".to_owned()
+            }
+            _ => continue,
+        };
+        let hint = "use an address of the director that nothing else uses, one of each family";
+        report.error(path.item(index), taken, hint);
     }
 }
 
@@ -78,6 +144,17 @@ fn check_needs(check: &Check, path: Path, report: &mut Report) {
             report.error(path.key("status"), "the list is empty", hint);
         }
         _ => {}
+    }
+    let goes_by = [
+        ("source", check.source.is_some()),
+        ("mark", check.mark != 0),
+        ("interface", check.interface.is_some()),
+    ];
+    for (key, is_set) in goes_by {
+        if is_set && check.through == Through::Service {
+            let found = "a check through the data path goes as clients' packets do";
+            report.error(path.key(key), found, "leave the key out, or `through`");
+        }
     }
     if check.expect.is_some() && check.expect_regex.is_some() {
         let found = "there is `expect` already";

@@ -15,6 +15,7 @@ pub(super) fn check(service: &VirtualService, path: Path, report: &mut Report) {
     check_client_address(service, path, report);
     check_persistence(service, path, report);
     check_table(service, path, report);
+    super::clients::check(service, path, report);
     if service.reals.is_empty() {
         check_mode(service, service.mode, path.key("mode"), report);
     }

@@ -53,6 +53,7 @@ pub(super) fn read(table: Table<'_>, report: &mut Report) -> Check {
         tls_expiry_days: table.integer(&TLS_EXPIRY_DAYS, report),
         passive_failures: table.integer(&PASSIVE_FAILURES, report),
         passive_hold_s: table.integer(&PASSIVE_HOLD_S, report),
+        through: table.word(&THROUGH, report),
         command: command.into_iter().flatten().flatten().collect(),
         source: table.parsed(&SOURCE, parse_address, report),
         mark: table.integer(&MARK, report),
@@ -71,7 +72,7 @@ fn refuse_idle_keys(table: Table<'_>, kind: CheckKind, report: &mut Report) {
     let grpc = matches!(kind, CheckKind::Grpc | CheckKind::Grpcs);
     let script = kind == CheckKind::Script;
     let sends = !matches!(kind, CheckKind::Script | CheckKind::Passive);
-    let groups: [(bool, &str, &[&Key]); 9] = [
+    let groups: [(bool, &str, &[&Key]); 10] = [
         (http, "http and https", &[&METHOD, &PATH, &HOST, &STATUS]),
         (http || kind == CheckKind::Udp, "http, https and udp", &[&EXPECT, &EXPECT_REGEX]),
         (kind == CheckKind::Udp, "udp", &[&SEND]),
@@ -84,6 +85,7 @@ fn refuse_idle_keys(table: Table<'_>, kind: CheckKind, report: &mut Report) {
         ),
         (script, "script", &[&COMMAND]),
         (sends, "checks that send packets", &[&SOURCE, &MARK, &INTERFACE]),
+        (kind.may_go_through(), "checks of a port", &[&THROUGH]),
         (kind.has_port() || script, "checks of a port", &[&PORT]),
     ];
     for (used, by, keys) in groups {

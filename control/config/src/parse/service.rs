@@ -2,13 +2,16 @@
 
 use std::net::IpAddr;
 
-use sluice_director::blueprint::{CheckAt, Persistence, Ports, RealServer, VirtualService};
+use sluice_director::blueprint::{
+    CheckAt, Network, Persistence, Ports, RealServer, VirtualService,
+};
 
-use super::address;
 use super::values::{any_text, parse_name, parse_service_ports};
+use super::{address, prefixes};
 use crate::address::parse_address;
 use crate::read::Table;
 use crate::report::Report;
+use crate::schema::Key;
 use crate::schema::keys::{real, service};
 use crate::words::ServiceProtocol;
 
@@ -18,6 +21,7 @@ pub(super) fn read(table: Table<'_>, report: &mut Report) -> VirtualService {
     let vip = address(table, &service::VIP, report);
     let ports = table.ports(&service::PORT, parse_service_ports, report);
     let ports = ports.map_or(Ports::ALL, |ports| ports.0);
+    table.labels(&service::LABELS, report);
     let reals = table.many(&real::SECTION, report);
     VirtualService {
         name,
@@ -34,13 +38,26 @@ pub(super) fn read(table: Table<'_>, report: &mut Report) -> VirtualService {
         on_removed: table.word(&service::ON_REMOVED, report),
         on_down: table.word(&service::ON_DOWN, report),
         all_down: table.word(&service::ALL_DOWN, report),
+        probed: false,
         check: table.parsed(&service::CHECK, any_text, report).unwrap_or_default(),
         max_sessions: table.integer(&service::MAX_SESSIONS, report),
         max_new_per_s: table.integer(&service::MAX_NEW_PER_S, report),
         slow_start_s: table.integer(&service::SLOW_START_S, report),
         client_address: table.word(&service::CLIENT_ADDRESS, report),
+        idle_timeout_s: table.integer(&service::IDLE_TIMEOUT_S, report),
+        deny: networks(table, &service::DENY, report),
+        allow: networks(table, &service::ALLOW, report),
         reals: reals.into_iter().map(|real| read_real(real, ports, report)).collect(),
     }
+}
+
+fn networks(table: Table<'_>, key: &'static Key, report: &mut Report) -> Vec<Network> {
+    let listed = prefixes(table, key, report);
+    if listed.as_ref().is_some_and(Vec::is_empty) {
+        let path = table.path.key(key.name);
+        report.error(path, "the list is empty", "name networks, or leave the key out");
+    }
+    listed.into_iter().flatten().map(Network::from).collect()
 }
 
 fn read_persistence(table: Table<'_>, vip: IpAddr, report: &mut Report) -> Option<Persistence> {

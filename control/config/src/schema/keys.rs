@@ -5,6 +5,7 @@ pub(crate) mod check;
 pub(crate) mod director;
 pub(crate) mod icmp;
 pub(crate) mod ipip;
+pub(crate) mod ipvs;
 pub(crate) mod limits;
 pub(crate) mod metrics;
 pub(crate) mod neighbour;
@@ -17,7 +18,7 @@ pub(crate) mod snat;
 pub(crate) mod tcp;
 pub(crate) mod timeouts;
 
-use super::Kind::{Boolean, Integer, Integers, PortOrRange, Text, Texts, Word, Words};
+use super::Kind::{Boolean, Integer, Integers, Labels, PortOrRange, Text, Texts, Word, Words};
 use super::{Key, Section, Without};
 use crate::path::Place;
 use crate::words::words_of;
@@ -25,6 +26,7 @@ use crate::words::words_of;
 const A_NAME: &str = "a name of 1 to 64 letters, digits, `.`, `_` and `-`";
 const AN_INTERFACE: &str = "an interface name of 1 to 15 characters";
 const AN_ADDRESS: &str = "an IPv4 or IPv6 address";
+const A_DESTINATION: &str = "`ADDRESS:PORT MODE WEIGHT [UPPER LOWER]`";
 const A_PREFIX: &str = "an IPv4 or IPv6 prefix";
 const A_MAC: &str = "a MAC address";
 const A_POOL: &str = "the name of a [[pool]]";
@@ -47,6 +49,7 @@ pub(crate) static FILE: Section = Section {
         &icmp::SECTION,
         &ipip::SECTION,
         &metrics::SECTION,
+        &ipvs::SECTION,
         &port::SECTION,
         &pool::SECTION,
         &service::SECTION,

@@ -91,6 +91,7 @@ fn a_value_of_any_other_type_is_refused() {
             let alike = match key.kind {
                 Kind::Integer { .. } | Kind::PortOrRange => value == "7",
                 Kind::Boolean => value == "true",
+                Kind::Labels => value == "{}",
                 Kind::Text(form)
                     if form == "any text"
                         || form.contains("expression")
@@ -99,8 +100,11 @@ fn a_value_of_any_other_type_is_refused() {
                     value == "\"x y\""
                 }
                 Kind::Texts("an argument" | "a status or a range of them") => value == "[]",
+                Kind::Texts(form) if form.contains("MODE") => value == "[]",
                 // Nowhere is a place to listen, too.
                 Kind::Texts(form) if form.starts_with("an address and a port") => value == "[]",
+                // Probes from nowhere are none.
+                Kind::Texts("an IPv4 or IPv6 address") => value == "[]",
                 _ => false,
             };
             let found = wrong(section, key, value);

@@ -99,6 +99,16 @@ fn sample() -> Sample {
             WorkerSample { core: 5, figures: None },
         ],
         ports: model::Ports { ports: vec![port] },
+        ha: model::Ha {
+            role: model::HaRole::Active,
+            addresses: vec![model::HaAddress {
+                vip: [198, 51, 100, 200].into(),
+                interface: Some("front".to_owned()),
+                for_s: 12.0,
+                changes: 3,
+                services: 2,
+            }],
+        },
         config_epoch: 4,
         durable: true,
         real_servers: true,

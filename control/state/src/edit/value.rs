@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde_json::{Map, Value};
 use sluice_config::{Config, Document, document};
 
-use crate::object::{Key, real_key, reals_of};
+use crate::object::{IPVS, Key, Kind, real_key, reals_of};
 use crate::refusal::{Refusal, RefusalKind, pointer_of};
 
 /// The weight that is configured for a real server.
@@ -56,6 +56,7 @@ pub(super) fn named_real(
         let hint = "use an object such as {\"weight\": 2}";
         return Err(Refusal::field(String::new(), "this is no object".to_owned(), hint));
     };
+    without_nulls(value, "")?;
     let mut named = Map::new();
     named.insert("address".to_owned(), address.to_string().into());
     named.extend(port.filter(|port| *port != 0).map(|port| ("port".to_owned(), port.into())));
@@ -74,12 +75,35 @@ pub(super) fn named_real(
     Ok(Value::Object(named))
 }
 
+/// Refuses what a file cannot say: a key is there with a value, or it is not.
+fn without_nulls(value: &Value, pointer: &str) -> Result<(), Refusal> {
+    match value {
+        Value::Null => {
+            let hint = "leave the key out for what holds without it";
+            Err(Refusal::field(pointer.to_owned(), "null is no value".to_owned(), hint))
+        }
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .try_for_each(|(at, item)| without_nulls(item, &format!("{pointer}/{at}"))),
+        Value::Object(table) => table.iter().try_for_each(|(key, value)| {
+            let key = key.replace('~', "~0").replace('/', "~1");
+            without_nulls(value, &format!("{pointer}/{key}"))
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// Reads the value of an object as the file's reader would, and takes away what says nothing.
 pub(super) fn read(key: &Key, value: &Value, pointer: &str) -> Result<Value, Refusal> {
     let Value::Object(given) = value else {
         let found = format!("a {} must be an object", key.kind.name());
         return Err(Refusal::field(pointer.to_owned(), found, "use its keys as in the file"));
     };
+    without_nulls(value, pointer)?;
+    if key.kind == Kind::Section {
+        return read_section(key, value, pointer);
+    }
     let mut table = given.clone();
     let name = table.entry("name").or_insert_with(|| key.name.clone().into());
     if name.as_str() != Some(&key.name) {
@@ -98,6 +122,24 @@ pub(super) fn read(key: &Key, value: &Value, pointer: &str) -> Result<Value, Ref
     })?;
     let list = document.get_mut(section).and_then(Value::as_array_mut);
     Ok(list.and_then(Vec::pop).unwrap_or_default())
+}
+
+/// The same of a section that is none of the named kinds: only that of IPVS can be changed so.
+fn read_section(key: &Key, value: &Value, pointer: &str) -> Result<Value, Refusal> {
+    if key.name != IPVS {
+        let detail = format!("{key} is changed in the configuration file only");
+        return Err(Refusal::new(RefusalKind::Conflict, detail));
+    }
+    let mut document = Document::new();
+    document.insert(key.name.clone(), value.clone());
+    document::normalise(&mut document);
+    Config::read_document(&document).map_err(|errors| {
+        Refusal::of_errors(&errors, |found| {
+            let inside = found.key.strip_prefix(IPVS)?;
+            Some(format!("{pointer}{}", pointer_of(inside.trim_start_matches('.'))))
+        })
+    })?;
+    Ok(document.remove(IPVS).unwrap_or_default())
 }
 
 /// What is wrong with a service, told of the real server that the request is about.

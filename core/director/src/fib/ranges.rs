@@ -4,7 +4,7 @@
 //! a route changes.
 
 /// An address as a number.
-pub(super) trait Bits: Copy + Ord {
+pub(crate) trait Bits: Copy + Ord {
     const ZERO: Self;
 
     /// The last address of the prefix of `len` bits that begins here; and the first, whatever the
@@ -38,7 +38,7 @@ bits!(u128);
 
 /// What addresses lead to.
 #[derive(Clone, Debug)]
-pub(super) struct Ranges<A, T> {
+pub(crate) struct Ranges<A, T> {
     /// Where ranges begin; each goes on to the next, the last to the end.
     starts: Vec<A>,
     targets: Vec<Option<T>>,

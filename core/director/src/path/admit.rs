@@ -3,7 +3,7 @@
 use super::engine::{Engine, Outcome, Turn};
 use super::parse::Parse;
 use super::sweep::expired;
-use super::{Shared, Verdict, View, answer};
+use super::{Shared, Verdict, View, answer, gateway};
 use crate::blueprint::Orphans;
 use crate::counters::Direction;
 use crate::frame::Frame;
@@ -153,12 +153,15 @@ impl<F: Parse> Engine<F> {
             Some(_) if martian => return is(Verdict::Drop(Reason::Martian)),
             Some(_) => return is(answer::no_session(plan, &parsed, turn.port, frame)),
         }
-        if F::WIDE {
+        let to_prober = plan.sends_probes(F::to_ip(tuple.dst));
+        if F::WIDE && !to_prober {
             return self.open_outside(shared, turn, lane);
         }
-        let frame = self.burst.lanes[lane].frame;
-        match shared.next_stop_of_stranger::<F>(plan, None, tuple, frame) {
+        // Another worker may have the probe's own session, by NAT.
+        let place = self.burst.lanes[lane].frame;
+        match shared.next_stop_of_stranger::<F>(plan, None, tuple, place) {
             Some(worker) => is(Verdict::HandOff(worker)),
+            None if to_prober => is(gateway::to_prober(turn.view, frame)),
             None => is(Verdict::Kernel(Reason::NotOurs)),
         }
     }

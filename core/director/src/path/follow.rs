@@ -13,7 +13,7 @@ use crate::fib::{Fib, Hop, HopId, NoHop};
 use crate::frame::Frame;
 use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
-use crate::session::{Flow, SessionOf, Sessions, State};
+use crate::session::{Flow, SessionOf, Sessions};
 use crate::track;
 use std::hint::select_unpredictable;
 use std::net::IpAddr;
@@ -184,8 +184,8 @@ impl<F: Parse> Engine<F> {
         let session = self.sessions.at_mut(id);
         let before = session.state;
         track::tcp(session, flow.direction(), segment);
-        if before == State::SynRecv {
-            shared.met(session.real(), session.state, flow.direction());
+        if before != session.state {
+            shared.moved(session, before, flow.direction());
         }
         if plan.timeout_ms[session.state as usize] == 0 {
             self.remove(shared, plan, id);

@@ -42,6 +42,21 @@ impl Path {
     }
 }
 
+/// The verdict on what is for whoever sends probes: an answer that does not pass by a session
+/// (`dr`, `ipip`), which goes on as it is.
+#[cold]
+pub(super) fn to_prober<F: Frame>(view: View<'_>, frame: &mut F) -> Verdict {
+    let way = || {
+        let at = ethernet::payload(frame.bytes())?.offset;
+        let (_, to, hops, _) = ends(&frame.bytes()[at..])?;
+        let hop = view.fib.lookup(to).ok().and_then(|id| view.fib.hop(id))?;
+        (hops > 1).then_some((at, hop))
+    };
+    let Some((at, hop)) = way() else { return Verdict::Drop(Reason::NoRoute) };
+    take_hop(&mut frame.bytes_mut()[at..]);
+    rewrite::link_layer(frame, hop)
+}
+
 /// Where a packet comes from and goes to, the hops that it has left, and its length.
 fn ends(packet: &[u8]) -> Option<(IpAddr, IpAddr, u8, usize)> {
     if packet.first()? >> 4 == 6 {

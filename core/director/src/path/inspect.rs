@@ -1,12 +1,13 @@
 //! Sessions as an operator sees them.
 
 use super::Path;
+use super::open::TEMPLATE;
 use crate::blueprint::Mode;
+use crate::counters::RealCounters;
 use crate::family::Family;
-use crate::plan::{Plan, ServiceId};
+use crate::plan::{Plan, Real, ServiceId};
 use crate::session::{SessionOf, Sessions, State};
 use crate::time::Time;
-use sluice_table::Slot;
 use std::net::IpAddr;
 
 /// What marks the slots of the wide table in a cursor, so that they stay where they are while the
@@ -57,6 +58,9 @@ pub struct SessionFilter {
     pub state: Option<State>,
     /// Of this IP protocol.
     pub protocol: Option<u8>,
+    /// Whether to list, too, which clients are bound to which real servers: in state `Template`,
+    /// with client port 0. Ending takes no notice of it.
+    pub bound: bool,
 }
 
 impl SessionFilter {
@@ -95,6 +99,42 @@ impl Path {
     }
 }
 
+impl Path {
+    /// The gauges of real servers (sessions open, established and closing, clients bound) as a walk
+    /// through all sessions finds them: what [`Path::counters`] must have. It takes as long as the
+    /// tables are large: for audits.
+    pub fn recount(&self) -> Vec<RealCounters> {
+        let mut found = vec![RealCounters::default(); self.shared.counters.reals.len()];
+        recount(&self.v4.sessions, &mut found);
+        recount(&self.wide.sessions, &mut found);
+        found
+    }
+}
+
+/// See [`Path::recount`].
+fn recount<F: Family>(sessions: &Sessions<F>, found: &mut [RealCounters]) {
+    for id in 0..sessions.slab().touched() {
+        let session = sessions.slab().at(id);
+        let Some(real) = found.get_mut(session.real().0 as usize) else { continue };
+        match session.state {
+            State::Vacant => {}
+            State::Template => real.bound += u32::from(session.protocol() == TEMPLATE),
+            state => {
+                real.active += 1;
+                real.established += u32::from(state == State::Established);
+                let closing = [
+                    State::FinWait,
+                    State::CloseWait,
+                    State::LastAck,
+                    State::TimeWait,
+                    State::Close,
+                ];
+                real.closing += u32::from(closing.contains(&state));
+            }
+        }
+    }
+}
+
 /// See [`Path::list`].
 fn list<F: Family>(
     sessions: &Sessions<F>,
@@ -108,8 +148,12 @@ fn list<F: Family>(
     let end = cursor.saturating_add(slots).min(touched);
     for id in cursor..end {
         let session = sessions.slab().at(id);
-        let connection = !session.is_vacant() && session.state != State::Template;
-        if !connection || super::sweep::expired(session, plan, now) {
+        let wanted = match session.state {
+            State::Vacant => false,
+            State::Template => filter.bound && session.protocol() == TEMPLATE,
+            _ => true,
+        };
+        if !wanted || super::sweep::expired(session, plan, now) {
             continue;
         }
         if let Some(info) = info::<F>(plan, now, session).filter(|info| filter.accepts(info)) {
@@ -127,6 +171,9 @@ pub(super) fn info<F: Family>(
 ) -> Option<SessionInfo> {
     let side = F::side(plan);
     let real = plan.real(session.real())?;
+    if session.state == State::Template {
+        return bound::<F>(plan, now, session, real);
+    }
     let (far, far_port, virtual_) = if real.mode == Mode::Snat {
         // The outside is where the host sent to, and what it is reached at.
         let far = F::to_ip(F::far(session));
@@ -139,7 +186,7 @@ pub(super) fn info<F: Family>(
         Mode::Fnat | Mode::Snat => Some((F::to_ip(side.local(session.local)?), session.local_port)),
         Mode::Nat | Mode::Dr | Mode::Ipip => None,
     };
-    let timeout = plan.timeout_ms[session.state as usize];
+    let timeout = plan.timeout_of(session);
     Some(SessionInfo {
         protocol: session.protocol(),
         client: (F::to_ip(session.client), session.client_port),
@@ -151,6 +198,31 @@ pub(super) fn info<F: Family>(
         idle_ms: session.idle_ms(now),
         expires_ms: timeout.saturating_sub(session.idle_ms(now)),
         service: session.service,
+        slot: 0,
+    })
+}
+
+/// What an operator sees of a client that is bound to a real server.
+fn bound<F: Family>(
+    plan: &Plan,
+    now: Time,
+    template: &SessionOf<F>,
+    real: &Real,
+) -> Option<SessionInfo> {
+    let service = plan.service(template.service)?;
+    let port = service.ports.single().unwrap_or(0);
+    let idle_ms = template.idle_ms(now);
+    Some(SessionInfo {
+        protocol: service.protocol.number(),
+        client: (F::to_ip(template.client), 0),
+        virtual_: (service.vip, port),
+        local: None,
+        real: (real.address, if real.port == 0 { port } else { real.port }),
+        mode: real.mode,
+        state: State::Template,
+        idle_ms,
+        expires_ms: plan.template_ms(template.service).saturating_sub(idle_ms),
+        service: template.service,
         slot: 0,
     })
 }

@@ -4,7 +4,7 @@ use super::engine::{Engine, Turn};
 use super::parse::Parse;
 use super::sweep::expired;
 use super::{Shared, Verdict, View};
-use crate::blueprint::Mode;
+use crate::blueprint::{HashKey, Mode, Scheduling};
 use crate::counters::Direction;
 use crate::family::Tuple;
 use crate::fib::{HopId, NoHop};
@@ -17,7 +17,7 @@ use crate::time::Time;
 use sluice_lanes::prefetch;
 
 /// Protocol number of templates: one that no packet of a session has (RFC 3692 experiments).
-const TEMPLATE: u8 = 254;
+pub(super) const TEMPLATE: u8 = 254;
 /// Real servers that are asked for in turn when a session towards one cannot be told from another.
 const TRIES: u32 = 4;
 
@@ -33,16 +33,23 @@ impl<F: Parse> Engine<F> {
         let Turn { view, now, .. } = turn;
         let drop = |reason| Verdict::Drop(reason);
         // What would refuse any real server comes first, so that no refusal takes one's turn.
+        let service = view.plan.service(id).ok_or(drop(Reason::NoReal))?;
+        let client = F::to_ip(tuple.src);
+        if service.clients.as_ref().is_some_and(|clients| !clients.admits(client)) {
+            return Err(drop(Reason::ClientDenied));
+        }
         if shared.live >= shared.capacity {
             return Err(drop(Reason::SessionsFull));
         }
-        let service = view.plan.service(id).ok_or(drop(Reason::NoReal))?;
         let client_hop = view.fib.lookup(F::to_ip(tuple.src));
         let answers = matches!(service.mode, Mode::Fnat | Mode::Nat);
         if answers && client_hop == Err(NoHop::NoRoute) {
             return Err(drop(Reason::NoRoute));
         }
-        shared.within_limits(service, id, now).map_err(drop)?;
+        let probed = view.plan.probed(service, (F::to_ip(tuple.src), tuple.sport));
+        if probed.is_none() {
+            shared.within_limits(service, id, now).map_err(drop)?;
+        }
         let core = Core {
             client_port: tuple.sport,
             virtual_port: tuple.dport,
@@ -54,10 +61,14 @@ impl<F: Parse> Engine<F> {
             ..Core::default()
         };
         for _ in 0..TRIES {
-            let real = self.choose(shared, turn, tuple, (id, service)).map_err(drop)?;
+            let real = match probed {
+                Some(real) => real,
+                None => self.choose(shared, turn, tuple, (id, service)).map_err(drop)?,
+            };
             let core = core.to(real, tuple.protocol);
             let session = Session { client: tuple.src, core, ..Session::default() };
             match self.insert(shared, turn, (session, hash), service) {
+                Ok(flow) if probed.is_some() => return Ok(flow),
                 Ok(flow) => {
                     self.remember(shared, view.plan, now, &session, service);
                     shared.used_up(id);
@@ -82,13 +93,14 @@ impl<F: Parse> Engine<F> {
         if let Some(real) = self.remembered(shared, plan, now, tuple, (id, service)) {
             return if reachable(turn.view, real) { Ok(real) } else { Err(Reason::NoRoute) };
         }
-        let port = match service.hash {
-            crate::blueprint::HashKey::Client => 0,
-            crate::blueprint::HashKey::ClientPort => tuple.sport,
+        let (address, port) = match (service.scheduler, service.hash) {
+            (Scheduling::Dh, _) => (tuple.dst, 0),
+            (_, HashKey::Client) => (tuple.src, 0),
+            (_, HashKey::ClientPort) => (tuple.src, tuple.sport),
         };
-        // Only two schedulers look at the client.
+        // Only few schedulers look at endpoints.
         let key = if service.table.is_some() {
-            stable_hash(F::to_ip(tuple.src), port, plan.hash_seed)
+            stable_hash(F::to_ip(address), port, plan.hash_seed)
         } else {
             0
         };
@@ -281,6 +293,9 @@ impl<F: Parse> Engine<F> {
         // Without room for it the client's next session is scheduled anew.
         if shared.live < shared.capacity && self.sessions.insert(plan, template).is_ok() {
             (shared.live, shared.templates) = (shared.live + 1, shared.templates + 1);
+            if let Some(counters) = shared.counters.reals.get_mut(session.real().0 as usize) {
+                counters.bound += 1;
+            }
         }
     }
 }
@@ -316,7 +331,9 @@ impl Shared {
             counters.sessions += 1;
             counters.active += 1;
             // In the middle of a connection: who takes part in it has shaken hands.
-            counters.established += u64::from(session.state == State::Established);
+            let established = session.state == State::Established;
+            counters.handshakes += u64::from(established);
+            counters.established += u32::from(established);
         }
         if let Some(usage) = self.usage.get_mut(usize::from(session.service.0)) {
             usage.active += 1;
@@ -327,13 +344,21 @@ impl Shared {
     /// Counts a session that has ended.
     pub(super) fn ended(&mut self, session: &Core) {
         self.live -= 1;
+        let real = session.real();
+        let counters = self.counters.reals.get_mut(real.0 as usize);
         if session.state == State::Template {
             self.templates -= 1;
+            if let Some(counters) = counters.filter(|_| session.protocol() == TEMPLATE) {
+                counters.bound = counters.bound.saturating_sub(1);
+            }
             return;
         }
-        let real = session.real();
-        if let Some(counters) = self.counters.reals.get_mut(real.0 as usize) {
+        if let Some(counters) = counters {
             counters.active = counters.active.saturating_sub(1);
+            let established = u32::from(session.state == State::Established);
+            counters.established = counters.established.saturating_sub(established);
+            let closing = u32::from(session.state.is_closing());
+            counters.closing = counters.closing.saturating_sub(closing);
         }
         if let Some(usage) = self.usage.get_mut(usize::from(session.service.0)) {
             usage.active = usage.active.saturating_sub(1);

@@ -93,8 +93,9 @@ pub(super) fn expired(session: &Core, plan: &Plan, now: Time) -> bool {
     idle > plan.timeout_ms[session.state as usize] && over(session, plan, idle)
 }
 
-/// Whether what has been idle for longer than its state allows is over: templates may last longer.
+/// Whether what has been idle for longer than anything in its state must last is over: templates,
+/// and sessions of most services, may last longer.
 #[cold]
 fn over(session: &Core, plan: &Plan, idle: u32) -> bool {
-    session.state != State::Template || idle > plan.template_ms(session.service)
+    idle > plan.timeout_of(session)
 }

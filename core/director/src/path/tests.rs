@@ -16,6 +16,7 @@ mod odd;
 mod owners;
 mod parted;
 mod probed;
+mod probing;
 mod rounds;
 mod rules;
 mod tunnels;

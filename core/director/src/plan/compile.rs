@@ -1,17 +1,17 @@
 //! From a blueprint to a plan, keeping the ids of the plan before.
 
+use super::clients::Clients;
 use super::ids::{Ids, Retired};
 use super::side::side;
 use super::tables;
 use super::{LocalId, Owner, Plan, Pool, Real, Service, ServiceId, Sieve, Snat, Standing};
 use crate::blueprint::{
     Blueprint, ClientAddress, LocalPool, Mode, Orphans, Protocol, RealServer, Scheduling, SnatRule,
-    Timeouts, VirtualService,
+    VirtualService,
 };
 use crate::family::{Ipv4, Ipv6};
 use crate::fib::PortId;
 use crate::schedule::mh::{Recipe, Table};
-use crate::session::State;
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -74,12 +74,12 @@ impl Plan {
         plan.epoch = before.map_or(1, |before| before.epoch + 1);
         plan.revision = 0;
         plan.turned.clear();
-        plan.timeout_ms = timeouts_ms(&blueprint.timeouts);
         plan.no_session = blueprint.no_session;
         plan.accept_mid_stream = blueprint.accept_mid_stream;
         plan.tunnel = blueprint.tunnel;
         plan.icmp_errors_per_s = blueprint.icmp_errors_per_s;
         plan.hash_seed = blueprint.hash_seed;
+        plan.probes_from = blueprint.probes_from;
         let wide = tables::wide(blueprint, &plan, retired);
         let mut ids = Ids::of(&plan, retired);
         for pool in &blueprint.pools {
@@ -92,6 +92,7 @@ impl Plan {
             plan.add_snat(rule, position, &mut ids)?;
         }
         plan.snat_former = plan.former_rules();
+        plan.settle_timeouts(&blueprint.timeouts);
         plan.settle_standings();
         plan.settle_orphans();
         if let Some(before) = before {
@@ -119,6 +120,7 @@ impl Plan {
             }
             service.live = false;
             service.reals.clear();
+            service.probes.clear();
         }
         for id in &retired.services {
             let Some(service) = plan.services.get_mut(usize::from(id.0)) else { continue };
@@ -226,6 +228,7 @@ impl Plan {
             hash: from.hash,
             table: None,
             reals: Vec::with_capacity(from.reals.len()),
+            probes: Vec::new(),
             pool,
             one_packet: from.one_packet,
             persistence: from.persistence,
@@ -236,6 +239,8 @@ impl Plan {
             max_new_per_s: from.max_new_per_s,
             slow_start_s: from.slow_start_s,
             client_address: from.client_address,
+            idle_ms: from.idle_timeout_s.saturating_mul(1000),
+            clients: Clients::of(&from.deny, &from.allow).map(Arc::new),
             snat: None,
             owner: match from.persistence {
                 Some(persistence) => Some(Owner::Network(persistence.prefix)),
@@ -248,25 +253,12 @@ impl Plan {
         };
         let id = ids.service(&mut self.services, service)?;
         for (position, real) in from.reals.iter().enumerate() {
-            let real = Real {
-                service: id,
-                position: position as u32,
-                address: real.address,
-                port: real.port,
-                weight: real.weight,
-                mode: mode_of(real),
-                upper_sessions: real.upper_sessions,
-                lower_sessions: real.lower_sessions,
-                down: real.down,
-                fallback: real.fallback,
-                found_down: false,
-                was_up: false,
-                standing: Standing::Serves,
-                orphans: Orphans::Keep,
-                live: true,
-            };
+            let real = Real::of(real, (id, position), mode_of(real));
             let real = ids.real(&mut self.reals, real)?;
             self.services[usize::from(id.0)].reals.push(real);
+        }
+        if from.probed {
+            self.add_probes(id, ids)?;
         }
         let table = self.table(id, from.mh_table, before);
         self.services[usize::from(id.0)].table = table;
@@ -277,7 +269,7 @@ impl Plan {
     /// nothing that it is made of has changed.
     fn table(&self, id: ServiceId, size: u32, before: Option<&Self>) -> Option<Arc<Table>> {
         let service = self.service(id)?;
-        if !matches!(service.scheduler, Scheduling::Mh | Scheduling::Sh) {
+        if !matches!(service.scheduler, Scheduling::Mh | Scheduling::Sh | Scheduling::Dh) {
             return None;
         }
         let reals = service.reals.iter().filter_map(|real| self.real(*real));
@@ -332,6 +324,7 @@ impl Plan {
             lower_sessions: 0,
             down: false,
             fallback: false,
+            is_probe: false,
             found_down: false,
             was_up: true,
             standing: Standing::Serves,
@@ -350,27 +343,6 @@ impl Plan {
         let gone = gone.filter(|(_, s)| !s.live && s.snat.is_some() && s.owner.is_some());
         gone.map(|(id, _)| ServiceId(id as u16)).collect()
     }
-}
-
-fn timeouts_ms(timeouts: &Timeouts) -> [u32; State::PLACES] {
-    let mut ms = [0; State::PLACES];
-    for (state, seconds) in [
-        (State::SynRecv, timeouts.tcp_syn_recv_s),
-        (State::Established, timeouts.tcp_established_s),
-        (State::FinWait, timeouts.tcp_fin_wait_s),
-        (State::CloseWait, timeouts.tcp_close_wait_s),
-        (State::LastAck, timeouts.tcp_last_ack_s),
-        (State::TimeWait, timeouts.tcp_time_wait_s),
-        (State::Close, timeouts.tcp_close_s),
-        (State::Udp, timeouts.udp_s),
-        (State::OnePacket, timeouts.one_packet_s),
-        (State::Sctp, timeouts.sctp_s),
-        (State::Icmp, timeouts.icmp_s),
-        (State::Other, timeouts.other_s),
-    ] {
-        ms[state as usize] = seconds.saturating_mul(1000);
-    }
-    ms
 }
 
 #[cfg(test)]

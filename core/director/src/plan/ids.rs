@@ -36,10 +36,17 @@ impl Identity {
     }
 }
 
+/// What makes a real server itself: its service, endpoint and mode, and whether it is a double.
+type RealKey = (ServiceId, IpAddr, u16, Mode, bool);
+
+fn key(real: &Real) -> RealKey {
+    (real.service, real.address, real.port, real.mode, real.is_probe)
+}
+
 /// Which ids are taken by what.
 pub(super) struct Ids {
     services: HashMap<Identity, ServiceId>,
-    reals: HashMap<(ServiceId, IpAddr, u16, Mode), RealId>,
+    reals: HashMap<RealKey, RealId>,
     locals: HashMap<IpAddr, LocalId>,
     free_services: Vec<ServiceId>,
     free_reals: Vec<RealId>,
@@ -65,7 +72,7 @@ impl Ids {
         for (id, real) in plan.reals.iter().enumerate() {
             let id = RealId(id as u32);
             if !retired.reals.contains(&id) && !retired.services.contains(&real.service) {
-                ids.reals.insert((real.service, real.address, real.port, real.mode), id);
+                ids.reals.insert(key(real), id);
             }
         }
         for (id, local) in plan.locals.iter().enumerate() {
@@ -107,7 +114,7 @@ impl Ids {
 
     /// The id of a real server; `real` is put there, and keeps what checks found of it.
     pub fn real(&mut self, all: &mut Vec<Real>, mut real: Real) -> Result<RealId, CompileError> {
-        let key = (real.service, real.address, real.port, real.mode);
+        let key = key(&real);
         let known = self.reals.get(&key).copied();
         if let Some(former) = known.and_then(|id| all.get(id.0 as usize)) {
             (real.found_down, real.was_up) = (former.found_down, former.was_up);

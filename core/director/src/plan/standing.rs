@@ -69,7 +69,8 @@ impl Plan {
             (service.protocol, service.vip, service.ports, real.address, real.port)
         };
         let of = |real: &Real| &self.services[usize::from(real.service.0)];
-        let alive = self.reals.iter().filter(|real| real.live && real.standing != Standing::Down);
+        let serves = |real: &&Real| real.live && !real.is_probe && real.standing != Standing::Down;
+        let alive = self.reals.iter().filter(serves);
         let alive: HashSet<_> = alive.map(|real| endpoint(of(real), real)).collect();
         let rules = self.reals.iter().map(|real| match real {
             _ if real.live => real.orphans,

@@ -1,4 +1,5 @@
-//! `lc` and `wlc`: the real server with the least sessions, or the least for its weight.
+//! `lc` and `wlc`: the real server with the least sessions, or the least for its weight; and `sed`
+//! and `nq`, which only count otherwise: [`delay`], [`idle_or_delay`].
 //!
 //! Among equals the one goes next whose turn it would be if they took turns by weight, so that
 //! sessions too short to add up are spread by weight as well. A worker counts its own sessions;
@@ -71,11 +72,23 @@ impl Least {
     /// The next one.
     #[inline]
     pub(super) fn pick(&mut self) -> Option<u32> {
-        self.settle();
-        let position = self.loads.winner()?;
-        (self.loads.get(position)?.weight > 0).then_some(())?;
+        let position = self.least()?;
         self.pending = Some(position);
         Some(position)
+    }
+
+    /// Who would be picked next.
+    #[inline]
+    pub(super) fn least(&mut self) -> Option<u32> {
+        self.settle();
+        let position = self.loads.winner()?;
+        (self.loads.get(position)?.weight > 0).then_some(position)
+    }
+
+    /// A real server's sessions and weight.
+    #[inline]
+    pub(super) fn load(&self, position: u32) -> Option<(u32, u32)> {
+        self.loads.get(position).map(|load| (load.active, load.weight))
     }
 
     /// Sets a real server's sessions and weight; weight 0 takes it out.
@@ -120,6 +133,19 @@ impl Least {
 /// Picks between two turns, in `PICK`s.
 fn interval(total: u64, weight: u32) -> u64 {
     total * PICK / u64::from(weight.max(1))
+}
+
+/// What `sed` takes for the sessions of a real server: the new one is counted as if it were there,
+/// so that who is faster gets the first one, too.
+#[inline]
+pub(super) const fn delay(active: u32) -> u32 {
+    active.saturating_add(1)
+}
+
+/// What `nq` takes: the same, but that nobody waits where another has nothing to do.
+#[inline]
+pub(super) const fn idle_or_delay(active: u32) -> u32 {
+    if active == 0 { 0 } else { delay(active) }
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@
 //! servers but [`Roster::new`], which runs when the plan changes.
 
 use super::hash::{GOLDEN, mix, scale};
-use super::lc::Least;
+use super::lc::{Least, delay, idle_or_delay};
+use super::local::Local;
 use super::mh::Table;
 use super::p2c::{self, Random};
 use super::positions::Positions;
 use super::rr::Rr;
 use super::shares::Shares;
+use super::top::Top;
 use super::wrr::Wrr;
 use super::{Refused, Share};
 use crate::blueprint::Scheduling;
@@ -81,7 +83,13 @@ enum Order {
     Wrr(Wrr),
     Lc(Least),
     Wlc(Least),
-    /// `sh` and `mh`, whose tables are the plan's.
+    Sed(Least),
+    Nq(Least),
+    Fo(Top),
+    Ovf(Top),
+    Lblc(Local),
+    Lblcr(Local),
+    /// `sh`, `mh` and `dh`, whose tables are the plan's.
     Hash,
     P2c(Shares),
 }
@@ -181,7 +189,11 @@ impl Roster {
         let position = match &mut self.order {
             Order::Rr(rr) => rr.pick(&self.open, &mut self.seats),
             Order::Wrr(wrr) => wrr.pick(),
-            Order::Lc(least) | Order::Wlc(least) => least.pick(),
+            Order::Lc(least) | Order::Wlc(least) | Order::Sed(least) | Order::Nq(least) => {
+                least.pick()
+            }
+            Order::Fo(top) | Order::Ovf(top) => top.pick(),
+            Order::Lblc(local) | Order::Lblcr(local) => local.pick(now),
             Order::Hash => self.hashed(key, table),
             Order::P2c(shares) => p2c::pick(shares, &self.seats, random),
         };
@@ -261,7 +273,7 @@ impl Roster {
         let full = seat.fills();
         let turned = full != seat.full;
         seat.full = full;
-        if turned || matches!(self.order, Order::Lc(_) | Order::Wlc(_)) {
+        if turned || self.order.counts() {
             self.apply(position);
         }
     }
@@ -278,6 +290,11 @@ impl Roster {
             Order::Wrr(wrr) => wrr.set(position, weight),
             Order::Lc(least) => least.set(position, seat.active, step),
             Order::Wlc(least) => least.set(position, seat.active, weight),
+            Order::Sed(least) => least.set(position, delay(seat.active), weight),
+            Order::Nq(least) => least.set(position, idle_or_delay(seat.active), weight),
+            Order::Fo(top) => top.set(position, weight),
+            Order::Ovf(top) => top.set_bounded(position, seat.active, weight),
+            Order::Lblc(local) | Order::Lblcr(local) => local.set(position, seat.active, weight),
             Order::P2c(shares) => shares.set(position, weight),
         }
     }
@@ -341,31 +358,76 @@ impl Order {
             }
             (Scheduling::Lc, Self::Lc(least)) if same => Self::Lc(least),
             (Scheduling::Wlc, Self::Wlc(least)) if same => Self::Wlc(least),
-            (Scheduling::Lc, known) => {
-                Self::Lc(least(known, seats, origins, share, |seat| u32::from(seat.available)))
+            (Scheduling::Sed, Self::Sed(least)) if same => Self::Sed(least),
+            (Scheduling::Nq, Self::Nq(least)) if same => Self::Nq(least),
+            (Scheduling::Lblc, Self::Lblc(local)) if same => Self::Lblc(local),
+            (Scheduling::Lblcr, Self::Lblcr(local)) if same => Self::Lblcr(local),
+            (Scheduling::Lc, mut known) => {
+                Self::Lc(least(&mut known, seats, origins, share, |s| u32::from(s.available)))
             }
-            (Scheduling::Wlc, known) => Self::Wlc(least(known, seats, origins, share, weight)),
-            (Scheduling::Sh | Scheduling::Mh, _) => Self::Hash,
+            (Scheduling::Fo, _) => Self::Fo(Top::new(seats.len(), share)),
+            (Scheduling::Ovf, _) => Self::Ovf(Top::new(seats.len(), share)),
+            (Scheduling::Sh | Scheduling::Mh | Scheduling::Dh, _) => Self::Hash,
             (Scheduling::P2c, _) => Self::P2c(Shares::new(vec![0; seats.len()])),
+            (scheduler, mut known) => {
+                let all = least(&mut known, seats, origins, share, weight);
+                match scheduler {
+                    Scheduling::Sed => Self::Sed(all),
+                    Scheduling::Nq => Self::Nq(all),
+                    Scheduling::Lblc => Self::Lblc(local(all, &known, origins, false, share)),
+                    Scheduling::Lblcr => Self::Lblcr(local(all, &known, origins, true, share)),
+                    _ => Self::Wlc(all),
+                }
+            }
+        }
+    }
+
+    /// Whether each session that begins or ends changes something.
+    #[inline]
+    const fn counts(&self) -> bool {
+        !matches!(self, Self::Rr(_) | Self::Wrr(_) | Self::Fo(_) | Self::Hash | Self::P2c(_))
+    }
+
+    /// How far a real server's turn among equals was away.
+    fn left(&mut self, origin: u32) -> Option<u64> {
+        match self {
+            Self::Lc(least) | Self::Wlc(least) | Self::Sed(least) | Self::Nq(least) => {
+                least.left(origin)
+            }
+            Self::Lblc(local) | Self::Lblcr(local) => local.all.left(origin),
+            _ => None,
         }
     }
 }
 
-/// The structure of `lc` and `wlc`.
+/// The structure of all that go by the least sessions.
 fn least(
-    mut known: Order,
+    known: &mut Order,
     seats: &[Seat],
     origins: &[Option<u32>],
     share: Share,
     weight: impl Fn(&Seat) -> u32,
 ) -> Least {
-    let mut left = |origin: &Option<u32>| match (&mut known, origin) {
-        (Order::Lc(least) | Order::Wlc(least), Some(origin)) => least.left(*origin),
-        _ => None,
-    };
+    let mut left = |origin: &Option<u32>| origin.and_then(|origin| known.left(origin));
     let full = |seat: &Seat| weight(seat) * u32::from(FULL_STEP);
     let loads = seats.iter().zip(origins).map(|(s, origin)| (s.active, full(s), left(origin)));
     Least::new(&loads.collect::<Vec<_>>(), share)
+}
+
+/// The structure of `lblc` and `lblcr`.
+fn local(
+    all: Least,
+    known: &Order,
+    origins: &[Option<u32>],
+    replicates: bool,
+    share: Share,
+) -> Local {
+    let local = Local::new(all, origins.len(), replicates, share);
+    match known {
+        Order::Lblc(before) if !replicates => local.after(before, origins),
+        Order::Lblcr(before) if replicates => local.after(before, origins),
+        _ => local,
+    }
 }
 
 /// Where the one at the cursor, or the first after it that is still there, is now.

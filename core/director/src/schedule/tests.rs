@@ -2,6 +2,7 @@
 //! structures' own tests are beside them.
 
 mod change;
+mod choosing;
 mod distribution;
 mod limits;
 mod mh;
@@ -12,15 +13,21 @@ use crate::blueprint::{Blueprint, Mode, Ports, RealServer, Scheduling, VirtualSe
 use crate::plan::Retired;
 use std::net::IpAddr;
 
-const ALL: [Scheduling; 7] = [
+/// All that give each its share.
+const ALL: [Scheduling; 9] = [
     Scheduling::Rr,
     Scheduling::Wrr,
     Scheduling::Lc,
     Scheduling::Wlc,
+    Scheduling::Sed,
+    Scheduling::Nq,
     Scheduling::Sh,
     Scheduling::Mh,
     Scheduling::P2c,
 ];
+
+/// Those that choose one, or few, on purpose, and have no bound of their own.
+const FEW: [Scheduling; 4] = [Scheduling::Fo, Scheduling::Lblc, Scheduling::Lblcr, Scheduling::Dh];
 
 /// The n-th real server, with a weight.
 fn real(number: u32, weight: u16) -> RealServer {

@@ -81,6 +81,18 @@ impl State {
         }
     }
 
+    /// Whether a session's service may say how long it may be silent: nothing shows its end yet,
+    /// and nothing more is known to be missing.
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Established | Self::Udp | Self::Sctp | Self::Other)
+    }
+
+    /// Whether a side has closed a connection, or a reset has ended it.
+    #[inline(always)]
+    pub const fn is_closing(self) -> bool {
+        (self as u8).wrapping_sub(Self::FinWait as u8) <= Self::Close as u8 - Self::FinWait as u8
+    }
+
     /// Whether a connection is over but for what may still be under way, so that a client that
     /// opens one from the same port means a new one.
     pub const fn is_ending(self) -> bool {

@@ -176,7 +176,14 @@ impl World {
                 Scheduling::Sh,
                 Scheduling::Mh,
                 Scheduling::P2c,
-            ][number % 6];
+                Scheduling::Sed,
+                Scheduling::Nq,
+                Scheduling::Fo,
+                Scheduling::Ovf,
+                Scheduling::Lblc,
+                Scheduling::Lblcr,
+                Scheduling::Dh,
+            ][number % 13];
             service.hash = if number % 2 == 0 { HashKey::Client } else { HashKey::ClientPort };
             // So small because it is made for every script.
             service.mh_table = 1009;

@@ -1,7 +1,7 @@
 //! `[[check]]`
 
 use super::*;
-use crate::{CheckKind, Initial, Method, Question};
+use crate::{CheckKind, Initial, Method, Question, Through};
 
 /// The section.
 pub(crate) static SECTION: Section = Section {
@@ -39,6 +39,7 @@ pub(crate) static SECTION: Section = Section {
         &TLS_VERIFY,
         &TLS_AUTHORITIES,
         &TLS_EXPIRY_DAYS,
+        &THROUGH,
         &PASSIVE_FAILURES,
         &PASSIVE_HOLD_S,
         &COMMAND,
@@ -245,6 +246,16 @@ pub(crate) static TLS_EXPIRY_DAYS: Key = Key {
     without: Without::Integer(14),
     example: "30",
     about: "TLS: days before its end from which on `sluice health` remarks on a certificate.",
+};
+pub(crate) static THROUGH: Key = Key {
+    name: "through",
+    kind: Word(words_of::<Through>),
+    without: Without::Text("direct"),
+    example: "\"service\"",
+    about: "Which way probes take. `direct`: from the director's own addresses straight to the \
+            real server. `service`: from `probe_addresses` of [director] to the service's address \
+            and port, by the data path, to this very real server in its own mode: through the \
+            tunnel, with the translation, PROXY header and local address that clients get.",
 };
 pub(crate) static PASSIVE_FAILURES: Key = Key {
     name: "passive_failures",

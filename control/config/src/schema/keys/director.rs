@@ -18,6 +18,7 @@ pub(crate) static SECTION: Section = Section {
         &CONTROL_SOCKET,
         &STATE_DIR,
         &HASH_SEED,
+        &PROBE_ADDRESSES,
     ],
     sections: &[],
 };
@@ -90,4 +91,14 @@ pub(crate) static HASH_SEED: Key = Key {
     example: "20260101",
     about: "Seed of the schedulers `sh` and `mh`: directors with the same configuration and seed \
             choose the same real server for a client.",
+};
+pub(crate) static PROBE_ADDRESSES: Key = Key {
+    name: "probe_addresses",
+    kind: Texts("an IPv4 or IPv6 address"),
+    without: Without::Unset("no check goes through the data path"),
+    example: "[\"192.0.2.9\", \"2001:db8:2::9\"]",
+    about: "Where checks with `through = \"service\"` come from, at most one address of each \
+            family: addresses of the director's interfaces, as those of a pool, that nothing else \
+            uses. Real servers answer them as they answer clients. The director then has one port \
+            more, `probe`, a pair of virtual links into a network namespace of its own.",
 };

@@ -4,6 +4,9 @@ use super::*;
 use crate::words::ServiceProtocol;
 use crate::{AllDown, ClientAddress, HashKey, Mode, Orphans, Scheduling};
 
+/// 31 days, as IPVS's tools have it. A session's clock goes round in 49.
+const MONTH_S: i64 = 31 * 86_400;
+
 /// The section.
 pub(crate) static SECTION: Section = Section {
     place: Place::Service,
@@ -33,6 +36,10 @@ pub(crate) static SECTION: Section = Section {
         &MAX_NEW_PER_S,
         &SLOW_START_S,
         &CLIENT_ADDRESS,
+        &LABELS,
+        &IDLE_TIMEOUT_S,
+        &DENY,
+        &ALLOW,
     ],
     sections: &[&super::real::SECTION],
 };
@@ -90,10 +97,14 @@ pub(crate) static SCHEDULER: Key = Key {
     example: "\"wlc\"",
     about: "How a real server is chosen for a new session, by IPVS's names. `rr`: in turn, each \
             alike. `wrr`: in turn by weight. `lc`: the one with the fewest sessions. `wlc`: the \
-            one with the fewest sessions for its weight. `sh`: by a hash of the client, over a \
-            table filled by weight. `mh`: by Maglev's consistent hash of the client: few clients \
-            move when a real server comes or goes. `p2c`: of two chosen at random the one with \
-            fewer sessions for its weight.",
+            one with the fewest sessions for its weight. `sed`: the same with the new session \
+            counted, so that the strongest get the first ones. `nq`: one that has none, else as \
+            `sed`. `fo`: the highest weight that is available. `ovf`: the highest weight that has \
+            fewer open sessions than its weight. `lblc`, `lblcr`: the same one, or the same few, \
+            for a virtual address until it is overloaded. `dh`: by a hash of the virtual address. \
+            `sh`: by a hash of the client, over a table filled by weight. `mh`: by Maglev's \
+            consistent hash of the client: few clients move when a real server comes or goes. \
+            `p2c`: of two chosen at random the one with fewer sessions for its weight.",
 };
 pub(crate) static HASH: Key = Key {
     name: "hash",
@@ -128,7 +139,7 @@ pub(crate) static ONE_PACKET: Key = Key {
 };
 pub(crate) static PERSISTENCE_S: Key = Key {
     name: "persistence_s",
-    kind: Integer { min: 0, max: 86_400 },
+    kind: Integer { min: 0, max: MONTH_S },
     without: Without::Integer(0),
     example: "300",
     about: "Persistence: for so many seconds from a client's last new session on, its new \
@@ -209,4 +220,39 @@ pub(crate) static CLIENT_ADDRESS: Key = Key {
             TCP option 254 in the segments that open the connection, for the `toa` kernel module. \
             `proxy_v1`, `proxy_v2`: a header of the PROXY protocol at the front of the stream; \
             `proxy_v2` also for `udp`, at the front of each datagram.",
+};
+pub(crate) static LABELS: Key = Key {
+    name: "labels",
+    kind: Labels,
+    without: Without::Unset("none"),
+    example: "{ team = \"web\" }",
+    about: "What people and programs want to remember of it, by names of letters, digits, `.`, `_` \
+            and `-`. The director makes nothing of them, but for those that begin with `ipvs.`: \
+            what `ipvsadm` said and the director has no key for (see state.md).",
+};
+pub(crate) static IDLE_TIMEOUT_S: Key = Key {
+    name: "idle_timeout_s",
+    kind: Integer { min: 0, max: MONTH_S },
+    without: Without::Integer(0),
+    example: "3600",
+    about: "Seconds without a packet after which an open session of this service is over: of TCP \
+            while neither side has closed it, of UDP, of SCTP, and of other protocols. 0 for what \
+            `[timeouts]` says of each. It holds for sessions that are open already, too.",
+};
+pub(crate) static DENY: Key = Key {
+    name: "deny",
+    kind: Texts(A_PREFIX),
+    without: Without::Unset("nobody is denied"),
+    example: "[\"203.0.113.0/24\"]",
+    about: "Networks of clients that may open no sessions: what they send is dropped without an \
+            answer and counted (`client_denied`). Sessions that are open when a network is added \
+            go on; `sluice sessions kill --client ADDRESS` ends them.",
+};
+pub(crate) static ALLOW: Key = Key {
+    name: "allow",
+    kind: Texts(A_PREFIX),
+    without: Without::Unset("everybody is allowed"),
+    example: "[\"198.51.100.0/24\"]",
+    about: "Networks of the only clients that may open sessions, but for those in `deny`. It \
+            makes no difference for sessions that are open.",
 };

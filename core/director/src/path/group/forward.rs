@@ -11,7 +11,7 @@ use crate::path::follow::into_tunnel;
 use crate::path::parse::Parse;
 use crate::path::{Shared, Verdict, rewrite, tunnel};
 use crate::plan::Plan;
-use crate::session::{Flow, State};
+use crate::session::Flow;
 use crate::track;
 use sluice_lanes::level::{LANES, Lanes};
 use sluice_wire::ethernet;
@@ -143,8 +143,8 @@ impl<F: Parse> Engine<F> {
         let session = self.sessions.at_mut(flow.id());
         let before = session.state;
         track::tcp(session, flow.direction(), segment);
-        if before == State::SynRecv {
-            shared.met(session.real(), session.state, flow.direction());
+        if before != session.state {
+            shared.moved(session, before, flow.direction());
         }
         if plan.timeout_ms[session.state as usize] == 0 {
             let hashes = self.hashes((at, lane));

@@ -4,6 +4,7 @@ use super::icmp;
 use crate::blueprint::{
     Blueprint, LocalPool, Mode, Ports, Protocol, RealServer, Scheduling, Timeouts, VirtualService,
 };
+use crate::counters::RealCounters;
 use crate::fib::{Fib, FibBuilder, Link, PortId, Target};
 use crate::frame::Frame;
 use crate::path::{BURST, Level, Path, PathConfig, Verdict, View};
@@ -135,7 +136,16 @@ impl Lab {
         for (frames, verdicts) in frames.chunks_mut(BURST).zip(verdicts.chunks_mut(BURST)) {
             self.path.turn(view, self.now, port, frames, verdicts);
         }
+        self.check_gauges();
         verdicts
+    }
+
+    /// Gauges are what a walk through the sessions finds.
+    pub fn check_gauges(&self) {
+        let of = |r: &RealCounters| (r.active, r.established, r.closing, r.bound);
+        let gauges: Vec<_> = self.path.counters().reals.iter().map(of).collect();
+        let found: Vec<_> = self.path.recount().iter().map(of).collect();
+        assert_eq!(gauges, found, "(active, established, closing, bound)");
     }
 
     pub fn after_s(&mut self, seconds: u64) -> &mut Self {

@@ -51,6 +51,47 @@ fn round_robin_and_four_way_close() {
     assert_eq!(lab.path.counters().reals[1].active, 1);
 }
 
+/// Gauges of a real server in a connection's life. What IPVS calls active is all but what closes.
+#[test]
+fn gauges_follow_a_session() {
+    let mut lab = Lab::with(|b| b.timeouts.tcp_time_wait_s = 60, 1000, (0, 1));
+    let of = |lab: &Lab| {
+        let real = lab.path.counters().reals[1];
+        [real.flowing(), real.established.into(), real.closing.into(), real.handshakes]
+    };
+    let mut syn = tcp((CLIENT, 2000), (VIP, 80), SYN, (100, 0), b"");
+    lab.one(FRONT, &mut syn);
+    assert_eq!(of(&lab), [1, 0, 0, 0]);
+    let local = Packet::read(&syn).sport;
+    let client = |flags, seq, ack| tcp((CLIENT, 2000), (VIP, 80), flags, (seq, ack), b"");
+    let server = |flags, seq, ack| tcp((REAL, 80), (LOCAL, local), flags, (seq, ack), b"");
+    for (port, mut frame, right) in [
+        (BACK, server(SYN | ACK, 500, 101), [1, 0, 0, 0]),
+        (FRONT, client(ACK, 101, 501), [1, 1, 0, 1]),
+        (FRONT, client(ACK, 101, 501), [1, 1, 0, 1]),
+        (BACK, server(FIN | ACK, 501, 101), [0, 0, 1, 1]),
+        (BACK, server(FIN | ACK, 501, 101), [0, 0, 1, 1]),
+        (FRONT, client(FIN | ACK, 101, 502), [0, 0, 1, 1]),
+        (BACK, server(ACK, 502, 102), [0, 0, 1, 1]),
+    ] {
+        assert!(matches!(lab.one(port, &mut frame), Verdict::Tx(_)));
+        assert_eq!(of(&lab), right);
+    }
+    lab.after_s(61);
+    lab.path.sweep_all(&lab.plan, lab.now);
+    assert_eq!(of(&lab), [0, 0, 0, 1]);
+    // An open one that times out, and datagrams, which no end shows of.
+    open(&mut lab, 2002);
+    open(&mut lab, 2003);
+    assert_eq!(of(&lab), [1, 1, 0, 2]);
+    lab.one(FRONT, &mut udp((CLIENT, 2000), (VIP, 53), b"a question"));
+    assert_eq!(lab.path.counters().reals[0].flowing(), 1);
+    lab.after_s(100_000);
+    lab.path.sweep_all(&lab.plan, lab.now);
+    lab.check_gauges();
+    assert!(lab.path.counters().reals.iter().all(|real| !real.is_used()));
+}
+
 #[test]
 fn a_reset_ends_a_session_and_is_forwarded() {
     let mut lab = Lab::new();

@@ -101,7 +101,7 @@ pub fn datagram(from: SocketAddr, to: SocketAddr) -> MemFrame {
 }
 
 /// Who an IP packet with a datagram is from and to; asserts every checksum, and one hop taken.
-fn ends(packet: &[u8]) -> (SocketAddr, SocketAddr) {
+pub fn ends(packet: &[u8]) -> (SocketAddr, SocketAddr) {
     let sliced = SlicedPacket::from_ip(packet).unwrap();
     let Some(TransportSlice::Udp(udp)) = &sliced.transport else { panic!("{sliced:?}") };
     assert_eq!(udp.payload(), b"what is it?");

@@ -2,7 +2,7 @@
 //! which ports are its own, and which worker a session belongs to.
 
 use super::lab::{self, BACK, CLIENT, FRONT, LOCAL, Lab, MemFrame, Packet, REAL, REAL_2, VIP};
-use crate::blueprint::{Blueprint, Mode, Orphans, Persistence, Ports, VirtualService};
+use crate::blueprint::{Blueprint, Mode, Network, Orphans, Persistence, Ports, VirtualService};
 use crate::fib::{FibBuilder, Link, Target};
 use crate::path::Verdict;
 use crate::plan::{Plan, Retired};
@@ -48,6 +48,10 @@ fn a_client_persists() {
     assert_ne!(real_of(&mut lab, (OTHER, 1000)), first, "another client has its own turn");
     assert_eq!(lab.path.counters().created, 11, "templates are no sessions");
     assert_eq!((lab.path.live_sessions(), lab.path.templates()), (11, 2));
+    let bound = |lab: &Lab| -> Vec<u32> {
+        lab.path.counters().reals.iter().map(|real| real.bound).collect()
+    };
+    assert_eq!(bound(&lab), [0, 1, 1]);
     for port in 2000..2005 {
         lab.after_s(50);
         assert_eq!(real_of(&mut lab, (CLIENT, port)), first, "refreshed by each new session");
@@ -55,6 +59,10 @@ fn a_client_persists() {
     lab.after_s(61);
     assert_eq!(real_of(&mut lab, (CLIENT, 3000)), first, "whose turn it is");
     assert_ne!(real_of(&mut lab, (OTHER, 3000)), first);
+    lab.after_s(61);
+    lab.path.sweep_all(&lab.plan, lab.now);
+    assert_eq!(bound(&lab), [0, 0, 0]);
+    lab.check_gauges();
 }
 
 #[test]
@@ -347,4 +355,62 @@ fn both_directions_of_nat_meet_at_one_worker() {
         }
     }
     assert!(owners.iter().all(|count| *count > 15), "{owners:?}");
+}
+
+/// Who is denied, or not allowed, opens nothing and hears nothing; what is open goes on.
+#[test]
+fn only_some_clients_are_served() {
+    let net = |prefix| Network { address: CLIENT.into(), prefix };
+    let mut lab = web(|service| service.deny = vec![net(32)]);
+    for _ in 0..3 {
+        assert_eq!(
+            lab.one(FRONT, &mut tcp((CLIENT, 1000), SYN)),
+            Verdict::Drop(Reason::ClientDenied)
+        );
+    }
+    real_of(&mut lab, (OTHER, 1000));
+    assert_eq!(lab.path.counters().of(Reason::ClientDenied), 3);
+    assert_eq!(lab.path.live_sessions(), 1);
+    reload(&mut lab, |blueprint| {
+        blueprint.services[1].deny = vec![net(24)];
+        blueprint.services[1].allow = vec![net(16)];
+    });
+    assert_eq!(lab.one(FRONT, &mut tcp((OTHER, 1000), ACK)), Verdict::Tx(BACK), "it is open");
+    let denied = Verdict::Drop(Reason::ClientDenied);
+    assert_eq!(lab.one(FRONT, &mut tcp((OTHER, 1001), SYN)), denied);
+    reload(&mut lab, |blueprint| blueprint.services[1].allow = vec![net(32)]);
+    real_of(&mut lab, (CLIENT, 1000));
+    assert_eq!(lab.one(FRONT, &mut tcp((OTHER, 1001), SYN)), denied, "it is not allowed");
+    reload(&mut lab, |_| {});
+    real_of(&mut lab, (OTHER, 1001));
+}
+
+/// A service's own timeout, shorter or longer than that of its state, and also for what is open.
+#[test]
+fn a_service_says_how_long_silence_may_last() {
+    let opened = |lab: &mut Lab, from| {
+        real_of(lab, from);
+        assert_eq!(lab.one(FRONT, &mut tcp(from, ACK)), Verdict::Tx(BACK));
+    };
+    let passes = |lab: &mut Lab, from| lab.one(FRONT, &mut tcp(from, ACK)) == Verdict::Tx(BACK);
+    for (idle_timeout_s, lasts, too_long) in [(10, 10, 11), (2_678_400, 2_678_400, 2_678_401)] {
+        let mut lab = web(|service| service.idle_timeout_s = idle_timeout_s);
+        let dns = |port| lab::udp((CLIENT, port), (VIP, 53), b"a question");
+        assert_eq!(lab.one(FRONT, &mut dns(2000)), Verdict::Tx(BACK));
+        opened(&mut lab, (CLIENT, 1000));
+        lab.after_s(lasts);
+        lab.path.sweep_all(&lab.plan, lab.now);
+        // The other service's goes by its state's: 30 s.
+        assert_eq!(lab.path.live_sessions(), if lasts > 30 { 1 } else { 2 });
+        assert!(passes(&mut lab, (CLIENT, 1000)));
+        lab.after_s(too_long);
+        assert!(!passes(&mut lab, (CLIENT, 1000)), "a packet meets nothing that is over");
+    }
+    let mut lab = Lab::new();
+    opened(&mut lab, (CLIENT, 1000));
+    lab.after_s(50);
+    assert!(passes(&mut lab, (CLIENT, 1000)), "900 s without");
+    reload(&mut lab, |blueprint| blueprint.services[1].idle_timeout_s = 20);
+    lab.after_s(21);
+    assert!(!passes(&mut lab, (CLIENT, 1000)));
 }

@@ -135,7 +135,8 @@ fn the_scheduler_changes() {
             desk.next(5);
             desk.change(service(to, reals([2, 1, 1])));
             desk.next(50);
-            let by_sessions = matches!(to, Scheduling::Lc | Scheduling::Wlc | Scheduling::P2c);
+            let by_sessions =
+                matches!(to, Scheduling::Lc | Scheduling::Wlc | Scheduling::Nq | Scheduling::P2c);
             let first = desk.next(20).contains(&0);
             assert_eq!(first, !by_sessions, "{from:?} {to:?}");
         }

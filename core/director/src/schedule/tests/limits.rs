@@ -30,7 +30,7 @@ fn without_weight_or_life_there_are_no_new_sessions() {
 /// Up to its upper limit, and not again before it is below the lower one.
 #[test]
 fn limits_hold_for_every_scheduler() {
-    for scheduler in ALL {
+    for scheduler in ALL.into_iter().chain(FEW) {
         let mut all = reals([1, 5, 2]);
         for (real, upper) in all.iter_mut().zip([8, 10, 12]) {
             real.upper_sessions = upper;
@@ -105,6 +105,10 @@ fn hashes_walk_on() {
     }
 }
 
+/// Those that go by open sessions.
+const LEAST: [Scheduling; 5] =
+    [Scheduling::Lc, Scheduling::Wlc, Scheduling::Sed, Scheduling::Nq, Scheduling::P2c];
+
 /// Ten real servers take sessions; an eleventh comes and takes ever more.
 #[test]
 fn slow_start() {
@@ -127,7 +131,7 @@ fn slow_start() {
             desk.next(10_500);
             let got = desk.opened_with()[10] - before;
             // With as many sessions already, all of the newcomer's are "least".
-            if !matches!(scheduler, Scheduling::Lc | Scheduling::Wlc | Scheduling::P2c) {
+            if !LEAST.contains(&scheduler) {
                 let share = 10_500.0 * sixteenths as f64 / (160 + sixteenths) as f64;
                 let bound = share * 0.12 + 15.0;
                 assert!((got as f64 - share).abs() < bound, "{scheduler:?} {sixteenths}: {got}");
@@ -140,7 +144,7 @@ fn slow_start() {
 /// The sessions that stay are a sixteenth after a sixteenth of the time, and so on.
 #[test]
 fn slow_start_of_least_sessions() {
-    for scheduler in [Scheduling::Lc, Scheduling::Wlc, Scheduling::P2c] {
+    for scheduler in LEAST {
         let slow = |count| VirtualService {
             slow_start_s: 16,
             ..service(scheduler, reals(vec![2; count]))

@@ -1,0 +1,155 @@
+//! Which virtual addresses the machine has, and since when. What moves them (keepalived, a routing
+//! daemon, an operator) does so by the kernel, which is all that is looked at.
+
+use crate::daemon::Daemon;
+use sluice_api::model::{Event, EventKind, Ha, HaAddress, HaRole};
+use sluice_director::plan::Plan;
+use sluice_linux::Kernel;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Instant;
+
+/// The virtual addresses of the running plan.
+#[derive(Debug, Default)]
+pub(crate) struct Addresses(BTreeMap<IpAddr, Held>);
+
+#[derive(Debug)]
+struct Held {
+    /// The kernel's interface.
+    ifindex: Option<u32>,
+    since: Instant,
+    changes: u64,
+    services: u64,
+}
+
+impl Addresses {
+    /// Looks who has them now; what came or went becomes an event.
+    pub fn look(&mut self, plan: &Plan, kernel: &Kernel) -> Vec<Event> {
+        let mut services: BTreeMap<IpAddr, u64> = BTreeMap::new();
+        for (_, service) in plan.live_services().filter(|(_, service)| service.snat.is_none()) {
+            *services.entry(service.vip).or_default() += 1;
+        }
+        self.0.retain(|vip, _| services.contains_key(vip));
+        let has: BTreeMap<IpAddr, u32> = kernel
+            .addresses()
+            .filter(|address| !address.tentative && services.contains_key(&address.ip))
+            .map(|address| (address.ip, address.ifindex))
+            .collect();
+        let mut events = Vec::new();
+        for (vip, services) in services {
+            let (ifindex, since) = (has.get(&vip).copied(), Instant::now());
+            let new = || Held { ifindex, since, changes: 0, services };
+            let held = self.0.entry(vip).or_insert_with(new);
+            held.services = services;
+            if held.ifindex == ifindex {
+                continue;
+            }
+            let came = held.ifindex.is_some() != ifindex.is_some();
+            *held = Held { since, changes: held.changes + 1, ..new() };
+            if came {
+                events.push(event(vip, ifindex.and_then(|index| kernel.link(index))));
+            }
+        }
+        events
+    }
+
+    /// How they stand.
+    pub fn shown(&self, kernel: &Kernel) -> Ha {
+        let addresses = self.0.iter().map(|(vip, held)| HaAddress {
+            vip: *vip,
+            interface: held.ifindex.map(|index| match kernel.link(index) {
+                Some(link) => link.name.clone(),
+                None => format!("interface {index}"),
+            }),
+            for_s: held.since.elapsed().as_secs_f64(),
+            changes: held.changes,
+            services: held.services,
+        });
+        let addresses: Vec<_> = addresses.collect();
+        let has = addresses.iter().filter(|it| it.interface.is_some()).count();
+        let role = match (has, addresses.len()) {
+            (_, 0) => HaRole::Idle,
+            (0, _) => HaRole::Standby,
+            (has, all) if has == all => HaRole::Active,
+            _ => HaRole::Partial,
+        };
+        Ha { role, addresses }
+    }
+}
+
+fn event(vip: IpAddr, link: Option<&sluice_linux::Link>) -> Event {
+    let reason = match link {
+        Some(link) => format!("{vip} is this machine's now ({})", link.name),
+        None => format!("{vip} is not this machine's any more"),
+    };
+    Event { address: Some(vip), ..Event::new(EventKind::Ha, reason) }
+}
+
+impl Daemon {
+    /// Looks at the virtual addresses again, after the plan or the kernel's tables have changed.
+    pub fn follow_addresses(&mut self) {
+        let events = self.addresses.look(&self.plan, self.mirror.state());
+        for event in &events {
+            tracing::info!("{}", event.reason);
+        }
+        self.server.note_all(events);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_director::blueprint::{Blueprint, VirtualService};
+    use sluice_linux::Address;
+
+    const VIP: &str = "198.51.100.200";
+
+    fn plan(vips: &[&str]) -> Plan {
+        let service = |(index, vip): (usize, &&str)| VirtualService {
+            name: format!("s{index}"),
+            vip: vip.parse().expect("an address"),
+            ..VirtualService::default()
+        };
+        let services = vips.iter().enumerate().map(service).collect();
+        let blueprint = Blueprint { services, ..Blueprint::default() };
+        Plan::compile(&blueprint, None, &Default::default()).expect("a plan")
+    }
+
+    fn kernel(has: &[&str]) -> Kernel {
+        let mut kernel = Kernel::default();
+        kernel.insert_link(sluice_linux::Link {
+            index: 3,
+            name: "front".to_owned(),
+            ..sluice_linux::Link::default()
+        });
+        for ip in has {
+            let ip = ip.parse().expect("an address");
+            let address = Address { ifindex: 3, ip, prefix_len: 32, peer: None, tentative: false };
+            kernel.insert_address(address);
+        }
+        kernel
+    }
+
+    #[test]
+    fn an_address_that_comes_or_goes_is_news() {
+        let (mut addresses, both) = (Addresses::default(), plan(&[VIP, "2001:db8:1::200"]));
+        assert_eq!(addresses.shown(&kernel(&[])).role, HaRole::Idle);
+        assert!(addresses.look(&both, &kernel(&[])).is_empty(), "how it begins is no news");
+        assert_eq!(addresses.shown(&kernel(&[])).role, HaRole::Standby);
+        let one = kernel(&[VIP, "192.0.2.1"]);
+        let told = addresses.look(&both, &one);
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0].reason, "198.51.100.200 is this machine's now (front)");
+        assert!(addresses.look(&both, &one).is_empty());
+        let shown = addresses.shown(&one);
+        assert_eq!((shown.role, shown.addresses[0].changes), (HaRole::Partial, 1));
+        assert_eq!(shown.addresses[0].interface.as_deref(), Some("front"));
+        assert_eq!(shown.addresses[1].interface, None);
+        let all = kernel(&[VIP, "2001:db8:1::200"]);
+        assert_eq!(addresses.look(&both, &all).len(), 1);
+        assert_eq!(addresses.shown(&all).role, HaRole::Active);
+        let told = addresses.look(&plan(&[VIP]), &kernel(&[]));
+        assert_eq!(told.len(), 1, "the other one is nobody's concern any more");
+        assert_eq!(told[0].reason, "198.51.100.200 is not this machine's any more");
+    }
+}

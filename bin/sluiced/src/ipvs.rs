@@ -1,0 +1,134 @@
+//! The door of IPVS's programs: what they ask is answered from the desired state and the counters,
+//! what they change is a change as any other.
+
+mod connections;
+mod figures;
+
+use crate::change;
+use crate::daemon::Daemon;
+use crate::report;
+pub(crate) use figures::Figures;
+use sluice_api::model::{Event, EventKind};
+use sluice_door::Refused;
+use sluice_ipvs::{Answer, Info, Reply, Request, Service, ServiceKey, Timeouts};
+use sluice_state::{Author, Request as Wish, What};
+use tracing::warn;
+
+/// IPVS's version that the director speaks as: 1.2.1.
+const VERSION: u32 = 0x01_02_01;
+/// Buckets of the kernel's table of connections unless somebody chose another number.
+const TABLE_SIZE: u32 = 4096;
+
+/// A request, who asks, and where the answer goes.
+pub(crate) type Asked = (Box<Request>, Author, sluice_api::Reply<Answer>);
+
+/// Answers a request; connections from a thread of their own.
+pub(crate) fn answer(daemon: &mut Daemon, (request, by, reply): Asked) {
+    if let Request::Connections { cursor } = *request {
+        return daemon.lister().connections(cursor, reply);
+    }
+    let answer = match ask(daemon, &request, by) {
+        Ok(reply) => Answer::Ok(reply),
+        Err(refused) => refused.into(),
+    };
+    // Whoever asked may not wait any more.
+    let _ = reply.send(answer);
+}
+
+fn ask(daemon: &mut Daemon, request: &Request, by: Author) -> Result<Reply, Refused> {
+    let state = daemon.desired.state();
+    Ok(match request {
+        Request::Info => {
+            let services = sluice_door::services(state).len() as u32;
+            Reply::Info(Info { version: VERSION, table_size: TABLE_SIZE, services })
+        }
+        Request::Services => Reply::Services(counted(daemon, sluice_door::services(state))),
+        Request::Service(key) => {
+            Reply::Services(counted(daemon, vec![sluice_door::service(state, key)?]))
+        }
+        Request::Timeouts => {
+            let held = daemon.config.ipvs.onto(daemon.config.timeouts);
+            Reply::Timeouts(Timeouts {
+                tcp_s: held.tcp_established_s,
+                tcp_fin_s: held.tcp_fin_wait_s,
+                udp_s: held.udp_s,
+            })
+        }
+        Request::Daemons => Reply::Daemons(sluice_door::daemons(state)),
+        Request::LocalAddresses(key) => {
+            Reply::LocalAddresses(sluice_door::local_addresses(state, key.as_ref())?)
+        }
+        Request::Listed(list, key) => {
+            Reply::Listed(sluice_door::lists(state, *list, key.as_ref())?)
+        }
+        request => change_by(daemon, request, by)?,
+    })
+}
+
+fn change_by(daemon: &mut Daemon, request: &Request, by: Author) -> Result<Reply, Refused> {
+    let edits = sluice_door::edits(daemon.desired.state(), request)?;
+    if let Request::Zero(key) = request {
+        look(daemon);
+        let services = match key {
+            Some(key) => vec![sluice_door::service(daemon.desired.state(), key)?],
+            None => sluice_door::services(daemon.desired.state()),
+        };
+        daemon.figures.zero(services.iter().map(|service| &*service.name));
+        return Ok(Reply::Done);
+    }
+    if edits.is_empty() {
+        return Ok(Reply::Done);
+    }
+    let what = What::Edits(edits);
+    let wish = Wish { by: by.clone(), if_epoch: None, dry_run: false, what };
+    change::commit(daemon, &[wish]).remove(0)?;
+    if let Some(text) = without_effect(request) {
+        warn!(%by, "{text}");
+        let event = Event { author: Some(by), ..Event::new(EventKind::Config, text) };
+        daemon.server.events().note(event);
+    }
+    Ok(Reply::Done)
+}
+
+/// What is kept and listed, and does nothing.
+fn without_effect(request: &Request) -> Option<String> {
+    match request {
+        Request::AddService(spec) => match spec.key {
+            ServiceKey::Mark { mark, .. } => Some(format!(
+                "the service of firewall mark {mark} is kept and takes no packets: the director \
+                 has them before netfilter could mark any; make a service of address and port"
+            )),
+            ServiceKey::Address { .. } => None,
+        },
+        Request::StartDaemon(_) => Some(
+            "the daemon of the synchronisation is kept and listed, but this director does not \
+             synchronise sessions"
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+/// Takes what was counted until now.
+fn look(daemon: &mut Daemon) {
+    let reports = daemon.crew.reports();
+    daemon.take_figures(&reports);
+}
+
+/// The services with their figures.
+fn counted(daemon: &mut Daemon, mut services: Vec<Service>) -> Vec<Service> {
+    look(daemon);
+    daemon.figures.put_on(&mut services);
+    services
+}
+
+impl Daemon {
+    /// Adds what the workers have counted, if all of them tell of the plan that is in force.
+    pub fn take_figures(&mut self, reports: &[sluice_worker::Report]) {
+        let settled = reports.len() == self.crew.size()
+            && reports.iter().all(|report| report.epoch == self.plan.epoch);
+        if settled {
+            self.figures.take(self.started.elapsed(), &self.plan, &report::total(reports));
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Counts since the start or the last zeroing, and rates, as IPVS tells them.
+//!
+//! The sums are those of the ledger, which never fall; zeroing remembers where they stood. Rates
+//! are over the last seconds: the kernel's are smoothed over about as long.
+
+use sluice_director::counters::{Counters, RealCounters};
+use sluice_director::plan::Plan;
+use sluice_ipvs::{Destination, Service, Stats};
+use sluice_meter::{Account, Counted, Ledger};
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How far back rates look.
+const WINDOW: Duration = Duration::from_secs(4);
+/// The shortest time that makes a rate.
+const SHORTEST: Duration = Duration::from_millis(500);
+
+/// A service, or a real server of it.
+type Place = (String, Option<SocketAddr>);
+/// Sums by place.
+type Sums = HashMap<Place, Counted>;
+
+/// What was counted.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    ledger: Ledger,
+    /// Where sums stood when they were zeroed.
+    zeroed: Sums,
+    /// Sums of the last seconds, the oldest first.
+    past: VecDeque<(Duration, Sums)>,
+}
+
+impl Figures {
+    /// Adds what was counted until `at`, time since the start.
+    pub fn take(&mut self, at: Duration, plan: &Plan, counters: &Counters) {
+        self.ledger.add(plan, counters);
+        if self.past.back().is_some_and(|(last, _)| at.saturating_sub(*last) < SHORTEST) {
+            return;
+        }
+        while self.past.get(1).is_some_and(|(next, _)| at.saturating_sub(*next) >= WINDOW) {
+            self.past.pop_front();
+        }
+        let sums = self.sums();
+        self.past.push_back((at, sums));
+        if !self.zeroed.is_empty() {
+            let now = &self.past.back().map(|(_, sums)| sums);
+            self.zeroed.retain(|place, _| now.is_some_and(|now| now.contains_key(place)));
+        }
+    }
+
+    fn sums(&self) -> Sums {
+        let mut sums = Sums::new();
+        for owner in self.ledger.owners().iter().filter(|owner| !owner.is_rule) {
+            sums.insert((owner.name.to_string(), None), owner.counted);
+            for account in self.ledger.accounts_of(owner) {
+                sums.insert((owner.name.to_string(), Some(endpoint(account))), account.counted);
+            }
+        }
+        sums
+    }
+
+    /// From now on the counts of these services begin at 0.
+    pub fn zero<'a>(&mut self, services: impl Iterator<Item = &'a str>) {
+        let services: std::collections::HashSet<&str> = services.collect();
+        let now = self.sums().into_iter().filter(|((name, _), _)| services.contains(&**name));
+        self.zeroed.extend(now);
+    }
+
+    /// Puts figures on services and their destinations.
+    pub fn put_on(&self, services: &mut [Service]) {
+        let now = self.sums();
+        for service in services {
+            let name = service.name.clone();
+            service.stats = self.stats(&now, &(name.clone(), None));
+            for it in &mut service.destinations {
+                let place = (name.clone(), Some(SocketAddr::new(it.address, it.port)));
+                it.stats = self.stats(&now, &place);
+                if let Some(counted) = now.get(&place) {
+                    gauges(it, counted);
+                }
+            }
+        }
+    }
+
+    fn stats(&self, now: &Sums, place: &Place) -> Stats {
+        let Some(sum) = now.get(place) else { return Stats::default() };
+        let none = Counted::default();
+        let zeroed = self.zeroed.get(place).unwrap_or(&none);
+        let since = |now: u64, then: u64| now.saturating_sub(then);
+        let newest = self.past.back();
+        let (over, then) = match (self.past.front(), newest) {
+            (Some((first, sums)), Some((last, newest))) if last > first => {
+                let newest = newest.get(place).unwrap_or(sum);
+                ((*last - *first).as_secs_f64(), Some((newest, sums.get(place).unwrap_or(&none))))
+            }
+            _ => (1.0, None),
+        };
+        let rate = |of: fn(&Counted) -> u64| {
+            let counted = then.map_or(0, |(now, then)| since(of(now), of(then)));
+            (counted as f64 / over).round() as u64
+        };
+        Stats {
+            connections: since(sum.sessions, zeroed.sessions),
+            in_packets: since(sum.packets[0], zeroed.packets[0]),
+            out_packets: since(sum.packets[1], zeroed.packets[1]),
+            in_bytes: since(sum.bytes[0], zeroed.bytes[0]),
+            out_bytes: since(sum.bytes[1], zeroed.bytes[1]),
+            connections_per_s: rate(|it| it.sessions),
+            in_packets_per_s: rate(|it| it.packets[0]),
+            out_packets_per_s: rate(|it| it.packets[1]),
+            in_bytes_per_s: rate(|it| it.bytes[0]),
+            out_bytes_per_s: rate(|it| it.bytes[1]),
+        }
+    }
+}
+
+/// How many sessions it has, as IPVS divides them, and how many clients are bound to it.
+fn gauges(it: &mut Destination, counted: &RealCounters) {
+    it.active = u32::try_from(counted.flowing()).unwrap_or(u32::MAX);
+    (it.inactive, it.persistent) = (counted.closing, counted.bound);
+}
+
+fn endpoint(account: &Account) -> SocketAddr {
+    SocketAddr::new(account.address, account.port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_config::Config;
+    use sluice_director::plan::Retired;
+    use sluice_ipvs::{Method, Protocol, ServiceKey, ServiceSpec, Tunnel};
+
+    const CONFIG: &str = r#"
+        [[port]]
+        name = "front"
+        device = "af_xdp:eth0"
+        [[service]]
+        name = "web"
+        protocol = "tcp"
+        vip = "198.51.100.200"
+        port = 80
+        mode = "dr"
+        real = [{ address = "192.0.2.11" }, { address = "192.0.2.12" }]
+    "#;
+
+    fn web() -> Service {
+        let destination = |last: u8| Destination {
+            address: [192, 0, 2, last].into(),
+            port: 80,
+            method: Method::Route,
+            tunnel: Tunnel::IPIP,
+            weight: 1,
+            upper: 0,
+            lower: 0,
+            active: 0,
+            inactive: 0,
+            persistent: 0,
+            stats: Stats::default(),
+        };
+        let address = [198, 51, 100, 200].into();
+        let key = ServiceKey::Address { protocol: Protocol::Tcp, address, port: 80 };
+        Service {
+            spec: ServiceSpec {
+                key,
+                scheduler: "rr".to_owned(),
+                flags: 2,
+                timeout_s: 0,
+                netmask: u32::MAX,
+                persistence_engine: None,
+                settings: None,
+            },
+            owner: "file".to_owned(),
+            name: "web".to_owned(),
+            stats: Stats::default(),
+            destinations: vec![destination(11), destination(12)],
+        }
+    }
+
+    fn counters(sessions: [u64; 2]) -> Counters {
+        let real = |sessions: u64| RealCounters {
+            sessions,
+            active: sessions / 2,
+            closing: 1,
+            bound: 3,
+            packets: [sessions * 10, sessions * 8],
+            bytes: [sessions * 1000, sessions * 80_000],
+            ..RealCounters::default()
+        };
+        Counters { reals: sessions.map(real).to_vec(), ..Counters::default() }
+    }
+
+    fn shown(figures: &Figures) -> Service {
+        let mut services = [web()];
+        figures.put_on(&mut services);
+        let [web] = services;
+        web
+    }
+
+    #[test]
+    fn counts_begin_again_when_zeroed_and_rates_go_on() {
+        let config = Config::parse("file", CONFIG).unwrap().config;
+        let plan = Plan::compile(&config.blueprint(), None, &Retired::default()).unwrap();
+        let mut figures = Figures::default();
+        figures.take(Duration::from_secs(10), &plan, &counters([10, 20]));
+        let web = shown(&figures);
+        assert_eq!((web.stats.connections, web.stats.in_packets), (30, 300));
+        assert_eq!((web.stats.connections_per_s, web.destinations[1].active), (0, 9));
+        figures.zero(["other"].into_iter());
+        assert_eq!(shown(&figures).stats.connections, 30);
+        figures.zero(["web"].into_iter());
+        assert_eq!(shown(&figures).stats.connections, 0);
+        figures.take(Duration::from_secs(12), &plan, &counters([14, 26]));
+        let web = shown(&figures);
+        assert_eq!((web.stats.connections, web.stats.connections_per_s), (10, 5));
+        let second = &web.destinations[1];
+        assert_eq!((second.stats.connections, second.stats.out_bytes), (6, 480_000));
+        assert_eq!((second.stats.connections_per_s, second.stats.out_bytes_per_s), (3, 240_000));
+        assert_eq!((second.active, second.inactive, second.persistent), (12, 1, 3));
+    }
+
+    #[test]
+    fn rates_look_back_a_few_seconds_only() {
+        let config = Config::parse("file", CONFIG).unwrap().config;
+        let plan = Plan::compile(&config.blueprint(), None, &Retired::default()).unwrap();
+        let mut figures = Figures::default();
+        for second in 0..20 {
+            let sessions = [100 * second.min(10), 0];
+            figures.take(Duration::from_secs(second), &plan, &counters(sessions));
+        }
+        assert_eq!(shown(&figures).stats.connections_per_s, 0);
+        assert_eq!(shown(&figures).stats.connections, 1000);
+        assert!(figures.past.len() <= 6, "{}", figures.past.len());
+    }
+}

@@ -1,0 +1,48 @@
+//! IPVS's view of the director: `POST /v1/ipvs` with one request of `sluice_ipvs`.
+//!
+//! Whatever a request asks for, that it was understood is 200, and the errno is in the answer: who
+//! asks is a program that knows IPVS, not HTTP. Looking takes the role `read`, changing `operate`.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, RawQuery, State};
+use axum::routing::post;
+use axum::{Extension, Json, Router};
+use sluice_ipvs::{Answer, Request};
+use sluice_state::{Author, Door};
+
+use super::{Asked, Desk, no_parameters};
+use crate::access::Caller;
+use crate::call::Call;
+use crate::problem::Problem;
+use crate::tokens::Role;
+
+/// Largest body of a request, in bytes.
+const BODY_BYTES: usize = 4 << 20;
+
+pub(super) fn router() -> Router<Arc<Desk>> {
+    Router::new().route("/v1/ipvs", post(ask)).layer(DefaultBodyLimit::max(BODY_BYTES))
+}
+
+async fn ask(
+    State(desk): Asked,
+    Extension(caller): Extension<Caller>,
+    RawQuery(query): RawQuery,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<Answer>, Problem> {
+    no_parameters(query.as_deref())?;
+    let bytes = body.map_err(|_| Problem::too_large(BODY_BYTES))?;
+    let request: Request =
+        serde_json::from_slice(&bytes).map_err(|error| match error.classify() {
+            serde_json::error::Category::Data => Problem::no_request(&error.to_string()),
+            _ => Problem::no_json(&error.to_string()),
+        })?;
+    if request.changes() && caller.role < Role::Operate {
+        let name = caller.author.name.unwrap_or_default();
+        return Err(Problem::forbidden(&name, caller.role, Role::Operate));
+    }
+    let by = Author { door: Door::Ipvsadm, name: caller.author.name };
+    desk.ask(|reply| Call::Ipvs(Box::new(request), by, reply)).await.map(Json)
+}

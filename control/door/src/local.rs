@@ -1,0 +1,169 @@
+//! Local addresses of single services, as DPVS has them, over pools, of which an address is in one.
+//!
+//! A service remembers in a label which addresses were named for it. Services that share an address
+//! share a pool, and with it all addresses of either: what is a pool follows from the labels alone,
+//! so that the order of commands does not matter.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use serde_json::{Value, json};
+use sluice_config::AddressRange;
+use sluice_ipvs::{Errno, LocalAddress, LocalAddresses, ServiceKey};
+use sluice_state::{Door, Edit, Key, Kind, Refusal, State};
+
+use crate::interpret::{own, put};
+use crate::name::{address_name, shown};
+use crate::refused::Refused;
+use crate::seen::{self, text};
+use crate::write::{self, Table};
+
+/// What pools of this door are called begins so.
+const POOL: &str = "ipvs-";
+/// The most addresses of one service that are listed.
+const LISTED: usize = 65_535;
+
+fn named(service: &Value) -> BTreeSet<IpAddr> {
+    let list = write::label(service, write::LOCAL).unwrap_or_default();
+    list.split_whitespace().filter_map(|text| text.parse().ok()).collect()
+}
+
+/// One address more for a service.
+pub(crate) fn add(state: &State, key: &ServiceKey, it: IpAddr) -> Result<Vec<Edit>, Refused> {
+    let (name, object) = own(state, key)?;
+    let mut all = named(&object.value);
+    if !all.insert(it) {
+        let detail = format!("{it} is a local address of {} already", shown(key));
+        return Err(Refused::new(Errno::Exist, detail));
+    }
+    let strangers = state
+        .objects()
+        .iter()
+        .filter(|(key, object)| key.kind == Kind::Pool && object.owner.door != Door::Ipvsadm);
+    for (pool, object) in strangers {
+        if ranges(&object.value).any(|range| range.contains(it)) {
+            let what = format!("{it} is in {pool}, which");
+            return Err(Refusal::owned(&what, &object.owner).into());
+        }
+    }
+    Ok(pools(state, name, Some(all)))
+}
+
+/// One address less.
+pub(crate) fn delete(state: &State, key: &ServiceKey, it: IpAddr) -> Result<Vec<Edit>, Refused> {
+    let (name, object) = own(state, key)?;
+    let mut all = named(&object.value);
+    if !all.remove(&it) {
+        let detail = format!("{it} is no local address of {}", shown(key));
+        return Err(Refused::new(Errno::NoEnt, detail));
+    }
+    Ok(pools(state, name, Some(all)))
+}
+
+/// What makes pools and services what they are when these addresses are named for `changed`;
+/// `None` when that service goes.
+pub(crate) fn pools(
+    state: &State,
+    changed: &str,
+    addresses: Option<BTreeSet<IpAddr>>,
+) -> Vec<Edit> {
+    let own = || state.objects().iter().filter(|(_, it)| it.owner.door == Door::Ipvsadm);
+    let services = own().filter(|(key, _)| key.kind == Kind::Service);
+    let mut wanted: BTreeMap<&str, BTreeSet<IpAddr>> = services
+        .filter(|(key, _)| key.name != changed)
+        .map(|(key, object)| (key.name.as_str(), named(&object.value)))
+        .collect();
+    wanted.extend(addresses.clone().map(|addresses| (changed, addresses)));
+    let shared = shared(wanted.values());
+    let pool_of = |addresses: &BTreeSet<IpAddr>| {
+        let first = addresses.first()?;
+        shared.iter().find(|pool| pool.contains(first)).and_then(pool_name)
+    };
+    let mut edits = Vec::new();
+    for pool in &shared {
+        let Some(name) = pool_name(pool) else { continue };
+        let list: Vec<String> = pool.iter().map(IpAddr::to_string).collect();
+        edits.push(put(Kind::Pool, &name, json!({ "name": name, "addresses": list })));
+    }
+    for (name, addresses) in &wanted {
+        let Some(object) = state.object(&Key::new(Kind::Service, *name)) else { continue };
+        let pool = pool_of(addresses);
+        if text(&object.value, "pool") == pool.as_deref() && *name != changed {
+            continue;
+        }
+        let Some(mut value) = object.value.as_object().cloned() else { continue };
+        set(&mut value, "pool", pool);
+        if *name == changed {
+            let list: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+            let mut labels = value.get("labels").and_then(Value::as_object).cloned();
+            let table = labels.get_or_insert_default();
+            set(table, write::LOCAL, (!list.is_empty()).then(|| list.join(" ")));
+            value.shift_remove("labels");
+            if let Some(labels) = labels.filter(|labels| !labels.is_empty()) {
+                value.insert("labels".to_owned(), labels.into());
+            }
+        }
+        edits.push(put(Kind::Service, name, value.into()));
+    }
+    let names: BTreeSet<String> = shared.iter().filter_map(pool_name).collect();
+    let idle = own().filter(|(key, _)| key.kind == Kind::Pool && !names.contains(&key.name));
+    edits.extend(idle.map(|(key, _)| Edit::Delete(key.clone())));
+    edits
+}
+
+fn set(table: &mut Table, key: &str, text: Option<String>) {
+    table.shift_remove(key);
+    table.extend(text.map(|text| (key.to_owned(), text.into())));
+}
+
+/// Sets that share an address made one, until none do.
+fn shared<'a>(sets: impl Iterator<Item = &'a BTreeSet<IpAddr>>) -> Vec<BTreeSet<IpAddr>> {
+    let mut shared: Vec<BTreeSet<IpAddr>> = Vec::new();
+    for set in sets.filter(|set| !set.is_empty()) {
+        let (meets, mut apart): (Vec<_>, Vec<_>) =
+            shared.into_iter().partition(|other| !other.is_disjoint(set));
+        apart.push(meets.into_iter().flatten().chain(set.iter().copied()).collect());
+        shared = apart;
+    }
+    shared
+}
+
+fn pool_name(pool: &BTreeSet<IpAddr>) -> Option<String> {
+    Some(format!("{POOL}{}", address_name(*pool.first()?)))
+}
+
+fn ranges(pool: &Value) -> impl Iterator<Item = AddressRange> {
+    let list = pool.get("addresses").and_then(Value::as_array).into_iter().flatten();
+    list.filter_map(|range| range.as_str()?.parse().ok())
+}
+
+/// The local addresses of a service, or of all that have any: those that were named for it by this
+/// door, or those of the pool that another door gave it.
+///
+/// # Errors
+///
+/// `ESRCH` when there is no such service.
+pub fn local_addresses(
+    state: &State,
+    key: Option<&ServiceKey>,
+) -> Result<Vec<LocalAddresses>, Refused> {
+    if let Some(key) = key {
+        seen::service(state, key)?;
+    }
+    let services = state.in_order().into_iter().filter(|(key, _)| key.kind == Kind::Service);
+    let found = services.filter_map(|(_, object)| {
+        let of = seen::key(&object.value)?;
+        if key.is_some_and(|key| *key != of) {
+            return None;
+        }
+        let mut addresses: Vec<IpAddr> = named(&object.value).into_iter().collect();
+        if let (true, Some(pool)) = (addresses.is_empty(), text(&object.value, "pool")) {
+            let pool = state.object(&Key::new(Kind::Pool, pool))?;
+            addresses = ranges(&pool.value).flat_map(|it| it.iter()).take(LISTED).collect();
+        }
+        let local = |address| LocalAddress { address, conflicts: 0, connections: 0 };
+        let addresses: Vec<_> = addresses.into_iter().map(local).collect();
+        (!addresses.is_empty()).then_some(LocalAddresses { key: of, addresses })
+    });
+    Ok(found.collect())
+}

@@ -1,0 +1,32 @@
+//! From a blueprint's real server to a plan's.
+
+use super::{Real, ServiceId, Standing};
+use crate::blueprint::{Mode, Orphans, RealServer};
+
+impl Real {
+    /// A real server as its service has it, of which nothing was found yet.
+    pub(super) fn of(
+        from: &RealServer,
+        (service, position): (ServiceId, usize),
+        mode: Mode,
+    ) -> Self {
+        Self {
+            service,
+            position: position as u32,
+            address: from.address,
+            port: from.port,
+            weight: from.weight,
+            mode,
+            upper_sessions: from.upper_sessions,
+            lower_sessions: from.lower_sessions,
+            down: from.down,
+            fallback: from.fallback,
+            is_probe: false,
+            found_down: false,
+            was_up: false,
+            standing: Standing::Serves,
+            orphans: Orphans::Keep,
+            live: true,
+        }
+    }
+}

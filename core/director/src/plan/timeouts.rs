@@ -1,0 +1,66 @@
+//! How long a session may be silent.
+//!
+//! A plain packet asks one table, by its session's state; what that has is the least that any
+//! service says. Who was silent for longer is looked at closer, so that services of their own mind
+//! cost the others nothing but that look.
+
+use super::{Plan, ServiceId};
+use crate::blueprint::Timeouts;
+use crate::session::{Core, State};
+
+impl Plan {
+    /// Milliseconds without a packet after which a session is over.
+    pub(crate) fn timeout_of(&self, session: &Core) -> u32 {
+        let state = session.state;
+        let idle = || self.service(session.service).map_or(0, |service| service.idle_ms);
+        match state {
+            State::Template => self.template_ms(session.service),
+            _ if state.is_open() && idle() > 0 => idle(),
+            _ => self.state_ms[state as usize],
+        }
+    }
+
+    /// Milliseconds that a template of a service outlives what refreshed it last.
+    pub(crate) fn template_ms(&self, service: ServiceId) -> u32 {
+        let service = self.service(service);
+        match service.map(|service| (&service.persistence, &service.snat)) {
+            Some((Some(persistence), _)) => persistence.timeout_s.saturating_mul(1000),
+            // It goes with the last session that holds it.
+            Some((None, Some(_))) => u32::MAX,
+            _ => 0,
+        }
+    }
+
+    /// Fills both tables. Those of tombstones count: their sessions go on.
+    pub(super) fn settle_timeouts(&mut self, timeouts: &Timeouts) {
+        self.state_ms = by_state(timeouts);
+        self.timeout_ms = self.state_ms;
+        let idle = self.services.iter().map(|service| service.idle_ms).filter(|ms| *ms > 0).min();
+        for state in State::ALL.into_iter().filter(|state| state.is_open()) {
+            let ms = &mut self.timeout_ms[state as usize];
+            *ms = idle.map_or(*ms, |idle| idle.min(*ms));
+        }
+    }
+}
+
+/// The timeouts of the configuration, by state.
+fn by_state(timeouts: &Timeouts) -> [u32; State::PLACES] {
+    let mut ms = [0; State::PLACES];
+    for (state, seconds) in [
+        (State::SynRecv, timeouts.tcp_syn_recv_s),
+        (State::Established, timeouts.tcp_established_s),
+        (State::FinWait, timeouts.tcp_fin_wait_s),
+        (State::CloseWait, timeouts.tcp_close_wait_s),
+        (State::LastAck, timeouts.tcp_last_ack_s),
+        (State::TimeWait, timeouts.tcp_time_wait_s),
+        (State::Close, timeouts.tcp_close_s),
+        (State::Udp, timeouts.udp_s),
+        (State::OnePacket, timeouts.one_packet_s),
+        (State::Sctp, timeouts.sctp_s),
+        (State::Icmp, timeouts.icmp_s),
+        (State::Other, timeouts.other_s),
+    ] {
+        ms[state as usize] = seconds.saturating_mul(1000);
+    }
+    ms
+}

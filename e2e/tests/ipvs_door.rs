@@ -1,0 +1,178 @@
+//! The door of IPVS's programs, asked as they ask: one JSON request after the other over the
+//! socket. That the programs themselves do so is shown with them.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use sluice_e2e::error::expect;
+use sluice_e2e::load::curl;
+use sluice_e2e::{Bed, Director, LabError, wait_until};
+
+use crate::field::{Field, SOON, Setup, here, on};
+
+/// What the director answers.
+fn ask(field: &Field, request: &Value) -> Result<Value, LabError> {
+    let failed = |error| LabError::file("asking for IPVS's things")(error);
+    let body = request.to_string();
+    let head = format!("POST /v1/ipvs HTTP/1.1\r\nhost: d\r\ncontent-length: {}\r\n", body.len());
+    let mut stream = UnixStream::connect(field.director.socket()).map_err(failed)?;
+    write!(stream, "{head}connection: close\r\n\r\n{body}").map_err(failed)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).map_err(failed)?;
+    let unreadable =
+        || LabError::Unreadable { what: format!("the answer to {body}"), text: answer.clone() };
+    let (_, json) = answer.split_once("\r\n\r\n").ok_or_else(unreadable)?;
+    serde_json::from_str(json).map_err(|_| unreadable())
+}
+
+fn done(field: &Field, request: &Value) -> Result<(), LabError> {
+    let said = ask(field, request)?;
+    expect(said == json!({ "ok": "done" }), || format!("{request}: {said}"))
+}
+
+/// The errno and the detail of a refusal.
+fn refused(field: &Field, request: &Value) -> Result<(String, String), LabError> {
+    let said = ask(field, request)?;
+    let text = |key: &str| said["refused"][key].as_str().map(str::to_owned);
+    text("errno").zip(text("detail")).ok_or_else(|| LabError::Wrong(format!("{request}: {said}")))
+}
+
+fn key(address: &str, port: u16) -> Value {
+    json!({ "address": { "protocol": "tcp", "address": address, "port": port } })
+}
+
+fn spec(key: &Value) -> Value {
+    json!({ "key": key, "scheduler": "rr", "netmask": u32::MAX })
+}
+
+fn to(address: &str, port: u16, method: &str, weight: u32) -> Value {
+    json!({ "address": address, "port": port, "method": method, "weight": weight })
+}
+
+/// The service as it is listed.
+fn listed(field: &Field, key: &Value) -> Result<Value, LabError> {
+    let said = ask(field, &json!({ "service": key }))?;
+    let found = said["ok"]["services"][0].clone();
+    expect(found.is_object(), || format!("{key} is not listed: {said}"))?;
+    Ok(found)
+}
+
+/// The order of DPVS's script: service, destinations, and the local address last.
+fn with_full_nat(field: &Field, key: &Value) -> Result<(), LabError> {
+    done(field, &json!({ "add_service": spec(key) }))?;
+    for index in 0..2 {
+        let it = to(&Bed::real_address(index), 80, "fullnat", 1);
+        done(field, &json!({ "add_destination": [key, it] }))?;
+    }
+    done(field, &json!({ "add_local": [key, "192.0.2.20"] }))
+}
+
+fn setup() -> Setup {
+    Setup::usual()
+}
+
+/// An address of the director's for the pool of the service.
+fn address(field: &Field) -> Result<(), LabError> {
+    let device = field.bed.kernel_device("back");
+    field.bed.director.address(&device, "192.0.2.20/32")
+}
+
+#[test]
+fn a_service_of_this_door_is_served_shown_and_kept() {
+    on(here!(a_service_of_this_door_is_served_shown_and_kept), setup(), |field| {
+        let key = key(field.bed.vip(), 8080);
+        address(field)?;
+        with_full_nat(field, &key)?;
+        let url = format!("http://{}:8080", field.bed.vip());
+        wait_until("an answer", SOON, || Ok(curl(&field.bed.client, &url).ok()))?;
+        for _ in 0..9 {
+            curl(&field.bed.client, &url)?;
+        }
+        let said = listed(field, &key)?;
+        let [service, one] = [&said["stats"], &said["destinations"][0]["stats"]];
+        expect(service["connections"].as_u64() >= Some(10), || format!("not counted: {said}"))?;
+        expect(one["out_bytes"].as_u64() > Some(0), || format!("not counted: {said}"))?;
+        let found = ask(field, &json!({ "connections": {} }))?;
+        let all = found["ok"]["connections"]["connections"].as_array().cloned();
+        let ours = |it: &Value| it["virtual"][1] == 8080 && it["local"][0] == "192.0.2.20";
+        let all = all.unwrap_or_default();
+        // What is closed is gone at once.
+        expect(all.iter().all(|it| ours(it) || it["virtual"][1] != 8080), || format!("{all:?}"))?;
+        done(field, &json!({ "zero": key }))?;
+        let zeroed = listed(field, &key)?;
+        expect(zeroed["stats"]["connections"] == 0, || format!("not zeroed: {zeroed}"))?;
+        let shown = field.director.sluice(&["config", "show", "--origin"])?;
+        for words in ["ipvsadm", "ipvs-192.0.2.20", "labels = { \"ipvs.local\" = \"192.0.2.20\" }"]
+        {
+            expect(shown.contains(words), || format!("no {words} in:\n{shown}"))?;
+        }
+        field.director.kill()?;
+        field.director = Director::start(&field.bed, &field.recipe.text(&field.bed))?;
+        wait_until("an answer", SOON, || Ok(curl(&field.bed.client, &url).ok()))?;
+        let again = listed(field, &key)?;
+        let same = |part: &str| again[part] == said[part];
+        expect(same("spec") && same("owner") && same("name"), || format!("{said}\n{again}"))?;
+        done(field, &json!("flush"))?;
+        let (errno, _) = refused(field, &json!({ "service": key }))?;
+        expect(errno == "ESRCH", || errno)?;
+        let ran = field.bed.client.run("curl", &["-sS", "--max-time", "1", &url])?;
+        expect(!ran.status.success(), || "it still answers".to_owned())?;
+        field.answers(3).map(drop)
+    });
+}
+
+#[test]
+fn a_files_real_server_is_drained_and_nothing_else_of_it_changed() {
+    let name = here!(a_files_real_server_is_drained_and_nothing_else_of_it_changed);
+    on(name, setup(), |field| {
+        let key = key(field.bed.vip(), 80);
+        for request in [
+            json!({ "delete_service": key }),
+            json!({ "add_destination": [key, to("192.0.2.99", 80, "fullnat", 1)] }),
+            json!({ "edit_destination": [key, to(&Bed::real_address(0), 80, "masq", 0)] }),
+        ] {
+            let (errno, detail) = refused(field, &request)?;
+            let told = detail.contains("\"web\" belongs to file");
+            expect(errno == "EPERM" && told, || format!("{request}: {errno}: {detail}"))?;
+        }
+        let drain = to(&Bed::real_address(0), 80, "fullnat", 0);
+        done(field, &json!({ "edit_destination": [key, drain] }))?;
+        field.answers(9)?;
+        let said = listed(field, &key)?;
+        let counts: Vec<_> = (0..3)
+            .map(|at| said["destinations"][at]["stats"]["connections"].as_u64().unwrap_or(0))
+            .collect();
+        let first = said["destinations"][0]["weight"].as_u64();
+        expect(first == Some(0), || format!("its weight: {said}"))?;
+        // One more connection was made to see that the director is ready.
+        expect(counts[0] <= 1 && counts[1] > 1 && counts[2] > 1, || format!("{counts:?}"))?;
+        let history = field.director.sluice(&["config", "history"])?;
+        let told = history.contains("ipvsadm") && history.contains("weight 0");
+        expect(told, || format!("not in the history:\n{history}"))
+    });
+}
+
+/// As `ipvsadm-restore` does: one request after the other.
+#[test]
+fn hundreds_of_services_are_made_one_request_after_the_other() {
+    on(here!(hundreds_of_services_are_made_one_request_after_the_other), setup(), |field| {
+        let begin = Instant::now();
+        for port in 10_000..10_200 {
+            let key = key(field.bed.vip(), port);
+            done(field, &json!({ "add_service": spec(&key) }))?;
+            for index in 0..2 {
+                let it = to(&Bed::real_address(index), 80, "masq", 1);
+                done(field, &json!({ "add_destination": [key, it] }))?;
+            }
+        }
+        let took = begin.elapsed();
+        println!("600 requests took {took:?}");
+        let said = ask(field, &json!("services"))?;
+        let count = said["ok"]["services"].as_array().map_or(0, Vec::len);
+        expect(count >= 200, || format!("{count} services"))?;
+        done(field, &json!("flush"))?;
+        field.answers(3).map(drop)
+    });
+}
