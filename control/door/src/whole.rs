@@ -215,8 +215,12 @@ fn change(mark: &mut Value, key: &ServiceKey, step: Step<'_>) -> Result<(), Refu
         (_, Some(at)) => drop(all.splice(at..=at, value)),
         (_, None) => return Err(Refused::no_destination(key, (address, port))),
     }
-    let list: Vec<Value> = all.iter().map(|it| it.to_string().into()).collect();
-    mark["destinations"] = if list.is_empty() { Value::Null } else { list.into() };
+    let Some(mark) = mark.as_object_mut() else { return Err(Refused::no_service(key)) };
+    mark.shift_remove("destinations");
+    if !all.is_empty() {
+        let list: Vec<Value> = all.iter().map(|it| it.to_string().into()).collect();
+        mark.insert("destinations".to_owned(), list.into());
+    }
     Ok(())
 }
 
