@@ -64,7 +64,8 @@ impl Lab {
         let name = format!("{prefix}-{}-{number}", std::process::id());
         let dir = std::env::temp_dir().join(&name);
         sweep::register(&name);
-        std::fs::create_dir_all(&dir).map_err(LabError::file(dir.display().to_string()))?;
+        sweep::unless_stopping(|| std::fs::create_dir_all(&dir))
+            .map_err(LabError::file(dir.display().to_string()))?;
         Ok(Self { name, dir, kept: false, spaces: Vec::new(), _turn: turn })
     }
 

@@ -71,14 +71,18 @@ pub fn on_signals() -> Result<(), LabError> {
 }
 
 /// Ends every process in a lab's namespaces, removes the namespaces (their devices go with them)
-/// and the directory.
+/// and the directory; again and again, for a program that was just being started may come to a
+/// namespace, or write into the directory, after they were looked at.
 pub fn remove(name: &str) {
-    let spaces = spaces_of(name);
-    spaces.iter().for_each(|space| end_processes(space));
-    for space in &spaces {
-        let _ = process::run(Command::new("ip").args(["netns", "delete", space]));
+    let started = Instant::now();
+    while !traces(name).is_empty() && started.elapsed() < PATIENCE {
+        let spaces = spaces_of(name);
+        spaces.iter().for_each(|space| end_processes(space));
+        for space in &spaces {
+            let _ = process::run(Command::new("ip").args(["netns", "delete", space]));
+        }
+        let _ = std::fs::remove_dir_all(std::env::temp_dir().join(name));
     }
-    let _ = std::fs::remove_dir_all(std::env::temp_dir().join(name));
 }
 
 /// Removes what processes that were killed left of labs with this prefix; labs that were kept on
