@@ -176,3 +176,48 @@ fn hundreds_of_services_are_made_one_request_after_the_other() {
         field.answers(3).map(drop)
     });
 }
+
+/// What each would be answered by itself, though they are put in force together.
+#[test]
+fn many_changes_are_one() {
+    on(here!(many_changes_are_one), setup(), |field| {
+        let key = key(field.bed.vip(), 8080);
+        address(field)?;
+        let epoch = |field: &Field| -> Result<u64, LabError> {
+            let status = field.director.ask("status")?;
+            status["config_epoch"].as_u64().ok_or_else(|| LabError::Wrong(status.to_string()))
+        };
+        let many = |mut add: Vec<Value>| -> Value {
+            let mut all = vec![json!({ "add_service": spec(&key) })];
+            for index in 0..2 {
+                let it = to(&Bed::real_address(index), 80, "fullnat", 1);
+                all.push(json!({ "add_destination": [key, it] }));
+            }
+            all.append(&mut add);
+            all.push(json!({ "add_local": [key, "192.0.2.20"] }));
+            json!({ "many": all })
+        };
+        let errnos = |said: &Value| -> Vec<String> {
+            let all = said["ok"]["many"].as_array().cloned().unwrap_or_default();
+            let errno = |it: &Value| it["refused"]["errno"].as_str().unwrap_or("").to_owned();
+            all.iter().map(errno).collect()
+        };
+        let before = epoch(field)?;
+        // Refused by what the state is after those before.
+        let twice = json!({ "add_service": spec(&key) });
+        let nobody = json!({ "delete_destination": [key, ["192.0.2.99", 80]] });
+        let said = ask(field, &many(vec![twice, nobody]))?;
+        expect(errnos(&said) == ["", "", "", "EEXIST", "ENOENT", ""], || said.to_string())?;
+        expect(epoch(field)? == before + 1, || "more than one change".to_owned())?;
+        let url = format!("http://{}:8080", field.bed.vip());
+        wait_until("an answer", SOON, || Ok(curl(&field.bed.client, &url).ok()))?;
+        done(field, &json!("flush"))?;
+        // Refused by the check of the whole: each is made by itself.
+        let other_port = to(&Bed::real_address(2), 81, "route", 1);
+        let said = ask(field, &many(vec![json!({ "add_destination": [key, other_port] })]))?;
+        expect(errnos(&said) == ["", "", "", "EINVAL", ""], || said.to_string())?;
+        wait_until("an answer", SOON, || Ok(curl(&field.bed.client, &url).ok()))?;
+        let said = ask(field, &json!({ "many": ["info", { "zero": key }, "flush"] }))?;
+        expect(errnos(&said) == ["EINVAL", "", ""], || said.to_string())
+    });
+}

@@ -3,6 +3,7 @@
 
 mod connections;
 mod figures;
+mod many;
 
 use crate::change;
 use crate::daemon::Daemon;
@@ -11,7 +12,7 @@ pub(crate) use figures::Figures;
 use sluice_api::model::{Event, EventKind};
 use sluice_door::Refused;
 use sluice_ipvs::{Answer, Info, Reply, Request, Service, ServiceKey, Timeouts};
-use sluice_state::{Author, Request as Wish, What};
+use sluice_state::{Author, Edit, Request as Wish, What};
 use tracing::warn;
 
 /// IPVS's version that the director speaks as: 1.2.1.
@@ -61,11 +62,12 @@ fn ask(daemon: &mut Daemon, request: &Request, by: Author) -> Result<Reply, Refu
         Request::Listed(list, key) => {
             Reply::Listed(sluice_door::lists(state, *list, key.as_ref())?)
         }
-        request => change_by(daemon, request, by)?,
+        Request::Many(requests) => Reply::Many(many::change(daemon, requests, &by)),
+        request => change_by(daemon, request, &by)?,
     })
 }
 
-fn change_by(daemon: &mut Daemon, request: &Request, by: Author) -> Result<Reply, Refused> {
+fn change_by(daemon: &mut Daemon, request: &Request, by: &Author) -> Result<Reply, Refused> {
     let edits = sluice_door::edits(daemon.desired.state(), request)?;
     if let Request::Zero(key) = request {
         look(daemon);
@@ -76,18 +78,27 @@ fn change_by(daemon: &mut Daemon, request: &Request, by: Author) -> Result<Reply
         daemon.figures.zero(services.iter().map(|service| &*service.name));
         return Ok(Reply::Done);
     }
-    if edits.is_empty() {
-        return Ok(Reply::Done);
+    if !edits.is_empty() {
+        commit(daemon, edits, by)?;
+        tell(daemon, request, by);
     }
+    Ok(Reply::Done)
+}
+
+fn commit(daemon: &mut Daemon, edits: Vec<Edit>, by: &Author) -> Result<(), Refused> {
     let what = What::Edits(edits);
     let wish = Wish { by: by.clone(), if_epoch: None, dry_run: false, what };
     change::commit(daemon, &[wish]).remove(0)?;
+    Ok(())
+}
+
+/// Says so when what was done does nothing.
+fn tell(daemon: &Daemon, request: &Request, by: &Author) {
     if let Some(text) = without_effect(request) {
         warn!(%by, "{text}");
-        let event = Event { author: Some(by), ..Event::new(EventKind::Config, text) };
+        let event = Event { author: Some(by.clone()), ..Event::new(EventKind::Config, text) };
         daemon.server.events().note(event);
     }
-    Ok(Reply::Done)
 }
 
 /// What is kept and listed, and does nothing.

@@ -82,6 +82,8 @@ pub enum Reply {
     LocalAddresses(Vec<LocalAddresses>),
     /// Of `Listed`.
     Listed(Vec<(ServiceKey, Vec<String>)>),
+    /// Of `Many`, in its order.
+    Many(Vec<Answer>),
 }
 
 /// The answer to one request.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::{Daemon, Destination, List, Role, ServiceKey, ServiceSpec, Timeouts};
 
 /// What one can ask. Each is a command of IPVS's `setsockopt` and generic netlink interfaces, but
-/// for the last six, which are DPVS's.
+/// for those about local addresses and lists, which are DPVS's, and the last, which is ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[schemars(rename = "IpvsRequest")]
@@ -63,11 +63,17 @@ pub enum Request {
     DeleteListed(ServiceKey, List, String),
     /// A list of one service, or of all.
     Listed(List, Option<ServiceKey>),
+    /// Changes one after the other, as if each were asked for by itself, with an answer for each:
+    /// what a restore asks for. They are put in force together. Questions are refused here.
+    Many(Vec<Request>),
 }
 
 impl Request {
     /// Whether it changes something, and is not only a question.
-    pub const fn changes(&self) -> bool {
+    pub fn changes(&self) -> bool {
+        if let Self::Many(all) = self {
+            return all.iter().any(Self::changes);
+        }
         !matches!(
             self,
             Self::Info

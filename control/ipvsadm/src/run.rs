@@ -1,5 +1,7 @@
 //! Runs a command line from beginning to end.
 
+use std::mem;
+
 use sluice_ipvs::{
     Answer, Connection, Daemon, Errno, Info, List, Reply, Request, Role, Service, ServiceKey,
     Timeouts,
@@ -24,6 +26,8 @@ const FAILED: u8 = 255;
 const NO_LIST: u8 = 1;
 /// No director.
 const NOTHING_THERE: u8 = 2;
+/// Changes of a restore that are asked for together at most.
+const TOGETHER: usize = 1000;
 
 /// What became of a command line.
 enum Outcome {
@@ -41,8 +45,7 @@ pub fn run(name: &str, arguments: &[String], world: &mut impl World) -> u8 {
             return uninitialised(message::plain(errno), &detail, world);
         }
         Ok(Answer::Ok(_)) => {
-            let detail = "the director's answer is of another version than this program";
-            return uninitialised(Gone::ABSENT, detail, world);
+            return uninitialised(Gone::ABSENT, Gone::STRANGE, world);
         }
         Err(Gone { why, advice }) => return uninitialised(why, &advice, world),
     };
@@ -61,7 +64,17 @@ fn uninitialised(why: &str, advice: &str, world: &mut impl World) -> u8 {
 }
 
 fn line(name: &str, arguments: &[String], info: &Info, world: &mut impl World) -> Outcome {
-    let command = match parse(name, arguments, world) {
+    let command = parse(name, arguments, world);
+    obey(name, command, info, world)
+}
+
+fn obey(
+    name: &str,
+    command: Result<Command, Fault>,
+    info: &Info,
+    world: &mut impl World,
+) -> Outcome {
+    let command = match command {
         Ok(command) => command,
         Err(fault) => {
             world.err(&fault.text);
@@ -100,8 +113,10 @@ fn listed(outcome: Result<(), u8>) -> Outcome {
 
 /// Each line of standard input is a command line, with or without the program's name. A line that
 /// cannot be read ends it; one that fails does not, and the last one's exit code is that of all.
+/// Changes are asked for together as long as there are lines to be had.
 fn restore(name: &str, info: &Info, world: &mut impl World) -> Outcome {
     let mut code = 0;
+    let mut changes = Changes::default();
     while let Some(text) = world.line() {
         let words = text.split([' ', '\t', '\r', '\n']);
         let words = words.filter(|word| !word.is_empty() && *word != "ipvsadm");
@@ -109,17 +124,59 @@ fn restore(name: &str, info: &Info, world: &mut impl World) -> Outcome {
         if arguments.is_empty() {
             continue;
         }
-        // A restore within a restore would read the lines of the one that it is in.
-        if let Ok(Command::Restore) = parse(name, &arguments, world) {
-            world.err(&Fault::puzzled(name).text);
-            return Outcome::End(FAILED);
-        }
-        match line(name, &arguments, info, world) {
+        let command = match parse(name, &arguments, world) {
+            Ok(Command::Change(verb, request)) => {
+                changes.push(verb, request);
+                if changes.requests.len() == TOGETHER || !world.has_more() {
+                    code = changes.make(world).unwrap_or(code);
+                }
+                continue;
+            }
+            // A restore within a restore would read the lines of the one that it is in.
+            Ok(Command::Restore) => Err(Fault::puzzled(name)),
+            command => command,
+        };
+        changes.make(world);
+        match obey(name, command, info, world) {
             Outcome::Next(last) => code = last,
             Outcome::End(code) => return Outcome::End(code),
         }
     }
-    Outcome::Next(code)
+    Outcome::Next(changes.make(world).unwrap_or(code))
+}
+
+/// Changes that were not asked for yet.
+#[derive(Default)]
+struct Changes {
+    verbs: Vec<Verb>,
+    requests: Vec<Request>,
+}
+
+impl Changes {
+    fn push(&mut self, verb: Verb, request: Request) {
+        self.verbs.push(verb);
+        self.requests.push(request);
+    }
+
+    /// Asks for all of them and tells what failed; the last one's exit code, if there is any.
+    fn make(&mut self, world: &mut impl World) -> Option<u8> {
+        let (verbs, requests) = (mem::take(&mut self.verbs), mem::take(&mut self.requests));
+        let last = *verbs.last()?;
+        let answers = match world.ask_all(&requests) {
+            Ok(answers) => answers,
+            Err(gone) => return Some(Trouble::Gone(gone).tell(last, FAILED, world)),
+        };
+        let mut code = 0;
+        for (verb, answer) in verbs.into_iter().zip(answers) {
+            code = match answer {
+                Answer::Ok(_) => 0,
+                Answer::Refused { errno, detail } => {
+                    Trouble::Refused(errno, detail).tell(verb, FAILED, world)
+                }
+            };
+        }
+        Some(code)
+    }
 }
 
 /// Why there is no reply.
@@ -167,8 +224,7 @@ fn reply(world: &mut impl World, request: &Request) -> Result<Reply, Trouble> {
 }
 
 fn strange() -> Trouble {
-    let advice = "the director's answer is of another version than this program";
-    Trouble::Gone(Gone { why: Gone::ABSENT, advice: advice.to_owned() })
+    Trouble::Gone(Gone { why: Gone::ABSENT, advice: Gone::STRANGE.to_owned() })
 }
 
 fn services(world: &mut impl World, key: Option<ServiceKey>) -> Result<Vec<Service>, Trouble> {

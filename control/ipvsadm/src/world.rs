@@ -16,6 +16,8 @@ pub struct Gone {
 impl Gone {
     /// Nothing is there that would answer.
     pub const ABSENT: &str = "Protocol not available";
+    /// Something answers that is of another version.
+    pub const STRANGE: &str = "the director's answer is of another version than this program";
     /// It may not be asked.
     pub const DENIED: &str = "Permission denied (you must be root)";
 }
@@ -59,6 +61,13 @@ pub trait World {
     /// # Errors
     /// When nothing answers.
     fn ask(&mut self, request: &Request) -> Result<Answer, Gone>;
+    /// Asks for changes, one after the other; an answer for each.
+    ///
+    /// # Errors
+    /// When nothing answers.
+    fn ask_all(&mut self, requests: &[Request]) -> Result<Vec<Answer>, Gone> {
+        requests.iter().map(|request| self.ask(request)).collect()
+    }
     /// The address of a host that is not written as one (`gethostbyname`, so IPv4 only).
     fn host_address(&mut self, name: &str) -> Option<Ipv4Addr>;
     /// The name of a host's address.
@@ -73,4 +82,6 @@ pub trait World {
     fn err(&mut self, text: &str);
     /// The next line of standard input, with or without its end; none at the end of all.
     fn line(&mut self) -> Option<String>;
+    /// Whether there is more of standard input to be had without waiting, or its end.
+    fn has_more(&mut self) -> bool;
 }

@@ -173,11 +173,7 @@ struct Draft<'s> {
 /// # Errors
 ///
 /// When one of the edits may not be made; the state is as it was then.
-pub(crate) fn stage(
-    state: &mut State,
-    by: &Author,
-    edits: &[Edit],
-) -> Result<Vec<Change>, Refusal> {
+pub fn stage(state: &mut State, by: &Author, edits: &[Edit]) -> Result<Vec<Change>, Refusal> {
     drafted(state, |draft| edits.iter().try_for_each(|edit| draft.edit(by, edit)))
 }
 

@@ -29,7 +29,7 @@ mod words;
 pub use change::Change;
 pub use desired::{Applied, Desired, Outcome};
 pub use disk::{Journal, OpenError};
-pub use edit::{Edit, FileContent, Request, What, file_changes};
+pub use edit::{Edit, FileContent, Request, What, file_changes, stage};
 pub use history::{EPOCHS_KEPT, Epoch, History};
 pub use object::{
     Author, Door, IPVS, Key, Kind, Object, Override, OverridePatch, RealState, real_key,

@@ -7,13 +7,16 @@
 mod names;
 
 use std::ffi::OsStr;
-use std::io::{self, BufRead, BufWriter, IsTerminal, StdoutLock, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, StdoutLock, Write};
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::ExitCode;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::stdio::stdin;
 use sluice_ipvs::call::{CallError, Caller};
-use sluice_ipvs::{Answer, Request};
+use sluice_ipvs::{Answer, Reply, Request};
 use sluice_ipvsadm::{Gone, Transport, World};
 
 use names::Names;
@@ -81,10 +84,24 @@ fn restore(machine: &mut Machine) -> u8 {
     sluice_ipvsadm::run("ipvsadm", &["-R".to_owned()], machine)
 }
 
+/// Standard input without the standard library's buffer, into which nobody can look.
+struct Input;
+
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match rustix::io::read(stdin(), buffer) {
+            // Closed: as empty.
+            Err(Errno::BADF) => Ok(0),
+            read => Ok(read?),
+        }
+    }
+}
+
 /// This machine.
 struct Machine {
     caller: Caller,
     names: Names,
+    input: BufReader<Input>,
     out: BufWriter<StdoutLock<'static>>,
     /// Whether somebody still reads standard output.
     read: bool,
@@ -95,7 +112,8 @@ struct Machine {
 impl Machine {
     fn new(caller: Caller) -> Self {
         let out = BufWriter::new(io::stdout().lock());
-        Self { caller, names: Names::default(), out, read: true, lines: None }
+        let input = BufReader::new(Input);
+        Self { caller, names: Names::default(), input, out, read: true, lines: None }
     }
 
     /// Keeps account of what became of something written.
@@ -122,6 +140,17 @@ impl World for Machine {
             let why = if denied { Gone::DENIED } else { Gone::ABSENT };
             Gone { why, advice: error.to_string() }
         })
+    }
+
+    fn ask_all(&mut self, requests: &[Request]) -> Result<Vec<Answer>, Gone> {
+        if let [request] = requests {
+            return Ok(vec![self.ask(request)?]);
+        }
+        match self.ask(&Request::Many(requests.to_vec()))? {
+            Answer::Ok(Reply::Many(answers)) if answers.len() == requests.len() => Ok(answers),
+            refused @ Answer::Refused { .. } => Ok(vec![refused; requests.len()]),
+            Answer::Ok(_) => Err(Gone { why: Gone::ABSENT, advice: Gone::STRANGE.to_owned() }),
+        }
     }
 
     fn host_address(&mut self, name: &str) -> Option<Ipv4Addr> {
@@ -162,7 +191,7 @@ impl World for Machine {
             return lines.pop();
         }
         let mut line = Vec::new();
-        match io::stdin().lock().read_until(b'\n', &mut line) {
+        match self.input.read_until(b'\n', &mut line) {
             Ok(0) => None,
             Ok(_) => Some(String::from_utf8_lossy(&line).into_owned()),
             Err(error) => {
@@ -170,5 +199,16 @@ impl World for Machine {
                 None
             }
         }
+    }
+
+    /// More may have been read than was asked for.
+    fn has_more(&mut self) -> bool {
+        if self.lines.is_some() || self.input.buffer().contains(&b'\n') {
+            return true;
+        }
+        let mut fds = [PollFd::from_borrowed_fd(stdin(), PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // What cannot be polled is read at once.
+        poll(&mut fds, Some(&now)) != Ok(0)
     }
 }

@@ -246,6 +246,10 @@ impl World for Stage {
     fn line(&mut self) -> Option<String> {
         self.stdin.pop()
     }
+
+    fn has_more(&mut self) -> bool {
+        true
+    }
 }
 
 /// What of `/etc/services` the recordings used.
