@@ -31,7 +31,9 @@ pub(crate) fn begin(loaded: &Loaded) -> Result<(Desired, Config, Plan), crate::e
     };
     let file = FileContent::loaded(loaded);
     let kept = desired.epoch();
-    if !desired.has_read(&file) {
+    if desired.has_read(&file) {
+        desired.learn(&file);
+    } else {
         let request = file_request(file, None, false);
         let Outcome { mut answers, publish } = desired.commit(&[request], now_ms(), &mut compile);
         match (publish, answers.pop()) {

@@ -157,6 +157,11 @@ impl Desired {
         self.state.file() == Some(file.digest())
     }
 
+    /// What was read of a file: objects that are in the state just so need not be read again.
+    pub fn learn(&mut self, file: &FileContent) {
+        self.typed.learn(&self.state, file);
+    }
+
     /// Applies requests in their order, each wholly or not at all.
     pub fn commit<P>(
         &mut self,

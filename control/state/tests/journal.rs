@@ -168,3 +168,27 @@ fn it_does_not_grow_for_ever() {
     let real = "192.0.2.11:80".parse().unwrap();
     assert_eq!(past.over("web", real).and_then(|over| over.weight), Some(51));
 }
+
+/// A start with the file that was read last takes what was read of it just now; also of another
+/// one it believes only what the journal says.
+#[test]
+fn a_start_may_learn_from_the_file() {
+    let folder = new_folder();
+    let mut desired = open(folder.path());
+    file(&mut desired);
+    weigh(&mut desired, 7);
+    put(&mut desired, "dns", 53);
+    drop(desired);
+    let present = |learnt: Option<&str>| {
+        let mut desired = open(folder.path());
+        if let Some(text) = learnt {
+            desired
+                .learn(&FileContent::loaded(&Config::parse("sluice.toml", text).expect("right")));
+        }
+        desired.present(&mut |_: &Config| Ok(())).expect("right").0
+    };
+    let plain = present(None);
+    assert_eq!(present(Some(FILE)), plain);
+    assert_eq!(present(Some(&FILE.replace("port = 80", "port = 81"))), plain);
+    assert_eq!((plain.services.len(), plain.services[0].reals[0].weight), (2, 7));
+}
