@@ -161,11 +161,18 @@ fn changes_harm_no_session() {
     on(here!(changes_harm_no_session), Setup::usual(), |field| {
         let mut held = field.hold(&field.server(LINES_PORT), 8)?;
         let before = epoch(field)?;
+        // Weights are put in force as they are; what else changes is compiled.
         let script = format!(
-            "for i in $(seq 100); do curl -s --fail-with-body --unix-socket {} -X PATCH \
-             -d '{{\"weight\": '$i'}}' http://d/v1/config/services/web/reals/{} || exit 1; done",
+            "ask() {{ curl -s --fail-with-body --unix-socket {} -X $1 -d \"$2\" \
+             http://d/v1/config/services/$3 || exit 1; }}
+             for i in $(seq 100); do
+                 ask PATCH '{{\"weight\": '$i'}}' web/reals/{}
+                 [ $((i % 5)) != 0 ] || ask PUT '{{\"protocol\": \"tcp\", \"vip\": \"{}\", \
+                 \"mode\": \"nat\", \"port\": '$((9000 + i))'}}' other
+             done",
             field.director.socket().display(),
-            real(1)
+            real(1),
+            field.bed.vip(),
         );
         let space = field.bed.director.clone();
         let changes = std::thread::spawn(move || space.run("sh", &["-c", &script]));
@@ -176,13 +183,17 @@ fn changes_harm_no_session() {
         expect(ran.status.success(), || format!("refused: {}{}", ran.stdout, ran.stderr))?;
         let made = epoch(field)? - before;
         // A weight of 1 is what is configured.
-        expect(made == 99, || format!("{made} epochs"))?;
+        expect(made == 119, || format!("{made} epochs"))?;
         let ended = held.wait(SOON)?;
         expect(ended.success(), || format!("the open session broke: {}", held.log_tail(5)))?;
         wait_until("the workers to have the last plan", SOON, || {
             let status = field.director.ask("status")?;
             Ok(status["plan_epoch"].as_u64().filter(|plan| *plan > 1))
         })?;
+        let services = field.director.ask("services")?;
+        let reals = services["services"][0]["reals"].as_array().cloned().unwrap_or_default();
+        let weighed = reals.iter().any(|real| real["weight"] == 100);
+        expect(weighed, || format!("not the last weight: {services}"))?;
         field.answers(6).map(drop)
     });
 }

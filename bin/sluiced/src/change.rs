@@ -11,8 +11,8 @@ use sluice_config::{Config, Loaded};
 use sluice_director::counters::{Counters, RealCounters};
 use sluice_director::plan::{Plan, RealId, Retired, ServiceId};
 use sluice_state::{
-    Applied, Author, Change, Desired, Door, FieldFault, FileContent, Kind, Outcome, Refusal,
-    RefusalKind, Request, What,
+    Applied, Author, Change, Desired, Door, FieldFault, FileContent, Kind, Outcome, Publish,
+    Refusal, RefusalKind, Request, Weight, What,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -37,12 +37,12 @@ pub(crate) fn begin(loaded: &Loaded) -> Result<(Desired, Config, Plan), crate::e
         let request = file_request(file, None, false);
         let Outcome { mut answers, publish } = desired.commit(&[request], now_ms(), &mut compile);
         match (publish, answers.pop()) {
-            (Some((config, plan)), _) => return Ok((desired, config, plan)),
-            (None, Some(Err(refusal))) if kept == 0 => return Err(refusal.into()),
-            (None, Some(Err(refusal))) => {
+            (Some(Publish::Whole(config, plan)), _) => return Ok((desired, *config, plan)),
+            (_, Some(Err(refusal))) if kept == 0 => return Err(refusal.into()),
+            (_, Some(Err(refusal))) => {
                 error!("the file cannot be used, and what was in force before is kept:\n{refusal}");
             }
-            (None, _) => {}
+            _ => {}
         }
     }
     let (config, plan) = desired.present(&mut compile)?;
@@ -186,23 +186,48 @@ pub(crate) fn commit(daemon: &mut Daemon, requests: &[Request]) -> Vec<Result<Ap
             daemon.server.note_all(news::applied(&request.by, applied));
         }
     }
-    if let Some((mut config, plan)) = publish {
-        if let Some(prober) = &daemon.prober {
-            prober.add_port(&mut config);
-        }
-        let mut steps = answers.iter().flatten().flat_map(|applied| &applied.changes);
-        let tell = steps.any(is_of_section);
-        keep_what_needs_a_restart(&mut config, &daemon.config, tell);
-        daemon.log.follow(&config.director);
-        let former = std::mem::replace(&mut daemon.config, config);
-        follow_api(daemon, &former.api);
-        daemon.plan = daemon.health.follow(&daemon.config, Arc::new(plan));
-        // First the workers learn of a service, then its packets come.
-        daemon.follow_kernel();
-        daemon.keep_neighbours();
-        daemon.steer();
+    match publish {
+        Some(Publish::Whole(config, plan)) => put_in_force(daemon, *config, plan, &answers),
+        Some(Publish::Weights(weights)) => weigh(daemon, &weights),
+        None => {}
     }
     answers
+}
+
+fn put_in_force(
+    daemon: &mut Daemon,
+    mut config: Config,
+    plan: Plan,
+    answers: &[Result<Applied, Refusal>],
+) {
+    if let Some(prober) = &daemon.prober {
+        prober.add_port(&mut config);
+    }
+    let mut steps = answers.iter().flatten().flat_map(|applied| &applied.changes);
+    let tell = steps.any(is_of_section);
+    keep_what_needs_a_restart(&mut config, &daemon.config, tell);
+    daemon.log.follow(&config.director);
+    let former = std::mem::replace(&mut daemon.config, config);
+    follow_api(daemon, &former.api);
+    daemon.plan = daemon.health.follow(&daemon.config, Arc::new(plan));
+    // First the workers learn of a service, then its packets come.
+    daemon.follow_kernel();
+    daemon.keep_neighbours();
+    daemon.steer();
+}
+
+/// Other weights: neither routes nor checks depend on them.
+fn weigh(daemon: &mut Daemon, weights: &[Weight]) {
+    let mut found = Vec::with_capacity(weights.len());
+    for Weight { service, real, weight } in weights {
+        let services = daemon.config.services.iter_mut().filter(|it| it.name == *service);
+        let mut reals = services.flat_map(|service| &mut service.reals);
+        if let Some(it) = reals.find(|it| it.address == real.ip() && it.port == real.port()) {
+            it.weight = *weight;
+        }
+        found.extend(daemon.health.id(service, *real).map(|id| (id, *weight)));
+    }
+    daemon.revise(daemon.plan.with_weights(&found));
 }
 
 fn is_of_section(change: &Change) -> bool {

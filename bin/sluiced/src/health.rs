@@ -16,6 +16,7 @@ use sluice_director::plan::{Plan, RealId, Standing};
 use sluice_health::State;
 use sluice_worker::{Snapshot, Wake};
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -104,6 +105,12 @@ impl Health {
         self.former.push(snapshot);
     }
 
+    /// A real server of the running plan.
+    pub fn id(&self, service: &str, real: SocketAddr) -> Option<RealId> {
+        let (address, port) = (real.ip(), real.port());
+        self.ids.get(&Key { service: service.into(), address, port }).copied()
+    }
+
     /// For whoever wants to look at the checks on another thread.
     pub fn board(&self) -> Board {
         self.runner.board()
@@ -140,6 +147,18 @@ impl Health {
     }
 }
 
+impl Daemon {
+    /// Puts a revision of the running plan in force: no route depends on what it changes.
+    pub fn revise(&mut self, plan: Plan) {
+        self.plan = Arc::new(plan);
+        let (plan, fib) = (Arc::clone(&self.plan), Arc::clone(&self.fib));
+        let snapshot = Arc::new(Snapshot { plan, fib });
+        self.lookouts.publish(&snapshot);
+        self.crew.publish(&snapshot);
+        self.health.keep(snapshot);
+    }
+}
+
 /// Takes what the checks have found: the plan changes, the workers hear of it, and it is noted.
 pub(crate) fn hear(daemon: &mut Daemon) {
     daemon.health.wake.awake();
@@ -153,12 +172,7 @@ pub(crate) fn hear(daemon: &mut Daemon) {
         daemon.plan.real(*id).is_some_and(|real| real.found_down != *down)
     };
     if found.iter().any(turned) {
-        daemon.plan = Arc::new(daemon.plan.with_health(&found));
-        let plan = Arc::clone(&daemon.plan);
-        let snapshot = Arc::new(Snapshot { plan, fib: Arc::clone(&daemon.fib) });
-        daemon.lookouts.publish(&snapshot);
-        daemon.crew.publish(&snapshot);
-        daemon.health.keep(snapshot);
+        daemon.revise(daemon.plan.with_health(&found));
     }
     let told = Instant::now();
     for found in &news {

@@ -4,6 +4,7 @@
 //! while each has its own epoch and its own answer. When the whole is wrong, halves are tried, so
 //! that one bad request costs the others little and never their success.
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use sluice_config::{Config, ConfigErrors, Diagnostic};
@@ -48,8 +49,28 @@ pub struct Applied {
 pub struct Outcome<P> {
     /// In the order of the requests.
     pub answers: Vec<Result<Applied, Refusal>>,
-    /// The configuration and what was compiled of it, if anything changed.
-    pub publish: Option<(Config, P)>,
+    /// What is to be put in force, if anything changed.
+    pub publish: Option<Publish<P>>,
+}
+
+/// What is to be put in force.
+#[derive(Debug)]
+pub enum Publish<P> {
+    /// A configuration, and what was compiled of it.
+    Whole(Box<Config>, P),
+    /// Other weights of some real servers and nothing else: that needs no compiling.
+    Weights(Vec<Weight>),
+}
+
+/// The weight of a real server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weight {
+    /// Its service.
+    pub service: String,
+    /// Its address and port.
+    pub real: SocketAddr,
+    /// 0 while it drains.
+    pub weight: u16,
 }
 
 /// A request whose steps have been taken.
@@ -206,6 +227,12 @@ impl Desired {
             }
             return;
         }
+        if let Some(weights) = self.weights(&staged, outcome.publish.as_ref()) {
+            if self.write(staged, now_unix_ms, &mut outcome.answers) {
+                outcome.publish = Some(Publish::Weights(weights));
+            }
+            return;
+        }
         let whole = staged.iter().flat_map(|one| &one.changes);
         let whole = whole.into_iter().any(|change| !matches!(change, Change::Override { .. }));
         for one in &staged {
@@ -216,7 +243,7 @@ impl Desired {
         match self.compiled(&staged, whole, compile) {
             Ok(publish) => {
                 if self.write(staged, now_unix_ms, &mut outcome.answers) {
-                    outcome.publish = Some(publish);
+                    outcome.publish = Some(Publish::Whole(Box::new(publish.0), publish.1));
                 }
             }
             Err(refusal) if staged.len() == 1 => {
@@ -230,6 +257,26 @@ impl Desired {
                 self.group(other, now_unix_ms, compile, outcome);
             }
         }
+    }
+
+    /// The weights that are others, besides those that were before in the same turn, if no step
+    /// changes anything else.
+    fn weights<P>(
+        &self,
+        staged: &[Staged<'_>],
+        before: Option<&Publish<P>>,
+    ) -> Option<Vec<Weight>> {
+        let mut weights = match before {
+            None => Vec::new(),
+            Some(Publish::Weights(weights)) => weights.clone(),
+            Some(Publish::Whole(..)) => return None,
+        };
+        for change in staged.iter().flat_map(|one| &one.changes) {
+            let Change::Override { service, real, before, .. } = change else { return None };
+            let weight = self.typed.weight(&self.state, (service, *real), *before)?;
+            weights.push(Weight { service: service.clone(), real: *real, weight });
+        }
+        Some(weights)
     }
 
     /// Takes the steps of requests, and answers those that may not be or that change nothing.

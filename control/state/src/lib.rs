@@ -27,7 +27,7 @@ mod view;
 mod words;
 
 pub use change::Change;
-pub use desired::{Applied, Desired, Outcome};
+pub use desired::{Applied, Desired, Outcome, Publish, Weight};
 pub use disk::{Journal, OpenError};
 pub use edit::{Edit, FileContent, Request, What, file_changes, stage};
 pub use history::{EPOCHS_KEPT, Epoch, History};

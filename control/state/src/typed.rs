@@ -60,6 +60,30 @@ impl Typed {
         Ok(config)
     }
 
+    /// The weight of a real server with what operators say of it on top; `None` if more than its
+    /// weight is another with `before` in the place of that.
+    pub fn weight(
+        &self,
+        state: &State,
+        (service, real): (&str, SocketAddr),
+        before: Option<Override>,
+    ) -> Option<u16> {
+        let key = Key::new(Kind::Service, service);
+        let (known, Value::Service(value)) = self.known.get(&key)? else { return None };
+        if !Arc::ptr_eq(known, state.object(&key)?) {
+            return None;
+        }
+        let is_it = |it: &&RealServer| it.address == real.ip() && it.port == real.port();
+        let plain = value.reals.iter().find(is_it)?;
+        let with = |over: Option<Override>| {
+            let mut it = plain.clone();
+            put_over(std::slice::from_mut(&mut it), real, over.unwrap_or_default());
+            it
+        };
+        let (was, is) = (with(before), with(state.over(service, real)));
+        (was.down == is.down).then_some(is.weight)
+    }
+
     /// Takes over what was read of a file whose objects are in the state.
     pub fn learn(&mut self, state: &State, file: &FileContent) {
         let Some((objects, config)) = file.read() else { return };

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use sluice_config::Config;
+use sluice_config::{Config, RealServer};
 use sluice_state::{
     Applied, Author, Change, Desired, Door, Edit, FileContent, Key, Kind, OpenError, Override,
-    OverridePatch, RealState, Refusal, RefusalKind, Request, What,
+    OverridePatch, Publish, RealState, Refusal, RefusalKind, Request, Weight, What,
 };
 use tempfile::TempDir;
 
@@ -33,13 +33,17 @@ struct Place {
     folder: TempDir,
     desired: Desired,
     now: u64,
+    /// What the director would run with.
+    in_force: Option<Config>,
+    /// How often only weights were to be put in force.
+    weighed: u32,
 }
 
 impl Place {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let desired = Desired::open(folder.path()).expect("an empty folder");
-        Self { folder, desired, now: 1000 }
+        Self { folder, desired, now: 1000, in_force: None, weighed: 0 }
     }
 
     fn with_file() -> Self {
@@ -52,12 +56,34 @@ impl Place {
     fn restart(&mut self) {
         self.desired = Desired::default();
         self.desired = Desired::open(self.folder.path()).expect("what was kept");
+        self.in_force = self.desired.present(&mut |config| Ok(config.clone())).ok().map(|it| it.0);
     }
 
     fn all(&mut self, requests: &[Request]) -> Vec<Result<Applied, Refusal>> {
         self.now += 1;
         let mut compile = |config: &Config| Ok(config.clone());
-        self.desired.commit(requests, self.now, &mut compile).answers
+        let outcome = self.desired.commit(requests, self.now, &mut compile);
+        self.put_in_force(outcome.publish);
+        outcome.answers
+    }
+
+    /// As the director does: what is in force is the state.
+    fn put_in_force(&mut self, publish: Option<Publish<Config>>) {
+        match publish {
+            None => return,
+            Some(Publish::Whole(config, compiled)) => {
+                assert_eq!(*config, compiled);
+                self.in_force = Some(compiled);
+            }
+            Some(Publish::Weights(weights)) => {
+                assert!(!weights.is_empty());
+                self.weighed += 1;
+                let running = self.in_force.as_mut().expect("weights of nothing");
+                weights.iter().for_each(|one| weigh(running, one));
+            }
+        }
+        let state = self.config();
+        assert_eq!(self.in_force.as_ref(), Some(&state));
     }
 
     fn one(&mut self, by: Door, what: What) -> Result<Applied, Refusal> {
@@ -79,6 +105,19 @@ impl Place {
     fn weights(&mut self) -> Vec<(u16, bool)> {
         let config = self.config();
         config.services[0].reals.iter().map(|real| (real.weight, real.down)).collect()
+    }
+}
+
+fn weigh(config: &mut Config, Weight { service, real, weight }: &Weight) {
+    let service = config.services.iter_mut().find(|it| it.name == *service).expect("a service");
+    let is_it = |it: &&mut RealServer| it.address == real.ip() && it.port == real.port();
+    service.reals.iter_mut().find(is_it).expect("a real server").weight = *weight;
+}
+
+fn whole(publish: Publish<()>) -> Config {
+    match publish {
+        Publish::Whole(config, ()) => *config,
+        Publish::Weights(weights) => panic!("only {weights:?}"),
     }
 }
 
@@ -396,7 +435,7 @@ fn a_file_need_not_be_read_twice() {
                 let request = Request { by, if_epoch: None, dry_run: false, what };
                 let outcome = desired.commit(&[request], 1, &mut |_: &Config| Ok(()));
                 assert!(outcome.answers[0].is_ok() && !desired.differs_from_file());
-                outcome.publish.map(|(config, ())| config)
+                outcome.publish.map(whole)
             });
             let published: Vec<_> = published.collect();
             assert_eq!(published[0], published[1], "{}", path.display());
@@ -419,4 +458,35 @@ fn null_is_no_value() {
         let refused = place.edit(edit).expect_err("refused");
         assert_eq!(refused.faults[0].pointer, pointer, "{refused}");
     }
+}
+
+/// Weights and draining need no compiling; what else an override says does, and so does a weight
+/// beside another change.
+#[test]
+fn only_weights_are_put_in_force_as_such() {
+    let mut place = Place::with_file();
+    let steps = [
+        (weight(7), 1),
+        (state(RealState::Drain), 2),
+        (weight(9), 3),
+        (state(RealState::Up), 4),
+        (state(RealState::Down), 4),
+        (weight(5), 5),
+        (state(RealState::Drain), 5),
+    ];
+    for (patch, weighed) in steps {
+        place.edit(over("192.0.2.11", patch)).expect("right");
+        assert_eq!(place.weighed, weighed, "{patch:?}");
+    }
+    let edits = [over("192.0.2.11", weight(2)), put("other", 81)];
+    let requests = edits.map(|edit| request(Door::Api, What::Edits(vec![edit])));
+    assert!(place.all(&requests).iter().all(Result::is_ok));
+    let both = ["192.0.2.11", "192.0.2.12"].map(|real| {
+        request(
+            Door::Api,
+            What::Edits(vec![over(real, state(RealState::Up)), over(real, weight(4))]),
+        )
+    });
+    assert!(place.all(&both[1..]).iter().chain(&place.all(&both)).all(Result::is_ok));
+    assert_eq!(place.weighed, 7);
 }

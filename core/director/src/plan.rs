@@ -309,7 +309,8 @@ impl Pool {
 pub struct Plan {
     /// Its number: one more than that of the plan it replaced.
     pub epoch: u64,
-    /// How often health has changed it since it was compiled: see [`Plan::with_health`].
+    /// How often health and weights have changed it since it was compiled: see
+    /// [`Plan::with_health`].
     pub revision: u64,
     /// Services that are not as in the revision before.
     pub(crate) turned: Vec<ServiceId>,

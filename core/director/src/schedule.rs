@@ -104,7 +104,7 @@ impl Schedulers {
     /// slow start stays, for all that are still there. Called between turns; it allocates, and its
     /// time grows with the number of real servers.
     pub fn adopt(&mut self, plan: &Plan, now: Time, counters: &[RealCounters]) {
-        if self.knows_but_health(plan) {
+        if self.is_next_revision(plan) {
             self.revise(plan, now, counters);
             return;
         }
@@ -131,12 +131,12 @@ impl Schedulers {
     }
 
     /// Whether a plan is the next revision of the one that was adopted: see [`Plan::with_health`].
-    pub fn knows_but_health(&self, plan: &Plan) -> bool {
+    pub fn is_next_revision(&self, plan: &Plan) -> bool {
         self.adopted.0 == plan.epoch && self.adopted.1 + 1 == plan.revision
     }
 
-    /// Takes over a plan in which only some real servers' health has changed: the rosters of their
-    /// services are made again, the others stay as they are.
+    /// Takes over a plan in which only some real servers' health or weight has changed: the rosters
+    /// of their services are made again, the others stay as they are.
     fn revise(&mut self, plan: &Plan, now: Time, counters: &[RealCounters]) {
         self.adopted.1 = plan.revision;
         for id in &plan.turned {

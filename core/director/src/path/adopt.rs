@@ -1,7 +1,7 @@
 //! What a worker makes ready before its first turn with another plan.
 //!
 //! Room for counters and what is learned by id; what ids that were given again still had is
-//! cleared. A plan in which only health has changed has the same ids, pools and ways, so that the
+//! cleared. A plan in which only health or weights have changed has the same ids, pools and ways, so that the
 //! rosters of the services concerned are all there is to make: see [`Plan::with_health`].
 
 use super::engine::Engine;
@@ -14,10 +14,10 @@ use crate::plan::Plan;
 
 impl Path {
     /// Makes room for what a new plan counts. To be called once before the first turn with it. One
-    /// in which only health has changed costs as much as the services that it changed.
+    /// in which only health or weights have changed costs as much as the services that it changed.
     pub fn adopt(&mut self, plan: &Plan) {
         let shared = &mut self.shared;
-        if shared.schedulers.knows_but_health(plan) {
+        if shared.schedulers.is_next_revision(plan) {
             shared.schedulers.adopt(plan, shared.now, &shared.counters.reals);
             return;
         }

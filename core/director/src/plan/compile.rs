@@ -267,7 +267,12 @@ impl Plan {
 
     /// The hash table of a service that schedules by one: that of the plan before, as long as
     /// nothing that it is made of has changed.
-    fn table(&self, id: ServiceId, size: u32, before: Option<&Self>) -> Option<Arc<Table>> {
+    pub(super) fn table(
+        &self,
+        id: ServiceId,
+        size: u32,
+        before: Option<&Self>,
+    ) -> Option<Arc<Table>> {
         let service = self.service(id)?;
         if !matches!(service.scheduler, Scheduling::Mh | Scheduling::Sh | Scheduling::Dh) {
             return None;

@@ -2,9 +2,9 @@
 //! other real servers of the service say together.
 //!
 //! Health is no part of the configuration. It is kept in the plan, goes along when the next one is
-//! compiled, and changes by [`Plan::with_health`] alone, which copies a plan and touches only what
-//! depends on it: ids, tables and routes stay, so a worker makes again nothing but the rosters of
-//! the services concerned.
+//! compiled, and changes by [`Plan::with_health`] alone. That and [`Plan::with_weights`] copy a plan
+//! and touch only what depends on either: ids, tables and routes stay, so a worker makes again
+//! nothing but the rosters of the services concerned.
 
 use super::{Plan, Real, RealId, Service, ServiceId};
 use crate::blueprint::{AllDown, Orphans};
@@ -30,13 +30,37 @@ impl Plan {
     /// of any other plan.
     #[must_use]
     pub fn with_health(&self, found: &[(RealId, bool)]) -> Self {
+        self.revised(found, |real, down| std::mem::replace(&mut real.found_down, down) != down)
+    }
+
+    /// This plan with other weights of some real servers, as [`Self::with_health`] otherwise. It is
+    /// what compiling it with these weights would give.
+    #[must_use]
+    pub fn with_weights(&self, weights: &[(RealId, u16)]) -> Self {
+        let mut plan = self
+            .revised(weights, |real, weight| std::mem::replace(&mut real.weight, weight) != weight);
+        for id in plan.turned.clone() {
+            let size = plan.service(id).and_then(|s| s.table.as_ref()).map(|table| table.size());
+            let Some(size) = size else { continue };
+            let table = plan.table(id, size, Some(self));
+            plan.services[usize::from(id.0)].table = table;
+        }
+        plan
+    }
+
+    /// The next revision. `change` makes of a real server what is said of it, and tells whether it
+    /// was something else.
+    fn revised<T: Copy>(
+        &self,
+        said: &[(RealId, T)],
+        change: impl Fn(&mut Real, T) -> bool,
+    ) -> Self {
         let mut plan = self.clone();
         plan.revision += 1;
         let mut turned = BTreeSet::new();
-        for (id, down) in found {
+        for (id, what) in said {
             let Some(real) = plan.reals.get_mut(id.0 as usize) else { continue };
-            if real.live && real.found_down != *down {
-                real.found_down = *down;
+            if real.live && change(real, *what) {
                 turned.insert(real.service);
             }
         }
@@ -215,6 +239,37 @@ mod tests {
     }
 
     proptest! {
+        /// Other weights by a revision are what compiling with them gives, whatever was found in
+        /// between.
+        #[test]
+        fn weights_by_a_revision_are_compiled_ones(
+            scheduler in prop::sample::select(vec![
+                Scheduling::Wrr, Scheduling::Wlc, Scheduling::Mh, Scheduling::Sh, Scheduling::Dh,
+            ]),
+            policy in prop::sample::select(vec![
+                AllDown::Drop, AllDown::Keep, AllDown::FailOpen,
+            ]),
+            turns in prop::collection::vec((0u32..4, 0u16..3, any::<Option<bool>>()), 1..12),
+        ) {
+            let mut blueprint = blueprint(policy, &[false, false, false, true]);
+            blueprint.services[0].scheduler = scheduler;
+            blueprint.services[0].mh_table = 251;
+            let mut plan = compile(&blueprint, None);
+            for (id, weight, down) in turns {
+                if let Some(down) = down {
+                    plan = turn(&plan, &[(id, down)]);
+                    continue;
+                }
+                blueprint.services[0].reals[id as usize].weight = weight;
+                let compiled = compile(&blueprint, Some(&plan));
+                plan = plan.with_weights(&[(RealId(id), weight)]);
+                prop_assert_eq!(&plan.reals, &compiled.reals);
+                prop_assert_eq!(&plan.services[0].table, &compiled.services[0].table);
+                let of = |plan: &Plan| plan.v4.real_row(RealId(id)).copied();
+                prop_assert_eq!(of(&plan), of(&compiled));
+            }
+        }
+
         /// A worker that adopts revision after revision chooses as one that adopts the last as a
         /// whole would, if that one stood where it stands.
         #[test]
@@ -233,7 +288,7 @@ mod tests {
             by_revision.adopt(&plan, Time(0), &counters);
             for (now, (id, down)) in (1u64..).zip(turns) {
                 plan = turn(&plan, &[(id, down)]);
-                prop_assert!(by_revision.knows_but_health(&plan));
+                prop_assert!(by_revision.is_next_revision(&plan));
                 let mut whole = by_revision.clone();
                 by_revision.adopt(&plan, Time(now), &counters);
                 let mut other = plan.clone();

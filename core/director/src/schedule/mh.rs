@@ -82,6 +82,11 @@ impl Table {
         Self { recipe, cells: Cells::new(cells) }
     }
 
+    /// The number of entries that was asked for.
+    pub const fn size(&self) -> u32 {
+        self.recipe.size
+    }
+
     /// Whether the table is what this would make.
     pub fn is_of(&self, recipe: &Recipe) -> bool {
         self.recipe == *recipe
