@@ -168,13 +168,13 @@ fn follow_api(daemon: &mut Daemon, former: &sluice_config::Api) {
 
 /// Applies requests that wait together, and publishes what came of them.
 pub(crate) fn commit(daemon: &mut Daemon, requests: &[Request]) -> Vec<Result<Applied, Refusal>> {
-    let reports = daemon.crew.reports();
-    let settled = reports.len() == daemon.crew.size()
-        && reports.iter().all(|report| report.epoch == daemon.plan.epoch);
-    let retired =
-        if settled { retired(&daemon.plan, &report::total(&reports)) } else { Retired::default() };
-    let before = Arc::clone(&daemon.plan);
+    let (before, crew) = (Arc::clone(&daemon.plan), &daemon.crew);
     let mut compile = |config: &Config| {
+        let reports = crew.reports();
+        let settled = reports.len() == crew.size()
+            && reports.iter().all(|report| report.epoch == before.epoch);
+        let retired =
+            if settled { retired(&before, &report::total(&reports)) } else { Retired::default() };
         wiring::compile(config, Some(&before), &retired).map_err(|error| error.to_string())
     };
     let Outcome { answers, publish } = daemon.desired.commit(requests, now_ms(), &mut compile);

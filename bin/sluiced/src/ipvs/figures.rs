@@ -6,9 +6,10 @@
 use sluice_director::counters::{Counters, RealCounters};
 use sluice_director::plan::Plan;
 use sluice_ipvs::{Destination, Service, Stats};
-use sluice_meter::{Account, Counted, Ledger};
-use std::collections::{HashMap, VecDeque};
+use sluice_meter::{Account, Counted, Ledger, Owner};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How far back rates look.
@@ -16,10 +17,23 @@ const WINDOW: Duration = Duration::from_secs(4);
 /// The shortest time that makes a rate.
 const SHORTEST: Duration = Duration::from_millis(500);
 
-/// A service, or a real server of it.
-type Place = (String, Option<SocketAddr>);
-/// Sums by place.
-type Sums = HashMap<Place, Counted>;
+/// Sums by service.
+type Sums = HashMap<Arc<str>, Sum>;
+
+/// Of a service and its real servers.
+#[derive(Clone, Debug, Default)]
+struct Sum {
+    whole: Counted,
+    reals: Vec<(SocketAddr, Counted)>,
+}
+
+impl Sum {
+    /// Of the service itself, or of a real server.
+    fn of(&self, place: Option<SocketAddr>) -> Option<&Counted> {
+        let Some(real) = place else { return Some(&self.whole) };
+        self.reals.iter().find(|(at, _)| *at == real).map(|(_, counted)| counted)
+    }
+}
 
 /// What was counted.
 #[derive(Debug, Default)]
@@ -43,61 +57,66 @@ impl Figures {
         }
         let sums = self.sums();
         self.past.push_back((at, sums));
-        if !self.zeroed.is_empty() {
-            let now = &self.past.back().map(|(_, sums)| sums);
-            self.zeroed.retain(|place, _| now.is_some_and(|now| now.contains_key(place)));
-        }
+        let now = self.past.back().map(|(_, sums)| sums);
+        self.zeroed.retain(|service, _| now.is_some_and(|now| now.contains_key(service)));
     }
 
     fn sums(&self) -> Sums {
-        let mut sums = Sums::new();
-        for owner in self.ledger.owners().iter().filter(|owner| !owner.is_rule) {
-            sums.insert((owner.name.to_string(), None), owner.counted);
-            for account in self.ledger.accounts_of(owner) {
-                sums.insert((owner.name.to_string(), Some(endpoint(account))), account.counted);
-            }
-        }
-        sums
+        self.services().map(|owner| (Arc::clone(&owner.name), self.sum(owner))).collect()
+    }
+
+    fn services(&self) -> impl Iterator<Item = &Owner> {
+        self.ledger.owners().iter().filter(|owner| !owner.is_rule)
+    }
+
+    fn sum(&self, owner: &Owner) -> Sum {
+        let reals = self.ledger.accounts_of(owner);
+        let reals = reals.map(|account| (endpoint(account), account.counted)).collect();
+        Sum { whole: owner.counted, reals }
     }
 
     /// From now on the counts of these services begin at 0.
     pub fn zero<'a>(&mut self, services: impl Iterator<Item = &'a str>) {
-        let services: std::collections::HashSet<&str> = services.collect();
-        let now = self.sums().into_iter().filter(|((name, _), _)| services.contains(&**name));
+        let wanted: HashSet<&str> = services.collect();
+        let now = self.services().filter(|owner| wanted.contains(&*owner.name));
+        let now: Vec<_> = now.map(|it| (Arc::clone(&it.name), self.sum(it))).collect();
         self.zeroed.extend(now);
     }
 
     /// Puts figures on services and their destinations.
     pub fn put_on(&self, services: &mut [Service]) {
-        let now = self.sums();
+        let owners: HashMap<&str, &Owner> = self.services().map(|it| (&*it.name, it)).collect();
         for service in services {
-            let name = service.name.clone();
-            service.stats = self.stats(&now, &(name.clone(), None));
+            let Some(owner) = owners.get(&*service.name) else { continue };
+            let now = self.sum(owner);
+            service.stats = self.stats(&service.name, &now, None);
             for it in &mut service.destinations {
-                let place = (name.clone(), Some(SocketAddr::new(it.address, it.port)));
-                it.stats = self.stats(&now, &place);
-                if let Some(counted) = now.get(&place) {
+                let real = SocketAddr::new(it.address, it.port);
+                it.stats = self.stats(&service.name, &now, Some(real));
+                if let Some(counted) = now.of(Some(real)) {
                     gauges(it, counted);
                 }
             }
         }
     }
 
-    fn stats(&self, now: &Sums, place: &Place) -> Stats {
-        let Some(sum) = now.get(place) else { return Stats::default() };
+    /// Of a service, or of one of its real servers.
+    fn stats(&self, service: &str, now: &Sum, place: Option<SocketAddr>) -> Stats {
+        let Some(sum) = now.of(place) else { return Stats::default() };
         let none = Counted::default();
-        let zeroed = self.zeroed.get(place).unwrap_or(&none);
+        let within = |sums: &Sums| sums.get(service).and_then(|sum| sum.of(place)).copied();
+        let zeroed = within(&self.zeroed).unwrap_or(none);
         let since = |now: u64, then: u64| now.saturating_sub(then);
         let newest = self.past.back();
         let (over, then) = match (self.past.front(), newest) {
             (Some((first, sums)), Some((last, newest))) if last > first => {
-                let newest = newest.get(place).unwrap_or(sum);
-                ((*last - *first).as_secs_f64(), Some((newest, sums.get(place).unwrap_or(&none))))
+                let newest = within(newest).unwrap_or(*sum);
+                ((*last - *first).as_secs_f64(), Some((newest, within(sums).unwrap_or(none))))
             }
             _ => (1.0, None),
         };
         let rate = |of: fn(&Counted) -> u64| {
-            let counted = then.map_or(0, |(now, then)| since(of(now), of(then)));
+            let counted = then.map_or(0, |(now, then)| since(of(&now), of(&then)));
             (counted as f64 / over).round() as u64
         };
         Stats {

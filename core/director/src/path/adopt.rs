@@ -1,8 +1,9 @@
 //! What a worker makes ready before its first turn with another plan.
 //!
 //! Room for counters and what is learned by id; what ids that were given again still had is
-//! cleared. A plan in which only health or weights have changed has the same ids, pools and ways, so that the
-//! rosters of the services concerned are all there is to make: see [`Plan::with_health`].
+//! cleared. A plan in which only health or weights have changed has the same ids, pools and ways,
+//! so that the rosters of the services concerned are all there is to make: see
+//! [`Plan::with_health`].
 
 use super::engine::Engine;
 use super::rate::Usage;

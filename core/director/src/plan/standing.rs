@@ -2,8 +2,8 @@
 //! other real servers of the service say together.
 //!
 //! Health is no part of the configuration. It is kept in the plan, goes along when the next one is
-//! compiled, and changes by [`Plan::with_health`] alone. That and [`Plan::with_weights`] copy a plan
-//! and touch only what depends on either: ids, tables and routes stay, so a worker makes again
+//! compiled, and changes by [`Plan::with_health`] alone. That and [`Plan::with_weights`] copy a
+//! plan and touch only what depends on either: ids, tables and routes stay, so a worker makes again
 //! nothing but the rosters of the services concerned.
 
 use super::{Plan, Real, RealId, Service, ServiceId};
