@@ -4,7 +4,7 @@ DEMO := target/release/sluice-demo
 
 .PHONY: setup setup-tests build demo demo-stop figures race memif af-packet rfc2544 test bench bench-all plots
 .PHONY: matrix instructions cps scale
-.PHONY: fmt lint clean install
+.PHONY: fmt lint clean install uninstall
 
 setup: ## install what is missing from Debian's packages, check Rust, reserve huge pages
 	@packaging/setup.sh
@@ -19,6 +19,9 @@ build: setup ## the programs, optimised
 PREFIX ?= /usr
 install: ## what `make build` made, with unit, completions and manual pages; DESTDIR, PREFIX=/usr
 	@packaging/install.sh "$(DESTDIR)" "$(PREFIX)"
+
+uninstall: ## remove what `make install` put there, but no configuration; DESTDIR, PREFIX=/usr
+	@packaging/install.sh --remove "$(DESTDIR)" "$(PREFIX)"
 
 demo: build ## real traffic through the director between namespaces; KEEP=1 leaves it running
 	@$(DEMO) $(if $(KEEP),--keep)

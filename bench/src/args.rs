@@ -4,7 +4,8 @@ mod matrix;
 mod rfc2544;
 mod suite;
 
-pub use crate::choice::{Family, Mapping, Mode, Pages, Protocol, Scheduler};
+use crate::choice::scheduler;
+pub use crate::choice::{Family, Mapping, Mode, Pages, Protocol};
 use crate::clients::ENDPOINTS;
 use crate::error::BenchError;
 use crate::template::Template;
@@ -12,6 +13,7 @@ use crate::traffic::TRIES;
 use clap::{Args, Parser, Subcommand};
 pub use matrix::Matrix;
 pub use rfc2544::{Directions, Rfc2544};
+use sluice_director::blueprint::Scheduling;
 use sluice_director::path::BURST;
 pub use suite::{Arrivals, Churn, Conditions, Elephant, Latency, Memory, Plot, Scaling, word};
 
@@ -129,8 +131,8 @@ pub struct Throughput {
     #[arg(long, value_enum, default_value_t = Mode::Fnat)]
     pub mode: Mode,
     /// Scheduler
-    #[arg(long, value_enum, default_value_t = Scheduler::Rr)]
-    pub scheduler: Scheduler,
+    #[arg(long, value_parser = scheduler(), default_value = "rr")]
+    pub scheduler: Scheduling,
     /// IP version
     #[arg(long, value_enum, default_value_t = Family::V4)]
     pub family: Family,
@@ -219,8 +221,8 @@ pub struct Cps {
     #[arg(long, value_enum, default_value_t = Mode::Fnat)]
     pub mode: Mode,
     /// Scheduler
-    #[arg(long, value_enum, default_value_t = Scheduler::Rr)]
-    pub scheduler: Scheduler,
+    #[arg(long, value_parser = scheduler(), default_value = "rr")]
+    pub scheduler: Scheduling,
     /// IP version
     #[arg(long, value_enum, default_value_t = Family::V4)]
     pub family: Family,

@@ -1,7 +1,8 @@
 //! What can be chosen on the command line, by the names that configuration and output use.
 
 use clap::ValueEnum;
-use sluice_director::blueprint;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use sluice_director::blueprint::{self, Scheduling};
 use sluice_director::path::PagePolicy;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -16,38 +17,6 @@ pub enum Mode {
     Ipip,
     /// Source NAT
     Snat,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Scheduler {
-    /// Round robin
-    Rr,
-    /// Weighted round robin
-    Wrr,
-    /// Least sessions
-    Lc,
-    /// Least sessions for its weight
-    Wlc,
-    /// Shortest expected delay
-    Sed,
-    /// One without sessions, else the shortest expected delay
-    Nq,
-    /// The highest weight
-    Fo,
-    /// The highest weight until it has as many sessions
-    Ovf,
-    /// The same real server until it is overloaded
-    Lblc,
-    /// The same few real servers
-    Lblcr,
-    /// Hash of the destination
-    Dh,
-    /// Hash of the client
-    Sh,
-    /// Maglev's consistent hash of the client
-    Mh,
-    /// The better of two chosen at random
-    P2c,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -109,39 +78,27 @@ impl Mode {
         !matches!(self, Self::Dr | Self::Ipip)
     }
 
+    /// The name of a scheduler in output, where the mode has one.
+    pub const fn scheduled_by(self, scheduler: Scheduling) -> &'static str {
+        match self {
+            Self::Snat => "-",
+            _ => scheduler.name(),
+        }
+    }
+
     /// Whether sessions have a local address and port.
     pub const fn has_pool(self) -> bool {
         matches!(self, Self::Fnat | Self::Snat)
     }
 }
 
-impl Scheduler {
-    pub const fn of_blueprint(self) -> blueprint::Scheduling {
-        match self {
-            Self::Rr => blueprint::Scheduling::Rr,
-            Self::Wrr => blueprint::Scheduling::Wrr,
-            Self::Lc => blueprint::Scheduling::Lc,
-            Self::Wlc => blueprint::Scheduling::Wlc,
-            Self::Sed => blueprint::Scheduling::Sed,
-            Self::Nq => blueprint::Scheduling::Nq,
-            Self::Fo => blueprint::Scheduling::Fo,
-            Self::Ovf => blueprint::Scheduling::Ovf,
-            Self::Lblc => blueprint::Scheduling::Lblc,
-            Self::Lblcr => blueprint::Scheduling::Lblcr,
-            Self::Dh => blueprint::Scheduling::Dh,
-            Self::Sh => blueprint::Scheduling::Sh,
-            Self::Mh => blueprint::Scheduling::Mh,
-            Self::P2c => blueprint::Scheduling::P2c,
-        }
-    }
-
-    /// The name used in configuration and output, where the mode has a scheduler.
-    pub const fn name(self, mode: Mode) -> &'static str {
-        match mode {
-            Mode::Snat => "-",
-            _ => self.of_blueprint().name(),
-        }
-    }
+/// Reads a scheduler by its name.
+pub fn scheduler() -> impl TypedValueParser<Value = Scheduling> {
+    let names = Scheduling::ALL.iter().map(|scheduler| scheduler.name());
+    PossibleValuesParser::new(names).try_map(|word| {
+        let found = Scheduling::ALL.iter().find(|scheduler| scheduler.name() == word);
+        found.copied().ok_or("no scheduler")
+    })
 }
 
 impl Family {

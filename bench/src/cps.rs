@@ -312,7 +312,7 @@ impl Report {
             "generator_cycles_per_connection": rounded(quantile(&self.generator, 0.5)),
             "session_ends": self.end(),
             "mode": args.mode.name(),
-            "scheduler": args.scheduler.name(args.mode),
+            "scheduler": args.mode.scheduled_by(args.scheduler),
             "family": args.family.version(),
             "other_sessions": args.sessions,
             "table_slots": self.slots,
@@ -376,7 +376,7 @@ impl Report {
         let mut out = format!(
             "{} {} IPv{} TCP connections beside {} sessions, {}\n",
             args.mode.name(),
-            args.scheduler.name(args.mode),
+            args.mode.scheduled_by(args.scheduler),
             args.family.version(),
             args.sessions,
             self.machine.cpu_model

@@ -1,10 +1,11 @@
 //! Modes, families, schedulers and numbers of workers beside each other.
 
-use crate::args::{Family, Matrix, Mode, Scheduler, word};
+use crate::args::{Family, Matrix, Mode, word};
 use crate::error::BenchError;
 use crate::machine::Machine;
 use crate::runs::{self, Row};
 use serde_json::{Value, json};
+use sluice_director::blueprint::Scheduling;
 use std::fmt::Write;
 
 /// What one cell is of.
@@ -12,7 +13,7 @@ use std::fmt::Write;
 struct Cell {
     mode: Mode,
     family: Family,
-    scheduler: Scheduler,
+    scheduler: Scheduling,
     workers: u16,
     /// Of all workers.
     sessions: u64,
@@ -46,7 +47,7 @@ fn cells(args: &Matrix) -> Vec<Cell> {
     for mode in &args.modes {
         for family in &args.families {
             let schedulers = &args.schedulers[..];
-            let schedulers = if *mode == Mode::Snat { &[Scheduler::Rr][..] } else { schedulers };
+            let schedulers = if *mode == Mode::Snat { &[Scheduling::Rr][..] } else { schedulers };
             for scheduler in schedulers {
                 let cell = |workers: &u16| Cell {
                     mode: *mode,
@@ -64,7 +65,7 @@ fn cells(args: &Matrix) -> Vec<Cell> {
 
 impl runs::Cell for Cell {
     fn name(&self) -> String {
-        let scheduler = self.scheduler.name(self.mode);
+        let scheduler = self.mode.scheduled_by(self.scheduler);
         let (mode, version) = (self.mode.name(), self.family.version());
         match self.workers {
             1 => format!("{mode} IPv{version} {scheduler}"),
@@ -75,7 +76,7 @@ impl runs::Cell for Cell {
     fn words(&self) -> Vec<String> {
         vec![
             format!("--mode={}", word(&self.mode)),
-            format!("--scheduler={}", word(&self.scheduler)),
+            format!("--scheduler={}", self.scheduler.name()),
             format!("--family={}", word(&self.family)),
             format!("--workers={}", self.workers),
             format!("--sessions={}", self.sessions),
@@ -89,7 +90,7 @@ fn cell_json(row: &Row<Cell>) -> Value {
     let which = json!({
         "mode": cell.mode.name(),
         "family": cell.family.version(),
-        "scheduler": cell.scheduler.name(cell.mode),
+        "scheduler": cell.mode.scheduled_by(cell.scheduler),
         "workers": cell.workers,
     });
     runs::merge([which, row.json()])
@@ -129,7 +130,7 @@ impl Table {
             let cells = [
                 row.cell.mode.name().to_owned(),
                 format!("IPv{}", row.cell.family.version()),
-                row.cell.scheduler.name(row.cell.mode).to_owned(),
+                row.cell.mode.scheduled_by(row.cell.scheduler).to_owned(),
                 row.cell.workers.to_string(),
                 two(row.median("mpps")),
                 one(row.median("cycles_per_packet")),
@@ -191,7 +192,7 @@ mod tests {
     #[test]
     fn a_cell_has_its_row() {
         let run = |cycles: f64| json!({"cycles_per_packet": cycles, "table_pages": "2 MiB"});
-        let (mode, family, scheduler) = (Mode::Dr, Family::V6, Scheduler::Mh);
+        let (mode, family, scheduler) = (Mode::Dr, Family::V6, Scheduling::Mh);
         let cell = Cell { mode, family, scheduler, workers: 2, sessions: 9 };
         let row = Row { cell, runs: [30.0, 10.0, 20.0].map(run).to_vec() };
         let table = Table { args: args("--repeats 3"), machine: Machine::look(0), rows: vec![row] };

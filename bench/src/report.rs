@@ -155,7 +155,7 @@ impl Report {
             "sessions": self.sessions(),
             "workers": args.workers,
             "mode": args.mode.name(),
-            "scheduler": args.scheduler.name(args.mode),
+            "scheduler": args.mode.scheduled_by(args.scheduler),
             "family": args.family.version(),
             "protocol": args.protocol.name(),
             "directions": self.directions(),
@@ -242,7 +242,7 @@ impl Report {
         let mut out = format!(
             "{} {} IPv{} {} {} B {}, {} sessions, {} worker(s), {}\n",
             args.mode.name(),
-            args.scheduler.name(args.mode),
+            args.mode.scheduled_by(args.scheduler),
             args.family.version(),
             args.protocol.name(),
             args.frame_size(),

@@ -207,7 +207,7 @@ impl Scene {
             vip: self.ip(self.addresses().vip),
             ports: Ports::one(PORT),
             mode: self.mode.of_blueprint(),
-            scheduler: args.scheduler.of_blueprint(),
+            scheduler: args.scheduler,
             pool: if self.mode.has_pool() { "bench".into() } else { String::new() },
             reals: (0..args.reals).map(real).collect(),
             ..VirtualService::default()

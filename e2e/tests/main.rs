@@ -20,6 +20,7 @@ mod field;
 mod ground;
 mod ha;
 mod health;
+mod install;
 mod ipvs_door;
 mod keepalived;
 mod lifecycle;

@@ -1,7 +1,9 @@
 //! The command line of modes, families, schedulers and workers beside each other.
 
-use super::{Family, Mode, Pages, Scheduler, count, seconds};
+use super::{Family, Mode, Pages, count, seconds};
+use crate::choice::scheduler;
 use clap::Args;
+use sluice_director::blueprint::Scheduling;
 
 #[derive(Clone, Debug, Args)]
 pub struct Matrix {
@@ -13,9 +15,9 @@ pub struct Matrix {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Family::V4, Family::V6])]
     pub families: Vec<Family>,
     /// Schedulers; snat has none
-    #[arg(long, value_enum, value_delimiter = ',',
-          default_values_t = [Scheduler::Rr, Scheduler::Wrr, Scheduler::Wlc, Scheduler::Mh])]
-    pub schedulers: Vec<Scheduler>,
+    #[arg(long, value_parser = scheduler(), value_delimiter = ',',
+          default_values = ["rr", "wrr", "wlc", "mh"])]
+    pub schedulers: Vec<Scheduling>,
     /// Workers, each on a core of its own
     #[arg(long, value_delimiter = ',', default_values_t = [1],
           value_parser = clap::value_parser!(u16).range(1..=64))]

@@ -1,7 +1,8 @@
 //! The command lines of measurements that are made of several runs or phases.
 
-use super::{Family, Mode, Pages, Protocol, Scheduler, Throughput, count, seconds, whole_share};
+use super::{Family, Mode, Pages, Protocol, Throughput, count, seconds, whole_share};
 use clap::{Args, ValueEnum};
+use sluice_director::blueprint::Scheduling;
 use sluice_director::family::{Ipv4, Ipv6};
 use sluice_director::path::BURST;
 use sluice_director::session::SessionOf;
@@ -195,7 +196,7 @@ impl Throughput {
     pub fn usual(mode: Mode, family: Family, conditions: &Conditions) -> Self {
         Self {
             mode,
-            scheduler: Scheduler::Rr,
+            scheduler: Scheduling::Rr,
             family,
             protocol: Protocol::Udp,
             size: None,

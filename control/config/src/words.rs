@@ -154,6 +154,19 @@ impl Word for Question {
     ];
 }
 
+impl Word for Scheduling {
+    const NOUN: &str = "a scheduler";
+    const ALL: &[(&str, Self)] = &{
+        let mut all = [("", Self::Rr); Self::ALL.len()];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = (Self::ALL[at].name(), Self::ALL[at]);
+            at += 1;
+        }
+        all
+    };
+}
+
 /// A setting whose words are the names that the blueprint gives its values.
 macro_rules! named {
     ($kind:ty, $noun:literal, $($value:ident),+) => {
@@ -164,7 +177,6 @@ macro_rules! named {
     };
 }
 named!(Mode, "a forwarding mode", Fnat, Nat, Dr, Ipip);
-named!(Scheduling, "a scheduler", Rr, Wrr, Lc, Wlc, Sed, Nq, Fo, Ovf, Lblc, Lblcr, Dh, Sh, Mh, P2c);
 named!(HashKey, "something to hash", Client, ClientPort);
 named!(Orphans, "a fate of sessions", Keep, Reset, Reschedule);
 named!(AllDown, "a rule for when all are down", Drop, Keep, FailOpen);

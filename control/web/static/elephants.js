@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { bits, pps } from "./format.js";
-import { linkColumn, section, shareColumn } from "./parts.js";
+import { linkColumn, numberColumn, section, shareColumn } from "./parts.js";
 import { to } from "./router.js";
 import { Table } from "./table.js";
 
@@ -38,12 +38,6 @@ function rowsOf(elephants) {
 }
 
 function elephantsTable() {
-  const number = (label, value, text) => ({
-    label,
-    number: true,
-    value,
-    text: (row) => text(value(row)),
-  });
   return new Table({
     caption: "Sessions with the most traffic",
     key: (row) => `${row.protocol} ${row.client} ${row.virtual} ${row.real} ${row.worker}`,
@@ -61,16 +55,11 @@ function elephantsTable() {
         value: (row) => row.bytes,
         text: (row) => bits(row.bytes),
       }),
-      number("In", (row) => row.inBytes, bits),
-      number("Out", (row) => row.outBytes, bits),
-      number("Packets", (row) => row.packets, pps),
+      numberColumn("In", (row) => row.inBytes, bits),
+      numberColumn("Out", (row) => row.outBytes, bits),
+      numberColumn("Packets", (row) => row.packets, pps),
       { label: "State", value: (row) => row.state, text: (row) => `${row.protocol} ${row.state}` },
-      {
-        label: "Worker",
-        number: true,
-        value: (row) => row.worker,
-        text: (row) => String(row.worker),
-      },
+      numberColumn("Worker", (row) => row.worker),
     ],
   });
 }

@@ -2,7 +2,7 @@
 
 import { h, say } from "./dom.js";
 import { bits, count, perSecond, percent, pps, span } from "./format.js";
-import { badge, choice, linkColumn, section, Tile } from "./parts.js";
+import { badge, choice, linkColumn, numberColumn, section, Tile } from "./parts.js";
 import { Plot } from "./plot.js";
 import { to } from "./router.js";
 import { Table } from "./table.js";
@@ -198,18 +198,8 @@ function dropsTable() {
         refresh: refreshReason,
       },
       { label: "Fate", value: fate, text: fate },
-      {
-        label: "Rate",
-        number: true,
-        value: (row) => row.rate ?? -1,
-        text: (row) => perSecond(row.rate),
-      },
-      {
-        label: "Packets",
-        number: true,
-        value: (row) => row.packets,
-        text: (row) => count(row.packets),
-      },
+      numberColumn("Rate", (row) => row.rate, perSecond),
+      numberColumn("Packets", (row) => row.packets, count),
     ],
   });
 }
@@ -246,24 +236,9 @@ function busiestTable() {
         (row) => row.name,
         (row) => to("services", row.name),
       ),
-      {
-        label: "Sessions",
-        number: true,
-        value: (row) => row.sessions_active,
-        text: (row) => count(row.sessions_active),
-      },
-      {
-        label: "New",
-        number: true,
-        value: (row) => row.rates.opened ?? -1,
-        text: (row) => perSecond(row.rates.opened),
-      },
-      {
-        label: "Traffic",
-        number: true,
-        value: (row) => row.rates.bytes ?? -1,
-        text: (row) => bits(row.rates.bytes),
-      },
+      numberColumn("Sessions", (row) => row.sessions_active, count),
+      numberColumn("New", (row) => row.rates.opened, perSecond),
+      numberColumn("Traffic", (row) => row.rates.bytes, bits),
     ],
   });
 }
@@ -289,21 +264,11 @@ function portsTable() {
         node: (row) => badge(...PORT_STATES[row.state]),
       },
       { label: "Device", value: (row) => row.device, text: (row) => row.device },
-      {
-        label: "Received",
-        number: true,
-        value: (row) => row.rx_bps ?? -1,
-        text: (row) => bits(row.rx_bps),
-      },
-      { label: "Packets in", number: true, text: (row) => pps(row.rx_pps) },
-      {
-        label: "Sent",
-        number: true,
-        value: (row) => row.tx_bps ?? -1,
-        text: (row) => bits(row.tx_bps),
-      },
-      { label: "Packets out", number: true, text: (row) => pps(row.tx_pps) },
-      { label: "Lost and errors", number: true, value: lost, text: (row) => count(lost(row)) },
+      numberColumn("Received", (row) => row.rx_bps, bits),
+      numberColumn("Packets in", (row) => row.rx_pps, pps),
+      numberColumn("Sent", (row) => row.tx_bps, bits),
+      numberColumn("Packets out", (row) => row.tx_pps, pps),
+      numberColumn("Lost and errors", lost, count),
     ],
   });
 }

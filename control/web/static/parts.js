@@ -66,6 +66,16 @@ export class Share {
   }
 }
 
+/** A column of a table with figures; what is not known is sorted below all others. */
+export function numberColumn(label, value, text = String) {
+  return {
+    label,
+    number: true,
+    value: (row) => value(row) ?? -1,
+    text: (row) => text(value(row)),
+  };
+}
+
 /** A column of a table with a bar for a share; `figure` is what is said and sorted by instead. */
 export function shareColumn(label, share, figure) {
   const bars = new WeakMap();

@@ -3,7 +3,7 @@
 
 import { h, say } from "./dom.js";
 import { bits, count, endpoint, perSecond, pps, span } from "./format.js";
-import { badge, facts, section, shareColumn, stateBadge, Tile } from "./parts.js";
+import { badge, facts, numberColumn, section, shareColumn, stateBadge, Tile } from "./parts.js";
 import { Plot } from "./plot.js";
 import { changeReal } from "./change.js";
 import { Table } from "./table.js";
@@ -136,22 +136,16 @@ function showHour({ plots }, hour) {
 }
 
 function realsTable(name, context) {
-  const number = (label, value, text) => ({
-    label,
-    number: true,
-    value: (row) => value(row) ?? -1,
-    text: (row) => text(value(row)),
-  });
   const columns = [
     { label: "Real server", value: (row) => row.at, text: (row) => row.at },
     { label: "State", value: (row) => row.state, node: (row) => stateBadge(row.state) },
     { label: "Check", plain: true, text: checkText },
-    number("Weight", (row) => row.weight, count),
+    numberColumn("Weight", (row) => row.weight, count),
     shareColumn("Sessions", (row) => row.sessionShare, {
       value: (row) => row.sessions_active,
       text: (row) => count(row.sessions_active),
     }),
-    number("New", (row) => row.rates.opened, perSecond),
+    numberColumn("New", (row) => row.rates.opened, perSecond),
     shareColumn("Traffic", (row) => row.trafficShare, {
       value: (row) => row.rates.bytes ?? -1,
       text: (row) => bits(row.rates.bytes),

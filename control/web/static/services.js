@@ -2,7 +2,15 @@
 
 import { h, say } from "./dom.js";
 import { bits, count, endpoint, perSecond, pps } from "./format.js";
-import { badge, choice, linkColumn, searchField, section, shareColumn } from "./parts.js";
+import {
+  badge,
+  choice,
+  linkColumn,
+  numberColumn,
+  searchField,
+  section,
+  shareColumn,
+} from "./parts.js";
 import { to } from "./router.js";
 import { Table } from "./table.js";
 import { condition, measure, standing } from "./traffic.js";
@@ -72,12 +80,6 @@ function matches(row, { text, troubled }) {
 }
 
 function servicesTable() {
-  const number = (label, value, text) => ({
-    label,
-    number: true,
-    value: (row) => value(row) ?? -1,
-    text: (row) => text(value(row)),
-  });
   return new Table({
     caption: "Virtual services",
     key: (row) => row.name,
@@ -105,9 +107,9 @@ function servicesTable() {
         value: (row) => `${row.mode} ${row.scheduler}`,
         text: (row) => `${row.mode}, ${row.scheduler}`,
       },
-      number("Sessions", (row) => row.sessions_active, count),
-      number("New", (row) => row.rates.opened, perSecond),
-      number("Packets", (row) => row.rates.packets, pps),
+      numberColumn("Sessions", (row) => row.sessions_active, count),
+      numberColumn("New", (row) => row.rates.opened, perSecond),
+      numberColumn("Packets", (row) => row.rates.packets, pps),
       shareColumn("Traffic", (row) => row.share, {
         value: (row) => row.rates.bytes ?? -1,
         text: (row) => bits(row.rates.bytes),
@@ -124,30 +126,10 @@ function snatTable() {
       { label: "Rule", value: (row) => row.name, text: (row) => row.name },
       { label: "From", text: (row) => row.sources.join(", ") },
       { label: "Pool", value: (row) => row.pool, text: (row) => row.pool },
-      {
-        label: "Sessions",
-        number: true,
-        value: (row) => row.sessions_active,
-        text: (row) => count(row.sessions_active),
-      },
-      {
-        label: "New",
-        number: true,
-        value: (row) => row.rates.opened ?? -1,
-        text: (row) => perSecond(row.rates.opened),
-      },
-      {
-        label: "In",
-        number: true,
-        value: (row) => row.rates.inBytes ?? -1,
-        text: (row) => bits(row.rates.inBytes),
-      },
-      {
-        label: "Out",
-        number: true,
-        value: (row) => row.rates.outBytes ?? -1,
-        text: (row) => bits(row.rates.outBytes),
-      },
+      numberColumn("Sessions", (row) => row.sessions_active, count),
+      numberColumn("New", (row) => row.rates.opened, perSecond),
+      numberColumn("In", (row) => row.rates.inBytes, bits),
+      numberColumn("Out", (row) => row.rates.outBytes, bits),
     ],
   });
 }

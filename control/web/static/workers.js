@@ -3,7 +3,7 @@
 import { h, svg } from "./dom.js";
 import { rateOf } from "./feed.js";
 import { count, memory, percent, perSecond, pps } from "./format.js";
-import { facts, section, shareColumn } from "./parts.js";
+import { facts, numberColumn, section, shareColumn } from "./parts.js";
 import { Plot } from "./plot.js";
 import { Table } from "./table.js";
 
@@ -90,34 +90,28 @@ function stagesOf(worker, old) {
 }
 
 function workersTable() {
-  const number = (label, value, text) => ({
-    label,
-    number: true,
-    value: (row) => value(row) ?? -1,
-    text: (row) => text(value(row)),
-  });
   return new Table({
     caption: "Workers",
     key: (row) => row.worker,
     columns: [
       { label: "Worker", value: (row) => row.worker, text: (row) => `worker ${row.worker}` },
-      { label: "Core", number: true, value: (row) => row.core, text: (row) => String(row.core) },
+      numberColumn("Core", (row) => row.core),
       shareColumn("Busy", (row) => row.busy_share),
-      number("Packets", (row) => row.pps, pps),
-      number(
+      numberColumn("Packets", (row) => row.pps, pps),
+      numberColumn(
         "Burst fill",
         (row) => row.fill,
         (fill) => (fill === null ? "–" : `${fill.toFixed(1)} of 64`),
       ),
-      number(
+      numberColumn(
         "Found at once",
         (row) => row.hits,
         (hits) => percent(hits ?? NaN),
       ),
-      number("Sessions", (row) => row.sessions, count),
+      numberColumn("Sessions", (row) => row.sessions, count),
       shareColumn("Table full", (row) => row.full),
-      number("Sleeps", (row) => row.sleeping, perSecond),
-      number("Frames held", (row) => row.held_frames, count),
+      numberColumn("Sleeps", (row) => row.sleeping, perSecond),
+      numberColumn("Frames held", (row) => row.held_frames, count),
     ],
   });
 }

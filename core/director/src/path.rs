@@ -182,6 +182,8 @@ struct Shared {
     counters: Counters,
     /// Which real server each counter belongs to, to notice that an id was given anew.
     counted: Vec<(ServiceId, IpAddr, u16)>,
+    /// Since which plan each service is there, to notice the same of its id.
+    births: Vec<u64>,
     /// Where the walk through the local ports stopped, by real server.
     walks: Vec<local_port::Walk>,
     /// Where those of new real servers begin.
@@ -225,6 +227,7 @@ impl Path {
             workers: config.workers.max(1),
             counters: Counters::default(),
             counted: Vec::new(),
+            births: Vec::new(),
             walks: Vec::new(),
             ports_from: 0,
             ports: Vec::new(),

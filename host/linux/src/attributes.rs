@@ -93,6 +93,11 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
+/// The 32-bit number at an offset, in network byte order.
+pub(crate) fn u32_be_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
 /// The signed 32-bit number at an offset.
 pub(crate) fn i32_at(bytes: &[u8], at: usize) -> Option<i32> {
     Some(i32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))

@@ -1,4 +1,5 @@
-//! What an operator changes by hand: addresses, routes, neighbours, flags and VLANs of links.
+//! What an operator changes by hand: addresses, routes, neighbours, flags and VLANs of links;
+//! tunnels are in `tunnel.rs`.
 //!
 //! Unlike the director's own commands (`commands.rs`) these are not idempotent: somebody who adds
 //! what is there, or removes what is not, is told so by the kernel's errno, since a script may go
@@ -6,7 +7,7 @@
 
 use std::net::IpAddr;
 
-use crate::attributes::{Request, ip_bytes};
+use crate::attributes::{NESTED, Request, attribute, ip_bytes};
 use crate::commands::Commands;
 use crate::error::Error;
 use crate::event::{ADDRESS_HEADER_LEN, LINK_HEADER_LEN, NEIGHBOUR_HEADER_LEN};
@@ -23,7 +24,7 @@ pub enum Make {
 }
 
 impl Make {
-    const fn flags(self) -> i32 {
+    pub(crate) const fn flags(self) -> i32 {
         let how = match self {
             Self::New => libc::NLM_F_EXCL,
             Self::Put => libc::NLM_F_REPLACE,
@@ -205,38 +206,23 @@ impl Commands {
     }
 }
 
-/// Marks an attribute that holds attributes (`NLA_F_NESTED`).
-const NESTED: u16 = 0x8000;
-
-/// Attributes to be put into another one.
-#[derive(Default)]
-struct Nest(Vec<u8>);
-
-impl Nest {
-    fn with(mut self, kind: u16, value: &[u8]) -> Self {
-        let len = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
-        self.0.extend_from_slice(&len.to_ne_bytes());
-        self.0.extend_from_slice(&kind.to_ne_bytes());
-        self.0.extend_from_slice(value);
-        self.0.resize(self.0.len().next_multiple_of(4), 0);
-        self
-    }
-}
-
 fn vlan_request(name: &str, parent: u32, ethertype: u16, id: u16) -> Request {
-    let data = Nest::default()
-        .with(uapi::IFLA_VLAN_ID, &id.to_ne_bytes())
-        .with(uapi::IFLA_VLAN_PROTOCOL, &ethertype.to_be_bytes());
-    let info = Nest::default()
-        .with(libc::IFLA_INFO_KIND, b"vlan")
-        .with(libc::IFLA_INFO_DATA | NESTED, &data.0);
+    let data = [
+        attribute(uapi::IFLA_VLAN_ID, &id.to_ne_bytes()),
+        attribute(uapi::IFLA_VLAN_PROTOCOL, &ethertype.to_be_bytes()),
+    ]
+    .concat();
+    let info =
+        [attribute(libc::IFLA_INFO_KIND, b"vlan"), attribute(libc::IFLA_INFO_DATA | NESTED, &data)]
+            .concat();
     Request::new(libc::RTM_NEWLINK, Make::New.flags(), &[0; LINK_HEADER_LEN])
         .with(libc::IFLA_IFNAME, &terminated(name))
         .with(libc::IFLA_LINK, &parent.to_ne_bytes())
-        .with(libc::IFLA_LINKINFO | NESTED, &info.0)
+        .with(libc::IFLA_LINKINFO | NESTED, &info)
 }
 
-fn terminated(name: &str) -> Vec<u8> {
+/// A name as the kernel wants it.
+pub(crate) fn terminated(name: &str) -> Vec<u8> {
     [name.as_bytes(), &[0]].concat()
 }
 

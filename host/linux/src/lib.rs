@@ -59,6 +59,7 @@ mod request;
 mod routes;
 mod state;
 pub mod survey;
+mod tunnel;
 mod uapi;
 
 pub use commands::Commands;
@@ -74,3 +75,4 @@ pub use state::{
     Address, Changed, Kernel, Link, Neighbour, NeighbourState, NextHop, Route, RouteKind, Table,
     Vlan,
 };
+pub use tunnel::{GreHeader, Tunnel, TunnelMode};

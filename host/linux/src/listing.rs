@@ -15,6 +15,7 @@ use crate::event::{ADDRESS_HEADER_LEN, LINK_HEADER_LEN, NEIGHBOUR_HEADER_LEN};
 use crate::event_route::ROUTE_HEADER_LEN;
 use crate::request::{Dump, Requester};
 use crate::state::Vlan;
+use crate::tunnel::Tunnel;
 use crate::uapi;
 
 /// How often a table is read that changes meanwhile, before what came is shown.
@@ -100,6 +101,8 @@ pub struct ListedLink {
     pub parent: Option<u32>,
     /// The tag of a VLAN sub-interface.
     pub vlan: Option<Vlan>,
+    /// What a tunnel over IPv4 is like.
+    pub tunnel: Option<Tunnel>,
     /// How often the kernel was asked for promiscuity.
     pub promiscuity: u32,
 }
@@ -179,7 +182,7 @@ impl Listing {
     }
 }
 
-fn link(message: Message<'_>) -> Option<ListedLink> {
+pub(crate) fn link(message: Message<'_>) -> Option<ListedLink> {
     let body = message.body;
     let mut link =
         ListedLink { index: u32_at(body, 4)?, flags: u32_at(body, 8)?, ..ListedLink::default() };
@@ -202,8 +205,11 @@ fn link(message: Message<'_>) -> Option<ListedLink> {
 fn link_info(value: &[u8], link: &mut ListedLink) {
     let inside = |wanted: u16| Attributes(value).find(|&(kind, _)| kind == wanted);
     link.kind = inside(libc::IFLA_INFO_KIND).and_then(|(_, value)| text(value));
-    let data = inside(libc::IFLA_INFO_DATA).filter(|_| link.kind.as_deref() == Some("vlan"));
-    let Some((_, data)) = data else { return };
+    let (Some(kind), Some((_, data))) = (&link.kind, inside(libc::IFLA_INFO_DATA)) else { return };
+    link.tunnel = Tunnel::read(kind, data);
+    if kind != "vlan" {
+        return;
+    }
     let find = |wanted: u16| Attributes(data).find(|&(kind, _)| kind == wanted);
     let id = find(uapi::IFLA_VLAN_ID).and_then(|(_, value)| u16_at(value, 0));
     let ethertype = find(uapi::IFLA_VLAN_PROTOCOL).and_then(|(_, value)| u16_be_at(value, 0));

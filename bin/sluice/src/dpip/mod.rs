@@ -13,6 +13,7 @@ mod neigh;
 mod route;
 #[cfg(test)]
 mod tests;
+mod tunnel;
 mod vlan;
 mod words;
 
@@ -39,6 +40,9 @@ Usage: dpip [OPTIONS] OBJECT COMMAND [ARGUMENTS]
          set DEV up|down | set DEV link up|down | set DEV addr MAC | set DEV mtu N
          set DEV { promisc | allmulticast } on|off
   vlan   add [NAME] link DEV [proto 802.1q|802.1ad] id N | del NAME | show [NAME]
+  tunnel { add | change } [NAME] mode ipip|gre [remote ADDR] [local ADDR] [ttl N|inherit]
+         [tos N|inherit] [dev DEV] [[i|o]key KEY] [[i|o]seq] [[i|o]csum]
+         del NAME | show [NAME]
 
   -4, -6, -f inet|inet6   only this family      -s   statistics      -v   more
   -i SECONDS, -c COUNT    rates, so often (link show)                -h   this text
@@ -81,6 +85,7 @@ fn object(line: Line, socket: &Path) -> Done {
         "neigh" => neigh::run(line, socket),
         "link" => link::run(line, socket),
         "vlan" => vlan::run(line, socket),
+        "tunnel" => tunnel::run(line, socket),
         other => Err(elsewhere(other)),
     }
 }
@@ -93,10 +98,6 @@ fn mac_text(mac: [u8; 6]) -> String {
 /// What to use for objects that are DPVS's own.
 fn elsewhere(object: &str) -> Failure {
     let instead = match object {
-        "tunnel" => {
-            "`ip tunnel` or `ip link add … type ipip|gre` makes tunnels on Linux; real \
-                     servers behind tunnels have `mode = \"ipip\"`"
-        }
         "qsch" | "cls" => {
             "`tc` shapes what the kernel sends; a service's own limits are \
                            `max_sessions` and `max_new_per_s`"
@@ -118,7 +119,7 @@ fn elsewhere(object: &str) -> Failure {
         "maddr" => "`ip maddress show` shows multicast addresses",
         "lldp" => "`lldpd` speaks LLDP on the ports' interfaces",
         _ => {
-            let advice = "the objects are addr, route, neigh, link, vlan";
+            let advice = "the objects are addr, route, neigh, link, vlan, tunnel";
             return Failure::parameter(format!("there is no object {object:?}: {advice}"));
         }
     };

@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 
 use sluice_api::model::Worker;
-use sluice_linux::{ListedAddress, ListedRoute};
+use sluice_linux::{GreHeader, ListedAddress, ListedRoute, Tunnel, TunnelMode};
 
 use super::link::Counts;
 use super::words::{Family, Line, Parsed, parse};
-use super::{addr, is_named, link, route};
+use super::{addr, is_named, link, route, tunnel};
 
 fn line(text: &str) -> Line {
     let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
@@ -23,6 +23,7 @@ fn refused(text: &str) -> String {
         Err(wrong) => wrong.to_string(),
         Ok(Parsed::Line(mut line)) => match line.object.as_str() {
             "addr" => addr::read(&mut line.rest).expect_err(text).to_string(),
+            "tunnel" => tunnel::read(&mut line.rest).expect_err(text).to_string(),
             _ => route::read(&mut line.rest).expect_err(text).to_string(),
         },
         Ok(other) => panic!("{text}: {other:?}"),
@@ -75,6 +76,49 @@ fn a_route_of_dpvs_is_understood() {
     assert!(refused("route add 192.0.2.0/24 via nobody").contains("via nobody"));
     assert!(refused("route add 192.0.2.0/24 mtu 10").contains("from 68"));
     assert!(refused("route add 192.0.2.0/24 default").contains("default is not understood"));
+}
+
+#[test]
+fn a_tunnel_of_dpvs_is_understood_and_shown() {
+    let mut plain = line("tunnel add mode ipip ipip1 local 198.51.100.1 remote 203.0.113.1");
+    let said = tunnel::read(&mut plain.rest).expect("right");
+    assert_eq!((said.name.as_deref(), said.mode), (Some("ipip1"), Some(TunnelMode::Ipip)));
+    let ends = Tunnel {
+        local: "198.51.100.1".parse().ok(),
+        remote: "203.0.113.1".parse().ok(),
+        ..Tunnel::default()
+    };
+    assert_eq!(said.rest, ends);
+    assert_eq!(
+        tunnel::one("ipip1", &said.rest, None),
+        "ipip1: ipip remote 203.0.113.1 local 198.51.100.1 ttl inherit \n"
+    );
+    let mut keyed = line(
+        "tunnel change gre1 type gre remote any local 198.51.100.1 dev dpdk0 ttl 64 tos inherit \
+         icsum okey 1.2.3.4 oseq",
+    );
+    let said = tunnel::read(&mut keyed.rest).expect("right");
+    assert_eq!((said.device.as_deref(), said.rest.ttl), (Some("dpdk0"), Some(64)));
+    let received = GreHeader { checksum: true, key: None, sequence: false };
+    let sent = GreHeader { checksum: false, key: Some(0x0102_0304), sequence: true };
+    assert_eq!((said.rest.received, said.rest.sent), (received, sent));
+    let gre = Tunnel { mode: TunnelMode::Gre, ..said.rest };
+    assert_eq!(
+        tunnel::one("gre1", &gre, said.device),
+        "gre1:  gre remote 0.0.0.0 local 198.51.100.1 dev dpdk0 ttl 64 tos 0x1 i_flags 0x1 \
+         o_flags 0xc o_key 0x1020304 \n"
+    );
+    let mut both = line("tunnel add mode gre key 7 seq csum ttl inherit tos 8");
+    let said = tunnel::read(&mut both.rest).expect("right").rest;
+    let all = GreHeader { checksum: true, key: Some(7), sequence: true };
+    assert_eq!((said.received, said.sent, said.ttl, said.tos), (all, all, None, 8));
+    assert!(refused("tunnel add x mode sit").contains("ipip or gre"));
+    assert!(refused("tunnel add x remote 2001:db8::1").contains("ip6tnl"));
+    assert!(refused("tunnel add x ttl 0").contains("from 1 to 255"));
+    assert!(refused("tunnel add x tos 256").contains("from 0 to 255"));
+    assert!(refused("tunnel add x ikey what").contains("ikey what: a number"));
+    assert!(refused("tunnel add x okey").contains("okey needs a value"));
+    assert!(refused("tunnel add x y").contains("y is not understood"));
 }
 
 #[test]

@@ -6,8 +6,8 @@
 //! [`Plan::with_health`].
 
 use super::engine::Engine;
-use super::rate::Usage;
-use super::{PagePolicy, Path};
+use super::rate::{Rate, Usage};
+use super::{PagePolicy, Path, Shared};
 use crate::counters::RealCounters;
 use crate::family::Seed;
 use crate::local_port;
@@ -22,7 +22,7 @@ impl Path {
             shared.schedulers.adopt(plan, shared.now, &shared.counters.reals);
             return;
         }
-        shared.usage.resize(plan.services.len(), Usage::default());
+        shared.adopt_services(plan);
         let walk = local_port::Walk::beginning(shared.ports_from);
         shared.walks.resize(plan.reals.len(), walk);
         shared.counters.reals.resize(plan.reals.len(), RealCounters::default());
@@ -58,6 +58,22 @@ impl Path {
         // Without memory even for that, its sessions are refused as those of a full table are.
         if let Ok(wide) = wide {
             self.wide = Engine { level: self.wide.level, ..wide };
+        }
+    }
+}
+
+impl Shared {
+    /// Makes room for what services use of their limits. One that has come since begins afresh,
+    /// whatever its id was before; sessions are counted by id, and none is left of another service.
+    fn adopt_services(&mut self, plan: &Plan) {
+        self.usage.resize(plan.services.len(), Usage::default());
+        self.births.resize(plan.services.len(), 0);
+        let known = self.usage.iter_mut().zip(&mut self.births);
+        for (service, (usage, born)) in plan.services.iter().zip(known) {
+            if *born != service.born {
+                *born = service.born;
+                usage.rate = Rate::default();
+            }
         }
     }
 }

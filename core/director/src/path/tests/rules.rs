@@ -4,8 +4,8 @@
 use super::lab::{self, BACK, CLIENT, FRONT, LOCAL, Lab, MemFrame, Packet, REAL, REAL_2, VIP};
 use crate::blueprint::{Blueprint, Mode, Network, Orphans, Persistence, Ports, VirtualService};
 use crate::fib::{FibBuilder, Link, Target};
-use crate::path::Verdict;
-use crate::plan::{Plan, Retired};
+use crate::path::{SessionFilter, Verdict};
+use crate::plan::{Plan, RealId, Retired, ServiceId};
 use crate::reason::Reason;
 use sluice_wire::tcp::{ACK, FIN, SYN};
 
@@ -29,9 +29,14 @@ fn real_of(lab: &mut Lab, from: ([u8; 4], u16)) -> [u8; 4] {
 
 /// The same lab with another configuration.
 fn reload(lab: &mut Lab, change: impl FnOnce(&mut Blueprint)) {
+    reload_without(lab, &Retired::default(), change);
+}
+
+/// The same, with ids that are free again.
+fn reload_without(lab: &mut Lab, retired: &Retired, change: impl FnOnce(&mut Blueprint)) {
     let mut blueprint = lab::blueprint();
     change(&mut blueprint);
-    lab.plan = Plan::compile(&blueprint, Some(&lab.plan), &Retired::default()).unwrap();
+    lab.plan = Plan::compile(&blueprint, Some(&lab.plan), retired).unwrap();
     lab.fib = lab::fib(&lab.plan);
     lab.path.adopt(&lab.plan);
 }
@@ -135,6 +140,33 @@ fn limits_refuse_with_a_reason() {
     let verdicts: Vec<_> =
         (0..3).map(|port| lab.one(FRONT, &mut tcp((CLIENT, 1000 + port), SYN))).collect();
     assert_eq!(verdicts[2], Verdict::Drop(Reason::RealsFull));
+}
+
+/// What is left of a service's new sessions goes with it; its id is another's a moment later.
+#[test]
+fn a_service_does_not_inherit_what_another_used_up() {
+    let limited = |blueprint: &mut Blueprint, port| {
+        blueprint.services[1].ports = Ports::one(port);
+        blueprint.services[1].max_new_per_s = 2;
+    };
+    let opens = |lab: &mut Lab, port: u16| {
+        let opens = |at: u16| {
+            let mut frame = lab::tcp((CLIENT, 1000 + at), (VIP, port), SYN, (1, 0), b"");
+            lab.one(FRONT, &mut frame) == Verdict::Tx(BACK)
+        };
+        (0..4u16).map(opens).filter(|opens| *opens).count()
+    };
+    let mut lab = web(|service| service.max_new_per_s = 2);
+    assert_eq!(opens(&mut lab, 80), 2);
+    reload(&mut lab, |blueprint| limited(blueprint, 80));
+    assert_eq!(opens(&mut lab, 80), 2, "the two that it has; a reload gives it no more");
+    let all = SessionFilter::default();
+    assert_eq!(lab.path.kill(&lab.plan, lab.now, &all, (0, 1000)), (2, None));
+    reload(&mut lab, |blueprint| drop(blueprint.services.remove(1)));
+    let gone = Retired { services: [ServiceId(1)].into(), reals: [RealId(1), RealId(2)].into() };
+    reload_without(&mut lab, &gone, |blueprint| limited(blueprint, 81));
+    assert_eq!(lab.plan.services[1].ports, Ports::one(81), "its id was given again");
+    assert_eq!(opens(&mut lab, 81), 2);
 }
 
 #[test]
