@@ -5,7 +5,7 @@
 
 use sluice_director::counters::{Counters, RealCounters};
 use sluice_director::plan::Plan;
-use sluice_ipvs::{Destination, Service, Stats};
+use sluice_ipvs::{Destination, Service, ServiceKey, Stats};
 use sluice_meter::{Account, Counted, Ledger};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -51,7 +51,8 @@ impl Figures {
 
     fn sums(&self) -> Sums {
         let mut sums = Sums::new();
-        for owner in self.ledger.owners().iter().filter(|owner| !owner.is_rule) {
+        // A rule's name is no service's.
+        for owner in self.ledger.owners() {
             sums.insert((owner.name.to_string(), None), owner.counted);
             for account in self.ledger.accounts_of(owner) {
                 sums.insert((owner.name.to_string(), Some(endpoint(account))), account.counted);
@@ -77,6 +78,14 @@ impl Figures {
                 let place = (name.clone(), Some(SocketAddr::new(it.address, it.port)));
                 it.stats = self.stats(&now, &place);
                 if let Some(counted) = now.get(&place) {
+                    gauges(it, counted);
+                }
+            }
+            // Of a rule of source NAT no address is counted by itself.
+            if let (ServiceKey::Match(_), [it]) = (service.spec.key, &mut service.destinations[..])
+            {
+                it.stats = service.stats;
+                if let Some(counted) = now.get(&(name, None)) {
                     gauges(it, counted);
                 }
             }
@@ -130,7 +139,7 @@ mod tests {
     use super::*;
     use sluice_config::Config;
     use sluice_director::plan::Retired;
-    use sluice_ipvs::{Method, Protocol, ServiceKey, ServiceSpec, Tunnel};
+    use sluice_ipvs::{Method, Protocol, ServiceSpec, Tunnel};
 
     const CONFIG: &str = r#"
         [[port]]
