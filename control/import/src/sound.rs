@@ -1,6 +1,8 @@
 //! What came out is held against the configuration's own checks; what these refuse goes, with a
 //! note, so that the result is right whatever the file said.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use sluice_config::{Config, Diagnostic, Document};
 
@@ -19,6 +21,7 @@ pub(crate) fn settle(target: &mut Target, report: &mut Report) {
             ("service", &mut target.services),
             ("check", &mut target.checks),
             ("pool", &mut target.pools),
+            ("snat", &mut target.rules),
         ] {
             gone |= remove(section, made, &wrong, report);
         }
@@ -27,16 +30,23 @@ pub(crate) fn settle(target: &mut Target, report: &mut Report) {
         }
     }
     // Nothing that is named could be taken away: nothing is better than something wrong.
-    for made in target.services.drain(..) {
+    for made in target.services.drain(..).chain(target.rules.drain(..)) {
         let means = "what came of it cannot be used";
-        report.lost(&made.place, made.name(), means, "write this service by hand");
+        report.lost(&made.place, made.name(), means, "write this section by hand");
     }
 }
 
 /// Everything that is wrong with a document behind a file with ports.
 fn wrong(document: &Document) -> Option<Vec<Diagnostic>> {
     let mut whole = document.clone();
-    whole.insert("port".to_owned(), json!([{ "name": "x", "device": "af_packet:x" }]));
+    // The director's file has those that rules name.
+    let rules = document.get("snat").and_then(Value::as_array).into_iter().flatten();
+    let named: BTreeSet<&str> = rules.filter_map(|rule| rule.get("egress")?.as_str()).collect();
+    let named = if named.is_empty() { BTreeSet::from(["x"]) } else { named };
+    let ports = named.into_iter().enumerate();
+    let ports =
+        ports.map(|(at, name)| json!({ "name": name, "device": format!("af_packet:x{at}") }));
+    whole.insert("port".to_owned(), ports.collect());
     whole.insert(
         "ipip".to_owned(),
         json!({ "source_v4": "100.127.255.254", "source_v6": "100::1" }),
