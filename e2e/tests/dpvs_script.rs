@@ -161,7 +161,11 @@ fn machines_behind_the_director_go_out_by_services_by_match() {
         expect(printed == OUTWARD_PRINTED, || printed.clone())?;
         goes_out(field, "198.51.100.10")?;
         expect(ping(&field.bed.reals[1], host, 2)?, || format!("no answer to pings of {host}"))?;
-        // Its figures, of which the kernel's door tells nothing; the files' syntax has it, too.
+        // A stock program knows no such services, and is told of none.
+        let stock = crate::stock::ipvsadm(field, "-Ln")?;
+        let heading = OUTWARD_PRINTED.split("MATCH").next().unwrap_or_default();
+        expect(stock == heading, || stock.clone())?;
+        // What went through it is counted, and the files' syntax has it.
         let stats = run_script(field, "ipvsadm -L -n --stats")?;
         let row = "MATCH tcp,from=192.0.2.0-192.0.2.254:0-0,oif=dpdk1        3 ";
         expect(stats.contains(row), || stats.clone())?;

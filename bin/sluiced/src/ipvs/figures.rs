@@ -230,6 +230,48 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_of_source_nat_is_counted_as_a_whole() {
+        let list = "proto=tcp,src-range=192.0.2.0-192.0.2.255";
+        let key = ServiceKey::Match(list.parse().unwrap());
+        let text = r#"
+            [[port]]
+            name = "front"
+            device = "af_xdp:eth0"
+            [[pool]]
+            name = "outside"
+            addresses = ["198.51.100.10", "198.51.100.11"]
+            [[snat]]
+            name = "rule"
+            sources = ["192.0.2.0/24"]
+            pool = "outside"
+        "#;
+        let config = Config::parse("file", text).unwrap().config;
+        let plan = Plan::compile(&config.blueprint(), None, &Retired::default()).unwrap();
+        let mut figures = Figures::default();
+        let mut counted = counters([10, 20]);
+        counted.reals.truncate(1);
+        figures.take(Duration::from_secs(10), &plan, &counted);
+        let shown = |figures: &Figures, addresses: usize| {
+            let mut service = web();
+            service.spec.key = key;
+            service.name = "rule".to_owned();
+            service.destinations.truncate(addresses);
+            let mut services = [service];
+            figures.put_on(&mut services);
+            let [service] = services;
+            service
+        };
+        // Which of two addresses it was is not counted.
+        let two = shown(&figures, 2);
+        assert_eq!((two.stats.connections, two.stats.out_bytes), (10, 800_000));
+        assert!(two.destinations.iter().all(|it| it.stats == Stats::default() && it.active == 0));
+        let [one] = &shown(&figures, 1).destinations[..] else { panic!() };
+        assert_eq!((one.stats.connections, one.active, one.inactive), (10, 4, 1));
+        figures.zero(["rule"].into_iter());
+        assert_eq!(shown(&figures, 1).stats.connections, 0);
+    }
+
+    #[test]
     fn rates_look_back_a_few_seconds_only() {
         let config = Config::parse("file", CONFIG).unwrap().config;
         let plan = Plan::compile(&config.blueprint(), None, &Retired::default()).unwrap();
