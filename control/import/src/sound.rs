@@ -1,8 +1,6 @@
 //! What came out is held against the configuration's own checks; what these refuse goes, with a
 //! note, so that the result is right whatever the file said.
 
-use std::collections::BTreeSet;
-
 use serde_json::{Value, json};
 use sluice_config::{Config, Diagnostic, Document};
 
@@ -39,14 +37,10 @@ pub(crate) fn settle(target: &mut Target, report: &mut Report) {
 /// Everything that is wrong with a document behind a file with ports.
 fn wrong(document: &Document) -> Option<Vec<Diagnostic>> {
     let mut whole = document.clone();
-    // The director's file has those that rules name.
-    let rules = document.get("snat").and_then(Value::as_array).into_iter().flatten();
-    let named: BTreeSet<&str> = rules.filter_map(|rule| rule.get("egress")?.as_str()).collect();
-    let named = if named.is_empty() { BTreeSet::from(["x"]) } else { named };
-    let ports = named.into_iter().enumerate();
-    let ports =
-        ports.map(|(at, name)| json!({ "name": name, "device": format!("af_packet:x{at}") }));
-    whole.insert("port".to_owned(), ports.collect());
+    whole.insert("port".to_owned(), json!([{ "name": "x", "device": "af_packet:x" }]));
+    // The ports that rules name are in the director's file.
+    let rules = whole.get_mut("snat").and_then(Value::as_array_mut).into_iter().flatten();
+    rules.filter_map(Value::as_object_mut).for_each(|rule| drop(rule.remove("egress")));
     whole.insert(
         "ipip".to_owned(),
         json!({ "source_v4": "100.127.255.254", "source_v6": "100::1" }),
