@@ -1,16 +1,17 @@
-//! The script by which operators of DPVS set up two-arm full NAT, with `dpip` and `ipvsadm` as
-//! they are called there: names of this program in PATH. Only its addresses are others.
+//! The scripts by which operators of DPVS set up two-arm full NAT and source NAT, with `dpip` and
+//! `ipvsadm` as they are called there: names of this program in PATH. Only addresses are others.
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 
 use sluice_e2e::director::program;
 use sluice_e2e::error::expect;
-use sluice_e2e::load::curl;
+use sluice_e2e::load::{curl, ping};
 use sluice_e2e::{Director, LabError};
 
 use crate::arena::bare;
-use crate::field::{Field, Setup, here, on_bed};
+use crate::field::{Field, SOON, Setup, here, on_bed};
 
 /// The script. `dpdk0` is the servers' side, `dpdk1` the clients'.
 const SCRIPT: &str = "set -e
@@ -65,30 +66,43 @@ fn on_dpvs(name: &str, test: impl FnOnce(&mut Field) -> Result<(), LabError>) {
 #[test]
 fn it_runs_as_written_and_curl_is_answered_by_all_three() {
     on_dpvs(here!(it_runs_as_written_and_curl_is_answered_by_all_three), |field| {
-        let dir = field.bed.lab.dir().join("bin");
-        fs::create_dir_all(&dir).map_err(LabError::file("a folder for names"))?;
-        for name in ["dpip", "ipvsadm", "ipvsadm-save", "ipvsadm-restore"] {
-            symlink(program("sluice")?, dir.join(name)).map_err(LabError::file("a name"))?;
-        }
-        let socket = field.director.socket().display().to_string();
-        let shell = |script: &str| {
-            let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap_or_default());
-            let script = format!("export PATH='{path}' SLUICE_SOCKET='{socket}'\n{script}");
-            field.bed.director.run("sh", &["-c", &script])?.ok()
-        };
-        let printed = shell(SCRIPT)?.stdout;
+        make_names(field)?;
+        let shell = |script: &str| run_script(field, script);
+        let printed = shell(SCRIPT)?;
         expect(printed == PRINTED, || printed.clone())?;
         three_answer(field)?;
         // What was saved brings it all back, local address and all.
-        let saved = shell("ipvsadm-save -n")?.stdout;
+        let saved = shell("ipvsadm-save -n")?;
         expect(saved.contains("-P -t 198.51.100.200:80 -z 192.0.2.10\n"), || saved.clone())?;
         let rules = field.bed.lab.dir().join("rules");
         fs::write(&rules, &saved).map_err(LabError::file("the rules"))?;
         shell(&format!("ipvsadm -C; ipvsadm-restore < '{}'", rules.display()))?;
-        let again = shell("ipvsadm-save -n")?.stdout;
+        let again = shell("ipvsadm-save -n")?;
         expect(again == saved, || format!("{saved}---\n{again}"))?;
         three_answer(field)
     });
+}
+
+fn folder(field: &Field) -> PathBuf {
+    field.bed.lab.dir().join("bin")
+}
+
+/// The programs' names in a folder of their own.
+fn make_names(field: &Field) -> Result<(), LabError> {
+    let dir = folder(field);
+    fs::create_dir_all(&dir).map_err(LabError::file("a folder for names"))?;
+    for name in ["dpip", "ipvsadm", "ipvsadm-save", "ipvsadm-restore"] {
+        symlink(program("sluice")?, dir.join(name)).map_err(LabError::file("a name"))?;
+    }
+    Ok(())
+}
+
+/// Runs a script with these names beside the director, and gives what it printed.
+fn run_script(field: &Field, script: &str) -> Result<String, LabError> {
+    let socket = field.director.socket().display();
+    let path = format!("{}:{}", folder(field).display(), std::env::var("PATH").unwrap_or_default());
+    let script = format!("export PATH='{path}' SLUICE_SOCKET='{socket}'\n{script}");
+    Ok(field.bed.director.run("sh", &["-c", &script])?.ok()?.stdout)
 }
 
 /// Real Server 01, 02, 03, each once.
@@ -99,4 +113,106 @@ fn three_answer(field: &Field) -> Result<(), LabError> {
     seen.sort();
     let all = ["Real Server 01", "Real Server 02", "Real Server 03"];
     expect(seen == all, || format!("{seen:?}"))
+}
+
+/// Source NAT: the machines behind the director go out by two addresses, TCP by the first alone.
+const OUTWARD: &str = "set -e
+dpip addr add 198.51.100.10/32 dev dpdk1 sapool
+dpip addr add 198.51.100.11/32 dev dpdk1 sapool
+for proto in tcp icmp; do
+    ipvsadm -A -s rr -H proto=$proto,src-range=192.0.2.0-192.0.2.254,oif=dpdk1
+done
+ipvsadm -a -H proto=tcp,src-range=192.0.2.0-192.0.2.254,oif=dpdk1 -r 198.51.100.10:0 -w 100 -J
+ipvsadm -a -H proto=icmp,src-range=192.0.2.0-192.0.2.254,oif=dpdk1 -r 198.51.100.11:0 -w 100 -J
+ipvsadm -L -n
+ipvsadm -S -n
+";
+
+/// What its last two lines print.
+const OUTWARD_PRINTED: &str = "IP Virtual Server version 1.2.1 (size=4096)
+Prot LocalAddress:Port Scheduler Flags
+  -> RemoteAddress:Port           Forward Weight ActiveConn InActConn
+MATCH tcp,from=192.0.2.0-192.0.2.254:0-0,oif=dpdk1 rr
+  -> 198.51.100.10:0              SNAT    100    0          0         
+MATCH icmp,from=192.0.2.0-192.0.2.254:0-0,oif=dpdk1 rr
+  -> 198.51.100.11:0              SNAT    100    0          0         
+-A -H proto=tcp,src-range=192.0.2.0-192.0.2.254,oif=dpdk1 -s rr
+-a -H proto=tcp,src-range=192.0.2.0-192.0.2.254,oif=dpdk1 -r 198.51.100.10:0 -J -w 100
+-A -H proto=icmp,src-range=192.0.2.0-192.0.2.254,oif=dpdk1 -s rr
+-a -H proto=icmp,src-range=192.0.2.0-192.0.2.254,oif=dpdk1 -r 198.51.100.11:0 -J -w 100
+";
+
+/// Where the host outside reflects.
+const OUTSIDE: &str = "198.51.100.48:3478";
+
+#[test]
+fn machines_behind_the_director_go_out_by_services_by_match() {
+    on_dpvs(here!(machines_behind_the_director_go_out_by_services_by_match), |field| {
+        make_names(field)?;
+        let peer = program("sluice-peer")?;
+        let host = field.bed.client_address();
+        expect(OUTSIDE.starts_with(&format!("{host}:")), || format!("the client is {host}"))?;
+        let peer = peer.to_string_lossy();
+        let mut reflect = field.bed.client.start("reflect", &peer, &["reflect", OUTSIDE])?;
+        reflect.wait_for_words("listening", SOON)?;
+        field.bed.peers.push(reflect);
+
+        let printed = run_script(field, OUTWARD)?;
+        expect(printed == OUTWARD_PRINTED, || printed.clone())?;
+        goes_out(field, "198.51.100.10")?;
+        expect(ping(&field.bed.reals[1], host, 2)?, || format!("no answer to pings of {host}"))?;
+        // A stock program knows no such services, and is told of none.
+        let stock = crate::stock::ipvsadm(field, "-Ln")?;
+        let heading = OUTWARD_PRINTED.split("MATCH").next().unwrap_or_default();
+        expect(stock == heading, || stock.clone())?;
+        // What went through it is counted, and the files' syntax has it.
+        let stats = run_script(field, "ipvsadm -L -n --stats")?;
+        let row = "MATCH tcp,from=192.0.2.0-192.0.2.254:0-0,oif=dpdk1        3 ";
+        expect(stats.contains(row), || stats.clone())?;
+        let shown = field.director.sluice(&["config", "show", "--origin"])?;
+        for line in ["name = \"match-tcp-192.0.2.0-192.0.2.254-dpdk1\"", "egress = \"dpdk1\""] {
+            expect(shown.contains(line), || format!("no {line}: {shown}"))?;
+        }
+        // It is there after a restart, and what was saved brings it back.
+        let config = fs::read_to_string(field.director.config())
+            .map_err(LabError::file("the configuration"))?;
+        field.director.stop()?;
+        field.director = Director::start(&field.bed, &config)?;
+        goes_out(field, "198.51.100.10")?;
+        let saved = run_script(field, "ipvsadm-save -n")?;
+        let rules = field.bed.lab.dir().join("rules");
+        fs::write(&rules, &saved).map_err(LabError::file("the rules"))?;
+        run_script(field, "ipvsadm -C")?;
+        stays(field)?;
+        run_script(field, &format!("ipvsadm-restore < '{}'", rules.display()))?;
+        let again = run_script(field, "ipvsadm-save -n")?;
+        expect(again == saved, || format!("{saved}---\n{again}"))?;
+        goes_out(field, "198.51.100.10")?;
+        // Another address in its place, then none, and then the service has gone.
+        let list = "proto=tcp,src-range=192.0.2.0-192.0.2.254,oif=dpdk1";
+        run_script(field, &format!("ipvsadm -a -H {list} -r 198.51.100.11:0 -J"))?;
+        run_script(field, &format!("ipvsadm -e -H {list} -r 198.51.100.10:0 -w 0 -J"))?;
+        goes_out(field, "198.51.100.11")?;
+        run_script(field, &format!("ipvsadm -d -H {list} -r 198.51.100.11:0"))?;
+        stays(field)?;
+        let left = run_script(field, &format!("ipvsadm -L -n -H {list}; ipvsadm -D -H {list}"))?;
+        expect(left.contains("-> 198.51.100.10:0              SNAT    0 "), || left.clone())?;
+        let gone = run_script(field, &format!("ipvsadm -D -H {list} 2>&1 || true"))?;
+        expect(gone == "No such service\n", || gone.clone())
+    });
+}
+
+/// The host outside sees the address that sources become.
+fn goes_out(field: &Field, by: &str) -> Result<(), LabError> {
+    for real in &field.bed.reals {
+        let seen = curl(real, &format!("http://{OUTSIDE}/"))?;
+        expect(seen.starts_with(&format!("{by}:")), || format!("{OUTSIDE} saw {seen}, not {by}"))?;
+    }
+    Ok(())
+}
+
+/// The kernel of the director forwards nothing here.
+fn stays(field: &Field) -> Result<(), LabError> {
+    let answer = curl(&field.bed.reals[0], &format!("http://{OUTSIDE}/"));
+    expect(answer.is_err(), || format!("it went out: {answer:?}"))
 }

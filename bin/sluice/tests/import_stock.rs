@@ -97,7 +97,7 @@ impl Drop for Keepalived {
 
 fn named(key: &ServiceKey) -> Option<String> {
     match key {
-        ServiceKey::Mark { .. } => None,
+        ServiceKey::Mark { .. } | ServiceKey::Match(_) => None,
         ServiceKey::Address { protocol, address, port } => {
             Some(format!("{protocol:?} {address} {port}").to_lowercase())
         }

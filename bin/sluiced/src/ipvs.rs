@@ -44,6 +44,7 @@ fn ask(daemon: &mut Daemon, request: &Request, by: Author) -> Result<Reply, Refu
             Reply::Info(Info { version: VERSION, table_size: TABLE_SIZE, services })
         }
         Request::Services => Reply::Services(counted(daemon, sluice_door::services(state))),
+        Request::Matches => Reply::Services(counted(daemon, sluice_door::matches(state))),
         Request::Service(key) => {
             Reply::Services(counted(daemon, vec![sluice_door::service(state, key)?]))
         }
@@ -73,7 +74,10 @@ fn change_by(daemon: &mut Daemon, request: &Request, by: &Author) -> Result<Repl
         look(daemon);
         let services = match key {
             Some(key) => vec![sluice_door::service(daemon.desired.state(), key)?],
-            None => sluice_door::services(daemon.desired.state()),
+            None => {
+                let state = daemon.desired.state();
+                [sluice_door::services(state), sluice_door::matches(state)].concat()
+            }
         };
         daemon.figures.zero(services.iter().map(|service| &*service.name));
         return Ok(Reply::Done);
@@ -109,7 +113,7 @@ fn without_effect(request: &Request) -> Option<String> {
                 "the service of firewall mark {mark} is kept and takes no packets: the director \
                  has them before netfilter could mark any; make a service of address and port"
             )),
-            ServiceKey::Address { .. } => None,
+            ServiceKey::Address { .. } | ServiceKey::Match(_) => None,
         },
         Request::StartDaemon(_) => Some(
             "the daemon of the synchronisation is kept and listed, but this director does not \

@@ -47,6 +47,25 @@ impl AddressRange {
             && (number(self.first)..=number(self.last)).contains(&number(address))
     }
 
+    /// The fewest prefixes that together have its addresses and no others, lowest first.
+    pub fn prefixes(&self) -> Vec<Prefix> {
+        let bits = address_bits(self.first);
+        let (mut next, last) = (Some(number(self.first)), number(self.last));
+        let mut all = Vec::new();
+        while let Some(first) = next.filter(|first| *first <= last) {
+            // As many host bits as the address is even by, and the rest has room for.
+            let room = match (last - first).checked_add(1) {
+                Some(count) => count.ilog2(),
+                None => 128,
+            };
+            let host_bits = first.trailing_zeros().min(bits).min(room);
+            let address = from_number(first, self.first.is_ipv4());
+            all.push(Prefix { address, length: (bits - host_bits) as u8 });
+            next = 1_u128.checked_shl(host_bits).and_then(|count| first.checked_add(count));
+        }
+        all
+    }
+
     /// Its addresses, lowest first.
     pub fn iter(&self) -> impl Iterator<Item = IpAddr> + use<> {
         let v4 = self.first.is_ipv4();
@@ -264,4 +283,38 @@ fn from_number(bits: u128, v4: bool) -> IpAddr {
 
 fn address_bits(address: IpAddr) -> u32 {
     if address.is_ipv4() { 32 } else { 128 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_the_fewest_prefixes() {
+        let rows = [
+            ("192.0.2.7", "192.0.2.7/32"),
+            ("192.0.2.0-192.0.2.255", "192.0.2.0/24"),
+            ("0.0.0.0-255.255.255.255", "0.0.0.0/0"),
+            ("255.255.255.254-255.255.255.255", "255.255.255.254/31"),
+            ("192.0.2.1-192.0.2.6", "192.0.2.1/32 192.0.2.2/31 192.0.2.4/31 192.0.2.6/32"),
+            ("2001:db8::-2001:db8::1:ffff", "2001:db8::/111"),
+            ("::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "::/0"),
+        ];
+        for (range, prefixes) in rows {
+            let range: AddressRange = range.parse().unwrap();
+            let shown: Vec<_> = range.prefixes().iter().map(Prefix::to_string).collect();
+            assert_eq!(shown.join(" "), prefixes);
+        }
+        // The longest lists there are: all but the first and the last address.
+        for (most, range) in
+            [(62, "0.0.0.1-255.255.255.254"), (254, "::1-ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe")]
+        {
+            let range: AddressRange = range.parse().unwrap();
+            let all = range.prefixes();
+            assert_eq!(all.len(), most);
+            let ends: Vec<_> = all.iter().map(|prefix| prefix.range()).collect();
+            assert!(ends.windows(2).all(|two| number(two[0].last()) + 1 == number(two[1].first())));
+            assert_eq!((ends[0].first(), ends[most - 1].last()), (range.first(), range.last()));
+        }
+    }
 }

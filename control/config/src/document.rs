@@ -134,7 +134,7 @@ fn holds_anyway(key: &Key, value: &Value) -> bool {
         Without::Integer(default) => value.as_i64() == Some(default),
         Without::Boolean(default) => value.as_bool() == Some(default),
         Without::Text(default) => value.as_str() == Some(default),
-        Without::Required | Without::Unset(_) => false,
+        Without::Required | Without::Awaited | Without::Unset(_) => false,
     }
 }
 

@@ -29,7 +29,10 @@ fn of_section(section: &Section) -> Map<String, Value> {
         };
         properties.insert(inner.name.to_owned(), value);
     }
-    let required = section.keys.iter().filter(|key| matches!(key.without, Without::Required));
+    let required = section
+        .keys
+        .iter()
+        .filter(|key| matches!(key.without, Without::Required | Without::Awaited));
     let required: Vec<&str> = required.map(|key| key.name).collect();
     let mut schema = Map::new();
     schema.insert("type".to_owned(), json!("object"));
@@ -69,7 +72,7 @@ fn of_key(key: &Key) -> Value {
             Without::Integer(value) => drop(schema.insert("default".to_owned(), json!(value))),
             Without::Boolean(value) => drop(schema.insert("default".to_owned(), json!(value))),
             Without::Text(value) => drop(schema.insert("default".to_owned(), json!(value))),
-            Without::Required | Without::Unset(_) => {}
+            Without::Required | Without::Awaited | Without::Unset(_) => {}
         }
     }
     schema

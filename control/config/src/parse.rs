@@ -229,6 +229,7 @@ fn read_pool(table: Table<'_>, report: &mut Report) -> Pool {
 }
 
 fn read_snat(table: Table<'_>, report: &mut Report) -> Snat {
+    table.labels(&keys::service::LABELS, report);
     let protocols = table.words::<SnatProtocol>(&snat::PROTOCOLS, report);
     Snat {
         name: table.parsed(&snat::NAME, parse_name, report).unwrap_or_default(),

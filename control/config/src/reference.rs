@@ -98,7 +98,7 @@ fn listed(words: &[&str]) -> String {
 
 fn default(without: &Without) -> String {
     match without {
-        Without::Required => "required".to_owned(),
+        Without::Required | Without::Awaited => "required".to_owned(),
         Without::Integer(value) => format!("`{value}`"),
         Without::Boolean(value) => format!("`{value}`"),
         Without::Text(value) => format!("`\"{value}\"`"),

@@ -76,6 +76,8 @@ pub(crate) enum Kind {
 pub(crate) enum Without {
     /// It must be given.
     Required,
+    /// It must be given, too, but what has it not yet can be read: the checks ask for it.
+    Awaited,
     /// It has this value.
     Integer(i64),
     /// It has this value.

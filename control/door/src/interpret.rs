@@ -12,7 +12,7 @@ use sluice_state::{
 use crate::name::{service_name, shown};
 use crate::refused::Refused;
 use crate::write::{self, endpoint};
-use crate::{listed, local, seen, whole};
+use crate::{listed, local, matches, seen, whole};
 
 /// The edits that a command stands for; none where it changes nothing of the desired state.
 ///
@@ -32,8 +32,10 @@ pub fn edits(state: &State, request: &Request) -> Result<Vec<Edit>, Refused> {
         | Request::DeleteListed(key, ..) => Some(key),
         _ => None,
     };
-    if let Some(key @ ServiceKey::Mark { .. }) = key {
-        return whole::mark(state, key, request);
+    match key {
+        Some(key @ ServiceKey::Mark { .. }) => return whole::mark(state, key, request),
+        Some(ServiceKey::Match(it)) => return matches::change(state, *it, request),
+        _ => {}
     }
     match request {
         Request::AddService(spec) => add_service(state, spec),
@@ -96,9 +98,10 @@ fn edit_service(state: &State, spec: &ServiceSpec) -> Result<Vec<Edit>, Refused>
 
 fn delete_service(state: &State, key: &ServiceKey) -> Result<Vec<Edit>, Refused> {
     let (name, object) = own(state, key)?;
-    let mut edits = vec![Edit::Delete(Key::new(Kind::Service, name))];
+    let gone = Key::new(Kind::Service, name);
+    let mut edits = vec![Edit::Delete(gone.clone())];
     if write::label(&object.value, write::LOCAL).is_some() {
-        edits.extend(local::pools(state, name, None));
+        edits.extend(local::settle(state, &gone, None));
     }
     Ok(edits)
 }

@@ -11,6 +11,7 @@
 mod interpret;
 mod listed;
 mod local;
+mod matches;
 mod name;
 mod refused;
 mod seen;
@@ -20,6 +21,7 @@ mod write;
 pub use interpret::edits;
 pub use listed::lists;
 pub use local::local_addresses;
+pub use matches::matches;
 pub use name::service_name;
 pub use refused::Refused;
 pub use seen::{find, service, services};

@@ -87,8 +87,12 @@ pub fn lists(
     };
     let of = |value: &Value| listed(value, list).into_iter().map(plain).collect::<Vec<_>>();
     if let Some(key) = key {
-        let (_, object) = seen::find(state, key).ok_or_else(|| Refused::no_service(key))?;
-        return Ok(vec![(*key, of(&object.value))]);
+        let listed = match seen::find(state, key) {
+            Some((_, object)) => of(&object.value),
+            // Others have none.
+            None => seen::service(state, key).map(|_| Vec::new())?,
+        };
+        return Ok(vec![(*key, listed)]);
     }
     let objects = state.in_order().into_iter().filter(|(key, _)| key.kind == Kind::Service);
     let all = objects.filter_map(|(_, object)| {

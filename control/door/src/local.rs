@@ -2,7 +2,8 @@
 //!
 //! A service remembers in a label which addresses were named for it. Services that share an address
 //! share a pool, and with it all addresses of either: what is a pool follows from the labels alone,
-//! so that the order of commands does not matter.
+//! so that the order of commands does not matter. Rules of source NAT by this door (`matches.rs`)
+//! have their addresses in the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -13,6 +14,7 @@ use sluice_ipvs::{Errno, LocalAddress, LocalAddresses, ServiceKey};
 use sluice_state::{Door, Edit, Key, Kind, Refusal, State};
 
 use crate::interpret::{own, put};
+use crate::matches;
 use crate::name::{address_name, shown};
 use crate::refused::Refused;
 use crate::seen::{self, text};
@@ -28,6 +30,14 @@ fn named(service: &Value) -> BTreeSet<IpAddr> {
     list.split_whitespace().filter_map(|text| text.parse().ok()).collect()
 }
 
+/// The addresses that an object's pool is to have.
+fn wanted(kind: Kind, value: &Value) -> BTreeSet<IpAddr> {
+    match kind {
+        Kind::Snat => matches::used(value).collect(),
+        _ => named(value),
+    }
+}
+
 /// One address more for a service.
 pub(crate) fn add(state: &State, key: &ServiceKey, it: IpAddr) -> Result<Vec<Edit>, Refused> {
     let (name, object) = own(state, key)?;
@@ -36,6 +46,12 @@ pub(crate) fn add(state: &State, key: &ServiceKey, it: IpAddr) -> Result<Vec<Edi
         let detail = format!("{it} is a local address of {} already", shown(key));
         return Err(Refused::new(Errno::Exist, detail));
     }
+    free(state, it)?;
+    Ok(settle(state, &Key::new(Kind::Service, name), Some(with(&object.value, &all))))
+}
+
+/// Refuses an address that is in a pool of another door.
+pub(crate) fn free(state: &State, it: IpAddr) -> Result<(), Refused> {
     let strangers = state
         .objects()
         .iter()
@@ -46,7 +62,7 @@ pub(crate) fn add(state: &State, key: &ServiceKey, it: IpAddr) -> Result<Vec<Edi
             return Err(Refusal::owned(&what, &object.owner).into());
         }
     }
-    Ok(pools(state, name, Some(all)))
+    Ok(())
 }
 
 /// One address less.
@@ -57,24 +73,28 @@ pub(crate) fn delete(state: &State, key: &ServiceKey, it: IpAddr) -> Result<Vec<
         let detail = format!("{it} is no local address of {}", shown(key));
         return Err(Refused::new(Errno::NoEnt, detail));
     }
-    Ok(pools(state, name, Some(all)))
+    Ok(settle(state, &Key::new(Kind::Service, name), Some(with(&object.value, &all))))
 }
 
-/// What makes pools and services what they are when these addresses are named for `changed`;
-/// `None` when that service goes.
-pub(crate) fn pools(
-    state: &State,
-    changed: &str,
-    addresses: Option<BTreeSet<IpAddr>>,
-) -> Vec<Edit> {
+/// A service with other addresses of its own.
+fn with(service: &Value, addresses: &BTreeSet<IpAddr>) -> Value {
+    let mut value = service.as_object().cloned().unwrap_or_default();
+    let list: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
+    write::set_label(&mut value, write::LOCAL, (!list.is_empty()).then(|| list.join(" ")));
+    value.into()
+}
+
+/// What makes pools, services and rules what they are when `changed` becomes `value`; `None` when
+/// it goes, which is not among the edits.
+pub(crate) fn settle(state: &State, changed: &Key, value: Option<Value>) -> Vec<Edit> {
     let own = || state.objects().iter().filter(|(_, it)| it.owner.door == Door::Ipvsadm);
-    let services = own().filter(|(key, _)| key.kind == Kind::Service);
-    let mut wanted: BTreeMap<&str, BTreeSet<IpAddr>> = services
-        .filter(|(key, _)| key.name != changed)
-        .map(|(key, object)| (key.name.as_str(), named(&object.value)))
+    let others = own().filter(|(key, _)| *key != changed).map(|(key, it)| (key, &*it.value));
+    let users: BTreeMap<&Key, (&Value, BTreeSet<IpAddr>)> = others
+        .chain(value.as_ref().map(|value| (changed, value)))
+        .filter(|(key, _)| [Kind::Service, Kind::Snat].contains(&key.kind))
+        .map(|(key, value)| (key, (value, wanted(key.kind, value))))
         .collect();
-    wanted.extend(addresses.clone().map(|addresses| (changed, addresses)));
-    let shared = shared(wanted.values());
+    let shared = shared(users.values().map(|(_, addresses)| addresses));
     let pool_of = |addresses: &BTreeSet<IpAddr>| {
         let first = addresses.first()?;
         shared.iter().find(|pool| pool.contains(first)).and_then(pool_name)
@@ -85,25 +105,14 @@ pub(crate) fn pools(
         let list: Vec<String> = pool.iter().map(IpAddr::to_string).collect();
         edits.push(put(Kind::Pool, &name, json!({ "name": name, "addresses": list })));
     }
-    for (name, addresses) in &wanted {
-        let Some(object) = state.object(&Key::new(Kind::Service, *name)) else { continue };
+    for (key, (value, addresses)) in &users {
         let pool = pool_of(addresses);
-        if text(&object.value, "pool") == pool.as_deref() && *name != changed {
+        if text(value, "pool") == pool.as_deref() && *key != changed {
             continue;
         }
-        let Some(mut value) = object.value.as_object().cloned() else { continue };
+        let Some(mut value) = value.as_object().cloned() else { continue };
         set(&mut value, "pool", pool);
-        if *name == changed {
-            let list: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
-            let mut labels = value.get("labels").and_then(Value::as_object).cloned();
-            let table = labels.get_or_insert_default();
-            set(table, write::LOCAL, (!list.is_empty()).then(|| list.join(" ")));
-            value.shift_remove("labels");
-            if let Some(labels) = labels.filter(|labels| !labels.is_empty()) {
-                value.insert("labels".to_owned(), labels.into());
-            }
-        }
-        edits.push(put(Kind::Service, name, value.into()));
+        edits.push(put(key.kind, &key.name, value.into()));
     }
     let names: BTreeSet<String> = shared.iter().filter_map(pool_name).collect();
     let idle = own().filter(|(key, _)| key.kind == Kind::Pool && !names.contains(&key.name));

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use sluice_ipvs::{Family, Protocol, ServiceKey};
 
-/// The name of a service: `tcp-198.51.100.1-80`, `udp-2001_db8__1-all`, `fwm-7`, `fwm-7-ipv6`.
+/// The name of a service: `tcp-198.51.100.1-80`, `udp-2001_db8__1-all`, `fwm-7`, `fwm-7-ipv6`,
+/// `match-tcp-192.0.2.0-192.0.2.254-dpdk0`.
 pub fn service_name(key: &ServiceKey) -> String {
     match *key {
         ServiceKey::Mark { mark, family: Family::Ipv4 } => format!("fwm-{mark}"),
@@ -16,6 +17,7 @@ pub fn service_name(key: &ServiceKey) -> String {
                 port => format!("{protocol}-{address}-{port}"),
             }
         }
+        ServiceKey::Match(it) => it.rule_name(),
     }
 }
 
@@ -28,6 +30,7 @@ pub(crate) fn shown(key: &ServiceKey) -> String {
             let at = std::net::SocketAddr::new(address, port);
             format!("{} {at}", protocol_name(protocol).to_uppercase())
         }
+        ServiceKey::Match(it) => format!("MATCH {it}"),
     }
 }
 

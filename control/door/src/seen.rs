@@ -13,7 +13,7 @@ use sluice_ipvs::{
 use sluice_state::{Key, Kind, Object, Override, RealState, State, real_key};
 
 use crate::refused::Refused;
-use crate::{whole, write};
+use crate::{matches, whole, write};
 
 /// The service with this key, as an object of the state.
 pub fn find<'s>(state: &'s State, key: &ServiceKey) -> Option<(&'s str, &'s Arc<Object>)> {
@@ -24,7 +24,7 @@ pub fn find<'s>(state: &'s State, key: &ServiceKey) -> Option<(&'s str, &'s Arc<
     Some((name, object))
 }
 
-/// All services, those of the file first; those by firewall marks last.
+/// All services but those by match, those of the file first; those by firewall marks last.
 pub fn services(state: &State) -> Vec<Service> {
     let objects = state.in_order().into_iter().filter(|(key, _)| key.kind == Kind::Service);
     let services = objects.filter_map(|(key, object)| seen(state, &key.name, object));
@@ -39,6 +39,7 @@ pub fn services(state: &State) -> Vec<Service> {
 pub fn service(state: &State, key: &ServiceKey) -> Result<Service, Refused> {
     let found = match key {
         ServiceKey::Mark { .. } => whole::marks(state).into_iter().find(|it| it.spec.key == *key),
+        ServiceKey::Match(_) => matches::matches(state).into_iter().find(|it| it.spec.key == *key),
         _ => find(state, key).and_then(|(name, object)| seen(state, name, object)),
     };
     found.ok_or_else(|| Refused::no_service(key))

@@ -322,6 +322,6 @@ pub(crate) fn stop(state: &State, role: Role) -> Result<Vec<Edit>, Refused> {
 pub(crate) const fn address_of(key: &ServiceKey) -> Option<(Protocol, IpAddr, u16)> {
     match *key {
         ServiceKey::Address { protocol, address, port } => Some((protocol, address, port)),
-        ServiceKey::Mark { .. } => None,
+        ServiceKey::Mark { .. } | ServiceKey::Match(_) => None,
     }
 }

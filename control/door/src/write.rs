@@ -23,8 +23,6 @@ pub(crate) const TIMEOUT: &str = "ipvs.timeout_s";
 /// Local addresses that were named for the service.
 pub(crate) const LOCAL: &str = "ipvs.local";
 
-/// The largest weight of a real server.
-const MOST_WEIGHT: u32 = u16::MAX as u32;
 /// The longest persistence in seconds.
 const MOST_PERSISTENCE_S: u32 = 31 * 86_400;
 /// Schedulers that hash, of which a flag says what.
@@ -94,20 +92,15 @@ pub(crate) fn balancing(
     value: &mut Table,
     before: Option<&Value>,
 ) -> Result<(), Refused> {
-    let scheduler = &spec.scheduler;
-    let known = sluice_config::schedulers();
-    if !known.contains(&&**scheduler) {
-        let detail = format!("there is no scheduler {scheduler:?}; there are {}", known.join(", "));
-        return Err(Refused::new(Errno::NoEnt, detail));
-    }
+    let scheduler = known_scheduler(&spec.scheduler)?;
     let engine = spec.persistence_engine.as_deref().filter(|engine| !engine.is_empty());
     if let Some(engine) = engine.filter(|engine| !ENGINES.contains(engine)) {
         let detail = format!("there is no persistence engine {engine:?}; there is sip");
         return Err(Refused::new(Errno::NoEnt, detail));
     }
-    value.insert("scheduler".to_owned(), scheduler.as_str().into());
+    value.insert("scheduler".to_owned(), scheduler.into());
     let mut rest = spec.flags & OF_SCHEDULERS;
-    if rest & flags::SCHEDULER_2 != 0 && HASHING.contains(&&**scheduler) {
+    if rest & flags::SCHEDULER_2 != 0 && HASHING.contains(&scheduler) {
         rest &= !flags::SCHEDULER_2;
         value.insert("hash".to_owned(), "client_port".into());
     }
@@ -133,11 +126,36 @@ pub(crate) fn balancing(
     Ok(())
 }
 
+/// The name of a scheduler that there is.
+pub(crate) fn known_scheduler(name: &str) -> Result<&str, Refused> {
+    let known = sluice_config::schedulers();
+    if known.contains(&name) {
+        return Ok(name);
+    }
+    let detail = format!("there is no scheduler {name:?}; there are {}", known.join(", "));
+    Err(Refused::new(Errno::NoEnt, detail))
+}
+
 fn labels_of(value: Option<&Value>) -> Option<&Table> {
     value?.get("labels")?.as_object()
 }
 
-/// A label of a service.
+/// Gives an object a label, or takes it.
+pub(crate) fn set_label(value: &mut Table, name: &str, text: Option<String>) {
+    let mut labels = match value.shift_remove("labels") {
+        Some(Value::Object(labels)) => labels,
+        _ => Table::new(),
+    };
+    match text {
+        Some(text) => drop(labels.insert(name.to_owned(), text.into())),
+        None => drop(labels.shift_remove(name)),
+    }
+    if !labels.is_empty() {
+        value.insert("labels".to_owned(), labels.into());
+    }
+}
+
+/// A label of a service or rule.
 pub(crate) fn label<'v>(value: &'v Value, name: &str) -> Option<&'v str> {
     labels_of(Some(value))?.get(name)?.as_str()
 }
@@ -183,16 +201,19 @@ fn prefix(family: Family, mask: u32) -> Result<u32, Refused> {
     }
 }
 
+/// The weight of a destination.
+pub(crate) fn weight(it: &Destination) -> Result<u16, Refused> {
+    let detail = || format!("the weight {} is above {}", it.weight, u16::MAX);
+    u16::try_from(it.weight).map_err(|_| Refused::invalid(detail()))
+}
+
 /// A real server: whether one may be so, and its mode.
 pub(crate) fn mode(of: &ServiceKey, it: &Destination) -> Result<&'static str, Refused> {
     if it.lower > it.upper {
         let detail = format!("the lower threshold, {}, is above the upper, {}", it.lower, it.upper);
         return Err(Refused::new(Errno::Range, detail));
     }
-    if it.weight > MOST_WEIGHT {
-        let detail = format!("the weight {} is above {MOST_WEIGHT}", it.weight);
-        return Err(Refused::invalid(detail));
-    }
+    weight(it)?;
     let across = Family::of(it.address) != of.family();
     if across && matches!(it.method, Method::Masq | Method::Route) {
         let detail = format!(
@@ -217,7 +238,7 @@ pub(crate) fn mode(of: &ServiceKey, it: &Destination) -> Result<&'static str, Re
         },
         Method::Local => has_no("forwarding to itself"),
         Method::Bypass => has_no("bypass"),
-        Method::Snat => has_no("source NAT of a destination; use a rule, [[snat]] in the file"),
+        Method::Snat => has_no("source NAT (-J) but in services by match (-H)"),
     }
 }
 

@@ -141,7 +141,7 @@ fn destinations() -> impl Strategy<Value = (ServiceKey, Destination)> {
     parts.prop_map(|(key, last, method, weight, upper, lower)| {
         let (port, address) = match key {
             ServiceKey::Address { port, .. } => (port, key.family()),
-            ServiceKey::Mark { .. } => (8080, key.family()),
+            ServiceKey::Mark { .. } | ServiceKey::Match(_) => (8080, key.family()),
         };
         let address = match address {
             Family::Ipv4 => IpAddr::from([192, 0, 2, last]),

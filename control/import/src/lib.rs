@@ -15,6 +15,7 @@
 mod keepalived;
 mod note;
 mod output;
+mod outward;
 mod saved;
 
 mod sound;

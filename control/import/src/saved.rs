@@ -6,10 +6,12 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use serde_json::Value;
+use sluice_ipvs::{Match, MatchError};
 
 use crate::keepalived::Source;
 use crate::note::{Place, Report};
 use crate::output::Imported;
+use crate::outward::Outward;
 use crate::sound;
 use crate::target::{Made, Table, Target, known, service_name};
 use options::{Command, Options};
@@ -30,6 +32,7 @@ const DEFAULT_PERSISTENCE_S: u32 = 360;
 pub fn ipvsadm_save(source: &Source, names: &mut dyn Names) -> Imported {
     let mut target = Target::default();
     let mut report = Report::default();
+    let mut outward = Outward::default();
     let file: Rc<str> = source.name.as_str().into();
     for (index, line) in source.text.lines().enumerate() {
         let text = line.trim();
@@ -40,9 +43,8 @@ pub fn ipvsadm_save(source: &Source, names: &mut dyn Names) -> Imported {
         report.done(&place);
         match options::read(text) {
             Ok((command, options)) => {
-                let mut turn =
-                    Turn { place, options, names, target: &mut target, report: &mut report };
-                turn.take(command);
+                let (target, report, outward) = (&mut target, &mut report, &mut outward);
+                Turn { place, options, names, target, report, outward }.take(command);
             }
             Err((word, means)) => {
                 report.lost(&place, &word, means, "see ipvsadm(8) for what a line may have");
@@ -62,6 +64,7 @@ pub fn ipvsadm_save(source: &Source, names: &mut dyn Names) -> Imported {
         }
         !bare
     });
+    outward.settle(&mut target, &mut report);
     sound::settle(&mut target, &mut report);
     Imported::new(target, report)
 }
@@ -80,6 +83,7 @@ struct Turn<'t> {
     names: &'t mut dyn Names,
     target: &'t mut Target,
     report: &'t mut Report,
+    outward: &'t mut Outward,
 }
 
 impl Turn<'_> {
@@ -88,7 +92,11 @@ impl Turn<'_> {
     }
 
     fn take(&mut self, command: Command) {
+        let matches = self.options.matches.clone();
         match command {
+            Command::AddService | Command::AddServer if matches.is_some() => {
+                self.source_nat(command == Command::AddService, &matches.unwrap_or_default());
+            }
             Command::AddService => self.service(),
             Command::AddServer => self.server(),
             Command::AddLocal => self.local(),
@@ -123,11 +131,8 @@ impl Turn<'_> {
             return None;
         }
         if self.options.matches.is_some() {
-            self.lost(
-                "-H",
-                "a service of whatever fits ranges and devices",
-                "a [[snat]] rule has sources, destinations and egress; a service its vip and port",
-            );
+            let means = "a service by match has neither local addresses nor lists of clients";
+            self.lost("-H", means, "src-range says who goes out by it");
             return None;
         }
         let Some((protocol, text)) = self.options.service.clone() else {
@@ -150,6 +155,40 @@ impl Turn<'_> {
             self.lost(text, format!("nobody knows the service {port:?}"), "save with -n");
         }
         Some((address, Some(number?)))
+    }
+
+    /// A service by match, or an address that sources become.
+    fn source_nat(&mut self, is_service: bool, text: &str) {
+        let is = match text.parse::<Match>() {
+            Ok(is) => is,
+            Err(MatchError { found, right }) => return self.lost("-H", found, right),
+        };
+        let options = self.options.clone();
+        if is_service {
+            if !self.outward.add(is, self.place.clone(), self.place.line) {
+                self.lost("-A", format!("{} is there already", is.rule_name()), "the first counts");
+            }
+            if options.persistent.is_some() {
+                let means = "has what comes from one machine have one source";
+                let how = "each inside address and port has one, wherever it goes (mapping)";
+                self.report.differs(&self.place, "-p", means, how);
+            }
+            for (word, means, instead) in options.without_equal() {
+                self.lost(word, means, instead);
+            }
+            return;
+        }
+        if !['J', 'g'].contains(&options.method) {
+            let means = "a service by match forwards to nobody: it is source NAT";
+            return self.lost(&format!("-{}", options.method), means, "use -J");
+        }
+        let Some(text) = &options.real else {
+            return self.lost("-r", "no address is named", "see ipvsadm(8)");
+        };
+        let Some((address, _)) = self.endpoint(text, "tcp") else { return };
+        if !self.outward.address(&is, address, options.weight.unwrap_or(1)) {
+            self.lost("-a", format!("{} is not there", is.rule_name()), "add the service first");
+        }
     }
 
     fn service(&mut self) {
@@ -301,7 +340,7 @@ impl Turn<'_> {
             }
             _ => {
                 let means = "source NAT for connections from inside";
-                self.lost("-J", means, "write a [[snat]] rule");
+                self.lost("-J", means, "name a service by match (-H), or write a [[snat]] rule");
                 return None;
             }
         };

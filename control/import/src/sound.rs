@@ -19,6 +19,7 @@ pub(crate) fn settle(target: &mut Target, report: &mut Report) {
             ("service", &mut target.services),
             ("check", &mut target.checks),
             ("pool", &mut target.pools),
+            ("snat", &mut target.rules),
         ] {
             gone |= remove(section, made, &wrong, report);
         }
@@ -27,9 +28,9 @@ pub(crate) fn settle(target: &mut Target, report: &mut Report) {
         }
     }
     // Nothing that is named could be taken away: nothing is better than something wrong.
-    for made in target.services.drain(..) {
+    for made in target.services.drain(..).chain(target.rules.drain(..)) {
         let means = "what came of it cannot be used";
-        report.lost(&made.place, made.name(), means, "write this service by hand");
+        report.lost(&made.place, made.name(), means, "write this section by hand");
     }
 }
 
@@ -37,6 +38,9 @@ pub(crate) fn settle(target: &mut Target, report: &mut Report) {
 fn wrong(document: &Document) -> Option<Vec<Diagnostic>> {
     let mut whole = document.clone();
     whole.insert("port".to_owned(), json!([{ "name": "x", "device": "af_packet:x" }]));
+    // The ports that rules name are in the director's file.
+    let rules = whole.get_mut("snat").and_then(Value::as_array_mut).into_iter().flatten();
+    rules.filter_map(Value::as_object_mut).for_each(|rule| drop(rule.remove("egress")));
     whole.insert(
         "ipip".to_owned(),
         json!({ "source_v4": "100.127.255.254", "source_v6": "100::1" }),

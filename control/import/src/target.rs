@@ -77,6 +77,8 @@ pub(crate) struct Target {
     pub checks: Vec<Made>,
     /// `[[service]]`.
     pub services: Vec<Made>,
+    /// `[[snat]]`.
+    pub rules: Vec<Made>,
     /// Where a service is, by its name.
     names: BTreeMap<String, usize>,
     /// What a check is called, by its content.
@@ -117,7 +119,12 @@ impl Target {
     /// As the document of a file.
     pub fn document(&self) -> Document {
         let mut document = Document::new();
-        let all = [("pool", &self.pools), ("check", &self.checks), ("service", &self.services)];
+        let all = [
+            ("pool", &self.pools),
+            ("check", &self.checks),
+            ("service", &self.services),
+            ("snat", &self.rules),
+        ];
         for (section, made) in all {
             if !made.is_empty() {
                 let tables = made.iter().map(|it| Value::Object(it.table.clone()));

@@ -1,14 +1,13 @@
 //! Whatever a file says, something comes of it that the configuration's own checks take.
 #![forbid(unsafe_code)]
 
+mod around;
+
 use std::net::IpAddr;
 
 use proptest::prelude::*;
 use sluice_config::Config;
 use sluice_import::{Files, Imported, Names, Source, ipvsadm_save, keepalived};
-
-const BASE: &str = "[ipip]\nsource_v4 = \"203.0.113.250\"\nsource_v6 = \"2001:db8:ffff::1\"\n\n\
-                    [[port]]\nname = \"one\"\ndevice = \"af_packet:one\"\n\n";
 
 /// Every file is this one.
 struct Same(String);
@@ -32,7 +31,7 @@ impl Names for Nobody {
 }
 
 fn sound(imported: &Imported) -> Result<(), TestCaseError> {
-    let text = format!("{BASE}{}", imported.toml("a title"));
+    let text = around::base(imported) + &imported.toml("a title");
     if let Err(wrong) = Config::parse("any", &text) {
         return Err(TestCaseError::fail(format!("{wrong}\n{text}")));
     }
@@ -44,6 +43,7 @@ fn word() -> impl Strategy<Value = String> {
     let fixed = "virtual_server virtual_server_group real_server sorry_server group fwmark \
          global_defs local_address_group deny_address_group laddr_group_name daddr_group_name \
          FARM { } { } { } \n \n \n \n \n protocol TCP UDP SCTP lb_algo rr wlc mh sh dh \
+         virtual_server match SNAT src-range 192.0.2.1-192.0.2.9 oif out \
          lb_kind NAT DR TUN FNAT delay_loop 3 alpha quorum 2 weight 70000 -1 99999999999 \
          inhibit_on_failure ops persistence_timeout persistence_granularity 255.255.255.0 64 \
          uthreshold lthreshold TCP_CHECK HTTP_GET SSL_GET UDP_CHECK DNS_CHECK SMTP_CHECK \
@@ -66,7 +66,8 @@ fn option() -> impl Strategy<Value = String> {
         "-A -A -a -a -P -U -O -C -t 198.51.100.1:80 -u 198.51.100.1:53 [2001:db8::1]:80 -r \
          192.0.2.1:80 192.0.2.2 -s rr mh -p 300 -M 255.255.255.0 0 129 -o -b mh-port -g -i -m \
          -J -w 1 99999 -x 5 -y 9 --tun-type gue -z 192.0.2.9 198.51.100.1 -k ipset:a -f 7 -6 \
-         --pe sip --proxy-protocol v1 --conn-timeout 5 -H proto=tcp -at -w5 \n \n \n \n"
+         --pe sip --proxy-protocol v1 --conn-timeout 5 -H proto=tcp \
+         -H proto=udp,src-range=192.0.2.1-192.0.2.9,oif=out -at -w5 \n \n \n \n"
             .split(' ')
             .filter(|word| !word.is_empty())
             .map(str::to_owned)

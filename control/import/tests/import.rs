@@ -2,6 +2,8 @@
 //! own checks take the result, and that stock keepalived reads the same out of them.
 #![forbid(unsafe_code)]
 
+mod around;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::IpAddr;
@@ -11,9 +13,6 @@ use std::process::Command;
 use sluice_config::Config;
 use sluice_import::{Files, Imported, Kind, Names, Source, ipvsadm_save, keepalived};
 
-/// What goes before the sections: a file with ports.
-const BASE: &str = "[ipip]\nsource_v4 = \"203.0.113.250\"\nsource_v6 = \"2001:db8:ffff::1\"\n\n\
-                    [[port]]\nname = \"one\"\ndevice = \"af_packet:one\"\n\n";
 const SAMPLES: &str = "/usr/share/doc/keepalived/samples";
 
 /// Files below the tests' folder.
@@ -86,7 +85,7 @@ fn convert(path: &Path) -> Imported {
 /// The configuration's own reading of the result.
 #[track_caller]
 fn checked(imported: &Imported, name: &str) -> Config {
-    let text = format!("{BASE}{}", imported.toml("a title"));
+    let text = around::base(imported) + &imported.toml("a title");
     match Config::parse(name, &text) {
         Ok(loaded) => loaded.config,
         Err(wrong) => panic!("{name}: {wrong}\n{text}"),

@@ -64,7 +64,7 @@ pub enum Reply {
     Done,
     /// Of `Info`.
     Info(Info),
-    /// Of `Services`, and of `Service` with one.
+    /// Of `Services` and `Matches`, and of `Service` with one.
     Services(Vec<Service>),
     /// Of `Timeouts`.
     Timeouts(Timeouts),

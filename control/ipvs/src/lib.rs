@@ -12,10 +12,12 @@
 pub mod abi;
 mod answer;
 pub mod call;
+mod matching;
 mod model;
 mod request;
 
 pub use answer::{Answer, Errno, Reply};
+pub use matching::{Addresses, Match, MatchError, MatchProtocol};
 pub use model::{
     Connection, Daemon, Destination, Family, Info, List, LocalAddress, LocalAddresses, Method,
     Protocol, Role, Service, ServiceKey, ServiceSpec, Settings, Stats, Timeouts, Tunnel,

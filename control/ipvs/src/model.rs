@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::matching::Match;
+
 /// Flags of a service, as `linux/ip_vs.h` has them.
 pub mod flags {
     /// It is persistent.
@@ -103,6 +105,12 @@ pub enum ServiceKey {
         /// The port; 0 for all.
         port: u16,
     },
+    /// By where connections from inside come from and go to: source NAT, a word of DPVS.
+    Match(
+        /// As DPVS's `--match` says it: `proto=tcp,src-range=192.0.2.0-192.0.2.254,oif=dpdk0`.
+        #[schemars(with = "String")]
+        Match,
+    ),
 }
 
 impl ServiceKey {
@@ -111,6 +119,7 @@ impl ServiceKey {
         match *self {
             Self::Mark { family, .. } => family,
             Self::Address { address, .. } => Family::of(address),
+            Self::Match(it) => it.family(),
         }
     }
 }

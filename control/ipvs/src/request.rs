@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use crate::model::{Daemon, Destination, List, Role, ServiceKey, ServiceSpec, Timeouts};
 
 /// What one can ask. Each is a command of IPVS's `setsockopt` and generic netlink interfaces, but
-/// for those about local addresses and lists, which are DPVS's, and the last, which is ours.
+/// for those about local addresses, lists and matches, which are DPVS's, and `Many`, which is ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[schemars(rename = "IpvsRequest")]
 pub enum Request {
     /// Version and sizes.
     Info,
-    /// All services with their destinations.
+    /// All services with their destinations, but for those by match.
     Services,
     /// One service with its destinations.
     Service(ServiceKey),
@@ -63,6 +63,9 @@ pub enum Request {
     DeleteListed(ServiceKey, List, String),
     /// A list of one service, or of all.
     Listed(List, Option<ServiceKey>),
+    /// All services by match, in the order in which they are tried. Apart from the others, since
+    /// programs that know the kernel's IPVS alone have no such key.
+    Matches,
     /// Changes one after the other, as if each were asked for by itself, with an answer for each:
     /// what a restore asks for. They are put in force together. Questions are refused here.
     Many(Vec<Request>),
@@ -84,6 +87,7 @@ impl Request {
                 | Self::Connections { .. }
                 | Self::LocalAddresses(_)
                 | Self::Listed(..)
+                | Self::Matches
         )
     }
 }

@@ -78,12 +78,13 @@ fn key(gathered: &Gathered) -> Option<ServiceKey> {
             let port = place.port.unwrap_or(0);
             ServiceKey::Address { protocol, address: place.address, port }
         }
+        Subject::Match(it) => ServiceKey::Match(it),
     })
 }
 
 const fn port_of(key: ServiceKey) -> u16 {
     match key {
-        ServiceKey::Mark { .. } => 0,
+        ServiceKey::Mark { .. } | ServiceKey::Match(_) => 0,
         ServiceKey::Address { port, .. } => port,
     }
 }
@@ -110,10 +111,15 @@ fn server(key: ServiceKey, place: crate::address::Place, gathered: &Gathered) ->
         false => place.port.unwrap_or(0),
     };
     let address: IpAddr = place.address;
+    // A service by match has no other.
+    let method = match key {
+        ServiceKey::Match(_) if !gathered.has(Opt::Method) => Method::Snat,
+        _ => gathered.method,
+    };
     Destination {
         address,
         port,
-        method: gathered.method,
+        method,
         tunnel: gathered.tunnel,
         weight: gathered.weight,
         upper: gathered.upper,

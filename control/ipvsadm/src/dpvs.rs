@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use sluice_ipvs::Settings;
 
 use crate::gather::seconds;
-use crate::options::{Opt, Tag};
+use crate::options::Opt;
 use crate::parse::{Fault, SockPair};
 
 /// What was said in DPVS's words.
@@ -25,14 +25,8 @@ pub(crate) struct Additions {
 
 impl Additions {
     /// Services that the director does not have.
-    pub(crate) fn refuse_service(&mut self, tag: Tag) {
-        let why = match tag {
-            Tag::Match => {
-                "--match: source NAT has rules of its own, [[snat]] in the configuration file"
-            }
-            _ => "services of ICMP: the director answers ping, and has no such services",
-        };
-        self.refuse(why);
+    pub(crate) fn refuse_icmp(&mut self) {
+        self.refuse("services of ICMP: the director answers ping, and has no such services");
     }
 
     fn refuse(&mut self, why: &str) {

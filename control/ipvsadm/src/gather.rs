@@ -3,7 +3,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use sluice_ipvs::{Daemon, Family, Method, Protocol, Role, Timeouts, Tunnel, TunnelKind, flags};
+use sluice_ipvs::{
+    Daemon, Family, Match, Method, Protocol, Role, Timeouts, Tunnel, TunnelKind, flags,
+};
 
 use crate::address::{self, Place};
 use crate::dpvs::Additions;
@@ -25,6 +27,7 @@ const NAME_BYTES: usize = 15;
 pub(crate) enum Subject {
     Mark(u32),
     Address(Protocol, Place),
+    Match(Match),
 }
 
 /// All that was said.
@@ -112,11 +115,12 @@ impl Gathered {
             Tag::Udp => self.service(Protocol::Udp, value, world),
             Tag::Sctp => self.service(Protocol::Sctp, value, world),
             Tag::Mark => self.mark(value),
-            Tag::Icmp | Tag::Icmpv6 | Tag::Match => {
+            Tag::Icmp | Tag::Icmpv6 => {
                 self.once(Opt::Service)?;
-                self.additions.refuse_service(tag);
+                self.additions.refuse_icmp();
                 Ok(())
             }
+            Tag::Match => self.matching(value),
             Tag::Ipv6 => self.ipv6(),
             Tag::Route => self.method(Method::Route),
             Tag::Tunnel => self.method(Method::Tunnel),
@@ -163,6 +167,17 @@ impl Gathered {
         let mark = count(value, 1, i64::from(u32::MAX))
             .ok_or_else(|| Fault::usage(format!("invalid fwmark value `{value}' specified")))?;
         self.subject = Some(Subject::Mark(mark));
+        Ok(())
+    }
+
+    fn matching(&mut self, value: &str) -> Result<(), Fault> {
+        self.once(Opt::Service)?;
+        let it: Match =
+            value.parse().map_err(|why| Fault::usage(format!("illegal match specified: {why}")))?;
+        self.subject = Some(Subject::Match(it));
+        if it.family() == Family::Ipv6 {
+            (self.family, self.netmask) = (Family::Ipv6, 128);
+        }
         Ok(())
     }
 
@@ -264,7 +279,7 @@ impl Gathered {
                 (Some(protocol.into()), place.port.unwrap_or(0))
             }
             Some(Subject::Mark(_)) => (Some(Transport::Tcp), 0),
-            None => (None, 0),
+            Some(Subject::Match(_)) | None => (None, 0),
         };
         let complaint = "illegal real server address[:port] specified";
         let place =

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use sluice_ipvs::{
-    Destination, Family, Method, Protocol, Service, ServiceKey, ServiceSpec, Stats, Tunnel,
+    Destination, Family, Match, Method, Protocol, Service, ServiceKey, ServiceSpec, Stats, Tunnel,
     TunnelKind, flags,
 };
 
@@ -184,7 +184,7 @@ pub(crate) fn mask(spec: &ServiceSpec) -> Option<String> {
 /// By which names ports of a service go.
 pub(crate) const fn transport(key: &ServiceKey) -> Option<Transport> {
     match *key {
-        ServiceKey::Mark { .. } => None,
+        ServiceKey::Mark { .. } | ServiceKey::Match(_) => None,
         ServiceKey::Address { protocol, .. } => Some(match protocol {
             Protocol::Tcp => Transport::Tcp,
             Protocol::Udp => Transport::Udp,
@@ -207,7 +207,26 @@ fn name(spec: &ServiceSpec, numeric: bool, world: &mut impl World) -> String {
             let place = place_name((address, port), transport(&spec.key), numeric, world);
             format!("{protocol:<4} {place}")
         }
+        ServiceKey::Match(it) => format!("MATCH {}", matching(&it)),
     }
+}
+
+/// What a service matches, as DPVS lists it: ranges with ports, which here are all.
+fn matching(it: &Match) -> String {
+    let mut text = it.protocol().name().to_owned();
+    for (word, range) in [("from", it.sources()), ("to", it.destinations())] {
+        match range {
+            Some((IpAddr::V4(first), IpAddr::V4(last))) => {
+                text += &format!(",{word}={first}-{last}:0-0");
+            }
+            Some((first, last)) => text += &format!(",{word}=[{first}]-[{last}]:0-0"),
+            None => {}
+        }
+    }
+    if let Some(egress) = it.egress() {
+        text += &format!(",oif={egress}");
+    }
+    text
 }
 
 /// An address and a port, by their names unless `numeric`. IPv6 addresses have none here.
@@ -236,6 +255,7 @@ pub(crate) fn place_name(
 pub(crate) fn plain_name(key: &ServiceKey, numeric: bool, world: &mut impl World) -> String {
     match *key {
         ServiceKey::Mark { mark, .. } => format!("FWM {mark}"),
+        ServiceKey::Match(it) => format!("MATCH {}", matching(&it)),
         ServiceKey::Address { address, port, .. } => {
             place_name((address, port), transport(key), numeric, world)
         }

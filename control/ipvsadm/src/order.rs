@@ -33,9 +33,16 @@ fn addresses(a: IpAddr, b: IpAddr) -> Ordering {
 fn services(a: &ServiceKey, b: &ServiceKey) -> Ordering {
     let mark = |key: &ServiceKey| match *key {
         ServiceKey::Mark { mark, .. } => mark,
-        ServiceKey::Address { .. } => 0,
+        ServiceKey::Address { .. } | ServiceKey::Match(_) => 0,
     };
     let family = |key: &ServiceKey| matches!(key.family(), Family::Ipv6);
+    // Those by match come last, in the order in which they are tried.
+    match (a, b) {
+        (ServiceKey::Match(_), ServiceKey::Match(_)) => return Ordering::Equal,
+        (ServiceKey::Match(_), _) => return Ordering::Greater,
+        (_, ServiceKey::Match(_)) => return Ordering::Less,
+        _ => {}
+    }
     let order = difference(mark(a), mark(b)).then_with(|| family(a).cmp(&family(b)));
     match (*a, *b) {
         (

@@ -228,11 +228,18 @@ fn strange() -> Trouble {
 }
 
 fn services(world: &mut impl World, key: Option<ServiceKey>) -> Result<Vec<Service>, Trouble> {
-    let request = key.map_or(Request::Services, Request::Service);
-    match reply(world, &request)? {
-        Reply::Services(services) => Ok(services),
-        _ => Err(strange()),
+    let requests = match key {
+        Some(key) => vec![Request::Service(key)],
+        None => vec![Request::Services, Request::Matches],
+    };
+    let mut all = Vec::new();
+    for request in requests {
+        match reply(world, &request)? {
+            Reply::Services(services) => all.extend(services),
+            _ => return Err(strange()),
+        }
     }
+    Ok(all)
 }
 
 fn list(listing: &Listing, info: &Info, world: &mut impl World) -> Result<(), u8> {

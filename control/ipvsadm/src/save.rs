@@ -117,5 +117,6 @@ fn name(key: &ServiceKey, numeric: bool, world: &mut impl World) -> String {
             };
             format!("{option} {}", place_name((address, port), transport(key), numeric, world))
         }
+        ServiceKey::Match(it) => format!("-H {it}"),
     }
 }

@@ -4,7 +4,8 @@
 mod stage;
 
 use sluice_ipvs::{
-    Errno, LocalAddress, LocalAddresses, Method, Protocol, Request, ServiceKey, Settings,
+    Destination, Errno, Family, LocalAddress, LocalAddresses, Method, Protocol, Request, Service,
+    ServiceKey, ServiceSpec, Settings, Stats, Tunnel,
 };
 use sluice_ipvsadm::{Command, parse};
 use stage::Stage;
@@ -96,7 +97,6 @@ fn what_the_director_has_nothing_like_is_refused_and_nothing_is_asked() {
         "-A -t 192.0.2.1:80 --quic",
         "-A -t 192.0.2.1:80 --dest-check default",
         "-A -t 192.0.2.1:80 --proxy-protocol v1-insecure",
-        "-A -H proto=tcp,src-range=192.0.2.0-192.0.2.9 -s rr",
         "-A -q 192.0.2.1 -s rr",
         "-A -1 2001:db8::1 -s rr",
         "-U -t 192.0.2.1:80 -k ipset:bad",
@@ -158,6 +158,118 @@ fn local_addresses_and_lists_have_dpvs_columns() {
          TCP______192.0.2.1:80___________________203.0.113.9___________________\n"
     );
     assert!(show("-W").starts_with("PROTO____VIP:VPORT______________________WHITELIST_"));
+}
+
+/// The lines of DPVS's tutorial for source NAT.
+#[test]
+fn services_by_match_are_asked_for() {
+    let list = "proto=tcp,src-range=192.0.2.0-192.0.2.254,oif=dpdk0";
+    let key = ServiceKey::Match(list.parse().expect("a match"));
+    let Request::AddService(spec) = asked(&format!("-A -s rr -H {list}")) else { panic!() };
+    assert_eq!((spec.key, &*spec.scheduler, spec.netmask), (key, "rr", u32::MAX));
+    for line in ["-w 100 -J", "-J --weight=100", "-w 100"] {
+        let line = format!("-a -H {list} -r 198.51.100.10:0 {line}");
+        let Request::AddDestination(of, it) = asked(&line) else { panic!("{line}") };
+        assert_eq!((of, it.method, it.weight, it.port), (key, Method::Snat, 100, 0), "{line}");
+    }
+    // Whatever else is named is the director's to refuse.
+    let Request::EditDestination(_, it) = asked(&format!("-e -H {list} -r 198.51.100.10 -m"))
+    else {
+        panic!()
+    };
+    assert_eq!((it.method, it.port), (Method::Masq, 0));
+    assert_eq!(asked(&format!("-D --match {list}")), Request::DeleteService(key));
+    assert_eq!(asked(&format!("-Z --match={list}:0-0").replace(",oif=dpdk0", "")), {
+        let list = "proto=tcp,src-range=192.0.2.0-192.0.2.254";
+        Request::Zero(Some(ServiceKey::Match(list.parse().expect("a match"))))
+    });
+    let six = "proto=tcp,src-range=2001:db8::1-2001:db8::9";
+    let Request::AddService(spec) = asked(&format!("-A -H {six}")) else { panic!() };
+    assert_eq!((spec.netmask, &*spec.scheduler), (128, "wlc"));
+}
+
+#[test]
+fn a_match_that_cannot_be_is_refused_and_nothing_is_asked() {
+    for (line, says) in [
+        ("-A -H proto=tcp", "add src-range, dst-range or oif"),
+        ("-A -H src-range=192.0.2.1", "begin with proto=tcp"),
+        ("-A -H proto=sctp,src-range=192.0.2.1", "is left to Linux"),
+        ("-A -H proto=tcp,src-range=192.0.2.1:80", "leave the ports out"),
+        ("-A -H proto=tcp,src-range=192.0.2.1,iif=dpdk1", "cannot be matched"),
+        ("-A -H proto=tcp,af=ipv4,oif=a -H proto=tcp,af=ipv4,oif=a", "multiple 'service-address'"),
+        ("-a -H proto=tcp,af=ipv4,oif=a -r [2001:db8::1]:0 -J", "Different address family"),
+    ] {
+        let mut stage = Stage::new(0, None, false);
+        let code = sluice_ipvsadm::run("ipvsadm", &words(line), &mut stage);
+        assert_eq!((code, stage.calls.len(), stage.out.as_str()), (2, 0, ""), "{line}");
+        assert!(stage.err.contains(says), "{line}: {}", stage.err);
+    }
+}
+
+#[test]
+fn services_by_match_are_listed_as_dpvs_lists_them_behind_the_others() {
+    let service = |list: &str, address: &str| {
+        let key = ServiceKey::Match(list.parse().expect("a match"));
+        let spec = ServiceSpec {
+            key,
+            scheduler: "rr".to_owned(),
+            flags: 2,
+            timeout_s: 0,
+            netmask: if key.family() == Family::Ipv4 { u32::MAX } else { 128 },
+            persistence_engine: None,
+            settings: None,
+        };
+        let destination = Destination {
+            address: address.parse().expect("an address"),
+            port: 0,
+            method: Method::Snat,
+            tunnel: Tunnel::IPIP,
+            weight: 100,
+            upper: 0,
+            lower: 0,
+            active: 0,
+            inactive: 0,
+            persistent: 0,
+            stats: Stats::default(),
+        };
+        let stats = Stats { connections: 7, ..Stats::default() };
+        let (owner, name) = ("ipvsadm".to_owned(), String::new());
+        Service { spec, owner, name, stats, destinations: vec![destination] }
+    };
+    let show = |line: &str| {
+        let mut stage = Stage::new(0, Some("st4"), false);
+        stage.lenient = true;
+        stage.matches = vec![
+            service("proto=udp,src-range=192.0.2.0-192.0.2.254,oif=dpdk1", "198.51.100.10"),
+            service("proto=tcp,src-range=2001:db8::1-2001:db8::9,dst-range=::1", "2001:db8::7"),
+            service("proto=icmp,af=ipv4,oif=dpdk1", "198.51.100.10"),
+        ];
+        let code = sluice_ipvsadm::run("ipvsadm", &words(line), &mut stage);
+        assert_eq!((code, stage.err.as_str()), (0, ""));
+        let from = if line == "-S" { "-A -H" } else { "MATCH" };
+        stage.out.split_once(from).map(|(_, rest)| format!("{from}{rest}")).expect("a match")
+    };
+    assert_eq!(
+        show("-L -n"),
+        "MATCH udp,from=192.0.2.0-192.0.2.254:0-0,oif=dpdk1 rr\n  \
+         -> 198.51.100.10:0              SNAT    100    0          0         \n\
+         MATCH tcp,from=[2001:db8::1]-[2001:db8::9]:0-0,to=[::1]-[::1]:0-0 rr\n  \
+         -> [2001:db8::7]:0              SNAT    100    0          0         \n\
+         MATCH icmp,oif=dpdk1 rr\n  \
+         -> 198.51.100.10:0              SNAT    100    0          0         \n"
+    );
+    let stats = show("-L -n --stats");
+    assert!(stats.contains("MATCH icmp,oif=dpdk1                     7        0 "), "{stats}");
+    assert_eq!(
+        show("-S"),
+        "-A -H proto=udp,src-range=192.0.2.0-192.0.2.254,oif=dpdk1 -s rr\n\
+         -a -H proto=udp,src-range=192.0.2.0-192.0.2.254,oif=dpdk1 -r 198.51.100.10:0 -J -w 100\n\
+         -A -H proto=tcp,src-range=2001:db8::1-2001:db8::9,dst-range=::1-::1 -s rr\n\
+         -a -H proto=tcp,src-range=2001:db8::1-2001:db8::9,dst-range=::1-::1 \
+         -r [2001:db8::7]:0 -J -w 100\n\
+         -A -H proto=icmp,af=ipv4,oif=dpdk1 -s rr\n\
+         -a -H proto=icmp,af=ipv4,oif=dpdk1 -r 198.51.100.10:0 -J -w 100\n"
+    );
 }
 
 #[test]

@@ -17,6 +17,10 @@ use sluice_ipvs::{
 use sluice_ipvsadm::{Beside, Command, parse, save};
 use stage::Stage;
 
+/// Words of source NAT.
+const MATCHES: [&str; 4] =
+    ["-H", "-J", "proto=tcp,src-range=192.0.2.1-192.0.2.9:0", "proto=tcp,src-range=[2001:db8::1]-"];
+
 /// Words that lines are made of: options, values that are nearly right, and anything.
 fn word() -> impl Strategy<Value = String> {
     const WORDS: [&str; 60] = [
@@ -82,6 +86,7 @@ fn word() -> impl Strategy<Value = String> {
         "99999999999999999999",
     ];
     prop_oneof![
+        1 => select(MATCHES.to_vec()).prop_map(str::to_owned),
         4 => select(WORDS.to_vec()).prop_map(str::to_owned),
         1 => "-{0,2}[a-zA-Z0-9=:\\[\\]/.,%é-]{0,12}",
         1 => any::<String>(),
@@ -161,7 +166,28 @@ fn key() -> impl Strategy<Value = ServiceKey> {
         4 => address.prop_map(|(protocol, address, port)| {
             ServiceKey::Address { protocol, address, port }
         }),
+        2 => matching(),
     ]
+}
+
+/// A service by match: of all addresses there are, some are in one or two ranges.
+fn matching() -> impl Strategy<Value = ServiceKey> {
+    let range = |family| option::of((address(family), address(family)));
+    let ranges = family().prop_flat_map(move |family| (Just(family), range(family), range(family)));
+    let oif = option::of("[a-z0-9][a-zA-Z0-9._-]{0,63}");
+    (0..3usize, ranges, oif).prop_map(|(protocol, (family, sources, destinations), oif)| {
+        let six = family == Family::Ipv6;
+        let protocol = ["tcp", "udp", if six { "icmpv6" } else { "icmp" }][protocol];
+        let mut text = format!("proto={protocol},af={}", if six { "ipv6" } else { "ipv4" });
+        for (word, range) in [("src-range", sources), ("dst-range", destinations)] {
+            if let Some((a, b)) = range {
+                text += &format!(",{word}={}-{}", a.min(b), a.max(b));
+            }
+        }
+        let named = if text.contains("range") { oif } else { oif.or(Some("dpdk0".to_owned())) };
+        text += &named.map_or_else(String::new, |name| format!(",oif={name}"));
+        ServiceKey::Match(text.parse().expect("a match"))
+    })
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
@@ -196,7 +222,7 @@ fn spec() -> impl Strategy<Value = ServiceSpec> {
             *port = (*port).max(1);
         }
         let datagrams = match key {
-            ServiceKey::Mark { .. } => true,
+            ServiceKey::Mark { .. } | ServiceKey::Match(_) => true,
             ServiceKey::Address { protocol, .. } => protocol == Protocol::Udp,
         };
         if one_packet && datagrams {

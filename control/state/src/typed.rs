@@ -157,14 +157,17 @@ impl Typed {
     }
 }
 
-/// By IPVS's door real servers of Full NAT come before their first local address. Until there is
-/// one they are part of the state, and not of what is checked and compiled.
+/// By IPVS's door real servers of Full NAT come before their first local address, and rules of
+/// source NAT before their pool. Until there is one they are part of the state, and not of what is
+/// checked and compiled.
 fn leave_out_who_waits(objects: &[(&Key, &Arc<Object>)], config: &mut Config) {
-    let of_door: HashSet<&str> = objects
-        .iter()
-        .filter(|(key, object)| key.kind == Kind::Service && object.owner.door == Door::Ipvsadm)
-        .map(|(key, _)| &*key.name)
-        .collect();
+    let of_door = |kind| -> HashSet<&str> {
+        let own = objects.iter().filter(|(_, object)| object.owner.door == Door::Ipvsadm);
+        own.filter(|(key, _)| key.kind == kind).map(|(key, _)| &*key.name).collect()
+    };
+    let rules = of_door(Kind::Snat);
+    config.snat.retain(|rule| !rule.pool.is_empty() || !rules.contains(&*rule.name));
+    let of_door = of_door(Kind::Service);
     if of_door.is_empty() {
         return;
     }

@@ -8,8 +8,8 @@ use sluice_ipvs::abi::genl::{self, FAMILY, Outcome};
 use sluice_ipvs::abi::proc::{self, File};
 use sluice_ipvs::abi::{Away, sockopt};
 use sluice_ipvs::{
-    Answer, Connection, Daemon, Destination, Errno, Family, Info, Method, Protocol, Reply, Request,
-    Role, Service, ServiceKey, ServiceSpec, Stats, Timeouts, Tunnel, TunnelKind,
+    Answer, Connection, Daemon, Destination, Errno, Family, Info, Match, Method, Protocol, Reply,
+    Request, Role, Service, ServiceKey, ServiceSpec, Stats, Timeouts, Tunnel, TunnelKind,
 };
 
 use crate::bytes::Bytes;
@@ -115,9 +115,10 @@ fn options(bytes: &mut Bytes, ask: &mut sluice_ipvs::abi::Ask) {
 fn files(bytes: &mut Bytes, ask: &mut sluice_ipvs::abi::Ask) {
     if let Ok(Answer::Ok(Reply::Services(services))) = ask(&Request::Services) {
         let info = Info { version: 0x01_02_01, table_size: 4096, services: 0 };
-        let reals: usize = services.iter().map(|service| service.destinations.len()).sum();
+        let kernels = services.iter().filter(|it| !matches!(it.spec.key, ServiceKey::Match(_)));
+        let rows: usize = kernels.map(|service| 1 + service.destinations.len()).sum();
         let text = proc::services(info, &services);
-        assert_eq!(text.lines().count(), 3 + services.len() + reals, "{text}");
+        assert_eq!(text.lines().count(), 3 + rows, "{text}");
         assert_eq!(proc::stats(&services).lines().count(), 6);
     }
     let mut endpoint = || (address(bytes), bytes.u16());
@@ -173,9 +174,14 @@ fn answer(request: &Request, says: &mut Bytes) -> Result<Answer, Away> {
     }))
 }
 
+fn a_match() -> Match {
+    "proto=udp,af=ipv4,oif=dpdk0".parse().expect("a match")
+}
+
 fn service(number: u8, says: &mut Bytes) -> Service {
-    let key = match number % 2 {
+    let key = match number % 3 {
         0 => ServiceKey::Mark { mark: 1, family: Family::Ipv6 },
+        1 => ServiceKey::Match(a_match()),
         _ => ServiceKey::Address { protocol: Protocol::Sctp, address: address(says), port: 80 },
     };
     let stats = Stats { connections: u64::MAX, in_bytes: u64::MAX, ..Stats::default() };

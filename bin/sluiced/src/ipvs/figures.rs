@@ -5,7 +5,7 @@
 
 use sluice_director::counters::{Counters, RealCounters};
 use sluice_director::plan::Plan;
-use sluice_ipvs::{Destination, Service, Stats};
+use sluice_ipvs::{Destination, Service, ServiceKey, Stats};
 use sluice_meter::{Account, Counted, Ledger, Owner};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
@@ -61,12 +61,13 @@ impl Figures {
         self.zeroed.retain(|service, _| now.is_some_and(|now| now.contains_key(service)));
     }
 
+    /// Of services and of rules of source NAT: a rule's name is no service's.
     fn sums(&self) -> Sums {
-        self.services().map(|owner| (Arc::clone(&owner.name), self.sum(owner))).collect()
-    }
-
-    fn services(&self) -> impl Iterator<Item = &Owner> {
-        self.ledger.owners().iter().filter(|owner| !owner.is_rule)
+        self.ledger
+            .owners()
+            .iter()
+            .map(|owner| (Arc::clone(&owner.name), self.sum(owner)))
+            .collect()
     }
 
     fn sum(&self, owner: &Owner) -> Sum {
@@ -78,14 +79,15 @@ impl Figures {
     /// From now on the counts of these services begin at 0.
     pub fn zero<'a>(&mut self, services: impl Iterator<Item = &'a str>) {
         let wanted: HashSet<&str> = services.collect();
-        let now = self.services().filter(|owner| wanted.contains(&*owner.name));
+        let now = self.ledger.owners().iter().filter(|owner| wanted.contains(&*owner.name));
         let now: Vec<_> = now.map(|it| (Arc::clone(&it.name), self.sum(it))).collect();
         self.zeroed.extend(now);
     }
 
     /// Puts figures on services and their destinations.
     pub fn put_on(&self, services: &mut [Service]) {
-        let owners: HashMap<&str, &Owner> = self.services().map(|it| (&*it.name, it)).collect();
+        let owners: HashMap<&str, &Owner> =
+            self.ledger.owners().iter().map(|it| (&*it.name, it)).collect();
         for service in services {
             let Some(owner) = owners.get(&*service.name) else { continue };
             let now = self.sum(owner);
@@ -96,6 +98,12 @@ impl Figures {
                 if let Some(counted) = now.of(Some(real)) {
                     gauges(it, counted);
                 }
+            }
+            // Of a rule of source NAT no address is counted by itself.
+            if let (ServiceKey::Match(_), [it]) = (service.spec.key, &mut service.destinations[..])
+            {
+                it.stats = service.stats;
+                gauges(it, &now.whole);
             }
         }
     }
@@ -149,7 +157,7 @@ mod tests {
     use super::*;
     use sluice_config::Config;
     use sluice_director::plan::Retired;
-    use sluice_ipvs::{Method, Protocol, ServiceKey, ServiceSpec, Tunnel};
+    use sluice_ipvs::{Method, Protocol, ServiceSpec, Tunnel};
 
     const CONFIG: &str = r#"
         [[port]]
@@ -237,6 +245,48 @@ mod tests {
         assert_eq!((second.stats.connections, second.stats.out_bytes), (6, 480_000));
         assert_eq!((second.stats.connections_per_s, second.stats.out_bytes_per_s), (3, 240_000));
         assert_eq!((second.active, second.inactive, second.persistent), (12, 1, 3));
+    }
+
+    #[test]
+    fn a_rule_of_source_nat_is_counted_as_a_whole() {
+        let list = "proto=tcp,src-range=192.0.2.0-192.0.2.255";
+        let key = ServiceKey::Match(list.parse().unwrap());
+        let text = r#"
+            [[port]]
+            name = "front"
+            device = "af_xdp:eth0"
+            [[pool]]
+            name = "outside"
+            addresses = ["198.51.100.10", "198.51.100.11"]
+            [[snat]]
+            name = "rule"
+            sources = ["192.0.2.0/24"]
+            pool = "outside"
+        "#;
+        let config = Config::parse("file", text).unwrap().config;
+        let plan = Plan::compile(&config.blueprint(), None, &Retired::default()).unwrap();
+        let mut figures = Figures::default();
+        let mut counted = counters([10, 20]);
+        counted.reals.truncate(1);
+        figures.take(Duration::from_secs(10), &plan, &counted);
+        let shown = |figures: &Figures, addresses: usize| {
+            let mut service = web();
+            service.spec.key = key;
+            service.name = "rule".to_owned();
+            service.destinations.truncate(addresses);
+            let mut services = [service];
+            figures.put_on(&mut services);
+            let [service] = services;
+            service
+        };
+        // Which of two addresses it was is not counted.
+        let two = shown(&figures, 2);
+        assert_eq!((two.stats.connections, two.stats.out_bytes), (10, 800_000));
+        assert!(two.destinations.iter().all(|it| it.stats == Stats::default() && it.active == 0));
+        let [one] = &shown(&figures, 1).destinations[..] else { panic!() };
+        assert_eq!((one.stats.connections, one.active, one.inactive), (10, 4, 1));
+        figures.zero(["rule"].into_iter());
+        assert_eq!(shown(&figures, 1).stats.connections, 0);
     }
 
     #[test]

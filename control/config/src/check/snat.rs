@@ -24,7 +24,10 @@ pub(super) fn check(config: &Config, report: &mut Report) {
             ports.resolve(egress, path.key("egress"), report);
         }
         check_lists(rule, path, report);
-        if !report.is_broken(path.key("pool")) {
+        if rule.pool.is_empty() && !report.is_broken(path.key("pool")) {
+            let hint = "add a line such as pool = \"outside\"";
+            report.error(path.key("pool"), "this key is missing", hint);
+        } else if !report.is_broken(path.key("pool")) {
             pools.resolve(&rule.pool, path.key("pool"), report);
             if let Some(has) = families.get(rule.pool.as_str()) {
                 check_pool(rule, *has, path, report);

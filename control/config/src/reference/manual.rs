@@ -59,7 +59,7 @@ fn write_section(out: &mut String, section: &Section) -> fmt::Result {
         writeln!(out, ".TP\n.B {}\n{}", roff(name), roff(about))?;
         writeln!(out, ".br\nValue: {}.", roff(&super::describe(kind)))?;
         match without {
-            Without::Required => writeln!(out, "Required.")?,
+            Without::Required | Without::Awaited => writeln!(out, "Required.")?,
             other => writeln!(out, "Without it: {}.", roff(&super::default(other)))?,
         }
         writeln!(out, "Example: {}", roff(example))?;

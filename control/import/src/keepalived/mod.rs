@@ -7,6 +7,7 @@ mod block;
 mod check;
 mod groups;
 mod lines;
+mod matching;
 mod real;
 mod seconds;
 mod service;
@@ -17,6 +18,7 @@ mod words;
 
 use crate::note::{Kind, Report};
 use crate::output::Imported;
+use crate::outward::Outward;
 use crate::sound;
 use crate::target::Target;
 use groups::Groups;
@@ -50,9 +52,14 @@ pub fn keepalived(source: &Source, config_id: &str, files: &mut dyn Files) -> Im
     let statements = tree::build(lines, &mut report);
     let mut target = Target::default();
     let groups = Groups::read(&statements, &mut target, &mut report);
+    let mut outward = Outward::default();
     for statement in &statements {
-        top(statement, &groups, &mut target, &mut report);
+        match (statement.word(0), statement.word(1)) {
+            ("virtual_server", "match") => matching::convert(statement, &mut outward, &mut report),
+            _ => top(statement, &groups, &mut target, &mut report),
+        }
     }
+    outward.settle(&mut target, &mut report);
     sound::settle(&mut target, &mut report);
     Imported::new(target, report)
 }

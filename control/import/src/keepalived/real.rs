@@ -139,7 +139,7 @@ pub fn mode(statement: &Statement, report: &mut Report) -> Option<String> {
         }
         ("SNAT", _) => {
             let means = "source NAT for connections from inside";
-            report.lost(&statement.place, word, means, "write a [[snat]] rule");
+            report.lost(&statement.place, word, means, "say so of a `virtual_server match`");
             return None;
         }
         (other, _) => {

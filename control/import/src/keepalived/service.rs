@@ -71,13 +71,6 @@ fn entries(statement: &Statement, groups: &Groups, report: &mut Report) -> Optio
             }
             found.cloned()
         }
-        "match" => {
-            let means = "a service of whatever fits ranges and devices";
-            let instead = "a [[snat]] rule has sources, destinations and egress; a service its \
-                           vip and port";
-            report.lost(place, "match", means, instead);
-            None
-        }
         _ => {
             let (vip, port) = real::endpoint(statement, report)?;
             Some(vec![Entry { range: (vip, vip), port, place: place.clone() }])

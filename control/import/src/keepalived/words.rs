@@ -128,7 +128,7 @@ fn of_servers(word: &str) -> Option<(&'static str, &'static str)> {
         ),
         "src-range" | "dst-range" | "iif" | "oif" => (
             "tells packets by range or device",
-            "a [[snat]] rule has sources, destinations and egress; a service its vip and port",
+            "a service has its vip and port; `virtual_server match` with SNAT becomes a rule",
         ),
         _ => return None,
     })

@@ -242,7 +242,8 @@ fn commanded(message: &Message, ask: &mut Ask, answers: &mut Answers) -> Result<
     match message.command {
         command::GET_SERVICE if message.is_dump() => {
             let services = services(ask, &Request::Services)?;
-            let bodies = services.iter().map(write::service);
+            let kernels = services.iter().filter(|it| !matches!(it.spec.key, ServiceKey::Match(_)));
+            let bodies = kernels.map(write::service);
             dump(message, command::NEW_SERVICE, bodies, answers);
         }
         command::GET_SERVICE => {

@@ -57,6 +57,8 @@ fn write_services(text: &mut String, info: Info, services: &[Service]) -> fmt::R
         let spec = &service.spec;
         let scheduler = &spec.scheduler;
         match spec.key {
+            // The kernel has none.
+            ServiceKey::Match(_) => continue,
             ServiceKey::Mark { mark, .. } => write!(text, "FWM  {mark:08X} {scheduler} ")?,
             ServiceKey::Address { protocol, address, port } => {
                 let name = protocol_name(protocol.number());

@@ -185,7 +185,10 @@ fn info(ask: &mut Ask) -> Result<Vec<u8>, Number> {
 fn shown(ask: &mut Ask) -> Result<Vec<Service>, Number> {
     match replied(ask, &Request::Services, Number::NOPROTOOPT)? {
         Reply::Services(mut services) => {
-            services.retain(|service| service.spec.key.family() == Family::Ipv4);
+            services.retain(|service| {
+                let key = &service.spec.key;
+                key.family() == Family::Ipv4 && !matches!(key, ServiceKey::Match(_))
+            });
             Ok(services)
         }
         _ => Err(Number::IO),
@@ -344,6 +347,8 @@ fn service_entry(writer: &mut Writer, service: &Service) {
     let spec = &service.spec;
     let (protocol, address, port, mark) = match spec.key {
         ServiceKey::Mark { mark, .. } => (Protocol::Tcp, Ipv4Addr::UNSPECIFIED, 0, mark),
+        // Not asked for, and not shown.
+        ServiceKey::Match(_) => (Protocol::Tcp, Ipv4Addr::UNSPECIFIED, 0, 0),
         ServiceKey::Address { protocol, address: IpAddr::V4(v4), port } => (protocol, v4, port, 0),
         ServiceKey::Address { protocol, port, .. } => (protocol, Ipv4Addr::UNSPECIFIED, port, 0),
     };

@@ -13,6 +13,8 @@ use sluice_ipvsadm::{Gone, Transport, World};
 pub struct Stage {
     errno: Option<Errno>,
     services: Vec<Service>,
+    /// Services by match.
+    pub matches: Vec<Service>,
     daemons: Vec<Daemon>,
     timeouts: Option<Timeouts>,
     connections: Option<Vec<Connection>>,
@@ -79,6 +81,7 @@ impl Stage {
         }
         Ok(match request {
             Request::Services => Reply::Services(self.services.clone()),
+            Request::Matches => Reply::Services(self.matches.clone()),
             Request::Service(key) => {
                 let found = self.services.iter().find(|service| service.spec.key == *key);
                 Reply::Services(vec![found.cloned().ok_or(Errno::Srch)?])
@@ -273,7 +276,7 @@ mod words {
     pub fn of(request: &Request) -> Option<String> {
         Some(match request {
             Request::Info | Request::Connections { .. } => return None,
-            Request::LocalAddresses(_) | Request::Listed(..) => return None,
+            Request::LocalAddresses(_) | Request::Listed(..) | Request::Matches => return None,
             Request::Services => "services".to_owned(),
             Request::Service(it) => format!("service {}", key(it)),
             Request::AddService(it) => format!("add_service {}", spec(it)),
@@ -319,6 +322,7 @@ mod words {
                 };
                 format!("{protocol} {address} {port}")
             }
+            ServiceKey::Match(it) => format!("match {it}"),
         }
     }
 

@@ -13,7 +13,16 @@ pub(crate) static SECTION: Section = Section {
             outside: their source becomes an address and port of a pool. The director must be \
             their gateway. Of several rules that match the first counts; what matches none stays \
             with the kernel.",
-    keys: &[&NAME, &SOURCES, &DESTINATIONS, &PROTOCOLS, &EGRESS, &POOL, &MAPPING],
+    keys: &[
+        &NAME,
+        &SOURCES,
+        &DESTINATIONS,
+        &PROTOCOLS,
+        &EGRESS,
+        &POOL,
+        &MAPPING,
+        &super::service::LABELS,
+    ],
     sections: &[],
 };
 
@@ -55,7 +64,8 @@ pub(crate) static EGRESS: Key = Key {
 pub(crate) static POOL: Key = Key {
     name: "pool",
     kind: Text(A_POOL),
-    without: Without::Required,
+    // By IPVS's door rules come before their first address.
+    without: Without::Awaited,
     example: "\"outside\"",
     about: "The local pool that source addresses and ports come from. It needs addresses of each \
             family that the sources have.",

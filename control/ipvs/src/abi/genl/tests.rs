@@ -207,6 +207,20 @@ fn a_list_comes_in_datagrams_that_a_program_can_read() {
 }
 
 #[test]
+fn services_by_match_are_not_listed() {
+    let matching = ServiceKey::Match("proto=tcp,af=ipv6,oif=dpdk0".parse().unwrap());
+    let mut ask = |_: &Request| {
+        let all = [keys()[0], matching, keys()[2]].map(|key| service(key, 1));
+        Ok(Answer::Ok(Reply::Services(all.to_vec())))
+    };
+    let bytes = sent(FAMILY, command::GET_SERVICE, REQUEST | DUMP, &Body::default());
+    let Outcome::Answered(told) = answer(&bytes, false, &mut ask) else { panic!() };
+    let all: Vec<_> = told.iter().flat_map(|datagram| messages(datagram)).collect();
+    let count = all.iter().filter(|message| message.command == command::NEW_SERVICE).count();
+    assert_eq!((count, all.len()), (2, 3));
+}
+
+#[test]
 fn a_refusal_is_an_error_with_the_kernels_number() {
     let mut ask = |_: &Request| Ok(Answer::Refused { errno: Errno::Exist, detail: String::new() });
     let body = write::service(&service(keys()[1], 0));

@@ -24,6 +24,8 @@ pub fn service(service: &Service) -> Body {
                 body.u16(svc::PROTOCOL, protocol.number().into());
                 body.put(svc::ADDR, &abi::union(address)).be16(svc::PORT, port);
             }
+            // Not asked for, and not shown.
+            ServiceKey::Match(_) => {}
         }
         body.text(svc::SCHED_NAME, &spec.scheduler);
         if let Some(engine) = &spec.persistence_engine {

@@ -41,6 +41,12 @@ fn service(key: ServiceKey, flags: u32, to: Option<&str>) -> Service {
     Service { spec, owner, name, stats, destinations: destinations.into_iter().collect() }
 }
 
+/// A service by match, of which the kernel knows nothing.
+fn matching() -> Service {
+    let key = ServiceKey::Match("proto=tcp,af=ipv4,oif=dpdk0".parse().unwrap());
+    service(key, 0, Some("198.51.100.10"))
+}
+
 fn three() -> [Service; 3] {
     let at = |protocol, address, port| ServiceKey::Address { protocol, address: ip(address), port };
     [
@@ -52,7 +58,9 @@ fn three() -> [Service; 3] {
 
 #[test]
 fn the_table() {
-    let text = services(Info { version: 0x01_02_01, table_size: 4096, services: 3 }, &three());
+    let mut all = three().to_vec();
+    all.insert(1, matching());
+    let text = services(Info { version: 0x01_02_01, table_size: 4096, services: 3 }, &all);
     let expected = "\
 IP Virtual Server version 1.2.1 (size=4096)
 Prot LocalAddress:Port Scheduler Flags

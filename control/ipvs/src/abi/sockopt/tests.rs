@@ -70,7 +70,11 @@ fn director(request: &Request) -> Result<Answer, Away> {
     Ok(Answer::Ok(match request {
         Request::Info => Reply::Info(Info { version: 0x01_02_01, table_size: 4096, services: 2 }),
         Request::Services => {
-            Reply::Services(vec![four(), service(web("2001:db8::200"), Vec::new())])
+            // Neither of the last two can be told here.
+            let matching = "proto=tcp,af=ipv4,oif=dpdk0".parse().unwrap();
+            let more = [web("2001:db8::200"), ServiceKey::Match(matching)];
+            let more = more.map(|key| service(key, Vec::new()));
+            Reply::Services([vec![four()], more.to_vec()].concat())
         }
         Request::Service(key) if *key == web("198.51.100.200") => Reply::Services(vec![four()]),
         Request::Timeouts => Reply::Timeouts(Timeouts { tcp_s: 900, tcp_fin_s: 120, udp_s: 300 }),
