@@ -4,8 +4,8 @@
 A director with SERVICES virtual services of REALS real servers each, in a network namespace of its
 own, without traffic. Measured from outside: `sluiced` is started, and the control socket is asked
 until it answers; then the file is read again with one weight changed; then clients change weights
-by the API, each change synced to the disk before it is answered; then the director is stopped and
-started from its journal. Run it as root, after `make build`:
+by the API, then states (down, up again), each change synced to the disk before it is answered; then
+the director is stopped and started from its journal. Run it as root, after `make build`:
 
     bench/scale.py [--services 10000] [--reals 10] [--clients 1,8,64] [--seconds 5] [--json]
 
@@ -105,18 +105,28 @@ class Director:
         self.process.wait(PATIENCE_S)
 
 
-def changes(path, clients, seconds, services, reals):
-    """Weights by so many clients at once: changes a second, and quantiles of an answer's time."""
+def weight(client, turn):
+    """Put in force as it is."""
+    return {"weight": 1 + (client + turn) % 60000}
+
+
+def state(_, turn):
+    """Compiled: a real server that is down is not probed."""
+    return {"state": "up" if turn % 2 else "down"}
+
+
+def changes(path, what, clients, seconds, services, reals):
+    """By so many clients at once: changes a second, and quantiles of an answer's time."""
     until, took, failed = time.monotonic() + seconds, [], []
 
     def work(client):
         connection, turn = Connection(path), 0
         while time.monotonic() < until and not failed:
-            service = (client * 131 + turn * 7) % services
+            service = (client * 131 + turn // 2 * 7) % services
             target = f"/v1/config/services/s{service}/reals/{real(service * reals)}:8080"
             begun = time.monotonic()
             try:
-                connection.ask("PATCH", target, json.dumps({"weight": 1 + (client + turn) % 60000}))
+                connection.ask("PATCH", target, json.dumps(what(client, turn)))
             except SystemExit as error:
                 failed.append(str(error))
             took.append(time.monotonic() - begun)
@@ -131,6 +141,7 @@ def changes(path, clients, seconds, services, reals):
     took.sort()
     at = lambda share: took[min(len(took) - 1, int(len(took) * share))] * 1e3
     return {
+        "what": what.__name__,
         "clients": clients,
         "changes_per_s": len(took) / (time.monotonic() - begun),
         "median_ms": at(0.5),
@@ -152,7 +163,8 @@ def measure(place, asked):
     connection.ask("POST", "/v1/config/reload")
     found["reload_s"] = time.monotonic() - begun
     found["changes"] = [
-        changes(director.socket, clients, asked.seconds, services, reals)
+        changes(director.socket, what, clients, asked.seconds, services, reals)
+        for what in (weight, state)
         for clients in asked.clients
     ]
     director.stop()
@@ -170,7 +182,8 @@ def show(found):
     print(f"  memory                      {found['resident_mb']:6.0f} MB")
     for line in found["changes"]:
         print(
-            f"  weights by {line['clients']:3} clients      {line['changes_per_s']:6.0f} a second,"
+            f"  {line['what']:6} by {line['clients']:3} clients       {line['changes_per_s']:6.0f} a"
+            " second,"
             f" an answer takes {line['median_ms']:.1f} ms (p99 {line['p99_ms']:.1f} ms)"
         )
 

@@ -52,7 +52,7 @@ fn scaled() -> Result<(), LabError> {
     let spans = ["start_s", "reload_s", "start_again_s", "resident_mb"];
     expect(spans.iter().all(|key| number(&said, key) > 0.0), || said.to_string())?;
     let changes = said["changes"].as_array().map_or(&[][..], Vec::as_slice);
-    expect(changes.len() == 2, || said.to_string())?;
+    expect(changes.len() == 4, || said.to_string())?;
     expect(changes.iter().all(|it| number(it, "changes_per_s") > 0.0), || said.to_string())
 }
 

@@ -218,16 +218,18 @@ fn put_in_force(
 
 /// Other weights: neither routes nor checks depend on them.
 fn weigh(daemon: &mut Daemon, weights: &[Weight]) {
-    let mut found = Vec::with_capacity(weights.len());
-    for Weight { service, real, weight } in weights {
-        let services = daemon.config.services.iter_mut().filter(|it| it.name == *service);
-        let mut reals = services.flat_map(|service| &mut service.reals);
-        if let Some(it) = reals.find(|it| it.address == real.ip() && it.port == real.port()) {
+    let (plan, health) = (&daemon.plan, &daemon.health);
+    let ids = weights.iter().map(|it| (health.id(&it.service, it.real), it.weight));
+    let found: Vec<_> = ids.filter_map(|(id, weight)| Some((id?, weight))).collect();
+    for (id, weight) in &found {
+        let Some(real) = plan.real(*id) else { continue };
+        let place = plan.service(real.service).map(|service| service.position);
+        let service = place.and_then(|place| daemon.config.services.get_mut(place));
+        if let Some(it) = service.and_then(|it| it.reals.get_mut(real.position as usize)) {
             it.weight = *weight;
         }
-        found.extend(daemon.health.id(service, *real).map(|id| (id, *weight)));
     }
-    daemon.revise(daemon.plan.with_weights(&found));
+    daemon.revise(plan.with_weights(&found));
 }
 
 fn is_of_section(change: &Change) -> bool {
