@@ -182,9 +182,9 @@ def show(found):
     print(f"  memory                      {found['resident_mb']:6.0f} MB")
     for line in found["changes"]:
         print(
-            f"  {line['what']:6} by {line['clients']:3} clients       {line['changes_per_s']:6.0f} a"
-            " second,"
-            f" an answer takes {line['median_ms']:.1f} ms (p99 {line['p99_ms']:.1f} ms)"
+            f"  {line['what']:6} by {line['clients']:3} clients       "
+            f"{line['changes_per_s']:6.0f} a second, an answer takes "
+            f"{line['median_ms']:.1f} ms (p99 {line['p99_ms']:.1f} ms)"
         )
 
 
