@@ -24,6 +24,7 @@ type Sums = HashMap<Arc<str>, Sum>;
 #[derive(Clone, Debug, Default)]
 struct Sum {
     whole: Counted,
+    /// By address and port.
     reals: Vec<(SocketAddr, Counted)>,
 }
 
@@ -31,7 +32,8 @@ impl Sum {
     /// Of the service itself, or of a real server.
     fn of(&self, place: Option<SocketAddr>) -> Option<&Counted> {
         let Some(real) = place else { return Some(&self.whole) };
-        self.reals.iter().find(|(at, _)| *at == real).map(|(_, counted)| counted)
+        let at = self.reals.binary_search_by_key(&real, |(at, _)| *at).ok()?;
+        self.reals.get(at).map(|(_, counted)| counted)
     }
 }
 
@@ -72,7 +74,8 @@ impl Figures {
 
     fn sum(&self, owner: &Owner) -> Sum {
         let reals = self.ledger.accounts_of(owner);
-        let reals = reals.map(|account| (endpoint(account), account.counted)).collect();
+        let mut reals: Vec<_> = reals.map(|account| (endpoint(account), account.counted)).collect();
+        reals.sort_unstable_by_key(|(at, _)| *at);
         Sum { whole: owner.counted, reals }
     }
 
