@@ -1,6 +1,7 @@
 //! What differs between IPv4 and IPv6, so that everything else is written once.
 
 use crate::fib::{Fib, HopId};
+use crate::hash::Seed;
 use crate::key::{self, Key};
 use crate::plan::{Plan, Side};
 use crate::session::{Extra, SessionOf};
@@ -8,39 +9,6 @@ use bytemuck::Zeroable;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-/// Secret numbers that make hashes unpredictable to senders.
-#[derive(Clone, Copy, Debug)]
-pub struct Seed([u64; 3]);
-
-impl Seed {
-    /// Spreads one number over the secrets (SplitMix64).
-    pub const fn new(seed: u64) -> Self {
-        let mut state = seed;
-        let mut secrets = [0; 3];
-        let mut i = 0;
-        while i < secrets.len() {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let x = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            secrets[i] = x ^ (x >> 31);
-            i += 1;
-        }
-        Self(secrets)
-    }
-
-    /// Two rounds of multiply-and-fold over two words.
-    #[inline(always)]
-    const fn mix(&self, a: u64, b: u64) -> u64 {
-        let first = fold((a ^ self.0[0]) as u128 * (b ^ self.0[1]) as u128);
-        fold((first ^ self.0[2]) as u128 * 0xd6e8_feb8_6659_fd93)
-    }
-}
-
-#[inline(always)]
-const fn fold(product: u128) -> u64 {
-    product as u64 ^ (product >> 64) as u64
-}
 
 /// The endpoints and protocol of a packet, as on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -199,8 +167,7 @@ impl Family for Ipv4 {
 
     #[inline(always)]
     fn hash_key(key: &Key<u32>, seed: &Seed) -> u64 {
-        let addresses = u64::from(key.dst) << 32 | u64::from(key.src);
-        seed.mix(addresses, u64::from(key.ports) << 8 | u64::from(key.protocol))
+        seed.hash([[key.src, key.dst], [key.ports, u32::from(key.protocol)]])
     }
 
     #[inline(always)]
@@ -309,10 +276,9 @@ impl Family for Ipv6 {
 
     #[inline(always)]
     fn hash_key(key: &Key<u128>, seed: &Seed) -> u64 {
-        let source = seed.mix((key.src >> 64) as u64, key.src as u64);
-        let to = (key.dst >> 64) as u64 ^ source.rotate_left(32);
-        let ends = seed.mix(to, key.dst as u64);
-        seed.mix(ends, u64::from(key.ports) << 8 | u64::from(key.protocol))
+        let [src, dst] = [key.src, key.dst].map(bytemuck::must_cast::<u128, [u32; 4]>);
+        let pair = |at: usize| [src[at], dst[at]];
+        seed.hash([pair(0), pair(1), pair(2), pair(3), [key.ports, u32::from(key.protocol)]])
     }
 
     #[inline(always)]
@@ -393,49 +359,6 @@ impl Family for Ipv6 {
         match unmapped(address) {
             Some(v4) => sluice_wire::ipv4::is_unicast_source(v4),
             None => sluice_wire::ipv6::is_unicast_source(address),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        /// One bit changed in the tuple changes about half of the hash, and always the hash.
-        #[test]
-        fn every_bit_counts(src in any::<u32>(), dst in any::<u32>(), ports in any::<u32>(),
-                            bit in 0u32..96, seed in any::<u64>()) {
-            let make = |src, dst, ports: u32| Tuple {
-                src, dst, sport: (ports >> 16) as u16, dport: ports as u16, protocol: 6 };
-            let one = |at: u32| if bit / 32 == at { 1u32 << (bit % 32) } else { 0 };
-            let seed = Seed::new(seed);
-            let a = Ipv4::hash(&make(src, dst, ports), &seed);
-            let b = Ipv4::hash(&make(src ^ one(0), dst ^ one(1), ports ^ one(2)), &seed);
-            prop_assert!((a ^ b).count_ones() >= 8, "{:x} {:x}", a, b);
-        }
-    }
-
-    /// Sequential clients spread evenly over buckets (the upper half) and tags (the lower half).
-    #[test]
-    fn sequential_tuples_spread() {
-        let seed = Seed::new(1);
-        let mut counts = [[0u32; 256]; 2];
-        for i in 0..256_000u32 {
-            let tuple = Tuple {
-                src: 0xc633_6400 + i / 60_000,
-                dst: 0xc633_64c8,
-                sport: (1024 + i % 60_000) as u16,
-                dport: 80,
-                protocol: 6,
-            };
-            let hash = Ipv4::hash(&tuple, &seed);
-            counts[0][(hash >> 56) as usize] += 1;
-            counts[1][(hash & 0xff) as usize] += 1;
-        }
-        for count in counts.iter().flatten() {
-            assert!((850..1150).contains(count), "{count} where 1000 are expected");
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod family;
 pub mod fib;
 pub mod filter;
 pub mod frame;
+pub mod hash;
 pub mod key;
 mod local_port;
 pub mod path;

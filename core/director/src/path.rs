@@ -55,9 +55,10 @@ pub(crate) use rewrite::{plain_v4, plain_wide, v4 as rewrite_v4, wide as rewrite
 pub use sight::{Headers, SeenSession, Sight};
 
 use crate::counters::{Counters, Direction};
-use crate::family::{Ipv4, Ipv6, Seed};
+use crate::family::{Ipv4, Ipv6};
 use crate::fib::{Fib, LinkId, NoHop, PortId};
 use crate::frame::Frame;
+use crate::hash::Seed;
 use crate::local_port;
 use crate::plan::{Plan, RealId, ServiceId};
 use crate::reason::Reason;

@@ -11,7 +11,8 @@ mod state;
 
 use crate::blueprint::Mode;
 use crate::counters::Direction;
-use crate::family::{Family, Seed, Tuple};
+use crate::family::{Family, Tuple};
+use crate::hash::Seed;
 use crate::key::{self, Key};
 use crate::plan::{LocalId, Plan, RealId, ServiceId};
 use crate::time::Time;

@@ -41,6 +41,8 @@ pub trait Instructions: Copy {
     fn add(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
     /// Wrapping differences.
     fn sub(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
+    /// Whole products: their lower and their upper halves.
+    fn multiply(self, a: Self::Eight, b: Self::Eight) -> [Self::Eight; 2];
     /// Bits of both.
     fn and(self, a: Self::Eight, b: Self::Eight) -> Self::Eight;
     /// Bits of either.
@@ -67,8 +69,8 @@ pub trait Instructions: Copy {
     fn mask(self, truth: Self::Eight) -> u8;
     /// Of a table of sixteen the words that the lower four bits of each lane say.
     fn look_up(self, table: &[u32; 16], at: Self::Eight) -> Self::Eight;
-    /// The first of the first ten 16-bit words that equals `tag`.
-    fn first_equal(self, words: &[u8; 32], tag: u16) -> Option<usize>;
+    /// The first of the first ten 16-bit words that equals a tag, which both halves of `tags` are.
+    fn first_equal(self, words: &[u8; 32], tags: u32) -> Option<usize>;
     /// Eight rows of four words each as four columns.
     fn columns(self, rows: Lanes<&[u8; 16]>) -> [Self::Eight; 4];
     /// Four columns as eight rows.

@@ -71,6 +71,13 @@ impl<I: Instructions> Words<I> {
         self.0.store(self.1, to);
     }
 
+    /// Whole products: their lower and their upper halves.
+    #[inline(always)]
+    #[must_use]
+    pub fn multiply(self, other: Self) -> [Self; 2] {
+        self.0.multiply(self.1, other.1).map(|half| Self(self.0, half))
+    }
+
     /// Bits moved up.
     #[inline(always)]
     #[must_use]
@@ -182,7 +189,10 @@ mod tests {
         fn run<I: Instructions>(self, instructions: I) -> Self::Output {
             let (a, b) = (Words::load(instructions, &self.0), Words::load(instructions, &self.1));
             let truth = Words::load(instructions, &self.2.map(u32::from)).is_word(1);
+            let [low, high] = a.multiply(b);
             let results = [
+                low,
+                high,
                 a + b,
                 a - b,
                 a & b,
@@ -239,7 +249,7 @@ mod tests {
 
         #[inline(always)]
         fn run<I: Instructions>(self, instructions: I) -> Self::Output {
-            instructions.first_equal(self.0, self.1)
+            instructions.first_equal(self.0, u32::from(self.1) << 16 | u32::from(self.1))
         }
     }
 
@@ -272,7 +282,10 @@ mod tests {
             let (words, mask, twins) = plain;
             for at in 0..LANES {
                 let truth = |of: bool| if of { u32::MAX } else { 0 };
+                let product = u64::from(a[at]) * u64::from(b[at]);
                 let expected = [
+                    product as u32,
+                    (product >> 32) as u32,
                     a[at].wrapping_add(b[at]),
                     a[at].wrapping_sub(b[at]),
                     a[at] & b[at],

@@ -14,6 +14,7 @@
 use crate::region::{PagePolicy, Pages, Region, RegionError};
 use bytemuck::{NoUninit, Zeroable};
 use sluice_lanes::level::Instructions;
+use sluice_lanes::words::Words;
 use sluice_lanes::{prefetch, tags};
 
 /// Largest value that can be stored; the top bit of a place says that its key is away from home.
@@ -97,6 +98,21 @@ impl Index {
         tag | u16::from(tag == 0)
     }
 
+    /// Where eight keys are at home, by the upper halves of their hashes.
+    #[inline(always)]
+    pub fn homes<I: Instructions>(&self, instructions: I, upper: Words<I>) -> Words<I> {
+        let [_, homes] = upper.multiply(Words::splat(instructions, self.buckets.len() as u32));
+        homes
+    }
+
+    /// Their tags, twice in each word, by the lower halves.
+    #[inline(always)]
+    pub fn tags<I: Instructions>(lower: Words<I>) -> Words<I> {
+        let tags = lower & 0xffff;
+        let tags = tags | (tags.is_word(0) & 1);
+        tags | tags.shl::<16>()
+    }
+
     /// The other bucket of a key with `tag` that has `bucket` as one of its two.
     #[inline(always)]
     fn other(&self, bucket: usize, tag: u16) -> usize {
@@ -109,7 +125,13 @@ impl Index {
     /// Asks for the home bucket of `hash`.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
-        prefetch::read(&self.buckets[self.home(hash)]);
+        prefetch::element(&self.buckets, self.home(hash));
+    }
+
+    /// Asks for a bucket of [`Self::homes`].
+    #[inline(always)]
+    pub fn prefetch_home(&self, home: u32) {
+        prefetch::element(&self.buckets, home as usize);
     }
 
     /// Asks for the other bucket of `hash`, before [`Index::second`].
@@ -132,13 +154,13 @@ impl Index {
         }
     }
 
-    /// [`Self::first`] by the processor's best instructions.
+    /// [`Self::first`] of a key with one of [`Self::homes`] and [`Self::tags`].
     #[inline(always)]
-    pub fn first_by<I: Instructions>(&self, instructions: I, hash: u64) -> First {
-        let bucket = &self.buckets[self.home(hash)];
+    pub fn first_at<I: Instructions>(&self, instructions: I, home: u32, tags: u32) -> First {
+        let bucket = &self.buckets[home as usize];
         let bytes: &[u8; size_of::<Bucket>()] = bytemuck::must_cast_ref(bucket);
         let front = bytes.first_chunk().unwrap_or(&[0; 32]);
-        match instructions.first_equal(front, Self::tag(hash)) {
+        match instructions.first_equal(front, tags) {
             Some(place) => First::Candidate(bucket.values[place % WIDTH] & !AWAY),
             None if bucket.words[ELSEWHERE] != 0 => First::Elsewhere,
             None => First::None,
@@ -284,17 +306,24 @@ impl Index {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use sluice_lanes::level::{Kernel, Level};
+    use sluice_lanes::level::{Kernel, LANES, Level};
     use std::collections::{BTreeMap, HashSet};
 
-    struct FirstBy<'a>(&'a Index, u64);
+    /// Eight hashes at once.
+    struct FirstAt<'a>(&'a Index, [u64; LANES]);
 
-    impl Kernel for FirstBy<'_> {
-        type Output = First;
+    impl Kernel for FirstAt<'_> {
+        type Output = [First; LANES];
 
         #[inline(always)]
-        fn run<I: Instructions>(self, instructions: I) -> First {
-            self.0.first_by(instructions, self.1)
+        fn run<I: Instructions>(self, instructions: I) -> [First; LANES] {
+            let Self(index, hashes) = self;
+            let [upper, lower] = [32, 0]
+                .map(|shift| Words::load(instructions, &hashes.map(|hash| (hash >> shift) as u32)));
+            let (mut homes, mut tags) = ([0; LANES], [0; LANES]);
+            index.homes(instructions, upper).store(&mut homes);
+            Index::tags(lower).store(&mut tags);
+            std::array::from_fn(|lane| index.first_at(instructions, homes[lane], tags[lane]))
         }
     }
 
@@ -316,8 +345,17 @@ mod tests {
         for key in 0..keys {
             let hash = mix(u64::from(key));
             assert_eq!(index.find(hash, |v| v == key), Some(key));
-            for level in Level::available() {
-                assert_eq!(level.run(FirstBy(&index, hash)), index.first(hash));
+            if key.is_multiple_of(97) {
+                // Keys that are there, some that are not, and one whose tag would be zero.
+                let hashes = std::array::from_fn(|lane| match lane {
+                    0 => hash,
+                    1 => hash & !0xffff,
+                    _ => mix(u64::from(key) * lane as u64),
+                });
+                for level in Level::available() {
+                    let firsts = level.run(FirstAt(&index, hashes));
+                    assert_eq!(firsts, hashes.map(|hash| index.first(hash)));
+                }
             }
             away += u32::from(index.first(hash) == First::Elsewhere);
         }

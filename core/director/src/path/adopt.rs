@@ -9,7 +9,7 @@ use super::engine::Engine;
 use super::rate::{Rate, Usage};
 use super::{PagePolicy, Path, Shared};
 use crate::counters::RealCounters;
-use crate::family::Seed;
+use crate::hash::Seed;
 use crate::local_port;
 use crate::plan::Plan;
 

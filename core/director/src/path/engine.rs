@@ -12,9 +12,10 @@ use super::parse::{Parse, Refused};
 use super::picks::Picks;
 use super::probe::{Probe, Stage};
 use super::{Shared, Verdict, View};
-use crate::family::{Family, Ipv4, Ipv6, Seed, Tuple};
+use crate::family::{Family, Ipv4, Ipv6, Tuple};
 use crate::fib::{HopId, PortId};
 use crate::frame::Frame;
+use crate::hash::Seed;
 use crate::plan::{LocalId, Plan};
 use crate::reason::Reason;
 use crate::session::{Flow, Sessions};
@@ -263,7 +264,7 @@ impl<F: Parse> Engine<F> {
         for lane in lanes(group.away) {
             let slow = &mut burst.lanes[at * LANES + lane];
             let is_quick = group.quick >> lane & 1 == 1;
-            let hash = if is_quick { group.hash[lane] } else { slow.hash };
+            let hash = if is_quick { group.hash(lane) } else { slow.hash };
             let flow = Flow(sessions.index().second(hash));
             if is_quick {
                 group.flow[lane] = flow.0;
@@ -291,7 +292,7 @@ impl<F: Parse> Engine<F> {
     #[inline(always)]
     fn prefetch_buckets(&self, at: usize) {
         let (group, index) = (&self.burst.groups[at], self.sessions.index());
-        each(group.firsts(), |lane| index.prefetch(group.hash[lane]));
+        each(group.firsts(), |lane| index.prefetch_home(group.homes[lane]));
         let slow = |lane: usize| self.burst.lanes[at * LANES + lane].hash;
         lanes(group.slow).for_each(|lane| index.prefetch(slow(lane)));
     }

@@ -65,7 +65,10 @@ pub(super) struct Group<W> {
     pub twins: u8,
     /// Lanes whose candidate is in its other bucket, if there is one.
     pub away: u8,
-    pub hash: Lanes<u64>,
+    /// The lower and the upper halves of the hashes.
+    pub hashes: [Lanes<u32>; 2],
+    /// Where they are at home in the index.
+    pub homes: Lanes<u32>,
     /// Candidates, as [`Flow`].
     pub flow: Lanes<u32>,
     /// The transport checksums.
@@ -85,6 +88,13 @@ pub(super) struct Group<W> {
 }
 
 impl<W> Group<W> {
+    /// A lane's hash.
+    #[inline(always)]
+    pub const fn hash(&self, lane: usize) -> u64 {
+        let [lower, upper] = &self.hashes;
+        (upper[lane] as u64) << 32 | lower[lane] as u64
+    }
+
     /// Real server of a lane's session.
     #[inline(always)]
     const fn real(&self, lane: usize) -> RealId {
@@ -185,19 +195,37 @@ impl<W> Kernel for Find<'_, W> {
     fn run<I: Instructions>(self, instructions: I) {
         let Self { group, index } = self;
         group.away = 0;
-        for lane in 0..LANES {
-            let hash = group.hash[lane];
-            if group.firsts() >> lane & 1 == 0 {
-                continue;
+        let mut tags = [0; LANES];
+        Index::tags(Words::load(instructions, &group.hashes[0])).store(&mut tags);
+        let firsts = group.firsts();
+        if firsts == ALL {
+            for (lane, tags) in tags.into_iter().enumerate() {
+                group.find(instructions, index, (lane, tags));
             }
-            match index.first_by(instructions, hash) {
-                First::Candidate(value) => group.flow[lane] = value,
-                First::Elsewhere => {
-                    index.prefetch_other(hash);
-                    group.away |= 1 << lane;
-                }
-                First::None => {}
+        } else {
+            for lane in lanes(firsts) {
+                group.find(instructions, index, (lane, tags[lane]));
             }
+        }
+    }
+}
+
+impl<W> Group<W> {
+    /// Finds the first candidate of a lane's packet.
+    #[inline(always)]
+    fn find<I: Instructions>(
+        &mut self,
+        instructions: I,
+        index: &Index,
+        (lane, tags): (usize, u32),
+    ) {
+        match index.first_at(instructions, self.homes[lane], tags) {
+            First::Candidate(value) => self.flow[lane] = value,
+            First::Elsewhere => {
+                index.prefetch_other(self.hash(lane));
+                self.away |= 1 << lane;
+            }
+            First::None => {}
         }
     }
 }
@@ -289,9 +317,9 @@ impl<F: Parse> Engine<F> {
                 return u8::MAX;
             }
         }
-        let (from, seed) = (part.start, self.sessions.seed());
+        let (from, seed, index) = (part.start, self.sessions.seed(), self.sessions.index());
         let group = &mut self.burst.groups[at];
-        let others = self.level.run(Read::<F, B, P> { group, frames, picks, from, seed });
+        let others = self.level.run(Read::<F, B, P> { group, frames, picks, from, seed, index });
         if others != 0 {
             lanes(others).for_each(|lane| shared.defer(picks.frame(from + lane), verdicts));
         }

@@ -13,7 +13,8 @@
 //! dropped ([`Reason::HandOffLoop`]).
 
 use super::{Shared, Verdict};
-use crate::family::{Family, Ipv4, Ipv6, Seed, Tuple};
+use crate::family::{Family, Ipv4, Ipv6, Tuple};
+use crate::hash::Seed;
 use crate::plan::{Owner, Plan, ServiceId};
 use crate::reason::Reason;
 use arrayvec::ArrayVec;

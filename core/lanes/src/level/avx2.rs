@@ -4,14 +4,14 @@ use super::{Instructions, Kernel, LANES, Lanes};
 use crate::tags::WIDTH;
 use core::arch::x86_64::{
     __m128i, __m256i, _mm_loadu_si128, _mm_storeu_si128, _mm256_add_epi32, _mm256_and_si256,
-    _mm256_blendv_epi8, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi128_si256,
-    _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cmpeq_epi16, _mm256_cmpeq_epi32,
-    _mm256_extracti128_si256, _mm256_inserti128_si256, _mm256_loadu_si256, _mm256_min_epu32,
-    _mm256_movemask_epi8, _mm256_movemask_ps, _mm256_or_si256, _mm256_permutevar8x32_epi32,
-    _mm256_set1_epi16, _mm256_set1_epi32, _mm256_setr_epi8, _mm256_setr_epi32, _mm256_shuffle_epi8,
-    _mm256_slli_epi32, _mm256_srli_epi32, _mm256_storeu_si256, _mm256_sub_epi32,
-    _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
-    _mm256_xor_si256,
+    _mm256_blend_epi32, _mm256_blendv_epi8, _mm256_blendv_ps, _mm256_castps_si256,
+    _mm256_castsi128_si256, _mm256_castsi256_ps, _mm256_castsi256_si128, _mm256_cmpeq_epi16,
+    _mm256_cmpeq_epi32, _mm256_extracti128_si256, _mm256_inserti128_si256, _mm256_loadu_si256,
+    _mm256_min_epu32, _mm256_movemask_epi8, _mm256_movemask_ps, _mm256_mul_epu32, _mm256_or_si256,
+    _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_setr_epi8, _mm256_setr_epi32,
+    _mm256_shuffle_epi8, _mm256_slli_epi32, _mm256_slli_epi64, _mm256_srli_epi32,
+    _mm256_srli_epi64, _mm256_storeu_si256, _mm256_sub_epi32, _mm256_unpackhi_epi32,
+    _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
 /// There is only one of these where the processor has AVX2, so that its methods may be called;
@@ -86,6 +86,19 @@ impl Instructions for Avx2 {
     }
 
     #[inline(always)]
+    fn multiply(self, a: __m256i, b: __m256i) -> [__m256i; 2] {
+        // SAFETY: see `Avx2`.
+        unsafe {
+            // Every other lane is multiplied, so the odd ones by themselves.
+            let even = _mm256_mul_epu32(a, b);
+            let odd = _mm256_mul_epu32(_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b));
+            let low = _mm256_blend_epi32::<0b1010_1010>(even, _mm256_slli_epi64::<32>(odd));
+            let high = _mm256_blend_epi32::<0b1010_1010>(_mm256_srli_epi64::<32>(even), odd);
+            [low, high]
+        }
+    }
+
+    #[inline(always)]
     fn pick(self, truth: __m256i, a: __m256i, b: __m256i) -> __m256i {
         // SAFETY: see `Avx2`.
         unsafe { _mm256_blendv_epi8(b, a, truth) }
@@ -153,11 +166,11 @@ impl Instructions for Avx2 {
     }
 
     #[inline(always)]
-    fn first_equal(self, words: &[u8; 32], tag: u16) -> Option<usize> {
+    fn first_equal(self, words: &[u8; 32], tags: u32) -> Option<usize> {
         // SAFETY: see `Avx2`; it is 32 bytes long, and an unaligned load is used.
         let equal = unsafe {
             let words = _mm256_loadu_si256(words.as_ptr().cast());
-            _mm256_movemask_epi8(_mm256_cmpeq_epi16(words, _mm256_set1_epi16(tag as i16)))
+            _mm256_movemask_epi8(_mm256_cmpeq_epi16(words, _mm256_set1_epi32(tags as i32)))
         };
         // Two bits for each word.
         let equal = equal as u32 & ((1 << (2 * WIDTH)) - 1);

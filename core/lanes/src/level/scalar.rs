@@ -38,6 +38,11 @@ impl Instructions for Scalar {
         each(|at| a[at].wrapping_sub(b[at]))
     }
 
+    fn multiply(self, a: Lanes<u32>, b: Lanes<u32>) -> [Lanes<u32>; 2] {
+        let product = |at: usize| u64::from(a[at]) * u64::from(b[at]);
+        [each(|at| product(at) as u32), each(|at| (product(at) >> 32) as u32)]
+    }
+
     fn and(self, a: Lanes<u32>, b: Lanes<u32>) -> Lanes<u32> {
         each(|at| a[at] & b[at])
     }
@@ -91,12 +96,12 @@ impl Instructions for Scalar {
         each(|lane| table[(at[lane] & 15) as usize])
     }
 
-    fn first_equal(self, words: &[u8; 32], tag: u16) -> Option<usize> {
+    fn first_equal(self, words: &[u8; 32], tags: u32) -> Option<usize> {
         words[..2 * WIDTH]
             .as_chunks::<2>()
             .0
             .iter()
-            .position(|word| u16::from_ne_bytes(*word) == tag)
+            .position(|word| u16::from_ne_bytes(*word) == tags as u16)
     }
 
     fn columns(self, rows: Lanes<&[u8; 16]>) -> [Lanes<u32>; 4] {

@@ -101,8 +101,8 @@ impl<F: Parse> Engine<F> {
         let answers = || F::hash_key(&F::changed_key(&group.words, lane).reversed(), seed);
         let other = (group.answered >> lane & 1 == 1).then(answers);
         match Flow(group.flow[lane]).direction() {
-            Direction::Inbound => [Some(group.hash[lane]), other],
-            Direction::Outbound => [other, Some(group.hash[lane])],
+            Direction::Inbound => [Some(group.hash(lane)), other],
+            Direction::Outbound => [other, Some(group.hash(lane))],
         }
     }
 
@@ -120,7 +120,7 @@ impl<F: Parse> Engine<F> {
             segment: group.segment(lane),
             tuple: slow.parsed.tuple,
         };
-        (slow.hash, slow.flow) = (group.hash[lane], Flow(group.flow[lane]));
+        (slow.hash, slow.flow) = (group.hash(lane), Flow(group.flow[lane]));
         (slow.hop, slow.frame) = (HopId::NONE, at_frame as u8);
     }
 
@@ -190,7 +190,7 @@ fn write_into_tunnel<F: Together, B: Frame>(
     if F::length(&group.words, lane) > room || !F::write(group, lane, frame) {
         return false;
     }
-    let to = (real, group.hash[lane]);
+    let to = (real, group.hash(lane));
     *verdict = match shared.paths.enter_plain(to, frame, hop) {
         Some(verdict) => verdict,
         None => into_tunnel(plan, to, ethernet::HEADER as u8, frame, hop),

@@ -4,7 +4,7 @@ use super::ends::NO_ROWS;
 use super::read::{Read, Transport};
 use super::verify::{Changes, Heads};
 use super::{Group, NOTHING, Together, fold, halves, short};
-use crate::family::{Family, Ipv4};
+use crate::family::Ipv4;
 use crate::frame::Frame;
 use crate::key::Key;
 use crate::path::picks::Picks;
@@ -64,7 +64,7 @@ impl Together for Ipv4 {
         let [link, first, second, third] = front;
         let [src, dst, ports, _] = middle;
         let [next, ack, offset_flags, last] = back;
-        let Read { group, seed, .. } = read;
+        let Read { group, seed, index, .. } = read;
         for (words, to) in [first, third, src, dst, ports].into_iter().zip(&mut group.words.words) {
             words.store(to);
         }
@@ -88,12 +88,7 @@ impl Together for Ipv4 {
         let same = src.is(src.before()) & dst.is(dst.before());
         let same = same & ports.is(ports.before()) & protocol.is(protocol.before());
         group.begin((whole & fits).mask() & verified & !barred, same.mask());
-        for lane in 0..LANES {
-            group.hash[lane] = match group.again >> lane & 1 {
-                0 => Self::hash_key(&Self::key_of(&group.words, lane), seed),
-                _ => group.hash[lane.wrapping_sub(1) % LANES],
-            };
-        }
+        group.hash_keys(instructions, (seed, index), [[src, dst], [ports, protocol]]);
         ethertype.is_word(u32::from(ethernet::IPV6.to_be())).mask()
     }
 

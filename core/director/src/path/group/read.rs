@@ -2,12 +2,13 @@
 
 use super::ends::{NO_ROWS, Rows};
 use super::{Group, NOTHING, Together};
-use crate::family::Seed;
 use crate::frame::{Checked, Frame};
+use crate::hash::Seed;
 use crate::path::picks::Picks;
 use crate::session::Flow;
 use sluice_lanes::level::{Instructions, Kernel, LANES, Lanes};
 use sluice_lanes::words::Words;
+use sluice_table::Index;
 use sluice_wire::{ethernet, ipv4, tcp, udp};
 
 /// Reads the headers of at most eight frames into a group, and finds the plain ones. Gives those
@@ -19,6 +20,7 @@ pub(in crate::path) struct Read<'a, F: Together, B, P> {
     /// The first of them.
     pub from: usize,
     pub seed: &'a Seed,
+    pub index: &'a Index,
 }
 
 impl<F: Together, B: Frame, P: Picks> Kernel for Read<'_, F, B, P> {
@@ -119,5 +121,19 @@ impl<W> Group<W> {
         self.flow = [Flow::NONE.0; LANES];
         self.again = same;
         self.settle();
+    }
+
+    /// Notes the hashes of all keys, which are these pairs of words.
+    #[inline(always)]
+    pub(super) fn hash_keys<I: Instructions, const N: usize>(
+        &mut self,
+        instructions: I,
+        (seed, index): (&Seed, &Index),
+        pairs: [[Words<I>; 2]; N],
+    ) {
+        let [lower, upper] = seed.hash_eight(instructions, pairs);
+        lower.store(&mut self.hashes[0]);
+        upper.store(&mut self.hashes[1]);
+        index.homes(instructions, upper).store(&mut self.homes);
     }
 }

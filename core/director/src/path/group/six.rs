@@ -1,10 +1,10 @@
 //! What a group has of IPv6 packets.
 
 use super::ends::{Ends, NO_ROWS, Rows};
-use super::read::{Heads as Bytes, Read, Transport};
+use super::read::{Read, Transport};
 use super::verify::{Changes, Heads};
 use super::{Group, NOTHING, Together, short};
-use crate::family::{Family, Ipv6};
+use crate::family::Ipv6;
 use crate::frame::Frame;
 use crate::key::Key;
 use crate::path::picks::Picks;
@@ -70,23 +70,6 @@ fn behind<'a, B: Frame, P: Picks>(read: &Read<'a, Ipv6, B, P>) -> Rows<'a> {
     rows
 }
 
-/// Hashes the keys of eight packets.
-#[inline(always)]
-fn hash<const N: usize>(group: &mut Group<Six>, bytes: &Bytes<'_, N>, seed: &crate::family::Seed) {
-    for lane in 0..LANES {
-        if group.again >> lane & 1 == 1 {
-            group.hash[lane] = group.hash[lane.wrapping_sub(1) % LANES];
-            continue;
-        }
-        // As they lie in the frame, not word by word.
-        let head = bytes.bytes[lane];
-        let at = |at: usize| head[at..].first_chunk().map_or(0, |a| u128::from_ne_bytes(*a));
-        let (ports, protocol) = (group.words.ports[lane], group.words.protocol(lane));
-        let key = Key { src: at(SOURCE), dst: at(DESTINATION), ports, protocol };
-        group.hash[lane] = Ipv6::hash_key(&key, seed);
-    }
-}
-
 impl Together for Ipv6 {
     type Words = Six;
     type Ends<I: Instructions> = [Words<I>; 4];
@@ -111,7 +94,7 @@ impl Together for Ipv6 {
             let [_, ack, offset_flags, last] = Words::columns(instructions, behind(&read));
             rest = [ack, offset_flags, last];
         }
-        let Read { group, seed, .. } = read;
+        let Read { group, seed, index, .. } = read;
         second.store(&mut group.words.second);
         ports.store(&mut group.words.ports);
         for (words, to) in src.into_iter().zip(&mut group.words.src) {
@@ -130,7 +113,9 @@ impl Together for Ipv6 {
         let same = src.is(Ends::before(src)) & dst.is(Ends::before(dst));
         let same = same & ports.is(ports.before()) & protocol.is(protocol.before());
         group.begin((whole & fits).mask() & !heads.barred, same.mask());
-        hash(group, &heads, seed);
+        let pair = |at: usize| [src[at], dst[at]];
+        let pairs = [pair(0), pair(1), pair(2), pair(3), [ports, protocol]];
+        group.hash_keys(instructions, (seed, index), pairs);
         0
     }
 
