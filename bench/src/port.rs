@@ -106,7 +106,7 @@ impl Frame for MemFrame {
 
     #[inline(always)]
     fn prefetch(&self) {
-        prefetch::read(&self.buffer.0[usize::from(self.start)]);
+        prefetch::element(&self.buffer.0, usize::from(self.start));
     }
 }
 

@@ -177,7 +177,7 @@ families! {
         "Its time, on turns with work (busy) and otherwise (idle).";
     WORKER_PACKETS, "sluice_worker_received_packets", Counter, ["worker"], "Packets received.";
     WORKER_BURSTS, "sluice_worker_bursts", Counter, ["worker"],
-        "Bursts that they came in, of at most 64: packets a burst is the burst fill.";
+        "Bursts that they came in, of at most 256: packets a burst is the burst fill.";
     WORKER_TURNS, "sluice_worker_turns", Counter, ["worker"], "Turns of its loop.";
     WORKER_EMPTY, "sluice_worker_empty_turns", Counter, ["worker"],
         "Turns in which there was nothing to do.";

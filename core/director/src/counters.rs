@@ -40,6 +40,13 @@ pub struct RealCounters {
 const _: () = assert!(size_of::<RealCounters>() == 128);
 
 impl RealCounters {
+    /// Counts packets that were forwarded in a direction, and their bytes.
+    #[inline(always)]
+    pub(crate) const fn forwarded(&mut self, direction: Direction, (packets, bytes): (u64, u64)) {
+        self.packets[direction as usize] += packets;
+        self.bytes[direction as usize] += bytes;
+    }
+
     /// Sessions now that IPVS counts as active (`ActiveConn`): since Linux 4.8 those of TCP that
     /// are being opened or are established, and all of what has no end that shows, UDP too.
     pub const fn flowing(&self) -> u64 {

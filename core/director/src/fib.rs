@@ -50,6 +50,7 @@ pub struct Link {
 
 /// All that a frame needs to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(align(32))]
 pub struct Hop {
     /// Port to leave by.
     pub port: PortId,
@@ -59,6 +60,14 @@ pub struct Hop {
     pub vlan: u16,
     /// Largest IP packet in bytes.
     pub mtu: u16,
+}
+
+impl Hop {
+    /// Zero if packets that go here leave by this port, and without a tag.
+    #[inline(always)]
+    pub(crate) const fn strange_to(&self, port: PortId) -> u16 {
+        (self.port.0 ^ port.0) | self.vlan
+    }
 }
 
 /// Where a route leads.
@@ -102,6 +111,12 @@ impl Fib {
     #[inline(always)]
     pub const fn generation(&self) -> u16 {
         self.generation
+    }
+
+    /// All hops, by their numbers.
+    #[inline(always)]
+    pub fn hops(&self) -> &[Hop] {
+        &self.hops
     }
 
     /// A hop by its number.

@@ -124,7 +124,9 @@ mod tests {
 
         /// One bit changed in the key changes about half of the hash, and always the hash.
         #[test]
-        fn every_bit_counts(key in any::<[[u32; 2]; 3]>(), bit in 0usize..192, seed in any::<u64>()) {
+        fn every_bit_counts(
+            key in any::<[[u32; 2]; 3]>(), bit in 0usize..192, seed in any::<u64>(),
+        ) {
             let seed = Seed::new(seed);
             let mut other = key;
             other[bit / 64][bit / 32 % 2] ^= 1 << (bit % 32);

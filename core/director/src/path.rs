@@ -75,7 +75,7 @@ pub use sluice_table::{PagePolicy, RegionError};
 use std::net::IpAddr;
 
 /// The most frames of one turn.
-pub const BURST: usize = 64;
+pub const BURST: usize = 256;
 
 /// What shall happen to a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +150,26 @@ pub struct PathConfig {
     pub pages: PagePolicy,
 }
 
+/// How many of a turn's frames leave by one port as they are.
+#[derive(Clone, Copy, Default)]
+struct Leaving {
+    by: PortId,
+    frames: usize,
+}
+
+impl Leaving {
+    /// Adds frames that leave by a port; those of others than the first are not counted.
+    #[inline(always)]
+    fn add(&mut self, port: PortId, frames: usize) {
+        if self.frames == 0 {
+            self.by = port;
+        }
+        if self.by == port {
+            self.frames += frames;
+        }
+    }
+}
+
 /// What one turn of either table shares.
 struct Shared {
     /// Frames that the IPv4 table has nothing for and the wide one may have.
@@ -157,7 +177,7 @@ struct Shared {
     /// What the turn's frames have behind them, if other workers have handed them over.
     rounds: ArrayVec<Round, BURST>,
     /// Which of the turn's frames may open a session from the middle of a stream: a bit for each.
-    resumes: u64,
+    resumes: [u64; BURST / 64],
     /// Sessions of both tables, templates included.
     live: u32,
     /// The templates among them.
@@ -192,6 +212,8 @@ struct Shared {
     /// Of each pool the local ports that are this worker's: the first, and how many.
     ports: Vec<(u16, u32)>,
     waiting: ArrayVec<Waiting, BURST>,
+    /// Frames that went together and leave by one port.
+    leaving: Leaving,
     /// Datagrams whose first fragment came in this turn.
     joined: ArrayVec<u32, BURST>,
     /// The sessions with the most traffic.
@@ -203,6 +225,7 @@ pub struct Path {
     shared: Shared,
     v4: Engine<Ipv4>,
     wide: Engine<Ipv6>,
+    all_leave_by: Option<PortId>,
     config: PathConfig,
 }
 
@@ -212,7 +235,7 @@ impl Path {
         let shared = Shared {
             deferred: ArrayVec::new(),
             rounds: ArrayVec::new(),
-            resumes: 0,
+            resumes: [0; BURST / 64],
             live: 0,
             templates: 0,
             capacity: config.sessions,
@@ -233,6 +256,7 @@ impl Path {
             ports_from: 0,
             ports: Vec::new(),
             waiting: ArrayVec::new(),
+            leaving: Leaving::default(),
             joined: ArrayVec::new(),
             sketch: Sketch::new(config.seed),
         };
@@ -240,7 +264,7 @@ impl Path {
         let v4 = Engine::new(room, Seed::new(config.seed), config.pages)?;
         // Made when a plan first needs it.
         let wide = Engine::new((1, 1), Seed::new(config.seed), PagePolicy::Ordinary)?;
-        Ok(Self { shared, v4, wide, config: *config })
+        Ok(Self { shared, v4, wide, all_leave_by: None, config: *config })
     }
 
     /// Uses these instructions instead of the best that the processor has: to compare them.
@@ -303,8 +327,9 @@ impl Path {
     ) {
         assert!(frames.len() <= BURST && verdicts.len() >= frames.len());
         self.shared.rounds = rounds.iter().copied().collect();
-        self.shared.resumes = 0;
+        self.shared.resumes = [0; BURST / 64];
         self.shared.waiting.clear();
+        self.shared.leaving = Leaving::default();
         self.shared.deferred.clear();
         self.shared.joined.clear();
         self.shared.now = now;
@@ -326,7 +351,12 @@ impl Path {
         if !rounds.is_empty() {
             self.shared.end_rounds(verdicts);
         }
-        self.shared.count(&verdicts[..frames.len()]);
+        if self.shared.leaving.frames == frames.len() {
+            self.all_leave_by = Some(self.shared.leaving.by);
+        } else {
+            self.all_leave_by = None;
+            self.shared.count(&verdicts[..frames.len()]);
+        }
     }
 
     /// The wide table's part of a turn.
@@ -344,6 +374,12 @@ impl Path {
     /// What goes with a frame of the last turn whose verdict is [`Verdict::HandOff`].
     pub fn round(&self, lane: usize) -> Round {
         self.shared.next_round(lane as u8)
+    }
+
+    /// The port that all frames of the last turn leave by: [`Verdict::Tx`]. `None` if there are
+    /// several, or if the turn does not know it.
+    pub const fn all_leave_by(&self) -> Option<PortId> {
+        self.all_leave_by
     }
 
     /// The frames of the last turn whose verdict is [`Verdict::Wait`].
@@ -434,8 +470,7 @@ impl Shared {
     #[inline(always)]
     fn forwarded_all(&mut self, real: RealId, direction: Direction, (packets, bytes): (u64, u64)) {
         if let Some(real) = self.counters.reals.get_mut(real.0 as usize) {
-            real.packets[direction as usize] += packets;
-            real.bytes[direction as usize] += bytes;
+            real.forwarded(direction, (packets, bytes));
         }
     }
 

@@ -272,6 +272,12 @@ impl<F: Family> Sessions<F> {
         &self.slab
     }
 
+    /// All slots, writable.
+    #[inline(always)]
+    pub fn slots_mut(&mut self) -> &mut [SessionOf<F>] {
+        self.slab.slots_mut()
+    }
+
     /// A session by its id.
     ///
     /// # Panics

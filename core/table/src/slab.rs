@@ -70,6 +70,18 @@ impl<T: Slot> Slab<T> {
         self.slots.get(id as usize)
     }
 
+    /// All slots, used or free.
+    #[inline(always)]
+    pub fn slots(&self) -> &[T] {
+        &self.slots
+    }
+
+    /// The same, writable.
+    #[inline(always)]
+    pub fn slots_mut(&mut self) -> &mut [T] {
+        &mut self.slots
+    }
+
     /// A slot, used or free.
     ///
     /// # Panics

@@ -20,10 +20,13 @@ use crate::packet::Intake;
 use crate::pool::FramePool;
 use crate::port::OpenDevice;
 
-/// Most frames of one poll.
+/// Most frames of one poll of a socket.
 pub const BURST: usize = 64;
+/// As many frames or more may be all that a driver gives at once, although others wait: the
+/// vectorised ones have such a limit.
+const MORE: usize = 32;
 
-/// The frames of one poll.
+/// The frames of one poll of a socket.
 pub type Burst = ArrayVec<Mbuf, BURST>;
 
 /// The receive and the transmit queue of the same index, for one worker.
@@ -71,16 +74,16 @@ impl RxQueue {
     #[inline]
     pub fn rx<const N: usize>(&mut self, frames: &mut ArrayVec<Mbuf, N>) -> usize {
         let len = frames.len();
-        let room = frames.remaining_capacity().min(BURST);
+        let room = frames.remaining_capacity();
         match &*self.device {
             OpenDevice::Ethdev(_) => {}
             OpenDevice::Packet(packet) => {
                 let Some(intake) = &mut self.intake else { return 0 };
-                return packet.rx(self.index, intake, frames, room);
+                return packet.rx(self.index, intake, frames, room.min(BURST));
             }
             OpenDevice::Tap(tap) => {
                 let into = (self.pool, self.intake.as_deref_mut());
-                return tap.rx(self.index, into, &mut self.idle, frames, room);
+                return tap.rx(self.index, into, &mut self.idle, frames, room.min(BURST));
             }
         }
         let (device, queue) = self.end;
@@ -91,8 +94,15 @@ impl RxQueue {
         // dealt with before anybody can see them.
         let count = unsafe {
             let slots = frames.as_mut_ptr().add(len).cast::<*mut sys::Mbuf>();
-            let count = sys::sluice_rx_burst(device, queue, slots, room as u16);
-            let count = usize::from(count);
+            let mut count = 0;
+            loop {
+                let asked = (room - count).min(usize::from(u16::MAX)) as u16;
+                let got = sys::sluice_rx_burst(device, queue, slots.add(count), asked);
+                count += usize::from(got);
+                if usize::from(got) < MORE || count == room {
+                    break;
+                }
+            }
             for slot in 0..count {
                 prefetch_read((*slots.add(slot)).cast());
             }
@@ -112,7 +122,7 @@ impl RxQueue {
         frames: &mut ArrayVec<Mbuf, N>,
         from: usize,
     ) -> usize {
-        let mut kept = ArrayVec::<Mbuf, BURST>::new();
+        let mut kept = ArrayVec::<Mbuf, N>::new();
         for frame in frames.drain(from..) {
             let raw = frame.into_raw();
             // SAFETY: the buffer was ours. A successful call leaves one buffer without a chain;
@@ -226,7 +236,20 @@ fn give<const N: usize>(
     // rest moves to the front.
     unsafe {
         let start = frames.as_mut_ptr();
-        let sent = sys::sluice_tx_burst(device, queue, start.cast(), asked);
+        let mut sent = 0;
+        // Some drivers take so many at once and no more.
+        while sent < asked {
+            let more = sys::sluice_tx_burst(
+                device,
+                queue,
+                start.add(usize::from(sent)).cast(),
+                asked - sent,
+            );
+            sent += more;
+            if more == 0 {
+                break;
+            }
+        }
         let sent = usize::from(sent);
         frames.set_len(0);
         if sent < len {

@@ -102,10 +102,12 @@ pub(crate) struct Tally {
     pub life_ms: u64,
 }
 
-/// Whether all of a burst leave by one port. No early end: so it takes few instructions.
-fn all_leave_by(verdicts: &[Verdict], port: PortId) -> bool {
+/// The port that all of a burst leave by, if it is one.
+fn all_leave_by(verdicts: &[Verdict]) -> Option<PortId> {
+    let Verdict::Tx(port) = *verdicts.first()? else { return None };
+    // No early end: so it takes few instructions.
     let strangers = verdicts.iter().filter(|verdict| **verdict != Verdict::Tx(port));
-    strangers.count() == 0
+    (strangers.count() == 0).then_some(port)
 }
 
 impl<Q: Queue> Worker<Q> {
@@ -346,9 +348,8 @@ impl<Q: Queue> Worker<Q> {
         self.path.turn_probed(view, now, port, (burst, rounds), (&mut verdicts, probe));
         let verdicts = &verdicts[..burst.len()];
         // Nearly always all leave by the same port.
-        if let Some(Verdict::Tx(to)) = verdicts.first()
-            && all_leave_by(verdicts, *to)
-            && let Some(line) = self.line(*to)
+        if let Some(to) = self.path.all_leave_by().or_else(|| all_leave_by(verdicts))
+            && let Some(line) = self.line(to)
         {
             let dropped = line.push_all(burst);
             self.count(dropped, Reason::TxFull);

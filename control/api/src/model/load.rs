@@ -24,7 +24,7 @@ pub struct WorkerStages {
     pub core: u16,
     /// Packets received.
     pub packets: u64,
-    /// Bursts that they came in, of at most 64 packets.
+    /// Bursts that they came in, of at most 256 packets.
     pub bursts: u64,
     /// Packets of the bursts that were timed: one burst in 32, on average.
     pub timed_packets: u64,

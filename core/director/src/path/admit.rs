@@ -1,5 +1,6 @@
 //! First packets: whose they are, and whether they may open a session.
 
+use super::burst::Burst;
 use super::engine::{Engine, Outcome, Turn};
 use super::parse::Parse;
 use super::sweep::expired;
@@ -11,7 +12,6 @@ use crate::plan::{Plan, ServiceId};
 use crate::reason::Reason;
 use crate::session::{Flow, State};
 use crate::track;
-use sluice_lanes::level::LANES;
 use sluice_wire::ipv4::{ICMP, SCTP, TCP, UDP};
 use sluice_wire::ipv6::ICMPV6;
 use sluice_wire::tcp::{ACK, FIN, RST, SYN};
@@ -72,18 +72,19 @@ impl<F: Parse> Engine<F> {
         };
         let flow = self.open(shared, turn, (tuple, hash), (service, state)).map_err(Outcome::Is)?;
         if state == State::OnePacket {
-            self.forget_hints(lane, flow);
+            self.forget_hints(flow);
         }
         Ok(flow)
     }
 
     /// A one-packet session is for no other packet, and no key leads to it. But it may be where
     /// another was that ended in this burst, and that later lanes have as a hint.
-    fn forget_hints(&mut self, lane: usize, flow: Flow) {
-        let later = self.burst.lanes[..self.burst.len].iter_mut().skip(lane + 1);
-        later.filter(|later| later.flow == flow).for_each(|later| later.flow = Flow::NONE);
-        let groups = self.burst.groups.iter_mut().skip(lane / LANES);
-        for hint in groups.flat_map(|group| &mut group.flow).filter(|hint| **hint == flow.0) {
+    fn forget_hints(&mut self, flow: Flow) {
+        let Burst { lanes, groups } = &mut *self.burst;
+        for hint in lanes.iter_mut().map(|lane| &mut lane.flow).filter(|hint| **hint == flow) {
+            *hint = Flow::NONE;
+        }
+        for hint in groups.iter_mut().flat_map(|group| &mut group.flow).filter(|f| **f == flow.0) {
             *hint = Flow::NONE.0;
         }
     }

@@ -1,7 +1,7 @@
 //! The lanes of one turn: what each stage leaves for the next.
 
-use super::group::{GROUPS, Group, Together};
-use super::{BURST, tunnel};
+use super::group::{Group, Together};
+use super::tunnel;
 use crate::blueprint::Mode;
 use crate::family::{Family, Tuple};
 use crate::fib::HopId;
@@ -12,6 +12,7 @@ use crate::reason::Reason;
 use crate::session::Flow;
 use crate::track::Segment;
 use bytemuck::Zeroable;
+use sluice_lanes::level::LANES;
 
 /// What parsing found in one packet that may be ours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,12 +92,22 @@ impl<A: Copy> Lane<A> {
 
 const _: () = assert!(std::mem::offset_of!(Lane<u32>, parsed.tuple) <= 64);
 
-/// Up to [`BURST`] packets of one family.
+/// Packets that have room in a burst at a time: more than are under way between the stages, so that
+/// long turns take no more of the cache than short ones.
+pub(super) const WINDOW: usize = 64;
+/// Groups of them.
+pub(super) const GROUPS: usize = WINDOW / LANES;
+
+/// Where in the window a packet is that goes by itself, by its group of the turn and its lane there.
+#[inline(always)]
+pub(super) const fn position(group: usize, lane: usize) -> usize {
+    group % GROUPS * LANES + lane
+}
+
+/// The packets of one family that are under way.
 pub(super) struct Burst<F: Together> {
-    /// Lanes of the turn.
-    pub len: usize,
-    /// The packets that go one at a time.
-    pub lanes: [Lane<F::Addr>; BURST],
+    /// Those that go one at a time.
+    pub lanes: [Lane<F::Addr>; WINDOW],
     /// What is known of eight lanes each.
     pub groups: [Group<F::Words>; GROUPS],
 }
@@ -114,6 +125,6 @@ impl<F: Together> Burst<F> {
             parsed: Parsed::default(),
             new: Tuple::default(),
         };
-        Box::new(Self { len: 0, lanes: [lane; BURST], groups: [Group::zeroed(); GROUPS] })
+        Box::new(Self { lanes: [lane; WINDOW], groups: [Group::zeroed(); GROUPS] })
     }
 }

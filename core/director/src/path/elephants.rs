@@ -10,27 +10,27 @@
 //! A session with `n` samples in a window is known to about 1/√n of its rate: at 1 Mpps one with a
 //! tenth of the traffic to some 4 %.
 
+use super::burst::{GROUPS, WINDOW, position};
 use super::engine::Engine;
 use super::group::lanes;
 use super::inspect::{self, SessionInfo};
 use super::parse::Parse;
 use super::sweep::expired;
-use super::{BURST, Path, Shared};
+use super::{Path, Shared};
 use crate::counters::Direction;
 use crate::family::Family;
 use crate::plan::Plan;
 use crate::session::{Flow, SessionOf, State};
 use crate::time::Time;
 use rustc_hash::FxHasher;
-use sluice_lanes::level::LANES;
 use sluice_table::Slot;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 /// Packets for each that is looked at, on average.
 const PERIOD: u32 = 128;
-/// The fewest between two: no burst has more than one, which makes it cheap.
-const LEAST_GAP: u32 = BURST as u32;
+/// The fewest between two: no window of a burst has more than one, which makes it cheap.
+const LEAST_GAP: u32 = WINDOW as u32;
 /// Sessions that are counted at a time.
 pub const PLACES: usize = 256;
 /// Of these, the ones that a session may have: those that begin with the hash of its number.
@@ -40,7 +40,7 @@ const WINDOW_MS: u64 = 1000;
 /// An empty place: no session has this number.
 const EMPTY: u32 = u32::MAX;
 
-const _: () = assert!(LEAST_GAP < PERIOD && LEAST_GAP as usize >= BURST);
+const _: () = assert!(LEAST_GAP < PERIOD && LEAST_GAP as usize >= WINDOW);
 
 /// A session with much traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,8 +102,8 @@ impl Sketch {
         })
     }
 
-    /// Which of the next packets is to be looked at, by its position; no more than one of a burst,
-    /// and most often none.
+    /// Which of the next packets is to be looked at, by its position; no more than one of a
+    /// window, and most often none.
     #[inline(always)]
     pub fn pick(&mut self, packets: usize) -> Option<usize> {
         let gap = self.gap;
@@ -202,13 +202,13 @@ impl<F: Parse> Engine<F> {
     #[cold]
     #[inline(never)]
     pub(super) fn sample(&self, shared: &mut Shared, now: Time, at: usize, lane: usize) {
-        let group = &self.burst.groups[at];
+        let group = &self.burst.groups[at % GROUPS];
         let (flow, length) = if group.quick >> lane & 1 == 1 {
             // The first of those that were looked up together knows.
             let first = lanes(group.firsts()).take_while(|first| *first <= lane).last();
-            (Flow(group.flow[first.unwrap_or(lane)]), F::length(&group.words, lane))
+            (Flow(group.flow[first.unwrap_or(lane)]), group.lengths[lane] as u16)
         } else if group.slow >> lane & 1 == 1 {
-            let slow = &self.burst.lanes[at * LANES + lane];
+            let slow = &self.burst.lanes[position(at, lane)];
             (slow.flow, slow.parsed.length)
         } else {
             return;
@@ -266,9 +266,9 @@ mod tests {
 
     #[test]
     fn one_packet_in_a_period_is_picked_whatever_the_bursts() {
-        for burst in [1, 7, 32, BURST] {
+        for burst in [1, 7, 32, WINDOW] {
             let mut sketch = Sketch::new(7);
-            let (mut picked, mut positions) = (0_u32, [0_u32; BURST]);
+            let (mut picked, mut positions) = (0_u32, [0_u32; WINDOW]);
             let turns = 128_000_000 / (burst * 128);
             for _ in 0..turns {
                 if let Some(at) = sketch.pick(burst) {

@@ -5,7 +5,7 @@
 //! nor the memory waits for the other. Each stage asks for the memory of the next one in one go,
 //! since a request that misses the TLB holds everything behind it up, but not another request.
 
-use super::burst::Burst;
+use super::burst::{Burst, GROUPS, WINDOW, position};
 use super::fragments::Fragments;
 use super::group::{ALL, Find, Group, Together, each, lanes};
 use super::parse::{Parse, Refused};
@@ -144,8 +144,7 @@ impl<F: Parse> Engine<F> {
         probe: &mut T,
     ) {
         prefetch_frames(&picks, frames, 0);
-        self.burst.len = picks.count();
-        let sampled = shared.sketch.pick(picks.count()).unwrap_or(usize::MAX);
+        let mut sampled = None;
         let groups = picks.count().div_ceil(LANES);
         let sieve = !F::WIDE && turn.view.plan.sieve.is_some();
         for step in 0..groups + FOLLOWED {
@@ -172,8 +171,12 @@ impl<F: Parse> Engine<F> {
                 if T::ON {
                     self.tell_found(probe, at);
                 }
-                if sampled / LANES == at {
-                    self.sample(shared, turn.now, at, sampled % LANES);
+                if at.is_multiple_of(GROUPS) {
+                    let part = (picks.count() - at * LANES).min(WINDOW);
+                    sampled = shared.sketch.pick(part).map(|place| at * LANES + place);
+                }
+                if let Some(place) = sampled.filter(|place| place / LANES == at) {
+                    self.sample(shared, turn.now, at, place % LANES);
                 }
                 self.follow_group(shared, turn, &picks, frames, verdicts, at);
                 probe.mark(Stage::Track);
@@ -183,9 +186,9 @@ impl<F: Parse> Engine<F> {
 
     /// Tells how many of a group's packets have a candidate.
     fn tell_found<T: Probe>(&self, probe: &mut T, at: usize) {
-        let group = &self.burst.groups[at];
+        let group = &self.burst.groups[at % GROUPS];
         let quick = lanes(group.firsts()).filter(|lane| group.flow[*lane] == Flow::NONE.0);
-        let slow = |lane: &usize| self.burst.lanes[at * LANES + lane].flow == Flow::NONE;
+        let slow = |lane: &usize| self.burst.lanes[position(at, *lane)].flow == Flow::NONE;
         let missing = quick.count() + lanes(group.slow).filter(slow).count();
         let all = (group.quick | group.slow).count_ones();
         probe.looked_up(all - missing as u32, all);
@@ -205,7 +208,7 @@ impl<F: Parse> Engine<F> {
     ) {
         let part = at * LANES..picks.count().min((at + 1) * LANES);
         let mut rest = ((1u32 << part.len()) - 1) as u8;
-        let group = &mut self.burst.groups[at];
+        let group = &mut self.burst.groups[at % GROUPS];
         (group.quick, group.slow, group.again) = (0, 0, 0);
         if part.len() >= FEW {
             rest &=
@@ -213,9 +216,8 @@ impl<F: Parse> Engine<F> {
         }
         let Self { sessions, burst, .. } = self;
         for lane in lanes(rest) {
-            let position = part.start + lane;
-            let at_frame = picks.frame(position);
-            let slow = &mut burst.lanes[position];
+            let at_frame = picks.frame(part.start + lane);
+            let slow = &mut burst.lanes[position(at, lane)];
             match F::parse(&frames[at_frame], plan, shared, slow) {
                 Ok(()) if SIEVE && F::is_others(plan, &slow.key) => {
                     shared.defer(at_frame, verdicts);
@@ -224,7 +226,7 @@ impl<F: Parse> Engine<F> {
                     slow.hash = sessions.hash_key(&slow.key);
                     slow.hop = HopId::NONE;
                     slow.frame = at_frame as u8;
-                    burst.groups[at].slow |= 1 << lane;
+                    burst.groups[at % GROUPS].slow |= 1 << lane;
                 }
                 Err(Refused::Is(verdict)) => verdicts[at_frame] = verdict,
                 Err(Refused::Wide) => shared.defer(at_frame, verdicts),
@@ -236,14 +238,14 @@ impl<F: Parse> Engine<F> {
     #[inline(always)]
     fn find(&mut self, at: usize) {
         let Self { sessions, burst, level, .. } = self;
-        let (index, group) = (sessions.index(), &mut burst.groups[at]);
+        let (index, group) = (sessions.index(), &mut burst.groups[at % GROUPS]);
         if group.quick == 0 {
             group.away = 0;
         } else {
             level.run(Find { index, group });
         }
         for lane in lanes(group.slow) {
-            let slow = &mut burst.lanes[at * LANES + lane];
+            let slow = &mut burst.lanes[position(at, lane)];
             slow.flow = match index.first(slow.hash) {
                 First::Candidate(value) => Flow(value),
                 First::Elsewhere => {
@@ -260,9 +262,9 @@ impl<F: Parse> Engine<F> {
     #[inline(always)]
     fn seek(&mut self, at: usize) {
         let Self { sessions, burst, .. } = self;
-        let group = &mut burst.groups[at];
+        let group = &mut burst.groups[at % GROUPS];
         for lane in lanes(group.away) {
-            let slow = &mut burst.lanes[at * LANES + lane];
+            let slow = &mut burst.lanes[position(at, lane)];
             let is_quick = group.quick >> lane & 1 == 1;
             let hash = if is_quick { group.hash(lane) } else { slow.hash };
             let flow = Flow(sessions.index().second(hash));
@@ -279,21 +281,21 @@ impl<F: Parse> Engine<F> {
 
     #[inline(always)]
     fn prefetch_sessions(&self, at: usize) {
-        let (group, slab) = (&self.burst.groups[at], self.sessions.slab());
+        let (group, slots) = (&self.burst.groups[at % GROUPS], self.sessions.slab().slots());
         let ask = |flow: Flow| {
-            if let Some(session) = slab.get(flow.id()) {
+            if let Some(session) = slots.get(flow.id() as usize) {
                 prefetch::read(session);
             }
         };
         each(group.firsts(), |lane| ask(Flow(group.flow[lane])));
-        lanes(group.slow).for_each(|lane| ask(self.burst.lanes[at * LANES + lane].flow));
+        lanes(group.slow).for_each(|lane| ask(self.burst.lanes[position(at, lane)].flow));
     }
 
     #[inline(always)]
     fn prefetch_buckets(&self, at: usize) {
-        let (group, index) = (&self.burst.groups[at], self.sessions.index());
+        let (group, index) = (&self.burst.groups[at % GROUPS], self.sessions.index());
         each(group.firsts(), |lane| index.prefetch_home(group.homes[lane]));
-        let slow = |lane: usize| self.burst.lanes[at * LANES + lane].hash;
+        let slow = |lane: usize| self.burst.lanes[position(at, lane)].hash;
         lanes(group.slow).for_each(|lane| index.prefetch(slow(lane)));
     }
 
@@ -309,12 +311,12 @@ impl<F: Parse> Engine<F> {
         verdicts: &mut [Verdict],
         at: usize,
     ) {
-        let Group { quick, slow, .. } = self.burst.groups[at];
+        let Group { quick, slow, .. } = self.burst.groups[at % GROUPS];
         if quick == 0 {
             return self.follow_slow(shared, turn, frames, verdicts, (at, slow));
         }
         let mut pass = self.verify_group(turn, at);
-        let changes = self.burst.groups[at].changes;
+        let changes = self.burst.groups[at % GROUPS].changes;
         if changes != 0 {
             self.prefetch_ends(at);
         }
@@ -323,7 +325,7 @@ impl<F: Parse> Engine<F> {
         if (pass, changes) == (ALL, 0) && picks.are_together(from, LANES) {
             let first = picks.frame(from);
             let (frames, verdicts) = (&mut frames[first..], &mut verdicts[first..]);
-            let is_one_flow = self.burst.groups[at].is_one_flow();
+            let is_one_flow = self.burst.groups[at % GROUPS].is_one_flow();
             if is_one_flow && self.forward_flow(shared, turn, at, frames, verdicts) {
                 return;
             }
@@ -358,7 +360,7 @@ impl<F: Parse> Engine<F> {
         (at, slow): (usize, u8),
     ) {
         for lane in lanes(slow) {
-            let position = at * LANES + lane;
+            let position = position(at, lane);
             let at_frame = usize::from(self.burst.lanes[position].frame);
             let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
             if self.pass::<B, false>(shared, turn, position, frame, verdict).is_none() {
@@ -378,7 +380,7 @@ impl<F: Parse> Engine<F> {
         frames: &mut [B],
         verdicts: &mut [Verdict],
     ) -> u8 {
-        let position = at * LANES + lane;
+        let position = position(at, lane);
         let odd = self.burst.lanes[position].parsed.is_odd();
         let (removals, created) = (self.sessions.removals(), shared.counters.created);
         self.touched = Flow::NONE;
@@ -389,7 +391,7 @@ impl<F: Parse> Engine<F> {
             // Of a session that is new none of those that passed can be.
             ALL
         } else {
-            self.burst.groups[at].others(self.touched)
+            self.burst.groups[at % GROUPS].others(self.touched)
         }
     }
 
@@ -488,7 +490,8 @@ impl<F: Parse> Engine<F> {
 
 #[inline(always)]
 fn prefetch_frames<B: Frame, P: Picks>(picks: &P, frames: &[B], from: usize) {
-    for at in from..picks.count().min(from + LANES) {
-        frames[picks.frame(at)].prefetch();
+    let to = picks.count().min(from + LANES);
+    if from < to {
+        picks.part(frames, from..to).for_each(Frame::prefetch);
     }
 }

@@ -16,10 +16,11 @@ mod read;
 mod six;
 mod verify;
 
+use super::burst::GROUPS;
 use super::engine::{Engine, Turn};
 use super::parse::{Parse, is_ipv6, stays_here};
 use super::picks::Picks;
-use super::{BURST, Shared, Verdict, View};
+use super::{Shared, Verdict, View};
 use crate::family::Family;
 use crate::frame::Frame;
 use crate::key::Key;
@@ -37,8 +38,6 @@ use std::fmt::Debug;
 use std::ops::Range;
 use verify::{Changes, Heads, Verify};
 
-/// Groups of a burst.
-pub(super) const GROUPS: usize = BURST / LANES;
 /// The mask of all lanes.
 pub(super) const ALL: u8 = u8::MAX;
 const NOTHING: &[u8; 16] = &[0; 16];
@@ -71,6 +70,8 @@ pub(super) struct Group<W> {
     pub homes: Lanes<u32>,
     /// Candidates, as [`Flow`].
     pub flow: Lanes<u32>,
+    /// Bytes of the IP packets.
+    pub lengths: Lanes<u32>,
     /// The transport checksums.
     sum: Lanes<u32>,
     /// Flags of TCP; zero for UDP.
@@ -247,9 +248,6 @@ pub(super) trait Together: Family {
     /// Reads the headers of frames into their group, and gives those that are for the other table.
     fn read<I: Instructions, B: Frame, P: Picks>(_: Read<'_, Self, B, P>, _: I) -> u8;
 
-    /// Length of a lane's packet.
-    fn length(words: &Self::Words, lane: usize) -> u16;
-
     /// Its time to live, or hop limit.
     fn ttl(words: &Self::Words, lane: usize) -> u8;
 
@@ -261,7 +259,7 @@ pub(super) trait Together: Family {
 
     /// Writes a lane's network and transport headers; `false`, and nothing done, if the frame is
     /// too short, which it was not when it was read.
-    fn write<B: Frame>(group: &Group<Self::Words>, lane: usize, frame: &mut B) -> bool;
+    fn write(group: &Group<Self::Words>, lane: usize, frame: &mut [u8]) -> bool;
 
     /// What packets say of themselves.
     fn heads<I: Instructions>(words: &Self::Words, _: I) -> Heads<I, Self::Ends<I>>;
@@ -318,7 +316,7 @@ impl<F: Parse> Engine<F> {
             }
         }
         let (from, seed, index) = (part.start, self.sessions.seed(), self.sessions.index());
-        let group = &mut self.burst.groups[at];
+        let group = &mut self.burst.groups[at % GROUPS];
         let others = self.level.run(Read::<F, B, P> { group, frames, picks, from, seed, index });
         if others != 0 {
             lanes(others).for_each(|lane| shared.defer(picks.frame(from + lane), verdicts));
@@ -358,7 +356,7 @@ impl<F: Parse> Engine<F> {
     /// Gives those of a group's packets that may go on, and makes what they become.
     #[inline(always)]
     pub fn verify_group(&mut self, turn: Turn<'_>, at: usize) -> u8 {
-        let group = &mut self.burst.groups[at];
+        let group = &mut self.burst.groups[at % GROUPS];
         let View { plan, fib } = turn.view;
         self.level.run(Verify { group, sessions: &self.sessions, plan, fib, now: turn.now })
     }

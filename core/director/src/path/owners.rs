@@ -77,12 +77,13 @@ impl Shared {
 
     /// Whether a packet may open a session from the middle of a stream, since its own was ended.
     pub(super) fn may_resume(&self, frame: u8) -> bool {
-        self.round(frame).mid_stream || self.resumes >> frame & 1 != 0
+        self.round(frame).mid_stream
+            || self.resumes[usize::from(frame / 64)] >> (frame % 64) & 1 != 0
     }
 
     /// A packet's session was ended so that it opens another, wherever that will be.
     pub(super) fn resume(&mut self, frame: u8) {
-        self.resumes |= 1 << frame;
+        self.resumes[usize::from(frame / 64)] |= 1 << (frame % 64);
     }
 
     /// Ends the rounds of frames that have no end.

@@ -1,11 +1,15 @@
 //! Which frames of a turn are whose.
 
+use std::ops::Range;
+
 /// Which of a turn's frames a table looks at.
 pub(super) trait Picks {
     fn count(&self) -> usize;
     fn frame(&self, at: usize) -> usize;
     /// The frame of a place; `None` behind the last.
     fn pick<'a, B>(&self, frames: &'a [B], at: usize) -> Option<&'a B>;
+    /// The frames of these places, which are not beyond the last.
+    fn part<'a, B>(&self, frames: &'a [B], places: Range<usize>) -> impl Iterator<Item = &'a B>;
     /// Whether so many from a place on are frames behind each other.
     fn are_together(&self, at: usize, count: usize) -> bool;
 }
@@ -25,6 +29,11 @@ impl Picks for usize {
     #[inline(always)]
     fn pick<'a, B>(&self, frames: &'a [B], at: usize) -> Option<&'a B> {
         frames.get(at)
+    }
+
+    #[inline(always)]
+    fn part<'a, B>(&self, frames: &'a [B], places: Range<usize>) -> impl Iterator<Item = &'a B> {
+        frames[places].iter()
     }
 
     #[inline(always)]
@@ -48,6 +57,11 @@ impl Picks for &[u8] {
     #[inline(always)]
     fn pick<'a, B>(&self, frames: &'a [B], at: usize) -> Option<&'a B> {
         self.get(at).and_then(|frame| frames.get(usize::from(*frame)))
+    }
+
+    #[inline(always)]
+    fn part<'a, B>(&self, frames: &'a [B], places: Range<usize>) -> impl Iterator<Item = &'a B> {
+        self[places].iter().map(|frame| &frames[usize::from(*frame)])
     }
 
     #[inline(always)]

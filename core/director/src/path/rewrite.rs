@@ -294,8 +294,9 @@ pub(super) fn untagged<B: Frame>(frame: &mut B, l3: u8, hop: &Hop) -> bool {
     true
 }
 
+/// Writes a hop's link-layer addresses.
 #[inline(always)]
-fn addresses(header: &mut [u8; HEADER], hop: &Hop) {
+pub(super) fn addresses(header: &mut [u8; HEADER], hop: &Hop) {
     header[..12].copy_from_slice(hop.macs.as_flattened());
 }
 

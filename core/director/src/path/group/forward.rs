@@ -2,18 +2,18 @@
 //! that they change moved on; and the way out for those that go by themselves after all.
 
 use super::{ALL, Group, Together, lanes};
-use crate::counters::Direction;
-use crate::fib::{Hop, HopId};
+use crate::counters::{Direction, RealCounters};
+use crate::fib::{Hop, HopId, PortId};
 use crate::frame::Frame;
-use crate::path::burst::Parsed;
+use crate::path::burst::{GROUPS, Parsed, position};
 use crate::path::engine::{Engine, Turn};
 use crate::path::follow::into_tunnel;
 use crate::path::parse::Parse;
 use crate::path::{Shared, Verdict, rewrite, tunnel};
 use crate::plan::Plan;
-use crate::session::Flow;
+use crate::session::{Flow, SessionOf};
 use crate::track;
-use sluice_lanes::level::{LANES, Lanes};
+use sluice_lanes::level::{Instructions, Kernel, LANES, Lanes};
 use sluice_wire::ethernet;
 
 impl<F: Parse> Engine<F> {
@@ -27,9 +27,9 @@ impl<F: Parse> Engine<F> {
         frame: &mut B,
         verdict: &mut Verdict,
     ) -> bool {
-        let group = &self.burst.groups[at];
+        let group = &self.burst.groups[at % GROUPS];
         let Some(hop) = turn.view.fib.hop(HopId(group.hop[lane] as u16)) else { return false };
-        let length = F::length(&group.words, lane);
+        let length = group.lengths[lane] as u16;
         let written = if group.tunnels >> lane & 1 == 1 {
             write_into_tunnel::<F, B>(group, (shared, turn), lane, frame, hop, verdict)
         } else {
@@ -59,6 +59,39 @@ impl<F: Parse> Engine<F> {
         else {
             return ALL;
         };
+        if self.burst.groups[at % GROUPS].tunnels != 0 {
+            return self.forward_each(shared, turn, at, frames, verdicts);
+        }
+        let hops = turn.view.fib.hops();
+        let group = &self.burst.groups[at % GROUPS];
+        let Some(first) = hops.get(usize::from(group.hop[0] as u16)) else { return ALL };
+        let by = first.port;
+        let (strange, left) = self.level.run(Forward::<F, B> {
+            group,
+            by,
+            hops,
+            sessions: self.sessions.slots_mut(),
+            reals: &mut shared.counters.reals,
+            seen_ms: turn.now.low(),
+            frames,
+            verdicts,
+        });
+        if (strange, left) == (0, 0) {
+            shared.leaving.add(by, LANES);
+        }
+        left
+    }
+
+    /// The same, lane by lane.
+    #[inline(never)]
+    fn forward_each<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        at: usize,
+        frames: &mut Lanes<B>,
+        verdicts: &mut Lanes<Verdict>,
+    ) -> u8 {
         for (lane, (frame, verdict)) in frames.iter_mut().zip(verdicts).enumerate() {
             if !self.forward(shared, turn, (at, lane), frame, verdict) {
                 return ALL << lane;
@@ -77,14 +110,17 @@ impl<F: Parse> Engine<F> {
         frames: &mut [B],
         verdicts: &mut [Verdict],
     ) -> bool {
-        let group = &self.burst.groups[at];
+        let group = &self.burst.groups[at % GROUPS];
         let Some(hop) = turn.view.fib.hop(HopId(group.hop[0] as u16)) else { return false };
-        let lengths: Lanes<u16> = std::array::from_fn(|lane| F::length(&group.words, lane));
+        let lengths: Lanes<u16> = std::array::from_fn(|lane| group.lengths[lane] as u16);
         if group.tunnels != 0 || lengths.iter().any(|length| *length > hop.mtu) {
             return false;
         }
         for (lane, (frame, verdict)) in frames.iter_mut().zip(verdicts).take(LANES).enumerate() {
             write::<F, B>(group, lane, frame, hop, verdict);
+        }
+        if hop.strange_to(hop.port) == 0 {
+            shared.leaving.add(hop.port, LANES);
         }
         let flow = Flow(group.flow[0]);
         self.sessions.at_mut(flow.id()).seen_ms = turn.now.low();
@@ -97,7 +133,7 @@ impl<F: Parse> Engine<F> {
     /// outbound: that of the packet, and that of what answers it once it is written.
     #[inline(always)]
     pub fn hashes(&self, (at, lane): (usize, usize)) -> [Option<u64>; 2] {
-        let (group, seed) = (&self.burst.groups[at], self.sessions.seed());
+        let (group, seed) = (&self.burst.groups[at % GROUPS], self.sessions.seed());
         let answers = || F::hash_key(&F::changed_key(&group.words, lane).reversed(), seed);
         let other = (group.answered >> lane & 1 == 1).then(answers);
         match Flow(group.flow[lane]).direction() {
@@ -109,14 +145,14 @@ impl<F: Parse> Engine<F> {
     /// Makes a packet of a group one that goes by itself.
     #[inline(always)]
     pub fn take_out(&mut self, (at, lane): (usize, usize), at_frame: usize) {
-        let position = at * LANES + lane;
-        let (group, slow) = (&self.burst.groups[at], &mut self.burst.lanes[position]);
+        let position = position(at, lane);
+        let (group, slow) = (&self.burst.groups[at % GROUPS], &mut self.burst.lanes[position]);
         (slow.quick, slow.key) = (true, F::key_of(&group.words, lane));
         slow.parsed = Parsed {
             l3: ethernet::HEADER as u8,
             l4: F::L4 as u8,
             ttl: F::ttl(&group.words, lane),
-            length: F::length(&group.words, lane),
+            length: group.lengths[lane] as u16,
             segment: group.segment(lane),
             tuple: slow.parsed.tuple,
         };
@@ -127,7 +163,7 @@ impl<F: Parse> Engine<F> {
     /// Asks for the index buckets of the sessions that a group is likely to end.
     #[inline(always)]
     pub fn prefetch_ends(&self, at: usize) {
-        for lane in lanes(self.burst.groups[at].ends) {
+        for lane in lanes(self.burst.groups[at % GROUPS].ends) {
             for hash in self.hashes((at, lane)).into_iter().flatten() {
                 self.sessions.index().prefetch(hash);
             }
@@ -138,7 +174,7 @@ impl<F: Parse> Engine<F> {
     /// group that it has not changed anything for.
     #[inline(always)]
     pub fn change(&mut self, shared: &mut Shared, plan: &Plan, (at, lane): (usize, usize)) -> u8 {
-        let group = &self.burst.groups[at];
+        let group = &self.burst.groups[at % GROUPS];
         let (flow, twins, segment) = (Flow(group.flow[lane]), group.twins, group.segment(lane));
         let session = self.sessions.at_mut(flow.id());
         let before = session.state;
@@ -151,7 +187,49 @@ impl<F: Parse> Engine<F> {
             self.remove_by(shared, plan, flow.id(), hashes);
             shared.counters.closed += 1;
         }
-        if twins >> lane & 1 == 1 { self.burst.groups[at].others(flow) } else { ALL }
+        if twins >> lane & 1 == 1 { self.burst.groups[at % GROUPS].others(flow) } else { ALL }
+    }
+}
+
+/// Writes eight frames, none of which goes into a tunnel, and counts them. Gives what is strange to
+/// a port among their hops, and the lanes that are left.
+struct Forward<'a, F: Together, B> {
+    group: &'a Group<F::Words>,
+    by: PortId,
+    hops: &'a [Hop],
+    sessions: &'a mut [SessionOf<F>],
+    reals: &'a mut [RealCounters],
+    seen_ms: u32,
+    frames: &'a mut Lanes<B>,
+    verdicts: &'a mut Lanes<Verdict>,
+}
+
+impl<F: Together, B: Frame> Kernel for Forward<'_, F, B> {
+    type Output = (u16, u8);
+
+    #[inline(always)]
+    fn run<I: Instructions>(self, _: I) -> (u16, u8) {
+        let Self { group, by, hops, sessions, reals, seen_ms, frames, verdicts } = self;
+        let mut strange = 0;
+        for (lane, (frame, verdict)) in frames.iter_mut().zip(verdicts).enumerate() {
+            let length = group.lengths[lane];
+            let hop = hops.get(usize::from(group.hop[lane] as u16));
+            let Some(hop) = hop.filter(|hop| length <= u32::from(hop.mtu)) else {
+                return (strange, ALL << lane);
+            };
+            if !write::<F, B>(group, lane, frame, hop, verdict) {
+                return (strange, ALL << lane);
+            }
+            strange |= hop.strange_to(by);
+            let flow = Flow(group.flow[lane]);
+            if let Some(session) = sessions.get_mut(flow.id() as usize) {
+                session.seen_ms = seen_ms;
+            }
+            if let Some(real) = reals.get_mut(group.real(lane).0 as usize) {
+                real.forwarded(flow.direction(), (1, length.into()));
+            }
+        }
+        (strange, 0)
     }
 }
 
@@ -164,13 +242,16 @@ fn write<F: Together, B: Frame>(
     hop: &Hop,
     verdict: &mut Verdict,
 ) -> bool {
-    if !F::write(group, lane, frame) {
+    let bytes = frame.bytes_mut();
+    if !F::write(group, lane, bytes) {
         return false;
     }
-    if rewrite::untagged(frame, ethernet::HEADER as u8, hop) {
-        *verdict = Verdict::Tx(hop.port);
-    } else {
-        *verdict = rewrite::link_layer(frame, hop);
+    match bytes.first_chunk_mut() {
+        Some(header) if hop.vlan == 0 => {
+            rewrite::addresses(header, hop);
+            *verdict = Verdict::Tx(hop.port);
+        }
+        _ => *verdict = rewrite::link_layer(frame, hop),
     }
     true
 }
@@ -187,7 +268,7 @@ fn write_into_tunnel<F: Together, B: Frame>(
 ) -> bool {
     let (plan, real) = (turn.view.plan, group.real(lane));
     let room = tunnel::room(&shared.paths, plan, real, hop.mtu, turn.now);
-    if F::length(&group.words, lane) > room || !F::write(group, lane, frame) {
+    if group.lengths[lane] as u16 > room || !F::write(group, lane, frame.bytes_mut()) {
         return false;
     }
     let to = (real, group.hash(lane));

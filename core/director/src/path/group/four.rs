@@ -77,6 +77,7 @@ impl Together for Ipv4 {
             & (first & 0xff).is_word(0x45)
             & (second & 0xff3f_0000).is_word(0);
         let protocol = third.shr::<8>() & 0xff;
+        total.store(&mut group.lengths);
         let transport = Transport {
             protocol,
             length: total,
@@ -90,11 +91,6 @@ impl Together for Ipv4 {
         group.begin((whole & fits).mask() & verified & !barred, same.mask());
         group.hash_keys(instructions, (seed, index), [[src, dst], [ports, protocol]]);
         ethertype.is_word(u32::from(ethernet::IPV6.to_be())).mask()
-    }
-
-    #[inline(always)]
-    fn length(words: &Four, lane: usize) -> u16 {
-        u16::from_be((words.words[0][lane] >> 16) as u16)
     }
 
     #[inline(always)]
@@ -116,8 +112,8 @@ impl Together for Ipv4 {
     }
 
     #[inline(always)]
-    fn write<B: Frame>(group: &Group<Four>, lane: usize, frame: &mut B) -> bool {
-        let Some(head) = frame.bytes_mut().first_chunk_mut::<HEAD>() else { return false };
+    fn write(group: &Group<Four>, lane: usize, frame: &mut [u8]) -> bool {
+        let Some(head) = frame.first_chunk_mut::<HEAD>() else { return false };
         let words = &group.words;
         let is_tcp = protocol(words.words[1][lane]) == ipv4::TCP;
         let sum_at = if is_tcp { TCP_SUM } else { UDP_SUM };

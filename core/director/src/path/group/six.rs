@@ -108,6 +108,7 @@ impl Together for Ipv6 {
         let whole = link.shr::<16>().is_word(u32::from(ethernet::IPV6.to_be()))
             & (first & 0xf0).is_word(0x60)
             & !(src.is_mapped(instructions) | dst.is_mapped(instructions));
+        (length + ipv6::HEADER as u32).store(&mut group.lengths);
         let transport = Transport { protocol, length, before: 0, second: next, rest };
         let fits = fits & transport.read(group);
         let same = src.is(Ends::before(src)) & dst.is(Ends::before(dst));
@@ -117,11 +118,6 @@ impl Together for Ipv6 {
         let pairs = [pair(0), pair(1), pair(2), pair(3), [ports, protocol]];
         group.hash_keys(instructions, (seed, index), pairs);
         0
-    }
-
-    #[inline(always)]
-    fn length(words: &Six, lane: usize) -> u16 {
-        (words.second[lane] as u16).swap_bytes() + ipv6::HEADER as u16
     }
 
     #[inline(always)]
@@ -144,13 +140,12 @@ impl Together for Ipv6 {
     }
 
     #[inline(always)]
-    fn write<B: Frame>(group: &Group<Six>, lane: usize, frame: &mut B) -> bool {
+    fn write(group: &Group<Six>, lane: usize, frame: &mut [u8]) -> bool {
         let words = &group.words;
         let sum_at = if words.protocol(lane) == ipv4::TCP { TCP_SUM } else { UDP_SUM };
-        let bytes = frame.bytes_mut();
-        let Some(sum) = bytes.get_mut(sum_at..sum_at + 2) else { return false };
+        let Some(sum) = frame.get_mut(sum_at..sum_at + 2) else { return false };
         sum.copy_from_slice(&(group.sum[lane] as u16).to_le_bytes());
-        let Some(head) = bytes.first_chunk_mut::<HEAD>() else { return false };
+        let Some(head) = frame.first_chunk_mut::<HEAD>() else { return false };
         let [first, second, third] = &words.changed;
         head[CHANGES..][..16].copy_from_slice(bytemuck::bytes_of(&first[lane]));
         head[CHANGES + 16..][..16].copy_from_slice(bytemuck::bytes_of(&second[lane]));

@@ -4,7 +4,7 @@
 use super::lab::{CLIENT, FRONT, LOCAL, Lab, MemFrame, Packet, REAL, VIP, tcp, udp, with_ipv6};
 use crate::blueprint::{Blueprint, ClientAddress, Mode, Network, Ports, Protocol};
 use crate::frame::Frame;
-use crate::path::{Level, Verdict};
+use crate::path::{BURST, Level, Verdict};
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TcpHeader, TransportSlice};
 use proptest::prelude::*;
 use sluice_wire::tcp::{ACK, SYN};
@@ -254,7 +254,7 @@ proptest! {
     #[test]
     fn together_as_alone(runs in any_runs(), setting in any_setting()) {
         let shots = runs.iter().flat_map(|(shot, times)| std::iter::repeat_n(shot, *times));
-        let shots: Vec<&Shot> = shots.take(64).collect();
+        let shots: Vec<&Shot> = shots.take(BURST).collect();
         let mut single = lab(&setting, Level::BASELINE);
         let mut staged = lab(&setting, Level::detect());
         let mut alone: Vec<MemFrame> = shots.iter().map(|shot| shot.frame(&setting)).collect();
