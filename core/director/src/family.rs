@@ -67,6 +67,9 @@ pub trait Family: Sized + 'static {
     /// An address that is one word.
     fn word(address: Self::Addr) -> Option<u32>;
 
+    /// The words of an address as it lies in memory, zeros behind that of one word.
+    fn words(address: Self::Addr) -> [u32; 4];
+
     /// A tuple in network byte order.
     #[inline(always)]
     fn key(tuple: &Tuple<Self::Addr>) -> Key<Self::Addr> {
@@ -163,6 +166,10 @@ impl Family for Ipv4 {
 
     fn word(address: u32) -> Option<u32> {
         Some(address)
+    }
+
+    fn words(address: u32) -> [u32; 4] {
+        [address, 0, 0, 0]
     }
 
     #[inline(always)]
@@ -274,9 +281,13 @@ impl Family for Ipv6 {
         None
     }
 
+    fn words(address: u128) -> [u32; 4] {
+        bytemuck::must_cast(address)
+    }
+
     #[inline(always)]
     fn hash_key(key: &Key<u128>, seed: &Seed) -> u64 {
-        let [src, dst] = [key.src, key.dst].map(bytemuck::must_cast::<u128, [u32; 4]>);
+        let [src, dst] = [key.src, key.dst].map(Self::words);
         let pair = |at: usize| [src[at], dst[at]];
         seed.hash([pair(0), pair(1), pair(2), pair(3), [key.ports, u32::from(key.protocol)]])
     }

@@ -28,6 +28,7 @@ mod inspect;
 mod introduce;
 mod joined;
 mod kill;
+mod leaving;
 mod odd;
 mod open;
 mod outside;
@@ -68,6 +69,7 @@ use crate::time::Time;
 use arrayvec::ArrayVec;
 use elephants::Sketch;
 use engine::{Engine, Others, Turn};
+use leaving::Leaving;
 use picks::Picks;
 use rate::{Rate, Usage};
 pub use sluice_lanes::level::Level;
@@ -150,26 +152,6 @@ pub struct PathConfig {
     pub pages: PagePolicy,
 }
 
-/// How many of a turn's frames leave by one port as they are.
-#[derive(Clone, Copy, Default)]
-struct Leaving {
-    by: PortId,
-    frames: usize,
-}
-
-impl Leaving {
-    /// Adds frames that leave by a port; those of others than the first are not counted.
-    #[inline(always)]
-    fn add(&mut self, port: PortId, frames: usize) {
-        if self.frames == 0 {
-            self.by = port;
-        }
-        if self.by == port {
-            self.frames += frames;
-        }
-    }
-}
-
 /// What one turn of either table shares.
 struct Shared {
     /// Frames that the IPv4 table has nothing for and the wide one may have.
@@ -225,7 +207,6 @@ pub struct Path {
     shared: Shared,
     v4: Engine<Ipv4>,
     wide: Engine<Ipv6>,
-    all_leave_by: Option<PortId>,
     config: PathConfig,
 }
 
@@ -264,7 +245,7 @@ impl Path {
         let v4 = Engine::new(room, Seed::new(config.seed), config.pages)?;
         // Made when a plan first needs it.
         let wide = Engine::new((1, 1), Seed::new(config.seed), PagePolicy::Ordinary)?;
-        Ok(Self { shared, v4, wide, all_leave_by: None, config: *config })
+        Ok(Self { shared, v4, wide, config: *config })
     }
 
     /// Uses these instructions instead of the best that the processor has: to compare them.
@@ -351,10 +332,7 @@ impl Path {
         if !rounds.is_empty() {
             self.shared.end_rounds(verdicts);
         }
-        if self.shared.leaving.frames == frames.len() {
-            self.all_leave_by = Some(self.shared.leaving.by);
-        } else {
-            self.all_leave_by = None;
+        if self.shared.leaving.all(frames.len()).is_none() {
             self.shared.count(&verdicts[..frames.len()]);
         }
     }
@@ -376,10 +354,10 @@ impl Path {
         self.shared.next_round(lane as u8)
     }
 
-    /// The port that all frames of the last turn leave by: [`Verdict::Tx`]. `None` if there are
-    /// several, or if the turn does not know it.
-    pub const fn all_leave_by(&self) -> Option<PortId> {
-        self.all_leave_by
+    /// The port that the last turn's frames, which were so many, all leave by: [`Verdict::Tx`].
+    /// `None` if there are several, or if the turn does not know it.
+    pub const fn all_leave_by(&self, frames: usize) -> Option<PortId> {
+        self.shared.leaving.all(frames)
     }
 
     /// The frames of the last turn whose verdict is [`Verdict::Wait`].

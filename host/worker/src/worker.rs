@@ -348,7 +348,7 @@ impl<Q: Queue> Worker<Q> {
         self.path.turn_probed(view, now, port, (burst, rounds), (&mut verdicts, probe));
         let verdicts = &verdicts[..burst.len()];
         // Nearly always all leave by the same port.
-        if let Some(to) = self.path.all_leave_by().or_else(|| all_leave_by(verdicts))
+        if let Some(to) = self.path.all_leave_by(burst.len()).or_else(|| all_leave_by(verdicts))
             && let Some(line) = self.line(to)
         {
             let dropped = line.push_all(burst);

@@ -98,7 +98,7 @@ pub(super) const WINDOW: usize = 64;
 /// Groups of them.
 pub(super) const GROUPS: usize = WINDOW / LANES;
 
-/// Where in the window a packet is that goes by itself, by its group of the turn and its lane there.
+/// Where in the window a packet is that goes by itself, by its group of the turn and its lane.
 #[inline(always)]
 pub(super) const fn position(group: usize, lane: usize) -> usize {
     group % GROUPS * LANES + lane

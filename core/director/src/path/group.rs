@@ -25,7 +25,7 @@ use crate::family::Family;
 use crate::frame::Frame;
 use crate::key::Key;
 use crate::plan::{Plan, RealId, Side};
-use crate::session::Flow;
+use crate::session::{Flow, SessionOf};
 use crate::track::Segment;
 use bytemuck::Zeroable;
 use ends::Ends;
@@ -79,9 +79,8 @@ pub(super) struct Group<W> {
     /// Of TCP the number behind the segment's data, and the one it acknowledges above it: the low
     /// half of either.
     numbers: Lanes<u32>,
-    /// Of the sessions the real server and the protocol, and the local address.
-    real_protocol: Lanes<u32>,
-    local: Lanes<u32>,
+    /// The sessions' real servers.
+    reals: Lanes<u32>,
     /// Where the packets go, as [`HopId`].
     hop: Lanes<u32>,
     /// What the tables of IPv4 and IPv6 have in ways of their own.
@@ -99,7 +98,7 @@ impl<W> Group<W> {
     /// Real server of a lane's session.
     #[inline(always)]
     const fn real(&self, lane: usize) -> RealId {
-        RealId(self.real_protocol[lane] >> 8)
+        RealId(self.reals[lane])
     }
 
     /// Leaves no lane to one that is not quick.
@@ -237,8 +236,6 @@ pub(super) trait Together: Family {
     type Words: Copy + Debug + Zeroable;
     /// Addresses of eight packets.
     type Ends<I: Instructions>: Ends<I>;
-    /// The same in memory, here and there.
-    type Gathered<'a>: Copy;
 
     /// What their frames carry.
     const ETHERTYPE: u16;
@@ -267,14 +264,11 @@ pub(super) trait Together: Family {
     /// Makes what becomes of them, with one hop less.
     fn change<I: Instructions>(_: &mut Self::Words, _: Changes<I, Self::Ends<I>>, _: I);
 
-    /// No addresses.
-    fn nowhere<'a>() -> Self::Gathered<'a>;
+    /// The clients of sessions, as they lie in memory.
+    fn clients<I: Instructions>(_: I, sessions: &Lanes<SessionOf<Self>>) -> Self::Ends<I>;
 
-    /// Notes where the address of a lane lies.
-    fn gather<'a>(to: &mut Self::Gathered<'a>, lane: usize, address: &'a Self::Addr);
-
-    /// Addresses out of memory, as they lie there.
-    fn gathered<I: Instructions>(_: I, from: &Self::Gathered<'_>) -> Self::Ends<I>;
+    /// Local addresses by their ids; zero for none.
+    fn locals<I: Instructions>(_: I, side: &Side<Self::Addr>, ids: Words<I>) -> Self::Ends<I>;
 
     /// Eight times the same.
     fn splat<I: Instructions>(_: I, address: Self::Addr) -> Self::Ends<I>;

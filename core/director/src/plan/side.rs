@@ -70,6 +70,9 @@ impl<A> RealEntry<A> {
     }
 }
 
+/// So many local addresses are few: they fit registers.
+const FEW: usize = 16;
+
 /// The addresses of one table.
 #[derive(Clone, Debug, Default)]
 pub struct Side<A> {
@@ -80,6 +83,9 @@ pub struct Side<A> {
     locals: Vec<Option<A>>,
     /// The same in network byte order.
     locals_wire: Vec<Option<A>>,
+    /// If they are few, the words that these have in memory, the same word of all beside each
+    /// other; zeros for none.
+    few_locals: Option<[[u32; FEW]; 4]>,
     /// Services of one port.
     exact: FxHashMap<(u8, A, u16), ServiceId>,
     /// Services of several ports, the narrowest first.
@@ -149,7 +155,13 @@ impl<A: Copy + Eq + Hash> Side<A> {
         self.locals_wire.get(usize::from(id.0)).copied().flatten()
     }
 
-    /// Where that lies.
+    /// The words of all local addresses by their ids, if they are few; zeros for none.
+    #[inline(always)]
+    pub(crate) const fn few_locals(&self) -> Option<&[[u32; FEW]; 4]> {
+        self.few_locals.as_ref()
+    }
+
+    /// Where a local address lies, in network byte order.
     #[inline(always)]
     pub(crate) fn local_wire_at(&self, id: LocalId) -> Option<&A> {
         self.locals_wire.get(usize::from(id.0)).and_then(Option::as_ref)
@@ -237,6 +249,12 @@ pub(super) fn side<F: Family>(plan: &Plan, is_ours: impl Fn(ServiceId) -> bool) 
         Some([address, vip, real.rest(), 0])
     };
     side.real_rows = side.reals.iter().map_while(row).collect();
+    side.few_locals = (side.locals_wire.len() <= FEW).then(|| {
+        let words: Vec<[u32; 4]> =
+            side.locals_wire.iter().map(|local| local.map_or([0; 4], F::words)).collect();
+        let word = |at: usize, id: usize| words.get(id).map_or(0, |words| words[at]);
+        std::array::from_fn(|at| std::array::from_fn(|id| word(at, id)))
+    });
     for (id, service) in plan.live_services() {
         let Some(vip) = F::from_ip(service.vip) else { continue };
         side.vip_set.insert(vip, ());

@@ -8,8 +8,9 @@ use crate::family::Ipv4;
 use crate::frame::Frame;
 use crate::key::Key;
 use crate::path::picks::Picks;
-use crate::plan::RealId;
 use crate::plan::side::Side;
+use crate::plan::{LocalId, RealId};
+use crate::session::SessionOf;
 use bytemuck::Zeroable;
 use sluice_lanes::level::{Instructions, LANES, Lanes};
 use sluice_lanes::words::Words;
@@ -46,7 +47,6 @@ const fn protocol(word: u32) -> u8 {
 impl Together for Ipv4 {
     type Words = Four;
     type Ends<I: Instructions> = Words<I>;
-    type Gathered<'a> = Lanes<u32>;
     const ETHERTYPE: u16 = ethernet::IPV4;
     const L4: usize = L4;
 
@@ -140,18 +140,19 @@ impl Together for Ipv4 {
     }
 
     #[inline(always)]
-    fn nowhere<'a>() -> Self::Gathered<'a> {
-        [0; LANES]
+    fn clients<I: Instructions>(instructions: I, sessions: &Lanes<SessionOf<Self>>) -> Words<I> {
+        Words::load(instructions, &sessions.each_ref().map(|session| session.client))
     }
 
     #[inline(always)]
-    fn gather<'a>(to: &mut Self::Gathered<'a>, lane: usize, address: &'a u32) {
-        to[lane] = *address;
-    }
-
-    #[inline(always)]
-    fn gathered<I: Instructions>(instructions: I, from: &Lanes<u32>) -> Words<I> {
-        Words::load(instructions, from)
+    fn locals<I: Instructions>(instructions: I, side: &Side<u32>, ids: Words<I>) -> Words<I> {
+        if let Some([table, ..]) = side.few_locals() {
+            return ids.of(table) & ids.at_most(Words::splat(instructions, 15));
+        }
+        let mut locals = [0; LANES];
+        ids.store(&mut locals);
+        let address = |id| side.local_wire(LocalId(id as u16)).unwrap_or_default();
+        Words::load(instructions, &locals.map(address))
     }
 
     #[inline(always)]

@@ -8,8 +8,9 @@ use crate::family::Ipv6;
 use crate::frame::Frame;
 use crate::key::Key;
 use crate::path::picks::Picks;
-use crate::plan::RealId;
 use crate::plan::side::Side;
+use crate::plan::{LocalId, RealId};
+use crate::session::SessionOf;
 use bytemuck::Zeroable;
 use sluice_lanes::level::{Instructions, LANES, Lanes};
 use sluice_lanes::words::Words;
@@ -73,7 +74,6 @@ fn behind<'a, B: Frame, P: Picks>(read: &Read<'a, Ipv6, B, P>) -> Rows<'a> {
 impl Together for Ipv6 {
     type Words = Six;
     type Ends<I: Instructions> = [Words<I>; 4];
-    type Gathered<'a> = Rows<'a>;
     const ETHERTYPE: u16 = ethernet::IPV6;
     const L4: usize = L4;
 
@@ -182,18 +182,30 @@ impl Together for Ipv6 {
     }
 
     #[inline(always)]
-    fn nowhere<'a>() -> Self::Gathered<'a> {
-        NO_ROWS
+    fn clients<I: Instructions>(
+        instructions: I,
+        sessions: &Lanes<SessionOf<Self>>,
+    ) -> [Words<I>; 4] {
+        Words::columns(
+            instructions,
+            sessions.each_ref().map(|s| bytemuck::must_cast_ref(&s.client)),
+        )
     }
 
     #[inline(always)]
-    fn gather<'a>(to: &mut Rows<'a>, lane: usize, address: &'a u128) {
-        to[lane] = bytemuck::must_cast_ref(address);
-    }
-
-    #[inline(always)]
-    fn gathered<I: Instructions>(instructions: I, from: &Rows<'_>) -> [Words<I>; 4] {
-        Words::columns(instructions, *from)
+    fn locals<I: Instructions>(instructions: I, side: &Side<u128>, ids: Words<I>) -> [Words<I>; 4] {
+        if let Some(tables) = side.few_locals() {
+            let known = ids.at_most(Words::splat(instructions, 15));
+            return tables.each_ref().map(|table| ids.of(table) & known);
+        }
+        let (mut locals, mut rows) = ([0; LANES], NO_ROWS);
+        ids.store(&mut locals);
+        for (row, id) in rows.iter_mut().zip(locals) {
+            if let Some(address) = side.local_wire_at(LocalId(id as u16)) {
+                *row = bytemuck::must_cast_ref(address);
+            }
+        }
+        Words::columns(instructions, rows)
     }
 
     #[inline(always)]

@@ -1,13 +1,13 @@
 //! Eight packets held against their sessions, and what they become.
 
-use super::ends::{Ends, NO_ROWS};
+use super::ends::Ends;
 use super::{Group, NOTHING, Together, fold, halves, short};
 use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::fib::{Fib, HopId};
 use crate::plan::side;
-use crate::plan::{LocalId, Plan, RealId};
-use crate::session::{Flow, Sessions, State};
+use crate::plan::{Plan, RealId};
+use crate::session::{Flow, SessionOf, Sessions, State};
 use crate::time::Time;
 use crate::track;
 use sluice_lanes::level::{Instructions, Kernel, LANES, Lanes};
@@ -64,42 +64,36 @@ impl<I: Instructions, E: Ends<I>> Facts<I, E> {
         if group.again != 0 {
             group.hand_on();
         }
-        let mut client = F::nowhere();
-        let (mut front, mut back) = (NO_ROWS, NO_ROWS);
-        for lane in 0..LANES {
-            // What is not there is vacant.
-            let Some(session) = sessions.slab().get(Flow(group.flow[lane]).id()) else { continue };
-            F::gather(&mut client, lane, &session.client);
-            let core = session.core.bytes();
-            front[lane] = core.first_chunk().unwrap_or(NOTHING);
-            back[lane] = core.last_chunk().unwrap_or(NOTHING);
+        // Copies, so that their columns lie at places known beforehand. What is not there is vacant.
+        let (slots, mut found) = (sessions.slab().slots(), [SessionOf::<F>::default(); LANES]);
+        for (found, flow) in found.iter_mut().zip(group.flow) {
+            if let Some(session) = slots.get(Flow(flow).id() as usize) {
+                *found = *session;
+            }
         }
+        let cores = found.each_ref().map(|session| session.core.bytes());
+        let front = cores.map(|core| core.first_chunk().unwrap_or(NOTHING));
+        let back = cores.map(|core| core.last_chunk().unwrap_or(NOTHING));
         // Bytes 0 to 16 and 12 to 28 of the core.
         let [near, local_ends, service_state, real_protocol] = Words::columns(instructions, front);
         let [_, seen, hop, _] = Words::columns(instructions, back);
-        real_protocol.store(&mut group.real_protocol);
-        local_ends.store(&mut group.local);
-        let (side, mut local) = (F::side(plan), F::nowhere());
-        let (mut reals, mut real_hop) = ([RealId(0); LANES], [0; LANES]);
-        for lane in 0..LANES {
-            reals[lane] = RealId(group.real_protocol[lane] >> 8);
-            real_hop[lane] = u32::from(fib.real_hop(reals[lane]).0);
-            let id = LocalId((group.local[lane] >> 16) as u16);
-            if let Some(address) = side.local_wire_at(id) {
-                F::gather(&mut local, lane, address);
-            }
+        real_protocol.shr::<8>().store(&mut group.reals);
+        let side = F::side(plan);
+        let mut real_hop = [0; LANES];
+        for (hop, real) in real_hop.iter_mut().zip(group.reals) {
+            *hop = u32::from(fib.real_hop(RealId(real)).0);
         }
-        let ([address, vip], rest) = F::reals(instructions, side, &reals);
+        let ([address, vip], rest) = F::reals(instructions, side, &group.reals.map(RealId));
         let real_hop = Words::load(instructions, &real_hop);
         let inbound = (Words::load(instructions, &group.flow) & 1).is_word(0);
         let good = hop.shr::<16>().is_word(u32::from(fib.generation()));
         inbound.pick(real_hop, hop | !good).store(&mut group.hop);
         Self {
             inbound,
-            client: F::gathered(instructions, &client),
+            client: F::clients(instructions, &found),
             near,
             local_ends,
-            local: F::gathered(instructions, &local),
+            local: F::locals(instructions, side, local_ends.shr::<16>()),
             service_state,
             real_protocol,
             seen,
@@ -125,7 +119,7 @@ impl<I: Instructions, E: Ends<I>> Facts<I, E> {
         };
         group.flow = [flow.0; LANES];
         group.hop = [u32::from(hop); LANES];
-        group.real_protocol = [session.real_protocol; LANES];
+        group.reals = [session.real().0; LANES];
         let two = |low: u16, high: u16| u32::from(high) << 16 | u32::from(low);
         let near = two(session.client_port, session.virtual_port);
         let local_ends = two(session.local_port, session.local.0);
