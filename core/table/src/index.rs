@@ -73,6 +73,10 @@ pub enum First {
     None,
 }
 
+/// A free place in the home bucket of a key that the index does not have: see [`Index::vacancy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vacancy(u8);
+
 /// The index.
 pub struct Index {
     buckets: Region<Bucket>,
@@ -173,6 +177,38 @@ impl Index {
                 .then(|| search(&self.buckets[self.other(home, tag)]))
                 .flatten()
         })
+    }
+
+    /// Looks at once whether the index has no candidate for a hash and where one would be added:
+    /// `None` if there are any, or if there is no room at home.
+    #[inline(always)]
+    pub fn vacancy(&self, hash: u64) -> Option<Vacancy> {
+        let (home, tag) = (self.home(hash), Self::tag(hash));
+        let bucket = &self.buckets[home];
+        let free = bucket.matching(0);
+        if (bucket.matching(tag) != 0) | (free == 0) {
+            return None;
+        }
+        if bucket.words[ELSEWHERE] != 0 && self.second(hash) != NONE {
+            return None;
+        }
+        Some(Vacancy(free.trailing_zeros() as u8))
+    }
+
+    /// Adds a key for whose hash there was a vacancy, or none. It does no harm if that is taken by
+    /// now: then this is [`Self::insert`].
+    #[inline(always)]
+    pub fn insert_at(&mut self, hash: u64, at: Option<Vacancy>, value: u32) -> Result<(), Full> {
+        debug_assert!(value <= MAX_VALUE);
+        let (home, tag) = (self.home(hash), Self::tag(hash));
+        let place = at.map_or(WIDTH, |at| usize::from(at.0));
+        let bucket = &mut self.buckets[home];
+        if place >= WIDTH || bucket.words[place] != 0 {
+            return self.insert(hash, value);
+        }
+        bucket.set(place, tag, value);
+        self.live += 1;
+        Ok(())
     }
 
     /// Adds a key that is not in the index yet. `value` is at most [`MAX_VALUE`].

@@ -1,6 +1,7 @@
 //! First packets: whose they are, and whether they may open a session.
 
 use super::engine::{Engine, Outcome, Turn};
+use super::open::Opened;
 use super::parse::Parse;
 use super::sweep::expired;
 use super::{Shared, Verdict, View, answer, gateway};
@@ -15,6 +16,19 @@ use sluice_lanes::level::LANES;
 use sluice_wire::ipv4::{ICMP, SCTP, TCP, UDP};
 use sluice_wire::ipv6::ICMPV6;
 use sluice_wire::tcp::{ACK, FIN, RST, SYN};
+
+/// The flow that a packet belongs to which none was found for.
+pub(super) struct Admitted<A> {
+    pub flow: Flow,
+    /// If it has opened the session, and what it becomes is known by that.
+    pub opened: Option<Opened<A>>,
+}
+
+impl<A> From<Flow> for Admitted<A> {
+    fn from(flow: Flow) -> Self {
+        Self { flow, opened: None }
+    }
+}
 
 /// What becomes of a packet whose session was found.
 enum Found {
@@ -36,14 +50,17 @@ impl<F: Parse> Engine<F> {
         turn: Turn<'_>,
         lane: usize,
         frame: &mut B,
-    ) -> Result<Flow, Outcome> {
+    ) -> Result<Admitted<F::Addr>, Outcome> {
         let plan = turn.view.plan;
         let (parsed, hash) = (self.burst.lanes[lane].parsed, self.burst.lanes[lane].hash);
         let tuple = &parsed.tuple;
         let at_frame = self.burst.lanes[lane].frame;
-        if let Some(flow) = self.sessions.find(plan, hash, tuple) {
+        let vacancy = self.sessions.vacancy(hash);
+        if vacancy.is_none()
+            && let Some(flow) = self.sessions.find(plan, hash, tuple)
+        {
             match self.found(shared, turn, lane, flow, frame) {
-                Found::Flow(flow) => return Ok(flow),
+                Found::Flow(flow) => return Ok(flow.into()),
                 Found::Over { mid_stream: true } => shared.resume(at_frame),
                 Found::Over { mid_stream: false } => {}
                 Found::Is(verdict) => return Err(Outcome::Is(verdict)),
@@ -52,7 +69,7 @@ impl<F: Parse> Engine<F> {
         let side = F::side(plan);
         let martian = !F::is_unicast_source(tuple.src) || tuple.src == tuple.dst;
         let Some(service) = side.service_at(tuple.protocol, tuple.dst, tuple.dport) else {
-            return self.stranger(shared, turn, lane, frame, martian);
+            return self.stranger(shared, turn, lane, frame, martian).map(Admitted::from);
         };
         if parsed.ttl <= 1 {
             return Err(Outcome::Refuse(Reason::TtlExpired));
@@ -70,11 +87,13 @@ impl<F: Parse> Engine<F> {
         let Some(state) = state else {
             return Err(Outcome::Is(answer::no_session(plan, &parsed, turn.port, frame)));
         };
-        let flow = self.open(shared, turn, (tuple, hash), (service, state)).map_err(Outcome::Is)?;
+        let entry = vacancy.unwrap_or(hash.into());
+        let opened = self.open(shared, turn, (tuple, entry), (service, state));
+        let opened = opened.map_err(Outcome::Is)?;
         if state == State::OnePacket {
-            self.forget_hints(lane, flow);
+            self.forget_hints(lane, opened.flow);
         }
-        Ok(flow)
+        Ok(Admitted { flow: opened.flow, opened: Some(opened) })
     }
 
     /// A one-packet session is for no other packet, and no key leads to it. But it may be where

@@ -5,6 +5,7 @@
 //! nor the memory waits for the other. Each stage asks for the memory of the next one in one go,
 //! since a request that misses the TLB holds everything behind it up, but not another request.
 
+use super::admit::Admitted;
 use super::burst::Burst;
 use super::fragments::Fragments;
 use super::group::{ALL, Find, Group, Together, each, lanes};
@@ -15,6 +16,7 @@ use super::{Shared, Verdict, View};
 use crate::family::{Family, Ipv4, Ipv6, Seed, Tuple};
 use crate::fib::{HopId, PortId};
 use crate::frame::Frame;
+use crate::key::Key;
 use crate::plan::{LocalId, Plan};
 use crate::reason::Reason;
 use crate::session::{Flow, Sessions};
@@ -94,11 +96,11 @@ pub(super) enum Others<'a> {
 impl Others<'_> {
     /// Whether one is found by what a session of the turn's table would be found by, which takes a
     /// port of this local address. They are asked only if they may have it.
-    pub fn have<F: Family>(&self, plan: &Plan, local: LocalId, tuple: &Tuple<F::Addr>) -> bool {
+    pub fn have<F: Family>(&self, plan: &Plan, local: LocalId, key: &Key<F::Addr>) -> bool {
         if !plan.takers.get(usize::from(local.0)).is_some_and(|takers| takers.mixed) {
             return false;
         }
-        let tuple = tuple.map(F::to_ip);
+        let tuple = F::tuple(key).map(F::to_ip);
         match self {
             Self::Narrow(sessions) => has(sessions, plan, &tuple),
             Self::Wide(sessions) => has(sessions, plan, &tuple),
@@ -410,7 +412,15 @@ impl<F: Parse> Engine<F> {
         if lane.flow == Flow::NONE && !lane.parsed.is_odd() {
             lane.spell_out::<F>();
             match self.admit(shared, turn, at, frame) {
-                Ok(flow) => self.burst.lanes[at].flow = flow,
+                Ok(Admitted { flow, opened }) => {
+                    let verdict = &mut verdicts[at_frame];
+                    if let Some(opened) = opened
+                        && self.forward_first(shared, turn, (at, opened), frame, verdict).is_some()
+                    {
+                        return;
+                    }
+                    self.burst.lanes[at].flow = flow;
+                }
                 Err(refused) => outcome = refused,
             }
         }
@@ -449,7 +459,7 @@ impl<F: Parse> Engine<F> {
             return self.odd(shared, turn, at, frame);
         }
         match self.admit(shared, turn, at, frame) {
-            Ok(flow) => {
+            Ok(Admitted { flow, .. }) => {
                 self.burst.lanes[at].flow = flow;
                 self.track(shared, turn, at, frame)
             }

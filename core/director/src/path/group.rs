@@ -331,6 +331,11 @@ impl<F: Parse> Engine<F> {
     #[inline(always)]
     pub fn verify_group(&mut self, turn: Turn<'_>, at: usize) -> u8 {
         let group = &mut self.burst.groups[at];
+        // First packets, all of them.
+        if group.flow.iter().fold(Flow::NONE.0, |all, flow| all & flow) == Flow::NONE.0 {
+            group.changes = 0;
+            return 0;
+        }
         let View { plan, fib } = turn.view;
         self.level.run(Verify { group, sessions: &self.sessions, plan, fib, now: turn.now })
     }
