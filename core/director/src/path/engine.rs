@@ -17,7 +17,7 @@ use crate::family::{Family, Ipv4, Ipv6, Seed, Tuple};
 use crate::fib::{HopId, PortId};
 use crate::frame::Frame;
 use crate::key::Key;
-use crate::plan::{LocalId, Plan};
+use crate::plan::{LocalId, Plan, ServiceId};
 use crate::reason::Reason;
 use crate::session::{Flow, Sessions};
 use crate::time::Time;
@@ -44,6 +44,8 @@ pub(super) struct Engine<F: Together> {
     pub level: Level,
     /// The session that was looked at last.
     pub touched: Flow,
+    /// A lane whose packet is likely to open a session, and the service that it is for.
+    pub foreseen: Option<(u8, ServiceId)>,
     /// Where the sweep's hand is, and when it was moved.
     pub hand: u32,
     pub swept: Time,
@@ -130,6 +132,7 @@ impl<F: Parse> Engine<F> {
             fragments: Fragments::new(fragments),
             level: Level::detect(),
             touched: Flow::NONE,
+            foreseen: None,
             hand: 0,
             swept: Time::default(),
         })
@@ -145,7 +148,7 @@ impl<F: Parse> Engine<F> {
         probe: &mut T,
     ) {
         prefetch_frames(&picks, frames, 0);
-        self.burst.len = picks.count();
+        (self.burst.len, self.foreseen) = (picks.count(), None);
         let sampled = shared.sketch.pick(picks.count()).unwrap_or(usize::MAX);
         let groups = picks.count().div_ceil(LANES);
         let sieve = !F::WIDE && turn.view.plan.sieve.is_some();
@@ -177,8 +180,11 @@ impl<F: Parse> Engine<F> {
                     self.sample(shared, turn.now, at, sampled % LANES);
                 }
                 self.follow_group(shared, turn, &picks, frames, verdicts, at);
-                probe.mark(Stage::Track);
             }
+            if let Some(at) = group(SOUGHT) {
+                self.foresee(shared, turn.view.plan, at, ALL);
+            }
+            probe.mark(Stage::Track);
         }
     }
 
@@ -239,7 +245,7 @@ impl<F: Parse> Engine<F> {
         let Self { sessions, burst, level, .. } = self;
         let (index, group) = (sessions.index(), &mut burst.groups[at]);
         if group.quick == 0 {
-            group.away = 0;
+            (group.away, group.missing) = (0, 0);
         } else {
             level.run(Find { index, group });
         }
@@ -269,6 +275,7 @@ impl<F: Parse> Engine<F> {
             let flow = Flow(sessions.index().second(hash));
             if is_quick {
                 group.flow[lane] = flow.0;
+                group.missing |= u8::from(flow == Flow::NONE) << lane;
             } else {
                 slow.flow = flow;
             }
@@ -345,6 +352,7 @@ impl<F: Parse> Engine<F> {
                 self.take_out((at, lane), at_frame);
             }
             pass &= self.one_of_group(shared, turn, (at, lane), frames, verdicts);
+            self.foresee(shared, turn.view.plan, at, (ALL - 1) << lane);
         }
     }
 

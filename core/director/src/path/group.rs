@@ -25,7 +25,7 @@ use crate::frame::Frame;
 use crate::key::Key;
 use crate::plan::{Plan, RealId, Side};
 use crate::session::Flow;
-use crate::track::Segment;
+use crate::track::{self, Segment};
 use bytemuck::Zeroable;
 use ends::Ends;
 use read::Read;
@@ -65,6 +65,8 @@ pub(super) struct Group<W> {
     pub twins: u8,
     /// Lanes whose candidate is in its other bucket, if there is one.
     pub away: u8,
+    /// Quick lanes that no candidate was found for.
+    pub missing: u8,
     pub hash: Lanes<u64>,
     /// Candidates, as [`Flow`].
     pub flow: Lanes<u32>,
@@ -126,6 +128,13 @@ impl<W> Group<W> {
         self.quick & !self.again
     }
 
+    /// Whether a lane's packet may open a session: most that belong to none do, or are a TCP
+    /// segment after the first.
+    #[inline(always)]
+    pub const fn may_open(&self, lane: usize) -> bool {
+        self.flags[lane] & track::OPENS_OF == self.flags[lane] & track::OPENS
+    }
+
     /// What session tracking needs to know of a lane's packet.
     #[inline(always)]
     pub const fn segment(&self, lane: usize) -> Segment {
@@ -184,7 +193,7 @@ impl<W> Kernel for Find<'_, W> {
     #[inline(always)]
     fn run<I: Instructions>(self, instructions: I) {
         let Self { group, index } = self;
-        group.away = 0;
+        (group.away, group.missing) = (0, 0);
         for lane in 0..LANES {
             let hash = group.hash[lane];
             if group.firsts() >> lane & 1 == 0 {
@@ -196,7 +205,7 @@ impl<W> Kernel for Find<'_, W> {
                     index.prefetch_other(hash);
                     group.away |= 1 << lane;
                 }
-                First::None => {}
+                First::None => group.missing |= 1 << lane,
             }
         }
     }
@@ -332,7 +341,7 @@ impl<F: Parse> Engine<F> {
     pub fn verify_group(&mut self, turn: Turn<'_>, at: usize) -> u8 {
         let group = &mut self.burst.groups[at];
         // First packets, all of them.
-        if group.flow.iter().fold(Flow::NONE.0, |all, flow| all & flow) == Flow::NONE.0 {
+        if group.missing == group.firsts() {
             group.changes = 0;
             return 0;
         }

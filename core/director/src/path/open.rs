@@ -15,6 +15,7 @@ use crate::reason::Reason;
 use crate::schedule::{Refused, stable_hash};
 use crate::session::{Core, Entry, Flow, Session, SessionOf, State};
 use crate::time::Time;
+use sluice_lanes::level::LANES;
 use sluice_lanes::prefetch;
 
 /// Protocol number of templates: one that no packet of a session has (RFC 3692 experiments).
@@ -72,13 +73,14 @@ impl<F: Parse> Engine<F> {
             ..Core::default()
         };
         let mut session = Session { client: tuple.src, core, ..Session::default() };
+        let key = F::key(tuple);
         for _ in 0..TRIES {
             let real = match probed {
                 Some(real) => real,
                 None => self.choose(shared, turn, tuple, (id, service)).map_err(drop)?,
             };
             session.core = core.to(real, tuple.protocol);
-            match self.insert(shared, turn, (&mut session, entry), service) {
+            match self.insert(shared, turn, (&key, entry), (&mut session, service)) {
                 Ok(opened) => {
                     if probed.is_none() {
                         self.remember(shared, view.plan, now, &session, service);
@@ -105,17 +107,7 @@ impl<F: Parse> Engine<F> {
         if let Some(real) = self.remembered(shared, plan, now, tuple, (id, service)) {
             return if reachable(turn.view, real) { Ok(real) } else { Err(Reason::NoRoute) };
         }
-        let (address, port) = match (service.scheduler, service.hash) {
-            (Scheduling::Dh, _) => (tuple.dst, 0),
-            (_, HashKey::Client) => (tuple.src, 0),
-            (_, HashKey::ClientPort) => (tuple.src, tuple.sport),
-        };
-        // Only few schedulers look at endpoints.
-        let key = if service.table.is_some() {
-            stable_hash(F::to_ip(address), port, plan.hash_seed)
-        } else {
-            0
-        };
+        let key = scheduled_by::<F>(plan, service, tuple);
         let real = shared.schedulers.pick(plan, id, key, now).map_err(|why| match why {
             Refused::NoReal => Reason::NoReal,
             Refused::AllFull => Reason::RealsFull,
@@ -126,34 +118,58 @@ impl<F: Parse> Engine<F> {
         Ok(real)
     }
 
+    /// Asks for what opening a session for the first of a group's packets that belong to none will
+    /// look at, those in a mask: by NAT the bucket of its answers, which nothing else asks for
+    /// ahead, if the real server can be guessed. A guess that is wrong costs time, nothing else.
+    #[inline(always)]
+    pub fn foresee(&mut self, shared: &Shared, plan: &Plan, at: usize, among: u8) {
+        let missing = self.burst.groups[at].missing & among;
+        if missing != 0 {
+            self.look_ahead(shared, plan, (at, missing.trailing_zeros() as usize));
+        }
+    }
+
+    #[inline(never)]
+    fn look_ahead(&mut self, shared: &Shared, plan: &Plan, (at, lane): (usize, usize)) {
+        let (group, side) = (&self.burst.groups[at], F::side(plan));
+        let position = (at * LANES + lane) as u8;
+        let known = self.foreseen.is_some_and(|(foreseen, _)| foreseen == position);
+        if known || !group.may_open(lane) {
+            return;
+        }
+        let key = F::key_of(&group.words, lane);
+        let tuple = F::tuple(&key);
+        let Some(id) = side.service_at(tuple.protocol, tuple.dst, tuple.dport) else { return };
+        self.foreseen = Some((position, id));
+        let by_nat = |service: &&Service| service.mode == Mode::Nat;
+        let Some(service) = plan.service(id).filter(by_nat) else { return };
+        let real = shared.schedulers.guess(plan, id, scheduled_by::<F>(plan, service, &tuple));
+        if let Some(real) = real.and_then(|real| side.real(real)) {
+            let hash = self.sessions.hash_key(&real.answers_to(&key));
+            self.sessions.index().prefetch(hash);
+        }
+    }
+
     /// Gives a session its local port if it needs one, and adds it.
     #[inline(always)]
     fn insert(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
-        (session, entry): (&mut SessionOf<F>, Entry),
-        service: &Service,
+        (key, entry): (&Key<F::Addr>, Entry),
+        (session, service): (&mut SessionOf<F>, &Service),
     ) -> Result<Opened<F::Addr>, Reason> {
         let (plan, real) = (turn.view.plan, session.real());
         let known = F::side(plan).real(real).filter(|real| real.is_known());
         let known = known.ok_or(Reason::NoReal)?;
-        let (client_port, virtual_port) =
-            (session.client_port.to_be(), session.virtual_port.to_be());
-        let far_port = known.port_for_wire(virtual_port);
-        // What the real server's answers will be.
-        let mut back = Key {
-            src: known.wire_address,
-            dst: F::wire(session.client),
-            ports: key::pair(far_port, client_port),
-            protocol: session.protocol(),
-        };
+        let mut back = known.answers_to(key);
         let answers = match known.mode {
             Mode::Fnat => {
                 let found = self.local_port(shared, turn, &back, (session, service));
                 let (local, entry) = found.ok_or(Reason::LocalPortsExhausted)?;
                 (session.local, session.local_port) = local;
                 back.dst = F::side(plan).local_wire(session.local).ok_or(Reason::NoReal)?;
+                let (far_port, _) = key::halves(back.ports);
                 back.ports = key::pair(far_port, session.local_port.to_be());
                 Some(entry)
             }
@@ -436,6 +452,20 @@ impl Shared {
         }
         self.schedulers.closed(real);
     }
+}
+
+/// What a service's scheduler goes by, if it looks at endpoints, which only few do.
+#[inline(always)]
+fn scheduled_by<F: Parse>(plan: &Plan, service: &Service, tuple: &Tuple<F::Addr>) -> u64 {
+    if service.table.is_none() {
+        return 0;
+    }
+    let (address, port) = match (service.scheduler, service.hash) {
+        (Scheduling::Dh, _) => (tuple.dst, 0),
+        (_, HashKey::Client) => (tuple.src, 0),
+        (_, HashKey::ClientPort) => (tuple.src, tuple.sport),
+    };
+    stable_hash(F::to_ip(address), port, plan.hash_seed)
 }
 
 /// Whether there is a route to a real server, its MAC known or not.

@@ -204,6 +204,23 @@ impl Roster {
         })
     }
 
+    /// The real server that [`Self::pick`] would most likely give.
+    #[inline]
+    pub(super) fn guess(&self, key: u64, table: Option<&Table>, random: &Random) -> Option<RealId> {
+        let position = match &self.order {
+            Order::Rr(rr) => self.open.next_around(rr.cursor),
+            Order::Wrr(wrr) => wrr.guess(),
+            Order::Lc(least) | Order::Wlc(least) | Order::Sed(least) | Order::Nq(least) => {
+                least.guess()
+            }
+            Order::Fo(top) | Order::Ovf(top) => top.pick(),
+            Order::Lblc(local) | Order::Lblcr(local) => local.guess(),
+            Order::Hash => self.hashed(key, table),
+            Order::P2c(shares) => p2c::pick(shares, &self.seats, &mut random.clone()),
+        };
+        Some(self.seats.get(position? as usize)?.real)
+    }
+
     /// The table's choice, or, if that one takes nothing now, what its hash's hash finds, and so
     /// on: clients of one that is full are spread over all others, each always the same way.
     fn hashed(&self, key: u64, table: Option<&Table>) -> Option<u32> {
