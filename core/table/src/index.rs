@@ -5,8 +5,9 @@
 //! from the home bucket and the tag alone (`other = spread(tag) − home`, modulo the number of
 //! buckets, is its own inverse for any number of buckets, so a table can have just the size it
 //! needs). When both are full, an inhabitant is moved to its own other bucket. A home bucket
-//! counts its keys that live elsewhere, so a lookup reads a second line only when there is a
-//! reason to: with eight of ten places in use, one in twenty keys is away from home.
+//! counts its keys that live elsewhere and has a bit for each of sixteen kinds of tags that those
+//! may have, so a lookup reads a second line only when there is a reason to: with eight of ten
+//! places in use, one in twenty keys is away from home.
 //!
 //! A tag match is only a candidate (two keys in 65,535 share one): the caller compares the whole
 //! key and goes on to the next candidate when it differs.
@@ -25,13 +26,16 @@ const AWAY: u32 = 1 << 31;
 const WIDTH: usize = tags::WIDTH;
 /// Place in `words` of the count of keys that call this bucket home and live elsewhere.
 const ELSEWHERE: usize = WIDTH;
+/// Place in `words` of the kinds of tags that they have: a bit for each that one has, and until
+/// the count is zero again those that one had.
+const KINDS: usize = WIDTH + 1;
 /// Inhabitants that are moved, one to the place of the next, to make room for a key.
 const MOVES: u32 = 2;
 /// Of ten places, eight are used when the table holds what it was made for.
 const PLACES_PER_TEN: usize = 8;
 
-/// One cache line: ten tags (0: free), the count of keys that are elsewhere, a spare word, and
-/// ten values.
+/// One cache line: ten tags (0: free), the count of keys that are elsewhere, what kinds of tags
+/// they have, and ten values.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Zeroable, NoUninit)]
 struct Bucket {
@@ -52,10 +56,40 @@ impl Bucket {
         (free != 0).then(|| free.trailing_zeros() as usize)
     }
 
+    /// Whether a key with this tag that calls the bucket home may live elsewhere.
+    #[inline(always)]
+    const fn is_elsewhere(&self, tag: u16) -> bool {
+        self.words[KINDS] & kind(tag) != 0
+    }
+
+    /// Whether one more key may live elsewhere.
+    const fn lets_go(&self) -> bool {
+        self.words[ELSEWHERE] != u16::MAX
+    }
+
+    /// A key with this tag lives elsewhere from now on.
+    const fn let_go(&mut self, tag: u16) {
+        self.words[ELSEWHERE] += 1;
+        self.words[KINDS] |= kind(tag);
+    }
+
+    /// One that lived elsewhere does no more.
+    const fn took_back(&mut self) {
+        self.words[ELSEWHERE] -= 1;
+        if self.words[ELSEWHERE] == 0 {
+            self.words[KINDS] = 0;
+        }
+    }
+
     fn set(&mut self, place: usize, tag: u16, value: u32) {
         self.words[place] = tag;
         self.values[place] = value;
     }
+}
+
+/// The bit of a tag's kind.
+const fn kind(tag: u16) -> u16 {
+    1 << (tag >> 12)
 }
 
 /// No room for a key: both of its buckets are full and so are those of their inhabitants.
@@ -125,11 +159,11 @@ impl Index {
     /// The first candidate in the home bucket.
     #[inline(always)]
     pub fn first(&self, hash: u64) -> First {
-        let bucket = &self.buckets[self.home(hash)];
-        let mask = bucket.matching(Self::tag(hash));
+        let (bucket, tag) = (&self.buckets[self.home(hash)], Self::tag(hash));
+        let mask = bucket.matching(tag);
         if mask != 0 {
             First::Candidate(bucket.values[mask.trailing_zeros() as usize % WIDTH] & !AWAY)
-        } else if bucket.words[ELSEWHERE] != 0 {
+        } else if bucket.is_elsewhere(tag) {
             First::Elsewhere
         } else {
             First::None
@@ -142,9 +176,10 @@ impl Index {
         let bucket = &self.buckets[self.home(hash)];
         let bytes: &[u8; size_of::<Bucket>()] = bytemuck::must_cast_ref(bucket);
         let front = bytes.first_chunk().unwrap_or(&[0; 32]);
-        match instructions.first_equal(front, Self::tag(hash)) {
+        let tag = Self::tag(hash);
+        match instructions.first_equal(front, tag) {
             Some(place) => First::Candidate(bucket.values[place % WIDTH] & !AWAY),
-            None if bucket.words[ELSEWHERE] != 0 => First::Elsewhere,
+            None if bucket.is_elsewhere(tag) => First::Elsewhere,
             None => First::None,
         }
     }
@@ -173,9 +208,7 @@ impl Index {
         };
         let bucket = &self.buckets[home];
         search(bucket).or_else(|| {
-            (bucket.words[ELSEWHERE] != 0)
-                .then(|| search(&self.buckets[self.other(home, tag)]))
-                .flatten()
+            bucket.is_elsewhere(tag).then(|| search(&self.buckets[self.other(home, tag)])).flatten()
         })
     }
 
@@ -189,7 +222,7 @@ impl Index {
         if (bucket.matching(tag) != 0) | (free == 0) {
             return None;
         }
-        if bucket.words[ELSEWHERE] != 0 && self.second(hash) != NONE {
+        if bucket.is_elsewhere(tag) && self.second(hash) != NONE {
             return None;
         }
         Some(Vacancy(free.trailing_zeros() as u8))
@@ -220,7 +253,7 @@ impl Index {
             self.buckets[home].set(place, tag, value);
         } else if let Some(place) = self.room_elsewhere(home, other) {
             self.buckets[other].set(place, tag, value | AWAY);
-            self.buckets[home].words[ELSEWHERE] += 1;
+            self.buckets[home].let_go(tag);
         } else {
             let place = self.make_room(home, MOVES).ok_or(Full)?;
             self.buckets[home].set(place, tag, value);
@@ -232,7 +265,7 @@ impl Index {
     /// A place in `other` for a key whose home is `home`, unless that bucket's count of keys
     /// elsewhere is at its end.
     fn room_elsewhere(&self, home: usize, other: usize) -> Option<usize> {
-        if other == home || self.buckets[home].words[ELSEWHERE] == u16::MAX {
+        if other == home || !self.buckets[home].lets_go() {
             return None;
         }
         self.buckets[other].free_place()
@@ -270,9 +303,9 @@ impl Index {
         }
         let Some(free) = self.buckets[target].free_place() else { return false };
         if value & AWAY != 0 {
-            self.buckets[target].words[ELSEWHERE] -= 1;
-        } else if self.buckets[from].words[ELSEWHERE] != u16::MAX {
-            self.buckets[from].words[ELSEWHERE] += 1;
+            self.buckets[target].took_back();
+        } else if self.buckets[from].lets_go() {
+            self.buckets[from].let_go(tag);
         } else {
             return false;
         }
@@ -294,7 +327,7 @@ impl Index {
             let other = self.other(home, tag);
             let Some(place) = place_of(&self.buckets[other], value | AWAY) else { return false };
             self.buckets[other].set(place, 0, 0);
-            self.buckets[home].words[ELSEWHERE] -= 1;
+            self.buckets[home].took_back();
         }
         self.live -= 1;
         true
@@ -358,6 +391,10 @@ mod tests {
             away += u32::from(index.first(hash) == First::Elsewhere);
         }
         assert!(away < keys / 15, "{away} of {keys} keys need a second line");
+        // Of keys that are not there, few more.
+        let absent = (keys..2 * keys).map(|key| mix(u64::from(key)));
+        let away = absent.filter(|hash| index.first(*hash) == First::Elsewhere).count();
+        assert!(away < keys as usize / 25, "{away} of {keys} absent keys need a second line");
         for key in 0..keys {
             assert!(index.remove(mix(u64::from(key)), key));
         }
@@ -390,14 +427,20 @@ mod tests {
         /// Against a map: few buckets and few tags, so that everything collides.
         #[test]
         fn behaves_like_a_multimap(
-            ops in proptest::collection::vec((any::<bool>(), 0u32..60), 1..400), keys in 1u64..40,
+            ops in proptest::collection::vec((any::<bool>(), any::<bool>(), 0u32..60), 1..400),
+            keys in 1u64..40,
         ) {
             let mut index = Index::new(keys, PagePolicy::Ordinary).unwrap();
             let mut model = BTreeMap::new();
             let hash = |key: u32| mix(u64::from(key)) & !0xfffc;
-            for (insert, key) in ops {
+            // A place that was seen a while ago, for another key too, is as good as none.
+            let mut seen_free = None;
+            for (insert, look, key) in ops {
+                if look {
+                    seen_free = index.vacancy(hash(key));
+                }
                 if insert && !model.contains_key(&key) {
-                    if index.insert(hash(key), key).is_ok() {
+                    if index.insert_at(hash(key), seen_free, key).is_ok() {
                         model.insert(key, ());
                     }
                 } else {
@@ -408,6 +451,9 @@ mod tests {
                     let mut seen = HashSet::new();
                     let found = index.find(hash(key), |v| { seen.insert(v); v == key });
                     prop_assert_eq!(found.is_some(), model.contains_key(&key), "key {}", key);
+                    let is_full = index.buckets[index.home(hash(key))].free_place().is_none();
+                    let vacant = index.vacancy(hash(key)).is_some();
+                    prop_assert_eq!(vacant, seen.is_empty() && !is_full, "key {}", key);
                 }
             }
         }
