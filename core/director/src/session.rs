@@ -439,7 +439,12 @@ impl<F: Family> Sessions<F> {
         let id = self.slab.insert(*session).ok_or(TableFull)?;
         for (at, direction) in DIRECTIONS.into_iter().enumerate() {
             let Some(Entry { hash, vacancy }) = entries[at] else { continue };
-            if self.index.insert_at(hash, vacancy, Flow::new(id, direction).0).is_err() {
+            let value = Flow::new(id, direction).0;
+            let inserted = match vacancy {
+                Some(vacancy) => self.index.insert_at(hash, vacancy, value),
+                None => self.index.insert(hash, value),
+            };
+            if inserted.is_err() {
                 let hashes = entries.map(|entry| entry.map(|entry| entry.hash));
                 self.unindex(id, &hashes[..at]);
                 self.slab.remove(id);

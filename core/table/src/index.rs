@@ -109,7 +109,10 @@ pub enum First {
 
 /// A free place in the home bucket of a key that the index does not have: see [`Index::vacancy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Vacancy(u8);
+pub struct Vacancy {
+    bucket: u32,
+    place: u8,
+}
 
 /// The index.
 pub struct Index {
@@ -225,23 +228,23 @@ impl Index {
         if bucket.is_elsewhere(tag) && self.second(hash) != NONE {
             return None;
         }
-        Some(Vacancy(free.trailing_zeros() as u8))
+        Some(Vacancy { bucket: home as u32, place: free.trailing_zeros() as u8 })
     }
 
-    /// Adds a key for whose hash there was a vacancy, or none. It does no harm if that is taken by
-    /// now: then this is [`Self::insert`].
+    /// Adds a key where there was a vacancy for this hash. It does no harm if that is taken by now:
+    /// then this is [`Self::insert`].
     #[inline(always)]
-    pub fn insert_at(&mut self, hash: u64, at: Option<Vacancy>, value: u32) -> Result<(), Full> {
-        debug_assert!(value <= MAX_VALUE);
-        let (home, tag) = (self.home(hash), Self::tag(hash));
-        let place = at.map_or(WIDTH, |at| usize::from(at.0));
-        let bucket = &mut self.buckets[home];
-        if place >= WIDTH || bucket.words[place] != 0 {
-            return self.insert(hash, value);
+    pub fn insert_at(&mut self, hash: u64, at: Vacancy, value: u32) -> Result<(), Full> {
+        debug_assert!(value <= MAX_VALUE && self.home(hash) == at.bucket as usize);
+        let place = usize::from(at.place);
+        match self.buckets.get_mut(at.bucket as usize) {
+            Some(bucket) if place < WIDTH && bucket.words[place] == 0 => {
+                bucket.set(place, Self::tag(hash), value);
+                self.live += 1;
+                Ok(())
+            }
+            _ => self.insert(hash, value),
         }
-        bucket.set(place, tag, value);
-        self.live += 1;
-        Ok(())
     }
 
     /// Adds a key that is not in the index yet. `value` is at most [`MAX_VALUE`].
@@ -318,8 +321,15 @@ impl Index {
     pub fn remove(&mut self, hash: u64, value: u32) -> bool {
         let (home, tag) = (self.home(hash), Self::tag(hash));
         let place_of = |bucket: &Bucket, value: u32| {
-            let mask = bucket.matching(tag);
-            (0..WIDTH).find(|p| mask >> p & 1 == 1 && bucket.values[*p] == value)
+            let mut mask = bucket.matching(tag);
+            while mask != 0 {
+                let place = mask.trailing_zeros() as usize;
+                if bucket.values[place] == value {
+                    return Some(place);
+                }
+                mask &= mask - 1;
+            }
+            None
         };
         if let Some(place) = place_of(&self.buckets[home], value) {
             self.buckets[home].set(place, 0, 0);
@@ -433,14 +443,18 @@ mod tests {
             let mut index = Index::new(keys, PagePolicy::Ordinary).unwrap();
             let mut model = BTreeMap::new();
             let hash = |key: u32| mix(u64::from(key)) & !0xfffc;
-            // A place that was seen a while ago, for another key too, is as good as none.
-            let mut seen_free = None;
+            // Places that were seen a while ago may be taken.
+            let mut seen_free = BTreeMap::new();
             for (insert, look, key) in ops {
-                if look {
-                    seen_free = index.vacancy(hash(key));
+                if let Some(vacancy) = index.vacancy(hash(key)).filter(|_| look) {
+                    seen_free.insert(key, vacancy);
                 }
                 if insert && !model.contains_key(&key) {
-                    if index.insert_at(hash(key), seen_free, key).is_ok() {
+                    let inserted = match seen_free.get(&key) {
+                        Some(vacancy) => index.insert_at(hash(key), *vacancy, key),
+                        None => index.insert(hash(key), key),
+                    };
+                    if inserted.is_ok() {
                         model.insert(key, ());
                     }
                 } else {

@@ -83,7 +83,9 @@ impl<F: Parse> Engine<F> {
             return Err(Outcome::Is(Verdict::Drop(Reason::Martian)));
         }
         // Before it is asked what the packet may open: what follows the first belongs there too.
-        if let Some(worker) = shared.next_stop::<F>(plan, service, tuple, at_frame) {
+        if shared.workers > 1
+            && let Some(worker) = shared.next_stop::<F>(plan, service, tuple, at_frame)
+        {
             return Err(Outcome::Is(Verdict::HandOff(worker)));
         }
         let mid_stream = plan.accept_mid_stream || shared.may_resume(at_frame);

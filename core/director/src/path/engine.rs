@@ -9,15 +9,15 @@ use super::admit::Admitted;
 use super::burst::Burst;
 use super::fragments::Fragments;
 use super::group::{ALL, Find, Group, Together, each, lanes};
+use super::others::Others;
 use super::parse::{Parse, Refused};
 use super::picks::Picks;
 use super::probe::{Probe, Stage};
 use super::{Shared, Verdict, View};
-use crate::family::{Family, Ipv4, Ipv6, Seed, Tuple};
+use crate::family::Seed;
 use crate::fib::{HopId, PortId};
 use crate::frame::Frame;
-use crate::key::Key;
-use crate::plan::{LocalId, Plan, ServiceId};
+use crate::plan::{Plan, ServiceId};
 use crate::reason::Reason;
 use crate::session::{Flow, Sessions};
 use crate::time::Time;
@@ -25,7 +25,6 @@ use sluice_lanes::level::{LANES, Level};
 use sluice_lanes::prefetch;
 use sluice_table::index::First;
 use sluice_table::{PagePolicy, RegionError};
-use std::net::IpAddr;
 
 /// How many steps behind parsing a group's flows are found, are looked for in their other buckets,
 /// and are followed. Two steps are about what memory takes to come; with one between each, 1 M
@@ -86,38 +85,6 @@ pub(super) struct Turn<'a> {
     pub now: Time,
     pub port: PortId,
     pub others: Others<'a>,
-}
-
-/// The sessions of the table that a turn is not of.
-#[derive(Clone, Copy)]
-pub(super) enum Others<'a> {
-    Narrow(&'a Sessions<Ipv4>),
-    Wide(&'a Sessions<Ipv6>),
-}
-
-impl Others<'_> {
-    /// Whether one is found by what a session of the turn's table would be found by, which takes a
-    /// port of this local address. They are asked only if they may have it.
-    pub fn have<F: Family>(&self, plan: &Plan, local: LocalId, key: &Key<F::Addr>) -> bool {
-        if !plan.takers.get(usize::from(local.0)).is_some_and(|takers| takers.mixed) {
-            return false;
-        }
-        let tuple = F::tuple(key).map(F::to_ip);
-        match self {
-            Self::Narrow(sessions) => has(sessions, plan, &tuple),
-            Self::Wide(sessions) => has(sessions, plan, &tuple),
-        }
-    }
-}
-
-#[cold]
-fn has<F: Family>(sessions: &Sessions<F>, plan: &Plan, tuple: &Tuple<IpAddr>) -> bool {
-    let (Some(src), Some(dst)) = (F::from_ip(tuple.src), F::from_ip(tuple.dst)) else {
-        return false;
-    };
-    let Tuple { sport, dport, protocol, .. } = *tuple;
-    let tuple = Tuple { src, dst, sport, dport, protocol };
-    sessions.find(plan, sessions.hash(&tuple), &tuple).is_some()
 }
 
 impl<F: Parse> Engine<F> {

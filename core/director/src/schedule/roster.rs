@@ -270,23 +270,20 @@ impl Roster {
     /// A session with a real server was opened.
     #[inline]
     pub(super) fn opened(&mut self, position: u32) {
-        let Some(seat) = self.seats.get_mut(position as usize) else { return };
-        seat.active = seat.active.saturating_add(1);
-        self.recount(position);
+        self.recount(position, |active| active.saturating_add(1));
     }
 
     /// A session with a real server ended.
     #[inline]
     pub(super) fn closed(&mut self, position: u32) {
-        let Some(seat) = self.seats.get_mut(position as usize) else { return };
-        seat.active = seat.active.saturating_sub(1);
-        self.recount(position);
+        self.recount(position, |active| active.saturating_sub(1));
     }
 
-    /// Acts on a changed number of sessions.
-    #[inline]
-    fn recount(&mut self, position: u32) {
+    /// Changes a number of sessions, and acts on that.
+    #[inline(always)]
+    fn recount(&mut self, position: u32, count: impl Fn(u32) -> u32) {
         let Some(seat) = self.seats.get_mut(position as usize) else { return };
+        seat.active = count(seat.active);
         let full = seat.fills();
         let turned = full != seat.full;
         seat.full = full;
