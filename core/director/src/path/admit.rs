@@ -1,5 +1,6 @@
 //! First packets: whose they are, and whether they may open a session.
 
+use super::burst::Lane;
 use super::engine::{Engine, Outcome, Turn};
 use super::open::Opened;
 use super::parse::Parse;
@@ -7,6 +8,7 @@ use super::sweep::expired;
 use super::{Shared, Verdict, View, answer, gateway};
 use crate::blueprint::Orphans;
 use crate::counters::Direction;
+use crate::family::Tuple;
 use crate::frame::Frame;
 use crate::plan::{Plan, ServiceId};
 use crate::reason::Reason;
@@ -41,20 +43,19 @@ enum Found {
 }
 
 impl<F: Parse> Engine<F> {
-    /// Decides on a packet that belongs to no session as far as the stages saw: the flow it now
-    /// belongs to, or what becomes of it.
+    /// Decides on a packet with this tuple that belongs to no session as far as the stages saw: the
+    /// flow it now belongs to, or what becomes of it.
     #[inline(never)]
     pub fn admit<B: Frame>(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
-        lane: usize,
+        (lane, tuple): (usize, &Tuple<F::Addr>),
         frame: &mut B,
     ) -> Result<Admitted<F::Addr>, Outcome> {
         let plan = turn.view.plan;
-        let (parsed, hash) = (self.burst.lanes[lane].parsed, self.burst.lanes[lane].hash);
-        let tuple = &parsed.tuple;
-        let at_frame = self.burst.lanes[lane].frame;
+        let Lane { hash, frame: at_frame, ref parsed, .. } = self.burst.lanes[lane];
+        let (ttl, flags) = (parsed.ttl, parsed.segment.flags);
         let vacancy = self.sessions.vacancy(hash);
         if vacancy.is_none()
             && let Some(flow) = self.sessions.find(plan, hash, tuple)
@@ -75,7 +76,7 @@ impl<F: Parse> Engine<F> {
         let Some(service) = service else {
             return self.stranger(shared, turn, lane, frame, martian).map(Admitted::from);
         };
-        if parsed.ttl <= 1 {
+        if ttl <= 1 {
             return Err(Outcome::Refuse(Reason::TtlExpired));
         }
         // Before anything is answered: nobody may be answered there (RFC 1122 3.2.1.3).
@@ -89,8 +90,9 @@ impl<F: Parse> Engine<F> {
             return Err(Outcome::Is(Verdict::HandOff(worker)));
         }
         let mid_stream = plan.accept_mid_stream || shared.may_resume(at_frame);
-        let state = opening_state(plan, service, tuple.protocol, parsed.segment.flags, mid_stream);
+        let state = opening_state(plan, service, tuple.protocol, flags, mid_stream);
         let Some(state) = state else {
+            let parsed = self.burst.lanes[lane].parsed;
             return Err(Outcome::Is(answer::no_session(plan, &parsed, turn.port, frame)));
         };
         let entry = vacancy.unwrap_or(hash.into());

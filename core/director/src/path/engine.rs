@@ -6,7 +6,7 @@
 //! since a request that misses the TLB holds everything behind it up, but not another request.
 
 use super::admit::Admitted;
-use super::burst::Burst;
+use super::burst::{Burst, Parsed};
 use super::fragments::Fragments;
 use super::group::{ALL, Find, Group, Together, each, lanes};
 use super::others::Others;
@@ -21,6 +21,7 @@ use crate::plan::{Plan, ServiceId};
 use crate::reason::Reason;
 use crate::session::{Flow, Sessions};
 use crate::time::Time;
+use arrayvec::ArrayVec;
 use sluice_lanes::level::{LANES, Level};
 use sluice_lanes::prefetch;
 use sluice_table::index::First;
@@ -45,6 +46,9 @@ pub(super) struct Engine<F: Together> {
     pub touched: Flow,
     /// A lane whose packet is likely to open a session, and the service that it is for.
     pub foreseen: Option<(u8, ServiceId)>,
+    /// Hashes whose buckets sessions that are opened some time later will need: asked for together
+    /// with others, since a request by itself holds everything up.
+    pub wanted: ArrayVec<u64, LANES>,
     /// Where the sweep's hand is, and when it was moved.
     pub hand: u32,
     pub swept: Time,
@@ -100,6 +104,7 @@ impl<F: Parse> Engine<F> {
             level: Level::detect(),
             touched: Flow::NONE,
             foreseen: None,
+            wanted: ArrayVec::new(),
             hand: 0,
             swept: Time::default(),
         })
@@ -265,7 +270,10 @@ impl<F: Parse> Engine<F> {
     }
 
     #[inline(always)]
-    fn prefetch_buckets(&self, at: usize) {
+    fn prefetch_buckets(&mut self, at: usize) {
+        while let Some(hash) = self.wanted.pop() {
+            self.sessions.index().prefetch(hash);
+        }
         let (group, index) = (&self.burst.groups[at], self.sessions.index());
         each(group.firsts(), |lane| index.prefetch(group.hash[lane]));
         let slow = |lane: usize| self.burst.lanes[at * LANES + lane].hash;
@@ -385,8 +393,10 @@ impl<F: Parse> Engine<F> {
         let frame = &mut frames[at_frame];
         let mut outcome = Outcome::Unknown;
         if lane.flow == Flow::NONE && !lane.parsed.is_odd() {
+            // From the key once more: waiting for what was just written takes longer.
+            let tuple = F::tuple(&lane.key);
             lane.spell_out::<F>();
-            match self.admit(shared, turn, at, frame) {
+            match self.admit(shared, turn, (at, &tuple), frame) {
                 Ok(Admitted { flow, opened }) => {
                     let verdict = &mut verdicts[at_frame];
                     if let Some(opened) = opened
@@ -430,10 +440,11 @@ impl<F: Parse> Engine<F> {
         at: usize,
         frame: &mut B,
     ) -> Outcome {
+        let Parsed { tuple, .. } = self.burst.lanes[at].parsed;
         if self.burst.lanes[at].parsed.is_odd() {
             return self.odd(shared, turn, at, frame);
         }
-        match self.admit(shared, turn, at, frame) {
+        match self.admit(shared, turn, (at, &tuple), frame) {
             Ok(Admitted { flow, .. }) => {
                 self.burst.lanes[at].flow = flow;
                 self.track(shared, turn, at, frame)

@@ -270,9 +270,13 @@ impl<F: Parse> Engine<F> {
             over
         });
         *shared.walks.get_mut(at)? = walk;
-        // What the next session will look at is known, and can be on its way until then.
-        if let Some(key) = range.next(walk).and_then(|(local, port)| towards(local, port)) {
-            self.sessions.index().prefetch(self.sessions.hash_key(&key));
+        // What a later session will look at is known, and can be on its way until then.
+        let later = range.next(walk.ahead(LANES as u32 - 1));
+        if let Some(key) = later.and_then(|(local, port)| towards(local, port)) {
+            let hash = self.sessions.hash_key(&key);
+            if self.wanted.try_push(hash).is_err() {
+                self.sessions.index().prefetch(hash);
+            }
         }
         Some((chosen?, entry?))
     }
