@@ -21,6 +21,7 @@ mod elephants;
 mod engine;
 mod errors;
 mod follow;
+mod foresee;
 mod fragments;
 mod gateway;
 mod group;

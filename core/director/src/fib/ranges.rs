@@ -129,7 +129,8 @@ mod tests {
                 [first, last].map(|edge| edge.wrapping_add(*by as u32))
             });
             for address in edges.chain(far.iter().copied()).chain([0, u32::MAX]) {
-                prop_assert_eq!(ranges.get(address).copied(), longest(&routes, address), "{:#x}", address);
+                let found = ranges.get(address).copied();
+                prop_assert_eq!(found, longest(&routes, address), "{:#x}", address);
             }
             prop_assert!(ranges.starts.is_sorted() && ranges.starts[0] == 0);
         }

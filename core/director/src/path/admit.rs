@@ -69,9 +69,9 @@ impl<F: Parse> Engine<F> {
         }
         let side = F::side(plan);
         let martian = !F::is_unicast_source(tuple.src) || tuple.src == tuple.dst;
-        let service = match self.foreseen {
-            Some((position, service)) if usize::from(position) == lane => Some(service),
-            _ => side.service_at(tuple.protocol, tuple.dst, tuple.dport),
+        let service = match self.foreseen.service(lane) {
+            None => side.service_at(tuple.protocol, tuple.dst, tuple.dport),
+            known => known,
         };
         let Some(service) = service else {
             return self.stranger(shared, turn, lane, frame, martian).map(Admitted::from);

@@ -7,6 +7,7 @@
 
 use super::admit::Admitted;
 use super::burst::{Burst, Parsed};
+use super::foresee::Foreseen;
 use super::fragments::Fragments;
 use super::group::{ALL, Find, Group, Together, each, lanes};
 use super::others::Others;
@@ -17,7 +18,7 @@ use super::{Shared, Verdict, View};
 use crate::family::Seed;
 use crate::fib::{HopId, PortId};
 use crate::frame::Frame;
-use crate::plan::{Plan, ServiceId};
+use crate::plan::Plan;
 use crate::reason::Reason;
 use crate::session::{Flow, Sessions};
 use crate::time::Time;
@@ -44,8 +45,8 @@ pub(super) struct Engine<F: Together> {
     pub level: Level,
     /// The session that was looked at last.
     pub touched: Flow,
-    /// A lane whose packet is likely to open a session, and the service that it is for.
-    pub foreseen: Option<(u8, ServiceId)>,
+    /// What is known of a group's first packets.
+    pub foreseen: Foreseen,
     /// Hashes whose buckets sessions that are opened some time later will need: asked for together
     /// with others, since a request by itself holds everything up.
     pub wanted: ArrayVec<u64, LANES>,
@@ -103,7 +104,7 @@ impl<F: Parse> Engine<F> {
             fragments: Fragments::new(fragments),
             level: Level::detect(),
             touched: Flow::NONE,
-            foreseen: None,
+            foreseen: Foreseen::default(),
             wanted: ArrayVec::new(),
             hand: 0,
             swept: Time::default(),
@@ -120,7 +121,7 @@ impl<F: Parse> Engine<F> {
         probe: &mut T,
     ) {
         prefetch_frames(&picks, frames, 0);
-        (self.burst.len, self.foreseen) = (picks.count(), None);
+        (self.burst.len, self.foreseen) = (picks.count(), Foreseen::default());
         let sampled = shared.sketch.pick(picks.count()).unwrap_or(usize::MAX);
         let groups = picks.count().div_ceil(LANES);
         let sieve = !F::WIDE && turn.view.plan.sieve.is_some();
@@ -154,7 +155,7 @@ impl<F: Parse> Engine<F> {
                 self.follow_group(shared, turn, &picks, frames, verdicts, at);
             }
             if let Some(at) = group(SOUGHT) {
-                self.foresee(shared, turn.view.plan, at, ALL);
+                self.foresee(shared, turn.view.plan, at);
             }
             probe.mark(Stage::Track);
         }
@@ -327,7 +328,7 @@ impl<F: Parse> Engine<F> {
                 self.take_out((at, lane), at_frame);
             }
             pass &= self.one_of_group(shared, turn, (at, lane), frames, verdicts);
-            self.foresee(shared, turn.view.plan, at, (ALL - 1) << lane);
+            self.foresee_next(shared, turn.view.plan, (at, lane));
         }
     }
 

@@ -118,38 +118,6 @@ impl<F: Parse> Engine<F> {
         Ok(real)
     }
 
-    /// Asks for what opening a session for the first of a group's packets that belong to none will
-    /// look at, those in a mask: by NAT the bucket of its answers, which nothing else asks for
-    /// ahead, if the real server can be guessed. A guess that is wrong costs time, nothing else.
-    #[inline(always)]
-    pub fn foresee(&mut self, shared: &Shared, plan: &Plan, at: usize, among: u8) {
-        let missing = self.burst.groups[at].missing & among;
-        if missing != 0 {
-            self.look_ahead(shared, plan, (at, missing.trailing_zeros() as usize));
-        }
-    }
-
-    #[inline(never)]
-    fn look_ahead(&mut self, shared: &Shared, plan: &Plan, (at, lane): (usize, usize)) {
-        let (group, side) = (&self.burst.groups[at], F::side(plan));
-        let position = (at * LANES + lane) as u8;
-        let known = self.foreseen.is_some_and(|(foreseen, _)| foreseen == position);
-        if known || !group.may_open(lane) {
-            return;
-        }
-        let key = F::key_of(&group.words, lane);
-        let tuple = F::tuple(&key);
-        let Some(id) = side.service_at(tuple.protocol, tuple.dst, tuple.dport) else { return };
-        self.foreseen = Some((position, id));
-        let by_nat = |service: &&Service| service.mode == Mode::Nat;
-        let Some(service) = plan.service(id).filter(by_nat) else { return };
-        let real = shared.schedulers.guess(plan, id, scheduled_by::<F>(plan, service, &tuple));
-        if let Some(real) = real.and_then(|real| side.real(real)) {
-            let hash = self.sessions.hash_key(&real.answers_to(&key));
-            self.sessions.index().prefetch(hash);
-        }
-    }
-
     /// Gives a session its local port if it needs one, and adds it.
     #[inline(always)]
     fn insert(
@@ -460,7 +428,11 @@ impl Shared {
 
 /// What a service's scheduler goes by, if it looks at endpoints, which only few do.
 #[inline(always)]
-fn scheduled_by<F: Parse>(plan: &Plan, service: &Service, tuple: &Tuple<F::Addr>) -> u64 {
+pub(super) fn scheduled_by<F: Parse>(
+    plan: &Plan,
+    service: &Service,
+    tuple: &Tuple<F::Addr>,
+) -> u64 {
     if service.table.is_none() {
         return 0;
     }
