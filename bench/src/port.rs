@@ -110,13 +110,13 @@ impl Frame for MemFrame {
     }
 }
 
-/// One worker's end of a port: what it will receive and what it has sent, in whole bursts, so that
-/// handing frames over costs as little as it can (what a real port costs is no part of the
+/// One worker's end of a port: what it will receive and what it has sent. A burst is handed over by
+/// copying its handles, as little as it can cost (what a real port costs is no part of the
 /// director).
 pub struct MemQueue {
-    /// The next burst to be received is the last one.
-    received: Vec<Burst<MemFrame>>,
-    sent: Vec<Burst<MemFrame>>,
+    /// The next burst to be received is the last one, its frames in their order.
+    received: Vec<MemFrame>,
+    sent: Vec<MemFrame>,
     burst: usize,
     /// Frames that come on a schedule, where that is wanted.
     timed: Option<Timed>,
@@ -126,14 +126,8 @@ impl MemQueue {
     /// An empty queue that gives `burst` frames at a time and has room for `frames`, all of which
     /// have been in it once, so that its memory is there.
     pub fn new(burst: usize, frames: &mut Vec<MemFrame>) -> Self {
-        let bursts = frames.len().div_ceil(burst);
-        let mut queue = Self {
-            received: Vec::with_capacity(bursts),
-            // A worker that gets frames from others sends some bursts that are not full.
-            sent: Vec::with_capacity(bursts * 4),
-            burst,
-            timed: None,
-        };
+        let room = || Vec::with_capacity(frames.len());
+        let mut queue = Self { received: room(), sent: room(), burst, timed: None };
         queue.load(frames);
         let mut pass = Burst::new();
         while queue.receive(&mut pass) > 0 {
@@ -145,15 +139,11 @@ impl MemQueue {
 
     /// Lets frames wait to be received, in their order, behind none.
     pub fn load(&mut self, frames: &mut Vec<MemFrame>) {
-        let mut frames = frames.drain(..);
-        loop {
-            let burst: Burst<_> = frames.by_ref().take(self.burst).collect();
-            if burst.is_empty() {
-                break;
-            }
-            self.received.push(burst);
+        frames.reverse();
+        for burst in frames.rchunks_mut(self.burst) {
+            burst.reverse();
         }
-        self.received.reverse();
+        self.received.append(frames);
     }
 
     /// From now on frames come on a schedule, or, with `None`, at once.
@@ -169,19 +159,19 @@ impl MemQueue {
     /// Frames that wait to be received.
     pub fn waiting(&self) -> usize {
         let timed = self.timed.as_ref().map_or(0, Timed::waiting);
-        self.received.iter().map(|burst| burst.len()).sum::<usize>() + timed
+        self.received.len() + timed
     }
 
     /// How many frames were sent.
     pub fn sent_count(&self) -> usize {
         let timed = self.timed.as_ref().map_or(0, Timed::sent_count);
-        self.sent.iter().map(|burst| burst.len()).sum::<usize>() + timed
+        self.sent.len() + timed
     }
 
     /// Takes what was sent.
     pub fn take_sent(&mut self) -> impl Iterator<Item = MemFrame> {
         let timed = self.timed.as_mut().map(Timed::take_sent);
-        self.sent.drain(..).flatten().chain(timed.into_iter().flatten())
+        self.sent.drain(..).chain(timed.into_iter().flatten())
     }
 }
 
@@ -189,26 +179,39 @@ impl Queue for MemQueue {
     type Frame = MemFrame;
 
     #[inline]
+    #[expect(unsafe_code)]
     fn receive(&mut self, frames: &mut Burst<MemFrame>) -> usize {
         if let Some(timed) = &mut self.timed {
             return timed.receive(frames, self.burst);
         }
-        // The worker always comes with an empty burst.
-        match self.received.pop() {
-            Some(burst) if frames.is_empty() => *frames = burst,
-            Some(burst) => self.received.push(burst),
-            None => {}
+        let count = self.burst.min(self.received.len()).min(frames.remaining_capacity());
+        let (from, at) = (self.received.len() - count, frames.len());
+        // SAFETY: so many handles from `from` on are there, and there is room for them behind `at`;
+        // they are the burst's from here on and no more the queue's.
+        unsafe {
+            self.received.set_len(from);
+            let source = self.received.as_ptr().add(from);
+            std::ptr::copy_nonoverlapping(source, frames.as_mut_ptr().add(at), count);
+            frames.set_len(at + count);
         }
         frames.len()
     }
 
     #[inline]
+    #[expect(unsafe_code)]
     fn transmit(&mut self, frames: &mut Burst<MemFrame>) -> usize {
         if let Some(timed) = &mut self.timed {
             return timed.transmit(frames);
         }
-        let count = frames.len();
-        self.sent.push(std::mem::take(frames));
+        let (count, at) = (frames.len(), self.sent.len());
+        self.sent.reserve(count);
+        // SAFETY: so many handles are in the burst, and there is room for them behind `at`; they are
+        // the queue's from here on and no more the burst's.
+        unsafe {
+            frames.set_len(0);
+            std::ptr::copy_nonoverlapping(frames.as_ptr(), self.sent.as_mut_ptr().add(at), count);
+            self.sent.set_len(at + count);
+        }
         count
     }
 }
@@ -235,11 +238,8 @@ mod tests {
             assert!(queue.receive(&mut burst) <= 32);
             queue.transmit(&mut burst);
         }
-        let numbers = queue
-            .sent
-            .iter()
-            .flatten()
-            .map(|f| u64::from_ne_bytes(*f.bytes().first_chunk().unwrap()));
+        let numbers =
+            queue.sent.iter().map(|f| u64::from_ne_bytes(*f.bytes().first_chunk().unwrap()));
         assert!(numbers.eq(0..300));
     }
 

@@ -144,11 +144,11 @@ impl Fib {
         };
         match way {
             Some((Target::Via(link, gateway), HopId::NONE)) => {
-                Err(NoHop::Unresolved(link, gateway))
+                Err(NoHop::Unresolved(*link, *gateway))
             }
-            Some((Target::Via(..), hop)) => Ok(hop),
+            Some((Target::Via(..), hop)) => Ok(*hop),
             Some((Target::OnLink(link), _)) => {
-                self.neighbour(link, to).ok_or(NoHop::Unresolved(link, to))
+                self.neighbour(*link, to).ok_or(NoHop::Unresolved(*link, to))
             }
             Some((Target::Nowhere, _)) | None => Err(NoHop::NoRoute),
         }

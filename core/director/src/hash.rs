@@ -69,7 +69,8 @@ impl Seed {
         pairs: [[Words<I>; 2]; N],
     ) -> [Words<I>; 2] {
         let splat = |word: u32| Words::splat(instructions, word);
-        let ([mut a, mut b], round) = (self.begin.map(splat), self.round.map(splat));
+        let [mut a, mut b] = [splat(self.begin[0]), splat(self.begin[1])];
+        let round = [splat(self.round[0]), splat(self.round[1])];
         for [c, d] in pairs {
             [a, b] = (a ^ c).multiply(b ^ d);
             [a, b] = [a ^ round[0], b ^ round[1]];

@@ -33,6 +33,11 @@ impl Walk {
     pub const fn beginning(at: u32) -> Self {
         Self { at, dry: false }
     }
+
+    /// The same so many combinations further on.
+    pub const fn ahead(self, by: u32) -> Self {
+        Self { at: self.at.wrapping_add(by), ..self }
+    }
 }
 
 /// What a walk goes through.

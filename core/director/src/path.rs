@@ -21,6 +21,7 @@ mod elephants;
 mod engine;
 mod errors;
 mod follow;
+mod foresee;
 mod fragments;
 mod gateway;
 mod group;
@@ -29,8 +30,10 @@ mod introduce;
 mod joined;
 mod kill;
 mod leaving;
+mod lookup;
 mod odd;
 mod open;
+mod others;
 mod outside;
 mod owners;
 mod parking;
@@ -68,8 +71,9 @@ use crate::session::{Core, State};
 use crate::time::Time;
 use arrayvec::ArrayVec;
 use elephants::Sketch;
-use engine::{Engine, Others, Turn};
+use engine::{Engine, Turn};
 use leaving::Leaving;
+use others::Others;
 use picks::Picks;
 use rate::{Rate, Usage};
 pub use sluice_lanes::level::Level;
@@ -469,19 +473,6 @@ impl Shared {
         let refused = (before, session.state, direction);
         if refused == (State::SynRecv, State::Close, Direction::Outbound) {
             real.refused += 1;
-        }
-    }
-
-    /// Counts verdicts that carry a reason.
-    fn count(&mut self, verdicts: &[Verdict]) {
-        for verdict in verdicts {
-            match verdict {
-                Verdict::Tx(_) | Verdict::Wait | Verdict::Fragment(..) | Verdict::Park(_) => {}
-                Verdict::Answer(_, reason) | Verdict::Kernel(reason) | Verdict::Drop(reason) => {
-                    self.counters.count(*reason);
-                }
-                Verdict::HandOff(_) => self.counters.handed_off += 1,
-            }
         }
     }
 

@@ -17,6 +17,7 @@ use crate::key::{self, Key};
 use crate::plan::{LocalId, Plan, RealId, ServiceId};
 use crate::time::Time;
 use bytemuck::{NoUninit, Zeroable};
+use sluice_table::index::Vacancy;
 use sluice_table::{Index, PagePolicy, RegionError, Slab, Slot};
 pub use state::State;
 use std::hint::select_unpredictable;
@@ -213,6 +214,20 @@ impl Flow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableFull;
 
+/// A key that the table does not have, as it is added: its hash, and where its place was seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    pub(crate) hash: u64,
+    pub(crate) vacancy: Option<Vacancy>,
+}
+
+impl From<u64> for Entry {
+    /// One whose place is still to be looked for.
+    fn from(hash: u64) -> Self {
+        Self { hash, vacancy: None }
+    }
+}
+
 /// The sessions of one worker and one family.
 pub struct Sessions<F: Family> {
     slab: Slab<SessionOf<F>>,
@@ -360,6 +375,13 @@ impl<F: Family> Sessions<F> {
         self.index.find(hash, |value| self.is_flow_of(plan, Flow(value), tuple)).map(Flow)
     }
 
+    /// A key with this hash as it would be added, if one look says that the table does not have it.
+    #[inline(always)]
+    pub fn vacancy(&self, hash: u64) -> Option<Entry> {
+        let vacancy = self.index.vacancy(hash)?;
+        Some(Entry { hash, vacancy: Some(vacancy) })
+    }
+
     /// The tuples of a session's packets as they arrive, inbound and outbound, as far as it is
     /// found by them. `None` when the plan does not know its service, real server or local
     /// address.
@@ -411,19 +433,26 @@ impl<F: Family> Sessions<F> {
     /// Adds a session whose keys are not in the table.
     pub fn insert(&mut self, plan: &Plan, session: SessionOf<F>) -> Result<u32, TableFull> {
         let hashes = self.hashes(plan, &session).ok_or(TableFull)?;
-        self.insert_by(session, hashes)
+        self.insert_by(&session, hashes.map(|hash| hash.map(Entry::from)))
     }
 
-    /// The same for one whose keys, inbound and outbound, have these hashes.
+    /// The same for one with these keys, inbound and outbound.
+    #[inline(always)]
     pub fn insert_by(
         &mut self,
-        session: SessionOf<F>,
-        hashes: [Option<u64>; 2],
+        session: &SessionOf<F>,
+        entries: [Option<Entry>; 2],
     ) -> Result<u32, TableFull> {
-        let id = self.slab.insert(session).ok_or(TableFull)?;
+        let id = self.slab.insert(*session).ok_or(TableFull)?;
         for (at, direction) in DIRECTIONS.into_iter().enumerate() {
-            let Some(hash) = hashes[at] else { continue };
-            if self.index.insert(hash, Flow::new(id, direction).0).is_err() {
+            let Some(Entry { hash, vacancy }) = entries[at] else { continue };
+            let value = Flow::new(id, direction).0;
+            let inserted = match vacancy {
+                Some(vacancy) => self.index.insert_at(hash, vacancy, value),
+                None => self.index.insert(hash, value),
+            };
+            if inserted.is_err() {
+                let hashes = entries.map(|entry| entry.map(|entry| entry.hash));
                 self.unindex(id, &hashes[..at]);
                 self.slab.remove(id);
                 return Err(TableFull);

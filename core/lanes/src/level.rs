@@ -128,7 +128,7 @@ impl Level {
     #[inline(always)]
     pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
-            Which::Baseline => kernel.run(scalar::Scalar),
+            Which::Baseline => scalar::run(kernel),
             // SAFETY: only `available` makes this level, where the processor has all of it.
             #[cfg(target_arch = "x86_64")]
             Which::Avx2 => unsafe { avx2::run(kernel) },

@@ -5,11 +5,15 @@
 //! from the home bucket and the tag alone (`other = spread(tag) − home`, modulo the number of
 //! buckets, is its own inverse for any number of buckets, so a table can have just the size it
 //! needs). When both are full, an inhabitant is moved to its own other bucket. A home bucket
-//! counts its keys that live elsewhere, so a lookup reads a second line only when there is a
-//! reason to: with eight of ten places in use, one in twenty keys is away from home.
+//! counts its keys that live elsewhere and has a bit for each of sixteen kinds of tags that those
+//! may have, so a lookup reads a second line only when there is a reason to: with eight of ten
+//! places in use, one in twenty keys is away from home.
 //!
 //! A tag match is only a candidate (two keys in 65,535 share one): the caller compares the whole
 //! key and goes on to the next candidate when it differs.
+
+#[cfg(test)]
+mod tests;
 
 use crate::region::{PagePolicy, Pages, Region, RegionError};
 use bytemuck::{NoUninit, Zeroable};
@@ -26,13 +30,16 @@ const AWAY: u32 = 1 << 31;
 const WIDTH: usize = tags::WIDTH;
 /// Place in `words` of the count of keys that call this bucket home and live elsewhere.
 const ELSEWHERE: usize = WIDTH;
+/// Place in `words` of the kinds of tags that they have: a bit for each that one has, and until
+/// the count is zero again those that one had.
+const KINDS: usize = WIDTH + 1;
 /// Inhabitants that are moved, one to the place of the next, to make room for a key.
 const MOVES: u32 = 2;
 /// Of ten places, eight are used when the table holds what it was made for.
 const PLACES_PER_TEN: usize = 8;
 
-/// One cache line: ten tags (0: free), the count of keys that are elsewhere, a spare word, and
-/// ten values.
+/// One cache line: ten tags (0: free), the count of keys that are elsewhere, what kinds of tags
+/// they have, and ten values.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Zeroable, NoUninit)]
 struct Bucket {
@@ -53,10 +60,40 @@ impl Bucket {
         (free != 0).then(|| free.trailing_zeros() as usize)
     }
 
+    /// Whether a key with this tag that calls the bucket home may live elsewhere.
+    #[inline(always)]
+    const fn is_elsewhere(&self, tag: u16) -> bool {
+        self.words[KINDS] & kind(tag) != 0
+    }
+
+    /// Whether one more key may live elsewhere.
+    const fn lets_go(&self) -> bool {
+        self.words[ELSEWHERE] != u16::MAX
+    }
+
+    /// A key with this tag lives elsewhere from now on.
+    const fn let_go(&mut self, tag: u16) {
+        self.words[ELSEWHERE] += 1;
+        self.words[KINDS] |= kind(tag);
+    }
+
+    /// One that lived elsewhere does no more.
+    const fn took_back(&mut self) {
+        self.words[ELSEWHERE] -= 1;
+        if self.words[ELSEWHERE] == 0 {
+            self.words[KINDS] = 0;
+        }
+    }
+
     fn set(&mut self, place: usize, tag: u16, value: u32) {
         self.words[place] = tag;
         self.values[place] = value;
     }
+}
+
+/// The bit of a tag's kind.
+const fn kind(tag: u16) -> u16 {
+    1 << (tag >> 12)
 }
 
 /// No room for a key: both of its buckets are full and so are those of their inhabitants.
@@ -72,6 +109,13 @@ pub enum First {
     Elsewhere,
     /// No such key.
     None,
+}
+
+/// A free place in the home bucket of a key that the index does not have: see [`Index::vacancy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vacancy {
+    bucket: u32,
+    place: u8,
 }
 
 /// The index.
@@ -143,11 +187,11 @@ impl Index {
     /// The first candidate in the home bucket.
     #[inline(always)]
     pub fn first(&self, hash: u64) -> First {
-        let bucket = &self.buckets[self.home(hash)];
-        let mask = bucket.matching(Self::tag(hash));
+        let (bucket, tag) = (&self.buckets[self.home(hash)], Self::tag(hash));
+        let mask = bucket.matching(tag);
         if mask != 0 {
             First::Candidate(bucket.values[mask.trailing_zeros() as usize % WIDTH] & !AWAY)
-        } else if bucket.words[ELSEWHERE] != 0 {
+        } else if bucket.is_elsewhere(tag) {
             First::Elsewhere
         } else {
             First::None
@@ -162,7 +206,7 @@ impl Index {
         let front = bytes.first_chunk().unwrap_or(&[0; 32]);
         match instructions.first_equal(front, tags) {
             Some(place) => First::Candidate(bucket.values[place % WIDTH] & !AWAY),
-            None if bucket.words[ELSEWHERE] != 0 => First::Elsewhere,
+            None if bucket.is_elsewhere(tags as u16) => First::Elsewhere,
             None => First::None,
         }
     }
@@ -191,10 +235,40 @@ impl Index {
         };
         let bucket = &self.buckets[home];
         search(bucket).or_else(|| {
-            (bucket.words[ELSEWHERE] != 0)
-                .then(|| search(&self.buckets[self.other(home, tag)]))
-                .flatten()
+            bucket.is_elsewhere(tag).then(|| search(&self.buckets[self.other(home, tag)])).flatten()
         })
+    }
+
+    /// Looks at once whether the index has no candidate for a hash and where one would be added:
+    /// `None` if there are any, or if there is no room at home.
+    #[inline(always)]
+    pub fn vacancy(&self, hash: u64) -> Option<Vacancy> {
+        let (home, tag) = (self.home(hash), Self::tag(hash));
+        let bucket = &self.buckets[home];
+        let free = bucket.matching(0);
+        if (bucket.matching(tag) != 0) | (free == 0) {
+            return None;
+        }
+        if bucket.is_elsewhere(tag) && self.second(hash) != NONE {
+            return None;
+        }
+        Some(Vacancy { bucket: home as u32, place: free.trailing_zeros() as u8 })
+    }
+
+    /// Adds a key where there was a vacancy for this hash. It does no harm if that is taken by now:
+    /// then this is [`Self::insert`].
+    #[inline(always)]
+    pub fn insert_at(&mut self, hash: u64, at: Vacancy, value: u32) -> Result<(), Full> {
+        debug_assert!(value <= MAX_VALUE && self.home(hash) == at.bucket as usize);
+        let place = usize::from(at.place);
+        match self.buckets.get_mut(at.bucket as usize) {
+            Some(bucket) if place < WIDTH && bucket.words[place] == 0 => {
+                bucket.set(place, Self::tag(hash), value);
+                self.live += 1;
+                Ok(())
+            }
+            _ => self.insert(hash, value),
+        }
     }
 
     /// Adds a key that is not in the index yet. `value` is at most [`MAX_VALUE`].
@@ -206,7 +280,7 @@ impl Index {
             self.buckets[home].set(place, tag, value);
         } else if let Some(place) = self.room_elsewhere(home, other) {
             self.buckets[other].set(place, tag, value | AWAY);
-            self.buckets[home].words[ELSEWHERE] += 1;
+            self.buckets[home].let_go(tag);
         } else {
             let place = self.make_room(home, MOVES).ok_or(Full)?;
             self.buckets[home].set(place, tag, value);
@@ -218,7 +292,7 @@ impl Index {
     /// A place in `other` for a key whose home is `home`, unless that bucket's count of keys
     /// elsewhere is at its end.
     fn room_elsewhere(&self, home: usize, other: usize) -> Option<usize> {
-        if other == home || self.buckets[home].words[ELSEWHERE] == u16::MAX {
+        if other == home || !self.buckets[home].lets_go() {
             return None;
         }
         self.buckets[other].free_place()
@@ -256,9 +330,9 @@ impl Index {
         }
         let Some(free) = self.buckets[target].free_place() else { return false };
         if value & AWAY != 0 {
-            self.buckets[target].words[ELSEWHERE] -= 1;
-        } else if self.buckets[from].words[ELSEWHERE] != u16::MAX {
-            self.buckets[from].words[ELSEWHERE] += 1;
+            self.buckets[target].took_back();
+        } else if self.buckets[from].lets_go() {
+            self.buckets[from].let_go(tag);
         } else {
             return false;
         }
@@ -271,8 +345,15 @@ impl Index {
     pub fn remove(&mut self, hash: u64, value: u32) -> bool {
         let (home, tag) = (self.home(hash), Self::tag(hash));
         let place_of = |bucket: &Bucket, value: u32| {
-            let mask = bucket.matching(tag);
-            (0..WIDTH).find(|p| mask >> p & 1 == 1 && bucket.values[*p] == value)
+            let mut mask = bucket.matching(tag);
+            while mask != 0 {
+                let place = mask.trailing_zeros() as usize;
+                if bucket.values[place] == value {
+                    return Some(place);
+                }
+                mask &= mask - 1;
+            }
+            None
         };
         if let Some(place) = place_of(&self.buckets[home], value) {
             self.buckets[home].set(place, 0, 0);
@@ -280,7 +361,7 @@ impl Index {
             let other = self.other(home, tag);
             let Some(place) = place_of(&self.buckets[other], value | AWAY) else { return false };
             self.buckets[other].set(place, 0, 0);
-            self.buckets[home].words[ELSEWHERE] -= 1;
+            self.buckets[home].took_back();
         }
         self.live -= 1;
         true
@@ -299,119 +380,5 @@ impl Index {
     /// Bytes of address space that the buckets take.
     pub const fn mapped_bytes(&self) -> usize {
         self.buckets.mapped_bytes()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use sluice_lanes::level::{Kernel, LANES, Level};
-    use std::collections::{BTreeMap, HashSet};
-
-    /// Eight hashes at once.
-    struct FirstAt<'a>(&'a Index, [u64; LANES]);
-
-    impl Kernel for FirstAt<'_> {
-        type Output = [First; LANES];
-
-        #[inline(always)]
-        fn run<I: Instructions>(self, instructions: I) -> [First; LANES] {
-            let Self(index, hashes) = self;
-            let [upper, lower] = [32, 0]
-                .map(|shift| Words::load(instructions, &hashes.map(|hash| (hash >> shift) as u32)));
-            let (mut homes, mut tags) = ([0; LANES], [0; LANES]);
-            index.homes(instructions, upper).store(&mut homes);
-            Index::tags(lower).store(&mut tags);
-            std::array::from_fn(|lane| index.first_at(instructions, homes[lane], tags[lane]))
-        }
-    }
-
-    fn mix(key: u64) -> u64 {
-        let x = u128::from(key ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
-        let y = u128::from((x >> 64) as u64 ^ x as u64) * 0xa076_1d64_78bd_642f;
-        (y >> 64) as u64 ^ y as u64
-    }
-
-    /// Made for a number of keys, it takes that number, finds each, and lets each go.
-    #[test]
-    fn holds_what_it_was_made_for() {
-        let keys = 200_000u32;
-        let mut index = Index::new(u64::from(keys), PagePolicy::Ordinary).unwrap();
-        for key in 0..keys {
-            index.insert(mix(u64::from(key)), key).unwrap();
-        }
-        let mut away = 0;
-        for key in 0..keys {
-            let hash = mix(u64::from(key));
-            assert_eq!(index.find(hash, |v| v == key), Some(key));
-            if key.is_multiple_of(97) {
-                // Keys that are there, some that are not, and one whose tag would be zero.
-                let hashes = std::array::from_fn(|lane| match lane {
-                    0 => hash,
-                    1 => hash & !0xffff,
-                    _ => mix(u64::from(key) * lane as u64),
-                });
-                for level in Level::available() {
-                    let firsts = level.run(FirstAt(&index, hashes));
-                    assert_eq!(firsts, hashes.map(|hash| index.first(hash)));
-                }
-            }
-            away += u32::from(index.first(hash) == First::Elsewhere);
-        }
-        assert!(away < keys / 15, "{away} of {keys} keys need a second line");
-        for key in 0..keys {
-            assert!(index.remove(mix(u64::from(key)), key));
-        }
-        assert_eq!(index.live(), 0);
-        let clean = |b: &Bucket| b.words.iter().all(|w| *w == 0);
-        assert!(index.buckets.iter().all(clean), "no tag and no count is left behind");
-    }
-
-    /// Room is made by moving inhabitants well beyond the size that the table was made for.
-    #[test]
-    fn fills_to_nineteen_of_twenty() {
-        let mut index = Index::new(80_000, PagePolicy::Ordinary).unwrap();
-        let places = index.buckets.len() * WIDTH;
-        let held = (0..).take_while(|k| index.insert(mix(u64::from(*k)), *k).is_ok()).count();
-        assert!(held * 20 > places * 18, "{held} of {places}");
-        assert!((0..held as u32).all(|k| index.find(mix(u64::from(k)), |v| v == k) == Some(k)));
-    }
-
-    /// Hashes that an attacker chose to be alike fill two buckets and then are refused.
-    #[test]
-    fn equal_hashes_are_bounded() {
-        let mut index = Index::new(1_000, PagePolicy::Ordinary).unwrap();
-        let held = (0..100u32).take_while(|k| index.insert(42 << 32 | 7, *k).is_ok()).count();
-        assert!((10..=20).contains(&held), "{held}");
-        assert_eq!(index.insert(42 << 32 | 7, 99), Err(Full));
-        assert_eq!(index.find(42 << 32 | 7, |v| v == 99), None);
-    }
-
-    proptest! {
-        /// Against a map: few buckets and few tags, so that everything collides.
-        #[test]
-        fn behaves_like_a_multimap(
-            ops in proptest::collection::vec((any::<bool>(), 0u32..60), 1..400), keys in 1u64..40,
-        ) {
-            let mut index = Index::new(keys, PagePolicy::Ordinary).unwrap();
-            let mut model = BTreeMap::new();
-            let hash = |key: u32| mix(u64::from(key)) & !0xfffc;
-            for (insert, key) in ops {
-                if insert && !model.contains_key(&key) {
-                    if index.insert(hash(key), key).is_ok() {
-                        model.insert(key, ());
-                    }
-                } else {
-                    prop_assert_eq!(index.remove(hash(key), key), model.remove(&key).is_some());
-                }
-                prop_assert_eq!(index.live() as usize, model.len());
-                for key in 0..60 {
-                    let mut seen = HashSet::new();
-                    let found = index.find(hash(key), |v| { seen.insert(v); v == key });
-                    prop_assert_eq!(found.is_some(), model.contains_key(&key), "key {}", key);
-                }
-            }
-        }
     }
 }

@@ -95,9 +95,9 @@ impl<A: Bits, T: Copy + PartialEq> Ranges<A, T> {
 
     /// What the longest prefix around an address leads to.
     #[inline]
-    pub fn get(&self, address: A) -> Option<T> {
+    pub fn get(&self, address: A) -> Option<&T> {
         let behind = self.starts.partition_point(|start| *start <= address);
-        *self.targets.get(behind.wrapping_sub(1))?
+        self.targets.get(behind.wrapping_sub(1))?.as_ref()
     }
 }
 
@@ -129,7 +129,8 @@ mod tests {
                 [first, last].map(|edge| edge.wrapping_add(*by as u32))
             });
             for address in edges.chain(far.iter().copied()).chain([0, u32::MAX]) {
-                prop_assert_eq!(ranges.get(address), longest(&routes, address), "{:#x}", address);
+                let found = ranges.get(address).copied();
+                prop_assert_eq!(found, longest(&routes, address), "{:#x}", address);
             }
             prop_assert!(ranges.starts.is_sorted() && ranges.starts[0] == 0);
         }
@@ -140,9 +141,10 @@ mod tests {
         let net = 0x2001_0db8_u128 << 96;
         let routes = [(net, 32, 'a'), (net | 7, 128, 'b'), (u128::MAX, 127, 'c')];
         let ranges = Ranges::of(routes.into_iter());
-        assert_eq!([6, 7, 8].map(|host| ranges.get(net | host)), [Some('a'), Some('b'), Some('a')]);
+        let found = [6, 7, 8].map(|host| ranges.get(net | host).copied());
+        assert_eq!(found, [Some('a'), Some('b'), Some('a')]);
         assert_eq!(ranges.get(net - 1), None);
-        assert_eq!([u128::MAX, u128::MAX - 2].map(|at| ranges.get(at)), [Some('c'), None]);
+        assert_eq!([u128::MAX, u128::MAX - 2].map(|at| ranges.get(at)), [Some(&'c'), None]);
         assert_eq!(Ranges::<u128, char>::default().get(0), None);
     }
 }

@@ -1,12 +1,14 @@
 //! First packets: whose they are, and whether they may open a session.
 
-use super::burst::Burst;
+use super::burst::{Burst, Lane};
 use super::engine::{Engine, Outcome, Turn};
+use super::open::Opened;
 use super::parse::Parse;
 use super::sweep::expired;
 use super::{Shared, Verdict, View, answer, gateway};
 use crate::blueprint::Orphans;
 use crate::counters::Direction;
+use crate::family::Tuple;
 use crate::frame::Frame;
 use crate::plan::{Plan, ServiceId};
 use crate::reason::Reason;
@@ -15,6 +17,19 @@ use crate::track;
 use sluice_wire::ipv4::{ICMP, SCTP, TCP, UDP};
 use sluice_wire::ipv6::ICMPV6;
 use sluice_wire::tcp::{ACK, FIN, RST, SYN};
+
+/// The flow that a packet belongs to which none was found for.
+pub(super) struct Admitted<A> {
+    pub flow: Flow,
+    /// If it has opened the session, and what it becomes is known by that.
+    pub opened: Option<Opened<A>>,
+}
+
+impl<A> From<Flow> for Admitted<A> {
+    fn from(flow: Flow) -> Self {
+        Self { flow, opened: None }
+    }
+}
 
 /// What becomes of a packet whose session was found.
 enum Found {
@@ -27,23 +42,25 @@ enum Found {
 }
 
 impl<F: Parse> Engine<F> {
-    /// Decides on a packet that belongs to no session as far as the stages saw: the flow it now
-    /// belongs to, or what becomes of it.
+    /// Decides on a packet with this tuple that belongs to no session as far as the stages saw: the
+    /// flow it now belongs to, or what becomes of it.
     #[inline(never)]
     pub fn admit<B: Frame>(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
-        lane: usize,
+        (lane, tuple): (usize, &Tuple<F::Addr>),
         frame: &mut B,
-    ) -> Result<Flow, Outcome> {
+    ) -> Result<Admitted<F::Addr>, Outcome> {
         let plan = turn.view.plan;
-        let (parsed, hash) = (self.burst.lanes[lane].parsed, self.burst.lanes[lane].hash);
-        let tuple = &parsed.tuple;
-        let at_frame = self.burst.lanes[lane].frame;
-        if let Some(flow) = self.sessions.find(plan, hash, tuple) {
+        let Lane { hash, frame: at_frame, ref parsed, .. } = self.burst.lanes[lane];
+        let (ttl, flags) = (parsed.ttl, parsed.segment.flags);
+        let vacancy = self.sessions.vacancy(hash);
+        if vacancy.is_none()
+            && let Some(flow) = self.sessions.find(plan, hash, tuple)
+        {
             match self.found(shared, turn, lane, flow, frame) {
-                Found::Flow(flow) => return Ok(flow),
+                Found::Flow(flow) => return Ok(flow.into()),
                 Found::Over { mid_stream: true } => shared.resume(at_frame),
                 Found::Over { mid_stream: false } => {}
                 Found::Is(verdict) => return Err(Outcome::Is(verdict)),
@@ -51,10 +68,14 @@ impl<F: Parse> Engine<F> {
         }
         let side = F::side(plan);
         let martian = !F::is_unicast_source(tuple.src) || tuple.src == tuple.dst;
-        let Some(service) = side.service_at(tuple.protocol, tuple.dst, tuple.dport) else {
-            return self.stranger(shared, turn, lane, frame, martian);
+        let service = match self.foreseen.service(lane) {
+            None => side.service_at(tuple.protocol, tuple.dst, tuple.dport),
+            known => known,
         };
-        if parsed.ttl <= 1 {
+        let Some(service) = service else {
+            return self.stranger(shared, turn, lane, frame, martian).map(Admitted::from);
+        };
+        if ttl <= 1 {
             return Err(Outcome::Refuse(Reason::TtlExpired));
         }
         // Before anything is answered: nobody may be answered there (RFC 1122 3.2.1.3).
@@ -62,19 +83,24 @@ impl<F: Parse> Engine<F> {
             return Err(Outcome::Is(Verdict::Drop(Reason::Martian)));
         }
         // Before it is asked what the packet may open: what follows the first belongs there too.
-        if let Some(worker) = shared.next_stop::<F>(plan, service, tuple, at_frame) {
+        if shared.workers > 1
+            && let Some(worker) = shared.next_stop::<F>(plan, service, tuple, at_frame)
+        {
             return Err(Outcome::Is(Verdict::HandOff(worker)));
         }
         let mid_stream = plan.accept_mid_stream || shared.may_resume(at_frame);
-        let state = opening_state(plan, service, tuple.protocol, parsed.segment.flags, mid_stream);
+        let state = opening_state(plan, service, tuple.protocol, flags, mid_stream);
         let Some(state) = state else {
+            let parsed = self.burst.lanes[lane].parsed;
             return Err(Outcome::Is(answer::no_session(plan, &parsed, turn.port, frame)));
         };
-        let flow = self.open(shared, turn, (tuple, hash), (service, state)).map_err(Outcome::Is)?;
+        let entry = vacancy.unwrap_or(hash.into());
+        let opened = self.open(shared, turn, (tuple, entry), (service, state));
+        let opened = opened.map_err(Outcome::Is)?;
         if state == State::OnePacket {
-            self.forget_hints(flow);
+            self.forget_hints(opened.flow);
         }
-        Ok(flow)
+        Ok(Admitted { flow: opened.flow, opened: Some(opened) })
     }
 
     /// A one-packet session is for no other packet, and no key leads to it. But it may be where

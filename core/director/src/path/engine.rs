@@ -5,26 +5,26 @@
 //! nor the memory waits for the other. Each stage asks for the memory of the next one in one go,
 //! since a request that misses the TLB holds everything behind it up, but not another request.
 
-use super::burst::{Burst, GROUPS, WINDOW, position};
+use super::admit::Admitted;
+use super::burst::{Burst, GROUPS, Parsed, WINDOW, position};
+use super::foresee::Foreseen;
 use super::fragments::Fragments;
-use super::group::{ALL, Find, Group, Together, each, lanes};
+use super::group::{ALL, Group, Together, lanes};
+use super::others::Others;
 use super::parse::{Parse, Refused};
 use super::picks::Picks;
 use super::probe::{Probe, Stage};
 use super::{Shared, Verdict, View};
-use crate::family::{Family, Ipv4, Ipv6, Tuple};
 use crate::fib::{HopId, PortId};
 use crate::frame::Frame;
 use crate::hash::Seed;
-use crate::plan::{LocalId, Plan};
+use crate::plan::Plan;
 use crate::reason::Reason;
 use crate::session::{Flow, Sessions};
 use crate::time::Time;
+use arrayvec::ArrayVec;
 use sluice_lanes::level::{LANES, Level};
-use sluice_lanes::prefetch;
-use sluice_table::index::First;
 use sluice_table::{PagePolicy, RegionError};
-use std::net::IpAddr;
 
 /// How many steps behind parsing a group's flows are found, are looked for in their other buckets,
 /// and are followed. Two steps are about what memory takes to come; with one between each, 1 M
@@ -43,6 +43,11 @@ pub(super) struct Engine<F: Together> {
     pub level: Level,
     /// The session that was looked at last.
     pub touched: Flow,
+    /// What is known of a group's first packets.
+    pub foreseen: Foreseen,
+    /// Hashes whose buckets sessions that are opened some time later will need: asked for together
+    /// with others, since a request by itself holds everything up.
+    pub wanted: ArrayVec<u64, LANES>,
     /// Where the sweep's hand is, and when it was moved.
     pub hand: u32,
     pub swept: Time,
@@ -85,38 +90,6 @@ pub(super) struct Turn<'a> {
     pub others: Others<'a>,
 }
 
-/// The sessions of the table that a turn is not of.
-#[derive(Clone, Copy)]
-pub(super) enum Others<'a> {
-    Narrow(&'a Sessions<Ipv4>),
-    Wide(&'a Sessions<Ipv6>),
-}
-
-impl Others<'_> {
-    /// Whether one is found by what a session of the turn's table would be found by, which takes a
-    /// port of this local address. They are asked only if they may have it.
-    pub fn have<F: Family>(&self, plan: &Plan, local: LocalId, tuple: &Tuple<F::Addr>) -> bool {
-        if !plan.takers.get(usize::from(local.0)).is_some_and(|takers| takers.mixed) {
-            return false;
-        }
-        let tuple = tuple.map(F::to_ip);
-        match self {
-            Self::Narrow(sessions) => has(sessions, plan, &tuple),
-            Self::Wide(sessions) => has(sessions, plan, &tuple),
-        }
-    }
-}
-
-#[cold]
-fn has<F: Family>(sessions: &Sessions<F>, plan: &Plan, tuple: &Tuple<IpAddr>) -> bool {
-    let (Some(src), Some(dst)) = (F::from_ip(tuple.src), F::from_ip(tuple.dst)) else {
-        return false;
-    };
-    let Tuple { sport, dport, protocol, .. } = *tuple;
-    let tuple = Tuple { src, dst, sport, dport, protocol };
-    sessions.find(plan, sessions.hash(&tuple), &tuple).is_some()
-}
-
 impl<F: Parse> Engine<F> {
     pub fn new(
         (sessions, fragments): (u32, u32),
@@ -129,6 +102,8 @@ impl<F: Parse> Engine<F> {
             fragments: Fragments::new(fragments),
             level: Level::detect(),
             touched: Flow::NONE,
+            foreseen: Foreseen::default(),
+            wanted: ArrayVec::new(),
             hand: 0,
             swept: Time::default(),
         })
@@ -144,6 +119,7 @@ impl<F: Parse> Engine<F> {
         probe: &mut T,
     ) {
         prefetch_frames(&picks, frames, 0);
+        self.foreseen = Foreseen::default();
         let mut sampled = None;
         let groups = picks.count().div_ceil(LANES);
         let sieve = !F::WIDE && turn.view.plan.sieve.is_some();
@@ -179,8 +155,11 @@ impl<F: Parse> Engine<F> {
                     self.sample(shared, turn.now, at, place % LANES);
                 }
                 self.follow_group(shared, turn, &picks, frames, verdicts, at);
-                probe.mark(Stage::Track);
             }
+            if let Some(at) = group(SOUGHT) {
+                self.foresee(shared, turn.view.plan, at);
+            }
+            probe.mark(Stage::Track);
         }
     }
 
@@ -196,7 +175,7 @@ impl<F: Parse> Engine<F> {
 
     /// Parses a group of frames. With `SIEVE` those that only the wide table may have anything for
     /// are left to it at once; where there is none, nothing is to be asked.
-    #[inline(never)]
+    #[inline(always)]
     fn parse<B: Frame, P: Picks, const SIEVE: bool>(
         &mut self,
         shared: &mut Shared,
@@ -214,9 +193,24 @@ impl<F: Parse> Engine<F> {
             rest &=
                 !self.read_group::<B, P, SIEVE>(shared, plan, (at, &part, picks), frames, verdicts);
         }
+        if rest != 0 {
+            self.parse_lanes::<B, P, SIEVE>(shared, plan, picks, (frames, verdicts), (at, rest));
+        }
+    }
+
+    /// The same for those of a group that go one at a time.
+    #[inline(never)]
+    fn parse_lanes<B: Frame, P: Picks, const SIEVE: bool>(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        picks: &P,
+        (frames, verdicts): (&[B], &mut [Verdict]),
+        (at, rest): (usize, u8),
+    ) {
         let Self { sessions, burst, .. } = self;
         for lane in lanes(rest) {
-            let at_frame = picks.frame(part.start + lane);
+            let at_frame = picks.frame(at * LANES + lane);
             let slow = &mut burst.lanes[position(at, lane)];
             match F::parse(&frames[at_frame], plan, shared, slow) {
                 Ok(()) if SIEVE && F::is_others(plan, &slow.key) => {
@@ -234,74 +228,9 @@ impl<F: Parse> Engine<F> {
         }
     }
 
-    /// First candidates in the home buckets.
-    #[inline(always)]
-    fn find(&mut self, at: usize) {
-        let Self { sessions, burst, level, .. } = self;
-        let (index, group) = (sessions.index(), &mut burst.groups[at % GROUPS]);
-        if group.quick == 0 {
-            group.away = 0;
-        } else {
-            level.run(Find { index, group });
-        }
-        for lane in lanes(group.slow) {
-            let slow = &mut burst.lanes[position(at, lane)];
-            slow.flow = match index.first(slow.hash) {
-                First::Candidate(value) => Flow(value),
-                First::Elsewhere => {
-                    index.prefetch_other(slow.hash);
-                    group.away |= 1 << lane;
-                    Flow::NONE
-                }
-                First::None => Flow::NONE,
-            };
-        }
-    }
-
-    /// First candidates in the other buckets, which were asked for a step ago.
-    #[inline(always)]
-    fn seek(&mut self, at: usize) {
-        let Self { sessions, burst, .. } = self;
-        let group = &mut burst.groups[at % GROUPS];
-        for lane in lanes(group.away) {
-            let slow = &mut burst.lanes[position(at, lane)];
-            let is_quick = group.quick >> lane & 1 == 1;
-            let hash = if is_quick { group.hash(lane) } else { slow.hash };
-            let flow = Flow(sessions.index().second(hash));
-            if is_quick {
-                group.flow[lane] = flow.0;
-            } else {
-                slow.flow = flow;
-            }
-            if let Some(session) = sessions.slab().get(flow.id()) {
-                prefetch::read(session);
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn prefetch_sessions(&self, at: usize) {
-        let (group, slots) = (&self.burst.groups[at % GROUPS], self.sessions.slab().slots());
-        let ask = |flow: Flow| {
-            if let Some(session) = slots.get(flow.id() as usize) {
-                prefetch::read(session);
-            }
-        };
-        each(group.firsts(), |lane| ask(Flow(group.flow[lane])));
-        lanes(group.slow).for_each(|lane| ask(self.burst.lanes[position(at, lane)].flow));
-    }
-
-    #[inline(always)]
-    fn prefetch_buckets(&self, at: usize) {
-        let (group, index) = (&self.burst.groups[at % GROUPS], self.sessions.index());
-        each(group.firsts(), |lane| index.prefetch_home(group.homes[lane]));
-        let slow = |lane: usize| self.burst.lanes[position(at, lane)].hash;
-        lanes(group.slow).for_each(|lane| index.prefetch(slow(lane)));
-    }
-
     /// Verifies and tracks packets in the order of their arrival: after this it is decided what
     /// becomes of each.
-    #[inline(never)]
+    #[inline(always)]
     fn follow_group<B: Frame, P: Picks>(
         &mut self,
         shared: &mut Shared,
@@ -315,13 +244,9 @@ impl<F: Parse> Engine<F> {
         if quick == 0 {
             return self.follow_slow(shared, turn, frames, verdicts, (at, slow));
         }
-        let mut pass = self.verify_group(turn, at);
+        let pass = self.verify_group(turn, at);
         let changes = self.burst.groups[at % GROUPS].changes;
-        if changes != 0 {
-            self.prefetch_ends(at);
-        }
-        let from = at * LANES;
-        let mut left = quick | slow;
+        let (from, mut left) = (at * LANES, quick | slow);
         if (pass, changes) == (ALL, 0) && picks.are_together(from, LANES) {
             let first = picks.frame(from);
             let (frames, verdicts) = (&mut frames[first..], &mut verdicts[first..]);
@@ -331,8 +256,28 @@ impl<F: Parse> Engine<F> {
             }
             left = self.forward_all(shared, turn, at, frames, verdicts);
         }
+        if left != 0 {
+            self.follow_lanes(shared, turn, picks, (frames, verdicts), (at, pass, left));
+        }
+    }
+
+    /// The same for some of a group, one after the other; `pass` are those that may go on together
+    /// as long as nothing changes their sessions.
+    #[inline(never)]
+    fn follow_lanes<B: Frame, P: Picks>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        picks: &P,
+        (frames, verdicts): (&mut [B], &mut [Verdict]),
+        (at, mut pass, left): (usize, u8, u8),
+    ) {
+        let Group { quick, changes, .. } = self.burst.groups[at % GROUPS];
+        if changes != 0 {
+            self.prefetch_ends(at);
+        }
         for lane in lanes(left) {
-            let at_frame = picks.frame(from + lane);
+            let at_frame = picks.frame(at * LANES + lane);
             if pass >> lane & 1 == 1 {
                 let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
                 if self.forward(shared, turn, (at, lane), frame, verdict) {
@@ -346,11 +291,12 @@ impl<F: Parse> Engine<F> {
                 self.take_out((at, lane), at_frame);
             }
             pass &= self.one_of_group(shared, turn, (at, lane), frames, verdicts);
+            self.foresee_next(shared, turn.view.plan, (at, lane));
         }
     }
 
     /// Follows a group without any that go together.
-    #[inline(always)]
+    #[inline(never)]
     fn follow_slow<B: Frame>(
         &mut self,
         shared: &mut Shared,
@@ -411,9 +357,19 @@ impl<F: Parse> Engine<F> {
         let frame = &mut frames[at_frame];
         let mut outcome = Outcome::Unknown;
         if lane.flow == Flow::NONE && !lane.parsed.is_odd() {
+            // From the key once more: waiting for what was just written takes longer.
+            let tuple = F::tuple(&lane.key);
             lane.spell_out::<F>();
-            match self.admit(shared, turn, at, frame) {
-                Ok(flow) => self.burst.lanes[at].flow = flow,
+            match self.admit(shared, turn, (at, &tuple), frame) {
+                Ok(Admitted { flow, opened }) => {
+                    let verdict = &mut verdicts[at_frame];
+                    if let Some(opened) = opened
+                        && self.forward_first(shared, turn, (at, opened), frame, verdict).is_some()
+                    {
+                        return;
+                    }
+                    self.burst.lanes[at].flow = flow;
+                }
                 Err(refused) => outcome = refused,
             }
         }
@@ -448,11 +404,12 @@ impl<F: Parse> Engine<F> {
         at: usize,
         frame: &mut B,
     ) -> Outcome {
+        let Parsed { tuple, .. } = self.burst.lanes[at].parsed;
         if self.burst.lanes[at].parsed.is_odd() {
             return self.odd(shared, turn, at, frame);
         }
-        match self.admit(shared, turn, at, frame) {
-            Ok(flow) => {
+        match self.admit(shared, turn, (at, &tuple), frame) {
+            Ok(Admitted { flow, .. }) => {
                 self.burst.lanes[at].flow = flow;
                 self.track(shared, turn, at, frame)
             }

@@ -3,6 +3,7 @@
 use super::burst::Lane;
 use super::engine::{Engine, Outcome, Turn};
 use super::introduce::Room;
+use super::open::Opened;
 use super::parse::Parse;
 use super::sweep::expired;
 use super::{Shared, Verdict, View, joined, rewrite, tunnel};
@@ -82,6 +83,35 @@ impl<F: Parse> Engine<F> {
         if CHANGES && !plain && track::moves(segment) {
             self.track_tcp(shared, plan, flow, segment);
         }
+        Some(())
+    }
+
+    /// Sends on a packet that has opened a session, and counts it, if nothing else is particular
+    /// about it; it moves the session's state no further. `None` if something is; then nothing has
+    /// changed.
+    #[inline(always)]
+    pub fn forward_first<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        Turn { view: View { plan, fib }, .. }: Turn<'_>,
+        (at, opened): (usize, Opened<F::Addr>),
+        frame: &mut B,
+        verdict: &mut Verdict,
+    ) -> Option<()> {
+        let lane = &self.burst.lanes[at];
+        let (parsed, Opened { real, mode, new, .. }) = (&lane.parsed, opened);
+        let hop = fib.hop(fib.real_hop(real))?;
+        let particular = (mode == Mode::Ipip)
+            | (parsed.length > hop.mtu)
+            | (frame.segment_size() != 0)
+            | (F::WIDE && plan.introduces && mode == Mode::Fnat)
+            | (F::WIDE && F::keys_cross(&lane.key, &new));
+        let headers = (usize::from(parsed.l3), usize::from(parsed.l4));
+        if particular || !F::rewrite_plain(frame.bytes_mut(), headers, &lane.key, &new) {
+            return None;
+        }
+        shared.forwarded(real, Direction::Inbound, parsed.length);
+        *verdict = rewrite::link(frame, parsed.l3, hop);
         Some(())
     }
 

@@ -26,7 +26,7 @@ use crate::frame::Frame;
 use crate::key::Key;
 use crate::plan::{Plan, RealId, Side};
 use crate::session::{Flow, SessionOf};
-use crate::track::Segment;
+use crate::track::{self, Segment};
 use bytemuck::Zeroable;
 use ends::Ends;
 use read::Read;
@@ -64,6 +64,8 @@ pub(super) struct Group<W> {
     pub twins: u8,
     /// Lanes whose candidate is in its other bucket, if there is one.
     pub away: u8,
+    /// Quick lanes that no candidate was found for.
+    pub missing: u8,
     /// The lower and the upper halves of the hashes.
     pub hashes: [Lanes<u32>; 2],
     /// Where they are at home in the index.
@@ -136,6 +138,13 @@ impl<W> Group<W> {
         self.quick & !self.again
     }
 
+    /// Whether a lane's packet may open a session: most that belong to none do, or are a TCP
+    /// segment after the first.
+    #[inline(always)]
+    pub const fn may_open(&self, lane: usize) -> bool {
+        self.flags[lane] & track::OPENS_OF == self.flags[lane] & track::OPENS
+    }
+
     /// What session tracking needs to know of a lane's packet.
     #[inline(always)]
     pub const fn segment(&self, lane: usize) -> Segment {
@@ -194,7 +203,7 @@ impl<W> Kernel for Find<'_, W> {
     #[inline(always)]
     fn run<I: Instructions>(self, instructions: I) {
         let Self { group, index } = self;
-        group.away = 0;
+        (group.away, group.missing) = (0, 0);
         let mut tags = [0; LANES];
         Index::tags(Words::load(instructions, &group.hashes[0])).store(&mut tags);
         let firsts = group.firsts();
@@ -225,7 +234,7 @@ impl<W> Group<W> {
                 index.prefetch_other(self.hash(lane));
                 self.away |= 1 << lane;
             }
-            First::None => {}
+            First::None => self.missing |= 1 << lane,
         }
     }
 }
@@ -351,6 +360,11 @@ impl<F: Parse> Engine<F> {
     #[inline(always)]
     pub fn verify_group(&mut self, turn: Turn<'_>, at: usize) -> u8 {
         let group = &mut self.burst.groups[at % GROUPS];
+        // First packets, all of them.
+        if group.missing == group.firsts() {
+            group.changes = 0;
+            return 0;
+        }
         let View { plan, fib } = turn.view;
         self.level.run(Verify { group, sessions: &self.sessions, plan, fib, now: turn.now })
     }

@@ -1,5 +1,6 @@
 //! What nearly always holds: that all frames of a turn leave by one port as they are.
 
+use super::{Shared, Verdict};
 use crate::fib::PortId;
 
 /// How many of a turn's frames leave by one port as they are.
@@ -24,5 +25,20 @@ impl Leaving {
     /// The port that so many frames leave by, if that is all of them.
     pub const fn all(&self, frames: usize) -> Option<PortId> {
         if self.frames == frames && frames > 0 { Some(self.by) } else { None }
+    }
+}
+
+impl Shared {
+    /// Counts verdicts that carry a reason.
+    pub(super) fn count(&mut self, verdicts: &[Verdict]) {
+        for verdict in verdicts {
+            match verdict {
+                Verdict::Tx(_) | Verdict::Wait | Verdict::Fragment(..) | Verdict::Park(_) => {}
+                Verdict::Answer(_, reason) | Verdict::Kernel(reason) | Verdict::Drop(reason) => {
+                    self.counters.count(*reason);
+                }
+                Verdict::HandOff(_) => self.counters.handed_off += 1,
+            }
+        }
     }
 }

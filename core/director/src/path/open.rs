@@ -8,12 +8,14 @@ use crate::blueprint::{HashKey, Mode, Scheduling};
 use crate::counters::Direction;
 use crate::family::Tuple;
 use crate::fib::{HopId, NoHop};
+use crate::key::{self, Key};
 use crate::local_port;
 use crate::plan::{LocalId, Plan, RealId, Service, ServiceId};
 use crate::reason::Reason;
 use crate::schedule::{Refused, stable_hash};
-use crate::session::{Core, Flow, Session, SessionOf, Sessions, State};
+use crate::session::{Core, Entry, Flow, Session, SessionOf, State};
 use crate::time::Time;
+use sluice_lanes::level::LANES;
 use sluice_lanes::prefetch;
 
 /// Protocol number of templates: one that no packet of a session has (RFC 3692 experiments).
@@ -21,15 +23,25 @@ pub(super) const TEMPLATE: u8 = 254;
 /// Real servers that are asked for in turn when a session towards one cannot be told from another.
 const TRIES: u32 = 4;
 
+/// A session that a packet has opened.
+#[derive(Clone, Copy)]
+pub(super) struct Opened<A> {
+    pub flow: Flow,
+    pub real: RealId,
+    pub mode: Mode,
+    /// The key of what the packet becomes.
+    pub new: Key<A>,
+}
+
 impl<F: Parse> Engine<F> {
-    /// Opens a session for the client's packet `tuple`, whose hash is this.
+    /// Opens a session for the client's packet `tuple`, which is to be found by `entry`.
     pub fn open(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
-        (tuple, hash): (&Tuple<F::Addr>, u64),
+        (tuple, entry): (&Tuple<F::Addr>, Entry),
         (id, state): (ServiceId, State),
-    ) -> Result<Flow, Verdict> {
+    ) -> Result<Opened<F::Addr>, Verdict> {
         let Turn { view, now, .. } = turn;
         let drop = |reason| Verdict::Drop(reason);
         // What would refuse any real server comes first, so that no refusal takes one's turn.
@@ -41,12 +53,12 @@ impl<F: Parse> Engine<F> {
         if shared.live >= shared.capacity {
             return Err(drop(Reason::SessionsFull));
         }
-        let client_hop = view.fib.lookup(F::to_ip(tuple.src));
+        let client_hop = view.fib.lookup(client);
         let answers = matches!(service.mode, Mode::Fnat | Mode::Nat);
         if answers && client_hop == Err(NoHop::NoRoute) {
             return Err(drop(Reason::NoRoute));
         }
-        let probed = view.plan.probed(service, (F::to_ip(tuple.src), tuple.sport));
+        let probed = view.plan.probed(service, (client, tuple.sport));
         if probed.is_none() {
             shared.within_limits(service, id, now).map_err(drop)?;
         }
@@ -60,19 +72,21 @@ impl<F: Parse> Engine<F> {
             hop_generation: view.fib.generation(),
             ..Core::default()
         };
+        let mut session = Session { client: tuple.src, core, ..Session::default() };
+        let key = F::key(tuple);
         for _ in 0..TRIES {
             let real = match probed {
                 Some(real) => real,
                 None => self.choose(shared, turn, tuple, (id, service)).map_err(drop)?,
             };
-            let core = core.to(real, tuple.protocol);
-            let session = Session { client: tuple.src, core, ..Session::default() };
-            match self.insert(shared, turn, (session, hash), service) {
-                Ok(flow) if probed.is_some() => return Ok(flow),
-                Ok(flow) => {
-                    self.remember(shared, view.plan, now, &session, service);
-                    shared.used_up(id);
-                    return Ok(flow);
+            session.core = core.to(real, tuple.protocol);
+            match self.insert(shared, turn, (&key, entry), (&mut session, service)) {
+                Ok(opened) => {
+                    if probed.is_none() {
+                        self.remember(shared, view.plan, now, &session, service);
+                        shared.used_up(service, id);
+                    }
+                    return Ok(opened);
                 }
                 Err(Reason::NatConflict) => {}
                 Err(reason) => return Err(drop(reason)),
@@ -93,17 +107,7 @@ impl<F: Parse> Engine<F> {
         if let Some(real) = self.remembered(shared, plan, now, tuple, (id, service)) {
             return if reachable(turn.view, real) { Ok(real) } else { Err(Reason::NoRoute) };
         }
-        let (address, port) = match (service.scheduler, service.hash) {
-            (Scheduling::Dh, _) => (tuple.dst, 0),
-            (_, HashKey::Client) => (tuple.src, 0),
-            (_, HashKey::ClientPort) => (tuple.src, tuple.sport),
-        };
-        // Only few schedulers look at endpoints.
-        let key = if service.table.is_some() {
-            stable_hash(F::to_ip(address), port, plan.hash_seed)
-        } else {
-            0
-        };
+        let key = scheduled_by::<F>(plan, service, tuple);
         let real = shared.schedulers.pick(plan, id, key, now).map_err(|why| match why {
             Refused::NoReal => Reason::NoReal,
             Refused::AllFull => Reason::RealsFull,
@@ -115,89 +119,117 @@ impl<F: Parse> Engine<F> {
     }
 
     /// Gives a session its local port if it needs one, and adds it.
+    #[inline(always)]
     fn insert(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
-        (mut session, hash): (SessionOf<F>, u64),
-        service: &Service,
-    ) -> Result<Flow, Reason> {
-        let (plan, now, real) = (turn.view.plan, turn.now, session.real());
-        let mode = F::side(plan).real(real).ok_or(Reason::NoReal)?.mode;
-        let mut answers = None;
-        if mode == Mode::Fnat {
-            let (local, port, hash) = self
-                .local_port(shared, turn, &session, service)
-                .ok_or(Reason::LocalPortsExhausted)?;
-            (session.local, session.local_port) = (local, port);
-            answers = Some(hash);
-        } else if mode == Mode::Nat {
-            let hash = self.free_answers(shared, plan, now, &session)?;
-            answers = Some(hash);
-        }
+        (key, entry): (&Key<F::Addr>, Entry),
+        (session, service): (&mut SessionOf<F>, &Service),
+    ) -> Result<Opened<F::Addr>, Reason> {
+        let (plan, real) = (turn.view.plan, session.real());
+        let known = F::side(plan).real(real).filter(|real| real.is_known());
+        let known = known.ok_or(Reason::NoReal)?;
+        let mut back = known.answers_to(key);
+        let answers = match known.mode {
+            Mode::Fnat => {
+                let found = self.local_port(shared, turn, &back, (session, service));
+                let (local, entry) = found.ok_or(Reason::LocalPortsExhausted)?;
+                (session.local, session.local_port) = local;
+                back.dst = F::side(plan).local_wire(session.local).ok_or(Reason::NoReal)?;
+                let (far_port, _) = key::halves(back.ports);
+                back.ports = key::pair(far_port, session.local_port.to_be());
+                Some(entry)
+            }
+            Mode::Nat => Some(self.free_answers(shared, turn, &back, session.state)?),
+            Mode::Dr | Mode::Ipip | Mode::Snat => None,
+        };
         // A one-packet session is for no other packet of the client.
-        let hash = Some(hash).filter(|_| session.state != State::OnePacket);
-        let inserted = self.sessions.insert_by(session, [hash, answers]);
+        let entry = Some(entry).filter(|_| session.state != State::OnePacket);
+        let inserted = self.sessions.insert_by(session, [entry, answers]);
         let id = inserted.map_err(|_| Reason::SessionsFull)?;
-        shared.began(&session);
+        shared.began(session);
         // What the next session will be written to can be on its way until then.
         if let Some(next) = self.sessions.slab().next_slot() {
             prefetch::read(next);
         }
-        Ok(Flow::new(id, Direction::Inbound))
+        let flow = Flow::new(id, Direction::Inbound);
+        Ok(Opened { flow, real, mode: known.mode, new: back.reversed() })
     }
 
-    /// The hash of the key by which a new session's answers are found, if no other has it.
+    /// The key by which the answers of a new session in a state are found, if no other has it.
+    #[inline(always)]
     fn free_answers(
         &mut self,
         shared: &mut Shared,
-        plan: &Plan,
-        now: Time,
-        session: &SessionOf<F>,
-    ) -> Result<u64, Reason> {
-        let keys = Sessions::<F>::keys(plan, session);
-        let [_, Some(key)] = keys.ok_or(Reason::NoReal)? else { return Err(Reason::NoReal) };
-        let hash = self.sessions.hash(&key);
-        let Some(taken) = self.sessions.find(plan, hash, &key) else { return Ok(hash) };
-        let over = expired(self.sessions.slab().at(taken.id()), plan, now);
+        turn: Turn<'_>,
+        key: &Key<F::Addr>,
+        state: State,
+    ) -> Result<Entry, Reason> {
+        let hash = self.sessions.hash_key(key);
+        match self.sessions.vacancy(hash) {
+            Some(entry) => Ok(entry),
+            None => self.freed_answers(shared, turn, (&F::tuple(key), hash), state),
+        }
+    }
+
+    /// The same after a closer look.
+    #[cold]
+    fn freed_answers(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        (key, hash): (&Tuple<F::Addr>, u64),
+        state: State,
+    ) -> Result<Entry, Reason> {
+        let plan = turn.view.plan;
+        let Some(taken) = self.sessions.find(plan, hash, key) else { return Ok(hash.into()) };
+        let session = self.sessions.slab().at(taken.id());
+        let over = expired(session, plan, turn.now);
         // A one-packet session that is asked again goes on.
-        let again = session.state == State::OnePacket
-            && self.sessions.slab().at(taken.id()).state == State::OnePacket;
+        let again = state == State::OnePacket && session.state == State::OnePacket;
         if !again && !over {
             return Err(Reason::NatConflict);
         }
         self.expire(shared, plan, taken.id());
-        Ok(hash)
+        Ok(hash.into())
     }
 
-    /// A free local address and port towards a real server, and the hash of the key by which
-    /// answers to them are found.
+    /// A free local address and port towards a real server, and the key by which answers to them
+    /// are found; `back` is that key but for them.
     fn local_port(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
-        session: &SessionOf<F>,
-        service: &Service,
-    ) -> Option<(LocalId, u16, u64)> {
+        back: &Key<F::Addr>,
+        (session, service): (&SessionOf<F>, &Service),
+    ) -> Option<((LocalId, u16), Entry)> {
         let Turn { view, now, .. } = turn;
         let pool = view.plan.pools.get(service.pool?)?;
         let (side, at) = (F::side(view.plan), session.real().0 as usize);
-        let real = side.real(session.real())?;
-        let (src, sport) = (F::wire(real.wire_address), real.port_for(session.virtual_port));
-        let protocol = session.protocol();
-        let six = F::to_ip(src).is_ipv6();
+        let six = F::to_ip(F::wire(back.src)).is_ipv6();
         let locals = &pool.locals[usize::from(six)];
         let share = pool.share_of((F::WIDE, six), (shared.worker, shared.workers));
         let range = local_port::Range { locals, first_port: pool.first_port, share };
-        let (mut walk, mut hash) = (*shared.walks.get(at)?, 0);
+        let mut walk = *shared.walks.get(at)?;
+        let (sport, _) = key::halves(back.ports);
+        let towards = |local, port: u16| {
+            let dst = side.local_wire(local)?;
+            Some(Key { dst, ports: key::pair(sport, port.to_be()), ..*back })
+        };
+        let mut entry = None;
         let chosen = range.choose(&mut walk, |local, port| {
-            let Some(dst) = side.local(local) else { return false };
-            let tuple = Tuple { src, dst, sport, dport: port, protocol };
-            if turn.others.have::<F>(view.plan, local, &tuple) {
+            let Some(key) = towards(local, port) else { return false };
+            if turn.others.have::<F>(view.plan, local, &key) {
                 return false;
             }
-            hash = self.sessions.hash(&tuple);
-            let taken = self.sessions.find(view.plan, hash, &tuple);
+            let hash = self.sessions.hash_key(&key);
+            entry = self.sessions.vacancy(hash);
+            if entry.is_some() {
+                return true;
+            }
+            entry = Some(hash.into());
+            let taken = self.sessions.find(view.plan, hash, &F::tuple(&key));
             let Some(flow) = taken else { return true };
             let over = expired(self.sessions.slab().at(flow.id()), view.plan, now);
             if over {
@@ -206,15 +238,15 @@ impl<F: Parse> Engine<F> {
             over
         });
         *shared.walks.get_mut(at)? = walk;
-        // What the next session will look at is known, and can be on its way until then.
-        if let Some((local, dport)) = range.next(walk)
-            && let Some(dst) = side.local(local)
-        {
-            let tuple = Tuple { src, dst, sport, dport, protocol };
-            self.sessions.index().prefetch(self.sessions.hash(&tuple));
+        // What a later session will look at is known, and can be on its way until then.
+        let later = range.next(walk.ahead(LANES as u32 - 1));
+        if let Some(key) = later.and_then(|(local, port)| towards(local, port)) {
+            let hash = self.sessions.hash_key(&key);
+            if self.wanted.try_push(hash).is_err() {
+                self.sessions.index().prefetch(hash);
+            }
         }
-        let (local, port) = chosen?;
-        Some((local, port, hash))
+        Some((chosen?, entry?))
     }
 
     /// The key of a client's template.
@@ -264,7 +296,8 @@ impl<F: Parse> Engine<F> {
         (!expired(template, plan, now)).then(|| template.real())
     }
 
-    /// Remembers where a client's session went.
+    /// Remembers where a client's session went, if its service does.
+    #[inline(always)]
     fn remember(
         &mut self,
         shared: &mut Shared,
@@ -273,8 +306,21 @@ impl<F: Parse> Engine<F> {
         session: &SessionOf<F>,
         service: &Service,
     ) {
-        let Some(persistence) = service.persistence else { return };
-        let client = F::masked(session.client, persistence.prefix);
+        if let Some(persistence) = service.persistence {
+            self.bind(shared, plan, now, session, persistence.prefix);
+        }
+    }
+
+    #[inline(never)]
+    fn bind(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        now: Time,
+        session: &SessionOf<F>,
+        prefix: u8,
+    ) {
+        let client = F::masked(session.client, prefix);
         let Some(vip) = F::side(plan).vip(session.service) else { return };
         let key = Self::template(session.service, client, vip);
         if let Some(flow) = self.sessions.find(plan, self.sessions.hash(&key), &key) {
@@ -302,7 +348,16 @@ impl<F: Parse> Engine<F> {
 
 impl Shared {
     /// Whether a service may have one more session now.
+    #[inline(always)]
     fn within_limits(&mut self, service: &Service, id: ServiceId, now: Time) -> Result<(), Reason> {
+        if service.max_sessions | service.max_new_per_s == 0 {
+            Ok(())
+        } else {
+            self.limited(service, id, now)
+        }
+    }
+
+    fn limited(&mut self, service: &Service, id: ServiceId, now: Time) -> Result<(), Reason> {
         let (workers, at) = (u32::from(self.workers), usize::from(id.0));
         let Some(usage) = self.usage.get_mut(at) else { return Ok(()) };
         let share = |limit: u32| limit.div_ceil(workers);
@@ -316,7 +371,11 @@ impl Shared {
     }
 
     /// A session of a service was opened that its rate counts.
-    fn used_up(&mut self, id: ServiceId) {
+    #[inline(always)]
+    fn used_up(&mut self, service: &Service, id: ServiceId) {
+        if service.max_new_per_s == 0 {
+            return;
+        }
         if let Some(usage) = self.usage.get_mut(usize::from(id.0)) {
             usage.rate.take();
         }
@@ -365,6 +424,24 @@ impl Shared {
         }
         self.schedulers.closed(real);
     }
+}
+
+/// What a service's scheduler goes by, if it looks at endpoints, which only few do.
+#[inline(always)]
+pub(super) fn scheduled_by<F: Parse>(
+    plan: &Plan,
+    service: &Service,
+    tuple: &Tuple<F::Addr>,
+) -> u64 {
+    if service.table.is_none() {
+        return 0;
+    }
+    let (address, port) = match (service.scheduler, service.hash) {
+        (Scheduling::Dh, _) => (tuple.dst, 0),
+        (_, HashKey::Client) => (tuple.src, 0),
+        (_, HashKey::ClientPort) => (tuple.src, tuple.sport),
+    };
+    stable_hash(F::to_ip(address), port, plan.hash_seed)
 }
 
 /// Whether there is a route to a real server, its MAC known or not.

@@ -177,7 +177,7 @@ impl<F: Parse> Engine<F> {
             let towards = Tuple { src: tuple.dst, sport: tuple.dport, ..own };
             self.is_free(shared, plan, now, &own)
                 && self.is_free(shared, plan, now, &towards)
-                && !turn.others.have::<F>(plan, local, &towards)
+                && !turn.others.have::<F>(plan, local, &F::key(&towards))
         });
         *shared.walks.get_mut(at)? = walk;
         chosen

@@ -1,6 +1,7 @@
 //! The path over packets that `etherparse` builds, judged by `etherparse`.
 
 mod errors;
+mod firsts;
 mod fragments;
 mod groups;
 mod hearsay;

@@ -48,6 +48,7 @@ impl Plan {
     }
 
     /// The double that a probe of a service is for.
+    #[inline(always)]
     pub(crate) fn probed(&self, service: &Service, from: (IpAddr, u16)) -> Option<RealId> {
         if !self.sends_probes(from.0) {
             return None;

@@ -7,6 +7,7 @@ use super::addresses::Addresses;
 use super::{LocalId, Owner, Plan, RealId, Service, ServiceId};
 use crate::blueprint::{Mode, Ports, Protocol};
 use crate::family::Family;
+use crate::key::{self, Key};
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
@@ -102,6 +103,16 @@ pub struct Side<A> {
     nat: FxHashMap<(u8, A, u16), Vec<Owner>>,
     /// Addresses of such real servers, of either table.
     nat_set: FxHashMap<A, ()>,
+}
+
+impl<A: Copy> RealEntry<A> {
+    /// The key of what answers a client's packet, as long as nothing stands for the client.
+    #[inline(always)]
+    pub const fn answers_to(&self, packet: &Key<A>) -> Key<A> {
+        let (client_port, virtual_port) = key::halves(packet.ports);
+        let ports = key::pair(self.port_for_wire(virtual_port), client_port);
+        Key { src: self.wire_address, dst: packet.src, ports, protocol: packet.protocol }
+    }
 }
 
 impl<A: Copy + Eq + Hash> Side<A> {

@@ -52,6 +52,13 @@ impl Positions {
     /// The first member from `from` on.
     #[inline]
     pub(super) fn next(&self, from: u32) -> Option<u32> {
+        // Most sets are one word.
+        if let [level] = &self.levels[..]
+            && let [word] = level[..]
+        {
+            let rest = word.checked_shr(from)?;
+            return (rest != 0).then(|| from + rest.trailing_zeros());
+        }
         let mut at = from as usize;
         for (height, level) in self.levels.iter().enumerate() {
             let rest = level.get(at / 64)? >> (at % 64);

@@ -4,6 +4,7 @@
 mod change;
 mod choosing;
 mod distribution;
+mod guesses;
 mod limits;
 mod mh;
 mod workers;

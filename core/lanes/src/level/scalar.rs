@@ -1,10 +1,16 @@
 //! The scalar twin: what each instruction does, lane by lane.
 
-use super::{Instructions, LANES, Lanes};
+use super::{Instructions, Kernel, LANES, Lanes};
 use crate::tags::WIDTH;
 
 #[derive(Clone, Copy)]
-pub(super) struct Scalar;
+struct Scalar;
+
+/// By itself: where it runs, calls are the least of it, and elsewhere it is in nobody's way.
+#[inline(never)]
+pub(super) fn run<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run(Scalar)
+}
 
 #[inline(always)]
 fn each(word: impl Fn(usize) -> u32) -> Lanes<u32> {

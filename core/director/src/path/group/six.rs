@@ -196,7 +196,9 @@ impl Together for Ipv6 {
     fn locals<I: Instructions>(instructions: I, side: &Side<u128>, ids: Words<I>) -> [Words<I>; 4] {
         if let Some(tables) = side.few_locals() {
             let known = ids.at_most(Words::splat(instructions, 15));
-            return tables.each_ref().map(|table| ids.of(table) & known);
+            // Spelt out: a closure would be compiled for the baseline.
+            let [a, b, c, d] = tables;
+            return [ids.of(a) & known, ids.of(b) & known, ids.of(c) & known, ids.of(d) & known];
         }
         let (mut locals, mut rows) = ([0; LANES], NO_ROWS);
         ids.store(&mut locals);

@@ -64,8 +64,10 @@ impl<I: Instructions, E: Ends<I>> Facts<I, E> {
         if group.again != 0 {
             group.hand_on();
         }
-        // Copies, so that their columns lie at places known beforehand. What is not there is vacant.
-        let (slots, mut found) = (sessions.slab().slots(), [SessionOf::<F>::default(); LANES]);
+        // Copies, so that their columns lie at places known beforehand. What is not there is
+        // vacant.
+        let slots = sessions.slab().slots();
+        let mut found = [SessionOf::<F>::default(); LANES];
         for (found, flow) in found.iter_mut().zip(group.flow) {
             if let Some(session) = slots.get(Flow(flow).id() as usize) {
                 *found = *session;
