@@ -205,8 +205,8 @@ impl Queue for MemQueue {
         }
         let (count, at) = (frames.len(), self.sent.len());
         self.sent.reserve(count);
-        // SAFETY: so many handles are in the burst, and there is room for them behind `at`; they are
-        // the queue's from here on and no more the burst's.
+        // SAFETY: so many handles are in the burst, and there is room for them behind `at`; they
+        // are the queue's from here on and no more the burst's.
         unsafe {
             frames.set_len(0);
             std::ptr::copy_nonoverlapping(frames.as_ptr(), self.sent.as_mut_ptr().add(at), count);

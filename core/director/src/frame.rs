@@ -51,6 +51,13 @@ pub trait Frame {
 
     /// Asks the processor to load the first cache line of the frame's bytes.
     fn prefetch(&self) {}
+
+    /// The same some time before, for a frame that comes from another core: asks for what
+    /// [`Frame::prefetch`] itself reads, if that is not in the handle.
+    #[inline(always)]
+    fn prefetch_far(&self) {
+        self.prefetch();
+    }
 }
 
 /// A receiving port's verdict on one checksum.

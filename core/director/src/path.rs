@@ -44,6 +44,7 @@ mod quote;
 mod rate;
 mod rewrite;
 mod sight;
+mod strays;
 mod sweep;
 mod tunnel;
 
@@ -160,7 +161,9 @@ pub struct PathConfig {
 struct Shared {
     /// Frames that the IPv4 table has nothing for and the wide one may have.
     deferred: ArrayVec<u8, BURST>,
-    /// What the turn's frames have behind them, if other workers have handed them over.
+    /// How many of the turn's frames were received here.
+    own: usize,
+    /// What those behind them have behind them, which other workers have handed over.
     rounds: ArrayVec<Round, BURST>,
     /// Which of the turn's frames may open a session from the middle of a stream: a bit for each.
     resumes: [u64; BURST / 64],
@@ -197,6 +200,8 @@ struct Shared {
     ports_from: u32,
     /// Of each pool the local ports that are this worker's: the first, and how many.
     ports: Vec<(u16, u32)>,
+    /// What tells most packets that are for none of another worker's.
+    bounds: strays::Bounds,
     waiting: ArrayVec<Waiting, BURST>,
     /// Frames that went together and leave by one port.
     leaving: Leaving,
@@ -219,6 +224,7 @@ impl Path {
     pub fn new(config: &PathConfig) -> Result<Self, RegionError> {
         let shared = Shared {
             deferred: ArrayVec::new(),
+            own: 0,
             rounds: ArrayVec::new(),
             resumes: [0; BURST / 64],
             live: 0,
@@ -240,6 +246,7 @@ impl Path {
             walks: Vec::new(),
             ports_from: 0,
             ports: Vec::new(),
+            bounds: strays::Bounds::NONE,
             waiting: ArrayVec::new(),
             leaving: Leaving::default(),
             joined: ArrayVec::new(),
@@ -282,11 +289,11 @@ impl Path {
         self.turn_handed(view, now, port, (frames, &[]), verdicts);
     }
 
-    /// The same for frames that other workers have handed over, each with what [`Path::round`]
-    /// said of it there.
+    /// The same for a burst that ends in frames that other workers have handed over, each with
+    /// what [`Path::round`] said of it there.
     ///
     /// # Panics
-    /// As [`Path::turn`], and when `rounds` is longer than [`BURST`].
+    /// As [`Path::turn`], and when `rounds` is longer than `frames`.
     pub fn turn_handed<F: Frame>(
         &mut self,
         view: View<'_>,
@@ -311,7 +318,9 @@ impl Path {
         (verdicts, probe): (&mut [Verdict], &mut T),
     ) {
         assert!(frames.len() <= BURST && verdicts.len() >= frames.len());
-        self.shared.rounds = rounds.iter().copied().collect();
+        self.shared.own = frames.len() - rounds.len();
+        self.shared.rounds.clear();
+        self.shared.rounds.extend(rounds.iter().copied());
         self.shared.resumes = [0; BURST / 64];
         self.shared.waiting.clear();
         self.shared.leaving = Leaving::default();

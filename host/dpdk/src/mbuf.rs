@@ -212,6 +212,11 @@ impl Frame for Mbuf {
         let data = header.buf_addr.wrapping_add(usize::from(header.data_off));
         prefetch_read(data);
     }
+
+    #[inline]
+    fn prefetch_far(&self) {
+        prefetch_read(self.0.as_ptr().cast());
+    }
 }
 
 /// Asks the processor for the cache line at `address`. Any address will do.

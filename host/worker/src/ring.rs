@@ -1,11 +1,14 @@
 //! Rings between workers: one for each ordered pair, so that each has one producer and one
 //! consumer and needs no lock.
 //!
-//! What a turn hands over goes into a ring at once, and comes out of it at once: the two workers
-//! pass the cache lines that say how full it is to and fro, which costs more than all the rest.
+//! What a turn hands over goes into a ring at once, and comes out of it in bursts: the two workers
+//! pass the cache lines that say how full it is to and fro, so the less often the better.
 
+use crate::queue::Burst;
 use arrayvec::ArrayVec;
+use rtrb::chunks::ChunkError;
 use rtrb::{Consumer, Producer, RingBuffer};
+use sluice_director::Frame;
 use sluice_director::fib::PortId;
 use sluice_director::path::{BURST, Round};
 
@@ -36,6 +39,7 @@ pub(crate) struct Parcel<F> {
 pub(crate) struct Sender<F> {
     ring: Producer<Parcel<F>>,
     pending: ArrayVec<Parcel<F>, BURST>,
+    flushed: bool,
 }
 
 impl<F> Sender<F> {
@@ -52,26 +56,81 @@ impl<F> Sender<F> {
 
     /// Puts what waits into the ring; gives how many had to be dropped because it is full.
     pub fn flush(&mut self) -> usize {
-        let room = self.pending.len().min(self.ring.slots());
+        // How far the receiver is, is looked up only when there may be too little room: that is in
+        // its cache.
+        let mut room = self.pending.len();
+        if let Err(ChunkError::TooFewSlots(slots)) = self.ring.write_chunk_uninit(room) {
+            room = slots;
+        }
         if let Ok(chunk) = self.ring.write_chunk_uninit(room) {
             chunk.fill_from_iter(self.pending.drain(..room));
         }
+        self.flushed = true;
         self.pending.drain(..).count()
+    }
+
+    /// Whether it was flushed since this was last asked.
+    pub fn was_flushed(&mut self) -> bool {
+        std::mem::take(&mut self.flushed)
     }
 }
 
+/// What has each frame behind it that was handed over.
+pub(crate) type Rounds = ArrayVec<Round, BURST>;
+
+/// Turns that parcels wait for a burst that they can join.
+const PATIENCE: u8 = 4;
+
 /// A ring's end to take parcels out of.
-pub(crate) struct Receiver<F>(Consumer<Parcel<F>>);
+pub(crate) struct Receiver<F> {
+    ring: Consumer<Parcel<F>>,
+    /// Turns that the first has waited, or those before it.
+    waited: u8,
+}
+
+impl<F: Frame> Receiver<F> {
+    /// Lets those from the first on that came by a port join a burst of it, as many as there is
+    /// room for.
+    pub fn join(&mut self, port: PortId, burst: &mut Burst<F>, rounds: &mut Rounds) {
+        let most = self.ring.slots().min(burst.remaining_capacity());
+        let Ok(chunk) = self.ring.read_chunk(most) else { return };
+        // Where the ring begins anew, the rest joins another burst.
+        let (first, _) = chunk.as_slices();
+        let is_other = |parcel: &Parcel<F>| {
+            parcel.port != port || !matches!(parcel.errand, Errand::Process(_))
+        };
+        let count = first.iter().position(is_other).unwrap_or(first.len());
+        for Parcel { frame, errand, .. } in chunk.into_iter().take(count) {
+            if let Errand::Process(round) = errand {
+                frame.prefetch_far();
+                burst.push(frame);
+                rounds.push(round);
+            }
+        }
+    }
+
+    /// Whether parcels may wait for the next turn: few, and not for long, whose first is for a port
+    /// whose bursts it can join. None may.
+    pub fn may_wait(&mut self, joins: impl Fn(PortId) -> bool) -> bool {
+        let few = self.ring.slots() < BURST / 2;
+        let joins = self.ring.peek().map_or(true, |parcel| {
+            matches!(parcel.errand, Errand::Process(_)) && joins(parcel.port)
+        });
+        let may = few && joins && self.waited < PATIENCE;
+        self.waited = if may && !self.ring.is_empty() { self.waited + 1 } else { 0 };
+        may
+    }
+}
 
 impl<F> Receiver<F> {
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.ring.is_empty()
     }
 
     /// Takes as many as there is room for.
     pub fn take(&mut self, parcels: &mut ArrayVec<Parcel<F>, BURST>) {
-        let count = self.0.slots().min(parcels.remaining_capacity());
-        if let Ok(chunk) = self.0.read_chunk(count) {
+        let count = self.ring.slots().min(parcels.remaining_capacity());
+        if let Ok(chunk) = self.ring.read_chunk(count) {
             parcels.extend(chunk);
         }
     }
@@ -89,6 +148,18 @@ impl<F> Default for Rings<F> {
     }
 }
 
+impl<F> Rings<F> {
+    /// Puts a parcel for another worker with those that wait for the end of the turn; gives how
+    /// many had to be dropped for it.
+    #[inline]
+    pub(crate) fn hand_over(&mut self, worker: u16, parcel: Parcel<F>) -> usize {
+        match self.to.get_mut(usize::from(worker)) {
+            Some(Some(ring)) => ring.push(parcel),
+            _ => 1,
+        }
+    }
+}
+
 /// Rings between all of `workers` workers; the n-th entry is for worker n.
 pub fn mesh<F>(workers: usize) -> Vec<Rings<F>> {
     let mut rings: Vec<Rings<F>> = (0..workers)
@@ -100,8 +171,9 @@ pub fn mesh<F>(workers: usize) -> Vec<Rings<F>> {
     for sender in 0..workers {
         for receiver in (0..workers).filter(|receiver| *receiver != sender) {
             let (producer, consumer) = RingBuffer::new(RING);
-            rings[sender].to[receiver] = Some(Sender { ring: producer, pending: ArrayVec::new() });
-            rings[receiver].from[sender] = Some(Receiver(consumer));
+            rings[sender].to[receiver] =
+                Some(Sender { ring: producer, pending: ArrayVec::new(), flushed: false });
+            rings[receiver].from[sender] = Some(Receiver { ring: consumer, waited: 0 });
         }
     }
     rings
@@ -120,7 +192,7 @@ mod tests {
         let parcel = |frame| Parcel { frame, port: PortId(0), errand: Errand::Send };
         let given = RING + BURST + 3;
         let mut dropped: usize = (0..given).map(|frame| to.push(parcel(frame))).sum();
-        assert!(from.0.slots() <= RING && !to.is_empty());
+        assert!(from.ring.slots() <= RING && !to.is_empty());
         dropped += to.flush();
         assert!(to.is_empty());
         let mut came = Vec::new();

@@ -83,6 +83,8 @@ fn read_mail<Q: Queue>(worker: &mut Worker<Q>, mailbox: &Receiver<Message<Q>>, n
 
 /// Sleeps until a queue, another worker or the control side has something.
 fn sleep<Q: Queue>(worker: &mut Worker<Q>, wake: &Wake) {
+    // Mail may have made it hand something over since its last turn.
+    worker.wake_called();
     wake.about_to_sleep();
     let mut failed = false;
     if !worker.has_parcels() {

@@ -1,5 +1,6 @@
 //! One worker's turn: receive, run through the path, send.
 
+mod guests;
 mod hold;
 mod send;
 mod timed;
@@ -13,6 +14,7 @@ use crate::queue::{Burst, Queue};
 use crate::ring::{Errand, Parcel, Rings};
 use crate::stages::{Clock, StageCounts, Stages};
 use arrayvec::ArrayVec;
+use guests::Search;
 use sluice_director::fib::{Fib, PortId};
 use sluice_director::path::{
     BURST, Parked, Parking, Path, PathConfig, Probe, RegionError, Round, Unprobed, Verdict, View,
@@ -24,6 +26,8 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use watched::Lookouts;
 
+/// Bursts of so many frames or fewer are spared to prepare room for all that one may have.
+const SHORT: usize = 32;
 /// Slots that are looked at for one [`Message::Sessions`].
 const LISTED_SLOTS: u32 = 4096;
 
@@ -55,11 +59,12 @@ pub struct WorkerConfig {
 struct Attached<Q: Queue> {
     lines: Vec<Outlet<Q>>,
     twins: Vec<Outlet<Q>>,
+    search: Search,
 }
 
 impl<Q: Queue> Default for Attached<Q> {
     fn default() -> Self {
-        Self { lines: Vec::new(), twins: Vec::new() }
+        Self { lines: Vec::new(), twins: Vec::new(), search: Search::default() }
     }
 }
 
@@ -72,10 +77,16 @@ impl<Q: Queue> Attached<Q> {
 /// A worker. [`crate::run`] is its loop.
 pub struct Worker<Q: Queue> {
     number: u16,
+    /// Whether there are other workers.
+    has_others: bool,
     path: Path,
     snapshot: Arc<Snapshot>,
     ports: Vec<Attached<Q>>,
     rings: Rings<Q::Frame>,
+    /// Workers whose rings have something in this turn.
+    callers: Vec<usize>,
+    /// Whether some were handed something and may not have been woken.
+    owes_wakes: bool,
     wakes: Vec<Wake>,
     held: HeldFrames<Q::Frame>,
     parking: Parking<Q::Frame>,
@@ -125,9 +136,12 @@ impl<Q: Queue> Worker<Q> {
         path.adopt(&snapshot.plan);
         Ok(Self {
             number: config.path.worker,
+            has_others: config.path.workers > 1,
             path,
             snapshot,
             ports: Vec::new(),
+            callers: Vec::with_capacity(rings.from.len()),
+            owes_wakes: false,
             rings,
             wakes,
             held: HeldFrames::new(config.held_frames),
@@ -200,6 +214,10 @@ impl<Q: Queue> Worker<Q> {
             let why = Some(Reason::FragmentOrphan);
             self.watch_alone(Came::Line, Some(parked.port), &parked.frame, why);
         }
+        if self.has_others {
+            self.wake_called();
+            self.look_for_callers();
+        }
         for at in 0..self.ports.len() {
             for queue in 0..self.ports[at].lines.len() {
                 came += self.serve_line(now, at, queue);
@@ -208,9 +226,7 @@ impl<Q: Queue> Worker<Q> {
                 came += self.serve_twin(at, queue);
             }
         }
-        for sender in 0..self.rings.from.len() {
-            came += self.serve_worker(now, sender);
-        }
+        came += self.serve_callers(now);
         self.flush();
         self.path.sweep(&self.snapshot.plan, now);
         if self.held.len() > 0 {
@@ -237,11 +253,19 @@ impl<Q: Queue> Worker<Q> {
         }
         let mut burst = Burst::new();
         let came = self.ports[port].lines[queue].queue.receive(&mut burst);
-        if came > 0 {
-            self.tally.bursts += 1;
-            self.process(now, PortId(port as u16), (&mut burst, &[]), &mut Unprobed);
+        self.tally.bursts += u64::from(came > 0);
+        let port = PortId(port as u16);
+        if !self.has_others {
+            if came > 0 {
+                self.process(now, port, (&mut burst, &[]), &mut Unprobed);
+            }
+            return came;
         }
-        came
+        let rounds = self.gather(port, &mut burst);
+        if !burst.is_empty() {
+            self.process(now, port, (&mut burst, &rounds), &mut Unprobed);
+        }
+        came + rounds.len()
     }
 
     /// The kernel's frames leave by the port as they are.
@@ -260,39 +284,9 @@ impl<Q: Queue> Worker<Q> {
         came
     }
 
-    /// What another worker handed over, a burst at most.
-    fn serve_worker(&mut self, now: Time, sender: usize) -> usize {
-        let ring = self.rings.from[sender].as_mut().filter(|ring| !ring.is_empty());
-        let Some(ring) = ring else { return 0 };
-        let mut parcels = ArrayVec::new();
-        ring.take(&mut parcels);
-        let came = parcels.len();
-        let mut port = None;
-        let (mut burst, mut rounds) = (Burst::new(), ArrayVec::<Round, BURST>::new());
-        for parcel in parcels {
-            match parcel.errand {
-                Errand::Process(round) => {
-                    if let Some(before) = port.filter(|before| *before != parcel.port) {
-                        self.process(now, before, (&mut burst, &rounds), &mut Unprobed);
-                        rounds.clear();
-                    }
-                    port = Some(parcel.port);
-                    burst.push(parcel.frame);
-                    rounds.push(round);
-                }
-                Errand::Send => self.send(parcel.port, parcel.frame, true),
-                Errand::Cut(mtu) => self.send_cut(parcel.port, &parcel.frame, mtu),
-                Errand::Kernel => self.pass_to_kernel(parcel.port, parcel.frame, true),
-            }
-        }
-        if let Some(port) = port {
-            self.process(now, port, (&mut burst, &rounds), &mut Unprobed);
-        }
-        came
-    }
-
     /// Runs a burst through the path and sends its frames where they belong, and then those that
-    /// waited for one of them. `rounds` is what frames have behind them that were handed over.
+    /// waited for one of them. `rounds` is what those have behind them that were handed over: the
+    /// last ones.
     fn process<T: Probe>(
         &mut self,
         now: Time,
@@ -343,9 +337,25 @@ impl<Q: Queue> Worker<Q> {
         if self.lookouts.is_some() {
             return self.process_watched(now, port, (burst, rounds), since);
         }
-        let mut verdicts = [Verdict::Wait; BURST];
+        let handed = (burst, rounds);
+        if handed.0.len() <= SHORT {
+            self.process_into(now, port, handed, since, (&mut [Verdict::Wait; SHORT], probe));
+        } else {
+            self.process_into(now, port, handed, since, (&mut [Verdict::Wait; BURST], probe));
+        }
+    }
+
+    /// The same with room for verdicts.
+    fn process_into<T: Probe>(
+        &mut self,
+        now: Time,
+        port: PortId,
+        (burst, rounds): (&mut Burst<Q::Frame>, &[Round]),
+        since: &[Time],
+        (verdicts, probe): (&mut [Verdict], &mut T),
+    ) {
         let view = View { plan: &self.snapshot.plan, fib: &self.snapshot.fib };
-        self.path.turn_probed(view, now, port, (burst, rounds), (&mut verdicts, probe));
+        self.path.turn_probed(view, now, port, (burst, rounds), (verdicts, probe));
         let verdicts = &verdicts[..burst.len()];
         // Nearly always all leave by the same port.
         if let Some(to) = self.path.all_leave_by(burst.len()).or_else(|| all_leave_by(verdicts))
@@ -383,6 +393,9 @@ impl<Q: Queue> Worker<Q> {
                 }
                 Verdict::Kernel(_) => self.pass_to_kernel(port, frame, false),
                 Verdict::HandOff(worker) => {
+                    if let Some(home) = self.ports.get_mut(usize::from(port.0)) {
+                        home.search.found_one();
+                    }
                     let errand = Errand::Process(self.path.round(lane));
                     self.hand_off(worker, Parcel { frame, port, errand });
                 }
@@ -429,6 +442,7 @@ impl<Q: Queue> Worker<Q> {
                 let _ = reply.send(self.look_away(number));
             }
             Message::Stop => {
+                self.wake_called();
                 let parked = self.parking.clear(None);
                 self.count(parked, Reason::FragmentOrphan);
                 return false;

@@ -20,6 +20,7 @@ use super::burst::GROUPS;
 use super::engine::{Engine, Turn};
 use super::parse::{Parse, is_ipv6, stays_here};
 use super::picks::Picks;
+use super::strays::Foreign;
 use super::{Shared, Verdict, View};
 use crate::family::Family;
 use crate::frame::Frame;
@@ -28,7 +29,7 @@ use crate::plan::{Plan, RealId, Side};
 use crate::session::{Flow, SessionOf};
 use crate::track::{self, Segment};
 use bytemuck::Zeroable;
-use ends::Ends;
+pub(super) use ends::{Ends, NO_ROWS};
 use read::Read;
 use sluice_lanes::level::{Instructions, Kernel, LANES, Lanes};
 use sluice_lanes::words::Words;
@@ -40,7 +41,7 @@ use verify::{Changes, Heads, Verify};
 
 /// The mask of all lanes.
 pub(super) const ALL: u8 = u8::MAX;
-const NOTHING: &[u8; 16] = &[0; 16];
+pub(super) const NOTHING: &[u8; 16] = &[0; 16];
 
 /// What is known of eight packets, by lane.
 #[derive(Clone, Copy, Debug, Zeroable)]
@@ -327,24 +328,36 @@ impl<F: Parse> Engine<F> {
         let read = group.quick | others;
         if SIEVE || shared.workers > 1 {
             let frame = |lane| picks.frame(from + lane);
-            Self::keep::<SIEVE>(group, shared, plan, frame, verdicts);
+            let foreign = match shared.workers {
+                ..=1 => 0,
+                _ => self.level.run(Foreign::<F> { group, bounds: &shared.bounds }),
+            };
+            let asked = if SIEVE { group.quick } else { group.quick & foreign };
+            if asked != 0 {
+                Self::keep::<SIEVE>(group, shared, plan, (asked, foreign, frame), verdicts);
+            }
         }
         read
     }
 
     /// Leaves out of a group what belongs to another worker, and with `SIEVE` what only the wide
-    /// table may have anything for.
+    /// table may have anything for. `asked` are the lanes that it may be, `foreign` those that may
+    /// be another worker's.
     #[inline(always)]
     fn keep<const SIEVE: bool>(
         group: &mut Group<F::Words>,
         shared: &mut Shared,
         plan: &Plan,
-        frame: impl Fn(usize) -> usize,
+        (asked, foreign, frame): (u8, u8, impl Fn(usize) -> usize),
         verdicts: &mut [Verdict],
     ) {
-        for lane in lanes(group.quick) {
+        for lane in lanes(asked) {
             let key = F::key_of(&group.words, lane);
-            if let Err(verdict) = stays_here::<F>(&F::tuple(&key), plan, shared) {
+            let stays = match foreign >> lane & 1 {
+                0 => Ok(()),
+                _ => stays_here::<F>(&F::tuple(&key), plan, shared),
+            };
+            if let Err(verdict) = stays {
                 verdicts[frame(lane)] = verdict;
             } else if SIEVE && F::is_others(plan, &key) {
                 shared.defer(frame(lane), verdicts);

@@ -12,6 +12,7 @@
 //! plans differ, and so may the ways: each step is counted, and after so many the packet is
 //! dropped ([`Reason::HandOffLoop`]).
 
+use super::strays::Bounds;
 use super::{Shared, Verdict};
 use crate::family::{Family, Ipv4, Ipv6, Tuple};
 use crate::hash::Seed;
@@ -54,6 +55,7 @@ impl Shared {
             let (offset, count) = pool.share(self.worker, self.workers);
             (pool.first_port.wrapping_add(offset as u16), count)
         }));
+        self.bounds = Bounds::of(plan, &self.ports);
     }
 
     /// Whether a local port of a pool is this worker's.
@@ -66,7 +68,13 @@ impl Shared {
     /// What a frame of the turn has behind it.
     pub(super) fn round(&self, frame: u8) -> Round {
         let fresh = Round { home: self.worker, ..Round::default() };
-        self.rounds.get(usize::from(frame)).copied().unwrap_or(fresh)
+        let handed = usize::from(frame).checked_sub(self.own);
+        handed.and_then(|at| self.rounds.get(at)).copied().unwrap_or(fresh)
+    }
+
+    /// What a frame has behind it that is handed over by who received it, without any look.
+    pub(super) fn first_round(&self) -> Round {
+        Round { home: self.worker, steps: 1, mid_stream: false }
     }
 
     /// What a frame will have behind it when it is handed over.
@@ -90,7 +98,7 @@ impl Shared {
     #[cold]
     pub(super) fn end_rounds(&self, verdicts: &mut [Verdict]) {
         let most = (self.workers + SPARE).min(u8::MAX.into()) as u8;
-        for (verdict, round) in verdicts.iter_mut().zip(&self.rounds) {
+        for (verdict, round) in verdicts.iter_mut().skip(self.own).zip(&self.rounds) {
             if matches!(verdict, Verdict::HandOff(_)) && round.steps >= most {
                 *verdict = Verdict::Drop(Reason::HandOffLoop);
             }

@@ -20,6 +20,7 @@ mod probed;
 mod probing;
 mod rounds;
 mod rules;
+mod strays;
 mod tunnels;
 
 use super::{Verdict, View};

@@ -2,11 +2,10 @@
 //! to the kernel, or to another worker.
 
 use super::Worker;
-use crate::mailbox::Wake;
 use crate::outlet::Outlet;
 use crate::pieces;
 use crate::queue::Queue;
-use crate::ring::{Errand, Parcel};
+use crate::ring::{Errand, Parcel, Sender};
 use sluice_director::Reason;
 use sluice_director::fib::PortId;
 use sluice_director::path::{Verdict, View};
@@ -85,23 +84,38 @@ impl<Q: Queue> Worker<Q> {
     }
 
     pub(super) fn hand_off(&mut self, worker: u16, parcel: Parcel<Q::Frame>) {
-        let dropped = match self.rings.to.get_mut(usize::from(worker)) {
-            Some(Some(ring)) => ring.push(parcel),
-            _ => 1,
-        };
+        let dropped = self.rings.hand_over(worker, parcel);
         self.count(dropped, Reason::HandOffFull);
     }
 
-    /// Puts what was handed over in this turn into the rings, and wakes who is to take it.
+    /// Puts what was handed over in this turn into the rings. Who is to take it is woken in the
+    /// next turn ([`Worker::wake_called`]).
     pub(super) fn flush_rings(&mut self) {
-        let (mut dropped, mut any) = (0, false);
+        let mut dropped = 0;
         for ring in self.rings.to.iter_mut().flatten().filter(|ring| !ring.is_empty()) {
             dropped += ring.flush();
-            any = true;
+            self.owes_wakes = true;
         }
-        if any {
-            self.count(dropped, Reason::HandOffFull);
-            self.wakes.iter().for_each(Wake::wake_if_sleeping);
+        self.count(dropped, Reason::HandOffFull);
+    }
+
+    /// Wakes those who were handed something in the last turn. To look whether they sleep has to
+    /// wait until they can see it, which takes as long as to get the rings' lines from their cores
+    /// when it is done at once; by now it is so.
+    #[inline(always)]
+    pub(crate) fn wake_called(&mut self) {
+        if self.owes_wakes {
+            self.wake_all_called();
+        }
+    }
+
+    #[inline(never)]
+    fn wake_all_called(&mut self) {
+        self.owes_wakes = false;
+        for (ring, wake) in self.rings.to.iter_mut().zip(&self.wakes) {
+            if ring.as_mut().is_some_and(Sender::was_flushed) {
+                wake.wake_if_sleeping();
+            }
         }
     }
 }

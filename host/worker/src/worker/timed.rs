@@ -2,6 +2,7 @@
 
 use super::Worker;
 use crate::queue::{Burst, Queue};
+use crate::ring::Rounds;
 use crate::stages::Watch;
 use sluice_director::Time;
 use sluice_director::fib::PortId;
@@ -19,15 +20,17 @@ impl<Q: Queue> Worker<Q> {
     ) -> usize {
         let mut burst = Burst::new();
         let came = self.ports[port].lines[queue].queue.receive(&mut burst);
-        if came > 0 {
-            watch.mark(Stage::Receive);
-            self.tally.bursts += 1;
-            watch.counts.packets = came as u64;
-            self.process(now, PortId(port as u16), (&mut burst, &[]), &mut watch);
+        watch.mark(Stage::Receive);
+        self.tally.bursts += u64::from(came > 0);
+        let of = PortId(port as u16);
+        let rounds = if self.has_others { self.gather(of, &mut burst) } else { Rounds::new() };
+        if !burst.is_empty() {
+            watch.counts.packets = burst.len() as u64;
+            self.process(now, of, (&mut burst, &rounds), &mut watch);
             self.flush();
             watch.mark(Stage::Send);
             self.stages.add(&watch);
         }
-        came
+        came + rounds.len()
     }
 }

@@ -85,9 +85,13 @@ impl<Q: Queue> Worker<Q> {
             self.lookouts = lookouts;
             return;
         }
+        let own = burst.len() - rounds.len();
         for (lane, frame) in burst.drain(..).enumerate() {
             let one = |all: usize| if all > lane { lane..lane + 1 } else { 0..0 };
-            let round = &rounds[one(rounds.len())];
+            let round = match lane.checked_sub(own) {
+                Some(at) => &rounds[at..=at],
+                None => &[],
+            };
             let waited = &since[one(since.len())];
             self.watch(now, port, frame, (round, waited));
             // Who is run for this reason already does so again by itself.

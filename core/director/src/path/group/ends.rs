@@ -5,10 +5,10 @@ use sluice_lanes::level::{Instructions, Lanes};
 use sluice_lanes::words::Words;
 
 /// Sixteen bytes of each lane.
-pub(super) type Rows<'a> = Lanes<&'a [u8; 16]>;
+pub(in crate::path) type Rows<'a> = Lanes<&'a [u8; 16]>;
 
 /// No rows.
-pub(super) const NO_ROWS: Rows<'static> = [NOTHING; sluice_lanes::level::LANES];
+pub(in crate::path) const NO_ROWS: Rows<'static> = [NOTHING; sluice_lanes::level::LANES];
 
 /// An address of each of eight packets, in network byte order unless it says otherwise.
 pub(in crate::path) trait Ends<I: Instructions>: Copy {
@@ -22,6 +22,8 @@ pub(in crate::path) trait Ends<I: Instructions>: Copy {
     fn sum(self) -> Words<I>;
     /// Addresses in the host's byte order in the network's.
     fn to_wire(self) -> Self;
+    /// The last word of each.
+    fn last(self) -> Words<I>;
     /// What the lane before each has.
     fn before(self) -> Self;
     /// Whether each stands for an address of IPv4, which that of an IPv6 packet is not.
@@ -52,6 +54,11 @@ impl<I: Instructions> Ends<I> for Words<I> {
     #[inline(always)]
     fn to_wire(self) -> Self {
         self.swap_bytes()
+    }
+
+    #[inline(always)]
+    fn last(self) -> Self {
+        self
     }
 
     #[inline(always)]
@@ -95,6 +102,11 @@ impl<I: Instructions> Ends<I> for [Words<I>; 4] {
     fn to_wire(self) -> Self {
         let [a, b, c, d] = self;
         [d.swap_bytes(), c.swap_bytes(), b.swap_bytes(), a.swap_bytes()]
+    }
+
+    #[inline(always)]
+    fn last(self) -> Words<I> {
+        self[3]
     }
 
     #[inline(always)]

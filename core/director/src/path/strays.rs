@@ -1,0 +1,244 @@
+//! Packets for local ports of other workers: told from the rest of a burst by few instructions.
+//!
+//! Nearly every packet stays where it is, and two comparisons say so of most: its destination lies
+//! outside of all local addresses, or its port is this worker's in every pool. Only the others are
+//! looked up ([`super::parse`]).
+//!
+//! Where the NIC brings many to the wrong worker, they are taken out of a burst before anything
+//! else is done with it ([`super::Path::take_strays`]), so that nothing is parsed twice and the
+//! groups that the stages work on are full. Only plain ones are; who gets them looks at them as
+//! closely as at any other.
+
+use super::group::{Group, Together};
+use super::owners::Round;
+use super::{BURST, Path, Shared, parse};
+use crate::family::{Family, Ipv4, Ipv6};
+use crate::frame::Frame;
+use crate::path::group::{Ends, NO_ROWS, NOTHING};
+use crate::plan::Plan;
+use arrayvec::ArrayVec;
+use sluice_lanes::level::{Instructions, Kernel, LANES};
+use sluice_lanes::words::Words;
+use sluice_wire::{ethernet, ipv4, ipv6};
+use std::net::IpAddr;
+
+/// Bytes of a frame up to the ports.
+const FOUR: usize = ethernet::HEADER + ipv4::HEADER + 4;
+const SIX: usize = ethernet::HEADER + ipv6::HEADER + 4;
+const IP6_PROTOCOL: usize = ethernet::HEADER + 6;
+/// Words with a bit for each frame of a burst.
+const WORDS: usize = BURST / 64;
+/// So many are taken out of a burst one by one.
+const FEW: u32 = 8;
+
+/// Numbers from one to another, which it has too: `span` more than the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    first: u32,
+    span: u32,
+}
+
+impl Range {
+    /// No port; of addresses one that is none either, though only a closer look tells.
+    const NONE: Self = Self { first: u32::MAX, span: 0 };
+
+    const fn between(first: u32, last: u32) -> Self {
+        if first > last { Self::NONE } else { Self { first, span: last - first } }
+    }
+
+    /// The least that has all.
+    fn around(numbers: impl Iterator<Item = u32> + Clone) -> Self {
+        match (numbers.clone().min(), numbers.max()) {
+            (Some(first), Some(last)) => Self::between(first, last),
+            _ => Self::NONE,
+        }
+    }
+
+    /// What is in both.
+    fn common(self, other: Self) -> Self {
+        let last = |range: Self| range.first + range.span;
+        Self::between(self.first.max(other.first), last(self).min(last(other)))
+    }
+
+    /// Whether each of eight numbers is one.
+    #[inline(always)]
+    fn have<I: Instructions>(self, numbers: Words<I>, instructions: I) -> Words<I> {
+        (numbers - self.first).at_most(Words::splat(instructions, self.span))
+    }
+}
+
+/// What tells most of what stays here from the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bounds {
+    /// The last words of the local addresses, of IPv4 and of IPv6.
+    four: Range,
+    six: Range,
+    /// The local ports that are this worker's in every pool.
+    own: Range,
+}
+
+impl Bounds {
+    /// Nothing is for another worker.
+    pub const NONE: Self = Self { four: Range::NONE, six: Range::NONE, own: Range::NONE };
+
+    /// Those of a worker whose shares of the pools are these.
+    pub fn of(plan: &Plan, shares: &[(u16, u32)]) -> Self {
+        let ids = plan.pools.iter().flat_map(|pool| pool.locals.iter().flatten());
+        let all = ids.filter_map(|id| plan.locals.get(usize::from(id.0)));
+        let four = all.clone().filter_map(|address| match address {
+            IpAddr::V4(address) => Some(address.to_bits()),
+            IpAddr::V6(_) => None,
+        });
+        let six = all.filter_map(|address| match address {
+            IpAddr::V4(_) => None,
+            IpAddr::V6(address) => Some(address.to_bits() as u32),
+        });
+        let shares = shares.iter().map(|(first, count)| match count {
+            0 => Range::NONE,
+            _ => Range { first: u32::from(*first), span: count - 1 },
+        });
+        let own = shares.reduce(Range::common).unwrap_or(Range::NONE);
+        Self { four: Range::around(four), six: Range::around(six), own }
+    }
+}
+
+/// Finds the frames that, if they are plain packets, may be for a local port of another worker: a
+/// bit for each, sixty-four to a word. `HEAD` is where the ports end.
+struct Suspects<'a, B, const HEAD: usize> {
+    frames: &'a [B],
+    addresses: Range,
+    own: Range,
+}
+
+impl<B: Frame, const HEAD: usize> Kernel for Suspects<'_, B, HEAD> {
+    type Output = [u64; WORDS];
+
+    #[inline(always)]
+    fn run<I: Instructions>(self, instructions: I) -> [u64; WORDS] {
+        let Self { frames, addresses, own } = self;
+        let mut found = [0; WORDS];
+        for (group, frames) in frames.chunks(LANES).enumerate() {
+            let mut rows = NO_ROWS;
+            for (row, frame) in rows.iter_mut().zip(frames) {
+                let head = frame.bytes().get(HEAD - 16..HEAD).and_then(|row| row.first_chunk());
+                *row = head.unwrap_or(NOTHING);
+            }
+            let [.., last, ports] = Words::columns(instructions, rows);
+            let local = addresses.have(last.swap_bytes(), instructions);
+            let own = own.have(ports.swap_bytes() & 0xffff, instructions);
+            let at = group * LANES;
+            found[at / 64 % WORDS] |= u64::from((local & !own).mask()) << (at % 64);
+        }
+        found
+    }
+}
+
+/// Finds the lanes of a group that may be for another worker.
+pub(super) struct Foreign<'a, F: Together> {
+    pub group: &'a Group<F::Words>,
+    pub bounds: &'a Bounds,
+}
+
+impl<F: Together> Kernel for Foreign<'_, F> {
+    type Output = u8;
+
+    #[inline(always)]
+    fn run<I: Instructions>(self, instructions: I) -> u8 {
+        let Self { group, bounds } = self;
+        let addresses = if F::WIDE { bounds.six } else { bounds.four };
+        let heads = F::heads(&group.words, instructions);
+        let local = addresses.have(heads.dst.last().swap_bytes(), instructions);
+        let own = bounds.own.have(heads.ports.swap_bytes() & 0xffff, instructions);
+        (local & !own).mask()
+    }
+}
+
+impl Path {
+    /// Takes the frames out of a burst that came from a port that are for local ports of other
+    /// workers, as [`Path::turn`] would hand them over, and gives each away: to which worker, and
+    /// what goes with it. Not all: what is not plain stays, and so does what the port has found
+    /// something wrong with. Gives how many it took.
+    pub fn take_strays<B: Frame>(
+        &mut self,
+        plan: &Plan,
+        burst: &mut ArrayVec<B, BURST>,
+        mut give: impl FnMut(u16, Round, B),
+    ) -> usize {
+        let shared = &mut self.shared;
+        burst.iter().for_each(Frame::prefetch);
+        // What comes together is alike.
+        let bounds = &shared.bounds;
+        let frames = burst.as_slice();
+        let suspects = match frames.first().map(parse::is_ipv6) {
+            Some(false) => {
+                let (addresses, own) = (bounds.four, bounds.own);
+                self.v4.level.run(Suspects::<_, FOUR> { frames, addresses, own })
+            }
+            Some(true) => {
+                let (addresses, own) = (bounds.six, bounds.own);
+                self.v4.level.run(Suspects::<_, SIX> { frames, addresses, own })
+            }
+            None => return 0,
+        };
+        let (round, all) = (shared.first_round(), burst.len());
+        if suspects.iter().map(|word| word.count_ones()).sum::<u32>() > FEW {
+            // All are moved once.
+            for (at, frame) in std::mem::take(burst).drain(..).enumerate() {
+                let suspect = suspects[at / 64] >> (at % 64) & 1 == 1;
+                match suspect.then(|| shared.owner_of(plan, frame.bytes())).flatten() {
+                    Some(owner) => give(owner, round, frame),
+                    None => burst.push(frame),
+                }
+            }
+        } else {
+            for (word, mut left) in suspects.into_iter().enumerate() {
+                while left != 0 {
+                    let place = word * 64 + left.trailing_zeros() as usize;
+                    let at = place - (all - burst.len());
+                    left &= left - 1;
+                    if let Some(owner) = shared.owner_of(plan, burst[at].bytes()) {
+                        give(owner, round, burst.remove(at));
+                    }
+                }
+            }
+        }
+        let taken = all - burst.len();
+        shared.counters.handed_off += taken as u64;
+        taken
+    }
+}
+
+impl Shared {
+    /// The other worker whose local port a plain packet is for.
+    #[inline(always)]
+    fn owner_of(&self, plan: &Plan, bytes: &[u8]) -> Option<u16> {
+        let (pool, port) = if let Some(header) = bytes.first_chunk::<SIX>()
+            && header[12..14] == ethernet::IPV6.to_be_bytes()
+        {
+            let (version, protocol) = (header[ethernet::HEADER] >> 4, header[IP6_PROTOCOL]);
+            let plain = version == 6 && is_plain(header, protocol);
+            let dst = header[SIX - 20..].first_chunk().filter(|_| plain)?;
+            let pool = plan.pool_number(Ipv6::side(plan), u128::from_be_bytes(*dst))?;
+            (pool, u16::from_be_bytes([header[SIX - 2], header[SIX - 1]]))
+        } else {
+            let header = bytes.first_chunk::<FOUR>()?;
+            let ip = ipv4::Header(header[ethernet::HEADER..].first_chunk()?);
+            let plain = header[12..14] == ethernet::IPV4.to_be_bytes()
+                && header[ethernet::HEADER] == 0x45
+                && !ip.is_fragment()
+                && is_plain(header, ip.0[9]);
+            let dst = header[FOUR - 8..].first_chunk().filter(|_| plain)?;
+            let pool = plan.pool_number(Ipv4::side(plan), u32::from_be_bytes(*dst))?;
+            (pool, u16::from_be_bytes([header[FOUR - 2], header[FOUR - 1]]))
+        };
+        let owner = plan.pools.get(pool)?.owner(port, self.workers)?;
+        (owner != self.worker).then_some(owner)
+    }
+}
+
+/// Whether a frame with whole headers of a kind that is known is for one receiver, and carries TCP
+/// or UDP.
+#[inline(always)]
+fn is_plain(frame: &[u8], protocol: u8) -> bool {
+    !ethernet::is_group(frame) && matches!(protocol, ipv4::TCP | ipv4::UDP)
+}

@@ -1,0 +1,124 @@
+//! Frames among workers: what others have handed over, and what is to be handed to them before
+//! anything else is done with it.
+//!
+//! Frames from other workers are guests of the port that they came by: they join the next burst of
+//! it here, since a burst costs much that does not depend on how many frames it has. While bursts
+//! are full they wait in their ring, for a few turns at most. Frames of one flow keep their order.
+
+use super::Worker;
+use crate::queue::{Burst, Queue};
+use crate::ring::{Errand, Parcel, Rounds};
+use arrayvec::ArrayVec;
+use sluice_director::fib::PortId;
+use sluice_director::path::Unprobed;
+use sluice_director::{Reason, Time};
+
+/// Bursts that are not searched for strays after one that was searched for nothing.
+const REST: u8 = 32;
+
+/// Whether bursts of a port are searched for strays.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Search {
+    on: bool,
+    rest: u8,
+}
+
+impl Search {
+    /// One was found without.
+    pub fn found_one(&mut self) {
+        self.on = self.rest == 0;
+    }
+
+    /// Whether a burst is to be searched.
+    const fn begin(&mut self) -> bool {
+        self.rest = self.rest.saturating_sub(1);
+        self.on
+    }
+
+    const fn end(&mut self, found: usize) {
+        if found == 0 {
+            *self = Self { on: false, rest: REST };
+        }
+    }
+}
+
+impl<Q: Queue> Worker<Q> {
+    /// Notes which workers have handed something over.
+    pub(super) fn look_for_callers(&mut self) {
+        self.callers.clear();
+        let rings = self.rings.from.iter().enumerate();
+        let calling = rings.filter(|(_, ring)| ring.as_ref().is_some_and(|ring| !ring.is_empty()));
+        self.callers.extend(calling.map(|(sender, _)| sender));
+    }
+
+    /// Takes out of a burst that a port received what is another worker's, and adds what others
+    /// have handed over of the port. Gives what the latter has behind it.
+    pub(super) fn gather(&mut self, port: PortId, burst: &mut Burst<Q::Frame>) -> Rounds {
+        let Self { path, snapshot, ports, rings, lookouts, callers, .. } = self;
+        let search = &mut ports[usize::from(port.0)].search;
+        let mut dropped = 0;
+        if !burst.is_empty() && search.begin() && lookouts.is_none() {
+            let found = path.take_strays(&snapshot.plan, burst, |worker, round, frame| {
+                let parcel = Parcel { frame, port, errand: Errand::Process(round) };
+                dropped += rings.hand_over(worker, parcel);
+            });
+            search.end(found);
+        }
+        let mut rounds = Rounds::new();
+        for sender in callers {
+            if let Some(ring) = &mut rings.from[*sender] {
+                ring.join(port, burst, &mut rounds);
+            }
+        }
+        self.count(dropped, Reason::HandOffFull);
+        rounds
+    }
+
+    /// Serves those callers whose frames have no burst to join here, or have waited for one long
+    /// enough.
+    pub(super) fn serve_callers(&mut self, now: Time) -> usize {
+        let mut came = 0;
+        for at in 0..self.callers.len() {
+            let sender = self.callers[at];
+            let Some(ring) = &mut self.rings.from[sender] else { continue };
+            let ports = &self.ports;
+            let has_line = |port: PortId| {
+                ports.get(usize::from(port.0)).is_some_and(|home| !home.lines.is_empty())
+            };
+            if !ring.may_wait(has_line) {
+                came += self.serve_worker(now, sender);
+            }
+        }
+        came
+    }
+
+    /// Takes what another worker handed over, a burst at most, and makes bursts of it.
+    fn serve_worker(&mut self, now: Time, sender: usize) -> usize {
+        let Some(ring) = &mut self.rings.from[sender] else { return 0 };
+        let mut parcels = ArrayVec::new();
+        ring.take(&mut parcels);
+        let came = parcels.len();
+        let mut port = None;
+        let (mut burst, mut rounds) = (Burst::new(), Rounds::new());
+        for parcel in parcels {
+            match parcel.errand {
+                Errand::Process(round) => {
+                    if let Some(before) = port.filter(|before| *before != parcel.port) {
+                        self.process(now, before, (&mut burst, &rounds), &mut Unprobed);
+                        rounds.clear();
+                    }
+                    port = Some(parcel.port);
+                    burst.push(parcel.frame);
+                    rounds.push(round);
+                }
+                Errand::Send => self.send(parcel.port, parcel.frame, true),
+                Errand::Cut(mtu) => self.send_cut(parcel.port, &parcel.frame, mtu),
+                Errand::Kernel => self.pass_to_kernel(parcel.port, parcel.frame, true),
+            }
+        }
+        if let Some(port) = port {
+            self.process(now, port, (&mut burst, &rounds), &mut Unprobed);
+        }
+        came
+    }
+}
