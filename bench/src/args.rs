@@ -455,7 +455,7 @@ mod tests {
             ("--stray 0.5 --workers 2 --frames 8192", "hand-off ring"),
             ("--cores 0,1", "2 cores for 1 workers"),
             ("--frames 257", "even number"),
-            ("--burst 65", "1..=64"),
+            ("--burst 257", "1..=256"),
             ("--seconds 0", "0.01 to 3600"),
             ("--mode nat --workers 2 --sessions 100M", "hash of the client"),
             ("--mode dr --workers 2 --stray 0.1", "for fnat"),
