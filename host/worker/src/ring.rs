@@ -112,7 +112,7 @@ impl<F: Frame> Receiver<F> {
     /// Whether parcels may wait for the next turn: few, and not for long, whose first is for a port
     /// whose bursts it can join. None may.
     pub fn may_wait(&mut self, joins: impl Fn(PortId) -> bool) -> bool {
-        let few = self.ring.slots() < BURST / 2;
+        let few = self.ring.slots() < BURST / 4;
         let joins = self.ring.peek().map_or(true, |parcel| {
             matches!(parcel.errand, Errand::Process(_)) && joins(parcel.port)
         });

@@ -3,6 +3,7 @@
 use crate::memory::{BACK, CLIENT, FRONT, Kit, LOCAL, MemFrame, REAL, VIP, addresses, udp};
 use sluice_director::Frame;
 use sluice_director::fib::PortId;
+use sluice_director::path::BURST;
 use std::collections::BTreeMap;
 
 /// Where the payload ends that tells frames apart.
@@ -93,7 +94,7 @@ fn a_stray_is_not_kept_waiting_by_full_bursts() {
     kit.turn(1);
     let mut turns = 0;
     while !sent(&mut kit, 0, FRONT).contains(&(4000, 1)) {
-        (0..64).for_each(|_| kit.put(0, BACK, answer(locals[0], 0)));
+        (0..BURST).for_each(|_| kit.put(0, BACK, answer(locals[0], 0)));
         kit.turn(0);
         turns += 1;
         assert!(turns < 10, "it waits for ever");
@@ -112,7 +113,7 @@ fn strays_of_a_port_without_a_queue_do_not_wait() {
     for round in 0..5 {
         (0..40).for_each(|at| kit.put(0, BACK, answer(local, round * 40 + at)));
         kit.turn(0);
-        (0..64).for_each(|_| kit.put(1, FRONT, udp((CLIENT, 4000), (VIP, 53))));
+        (0..BURST).for_each(|_| kit.put(1, FRONT, udp((CLIENT, 4000), (VIP, 53))));
         kit.turn(1);
         let came: Vec<_> = sent(&mut kit, 1, FRONT).iter().map(|(_, number)| *number).collect();
         assert_eq!(came, (round * 40..round * 40 + 40).collect::<Vec<_>>());
