@@ -2,11 +2,12 @@
 
 use crate::queue::{Burst, Queue};
 use arrayvec::ArrayVec;
-use sluice_director::path::BURST;
 
 /// How often a queue that is full is tried again before the rest is dropped. Queues in software
 /// make room by being asked.
 const TRIES: usize = 8;
+/// So many frames are sent at once rather than collected.
+const MANY: usize = 32;
 
 /// A queue and what is to be sent by it.
 pub(crate) struct Outlet<Q: Queue> {
@@ -30,7 +31,7 @@ impl<Q: Queue> Outlet<Q> {
     /// none are sent at once.
     #[inline(always)]
     pub fn push_all(&mut self, frames: &mut Burst<Q::Frame>) -> usize {
-        if self.pending.is_empty() && frames.len() >= BURST / 2 {
+        if self.pending.is_empty() && frames.len() >= MANY {
             self.queue.transmit(frames);
         }
         frames.drain(..).map(|frame| self.push(frame)).sum()
