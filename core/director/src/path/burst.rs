@@ -1,7 +1,7 @@
 //! The lanes of one turn: what each stage leaves for the next.
 
 use super::group::{Group, Together};
-use super::tunnel;
+use super::{BURST, tunnel};
 use crate::blueprint::Mode;
 use crate::family::{Family, Tuple};
 use crate::fib::HopId;
@@ -97,6 +97,9 @@ const _: () = assert!(std::mem::offset_of!(Lane<u32>, parsed.tuple) <= 64);
 pub(super) const WINDOW: usize = 64;
 /// Groups of them.
 pub(super) const GROUPS: usize = WINDOW / LANES;
+
+// Frames of a turn are named by a byte, and windows follow each other.
+const _: () = assert!(BURST - 1 <= u8::MAX as usize && BURST.is_multiple_of(WINDOW));
 
 /// Where in the window a packet is that goes by itself, by its group of the turn and its lane.
 #[inline(always)]
