@@ -125,6 +125,12 @@ impl Fib {
         self.hops.get(usize::from(id.0))
     }
 
+    /// The hops towards all real servers, by their ids.
+    #[inline(always)]
+    pub(crate) fn real_hops(&self) -> &[HopId] {
+        &self.real_hops
+    }
+
     /// The hop towards a real server, or [`HopId::NONE`].
     #[inline(always)]
     pub fn real_hop(&self, real: RealId) -> HopId {

@@ -15,6 +15,21 @@ pub const LANES: usize = 8;
 /// One value for each lane.
 pub type Lanes<T> = [T; LANES];
 
+/// Does the same for every lane, each in a text of its own: a loop would cost an instruction in
+/// ten, and its places would not be known beforehand.
+#[macro_export]
+macro_rules! each_lane {
+    ($lane:ident => $act:expr) => {{
+        $crate::each_lane!(@ $lane $act; 0 1 2 3 4 5 6 7);
+    }};
+    (@ $lane:ident $act:expr; $($at:literal)*) => { $(
+        {
+            let $lane: usize = $at;
+            $act;
+        }
+    )* };
+}
+
 /// Work that is compiled for every level. `run` has to be `#[inline(always)]`, and all that it
 /// calls in its inner loops too: what is not inlined is compiled for the baseline.
 pub trait Kernel {

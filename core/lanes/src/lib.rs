@@ -3,6 +3,7 @@
 //!
 //! Unsafe is allowed here for the intrinsics; every public function is safe.
 
+pub mod at;
 pub mod level;
 pub mod prefetch;
 pub mod tags;

@@ -59,6 +59,12 @@ impl<I: Instructions> Words<I> {
         Self(instructions, instructions.splat(word))
     }
 
+    /// What they are calculated with.
+    #[inline(always)]
+    pub(crate) const fn instructions(self) -> I {
+        self.0
+    }
+
     /// Words out of memory.
     #[inline(always)]
     pub fn load(instructions: I, from: &Lanes<u32>) -> Self {
@@ -106,11 +112,18 @@ impl<I: Instructions> Words<I> {
         self.is(Self::splat(self.0, word))
     }
 
+    /// The smaller of both.
+    #[inline(always)]
+    #[must_use]
+    pub fn least(self, other: Self) -> Self {
+        Self(self.0, self.0.min(self.1, other.1))
+    }
+
     /// Whether each is at most the other.
     #[inline(always)]
     #[must_use]
     pub fn at_most(self, other: Self) -> Self {
-        Self(self.0, self.0.min(self.1, other.1)).is(self)
+        self.least(other).is(self)
     }
 
     /// Whether each is at least so much.

@@ -23,6 +23,7 @@ use crate::reason::Reason;
 use crate::session::{Flow, Sessions};
 use crate::time::Time;
 use arrayvec::ArrayVec;
+use sluice_lanes::each_lane;
 use sluice_lanes::level::{LANES, Level};
 use sluice_table::{PagePolicy, RegionError};
 
@@ -448,7 +449,9 @@ impl<F: Parse> Engine<F> {
 #[inline(always)]
 fn prefetch_frames<B: Frame, P: Picks>(picks: &P, frames: &[B], from: usize) {
     let to = picks.count().min(from + LANES);
-    if from < to {
+    if let Some(eight) = picks.eight(frames, from) {
+        each_lane!(lane => eight[lane].prefetch());
+    } else if from < to {
         picks.part(frames, from..to).for_each(Frame::prefetch);
     }
 }

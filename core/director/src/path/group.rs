@@ -26,11 +26,12 @@ use crate::family::Family;
 use crate::frame::Frame;
 use crate::key::Key;
 use crate::plan::{Plan, RealId, Side};
-use crate::session::{Flow, SessionOf};
+use crate::session::Flow;
 use crate::track::{self, Segment};
 use bytemuck::Zeroable;
 pub(super) use ends::{Ends, NO_ROWS};
 use read::Read;
+use sluice_lanes::each_lane;
 use sluice_lanes::level::{Instructions, Kernel, LANES, Lanes};
 use sluice_lanes::words::Words;
 use sluice_table::Index;
@@ -53,6 +54,8 @@ pub(super) struct Group<W> {
     pub slow: u8,
     /// Quick lanes whose packet is of the flow of the one before: they need no look of their own.
     pub again: u8,
+    /// Lanes with TCP.
+    tcp: u8,
     /// Lanes whose packet goes into a tunnel.
     tunnels: u8,
     /// Lanes whose packet may change the state of its session.
@@ -209,9 +212,7 @@ impl<W> Kernel for Find<'_, W> {
         Index::tags(Words::load(instructions, &group.hashes[0])).store(&mut tags);
         let firsts = group.firsts();
         if firsts == ALL {
-            for (lane, tags) in tags.into_iter().enumerate() {
-                group.find(instructions, index, (lane, tags));
-            }
+            each_lane!(lane => group.find(instructions, index, (lane, tags[lane])));
         } else {
             for lane in lanes(firsts) {
                 group.find(instructions, index, (lane, tags[lane]));
@@ -231,11 +232,18 @@ impl<W> Group<W> {
     ) {
         match index.first_at(instructions, self.homes[lane], tags) {
             First::Candidate(value) => self.flow[lane] = value,
-            First::Elsewhere => {
-                index.prefetch_other(self.hash(lane));
-                self.away |= 1 << lane;
-            }
-            First::None => self.missing |= 1 << lane,
+            other => self.not_at_home(index, lane, other),
+        }
+    }
+
+    /// The same for one that has none in its home bucket.
+    #[inline(never)]
+    fn not_at_home(&mut self, index: &Index, lane: usize, first: First) {
+        if first == First::Elsewhere {
+            index.prefetch_other(self.hash(lane));
+            self.away |= 1 << lane;
+        } else {
+            self.missing |= 1 << lane;
         }
     }
 }
@@ -275,7 +283,7 @@ pub(super) trait Together: Family {
     fn change<I: Instructions>(_: &mut Self::Words, _: Changes<I, Self::Ends<I>>, _: I);
 
     /// The clients of sessions, as they lie in memory.
-    fn clients<I: Instructions>(_: I, sessions: &Lanes<SessionOf<Self>>) -> Self::Ends<I>;
+    fn clients<I: Instructions>(_: I, clients: &Lanes<Self::Addr>) -> Self::Ends<I>;
 
     /// Local addresses by their ids; zero for none.
     fn locals<I: Instructions>(_: I, side: &Side<Self::Addr>, ids: Words<I>) -> Self::Ends<I>;
@@ -283,12 +291,13 @@ pub(super) trait Together: Family {
     /// Eight times the same.
     fn splat<I: Instructions>(_: I, address: Self::Addr) -> Self::Ends<I>;
 
-    /// Of real servers the addresses, those of their services, and [`RealEntry::rest`].
+    /// Of real servers the addresses, those of their services, and [`RealEntry::rest`], which is
+    /// zero for one that there is not. `None` if there are none at all.
     fn reals<I: Instructions>(
         _: I,
         side: &Side<Self::Addr>,
-        ids: &Lanes<RealId>,
-    ) -> ([Self::Ends<I>; 2], Words<I>);
+        ids: Words<I>,
+    ) -> Option<([Self::Ends<I>; 2], Words<I>)>;
 }
 
 impl<F: Parse> Engine<F> {

@@ -59,13 +59,10 @@ impl<F: Parse> Engine<F> {
     #[inline(always)]
     pub(super) fn prefetch_sessions(&self, at: usize) {
         let (group, slots) = (&self.burst.groups[at % GROUPS], self.sessions.slab().slots());
-        let ask = |flow: Flow| {
-            if let Some(session) = slots.get(flow.id() as usize) {
-                prefetch::read(session);
-            }
-        };
-        each(group.firsts(), |lane| ask(Flow(group.flow[lane])));
-        lanes(group.slow).for_each(|lane| ask(self.burst.lanes[position(at, lane)].flow));
+        let ask = |flow: Flow| prefetch::element(slots, flow.id() as usize);
+        each(group.firsts() & !(group.missing | group.away), |lane| ask(Flow(group.flow[lane])));
+        let slow = lanes(group.slow).map(|lane| self.burst.lanes[position(at, lane)].flow);
+        slow.filter(|flow| *flow != Flow::NONE).for_each(ask);
     }
 
     #[inline(always)]

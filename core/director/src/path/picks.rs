@@ -1,5 +1,6 @@
 //! Which frames of a turn are whose.
 
+use sluice_lanes::level::{LANES, Lanes};
 use std::ops::Range;
 
 /// Which of a turn's frames a table looks at.
@@ -10,6 +11,8 @@ pub(super) trait Picks {
     fn pick<'a, B>(&self, frames: &'a [B], at: usize) -> Option<&'a B>;
     /// The frames of these places, which are not beyond the last.
     fn part<'a, B>(&self, frames: &'a [B], places: Range<usize>) -> impl Iterator<Item = &'a B>;
+    /// Eight frames that lie behind each other from a place on, if there are so many.
+    fn eight<'a, B>(&self, frames: &'a [B], at: usize) -> Option<&'a Lanes<B>>;
     /// Whether so many from a place on are frames behind each other.
     fn are_together(&self, at: usize, count: usize) -> bool;
 }
@@ -34,6 +37,11 @@ impl Picks for usize {
     #[inline(always)]
     fn part<'a, B>(&self, frames: &'a [B], places: Range<usize>) -> impl Iterator<Item = &'a B> {
         frames[places].iter()
+    }
+
+    #[inline(always)]
+    fn eight<'a, B>(&self, frames: &'a [B], at: usize) -> Option<&'a Lanes<B>> {
+        frames.get(at..)?.first_chunk()
     }
 
     #[inline(always)]
@@ -62,6 +70,16 @@ impl Picks for &[u8] {
     #[inline(always)]
     fn part<'a, B>(&self, frames: &'a [B], places: Range<usize>) -> impl Iterator<Item = &'a B> {
         self[places].iter().map(|frame| &frames[usize::from(*frame)])
+    }
+
+    #[inline(always)]
+    fn eight<'a, B>(&self, frames: &'a [B], at: usize) -> Option<&'a Lanes<B>> {
+        let (first, last) = (self.get(at)?, self.get(at + LANES - 1)?);
+        let first = usize::from(*first);
+        if first + LANES - 1 != usize::from(*last) {
+            return None;
+        }
+        frames.get(first..)?.first_chunk()
     }
 
     #[inline(always)]

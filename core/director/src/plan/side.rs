@@ -128,10 +128,17 @@ impl<A: Copy + Eq + Hash> Side<A> {
         self.reals.get(id.0 as usize)
     }
 
-    /// Of IPv4 a real server's row: its address, its service's, [`RealEntry::rest`], and zero.
+    /// Of IPv4 all real servers' rows: their addresses, those of their services,
+    /// [`RealEntry::rest`], and zero.
     #[inline(always)]
-    pub(crate) fn real_row(&self, id: RealId) -> Option<&[u8; 16]> {
-        self.real_rows.get(id.0 as usize).map(bytemuck::must_cast_ref)
+    pub(crate) fn real_rows(&self) -> &[[u32; 4]] {
+        &self.real_rows
+    }
+
+    /// All real servers by their ids.
+    #[inline(always)]
+    pub(crate) fn real_entries(&self) -> &[RealEntry<A>] {
+        &self.reals
     }
 
     /// Says whether the sessions of a real server go on.

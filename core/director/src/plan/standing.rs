@@ -233,7 +233,7 @@ mod tests {
         let down = turn(&plan, &[(1, true)]);
         assert!(plan.v4.real(RealId(1)).unwrap().goes_on(true));
         assert!(!down.v4.real(RealId(1)).unwrap().goes_on(true));
-        let row: [u32; 4] = bytemuck::must_cast(*down.v4.real_row(RealId(1)).unwrap());
+        let row = down.v4.real_rows()[1];
         assert_eq!(row[2], down.v4.real(RealId(1)).unwrap().rest());
         assert!(turn(&down, &[(1, false)]).v4.real(RealId(1)).unwrap().goes_on(true));
     }
@@ -265,7 +265,7 @@ mod tests {
                 plan = plan.with_weights(&[(RealId(id), weight)]);
                 prop_assert_eq!(&plan.reals, &compiled.reals);
                 prop_assert_eq!(&plan.services[0].table, &compiled.services[0].table);
-                let of = |plan: &Plan| plan.v4.real_row(RealId(id)).copied();
+                let of = |plan: &Plan| plan.v4.real_rows().get(id as usize).copied();
                 prop_assert_eq!(of(&plan), of(&compiled));
             }
         }

@@ -13,6 +13,7 @@ use crate::path::{Shared, Verdict, rewrite, tunnel};
 use crate::plan::Plan;
 use crate::session::{Flow, SessionOf};
 use crate::track;
+use sluice_lanes::each_lane;
 use sluice_lanes::level::{Instructions, Kernel, LANES, Lanes};
 use sluice_wire::ethernet;
 
@@ -211,13 +212,13 @@ impl<F: Together, B: Frame> Kernel for Forward<'_, F, B> {
     fn run<I: Instructions>(self, _: I) -> (u16, u8) {
         let Self { group, by, hops, sessions, reals, seen_ms, frames, verdicts } = self;
         let mut strange = 0;
-        for (lane, (frame, verdict)) in frames.iter_mut().zip(verdicts).enumerate() {
+        each_lane!(lane => {
             let length = group.lengths[lane];
             let hop = hops.get(usize::from(group.hop[lane] as u16));
             let Some(hop) = hop.filter(|hop| length <= u32::from(hop.mtu)) else {
                 return (strange, ALL << lane);
             };
-            if !write::<F, B>(group, lane, frame, hop, verdict) {
+            if !write::<F, B>(group, lane, &mut frames[lane], hop, &mut verdicts[lane]) {
                 return (strange, ALL << lane);
             }
             strange |= hop.strange_to(by);
@@ -228,7 +229,7 @@ impl<F: Together, B: Frame> Kernel for Forward<'_, F, B> {
             if let Some(real) = reals.get_mut(group.real(lane).0 as usize) {
                 real.forwarded(flow.direction(), (1, length.into()));
             }
-        }
+        });
         (strange, 0)
     }
 }

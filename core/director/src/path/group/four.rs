@@ -3,15 +3,16 @@
 use super::ends::NO_ROWS;
 use super::read::{Read, Transport};
 use super::verify::{Changes, Heads};
-use super::{Group, NOTHING, Together, fold, halves, short};
+use super::{Group, Together, fold, halves, short};
 use crate::family::Ipv4;
 use crate::frame::Frame;
 use crate::key::Key;
 use crate::path::picks::Picks;
+use crate::plan::LocalId;
 use crate::plan::side::Side;
-use crate::plan::{LocalId, RealId};
-use crate::session::SessionOf;
 use bytemuck::Zeroable;
+use sluice_lanes::at::At;
+use sluice_lanes::each_lane;
 use sluice_lanes::level::{Instructions, LANES, Lanes};
 use sluice_lanes::words::Words;
 use sluice_wire::{ethernet, ipv4, tcp, udp};
@@ -59,7 +60,7 @@ impl Together for Ipv4 {
         let front = Words::columns(instructions, heads.parts(WORDS));
         let middle = Words::columns(instructions, heads.parts(WORDS + 16));
         let back = Words::columns(instructions, heads.parts(L4 + 4));
-        let room = Words::load(instructions, &heads.room);
+        let (room, is_frame) = heads.room(instructions);
         let (good, barred) = (heads.good, heads.barred);
         let [link, first, second, third] = front;
         let [src, dst, ports, _] = middle;
@@ -88,7 +89,7 @@ impl Together for Ipv4 {
         let fits = total.at_most(room) & transport.read(group);
         let same = src.is(src.before()) & dst.is(dst.before());
         let same = same & ports.is(ports.before()) & protocol.is(protocol.before());
-        group.begin((whole & fits).mask() & verified & !barred, same.mask());
+        group.begin((whole & fits & is_frame).mask() & verified & !barred, same.mask());
         group.hash_keys(instructions, (seed, index), [[src, dst], [ports, protocol]]);
         ethertype.is_word(u32::from(ethernet::IPV6.to_be())).mask()
     }
@@ -115,8 +116,7 @@ impl Together for Ipv4 {
     fn write(group: &Group<Four>, lane: usize, frame: &mut [u8]) -> bool {
         let Some(head) = frame.first_chunk_mut::<HEAD>() else { return false };
         let words = &group.words;
-        let is_tcp = protocol(words.words[1][lane]) == ipv4::TCP;
-        let sum_at = if is_tcp { TCP_SUM } else { UDP_SUM };
+        let sum_at = if group.tcp >> lane & 1 == 1 { TCP_SUM } else { UDP_SUM };
         head[CHANGES..][..16].copy_from_slice(bytemuck::bytes_of(&words.changed[lane]));
         head[sum_at..][..2].copy_from_slice(&(group.sum[lane] as u16).to_le_bytes());
         true
@@ -140,8 +140,8 @@ impl Together for Ipv4 {
     }
 
     #[inline(always)]
-    fn clients<I: Instructions>(instructions: I, sessions: &Lanes<SessionOf<Self>>) -> Words<I> {
-        Words::load(instructions, &sessions.each_ref().map(|session| session.client))
+    fn clients<I: Instructions>(instructions: I, clients: &Lanes<u32>) -> Words<I> {
+        Words::load(instructions, clients)
     }
 
     #[inline(always)]
@@ -164,13 +164,12 @@ impl Together for Ipv4 {
     fn reals<I: Instructions>(
         instructions: I,
         side: &Side<u32>,
-        ids: &Lanes<RealId>,
-    ) -> ([Words<I>; 2], Words<I>) {
+        ids: Words<I>,
+    ) -> Option<([Words<I>; 2], Words<I>)> {
+        let (reals, are_there) = At::cut(side.real_rows(), ids)?;
         let mut rows = NO_ROWS;
-        for lane in 0..LANES {
-            rows[lane] = side.real_row(ids[lane]).unwrap_or(NOTHING);
-        }
+        each_lane!(lane => rows[lane] = bytemuck::must_cast_ref(reals.get(lane)));
         let [address, vip, rest, _] = Words::columns(instructions, rows);
-        ([address, vip], rest)
+        Some(([address, vip], rest & are_there))
     }
 }

@@ -6,6 +6,7 @@ use crate::frame::{Checked, Frame};
 use crate::hash::Seed;
 use crate::path::picks::Picks;
 use crate::session::Flow;
+use sluice_lanes::each_lane;
 use sluice_lanes::level::{Instructions, Kernel, LANES, Lanes};
 use sluice_lanes::words::Words;
 use sluice_table::Index;
@@ -35,8 +36,8 @@ impl<F: Together, B: Frame, P: Picks> Kernel for Read<'_, F, B, P> {
 /// The first bytes of eight frames.
 pub(in crate::path) struct Heads<'a, const N: usize> {
     pub bytes: Lanes<&'a [u8; N]>,
-    /// Bytes behind the link-layer header, at most so many as a length can say.
-    pub room: Lanes<u32>,
+    /// Their lengths.
+    lengths: Lanes<u32>,
     /// Lanes whose IPv4 checksum the port has found good.
     pub good: u8,
     /// Lanes that are not plain, whatever they are.
@@ -47,22 +48,46 @@ impl<'a, F: Together, B: Frame, P: Picks> Read<'a, F, B, P> {
     /// The frames' first bytes; zeros of those that are shorter.
     #[inline(always)]
     pub fn heads<const N: usize>(&self) -> Heads<'a, N> {
-        let (mut bytes, mut room) = ([const { &[0; N] }; LANES], [0; LANES]);
-        let (mut good, mut barred) = (0, 0);
-        for lane in 0..LANES {
-            let Some(frame) = self.picks.pick(self.frames, self.from + lane) else { break };
-            let all = frame.bytes();
-            let Some(head) = all.first_chunk() else { continue };
-            bytes[lane] = head;
-            room[lane] = (all.len() - ethernet::HEADER).min(0xffff) as u32;
-            let known = frame.rx_checksum();
-            good |= u8::from(known.ip == Checked::Good) << lane;
-            let barred_here = known.l4 == Checked::Bad || frame.segment_size() != 0;
-            barred |= u8::from(barred_here) << lane;
+        let mut heads = Heads::NONE;
+        if let Some(frames) = self.picks.eight(self.frames, self.from) {
+            each_lane!(lane => heads.add(lane, &frames[lane]));
+        } else {
+            for lane in 0..LANES {
+                let Some(frame) = self.picks.pick(self.frames, self.from + lane) else { break };
+                heads.add(lane, frame);
+            }
         }
-        // Groups of receivers.
-        barred |= bytes.iter().rfold(0, |mask, head| mask << 1 | head[0] & 1);
-        Heads { bytes, room, good, barred }
+        heads
+    }
+}
+
+impl<'a, const N: usize> Heads<'a, N> {
+    const NONE: Self = Self { bytes: [&[0; N]; LANES], lengths: [0; LANES], good: 0, barred: 0 };
+
+    /// Adds a frame.
+    #[inline(always)]
+    fn add<B: Frame>(&mut self, lane: usize, frame: &'a B) {
+        let all = frame.bytes();
+        let head = all.first_chunk();
+        self.bytes[lane] = head.unwrap_or(&[0; N]);
+        self.lengths[lane] = all.len() as u32;
+        let known = frame.rx_checksum();
+        self.good |= u8::from(known.ip == Checked::Good) << lane;
+        let barred = known.l4 == Checked::Bad || frame.segment_size() != 0;
+        self.barred |= u8::from(barred) << lane;
+    }
+
+    /// Bytes of the frames behind their link-layer headers, and which of them are neither too short
+    /// nor to groups of receivers.
+    #[inline(always)]
+    pub fn room<I: Instructions>(&self, instructions: I) -> (Words<I>, Words<I>) {
+        let lengths = Words::load(instructions, &self.lengths);
+        let mut first = [0; LANES];
+        each_lane!(lane => {
+            first[lane] = self.bytes[lane].first_chunk().map_or(0, |four| u32::from_le_bytes(*four));
+        });
+        let to_groups = (Words::load(instructions, &first) & 1).is_word(1);
+        (lengths - ethernet::HEADER as u32, lengths.at_least(N as u32) & !to_groups)
     }
 }
 
@@ -108,6 +133,7 @@ impl<I: Instructions> Transport<I> {
         let end = second.swap_bytes() + length - options - before;
         let ack = ack.swap_bytes().shl::<16>();
         ((ack | (end & 0xffff)) & is_tcp).store(&mut group.numbers);
+        group.tcp = is_tcp.mask();
         is_tcp.pick(last & 0xffff, second.shr::<16>()).store(&mut group.sum);
         udp_fits | tcp_fits
     }

@@ -8,10 +8,11 @@ use crate::family::Ipv6;
 use crate::frame::Frame;
 use crate::key::Key;
 use crate::path::picks::Picks;
+use crate::plan::LocalId;
 use crate::plan::side::Side;
-use crate::plan::{LocalId, RealId};
-use crate::session::SessionOf;
 use bytemuck::Zeroable;
+use sluice_lanes::at::At;
+use sluice_lanes::each_lane;
 use sluice_lanes::level::{Instructions, LANES, Lanes};
 use sluice_lanes::words::Words;
 use sluice_wire::{ethernet, ipv4, ipv6, tcp, udp};
@@ -104,7 +105,8 @@ impl Together for Ipv6 {
             words.store(to);
         }
         let length = short(second & 0xffff);
-        let fits = length.at_most(Words::load(instructions, &heads.room) - ipv6::HEADER as u32);
+        let (room, is_frame) = heads.room(instructions);
+        let fits = length.at_most(room - ipv6::HEADER as u32) & is_frame;
         let whole = link.shr::<16>().is_word(u32::from(ethernet::IPV6.to_be()))
             & (first & 0xf0).is_word(0x60)
             & !(src.is_mapped(instructions) | dst.is_mapped(instructions));
@@ -182,14 +184,8 @@ impl Together for Ipv6 {
     }
 
     #[inline(always)]
-    fn clients<I: Instructions>(
-        instructions: I,
-        sessions: &Lanes<SessionOf<Self>>,
-    ) -> [Words<I>; 4] {
-        Words::columns(
-            instructions,
-            sessions.each_ref().map(|s| bytemuck::must_cast_ref(&s.client)),
-        )
+    fn clients<I: Instructions>(instructions: I, clients: &Lanes<u128>) -> [Words<I>; 4] {
+        Words::columns(instructions, clients.each_ref().map(bytemuck::must_cast_ref))
     }
 
     #[inline(always)]
@@ -225,18 +221,19 @@ impl Together for Ipv6 {
     fn reals<I: Instructions>(
         instructions: I,
         side: &Side<u128>,
-        ids: &Lanes<RealId>,
-    ) -> ([[Words<I>; 4]; 2], Words<I>) {
+        ids: Words<I>,
+    ) -> Option<([[Words<I>; 4]; 2], Words<I>)> {
+        let (reals, are_there) = At::cut(side.real_entries(), ids)?;
         let (mut addresses, mut vips, mut rest) = (NO_ROWS, NO_ROWS, [0; LANES]);
-        for lane in 0..LANES {
-            let Some(real) = side.real(ids[lane]) else { continue };
+        each_lane!(lane => {
+            let real = reals.get(lane);
             addresses[lane] = bytemuck::must_cast_ref(&real.wire_address);
             vips[lane] = bytemuck::must_cast_ref(&real.wire_vip);
             rest[lane] = real.rest();
-        }
+        });
         let addresses = Words::columns(instructions, addresses);
         let vips = Words::columns(instructions, vips);
-        ([addresses, vips], Words::load(instructions, &rest))
+        Some(([addresses, vips], Words::load(instructions, &rest) & are_there))
     }
 }
 

@@ -5,11 +5,13 @@ use super::{Group, NOTHING, Together, fold, halves, short};
 use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::fib::{Fib, HopId};
+use crate::plan::Plan;
 use crate::plan::side;
-use crate::plan::{Plan, RealId};
 use crate::session::{Flow, SessionOf, Sessions, State};
 use crate::time::Time;
 use crate::track;
+use sluice_lanes::at::At;
+use sluice_lanes::each_lane;
 use sluice_lanes::level::{Instructions, Kernel, LANES, Lanes};
 use sluice_lanes::words::Words;
 use sluice_wire::ipv4;
@@ -56,43 +58,42 @@ struct Facts<I: Instructions, E> {
 
 impl<I: Instructions, E: Ends<I>> Facts<I, E> {
     #[inline(always)]
-    fn of<F: Together<Ends<I> = E>>(verify: &mut Verify<'_, F>, instructions: I) -> Self {
+    fn of<F: Together<Ends<I> = E>>(verify: &mut Verify<'_, F>, instructions: I) -> Option<Self> {
         let Verify { group, sessions, plan, fib, .. } = verify;
         if group.is_one_flow() {
-            return Self::of_one(verify, instructions);
+            return Some(Self::of_one(verify, instructions));
         }
         if group.again != 0 {
             group.hand_on();
         }
-        // Copies, so that their columns lie at places known beforehand. What is not there is
-        // vacant.
-        let slots = sessions.slab().slots();
-        let mut found = [SessionOf::<F>::default(); LANES];
-        for (found, flow) in found.iter_mut().zip(group.flow) {
-            if let Some(session) = slots.get(Flow(flow).id() as usize) {
-                *found = *session;
-            }
-        }
-        let cores = found.each_ref().map(|session| session.core.bytes());
-        let front = cores.map(|core| core.first_chunk().unwrap_or(NOTHING));
-        let back = cores.map(|core| core.last_chunk().unwrap_or(NOTHING));
-        // Bytes 0 to 16 and 12 to 28 of the core.
-        let [near, local_ends, service_state, real_protocol] = Words::columns(instructions, front);
-        let [_, seen, hop, _] = Words::columns(instructions, back);
-        real_protocol.shr::<8>().store(&mut group.reals);
+        // What is not there is vacant.
+        let (slots, vacant) = (sessions.slab().slots(), SessionOf::<F>::default());
+        let (mut front, mut back) = ([*NOTHING; LANES], [*NOTHING; LANES]);
+        let mut clients = [F::Addr::default(); LANES];
+        each_lane!(lane => {
+            let session = slots.get(Flow(group.flow[lane]).id() as usize).unwrap_or(&vacant);
+            // Bytes 0 to 16 and 12 to 28 of the core.
+            front[lane] = *session.core.bytes().first_chunk().unwrap_or(NOTHING);
+            back[lane] = *session.core.bytes().last_chunk().unwrap_or(NOTHING);
+            clients[lane] = session.client;
+        });
+        let [near, local_ends, service_state, real_protocol] =
+            Words::columns(instructions, front.each_ref());
+        let [_, seen, hop, _] = Words::columns(instructions, back.each_ref());
+        let reals = real_protocol.shr::<8>();
+        reals.store(&mut group.reals);
         let side = F::side(plan);
+        let (hops, has_hop) = At::cut(fib.real_hops(), reals)?;
         let mut real_hop = [0; LANES];
-        for (hop, real) in real_hop.iter_mut().zip(group.reals) {
-            *hop = u32::from(fib.real_hop(RealId(real)).0);
-        }
-        let ([address, vip], rest) = F::reals(instructions, side, &group.reals.map(RealId));
-        let real_hop = Words::load(instructions, &real_hop);
+        each_lane!(lane => real_hop[lane] = u32::from(hops.get(lane).0));
+        let real_hop = Words::load(instructions, &real_hop) | !has_hop;
+        let ([address, vip], rest) = F::reals(instructions, side, reals)?;
         let inbound = (Words::load(instructions, &group.flow) & 1).is_word(0);
         let good = hop.shr::<16>().is_word(u32::from(fib.generation()));
         inbound.pick(real_hop, hop | !good).store(&mut group.hop);
-        Self {
+        Some(Self {
             inbound,
-            client: F::clients(instructions, &found),
+            client: F::clients(instructions, &clients),
             near,
             local_ends,
             local: F::locals(instructions, side, local_ends.shr::<16>()),
@@ -102,7 +103,7 @@ impl<I: Instructions, E: Ends<I>> Facts<I, E> {
             address,
             vip,
             rest,
-        }
+        })
     }
 
     /// The same of a group that is one flow.
@@ -203,7 +204,10 @@ impl<F: Together> Kernel for Verify<'_, F> {
 
     #[inline(always)]
     fn run<I: Instructions>(mut self, instructions: I) -> u8 {
-        let facts = Facts::of(&mut self, instructions);
+        let Some(facts) = Facts::of(&mut self, instructions) else {
+            self.group.changes = 0;
+            return 0;
+        };
         let words = |of: &Lanes<u32>| Words::load(instructions, of);
         let flags = words(&self.group.flags);
         let Allowed { goes_on, fnat, plain, connection } = self.allowed(&facts, flags);
