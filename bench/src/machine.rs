@@ -129,12 +129,10 @@ impl Machine {
     /// What there is to be known; `core` stands for all cores.
     pub fn look(core: usize) -> Self {
         let info = read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = info.lines().find(|line| line.starts_with("model name"));
-        let model = model.and_then(|line| line.split_once(": ")).map_or("unknown", |(_, m)| m);
         let read = |path: &str| read_to_string(path).ok().map(|text| text.trim().to_owned());
         let cache = |wanted| caches(core).into_iter().find(|(l, _)| *l == wanted).map(|(_, s)| s);
         Self {
-            cpu_model: model.to_owned(),
+            cpu_model: model_of(&info),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: read("/proc/sys/kernel/osrelease").unwrap_or_default(),
             load_average: load_average(),
@@ -174,9 +172,31 @@ impl Machine {
     }
 }
 
+/// The processor, by what the kernel says of the first. Its family and model are told too, since a
+/// hypervisor may hide the rest.
+fn model_of(cpuinfo: &str) -> String {
+    let field = |name: &str| {
+        let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
+    };
+    let name = field("model name").unwrap_or("unknown");
+    match (field("cpu family"), field("model")) {
+        (Some(family), Some(model)) => format!("{name} (family {family}, model {model})"),
+        _ => name.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_processor_by_its_name_family_and_model() {
+        let info = "processor\t: 0\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n";
+        assert_eq!(model_of(info), "AMD EPYC (family 26, model 2)");
+        assert_eq!(model_of("model name\t: Neoverse\n"), "Neoverse");
+        assert_eq!(model_of(""), "unknown");
+    }
 
     #[test]
     fn this_machine_can_be_described() {

@@ -36,7 +36,7 @@ const KINDS: usize = WIDTH + 1;
 /// Inhabitants that are moved, one to the place of the next, to make room for a key.
 const MOVES: u32 = 2;
 /// Of ten places, seven are used when the table holds what it was made for. With eight a session
-/// takes two bytes less, but twice as many keys are away from home, and packets take 2 to 4 % longer.
+/// takes two bytes less, but twice as many keys are away from home: packets take 2 to 4 % longer.
 const PLACES_PER_TEN: usize = 7;
 
 /// One cache line: ten tags (0: free), the count of keys that are elsewhere, what kinds of tags

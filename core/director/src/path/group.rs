@@ -248,6 +248,9 @@ impl<W> Group<W> {
     }
 }
 
+/// Of eight real servers the addresses and those of their services, and [`RealEntry::rest`].
+pub(super) type Reals<I, E> = ([E; 2], Words<I>);
+
 /// How packets of a table go eight at a time.
 pub(super) trait Together: Family {
     /// What a group has of its packets' own: their headers, and what becomes of them.
@@ -291,13 +294,13 @@ pub(super) trait Together: Family {
     /// Eight times the same.
     fn splat<I: Instructions>(_: I, address: Self::Addr) -> Self::Ends<I>;
 
-    /// Of real servers the addresses, those of their services, and [`RealEntry::rest`], which is
-    /// zero for one that there is not. `None` if there are none at all.
+    /// What there is of real servers; the rest is zero of one that there is not. `None` if there
+    /// are none at all.
     fn reals<I: Instructions>(
         _: I,
         side: &Side<Self::Addr>,
         ids: Words<I>,
-    ) -> Option<([Self::Ends<I>; 2], Words<I>)>;
+    ) -> Option<Reals<I, Self::Ends<I>>>;
 }
 
 impl<F: Parse> Engine<F> {

@@ -3,7 +3,7 @@
 use super::ends::NO_ROWS;
 use super::read::{Read, Transport};
 use super::verify::{Changes, Heads};
-use super::{Group, Together, fold, halves, short};
+use super::{Group, Reals, Together, fold, halves, short};
 use crate::family::Ipv4;
 use crate::frame::Frame;
 use crate::key::Key;
@@ -165,7 +165,7 @@ impl Together for Ipv4 {
         instructions: I,
         side: &Side<u32>,
         ids: Words<I>,
-    ) -> Option<([Words<I>; 2], Words<I>)> {
+    ) -> Option<Reals<I, Words<I>>> {
         let (reals, are_there) = At::cut(side.real_rows(), ids)?;
         let mut rows = NO_ROWS;
         each_lane!(lane => rows[lane] = bytemuck::must_cast_ref(reals.get(lane)));

@@ -84,7 +84,7 @@ impl<'a, const N: usize> Heads<'a, N> {
         let lengths = Words::load(instructions, &self.lengths);
         let mut first = [0; LANES];
         each_lane!(lane => {
-            first[lane] = self.bytes[lane].first_chunk().map_or(0, |four| u32::from_le_bytes(*four));
+            first[lane] = u32::from(self.bytes[lane][0]);
         });
         let to_groups = (Words::load(instructions, &first) & 1).is_word(1);
         (lengths - ethernet::HEADER as u32, lengths.at_least(N as u32) & !to_groups)

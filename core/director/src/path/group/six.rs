@@ -3,7 +3,7 @@
 use super::ends::{Ends, NO_ROWS, Rows};
 use super::read::{Read, Transport};
 use super::verify::{Changes, Heads};
-use super::{Group, NOTHING, Together, short};
+use super::{Group, NOTHING, Reals, Together, short};
 use crate::family::Ipv6;
 use crate::frame::Frame;
 use crate::key::Key;
@@ -222,7 +222,7 @@ impl Together for Ipv6 {
         instructions: I,
         side: &Side<u128>,
         ids: Words<I>,
-    ) -> Option<([[Words<I>; 4]; 2], Words<I>)> {
+    ) -> Option<Reals<I, [Words<I>; 4]>> {
         let (reals, are_there) = At::cut(side.real_entries(), ids)?;
         let (mut addresses, mut vips, mut rest) = (NO_ROWS, NO_ROWS, [0; LANES]);
         each_lane!(lane => {
