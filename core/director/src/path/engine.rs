@@ -28,11 +28,16 @@ use sluice_lanes::level::{LANES, Level};
 use sluice_table::{PagePolicy, RegionError};
 
 /// How many steps behind parsing a group's flows are found, are looked for in their other buckets,
-/// and are followed. Two steps are about what memory takes to come; with one between each, 1 M
-/// sessions cost a tenth more.
-const FOUND: usize = 2;
-const SOUGHT: usize = 3;
-const FOLLOWED: usize = 4;
+/// and are followed. Three steps for the buckets and three for the sessions are about what memory
+/// takes to come: with two for each, 1 M sessions and more cost 3 to 4 % more.
+const FOUND: usize = 3;
+const SOUGHT: usize = 4;
+const FOLLOWED: usize = 6;
+/// What first packets will need is asked for a step before they are followed, once all before them
+/// have been.
+const FORESEEN: usize = FOLLOWED - 1;
+// A group is followed before its place is another's.
+const _: () = assert!(FOLLOWED < GROUPS);
 /// Fewer frames than this go one at a time.
 const FEW: usize = 4;
 /// One family's half of a path.
@@ -157,7 +162,7 @@ impl<F: Parse> Engine<F> {
                 }
                 self.follow_group(shared, turn, &picks, frames, verdicts, at);
             }
-            if let Some(at) = group(SOUGHT) {
+            if let Some(at) = group(FORESEEN) {
                 self.foresee(shared, turn.view.plan, at);
             }
             probe.mark(Stage::Track);
