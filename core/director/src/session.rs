@@ -472,6 +472,7 @@ impl<F: Family> Sessions<F> {
     }
 
     /// The same for one whose keys, inbound and outbound, have these hashes.
+    #[inline(always)]
     pub fn remove_by(&mut self, id: u32, hashes: [Option<u64>; 2]) -> Option<SessionOf<F>> {
         self.unindex(id, &hashes);
         self.removals = self.removals.wrapping_add(1);

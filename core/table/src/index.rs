@@ -20,6 +20,7 @@ use bytemuck::{NoUninit, Zeroable};
 use sluice_lanes::level::Instructions;
 use sluice_lanes::words::Words;
 use sluice_lanes::{prefetch, tags};
+use std::num::NonZeroU64;
 
 /// Largest value that can be stored; the top bit of a place says that its key is away from home.
 pub const MAX_VALUE: u32 = AWAY - 1;
@@ -113,10 +114,25 @@ pub enum First {
 }
 
 /// A free place in the home bucket of a key that the index does not have: see [`Index::vacancy`].
+/// One word, so that it is handed on in a register: the bucket, and below it the place and one
+/// more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Vacancy {
-    bucket: u32,
-    place: u8,
+pub struct Vacancy(NonZeroU64);
+
+const _: () = assert!(size_of::<Option<Vacancy>>() == 8);
+
+impl Vacancy {
+    #[inline(always)]
+    fn new(bucket: usize, place: u32) -> Option<Self> {
+        NonZeroU64::new((bucket as u64) << 8 | u64::from(place + 1)).map(Self)
+    }
+
+    /// The bucket, and the place in it.
+    #[inline(always)]
+    const fn at(self) -> (usize, usize) {
+        let word = self.0.get();
+        ((word >> 8) as usize, (word as u8).wrapping_sub(1) as usize)
+    }
 }
 
 /// The index.
@@ -253,16 +269,16 @@ impl Index {
         if bucket.is_elsewhere(tag) && self.second(hash) != NONE {
             return None;
         }
-        Some(Vacancy { bucket: home as u32, place: free.trailing_zeros() as u8 })
+        Vacancy::new(home, free.trailing_zeros())
     }
 
     /// Adds a key where there was a vacancy for this hash. It does no harm if that is taken by now:
     /// then this is [`Self::insert`].
     #[inline(always)]
     pub fn insert_at(&mut self, hash: u64, at: Vacancy, value: u32) -> Result<(), Full> {
-        debug_assert!(value <= MAX_VALUE && self.home(hash) == at.bucket as usize);
-        let place = usize::from(at.place);
-        match self.buckets.get_mut(at.bucket as usize) {
+        let (bucket, place) = at.at();
+        debug_assert!(value <= MAX_VALUE && self.home(hash) == bucket);
+        match self.buckets.get_mut(bucket) {
             Some(bucket) if place < WIDTH && bucket.words[place] == 0 => {
                 bucket.set(place, Self::tag(hash), value);
                 self.live += 1;

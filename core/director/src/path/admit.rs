@@ -95,6 +95,7 @@ impl<F: Parse> Engine<F> {
             return Err(Outcome::Is(answer::no_session(plan, &parsed, turn.port, frame)));
         };
         let entry = vacancy.unwrap_or(hash.into());
+        self.foreseen.begin(lane);
         let opened = self.open(shared, turn, (tuple, entry), (service, state));
         let opened = opened.map_err(Outcome::Is)?;
         if state == State::OnePacket {

@@ -25,7 +25,7 @@ use crate::time::Time;
 use arrayvec::ArrayVec;
 use sluice_lanes::each_lane;
 use sluice_lanes::level::{LANES, Level};
-use sluice_table::{PagePolicy, RegionError};
+use sluice_table::{PagePolicy, RegionError, Slot};
 
 /// How many steps behind parsing a group's flows are found, are looked for in their other buckets,
 /// and are followed. Three steps for the buckets and three for the sessions are about what memory
@@ -50,7 +50,7 @@ pub(super) struct Engine<F: Together> {
     /// The session that was looked at last.
     pub touched: Flow,
     /// What is known of a group's first packets.
-    pub foreseen: Foreseen,
+    pub foreseen: Foreseen<F::Addr>,
     /// Hashes whose buckets sessions that are opened some time later will need: asked for together
     /// with others, since a request by itself holds everything up.
     pub wanted: ArrayVec<u64, LANES>,
@@ -125,7 +125,7 @@ impl<F: Parse> Engine<F> {
         probe: &mut T,
     ) {
         prefetch_frames(&picks, frames, 0);
-        self.foreseen = Foreseen::default();
+        self.foreseen.clear();
         let mut sampled = None;
         let groups = picks.count().div_ceil(LANES);
         let sieve = !F::WIDE && turn.view.plan.sieve.is_some();
@@ -275,20 +275,19 @@ impl<F: Parse> Engine<F> {
         shared: &mut Shared,
         turn: Turn<'_>,
         picks: &P,
-        (frames, verdicts): (&mut [B], &mut [Verdict]),
+        mut part: (&mut [B], &mut [Verdict]),
         (at, mut pass, left): (usize, u8, u8),
     ) {
         let Group { quick, changes, .. } = self.burst.groups[at % GROUPS];
-        if changes != 0 {
-            self.prefetch_ends(at);
-        }
+        let ends = if changes == 0 { [0; LANES] } else { self.prefetch_ends(at) };
         for lane in lanes(left) {
             let at_frame = picks.frame(at * LANES + lane);
             if pass >> lane & 1 == 1 {
-                let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
+                let (frame, verdict) = (&mut part.0[at_frame], &mut part.1[at_frame]);
                 if self.forward(shared, turn, (at, lane), frame, verdict) {
+                    shared.leaving.note(verdict);
                     if changes >> lane & 1 == 1 {
-                        pass &= self.change(shared, turn.view.plan, (at, lane));
+                        pass &= self.change(shared, turn.view.plan, (at, lane), &ends);
                     }
                     continue;
                 }
@@ -296,7 +295,8 @@ impl<F: Parse> Engine<F> {
             if quick >> lane & 1 == 1 {
                 self.take_out((at, lane), at_frame);
             }
-            pass &= self.one_of_group(shared, turn, (at, lane), frames, verdicts);
+            pass &= self.one_of_group(shared, &turn, (at, lane), &mut part);
+            shared.leaving.note(&part.1[at_frame]);
             self.foresee_next(shared, turn.view.plan, (at, lane));
         }
     }
@@ -311,32 +311,32 @@ impl<F: Parse> Engine<F> {
         verdicts: &mut [Verdict],
         (at, slow): (usize, u8),
     ) {
+        let mut part = (frames, verdicts);
         for lane in lanes(slow) {
             let position = position(at, lane);
             let at_frame = usize::from(self.burst.lanes[position].frame);
-            let (frame, verdict) = (&mut frames[at_frame], &mut verdicts[at_frame]);
+            let (frame, verdict) = (&mut part.0[at_frame], &mut part.1[at_frame]);
             if self.pass::<B, false>(shared, turn, position, frame, verdict).is_none() {
-                self.not_plain(shared, turn, position, frames, verdicts);
+                self.not_plain(shared, &turn, position, &mut part);
             }
         }
     }
 
     /// A packet that goes by itself. Gives the lanes of its group that it has not changed anything
     /// for.
-    #[inline(never)]
+    #[inline(always)]
     fn one_of_group<B: Frame>(
         &mut self,
         shared: &mut Shared,
-        turn: Turn<'_>,
+        turn: &Turn<'_>,
         (at, lane): (usize, usize),
-        frames: &mut [B],
-        verdicts: &mut [Verdict],
+        part: &mut (&mut [B], &mut [Verdict]),
     ) -> u8 {
         let position = position(at, lane);
         let odd = self.burst.lanes[position].parsed.is_odd();
         let (removals, created) = (self.sessions.removals(), shared.counters.created);
         self.touched = Flow::NONE;
-        self.not_plain(shared, turn, position, frames, verdicts);
+        self.not_plain(shared, turn, position, part);
         if odd || removals != self.sessions.removals() {
             0
         } else if created != shared.counters.created {
@@ -353,10 +353,9 @@ impl<F: Parse> Engine<F> {
     fn not_plain<B: Frame>(
         &mut self,
         shared: &mut Shared,
-        turn: Turn<'_>,
+        &turn: &Turn<'_>,
         at: usize,
-        frames: &mut [B],
-        verdicts: &mut [Verdict],
+        (frames, verdicts): &mut (&mut [B], &mut [Verdict]),
     ) {
         let lane = &mut self.burst.lanes[at];
         let at_frame = usize::from(lane.frame);
@@ -397,7 +396,11 @@ impl<F: Parse> Engine<F> {
             Outcome::Refuse(why) => self.refuse(shared, turn, at, frame, why),
             Outcome::TooBig(mtu) => self.too_big(shared, turn, at, frame, mtu),
             Outcome::Is(verdict) => verdict,
-            Outcome::Wide => return shared.defer(at_frame, verdicts),
+            Outcome::Wide => {
+                // Whatever was there before is none of this packet's.
+                verdicts[at_frame] = Verdict::Wait;
+                return shared.defer(at_frame, verdicts);
+            }
         };
     }
 
@@ -432,11 +435,18 @@ impl<F: Parse> Engine<F> {
         id: u32,
         hashes: [Option<u64>; 2],
     ) {
-        if let Some(session) = self.sessions.remove_by(id, hashes) {
-            shared.ended(&session);
-            if F::WIDE {
-                self.let_go(shared, plan, &session);
-            }
+        let session = self.sessions.slab().at(id);
+        if session.is_vacant() {
+            return;
+        }
+        // Where it is: to read a whole session that was just written to takes long.
+        shared.ended(session);
+        if F::WIDE {
+            let session = *session;
+            self.sessions.remove_by(id, hashes);
+            self.let_go(shared, plan, &session);
+        } else {
+            self.sessions.remove_by(id, hashes);
         }
     }
 

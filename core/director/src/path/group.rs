@@ -60,7 +60,7 @@ pub(super) struct Group<W> {
     tunnels: u8,
     /// Lanes whose packet may change the state of its session.
     pub changes: u8,
-    /// Of them those that are likely to end it.
+    /// Of them those that may end it, which they most likely do.
     pub ends: u8,
     /// Lanes whose session is found by its answers too.
     answered: u8,

@@ -22,6 +22,14 @@ impl Leaving {
         }
     }
 
+    /// Adds a frame with this verdict.
+    #[inline(always)]
+    pub fn note(&mut self, verdict: &Verdict) {
+        if let Verdict::Tx(port) = *verdict {
+            self.add(port, 1);
+        }
+    }
+
     /// The port that so many frames leave by, if that is all of them.
     pub const fn all(&self, frames: usize) -> Option<PortId> {
         if self.frames == frames && frames > 0 { Some(self.by) } else { None }

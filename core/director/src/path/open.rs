@@ -141,7 +141,12 @@ impl<F: Parse> Engine<F> {
                 back.ports = key::pair(far_port, session.local_port.to_be());
                 Some(entry)
             }
-            Mode::Nat => Some(self.free_answers(shared, turn, &back, session.state)?),
+            Mode::Nat => {
+                let hash = self.foreseen.answer_of(real);
+                let hash = hash.unwrap_or_else(|| self.sessions.hash_key(&back));
+                debug_assert_eq!(hash, self.sessions.hash_key(&back));
+                Some(self.free_answers(shared, turn, (&back, hash), session.state)?)
+            }
             Mode::Dr | Mode::Ipip | Mode::Snat => None,
         };
         // A one-packet session is for no other packet of the client.
@@ -157,16 +162,16 @@ impl<F: Parse> Engine<F> {
         Ok(Opened { flow, real, mode: known.mode, new: back.reversed() })
     }
 
-    /// The key by which the answers of a new session in a state are found, if no other has it.
+    /// The key by which the answers of a new session in a state are found, and its hash, if no
+    /// other has it.
     #[inline(always)]
     fn free_answers(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
-        key: &Key<F::Addr>,
+        (key, hash): (&Key<F::Addr>, u64),
         state: State,
     ) -> Result<Entry, Reason> {
-        let hash = self.sessions.hash_key(key);
         match self.sessions.vacancy(hash) {
             Some(entry) => Ok(entry),
             None => self.freed_answers(shared, turn, (&F::tuple(key), hash), state),

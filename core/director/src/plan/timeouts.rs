@@ -31,6 +31,14 @@ impl Plan {
         }
     }
 
+    /// Whether no connection ends before both sides have closed and been acknowledged, or one has
+    /// reset it.
+    #[inline(always)]
+    pub(crate) fn ends_late(&self) -> bool {
+        let [_, early @ .., _, _] = self.timeout_ms.first_chunk::<8>().unwrap_or(&[0; 8]);
+        early.iter().fold(true, |late, ms| late & (*ms != 0))
+    }
+
     /// Fills both tables. Those of tombstones count: their sessions go on.
     pub(super) fn settle_timeouts(&mut self, timeouts: &Timeouts) {
         self.state_ms = by_state(timeouts);

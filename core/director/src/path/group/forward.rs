@@ -130,17 +130,11 @@ impl<F: Parse> Engine<F> {
         true
     }
 
-    /// The hashes of the keys that the session of a packet that passed is found by, inbound and
-    /// outbound: that of the packet, and that of what answers it once it is written.
+    /// The hash of the key of what answers a packet that passed, once it is written.
     #[inline(always)]
-    pub fn hashes(&self, (at, lane): (usize, usize)) -> [Option<u64>; 2] {
+    fn answers(&self, (at, lane): (usize, usize)) -> u64 {
         let (group, seed) = (&self.burst.groups[at % GROUPS], self.sessions.seed());
-        let answers = || F::hash_key(&F::changed_key(&group.words, lane).reversed(), seed);
-        let other = (group.answered >> lane & 1 == 1).then(answers);
-        match Flow(group.flow[lane]).direction() {
-            Direction::Inbound => [Some(group.hash(lane)), other],
-            Direction::Outbound => [other, Some(group.hash(lane))],
-        }
+        F::hash_key(&F::changed_key(&group.words, lane).reversed(), seed)
     }
 
     /// Makes a packet of a group one that goes by itself.
@@ -161,20 +155,31 @@ impl<F: Parse> Engine<F> {
         (slow.hop, slow.frame) = (HopId::NONE, at_frame as u8);
     }
 
-    /// Asks for the index buckets of the sessions that a group is likely to end.
+    /// Asks for the index buckets of the sessions that a group may end, and gives the
+    /// hashes of the keys of what answers these packets.
     #[inline(always)]
-    pub fn prefetch_ends(&self, at: usize) {
-        for lane in lanes(self.burst.groups[at % GROUPS].ends) {
-            for hash in self.hashes((at, lane)).into_iter().flatten() {
-                self.sessions.index().prefetch(hash);
+    pub fn prefetch_ends(&self, at: usize) -> Lanes<u64> {
+        let (group, mut answers) = (&self.burst.groups[at % GROUPS], [0; LANES]);
+        for lane in lanes(group.ends) {
+            self.sessions.index().prefetch(group.hash(lane));
+            if group.answered >> lane & 1 == 1 {
+                answers[lane] = self.answers((at, lane));
+                self.sessions.index().prefetch(answers[lane]);
             }
         }
+        answers
     }
 
-    /// Moves the session of a packet that was forwarded on, or ends it. Gives the lanes of its
-    /// group that it has not changed anything for.
+    /// Moves the session of a packet that was forwarded on, or ends it. `answers` are the hashes of
+    /// [`Self::prefetch_ends`]. Gives the lanes of its group that it has not changed anything for.
     #[inline(always)]
-    pub fn change(&mut self, shared: &mut Shared, plan: &Plan, (at, lane): (usize, usize)) -> u8 {
+    pub fn change(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        (at, lane): (usize, usize),
+        answers: &Lanes<u64>,
+    ) -> u8 {
         let group = &self.burst.groups[at % GROUPS];
         let (flow, twins, segment) = (Flow(group.flow[lane]), group.twins, group.segment(lane));
         let session = self.sessions.at_mut(flow.id());
@@ -183,8 +188,15 @@ impl<F: Parse> Engine<F> {
         if before != session.state {
             shared.moved(session, before, flow.direction());
         }
-        if plan.timeout_ms[session.state as usize] == 0 {
-            let hashes = self.hashes((at, lane));
+        // What is known of it ahead is asked first: its state was just written.
+        let (ends, ended) = (group.ends, plan.timeout_ms[session.state as usize] == 0);
+        if ends >> lane & 1 == 1 && ended {
+            let group = &self.burst.groups[at % GROUPS];
+            let other = (group.answered >> lane & 1 == 1).then_some(answers[lane]);
+            let hashes = match flow.direction() {
+                Direction::Inbound => [Some(group.hash(lane)), other],
+                Direction::Outbound => [other, Some(group.hash(lane))],
+            };
             self.remove_by(shared, plan, flow.id(), hashes);
             shared.counters.closed += 1;
         }

@@ -1,7 +1,7 @@
 //! Eight packets held against their sessions, and what they become.
 
 use super::ends::Ends;
-use super::{Group, NOTHING, Together, fold, halves, short};
+use super::{ALL, Group, NOTHING, Together, fold, halves, short};
 use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::fib::{Fib, HopId};
@@ -252,8 +252,9 @@ impl<F: Together> Kernel for Verify<'_, F> {
         let changes = passes & connection & !plain;
         group.changes = changes.mask() & group.quick;
         if group.changes != 0 {
-            let last = state.is_word(State::LastAck as u32) | !(flags & track::RESETS).is_word(0);
-            group.ends = (changes & last).mask() & group.quick;
+            let late = state.at_least(State::LastAck as u32) | !(flags & track::RESETS).is_word(0);
+            group.ends = if plan.ends_late() { (changes & late).mask() } else { ALL };
+            group.ends &= group.changes;
             let mode = rest.shr::<16>() & 0xff;
             group.answered = (fnat | mode.is_word(Mode::Nat as u32)).mask();
             group.twins = words(&group.flow).shr::<1>().twins();

@@ -63,6 +63,8 @@ struct Setting {
     workers: u16,
     /// Seconds between the sessions' first packets and the rest.
     idle_s: u64,
+    /// Whether connections end as soon as one side has closed.
+    hurries: bool,
 }
 
 fn end(address: &str, port: u16) -> SocketAddr {
@@ -199,10 +201,12 @@ fn any_setting() -> impl Strategy<Value = Setting> {
     ];
     let seldom = || proptest::bool::weighted(0.15);
     let idle_s = prop_oneof![4 => Just(0), 1 => 25u64..35];
-    (mode, seldom(), seldom(), seldom(), idle_s).prop_map(|(mode, a, b, c, idle_s)| {
+    let all = (mode, seldom(), seldom(), seldom(), idle_s, seldom());
+    all.prop_map(|(mode, a, b, c, idle_s, hurries)| {
         let fnat = mode == Mode::Fnat;
         let (crosses, introduces) = (a && fnat, b && fnat);
-        Setting { mode, crosses, introduces, workers: 1 + u16::from(c && fnat), idle_s }
+        let workers = 1 + u16::from(c && fnat);
+        Setting { mode, crosses, introduces, workers, idle_s, hurries }
     })
 }
 
@@ -216,6 +220,9 @@ fn configure(blueprint: &mut Blueprint, setting: &Setting) {
         web.client_address = ClientAddress::Toa;
     }
     blueprint.services.push(web);
+    if setting.hurries {
+        blueprint.timeouts.tcp_fin_wait_s = 0;
+    }
     let source = |address: &str, prefix| Network { address: address.parse().unwrap(), prefix };
     blueprint.tunnel.v4 = Some(source("192.0.2.9", 32));
     blueprint.tunnel.v6 = Some(source("2001:db8:2::9", 128));
@@ -278,8 +285,14 @@ proptest! {
     }
 }
 
-const FNAT: Setting =
-    Setting { mode: Mode::Fnat, crosses: false, introduces: false, workers: 1, idle_s: 0 };
+const FNAT: Setting = Setting {
+    mode: Mode::Fnat,
+    crosses: false,
+    introduces: false,
+    workers: 1,
+    idle_s: 0,
+    hurries: false,
+};
 
 /// Eight that nothing is the matter with, as another's parser reads them.
 #[test]
