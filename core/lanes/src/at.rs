@@ -30,8 +30,9 @@ impl<'a, T> At<'a, T> {
     /// When there is no such lane.
     #[inline(always)]
     pub fn get(&self, lane: usize) -> &'a T {
-        // SAFETY: whoever makes one of these has compared the places with the slice's length,
-        // which does not change, and nobody writes them afterwards.
+        // SAFETY: `cut` has made each place the smaller of it and the slice's last, by instructions
+        // that are this crate's own (`Instructions` is sealed) and held against a scalar twin by
+        // tests. Neither slice nor places change afterwards.
         unsafe { self.slice.get_unchecked(self.places[lane] as usize) }
     }
 }

@@ -9,6 +9,13 @@
 mod avx2;
 mod scalar;
 
+use sealed::Sealed;
+
+mod sealed {
+    /// Keeps other crates from having [`super::Instructions`] of their own.
+    pub trait Sealed {}
+}
+
 /// Lanes that a kernel works on at once.
 pub const LANES: usize = 8;
 
@@ -42,7 +49,9 @@ pub trait Kernel {
 
 /// Eight 32-bit words at once, and what can be done with them. A truth is all ones, its contrary
 /// zero. See [`crate::words::Words`] for the readable side.
-pub trait Instructions: Copy {
+///
+/// Only this crate has any: [`crate::at::At`] reads memory by what they say is the smaller number.
+pub trait Instructions: Copy + Sealed {
     /// Eight words.
     type Eight: Copy;
 

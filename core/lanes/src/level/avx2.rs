@@ -1,6 +1,6 @@
 //! AVX2, and what came with it.
 
-use super::{Instructions, Kernel, LANES, Lanes};
+use super::{Instructions, Kernel, LANES, Lanes, Sealed};
 use crate::tags::WIDTH;
 use core::arch::x86_64::{
     __m128i, __m256i, _mm_loadu_si128, _mm_storeu_si128, _mm256_add_epi32, _mm256_and_si256,
@@ -41,6 +41,8 @@ macro_rules! two {
         }
     )* };
 }
+
+impl Sealed for Avx2 {}
 
 impl Instructions for Avx2 {
     type Eight = __m256i;

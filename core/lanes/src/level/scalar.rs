@@ -1,6 +1,6 @@
 //! The scalar twin: what each instruction does, lane by lane.
 
-use super::{Instructions, Kernel, LANES, Lanes};
+use super::{Instructions, Kernel, LANES, Lanes, Sealed};
 use crate::tags::WIDTH;
 
 #[derive(Clone, Copy)]
@@ -20,6 +20,8 @@ fn each(word: impl Fn(usize) -> u32) -> Lanes<u32> {
 const fn truth(of: bool) -> u32 {
     if of { u32::MAX } else { 0 }
 }
+
+impl Sealed for Scalar {}
 
 impl Instructions for Scalar {
     type Eight = Lanes<u32>;
