@@ -7,7 +7,7 @@ use crate::counters::Direction;
 use crate::fib::{Fib, HopId};
 use crate::plan::Plan;
 use crate::plan::side;
-use crate::session::{Flow, SessionOf, Sessions, State};
+use crate::session::{Flow, Sessions, State};
 use crate::time::Time;
 use crate::track;
 use sluice_lanes::at::At;
@@ -66,20 +66,21 @@ impl<I: Instructions, E: Ends<I>> Facts<I, E> {
         if group.again != 0 {
             group.hand_on();
         }
-        // What is not there is vacant.
-        let (slots, vacant) = (sessions.slab().slots(), SessionOf::<F>::default());
-        let (mut front, mut back) = ([*NOTHING; LANES], [*NOTHING; LANES]);
+        let flows = Words::load(instructions, &group.flow);
+        let (slots, is_there) = At::cut(sessions.slab().slots(), flows.shr::<1>())?;
+        let (mut front, mut back) = ([NOTHING; LANES], [NOTHING; LANES]);
         let mut clients = [F::Addr::default(); LANES];
         each_lane!(lane => {
-            let session = slots.get(Flow(group.flow[lane]).id() as usize).unwrap_or(&vacant);
+            let session = slots.get(lane);
             // Bytes 0 to 16 and 12 to 28 of the core.
-            front[lane] = *session.core.bytes().first_chunk().unwrap_or(NOTHING);
-            back[lane] = *session.core.bytes().last_chunk().unwrap_or(NOTHING);
+            front[lane] = session.core.bytes().first_chunk().unwrap_or(NOTHING);
+            back[lane] = session.core.bytes().last_chunk().unwrap_or(NOTHING);
             clients[lane] = session.client;
         });
-        let [near, local_ends, service_state, real_protocol] =
-            Words::columns(instructions, front.each_ref());
-        let [_, seen, hop, _] = Words::columns(instructions, back.each_ref());
+        let [near, local_ends, service_state, real_protocol] = Words::columns(instructions, front);
+        let [_, seen, hop, _] = Words::columns(instructions, back);
+        // No packet that goes with others has a protocol of zero.
+        let real_protocol = real_protocol & is_there;
         let reals = real_protocol.shr::<8>();
         reals.store(&mut group.reals);
         let side = F::side(plan);
@@ -88,7 +89,7 @@ impl<I: Instructions, E: Ends<I>> Facts<I, E> {
         each_lane!(lane => real_hop[lane] = u32::from(hops.get(lane).0));
         let real_hop = Words::load(instructions, &real_hop) | !has_hop;
         let ([address, vip], rest) = F::reals(instructions, side, reals)?;
-        let inbound = (Words::load(instructions, &group.flow) & 1).is_word(0);
+        let inbound = (flows & 1).is_word(0);
         let good = hop.shr::<16>().is_word(u32::from(fib.generation()));
         inbound.pick(real_hop, hop | !good).store(&mut group.hop);
         Some(Self {
