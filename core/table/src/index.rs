@@ -6,8 +6,8 @@
 //! buckets, is its own inverse for any number of buckets, so a table can have just the size it
 //! needs). When both are full, an inhabitant is moved to its own other bucket. A home bucket
 //! counts its keys that live elsewhere and has a bit for each of sixteen kinds of tags that those
-//! may have, so a lookup reads a second line only when there is a reason to: with seven of ten
-//! places in use, one in thirty keys is away from home.
+//! may have, so a lookup reads a second line only when there is a reason to: with six of ten places
+//! in use, one in seventy keys is away from home.
 //!
 //! A tag match is only a candidate (two keys in 65,535 share one): the caller compares the whole
 //! key and goes on to the next candidate when it differs.
@@ -36,9 +36,10 @@ const ELSEWHERE: usize = WIDTH;
 const KINDS: usize = WIDTH + 1;
 /// Inhabitants that are moved, one to the place of the next, to make room for a key.
 const MOVES: u32 = 2;
-/// Of ten places, seven are used when the table holds what it was made for. With eight a session
-/// takes two bytes less, but twice as many keys are away from home: packets take 2 to 4 % longer.
-const PLACES_PER_TEN: usize = 7;
+/// Of ten places, six are used when the table holds what it was made for. With seven a session
+/// takes three bytes less, but more than twice as many keys are away from home: packets take 1 to
+/// 3 % longer, mostly since nobody can foretell which of eight are away.
+const PLACES_PER_TEN: usize = 6;
 
 /// One cache line: ten tags (0: free), the count of keys that are elsewhere, what kinds of tags
 /// they have, and ten values.
