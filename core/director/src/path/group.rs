@@ -12,6 +12,7 @@
 mod ends;
 mod forward;
 mod four;
+mod outer;
 mod read;
 mod six;
 mod verify;
@@ -30,6 +31,7 @@ use crate::session::Flow;
 use crate::track::{self, Segment};
 use bytemuck::Zeroable;
 pub(super) use ends::{Ends, NO_ROWS};
+use outer::Inside;
 use read::Read;
 use sluice_lanes::each_lane;
 use sluice_lanes::level::{Instructions, Kernel, LANES, Lanes};
@@ -260,6 +262,8 @@ pub(super) trait Together: Family {
 
     /// What their frames carry.
     const ETHERTYPE: u16;
+    /// What an outer header calls it.
+    const PROTOCOL: u8;
     /// Where the transport headers of plain ones begin.
     const L4: usize;
 
@@ -274,6 +278,9 @@ pub(super) trait Together: Family {
 
     /// The key of what becomes of it.
     fn changed_key(words: &Self::Words, lane: usize) -> Key<Self::Addr>;
+
+    /// What an outer header takes of packets. `salts` are below 2¹⁶.
+    fn inside<I: Instructions>(words: &Self::Words, salts: Words<I>, _: I) -> Inside<I>;
 
     /// Writes a lane's network and transport headers; `false`, and nothing done, if the frame is
     /// too short, which it was not when it was read.

@@ -14,6 +14,7 @@ mod life;
 mod modes;
 mod neighbours;
 mod odd;
+mod outer;
 mod owners;
 mod parted;
 mod probed;

@@ -1,6 +1,8 @@
 //! IP in IP: what a tunnel leaves of an MTU, what routers on its way said about theirs, and the way
 //! into it.
 
+mod prepared;
+
 use super::engine::Turn;
 use super::errors::Received;
 use super::{Shared, Verdict, answer, quote, rewrite};
@@ -11,6 +13,7 @@ use crate::frame::Frame;
 use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
 use crate::time::Time;
+pub(super) use prepared::{Four, Six, Tunnel};
 use sluice_wire::{ethernet, icmp, ipip, ipv4, ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -25,6 +28,9 @@ const LEAST_V4: u16 = 576;
 #[derive(Default)]
 pub(super) struct Paths {
     learned: Vec<Learned>,
+    /// What is prepared of tunnels over IPv4 and over IPv6, by their real servers' ids.
+    pub fours: Vec<Four>,
+    pub sixes: Vec<Six>,
     /// Real servers at the far ends of tunnels, in the order of their addresses.
     ends: Vec<(IpAddr, RealId)>,
 }
@@ -36,44 +42,12 @@ struct Learned {
     /// Path MTU; 0 for none.
     mtu: u16,
     at: Time,
-    /// The addresses of a tunnel over IPv4.
-    four: Option<Four>,
-}
-
-/// The outer addresses towards a real server: a base and the bits of it that a hash chooses, and
-/// the real server's.
-#[derive(Clone, Copy)]
-struct Four {
-    from: u32,
-    hosts: u16,
-    to: u32,
-}
-
-impl Four {
-    fn of(plan: &Plan, real: IpAddr) -> Option<Self> {
-        let (IpAddr::V4(to), Some(source)) = (real, &plan.tunnel.v4) else { return None };
-        let IpAddr::V4(from) = source.address else { return None };
-        let hosts = hosts(32 - u32::from(source.prefix.min(32)));
-        Some(Self { from: from.to_bits(), hosts, to: to.to_bits() })
-    }
-
-    /// Writes the link-layer and the outer header before a packet.
-    #[inline(always)]
-    fn write(self, frame: &mut [u8], hash: u64, hop: &Hop) -> Option<()> {
-        let (link, rest) = frame.split_first_chunk_mut::<{ ethernet::HEADER }>()?;
-        let (header, packet) = rest.split_first_chunk_mut()?;
-        let (inner, id) = rewrite::inner(packet, hash as u16)?;
-        link[..12].copy_from_slice(hop.macs.as_flattened());
-        link[12..].copy_from_slice(&ethernet::IPV4.to_be_bytes());
-        let from = self.from | u32::from(chosen(hash) & self.hosts);
-        inner.within_v4(header, from, self.to, id)
-    }
 }
 
 impl Paths {
     /// Makes room for the real servers of a plan.
     pub fn adopt(&mut self, plan: &Plan) {
-        let unknown = |address| Learned { address, mtu: 0, at: Time::default(), four: None };
+        let unknown = |address| Learned { address, mtu: 0, at: Time::default() };
         for (real, learned) in plan.reals.iter().zip(&mut self.learned) {
             if real.address != learned.address {
                 *learned = unknown(real.address);
@@ -82,9 +56,9 @@ impl Paths {
         self.learned.truncate(plan.reals.len());
         let more = plan.reals.iter().skip(self.learned.len());
         self.learned.extend(more.map(|real| unknown(real.address)));
-        for learned in &mut self.learned {
-            learned.four = Four::of(plan, learned.address);
-        }
+        let rooms = || self.learned.iter().map(|learned| (learned.address, learned.most()));
+        prepared::all(&mut self.fours, plan.tunnel.v4, rooms());
+        prepared::all(&mut self.sixes, plan.tunnel.v6, rooms());
         self.ends.clear();
         let tunnels = plan.reals.iter().zip(0..).filter(|(real, _)| real.mode == Mode::Ipip);
         self.ends.extend(tunnels.map(|(real, id)| (real.address, RealId(id))));
@@ -107,6 +81,15 @@ impl Paths {
         }
     }
 
+    /// Whether a packet of so many bytes surely fits into a tunnel, with its outer header into what
+    /// the link takes.
+    #[inline(always)]
+    pub fn fits(&self, real: RealId, length: u32, link: u16) -> bool {
+        let at = real.0 as usize;
+        self.fours.get(at).is_some_and(|four| four.fits(length, link))
+            || self.sixes.get(at).is_some_and(|six| six.fits(length, link))
+    }
+
     /// Puts a written packet without tags into a tunnel over IPv4, and gives it the link-layer
     /// addresses of a hop; `None`, and nothing done, for another tunnel or hop.
     #[inline(always)]
@@ -116,8 +99,8 @@ impl Paths {
         frame: &mut B,
         hop: &Hop,
     ) -> Option<Verdict> {
-        let outer = self.learned.get(real.0 as usize)?.four?;
-        if hop.vlan != 0 {
+        let outer = self.fours.get(real.0 as usize)?;
+        if !outer.is_one() || hop.vlan != 0 {
             return None;
         }
         if !frame.push_front(ipip::OVERHEAD_V4) {
@@ -139,14 +122,35 @@ impl Paths {
             // An error never makes it larger: that is for time to tell.
             let mtu = learned.limit(told.max(least), now);
             (learned.mtu, learned.at) = (mtu, now);
+            prepared::renew(&mut self.fours, *id, learned.most());
+            prepared::renew(&mut self.sixes, *id, learned.most());
+        }
+    }
+
+    /// Forgets what is no more believed of the path to a real server.
+    #[inline(never)]
+    pub fn forget(&mut self, real: RealId, now: Time) {
+        let Some(learned) = self.learned.get_mut(real.0 as usize) else { return };
+        if learned.mtu != 0 && !learned.is_fresh(now) {
+            learned.mtu = 0;
+            prepared::renew(&mut self.fours, real, learned.most());
+            prepared::renew(&mut self.sixes, real, learned.most());
         }
     }
 }
 
 impl Learned {
     fn limit(&self, mtu: u16, now: Time) -> u16 {
-        let fresh = self.mtu != 0 && now.0.saturating_sub(self.at.0) < BELIEVED_MS;
-        if fresh { mtu.min(self.mtu) } else { mtu }
+        if self.is_fresh(now) { mtu.min(self.mtu) } else { mtu }
+    }
+
+    fn is_fresh(&self, now: Time) -> bool {
+        self.mtu != 0 && now.0.saturating_sub(self.at.0) < BELIEVED_MS
+    }
+
+    /// The most that a packet may be long with its outer header, as far as the path is known.
+    const fn most(&self) -> u16 {
+        if self.mtu == 0 { u16::MAX } else { self.mtu }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What becomes of those of a group's packets that may go on: written, counted, and the sessions
 //! that they change moved on; and the way out for those that go by themselves after all.
 
+use super::outer::Enter;
 use super::{ALL, Group, Together, lanes};
 use crate::counters::{Direction, RealCounters};
 use crate::fib::{Hop, HopId, PortId};
@@ -9,7 +10,8 @@ use crate::path::burst::{GROUPS, Parsed, position};
 use crate::path::engine::{Engine, Turn};
 use crate::path::follow::into_tunnel;
 use crate::path::parse::Parse;
-use crate::path::{Shared, Verdict, rewrite, tunnel};
+use crate::path::tunnel::{self, Tunnel};
+use crate::path::{Shared, Verdict, rewrite};
 use crate::plan::Plan;
 use crate::session::{Flow, SessionOf};
 use crate::track;
@@ -60,11 +62,11 @@ impl<F: Parse> Engine<F> {
         else {
             return ALL;
         };
-        if self.burst.groups[at % GROUPS].tunnels != 0 {
-            return self.forward_each(shared, turn, at, frames, verdicts);
-        }
         let hops = turn.view.fib.hops();
         let group = &self.burst.groups[at % GROUPS];
+        if group.tunnels != 0 {
+            return self.forward_into_tunnels(shared, turn, at, frames, verdicts);
+        }
         let Some(first) = hops.get(usize::from(group.hop[0] as u16)) else { return ALL };
         let by = first.port;
         let (strange, left) = self.level.run(Forward::<F, B> {
@@ -83,6 +85,48 @@ impl<F: Parse> Engine<F> {
         left
     }
 
+    /// The same of a group that has packets for tunnels.
+    #[inline(never)]
+    fn forward_into_tunnels<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        at: usize,
+        frames: &mut Lanes<B>,
+        verdicts: &mut Lanes<Verdict>,
+    ) -> u8 {
+        let hops = turn.view.fib.hops();
+        let group = &self.burst.groups[at % GROUPS];
+        let first = hops.get(usize::from(group.hop[0] as u16));
+        // Where one has a tag most have, and those go by themselves.
+        let Some(first) = first.filter(|first| group.tunnels == ALL && first.vlan == 0) else {
+            return self.forward_each(shared, turn, at, frames, verdicts);
+        };
+        let (by, real) = (first.port, group.real(0).0 as usize);
+        let paths = &shared.paths;
+        let forward = Forward::<F, B> {
+            group,
+            by,
+            hops,
+            sessions: self.sessions.slots_mut(),
+            reals: &mut shared.counters.reals,
+            seen_ms: turn.now.low(),
+            frames,
+            verdicts,
+        };
+        let (strange, left) = match paths.fours.get(real) {
+            Some(four) if four.is_one() => self.level.run(Enter { tunnels: &paths.fours, forward }),
+            _ => self.level.run(Enter { tunnels: &paths.sixes, forward }),
+        };
+        if (strange, left) == (0, 0) {
+            shared.leaving.add(by, LANES);
+        }
+        for lane in lanes(left) {
+            shared.paths.forget(group.real(lane), turn.now);
+        }
+        left
+    }
+
     /// The same, lane by lane.
     #[inline(never)]
     fn forward_each<B: Frame>(
@@ -97,6 +141,7 @@ impl<F: Parse> Engine<F> {
             if !self.forward(shared, turn, (at, lane), frame, verdict) {
                 return ALL << lane;
             }
+            shared.leaving.note(verdict);
         }
         0
     }
@@ -206,15 +251,15 @@ impl<F: Parse> Engine<F> {
 
 /// Writes eight frames, none of which goes into a tunnel, and counts them. Gives what is strange to
 /// a port among their hops, and the lanes that are left.
-struct Forward<'a, F: Together, B> {
-    group: &'a Group<F::Words>,
-    by: PortId,
-    hops: &'a [Hop],
-    sessions: &'a mut [SessionOf<F>],
-    reals: &'a mut [RealCounters],
-    seen_ms: u32,
-    frames: &'a mut Lanes<B>,
-    verdicts: &'a mut Lanes<Verdict>,
+pub(super) struct Forward<'a, F: Together, B> {
+    pub group: &'a Group<F::Words>,
+    pub by: PortId,
+    pub hops: &'a [Hop],
+    pub sessions: &'a mut [SessionOf<F>],
+    pub reals: &'a mut [RealCounters],
+    pub seen_ms: u32,
+    pub frames: &'a mut Lanes<B>,
+    pub verdicts: &'a mut Lanes<Verdict>,
 }
 
 impl<F: Together, B: Frame> Kernel for Forward<'_, F, B> {
@@ -279,9 +324,10 @@ fn write_into_tunnel<F: Together, B: Frame>(
     hop: &Hop,
     verdict: &mut Verdict,
 ) -> bool {
-    let (plan, real) = (turn.view.plan, group.real(lane));
-    let room = tunnel::room(&shared.paths, plan, real, hop.mtu, turn.now);
-    if group.lengths[lane] as u16 > room || !F::write(group, lane, frame.bytes_mut()) {
+    let (plan, real, length) = (turn.view.plan, group.real(lane), group.lengths[lane]);
+    let fits = shared.paths.fits(real, length, hop.mtu)
+        || length as u16 <= tunnel::room(&shared.paths, plan, real, hop.mtu, turn.now);
+    if !fits || !F::write(group, lane, frame.bytes_mut()) {
         return false;
     }
     let to = (real, group.hash(lane));

@@ -1,6 +1,7 @@
 //! What a group has of IPv4 packets.
 
 use super::ends::NO_ROWS;
+use super::outer::Inside;
 use super::read::{Read, Transport};
 use super::verify::{Changes, Heads};
 use super::{Group, Reals, Together, fold, halves, short};
@@ -27,14 +28,16 @@ const WORDS: usize = 10;
 /// Where what changes of them begins: time to live, protocol and checksum, addresses, ports.
 const CHANGES: usize = ethernet::HEADER + ipv4::TTL;
 const UDP_SUM: usize = L4 + udp::CHECKSUM;
+/// In the second word of the header.
+const DONT_FRAGMENT: u32 = u32::from_ne_bytes([0, 0, 0x40, 0]);
 const TCP_SUM: usize = L4 + tcp::CHECKSUM;
 
 /// The headers of eight packets, and what becomes of them.
 #[derive(Clone, Copy, Debug, Zeroable)]
 #[repr(C)]
 pub(in crate::path) struct Four {
-    /// Of the IPv4 headers the first, third, fourth and fifth word, and the ports.
-    words: [Lanes<u32>; 5],
+    /// The five words of the IPv4 headers, and the ports.
+    words: [Lanes<u32>; 6],
     /// What bytes 22 to 38 of the frames become.
     changed: Lanes<[u32; 4]>,
 }
@@ -49,6 +52,7 @@ impl Together for Ipv4 {
     type Words = Four;
     type Ends<I: Instructions> = Words<I>;
     const ETHERTYPE: u16 = ethernet::IPV4;
+    const PROTOCOL: u8 = ipv4::IPV4;
     const L4: usize = L4;
 
     #[inline(always)]
@@ -66,7 +70,9 @@ impl Together for Ipv4 {
         let [src, dst, ports, _] = middle;
         let [next, ack, offset_flags, last] = back;
         let Read { group, seed, index, .. } = read;
-        for (words, to) in [first, third, src, dst, ports].into_iter().zip(&mut group.words.words) {
+        for (words, to) in
+            [first, second, third, src, dst, ports].into_iter().zip(&mut group.words.words)
+        {
             words.store(to);
         }
         let total = short(first.shr::<16>());
@@ -96,12 +102,12 @@ impl Together for Ipv4 {
 
     #[inline(always)]
     fn ttl(words: &Four, lane: usize) -> u8 {
-        words.words[1][lane] as u8
+        words.words[2][lane] as u8
     }
 
     #[inline(always)]
     fn key_of(words: &Four, lane: usize) -> Key<u32> {
-        let [_, third, src, dst, ports] = &words.words;
+        let [_, _, third, src, dst, ports] = &words.words;
         let protocol = protocol(third[lane]);
         Key { src: src[lane], dst: dst[lane], ports: ports[lane], protocol }
     }
@@ -109,7 +115,18 @@ impl Together for Ipv4 {
     #[inline(always)]
     fn changed_key(words: &Four, lane: usize) -> Key<u32> {
         let [_, src, dst, ports] = words.changed[lane];
-        Key { src, dst, ports, protocol: protocol(words.words[1][lane]) }
+        Key { src, dst, ports, protocol: protocol(words.words[2][lane]) }
+    }
+
+    #[inline(always)]
+    fn inside<I: Instructions>(words: &Four, salts: Words<I>, instructions: I) -> Inside<I> {
+        let [first, second, ..] = &words.words;
+        let (first, second) = (Words::load(instructions, first), Words::load(instructions, second));
+        let start = first & 0xffff;
+        let ids = (short(second & 0xffff) + salts) & 0xffff;
+        let may_cut = (second & DONT_FRAGMENT).is_word(0);
+        let second = may_cut.pick(short(ids), Words::splat(instructions, DONT_FRAGMENT));
+        Inside { start, class: start.shr::<8>(), second }
     }
 
     #[inline(always)]
@@ -125,14 +142,14 @@ impl Together for Ipv4 {
     #[inline(always)]
     fn heads<I: Instructions>(words: &Four, instructions: I) -> Heads<I, Words<I>> {
         let load = |of: &Lanes<u32>| Words::load(instructions, of);
-        let [_, third, src, dst, ports] = words.words.each_ref().map(load);
+        let [_, _, third, src, dst, ports] = words.words.each_ref().map(load);
         Heads { src, dst, ports, protocol: third.shr::<8>() & 0xff, ttl: third & 0xff }
     }
 
     #[inline(always)]
     fn change<I: Instructions>(words: &mut Four, changes: Changes<I, Words<I>>, instructions: I) {
         let Changes { src, dst, ports, addresses } = changes;
-        let third = Words::load(instructions, &words.words[1]);
+        let third = Words::load(instructions, &words.words[2]);
         // RFC 1624: a word is taken away by adding its complement. One hop less is 0xfffe.
         let header = !fold(addresses + (!third).shr::<16>() + 0xfffe);
         let hop = ((third - 1) & 0xffff) | header.shl::<16>();

@@ -1,6 +1,7 @@
 //! What a group has of IPv6 packets.
 
 use super::ends::{Ends, NO_ROWS, Rows};
+use super::outer::Inside;
 use super::read::{Read, Transport};
 use super::verify::{Changes, Heads};
 use super::{Group, NOTHING, Reals, Together, short};
@@ -37,7 +38,9 @@ const HOP: u32 = 1 << 24;
 #[derive(Clone, Copy, Debug, Zeroable)]
 #[repr(C)]
 pub(in crate::path) struct Six {
-    /// The second word of the IPv6 headers: length, next header, hop limit.
+    /// The first word of the IPv6 headers: version, traffic class, flow label.
+    first: Lanes<u32>,
+    /// The second: length, next header, hop limit.
     second: Lanes<u32>,
     src: [Lanes<u32>; 4],
     dst: [Lanes<u32>; 4],
@@ -76,6 +79,7 @@ impl Together for Ipv6 {
     type Words = Six;
     type Ends<I: Instructions> = [Words<I>; 4];
     const ETHERTYPE: u16 = ethernet::IPV6;
+    const PROTOCOL: u8 = ipv4::IPV6;
     const L4: usize = L4;
 
     #[inline(always)]
@@ -96,6 +100,7 @@ impl Together for Ipv6 {
             rest = [ack, offset_flags, last];
         }
         let Read { group, seed, index, .. } = read;
+        first.store(&mut group.words.first);
         second.store(&mut group.words.second);
         ports.store(&mut group.words.ports);
         for (words, to) in src.into_iter().zip(&mut group.words.src) {
@@ -139,6 +144,15 @@ impl Together for Ipv6 {
         let [[_, a, b, c], [d, e, f, g], [h, ports, ..]] = words.changed.map(|rows| rows[lane]);
         let (src, dst) = (address([a, b, c, d]), address([e, f, g, h]));
         Key { src, dst, ports, protocol: words.protocol(lane) }
+    }
+
+    #[inline(always)]
+    fn inside<I: Instructions>(words: &Six, _: Words<I>, instructions: I) -> Inside<I> {
+        const DONT_FRAGMENT: u32 = u32::from_ne_bytes([0, 0, 0x40, 0]);
+        let start = Words::load(instructions, &words.first) & 0xffff;
+        let class = short(start).shr::<4>() & 0xff;
+        let second = Words::splat(instructions, DONT_FRAGMENT);
+        Inside { start, class, second }
     }
 
     #[inline(always)]

@@ -45,6 +45,11 @@ impl MemFrame {
     pub fn joined(self, segment: u16) -> Self {
         Self { segment, ..self }
     }
+
+    /// With so much headroom.
+    pub fn cramped(self, room: usize) -> Self {
+        Self { room, ..self }
+    }
 }
 
 impl Frame for MemFrame {
@@ -190,11 +195,14 @@ pub fn blueprint() -> Blueprint {
 
 /// The two on-link networks, all neighbours known, and a VLAN behind no route.
 pub fn fib(plan: &Plan) -> Fib {
+    fib_tagged(plan, 0)
+}
+
+/// The same with a VLAN in the back.
+pub fn fib_tagged(plan: &Plan, vlan: u16) -> Fib {
     let mut builder = FibBuilder::default();
-    let front =
-        builder.link(Link { port: FRONT, mac: FRONT_MAC, vlan: 0, mtu: 1500, ..Link::default() });
-    let back =
-        builder.link(Link { port: BACK, mac: BACK_MAC, vlan: 0, mtu: 1400, ..Link::default() });
+    let front = builder.link(Link { port: FRONT, mac: FRONT_MAC, mtu: 1500, ..Link::default() });
+    let back = builder.link(Link { port: BACK, mac: BACK_MAC, vlan, mtu: 1400, ..Link::default() });
     builder.route([198, 51, 100, 0].into(), 24, Target::OnLink(front));
     builder.route([192, 0, 2, 0].into(), 24, Target::OnLink(back));
     builder.neighbour(front, CLIENT.into(), CLIENT_MAC);

@@ -1,0 +1,186 @@
+//! Eight packets put into tunnels, whichever version they and the outer headers are of.
+
+use super::ends::NO_ROWS;
+use super::forward::Forward;
+use super::{ALL, Group, Together, fold, halves, short};
+use crate::fib::Hop;
+use crate::frame::Frame;
+use crate::path::Verdict;
+use crate::path::tunnel::{Four, Six, Tunnel};
+use crate::session::Flow;
+use sluice_lanes::at::At;
+use sluice_lanes::each_lane;
+use sluice_lanes::level::{Instructions, Kernel, Lanes};
+use sluice_lanes::words::Words;
+use sluice_wire::{ethernet, ipip};
+
+/// What outer headers take of eight packets, as it lies in memory.
+pub(in crate::path) struct Inside<I: Instructions> {
+    /// Their own first two bytes.
+    pub start: Words<I>,
+    /// Traffic classes, or types of service.
+    pub class: Words<I>,
+    /// The second words of outer IPv4 headers: identification and flags.
+    pub second: Words<I>,
+}
+
+/// What is to be written before packets; by lane.
+type Written = Lanes<[u32; 4]>;
+
+/// How the outer headers of a version are made and written.
+pub(super) trait Outer: Tunnel {
+    /// What is different in each.
+    type Made;
+
+    /// Makes them.
+    fn make<F: Together, I: Instructions>(_: Head<I>, _: Inside<I>) -> Self::Made;
+
+    /// Writes a link-layer header, the outer one, and the first two bytes of the packet again.
+    /// Buffers begin cache lines, and frames most often begin one too before they grow: nothing is
+    /// written across the place where one then begins, nor any byte twice.
+    fn write<F: Together>(&self, made: &Self::Made, lane: usize, frame: &mut [u8], hop: &Hop);
+}
+
+/// What eight outer headers are made of, besides what the packets say.
+pub(super) struct Head<I: Instructions> {
+    /// See [`Tunnel::row`].
+    row: [Words<I>; 4],
+    /// The packets' lengths.
+    length: Words<I>,
+    /// The lower halves of their hashes.
+    hash: Words<I>,
+}
+
+/// Writes eight frames, all of which go into tunnels, and counts them. Gives what is strange to a
+/// port among their hops, and the lanes that are left.
+pub(super) struct Enter<'a, F: Together, B, T> {
+    pub tunnels: &'a [T],
+    /// All else that is needed for it.
+    pub forward: Forward<'a, F, B>,
+}
+
+impl<F: Together, B: Frame, T: Outer> Kernel for Enter<'_, F, B, T> {
+    type Output = (u16, u8);
+
+    #[inline(always)]
+    fn run<I: Instructions>(self, instructions: I) -> (u16, u8) {
+        let Self { tunnels, forward } = self;
+        let Forward { group, by, hops, sessions, reals, seen_ms, frames, verdicts } = forward;
+        let made = made::<F, T, I>(group, tunnels, instructions);
+        let Some((tunnels, made)) = made else { return (0, ALL) };
+        let mut strange = 0;
+        each_lane!(lane => {
+            let length = group.lengths[lane];
+            let hop = hops.get(usize::from(group.hop[lane] as u16));
+            let longest = length + T::OVERHEAD as u32;
+            let takes = |hop: &&Hop| longest <= u32::from(hop.mtu) && hop.vlan == 0;
+            let Some(hop) = hop.filter(takes) else { return (strange, ALL << lane) };
+            let frame = &mut frames[lane];
+            if !frame.push_front(T::OVERHEAD) {
+                return (strange, ALL << lane);
+            }
+            let inner = frame.bytes_mut().get_mut(T::OVERHEAD..);
+            if !inner.is_some_and(|inner| F::write(group, lane, inner)) {
+                let _ = frame.pull_front(T::OVERHEAD);
+                return (strange, ALL << lane);
+            }
+            tunnels.get(lane).write::<F>(&made, lane, frame.bytes_mut(), hop);
+            verdicts[lane] = Verdict::Tx(hop.port);
+            strange |= hop.strange_to(by);
+            let flow = Flow(group.flow[lane]);
+            if let Some(session) = sessions.get_mut(flow.id() as usize) {
+                session.seen_ms = seen_ms;
+            }
+            if let Some(real) = reals.get_mut(group.real(lane).0 as usize) {
+                real.forwarded(flow.direction(), (1, length.into()));
+            }
+        });
+        (strange, 0)
+    }
+}
+
+/// The tunnels of eight packets, and what is written of their outer headers; `None` if not all of
+/// the packets have such a tunnel, and are known to fit into it.
+#[inline(always)]
+fn made<'a, F: Together, T: Outer, I: Instructions>(
+    group: &Group<F::Words>,
+    tunnels: &'a [T],
+    instructions: I,
+) -> Option<(At<'a, T>, T::Made)> {
+    let reals = Words::load(instructions, &group.reals);
+    let (tunnels, are_there) = At::cut(tunnels, reals)?;
+    let mut rows = NO_ROWS;
+    each_lane!(lane => rows[lane] = bytemuck::must_cast_ref(tunnels.get(lane).row()));
+    let row = Words::columns(instructions, rows);
+    let length = Words::load(instructions, &group.lengths);
+    if length.at_most(row[3] & are_there).mask() != ALL {
+        return None;
+    }
+    let hash = Words::load(instructions, &group.hashes[0]);
+    let inside = F::inside(&group.words, hash & 0xffff, instructions);
+    Some((tunnels, T::make::<F, I>(Head { row, length, hash }, inside)))
+}
+
+impl Outer for Four {
+    /// Two words to the end of the lengths; the rest.
+    type Made = (Written, Written);
+
+    #[inline(always)]
+    fn make<F: Together, I: Instructions>(head: Head<I>, inside: Inside<I>) -> Self::Made {
+        let Head { row: [to, from, hosts, _], length, hash } = head;
+        let Inside { start, class, second } = inside;
+        let from = from | (hash.shr::<16>().swap_bytes() & hosts);
+        let front = class.shl::<8>() | 0x45;
+        let total = short(length + Self::OVERHEAD as u32);
+        let third = u32::from(u16::from_ne_bytes([ipip::TTL, F::PROTOCOL]));
+        let sum = front + total + halves(second) + halves(from) + halves(to) + third;
+        let sum = !fold(sum) & 0xffff;
+        let link = front.shl::<16>() | u32::from(ethernet::IPV4.to_be());
+        let next = total | second.shl::<16>();
+        let behind = [
+            second.shr::<16>() | third << 16,
+            sum | from.shl::<16>(),
+            from.shr::<16>() | to.shl::<16>(),
+            to.shr::<16>() | start.shl::<16>(),
+        ];
+        (Words::rows([link, next, link, next]), Words::rows(behind))
+    }
+
+    #[inline(always)]
+    fn write<F: Together>(&self, made: &Self::Made, lane: usize, frame: &mut [u8], hop: &Hop) {
+        let Some(head) = frame.first_chunk_mut::<36>() else { return };
+        let [link, next, ..] = made.0[lane];
+        head[..12].copy_from_slice(hop.macs.as_flattened());
+        head[12..20].copy_from_slice(bytemuck::bytes_of(&[link, next]));
+        head[20..].copy_from_slice(bytemuck::bytes_of(&made.1[lane]));
+    }
+}
+
+impl Outer for Six {
+    /// Two words to the end of the lengths; where source and destination meet; the last.
+    type Made = Written;
+
+    #[inline(always)]
+    fn make<F: Together, I: Instructions>(head: Head<I>, inside: Inside<I>) -> Written {
+        let Head { row: [last, middle, hosts, _], length, hash } = head;
+        let Inside { start, class, .. } = inside;
+        let front = short(class.shl::<4>() | 0x6000);
+        let link = front.shl::<16>() | u32::from(ethernet::IPV6.to_be());
+        let middle = middle | (short(hash.shr::<16>()) & hosts);
+        Words::rows([link, short(length).shl::<16>(), middle, last | start.shl::<16>()])
+    }
+
+    #[inline(always)]
+    fn write<F: Together>(&self, made: &Written, lane: usize, frame: &mut [u8], hop: &Hop) {
+        let Some(head) = frame.first_chunk_mut::<56>() else { return };
+        let [link, next, middle, last] = made[lane];
+        let [first, a, b, c] = self.front;
+        let [d, e, f] = self.back;
+        head[..12].copy_from_slice(hop.macs.as_flattened());
+        head[12..20].copy_from_slice(bytemuck::bytes_of(&[link, next]));
+        let protocol = u32::from_ne_bytes([F::PROTOCOL, 0, 0, 0]);
+        head[20..36].copy_from_slice(bytemuck::bytes_of(&[first | protocol, a, b, c]));
+        head[36..40].copy_from_slice(bytemuck::bytes_of(&middle));
+        head[40..].copy_from_slice(bytemuck::bytes_of(&[d, e, f, last]));
+    }
+}
