@@ -5,6 +5,7 @@
 
 pub mod at;
 pub mod level;
+pub mod part;
 pub mod prefetch;
 pub mod tags;
 pub mod words;

@@ -17,7 +17,9 @@ use crate::frame::Frame;
 use crate::path::group::{Ends, NO_ROWS, NOTHING};
 use crate::plan::Plan;
 use arrayvec::ArrayVec;
-use sluice_lanes::level::{Instructions, Kernel, LANES};
+use sluice_lanes::each_lane;
+use sluice_lanes::level::{Instructions, Kernel, LANES, Lanes};
+use sluice_lanes::part::part;
 use sluice_lanes::words::Words;
 use sluice_wire::{ethernet, ipv4, ipv6};
 use std::net::IpAddr;
@@ -28,8 +30,8 @@ const SIX: usize = ethernet::HEADER + ipv6::HEADER + 4;
 const IP6_PROTOCOL: usize = ethernet::HEADER + 6;
 /// Words with a bit for each frame of a burst.
 const WORDS: usize = BURST / 64;
-/// So many are taken out of a burst one by one.
-const FEW: u32 = 8;
+/// Groups ahead of the one that is looked at whose frames are asked for.
+const AHEAD: usize = 4;
 
 /// Numbers from one to another, which it has too: `span` more than the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,24 +112,47 @@ struct Suspects<'a, B, const HEAD: usize> {
     own: Range,
 }
 
+impl<B: Frame, const HEAD: usize> Suspects<'_, B, HEAD> {
+    /// What ends in a frame's ports.
+    #[inline(always)]
+    fn row(frame: &B) -> &[u8; 16] {
+        let row = frame.bytes().get(HEAD - 16..HEAD).and_then(|row| row.first_chunk());
+        row.unwrap_or(NOTHING)
+    }
+
+    /// Those of eight that may be.
+    #[inline(always)]
+    fn look<I: Instructions>(&self, instructions: I, rows: Lanes<&[u8; 16]>) -> u8 {
+        let [.., last, ports] = Words::columns(instructions, rows);
+        let local = self.addresses.have(last.swap_bytes(), instructions);
+        let own = self.own.have(ports.swap_bytes() & 0xffff, instructions);
+        (local & !own).mask()
+    }
+}
+
 impl<B: Frame, const HEAD: usize> Kernel for Suspects<'_, B, HEAD> {
     type Output = [u64; WORDS];
 
     #[inline(always)]
     fn run<I: Instructions>(self, instructions: I) -> [u64; WORDS] {
-        let Self { frames, addresses, own } = self;
+        let (eights, rest) = self.frames.as_chunks::<LANES>();
         let mut found = [0; WORDS];
-        for (group, frames) in frames.chunks(LANES).enumerate() {
-            let mut rows = NO_ROWS;
-            for (row, frame) in rows.iter_mut().zip(frames) {
-                let head = frame.bytes().get(HEAD - 16..HEAD).and_then(|row| row.first_chunk());
-                *row = head.unwrap_or(NOTHING);
+        for (group, eight) in eights.iter().enumerate() {
+            if let Some(eight) = eights.get(group + AHEAD) {
+                each_lane!(lane => eight[lane].prefetch());
             }
-            let [.., last, ports] = Words::columns(instructions, rows);
-            let local = addresses.have(last.swap_bytes(), instructions);
-            let own = own.have(ports.swap_bytes() & 0xffff, instructions);
+            let mut rows = NO_ROWS;
+            each_lane!(lane => rows[lane] = Self::row(&eight[lane]));
             let at = group * LANES;
-            found[at / 64 % WORDS] |= u64::from((local & !own).mask()) << (at % 64);
+            found[at / 64 % WORDS] |= u64::from(self.look(instructions, rows)) << (at % 64);
+        }
+        if !rest.is_empty() {
+            let mut rows = NO_ROWS;
+            rows.iter_mut().zip(rest).for_each(|(row, frame)| *row = Self::row(frame));
+            // Nothing looks like a packet to an address that ends in zeros.
+            let some = self.look(instructions, rows) & ((1 << rest.len()) - 1);
+            let at = eights.len() * LANES;
+            found[at / 64 % WORDS] |= u64::from(some) << (at % 64);
         }
         found
     }
@@ -165,11 +190,11 @@ impl Path {
         mut give: impl FnMut(u16, Round, B),
     ) -> usize {
         let shared = &mut self.shared;
-        burst.iter().for_each(Frame::prefetch);
+        burst.iter().take(AHEAD * LANES).for_each(Frame::prefetch);
         // What comes together is alike.
         let bounds = &shared.bounds;
         let frames = burst.as_slice();
-        let suspects = match frames.first().map(parse::is_ipv6) {
+        let mut suspects = match frames.first().map(parse::is_ipv6) {
             Some(false) => {
                 let (addresses, own) = (bounds.four, bounds.own);
                 self.v4.level.run(Suspects::<_, FOUR> { frames, addresses, own })
@@ -180,31 +205,24 @@ impl Path {
             }
             None => return 0,
         };
-        let (round, all) = (shared.first_round(), burst.len());
-        if suspects.iter().map(|word| word.count_ones()).sum::<u32>() > FEW {
-            // All are moved once.
-            for (at, frame) in std::mem::take(burst).drain(..).enumerate() {
-                let suspect = suspects[at / 64] >> (at % 64) & 1 == 1;
-                match suspect.then(|| shared.owner_of(plan, frame.bytes())).flatten() {
-                    Some(owner) => give(owner, round, frame),
-                    None => burst.push(frame),
-                }
-            }
-        } else {
-            for (word, mut left) in suspects.into_iter().enumerate() {
-                while left != 0 {
-                    let place = word * 64 + left.trailing_zeros() as usize;
-                    let at = place - (all - burst.len());
-                    left &= left - 1;
-                    if let Some(owner) = shared.owner_of(plan, burst[at].bytes()) {
-                        give(owner, round, burst.remove(at));
-                    }
+        let mut owners = ArrayVec::<u16, BURST>::new();
+        for (word, suspects) in suspects.iter_mut().enumerate() {
+            let mut left = *suspects;
+            while left != 0 {
+                let bit = left.trailing_zeros();
+                left &= left - 1;
+                match shared.owner_of(plan, frames[word * 64 + bit as usize].bytes()) {
+                    Some(owner) => owners.push(owner),
+                    None => *suspects &= !(1 << bit),
                 }
             }
         }
-        let taken = all - burst.len();
-        shared.counters.handed_off += taken as u64;
-        taken
+        let mut taken = ArrayVec::new();
+        part(burst, &suspects, &mut taken);
+        let (round, count) = (shared.first_round(), taken.len());
+        owners.into_iter().zip(taken).for_each(|(owner, frame)| give(owner, round, frame));
+        shared.counters.handed_off += count as u64;
+        count
     }
 }
 

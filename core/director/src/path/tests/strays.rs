@@ -27,7 +27,8 @@ const ADDRESSES: [&str; 9] = [
 
 fn with_two_pools(blueprint: &mut Blueprint) {
     with_ipv6(blueprint);
-    let addresses = vec![ip("198.51.100.9"), ip("2001:db8:1::9")];
+    // One of them ends in zeros, as nothing does.
+    let addresses = vec![ip("198.51.100.9"), ip("2001:db8:1::9"), ip("2001:db8:9::")];
     blueprint.pools.push(LocalPool { name: "wan".into(), addresses, ports: 20_000..=50_000 });
 }
 
