@@ -218,7 +218,7 @@ pub fn run(args: &Churn) -> Result<Report, BenchError> {
     };
     report.judged = without.finish()? + with.finish()?;
     let pages = args.conditions.pages.policy();
-    report.floor = floor::cycles_per_line(report.table.0, pages, args.conditions.seed)?;
+    report.floor = floor::measure(report.table.0, pages, args.conditions.seed)?.anywhere;
     Ok(report)
 }
 

@@ -198,7 +198,7 @@ pub fn run(args: &Cps) -> Result<Report, BenchError> {
     let mut report = live(args, &others, &mut station, tsc_hz)?;
     (report.machine, report.table) = (machine, station.worker().path().memory());
     drop(station);
-    report.floor = floor::cycles_per_line(report.table.0, args.pages.policy(), args.seed)?;
+    report.floor = floor::measure(report.table.0, args.pages.policy(), args.seed)?.anywhere;
     Ok(report)
 }
 

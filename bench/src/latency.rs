@@ -101,7 +101,7 @@ pub fn run(args: &Latency) -> Result<Report, BenchError> {
     station.audit()?;
     let (table, judged) = (station.worker().path().memory(), station.judged);
     drop(station);
-    let floor = floor::cycles_per_line(table.0, conditions.pages.policy(), conditions.seed)?;
+    let floor = floor::measure(table.0, conditions.pages.policy(), conditions.seed)?.anywhere;
     let waited = before.zip(after).map(|(b, a)| (a.0 - b.0 + a.1 - b.1, a.1 - b.1));
     let args = args.clone();
     Ok(Report { args, machine, tsc_hz, core_ghz, loads, table, floor, judged, waited })

@@ -14,6 +14,7 @@
 #![deny(unsafe_code)]
 
 mod args;
+mod blocks;
 mod choice;
 mod churn;
 mod clients;

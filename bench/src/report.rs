@@ -2,7 +2,7 @@
 
 use crate::args::Throughput;
 use crate::clock;
-use crate::floor;
+use crate::floor::Floor;
 use crate::machine::{self, Machine};
 use crate::port;
 use crate::resident::Resident;
@@ -28,7 +28,7 @@ pub struct WorkerReport {
     pub table_bytes: usize,
     pub table_pages: &'static str,
     pub judged: u64,
-    pub floor_cycles_per_line: f64,
+    pub floor: Floor,
 }
 
 /// A run.
@@ -69,6 +69,14 @@ impl Report {
     /// The mean over the workers of a figure of each.
     fn over_workers(&self, figure: impl Fn(&WorkerReport) -> f64) -> f64 {
         mean(&self.workers.iter().map(figure).collect::<Vec<_>>())
+    }
+
+    /// Cycles of one hand-off, the median of all blocks of all workers; `None` without strays, or
+    /// if there was no time for any block.
+    fn hand_off_cycles(&self) -> Option<f64> {
+        let costs: Vec<_> =
+            self.workers.iter().flat_map(|w| w.measured.hand_offs.iter().copied()).collect();
+        (!costs.is_empty()).then(|| quantile(&costs, 0.5))
     }
 
     /// Quantile of the cycles a packet, the mean over the workers.
@@ -191,6 +199,7 @@ impl Report {
             "generator_cycles_per_packet": round(self.over_workers(|w| {
                 w.measured.generator_ticks as f64 / w.measured.packets as f64
             })),
+            "hand_off_cycles": self.hand_off_cycles().map(round),
             "new_session_cycles": round(self.over_workers(opened)),
             "new_session_cycles_mean": round(self.over_workers(|w| mean(&w.opened))),
             "new_sessions_per_s": (self.millions(opened) * 1e6).round(),
@@ -198,8 +207,8 @@ impl Report {
                 mean(&w.opened) * f64::from(self.args.sessions_each()) / self.tsc_hz
             })),
             "open_wall_s": round(self.over_workers(|w| w.open_wall_s)),
-            "floor_cycles_per_line": round(self.over_workers(|w| w.floor_cycles_per_line)),
-            "floor_lines_together": floor::TOGETHER,
+            "floor_cycles_per_line": round(self.over_workers(|w| w.floor.anywhere)),
+            "floor_cycles_per_line_in_pairs": round(self.over_workers(|w| w.floor.in_pairs)),
         })
     }
 
@@ -294,7 +303,11 @@ impl Report {
             (
                 "memory floor",
                 number("floor_cycles_per_line"),
-                format!("{clock} a random line of as much memory, {} together", floor::TOGETHER),
+                format!(
+                    "{clock} a random line of as much memory; {} if each second is in the 4 KiB \
+                     of the one before",
+                    number("floor_cycles_per_line_in_pairs")
+                ),
             ),
             (
                 "a new session",
@@ -356,7 +369,7 @@ impl WorkerReport {
             "cycles_per_packet": round(quantile(&measured.cycles_per_packet, 0.5)),
             "rounds": measured.cycles_per_packet.len(),
             "new_session_cycles": round(quantile(&self.opened, 0.5)),
-            "floor_cycles_per_line": round(self.floor_cycles_per_line),
+            "floor_cycles_per_line": round(self.floor.anywhere),
             "wall_s": round(measured.wall_s),
             "cpu_s": measured.ran_s.map(round),
             "waited_s": measured.waited_s.map(round),

@@ -1,5 +1,6 @@
 //! The measured part at one worker: rounds, in step with the other workers.
 
+use crate::blocks::Blocks;
 use crate::clock::ticks;
 use crate::error::BenchError;
 use crate::gate::Gate;
@@ -41,8 +42,10 @@ impl Pace {
 /// What one worker measured.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// Cycles a packet of each round.
+    /// Cycles a packet of each round, of those with strays if there are any.
     pub cycles_per_packet: Vec<f64>,
+    /// Cycles of one hand-off, each from some blocks of rounds.
+    pub hand_offs: Vec<f64>,
     /// Packets and ticks of these rounds.
     pub packets: u64,
     pub ticks: u64,
@@ -77,6 +80,8 @@ pub fn measure(
 ) -> Result<Measured, BenchError> {
     let mut measured = Measured::default();
     let workers = locals.len() as u64;
+    let usual = station.traffic.strays_each;
+    let mut blocks = Blocks::new((usual as u64 * (workers - 1)) as f64 / frames as f64);
     let (start, before) = (Instant::now(), machine::ran_and_waited_s());
     for round in 0.. {
         // It was said in the round before, ahead of the gate that all have passed since.
@@ -86,6 +91,7 @@ pub fn measure(
         if number == 0 && round >= WARM_UP + LEAST && start.elapsed().as_secs_f64() >= seconds {
             pace.end.store(round + 1, Ordering::SeqCst);
         }
+        station.traffic.strays_each = if blocks.is_usual(round) { usual } else { 0 };
         let begin = ticks();
         station.write_round(locals);
         let written = ticks() - begin;
@@ -97,13 +103,15 @@ pub fn measure(
         };
         let worked = station.run_round(strays.then_some(&shared))?;
         station.finish_round(locals[number], round % JUDGE_EVERY == 0)?;
-        if round >= WARM_UP {
+        blocks.note(round, worked as f64 / frames as f64);
+        if round >= WARM_UP && blocks.is_usual(round) {
             measured.cycles_per_packet.push(worked as f64 / frames as f64);
             measured.packets += frames;
             measured.ticks += worked;
             measured.generator_ticks += written;
         }
     }
+    measured.hand_offs = blocks.hand_offs();
     measured.wall_s = start.elapsed().as_secs_f64();
     if let (Some(before), Some(after)) = (before, machine::ran_and_waited_s()) {
         measured.ran_s = Some(after.0 - before.0);

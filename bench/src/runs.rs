@@ -127,6 +127,7 @@ impl<C> Row<C> {
             "bytes_per_session": self.median("bytes_per_session"),
             "floor_cycles_per_line": self.median("floor_cycles_per_line"),
             "floor_cycles_per_line_runs": self.figures("floor_cycles_per_line"),
+            "floor_cycles_per_line_in_pairs": self.median("floor_cycles_per_line_in_pairs"),
             "table_pages": self.text("table_pages"),
             "packets": self.sum("packets"),
             "packets_judged": self.sum("packets_judged"),

@@ -64,12 +64,6 @@ fn cells(args: &Scaling, workers: u16) -> Vec<Cell> {
     (1..=workers).flat_map(|workers| strays(workers).map(cell(workers))).collect()
 }
 
-/// Cycles of one hand-off: what all packets take longer, for each that was handed over. Half of
-/// all packets are outbound.
-fn hand_off_cycles(with: f64, without: f64, stray: f64) -> f64 {
-    (with - without) / (stray / 2.0)
-}
-
 impl Report {
     fn base(&self, workers: u16) -> Option<&Row<Cell>> {
         self.rows.iter().find(|row| row.cell.workers == workers && row.cell.stray == 0.0)
@@ -82,14 +76,10 @@ impl Report {
         [0.5, 0.0, 1.0].map(|part| round(quantile(&ratios, part)))
     }
 
-    /// Cycles of a hand-off, by turn: median, least, most.
-    fn hand_off(&self, row: &Row<Cell>) -> Option<[f64; 3]> {
-        let base = self.base(row.cell.workers).filter(|_| row.cell.stray > 0.0)?;
-        let pairs = row.figures("cycles_per_packet").into_iter();
-        let costs: Vec<_> = pairs
-            .zip(base.figures("cycles_per_packet"))
-            .map(|(with, without)| hand_off_cycles(with, without, row.cell.stray))
-            .collect();
+    /// Cycles of a hand-off, of the runs: median, least, most.
+    fn hand_off(row: &Row<Cell>) -> Option<[f64; 3]> {
+        let costs = row.runs.iter().map(|run| run["hand_off_cycles"].as_f64());
+        let costs = costs.collect::<Option<Vec<_>>>()?;
         Some([0.5, 0.0, 1.0].map(|part| round(quantile(&costs, part))))
     }
 
@@ -103,9 +93,9 @@ impl Report {
             "ratio_to_one": ratio,
             "ratio_to_one_min": ratio_min,
             "ratio_to_one_max": ratio_max,
-            "hand_off_cycles": self.hand_off(row).map(|costs| costs[0]),
-            "hand_off_cycles_min": self.hand_off(row).map(|costs| costs[1]),
-            "hand_off_cycles_max": self.hand_off(row).map(|costs| costs[2]),
+            "hand_off_cycles": Self::hand_off(row).map(|costs| costs[0]),
+            "hand_off_cycles_min": Self::hand_off(row).map(|costs| costs[1]),
+            "hand_off_cycles_max": Self::hand_off(row).map(|costs| costs[2]),
             "mpps_wall": row.median("mpps_wall"),
         });
         runs::merge([figures, row.json()])
@@ -136,7 +126,7 @@ impl Report {
                 two(row.median("mpps")),
                 range(self.ratios(row)),
                 two(row.median("cycles_per_packet")),
-                self.hand_off(row).map_or_else(|| "-".into(), range),
+                Self::hand_off(row).map_or_else(|| "-".into(), range),
                 two(row.median("floor_cycles_per_line")),
             ]
         };
@@ -178,12 +168,11 @@ mod tests {
         assert_eq!(of("--mode dr"), [(1, 0.0), (2, 0.0), (3, 0.0)]);
     }
 
-    /// A quarter of all packets is handed over: four times what each takes longer.
     #[test]
     fn figures_are_of_the_same_turn() {
-        assert_eq!(hand_off_cycles(110.0, 100.0, 0.5), 40.0);
         let row = |workers, stray, mpps: [f64; 2], cycles: [f64; 2]| {
-            let run = |(mpps, cycles)| json!({"mpps": mpps, "cycles_per_packet": cycles});
+            let cost = (stray > 0.0).then_some(40.0);
+            let run = |(mpps, cycles)| json!({"mpps": mpps, "cycles_per_packet": cycles, "hand_off_cycles": cost});
             let cell =
                 Cell { mode: Mode::Fnat, family: Family::V4, workers, sessions_each: 9, stray };
             Row { cell, runs: mpps.into_iter().zip(cycles).map(run).collect() }
@@ -196,8 +185,8 @@ mod tests {
         let report =
             Report { args: args(""), machine: Machine::look(0), workers: 2, rows: rows.clone() };
         assert_eq!(report.ratios(&rows[1]), [2.0, 1.9, 2.0]);
-        assert_eq!(report.hand_off(&rows[2]), Some([40.0, 40.0, 40.0]));
-        assert_eq!(report.hand_off(&rows[1]), None);
+        assert_eq!(Report::hand_off(&rows[2]), Some([40.0, 40.0, 40.0]));
+        assert_eq!(Report::hand_off(&rows[1]), None);
         assert_eq!(report.json()["rows"][2]["hand_off_cycles"], 40.0);
         assert!(report.text().contains("40 (40 to 40)"), "{}", report.text());
     }

@@ -230,7 +230,7 @@ impl Station {
         }
         self.idle = frames;
         self.load_sorted();
-        self.strayed += (self.args.strays_each() * (usize::from(self.args.workers) - 1)) as u64;
+        self.strayed += (self.traffic.strays_each * (usize::from(self.args.workers) - 1)) as u64;
     }
 
     /// Sorts a frame that was written by its way.

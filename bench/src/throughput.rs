@@ -176,7 +176,7 @@ impl Run<'_> {
         drop(station);
         self.pace.gate().spin()?;
         let policy = self.args.pages.policy();
-        let floor = floor::cycles_per_line(table_bytes, policy, self.args.seed)?;
+        let floor = floor::measure(table_bytes, policy, self.args.seed)?;
         Ok(WorkerReport {
             core,
             core_ghz,
@@ -187,7 +187,7 @@ impl Run<'_> {
             table_bytes,
             table_pages,
             judged,
-            floor_cycles_per_line: floor,
+            floor,
         })
     }
 }

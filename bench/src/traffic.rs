@@ -45,7 +45,8 @@ pub struct Traffic {
     number: usize,
     workers: usize,
     sessions_each: u32,
-    strays_each: usize,
+    /// Of a round, the packets for each other worker.
+    pub strays_each: usize,
     scene: Scene,
     /// Of the first frames of a round, every second is outbound: so many of them.
     outbound: usize,
