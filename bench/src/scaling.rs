@@ -172,7 +172,8 @@ mod tests {
     fn figures_are_of_the_same_turn() {
         let row = |workers, stray, mpps: [f64; 2], cycles: [f64; 2]| {
             let cost = (stray > 0.0).then_some(40.0);
-            let run = |(mpps, cycles)| json!({"mpps": mpps, "cycles_per_packet": cycles, "hand_off_cycles": cost});
+            let run = |(mpps, cycles)| json!({"mpps": mpps, "cycles_per_packet": cycles});
+            let run = |figures| runs::merge([run(figures), json!({"hand_off_cycles": cost})]);
             let cell =
                 Cell { mode: Mode::Fnat, family: Family::V4, workers, sessions_each: 9, stray };
             Row { cell, runs: mpps.into_iter().zip(cycles).map(run).collect() }
