@@ -1,7 +1,7 @@
 //! What a group has of IPv4 packets.
 
 use super::ends::NO_ROWS;
-use super::outer::Inside;
+use super::outer::{DONT_FRAGMENT, Inside};
 use super::read::{Read, Transport};
 use super::verify::{Changes, Heads};
 use super::{Group, Reals, Together, fold, halves, short};
@@ -28,8 +28,6 @@ const WORDS: usize = 10;
 /// Where what changes of them begins: time to live, protocol and checksum, addresses, ports.
 const CHANGES: usize = ethernet::HEADER + ipv4::TTL;
 const UDP_SUM: usize = L4 + udp::CHECKSUM;
-/// In the second word of the header.
-const DONT_FRAGMENT: u32 = u32::from_ne_bytes([0, 0, 0x40, 0]);
 const TCP_SUM: usize = L4 + tcp::CHECKSUM;
 
 /// The headers of eight packets, and what becomes of them.

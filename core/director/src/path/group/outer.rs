@@ -14,6 +14,9 @@ use sluice_lanes::level::{Instructions, Kernel, Lanes};
 use sluice_lanes::words::Words;
 use sluice_wire::{ethernet, ipip};
 
+/// In the second word of an IPv4 header, as it lies in memory.
+pub(super) const DONT_FRAGMENT: u32 = u32::from_ne_bytes([0, 0, 0x40, 0]);
+
 /// What outer headers take of eight packets, as it lies in memory.
 pub(in crate::path) struct Inside<I: Instructions> {
     /// Their own first two bytes.

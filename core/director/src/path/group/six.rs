@@ -1,7 +1,7 @@
 //! What a group has of IPv6 packets.
 
 use super::ends::{Ends, NO_ROWS, Rows};
-use super::outer::Inside;
+use super::outer::{DONT_FRAGMENT, Inside};
 use super::read::{Read, Transport};
 use super::verify::{Changes, Heads};
 use super::{Group, NOTHING, Reals, Together, short};
@@ -148,7 +148,6 @@ impl Together for Ipv6 {
 
     #[inline(always)]
     fn inside<I: Instructions>(words: &Six, _: Words<I>, instructions: I) -> Inside<I> {
-        const DONT_FRAGMENT: u32 = u32::from_ne_bytes([0, 0, 0x40, 0]);
         let start = Words::load(instructions, &words.first) & 0xffff;
         let class = short(start).shr::<4>() & 0xff;
         let second = Words::splat(instructions, DONT_FRAGMENT);
