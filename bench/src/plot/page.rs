@@ -136,7 +136,7 @@ const PARTS: [Part; 8] = [
             ("least", "hand_off_cycles_min", COUNT),
             ("most", "hand_off_cycles_max", COUNT),
         ],
-        remark: "Ratios and hand-offs are of the same turn.",
+        remark: "Ratios are of the same turn, hand-offs of blocks of rounds of one run.",
     },
     Part {
         command: "latency",
