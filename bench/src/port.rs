@@ -4,9 +4,10 @@
 //! (an odd number of cache lines, so that headers do not all fall into the same few sets of a
 //! cache), the frame 128 bytes into its buffer and on a line of its own. A frame is handled by an
 //! exclusive reference, so moving it between queues moves sixteen bytes and never its content.
-//! Where the bytes of a frame are is read without a check of its bounds, as in a DPDK buffer: a
-//! check for each access would be cost that only the benchmark has. The handles of a burst are
-//! copied as a whole, as pointers in a ring are, for the same reason.
+//!
+//! Unsafe: where the bytes of a frame are is read without a check of its bounds, as in a DPDK
+//! buffer: a check for each access would be cost that only the benchmark has. The handles of a
+//! burst are copied as a whole, as pointers in a ring are, for the same reason.
 
 use crate::schedule::Timed;
 use bytemuck::Zeroable;

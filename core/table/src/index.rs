@@ -7,7 +7,7 @@
 //! needs). When both are full, an inhabitant is moved to its own other bucket. A home bucket
 //! counts its keys that live elsewhere and has a bit for each of sixteen kinds of tags that those
 //! may have, so a lookup reads a second line only when there is a reason to: with six of ten places
-//! in use, one in seventy keys is away from home.
+//! in use, one in 78 keys is away from home by Poisson's formula.
 //!
 //! A tag match is only a candidate (two keys in 65,535 share one): the caller compares the whole
 //! key and goes on to the next candidate when it differs.

@@ -279,15 +279,26 @@ impl<F: Together, B: Frame> Kernel for Forward<'_, F, B> {
                 return (strange, ALL << lane);
             }
             strange |= hop.strange_to(by);
-            let flow = Flow(group.flow[lane]);
-            if let Some(session) = sessions.get_mut(flow.id() as usize) {
-                session.seen_ms = seen_ms;
-            }
-            if let Some(real) = reals.get_mut(group.real(lane).0 as usize) {
-                real.forwarded(flow.direction(), (1, length.into()));
-            }
+            account::<F>(group, lane, (sessions, seen_ms), reals);
         });
         (strange, 0)
+    }
+}
+
+/// Says of a lane's session when it was seen last, and counts the packet.
+#[inline(always)]
+pub(super) fn account<F: Together>(
+    group: &Group<F::Words>,
+    lane: usize,
+    (sessions, seen_ms): (&mut [SessionOf<F>], u32),
+    reals: &mut [RealCounters],
+) {
+    let flow = Flow(group.flow[lane]);
+    if let Some(session) = sessions.get_mut(flow.id() as usize) {
+        session.seen_ms = seen_ms;
+    }
+    if let Some(real) = reals.get_mut(group.real(lane).0 as usize) {
+        real.forwarded(flow.direction(), (1, group.lengths[lane].into()));
     }
 }
 

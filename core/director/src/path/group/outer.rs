@@ -1,13 +1,12 @@
 //! Eight packets put into tunnels, whichever version they and the outer headers are of.
 
 use super::ends::NO_ROWS;
-use super::forward::Forward;
+use super::forward::{Forward, account};
 use super::{ALL, Group, Together, fold, halves, short};
 use crate::fib::Hop;
 use crate::frame::Frame;
 use crate::path::Verdict;
 use crate::path::tunnel::{Four, Six, Tunnel};
-use crate::session::Flow;
 use sluice_lanes::at::At;
 use sluice_lanes::each_lane;
 use sluice_lanes::level::{Instructions, Kernel, Lanes};
@@ -90,13 +89,7 @@ impl<F: Together, B: Frame, T: Outer> Kernel for Enter<'_, F, B, T> {
             tunnels.get(lane).write::<F>(&made, lane, frame.bytes_mut(), hop);
             verdicts[lane] = Verdict::Tx(hop.port);
             strange |= hop.strange_to(by);
-            let flow = Flow(group.flow[lane]);
-            if let Some(session) = sessions.get_mut(flow.id() as usize) {
-                session.seen_ms = seen_ms;
-            }
-            if let Some(real) = reals.get_mut(group.real(lane).0 as usize) {
-                real.forwarded(flow.direction(), (1, length.into()));
-            }
+            account::<F>(group, lane, (sessions, seen_ms), reals);
         });
         (strange, 0)
     }
