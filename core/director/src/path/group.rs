@@ -50,6 +50,27 @@ pub(super) const NOTHING: &[u8; 16] = &[0; 16];
 #[derive(Clone, Copy, Debug, Zeroable)]
 #[repr(C, align(64))]
 pub(super) struct Group<W> {
+    /// The lower and the upper halves of the hashes.
+    pub hashes: [Lanes<u32>; 2],
+    /// Where they are at home in the index.
+    pub homes: Lanes<u32>,
+    /// Candidates, as [`Flow`].
+    pub flow: Lanes<u32>,
+    /// Bytes of the IP packets.
+    pub lengths: Lanes<u32>,
+    /// The transport checksums.
+    sum: Lanes<u32>,
+    /// Flags of TCP; zero for UDP.
+    flags: Lanes<u32>,
+    /// Of TCP the number behind the segment's data, and the one it acknowledges above it: the low
+    /// half of either.
+    numbers: Lanes<u32>,
+    /// The sessions' real servers.
+    reals: Lanes<u32>,
+    /// Where the packets go, as [`HopId`].
+    hop: Lanes<u32>,
+    /// What the tables of IPv4 and IPv6 have in ways of their own.
+    pub words: W,
     /// Lanes with a packet that may be plain: a bit for each.
     pub quick: u8,
     /// Lanes with another packet, which is in the burst's lanes.
@@ -72,27 +93,6 @@ pub(super) struct Group<W> {
     pub away: u8,
     /// Quick lanes that no candidate was found for.
     pub missing: u8,
-    /// The lower and the upper halves of the hashes.
-    pub hashes: [Lanes<u32>; 2],
-    /// Where they are at home in the index.
-    pub homes: Lanes<u32>,
-    /// Candidates, as [`Flow`].
-    pub flow: Lanes<u32>,
-    /// Bytes of the IP packets.
-    pub lengths: Lanes<u32>,
-    /// The transport checksums.
-    sum: Lanes<u32>,
-    /// Flags of TCP; zero for UDP.
-    flags: Lanes<u32>,
-    /// Of TCP the number behind the segment's data, and the one it acknowledges above it: the low
-    /// half of either.
-    numbers: Lanes<u32>,
-    /// The sessions' real servers.
-    reals: Lanes<u32>,
-    /// Where the packets go, as [`HopId`].
-    hop: Lanes<u32>,
-    /// What the tables of IPv4 and IPv6 have in ways of their own.
-    pub words: W,
 }
 
 impl<W> Group<W> {
