@@ -26,12 +26,28 @@ pub(crate) struct Walk {
     at: u32,
     /// Whether the last looks were all in vain.
     dry: bool,
+    /// Sessions that were told what they will look at first, and have not looked yet.
+    told: u8,
 }
 
 impl Walk {
     /// One that begins somewhere; beyond the last combination it goes on from the first.
     pub const fn beginning(at: u32) -> Self {
-        Self { at, dry: false }
+        Self { at, dry: false, told: 0 }
+    }
+
+    /// Tells where one more session will look first, if all that were told before look as they were
+    /// told.
+    pub const fn tell(&mut self) -> Self {
+        let told = self.told;
+        self.told = told.saturating_add(1);
+        self.ahead(told as u32)
+    }
+
+    /// A session has looked, by what it was told or not. If that was nothing, or something wrong,
+    /// whoever was told after it was too.
+    pub const fn was_told(&mut self, right: bool) {
+        self.told = if right { self.told.saturating_sub(1) } else { 0 };
     }
 
     /// The same so many combinations further on.
@@ -69,11 +85,11 @@ impl Range<'_> {
             let (local, port) = self.next(at)?;
             let passed = self.within(at.at);
             if is_free(local, port) {
-                *walk = Walk { at: passed + 1, dry: false };
+                *walk = Walk { at: passed + 1, dry: false, ..*walk };
                 return Some((local, port));
             }
             if look == near {
-                *walk = Walk { at: passed + 1, dry: true };
+                *walk = Walk { at: passed + 1, dry: true, ..*walk };
             }
             let step = if look < near { 1 } else { far };
             let next = u64::from(passed) + u64::from(step);
@@ -157,6 +173,23 @@ mod tests {
                 (0..6).filter_map(|_| range((0, 3)).choose(&mut walk, |_, _| true)).collect();
             assert_eq!(all.len(), 6);
         }
+    }
+
+    /// Those that are told ahead look where they were told, until one does not.
+    #[test]
+    fn what_is_told_ahead_comes_true() {
+        let mut walk = Walk::beginning(2);
+        let take = |walk: &mut Walk| range((0, 3)).choose(walk, |_, _| true);
+        let tell = |walk: &mut Walk| range((0, 3)).next(walk.tell());
+        let told: Vec<_> = (0..3).map(|_| tell(&mut walk)).collect();
+        for first in &told {
+            assert_eq!(take(&mut walk), *first);
+            walk.was_told(true);
+        }
+        let told = [tell(&mut walk), tell(&mut walk)];
+        assert_eq!(take(&mut walk), told[0], "by one that was told nothing");
+        walk.was_told(false);
+        assert_eq!(tell(&mut walk), told[1], "it is told anew");
     }
 
     #[test]

@@ -31,10 +31,11 @@ use sluice_table::{PagePolicy, RegionError, Slot};
 /// and are followed. Three steps for the buckets and three for the sessions are about what memory
 /// takes to come: with two for each, 10 M sessions cost 2 % more, 1 M 5 %.
 const FOUND: usize = 3;
-const SOUGHT: usize = 4;
-const FOLLOWED: usize = 6;
-/// What first packets will need is asked for a step before they are followed, once all before them
-/// have been.
+pub(super) const SOUGHT: usize = 4;
+pub(super) const FOLLOWED: usize = 6;
+/// What first packets will need is asked for as soon as it is known that nothing is found for them,
+/// if they are few; if they are many, or if it depends on those before them, a step before they are
+/// followed, once all these have been.
 const FORESEEN: usize = FOLLOWED - 1;
 // A group is followed before its place is another's.
 const _: () = assert!(FOLLOWED < GROUPS);
@@ -144,6 +145,9 @@ impl<F: Parse> Engine<F> {
                 self.find(at);
                 self.prefetch_sessions(at);
             }
+            if let Some(at) = group(SOUGHT) {
+                self.foresee(shared, turn.view.plan, at);
+            }
             if step < groups {
                 self.prefetch_buckets(step);
             }
@@ -163,7 +167,7 @@ impl<F: Parse> Engine<F> {
                 self.follow_group(shared, turn, &picks, frames, verdicts, at);
             }
             if let Some(at) = group(FORESEEN) {
-                self.foresee(shared, turn.view.plan, at);
+                self.foresee_late(shared, turn.view.plan, at);
             }
             probe.mark(Stage::Track);
         }

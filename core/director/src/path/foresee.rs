@@ -1,23 +1,41 @@
 //! What first packets of a group will look at when they open their sessions, asked for ahead.
 //!
-//! By NAT that is the bucket of the session's answers, which depends on the real server: the
-//! scheduler is asked whom it would take if nothing changes until then. A guess that is wrong costs
-//! time, nothing else.
+//! That is the bucket of the session's answers, which depends on the real server, and by Full NAT
+//! on the local port: the scheduler is asked whom it would take after those that are under way, and
+//! the walk through the pool what port would be next, if nothing else changes until then. A guess
+//! that is wrong costs time, nothing else.
 
 use super::Shared;
 use super::burst::GROUPS;
-use super::engine::Engine;
+use super::engine::{Engine, FOLLOWED, SOUGHT};
 use super::group::lanes;
-use super::open::scheduled_by;
+use super::open::{scheduled_by, towards};
 use super::parse::Parse;
 use crate::blueprint::Mode;
 use crate::family::Tuple;
-use crate::plan::{Plan, RealId, Service, ServiceId};
+use crate::plan::{LocalId, Plan, RealId, Service, ServiceId};
 use sluice_lanes::level::{LANES, Lanes};
+
+/// Groups that something is known of at a time: those between where it is foreseen and where it is
+/// used.
+const AHEAD: usize = 4;
+const _: () = assert!(AHEAD.is_power_of_two() && AHEAD <= GROUPS);
+/// First packets of a group that are few. Where there are more, sessions are opened in such a rate
+/// that what was asked for when others were opened is still there.
+const FEW: u32 = 3;
+
+/// Whom the answers to a first packet are to come from, the local address and port that they will
+/// go to if one stands for the client, and the hash of their key.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Answers {
+    real: RealId,
+    local: (LocalId, u16),
+    pub hash: u64,
+}
 
 /// What is known of the first packets of one group.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Foreseen<A> {
+struct Firsts {
     /// Which group it is.
     at: usize,
     /// Lanes whose service is known.
@@ -25,75 +43,130 @@ pub(super) struct Foreseen<A> {
     services: Lanes<ServiceId>,
     /// Lanes by NAT whose real server was not guessed, since it depends on those before it.
     open: u8,
-    /// Lanes by NAT whose real server was: who it is, and the hash of what its answers have.
+    /// Lanes whose answers were guessed, and these.
     guessed: u8,
-    answers: Lanes<(RealId, u64)>,
-    /// Of the packet that opens a session now the same, if it was guessed.
-    answer: Option<(RealId, u64)>,
+    answers: Lanes<Answers>,
+}
+
+impl Firsts {
+    /// How many lanes are known to be for a service.
+    #[inline(always)]
+    fn of(&self, id: ServiceId) -> u32 {
+        let lanes = self.services.iter().enumerate();
+        let same = lanes.fold(0, |same, (lane, of)| same | u8::from(*of == id) << lane);
+        (same & self.known).count_ones()
+    }
+}
+
+/// What is known of first packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Foreseen<A> {
+    groups: [Firsts; AHEAD],
+    /// Of the packet that opens a session now its answers, if they were guessed.
+    answers: Option<Answers>,
     /// The service that was found last in this turn, and for whom.
     last: Option<((u8, A, u16), ServiceId)>,
 }
 
 impl<A: Copy> Foreseen<A> {
     /// Forgets what was foreseen of a turn.
-    pub const fn clear(&mut self) {
-        (self.known, self.open, self.guessed) = (0, 0, 0);
-        (self.answer, self.last) = (None, None);
+    pub fn clear(&mut self) {
+        for firsts in &mut self.groups {
+            (firsts.known, firsts.open, firsts.guessed) = (0, 0, 0);
+        }
+        (self.answers, self.last) = (None, None);
+    }
+
+    /// What is known of the group that has a place in the window.
+    #[inline(always)]
+    fn firsts(&self, position: usize) -> Option<&Firsts> {
+        let group = position / LANES;
+        Some(&self.groups[group % AHEAD]).filter(|firsts| firsts.at % GROUPS == group)
     }
 
     /// The service that the packet of a lane of the turn is for.
     #[inline(always)]
-    pub const fn service(&self, position: usize) -> Option<ServiceId> {
-        let lane = position % LANES;
-        let known = self.at % GROUPS == position / LANES && self.known >> lane & 1 == 1;
-        if known { Some(self.services[lane]) } else { None }
+    pub fn service(&self, position: usize) -> Option<ServiceId> {
+        let (lane, firsts) = (position % LANES, self.firsts(position)?);
+        (firsts.known >> lane & 1 == 1).then(|| firsts.services[lane])
     }
 
     /// Says that the packet of a lane opens a session now.
     #[inline(always)]
-    pub const fn begin(&mut self, position: usize) {
+    pub fn begin(&mut self, position: usize) {
         let lane = position % LANES;
-        let known = self.at % GROUPS == position / LANES && self.guessed >> lane & 1 == 1;
-        self.answer = if known { Some(self.answers[lane]) } else { None };
+        let firsts = self.firsts(position).filter(|firsts| firsts.guessed >> lane & 1 == 1);
+        self.answers = firsts.map(|firsts| firsts.answers[lane]);
     }
 
-    /// The hash of the key of what a real server answers to that packet, if it was foreseen.
+    /// The answers of a real server to that packet, if they were foreseen.
     #[inline(always)]
-    pub fn answer_of(&self, real: RealId) -> Option<u64> {
-        self.answer.filter(|(guessed, _)| *guessed == real).map(|(_, hash)| hash)
+    pub fn answers_of(&self, real: RealId) -> Option<Answers> {
+        self.answers.filter(|answers| answers.real == real)
+    }
+}
+
+impl Answers {
+    /// Whether they go to a local address and port.
+    #[inline(always)]
+    pub fn go_to(&self, local: LocalId, port: u16) -> bool {
+        self.local == (local, port)
     }
 }
 
 impl<F: Parse> Engine<F> {
-    /// Looks ahead for those of a group's packets that are likely to open a session, once all
-    /// before it have.
+    /// Looks ahead for a group's first packets if they are few, some steps before they open their
+    /// sessions. What they need is asked for right before what others need, not by itself.
     #[inline(always)]
-    pub fn foresee(&mut self, shared: &Shared, plan: &Plan, at: usize) {
-        if self.burst.groups[at % GROUPS].missing != 0 {
-            self.look_ahead(shared, plan, at);
+    pub fn foresee(&mut self, shared: &mut Shared, plan: &Plan, at: usize) {
+        if matches!(self.burst.groups[at % GROUPS].missing.count_ones(), 1..=FEW) {
+            self.look_ahead(shared, plan, at, true);
         } else {
-            (self.foreseen.known, self.foreseen.open, self.foreseen.guessed) = (0, 0, 0);
+            let firsts = &mut self.foreseen.groups[at % AHEAD];
+            (firsts.known, firsts.open, firsts.guessed) = (0, 0, 0);
+        }
+    }
+
+    /// The same for a group whose turn is the next, once all before it were followed: if its first
+    /// packets are many, or for those whose real server depends on them.
+    #[inline(always)]
+    pub fn foresee_late(&mut self, shared: &mut Shared, plan: &Plan, at: usize) {
+        if self.burst.groups[at % GROUPS].missing.count_ones() > FEW {
+            self.look_ahead(shared, plan, at, false);
+        } else if self.foreseen.groups[at % AHEAD].open != 0 {
+            self.guess_open(shared, plan, at);
         }
     }
 
     /// The same for the next of those whose real server depends on the one that was just taken.
     #[inline(always)]
-    pub fn foresee_next(&mut self, shared: &Shared, plan: &Plan, (at, lane): (usize, usize)) {
-        self.foreseen.open &= (u8::MAX - 1) << lane;
-        if self.foreseen.open != 0 && self.foreseen.at == at {
-            let next = self.foreseen.open.trailing_zeros() as usize;
-            let id = self.foreseen.services[next];
-            if let Some(service) = plan.service(id) {
-                self.guess(shared, plan, (at, next), (id, service, 0));
-            }
+    pub fn foresee_next(&mut self, shared: &mut Shared, plan: &Plan, (at, lane): (usize, usize)) {
+        let firsts = &mut self.foreseen.groups[at % AHEAD];
+        firsts.open &= (u8::MAX - 1) << lane;
+        if firsts.open != 0 {
+            self.guess_open(shared, plan, at);
         }
     }
 
     #[inline(never)]
-    fn look_ahead(&mut self, shared: &Shared, plan: &Plan, at: usize) {
+    fn guess_open(&mut self, shared: &mut Shared, plan: &Plan, at: usize) {
+        let firsts = &self.foreseen.groups[at % AHEAD];
+        let next = firsts.open.trailing_zeros() as usize % LANES;
+        let id = firsts.services[next];
+        if firsts.at == at
+            && let Some(service) = plan.service(id)
+        {
+            let _ = self.guess(shared, plan, (at, next), (id, service, 0));
+        }
+    }
+
+    /// Looks ahead for those of a group's packets that are likely to open a session, be they few or
+    /// many.
+    #[inline(never)]
+    fn look_ahead(&mut self, shared: &mut Shared, plan: &Plan, at: usize, few: bool) {
         let (side, mut before) = (F::side(plan), None);
-        self.foreseen.at = at;
-        (self.foreseen.known, self.foreseen.open, self.foreseen.guessed) = (0, 0, 0);
+        let firsts = &mut self.foreseen.groups[at % AHEAD];
+        (firsts.at, firsts.known, firsts.open, firsts.guessed) = (at, 0, 0, 0);
         for lane in lanes(self.burst.groups[at % GROUPS].missing) {
             let group = &self.burst.groups[at % GROUPS];
             if !group.may_open(lane) {
@@ -108,39 +181,59 @@ impl<F: Parse> Engine<F> {
                     id
                 }
             };
-            self.foreseen.known |= 1 << lane;
-            self.foreseen.services[lane] = id;
-            let by_nat = |service: &&Service| service.mode == Mode::Nat;
-            let Some(service) = plan.service(id).filter(by_nat) else { continue };
+            let Some(service) = plan.service(id) else { continue };
             let ahead = match before {
                 Some((same, ahead)) if same == id => ahead + 1,
+                _ if few => self.pending(at, id),
                 _ => 0,
             };
             before = Some((id, ahead));
-            if !self.guess(shared, plan, (at, lane), (id, service, ahead)) {
-                self.foreseen.open |= 1 << lane;
+            let firsts = &mut self.foreseen.groups[at % AHEAD];
+            firsts.known |= 1 << lane;
+            firsts.services[lane] = id;
+            let by_nat = service.mode == Mode::Nat;
+            if !by_nat && (!few || service.mode != Mode::Fnat) {
+                continue;
+            }
+            let guessed = self.guess(shared, plan, (at, lane), (id, service, ahead)).is_some();
+            if !guessed && by_nat {
+                self.foreseen.groups[at % AHEAD].open |= 1 << lane;
             }
         }
     }
 
-    /// Asks for the bucket of a lane's answers if its service's scheduler can tell who will be
-    /// taken after so many others.
+    /// First packets for a service in groups before one that were not followed yet, if known.
+    fn pending(&self, at: usize, id: ServiceId) -> u32 {
+        let before = (1..=FOLLOWED - SOUGHT).filter_map(|by| at.checked_sub(by));
+        let firsts = before.map(|at| (at, &self.foreseen.groups[at % AHEAD]));
+        let there = firsts.filter(|(at, firsts)| firsts.at == *at);
+        there.map(|(_, firsts)| firsts.of(id)).sum()
+    }
+
+    /// Asks for the bucket of a lane's answers, if its service's scheduler can tell who will be
+    /// taken after so many others, and by Full NAT what local address and port.
     fn guess(
         &mut self,
-        shared: &Shared,
+        shared: &mut Shared,
         plan: &Plan,
         (at, lane): (usize, usize),
         (id, service, ahead): (ServiceId, &Service, u32),
-    ) -> bool {
+    ) -> Option<()> {
         let key = F::key_of(&self.burst.groups[at % GROUPS].words, lane);
         let by = scheduled_by::<F>(plan, service, &F::tuple(&key));
-        let real = shared.schedulers.guess(plan, id, by, ahead);
-        let Some(id) = real else { return false };
-        let Some(real) = F::side(plan).real(id) else { return false };
-        let hash = self.sessions.hash_key(&real.answers_to(&key));
+        let real = shared.schedulers.guess(plan, id, by, ahead)?;
+        let entry = F::side(plan).real(real)?;
+        let (mut back, mut local) = (entry.answers_to(&key), (LocalId::default(), 0));
+        if entry.mode == Mode::Fnat {
+            let range = shared.ports_towards::<F>(plan, &back, service)?;
+            local = range.next(shared.walks.get_mut(real.0 as usize)?.tell())?;
+            back = towards::<F>(plan, &back, local)?;
+        }
+        let hash = self.sessions.hash_key(&back);
         self.sessions.index().prefetch(hash);
-        self.foreseen.guessed |= 1 << lane;
-        self.foreseen.answers[lane] = (id, hash);
-        true
+        let firsts = &mut self.foreseen.groups[at % AHEAD];
+        firsts.guessed |= 1 << lane;
+        firsts.answers[lane] = Answers { real, local, hash };
+        Some(())
     }
 }

@@ -136,13 +136,11 @@ impl<F: Parse> Engine<F> {
                 let found = self.local_port(shared, turn, &back, (session, service));
                 let (local, entry) = found.ok_or(Reason::LocalPortsExhausted)?;
                 (session.local, session.local_port) = local;
-                back.dst = F::side(plan).local_wire(session.local).ok_or(Reason::NoReal)?;
-                let (far_port, _) = key::halves(back.ports);
-                back.ports = key::pair(far_port, session.local_port.to_be());
+                back = towards::<F>(plan, &back, local).ok_or(Reason::NoReal)?;
                 Some(entry)
             }
             Mode::Nat => {
-                let hash = self.foreseen.answer_of(real);
+                let hash = self.foreseen.answers_of(real).map(|answers| answers.hash);
                 let hash = hash.unwrap_or_else(|| self.sessions.hash_key(&back));
                 debug_assert_eq!(hash, self.sessions.hash_key(&back));
                 Some(self.free_answers(shared, turn, (&back, hash), session.state)?)
@@ -209,46 +207,45 @@ impl<F: Parse> Engine<F> {
         back: &Key<F::Addr>,
         (session, service): (&SessionOf<F>, &Service),
     ) -> Option<((LocalId, u16), Entry)> {
-        let Turn { view, now, .. } = turn;
-        let pool = view.plan.pools.get(service.pool?)?;
-        let (side, at) = (F::side(view.plan), session.real().0 as usize);
-        let six = F::to_ip(F::wire(back.src)).is_ipv6();
-        let locals = &pool.locals[usize::from(six)];
-        let share = pool.share_of((F::WIDE, six), (shared.worker, shared.workers));
-        let range = local_port::Range { locals, first_port: pool.first_port, share };
+        let Turn { view: View { plan, .. }, now, .. } = turn;
+        let range = shared.ports_towards::<F>(plan, back, service)?;
+        let (real, at) = (session.real(), session.real().0 as usize);
+        let (told, mut right) = (self.foreseen.answers_of(real), false);
         let mut walk = *shared.walks.get(at)?;
-        let (sport, _) = key::halves(back.ports);
-        let towards = |local, port: u16| {
-            let dst = side.local_wire(local)?;
-            Some(Key { dst, ports: key::pair(sport, port.to_be()), ..*back })
-        };
         let mut entry = None;
         let chosen = range.choose(&mut walk, |local, port| {
-            let Some(key) = towards(local, port) else { return false };
-            if turn.others.have::<F>(view.plan, local, &key) {
+            let Some(key) = towards::<F>(plan, back, (local, port)) else { return false };
+            if turn.others.have::<F>(plan, local, &key) {
                 return false;
             }
-            let hash = self.sessions.hash_key(&key);
+            let told = told.filter(|told| told.go_to(local, port));
+            right |= told.is_some();
+            let hash = told.map_or_else(|| self.sessions.hash_key(&key), |told| told.hash);
+            debug_assert_eq!(hash, self.sessions.hash_key(&key));
             entry = self.sessions.vacancy(hash);
             if entry.is_some() {
                 return true;
             }
             entry = Some(hash.into());
-            let taken = self.sessions.find(view.plan, hash, &F::tuple(&key));
+            let taken = self.sessions.find(plan, hash, &F::tuple(&key));
             let Some(flow) = taken else { return true };
-            let over = expired(self.sessions.slab().at(flow.id()), view.plan, now);
+            let over = expired(self.sessions.slab().at(flow.id()), plan, now);
             if over {
-                self.expire(shared, view.plan, flow.id());
+                self.expire(shared, plan, flow.id());
             }
             over
         });
+        walk.was_told(right);
         *shared.walks.get_mut(at)? = walk;
-        // What a later session will look at is known, and can be on its way until then.
-        let later = range.next(walk.ahead(LANES as u32 - 1));
-        if let Some(key) = later.and_then(|(local, port)| towards(local, port)) {
-            let hash = self.sessions.hash_key(&key);
-            if self.wanted.try_push(hash).is_err() {
-                self.sessions.index().prefetch(hash);
+        // Where it cannot be told a step before, what a later session will look at is known, and
+        // can be on its way until then.
+        if !right {
+            let later = range.next(walk.ahead(LANES as u32 - 1));
+            if let Some(key) = later.and_then(|local| towards::<F>(plan, back, local)) {
+                let hash = self.sessions.hash_key(&key);
+                if self.wanted.try_push(hash).is_err() {
+                    self.sessions.index().prefetch(hash);
+                }
             }
         }
         Some((chosen?, entry?))
@@ -352,6 +349,22 @@ impl<F: Parse> Engine<F> {
 }
 
 impl Shared {
+    /// The local addresses and ports that a service's sessions may have towards a real server whose
+    /// answers have this key, but for their destination.
+    #[inline(always)]
+    pub(super) fn ports_towards<'a, F: Parse>(
+        &self,
+        plan: &'a Plan,
+        back: &Key<F::Addr>,
+        service: &Service,
+    ) -> Option<local_port::Range<'a>> {
+        let pool = plan.pools.get(service.pool?)?;
+        let six = F::to_ip(F::wire(back.src)).is_ipv6();
+        let locals = &pool.locals[usize::from(six)];
+        let share = pool.share_of((F::WIDE, six), (self.worker, self.workers));
+        Some(local_port::Range { locals, first_port: pool.first_port, share })
+    }
+
     /// Whether a service may have one more session now.
     #[inline(always)]
     fn within_limits(&mut self, service: &Service, id: ServiceId, now: Time) -> Result<(), Reason> {
@@ -429,6 +442,18 @@ impl Shared {
         }
         self.schedulers.closed(real);
     }
+}
+
+/// The key of a real server's answers to a local address and port; of `back` all else is taken.
+#[inline(always)]
+pub(super) fn towards<F: Parse>(
+    plan: &Plan,
+    back: &Key<F::Addr>,
+    (local, port): (LocalId, u16),
+) -> Option<Key<F::Addr>> {
+    let dst = F::side(plan).local_wire(local)?;
+    let (far_port, _) = key::halves(back.ports);
+    Some(Key { dst, ports: key::pair(far_port, port.to_be()), ..*back })
 }
 
 /// What a service's scheduler goes by, if it looks at endpoints, which only few do.

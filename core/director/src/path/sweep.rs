@@ -17,8 +17,13 @@ const SWEEP_MS: u64 = 2000;
 const SLOTS_PER_MS: u64 = 8000;
 /// The most slots of one call of the sweep.
 const SWEEP_SLOTS: u64 = 4096;
-/// Sessions that are ended together: what their index buckets take to come is waited for once.
+/// Slots that are looked at before any of their sessions is ended.
+const PART: usize = 64;
+/// Sessions whose index buckets are asked for in one go; meanwhile those before them are ended.
 const TOGETHER: usize = 16;
+
+/// Sessions whose time is over, and the hashes that they are found by.
+type Over = ArrayVec<(u32, [Option<u64>; 2]), TOGETHER>;
 
 impl<F: Parse> Engine<F> {
     /// Ends a session that has timed out.
@@ -48,33 +53,58 @@ impl<F: Parse> Engine<F> {
     }
 
     fn sweep_slots(&mut self, shared: &mut Shared, plan: &Plan, now: Time, slots: u32) {
-        let mut over = ArrayVec::<_, TOGETHER>::new();
-        for _ in 0..slots {
-            if self.hand >= self.sessions.slab().touched() {
+        let (mut left, mut asked) = (slots, Over::new());
+        while left > 0 {
+            let touched = self.sessions.slab().touched();
+            if self.hand >= touched {
                 self.hand = 0;
             }
-            let session = self.sessions.slab().at(self.hand);
-            if !session.is_vacant() && expired(session, plan, now) {
-                let hashes = self.sessions.hashes(plan, session).unwrap_or_default();
-                hashes.iter().flatten().for_each(|hash| self.sessions.index().prefetch(*hash));
-                over.push((self.hand, hashes));
-                if over.is_full() {
-                    self.end(shared, plan, &mut over);
-                }
+            let part = left.min(PART as u32).min(touched - self.hand);
+            let (ids, count) = self.idle_ones(plan, now, part);
+            for ids in ids[..count].chunks(TOGETHER) {
+                let found = self.ask_for(plan, now, ids);
+                self.end(shared, plan, &asked);
+                asked = found;
             }
-            self.hand += 1;
+            self.hand += part;
+            left -= part;
         }
-        self.end(shared, plan, &mut over);
+        self.end(shared, plan, &asked);
+    }
+
+    /// Of so many slots from the hand on those whose sessions may be over, and how many these are.
+    /// Which they are nobody can foresee, so it makes no branch.
+    #[inline(always)]
+    fn idle_ones(&self, plan: &Plan, now: Time, part: u32) -> ([u32; PART], usize) {
+        let (mut ids, mut count) = ([0; PART], 0);
+        let slots = self.sessions.slab().slots().get(self.hand as usize..).unwrap_or_default();
+        for (id, session) in (self.hand..).zip(slots.iter().take(part as usize)) {
+            ids[count % PART] = id;
+            let idle = session.idle_ms(now) > plan.timeout_ms[session.state as usize];
+            count += usize::from(idle & !session.is_vacant());
+        }
+        (ids, count)
+    }
+
+    /// Those of some sessions whose time is over, with all their index buckets asked for at once.
+    #[inline(always)]
+    fn ask_for(&self, plan: &Plan, now: Time, ids: &[u32]) -> Over {
+        let mut over = Over::new();
+        for id in ids {
+            let session = self.sessions.slab().at(*id);
+            if expired(session, plan, now) {
+                over.push((*id, self.sessions.hashes(plan, session).unwrap_or_default()));
+            }
+        }
+        for (_, hashes) in &over {
+            hashes.iter().flatten().for_each(|hash| self.sessions.index().prefetch(*hash));
+        }
+        over
     }
 
     /// Ends sessions whose time is over, found by keys with these hashes.
-    fn end(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        over: &mut ArrayVec<(u32, [Option<u64>; 2]), TOGETHER>,
-    ) {
-        for (id, hashes) in over.drain(..) {
+    fn end(&mut self, shared: &mut Shared, plan: &Plan, over: &Over) {
+        for &(id, hashes) in over {
             let session = self.sessions.slab().at(id);
             // With the last of its sessions a template goes too.
             if !session.is_vacant() {

@@ -167,3 +167,48 @@ fn a_burst_of_first_packets() {
         assert_eq!(taken, [32, 32], "one after the other");
     }
 }
+
+/// First packets, and second ones of their flows, at every place among those of others' sessions:
+/// what becomes of all of them is what it is one at a time, also where a limit refuses some.
+#[test]
+fn few_first_packets_among_others() {
+    let modes = [Mode::Fnat, Mode::Nat, Mode::Dr, Mode::Ipip];
+    for (mode, limit, step) in modes.into_iter().flat_map(|m| [(m, 0, 5), (m, 0, 8), (m, 20, 7)]) {
+        let setting = Setting {
+            mode,
+            scheduler: Scheduling::Rr,
+            table: 1000,
+            service: limit,
+            real: 0,
+            per_s: 0,
+            one_packet: false,
+            persistent: false,
+            mid_stream: true,
+        };
+        let new = |level| {
+            let lab = Lab::with(|b| configure(b, &setting), setting.table, (0, 1));
+            lab.at_level(level)
+        };
+        let (mut single, mut staged) = (new(Level::BASELINE), new(Level::detect()));
+        let shot = |client_port, flags| frame(Shot { to: To::Web, client_port, flags }, &setting);
+        for lab in [&mut single, &mut staged] {
+            let mut others: Vec<_> = (0..16).map(|port| shot(port, ACK)).collect();
+            lab.burst(FRONT, &mut others);
+        }
+        for place in 0..8 {
+            let mut alone: Vec<_> = (0..64).map(|at| shot(at % 16, ACK)).collect();
+            for (at, port) in (place..64).step_by(step).zip(100 * (place as u16 + 1)..) {
+                alone[at] = shot(port, SYN);
+                if let Some(next) = alone.get_mut(at + 1).filter(|_| port.is_multiple_of(3)) {
+                    *next = shot(port, SYN);
+                }
+            }
+            let mut together = alone.clone();
+            let verdicts: Vec<_> = alone.iter_mut().map(|f| single.one(FRONT, f)).collect();
+            assert_eq!(staged.burst(FRONT, &mut together), verdicts, "{mode:?} {place}");
+            assert_eq!(together, alone, "{mode:?} {place}");
+            assert_eq!(single.path.counters(), staged.path.counters(), "{mode:?} {place}");
+        }
+        assert!(staged.path.live_sessions() >= 20, "{mode:?}");
+    }
+}

@@ -202,3 +202,28 @@ fn a_full_table_and_an_exhausted_pool_refuse_cleanly() {
     lab.path.sweep_all(&lab.plan, lab.now);
     assert_eq!(verdict(&mut lab, 2004), Verdict::Tx(BACK), "ports come back with expiry");
 }
+
+/// What is over ends wherever it is in the table, and nothing else does, however many there are.
+#[test]
+fn one_sweep_ends_all_that_is_over() {
+    for (all, over) in [(1, 1), (16, 16), (17, 3), (64, 40), (65, 65), (300, 150)] {
+        let mut lab = Lab::new();
+        for port in 0..all {
+            let mut query = udp((CLIENT, 2000 + port), (VIP, 53), b"which?");
+            assert_eq!(lab.one(FRONT, &mut query), Verdict::Tx(BACK));
+        }
+        let timeout_s = u64::from(lab.plan.state_ms[State::Udp as usize]) / 1000;
+        lab.after_s(timeout_s / 2);
+        let stays = |port: u16| u32::from(port) * 7 % u32::from(all) >= over;
+        for port in (0..all).filter(|port| stays(*port)) {
+            let mut query = udp((CLIENT, 2000 + port), (VIP, 53), b"which?");
+            lab.one(FRONT, &mut query);
+        }
+        lab.after_s(timeout_s / 2 + 1);
+        lab.path.sweep_all(&lab.plan, lab.now);
+        let left = (0..all).filter(|port| stays(*port)).count() as u32;
+        assert_eq!(lab.path.live_sessions(), left);
+        assert_eq!(lab.path.counters().expired, u64::from(u32::from(all) - left));
+        lab.check_gauges();
+    }
+}
