@@ -220,7 +220,8 @@ impl Path {
         let mut taken = ArrayVec::new();
         part(burst, &suspects, &mut taken);
         let (round, count) = (shared.first_round(), taken.len());
-        owners.into_iter().zip(taken).for_each(|(owner, frame)| give(owner, round, frame));
+        // Not by value, which copies all that there would be room for.
+        owners.iter().zip(taken.drain(..)).for_each(|(owner, frame)| give(*owner, round, frame));
         shared.counters.handed_off += count as u64;
         count
     }
