@@ -206,7 +206,7 @@ impl<F: Parse> Engine<F> {
     fn pending(&self, at: usize, id: ServiceId) -> u32 {
         let before = (1..=FOLLOWED - SOUGHT).filter_map(|by| at.checked_sub(by));
         let firsts = before.map(|at| (at, &self.foreseen.groups[at % AHEAD]));
-        let there = firsts.filter(|(at, firsts)| firsts.at == *at);
+        let there = firsts.filter(|(at, firsts)| firsts.known != 0 && firsts.at == *at);
         there.map(|(_, firsts)| firsts.of(id)).sum()
     }
 
