@@ -318,10 +318,7 @@ impl Path {
         (verdicts, probe): (&mut [Verdict], &mut T),
     ) {
         assert!(frames.len() <= BURST && verdicts.len() >= frames.len());
-        self.shared.own = frames.len() - rounds.len();
-        self.shared.rounds.clear();
-        self.shared.rounds.extend(rounds.iter().copied());
-        self.shared.resumes = [0; BURST / 64];
+        self.shared.begin_rounds(frames.len(), rounds);
         self.shared.waiting.clear();
         self.shared.leaving = Leaving::default();
         self.shared.deferred.clear();
@@ -348,6 +345,7 @@ impl Path {
         if self.shared.leaving.all(frames.len()).is_none() {
             self.shared.count(&verdicts[..frames.len()]);
         }
+        self.shared.bounds.searched = None;
     }
 
     /// The wide table's part of a turn.

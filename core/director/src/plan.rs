@@ -264,9 +264,16 @@ pub struct Pool {
     pub first_port: u16,
     /// Number of local ports for each address: 1 to 65,535.
     pub ports: u32,
+    /// 2⁴⁸ divided by that, rounded up: a division for each packet takes its time.
+    each: u64,
 }
 
 impl Pool {
+    /// The same with so many ports from one on.
+    pub(crate) fn with_ports(self, first_port: u16, ports: u32) -> Self {
+        Self { first_port, ports, each: (1 << 48) / u64::from(ports.max(1)) + 1, ..self }
+    }
+
     /// The ports that belong to `worker` of `workers`: how many, and the offset of the first.
     pub fn share(&self, worker: u16, workers: u16) -> (u32, u32) {
         // Each new session asks, and divisions take their time.
@@ -300,7 +307,9 @@ impl Pool {
         if offset >= self.ports {
             return None;
         }
-        Some((((offset + 1) * u32::from(workers) - 1) / self.ports) as u16)
+        // Exact, since what is divided is below 2³², and times `ports` below 2⁴⁸.
+        let part = (u64::from(offset) + 1) * u64::from(workers) - 1;
+        Some(((part * self.each) >> 48) as u16)
     }
 }
 

@@ -347,8 +347,10 @@ impl<F: Parse> Engine<F> {
         let read = group.quick | others;
         if SIEVE || shared.workers > 1 {
             let frame = |lane| picks.frame(from + lane);
+            let searched = shared.bounds.searched == Some(F::WIDE);
             let foreign = match shared.workers {
                 ..=1 => 0,
+                _ if searched && frame(part.len() - 1) < shared.own => 0,
                 _ => self.level.run(Foreign::<F> { group, bounds: &shared.bounds }),
             };
             let asked = if SIEVE { group.quick } else { group.quick & foreign };

@@ -65,6 +65,15 @@ impl Shared {
         share.is_some_and(|(first, count)| u32::from(port.wrapping_sub(*first)) < *count)
     }
 
+    /// Begins a turn of so many frames, the last of which have these rounds behind them.
+    #[inline(always)]
+    pub(super) fn begin_rounds(&mut self, frames: usize, rounds: &[Round]) {
+        self.own = frames - rounds.len();
+        self.rounds.clear();
+        self.rounds.extend(rounds.iter().copied());
+        self.resumes = Default::default();
+    }
+
     /// What a frame of the turn has behind it.
     pub(super) fn round(&self, frame: u8) -> Round {
         let fresh = Round { home: self.worker, ..Round::default() };

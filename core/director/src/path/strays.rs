@@ -77,11 +77,15 @@ pub(super) struct Bounds {
     six: Range,
     /// The local ports that are this worker's in every pool.
     own: Range,
+    /// Whether the frames that this worker received for the next turn were searched already, and
+    /// whether those of IPv6 were, or those of IPv4.
+    pub searched: Option<bool>,
 }
 
 impl Bounds {
     /// Nothing is for another worker.
-    pub const NONE: Self = Self { four: Range::NONE, six: Range::NONE, own: Range::NONE };
+    pub const NONE: Self =
+        Self { four: Range::NONE, six: Range::NONE, own: Range::NONE, searched: None };
 
     /// Those of a worker whose shares of the pools are these.
     pub fn of(plan: &Plan, shares: &[(u16, u32)]) -> Self {
@@ -100,7 +104,7 @@ impl Bounds {
             _ => Range { first: u32::from(*first), span: count - 1 },
         });
         let own = shares.reduce(Range::common).unwrap_or(Range::NONE);
-        Self { four: Range::around(four), six: Range::around(six), own }
+        Self { four: Range::around(four), six: Range::around(six), own, searched: None }
     }
 }
 
@@ -194,7 +198,8 @@ impl Path {
         // What comes together is alike.
         let bounds = &shared.bounds;
         let frames = burst.as_slice();
-        let mut suspects = match frames.first().map(parse::is_ipv6) {
+        let is_six = frames.first().map(parse::is_ipv6);
+        let mut suspects = match is_six {
             Some(false) => {
                 let (addresses, own) = (bounds.four, bounds.own);
                 self.v4.level.run(Suspects::<_, FOUR> { frames, addresses, own })
@@ -223,6 +228,7 @@ impl Path {
         // Not by value, which copies all that there would be room for.
         owners.iter().zip(taken.drain(..)).for_each(|(owner, frame)| give(*owner, round, frame));
         shared.counters.handed_off += count as u64;
+        shared.bounds.searched = is_six;
         count
     }
 }

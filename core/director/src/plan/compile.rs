@@ -150,13 +150,9 @@ impl Plan {
             locals[usize::from(address.is_ipv6())].push(id);
         }
         let (first, last) = (*from.ports.start(), *from.ports.end());
-        self.pools.push(Pool {
-            name: from.name.clone(),
-            locals,
-            shared: false,
-            first_port: first,
-            ports: u32::from(last).saturating_sub(first.into()) + 1,
-        });
+        let ports = u32::from(last).saturating_sub(first.into()) + 1;
+        let pool = Pool { name: from.name.clone(), locals, ..Pool::default() };
+        self.pools.push(pool.with_ports(first, ports));
         Ok(())
     }
 
@@ -449,7 +445,7 @@ mod tests {
         /// Every port of a pool belongs to one worker, and `owner` agrees with `share`.
         #[test]
         fn ports_are_shared_out(first in 1u16..60_000, ports in 1u32..5000, workers in 1u16..65) {
-            let pool = Pool { first_port: first, ports, ..Pool::default() };
+            let pool = Pool::default().with_ports(first, ports);
             let mut next = 0;
             for worker in 0..workers {
                 let (start, count) = pool.share(worker, workers);
