@@ -46,7 +46,8 @@ use verify::{Changes, Heads, Verify};
 pub(super) const ALL: u8 = u8::MAX;
 pub(super) const NOTHING: &[u8; 16] = &[0; 16];
 
-/// What is known of eight packets, by lane.
+/// What is known of eight packets, by lane. The vectors come first, so that each lies in one cache
+/// line.
 #[derive(Clone, Copy, Debug, Zeroable)]
 #[repr(C, align(64))]
 pub(super) struct Group<W> {
@@ -94,6 +95,9 @@ pub(super) struct Group<W> {
     /// Quick lanes that no candidate was found for.
     pub missing: u8,
 }
+
+const _: () = assert!(std::mem::offset_of!(Group<()>, hashes) == 0);
+const _: () = assert!(std::mem::offset_of!(Group<[Lanes<u32>; 1]>, words).is_multiple_of(32));
 
 impl<W> Group<W> {
     /// A lane's hash.

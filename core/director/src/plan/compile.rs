@@ -461,5 +461,22 @@ mod tests {
             prop_assert_eq!(next, ports);
             prop_assert_eq!(pool.owner(first - 1, workers), None);
         }
+
+        /// As dividing has it, at both ends of the range and around what is another worker's.
+        #[test]
+        fn an_owner_is_told_as_by_division(
+            ports in prop_oneof![any::<u16>(), 65_530..=u16::MAX, 1u16..9],
+            workers in prop_oneof![1..=u16::MAX, 65_530..=u16::MAX, 1u16..9],
+            offset in any::<u16>(),
+        ) {
+            let ports = u32::from(ports.max(1));
+            let pool = Pool::default().with_ports(0, ports);
+            let near = u32::from(offset) / u32::from(workers) * u32::from(workers);
+            for offset in [0, near, near.saturating_sub(1), u32::from(offset), ports - 1] {
+                let divided = ((u64::from(offset) + 1) * u64::from(workers) - 1) / u64::from(ports);
+                let expected = (offset < ports).then_some(divided as u16);
+                prop_assert_eq!(pool.owner(offset as u16, workers), expected);
+            }
+        }
     }
 }
