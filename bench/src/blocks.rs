@@ -28,9 +28,14 @@ impl Blocks {
         self.share == 0.0 || (round / LENGTH).is_multiple_of(2)
     }
 
+    /// Whether a round is not one of the first after the strays began or ended.
+    pub fn is_settled(&self, round: u64) -> bool {
+        self.share == 0.0 || round % LENGTH >= SETTLING
+    }
+
     /// Notes what a round's packets took; rounds are noted one after the other.
     pub fn note(&mut self, round: u64, cycles: f64) {
-        if round % LENGTH >= SETTLING {
+        if self.is_settled(round) {
             self.rounds.push(cycles);
         }
         if round % LENGTH == LENGTH - 1 {
@@ -75,6 +80,7 @@ mod tests {
     fn without_strays_or_time_there_is_no_figure() {
         assert!(of(0.0, &[110.0, 100.0, 110.0]).hand_offs().is_empty());
         assert!(of(0.25, &[110.0, 100.0]).hand_offs().is_empty());
+        assert!(Blocks::new(0.0).is_settled(0) && !Blocks::new(0.1).is_settled(0));
         assert!(Blocks::new(0.0).is_usual(LENGTH) && !Blocks::new(0.1).is_usual(LENGTH));
     }
 }

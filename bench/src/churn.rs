@@ -11,13 +11,16 @@ use crate::error::BenchError;
 use crate::floor;
 use crate::machine::{Machine, Priority};
 use crate::port::MemFrame;
-use crate::report::{quantile, round};
+use crate::report::{by_stage, quantile, round, stage_cycles};
 use crate::runs;
+use crate::seen::Seen;
 use crate::station::{self, Station, alone};
 use crate::template::Kind;
 use crate::traffic::{Local, Traffic, Way};
 use serde_json::{Value, json};
 use sluice_director::blueprint::Timeouts;
+use sluice_director::path::Stage;
+use sluice_worker::StageCounts;
 use std::time::Instant;
 
 /// Established packets of a round, and the most first segments beside them.
@@ -155,6 +158,8 @@ pub struct Report {
     with: Vec<f64>,
     /// Sessions that came in each round.
     comes: Vec<f64>,
+    /// What was seen of the stages, without and with.
+    stages: [Seen; 2],
     /// Sessions that came and that went in the rounds that count, and those rounds' seconds.
     came: u64,
     went: u64,
@@ -186,11 +191,15 @@ pub fn run(args: &Churn) -> Result<Report, BenchError> {
     let core_ghz = clock::core_ghz();
     let (came, went, worked) = (with.came, with.station.ended(), with.worked);
     let (mut rounds, mut comes) = ([Vec::new(), Vec::new()], Vec::new());
+    let mut stages = <[Seen; 2]>::default();
     let bar = runs::bar(args.seconds.ceil() as u64, "s");
     let start = Instant::now();
     while rounds[0].len() < LEAST || start.elapsed().as_secs_f64() < args.seconds {
-        for (side, rounds) in [&mut without, &mut with].into_iter().zip(&mut rounds) {
+        let sides = [&mut without, &mut with].into_iter().zip(&mut stages);
+        for ((side, stages), rounds) in sides.zip(&mut rounds) {
+            let before = *side.station.worker().stages();
             let (took, come) = side.round()?;
+            stages.note(took as f64, side.station.worker().stages().since(&before));
             rounds.push(took as f64);
             comes.push(come as f64);
         }
@@ -208,6 +217,7 @@ pub fn run(args: &Churn) -> Result<Report, BenchError> {
         without: of_without,
         with: of_with,
         comes,
+        stages,
         came: with.came - came,
         went: with.station.ended() - went,
         with_s: (with.worked - worked) as f64 / tsc_hz,
@@ -254,6 +264,25 @@ impl Report {
         more / quantile(&self.comes, 0.5)
     }
 
+    fn seen(&self) -> [StageCounts; 2] {
+        [self.stages[0].quiet(), self.stages[1].quiet()]
+    }
+
+    /// What a session that comes and goes adds to each stage: what a packet takes there on average,
+    /// for all packets that there are with it.
+    fn stages_of_a_session(&self) -> Value {
+        let come = self.came as f64 / self.with.len() as f64;
+        let established = PACKETS as f64;
+        let of = |side: &StageCounts, stage: Stage, packets: f64| {
+            side.ticks[stage as usize] as f64 / side.packets as f64 * packets
+        };
+        let [without, with] = &self.seen();
+        by_stage(|stage| {
+            let with = of(with, stage, established + come);
+            round((with - of(without, stage, established)) / come)
+        })
+    }
+
     /// Sessions a second that come in the median round: fewer come in all when interruptions are
     /// longer than what can be made up for in a round.
     fn median_rate(&self) -> f64 {
@@ -267,8 +296,9 @@ impl Report {
     /// One object.
     pub fn json(&self) -> Value {
         let args = &self.args;
-        let side = |rounds: &[f64]| {
+        let side = |rounds: &[f64], stages: &StageCounts| {
             json!({
+                "stage_cycles_per_packet": stage_cycles(stages),
                 "established_mpps": round(self.mpps(rounds)),
                 "cycles_per_established_packet": round(Self::cycles(rounds, 0.5)),
                 "cycles_per_established_packet_p10": round(Self::cycles(rounds, 0.1)),
@@ -276,6 +306,7 @@ impl Report {
                 "rounds": rounds.len(),
             })
         };
+        let [without, with] = self.seen();
         let figures = json!({
             "mode": args.mode.name(),
             "family": args.family.version(),
@@ -283,10 +314,11 @@ impl Report {
             "rate": args.rate,
             "workers": 1,
             "burst": sluice_director::path::BURST,
-            "without": side(&self.without),
-            "with": side(&self.with),
+            "without": side(&self.without, &without),
+            "with": side(&self.with, &with),
             "established_loss": (self.loss() * 1e4).round() / 1e4,
             "cycles_per_session": round(self.session_cycles()),
+            "stage_cycles_per_session": self.stages_of_a_session(),
             "came_per_s_median_round": self.median_rate().round(),
             "came_per_s": (self.came as f64 / self.with_s).round(),
             "went_per_s": (self.went as f64 / self.with_s).round(),
@@ -310,11 +342,17 @@ impl Report {
         };
         let lines = [line("alone", &self.without), line("with new ones", &self.with)];
         let head = ["established", "Mpps", "cycles", "p10", "p90"];
+        let [without, with] = self.seen().map(|side| stage_cycles(&side));
+        let stages = [
+            ("a packet, alone".to_owned(), without),
+            ("a packet, with new ones".to_owned(), with),
+            ("a session".to_owned(), self.stages_of_a_session()),
+        ];
         format!(
             "{} IPv{}, {} established TCP sessions beside {} new ones a second; {}\n{}\
              established traffic: {:.1} % slower; {:.0} cycles for a session that comes and goes\n\
              in a second {:.0} came by the median round; {:.0} came and {:.0} went of the worker's \
-             time with interruptions; {} open at the end\n{}",
+             time with interruptions; {} open at the end\n{}{}",
             self.args.mode.name(),
             self.args.family.version(),
             self.args.sessions,
@@ -327,6 +365,7 @@ impl Report {
             self.came as f64 / self.with_s,
             self.went as f64 / self.with_s,
             self.open,
+            runs::stage_table("cycles by stage", &stages),
             runs::footer(&self.machine, 1)
         )
     }
@@ -356,6 +395,10 @@ mod tests {
             assert!(came > 10_000.0, "{json}");
             assert!(json["without"]["established_mpps"].as_f64().unwrap() > 0.0);
             assert!(report.text().contains("comes and goes"));
+            assert!(report.text().contains("a packet, with new ones"));
+            let stages = &json["stage_cycles_per_session"];
+            assert!(stages["open"].as_f64() > Some(0.0), "{stages}");
+            assert_eq!(json["without"]["stage_cycles_per_packet"]["open"], 0.0);
         }
     }
 

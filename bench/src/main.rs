@@ -41,6 +41,7 @@ mod scaling;
 mod scene;
 mod schedule;
 mod schedulers;
+mod seen;
 mod station;
 mod template;
 mod throughput;

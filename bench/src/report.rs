@@ -23,8 +23,6 @@ pub struct WorkerReport {
     /// Seconds until all were open, generator and all.
     pub open_wall_s: f64,
     pub measured: Measured,
-    /// Cycles a packet of each stage: the mean of the bursts that were timed, one in 32.
-    pub stages: [f64; Stage::COUNT],
     pub table_bytes: usize,
     pub table_pages: &'static str,
     pub judged: u64,
@@ -42,10 +40,15 @@ pub struct Report {
     pub workers: Vec<WorkerReport>,
 }
 
-/// Cycles a packet of each stage between two looks.
-pub fn stage_cycles(before: &StageCounts, after: &StageCounts) -> [f64; Stage::COUNT] {
-    let packets = (after.packets - before.packets) as f64;
-    std::array::from_fn(|at| (after.ticks[at] - before.ticks[at]) as f64 / packets)
+/// Cycles a packet of each stage, by name: the mean of the bursts that were timed.
+pub fn stage_cycles(seen: &StageCounts) -> Value {
+    let of = |stage: Stage| seen.ticks[stage as usize] as f64 / seen.packets as f64;
+    by_stage(|stage| round(of(stage)))
+}
+
+/// A figure of each stage, by name.
+pub fn by_stage(figure: impl Fn(Stage) -> f64) -> Value {
+    Stage::ALL.into_iter().map(|stage| (stage.name().to_owned(), json!(figure(stage)))).collect()
 }
 
 /// The value below which `part` of the samples are.
@@ -179,14 +182,15 @@ impl Report {
     fn packets_json(&self) -> Value {
         let cycles = self.cycles(0.5);
         let opened = |worker: &WorkerReport| quantile(&worker.opened, 0.5);
-        // Only some turns are timed: in a short run a worker may have had none of them.
-        let timed = |at: usize| self.workers.iter().map(move |it| it.stages[at]);
-        let stage = |at: usize| {
-            round(mean(&timed(at).filter(|cycles| cycles.is_finite()).collect::<Vec<_>>()))
-        };
-        let stages = Stage::ALL.map(|of| (of.name().to_owned(), json!(stage(of as usize))));
+        let (mut stages, mut without_strays) = <(StageCounts, StageCounts)>::default();
+        for worker in &self.workers {
+            stages.add(&worker.measured.stages.quiet());
+            without_strays.add(&worker.measured.without_strays.quiet());
+        }
         json!({
-            "stage_cycles_per_packet": stages.into_iter().collect::<serde_json::Map<_, _>>(),
+            "stage_cycles_per_packet": stage_cycles(&stages),
+            "stage_cycles_per_packet_without_strays":
+                self.hand_off_cycles().map(|_| stage_cycles(&without_strays)),
             "cycles_per_packet_min": round(self.cycles(0.0)),
             "cycles_per_packet_p10": round(self.cycles(0.1)),
             "cycles_per_packet_p90": round(self.cycles(0.9)),

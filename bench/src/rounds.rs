@@ -5,6 +5,7 @@ use crate::clock::ticks;
 use crate::error::BenchError;
 use crate::gate::Gate;
 use crate::machine;
+use crate::seen::Seen;
 use crate::station::{Shared, Station};
 use crate::traffic::Local;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,6 +47,9 @@ pub struct Measured {
     pub cycles_per_packet: Vec<f64>,
     /// Cycles of one hand-off, each from some blocks of rounds.
     pub hand_offs: Vec<f64>,
+    /// What was seen of the stages in these rounds, and in those without strays beside them.
+    pub stages: Seen,
+    pub without_strays: Seen,
     /// Packets and ticks of these rounds.
     pub packets: u64,
     pub ticks: u64,
@@ -101,11 +105,19 @@ pub fn measure(
             target: (round + 1) * workers * frames,
             deadline: Instant::now() + STUCK,
         };
+        let before = *station.worker().stages();
         let worked = station.run_round(strays.then_some(&shared))?;
         station.finish_round(locals[number], round % JUDGE_EVERY == 0)?;
-        blocks.note(round, worked as f64 / frames as f64);
+        let cycles = worked as f64 / frames as f64;
+        blocks.note(round, cycles);
+        let seen = station.worker().stages().since(&before);
+        if round >= WARM_UP && blocks.is_settled(round) {
+            let usual = blocks.is_usual(round);
+            let of = if usual { &mut measured.stages } else { &mut measured.without_strays };
+            of.note(cycles, seen);
+        }
         if round >= WARM_UP && blocks.is_usual(round) {
-            measured.cycles_per_packet.push(worked as f64 / frames as f64);
+            measured.cycles_per_packet.push(cycles);
             measured.packets += frames;
             measured.ticks += worked;
             measured.generator_ticks += written;

@@ -5,7 +5,7 @@
 use crate::clock;
 use crate::error::BenchError;
 use crate::machine::{self, Machine};
-use crate::report::{quantile, round};
+use crate::report::{by_stage, quantile, round};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use sluice_director::path::Stage;
@@ -102,14 +102,12 @@ impl<C> Row<C> {
         self.runs.first().and_then(|run| run[name].as_str()).unwrap_or("?")
     }
 
-    /// The median of each stage's cycles.
-    fn stages(&self) -> Value {
-        let median = |stage: Stage| {
-            let of = |run: &Value| run["stage_cycles_per_packet"][stage.name()].as_f64();
-            let figures: Vec<_> = self.runs.iter().filter_map(of).collect();
-            (stage.name().to_owned(), json!(quantile(&figures, 0.5)))
-        };
-        Stage::ALL.map(median).into_iter().collect::<serde_json::Map<_, _>>().into()
+    /// The median of a figure of each stage, which `of` takes from a run.
+    pub fn stages(&self, of: impl Fn(&Value, Stage) -> Option<f64>) -> Value {
+        by_stage(|stage| {
+            let figures = self.runs.iter().filter_map(|run| of(run, stage));
+            quantile(&figures.collect::<Vec<_>>(), 0.5)
+        })
     }
 
     /// What every setting says of its runs.
@@ -120,7 +118,8 @@ impl<C> Row<C> {
             "cycles_per_packet": self.median("cycles_per_packet"),
             "cycles_per_packet_runs": self.figures("cycles_per_packet"),
             "cycles_per_packet_min": self.least("cycles_per_packet_min"),
-            "stage_cycles_per_packet": self.stages(),
+            "stage_cycles_per_packet":
+                self.stages(|run, stage| run["stage_cycles_per_packet"][stage.name()].as_f64()),
             "ns_per_packet": self.median("ns_per_packet"),
             "directions": self.text("directions"),
             "new_session_cycles": self.median("new_session_cycles"),
@@ -133,6 +132,25 @@ impl<C> Row<C> {
             "packets_judged": self.sum("packets_judged"),
         })
     }
+}
+
+/// A table of cycles by stage with their sum, without stages that nothing was seen of.
+pub fn stage_table(title: &str, rows: &[(String, Value)]) -> String {
+    let figure = |row: &Value, stage: Stage| row[stage.name()].as_f64().unwrap_or(0.0);
+    let any = |stage: &Stage| rows.iter().any(|(_, row)| figure(row, *stage) != 0.0);
+    let stages: Vec<_> = Stage::ALL.into_iter().filter(any).collect();
+    if stages.is_empty() {
+        return String::new();
+    }
+    let names = stages.iter().map(|stage| stage.name());
+    let head: Vec<_> = [title].into_iter().chain(names).chain(["sum"]).collect();
+    let line = |(name, row): &(String, Value)| {
+        let mut figures: Vec<_> = stages.iter().map(|stage| figure(row, *stage)).collect();
+        figures.push(figures.iter().sum());
+        let cells = figures.iter().map(|figure| format!("{figure:.1}"));
+        [name.clone()].into_iter().chain(cells).collect::<Vec<_>>()
+    };
+    table(&head, &rows.iter().map(line).collect::<Vec<_>>())
 }
 
 /// What rows of runs say of where and how they were measured.

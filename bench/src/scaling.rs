@@ -6,6 +6,7 @@ use crate::machine::{self, Machine};
 use crate::report::{quantile, round};
 use crate::runs::{self, Row};
 use serde_json::{Value, json};
+use sluice_director::path::Stage;
 
 /// So many workers, and the share of outbound packets that go astray.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +84,18 @@ impl Report {
         Some([0.5, 0.0, 1.0].map(|part| round(quantile(&costs, part))))
     }
 
+    /// What a hand-off adds to each stage, the median of the runs: what a packet takes longer there
+    /// than without strays in the same run, for each that is handed over.
+    fn stages_of_a_hand_off(row: &Row<Cell>) -> Option<Value> {
+        Self::hand_off(row)?;
+        let of = |run: &Value, stage: Stage| {
+            let with = run["stage_cycles_per_packet"][stage.name()].as_f64()?;
+            let without = &run["stage_cycles_per_packet_without_strays"][stage.name()];
+            Some(round((with - without.as_f64()?) / (row.cell.stray / 2.0)))
+        };
+        Some(row.stages(of))
+    }
+
     fn row_json(&self, row: &Row<Cell>) -> Value {
         let [ratio, ratio_min, ratio_max] = self.ratios(row);
         let figures = json!({
@@ -96,6 +109,7 @@ impl Report {
             "hand_off_cycles": Self::hand_off(row).map(|costs| costs[0]),
             "hand_off_cycles_min": Self::hand_off(row).map(|costs| costs[1]),
             "hand_off_cycles_max": Self::hand_off(row).map(|costs| costs[2]),
+            "stage_cycles_per_hand_off": Self::stages_of_a_hand_off(row),
             "mpps_wall": row.median("mpps_wall"),
         });
         runs::merge([figures, row.json()])
@@ -132,8 +146,13 @@ impl Report {
         };
         let lines: Vec<_> = self.rows.iter().map(line).collect();
         let head = ["workers", "handed over", "Mpps", "to one", "cycles", "a hand-off", "floor"];
+        let stages = |row: &Row<Cell>| {
+            let name = format!("{} workers, {} %", row.cell.workers, row.cell.stray * 50.0);
+            Some((name, Self::stages_of_a_hand_off(row)?))
+        };
+        let stages: Vec<_> = self.rows.iter().filter_map(stages).collect();
         format!(
-            "{} IPv{}, {} sessions of each worker, {} runs of {} s each, in turns; {}\n{}{}",
+            "{} IPv{}, {} sessions of each worker, {} runs of {} s each, in turns; {}\n{}{}{}",
             self.args.mode.name(),
             self.args.family.version(),
             self.args.sessions,
@@ -141,6 +160,7 @@ impl Report {
             self.args.turns.seconds,
             self.machine.cpu_model,
             runs::table(&head, &lines),
+            runs::stage_table("a hand-off, cycles by stage", &stages),
             runs::footer(&self.machine, usize::from(self.workers))
         )
     }
@@ -173,7 +193,10 @@ mod tests {
         let row = |workers, stray, mpps: [f64; 2], cycles: [f64; 2]| {
             let cost = (stray > 0.0).then_some(40.0);
             let run = |(mpps, cycles)| json!({"mpps": mpps, "cycles_per_packet": cycles});
-            let run = |figures| runs::merge([run(figures), json!({"hand_off_cycles": cost})]);
+            let stages = |search| json!({"search": search, "parse": 10.0});
+            let costs = json!({"hand_off_cycles": cost, "stage_cycles_per_packet": stages(3.5),
+                "stage_cycles_per_packet_without_strays": stages(0.5)});
+            let run = |figures| runs::merge([run(figures), costs.clone()]);
             let cell =
                 Cell { mode: Mode::Fnat, family: Family::V4, workers, sessions_each: 9, stray };
             Row { cell, runs: mpps.into_iter().zip(cycles).map(run).collect() }
@@ -190,5 +213,11 @@ mod tests {
         assert_eq!(Report::hand_off(&rows[1]), None);
         assert_eq!(report.json()["rows"][2]["hand_off_cycles"], 40.0);
         assert!(report.text().contains("40 (40 to 40)"), "{}", report.text());
+        // Three cycles more of each packet, of which a quarter is handed over.
+        let stages = &report.json()["rows"][2]["stage_cycles_per_hand_off"];
+        assert_eq!((&stages["search"], &stages["parse"]), (&json!(12.0), &json!(0.0)));
+        assert!(report.json()["rows"][1]["stage_cycles_per_hand_off"].is_null());
+        let of_stages = "a hand-off, cycles by stage  search";
+        assert!(report.text().contains(of_stages), "{}", report.text());
     }
 }

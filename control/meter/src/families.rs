@@ -194,7 +194,7 @@ families! {
     WORKER_TIMED_PACKETS, "sluice_worker_timed_packets", Counter, ["worker"],
         "Packets in these bursts.";
     WORKER_STAGES, "sluice_worker_timed_stage_seconds", Counter, ["worker" "stage"],
-        "Time of these bursts, by stage: divide by their packets.";
+        "Time of these bursts, and of as many sweeps, by stage: divide by the bursts' packets.";
     WORKER_LOOKUPS, "sluice_worker_timed_lookups", Counter, ["worker"],
         "Packets of these bursts that a session was looked for.";
     WORKER_HITS, "sluice_worker_timed_lookup_hits", Counter, ["worker"],

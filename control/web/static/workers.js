@@ -23,7 +23,7 @@ export function open(root, context) {
       h(
         "p",
         { class: "about" },
-        "From one burst in 32, over the last few seconds. ",
+        "From one burst in 32, and as many sweeps, over the last few seconds. ",
         "Fewer cycles a packet is what full bursts are for.",
       ),
       view.stages,
@@ -101,7 +101,7 @@ function workersTable() {
       numberColumn(
         "Burst fill",
         (row) => row.fill,
-        (fill) => (fill === null ? "–" : `${fill.toFixed(1)} of 64`),
+        (fill) => (fill === null ? "–" : `${fill.toFixed(1)} of 256`),
       ),
       numberColumn(
         "Found at once",
@@ -125,20 +125,21 @@ function stageBar({ worker, stages, total, packets, old }) {
   stages.forEach(({ cycles }, at) => {
     const share = total > 0 ? (100 * cycles) / total : 0;
     bar.append(
-      svg("rect", { class: `piece tone${at}`, x: `${left}%`, width: `${share}%`, height: 22 }),
+      svg("rect", { class: tone(at), x: `${left}%`, width: `${share}%`, height: 22 }),
     );
     left += share;
   });
-  const list = stages.map(({ stage, cycles }, at) =>
+  const some = stages.map((stage, at) => ({ ...stage, at })).filter(({ cycles }) => cycles > 0);
+  const list = some.map(({ stage, cycles, at }) =>
     h(
       "li",
       {},
       svg(
         "svg",
         { width: 12, height: 12, "aria-hidden": "true" },
-        svg("rect", { class: `piece tone${at}`, width: 12, height: 12, rx: 3 }),
+        svg("rect", { class: tone(at), width: 12, height: 12, rx: 3 }),
       ),
-      h("span", {}, stage),
+      h("span", {}, stage.replace("_", " ")),
       h("b", {}, cycles.toFixed(1)),
       h("span", { class: "quiet" }, percent(total > 0 ? cycles / total : NaN)),
     ),
@@ -151,6 +152,9 @@ function stageBar({ worker, stages, total, packets, old }) {
     h("ul", { class: "legend wide" }, list),
   );
 }
+
+/** Five colours, each in three shades: there are more stages than colours told apart. */
+const tone = (at) => `piece tone${at % 5} shade${Math.floor(at / 5)}`;
 
 function busy(view, hour) {
   if (hour.at.length === 0) return;

@@ -1,7 +1,11 @@
-//! Taking some of a burst's handles out of it, without a branch for any of them.
+//! Taking some of a burst's handles out of it: few as they come, the rest moved in between as a
+//! whole, and many without a branch for any of them.
 
 use arrayvec::ArrayVec;
 use core::mem::MaybeUninit;
+
+/// Marks of a word up to which they are few.
+const FEW: u32 = 8;
 
 /// Moves those that have a bit of `marks`, sixty-four to a word, behind those of `taken`, in their
 /// order; the rest closes up.
@@ -29,13 +33,30 @@ pub fn part<T, const N: usize, const WORDS: usize>(
     unsafe {
         items.set_len(0);
         for (word, marks) in marks.iter().enumerate().skip(word) {
-            let mut left = *marks;
-            for at in word * 64..count.min(word * 64 + 64) {
+            let (mut left, mut at) = (*marks, word * 64);
+            let end = count.min(at + 64);
+            if left.count_ones() <= FEW {
+                while left != 0 {
+                    let next = word * 64 + left.trailing_zeros() as usize;
+                    left &= left - 1;
+                    if next >= end {
+                        break;
+                    }
+                    core::ptr::copy(from.add(at), from.add(stay), next - at);
+                    to.add(gone).write(from.add(next).read());
+                    (stay, gone, at) = (stay + next - at, gone + 1, next + 1);
+                }
+                core::ptr::copy(from.add(at), from.add(stay), end.saturating_sub(at));
+                stay += end.saturating_sub(at);
+                continue;
+            }
+            while at < end {
                 let item = from.add(at).read();
                 let marked = (left & 1) as usize;
                 to.add(gone).write(core::ptr::read(&raw const item));
                 from.add(stay).write(item);
                 left >>= 1;
+                at += 1;
                 gone += marked;
                 stay += 1 - marked;
             }
@@ -57,8 +78,10 @@ mod tests {
             items in proptest::collection::vec(any::<u16>(), 0..=128),
             marks in any::<[u64; 2]>(),
             few in any::<[u64; 2]>(),
+            fewer in any::<u64>(),
         ) {
-            let marks = [marks[0] & few[0], marks[1] & few[1]];
+            // Some words have many, some few, some none.
+            let marks = [marks[0] & few[0], marks[1] & few[1] & fewer & fewer >> 7];
             let boxed = items.iter().map(|item| Box::new(*item));
             let (mut stay, mut taken) = (boxed.collect::<ArrayVec<_, 128>>(), ArrayVec::new());
             part(&mut stay, &marks, &mut taken);

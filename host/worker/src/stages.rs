@@ -1,9 +1,9 @@
-//! Where a worker's cycles go: one burst in thirty or so is timed stage by stage, so that the
-//! others pay nothing for it.
+//! Where a worker's cycles go: one burst in thirty or so is timed stage by stage, and as many sweeps
+//! of turns that had any, so that the others pay nothing for it.
 
 use sluice_director::path::{Probe, Stage};
 
-/// Bursts for each that is timed, on average.
+/// Bursts and sweeps for each that is timed, on average.
 const PERIOD: u32 = 32;
 
 /// A clock for the stages: a counter that is cheap to read, such as the time stamp counter.
@@ -30,13 +30,37 @@ pub struct StageCounts {
     pub found: u64,
 }
 
+impl StageCounts {
+    /// Adds what was seen of others.
+    pub fn add(&mut self, others: &Self) {
+        self.combine(others, u64::wrapping_add);
+    }
+
+    /// What was seen since an earlier look.
+    #[must_use]
+    pub fn since(mut self, earlier: &Self) -> Self {
+        self.combine(earlier, u64::wrapping_sub);
+        self
+    }
+
+    fn combine(&mut self, other: &Self, with: fn(u64, u64) -> u64) {
+        self.bursts = with(self.bursts, other.bursts);
+        self.packets = with(self.packets, other.packets);
+        self.looked_up = with(self.looked_up, other.looked_up);
+        self.found = with(self.found, other.found);
+        for (one, other) in self.ticks.iter_mut().zip(other.ticks) {
+            *one = with(*one, other);
+        }
+    }
+}
+
 /// A worker's.
 pub(crate) struct Stages {
     clock: Option<Clock>,
     /// Ticks that reading the clock takes.
     reading: u64,
     pub counts: StageCounts,
-    /// Bursts until the next that is timed.
+    /// Bursts and sweeps until the next that is timed.
     left: u32,
     random: u32,
 }
@@ -59,7 +83,7 @@ impl Stages {
         self.clock.map_or(0, |clock| clock.ticks_per_s)
     }
 
-    /// A watch for the next burst if it is one that is timed.
+    /// A watch for the next burst or sweep if it is one that is timed.
     #[inline(always)]
     pub fn watch(&mut self) -> Option<Watch> {
         self.left = self.left.wrapping_sub(1);
@@ -78,20 +102,13 @@ impl Stages {
         Some(Watch { ticks, reading: self.reading, last: ticks(), counts })
     }
 
-    /// A burst that was timed has gone its way.
+    /// A burst that was timed has gone its way, or a sweep is over.
     pub fn add(&mut self, watch: &Watch) {
-        let (sum, one) = (&mut self.counts, &watch.counts);
-        sum.bursts += one.bursts;
-        sum.packets += one.packets;
-        sum.looked_up += one.looked_up;
-        sum.found += one.found;
-        for (sum, one) in sum.ticks.iter_mut().zip(one.ticks) {
-            *sum += one;
-        }
+        self.counts.add(&watch.counts);
     }
 }
 
-/// Times one burst.
+/// Times one burst or sweep.
 pub(crate) struct Watch {
     ticks: fn() -> u64,
     reading: u64,
@@ -156,7 +173,10 @@ mod tests {
             watch.looked_up(5, 6);
             stages.add(&watch);
         }
-        let ticks = [0, 202, 0, 60, 0];
+        let (all, one) = (stages.counts, StageCounts { bursts: 1, ..stages.counts });
+        assert_eq!(all.since(&one), StageCounts { bursts: 1, ..StageCounts::default() });
+        let mut ticks = [0; Stage::COUNT];
+        (ticks[Stage::Parse as usize], ticks[Stage::Track as usize]) = (202, 60);
         let expected = StageCounts { bursts: 2, packets: 14, ticks, looked_up: 12, found: 10 };
         assert_eq!(stages.counts, expected);
     }

@@ -11,7 +11,7 @@ use crate::lookout::Came;
 use crate::mailbox::{Event, Message, Report, Wake};
 use crate::outlet::Outlet;
 use crate::queue::{Burst, Queue};
-use crate::ring::{Errand, Parcel, Rings};
+use crate::ring::{Errand, Parcel, Rings, Rounds};
 use crate::stages::{Clock, StageCounts, Stages};
 use arrayvec::ArrayVec;
 use guests::Search;
@@ -228,7 +228,7 @@ impl<Q: Queue> Worker<Q> {
         }
         came += self.serve_callers(now);
         self.flush();
-        self.path.sweep(&self.snapshot.plan, now);
+        self.sweep(now, came);
         if self.held.len() > 0 {
             self.look_after_held(now);
         }
@@ -236,15 +236,30 @@ impl<Q: Queue> Worker<Q> {
         came
     }
 
-    /// Sends what was collected, and wakes who has got parcels.
+    /// Ends some of the sessions that have timed out.
+    #[inline(always)]
+    fn sweep(&mut self, now: Time, came: usize) {
+        if came > 0
+            && let Some(watch) = self.stages.watch()
+        {
+            return self.sweep_timed(now, watch);
+        }
+        self.path.sweep(&self.snapshot.plan, now);
+    }
+
+    /// Sends what was collected, and hands over what is other workers'.
     fn flush(&mut self) {
+        self.flush_lines();
+        self.flush_rings();
+    }
+
+    fn flush_lines(&mut self) {
         for at in 0..self.ports.len() {
             for outlet in self.ports[at].outlets() {
                 let dropped = outlet.flush();
                 (0..dropped).for_each(|_| self.path.count(Reason::TxFull));
             }
         }
-        self.flush_rings();
     }
 
     fn serve_line(&mut self, now: Time, port: usize, queue: usize) -> usize {
@@ -261,7 +276,8 @@ impl<Q: Queue> Worker<Q> {
             }
             return came;
         }
-        let rounds = self.gather(port, &mut burst);
+        let mut rounds = Rounds::new();
+        self.gather(port, &mut burst, &mut rounds, &mut Unprobed);
         if !burst.is_empty() {
             self.process(now, port, (&mut burst, &rounds), &mut Unprobed);
         }

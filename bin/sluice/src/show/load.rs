@@ -108,8 +108,9 @@ fn costs(workers: &[WorkerStages], ticks_per_s: u64) -> String {
                 percent(ratio(ticks, all)).into(),
             ]
         };
-        for stage in &worker.stages {
-            table.row(cost(&stage.stage, stage.ticks));
+        // What a worker has nothing of is no stage of its bursts: without others none is handed over.
+        for stage in worker.stages.iter().filter(|stage| stage.ticks > 0) {
+            table.row(cost(&stage.stage.replace('_', " "), stage.ticks));
         }
         table.row(cost("all", all));
     }

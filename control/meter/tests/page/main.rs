@@ -8,6 +8,7 @@ mod packaging;
 use sluice_api::{Exposition, model};
 use sluice_config::Config;
 use sluice_director::counters::{Counters, RealCounters};
+use sluice_director::path::Stage;
 use sluice_director::plan::{Plan, Retired};
 use sluice_director::reason::Reason;
 use sluice_meter::{
@@ -67,7 +68,7 @@ fn sample() -> Sample {
         bursts: 100,
         busy_ms: 1_500,
         life_ms: 6_000,
-        stage_s: [0.5, 0.25, 0.0, 1e-9, 2.0],
+        stage_s: Stage::ALL.map(|stage| if stage == Stage::Track { 1e-9 } else { 0.5 }),
         ..WorkerFigures::default()
     };
     let port = model::Port {

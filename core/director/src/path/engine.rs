@@ -146,7 +146,10 @@ impl<F: Parse> Engine<F> {
                 self.prefetch_sessions(at);
             }
             if let Some(at) = group(SOUGHT) {
+                let any = T::ON && self.burst.groups[at % GROUPS].missing != 0;
+                probe.mark_if(any, Stage::Find);
                 self.foresee(shared, turn.view.plan, at);
+                probe.mark_if(any, Stage::Foresee);
             }
             if step < groups {
                 self.prefetch_buckets(step);
@@ -164,12 +167,14 @@ impl<F: Parse> Engine<F> {
                 if let Some(place) = sampled.filter(|place| place / LANES == at) {
                     self.sample(shared, turn.now, at, place % LANES);
                 }
-                self.follow_group(shared, turn, &picks, frames, verdicts, at);
-            }
-            if let Some(at) = group(FORESEEN) {
-                self.foresee_late(shared, turn.view.plan, at);
+                self.follow_group(shared, turn, &picks, (frames, verdicts, probe), at);
             }
             probe.mark(Stage::Track);
+            if let Some(at) = group(FORESEEN) {
+                let any = T::ON && self.burst.groups[at % GROUPS].missing != 0;
+                self.foresee_late(shared, turn.view.plan, at);
+                probe.mark_if(any, Stage::Foresee);
+            }
         }
     }
 
@@ -241,13 +246,12 @@ impl<F: Parse> Engine<F> {
     /// Verifies and tracks packets in the order of their arrival: after this it is decided what
     /// becomes of each.
     #[inline(always)]
-    fn follow_group<B: Frame, P: Picks>(
+    fn follow_group<B: Frame, P: Picks, T: Probe>(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
         picks: &P,
-        frames: &mut [B],
-        verdicts: &mut [Verdict],
+        (frames, verdicts, probe): (&mut [B], &mut [Verdict], &mut T),
         at: usize,
     ) {
         let Group { quick, slow, .. } = self.burst.groups[at % GROUPS];
@@ -267,20 +271,22 @@ impl<F: Parse> Engine<F> {
             left = self.forward_all(shared, turn, at, frames, verdicts);
         }
         if left != 0 {
-            self.follow_lanes(shared, turn, picks, (frames, verdicts), (at, pass, left));
+            let part = (frames, verdicts);
+            self.follow_lanes(shared, turn, picks, part, (at, pass, left), probe);
         }
     }
 
     /// The same for some of a group, one after the other; `pass` are those that may go on together
     /// as long as nothing changes their sessions.
     #[inline(never)]
-    fn follow_lanes<B: Frame, P: Picks>(
+    fn follow_lanes<B: Frame, P: Picks, T: Probe>(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
         picks: &P,
         mut part: (&mut [B], &mut [Verdict]),
         (at, mut pass, left): (usize, u8, u8),
+        probe: &mut T,
     ) {
         let Group { quick, changes, .. } = self.burst.groups[at % GROUPS];
         let ends = if changes == 0 { [0; LANES] } else { self.prefetch_ends(at) };
@@ -296,12 +302,15 @@ impl<F: Parse> Engine<F> {
                     continue;
                 }
             }
+            probe.mark(Stage::Track);
+            let created = shared.counters.created;
             if quick >> lane & 1 == 1 {
                 self.take_out((at, lane), at_frame);
             }
             pass &= self.one_of_group(shared, &turn, (at, lane), &mut part);
             shared.leaving.note(&part.1[at_frame]);
             self.foresee_next(shared, turn.view.plan, (at, lane));
+            probe.mark_if(T::ON && created != shared.counters.created, Stage::Open);
         }
     }
 

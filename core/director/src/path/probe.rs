@@ -5,30 +5,64 @@
 pub enum Stage {
     /// Taking frames from a port.
     Receive,
+    /// Looking for frames that other workers have the local ports of.
+    Search,
+    /// Telling whose these are, and taking them out of the burst.
+    Part,
+    /// Adding frames to the burst that other workers have handed over.
+    Join,
     /// Reading headers.
     Parse,
     /// Looking for sessions.
     Find,
-    /// Verifying, tracking, opening sessions, rewriting.
+    /// Looking ahead for what first packets will need.
+    Foresee,
+    /// Verifying, tracking, rewriting.
     Track,
+    /// Opening sessions, with the packets that open them.
+    Open,
     /// Handing frames to ports.
     Send,
+    /// Handing frames over to other workers.
+    HandOff,
+    /// Ending sessions that have timed out.
+    Expire,
 }
 
 impl Stage {
     /// How many there are.
     pub const COUNT: usize = Self::ALL.len();
     /// All, in the order of a burst.
-    pub const ALL: [Self; 5] = [Self::Receive, Self::Parse, Self::Find, Self::Track, Self::Send];
+    pub const ALL: [Self; 12] = [
+        Self::Receive,
+        Self::Search,
+        Self::Part,
+        Self::Join,
+        Self::Parse,
+        Self::Find,
+        Self::Foresee,
+        Self::Track,
+        Self::Open,
+        Self::Send,
+        Self::HandOff,
+        Self::Expire,
+    ];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Receive => "receive",
+            Self::Search => "search",
+            Self::Part => "part",
+            Self::Join => "join",
             Self::Parse => "parse",
             Self::Find => "find",
+            Self::Foresee => "foresee",
             Self::Track => "track",
+            Self::Open => "open",
             Self::Send => "send",
+            Self::HandOff => "hand_off",
+            Self::Expire => "expire",
         }
     }
 }
@@ -40,6 +74,14 @@ pub trait Probe {
 
     /// What was done since the last mark belongs to this stage.
     fn mark(&mut self, stage: Stage);
+
+    /// The same if it is so, and nothing otherwise.
+    #[inline(always)]
+    fn mark_if(&mut self, so: bool, stage: Stage) {
+        if so {
+            self.mark(stage);
+        }
+    }
 
     /// Of `packets` that sessions were looked for, `found` had a candidate at the first look.
     fn looked_up(&mut self, found: u32, packets: u32);

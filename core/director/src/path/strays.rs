@@ -11,6 +11,7 @@
 
 use super::group::{Group, Together};
 use super::owners::Round;
+use super::probe::{Probe, Stage};
 use super::{BURST, Path, Shared, parse};
 use crate::family::{Family, Ipv4, Ipv6};
 use crate::frame::Frame;
@@ -187,11 +188,12 @@ impl Path {
     /// workers, as [`Path::turn`] would hand them over, and gives each away: to which worker, and
     /// what goes with it. Not all: what is not plain stays, and so does what the port has found
     /// something wrong with. Gives how many it took.
-    pub fn take_strays<B: Frame>(
+    pub fn take_strays<B: Frame, T: Probe>(
         &mut self,
         plan: &Plan,
         burst: &mut ArrayVec<B, BURST>,
         mut give: impl FnMut(u16, Round, B),
+        probe: &mut T,
     ) -> usize {
         let shared = &mut self.shared;
         burst.iter().take(AHEAD * LANES).for_each(Frame::prefetch);
@@ -210,13 +212,19 @@ impl Path {
             }
             None => return 0,
         };
+        probe.mark(Stage::Search);
         let mut owners = ArrayVec::<u16, BURST>::new();
         for (word, suspects) in suspects.iter_mut().enumerate() {
             let mut left = *suspects;
             while left != 0 {
                 let bit = left.trailing_zeros();
                 left &= left - 1;
-                match shared.owner_of(plan, frames[word * 64 + bit as usize].bytes()) {
+                let bytes = frames[word * 64 + bit as usize].bytes();
+                let owner = match is_six {
+                    Some(true) => shared.owner_of_six(plan, bytes),
+                    _ => shared.owner_of_four(plan, bytes),
+                };
+                match owner {
                     Some(owner) => owners.push(owner),
                     None => *suspects &= !(1 << bit),
                 }
@@ -225,8 +233,10 @@ impl Path {
         let mut taken = ArrayVec::new();
         part(burst, &suspects, &mut taken);
         let (round, count) = (shared.first_round(), taken.len());
+        probe.mark(Stage::Part);
         // Not by value, which copies all that there would be room for.
         owners.iter().zip(taken.drain(..)).for_each(|(owner, frame)| give(*owner, round, frame));
+        probe.mark(Stage::HandOff);
         shared.counters.handed_off += count as u64;
         shared.bounds.searched = is_six;
         count
@@ -234,36 +244,49 @@ impl Path {
 }
 
 impl Shared {
-    /// The other worker whose local port a plain packet is for.
+    /// The other worker whose local port a plain packet of IPv4 is for.
     #[inline(always)]
-    fn owner_of(&self, plan: &Plan, bytes: &[u8]) -> Option<u16> {
-        let (pool, port) = if let Some(header) = bytes.first_chunk::<SIX>()
-            && header[12..14] == ethernet::IPV6.to_be_bytes()
-        {
-            let (version, protocol) = (header[ethernet::HEADER] >> 4, header[IP6_PROTOCOL]);
-            let plain = version == 6 && is_plain(header, protocol);
-            let dst = header[SIX - 20..].first_chunk().filter(|_| plain)?;
-            let pool = plan.pool_number(Ipv6::side(plan), u128::from_be_bytes(*dst))?;
-            (pool, u16::from_be_bytes([header[SIX - 2], header[SIX - 1]]))
-        } else {
-            let header = bytes.first_chunk::<FOUR>()?;
-            let ip = ipv4::Header(header[ethernet::HEADER..].first_chunk()?);
-            let plain = header[12..14] == ethernet::IPV4.to_be_bytes()
-                && header[ethernet::HEADER] == 0x45
-                && !ip.is_fragment()
-                && is_plain(header, ip.0[9]);
-            let dst = header[FOUR - 8..].first_chunk().filter(|_| plain)?;
-            let pool = plan.pool_number(Ipv4::side(plan), u32::from_be_bytes(*dst))?;
-            (pool, u16::from_be_bytes([header[FOUR - 2], header[FOUR - 1]]))
-        };
+    fn owner_of_four(&self, plan: &Plan, bytes: &[u8]) -> Option<u16> {
+        let header = bytes.first_chunk::<FOUR>()?;
+        // Ethertype, version and header length; fragment, time to live and protocol.
+        let (kind, rest) = (word(header, 12), word(header, 20));
+        let is_ip = kind & 0xffff_ff00 == u32::from(ethernet::IPV4) << 16 | 0x4500;
+        let is_whole = rest & 0x3fff_0000 == 0;
+        let dst = word(header, FOUR - 8);
+        let plain = is_ip & is_whole & is_plain(header, rest as u8);
+        let pool = plan.pool_number(Ipv4::side(plan), plain.then_some(dst)?)?;
+        self.owner_in(plan, pool, word(header, FOUR - 4) as u16)
+    }
+
+    /// The same of a packet of IPv6.
+    #[inline(always)]
+    fn owner_of_six(&self, plan: &Plan, bytes: &[u8]) -> Option<u16> {
+        let header = bytes.first_chunk::<SIX>()?;
+        let is_ip = word(header, 12) & 0xffff_f000 == u32::from(ethernet::IPV6) << 16 | 0x6000;
+        let plain = is_ip & is_plain(header, header[IP6_PROTOCOL]);
+        let dst = *header[SIX - 20..].first_chunk().filter(|_| plain)?;
+        let pool = plan.pool_number(Ipv6::side(plan), u128::from_be_bytes(dst))?;
+        self.owner_in(plan, pool, word(header, SIX - 4) as u16)
+    }
+
+    /// The other worker that a port of a pool is of.
+    #[inline(always)]
+    fn owner_in(&self, plan: &Plan, pool: usize, port: u16) -> Option<u16> {
         let owner = plan.pools.get(pool)?.owner(port, self.workers)?;
         (owner != self.worker).then_some(owner)
     }
 }
 
 /// Whether a frame with whole headers of a kind that is known is for one receiver, and carries TCP
-/// or UDP.
+/// or UDP. Without a branch, as what is asked beside it.
 #[inline(always)]
 fn is_plain(frame: &[u8], protocol: u8) -> bool {
-    !ethernet::is_group(frame) && matches!(protocol, ipv4::TCP | ipv4::UDP)
+    !ethernet::is_group(frame) & ((protocol == ipv4::TCP) | (protocol == ipv4::UDP))
+}
+
+/// The word at a place of a header that is long enough.
+#[inline(always)]
+fn word<const HEAD: usize>(header: &[u8; HEAD], at: usize) -> u32 {
+    let bytes = header.get(at..).and_then(|rest| rest.first_chunk());
+    bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }

@@ -10,7 +10,7 @@ use crate::queue::{Burst, Queue};
 use crate::ring::{Errand, Parcel, Rounds};
 use arrayvec::ArrayVec;
 use sluice_director::fib::PortId;
-use sluice_director::path::Unprobed;
+use sluice_director::path::{Probe, Stage, Unprobed};
 use sluice_director::{Reason, Time};
 
 /// Bursts that are not searched for strays after one that was searched for nothing.
@@ -52,26 +52,33 @@ impl<Q: Queue> Worker<Q> {
     }
 
     /// Takes out of a burst that a port received what is another worker's, and adds what others
-    /// have handed over of the port. Gives what the latter has behind it.
-    pub(super) fn gather(&mut self, port: PortId, burst: &mut Burst<Q::Frame>) -> Rounds {
+    /// have handed over of the port. `rounds` is empty, and gets what the latter has behind it: it is
+    /// the caller's, since what was just written in pieces takes long to copy as a whole.
+    pub(super) fn gather<T: Probe>(
+        &mut self,
+        port: PortId,
+        burst: &mut Burst<Q::Frame>,
+        rounds: &mut Rounds,
+        probe: &mut T,
+    ) {
         let Self { path, snapshot, ports, rings, lookouts, callers, .. } = self;
         let search = &mut ports[usize::from(port.0)].search;
         let mut dropped = 0;
         if !burst.is_empty() && search.begin() && lookouts.is_none() {
-            let found = path.take_strays(&snapshot.plan, burst, |worker, round, frame| {
+            let give = |worker, round, frame| {
                 let parcel = Parcel { frame, port, errand: Errand::Process(round) };
                 dropped += rings.hand_over(worker, parcel);
-            });
+            };
+            let found = path.take_strays(&snapshot.plan, burst, give, probe);
             search.end(found);
         }
-        let mut rounds = Rounds::new();
         for sender in callers {
             if let Some(ring) = &mut rings.from[*sender] {
-                ring.join(port, burst, &mut rounds);
+                ring.join(port, burst, rounds);
             }
         }
         self.count(dropped, Reason::HandOffFull);
-        rounds
+        probe.mark(Stage::Join);
     }
 
     /// Serves those callers whose frames have no burst to join here, or have waited for one long

@@ -1,4 +1,4 @@
-//! A burst whose stages are timed.
+//! A burst whose stages are timed, and a sweep.
 
 use super::Worker;
 use crate::queue::{Burst, Queue};
@@ -23,14 +23,34 @@ impl<Q: Queue> Worker<Q> {
         watch.mark(Stage::Receive);
         self.tally.bursts += u64::from(came > 0);
         let of = PortId(port as u16);
-        let rounds = if self.has_others { self.gather(of, &mut burst) } else { Rounds::new() };
+        let others = self.has_others;
+        let mut rounds = Rounds::new();
+        if others {
+            self.gather(of, &mut burst, &mut rounds, &mut watch);
+        }
         if !burst.is_empty() {
             watch.counts.packets = burst.len() as u64;
             self.process(now, of, (&mut burst, &rounds), &mut watch);
-            self.flush();
+            self.flush_lines();
             watch.mark(Stage::Send);
+        }
+        if others {
+            self.flush_rings();
+            watch.mark(Stage::HandOff);
+        }
+        if came + rounds.len() > 0 {
             self.stages.add(&watch);
         }
         came + rounds.len()
+    }
+
+    /// Ends sessions as otherwise.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn sweep_timed(&mut self, now: Time, mut watch: Watch) {
+        watch.counts.bursts = 0;
+        self.path.sweep(&self.snapshot.plan, now);
+        watch.mark(Stage::Expire);
+        self.stages.add(&watch);
     }
 }

@@ -74,12 +74,18 @@ fn sessions_that_are_there_are_found_at_the_first_look() {
     {
         let first = probed(&mut lab, client, vip, &ports);
         assert_eq!((first.found, first.packets), (0, 40), "{vip}");
+        // One mark each, and none of what goes on in the worker.
+        assert_eq!(first.marks[Stage::Open as usize], 40);
+        assert!(first.marks[Stage::Foresee as usize] > 0);
         for ports in [&ports[..], &one_flow, &ports[..3]] {
             let again = probed(&mut lab, client, vip, ports);
             let all = ports.len() as u32;
             assert_eq!((again.found, again.packets), (all, all), "{vip}");
-            let [receive, parse, find, track, send] = again.marks;
-            assert!(parse > 0 && find > 0 && track > 0 && receive + send == 0);
+            let own = [Stage::Parse, Stage::Find, Stage::Track];
+            for stage in Stage::ALL {
+                let told = again.marks[stage as usize] > 0;
+                assert_eq!(told, own.contains(&stage), "{stage:?}");
+            }
         }
         let back = answered(&mut lab);
         assert_eq!((back.found, back.packets), (back.packets, back.packets), "to {vip}");
