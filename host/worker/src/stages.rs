@@ -1,5 +1,5 @@
-//! Where a worker's cycles go: one burst in thirty or so is timed stage by stage, and as many sweeps
-//! of turns that had any, so that the others pay nothing for it.
+//! Where a worker's cycles go: one burst in thirty or so is timed stage by stage, and as many
+//! sweeps of turns that had any, so that the others pay nothing for it.
 
 use sluice_director::path::{Probe, Stage};
 

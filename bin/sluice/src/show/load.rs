@@ -108,7 +108,7 @@ fn costs(workers: &[WorkerStages], ticks_per_s: u64) -> String {
                 percent(ratio(ticks, all)).into(),
             ]
         };
-        // What a worker has nothing of is no stage of its bursts: without others none is handed over.
+        // What a worker has nothing of is no stage of its bursts.
         for stage in worker.stages.iter().filter(|stage| stage.ticks > 0) {
             table.row(cost(&stage.stage.replace('_', " "), stage.ticks));
         }

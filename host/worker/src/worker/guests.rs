@@ -52,8 +52,8 @@ impl<Q: Queue> Worker<Q> {
     }
 
     /// Takes out of a burst that a port received what is another worker's, and adds what others
-    /// have handed over of the port. `rounds` is empty, and gets what the latter has behind it: it is
-    /// the caller's, since what was just written in pieces takes long to copy as a whole.
+    /// have handed over of the port. `rounds` is empty, and gets what the latter has behind it: it
+    /// is the caller's, since what was just written in pieces takes long to copy as a whole.
     pub(super) fn gather<T: Probe>(
         &mut self,
         port: PortId,
