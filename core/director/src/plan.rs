@@ -274,6 +274,11 @@ impl Pool {
         Self { first_port, ports, each: (1 << 48) / u64::from(ports.max(1)) + 1, ..self }
     }
 
+    /// 2⁴⁸ divided by the number of its ports, rounded up.
+    pub(crate) const fn each(&self) -> u64 {
+        self.each
+    }
+
     /// The ports that belong to `worker` of `workers`: how many, and the offset of the first.
     pub fn share(&self, worker: u16, workers: u16) -> (u32, u32) {
         // Each new session asks, and divisions take their time.

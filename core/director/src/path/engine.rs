@@ -256,7 +256,7 @@ impl<F: Parse> Engine<F> {
     ) {
         let Group { quick, slow, .. } = self.burst.groups[at % GROUPS];
         if quick == 0 {
-            return self.follow_slow(shared, turn, frames, verdicts, (at, slow));
+            return self.follow_slow(shared, turn, (frames, verdicts), (at, slow), probe);
         }
         let pass = self.verify_group(turn, at);
         let changes = self.burst.groups[at % GROUPS].changes;
@@ -316,21 +316,23 @@ impl<F: Parse> Engine<F> {
 
     /// Follows a group without any that go together.
     #[inline(never)]
-    fn follow_slow<B: Frame>(
+    fn follow_slow<B: Frame, T: Probe>(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
-        frames: &mut [B],
-        verdicts: &mut [Verdict],
+        mut part: (&mut [B], &mut [Verdict]),
         (at, slow): (usize, u8),
+        probe: &mut T,
     ) {
-        let mut part = (frames, verdicts);
         for lane in lanes(slow) {
             let position = position(at, lane);
             let at_frame = usize::from(self.burst.lanes[position].frame);
             let (frame, verdict) = (&mut part.0[at_frame], &mut part.1[at_frame]);
             if self.pass::<B, false>(shared, turn, position, frame, verdict).is_none() {
+                probe.mark(Stage::Track);
+                let created = shared.counters.created;
                 self.not_plain(shared, &turn, position, &mut part);
+                probe.mark_if(T::ON && created != shared.counters.created, Stage::Open);
             }
         }
     }

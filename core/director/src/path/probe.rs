@@ -7,8 +7,8 @@ pub enum Stage {
     Receive,
     /// Looking for frames that other workers have the local ports of.
     Search,
-    /// Telling whose these are, and taking them out of the burst.
-    Part,
+    /// Telling whose these are.
+    Tell,
     /// Adding frames to the burst that other workers have handed over.
     Join,
     /// Reading headers.
@@ -23,7 +23,7 @@ pub enum Stage {
     Open,
     /// Handing frames to ports.
     Send,
-    /// Handing frames over to other workers.
+    /// Taking them out of the burst, and handing them over to these workers.
     HandOff,
     /// Ending sessions that have timed out.
     Expire,
@@ -36,7 +36,7 @@ impl Stage {
     pub const ALL: [Self; 12] = [
         Self::Receive,
         Self::Search,
-        Self::Part,
+        Self::Tell,
         Self::Join,
         Self::Parse,
         Self::Find,
@@ -53,7 +53,7 @@ impl Stage {
         match self {
             Self::Receive => "receive",
             Self::Search => "search",
-            Self::Part => "part",
+            Self::Tell => "tell",
             Self::Join => "join",
             Self::Parse => "parse",
             Self::Find => "find",

@@ -9,6 +9,8 @@
 //! groups that the stages work on are full. Only plain ones are; who gets them looks at them as
 //! closely as at any other.
 
+mod tell;
+
 use super::group::{Group, Together};
 use super::owners::Round;
 use super::probe::{Probe, Stage};
@@ -23,7 +25,9 @@ use sluice_lanes::level::{Instructions, Kernel, LANES, Lanes};
 use sluice_lanes::part::part;
 use sluice_lanes::words::Words;
 use sluice_wire::{ethernet, ipv4, ipv6};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
+use tell::{Ports, Tell};
 
 /// Bytes of a frame up to the ports.
 const FOUR: usize = ethernet::HEADER + ipv4::HEADER + 4;
@@ -78,6 +82,8 @@ pub(super) struct Bounds {
     six: Range,
     /// The local ports that are this worker's in every pool.
     own: Range,
+    /// What all have as their ports, if no address of IPv4 between the first and the last is none.
+    alike: Option<Ports>,
     /// Whether the frames that this worker received for the next turn were searched already, and
     /// whether those of IPv6 were, or those of IPv4.
     pub searched: Option<bool>,
@@ -86,7 +92,7 @@ pub(super) struct Bounds {
 impl Bounds {
     /// Nothing is for another worker.
     pub const NONE: Self =
-        Self { four: Range::NONE, six: Range::NONE, own: Range::NONE, searched: None };
+        Self { four: Range::NONE, six: Range::NONE, own: Range::NONE, alike: None, searched: None };
 
     /// Those of a worker whose shares of the pools are these.
     pub fn of(plan: &Plan, shares: &[(u16, u32)]) -> Self {
@@ -105,7 +111,12 @@ impl Bounds {
             _ => Range { first: u32::from(*first), span: count - 1 },
         });
         let own = shares.reduce(Range::common).unwrap_or(Range::NONE);
-        Self { four: Range::around(four), six: Range::around(six), own, searched: None }
+        let (six, all) = (Range::around(six), four.collect::<BTreeSet<u32>>());
+        let four = Range::around(all.iter().copied());
+        let mut ports = plan.pools.iter().map(Ports::of);
+        let first = ports.next().filter(|_| all.len() as u64 == u64::from(four.span) + 1);
+        let alike = first.filter(|first| ports.all(|ports| ports == *first));
+        Self { four, six, own, alike, searched: None }
     }
 }
 
@@ -214,28 +225,24 @@ impl Path {
         };
         probe.mark(Stage::Search);
         let mut owners = ArrayVec::<u16, BURST>::new();
-        for (word, suspects) in suspects.iter_mut().enumerate() {
-            let mut left = *suspects;
-            while left != 0 {
-                let bit = left.trailing_zeros();
-                left &= left - 1;
-                let bytes = frames[word * 64 + bit as usize].bytes();
-                let owner = match is_six {
-                    Some(true) => shared.owner_of_six(plan, bytes),
-                    _ => shared.owner_of_four(plan, bytes),
-                };
-                match owner {
-                    Some(owner) => owners.push(owner),
-                    None => *suspects &= !(1 << bit),
-                }
-            }
+        if is_six == Some(false)
+            && let Some(ports) = bounds.alike
+        {
+            let (suspects, owners) = (&mut suspects, &mut owners);
+            let (worker, workers) = (shared.worker, shared.workers);
+            self.v4.level.run(Tell { frames, suspects, owners, ports, worker, workers });
+        } else {
+            shared.tell_each(plan, frames, is_six, (&mut suspects, &mut owners));
         }
-        let mut taken = ArrayVec::new();
-        part(burst, &suspects, &mut taken);
-        let (round, count) = (shared.first_round(), taken.len());
-        probe.mark(Stage::Part);
-        // Not by value, which copies all that there would be room for.
-        owners.iter().zip(taken.drain(..)).for_each(|(owner, frame)| give(*owner, round, frame));
+        probe.mark(Stage::Tell);
+        let (round, count) = (shared.first_round(), owners.len());
+        let mut owners = owners.iter();
+        part(burst, &suspects, |frame| {
+            // There is one for each.
+            if let Some(owner) = owners.next() {
+                give(*owner, round, frame);
+            }
+        });
         probe.mark(Stage::HandOff);
         shared.counters.handed_off += count as u64;
         shared.bounds.searched = is_six;
@@ -244,6 +251,32 @@ impl Path {
 }
 
 impl Shared {
+    /// Does what [`Tell`] does for packets one after the other, whatever the addresses are.
+    fn tell_each<B: Frame>(
+        &self,
+        plan: &Plan,
+        frames: &[B],
+        is_six: Option<bool>,
+        (suspects, owners): (&mut [u64; WORDS], &mut ArrayVec<u16, BURST>),
+    ) {
+        for (word, suspects) in suspects.iter_mut().enumerate() {
+            let mut left = *suspects;
+            while left != 0 {
+                let bit = left.trailing_zeros();
+                left &= left - 1;
+                let bytes = frames[word * 64 + bit as usize].bytes();
+                let owner = match is_six {
+                    Some(true) => self.owner_of_six(plan, bytes),
+                    _ => self.owner_of_four(plan, bytes),
+                };
+                match owner {
+                    Some(owner) => owners.push(owner),
+                    None => *suspects &= !(1 << bit),
+                }
+            }
+        }
+    }
+
     /// The other worker whose local port a plain packet of IPv4 is for.
     #[inline(always)]
     fn owner_of_four(&self, plan: &Plan, bytes: &[u8]) -> Option<u16> {

@@ -32,6 +32,12 @@ fn with_two_pools(blueprint: &mut Blueprint) {
     blueprint.pools.push(LocalPool { name: "wan".into(), addresses, ports: 20_000..=50_000 });
 }
 
+/// One pool, whose addresses of IPv4 are a range.
+fn with_a_range(blueprint: &mut Blueprint) {
+    with_ipv6(blueprint);
+    blueprint.pools[0].addresses.push(ip("192.0.2.9"));
+}
+
 /// A packet to one of the addresses, and a byte of it that is changed.
 #[derive(Clone, Debug)]
 struct Stray {
@@ -82,9 +88,11 @@ proptest! {
     fn strays_are_those_that_a_turn_hands_over(
         mut strays in proptest::collection::vec(any_stray(), 1..=BURST),
         alike in any::<bool>(),
+        range in any::<bool>(),
         level in prop_oneof![Just(Level::detect()), Just(Level::BASELINE)],
     ) {
-        let lab = || Lab::with(with_two_pools, 1000, (WORKER, WORKERS)).at_level(level);
+        let pools = if range { with_a_range } else { with_two_pools };
+        let lab = || Lab::with(pools, 1000, (WORKER, WORKERS)).at_level(level);
         if alike {
             let six = |stray: &Stray| stray.to >= 5;
             let first = six(&strays[0]);
