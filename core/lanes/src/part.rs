@@ -1,5 +1,5 @@
-//! Taking some of a burst's handles out of it: few as they come, the rest moved in between as a
-//! whole, and many without a branch for any of them.
+//! Taking some of a burst's handles out of it. Where they are few, what is between them moves as a
+//! whole, otherwise one by one; no branch depends on which they are.
 
 use arrayvec::ArrayVec;
 use core::mem::MaybeUninit;
@@ -50,9 +50,11 @@ pub fn part<T, const N: usize, const WORDS: usize>(
                 core::ptr::copy(from.add(at), from.add(stay), end - at);
                 stay += end - at;
             } else {
-                for place in 0..end - begin {
-                    from.add(stay).write(from.add(begin + place).read());
-                    stay += (!marks >> place & 1) as usize;
+                let mut left = !marks & u64::MAX >> (64 - (end - begin));
+                while left != 0 {
+                    from.add(stay).write(from.add(begin + left.trailing_zeros() as usize).read());
+                    left &= left - 1;
+                    stay += 1;
                 }
             }
         }

@@ -67,23 +67,17 @@ pub(super) struct Tell<'a, B> {
 }
 
 impl<B: Frame> Tell<'_, B> {
-    #[inline(always)]
-    fn row(frame: &B, at: usize) -> &[u8; 16] {
-        let row = frame.bytes().get(at..at + 16).and_then(|row| row.first_chunk());
-        row.unwrap_or(NOTHING)
-    }
-
     /// The owners of eight, and which of them have one.
     #[inline(always)]
     fn look<I: Instructions>(&self, instructions: I, at: &[u8; LANES]) -> ([u32; LANES], u8) {
         let (mut kinds, mut ends, mut many) = (NO_ROWS, NO_ROWS, 0);
         each_lane!(lane => {
-            let Some(frame) = self.frames.get(usize::from(at[lane])) else {
-                return ([0; LANES], 0);
-            };
-            kinds[lane] = Self::row(frame, KIND);
-            ends[lane] = Self::row(frame, ENDS);
-            many |= u8::from(ethernet::is_group(frame.bytes())) << lane;
+            let frame = self.frames.get(usize::from(at[lane]));
+            let header = frame.and_then(|frame| frame.bytes().first_chunk::<FOUR>());
+            let header = header.unwrap_or(&[0; FOUR]);
+            kinds[lane] = row(header, KIND);
+            ends[lane] = row(header, ENDS);
+            many |= (header[0] & 1) << lane;
         });
         let [_, kind, _, rest] = Words::columns(instructions, kinds);
         let [.., ports] = Words::columns(instructions, ends);
@@ -99,6 +93,12 @@ impl<B: Frame> Tell<'_, B> {
         owners.store(&mut told);
         (told, (is_ip & is_whole & is_known & some & others).mask() & !many)
     }
+}
+
+/// Sixteen bytes of a header.
+#[inline(always)]
+fn row(header: &[u8; FOUR], at: usize) -> &[u8; 16] {
+    header.get(at..).and_then(|row| row.first_chunk()).unwrap_or(NOTHING)
 }
 
 impl<B: Frame> Kernel for Tell<'_, B> {
