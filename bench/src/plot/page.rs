@@ -3,6 +3,7 @@
 use super::results::{Results, number, text};
 use crate::report::quantile;
 use serde_json::Value;
+use sluice_director::path::Stage;
 use std::fmt::Write;
 
 /// How a figure is shown.
@@ -30,7 +31,19 @@ struct Part {
     columns: &'static [Column],
     /// What the columns do not say themselves.
     remark: &'static str,
+    /// Where cycles go, stage by stage, and how many columns say of what.
+    stages: (usize, &'static [Stages]),
 }
+
+/// Cycles by stage: of what, where a row has them, and where it has what all take together.
+struct Stages {
+    of: &'static str,
+    by_stage: &'static str,
+    whole: &'static str,
+}
+
+const PACKETS: Stages =
+    Stages { of: "a packet", by_stage: "/stage_cycles_per_packet", whole: "/cycles_per_packet" };
 
 const COUNT: Show = Figure(1.0, 0);
 const CYCLES: Show = Figure(1.0, 1);
@@ -64,6 +77,7 @@ const PARTS: [Part; 8] = [
         remark: "`bytes` are resident ones of a session, all in: the slot in the slab, the \
             index, and what tables have besides, which shows where there are few. Traffic \
             goes over all sessions.",
+        stages: (2, &[PACKETS]),
     },
     Part {
         command: "matrix",
@@ -84,6 +98,7 @@ const PARTS: [Part; 8] = [
             FLOOR,
         ],
         remark: "`dr` and `ipip` are inbound only. `snat` of IPv4 lives in the wide table.",
+        stages: (0, &[]),
     },
     Part {
         command: "cps",
@@ -102,6 +117,7 @@ const PARTS: [Part; 8] = [
         ],
         remark: "The whole life of a TCP connection, from its SYN to the deleted session, \
             beside 100,000 open ones. `generator` is apart.",
+        stages: (0, &[]),
     },
     Part {
         command: "elephant",
@@ -118,6 +134,7 @@ const PARTS: [Part; 8] = [
         ],
         remark: "One flow has this share of all packets, all of them inbound, and one worker \
             has it all.",
+        stages: (0, &[]),
     },
     Part {
         command: "scaling",
@@ -137,6 +154,17 @@ const PARTS: [Part; 8] = [
             ("most", "hand_off_cycles_max", COUNT),
         ],
         remark: "Ratios are of the same turn, hand-offs of blocks of rounds of one run.",
+        stages: (
+            2,
+            &[
+                PACKETS,
+                Stages {
+                    of: "a hand-off",
+                    by_stage: "/stage_cycles_per_hand_off",
+                    whole: "/hand_off_cycles",
+                },
+            ],
+        ),
     },
     Part {
         command: "latency",
@@ -158,6 +186,7 @@ const PARTS: [Part; 8] = [
         ],
         remark: "From the moment a frame was due (open loop) to its departure. `quiet` are \
             rounds in which the kernel ran nothing else on the core.",
+        stages: (0, &[]),
     },
     Part {
         command: "churn",
@@ -172,6 +201,26 @@ const PARTS: [Part; 8] = [
             FLOOR,
         ],
         remark: "What established traffic loses while so many sessions a second come and go.",
+        stages: (
+            1,
+            &[
+                Stages {
+                    of: "a packet, alone",
+                    by_stage: "/without/stage_cycles_per_packet",
+                    whole: "/without/cycles_per_established_packet",
+                },
+                Stages {
+                    of: "a packet, with new ones",
+                    by_stage: "/with/stage_cycles_per_packet",
+                    whole: "/with/cycles_per_established_packet",
+                },
+                Stages {
+                    of: "a session",
+                    by_stage: "/stage_cycles_per_session",
+                    whole: "/cycles_per_session",
+                },
+            ],
+        ),
     },
     Part {
         command: "rfc2544",
@@ -192,6 +241,7 @@ const PARTS: [Part; 8] = [
             take turns on another core. MAX is the most that was forwarded, PDR the rate with a \
             loss of 0.001 % at most, NDR without any, by the search of RFC 9971. Layer 1 has \
             preamble and gap too, which memif has not.",
+        stages: (0, &[]),
     },
 ];
 
@@ -230,17 +280,66 @@ impl Part {
         });
         let _ = writeln!(out, "| {} |", ends.collect::<Vec<_>>().join(" | "));
         for result in found {
-            let rows = match self.rows {
-                "" => std::slice::from_ref(*result),
-                list => result[list].as_array().map_or(&[][..], Vec::as_slice),
-            };
-            for row in rows {
+            for row in self.rows(result) {
                 let cells = self.columns.iter().map(|(_, name, show)| shown(row, name, *show));
                 let _ = writeln!(out, "| {} |", cells.collect::<Vec<_>>().join(" | "));
             }
         }
         let _ = writeln!(out, "\n{}", self.remark);
-        out
+        out + &self.stages(found)
+    }
+
+    /// The rows of a result.
+    fn rows<'a>(&self, result: &'a Value) -> &'a [Value] {
+        match self.rows {
+            "" => std::slice::from_ref(result),
+            list => result[list].as_array().map_or(&[], Vec::as_slice),
+        }
+    }
+
+    /// Where cycles go, without stages that none of the rows has anything of.
+    fn stages(&self, found: &[&Value]) -> String {
+        let (labels, tables) = self.stages;
+        let mut rows = Vec::new();
+        for (result, table) in found.iter().flat_map(|one| tables.iter().map(move |t| (one, t))) {
+            let of = self.rows(result).iter().map(|row| (*result, row, table));
+            rows.extend(of.filter(|(_, row, table)| {
+                row.pointer(table.by_stage).is_some_and(Value::is_object)
+            }));
+        }
+        let figure = |row: &Value, table: &Stages, stage: Stage| {
+            row.pointer(table.by_stage).and_then(|cycles| cycles[stage.name()].as_f64())
+        };
+        let has = |stage: &Stage| {
+            rows.iter().any(|(_, row, table)| {
+                figure(row, table, *stage).is_some_and(|cycles| cycles != 0.0)
+            })
+        };
+        let stages: Vec<_> = Stage::ALL.into_iter().filter(has).collect();
+        if stages.is_empty() {
+            return String::new();
+        }
+        let labels = &self.columns[..labels];
+        let names = labels.iter().map(|(title, ..)| *title).chain(["cycles of"]);
+        let names = names.chain(stages.iter().map(|stage| stage.name()));
+        let titles: Vec<_> = names.chain(["sum", "whole turns", "floor"]).collect();
+        let mut out = format!("\n| {} |\n", titles.join(" | "));
+        let ends = "---: | ".repeat(stages.len() + 2);
+        let _ = writeln!(out, "| {}--- | {ends}---: |", "--- | ".repeat(labels.len()));
+        for (result, row, table) in rows {
+            let cells = labels.iter().map(|(_, name, show)| shown(row, name, *show));
+            let cells = cells.chain([table.of.to_owned()]);
+            let cycles: Vec<_> =
+                stages.iter().map(|stage| figure(row, table, *stage).unwrap_or(0.0)).collect();
+            let whole = row.pointer(table.whole).and_then(Value::as_f64).unwrap_or(f64::NAN);
+            let floor = [row, result].map(|of| of["floor_cycles_per_line"].as_f64());
+            let floor = floor.into_iter().flatten().next().unwrap_or(f64::NAN);
+            let figures = cycles.iter().copied().chain([cycles.iter().sum(), whole, floor]);
+            let cells = cells.chain(figures.map(|cycles| format!("{cycles:.1}")));
+            let _ = writeln!(out, "| {} |", cells.collect::<Vec<_>>().join(" | "));
+        }
+        out + "\nStages are means of the bursts and sweeps that were timed, one in 32; reading the \
+            clock is in them, and their sum above what whole turns take.\n"
     }
 }
 
@@ -323,6 +422,27 @@ mod tests {
         let page = page(&Results(vec![result]), "plots");
         let row = "| imix | MAX | 4.500 | 13.020 | 13.740 | – | – | 4.4 at most |\n";
         assert!(page.contains(row) && !page.contains("![A whole"), "{page}");
+    }
+
+    #[test]
+    fn a_page_says_where_cycles_go() {
+        let result = json!({
+            "command": "churn", "command_line": "sluice-bench churn", "commit": "abc",
+            "tsc_ghz": 2.6, "machine": {"cpu_model": "a processor", "load_average": 0.25},
+            "sessions": 1_000_000, "floor_cycles_per_line": 8.0,
+            "without": {"cycles_per_established_packet": 50.0,
+                "stage_cycles_per_packet": {"parse": 11.0, "track": 25.0, "open": 0.0}},
+            "cycles_per_session": 400.0,
+            "stage_cycles_per_session": {"track": 100.0, "open": 210.5},
+        });
+        let page = page(&Results(vec![result]), "plots");
+        for row in [
+            "| sessions | cycles of | parse | track | open | sum | whole turns | floor |\n",
+            "| 1,000,000 | a packet, alone | 11.0 | 25.0 | 0.0 | 36.0 | 50.0 | 8.0 |\n",
+            "| 1,000,000 | a session | 0.0 | 100.0 | 210.5 | 310.5 | 400.0 | 8.0 |\n",
+        ] {
+            assert!(page.contains(row), "no {row} in\n{page}");
+        }
     }
 
     #[test]
