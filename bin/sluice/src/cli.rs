@@ -17,6 +17,8 @@ use sluice::replay::Input;
 use sluice_api::model::Elephants;
 use sluice_api::{DEFAULT_SOCKET, parse_limit};
 
+use sluice_director::path::Stage;
+
 use crate::complete;
 
 const EXAMPLES: &str = "\
@@ -43,6 +45,13 @@ Examples:
 
 Exit codes: 0 it worked, 1 it did not (of `config diff`: there is a difference), \
 2 the command line is wrong. Those of `doctor` are its own.";
+
+/// What the stages are.
+fn stages() -> String {
+    let line = |stage: Stage| format!("\n  {:<9} {}", stage.name(), stage.about());
+    let lines: String = Stage::ALL.into_iter().map(line).collect();
+    format!("Stages, of one burst in 32 and as many sweeps:{lines}")
+}
 
 const SESSIONS_EXAMPLES: &str = "\
 Examples:
@@ -204,6 +213,7 @@ pub enum Command {
     #[command(after_help = events::EXAMPLES)]
     Events(events::Events),
     /// Where the workers' time goes: cycles a packet of each stage, burst fill, hit rate
+    #[command(after_help = stages())]
     Stages {
         /// How to ask.
         #[command(flatten)]
@@ -364,6 +374,15 @@ mod tests {
     #[test]
     fn the_definition_holds_together() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn stages_are_documented() {
+        let page = include_str!("../../../docs/cli.md");
+        for stage in Stage::ALL {
+            let row = format!("| `{}` | {} |\n", stage.name(), stage.about());
+            assert!(page.contains(&row), "docs/cli.md has no {row}");
+        }
     }
 
     #[test]

@@ -65,6 +65,24 @@ impl Stage {
             Self::Expire => "expire",
         }
     }
+
+    /// What is done in it.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Receive => "take frames from a port",
+            Self::Search => "look for frames that are other workers'",
+            Self::Tell => "tell whose these are",
+            Self::Join => "add frames that other workers handed over",
+            Self::Parse => "read headers",
+            Self::Find => "look for sessions",
+            Self::Foresee => "look ahead for what first packets will need",
+            Self::Track => "verify, track, rewrite",
+            Self::Open => "open sessions, with the packets that open them",
+            Self::Send => "hand frames to ports",
+            Self::HandOff => "take out what is other workers', and hand it over",
+            Self::Expire => "end sessions that have timed out",
+        }
+    }
 }
 
 /// What a turn tells of itself while it runs.
