@@ -148,6 +148,23 @@ impl Fib {
             IpAddr::V4(v4) => self.v4.get(v4.to_bits()),
             IpAddr::V6(v6) => self.v6.get(v6.to_bits()),
         };
+        self.hop_by(way, to)
+    }
+
+    /// The same, sooner if it goes the way of the last one: `near` is what was found for that.
+    #[inline(always)]
+    pub(crate) fn lookup_near(&self, to: IpAddr, near: &mut u32) -> Result<HopId, NoHop> {
+        let way = match to {
+            IpAddr::V4(v4) => self.v4.get_near(v4.to_bits(), near),
+            IpAddr::V6(v6) => self.v6.get_near(v6.to_bits(), near),
+        };
+        match way {
+            Some((Target::Via(..), hop)) if *hop != HopId::NONE => Ok(*hop),
+            _ => self.hop_by(way, to),
+        }
+    }
+
+    fn hop_by(&self, way: Option<&Way>, to: IpAddr) -> Result<HopId, NoHop> {
         match way {
             Some((Target::Via(link, gateway), HopId::NONE)) => {
                 Err(NoHop::Unresolved(*link, *gateway))

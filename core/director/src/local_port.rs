@@ -44,6 +44,17 @@ impl Walk {
         self.ahead(told as u32)
     }
 
+    /// Goes on behind where a session was told to look, if that is where it would look: what it was
+    /// told is right then.
+    #[inline(always)]
+    pub const fn takes(&mut self, told: Self) -> bool {
+        let right = self.at == told.at;
+        if right {
+            *self = Self { at: told.at + 1, dry: false, told: self.told.saturating_sub(1) };
+        }
+        right
+    }
+
     /// A session has looked, by what it was told or not. If that was nothing, or something wrong,
     /// whoever was told after it was too.
     pub const fn was_told(&mut self, right: bool) {
@@ -70,10 +81,27 @@ pub(crate) struct Range<'a> {
 impl Range<'_> {
     /// Finds a free combination; `is_free` says whether one is unused. `None` when there seems to
     /// be none.
+    #[inline(always)]
     pub fn choose(
         &self,
         walk: &mut Walk,
         mut is_free: impl FnMut(LocalId, u16) -> bool,
+    ) -> Option<(LocalId, u16)> {
+        // Most often the first one is free.
+        let (local, port) = self.next(*walk)?;
+        if is_free(local, port) {
+            *walk = Walk { at: self.within(walk.at) + 1, dry: false, ..*walk };
+            return Some((local, port));
+        }
+        self.look_on(walk, &mut is_free)
+    }
+
+    /// The same after the first look.
+    #[cold]
+    fn look_on(
+        &self,
+        walk: &mut Walk,
+        is_free: &mut dyn FnMut(LocalId, u16) -> bool,
     ) -> Option<(LocalId, u16)> {
         let combinations = self.combinations();
         let looks = if walk.dry { DRY_LOOKS } else { LOOKS };
@@ -84,7 +112,7 @@ impl Range<'_> {
         for look in 1..=looks.min(combinations) {
             let (local, port) = self.next(at)?;
             let passed = self.within(at.at);
-            if is_free(local, port) {
+            if look > 1 && is_free(local, port) {
                 *walk = Walk { at: passed + 1, dry: false, ..*walk };
                 return Some((local, port));
             }
@@ -98,6 +126,12 @@ impl Range<'_> {
         }
         walk.dry = true;
         None
+    }
+
+    /// Where a walk is, counted from the first combination.
+    #[inline(always)]
+    pub fn place(&self, walk: Walk) -> Walk {
+        Walk { at: self.within(walk.at), ..walk }
     }
 
     /// How many combinations of an address and a port there are.
@@ -181,6 +215,13 @@ mod tests {
         let mut walk = Walk::beginning(2);
         let take = |walk: &mut Walk| range((0, 3)).choose(walk, |_, _| true);
         let tell = |walk: &mut Walk| range((0, 3)).next(walk.tell());
+        let mut short = walk;
+        for at in [2, 3, 4, 5] {
+            let told = range((0, 3)).place(short.tell());
+            assert!(!short.takes(Walk::beginning(at + 1)) && short.takes(told), "{at}");
+            assert_eq!(short, Walk::beginning(at + 1));
+        }
+        assert!(!short.takes(range((0, 3)).place(short)), "it begins anew");
         let told: Vec<_> = (0..3).map(|_| tell(&mut walk)).collect();
         for first in &told {
             assert_eq!(take(&mut walk), *first);

@@ -99,6 +99,19 @@ impl<A: Bits, T: Copy + PartialEq> Ranges<A, T> {
         let behind = self.starts.partition_point(|start| *start <= address);
         self.targets.get(behind.wrapping_sub(1))?.as_ref()
     }
+
+    /// The same, sooner if it is the range that was found last: `near` says which, and need not be
+    /// right.
+    #[inline(always)]
+    pub fn get_near(&self, address: A, near: &mut u32) -> Option<&T> {
+        let at = *near as usize;
+        let begins = self.starts.get(at).is_some_and(|start| *start <= address);
+        if !begins || self.starts.get(at + 1).is_some_and(|next| *next <= address) {
+            let behind = self.starts.partition_point(|start| *start <= address);
+            *near = behind.wrapping_sub(1) as u32;
+        }
+        self.targets.get(*near as usize)?.as_ref()
+    }
 }
 
 #[cfg(test)]
@@ -122,7 +135,7 @@ mod tests {
             near in prop::collection::vec((any::<prop::sample::Index>(), -2i64..3), 1..40),
             far in prop::collection::vec(any::<u32>(), 1..10),
         ) {
-            let ranges = Ranges::of(routes.iter().copied());
+            let (ranges, mut last) = (Ranges::of(routes.iter().copied()), 0);
             let edges = near.iter().filter(|_| !routes.is_empty()).flat_map(|(at, by)| {
                 let (prefix, len, _) = routes[at.index(routes.len())];
                 let (first, last) = prefix.prefix(len);
@@ -131,6 +144,10 @@ mod tests {
             for address in edges.chain(far.iter().copied()).chain([0, u32::MAX]) {
                 let found = ranges.get(address).copied();
                 prop_assert_eq!(found, longest(&routes, address), "{:#x}", address);
+                for near in [last, 0, u32::MAX] {
+                    last = near;
+                    prop_assert_eq!(ranges.get_near(address, &mut last).copied(), found);
+                }
             }
             prop_assert!(ranges.starts.is_sorted() && ranges.starts[0] == 0);
         }

@@ -5,15 +5,18 @@
 //! the walk through the pool what port would be next, if nothing else changes until then. A guess
 //! that is wrong costs time, nothing else.
 
-use super::Shared;
 use super::burst::GROUPS;
-use super::engine::{Engine, FOLLOWED, SOUGHT};
+use super::engine::{Engine, FOLLOWED, SOUGHT, Turn};
 use super::group::lanes;
 use super::open::{scheduled_by, towards};
 use super::parse::Parse;
+use super::{Shared, View};
 use crate::blueprint::Mode;
 use crate::family::Tuple;
+use crate::key::Key;
+use crate::local_port::Walk;
 use crate::plan::{LocalId, Plan, RealId, Service, ServiceId};
+use crate::session::Entry;
 use sluice_lanes::level::{LANES, Lanes};
 
 /// Groups that something is known of at a time: those between where it is foreseen and where it is
@@ -30,6 +33,8 @@ const FEW: u32 = 3;
 pub(super) struct Answers {
     real: RealId,
     local: (LocalId, u16),
+    /// Where the walk through the pool is that this comes of.
+    walk: Walk,
     pub hash: u64,
 }
 
@@ -62,10 +67,12 @@ impl Firsts {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Foreseen<A> {
     groups: [Firsts; AHEAD],
-    /// Of the packet that opens a session now its answers, if they were guessed.
-    answers: Option<Answers>,
+    /// Where in the window the packet is that opens a session now.
+    opens: usize,
     /// The service that was found last in this turn, and for whom.
     last: Option<((u8, A, u16), ServiceId)>,
+    /// Where among the routes the last client's was.
+    pub near: u32,
 }
 
 impl<A: Copy> Foreseen<A> {
@@ -74,7 +81,7 @@ impl<A: Copy> Foreseen<A> {
         for firsts in &mut self.groups {
             (firsts.known, firsts.open, firsts.guessed) = (0, 0, 0);
         }
-        (self.answers, self.last) = (None, None);
+        self.last = None;
     }
 
     /// What is known of the group that has a place in the window.
@@ -93,16 +100,16 @@ impl<A: Copy> Foreseen<A> {
 
     /// Says that the packet of a lane opens a session now.
     #[inline(always)]
-    pub fn begin(&mut self, position: usize) {
-        let lane = position % LANES;
-        let firsts = self.firsts(position).filter(|firsts| firsts.guessed >> lane & 1 == 1);
-        self.answers = firsts.map(|firsts| firsts.answers[lane]);
+    pub const fn begin(&mut self, position: usize) {
+        self.opens = position;
     }
 
     /// The answers of a real server to that packet, if they were foreseen.
     #[inline(always)]
-    pub fn answers_of(&self, real: RealId) -> Option<Answers> {
-        self.answers.filter(|answers| answers.real == real)
+    pub fn answers_of(&self, real: RealId) -> Option<&Answers> {
+        let (lane, firsts) = (self.opens % LANES, self.firsts(self.opens)?);
+        let answers = &firsts.answers[lane];
+        (firsts.guessed >> lane & 1 == 1 && answers.real == real).then_some(answers)
     }
 }
 
@@ -115,6 +122,24 @@ impl Answers {
 }
 
 impl<F: Parse> Engine<F> {
+    /// The local address and port that was foreseen for the session that is opened now with a real
+    /// server, and the key of its answers, as long as both came true and nobody has them; `back` is
+    /// that key but for them.
+    #[inline(always)]
+    pub fn as_foreseen(
+        &mut self,
+        shared: &mut Shared,
+        Turn { view: View { plan, .. }, others, .. }: Turn<'_>,
+        (back, real): (&Key<F::Addr>, RealId),
+    ) -> Option<((LocalId, u16), Entry)> {
+        let Answers { local, walk, hash, .. } = *self.foreseen.answers_of(real)?;
+        let key = towards::<F>(plan, back, local)?;
+        debug_assert_eq!(hash, self.sessions.hash_key(&key));
+        let entry = self.sessions.vacancy(hash)?;
+        let taken = others.have::<F>(plan, local.0, &key);
+        (!taken && shared.walks.get_mut(real.0 as usize)?.takes(walk)).then_some((local, entry))
+    }
+
     /// Looks ahead for a group's first packets if they are few, some steps before they open their
     /// sessions. What they need is asked for right before what others need, not by itself.
     #[inline(always)]
@@ -224,16 +249,18 @@ impl<F: Parse> Engine<F> {
         let real = shared.schedulers.guess(plan, id, by, ahead)?;
         let entry = F::side(plan).real(real)?;
         let (mut back, mut local) = (entry.answers_to(&key), (LocalId::default(), 0));
+        let mut walk = Walk::default();
         if entry.mode == Mode::Fnat {
             let range = shared.ports_towards::<F>(plan, &back, service)?;
-            local = range.next(shared.walks.get_mut(real.0 as usize)?.tell())?;
+            walk = range.place(shared.walks.get_mut(real.0 as usize)?.tell());
+            local = range.next(walk)?;
             back = towards::<F>(plan, &back, local)?;
         }
         let hash = self.sessions.hash_key(&back);
         self.sessions.index().prefetch(hash);
         let firsts = &mut self.foreseen.groups[at % AHEAD];
         firsts.guessed |= 1 << lane;
-        firsts.answers[lane] = Answers { real, local, hash };
+        firsts.answers[lane] = Answers { real, local, walk, hash };
         Some(())
     }
 }

@@ -53,7 +53,7 @@ impl<F: Parse> Engine<F> {
         if shared.live >= shared.capacity {
             return Err(drop(Reason::SessionsFull));
         }
-        let client_hop = view.fib.lookup(client);
+        let client_hop = view.fib.lookup_near(client, &mut self.foreseen.near);
         let answers = matches!(service.mode, Mode::Fnat | Mode::Nat);
         if answers && client_hop == Err(NoHop::NoRoute) {
             return Err(drop(Reason::NoRoute));
@@ -83,7 +83,7 @@ impl<F: Parse> Engine<F> {
             match self.insert(shared, turn, (&key, entry), (&mut session, service)) {
                 Ok(opened) => {
                     if probed.is_none() {
-                        self.remember(shared, view.plan, now, &session, service);
+                        self.remember(shared, view.plan, now, opened.flow.id(), service);
                         shared.used_up(service, id);
                     }
                     return Ok(opened);
@@ -133,7 +133,8 @@ impl<F: Parse> Engine<F> {
         let mut back = known.answers_to(key);
         let answers = match known.mode {
             Mode::Fnat => {
-                let found = self.local_port(shared, turn, &back, (session, service));
+                let told = self.as_foreseen(shared, turn, (&back, real));
+                let found = told.or_else(|| self.local_port(shared, turn, &back, (real, service)));
                 let (local, entry) = found.ok_or(Reason::LocalPortsExhausted)?;
                 (session.local, session.local_port) = local;
                 back = towards::<F>(plan, &back, local).ok_or(Reason::NoReal)?;
@@ -151,7 +152,8 @@ impl<F: Parse> Engine<F> {
         let entry = Some(entry).filter(|_| session.state != State::OnePacket);
         let inserted = self.sessions.insert_by(session, [entry, answers]);
         let id = inserted.map_err(|_| Reason::SessionsFull)?;
-        shared.began(session);
+        // Where it is now: what only values go to needs no memory of its own before.
+        shared.began(self.sessions.slab().at(id));
         // What the next session will be written to can be on its way until then.
         if let Some(next) = self.sessions.slab().next_slot() {
             prefetch::read(next);
@@ -205,12 +207,12 @@ impl<F: Parse> Engine<F> {
         shared: &mut Shared,
         turn: Turn<'_>,
         back: &Key<F::Addr>,
-        (session, service): (&SessionOf<F>, &Service),
+        (real, service): (RealId, &Service),
     ) -> Option<((LocalId, u16), Entry)> {
         let Turn { view: View { plan, .. }, now, .. } = turn;
         let range = shared.ports_towards::<F>(plan, back, service)?;
-        let (real, at) = (session.real(), session.real().0 as usize);
-        let (told, mut right) = (self.foreseen.answers_of(real), false);
+        let at = real.0 as usize;
+        let (told, mut right) = (self.foreseen.answers_of(real).copied(), false);
         let mut walk = *shared.walks.get(at)?;
         let mut entry = None;
         let chosen = range.choose(&mut walk, |local, port| {
@@ -305,23 +307,17 @@ impl<F: Parse> Engine<F> {
         shared: &mut Shared,
         plan: &Plan,
         now: Time,
-        session: &SessionOf<F>,
+        id: u32,
         service: &Service,
     ) {
         if let Some(persistence) = service.persistence {
-            self.bind(shared, plan, now, session, persistence.prefix);
+            self.bind(shared, plan, now, id, persistence.prefix);
         }
     }
 
     #[inline(never)]
-    fn bind(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        now: Time,
-        session: &SessionOf<F>,
-        prefix: u8,
-    ) {
+    fn bind(&mut self, shared: &mut Shared, plan: &Plan, now: Time, id: u32, prefix: u8) {
+        let session = *self.sessions.slab().at(id);
         let client = F::masked(session.client, prefix);
         let Some(vip) = F::side(plan).vip(session.service) else { return };
         let key = Self::template(session.service, client, vip);
