@@ -148,7 +148,7 @@ pub struct Churn {
     /// Sessions that come, and go, in a second of the worker's time
     #[arg(long, default_value = "1M", value_parser = count)]
     pub rate: u64,
-    /// How long to measure, after the seconds until as many go as come
+    /// How long to measure, after the 3.5 seconds until as many go as come, at most as long as this
     #[arg(long, default_value_t = 5.0, value_parser = seconds)]
     pub seconds: f64,
     /// The worker's core [default: the last one that the process may use]

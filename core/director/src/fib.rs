@@ -9,13 +9,15 @@ pub(crate) mod ranges;
 
 use crate::blueprint::Mode;
 use crate::plan::{Plan, Real, RealId};
+use bytemuck::{Pod, Zeroable};
 use ranges::Ranges;
 use rustc_hash::FxHashMap;
 use sluice_wire::ethernet::Mac;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Index of a `[[port]]`, in the configuration's order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(transparent)]
 pub struct PortId(pub u16);
 
 /// Index of a link: a port, or a VLAN on it.
@@ -49,17 +51,18 @@ pub struct Link {
 }
 
 /// All that a frame needs to leave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(align(32))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C, align(32))]
 pub struct Hop {
-    /// Port to leave by.
-    pub port: PortId,
     /// Destination and source MAC, as they lie in a frame.
     pub macs: [Mac; 2],
+    /// Port to leave by.
+    pub port: PortId,
     /// 802.1Q VLAN; 0 for untagged.
     pub vlan: u16,
     /// Largest IP packet in bytes.
     pub mtu: u16,
+    rest: [u16; 7],
 }
 
 impl Hop {
@@ -67,6 +70,12 @@ impl Hop {
     #[inline(always)]
     pub(crate) const fn strange_to(&self, port: PortId) -> u16 {
         (self.port.0 ^ port.0) | self.vlan
+    }
+
+    /// Four words: the last two of the MAC addresses, the port and above it the VLAN, the MTU.
+    #[inline(always)]
+    pub(crate) fn row(&self) -> &[u8; 16] {
+        bytemuck::bytes_of(self)[4..].first_chunk().unwrap_or(&[0; 16])
     }
 }
 
@@ -300,7 +309,8 @@ impl Fib {
 
     fn add_hop(&mut self, link_id: LinkId, address: IpAddr, mac: Mac) {
         let Some(link) = self.links.get(usize::from(link_id.0)) else { return };
-        let hop = Hop { port: link.port, macs: [mac, link.mac], vlan: link.vlan, mtu: link.mtu };
+        let Link { port, vlan, mtu, .. } = *link;
+        let hop = Hop { macs: [mac, link.mac], port, vlan, mtu, rest: [0; 7] };
         if let Some(known) = self.hop_of.get(&(link_id, address)) {
             self.hops[usize::from(known.0)] = hop;
         } else if self.hops.len() < usize::from(HopId::NONE.0) {

@@ -286,6 +286,12 @@ pub(super) trait Together: Family {
     /// What an outer header takes of packets. `salts` are below 2¹⁶.
     fn inside<I: Instructions>(words: &Self::Words, salts: Words<I>, _: I) -> Inside<I>;
 
+    /// Where the four bytes are that change with a hop, if nothing else does.
+    const HOP: usize;
+
+    /// What they become.
+    fn one_hop_less(words: &Self::Words, lane: usize) -> [u8; 4];
+
     /// Writes a lane's network and transport headers; `false`, and nothing done, if the frame is
     /// too short, which it was not when it was read.
     fn write(group: &Group<Self::Words>, lane: usize, frame: &mut [u8]) -> bool;

@@ -52,6 +52,7 @@ impl Together for Ipv4 {
     const ETHERTYPE: u16 = ethernet::IPV4;
     const PROTOCOL: u8 = ipv4::IPV4;
     const L4: usize = L4;
+    const HOP: usize = CHANGES;
 
     #[inline(always)]
     fn read<I: Instructions, B: Frame, P: Picks>(
@@ -125,6 +126,11 @@ impl Together for Ipv4 {
         let may_cut = (second & DONT_FRAGMENT).is_word(0);
         let second = may_cut.pick(short(ids), Words::splat(instructions, DONT_FRAGMENT));
         Inside { start, class: start.shr::<8>(), second }
+    }
+
+    #[inline(always)]
+    fn one_hop_less(words: &Four, lane: usize) -> [u8; 4] {
+        words.changed[lane][0].to_ne_bytes()
     }
 
     #[inline(always)]

@@ -3,7 +3,7 @@
 use super::ends::NO_ROWS;
 use super::forward::{Forward, account};
 use super::{ALL, Group, Together, fold, halves, short};
-use crate::fib::Hop;
+use crate::fib::{Hop, PortId};
 use crate::frame::Frame;
 use crate::path::Verdict;
 use crate::path::tunnel::{Four, Six, Tunnel};
@@ -35,7 +35,7 @@ pub(super) trait Outer: Tunnel {
     type Made;
 
     /// Makes them.
-    fn make<F: Together, I: Instructions>(_: Head<I>, _: Inside<I>) -> Self::Made;
+    fn make<F: Together, I: Instructions>(_: Head<I>, _: Inside<I>, _: I) -> Self::Made;
 
     /// Writes a link-layer header, the outer one, and the first two bytes of the packet again.
     /// Buffers begin cache lines, and frames most often begin one too before they grow: nothing is
@@ -51,6 +51,8 @@ pub(super) struct Head<I: Instructions> {
     length: Words<I>,
     /// The lower halves of their hashes.
     hash: Words<I>,
+    /// The last two words of the MAC addresses.
+    macs: [Words<I>; 2],
 }
 
 /// Writes eight frames, all of which go into tunnels, and counts them. Gives what is strange to a
@@ -68,31 +70,58 @@ impl<F: Together, B: Frame, T: Outer> Kernel for Enter<'_, F, B, T> {
     fn run<I: Instructions>(self, instructions: I) -> (u16, u8) {
         let Self { tunnels, forward } = self;
         let Forward { group, by, hops, sessions, reals, seen_ms, frames, verdicts } = forward;
-        let made = made::<F, T, I>(group, tunnels, instructions);
+        let ways = ways::<T, F::Words, I>(group, (hops, by), instructions);
+        let Some(Ways { hops, macs, strange }) = ways else { return (0, ALL) };
+        let made = made::<F, T, I>(group, (tunnels, macs), instructions);
         let Some((tunnels, made)) = made else { return (0, ALL) };
-        let mut strange = 0;
+        let strange = u16::from(strange);
         each_lane!(lane => {
-            let length = group.lengths[lane];
-            let hop = hops.get(usize::from(group.hop[lane] as u16));
-            let longest = length + T::OVERHEAD as u32;
-            let takes = |hop: &&Hop| longest <= u32::from(hop.mtu) && hop.vlan == 0;
-            let Some(hop) = hop.filter(takes) else { return (strange, ALL << lane) };
-            let frame = &mut frames[lane];
+            let (frame, hop) = (&mut frames[lane], hops.get(lane));
             if !frame.push_front(T::OVERHEAD) {
                 return (strange, ALL << lane);
             }
-            let inner = frame.bytes_mut().get_mut(T::OVERHEAD..);
-            if !inner.is_some_and(|inner| F::write(group, lane, inner)) {
+            let bytes = frame.bytes_mut();
+            let inside = T::OVERHEAD + F::HOP;
+            let Some(word) = bytes.get_mut(inside..inside + 4) else {
                 let _ = frame.pull_front(T::OVERHEAD);
                 return (strange, ALL << lane);
-            }
-            tunnels.get(lane).write::<F>(&made, lane, frame.bytes_mut(), hop);
+            };
+            word.copy_from_slice(&F::one_hop_less(&group.words, lane));
+            tunnels.get(lane).write::<F>(&made, lane, bytes, hop);
             verdicts[lane] = Verdict::Tx(hop.port);
-            strange |= hop.strange_to(by);
             account::<F>(group, lane, (sessions, seen_ms), reals);
         });
         (strange, 0)
     }
+}
+
+/// The hops of eight packets.
+struct Ways<'a, I: Instructions> {
+    hops: At<'a, Hop>,
+    /// The last two words of their MAC addresses.
+    macs: [Words<I>; 2],
+    /// Whether any leaves by another port than the first.
+    strange: bool,
+}
+
+/// The hops of eight packets; `None` if one gives tags, or its link does not take the packet with
+/// its outer header.
+#[inline(always)]
+fn ways<'a, T: Tunnel, W, I: Instructions>(
+    group: &Group<W>,
+    (hops, by): (&'a [Hop], PortId),
+    instructions: I,
+) -> Option<Ways<'a, I>> {
+    let ids = Words::load(instructions, &group.hop) & 0xffff;
+    let (hops, are_there) = At::cut(hops, ids)?;
+    let mut rows = NO_ROWS;
+    each_lane!(lane => rows[lane] = hops.get(lane).row());
+    let [first, second, leave, most] = Words::columns(instructions, rows);
+    let longest = Words::load(instructions, &group.lengths) + T::OVERHEAD as u32;
+    let good = longest.at_most(most) & leave.shr::<16>().is_word(0) & are_there;
+    let same = leave.is_word(u32::from(by.0));
+    let strange = same.mask() != ALL;
+    (good.mask() == ALL).then_some(Ways { hops, macs: [first, second], strange })
 }
 
 /// The tunnels of eight packets, and what is written of their outer headers; `None` if not all of
@@ -100,7 +129,7 @@ impl<F: Together, B: Frame, T: Outer> Kernel for Enter<'_, F, B, T> {
 #[inline(always)]
 fn made<'a, F: Together, T: Outer, I: Instructions>(
     group: &Group<F::Words>,
-    tunnels: &'a [T],
+    (tunnels, macs): (&'a [T], [Words<I>; 2]),
     instructions: I,
 ) -> Option<(At<'a, T>, T::Made)> {
     let reals = Words::load(instructions, &group.reals);
@@ -112,18 +141,23 @@ fn made<'a, F: Together, T: Outer, I: Instructions>(
     if length.at_most(row[3] & are_there).mask() != ALL {
         return None;
     }
+    // Nothing but the hop is written of what is inside. One at a time, a checksum is written too,
+    // and of TCP the other form of zero becomes zero: where one is zero, that way is left to it.
+    if Words::load(instructions, &group.sum).is_word(0).mask() & group.tcp != 0 {
+        return None;
+    }
     let hash = Words::load(instructions, &group.hashes[0]);
     let inside = F::inside(&group.words, hash & 0xffff, instructions);
-    Some((tunnels, T::make::<F, I>(Head { row, length, hash }, inside)))
+    Some((tunnels, T::make::<F, I>(Head { row, length, hash, macs }, inside, instructions)))
 }
 
 impl Outer for Four {
-    /// Two words to the end of the lengths; the rest.
+    /// All but the first word to the end of the lengths; the rest.
     type Made = (Written, Written);
 
     #[inline(always)]
-    fn make<F: Together, I: Instructions>(head: Head<I>, inside: Inside<I>) -> Self::Made {
-        let Head { row: [to, from, hosts, _], length, hash } = head;
+    fn make<F: Together, I: Instructions>(head: Head<I>, inside: Inside<I>, _: I) -> Self::Made {
+        let Head { row: [to, from, hosts, _], length, hash, macs: [a, b] } = head;
         let Inside { start, class, second } = inside;
         let from = from | (hash.shr::<16>().swap_bytes() & hosts);
         let front = class.shl::<8>() | 0x45;
@@ -139,44 +173,53 @@ impl Outer for Four {
             from.shr::<16>() | to.shl::<16>(),
             to.shr::<16>() | start.shl::<16>(),
         ];
-        (Words::rows([link, next, link, next]), Words::rows(behind))
+        (Words::rows([a, b, link, next]), Words::rows(behind))
     }
 
     #[inline(always)]
     fn write<F: Together>(&self, made: &Self::Made, lane: usize, frame: &mut [u8], hop: &Hop) {
         let Some(head) = frame.first_chunk_mut::<36>() else { return };
-        let [link, next, ..] = made.0[lane];
-        head[..12].copy_from_slice(hop.macs.as_flattened());
-        head[12..20].copy_from_slice(bytemuck::bytes_of(&[link, next]));
+        head[..4].copy_from_slice(&hop.macs[0][..4]);
+        head[4..20].copy_from_slice(bytemuck::bytes_of(&made.0[lane]));
         head[20..].copy_from_slice(bytemuck::bytes_of(&made.1[lane]));
     }
 }
 
 impl Outer for Six {
-    /// Two words to the end of the lengths; where source and destination meet; the last.
-    type Made = Written;
+    /// All but the first word to the end of the lengths; what is added to [`Six::back`], and before
+    /// that where source and destination meet.
+    type Made = (Written, Written, Lanes<u32>);
 
     #[inline(always)]
-    fn make<F: Together, I: Instructions>(head: Head<I>, inside: Inside<I>) -> Written {
-        let Head { row: [last, middle, hosts, _], length, hash } = head;
+    fn make<F: Together, I: Instructions>(
+        head: Head<I>,
+        inside: Inside<I>,
+        instructions: I,
+    ) -> Self::Made {
+        let Head { row: [_, middle, hosts, _], length, hash, macs: [a, b] } = head;
         let Inside { start, class, .. } = inside;
         let front = short(class.shl::<4>() | 0x6000);
         let link = front.shl::<16>() | u32::from(ethernet::IPV6.to_be());
-        let middle = middle | (short(hash.shr::<16>()) & hosts);
-        Words::rows([link, short(length).shl::<16>(), middle, last | start.shl::<16>()])
+        let mut middles = [0; _];
+        (middle | (short(hash.shr::<16>()) & hosts)).store(&mut middles);
+        let none = Words::splat(instructions, 0);
+        (
+            Words::rows([a, b, link, short(length).shl::<16>()]),
+            Words::rows([none, none, none, start.shl::<16>()]),
+            middles,
+        )
     }
 
     #[inline(always)]
-    fn write<F: Together>(&self, made: &Written, lane: usize, frame: &mut [u8], hop: &Hop) {
+    fn write<F: Together>(&self, made: &Self::Made, lane: usize, frame: &mut [u8], hop: &Hop) {
         let Some(head) = frame.first_chunk_mut::<56>() else { return };
-        let [link, next, middle, last] = made[lane];
         let [first, a, b, c] = self.front;
-        let [d, e, f] = self.back;
-        head[..12].copy_from_slice(hop.macs.as_flattened());
-        head[12..20].copy_from_slice(bytemuck::bytes_of(&[link, next]));
+        let ([d, e, f, g], [h, i, j, k]) = (self.back, made.1[lane]);
+        head[..4].copy_from_slice(&hop.macs[0][..4]);
+        head[4..20].copy_from_slice(bytemuck::bytes_of(&made.0[lane]));
         let protocol = u32::from_ne_bytes([F::PROTOCOL, 0, 0, 0]);
         head[20..36].copy_from_slice(bytemuck::bytes_of(&[first | protocol, a, b, c]));
-        head[36..40].copy_from_slice(bytemuck::bytes_of(&middle));
-        head[40..].copy_from_slice(bytemuck::bytes_of(&[d, e, f, last]));
+        head[36..40].copy_from_slice(bytemuck::bytes_of(&made.2[lane]));
+        head[40..].copy_from_slice(bytemuck::bytes_of(&[d | h, e | i, f | j, g | k]));
     }
 }

@@ -81,6 +81,7 @@ impl Together for Ipv6 {
     const ETHERTYPE: u16 = ethernet::IPV6;
     const PROTOCOL: u8 = ipv4::IPV6;
     const L4: usize = L4;
+    const HOP: usize = CHANGES;
 
     #[inline(always)]
     fn read<I: Instructions, B: Frame, P: Picks>(
@@ -152,6 +153,12 @@ impl Together for Ipv6 {
         let class = short(start).shr::<4>() & 0xff;
         let second = Words::splat(instructions, DONT_FRAGMENT);
         Inside { start, class, second }
+    }
+
+    #[inline(always)]
+    fn one_hop_less(words: &Six, lane: usize) -> [u8; 4] {
+        let [first, ..] = &words.changed;
+        first[lane][0].to_ne_bytes()
     }
 
     #[inline(always)]

@@ -2,8 +2,11 @@
 
 use super::icmp::{framed, packet};
 use super::lab::with_ipv6;
-use super::lab::{BACK, CLIENT, FRONT, Lab, MemFrame, REAL, REAL_2, VIP, fib_tagged, real};
+use super::lab::{
+    BACK, CLIENT, FRONT, Lab, MemFrame, REAL, REAL_2, VIP, fib_tagged, real, tcp, udp,
+};
 use crate::blueprint::{Blueprint, Mode, Network};
+use crate::fib::{FibBuilder, Link, Target};
 use crate::path::tunnel::Tunnel;
 use crate::path::{Level, Verdict};
 use proptest::prelude::*;
@@ -228,5 +231,67 @@ fn a_path_is_forgotten() {
         let known = send(1280);
         assert!(!known.contains(&(1300 - overhead)), "{known:?}");
         assert!(known.contains(&(65_535 - overhead)));
+    }
+}
+
+/// Of what goes into a tunnel only the hop is written, so that what comes together and what comes
+/// alone agree on checksums of TCP that are zero or its other form only if that is seen to.
+#[test]
+fn checksums_of_zero_are_the_same_together_and_alone() {
+    let change = |blueprint: &mut Blueprint| {
+        blueprint.tunnel.v4 = Some(Network { address: [10, 0, 0, 0].into(), prefix: 24 });
+        blueprint.services[1].mode = Mode::Ipip;
+    };
+    let segment = |port: u16, flags, sequence| {
+        tcp((CLIENT, 4000 + port), (VIP, 80), flags, (sequence, 1), b"some data")
+    };
+    let opened = |level| {
+        let mut lab = Lab::with(change, 1000, (0, 1)).at_level(level);
+        for (port, flags) in (0..8).flat_map(|port| [(port, 2), (port, 16)]) {
+            let mut frame = segment(port, flags, 1);
+            assert_eq!(lab.one(FRONT, &mut frame), Verdict::Tx(BACK));
+        }
+        lab
+    };
+    let at = 14 + 20 + 16;
+    for sum in [0u16, 1, 0xfffe, 0xffff] {
+        let mut before: Vec<MemFrame> = (0..8).map(|port| segment(port, 24, 2)).collect();
+        before[5].bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+        let (mut single, mut alone) = (opened(Level::BASELINE), before.clone());
+        for frame in &mut alone {
+            assert_eq!(single.one(FRONT, frame), Verdict::Tx(BACK));
+        }
+        for level in Level::available() {
+            let (mut lab, mut frames) = (opened(level), before.clone());
+            assert_eq!(lab.burst(FRONT, &mut frames), [Verdict::Tx(BACK); 8]);
+            assert_eq!(frames, alone, "{sum:#x}");
+        }
+    }
+}
+
+/// Eight that go into tunnels by two ports are not taken for eight by one.
+#[test]
+fn tunnels_by_two_ports() {
+    let change = |blueprint: &mut Blueprint| {
+        blueprint.tunnel.v4 = Some(Network { address: [10, 0, 0, 0].into(), prefix: 24 });
+        let service = &mut blueprint.services[0];
+        service.mode = Mode::Ipip;
+        service.reals.push(real(REAL_2, 53));
+    };
+    for level in Level::available() {
+        let mut lab = Lab::with(change, 1000, (0, 1)).at_level(level);
+        let mut builder = FibBuilder::default();
+        for (port, address) in [(FRONT, REAL), (BACK, REAL_2)] {
+            let link = builder.link(Link { port, mtu: 1500, ..Link::default() });
+            builder.route(address.into(), 32, Target::OnLink(link));
+            builder.neighbour(link, address.into(), [6; 6]);
+        }
+        lab.fib = builder.build(&lab.plan, None);
+        let frames = || (0..8).map(|port| udp((CLIENT, 4000 + port), (VIP, 53), &[7; 20]));
+        let alone: Vec<Verdict> = frames().map(|mut frame| lab.one(FRONT, &mut frame)).collect();
+        assert!([FRONT, BACK].iter().all(|port| alone.contains(&Verdict::Tx(*port))));
+        let mut together: Vec<MemFrame> = frames().collect();
+        // The lab holds what is said of all against each.
+        assert_eq!(lab.burst(FRONT, &mut together), alone);
     }
 }

@@ -109,15 +109,14 @@ impl Four {
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C, align(16))]
 pub(in crate::path) struct Six {
-    /// The last two bytes of the real server's address; the last two of the outer source and the
-    /// first two of that address; and the rest of the row.
+    /// Nothing; the last two bytes of the outer source and the first two of the real server's
+    /// address; and the rest of the row.
     row: [u32; 4],
     /// What is before the latter: hop limit, and the source's first bytes. The protocol, which is
     /// the first byte, is left out.
     pub front: [u32; 4],
-    /// What is between both: more of the real server's address.
-    pub back: [u32; 3],
-    rest: u32,
+    /// What is behind it: the rest of the real server's address, and room for two bytes.
+    pub back: [u32; 4],
 }
 
 impl Tunnel for Six {
@@ -129,10 +128,10 @@ impl Tunnel for Six {
         bytes[1] = ipip::TTL;
         bytes[2..18].copy_from_slice(&from.octets());
         bytes[18..34].copy_from_slice(&to.octets());
-        let [a, b, c, d, middle, e, f, g, last, ..]: [u32; 12] = bytemuck::must_cast(bytes);
+        let [a, b, c, d, middle, e, f, g, h, ..]: [u32; 12] = bytemuck::must_cast(bytes);
         let hosts = hosts(128 - u32::from(source.prefix.min(128)));
-        let row = [last, middle, u32::from(hosts.to_be()), 0];
-        Some(Self { row, front: [a, b, c, d], back: [e, f, g], rest: 0 })
+        let row = [0, middle, u32::from(hosts.to_be()), 0];
+        Some(Self { row, front: [a, b, c, d], back: [e, f, g, h] })
     }
 
     #[inline(always)]
