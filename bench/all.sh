@@ -35,7 +35,7 @@ turns="--repeats $runs --seconds $span"
     result elephant elephant $turns
     result scaling scaling $turns
     result latency latency $turns
-    result churn churn --seconds 6
+    result churn churn --seconds 24
     for mode in fnat nat dr ipip snat; do
         for family in 4 6; do
             result "cps-$mode-$family" cps --mode "$mode" --family "$family" --seconds 2

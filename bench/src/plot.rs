@@ -306,7 +306,7 @@ fn latency(results: &Results) -> Result<Option<String>, BenchError> {
 fn churn(results: &Results) -> Result<Option<String>, BenchError> {
     let all = results.of("churn");
     let pair = |result: &&Value| {
-        let rate = chart::short(number(result, "came_per_s_median_round"));
+        let rate = chart::short(number(result, "came_per_s_uninterrupted"));
         let loss = number(result, "established_loss") * 100.0;
         let of = |side: &str, label: String| Bar {
             label,
@@ -369,7 +369,7 @@ mod tests {
             ),
             with(
                 "churn",
-                json!({"came_per_s_median_round": 1e6, "established_loss": 0.1,
+                json!({"came_per_s_uninterrupted": 1e6, "established_loss": 0.1,
                 "without": {"established_mpps": 20}, "with": {"established_mpps": 18}}),
             ),
         ]);

@@ -59,6 +59,12 @@ pub fn quantile(samples: &[f64], part: f64) -> f64 {
     sorted.get(at).copied().unwrap_or(f64::NAN)
 }
 
+/// What rounds take at most that are not taken for interrupted: twice the median. Less would leave
+/// out those in which a sweep's turn came, one of a dozen or so.
+pub fn uninterrupted(rounds: &[f64]) -> f64 {
+    2.0 * quantile(rounds, 0.5)
+}
+
 pub fn mean(samples: &[f64]) -> f64 {
     samples.iter().sum::<f64>() / samples.len() as f64
 }

@@ -1,11 +1,8 @@
 //! What was seen of the stages, round by round: an interruption in a burst that is timed would be
-//! taken for the stage's own time, so the slowest rounds do not count.
+//! taken for the stage's own time, so rounds that took very long do not count.
 
-use crate::report::quantile;
+use crate::report::uninterrupted;
 use sluice_worker::StageCounts;
-
-/// The share of rounds that count.
-const QUIET: f64 = 0.9;
 
 /// Rounds in which something was timed.
 #[derive(Clone, Debug, Default)]
@@ -19,10 +16,10 @@ impl Seen {
         }
     }
 
-    /// What was seen in all rounds but the slowest tenth.
+    /// What was seen in all rounds that were not interrupted.
     pub fn quiet(&self) -> StageCounts {
         let cycles: Vec<_> = self.0.iter().map(|(cycles, _)| *cycles).collect();
-        let most = quantile(&cycles, QUIET);
+        let most = uninterrupted(&cycles);
         let mut sum = StageCounts::default();
         for (_, seen) in self.0.iter().filter(|(cycles, _)| *cycles <= most) {
             sum.add(seen);
@@ -41,9 +38,11 @@ mod tests {
         let mut seen = Seen::default();
         assert_eq!(seen.quiet(), counts(0));
         for round in 0..20 {
-            seen.note(if round % 10 == 3 { 900.0 } else { 40.0 }, counts(1 + round % 10));
+            // Those with a sweep count.
+            let cycles = [40.0, 70.0, 40.0, 900.0][round as usize % 10 % 4];
+            seen.note(cycles, counts(1 + round % 10));
         }
         seen.note(1.0, counts(0));
-        assert_eq!(seen.quiet(), counts(2 * (55 - 4)));
+        assert_eq!(seen.quiet(), counts(2 * (55 - 4 - 8)));
     }
 }

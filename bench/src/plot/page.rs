@@ -195,7 +195,7 @@ const PARTS: [Part; 8] = [
         rows: "",
         columns: &[
             ("sessions", "sessions", COUNT),
-            ("came a second", "came_per_s_median_round", COUNT),
+            ("came a second", "came_per_s_uninterrupted", COUNT),
             ("cycles each", "cycles_per_session", COUNT),
             ("lost to established %", "established_loss", Figure(100.0, 1)),
             FLOOR,
