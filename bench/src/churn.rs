@@ -366,8 +366,8 @@ impl Report {
         format!(
             "{} IPv{}, {} established TCP sessions beside {} new ones a second; {}\n{}\
              established traffic: {:.1} % slower; {:.0} cycles for a session that comes and goes\n\
-             in a second {:.0} came in rounds without interruption; {:.0} came and {:.0} went of the worker's \
-             time with interruptions; {} open at the end\n{}{}",
+             in a second {:.0} came in rounds without interruption; {:.0} came and {:.0} went of \
+             the worker's time with interruptions; {} open at the end\n{}{}",
             self.args.mode.name(),
             self.args.family.version(),
             self.args.sessions,
