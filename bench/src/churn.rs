@@ -418,6 +418,11 @@ mod tests {
     }
 
     #[test]
+    fn rounds_with_a_sweep_count_and_interrupted_ones_do_not() {
+        assert_eq!(Report::typical(&[10.0, 10.0, 18.0, 10.0, 1000.0]), 12.0);
+    }
+
+    #[test]
     fn source_nat_is_refused() {
         let words = ["sluice-bench", "churn", "--mode", "snat"];
         let Command::Churn(args) = Cli::parse_from(words).command else { panic!() };

@@ -16,7 +16,6 @@ use clap_complete::ArgValueCompleter;
 use sluice::replay::Input;
 use sluice_api::model::Elephants;
 use sluice_api::{DEFAULT_SOCKET, parse_limit};
-
 use sluice_director::path::Stage;
 
 use crate::complete;

@@ -43,6 +43,7 @@ impl Ports {
         let word = |word: u32| Words::splat(instructions, word);
         let offset = ports - self.first;
         let some = offset.at_most(word(self.count.wrapping_sub(1)));
+        // Of those that are any's this is below 2³²; what others give does not count.
         let [part, _] = (offset + 1).multiply(word(workers.into()));
         let part = part - 1;
         let [_, carry] = part.multiply(word(self.each as u32));
