@@ -78,6 +78,7 @@ use others::Others;
 use picks::Picks;
 use rate::{Rate, Usage};
 pub use sluice_lanes::level::Level;
+pub use sluice_lanes::part::Marked;
 pub use sluice_table::{PagePolicy, RegionError};
 use std::net::IpAddr;
 

@@ -50,29 +50,48 @@ impl<F> Sender<F> {
         dropped
     }
 
+    /// Puts so many parcels into the ring, and ahead of them what waits; gives how many had to be
+    /// dropped because it is full.
+    pub fn push_all(&mut self, count: usize, parcels: impl Iterator<Item = Parcel<F>>) -> usize {
+        let before = if self.pending.is_empty() { 0 } else { self.flush() };
+        self.flushed = true;
+        before + put(&mut self.ring, count, parcels)
+    }
+
+    /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
 
     /// Puts what waits into the ring; gives how many had to be dropped because it is full.
     pub fn flush(&mut self) -> usize {
-        // How far the receiver is, is looked up only when there may be too little room: that is in
-        // its cache.
-        let mut room = self.pending.len();
-        if let Err(ChunkError::TooFewSlots(slots)) = self.ring.write_chunk_uninit(room) {
-            room = slots;
-        }
-        if let Ok(chunk) = self.ring.write_chunk_uninit(room) {
-            chunk.fill_from_iter(self.pending.drain(..room));
-        }
         self.flushed = true;
-        self.pending.drain(..).count()
+        put(&mut self.ring, self.pending.len(), self.pending.drain(..))
     }
 
     /// Whether it was flushed since this was last asked.
     pub fn was_flushed(&mut self) -> bool {
         std::mem::take(&mut self.flushed)
     }
+}
+
+/// Puts so many parcels into a ring at once; gives how many had to be dropped.
+#[inline(always)]
+fn put<F>(
+    ring: &mut Producer<Parcel<F>>,
+    count: usize,
+    mut parcels: impl Iterator<Item = Parcel<F>>,
+) -> usize {
+    // How far the receiver is, is looked up only when there may be too little room: that is in its
+    // cache.
+    let mut room = count;
+    if let Err(ChunkError::TooFewSlots(slots)) = ring.write_chunk_uninit(room) {
+        room = slots;
+    }
+    if let Ok(chunk) = ring.write_chunk_uninit(room) {
+        chunk.fill_from_iter(&mut parcels);
+    }
+    parcels.count()
 }
 
 /// What has each frame behind it that was handed over.
@@ -158,6 +177,23 @@ impl<F> Rings<F> {
             _ => 1,
         }
     }
+
+    /// Hands over a parcel for each of `workers`, as [`Rings::hand_over`] does, but at once if all
+    /// are for the same.
+    pub(crate) fn hand_over_all(
+        &mut self,
+        workers: &[u16],
+        parcels: impl Iterator<Item = Parcel<F>>,
+    ) -> usize {
+        let all = workers.first().filter(|first| workers.iter().all(|worker| worker == *first));
+        match all.and_then(|worker| self.to.get_mut(usize::from(*worker))) {
+            Some(Some(ring)) => ring.push_all(workers.len(), parcels),
+            _ => {
+                let each = workers.iter().zip(parcels);
+                each.map(|(worker, parcel)| self.hand_over(*worker, parcel)).sum()
+            }
+        }
+    }
 }
 
 /// Rings between all of `workers` workers; the n-th entry is for worker n.
@@ -203,5 +239,29 @@ mod tests {
         }
         assert_eq!(came, (0..RING).collect::<Vec<_>>());
         assert_eq!(dropped, given - RING);
+    }
+
+    /// Who gets a parcel is who is named beside it, alone or with others, in the order given.
+    #[test]
+    fn all_and_each_go_where_they_are_to() {
+        let mut rings = mesh::<u16>(3);
+        let mut told = [const { Vec::new() }; 3];
+        let mut number = 0;
+        for workers in [&[1u16, 1, 1] as &[u16], &[2], &[1, 2, 1], &[2, 2], &[1, 0, 2], &[], &[1]] {
+            let parcels = workers.iter().map(|worker| {
+                number += 1;
+                told[usize::from(*worker)].push(number);
+                Parcel { frame: number, port: PortId(0), errand: Errand::Send }
+            });
+            let own = workers.iter().filter(|worker| **worker == 0).count();
+            assert_eq!(rings[0].hand_over_all(workers, parcels), own, "no ring to itself");
+        }
+        for worker in 1..3 {
+            assert_eq!(rings[0].to[worker].as_mut().unwrap().flush(), 0);
+            let mut came = ArrayVec::new();
+            rings[worker].from[0].as_mut().unwrap().take(&mut came);
+            let came: Vec<_> = came.iter().map(|parcel| parcel.frame).collect();
+            assert_eq!(came, told[worker]);
+        }
     }
 }

@@ -14,7 +14,7 @@ mod tell;
 use super::group::{Group, Together};
 use super::owners::Round;
 use super::probe::{Probe, Stage};
-use super::{BURST, Path, Shared, parse};
+use super::{BURST, Marked, Path, Shared, parse};
 use crate::family::{Family, Ipv4, Ipv6};
 use crate::frame::Frame;
 use crate::path::group::{Ends, NO_ROWS, NOTHING};
@@ -196,14 +196,14 @@ impl<F: Together> Kernel for Foreign<'_, F> {
 
 impl Path {
     /// Takes the frames out of a burst that came from a port that are for local ports of other
-    /// workers, as [`Path::turn`] would hand them over, and gives each away: to which worker, and
-    /// what goes with it. Not all: what is not plain stays, and so does what the port has found
-    /// something wrong with. Gives how many it took.
+    /// workers, as [`Path::turn`] would hand them over, and gives them away: to which worker each,
+    /// and what goes with all. Not all: what is not plain stays, and so does what the port has
+    /// found something wrong with. Gives how many it took.
     pub fn take_strays<B: Frame, T: Probe>(
         &mut self,
         plan: &Plan,
         burst: &mut ArrayVec<B, BURST>,
-        mut give: impl FnMut(u16, Round, B),
+        give: impl FnOnce(&[u16], Round, &mut Marked<'_, B>),
         probe: &mut T,
     ) -> usize {
         let shared = &mut self.shared;
@@ -236,13 +236,9 @@ impl Path {
         }
         probe.mark(Stage::Tell);
         let (round, count) = (shared.first_round(), owners.len());
-        let mut owners = owners.iter();
-        part(burst, &suspects, |frame| {
-            // There is one for each.
-            if let Some(owner) = owners.next() {
-                give(*owner, round, frame);
-            }
-        });
+        if count > 0 {
+            part(burst, &suspects, |frames| give(&owners, round, frames));
+        }
         probe.mark(Stage::HandOff);
         shared.counters.handed_off += count as u64;
         shared.bounds.searched = is_six;

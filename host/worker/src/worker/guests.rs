@@ -10,7 +10,7 @@ use crate::queue::{Burst, Queue};
 use crate::ring::{Errand, Parcel, Rounds};
 use arrayvec::ArrayVec;
 use sluice_director::fib::PortId;
-use sluice_director::path::{Probe, Stage, Unprobed};
+use sluice_director::path::{Marked, Probe, Stage, Unprobed};
 use sluice_director::{Reason, Time};
 
 /// Bursts that are not searched for strays after one that was searched for nothing.
@@ -65,9 +65,10 @@ impl<Q: Queue> Worker<Q> {
         let search = &mut ports[usize::from(port.0)].search;
         let mut dropped = 0;
         if !burst.is_empty() && search.begin() && lookouts.is_none() {
-            let give = |worker, round, frame| {
-                let parcel = Parcel { frame, port, errand: Errand::Process(round) };
-                dropped += rings.hand_over(worker, parcel);
+            let give = |workers: &[u16], round, frames: &mut Marked<'_, Q::Frame>| {
+                let errand = Errand::Process(round);
+                let parcels = frames.map(|frame| Parcel { frame, port, errand });
+                dropped = rings.hand_over_all(workers, parcels);
             };
             let found = path.take_strays(&snapshot.plan, burst, give, probe);
             search.end(found);

@@ -4,7 +4,7 @@ use super::lab::{BACK, Lab, MemFrame, with_ipv6};
 use super::modes::{datagram, ip};
 use crate::blueprint::{Blueprint, LocalPool};
 use crate::frame::Frame;
-use crate::path::{BURST, Level, Unprobed, Verdict};
+use crate::path::{BURST, Level, Marked, Unprobed, Verdict};
 use arrayvec::ArrayVec;
 use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr};
@@ -105,7 +105,9 @@ proptest! {
         let verdicts = whole.burst(BACK, &mut frames);
         let mut burst: ArrayVec<_, BURST> = strays.iter().map(Stray::frame).collect();
         let mut given = Vec::new();
-        let give = |owner, round, frame| given.push((owner, round, frame));
+        let give = |owners: &[u16], round, frames: &mut Marked<'_, _>| {
+            given.extend(owners.iter().zip(frames).map(|(owner, frame)| (*owner, round, frame)));
+        };
         let count = parted.path.take_strays(&parted.plan, &mut burst, give, &mut Unprobed);
         prop_assert_eq!(given.len(), count);
         prop_assert_eq!(parted.path.counters().handed_off, count as u64);
