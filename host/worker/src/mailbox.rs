@@ -58,7 +58,7 @@ impl Wake {
     }
 
     /// The owner says that it is about to sleep; it must look once more for work before it does.
-    pub(crate) fn about_to_sleep(&self) {
+    pub fn about_to_sleep(&self) {
         self.0.sleeping.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }

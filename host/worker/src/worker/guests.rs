@@ -61,7 +61,7 @@ impl<Q: Queue> Worker<Q> {
         rounds: &mut Rounds,
         probe: &mut T,
     ) {
-        let Self { path, snapshot, ports, rings, lookouts, callers, .. } = self;
+        let Self { path, snapshot, ports, rings, lookouts, callers, owes_wakes, .. } = self;
         let search = &mut ports[usize::from(port.0)].search;
         let mut dropped = 0;
         if !burst.is_empty() && search.begin() && lookouts.is_none() {
@@ -72,6 +72,7 @@ impl<Q: Queue> Worker<Q> {
             };
             let found = path.take_strays(&snapshot.plan, burst, give, probe);
             search.end(found);
+            *owes_wakes |= found > 0;
         }
         for sender in callers {
             if let Some(ring) = &mut rings.from[*sender] {

@@ -1,6 +1,7 @@
 //! Frames that the wrong worker received, many of them: they join the bursts of the right one.
 
 use crate::memory::{BACK, CLIENT, FRONT, Kit, LOCAL, MemFrame, REAL, VIP, addresses, udp};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sluice_director::Frame;
 use sluice_director::fib::PortId;
 use sluice_director::path::BURST;
@@ -82,6 +83,31 @@ fn strays_keep_their_order() {
             }
             (first, turn) = (first + 2 * count, turn + 1);
         }
+    }
+}
+
+/// Who sleeps is woken by what it is handed, in the turn after that, whether it was found in a
+/// burst, as the first is, or before it.
+#[test]
+fn strays_wake_their_owner() {
+    let mut kit = Kit::new(2, &[2, 2], true);
+    let locals = open(&mut kit, 0, 4000..4001);
+    let is_woken = |kit: &Kit| {
+        let mut fds = [PollFd::new(&kit.wakes[0], PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).unwrap() == 1
+    };
+    for round in 0..4 {
+        kit.wakes[0].about_to_sleep();
+        kit.turn(1);
+        assert!(!is_woken(&kit), "there is nothing for it yet");
+        (0..3).for_each(|at| kit.put(1, BACK, answer(locals[0], at)));
+        kit.turn(1);
+        kit.turn(1);
+        assert!(is_woken(&kit), "round {round}");
+        kit.wakes[0].awake();
+        assert!(!is_woken(&kit));
+        (0..6).for_each(|_| kit.turn(0));
+        assert_eq!(sent(&mut kit, 0, FRONT).len(), 3);
     }
 }
 

@@ -110,6 +110,7 @@ pub struct Kit {
     pub workers: Vec<Worker<MemQueue>>,
     pub events: Receiver<Event>,
     pub now: Time,
+    pub wakes: Vec<Wake>,
     lines: Vec<Vec<Line>>,
     plan: Arc<Plan>,
 }
@@ -161,7 +162,7 @@ impl Kit {
             lines.push(of_worker);
             made.push(worker);
         }
-        Self { workers: made, events, now: Time(1000), lines, plan }
+        Self { workers: made, events, now: Time(1000), wakes, lines, plan }
     }
 
     fn line(&self, worker: u16, port: PortId) -> &MemQueue {
