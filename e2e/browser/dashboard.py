@@ -21,7 +21,11 @@ from playwright.sync_api import Page, Route, expect, sync_playwright
 PAGES = ["", "services", "workers", "elephants", "events", "config"]
 TITLES = ["Overview", "Services", "Workers", "Elephants", "Events", "Configuration"]
 EVIL = '<img src=x onerror="document.title=1">'
-SLOW = 15_000
+# How long, in milliseconds, what should come about may take on a busy machine. A page that had to
+# wait for an answer asks less often: up to 15 seconds go by before it asks again.
+SLOW = 45_000
+# A rate that is not zero: `45.2 kpps`, `0.98/s`.
+MOVING = r"^[\d.]*[1-9]"
 
 
 class Run:
@@ -137,10 +141,8 @@ def figures_follow_the_traffic(run):
     run.go("")
     for name in ("Packets", "Traffic", "New connections"):
         figure = run.figure(name)
-        expect(figure).not_to_have_text("–")
-        expect(figure).not_to_have_text("0 ")
+        expect(figure).to_have_text(pattern(MOVING))
         before = figure.text_content()
-        must(before[0].isdigit() and float(before.split("\u202f")[0]) > 0, f"{name}: {before}")
         expect(figure).not_to_have_text(before)
     expect(run.page.locator(".plot path.line").first).to_have_attribute("d", pattern("M.*L"))
     run.go("workers")
@@ -191,7 +193,7 @@ def names_are_never_markup(run):
     run.page.get_by_role("link", name=EVIL).click()
     expect(run.page.get_by_role("heading", name=EVIL)).to_be_visible()
     must(run.page.locator("#view img").count() == 0, "a name became an image")
-    run.page.unroute("**/v1/services")
+    run.page.unroute_all(behavior="wait")
 
 
 def no_violation(run, where):
@@ -266,7 +268,7 @@ def draining_by_keyboard_alone(run):
         must(inside, f"Tab leaves the dialogue for {run.active()!r}")
     page.keyboard.press("Escape")
     expect(dialogue).to_have_count(0)
-    must("Change " in run.active(), f"after Escape the focus is at {run.active()!r}")
+    expect(first.get_by_role("button")).to_be_focused()
     page.keyboard.press("Enter")
     expect(dialogue.get_by_role("radio", name="As configured")).to_be_focused()
     page.keyboard.press("ArrowDown")
@@ -352,9 +354,9 @@ def a_director_that_went_away_is_waited_for(run):
     expect(run.figure("Sessions")).not_to_have_text("–")
     print("stop the director", flush=True)
     banner = run.page.locator("#banner")
-    expect(banner).to_contain_text("Not connected", timeout=30_000)
+    expect(banner).to_contain_text("Not connected")
     print("start the director", flush=True)
-    expect(banner).to_be_hidden(timeout=60_000)
+    expect(banner).to_be_hidden()
     expect(run.page.locator("#link")).to_have_text("● connected")
     expect(run.page.get_by_text("up for")).to_be_visible()
 
@@ -391,6 +393,7 @@ def options():
 def main():
     given = options()
     given.shots.mkdir(parents=True, exist_ok=True)
+    expect.set_options(timeout=SLOW)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-dev-shm-usage"]

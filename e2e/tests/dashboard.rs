@@ -15,7 +15,7 @@ use crate::field::{Field, SOON, Setup, here, on_bed};
 /// Where the dashboard is, inside the director's namespace.
 const AT: &str = "127.0.0.1:8443";
 /// How long the browser may take for all of it on a busy machine.
-const LIMIT: Duration = Duration::from_secs(420);
+const LIMIT: Duration = Duration::from_secs(900);
 
 /// The Python environment that `packaging/browser.sh` makes.
 fn python() -> Result<PathBuf, LabError> {
@@ -135,7 +135,7 @@ fn used(field: &mut Field) -> Result<(), LabError> {
         sluice_e2e::process::run(std::process::Command::new("kill").args(["-KILL", "--", &group]))?;
     }
     field.director.stop()?;
-    browser.wait_for_words("start the director", SOON * 4)?;
+    browser.wait_for_words("start the director", SOON * 6)?;
     field.director = Director::start(&field.bed, &field.recipe.text(&field.bed))?;
     let status = browser.wait(LIMIT)?;
     expect(status.success(), || browser.log())?;

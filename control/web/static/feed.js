@@ -5,6 +5,9 @@
 import { get, Problem } from "./api.js";
 
 const RETRY_MS = [1000, 2000, 3000, 5000];
+// The longest pause after an answer, however long it took: one that had to wait says little of the
+// next.
+const LONGEST_MS = 15_000;
 
 /** Whether the director answers; `changed` is called when that changes, or the answer is 401. */
 export class Link {
@@ -97,7 +100,8 @@ export class Feed {
 
   plan(tookMs) {
     const retry = RETRY_MS[Math.min(this.failures, RETRY_MS.length) - 1];
-    const wait = this.failures > 0 ? retry : Math.max(this.everyMs, 10 * tookMs);
+    const pause = Math.max(this.everyMs, Math.min(10 * tookMs, LONGEST_MS));
+    const wait = this.failures > 0 ? retry : pause;
     this.timer = setTimeout(() => (document.hidden ? this.rest() : this.ask()), wait);
   }
 
