@@ -200,6 +200,9 @@ pub enum Command {
         /// How to ask.
         #[command(flatten)]
         asking: Asking,
+        /// Only packets of this service: why it refused new sessions or ended some
+        #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::services))]
+        service: Option<String>,
         /// Also reasons that never happened (the JSON always has them)
         #[arg(long)]
         all: bool,

@@ -207,9 +207,14 @@ fn shown(command: Command, socket: &Socket) -> Result<Shown, Box<dyn Error>> {
         Command::Ports(asking) => answer(&client(&asking), &asking, &Resource::Ports, |client| {
             Ok(show::ports(&client.ports()?))
         }),
-        Command::Drops { asking, all } => {
-            answer(&client(&asking), &asking, &Resource::Drops, |client| {
-                Ok(show::drops(&client.drops()?, all, Output::width()))
+        Command::Drops { asking, service, all } => {
+            let resource = Resource::Drops(service.clone());
+            answer(&client(&asking), &asking, &resource, |client| {
+                let drops = match &service {
+                    Some(name) => client.drops_of(name)?,
+                    None => client.drops()?,
+                };
+                Ok(show::drops(&drops, all, Output::width()))
             })
         }
         Command::Health(asking) => answer(&client(&asking), &asking, &Resource::Health, |client| {

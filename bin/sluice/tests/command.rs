@@ -15,6 +15,7 @@ use sluice_api::model::{
 };
 use sluice_api::{Call, Server};
 use sluice_director::Reason;
+use sluice_director::counters::ServiceDrops;
 use tempfile::TempDir;
 
 /// A folder, and a director behind a socket in it.
@@ -129,6 +130,16 @@ fn drops() -> Drops {
     Drops::from_counts(&counts)
 }
 
+/// The service `mail` has refused 7 clients.
+fn drops_of(name: &str) -> Result<Drops, Vec<String>> {
+    if name != "mail" {
+        return Err(vec!["mail".to_owned()]);
+    }
+    let mut refused = ServiceDrops::default();
+    (0..7).for_each(|_| refused.count(Reason::ClientDenied));
+    Ok(Drops::of_service(&refused))
+}
+
 /// A worker that took a thousand packets between any two answers.
 fn stages() -> Stages {
     static ASKED: AtomicU64 = AtomicU64::new(0);
@@ -164,6 +175,7 @@ fn answer(call: Call) {
         Call::Sessions(query, reply) => reply.send(sessions(query.limit)).is_ok(),
         Call::Ports(_) => true,
         Call::Drops(reply) => reply.send(drops()).is_ok(),
+        Call::DropsOf(name, reply) => reply.send(drops_of(&name)).is_ok(),
         Call::Stages(reply) => reply.send(stages()).is_ok(),
         Call::Elephants(limit, reply) => reply.send(elephants(limit)).is_ok(),
         Call::Health(reply) => reply.send(Health::default()).is_ok(),
@@ -196,6 +208,24 @@ fn answers_are_on_standard_output_without_colours() {
     let ran = place.run(&["sessions", "--limit", "2"]);
     assert_eq!(ran.stdout.lines().count(), 3, "the remark is elsewhere");
     assert!(ran.stderr.contains("there are more than these 2"), "{}", ran.stderr);
+}
+
+/// Only the service's own, only reasons that a service can have, and a wrong name is told.
+#[test]
+fn drops_of_one_service() {
+    let place = Place::new();
+    let ran = place.run(&["drops", "--service", "mail"]);
+    assert_eq!((ran.code, ran.stdout.lines().count()), (Some(0), 2), "{}", ran.stderr);
+    assert!(ran.stdout.contains("client_denied        7  dropped"), "{}", ran.stdout);
+    let all = place.run(&["drops", "--service", "mail", "--all"]).stdout;
+    assert_eq!(all.lines().count(), Reason::OF_SERVICE.len() + 1);
+    let json: Drops =
+        serde_json::from_str(&place.run(&["drops", "--service=mail", "--json"]).stdout)
+            .expect("drops as JSON");
+    assert_eq!(Ok(json), drops_of("mail"));
+    let ran = place.run(&["drops", "--service", "mial"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("mial") && ran.stderr.contains("mail"), "{}", ran.stderr);
 }
 
 #[test]

@@ -382,6 +382,10 @@ impl Daemon {
                 let total = report::total(&self.crew.reports());
                 drop(reply.send(model::Drops::from_counts(&total.reasons)));
             }
+            Call::DropsOf(name, reply) => {
+                let found = report::drops_of(&self.plan, &self.crew.reports(), &name);
+                drop(reply.send(found));
+            }
         }
     }
 

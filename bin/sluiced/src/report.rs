@@ -4,7 +4,7 @@ use crate::crew::Crew;
 use crate::ports::{Open, PortSlot, Ports};
 use sluice_api::model;
 use sluice_config::{Config, Prefix, RealServer, Snat, VirtualService};
-use sluice_director::counters::{Counters, Direction, RealCounters};
+use sluice_director::counters::{Counters, Direction, RealCounters, ServiceDrops};
 use sluice_director::path::{Elephant, SessionInfo, Stage};
 use sluice_director::plan::{Plan, RealId, Service, ServiceId, Standing};
 use sluice_dpdk::PortState;
@@ -27,6 +27,20 @@ pub fn total(reports: &[Report]) -> Counters {
     let mut sum = Counters::default();
     reports.iter().for_each(|report| sum.add(&report.counters));
     sum
+}
+
+/// Why packets of the service with this name were dropped; or the names of all services.
+pub fn drops_of(plan: &Plan, reports: &[Report], name: &str) -> Result<model::Drops, Vec<String>> {
+    let Some((id, _)) = plan.live_services().find(|(_, service)| service.name == name) else {
+        let mut services: Vec<_> = plan.live_services().collect();
+        services.sort_by_key(|(_, service)| service.position);
+        return Err(services.into_iter().map(|(_, service)| service.name.clone()).collect());
+    };
+    let mut sum = ServiceDrops::default();
+    for report in reports {
+        report.counters.services.get(usize::from(id.0)).into_iter().for_each(|it| sum.add(it));
+    }
+    Ok(model::Drops::of_service(&sum))
 }
 
 /// Workers as they are shown.

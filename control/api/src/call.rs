@@ -62,6 +62,8 @@ pub enum Call {
     Ports(Reply<Ports>),
     /// All reasons.
     Drops(Reply<Drops>),
+    /// The reasons of one service, or the names of all.
+    DropsOf(String, Reply<Result<Drops, Vec<String>>>),
     /// All health checks.
     Health(Reply<Health>),
     /// Virtual addresses.

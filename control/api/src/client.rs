@@ -48,8 +48,8 @@ pub enum Resource {
     Sessions(SessionQuery),
     /// Ports.
     Ports,
-    /// Reasons.
-    Drops,
+    /// Reasons: of all packets, or of those of one service.
+    Drops(Option<String>),
     /// Health checks.
     Health,
     /// Virtual addresses.
@@ -134,7 +134,9 @@ impl Resource {
             }
             Self::Sessions(query) => ("/v1/sessions", query.pairs()),
             Self::Ports => ("/v1/ports", Vec::new()),
-            Self::Drops => ("/v1/drops", Vec::new()),
+            Self::Drops(service) => {
+                ("/v1/drops", service.iter().map(|name| ("service", name.clone())).collect())
+            }
             Self::Health => ("/v1/health", Vec::new()),
             Self::Ha => ("/v1/ha", Vec::new()),
             Self::Events(query) => ("/v1/events", query.pairs()),
@@ -261,7 +263,15 @@ impl Client {
     /// # Errors
     /// See [`Self::text`].
     pub fn drops(&self) -> Result<Drops, ApiError> {
-        self.get(&Resource::Drops)
+        self.get(&Resource::Drops(None))
+    }
+
+    /// Reasons for which packets of one service were dropped.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn drops_of(&self, service: &str) -> Result<Drops, ApiError> {
+        self.get(&Resource::Drops(Some(service.to_owned())))
     }
 
     /// Health checks.

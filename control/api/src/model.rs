@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sluice_director::Reason;
+use sluice_director::counters::ServiceDrops;
 use sluice_director::reason;
 
 pub use balance::{
@@ -259,17 +260,27 @@ pub enum SteeringMode {
 /// Why packets were dropped or handed to the kernel: `GET /v1/drops`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Drops {
-    /// Every reason, also those that never happened.
+    /// Every reason, also those that never happened. Of one service, those with which a service
+    /// refuses new sessions or ends one.
     pub drops: Vec<Drop>,
 }
 
 impl Drops {
     /// Every reason with its count, which are in the order of [`Reason::ALL`].
     pub fn from_counts(counts: &[u64; Reason::COUNT]) -> Self {
-        let drops = Reason::ALL.iter().zip(counts).map(|(reason, packets)| Drop {
+        Self::of(Reason::ALL.iter().copied().zip(counts.iter().copied()))
+    }
+
+    /// The reasons of one service.
+    pub fn of_service(drops: &ServiceDrops) -> Self {
+        Self::of(drops.by_reason())
+    }
+
+    fn of(counted: impl Iterator<Item = (Reason, u64)>) -> Self {
+        let drops = counted.map(|(reason, packets)| Drop {
             reason: reason.name().to_owned(),
             fate: reason.fate().into(),
-            packets: *packets,
+            packets,
             meaning: reason.text().to_owned(),
         });
         Self { drops: drops.collect() }

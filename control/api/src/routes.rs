@@ -148,8 +148,19 @@ async fn ports(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Ports> {
 }
 
 async fn drops(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Drops> {
-    no_parameters(query.as_deref())?;
-    desk.ask(Call::Drops).await.map(Json)
+    let mut service = None;
+    for (parameter, value) in pairs(query.as_deref()) {
+        match &*parameter {
+            "service" => service = Some(value.into_owned()),
+            other => return Err(Problem::unknown_parameter(other, &["service"])),
+        }
+    }
+    let Some(name) = service else { return desk.ask(Call::Drops).await.map(Json) };
+    let found = desk.ask(|reply| Call::DropsOf(name.clone(), reply)).await?;
+    found.map(Json).map_err(|known| {
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        Problem::wrong_value("service", no_such_name(&name, &known))
+    })
 }
 
 async fn stages(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Stages> {

@@ -119,6 +119,9 @@ families! {
         "Bytes of IP packets forwarded to real servers.";
     SERVICE_OUT_BYTES, "sluice_service_outgoing_bytes", Counter, ["service"],
         "Bytes of IP packets forwarded to clients.";
+    SERVICE_DROPPED, "sluice_service_packets_dropped", Counter, ["service" "reason"],
+        "Packets to the service that opened no session, or whose session was ended, by reason; \
+         only reasons that it has had.";
     SERVICE_REALS, "sluice_service_real_servers", Gauge, ["service" "state"],
         "Real servers in each state: up, full, standby, draining, down.";
 }

@@ -6,7 +6,7 @@
 //! last sample is added to two sums that stay: that of the real server, by its address, and that of
 //! its service, by its name.
 
-use sluice_director::counters::{Counters, RealCounters};
+use sluice_director::counters::{Counters, RealCounters, ServiceDrops};
 use sluice_director::plan::{Plan, RealId, Service, ServiceId};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -26,6 +26,8 @@ pub struct Owner {
     pub is_rule: bool,
     /// What it has counted.
     pub counted: Counted,
+    /// What was dropped of it.
+    pub drops: ServiceDrops,
     /// Its real servers: places of their accounts, the configured ones first and in order.
     pub accounts: Vec<u32>,
 }
@@ -71,6 +73,16 @@ struct Entry {
     last: Counted,
 }
 
+/// What a service's id has counted of drops.
+#[derive(Clone, Debug)]
+struct Refused {
+    /// Since which plan the service is there: it tells that an id was given again.
+    born: u64,
+    /// Place of its owner; none for services that have left.
+    owner: Option<u32>,
+    last: ServiceDrops,
+}
+
 /// The sums.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
@@ -80,6 +92,8 @@ pub struct Ledger {
     accounts: Vec<Account>,
     /// By real server's id.
     entries: Vec<Entry>,
+    /// By service's id.
+    refused: Vec<Refused>,
     all: Counted,
 }
 
@@ -121,6 +135,13 @@ impl Ledger {
                 owner.counted.add(&since);
             }
         }
+        for (refused, now) in self.refused.iter_mut().zip(&counters.services) {
+            let since = now.since(&refused.last);
+            refused.last = *now;
+            if let Some(owner) = refused.owner.and_then(|at| self.owners.get_mut(at as usize)) {
+                owner.drops.add(&since);
+            }
+        }
     }
 
     /// Makes itself ready for another plan; sums go along by name and address.
@@ -132,14 +153,15 @@ impl Ledger {
             Some((key, account.counted))
         });
         let accounts: HashMap<_, Counted> = accounts.collect();
-        let owners = former.owners.iter().map(|o| ((o.is_rule, &*o.name), o.counted));
-        let owners: HashMap<_, Counted> = owners.collect();
+        let owners = former.owners.iter().map(|o| ((o.is_rule, &*o.name), (o.counted, o.drops)));
+        let owners: HashMap<_, (Counted, ServiceDrops)> = owners.collect();
 
         self.epoch = Some(plan.epoch);
         self.all = former.all;
         self.owners = live_owners(plan);
         for owner in &mut self.owners {
-            owner.counted = owners.get(&(owner.is_rule, &*owner.name)).copied().unwrap_or_default();
+            let known = owners.get(&(owner.is_rule, &*owner.name)).copied();
+            (owner.counted, owner.drops) = known.unwrap_or_default();
         }
         // Former services too: one whose address has changed still has sessions by its name.
         let by_name = self.owners.iter().zip(0..);
@@ -149,6 +171,11 @@ impl Ledger {
             by_name.get(&(service.snat.is_some(), service.name.as_str().into())).copied()
         };
         let by_service: Vec<Option<u32>> = plan.services.iter().map(of).collect();
+        for (id, (service, owner)) in plan.services.iter().zip(&by_service).enumerate() {
+            let known = former.refused.get(id).filter(|known| known.born == service.born);
+            let last = known.map(|known| known.last).unwrap_or_default();
+            self.refused.push(Refused { born: service.born, owner: *owner, last });
+        }
         let mut places: HashMap<(u32, IpAddr, u16), u32> = HashMap::new();
         for (id, real) in plan.reals.iter().enumerate() {
             let identity = (real.service, real.address, real.port);
@@ -200,6 +227,7 @@ fn live_owners(plan: &Plan) -> Vec<Owner> {
         id,
         is_rule,
         counted: Counted::default(),
+        drops: ServiceDrops::default(),
         accounts: Vec::new(),
     };
     let mut services: Vec<_> = plan.live_services().collect();

@@ -30,7 +30,7 @@ pub struct Meter {
     history: History,
     tags: Tags,
     latest: Option<Sample>,
-    /// What all workers counted when all answered last, without real servers.
+    /// What all workers counted when all answered last, without services and real servers.
     counters: Counters,
     /// Cores, whether workers answered, and what they said last.
     workers: Vec<(u16, bool, WorkerFigures)>,
@@ -75,7 +75,7 @@ impl Meter {
         }
         if let Some(counters) = sample.counters.take() {
             self.ledger.add(&sample.plan, &counters);
-            self.counters = Counters { reals: Vec::new(), ..counters };
+            self.counters = Counters { reals: Vec::new(), services: Vec::new(), ..counters };
             self.tags.follow(&sample.plan, &self.ledger);
             let now = unix_ms(self.identity.began_unix_ms, sample.at);
             self.history.note(now, self.totals(), self.ledger.owners());

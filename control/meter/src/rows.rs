@@ -151,6 +151,12 @@ pub(crate) fn balanced(page: &mut Page, sample: &Sample, ledger: &Ledger, tags: 
         page.family(family);
         services().for_each(|(owner, tag)| page.sample(tag, None, of(&owner.counted)));
     }
+    page.family(&f::SERVICE_DROPPED);
+    for (owner, tag) in services() {
+        for (reason, packets) in owner.drops.by_reason().filter(|(_, packets)| *packets > 0) {
+            page.sample(tag, Some(("reason", reason.name())), packets);
+        }
+    }
     let full: HashSet<RealId> = sample.full.iter().copied().collect();
     let shown = rows(plan, ledger, tags, &full);
     page.family(&f::SERVICE_REALS);

@@ -3,8 +3,9 @@
 
 use sluice_api::model::RatesQuery;
 use sluice_config::Config;
-use sluice_director::counters::{Counters, RealCounters};
-use sluice_director::plan::{Plan, Retired};
+use sluice_director::counters::{Counters, RealCounters, ServiceDrops};
+use sluice_director::plan::{Plan, Retired, ServiceId};
+use sluice_director::reason::Reason;
 use sluice_meter::{
     Identity, Ledger, Meter, SERVICE_STEP_S, SERVICES_KEPT, Sample, WorkerFigures, WorkerSample,
 };
@@ -75,6 +76,38 @@ fn sums_never_fall() {
     ledger.add(&none, &counters(&reals));
     assert_eq!((packets(&ledger, "web"), packets(&ledger, "dns")), (0, 1));
     assert_eq!(ledger.all().packets[0], 179);
+}
+
+/// So do those of what was dropped of a service, whose id another may have had.
+#[test]
+fn drops_of_a_service_never_fall() {
+    let counted = |packets: &[u64]| {
+        let refused = |packets: &u64| {
+            let mut drops = ServiceDrops::default();
+            (0..*packets).for_each(|_| drops.count(Reason::ServiceFull));
+            drops
+        };
+        let services = packets.iter().map(refused).collect();
+        Counters { services, ..Counters::default() }
+    };
+    let told = |ledger: &Ledger| -> Vec<(String, u64)> {
+        let of = |o: &sluice_meter::Owner| (o.name.to_string(), o.drops.of(Reason::ServiceFull));
+        ledger.owners().iter().map(of).collect()
+    };
+    let mut ledger = Ledger::default();
+    let two = plan(&[("web", &[11]), ("dns", &[12])], None, &Retired::default());
+    ledger.add(&two, &counted(&[5, 1]));
+    ledger.add(&two, &counted(&[7, 1]));
+    assert_eq!(told(&ledger), [("web".to_owned(), 7), ("dns".to_owned(), 1)]);
+    // The second service leaves and its id is given to another, which begins at none.
+    let one = plan(&[("web", &[11])], Some(&two), &Retired::default());
+    ledger.add(&one, &counted(&[8, 1]));
+    let gone = ServiceId(1);
+    let retired = Retired { services: [gone].into(), reals: [two.services[1].reals[0]].into() };
+    let other = plan(&[("web", &[11]), ("ftp", &[13])], Some(&one), &retired);
+    ledger.add(&other, &counted(&[8, 0]));
+    ledger.add(&other, &counted(&[8, 2]));
+    assert_eq!(told(&ledger), [("web".to_owned(), 8), ("ftp".to_owned(), 2)]);
 }
 
 fn meter() -> Meter {

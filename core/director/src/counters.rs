@@ -79,6 +79,48 @@ impl RealCounters {
     }
 }
 
+/// Packets of one service that were dropped, or answered instead of forwarded: by reason, in the
+/// order of [`Reason::OF_SERVICE`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServiceDrops([u64; Reason::OF_SERVICE.len()]);
+
+impl ServiceDrops {
+    /// Counts one packet, if a service's packets are counted under this reason.
+    pub fn count(&mut self, reason: Reason) {
+        if let Some(count) = reason.place_of_service().and_then(|at| self.0.get_mut(at)) {
+            *count += 1;
+        }
+    }
+
+    /// Packets counted under a reason.
+    pub fn of(&self, reason: Reason) -> u64 {
+        reason.place_of_service().map_or(0, |at| self.0[at])
+    }
+
+    /// Each reason with its packets.
+    pub fn by_reason(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
+        Reason::OF_SERVICE.iter().copied().zip(self.0)
+    }
+
+    /// Adds another worker's counts.
+    pub fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            *mine += theirs;
+        }
+    }
+
+    /// What came on top of an earlier count; everything, if the counter began again.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        if self.0.iter().zip(&before.0).any(|(now, before)| now < before) {
+            return *self;
+        }
+        let mut since = *self;
+        since.0.iter_mut().zip(&before.0).for_each(|(count, before)| *count -= before);
+        since
+    }
+}
+
 /// Counts of one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
@@ -86,6 +128,8 @@ pub struct Counters {
     pub reasons: [u64; Reason::COUNT],
     /// By real server's id.
     pub reals: Vec<RealCounters>,
+    /// What was dropped of each service, by its id. Made when a plan is taken over.
+    pub services: Vec<ServiceDrops>,
     /// Sessions opened.
     pub created: u64,
     /// Sessions that ended by themselves: four-way close or reset.
@@ -103,6 +147,7 @@ impl Default for Counters {
         Self {
             reasons: [0; Reason::COUNT],
             reals: Vec::new(),
+            services: Vec::new(),
             created: 0,
             closed: 0,
             expired: 0,
@@ -133,6 +178,12 @@ impl Counters {
             self.reals.resize(other.reals.len(), RealCounters::default());
         }
         for (mine, theirs) in self.reals.iter_mut().zip(&other.reals) {
+            mine.add(theirs);
+        }
+        if self.services.len() < other.services.len() {
+            self.services.resize(other.services.len(), ServiceDrops::default());
+        }
+        for (mine, theirs) in self.services.iter_mut().zip(&other.services) {
             mine.add(theirs);
         }
         self.created += other.created;

@@ -135,6 +135,29 @@ impl Reason {
     /// How many there are.
     pub const COUNT: usize = Self::ALL.len();
 
+    /// Reasons of packets that may be known to be of one virtual service: those with which a
+    /// service refuses a new session or ends one. Each service counts its packets in this order.
+    pub const OF_SERVICE: &'static [Self] = &[
+        Self::Martian,
+        Self::NoSession,
+        Self::NoSessionReset,
+        Self::RealGone,
+        Self::NoReal,
+        Self::RealsFull,
+        Self::ServiceFull,
+        Self::ServiceRate,
+        Self::ClientDenied,
+        Self::NatConflict,
+        Self::SessionsFull,
+        Self::LocalPortsExhausted,
+        Self::NoRoute,
+    ];
+
+    /// Its place in [`Self::OF_SERVICE`], if it is there.
+    pub fn place_of_service(self) -> Option<usize> {
+        Self::OF_SERVICE.iter().position(|reason| *reason == self)
+    }
+
     /// The list as a Markdown table, for the documentation.
     pub fn markdown() -> String {
         let mut out = String::from("| reason | packet is | meaning |\n| --- | --- | --- |\n");

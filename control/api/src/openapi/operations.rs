@@ -181,7 +181,10 @@ fn shown() -> Vec<Operation> {
             ..read("/v1/services", "services", "Services and what they counted", of::<Services>)
         },
         read("/v1/ports", "ports", "Ports", of::<Ports>),
-        read("/v1/drops", "drops", "Why packets were dropped", of::<Drops>),
+        Operation {
+            parameters: &[SERVICE],
+            ..read("/v1/drops", "drops", "Why packets were dropped", of::<Drops>)
+        },
         read("/v1/stages", "stages", "Where the workers' time goes", of::<Stages>),
         Operation {
             parameters: &[ELEPHANTS],

@@ -7,7 +7,7 @@ mod packaging;
 
 use sluice_api::{Exposition, model};
 use sluice_config::Config;
-use sluice_director::counters::{Counters, RealCounters};
+use sluice_director::counters::{Counters, RealCounters, ServiceDrops};
 use sluice_director::path::Stage;
 use sluice_director::plan::{Plan, Retired};
 use sluice_director::reason::Reason;
@@ -61,8 +61,19 @@ fn sample() -> Sample {
     let mut reasons = [0; Reason::COUNT];
     reasons[Reason::TooBig as usize] = 17;
     let reals = (0..plan.reals.len() as u64).map(real).collect();
-    let counters =
-        Counters { reals, reasons, created: 9, closed: 8, expired: 7, handed_off: 6, killed: 5 };
+    let mut refused = ServiceDrops::default();
+    (0..3).for_each(|_| refused.count(Reason::ClientDenied));
+    let services = vec![refused; plan.services.len()];
+    let counters = Counters {
+        reals,
+        services,
+        reasons,
+        created: 9,
+        closed: 8,
+        expired: 7,
+        handed_off: 6,
+        killed: 5,
+    };
     let figures = WorkerFigures {
         packets: 1_000,
         bursts: 100,

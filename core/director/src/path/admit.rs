@@ -80,7 +80,7 @@ impl<F: Parse> Engine<F> {
         }
         // Before anything is answered: nobody may be answered there (RFC 1122 3.2.1.3).
         if martian {
-            return Err(Outcome::Is(Verdict::Drop(Reason::Martian)));
+            return Err(shared.refused_by(service, Verdict::Drop(Reason::Martian)));
         }
         // Before it is asked what the packet may open: what follows the first belongs there too.
         if shared.workers > 1
@@ -92,12 +92,13 @@ impl<F: Parse> Engine<F> {
         let state = opening_state(plan, service, tuple.protocol, flags, mid_stream);
         let Some(state) = state else {
             let parsed = self.burst.lanes[lane].parsed;
-            return Err(Outcome::Is(answer::no_session(plan, &parsed, turn.port, frame)));
+            let verdict = answer::no_session(plan, &parsed, turn.port, frame);
+            return Err(shared.refused_by(service, verdict));
         };
         let entry = vacancy.unwrap_or(hash.into());
         self.foreseen.begin(lane);
         let opened = self.open(shared, turn, (tuple, entry), (service, state));
-        let opened = opened.map_err(Outcome::Is)?;
+        let opened = opened.map_err(|verdict| shared.refused_by(service, verdict))?;
         if state == State::OnePacket {
             self.forget_hints(opened.flow);
         }
@@ -142,9 +143,12 @@ impl<F: Parse> Engine<F> {
         if rule == Orphans::Keep {
             return Found::Flow(flow);
         }
+        let service = session.service;
         // The client is to hear of it, so that what the real server still sends ends nothing.
         if flow.direction() == Direction::Outbound {
-            return Found::Is(Verdict::Drop(Reason::RealGone));
+            let verdict = Verdict::Drop(Reason::RealGone);
+            shared.charge(service, verdict);
+            return Found::Is(verdict);
         }
         self.remove(shared, plan, id);
         shared.counters.closed += 1;
@@ -152,7 +156,9 @@ impl<F: Parse> Engine<F> {
             return Found::Over { mid_stream: true };
         }
         let parsed = self.burst.lanes[lane].parsed;
-        Found::Is(answer::real_gone(&parsed, turn.port, frame))
+        let verdict = answer::real_gone(&parsed, turn.port, frame);
+        shared.charge(service, verdict);
+        Found::Is(verdict)
     }
 
     /// A packet that is to no service.
@@ -192,6 +198,25 @@ impl<F: Parse> Engine<F> {
             None if to_prober => is(gateway::to_prober(turn.view, frame)),
             None => is(Verdict::Kernel(Reason::NotOurs)),
         }
+    }
+}
+
+impl Shared {
+    /// Counts what becomes of a packet of a service under the service too, if it is dropped, or
+    /// answered, for a reason that services count. Packets that are forwarded never come here.
+    #[cold]
+    fn charge(&mut self, service: ServiceId, verdict: Verdict) {
+        let (Verdict::Drop(reason) | Verdict::Answer(_, reason)) = verdict else { return };
+        if let Some(drops) = self.counters.services.get_mut(usize::from(service.0)) {
+            drops.count(reason);
+        }
+    }
+
+    /// The outcome of a packet that opens no session of a service, which counts it.
+    #[cold]
+    fn refused_by(&mut self, service: ServiceId, verdict: Verdict) -> Outcome {
+        self.charge(service, verdict);
+        Outcome::Is(verdict)
     }
 }
 

@@ -8,7 +8,7 @@
 use super::engine::Engine;
 use super::rate::{Rate, Usage};
 use super::{PagePolicy, Path, Shared};
-use crate::counters::RealCounters;
+use crate::counters::{RealCounters, ServiceDrops};
 use crate::hash::Seed;
 use crate::local_port;
 use crate::plan::Plan;
@@ -63,16 +63,20 @@ impl Path {
 }
 
 impl Shared {
-    /// Makes room for what services use of their limits. One that has come since begins afresh,
-    /// whatever its id was before; sessions are counted by id, and none is left of another service.
+    /// Makes room for what services use of their limits, and for what is dropped of them. One that
+    /// has come since begins afresh, whatever its id was before; sessions are counted by id, and
+    /// none is left of another service.
     fn adopt_services(&mut self, plan: &Plan) {
         self.usage.resize(plan.services.len(), Usage::default());
         self.births.resize(plan.services.len(), 0);
-        let known = self.usage.iter_mut().zip(&mut self.births);
-        for (service, (usage, born)) in plan.services.iter().zip(known) {
+        self.counters.services.resize(plan.services.len(), ServiceDrops::default());
+        let drops = self.counters.services.iter_mut();
+        let known = self.usage.iter_mut().zip(&mut self.births).zip(drops);
+        for (service, ((usage, born), drops)) in plan.services.iter().zip(known) {
             if *born != service.born {
                 *born = service.born;
                 usage.rate = Rate::default();
+                *drops = ServiceDrops::default();
             }
         }
     }

@@ -3,6 +3,7 @@
 
 use super::lab::{self, BACK, CLIENT, FRONT, LOCAL, Lab, MemFrame, Packet, REAL, REAL_2, VIP};
 use crate::blueprint::{Blueprint, Mode, Network, Orphans, Persistence, Ports, VirtualService};
+use crate::counters::ServiceDrops;
 use crate::fib::{FibBuilder, Link, Target};
 use crate::path::{SessionFilter, Verdict};
 use crate::plan::{Plan, RealId, Retired, ServiceId};
@@ -140,6 +141,40 @@ fn limits_refuse_with_a_reason() {
     let verdicts: Vec<_> =
         (0..3).map(|port| lab.one(FRONT, &mut tcp((CLIENT, 1000 + port), SYN))).collect();
     assert_eq!(verdicts[2], Verdict::Drop(Reason::RealsFull));
+}
+
+/// What a service refuses is counted under it too, and under no other; what reaches no service,
+/// and what is forwarded, under none.
+#[test]
+fn drops_are_counted_by_service() {
+    let mut lab = web(|service| service.max_sessions = 1);
+    let web = usize::from(ServiceId(1).0);
+    lab.one(FRONT, &mut tcp((CLIENT, 1000), SYN));
+    lab.one(FRONT, &mut tcp((CLIENT, 1001), SYN));
+    lab.one(FRONT, &mut tcp((CLIENT, 1002), SYN));
+    lab.one(FRONT, &mut tcp((CLIENT, 1003), ACK));
+    lab.one(FRONT, &mut tcp((VIP, 1004), SYN));
+    // To a local port that no session has.
+    lab.one(BACK, &mut lab::tcp((REAL, 80), (LOCAL, 9_999), ACK, (1, 0), b""));
+    let counters = lab.path.counters();
+    assert_eq!((counters.of(Reason::NoSession), counters.of(Reason::ServiceFull)), (2, 2));
+    let by_service: Vec<Vec<_>> = (counters.services.iter())
+        .map(|drops| drops.by_reason().filter(|(_, packets)| *packets > 0).collect())
+        .collect();
+    let expected =
+        [(Reason::Martian, 1), (Reason::NoSession, 1), (Reason::ServiceFull, 2)].to_vec();
+    assert_eq!(by_service[web], expected);
+    assert!(by_service.iter().enumerate().all(|(at, drops)| at == web || drops.is_empty()));
+    // Its id goes to another service, which begins at none.
+    let other = |blueprint: &mut Blueprint| blueprint.services[1].ports = Ports::one(81);
+    reload(&mut lab, |blueprint| {
+        blueprint.services.remove(1);
+    });
+    lab.after_s(1_000);
+    lab.path.sweep_all(&lab.plan, lab.now);
+    let reals = [RealId(1), RealId(2)].into();
+    reload_without(&mut lab, &Retired { services: [ServiceId(1)].into(), reals }, other);
+    assert_eq!(lab.path.counters().services[web], ServiceDrops::default());
 }
 
 /// What is left of a service's new sessions goes with it; its id is another's a moment later.
