@@ -37,6 +37,14 @@ def toa(source):
     return TOA, struct.pack(">H", source[1]) + packed(source[0])
 
 
+def without_toa(options):
+    """Options of a client, its own of TOA's kind overwritten by no-operations."""
+    kept = []
+    for name, value in options:
+        kept += [("NOP", None)] * (2 + len(value)) if name == TOA else [(name, value)]
+    return kept
+
+
 class Told(Flow):
     """A flow of a service with `client_address`. The client's segments that begin where its stream
     begins tell the real server, until that one has answered; what comes behind a PROXY header is
@@ -75,6 +83,8 @@ class Told(Flow):
         if self.service.protocol == "udp":
             return [(head, self.header + data)]
         flags = head.flags
+        if self.how == "toa":
+            head.options = without_toa(head.options)
         if "S" in flags:
             return [(head, data)]
         begins = head.seq == self.first and not self.knows

@@ -233,6 +233,7 @@ impl Scene {
         let mac = |port: PortId| MACS[usize::from(port.0)];
         let link = |port: PortId| Link { port, mac: mac(port), vlan: 0, mtu, ..Link::default() };
         let (front, back) = (builder.link(link(FRONT)), builder.link(link(BACK)));
+        [FRONT, BACK].into_iter().for_each(|port| builder.own_mac(port, mac(port)));
         let (clients, prefix) = clients::prefix(self.family);
         let (link, router) = match self.mode {
             Mode::Snat => (back, addresses.inside_router),

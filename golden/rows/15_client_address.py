@@ -3,10 +3,10 @@
 from scapy.layers.inet import TCP, UDP
 
 from checksums import shift
-from frames import real_address
+from frames import family, real_address
 from modes import FNAT4, FNAT6, FNAT46, FNAT64
 from rows import rows_for
-from told import Told
+from told import Told, toa
 
 MODES = (FNAT4, FNAT6, FNAT46, FNAT64)
 PLAIN = (FNAT4, FNAT6)
@@ -225,6 +225,43 @@ def no_room(s, m, way):
     f.syn_ack(options=SMALL)
     f.ack(options=[("NOP", None)] * 40)
     f.send(b"now there is room")
+
+
+def forged(client):
+    """A TOA option of a client that says it is somebody else."""
+    return toa(("192.0.2.77", 7777)) if family(client) == 4 else toa(("2001:db8::77", 7777))
+
+
+@ways(MODES, ("toa",), "a client's own option of that kind is overwritten, from the SYN on")
+def forged_option(s, m, way):
+    f = telling(s, m, way)
+    lie = forged(m.client)
+    f.syn(options=[("MSS", 1460), lie])
+    f.syn_ack(options=SMALL)
+    f.ack(options=[lie])
+    f.send(b"request", options=[("NOP", None), lie, ("NOP", None), ("NOP", None), ("NOP", None)])
+    f.answer(b"answer")
+    f.send(b"and later", options=[lie])
+    f.fin(options=[lie])
+
+
+@ways(PLAIN, ("toa",), "a client's own option is overwritten where there is no room for ours")
+def forged_without_room(s, m, way):
+    f = telling(s, m, way)
+    lie = forged(m.client)
+    f.syn()
+    f.syn_ack(options=SMALL)
+    f.ack(options=[*[("NOP", None)] * (40 - 2 - len(lie[1])), lie])
+    f.ack(options=[lie, *[("NOP", None)] * (40 - 2 - len(lie[1]))])
+
+
+@ways(PLAIN, ("toa",), "several of a client's own options, of other lengths and odd places too")
+def forged_often(s, m, way):
+    f = telling(s, m, way)
+    other = 254, b"\xf9\x89cookie!!"
+    f.syn(options=[("NOP", None), other, ("MSS", 1460), other])
+    f.syn_ack(options=SMALL)
+    f.ack(options=[("NOP", None), other, (254, b""), ("NOP", None)])
 
 
 def dns(s, m, **keys):

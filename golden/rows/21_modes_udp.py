@@ -3,7 +3,7 @@
 from scapy.layers.inet import UDP
 
 from checksums import payload_for, shift
-from modes import DR4, FNAT46, IPIP4, IPIP46, NAT4, NEW, TWO_WAY
+from modes import DR4, FNAT46, FNAT64, IPIP4, IPIP46, NAT4, NEW, TWO_WAY
 from rows import rows_for
 
 
@@ -69,6 +69,23 @@ def udp_checksum_added(s, m):
     f = dns(s, m)
     f.ask(chksum=0)
     f.ask(b"odd", chksum=0)
+    f.reply()
+
+
+@rows_for((FNAT64,), "a datagram without checksum is dropped, and not made a valid one of IPv4")
+def udp_checksum_missing(s, m):
+    f = dns(s, m)
+    f.ask(chksum=0, drop="no_udp_checksum", opens=True)
+    f.ask()
+    f.ask(chksum=0, drop="no_udp_checksum")
+    f.reply()
+
+
+@rows_for((FNAT46,), "an answer without checksum is dropped, and not made a valid one of IPv4")
+def udp_answer_checksum_missing(s, m):
+    f = dns(s, m)
+    f.ask()
+    f.reply(chksum=0, drop="no_udp_checksum")
     f.reply()
 
 

@@ -1,5 +1,6 @@
 """Ethernet and IP around it, in every mode and family."""
 
+from scapy.layers.inet import TCP, UDP
 from scapy.layers.inet6 import (
     IPv6ExtHdrDestOpt,
     IPv6ExtHdrFragment,
@@ -7,9 +8,11 @@ from scapy.layers.inet6 import (
     PadN,
     RouterAlert,
 )
+from scapy.layers.l2 import Dot1Q, Ether
+from scapy.packet import Raw
 
-from frames import GATEWAY_MAC, real_address
-from modes import DR, DR6, FNAT, FNAT6, IPIP, IPIP6, NAT, NAT6, NEW, ONE_WAY, TWO_WAY
+from frames import GATEWAY_MAC, ip_header, real_address
+from modes import ALL, DR, DR6, FNAT, FNAT6, IPIP, IPIP6, NAT, NAT6, NEW, ONE_WAY, TWO_WAY
 from rows import rows_for
 
 SIX = (FNAT6, NAT6, DR6, IPIP6)
@@ -54,6 +57,47 @@ def vlan_odd(s, m):
     f.syn_ack(tags=(0,))
     f.ack(tags=(100, 200))
     f.answer(b"x" * 8, tags=(100, 200))
+
+
+OTHER_MAC = "02:00:00:00:00:77"
+
+
+def to_another(frame, tags=()):
+    """A frame as it is to another receiver of the link."""
+    frame = frame.copy()
+    frame.dst = OTHER_MAC
+    if not tags:
+        return frame
+    return Ether(src=frame.src, dst=frame.dst) / Dot1Q(vlan=tags[0]) / frame.payload
+
+
+@rows_for(ALL, "frames to another's link-layer address are dropped, alone and among others")
+def other_mac(s, m):
+    m.service(s)
+    header = ip_header(m.client, m.vip, {})
+    syn = s.client_frame(header / TCP(sport=40000, dport=80, flags="S", seq=1))
+    s.drops(s.front, to_another(syn), "other_mac")
+    s.drops(s.front, to_another(syn, (10,)), "other_mac")
+    f = s.flow().handshake()
+    head = TCP(sport=40000, dport=80, flags="PA", seq=f.client_seq, ack=f.real_seq)
+    theirs = to_another(s.client_frame(header / head / Raw(b"not for us")))
+    for _ in range(12):
+        s.drops(s.front, theirs, "other_mac")
+        f.send(b"for us")
+    reset = s.client_frame(header / TCP(sport=40000, dport=80, flags="R", seq=f.client_seq))
+    s.drops(s.front, to_another(reset), "other_mac")
+    f.answer(b"still there")
+
+
+@rows_for(ALL, "what comes from an address of one link only is not forwarded to another")
+def link_local(s, m):
+    m.service(s)
+    m.service(s, "dns", "udp", 53)
+    for number in (1, 0xffff):
+        by_version = f"169.254.{number >> 8}.{number & 255}", f"fe80::{number:x}"
+        header = ip_header(by_version[m.version == 6], m.vip, {})
+        for upper in (TCP(sport=40000, dport=80, flags="S"), UDP(sport=40000, dport=53)):
+            s.drops(s.front, bytes(s.client_frame(header / upper)), "link_local")
 
 
 @rows_for((*FNAT, *NAT, *DR), "Ethernet padding is no part of the packet")

@@ -310,6 +310,7 @@ fn fib(universe: &Universe, status: &Status, plan: &Plan, before: Option<&Fib>) 
     let mut builder = FibBuilder::default();
     for (number, link) in universe.links.iter().enumerate() {
         let mac = link_mac(number);
+        builder.own_mac(PortId(link.port), mac);
         builder.link(Link {
             port: PortId(link.port),
             mac,

@@ -85,6 +85,7 @@ impl NextHops {
                 .filter_map(|link| link.vlan.map(|vlan| (link, vlan)))
                 .filter(|(_, vlan)| vlan.ethertype == CUSTOMER_VLAN)
                 .map(|(link, vlan)| (link, vlan.id));
+            own_macs(kernel, (*port, parent), builder);
             for (link, vlan) in std::iter::once((parent, 0)).chain(vlans) {
                 let (v4, v6) = own.on(link.index);
                 let id = builder.link(Link {
@@ -115,6 +116,32 @@ impl NextHops {
     /// Neighbours that the path needs, by the kernel's interface.
     pub fn wanted(&self) -> impl Iterator<Item = (u32, IpAddr)> {
         self.wanted.iter().copied()
+    }
+}
+
+/// The link-layer addresses that a port takes frames for: its interface's, those of the bond or
+/// bridge that this one is part of, and those of VLANs and of MACVLANs on it (VRRP's virtual ones
+/// are such).
+fn own_macs(
+    kernel: &Kernel,
+    (port, parent): (PortId, &sluice_linux::Link),
+    builder: &mut FibBuilder,
+) {
+    let is_on = |link: &sluice_linux::Link, below: u32| {
+        let stacked = link.vlan.is_some()
+            || matches!(link.kind.as_deref(), Some("macvlan" | "macvtap" | "ipvlan"));
+        stacked && link.parent == Some(below)
+    };
+    let above = || kernel.links().filter(|link| is_on(link, parent.index));
+    let further = kernel
+        .links()
+        .filter(|link| above().any(|vlan| vlan.vlan.is_some() && is_on(link, vlan.index)));
+    let master = parent.master.and_then(|index| kernel.link(index));
+    let own = std::iter::once(parent).chain(master);
+    for mac in own.chain(above()).chain(further).filter_map(|link| link.mac) {
+        if mac != [0; 6] {
+            builder.own_mac(port, mac);
+        }
     }
 }
 

@@ -148,6 +148,9 @@ pub trait Family: Sized + 'static {
 
     /// Whether a packet from this address can have come over a network.
     fn is_unicast_source(address: Self::Addr) -> bool;
+
+    /// Whether an address means something on its own link only.
+    fn is_link_local(address: Self::Addr) -> bool;
 }
 
 /// IPv4.
@@ -230,6 +233,10 @@ impl Family for Ipv4 {
 
     fn is_unicast_source(address: u32) -> bool {
         sluice_wire::ipv4::is_unicast_source(address)
+    }
+
+    fn is_link_local(address: u32) -> bool {
+        sluice_wire::ipv4::is_link_local(address)
     }
 }
 
@@ -370,6 +377,13 @@ impl Family for Ipv6 {
         match unmapped(address) {
             Some(v4) => sluice_wire::ipv4::is_unicast_source(v4),
             None => sluice_wire::ipv6::is_unicast_source(address),
+        }
+    }
+
+    fn is_link_local(address: u128) -> bool {
+        match unmapped(address) {
+            Some(v4) => sluice_wire::ipv4::is_link_local(v4),
+            None => sluice_wire::ipv6::is_link_local(address),
         }
     }
 }

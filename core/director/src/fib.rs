@@ -5,11 +5,13 @@
 //! with the table's generation; the generation changes when a number may have become wrong (a
 //! route changed, a neighbour went), not when a neighbour merely got another MAC.
 
+pub mod macs;
 pub(crate) mod ranges;
 
 use crate::blueprint::Mode;
 use crate::plan::{Plan, Real, RealId};
 use bytemuck::{Pod, Zeroable};
+use macs::OwnMacs;
 use ranges::Ranges;
 use rustc_hash::FxHashMap;
 use sluice_wire::ethernet::Mac;
@@ -113,6 +115,8 @@ pub struct Fib {
     v4: Ranges<u32, Way>,
     v6: Ranges<u128, Way>,
     real_hops: Vec<HopId>,
+    /// By port.
+    own_macs: Vec<OwnMacs>,
 }
 
 impl Fib {
@@ -144,6 +148,12 @@ impl Fib {
     #[inline(always)]
     pub fn real_hop(&self, real: RealId) -> HopId {
         self.real_hops.get(real.0 as usize).copied().unwrap_or(HopId::NONE)
+    }
+
+    /// The addresses that a port takes frames for.
+    #[inline(always)]
+    pub(crate) fn own_macs(&self, port: PortId) -> &OwnMacs {
+        self.own_macs.get(usize::from(port.0)).unwrap_or(&OwnMacs::ANY)
     }
 
     /// A link by its number.
@@ -226,6 +236,7 @@ pub struct FibBuilder {
     links: Vec<Link>,
     routes: Vec<(IpAddr, u8, Target)>,
     neighbours: Vec<(LinkId, IpAddr, Mac)>,
+    own_macs: Vec<(PortId, Mac)>,
 }
 
 impl FibBuilder {
@@ -245,6 +256,12 @@ impl FibBuilder {
         self.neighbours.push((link, address, mac));
     }
 
+    /// Adds an address that a port takes frames for: what is to any other single receiver it drops.
+    /// A port that none is added for takes them all.
+    pub fn own_mac(&mut self, port: PortId, mac: Mac) {
+        self.own_macs.push((port, mac));
+    }
+
     /// Compiles. Hops that `before` also has keep their numbers as long as nothing else that
     /// sessions rely on has changed; otherwise the generation does.
     pub fn build(self, plan: &Plan, before: Option<&Fib>) -> Fib {
@@ -262,7 +279,9 @@ impl FibBuilder {
                     self.neighbours.iter().map(|n| (n.0, n.1)).collect();
                 before.hop_of.keys().all(|key| now.contains(key))
             };
+        let ports = self.own_macs.iter().map(|(port, _)| port.0 + 1).max().unwrap_or_default();
         let mut fib = Fib {
+            own_macs: (0..ports).map(|port| OwnMacs::of(PortId(port), &self.own_macs)).collect(),
             generation: before.generation.wrapping_add(u16::from(!stable)),
             links: self.links,
             routes: self.routes,

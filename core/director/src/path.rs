@@ -61,7 +61,8 @@ pub use sight::{Headers, SeenSession, Sight};
 
 use crate::counters::{Counters, Direction};
 use crate::family::{Ipv4, Ipv6};
-use crate::fib::{Fib, LinkId, NoHop, PortId};
+use crate::fib::macs::OwnMacs;
+use crate::fib::{Fib, LinkId, PortId};
 use crate::frame::Frame;
 use crate::hash::Seed;
 use crate::local_port;
@@ -203,6 +204,8 @@ struct Shared {
     ports: Vec<(u16, u32)>,
     /// What tells most packets that are for none of another worker's.
     bounds: strays::Bounds,
+    /// What the port of this turn takes frames for.
+    macs: OwnMacs,
     waiting: ArrayVec<Waiting, BURST>,
     /// Frames that went together and leave by one port.
     leaving: Leaving,
@@ -248,6 +251,7 @@ impl Path {
             ports_from: 0,
             ports: Vec::new(),
             bounds: strays::Bounds::NONE,
+            macs: OwnMacs::ANY,
             waiting: ArrayVec::new(),
             leaving: Leaving::default(),
             joined: ArrayVec::new(),
@@ -325,6 +329,7 @@ impl Path {
         self.shared.deferred.clear();
         self.shared.joined.clear();
         self.shared.now = now;
+        self.shared.macs = *view.fib.own_macs(port);
         // What comes together is alike: one look says that the IPv4 table has nothing of it.
         if frames.iter().all(parse::is_ipv6) {
             self.turn_wide((view, now, port), frames.len(), (frames, verdicts), probe);
@@ -481,19 +486,6 @@ impl Shared {
         let refused = (before, session.state, direction);
         if refused == (State::SynRecv, State::Close, Direction::Outbound) {
             real.refused += 1;
-        }
-    }
-
-    /// The verdict for a frame without a next hop, which may have to be cut.
-    fn no_hop(&mut self, lane: usize, why: NoHop, cut: Option<u16>) -> Verdict {
-        match why {
-            NoHop::NoRoute => Verdict::Drop(Reason::NoRoute),
-            NoHop::Unresolved(link, next) => {
-                match self.waiting.try_push(Waiting { lane, link, next, cut }) {
-                    Ok(()) => Verdict::Wait,
-                    Err(_) => Verdict::Drop(Reason::Unresolved),
-                }
-            }
         }
     }
 }

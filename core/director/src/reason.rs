@@ -129,6 +129,15 @@ reasons! {
     NotLinear, "not_linear", Dropped,
         "The port delivered the frame in several buffers (jumbo frames).";
     Headroom, "headroom", Dropped, "No room in the frame's buffer for a VLAN tag.";
+    OtherMac, "other_mac", Dropped,
+        "A frame to the link-layer address of somebody else, as a switch that floods and a \
+         promiscuous port bring them.";
+    LinkLocal, "link_local", Dropped,
+        "From an address that means something on its own link only (fe80::/10, RFC 4291 2.5.6; \
+         169.254/16, RFC 3927 7), and would be forwarded.";
+    NoUdpChecksum, "no_udp_checksum", Dropped,
+        "A datagram of IPv6 without a checksum (RFC 8200 8.1; tunnels may, RFC 6935), which would \
+         be a valid one of IPv4.";
 }
 
 impl Reason {

@@ -159,6 +159,12 @@ pub const fn is_unicast_source(address: u32) -> bool {
     !matches!(first, 0 | 127 | 224..=255)
 }
 
+/// Whether `address` means something on one link only (169.254/16), so that no router forwards what
+/// it sends or what is sent to it (RFC 3927 7).
+pub const fn is_link_local(address: u32) -> bool {
+    address >> 16 == 0xa9fe
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -143,6 +143,29 @@ pub fn shift_sack(segment: &mut [u8], by: u32) -> bool {
     found
 }
 
+/// Overwrites every option of `kind`, whatever its length, with no-operations, so that the receiver
+/// finds none of them; the checksum follows by difference. Whether there was one.
+pub fn erase(segment: &mut [u8], kind: u8) -> bool {
+    let (mut delta, mut found, mut from) = (Delta::NONE, false, HEADER);
+    while let Some(place) = find(segment, kind, from) {
+        from = place.end;
+        // Kind and length are in front of the data. A header is a multiple of four bytes long, so
+        // that the words which these bytes lie in are all within it.
+        let (first, words) = (place.start - 2, (place.start - 2) & !1..place.end);
+        for at in words.step_by(2) {
+            let old = u16::from_be_bytes([segment[at], segment[at + 1]]);
+            let bytes = at.max(first)..(at + 2).min(place.end);
+            segment[bytes].fill(NOP);
+            delta = delta.word16(old, u16::from_be_bytes([segment[at], segment[at + 1]]));
+        }
+        found = true;
+    }
+    if found {
+        apply(segment, delta);
+    }
+    found
+}
+
 /// The TOA option for a client at an IPv4 address.
 pub const fn toa_v4(address: u32, port: u16) -> [u8; TOA_V4] {
     let ([p, q], [a, b, c, d]) = (port.to_be_bytes(), address.to_be_bytes());
@@ -267,6 +290,7 @@ mod tests {
                 prop_assert!(option.at + option.data.len() <= usize::from(bytes[12] >> 4) * 4);
             }
             let _ = (mss(&bytes), clamp_mss(&mut bytes, 1000), shift_sack(&mut bytes, by));
+            let _ = erase(&mut bytes, by as u8);
             insert(&mut bytes, &toa_v4(1, 2));
             insert(&mut bytes, &toa_v6(1, 2));
         }
@@ -312,6 +336,25 @@ mod tests {
             prop_assert_eq!(elements(&after), expected);
             shift_sack(&mut after, by.wrapping_neg());
             prop_assert_eq!(elements(&after), elements(&before));
+        }
+
+        /// Options of a kind are gone wherever they were, the others stay where they are, and the
+        /// checksum stays right.
+        #[test]
+        fn erasing(options in options(), kind in prop_oneof![2u8..9, Just(TOA)], payload: [u8; 5]) {
+            let before = segment(&options, false, &payload);
+            let mut after = before.clone();
+            let all = |bytes: &[u8]| {
+                Options::of(bytes)
+                    .map(|option| (option.kind, option.at, option.data.to_vec()))
+                    .collect::<Vec<_>>()
+            };
+            let mut expected = all(&before);
+            expected.retain(|(other, ..)| *other != kind);
+            prop_assert_eq!(erase(&mut after, kind), expected.len() < all(&before).len());
+            prop_assert!(is_right(&after));
+            prop_assert_eq!(all(&after), expected);
+            prop_assert_eq!(&after[after.len() - 5..], &before[before.len() - 5..]);
         }
 
         /// The option goes in first, the rest stays, and the checksum is right for the longer

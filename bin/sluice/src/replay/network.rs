@@ -53,6 +53,12 @@ pub(super) fn fib(config: &Config, plan: &Plan) -> Fib {
 
 /// One link for each port and each VLAN that a neighbour names.
 fn links(config: &Config, builder: &mut FibBuilder) -> BTreeMap<(u16, u16), LinkId> {
+    for (port, configured) in (0..).zip(&config.ports) {
+        // Captures of one whose address is not named may have any.
+        if let Some(mac) = configured.mac {
+            builder.own_mac(PortId(port), mac.bytes());
+        }
+    }
     let mut links = BTreeMap::new();
     let untagged = (0..config.ports.len()).map(|port| (port as u16, 0));
     let tagged = config.neighbours.iter().filter_map(|n| Some((config.port_id(&n.port)?, n.vlan?)));

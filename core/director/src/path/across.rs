@@ -81,6 +81,17 @@ pub(super) fn translate<B: Frame>(
     if done.is_some() { None } else { Some(Reason::Untranslatable) }
 }
 
+/// Whether a datagram that is to become `new` comes as IPv6 without a checksum, and leaves as IPv4;
+/// or the first fragment of one. Nothing would say any more that it may be damaged.
+#[cold]
+pub(super) fn lacks_checksum(lane: &Lane<u128>, new: &Tuple<u128>, bytes: &[u8]) -> bool {
+    let (l3, l4) = (usize::from(lane.parsed.l3), usize::from(lane.parsed.l4));
+    let six = bytes.get(l3).is_some_and(|first| first >> 4 == 6);
+    let header = bytes.get(l4..).and_then(|data| data.first_chunk());
+    six && unmapped(new.src).is_some()
+        && header.is_some_and(|data| udp::Header(data).checksum() == 0)
+}
+
 fn to_v4<B: Frame>(frame: &mut B, lane: &Lane<u128>, id: u16) -> Option<()> {
     let (l3, old, new) = (usize::from(lane.parsed.l3), &lane.parsed.tuple, &lane.new);
     let mut header = [0; ipv4::HEADER];

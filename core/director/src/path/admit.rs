@@ -82,6 +82,9 @@ impl<F: Parse> Engine<F> {
         if martian {
             return Err(shared.refused_by(service, Verdict::Drop(Reason::Martian)));
         }
+        if F::is_link_local(tuple.src) {
+            return Err(Outcome::Is(Verdict::Drop(Reason::LinkLocal)));
+        }
         // Before it is asked what the packet may open: what follows the first belongs there too.
         if shared.workers > 1
             && let Some(worker) = shared.next_stop::<F>(plan, service, tuple, at_frame)

@@ -20,11 +20,11 @@ use super::follow::destination;
 use super::parse::Parse;
 use super::quote::{self, Quote};
 use super::sweep::expired;
-use super::{Shared, Verdict, answer, outside, rewrite, tunnel};
+use super::{Shared, Verdict, Waiting, answer, outside, rewrite, tunnel};
 use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::family::{Family, Ipv4, Ipv6, Tuple};
-use crate::fib::Fib;
+use crate::fib::{Fib, NoHop};
 use crate::frame::Frame;
 use crate::plan::Plan;
 use crate::reason::Reason;
@@ -262,6 +262,9 @@ impl<F: Parse> Engine<F> {
             return Verdict::Drop(Reason::TooBig);
         }
         let ends = (teller::<F>(received, direction, mode, &new), F::to_ip(new.dst));
+        if is_link_local(if past { received.from } else { ends.0 }) {
+            return Verdict::Drop(Reason::LinkLocal);
+        }
         let received = self.in_its_numbers(plan, frame.bytes_mut(), received, &quote, about);
         let failed = if past {
             take_hop(frame.bytes_mut(), received);
@@ -286,12 +289,33 @@ impl<F: Parse> Engine<F> {
 }
 
 impl Shared {
+    /// The verdict for a frame without a next hop, which may have to be cut.
+    pub(super) fn no_hop(&mut self, lane: usize, why: NoHop, cut: Option<u16>) -> Verdict {
+        match why {
+            NoHop::NoRoute => Verdict::Drop(Reason::NoRoute),
+            NoHop::Unresolved(link, next) => {
+                match self.waiting.try_push(Waiting { lane, link, next, cut }) {
+                    Ok(()) => Verdict::Wait,
+                    Err(_) => Verdict::Drop(Reason::Unresolved),
+                }
+            }
+        }
+    }
+
     /// The verdict on a frame without a known next hop towards `to`.
     pub(super) fn unresolved(&mut self, fib: &Fib, frame: u8, to: IpAddr) -> Verdict {
         match fib.lookup(to) {
             Err(why) => self.no_hop(usize::from(frame), why, None),
             Ok(_) => Verdict::Drop(Reason::NoRoute),
         }
+    }
+}
+
+/// Whether who tells of an error is known on its own link only.
+const fn is_link_local(teller: IpAddr) -> bool {
+    match teller {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
     }
 }
 

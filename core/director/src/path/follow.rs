@@ -55,7 +55,10 @@ impl<F: Parse> Engine<F> {
             | (parsed.ttl <= 1)
             | (parsed.length > room)
             | (frame.segment_size() != 0)
-            | (F::WIDE && plan.introduces && mode == Mode::Fnat);
+            | (F::WIDE && plan.introduces && mode == Mode::Fnat)
+            | (F::WIDE
+                && F::keys_cross(&lane.key, &new)
+                && F::lacks_checksum(lane, &F::tuple(&new), frame));
         let (plain, segment) =
             (track::is_plain(session.state, parsed.segment.flags), parsed.segment);
         if particular | (!CHANGES & !plain)
@@ -180,6 +183,9 @@ impl<F: Parse> Engine<F> {
         if joined::longest(parsed, frame) > room {
             lane.hop = HopId::NONE;
             return Outcome::TooBig(room);
+        }
+        if F::WIDE && F::lacks_checksum(lane, &lane.new, frame) {
+            return Outcome::Is(Verdict::Drop(Reason::NoUdpChecksum));
         }
         session.seen_ms = now.low();
         let (packets, bytes) = joined::carried(parsed, frame);

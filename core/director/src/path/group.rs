@@ -350,7 +350,9 @@ impl<F: Parse> Engine<F> {
         }
         let (from, seed, index) = (part.start, self.sessions.seed(), self.sessions.index());
         let group = &mut self.burst.groups[at % GROUPS];
-        let others = self.level.run(Read::<F, B, P> { group, frames, picks, from, seed, index });
+        let macs = &shared.macs;
+        let read = Read::<F, B, P> { group, frames, picks, from, seed, index, macs };
+        let others = self.level.run(read);
         if others != 0 {
             lanes(others).for_each(|lane| shared.defer(picks.frame(from + lane), verdicts));
         }

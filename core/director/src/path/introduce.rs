@@ -138,6 +138,10 @@ fn segment<B: Frame>(
     let header = frame.bytes().get(l4..).and_then(tcp::Header::parse).ok_or(NO_ROOM)?;
     let (sequence, flags) = (header.sequence(), header.flags());
     let acknowledgement = header.acknowledgement();
+    if how == ClientAddress::Toa && direction == Direction::Inbound {
+        // Whatever a client says there, the real server would take for the director's word.
+        tcp_options::erase(segment_of(lane, frame).ok_or(NO_ROOM)?, tcp_options::TOA);
+    }
     if flags & SYN != 0 {
         if direction == Direction::Inbound {
             // One on an open connection is not its beginning, whoever sent it (RFC 5961, 4).

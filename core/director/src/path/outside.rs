@@ -44,6 +44,9 @@ impl<F: Parse> Engine<F> {
         if !F::is_unicast_source(tuple.src) {
             return is(Verdict::Drop(Reason::Martian));
         }
+        if F::is_link_local(tuple.src) {
+            return is(Verdict::Drop(Reason::LinkLocal));
+        }
         let any = plan.accept_mid_stream || shared.may_resume(frame);
         let state = admit::opening_state(plan, id, tuple.protocol, parsed.segment.flags, any);
         let Some(state) = state else { return is(Verdict::Drop(Reason::NoSession)) };

@@ -1,5 +1,6 @@
 //! From bytes to a tuple: what may be ours goes on, everything else gets its verdict here.
 
+mod link;
 mod v6;
 
 use super::burst::{Lane, Parsed};
@@ -65,6 +66,11 @@ pub(super) trait Parse: Together {
         lane: &Lane<Self::Addr>,
     ) -> Option<Reason>;
 
+    /// Whether a packet may not become `new`, of another version, for want of a checksum.
+    fn lacks_checksum<B: Frame>(_: &Lane<Self::Addr>, _new: &Tuple<Self::Addr>, _: &B) -> bool {
+        false
+    }
+
     /// Tells the real server of a session who its client is, if that is asked for.
     fn introduce<B: Frame>(
         plan: &Plan,
@@ -109,8 +115,10 @@ impl Parse for Ipv4 {
         shared: &Shared,
         lane: &mut Lane<u32>,
     ) -> Result<(), Refused> {
-        lane.quick = plain(frame, &mut lane.key, &mut lane.parsed);
+        lane.quick =
+            shared.macs.take(frame.bytes()) && plain(frame, &mut lane.key, &mut lane.parsed);
         if !lane.quick {
+            link::is_for_us(frame, shared)?;
             // Most of what the wide table gets; the rest is told apart in peace.
             if is_ipv6(frame) {
                 return Err(Refused::Wide);
@@ -158,8 +166,10 @@ impl Parse for Ipv6 {
         shared: &Shared,
         lane: &mut Lane<u128>,
     ) -> Result<(), Refused> {
-        lane.quick = v6::plain(frame, &mut lane.key, &mut lane.parsed);
+        lane.quick =
+            shared.macs.take(frame.bytes()) && v6::plain(frame, &mut lane.key, &mut lane.parsed);
         if !lane.quick {
+            link::is_for_us(frame, shared)?;
             narrow(frame, plan, lane)?;
         }
         if shared.workers > 1 {
@@ -174,6 +184,10 @@ impl Parse for Ipv6 {
         lane: &Lane<u128>,
     ) -> Option<Reason> {
         across::translate(shared, frame, lane)
+    }
+
+    fn lacks_checksum<B: Frame>(lane: &Lane<u128>, new: &Tuple<u128>, frame: &B) -> bool {
+        new.protocol == ipv4::UDP && across::lacks_checksum(lane, new, frame.bytes())
     }
 
     fn introduce<B: Frame>(

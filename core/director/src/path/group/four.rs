@@ -63,7 +63,7 @@ impl Together for Ipv4 {
         let front = Words::columns(instructions, heads.parts(WORDS));
         let middle = Words::columns(instructions, heads.parts(WORDS + 16));
         let back = Words::columns(instructions, heads.parts(L4 + 4));
-        let (room, is_frame) = heads.room(instructions);
+        let (room, is_frame) = heads.room(read.macs, instructions);
         let (good, barred) = (heads.good, heads.barred);
         let [link, first, second, third] = front;
         let [src, dst, ports, _] = middle;

@@ -2,6 +2,7 @@
 
 use super::ends::{NO_ROWS, Rows};
 use super::{Group, NOTHING, Together};
+use crate::fib::macs::OwnMacs;
 use crate::frame::{Checked, Frame};
 use crate::hash::Seed;
 use crate::path::picks::Picks;
@@ -22,6 +23,8 @@ pub(in crate::path) struct Read<'a, F: Together, B, P> {
     pub from: usize,
     pub seed: &'a Seed,
     pub index: &'a Index,
+    /// What their port takes frames for.
+    pub macs: &'a OwnMacs,
 }
 
 impl<F: Together, B: Frame, P: Picks> Kernel for Read<'_, F, B, P> {
@@ -78,16 +81,26 @@ impl<'a, const N: usize> Heads<'a, N> {
     }
 
     /// Bytes of the frames behind their link-layer headers, and which of them are neither too short
-    /// nor to groups of receivers.
+    /// nor to other receivers.
     #[inline(always)]
-    pub fn room<I: Instructions>(&self, instructions: I) -> (Words<I>, Words<I>) {
+    pub fn room<I: Instructions>(&self, macs: &OwnMacs, instructions: I) -> (Words<I>, Words<I>) {
         let lengths = Words::load(instructions, &self.lengths);
-        let mut first = [0; LANES];
+        let (mut front, mut back) = ([0; LANES], [0; LANES]);
         each_lane!(lane => {
-            first[lane] = u32::from(self.bytes[lane][0]);
+            let [a, b, c, d, e, f] = *self.bytes[lane].first_chunk().unwrap_or(&[0; 6]);
+            front[lane] = u32::from_ne_bytes([a, b, c, d]);
+            back[lane] = u32::from_ne_bytes([c, d, e, f]);
         });
-        let to_groups = (Words::load(instructions, &first) & 1).is_word(1);
-        (lengths - ethernet::HEADER as u32, lengths.at_least(N as u32) & !to_groups)
+        let [front, back] = [front, back].map(|words| Words::load(instructions, &words));
+        // None is known, so that the lowest bit of the first byte says enough.
+        let mut ours = (front & u32::from_ne_bytes([1, 0, 0, 0])).is_word(0);
+        if let Some(([first, last], rest)) = macs.words().split_first() {
+            ours = front.is_word(*first) & back.is_word(*last);
+            for [first, last] in rest {
+                ours = ours | (front.is_word(*first) & back.is_word(*last));
+            }
+        }
+        (lengths - ethernet::HEADER as u32, lengths.at_least(N as u32) & ours)
     }
 }
 

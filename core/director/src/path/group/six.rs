@@ -111,7 +111,7 @@ impl Together for Ipv6 {
             words.store(to);
         }
         let length = short(second & 0xffff);
-        let (room, is_frame) = heads.room(instructions);
+        let (room, is_frame) = heads.room(read.macs, instructions);
         let fits = length.at_most(room - ipv6::HEADER as u32) & is_frame;
         let whole = link.shr::<16>().is_word(u32::from(ethernet::IPV6.to_be()))
             & (first & 0xf0).is_word(0x60)
