@@ -202,7 +202,7 @@ unsafe extern "C" {
         pool: *mut Mempool,
     ) -> c_int;
     pub fn sluice_port_tx_queue(port: u16, queue: u16, descriptors: u16) -> c_int;
-    pub fn sluice_port_start(port: u16) -> c_int;
+    pub fn sluice_port_start(port: u16, keep_flags: c_int) -> c_int;
     pub fn sluice_port_stop(port: u16) -> c_int;
     pub fn sluice_port_close(port: u16) -> c_int;
     pub fn sluice_port_link(port: u16) -> c_int;

@@ -279,9 +279,14 @@ int sluice_port_tx_queue(uint16_t port, uint16_t queue, uint16_t descriptors)
 	return rte_eth_tx_queue_setup(port, queue, descriptors, rte_eth_dev_socket_id(port), NULL);
 }
 
-int sluice_port_start(uint16_t port)
+int sluice_port_start(uint16_t port, int keep_flags)
 {
-	return rte_eth_dev_start(port);
+	int status;
+
+	sluice_keep_interface_flags(keep_flags);
+	status = rte_eth_dev_start(port);
+	sluice_keep_interface_flags(0);
+	return status;
 }
 
 int sluice_port_stop(uint16_t port)

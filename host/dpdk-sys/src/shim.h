@@ -106,7 +106,11 @@ int sluice_port_configure(uint16_t port, const struct sluice_port_setup *setup);
 int sluice_port_rx_queue(uint16_t port, uint16_t queue, uint16_t descriptors,
 			 struct rte_mempool *pool);
 int sluice_port_tx_queue(uint16_t port, uint16_t queue, uint16_t descriptors);
-int sluice_port_start(uint16_t port);
+/* With `keep_flags`, the flags of the kernel interface below (up, promiscuous, ...) are left alone:
+ * see interface_flags.c.
+ */
+int sluice_port_start(uint16_t port, int keep_flags);
+void sluice_keep_interface_flags(int keep);
 int sluice_port_stop(uint16_t port);
 int sluice_port_close(uint16_t port);
 /* 1 up, 0 down, negative when it cannot be told. Does not wait. */

@@ -386,7 +386,9 @@ impl Opening<'_> {
                 let status = sys::sluice_port_set_mac(id, mac.as_ptr());
                 check(status, || self.context("set the address of"))?;
             }
-            check(sys::sluice_port_start(id), || self.context("start"))?;
+            // Whether an AF_XDP port's interface is up is its owner's affair.
+            let keep_flags = i32::from(matches!(device, Device::AfXdp { .. }));
+            check(sys::sluice_port_start(id, keep_flags), || self.context("start"))?;
             if matches!(device, Device::Pci { .. }) && sys::sluice_port_allmulticast(id, 1) < 0 {
                 warn!(port = self.config.name, "multicast may not reach the TAP twin");
             }

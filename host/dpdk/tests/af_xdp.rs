@@ -116,6 +116,54 @@ fn an_interface_may_vanish_and_return_again_and_again() {
     assert!(!bed.link().contains("xdp"), "{}", bed.link());
 }
 
+/// Stands before the C library in the program under test: whoever writes an interface's flags says
+/// so and then does it half a second later.
+const SLOW_FLAGS: &str = r#"
+#include <stdarg.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <linux/sockios.h>
+int ioctl(int fd, unsigned long request, ...) {
+    va_list rest;
+    va_start(rest, request);
+    void *argument = va_arg(rest, void *);
+    va_end(rest);
+    if (request == SIOCSIFFLAGS) {
+        (void)!write(2, "flags are written\n", 18);
+        usleep(500000);
+    }
+    return syscall(SYS_ioctl, fd, request, argument);
+}"#;
+
+/// The driver reads the interface's flags and writes them back when a port starts.
+#[test]
+fn an_interface_set_up_while_its_port_opens_stays_up() {
+    needs_root!();
+    let bed = Bed::new(1);
+    let folder = std::env::temp_dir().join(format!("sluice-flags-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (source, object) = (folder.join("slow.c"), folder.join("slow.so"));
+    std::fs::write(&source, SLOW_FLAGS).unwrap();
+    succeed(Command::new("clang").args(["-shared", "-fPIC"]).arg(&source).arg("-o").arg(&object));
+    let preload = format!("LD_PRELOAD={}", object.display());
+
+    ip(&["-n", &bed.here, "link", "set", "port0", "down"]);
+    let mut echo = Echo::launch_under(&bed, &["env", &preload], &DEVICE);
+    wait_until("the port is open or just about to be", || {
+        let log = echo.log();
+        log.contains("flags are written") || log.contains("port is open")
+    });
+    ip(&["-n", &bed.here, "link", "set", "port0", "up"]);
+    echo.wait_for("ready");
+    let link = bed.link();
+    assert!(link.contains(",UP"), "it was set up and nobody set it down: {link}");
+    bed.wait_for_link();
+    assert_eq!(bed.exchange(7, "up\n"), "up\n");
+    std::fs::remove_dir_all(&folder).unwrap();
+    echo.quit();
+}
+
 #[test]
 fn no_program_stays_after_a_signal_and_a_stale_one_is_replaced() {
     needs_root!();

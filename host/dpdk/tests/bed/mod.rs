@@ -89,6 +89,14 @@ impl Bed {
                     .args(["tx", "off"]),
             );
         }
+        self.wait_for_link();
+    }
+
+    /// Waits until the kernel sends by the port's interface. A veth end that was set up before the
+    /// other has its carrier at once, but a kernel thread gives it its transmit queue later: until
+    /// then the kernel's answers to ARP requests are dropped.
+    pub fn wait_for_link(&self) {
+        wait_until("the port's interface is ready", || self.link().contains("state UP"));
     }
 
     /// Deletes the pair of interfaces.
@@ -129,11 +137,13 @@ impl Bed {
         (answers - twice, twice)
     }
 
-    /// Sends a datagram to a UDP port and returns what came back within a second.
+    /// Sends one datagram to a UDP port and returns what came back: nothing if the port is closed
+    /// or nobody answers in time.
     pub fn exchange(&self, port: u16, text: &str) -> String {
+        let wait = format!("-w{}", PATIENCE.as_secs());
         let mut child = self
             .peer("nc")
-            .args(["-u", "-w1", PORT_ADDRESS, &port.to_string()])
+            .args(["-u", &wait, PORT_ADDRESS, &port.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
