@@ -7,10 +7,10 @@ use serde_json::Value;
 use sluice_e2e::error::expect;
 use sluice_e2e::family::FAMILIES;
 use sluice_e2e::load::iperf3_tcp;
-use sluice_e2e::{Director, Driver, LabError, Mode};
+use sluice_e2e::{Director, Driver, LabError, Mode, wait_until};
 
 use crate::arena::on_mode;
-use crate::field::{Field, Setup, here};
+use crate::field::{Field, SOON, Setup, here};
 
 #[test]
 fn an_elephant_is_seen() {
@@ -43,7 +43,21 @@ fn elephants(field: &mut Field) -> Result<(), LabError> {
             format!("{family}: iperf3 sent {} bit/s, {most} were seen", ran.bits_per_s)
         })?;
     }
-    stages(&field.director)
+    stages(&field.director)?;
+    workers_are_idle_again(&field.director)
+}
+
+/// How busy a worker is said to be is how busy it is now: seconds after the load not at all, while
+/// the average since the start goes down over minutes.
+fn workers_are_idle_again(director: &Director) -> Result<(), LabError> {
+    let mut last = Value::Null;
+    let idle = wait_until("the workers to be idle", SOON, || {
+        last = json(director, &["status", "--json"])?["workers"].take();
+        let workers = last.as_array().map_or(&[][..], Vec::as_slice);
+        let share = |worker: &Value| worker["busy_share"].as_f64().unwrap_or(1.0);
+        Ok((!workers.is_empty() && workers.iter().all(|it| share(it) < 0.02)).then_some(()))
+    });
+    idle.map_err(|error| LabError::Wrong(format!("{error}: {last}")))
 }
 
 /// Bits a second of the session at the top of the list, if it is one of iperf3 to this address.

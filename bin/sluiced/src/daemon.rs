@@ -24,6 +24,7 @@ use sluice_director::fib::Fib;
 use sluice_director::plan::Plan;
 use sluice_dpdk::Eal;
 use sluice_linux::Mirror;
+use sluice_meter::RecentWork;
 use sluice_state::Desired;
 use sluice_worker::{Event, Snapshot, Wake};
 use std::io::Read;
@@ -60,6 +61,7 @@ pub(crate) struct Daemon {
     pub server: Server,
     pub lookouts: Lookouts,
     pub samples: Samples,
+    pub recent_work: RecentWork,
     pub figures: ipvs::Figures,
     pub last_reload: Option<model::Reload>,
 }
@@ -112,6 +114,7 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
         lookouts: Lookouts::default(),
         samples,
         figures: ipvs::Figures::default(),
+        recent_work: RecentWork::default(),
         last_reload: None,
     };
     daemon.ports.raise_twins(&mut daemon.mirror);
@@ -414,7 +417,7 @@ impl Daemon {
             memory: report::memory(&reports),
             sessions: report::sessions(&reports, &total),
             handed_off: total.handed_off,
-            workers: report::workers(&self.crew, &reports),
+            workers: report::workers(&self.crew, &reports, &self.recent_work),
         }
     }
 }

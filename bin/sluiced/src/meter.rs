@@ -124,7 +124,10 @@ fn check(shown: Shown) -> Check {
 
 impl Daemon {
     /// Sends away how things stand, by these reports and their sum.
-    pub fn measure(&self, reports: Vec<Report>, total: Counters) {
+    pub fn measure(&mut self, reports: Vec<Report>, total: Counters) {
+        for report in &reports {
+            self.recent_work.note(report.worker, report::work(report));
+        }
         let size = self.crew.size();
         let settled =
             reports.len() == size && reports.iter().all(|report| report.epoch == self.plan.epoch);
@@ -171,8 +174,7 @@ fn figures(report: &Report) -> WorkerFigures {
         packets: report.packets,
         bursts: report.bursts,
         handed_off: report.counters.handed_off,
-        busy_ms: report.busy_ms,
-        life_ms: report.life_ms,
+        work: report::work(report),
         timed_bursts: stages.bursts,
         timed_packets: stages.packets,
         looked_up: stages.looked_up,

@@ -8,6 +8,7 @@ use sluice_director::counters::{Counters, Direction, RealCounters, ServiceDrops}
 use sluice_director::path::{Elephant, SessionInfo, Stage};
 use sluice_director::plan::{Plan, RealId, Service, ServiceId, Standing};
 use sluice_dpdk::PortState;
+use sluice_meter::{RecentWork, Work};
 use sluice_worker::Report;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -44,7 +45,7 @@ pub fn drops_of(plan: &Plan, reports: &[Report], name: &str) -> Result<model::Dr
 }
 
 /// Workers as they are shown.
-pub fn workers(crew: &Crew, reports: &[Report]) -> Vec<model::Worker> {
+pub fn workers(crew: &Crew, reports: &[Report], recent: &RecentWork) -> Vec<model::Worker> {
     let shown = |report: &Report| model::Worker {
         worker: report.worker,
         core: crew.core(report.worker),
@@ -55,9 +56,14 @@ pub fn workers(crew: &Crew, reports: &[Report]) -> Vec<model::Worker> {
         empty_turns: report.empty_turns,
         sleeps: report.sleeps,
         held_frames: report.held as u64,
-        busy_share: report.busy_ms as f64 / report.life_ms.max(1) as f64,
+        busy_share: recent.share(report.worker, work(report)),
     };
     reports.iter().map(shown).collect()
+}
+
+/// What a worker's time went into.
+pub fn work(report: &Report) -> Work {
+    Work { busy_ms: report.busy_ms, life_ms: report.life_ms }
 }
 
 /// Where the workers' time goes.

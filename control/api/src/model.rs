@@ -157,7 +157,8 @@ pub struct Worker {
     pub sleeps: u64,
     /// Frames that wait for a neighbour.
     pub held_frames: u64,
-    /// Share of its time spent on turns with work, 0 to 1. The daemon says over which time.
+    /// Share of the last two to three seconds spent on turns with work, 0 to 1; over the last hour:
+    /// `GET /v1/rates`.
     pub busy_share: f64,
 }
 

@@ -5,6 +5,7 @@
 //! 200 kB. A service without traffic takes nothing, one that had none for an hour is forgotten, and
 //! one too many is not kept.
 
+use crate::busy::Work;
 use crate::ledger::{Counted, Owner};
 use sluice_api::model::{RateColumns, Rates, RatesQuery, WorkerRates};
 use std::collections::{HashMap, VecDeque};
@@ -38,8 +39,8 @@ pub struct Totals {
     pub received: u64,
     /// Packets dropped.
     pub dropped: u64,
-    /// Milliseconds of each worker's turns with work, and of its life.
-    pub workers: Vec<(u64, u64)>,
+    /// What each worker's time went into.
+    pub workers: Vec<Work>,
 }
 
 /// A time that has ended.
@@ -234,10 +235,8 @@ fn place(now_ms: u64, over_ms: u64, now: &Totals, before: &Totals) -> Place {
         *value = rate(now, before, over_ms);
     }
     values[COUNTS] = now.sessions as f64;
-    let share = |(at, (busy, life)): (usize, &(u64, u64))| {
-        let (busy_before, life_before) = before.workers.get(at).copied().unwrap_or_default();
-        let life = life.saturating_sub(life_before).max(1);
-        (busy.saturating_sub(busy_before) as f32 / life as f32).min(1.0)
+    let share = |(at, work): (usize, &Work)| {
+        work.share_since(before.workers.get(at).copied().unwrap_or_default()) as f32
     };
     Place {
         stamp: Stamp { at_ms: now_ms, over_ms: u32::try_from(over_ms).unwrap_or(u32::MAX) },

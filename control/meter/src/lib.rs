@@ -10,6 +10,7 @@
 //! list of what there is, from which the documentation comes too.
 #![forbid(unsafe_code)]
 
+mod busy;
 pub mod families;
 mod history;
 mod ledger;
@@ -19,6 +20,7 @@ mod process;
 mod rows;
 mod sample;
 
+pub use busy::{RecentWork, Work};
 pub use history::{History, SERVICE_STEP_S, SERVICES_KEPT, STEP_S};
 pub use ledger::{Account, Counted, Ledger, Owner};
 pub use meter::{Identity, Meter};

@@ -95,7 +95,7 @@ impl Meter {
             sessions: said().map(|said| said.sessions).sum(),
             received: said().map(|said| said.packets).sum(),
             dropped: reasons.map(|reason| self.counters.of(*reason)).sum(),
-            workers: said().map(|said| (said.busy_ms, said.life_ms)).collect(),
+            workers: said().map(|said| said.work).collect(),
         }
     }
 

@@ -281,7 +281,7 @@ pub(crate) fn workers(page: &mut Page, workers: &[(u16, bool, WorkerFigures)]) {
     tagged().for_each(|(tag, (_, answered, _))| page.sample(tag, None, *answered));
     page.family(&f::WORKER_SECONDS);
     for (tag, (_, _, said)) in tagged() {
-        let [busy, life] = [said.busy_ms, said.life_ms].map(|ms| ms as f64 / 1e3);
+        let [busy, life] = [said.work.busy_ms, said.work.life_ms].map(|ms| ms as f64 / 1e3);
         page.sample(tag, Some(("mode", "busy")), busy);
         page.sample(tag, Some(("mode", "idle")), (life - busy).max(0.0));
     }

@@ -1,5 +1,6 @@
 //! What the control loop knows at a moment, as it gives it away: copied or shared, not formatted.
 
+use crate::busy::Work;
 use sluice_api::model;
 use sluice_director::counters::Counters;
 use sluice_director::path::Stage;
@@ -74,10 +75,8 @@ pub struct WorkerFigures {
     pub bursts: u64,
     /// Packets handed to another worker.
     pub handed_off: u64,
-    /// Milliseconds of its turns with work.
-    pub busy_ms: u64,
-    /// Milliseconds of its life.
-    pub life_ms: u64,
+    /// What its time went into.
+    pub work: Work,
     /// Bursts that were timed.
     pub timed_bursts: u64,
     /// Packets in them.

@@ -7,7 +7,8 @@ use sluice_director::counters::{Counters, RealCounters, ServiceDrops};
 use sluice_director::plan::{Plan, Retired, ServiceId};
 use sluice_director::reason::Reason;
 use sluice_meter::{
-    Identity, Ledger, Meter, SERVICE_STEP_S, SERVICES_KEPT, Sample, WorkerFigures, WorkerSample,
+    Identity, Ledger, Meter, SERVICE_STEP_S, SERVICES_KEPT, Sample, Work, WorkerFigures,
+    WorkerSample,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,8 +119,7 @@ fn sample(plan: &Arc<Plan>, at_s: f64, counters: Counters, received: u64) -> Sam
     let figures = WorkerFigures {
         packets: received,
         sessions: 42,
-        busy_ms: (at_s * 250.0) as u64,
-        life_ms: (at_s * 1000.0) as u64,
+        work: Work { busy_ms: (at_s * 250.0) as u64, life_ms: (at_s * 1000.0) as u64 },
         ..WorkerFigures::default()
     };
     Sample {

@@ -12,7 +12,7 @@ use sluice_director::path::Stage;
 use sluice_director::plan::{Plan, Retired};
 use sluice_director::reason::Reason;
 use sluice_meter::{
-    Check, Identity, Meter, Process, Sample, WorkerFigures, WorkerSample, families,
+    Check, Identity, Meter, Process, Sample, Work, WorkerFigures, WorkerSample, families,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -77,8 +77,7 @@ fn sample() -> Sample {
     let figures = WorkerFigures {
         packets: 1_000,
         bursts: 100,
-        busy_ms: 1_500,
-        life_ms: 6_000,
+        work: Work { busy_ms: 1_500, life_ms: 6_000 },
         stage_s: Stage::ALL.map(|stage| if stage == Stage::Track { 1e-9 } else { 0.5 }),
         ..WorkerFigures::default()
     };
