@@ -97,11 +97,11 @@ pub fn real(command: Real, socket: &Socket) -> Done {
             let client = socket.client(&asking);
             let view = client.config()?;
             let entry = only(&view, Kind::Service, &service)?;
-            if asking.json {
-                return done(Shown::new(serde_json::to_string_pretty(entry)? + "\n"));
-            }
             let known = client.services(&[])?;
-            return done(show::reals(entry, &known));
+            return done(match asking.json {
+                true => show::reals_json(entry, &known)?,
+                false => show::reals(entry, &known),
+            });
         }
         Real::Add { which, weight, keys } => {
             let mut body = settings(&keys)?;

@@ -7,10 +7,13 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
+use serde_json::json;
 use sluice_api::model::{HistoryLine, HistoryPage, Services};
 use sluice_api::{Call, Server};
 use sluice_config::Config;
-use sluice_state::{Applied, Author, Desired, Door, FileContent, Refusal, Request, What};
+use sluice_state::{
+    self as state, Applied, Author, Desired, Door, FileContent, Refusal, Request, What,
+};
 use tempfile::TempDir;
 
 const FILE: &str = "\
@@ -119,11 +122,36 @@ fn answer(desired: &mut Desired, file: &PathBuf, call: Call) {
             let found = desired.history().get(number).cloned().ok_or((1, desired.epoch()));
             reply.send(found).is_ok()
         }
-        // No worker runs here.
-        Call::Services(reply) => reply.send(Services::default()).is_ok(),
+        Call::Services(reply) => reply.send(running(desired)).is_ok(),
         other => panic!("{other:?}"),
     };
     assert!(in_time);
+}
+
+/// What a director tells of "web" whose first real server has three sessions; its plan does not
+/// have the second one yet.
+fn running(desired: &Desired) -> Services {
+    let view = desired.view();
+    let web = view.objects.iter().find(|entry| entry.key.name == "web").expect("web");
+    let drained =
+        web.overrides.iter().any(|placed| placed.over.state == Some(state::RealState::Drain));
+    let real = json!({
+        "address": "192.0.2.11", "port": 80, "mode": "fnat", "full_at": [],
+        "weight": if drained { 0 } else { 2 },
+        "state": if drained { "draining" } else { "up" },
+        "upper_sessions": 0, "lower_sessions": 0,
+        "sessions_total": 4, "sessions_active": 3, "sessions_established": 2,
+        "sessions_closing": 1, "clients_bound": 0,
+        "packets": { "inbound": 9, "outbound": 8 }, "bytes": { "inbound": 900, "outbound": 800 },
+    });
+    let service = json!({
+        "name": "web", "protocol": "tcp", "vip": "198.51.100.200", "ports": "80",
+        "mode": "fnat", "scheduler": "rr", "pool": "lan", "persistence": null,
+        "one_packet": false, "client_address": "hidden", "sessions_total": 4,
+        "sessions_active": 3, "packets": { "inbound": 9, "outbound": 8 },
+        "bytes": { "inbound": 900, "outbound": 800 }, "reals": [real],
+    });
+    serde_json::from_value(json!({ "services": [service] })).expect("services")
 }
 
 #[test]
@@ -147,11 +175,20 @@ fn real_servers_are_drained_and_weighed() {
     place.works("real enable web 192.0.2.12");
     place.works("real set web 192.0.2.12 --weight 9");
     let table = "\
-REAL SERVER    WEIGHT  STATE  OVERRIDE      ACTIVE  ESTABLISHED  CLOSING  BOUND
-192.0.2.11:80       2  up     drain              -            -        -      -
-192.0.2.12:80       1  down   weight 9, up       -            -        -      -
+REAL SERVER    WEIGHT  CONFIGURED  STATE     OVERRIDE      ACTIVE  ESTABLISHED  CLOSING  BOUND
+192.0.2.11:80       0           2  draining  drain              3            2        1      0
+192.0.2.12:80       9           1  up        weight 9, up       -            -        -      -
 ";
     assert_eq!(place.works("real show web"), table);
+    let json = place.works("real show web --json");
+    let shown: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(shown["value"]["real"][0]["weight"], 2);
+    let real = &shown["reals"][0];
+    assert_eq!((&real["state"], &real["real"]), (&"draining".into(), &"192.0.2.11:80".into()));
+    assert_eq!((&real["weight"], &real["configured_weight"]), (&0.into(), &2.into()));
+    assert_eq!(real["override"]["state"], "drain");
+    assert_eq!((&real["sessions_active"], &real["sessions_closing"]), (&3.into(), &1.into()));
+    assert_eq!(shown["reals"][1]["state"], "up");
     place.works("real reset web 192.0.2.12");
     let last = place.works("config history 5");
     let step = "\n  service \"web\": real 192.0.2.12:80: override weight 9, up -> (none)\n";

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::net::IpAddr;
 
+use anstyle::Style;
 use sluice_api::SessionQuery;
 use sluice_api::model::{Balanced, Real, RealState, Service, Services, Sessions, SnatRule};
 use sluice_director::blueprint::ClientAddress;
@@ -80,20 +81,30 @@ fn of_service(service: &Service) -> [Cell; 3] {
 
 fn of_real(real: &Real, service: &Service) -> [Cell; 3] {
     let at = endpoint(real.address, real_port(real.port));
-    let (state, style) = match real.state {
-        RealState::Up if real.full_at.is_empty() => ("up".to_owned(), None),
-        RealState::Up => (format!("full at {}", workers(&real.full_at)), Some(NOTE)),
-        RealState::Draining => ("draining".to_owned(), Some(NOTE)),
-        RealState::Full => {
-            (format!("full until below {}", count(real.lower_sessions.into())), Some(NOTE))
-        }
-        RealState::Down => ("down".to_owned(), Some(BAD)),
-        RealState::Standby => ("stands by".to_owned(), None),
-    };
+    let (state, style) = worded(real.state, &real.full_at, real.lower_sessions);
     let own = if real.mode == service.mode { "" } else { &format!("{}, ", real.mode) };
     let forwarding = Cell::from(format!("{own}weight {}, {state}", real.weight));
     let forwarding = style.map_or(forwarding.clone(), |style| forwarding.style(style));
     ["".into(), format!("-> {at}").into(), forwarding]
+}
+
+/// A real server's state in words, and how they look.
+fn worded(state: RealState, full_at: &[u16], lower: u32) -> (String, Option<Style>) {
+    match state {
+        RealState::Up if full_at.is_empty() => ("up".to_owned(), None),
+        RealState::Up => (format!("full at {}", workers(full_at)), Some(NOTE)),
+        RealState::Draining => ("draining".to_owned(), Some(NOTE)),
+        RealState::Full => (format!("full until below {}", count(lower.into())), Some(NOTE)),
+        RealState::Down => ("down".to_owned(), Some(BAD)),
+        RealState::Standby => ("stands by".to_owned(), None),
+    }
+}
+
+/// As [`worded`], in a cell of its own.
+pub(super) fn state_of(state: RealState, full_at: &[u16], lower: u32) -> Cell {
+    let (text, style) = worded(state, full_at, lower);
+    let cell = Cell::from(text);
+    style.map_or(cell.clone(), |style| cell.style(style))
 }
 
 /// Some workers by their numbers: `worker 0`, `workers 1, 2`.

@@ -1,17 +1,12 @@
-//! `sluice config`, `service`, `pool` and `real`: the desired state, changes of it, its history.
+//! `sluice config`, `service` and `pool`: the desired state, changes of it, its history.
 
-use std::net::SocketAddr;
-
-use sluice_api::model::{Balanced, Changed, HistoryPage, Real, Services};
+use sluice_api::model::{Changed, HistoryPage};
 use sluice_config::document::{Document, to_toml};
-use sluice_state::{Change, Entry, Epoch, Kind, Override, View, real_key};
+use sluice_state::{Change, Epoch, Kind, Override, View};
 
-use super::figures::{count, span};
-use super::table::{Align, Cell, Table};
-use super::{NOTE, Shown};
-
-/// What stands for nothing.
-const NONE: &str = "-";
+use super::Shown;
+use super::figures::span;
+use super::table::{Align, Table};
 
 /// The desired state as a file would have it; with who owns what, if that is wanted.
 pub fn config(view: &View, origin: bool) -> Shown {
@@ -43,58 +38,11 @@ pub fn config(view: &View, origin: bool) -> Shown {
     Shown { text, remark: (!remarks.is_empty()).then(|| remarks.join("\n")) }
 }
 
-fn said(over: &Override) -> String {
+/// An override in words.
+pub(super) fn said(over: &Override) -> String {
     let weight = over.weight.map(|weight| format!("weight {weight}"));
     let state = over.state.map(|state| state.name().to_owned());
     weight.into_iter().chain(state).collect::<Vec<_>>().join(", ")
-}
-
-/// The real servers of a service: what is configured, what holds instead, and what leads to each
-/// now.
-pub fn reals(entry: &Entry, known: &Services) -> Shown {
-    use Align::{Left, Right};
-    let mut table = Table::new([
-        ("REAL SERVER", Left),
-        ("WEIGHT", Right),
-        ("STATE", Left),
-        ("OVERRIDE", Left),
-        ("ACTIVE", Right),
-        ("ESTABLISHED", Right),
-        ("CLOSING", Right),
-        ("BOUND", Right),
-    ]);
-    let live: Vec<&Real> = known
-        .services
-        .iter()
-        .filter(|service| service.name == entry.key.name)
-        .flat_map(|service| &service.reals)
-        .collect();
-    let list = entry.value.get("real").and_then(|list| list.as_array());
-    for real in list.into_iter().flatten() {
-        let key = real_key(&entry.value, real);
-        let over = entry.overrides.iter().find(|placed| Some(placed.real) == key);
-        let weight = real.get("weight").and_then(|weight| weight.as_u64()).unwrap_or(1);
-        let down = real.get("down").and_then(|down| down.as_bool()).unwrap_or(false);
-        let name = key.map_or_else(|| NONE.to_owned(), |key| key.to_string());
-        let is_it = |real: &&&Real| key == Some(SocketAddr::new(real.address, real.port));
-        let counted = live.iter().find(is_it).map(|real| &real.counted);
-        let gauge = |of: fn(&Balanced) -> u64| {
-            counted.map_or_else(|| NONE.to_owned(), |counted| count(of(counted)))
-        };
-        let over = over.map(|placed| said(&placed.over));
-        table.row([
-            name.into(),
-            weight.to_string().into(),
-            if down { "down" } else { "up" }.into(),
-            Cell::from(over.clone().unwrap_or_else(|| NONE.to_owned()))
-                .style_if(over.is_some(), NOTE),
-            gauge(|of| of.sessions_active).into(),
-            gauge(|of| of.sessions_established).into(),
-            gauge(|of| of.sessions_closing).into(),
-            gauge(|of| of.clients_bound).into(),
-        ]);
-    }
-    Shown::new(table.text())
 }
 
 /// The last epochs.
