@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use serde_json::{Map, Value, json};
 use sluice_api::{Change, Client, Endpoint, Resource, Verb};
 use sluice_config::document::Document;
+use sluice_config::{ConfigErrors, Diagnostic, Loaded};
 use sluice_director::plan::{Plan, Retired};
 use sluice_state::{FileContent, Key, Kind, View, file_changes};
 
@@ -149,23 +150,36 @@ fn done(shown: Shown) -> Done {
 
 fn check(file: &Path) -> Done {
     let loaded = sluice_config::Config::load(file).map_err(Told::of)?;
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let live = loaded.check_live().into_iter().chain(loaded.check_machine(cpus));
-    for warning in loaded.warnings.iter().cloned().chain(live) {
+    let (wrong, questionable): (Vec<_>, Vec<_>) =
+        beyond_the_text(&loaded).into_iter().partition(Diagnostic::is_error);
+    if !wrong.is_empty() {
+        return Err(Told::of(ConfigErrors::Invalid { diagnostics: wrong, more: 0 }));
+    }
+    for warning in questionable {
         output::remark(&warning.to_string());
     }
     Plan::compile(&loaded.config.blueprint(), None, &Retired::default())?;
     done(Shown::new(format!("{}: right ({})\n", file.display(), loaded.config.summary())))
 }
 
+/// What is wrong or questionable about a file that can be read: its own warnings, what depends on
+/// this machine, and the files that it names.
+fn beyond_the_text(loaded: &Loaded) -> Vec<Diagnostic> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut found = loaded.warnings.clone();
+    found.extend(loaded.check_live());
+    found.extend(loaded.check_machine(cpus));
+    found.extend(sluice_api::check_files(loaded));
+    found
+}
+
 /// As [`check`], for programs: a list of what is wrong and what is questionable.
 fn check_json(file: &Path) -> Done {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let (right, diagnostics) = match sluice_config::Config::load(file) {
         Ok(loaded) => {
-            let live = loaded.check_live().into_iter().chain(loaded.check_machine(cpus));
+            let found = beyond_the_text(&loaded);
             let compiled = Plan::compile(&loaded.config.blueprint(), None, &Retired::default());
-            (compiled.is_ok(), loaded.warnings.iter().cloned().chain(live).collect())
+            (compiled.is_ok() && !found.iter().any(Diagnostic::is_error), found)
         }
         Err(wrong) if wrong.diagnostics().is_empty() => return Err(Told::of(wrong)),
         Err(wrong) => (false, wrong.diagnostics().to_vec()),

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -274,4 +275,52 @@ fn fragments_are_applied_and_files_checked() {
     assert!(told.contains("wrong.toml:16:1: service \"web\": `service[0].prot`"), "{told}");
     assert!(place.fails("config diff wrong.toml").contains("did you mean `port`?"));
     assert!(place.fails("config apply missing.toml").contains("missing.toml: No such file"));
+}
+
+/// What would keep a director from starting is found by the check, at the key that names the file.
+#[test]
+fn files_of_the_api_are_checked_as_a_director_that_starts_would() {
+    let place = Place::new();
+    let [certificate, key, tokens] = ["api.crt", "api.key", "tokens"].map(|name| place.path(name));
+    let api = format!(
+        "\n[api]\nlisten = [\"127.0.0.1:8443\"]\ncertificate = {certificate:?}\nkey = {key:?}\n\
+         tokens = {tokens:?}\n"
+    );
+    let whole = format!("{FILE}{api}");
+    fs::write(place.path("api.toml"), &whole).expect("written");
+    let told = place.fails("config check api.toml");
+    assert!(told.contains("`api.certificate`: ") && told.contains("`api.tokens`: "), "{told}");
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
+        .args(["-nodes", "-subj", "/CN=localhost", "-days", "2", "-keyout"])
+        .arg(&key)
+        .arg("-out")
+        .arg(&certificate)
+        .output()
+        .expect("openssl");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let line = place.works("token new ops --role read --json");
+    let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    fs::write(&tokens, line["line"].as_str().expect("a line")).expect("written");
+    let set = |file: &PathBuf, mode| {
+        fs::set_permissions(file, fs::Permissions::from_mode(mode)).expect("set");
+    };
+    set(&key, 0o640);
+    set(&tokens, 0o640);
+    assert!(place.works("config check api.toml").contains("right"));
+    for (file, key) in [(&key, "api.key"), (&tokens, "api.tokens")] {
+        set(file, 0o644);
+        let told = place.fails("config check api.toml");
+        assert!(told.contains(&format!("`{key}`: ")) && told.contains("chmod 640"), "{told}");
+        let (code, json, _) = place.run("config check api.toml --json");
+        let said: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!((code, &said["right"]), (1, &false.into()), "{json}");
+        assert_eq!(said["diagnostics"][0]["key"], key);
+        set(file, 0o600);
+    }
+    // Nobody listens, nothing is read.
+    let quiet = whole.replace("listen = [\"127.0.0.1:8443\"]\n", "");
+    fs::write(place.path("quiet.toml"), quiet).expect("written");
+    fs::remove_file(&key).expect("removed");
+    place.works("config check quiet.toml");
 }

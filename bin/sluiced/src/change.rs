@@ -117,7 +117,7 @@ fn read_file(
         warn!("{warning}");
     }
     // Certificates and tokens may be others though the file is the same.
-    let prepared = daemon.server.prepare(&network(&loaded.config.api));
+    let prepared = daemon.server.prepare(&Network::from(&loaded.config.api));
     let prepared = prepared.map_err(|error| unusable(daemon, &error))?;
     let file = FileContent::loaded(&loaded);
     // What is in the file stays the file's, whoever had it read.
@@ -146,21 +146,12 @@ fn unusable(daemon: &Daemon, error: &ApiError) -> Refusal {
     }
 }
 
-/// The API over the network, as the configuration has it.
-pub(crate) fn network(api: &sluice_config::Api) -> Network {
-    Network {
-        listen: api.listen.clone(),
-        identity: api.certificate.clone().zip(api.key.clone()),
-        tokens: api.tokens.clone(),
-    }
-}
-
 /// Another `[api]` is in force, by a rollback: it holds if it can be had.
 fn follow_api(daemon: &mut Daemon, former: &sluice_config::Api) {
     if daemon.config.api == *former {
         return;
     }
-    match daemon.server.prepare(&network(&daemon.config.api)) {
+    match daemon.server.prepare(&Network::from(&daemon.config.api)) {
         Ok(prepared) => daemon.server.reach(prepared),
         Err(error) => error!("the API over the network stays as it was: {error}"),
     }

@@ -18,7 +18,7 @@ use crate::{change, ipvs, news, report, watch, wiring};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use sluice_api::{Call, Server, model};
+use sluice_api::{Call, Network, Server, model};
 use sluice_config::{Config, Idle, Loaded};
 use sluice_director::fib::Fib;
 use sluice_director::plan::Plan;
@@ -81,7 +81,7 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
     let (mut desired, mut config, plan) = change::begin(&loaded)?;
     // Before the kernel's links are looked at: one of them is its.
     let prober = Prober::join(&mut config, &mut health)?;
-    let prepared = server.prepare(&change::network(&config.api))?;
+    let prepared = server.prepare(&Network::from(&config.api))?;
     let plan = Arc::new(plan);
     for note in desired.take_notes() {
         warn!("{note}");

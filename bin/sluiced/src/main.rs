@@ -29,7 +29,7 @@ mod wiring;
 use clap::Parser;
 use errors::Error;
 use log::Log;
-use sluice_config::{Config, LogFormat};
+use sluice_config::{Config, ConfigErrors, Diagnostic, LogFormat};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tracing::error;
@@ -82,9 +82,14 @@ fn main() -> ExitCode {
 
 fn check(file: &Path) -> Result<(), Error> {
     let loaded = Config::load(file)?;
+    let (wrong, unseen): (Vec<_>, Vec<_>) =
+        sluice_api::check_files(&loaded).into_iter().partition(Diagnostic::is_error);
+    if !wrong.is_empty() {
+        return Err(ConfigErrors::Invalid { diagnostics: wrong, more: 0 }.into());
+    }
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let live = loaded.check_live().into_iter().chain(loaded.check_machine(cpus));
-    for warning in loaded.warnings.iter().cloned().chain(live) {
+    for warning in loaded.warnings.iter().cloned().chain(live).chain(unseen) {
         eprintln!("{warning}");
     }
     let config = &loaded.config;

@@ -33,7 +33,7 @@ pub use error::ApiError;
 pub use events::{EventLog, EventQuery};
 pub use follow::Followed;
 pub use look::{LookRefusal, Pieces};
-pub use network::{Network, Prepared};
+pub use network::{Network, Prepared, check_files};
 pub use openapi::openapi;
 pub use problem::{Blame, Problem, WrongChange};
 pub use query::{Cursor, Endpoint, SessionQuery, WrongValue, parse_limit};

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
+use sluice_config::{Api, Diagnostic, Loaded};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::ApiError;
@@ -35,7 +36,52 @@ pub struct Prepared {
     pub(crate) tokens: Arc<Tokens>,
 }
 
+/// What the files have.
+#[derive(Debug, Default)]
+struct Files {
+    tls: Option<Arc<ServerConfig>>,
+    tokens: Tokens,
+}
+
+impl From<&Api> for Network {
+    fn from(api: &Api) -> Self {
+        Self {
+            listen: api.listen.clone(),
+            identity: api.certificate.clone().zip(api.key.clone()),
+            tokens: api.tokens.clone(),
+        }
+    }
+}
+
+/// What is wrong with the files that `[api]` names, each at its key. A director that starts or
+/// reloads reads them in the same way; what only this user may not read is a warning.
+pub fn check_files(loaded: &Loaded) -> Vec<Diagnostic> {
+    let wrong = match Network::from(&loaded.config.api).read() {
+        Ok(_) => return Vec::new(),
+        Err(wrong) => wrong,
+    };
+    let told = wrong.into_iter().filter_map(|error| match error {
+        ApiError::File { path, reason } => Some((path, reason)),
+        _ => None,
+    });
+    loaded.check_api_files(told)
+}
+
 impl Network {
+    /// Reads the files, if they are needed, or says what is wrong with each pair and each file.
+    fn read(&self) -> Result<Files, Vec<ApiError>> {
+        if self.listen.is_empty() {
+            return Ok(Files::default());
+        }
+        let identity = self.identity.as_ref();
+        let tls = identity.map(|(certificate, key)| tls::server(certificate, key)).transpose();
+        let tokens = self.tokens.as_deref().map(Tokens::load).transpose();
+        match (tls, tokens) {
+            (Ok(tls), Ok(tokens)) => Ok(Files { tls, tokens: tokens.unwrap_or_default() }),
+            (tls, tokens) => Err(tls.err().into_iter().chain(tokens.err()).collect()),
+        }
+    }
+
     /// Reads the files, and binds the addresses that are not among those `bound` already.
     pub(crate) fn prepare(
         &self,
@@ -44,9 +90,7 @@ impl Network {
         if self.listen.is_empty() {
             return Ok(Prepared::default());
         }
-        let identity = self.identity.as_ref();
-        let tls = identity.map(|(certificate, key)| tls::server(certificate, key)).transpose()?;
-        let tokens = self.tokens.as_deref().map(Tokens::load).transpose()?.unwrap_or_default();
+        let Files { tls, tokens } = self.read().map_err(|mut wrong| wrong.swap_remove(0))?;
         let mut listeners = Vec::new();
         for at in &self.listen {
             let failed = |source| ApiError::Bind { at: *at, source };

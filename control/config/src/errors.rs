@@ -79,6 +79,13 @@ pub struct Diagnostic {
     pub(crate) width: usize,
 }
 
+impl Diagnostic {
+    /// Whether the configuration is refused for it.
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+}
+
 impl fmt::Display for Diagnostic {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = match self.severity {

@@ -1,5 +1,9 @@
 //! What depends on where a configuration is used: on a running director, on this machine.
 
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
 use crate::parse::Loaded;
 use crate::path::{Path, Place};
 use crate::report::Report;
@@ -19,6 +23,30 @@ impl Loaded {
         if !self.config.neighbours.is_empty() {
             let found = "static neighbours are ignored";
             report.warn(Path::table(Place::Neighbour, 0), found, hint);
+        }
+        report.take_diagnostics(&self.config)
+    }
+
+    /// Files that `[api]` names and that cannot be used, with the reasons, as errors of the keys
+    /// that name them. What this user may not look at is questionable only: the director is
+    /// another user.
+    pub fn check_api_files(
+        &self,
+        wrong: impl IntoIterator<Item = (PathBuf, String)>,
+    ) -> Vec<Diagnostic> {
+        let (api, section) = (&self.config.api, Path::table(Place::Api, 0));
+        let keys = [("certificate", &api.certificate), ("key", &api.key), ("tokens", &api.tokens)];
+        let mut report = Report::resume(&self.origin);
+        for (file, reason) in wrong {
+            let key = keys.iter().find(|(_, named)| named.as_ref() == Some(&file));
+            let path = key.map_or(section, |(key, _)| section.key(key));
+            let found = format!("{}: {reason}", file.display());
+            let denied =
+                File::open(&file).is_err_and(|it| it.kind() == ErrorKind::PermissionDenied);
+            match denied {
+                true => report.warn(path, found, "check it as the user that sluiced runs as"),
+                false => report.error(path, found, "a director does not start without it"),
+            }
         }
         report.take_diagnostics(&self.config)
     }
