@@ -341,7 +341,7 @@ pub(crate) fn interval(text: &str) -> Result<f64, String> {
 /// How to ask.
 #[derive(Debug, Args)]
 pub struct Asking {
-    /// Print the director's answer as JSON
+    /// Print the director's answer as JSON; an error, too
     #[arg(long)]
     pub json: bool,
     /// Control socket of the director, as before the subcommand

@@ -11,6 +11,7 @@ mod desired;
 mod doctor;
 mod dpip;
 mod events;
+mod failure;
 mod import;
 mod ipvsadm;
 mod kill;
@@ -28,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use sluice::replay;
 use sluice_api::{ApiError, Client, DEFAULT_SOCKET, Remote, Resource};
 use sluice_director::path::BURST;
@@ -58,40 +59,18 @@ fn main() -> ExitCode {
         let named = ipvsadm::Named::Itself;
         return ipvsadm::run(named, &name, &arguments, Caller::from_environment());
     }
-    let cli = Cli::parse();
+    let parsed = Cli::command().try_get_matches().and_then(|matches| {
+        let json = failure::wants_json(&matches);
+        Cli::from_arg_matches(&matches).map(|cli| (cli, json))
+    });
+    let (cli, json) = match parsed {
+        Ok(parsed) => parsed,
+        Err(wrong) => failure::wrong_line(&wrong, &arguments),
+    };
     cli.color.choose();
     match cli.watch {
-        Some(seconds) => watch::again_and_again(cli, seconds),
-        None => told(run(cli)),
-    }
-}
-
-/// How the process ends; says why when something went wrong.
-pub(crate) fn told(outcome: Result<ExitCode, Box<dyn Error>>) -> ExitCode {
-    outcome.unwrap_or_else(|error| {
-        output::complain(&error.to_string());
-        if error.downcast_ref().is_some_and(is_of_another_version) {
-            let mine = env!("CARGO_PKG_VERSION");
-            output::remark(&format!(
-                "the director is of another version than this command ({mine}): use the `sluice` \
-                 that came with it, or restart it as the newer one"
-            ));
-        }
-        ExitCode::FAILURE
-    })
-}
-
-/// Whether a director does not know what this command asks for.
-fn is_of_another_version(error: &ApiError) -> bool {
-    match error {
-        ApiError::Refused(problem) => {
-            let kinds = ["not-found", "unknown-parameter", "method-not-allowed"];
-            let unknown = kinds.iter().any(|kind| problem.kind.ends_with(kind));
-            // "There is no service x" is of the first kind, too.
-            unknown && (problem.status != 404 || problem.detail.starts_with("there is nothing at"))
-        }
-        ApiError::Strange { .. } => true,
-        _ => false,
+        Some(seconds) => watch::again_and_again(cli, seconds, json),
+        None => failure::told(run(cli), json),
     }
 }
 

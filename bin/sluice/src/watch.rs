@@ -10,10 +10,10 @@ use clap::Parser;
 
 use crate::cli::Cli;
 use crate::output::{self, Output};
-use crate::{run, told};
+use crate::{failure, run};
 
 /// Runs the command line every `seconds`; returns only when it is not one that shows something.
-pub fn again_and_again(first: Cli, seconds: f64) -> ExitCode {
+pub fn again_and_again(first: Cli, seconds: f64, json: bool) -> ExitCode {
     if !first.command.shows() {
         output::complain("--watch is for commands that show something: leave it away here");
         return ExitCode::from(2);
@@ -23,7 +23,7 @@ pub fn again_and_again(first: Cli, seconds: f64) -> ExitCode {
     let mut next = Some(first);
     loop {
         Output::begin_turn(&title);
-        told(run(next.take().unwrap_or_else(Cli::parse)));
+        failure::told(run(next.take().unwrap_or_else(Cli::parse)), json);
         if !Output::is_read() {
             return ExitCode::SUCCESS;
         }

@@ -6,7 +6,8 @@ use sluice_api::{Role, check_name};
 pub const EXAMPLES: &str = "\
 Examples:
   sluice token new grafana --role read
-  sluice token new ops@laptop --role operate > ops.token";
+  sluice token new ops@laptop --role operate > ops.token
+  sluice token new deploy --role admin --json";
 
 /// `sluice token`.
 #[derive(Debug, Subcommand)]
@@ -20,6 +21,9 @@ pub enum Token {
         /// servers, end sessions, reload), admin (everything)
         #[arg(long, value_name = "ROLE")]
         role: Role,
+        /// Print the token and the line as JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 
