@@ -26,8 +26,9 @@ pub fn config(command: Config, socket: &Socket) -> Done {
         Config::Check { file, json: false } => check(&file),
         Config::Show { asking, origin } => {
             let client = socket.client(&asking);
+            let reached = socket.reached(asking.socket.as_deref());
             done(answer(&client, &asking, &Resource::Config, |client| {
-                Ok(show::config(&client.config()?, origin))
+                Ok(show::config(&client.config()?, origin, &reached))
             })?)
         }
         Config::Diff { asking, file } => diff(&socket.client(&asking), asking.json, &file),
@@ -137,7 +138,9 @@ fn make_new(change: Change, key: &Key, changing: &Changing, socket: &Socket) -> 
     let view = socket.client(&changing.asking).config()?;
     if let Some(entry) = view.objects.iter().find(|entry| entry.key == *key) {
         let owner = &entry.owner;
-        let advice = "delete it first, or change it by `sluice config apply FILE`";
+        let reached = socket.reached(changing.asking.socket.as_deref());
+        let command = reached.sluice("config apply FILE");
+        let advice = format!("delete it first, or change it by `{command}`");
         return Err(format!("{key} is there already and belongs to {owner}: {advice}").into());
     }
     make(change, changing, socket)
@@ -288,7 +291,7 @@ fn objects(kind: Kind, which: &ShowObjects, socket: &Socket) -> Done {
     if which.asking.json {
         return done(Shown::new(serde_json::to_string_pretty(&view.objects)? + "\n"));
     }
-    done(show::config(&view, true))
+    done(show::config(&view, true, &socket.reached(which.asking.socket.as_deref())))
 }
 
 fn only<'v>(

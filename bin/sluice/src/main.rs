@@ -5,6 +5,7 @@
 //! its own). A reader that closes the pipe early (`sluice sessions | head`) is no error.
 #![forbid(unsafe_code)]
 
+mod advice;
 mod cli;
 mod complete;
 mod desired;
@@ -35,6 +36,7 @@ use sluice_api::{ApiError, Client, DEFAULT_SOCKET, Remote, Resource};
 use sluice_director::path::BURST;
 use sluice_ipvs::call::Caller;
 
+use advice::Reached;
 use cli::{Asking, Cli, Command, Reach, Replay};
 use output::Output;
 use show::Shown;
@@ -79,20 +81,26 @@ fn main() -> ExitCode {
 pub(crate) struct Socket {
     path: PathBuf,
     remote: Option<Remote>,
+    /// How an advised command names the one over the network.
+    remote_reached: Reached,
 }
 
 impl Socket {
     fn of(reach: Reach) -> Result<Self, Box<dyn Error>> {
         let Reach { socket, url, token_file, ca } = reach;
+        let mut remote_reached = Reached::default();
         let remote = match (url, token_file) {
             (None, _) => None,
-            (Some(url), Some(file)) => Some(Remote::new(&url, &file, ca.as_deref())?),
+            (Some(url), Some(file)) => {
+                remote_reached = Reached::by_url(&url, &file, ca.as_deref());
+                Some(Remote::new(&url, &file, ca.as_deref())?)
+            }
             (Some(url), None) => {
                 let advice = "name a file with it by --token-file or SLUICE_TOKEN_FILE";
                 return Err(format!("{url}: this takes a token; {advice}").into());
             }
         };
-        Ok(Self { path: socket, remote })
+        Ok(Self { path: socket, remote, remote_reached })
     }
 
     fn client(&self, asking: &Asking) -> Client {
@@ -104,6 +112,14 @@ impl Socket {
         match (other, &self.remote) {
             (None, Some(remote)) => Client::remote(remote.clone()),
             (named, _) => Client::new(named.unwrap_or(&self.path)),
+        }
+    }
+
+    /// How commands that are advised reach the director that [`Self::client_at`] asks.
+    pub(crate) fn reached(&self, other: Option<&Path>) -> Reached {
+        match (other, &self.remote) {
+            (None, Some(_)) => self.remote_reached.clone(),
+            (named, _) => Reached::by_socket(named.unwrap_or(&self.path)),
         }
     }
 
@@ -168,7 +184,8 @@ fn shown(command: Command, socket: &Socket) -> Result<Shown, Box<dyn Error>> {
     let client = |asking: &Asking| socket.client(asking);
     match command {
         Command::Status(asking) => answer(&client(&asking), &asking, &Resource::Status, |client| {
-            Ok(show::status(&client.status()?, now_unix_s()))
+            let reached = socket.reached(asking.socket.as_deref());
+            Ok(show::status(&client.status()?, now_unix_s(), &reached))
         }),
         Command::Services { asking, names } => {
             let resource = Resource::Services(names.clone());

@@ -45,8 +45,8 @@ pub fn run(asked: &Top, socket: &Socket) -> Result<ExitCode, Box<dyn Error>> {
         return batch(&client, first, times, asked);
     }
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-        let advice = "a dashboard needs a terminal: `sluice top --batch 1` prints it as text";
-        return Err(advice.into());
+        let command = socket.reached(asked.socket.as_deref()).sluice("top --batch 1");
+        return Err(format!("a dashboard needs a terminal: `{command}` prints it as text").into());
     }
     let colour = anstream::stdout().current_choice() != anstream::ColorChoice::Never;
     let state = State::new(asked.interval, colour);

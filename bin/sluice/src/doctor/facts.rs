@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use crate::advice::Reached;
 use sluice_api::model::{Ports, Status};
 use sluice_config::Config;
 use sluice_linux::survey::{Clock, Cpus, HugePages, Memory, Process};
@@ -16,6 +17,10 @@ pub struct Facts {
     pub wanted: Option<Config>,
     /// Where `wanted` comes from, or why there is none.
     pub origin: String,
+    /// The file that was named.
+    pub file: Option<PathBuf>,
+    /// How the director was asked, as advised commands ask it.
+    pub reached: Reached,
     /// The director that answers, or why none does.
     pub director: Option<Running>,
     /// Why no director answers.

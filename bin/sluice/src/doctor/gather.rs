@@ -18,6 +18,8 @@ use sluice_linux::{
     Kernel, Link, Mirror, NeighbourState, RouteResult, active_features, lookup, rx_queue_count,
 };
 
+use crate::advice::Reached;
+
 use super::addresses::vips;
 use super::cores::TIME_KEEPERS;
 use super::facts::{Facts, Folder, Hop, Interface, Running, Way, covers};
@@ -44,6 +46,8 @@ const ASKED: usize = 256;
 pub fn look(file: Option<&Path>, socket: &Path) -> Result<Facts, Box<dyn Error>> {
     let survey = Survey::default();
     let mut facts = Facts {
+        file: file.map(Path::to_owned),
+        reached: Reached::by_socket(socket),
         root: rustix::process::geteuid().is_root(),
         kernel: survey.kernel_release().unwrap_or_default(),
         memory: survey.memory(),

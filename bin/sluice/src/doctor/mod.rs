@@ -33,7 +33,8 @@ pub use finding::{Finding, Mark};
 /// # Errors
 /// When the configuration that was named cannot be read, or nothing can be printed.
 pub fn run(asked: &Doctor, socket: &Socket) -> Result<ExitCode, Box<dyn Error>> {
-    let facts = gather::look(asked.config.as_deref(), socket.path(asked.socket.as_ref()))?;
+    let path = socket.path(asked.socket.as_ref());
+    let facts = gather::look(asked.config.as_deref(), path)?;
     let findings = judge(&facts);
     let shown = if asked.json {
         Shown::new(serde_json::to_string_pretty(&findings)? + "\n")

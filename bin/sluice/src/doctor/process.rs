@@ -1,7 +1,12 @@
 //! The process: whether it runs, with what configuration, what it may do, and where its state is.
 
+use std::path::PathBuf;
+
 use sluice_config::Config;
 use sluice_linux::survey::Capability;
+
+use crate::advice::word;
+use crate::show::file_of;
 
 use super::facts::{Facts, Folder, Running};
 use super::finding::{Finding, Mark, Section};
@@ -18,7 +23,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![configuration(facts)];
     match &facts.director {
         Some(running) => {
-            findings.extend(said(running));
+            findings.extend(said(facts, running));
             findings.extend(rights(facts, running));
         }
         None => findings.push(find("director", Mark::Warn, facts.silence.clone())),
@@ -40,7 +45,7 @@ fn configuration(facts: &Facts) -> Finding {
     }
 }
 
-fn said(running: &Running) -> Vec<Finding> {
+fn said(facts: &Facts, running: &Running) -> Vec<Finding> {
     let status = &running.status;
     let mut findings = Vec::new();
     if running.elsewhere {
@@ -49,24 +54,30 @@ fn said(running: &Running) -> Vec<Finding> {
              addresses and routes is said of this one",
             status.pid
         );
-        let command = format!("nsenter -t {} -n sluice doctor", status.pid);
+        let named = |file: &PathBuf| format!(" --config {}", word(&file.display().to_string()));
+        let named = facts.file.as_ref().map_or(String::new(), named);
+        let again = facts.reached.sluice(&format!("doctor{named}"));
+        let command = format!("nsenter -t {} -n {again}", status.pid);
         findings.push(find("namespace", Mark::Warn, text).fix(command));
     }
     if let Some(reload) = status.last_reload.as_ref().filter(|reload| !reload.ok) {
         let why = reload.error.as_deref().unwrap_or("no reason was given");
         let text = format!("the last reload was refused, what ran before still runs: {why}");
-        let command = format!("sluice config check {}", status.config.display());
-        findings.push(find("reload", Mark::Fail, text).advise(format!(
-            "mend the file (`{command}` says where), then `sluice config reload`"
-        )));
+        // It asks no director.
+        let command = format!("sluice config check {}", file_of(status));
+        let reload = facts.reached.sluice("config reload");
+        findings.push(
+            find("reload", Mark::Fail, text)
+                .advise(format!("mend the file (`{command}` says where), then `{reload}`")),
+        );
     }
     if status.differs_from_file {
         let text = "what runs is not what the configuration file says".to_owned();
-        let command = format!("sluice config diff {}", status.config.display());
+        let command = facts.reached.sluice(&format!("config diff {}", file_of(status)));
         findings.push(
             find("differs", Mark::Warn, text)
                 .advise(format!("`{command}` tells the difference; a reload takes the file's"))
-                .fix("sluice config reload"),
+                .fix(facts.reached.sluice("config reload")),
         );
     }
     if !status.durable {

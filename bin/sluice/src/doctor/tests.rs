@@ -10,6 +10,8 @@ use sluice_api::model::{
 use sluice_config::{Config, HugePages as Wish, Idle};
 use sluice_linux::survey::{Clock, Cpu, HugePages, Memory, Process};
 
+use crate::advice::Reached;
+
 use super::facts::{Facts, Folder, Hop, Interface, Running, Way};
 use super::finding::{Finding, Mark};
 use super::judge;
@@ -263,4 +265,41 @@ fn findings_read_well() {
     );
     insta::assert_snapshot!("all", plain(&crate::show::doctor(&findings, true, None).text));
     insta::assert_snapshot!("fix_script", crate::show::fix_script(&findings));
+}
+
+/// Every command of ours that is advised asks the director that the doctor asked.
+#[test]
+fn advised_commands_ask_the_director_that_was_asked() {
+    let option = "--socket /run/sluice/blue.sock";
+    let ours = |text: &str| -> Vec<String> {
+        text.match_indices("sluice ").map(|(at, _)| text[at..].to_owned()).collect()
+    };
+    let mut seen = 0;
+    for (break_it, id, ..) in rows::rows() {
+        let mut facts = well();
+        facts.reached = Reached::by_socket("/run/sluice/blue.sock".as_ref());
+        break_it(&mut facts);
+        for finding in judge(&facts) {
+            let texts = finding.fix.iter().chain([&finding.advice]);
+            for command in texts.flat_map(|text| ours(text)) {
+                // It needs no director.
+                if command.starts_with("sluice config check ") {
+                    continue;
+                }
+                seen += 1;
+                assert!(command.starts_with(&format!("sluice {option} ")), "{id}: {command}");
+            }
+        }
+    }
+    assert!(seen >= 4, "{seen}");
+}
+
+#[test]
+fn a_doctor_in_another_namespace_looks_for_the_same_file() {
+    let mut facts = well();
+    facts.file = Some("/etc/sluice/blue.toml".into());
+    facts.director.as_mut().expect("one").elsewhere = true;
+    let findings = judge(&facts);
+    let found = findings.iter().find(|it| it.id == "namespace").expect("found");
+    assert_eq!(found.fix, ["nsenter -t 12 -n sluice doctor --config /etc/sluice/blue.toml"]);
 }

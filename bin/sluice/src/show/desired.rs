@@ -5,11 +5,13 @@ use sluice_config::document::{Document, to_toml};
 use sluice_state::{Change, Epoch, Kind, Override, View};
 
 use super::Shown;
+use crate::advice::Reached;
+
 use super::figures::span;
 use super::table::{Align, Table};
 
 /// The desired state as a file would have it; with who owns what, if that is wanted.
-pub fn config(view: &View, origin: bool) -> Shown {
+pub fn config(view: &View, origin: bool, reached: &Reached) -> Shown {
     let remark = |section: &str, table: &Document| {
         let kind = Kind::NAMED.into_iter().find(|kind| kind.name() == section);
         let name = table.get("name").and_then(|name| name.as_str());
@@ -27,13 +29,14 @@ pub fn config(view: &View, origin: bool) -> Shown {
     let text = to_toml(&view.document(), &remark);
     let mut remarks = Vec::new();
     if view.differs_from_file {
-        remarks.push(
-            "this is not what the file says: `sluice config diff FILE` tells, a reload \
-                      uses the file",
-        );
+        let command = reached.sluice("config diff FILE");
+        remarks.push(format!(
+            "this is not what the file says: `{command}` tells, a reload uses the file"
+        ));
     }
     if !view.durable {
-        remarks.push("changes made at run time do not survive a restart: state_dir cannot be used");
+        let text = "changes made at run time do not survive a restart: state_dir cannot be used";
+        remarks.push(text.to_owned());
     }
     Shown { text, remark: (!remarks.is_empty()).then(|| remarks.join("\n")) }
 }

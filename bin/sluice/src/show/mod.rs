@@ -33,6 +33,7 @@ pub use load::{elephants, stages};
 pub use reals::{reals, reals_json};
 pub use reasons::drops;
 pub use replay::replay;
+pub(crate) use status::file_of;
 pub use status::status;
 pub(crate) use table::{broken, shortened};
 pub use trace::{trace, trace_remark};

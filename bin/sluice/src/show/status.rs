@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use sluice_api::model::{IdleMode, Reload, Status, Worker};
 
+use crate::advice::{Reached, word};
+
 use super::figures::{count, memory, percent, percent_of, span};
 use super::table::{Align, Cell, Table};
 use super::{BAD, NOTE, Shown, TITLE, styled};
@@ -13,8 +15,8 @@ const MARGIN: usize = 17;
 /// Share of the session table from which it counts as nearly full.
 const NEARLY_FULL: f64 = 0.9;
 
-/// The director as a whole, at `now_unix_s` seconds since 1970.
-pub fn status(status: &Status, now_unix_s: u64) -> Shown {
+/// The director as a whole, at `now_unix_s` seconds since 1970, as it was `reached`.
+pub fn status(status: &Status, now_unix_s: u64, reached: &Reached) -> Shown {
     let up = span(status.uptime_s);
     let head = format!("sluiced {}, pid {}, up {up}", status.version, status.pid);
     let mut out = styled(TITLE, &head) + "\n";
@@ -22,7 +24,7 @@ pub fn status(status: &Status, now_unix_s: u64) -> Shown {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "  {name:<0$}{text}", MARGIN - 2);
     };
-    topic("configuration", &configuration(status));
+    topic("configuration", &configuration(status, reached));
     if let Some(last) = &status.last_reload {
         topic("last reload", &reload(last, now_unix_s));
     }
@@ -35,18 +37,24 @@ pub fn status(status: &Status, now_unix_s: u64) -> Shown {
     Shown::new(out)
 }
 
-fn configuration(status: &Status) -> String {
+fn configuration(status: &Status, reached: &Reached) -> String {
     let Status { config_epoch, plan_epoch, .. } = status;
     let mut out = format!("{}, epoch {config_epoch}, plan {plan_epoch}", status.config.display());
     if status.differs_from_file {
-        let note = "what runs is not what it says: see `sluice config diff`";
-        out += &format!("\n{:MARGIN$}{}", "", styled(NOTE, note));
+        let command = reached.sluice(&format!("config diff {}", file_of(status)));
+        let note = format!("what runs is not what it says: see `{command}`");
+        out += &format!("\n{:MARGIN$}{}", "", styled(NOTE, &note));
     }
     if !status.durable {
         let note = "changes made at run time do not survive a restart";
         out += &format!("\n{:MARGIN$}{}", "", styled(NOTE, note));
     }
     out
+}
+
+/// The configuration file as a word of a command line.
+pub(crate) fn file_of(status: &Status) -> String {
+    word(&status.config.display().to_string())
 }
 
 fn reload(reload: &Reload, now_unix_s: u64) -> String {

@@ -11,6 +11,7 @@ use sluice_api::model::{
 use sluice_director::Reason;
 
 use super::Shown;
+use crate::advice::Reached;
 
 const NOW_UNIX_S: u64 = 1_800_000_000;
 
@@ -69,7 +70,7 @@ fn status() -> Status {
 
 #[test]
 fn status_of_a_director_that_is_well() {
-    insta::assert_snapshot!(plain(&super::status(&status(), NOW_UNIX_S)));
+    insta::assert_snapshot!(plain(&super::status(&status(), NOW_UNIX_S, &Reached::default())));
 }
 
 #[test]
@@ -81,7 +82,7 @@ fn status_after_a_refused_reload_and_nearly_full() {
     status.sessions.live = 950_000;
     status.idle = IdleMode::Busy;
     status.huge_pages = false;
-    let shown = super::status(&status, NOW_UNIX_S);
+    let shown = super::status(&status, NOW_UNIX_S, &Reached::default());
     insta::assert_snapshot!(plain(&shown));
     assert_eq!(shown.text.matches("\u{1b}[31m").count(), 1, "only the refusal is red");
 }
