@@ -1,6 +1,8 @@
 //! The command line: each option defined and explained once.
 
 pub mod desired;
+#[cfg(test)]
+mod documents;
 pub mod events;
 pub mod import;
 pub mod look;
