@@ -131,6 +131,30 @@ fn promtool(arguments: &[&str]) -> String {
 fn promtool_agrees_with_the_alerts() {
     let of = |file: &str| packaging(file).to_string_lossy().into_owned();
     promtool(&["check", "rules", &of("prometheus/sluice.rules.yml")]);
-    promtool(&["check", "config", &of("prometheus/prometheus-example.yml")]);
     promtool(&["test", "rules", &of("prometheus/sluice.rules.test.yml")]);
+}
+
+/// As it is, and with the files that it names in their places: promtool reads them. Without https
+/// and a token no director answers a scrape over the network.
+#[test]
+fn the_example_scrapes_a_director_over_the_network() {
+    let file = packaging("prometheus/prometheus-example.yml");
+    promtool(&["check", "config", "--syntax-only", &file.to_string_lossy()]);
+    let text = std::fs::read_to_string(&file).expect("the example");
+    for needed in ["scheme: https", "authorization:", "credentials_file: ", "ca_file: "] {
+        assert!(text.lines().any(|line| line.trim_start().starts_with(needed)), "{needed}");
+    }
+    let folder = std::env::temp_dir().join(format!("sluice-prometheus-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    for name in ["sluice.token", "sluice-ca.pem"] {
+        std::fs::write(folder.join(name), "").expect("written");
+    }
+    let rules = packaging("prometheus/sluice.rules.yml");
+    std::fs::copy(rules, folder.join("sluice.rules.yml")).expect("copied");
+    let filled = text.replace("/etc/prometheus", &folder.to_string_lossy());
+    let example = folder.join("example.yml");
+    std::fs::write(&example, filled).expect("written");
+    let said = promtool(&["check", "config", &example.to_string_lossy()]);
+    std::fs::remove_dir_all(&folder).expect("removed");
+    assert!(said.contains("SUCCESS"), "{said}");
 }
