@@ -78,6 +78,11 @@ const NETLINK: &[Row] = &[
         255,
         "Invalid operation.",
     ),
+    (
+        "-a -t 203.0.113.10:80 -r 192.0.2.11:80 -i --tun-type gre",
+        255,
+        "GRE tunnels; use --tun-type ipip",
+    ),
     ("-C", 0, ""),
 ];
 
@@ -88,6 +93,8 @@ fn commands_of_every_kind() {
             rows(field, door, IPV4)?;
         }
         rows(field, "netlink", NETLINK)?;
+        let events = field.director.sluice(&["events"])?;
+        expect(events.contains("refused: ") && events.contains("GRE tunnels"), || events.clone())?;
         let six = "-A -t [2001:db8:9::10]:80";
         let message = "Operation not supported with specified address family";
         rows(field, "sockopt", &[(six, 255, message)])

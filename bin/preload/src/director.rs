@@ -47,8 +47,11 @@ pub fn is_netlink_hidden() -> bool {
 /// When there is no answer.
 pub fn ask(request: &Request) -> Result<Answer, Away> {
     let answer = settled().caller.ask(request).map_err(|error| away(&error))?;
-    // A program has but one sentence for this, "you must be root", which is seldom it.
-    if let Answer::Refused { errno: Errno::Perm, detail } = &answer {
+    // Programs have but one sentence for each: "you must be root", which is seldom it, and
+    // "Invalid operation", which may be anything.
+    if let Answer::Refused { errno: Errno::Perm | Errno::Inval, detail } = &answer
+        && request.changes()
+    {
         tell(detail);
     }
     Ok(answer)

@@ -63,6 +63,7 @@ pub(crate) struct Daemon {
     pub samples: Samples,
     pub recent_work: RecentWork,
     pub figures: ipvs::Figures,
+    pub refused_events: ipvs::RefusedEvents,
     pub last_reload: Option<model::Reload>,
 }
 
@@ -113,8 +114,9 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
         server,
         lookouts: Lookouts::default(),
         samples,
-        figures: ipvs::Figures::default(),
         recent_work: RecentWork::default(),
+        figures: ipvs::Figures::default(),
+        refused_events: ipvs::RefusedEvents::default(),
         last_reload: None,
     };
     daemon.ports.raise_twins(&mut daemon.mirror);

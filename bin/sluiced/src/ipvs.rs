@@ -11,8 +11,9 @@ use crate::report;
 pub(crate) use figures::Figures;
 use sluice_api::model::{Event, EventKind};
 use sluice_door::Refused;
-use sluice_ipvs::{Answer, Info, Reply, Request, Service, ServiceKey, Timeouts};
+use sluice_ipvs::{Answer, Errno, Info, Reply, Request, Service, ServiceKey, Timeouts};
 use sluice_state::{Author, Edit, Request as Wish, What};
+use std::time::{Duration, Instant};
 use tracing::warn;
 
 /// IPVS's version that the director speaks as: 1.2.1.
@@ -28,12 +29,51 @@ pub(crate) fn answer(daemon: &mut Daemon, (request, by, reply): Asked) {
     if let Request::Connections { cursor } = *request {
         return daemon.lister().connections(cursor, reply);
     }
-    let answer = match ask(daemon, &request, by) {
+    let answer = match ask(daemon, &request, by.clone()) {
         Ok(reply) => Answer::Ok(reply),
         Err(refused) => refused.into(),
     };
+    for (errno, detail) in refusals(&request, &answer) {
+        daemon.say_refused(errno, detail, &by);
+    }
     // Whoever asked may not wait any more.
     let _ = reply.send(answer);
+}
+
+/// Changes that were refused, with the director's reasons.
+fn refusals<'a>(request: &Request, answer: &'a Answer) -> Vec<(Errno, &'a str)> {
+    let of = |request: &Request, answer: &'a Answer| match answer {
+        Answer::Refused { errno, detail } if request.changes() => Some((*errno, &**detail)),
+        _ => None,
+    };
+    match (request, answer) {
+        (Request::Many(requests), Answer::Ok(Reply::Many(answers))) => {
+            requests.iter().zip(answers).filter_map(|(one, answer)| of(one, answer)).collect()
+        }
+        _ => of(request, answer).into_iter().collect(),
+    }
+}
+
+/// Events of refused changes: [`Self::MOST`] a minute. A program that asks in vain again and again
+/// does not push out what else has happened.
+#[derive(Debug, Default)]
+pub(crate) struct RefusedEvents {
+    began: Option<Instant>,
+    told: u32,
+}
+
+impl RefusedEvents {
+    const MOST: u32 = 20;
+    const PERIOD: Duration = Duration::from_secs(60);
+
+    /// Whether one more may be noted.
+    fn admits(&mut self, now: Instant) -> bool {
+        if self.began.is_none_or(|began| now.saturating_duration_since(began) >= Self::PERIOD) {
+            (self.began, self.told) = (Some(now), 0);
+        }
+        self.told = self.told.saturating_add(1);
+        self.told <= Self::MOST
+    }
 }
 
 fn ask(daemon: &mut Daemon, request: &Request, by: Author) -> Result<Reply, Refused> {
@@ -138,6 +178,16 @@ fn counted(daemon: &mut Daemon, mut services: Vec<Service>) -> Vec<Service> {
 }
 
 impl Daemon {
+    /// Says why a change was refused: stock programs have one sentence for many reasons.
+    fn say_refused(&mut self, errno: Errno, detail: &str, by: &Author) {
+        let detail = detail.replace('\n', "; ");
+        warn!(%by, ?errno, "refused: {detail}");
+        if self.refused_events.admits(Instant::now()) {
+            let event = Event::new(EventKind::Config, format!("refused: {detail}"));
+            self.server.events().note(Event { author: Some(by.clone()), ..event });
+        }
+    }
+
     /// Adds what the workers have counted, if all of them tell of the plan that is in force.
     pub fn take_figures(&mut self, reports: &[sluice_worker::Report]) {
         let settled = reports.len() == self.crew.size()
@@ -145,5 +195,27 @@ impl Daemon {
         if settled {
             self.figures.take(self.started.elapsed(), &self.plan, &report::total(reports));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_ipvs::Role;
+
+    #[test]
+    fn only_refused_changes_are_told_and_only_so_many() {
+        let no = |text: &str| Answer::Refused { errno: Errno::Inval, detail: text.to_owned() };
+        assert!(refusals(&Request::Services, &no("a question")).is_empty());
+        let stop = || Request::StopDaemon(Role::Master);
+        let many = Request::Many(vec![stop(), stop(), stop()]);
+        let done = Answer::Ok(Reply::Done);
+        let answers = Answer::Ok(Reply::Many(vec![no("one"), done, no("two")]));
+        let told = refusals(&many, &answers);
+        assert_eq!(told, [(Errno::Inval, "one"), (Errno::Inval, "two")]);
+        let (mut events, begin) = (RefusedEvents::default(), Instant::now());
+        let noted = (0..1000).filter(|_| events.admits(begin)).count();
+        assert_eq!(noted, RefusedEvents::MOST as usize);
+        assert!(events.admits(begin + RefusedEvents::PERIOD));
     }
 }
