@@ -6,27 +6,34 @@ use sluice_state::{Applied, Author, Change, Refusal};
 use std::collections::HashMap;
 
 /// A change that is in force: an event for the whole, and one for each real server that an operator
-/// said something about.
+/// said something about. A whole that is one such word is told once, as that.
 pub(crate) fn applied(author: &Author, applied: &Applied) -> Vec<Event> {
     let of =
         |event: Event| Event { author: Some(author.clone()), epoch: Some(applied.epoch), ..event };
-    if applied.changes.is_empty() {
-        return Vec::new();
-    }
-    let mut events = vec![of(Event {
-        service: only_service(&applied.changes).unwrap_or_default().to_owned(),
-        ..Event::new(EventKind::Config, applied.summary.clone())
-    })];
-    for change in &applied.changes {
-        let Change::Override { service, real, .. } = change else { continue };
-        events.push(of(Event {
+    let over = |change: &Change, reason: String| {
+        let Change::Override { service, real, .. } = change else { return None };
+        Some(of(Event {
             service: service.clone(),
             address: Some(real.ip()),
             port: Some(real.port()),
-            ..Event::new(EventKind::Override, change.lines().join("; "))
-        }));
+            ..Event::new(EventKind::Override, reason)
+        }))
+    };
+    match &applied.changes[..] {
+        [] => return Vec::new(),
+        // Its summary says as much, and whether it came by a rollback.
+        [only @ Change::Override { .. }] => {
+            return over(only, applied.summary.clone()).into_iter().collect();
+        }
+        _ => {}
     }
-    events
+    let whole = of(Event {
+        service: only_service(&applied.changes).unwrap_or_default().to_owned(),
+        ..Event::new(EventKind::Config, applied.summary.clone())
+    });
+    let each = applied.changes.iter();
+    let each = each.filter_map(|change| over(change, change.lines().join("; ")));
+    [whole].into_iter().chain(each).collect()
 }
 
 /// The service that all changes are about, if they are about one.
@@ -77,6 +84,8 @@ impl PortNews {
 mod tests {
     use super::*;
     use sluice_api::model::{Port, Received, Sent};
+    use sluice_state::{Door, Override, RealState};
+    use std::net::SocketAddr;
 
     fn ports(states: &[PortState]) -> Ports {
         let port = |(at, state): (usize, &PortState)| Port {
@@ -94,6 +103,34 @@ mod tests {
             steering: None,
         };
         Ports { ports: states.iter().enumerate().map(port).collect() }
+    }
+
+    fn drained(service: &str, last: u8) -> Change {
+        let after = Override { state: Some(RealState::Drain), ..Override::default() };
+        let real = SocketAddr::from(([192, 0, 2, last], 80));
+        Change::Override { service: service.to_owned(), real, before: None, after: Some(after) }
+    }
+
+    #[test]
+    fn an_override_is_told_once() {
+        let tell = |summary: &str, changes: Vec<Change>| -> Vec<(EventKind, String)> {
+            let summary = summary.to_owned();
+            let done = Applied { epoch: 7, summary, changes, durable: true };
+            let events = applied(&Author::of(Door::Api), &done);
+            assert!(events.iter().all(|event| event.epoch == Some(7)));
+            events.into_iter().map(|event| (event.kind, event.reason)).collect()
+        };
+        let line = "service \"web\": real 192.0.2.11:80: override (none) -> drain";
+        let one = tell(line, vec![drained("web", 11)]);
+        assert_eq!(one, [(EventKind::Override, line.to_owned())]);
+        let back = tell(&format!("back to epoch 3: {line}"), vec![drained("web", 11)]);
+        assert_eq!(back, [(EventKind::Override, format!("back to epoch 3: {line}"))]);
+        // Of several the whole is a count.
+        let two = tell("overrides: 2 changed", vec![drained("web", 11), drained("web", 12)]);
+        let kinds: Vec<EventKind> = two.iter().map(|(kind, _)| *kind).collect();
+        assert_eq!(kinds, [EventKind::Config, EventKind::Override, EventKind::Override]);
+        assert_eq!(two.iter().filter(|(_, reason)| reason.contains("192.0.2.11")).count(), 1);
+        assert!(tell("", Vec::new()).is_empty());
     }
 
     #[test]
