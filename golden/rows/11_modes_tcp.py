@@ -185,6 +185,8 @@ def tcp_reopened_time_wait(s, m):
     f.fin()
     f.real_fin()
     f.ack()
+    # Where only the client's side is seen, the real server may still be sending.
+    s.wait(6 if m.one_way else 0)
     again = s.flow(real=2)
     again.client_seq = f.client_seq + 100_000
     again.syn(replaces=f)
@@ -194,12 +196,18 @@ def tcp_reopened_time_wait(s, m):
     again.answer(b"from real server 2")
 
 
-@rows_for(ALL, "a SYN on a session in FIN_WAIT opens a new one at once")
+@rows_for(ALL, "a SYN on a session in FIN_WAIT opens a new one after 5 s of silence, not before")
 def tcp_reopened_fin_wait(s, m):
     m.service(s)
     f = s.flow().handshake()
     f.fin()
     f.real_ack()
+    s.wait(4)
+    f.from_client("S", seq=f.client_seq + 100_000_000, ack=0)
+    f.real_ack()
+    f.answer(b"what the client waits for")
+    f.ack()
+    s.wait(6)
     again = s.flow(real=2)
     again.client_seq = f.client_seq + 100_000
     again.syn(replaces=f)

@@ -76,6 +76,7 @@ def expiry_close(s):
     f = opened(s, "close", tcp_close_s=10)
     s.wait(8)
     f.answer(b"was under way")
+    f.from_client("R", ack=0)
     s.wait(12)
     f.expire()
     f.answer(b"too late", drop="no_session")

@@ -250,7 +250,7 @@ impl Checker {
         let rule = session.real.map_or(Orphans::Keep, |real| {
             scene.snapshot.rule(scene.universe, session.service, real)
         });
-        if !(inbound && session.is_reused_by(packet)) {
+        if !(inbound && session.is_reused_by(packet, scene.now)) {
             match rule {
                 Orphans::Keep => {
                     lookup.found = Some((id, direction));

@@ -119,6 +119,11 @@ impl Packet {
         is_v4(self.tuple.src)
     }
 
+    /// The sequence number behind its data.
+    pub const fn end(&self) -> u32 {
+        self.seq.wrapping_add(self.payload.len as u32)
+    }
+
     /// Length of the IP packet.
     pub const fn length(&self) -> usize {
         frame_len(self) - 14

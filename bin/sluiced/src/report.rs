@@ -121,6 +121,7 @@ pub fn sessions(reports: &[Report], total: &Counters) -> model::SessionCounts {
         closed: total.closed,
         expired: total.expired,
         killed: total.killed,
+        ignored_ends: total.ignored_ends,
     }
 }
 

@@ -134,6 +134,9 @@ pub struct SessionCounts {
     /// Ended by an operator.
     #[serde(default)]
     pub killed: u64,
+    /// Resets and FINs that were forwarded but ended no session: their numbers do not fit it.
+    #[serde(default)]
+    pub ignored_ends: u64,
 }
 
 /// One worker.

@@ -79,6 +79,7 @@ fn status() -> Status {
             closed: 1,
             expired: 0,
             killed: 0,
+            ignored_ends: 0,
         },
         handed_off: 0,
         workers: Vec::new(),

@@ -94,6 +94,8 @@ families! {
     SESSIONS_EXPIRED, "sluice_sessions_expired", Counter, [], "Sessions that timed out.";
     SESSIONS_KILLED, "sluice_sessions_killed", Counter, [],
         "Sessions that an operator ended.";
+    ENDS_IGNORED, "sluice_session_ends_ignored", Counter, [],
+        "Resets and FINs that were forwarded but ended no session: their numbers do not fit it.";
     TABLE_BYTES, "sluice_session_table_bytes", Gauge, [], "Address space of the session tables.";
     DROPPED, "sluice_packets_dropped", Counter, ["reason"],
         "Packets dropped, by reason (docs/reasons.md).";

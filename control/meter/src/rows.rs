@@ -87,6 +87,7 @@ pub(crate) fn sessions(
     page.one(&f::SESSIONS_CLOSED, counters.closed);
     page.one(&f::SESSIONS_EXPIRED, counters.expired);
     page.one(&f::SESSIONS_KILLED, counters.killed);
+    page.one(&f::ENDS_IGNORED, counters.ignored_ends);
     page.one(&f::TABLE_BYTES, sum(|said| said.table_bytes));
     for (family, fate) in [(&f::DROPPED, Fate::Dropped), (&f::TO_KERNEL, Fate::Kernel)] {
         page.family(family);

@@ -138,6 +138,8 @@ pub struct Counters {
     pub expired: u64,
     /// Sessions that an operator ended.
     pub killed: u64,
+    /// Resets and FINs that fit no session's numbers, and so ended none.
+    pub ignored_ends: u64,
     /// Packets that were handed to another worker.
     pub handed_off: u64,
 }
@@ -152,6 +154,7 @@ impl Default for Counters {
             closed: 0,
             expired: 0,
             killed: 0,
+            ignored_ends: 0,
             handed_off: 0,
         }
     }
@@ -190,6 +193,7 @@ impl Counters {
         self.closed += other.closed;
         self.expired += other.expired;
         self.killed += other.killed;
+        self.ignored_ends += other.ignored_ends;
         self.handed_off += other.handed_off;
     }
 }

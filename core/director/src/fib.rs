@@ -282,7 +282,8 @@ impl FibBuilder {
         let ports = self.own_macs.iter().map(|(port, _)| port.0 + 1).max().unwrap_or_default();
         let mut fib = Fib {
             own_macs: (0..ports).map(|port| OwnMacs::of(PortId(port), &self.own_macs)).collect(),
-            generation: before.generation.wrapping_add(u16::from(!stable)),
+            // Zero is none: no session's hop is of it.
+            generation: before.generation.wrapping_add(u16::from(!stable)).max(1),
             links: self.links,
             routes: self.routes,
             ..Fib::default()

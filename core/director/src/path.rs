@@ -470,13 +470,15 @@ impl Shared {
     }
 
     /// Counts that a packet of a direction has moved a session on from another state: to
-    /// [`State::Established`], or to one in which it is closing, from which no way leads back.
+    /// [`State::Established`], or to one in which it is closing. Only from [`State::Close`] a way
+    /// leads back.
     #[inline(always)]
     fn moved(&mut self, session: &Core, before: State, direction: Direction) {
         let Some(real) = self.counters.reals.get_mut(session.real().0 as usize) else { return };
         if session.state == State::Established {
-            real.handshakes += 1;
+            real.handshakes += u64::from(before == State::SynRecv);
             real.established += 1;
+            real.closing = real.closing.saturating_sub(u32::from(before.is_closing()));
             return;
         }
         let established = u32::from(before == State::Established);

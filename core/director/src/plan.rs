@@ -33,7 +33,7 @@ use crate::blueprint::{
 };
 use crate::fib::PortId;
 use crate::schedule::mh::Table;
-use crate::session::State;
+use crate::session::{Core, State};
 use bytemuck::{NoUninit, Zeroable};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -410,6 +410,12 @@ impl Plan {
     /// A real server by its id.
     pub fn real(&self, id: RealId) -> Option<&Real> {
         self.reals.get(id.0 as usize)
+    }
+
+    /// The service that a session, or what persistence remembers, is of: its real server's.
+    #[inline(always)]
+    pub(crate) fn service_of(&self, session: &Core) -> Option<ServiceId> {
+        self.real(session.real()).map(|real| real.service)
     }
 
     /// The pool that a local address belongs to.

@@ -14,7 +14,7 @@ use crate::counters::Direction;
 use crate::family::{Family, Tuple};
 use crate::hash::Seed;
 use crate::key::{self, Key};
-use crate::plan::{LocalId, Plan, RealId, ServiceId};
+use crate::plan::{LocalId, Plan, RealId};
 use crate::time::Time;
 use bytemuck::{NoUninit, Zeroable};
 use sluice_table::index::Vacancy;
@@ -47,8 +47,9 @@ pub struct Core {
     pub local_port: u16,
     /// Local address.
     pub local: LocalId,
-    /// Virtual service.
-    pub service: ServiceId,
+    /// Lower half of the number that acknowledges a FIN: see [`crate::track`]. The upper half of it
+    /// is in `seen`.
+    pub fin: u16,
     /// State.
     pub state: State,
     /// Which sides have closed and been acknowledged: see [`crate::track`].
@@ -62,8 +63,8 @@ pub struct Core {
     pub client_hop: u16,
     /// Generation of the routes that `client_hop` was found in.
     pub hop_generation: u16,
-    /// Low half of the acknowledgement number that answers the FIN of each direction.
-    pub fin_ack: [u16; 2],
+    /// Upper half of the sequence numbers that each direction has come to: see [`crate::track`].
+    pub seen: [u16; 2],
 }
 
 /// Bytes of a [`Core`].
@@ -150,12 +151,12 @@ impl Core {
 impl Core {
     /// Of a template of source NAT: how many sessions share it.
     pub const fn holders(&self) -> u32 {
-        (self.fin_ack[1] as u32) << 16 | self.fin_ack[0] as u32
+        (self.seen[1] as u32) << 16 | self.seen[0] as u32
     }
 
     /// See [`Self::holders`].
     pub const fn set_holders(&mut self, holders: u32) {
-        self.fin_ack = [holders as u16, (holders >> 16) as u16];
+        self.seen = [holders as u16, (holders >> 16) as u16];
     }
 }
 
@@ -407,7 +408,7 @@ impl<F: Family> Sessions<F> {
             };
             return Some([Some(Tuple { dst, ..client }), Some(outbound)]);
         }
-        let inbound = Tuple { dst: side.vip(session.service)?, ..client };
+        let inbound = Tuple { dst: F::wire(real.wire_vip), ..client };
         let from = |dst, dport| Tuple {
             src: F::wire(real.wire_address),
             dst,

@@ -130,7 +130,7 @@ impl Checker {
         let (Some(service), Some(state)) = (service, state) else {
             return Err(format!("became {to} without a session"));
         };
-        let id = self.begin(scene, service, tuple, state)?;
+        let id = self.begin(scene, service, &frame.packet, state)?;
         let real = self.lead(scene, id, to, real_of(scene, seen, way))?;
         let local = scene.snapshot.locals.get(&to.src);
         let in_pool = local == Some(&(scene.universe.services[service].pool, true));
@@ -146,9 +146,10 @@ impl Checker {
         &mut self,
         scene: Scene<'_>,
         service: usize,
-        inbound: Tuple,
+        packet: &Packet,
         state: State,
     ) -> Result<u32, Violation> {
+        let inbound = packet.tuple;
         for worker in 0..scene.universe.workers {
             if state == State::OnePacket {
                 break;
@@ -167,7 +168,7 @@ impl Checker {
             self.owns(scene.worker, (service, client))?;
         }
         self.within_limits(scene, service)?;
-        let mut session = Session::new(scene.worker, service, inbound, state);
+        let mut session = Session::new(scene.worker, service, packet, state);
         session.seen_ms = scene.now;
         self.tally(scene.worker).created += 1;
         Ok(self.insert(session))

@@ -289,7 +289,7 @@ impl Checker {
             return Err("kept whole, and need not be".into());
         }
         self.turn_lost(scene, service);
-        let id = self.begin(scene, service, tuple, state)?;
+        let id = self.begin(scene, service, packet, state)?;
         if state != State::OnePacket {
             self.ghosts.push(id);
         }

@@ -361,7 +361,7 @@ impl Checker {
             return Err("too big for no real server".into());
         }
         self.turn_lost(scene, service);
-        let id = self.begin(scene, service, packet.tuple, state)?;
+        let id = self.begin(scene, service, packet, state)?;
         self.ghosts.push(id);
         Ok(None)
     }

@@ -5,6 +5,10 @@ use crate::universe::Universe;
 use crate::wire::{ACK, FIN, Packet, RST, SYN, Tuple};
 use sluice_director::blueprint::Mode;
 
+/// A client that opens a connection where one is half closed, or was never answered, means a new
+/// one after so long a silence.
+const SILENT_MS: u64 = 5000;
+
 /// A direction of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
@@ -85,11 +89,16 @@ pub(crate) struct Session {
     pub state: State,
     /// By direction: the number that acknowledges its FIN, and whether it came.
     fins: [Option<(u32, bool)>; 2],
+    /// By direction: which 64 KiB of its numbers it has come to; that of the real server is not
+    /// known before the client has acknowledged something.
+    reached: [u16; 2],
     pub seen_ms: u64,
 }
 
 impl Session {
-    pub fn new(worker: u16, service: usize, inbound: Tuple, state: State) -> Self {
+    /// A session that a packet opens.
+    pub fn new(worker: u16, service: usize, packet: &Packet, state: State) -> Self {
+        let inbound = packet.tuple;
         Self {
             vacant: false,
             worker,
@@ -100,6 +109,7 @@ impl Session {
             forward: None,
             state,
             fins: [None; 2],
+            reached: [high(packet.end()), high(packet.ack)],
             seen_ms: 0,
         }
     }
@@ -151,48 +161,107 @@ impl Session {
     }
 
     /// Whether a client's packet opens a new connection where this one is over, or nearly.
-    pub fn is_reused_by(&self, packet: &Packet) -> bool {
-        use State::{Close, FinWait, LastAck, TimeWait};
+    pub fn is_reused_by(&self, packet: &Packet, now: u64) -> bool {
+        let silent = now - self.seen_ms > SILENT_MS;
+        let another = high(packet.end()).wrapping_sub(self.reached[0]) > 1;
         packet.flags & (SYN | ACK | RST) == SYN
-            && matches!(self.state, FinWait | LastAck | TimeWait | Close)
+            && match self.state {
+                State::LastAck | State::TimeWait | State::Close => true,
+                State::FinWait | State::CloseWait => silent,
+                State::SynRecv => silent && another,
+                _ => false,
+            }
+    }
+
+    /// Whether a packet has a number that its direction may have come to, and whether it
+    /// acknowledges one of the other.
+    fn believes(&self, mine: usize, packet: &Packet) -> (bool, bool) {
+        let within = |direction: usize, number: u32| {
+            let known = direction == 0 || self.state != State::SynRecv;
+            known && matches!(high(number).wrapping_sub(self.reached[direction]), 0 | 1)
+        };
+        (within(mine, packet.end()), packet.flags & ACK != 0 && within(1 - mine, packet.ack))
+    }
+
+    /// Whether a packet that is near, or else only answers, may end its direction.
+    fn may_end(&self, mine: usize, packet: &Packet, (near, answers): (bool, bool)) -> bool {
+        let away = i32::from(high(packet.end()).wrapping_sub(self.reached[mine]) as i16);
+        near || answers && (self.state == State::SynRecv || away.abs() <= 64)
+    }
+
+    /// Follows the numbers of both sides.
+    fn reach(&mut self, mine: usize, packet: &Packet, (near, answers): (bool, bool)) {
+        let place = high(packet.end());
+        let ahead = place.wrapping_sub(self.reached[mine]);
+        if self.fins[mine].is_none() && (ahead == 1 || answers && ahead < 0xc000) {
+            self.reached[mine] = place;
+        }
+        let told = high(packet.ack);
+        let ahead = told.wrapping_sub(self.reached[1]);
+        let tells = near && mine == 0 && packet.flags & ACK != 0;
+        if tells && self.fins[1].is_none() && ahead < 0x8000 {
+            self.reached[1] = told;
+        }
     }
 
     /// Moves the TCP state on.
     fn follow(&mut self, direction: Direction, packet: &Packet) {
-        let Packet { flags, seq, ack, payload, .. } = *packet;
-        if flags & RST != 0 {
-            self.state = State::Close;
-            return;
-        }
+        let Packet { flags, ack, .. } = *packet;
         if self.state == State::Sctp {
-            return;
-        }
-        let over = matches!(self.state, State::Close | State::TimeWait);
-        if flags & SYN != 0 {
+            if flags & RST != 0 {
+                self.state = State::Close;
+            }
             return;
         }
         let (mine, other) = (direction as usize, 1 - direction as usize);
-        if flags & FIN != 0 {
-            let number = seq.wrapping_add(u32::from(payload.len)).wrapping_add(1);
-            let came = self.fins[mine].is_some_and(|(_, came)| came);
-            self.fins[mine] = Some((number, came));
+        let fits = self.believes(mine, packet);
+        let may_end = self.may_end(mine, packet, fits);
+        if flags & RST != 0 {
+            if may_end {
+                self.state = State::Close;
+            }
+            return;
+        }
+        if flags & SYN != 0 {
+            return;
+        }
+        if self.state == State::SynRecv {
+            let tells = direction == Direction::Inbound && flags & ACK != 0;
+            let begins = direction == Direction::Outbound && flags & FIN != 0;
+            if !may_end || !(tells || begins) {
+                return;
+            }
+            if tells {
+                self.reached = [high(packet.end()), high(ack)];
+            }
+        } else {
+            self.reach(mine, packet, fits);
+            if self.state == State::Close && fits != (true, true) {
+                return;
+            }
+        }
+        if flags & FIN != 0 && !may_end {
+            return;
         }
         if let Some((number, came)) = &mut self.fins[other] {
             *came |= flags & ACK != 0 && *number == ack;
         }
-        if over {
-            return;
+        if flags & FIN != 0 && !self.fins[mine].is_some_and(|(_, came)| came) {
+            let number = packet.end().wrapping_add(1);
+            self.fins[mine] = Some((number, false));
+            self.reached[mine] = high(number);
         }
         self.state = match self.fins {
             [Some((_, true)), Some((_, true))] => State::TimeWait,
             [Some(_), Some(_)] => State::LastAck,
             [Some(_), None] => State::FinWait,
             [None, Some(_)] => State::CloseWait,
-            [None, None] if self.state == State::SynRecv => {
-                let confirms = direction == Direction::Inbound && flags & ACK != 0;
-                if confirms { State::Established } else { State::SynRecv }
-            }
-            [None, None] => self.state,
+            [None, None] => State::Established,
         };
     }
+}
+
+/// Which 64 KiB of the sequence numbers a number is in.
+const fn high(number: u32) -> u16 {
+    (number >> 16) as u16
 }

@@ -77,13 +77,18 @@ fn sessions(status: &Status) -> String {
     #[allow(clippy::cast_precision_loss)] // a share
     let nearly_full = live as f64 >= capacity as f64 * NEARLY_FULL;
     format!(
-        "{}; {} opened, {} closed, {} expired{}",
+        "{}; {} opened, {} closed, {} expired{}{}",
         if nearly_full { styled(NOTE, &now) } else { now },
         count(sessions.created),
         count(sessions.closed),
         count(sessions.expired),
         if sessions.killed > 0 {
             format!(", {} killed", count(sessions.killed))
+        } else {
+            String::new()
+        },
+        if sessions.ignored_ends > 0 {
+            format!("; {} resets and FINs ignored", count(sessions.ignored_ends))
         } else {
             String::new()
         }

@@ -62,6 +62,7 @@ fn status() -> Status {
             closed: 7_600_000,
             expired: 41_976,
             killed: 0,
+            ignored_ends: 0,
         },
         handed_off: 1_024,
         workers: vec![worker(0, 6_172, 0), worker(1, 6_173, 17)],

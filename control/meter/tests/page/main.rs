@@ -73,6 +73,7 @@ fn sample() -> Sample {
         expired: 7,
         handed_off: 6,
         killed: 5,
+        ignored_ends: 4,
     };
     let figures = WorkerFigures {
         packets: 1_000,

@@ -54,7 +54,7 @@ impl<F: Parse> Engine<F> {
     ) -> Result<Admitted<F::Addr>, Outcome> {
         let plan = turn.view.plan;
         let Lane { hash, frame: at_frame, ref parsed, .. } = self.burst.lanes[lane];
-        let (ttl, flags) = (parsed.ttl, parsed.segment.flags);
+        let (ttl, segment) = (parsed.ttl, parsed.segment);
         let vacancy = self.sessions.vacancy(hash);
         if vacancy.is_none()
             && let Some(flow) = self.sessions.find(plan, hash, tuple)
@@ -92,7 +92,7 @@ impl<F: Parse> Engine<F> {
             return Err(Outcome::Is(Verdict::HandOff(worker)));
         }
         let mid_stream = plan.accept_mid_stream || shared.may_resume(at_frame);
-        let state = opening_state(plan, service, tuple.protocol, flags, mid_stream);
+        let state = opening_state(plan, service, tuple.protocol, segment.flags, mid_stream);
         let Some(state) = state else {
             let parsed = self.burst.lanes[lane].parsed;
             let verdict = answer::no_session(plan, &parsed, turn.port, frame);
@@ -102,6 +102,7 @@ impl<F: Parse> Engine<F> {
         self.foreseen.begin(lane);
         let opened = self.open(shared, turn, (tuple, entry), (service, state));
         let opened = opened.map_err(|verdict| shared.refused_by(service, verdict))?;
+        track::begin(self.sessions.at_mut(opened.flow.id()), segment);
         if state == State::OnePacket {
             self.forget_hints(opened.flow);
         }
@@ -137,7 +138,8 @@ impl<F: Parse> Engine<F> {
             self.expire(shared, plan, id);
             return Found::Over { mid_stream: false };
         }
-        if track::is_reuse(session, flow.direction(), parsed.segment) {
+        let idle_ms = session.idle_ms(turn.now);
+        if track::is_reuse(session, flow.direction(), parsed.segment, idle_ms) {
             self.remove(shared, plan, id);
             shared.counters.closed += 1;
             return Found::Over { mid_stream: false };

@@ -139,7 +139,7 @@ impl<F: Parse> Engine<F> {
         let known = match side.real(session.real())?.mode {
             // A rule has no virtual address.
             Mode::Snat => side.local(session.local),
-            _ => side.vip(session.service),
+            _ => side.vip(plan.service_of(session)?),
         };
         known.map(F::to_ip).filter(|address| address.is_ipv6() == six)
     }

@@ -85,7 +85,7 @@ impl<F: Parse> Engine<F> {
             session.seen_ms = now.low();
             // The introduction may have moved it.
             let segment = self.burst.lanes[at].parsed.segment;
-            if !track::is_plain(session.state, segment.flags) {
+            if !track::is_plain(session, direction, segment) {
                 self.track_tcp(shared, view.plan, flow, segment);
             }
         }

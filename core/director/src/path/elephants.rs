@@ -188,7 +188,7 @@ const fn set_of(session: u32) -> Range<usize> {
 fn tag<F: Family>(session: &SessionOf<F>) -> u32 {
     let mut hasher = FxHasher::default();
     let ports = (session.client_port, session.virtual_port, session.local_port);
-    (F::to_ip(session.client), ports, session.service.0, session.protocol()).hash(&mut hasher);
+    (F::to_ip(session.client), ports, session.real().0, session.protocol()).hash(&mut hasher);
     hasher.finish() as u32
 }
 

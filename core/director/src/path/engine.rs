@@ -455,7 +455,7 @@ impl<F: Parse> Engine<F> {
             return;
         }
         // Where it is: to read a whole session that was just written to takes long.
-        shared.ended(session);
+        shared.ended(plan, session);
         if F::WIDE {
             let session = *session;
             self.sessions.remove_by(id, hashes);
@@ -468,7 +468,7 @@ impl<F: Parse> Engine<F> {
     /// Ends a session, whatever its state.
     pub fn remove(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
         if let Some(session) = self.sessions.remove(plan, id) {
-            shared.ended(&session);
+            shared.ended(plan, &session);
             if F::WIDE {
                 self.let_go(shared, plan, &session);
             }

@@ -51,7 +51,8 @@ impl<F: Parse> Engine<F> {
             }
             _ => hop.mtu,
         };
-        let particular = (session.idle_ms(now) > plan.timeout_ms[session.state as usize])
+        let (segment, idle_ms) = (parsed.segment, session.idle_ms(now));
+        let particular = (idle_ms > plan.timeout_ms[session.state as usize])
             | (parsed.ttl <= 1)
             | (parsed.length > room)
             | (frame.segment_size() != 0)
@@ -59,10 +60,9 @@ impl<F: Parse> Engine<F> {
             | (F::WIDE
                 && F::keys_cross(&lane.key, &new)
                 && F::lacks_checksum(lane, &F::tuple(&new), frame));
-        let (plain, segment) =
-            (track::is_plain(session.state, parsed.segment.flags), parsed.segment);
+        let plain = track::is_plain(session, direction, segment);
         if particular | (!CHANGES & !plain)
-            || !plain && track::is_reuse(session, direction, segment)
+            || !plain && track::is_reuse(session, direction, segment, idle_ms)
         {
             return None;
         }
@@ -156,8 +156,9 @@ impl<F: Parse> Engine<F> {
         let Some((new, mode)) = translated.filter(|_| !expired(session, plan, now)) else {
             return Outcome::Unknown;
         };
-        let plain = track::is_plain(session.state, parsed.segment.flags);
-        if !plain && track::is_reuse(session, direction, parsed.segment) {
+        let (segment, idle_ms) = (parsed.segment, session.idle_ms(now));
+        let plain = track::is_plain(session, direction, segment);
+        if !plain && track::is_reuse(session, direction, segment, idle_ms) {
             return Outcome::Unknown;
         }
         if parsed.ttl <= 1 {
@@ -219,7 +220,8 @@ impl<F: Parse> Engine<F> {
         let id = flow.id();
         let session = self.sessions.at_mut(id);
         let before = session.state;
-        track::tcp(session, flow.direction(), segment);
+        let fits = track::tcp(session, flow.direction(), segment);
+        shared.counters.ignored_ends += u64::from(!fits);
         if before != session.state {
             shared.moved(session, before, flow.direction());
         }
@@ -347,11 +349,11 @@ fn find_hop<F: Family>(
     let no_route = Verdict::Drop(Reason::NoRoute);
     let next = fib.lookup(to);
     let (hop, mtu) = (next.unwrap_or(HopId::NONE), fib.mtu(next).ok_or(no_route)?);
-    if direction == Direction::Outbound {
+    if direction == Direction::Inbound {
+        F::remember_far_hop(session, fib, hop);
+    } else if !track::has_no_hop(session) {
         session.client_hop = hop.0;
         session.hop_generation = fib.generation();
-    } else {
-        F::remember_far_hop(session, fib, hop);
     }
     Ok((hop, mtu))
 }

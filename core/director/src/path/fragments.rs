@@ -233,7 +233,7 @@ impl<F: Parse> Engine<F> {
         };
         let session = self.sessions.slab().at(flow.id());
         let (real, direction) = (session.real(), flow.direction());
-        let service = plan.service(session.service);
+        let service = plan.service_of(session).and_then(|id| plan.service(id));
         let told = service.is_some_and(|service| service.client_address != ClientAddress::Hidden);
         let lane = &mut self.burst.lanes[at];
         lane.flow = flow;

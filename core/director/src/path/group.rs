@@ -63,9 +63,8 @@ pub(super) struct Group<W> {
     sum: Lanes<u32>,
     /// Flags of TCP; zero for UDP.
     flags: Lanes<u32>,
-    /// Of TCP the number behind the segment's data, and the one it acknowledges above it: the low
-    /// half of either.
-    numbers: Lanes<u32>,
+    /// Of TCP the number behind the segment's data, and the one that it acknowledges.
+    numbers: [Lanes<u32>; 2],
     /// The sessions' real servers.
     reals: Lanes<u32>,
     /// Where the packets go, as [`HopId`].
@@ -158,8 +157,8 @@ impl<W> Group<W> {
     /// What session tracking needs to know of a lane's packet.
     #[inline(always)]
     pub const fn segment(&self, lane: usize) -> Segment {
-        let numbers = self.numbers[lane];
-        Segment { flags: self.flags[lane] as u8, ack: (numbers >> 16) as u16, end: numbers as u16 }
+        let [end, ack] = &self.numbers;
+        Segment { flags: self.flags[lane] as u8, ack: ack[lane], end: end[lane] }
     }
 }
 

@@ -180,7 +180,7 @@ pub(super) fn info<F: Family>(
         (far, session.virtual_port, far)
     } else {
         let port = if real.port == 0 { session.virtual_port } else { real.port };
-        (real.address, port, F::to_ip(side.vip(session.service)?))
+        (real.address, port, F::to_ip(side.vip(real.service)?))
     };
     let local = match real.mode {
         Mode::Fnat | Mode::Snat => Some((F::to_ip(side.local(session.local)?), session.local_port)),
@@ -197,7 +197,7 @@ pub(super) fn info<F: Family>(
         state: session.state,
         idle_ms: session.idle_ms(now),
         expires_ms: timeout.saturating_sub(session.idle_ms(now)),
-        service: session.service,
+        service: real.service,
         slot: 0,
     })
 }
@@ -209,7 +209,7 @@ fn bound<F: Family>(
     template: &SessionOf<F>,
     real: &Real,
 ) -> Option<SessionInfo> {
-    let service = plan.service(template.service)?;
+    let service = plan.service(real.service)?;
     let port = service.ports.single().unwrap_or(0);
     let idle_ms = template.idle_ms(now);
     Some(SessionInfo {
@@ -221,8 +221,8 @@ fn bound<F: Family>(
         mode: real.mode,
         state: State::Template,
         idle_ms,
-        expires_ms: plan.template_ms(template.service).saturating_sub(idle_ms),
-        service: template.service,
+        expires_ms: plan.template_ms(real.service).saturating_sub(idle_ms),
+        service: real.service,
         slot: 0,
     })
 }

@@ -68,12 +68,13 @@ pub(super) fn introduce<B: Frame>(
     frame: &mut B,
     room: Room,
 ) -> Result<(), Outcome> {
-    let Some(service) = plan.service(session.service) else { return Ok(()) };
+    let Some(id) = plan.service_of(session) else { return Ok(()) };
+    let Some(service) = plan.service(id) else { return Ok(()) };
     let how = service.client_address;
     if how == ClientAddress::Hidden {
         return Ok(());
     }
-    let Some(vip) = plan.wide.vip(session.service) else { return Ok(()) };
+    let Some(vip) = plan.wide.vip(id) else { return Ok(()) };
     let ends = Ends::new((session.client, session.client_port), (vip, session.virtual_port));
     if lane.parsed.tuple.protocol == ipv4::TCP {
         return segment(how, &ends, session, direction, lane, frame, room);
@@ -248,7 +249,7 @@ fn outbound<B: Frame>(
     renumber(segment, ACKNOWLEDGEMENT, acknowledgement, seen);
     tcp_options::shift_sack(segment, length.wrapping_neg());
     // The session is tracked in the client's numbers.
-    lane.parsed.segment.ack = seen as u16;
+    lane.parsed.segment.ack = seen;
     Some(())
 }
 
@@ -268,8 +269,9 @@ pub(super) fn requote(
     answers: Direction,
     upper: &mut [u8],
 ) -> u16 {
-    let how = plan.service(session.service).map(|service| service.client_address);
-    let (Some(how), Some(vip)) = (how, plan.wide.vip(session.service)) else { return 0 };
+    let Some(id) = plan.service_of(session) else { return 0 };
+    let how = plan.service(id).map(|service| service.client_address);
+    let (Some(how), Some(vip)) = (how, plan.wide.vip(id)) else { return 0 };
     let ends = Ends::new((session.client, session.client_port), (vip, session.virtual_port));
     if session.protocol() != ipv4::TCP {
         let longer = how == ClientAddress::ProxyV2 && answers == Direction::Outbound;

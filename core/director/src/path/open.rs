@@ -2,6 +2,7 @@
 
 use super::engine::{Engine, Turn};
 use super::parse::Parse;
+use super::rate::Usage;
 use super::sweep::expired;
 use super::{Shared, Verdict, View};
 use crate::blueprint::{HashKey, Mode, Scheduling};
@@ -65,7 +66,6 @@ impl<F: Parse> Engine<F> {
         let core = Core {
             client_port: tuple.sport,
             virtual_port: tuple.dport,
-            service: id,
             state,
             seen_ms: now.low(),
             client_hop: client_hop.unwrap_or(HopId::NONE).0,
@@ -153,7 +153,7 @@ impl<F: Parse> Engine<F> {
         let inserted = self.sessions.insert_by(session, [entry, answers]);
         let id = inserted.map_err(|_| Reason::SessionsFull)?;
         // Where it is now: what only values go to needs no memory of its own before.
-        shared.began(self.sessions.slab().at(id));
+        shared.began(plan, self.sessions.slab().at(id));
         // What the next session will be written to can be on its way until then.
         if let Some(next) = self.sessions.slab().next_slot() {
             prefetch::read(next);
@@ -319,8 +319,9 @@ impl<F: Parse> Engine<F> {
     fn bind(&mut self, shared: &mut Shared, plan: &Plan, now: Time, id: u32, prefix: u8) {
         let session = *self.sessions.slab().at(id);
         let client = F::masked(session.client, prefix);
-        let Some(vip) = F::side(plan).vip(session.service) else { return };
-        let key = Self::template(session.service, client, vip);
+        let Some(service) = plan.service_of(&session) else { return };
+        let Some(vip) = F::side(plan).vip(service) else { return };
+        let key = Self::template(service, client, vip);
         if let Some(flow) = self.sessions.find(plan, self.sessions.hash(&key), &key) {
             self.sessions.at_mut(flow.id()).seen_ms = now.low();
             return;
@@ -328,7 +329,6 @@ impl<F: Parse> Engine<F> {
         let core = Core {
             client_port: key.sport,
             virtual_port: key.dport,
-            service: session.service,
             state: State::Template,
             seen_ms: now.low(),
             ..Core::default().to(session.real(), TEMPLATE)
@@ -395,8 +395,14 @@ impl Shared {
         }
     }
 
+    /// What the service of a session uses of its limits.
+    #[inline(always)]
+    fn usage_of(&mut self, plan: &Plan, session: &Core) -> Option<&mut Usage> {
+        self.usage.get_mut(usize::from(plan.service_of(session)?.0))
+    }
+
     /// Counts a session that has begun.
-    pub(super) fn began(&mut self, session: &Core) {
+    pub(super) fn began(&mut self, plan: &Plan, session: &Core) {
         self.live += 1;
         self.counters.created += 1;
         let real = session.real();
@@ -408,14 +414,14 @@ impl Shared {
             counters.handshakes += u64::from(established);
             counters.established += u32::from(established);
         }
-        if let Some(usage) = self.usage.get_mut(usize::from(session.service.0)) {
+        if let Some(usage) = self.usage_of(plan, session) {
             usage.active += 1;
         }
         self.schedulers.opened(real);
     }
 
     /// Counts a session that has ended.
-    pub(super) fn ended(&mut self, session: &Core) {
+    pub(super) fn ended(&mut self, plan: &Plan, session: &Core) {
         self.live -= 1;
         let real = session.real();
         let counters = self.counters.reals.get_mut(real.0 as usize);
@@ -433,7 +439,7 @@ impl Shared {
             let closing = u32::from(session.state.is_closing());
             counters.closing = counters.closing.saturating_sub(closing);
         }
-        if let Some(usage) = self.usage.get_mut(usize::from(session.service.0)) {
+        if let Some(usage) = self.usage_of(plan, session) {
             usage.active = usage.active.saturating_sub(1);
         }
         self.schedulers.closed(real);

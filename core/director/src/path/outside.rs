@@ -17,6 +17,7 @@ use crate::plan::{LocalId, Plan, RealId, Service, ServiceId};
 use crate::reason::Reason;
 use crate::session::{Core, Flow, Session, SessionOf, Sessions, State};
 use crate::time::Time;
+use crate::track;
 use std::net::IpAddr;
 
 impl<F: Parse> Engine<F> {
@@ -50,8 +51,10 @@ impl<F: Parse> Engine<F> {
         let any = plan.accept_mid_stream || shared.may_resume(frame);
         let state = admit::opening_state(plan, id, tuple.protocol, parsed.segment.flags, any);
         let Some(state) = state else { return is(Verdict::Drop(Reason::NoSession)) };
-        self.map(shared, turn, tuple, (id, rule, state))
-            .map_err(|reason| Outcome::Is(Verdict::Drop(reason)))
+        let opened = self.map(shared, turn, tuple, (rule, state));
+        let flow = opened.map_err(|reason| Outcome::Is(Verdict::Drop(reason)))?;
+        track::begin(self.sessions.at_mut(flow.id()), parsed.segment);
+        Ok(flow)
     }
 
     /// Opens a session to the outside.
@@ -60,7 +63,7 @@ impl<F: Parse> Engine<F> {
         shared: &mut Shared,
         turn: Turn<'_>,
         tuple: &Tuple<F::Addr>,
-        (id, rule, state): (ServiceId, &Service, State),
+        (rule, state): (&Service, State),
     ) -> Result<Flow, Reason> {
         let Turn { view: View { plan, fib }, now, .. } = turn;
         // A session and a template.
@@ -75,7 +78,6 @@ impl<F: Parse> Engine<F> {
         let core = Core {
             client_port: tuple.sport,
             virtual_port: tuple.dport,
-            service: id,
             state,
             seen_ms: now.low(),
             client_hop: inside_hop.0,
@@ -119,7 +121,7 @@ impl<F: Parse> Engine<F> {
             }
         }
         let id = inserted.map_err(|_| Reason::SessionsFull)?;
-        shared.began(&session);
+        shared.began(plan, &session);
         Ok(Flow::new(id, Direction::Inbound))
     }
 
@@ -246,7 +248,6 @@ fn mapping_of<F: Family>(session: &SessionOf<F>) -> SessionOf<F> {
         client_port: session.client_port,
         local: session.local,
         local_port: session.local_port,
-        service: session.service,
         state: State::Template,
         seen_ms: session.seen_ms,
         ..Core::default().to(session.real(), session.protocol())

@@ -415,8 +415,8 @@ pub(super) fn transport(protocol: u8, bytes: &[u8]) -> Result<(u16, u16, Segment
 pub(super) fn tcp_segment(header: tcp::Header<'_>, data: usize) -> Segment {
     Segment {
         flags: header.flags(),
-        ack: header.acknowledgement() as u16,
-        end: header.sequence().wrapping_add(data as u32) as u16,
+        ack: header.acknowledgement(),
+        end: header.sequence().wrapping_add(data as u32),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The path over packets that `etherparse` builds, judged by `etherparse`.
 
+mod blind;
 mod errors;
 mod firsts;
 mod fragments;

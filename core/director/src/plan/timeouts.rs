@@ -12,9 +12,10 @@ impl Plan {
     /// Milliseconds without a packet after which a session is over.
     pub(crate) fn timeout_of(&self, session: &Core) -> u32 {
         let state = session.state;
-        let idle = || self.service(session.service).map_or(0, |service| service.idle_ms);
+        let service = || self.service_of(session);
+        let idle = || service().and_then(|id| self.service(id)).map_or(0, |of| of.idle_ms);
         match state {
-            State::Template => self.template_ms(session.service),
+            State::Template => service().map_or(0, |id| self.template_ms(id)),
             _ if state.is_open() && idle() > 0 => idle(),
             _ => self.state_ms[state as usize],
         }

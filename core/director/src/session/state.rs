@@ -92,10 +92,4 @@ impl State {
     pub const fn is_closing(self) -> bool {
         (self as u8).wrapping_sub(Self::FinWait as u8) <= Self::Close as u8 - Self::FinWait as u8
     }
-
-    /// Whether a connection is over but for what may still be under way, so that a client that
-    /// opens one from the same port means a new one.
-    pub const fn is_ending(self) -> bool {
-        matches!(self, Self::FinWait | Self::LastAck | Self::TimeWait | Self::Close)
-    }
 }

@@ -13,7 +13,7 @@ use crate::path::parse::Parse;
 use crate::path::tunnel::{self, Tunnel};
 use crate::path::{Shared, Verdict, rewrite};
 use crate::plan::Plan;
-use crate::session::{Flow, SessionOf};
+use crate::session::{Flow, SessionOf, State};
 use crate::track;
 use sluice_lanes::each_lane;
 use sluice_lanes::level::{Instructions, Kernel, LANES, Lanes};
@@ -229,7 +229,11 @@ impl<F: Parse> Engine<F> {
         let (flow, twins, segment) = (Flow(group.flow[lane]), group.twins, group.segment(lane));
         let session = self.sessions.at_mut(flow.id());
         let before = session.state;
-        track::tcp(session, flow.direction(), segment);
+        let fits = track::tcp(session, flow.direction(), segment);
+        shared.counters.ignored_ends += u64::from(!fits);
+        if before == session.state && !matches!(before, State::TimeWait | State::Close) {
+            return ALL;
+        }
         if before != session.state {
             shared.moved(session, before, flow.direction());
         }

@@ -144,8 +144,8 @@ impl<I: Instructions> Transport<I> {
             is_tcp & options.at_least(tcp::HEADER as u32) & (options + before).at_most(length);
         (offset_flags.shr::<8>() & 0xff & is_tcp).store(&mut group.flags);
         let end = second.swap_bytes() + length - options - before;
-        let ack = ack.swap_bytes().shl::<16>();
-        ((ack | (end & 0xffff)) & is_tcp).store(&mut group.numbers);
+        (end & is_tcp).store(&mut group.numbers[0]);
+        (ack.swap_bytes() & is_tcp).store(&mut group.numbers[1]);
         group.tcp = is_tcp.mask();
         is_tcp.pick(last & 0xffff, second.shr::<16>()).store(&mut group.sum);
         udp_fits | tcp_fits

@@ -46,10 +46,12 @@ struct Facts<I: Instructions, E> {
     local_ends: Words<I>,
     /// Local address; zero for none.
     local: E,
-    /// Service, and state above it.
-    service_state: Words<I>,
+    /// The state is above half of a FIN's number.
+    fin_state: Words<I>,
     real_protocol: Words<I>,
-    seen: Words<I>,
+    seen_ms: Words<I>,
+    /// What the client's numbers have come to, and the real server's above it.
+    units: Words<I>,
     /// Of the real server: see [`side::RealEntry`].
     address: E,
     vip: E,
@@ -77,8 +79,8 @@ impl<I: Instructions, E: Ends<I>> Facts<I, E> {
             back[lane] = session.core.bytes().last_chunk().unwrap_or(NOTHING);
             clients[lane] = session.client;
         });
-        let [near, local_ends, service_state, real_protocol] = Words::columns(instructions, front);
-        let [_, seen, hop, _] = Words::columns(instructions, back);
+        let [near, local_ends, fin_state, real_protocol] = Words::columns(instructions, front);
+        let [_, seen_ms, hop, units] = Words::columns(instructions, back);
         // No packet that goes with others has a protocol of zero.
         let real_protocol = real_protocol & is_there;
         let reals = real_protocol.shr::<8>();
@@ -98,9 +100,10 @@ impl<I: Instructions, E: Ends<I>> Facts<I, E> {
             near,
             local_ends,
             local: F::locals(instructions, side, local_ends.shr::<16>()),
-            service_state,
+            fin_state,
             real_protocol,
-            seen,
+            seen_ms,
+            units,
             address,
             vip,
             rest,
@@ -127,7 +130,7 @@ impl<I: Instructions, E: Ends<I>> Facts<I, E> {
         let two = |low: u16, high: u16| u32::from(high) << 16 | u32::from(low);
         let near = two(session.client_port, session.virtual_port);
         let local_ends = two(session.local_port, session.local.0);
-        let service_state = two(session.service.0, session.state as u16);
+        let fin_state = two(session.fin, session.state as u16);
         let local = side.local_wire(session.local).unwrap_or_default();
         Self {
             inbound: Words::splat(instructions, if inbound { u32::MAX } else { 0 }),
@@ -135,9 +138,10 @@ impl<I: Instructions, E: Ends<I>> Facts<I, E> {
             near: Words::splat(instructions, near),
             local_ends: Words::splat(instructions, local_ends),
             local: F::splat(instructions, local),
-            service_state: Words::splat(instructions, service_state),
+            fin_state: Words::splat(instructions, fin_state),
             real_protocol: Words::splat(instructions, session.real_protocol),
-            seen: Words::splat(instructions, session.seen_ms),
+            seen_ms: Words::splat(instructions, session.seen_ms),
+            units: Words::splat(instructions, two(session.seen[0], session.seen[1])),
             address: F::splat(instructions, real.wire_address),
             vip: F::splat(instructions, real.wire_vip),
             rest: Words::splat(instructions, real.rest()),
@@ -171,11 +175,12 @@ impl<F: Together> Verify<'_, F> {
     #[inline(always)]
     fn allowed<I: Instructions>(
         &mut self,
+        instructions: I,
         facts: &Facts<I, F::Ends<I>>,
         flags: Words<I>,
     ) -> Allowed<I> {
-        let Facts { inbound, local, rest, service_state, .. } = *facts;
-        let state = service_state.shr::<16>() & 0xff;
+        let Facts { inbound, local, rest, fin_state, units, .. } = *facts;
+        let state = fin_state.shr::<16>() & 0xff;
         let mode = rest.shr::<16>() & 0xff;
         let fnat = mode.is_word(Mode::Fnat as u32);
         let ipip = mode.is_word(Mode::Ipip as u32);
@@ -185,7 +190,10 @@ impl<F: Together> Verify<'_, F> {
             | ipip;
         self.group.tunnels = ipip.mask();
         let goes_on = (rest.shr::<24>() | (inbound & side::ANSWERS_INBOUND)).is_word(side::GOES_ON);
-        let open = state.is_word(State::Established as u32) & (flags & track::ENDS).is_word(0);
+        let end = Words::load(instructions, &self.group.numbers[0]);
+        let known = end.shr::<16>().is(inbound.pick(units & 0xffff, units.shr::<16>()));
+        let open = state.is_word(State::Established as u32) & known;
+        let open = open & (flags & track::ENDS).is_word(0);
         // One that opens a connection anew needs a closer look.
         let connection = state.at_least(State::SynRecv as u32)
             & !state.at_least(State::Udp as u32)
@@ -211,13 +219,14 @@ impl<F: Together> Kernel for Verify<'_, F> {
         };
         let words = |of: &Lanes<u32>| Words::load(instructions, of);
         let flags = words(&self.group.flags);
-        let Allowed { goes_on, fnat, plain, connection } = self.allowed(&facts, flags);
+        let Allowed { goes_on, fnat, plain, connection } =
+            self.allowed(instructions, &facts, flags);
         let Facts { inbound, near, local_ends, local, address, vip, rest, .. } = facts;
         let Self { group, plan, now, .. } = self;
         let Heads { src, dst, ports, protocol, ttl } = F::heads(&group.words, instructions);
-        let state = facts.service_state.shr::<16>() & 0xff;
+        let state = facts.fin_state.shr::<16>() & 0xff;
         let is_its = protocol.is(facts.real_protocol & 0xff) & goes_on;
-        let idle = Words::splat(instructions, now.low()) - facts.seen;
+        let idle = Words::splat(instructions, now.low()) - facts.seen_ms;
         let lives = idle.at_most(state.of(&plan.timeout_ms)) & ttl.at_least(2);
 
         let client = facts.client.to_wire();

@@ -273,7 +273,8 @@ fn datagrams_leave_a_dead_real_server_at_once() {
     assert_eq!(lab.path.live_sessions(), 1);
 }
 
-/// A new SYN while the old connection is closing opens another one, with another local port.
+/// A new SYN when the old connection has been half closed for a while opens another one, with
+/// another local port.
 #[test]
 fn a_port_that_is_used_again_means_a_new_connection() {
     let mut lab = Lab::new();
@@ -282,6 +283,10 @@ fn a_port_that_is_used_again_means_a_new_connection() {
     let first = Packet::read(&frame);
     lab.one(FRONT, &mut tcp((CLIENT, 1000), ACK));
     lab.one(FRONT, &mut tcp((CLIENT, 1000), FIN | ACK));
+    let mut frame = tcp((CLIENT, 1000), SYN);
+    lab.one(FRONT, &mut frame);
+    assert_eq!(Packet::read(&frame).dst, REAL, "it may still be alive");
+    lab.after_s(6);
     let mut frame = tcp((CLIENT, 1000), SYN);
     assert_eq!(lab.one(FRONT, &mut frame), Verdict::Tx(BACK));
     let second = Packet::read(&frame);
