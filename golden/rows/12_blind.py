@@ -14,7 +14,7 @@ def goes_on(f):
     f.ack()
 
 
-@rows_for(ALL, "resets whose numbers do not fit are forwarded and end nothing, whoever they are from")
+@rows_for(ALL, "resets whose numbers do not fit are forwarded and end nothing")
 def blind_rst_keeps_session(s, m):
     m.service(s)
     f = s.flow().handshake()
@@ -39,7 +39,7 @@ def blind_fin_and_syn(s, m):
     goes_on(f)
 
 
-@rows_for(ALL, "data that does not fit leaves the window where it is: a reset behind it ends nothing")
+@rows_for(ALL, "data that does not fit does not move the window: a reset behind it ends nothing")
 def blind_data(s, m):
     m.service(s)
     f = s.flow().handshake()
@@ -63,7 +63,7 @@ def challenged_syn(s, m):
     again.send(b"to real server 2")
 
 
-@rows_for(ALL, "numbers wrap: the window follows them, and a reset behind the wrap ends the session")
+@rows_for(ALL, "numbers wrap: the window follows, and a reset behind the wrap ends the session")
 def window_wraps(s, m):
     m.service(s)
     f = s.flow()

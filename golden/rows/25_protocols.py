@@ -84,6 +84,41 @@ def sctp_abort(s, m):
     f.chunk(SCTPChunkAbort(), ends=True)
 
 
+@rows_for(MODES, "SCTP: what would end an association but has a wrong tag ends nothing")
+def blind_abort_keeps_session(s, m):
+    f = associate(sigtran(s, m))
+    # The receiver's own tag goes with the T bit, and only then (RFC 9260 8.5.1).
+    for tag, flags in ((0, 0), (1, 0), (0x62628282, 0), (0x51517171, 1), (0, 1)):
+        f.chunk(SCTPChunkAbort(TCB=flags), tag=tag)
+        f.chunk(SCTPChunkShutdownComplete(TCB=flags), tag=tag)
+    for tag, flags in ((0, 0), (0x51517171, 0), (0x62628282, 1)):
+        f.real_chunk(SCTPChunkAbort(TCB=flags), tag=tag)
+    f.chunk(SCTPChunkData(tsn=100, data=b"goes on", beginning=1, ending=1))
+    f.real_chunk(SCTPChunkSACK(cumul_tsn_ack=100))
+
+
+@rows_for(MODES, "SCTP: an abort with the T bit and the receiver's own tag ends the session")
+def sctp_reflected_abort(s, m):
+    f = associate(sigtran(s, m))
+    f.chunk(SCTPChunkAbort(TCB=1), tag=0x62628282, ends=True)
+
+
+@rows_for(NAT, "SCTP: an abort by the real server ends the session")
+def sctp_abort_by_real(s, m):
+    f = associate(sigtran(s, m))
+    f.real_chunk(SCTPChunkAbort(), ends=True)
+
+
+@rows_for(MODES, "SCTP: only INIT, with a tag of zero, opens a session")
+def sctp_no_session(s, m):
+    f = sigtran(s, m)
+    f.chunk(SCTPChunkData(tsn=100, data=b"out of the blue"), drop="no_session")
+    f.chunk(SCTPChunkCookieEcho(cookie=b"cookie12"), drop="no_session")
+    f.chunk(SCTPChunkInit(init_tag=5), tag=7, drop="no_session")
+    f.chunk(SCTPChunkAbort(), drop="no_session")
+    associate(f)
+
+
 @rows_for(MODES, "an SCTP session lives 900 seconds from its last packet")
 def sctp_expiry(s, m):
     f = associate(sigtran(s, m))

@@ -1,7 +1,7 @@
 """Fragments follow the first of their datagram."""
 
 from scapy.layers.inet import ICMP, IP, TCP, UDP
-from scapy.layers.sctp import SCTP, SCTPChunkData
+from scapy.layers.sctp import SCTP, SCTPChunkData, SCTPChunkInit
 from scapy.packet import Raw
 
 import wire
@@ -342,6 +342,7 @@ def fragments_sctp(s, m):
     m.service(s, "other", "sctp", 2906, real_port=3868)
     for name, drop in (("same", None), ("other", "fragment")):
         f = s.flow(name)
+        f.chunk(SCTPChunkInit(init_tag=5), tag=0)
         f.chunk(SCTPChunkData(tsn=1, data=b"whole"))
         chunk = bytes(SCTPChunkData(tsn=2, data=DATA[:1000]))
         Pieces(f, "inbound", SCTP(tag=7), chunk, [512]).arrive(0, 1, drop=drop)

@@ -151,8 +151,12 @@ impl Peers {
         let place = exchange.sent << 12;
         let payload = Stream { token: exchange.token, at: place, len, headed: true };
         let mut packet = datagram(exchange.tuple, payload, rng);
-        // An association may be ended by its last packet.
-        if packet.tuple.protocol == SCTP && exchange.left == 1 && exchange.token & 3 == 0 {
+        // An association is opened by its first packet, and may be ended by its last one.
+        if packet.tuple.protocol == SCTP && exchange.sent == 0 {
+            (packet.flags, packet.window) = (SYN, 0);
+            (packet.seq, packet.ack) = (0, !exchange.token);
+            packet.payload = Stream::default();
+        } else if packet.tuple.protocol == SCTP && exchange.left == 1 && exchange.token & 3 == 0 {
             (packet.flags, packet.window, packet.ack) = (RST, 0, 0);
             packet.payload = Stream::default();
         }
@@ -226,6 +230,14 @@ impl Peers {
 
     /// Real servers answer most datagrams, some twice.
     fn answer_datagram(&mut self, node: usize, seen: &Seen, data: &[u8]) {
+        let Packet { flags, ack, tuple, .. } = seen.packet;
+        if tuple.protocol == SCTP && flags == SYN {
+            let mut rng = Rng::of(&[self.seed, 4, ack.into()]);
+            let mut packet = datagram(tuple.reversed(), Stream::default(), &mut rng);
+            (packet.flags, packet.window) = (SYN | ACK, 0);
+            (packet.seq, packet.ack) = (ack, !ack);
+            return self.wishes.packets.push((node, packet));
+        }
         let Some((token, at)) = Stream::head(data) else { return };
         let mut rng = Rng::of(&[self.seed, 4, token.into(), at.into()]);
         let answers = *rng.pick(&[1, 1, 1, 1, 1, 1, 0, 2]);

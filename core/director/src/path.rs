@@ -469,9 +469,8 @@ impl Shared {
         }
     }
 
-    /// Counts that a packet of a direction has moved a session on from another state: to
-    /// [`State::Established`], or to one in which it is closing. Only from [`State::Close`] a way
-    /// leads back.
+    /// Counts that a packet of a direction has moved a session on from another state. Of those in
+    /// which it is closing only [`State::Close`] is left again.
     #[inline(always)]
     fn moved(&mut self, session: &Core, before: State, direction: Direction) {
         let Some(real) = self.counters.reals.get_mut(session.real().0 as usize) else { return };

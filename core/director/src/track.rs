@@ -1,12 +1,12 @@
 //! The life of a session as its packets show it: TCP's states, or just that it is alive.
 //!
-//! Whoever knows a connection's four-tuple can send a reset or a FIN in an end's name. The end takes
-//! it only where its sequence number fits (RFC 9293 3.10.7.4, RFC 5961 3), so the director must not
-//! take more. Of each direction a session knows the *unit* of 64 KiB that its sequence numbers have
-//! come to ([`Core::seen`]). A reset or FIN counts if its number is in that unit or the next one,
-//! which a blind sender hits once in 2¹⁵ packets, or if it acknowledges such a number of the other
-//! direction and is at most 4 MiB away, so that it counts where data before it was lost. Any other
-//! is forwarded, for the end to decide, and the session stays as it is.
+//! Whoever knows a connection's four-tuple can send a reset or a FIN in an end's name. The end
+//! takes it only where its sequence number fits (RFC 9293 3.10.7.4, RFC 5961 3), so the director
+//! must not take more. Of each direction a session knows the *unit* of 64 KiB that its sequence
+//! numbers have come to ([`Core::seen`]). A reset or FIN counts if its number is in that unit or
+//! the next one, which a blind sender hits once in 2¹⁵ packets, or if it acknowledges such a number
+//! of the other direction and is at most 4 MiB away, so that it counts where data before it was
+//! lost. Any other is forwarded, for the end to decide, and the session stays as it is.
 //!
 //! A session follows the numbers by the same rule: a segment in the next unit moves its direction
 //! on; one that is further away does so only if it acknowledges what the other direction has come
@@ -18,6 +18,8 @@
 //! number after it, which is remembered in full: the unit as of any segment, and its lower half in
 //! [`Core::fin`]. While the FINs of both sides are under way, the lower half of the real server's
 //! is where the client's next hop was, which is looked up again when it is needed.
+
+pub mod sctp;
 
 use crate::counters::Direction;
 use crate::session::{Core, State};
@@ -83,8 +85,8 @@ const fn fits(number: u32, seen: u16) -> bool {
     unit(number).wrapping_sub(seen) <= 1
 }
 
-/// Whether a packet leaves its session as it is: the test for the fast path. Of what is not TCP only
-/// the end of an SCTP association, which is marked as a reset is, changes anything.
+/// Whether a packet leaves its session as it is: the test for the fast path. Of what is not TCP
+/// only the beginning and the end of an SCTP association change anything ([`sctp`]).
 #[inline(always)]
 pub const fn is_plain(session: &Core, direction: Direction, segment: Segment) -> bool {
     let (state, flags) = (session.state as u8, segment.flags as u32);
@@ -130,13 +132,16 @@ pub fn is_reuse(session: &Core, direction: Direction, segment: Segment, idle_ms:
 
 /// Whether a segment that is not plain may change anything, if it opens no new connection.
 #[inline(always)]
-pub const fn moves(segment: Segment) -> bool {
-    segment.flags as u32 & BEGINS_OF != BEGINS
+pub const fn moves(state: State, segment: Segment) -> bool {
+    segment.flags as u32 & BEGINS_OF != BEGINS || state as u8 >= State::Udp as u8
 }
 
 /// Notes where the numbers of a new session begin, by its first packet.
 #[inline(always)]
 pub const fn begin(session: &mut Core, segment: Segment) {
+    if matches!(session.state, State::Sctp) {
+        return sctp::begin(session, segment);
+    }
     session.seen = [unit(segment.end), unit(segment.ack)];
 }
 
@@ -180,15 +185,12 @@ impl Fit {
     }
 }
 
-/// Moves a session on that [`is_plain`] says is not plain. `false` if the packet would have ended it
-/// or a direction of it, but does not fit it.
+/// Moves a session on that [`is_plain`] says is not plain. `false` if the packet would have ended
+/// it or a direction of it, but does not fit it.
 pub fn tcp(session: &mut Core, direction: Direction, segment: Segment) -> bool {
     let flags = segment.flags;
     if session.state >= State::Udp {
-        if flags & RST != 0 {
-            session.state = State::Close;
-        }
-        return true;
+        return session.state != State::Sctp || sctp::follow(session, direction, segment);
     }
     let fit = Fit::of(session, direction, segment);
     if flags & RST != 0 {

@@ -18,8 +18,12 @@ const SAMPLE: u64 = 64;
 /// The state of a session that a packet may open.
 pub(super) fn opening(scene: Scene<'_>, packet: &Packet, mid_stream: bool) -> Option<State> {
     match packet.tuple.protocol {
-        // What ends an association opens none.
-        SCTP => return (packet.flags & RST == 0).then_some(State::Sctp),
+        SCTP => {
+            let mid_stream = scene.universe.mid_stream || mid_stream;
+            let init = packet.flags & (SYN | ACK | RST) == SYN;
+            let data = packet.flags & (SYN | RST) == 0;
+            return (init || data && mid_stream).then_some(State::Sctp);
+        }
         TCP | UDP => {}
         _ => return Some(State::Other),
     }

@@ -92,6 +92,8 @@ pub(crate) struct Session {
     /// By direction: which 64 KiB of its numbers it has come to; that of the real server is not
     /// known before the client has acknowledged something.
     reached: [u16; 2],
+    /// Of SCTP the tag that packets of each direction carry.
+    tags: [Option<u32>; 2],
     pub seen_ms: u64,
 }
 
@@ -110,6 +112,10 @@ impl Session {
             state,
             fins: [None; 2],
             reached: [high(packet.end()), high(packet.ack)],
+            tags: match packet.flags & SYN {
+                0 => [Some(packet.seq), None],
+                _ => [None, Some(packet.ack)],
+            },
             seen_ms: 0,
         }
     }
@@ -204,14 +210,26 @@ impl Session {
         }
     }
 
+    /// Follows an association: INIT and its answer tell of tags, an ABORT must have the right one.
+    fn associate(&mut self, direction: Direction, packet: &Packet) {
+        match (packet.flags & (SYN | ACK | RST), direction) {
+            (RST, _) if self.tags[direction as usize] == Some(packet.seq) => {
+                self.state = State::Close;
+            }
+            (flags, Direction::Outbound)
+                if flags == SYN | ACK && self.tags[1] == Some(packet.seq) =>
+            {
+                self.tags[0] = Some(packet.ack);
+            }
+            _ => {}
+        }
+    }
+
     /// Moves the TCP state on.
     fn follow(&mut self, direction: Direction, packet: &Packet) {
         let Packet { flags, ack, .. } = *packet;
         if self.state == State::Sctp {
-            if flags & RST != 0 {
-                self.state = State::Close;
-            }
-            return;
+            return self.associate(direction, packet);
         }
         let (mine, other) = (direction as usize, 1 - direction as usize);
         let fits = self.believes(mine, packet);

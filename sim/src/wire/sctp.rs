@@ -1,14 +1,18 @@
-//! SCTP (RFC 9260) as the world speaks it: the common header and one chunk, DATA or ABORT.
+//! SCTP (RFC 9260) as the world speaks it: the common header and one chunk, INIT, its answer, DATA
+//! or ABORT.
 //!
-//! In a packet the verification tag is the sequence number, the TSN the acknowledgement, the
-//! chunk's flags the window; ABORT is a reset. The CRC32c goes over the whole, by a
+//! In a packet the verification tag is the sequence number, the TSN (of INIT and its answer the tag
+//! that they tell of) the acknowledgement, the chunk's flags the window; INIT is a SYN, ABORT a
+//! reset. The CRC32c goes over the whole, by a
 //! library of others, so that it shares nothing with the arithmetic of what it judges.
 
 use super::read::{Unreadable, be16, be32};
-use super::{Packet, RST};
+use super::{ACK, Packet, RST, SYN};
 
 /// Bytes before the data of a packet with one DATA chunk.
 pub(super) const DATA: usize = 12 + 16;
+/// Bytes of one that opens an association.
+const INIT: usize = 12 + 20;
 /// Bytes of one that aborts.
 pub(super) const ABORT: usize = 12 + 4;
 
@@ -24,19 +28,29 @@ fn crc(segment: &[u8]) -> u32 {
 
 /// Bytes of a packet's headers.
 pub(super) const fn header_len(packet: &Packet) -> usize {
-    if packet.flags & RST == 0 { DATA } else { ABORT }
+    match packet.flags & (SYN | RST) {
+        SYN => INIT,
+        RST => ABORT,
+        _ => DATA,
+    }
 }
 
 /// Writes what is between the ports and the data, with the checksum of all.
 pub(super) fn write(packet: &Packet, segment: &mut [u8]) {
     let length = (segment.len() - 12) as u16;
     segment[4..8].copy_from_slice(&packet.seq.to_be_bytes());
-    segment[12] = if packet.flags & RST == 0 { 0 } else { 6 };
+    segment[12] = match packet.flags & (SYN | ACK | RST) {
+        SYN => 1,
+        RST => 6,
+        flags if flags == SYN | ACK => 2,
+        _ => 0,
+    };
     segment[13] = packet.window as u8;
     segment[14..16].copy_from_slice(&length.to_be_bytes());
     if packet.flags & RST == 0 {
+        let head = header_len(packet);
         segment[16..20].copy_from_slice(&packet.ack.to_be_bytes());
-        segment[20..28].fill(0);
+        segment[20..head].fill(0);
     }
     let crc = crc(segment);
     segment[8..12].copy_from_slice(&crc.to_le_bytes());
@@ -57,11 +71,16 @@ pub(super) fn read(segment: &[u8], packet: &mut Packet) -> Result<(usize, bool),
             packet.ack = be32(segment, 16);
             Ok((DATA, right))
         }
+        kind @ (1 | 2) if segment.len() == INIT => {
+            packet.ack = be32(segment, 16);
+            packet.flags = if kind == 1 { SYN } else { SYN | ACK };
+            Ok((INIT, right))
+        }
         6 if segment.len() == ABORT => {
             packet.flags = RST;
             Ok((ABORT, right))
         }
-        _ => Err("neither DATA nor ABORT"),
+        _ => Err("neither INIT, its answer, DATA nor ABORT"),
     }
 }
 

@@ -64,17 +64,9 @@ fn sample() -> Sample {
     let mut refused = ServiceDrops::default();
     (0..3).for_each(|_| refused.count(Reason::ClientDenied));
     let services = vec![refused; plan.services.len()];
-    let counters = Counters {
-        reals,
-        services,
-        reasons,
-        created: 9,
-        closed: 8,
-        expired: 7,
-        handed_off: 6,
-        killed: 5,
-        ignored_ends: 4,
-    };
+    let counters = Counters { reals, services, reasons, ..Counters::default() };
+    let counters = Counters { created: 9, closed: 8, expired: 7, handed_off: 6, ..counters };
+    let counters = Counters { killed: 5, ignored_ends: 4, ..counters };
     let figures = WorkerFigures {
         packets: 1_000,
         bursts: 100,

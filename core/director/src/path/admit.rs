@@ -13,7 +13,7 @@ use crate::frame::Frame;
 use crate::plan::{Plan, ServiceId};
 use crate::reason::Reason;
 use crate::session::{Flow, State};
-use crate::track;
+use crate::track::{self, Segment};
 use sluice_wire::ipv4::{ICMP, SCTP, TCP, UDP};
 use sluice_wire::ipv6::ICMPV6;
 use sluice_wire::tcp::{ACK, FIN, RST, SYN};
@@ -92,7 +92,7 @@ impl<F: Parse> Engine<F> {
             return Err(Outcome::Is(Verdict::HandOff(worker)));
         }
         let mid_stream = plan.accept_mid_stream || shared.may_resume(at_frame);
-        let state = opening_state(plan, service, tuple.protocol, segment.flags, mid_stream);
+        let state = opening_state(plan, service, tuple.protocol, segment, mid_stream);
         let Some(state) = state else {
             let parsed = self.burst.lanes[lane].parsed;
             let verdict = answer::no_session(plan, &parsed, turn.port, frame);
@@ -148,7 +148,7 @@ impl<F: Parse> Engine<F> {
         if rule == Orphans::Keep {
             return Found::Flow(flow);
         }
-        let service = session.service;
+        let service = plan.service_of(session).unwrap_or_default();
         // The client is to hear of it, so that what the real server still sends ends nothing.
         if flow.direction() == Direction::Outbound {
             let verdict = Verdict::Drop(Reason::RealGone);
@@ -230,9 +230,10 @@ pub(super) fn opening_state(
     plan: &Plan,
     service: ServiceId,
     protocol: u8,
-    flags: u8,
+    segment: Segment,
     mid_stream: bool,
 ) -> Option<State> {
+    let flags = segment.flags;
     match protocol {
         TCP => match flags & (SYN | ACK | RST | FIN) {
             SYN => Some(State::SynRecv),
@@ -241,8 +242,7 @@ pub(super) fn opening_state(
         },
         UDP if plan.service(service).is_some_and(|s| s.one_packet) => Some(State::OnePacket),
         UDP => Some(State::Udp),
-        // What ends an association opens none.
-        SCTP => (flags & RST == 0).then_some(State::Sctp),
+        SCTP => track::sctp::opens(segment, mid_stream).then_some(State::Sctp),
         // An answer that nobody waits for opens nothing.
         ICMP | ICMPV6 => (flags & ACK == 0).then_some(State::Icmp),
         _ => Some(State::Other),

@@ -66,6 +66,7 @@ impl<F: Parse> Engine<F> {
         {
             return None;
         }
+        let state = session.state;
         session.seen_ms = now.low();
         shared.forwarded(real, direction, parsed.length);
         let headers = (usize::from(parsed.l3), usize::from(parsed.l4));
@@ -83,7 +84,7 @@ impl<F: Parse> Engine<F> {
         } else {
             *verdict = rewrite::link_layer(frame, hop);
         }
-        if CHANGES && !plain && track::moves(segment) {
+        if CHANGES && !plain && track::moves(state, segment) {
             self.track_tcp(shared, plan, flow, segment);
         }
         Some(())

@@ -49,7 +49,7 @@ impl<F: Parse> Engine<F> {
             return is(Verdict::Drop(Reason::LinkLocal));
         }
         let any = plan.accept_mid_stream || shared.may_resume(frame);
-        let state = admit::opening_state(plan, id, tuple.protocol, parsed.segment.flags, any);
+        let state = admit::opening_state(plan, id, tuple.protocol, parsed.segment, any);
         let Some(state) = state else { return is(Verdict::Drop(Reason::NoSession)) };
         let opened = self.map(shared, turn, tuple, (rule, state));
         let flow = opened.map_err(|reason| Outcome::Is(Verdict::Drop(reason)))?;

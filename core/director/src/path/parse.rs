@@ -15,7 +15,7 @@ use crate::key::Key;
 use crate::plan::Plan;
 use crate::reason::Reason;
 use crate::session::SessionOf;
-use crate::track::Segment;
+use crate::track::{self, Segment};
 use sluice_wire::ipv4::Malformed;
 use sluice_wire::ipv6;
 use sluice_wire::{checksum, ethernet, icmp, ipv4, sctp, tcp, udp};
@@ -391,7 +391,7 @@ pub(super) fn transport(protocol: u8, bytes: &[u8]) -> Result<(u16, u16, Segment
             if bytes.len() < sctp::HEADER {
                 return Err(l4_refused(true));
             }
-            sctp_segment(bytes)
+            track::sctp::segment(bytes)
         }
         ipv4::ICMP | ipv6::ICMPV6 => {
             let Some(message) = bytes.first_chunk::<{ icmp::HEADER }>() else {
@@ -418,13 +418,6 @@ pub(super) fn tcp_segment(header: tcp::Header<'_>, data: usize) -> Segment {
         ack: header.acknowledgement(),
         end: header.sequence().wrapping_add(data as u32),
     }
-}
-
-/// An association that is over is marked as a reset is.
-fn sctp_segment(bytes: &[u8]) -> Segment {
-    let over = sctp::first_chunk(bytes)
-        .is_some_and(|chunk| matches!(chunk.kind, sctp::ABORT | sctp::SHUTDOWN_COMPLETE));
-    Segment { flags: if over { tcp::RST } else { 0 }, ..Segment::default() }
 }
 
 const fn l4_refused(truncated: bool) -> Verdict {

@@ -256,10 +256,51 @@ fn what_is_not_tcp_is_plain_until_an_association_ends() {
         let session = Core { state, seen: [7, 9], ..Core::default() };
         assert!(is_plain(&session, Inbound, segment(0, 0, 0)), "{state:?}");
     }
+}
+
+/// An association whose client chose one tag and whose real server another.
+fn associated() -> Core {
     let mut session = Core { state: State::Sctp, ..Core::default() };
-    assert!(!is_plain(&session, Inbound, segment(RST, 0, 0)));
-    tcp(&mut session, Inbound, segment(RST, 0, 0));
-    assert_eq!(session.state, State::Close);
+    begin(&mut session, segment(SYN, 0, 0x6262_8282));
+    tcp(&mut session, Outbound, segment(SYN | ACK, 0x6262_8282, 0x5151_7171));
+    tcp(&mut session, Inbound, segment(ACK, 0x5151_7171, 0));
+    session
+}
+
+#[test]
+fn blind_abort_keeps_an_association() {
+    let (client, server) = (0x6262_8282, 0x5151_7171);
+    for direction in [Inbound, Outbound] {
+        let (own, other) = if direction == Inbound { (server, client) } else { (client, server) };
+        for (flags, tag) in [(RST, 0), (RST, other), (RST | ACK, own), (RST | ACK, 0), (RST, 7)] {
+            let mut session = associated();
+            assert!(!tcp(&mut session, direction, segment(flags, tag, 0)));
+            assert_eq!(session.state, State::Sctp, "{direction:?} {flags:#x} {tag:#x}");
+        }
+        for (flags, tag) in [(RST, own), (RST | ACK, other)] {
+            let mut session = associated();
+            assert!(tcp(&mut session, direction, segment(flags, tag, 0)));
+            assert_eq!(session.state, State::Close, "{direction:?} {flags:#x}");
+        }
+    }
+}
+
+/// What comes later tells of no other tags.
+#[test]
+fn the_tags_of_an_association_stay() {
+    let mut session = associated();
+    let before = *session.bytes();
+    tcp(&mut session, Inbound, segment(SYN, 0, 9));
+    tcp(&mut session, Inbound, segment(ACK, 9, 0));
+    tcp(&mut session, Outbound, segment(SYN | ACK, 0x6262_8282, 9));
+    tcp(&mut session, Outbound, segment(SYN | ACK, 9, 9));
+    assert_eq!(*session.bytes(), before);
+    // Where answers do not come by, the client tells of the real server's.
+    let mut session = Core { state: State::Sctp, ..Core::default() };
+    begin(&mut session, segment(SYN, 0, 5));
+    assert!(!tcp(&mut session, Inbound, segment(RST, 8, 0)));
+    tcp(&mut session, Inbound, segment(ACK, 8, 0));
+    assert!(tcp(&mut session, Inbound, segment(RST, 8, 0)));
 }
 
 /// One side of a connection that closes: where its FIN is, and how much before it is under way.
@@ -287,7 +328,8 @@ proptest! {
             let (mine, its) = (sides[of], sides[1 - of]);
             let direction = [Inbound, Outbound][of];
             // Units lower, or any number of bytes.
-            let behind = if whole { number % (1 << 14) << 16 } else { number } % its.flight.max(1);
+            let back = if whole { (number % (1 << 14)) << 16 } else { number };
+            let behind = back % its.flight.max(1);
             let old = its.fin.wrapping_add(1).wrapping_sub(behind.max(1));
             let end = mine.fin.wrapping_add(u32::from(sent[of]));
             let answers = sent[1 - of] && what & 1 == 1;

@@ -151,6 +151,8 @@ fn what_cannot_be_followed_is_refused_with_its_reason() {
     both(&nobody, &pieces, Reason::NoReal);
     let mut sctp = blueprint(Mode::Fnat, vip, real);
     sctp.services[0].protocol = Protocol::Sctp;
+    // What is no INIT may open a session.
+    sctp.accept_mid_stream = true;
     let patched = |protocol: u8, length: usize| {
         let mut packet = datagram(client, vip, &data(1000));
         packet[9] = protocol;
