@@ -2,9 +2,9 @@
 //!
 //! Frames are collected to bursts as a port would deliver them: consecutive ones of one port, up
 //! to the burst's length. A burst ends where the path's clock moves on, so that every frame meets
-//! the same clock whatever the bursts' length, and the outcome does not depend on it. Only the
-//! order may: fragments that came before their datagram's first leave behind the burst that it
-//! was in.
+//! the same clock whatever the bursts' length, and with the first fragment of a datagram, so that
+//! those that came before it leave right behind it. So the outcome does not depend on the bursts'
+//! length, nor does its order.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use sluice_director::path::{BURST, Parked, Parking, Path, PathConfig, Verdict, V
 use sluice_director::plan::{Plan, Retired};
 use sluice_director::{Frame, Reason, Time};
 use sluice_table::PagePolicy;
-use sluice_wire::{ethernet, fragment};
+use sluice_wire::{ethernet, fragment, ipv4, ipv6};
 
 use super::error::ReplayError;
 use super::frame::CaptureFrame;
@@ -99,7 +99,7 @@ impl Player {
             counts.received += 1;
         }
         self.next.push(CaptureFrame::new(bytes), at, now);
-        Ok(())
+        if is_first_fragment(bytes) { self.turn(send) } else { Ok(()) }
     }
 
     /// Plays what still waits, and reports.
@@ -206,6 +206,18 @@ impl Player {
             counts.sent += 1;
         }
     }
+}
+
+/// Whether a frame carries the first fragment of a datagram.
+fn is_first_fragment(frame: &[u8]) -> bool {
+    let packet = ethernet::payload(frame).and_then(|payload| frame.get(payload.offset..));
+    let Some(packet) = packet else { return false };
+    if packet.first().is_some_and(|first| first >> 4 == 6) {
+        let place = ipv6::walk(packet).ok().and_then(|upper| upper.fragment);
+        return place.is_some_and(|place| place.offset == 0 && place.more);
+    }
+    let place = ipv4::Header::parse(packet).map(fragment::FragmentInfo::of);
+    place.is_ok_and(|place| place.offset == 0 && place.more)
 }
 
 /// Frames that are turned together: each with the time that it leaves at if it does, and when it

@@ -240,6 +240,41 @@ fn fragments_are_followed_and_made() {
     }
 }
 
+/// Fragments in any order between whole packets, all within a millisecond, leave in the same order
+/// and at the same times however long bursts are.
+#[test]
+fn parked_fragments_leave_at_the_same_place_in_any_burst() {
+    let bench = Bench::new();
+    let datagram = |id: u8| {
+        let udp = sluice_testkit::udp("198.51.100.48:4000", "198.51.100.200:7");
+        let mut frame = udp.payload(&[id; 1400]).bytes();
+        frame[18..21].copy_from_slice(&[0, id, 0]);
+        super::player::pieces(&summed(frame), 528).expect("it has no DF")
+    };
+    let mut frames: Vec<_> = (1..=12).flat_map(datagram).collect();
+    frames.extend((0..36).map(|n| question(50_000 + n)));
+    // A generator of 64 bits (Knuth), so that each round is another order.
+    let mut state = 1u64;
+    for round in 0..20u32 {
+        for left in (1..frames.len()).rev() {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            frames.swap(left, (state >> 33) as usize % (left + 1));
+        }
+        let packets: Vec<_> = frames.iter().zip(0..).map(|(f, at)| (round, at, &f[..])).collect();
+        bench.put("in", &pcap(false, false, 1, &packets));
+        let play = |burst| {
+            let mut job = bench.job(&[("front", "in")]);
+            job.burst = burst;
+            assert_eq!(run(&job).expect("a right capture").report.ports[1].sent, 72);
+            fs::read(bench.path("out/back.pcap")).expect("the output")
+        };
+        let one = play(1);
+        for burst in [2, 3, 7, 16, 64] {
+            assert!(play(burst) == one, "round {round}: bursts of {burst} give another order");
+        }
+    }
+}
+
 #[test]
 fn captures_are_merged_by_time_and_then_by_order() {
     let bench = Bench::new();
