@@ -100,6 +100,16 @@ def any_not_icmp(s, m):
     s.flow("host", port=1).raw(number, ping, kernel="not_ours")
 
 
+@rows_for((NAT4, NAT6, DR4, DR6, IPIP4, IPIP6), "protocol any leaves IGMP, OSPF and VRRP to the "
+          "kernel, and what carries nothing")
+def any_not_kernels(s, m):
+    m.service(s, "host", "any", None, reals=[1])
+    for number in (2, 89, 112, 59):
+        s.flow("host", port=1).raw(number, b"\2\1\0\x2c" * 8, kernel="not_ours")
+    f = s.flow("host", client=(m.client, 0), port=1)
+    f.raw(47, b"\0\0\x08\0inside")
+
+
 @rows_for((NAT4, DR4, DR6), "a TCP service wins over protocol any, which takes the rest")
 def any_last(s, m):
     m.service(s, "host", "any", None, reals=[1])

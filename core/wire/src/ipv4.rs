@@ -20,6 +20,12 @@ pub const IPV4: u8 = 4;
 pub const IPV6: u8 = 41;
 /// IP protocol number of SCTP.
 pub const SCTP: u8 = 132;
+/// IP protocol number of IGMP.
+pub const IGMP: u8 = 2;
+/// IP protocol number of OSPF, in both versions.
+pub const OSPF: u8 = 89;
+/// IP protocol number of VRRP, in both versions.
+pub const VRRP: u8 = 112;
 /// IP protocol number of ICMP.
 pub const ICMP: u8 = 1;
 /// IP protocol number of TCP.
@@ -152,6 +158,16 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
+/// Whether `packet` names routers that it is to go by: by a loose or a strict source route (RFC 791
+/// 3.1), also one that is done with.
+pub fn is_source_routed(packet: &[u8]) -> bool {
+    const LOOSE: u8 = 131;
+    const STRICT: u8 = 137;
+    let length = packet.first().map_or(0, |first| usize::from(first & 0x0f) * 4);
+    let options = packet.get(HEADER..length).unwrap_or_default();
+    Options(options).any(|option| matches!(option[0], LOOSE | STRICT))
+}
+
 /// Whether `address` can be the source of a unicast packet that came over a network: not 0/8,
 /// 127/8, 224/4 or 240/4 (RFC 1122 3.2.1.3, RFC 6890).
 pub const fn is_unicast_source(address: u32) -> bool {
@@ -211,6 +227,23 @@ mod tests {
         for bad in [&[0x94, 5, 0, 0][..], &[7, 1, 0, 0], &[7], &[1, 1, 1, 7], &[0, 7, 2], &[]] {
             assert!(all(bad).is_empty(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn source_routes_are_seen_among_other_options() {
+        let of = |options: &[u8]| {
+            let mut packet = vec![0x45 + (options.len() / 4) as u8];
+            packet.resize(HEADER, 0);
+            is_source_routed(&[&packet, options, &[131, 7, 4, 0]].concat())
+        };
+        assert!(of(&[131, 7, 4, 192, 0, 2, 1, 0]));
+        assert!(of(&[1, 137, 7, 8, 192, 0, 2, 1]));
+        assert!(of(&[0x94, 4, 0, 0, 1, 131, 3, 4]));
+        // Record route, an end of the list before it, and a length that leads nowhere.
+        for bad in [&[7, 7, 4, 0, 0, 0, 0, 0][..], &[0, 131, 3, 4], &[1, 1, 131, 9], &[]] {
+            assert!(!of(bad), "{bad:?}");
+        }
+        assert!(!is_source_routed(&[]) && !is_source_routed(&[0x4f; 30]));
     }
 
     #[test]

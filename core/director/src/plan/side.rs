@@ -194,7 +194,7 @@ impl<A: Copy + Eq + Hash> Side<A> {
         if let Some((_, id)) = ranges.iter().find(|(ports, _)| ports.contains(port)) {
             return Some(*id);
         }
-        self.any.get(&address).copied().filter(|_| !is_icmp(protocol))
+        self.any.get(&address).copied().filter(|_| !is_the_kernels(protocol))
     }
 
     /// Where sessions with an endpoint may be besides where those of the service that is there now
@@ -206,7 +206,7 @@ impl<A: Copy + Eq + Hash> Side<A> {
         port: u16,
     ) -> impl Iterator<Item = Owner> + '_ {
         let known = !self.former.is_empty();
-        let keys = [protocol, if is_icmp(protocol) { protocol } else { 0 }];
+        let keys = [protocol, if is_the_kernels(protocol) { protocol } else { 0 }];
         let all = keys.into_iter().filter(move |_| known);
         let all = all.filter_map(move |key| self.former.get(&(key, address))).flatten();
         all.filter(move |(ports, _)| ports.contains(port)).map(|(_, owner)| *owner)
@@ -242,9 +242,14 @@ impl<A: Copy + Eq + Hash> Side<A> {
     }
 }
 
-/// ICMP stays with the kernel whatever services there are.
-const fn is_icmp(protocol: u8) -> bool {
-    matches!(protocol, 1 | 58)
+/// What a service of every protocol does not take, since the kernel and routing daemons live by it:
+/// the same list as that of the XDP program.
+const fn is_the_kernels(protocol: u8) -> bool {
+    use sluice_wire::{ipv4, ipv6};
+    matches!(
+        protocol,
+        ipv4::ICMP | ipv4::IGMP | ipv6::ICMPV6 | ipv4::OSPF | ipv4::VRRP | ipv6::NO_NEXT
+    )
 }
 
 /// The addresses that the table of family `F` works with; `is_ours` says whose services are its.

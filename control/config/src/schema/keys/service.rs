@@ -56,8 +56,8 @@ pub(crate) static PROTOCOL: Key = Key {
     kind: Word(words_of::<ServiceProtocol>),
     without: Without::Required,
     example: "\"tcp\"",
-    about: "The IP protocol. `any` is all of them and all their ports; the VIP's ICMP stays with \
-            the kernel. `sctp` and `any` cannot be `fnat`.",
+    about: "The IP protocol. `any` is all of them and all their ports; the VIP's ICMP, IGMP, OSPF \
+            and VRRP stay with the kernel. `sctp` and `any` cannot be `fnat`.",
 };
 pub(crate) static VIP: Key = Key {
     name: "vip",
