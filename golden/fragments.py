@@ -20,6 +20,10 @@ class Pieces:
         whole = bytes(flow.packet(way, side, head, data, fields))
         identification = 0x1234_0000 | fields["id"]
         self.entered = wire.cut(whole, places, identification)
+        # As an error quotes them to their sender: a hop older, and with what both families have of
+        # the identification.
+        older = bytes(flow.packet(way, side, head, data, {**fields, "ttl": fields["ttl"] - 1}))
+        self.known = wire.cut(older, places, identification & 0xFFFF)
         before, after = flow.ends(way, side)[0], flow.ends(way, far)[0]
         fields, changed = wire.translated(before, after, fields, changed)
         fields["ttl"] -= 1
@@ -59,6 +63,17 @@ class Pieces:
             self.leave(number, opens)
         flow.count_end({"ends": ends})
         return self
+
+    def reported(self, number, kind, mtu=0, size=None, **how):
+        """Somebody on the far side reports an error about a piece (`icmp.reported`), which quotes
+        `size` octets of its data, or all.
+        """
+        quotes = self.left[number], self.known[number]
+        if size is not None:
+            own = [8 if packet[:1] >= b"\x60" else 0 for packet in quotes]
+            lengths = [header_length(packet) + more + size for packet, more in zip(quotes, own)]
+            quotes = [packet[:length] for packet, length in zip(quotes, lengths)]
+        icmp.reported(self.flow, self.way, kind, mtu, quotes=quotes, **how)
 
     def leave(self, number, opens=True):
         """A piece leaves."""

@@ -104,8 +104,10 @@ def reported(flow, way, kind, mtu=0, head=None, data=b"quoted", size=None, sourc
     report must reach its sender with what the sender knows in it.
 
     `source` is a router that says so; the packet's receiver without. `told` is the MTU that the
-    sender must be told, where that is another. Across families the message is a new one, which says
-    the same by RFC 7915 4.2 and 5.2; the identification of the packet that it quotes is not known.
+    sender must be told, where that is another. `quotes` are the packet as it is quoted on the far
+    side and must be on the near one, where it is no whole packet of the flow. Across families the
+    message is a new one, which says the same by RFC 7915 4.2 and 5.2; the identification of the
+    packet that it quotes is not known.
     """
     scene = flow.scene
     back = way == "inbound"
@@ -113,7 +115,8 @@ def reported(flow, way, kind, mtu=0, head=None, data=b"quoted", size=None, sourc
     hops = flow.hops("outbound" if back else "inbound")
     fields = {"id": scene.next_id(), "ttl": 61, **flow.fields, **how.pop("ip", {})}
     src, _, dst, _ = flow.ends(way, far)
-    quote = quoted(flow, way, far, head, data, size)
+    quotes = how.pop("quotes", None)
+    quote = quotes[0] if quotes else quoted(flow, way, far, head, data, size)
     if back and flow.mode == "ipip":
         dst = flow.scene.ipip[f"source_v{family(flow.real_address)}"]
         quote, _ = tunnelled(quote, dst, flow.real_address)
@@ -141,7 +144,7 @@ def reported(flow, way, kind, mtu=0, head=None, data=b"quoted", size=None, sourc
         fields.update(id=0, flags="DF")
         unknown = {"id": 0}
         kind = (TO_V6 if family(to) == 6 else TO_V4).get(kind, kind)
-    quote = quoted(flow, way, near, head, data, size, unknown)
+    quote = quotes[1] if quotes else quoted(flow, way, near, head, data, size, unknown)
     # The sender hears it from where it sent to. With NAT a real server sends to the client itself,
     # and a router on the way there stays the one that says so.
     keeps = flow.mode == "snat" if back else flow.mode in ("nat", "dr", "ipip")

@@ -160,7 +160,7 @@ pub struct Fragment {
 }
 
 /// What the extension headers lead to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Upper {
     /// Protocol number of what begins at `offset`. In a fragment that is not the first this is
     /// what the fragment header says, which may be an extension header.
@@ -173,6 +173,9 @@ pub struct Upper {
     /// Whether a routing header has segments left: the destination address is not the last one,
     /// which alone is what checksums cover (RFC 8200 8.1).
     pub routed: bool,
+    /// Whether there is a routing header of type 0, used up or not: a source route as senders
+    /// choose it, and not to be followed any more (RFC 5095).
+    pub source_routed: bool,
     /// Whether there is an authentication header, which covers the addresses.
     pub authenticated: bool,
 }
@@ -214,17 +217,17 @@ pub fn walk_quoted(quote: &[u8]) -> Result<Upper, Unwalkable> {
 #[inline(always)]
 fn along(packet: &[u8], header: Header<'_>) -> Result<Upper, Unwalkable> {
     let protocol = header.next_header();
-    let mut upper =
-        Upper { protocol, offset: HEADER, fragment: None, routed: false, authenticated: false };
+    let mut upper = Upper { protocol, offset: HEADER, ..Upper::default() };
     if !is_extension(protocol) {
         return Ok(upper);
     }
     for _ in 0..MOST_HEADERS {
-        if step(packet, &mut upper)? {
-            return Ok(upper);
-        }
+        let over = step(packet, &mut upper)?;
         if upper.offset > HEADER + MOST_BYTES {
             return Err(Unwalkable::TooLong);
+        }
+        if over {
+            return Ok(upper);
         }
     }
     Err(Unwalkable::TooLong)
@@ -239,7 +242,10 @@ fn step(packet: &[u8], upper: &mut Upper) -> Result<bool, Malformed> {
     let mut over = false;
     match upper.protocol {
         HOP_BY_HOP if upper.offset != HEADER => return Err(Malformed::BadHeader),
-        ROUTING => upper.routed |= start[3] != 0,
+        ROUTING => {
+            upper.routed |= start[3] != 0;
+            upper.source_routed |= start[2] == 0;
+        }
         AUTHENTICATION => {
             upper.authenticated = true;
             length = (start[1] as usize + 2) * 4;
@@ -309,7 +315,7 @@ mod tests {
     }
 
     fn plain(protocol: u8, offset: usize) -> Upper {
-        Upper { protocol, offset, fragment: None, routed: false, authenticated: false }
+        Upper { protocol, offset, ..Upper::default() }
     }
 
     #[test]
@@ -322,8 +328,10 @@ mod tests {
         assert_eq!(walk(&packet(&chain, 8)), Ok(authenticated));
         let mut routing = options(2);
         routing[3] = 1;
-        let routed = Upper { routed: true, ..plain(17, 40 + 24) };
-        assert_eq!(walk(&packet(&[(ROUTING, routing)], 8)), Ok(routed));
+        let routed = Upper { routed: true, source_routed: true, ..plain(17, 40 + 24) };
+        assert_eq!(walk(&packet(&[(ROUTING, routing.clone())], 8)), Ok(routed));
+        routing[2..4].copy_from_slice(&[4, 0]);
+        assert_eq!(walk(&packet(&[(ROUTING, routing)], 8)), Ok(plain(17, 40 + 24)));
         for opaque in [ESP, NO_NEXT, MOBILITY, ICMPV6] {
             let mut bytes = packet(&[], 8);
             bytes[NEXT_HEADER] = opaque;
@@ -351,6 +359,9 @@ mod tests {
         let nine: Vec<_> = (0..9).map(|_| (60, options(0))).collect();
         assert_eq!(walk(&packet(&nine, 8)), Err(Unwalkable::TooLong));
         assert_eq!(walk(&packet(&[(60, options(31))], 8)), Ok(plain(17, 40 + 256)));
+        for long in [&[(60, options(32))][..], &[(60, options(0)), (60, options(31))]] {
+            assert_eq!(walk(&packet(long, 8)), Err(Unwalkable::TooLong));
+        }
         let long = [(60, options(31)), (60, options(0)), (60, options(0))];
         assert_eq!(walk(&packet(&long, 8)), Err(Unwalkable::TooLong));
         let late = [(60, options(0)), (HOP_BY_HOP, options(0))];
@@ -429,7 +440,7 @@ mod tests {
                 prop_assert_eq!(header.flow_label(), other.flow_label().value());
                 if let Ok(upper) = walk(&bytes) {
                     prop_assert!(upper.offset >= HEADER && upper.offset <= header.total_len());
-                    prop_assert!(upper.offset <= HEADER + MOST_BYTES + 2048);
+                    prop_assert!(upper.offset <= HEADER + MOST_BYTES);
                 }
             }
         }

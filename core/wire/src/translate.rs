@@ -57,18 +57,25 @@ pub fn header_to_v6(
 }
 
 /// The same for what an ICMP error quotes of a packet, which may end anywhere behind the header.
-/// The new header tells the length of the whole, and the hop limit that there was left.
+/// The new header tells the length of the whole, and the hop limit that there was left; a fragment
+/// gets a fragment header too (RFC 7915 4.3). Where the upper layer begins, and the length of what
+/// was written.
 ///
 /// # Errors
 /// See [`Untranslatable`].
 pub fn quote_to_v6(
-    out: &mut [u8; ipv6::HEADER],
+    out: &mut [u8; piece::HEADERS_V6],
     quote: &[u8],
     source: u128,
     destination: u128,
-) -> Result<usize, Untranslatable> {
+) -> Result<(usize, usize), Untranslatable> {
     let header = ipv4::Header::parse_quoted(quote).map_err(Untranslatable::Malformed)?;
-    write_v6(out, header, quote, (source, destination), header.ttl())
+    let (ends, hops) = ((source, destination), header.ttl());
+    if header.is_fragment() {
+        return Ok((piece::write_v6(out, header, quote, ends, hops)?, piece::HEADERS_V6));
+    }
+    let fixed = out.first_chunk_mut().ok_or(Untranslatable::TooBig)?;
+    Ok((write_v6(fixed, header, quote, ends, hops)?, ipv6::HEADER))
 }
 
 /// `packet` holds the whole of `header`.
@@ -145,7 +152,7 @@ pub fn header_to_v4(
 
 /// The same for what an ICMP error quotes of a packet, which may end anywhere behind its headers.
 /// The new header tells the length of the whole, the time to live that there was left, and an
-/// identification of zero.
+/// identification of zero; that of a fragment its own identification and place (RFC 7915 5.3).
 ///
 /// # Errors
 /// See [`Untranslatable`].
@@ -158,7 +165,11 @@ pub fn quote_to_v4(
     let upper = ipv6::walk_quoted(quote).map_err(unwalkable)?;
     let bytes = quote.first_chunk().ok_or(Untranslatable::Malformed(Malformed::Truncated))?;
     let header = ipv6::Header(bytes);
-    write_v4(out, header, upper, (source, destination), header.hop_limit(), 0)
+    let (ends, ttl) = ((source, destination), header.hop_limit());
+    if upper.fragment.is_some_and(|fragment| fragment.offset != 0 || fragment.more) {
+        return piece::write_v4(out, header, upper, ends, (ttl, upper.protocol));
+    }
+    write_v4(out, header, upper, ends, ttl, 0)
 }
 
 fn unwalkable(why: ipv6::Unwalkable) -> Untranslatable {
@@ -286,8 +297,9 @@ pub fn error_to_v6(report: Report, quoted_total: u16, links: Links) -> Option<Re
     Some(Report { kind, code, rest })
 }
 
-/// The ICMPv4 error that says what an ICMPv6 error does (RFC 7915 5.2). `None` for what is dropped.
-pub fn error_to_v4(report: Report, links: Links) -> Option<Report> {
+/// The ICMPv4 error that says what an ICMPv6 error does (RFC 7915 5.2), about a packet that had a
+/// fragment header or none. `None` for what is dropped.
+pub fn error_to_v4(report: Report, fragment: bool, links: Links) -> Option<Report> {
     let (kind, code, rest) = match (report.kind, report.code) {
         (v6::UNREACHABLE, v6::NO_ROUTE | v6::BEYOND_SCOPE | v6::ADDRESS) => {
             (v4::UNREACHABLE, v4::HOST, 0)
@@ -295,7 +307,8 @@ pub fn error_to_v4(report: Report, links: Links) -> Option<Report> {
         (v6::UNREACHABLE, v6::PROHIBITED) => (v4::UNREACHABLE, HOST_PROHIBITED, 0),
         (v6::UNREACHABLE, v6::PORT) => (v4::UNREACHABLE, v4::PORT, 0),
         (v6::PACKET_TOO_BIG, _) => {
-            let told = report.rest.min(links.v6.into()).saturating_sub(DIFFERENCE.into());
+            let less = DIFFERENCE + if fragment { ipv6::FRAGMENT_HEADER as u16 } else { 0 };
+            let told = report.rest.min(links.v6.into()).saturating_sub(less.into());
             (v4::UNREACHABLE, v4::FRAGMENTATION_NEEDED, told.min(links.v4.into()))
         }
         (v6::TIME_EXCEEDED, code) => (v4::TIME_EXCEEDED, code, 0),

@@ -28,6 +28,17 @@ pub fn to_v6(
     hop_limit: u8,
 ) -> Result<usize, Untranslatable> {
     let header = ipv4::Header::parse(packet).map_err(Untranslatable::Malformed)?;
+    write_v6(out, header, packet, (source, destination), hop_limit)
+}
+
+/// `packet` holds the whole of `header`, and maybe no more.
+pub(super) fn write_v6(
+    out: &mut [u8; HEADERS_V6],
+    header: ipv4::Header<'_>,
+    packet: &[u8],
+    ends: (u128, u128),
+    hop_limit: u8,
+) -> Result<usize, Untranslatable> {
     let next = next_header(header, packet)?;
     if next == ipv6::ICMPV6 || !header.is_fragment() {
         return Err(Untranslatable::Protocol);
@@ -37,7 +48,6 @@ pub fn to_v6(
         .map_err(|_| Untranslatable::TooBig)?;
     let (fixed, fragment) = out.split_at_mut(ipv6::HEADER);
     let fixed = fixed.first_chunk_mut().ok_or(Untranslatable::TooBig)?;
-    let ends = (source, destination);
     fixed_v6(fixed, header.tos(), (payload, ipv6::FRAGMENT, hop_limit), ends);
     let place = FragmentInfo::of(header);
     let word = place.offset | u16::from(place.more);
@@ -63,6 +73,17 @@ pub fn to_v4(
 ) -> Result<usize, Untranslatable> {
     let upper = ipv6::walk(packet).map_err(unwalkable)?;
     let header = ipv6::Header::parse(packet).map_err(Untranslatable::Malformed)?;
+    write_v4(out, header, upper, (source, destination), (ttl, of))
+}
+
+/// `upper` is within the length that `header` tells.
+pub(super) fn write_v4(
+    out: &mut [u8; ipv4::HEADER],
+    header: ipv6::Header<'_>,
+    upper: ipv6::Upper,
+    ends: (u32, u32),
+    (ttl, of): (u8, u8),
+) -> Result<usize, Untranslatable> {
     let place = upper.fragment.ok_or(Untranslatable::Protocol)?;
     let data = place.at + ipv6::FRAGMENT_HEADER;
     let number = protocol(ipv6::Upper { protocol: of, ..upper })?;
@@ -76,7 +97,7 @@ pub fn to_v4(
     let total = (ipv4::HEADER + length) as u16;
     let word = (place.offset / 8) | if place.more { MORE } else { 0 };
     let (class, id) = (header.traffic_class(), place.id as u16);
-    fixed_v4(out, class, (total, id, word), (ttl, number), (source, destination));
+    fixed_v4(out, class, (total, id, word), (ttl, number), ends);
     Ok(data)
 }
 

@@ -83,10 +83,10 @@ proptest! {
         four[ipv4::TTL] = hops;
         let mut whole = [0xee; ipv6::HEADER];
         prop_assert_eq!(header_to_v6(&mut whole, &four, 3, 4, hops), Ok(20));
-        let mut of_quote = [0; ipv6::HEADER];
+        let mut of_quote = [0; piece::HEADERS_V6];
         let quote = &four[..kept.min(four.len())];
-        prop_assert_eq!(quote_to_v6(&mut of_quote, quote, 3, 4), Ok(20));
-        prop_assert_eq!(whole, of_quote);
+        prop_assert_eq!(quote_to_v6(&mut of_quote, quote, 3, 4), Ok((20, ipv6::HEADER)));
+        prop_assert_eq!(&whole[..], &of_quote[..ipv6::HEADER]);
 
         let mut six = udp_v6([1, 2], &vec![7; payload]);
         six[ipv6::HOP_LIMIT] = hops;
@@ -96,6 +96,32 @@ proptest! {
         let quote = &six[..(kept + 20).min(six.len())];
         prop_assert_eq!(quote_to_v4(&mut of_quote, quote, 3, 4), Ok(40));
         prop_assert_eq!(whole, of_quote);
+    }
+
+    /// The same of fragments.
+    #[test]
+    fn quotes_of_fragments_are_like_their_packets(
+        payload in 8usize..1400, kept in 20usize..1500, hops: u8, id: u16, offset in 0u16..100,
+    ) {
+        let mut four = udp_v4([1, 2], &vec![7; payload]);
+        four[ipv4::TTL] = hops;
+        four[4..6].copy_from_slice(&id.to_be_bytes());
+        four[6..8].copy_from_slice(&(0x2000 | offset).to_be_bytes());
+        let mut whole = [0xee; piece::HEADERS_V6];
+        prop_assert_eq!(piece::to_v6(&mut whole, &four, (3, 4), hops), Ok(20));
+        let mut of_quote = [0; piece::HEADERS_V6];
+        let quote = &four[..kept.min(four.len())];
+        prop_assert_eq!(quote_to_v6(&mut of_quote, quote, 3, 4), Ok((20, piece::HEADERS_V6)));
+        prop_assert_eq!(whole, of_quote);
+
+        let six = [&whole[..], &four[20..]].concat();
+        let mut back = [0xee; ipv4::HEADER];
+        prop_assert_eq!(piece::to_v4(&mut back, &six, (1, 2), hops, ipv4::UDP), Ok(48));
+        let mut of_quote = [0; ipv4::HEADER];
+        let quote = &six[..(kept + 28).min(six.len())];
+        prop_assert_eq!(quote_to_v4(&mut of_quote, quote, 1, 2), Ok(48));
+        prop_assert_eq!(back, of_quote);
+        prop_assert_eq!(&back[4..8], &four[4..8]);
     }
 
     /// Never a panic, and what follows lies within.
@@ -110,8 +136,8 @@ proptest! {
             }
             let there = header_to_v6(&mut six, &bytes, 1, 2, 3);
             let back = header_to_v4(&mut four, &bytes, 1, 2, 3, 4);
-            let quotes =
-                [quote_to_v6(&mut six, &bytes, 1, 2), quote_to_v4(&mut four, &bytes, 1, 2)];
+            let quote = quote_to_v6(&mut [0; piece::HEADERS_V6], &bytes, 1, 2);
+            let quotes = [quote.map(|(from, _)| from), quote_to_v4(&mut four, &bytes, 1, 2)];
             for offset in [there, back].into_iter().chain(quotes).flatten() {
                 prop_assert!(offset <= bytes.len());
             }
@@ -120,7 +146,7 @@ proptest! {
         if let Some(six) = error_to_v6(report, 1500, LINKS) {
             prop_assert!(six.kind < 128);
         }
-        if let Some(four) = error_to_v4(report, LINKS) {
+        if let Some(four) = error_to_v4(report, code % 2 == 0, LINKS) {
             prop_assert!(crate::icmp::is_error(four.kind));
         }
     }
@@ -227,7 +253,7 @@ fn errors_to_ipv6() {
 /// Section 5.2.
 #[test]
 fn errors_to_ipv4() {
-    let to = |kind, code, rest| error_to_v4(Report { kind, code, rest }, LINKS);
+    let to = |kind, code, rest| error_to_v4(Report { kind, code, rest }, false, LINKS);
     let is = |kind, code, rest| Some(Report { kind, code, rest });
     for (old, new) in [(0, 1), (1, 10), (2, 1), (3, 1), (4, 3)] {
         assert_eq!(to(1, old, 0), is(3, new, 0), "code {old}");
@@ -260,9 +286,12 @@ fn the_way_s_mtu_in_the_other_family() {
     assert_eq!(to_six(0, 1500, 9000, 9000), 1512); // not told: the plateau below
     assert_eq!(to_six(0, 9000, 9000, 9000), 8186);
     assert_eq!(to_six(0, 1400, 1500, 1500), 1280);
-    let to_four = |told, v4, v6| {
-        error_to_v4(Report { kind: 2, code: 0, rest: told }, Links { v4, v6 }).unwrap().rest
+    let of = |fragment, told, (v4, v6)| {
+        let report = Report { kind: 2, code: 0, rest: told };
+        error_to_v4(report, fragment, Links { v4, v6 }).unwrap().rest
     };
+    let to_four = |told, v4, v6| of(false, told, (v4, v6));
+    assert_eq!(of(true, 1400, (1500, 1500)), 1372); // with a fragment header
     assert_eq!(to_four(1400, 1500, 1500), 1380);
     assert_eq!(to_four(u32::MAX, 9000, 1500), 1480);
     assert_eq!(to_four(9000, 1300, 1500), 1300);

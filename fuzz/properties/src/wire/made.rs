@@ -4,7 +4,7 @@
 use etherparse::{Ipv4HeaderSlice, Ipv6HeaderSlice, NetSlice, SlicedPacket, TransportSlice};
 use sluice_wire::fragment::{self, FragmentInfo, Uncut};
 use sluice_wire::ipip::{self, Inner};
-use sluice_wire::translate::{self, Links, Report};
+use sluice_wire::translate::{self, Links, Report, piece};
 use sluice_wire::{checksum, icmp, ipv4, ipv6};
 
 /// A source and a destination in either family.
@@ -49,17 +49,17 @@ pub fn message(data: &[u8]) {
         assert!(new.is_none_or(|new| new.kind != icmp::v6::PACKET_TOO_BIG || new.rest >= 1280));
     }
     if let Some(old) = icmp::Error::parse_v6(data).map(report) {
-        let new = translate::error_to_v4(old, links);
+        let new = translate::error_to_v4(old, data.len() % 2 == 0, links);
         assert!(new.is_none_or(|new| icmp::is_error(new.kind)), "{old:?} became {new:?}");
     }
 }
 
 /// Whatever a message may quote: what follows the new header is within it.
 fn quotes(data: &[u8]) {
-    let (mut six, mut four) = ([0; ipv6::HEADER], [0; ipv4::HEADER]);
-    if let Ok(offset) = translate::quote_to_v6(&mut six, data, ENDS_V6.0, ENDS_V6.1) {
+    let (mut six, mut four) = ([0; piece::HEADERS_V6], [0; ipv4::HEADER]);
+    if let Ok((offset, length)) = translate::quote_to_v6(&mut six, data, ENDS_V6.0, ENDS_V6.1) {
         assert!(offset <= data.len());
-        assert!(Ipv6HeaderSlice::from_slice(&six).is_ok());
+        assert!(Ipv6HeaderSlice::from_slice(&six[..length]).is_ok());
     }
     if let Ok(offset) = translate::quote_to_v4(&mut four, data, ENDS.0, ENDS.1) {
         assert!(offset <= data.len());

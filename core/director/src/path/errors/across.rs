@@ -2,7 +2,9 @@
 //! 5.2, 5.3): the message is made anew, since its quote becomes longer or shorter.
 //!
 //! What the quoted packet's header lost on the way through the director, its identification say,
-//! the sender is not told: it is quoted as a datagram that was never to be fragmented.
+//! the sender is not told: a whole packet is quoted as one that was never to be fragmented. A first
+//! fragment is quoted as one, with as much of its identification as both versions have. A later
+//! one tells no ports, and so no session.
 
 use super::{Received, outer_v4};
 use crate::family::{Family, Tuple};
@@ -11,16 +13,18 @@ use crate::path::answer::write_error;
 use crate::path::quote::{self, Quote};
 use crate::reason::Reason;
 use sluice_wire::checksum::Delta;
-use sluice_wire::translate::{self, Links, Report};
+use sluice_wire::translate::{self, Links, Report, piece};
 use sluice_wire::{ethernet, icmp, ipv4, ipv6};
 use std::net::IpAddr;
 
 /// Bytes of a quote that are looked at: what fits into the larger of the two errors, and a header.
 const MOST: usize = icmp::MOST_V6;
+/// Bytes of the headers that it may get.
+const HEADERS: usize = piece::HEADERS_V6;
 
 /// A quote in the making.
 struct Made {
-    bytes: [u8; MOST + ipv6::HEADER],
+    bytes: [u8; MOST + HEADERS],
     len: usize,
 }
 
@@ -40,7 +44,7 @@ pub(super) fn rewrite<F: Family, B: Frame>(
     let report = if six {
         translate::error_to_v6(report, quote.total, links)
     } else {
-        translate::error_to_v4(report, links)
+        translate::error_to_v4(report, !quote.whole, links)
     };
     let made = make::<F>(received.quote(frame.bytes()), quote, about);
     let (Some(report), Some(made)) = (report, made) else { return Some(Reason::IcmpError) };
@@ -80,15 +84,15 @@ fn make<F: Family>(quoted: &[u8], quote: &Quote<F::Addr>, about: &Tuple<F::Addr>
     // Behind the packet's end there may be padding (RFC 4884 5.5).
     let len = quoted.len().min(usize::from(quote.total)).min(MOST);
     let quoted = &quoted[..len];
-    let mut made = Made { bytes: [0; MOST + ipv6::HEADER], len: 0 };
+    let mut made = Made { bytes: [0; MOST + HEADERS], len: 0 };
     let (header, changed) = match (F::to_ip(about.src), F::to_ip(about.dst)) {
         (IpAddr::V6(src), IpAddr::V6(dst)) => {
             let new = (src.to_bits(), dst.to_bits());
             let out = made.bytes.first_chunk_mut()?;
-            translate::quote_to_v6(out, quoted, new.0, new.1).ok()?;
+            let (_, header) = translate::quote_to_v6(out, quoted, new.0, new.1).ok()?;
             let old = ipv4::Header::parse_quoted(quoted).ok()?;
             let old = (old.source(), old.destination());
-            (ipv6::HEADER, translate::to_v6(Delta::NONE, old, new))
+            (header, translate::to_v6(Delta::NONE, old, new))
         }
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let new = (src.to_bits(), dst.to_bits());
