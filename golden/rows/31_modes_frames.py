@@ -158,6 +158,34 @@ def extensions(s, m):
     f.send(b"data", ip={"ext": [options]})
 
 
+def options_of(length):
+    """A header of destination options of so many octets."""
+    return IPv6ExtHdrDestOpt(options=[PadN(optdata=b"\0" * (length - 4))])
+
+
+@rows_for(SIX, "extension headers of up to 256 octets pass, and no more")
+def extensions_long(s, m):
+    m.service(s)
+    f = s.flow()
+    f.syn(ip={"ext": [options_of(256)]})
+    f.syn_ack(ip={"ext": [options_of(256)]} if m.real_version == 6 else {})
+    for length in (200, 208, 248, 256):
+        f.ack(ip={"ext": [options_of(length)]})
+    f.send(b"data", ip={"ext": [options_of(8), options_of(248)]})
+    f.ack(ip={"ext": [options_of(8), options_of(256)]}, drop="extension_headers")
+    f.send(b"and the session is well")
+
+
+@rows_for(SIX, "the same in VLANs")
+def extensions_long_vlan(s, m):
+    m.service(s)
+    f = s.flow()
+    s.vlan(m.client, 10)
+    s.vlan(f.real_address, 20)
+    f.syn(ip={"ext": [options_of(256)]})
+    f.syn_ack(ip={"ext": [options_of(256)]} if m.real_version == 6 else {})
+
+
 @rows_for(SIX, "a Fragment header that says the packet is whole (RFC 6946) is read over")
 def atomic_fragment(s, m):
     m.service(s)

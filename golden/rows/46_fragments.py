@@ -141,12 +141,14 @@ def fragments_across_cut(s, m):
     if m is FNAT64:
         s.back.keys["mtu"] = 1400
     f = dns(s, m)
+    # What may be cut becomes no IPv6 of more than 1,280 bytes (RFC 7915 4.1).
+    mtu = 1280 if m is FNAT46 else 1400
     for places in ([1456], [1480], [40], [40, 1496]):
         pieces = Pieces(f, "inbound", UDP(), DATA[:1600], places)
-        pieces.mtu = 1500 if m is FNAT46 else 1400
+        pieces.mtu = mtu
         pieces.all()
     pieces = Pieces(f, "inbound", UDP(), DATA, [1480, 2960])
-    pieces.mtu = 1500 if m is FNAT46 else 1400
+    pieces.mtu = mtu
     pieces.arrive(1, leave=())
     pieces.arrive(0, leave=(0, 1))
     f.scene.wait(0.002)
@@ -160,6 +162,78 @@ def fragments_across_too_big(s, m):
     pieces = Pieces(f, "inbound", UDP(), DATA[:1600], [1456], {"flags": "DF"})
     pieces.arrive(0, drop="too_big", answer=("too_big", 1472))
     Pieces(f, "inbound", UDP(), DATA[:1600], [1448], {"flags": "DF"}).all()
+
+
+def router(m, way):
+    """A router behind the director, on the way of packets."""
+    version = m.real_version if way == "inbound" else m.version
+    return "203.0.113.1" if version == 4 else "2001:db8:ffff::1"
+
+
+@rows_for(ACROSS, "an error that quotes a first fragment reaches its sender with the fragment that "
+          "it sent (RFC 7915 4.2, 4.3, 5.2, 5.3)")
+def fragments_across_reported(s, m):
+    f = dns(s, m)
+    f.ask()
+    for way in ("inbound", "outbound"):
+        pieces = Pieces(f, way, UDP(), DATA[:300], [104, 208]).all()
+        pieces.reported(0, "reassembly")
+        pieces.reported(0, "ttl", size=8, source=router(m, way))
+        pieces.reported(0, "port", size=57)
+    f.ask(b"and the session is well")
+
+
+@rows_for(ACROSS, "the same of TCP")
+def fragments_across_reported_tcp(s, m):
+    m.service(s)
+    f = s.flow().handshake()
+    for way in ("inbound", "outbound"):
+        seq, ack = f.client_seq, f.real_seq
+        seq, ack = (seq, ack) if way == "inbound" else (ack, seq)
+        head = TCP(flags="PA", seq=seq, ack=ack)
+        pieces = Pieces(f, way, head, DATA[:300], [104, 208]).all()
+        pieces.reported(0, "reassembly")
+        pieces.reported(0, "ttl", size=8, source=router(m, way))
+
+
+@rows_for(ACROSS, "a path too narrow for a first fragment: its sender is told what fits with its "
+          "own header, and with a Fragment header in IPv6")
+def fragments_across_reported_mtu(s, m):
+    f = dns(s, m)
+    f.ask()
+    for way in ("inbound", "outbound"):
+        to_four = (m is FNAT46) == (way == "inbound")
+        pieces = Pieces(f, way, UDP(), DATA[:1400], [1200]).all()
+        told = 1400 - 28 if to_four else 1400 + 20
+        pieces.reported(0, "too_big", 1400, size=100, told=told, source=router(m, way))
+
+
+@rows_for((FNAT4, FNAT6, *ACROSS), "an error that quotes a later fragment tells no ports, and so "
+          "no session: counted and dropped")
+def fragments_reported_later(s, m):
+    f = dns(s, m)
+    f.ask()
+    for way in ("inbound", "outbound"):
+        pieces = Pieces(f, way, UDP(), DATA[:300], [104]).all()
+        pieces.reported(1, "ttl", source=router(m, way), drop="icmp_error")
+
+
+@rows_for(ALL, "what waited for its datagram's first fragment leaves right behind it, before what "
+          "came later")
+def fragments_before_others(s, m):
+    f = dns(s, m, reals=(1,))
+    one = Pieces(f, "inbound", UDP(), DATA[:2000], [504, 1008, 1504])
+    two = Pieces(f, "inbound", UDP(), DATA[500:2500], [504, 1008])
+    one.arrive(3, leave=())
+    two.arrive(2, leave=())
+    f.ask(b"before")
+    one.arrive(1, leave=())
+    two.arrive(0, leave=(0, 2))
+    f.ask(b"between")
+    one.arrive(0, leave=(0, 3, 1))
+    f.ask(b"behind")
+    one.arrive(2)
+    two.arrive(1)
 
 
 @rows_for((FNAT46,), "a datagram in fragments without a checksum has none in IPv6: counted and "
@@ -247,6 +321,7 @@ def fragments_told_out_of_order(s, m):
     f = telling(s, m, "proxy_v2")
     for places in ([1200, 2400], [8, 1208]):
         pieces = Pieces(f, "inbound", UDP(), DATA[:2600], places)
+        pieces.mtu = 1280 if m is FNAT46 else None
         pieces.arrive(2, leave=())
         pieces.arrive(0, leave=(0, 2))
         s.wait(0.002)
@@ -260,7 +335,7 @@ def fragments_told_cut(s, m):
     f = telling(s, m, "proxy_v2")
     for places in ([1448], [1464, 1472]):
         pieces = Pieces(f, "inbound", UDP(), DATA[:2000], places)
-        pieces.mtu = 1500
+        pieces.mtu = 1280 if m is FNAT46 else 1500
         pieces.all()
 
 

@@ -90,13 +90,39 @@ def too_big_cut_back(s, m):
     f.answer(bytes(range(256)) * 5 + b"y" * 180, mtu=600)
 
 
-@rows_for((FNAT46,), "an IPv4 packet without DF becomes an IPv6 packet in fragments (RFC 7915 4.1)")
+@rows_for((FNAT46,), "an IPv4 packet without DF becomes IPv6 of at most 1,280 bytes, in fragments "
+          "if it must; with DF it goes on whole (RFC 7915 4.1)")
 def too_big_cut_crossing(s, m):
     m.service(s, "dns", "udp", 53)
     f = s.flow("dns")
-    f.ask(b"x" * 1452)
-    f.ask(b"x" * 1453, mtu=1500)
-    f.ask(bytes(range(256)) * 5 + b"y" * 192, mtu=1500)
+    f.ask(b"x" * 1212)
+    f.ask(b"x" * 1213)
+    f.ask(b"x" * 1232)
+    f.ask(b"x" * 1233, mtu=1280)
+    f.ask(bytes(range(256)) * 5 + b"y" * 192, mtu=1280)
+    f.ask(b"x" * 1452, ip={"flags": "DF"})
+    f.ask(b"x" * 1452, mtu=1280)
+
+
+@rows_for((FNAT46,), "TCP without DF, both ways: only what becomes IPv6 is cut")
+def too_big_cut_crossing_tcp(s, m):
+    m.service(s)
+    f = s.flow().handshake()
+    f.send(b"x" * 1220)
+    f.send(b"x" * 1221, mtu=1280)
+    f.send(b"x" * 1440, ip={"flags": "DF"})
+    f.answer(b"x" * 1440)
+
+
+@rows_for((FNAT64,), "an answer without DF becomes IPv6 of at most 1,280 bytes, in fragments if it "
+          "must (RFC 7915 4.1)")
+def too_big_cut_crossing_back(s, m):
+    m.service(s, "dns", "udp", 53)
+    f = s.flow("dns")
+    f.ask(b"x" * 1432)
+    f.reply(b"x" * 1232)
+    f.reply(b"x" * 1233, mtu=1280)
+    f.reply(b"x" * 1452, ip={"flags": "DF"})
 
 
 @rows_for((IPIP46,), "without DF the tunnel's own packet leaves in fragments (RFC 2473 7.2)")

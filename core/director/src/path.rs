@@ -44,6 +44,7 @@ mod quote;
 mod rate;
 mod rewrite;
 mod sight;
+mod source_route;
 mod strays;
 mod sweep;
 mod tunnel;

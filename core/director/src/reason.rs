@@ -105,8 +105,8 @@ reasons! {
         "The client has a session from the same port to the same real server by another service, \
          and NAT leaves nothing to tell their answers apart.";
     Untranslatable, "untranslatable", Dropped,
-        "A packet that has no like in the other IP version (RFC 7915): source routes, \
-         authentication headers, UDP in fragments without a checksum.";
+        "A packet that has no like in the other IP version (RFC 7915): authentication \
+         headers, UDP in fragments without a checksum.";
     NoTunnelSource, "no_tunnel_source", Dropped,
         "IP in IP without an outer source address of the real server's family: set [ipip].";
     SessionsFull, "sessions_full", Dropped,
@@ -138,6 +138,9 @@ reasons! {
     NoUdpChecksum, "no_udp_checksum", Dropped,
         "A datagram of IPv6 without a checksum (RFC 8200 8.1; tunnels may, RFC 6935), which would \
          be a valid one of IPv4.";
+    SourceRoute, "source_route", Dropped,
+        "A packet that would be forwarded, but whose sender chose the routers that it goes by: \
+         IPv4's loose and strict source routes, IPv6's routing header of type 0 (RFC 5095).";
 }
 
 impl Reason {

@@ -14,13 +14,24 @@ use sluice_wire::{ethernet, ipv4, ipv6, tcp, udp};
 /// Bytes by which the longer header is longer.
 const DIFFERENCE: u16 = (ipv6::HEADER - ipv4::HEADER) as u16;
 
-/// The largest packet, as it comes, that is at most `mtu` bytes long when it leaves.
-pub(super) const fn room(mtu: u16, old: &Tuple<u128>) -> u16 {
-    if unmapped(old.src).is_some() {
-        mtu.saturating_sub(DIFFERENCE)
-    } else {
-        mtu.saturating_add(DIFFERENCE)
+/// The largest packet, as it comes, that is at most `mtu` bytes long when it leaves. One that may
+/// be cut becomes no IPv6 that any link might be too narrow for.
+pub(super) fn room(mtu: u16, old: &Tuple<u128>, packet: &[u8]) -> u16 {
+    if unmapped(old.src).is_none() {
+        return mtu.saturating_add(DIFFERENCE);
     }
+    let mtu = if is_to_be_cut(packet) { cut_mtu(mtu) } else { mtu };
+    mtu.saturating_sub(DIFFERENCE)
+}
+
+/// The MTU that IPv4 without DF is cut for when it becomes IPv6: its sender would not be told of a
+/// narrower link further on, where IPv6 is not cut any more (RFC 7915 4.1).
+pub(super) fn cut_mtu(mtu: u16) -> u16 {
+    mtu.min(ipv6::MIN_MTU as u16)
+}
+
+fn is_to_be_cut(packet: &[u8]) -> bool {
+    packet.first_chunk().is_some_and(|header| !ipv4::Header(header).dont_fragment())
 }
 
 /// The same for a fragment, exactly: `None` for any other packet, and one whose version stays.
@@ -31,9 +42,10 @@ pub(super) fn piece_room(mtu: u16, lane: &Lane<u128>, bytes: &[u8]) -> Option<u1
     if odd::is_fragment(packet) != Some(true) {
         return None;
     }
-    let came_with = u16::from(lane.parsed.l4.checked_sub(lane.parsed.l3)?);
+    let came_with = lane.parsed.l4.checked_sub(lane.parsed.l3.into())?;
     let six = unmapped(lane.new.src).is_none();
     let leaves_with = if six { piece::HEADERS_V6 } else { ipv4::HEADER };
+    let mtu = if six && is_to_be_cut(packet) { cut_mtu(mtu) } else { mtu };
     Some(mtu.saturating_add(came_with).saturating_sub(leaves_with as u16))
 }
 

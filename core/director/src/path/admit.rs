@@ -5,7 +5,7 @@ use super::engine::{Engine, Outcome, Turn};
 use super::open::Opened;
 use super::parse::Parse;
 use super::sweep::expired;
-use super::{Shared, Verdict, View, answer, gateway};
+use super::{Shared, Verdict, View, answer, gateway, source_route};
 use crate::blueprint::Orphans;
 use crate::counters::Direction;
 use crate::family::Tuple;
@@ -55,10 +55,14 @@ impl<F: Parse> Engine<F> {
         let plan = turn.view.plan;
         let Lane { hash, frame: at_frame, ref parsed, .. } = self.burst.lanes[lane];
         let (ttl, segment) = (parsed.ttl, parsed.segment);
+        let routed = source_route::is_in::<F, B>(parsed, frame);
         let vacancy = self.sessions.vacancy(hash);
         if vacancy.is_none()
             && let Some(flow) = self.sessions.find(plan, hash, tuple)
         {
+            if routed {
+                return Err(Outcome::Is(Verdict::Drop(Reason::SourceRoute)));
+            }
             match self.found(shared, turn, lane, flow, frame) {
                 Found::Flow(flow) => return Ok(flow.into()),
                 Found::Over { mid_stream: true } => shared.resume(at_frame),
@@ -72,15 +76,17 @@ impl<F: Parse> Engine<F> {
             None => side.service_at(tuple.protocol, tuple.dst, tuple.dport),
             known => known,
         };
+        let routed = routed.then_some(Reason::SourceRoute);
+        let refused = if martian { Some(Reason::Martian) } else { routed };
         let Some(service) = service else {
-            return self.stranger(shared, turn, lane, frame, martian).map(Admitted::from);
+            return self.stranger(shared, turn, lane, frame, refused).map(Admitted::from);
         };
         if ttl <= 1 {
             return Err(Outcome::Refuse(Reason::TtlExpired));
         }
         // Before anything is answered: nobody may be answered there (RFC 1122 3.2.1.3).
-        if martian {
-            return Err(shared.refused_by(service, Verdict::Drop(Reason::Martian)));
+        if let Some(reason) = refused {
+            return Err(shared.refused_by(service, Verdict::Drop(reason)));
         }
         if F::is_link_local(tuple.src) {
             return Err(Outcome::Is(Verdict::Drop(Reason::LinkLocal)));
@@ -166,14 +172,14 @@ impl<F: Parse> Engine<F> {
         Found::Is(verdict)
     }
 
-    /// A packet that is to no service.
+    /// A packet that is to no service; `refused` is why it may not be forwarded at all.
     fn stranger<B: Frame>(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,
         lane: usize,
         frame: &mut B,
-        martian: bool,
+        refused: Option<Reason>,
     ) -> Result<Flow, Outcome> {
         let View { plan, .. } = turn.view;
         let parsed = self.burst.lanes[lane].parsed;
@@ -189,12 +195,14 @@ impl<F: Parse> Engine<F> {
             Some(owner) if owner != shared.worker => {
                 return is(Verdict::Drop(Reason::HandOffLoop));
             }
-            Some(_) if martian => return is(Verdict::Drop(Reason::Martian)),
-            Some(_) => return is(answer::no_session(plan, &parsed, turn.port, frame)),
+            Some(_) => {
+                let no_session = || answer::no_session(plan, &parsed, turn.port, frame);
+                return is(refused.map_or_else(no_session, Verdict::Drop));
+            }
         }
         let to_prober = plan.sends_probes(F::to_ip(tuple.dst));
         if F::WIDE && !to_prober {
-            return self.open_outside(shared, turn, lane);
+            return self.open_outside(shared, turn, lane, refused);
         }
         // Another worker may have the probe's own session, by NAT.
         let place = self.burst.lanes[lane].frame;

@@ -20,9 +20,10 @@ use sluice_lanes::level::LANES;
 pub(super) struct Parsed<A> {
     /// Offset of the IP header in the frame.
     pub l3: u8,
-    /// Offset of the transport header in the frame; 0 for an odd packet.
-    pub l4: u8,
     pub ttl: u8,
+    /// Offset of the transport header in the frame; 0 for an odd packet. Behind tags and all the
+    /// extension headers that are walked through it takes more than a byte.
+    pub l4: u16,
     /// Length of the IP packet in bytes.
     pub length: u16,
     pub segment: Segment,

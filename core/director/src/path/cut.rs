@@ -4,6 +4,7 @@
 //! A router cuts IPv4 without DF (RFC 791 3.2). It cuts no IPv6; but what the director itself makes
 //! of IPv6, an outer header or a packet of the other family, has it as its source, and packets of
 //! up to 1,280 bytes have to get through (RFC 8200 5, RFC 4213 3.2.1, RFC 2473 7.1, RFC 7915 5.1).
+//! And IPv4 without DF becomes IPv6 of no more than that (RFC 7915 4.1).
 
 use super::engine::{Engine, Outcome, Turn};
 use super::follow::write;
@@ -58,7 +59,10 @@ impl<F: Parse> Engine<F> {
         let to = to.unwrap_or_else(|| F::to_ip(lane.new.dst));
         let next = view.fib.lookup(to);
         let Some(of_link) = view.fib.mtu(next) else { return Verdict::Drop(Reason::NoRoute) };
-        let mtu = if mode == Mode::Ipip { shared.paths.mtu(real, of_link, now) } else { of_link };
+        let mtu = match mode {
+            Mode::Ipip => shared.paths.mtu(real, of_link, now),
+            _ => F::cut_mtu(of_link, lane),
+        };
         if F::WIDE && whole && view.plan.introduces && mode == Mode::Fnat {
             let crosses = F::crosses(&lane.parsed.tuple, &lane.new);
             // What is put in makes it no less of a packet that is to be cut.

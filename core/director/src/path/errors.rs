@@ -20,7 +20,7 @@ use super::follow::destination;
 use super::parse::Parse;
 use super::quote::{self, Quote};
 use super::sweep::expired;
-use super::{Shared, Verdict, Waiting, answer, outside, rewrite, tunnel};
+use super::{Shared, Verdict, Waiting, answer, outside, rewrite, source_route, tunnel};
 use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::family::{Family, Ipv4, Ipv6, Tuple};
@@ -242,6 +242,9 @@ impl<F: Parse> Engine<F> {
         let (direction, real) = (flow.direction(), session.real());
         if !received.is_sound(frame.bytes()) {
             return Verdict::Drop(Reason::BadL4Checksum);
+        }
+        if source_route::is_at(frame, received.l3) {
+            return Verdict::Drop(Reason::SourceRoute);
         }
         // Of an error nobody is told.
         if received.ttl <= 1 {

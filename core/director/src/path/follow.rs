@@ -6,7 +6,7 @@ use super::introduce::Room;
 use super::open::Opened;
 use super::parse::Parse;
 use super::sweep::expired;
-use super::{Shared, Verdict, View, joined, rewrite, tunnel};
+use super::{Shared, Verdict, View, joined, rewrite, source_route, tunnel};
 use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::family::{Family, Tuple};
@@ -47,7 +47,8 @@ impl<F: Parse> Engine<F> {
         let room = match mode {
             Mode::Ipip => tunnel::room(&shared.paths, plan, real, hop.mtu, now),
             _ if F::WIDE && F::keys_cross(&lane.key, &new) => {
-                F::room_across(hop.mtu, &F::tuple(&lane.key), &F::tuple(&new))
+                let packet = frame.bytes().get(usize::from(parsed.l3)..).unwrap_or_default();
+                F::room_across(hop.mtu, &F::tuple(&lane.key), &F::tuple(&new), packet)
             }
             _ => hop.mtu,
         };
@@ -59,7 +60,8 @@ impl<F: Parse> Engine<F> {
             | (F::WIDE && plan.introduces && mode == Mode::Fnat)
             | (F::WIDE
                 && F::keys_cross(&lane.key, &new)
-                && F::lacks_checksum(lane, &F::tuple(&new), frame));
+                && F::lacks_checksum(lane, &F::tuple(&new), frame))
+            | source_route::is_in::<F, B>(parsed, frame);
         let plain = track::is_plain(session, direction, segment);
         if particular | (!CHANGES & !plain)
             || !plain && track::is_reuse(session, direction, segment, idle_ms)
@@ -144,7 +146,7 @@ impl<F: Parse> Engine<F> {
         at: usize,
         frame: &mut B,
     ) -> Outcome {
-        let Turn { view: View { plan, fib }, now, .. } = turn;
+        let Turn { view: View { plan, .. }, now, .. } = turn;
         let lane = &mut self.burst.lanes[at];
         let (parsed, flow, tuple) = (&lane.parsed, lane.flow, &lane.parsed.tuple);
         if flow == Flow::NONE {
@@ -157,6 +159,9 @@ impl<F: Parse> Engine<F> {
         let Some((new, mode)) = translated.filter(|_| !expired(session, plan, now)) else {
             return Outcome::Unknown;
         };
+        if source_route::is_in::<F, B>(parsed, frame) {
+            return Outcome::Is(Verdict::Drop(Reason::SourceRoute));
+        }
         let (segment, idle_ms) = (parsed.segment, session.idle_ms(now));
         let plain = track::is_plain(session, direction, segment);
         if !plain && track::is_reuse(session, direction, segment, idle_ms) {
@@ -167,17 +172,11 @@ impl<F: Parse> Engine<F> {
         }
         (lane.new, lane.mode) = (new, mode);
         let real = session.real();
-        lane.hop = way::<F>(session, direction, mode, fib);
-        let (mtu, resolved) = match fib.hop(lane.hop) {
-            Some(hop) => (hop.mtu, true),
-            None => match find_hop::<F>(turn.view, session, direction, (mode, &lane.new)) {
-                Ok((id, mtu)) => {
-                    lane.hop = id;
-                    (mtu, id != HopId::NONE)
-                }
-                Err(verdict) => return Outcome::Is(verdict),
-            },
+        let (hop, mtu) = match next_hop::<F>(turn.view, session, direction, (mode, &new)) {
+            Ok(found) => found,
+            Err(verdict) => return Outcome::Is(verdict),
         };
+        lane.hop = hop;
         let room = match mode {
             Mode::Ipip => tunnel::room(&shared.paths, plan, real, mtu, now),
             _ => F::room_for(mtu, lane, frame),
@@ -206,7 +205,7 @@ impl<F: Parse> Engine<F> {
             let segment = lane.parsed.segment;
             self.track_tcp(shared, plan, flow, segment);
         }
-        if resolved { Outcome::Forward } else { Outcome::Unresolved }
+        if hop == HopId::NONE { Outcome::Unresolved } else { Outcome::Forward }
     }
 
     /// Moves the state of a TCP session on; the session may end with that.
@@ -323,6 +322,22 @@ fn way<F: Family>(session: &SessionOf<F>, direction: Direction, mode: Mode, fib:
     HopId(select_unpredictable(inbound, fib.real_hop(session.real()).0, client))
 }
 
+/// The hop of a packet that becomes `new`, [`HopId::NONE`] as long as the neighbour is not known,
+/// and the MTU of its way.
+#[inline(always)]
+fn next_hop<F: Family>(
+    view: View<'_>,
+    session: &mut SessionOf<F>,
+    direction: Direction,
+    (mode, new): (Mode, &Tuple<F::Addr>),
+) -> Result<(HopId, u16), Verdict> {
+    let known = way::<F>(session, direction, mode, view.fib);
+    match view.fib.hop(known) {
+        Some(hop) => Ok((known, hop.mtu)),
+        None => find_hop::<F>(view, session, direction, (mode, new)),
+    }
+}
+
 /// Where a packet goes next as far as addresses say.
 #[cold]
 pub(super) fn destination<F: Family>(
@@ -370,8 +385,9 @@ fn introduce<F: Parse, B: Frame>(
 ) -> Result<(), Outcome> {
     let crosses = F::crosses(&lane.parsed.tuple, &lane.new);
     let mut room = Room::of(view.fib, mtu, session.real(), crosses);
-    if let Some(here) = F::piece_room(mtu, lane, frame) {
-        room.here = here;
+    if crosses {
+        let whole = || room.here.min(F::room_for(mtu, lane, frame));
+        room.here = F::piece_room(mtu, lane, frame).unwrap_or_else(whole);
     }
     F::introduce(view.plan, session, direction, lane, frame, room)
 }

@@ -26,7 +26,8 @@ pub(super) use place::most;
 
 use super::burst::Lane;
 use super::engine::{Engine, Outcome, Turn};
-use super::parse::{Parse, stays_here, transport};
+use super::owners::stays_here;
+use super::parse::{Parse, transport};
 use super::{Shared, Verdict, odd};
 use crate::blueprint::{ClientAddress, Mode};
 use crate::counters::Direction;
@@ -288,10 +289,9 @@ impl<F: Parse> Engine<F> {
             return Err(Outcome::Is(Verdict::Kernel(Reason::NotOurs)));
         }
         let (sport, dport, segment) = head(piece.protocol, data).map_err(drop)?;
-        let l4 = u8::try_from(l4).map_err(|_| drop(Reason::ExtensionHeaders))?;
         let tuple = Tuple { sport, dport, protocol: piece.protocol, ..piece.key };
         lane.parsed.tuple = tuple;
-        (lane.parsed.l4, lane.parsed.segment) = (l4, segment);
+        (lane.parsed.l4, lane.parsed.segment) = (l4 as u16, segment);
         lane.hash = self.sessions.hash(&tuple);
         if shared.workers > 1 {
             stays_here::<F>(&tuple, plan, shared).map_err(Outcome::Is)?;

@@ -5,7 +5,7 @@
 //! session, is then routed here as the kernel would have: an answer to somebody who connected to
 //! the real server itself, say.
 
-use super::{Path, Verdict, View, rewrite};
+use super::{Path, Verdict, View, rewrite, source_route};
 use crate::family::{Family, Ipv4, Ipv6};
 use crate::fib::Hop;
 use crate::frame::Frame;
@@ -33,6 +33,7 @@ impl Path {
         let way = view.fib.lookup(to).ok().and_then(|id| view.fib.hop(id));
         let passes = |hop: &&Hop| ours && hops > 1 && length <= usize::from(hop.mtu);
         match way.filter(passes) {
+            Some(_) if source_route::is_at(frame, at) => Verdict::Drop(Reason::SourceRoute),
             Some(hop) if !view.fib.is_own(to) => {
                 take_hop(&mut frame.bytes_mut()[at..]);
                 rewrite::link_layer(frame, hop)

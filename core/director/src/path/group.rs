@@ -19,7 +19,8 @@ mod verify;
 
 use super::burst::GROUPS;
 use super::engine::{Engine, Turn};
-use super::parse::{Parse, is_ipv6, stays_here};
+use super::owners::stays_here;
+use super::parse::{Parse, is_ipv6};
 use super::picks::Picks;
 use super::strays::Foreign;
 use super::{Shared, Verdict, View};

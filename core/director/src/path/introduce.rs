@@ -419,7 +419,7 @@ fn header_in_stream<B: Frame>(
 
 /// Bytes of a packet's TCP segment or datagram.
 fn segment_len(lane: &Lane<u128>) -> u16 {
-    lane.parsed.length - u16::from(lane.parsed.l4 - lane.parsed.l3)
+    lane.parsed.length - (lane.parsed.l4 - u16::from(lane.parsed.l3))
 }
 
 /// The sum over the pseudo header of a packet whose segment is `length` bytes long, and over its

@@ -22,7 +22,7 @@ const LEAST_DATA: u16 = 64;
 fn headers<A, B: Frame>(parsed: &Parsed<A>, frame: &B) -> u16 {
     let own = frame.bytes().get(usize::from(parsed.l4)..).and_then(tcp::Header::parse);
     let own = own.map_or(tcp::HEADER, tcp::Header::header_len) as u16;
-    u16::from(parsed.l4.saturating_sub(parsed.l3)).saturating_add(own)
+    parsed.l4.saturating_sub(parsed.l3.into()).saturating_add(own)
 }
 
 /// Length of the longest packet that a frame is on the wire.

@@ -27,6 +27,7 @@ impl<F: Parse> Engine<F> {
         shared: &mut Shared,
         turn: Turn<'_>,
         lane: usize,
+        refused: Option<Reason>,
     ) -> Result<Flow, Outcome> {
         let View { plan, fib } = turn.view;
         let parsed = self.burst.lanes[lane].parsed;
@@ -47,6 +48,9 @@ impl<F: Parse> Engine<F> {
         }
         if F::is_link_local(tuple.src) {
             return is(Verdict::Drop(Reason::LinkLocal));
+        }
+        if let Some(reason) = refused {
+            return is(Verdict::Drop(reason));
         }
         let any = plan.accept_mid_stream || shared.may_resume(frame);
         let state = admit::opening_state(plan, id, tuple.protocol, parsed.segment, any);

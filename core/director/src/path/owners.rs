@@ -47,6 +47,29 @@ impl Round {
     }
 }
 
+/// A packet for a local port of another worker goes there.
+#[inline(always)]
+pub(super) fn stays_here<F: Family>(
+    tuple: &Tuple<F::Addr>,
+    plan: &Plan,
+    shared: &Shared,
+) -> Result<(), Verdict> {
+    let Some(pool) = plan.pool_number(F::side(plan), tuple.dst) else { return Ok(()) };
+    if shared.has_port(pool, tuple.dport) {
+        return Ok(());
+    }
+    hand_off(plan, shared, pool, tuple.dport)
+}
+
+/// One for a port that is not this worker's.
+#[inline(never)]
+fn hand_off(plan: &Plan, shared: &Shared, pool: usize, port: u16) -> Result<(), Verdict> {
+    match plan.pools.get(pool).and_then(|pool| pool.owner(port, shared.workers)) {
+        Some(owner) if owner != shared.worker => Err(Verdict::HandOff(owner)),
+        _ => Ok(()),
+    }
+}
+
 impl Shared {
     /// Works out which local ports of a new plan are this worker's.
     pub(super) fn adopt_ports(&mut self, plan: &Plan) {

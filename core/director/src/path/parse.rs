@@ -7,9 +7,10 @@ use super::burst::{Lane, Parsed};
 use super::engine::Outcome;
 use super::group::Together;
 use super::introduce::Room;
+use super::owners::stays_here;
 use super::{Shared, Verdict, across, introduce};
 use crate::counters::Direction;
-use crate::family::{Family, Ipv4, Ipv6, Tuple, mapped, mapped_wire};
+use crate::family::{Family, Ipv4, Ipv6, Tuple, mapped, mapped_wire, unmapped};
 use crate::frame::{Checked, Frame};
 use crate::key::Key;
 use crate::plan::Plan;
@@ -87,8 +88,18 @@ pub(super) trait Parse: Together {
     }
 
     /// The largest packet with this tuple that is at most `mtu` bytes long with that one, which
-    /// may be of the other version.
-    fn room_across(mtu: u16, old: &Tuple<Self::Addr>, new: &Tuple<Self::Addr>) -> u16;
+    /// may be of the other version; `packet` is it.
+    fn room_across(
+        mtu: u16,
+        old: &Tuple<Self::Addr>,
+        new: &Tuple<Self::Addr>,
+        packet: &[u8],
+    ) -> u16;
+
+    /// The MTU that a packet that is to be cut is cut for, on a way with that one.
+    fn cut_mtu(mtu: u16, _lane: &Lane<Self::Addr>) -> u16 {
+        mtu
+    }
 
     /// The same for a fragment that leaves as another version; `None` for anything else.
     fn piece_room<B: Frame>(_mtu: u16, _lane: &Lane<Self::Addr>, _frame: &B) -> Option<u16> {
@@ -97,7 +108,8 @@ pub(super) trait Parse: Together {
 
     /// Either of them.
     fn room_for<B: Frame>(mtu: u16, lane: &Lane<Self::Addr>, frame: &B) -> u16 {
-        let whole = || Self::room_across(mtu, &lane.parsed.tuple, &lane.new);
+        let packet = frame.bytes().get(usize::from(lane.parsed.l3)..).unwrap_or_default();
+        let whole = || Self::room_across(mtu, &lane.parsed.tuple, &lane.new, packet);
         Self::piece_room(mtu, lane, frame).unwrap_or_else(whole)
     }
 
@@ -153,7 +165,7 @@ impl Parse for Ipv4 {
         Ok(())
     }
 
-    fn room_across(mtu: u16, _: &Tuple<u32>, _: &Tuple<u32>) -> u16 {
+    fn room_across(mtu: u16, _: &Tuple<u32>, _: &Tuple<u32>, _: &[u8]) -> u16 {
         mtu
     }
 }
@@ -210,8 +222,14 @@ impl Parse for Ipv6 {
         introduce::requote(plan, session, answers, upper)
     }
 
-    fn room_across(mtu: u16, old: &Tuple<u128>, new: &Tuple<u128>) -> u16 {
-        if Self::crosses(old, new) { across::room(mtu, old) } else { mtu }
+    fn room_across(mtu: u16, old: &Tuple<u128>, new: &Tuple<u128>, packet: &[u8]) -> u16 {
+        if Self::crosses(old, new) { across::room(mtu, old, packet) } else { mtu }
+    }
+
+    fn cut_mtu(mtu: u16, lane: &Lane<u128>) -> u16 {
+        let to_six =
+            Self::crosses(&lane.parsed.tuple, &lane.new) && unmapped(lane.new.src).is_none();
+        if to_six { across::cut_mtu(mtu) } else { mtu }
     }
 
     fn piece_room<B: Frame>(mtu: u16, lane: &Lane<u128>, frame: &B) -> Option<u16> {
@@ -291,7 +309,7 @@ fn plain<F: Frame>(frame: &F, key: &mut Key<u32>, parsed: &mut Parsed<u32>) -> b
     }
     let addresses = ethernet::HEADER + ipv4::SOURCE;
     *key = Key { src: word(addresses), dst: word(addresses + 4), ports: word(L4), protocol };
-    (parsed.l3, parsed.l4) = (ethernet::HEADER as u8, L4 as u8);
+    (parsed.l3, parsed.l4) = (ethernet::HEADER as u8, L4 as u16);
     (parsed.ttl, parsed.length) = (header[ipv4::TTL], total as u16);
     true
 }
@@ -321,8 +339,8 @@ fn general<F: Frame>(frame: &F, plan: &Plan, parsed: &mut Parsed<u32>) -> Result
     *parsed = Parsed {
         tuple: Tuple::default(),
         l3: payload.offset as u8,
-        l4: 0,
         ttl: header.ttl(),
+        l4: 0,
         length: header.total_len() as u16,
         segment: Segment::default(),
     };
@@ -340,7 +358,7 @@ fn general<F: Frame>(frame: &F, plan: &Plan, parsed: &mut Parsed<u32>) -> Result
         return Err(Verdict::Drop(Reason::BadL4Checksum).into());
     }
     let (sport, dport, segment) = transport(protocol, segment)?;
-    parsed.l4 = (payload.offset + header.header_len()) as u8;
+    parsed.l4 = (payload.offset + header.header_len()) as u16;
     parsed.segment = segment;
     let (src, dst) = (header.source(), header.destination());
     parsed.tuple = Tuple { src, dst, sport, dport, protocol };
@@ -422,29 +440,6 @@ pub(super) fn tcp_segment(header: tcp::Header<'_>, data: usize) -> Segment {
 
 const fn l4_refused(truncated: bool) -> Verdict {
     Verdict::Drop(if truncated { Reason::Truncated } else { Reason::BadL4Header })
-}
-
-/// A packet for a local port of another worker goes there.
-#[inline(always)]
-pub(super) fn stays_here<F: Family>(
-    tuple: &Tuple<F::Addr>,
-    plan: &Plan,
-    shared: &Shared,
-) -> Result<(), Verdict> {
-    let Some(pool) = plan.pool_number(F::side(plan), tuple.dst) else { return Ok(()) };
-    if shared.has_port(pool, tuple.dport) {
-        return Ok(());
-    }
-    hand_off(plan, shared, pool, tuple.dport)
-}
-
-/// One for a port that is not this worker's.
-#[inline(never)]
-fn hand_off(plan: &Plan, shared: &Shared, pool: usize, port: u16) -> Result<(), Verdict> {
-    match plan.pools.get(pool).and_then(|pool| pool.owner(port, shared.workers)) {
-        Some(owner) if owner != shared.worker => Err(Verdict::HandOff(owner)),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

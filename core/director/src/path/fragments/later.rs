@@ -9,7 +9,7 @@ use crate::fib::{Fib, HopId};
 use crate::frame::Frame;
 use crate::path::engine::{Engine, Outcome, Turn};
 use crate::path::parse::Parse;
-use crate::path::{Shared, Verdict, tunnel};
+use crate::path::{Shared, Verdict, source_route, tunnel};
 use crate::plan::Plan;
 use crate::reason::Reason;
 use crate::session::Flow;
@@ -68,14 +68,14 @@ impl<F: Parse> Engine<F> {
             return drop(Reason::RealGone);
         }
         let lane = &mut self.burst.lanes[at];
+        if source_route::is_at(frame, lane.parsed.l3.into()) {
+            return drop(Reason::SourceRoute);
+        }
         if lane.parsed.ttl <= 1 {
             return Outcome::Refuse(Reason::TtlExpired);
         }
         let l3 = usize::from(lane.parsed.l3);
-        let Ok(l4) = u8::try_from(l3 + piece.data) else {
-            return drop(Reason::ExtensionHeaders);
-        };
-        lane.parsed.l4 = l4;
+        lane.parsed.l4 = (l3 + piece.data) as u16;
         lane.parsed.tuple = Tuple { sport: 0, dport: 0, protocol: way.protocol, ..piece.key };
         let Way { src, dst, real, mode, direction, hash, .. } = *way;
         lane.new = Tuple { src, dst, sport: 0, dport: 0, protocol: NO_TRANSPORT };

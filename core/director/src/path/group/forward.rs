@@ -190,7 +190,7 @@ impl<F: Parse> Engine<F> {
         (slow.quick, slow.key) = (true, F::key_of(&group.words, lane));
         slow.parsed = Parsed {
             l3: ethernet::HEADER as u8,
-            l4: F::L4 as u8,
+            l4: F::L4 as u16,
             ttl: F::ttl(&group.words, lane),
             length: group.lengths[lane] as u16,
             segment: group.segment(lane),

@@ -37,7 +37,7 @@ pub(super) fn padded(option: [u8; TOA_V6]) -> [u8; TOA_V6_PADDED] {
 
 /// Whether a datagram, whose first fragment this is, can be `more` bytes longer.
 pub(super) fn has_room(lane: &Lane<u128>, bytes: &[u8], more: u16) -> bool {
-    let headers = usize::from(lane.parsed.l4 - lane.parsed.l3);
+    let headers = usize::from(lane.parsed.l4) - usize::from(lane.parsed.l3);
     let v4 = |address| unmapped(address).is_some();
     let most = most(headers, v4(lane.parsed.tuple.src), v4(lane.new.src));
     let header = bytes.get(usize::from(lane.parsed.l4)..).and_then(|data| data.first_chunk());

@@ -55,7 +55,7 @@ pub(super) fn plain<F: Frame>(frame: &F, key: &mut Key<u128>, parsed: &mut Parse
     }
     let (src, dst) = (u128::from_ne_bytes(*src), u128::from_ne_bytes(*dst));
     *key = Key { src, dst, ports: u32::from_ne_bytes(*ports), protocol };
-    (parsed.l3, parsed.l4) = (ethernet::HEADER as u8, L4 as u8);
+    (parsed.l3, parsed.l4) = (ethernet::HEADER as u8, L4 as u16);
     (parsed.ttl, parsed.length) = (header.hop_limit(), (ipv6::HEADER + length) as u16);
     unmapped_wire(src).is_none() && unmapped_wire(dst).is_none()
 }
@@ -89,13 +89,11 @@ pub(super) fn general<F: Frame>(frame: &F, parsed: &mut Parsed<u128>) -> Result<
         Unwalkable::Malformed(why) => malformed(why),
         Unwalkable::TooLong => Verdict::Drop(Reason::ExtensionHeaders),
     })?;
-    let l4 = u8::try_from(payload.offset + upper.offset)
-        .map_err(|_| Verdict::Drop(Reason::ExtensionHeaders))?;
     *parsed = Parsed {
         tuple: Tuple::default(),
         l3: payload.offset as u8,
-        l4: 0,
         ttl: header.hop_limit(),
+        l4: 0,
         length: header.total_len() as u16,
         segment: Segment::default(),
     };
@@ -121,7 +119,7 @@ pub(super) fn general<F: Frame>(frame: &F, parsed: &mut Parsed<u128>) -> Result<
         return Err(Verdict::Drop(Reason::BadL4Checksum).into());
     }
     let (sport, dport, segment) = transport(upper.protocol, segment)?;
-    parsed.l4 = l4;
+    parsed.l4 = (payload.offset + upper.offset) as u16;
     parsed.segment = segment;
     parsed.tuple = Tuple { src, dst, sport, dport, protocol: upper.protocol };
     Ok(true)

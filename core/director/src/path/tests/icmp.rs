@@ -351,7 +351,9 @@ fn what_may_be_cut_is_made_complete() {
         let mut field = field(mode, (vip, real), [1500, 1400]);
         let sent = packet(at(CLIENT[vip]), at(VIP[vip]), (64, false), 1450);
         let mut frame = framed(&sent);
-        assert_eq!(field.one(FRONT, &mut frame), Verdict::Fragment(BACK, 1400), "{mode:?} {real}");
+        // IPv6 that is made of it may become as narrow further on (RFC 7915 4.1).
+        let mtu = if (mode, real) == (Mode::Fnat, 1) { 1280 } else { 1400 };
+        assert_eq!(field.one(FRONT, &mut frame), Verdict::Fragment(BACK, mtu), "{mode:?} {real}");
         assert_eq!(field.path.counters().reals[0].packets, [1, 0]);
         assert_eq!(field.path.counters().reals[0].bytes, [1478, 0]);
         assert_eq!(frame.bytes()[..6], [2, 0, 0, 0, 9, 1]);
