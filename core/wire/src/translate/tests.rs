@@ -146,7 +146,7 @@ proptest! {
         if let Some(six) = error_to_v6(report, 1500, LINKS) {
             prop_assert!(six.kind < 128);
         }
-        if let Some(four) = error_to_v4(report, code % 2 == 0, LINKS) {
+        if let Some(four) = error_to_v4(report, code.is_multiple_of(2), LINKS) {
             prop_assert!(crate::icmp::is_error(four.kind));
         }
     }

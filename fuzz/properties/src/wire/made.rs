@@ -49,7 +49,7 @@ pub fn message(data: &[u8]) {
         assert!(new.is_none_or(|new| new.kind != icmp::v6::PACKET_TOO_BIG || new.rest >= 1280));
     }
     if let Some(old) = icmp::Error::parse_v6(data).map(report) {
-        let new = translate::error_to_v4(old, data.len() % 2 == 0, links);
+        let new = translate::error_to_v4(old, data.len().is_multiple_of(2), links);
         assert!(new.is_none_or(|new| icmp::is_error(new.kind)), "{old:?} became {new:?}");
     }
 }
