@@ -74,6 +74,8 @@ def answered(scene, port, mac, tags, packet, kind, mtu=0, teller=None):
     It quotes as much as fits in 576 bytes (RFC 1812 4.3.2.3), with precedence 6 (4.3.2.5), or in
     1280 (RFC 4443 2.4).
     """
+    if kind == "reset":
+        return refused(scene, port, mac, tags, packet)
     if version_of(packet) == 4:
         ip = IP(packet)
         src, dst, room = ip.dst, ip.src, 576 - 28
@@ -83,6 +85,21 @@ def answered(scene, port, mac, tags, packet, kind, mtu=0, teller=None):
     fields = {"flags": "DF", "tos": 0xC0} if version_of(packet) == 4 else {}
     told = error(kind, teller or src, dst, packet[:room], mtu, fields)
     scene.leaves(port, ethernet(port.mac, mac, tags, version_of(packet)) / told)
+
+
+def refused(scene, port, mac, tags, packet):
+    """The director answers the SYN `packet` with a reset, as a host does where nobody listens (RFC
+    9293 3.10.7.1)."""
+    if version_of(packet) == 4:
+        ip = IP(packet)
+        back = IP(src=ip.dst, dst=ip.src, ttl=64, id=0, flags="DF")
+    else:
+        ip = IPv6(packet)
+        back = IPv6(src=ip.dst, dst=ip.src, hlim=64)
+    syn = ip[TCP]
+    ack = (syn.seq + 1 + len(bytes(syn.payload))) % (1 << 32)
+    head = TCP(sport=syn.dport, dport=syn.sport, flags="RA", seq=0, ack=ack, window=0)
+    scene.leaves(port, ethernet(port.mac, mac, tags, version_of(packet)) / back / head)
 
 
 def quoted(flow, way, side, head, data, size, fields=None):

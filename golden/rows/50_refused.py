@@ -232,4 +232,4 @@ def pool_per_real(s):
 @row("Every real server drained: no session is opened")
 def no_real(s):
     s.service(weights={1: 0, 2: 0, 3: 0})
-    s.flow().syn(drop="no_real")
+    s.flow().syn(drop="no_real", answer=("reset",))

@@ -202,7 +202,7 @@ def down(s, m, scheduler):
 def none_left(s, m, scheduler):
     m.service(s, scheduler=scheduler, reals=[1, 2], weights={1: 0}, real_keys={2: {"down": True}})
     for number in range(3):
-        s.flow(client=(m.client, 40000 + number)).syn(drop="no_real")
+        s.flow(client=(m.client, 40000 + number)).syn(drop="no_real", answer=("reset",))
 
 
 @all_schedulers("a real server at its upper limit gets no more")
@@ -211,7 +211,7 @@ def upper(s, m, scheduler):
     for number in range(2):
         opens(s, m, 1, 40000 + number)
     for number in range(2):
-        s.flow(client=(m.client, 41000 + number)).syn(drop="reals_full")
+        s.flow(client=(m.client, 41000 + number)).syn(drop="reals_full", answer=("reset",))
 
 
 @all_schedulers("one real server takes all")
@@ -341,7 +341,7 @@ def max_sessions(s, m):
     m.service(s, max_sessions=2)
     one = s.flow(client=(m.client, 40000)).handshake()
     s.flow(real=2, client=(m.client, 40001)).handshake()
-    s.flow(client=(m.client, 40002)).syn(drop="service_full")
+    s.flow(client=(m.client, 40002)).syn(drop="service_full", answer=("reset",))
     one.send(b"still there")
     one.from_client("R", ack=0, ends=True)
     s.flow(real=3, client=(m.client, 40003)).handshake()

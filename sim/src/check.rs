@@ -122,6 +122,8 @@ pub(crate) struct Checker {
     looked: u64,
     /// ICMP errors that workers may still send.
     errors: Vec<Allowance>,
+    /// Refused connections that they may still answer.
+    refusals: Vec<Allowance>,
     /// Those that the rest of the burst sends: a director need not go by the order of frames.
     errors_ahead: u64,
     pieces: pieces::Pieces,
@@ -152,6 +154,7 @@ impl Checker {
             looked: 0,
             errors_ahead: 0,
             errors: vec![Allowance::new(universe.errors_per_s); workers],
+            refusals: vec![Allowance::new(universe.errors_per_s); workers],
             pieces: pieces::Pieces::default(),
             scratch: Vec::new(),
             learned: FxHashMap::default(),

@@ -292,6 +292,7 @@ fn blueprint(universe: &Universe, status: &Status) -> Blueprint {
         pools: pools.collect(),
         timeouts: universe.timeouts,
         no_session: universe.no_session,
+        refused: universe.refused,
         accept_mid_stream: universe.mid_stream,
         icmp_errors_per_s: universe.errors_per_s,
         tunnel: tunnel(universe),

@@ -7,7 +7,7 @@ use crate::recipe::{Feature, Recipe};
 use crate::rng::Rng;
 use crate::wire::{Addr, SCTP, TCP, UDP, is_v4, to_ip, v4};
 use sluice_director::blueprint::{
-    HashKey, Mode, NoSession, Orphans, Persistence, Protocol, Scheduling, Timeouts,
+    HashKey, Mode, NoSession, Orphans, Persistence, Protocol, Refusal, Scheduling, Timeouts,
 };
 use std::fmt;
 
@@ -194,6 +194,7 @@ pub(crate) struct Universe {
     /// Sessions of each worker's table.
     pub capacity: u32,
     pub no_session: NoSession,
+    pub refused: Refusal,
     pub mid_stream: bool,
     /// ICMP errors that a worker may send in a second.
     pub errors_per_s: u32,
@@ -244,6 +245,7 @@ impl Universe {
             timeouts: trouble::timeouts(&mut rng),
             capacity: if rng.chance(300) { rng.range(8, 200) as u32 } else { ample(recipe) },
             no_session: *rng.pick(&[NoSession::Drop, NoSession::Reset]),
+            refused: if recipe.seed.is_multiple_of(4) { Refusal::Drop } else { Refusal::Answer },
             mid_stream: rng.chance(100),
             errors_per_s: *rng.pick(&[0, 5, 1000]),
             gap_us: *rng.pick(&[30, 60, 100, 150, 500, 5000]),

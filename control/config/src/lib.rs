@@ -45,7 +45,7 @@ pub use model::{
 pub use parse::Loaded;
 pub use sluice_director::blueprint::{
     AllDown, CheckAt, ClientAddress, HashKey, Mapping, Mode, NoSession, Orphans, Persistence,
-    Ports, Protocol, RealServer, Scheduling, Timeouts, VirtualService,
+    Ports, Protocol, RealServer, Refusal, Scheduling, Timeouts, VirtualService,
 };
 pub use sluice_health::dns::Type as Question;
 pub use words::schedulers;

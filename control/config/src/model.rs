@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use sluice_director::blueprint::{Mapping, NoSession, Protocol, Timeouts, VirtualService};
+use sluice_director::blueprint::{Mapping, NoSession, Protocol, Refusal, Timeouts, VirtualService};
 
 use crate::{AddressRange, Check, Device, Ipvs, Mac, Prefix};
 
@@ -197,6 +197,8 @@ pub struct Tcp {
 pub struct Icmp {
     /// The most that a worker sends in a second, 0 to 1,000,000; 0 for none.
     pub errors_per_s: u32,
+    /// The answer to a new connection that is refused.
+    pub refused: Refusal,
 }
 
 /// `[ipip]`: outer source addresses of packets to real servers of that mode.

@@ -142,7 +142,10 @@ pub(crate) fn read(file: Table<'_>, report: &mut Report) -> Config {
             no_session: tcp.word(&tcp::NO_SESSION, report),
             accept_mid_stream: tcp.boolean(&tcp::ACCEPT_MID_STREAM, report),
         },
-        icmp: Icmp { errors_per_s: icmp.integer(&icmp::ERRORS_PER_S, report) },
+        icmp: Icmp {
+            errors_per_s: icmp.integer(&icmp::ERRORS_PER_S, report),
+            refused: icmp.word(&icmp::REFUSED, report),
+        },
         ipip: Ipip {
             source_v4: ipip.parsed(&ipip::SOURCE_V4, parse_source_v4, report),
             source_v6: ipip.parsed(&ipip::SOURCE_V6, parse_source_v6, report),

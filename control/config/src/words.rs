@@ -1,7 +1,8 @@
 //! Settings that are one word out of few: the words, once, for reading and for the reference.
 
 use sluice_director::blueprint::{
-    AllDown, ClientAddress, HashKey, Mapping, Mode, NoSession, Orphans, Protocol, Scheduling,
+    AllDown, ClientAddress, HashKey, Mapping, Mode, NoSession, Orphans, Protocol, Refusal,
+    Scheduling,
 };
 
 use crate::{CheckKind, HugePages, Idle, Initial, LogFormat, LogLevel, Method, Question, Through};
@@ -78,6 +79,11 @@ impl Word for Role {
 impl Word for NoSession {
     const NOUN: &str = "an answer to a packet without a session";
     const ALL: &[(&str, Self)] = &[("drop", Self::Drop), ("reset", Self::Reset)];
+}
+
+impl Word for Refusal {
+    const NOUN: &str = "an answer to a refused connection";
+    const ALL: &[(&str, Self)] = &[("answer", Self::Answer), ("drop", Self::Drop)];
 }
 
 /// A protocol that a service may have.

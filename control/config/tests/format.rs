@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use sluice_config::{
     AllDown, ClientAddress, Config, ConfigErrors, Device, HashKey, HugePages, Idle, LogLevel,
     Mapping, MemifRole, Mode, NoSession, Orphans, Persistence, Ports, Protocol, RealServer,
-    Scheduling, Timeouts, VirtualService,
+    Refusal, Scheduling, Timeouts, VirtualService,
 };
 use sluice_director::blueprint::{Blueprint, Network};
 
@@ -61,6 +61,7 @@ other_s = 12
 
 [icmp]
 errors_per_s = 13
+refused = "drop"
 
 [ipip]
 source_v4 = "192.0.2.100"
@@ -305,6 +306,7 @@ fn the_blueprint_has_the_addresses_in_order() {
     assert_eq!(reals, [(address("192.0.2.21"), 5353, 0), (address("192.0.2.22"), 53, 1)]);
     assert_eq!(blueprint.timeouts.udp_s, 8);
     assert_eq!(blueprint.no_session, NoSession::Reset);
+    assert_eq!(blueprint.refused, Refusal::Drop);
     assert!(blueprint.accept_mid_stream);
 }
 

@@ -346,6 +346,17 @@ pub enum NoSession {
     Reset,
 }
 
+/// What is answered to a new connection that is refused: its service has no real server for it, or
+/// is full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Refusal {
+    /// A reset to TCP (RFC 9293 3.10.7.1), port unreachable to UDP and SCTP, and counted.
+    #[default]
+    Answer,
+    /// Nothing: it is dropped and counted.
+    Drop,
+}
+
 /// Session timeouts in seconds, counted from the session's last packet. The defaults are IPVS's
 /// where it has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -414,6 +425,8 @@ pub struct Blueprint {
     pub timeouts: Timeouts,
     /// The answer to a TCP packet that belongs to no session.
     pub no_session: NoSession,
+    /// The answer to a new connection that is refused.
+    pub refused: Refusal,
     /// Whether any TCP packet, not only a SYN, may open a session.
     pub accept_mid_stream: bool,
     /// Where health checks through the data path come from, in IPv4 and IPv6.
@@ -431,6 +444,7 @@ impl Default for Blueprint {
             hash_seed: 0,
             timeouts: Timeouts::default(),
             no_session: NoSession::default(),
+            refused: Refusal::default(),
             accept_mid_stream: false,
             probes_from: [None; 2],
         }

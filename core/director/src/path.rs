@@ -184,6 +184,9 @@ struct Shared {
     usage: Vec<Usage>,
     /// ICMP errors that were sent.
     errors: Rate,
+    /// Refused connections that were answered: apart, so that a flood of them leaves path MTU
+    /// discovery its errors.
+    refusals: Rate,
     /// What is known of the paths of tunnels.
     paths: tunnel::Paths,
     /// Identification of IPv4 packets that were made of IPv6 ones.
@@ -240,6 +243,7 @@ impl Path {
             schedulers: Schedulers::new(config.worker, config.workers, config.seed),
             usage: Vec::new(),
             errors: Rate::default(),
+            refusals: Rate::default(),
             paths: tunnel::Paths::default(),
             across_id: 0,
             cut_id: 0,
@@ -449,13 +453,6 @@ impl Path {
 }
 
 impl Shared {
-    /// Leaves a frame to the wide table.
-    fn defer(&mut self, frame: usize, verdicts: &mut [Verdict]) {
-        if self.deferred.try_push(frame as u8).is_err() {
-            verdicts[frame] = Verdict::Drop(Reason::NoSession);
-        }
-    }
-
     /// Counts a packet that was forwarded.
     #[inline(always)]
     fn forwarded(&mut self, real: RealId, direction: Direction, length: u16) {

@@ -29,7 +29,7 @@ pub(crate) use takers::Takers;
 
 use crate::blueprint::{
     AllDown, ClientAddress, HashKey, Mapping, Mode, Network, NoSession, Orphans, Persistence,
-    Ports, Protocol, Scheduling, TunnelSources,
+    Ports, Protocol, Refusal, Scheduling, TunnelSources,
 };
 use crate::fib::PortId;
 use crate::schedule::mh::Table;
@@ -351,6 +351,8 @@ pub struct Plan {
     pub state_ms: [u32; State::PLACES],
     /// The answer to TCP without a session.
     pub no_session: NoSession,
+    /// The answer to a new connection that is refused.
+    pub refused: Refusal,
     /// Whether any TCP packet may open a session.
     pub accept_mid_stream: bool,
     /// Where health checks through the data path come from, in IPv4 and IPv6.

@@ -94,10 +94,14 @@ reasons! {
     RealGone, "real_gone", Dropped,
         "Of a session whose real server was removed or is down (on_removed, on_down); a TCP client \
          is answered with a reset.";
-    NoReal, "no_real", Dropped, "The virtual service has no real server that takes new sessions.";
+    NoReal, "no_real", Dropped,
+        "The virtual service has no real server that takes new sessions; the client is told \
+         (icmp.refused).";
     RealsFull, "reals_full", Dropped,
-        "Every real server of the service is at its upper_sessions.";
-    ServiceFull, "service_full", Dropped, "The service is at its max_sessions.";
+        "Every real server of the service is at its upper_sessions; the client is told \
+         (icmp.refused).";
+    ServiceFull, "service_full", Dropped,
+        "The service is at its max_sessions; the client is told (icmp.refused).";
     ServiceRate, "service_rate", Dropped, "More new sessions in a second than max_new_per_s.";
     ClientDenied, "client_denied", Dropped,
         "A new session from a client that the service's deny names, or its allow does not.";

@@ -42,6 +42,12 @@ impl Allowance {
         self.allows(now) && self.left[1] >= (certain + 1) * 1000
     }
 
+    /// Whether so many more may happen for certain.
+    pub fn spares(&mut self, now: u64, count: u64) -> bool {
+        self.come_back(now);
+        self.left[0] >= count * 1000
+    }
+
     /// One happened.
     pub fn take(&mut self) {
         self.left = self.left.map(|left| left.saturating_sub(1000));

@@ -5,10 +5,10 @@ use super::session::Direction;
 use super::{Checker, Lookup, Scene, Violation};
 use crate::frame::{Buffer, Kind};
 use crate::wire::{
-    ACK, Addr, FIN, Packet, RST, SYN, Stream, TCP, Tuple, is_v4, read, read_error, read_piece,
+    ACK, Addr, FIN, Packet, RST, SYN, Stream, TCP, Tuple, UDP, is_v4, read, read_error, read_piece,
     write,
 };
-use sluice_director::blueprint::{Mode, NoSession};
+use sluice_director::blueprint::{Mode, NoSession, Refusal};
 use sluice_director::{Frame, Reason};
 
 /// Whether no packet can come from an address.
@@ -99,6 +99,9 @@ impl Checker {
                 let mtu = self.must_tell(scene, &meant, lookup, reason)?;
                 return self.check_error(scene, frame, (lookup, port), (reason, mtu));
             }
+            Reason::NoReal | Reason::RealsFull | Reason::ServiceFull => {
+                return self.refused(scene, frame, lookup, (port, reason));
+            }
             _ => false,
         };
         if !may {
@@ -108,6 +111,46 @@ impl Checker {
             self.is_nobodys(scene, meant.tuple)?;
         }
         check_reset(scene, frame, port)
+    }
+
+    /// A first packet whose sender was told that nobody takes its connection.
+    fn refused(
+        &mut self,
+        scene: Scene<'_>,
+        frame: &mut Buffer,
+        lookup: Lookup,
+        (port, reason): (u16, Reason),
+    ) -> Result<(), Violation> {
+        let meant = frame.packet;
+        let right = lookup.found.is_none()
+            && !lookup.gone
+            && scene.universe.refused == Refusal::Answer
+            && self.drops_lost(scene, frame, lookup, reason);
+        let allowed = &mut self.refusals[usize::from(scene.worker)];
+        if !right || !allowed.allows(scene.now) {
+            return Err(format!("answered as {}", reason.name()));
+        }
+        allowed.take();
+        match meant.tuple.protocol {
+            TCP => check_reset(scene, frame, port),
+            _ => {
+                let told = if meant.is_v4() { (3, 3, 0) } else { (1, 4, 0) };
+                check_message(scene, frame, port, (Some(meant.tuple.dst), told))
+            }
+        }
+    }
+
+    /// Whether a first packet that was refused must be answered.
+    fn must_answer(&mut self, scene: Scene<'_>, frame: &Buffer, reason: Reason) -> bool {
+        let tuple = frame.packet.tuple;
+        matches!(reason, Reason::NoReal | Reason::RealsFull | Reason::ServiceFull)
+            && scene.universe.refused == Refusal::Answer
+            && matches!(tuple.protocol, TCP | UDP)
+            && frame.place.is_none()
+            && !is_martian(tuple.src)
+            // Of one burst all IPv4 goes before all IPv6.
+            && self.refusals[usize::from(scene.worker)]
+                .spares(scene.now, scene.universe.burst as u64)
     }
 
     /// A frame that was dropped.
@@ -138,6 +181,7 @@ impl Checker {
                     scene.snapshot.next(scene.universe, to).is_none()
                 })
             }
+            _ if self.must_answer(scene, frame, reason) => false,
             _ => lookup.found.is_none() && self.drops_lost(scene, frame, lookup, reason),
         };
         if right && reason == Reason::NoSession {
@@ -228,7 +272,6 @@ impl Checker {
     ) -> Result<(), Violation> {
         let meant = frame.packet;
         let error = read_error(frame.bytes())?;
-        let link = &scene.universe.links[frame.link];
         let v4 = meant.is_v4();
         let from = self.tells_from(scene, frame, lookup);
         let errors = &mut self.errors[usize::from(scene.worker)];
@@ -244,29 +287,8 @@ impl Checker {
             (_, true) => (3, 4, rest),
             (_, false) => (2, 0, rest),
         };
-        let Packet { tuple, ttl, .. } = error.seen.packet;
-        let way = (error.seen.from, error.seen.to, error.seen.vlan, port);
-        let whole = match frame.place {
-            Some(place) => crate::pieces::fragment(&meant, &place),
-            None => {
-                let mut whole = vec![0; crate::wire::frame_len(&meant)];
-                write(&meant, frame.macs, &mut whole);
-                whole
-            }
-        };
-        let most = if v4 { 576 - 28 } else { 1280 - 48 };
-        let quoted = &whole[14..whole.len().min(14 + most)];
-        let quote = &frame.bytes()[error.quote.0..error.quote.1];
-        let data = (14 + meant.length() - usize::from(meant.payload.len)).min(whole.len());
-        let sure = if frame.kind == Kind::Whole { quoted.len() } else { data - 14 };
-        let sound = (error.kind, error.code, error.rest) == right
-            && (Some(tuple.src), tuple.dst, ttl) == (from, meant.tuple.src, 64)
-            && way == (frame.macs.1, frame.macs.0, link.vlan, link.port)
-            && quote.len() == quoted.len()
-            && quote.get(..sure) == quoted.get(..sure);
-        frame.seen = error.seen;
         frame.told = (reason == Reason::TooBig).then_some(error.rest as u16);
-        if sound { Ok(()) } else { Err(format!("answered with {error:?}, not {right:?}")) }
+        check_message(scene, frame, port, (from, right))
     }
 
     /// Whether a packet without a session may be dropped.
@@ -365,6 +387,42 @@ impl Checker {
         self.ghosts.push(id);
         Ok(None)
     }
+}
+
+/// Whether a frame became an ICMP error of this type, code and second word, from this address,
+/// about itself.
+fn check_message(
+    scene: Scene<'_>,
+    frame: &mut Buffer,
+    port: u16,
+    (from, right): (Option<Addr>, (u8, u8, u32)),
+) -> Result<(), Violation> {
+    let meant = frame.packet;
+    let error = read_error(frame.bytes())?;
+    let link = &scene.universe.links[frame.link];
+    let v4 = meant.is_v4();
+    let Packet { tuple, ttl, .. } = error.seen.packet;
+    let way = (error.seen.from, error.seen.to, error.seen.vlan, port);
+    let whole = match frame.place {
+        Some(place) => crate::pieces::fragment(&meant, &place),
+        None => {
+            let mut whole = vec![0; crate::wire::frame_len(&meant)];
+            write(&meant, frame.macs, &mut whole);
+            whole
+        }
+    };
+    let most = if v4 { 576 - 28 } else { 1280 - 48 };
+    let quoted = &whole[14..whole.len().min(14 + most)];
+    let quote = &frame.bytes()[error.quote.0..error.quote.1];
+    let data = (14 + meant.length() - usize::from(meant.payload.len)).min(whole.len());
+    let sure = if frame.kind == Kind::Whole { quoted.len() } else { data - 14 };
+    let sound = (error.kind, error.code, error.rest) == right
+        && (Some(tuple.src), tuple.dst, ttl) == (from, meant.tuple.src, 64)
+        && way == (frame.macs.1, frame.macs.0, link.vlan, link.port)
+        && quote.len() == quoted.len()
+        && quote.get(..sure) == quoted.get(..sure);
+    frame.seen = error.seen;
+    if sound { Ok(()) } else { Err(format!("answered with {error:?}, not {right:?}")) }
 }
 
 /// Whether a frame became the right reset (RFC 9293 3.10.7.1).

@@ -107,7 +107,14 @@ impl<F: Parse> Engine<F> {
         let entry = vacancy.unwrap_or(hash.into());
         self.foreseen.begin(lane);
         let opened = self.open(shared, turn, (tuple, entry), (service, state));
-        let opened = opened.map_err(|verdict| shared.refused_by(service, verdict))?;
+        let opened = match opened {
+            Ok(opened) => opened,
+            Err(Verdict::Drop(why)) => {
+                let verdict = self.refuse_connection(shared, turn, lane, frame, why);
+                return Err(shared.refused_by(service, verdict));
+            }
+            Err(verdict) => return Err(shared.refused_by(service, verdict)),
+        };
         track::begin(self.sessions.at_mut(opened.flow.id()), segment);
         if state == State::OnePacket {
             self.forget_hints(opened.flow);

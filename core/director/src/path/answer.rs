@@ -1,11 +1,11 @@
-//! Packets that the director itself sends: the reset for TCP without a session, and the ICMP errors
-//! of a router, in place of the packet that they are about.
+//! Packets that the director itself sends: the reset for TCP without a session, the refusal of a
+//! new connection, and the ICMP errors of a router, in place of the packet that they are about.
 
 use super::burst::Parsed;
 use super::engine::{Engine, Turn};
 use super::parse::Parse;
-use super::{Shared, Verdict, joined, odd};
-use crate::blueprint::{Mode, NoSession};
+use super::{Shared, Verdict, View, joined, odd};
+use crate::blueprint::{Mode, NoSession, Refusal};
 use crate::family::{Family, Ipv4, Ipv6};
 use crate::fib::PortId;
 use crate::frame::Frame;
@@ -51,6 +51,46 @@ pub(super) fn real_gone<A, B: Frame>(parsed: &Parsed<A>, port: PortId, frame: &m
 }
 
 impl<F: Parse> Engine<F> {
+    /// The verdict on a first packet whose session was not opened; turns it into the answer that
+    /// a host gives where nobody listens, if the service has nobody for it or is full, and the
+    /// plan says so. An answer counts under the reason too.
+    #[cold]
+    pub fn refuse_connection<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        lane: usize,
+        frame: &mut B,
+        why: Reason,
+    ) -> Verdict {
+        let View { plan, .. } = turn.view;
+        let told = matches!(why, Reason::NoReal | Reason::RealsFull | Reason::ServiceFull);
+        let per_s = plan.icmp_errors_per_s;
+        if !told || plan.refused == Refusal::Drop || !shared.refusals.allows(per_s, turn.now) {
+            return Verdict::Drop(why);
+        }
+        let parsed = &self.burst.lanes[lane].parsed;
+        let (l3, l4) = (usize::from(parsed.l3), usize::from(parsed.l4));
+        let packet = frame.bytes().get(l3..).unwrap_or_default();
+        let answered = match parsed.tuple.protocol {
+            // Where the rest of a segment is, only its first fragment cannot say.
+            ipv4::TCP if odd::is_fragment(packet) == Some(false) => {
+                reset(frame, l3, l4, usize::from(parsed.length))
+            }
+            ipv4::UDP | ipv4::SCTP if icmp::may_answer(packet) => {
+                let vip = F::to_ip(parsed.tuple.dst);
+                joined::keep_first(frame);
+                error(frame, l3, vip, Trouble::PortUnreachable)
+            }
+            _ => false,
+        };
+        if !answered {
+            return Verdict::Drop(why);
+        }
+        shared.refusals.take();
+        Verdict::Answer(turn.port, why)
+    }
+
     /// The verdict on a packet that may not go on; its sender is told if it is a router's to say.
     #[cold]
     pub fn refuse<B: Frame>(
@@ -149,6 +189,8 @@ impl<F: Parse> Engine<F> {
 #[derive(Clone, Copy)]
 enum Trouble {
     TimeExceeded,
+    /// Nobody takes new connections there.
+    PortUnreachable,
     /// And this much would not be, in bytes of its own headers and payload.
     TooBig(u16),
 }
@@ -183,6 +225,8 @@ impl Trouble {
         match (self, six) {
             (Self::TimeExceeded, false) => (icmp::v4::TIME_EXCEEDED, icmp::v4::IN_TRANSIT, 0),
             (Self::TimeExceeded, true) => (icmp::v6::TIME_EXCEEDED, icmp::v6::IN_TRANSIT, 0),
+            (Self::PortUnreachable, false) => (icmp::v4::UNREACHABLE, icmp::v4::PORT, 0),
+            (Self::PortUnreachable, true) => (icmp::v6::UNREACHABLE, icmp::v6::PORT, 0),
             (Self::TooBig(mtu), false) => {
                 (icmp::v4::UNREACHABLE, icmp::v4::FRAGMENTATION_NEEDED, mtu as u32)
             }

@@ -1,7 +1,9 @@
-//! What nearly always holds: that all frames of a turn leave by one port as they are.
+//! Where frames of a turn go: nearly always all leave by one port as they are; some are left to the
+//! other table.
 
 use super::{Shared, Verdict};
 use crate::fib::PortId;
+use crate::reason::Reason;
 
 /// How many of a turn's frames leave by one port as they are.
 #[derive(Clone, Copy, Default)]
@@ -37,6 +39,13 @@ impl Leaving {
 }
 
 impl Shared {
+    /// Leaves a frame to the wide table.
+    pub(super) fn defer(&mut self, frame: usize, verdicts: &mut [Verdict]) {
+        if self.deferred.try_push(frame as u8).is_err() {
+            verdicts[frame] = Verdict::Drop(Reason::NoSession);
+        }
+    }
+
     /// Counts verdicts that carry a reason.
     pub(super) fn count(&mut self, verdicts: &[Verdict]) {
         for verdict in verdicts {

@@ -75,6 +75,7 @@ impl Plan {
         plan.revision = 0;
         plan.turned.clear();
         plan.no_session = blueprint.no_session;
+        plan.refused = blueprint.refused;
         plan.accept_mid_stream = blueprint.accept_mid_stream;
         plan.tunnel = blueprint.tunnel;
         plan.icmp_errors_per_s = blueprint.icmp_errors_per_s;

@@ -1,15 +1,17 @@
 //! `[icmp]`
 
 use super::*;
+use crate::Refusal;
 
 /// The section.
 pub(crate) static SECTION: Section = Section {
     place: Place::Icmp,
     name: "icmp",
     heading: "[icmp]",
-    about: "ICMP and ICMPv6 errors that the director sends by itself: packet too big, \
-            fragmentation needed, time exceeded. May be left out.",
-    keys: &[&ERRORS_PER_S],
+    about: "What the director itself tells senders: ICMP and ICMPv6 errors (packet too big, \
+            fragmentation needed, time exceeded), and that a connection is refused. May be left \
+            out.",
+    keys: &[&ERRORS_PER_S, &REFUSED],
     sections: &[],
 };
 
@@ -21,4 +23,14 @@ pub(crate) static ERRORS_PER_S: Key = Key {
     about: "The most that a worker sends in a second; what would be more is left out and counted. \
             0 sends none, and senders then do not learn the path's MTU. Errors of others that \
             belong to a session are translated and passed on without this limit.",
+};
+pub(crate) static REFUSED: Key = Key {
+    name: "refused",
+    kind: Word(words_of::<Refusal>),
+    without: Without::Text("answer"),
+    example: "\"drop\"",
+    about: "The answer to a new connection to a service that has no real server for it, or is \
+            full (`no_real`, `reals_full`, `service_full`): a reset to TCP and port unreachable \
+            to UDP and SCTP, or nothing. A worker sends as many in a second as `errors_per_s` \
+            says, besides the errors. Both are counted.",
 };

@@ -122,7 +122,7 @@ fn limits_refuse_with_a_reason() {
     let mut lab = web(|service| service.max_sessions = 3);
     let verdicts: Vec<_> =
         (0..5).map(|port| lab.one(FRONT, &mut tcp((CLIENT, 1000 + port), SYN))).collect();
-    let full = Verdict::Drop(Reason::ServiceFull);
+    let full = Verdict::Answer(FRONT, Reason::ServiceFull);
     assert_eq!(verdicts[2..], [Verdict::Tx(BACK), full, full]);
     assert_eq!(lab.one(FRONT, &mut tcp((CLIENT, 1000), SYN)), Verdict::Tx(BACK), "a known one");
 
@@ -140,7 +140,7 @@ fn limits_refuse_with_a_reason() {
     let mut lab = web(|service| service.reals.iter_mut().for_each(|r| r.upper_sessions = 1));
     let verdicts: Vec<_> =
         (0..3).map(|port| lab.one(FRONT, &mut tcp((CLIENT, 1000 + port), SYN))).collect();
-    assert_eq!(verdicts[2], Verdict::Drop(Reason::RealsFull));
+    assert_eq!(verdicts[2], Verdict::Answer(FRONT, Reason::RealsFull));
 }
 
 /// What a service refuses is counted under it too, and under no other; what reaches no service,

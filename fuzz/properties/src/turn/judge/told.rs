@@ -26,7 +26,9 @@ pub fn answered(case: &Case<'_>, reason: Reason, after: &[u8]) -> &'static str {
     assert_eq!(is.destination, was.source, "{}", story());
     assert!(!was.is_error() && !was.is_later(), "{}", story());
     if is.protocol == TCP {
-        assert!(matches!(reason, Reason::NoSessionReset | Reason::RealGone), "{}", story());
+        use Reason::{NoReal, NoSessionReset, RealGone, RealsFull, ServiceFull};
+        let resets = [NoSessionReset, RealGone, NoReal, RealsFull, ServiceFull];
+        assert!(resets.contains(&reason), "{}", story());
         assert_eq!((is.upper.len(), is.upper[13] & 4), (20, 4), "a bare reset: {}", story());
         assert_eq!(was.upper[13] & 4, 0, "a reset answered with a reset: {}", story());
         assert_eq!((is.source, is.ports()), (was.destination, flipped(was.ports())), "{}", story());
@@ -40,12 +42,20 @@ pub fn answered(case: &Case<'_>, reason: Reason, after: &[u8]) -> &'static str {
         (Reason::TooBig, ICMP, 3, 4) => big && was.dont_fragment && mtu >= 68,
         // No less than every link of IPv6 has is told (RFC 8201 4).
         (Reason::TooBig, ICMPV6, 2, 0) => (big || mtu == 1280) && mtu >= 1280,
+        (Reason::NoReal | Reason::RealsFull | Reason::ServiceFull, ICMP, 3, 3)
+        | (Reason::NoReal | Reason::RealsFull | Reason::ServiceFull, ICMPV6, 1, 4) => {
+            is.source == was.destination && was.protocol != TCP
+        }
         _ => false,
     };
     assert!(right, "{}", story());
     assert!(is.packet.len() <= if is.protocol == ICMP { 576 } else { 1280 }, "{}", story());
     assert!(was.packet.starts_with(&is.upper[8..]), "it quotes what came: {}", story());
-    if reason == Reason::TooBig { "too big" } else { "time exceeded" }
+    match reason {
+        Reason::TooBig => "too big",
+        Reason::TtlExpired => "time exceeded",
+        _ => "port unreachable",
+    }
 }
 
 const fn flipped(ports: (u16, u16)) -> (u16, u16) {
