@@ -198,7 +198,8 @@ def names_are_never_markup(run):
 
 def no_violation(run, where):
     found = Axe().run(run.page).response["violations"]
-    bad = [it for it in found if it["impact"] in ("serious", "critical")]
+    # `region`: all text lies within landmarks. axe calls it moderate.
+    bad = [it for it in found if it["impact"] in ("serious", "critical") or it["id"] == "region"]
     first = [(it["id"], it["nodes"][0]) for it in bad]
     told = [(name, node["html"][:200], node["failureSummary"]) for name, node in first]
     must(not bad, f"axe in {where}: {told}")

@@ -10,7 +10,13 @@ import { Table } from "./table.js";
 
 export const title = () => "Configuration";
 
-const KINDS = { service: "Service", pool: "Pool", snat: "Source NAT", section: "Section" };
+const KINDS = {
+  service: "Service",
+  pool: "Pool",
+  check: "Health check",
+  snat: "Source NAT",
+  section: "Section",
+};
 
 /** Shows the page in `root`; gives a function that ends it. */
 export function open(root, { feeds, may }) {

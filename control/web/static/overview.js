@@ -101,7 +101,7 @@ function frame() {
     view.about,
     h(
       "div",
-      { class: "tiles" },
+      { class: "tiles seven" },
       Object.values(tiles).map((tile) => tile.root),
     ),
     h(
@@ -125,9 +125,9 @@ function frame() {
 function showRates({ tiles, plots, range }, hour) {
   const [inward, outward] = [hour.newest("in_packets"), hour.newest("out_packets")];
   const sum = (a, b) => (a === null || b === null ? null : a + b);
-  tiles.packets.set(pps(sum(inward, outward)), `${pps(inward)} in, ${pps(outward)} out`);
+  tiles.packets.set(pps(sum(inward, outward)), `${pps(inward)} inbound, ${pps(outward)} outbound`);
   const [inBytes, outBytes] = [hour.newest("in_bytes"), hour.newest("out_bytes")];
-  tiles.traffic.set(bits(sum(inBytes, outBytes)), `${bits(inBytes)} in, ${bits(outBytes)} out`);
+  tiles.traffic.set(bits(sum(inBytes, outBytes)), `${bits(inBytes)} inbound, ${bits(outBytes)} outbound`);
   tiles.opened.set(perSecond(hour.newest("opened")), "sessions opened");
   const drops = hour.newest("drops");
   const received = hour.newest("received");

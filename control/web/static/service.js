@@ -110,8 +110,8 @@ function update(view, feeds, name) {
 function showTiles(tiles, { rates, sessions_active: live, sessions_total: all }) {
   tiles.sessions.set(count(live), `${count(all)} since the start`);
   tiles.opened.set(perSecond(rates.opened), "sessions opened");
-  tiles.packets.set(pps(rates.packets), `${pps(rates.inPackets)} in, ${pps(rates.outPackets)} out`);
-  tiles.traffic.set(bits(rates.bytes), `${bits(rates.inBytes)} in, ${bits(rates.outBytes)} out`);
+  tiles.packets.set(pps(rates.packets), `${pps(rates.inPackets)} inbound, ${pps(rates.outPackets)} outbound`);
+  tiles.traffic.set(bits(rates.bytes), `${bits(rates.inBytes)} inbound, ${bits(rates.outBytes)} outbound`);
 }
 
 function showFacts(view, service) {
