@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Puts what `make build` made into place: programs, the library for stock programs, the systemd
-# unit, completions, manual pages; or removes them again.
+# unit, completions, manual pages, the configuration's schema, examples, alerts and a dashboard for
+# Grafana; or removes them again.
 #   install.sh [--remove] DESTDIR PREFIX
-# Nothing is started, stopped or enabled, and a configuration that is there stays.
+# Nothing is started, stopped or enabled. A machine without a configuration gets one to begin with;
+# one that is there stays, also when the rest is removed.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 remove=false
@@ -25,9 +27,14 @@ fish=$share/fish/vendor_completions.d/sluice.fish
 # Where systemd looks, wherever the programs are. Not /lib: that is a link, which a folder of an
 # unpacked DESTDIR would take the place of.
 case $prefix in
-/usr) unit=$dest/usr/lib/systemd/system/sluiced.service ;;
-*) unit=$dest/usr/local/lib/systemd/system/sluiced.service ;;
+/usr) systemd=$dest/usr/lib ;;
+*) systemd=$dest/usr/local/lib ;;
 esac
+unit=$systemd/systemd/system/sluiced.service
+schema=$share/sluice/sluice.schema.json
+configuration=$dest/etc/sluice/sluice.toml
+# What is copied as it is: folders below packaging, and files in them.
+extras=(prometheus/prometheus-example.yml prometheus/sluice.rules.yml grafana/sluice.json)
 
 pages=$(mktemp -d)
 trap 'rm -rf "$pages"' EXIT
@@ -39,7 +46,12 @@ if "$remove"; then
         for page in "$pages"/*; do rm -f "$share/man/man${page##*.}/${page##*/}"; done
     fi
     rm -f "$bin/sluice" "$bin/sluiced" "$library" "$unit" "$dropin" "$bash" "$zsh" "$fish"
-    for own in "${library%/*}" "${dropin%/*}" "$share/sluice"; do
+    rm -f "$schema" "${extras[@]/#/$share/sluice/}"
+    for example in "$here"/../examples/*.toml; do
+        rm -f "$share/sluice/examples/${example##*/}"
+    done
+    for own in "${library%/*}" "${dropin%/*}" "$share"/sluice/{examples,prometheus,grafana} \
+        "$share/sluice"; do
         if [ -d "$own" ]; then rmdir --ignore-fail-on-non-empty "$own"; fi
     done
     copy=$dest/etc/systemd/system/keepalived.service.d/sluice.conf
@@ -74,4 +86,18 @@ put() { install -D -m 644 /dev/stdin "$1"; }
 relocated() { sed "s|/usr/bin/|$prefix/bin/|g; s|/usr/share/|$prefix/share/|g" "$1"; }
 relocated "$here/sluiced.service" | put "$unit"
 relocated "$here/keepalived.service.d/sluice.conf" | put "$dropin"
+
+# What a configuration is checked by in an editor, and what to begin one from.
+install -D -m 644 "$here/../docs/sluice.schema.json" "$schema"
+# with_schema FILE: the example, which names the schema in the sources.
+with_schema() { sed "1s|^#:schema .*|#:schema $prefix/share/sluice/sluice.schema.json|" "$1"; }
+for example in "$here"/../examples/*.toml; do
+    with_schema "$example" | put "$share/sluice/examples/${example##*/}"
+done
+for extra in "${extras[@]}"; do
+    install -D -m 644 "$here/$extra" "$share/sluice/$extra"
+done
 install -d -m 755 "$dest/etc/sluice"
+if [ ! -e "$configuration" ] && [ ! -L "$configuration" ]; then
+    with_schema "$here/../examples/two-arm.toml" | put "$configuration"
+fi

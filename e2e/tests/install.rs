@@ -24,6 +24,9 @@ const DROP_IN: &str = "share/sluice/keepalived.service.d/sluice.conf";
 /// Where keepalived's drop-in comes to be.
 const COPY: &str = "/etc/systemd/system/keepalived.service.d/sluice.conf";
 
+/// What a machine without one gets.
+const CONFIGURATION: &str = "/etc/sluice/sluice.toml";
+
 /// Files by their paths: permissions, and what stands in them.
 type Tree = BTreeMap<String, (u32, u64)>;
 
@@ -73,6 +76,18 @@ fn wanted(prefix: &str) -> Result<BTreeMap<String, u32>, LabError> {
     .map(|(name, mode)| (below(name), mode))
     .into();
     all.insert(unit(prefix)[1..].to_owned(), 0o644);
+    all.insert(CONFIGURATION[1..].to_owned(), 0o644);
+    for name in [
+        "sluice.schema.json",
+        "prometheus/sluice.rules.yml",
+        "prometheus/prometheus-example.yml",
+        "grafana/sluice.json",
+    ] {
+        all.insert(below(&format!("share/sluice/{name}")), 0o644);
+    }
+    for name in tree(&Path::new(ROOT).join("examples"))?.keys() {
+        all.insert(below(&format!("share/sluice/examples/{name}")), 0o644);
+    }
     let place = scratch("pages")?;
     run(Command::new(program("sluice")?).arg("man").arg(&place))?.ok()?;
     for name in tree(&place)?.keys() {
@@ -118,13 +133,26 @@ fn a_tree_for_a_package_is_whole_and_removed_again() -> Result<(), LabError> {
             expect(own && !other, || format!("{file} of {prefix}:\n{text}"))?;
         }
 
+        // A configuration to begin with, and examples, which are right and name their schema.
+        let sluiced = program("sluiced")?;
+        let schema = format!("#:schema {prefix}/share/sluice/sluice.schema.json\n");
+        let examples = format!("{}/share/sluice/examples/", &prefix[1..]);
+        let files = once.keys().filter(|name| name.ends_with(".toml"));
+        for name in files {
+            let file = dest.join(name);
+            let text = fs::read_to_string(&file).map_err(LabError::file(name))?;
+            expect(text.starts_with(&schema), || format!("{name} begins {:.60}", text))?;
+            expect(name.starts_with(&examples) || **name == CONFIGURATION[1..], || name.clone())?;
+            run(Command::new(&sluiced).arg("--check").arg(&file))?.ok()?;
+        }
         // What is the administrator's stays, whatever is done beside it.
         let own = ["etc/sluice/sluice.toml".to_owned(), format!("{}/bin/other", &prefix[1..])];
         for name in &own {
             fs::write(dest.join(name), "mine").map_err(LabError::file(name))?;
         }
         make("install", &dest, prefix)?.ok()?;
-        let mut twice = tree(&dest)?;
+        let (mut once, mut twice) = (once, tree(&dest)?);
+        once.remove(&own[0]);
         let kept = own.iter().filter_map(|name| twice.remove(name)).collect::<Vec<_>>();
         expect(kept.len() == 2 && twice == once, || format!("{prefix}: {twice:?}"))?;
         for _ in 0..2 {
