@@ -291,7 +291,11 @@ fn every_kind_of_check_against_a_real_program() {
     let prepared = |bed: &Bed| {
         certificate(bed).expect("a certificate");
         let script = bed.lab.dir().join("check.sh");
-        let text = "#!/bin/sh\nif test -e \"$1\"; then echo \"$SLUICE_REAL_ADDRESS is broken\"; \
+        let open = bed.lab.dir().join("open");
+        let text =
+            format!("#!/bin/sh\nls -l /proc/$$/fd > {0}.new && mv {0}.new {0}\n", open.display());
+        let text = text
+            + "if test -e \"$1\"; then echo \"$SLUICE_REAL_ADDRESS is broken\"; \
                     exit 3; fi\necho \"$SLUICE_SERVICE at port $SLUICE_REAL_PORT is fine\"\n";
         std::fs::write(&script, text).expect("a script");
         std::process::Command::new("chmod").arg("755").arg(&script).status().expect("chmod");
@@ -334,6 +338,20 @@ fn start_grpc(real: &Netns) -> Result<Running, LabError> {
     real.start("grpc", "nginx", &["-e", "stderr", "-p", &own, "-c", &file])
 }
 
+/// A program that checks has standard input, output and error, and what its shell opened itself.
+fn nothing_was_inherited(dir: &Path) -> Result<(), LabError> {
+    let open = std::fs::read_to_string(dir.join("open"));
+    let open = open.map_err(LabError::file("reading what the script had open"))?;
+    let links = open.lines().filter_map(|line| line.rsplit_once(" -> "));
+    let foreign: Vec<_> = links
+        .filter(|(entry, to)| {
+            let number = entry.rsplit(' ').next().and_then(|it| it.parse::<u32>().ok());
+            number.is_none_or(|number| number > 2) && !to.ends_with("check.sh")
+        })
+        .collect();
+    expect(foreign.is_empty() && open.contains(" 0 -> "), || format!("inherited: {foreign:?}"))
+}
+
 fn each_kind(field: &mut Field) -> Result<(), LabError> {
     let (real, dir) = (field.bed.reals[0].clone(), field.bed.lab.dir().to_path_buf());
     let file = |name: &str| dir.join(name).display().to_string();
@@ -368,6 +386,7 @@ fn each_kind(field: &mut Field) -> Result<(), LabError> {
             Ok((up["last"]["text"] == text).then_some(()))
         })?;
     }
+    nothing_was_inherited(&dir)?;
     // Each one's trouble, one after the other.
     serving(&dir, false)?;
     std::fs::write(file("broken"), "").map_err(LabError::file("breaking the script"))?;

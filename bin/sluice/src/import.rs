@@ -1,5 +1,6 @@
 //! `sluice import`: reads files and names for `sluice-import`, and shows what came of them.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::fs;
 use std::io::Read;
@@ -29,9 +30,10 @@ pub fn run(command: Import) -> Result<ExitCode, Box<dyn Error>> {
             let title = format!("from {} by `sluice import keepalived`", source.name);
             show(&imported, &title, &way)
         }
-        Import::IpvsadmSave { way } => {
+        Import::IpvsadmSave { resolve, way } => {
             let source = source(&way.file)?;
-            let imported = sluice_import::ipvsadm_save(&source, &mut System);
+            let mut names = System { resolve, known: HashMap::new() };
+            let imported = sluice_import::ipvsadm_save(&source, &mut names);
             let title = format!("from {} by `sluice import ipvsadm-save`", source.name);
             show(&imported, &title, &way)
         }
@@ -106,11 +108,20 @@ impl Files for Disk {
 }
 
 /// Names by this system's resolver and `/etc/services`.
-struct System;
+struct System {
+    resolve: bool,
+    /// What was found of names: a resolver that does not answer takes seconds each time.
+    known: HashMap<String, Option<IpAddr>>,
+}
 
 impl Names for System {
+    fn resolves(&self) -> bool {
+        self.resolve
+    }
+
     fn host(&mut self, name: &str) -> Option<IpAddr> {
-        (name, 0).to_socket_addrs().ok()?.next().map(|address| address.ip())
+        let ask = || (name, 0).to_socket_addrs().ok()?.next().map(|address| address.ip());
+        *self.known.entry(name.to_owned()).or_insert_with(ask)
     }
 
     fn port(&mut self, name: &str, protocol: &str) -> Option<u16> {

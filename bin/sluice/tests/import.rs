@@ -87,6 +87,20 @@ fn what_has_no_equivalent_is_told_by_file_and_line_and_by_the_exit_code() {
 }
 
 #[test]
+fn hosts_are_looked_up_when_it_is_asked_for() {
+    let place = Place::new();
+    let saved = "-A -t localhost:http -s rr\n-a -t localhost:http -r no.such.invalid:80 -m\n";
+    let (code, out, told) = place.sluice("import ipvsadm-save -", saved);
+    assert_eq!(code, 3, "{out}{told}");
+    assert_eq!(told.matches("was not looked up").count(), 2, "{told}");
+    assert!(told.contains("--resolve") && !out.contains("[[service]]"), "{told}{out}");
+    let (code, out, told) = place.sluice("import ipvsadm-save --resolve -", saved);
+    assert_eq!(code, 3, "{out}{told}");
+    assert!(told.contains("nobody knows the host \"no.such.invalid\""), "{told}");
+    assert!(out.contains("[[service]]"), "{out}");
+}
+
+#[test]
 fn what_ipvsadm_saved_comes_by_a_pipe_with_or_without_names() {
     let place = Place::new();
     let saved =

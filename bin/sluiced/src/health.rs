@@ -53,7 +53,8 @@ impl Health {
             let _ = sender.send(found);
             waker.wake();
         };
-        let runner = Runner::start(tell).map_err(system("start the thread of health checks"))?;
+        let runner = Runner::start(tell, sluice_dpdk::close_on_exec);
+        let runner = runner.map_err(system("start the thread of health checks"))?;
         Ok(Self {
             runner,
             news,

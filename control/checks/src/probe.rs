@@ -6,6 +6,7 @@ mod script;
 mod stream;
 pub(crate) mod tls;
 
+use crate::runner::Contain;
 use crate::socket::{self, Way};
 use crate::spec::{Kind, Spec};
 use sluice_director::plan::probe_port;
@@ -20,6 +21,8 @@ pub(crate) struct Tools {
     pub contexts: Contexts,
     /// Who may run a program.
     pub scripts: tokio::sync::Semaphore,
+    /// Called before a program is started.
+    pub contain: Contain,
 }
 
 /// Probes once. `number` tells it from others.

@@ -43,11 +43,14 @@ pub struct News {
 }
 
 type Tell = Arc<dyn Fn(News) + Send + Sync>;
+/// What is done right before a program is started.
+pub(crate) type Contain = fn();
 type Cells = HashMap<Key, Arc<Cell>>;
 
 /// Runs checks on a thread of its own. It stops when dropped.
 pub struct Runner {
     tell: Tell,
+    contain: Contain,
     specs: Vec<Arc<Spec>>,
     cells: Arc<Mutex<Cells>>,
     /// The thread whose news count.
@@ -91,13 +94,15 @@ struct Engine {
 
 impl Runner {
     /// Starts without any check. `tell` hears of each change, on the runner's thread, and must not
-    /// block.
+    /// block. `contain` is called right before a program is started, and keeps from it what the
+    /// process has open: whoever opens without `O_CLOEXEC` knows.
     ///
     /// # Errors
     /// When there can be no thread.
-    pub fn start(tell: impl Fn(News) + Send + Sync + 'static) -> io::Result<Self> {
+    pub fn start(tell: impl Fn(News) + Send + Sync + 'static, contain: fn()) -> io::Result<Self> {
         let mut runner = Self {
             tell: Arc::new(tell),
+            contain,
             specs: Vec::new(),
             cells: Arc::default(),
             generation: Arc::default(),
@@ -179,7 +184,11 @@ impl Runner {
             }
         };
         let shared = Shared {
-            tools: Tools { contexts: Default::default(), scripts: Semaphore::new(SCRIPTS) },
+            tools: Tools {
+                contexts: Default::default(),
+                scripts: Semaphore::new(SCRIPTS),
+                contain: self.contain,
+            },
             places: Arc::new(Semaphore::new(PROBES)),
             tell: Box::new(news),
         };

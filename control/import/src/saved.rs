@@ -18,7 +18,9 @@ use options::{Command, Options};
 
 /// Who knows names: lists without `-n` have them in place of numbers.
 pub trait Names {
-    /// The address of a host.
+    /// Whether hosts are asked for: asking takes seconds a name where nobody answers.
+    fn resolves(&self) -> bool;
+    /// The address of a host, where they are asked for.
     fn host(&mut self, name: &str) -> Option<IpAddr>;
     /// The port of a service; `protocol` is `tcp`, `udp` or `sctp`.
     fn port(&mut self, name: &str, protocol: &str) -> Option<u16>;
@@ -145,7 +147,13 @@ impl Turn<'_> {
 
     fn endpoint(&mut self, text: &str, protocol: &str) -> Option<(IpAddr, Option<u16>)> {
         let (host, port) = options::endpoint(text);
-        let Some(address) = host.parse().ok().or_else(|| self.names.host(host)) else {
+        let by_number = host.parse().ok();
+        if by_number.is_none() && !self.names.resolves() {
+            let means = format!("the host {host:?} was not looked up");
+            self.lost(text, means, "save with -n, or import with --resolve");
+            return None;
+        }
+        let Some(address) = by_number.or_else(|| self.names.host(host)) else {
             self.lost(text, format!("nobody knows the host {host:?}"), "save with -n");
             return None;
         };

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use crate::error::check;
 use crate::pool::{self, FramePool, Layout};
-use crate::{Error, Result, log};
+use crate::{Error, Result, close_on_exec, log};
 
 /// Whether packet memory is to lie in huge pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,6 +116,7 @@ impl Eal {
         }
         log::redirect();
         start(&arguments(config, huge_pages))?;
+        close_on_exec();
         remove_runtime_folder();
         // SAFETY: the environment layer runs.
         let tight = unsafe { sys::sluice_iova_is_virtual() } == 1;

@@ -12,6 +12,7 @@
 //!
 //! Unsafe: this crate turns the raw interface into a safe one; each block names its invariant.
 
+mod descriptors;
 mod device;
 mod eal;
 mod error;
@@ -31,6 +32,7 @@ mod vnet;
 mod wake;
 mod xsk;
 
+pub use descriptors::close_on_exec;
 pub use device::{Device, MemifRole, PortConfig};
 pub use eal::{Eal, EalConfig, HugePages, ticks};
 pub use error::Error;

@@ -16,7 +16,7 @@ use crate::interface::{self, PortState};
 use crate::packet::Packet;
 use crate::queue::{self, QueuePair};
 use crate::tap::Tap;
-use crate::{Error, Result, privilege};
+use crate::{Error, Result, close_on_exec, privilege};
 
 /// A device's counters since it was opened.
 pub use sluice_dpdk_sys::PortStats;
@@ -60,6 +60,7 @@ impl Port {
             }
             _ => Self::of_ethdev(config, open_ethdev(eal, config)?),
         };
+        close_on_exec();
         info!(port = config.name, device = %config.device, driver = port.driver(),
             queues = port.queues, mtu = port.mtu, "port is open");
         let made = queue::Made { device: &port.device, eal, mtu: port.mtu, lost: &port.lost };

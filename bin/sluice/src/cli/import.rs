@@ -32,6 +32,9 @@ pub enum Import {
     },
     /// Converts what ipvsadm-save or `ipvsadm -S` wrote, also that of DPVS
     IpvsadmSave {
+        /// Look up host names, which may take seconds each; without it they are remarks
+        #[arg(long)]
+        resolve: bool,
         /// From where to where.
         #[command(flatten)]
         way: Way,

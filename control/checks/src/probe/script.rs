@@ -2,7 +2,8 @@
 //!
 //! It runs without a shell, in a process group of its own, which is killed as a whole when the
 //! probe ends, in whatever way; so is what it started and left behind. A program that others than
-//! its owner may write is not run: the director is privileged.
+//! its owner may write is not run: the director is privileged. It has no descriptors of the
+//! director but standard input, output and error.
 
 use super::Tools;
 use crate::socket::{Trouble, words};
@@ -40,6 +41,7 @@ pub async fn run(spec: &Spec, command: &[String], tools: &Tools) -> Result<Findi
         return Err(Trouble::Blind(text));
     }
     let _place = tools.scripts.acquire().await;
+    (tools.contain)();
     let mut child = Command::new(program)
         .args(arguments)
         .env_clear()
