@@ -60,7 +60,8 @@ class Connection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
     def ask(self, method, target, body=None):
-        self.request(method, target, body)
+        kind = {"Content-Type": "application/json"} if body else {}
+        self.request(method, target, body, kind)
         answer = self.getresponse()
         text = answer.read()
         if answer.status != 200:

@@ -288,3 +288,40 @@ fn openapi_holds_what_it_says() {
         field.answers(6).map(drop)
     });
 }
+
+/// One request took the API away from everybody, and `operate` was enough for it.
+#[test]
+fn no_service_takes_what_the_machine_listens_on_unless_forced() {
+    on_network(here!(no_service_takes_what_the_machine_listens_on_unless_forced), |field| {
+        let at = field.bed.front_address().to_owned();
+        let told = |(status, body): &(String, String)| format!("{status}: {body}");
+        let add = |port: u16| {
+            let address = serde_json::json!({ "protocol": "tcp", "address": at, "port": port });
+            let key = serde_json::json!({ "address": address });
+            let spec = serde_json::json!({ "key": key, "scheduler": "rr", "netmask": u32::MAX });
+            serde_json::json!({ "add_service": spec }).to_string()
+        };
+        let got = curl(field, "operate", &["--json", &add(9999)], "/v1/ipvs")?;
+        expect(got.0 == "403", || told(&got))?;
+        let got = curl(field, "admin", &["--json", &add(PORT)], "/v1/ipvs")?;
+        let refused = got.1.contains("EINVAL") && got.1.contains("itself listens");
+        expect(refused, || told(&got))?;
+        let got = curl(field, "admin", &["--json", &add(9999)], "/v1/ipvs")?;
+        expect(got.1.contains("done"), || told(&got))?;
+        let taken =
+            serde_json::json!({ "protocol": "tcp", "vip": at, "port": PORT, "mode": "nat" });
+        let put = ["-X", "PUT", "--json", &taken.to_string()];
+        let got = curl(field, "admin", &put, "/v1/config/services/taken")?;
+        expect(got.0 == "422" && got.1.contains("force"), || told(&got))?;
+        let port = PORT.to_string();
+        let add = ["service", "add", "taken", "--protocol", "tcp", "--vip", &at, "--port", &port];
+        let forced = [&add[..], &["--mode", "nat", "--force"]].concat();
+        field.director.sluice(&forced)?;
+        let events = field.director.sluice(&["events"])?;
+        expect(events.contains("itself listens"), || events.clone())?;
+        field.director.sluice(&["service", "delete", "taken"])?;
+        wait_until("the API to be reached again", SOON, || {
+            Ok((curl(field, "read", &[], "/v1/status")?.0 == "200").then_some(()))
+        })
+    });
+}

@@ -54,7 +54,7 @@ fn work(field: &Field, operator: usize) -> String {
             _ => ("DELETE", own.clone(), String::new()),
         };
         let next = if number == 0 { "" } else { "next\n" };
-        let data = if body.is_empty() { String::new() } else { format!("data = {body:?}\n") };
+        let data = if body.is_empty() { String::new() } else { format!("json = {body:?}\n") };
         text += &format!(
             "{next}unix-socket = {:?}\nurl = \"http://d/v1/config/{path}\"\nrequest = {method}\n\
              {data}output = /dev/null\nwrite-out = \"%{{http_code}}\\n\"\nsilent\n",

@@ -142,3 +142,19 @@ fn used(field: &mut Field) -> Result<(), LabError> {
     eprintln!("{}", browser.log());
     Ok(())
 }
+
+/// Pages elsewhere, in Chromium, beside an `ssh -L` to the control socket.
+#[test]
+fn pages_elsewhere_change_and_read_nothing() {
+    let name = here!(pages_elsewhere_change_and_read_nothing);
+    crate::field::on(name, Setup::usual(), |field| {
+        let (python, dir) = (python()?.display().to_string(), field.bed.director.clone());
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/browser/foreign.py");
+        let socket = field.director.socket().display().to_string();
+        let mut browser = dir.start("browser", &python, &[script, &socket])?;
+        let status = browser.wait(LIMIT)?;
+        expect(status.success(), || browser.log())?;
+        eprintln!("{}", browser.log());
+        Ok(())
+    });
+}

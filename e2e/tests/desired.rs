@@ -163,7 +163,7 @@ fn changes_harm_no_session() {
         let before = epoch(field)?;
         // Weights are put in force as they are; what else changes is compiled.
         let script = format!(
-            "ask() {{ curl -s --fail-with-body --unix-socket {} -X $1 -d \"$2\" \
+            "ask() {{ curl -s --fail-with-body --unix-socket {} -X $1 --json \"$2\" \
              http://d/v1/config/services/$3 || exit 1; }}
              for i in $(seq 100); do
                  ask PATCH '{{\"weight\": '$i'}}' web/reals/{}

@@ -387,7 +387,6 @@ fn each_kind(field: &mut Field) -> Result<(), LabError> {
         })?;
     }
     nothing_was_inherited(&dir)?;
-    // Each one's trouble, one after the other.
     serving(&dir, false)?;
     std::fs::write(file("broken"), "").map_err(LabError::file("breaking the script"))?;
     nsd.kill()?;

@@ -16,7 +16,11 @@ use crate::field::{Field, SOON, Setup, here, on};
 fn ask(field: &Field, request: &Value) -> Result<Value, LabError> {
     let failed = |error| LabError::file("asking for IPVS's things")(error);
     let body = request.to_string();
-    let head = format!("POST /v1/ipvs HTTP/1.1\r\nhost: d\r\ncontent-length: {}\r\n", body.len());
+    let head = format!(
+        "POST /v1/ipvs HTTP/1.1\r\nhost: d\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n",
+        body.len()
+    );
     let mut stream = UnixStream::connect(field.director.socket()).map_err(failed)?;
     write!(stream, "{head}connection: close\r\n\r\n{body}").map_err(failed)?;
     let mut answer = String::new();

@@ -124,8 +124,9 @@ pub fn real(command: Real, socket: &Socket) -> Done {
 
 /// Has a change made, and says what it did.
 fn make(change: Change, changing: &Changing, socket: &Socket) -> Done {
-    let Changing { asking, dry_run, if_epoch } = changing;
-    let change = Change { dry_run: *dry_run, if_epoch: *if_epoch, ..change };
+    let Changing { asking, dry_run, force, if_epoch } = changing;
+    let (dry_run, force, if_epoch) = (*dry_run, *force, *if_epoch);
+    let change = Change { dry_run, force, if_epoch, ..change };
     let changed = socket.client(asking).change(&change)?;
     if asking.json {
         return done(Shown::new(serde_json::to_string_pretty(&changed)? + "\n"));

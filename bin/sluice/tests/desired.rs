@@ -103,7 +103,7 @@ fn reload(
 ) -> Result<Applied, Refusal> {
     let loaded = Config::load(file).map_err(|errors| Refusal::of_file(&errors))?;
     let what = What::File(FileContent::of(&loaded.document));
-    commit(desired, Request { by, if_epoch, dry_run, what })
+    commit(desired, Request { by, if_epoch, dry_run, force: false, what })
 }
 
 fn answer(desired: &mut Desired, file: &PathBuf, call: Call) {

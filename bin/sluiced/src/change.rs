@@ -4,6 +4,7 @@
 //! them. A worker never waits for this, and a change that is refused leaves everything as it was.
 
 use crate::daemon::{Daemon, notify};
+use crate::own_ports::{Forced, OwnPorts};
 use crate::{news, report, wiring};
 use sd_notify::NotifyState;
 use sluice_api::{ApiError, Network, Reply, model};
@@ -45,7 +46,10 @@ pub(crate) fn begin(loaded: &Loaded) -> Result<(Desired, Config, Plan), crate::e
             _ => {}
         }
     }
-    let (config, plan) = desired.present(&mut compile)?;
+    let (config, plan) = match desired.present(&mut compile) {
+        Ok(made) => made,
+        Err(refusal) => return begin_anew(desired, loaded, &refusal),
+    };
     if kept > 0 {
         info!(epoch = kept, "the state is that of before");
     }
@@ -55,8 +59,34 @@ pub(crate) fn begin(loaded: &Loaded) -> Result<(Desired, Config, Plan), crate::e
     Ok((desired, config, plan))
 }
 
+/// What was kept cannot be used, as after a change of version: the file must do, if it does.
+fn begin_anew(
+    desired: Desired,
+    loaded: &Loaded,
+    why: &Refusal,
+) -> Result<(Desired, Config, Plan), crate::errors::Error> {
+    let mut compile = |config: &Config| {
+        wiring::compile(config, None, &Retired::default()).map_err(|error| error.to_string())
+    };
+    let mut read = |desired: &mut Desired| {
+        let request = file_request(FileContent::loaded(loaded), None, false);
+        let Outcome { mut answers, publish } = desired.commit(&[request], now_ms(), &mut compile);
+        match (publish, answers.pop()) {
+            (Some(Publish::Whole(config, plan)), _) => Ok((*config, plan)),
+            (_, Some(Err(refusal))) => Err(refusal),
+            _ => Err(why.clone()),
+        }
+    };
+    // Nothing is put aside for a file that is wrong as well.
+    read(&mut Desired::default())?;
+    let mut desired = desired.begin_anew(&loaded.config.director.state_dir, why)?;
+    let (config, plan) = read(&mut desired)?;
+    Ok((desired, config, plan))
+}
+
 fn file_request(file: FileContent, if_epoch: Option<u64>, dry_run: bool) -> Request {
-    Request { by: Author::of(Door::File), if_epoch, dry_run, what: What::File(file) }
+    let what = What::File(file);
+    Request { by: Author::of(Door::File), if_epoch, dry_run, force: false, what }
 }
 
 /// Applies what was asked for, and answers.
@@ -160,7 +190,16 @@ fn follow_api(daemon: &mut Daemon, former: &sluice_config::Api) {
 /// Applies requests that wait together, and publishes what came of them.
 pub(crate) fn commit(daemon: &mut Daemon, requests: &[Request]) -> Vec<Result<Applied, Refusal>> {
     let (before, crew) = (Arc::clone(&daemon.plan), &daemon.crew);
+    let (kernel, running) = (daemon.mirror.state(), &daemon.config);
+    let (forced, mut taken) = (Forced::by(requests), Vec::new());
     let mut compile = |config: &Config| {
+        taken.clear();
+        for (name, text) in OwnPorts::look(kernel).taken(config, Some(running)) {
+            if !forced.may(name) {
+                return Err(format!("{text}; use another port, or force it"));
+            }
+            taken.push(text);
+        }
         let reports = crew.reports();
         let settled = reports.len() == crew.size()
             && reports.iter().all(|report| report.epoch == before.epoch);
@@ -169,8 +208,9 @@ pub(crate) fn commit(daemon: &mut Daemon, requests: &[Request]) -> Vec<Result<Ap
         wiring::compile(config, Some(&before), &retired).map_err(|error| error.to_string())
     };
     let Outcome { answers, publish } = daemon.desired.commit(requests, now_ms(), &mut compile);
-    for note in daemon.desired.take_notes() {
-        warn!("{note}");
+    tell_notes(&mut daemon.desired, &daemon.server);
+    if publish.is_some() {
+        tell_of_taken(daemon, &taken);
     }
     for (request, answer) in requests.iter().zip(&answers) {
         if let (false, Ok(applied)) = (request.dry_run, answer) {
@@ -183,6 +223,29 @@ pub(crate) fn commit(daemon: &mut Daemon, requests: &[Request]) -> Vec<Result<Ap
         None => {}
     }
     answers
+}
+
+/// What the state has to say, in the log and as events.
+pub(crate) fn tell_notes(desired: &mut Desired, server: &sluice_api::Server) {
+    for note in desired.take_notes() {
+        warn!("{note}");
+        server.events().note(model::Event::new(model::EventKind::Config, note));
+    }
+}
+
+/// Says what services take of the machine's own.
+fn tell_of_taken(daemon: &Daemon, taken: &[String]) {
+    for text in taken {
+        warn!("{text}");
+        daemon.server.events().note(model::Event::new(model::EventKind::Config, text.clone()));
+    }
+}
+
+/// Says so at the start, of whatever was kept or is in the file.
+pub(crate) fn warn_of_own_ports(daemon: &Daemon) {
+    let taken = OwnPorts::look(daemon.mirror.state()).taken(&daemon.config, None);
+    let texts: Vec<_> = taken.into_iter().map(|(_, text)| text).collect();
+    tell_of_taken(daemon, &texts);
 }
 
 fn put_in_force(

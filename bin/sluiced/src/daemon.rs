@@ -84,9 +84,7 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
     let prober = Prober::join(&mut config, &mut health)?;
     let prepared = server.prepare(&Network::from(&config.api))?;
     let plan = Arc::new(plan);
-    for note in desired.take_notes() {
-        warn!("{note}");
-    }
+    change::tell_notes(&mut desired, &server);
     let mirror = Mirror::open()?;
     let workers = config.workers() as u16;
     let queues = |port: &_| ports::queues(port, mirror.state(), workers);
@@ -125,6 +123,7 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
     daemon.keep_neighbours();
     daemon.steer();
     daemon.server.reach(prepared);
+    change::warn_of_own_ports(&daemon);
     daemon.upkeep(&mut Default::default(), &mut Default::default());
     notify(&[NotifyState::Ready, NotifyState::Status("forwarding")]);
     info!(config = %file.display(), socket = %daemon.config.director.control_socket.display(),

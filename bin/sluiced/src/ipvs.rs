@@ -131,7 +131,7 @@ fn change_by(daemon: &mut Daemon, request: &Request, by: &Author) -> Result<Repl
 
 fn commit(daemon: &mut Daemon, edits: Vec<Edit>, by: &Author) -> Result<(), Refused> {
     let what = What::Edits(edits);
-    let wish = Wish { by: by.clone(), if_epoch: None, dry_run: false, what };
+    let wish = Wish { by: by.clone(), if_epoch: None, dry_run: false, force: false, what };
     change::commit(daemon, &[wish]).remove(0)?;
     Ok(())
 }

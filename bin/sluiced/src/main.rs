@@ -18,6 +18,7 @@ mod lookout;
 mod meter;
 mod news;
 mod next_hops;
+mod own_ports;
 mod ports;
 mod prober;
 mod queues;

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{error, warn};
 
+use crate::origin::Hosts;
 use crate::problem::Problem;
 use crate::tokens::{Role, Tokens};
 
@@ -52,12 +53,33 @@ pub(crate) fn needed(method: &Method, route: &str) -> Option<Role> {
 pub(crate) struct Way {
     /// The peer; `None` for the control socket.
     pub(crate) peer: Option<SocketAddr>,
+    /// Whether it is encrypted.
+    pub(crate) secure: bool,
     streams: Arc<AtomicBool>,
+    /// Whether a request has come: its line and its header.
+    heard: Arc<AtomicBool>,
+    /// Whether one of them had a valid token.
+    known: Arc<AtomicBool>,
 }
 
 impl Way {
-    pub(crate) fn new(peer: Option<SocketAddr>) -> Self {
-        Self { peer, streams: Arc::default() }
+    pub(crate) fn new(peer: Option<SocketAddr>, secure: bool) -> Self {
+        let (streams, heard, known) = Default::default();
+        Self { peer, secure, streams, heard, known }
+    }
+
+    /// The same, where others ask whether a token was shown.
+    pub(crate) fn of_place(self, known: Arc<AtomicBool>) -> Self {
+        Self { known, ..self }
+    }
+
+    /// Says that a request has come.
+    pub(crate) fn hear(&self) {
+        self.heard.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_heard(&self) -> bool {
+        self.heard.load(Ordering::Relaxed)
     }
 
     /// Says that the answer has no end: the connection may last.
@@ -85,6 +107,8 @@ pub(crate) struct Caller {
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     tokens: RwLock<Arc<Tokens>>,
+    /// What the director is called.
+    hosts: RwLock<Arc<Hosts>>,
     /// How often there were others.
     changes: watch::Sender<u64>,
     /// When a refusal was logged last, and how many there were since.
@@ -92,10 +116,15 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// From now on these tokens hold.
-    pub(crate) fn set(&self, tokens: Arc<Tokens>) {
+    /// From now on these tokens and names hold.
+    pub(crate) fn set(&self, tokens: Arc<Tokens>, hosts: Hosts) {
+        *self.hosts.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(hosts);
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = tokens;
         self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    pub(crate) fn hosts(&self) -> Arc<Hosts> {
+        Arc::clone(&self.hosts.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn admit(&self, request: &Request) -> Result<Caller, Problem> {
@@ -120,6 +149,7 @@ impl Gate {
             self.note(peer);
             return Err(Problem::unauthorized("the director does not know this token"));
         };
+        way.known.store(true, Ordering::Relaxed);
         if holder.role < needed {
             return Err(Problem::forbidden(&holder.name, holder.role, needed));
         }

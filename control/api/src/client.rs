@@ -1,5 +1,6 @@
 //! The client: asks one thing and waits for the answer.
 
+mod change;
 mod look;
 
 use std::io;
@@ -9,9 +10,9 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, IF_MATCH};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::http::request::Builder;
-use hyper::{Method, Request, Response};
+use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -23,12 +24,14 @@ use crate::events::EventQuery;
 use sluice_state::{Epoch, View};
 
 use crate::model::{
-    Changed, Drops, Elephants, Events, Ha, Health, HistoryPage, Killed, Ports, Rates, RatesQuery,
-    Services, Sessions, Stages, Status,
+    Drops, Elephants, Events, Ha, Health, HistoryPage, Killed, Ports, Rates, RatesQuery, Services,
+    Sessions, Stages, Status,
 };
 use crate::problem::{MEDIA_TYPE, Problem};
 use crate::query::SessionQuery;
 use crate::remote::{Remote, Stream};
+
+pub use change::{Change, Verb};
 
 /// How long an answer may take; the server gives up on the daemon before that, and says why.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -70,58 +73,6 @@ pub enum Resource {
     History(u32),
     /// One epoch.
     Epoch(u64),
-}
-
-/// A change of the desired state, as a request.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Change {
-    /// The method.
-    pub method: Verb,
-    /// Path segments below `/v1/config`, not encoded.
-    pub path: Vec<String>,
-    /// The body, if there is one.
-    pub body: Option<serde_json::Value>,
-    /// The epoch that must be in force for it to be made.
-    pub if_epoch: Option<u64>,
-    /// Whether it is only asked what would change.
-    pub dry_run: bool,
-}
-
-/// What a change does with what its path names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
-    /// Makes or replaces it.
-    Put,
-    /// Changes parts of it.
-    Patch,
-    /// Takes it away.
-    Delete,
-    /// Does it.
-    Post,
-}
-
-impl Change {
-    /// A change with a body.
-    pub fn new(method: Verb, path: &[&str], body: Option<serde_json::Value>) -> Self {
-        let path = path.iter().map(|&segment| segment.to_owned()).collect();
-        Self { method, path, body, if_epoch: None, dry_run: false }
-    }
-
-    fn target(&self) -> String {
-        let mut target = "/v1/config".to_owned();
-        for segment in &self.path {
-            target.push('/');
-            for byte in segment.bytes() {
-                match byte {
-                    b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' | b':' => {
-                        target.push(byte.into());
-                    }
-                    other => target.push_str(&format!("%{other:02X}")),
-                }
-            }
-        }
-        target + if self.dry_run { "?dry_run=true" } else { "" }
-    }
 }
 
 impl Resource {
@@ -246,7 +197,7 @@ impl Client {
         pairs.extend_from_slice(more);
         let mut text = form_urlencoded::Serializer::new(String::new());
         let target = format!("/v1/sessions?{}", text.extend_pairs(pairs).finish());
-        let text = self.exchange(Request::delete(target), String::new())?;
+        let text = self.make(Request::delete(target), String::new())?;
         serde_json::from_str(&text).map_err(|error| self.strange(error))
     }
 
@@ -346,26 +297,6 @@ impl Client {
         self.get(&Resource::Epoch(number))
     }
 
-    /// Changes the desired state.
-    ///
-    /// # Errors
-    /// See [`Self::text`].
-    pub fn change(&self, change: &Change) -> Result<Changed, ApiError> {
-        let method = match change.method {
-            Verb::Put => Method::PUT,
-            Verb::Patch => Method::PATCH,
-            Verb::Delete => Method::DELETE,
-            Verb::Post => Method::POST,
-        };
-        let body = change.body.as_ref().map(serde_json::Value::to_string).unwrap_or_default();
-        let mut request = Request::builder().method(method).uri(change.target());
-        if let Some(epoch) = change.if_epoch {
-            request = request.header(IF_MATCH, format!("\"{epoch}\""));
-        }
-        let text = self.exchange(request, body)?;
-        serde_json::from_str(&text).map_err(|error| self.strange(error))
-    }
-
     fn get<T: DeserializeOwned>(&self, resource: &Resource) -> Result<T, ApiError> {
         let text = self.text(resource)?;
         serde_json::from_str(&text).map_err(|error| self.strange(error))
@@ -382,7 +313,10 @@ impl Client {
     }
 
     fn exchange(&self, request: Builder, body: String) -> Result<String, ApiError> {
-        let request = self.complete(request, body)?;
+        self.exchanged(self.complete(request, body)?)
+    }
+
+    fn exchanged(&self, request: Request<Full<Bytes>>) -> Result<String, ApiError> {
         self.runtime()?.block_on(async {
             let asked = async { self.read(self.open(request).await?).await };
             match tokio::time::timeout(self.patience, asked).await {
@@ -402,6 +336,9 @@ impl Client {
         let mut request = request.header(HOST, host);
         if let Some(remote) = &self.remote {
             request = request.header(AUTHORIZATION, remote.authorization());
+        }
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, "application/json");
         }
         request.body(Full::new(Bytes::from(body))).map_err(|error| self.strange(error))
     }

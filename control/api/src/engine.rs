@@ -4,7 +4,8 @@
 //! Over the control socket a connection serves one request. Over the network it may serve several,
 //! and idles for [`HEADER_LIMIT`]; each has [`CONNECTION_LIMIT`] in all, unless its answer has no
 //! end. A client that stops reading, or never finishes its request, cannot keep others out for
-//! long, and network clients never keep out those of the control socket.
+//! long, one that says nothing at all is let go after [`FIRST_LIMIT`] or for another ([`Places`]),
+//! and network clients never keep out those of the control socket.
 
 use std::future::Future;
 use std::io;
@@ -25,25 +26,24 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant as Moment, sleep, sleep_until, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use crate::access::{Gate, Way};
 use crate::paced::Paced;
+use crate::places::{Place, Places};
 use crate::routes::{Desk, router};
 
 /// Connections to the control socket at a time.
 pub(crate) const CONNECTIONS: usize = 64;
-/// Connections over the network at a time.
-const NETWORK_CONNECTIONS: usize = 256;
-/// How long a client may take over TLS.
-const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
+/// How long a network client may take, TLS included, until its first request has come.
+const FIRST_LIMIT: Duration = Duration::from_secs(5);
 /// How long a client may take over its request line and header, or idle before the next.
 const HEADER_LIMIT: Duration = Duration::from_secs(10);
 /// After this a connection gets no further request.
@@ -175,7 +175,7 @@ impl Life {
         mut orders: UnboundedReceiver<Listeners>,
     ) {
         let places = Arc::new(Semaphore::new(CONNECTIONS));
-        let network = Arc::new(Semaphore::new(NETWORK_CONNECTIONS));
+        let network = Arc::new(Places::default());
         runtime.block_on(async {
             let mut local = JoinSet::new();
             match UnixListener::from_std(socket) {
@@ -211,7 +211,9 @@ impl Life {
             drop((local, listening));
             let all = async {
                 let _ = places.acquire_many(CONNECTIONS as u32).await;
-                let _ = network.acquire_many(NETWORK_CONNECTIONS as u32).await;
+                while !network.is_empty() {
+                    sleep(Duration::from_millis(5)).await;
+                }
             };
             if timeout(STOP_LIMIT, all).await.is_err() {
                 debug!("stopped with requests unanswered");
@@ -219,7 +221,7 @@ impl Life {
         });
     }
 
-    fn listen(&self, all: Listeners, tasks: &mut JoinSet<()>, places: &Arc<Semaphore>) {
+    fn listen(&self, all: Listeners, tasks: &mut JoinSet<()>, places: &Arc<Places>) {
         for (at, listener) in all {
             match TcpListener::from_std(listener) {
                 Ok(listener) => {
@@ -241,7 +243,11 @@ impl Life {
             while let Ok(place) = Arc::clone(&places).acquire_owned().await {
                 match listener.accept().await {
                     Ok((stream, _)) => {
-                        tokio::spawn(serve(stream, router.clone(), Way::new(None), place));
+                        let (router, way) = (router.clone(), Way::new(None, false));
+                        tokio::spawn(async move {
+                            serve(stream, router, way, None).await;
+                            drop(place);
+                        });
                     }
                     Err(error) => pause(&error, "the control socket").await,
                 }
@@ -253,11 +259,11 @@ impl Life {
     fn accept_remote(
         &self,
         listener: TcpListener,
-        places: Arc<Semaphore>,
+        places: Arc<Places>,
     ) -> impl Future<Output = ()> + use<> {
         let (router, shared) = (self.router.clone(), Arc::clone(&self.shared));
         async move {
-            while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+            loop {
                 let (stream, peer) = match listener.accept().await {
                     Ok(accepted) => accepted,
                     Err(error) => {
@@ -265,20 +271,38 @@ impl Life {
                         continue;
                     }
                 };
+                let Some(place) = Places::admit(&places, peer) else {
+                    debug!(%peer, "there is no place for a connection");
+                    continue;
+                };
                 let tls = shared.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
-                let (router, way) = (router.clone(), Way::new(Some(peer)));
-                tokio::spawn(async move {
-                    let Some(tls) = tls else { return serve(stream, router, way, place).await };
-                    let secured = TlsAcceptor::from(tls).accept(stream);
-                    match timeout(HANDSHAKE_LIMIT, secured).await {
-                        Ok(Ok(stream)) => serve(stream, router, way, place).await,
-                        Ok(Err(error)) => debug!(%peer, %error, "a TLS handshake failed"),
-                        Err(_) => debug!(%peer, "a TLS handshake took too long"),
-                    }
-                });
+                let (router, number) = (router.clone(), place.number());
+                let task = tokio::spawn(serve_remote(stream, peer, tls, router, place));
+                Place::is_of(&places, number, task.abort_handle());
             }
         }
     }
+}
+
+/// Serves a network client that has a place.
+async fn serve_remote(
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: Option<Arc<ServerConfig>>,
+    router: Router,
+    place: Place,
+) {
+    let first = Moment::now() + FIRST_LIMIT;
+    let way = Way::new(Some(peer), tls.is_some()).of_place(place.known());
+    match tls {
+        None => serve(stream, router, way, Some(first)).await,
+        Some(tls) => match timeout_at(first, TlsAcceptor::from(tls).accept(stream)).await {
+            Ok(Ok(stream)) => serve(stream, router, way, Some(first)).await,
+            Ok(Err(error)) => debug!(%peer, %error, "a TLS handshake failed"),
+            Err(_) => debug!(%peer, "a TLS handshake took too long"),
+        },
+    }
+    drop(place);
 }
 
 /// The client went away, or the process is out of descriptors: neither may end the server.
@@ -289,12 +313,14 @@ async fn pause(error: &io::Error, place: &str) {
     sleep(ACCEPT_PAUSE).await;
 }
 
-async fn serve<S>(stream: S, router: Router, way: Way, place: OwnedSemaphorePermit)
+/// Serves a connection, whose first request must have come at a moment if one is given.
+async fn serve<S>(stream: S, router: Router, way: Way, first: Option<Moment>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (tower, remote, kept) = (TowerToHyperService::new(router), way.peer.is_some(), way.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
+        way.hear();
         request.extensions_mut().insert(way.clone());
         tower.call(request)
     });
@@ -307,18 +333,35 @@ where
         .keep_alive(remote)
         .serve_connection(stream, service);
     let mut connection = pin!(connection);
-    let mut outcome = timeout(REUSE_LIMIT, connection.as_mut()).await;
-    if outcome.is_err() {
-        connection.as_mut().graceful_shutdown();
-        outcome = match kept.is_kept() {
-            true => Ok(connection.await),
-            false => timeout(CONNECTION_LIMIT - REUSE_LIMIT, connection).await,
-        };
-    }
+    let reused = async {
+        let mut outcome = timeout(REUSE_LIMIT, connection.as_mut()).await;
+        if outcome.is_err() {
+            connection.as_mut().graceful_shutdown();
+            outcome = match kept.is_kept() {
+                true => Ok(connection.await),
+                false => timeout(CONNECTION_LIMIT - REUSE_LIMIT, connection).await,
+            };
+        }
+        outcome
+    };
+    let outcome = tokio::select! {
+        outcome = reused => outcome,
+        () = silent(&kept, first) => return debug!("a client of the API said nothing"),
+    };
     match outcome {
         Ok(Ok(())) => {}
         Ok(Err(error)) => debug!(%error, "a connection to the API broke"),
         Err(_) => debug!("a connection to the API took too long"),
     }
-    drop(place);
+}
+
+/// Ends at a moment unless a request has come until then.
+async fn silent(way: &Way, first: Option<Moment>) {
+    if let Some(first) = first {
+        sleep_until(first).await;
+        if !way.is_heard() {
+            return;
+        }
+    }
+    std::future::pending().await
 }

@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
 use sluice_config::{Api, Diagnostic, Loaded};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::error::ApiError;
+use crate::origin::Hosts;
 use crate::tls;
 use crate::tokens::Tokens;
 
@@ -26,6 +28,8 @@ pub struct Network {
     pub identity: Option<(PathBuf, PathBuf)>,
     /// The file of tokens.
     pub tokens: Option<PathBuf>,
+    /// What the director is called, besides its addresses and the names of its certificate.
+    pub names: Vec<String>,
 }
 
 /// A [`Network`] whose files were read and whose addresses are bound.
@@ -34,12 +38,14 @@ pub struct Prepared {
     pub(crate) listeners: Vec<(SocketAddr, TcpListener)>,
     pub(crate) tls: Option<Arc<ServerConfig>>,
     pub(crate) tokens: Arc<Tokens>,
+    pub(crate) hosts: Hosts,
 }
 
 /// What the files have.
 #[derive(Debug, Default)]
 struct Files {
     tls: Option<Arc<ServerConfig>>,
+    certificate: Option<CertificateDer<'static>>,
     tokens: Tokens,
 }
 
@@ -49,6 +55,7 @@ impl From<&Api> for Network {
             listen: api.listen.clone(),
             identity: api.certificate.clone().zip(api.key.clone()),
             tokens: api.tokens.clone(),
+            names: api.names.clone(),
         }
     }
 }
@@ -77,7 +84,10 @@ impl Network {
         let tls = identity.map(|(certificate, key)| tls::server(certificate, key)).transpose();
         let tokens = self.tokens.as_deref().map(Tokens::load).transpose();
         match (tls, tokens) {
-            (Ok(tls), Ok(tokens)) => Ok(Files { tls, tokens: tokens.unwrap_or_default() }),
+            (Ok(shown), Ok(tokens)) => {
+                let (tls, certificate) = shown.unzip();
+                Ok(Files { tls, certificate, tokens: tokens.unwrap_or_default() })
+            }
             (tls, tokens) => Err(tls.err().into_iter().chain(tokens.err()).collect()),
         }
     }
@@ -90,7 +100,9 @@ impl Network {
         if self.listen.is_empty() {
             return Ok(Prepared::default());
         }
-        let Files { tls, tokens } = self.read().map_err(|mut wrong| wrong.swap_remove(0))?;
+        let Files { tls, certificate, tokens } =
+            self.read().map_err(|mut wrong| wrong.swap_remove(0))?;
+        let names = self.names.iter().map(|name| name.to_ascii_lowercase()).collect();
         let mut listeners = Vec::new();
         for at in &self.listen {
             let failed = |source| ApiError::Bind { at: *at, source };
@@ -100,7 +112,8 @@ impl Network {
             };
             listeners.push((*at, listener.map_err(failed)?));
         }
-        Ok(Prepared { listeners, tls, tokens: Arc::new(tokens) })
+        let hosts = Hosts { names, certificate };
+        Ok(Prepared { listeners, tls, tokens: Arc::new(tokens), hosts })
     }
 }
 

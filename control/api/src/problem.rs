@@ -166,6 +166,35 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "role", "Not allowed", detail)
     }
 
+    /// The request calls the director by a name that is not its own.
+    pub(crate) fn foreign_host(host: &str) -> Self {
+        let detail = format!(
+            "Host: {host:?} is no name of this director, and a page of that name could be behind \
+             it; use localhost, an address of the director, a name of its certificate, or one of \
+             `names` of [api]"
+        );
+        Self::new(StatusCode::FORBIDDEN, "foreign-host", "Foreign host", detail)
+    }
+
+    /// A browser sends this for a page that is not the director's.
+    pub(crate) fn foreign_page(header: &str, value: &HeaderValue) -> Self {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        let detail = format!(
+            "{header}: {value:?} is another page's; only the director's own pages, and programs \
+             that are no browsers, may ask for this"
+        );
+        Self::new(StatusCode::FORBIDDEN, "foreign-page", "Foreign page", detail)
+    }
+
+    /// The body is not said to be JSON.
+    pub(crate) fn media_type(found: &str) -> Self {
+        let detail = format!(
+            "Content-Type is {found:?}; a body must come with Content-Type: application/json"
+        );
+        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        Self::new(status, "media-type", "Unsupported media type", detail)
+    }
+
     /// The server has a bug.
     pub(crate) fn internal() -> Self {
         let detail = "answering this failed; the director goes on, and its log says more";
@@ -186,6 +215,27 @@ impl Problem {
             "the director did not answer within {after_s} s; it is overloaded or stuck, see its log"
         );
         Self::new(StatusCode::GATEWAY_TIMEOUT, "no-answer", "No answer", detail)
+    }
+
+    /// The request goes on, and may be asked about.
+    pub(crate) fn unfinished(after_s: f64) -> Self {
+        let detail = format!(
+            "the director has not finished this within {after_s} s and goes on with it; the same \
+             request with the same Idempotency-Key asks what became of it"
+        );
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "unfinished", "Not finished", detail)
+    }
+
+    /// A key was used for something else.
+    pub(crate) fn other_request() -> Self {
+        let detail = "this Idempotency-Key was used for another request; use a new one for each";
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "other-request", "Another request", detail)
+    }
+
+    /// Too many requests with a key are not finished.
+    pub(crate) fn too_many_open(most: usize) -> Self {
+        let detail = format!("{most} requests with an Idempotency-Key are not finished; try later");
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "too-many", "Too many requests", detail)
     }
 
     /// Nobody more may follow events.
@@ -224,7 +274,9 @@ impl IntoResponse for Problem {
         let mut response = (status, [(header::CONTENT_TYPE, MEDIA_TYPE)], body).into_response();
         let challenge = match status {
             StatusCode::UNAUTHORIZED => "Bearer realm=\"sluice\"",
-            StatusCode::FORBIDDEN => "Bearer realm=\"sluice\", error=\"insufficient_scope\"",
+            StatusCode::FORBIDDEN if self.kind.ends_with(":role") => {
+                "Bearer realm=\"sluice\", error=\"insufficient_scope\""
+            }
             _ => return response,
         };
         let challenge = HeaderValue::from_static(challenge);

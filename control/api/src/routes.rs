@@ -25,8 +25,10 @@ use crate::call::{Call, Reply};
 use crate::events::EventLog;
 use crate::model::{Alive, Drops, Elephants, Ha, Health, Ports, Services, Stages, Status};
 use crate::openapi;
+use crate::origin;
 use crate::problem::Problem;
 use crate::query::{WrongValue, parse_limit};
+use crate::repeat::{self, Repeats};
 
 /// Every resource.
 pub(crate) const PATHS: [&str; 23] = [
@@ -67,16 +69,19 @@ pub(crate) struct Desk {
     pub(crate) events: Arc<EventLog>,
     /// How many more may follow it.
     pub(crate) followers: Arc<Semaphore>,
+    /// Requests that may be repeated.
+    pub(crate) repeats: Repeats,
 }
 
 impl Desk {
     pub(crate) async fn ask<T>(&self, make: impl FnOnce(Reply<T>) -> Call) -> Result<T, Problem> {
         let (reply, answer) = oneshot::channel();
         (self.call)(make(reply));
-        match tokio::time::timeout(self.patience, answer).await {
+        let patience = repeat::patience(self.patience);
+        match tokio::time::timeout(patience, answer).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => Err(Problem::stopping()),
-            Err(_) => Err(Problem::no_answer(self.patience.as_secs_f64())),
+            Err(_) => Err(Problem::no_answer(patience.as_secs_f64())),
         }
     }
 }
@@ -118,11 +123,14 @@ pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
         .route("/v1/openapi.json", get(described))
         .route("/healthz", get(alive))
         .merge(whoami::router())
-        .layer(middleware::from_fn_with_state(gate, access::admit))
+        .layer(middleware::from_fn_with_state(Arc::clone(&desk), repeat::once))
+        .layer(middleware::from_fn_with_state(Arc::clone(&gate), access::admit))
         .layer(middleware::from_fn(access::survive))
         .with_state(desk)
         // Files without data, which anybody may have: outside the gate.
         .merge(sluice_web::router())
+        .layer(middleware::from_fn_with_state(gate, origin::guard))
+        .layer(middleware::from_fn(origin::mark))
 }
 
 /// What this API is.

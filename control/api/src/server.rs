@@ -21,6 +21,7 @@ use crate::error::ApiError;
 use crate::events::EventLog;
 use crate::model::Event;
 use crate::network::{Network, Prepared};
+use crate::repeat::Repeats;
 use crate::routes::{Desk, FOLLOWERS};
 use crate::socket::{SocketFile, listen};
 
@@ -86,6 +87,7 @@ impl Server {
                 patience: options.patience,
                 events: Arc::default(),
                 followers: Arc::new(Semaphore::new(FOLLOWERS)),
+                repeats: Repeats::default(),
             }),
             gate: Arc::default(),
             tls: RwLock::default(),
@@ -116,8 +118,8 @@ impl Server {
     /// Serves the network like this from now on. Requests under way are not disturbed; tokens hold
     /// at once, a certificate from the next handshake on.
     pub fn reach(&mut self, prepared: Prepared) {
-        let Prepared { listeners, tls, tokens } = prepared;
-        self.shared.gate.set(tokens);
+        let Prepared { listeners, tls, tokens, hosts } = prepared;
+        self.shared.gate.set(tokens, hosts);
         *self.shared.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
         self.listeners = listeners;
         if let (Some(engine), Ok(copies)) = (&self.engine, self.copies()) {

@@ -14,13 +14,17 @@ use crate::tokens::read_guarded;
 /// The largest file with a key, in bytes.
 const KEY_BYTES: u64 = 1 << 20;
 
-/// What a server shows: a chain of certificates, and the key of the first.
+/// What a server shows: a chain of certificates, and the key of the first, which is given too.
 ///
 /// # Errors
 /// [`ApiError::File`] when a file cannot be read, the key is open to others, or the two do not
 /// belong together.
-pub(crate) fn server(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, ApiError> {
+pub(crate) fn server(
+    certificate: &Path,
+    key: &Path,
+) -> Result<(Arc<ServerConfig>, CertificateDer<'static>), ApiError> {
     let chain = certificates(certificate)?;
+    let first = chain[0].clone();
     let pem = read_guarded(key, KEY_BYTES)?;
     let private = PrivateKeyDer::from_pem_slice(pem.as_bytes())
         .map_err(|error| ApiError::file(key, format!("there is no private key in it: {error}")))?;
@@ -32,7 +36,7 @@ pub(crate) fn server(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>
         ApiError::file(certificate, reason)
     })?;
     made.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(made))
+    Ok((Arc::new(made), first))
 }
 
 /// What a client trusts: the authorities of a file, or the system's.

@@ -36,7 +36,13 @@ impl Place {
         let what = What::File(FileContent::of(&document));
         commit(
             &mut desired,
-            &Request { by: Author::of(Door::File), if_epoch: None, dry_run: false, what },
+            &Request {
+                by: Author::of(Door::File),
+                if_epoch: None,
+                dry_run: false,
+                force: false,
+                what,
+            },
         )
         .expect("right");
         let desired = Mutex::new(desired);
@@ -52,8 +58,10 @@ impl Place {
     fn ask(&self, method: &str, path: &str, header: &str, body: &str) -> Answer {
         let mut stream = UnixStream::connect(self.socket()).expect("connected");
         let length = body.len();
+        let kind = if length == 0 { "" } else { "Content-Type: application/json\r\n" };
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: d\r\n{header}Content-Length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: d\r\n{header}{kind}Content-Length: {length}\r\n\r\n\
+             {body}"
         );
         // The server may answer, and close, before it has read all of it.
         let _ = stream.write_all(request.as_bytes());

@@ -52,7 +52,7 @@ impl Place {
         let tokens = Some(write("tokens", &lines.join("\n")));
         let mut server =
             Server::start(&folder.path().join("s"), Box::new(answer)).expect("a server");
-        let network = Network { listen: vec![at], identity: None, tokens };
+        let network = Network { listen: vec![at], tokens, ..Network::default() };
         let prepared = server.prepare(&network).expect("an address");
         server.reach(prepared);
         Self { folder, at, _server: server }
@@ -60,8 +60,8 @@ impl Place {
 
     fn request(&self, header: &str, body: &str) -> String {
         format!(
-            "POST /v1/ipvs HTTP/1.1\r\nHost: d\r\nConnection: close\r\n{header}\
-             Content-Length: {}\r\n\r\n{body}",
+            "POST /v1/ipvs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         )
     }
@@ -91,20 +91,38 @@ fn exchange(mut stream: impl Read + Write, request: &str) -> (u16, Value) {
 }
 
 #[test]
-fn looking_takes_the_role_read_and_changing_operate() {
+fn each_command_takes_the_role_that_it_takes_by_the_other_ways() {
     let place = Place::new();
-    let (look, change) = (json!("daemons"), json!({ "stop_daemon": "master" }));
-    for role in Role::ALL {
-        let (status, said) = place.as_role(role, &look);
-        assert_eq!((status, said), (200, json!({ "ok": { "daemons": [] } })));
-    }
-    let (status, problem) = place.as_role(Role::Read, &change);
-    let detail = problem["detail"].as_str().expect("words").to_owned();
-    assert_eq!((status, detail.contains("the role operate")), (403, true), "{detail}");
-    for role in [Role::Operate, Role::Admin] {
-        let name = format!("the-{}", role.name());
-        let refused = json!({ "refused": { "errno": "EPERM", "detail": name } });
-        assert_eq!(place.as_role(role, &change), (200, refused));
+    let key = json!({ "address": { "protocol": "tcp", "address": "198.51.100.1", "port": 80 } });
+    let spec = json!({ "key": key, "scheduler": "rr", "netmask": u32::MAX });
+    let to = json!({ "address": "192.0.2.11", "port": 80, "method": "masq", "weight": 0 });
+    let edit = json!({ "edit_destination": [key, to] });
+    let delete = json!({ "delete_service": key });
+    for (least, request) in [
+        (Role::Read, json!("daemons")),
+        (Role::Operate, edit.clone()),
+        (Role::Operate, json!({ "zero": null })),
+        (Role::Operate, json!({ "many": [edit] })),
+        (Role::Admin, json!({ "many": [edit, delete] })),
+        (Role::Admin, json!({ "many": [{ "many": [delete] }] })),
+        (Role::Admin, delete.clone()),
+        (Role::Admin, json!({ "add_service": spec })),
+        (Role::Admin, json!({ "edit_service": spec })),
+        (Role::Admin, json!("flush")),
+        (Role::Admin, json!({ "add_destination": [key, to] })),
+        (Role::Admin, json!({ "delete_destination": [key, ["192.0.2.11", 80]] })),
+        (Role::Admin, json!({ "add_local": [key, "192.0.2.10"] })),
+        (Role::Admin, json!({ "add_listed": [key, "deny", "192.0.2.0/24"] })),
+        (Role::Admin, json!({ "stop_daemon": "master" })),
+    ] {
+        for role in Role::ALL {
+            let (status, said) = place.as_role(role, &request);
+            let detail = said["detail"].as_str().unwrap_or_default().to_owned();
+            let wanted = if role < least { 403 } else { 200 };
+            assert_eq!(status, wanted, "{role:?}: {request}: {said}");
+            let told = format!("takes the role {}", least.name());
+            assert!(wanted == 200 || detail.contains(&told), "{detail}");
+        }
     }
 }
 

@@ -117,7 +117,9 @@ fn a_body_that_is_wrong_never_reaches_the_director() {
     ] {
         let socket = folder.path().join("sluice.sock");
         let mut stream = std::os::unix::net::UnixStream::connect(socket).expect("connected");
-        let head = format!("POST /v1/trace HTTP/1.1\r\nHost: d\r\nContent-Length: {}", body.len());
+        let kind = "Content-Type: application/json";
+        let head = "POST /v1/trace HTTP/1.1\r\nHost: d";
+        let head = format!("{head}\r\n{kind}\r\nContent-Length: {}", body.len());
         write!(stream, "{head}\r\n\r\n{body}").expect("sent");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("read");

@@ -77,7 +77,8 @@ impl Place {
     }
 
     fn network(&self, identity: Option<(PathBuf, PathBuf)>) -> Network {
-        Network { listen: vec![self.at], identity, tokens: Some(self.tokens()) }
+        let (listen, tokens) = (vec![self.at], Some(self.tokens()));
+        Network { listen, identity, tokens, names: Vec::new() }
     }
 
     fn serve(&self, network: &Network) -> Server {
@@ -106,7 +107,7 @@ impl Place {
 
     fn get(&self, target: &str, authorization: &str) -> String {
         self.raw(&format!(
-            "GET {target} HTTP/1.1\r\nHost: d\r\nConnection: close\r\n{authorization}\r\n"
+            "GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{authorization}\r\n"
         ))
     }
 }

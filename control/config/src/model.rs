@@ -115,6 +115,8 @@ pub struct Api {
     pub key: Option<PathBuf>,
     /// File of tokens; there if anything listens.
     pub tokens: Option<PathBuf>,
+    /// Names that browsers may call the director by, besides those of its certificate.
+    pub names: Vec<String>,
 }
 
 /// What a worker does when there is nothing to do.

@@ -51,7 +51,7 @@ fn began() -> Desired {
 }
 
 fn commit(desired: &mut Desired, by: Author, what: What) -> Result<u64, Refused> {
-    let wish = Wish { by, if_epoch: None, dry_run: false, what };
+    let wish = Wish { by, if_epoch: None, dry_run: false, force: false, what };
     let answer = desired.commit(&[wish], 0, &mut |_| Ok(())).answers.remove(0);
     Ok(answer?.epoch)
 }

@@ -38,7 +38,7 @@ fn began() -> Desired {
 }
 
 fn commit(desired: &mut Desired, by: Author, what: What) -> Result<u64, Refused> {
-    let wish = Wish { by, if_epoch: None, dry_run: false, what };
+    let wish = Wish { by, if_epoch: None, dry_run: false, force: false, what };
     let answer = desired.commit(&[wish], 0, &mut |_| Ok(())).answers.remove(0);
     Ok(answer?.epoch)
 }
@@ -125,6 +125,7 @@ fn compiled(desired: &mut Desired) -> Vec<(String, String)> {
         by: Author::of(Door::Api),
         if_epoch: None,
         dry_run: true,
+        force: false,
         what: What::Edits(vec![Edit::Put {
             key: Key::new(Kind::Pool, "spare"),
             value: serde_json::json!({ "addresses": ["198.51.100.99"] }),

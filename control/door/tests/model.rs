@@ -183,7 +183,7 @@ fn ask(desired: &mut Desired, request: &Request) -> Result<(), Errno> {
         return Ok(());
     }
     let by = Author::of(Door::Ipvsadm);
-    let wish = Wish { by, if_epoch: None, dry_run: false, what: What::Edits(edits) };
+    let wish = Wish { by, if_epoch: None, dry_run: false, force: false, what: What::Edits(edits) };
     let answer = desired.commit(&[wish], 0, &mut |_| Ok(())).answers.remove(0);
     answer.map(drop).map_err(|refusal| sluice_door::Refused::from(refusal).errno)
 }
@@ -196,7 +196,8 @@ proptest! {
         let mut desired = Desired::default();
         let loaded = Config::parse("file", FILE).expect("a right file");
         let what = What::File(FileContent::of(&loaded.document));
-        let wish = Wish { by: Author::of(Door::File), if_epoch: None, dry_run: false, what };
+        let by = Author::of(Door::File);
+        let wish = Wish { by, if_epoch: None, dry_run: false, force: false, what };
         desired.commit(&[wish], 0, &mut |_| Ok(())).answers.remove(0).expect("a right file");
         let mut kernel = Kernel::default();
         for request in &requests {

@@ -10,9 +10,9 @@ use std::path::Path;
 use sluice_config::{Config, ConfigErrors, Diagnostic};
 
 use crate::change::Change;
-use crate::disk::{Journal, OpenError, Recovered};
+use crate::disk::{self, Journal, OpenError, Recovered};
 use crate::edit::{self, Edit, FileContent, Request, What};
-use crate::history::{Epoch, History};
+use crate::history::{Epoch, HISTORY_BYTES, History};
 use crate::object::{Author, Door, Key, Kind};
 use crate::refusal::{Refusal, RefusalKind, pointer_of};
 use crate::state::State;
@@ -104,6 +104,26 @@ impl Desired {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Puts the journal aside, since its state is not right any more, and begins with an empty one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn begin_anew(self, folder: &Path, why: &Refusal) -> Result<Self, OpenError> {
+        // Gives the lock back.
+        drop(self);
+        let aside = disk::put_wrong_aside(folder);
+        let aside =
+            aside.map_err(|source| OpenError::Unusable { path: folder.to_owned(), source })?;
+        let mut desired = Self::open(folder)?;
+        desired.notes.push(format!(
+            "the state that was kept is refused and is not in force: {why}; it was kept as {}, and \
+             only what the file says holds",
+            aside.display()
+        ));
+        Ok(desired)
     }
 
     /// What an operator should know and was not told yet.
@@ -313,8 +333,9 @@ impl Desired {
                 None => {
                     let (first, last) = self.history.reach();
                     let detail = format!(
-                        "there is no way back to epoch {number}: epochs {first} to {last} are \
-                         known (`sluice config history`)"
+                        "there is no way back to epoch {number}: only the states of epochs \
+                         {first} to {last} are known, older ones were dropped (`sluice config \
+                         history`)"
                     );
                     Err(Refusal::new(RefusalKind::NotFound, detail))
                 }
@@ -377,10 +398,21 @@ impl Desired {
             read |= matches!(one.request.what, What::File(_));
             back |= matches!(one.request.what, What::Rollback(_));
         }
+        let mut dropped: Option<(u64, u64)> = None;
         for (one, epoch) in staged.into_iter().zip(epochs) {
             answers[one.place] = Ok(self.applied(one.request, one.changes, epoch.epoch));
-            self.history.push(epoch);
+            if let Some(gone) = self.history.push(epoch) {
+                dropped = Some(dropped.map_or(gone, |(first, _)| (first, gone.1)));
+            }
         }
+        self.notes.extend(dropped.map(|(first, last)| {
+            let back_to = self.history.reach().0;
+            format!(
+                "the history takes more than {} MiB: epochs {first} to {last} were dropped, and \
+                 one can go back as far as epoch {back_to}",
+                HISTORY_BYTES >> 20
+            )
+        }));
         if back {
             self.compare_with_file();
         } else if read {

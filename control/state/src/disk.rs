@@ -4,7 +4,9 @@
 //! synced in groups; when the file has grown, it is written anew beside the old one and put in its
 //! place by a rename, so that there is a whole one at any moment. What a crash tore off at the end
 //! was never answered, and is cut off when the journal is opened again; what was damaged otherwise
-//! is put aside, for people to look at, and everything before it is used.
+//! is put aside, for people to look at, and everything before it is used. Where nothing of it can
+//! be used, because it has no header or is of a newer version, all of it is put aside and a new one
+//! begins: a director must start, if only with what its file says.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -18,6 +20,9 @@ use crate::state::State;
 const NAME: &str = "journal";
 const NEW: &str = "journal.new";
 const DAMAGED: &str = "journal.damaged";
+const NEWER: &str = "journal.newer";
+/// Files of one such name that are kept, besides the first.
+const KEPT_ASIDE: u32 = 9;
 const LOCK: &str = "lock";
 /// Mode of the folder: only the director's user, and its group for reading.
 const FOLDER_MODE: u32 = 0o750;
@@ -26,6 +31,8 @@ const FILE_MODE: u32 = 0o640;
 const SMALL: u64 = 16 << 20;
 /// How many times as long as when it was written a journal grows before it is written anew.
 const GROWTH: u64 = 4;
+/// How many bytes it grows at most before that.
+const MOST_GROWTH: u64 = 64 << 20;
 
 /// Why there is no journal.
 #[derive(Debug, thiserror::Error)]
@@ -37,24 +44,6 @@ pub enum OpenError {
         .0.display()
     )]
     Locked(PathBuf),
-    /// It is of a newer version.
-    #[error(
-        "{} was written by a newer version of sluiced (format {found}, this version knows \
-         {FORMAT}): start that version, or move the file away to begin without what it holds",
-        path.display()
-    )]
-    Newer {
-        /// The journal.
-        path: PathBuf,
-        /// Its format.
-        found: u32,
-    },
-    /// It is something else.
-    #[error(
-        "{} is no journal of sluiced: move it away, or name another state_dir in [director]",
-        .0.display()
-    )]
-    Foreign(PathBuf),
     /// The system does not let us.
     #[error("cannot keep changes in {}: {source}", path.display())]
     Unusable {
@@ -100,28 +89,7 @@ impl Journal {
         let unusable = |source| OpenError::Unusable { path: folder.to_owned(), source };
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(unusable)?;
         let lock = lock(folder)?;
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => Some(bytes),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(unusable(error)),
-        };
-        let (mut found, whole) = match &bytes {
-            Some(bytes) => recover(&path, bytes)?,
-            None => (Recovered::default(), 0),
-        };
-        let all = bytes.as_ref().map_or(0, Vec::len);
-        if whole < all {
-            let aside = folder.join(DAMAGED);
-            fs::write(&aside, bytes.as_deref().unwrap_or_default()).map_err(unusable)?;
-            found.notes.push(format!(
-                "{}: the last {} of {all} bytes are torn or damaged and are not used; the whole \
-                 file was kept as {}; the state is that of epoch {}",
-                path.display(),
-                all - whole,
-                aside.display(),
-                found.history.last(),
-            ));
-        }
+        let (found, whole, all) = load(folder, &path).map_err(unusable)?;
         if whole == 0 {
             let bytes = image(&State::default(), 0, &[]).map_err(unusable)?;
             replace(folder, &bytes).map_err(unusable)?;
@@ -132,7 +100,7 @@ impl Journal {
         if whole > 0 && whole < all {
             file.set_len(length).and_then(|()| file.sync_all()).map_err(unusable)?;
         }
-        let enough = SMALL.max(length.saturating_mul(GROWTH));
+        let enough = enough(length);
         let folder = folder.to_owned();
         let journal = Self { folder, file, length, enough, suspect: false, _lock: lock };
         Ok((journal, found))
@@ -179,10 +147,87 @@ impl Journal {
         let bytes = image(&base, first, &epochs)?;
         self.file = replace(&self.folder, &bytes)?;
         self.length = bytes.len() as u64;
-        self.enough = SMALL.max(self.length.saturating_mul(GROWTH));
+        self.enough = enough(self.length);
         self.suspect = false;
         Ok(())
     }
+}
+
+/// Reads the journal at `path`: what it holds, how many of its bytes are sound, how many it has.
+/// What cannot be used is kept under another name.
+fn load(folder: &Path, path: &Path) -> io::Result<(Recovered, usize, usize)> {
+    let anew = |why: &str, name: &str| {
+        let aside = put_aside(folder, name)?;
+        let notes = vec![format!(
+            "{}: {why}; it was kept as {}, and a new one begins: what the API and IPVS's programs \
+             had changed is not in force",
+            path.display(),
+            aside.display()
+        )];
+        Ok((Recovered { notes, ..Recovered::default() }, 0, 0))
+    };
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
+            return anew("it is a link that leads nowhere", DAMAGED);
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok((Recovered::default(), 0, 0));
+        }
+        Err(error) => return Err(error),
+    };
+    if !metadata.is_file() {
+        return anew("it is no file", DAMAGED);
+    }
+    let bytes = fs::read(path)?;
+    let (mut found, whole) = match recover(&bytes) {
+        Ok(recovered) => recovered,
+        Err(Useless::Foreign) => return anew("it has no header of a journal", DAMAGED),
+        Err(Useless::Newer(format)) => {
+            let why = format!(
+                "a newer version of sluiced wrote it (format {format}, this version knows {FORMAT})"
+            );
+            return anew(&why, NEWER);
+        }
+    };
+    if bytes.is_empty() {
+        found.notes.push(format!("{}: it is empty, and a new one begins", path.display()));
+    }
+    if whole < bytes.len() {
+        let aside = free(folder, DAMAGED);
+        fs::write(&aside, &bytes)?;
+        found.notes.push(format!(
+            "{}: the last {} of {} bytes are torn or damaged and are not used; the whole file was \
+             kept as {}; the state is that of epoch {}",
+            path.display(),
+            bytes.len() - whole,
+            bytes.len(),
+            aside.display(),
+            found.history.last(),
+        ));
+    }
+    Ok((found, whole, bytes.len()))
+}
+
+/// Gives the journal another name: the first free one of those that begin with `name`.
+fn put_aside(folder: &Path, name: &str) -> io::Result<PathBuf> {
+    let aside = free(folder, name);
+    fs::rename(folder.join(NAME), &aside)?;
+    File::open(folder)?.sync_all()?;
+    Ok(aside)
+}
+
+/// Puts a journal aside whose state is not right any more, and gives its new name.
+pub(crate) fn put_wrong_aside(folder: &Path) -> io::Result<PathBuf> {
+    put_aside(folder, DAMAGED)
+}
+
+/// A name for what is kept; where all are taken, the last of them is given again.
+fn free(folder: &Path, name: &str) -> PathBuf {
+    let more = (1..=KEPT_ASIDE).map(|number| folder.join(format!("{name}.{number}")));
+    let mut names = std::iter::once(folder.join(name)).chain(more);
+    let last = || folder.join(format!("{name}.{KEPT_ASIDE}"));
+    names.find(|it| fs::symlink_metadata(it).is_err()).unwrap_or_else(last)
 }
 
 fn lock(folder: &Path) -> Result<File, OpenError> {
@@ -198,17 +243,25 @@ fn lock(folder: &Path) -> Result<File, OpenError> {
     }
 }
 
+/// Why nothing of a journal can be used.
+enum Useless {
+    /// It does not begin as one.
+    Foreign,
+    /// Its format, which this version does not know.
+    Newer(u32),
+}
+
 /// What a journal's bytes hold, and how many of them are sound from the beginning on.
-fn recover(path: &Path, bytes: &[u8]) -> Result<(Recovered, usize), OpenError> {
+fn recover(bytes: &[u8]) -> Result<(Recovered, usize), Useless> {
     let nothing = || Ok((Recovered::default(), 0));
     let Some(records) = bytes.strip_prefix(MARK) else {
         let torn = MARK.starts_with(bytes);
-        return if torn { nothing() } else { Err(OpenError::Foreign(path.to_owned())) };
+        return if torn { nothing() } else { Err(Useless::Foreign) };
     };
     let Some((payload, mut at)) = record::next(records) else { return nothing() };
     let format = serde_json::from_slice::<AnyBase>(payload).map_or(0, |base| base.format);
     if format > FORMAT {
-        return Err(OpenError::Newer { path: path.to_owned(), found: format });
+        return Err(Useless::Newer(format));
     }
     let Ok(base) = serde_json::from_slice::<Base>(payload) else { return nothing() };
     let mut history = History::after(base.epoch);
@@ -236,8 +289,14 @@ fn retrace(state: &mut State, history: &mut History, mut epoch: Epoch) -> bool {
         }
     }
     epoch.changes = taken;
-    history.push(epoch);
+    // What is dropped here was dropped before, or the next change tells of it.
+    let _ = history.push(epoch);
     true
+}
+
+/// The length from which on a journal that had `length` is written anew.
+fn enough(length: u64) -> u64 {
+    SMALL.max(length.saturating_mul(GROWTH).min(length.saturating_add(MOST_GROWTH)))
 }
 
 /// A whole journal.

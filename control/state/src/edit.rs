@@ -138,6 +138,8 @@ pub struct Request {
     pub if_epoch: Option<u64>,
     /// Whether it is only asked what would change.
     pub dry_run: bool,
+    /// Whether a service may take what the machine itself listens on. Judged by who compiles.
+    pub force: bool,
     /// What.
     pub what: What,
 }

@@ -8,9 +8,13 @@ use serde::{Deserialize, Serialize};
 use crate::change::Change;
 use crate::object::Author;
 use crate::state::State;
+use crate::weight;
 
 /// Epochs that are kept.
 pub const EPOCHS_KEPT: usize = 1000;
+/// Bytes of memory that they may take, as [`crate::weight`] counts them. The last epoch is kept
+/// whatever it takes: one can always take back what was done last.
+pub const HISTORY_BYTES: usize = 64 << 20;
 
 /// One applied change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -27,10 +31,13 @@ pub struct Epoch {
     pub changes: Vec<Change>,
 }
 
-/// The last epochs, at most [`EPOCHS_KEPT`].
+/// The last epochs, at most [`EPOCHS_KEPT`] and [`HISTORY_BYTES`].
 #[derive(Clone, Debug, Default)]
 pub struct History {
     epochs: VecDeque<Epoch>,
+    /// What each of them takes, and all.
+    weights: VecDeque<usize>,
+    bytes: usize,
     /// The number of the last one, also when none is kept.
     last: u64,
 }
@@ -38,7 +45,7 @@ pub struct History {
 impl History {
     /// A history that goes on after epoch `last`.
     pub(crate) const fn after(last: u64) -> Self {
-        Self { epochs: VecDeque::new(), last }
+        Self { epochs: VecDeque::new(), weights: VecDeque::new(), bytes: 0, last }
     }
 
     /// The number of the epoch that is in force; 0 before the first.
@@ -57,13 +64,34 @@ impl History {
         self.epochs.get(usize::try_from(number.checked_sub(first)?).ok()?)
     }
 
-    /// Adds what was applied last; forgets the oldest if there are too many.
-    pub(crate) fn push(&mut self, epoch: Epoch) {
+    /// About how many bytes of memory the epochs take.
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds what was applied last; forgets the oldest if there are too many, or if they take too
+    /// much. Gives the first and the last of those that were forgotten for what they take.
+    pub(crate) fn push(&mut self, epoch: Epoch) -> Option<(u64, u64)> {
         self.last = epoch.epoch;
+        let weight = weight::of(&epoch);
+        self.bytes += weight;
+        self.weights.push_back(weight);
         self.epochs.push_back(epoch);
         if self.epochs.len() > EPOCHS_KEPT {
-            self.epochs.pop_front();
+            self.forget_first();
         }
+        let first = self.epochs.front().map_or(0, |epoch| epoch.epoch);
+        let mut gone = 0;
+        while self.bytes > HISTORY_BYTES && self.epochs.len() > 1 {
+            self.forget_first();
+            gone += 1;
+        }
+        (gone > 0).then(|| (first, first + gone - 1))
+    }
+
+    fn forget_first(&mut self) {
+        self.epochs.pop_front();
+        self.bytes -= self.weights.pop_front().unwrap_or(0);
     }
 
     /// The first and the last epoch whose state can be told.

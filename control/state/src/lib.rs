@@ -24,13 +24,14 @@ mod refusal;
 mod state;
 mod typed;
 mod view;
+mod weight;
 mod words;
 
 pub use change::Change;
 pub use desired::{Applied, Desired, Outcome, Publish, Weight};
 pub use disk::{Journal, OpenError};
 pub use edit::{Edit, FileContent, Request, What, file_changes, stage};
-pub use history::{EPOCHS_KEPT, Epoch, History};
+pub use history::{EPOCHS_KEPT, Epoch, HISTORY_BYTES, History};
 pub use object::{
     Author, Door, IPVS, Key, Kind, Object, Override, OverridePatch, RealState, real_key,
 };

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::json;
 use sluice_config::Config;
 use sluice_state::{
-    Author, Desired, Door, EPOCHS_KEPT, Edit, FileContent, Journal, Key, Kind, OpenError,
+    Author, Desired, Door, EPOCHS_KEPT, Edit, FileContent, HISTORY_BYTES, Journal, Key, Kind,
     OverridePatch, Request, State, What,
 };
 use tempfile::TempDir;
@@ -20,7 +20,8 @@ service = [{ name = "web", protocol = "tcp", vip = "198.51.100.200", port = 80, 
 "#;
 
 fn commit(desired: &mut Desired, by: Door, what: What) {
-    let request = Request { by: Author::of(by), if_epoch: None, dry_run: false, what };
+    let request =
+        Request { by: Author::of(by), if_epoch: None, dry_run: false, force: false, what };
     let mut compile = |_: &Config| Ok(());
     let outcome = desired.commit(&[request], 1, &mut compile);
     outcome.answers.into_iter().for_each(|answer| assert!(answer.is_ok(), "{answer:?}"));
@@ -90,7 +91,7 @@ fn cut_at_every_byte_it_holds_what_is_whole() {
         assert_eq!(desired.epoch(), held as u64, "cut at {cut}");
         let clean = states.iter().any(|(length, _)| *length == cut as u64) || cut == 0;
         let told = desired.take_notes();
-        assert_eq!(told.is_empty(), clean, "cut at {cut}: {told:?}");
+        assert_eq!(told.is_empty(), clean && cut > 0, "cut at {cut}: {told:?}");
         let kept_aside = folder.path().join("journal.damaged").exists();
         assert_eq!(kept_aside, !clean, "cut at {cut}");
         if held > 0 && cut % 37 == 0 {
@@ -129,22 +130,94 @@ fn a_damaged_record_ends_what_is_used() {
     }
 }
 
+/// Whatever lies in the journal's place, a state can be kept from then on, nothing is lost, and it
+/// is said where it is.
 #[test]
-fn a_newer_journal_is_left_alone() {
-    let folder = new_folder();
-    let path = folder.path().join("journal");
+fn what_is_no_journal_is_kept_aside_and_a_new_one_begins() {
+    type Put = fn(&Path);
+    let puts: [(&str, Put, &str); 5] = [
+        ("a header is missing", |path| fs::write(path, "what is this?").unwrap(), "no header"),
+        ("a header is damaged", |path| fs::write(path, b"sluice Journal").unwrap(), "no header"),
+        ("it is a folder", |path| fs::create_dir(path).unwrap(), "no file"),
+        ("a link leads nowhere", |path| std::os::unix::fs::symlink("x", path).unwrap(), "nowhere"),
+        ("it is newer", |path| fs::write(path, newer()).unwrap(), "newer version"),
+    ];
+    for (what, put_there, said) in puts {
+        let folder = new_folder();
+        let path = folder.path().join("journal");
+        for aside in ["", ".1", ".2"] {
+            if !aside.is_empty() {
+                fs::remove_file(&path).unwrap();
+            }
+            put_there(&path);
+            let mut desired = open(folder.path());
+            let name = if said == "newer version" { "newer" } else { "damaged" };
+            let kept = folder.path().join(format!("journal.{name}{aside}"));
+            assert!(fs::symlink_metadata(&kept).is_ok(), "{what}: {kept:?}");
+            let notes = desired.take_notes();
+            assert_eq!(notes.len(), 1, "{what}: {notes:?}");
+            assert!(notes[0].contains(said), "{what}: {notes:?}");
+            assert!(notes[0].contains(&kept.display().to_string()), "{what}: {notes:?}");
+            assert!(desired.is_durable(), "{what}");
+            file(&mut desired);
+            let state = desired.state().clone();
+            drop(desired);
+            assert_eq!(open(folder.path()).state(), &state, "{what}");
+        }
+    }
+}
+
+fn newer() -> Vec<u8> {
     let payload = br#"{"format":2,"something":"else"}"#;
     let length = (payload.len() as u32).to_le_bytes();
     let crc = crc32c::crc32c_append(crc32c::crc32c(&length), payload).to_le_bytes();
-    let bytes = [&b"sluice journal\n\0"[..], &length, &crc, payload].concat();
-    fs::write(&path, &bytes).expect("written");
-    let error = Journal::open(folder.path()).expect_err("it is newer");
-    assert!(matches!(error, OpenError::Newer { found: 2, .. }));
-    assert!(error.to_string().contains("written by a newer version"), "{error}");
-    assert!(fs::read(&path).expect("still there") == bytes);
-    fs::write(&path, "what is this?").expect("written");
-    let error = Journal::open(folder.path()).expect_err("it is something else");
-    assert!(matches!(error, OpenError::Foreign(_)), "{error}");
+    [&b"sluice journal\n\0"[..], &length, &crc, payload].concat()
+}
+
+/// Large changes are few, and it is said which are gone.
+#[test]
+fn the_history_is_bounded_by_its_size_too() {
+    let folder = new_folder();
+    let mut desired = open(folder.path());
+    file(&mut desired);
+    let large = |round: usize| {
+        let edits = (0..200).map(|number| {
+            let text = format!("{round} {}", "x".repeat(4000));
+            let port = 2000 + number;
+            let value = json!({ "protocol": "udp", "vip": "198.51.100.200", "port": port,
+                                "labels": { "a": text, "b": text, "c": text, "d": text,
+                                            "e": text } });
+            let key = Key::new(Kind::Service, format!("s{number}"));
+            Edit::Put { key, value, pointer: String::new() }
+        });
+        What::Edits(edits.collect())
+    };
+    let mut notes = Vec::new();
+    for round in 0..40 {
+        commit(&mut desired, Door::Api, large(round));
+        notes.extend(desired.take_notes());
+        let history = desired.history();
+        assert!(history.bytes() <= HISTORY_BYTES, "{} bytes", history.bytes());
+    }
+    let (first, last) = desired.history().reach();
+    assert_eq!(last, 41);
+    assert!((20..35).contains(&first), "back to {first}");
+    let said = format!("and one can go back as far as epoch {first}");
+    assert!(notes.last().is_some_and(|note| note.ends_with(&said)), "{notes:?}");
+    let length = fs::metadata(folder.path().join("journal")).expect("a journal").len();
+    assert!(length < 160 << 20, "{length} bytes");
+    let what = What::Rollback(first - 1);
+    let request =
+        Request { by: Author::of(Door::Api), if_epoch: None, dry_run: false, force: false, what };
+    let mut compile = |_: &Config| Ok(());
+    let refusal = desired.commit(&[request], 1, &mut compile).answers.remove(0).expect_err("gone");
+    assert!(refusal.to_string().contains("older ones were dropped"), "{refusal}");
+    commit(&mut desired, Door::Api, What::Rollback(first));
+    let state = desired.state().clone();
+    drop(desired);
+    let again = open(folder.path());
+    assert_eq!(again.state(), &state);
+    assert!(again.history().bytes() <= HISTORY_BYTES);
 }
 
 /// A journal that has grown is written anew, with as many epochs as are kept.

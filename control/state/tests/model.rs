@@ -250,7 +250,8 @@ proptest! {
                 continue;
             };
             let by = if matches!(what, What::File(_)) { Door::File } else { Door::Api };
-            let request = Request { by: Author::of(by), if_epoch: None, dry_run: false, what };
+            let by = Author::of(by);
+            let request = Request { by, if_epoch: None, dry_run: false, force: false, what };
             let answer = desired.commit(&[request], 7, &mut |_: &Config| Ok(())).answers.remove(0);
             match (answer, expected) {
                 (Ok(applied), Some(next)) => {

@@ -122,7 +122,7 @@ fn whole(publish: Publish<()>) -> Config {
 }
 
 fn request(by: Door, what: What) -> Request {
-    Request { by: Author::of(by), if_epoch: None, dry_run: false, what }
+    Request { by: Author::of(by), if_epoch: None, dry_run: false, force: false, what }
 }
 
 fn content(text: &str) -> FileContent {
@@ -432,7 +432,7 @@ fn a_file_need_not_be_read_twice() {
             let published = both.iter_mut().zip(contents).map(|(desired, content)| {
                 let by = Author::of(Door::File);
                 let what = What::File(content);
-                let request = Request { by, if_epoch: None, dry_run: false, what };
+                let request = Request { by, if_epoch: None, dry_run: false, force: false, what };
                 let outcome = desired.commit(&[request], 1, &mut |_: &Config| Ok(()));
                 assert!(outcome.answers[0].is_ok() && !desired.differs_from_file());
                 outcome.publish.map(whole)

@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 mod cpus;
+mod listening;
 mod process;
 
 pub use cpus::{Cpu, Cpus, list};

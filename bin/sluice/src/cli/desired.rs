@@ -275,6 +275,9 @@ pub struct Changing {
     /// Only say what would change
     #[arg(long)]
     pub dry_run: bool,
+    /// Let services take ports on which this machine itself listens
+    #[arg(long)]
+    pub force: bool,
     /// Only if this epoch is in force
     #[arg(long, value_name = "EPOCH")]
     pub if_epoch: Option<u64>,

@@ -6,7 +6,6 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use hyper::Request;
 use hyper::body::Incoming;
-use hyper::header::CONTENT_TYPE;
 
 use super::Client;
 use crate::error::ApiError;
@@ -28,7 +27,7 @@ impl Client {
         take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<(), ApiError> {
         let body = serde_json::to_string(request).map_err(|error| self.strange(error))?;
-        let request = Request::post(kind.path()).header(CONTENT_TYPE, "application/json");
+        let request = Request::post(kind.path());
         let request = self.complete(request, body)?;
         self.runtime()?.block_on(async {
             let begun = tokio::time::timeout(self.patience, self.open(request)).await;

@@ -66,6 +66,16 @@ const EPOCH: Parameter = parameter(
     || json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX }),
 );
 const DRY_RUN: Parameter = parameter(("dry_run", "query"), "Only ask what it would do.", yes_or_no);
+const FORCE: Parameter = parameter(
+    ("force", "query"),
+    "Services may take ports on which the director's machine itself listens.",
+    yes_or_no,
+);
+const KEY: Parameter = parameter(
+    ("Idempotency-Key", "header"),
+    "Made up by the client for this request: repeated with it, it is made once and told again.",
+    || json!({ "type": "string", "pattern": "^[!-~]{1,128}$" }),
+);
 const IF_MATCH: Parameter = parameter(
     ("If-Match", "header"),
     "The epoch that must be in force, in quotes, or `*`.",
@@ -154,9 +164,9 @@ fn change(
     body: Option<Look>,
 ) -> Operation {
     let parameters: &[Parameter] = match (path.contains("{name}"), path.contains("{real}")) {
-        (_, true) => &[NAME, REAL, DRY_RUN, IF_MATCH],
-        (true, false) => &[NAME, DRY_RUN, IF_MATCH],
-        (false, false) => &[DRY_RUN, IF_MATCH],
+        (_, true) => &[NAME, REAL, DRY_RUN, FORCE, IF_MATCH, KEY],
+        (true, false) => &[NAME, DRY_RUN, FORCE, IF_MATCH, KEY],
+        (false, false) => &[DRY_RUN, FORCE, IF_MATCH, KEY],
     };
     let changed = read(path, id, about, of::<Changed>);
     Operation { method, role: "admin", parameters, body, tagged: true, ..changed }
@@ -248,7 +258,7 @@ fn sessions() -> Vec<Operation> {
         Operation {
             method: "delete",
             role: "operate",
-            parameters: &[SERVICE, CLIENT, TO_REAL, STATE, PROTOCOL, ALL, DRY_RUN],
+            parameters: &[SERVICE, CLIENT, TO_REAL, STATE, PROTOCOL, ALL, DRY_RUN, KEY],
             ..read("/v1/sessions", "kill_sessions", "Ends sessions", of::<Killed>)
         },
     ]

@@ -77,37 +77,37 @@ async fn show_object(
 struct Terms {
     if_epoch: Option<u64>,
     dry_run: bool,
+    force: bool,
 }
 
 fn terms(query: Option<&str>, headers: &HeaderMap) -> Result<Terms, Problem> {
-    let mut dry_run = false;
+    let (mut dry_run, mut force) = (false, false);
     for (parameter, value) in pairs(query) {
+        let said = match &*parameter {
+            "dry_run" => &mut dry_run,
+            "force" => &mut force,
+            other => return Err(Problem::unknown_parameter(other, &["dry_run", "force"])),
+        };
         let wrong = || WrongValue::one_of(&value, &["true", "false"]);
-        match &*parameter {
-            "dry_run" => {
-                dry_run = value.parse().map_err(|_| Problem::wrong_value("dry_run", wrong()))?;
-            }
-            other => return Err(Problem::unknown_parameter(other, &["dry_run"])),
-        }
+        *said = value.parse().map_err(|_| Problem::wrong_value(&parameter, wrong()))?;
     }
-    let Some(tag) = headers.get(header::IF_MATCH) else {
-        return Ok(Terms { if_epoch: None, dry_run });
-    };
+    let any = Terms { if_epoch: None, dry_run, force };
+    let Some(tag) = headers.get(header::IF_MATCH) else { return Ok(any) };
     let text = tag.to_str().unwrap_or_default().trim();
     if text == "*" {
-        return Ok(Terms { if_epoch: None, dry_run });
+        return Ok(any);
     }
     let number = text.trim_start_matches("W/").trim_matches('"');
     let if_epoch = number.parse().map_err(|_| {
         let expected = "the number of an epoch in quotes, such as \"12\", or *";
         Problem::wrong_value("If-Match", WrongValue::new(text, expected))
     })?;
-    Ok(Terms { if_epoch: Some(if_epoch), dry_run })
+    Ok(Terms { if_epoch: Some(if_epoch), ..any })
 }
 
 async fn change(desk: &Desk, terms: Terms, caller: Caller, what: What) -> Tagged<Changed> {
-    let Terms { if_epoch, dry_run } = terms;
-    let request = Request { by: caller.author, if_epoch, dry_run, what };
+    let Terms { if_epoch, dry_run, force } = terms;
+    let request = Request { by: caller.author, if_epoch, dry_run, force, what };
     let applied = desk.ask(|reply| Call::Change(request, reply)).await??;
     tagged(applied.epoch, Changed::of(applied, dry_run))
 }
@@ -206,7 +206,7 @@ async fn reload(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Tagged<Changed> {
-    let Terms { if_epoch, dry_run } = terms(query.as_deref(), &headers)?;
+    let Terms { if_epoch, dry_run, .. } = terms(query.as_deref(), &headers)?;
     let applied = desk.ask(|reply| Call::Reload { by: caller.author, if_epoch, dry_run, reply });
     let applied = applied.await??;
     tagged(applied.epoch, Changed::of(applied, dry_run))

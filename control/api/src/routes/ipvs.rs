@@ -1,7 +1,8 @@
 //! IPVS's view of the director: `POST /v1/ipvs` with one request of `sluice_ipvs`.
 //!
 //! Whatever a request asks for, that it was understood is 200, and the errno is in the answer: who
-//! asks is a program that knows IPVS, not HTTP. Looking takes the role `read`, changing `operate`.
+//! asks is a program that knows IPVS, not HTTP. Looking takes the role `read`; weights and counters
+//! take `operate`, as by the other ways, and everything else `admin`.
 
 use std::sync::Arc;
 
@@ -39,10 +40,22 @@ async fn ask(
             serde_json::error::Category::Data => Problem::no_request(&error.to_string()),
             _ => Problem::no_json(&error.to_string()),
         })?;
-    if request.changes() && caller.role < Role::Operate {
+    let needed = needed(&request);
+    if caller.role < needed {
         let name = caller.author.name.unwrap_or_default();
-        return Err(Problem::forbidden(&name, caller.role, Role::Operate));
+        return Err(Problem::forbidden(&name, caller.role, needed));
     }
     let by = Author { door: Door::Ipvsadm, name: caller.author.name };
     desk.ask(|reply| Call::Ipvs(Box::new(request), by, reply)).await.map(Json)
+}
+
+/// The role that a request needs: what makes or takes away services, real servers, local addresses
+/// or lists, or is about all of the director, needs the highest.
+fn needed(request: &Request) -> Role {
+    match request {
+        Request::EditDestination(..) | Request::Zero(_) => Role::Operate,
+        Request::Many(all) => all.iter().map(needed).max().unwrap_or(Role::Read),
+        other if other.changes() => Role::Admin,
+        _ => Role::Read,
+    }
 }

@@ -12,7 +12,7 @@ pub(crate) static SECTION: Section = Section {
     about: "The API over the network, beside the control socket. Without it nothing listens on the \
             network. Certificate, key and tokens are read again at each reload, and all of this \
             changes without breaking what is under way. See docs/api.md.",
-    keys: &[&LISTEN, &CERTIFICATE, &KEY, &TOKENS],
+    keys: &[&LISTEN, &CERTIFICATE, &KEY, &TOKENS, &NAMES],
     sections: &[],
 };
 
@@ -47,4 +47,12 @@ pub(crate) static TOKENS: Key = Key {
     about: "File that says who may use the API over the network, one a line: name, role (`read`, \
             `operate`, `admin`) and SHA-256 of the token, as `sluice token new NAME --role ROLE` \
             prints it. Only its owner and group may read it.",
+};
+pub(crate) static NAMES: Key = Key {
+    name: "names",
+    kind: Texts("the name of a machine such as \"lb1.example.com\""),
+    without: Without::Unset("localhost, addresses, and the names of the certificate"),
+    example: "[\"lb1.example.com\"]",
+    about: "What browsers may call the director by besides, for instance where a reverse proxy \
+            stands before it. A request whose `Host` is another name is refused: see docs/api.md.",
 };
