@@ -12,8 +12,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
 use sluice_linux::{Changed, Kernel, Mirror};
 
-/// How soon a change must have come through.
-pub const SOON: Duration = Duration::from_millis(200);
+/// How soon a change must have come through, also on a busy machine: sooner than the kernel asks a
+/// second time for a neighbour, which is after a second.
+pub const SOON: Duration = Duration::from_millis(900);
 /// A bound for what takes the kernel itself a while.
 pub const LATER: Duration = Duration::from_secs(10);
 
@@ -216,7 +217,7 @@ pub fn equals_fresh(mirror: &mut Mirror, when: &str) {
             return;
         }
         assert!(Instant::now() < deadline, "{when}:\n{}", difference(&followed, &fresh));
-        wait_readable(mirror, SOON / 20);
+        wait_readable(mirror, Duration::from_millis(10));
     }
 }
 
