@@ -45,6 +45,15 @@ def without_toa(options):
     return kept
 
 
+def without_fast_open(options):
+    """Options of a SYN, those of TCP Fast Open (RFC 7413) overwritten by no-operations."""
+    kept = []
+    for name, value in options:
+        gone = name == 34 or name in (253, 254) and value[:2] == b"\xf9\x89"
+        kept += [("NOP", None)] * (2 + len(value)) if gone else [(name, value)]
+    return kept
+
+
 class Told(Flow):
     """A flow of a service with `client_address`. The client's segments that begin where its stream
     begins tell the real server, until that one has answered; what comes behind a PROXY header is
@@ -85,8 +94,14 @@ class Told(Flow):
         flags = head.flags
         if self.how == "toa":
             head.options = without_toa(head.options)
-        if "S" in flags:
+        if "S" in flags and self.how == "toa":
             return [(head, data)]
+        if "S" in flags:
+            head.options = without_fast_open(head.options)
+            return [(head, b"")]
+        if self.how != "toa" and (head.seq - self.first) % WRAP >= WRAP // 2:
+            early = (self.first - head.seq) % WRAP
+            return [(head, data if len(data) <= early else b"")]
         begins = head.seq == self.first and not self.knows
         if self.how == "toa":
             room = 40 - len(TCP(bytes(TCP(options=head.options)))) + 20
@@ -95,6 +110,8 @@ class Told(Flow):
                 head.options = [option, *head.options]
         elif begins and "R" not in flags:
             data = self.header + data
+            if "U" in flags:
+                head.urgptr += len(self.header)
         elif not begins:
             head.seq = (head.seq + len(self.header)) % WRAP
         return [(head, data)]

@@ -227,6 +227,61 @@ def no_room(s, m, way):
     f.send(b"now there is room")
 
 
+COOKIE = 34, b"8 octets"
+OLD_COOKIE = 254, b"\xf9\x89cookie"
+
+
+@ways(MODES, PROXY, "TCP Fast Open: a SYN goes without its cookie and its data, which come again")
+def fast_open(s, m, way):
+    f = telling(s, m, way)
+    f.first = f.client_seq + 1
+    early = f.client_seq
+    f.from_client("S", b"GET / HTTP/1.0\r\n\r\n", ack=0, options=[("MSS", 1460), COOKIE])
+    f.client_seq = early
+    f.syn_ack(options=SMALL)
+    f.ack()
+    f.send(b"GET / HTTP/1.0\r\n\r\n")
+    f.real_ack()
+    f.answer(b"HTTP/1.0 200 OK\r\n\r\nReal Server 01\n")
+    f.close()
+
+
+@ways(PLAIN, PROXY, "TCP Fast Open by the experimental option; data of odd length, a request alone")
+def fast_open_old(s, m, way):
+    for number, data in enumerate((b"", b"o", b"odd", b"even", b"x" * 1001)):
+        client = m.client, 9990 + number * 5
+        f = telling(s, m, way, reals=[1], client=client, lport=1024 + number)
+        f.first, early = f.client_seq + 1, f.client_seq
+        options = [("NOP", None), OLD_COOKIE, ("MSS", 1460), (34, b""), ("NOP", None)]
+        f.from_client("S", data, ack=0, options=options)
+        f.client_seq = early
+        f.syn_ack(options=SMALL)
+        f.send(data or b"later")
+
+
+@ways(PLAIN, PROXY, "the urgent pointer moves along with what the header is put in front of")
+def urgent(s, m, way):
+    f = handshake(telling(s, m, way))
+    f.inbound(TCP(flags="PAU", seq=f.client_seq, ack=f.real_seq, urgptr=1), b"!data")
+    f.client_seq += 5
+    f.real_ack()
+    f.inbound(TCP(flags="PAU", seq=f.client_seq, ack=f.real_seq, urgptr=1), b"!data")
+
+
+@ways(PLAIN, PROXY, "a keep-alive before any data stays before the stream, its octet too")
+def keep_alive(s, m, way):
+    f = handshake(telling(s, m, way))
+    begin = f.client_seq
+    for garbage in (b"", b"\0", b"\0GET"):
+        f.from_client("A", garbage, seq=begin - 1)
+        f.client_seq = begin
+    f.real_ack()
+    f.from_client("A", b"\0", seq=begin - 1)
+    f.client_seq = begin
+    f.send(b"GET / HTTP/1.0\r\n\r\n")
+    f.from_client("A", b"\0", seq=f.client_seq - 1)
+
+
 def forged(client):
     """A TOA option of a client that says it is somebody else."""
     return toa(("192.0.2.77", 7777)) if family(client) == 4 else toa(("2001:db8::77", 7777))

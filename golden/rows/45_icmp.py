@@ -271,3 +271,14 @@ def icmp_extensions(s):
             s.arrives_from(hop, bytes(packet))
         else:
             s.sends_to(hop, bytes(packet))
+
+
+@rows_for((*PLAIN, FNAT46, FNAT64), "an MTU that no link may have is no error (RFC 791 3.2, RFC "
+          "8201 4)")
+def icmp_too_big_impossible(s, m):
+    f = dns(s, m)
+    for way, version in (("inbound", m.real_version), ("outbound", m.version)):
+        for mtu in (8, 67) if version == 4 else (0, 8, 1279):
+            source = router(m, "real" if way == "inbound" else "client")
+            data = b"x" * 100
+            reported(f, way, "too_big", mtu, data=data, source=source, drop="icmp_error")

@@ -134,3 +134,43 @@ def report_stranger(s, m):
     stranger.vport = 9999
     on_the_way(s, m, stranger, b"x", "host")
     s.count("icmp_error")
+
+
+@rows_for(IPIP, "an error about a packet that was never sent changes nothing, and nobody is told")
+def path_mtu_forged(s, m):
+    m.service(s)
+    f = s.flow()
+    f.fields = {"flags": "DF"}
+    f.handshake()
+    never = s.flow(client=(m.client, 40001))
+    for kind, mtu in (("too_big", 1280), ("too_big", 1400), ("host", 0)):
+        on_the_way(s, m, never, b"x" * 1380, kind, mtu)
+        s.count("icmp_error")
+    f.send(b"x" * 1380)
+
+
+@rows_for(OVER4, "an MTU that no path has is taken for the least that is believed: 576")
+def path_mtu_least(s, m):
+    m.service(s)
+    f = s.flow()
+    f.fields = {"flags": "DF"}
+    f.handshake()
+    f.send(b"x" * 1380)
+    f.client_seq -= 1380
+    inner = on_the_way(s, m, f, b"x" * 1380, "too_big", 80)
+    fits = max(576 - OVERHEAD[m], 0 if m.version == 4 else 1280)
+    tells(s, m, f, inner, "too_big", fits)
+    f.send(b"x" * 1380, drop="too_big", answer=("too_big", fits))
+
+
+@rows_for(IPIP, "an MTU that no link may have is no error (RFC 791 3.2, RFC 8201 4)")
+def path_mtu_impossible(s, m):
+    m.service(s)
+    f = s.flow()
+    f.fields = {"flags": "DF"}
+    f.handshake()
+    f.send(b"x" * 1380)
+    f.client_seq -= 1380
+    on_the_way(s, m, f, b"x" * 1380, "too_big", 67 if m.real_version == 4 else 1279)
+    s.count("icmp_error")
+    f.send(b"x" * 1380)

@@ -85,9 +85,6 @@ impl About {
             *rng.pick(&[Trouble::Port, Trouble::Host, Trouble::TooBig(mtu), Trouble::Expired]);
         let flaws = [Flaw::Checksum, Flaw::Short, Flaw::Elsewhere, Flaw::Invented, Flaw::Kind];
         let flaw = if rng.chance(150) { *rng.pick(&flaws) } else { Flaw::None };
-        // What is around a packet tells nobody's ports.
-        let tunnel = seen.outer.is_some();
-        let flaw = if tunnel && flaw == Flaw::Invented { Flaw::None } else { flaw };
         if flaw == Flaw::Invented {
             quoted.tuple.dport ^= 1 << rng.below(16);
         }
@@ -115,7 +112,13 @@ impl About {
         let quote = if self.outer.is_some() {
             let bytes = about.bytes();
             let at = if bytes[12..14] == [0x81, 0] { 18 } else { 14 };
-            bytes[at..].to_vec()
+            let mut bytes = bytes[at..].to_vec();
+            // What is inside may be invented too.
+            let header = |at: usize| if bytes[at] >> 4 == 6 { 40 } else { 20 };
+            let inside = header(0);
+            let port = inside + header(inside) + 2;
+            bytes[port..port + 2].copy_from_slice(&self.quoted.tuple.dport.to_be_bytes());
+            bytes
         } else {
             self.inner()
         };

@@ -168,6 +168,9 @@ pub fn is_source_routed(packet: &[u8]) -> bool {
     Options(options).any(|option| matches!(option[0], LOOSE | STRICT))
 }
 
+/// The least that any link carries in one packet, bytes (RFC 791 3.2).
+pub const MIN_MTU: u32 = 68;
+
 /// Whether `address` can be the source of a unicast packet that came over a network: not 0/8,
 /// 127/8, 224/4 or 240/4 (RFC 1122 3.2.1.3, RFC 6890).
 pub const fn is_unicast_source(address: u32) -> bool {

@@ -17,6 +17,10 @@ pub const SYN: u8 = 0x02;
 pub const RST: u8 = 0x04;
 /// ACK flag.
 pub const ACK: u8 = 0x10;
+/// URG flag.
+pub const URG: u8 = 0x20;
+/// Offset of the urgent pointer, which counts from the segment's own sequence number.
+pub const URGENT: usize = 18;
 
 /// A bounds-checked view of the fixed part of a header.
 #[derive(Clone, Copy)]

@@ -29,6 +29,13 @@ pub const SACK: u8 = 5;
 /// port and the address; the length alone says of which family.
 pub const TOA: u8 = 254;
 
+/// Kind: TCP Fast Open's cookie, or the request for one (RFC 7413).
+pub const FAST_OPEN: u8 = 34;
+/// Kinds for experiments (RFC 4727), whose data begins with an identifier (RFC 6994).
+pub const EXPERIMENTS: [u8; 2] = [253, 254];
+/// The identifier of TCP Fast Open before it had a kind of its own.
+pub const FAST_OPEN_ID: [u8; 2] = [0xf9, 0x89];
+
 /// Bytes of a TOA option with an IPv4 address.
 pub const TOA_V4: usize = 8;
 /// Bytes of a TOA option with an IPv6 address.
@@ -143,11 +150,27 @@ pub fn shift_sack(segment: &mut [u8], by: u32) -> bool {
     found
 }
 
+/// Whether an option is TCP Fast Open's.
+pub fn is_fast_open(option: TcpOption<'_>) -> bool {
+    option.kind == FAST_OPEN
+        || EXPERIMENTS.contains(&option.kind) && option.data.starts_with(&FAST_OPEN_ID)
+}
+
 /// Overwrites every option of `kind`, whatever its length, with no-operations, so that the receiver
 /// finds none of them; the checksum follows by difference. Whether there was one.
 pub fn erase(segment: &mut [u8], kind: u8) -> bool {
+    erase_if(segment, |option| option.kind == kind)
+}
+
+/// The same for every option that `which` says.
+pub fn erase_if(segment: &mut [u8], which: impl Fn(TcpOption<'_>) -> bool) -> bool {
     let (mut delta, mut found, mut from) = (Delta::NONE, false, HEADER);
-    while let Some(place) = find(segment, kind, from) {
+    loop {
+        let mut rest = Options { at: from, ..Options::of(segment) };
+        let next = rest.find(|option| which(*option));
+        let Some(place) = next.map(|option| option.at..option.at + option.data.len()) else {
+            break;
+        };
         from = place.end;
         // Kind and length are in front of the data. A header is a multiple of four bytes long, so
         // that the words which these bytes lie in are all within it.

@@ -225,6 +225,11 @@ impl Checker {
             let right = verdict == Verdict::Drop(Reason::BadL4Checksum);
             return if right { Ok(()) } else { Err(format!("{verdict:?} for a wrong checksum")) };
         }
+        let known = self.is_inside(scene, about, outer.dst);
+        let clear = about.flaw != Flaw::Short;
+        if clear && !known {
+            return self.outer_of_nobody(scene, frame, about, verdict);
+        }
         let message = match about.trouble {
             Trouble::TooBig(mtu) => self.learn(scene, about, (outer.dst, mtu)),
             _ => Some(Trouble::Host.message(!about.quoted.is_v4())),
@@ -232,8 +237,7 @@ impl Checker {
         let Some(way) = way(verdict, waiting) else {
             let ahead = self.errors_ahead;
             let may = self.errors[usize::from(scene.worker)].allows_beside(scene.now, ahead);
-            let known = about.flaw == Flaw::None && self.is_told(scene, about, outer.dst);
-            let silent = message.is_none() || !may || !known;
+            let silent = message.is_none() || !may || !clear;
             let right = verdict == Verdict::Drop(Reason::IcmpError) && silent;
             let to = about.quoted.tuple.src;
             let lost = verdict == Verdict::Drop(Reason::NoRoute)
@@ -282,7 +286,15 @@ impl Checker {
         if told >= about.total {
             return None;
         }
-        let least = if is_v4(end) { 576 } else { 1280 };
+        let unproven = about.flaw == Flaw::Short;
+        if unproven && !is_v4(end) {
+            return None;
+        }
+        let least = match (is_v4(end), unproven) {
+            (true, false) => 576,
+            (true, true) => 1300,
+            (false, _) => 1280,
+        };
         let key = (scene.worker, end);
         let before = self.learned.get(&key).filter(|known| scene.now - known.at < BELIEVED_MS);
         let mtu = told.max(least).min(before.map_or(u16::MAX, |known| known.mtu));
@@ -294,20 +306,38 @@ impl Checker {
         (!cut).then(|| Trouble::TooBig(room).message(!quoted.is_v4()))
     }
 
-    /// Whether the sender of a packet in a tunnel to `end` is told of trouble: it is to a service
-    /// that has a real server there.
-    fn is_told(&self, scene: Scene<'_>, about: &About, end: Addr) -> bool {
-        let Scene { universe, snapshot, .. } = scene;
-        let Tuple { dst, dport, protocol, .. } = about.quoted.tuple;
-        let service = snapshot.service_at(universe, protocol, (dst, dport));
-        service.is_some_and(|service| {
-            let reals = universe.services[service].reals.iter().enumerate();
-            let status = &snapshot.status.services[service].reals;
-            let mut there = reals.filter(|(at, _)| status[*at].present);
-            there.any(|(_, real)| {
-                real.mode == Mode::Ipip && universe.nodes[real.node].address == end
-            })
+    /// Whether a packet in a tunnel to `end` is one of a session of this worker's.
+    fn is_inside(&self, scene: Scene<'_>, about: &About, end: Addr) -> bool {
+        let found = self.find(scene, about.quoted.tuple);
+        found.is_some_and(|(id, direction)| {
+            let session = &self.sessions[id as usize];
+            session.mode == Mode::Ipip
+                && direction == Direction::Inbound
+                && destination(scene, session, direction) == end
         })
+    }
+
+    /// An error about a packet in a tunnel that this worker has no session of: it teaches nothing,
+    /// nobody is told, and the other workers are asked once.
+    fn outer_of_nobody(
+        &self,
+        scene: Scene<'_>,
+        frame: &mut Buffer,
+        about: &About,
+        verdict: Verdict,
+    ) -> Result<(), Violation> {
+        let small = matches!(about.trouble, Trouble::TooBig(told) if told >= about.total);
+        let right = match verdict {
+            Verdict::HandOff(to) => {
+                frame.handed += 1;
+                let on_and_on = scene.agreed && u16::from(frame.handed) >= scene.universe.workers;
+                !small && !on_and_on && to != scene.worker && to != frame.home
+            }
+            Verdict::Drop(Reason::IcmpError) => true,
+            Verdict::Drop(Reason::HandOffLoop) => !scene.agreed,
+            _ => false,
+        };
+        if right { Ok(()) } else { Err(format!("{verdict:?} for a packet of no session")) }
     }
 
     /// The most that a session's packets may be long where the link takes `mtu`, with what is put

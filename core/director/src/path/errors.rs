@@ -108,19 +108,36 @@ impl Received {
         }
     }
 
+    /// The MTU that it tells, if it is about a packet that was too large; 0 from a router that says
+    /// no more than that.
+    pub fn mtu(self) -> Option<u32> {
+        let narrow = (icmp::v4::UNREACHABLE, icmp::v4::FRAGMENTATION_NEEDED);
+        match self.to {
+            IpAddr::V4(_) => ((self.kind, self.code) == narrow).then_some(self.rest & 0xffff),
+            IpAddr::V6(_) => (self.kind == icmp::v6::PACKET_TOO_BIG).then_some(self.rest),
+        }
+    }
+
+    /// The least MTU of any link (RFC 791 3.2, RFC 8200 5).
+    const fn least_mtu(self) -> u32 {
+        if self.to.is_ipv4() { ipv4::MIN_MTU } else { ipv6::MIN_MTU as u32 }
+    }
+
+    /// Whether it tells of no MTU that no link has (RFC 8201 4): nobody may believe that.
+    pub fn is_possible(self) -> bool {
+        let v4 = self.to.is_ipv4();
+        self.mtu().is_none_or(|mtu| mtu >= self.least_mtu() || v4 && mtu == 0)
+    }
+
     /// The same with a smaller MTU if it tells one: what was sent became so much longer.
     fn with_less(self, longer: u16, frame: &mut [u8]) -> Self {
-        let (is, at) = match self.to {
-            IpAddr::V4(_) => {
-                let narrow = (icmp::v4::UNREACHABLE, icmp::v4::FRAGMENTATION_NEEDED);
-                ((self.kind, self.code) == narrow, self.rest & 0xffff)
-            }
-            IpAddr::V6(_) => (self.kind == icmp::v6::PACKET_TOO_BIG, self.rest),
-        };
-        if !is || at < u32::from(longer) {
+        // A router that tells none (RFC 1191 5) still tells none.
+        let Some(told) = self.mtu().filter(|mtu| *mtu != 0) else { return self };
+        if longer == 0 {
             return self;
         }
-        let rest = self.rest - u32::from(longer);
+        let less = told.saturating_sub(longer.into()).max(self.least_mtu());
+        let rest = self.rest - (told - less);
         if let Some(field) = frame.get_mut(self.message + 4..self.message + icmp::HEADER) {
             field.copy_from_slice(&rest.to_be_bytes());
         }
@@ -170,7 +187,8 @@ impl<F: Parse> Engine<F> {
             return is(Verdict::Kernel(Reason::NotOurs));
         }
         if tunnel::is_about_own(plan, received, frame.bytes()) {
-            return is(tunnel::reported(shared, turn, received, lane_of(self, lane), frame));
+            let at = lane_of(self, lane);
+            return is(tunnel::reported(shared, turn, &self.sessions, (received, at), frame));
         }
         let Some(to) = F::from_ip(received.to) else {
             return is(Verdict::Drop(Reason::Truncated));
@@ -240,6 +258,9 @@ impl<F: Parse> Engine<F> {
         let (plan, fib) = (turn.view.plan, turn.view.fib);
         let session = self.sessions.slab().at(flow.id());
         let (direction, real) = (flow.direction(), session.real());
+        if !received.is_possible() {
+            return Verdict::Drop(Reason::IcmpError);
+        }
         if !received.is_sound(frame.bytes()) {
             return Verdict::Drop(Reason::BadL4Checksum);
         }

@@ -7,11 +7,17 @@
 //! the first is the acknowledgement that completes the handshake, so that also a real server that
 //! speaks first gets it, and when that one is lost, both are sent again.
 //!
+//! What a client sends before the handshake is complete (data of a SYN, TCP Fast Open) would come
+//! without a header: it is taken out, and with it the option that invites it, so that the client
+//! sends it again behind the handshake (RFC 7413 4.2). What is before the stream's first byte, as a
+//! keep-alive's octet is, stays there.
+//!
 //! A datagram or segment that comes in fragments is introduced in the first ([`piece`]).
 //!
 //! Changes are made to the packet as it came; addresses and ports are rewritten afterwards like
 //! any other packet's. Checksums follow by difference, so that damage on the way here still shows.
 
+mod early;
 mod piece;
 
 use super::burst::Lane;
@@ -150,7 +156,10 @@ fn segment<B: Frame>(
                 session.extra.isn = sequence;
                 session.closing |= BEGUN;
             }
-            return Ok(());
+            return if how == ClientAddress::Toa { Ok(()) } else { early::postpone(lane, frame) };
+        }
+        if how != ClientAddress::Toa {
+            early::decline(lane, frame).ok_or(NO_ROOM)?;
         }
         return clamp(how, ends, lane, frame, room).ok_or(NO_ROOM);
     }
@@ -208,6 +217,10 @@ fn inbound<B: Frame>(
     // A reset of what nothing was sent of.
     if begins && flags & RST != 0 {
         return Ok(());
+    }
+    // Half of the numbers lie ahead, half behind.
+    if sequence.wrapping_sub(first) >= 1 << 31 {
+        return early::keep_before(lane, frame, first.wrapping_sub(sequence));
     }
     if begins && is_piece(lane, frame.bytes()) {
         return piece::header_in_stream(how, ends, lane, frame, room.here);
@@ -339,7 +352,7 @@ fn lengthen(lane: &mut Lane<u128>, bytes: &mut [u8], by: u16) {
         let sum = Delta::NONE.word16(old, new).apply(u16::from_be_bytes(field));
         packet[ipv4::CHECKSUM..ipv4::CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
     }
-    lane.parsed.length += by;
+    lane.parsed.length = lane.parsed.length.wrapping_add(by);
 }
 
 /// Puts the TOA option into a segment, if there is room.
@@ -409,6 +422,7 @@ fn header_in_stream<B: Frame>(
     let own = own_sum(lane, segment, old);
     let behind = fold(u32::from(!sum) + u32::from(!own));
     let behind = if length.is_multiple_of(2) { behind } else { behind.swap_bytes() };
+    early::move_urgent(segment, length as u16);
     let front = checksum::sum(&header[..length]);
     let own = own_sum(lane, segment, old + length as u16);
     let sum = !fold(u32::from(own) + u32::from(front) + u32::from(behind));

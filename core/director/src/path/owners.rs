@@ -180,6 +180,12 @@ impl Shared {
         self.stop(frame, answers.chain(gone).chain(outward), last)
     }
 
+    /// The same for what says of no session whose it is: every worker is asked, once.
+    pub(super) fn next_of_all(&self, frame: u8) -> Option<u16> {
+        let next = (self.worker + 1) % self.workers;
+        (next != self.worker && next != self.round(frame).home).then_some(next)
+    }
+
     /// The next stop of a way round, which ends where new sessions belong; without such a `last`,
     /// anywhere.
     fn stop(&self, frame: u8, asked: impl Iterator<Item = u16>, last: Option<u16>) -> Option<u16> {

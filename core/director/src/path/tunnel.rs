@@ -5,13 +5,17 @@ mod prepared;
 
 use super::engine::Turn;
 use super::errors::Received;
+use super::others::Others;
+use super::sweep::expired;
 use super::{Shared, Verdict, answer, quote, rewrite};
 use crate::blueprint::{Mode, Network};
-use crate::family::{Family, Ipv4, Ipv6, unmapped};
+use crate::counters::Direction;
+use crate::family::{Family, Ipv4, Ipv6, Tuple};
 use crate::fib::Hop;
 use crate::frame::Frame;
 use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
+use crate::session::Sessions;
 use crate::time::Time;
 pub(super) use prepared::{Four, Six, Tunnel};
 use sluice_wire::{ethernet, icmp, ipip, ipv4, ipv6};
@@ -22,6 +26,12 @@ const BELIEVED_MS: u64 = 10 * 60 * 1000;
 /// The least path MTU of IPv4 that is believed: less would be a way to be kept from sending by
 /// forged errors, and no link has it.
 const LEAST_V4: u16 = 576;
+/// The least that is believed of a router which quotes so little that nobody can tell whether the
+/// packet was one of the director's (RFC 792 asks for no more than eight bytes behind the outer
+/// header, which name no addresses): enough for IPv6's least MTU in the tunnel.
+const UNPROVEN_V4: u16 = ipv6::MIN_MTU as u16 + ipip::OVERHEAD_V4 as u16;
+/// Likely path MTUs (RFC 1191 7.1), for routers that do not tell theirs.
+const PLATEAUS: [u16; 7] = [32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006];
 
 /// What is known of the paths to the real servers of one plan: one entry each, so that a packet
 /// finds it without a search.
@@ -63,12 +73,6 @@ impl Paths {
         let tunnels = plan.reals.iter().zip(0..).filter(|(real, _)| real.mode == Mode::Ipip);
         self.ends.extend(tunnels.map(|(real, id)| (real.address, RealId(id))));
         self.ends.sort_unstable();
-    }
-
-    /// The real servers that are reached through a tunnel to an address.
-    pub fn ends_at(&self, address: IpAddr) -> impl Iterator<Item = RealId> {
-        let first = self.ends.partition_point(|(end, _)| *end < address);
-        self.ends[first..].iter().take_while(move |(end, _)| *end == address).map(|(_, id)| *id)
     }
 
     /// The most that a packet towards a real server may be long with its outer header, when its
@@ -114,7 +118,7 @@ impl Paths {
 
     /// Believes what a router on the way to an address said its next link takes.
     pub fn learn(&mut self, address: IpAddr, told: u16, now: Time) {
-        let least = if address.is_ipv6() { ipv6::MIN_MTU as u16 } else { LEAST_V4 };
+        let least = least(address);
         let first = self.ends.partition_point(|(end, _)| *end < address);
         let ends = self.ends[first..].iter().take_while(|(end, _)| *end == address);
         for (_, id) in ends {
@@ -243,10 +247,10 @@ impl Meaning {
             IpAddr::V4(_) => {
                 let is = (received.kind, received.code)
                     == (icmp::v4::UNREACHABLE, icmp::v4::FRAGMENTATION_NEEDED);
-                // A router that does not say how much would fit is taken for the worst that is
-                // believed of any.
                 let told = received.rest & 0xffff;
-                (if told == 0 { u32::from(LEAST_V4) } else { told }, is)
+                let fits = |mtu: &u16| usize::from(*mtu) < outer.total;
+                let likely = || PLATEAUS.into_iter().find(fits).unwrap_or(LEAST_V4);
+                (if told == 0 { likely().into() } else { told }, is)
             }
             IpAddr::V6(_) => (received.rest, received.kind == icmp::v6::PACKET_TOO_BIG),
         };
@@ -254,19 +258,21 @@ impl Meaning {
             return Some(Self::Lost);
         }
         // One that was small enough was not too big.
-        let told = u16::try_from(told).ok()?;
+        let told = u16::try_from(told).ok()?.max(least(outer.to));
         (usize::from(told) < outer.total).then_some(Self::TooBig(told))
     }
 }
 
-/// The verdict on an error about an outer packet (RFC 2003 4, RFC 2473 8): the path's MTU is
-/// remembered, and if enough of the packet inside is quoted, its sender is told. To that no session
-/// is needed, which another worker may have: the packet is one to a service of ours.
-pub(super) fn reported<B: Frame>(
+/// The verdict on an error about an outer packet (RFC 2003 4, RFC 2473 8): if the packet inside is
+/// one of a session with the real server at the tunnel's end, the path's MTU is remembered and the
+/// packet's sender is told. Anybody can send an error about a packet that never was; so that is
+/// the proof, as it is for other errors (RFC 5927 4.1). Another worker may have the session: then
+/// the error goes round.
+pub(super) fn reported<F: Family, B: Frame>(
     shared: &mut Shared,
     turn: Turn<'_>,
-    received: Received,
-    at: u8,
+    sessions: &Sessions<F>,
+    (received, at): (Received, u8),
     frame: &mut B,
 ) -> Verdict {
     let (plan, fib) = (turn.view.plan, turn.view.fib);
@@ -275,22 +281,32 @@ pub(super) fn reported<B: Frame>(
     if !received.is_sound(frame.bytes()) {
         return Verdict::Drop(Reason::BadL4Checksum);
     }
-    let Some(meaning) = Meaning::of(received, &outer) else {
-        return Verdict::Drop(Reason::IcmpError);
-    };
-    if let Meaning::TooBig(told) = meaning {
-        shared.paths.learn(outer.to, told, turn.now);
-    }
+    let meaning = Meaning::of(received, &outer).filter(|_| received.is_possible());
+    let Some(meaning) = meaning else { return Verdict::Drop(Reason::IcmpError) };
     let mut copy = [0; icmp::MOST_V6];
     let inner = quote.get(outer.inner..).unwrap_or_default();
     let inner = &inner[..inner.len().min(copy.len())];
     copy[..inner.len()].copy_from_slice(inner);
     let inner = &copy[..inner.len()];
-    let told = told(shared, plan, &outer, inner).and_then(|(service, client)| {
-        let message = meaning.message(&outer, inner)?;
-        Some((service, client, message))
-    });
-    let Some((service, client, message)) = told else { return Verdict::Drop(Reason::IcmpError) };
+    let (service, client) = match Inside::of(turn, sessions, &outer, inner) {
+        Inside::Session(service, client) => (service, client),
+        Inside::Unknown => {
+            let next = shared.next_of_all(at);
+            return next.map_or(Verdict::Drop(Reason::IcmpError), Verdict::HandOff);
+        }
+        Inside::Unclear => {
+            if let (Meaning::TooBig(told), IpAddr::V4(_)) = (&meaning, outer.to) {
+                shared.paths.learn(outer.to, (*told).max(UNPROVEN_V4), turn.now);
+            }
+            return Verdict::Drop(Reason::IcmpError);
+        }
+    };
+    if let Meaning::TooBig(told) = meaning {
+        shared.paths.learn(outer.to, told, turn.now);
+    }
+    let Some(message) = meaning.message(&outer, inner) else {
+        return Verdict::Drop(Reason::IcmpError);
+    };
     let may = shared.errors.allows(plan.icmp_errors_per_s, turn.now);
     if !may || !answer::write_error(frame, received.l3, (service, client), message, inner) {
         return Verdict::Drop(Reason::IcmpError);
@@ -306,20 +322,49 @@ pub(super) fn reported<B: Frame>(
     }
 }
 
-/// The virtual address and the client that a packet in a tunnel was between: to a service which has
-/// a real server at the tunnel's end.
-fn told(shared: &Shared, plan: &Plan, outer: &Outer, inner: &[u8]) -> Option<(IpAddr, IpAddr)> {
-    let tuple = quote::read::<Ipv6>(inner)?.tuple;
-    if !Ipv6::is_unicast_source(tuple.src) {
-        return None;
+/// Whose packet it is that a tunnel carried.
+enum Inside {
+    /// A session's: its virtual address, and its client.
+    Session(IpAddr, IpAddr),
+    /// None's that this worker has.
+    Unknown,
+    /// Too little of it is quoted to tell, or it is a later fragment.
+    Unclear,
+}
+
+impl Inside {
+    fn of<F: Family>(turn: Turn<'_>, sessions: &Sessions<F>, outer: &Outer, inner: &[u8]) -> Self {
+        let Some(quote) = quote::read::<Ipv6>(inner) else { return Self::Unclear };
+        let tuple = quote.tuple.map(Ipv6::to_ip);
+        let real = real_of(sessions, turn, &tuple).or_else(|| match turn.others {
+            Others::Narrow(sessions) => real_of(sessions, turn, &tuple),
+            Others::Wide(sessions) => real_of(sessions, turn, &tuple),
+        });
+        let real = real.and_then(|id| turn.view.plan.real(id));
+        let is_there = real.is_some_and(|r| r.mode == Mode::Ipip && r.address == outer.to);
+        if is_there { Self::Session(tuple.dst, tuple.src) } else { Self::Unknown }
     }
-    let narrow =
-        unmapped(tuple.dst).and_then(|dst| plan.v4.service_at(tuple.protocol, dst, tuple.dport));
-    let wide = || plan.wide.service_at(tuple.protocol, tuple.dst, tuple.dport);
-    let service = narrow.or_else(wide)?;
-    let has = |id: RealId| plan.real(id).is_some_and(|real| real.service == service);
-    let known = shared.paths.ends_at(outer.to).any(has);
-    known.then(|| (Ipv6::to_ip(tuple.dst), Ipv6::to_ip(tuple.src)))
+}
+
+/// The real server of the session that a client's packet with this tuple belongs to.
+fn real_of<F: Family>(
+    sessions: &Sessions<F>,
+    turn: Turn<'_>,
+    tuple: &Tuple<IpAddr>,
+) -> Option<RealId> {
+    let Tuple { sport, dport, protocol, .. } = *tuple;
+    let (src, dst) = (F::from_ip(tuple.src)?, F::from_ip(tuple.dst)?);
+    let tuple = Tuple { src, dst, sport, dport, protocol };
+    let plan = turn.view.plan;
+    let flow = sessions.find(plan, sessions.hash(&tuple), &tuple)?;
+    let session = sessions.slab().at(flow.id());
+    let is_its = flow.direction() == Direction::Inbound && !expired(session, plan, turn.now);
+    is_its.then(|| session.real())
+}
+
+/// The least path MTU that is believed of a tunnel to an address.
+const fn least(end: IpAddr) -> u16 {
+    if end.is_ipv6() { ipv6::MIN_MTU as u16 } else { LEAST_V4 }
 }
 
 impl Meaning {

@@ -5,6 +5,7 @@ use super::icmp::{CLIENT, REAL, ROUTER, Seen, TOO_BIG, VIP};
 use super::icmp::{error, field, field_of, framed, packet};
 use super::lab::{BACK, FRONT, MemFrame};
 use super::modes::{Field, at, blueprint, ip};
+use super::owners::{settle, workers};
 use crate::blueprint::Mode;
 use crate::frame::Frame;
 use crate::path::Verdict;
@@ -84,9 +85,84 @@ fn a_short_quote_is_remembered_too() {
     // It never becomes larger by an error, nor smaller than anybody's least.
     field.one(BACK, &mut report(1400, 28));
     assert_eq!(send(&mut field, 0, 1281).2, Verdict::Answer(FRONT, Reason::TooBig));
-    field.one(BACK, &mut report(68, 28));
+    for low in [68, 576, 0, 8] {
+        field.one(BACK, &mut report(low, 28));
+        assert_eq!(send(&mut field, 0, 1280).2, Verdict::Tx(BACK), "nothing proves it");
+    }
+    // With proof it is less, and not what no link has.
+    field.one(BACK, &mut report(8, 60));
+    assert_eq!(send(&mut field, 0, 1280).2, Verdict::Tx(BACK));
+    field.one(BACK, &mut report(68, 60));
     assert_eq!(send(&mut field, 0, 556).2, Verdict::Tx(BACK));
     assert_eq!(send(&mut field, 0, 557).2, Verdict::Answer(FRONT, Reason::TooBig));
+}
+
+/// Nobody can tell of a packet that the director never sent: nothing is learned, nobody is told.
+#[test]
+fn a_forged_path_mtu_changes_nothing() {
+    for (vip, real) in TUNNELS {
+        let mut field = field(Mode::Ipip, (vip, real), [1500; 2]);
+        let room = 1500 - OVERHEAD[real];
+        let (sent, frame, _) = send(&mut field, vip, room);
+        let outer = frame.bytes()[14..].to_vec();
+        let upper = outer.len() - sent.len() + HEADERS[vip] - 8;
+        let (kind, code) = TOO_BIG[real];
+        // Another client port, another client, another service's port.
+        for at in [upper + 1, upper - 5 - [0, 16][vip], upper + 3] {
+            let mut forged = outer[..548].to_vec();
+            forged[at] ^= 1;
+            for message in [(kind, code, 1280), (kind, code, 0), (kind, code, 68), (3, 1, 0)] {
+                let mut report = error(ip(ROUTER[real]), ip(SOURCE[real]), message, &forged);
+                assert_eq!(field.one(BACK, &mut report), Verdict::Drop(Reason::IcmpError));
+            }
+            assert_eq!(send(&mut field, vip, room).2, Verdict::Tx(BACK), "{vip} over {real}");
+        }
+    }
+}
+
+/// The worker that has the session learns of it, whichever the error comes to.
+#[test]
+fn an_error_goes_to_the_worker_with_the_session() {
+    let field = field(Mode::Ipip, (0, 0), [1500; 2]);
+    let mut paths = workers(&field, 3);
+    let sent = packet(at(CLIENT[0]), at(VIP[0]), (64, true), 1480 - HEADERS[0]);
+    let mut frame = framed(&sent);
+    assert_eq!(settle(&field, &mut paths, 2, &mut frame), (2, Verdict::Tx(BACK)));
+    let quote = frame.bytes()[14..562].to_vec();
+    for first in 0..3 {
+        let mut report = error(ip(ROUTER[0]), ip(SOURCE[0]), (3, 4, 1400), &quote);
+        assert_eq!(settle(&field, &mut paths, first, &mut report), (2, Verdict::Tx(FRONT)));
+        let mut forged = quote.clone();
+        forged[41] ^= 1;
+        let mut report = error(ip(ROUTER[0]), ip(SOURCE[0]), (3, 4, 1300), &forged);
+        let (_, verdict) = settle(&field, &mut paths, first, &mut report);
+        assert_eq!(verdict, Verdict::Drop(Reason::IcmpError));
+    }
+    let sent = packet(at(CLIENT[0]), at(VIP[0]), (64, true), 1380 - HEADERS[0]);
+    assert_eq!(settle(&field, &mut paths, 2, &mut framed(&sent)), (2, Verdict::Tx(BACK)));
+}
+
+/// What the sender is told is nothing that no link has either.
+#[test]
+fn what_senders_are_told_is_possible() {
+    for (vip, real) in TUNNELS {
+        let (kind, code) = TOO_BIG[real];
+        for told in [0, 8, 28, 68, 100, 575, 1279] {
+            let mut field = field(Mode::Ipip, (vip, real), [1500; 2]);
+            let (_, frame, _) = send(&mut field, vip, 1500 - OVERHEAD[real]);
+            let quote = &frame.bytes()[14..562];
+            let mut report = error(ip(ROUTER[real]), ip(SOURCE[real]), (kind, code, told), quote);
+            let verdict = field.one(BACK, &mut report);
+            if real == 1 || (1..68).contains(&told) {
+                assert_eq!(verdict, Verdict::Drop(Reason::IcmpError), "{told}");
+                continue;
+            }
+            assert_eq!(verdict, Verdict::Tx(FRONT), "{told}");
+            let path = if told == 0 { 1492 } else { told.max(576) };
+            let wanted = (path - 20).max([0, 1280][vip]);
+            assert_eq!(Seen::read(&report).message.2, wanted, "{told}");
+        }
+    }
 }
 
 /// Without DF the outer packet is cut for the path.
@@ -136,7 +212,7 @@ fn nobody_is_believed_who_makes_no_sense() {
     assert_eq!(report(SOURCE[0], 600, &elsewhere), dropped, "there is no real server");
     let mut other = outer.clone();
     other[42] ^= 1;
-    assert_eq!(report(SOURCE[0], 619, &other), dropped, "there is no such service");
+    assert_eq!(report(SOURCE[0], 619, &other), dropped, "there is no such session");
     let kernel = Verdict::Kernel(Reason::NotOurs);
     assert_eq!(report("192.0.2.8", 600, &outer), kernel, "another's tunnel");
     let mut quench = error(ip(ROUTER[0]), ip(SOURCE[0]), (4, 0, 0), &outer);
