@@ -64,7 +64,7 @@ fn sabotage_is_noticed() {
         (Sabotage::NoSweep, "sessions"),
         (Sabotage::OldPlan, ""),
         (Sabotage::Swerve, "leads to no real server|became|also used|has a session|goes by"),
-        (Sabotage::WrongWorker, "handed to worker"),
+        (Sabotage::WrongWorker, "handed to worker|though the first was Handed"),
         (Sabotage::Piece, "a later fragment"),
         (Sabotage::Deaf, "it went on waiting"),
         (Sabotage::Error, "an ICMP error"),

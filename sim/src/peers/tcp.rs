@@ -11,6 +11,8 @@ const RTO_MS: u64 = 120;
 const RETRIES: u32 = 5;
 /// What a client still sends after the real server closed its side.
 const AFTERWARDS: u32 = 150;
+/// Of a thousand segments that come, so many make somebody else send one in the receiver's name.
+const FORGED: u32 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -164,9 +166,11 @@ impl Conn {
             return;
         }
         if flags & RST != 0 {
-            let answers = self.state == State::SynSent && ack == self.iss.wrapping_add(1);
-            if self.state != State::SynSent || answers {
-                self.finish();
+            // RFC 5961 3.2: one that is not exact is answered, whoever sent it.
+            match self.state {
+                State::SynSent if ack != self.iss.wrapping_add(1) => {}
+                State::Open if seq != self.received => self.send(ACK, self.next, out),
+                _ => self.finish(),
             }
             return;
         }
@@ -200,6 +204,18 @@ impl Conn {
             self.advance(now, out);
             self.transmit(now, out);
         }
+        if self.state == State::Open && self.rng.chance(FORGED) {
+            self.forge(out);
+        }
+    }
+
+    /// Somebody who sees none of its packets sends one in its name.
+    fn forge(&mut self, out: &mut Wishes) {
+        let flags = *self.rng.pick(&[RST, RST | ACK, FIN | ACK, ACK]);
+        let (seq, ack) = (self.rng.next() as u32, self.rng.next() as u32);
+        let mut packet = self.packet(flags, seq);
+        packet.ack = if flags & ACK != 0 { ack } else { 0 };
+        out.packets.push((self.node, packet));
     }
 
     fn established(&mut self, ack: u32) {
