@@ -12,7 +12,7 @@ use crate::path::{Path, Place};
 use crate::report::Report;
 use crate::schema::keys::FILE;
 use crate::schema::{Key, Kind, Section, Without};
-use crate::suggest::{did_you_mean, nearest};
+use crate::suggest::{did_you_mean, meant};
 use crate::words::{Word, words_of};
 
 /// The most labels of one table.
@@ -67,7 +67,7 @@ impl<'t> Table<'t> {
 
     /// What to do about a key that is not one of this section's.
     fn hint_for_stranger(&self, name: &str) -> String {
-        if let Some(near) = nearest(name, self.section.names()) {
+        if let Some(near) = meant(name, self.section.names()) {
             return format!("did you mean `{near}`?");
         }
         let home = |it: &&&'static Section| it.names().any(|known| known == name);

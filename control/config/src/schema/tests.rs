@@ -6,6 +6,7 @@ use super::keys::FILE;
 use super::{Key, Kind, Section, Without};
 use crate::Config;
 use crate::path::{Path, Place};
+use crate::suggest;
 
 fn all_keys() -> Vec<(&'static Section, &'static Key)> {
     let sections = FILE.flatten();
@@ -43,6 +44,41 @@ fn names_are_unique_within_a_section() {
         let mut seen = HashSet::new();
         assert!(section.names().all(|name| seen.insert(name)), "{}", section.heading);
         assert!(!section.heading.is_empty() || section.place == FILE.place);
+    }
+}
+
+/// A key without its unit, or with another, leads to the key, whatever else its section has; and a
+/// word that other programs have leads to a key that exists, unless it is one of the section's own.
+#[test]
+fn other_words_for_a_key_lead_to_it() {
+    let units = ["_per_s", "_ms", "_s", "_days", "_percent"];
+    for section in FILE.flatten() {
+        let names: Vec<&str> = section.names().collect();
+        for name in &names {
+            let Some(bare) = units.iter().find_map(|unit| name.strip_suffix(unit)) else {
+                continue;
+            };
+            let others = units.map(|unit| format!("{bare}{unit}"));
+            for said in others.iter().map(String::as_str).chain([bare]) {
+                let twin = |name: &&str| units.iter().any(|u| name.strip_suffix(u) == Some(bare));
+                let found = suggest::meant(said, names.iter().copied());
+                assert!(
+                    found.is_some_and(|found| twin(&found) || found == bare),
+                    "{said}: {found:?}"
+                );
+            }
+        }
+    }
+    let known =
+        |key: &&str| FILE.flatten().iter().any(|section| section.names().any(|n| n == *key));
+    for (said, keys) in suggest::SYNONYMS {
+        assert!(keys.iter().all(&known), "{said} leads to a key that there is not");
+        for section in FILE.flatten() {
+            let names: Vec<&str> = section.names().collect();
+            let Some(key) = keys.iter().find(|key| names.contains(key)) else { continue };
+            let found = suggest::meant(said, names.iter().copied());
+            assert!(found == Some(key) || names.contains(said), "{said}: {found:?}");
+        }
     }
 }
 
