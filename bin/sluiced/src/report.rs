@@ -237,7 +237,11 @@ fn service(
         protocol: configured.protocol.into(),
         vip: configured.vip,
         ports: configured.ports.to_string(),
-        mode: configured.mode.name().to_owned(),
+        mode: model::mode_of(
+            compiled.mode,
+            configured.reals.iter().map(|real| real.mode.unwrap_or(compiled.mode)),
+        )
+        .to_owned(),
         scheduler: configured.scheduler.name().to_owned(),
         pool: Some(configured.pool.clone()).filter(|pool| !pool.is_empty()),
         persistence: configured.persistence.map(model::Persistence::from),
@@ -425,6 +429,22 @@ mod tests {
             ..Report::default()
         };
         services(&config, &plan, &[report(0), report(1)])
+    }
+
+    /// A service has the mode of its real servers, whatever it would give one that says nothing:
+    /// programs that know IPVS say it of each.
+    #[test]
+    fn a_services_mode_is_its_real_servers() {
+        let mode = |[first, second]: [&str; 2]| {
+            let text = CONFIG.replacen("upper_sessions", &format!("{first}upper_sessions"), 1);
+            let text = text.replace("12\", port = 80, ", &format!("12\", port = 80, {second}"));
+            let config = Config::parse("file", &text).unwrap().config;
+            let plan = Plan::compile(&config.blueprint(), None, &Retired::default()).unwrap();
+            services(&config, &plan, &[]).services[0].mode.clone()
+        };
+        assert_eq!(mode(["", ""]), "fnat");
+        assert_eq!(mode(["mode = \"nat\", ", "mode = \"nat\", "]), "nat");
+        assert_eq!(mode(["mode = \"dr\", ", ""]), "mixed");
     }
 
     /// What the schedulers think counts, not what the number of sessions looks like.

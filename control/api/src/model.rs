@@ -22,7 +22,7 @@ use sluice_director::counters::ServiceDrops;
 use sluice_director::reason;
 
 pub use balance::{
-    Balanced, Persistence, Protocol, Real, RealState, Service, Services, SnatRule, Ways,
+    Balanced, Persistence, Protocol, Real, RealState, Service, Services, SnatRule, Ways, mode_of,
 };
 pub use config::{Changed, HistoryLine, HistoryPage};
 pub use ha::{Ha, HaAddress, HaRole};

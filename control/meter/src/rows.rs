@@ -8,7 +8,7 @@ use crate::process::Process;
 use crate::sample::{Check, Sample, WorkerFigures};
 use sluice_api::model;
 use sluice_director::path::Stage;
-use sluice_director::plan::{Plan, Real, RealId, Standing};
+use sluice_director::plan::{Plan, Real, RealId, Service, Standing};
 use sluice_director::reason::{Fate, Reason};
 use std::collections::HashSet;
 
@@ -143,7 +143,7 @@ pub(crate) fn balanced(page: &mut Page, sample: &Sample, ledger: &Ledger, tags: 
             ("protocol", model::Protocol::from(service.protocol).name()),
             ("vip", &service.vip.to_string()),
             ("port", &service.ports.to_string()),
-            ("mode", service.mode.name()),
+            ("mode", mode_of(plan, service)),
             ("scheduler", service.scheduler.name()),
         ]);
         page.sample(&tag, None, true);
@@ -176,6 +176,12 @@ pub(crate) fn balanced(page: &mut Page, sample: &Sample, ledger: &Ledger, tags: 
         let rules = owners().filter(|(owner, _)| owner.is_rule);
         rules.for_each(|(owner, tag)| page.sample(tag, None, of(&owner.counted)));
     }
+}
+
+/// As `sluice services` shows it.
+fn mode_of(plan: &Plan, service: &Service) -> &'static str {
+    let reals = service.reals.iter().filter_map(|id| plan.real(*id));
+    model::mode_of(service.mode, reals.map(|real| real.mode))
 }
 
 fn reals(page: &mut Page, shown: &[Vec<Row<'_>>]) {

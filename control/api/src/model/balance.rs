@@ -7,6 +7,17 @@ use serde::{Deserialize, Serialize};
 use sluice_director::blueprint;
 use sluice_director::counters::RealCounters;
 
+/// What a service's real servers have: their forwarding mode if it is the same of all, `mixed` if
+/// not, `default` if there are none.
+pub fn mode_of(
+    default: blueprint::Mode,
+    reals: impl IntoIterator<Item = blueprint::Mode>,
+) -> &'static str {
+    let mut reals = reals.into_iter();
+    let Some(first) = reals.next() else { return default.name() };
+    if reals.all(|mode| mode == first) { first.name() } else { "mixed" }
+}
+
 /// A number for each direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ways {
@@ -87,7 +98,7 @@ pub struct Service {
     pub vip: IpAddr,
     /// Virtual ports: `80`, `8000-8099`, or `*` for all.
     pub ports: String,
-    /// Forwarding mode of real servers that have none of their own, by the configuration's word.
+    /// Forwarding mode of the real servers, by the configuration's word; `mixed` if they differ.
     pub mode: String,
     /// Scheduler, by the configuration's word.
     pub scheduler: String,
