@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts what `make build` made into place: programs, the library for stock programs, the systemd
-# unit, completions, manual pages, the configuration's schema, examples, alerts and a dashboard for
-# Grafana; or removes them again.
+# unit, the group that may use the control socket, completions, manual pages, the configuration's
+# schema, examples, alerts and a dashboard for Grafana; or removes them again.
 #   install.sh [--remove] DESTDIR PREFIX
 # Nothing is started, stopped or enabled. A machine without a configuration gets one to begin with;
 # one that is there stays, also when the rest is removed.
@@ -31,6 +31,7 @@ case $prefix in
 *) systemd=$dest/usr/local/lib ;;
 esac
 unit=$systemd/systemd/system/sluiced.service
+sysusers=$systemd/sysusers.d/sluice.conf
 schema=$share/sluice/sluice.schema.json
 configuration=$dest/etc/sluice/sluice.toml
 # What is copied as it is: folders below packaging, and files in them.
@@ -46,7 +47,7 @@ if "$remove"; then
         for page in "$pages"/*; do rm -f "$share/man/man${page##*.}/${page##*/}"; done
     fi
     rm -f "$bin/sluice" "$bin/sluiced" "$library" "$unit" "$dropin" "$bash" "$zsh" "$fish"
-    rm -f "$schema" "${extras[@]/#/$share/sluice/}"
+    rm -f "$sysusers" "$schema" "${extras[@]/#/$share/sluice/}"
     for example in "$here"/../examples/*.toml; do
         rm -f "$share/sluice/examples/${example##*/}"
     done
@@ -100,4 +101,11 @@ done
 install -d -m 755 "$dest/etc/sluice"
 if [ ! -e "$configuration" ] && [ ! -L "$configuration" ]; then
     with_schema "$here/../examples/two-arm.toml" | put "$configuration"
+fi
+
+# Packages make the group when they are unpacked; here it is made at once.
+install -D -m 644 "$here/sysusers.conf" "$sysusers"
+if [ -z "$dest" ] && ! getent group sluice >/dev/null; then
+    systemd-sysusers "$sysusers" >/dev/null 2>&1 || groupadd --system sluice >/dev/null 2>&1 ||
+        echo "the group sluice could not be made: until it is, only root may use sluice" >&2
 fi

@@ -61,6 +61,14 @@ fn unit(prefix: &str) -> &'static str {
     }
 }
 
+/// Where systemd-sysusers looks.
+fn sysusers(prefix: &str) -> &'static str {
+    match prefix {
+        "/usr" => "/usr/lib/sysusers.d/sluice.conf",
+        _ => "/usr/local/lib/sysusers.d/sluice.conf",
+    }
+}
+
 /// All that is installed, and with what permissions.
 fn wanted(prefix: &str) -> Result<BTreeMap<String, u32>, LabError> {
     let below = |name: &str| format!("{}/{name}", &prefix[1..]);
@@ -76,6 +84,7 @@ fn wanted(prefix: &str) -> Result<BTreeMap<String, u32>, LabError> {
     .map(|(name, mode)| (below(name), mode))
     .into();
     all.insert(unit(prefix)[1..].to_owned(), 0o644);
+    all.insert(sysusers(prefix)[1..].to_owned(), 0o644);
     all.insert(CONFIGURATION[1..].to_owned(), 0o644);
     for name in [
         "sluice.schema.json",
@@ -262,6 +271,7 @@ fn systemd_accepts_the_unit_and_the_drop_in_as_documented() {
         here!(systemd_accepts_the_unit_and_the_drop_in_as_documented),
         |machine, prefix| {
             machine.quietly(&format!("systemd-analyze verify {}", unit(prefix)))?;
+            machine.quietly("getent group sluice")?;
             let after = DOCUMENT.split("install -D -m 644").nth(1).unwrap_or_default();
             let arguments = after.split("\nsystemctl").next().unwrap_or_default();
             expect(arguments.contains(COPY), || format!("the document says: {arguments}"))?;

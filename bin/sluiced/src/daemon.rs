@@ -18,7 +18,7 @@ use crate::{change, ipvs, news, report, watch, wiring};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use sluice_api::{Call, Network, Server, model};
+use sluice_api::{Call, Network, Options, Server, group_id, model};
 use sluice_config::{Config, Idle, Loaded};
 use sluice_director::fib::Fib;
 use sluice_director::plan::Plan;
@@ -77,8 +77,7 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
     let samples = Samples::start(health.board())?;
     // Before any device is touched: another director on this socket is not to be disturbed.
     // Calls that come early are answered once everything is open.
-    let (calls, calls_wake, server) =
-        serve(&loaded.config.director.control_socket, samples.clone())?;
+    let (calls, calls_wake, server) = serve(&loaded.config, samples.clone())?;
     let (mut desired, mut config, plan) = change::begin(&loaded)?;
     // Before the kernel's links are looked at: one of them is its.
     let prober = Prober::join(&mut config, &mut health)?;
@@ -146,11 +145,16 @@ pub(crate) fn notify(states: &[NotifyState<'_>]) {
 }
 
 /// Serves the operator's socket; calls come by the channel, and the wake tells of them.
-fn serve(socket: &Path, samples: Samples) -> Result<(Receiver<Call>, Wake, Server), Error> {
+fn serve(config: &Config, samples: Samples) -> Result<(Receiver<Call>, Wake, Server), Error> {
+    let (socket, group) = (&config.director.control_socket, &config.director.control_group);
+    let options = Options { group: group_id(group), ..Options::default() };
+    if options.group.is_none() {
+        info!(group, "this machine has no such group: only root may use the control socket");
+    }
     let (sender, calls) = channel();
     let wake = Wake::new().map_err(system("make an eventfd"))?;
     let waker = wake.clone();
-    let server = Server::start(
+    let server = Server::start_with(
         socket,
         Box::new(move |call| {
             let Some(call) = samples.divert(call) else { return };
@@ -158,6 +162,7 @@ fn serve(socket: &Path, samples: Samples) -> Result<(Receiver<Call>, Wake, Serve
             let _ = sender.send(call);
             waker.wake();
         }),
+        options,
     )?;
     Ok((calls, wake, server))
 }

@@ -42,6 +42,7 @@ pub use problem::{Blame, Problem, WrongChange};
 pub use query::{Cursor, Endpoint, SessionQuery, WrongValue, parse_limit};
 pub use remote::Remote;
 pub use server::{Options, Server};
+pub use socket::group_id;
 pub use tokens::{Holder, NewToken, Role, Tokens, check_name};
 
 /// Where a director listens unless its configuration says otherwise.

@@ -35,11 +35,14 @@ pub struct Options {
     pub patience: Duration,
     /// How long the thread may show no life before another takes over.
     pub silence: Duration,
+    /// The group that may use the control socket; otherwise that of the process.
+    pub group: Option<u32>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { patience: Duration::from_secs(5), silence: Duration::from_secs(5) }
+        let limit = Duration::from_secs(5);
+        Self { patience: limit, silence: limit, group: None }
     }
 }
 
@@ -79,7 +82,7 @@ impl Server {
     ) -> Result<Self, ApiError> {
         let failed = |source| ApiError::Listen { path: path.to_owned(), source };
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let (socket, file) = runtime.block_on(listen(path))?;
+        let (socket, file) = runtime.block_on(listen(path, options.group))?;
         let socket = socket.into_std().map_err(failed)?;
         let shared = Arc::new(Shared {
             desk: Arc::new(Desk {

@@ -8,11 +8,12 @@
 
 use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
+use tracing::warn;
 
 use crate::error::ApiError;
 
@@ -47,8 +48,23 @@ fn identity(metadata: &fs::Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Listens on `path`. To be run alone in its runtime: waiting for the lock blocks it.
-pub(crate) async fn listen(path: &Path) -> Result<(UnixListener, SocketFile), ApiError> {
+/// The number of a group: of a number itself, or of a name that `/etc/group` has.
+pub fn group_id(group: &str) -> Option<u32> {
+    let listed = || {
+        let all = fs::read_to_string("/etc/group").ok()?;
+        all.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            (fields.next() == Some(group)).then(|| fields.nth(1)?.parse().ok())?
+        })
+    };
+    group.parse().ok().or_else(listed)
+}
+
+/// Listens on `path`, for the owner and this group, or that of the process. To be run alone in its runtime: waiting for the lock blocks it.
+pub(crate) async fn listen(
+    path: &Path,
+    group: Option<u32>,
+) -> Result<(UnixListener, SocketFile), ApiError> {
     let failed = |source| ApiError::Listen { path: path.to_owned(), source };
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -62,6 +78,13 @@ pub(crate) async fn listen(path: &Path) -> Result<(UnixListener, SocketFile), Ap
     socket.bind(path).map_err(failed)?;
     let metadata = fs::symlink_metadata(path).map_err(failed)?;
     let file = SocketFile { path: path.to_owned(), identity: identity(&metadata) };
+    if let Some(group) = group
+        && metadata.gid() != group
+        && let Err(error) = lchown(path, None, Some(group))
+    {
+        // Then only its owner may use it, which is no reason not to start.
+        warn!(group, %error, "the control socket cannot be given to its group");
+    }
     fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE)).map_err(failed)?;
     let listener = socket.listen(BACKLOG).map_err(failed)?;
     Ok((listener, file))

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::io::{Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,9 @@ use sluice_api::model::{
     Memory, Ports, Probe, ProbeOutcome, Protocol, Rate, Service, Services, Session, SessionCounts,
     SessionState, Sessions, StageTicks, Stages, Status, WorkerStages,
 };
-use sluice_api::{ApiError, Call, Client, EventQuery, Options, Resource, Server, SessionQuery};
+use sluice_api::{
+    ApiError, Call, Client, EventQuery, Options, Resource, Server, SessionQuery, group_id,
+};
 use sluice_director::Reason;
 use tempfile::TempDir;
 
@@ -287,6 +289,20 @@ fn wrong_requests_get_a_problem_that_says_what_is_wrong() {
     check(posted, 405, &["POST", "Allow"]);
     assert!(place.raw("nonsense\r\n\r\n").0.starts_with("HTTP/1.1 400 "));
     assert!(place.client().status().is_ok(), "the server is well after all that");
+}
+
+/// Only root may give a file to any group.
+#[test]
+fn the_socket_is_its_groups() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("socket");
+    let own = std::fs::metadata(folder.path()).expect("a folder");
+    let group = if own.uid() == 0 { 4_321 } else { own.gid() };
+    let options = Options { group: Some(group), ..Options::default() };
+    let _server = Server::start_with(&path, Box::new(answer), options).expect("a server");
+    let socket = std::fs::metadata(&path).expect("a socket");
+    assert_eq!((socket.gid(), socket.permissions().mode() & 0o777), (group, 0o660));
+    assert_eq!((group_id("root"), group_id("17"), group_id("no such")), (Some(0), Some(17), None));
 }
 
 #[test]

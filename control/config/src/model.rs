@@ -96,6 +96,8 @@ pub struct Director {
     pub log_format: LogFormat,
     /// Path of the socket on which `sluice` talks to the director.
     pub control_socket: PathBuf,
+    /// Group whose members may use it: a name, or a number.
+    pub control_group: String,
     /// Folder in which applied changes are kept.
     pub state_dir: PathBuf,
     /// Seed of the schedulers that hash, below 2^53.

@@ -30,7 +30,8 @@ use crate::{
     Metrics, Neighbour, Pool, Port, Prefix, Route, Snat, Tcp, check as rules, document, syntax,
 };
 use values::{
-    any_text, parse_folder, parse_name, parse_ports, parse_socket, parse_source_v4, parse_source_v6,
+    any_text, parse_folder, parse_group, parse_name, parse_ports, parse_socket, parse_source_v4,
+    parse_source_v6,
 };
 
 /// The largest file that is read, in bytes.
@@ -180,6 +181,9 @@ fn read_director(table: Table<'_>, report: &mut Report) -> Director {
         log_format: table.word(&director::LOG_FORMAT, report),
         control_socket: table
             .parsed_or_default(&director::CONTROL_SOCKET, parse_socket, report)
+            .unwrap_or_default(),
+        control_group: table
+            .parsed_or_default(&director::CONTROL_GROUP, parse_group, report)
             .unwrap_or_default(),
         state_dir: table
             .parsed_or_default(&director::STATE_DIR, parse_folder, report)

@@ -21,6 +21,18 @@ pub(super) fn parse_socket(text: &str) -> Result<PathBuf, Fault> {
     check_socket_path(text).map(|()| PathBuf::from(text))
 }
 
+/// The longest name of a group, in bytes: groupadd(8) takes no longer one.
+const GROUP_BYTES: usize = 32;
+
+pub(super) fn parse_group(text: &str) -> Result<String, Fault> {
+    let right = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.$".contains(&byte);
+    if (1..=GROUP_BYTES).contains(&text.len()) && text.bytes().all(right) {
+        return Ok(text.to_owned());
+    }
+    let hint = "use the name of a group of /etc/group, or its number";
+    Err(Fault::new(format!("{} cannot be a group", quoted(text)), hint))
+}
+
 /// The longest path of a file or of the state directory, in bytes: the kernel's limit, and room
 /// for what is in it.
 const FOLDER_BYTES: usize = 4000;

@@ -16,6 +16,7 @@ pub(crate) static SECTION: Section = Section {
         &LOG_LEVEL,
         &LOG_FORMAT,
         &CONTROL_SOCKET,
+        &CONTROL_GROUP,
         &STATE_DIR,
         &HASH_SEED,
         &PROBE_ADDRESSES,
@@ -72,6 +73,15 @@ pub(crate) static CONTROL_SOCKET: Key = Key {
     example: "\"/run/sluice/blue.sock\"",
     about: "The Unix socket on which the `sluice` command talks to the director. Two \
             directors on one machine need two.",
+};
+pub(crate) static CONTROL_GROUP: Key = Key {
+    name: "control_group",
+    kind: Text("the name of a group of `/etc/group`, or its number"),
+    without: Without::Text("sluice"),
+    example: "\"netops\"",
+    about: "The group whose members may use `control_socket`, for everything (role `admin`), without \
+            being root: packets can be captured there. A group that the machine does not have gets \
+            nothing: then only root may.",
 };
 pub(crate) static STATE_DIR: Key = Key {
     name: "state_dir",
