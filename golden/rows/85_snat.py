@@ -301,6 +301,29 @@ def udp_expiry(s, m):
     f.reply(drop="no_session")
 
 
+@rows_for(BOTH, "an established connection may be silent for 7,440 seconds (RFC 5382 REQ-5)")
+def tcp_idle(s, m):
+    f = inside(s, m).handshake()
+    s.wait(7438)
+    f.answer(b"still there")
+    f.ack()
+    s.wait(7442)
+    f.expire()
+    f.answer(b"too late", drop="no_session")
+
+
+@rows_for(BOTH, "or as long as the rule says, whatever services have")
+def tcp_idle_rule(s, m):
+    s.timeouts["tcp_established_s"] = 500
+    f = inside(s, m, rule={"tcp_established_s": 100}).handshake()
+    s.wait(98)
+    f.answer(b"still there")
+    f.ack()
+    s.wait(102)
+    f.expire()
+    f.answer(b"too late", drop="no_session")
+
+
 @rows_for(BOTH, "beside a service with Full NAT")
 def beside_fnat(s, m):
     s.service(version=m.version)

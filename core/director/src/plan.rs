@@ -196,6 +196,9 @@ pub struct Snat {
     pub egress: Option<PortId>,
     /// What shares a pool address and port.
     pub mapping: Mapping,
+    /// Milliseconds without a packet after which an established TCP connection is over; 0 for
+    /// those of all.
+    pub established_ms: u32,
 }
 
 impl Snat {

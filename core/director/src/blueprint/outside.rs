@@ -68,6 +68,9 @@ pub struct SnatRule {
     pub pool: String,
     /// What shares a pool address and port.
     pub mapping: Mapping,
+    /// Seconds without a packet after which an established TCP connection is over; 0 for what
+    /// [`Timeouts`](super::Timeouts) says.
+    pub tcp_established_s: u32,
 }
 
 /// Outer source addresses of `ipip`. Of a prefix each flow gets an address of its own, by hash,

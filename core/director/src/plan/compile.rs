@@ -308,6 +308,7 @@ impl Plan {
                 protocols: from.protocols.clone(),
                 egress: from.egress.map(PortId),
                 mapping: from.mapping,
+                established_ms: from.tcp_established_s.saturating_mul(1000),
             }),
             owner: Some(Owner::Endpoint),
             wide: true,

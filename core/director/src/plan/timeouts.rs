@@ -4,7 +4,7 @@
 //! service says. Who was silent for longer is looked at closer, so that services of their own mind
 //! cost the others nothing but that look.
 
-use super::{Plan, ServiceId};
+use super::{Plan, Service, ServiceId};
 use crate::blueprint::Timeouts;
 use crate::session::{Core, State};
 
@@ -14,8 +14,10 @@ impl Plan {
         let state = session.state;
         let service = || self.service_of(session);
         let idle = || service().and_then(|id| self.service(id)).map_or(0, |of| of.idle_ms);
+        let by_rule = || service().and_then(|id| self.service(id)).map_or(0, established_ms);
         match state {
             State::Template => service().map_or(0, |id| self.template_ms(id)),
+            State::Established if by_rule() > 0 => by_rule(),
             _ if state.is_open() && idle() > 0 => idle(),
             _ => self.state_ms[state as usize],
         }
@@ -49,7 +51,15 @@ impl Plan {
             let ms = &mut self.timeout_ms[state as usize];
             *ms = idle.map_or(*ms, |idle| idle.min(*ms));
         }
+        let rules = self.services.iter().map(established_ms).filter(|ms| *ms > 0).min();
+        let ms = &mut self.timeout_ms[State::Established as usize];
+        *ms = rules.map_or(*ms, |rule| rule.min(*ms));
     }
+}
+
+/// What a rule of source NAT says of established TCP connections; 0 where there is nothing.
+fn established_ms(service: &Service) -> u32 {
+    service.snat.as_ref().map_or(0, |snat| snat.established_ms)
 }
 
 /// The timeouts of the configuration, by state.

@@ -21,6 +21,7 @@ pub(crate) static SECTION: Section = Section {
         &EGRESS,
         &POOL,
         &MAPPING,
+        &ESTABLISHED,
         &super::service::LABELS,
     ],
     sections: &[],
@@ -79,4 +80,13 @@ pub(crate) static MAPPING: Key = Key {
             inside address and port, wherever it goes, which peer-to-peer programs need (RFC 4787, \
             4.1). `per_session`: each connection has its own, so that a pool port serves many \
             inside hosts when they talk to different machines.",
+};
+pub(crate) static ESTABLISHED: Key = Key {
+    name: "tcp_established_s",
+    kind: Integer { min: 1, max: 86_400 },
+    without: Without::Integer(7440),
+    example: "900",
+    about: "Seconds without a packet after which an established TCP connection by this rule is \
+            forgotten, in place of that of [timeouts]. RFC 5382 REQ-5 wants 7,440 or more; a busy \
+            rule may need less to find room in `limits.sessions`.",
 };

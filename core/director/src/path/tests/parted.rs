@@ -39,6 +39,7 @@ fn rule() -> SnatRule {
         egress: None,
         pool: "out".into(),
         mapping: Mapping::EndpointIndependent,
+        ..SnatRule::default()
     }
 }
 
