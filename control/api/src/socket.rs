@@ -60,7 +60,8 @@ pub fn group_id(group: &str) -> Option<u32> {
     group.parse().ok().or_else(listed)
 }
 
-/// Listens on `path`, for the owner and this group, or that of the process. To be run alone in its runtime: waiting for the lock blocks it.
+/// Listens on `path`, for the owner and this group, or that of the process. To be run alone in its
+/// runtime: waiting for the lock blocks it.
 pub(crate) async fn listen(
     path: &Path,
     group: Option<u32>,

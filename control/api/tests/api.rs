@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::io::{Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -15,9 +15,7 @@ use sluice_api::model::{
     Memory, Ports, Probe, ProbeOutcome, Protocol, Rate, Service, Services, Session, SessionCounts,
     SessionState, Sessions, StageTicks, Stages, Status, WorkerStages,
 };
-use sluice_api::{
-    ApiError, Call, Client, EventQuery, Options, Resource, Server, SessionQuery, group_id,
-};
+use sluice_api::{ApiError, Call, Client, EventQuery, Options, Resource, Server, SessionQuery};
 use sluice_director::Reason;
 use tempfile::TempDir;
 
@@ -291,20 +289,6 @@ fn wrong_requests_get_a_problem_that_says_what_is_wrong() {
     assert!(place.client().status().is_ok(), "the server is well after all that");
 }
 
-/// Only root may give a file to any group.
-#[test]
-fn the_socket_is_its_groups() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("socket");
-    let own = std::fs::metadata(folder.path()).expect("a folder");
-    let group = if own.uid() == 0 { 4_321 } else { own.gid() };
-    let options = Options { group: Some(group), ..Options::default() };
-    let _server = Server::start_with(&path, Box::new(answer), options).expect("a server");
-    let socket = std::fs::metadata(&path).expect("a socket");
-    assert_eq!((socket.gid(), socket.permissions().mode() & 0o777), (group, 0o660));
-    assert_eq!((group_id("root"), group_id("17"), group_id("no such")), (Some(0), Some(17), None));
-}
-
 #[test]
 fn an_answer_that_does_not_come_is_said_to_be_missing() {
     let place = Place::new();
@@ -467,14 +451,6 @@ fn a_server_removes_its_own_socket_only() {
     let _other = UnixListener::bind(place.socket()).expect("and makes another");
     server.stop();
     assert!(place.socket().exists());
-}
-
-#[test]
-fn a_path_that_is_too_long_is_an_error() {
-    let place = Place::new();
-    let path = place.folder.path().join("x".repeat(120));
-    let error = Server::start(&path, Box::new(answer)).expect_err("too long");
-    assert!(matches!(error, ApiError::Listen { .. }), "{error}");
 }
 
 /// Idle connections fill every place; the next client waits, and is served when one goes away.

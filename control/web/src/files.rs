@@ -53,6 +53,7 @@ pub const FILES: &[File] = files![
     "feed.js",
     "findings.js",
     "format.js",
+    "forms.css",
     "frame.css",
     "hour.js",
     "icon.svg",

@@ -127,7 +127,8 @@ function showRates({ tiles, plots, range }, hour) {
   const sum = (a, b) => (a === null || b === null ? null : a + b);
   tiles.packets.set(pps(sum(inward, outward)), `${pps(inward)} inbound, ${pps(outward)} outbound`);
   const [inBytes, outBytes] = [hour.newest("in_bytes"), hour.newest("out_bytes")];
-  tiles.traffic.set(bits(sum(inBytes, outBytes)), `${bits(inBytes)} inbound, ${bits(outBytes)} outbound`);
+  const traffic = `${bits(inBytes)} inbound, ${bits(outBytes)} outbound`;
+  tiles.traffic.set(bits(sum(inBytes, outBytes)), traffic);
   tiles.opened.set(perSecond(hour.newest("opened")), "sessions opened");
   const drops = hour.newest("drops");
   const received = hour.newest("received");

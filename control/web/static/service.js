@@ -110,8 +110,9 @@ function update(view, feeds, name) {
 function showTiles(tiles, { rates, sessions_active: live, sessions_total: all }) {
   tiles.sessions.set(count(live), `${count(all)} since the start`);
   tiles.opened.set(perSecond(rates.opened), "sessions opened");
-  tiles.packets.set(pps(rates.packets), `${pps(rates.inPackets)} inbound, ${pps(rates.outPackets)} outbound`);
-  tiles.traffic.set(bits(rates.bytes), `${bits(rates.inBytes)} inbound, ${bits(rates.outBytes)} outbound`);
+  const both = (inbound, outbound) => `${inbound} inbound, ${outbound} outbound`;
+  tiles.packets.set(pps(rates.packets), both(pps(rates.inPackets), pps(rates.outPackets)));
+  tiles.traffic.set(bits(rates.bytes), both(bits(rates.inBytes), bits(rates.outBytes)));
 }
 
 function showFacts(view, service) {

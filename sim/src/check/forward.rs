@@ -84,7 +84,7 @@ impl Checker {
         let link = scene.snapshot.next(scene.universe, to).map(|(link, ..)| link);
         let mtu = link.map_or(0, |link| scene.universe.links[link].mtu);
         let mtu = self.path_mtu(scene, &session, direction, mtu);
-        check_way(scene, &seen, (to, mtu), way)?;
+        check_way(scene, &seen, (to, mtu.min(across_mtu(&frame.packet, &seen))), way)?;
         frame.seen = seen;
         let packet = frame.packet;
         if frame.place.is_some() {
@@ -319,6 +319,13 @@ pub(super) fn check_outer(
         && (outer.ttl, outer.tos, outer.df) == (64, meant.tos, df)
         && (outer.id == 0 || is_v4(to) && !df);
     if right { Ok(()) } else { Err(format!("{outer:?} is around it")) }
+}
+
+/// What a packet that becomes `seen` may at most be long for, whatever its link allows: IPv4 without
+/// DF becomes IPv6 that every link takes (RFC 7915 4.1).
+pub(super) fn across_mtu(meant: &Packet, seen: &Seen) -> u16 {
+    let to_six = meant.is_v4() && !seen.packet.is_v4();
+    if to_six && !meant.df { 1280 } else { u16::MAX }
 }
 
 /// Whether a frame goes to the right neighbour, or waits for it.

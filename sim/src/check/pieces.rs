@@ -4,7 +4,7 @@
 //! A director remembers a bounded number of trails, and may forget some with a reload. Whether it
 //! certainly remembers one is what the model knows, not what the director says.
 
-use super::forward::{check_outer, check_way, destination};
+use super::forward::{across_mtu, check_outer, check_way, destination};
 use super::session::{Direction, Session, State};
 use super::{Checker, Scene, Violation, Way};
 use crate::frame::Buffer;
@@ -246,7 +246,7 @@ impl Checker {
             None if !tunnel => {}
             outer => return Err(format!("came out with {outer:?} around it")),
         }
-        let mtu = self.path_mtu(scene, session, direction, u16::MAX);
+        let mtu = self.path_mtu(scene, session, direction, across_mtu(&plain, &piece.seen));
         check_way(scene, &piece.seen, (to, mtu), way)?;
         frame.seen = Seen { right: true, ..piece.seen };
         Ok(())

@@ -60,13 +60,12 @@ fn sample() -> Sample {
     };
     let mut reasons = [0; Reason::COUNT];
     reasons[Reason::TooBig as usize] = 17;
-    let reals = (0..plan.reals.len() as u64).map(real).collect();
     let mut refused = ServiceDrops::default();
     (0..3).for_each(|_| refused.count(Reason::ClientDenied));
-    let services = vec![refused; plan.services.len()];
-    let counters = Counters { reals, services, reasons, ..Counters::default() };
-    let counters = Counters { created: 9, closed: 8, expired: 7, handed_off: 6, ..counters };
-    let counters = Counters { killed: 5, ignored_ends: 4, ..counters };
+    let reals = (0..plan.reals.len() as u64).map(real).collect();
+    let counters = Counters { reals, reasons, killed: 5, handed_off: 6, ..Counters::default() };
+    let counters = Counters { created: 9, closed: 8, expired: 7, ignored_ends: 4, ..counters };
+    let counters = Counters { services: vec![refused; plan.services.len()], ..counters };
     let figures = WorkerFigures {
         packets: 1_000,
         bursts: 100,

@@ -85,11 +85,9 @@ impl<F: Parse> Engine<F> {
             return Err(Outcome::Refuse(Reason::TtlExpired));
         }
         // Before anything is answered: nobody may be answered there (RFC 1122 3.2.1.3).
-        if let Some(reason) = refused {
+        let link_local = F::is_link_local(tuple.src).then_some(Reason::LinkLocal);
+        if let Some(reason) = refused.or(link_local) {
             return Err(shared.refused_by(service, Verdict::Drop(reason)));
-        }
-        if F::is_link_local(tuple.src) {
-            return Err(Outcome::Is(Verdict::Drop(Reason::LinkLocal)));
         }
         // Before it is asked what the packet may open: what follows the first belongs there too.
         if shared.workers > 1
@@ -106,8 +104,7 @@ impl<F: Parse> Engine<F> {
         };
         let entry = vacancy.unwrap_or(hash.into());
         self.foreseen.begin(lane);
-        let opened = self.open(shared, turn, (tuple, entry), (service, state));
-        let opened = match opened {
+        let opened = match self.open(shared, turn, (tuple, entry), (service, state)) {
             Ok(opened) => opened,
             Err(Verdict::Drop(why)) => {
                 let verdict = self.refuse_connection(shared, turn, lane, frame, why);

@@ -79,8 +79,8 @@ pub(crate) static CONTROL_GROUP: Key = Key {
     kind: Text("the name of a group of `/etc/group`, or its number"),
     without: Without::Text("sluice"),
     example: "\"netops\"",
-    about: "The group whose members may use `control_socket`, for everything (role `admin`), without \
-            being root: packets can be captured there. A group that the machine does not have gets \
+    about: "The group whose members may use `control_socket`, for everything (role `admin`), \
+            without being root: packets can be captured there. A group that the machine does not have gets \
             nothing: then only root may.",
 };
 pub(crate) static STATE_DIR: Key = Key {
