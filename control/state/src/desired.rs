@@ -332,10 +332,10 @@ impl Desired {
                 Some(target) => edit::stage_rollback(&mut self.state, &target),
                 None => {
                     let (first, last) = self.history.reach();
+                    let dropped = if *number < first { "; older ones were dropped" } else { "" };
                     let detail = format!(
-                        "there is no way back to epoch {number}: only the states of epochs \
-                         {first} to {last} are known, older ones were dropped (`sluice config \
-                         history`)"
+                        "there is no way back to epoch {number}: epochs {first} to {last} are \
+                         known{dropped} (`sluice config history`)"
                     );
                     Err(Refusal::new(RefusalKind::NotFound, detail))
                 }
