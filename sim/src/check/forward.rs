@@ -321,8 +321,8 @@ pub(super) fn check_outer(
     if right { Ok(()) } else { Err(format!("{outer:?} is around it")) }
 }
 
-/// What a packet that becomes `seen` may at most be long for, whatever its link allows: IPv4 without
-/// DF becomes IPv6 that every link takes (RFC 7915 4.1).
+/// The most bytes of a packet that becomes `seen`, whatever its link allows: IPv4 without DF
+/// becomes IPv6 that every link takes (RFC 7915 4.1).
 pub(super) fn across_mtu(meant: &Packet, seen: &Seen) -> u16 {
     let to_six = meant.is_v4() && !seen.packet.is_v4();
     if to_six && !meant.df { 1280 } else { u16::MAX }

@@ -8,7 +8,7 @@ use super::sweep::expired;
 use super::{Shared, Verdict, View, answer, gateway, source_route};
 use crate::blueprint::Orphans;
 use crate::counters::Direction;
-use crate::family::Tuple;
+use crate::family::{Family, Tuple};
 use crate::frame::Frame;
 use crate::plan::{Plan, ServiceId};
 use crate::reason::Reason;
@@ -70,14 +70,11 @@ impl<F: Parse> Engine<F> {
                 Found::Is(verdict) => return Err(Outcome::Is(verdict)),
             }
         }
-        let side = F::side(plan);
-        let martian = !F::is_unicast_source(tuple.src) || tuple.src == tuple.dst;
         let service = match self.foreseen.service(lane) {
-            None => side.service_at(tuple.protocol, tuple.dst, tuple.dport),
+            None => F::side(plan).service_at(tuple.protocol, tuple.dst, tuple.dport),
             known => known,
         };
-        let routed = routed.then_some(Reason::SourceRoute);
-        let refused = if martian { Some(Reason::Martian) } else { routed };
+        let refused = improper::<F>(tuple, routed);
         let Some(service) = service else {
             return self.stranger(shared, turn, lane, frame, refused).map(Admitted::from);
         };
@@ -98,19 +95,19 @@ impl<F: Parse> Engine<F> {
         let mid_stream = plan.accept_mid_stream || shared.may_resume(at_frame);
         let state = opening_state(plan, service, tuple.protocol, segment, mid_stream);
         let Some(state) = state else {
-            let parsed = self.burst.lanes[lane].parsed;
-            let verdict = answer::no_session(plan, &parsed, turn.port, frame);
-            return Err(shared.refused_by(service, verdict));
+            let parsed = &self.burst.lanes[lane].parsed;
+            return Err(
+                shared.refused_by(service, answer::no_session(plan, parsed, turn.port, frame))
+            );
         };
         let entry = vacancy.unwrap_or(hash.into());
         self.foreseen.begin(lane);
         let opened = match self.open(shared, turn, (tuple, entry), (service, state)) {
             Ok(opened) => opened,
-            Err(Verdict::Drop(why)) => {
-                let verdict = self.refuse_connection(shared, turn, lane, frame, why);
+            Err(verdict) => {
+                let verdict = self.refuse_connection(shared, turn, lane, frame, verdict);
                 return Err(shared.refused_by(service, verdict));
             }
-            Err(verdict) => return Err(shared.refused_by(service, verdict)),
         };
         track::begin(self.sessions.at_mut(opened.flow.id()), segment);
         if state == State::OnePacket {
@@ -235,6 +232,14 @@ impl Shared {
         self.charge(service, verdict);
         Outcome::Is(verdict)
     }
+}
+
+/// Why a packet of no session may not go on, whoever it is for.
+fn improper<F: Family>(tuple: &Tuple<F::Addr>, source_routed: bool) -> Option<Reason> {
+    if !F::is_unicast_source(tuple.src) || tuple.src == tuple.dst {
+        return Some(Reason::Martian);
+    }
+    source_routed.then_some(Reason::SourceRoute)
 }
 
 /// The state of a session that a packet may open, or `None` when it may not.

@@ -61,13 +61,14 @@ impl<F: Parse> Engine<F> {
         turn: Turn<'_>,
         lane: usize,
         frame: &mut B,
-        why: Reason,
+        verdict: Verdict,
     ) -> Verdict {
         let View { plan, .. } = turn.view;
+        let Verdict::Drop(why) = verdict else { return verdict };
         let told = matches!(why, Reason::NoReal | Reason::RealsFull | Reason::ServiceFull);
         let per_s = plan.icmp_errors_per_s;
         if !told || plan.refused == Refusal::Drop || !shared.refusals.allows(per_s, turn.now) {
-            return Verdict::Drop(why);
+            return verdict;
         }
         let parsed = &self.burst.lanes[lane].parsed;
         let (l3, l4) = (usize::from(parsed.l3), usize::from(parsed.l4));

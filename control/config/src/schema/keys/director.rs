@@ -80,8 +80,8 @@ pub(crate) static CONTROL_GROUP: Key = Key {
     without: Without::Text("sluice"),
     example: "\"netops\"",
     about: "The group whose members may use `control_socket`, for everything (role `admin`), \
-            without being root: packets can be captured there. A group that the machine does not have gets \
-            nothing: then only root may.",
+            without being root: packets can be captured there. A group that the machine does \
+            not have gets nothing: then only root may.",
 };
 pub(crate) static STATE_DIR: Key = Key {
     name: "state_dir",
