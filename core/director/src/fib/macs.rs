@@ -43,6 +43,19 @@ impl OwnMacs {
         self.words.get(..usize::from(self.count)).unwrap_or_default()
     }
 
+    /// Whether frames that begin with these eight bytes are all to the first of them, as most are.
+    /// One comparison for all, since one each would be seen in the rate.
+    #[inline(always)]
+    pub(crate) fn take_all<const N: usize>(&self, frames: [&[u8; N]; 8]) -> bool {
+        let Some([front, back]) = self.words().first() else { return false };
+        let first = u64::from(*front) | u64::from(*back >> 16) << 32;
+        let differs = frames.iter().fold(0, |differs, frame| {
+            let head = frame.first_chunk().map_or(0, |head| u64::from_le_bytes(*head));
+            differs | head ^ first
+        });
+        differs << 16 == 0
+    }
+
     /// Whether a frame is to one of them, or to any single receiver when none is known.
     #[inline(always)]
     pub(crate) fn take(&self, frame: &[u8]) -> bool {

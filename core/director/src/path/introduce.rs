@@ -218,8 +218,8 @@ fn inbound<B: Frame>(
     if begins && flags & RST != 0 {
         return Ok(());
     }
-    // Half of the numbers lie ahead, half behind.
-    if sequence.wrapping_sub(first) >= 1 << 31 {
+    // Half of the numbers lie ahead, half behind, as long as the stream is short.
+    if session.closing & DONE == 0 && sequence.wrapping_sub(first) >= 1 << 31 {
         return early::keep_before(lane, frame, first.wrapping_sub(sequence));
     }
     if begins && is_piece(lane, frame.bytes()) {
@@ -249,8 +249,9 @@ fn outbound<B: Frame>(
     let length = stream_len(how, ends);
     let first = session.extra.isn.wrapping_add(1);
     let got = acknowledgement.wrapping_sub(first);
-    // Half of the numbers lie ahead, half behind.
-    let all = got >= length && got < 1 << 31;
+    // Half of the numbers lie ahead, half behind, until the header was acknowledged: a stream may
+    // be longer than they reach.
+    let all = session.closing & DONE != 0 || got >= length && got < 1 << 31;
     let seen = if all { acknowledgement.wrapping_sub(length) } else { first };
     if lane.parsed.segment.flags & tcp::ACK == 0 {
         return Some(());

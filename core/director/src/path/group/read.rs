@@ -85,6 +85,17 @@ impl<'a, const N: usize> Heads<'a, N> {
     #[inline(always)]
     pub fn room<I: Instructions>(&self, macs: &OwnMacs, instructions: I) -> (Words<I>, Words<I>) {
         let lengths = Words::load(instructions, &self.lengths);
+        let room = lengths - ethernet::HEADER as u32;
+        let is_frame = lengths.at_least(N as u32);
+        if macs.take_all(self.bytes) {
+            return (room, is_frame);
+        }
+        (room, is_frame & self.ours(macs, instructions))
+    }
+
+    /// Which of the frames are to their port, or to any single receiver if nothing is known of it.
+    #[inline(always)]
+    fn ours<I: Instructions>(&self, macs: &OwnMacs, instructions: I) -> Words<I> {
         let (mut front, mut back) = ([0; LANES], [0; LANES]);
         each_lane!(lane => {
             let [a, b, c, d, e, f] = *self.bytes[lane].first_chunk().unwrap_or(&[0; 6]);
@@ -100,7 +111,7 @@ impl<'a, const N: usize> Heads<'a, N> {
                 ours = ours | (front.is_word(*first) & back.is_word(*last));
             }
         }
-        (lengths - ethernet::HEADER as u32, lengths.at_least(N as u32) & ours)
+        ours
     }
 }
 

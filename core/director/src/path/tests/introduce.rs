@@ -166,6 +166,28 @@ fn a_proxy_header_goes_in_front_of_the_stream() {
     }
 }
 
+/// The numbers go round, and so do the halves of them that lie ahead and behind.
+#[test]
+fn a_stream_of_many_gigabytes_stays_in_step() {
+    let [client, vip, real, local] = ENDS[0];
+    let mut talk = Talk::new(ClientAddress::ProxyV2, client, vip, real, local);
+    talk.inbound(SYN, (ISN, 0), &[], &[]);
+    talk.outbound(SYN | ACK, (7, ISN.wrapping_add(1)), &[], &[]);
+    let first = ISN.wrapping_add(1);
+    let (_, header, _) = talk.inbound(ACK, (first, 8), &[], &[]);
+    let length = header.len() as u32;
+    assert!(length > 0);
+    talk.outbound(ACK, (8, first.wrapping_add(length)), &[], &[]);
+    for gigabytes in 0..10 {
+        let at = first.wrapping_add(gigabytes << 30);
+        let (tcp, data, _) = talk.inbound(ACK | PSH, (at, 8), &[], b"more");
+        assert_eq!(tcp.sequence_number, at.wrapping_add(length), "{gigabytes} GiB");
+        assert_eq!(data, b"more");
+        let (tcp, ..) = talk.outbound(ACK, (8, at.wrapping_add(length + 4)), &[], &[]);
+        assert_eq!(tcp.acknowledgment_number, at.wrapping_add(4), "{gigabytes} GiB");
+    }
+}
+
 fn expected(client: SocketAddr, vip: SocketAddr) -> Ends {
     let (source_port, destination_port) = (client.port(), vip.port());
     match (client.ip(), vip.ip()) {
