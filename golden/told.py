@@ -99,7 +99,8 @@ class Told(Flow):
         if "S" in flags:
             head.options = without_fast_open(head.options)
             return [(head, b"")]
-        if self.how != "toa" and (head.seq - self.first) % WRAP >= WRAP // 2:
+        behind = (head.seq - self.first) % WRAP >= WRAP // 2
+        if self.how != "toa" and behind and not self.knows:
             early = (self.first - head.seq) % WRAP
             return [(head, data if len(data) <= early else b"")]
         begins = head.seq == self.first and not self.knows
