@@ -35,8 +35,6 @@ printf '%b' \"$input\" | exec -a ipvsadm \"$program\" \"$@\"";
 enum Mark {
     /// Nothing.
     None,
-    /// Ours says on top why the director refused.
-    Detail,
     /// Ours prints more behind what the stock program prints.
     More,
     /// Ours saves thresholds, too.
@@ -54,8 +52,7 @@ struct Line<'a> {
 
 impl<'a> Line<'a> {
     fn read(text: &'a str) -> Self {
-        let marks =
-            [("+detail ", Mark::Detail), ("+more ", Mark::More), ("+limits ", Mark::Limits)];
+        let marks = [("+more ", Mark::More), ("+limits ", Mark::Limits)];
         let marked = marks.iter().find_map(|(name, mark)| Some((*mark, text.strip_prefix(name)?)));
         let (mark, rest) = marked.unwrap_or((Mark::None, text));
         let (words, input) = rest.split_once("<<<").unwrap_or((rest, ""));
@@ -79,15 +76,8 @@ impl<'a> Line<'a> {
 
     /// Whether what ours did is what the stock program did.
     fn same(&self, stock: &Ran, ours: &Ran) -> bool {
-        let told = |text: &str| -> String {
-            text.split_inclusive('\n').filter(|line| !line.starts_with("sluice: ")).collect()
-        };
         let (out, err) = match self.mark {
             Mark::None => (stock.stdout == ours.stdout, stock.stderr == ours.stderr),
-            Mark::Detail => {
-                let says_why = ours.stderr.starts_with("sluice: ");
-                (stock.stdout == ours.stdout, says_why && stock.stderr == told(&ours.stderr))
-            }
             Mark::Limits => {
                 let without = |line: &str| line.split(" -x ").next().unwrap_or(line).to_owned();
                 let without: Vec<String> = ours.stdout.lines().map(without).collect();

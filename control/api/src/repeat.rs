@@ -134,10 +134,9 @@ impl Repeats {
 pub(crate) async fn once(State(desk): State<Arc<Desk>>, request: Request, next: Next) -> Response {
     let is_look =
         [LookKind::Trace, LookKind::Capture].iter().any(|kind| kind.path() == request.uri().path());
-    if matches!(*request.method(), Method::GET | Method::HEAD)
-        || is_look
-        || !request.headers().contains_key(HEADER)
-    {
+    let may_change =
+        matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH | Method::DELETE);
+    if !may_change || is_look || !request.headers().contains_key(HEADER) {
         return next.run(request).await;
     }
     match keyed(&desk, request, next).await {
@@ -154,8 +153,10 @@ async fn keyed(desk: &Desk, request: Request, next: Next) -> Result<Response, Pr
     let body = to_bytes(body, BODY_BYTES).await.map_err(|_| Problem::too_large(BODY_BYTES))?;
     let mut digest = Context::new(&SHA256);
     let target = head.uri.to_string();
-    let condition = head.headers.get(header::IF_MATCH).map_or(&b""[..], |it| it.as_bytes());
-    for part in [head.method.as_str().as_bytes(), target.as_bytes(), condition, &body] {
+    let conditions = head.headers.get_all(header::IF_MATCH).iter().map(|it| it.as_bytes());
+    let said = [head.method.as_str().as_bytes(), target.as_bytes(), &body];
+    // Behind a fixed number of parts, so that an empty condition is another request than none.
+    for part in said.into_iter().chain(conditions) {
         digest.update(&part.len().to_le_bytes());
         digest.update(part);
     }
