@@ -46,7 +46,7 @@ const REACH: u16 = 64;
 const OLD: u16 = 1 << 14;
 /// A connection that one side has closed, or that nobody has answered, is given up for a new one
 /// of the same client port after so long a silence.
-const SILENT_MS: u32 = 5000;
+const SILENT_MS: u32 = 1000;
 
 /// Where a connection is, by what was seen of its end; meaningless where nothing was.
 const ENDING: [State; 16] = {

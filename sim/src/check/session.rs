@@ -7,7 +7,7 @@ use sluice_director::blueprint::Mode;
 
 /// A client that opens a connection where one is half closed, or was never answered, means a new
 /// one after so long a silence.
-const SILENT_MS: u64 = 5000;
+const SILENT_MS: u64 = 1000;
 
 /// A direction of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
