@@ -300,7 +300,8 @@ fn systemd_accepts_the_unit_and_the_drop_in_as_documented() {
             expect(told, || format!("{missed:?}"))?;
             // The configuration stays, and so does the group.
             let left = machine.quietly(&format!(
-                "find '{}'/{{usr,etc}} -type f ! -name '*group*' ! -name .pwd.lock | sort",
+                "find '{}'/{{usr,etc}} -type f ! -name '*group*' ! -name 'gshadow*' \
+                 ! -name .pwd.lock | sort",
                 machine.written
             ))?;
             let kept = ["/etc/sluice/sluice.toml", COPY];
