@@ -338,8 +338,8 @@ fn start_grpc(real: &Netns) -> Result<Running, LabError> {
     real.start("grpc", "nginx", &["-e", "stderr", "-p", &own, "-c", &file])
 }
 
-/// A program that checks has standard input, output and error: what its shell passes on to a command,
-/// which itself opens the folder that lists them.
+/// A program that checks has standard input, output and error: what its shell passes on to a
+/// command, which itself opens the folder that lists them.
 fn nothing_was_inherited(dir: &Path) -> Result<(), LabError> {
     let open = std::fs::read_to_string(dir.join("open"));
     let open = open.map_err(LabError::file("reading what the script had open"))?;

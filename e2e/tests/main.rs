@@ -16,6 +16,7 @@ mod dns;
 mod doctor;
 mod dpvs_script;
 mod far;
+mod fast_open;
 mod field;
 mod ground;
 mod ha;

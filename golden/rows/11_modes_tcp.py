@@ -198,7 +198,7 @@ def tcp_reopened_time_wait(s, m):
     again.answer(b"from real server 2")
 
 
-@rows_for(ALL, "a SYN on a session in FIN_WAIT opens a new one after a second of silence, not before")
+@rows_for(ALL, "a SYN in FIN_WAIT opens a new session after a second of silence, not before")
 def tcp_reopened_fin_wait(s, m):
     m.service(s)
     f = s.flow().handshake()
@@ -216,3 +216,19 @@ def tcp_reopened_fin_wait(s, m):
     again.syn_ack()
     again.ack()
     again.answer(b"from real server 2")
+
+
+@rows_for(ONE_WAY, "the client's next number after its FIN opens a new session at once")
+def tcp_reopened_next(s, m):
+    m.service(s)
+    f = s.flow().handshake()
+    f.send(b"to real server 1")
+    f.ack()
+    f.fin()
+    s.wait(0.05)
+    again = s.flow(real=2)
+    again.client_seq = f.client_seq + 1_500_000
+    again.syn(replaces=f)
+    again.syn_ack()
+    again.ack()
+    again.send(b"to real server 2")

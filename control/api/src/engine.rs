@@ -12,7 +12,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -28,8 +28,8 @@ use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant as Moment, sleep, sleep_until, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
@@ -75,6 +75,9 @@ pub(crate) struct Shared {
 
 /// Where a thread is to listen from now on.
 pub(crate) type Listeners = Vec<(SocketAddr, StdTcpListener)>;
+
+/// Changes when the server stops: its sender is gone.
+type End = watch::Receiver<()>;
 
 /// A thread that serves.
 pub(crate) struct Engine {
@@ -176,10 +179,13 @@ impl Life {
     ) {
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         let network = Arc::new(Places::default());
+        let (going_on, end) = watch::channel(());
         runtime.block_on(async {
             let mut local = JoinSet::new();
             match UnixListener::from_std(socket) {
-                Ok(socket) => drop(local.spawn(self.accept_local(socket, Arc::clone(&places)))),
+                Ok(socket) => {
+                    local.spawn(self.accept_local(socket, Arc::clone(&places), end.clone()));
+                }
                 Err(error) => {
                     warn!(%error, "the control socket cannot be served");
                     return;
@@ -192,7 +198,7 @@ impl Life {
                     order = orders.recv() => match order {
                         Some(listeners) => {
                             listening = JoinSet::new();
-                            self.listen(listeners, &mut listening, &network);
+                            self.listen(listeners, &mut listening, (&network, &end));
                         }
                         None => break,
                     },
@@ -208,7 +214,7 @@ impl Life {
                     Some(_) = listening.join_next() => return,
                 }
             }
-            drop((local, listening));
+            drop((local, listening, going_on));
             let all = async {
                 let _ = places.acquire_many(CONNECTIONS as u32).await;
                 while !network.is_empty() {
@@ -221,11 +227,11 @@ impl Life {
         });
     }
 
-    fn listen(&self, all: Listeners, tasks: &mut JoinSet<()>, places: &Arc<Places>) {
+    fn listen(&self, all: Listeners, tasks: &mut JoinSet<()>, (places, end): (&Arc<Places>, &End)) {
         for (at, listener) in all {
             match TcpListener::from_std(listener) {
                 Ok(listener) => {
-                    tasks.spawn(self.accept_remote(listener, Arc::clone(places)));
+                    tasks.spawn(self.accept_remote(listener, Arc::clone(places), end.clone()));
                 }
                 Err(error) => warn!(%at, %error, "an address cannot be listened on"),
             }
@@ -237,6 +243,7 @@ impl Life {
         &self,
         listener: UnixListener,
         places: Arc<Semaphore>,
+        end: End,
     ) -> impl Future<Output = ()> + use<> {
         let router = self.router.clone();
         async move {
@@ -244,8 +251,9 @@ impl Life {
                 match listener.accept().await {
                     Ok((stream, _)) => {
                         let (router, way) = (router.clone(), Way::new(None, false));
+                        let limits = Limits { first: None, end: end.clone() };
                         tokio::spawn(async move {
-                            serve(stream, router, way, None).await;
+                            serve(stream, router, way, limits).await;
                             drop(place);
                         });
                     }
@@ -260,6 +268,7 @@ impl Life {
         &self,
         listener: TcpListener,
         places: Arc<Places>,
+        end: End,
     ) -> impl Future<Output = ()> + use<> {
         let (router, shared) = (self.router.clone(), Arc::clone(&self.shared));
         async move {
@@ -276,12 +285,21 @@ impl Life {
                     continue;
                 };
                 let tls = shared.tls.read().unwrap_or_else(PoisonError::into_inner).clone();
-                let (router, number) = (router.clone(), place.number());
-                let task = tokio::spawn(serve_remote(stream, peer, tls, router, place));
+                let (number, first) = (place.number(), Moment::now() + FIRST_LIMIT);
+                let limits = Limits { first: Some(first), end: end.clone() };
+                let served = (router.clone(), place, limits);
+                let task = tokio::spawn(serve_remote(stream, peer, tls, served));
                 Place::is_of(&places, number, task.abort_handle());
             }
         }
     }
+}
+
+/// When a connection is over, whatever its client does.
+struct Limits {
+    /// The first request must have come by then.
+    first: Option<Moment>,
+    end: End,
 }
 
 /// Serves a network client that has a place.
@@ -289,18 +307,22 @@ async fn serve_remote(
     stream: TcpStream,
     peer: SocketAddr,
     tls: Option<Arc<ServerConfig>>,
-    router: Router,
-    place: Place,
+    (router, place, mut limits): (Router, Place, Limits),
 ) {
-    let first = Moment::now() + FIRST_LIMIT;
     let way = Way::new(Some(peer), tls.is_some()).of_place(place.known());
-    match tls {
-        None => serve(stream, router, way, Some(first)).await,
-        Some(tls) => match timeout_at(first, TlsAcceptor::from(tls).accept(stream)).await {
-            Ok(Ok(stream)) => serve(stream, router, way, Some(first)).await,
-            Ok(Err(error)) => debug!(%peer, %error, "a TLS handshake failed"),
-            Err(_) => debug!(%peer, "a TLS handshake took too long"),
-        },
+    let Some(tls) = tls else {
+        serve(stream, router, way, limits).await;
+        return drop(place);
+    };
+    let first = limits.first.unwrap_or_else(Moment::now);
+    let secured = tokio::select! {
+        secured = timeout_at(first, TlsAcceptor::from(tls).accept(stream)) => secured,
+        _ = limits.end.changed() => return drop(place),
+    };
+    match secured {
+        Ok(Ok(stream)) => serve(stream, router, way, limits).await,
+        Ok(Err(error)) => debug!(%peer, %error, "a TLS handshake failed"),
+        Err(_) => debug!(%peer, "a TLS handshake took too long"),
     }
     drop(place);
 }
@@ -313,8 +335,8 @@ async fn pause(error: &io::Error, place: &str) {
     sleep(ACCEPT_PAUSE).await;
 }
 
-/// Serves a connection, whose first request must have come at a moment if one is given.
-async fn serve<S>(stream: S, router: Router, way: Way, first: Option<Moment>)
+/// Serves a connection.
+async fn serve<S>(stream: S, router: Router, way: Way, mut limits: Limits)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -324,7 +346,8 @@ where
         request.extensions_mut().insert(way.clone());
         tower.call(request)
     });
-    let stream = TokioIo::new(Paced::new(stream, STALL_LIMIT));
+    let hurried = Arc::new(AtomicBool::new(false));
+    let stream = TokioIo::new(Paced::new(stream, STALL_LIMIT, Arc::clone(&hurried)));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_LIMIT)
@@ -338,15 +361,26 @@ where
         if outcome.is_err() {
             connection.as_mut().graceful_shutdown();
             outcome = match kept.is_kept() {
-                true => Ok(connection.await),
-                false => timeout(CONNECTION_LIMIT - REUSE_LIMIT, connection).await,
+                true => Ok(connection.as_mut().await),
+                false => timeout(CONNECTION_LIMIT - REUSE_LIMIT, connection.as_mut()).await,
             };
         }
         outcome
     };
     let outcome = tokio::select! {
-        outcome = reused => outcome,
-        () = silent(&kept, first) => return debug!("a client of the API said nothing"),
+        outcome = reused => Some(outcome),
+        () = silent(&kept, limits.first) => return debug!("a client of the API said nothing"),
+        _ = limits.end.changed() => None,
+    };
+    let outcome = match outcome {
+        Some(outcome) => outcome,
+        // Who follows has no last answer to wait for, nor has who asks for nothing.
+        None if kept.is_kept() || !kept.is_heard() => return,
+        None => {
+            hurried.store(true, Ordering::Relaxed);
+            connection.as_mut().graceful_shutdown();
+            Ok(connection.await)
+        }
     };
     match outcome {
         Ok(Ok(())) => {}

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::task::AbortHandle;
+use tracing::debug;
 
 /// Connections at a time.
 pub(crate) const PLACES: usize = 256;
@@ -109,6 +110,7 @@ trait Evict {
 impl Evict for Vec<Taken> {
     fn evict(&mut self, peer: IpAddr) {
         let Some(at) = self.iter().position(|it| !it.is_known() && it.peer == peer) else { return };
+        debug!(%peer, "a connection without a token made way for another");
         if let Some(task) = self.remove(at).task {
             task.abort();
         }

@@ -13,14 +13,13 @@ use std::sync::Arc;
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderName, Method, Response as Answer, StatusCode, header, response};
+use axum::http::{HeaderName, Response as Answer, StatusCode, header, response};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use ring::digest::{Context, SHA256};
 use tokio::sync::watch;
 
 use crate::access::Caller;
-use crate::model::LookKind;
 use crate::problem::Problem;
 use crate::query::WrongValue;
 use crate::routes::Desk;
@@ -130,13 +129,10 @@ impl Repeats {
     }
 }
 
-/// Makes a request with a key once. Others go on as they are.
+/// Makes a request with a key once. Others go on as they are. It is around the methods that a
+/// resource has, not around those that it refuses.
 pub(crate) async fn once(State(desk): State<Arc<Desk>>, request: Request, next: Next) -> Response {
-    let is_look =
-        [LookKind::Trace, LookKind::Capture].iter().any(|kind| kind.path() == request.uri().path());
-    let may_change =
-        matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH | Method::DELETE);
-    if !may_change || is_look || !request.headers().contains_key(HEADER) {
+    if request.method().is_safe() || !request.headers().contains_key(HEADER) {
         return next.run(request).await;
     }
     match keyed(&desk, request, next).await {

@@ -103,18 +103,20 @@ pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
         events_path,
         ..,
     ] = PATHS;
+    let once = middleware::from_fn_with_state(Arc::clone(&desk), repeat::once);
+    let sessions = get(sessions::list).delete(sessions::kill).route_layer(once);
     Router::new()
         .route(status_path, get(status))
         .route(services_path, get(services))
-        .route(sessions_path, get(sessions::list).delete(sessions::kill))
+        .route(sessions_path, sessions)
         .route(ports_path, get(ports))
         .route(drops_path, get(drops))
         .route(stages_path, get(stages))
         .route(elephants_path, get(elephants))
-        .merge(config::router())
+        .merge(config::router(&desk))
         .merge(crate::look::router())
         .merge(measures::router())
-        .merge(ipvs::router())
+        .merge(ipvs::router(&desk))
         .route(health_path, get(health))
         .route(events_path, get(events::events))
         .route("/v1/ha", get(ha))
@@ -123,7 +125,6 @@ pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
         .route("/v1/openapi.json", get(described))
         .route("/healthz", get(alive))
         .merge(whoami::router())
-        .layer(middleware::from_fn_with_state(Arc::clone(&desk), repeat::once))
         .layer(middleware::from_fn_with_state(Arc::clone(&gate), access::admit))
         .layer(middleware::from_fn(access::survive))
         .with_state(desk)

@@ -203,6 +203,35 @@ impl Drop for Server {
 mod tests {
     use super::*;
     use crate::Client;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::time::Instant;
+
+    /// Those who follow events, and those who have asked for nothing, are not waited for. The best
+    /// of some attempts: another program may have the processor for a while.
+    #[test]
+    fn stopping_waits_for_no_idle_client() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        let attempt = || {
+            let server = Server::start(&path, Box::new(drop)).expect("a server");
+            let mut silent = UnixStream::connect(&path).expect("a connection");
+            let mut follower = UnixStream::connect(&path).expect("a connection");
+            let asked = "GET /v1/events HTTP/1.1\r\nHost: d\r\nAccept: text/event-stream\r\n\r\n";
+            follower.write_all(asked.as_bytes()).expect("a request");
+            let mut head = [0; 12];
+            follower.read_exact(&mut head).expect("an answer");
+            assert_eq!(&head, b"HTTP/1.1 200");
+            let began = Instant::now();
+            server.stop();
+            let took = began.elapsed();
+            let mut rest = Vec::new();
+            assert_eq!(silent.read_to_end(&mut rest).expect("the end"), 0);
+            took
+        };
+        let best = (0..5).map(|_| attempt()).min().expect("attempts");
+        assert!(best < Duration::from_millis(150), "stopping took {best:?} at best");
+    }
 
     #[test]
     fn a_thread_that_ended_is_replaced() {

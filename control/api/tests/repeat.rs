@@ -84,11 +84,16 @@ impl Place {
 
     /// Status and body of a change with a key.
     fn put(&self, key: &str, name: &str, body: &str) -> (u16, String) {
+        self.ask("PUT", key, name, body)
+    }
+
+    fn ask(&self, method: &str, key: &str, name: &str, body: &str) -> (u16, String) {
         let mut stream = UnixStream::connect(self.path("s")).expect("connected");
         write!(
             stream,
-            "PUT /v1/config/services/{name} HTTP/1.1\r\nHost: d\r\nContent-Type: application/json\
-             \r\nIdempotency-Key: {key}\r\nContent-Length: {}\r\n\r\n{body}",
+            "{method} /v1/config/services/{name} HTTP/1.1\r\nHost: d\r\n\
+             Content-Type: application/json\r\nIdempotency-Key: {key}\r\n\
+             Content-Length: {}\r\n\r\n{body}",
             body.len()
         )
         .expect("sent");
@@ -122,11 +127,32 @@ fn a_change_that_is_repeated_is_made_once() {
         let (status, said) = place.put("k1", name, body);
         assert_eq!((status, said.contains("another request")), (422, true), "{said}");
     }
+    for method in ["POST", "TRACE"] {
+        assert_eq!(place.ask(method, "k1", "web", "{}").0, 405, "{method} is not there to repeat");
+    }
     *place.slow.takes.lock().expect("sound") = Duration::ZERO;
     assert_eq!(place.put("k2", "web", "{}").0, 200);
     assert_eq!(place.changes(), 2);
     for key in ["", "a b", &"x".repeat(129)] {
         assert_eq!(place.put(key, "web", "{}").0, 400, "{key:?}");
+    }
+}
+
+/// The body is refused before it has come; whoever still sends it is to see why.
+#[test]
+fn a_refusal_reaches_a_client_that_still_sends() {
+    let place = Place::new(Duration::from_secs(5));
+    let large = "x".repeat(3 << 20);
+    for _ in 0..20 {
+        let (status, body) = place.put("", "web", &large);
+        assert_eq!((status, body.contains("Idempotency-Key")), (400, true), "{body}");
+        let mut stream = TcpStream::connect(place.at).expect("connected");
+        let head = "PUT /v1/config/services/web HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: \
+                    application/json\r\nConnection: close\r\nContent-Length: 3145728\r\n\r\n";
+        write!(stream, "{head}{large}").expect("sent");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("read");
+        assert!(text.starts_with("HTTP/1.1 401 "), "{text}");
     }
 }
 

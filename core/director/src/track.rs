@@ -21,6 +21,7 @@
 
 pub mod sctp;
 
+use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::session::{Core, State};
 use sluice_wire::tcp::{ACK, FIN, RST, SYN};
@@ -47,6 +48,9 @@ const OLD: u16 = 1 << 14;
 /// A connection that one side has closed, or that nobody has answered, is given up for a new one
 /// of the same client port after so long a silence.
 const SILENT_MS: u32 = 1000;
+/// How far above its FIN a client begins that uses its port again before [`SILENT_MS`]. The fastest
+/// clock for initial numbers is Linux's, of 64 ns: it comes to so much in two seconds.
+const NEXT: u32 = 1 << 25;
 
 /// Where a connection is, by what was seen of its end; meaningless where nothing was.
 const ENDING: [State; 16] = {
@@ -118,16 +122,35 @@ pub const ENDS: u32 = (SYN | FIN | RST) as u32;
 ///
 /// A SYN alone proves nothing (RFC 9293 3.10.7.4): where a connection may be alive it goes to its
 /// real server, whose acknowledgement lets a client that has forgotten it reset it.
+///
+/// Where the real server answers past the director, nothing tells that it has closed too. There the
+/// rule of TIME_WAIT holds from the client's FIN on: the new connection's number is a little above.
 #[inline(always)]
-pub fn is_reuse(session: &Core, direction: Direction, segment: Segment, idle_ms: u32) -> bool {
+pub fn is_reuse(
+    session: &Core,
+    direction: Direction,
+    mode: Mode,
+    segment: Segment,
+    idle_ms: u32,
+) -> bool {
     let opens = segment.flags as u32 & OPENS_OF == OPENS && direction == Direction::Inbound;
     opens
         && match session.state {
             State::LastAck | State::TimeWait | State::Close => true,
+            State::FinWait if mode.answers_past() => {
+                idle_ms > SILENT_MS || is_next(session, segment)
+            }
             State::FinWait | State::CloseWait => idle_ms > SILENT_MS,
             State::SynRecv => idle_ms > SILENT_MS && !fits(segment.end, session.seen[0]),
             _ => false,
         }
+}
+
+/// Whether a SYN has a number that the client would choose next after its FIN (RFC 6528 3, RFC 9293
+/// 3.4.1).
+const fn is_next(session: &Core, segment: Segment) -> bool {
+    let above = segment.end.wrapping_sub(number(session, 0));
+    above <= NEXT
 }
 
 /// Whether a segment that is not plain may change anything, if it opens no new connection.

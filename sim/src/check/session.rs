@@ -169,11 +169,15 @@ impl Session {
     /// Whether a client's packet opens a new connection where this one is over, or nearly.
     pub fn is_reused_by(&self, packet: &Packet, now: u64) -> bool {
         let silent = now - self.seen_ms > SILENT_MS;
+        let past = matches!(self.mode, Mode::Dr | Mode::Ipip);
+        let finished = self.fins[0].map_or(0, |(number, _)| number);
+        let next = past && packet.end().wrapping_sub(finished) <= 32 << 20;
         let another = high(packet.end()).wrapping_sub(self.reached[0]) > 1;
         packet.flags & (SYN | ACK | RST) == SYN
             && match self.state {
                 State::LastAck | State::TimeWait | State::Close => true,
-                State::FinWait | State::CloseWait => silent,
+                State::FinWait => silent || next,
+                State::CloseWait => silent,
                 State::SynRecv => silent && another,
                 _ => false,
             }

@@ -12,7 +12,7 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderName, header};
 use axum::routing::{get, post, put};
-use axum::{Extension, Json, Router};
+use axum::{Extension, Json, Router, middleware};
 use serde::Serialize;
 use serde_json::Value;
 use sluice_state::{
@@ -25,6 +25,7 @@ use crate::call::Call;
 use crate::model::{Changed, HistoryLine, HistoryPage};
 use crate::problem::Problem;
 use crate::query::{Endpoint, WrongValue, parse_limit};
+use crate::repeat;
 
 /// Largest body of a request, in bytes.
 const BODY_BYTES: usize = 4 << 20;
@@ -35,18 +36,17 @@ type Who = Extension<Caller>;
 type Body = Result<Bytes, BytesRejection>;
 
 /// The resources below `/v1/config`.
-pub(super) fn router() -> Router<Arc<Desk>> {
+pub(super) fn router(desk: &Arc<Desk>) -> Router<Arc<Desk>> {
+    let once = middleware::from_fn_with_state(Arc::clone(desk), repeat::once);
     let object = get(show_object).put(put_object).delete(delete_object);
+    let real = put(put_real).delete(delete_real).patch(patch_real);
     Router::new()
         .route("/v1/config", get(show))
-        .route("/v1/config/{kind}/{name}", object)
-        .route(
-            "/v1/config/services/{name}/reals/{real}",
-            put(put_real).delete(delete_real).patch(patch_real),
-        )
-        .route("/v1/config/apply", post(apply))
-        .route("/v1/config/reload", post(reload))
-        .route("/v1/config/rollback", post(rollback))
+        .route("/v1/config/{kind}/{name}", object.route_layer(once.clone()))
+        .route("/v1/config/services/{name}/reals/{real}", real.route_layer(once.clone()))
+        .route("/v1/config/apply", post(apply).route_layer(once.clone()))
+        .route("/v1/config/reload", post(reload).route_layer(once.clone()))
+        .route("/v1/config/rollback", post(rollback).route_layer(once))
         .route("/v1/config/history", get(history))
         .route("/v1/config/history/{epoch}", get(epoch))
         .layer(DefaultBodyLimit::max(BODY_BYTES))

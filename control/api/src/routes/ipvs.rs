@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, RawQuery, State};
 use axum::routing::post;
-use axum::{Extension, Json, Router};
+use axum::{Extension, Json, Router, middleware};
 use sluice_ipvs::{Answer, Request};
 use sluice_state::{Author, Door};
 
@@ -18,13 +18,17 @@ use super::{Asked, Desk, no_parameters};
 use crate::access::Caller;
 use crate::call::Call;
 use crate::problem::Problem;
+use crate::repeat;
 use crate::tokens::Role;
 
 /// Largest body of a request, in bytes.
 const BODY_BYTES: usize = 4 << 20;
 
-pub(super) fn router() -> Router<Arc<Desk>> {
-    Router::new().route("/v1/ipvs", post(ask)).layer(DefaultBodyLimit::max(BODY_BYTES))
+pub(super) fn router(desk: &Arc<Desk>) -> Router<Arc<Desk>> {
+    let once = middleware::from_fn_with_state(Arc::clone(desk), repeat::once);
+    Router::new()
+        .route("/v1/ipvs", post(ask).route_layer(once))
+        .layer(DefaultBodyLimit::max(BODY_BYTES))
 }
 
 async fn ask(

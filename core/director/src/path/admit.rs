@@ -6,7 +6,7 @@ use super::open::Opened;
 use super::parse::Parse;
 use super::sweep::expired;
 use super::{Shared, Verdict, View, answer, gateway, source_route};
-use crate::blueprint::Orphans;
+use crate::blueprint::{Mode, Orphans};
 use crate::counters::Direction;
 use crate::family::{Family, Tuple};
 use crate::frame::Frame;
@@ -146,7 +146,8 @@ impl<F: Parse> Engine<F> {
             return Found::Over { mid_stream: false };
         }
         let idle_ms = session.idle_ms(turn.now);
-        if track::is_reuse(session, flow.direction(), parsed.segment, idle_ms) {
+        let mode = plan.real(session.real()).map_or_else(Mode::default, |real| real.mode);
+        if track::is_reuse(session, flow.direction(), mode, parsed.segment, idle_ms) {
             self.remove(shared, plan, id);
             shared.counters.closed += 1;
             return Found::Over { mid_stream: false };

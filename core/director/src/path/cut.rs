@@ -54,7 +54,7 @@ impl<F: Parse> Engine<F> {
         let (mode, direction) = (lane.mode, flow.direction());
         let real =
             if whole { self.sessions.slab().at(flow.id()).real() } else { RealId(flow.id()) };
-        let past = matches!(mode, Mode::Dr | Mode::Ipip);
+        let past = mode.answers_past();
         let to = view.plan.real(real).filter(|_| past).map(|real| real.address);
         let to = to.unwrap_or_else(|| F::to_ip(lane.new.dst));
         let next = view.fib.lookup(to);

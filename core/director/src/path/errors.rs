@@ -272,7 +272,7 @@ impl<F: Parse> Engine<F> {
             return Verdict::Drop(Reason::TtlExpired);
         }
         let to = destination::<F>(plan, session, direction, mode, &new);
-        let past = matches!(mode, Mode::Dr | Mode::Ipip);
+        let past = mode.answers_past();
         // With a tunnel's header if it gets one.
         let room = |mtu: u16| match mode {
             Mode::Ipip => tunnel::room(&shared.paths, plan, real, mtu, turn.now),

@@ -64,7 +64,7 @@ impl<F: Parse> Engine<F> {
             | source_route::is_in::<F, B>(parsed, frame);
         let plain = track::is_plain(session, direction, segment);
         if particular | (!CHANGES & !plain)
-            || !plain && track::is_reuse(session, direction, segment, idle_ms)
+            || !plain && track::is_reuse(session, direction, mode, segment, idle_ms)
         {
             return None;
         }
@@ -164,7 +164,7 @@ impl<F: Parse> Engine<F> {
         }
         let (segment, idle_ms) = (parsed.segment, session.idle_ms(now));
         let plain = track::is_plain(session, direction, segment);
-        if !plain && track::is_reuse(session, direction, segment, idle_ms) {
+        if !plain && track::is_reuse(session, direction, mode, segment, idle_ms) {
             return Outcome::Unknown;
         }
         if parsed.ttl <= 1 {
@@ -198,7 +198,7 @@ impl<F: Parse> Engine<F> {
             }
         }
         shared.forwarded_all(real, direction, (packets, bytes));
-        if matches!(mode, Mode::Dr | Mode::Ipip) {
+        if mode.answers_past() {
             lane.flow = Flow(real.0);
         }
         if !plain {
@@ -347,7 +347,7 @@ pub(super) fn destination<F: Family>(
     mode: Mode,
     new: &Tuple<F::Addr>,
 ) -> IpAddr {
-    let past = direction == Direction::Inbound && matches!(mode, Mode::Dr | Mode::Ipip);
+    let past = direction == Direction::Inbound && mode.answers_past();
     let real = plan.real(session.real()).filter(|_| past);
     real.map_or_else(|| F::to_ip(new.dst), |real| real.address)
 }

@@ -111,7 +111,7 @@ impl<F: Parse> Engine<F> {
         }
         let lane = &mut self.burst.lanes[at];
         shared.forwarded(real, direction, length);
-        if matches!(mode, Mode::Dr | Mode::Ipip) {
+        if mode.answers_past() {
             lane.flow = Flow(real.0);
         }
         if lane.hop == HopId::NONE { Outcome::Unresolved } else { Outcome::Forward }
@@ -151,7 +151,7 @@ impl<F: Parse> Engine<F> {
         if let Some(hop) = fib.hop(lane.hop) {
             return Ok(hop.mtu);
         }
-        let past = matches!(way.mode, Mode::Dr | Mode::Ipip);
+        let past = way.mode.answers_past();
         let to = plan.real(way.real).filter(|_| past).map(|real| real.address);
         match next(fib, to.unwrap_or_else(|| F::to_ip(way.dst))) {
             Some((hop, mtu)) => {
