@@ -4,8 +4,14 @@ from scapy.layers.inet import ICMP
 from scapy.layers.inet6 import ICMPv6EchoReply, ICMPv6EchoRequest
 
 from flow import Flow
-from frames import CLIENT, CLIENT6, WAN, WAN6, family, real_address
+from frames import CLIENT, CLIENT6, WAN, WAN6, family, ip_header, real_address, segment
+from modes import Mode
 from service import Counted
+
+SNAT4 = Mode("snat4", "Source NAT, IPv4", "snat", 4)
+SNAT6 = Mode("snat6", "Source NAT, IPv6", "snat", 6)
+BOTH = (SNAT4, SNAT6)
+ALL4, ALL6 = "192.0.2.0/24", "2001:db8:2::/64"
 
 
 class Outside(Counted):
@@ -68,3 +74,28 @@ class Inside(Flow):
         six = family(self.client) == 6
         seq = how.pop("seq", 1)
         self.outbound(ICMPv6EchoReply(seq=seq) if six else ICMP(type=0, seq=seq), data, **how)
+
+
+def inside(s, m, protocol="tcp", rule=None, **keys):
+    """A rule for all of the inside, and a flow of real server 1."""
+    if not s.rules:
+        s.snat(sources=[ALL4 if m.version == 4 else ALL6], **(rule or {}))
+    return s.inside(protocol=protocol, version=m.version, **keys)
+
+
+def hairpin(one, two, head, data=b"", opens=0, ends=0, drop=None, ttl=64):
+    """A packet of the host inside that `one` is of, to what that of `two` has outside: it arrives
+    there from what the first has outside, two hops older, since it goes through the director twice.
+
+    It opens and ends so many sessions.
+    """
+    scene, fields = one.scene, {"id": one.scene.next_id(), "ttl": ttl}
+    ip = ip_header(one.client, two.laddr, fields)
+    scene.arrives_from(one.client, bytes(segment(ip, head, (one.cport, two.lport), data)))
+    scene.created += opens
+    scene.closed += ends
+    if drop:
+        scene.count(drop)
+        return
+    ip = ip_header(one.laddr, two.client, {**fields, "ttl": ttl - 2})
+    scene.sends_to(two.client, bytes(segment(ip, head, (one.lport, two.cport), data)))

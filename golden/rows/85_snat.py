@@ -3,22 +3,18 @@
 from scapy.layers.inet import TCP, UDP
 
 from checksums import payload_for, shift
-from frames import CLIENT_MAC, GATEWAY, GATEWAY_MAC, WAN, WAN6, real_address, real_mac
+from frames import (
+    CLIENT_MAC,
+    GATEWAY,
+    GATEWAY_MAC,
+    WAN,
+    WAN6,
+    real_address,
+    real_mac,
+)
 from icmp import reported
-from modes import Mode
 from rows import row, rows_for
-
-SNAT4 = Mode("snat4", "Source NAT, IPv4", "snat", 4)
-SNAT6 = Mode("snat6", "Source NAT, IPv6", "snat", 6)
-BOTH = (SNAT4, SNAT6)
-ALL4, ALL6 = "192.0.2.0/24", "2001:db8:2::/64"
-
-
-def inside(s, m, protocol="tcp", rule=None, **keys):
-    """A rule for all of the inside, and a flow of real server 1."""
-    if not s.rules:
-        s.snat(sources=[ALL4 if m.version == 4 else ALL6], **(rule or {}))
-    return s.inside(protocol=protocol, version=m.version, **keys)
+from snat import ALL4, ALL6, BOTH, SNAT4, inside
 
 
 @rows_for(BOTH, "TCP: handshake, request, answer, four-way close")

@@ -52,6 +52,7 @@ impl Config {
             egress: rule.egress.as_deref().and_then(|port| self.port_id(port)),
             pool: rule.pool.clone(),
             mapping: rule.mapping,
+            hairpinning: rule.hairpinning,
             tcp_established_s: rule.tcp_established_s,
         }
     }

@@ -260,6 +260,8 @@ pub struct Snat {
     pub pool: String,
     /// What shares a pool address and port.
     pub mapping: Mapping,
+    /// Whether machines inside reach each other by what they have outside.
+    pub hairpinning: bool,
     /// Seconds without a packet after which an established TCP connection is forgotten.
     pub tcp_established_s: u32,
 }

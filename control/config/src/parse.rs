@@ -246,6 +246,7 @@ fn read_snat(table: Table<'_>, report: &mut Report) -> Snat {
         egress: table.parsed(&snat::EGRESS, any_text, report),
         pool: table.parsed(&snat::POOL, any_text, report).unwrap_or_default(),
         mapping: table.word(&snat::MAPPING, report),
+        hairpinning: table.boolean(&snat::HAIRPINNING, report),
         tcp_established_s: table.integer(&snat::ESTABLISHED, report),
     }
 }

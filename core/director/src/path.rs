@@ -25,6 +25,7 @@ mod foresee;
 mod fragments;
 mod gateway;
 mod group;
+mod hairpin;
 mod inspect;
 mod introduce;
 mod joined;
@@ -170,6 +171,8 @@ struct Shared {
     rounds: ArrayVec<Round, BURST>,
     /// Which of the turn's frames may open a session from the middle of a stream: a bit for each.
     resumes: [u64; BURST / 64],
+    /// Frames of the turn that were made packets from outside by hairpinning.
+    hairpinned: [u64; BURST / 64],
     /// Sessions of both tables, templates included.
     live: u32,
     /// The templates among them.
@@ -235,6 +238,7 @@ impl Path {
             own: 0,
             rounds: ArrayVec::new(),
             resumes: [0; BURST / 64],
+            hairpinned: [0; BURST / 64],
             live: 0,
             templates: 0,
             capacity: config.sessions,

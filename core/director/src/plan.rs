@@ -8,6 +8,7 @@
 mod addresses;
 mod clients;
 mod compile;
+mod hairpins;
 mod ids;
 mod probes;
 mod real;
@@ -196,6 +197,8 @@ pub struct Snat {
     pub egress: Option<PortId>,
     /// What shares a pool address and port.
     pub mapping: Mapping,
+    /// Whether hosts inside reach each other by what they have outside, if the pool allows it.
+    pub hairpinning: bool,
     /// Milliseconds without a packet after which an established TCP connection is over; 0 for
     /// those of all.
     pub established_ms: u32,
@@ -263,6 +266,9 @@ pub struct Pool {
     /// Whether sessions of the IPv4 table and of the wide one take ports of its IPv4 addresses:
     /// each then has its own half of them. Those of IPv6 are all the wide one's.
     pub shared: bool,
+    /// Whether hosts inside reach each other by its addresses and ports: rules of source NAT use
+    /// it that say so, and no service.
+    pub hairpins: bool,
     /// First local port.
     pub first_port: u16,
     /// Number of local ports for each address: 1 to 65,535.

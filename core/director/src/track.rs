@@ -168,6 +168,24 @@ pub const fn begin(session: &mut Core, segment: Segment) {
     session.seen = [unit(segment.end), unit(segment.ack)];
 }
 
+/// The same of one whose first packet came from the outside: of its client nothing is known yet.
+pub const fn begin_outside(session: &mut Core, segment: Segment) {
+    session.seen = [unit(segment.ack), unit(segment.end)];
+}
+
+/// A host inside accepts a connection that came from the outside ([`begin_outside`]). Gives whether
+/// this is what the segment does.
+pub const fn accept_inside(session: &mut Core, segment: Segment) -> bool {
+    let accepts = matches!(session.state, State::SynRecv)
+        && segment.flags & (SYN | ACK | RST | FIN) == SYN | ACK
+        && fits(segment.ack, session.seen[1]);
+    if accepts {
+        session.seen = [unit(segment.end), unit(segment.ack)];
+        session.state = State::Established;
+    }
+    accepts
+}
+
 /// Whether the lower half of a FIN's number is where the client's next hop would be.
 pub const fn has_no_hop(session: &Core) -> bool {
     is_pending(session, 0) && is_pending(session, 1)

@@ -68,6 +68,8 @@ pub struct SnatRule {
     pub pool: String,
     /// What shares a pool address and port.
     pub mapping: Mapping,
+    /// Whether hosts inside reach each other by what they have outside (RFC 4787 6).
+    pub hairpinning: bool,
     /// Seconds without a packet after which an established TCP connection is over; 0 for what
     /// [`Timeouts`](super::Timeouts) says.
     pub tcp_established_s: u32,

@@ -5,7 +5,7 @@ use super::engine::{Engine, Outcome, Turn};
 use super::open::Opened;
 use super::parse::Parse;
 use super::sweep::expired;
-use super::{Shared, Verdict, View, answer, gateway, source_route};
+use super::{Shared, Verdict, View, answer, gateway, hairpin, source_route};
 use crate::blueprint::{Mode, Orphans};
 use crate::counters::Direction;
 use crate::family::{Family, Tuple};
@@ -191,12 +191,18 @@ impl<F: Parse> Engine<F> {
         if !F::WIDE && plan.wide_v4 {
             return Err(Outcome::Wide);
         }
+        let place = self.burst.lanes[lane].frame;
+        let hairpinned = shared.is_hairpinned(place);
+        if let Some(rule) = hairpin::rule_for::<F>(plan, tuple).filter(|_| !hairpinned) {
+            return self.open_towards_inside(shared, turn, lane, rule, refused);
+        }
         let pool = plan.pool_of(side, tuple.dst);
         match pool.and_then(|pool| pool.owner(tuple.dport, shared.workers)) {
             None => {}
             Some(owner) if owner != shared.worker => {
                 return is(Verdict::Drop(Reason::HandOffLoop));
             }
+            Some(_) if hairpinned => return self.open_from_inside(shared, turn, lane),
             Some(_) => {
                 let no_session = || answer::no_session(plan, &parsed, turn.port, frame);
                 return is(refused.map_or_else(no_session, Verdict::Drop));
@@ -207,7 +213,6 @@ impl<F: Parse> Engine<F> {
             return self.open_outside(shared, turn, lane, refused);
         }
         // Another worker may have the probe's own session, by NAT.
-        let place = self.burst.lanes[lane].frame;
         match shared.next_stop_of_stranger::<F>(plan, None, tuple, place) {
             Some(worker) => is(Verdict::HandOff(worker)),
             None if to_prober => is(gateway::to_prober(turn.view, frame)),

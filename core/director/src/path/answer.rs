@@ -138,6 +138,10 @@ impl<F: Parse> Engine<F> {
         (trouble, why): (Trouble, Reason),
     ) -> Verdict {
         let l3 = usize::from(self.burst.lanes[lane].parsed.l3);
+        // Its sender sent another packet than this one.
+        if shared.is_hairpinned(self.burst.lanes[lane].frame) {
+            return Verdict::Drop(why);
+        }
         joined::keep_first(frame);
         let may = shared.errors.allows(turn.view.plan.icmp_errors_per_s, turn.now)
             && icmp::may_answer(frame.bytes().get(l3..).unwrap_or_default());

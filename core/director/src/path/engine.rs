@@ -77,6 +77,8 @@ pub(super) enum Outcome {
     Is(Verdict),
     /// The wide table may have a session for it.
     Wide,
+    /// It is to be rewritten, and to go through the path once more ([`super::hairpin`]).
+    Again,
 }
 
 impl From<Refused> for Outcome {
@@ -411,6 +413,7 @@ impl<F: Parse> Engine<F> {
             Outcome::Refuse(why) => self.refuse(shared, turn, at, frame, why),
             Outcome::TooBig(mtu) => self.too_big(shared, turn, at, frame, mtu),
             Outcome::Is(verdict) => verdict,
+            Outcome::Again => self.again(shared, turn, at, frame),
             Outcome::Wide => {
                 // Whatever was there before is none of this packet's.
                 verdicts[at_frame] = Verdict::Wait;
@@ -421,7 +424,7 @@ impl<F: Parse> Engine<F> {
 
     /// A packet whose flow was not found, or not at the first look.
     #[cold]
-    fn miss<B: Frame>(
+    pub fn miss<B: Frame>(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,

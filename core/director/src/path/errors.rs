@@ -20,7 +20,7 @@ use super::follow::destination;
 use super::parse::Parse;
 use super::quote::{self, Quote};
 use super::sweep::expired;
-use super::{Shared, Verdict, Waiting, answer, outside, rewrite, source_route, tunnel};
+use super::{Shared, Verdict, Waiting, answer, hairpin, outside, rewrite, source_route, tunnel};
 use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::family::{Family, Ipv4, Ipv6, Tuple};
@@ -263,6 +263,10 @@ impl<F: Parse> Engine<F> {
         }
         if !received.is_sound(frame.bytes()) {
             return Verdict::Drop(Reason::BadL4Checksum);
+        }
+        // Who sent that packet would have to be told by its own session.
+        if F::WIDE && mode == Mode::Snat && hairpin::stays_inside::<F>(plan, session) {
+            return Verdict::Drop(Reason::IcmpError);
         }
         if source_route::is_at(frame, received.l3) {
             return Verdict::Drop(Reason::SourceRoute);

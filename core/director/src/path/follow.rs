@@ -6,7 +6,7 @@ use super::introduce::Room;
 use super::open::Opened;
 use super::parse::Parse;
 use super::sweep::expired;
-use super::{Shared, Verdict, View, joined, rewrite, source_route, tunnel};
+use super::{Shared, Verdict, View, hairpin, joined, rewrite, source_route, tunnel};
 use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::family::{Family, Tuple};
@@ -171,6 +171,29 @@ impl<F: Parse> Engine<F> {
             return Outcome::Refuse(Reason::TtlExpired);
         }
         (lane.new, lane.mode) = (new, mode);
+        if F::WIDE
+            && mode == Mode::Snat
+            && let Some(outcome) = self.track_inside(shared, turn, at, frame)
+        {
+            return outcome;
+        }
+        self.account(shared, turn, at, frame, plain)
+    }
+
+    /// Counts a packet that was verified, and decides on its way.
+    #[inline(always)]
+    fn account<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        at: usize,
+        frame: &mut B,
+        plain: bool,
+    ) -> Outcome {
+        let Turn { view: View { plan, .. }, now, .. } = turn;
+        let lane = &mut self.burst.lanes[at];
+        let (parsed, flow, mode, new) = (&lane.parsed, lane.flow, lane.mode, lane.new);
+        let (session, direction) = (self.sessions.at_mut(flow.id()), flow.direction());
         let real = session.real();
         let (hop, mtu) = match next_hop::<F>(turn.view, session, direction, (mode, &new)) {
             Ok(found) => found,
@@ -190,12 +213,13 @@ impl<F: Parse> Engine<F> {
         }
         session.seen_ms = now.low();
         let (packets, bytes) = joined::carried(parsed, frame);
-        if F::WIDE && plan.introduces && mode == Mode::Fnat {
-            let done = introduce::<F, B>(turn.view, session, direction, lane, frame, mtu);
-            if let Err(outcome) = done {
-                lane.hop = HopId::NONE;
-                return outcome;
-            }
+        if F::WIDE
+            && plan.introduces
+            && mode == Mode::Fnat
+            && let Err(outcome) = introduce::<F, B>(turn.view, session, direction, lane, frame, mtu)
+        {
+            lane.hop = HopId::NONE;
+            return outcome;
         }
         shared.forwarded_all(real, direction, (packets, bytes));
         if mode.answers_past() {
@@ -367,7 +391,9 @@ fn find_hop<F: Family>(
     let (hop, mtu) = (next.unwrap_or(HopId::NONE), fib.mtu(next).ok_or(no_route)?);
     if direction == Direction::Inbound {
         F::remember_far_hop(session, fib, hop);
-    } else if !track::has_no_hop(session) {
+    } else if !track::has_no_hop(session)
+        && (mode != Mode::Snat || !hairpin::stays_inside::<F>(plan, session))
+    {
         session.client_hop = hop.0;
         session.hop_generation = fib.generation();
     }

@@ -244,6 +244,10 @@ impl<F: Parse> Engine<F> {
         let (tuple, hash, length) = (lane.parsed.tuple, lane.hash, lane.parsed.length);
         let front = header_len(tuple.protocol, frame.bytes(), lane.parsed.l4.into());
         let mut outcome = self.track(shared, turn, at, frame);
+        if outcome == Outcome::Again {
+            // The others would have to follow it twice.
+            outcome = Outcome::Is(Verdict::Drop(Reason::Fragment));
+        }
         if matches!(outcome, Outcome::TooBig(_)) && self.may_cut(at, frame) {
             // Now, since the others need to know what is put in.
             outcome = Outcome::Is(self.cut(shared, turn, at, frame));

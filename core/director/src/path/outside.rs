@@ -39,7 +39,23 @@ impl<F: Parse> Engine<F> {
         if let Some(worker) = elsewhere {
             return is(Verdict::HandOff(worker));
         }
-        let Some((id, rule)) = rule else { return is(Verdict::Kernel(Reason::NotOurs)) };
+        let Some(rule) = rule else { return is(Verdict::Kernel(Reason::NotOurs)) };
+        self.open_by_rule(shared, turn, lane, rule, refused)
+    }
+
+    /// Opens a session to the outside by a rule, if its first packet may do so.
+    pub(super) fn open_by_rule(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        lane: usize,
+        (id, rule): (ServiceId, &Service),
+        refused: Option<Reason>,
+    ) -> Result<Flow, Outcome> {
+        let plan = turn.view.plan;
+        let (parsed, frame) = (self.burst.lanes[lane].parsed, self.burst.lanes[lane].frame);
+        let tuple = &parsed.tuple;
+        let is = |verdict| Err(Outcome::Is(verdict));
         if parsed.ttl <= 1 {
             return Err(Outcome::Refuse(Reason::TtlExpired));
         }

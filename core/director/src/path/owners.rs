@@ -13,7 +13,7 @@
 //! dropped ([`Reason::HandOffLoop`]).
 
 use super::strays::Bounds;
-use super::{Shared, Verdict};
+use super::{Shared, Verdict, hairpin};
 use crate::family::{Family, Ipv4, Ipv6, Tuple};
 use crate::hash::Seed;
 use crate::plan::{Owner, Plan, ServiceId};
@@ -38,6 +38,9 @@ pub struct Round {
     steps: u8,
     /// Whether its session was ended so that it may open another from the middle of a stream.
     mid_stream: bool,
+    /// Whether hairpinning has made it a packet from outside: another's with such a source was
+    /// forged.
+    hairpinned: bool,
 }
 
 impl Round {
@@ -58,13 +61,23 @@ pub(super) fn stays_here<F: Family>(
     if shared.has_port(pool, tuple.dport) {
         return Ok(());
     }
-    hand_off(plan, shared, pool, tuple.dport)
+    hand_off::<F>(plan, shared, pool, tuple)
 }
 
 /// One for a port that is not this worker's.
 #[inline(never)]
-fn hand_off(plan: &Plan, shared: &Shared, pool: usize, port: u16) -> Result<(), Verdict> {
-    match plan.pools.get(pool).and_then(|pool| pool.owner(port, shared.workers)) {
+fn hand_off<F: Family>(
+    plan: &Plan,
+    shared: &Shared,
+    number: usize,
+    tuple: &Tuple<F::Addr>,
+) -> Result<(), Verdict> {
+    let Some(pool) = plan.pools.get(number) else { return Ok(()) };
+    // It may be of a session of its sender's own.
+    if pool.hairpins && hairpin::rule_for::<F>(plan, tuple).is_some() {
+        return Ok(());
+    }
+    match pool.owner(tuple.dport, shared.workers) {
         Some(owner) if owner != shared.worker => Err(Verdict::HandOff(owner)),
         _ => Ok(()),
     }
@@ -94,7 +107,7 @@ impl Shared {
         self.own = frames - rounds.len();
         self.rounds.clear();
         self.rounds.extend(rounds.iter().copied());
-        self.resumes = Default::default();
+        (self.resumes, self.hairpinned) = Default::default();
     }
 
     /// What a frame of the turn has behind it.
@@ -106,13 +119,18 @@ impl Shared {
 
     /// What a frame has behind it that is handed over by who received it, without any look.
     pub(super) fn first_round(&self) -> Round {
-        Round { home: self.worker, steps: 1, mid_stream: false }
+        Round { home: self.worker, steps: 1, ..Round::default() }
     }
 
     /// What a frame will have behind it when it is handed over.
     pub(super) fn next_round(&self, frame: u8) -> Round {
         let round = self.round(frame);
-        Round { steps: round.steps.saturating_add(1), mid_stream: self.may_resume(frame), ..round }
+        Round {
+            steps: round.steps.saturating_add(1),
+            mid_stream: self.may_resume(frame),
+            hairpinned: self.is_hairpinned(frame),
+            ..round
+        }
     }
 
     /// Whether a packet may open a session from the middle of a stream, since its own was ended.
@@ -124,6 +142,17 @@ impl Shared {
     /// A packet's session was ended so that it opens another, wherever that will be.
     pub(super) fn resume(&mut self, frame: u8) {
         self.resumes[usize::from(frame / 64)] |= 1 << (frame % 64);
+    }
+
+    /// Whether a packet is one from inside that hairpinning has made one from outside.
+    pub(super) fn is_hairpinned(&self, frame: u8) -> bool {
+        self.round(frame).hairpinned
+            || self.hairpinned[usize::from(frame / 64)] >> (frame % 64) & 1 != 0
+    }
+
+    /// Hairpinning has made a packet one from outside.
+    pub(super) fn hairpin(&mut self, frame: u8) {
+        self.hairpinned[usize::from(frame / 64)] |= 1 << (frame % 64);
     }
 
     /// Ends the rounds of frames that have no end.
@@ -177,7 +206,10 @@ impl Shared {
         let rules = rules.filter(|rule| rule.matches(tuple.protocol, src, dst));
         let outward = rules.map(|_| self.owner(Owner::Endpoint, from));
         let last = rule.map(|_| self.owner(Owner::Endpoint, from));
-        self.stop(frame, answers.chain(gone).chain(outward), last)
+        // By hairpinning only: what answers to that port is elsewhere than who is asked.
+        let pool = plan.pool_of(F::side(plan), tuple.dst);
+        let port = pool.and_then(|pool| pool.owner(tuple.dport, self.workers));
+        self.stop(frame, port.into_iter().chain(answers).chain(gone).chain(outward), last)
     }
 
     /// The same for what says of no session whose it is: every worker is asked, once.

@@ -5,6 +5,7 @@ mod errors;
 mod firsts;
 mod fragments;
 mod groups;
+mod hairpin;
 mod hearsay;
 mod icmp;
 mod introduce;

@@ -1,6 +1,7 @@
 //! From a blueprint to a plan, keeping the ids of the plan before.
 
 use super::clients::Clients;
+use super::hairpins;
 use super::ids::{Ids, Retired};
 use super::side::side;
 use super::tables;
@@ -100,6 +101,7 @@ impl Plan {
             plan.keep_former_locals(before);
         }
         plan.share_pools(before);
+        plan.settle_hairpins();
         let hidden = ClientAddress::Hidden;
         plan.introduces = plan.services.iter().any(|s| s.client_address != hidden);
         let is_wide = |id: ServiceId| plan.services[usize::from(id.0)].wide;
@@ -308,6 +310,7 @@ impl Plan {
                 protocols: from.protocols.clone(),
                 egress: from.egress.map(PortId),
                 mapping: from.mapping,
+                hairpinning: hairpins::of(from),
                 established_ms: from.tcp_established_s.saturating_mul(1000),
             }),
             owner: Some(Owner::Endpoint),

@@ -21,6 +21,7 @@ pub(crate) static SECTION: Section = Section {
         &EGRESS,
         &POOL,
         &MAPPING,
+        &HAIRPINNING,
         &ESTABLISHED,
         &super::service::LABELS,
     ],
@@ -80,6 +81,16 @@ pub(crate) static MAPPING: Key = Key {
             inside address and port, wherever it goes, which peer-to-peer programs need (RFC 4787, \
             4.1). `per_session`: each connection has its own, so that a pool port serves many \
             inside hosts when they talk to different machines.",
+};
+pub(crate) static HAIRPINNING: Key = Key {
+    name: "hairpinning",
+    kind: Boolean,
+    without: Without::Boolean(true),
+    example: "false",
+    about: "Whether machines inside reach each other by the pool addresses and ports that they \
+            have outside, and see each other under these (RFC 4787 REQ-9, RFC 5382 REQ-8). For \
+            TCP and UDP, with `mapping = \"endpoint_independent\"`, a pool that no service \
+            uses, and `sources` that are not everybody.",
 };
 pub(crate) static ESTABLISHED: Key = Key {
     name: "tcp_established_s",
