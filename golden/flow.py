@@ -21,7 +21,8 @@ class Flow:
     Each call is one packet that enters the director, with what must come of it: it leaves on the
     other side rewritten (nothing said), is dropped (`drop="reason"`), or goes to the kernel
     (`kernel="reason"`). `ends=True` says that the session is gone after it, `opens=True` that it
-    opens one though it is dropped, `replaces=FLOW` that the session of that one gives way to it.
+    opens one though it is dropped, `replaces=FLOW` that the session of that one gives way to it,
+    `late=True` that a client's packet is one of a session that has ended.
     `answer=(kind, mtu)` with a drop says that its sender gets an ICMP error from the director.
     `mtu=N` says that it leaves in fragments for that MTU. What the real server says goes past the
     director in direct routing and tunnels, and is only noted.
@@ -200,9 +201,9 @@ class Flow:
         """Client → VIP enters; what the mode makes of it must leave."""
         if old := how.pop("replaces", None):
             old.count_end({"ends": True})
-        opens = how.pop("opens", False)
+        opens, late = how.pop("opens", False), how.pop("late", False)
         length = self.passes("inbound", head, data, how)
-        if (length or opens) and not self.is_open:
+        if (length or opens) and not (self.is_open or late):
             self.is_open = True
             self.service.opened(self.real)
             self.scene.created += 1

@@ -160,6 +160,8 @@ def tcp_close_client_first(s):
     f.real_ack()
     f.real_fin()
     f.ack(ends=True)
+    f.ack(late=True)
+    s.wait(2)
     f.ack(drop="no_session")
 
 
@@ -171,6 +173,8 @@ def tcp_close_real_first(s):
     f.ack()
     f.fin()
     f.real_ack(ends=True)
+    f.ack(late=True)
+    s.wait(2)
     f.ack(drop="no_session")
 
 
@@ -291,6 +295,24 @@ def tcp_two_at_once(s):
     two.answer(b"two")
     one.close()
     two.close()
+
+
+@row("What has ended gives way to its client's next connection, and to others that need its port")
+def tcp_ended_gives_way(s):
+    s.pools["lan"]["ports"] = "1024-1025"
+    s.service(reals=[1])
+    f = s.flow().handshake()
+    f.close()
+    again = s.flow(lport=1025)
+    again.client_seq = f.client_seq + 100_000
+    again.handshake()
+    f.real_ack(drop="no_session")
+    other = s.flow(client=(f.client, f.cport + 1)).handshake()
+    other.close()
+    for number in range(2, 10):
+        other = s.flow(client=(f.client, f.cport + number)).handshake()
+        other.close()
+    again.send(b"this one goes on")
 
 
 @row("With tcp_time_wait_s the session outlives the close for retransmissions")

@@ -36,6 +36,21 @@ def tcp_one_arm(s, m):
     f.ack()
 
 
+@rows_for(TWO_WAY, "the last acknowledgement is lost: the FIN comes once more, and is answered")
+def tcp_last_ack_lost(s, m):
+    m.service(s)
+    f = s.flow().handshake()
+    f.close()
+    for _ in range(2):
+        s.wait(0.4)
+        f.from_real("FA", seq=f.real_seq - 1)
+        f.ack(late=True)
+    f.from_client("R", ack=0, late=True)
+    f.from_real("FA", seq=f.real_seq - 1)
+    s.wait(2)
+    f.ack(drop="no_session")
+
+
 @rows_for((*FNAT, *NAT), "a real server that listens on another port than the service")
 def tcp_real_port(s, m):
     m.service(s, real_port=8080)

@@ -36,6 +36,21 @@ def tcp_close_far(s, m):
     f.real_ack(ends=True)
 
 
+@rows_for(BOTH, "TCP: the last acknowledgement is lost; then another needs the port")
+def tcp_last_ack_lost(s, m):
+    six = m.version == 6
+    address = "2001:db8:1::20" if six else "198.51.100.20"
+    s.pools["wan"] = {"addresses": [address], "ports": "1024-1024"}
+    f = inside(s, m, pool=address).handshake()
+    f.close()
+    f.from_real("FA", seq=f.real_seq - 1)
+    f.ack(late=True)
+    g = inside(s, m, inside=(real_address(2, m.version), 50000), pool=address).handshake()
+    g.close()
+    s.wait(2)
+    g.from_real("FA", seq=g.real_seq - 1, drop="no_session")
+
+
 @rows_for(BOTH, "TCP: resets of either side end the session")
 def tcp_reset(s, m):
     f = inside(s, m).handshake()

@@ -12,6 +12,7 @@ mod choice;
 mod counts;
 mod errors;
 mod forward;
+mod linger;
 mod owners;
 mod pieces;
 mod refuse;
@@ -100,6 +101,8 @@ pub(crate) struct Checker {
     sessions: Vec<Session>,
     free: Vec<u32>,
     by_key: FxHashMap<Key, (u32, Direction)>,
+    /// Sessions that are over and may still be met.
+    lingering: FxHashMap<Key, (u32, Direction)>,
     /// Entries that may still be in the director, by worker.
     entries: Vec<u32>,
     /// Local ports in use.
@@ -140,6 +143,7 @@ impl Checker {
             sessions: Vec::with_capacity(512),
             free: Vec::new(),
             by_key: FxHashMap::with_capacity_and_hasher(1024, FxBuildHasher),
+            lingering: FxHashMap::default(),
             entries: vec![0; workers],
             used: FxHashMap::default(),
             owners: FxHashMap::default(),
@@ -229,6 +233,7 @@ impl Checker {
         }
         let mut lookup = self.look_up(scene, &packet);
         lookup.mid_stream |= frame.resumes;
+        lookup.found = lookup.found.or_else(|| self.met(scene, frame, &lookup, verdict));
         match verdict {
             Verdict::Tx(port) => self.forwarded(scene, frame, lookup, Way::Sent(port.0)),
             Verdict::Fragment(port, mtu) => {
@@ -282,6 +287,12 @@ impl Checker {
 
     /// Removes a session.
     fn remove(&mut self, id: u32) {
+        self.leave(id);
+        self.free.push(id);
+    }
+
+    /// A session counts no longer, and no packet has it.
+    fn leave(&mut self, id: u32) {
         let session = &mut self.sessions[id as usize];
         session.vacant = true;
         self.counts.left(session);
@@ -297,7 +308,6 @@ impl Checker {
             *count -= 1;
         }
         self.entries[usize::from(worker)] -= 1;
-        self.free.push(id);
     }
 
     /// Adds a session.
@@ -307,6 +317,9 @@ impl Checker {
             (self.sessions.len() - 1) as u32
         });
         let worker = session.worker;
+        if let Some((ended, _)) = self.lingering.get(&(worker, session.inbound)).copied() {
+            self.forget(ended);
+        }
         if session.state != State::OnePacket {
             self.by_key.insert((worker, session.inbound), (id, Direction::Inbound));
         }
@@ -319,9 +332,12 @@ impl Checker {
 
     /// Notes where a session leads, as soon as that is known.
     fn settle(&mut self, id: u32) {
-        let session = &self.sessions[id as usize];
+        let session = self.sessions[id as usize].clone();
         let worker = session.worker;
         if let Some(outbound) = session.outbound() {
+            if let Some((ended, _)) = self.lingering.get(&(worker, outbound)).copied() {
+                self.forget(ended);
+            }
             self.by_key.insert((worker, outbound), (id, Direction::Outbound));
         }
         if let Some(place) = session.place() {

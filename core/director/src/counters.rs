@@ -33,6 +33,8 @@ pub struct RealCounters {
     pub closing: u32,
     /// Clients now that persistence leads to it.
     pub bound: u32,
+    /// Sessions that are over and closed, and still in the table: what they lead to keeps its id.
+    pub lingering: u32,
     /// TCP connections that it refused with a reset.
     pub refused: u64,
 }
@@ -55,12 +57,13 @@ impl RealCounters {
 
     /// Whether a session, or what persistence remembers, leads to it.
     pub const fn is_used(&self) -> bool {
-        self.active > 0 || self.bound > 0
+        self.active > 0 || self.bound > 0 || self.lingering > 0
     }
 
     /// The same without what is a state and no count: sums of it are made anew.
     pub const fn clear_gauges(&mut self) {
-        (self.active, self.established, self.closing, self.bound) = (0, 0, 0, 0);
+        (self.active, self.established, self.closing) = (0, 0, 0);
+        (self.bound, self.lingering) = (0, 0);
     }
 
     /// Adds another worker's counts.
@@ -75,6 +78,7 @@ impl RealCounters {
         self.established += other.established;
         self.closing += other.closing;
         self.bound += other.bound;
+        self.lingering += other.lingering;
         self.refused += other.refused;
     }
 }

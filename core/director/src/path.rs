@@ -31,6 +31,7 @@ mod introduce;
 mod joined;
 mod kill;
 mod leaving;
+mod linger;
 mod lookup;
 mod odd;
 mod open;

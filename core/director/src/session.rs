@@ -241,10 +241,14 @@ impl<F: Family> Sessions<F> {
     /// The most sessions that a table can hold: ids and a direction fit the index's values.
     pub const MAX: u32 = 1 << 30;
 
-    /// A table for `capacity` sessions.
-    pub fn new(capacity: u32, seed: Seed, policy: PagePolicy) -> Result<Self, RegionError> {
+    /// A table for `capacity` sessions, and a few, at most a quarter as many, that linger besides.
+    pub fn new(
+        (capacity, lingering): (u32, u32),
+        seed: Seed,
+        policy: PagePolicy,
+    ) -> Result<Self, RegionError> {
         let capacity = capacity.clamp(1, Self::MAX);
-        let slab = Slab::new(capacity, policy)?;
+        let slab = Slab::new(capacity.saturating_add(lingering).min(Self::MAX), policy)?;
         let index = Index::new(u64::from(capacity) * 2, policy)?;
         Ok(Self { slab, index, seed, removals: 0 })
     }

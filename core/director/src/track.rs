@@ -136,7 +136,7 @@ pub fn is_reuse(
     let opens = segment.flags as u32 & OPENS_OF == OPENS && direction == Direction::Inbound;
     opens
         && match session.state {
-            State::LastAck | State::TimeWait | State::Close => true,
+            State::LastAck | State::TimeWait | State::Close | State::Ended => true,
             State::FinWait if mode.answers_past() => {
                 idle_ms > SILENT_MS || is_next(session, segment)
             }

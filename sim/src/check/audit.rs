@@ -88,6 +88,14 @@ impl Checker {
                 self.remove(id as u32);
             }
         }
+        let ended: Vec<u32> = self.lingering.values().map(|known| known.0).collect();
+        for id in ended {
+            let session = &self.sessions[id as usize];
+            let known = self.lingering.get(&(session.worker, session.inbound));
+            if session.seen_ms + 2 * SWEEP_MS < now && known.is_some_and(|known| known.0 == id) {
+                self.forget(id);
+            }
+        }
         let timeout = |number: usize| {
             universe.services[number].persistence.map_or(0, |p| u64::from(p.timeout_s) * 1000)
         };
@@ -168,10 +176,11 @@ impl Checker {
     /// against what a walk through the sessions finds.
     fn check_active(&self, scene: Scene<'_>, path: &Path) -> Result<(), Violation> {
         for (id, (is, right)) in path.counters().reals.iter().zip(path.recount()).enumerate() {
-            let gauges = |of: &RealCounters| (of.active, of.established, of.closing, of.bound);
+            let gauges =
+                |of: &RealCounters| (of.active, of.established, of.closing, of.bound, of.lingering);
             let (is, right) = (gauges(is), gauges(&right));
             if is != right {
-                let names = "(active, established, closing, bound)";
+                let names = "(active, established, closing, bound, lingering)";
                 let worker = scene.worker;
                 return Err(format!(
                     "worker {worker}, real server {id}: {names} {is:?}: {right:?}"

@@ -97,9 +97,12 @@ impl Checker {
     /// A packet of a session passed.
     fn pass(&mut self, scene: Scene<'_>, id: u32, direction: Direction, packet: &Packet) {
         let session = &mut self.sessions[id as usize];
-        if session.pass(scene.universe, scene.now, direction, packet) {
+        if session.vacant {
+            session.seen_ms = scene.now;
+        } else if session.pass(scene.universe, scene.now, direction, packet) {
+            let closed = session.state == State::TimeWait;
             self.tally(scene.worker).closed += 1;
-            self.remove(id);
+            if closed { self.retire(id) } else { self.remove(id) }
         }
     }
 

@@ -255,7 +255,8 @@ impl Checker {
     /// A first fragment of what goes only as a whole: it belongs to a session, or opens one.
     fn kept_whole(&mut self, scene: Scene<'_>, packet: &Packet) -> Result<(), Violation> {
         let Scene { universe, snapshot, .. } = scene;
-        let lookup = self.look_up(scene, packet);
+        let mut lookup = self.look_up(scene, packet);
+        lookup.found = lookup.found.or_else(|| self.lingers(scene, packet, &lookup));
         if lookup.gone {
             return Err("its real server is gone".into());
         }

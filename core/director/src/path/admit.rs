@@ -4,7 +4,7 @@ use super::burst::{Burst, Lane};
 use super::engine::{Engine, Outcome, Turn};
 use super::open::Opened;
 use super::parse::Parse;
-use super::sweep::expired;
+use super::sweep::timed_out;
 use super::{Shared, Verdict, View, answer, gateway, hairpin, source_route};
 use crate::blueprint::{Mode, Orphans};
 use crate::counters::Direction;
@@ -141,20 +141,24 @@ impl<F: Parse> Engine<F> {
         let (plan, id) = (turn.view.plan, flow.id());
         let parsed = &self.burst.lanes[lane].parsed;
         let session = self.sessions.slab().at(id);
-        if expired(session, plan, turn.now) {
+        if timed_out(session, plan, turn.now) {
             self.expire(shared, plan, id);
             return Found::Over { mid_stream: false };
         }
         let idle_ms = session.idle_ms(turn.now);
         let mode = plan.real(session.real()).map_or_else(Mode::default, |real| real.mode);
         if track::is_reuse(session, flow.direction(), mode, parsed.segment, idle_ms) {
-            self.remove(shared, plan, id);
-            shared.counters.closed += 1;
+            self.replace(shared, plan, id);
             return Found::Over { mid_stream: false };
         }
+        let ended = session.state == State::Ended;
         let rule = plan.real(session.real()).map_or(Orphans::Reset, |real| real.orphans);
         if rule == Orphans::Keep {
             return Found::Flow(flow);
+        }
+        if ended {
+            self.remove(shared, plan, id);
+            return Found::Over { mid_stream: false };
         }
         let service = plan.service_of(session).unwrap_or_default();
         // The client is to hear of it, so that what the real server still sends ends nothing.

@@ -10,6 +10,7 @@ use super::burst::{Burst, GROUPS, Parsed, WINDOW, position};
 use super::foresee::Foreseen;
 use super::fragments::Fragments;
 use super::group::{ALL, Group, Together, lanes};
+use super::linger::Linger;
 use super::others::Others;
 use super::parse::{Parse, Refused};
 use super::picks::Picks;
@@ -50,6 +51,8 @@ pub(super) struct Engine<F: Together> {
     pub level: Level,
     /// The session that was looked at last.
     pub touched: Flow,
+    /// The sessions that ended last.
+    pub ended: Linger,
     /// What is known of a group's first packets.
     pub foreseen: Foreseen<F::Addr>,
     /// Hashes whose buckets sessions that are opened some time later will need: asked for together
@@ -106,7 +109,8 @@ impl<F: Parse> Engine<F> {
         pages: PagePolicy,
     ) -> Result<Self, RegionError> {
         Ok(Self {
-            sessions: Sessions::new(sessions, seed, pages)?,
+            sessions: Sessions::new((sessions, Linger::most(sessions)), seed, pages)?,
+            ended: Linger::new(sessions),
             burst: Burst::new(),
             fragments: Fragments::new(fragments),
             level: Level::detect(),

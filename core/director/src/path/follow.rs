@@ -5,7 +5,7 @@ use super::engine::{Engine, Outcome, Turn};
 use super::introduce::Room;
 use super::open::Opened;
 use super::parse::Parse;
-use super::sweep::expired;
+use super::sweep::timed_out;
 use super::{Shared, Verdict, View, hairpin, joined, rewrite, source_route, tunnel};
 use crate::blueprint::Mode;
 use crate::counters::Direction;
@@ -156,7 +156,7 @@ impl<F: Parse> Engine<F> {
         let (session, direction) = (self.sessions.at_mut(flow.id()), flow.direction());
         // Another candidate, if there is one, is left to `admit`: two keys seldom share a tag.
         let translated = Sessions::<F>::translated(plan, session, direction, tuple);
-        let Some((new, mode)) = translated.filter(|_| !expired(session, plan, now)) else {
+        let Some((new, mode)) = translated.filter(|_| !timed_out(session, plan, now)) else {
             return Outcome::Unknown;
         };
         if source_route::is_in::<F, B>(parsed, frame) {
@@ -250,8 +250,7 @@ impl<F: Parse> Engine<F> {
             shared.moved(session, before, flow.direction());
         }
         if plan.timeout_ms[session.state as usize] == 0 {
-            self.remove(shared, plan, id);
-            shared.counters.closed += 1;
+            self.close(shared, plan, id);
         }
     }
 

@@ -214,7 +214,7 @@ fn open_anew(shared: &mut Shared, turn: Turn<'_>, session: &mut Core, segment: S
     }
     // The mapping that it holds stays.
     shared.ended(turn.view.plan, session);
-    shared.counters.closed += 1;
+    shared.counters.closed += u64::from(session.state != State::Ended);
     (session.state, session.closing, session.fin) = (State::SynRecv, 0, 0);
     session.client_hop = HopId::NONE.0;
     track::begin_outside(session, segment);

@@ -118,6 +118,7 @@ fn recount<F: Family>(sessions: &Sessions<F>, found: &mut [RealCounters]) {
         let Some(real) = found.get_mut(session.real().0 as usize) else { continue };
         match session.state {
             State::Vacant => {}
+            State::Ended => real.lingering += 1,
             State::Template => real.bound += u32::from(session.protocol() == TEMPLATE),
             state => {
                 real.active += 1;

@@ -422,9 +422,16 @@ impl Shared {
 
     /// Counts a session that has ended.
     pub(super) fn ended(&mut self, plan: &Plan, session: &Core) {
-        self.live -= 1;
         let real = session.real();
         let counters = self.counters.reals.get_mut(real.0 as usize);
+        if session.state == State::Ended {
+            // It was counted before.
+            if let Some(counters) = counters {
+                counters.lingering = counters.lingering.saturating_sub(1);
+            }
+            return;
+        }
+        self.live -= 1;
         if session.state == State::Template {
             self.templates -= 1;
             if let Some(counters) = counters.filter(|_| session.protocol() == TEMPLATE) {

@@ -86,8 +86,9 @@ impl<F: Parse> Engine<F> {
         (rule, state): (&Service, State),
     ) -> Result<Flow, Reason> {
         let Turn { view: View { plan, fib }, now, .. } = turn;
-        // A session and a template.
-        if shared.live + 1 >= shared.capacity {
+        // A session and a template. Templates of sessions that linger take places.
+        let full = |shared: &Shared| shared.live + 1 >= shared.capacity;
+        if full(shared) && (!self.stop_all_lingering(shared, plan) || full(shared)) {
             return Err(Reason::SessionsFull);
         }
         let inside_hop = match fib.lookup(F::to_ip(tuple.src)) {
@@ -182,9 +183,24 @@ impl<F: Parse> Engine<F> {
         over
     }
 
+    /// A pool address and port for a new session; if there is none, what lingers gives way.
+    fn pool_port(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        ends: (&Tuple<F::Addr>, RealId),
+        rule: &Service,
+    ) -> Option<(LocalId, u16)> {
+        let found = self.free_port(shared, turn, ends, rule);
+        if found.is_some() || !self.stop_all_lingering(shared, turn.view.plan) {
+            return found;
+        }
+        self.free_port(shared, turn, ends, rule)
+    }
+
     /// A pool address and port that no endpoint has for itself and that is free towards the
     /// outside endpoint.
-    fn pool_port(
+    fn free_port(
         &mut self,
         shared: &mut Shared,
         turn: Turn<'_>,

@@ -5,7 +5,7 @@ use super::Path;
 use super::engine::Engine;
 use super::inspect::{self, SessionInfo};
 use super::parse::{Parse, transport};
-use super::sweep::expired;
+use super::sweep::timed_out;
 use crate::counters::Direction;
 use crate::family::{Family, Ipv4, Ipv6, Tuple};
 use crate::plan::{Plan, RealId, ServiceId};
@@ -175,7 +175,7 @@ impl<F: Parse> Engine<F> {
         Some(SeenSession {
             direction: flow.direction(),
             session: inspect::info::<F>(plan, now, session)?,
-            timed_out: expired(session, plan, now),
+            timed_out: timed_out(session, plan, now),
         })
     }
 

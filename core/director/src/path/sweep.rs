@@ -28,7 +28,7 @@ type Over = ArrayVec<(u32, [Option<u64>; 2]), TOGETHER>;
 impl<F: Parse> Engine<F> {
     /// Ends a session that has timed out.
     pub fn expire(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
-        let connection = self.sessions.slab().at(id).state != State::Template;
+        let connection = is_connection(self.sessions.slab().at(id));
         self.remove(shared, plan, id);
         shared.counters.expired += u64::from(connection);
     }
@@ -92,7 +92,7 @@ impl<F: Parse> Engine<F> {
         let mut over = Over::new();
         for id in ids {
             let session = self.sessions.slab().at(*id);
-            if expired(session, plan, now) {
+            if timed_out(session, plan, now) {
                 over.push((*id, self.sessions.hashes(plan, session).unwrap_or_default()));
             }
         }
@@ -108,7 +108,7 @@ impl<F: Parse> Engine<F> {
             let session = self.sessions.slab().at(id);
             // With the last of its sessions a template goes too.
             if !session.is_vacant() {
-                let connection = session.state != State::Template;
+                let connection = is_connection(session);
                 self.remove_by(shared, plan, id, hashes);
                 shared.counters.expired += u64::from(connection);
             }
@@ -116,9 +116,21 @@ impl<F: Parse> Engine<F> {
     }
 }
 
-/// Whether a session's time is over.
+/// Whether a session is one that counts.
+const fn is_connection(session: &Core) -> bool {
+    !matches!(session.state, State::Template | State::Ended)
+}
+
+/// Whether a session is over for whoever needs its keys, its port or its place; packets of it may
+/// still come until it has [`timed_out`].
 #[inline(always)]
 pub(super) fn expired(session: &Core, plan: &Plan, now: Time) -> bool {
+    session.state == State::Ended || timed_out(session, plan, now)
+}
+
+/// Whether a session's time is over.
+#[inline(always)]
+pub(super) fn timed_out(session: &Core, plan: &Plan, now: Time) -> bool {
     let idle = session.idle_ms(now);
     idle > plan.timeout_ms[session.state as usize] && over(session, plan, idle)
 }

@@ -8,6 +8,9 @@ use super::{Plan, Service, ServiceId};
 use crate::blueprint::Timeouts;
 use crate::session::{Core, State};
 
+/// Seconds without a packet after which nothing more comes of a connection that is over.
+const LINGER_S: u32 = 1;
+
 impl Plan {
     /// Milliseconds without a packet after which a session is over.
     pub(crate) fn timeout_of(&self, session: &Core) -> u32 {
@@ -78,6 +81,7 @@ fn by_state(timeouts: &Timeouts) -> [u32; State::PLACES] {
         (State::Sctp, timeouts.sctp_s),
         (State::Icmp, timeouts.icmp_s),
         (State::Other, timeouts.other_s),
+        (State::Ended, LINGER_S),
     ] {
         ms[state as usize] = seconds.saturating_mul(1000);
     }

@@ -36,16 +36,18 @@ pub enum State {
     /// No connection but what was decided about later ones: a client's real server
     /// (persistence), or an inside endpoint's pool address and port (source NAT).
     Template,
+    /// TCP: both sides closed and acknowledged, counted as closed, and there for a moment more.
+    Ended,
 }
 
 impl State {
     /// How many states there are.
-    pub const COUNT: usize = 14;
+    pub const COUNT: usize = 15;
 
     /// Places of a table that is looked up by four bits.
     pub const PLACES: usize = 16;
 
-    /// Every state of a connection.
+    /// Every state of a connection that counts.
     pub const ALL: [Self; 12] = [
         Self::SynRecv,
         Self::Established,
@@ -70,7 +72,7 @@ impl State {
             Self::FinWait => "FIN_WAIT",
             Self::CloseWait => "CLOSE_WAIT",
             Self::LastAck => "LAST_ACK",
-            Self::TimeWait => "TIME_WAIT",
+            Self::TimeWait | Self::Ended => "TIME_WAIT",
             Self::Close => "CLOSE",
             Self::Udp => "UDP",
             Self::OnePacket => "ONE_PACKET",

@@ -45,7 +45,9 @@ pub(crate) static TIME_WAIT: Key = seconds(
     "tcp_time_wait_s",
     0,
     0,
-    "After the four-way close. 0 deletes the session with the last acknowledgement.",
+    "After the four-way close. With 0 the session is over, and its port free, with the last \
+     acknowledgement; what is sent again at its end still gets through for a second, unless \
+     something needs what it has.",
 );
 pub(crate) static CLOSE: Key =
     seconds("tcp_close_s", 0, 0, "After a reset. 0 deletes the session with the reset.");

@@ -239,7 +239,10 @@ impl<F: Parse> Engine<F> {
         }
         // What is known of it ahead is asked first: its state was just written.
         let (ends, ended) = (group.ends, plan.timeout_ms[session.state as usize] == 0);
-        if ends >> lane & 1 == 1 && ended {
+        if ends >> lane & 1 == 1 && ended && session.state == State::TimeWait {
+            self.linger(shared, plan, flow.id());
+            shared.counters.closed += 1;
+        } else if ends >> lane & 1 == 1 && ended {
             let group = &self.burst.groups[at % GROUPS];
             let other = (group.answered >> lane & 1 == 1).then_some(answers[lane]);
             let hashes = match flow.direction() {

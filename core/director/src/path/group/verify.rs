@@ -199,7 +199,9 @@ impl<F: Together> Verify<'_, F> {
             & !state.at_least(State::Udp as u32)
             & !(flags & track::OPENS_OF).is_word(track::OPENS);
         let beginning = connection & (flags & track::BEGINS_OF).is_word(track::BEGINS);
-        let plain = open | beginning | (state.at_least(State::Udp as u32) & flags.is_word(0));
+        // One that lingers may go for another while the group is forwarded.
+        let others = state.at_least(State::Udp as u32) & !state.is_word(State::Ended as u32);
+        let plain = open | beginning | (others & flags.is_word(0));
         Allowed { goes_on: goes_on & usual, fnat, plain, connection }
     }
 }

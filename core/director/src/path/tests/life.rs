@@ -51,6 +51,43 @@ fn round_robin_and_four_way_close() {
     assert_eq!(lab.path.counters().reals[1].active, 1);
 }
 
+/// With `tcp_time_wait_s = 0` connections follow each other as fast as they may, with few ports and
+/// few places.
+#[test]
+fn what_has_ended_takes_no_port_and_no_place() {
+    let mut lab = Lab::with(|b| b.pools[0].ports = 1024..=1025, 8, (0, 1));
+    for number in 0..100 {
+        let (real, local) = open(&mut lab, 2000 + number);
+        let client =
+            |flags, seq, ack| tcp((CLIENT, 2000 + number), (VIP, 80), flags, (seq, ack), b"");
+        let server = |flags, seq, ack| tcp((real, 80), (LOCAL, local), flags, (seq, ack), b"");
+        let fin = server(FIN | ACK, 501, 102);
+        for (port, mut frame) in [
+            (FRONT, client(FIN | ACK, 101, 501)),
+            (BACK, fin.clone()),
+            (FRONT, client(ACK, 102, 502)),
+            // The acknowledgement was lost.
+            (BACK, fin),
+            (FRONT, client(ACK, 102, 502)),
+        ] {
+            assert!(matches!(lab.one(port, &mut frame), Verdict::Tx(_)));
+        }
+        assert_eq!(lab.path.live_sessions(), 0);
+        assert_eq!(states(&lab), []);
+        assert_eq!(lab.path.counters().closed, u64::from(number) + 1);
+        lab.check_gauges();
+    }
+    // As many at once as there may be.
+    for number in 0..4 {
+        open(&mut lab, 3000 + number);
+    }
+    assert_eq!(lab.path.live_sessions(), 4);
+    lab.after_s(100_000);
+    lab.path.sweep_all(&lab.plan, lab.now);
+    assert_eq!(lab.path.counters().expired, 4);
+    assert!(lab.path.counters().reals.iter().all(|real| !real.is_used()));
+}
+
 /// Gauges of a real server in a connection's life. What IPVS calls active is all but what closes.
 #[test]
 fn gauges_follow_a_session() {

@@ -1,0 +1,104 @@
+//! Connections that are over, for a moment: what is sent again at their end still gets through.
+//!
+//! With `tcp_time_wait_s = 0` a connection is over for everybody with the acknowledgement of the
+//! second FIN: it is counted as closed, and its local port and its place of `limits.sessions` are
+//! free. But that acknowledgement may be lost on its way on, and then the FIN comes once more. So
+//! the session stays in the table for a second, or until another [`LINGERING`] have ended, or
+//! whoever needs its keys, its port or its slot takes them.
+
+use super::Shared;
+use super::engine::Engine;
+use super::parse::Parse;
+use crate::plan::Plan;
+use crate::session::State;
+use sluice_table::slab::NONE;
+
+/// The most sessions that linger in a table; in a small one, a part of it.
+const LINGERING: u32 = 4096;
+const PART: u32 = 4;
+
+/// The sessions of a table that ended last. One that was taken meanwhile may still be among them,
+/// and its slot be another's.
+pub(super) struct Linger {
+    ids: Box<[u32]>,
+    next: usize,
+    /// Whether any may linger.
+    any: bool,
+}
+
+impl Linger {
+    /// For a table of so many sessions.
+    pub fn new(sessions: u32) -> Self {
+        Self { ids: vec![NONE; Self::most(sessions) as usize].into(), next: 0, any: false }
+    }
+
+    /// How many sessions linger in a table of so many, beside them.
+    pub fn most(sessions: u32) -> u32 {
+        LINGERING.min(sessions / PART)
+    }
+
+    /// Takes in a session, and gives the one that is to go for it: itself if none may linger.
+    fn push(&mut self, id: u32) -> u32 {
+        let Some(place) = self.ids.get_mut(self.next) else { return id };
+        self.any = true;
+        let oldest = std::mem::replace(place, id);
+        self.next = if self.next + 1 == self.ids.len() { 0 } else { self.next + 1 };
+        oldest
+    }
+}
+
+impl<F: Parse> Engine<F> {
+    /// Ends a session whose packets have closed it, and counts it. What both sides have closed
+    /// lingers.
+    pub fn close(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
+        shared.counters.closed += 1;
+        if self.sessions.slab().at(id).state == State::TimeWait {
+            self.linger(shared, plan, id);
+        } else {
+            self.remove(shared, plan, id);
+        }
+    }
+
+    /// Lets a session linger that both sides have closed.
+    #[inline(never)]
+    pub fn linger(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
+        let session = self.sessions.at_mut(id);
+        shared.ended(plan, session);
+        session.state = State::Ended;
+        if let Some(real) = shared.counters.reals.get_mut(session.real().0 as usize) {
+            real.lingering += 1;
+        }
+        let oldest = self.ended.push(id);
+        self.stop_lingering(shared, plan, oldest);
+    }
+
+    /// Ends a session to which another is to follow, or that nothing is left of; it is counted as
+    /// closed unless it was.
+    pub fn replace(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
+        let counted = self.sessions.slab().at(id).state == State::Ended;
+        self.remove(shared, plan, id);
+        shared.counters.closed += u64::from(!counted);
+    }
+
+    /// Lets none linger any longer, for what they hold of source NAT's. Gives whether any did.
+    #[cold]
+    pub fn stop_all_lingering(&mut self, shared: &mut Shared, plan: &Plan) -> bool {
+        if !std::mem::take(&mut self.ended.any) {
+            return false;
+        }
+        let before = self.sessions.removals();
+        for place in 0..self.ended.ids.len() {
+            let id = std::mem::replace(&mut self.ended.ids[place], NONE);
+            self.stop_lingering(shared, plan, id);
+        }
+        before != self.sessions.removals()
+    }
+
+    /// Removes a session if it lingers.
+    fn stop_lingering(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
+        let session = self.sessions.slab().get(id);
+        if session.is_some_and(|session| session.state == State::Ended) {
+            self.remove(shared, plan, id);
+        }
+    }
+}
