@@ -233,6 +233,12 @@ class Flow:
         self.service.ended(self.real)
         self.scene.expired += 1
 
+    def evict(self):
+        """Notes that the session has given way to the one that the next packet opens."""
+        self.is_open = False
+        self.service.ended(self.real)
+        self.scene.evicted += 1
+
     def hops(self, way):
         """The neighbours that a packet of `way` comes from and goes to."""
         hops = self.client_hop, self.real_hop

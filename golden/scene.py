@@ -81,6 +81,7 @@ class Scene:
         self.to_kernel = 0
         self.created = 0
         self.expired = 0
+        self.evicted = 0
         self.closed = 0
         self.packet_id = 0
         self.loose = []
@@ -282,7 +283,8 @@ class Scene:
                 "created": self.created,
                 "expired": self.expired,
                 "closed": self.closed,
-                "live": self.created - self.expired - self.closed,
+                **({"evicted": self.evicted} if self.evicted else {}),
+                "live": self.created - self.expired - self.closed - self.evicted,
             },
             "ports": [
                 {"name": port.name, "received": len(port.received), "sent": len(port.sent)}

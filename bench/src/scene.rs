@@ -189,6 +189,8 @@ impl Scene {
                 v6: Some(sources).filter(|n| n.address.is_ipv6()),
             },
             timeouts,
+            // All sessions are opened before any is answered.
+            gives_way: false,
             ..Blueprint::default()
         }
     }

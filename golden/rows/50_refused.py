@@ -183,6 +183,7 @@ def sessions_full_udp(s):
     s.service("dns", "udp", 53)
     one = s.flow("dns")
     one.ask()
+    one.reply()
     s.flow("dns", real=2, client=(CLIENT, 40001)).ask(drop="sessions_full")
     one.ask()
     one.reply()

@@ -27,7 +27,10 @@ def datagram_refused(s, m):
 @rows_for((FNAT4, FNAT6, NAT4, DR4), "at max_sessions a datagram is answered with port unreachable")
 def datagram_full(s, m):
     m.service(s, "dns", "udp", 53, max_sessions=1)
-    s.flow("dns", client=(m.client, 40000)).ask()
+    one = s.flow("dns", client=(m.client, 40000))
+    one.ask()
+    one.ask()
+    one.reply()
     s.flow("dns", client=(m.client, 40001)).ask(drop="service_full", answer=("port",))
 
 

@@ -141,12 +141,12 @@ def sessions_full_both(s):
     s.limits["sessions"] = 2
     s.service("web4", reals=[1])
     s.service("web6", reals=[1], version=6, mode="dr")
-    s.flow("web4").syn()
+    s.flow("web4").handshake()
     s.wait(0.01)
-    s.flow("web6").syn()
+    s.flow("web6").handshake()
     s.wait(0.01)
-    s.flow("web4", client=("198.51.100.48", 40001)).syn(drop="sessions_full")
-    s.flow("web6", client=(CLIENT6, 40001)).syn(drop="sessions_full")
+    s.flow("web4", client=("198.51.100.48", 40001)).syn(drop="service_share")
+    s.flow("web6", client=(CLIENT6, 40001)).syn(drop="service_share")
 
 
 @row("IPv6: all local ports towards the real server in use; free again after a close")

@@ -154,6 +154,7 @@ def expiry_makes_room(s):
     s.service("dns", "udp", 53)
     f = s.flow("dns")
     f.ask()
+    f.reply()
     s.wait(10)
     s.flow("dns", real=2, client=(CLIENT, 40001)).ask(drop="sessions_full")
     s.wait(12)

@@ -209,7 +209,7 @@ def none_left(s, m, scheduler):
 def upper(s, m, scheduler):
     m.service(s, scheduler=scheduler, reals=[1], real_keys={1: {"upper_sessions": 2}})
     for number in range(2):
-        opens(s, m, 1, 40000 + number)
+        s.flow(real=1, client=(m.client, 40000 + number)).handshake()
     for number in range(2):
         s.flow(client=(m.client, 41000 + number)).syn(drop="reals_full", answer=("reset",))
 

@@ -120,15 +120,21 @@ def burst_mixed(s):
 @row("A pool and a table that run out in the middle of a burst")
 def burst_runs_out(s):
     s.pools["lan"]["ports"] = "3000-3009"
-    s.limits["sessions"] = 15
+    s.limits["sessions"] = 20
     s.service(reals=[1])
-    s.service("next", "tcp", 81, reals=[2])
+    s.service("next", "tcp", 81, reals=[2], mode="nat")
     for number in range(12):
         f = s.flow(lport=3000 + number, client=(CLIENT, 20_000 + number))
         f.syn(drop=None if number < 10 else "local_ports_exhausted")
+        if number < 10:
+            f.syn_ack()
+            f.ack()
     for number in range(12):
-        f = s.flow("next", real=2, lport=3000 + number, client=(CLIENT, 20_000 + number))
-        f.syn(drop=None if number < 5 else "sessions_full")
+        f = s.flow("next", real=2, client=(CLIENT, 20_000 + number))
+        f.syn(drop=None if number < 10 else "service_share")
+        if number < 10:
+            f.syn_ack()
+            f.ack()
 
 
 @row("A timeout in the middle of a capture's burst: the clock decides, not the burst")

@@ -293,6 +293,8 @@ fn blueprint(universe: &Universe, status: &Status) -> Blueprint {
         timeouts: universe.timeouts,
         no_session: universe.no_session,
         refused: universe.refused,
+        // The model does not follow which session gives way.
+        gives_way: false,
         accept_mid_stream: universe.mid_stream,
         icmp_errors_per_s: universe.errors_per_s,
         tunnel: tunnel(universe),

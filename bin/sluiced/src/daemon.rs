@@ -208,7 +208,7 @@ impl Daemon {
         calls: &Receiver<Call>,
         calls_wake: &Wake,
     ) -> Result<(), Error> {
-        let (mut watch, mut port_news) = Default::default();
+        let (mut watch, mut seen) = Default::default();
         let mut upkeep = Instant::now() + UPKEEP;
         loop {
             self.wait(signals, calls_wake);
@@ -244,14 +244,14 @@ impl Daemon {
             }
             if Instant::now() >= upkeep {
                 upkeep = Instant::now() + UPKEEP;
-                self.upkeep(&mut watch, &mut port_news);
+                self.upkeep(&mut watch, &mut seen);
                 notify(&[NotifyState::Watchdog]);
             }
         }
     }
 
     /// What is to be done once a second.
-    fn upkeep(&mut self, watch: &mut watch::Watch, port_news: &mut news::PortNews) {
+    fn upkeep(&mut self, watch: &mut watch::Watch, seen: &mut news::Seen) {
         self.log.look_after();
         self.keep_neighbours();
         self.health.look_after();
@@ -260,7 +260,8 @@ impl Daemon {
         let reports = self.crew.reports();
         let total = report::total(&reports);
         self.server.note_all(news::dropped(&watch.look(&total)));
-        self.server.note_all(port_news.look(&report::ports(&self.ports)));
+        self.server.note_all(seen.pressure.look(&report::sessions(&reports, &total)));
+        self.server.note_all(seen.ports.look(&report::ports(&self.ports)));
         self.health.look_at(&total);
         self.ports.steer(&self.plan, self.mirror.state(), &total);
         self.take_figures(&reports);

@@ -166,6 +166,8 @@ fn figures(report: &Report) -> WorkerFigures {
     WorkerFigures {
         sessions: report.sessions.into(),
         session_capacity: report.session_capacity.into(),
+        half_open: report.half_open.into(),
+        pressed: report.pressed,
         table_bytes: report.table_bytes as u64,
         held: report.held as u64,
         turns: report.turns,

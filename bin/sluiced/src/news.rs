@@ -1,9 +1,10 @@
 //! What the daemon does and notices becomes events for the operator.
 
-use sluice_api::model::{Event, EventKind, PortState, Ports};
+use sluice_api::model::{Event, EventKind, PortState, Ports, SessionCounts};
 use sluice_director::Reason;
 use sluice_state::{Applied, Author, Change, Refusal};
 use std::collections::HashMap;
+use tracing::{info, warn};
 
 /// A change that is in force: an event for the whole, and one for each real server that an operator
 /// said something about. A whole that is one such word is told once, as that.
@@ -57,6 +58,13 @@ pub(crate) fn dropped(due: &[(Reason, u64)]) -> Vec<Event> {
     due.iter().map(tell).collect()
 }
 
+/// What was last seen, to notice what has changed.
+#[derive(Default)]
+pub(crate) struct Seen {
+    pub ports: PortNews,
+    pub pressure: PressureNews,
+}
+
 /// The ports' states as they were last seen.
 #[derive(Default)]
 pub(crate) struct PortNews(HashMap<String, PortState>);
@@ -80,9 +88,63 @@ impl PortNews {
     }
 }
 
+/// Whether half-open sessions pressed for room when it was last looked.
+#[derive(Default)]
+pub(crate) struct PressureNews {
+    /// How many had given way before they did.
+    since: Option<u64>,
+}
+
+impl PressureNews {
+    /// Says when that begins, and when it ends.
+    pub(crate) fn look(&mut self, now: &SessionCounts) -> Option<Event> {
+        let SessionCounts { half_open, live, evicted, .. } = *now;
+        let text = match (self.since, now.pressed_workers) {
+            (None, 1..) => {
+                self.since = Some(evicted);
+                let text = format!(
+                    "half-open sessions press for room: {half_open} of {live} sessions are; they \
+                     last three seconds, and the oldest give way"
+                );
+                warn!(half_open, live, "{text}");
+                text
+            }
+            (Some(before), 0) => {
+                self.since = None;
+                let gone = evicted.saturating_sub(before);
+                let text = format!("half-open sessions no longer press for room: {gone} gave way");
+                info!(evicted = gone, "{text}");
+                text
+            }
+            _ => return None,
+        };
+        Some(Event::new(EventKind::Sessions, text))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pressure_is_told_when_it_begins_and_when_it_ends() {
+        let mut news = PressureNews::default();
+        let mut look = |pressed_workers, evicted| {
+            let counts = SessionCounts {
+                pressed_workers,
+                evicted,
+                half_open: 7,
+                live: 9,
+                ..SessionCounts::default()
+            };
+            news.look(&counts).map(|event| event.reason)
+        };
+        assert_eq!(look(0, 5), None);
+        assert!(look(1, 6).is_some_and(|text| text.contains("7 of 9 sessions")));
+        assert_eq!(look(2, 30), None);
+        assert!(look(0, 36).is_some_and(|text| text.ends_with("30 gave way")));
+        assert_eq!(look(0, 36), None);
+    }
     use sluice_api::model::{Port, Received, Sent};
     use sluice_state::{Door, Override, RealState};
     use std::net::SocketAddr;

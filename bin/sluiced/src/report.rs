@@ -121,6 +121,9 @@ pub fn sessions(reports: &[Report], total: &Counters) -> model::SessionCounts {
         closed: total.closed,
         expired: total.expired,
         killed: total.killed,
+        evicted: total.evicted,
+        half_open: reports.iter().map(|report| u64::from(report.half_open)).sum(),
+        pressed_workers: reports.iter().filter(|report| report.pressed).count() as u16,
         ignored_ends: total.ignored_ends,
     }
 }

@@ -10,8 +10,10 @@ use tracing::warn;
 const QUIET: Duration = Duration::from_secs(10);
 
 /// Reasons that mean that the director lacks something, not that a packet was odd.
-const WATCHED: [Reason; 9] = [
+const WATCHED: [Reason; 11] = [
     Reason::SessionsFull,
+    Reason::ServiceShare,
+    Reason::RepeatAwaited,
     Reason::LocalPortsExhausted,
     Reason::NoReal,
     Reason::NoRoute,

@@ -134,6 +134,16 @@ pub struct SessionCounts {
     /// Ended by an operator.
     #[serde(default)]
     pub killed: u64,
+    /// Ended early, so that new ones had their place: half-open ones, and those of services above
+    /// their share.
+    #[serde(default)]
+    pub evicted: u64,
+    /// Half-open ones: TCP whose handshake is not complete, UDP that nobody has answered.
+    #[serde(default)]
+    pub half_open: u64,
+    /// Workers on which half-open sessions press for room, and therefore last three seconds.
+    #[serde(default)]
+    pub pressed_workers: u16,
     /// Resets and FINs that were forwarded but ended no session: their numbers do not fit it.
     #[serde(default)]
     pub ignored_ends: u64,

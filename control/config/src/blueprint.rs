@@ -29,6 +29,7 @@ impl Config {
             timeouts: self.ipvs.onto(self.timeouts),
             no_session: self.tcp.no_session,
             refused: self.icmp.refused,
+            gives_way: true,
             accept_mid_stream: self.tcp.accept_mid_stream,
             probes_from: [false, true].map(|six| {
                 self.director.probe_addresses.iter().copied().find(|it| it.is_ipv6() == six)

@@ -94,6 +94,13 @@ families! {
     SESSIONS_EXPIRED, "sluice_sessions_expired", Counter, [], "Sessions that timed out.";
     SESSIONS_KILLED, "sluice_sessions_killed", Counter, [],
         "Sessions that an operator ended.";
+    SESSIONS_EVICTED, "sluice_sessions_evicted", Counter, [],
+        "Sessions that gave way to new ones: half-open ones, and those of services above their \
+         share.";
+    SESSIONS_HALF_OPEN, "sluice_sessions_half_open", Gauge, [],
+        "Sessions of TCP whose handshake is not complete, and of UDP that nobody has answered.";
+    PRESSED, "sluice_workers_pressed", Gauge, [],
+        "Workers on which half-open sessions press for room, and therefore last three seconds.";
     ENDS_IGNORED, "sluice_session_ends_ignored", Counter, [],
         "Resets and FINs that were forwarded but ended no session: their numbers do not fit it.";
     TABLE_BYTES, "sluice_session_table_bytes", Gauge, [], "Address space of the session tables.";

@@ -87,6 +87,9 @@ pub(crate) fn sessions(
     page.one(&f::SESSIONS_CLOSED, counters.closed);
     page.one(&f::SESSIONS_EXPIRED, counters.expired);
     page.one(&f::SESSIONS_KILLED, counters.killed);
+    page.one(&f::SESSIONS_EVICTED, counters.evicted);
+    page.one(&f::SESSIONS_HALF_OPEN, sum(|said| said.half_open));
+    page.one(&f::PRESSED, sum(|said| u64::from(said.pressed)));
     page.one(&f::ENDS_IGNORED, counters.ignored_ends);
     page.one(&f::TABLE_BYTES, sum(|said| said.table_bytes));
     for (family, fate) in [(&f::DROPPED, Fate::Dropped), (&f::TO_KERNEL, Fate::Kernel)] {

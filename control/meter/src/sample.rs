@@ -59,6 +59,10 @@ pub struct WorkerFigures {
     pub sessions: u64,
     /// The most sessions there can be.
     pub session_capacity: u64,
+    /// Half-open sessions among them.
+    pub half_open: u64,
+    /// Whether these press for room.
+    pub pressed: bool,
     /// Bytes of its session tables.
     pub table_bytes: u64,
     /// Frames that wait for a neighbour.

@@ -435,6 +435,9 @@ pub struct Blueprint {
     pub refused: Refusal,
     /// Whether any TCP packet, not only a SYN, may open a session.
     pub accept_mid_stream: bool,
+    /// Whether half-open sessions, and services above their share of the table, give way to new
+    /// sessions when something runs short.
+    pub gives_way: bool,
     /// Where health checks through the data path come from, in IPv4 and IPv6.
     pub probes_from: [Option<IpAddr>; 2],
 }
@@ -452,6 +455,7 @@ impl Default for Blueprint {
             no_session: NoSession::default(),
             refused: Refusal::default(),
             accept_mid_stream: false,
+            gives_way: true,
             probes_from: [None; 2],
         }
     }

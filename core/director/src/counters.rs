@@ -144,6 +144,8 @@ pub struct Counters {
     pub killed: u64,
     /// Resets and FINs that fit no session's numbers, and so ended none.
     pub ignored_ends: u64,
+    /// Sessions that gave way to new ones: half-open ones, and those of services above their share.
+    pub evicted: u64,
     /// Packets that were handed to another worker.
     pub handed_off: u64,
 }
@@ -159,6 +161,7 @@ impl Default for Counters {
             expired: 0,
             killed: 0,
             ignored_ends: 0,
+            evicted: 0,
             handed_off: 0,
         }
     }
@@ -198,6 +201,7 @@ impl Counters {
         self.expired += other.expired;
         self.killed += other.killed;
         self.ignored_ends += other.ignored_ends;
+        self.evicted += other.evicted;
         self.handed_off += other.handed_off;
     }
 }

@@ -135,7 +135,7 @@ impl Range<'_> {
     }
 
     /// How many combinations of an address and a port there are.
-    fn combinations(&self) -> u32 {
+    pub fn combinations(&self) -> u32 {
         self.share.1 * self.locals.len() as u32
     }
 

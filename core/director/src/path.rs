@@ -20,12 +20,14 @@ mod cut;
 mod elephants;
 mod engine;
 mod errors;
+mod evict;
 mod follow;
 mod foresee;
 mod fragments;
 mod gateway;
 mod group;
 mod hairpin;
+mod half_open;
 mod inspect;
 mod introduce;
 mod joined;
@@ -40,10 +42,12 @@ mod outside;
 mod owners;
 mod parking;
 mod parse;
+mod persist;
 mod picks;
 mod probe;
 mod quote;
 mod rate;
+mod repeats;
 mod rewrite;
 mod sight;
 mod source_route;
@@ -72,7 +76,6 @@ use crate::local_port;
 use crate::plan::{Plan, RealId, ServiceId};
 use crate::reason::Reason;
 use crate::schedule::Schedulers;
-use crate::session::{Core, State};
 use crate::time::Time;
 use arrayvec::ArrayVec;
 use elephants::Sketch;
@@ -188,6 +191,8 @@ struct Shared {
     usage: Vec<Usage>,
     /// ICMP errors that were sent.
     errors: Rate,
+    /// Half-open sessions, and what they press for.
+    load: half_open::Load,
     /// Refused connections that were answered: apart, so that a flood of them leaves path MTU
     /// discovery its errors.
     refusals: Rate,
@@ -248,6 +253,7 @@ impl Path {
             schedulers: Schedulers::new(config.worker, config.workers, config.seed),
             usage: Vec::new(),
             errors: Rate::default(),
+            load: half_open::Load::new(),
             refusals: Rate::default(),
             paths: tunnel::Paths::default(),
             across_id: 0,
@@ -409,6 +415,7 @@ impl Path {
     /// Ends sessions that have timed out: a part of the table, chosen so that calls in quick
     /// succession cover all of it every two seconds (larger ones than 16 M slots take longer).
     pub fn sweep(&mut self, plan: &Plan, now: Time) {
+        self.shared.settle_pressure(plan, now);
         self.v4.sweep(&mut self.shared, plan, now);
         self.wide.sweep(&mut self.shared, plan, now);
     }
@@ -469,27 +476,6 @@ impl Shared {
     fn forwarded_all(&mut self, real: RealId, direction: Direction, (packets, bytes): (u64, u64)) {
         if let Some(real) = self.counters.reals.get_mut(real.0 as usize) {
             real.forwarded(direction, (packets, bytes));
-        }
-    }
-
-    /// Counts that a packet of a direction has moved a session on from another state. Of those in
-    /// which it is closing only [`State::Close`] is left again.
-    #[inline(always)]
-    fn moved(&mut self, session: &Core, before: State, direction: Direction) {
-        let Some(real) = self.counters.reals.get_mut(session.real().0 as usize) else { return };
-        if session.state == State::Established {
-            real.handshakes += u64::from(before == State::SynRecv);
-            real.established += 1;
-            real.closing = real.closing.saturating_sub(u32::from(before.is_closing()));
-            return;
-        }
-        let established = u32::from(before == State::Established);
-        real.established = real.established.saturating_sub(established);
-        real.closing += u32::from(!before.is_closing());
-        // What passive health checks go by.
-        let refused = (before, session.state, direction);
-        if refused == (State::SynRecv, State::Close, Direction::Outbound) {
-            real.refused += 1;
         }
     }
 }

@@ -362,6 +362,9 @@ pub struct Plan {
     pub no_session: NoSession,
     /// The answer to a new connection that is refused.
     pub refused: Refusal,
+    /// Whether half-open sessions, and services above their share of the table, give way to new
+    /// sessions when something runs short.
+    pub gives_way: bool,
     /// Whether any TCP packet may open a session.
     pub accept_mid_stream: bool,
     /// Where health checks through the data path come from, in IPv4 and IPv6.

@@ -145,6 +145,12 @@ reasons! {
     SourceRoute, "source_route", Dropped,
         "A packet that would be forwarded, but whose sender chose the routers that it goes by: \
          IPv4's loose and strict source routes, IPv6's routing header of type 0 (RFC 5095).";
+    RepeatAwaited, "repeat_awaited", Dropped,
+        "A connection's first packet, while a flood of them would end half-open sessions that are \
+         younger than a second: the client's next try opens the connection.";
+    ServiceShare, "service_share", Dropped,
+        "The worker's session table is nearly full, and the service has its share or more: the \
+         table divided by the services that have sessions.";
 }
 
 impl Reason {

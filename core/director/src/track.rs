@@ -68,6 +68,10 @@ const ENDING: [State; 16] = {
     states
 };
 
+/// So many datagrams of a client that nobody has answered make a flow that is meant. Where answers
+/// go past the director two have to do. Until then their number is where a FIN's would be.
+pub const ENOUGH: u16 = 64;
+
 /// What of a TCP segment matters to a session's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
@@ -230,6 +234,13 @@ impl Fit {
 /// it or a direction of it, but does not fit it.
 pub fn tcp(session: &mut Core, direction: Direction, segment: Segment) -> bool {
     let flags = segment.flags;
+    if session.state == State::UdpNew {
+        session.fin = session.fin.saturating_add(1);
+        if direction == Direction::Outbound || session.fin >= ENOUGH {
+            (session.state, session.fin) = (State::Udp, 0);
+        }
+        return true;
+    }
     if session.state >= State::Udp {
         return session.state != State::Sctp || sctp::follow(session, direction, segment);
     }

@@ -94,6 +94,10 @@ pub struct Report {
     pub sessions: u32,
     /// The most sessions there can be.
     pub session_capacity: u32,
+    /// Half-open sessions among them.
+    pub half_open: u32,
+    /// Whether these press for room.
+    pub pressed: bool,
     /// Bytes of its session tables.
     pub table_bytes: usize,
     /// The pages they lie in.

@@ -476,6 +476,8 @@ impl<Q: Queue> Worker<Q> {
             full: self.path.full_reals().collect(),
             sessions: self.path.live_sessions(),
             session_capacity: self.path.session_capacity(),
+            half_open: self.path.half_open_sessions(),
+            pressed: self.path.is_pressed(),
             table_bytes,
             table_pages,
             held: self.held.len(),

@@ -81,6 +81,9 @@ pub struct SessionReport {
     pub expired: u64,
     /// Ended by themselves: four-way close or reset.
     pub closed: u64,
+    /// Ended early, so that new ones had their place; left out if none was.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub evicted: u64,
     /// Open at the end.
     pub live: u64,
 }
@@ -111,6 +114,11 @@ pub struct Report {
     pub ports: Vec<PortReport>,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's form
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 impl Report {
     /// Puts together what `path` and the ports counted.
     pub(super) fn new(config: &Config, plan: &Plan, path: &Path, ports: Vec<PortReport>) -> Self {
@@ -125,6 +133,7 @@ impl Report {
                 created: counters.created,
                 expired: counters.expired,
                 closed: counters.closed,
+                evicted: counters.evicted,
                 live: path.live_sessions().into(),
             },
             ports,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use sluice_api::model::{IdleMode, Reload, Status, Worker};
+use sluice_api::model::{IdleMode, Reload, SessionCounts, Status, Worker};
 
 use crate::advice::{Reached, word};
 
@@ -77,13 +77,19 @@ fn sessions(status: &Status) -> String {
     #[allow(clippy::cast_precision_loss)] // a share
     let nearly_full = live as f64 >= capacity as f64 * NEARLY_FULL;
     format!(
-        "{}; {} opened, {} closed, {} expired{}{}",
+        "{}{}; {} opened, {} closed, {} expired{}{}{}",
         if nearly_full { styled(NOTE, &now) } else { now },
+        half_open(sessions),
         count(sessions.created),
         count(sessions.closed),
         count(sessions.expired),
         if sessions.killed > 0 {
             format!(", {} killed", count(sessions.killed))
+        } else {
+            String::new()
+        },
+        if sessions.evicted > 0 {
+            format!(", {} evicted", count(sessions.evicted))
         } else {
             String::new()
         },
@@ -93,6 +99,15 @@ fn sessions(status: &Status) -> String {
             String::new()
         }
     )
+}
+
+/// The half-open sessions, where they press for room.
+fn half_open(sessions: &SessionCounts) -> String {
+    if sessions.pressed_workers == 0 {
+        return String::new();
+    }
+    let text = format!("{} half-open press for room", count(sessions.half_open));
+    format!(", {}", styled(NOTE, &text))
 }
 
 fn memory_of(status: &Status) -> String {

@@ -62,6 +62,9 @@ fn status() -> Status {
             closed: 7_600_000,
             expired: 41_976,
             killed: 0,
+            evicted: 0,
+            half_open: 0,
+            pressed_workers: 0,
             ignored_ends: 0,
         },
         handed_off: 1_024,
@@ -358,7 +361,7 @@ fn a_replay() {
         services: vec![service],
         reasons: serde_json::Map::new(),
         to_kernel: 4,
-        sessions: replay::SessionReport { created: 3, expired: 1, closed: 2, live: 0 },
+        sessions: replay::SessionReport { created: 3, expired: 1, closed: 2, evicted: 0, live: 0 },
         ports: vec![port("front", 36, 24), port("back", 24, 30)],
     };
     let mut summary = replay::Summary { report, warnings: Vec::new(), cut: 5 };

@@ -118,7 +118,7 @@ pub enum EventKind {
     Port,
     /// Packets were dropped for want of something.
     Drops,
-    /// An operator ended sessions.
+    /// An operator ended sessions; or half-open ones began to press for room, or no longer do.
     Sessions,
     /// A virtual address came to this machine, or left it.
     Ha,

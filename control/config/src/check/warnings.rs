@@ -12,7 +12,7 @@ use crate::{
 /// More sessions than this are worth a remark on memory.
 const MANY_SESSIONS: u32 = 1 << 27;
 /// What a session takes in memory, in bytes, at most.
-const SESSION_BYTES: u64 = 64;
+const SESSION_BYTES: u64 = 72;
 /// More held frames than this, in all workers together, are worth a remark on memory.
 const MANY_HELD_FRAMES: u64 = 65_536;
 /// What a held frame takes in memory, in bytes.

@@ -48,32 +48,8 @@ const CONFIG: &str = r#"
     pool = "lan"
 "#;
 
-fn sample() -> Sample {
-    let config = Config::parse("file", CONFIG).expect("a configuration").config;
-    let plan = Plan::compile(&config.blueprint(), None, &Retired::default()).expect("a plan");
-    let real = |at: u64| RealCounters {
-        packets: [at * 10 + 1, at * 10 + 2],
-        bytes: [at * 1000 + 3, at * 1000 + 4],
-        sessions: at * 10 + 5,
-        active: at + 6,
-        ..RealCounters::default()
-    };
-    let mut reasons = [0; Reason::COUNT];
-    reasons[Reason::TooBig as usize] = 17;
-    let mut refused = ServiceDrops::default();
-    (0..3).for_each(|_| refused.count(Reason::ClientDenied));
-    let reals = (0..plan.reals.len() as u64).map(real).collect();
-    let counters = Counters { reals, reasons, killed: 5, handed_off: 6, ..Counters::default() };
-    let counters = Counters { created: 9, closed: 8, expired: 7, ignored_ends: 4, ..counters };
-    let counters = Counters { services: vec![refused; plan.services.len()], ..counters };
-    let figures = WorkerFigures {
-        packets: 1_000,
-        bursts: 100,
-        work: Work { busy_ms: 1_500, life_ms: 6_000 },
-        stage_s: Stage::ALL.map(|stage| if stage == Stage::Track { 1e-9 } else { 0.5 }),
-        ..WorkerFigures::default()
-    };
-    let port = model::Port {
+fn port() -> model::Port {
+    model::Port {
         name: "front".to_owned(),
         device: "af_xdp:eth0".to_owned(),
         driver: "net_af_xdp".to_owned(),
@@ -91,6 +67,34 @@ fn sample() -> Sample {
             passed: 22,
             unowned: 23,
         }),
+    }
+}
+
+fn sample() -> Sample {
+    let config = Config::parse("file", CONFIG).expect("a configuration").config;
+    let plan = Plan::compile(&config.blueprint(), None, &Retired::default()).expect("a plan");
+    let real = |at: u64| RealCounters {
+        packets: [at * 10 + 1, at * 10 + 2],
+        bytes: [at * 1000 + 3, at * 1000 + 4],
+        sessions: at * 10 + 5,
+        active: at + 6,
+        ..RealCounters::default()
+    };
+    let mut reasons = [0; Reason::COUNT];
+    reasons[Reason::TooBig as usize] = 17;
+    let mut refused = ServiceDrops::default();
+    (0..3).for_each(|_| refused.count(Reason::ClientDenied));
+    let reals = (0..plan.reals.len() as u64).map(real).collect();
+    let counters = Counters { reals, reasons, killed: 5, evicted: 3, ..Counters::default() };
+    let counters = Counters { created: 9, closed: 8, expired: 7, ignored_ends: 4, ..counters };
+    let services = vec![refused; plan.services.len()];
+    let counters = Counters { services, handed_off: 6, ..counters };
+    let figures = WorkerFigures {
+        packets: 1_000,
+        bursts: 100,
+        work: Work { busy_ms: 1_500, life_ms: 6_000 },
+        stage_s: Stage::ALL.map(|stage| if stage == Stage::Track { 1e-9 } else { 0.5 }),
+        ..WorkerFigures::default()
     };
     Sample {
         at: Duration::from_millis(61_500),
@@ -101,7 +105,7 @@ fn sample() -> Sample {
             WorkerSample { core: 3, figures: Some(figures) },
             WorkerSample { core: 5, figures: None },
         ],
-        ports: model::Ports { ports: vec![port] },
+        ports: model::Ports { ports: vec![port()] },
         ha: model::Ha {
             role: model::HaRole::Active,
             addresses: vec![model::HaAddress {

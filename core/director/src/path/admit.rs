@@ -268,7 +268,7 @@ pub(super) fn opening_state(
             _ => None,
         },
         UDP if plan.service(service).is_some_and(|s| s.one_packet) => Some(State::OnePacket),
-        UDP => Some(State::Udp),
+        UDP => Some(State::UdpNew),
         SCTP => track::sctp::opens(segment, mid_stream).then_some(State::Sctp),
         // An answer that nobody waits for opens nothing.
         ICMP | ICMPV6 => (flags & ACK == 0).then_some(State::Icmp),

@@ -25,6 +25,7 @@ impl Path {
         shared.adopt_services(plan);
         let walk = local_port::Walk::beginning(shared.ports_from);
         shared.walks.resize(plan.reals.len(), walk);
+        shared.load.reals.resize(plan.reals.len(), 0);
         shared.counters.reals.resize(plan.reals.len(), RealCounters::default());
         for (id, real) in plan.reals.iter().enumerate() {
             let identity = (real.service, real.address, real.port);
@@ -46,6 +47,8 @@ impl Path {
         if plan.uses_wide() && self.wide.sessions.slab().capacity() < self.config.sessions {
             self.make_wide();
         }
+        self.v4.half_open.adopt(plan.services.len());
+        self.wide.half_open.adopt(plan.services.len());
     }
 
     /// Makes the wide table, which is empty as long as it is too small for anything.

@@ -10,6 +10,7 @@ use super::burst::{Burst, GROUPS, Parsed, WINDOW, position};
 use super::foresee::Foreseen;
 use super::fragments::Fragments;
 use super::group::{ALL, Group, Together, lanes};
+use super::half_open::HalfOpen;
 use super::linger::Linger;
 use super::others::Others;
 use super::parse::{Parse, Refused};
@@ -26,7 +27,7 @@ use crate::time::Time;
 use arrayvec::ArrayVec;
 use sluice_lanes::each_lane;
 use sluice_lanes::level::{LANES, Level};
-use sluice_table::{PagePolicy, RegionError, Slot};
+use sluice_table::{PagePolicy, RegionError};
 
 /// How many steps behind parsing a group's flows are found, are looked for in their other buckets,
 /// and are followed. Three steps for the buckets and three for the sessions are about what memory
@@ -53,6 +54,11 @@ pub(super) struct Engine<F: Together> {
     pub touched: Flow,
     /// The sessions that ended last.
     pub ended: Linger,
+    /// The session that the packet has opened which is followed now: what it is itself moves
+    /// nothing on.
+    pub fresh: Flow,
+    /// Half-open sessions by age.
+    pub half_open: HalfOpen,
     /// What is known of a group's first packets.
     pub foreseen: Foreseen<F::Addr>,
     /// Hashes whose buckets sessions that are opened some time later will need: asked for together
@@ -108,13 +114,17 @@ impl<F: Parse> Engine<F> {
         seed: Seed,
         pages: PagePolicy,
     ) -> Result<Self, RegionError> {
+        let (places, ended) = ((sessions, Linger::most(sessions)), Linger::new(sessions));
+        let sessions: Sessions<F> = Sessions::new(places, seed, pages)?;
         Ok(Self {
-            sessions: Sessions::new((sessions, Linger::most(sessions)), seed, pages)?,
-            ended: Linger::new(sessions),
+            half_open: HalfOpen::new(sessions.slab().capacity(), pages)?,
+            sessions,
+            ended,
             burst: Burst::new(),
             fragments: Fragments::new(fragments),
             level: Level::detect(),
             touched: Flow::NONE,
+            fresh: Flow::NONE,
             foreseen: Foreseen::default(),
             wanted: ArrayVec::new(),
             hand: 0,
@@ -378,6 +388,7 @@ impl<F: Parse> Engine<F> {
         at: usize,
         (frames, verdicts): &mut (&mut [B], &mut [Verdict]),
     ) {
+        self.fresh = Flow::NONE;
         let lane = &mut self.burst.lanes[at];
         let at_frame = usize::from(lane.frame);
         let frame = &mut frames[at_frame];
@@ -445,40 +456,6 @@ impl<F: Parse> Engine<F> {
                 self.track(shared, turn, at, frame)
             }
             Err(outcome) => outcome,
-        }
-    }
-
-    /// Ends a session that is found by keys with these hashes, inbound and outbound.
-    #[inline(always)]
-    pub fn remove_by(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        id: u32,
-        hashes: [Option<u64>; 2],
-    ) {
-        let session = self.sessions.slab().at(id);
-        if session.is_vacant() {
-            return;
-        }
-        // Where it is: to read a whole session that was just written to takes long.
-        shared.ended(plan, session);
-        if F::WIDE {
-            let session = *session;
-            self.sessions.remove_by(id, hashes);
-            self.let_go(shared, plan, &session);
-        } else {
-            self.sessions.remove_by(id, hashes);
-        }
-    }
-
-    /// Ends a session, whatever its state.
-    pub fn remove(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
-        if let Some(session) = self.sessions.remove(plan, id) {
-            shared.ended(plan, &session);
-            if F::WIDE {
-                self.let_go(shared, plan, &session);
-            }
         }
     }
 }

@@ -241,15 +241,19 @@ impl<F: Parse> Engine<F> {
         flow: Flow,
         segment: track::Segment,
     ) {
+        if flow == self.fresh {
+            return;
+        }
         let id = flow.id();
         let session = self.sessions.at_mut(id);
         let before = session.state;
         let fits = track::tcp(session, flow.direction(), segment);
         shared.counters.ignored_ends += u64::from(!fits);
-        if before != session.state {
-            shared.moved(session, before, flow.direction());
+        let state = session.state;
+        if before != state {
+            self.moved(shared, plan, (id, before), flow.direction());
         }
-        if plan.timeout_ms[session.state as usize] == 0 {
+        if plan.timeout_ms[state as usize] == 0 {
             self.close(shared, plan, id);
         }
     }

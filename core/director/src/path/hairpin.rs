@@ -123,6 +123,7 @@ impl<F: Parse> Engine<F> {
         let holders = template.holders() + 1;
         template.set_holders(holders);
         shared.began(plan, &session);
+        self.note_half_open(plan, &session, opened);
         Ok(Flow::new(opened, Direction::Outbound))
     }
 
@@ -147,14 +148,19 @@ impl<F: Parse> Engine<F> {
             if !shared.is_hairpinned(place) {
                 return Some(Outcome::Is(Verdict::Drop(Reason::Martian)));
             }
-            open_anew(shared, turn, session, segment);
+            let listed = session.state.is_half_open();
+            if open_anew(shared, turn, session, segment) && !listed {
+                let session = *session;
+                self.note_half_open(plan, &session, flow.id());
+            }
             return None;
         }
         session.seen_ms = turn.now.low();
         let before = session.state;
         if track::accept_inside(session, segment) {
-            shared.moved(session, before, flow.direction());
+            self.moved(shared, plan, (flow.id(), before), flow.direction());
         }
+        let session = self.sessions.slab().at(flow.id());
         let plain = track::is_plain(session, flow.direction(), segment);
         shared.forwarded_all(session.real(), flow.direction(), joined::carried(&parsed, frame));
         if !plain {
@@ -204,13 +210,13 @@ impl<F: Parse> Engine<F> {
 }
 
 /// Lets a connection from another host inside begin anew where the last one is over, or was never
-/// answered.
-fn open_anew(shared: &mut Shared, turn: Turn<'_>, session: &mut Core, segment: Segment) {
+/// answered. Whether that was so.
+fn open_anew(shared: &mut Shared, turn: Turn<'_>, session: &mut Core, segment: Segment) -> bool {
     let idle_ms = session.idle_ms(turn.now);
     if session.protocol() != ipv4::TCP
         || !track::is_reuse(session, Direction::Inbound, Mode::Snat, segment, idle_ms)
     {
-        return;
+        return false;
     }
     // The mapping that it holds stays.
     shared.ended(turn.view.plan, session);
@@ -219,4 +225,5 @@ fn open_anew(shared: &mut Shared, turn: Turn<'_>, session: &mut Core, segment: S
     session.client_hop = HopId::NONE.0;
     track::begin_outside(session, segment);
     shared.began(turn.view.plan, session);
+    true
 }

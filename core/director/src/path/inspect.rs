@@ -195,7 +195,7 @@ pub(super) fn info<F: Family>(
         local,
         real: (far, far_port),
         mode: real.mode,
-        state: session.state,
+        state: session.state.told(),
         idle_ms: session.idle_ms(now),
         expires_ms: timeout.saturating_sub(session.idle_ms(now)),
         service: real.service,

@@ -1,6 +1,7 @@
 //! Opening a session: limits, persistence, scheduler, local port, insertion.
 
 use super::engine::{Engine, Turn};
+use super::evict::Holders;
 use super::parse::Parse;
 use super::rate::Usage;
 use super::sweep::expired;
@@ -16,6 +17,7 @@ use crate::reason::Reason;
 use crate::schedule::{Refused, stable_hash};
 use crate::session::{Core, Entry, Flow, Session, SessionOf, State};
 use crate::time::Time;
+use crate::track;
 use sluice_lanes::level::LANES;
 use sluice_lanes::prefetch;
 
@@ -51,18 +53,24 @@ impl<F: Parse> Engine<F> {
         if service.clients.as_ref().is_some_and(|clients| !clients.admits(client)) {
             return Err(drop(Reason::ClientDenied));
         }
-        if shared.live >= shared.capacity {
-            return Err(drop(Reason::SessionsFull));
-        }
         let client_hop = view.fib.lookup_near(client, &mut self.foreseen.near);
         let answers = matches!(service.mode, Mode::Fnat | Mode::Nat);
         if answers && client_hop == Err(NoHop::NoRoute) {
             return Err(drop(Reason::NoRoute));
         }
         let probed = view.plan.probed(service, (client, tuple.sport));
+        shared.load.comes(entry.hash);
         if probed.is_none() {
-            shared.within_limits(service, id, now).map_err(drop)?;
+            match shared.within_limits(service, id, now) {
+                Err(Reason::ServiceFull) => {
+                    self.evict_at_limit(shared, view.plan, id).map_err(drop)?;
+                    shared.within_limits(service, id, now)
+                }
+                other => other,
+            }
+            .map_err(drop)?;
         }
+        self.make_room(shared, view.plan, id).map_err(drop)?;
         let core = Core {
             client_port: tuple.sport,
             virtual_port: tuple.dport,
@@ -108,10 +116,13 @@ impl<F: Parse> Engine<F> {
             return if reachable(turn.view, real) { Ok(real) } else { Err(Reason::NoRoute) };
         }
         let key = scheduled_by::<F>(plan, service, tuple);
-        let real = shared.schedulers.pick(plan, id, key, now).map_err(|why| match why {
-            Refused::NoReal => Reason::NoReal,
-            Refused::AllFull => Reason::RealsFull,
-        })?;
+        let real = match shared.schedulers.pick(plan, id, key, now) {
+            Ok(real) => real,
+            Err(Refused::NoReal) => return Err(Reason::NoReal),
+            Err(Refused::AllFull) => self.evict_until(shared, plan, id, |shared| {
+                shared.schedulers.pick(plan, id, key, now).ok()
+            })?,
+        };
         if !reachable(turn.view, real) {
             return Err(Reason::NoRoute);
         }
@@ -135,7 +146,7 @@ impl<F: Parse> Engine<F> {
             Mode::Fnat => {
                 let told = self.as_foreseen(shared, turn, (&back, real));
                 let found = told.or_else(|| self.local_port(shared, turn, &back, (real, service)));
-                let (local, entry) = found.ok_or(Reason::LocalPortsExhausted)?;
+                let (local, entry) = found.ok_or_else(|| shared.no_port())?;
                 (session.local, session.local_port) = local;
                 back = towards::<F>(plan, &back, local).ok_or(Reason::NoReal)?;
                 Some(entry)
@@ -148,17 +159,22 @@ impl<F: Parse> Engine<F> {
             }
             Mode::Dr | Mode::Ipip | Mode::Snat => None,
         };
+        if answers.is_none() && session.state == State::UdpNew {
+            session.fin = track::ENOUGH - 1;
+        }
         // A one-packet session is for no other packet of the client.
         let entry = Some(entry).filter(|_| session.state != State::OnePacket);
         let inserted = self.sessions.insert_by(session, [entry, answers]);
         let id = inserted.map_err(|_| Reason::SessionsFull)?;
         // Where it is now: what only values go to needs no memory of its own before.
         shared.began(plan, self.sessions.slab().at(id));
+        self.note_half_open(plan, session, id);
         // What the next session will be written to can be on its way until then.
         if let Some(next) = self.sessions.slab().next_slot() {
             prefetch::read(next);
         }
         let flow = Flow::new(id, Direction::Inbound);
+        self.fresh = flow;
         Ok(Opened { flow, real, mode: known.mode, new: back.reversed() })
     }
 
@@ -214,7 +230,7 @@ impl<F: Parse> Engine<F> {
         let at = real.0 as usize;
         let (told, mut right) = (self.foreseen.answers_of(real).copied(), false);
         let mut walk = *shared.walks.get(at)?;
-        let mut entry = None;
+        let (mut entry, mut holders) = (None, Holders::new(real, range.combinations()));
         let chosen = range.choose(&mut walk, |local, port| {
             let Some(key) = towards::<F>(plan, back, (local, port)) else { return false };
             if turn.others.have::<F>(plan, local, &key) {
@@ -231,11 +247,23 @@ impl<F: Parse> Engine<F> {
             entry = Some(hash.into());
             let taken = self.sessions.find(plan, hash, &F::tuple(&key));
             let Some(flow) = taken else { return true };
-            let over = expired(self.sessions.slab().at(flow.id()), plan, now);
+            let session = self.sessions.slab().at(flow.id());
+            let over = expired(session, plan, now);
             if over {
                 self.expire(shared, plan, flow.id());
+                return true;
             }
-            over
+            let gives = holders.gives_up(shared, plan, session, (flow.id(), local, port, hash));
+            if gives {
+                self.evict_pressed(shared, plan, flow.id());
+            }
+            gives || holders.enough
+        });
+        let chosen = chosen.filter(|_| !holders.enough).or_else(|| {
+            let (id, local, port, hash) = holders.last_resort(shared)?;
+            self.evict_pressed(shared, plan, id);
+            entry = Some(hash.into());
+            Some((local, port))
         });
         walk.was_told(right);
         *shared.walks.get_mut(at)? = walk;
@@ -251,96 +279,6 @@ impl<F: Parse> Engine<F> {
             }
         }
         Some((chosen?, entry?))
-    }
-
-    /// The key of a client's template.
-    fn template(service: ServiceId, client: F::Addr, vip: F::Addr) -> Tuple<F::Addr> {
-        // No packet has this: one without ports has zeros.
-        Tuple { src: client, dst: vip, sport: service.0, dport: u16::MAX, protocol: TEMPLATE }
-    }
-
-    /// The real server that a client's earlier sessions went to.
-    fn remembered(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        now: Time,
-        tuple: &Tuple<F::Addr>,
-        (id, service): (ServiceId, &Service),
-    ) -> Option<RealId> {
-        let persistence = service.persistence?;
-        let client = F::masked(tuple.src, persistence.prefix);
-        let key = Self::template(id, client, F::side(plan).vip(id)?);
-        let flow = self.sessions.find(plan, self.sessions.hash(&key), &key)?;
-        let template = self.sessions.slab().at(flow.id());
-        let real = template.real();
-        let good = !expired(template, plan, now)
-            && F::side(plan).real(real).is_some_and(|real| real.goes_on(true))
-            && shared.schedulers.is_eligible(real);
-        if good {
-            return Some(real);
-        }
-        self.remove(shared, plan, flow.id());
-        None
-    }
-
-    /// The real server that persistence has for a packet's sender; nothing changes by asking.
-    pub(super) fn template_of(
-        &self,
-        plan: &Plan,
-        now: Time,
-        tuple: &Tuple<F::Addr>,
-        id: ServiceId,
-    ) -> Option<RealId> {
-        let persistence = plan.service(id)?.persistence?;
-        let client = F::masked(tuple.src, persistence.prefix);
-        let key = Self::template(id, client, F::side(plan).vip(id)?);
-        let flow = self.sessions.find(plan, self.sessions.hash(&key), &key)?;
-        let template = self.sessions.slab().at(flow.id());
-        (!expired(template, plan, now)).then(|| template.real())
-    }
-
-    /// Remembers where a client's session went, if its service does.
-    #[inline(always)]
-    fn remember(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        now: Time,
-        id: u32,
-        service: &Service,
-    ) {
-        if let Some(persistence) = service.persistence {
-            self.bind(shared, plan, now, id, persistence.prefix);
-        }
-    }
-
-    #[inline(never)]
-    fn bind(&mut self, shared: &mut Shared, plan: &Plan, now: Time, id: u32, prefix: u8) {
-        let session = *self.sessions.slab().at(id);
-        let client = F::masked(session.client, prefix);
-        let Some(service) = plan.service_of(&session) else { return };
-        let Some(vip) = F::side(plan).vip(service) else { return };
-        let key = Self::template(service, client, vip);
-        if let Some(flow) = self.sessions.find(plan, self.sessions.hash(&key), &key) {
-            self.sessions.at_mut(flow.id()).seen_ms = now.low();
-            return;
-        }
-        let core = Core {
-            client_port: key.sport,
-            virtual_port: key.dport,
-            state: State::Template,
-            seen_ms: now.low(),
-            ..Core::default().to(session.real(), TEMPLATE)
-        };
-        let template = Session { client, core, ..Session::default() };
-        // Without room for it the client's next session is scheduled anew.
-        if shared.live < shared.capacity && self.sessions.insert(plan, template).is_ok() {
-            (shared.live, shared.templates) = (shared.live + 1, shared.templates + 1);
-            if let Some(counters) = shared.counters.reals.get_mut(session.real().0 as usize) {
-                counters.bound += 1;
-            }
-        }
     }
 }
 
@@ -415,7 +353,12 @@ impl Shared {
             counters.established += u32::from(established);
         }
         if let Some(usage) = self.usage_of(plan, session) {
+            let first = usage.active == 0;
             usage.active += 1;
+            self.load.sharers += u32::from(first);
+        }
+        if session.state.is_half_open() {
+            self.half_opened(plan, session);
         }
         self.schedulers.opened(real);
     }
@@ -447,7 +390,12 @@ impl Shared {
             counters.closing = counters.closing.saturating_sub(closing);
         }
         if let Some(usage) = self.usage_of(plan, session) {
+            let last = usage.active == 1;
             usage.active = usage.active.saturating_sub(1);
+            self.load.sharers -= u32::from(last);
+        }
+        if session.state.is_half_open() {
+            self.half_closed(plan, session);
         }
         self.schedulers.closed(real);
     }

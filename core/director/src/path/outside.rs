@@ -71,6 +71,7 @@ impl<F: Parse> Engine<F> {
         let any = plan.accept_mid_stream || shared.may_resume(frame);
         let state = admit::opening_state(plan, id, tuple.protocol, parsed.segment, any);
         let Some(state) = state else { return is(Verdict::Drop(Reason::NoSession)) };
+        shared.load.comes(self.sessions.hash(tuple));
         let opened = self.map(shared, turn, tuple, (rule, state));
         let flow = opened.map_err(|reason| Outcome::Is(Verdict::Drop(reason)))?;
         track::begin(self.sessions.at_mut(flow.id()), parsed.segment);
@@ -86,6 +87,9 @@ impl<F: Parse> Engine<F> {
         (rule, state): (&Service, State),
     ) -> Result<Flow, Reason> {
         let Turn { view: View { plan, fib }, now, .. } = turn;
+        let outside = *rule.reals.first().ok_or(Reason::NoReal)?;
+        let of = plan.real(outside).ok_or(Reason::NoReal)?.service;
+        self.make_room(shared, plan, of)?;
         // A session and a template. Templates of sessions that linger take places.
         let full = |shared: &Shared| shared.live + 1 >= shared.capacity;
         if full(shared) && (!self.stop_all_lingering(shared, plan) || full(shared)) {
@@ -95,7 +99,6 @@ impl<F: Parse> Engine<F> {
             Err(NoHop::NoRoute) => return Err(Reason::NoRoute),
             found => found.unwrap_or(HopId::NONE),
         };
-        let outside = *rule.reals.first().ok_or(Reason::NoReal)?;
         let core = Core {
             client_port: tuple.sport,
             virtual_port: tuple.dport,
@@ -143,6 +146,7 @@ impl<F: Parse> Engine<F> {
         }
         let id = inserted.map_err(|_| Reason::SessionsFull)?;
         shared.began(plan, &session);
+        self.note_half_open(plan, &session, id);
         Ok(Flow::new(id, Direction::Inbound))
     }
 

@@ -39,6 +39,8 @@ impl Rate {
 pub(super) struct Usage {
     /// Sessions open now.
     pub active: u32,
+    /// The half-open ones among them.
+    pub half_open: u32,
     /// New sessions.
     pub rate: Rate,
 }

@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::engine::Engine;
+use super::half_open::PRESSED_MS;
 use super::parse::Parse;
 use crate::plan::Plan;
 use crate::session::{Core, State};
@@ -26,6 +27,42 @@ const TOGETHER: usize = 16;
 type Over = ArrayVec<(u32, [Option<u64>; 2]), TOGETHER>;
 
 impl<F: Parse> Engine<F> {
+    /// Ends a session that is found by keys with these hashes, inbound and outbound.
+    #[inline(always)]
+    pub fn remove_by(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        id: u32,
+        hashes: [Option<u64>; 2],
+    ) {
+        let session = self.sessions.slab().at(id);
+        if session.is_vacant() {
+            return;
+        }
+        // Where it is: to read a whole session that was just written to takes long.
+        shared.ended(plan, session);
+        self.half_open.forget(plan, session, id);
+        if F::WIDE {
+            let session = *session;
+            self.sessions.remove_by(id, hashes);
+            self.let_go(shared, plan, &session);
+        } else {
+            self.sessions.remove_by(id, hashes);
+        }
+    }
+
+    /// Ends a session, whatever its state.
+    pub fn remove(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
+        if let Some(session) = self.sessions.remove(plan, id) {
+            shared.ended(plan, &session);
+            self.half_open.forget(plan, &session, id);
+            if F::WIDE {
+                self.let_go(shared, plan, &session);
+            }
+        }
+    }
+
     /// Ends a session that has timed out.
     pub fn expire(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
         let connection = is_connection(self.sessions.slab().at(id));
@@ -54,15 +91,22 @@ impl<F: Parse> Engine<F> {
 
     fn sweep_slots(&mut self, shared: &mut Shared, plan: &Plan, now: Time, slots: u32) {
         let (mut left, mut asked) = (slots, Over::new());
+        let mut idle_ms = plan.timeout_ms;
+        if shared.load.pressure.on {
+            for state in [State::SynRecv, State::UdpNew] {
+                let ms = &mut idle_ms[state as usize];
+                *ms = PRESSED_MS.min(*ms);
+            }
+        }
         while left > 0 {
             let touched = self.sessions.slab().touched();
             if self.hand >= touched {
                 self.hand = 0;
             }
             let part = left.min(PART as u32).min(touched - self.hand);
-            let (ids, count) = self.idle_ones(plan, now, part);
+            let (ids, count) = self.idle_ones(&idle_ms, now, part);
             for ids in ids[..count].chunks(TOGETHER) {
-                let found = self.ask_for(plan, now, ids);
+                let found = self.ask_for(shared, plan, now, ids);
                 self.end(shared, plan, &asked);
                 asked = found;
             }
@@ -75,12 +119,17 @@ impl<F: Parse> Engine<F> {
     /// Of so many slots from the hand on those whose sessions may be over, and how many these are.
     /// Which they are nobody can foresee, so it makes no branch.
     #[inline(always)]
-    fn idle_ones(&self, plan: &Plan, now: Time, part: u32) -> ([u32; PART], usize) {
+    fn idle_ones(
+        &self,
+        idle_ms: &[u32; State::PLACES],
+        now: Time,
+        part: u32,
+    ) -> ([u32; PART], usize) {
         let (mut ids, mut count) = ([0; PART], 0);
         let slots = self.sessions.slab().slots().get(self.hand as usize..).unwrap_or_default();
         for (id, session) in (self.hand..).zip(slots.iter().take(part as usize)) {
             ids[count % PART] = id;
-            let idle = session.idle_ms(now) > plan.timeout_ms[session.state as usize];
+            let idle = session.idle_ms(now) > idle_ms[session.state as usize];
             count += usize::from(idle & !session.is_vacant());
         }
         (ids, count)
@@ -88,11 +137,14 @@ impl<F: Parse> Engine<F> {
 
     /// Those of some sessions whose time is over, with all their index buckets asked for at once.
     #[inline(always)]
-    fn ask_for(&self, plan: &Plan, now: Time, ids: &[u32]) -> Over {
+    fn ask_for(&self, shared: &Shared, plan: &Plan, now: Time, ids: &[u32]) -> Over {
         let mut over = Over::new();
         for id in ids {
             let session = self.sessions.slab().at(*id);
-            if timed_out(session, plan, now) {
+            let pressed = shared.load.pressure.on
+                && session.state.is_half_open()
+                && session.idle_ms(now) > PRESSED_MS;
+            if pressed || timed_out(session, plan, now) {
                 over.push((*id, self.sessions.hashes(plan, session).unwrap_or_default()));
             }
         }
@@ -117,7 +169,7 @@ impl<F: Parse> Engine<F> {
 }
 
 /// Whether a session is one that counts.
-const fn is_connection(session: &Core) -> bool {
+pub(super) const fn is_connection(session: &Core) -> bool {
     !matches!(session.state, State::Template | State::Ended)
 }
 

@@ -3,9 +3,11 @@
 mod blind;
 mod errors;
 mod firsts;
+mod flood;
 mod fragments;
 mod groups;
 mod hairpin;
+mod half_open;
 mod hearsay;
 mod icmp;
 mod introduce;

@@ -76,6 +76,7 @@ impl Plan {
         plan.revision = 0;
         plan.turned.clear();
         plan.no_session = blueprint.no_session;
+        plan.gives_way = blueprint.gives_way;
         plan.refused = blueprint.refused;
         plan.accept_mid_stream = blueprint.accept_mid_stream;
         plan.tunnel = blueprint.tunnel;

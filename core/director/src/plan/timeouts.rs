@@ -50,7 +50,8 @@ impl Plan {
         self.state_ms = by_state(timeouts);
         self.timeout_ms = self.state_ms;
         let idle = self.services.iter().map(|service| service.idle_ms).filter(|ms| *ms > 0).min();
-        for state in State::ALL.into_iter().filter(|state| state.is_open()) {
+        let states = State::ALL.into_iter().chain([State::UdpNew]);
+        for state in states.filter(|state| state.is_open()) {
             let ms = &mut self.timeout_ms[state as usize];
             *ms = idle.map_or(*ms, |idle| idle.min(*ms));
         }
@@ -76,6 +77,7 @@ fn by_state(timeouts: &Timeouts) -> [u32; State::PLACES] {
         (State::LastAck, timeouts.tcp_last_ack_s),
         (State::TimeWait, timeouts.tcp_time_wait_s),
         (State::Close, timeouts.tcp_close_s),
+        (State::UdpNew, timeouts.udp_s),
         (State::Udp, timeouts.udp_s),
         (State::OnePacket, timeouts.one_packet_s),
         (State::Sctp, timeouts.sctp_s),

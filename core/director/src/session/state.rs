@@ -23,6 +23,8 @@ pub enum State {
     TimeWait,
     /// TCP: reset.
     Close,
+    /// UDP that nobody has answered yet; told as [`State::Udp`].
+    UdpNew,
     /// UDP. This state and those below it are not TCP's.
     Udp,
     /// UDP of a service that schedules each datagram by itself: an answer is waited for.
@@ -42,12 +44,12 @@ pub enum State {
 
 impl State {
     /// How many states there are.
-    pub const COUNT: usize = 15;
+    pub const COUNT: usize = 16;
 
     /// Places of a table that is looked up by four bits.
     pub const PLACES: usize = 16;
 
-    /// Every state of a connection that counts.
+    /// Every state of a connection that counts and has a name of its own.
     pub const ALL: [Self; 12] = [
         Self::SynRecv,
         Self::Established,
@@ -74,7 +76,7 @@ impl State {
             Self::LastAck => "LAST_ACK",
             Self::TimeWait | Self::Ended => "TIME_WAIT",
             Self::Close => "CLOSE",
-            Self::Udp => "UDP",
+            Self::UdpNew | Self::Udp => "UDP",
             Self::OnePacket => "ONE_PACKET",
             Self::Sctp => "SCTP",
             Self::Icmp => "ICMP",
@@ -86,12 +88,23 @@ impl State {
     /// Whether a session's service may say how long it may be silent: nothing shows its end yet,
     /// and nothing more is known to be missing.
     pub const fn is_open(self) -> bool {
-        matches!(self, Self::Established | Self::Udp | Self::Sctp | Self::Other)
+        matches!(self, Self::Established | Self::UdpNew | Self::Udp | Self::Sctp | Self::Other)
     }
 
     /// Whether a side has closed a connection, or a reset has ended it.
     #[inline(always)]
     pub const fn is_closing(self) -> bool {
         (self as u8).wrapping_sub(Self::FinWait as u8) <= Self::Close as u8 - Self::FinWait as u8
+    }
+
+    /// Whether nobody has shown yet that both ends mean it.
+    #[inline(always)]
+    pub const fn is_half_open(self) -> bool {
+        matches!(self, Self::SynRecv | Self::UdpNew)
+    }
+
+    /// The state that it is told as.
+    pub const fn told(self) -> Self {
+        if matches!(self, Self::UdpNew) { Self::Udp } else { self }
     }
 }

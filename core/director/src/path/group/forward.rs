@@ -234,12 +234,14 @@ impl<F: Parse> Engine<F> {
         if before == session.state && !matches!(before, State::TimeWait | State::Close) {
             return ALL;
         }
-        if before != session.state {
-            shared.moved(session, before, flow.direction());
+        let state = session.state;
+        if before != state {
+            self.moved(shared, plan, (flow.id(), before), flow.direction());
         }
+        let group = &self.burst.groups[at % GROUPS];
         // What is known of it ahead is asked first: its state was just written.
-        let (ends, ended) = (group.ends, plan.timeout_ms[session.state as usize] == 0);
-        if ends >> lane & 1 == 1 && ended && session.state == State::TimeWait {
+        let (ends, ended) = (group.ends, plan.timeout_ms[state as usize] == 0);
+        if ends >> lane & 1 == 1 && ended && state == State::TimeWait {
             self.linger(shared, plan, flow.id());
             shared.counters.closed += 1;
         } else if ends >> lane & 1 == 1 && ended {

@@ -38,7 +38,10 @@ fn kill(lab: &mut Lab, filter: &SessionFilter, slots: u32) -> u32 {
 #[test]
 fn neither_direction_finds_an_ended_session_and_its_port_is_free() {
     // One local port for each real server: only an ended session makes room for the next.
-    let mut lab = Lab::with(|blueprint| blueprint.pools[0].ports = 2000..=2000, 100, (0, 1));
+    let one = |blueprint: &mut crate::blueprint::Blueprint| {
+        (blueprint.pools[0].ports, blueprint.gives_way) = (2000..=2000, false);
+    };
+    let mut lab = Lab::with(one, 100, (0, 1));
     let (real, local) = open(&mut lab, 40_000);
     let (other, _) = open(&mut lab, 40_001);
     assert_eq!((real, other), (REAL, REAL_2));

@@ -223,14 +223,17 @@ fn a_removed_real_server_keeps_its_sessions_and_gets_no_new_ones() {
 
 #[test]
 fn a_full_table_and_an_exhausted_pool_refuse_cleanly() {
-    let mut lab = Lab::with(|_| {}, 5, (0, 1));
+    let mut lab = Lab::with(|b| b.gives_way = false, 5, (0, 1));
     let verdict = |lab: &mut Lab, port| lab.one(FRONT, &mut udp((CLIENT, port), (VIP, 53), b"?"));
     for port in 0..5 {
         assert_eq!(verdict(&mut lab, 2000 + port), Verdict::Tx(BACK));
     }
     assert_eq!(verdict(&mut lab, 2005), Verdict::Drop(Reason::SessionsFull));
     assert_eq!(verdict(&mut lab, 2000), Verdict::Tx(BACK), "those that are there go on");
-    let mut lab = Lab::with(|b| b.pools[0].ports = 1024..=1026, 100, (0, 1));
+    let few = |b: &mut crate::blueprint::Blueprint| {
+        (b.pools[0].ports, b.gives_way) = (1024..=1026, false);
+    };
+    let mut lab = Lab::with(few, 100, (0, 1));
     for port in 0..3 {
         assert_eq!(verdict(&mut lab, 2000 + port), Verdict::Tx(BACK));
     }

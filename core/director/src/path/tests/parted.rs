@@ -162,6 +162,7 @@ fn only_what_both_tables_take_is_halved() {
         "[2001:db8:2::11]:53",
     ));
     blueprint.pools[0].ports = 1024..=1031;
+    blueprint.gives_way = false;
     let opened = |field: &mut Field, from: &str, to: &str| {
         let mut opens = |port: u16| {
             let client = SocketAddr::new(ip(from), port);

@@ -120,8 +120,13 @@ fn persistence_opens_no_session_without_a_route() {
 #[test]
 fn limits_refuse_with_a_reason() {
     let mut lab = web(|service| service.max_sessions = 3);
-    let verdicts: Vec<_> =
-        (0..5).map(|port| lab.one(FRONT, &mut tcp((CLIENT, 1000 + port), SYN))).collect();
+    let mut opens = |port| {
+        let verdict = lab.one(FRONT, &mut tcp((CLIENT, port), SYN));
+        // A half-open session would give way to the next.
+        lab.one(FRONT, &mut tcp((CLIENT, port), ACK));
+        verdict
+    };
+    let verdicts: Vec<_> = (0..5).map(|port| opens(1000 + port)).collect();
     let full = Verdict::Answer(FRONT, Reason::ServiceFull);
     assert_eq!(verdicts[2..], [Verdict::Tx(BACK), full, full]);
     assert_eq!(lab.one(FRONT, &mut tcp((CLIENT, 1000), SYN)), Verdict::Tx(BACK), "a known one");
@@ -138,8 +143,12 @@ fn limits_refuse_with_a_reason() {
     assert_eq!(lab.path.counters().of(Reason::ServiceRate), 2);
 
     let mut lab = web(|service| service.reals.iter_mut().for_each(|r| r.upper_sessions = 1));
-    let verdicts: Vec<_> =
-        (0..3).map(|port| lab.one(FRONT, &mut tcp((CLIENT, 1000 + port), SYN))).collect();
+    let mut opens = |port| {
+        let verdict = lab.one(FRONT, &mut tcp((CLIENT, port), SYN));
+        lab.one(FRONT, &mut tcp((CLIENT, port), ACK));
+        verdict
+    };
+    let verdicts: Vec<_> = (0..3).map(|port| opens(1000 + port)).collect();
     assert_eq!(verdicts[2], Verdict::Answer(FRONT, Reason::RealsFull));
 }
 
@@ -150,6 +159,7 @@ fn drops_are_counted_by_service() {
     let mut lab = web(|service| service.max_sessions = 1);
     let web = usize::from(ServiceId(1).0);
     lab.one(FRONT, &mut tcp((CLIENT, 1000), SYN));
+    lab.one(FRONT, &mut tcp((CLIENT, 1000), ACK));
     lab.one(FRONT, &mut tcp((CLIENT, 1001), SYN));
     lab.one(FRONT, &mut tcp((CLIENT, 1002), SYN));
     lab.one(FRONT, &mut tcp((CLIENT, 1003), ACK));
