@@ -78,6 +78,22 @@ impl<F: Parse> Engine<F> {
         Ok(flow)
     }
 
+    /// Makes room for a session and a template.
+    fn make_room_for_two(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        rule: ServiceId,
+    ) -> Result<(), Reason> {
+        let full = |shared: &Shared| shared.live + 1 >= shared.capacity;
+        // Templates of sessions that linger take places, too.
+        if full(shared) {
+            self.stop_all_lingering(shared, plan);
+        }
+        self.make_room(shared, plan, rule)?;
+        if full(shared) { Err(Reason::SessionsFull) } else { Ok(()) }
+    }
+
     /// Opens a session to the outside.
     fn map(
         &mut self,
@@ -89,12 +105,7 @@ impl<F: Parse> Engine<F> {
         let Turn { view: View { plan, fib }, now, .. } = turn;
         let outside = *rule.reals.first().ok_or(Reason::NoReal)?;
         let of = plan.real(outside).ok_or(Reason::NoReal)?.service;
-        self.make_room(shared, plan, of)?;
-        // A session and a template. Templates of sessions that linger take places.
-        let full = |shared: &Shared| shared.live + 1 >= shared.capacity;
-        if full(shared) && (!self.stop_all_lingering(shared, plan) || full(shared)) {
-            return Err(Reason::SessionsFull);
-        }
+        self.make_room_for_two(shared, plan, of)?;
         let inside_hop = match fib.lookup(F::to_ip(tuple.src)) {
             Err(NoHop::NoRoute) => return Err(Reason::NoRoute),
             found => found.unwrap_or(HopId::NONE),
