@@ -32,7 +32,8 @@ pub fn segment(packet: &[u8]) -> Segment {
     let end = header.tag();
     let told = packet.get(sctp::HEADER + 4..).and_then(|value| value.first_chunk());
     let ack = told.map_or(0, |tag| u32::from_be_bytes(*tag));
-    let Some(chunk) = sctp::first_chunk(packet) else { return Segment::default() };
+    // A first fragment seldom has the whole chunk, but its tag is the association's.
+    let Some(chunk) = sctp::first_chunk(packet) else { return Segment { flags: 0, ack: 0, end } };
     let reflected = if chunk.flags & sctp::REFLECTED != 0 { ACK } else { 0 };
     match chunk.kind {
         sctp::INIT if end == 0 => Segment { flags: SYN, ack, end },

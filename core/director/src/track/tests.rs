@@ -367,3 +367,13 @@ proptest! {
         }
     }
 }
+
+/// Its chunk is longer than what has come of it.
+#[test]
+fn a_first_fragment_of_sctp_tells_the_tag() {
+    let mut packet = [0; 64];
+    packet[4..8].copy_from_slice(&0x0102_0304_u32.to_be_bytes());
+    packet[14..16].copy_from_slice(&3000_u16.to_be_bytes());
+    let told = super::sctp::segment(&packet);
+    assert_eq!(told, Segment { flags: 0, ack: 0, end: 0x0102_0304 });
+}
