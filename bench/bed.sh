@@ -93,7 +93,7 @@ write_config() {
     local real
     printf '[director]\ncores = [%s]\nidle = "busy"\ncontrol_socket = "%s"\nstate_dir = "%s"\n\n' \
         "$worker_core" "$dir/sluice.sock" "$dir/state"
-    # Nobody answers the flows; where such ones fill a quarter of the table, they age within seconds.
+    # Flows that nobody answers age within seconds where they fill a quarter of the table.
     printf '[limits]\nsessions = %s\n\n' $((sessions * 17 / 4 + 1000))
     printf '[[port]]\nname = "front"\ntwin = "tfront"\ndevice = "%s"\n\n' "$1"
     printf '[[port]]\nname = "back"\ntwin = "tback"\ndevice = "%s"\n\n' "$2"

@@ -6,13 +6,12 @@ from frames import CLIENT, CLIENT6, GATEWAY, GATEWAY6, VIP, VIP6
 class Mode:
     """A forwarding mode and the families of the virtual and the real addresses."""
 
-    def __init__(self, name, title, forward, version, real_version=None, pending=False):
+    def __init__(self, name, title, forward, version, real_version=None):
         self.name = name
         self.title = title
         self.forward = forward
         self.version = version
         self.real_version = real_version or version
-        self.pending = pending
         self.one_way = forward in ("dr", "ipip")
         self.crosses = forward == "fnat" and self.version != self.real_version
         self.vip = VIP if version == 4 else VIP6

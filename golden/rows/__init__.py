@@ -5,29 +5,22 @@ from collections import OrderedDict
 from pathlib import Path
 
 ROWS = OrderedDict()
-PENDING = OrderedDict()
 
 
-def row(title, name=None, pending=False):
-    """Makes a function a row; its name becomes the row's.
-
-    A pending row waits for what it shows to be built: `make.py --pending` makes it, nothing else.
-    """
+def row(title, name=None):
+    """Makes a function a row; its name becomes the row's."""
 
     def add(function):
         key = name or function.__name__
-        rows = PENDING if pending else ROWS
-        assert key not in rows, key
-        rows[key] = (title, function.__module__.split(".")[-1], function)
+        assert key not in ROWS, key
+        ROWS[key] = (title, function.__module__.split(".")[-1], function)
         return function
 
     return add
 
 
-def rows_for(modes, title, pending=False, prefix=""):
-    """Makes a function of a scene and a mode a row for each mode, named after both. `pending` may
-    name the modes in which it waits.
-    """
+def rows_for(modes, title, prefix=""):
+    """Makes a function of a scene and a mode a row for each mode, named after both."""
 
     def add(function):
         for mode in modes:
@@ -37,8 +30,7 @@ def rows_for(modes, title, pending=False, prefix=""):
 
             play.__module__ = function.__module__
             name = f"{prefix}{mode.name}_{function.__name__}"
-            waits = pending if isinstance(pending, bool) else mode in pending
-            row(f"{mode.title}: {title}", name, waits or mode.pending)(play)
+            row(f"{mode.title}: {title}", name)(play)
         return function
 
     return add

@@ -1,6 +1,6 @@
 //! The golden cases: what the data path does, as captures in and captures out, with counters.
 //!
-//! A case is a folder of `golden/cases`, made by `golden/make.py` with scapy and committed. It is
+//! A case is a folder of `target/golden`, which `golden/make.py` makes with scapy. It is
 //! played through `sluice replay`'s own code, the same as an operator's. What comes out is compared
 //! byte by byte, and what differs is told packet by packet with the command that shows it again.
 #![forbid(unsafe_code)]
@@ -15,22 +15,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use sluice::replay::{Capture, Input, Job, Record, run};
-use sluice_testkit::describe;
+use sluice_testkit::{describe, golden};
 
 use loose::Rules;
 
 /// What an expected counter says that may be anything.
 const ANY: &str = "any";
-
-/// The folder of the cases: `golden/cases`, or what `GOLDEN_CASES` names below the repository (for
-/// rows that wait for what they show).
-pub fn cases_dir() -> PathBuf {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR"));
-    match env::var_os("GOLDEN_CASES") {
-        Some(other) => golden.join("..").join(other),
-        None => golden.join("cases"),
-    }
-}
 
 /// One golden case.
 #[derive(Clone, Debug)]
@@ -44,13 +34,18 @@ pub struct Case {
 pub type Written = Vec<(String, Vec<u8>)>;
 
 impl Case {
-    /// Every case, by name.
+    /// Every case, by name: of the folder that `GOLDEN_CASES` names, if it is set (to play the rows
+    /// of another version).
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// When the cases cannot be made, or the folder not be read.
     pub fn all() -> io::Result<Vec<Self>> {
+        let folder = match env::var_os("GOLDEN_CASES") {
+            Some(other) => PathBuf::from(other),
+            None => golden::cases()?,
+        };
         let mut cases = Vec::new();
-        for entry in fs::read_dir(cases_dir())? {
+        for entry in fs::read_dir(folder)? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
             cases.push(Self { name, folder: entry.path() });
@@ -129,14 +124,14 @@ impl Case {
     /// The command that plays this case by hand.
     pub fn command(&self) -> String {
         let mut command = format!(
-            "cargo run -q -p sluice -- replay --config golden/cases/{}/config.toml",
+            "cargo run -q -p sluice -- replay --config target/golden/{}/config.toml",
             self.name
         );
         for input in self.inputs().unwrap_or_default() {
             let file = input.file.file_name().unwrap_or_default().to_string_lossy();
-            let _ = write!(command, " --in {}=golden/cases/{}/{file}", input.port, self.name);
+            let _ = write!(command, " --in {}=target/golden/{}/{file}", input.port, self.name);
         }
-        command + " --out-dir target/golden"
+        command + " --out-dir target/replayed"
     }
 }
 

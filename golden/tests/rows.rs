@@ -2,24 +2,27 @@
 //! the same whatever the bursts. Each case is a test of its own: `cargo test -p sluice-golden
 //! tcp_open` plays those whose name contains `tcp_open`.
 
-use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use sluice_golden::{Case, Written};
+use sluice_testkit::golden;
 
 /// Fewer cases than this mean that some got lost.
 const FEWEST: usize = 1300;
 
-/// The interpreter that Debian's python3-scapy belongs to.
-const PYTHON: &str = "/usr/bin/python3";
-
 fn main() -> ExitCode {
-    let cases = Case::all().expect("golden/cases can be read");
+    let cases = match Case::all() {
+        Ok(cases) => cases,
+        Err(error) => {
+            eprintln!("the golden cases cannot be played: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     let count = cases.len();
     let mut trials = vec![
         Trial::test("all_cases_are_there", move || enough(count)),
-        Trial::test("cases_are_what_their_rows_make", made_anew).with_ignored_flag(!has_scapy()),
+        Trial::test("digests_and_list_are_up_to_date", up_to_date),
     ];
     let rows = cases.into_iter();
     trials.extend(rows.map(|case| Trial::test(case.name.clone(), move || judge(&case))));
@@ -45,21 +48,10 @@ fn enough(count: usize) -> Result<(), Failed> {
     if count >= FEWEST {
         return Ok(());
     }
-    Err(format!("only {count} cases, of {FEWEST} or more: run golden/make.py").into())
+    Err(format!("only {count} cases, of {FEWEST} or more").into())
 }
 
-fn has_scapy() -> bool {
-    let import = Command::new(PYTHON).args(["-c", "import scapy"]).output();
-    import.is_ok_and(|output| output.status.success())
-}
-
-/// The committed cases and `docs/golden.md` are what scapy makes of the rows today.
-fn made_anew() -> Result<(), Failed> {
-    let make = Path::new(env!("CARGO_MANIFEST_DIR")).join("make.py");
-    let output = Command::new(PYTHON).arg(make).arg("--check").output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let text = [output.stdout, output.stderr].concat();
-    Err(format!("{}\n  golden/make.py", String::from_utf8_lossy(&text)).into())
+/// The committed digests and `docs/golden.md` are what scapy makes of the rows today.
+fn up_to_date() -> Result<(), Failed> {
+    Ok(golden::check()?)
 }

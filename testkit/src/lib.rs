@@ -1,5 +1,5 @@
-//! What tests of packets need: frames built in one line, a second opinion on every checksum, and
-//! a frame as one readable line.
+//! What tests of packets need: frames built in one line, a second opinion on every checksum, a
+//! frame as one readable line, and the golden cases.
 //!
 //! All of it stands on `etherparse`, which shares no code with the director: what is tested never
 //! judges itself.
@@ -7,6 +7,7 @@
 
 mod build;
 mod describe;
+pub mod golden;
 mod verify;
 
 pub use build::{Frame, tcp, udp};

@@ -5,6 +5,7 @@ use std::panic;
 use std::path::Path;
 
 use sluice_properties::{ALL, Property, Reached, reach, seeds, turn};
+use sluice_testkit::golden;
 
 fn fuzz_dir() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("fuzz/properties is in fuzz")
@@ -40,7 +41,7 @@ fn every_corpus() {
 
 #[test]
 fn golden_cases_as_seeds() {
-    let cases = fuzz_dir().join("../golden/cases");
+    let cases = golden::cases().expect("the golden cases can be made");
     let seeds = seeds::from_cases(&cases).expect("the golden cases can be read");
     for (target, property) in ALL {
         let of_target = seeds.iter().filter(|(of, _, _)| *of == target);

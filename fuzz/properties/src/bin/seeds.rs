@@ -1,5 +1,5 @@
 //! Writes the seeds that come from the golden cases into a folder of corpora, for the fuzzer:
-//! `cargo run -p sluice-properties --bin seeds -- golden/cases fuzz/seeds`.
+//! `cargo run -p sluice-properties --bin seeds -- target/golden target/seeds`.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
