@@ -2,11 +2,12 @@
 //!
 //! Each function takes bytes, makes of them whatever they can be read as, and panics when a
 //! property does not hold. They live outside of the fuzzer's own crate so that `cargo test` can
-//! play the committed corpora (`fuzz/corpus`) on every run, with no fuzzer about.
+//! play the committed corpora ([`corpus`]) on every run, with no fuzzer about.
 #![forbid(unsafe_code)]
 
 mod bytes;
 mod config;
+pub mod corpus;
 mod health;
 mod import;
 mod ipvs;

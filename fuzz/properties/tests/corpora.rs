@@ -2,14 +2,9 @@
 
 use std::fs;
 use std::panic;
-use std::path::Path;
 
-use sluice_properties::{ALL, Property, Reached, reach, seeds, turn};
+use sluice_properties::{ALL, Property, Reached, corpus, reach, seeds, turn};
 use sluice_testkit::golden;
-
-fn fuzz_dir() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("fuzz/properties is in fuzz")
-}
 
 /// Plays inputs; a failing one is named with the command that shows it again.
 fn play(target: &str, property: Property, inputs: &[(String, Vec<u8>)]) {
@@ -17,8 +12,8 @@ fn play(target: &str, property: Property, inputs: &[(String, Vec<u8>)]) {
         let played = panic::catch_unwind(|| property(bytes));
         assert!(
             played.is_ok(),
-            "{target}: {name} breaks the property; again, under the sanitizer: \
-             cargo +nightly fuzz run {target} {name}"
+            "{target}: {name} breaks the property; again, under the sanitizer, with the input in a \
+             file (`corpus unpack`, see fuzz/README.md): cargo +nightly fuzz run {target} FILE"
         );
     }
 }
@@ -26,16 +21,20 @@ fn play(target: &str, property: Property, inputs: &[(String, Vec<u8>)]) {
 #[test]
 fn every_corpus() {
     for (target, property) in ALL {
-        let mut inputs = Vec::new();
-        for entry in fs::read_dir(fuzz_dir().join("corpus").join(target)).expect(target) {
-            let path = entry.expect("an entry").path();
-            let name = path.strip_prefix(fuzz_dir()).expect("inside of it").display().to_string();
-            inputs.push((format!("fuzz/{name}"), fs::read(&path).expect("an input")));
-        }
-        inputs.sort();
+        let inputs = corpus::inputs(target).expect(target);
         assert!(inputs.len() >= 20, "the corpus of {target} has only {} inputs", inputs.len());
         play(target, property, &inputs);
         println!("{target}: {} inputs", inputs.len());
+    }
+}
+
+/// An unchanged corpus packs to the same bytes, so that a difference is one of inputs.
+#[test]
+fn archives_depend_only_on_their_inputs() {
+    for (target, _) in ALL {
+        let inputs = corpus::inputs(target).expect(target);
+        let committed = fs::read(corpus::folder().join(format!("{target}.tar"))).expect(target);
+        assert!(corpus::packed(&inputs).expect(target) == committed, "{target}: pack it again");
     }
 }
 
