@@ -137,12 +137,6 @@ impl Mode {
             Self::Snat => "snat",
         }
     }
-
-    /// Whether a real server answers its clients itself, so that the director sees one direction.
-    #[inline(always)]
-    pub const fn answers_past(self) -> bool {
-        matches!(self, Self::Dr | Self::Ipip)
-    }
 }
 
 /// What becomes of the sessions of a real server that is gone.

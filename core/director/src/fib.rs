@@ -8,7 +8,6 @@
 pub mod macs;
 pub(crate) mod ranges;
 
-use crate::blueprint::Mode;
 use crate::plan::{Plan, Real, RealId};
 use bytemuck::{Pod, Zeroable};
 use macs::OwnMacs;
@@ -321,7 +320,7 @@ impl Fib {
 
     fn hop_of_real(&self, real: &Real) -> HopId {
         // The one that stands for the outside has as many as there are destinations.
-        if real.mode == Mode::Snat {
+        if real.forwarding.has_remote() {
             return HopId::NONE;
         }
         self.lookup(real.address).unwrap_or(HopId::NONE)

@@ -8,6 +8,7 @@
 mod addresses;
 mod clients;
 mod compile;
+mod forwarding;
 mod hairpins;
 mod ids;
 mod probes;
@@ -21,6 +22,7 @@ mod timeouts;
 
 pub use clients::Clients;
 pub use compile::CompileError;
+pub use forwarding::Forwarding;
 pub use ids::Retired;
 pub use probes::{MAX_PROBED, probe_port};
 pub(crate) use side::Side;
@@ -67,8 +69,9 @@ pub struct Service {
     pub ports: Ports,
     /// Its place in the configuration, from 0.
     pub position: usize,
-    /// Forwarding mode of real servers that have none of their own.
+    /// Forwarding mode of real servers that have none of their own, and what it means.
     pub mode: Mode,
+    pub(crate) forwarding: Forwarding,
     /// Scheduler.
     pub scheduler: Scheduling,
     /// What `sh` and `mh` hash.
@@ -127,6 +130,7 @@ impl Default for Service {
             ports: Ports::ALL,
             position: 0,
             mode: Mode::default(),
+            forwarding: Forwarding::of(Mode::default()),
             scheduler: Scheduling::default(),
             hash: HashKey::default(),
             table: None,
@@ -232,8 +236,9 @@ pub struct Real {
     pub port: u16,
     /// Weight; 0 while it drains.
     pub weight: u16,
-    /// Forwarding mode.
+    /// Forwarding mode, and what it means.
     pub mode: Mode,
+    pub(crate) forwarding: Forwarding,
     /// Sessions from which on it gets no new ones; 0 for no limit.
     pub upper_sessions: u32,
     /// Sessions below which it gets new ones again; 0 for three quarters of the upper limit.

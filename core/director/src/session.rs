@@ -9,12 +9,11 @@
 
 mod state;
 
-use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::family::{Family, Tuple};
 use crate::hash::Seed;
 use crate::key::{self, Key};
-use crate::plan::{LocalId, Plan, RealId};
+use crate::plan::{Forwarding, LocalId, Plan, RealId};
 use crate::time::Time;
 use bytemuck::{NoUninit, Zeroable};
 use sluice_table::index::Vacancy;
@@ -325,7 +324,7 @@ impl<F: Family> Sessions<F> {
         session: &SessionOf<F>,
         direction: Direction,
         key: &Key<F::Addr>,
-    ) -> Option<(Key<F::Addr>, Mode)> {
+    ) -> Option<(Key<F::Addr>, Forwarding)> {
         let side = F::side(plan);
         let real = side.real(session.real())?;
         let inbound = matches!(direction, Direction::Inbound);
@@ -333,9 +332,9 @@ impl<F: Family> Sessions<F> {
         if !(real.goes_on(inbound) & !session.is_vacant() & (protocol == key.protocol)) {
             return None;
         }
-        let mode = real.mode;
+        let forwarding = real.forwarding;
         let (mut vip, mut address) = (real.wire_vip, real.wire_address);
-        if F::WIDE && mode == Mode::Snat {
+        if F::WIDE && forwarding.has_remote() {
             if session.state == State::Template {
                 return None;
             }
@@ -345,11 +344,9 @@ impl<F: Family> Sessions<F> {
         let near = key::ports(session.client_port, session.virtual_port);
         let (client_port, virtual_port) = key::halves(near);
         // The client as the real server sees it.
-        let (middle, middle_port) = match mode {
-            Mode::Fnat | Mode::Snat => {
-                (side.local_wire(session.local)?, session.local_port.to_be())
-            }
-            _ => (client, client_port),
+        let (middle, middle_port) = match forwarding.translates_source() {
+            true => (side.local_wire(session.local)?, session.local_port.to_be()),
+            false => (client, client_port),
         };
         let far = key::pair(real.port_for_wire(virtual_port), middle_port);
         let inward = Key { src: client, dst: vip, ports: near, protocol };
@@ -361,7 +358,7 @@ impl<F: Family> Sessions<F> {
             protocol,
         };
         let belongs = either(&inward, &outward) == *key;
-        belongs.then(|| (either(&outward, &inward).reversed(), mode))
+        belongs.then(|| (either(&outward, &inward).reversed(), forwarding))
     }
 
     /// [`Self::turned`] in host byte order.
@@ -370,9 +367,9 @@ impl<F: Family> Sessions<F> {
         session: &SessionOf<F>,
         direction: Direction,
         tuple: &Tuple<F::Addr>,
-    ) -> Option<(Tuple<F::Addr>, Mode)> {
-        let (new, mode) = Self::turned(plan, session, direction, &F::key(tuple))?;
-        Some((F::tuple(&new), mode))
+    ) -> Option<(Tuple<F::Addr>, Forwarding)> {
+        let (new, forwarding) = Self::turned(plan, session, direction, &F::key(tuple))?;
+        Some((F::tuple(&new), forwarding))
     }
 
     /// The flow that packets with this tuple belong to.
@@ -401,7 +398,7 @@ impl<F: Family> Sessions<F> {
             dport: session.virtual_port,
             protocol,
         };
-        if real.mode == Mode::Snat {
+        if real.forwarding.has_remote() {
             let dst = F::far(session);
             let outbound = Tuple {
                 src: dst,
@@ -420,11 +417,14 @@ impl<F: Family> Sessions<F> {
             dport,
             protocol,
         };
-        let outbound = match real.mode {
+        let forwarding = real.forwarding;
+        let outbound = match forwarding.translates_destination() {
             _ if session.state == State::Template => None,
-            Mode::Fnat => Some(from(side.local(session.local)?, session.local_port)),
-            Mode::Nat => Some(from(session.client, session.client_port)),
-            Mode::Dr | Mode::Ipip | Mode::Snat => None,
+            true if forwarding.translates_source() => {
+                Some(from(side.local(session.local)?, session.local_port))
+            }
+            true => Some(from(session.client, session.client_port)),
+            false => None,
         };
         Some([Some(inbound).filter(|_| session.state != State::OnePacket), outbound])
     }

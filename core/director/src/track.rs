@@ -21,7 +21,6 @@
 
 pub mod sctp;
 
-use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::session::{Core, State};
 use sluice_wire::tcp::{ACK, FIN, RST, SYN};
@@ -127,13 +126,14 @@ pub const ENDS: u32 = (SYN | FIN | RST) as u32;
 /// A SYN alone proves nothing (RFC 9293 3.10.7.4): where a connection may be alive it goes to its
 /// real server, whose acknowledgement lets a client that has forgotten it reset it.
 ///
-/// Where the real server answers past the director, nothing tells that it has closed too. There the
-/// rule of TIME_WAIT holds from the client's FIN on: the new connection's number is a little above.
+/// Where the real server answers past the director (`past`), nothing tells that it has closed too.
+/// There the rule of TIME_WAIT holds from the client's FIN on: the new connection's number is a
+/// little above.
 #[inline(always)]
 pub fn is_reuse(
     session: &Core,
     direction: Direction,
-    mode: Mode,
+    past: bool,
     segment: Segment,
     idle_ms: u32,
 ) -> bool {
@@ -141,9 +141,7 @@ pub fn is_reuse(
     opens
         && match session.state {
             State::LastAck | State::TimeWait | State::Close | State::Ended => true,
-            State::FinWait if mode.answers_past() => {
-                idle_ms > SILENT_MS || is_next(session, segment)
-            }
+            State::FinWait if past => idle_ms > SILENT_MS || is_next(session, segment),
             State::FinWait | State::CloseWait => idle_ms > SILENT_MS,
             State::SynRecv => idle_ms > SILENT_MS && !fits(segment.end, session.seen[0]),
             _ => false,

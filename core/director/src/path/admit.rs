@@ -6,7 +6,7 @@ use super::open::Opened;
 use super::parse::Parse;
 use super::sweep::timed_out;
 use super::{Shared, Verdict, View, answer, gateway, hairpin, source_route};
-use crate::blueprint::{Mode, Orphans};
+use crate::blueprint::Orphans;
 use crate::counters::Direction;
 use crate::family::{Family, Tuple};
 use crate::frame::Frame;
@@ -146,8 +146,9 @@ impl<F: Parse> Engine<F> {
             return Found::Over { mid_stream: false };
         }
         let idle_ms = session.idle_ms(turn.now);
-        let mode = plan.real(session.real()).map_or_else(Mode::default, |real| real.mode);
-        if track::is_reuse(session, flow.direction(), mode, parsed.segment, idle_ms) {
+        let real = plan.real(session.real());
+        let past = real.is_some_and(|real| real.forwarding.answers_past());
+        if track::is_reuse(session, flow.direction(), past, parsed.segment, idle_ms) {
             self.replace(shared, plan, id);
             return Found::Over { mid_stream: false };
         }

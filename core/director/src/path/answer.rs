@@ -5,7 +5,7 @@ use super::burst::Parsed;
 use super::engine::{Engine, Turn};
 use super::parse::Parse;
 use super::{Shared, Verdict, View, joined, odd};
-use crate::blueprint::{Mode, NoSession, Refusal};
+use crate::blueprint::{NoSession, Refusal};
 use crate::family::{Family, Ipv4, Ipv6};
 use crate::fib::PortId;
 use crate::frame::Frame;
@@ -181,10 +181,10 @@ impl<F: Parse> Engine<F> {
             return None;
         }
         let session = self.sessions.slab().at(flow.id());
-        let known = match side.real(session.real())?.mode {
+        let known = match side.real(session.real())?.forwarding.has_remote() {
             // A rule has no virtual address.
-            Mode::Snat => side.local(session.local),
-            _ => side.vip(plan.service_of(session)?),
+            true => side.local(session.local),
+            false => side.vip(plan.service_of(session)?),
         };
         known.map(F::to_ip).filter(|address| address.is_ipv6() == six)
     }

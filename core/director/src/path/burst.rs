@@ -2,12 +2,11 @@
 
 use super::group::{Group, Together};
 use super::{BURST, tunnel};
-use crate::blueprint::Mode;
 use crate::family::{Family, Tuple};
 use crate::fib::HopId;
 use crate::frame::Frame;
 use crate::key::Key;
-use crate::plan::{Plan, RealId};
+use crate::plan::{Forwarding, Plan, RealId};
 use crate::reason::Reason;
 use crate::session::Flow;
 use crate::track::Segment;
@@ -65,7 +64,7 @@ pub(super) struct Lane<A> {
     /// Whether only the key says what the tuple is.
     pub quick: bool,
     /// How it is forwarded.
-    pub mode: Mode,
+    pub forwarding: Forwarding,
     /// Where it goes; [`HopId::NONE`] as long as that is not known, and when its verdict is
     /// something else.
     pub hop: HopId,
@@ -124,7 +123,7 @@ impl<F: Together> Burst<F> {
             flow: Flow::NONE,
             frame: 0,
             quick: false,
-            mode: Mode::Fnat,
+            forwarding: Forwarding::default(),
             hop: HopId::NONE,
             parsed: Parsed::default(),
             new: Tuple::default(),

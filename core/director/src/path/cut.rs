@@ -11,7 +11,6 @@ use super::follow::write;
 use super::introduce::Room;
 use super::parse::Parse;
 use super::{Shared, Verdict, joined, odd, rewrite};
-use crate::blueprint::Mode;
 use crate::frame::Frame;
 use crate::plan::RealId;
 use crate::reason::Reason;
@@ -30,7 +29,7 @@ impl<F: Parse> Engine<F> {
             if crosses && odd::is_fragment(packet) == Some(true) {
                 return true;
             }
-            let remade = lane.mode == Mode::Ipip || crosses;
+            let remade = lane.forwarding.has_tunnel() || crosses;
             return remade && usize::from(joined::longest(&lane.parsed, frame)) <= ipv6::MIN_MTU;
         }
         ipv4::Header::parse(packet).is_ok_and(|header| !header.dont_fragment())
@@ -51,19 +50,19 @@ impl<F: Parse> Engine<F> {
         // A later fragment has no session, and its lane tells the real server in place of one.
         let whole = !odd::is_later(packet);
         let (flow, length, at_frame) = (lane.flow, lane.parsed.length, usize::from(lane.frame));
-        let (mode, direction) = (lane.mode, flow.direction());
+        let (forwarding, direction) = (lane.forwarding, flow.direction());
         let real =
             if whole { self.sessions.slab().at(flow.id()).real() } else { RealId(flow.id()) };
-        let past = mode.answers_past();
+        let past = forwarding.answers_past();
         let to = view.plan.real(real).filter(|_| past).map(|real| real.address);
         let to = to.unwrap_or_else(|| F::to_ip(lane.new.dst));
         let next = view.fib.lookup(to);
         let Some(of_link) = view.fib.mtu(next) else { return Verdict::Drop(Reason::NoRoute) };
-        let mtu = match mode {
-            Mode::Ipip => shared.paths.mtu(real, of_link, now),
-            _ => F::cut_mtu(of_link, lane),
+        let mtu = match forwarding.has_tunnel() {
+            true => shared.paths.mtu(real, of_link, now),
+            false => F::cut_mtu(of_link, lane),
         };
-        if F::WIDE && whole && view.plan.introduces && mode == Mode::Fnat {
+        if F::WIDE && whole && view.plan.introduces && forwarding.translates_both() {
             let crosses = F::crosses(&lane.parsed.tuple, &lane.new);
             // What is put in makes it no less of a packet that is to be cut.
             let room = Room { here: u16::MAX, ..Room::of(view.fib, of_link, real, crosses) };
@@ -81,7 +80,7 @@ impl<F: Parse> Engine<F> {
         if let Some(reason) = write::<F, B>(shared, view, lane, frame) {
             return Verdict::Drop(reason);
         }
-        if mode == Mode::Ipip && may_be_cut(frame, shared.cut_id) {
+        if forwarding.has_tunnel() && may_be_cut(frame, shared.cut_id) {
             shared.cut_id = shared.cut_id.wrapping_add(1);
         }
         if whole {

@@ -21,12 +21,11 @@ use super::parse::Parse;
 use super::quote::{self, Quote};
 use super::sweep::expired;
 use super::{Shared, Verdict, Waiting, answer, hairpin, outside, rewrite, source_route, tunnel};
-use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::family::{Family, Ipv4, Ipv6, Tuple};
 use crate::fib::{Fib, NoHop};
 use crate::frame::Frame;
-use crate::plan::Plan;
+use crate::plan::{Forwarding, Plan};
 use crate::reason::Reason;
 use crate::session::{Flow, Sessions};
 use sluice_wire::{checksum, icmp, ipv4, ipv6};
@@ -165,7 +164,7 @@ struct About<A> {
     /// What the answer's tuple would become.
     new: Tuple<A>,
     /// How it would be forwarded.
-    mode: Mode,
+    forwarding: Forwarding,
 }
 
 impl<F: Parse> Engine<F> {
@@ -222,8 +221,8 @@ impl<F: Parse> Engine<F> {
         if expired(session, plan, turn.now) {
             return None;
         }
-        let (new, mode) = Sessions::<F>::translated(plan, session, flow.direction(), answer)?;
-        Some(About { flow, new, mode })
+        let (new, forwarding) = Sessions::<F>::translated(plan, session, flow.direction(), answer)?;
+        Some(About { flow, new, forwarding })
     }
 
     /// Takes out of an error what introducing the client did to the packet that it is about.
@@ -235,7 +234,7 @@ impl<F: Parse> Engine<F> {
         quote: &Quote<F::Addr>,
         about: About<F::Addr>,
     ) -> Received {
-        if !F::WIDE || !plan.introduces || about.mode != Mode::Fnat {
+        if !F::WIDE || !plan.introduces || !about.forwarding.translates_both() {
             return received;
         }
         let session = self.sessions.slab().at(about.flow.id());
@@ -254,7 +253,7 @@ impl<F: Parse> Engine<F> {
         frame: &mut B,
         (received, quote, about): (Received, Quote<F::Addr>, About<F::Addr>),
     ) -> Verdict {
-        let About { flow, new, mode } = about;
+        let About { flow, new, forwarding } = about;
         let (plan, fib) = (turn.view.plan, turn.view.fib);
         let session = self.sessions.slab().at(flow.id());
         let (direction, real) = (flow.direction(), session.real());
@@ -265,7 +264,7 @@ impl<F: Parse> Engine<F> {
             return Verdict::Drop(Reason::BadL4Checksum);
         }
         // Who sent that packet would have to be told by its own session.
-        if F::WIDE && mode == Mode::Snat && hairpin::stays_inside::<F>(plan, session) {
+        if F::WIDE && forwarding.has_remote() && hairpin::stays_inside::<F>(plan, session) {
             return Verdict::Drop(Reason::IcmpError);
         }
         if source_route::is_at(frame, received.l3) {
@@ -275,12 +274,12 @@ impl<F: Parse> Engine<F> {
         if received.ttl <= 1 {
             return Verdict::Drop(Reason::TtlExpired);
         }
-        let to = destination::<F>(plan, session, direction, mode, &new);
-        let past = mode.answers_past();
+        let to = destination::<F>(plan, session, direction, forwarding, &new);
+        let past = forwarding.answers_past();
         // With a tunnel's header if it gets one.
-        let room = |mtu: u16| match mode {
-            Mode::Ipip => tunnel::room(&shared.paths, plan, real, mtu, turn.now),
-            _ => mtu,
+        let room = |mtu: u16| match forwarding.has_tunnel() {
+            true => tunnel::room(&shared.paths, plan, real, mtu, turn.now),
+            false => mtu,
         };
         let next = fib.lookup(to);
         let (hop, mtu) = (next.ok().and_then(|id| fib.hop(id)), fib.mtu(next));
@@ -289,7 +288,7 @@ impl<F: Parse> Engine<F> {
         if !crosses && mtu.is_some_and(|mtu| length > usize::from(room(mtu))) {
             return Verdict::Drop(Reason::TooBig);
         }
-        let ends = (teller::<F>(received, direction, mode, &new), F::to_ip(new.dst));
+        let ends = (teller::<F>(received, direction, forwarding, &new), F::to_ip(new.dst));
         if is_link_local(if past { received.from } else { ends.0 }) {
             return Verdict::Drop(Reason::LinkLocal);
         }
@@ -300,7 +299,7 @@ impl<F: Parse> Engine<F> {
             // By the same way as the session's packets.
             lane.hash = self.sessions.hash(&quote.tuple.reversed());
             lane.flow = Flow(real.0);
-            if mode == Mode::Ipip { lane.enter_tunnel(plan, frame) } else { None }
+            if forwarding.has_tunnel() { lane.enter_tunnel(plan, frame) } else { None }
         } else if crosses {
             let links = links(turn, frame.bytes(), mtu);
             across::rewrite::<F, B>(frame, received, &quote, &new.reversed(), ends, links)
@@ -358,13 +357,14 @@ fn lane_of<F: Parse>(engine: &Engine<F>, lane: usize) -> u8 {
 fn teller<F: Family>(
     received: Received,
     direction: Direction,
-    mode: Mode,
+    forwarding: Forwarding,
     new: &Tuple<F::Addr>,
 ) -> IpAddr {
-    match (mode, direction) {
-        (Mode::Nat, Direction::Inbound) | (Mode::Snat, Direction::Outbound) => received.from,
-        _ => F::to_ip(new.src),
-    }
+    let translated = match direction {
+        Direction::Inbound => forwarding.translates_source(),
+        Direction::Outbound => forwarding.translates_destination(),
+    };
+    if translated { F::to_ip(new.src) } else { received.from }
 }
 
 /// Where else the session may be of a packet with this tuple.

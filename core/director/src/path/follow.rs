@@ -7,12 +7,11 @@ use super::open::Opened;
 use super::parse::Parse;
 use super::sweep::timed_out;
 use super::{Shared, Verdict, View, hairpin, joined, rewrite, source_route, tunnel};
-use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::family::{Family, Tuple};
 use crate::fib::{Fib, Hop, HopId, NoHop};
 use crate::frame::Frame;
-use crate::plan::{Plan, RealId};
+use crate::plan::{Forwarding, Plan, RealId};
 use crate::reason::Reason;
 use crate::session::{Flow, SessionOf, Sessions};
 use crate::track;
@@ -40,12 +39,12 @@ impl<F: Parse> Engine<F> {
         }
         self.touched = flow;
         let (session, direction) = (self.sessions.at_mut(flow.id()), flow.direction());
-        let (new, mode) = Sessions::<F>::turned(plan, session, direction, &lane.key)?;
+        let (new, forwarding) = Sessions::<F>::turned(plan, session, direction, &lane.key)?;
         let real = session.real();
-        let hop_id = way::<F>(session, direction, mode, fib);
+        let hop_id = way::<F>(session, direction, forwarding, fib);
         let hop = fib.hop(hop_id)?;
-        let room = match mode {
-            Mode::Ipip => tunnel::room(&shared.paths, plan, real, hop.mtu, now),
+        let room = match forwarding.has_tunnel() {
+            true => tunnel::room(&shared.paths, plan, real, hop.mtu, now),
             _ if F::WIDE && F::keys_cross(&lane.key, &new) => {
                 let packet = frame.bytes().get(usize::from(parsed.l3)..).unwrap_or_default();
                 F::room_across(hop.mtu, &F::tuple(&lane.key), &F::tuple(&new), packet)
@@ -57,14 +56,15 @@ impl<F: Parse> Engine<F> {
             | (parsed.ttl <= 1)
             | (parsed.length > room)
             | (frame.segment_size() != 0)
-            | (F::WIDE && plan.introduces && mode == Mode::Fnat)
+            | (F::WIDE && plan.introduces && forwarding.translates_both())
             | (F::WIDE
                 && F::keys_cross(&lane.key, &new)
                 && F::lacks_checksum(lane, &F::tuple(&new), frame))
             | source_route::is_in::<F, B>(parsed, frame);
         let plain = track::is_plain(session, direction, segment);
         if particular | (!CHANGES & !plain)
-            || !plain && track::is_reuse(session, direction, mode, segment, idle_ms)
+            || !plain
+                && track::is_reuse(session, direction, forwarding.answers_past(), segment, idle_ms)
         {
             return None;
         }
@@ -75,10 +75,10 @@ impl<F: Parse> Engine<F> {
         let crosses = F::WIDE && F::keys_cross(&lane.key, &new);
         if crosses || !F::rewrite_plain(frame.bytes_mut(), headers, &lane.key, &new) {
             lane.spell_out::<F>();
-            (lane.new, lane.mode, lane.hop) = (F::tuple(&new), mode, hop_id);
+            (lane.new, lane.forwarding, lane.hop) = (F::tuple(&new), forwarding, hop_id);
             lane.flow = Flow(real.0);
             *verdict = rewrap::<F, B>(shared, turn.view, lane, frame, hop);
-        } else if mode == Mode::Ipip {
+        } else if forwarding.has_tunnel() {
             lane.flow = Flow(real.0);
             *verdict = into_tunnel(plan, (real, lane.hash), lane.parsed.l3, frame, hop);
         } else if rewrite::untagged(frame, lane.parsed.l3, hop) {
@@ -105,12 +105,12 @@ impl<F: Parse> Engine<F> {
         verdict: &mut Verdict,
     ) -> Option<()> {
         let lane = &self.burst.lanes[at];
-        let (parsed, Opened { real, mode, new, .. }) = (&lane.parsed, opened);
+        let (parsed, Opened { real, forwarding, new, .. }) = (&lane.parsed, opened);
         let hop = fib.hop(fib.real_hop(real))?;
-        let particular = (mode == Mode::Ipip)
+        let particular = forwarding.has_tunnel()
             | (parsed.length > hop.mtu)
             | (frame.segment_size() != 0)
-            | (F::WIDE && plan.introduces && mode == Mode::Fnat)
+            | (F::WIDE && plan.introduces && forwarding.translates_both())
             | (F::WIDE && F::keys_cross(&lane.key, &new));
         let headers = (usize::from(parsed.l3), usize::from(parsed.l4));
         if particular || !F::rewrite_plain(frame.bytes_mut(), headers, &lane.key, &new) {
@@ -156,7 +156,7 @@ impl<F: Parse> Engine<F> {
         let (session, direction) = (self.sessions.at_mut(flow.id()), flow.direction());
         // Another candidate, if there is one, is left to `admit`: two keys seldom share a tag.
         let translated = Sessions::<F>::translated(plan, session, direction, tuple);
-        let Some((new, mode)) = translated.filter(|_| !timed_out(session, plan, now)) else {
+        let Some((new, forwarding)) = translated.filter(|_| !timed_out(session, plan, now)) else {
             return Outcome::Unknown;
         };
         if source_route::is_in::<F, B>(parsed, frame) {
@@ -164,15 +164,17 @@ impl<F: Parse> Engine<F> {
         }
         let (segment, idle_ms) = (parsed.segment, session.idle_ms(now));
         let plain = track::is_plain(session, direction, segment);
-        if !plain && track::is_reuse(session, direction, mode, segment, idle_ms) {
+        if !plain
+            && track::is_reuse(session, direction, forwarding.answers_past(), segment, idle_ms)
+        {
             return Outcome::Unknown;
         }
         if parsed.ttl <= 1 {
             return Outcome::Refuse(Reason::TtlExpired);
         }
-        (lane.new, lane.mode) = (new, mode);
+        (lane.new, lane.forwarding) = (new, forwarding);
         if F::WIDE
-            && mode == Mode::Snat
+            && forwarding.has_remote()
             && let Some(outcome) = self.track_inside(shared, turn, at, frame)
         {
             return outcome;
@@ -192,17 +194,17 @@ impl<F: Parse> Engine<F> {
     ) -> Outcome {
         let Turn { view: View { plan, .. }, now, .. } = turn;
         let lane = &mut self.burst.lanes[at];
-        let (parsed, flow, mode, new) = (&lane.parsed, lane.flow, lane.mode, lane.new);
+        let (parsed, flow, forwarding, new) = (&lane.parsed, lane.flow, lane.forwarding, lane.new);
         let (session, direction) = (self.sessions.at_mut(flow.id()), flow.direction());
         let real = session.real();
-        let (hop, mtu) = match next_hop::<F>(turn.view, session, direction, (mode, &new)) {
+        let (hop, mtu) = match next_hop::<F>(turn.view, session, direction, (forwarding, &new)) {
             Ok(found) => found,
             Err(verdict) => return Outcome::Is(verdict),
         };
         lane.hop = hop;
-        let room = match mode {
-            Mode::Ipip => tunnel::room(&shared.paths, plan, real, mtu, now),
-            _ => F::room_for(mtu, lane, frame),
+        let room = match forwarding.has_tunnel() {
+            true => tunnel::room(&shared.paths, plan, real, mtu, now),
+            false => F::room_for(mtu, lane, frame),
         };
         if joined::longest(parsed, frame) > room {
             lane.hop = HopId::NONE;
@@ -215,14 +217,14 @@ impl<F: Parse> Engine<F> {
         let (packets, bytes) = joined::carried(parsed, frame);
         if F::WIDE
             && plan.introduces
-            && mode == Mode::Fnat
+            && forwarding.translates_both()
             && let Err(outcome) = introduce::<F, B>(turn.view, session, direction, lane, frame, mtu)
         {
             lane.hop = HopId::NONE;
             return outcome;
         }
         shared.forwarded_all(real, direction, (packets, bytes));
-        if mode.answers_past() {
+        if forwarding.answers_past() {
             lane.flow = Flow(real.0);
         }
         if !plain {
@@ -268,10 +270,10 @@ impl<F: Parse> Engine<F> {
         frame: &mut B,
     ) -> Verdict {
         let lane = &self.burst.lanes[at];
-        let to = match lane.mode {
+        let to = match lane.forwarding.answers_past() {
             // The packet's own destination is not where it goes next.
-            Mode::Dr | Mode::Ipip => turn.view.plan.real(RealId(lane.flow.0)).map(|r| r.address),
-            _ => Some(F::to_ip(lane.new.dst)),
+            true => turn.view.plan.real(RealId(lane.flow.0)).map(|r| r.address),
+            false => Some(F::to_ip(lane.new.dst)),
         };
         let Some(to) = to else { return Verdict::Drop(Reason::NoRoute) };
         if let Some(reason) = write::<F, B>(shared, turn.view, lane, frame) {
@@ -300,7 +302,7 @@ pub(super) fn write<F: Parse, B: Frame>(
     if !F::rewrite_plain(frame.bytes_mut(), (l3, l4), &old, &new) {
         F::rewrite(frame.bytes_mut(), (l3, l4), &parsed.tuple, &lane.new);
     }
-    if lane.mode == Mode::Ipip {
+    if lane.forwarding.has_tunnel() {
         return lane.enter_tunnel(view.plan, frame);
     }
     None
@@ -339,9 +341,14 @@ fn rewrap<F: Parse, B: Frame>(
 
 /// The hop of a session's packets in a direction, as far as it is remembered and still good.
 #[inline(always)]
-fn way<F: Family>(session: &SessionOf<F>, direction: Direction, mode: Mode, fib: &Fib) -> HopId {
+fn way<F: Family>(
+    session: &SessionOf<F>,
+    direction: Direction,
+    forwarding: Forwarding,
+    fib: &Fib,
+) -> HopId {
     let inbound = matches!(direction, Direction::Inbound);
-    if F::WIDE && mode == Mode::Snat && inbound {
+    if F::WIDE && forwarding.has_remote() && inbound {
         return F::far_hop(session, fib);
     }
     let good = session.hop_generation == fib.generation();
@@ -356,12 +363,12 @@ fn next_hop<F: Family>(
     view: View<'_>,
     session: &mut SessionOf<F>,
     direction: Direction,
-    (mode, new): (Mode, &Tuple<F::Addr>),
+    (forwarding, new): (Forwarding, &Tuple<F::Addr>),
 ) -> Result<(HopId, u16), Verdict> {
-    let known = way::<F>(session, direction, mode, view.fib);
+    let known = way::<F>(session, direction, forwarding, view.fib);
     match view.fib.hop(known) {
         Some(hop) => Ok((known, hop.mtu)),
-        None => find_hop::<F>(view, session, direction, (mode, new)),
+        None => find_hop::<F>(view, session, direction, (forwarding, new)),
     }
 }
 
@@ -371,10 +378,10 @@ pub(super) fn destination<F: Family>(
     plan: &Plan,
     session: &SessionOf<F>,
     direction: Direction,
-    mode: Mode,
+    forwarding: Forwarding,
     new: &Tuple<F::Addr>,
 ) -> IpAddr {
-    let past = direction == Direction::Inbound && mode.answers_past();
+    let past = direction == Direction::Inbound && forwarding.answers_past();
     let real = plan.real(session.real()).filter(|_| past);
     real.map_or_else(|| F::to_ip(new.dst), |real| real.address)
 }
@@ -386,16 +393,16 @@ fn find_hop<F: Family>(
     View { plan, fib }: View<'_>,
     session: &mut SessionOf<F>,
     direction: Direction,
-    (mode, new): (Mode, &Tuple<F::Addr>),
+    (forwarding, new): (Forwarding, &Tuple<F::Addr>),
 ) -> Result<(HopId, u16), Verdict> {
-    let to = destination::<F>(plan, session, direction, mode, new);
+    let to = destination::<F>(plan, session, direction, forwarding, new);
     let no_route = Verdict::Drop(Reason::NoRoute);
     let next = fib.lookup(to);
     let (hop, mtu) = (next.unwrap_or(HopId::NONE), fib.mtu(next).ok_or(no_route)?);
     if direction == Direction::Inbound {
         F::remember_far_hop(session, fib, hop);
     } else if !track::has_no_hop(session)
-        && (mode != Mode::Snat || !hairpin::stays_inside::<F>(plan, session))
+        && (!forwarding.has_remote() || !hairpin::stays_inside::<F>(plan, session))
     {
         session.client_hop = hop.0;
         session.hop_generation = fib.generation();

@@ -11,7 +11,6 @@ use super::group::lanes;
 use super::open::{scheduled_by, towards};
 use super::parse::Parse;
 use super::{Shared, View};
-use crate::blueprint::Mode;
 use crate::family::Tuple;
 use crate::key::Key;
 use crate::local_port::Walk;
@@ -216,8 +215,8 @@ impl<F: Parse> Engine<F> {
             let firsts = &mut self.foreseen.groups[at % AHEAD];
             firsts.known |= 1 << lane;
             firsts.services[lane] = id;
-            let by_nat = service.mode == Mode::Nat;
-            if !by_nat && (!few || service.mode != Mode::Fnat) {
+            let by_nat = service.forwarding.answers_client();
+            if !by_nat && (!few || !service.forwarding.translates_both()) {
                 continue;
             }
             let guessed = self.guess(shared, plan, (at, lane), (id, service, ahead)).is_some();
@@ -250,7 +249,7 @@ impl<F: Parse> Engine<F> {
         let entry = F::side(plan).real(real)?;
         let (mut back, mut local) = (entry.answers_to(&key), (LocalId::default(), 0));
         let mut walk = Walk::default();
-        if entry.mode == Mode::Fnat {
+        if entry.forwarding.translates_both() {
             let range = shared.ports_towards::<F>(plan, &back, service)?;
             walk = range.place(shared.walks.get_mut(real.0 as usize)?.tell());
             local = range.next(walk)?;

@@ -29,12 +29,12 @@ use super::engine::{Engine, Outcome, Turn};
 use super::owners::stays_here;
 use super::parse::{Parse, transport};
 use super::{Shared, Verdict, odd};
-use crate::blueprint::{ClientAddress, Mode};
+use crate::blueprint::ClientAddress;
 use crate::counters::Direction;
 use crate::family::{Family, Ipv6, Tuple};
 use crate::frame::Frame;
 use crate::hash::Seed;
-use crate::plan::{Plan, RealId};
+use crate::plan::{Forwarding, Plan, RealId};
 use crate::reason::Reason;
 use crate::session::{Flow, SessionOf, Sessions};
 use crate::time::Time;
@@ -69,7 +69,7 @@ struct Way<A> {
     src: A,
     dst: A,
     real: RealId,
-    mode: Mode,
+    forwarding: Forwarding,
     direction: Direction,
     /// The flow's hash, which an outer source address is chosen by.
     hash: u64,
@@ -264,7 +264,7 @@ impl<F: Parse> Engine<F> {
             src: lane.new.src,
             dst: lane.new.dst,
             real,
-            mode: lane.mode,
+            forwarding: lane.forwarding,
             direction,
             hash,
             protocol: tuple.protocol,

@@ -13,7 +13,6 @@ use super::engine::{Engine, Outcome, Turn};
 use super::parse::{Parse, Refused};
 use super::sweep::expired;
 use super::{Shared, Verdict, admit, follow, joined};
-use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::family::{Family, Tuple};
 use crate::fib::HopId;
@@ -214,7 +213,7 @@ impl<F: Parse> Engine<F> {
 fn open_anew(shared: &mut Shared, turn: Turn<'_>, session: &mut Core, segment: Segment) -> bool {
     let idle_ms = session.idle_ms(turn.now);
     if session.protocol() != ipv4::TCP
-        || !track::is_reuse(session, Direction::Inbound, Mode::Snat, segment, idle_ms)
+        || !track::is_reuse(session, Direction::Inbound, false, segment, idle_ms)
     {
         return false;
     }

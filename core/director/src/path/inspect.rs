@@ -175,7 +175,7 @@ pub(super) fn info<F: Family>(
     if session.state == State::Template {
         return bound::<F>(plan, now, session, real);
     }
-    let (far, far_port, virtual_) = if real.mode == Mode::Snat {
+    let (far, far_port, virtual_) = if real.forwarding.has_remote() {
         // The outside is where the host sent to, and what it is reached at.
         let far = F::to_ip(F::far(session));
         (far, session.virtual_port, far)
@@ -183,9 +183,9 @@ pub(super) fn info<F: Family>(
         let port = if real.port == 0 { session.virtual_port } else { real.port };
         (real.address, port, F::to_ip(side.vip(real.service)?))
     };
-    let local = match real.mode {
-        Mode::Fnat | Mode::Snat => Some((F::to_ip(side.local(session.local)?), session.local_port)),
-        Mode::Nat | Mode::Dr | Mode::Ipip => None,
+    let local = match real.forwarding.translates_source() {
+        true => Some((F::to_ip(side.local(session.local)?), session.local_port)),
+        false => None,
     };
     let timeout = plan.timeout_of(session);
     Some(SessionInfo {

@@ -6,13 +6,13 @@ use super::parse::Parse;
 use super::rate::Usage;
 use super::sweep::expired;
 use super::{Shared, Verdict, View};
-use crate::blueprint::{HashKey, Mode, Scheduling};
+use crate::blueprint::{HashKey, Scheduling};
 use crate::counters::Direction;
 use crate::family::Tuple;
 use crate::fib::{HopId, NoHop};
 use crate::key::{self, Key};
 use crate::local_port;
-use crate::plan::{LocalId, Plan, RealId, Service, ServiceId};
+use crate::plan::{Forwarding, LocalId, Plan, RealId, Service, ServiceId};
 use crate::reason::Reason;
 use crate::schedule::{Refused, stable_hash};
 use crate::session::{Core, Entry, Flow, Session, SessionOf, State};
@@ -31,7 +31,7 @@ const TRIES: u32 = 4;
 pub(super) struct Opened<A> {
     pub flow: Flow,
     pub real: RealId,
-    pub mode: Mode,
+    pub forwarding: Forwarding,
     /// The key of what the packet becomes.
     pub new: Key<A>,
 }
@@ -54,7 +54,7 @@ impl<F: Parse> Engine<F> {
             return Err(drop(Reason::ClientDenied));
         }
         let client_hop = view.fib.lookup_near(client, &mut self.foreseen.near);
-        let answers = matches!(service.mode, Mode::Fnat | Mode::Nat);
+        let answers = !service.forwarding.answers_past();
         if answers && client_hop == Err(NoHop::NoRoute) {
             return Err(drop(Reason::NoRoute));
         }
@@ -142,8 +142,9 @@ impl<F: Parse> Engine<F> {
         let known = F::side(plan).real(real).filter(|real| real.is_known());
         let known = known.ok_or(Reason::NoReal)?;
         let mut back = known.answers_to(key);
-        let answers = match known.mode {
-            Mode::Fnat => {
+        let forwarding = known.forwarding;
+        let answers = match forwarding.translates_destination() {
+            true if forwarding.translates_source() => {
                 let told = self.as_foreseen(shared, turn, (&back, real));
                 let found = told.or_else(|| self.local_port(shared, turn, &back, (real, service)));
                 let (local, entry) = found.ok_or_else(|| shared.no_port())?;
@@ -151,13 +152,13 @@ impl<F: Parse> Engine<F> {
                 back = towards::<F>(plan, &back, local).ok_or(Reason::NoReal)?;
                 Some(entry)
             }
-            Mode::Nat => {
+            true => {
                 let hash = self.foreseen.answers_of(real).map(|answers| answers.hash);
                 let hash = hash.unwrap_or_else(|| self.sessions.hash_key(&back));
                 debug_assert_eq!(hash, self.sessions.hash_key(&back));
                 Some(self.free_answers(shared, turn, (&back, hash), session.state)?)
             }
-            Mode::Dr | Mode::Ipip | Mode::Snat => None,
+            false => None,
         };
         if answers.is_none() && session.state == State::UdpNew {
             session.fin = track::ENOUGH - 1;
@@ -175,7 +176,7 @@ impl<F: Parse> Engine<F> {
         }
         let flow = Flow::new(id, Direction::Inbound);
         self.fresh = flow;
-        Ok(Opened { flow, real, mode: known.mode, new: back.reversed() })
+        Ok(Opened { flow, real, forwarding, new: back.reversed() })
     }
 
     /// The key by which the answers of a new session in a state are found, and its hash, if no

@@ -8,7 +8,7 @@ use super::engine::{Engine, Outcome, Turn};
 use super::parse::Parse;
 use super::sweep::expired;
 use super::{Shared, Verdict, View, admit};
-use crate::blueprint::{Mapping, Mode};
+use crate::blueprint::Mapping;
 use crate::counters::Direction;
 use crate::family::{Family, Tuple};
 use crate::fib::{Fib, HopId, NoHop, PortId};
@@ -262,7 +262,7 @@ impl<F: Parse> Engine<F> {
     /// Lets go of the template of a session that has ended.
     pub fn let_go(&mut self, shared: &mut Shared, plan: &Plan, ended: &SessionOf<F>) {
         let real = F::side(plan).real(ended.real());
-        if ended.state == State::Template || real.is_none_or(|real| real.mode != Mode::Snat) {
+        if ended.state == State::Template || real.is_none_or(|real| !real.forwarding.has_remote()) {
             return;
         }
         let Some(flow) = self.mapping(plan, ended) else { return };

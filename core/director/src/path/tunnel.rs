@@ -8,7 +8,7 @@ use super::errors::Received;
 use super::others::Others;
 use super::sweep::expired;
 use super::{Shared, Verdict, answer, quote, rewrite};
-use crate::blueprint::{Mode, Network};
+use crate::blueprint::Network;
 use crate::counters::Direction;
 use crate::family::{Family, Ipv4, Ipv6, Tuple};
 use crate::fib::Hop;
@@ -70,7 +70,7 @@ impl Paths {
         prepared::all(&mut self.fours, plan.tunnel.v4, rooms());
         prepared::all(&mut self.sixes, plan.tunnel.v6, rooms());
         self.ends.clear();
-        let tunnels = plan.reals.iter().zip(0..).filter(|(real, _)| real.mode == Mode::Ipip);
+        let tunnels = plan.reals.iter().zip(0..).filter(|(real, _)| real.forwarding.has_tunnel());
         self.ends.extend(tunnels.map(|(real, id)| (real.address, RealId(id))));
         self.ends.sort_unstable();
     }
@@ -341,7 +341,7 @@ impl Inside {
             Others::Wide(sessions) => real_of(sessions, turn, &tuple),
         });
         let real = real.and_then(|id| turn.view.plan.real(id));
-        let is_there = real.is_some_and(|r| r.mode == Mode::Ipip && r.address == outer.to);
+        let is_there = real.is_some_and(|r| r.forwarding.has_tunnel() && r.address == outer.to);
         if is_there { Self::Session(tuple.dst, tuple.src) } else { Self::Unknown }
     }
 }

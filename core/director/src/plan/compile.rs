@@ -5,7 +5,9 @@ use super::hairpins;
 use super::ids::{Ids, Retired};
 use super::side::side;
 use super::tables;
-use super::{LocalId, Owner, Plan, Pool, Real, Service, ServiceId, Sieve, Snat, Standing};
+use super::{
+    Forwarding, LocalId, Owner, Plan, Pool, Real, Service, ServiceId, Sieve, Snat, Standing,
+};
 use crate::blueprint::{
     Blueprint, ClientAddress, LocalPool, Mode, Orphans, Protocol, RealServer, Scheduling, SnatRule,
     VirtualService,
@@ -181,7 +183,7 @@ impl Plan {
         let outside = service.snat.as_ref();
         let mut reals = service.reals.iter().filter_map(|real| self.real(*real));
         outside.is_some_and(|snat| snat.sources.iter().any(|net| net.address.is_ipv4()))
-            || reals.any(|real| real.mode == Mode::Fnat && real.address.is_ipv4())
+            || reals.any(|real| real.forwarding.translates_both() && real.address.is_ipv4())
     }
 
     /// Which local addresses the IPv4 table's sessions may have: those of its services' pools, and
@@ -215,7 +217,9 @@ impl Plan {
         before: Option<&Self>,
     ) -> Result<(), CompileError> {
         let mode_of = |real: &RealServer| real.mode.unwrap_or(from.mode);
-        let nat = from.reals.iter().any(|real| mode_of(real) == Mode::Nat);
+        let answers_client = |mode| Forwarding::of(mode).answers_client();
+        let nat = answers_client(from.mode)
+            || from.reals.iter().any(|real| answers_client(mode_of(real)));
         let pool = self.pool_named(&from.name, &from.pool)?;
         let service = Service {
             name: from.name.clone(),
@@ -224,6 +228,7 @@ impl Plan {
             ports: from.ports,
             position,
             mode: from.mode,
+            forwarding: Forwarding::of(from.mode),
             scheduler: from.scheduler,
             hash: from.hash,
             table: None,
@@ -244,7 +249,7 @@ impl Plan {
             snat: None,
             owner: match from.persistence {
                 Some(persistence) => Some(Owner::Network(persistence.prefix)),
-                None => (nat || from.mode == Mode::Nat).then_some(Owner::Endpoint),
+                None => nat.then_some(Owner::Endpoint),
             },
             former_owners: Vec::new(),
             born: self.epoch,
@@ -304,6 +309,7 @@ impl Plan {
             vip: nowhere,
             position,
             mode: Mode::Snat,
+            forwarding: Forwarding::of(Mode::Snat),
             pool: self.pool_named(&from.name, &from.pool)?,
             snat: Some(Snat {
                 sources: from.sources.clone(),
@@ -327,6 +333,7 @@ impl Plan {
             port: 0,
             weight: 1,
             mode: Mode::Snat,
+            forwarding: Forwarding::of(Mode::Snat),
             upper_sessions: 0,
             lower_sessions: 0,
             down: false,

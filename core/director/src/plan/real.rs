@@ -1,6 +1,6 @@
 //! From a blueprint's real server to a plan's.
 
-use super::{Real, ServiceId, Standing};
+use super::{Forwarding, Real, ServiceId, Standing};
 use crate::blueprint::{Mode, Orphans, RealServer};
 
 impl Real {
@@ -17,6 +17,7 @@ impl Real {
             port: from.port,
             weight: from.weight,
             mode,
+            forwarding: Forwarding::of(mode),
             upper_sessions: from.upper_sessions,
             lower_sessions: from.lower_sessions,
             down: from.down,

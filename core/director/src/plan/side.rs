@@ -4,8 +4,8 @@
 //! `::ffff:a.b.c.d` (RFC 4291 2.5.5.2).
 
 use super::addresses::Addresses;
-use super::{LocalId, Owner, Plan, RealId, Service, ServiceId};
-use crate::blueprint::{Mode, Ports, Protocol};
+use super::{Forwarding, LocalId, Owner, Plan, RealId, Service, ServiceId};
+use crate::blueprint::{Ports, Protocol};
 use crate::family::Family;
 use crate::key::{self, Key};
 use rustc_hash::FxHashMap;
@@ -22,8 +22,8 @@ pub(crate) struct RealEntry<A> {
     pub wire_vip: A,
     /// Its port, in network byte order; 0 for the one that the client sent to.
     wire_port: u16,
-    /// Forwarding mode.
-    pub mode: Mode,
+    /// How packets to it are forwarded.
+    pub forwarding: Forwarding,
     flags: u8,
 }
 
@@ -51,11 +51,11 @@ impl<A> RealEntry<A> {
         self.flags & KNOWN != 0
     }
 
-    /// All but the addresses: the port as it lies in memory, the mode (8 bits), and what
+    /// All but the addresses: the port as it lies in memory, [`Forwarding`] (8 bits), and what
     /// [`Self::goes_on`] asks for (8 bits).
     #[inline(always)]
     pub const fn rest(&self) -> u32 {
-        self.wire_port as u32 | (self.mode as u32) << 16 | (self.flags as u32) << 24
+        self.wire_port as u32 | self.forwarding.bits() << 16 | (self.flags as u32) << 24
     }
 
     /// The port that packets reach it by which were sent to `port`.
@@ -317,7 +317,7 @@ pub(super) fn side<F: Family>(plan: &Plan, is_ours: impl Fn(ServiceId) -> bool) 
 impl<A: Copy + Eq + Hash + Default> Side<A> {
     fn add_nat<F: Family<Addr = A>>(&mut self, plan: &Plan, is_ours: &impl Fn(ServiceId) -> bool) {
         // Those of tombstones too: their sessions go on.
-        for real in plan.reals.iter().filter(|r| r.mode == Mode::Nat) {
+        for real in plan.reals.iter().filter(|r| r.forwarding.answers_client()) {
             let Some(address) = F::from_ip(real.address) else { continue };
             self.nat_set.insert(address, ());
             if !is_ours(real.service) {
@@ -371,13 +371,15 @@ fn entry<F: Family>(plan: &Plan, real: &super::Real, ours: bool) -> RealEntry<F:
     let vip = plan.services.get(usize::from(real.service.0)).and_then(|s| F::from_ip(s.vip));
     // Tunnels and direct routing do not write the real server's address, so it may be of
     // either family.
-    let (address, port, answers) = match real.mode {
-        Mode::Fnat | Mode::Nat => (F::from_ip(real.address), real.port, ANSWERS),
-        Mode::Dr | Mode::Ipip => (vip, 0, 0),
-        // Each session has its own.
-        Mode::Snat => (Some(F::Addr::default()), 0, ANSWERS),
+    let is = real.forwarding;
+    // Each session has its own.
+    let remote = is.has_remote().then(F::Addr::default);
+    let vip = remote.or(vip);
+    let (address, port) = match is.translates_destination() {
+        true => (F::from_ip(real.address), real.port),
+        false => (vip, 0),
     };
-    let vip = if real.mode == Mode::Snat { address } else { vip };
+    let answers = if is.answers_past() { 0 } else { ANSWERS };
     let (Some(address), Some(vip), true) = (address, vip, ours) else { return none };
     let ends = real.orphans != crate::blueprint::Orphans::Keep;
     let flags = KNOWN | answers | if ends { ENDS } else { 0 };
@@ -385,7 +387,7 @@ fn entry<F: Family>(plan: &Plan, real: &super::Real, ours: bool) -> RealEntry<F:
         wire_address: F::wire(address),
         wire_vip: F::wire(vip),
         wire_port: port.to_be(),
-        mode: real.mode,
+        forwarding: is,
         flags,
     }
 }
@@ -393,7 +395,7 @@ fn entry<F: Family>(plan: &Plan, real: &super::Real, ours: bool) -> RealEntry<F:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blueprint::{Blueprint, Persistence, RealServer, VirtualService};
+    use crate::blueprint::{Blueprint, Mode, Persistence, RealServer, VirtualService};
     use crate::family::Ipv4;
     use crate::plan::Retired;
 

@@ -6,7 +6,6 @@
 //! than a hash map would cost, since a wrong yes only takes the long way.
 
 use super::{Plan, Side};
-use crate::blueprint::Mode;
 
 /// Bits for an address that is in the set: one other address in so many is taken for it.
 const BITS_EACH: usize = 64;
@@ -68,7 +67,7 @@ impl Sieve {
             std::net::IpAddr::V4(local) => Some(local.to_bits()),
             std::net::IpAddr::V6(_) => None,
         }));
-        let nat = side.reals().filter(|real| real.mode == Mode::Nat && real.is_known());
+        let nat = side.reals().filter(|real| real.forwarding.answers_client() && real.is_known());
         let from: Vec<_> = nat.map(|real| u32::from_be(real.wire_address)).collect();
         Some(Self { from: Addresses::of(&from), to: Addresses::of(&to) })
     }

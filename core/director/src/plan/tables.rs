@@ -8,10 +8,8 @@
 //! still have sessions.
 
 use super::ids::Retired;
-use super::{Plan, Service, ServiceId};
-use crate::blueprint::{
-    Blueprint, ClientAddress, Mode, Ports, Protocol, RealServer, VirtualService,
-};
+use super::{Forwarding, Plan, Service, ServiceId};
+use crate::blueprint::{Blueprint, ClientAddress, Ports, Protocol, RealServer, VirtualService};
 use std::collections::HashMap;
 use std::iter;
 use std::net::IpAddr;
@@ -78,7 +76,8 @@ pub(super) fn wide(blueprint: &Blueprint, before: &Plan, retired: &Retired) -> V
 /// The spans of a service.
 fn spans_of(service: &VirtualService) -> impl Iterator<Item = Span> + '_ {
     let VirtualService { vip, protocol, ports, .. } = *service;
-    let nat = |real: &&RealServer| real.mode.unwrap_or(service.mode) == Mode::Nat;
+    let nat =
+        |real: &&RealServer| Forwarding::of(real.mode.unwrap_or(service.mode)).answers_client();
     let answers = service.reals.iter().filter(nat).map(move |real| Span {
         to: false,
         address: real.address,
@@ -99,12 +98,14 @@ fn spans_before<'a>(before: &'a Plan, retired: &'a Retired) -> impl Iterator<Ite
         protocol: service.protocol,
         ports: service.ports,
     });
-    let reals = before.reals.iter().filter(|real| real.mode == Mode::Nat).filter_map(move |real| {
-        let id = usize::from(real.service.0);
-        let service = before.services.get(id).filter(|service| of(service) && kept(id))?;
-        let ports = answers_from(real.port, service.ports);
-        Some(Span { to: false, address: real.address, protocol: service.protocol, ports })
-    });
+    let reals = before.reals.iter().filter(|real| real.forwarding.answers_client()).filter_map(
+        move |real| {
+            let id = usize::from(real.service.0);
+            let service = before.services.get(id).filter(|service| of(service) && kept(id))?;
+            let ports = answers_from(real.port, service.ports);
+            Some(Span { to: false, address: real.address, protocol: service.protocol, ports })
+        },
+    );
     to.chain(reals)
 }
 
@@ -117,7 +118,7 @@ fn answers_from(port: u16, service: Ports) -> Ports {
 fn needs_room(service: &VirtualService) -> bool {
     let crosses = |real: &RealServer| {
         let mode = real.mode.unwrap_or(service.mode);
-        mode == Mode::Fnat && real.address.is_ipv6() != service.vip.is_ipv6()
+        Forwarding::of(mode).translates_both() && real.address.is_ipv6() != service.vip.is_ipv6()
     };
     service.vip.is_ipv6()
         || service.client_address != ClientAddress::Hidden
@@ -127,6 +128,7 @@ fn needs_room(service: &VirtualService) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blueprint::Mode;
 
     fn service(ports: Ports, reals: &[&str]) -> VirtualService {
         let reals = reals.iter().map(|address| RealServer {

@@ -101,37 +101,37 @@ fn a_reset_that_fits_ends_it_and_a_syn_means_a_new_one() {
     let mut session = open(1000, 5000);
     let syn = segment(SYN, 77_000_000, 0);
     assert!(
-        !is_reuse(&session, Inbound, Mode::Fnat, syn, 900_000),
+        !is_reuse(&session, Inbound, false, syn, 900_000),
         "a SYN does not disturb a live session"
     );
     tcp(&mut session, Inbound, syn);
     assert_eq!(session.state, State::Established);
     assert!(tcp(&mut session, Outbound, segment(RST | ACK, 5000, 1000)));
     assert_eq!(session.state, State::Close);
-    assert!(!is_reuse(&session, Outbound, Mode::Fnat, segment(SYN | ACK, 1, 1), 0));
+    assert!(!is_reuse(&session, Outbound, false, segment(SYN | ACK, 1, 1), 0));
     for state in [State::Close, State::LastAck, State::TimeWait] {
         session.state = state;
-        assert!(is_reuse(&session, Inbound, Mode::Fnat, syn, 0), "{state:?}");
-        assert!(!is_reuse(&session, Inbound, Mode::Fnat, segment(SYN | ACK, 1, 1), 0), "{state:?}");
-        assert!(!is_reuse(&session, Inbound, Mode::Fnat, segment(ACK, 1, 1), 0), "{state:?}");
+        assert!(is_reuse(&session, Inbound, false, syn, 0), "{state:?}");
+        assert!(!is_reuse(&session, Inbound, false, segment(SYN | ACK, 1, 1), 0), "{state:?}");
+        assert!(!is_reuse(&session, Inbound, false, segment(ACK, 1, 1), 0), "{state:?}");
     }
     for state in [State::FinWait, State::CloseWait, State::SynRecv] {
         session.state = state;
-        assert!(!is_reuse(&session, Inbound, Mode::Fnat, syn, SILENT_MS), "{state:?}");
-        assert!(is_reuse(&session, Inbound, Mode::Fnat, syn, SILENT_MS + 1), "{state:?}");
+        assert!(!is_reuse(&session, Inbound, false, syn, SILENT_MS), "{state:?}");
+        assert!(is_reuse(&session, Inbound, false, syn, SILENT_MS + 1), "{state:?}");
     }
     // Past the director a client's FIN may be all that is seen of the end.
     session.state = State::FinWait;
     let number = session.seen[0] as u32 * 65536 + u32::from(session.fin);
     for (end, is) in [(0, true), (NEXT, true), (NEXT + 1, false), (u32::MAX, false)] {
         let next = segment(SYN, number.wrapping_add(end), 0);
-        assert_eq!(is_reuse(&session, Inbound, Mode::Dr, next, 0), is, "{end}");
-        assert_eq!(is_reuse(&session, Inbound, Mode::Ipip, next, 0), is, "{end}");
-        assert!(!is_reuse(&session, Inbound, Mode::Nat, next, 0));
+        assert_eq!(is_reuse(&session, Inbound, true, next, 0), is, "{end}");
+        assert_eq!(is_reuse(&session, Inbound, true, next, 0), is, "{end}");
+        assert!(!is_reuse(&session, Inbound, false, next, 0));
     }
     session.state = State::SynRecv;
     let again = segment(SYN, 1000, 0);
-    assert!(!is_reuse(&session, Inbound, Mode::Fnat, again, 30_000), "the same SYN again");
+    assert!(!is_reuse(&session, Inbound, false, again, 30_000), "the same SYN again");
 }
 
 /// The session is as before, and the caller is told that somebody tried.

@@ -2,7 +2,6 @@
 
 use super::place::{most, shift};
 use super::{Decision, NO_TRANSPORT, Piece, Way, name};
-use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::family::{Family, Tuple};
 use crate::fib::{Fib, HopId};
@@ -64,7 +63,7 @@ impl<F: Parse> Engine<F> {
         let plan = turn.view.plan;
         let drop = |reason| Outcome::Is(Verdict::Drop(reason));
         let real = F::side(plan).real(way.real);
-        if !real.is_some_and(|real| real.goes_on(true) && real.mode == way.mode) {
+        if !real.is_some_and(|real| real.goes_on(true) && real.forwarding == way.forwarding) {
             return drop(Reason::RealGone);
         }
         let lane = &mut self.burst.lanes[at];
@@ -77,9 +76,9 @@ impl<F: Parse> Engine<F> {
         let l3 = usize::from(lane.parsed.l3);
         lane.parsed.l4 = (l3 + piece.data) as u16;
         lane.parsed.tuple = Tuple { sport: 0, dport: 0, protocol: way.protocol, ..piece.key };
-        let Way { src, dst, real, mode, direction, hash, .. } = *way;
+        let Way { src, dst, real, forwarding, direction, hash, .. } = *way;
         lane.new = Tuple { src, dst, sport: 0, dport: 0, protocol: NO_TRANSPORT };
-        (lane.mode, lane.hash) = (mode, hash);
+        (lane.forwarding, lane.hash) = (forwarding, hash);
         if let Some(reason) = self.stays_behind(at, frame, (piece, way)) {
             return drop(reason);
         }
@@ -88,7 +87,7 @@ impl<F: Parse> Engine<F> {
             Err(outcome) => return outcome,
         };
         let lane = &mut self.burst.lanes[at];
-        let room = if mode == Mode::Ipip {
+        let room = if forwarding.has_tunnel() {
             tunnel::room(&shared.paths, plan, real, mtu, turn.now)
         } else {
             F::piece_room(mtu, lane, frame).unwrap_or(mtu)
@@ -111,7 +110,7 @@ impl<F: Parse> Engine<F> {
         }
         let lane = &mut self.burst.lanes[at];
         shared.forwarded(real, direction, length);
-        if mode.answers_past() {
+        if forwarding.answers_past() {
             lane.flow = Flow(real.0);
         }
         if lane.hop == HopId::NONE { Outcome::Unresolved } else { Outcome::Forward }
@@ -146,12 +145,12 @@ impl<F: Parse> Engine<F> {
     fn way_out(&mut self, turn: Turn<'_>, at: usize, way: &Way<F::Addr>) -> Result<u16, Outcome> {
         let (plan, fib) = (turn.view.plan, turn.view.fib);
         let lane = &mut self.burst.lanes[at];
-        let known = way.direction == Direction::Inbound && way.mode != Mode::Snat;
+        let known = way.direction == Direction::Inbound && !way.forwarding.has_remote();
         lane.hop = if known { fib.real_hop(way.real) } else { HopId::NONE };
         if let Some(hop) = fib.hop(lane.hop) {
             return Ok(hop.mtu);
         }
-        let past = way.mode.answers_past();
+        let past = way.forwarding.answers_past();
         let to = plan.real(way.real).filter(|_| past).map(|real| real.address);
         match next(fib, to.unwrap_or_else(|| F::to_ip(way.dst))) {
             Some((hop, mtu)) => {

@@ -2,11 +2,10 @@
 
 use super::ends::Ends;
 use super::{ALL, Group, NOTHING, Together, fold, halves, short};
-use crate::blueprint::Mode;
 use crate::counters::Direction;
 use crate::fib::{Fib, HopId};
-use crate::plan::Plan;
 use crate::plan::side;
+use crate::plan::{Forwarding, Plan};
 use crate::session::{Flow, Sessions, State};
 use crate::time::Time;
 use crate::track;
@@ -164,14 +163,14 @@ struct Allowed<I: Instructions> {
     /// Whether their real servers go on and are reached in a way that keeps packets plain.
     goes_on: Words<I>,
     /// Whether local addresses stand for the clients.
-    fnat: Words<I>,
+    has_local: Words<I>,
     /// Whether the packets change nothing, and whether they are part of a connection.
     plain: Words<I>,
     connection: Words<I>,
 }
 
 impl<F: Together> Verify<'_, F> {
-    /// What the sessions' modes and states say, to packets with these flags.
+    /// What the sessions' real servers and states say, to packets with these flags.
     #[inline(always)]
     fn allowed<I: Instructions>(
         &mut self,
@@ -181,14 +180,10 @@ impl<F: Together> Verify<'_, F> {
     ) -> Allowed<I> {
         let Facts { inbound, local, rest, fin_state, units, .. } = *facts;
         let state = fin_state.shr::<16>() & 0xff;
-        let mode = rest.shr::<16>() & 0xff;
-        let fnat = mode.is_word(Mode::Fnat as u32);
-        let ipip = mode.is_word(Mode::Ipip as u32);
-        let usual = (fnat & !local.is_none())
-            | mode.is_word(Mode::Nat as u32)
-            | mode.is_word(Mode::Dr as u32)
-            | ipip;
-        self.group.tunnels = ipip.mask();
+        let is = rest.shr::<16>();
+        let has_local = !(is & Forwarding::SOURCE).is_word(0);
+        let usual = (is & Forwarding::GENERAL).is_word(0) & !(has_local & local.is_none());
+        self.group.tunnels = !(is & Forwarding::TUNNEL).is_word(0).mask();
         let goes_on = (rest.shr::<24>() | (inbound & side::ANSWERS_INBOUND)).is_word(side::GOES_ON);
         let end = Words::load(instructions, &self.group.numbers[0]);
         let known = end.shr::<16>().is(inbound.pick(units & 0xffff, units.shr::<16>()));
@@ -202,7 +197,7 @@ impl<F: Together> Verify<'_, F> {
         // One that lingers may go for another while the group is forwarded.
         let others = state.at_least(State::Udp as u32) & !state.is_word(State::Ended as u32);
         let plain = open | beginning | (others & flags.is_word(0));
-        Allowed { goes_on: goes_on & usual, fnat, plain, connection }
+        Allowed { goes_on: goes_on & usual, has_local, plain, connection }
     }
 }
 
@@ -221,7 +216,7 @@ impl<F: Together> Kernel for Verify<'_, F> {
         };
         let words = |of: &Lanes<u32>| Words::load(instructions, of);
         let flags = words(&self.group.flags);
-        let Allowed { goes_on, fnat, plain, connection } =
+        let Allowed { goes_on, has_local, plain, connection } =
             self.allowed(instructions, &facts, flags);
         let Facts { inbound, near, local_ends, local, address, vip, rest, .. } = facts;
         let Self { group, plan, now, .. } = self;
@@ -234,8 +229,8 @@ impl<F: Together> Kernel for Verify<'_, F> {
         let client = facts.client.to_wire();
         let near = near.swap_bytes();
         let near = near.shl::<16>() | near.shr::<16>();
-        let middle = Ends::pick(fnat, local, client);
-        let middle_port = fnat.pick(short(local_ends & 0xffff), near & 0xffff);
+        let middle = Ends::pick(has_local, local, client);
+        let middle_port = has_local.pick(short(local_ends & 0xffff), near & 0xffff);
         let own_port = rest & 0xffff;
         let port = own_port.is_word(0).pick(near.shr::<16>(), own_port);
         let far = port | middle_port.shl::<16>();
@@ -267,8 +262,8 @@ impl<F: Together> Kernel for Verify<'_, F> {
             let late = state.at_least(State::LastAck as u32) | !(flags & track::RESETS).is_word(0);
             group.ends = if plan.ends_late() { (changes & late).mask() } else { ALL };
             group.ends &= group.changes;
-            let mode = rest.shr::<16>() & 0xff;
-            group.answered = (fnat | mode.is_word(Mode::Nat as u32)).mask();
+            let returns = rest.shr::<16>() & Forwarding::RETURNS;
+            group.answered = !returns.is_word(0).mask();
             group.twins = words(&group.flow).shr::<1>().twins();
         }
         (passes & (plain | connection)).mask() & group.quick
