@@ -8,6 +8,8 @@ use std::path::Path;
 use proptest::prelude::*;
 use sluice_config::{AddressRange, Config, Device, Mac, MemifRole, PciAddress, Prefix};
 
+use crate::refused::cases;
+
 /// Parses, and looks at everything that comes of it.
 fn try_parse(text: &str) -> Result<(), TestCaseError> {
     match Config::parse("sluice.toml", text) {
@@ -25,18 +27,17 @@ fn try_parse(text: &str) -> Result<(), TestCaseError> {
 
 /// Every example and every wrong file: something for mutations to start from.
 fn corpus() -> Vec<String> {
-    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let mut files = Vec::new();
-    for folder in [crate_folder.join("tests/bad"), crate_folder.join("../../examples")] {
-        for entry in fs::read_dir(&folder).expect("a folder of configurations") {
-            let path = entry.expect("an entry").path();
-            if path.extension().is_some_and(|extension| extension == "toml") {
-                files.push(path);
-            }
+    for entry in fs::read_dir(&examples).expect("a folder of configurations") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            files.push(path);
         }
     }
     files.sort();
-    files.iter().map(|file| fs::read_to_string(file).expect("a readable file")).collect()
+    let examples = files.iter().map(|file| fs::read_to_string(file).expect("a readable file"));
+    cases().into_iter().map(|case| case.file).chain(examples).collect()
 }
 
 /// A cut of one file followed by a cut of another, with some text between.

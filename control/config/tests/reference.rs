@@ -15,7 +15,7 @@ fn the_json_schema_is_up_to_date() {
     assert!(
         found == expected,
         "docs/sluice.schema.json is out of date: \
-         UPDATE_DOCS=1 cargo test -p sluice-config --test reference"
+         UPDATE_DOCS=1 cargo test -p sluice-config reference"
     );
 }
 
@@ -29,6 +29,6 @@ fn the_reference_is_up_to_date() {
     let found = fs::read_to_string(&file).unwrap_or_default();
     assert!(
         found == expected,
-        "docs/config.md is out of date: UPDATE_DOCS=1 cargo test -p sluice-config --test reference"
+        "docs/config.md is out of date: UPDATE_DOCS=1 cargo test -p sluice-config reference"
     );
 }
