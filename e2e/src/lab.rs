@@ -1,7 +1,8 @@
 //! Network namespaces joined by veth pairs, all of one lab's name, removed together.
 //!
-//! A lab holds the process-wide turn: labs of one process follow one another, because two cores
-//! give no meaningful answers when several directors poll at once.
+//! Labs of one process may live beside each other: nothing that they make is shared. Each has a
+//! seat, the lowest number that no other lab of the process has, so that the directors of several
+//! labs can be spread over the cores. A program that measures makes one lab at a time.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,11 +14,12 @@ use crate::family::Family;
 use crate::process::{self, Ran, Running};
 use crate::sweep;
 
-static TURN: Mutex<()> = Mutex::new(());
 static NUMBER: AtomicU32 = AtomicU32::new(0);
+/// The seats that living labs have.
+static SEATS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 /// Seconds after which a program run by [`Netns::run`] is stopped.
-pub const RUN_LIMIT_S: u32 = 120;
+pub const RUN_LIMIT_S: u32 = 300;
 
 /// A set of namespaces and one directory with a common name. Dropping it removes them all.
 #[derive(Debug)]
@@ -26,7 +28,7 @@ pub struct Lab {
     dir: PathBuf,
     kept: bool,
     spaces: Vec<Netns>,
-    _turn: MutexGuard<'static, ()>,
+    seat: usize,
 }
 
 /// One network namespace of a lab; a cheap handle.
@@ -49,7 +51,7 @@ pub struct End<'a> {
 
 impl Lab {
     /// Makes an empty lab called `PREFIX-PID-N`, after sweeping away what killed processes left of
-    /// labs with that prefix. Waits for the process's other lab to end.
+    /// labs with that prefix.
     ///
     /// # Errors
     /// When not root, or the directory cannot be made.
@@ -57,7 +59,6 @@ impl Lab {
         if !rustix::process::geteuid().is_root() {
             return Err(LabError::Machine("network namespaces need root".to_owned()));
         }
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         sweep::on_signals()?;
         sweep::residue(prefix);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -66,7 +67,12 @@ impl Lab {
         sweep::register(&name);
         sweep::unless_stopping(|| std::fs::create_dir_all(&dir))
             .map_err(LabError::file(dir.display().to_string()))?;
-        Ok(Self { name, dir, kept: false, spaces: Vec::new(), _turn: turn })
+        Ok(Self { name, dir, kept: false, spaces: Vec::new(), seat: take_seat() })
+    }
+
+    /// The lowest number that no other living lab of this process has: 0 for one that is alone.
+    pub fn seat(&self) -> usize {
+        self.seat
     }
 
     /// Its name, which begins the name of all it makes.
@@ -140,7 +146,19 @@ impl Drop for Lab {
             sweep::remove(&self.name);
         }
         sweep::forget(&self.name);
+        seats().retain(|seat| *seat != self.seat);
     }
+}
+
+fn seats() -> MutexGuard<'static, Vec<usize>> {
+    SEATS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn take_seat() -> usize {
+    let mut taken = seats();
+    let seat = (0..).find(|seat| !taken.contains(seat)).unwrap_or_default();
+    taken.push(seat);
+    seat
 }
 
 /// Runs the machine's `ip` outside of any namespace.
@@ -166,7 +184,7 @@ impl Netns {
         command
     }
 
-    /// Runs a program in here to its end, whatever that is, but no longer than 120 s.
+    /// Runs a program in here to its end, whatever that is, but no longer than [`RUN_LIMIT_S`].
     ///
     /// # Errors
     /// When it cannot be started.

@@ -83,7 +83,7 @@ impl Recipe {
 
     fn write(&self, out: &mut String, bed: &Bed) -> std::fmt::Result {
         let socket = Director::socket_in(bed.lab.dir());
-        self.write_director(out, &socket, bed.workers)?;
+        self.write_director(out, &socket, &cores(bed))?;
         for port in bed.ports() {
             write_port(out, port, bed.driver_of(port))?;
         }
@@ -95,8 +95,7 @@ impl Recipe {
         out.write_str(&self.more)
     }
 
-    fn write_director(&self, out: &mut String, socket: &Path, workers: u32) -> std::fmt::Result {
-        let cores = last_cores(workers);
+    fn write_director(&self, out: &mut String, socket: &Path, cores: &[usize]) -> std::fmt::Result {
         writeln!(out, "[director]\ncores = {cores:?}\nhuge_pages = \"{}\"", self.huge_pages)?;
         writeln!(out, "log_level = \"info\"\ncontrol_socket = \"{}\"", socket.display())?;
         writeln!(out, "state_dir = \"{}\"\n", socket.with_file_name("state").display())?;
@@ -105,10 +104,15 @@ impl Recipe {
     }
 }
 
-/// The last `count` cores that this process may use; the first ones tend to have the interrupts.
-fn last_cores(count: u32) -> Vec<usize> {
+/// A core for each worker: the last ones that this process may use, for the first ones tend to
+/// have the interrupts. A bed beside another one begins a core earlier.
+fn cores(bed: &Bed) -> Vec<usize> {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
-    (available.saturating_sub(count as usize)..available).collect()
+    let count = (bed.workers as usize).min(available);
+    let first = available - count + available - bed.lab.seat() % available;
+    let mut cores: Vec<usize> = (first..first + count).map(|core| core % available).collect();
+    cores.sort_unstable();
+    cores
 }
 
 fn write_port(out: &mut String, port: &str, driver: Driver) -> std::fmt::Result {

@@ -11,16 +11,14 @@ use sluice_e2e::director::program;
 use sluice_e2e::error::expect;
 use sluice_e2e::process::run;
 
-use crate::field::{here, may_run};
+use crate::field::{here, turn};
 
 const FULL_S: f64 = 0.15;
 
 #[test]
-fn a_search() {
-    let name = here!(a_search);
-    if !may_run(name) {
-        return;
-    }
+fn alone_a_search() {
+    let name = here!(alone_a_search);
+    let Some(_turn) = turn(name) else { return };
     for directions in ["inbound", "both"] {
         if let Err(error) = searched(directions) {
             panic!("{name}, {directions}: {error}");
@@ -29,11 +27,10 @@ fn a_search() {
 }
 
 #[test]
-fn a_large_configuration() {
-    let name = here!(a_large_configuration);
-    if may_run(name)
-        && let Err(error) = scaled()
-    {
+fn alone_a_large_configuration() {
+    let name = here!(alone_a_large_configuration);
+    let Some(_turn) = turn(name) else { return };
+    if let Err(error) = scaled() {
         panic!("{name}: {error}");
     }
 }

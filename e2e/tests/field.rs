@@ -2,6 +2,7 @@
 //! when the test fails.
 
 use std::io::Write;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -13,7 +14,7 @@ use sluice_e2e::{Bed, Director, Driver, LabError, Ran, Running, Shape, wait_unti
 /// How the labs of these tests are called.
 pub const PREFIX: &str = "sl-e2e";
 /// For what should come about within a moment.
-pub const SOON: Duration = Duration::from_secs(10);
+pub const SOON: Duration = Duration::from_secs(30);
 
 /// What a test is run on.
 #[derive(Debug, Clone)]
@@ -71,9 +72,7 @@ pub fn on_bed(
     start: impl FnOnce(&mut Bed, Recipe) -> Result<(Director, Recipe), LabError>,
     test: impl FnOnce(&mut Field) -> Result<(), LabError>,
 ) {
-    if !may_run(name) {
-        return;
-    }
+    let Some(_turn) = turn(name) else { return };
     let Setup { shape, driver, workers, recipe } = setup;
     let made = Bed::new(PREFIX, shape, driver, workers).and_then(|mut bed| {
         bed.start_reals()?;
@@ -108,15 +107,34 @@ fn lost_by_kernels(bed: &Bed) -> String {
         .collect()
 }
 
-/// Whether the test may run here. Says so when it may not: past the test harness's own capture,
-/// which shows nothing of tests that pass.
-pub fn may_run(name: &str) -> bool {
+/// A test's share of the machine, until dropped.
+pub enum Turn {
+    /// Beside other tests.
+    Shared { _held: RwLockReadGuard<'static, ()> },
+    /// With the machine to itself.
+    Alone { _held: RwLockWriteGuard<'static, ()> },
+}
+
+/// What a test's name begins with when it measures time or needs the whole machine.
+const ALONE: &str = "alone_";
+
+static TURN: RwLock<()> = RwLock::new(());
+
+/// Waits for the test's turn: beside others, or alone if its name begins with `alone_`. `None` when
+/// the test may not run here; that is said past the test harness's own capture, which shows nothing
+/// of tests that pass.
+pub fn turn(name: &str) -> Option<Turn> {
     if rustix::process::geteuid().is_root() {
-        return true;
+        let alone = name.rsplit("::").next().is_some_and(|test| test.starts_with(ALONE));
+        return Some(if alone {
+            Turn::Alone { _held: TURN.write().unwrap_or_else(PoisonError::into_inner) }
+        } else {
+            Turn::Shared { _held: TURN.read().unwrap_or_else(PoisonError::into_inner) }
+        });
     }
     assert!(std::env::var("CI").as_deref() != Ok("true"), "{name} needs root");
     let _ = writeln!(std::io::stderr(), "skipped: {name}: network namespaces need root");
-    false
+    None
 }
 
 fn repeat(name: &str) -> String {

@@ -11,13 +11,11 @@ use sluice_e2e::load::{curl, download_sha256};
 use sluice_e2e::web::{ECHO_PORT, make_blob};
 use sluice_e2e::{Bed, Driver, Lab, LabError, Shape, sweep, wait_until};
 
-use crate::field::{PREFIX, PYTHON, SOON, here, may_run, script};
+use crate::field::{PREFIX, PYTHON, SOON, here, script, turn};
 
 #[test]
 fn kernel_routing_carries_the_same_traffic() -> Result<(), LabError> {
-    if !may_run(here!(kernel_routing_carries_the_same_traffic)) {
-        return Ok(());
-    }
+    let Some(_turn) = turn(here!(kernel_routing_carries_the_same_traffic)) else { return Ok(()) };
     let mut bed = Bed::new(PREFIX, Shape::TwoArm, Driver::AfXdp, 2)?;
     bed.start_reals()?;
     bed.route_directly()?;
@@ -46,9 +44,7 @@ fn kernel_routing_carries_the_same_traffic() -> Result<(), LabError> {
 
 #[test]
 fn a_lab_leaves_nothing() -> Result<(), LabError> {
-    if !may_run(here!(a_lab_leaves_nothing)) {
-        return Ok(());
-    }
+    let Some(_turn) = turn(here!(a_lab_leaves_nothing)) else { return Ok(()) };
     let mut lab = Lab::new(PREFIX)?;
     let space = lab.space("one")?;
     // A process that ignores polite signals, and whose handle is lost.
@@ -64,9 +60,7 @@ fn a_lab_leaves_nothing() -> Result<(), LabError> {
 /// that name does.
 #[test]
 fn an_interrupted_demo_leaves_nothing() -> Result<(), LabError> {
-    if !may_run(here!(an_interrupted_demo_leaves_nothing)) {
-        return Ok(());
-    }
+    let Some(_turn) = turn(here!(an_interrupted_demo_leaves_nothing)) else { return Ok(()) };
     for signal in [Signal::INT, Signal::KILL] {
         let mut demo = Command::new(program("sluice-demo")?)
             .args(["--direct-only", "--seconds", "60"])

@@ -15,7 +15,7 @@ use crate::field::{Field, SOON, Setup, here, on, on_bed, on_every_setup};
 /// The bound: an idle director uses under 5 % of a core.
 const IDLE_PERCENT: f64 = 5.0;
 
-on_every_setup!(sigterm_leaves_nothing, idle_costs_little);
+on_every_setup!(sigterm_leaves_nothing, alone_idle_costs_little);
 
 fn sigterm_leaves_nothing(field: &mut Field) -> Result<(), LabError> {
     field.answers(3)?;
@@ -36,7 +36,7 @@ fn nothing_left(field: &Field) -> Result<(), LabError> {
     expect(!socket.exists(), || format!("{} is left", socket.display()))
 }
 
-fn idle_costs_little(field: &mut Field) -> Result<(), LabError> {
+fn alone_idle_costs_little(field: &mut Field) -> Result<(), LabError> {
     field.answers(3)?;
     let percent = field.director.cpu_percent(Duration::from_secs(6))?;
     expect(percent < IDLE_PERCENT, || format!("idle, it used {percent:.1} % of a core"))?;

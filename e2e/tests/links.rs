@@ -13,14 +13,14 @@ use crate::field::{Field, SOON, Setup, here, on};
 const MENDED: Duration = Duration::from_secs(20);
 
 #[test]
-fn an_unknown_neighbour_is_resolved_af_xdp() {
-    on(here!(an_unknown_neighbour_is_resolved_af_xdp), Setup::usual(), unknown_neighbour);
+fn alone_an_unknown_neighbour_is_resolved_af_xdp() {
+    on(here!(alone_an_unknown_neighbour_is_resolved_af_xdp), Setup::usual(), unknown_neighbour);
 }
 
 #[test]
-fn an_unknown_neighbour_is_resolved_af_packet() {
+fn alone_an_unknown_neighbour_is_resolved_af_packet() {
     let setup = Setup::new(Driver::AfPacket, 1);
-    on(here!(an_unknown_neighbour_is_resolved_af_packet), setup, unknown_neighbour);
+    on(here!(alone_an_unknown_neighbour_is_resolved_af_packet), setup, unknown_neighbour);
 }
 
 /// The very first packet waits for the address and is not lost: curl connects at once, not after

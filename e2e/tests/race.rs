@@ -8,18 +8,16 @@ use sluice_e2e::LabError;
 use sluice_e2e::error::expect;
 use sluice_e2e::process::run;
 
-use crate::field::{here, may_run};
+use crate::field::{here, turn};
 
 const CONTENDERS: [&str; 3] = ["direct", "nginx", "sluice-fnat"];
 const FIGURES: [&str; 5] =
     ["requests_per_s", "connections_per_s", "p50_us", "p99_us", "throughput_bits_per_s"];
 
 #[test]
-fn a_round() {
-    let name = here!(a_round);
-    if !may_run(name) {
-        return;
-    }
+fn alone_a_round() {
+    let name = here!(alone_a_round);
+    let Some(_turn) = turn(name) else { return };
     if let Err(error) = raced() {
         panic!("{name}: {error}");
     }

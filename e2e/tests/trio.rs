@@ -17,7 +17,7 @@ use sluice_e2e::lab::End;
 use sluice_e2e::web::start_script;
 use sluice_e2e::{Director, Family, Lab, LabError, Mode, Netns, Real, Service, wait_until};
 
-use crate::field::{PREFIX, SOON, here, may_run};
+use crate::field::{PREFIX, SOON, here, turn};
 
 const PORT: u16 = 8080;
 
@@ -151,9 +151,7 @@ impl Trio {
 }
 
 fn run(name: &str, mode: Mode) -> Result<(), LabError> {
-    if !may_run(name) {
-        return Ok(());
-    }
+    let Some(_turn) = turn(name) else { return Ok(()) };
     let trio = wired(mode)?;
     let mut director = Director::launch_in(&trio.director, &trio.config(mode), &[])?;
     director.wait_ready()?;
