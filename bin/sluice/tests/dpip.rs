@@ -1,5 +1,4 @@
 //! `sluice dpip` in a network namespace of the test's own, judged by `ip -j`. Needs root.
-#![forbid(unsafe_code)]
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};

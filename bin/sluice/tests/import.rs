@@ -1,6 +1,5 @@
 //! `sluice import` as it is run: exit codes, where what goes, and that `sluice config check` takes
 //! the result behind a file with ports.
-#![forbid(unsafe_code)]
 
 use std::fs;
 use std::io::Write;

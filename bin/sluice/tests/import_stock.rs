@@ -1,7 +1,6 @@
 //! What `sluice import` makes of a file, against what stock keepalived and ipvsadm ask IPVS for
 //! when they read the same file: the preloaded library takes their calls to a director that writes
 //! them down. Needs root, keepalived and ipvsadm.
-#![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

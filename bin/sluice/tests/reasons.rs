@@ -1,5 +1,5 @@
 //! `docs/reasons.md` says what the code says. Regenerate it with `UPDATE_DOCS=1 cargo test -p
-//! sluice --test reasons`.
+//! sluice reasons`.
 
 use sluice_director::Reason;
 use std::path::Path;

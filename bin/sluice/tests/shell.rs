@@ -1,5 +1,4 @@
 //! Completion by real shells, and manual pages as `man` reads them.
-#![forbid(unsafe_code)]
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,4 @@
 //! Following events, over a real socket.
-#![forbid(unsafe_code)]
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,5 +1,4 @@
 //! What a page elsewhere has a browser send is refused, and what is no browser's goes on working.
-#![forbid(unsafe_code)]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,5 +1,4 @@
 //! Ending sessions, over a real socket, of a director that is played by a closure.
-#![forbid(unsafe_code)]
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,5 +1,4 @@
 //! The control socket's file: whose it is, and where it may be.
-#![forbid(unsafe_code)]
 
 use sluice_api::{ApiError, Call, Options, Server, group_id};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -1,14 +1,11 @@
 //! The words of DPVS: what they ask for, what they show, and what is refused.
-#![forbid(unsafe_code)]
 
-mod stage;
-
+use crate::stage::Stage;
 use sluice_ipvs::{
     Destination, Errno, Family, LocalAddress, LocalAddresses, Method, Protocol, Request, Service,
     ServiceKey, ServiceSpec, Settings, Stats, Tunnel,
 };
 use sluice_ipvsadm::{Command, parse};
-use stage::Stage;
 
 fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(str::to_owned).collect()

@@ -4,12 +4,9 @@
 //! answers from the `.state` files beside it and writes down what it is asked for. Each line holds
 //! arguments, standard input, the errno that every command but the first is answered with, and
 //! what came of it: exit code, both streams, and the questions asked.
-#![forbid(unsafe_code)]
 
-mod stage;
-
+use crate::stage::Stage;
 use serde::Deserialize;
-use stage::Stage;
 
 /// A recorded run.
 #[derive(Debug, Deserialize)]

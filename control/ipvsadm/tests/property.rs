@@ -1,11 +1,9 @@
 //! What holds for every command line and every service: no line makes the program fall over, and
 //! what is saved makes the same service again.
-#![forbid(unsafe_code)]
-
-mod stage;
 
 use std::net::IpAddr;
 
+use crate::stage::Stage;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -15,7 +13,6 @@ use sluice_ipvs::{
     ServiceKey, ServiceSpec, Settings, Stats, Tunnel, TunnelKind, flags,
 };
 use sluice_ipvsadm::{Beside, Command, parse, save};
-use stage::Stage;
 
 /// Words of source NAT.
 const MATCHES: [&str; 4] =

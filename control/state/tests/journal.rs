@@ -1,5 +1,4 @@
 //! What a journal is after a crash, at whatever byte; and after a program of another version.
-#![forbid(unsafe_code)]
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,5 @@
 //! Random edits, files, rollbacks and restarts beside a model that keeps whole copies of every
 //! state and knows the rules of ownership in the plainest form.
-#![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

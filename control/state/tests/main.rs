@@ -1,0 +1,7 @@
+//! The desired state: its model, its transactions and its journal.
+//! One program, so that it is linked once.
+#![forbid(unsafe_code)]
+
+mod journal;
+mod model;
+mod transactions;
