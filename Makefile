@@ -2,7 +2,8 @@
 CARGO ?= cargo
 DEMO := target/release/sluice-demo
 
-.PHONY: setup setup-tests build demo demo-stop figures race memif af-packet rfc2544 test bench bench-all plots
+.PHONY: setup setup-tests build demo demo-stop figures race memif af-packet rfc2544 bench bench-all plots
+.PHONY: check test test-all
 .PHONY: matrix instructions cps scale
 .PHONY: fmt lint clean install uninstall
 
@@ -48,8 +49,14 @@ rfc2544: build ## MAX, PDR and NDR of one worker by size, over memif; SIZES, SES
 	@bench/rfc2544.sh --sessions $(or $(SESSIONS),100000) $(if $(SIZES),--size $(SIZES)) \
 		$(if $(DIRECTIONS),--directions $(DIRECTIONS)) $(if $(JSON),--json)
 
-test: setup-tests ## everything: format, lint, tests, sanitizers, end to end; ends with a count
+check: setup-tests ## before each commit: format, lint, tidy, units, golden rows; ends with a count
+	@packaging/tests.sh check
+
+test: setup-tests ## what decides whether a change may land: check, end to end, fuzz corpora, seeds
 	@packaging/tests.sh
+
+test-all: setup-tests ## the whole matrix, many seeds and scripts, sanitizers whole; some hours
+	@packaging/tests.sh all
 
 bench: build ## the worker loop on an in-memory port
 	target/release/sluice-bench throughput --mode fnat --scheduler rr --family 4 \

@@ -1,17 +1,25 @@
 #!/usr/bin/env bash
-# What `make test` runs, section by section. A section that fails does not stop the others; the
-# exit status is that of the whole, and the last line is the count of everything:
+# What `make check`, `make test` and `make test-all` run, section by section:
+#   packaging/tests.sh check   before each commit: what needs no namespaces and no optimised build
+#   packaging/tests.sh         what decides whether a change may land
+#   packaging/tests.sh all     the whole matrix, more random cases, sanitizers whole
+# A section that fails does not stop the others; the exit status is that of the whole, and the last
+# line is the count of everything:
 #   N passed, N failed[, N skipped]
-# A cargo section counts its tests, any other section counts as one. Name sections as arguments to
-# run only those (`packaging/tests.sh lint end-to-end`).
+# A cargo section counts its tests, any other section counts as one. Name sections as further
+# arguments to run only those (`packaging/tests.sh all lint end-to-end`).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 logs=target/test-logs
 mkdir -p "$logs"
+mode=test
+case "${1-}" in check | test | all) mode=$1 && shift ;; esac
 only=("$@")
 passed=0 failed=0 skipped=0
 summary=()
 host=$(rustc -vV | sed -n 's/^host: //p')
+# End-to-end tests mostly wait: more of them at a time than there are cores.
+threads=${E2E_THREADS:-4}
 # Snapshots are compared, never accepted, by a test run.
 export INSTA_UPDATE=no CARGO_TERM_COLOR=never
 
@@ -28,14 +36,9 @@ sum() {
         awk '{ n += $1 } END { print n + 0 }'
 }
 
-# section NAME COMMAND…: runs it, shows what it says, and counts.
-section() {
-    local name=$1 log="$logs/$1.log" status started=$SECONDS p f s
-    shift
-    wanted "$name" || return 0
-    printf '\n=== %s: %s\n' "$name" "$*"
-    "$@" 2>&1 | tee "$log"
-    status=${PIPESTATUS[0]}
+# counted NAME STATUS SECONDS: adds a section that has ended to the count, from its log.
+counted() {
+    local name=$1 status=$2 took=$3 log="$logs/$1.log" p f s
     if grep -q '^test result: ' "$log"; then
         p=$(sum passed "$log") f=$(sum failed "$log") s=$(sum ignored "$log")
         s=$((s + $(grep -c '^skipped: ' "$log")))
@@ -47,7 +50,39 @@ section() {
     [ "$status" -eq 0 ] || [ "$f" -gt 0 ] || f=1
     passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
     summary+=("$(printf '%-22s %5d passed %4d failed %4d skipped %6d s' \
-        "$name" "$p" "$f" "$s" $((SECONDS - started)))")
+        "$name" "$p" "$f" "$s" "$took")")
+}
+
+# section NAME COMMAND…: runs it, shows what it says, and counts.
+section() {
+    local name=$1 log="$logs/$1.log" started=$SECONDS
+    shift
+    wanted "$name" || return 0
+    printf '\n=== %s: %s\n' "$name" "$*"
+    "$@" 2>&1 | tee "$log"
+    counted "$name" "${PIPESTATUS[0]}" $((SECONDS - started))
+}
+
+# beside NAME COMMAND…: like `section` for one that runs beside others: it is silent, and leaves its
+# status and time in files.
+beside() {
+    local name=$1 log="$logs/$1.log" started=$SECONDS
+    shift
+    wanted "$name" || return 0
+    "$@" >"$log" 2>&1
+    printf '%d %d\n' $? $((SECONDS - started)) >"$logs/$name.status"
+}
+
+# joined NAME…: shows and counts sections that ran beside others.
+joined() {
+    local name status took
+    for name in "$@"; do
+        wanted "$name" || continue
+        printf '\n=== %s (ran beside others)\n' "$name"
+        cat "$logs/$name.log"
+        read -r status took <"$logs/$name.status"
+        counted "$name" "$status" "$took"
+    done
 }
 
 skip() {
@@ -57,31 +92,90 @@ skip() {
     summary+=("$(printf '%-22s skipped: %s' "$1" "$2")")
 }
 
-# The unsafe crates once more under AddressSanitizer, whose runtime comes with the stable compiler;
-# only the switch is kept for bootstrapping. A bounded part: fewer random cases.
-sanitized() {
-    env RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address PROPTEST_CASES=24 \
-        cargo test --locked --target "$host" --target-dir target/asan --lib --tests "$@"
+# All tests are built for the whole workspace even where one program of them runs: with the same
+# features of all dependencies, so that nothing is compiled twice.
+tests_of() {
+    cargo test --locked --workspace --no-fail-fast --test "$@"
 }
+
+# Programs that need no namespaces of the end-to-end kind, and are no sections of their own.
+integration() {
+    tests_of '*' --exclude sluice-e2e --exclude sluice-golden --exclude sluice-properties \
+        --exclude sluice-sim
+}
+
+# Crates once more under a sanitizer, whose runtime comes with the stable compiler; only the switch
+# is kept for bootstrapping. A bounded part: fewer random cases.
+sanitized() {
+    local sanitizer=$1
+    shift
+    env RUSTC_BOOTSTRAP=1 PROPTEST_CASES="$cases" \
+        RUSTFLAGS="-Zsanitizer=$sanitizer -Cunsafe-allow-abi-mismatch=sanitizer" \
+        TSAN_OPTIONS="suppressions=$PWD/packaging/thread-sanitizer.txt" \
+        cargo test --locked --target "$host" --target-dir "target/$sanitizer-sanitizer" \
+        --no-fail-fast --lib --tests "$@"
+}
+
+# Of the end-to-end tests that are the same for each kind of port and count of workers, `make test`
+# runs those with AF_XDP and one worker.
+end_to_end() {
+    local matrix=() other
+    if [ "$mode" != all ]; then
+        for other in af_xdp_two_workers af_packet_one_worker af_packet_two_workers; do
+            matrix+=(--skip "::$other::")
+        done
+    fi
+    tests_of e2e -- "$@" "${matrix[@]}"
+}
+
+# What needs the optimised programs; it runs beside the rest, for it mostly links or waits.
+optimised() {
+    beside release-build cargo build --release --locked \
+        -p sluiced -p sluice -p sluice-preload -p sluice-bench
+    beside instructions packaging/instructions.sh
+    [ "$root" = false ] || beside end-to-end end_to_end --test-threads="$threads" --skip alone_
+}
+
+root=false cases=24 unsafe=(-p sluice-table -p sluice-lanes)
+if [ "$(id -u)" -eq 0 ] || [ "${CI:-}" = true ]; then root=true; fi
+if [ "$mode" = all ]; then
+    cases=256 unsafe+=(-p sluice-wire -p sluice-director -p sluice-worker -p sluice-properties)
+    export SLUICE_SEEDS=${SLUICE_SEEDS:-2000} SLUICE_SCRIPTS=${SLUICE_SCRIPTS:-200000}
+fi
+if [ "$mode" != check ]; then
+    # A process group of its own, so that it ends with this script.
+    set -m
+    optimised </dev/null &
+    set +m
+    trap 'kill -TERM -- -$! 2>/dev/null' EXIT
+    trap 'exit 130' INT TERM
+fi
 
 section format cargo fmt --all --check
 section format-fuzz cargo fmt --manifest-path fuzz/Cargo.toml --check
 section lint cargo clippy --workspace --all-targets --locked -- -D warnings
 section tidy cargo xtask tidy
-# What needs no namespaces; golden rows, corpora and end to end follow by themselves.
-section unit cargo test --locked --workspace --no-fail-fast \
-    --exclude sluice-e2e --exclude sluice-golden --exclude sluice-properties --exclude sluice-sim
-section golden cargo test --locked -p sluice-golden --no-fail-fast
-section simulated-world cargo test --locked -p sluice-sim --no-fail-fast
-section fuzz-corpora cargo test --locked -p sluice-properties --no-fail-fast
-section address-sanitizer sanitized -p sluice-table -p sluice-lanes
-section release-build cargo build --release --locked \
-    -p sluiced -p sluice -p sluice-preload -p sluice-bench -p sluice-e2e
-section instructions packaging/instructions.sh
-if [ "$(id -u)" -eq 0 ] || [ "${CI:-}" = true ]; then
-    section end-to-end cargo test --locked -p sluice-e2e --no-fail-fast -- --test-threads=1
-else
-    skip end-to-end "network namespaces need root"
+section unit cargo test --locked --workspace --no-fail-fast --lib --bins
+section integration integration
+section golden tests_of rows
+if [ "$mode" != check ]; then
+    section documentation cargo test --locked --workspace --no-fail-fast --doc
+    section simulated-world tests_of worlds
+    section fuzz-corpora tests_of corpora
+    section address-sanitizer sanitized address "${unsafe[@]}"
+    # One test at a time: the sanitizer is for the threads that a test starts.
+    [ "$mode" != all ] || section thread-sanitizer sanitized thread -p sluice-table \
+        -p sluice-worker -- --test-threads=1
+    wait
+    trap - EXIT INT TERM
+    joined release-build instructions
+    if [ "$root" = true ]; then
+        joined end-to-end
+        # Those that measure time or need the whole machine.
+        section end-to-end-alone end_to_end --test-threads=1 alone_
+    else
+        skip end-to-end "network namespaces need root"
+    fi
 fi
 
 printf '\n=== what ran\n'

@@ -4,8 +4,11 @@
 
 use sluice_sim::{Failure, Recipe, Sabotage, run, run_traced, shrink};
 
-/// Worlds of `make test`.
-const SEEDS: u64 = 200;
+/// How many worlds: those of `make test`, or as many as `SLUICE_SEEDS` says.
+fn seeds() -> u64 {
+    std::env::var("SLUICE_SEEDS").map_or(200, |count| count.parse().expect("a number of worlds"))
+}
+
 const STEPS: u64 = 5000;
 
 /// Runs seeds on as many threads as there are processors, and gives the failures.
@@ -31,11 +34,11 @@ fn failures(seeds: std::ops::Range<u64>) -> Vec<(Recipe, Failure)> {
 
 #[test]
 fn worlds_hold() {
-    let failures = failures(0..SEEDS);
+    let failures = failures(0..seeds());
     for (recipe, failure) in &failures {
         eprintln!("{}\n  {recipe}", failure.what);
     }
-    assert!(failures.is_empty(), "{} of {SEEDS} worlds fail", failures.len());
+    assert!(failures.is_empty(), "{} of {} worlds fail", failures.len(), seeds());
 }
 
 /// The same recipe is the same run, packet for packet.

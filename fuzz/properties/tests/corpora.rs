@@ -94,7 +94,9 @@ fn random_scripts() {
         state ^= state << 17;
         state
     };
-    for _ in 0..2000 {
+    let scripts = std::env::var("SLUICE_SCRIPTS");
+    let scripts = scripts.map_or(2000, |count| count.parse().expect("a number of scripts"));
+    for _ in 0..scripts {
         let length = next() % 200;
         let script: Vec<u8> = (0..length).map(|_| (next() >> 32) as u8).collect();
         for (target, property) in ALL {
