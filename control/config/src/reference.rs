@@ -16,22 +16,26 @@ const HEAD: &str = "\
 <!-- Generated from control/config: change it there, then
      UPDATE_DOCS=1 cargo test -p sluice-config -->
 
-`sluiced` and `sluice replay` read one file in [TOML](https://toml.io). `sluice config check FILE`
-checks it without starting; a running director reads it again on SIGHUP or `sluice config reload`,
-and keeps what it has when the file is wrong. `sluice config diff FILE` tells what a reload changes.
-Ready-made files are in [`examples/`](../examples). With the first line
-`#:schema PATH/TO/sluice.schema.json` editors that know TOML schemas complete keys
-([`sluice.schema.json`](sluice.schema.json)). The API takes the same keys in JSON, see
-[state.md](state.md).
+`sluiced` and `sluice replay` read one configuration file in [TOML](https://toml.io).
 
-A message about a wrong file names file, line, column and key, what was found and what would be
-right, for all errors of the file at once. A key that is not in this reference is an error, not
-ignored. Keys are counted from 0 in messages: `service[2].real[0].port` is the port of the first
-real server of the third service.
+```
+sluice config check FILE     # checks it, without a director
+sluice config diff FILE      # prints what a reload would change
+sluice config reload         # rereads it, as SIGHUP does; an invalid file changes nothing
+```
 
-Wherever an address or a prefix stands it may be IPv4 or IPv6. IPv6 addresses are written as in
-RFC 5952, without brackets: `2001:db8::10`. Link-local ones (`fe80::/10`) are refused where they
-would need to say on which link.
+- Example files are in [`examples/`](../examples).
+- With the first line `#:schema PATH/TO/sluice.schema.json`, editors that support TOML schemas
+  complete keys ([`sluice.schema.json`](sluice.schema.json)).
+- The API takes the same keys in JSON ([state.md](state.md)).
+
+An error message names file, line, column and key, what was found and what would be valid, for all
+errors of the file at once. A key that is not in this reference is an error. Messages count entries
+from 0: `service[2].real[0].port` is the port of the first real server of the third service.
+
+Addresses and prefixes may be IPv4 or IPv6. IPv6 addresses are written as in RFC 5952, without
+brackets: `2001:db8::10`. Link-local addresses (`fe80::/10`) are refused where they would need a
+link.
 ";
 
 /// The whole reference in Markdown.
@@ -48,7 +52,7 @@ pub fn markdown() -> String {
 fn write_section(out: &mut String, section: &Section) -> fmt::Result {
     let more = if section.repeats() { " (any number)" } else { "" };
     writeln!(out, "\n## `{}`{more}\n\n{}\n", section.heading, section.about)?;
-    writeln!(out, "| key | value | without it | example | meaning |")?;
+    writeln!(out, "| key | value | default | example | meaning |")?;
     writeln!(out, "| --- | --- | --- | --- | --- |")?;
     for key in section.keys {
         let Key { name, kind, without, example, about } = key;
@@ -66,20 +70,23 @@ fn write_devices(out: &mut String) -> fmt::Result {
     }
     writeln!(
         out,
-        "\nOptions are parted by commas, so that no name may hold one. An interface name has 1 to \
-         15 characters. `af_packet`, `pci`, `memif` and `dpdk` may have a `twin`.\n\n\
-         **Which of the two for a kernel interface.** `af_xdp` costs least for each packet: \
-         requests, connections, datagrams. `af_packet` costs least for each byte of TCP: it takes \
-         and gives super-frames, up to 64 KiB of a stream behind one header, as the kernel \
-         itself does (GSO, GRO), and needs neither XDP in the driver nor offloads switched off \
-         on virtual interfaces; any MTU goes. While such a port is open its interface joins \
-         received segments (`ethtool -k`: generic-receive-offload). Super-frames that leave by \
-         another device, or in a tunnel (`ipip`), are cut by the director, and so are those of \
-         UDP on arrival. A super-frame that is too long for its way and may be cut gets smaller \
-         segments. \
-         Each queue of an `af_packet` port has 160 buffers of 64 KiB for them, 10 MB; when all \
-         are in use (with many waiting for neighbours), what comes is cut at once. A super-frame's \
-         segments are counted, not the frame. Both kinds may be mixed."
+        "\nCommas separate options, so that no name may contain one. An interface name has 1 to 15 \
+         characters. `af_packet`, `pci`, `memif` and `dpdk` may have a `twin`.\n\n\
+         ### AF_XDP or AF_PACKET\n\n\
+         A kernel interface can be driven in two ways, also mixed within one director. `af_xdp` \
+         has the lowest cost per packet: use it for requests, connections and datagrams. \
+         `af_packet` has the lowest cost per byte of TCP: use it for bulk transfers. It needs \
+         neither XDP in the driver nor offloads disabled on virtual interfaces, and supports any \
+         MTU.\n\n\
+         An `af_packet` port receives and sends super-packets: up to 64 KiB of a stream behind one \
+         header, as the kernel itself does (GSO, GRO). While the port is open its interface merges \
+         received segments (`ethtool -k`: generic-receive-offload).\n\n\
+         The director segments a super-packet that leaves by another kind of device or in a \
+         tunnel, and one of UDP on arrival. If it exceeds the path MTU and may be \
+         segmented, it gets smaller segments. Counters count the segments.\n\n\
+         Each queue of an `af_packet` port has 160 buffers of 64 KiB for super-packets, 10 MB in \
+         total. If all are in use, for instance by packets that wait for neighbours, arriving \
+         super-packets are segmented at once."
     )
 }
 

@@ -17,15 +17,15 @@ and
 read one file in TOML.
 .B sluice config check
 .I FILE
-checks it without starting; a running director reads it again on SIGHUP or
+checks it without starting; a running director rereads it on SIGHUP or
 .BR \"sluice config reload\" ,
-and keeps what it has when the file is wrong.
+and keeps its configuration if the file is invalid.
 .PP
-A message about a wrong file names file, line, column and key, what was found and what would be
-right, for all errors of the file at once.
+An error message names file, line, column and key, what was found and what would be valid, for all
+errors of the file at once.
 A key that is not on this page is an error.
 .PP
-Wherever an address or a prefix stands it may be IPv4 or IPv6.
+Addresses and prefixes may be IPv4 or IPv6.
 ";
 
 const TAIL: &str = "\
@@ -60,7 +60,7 @@ fn write_section(out: &mut String, section: &Section) -> fmt::Result {
         writeln!(out, ".br\nValue: {}.", roff(&super::describe(kind)))?;
         match without {
             Without::Required | Without::Awaited => writeln!(out, "Required.")?,
-            other => writeln!(out, "Without it: {}.", roff(&super::default(other)))?,
+            other => writeln!(out, "Default: {}.", roff(&super::default(other)))?,
         }
         writeln!(out, "Example: {}", roff(example))?;
     }

@@ -37,61 +37,60 @@ pub(crate) static IDLE: Key = Key {
     kind: Word(words_of::<Idle>),
     without: Without::Text("adaptive"),
     example: "\"busy\"",
-    about: "What a worker does when there is nothing to do. `adaptive`: it sleeps and wakes \
-            on traffic. `busy`: it goes on polling, which costs a whole core and gives the \
-            least latency.",
+    about: "What an idle worker does. `adaptive`: it sleeps and wakes on traffic. `busy`: it \
+            continues to poll, which uses a whole core and gives the lowest latency.",
 };
 pub(crate) static HUGE_PAGES: Key = Key {
     name: "huge_pages",
     kind: Word(words_of::<HugePages>),
     without: Without::Text("auto"),
     example: "\"required\"",
-    about: "`auto`: memory comes from huge pages when the machine has any, otherwise from \
-            ordinary ones, slower. `required`: the director does not start without. `off`: \
-            ordinary pages.",
+    about: "`auto`: memory comes from huge pages if the machine has any, otherwise from ordinary \
+            pages, which are slower. `required`: the director does not start without huge pages. \
+            `off`: ordinary pages.",
 };
 pub(crate) static LOG_LEVEL: Key = Key {
     name: "log_level",
     kind: Word(words_of::<LogLevel>),
     without: Without::Text("info"),
     example: "\"debug\"",
-    about: "The least important messages that are logged.",
+    about: "The lowest level of messages that are logged.",
 };
 pub(crate) static LOG_FORMAT: Key = Key {
     name: "log_format",
     kind: Word(words_of::<LogFormat>),
     without: Without::Text("text"),
     example: "\"json\"",
-    about: "How messages are logged. `text`: a line for people. `json`: an object a line, with \
-            OpenTelemetry's names (docs/metrics.md). `--log-format` on the command line overrides \
-            it.",
+    about: "The format of log messages. `text`: one line for people. `json`: one object per line, \
+            with OpenTelemetry's names (docs/metrics.md). `--log-format` on the command line \
+            overrides it.",
 };
 pub(crate) static CONTROL_SOCKET: Key = Key {
     name: "control_socket",
     kind: Text("an absolute path of at most 107 bytes"),
     without: Without::Text("/run/sluice/sluice.sock"),
     example: "\"/run/sluice/blue.sock\"",
-    about: "The Unix socket on which the `sluice` command talks to the director. Two \
-            directors on one machine need two.",
+    about: "The Unix socket on which the `sluice` command reaches the director. Two directors on \
+            one machine need two.",
 };
 pub(crate) static CONTROL_GROUP: Key = Key {
     name: "control_group",
     kind: Text("the name of a group of `/etc/group`, or its number"),
     without: Without::Text("sluice"),
     example: "\"netops\"",
-    about: "The group whose members may use `control_socket`, for everything (role `admin`), \
-            without being root: packets can be captured there. A group that the machine does \
-            not have gets nothing: then only root may.",
+    about: "The group whose members may use `control_socket` for everything (role `admin`) without \
+            being root, including capturing packets. If the machine does not have the group, only \
+            root may.",
 };
 pub(crate) static STATE_DIR: Key = Key {
     name: "state_dir",
     kind: Text("an absolute path"),
     without: Without::Text("/var/lib/sluice"),
     example: "\"/var/lib/sluice/blue\"",
-    about: "The folder in which the director keeps what was changed at run time, and the history \
-            of all changes; made when it is missing. Two directors on one machine need two. When \
-            it cannot be written the director runs all the same, says so, and forgets such \
-            changes when it ends.",
+    about: "The directory in which the director keeps changes made at run time and the history of \
+            all changes; created if it is missing. Two directors on one machine need two. If it \
+            cannot be written, the director runs, reports this, and forgets such changes when it \
+            ends.",
 };
 pub(crate) static HASH_SEED: Key = Key {
     name: "hash_seed",
@@ -107,8 +106,8 @@ pub(crate) static PROBE_ADDRESSES: Key = Key {
     kind: Texts("an IPv4 or IPv6 address"),
     without: Without::Unset("no check goes through the data path"),
     example: "[\"192.0.2.9\", \"2001:db8:2::9\"]",
-    about: "Where checks with `through = \"service\"` come from, at most one address of each \
-            family: addresses of the director's interfaces, as those of a pool, that nothing else \
-            uses. Real servers answer them as they answer clients. The director then has one port \
-            more, `probe`, a pair of virtual links into a network namespace of its own.",
+    about: "Source addresses of checks with `through = \"service\"`, at most one of each family. \
+            They are addresses of the director's interfaces, as those of a pool, that nothing else \
+            uses. Real servers answer them as they answer clients. The director then has an \
+            additional port `probe`, a veth pair into its own network namespace.",
 };

@@ -9,8 +9,8 @@ pub(crate) static SECTION: Section = Section {
     place: Place::Ipvs,
     name: "ipvs",
     heading: "[ipvs]",
-    about: "What `ipvsadm` has set for the director as a whole (state.md). Programs that know IPVS \
-            make and change it; a file that has this section keeps it for itself.",
+    about: "Settings of `ipvsadm` for the director as a whole (state.md). IPVS programs create and \
+            change it; if the file has this section, the file owns it.",
     keys: &[&TCP, &TCP_FIN, &UDP],
     sections: &[&MARK_SECTION, &DAEMON_SECTION],
 };
@@ -31,8 +31,8 @@ pub(crate) static MARK_SECTION: Section = Section {
     place: Place::Mark,
     name: "mark",
     heading: "[[ipvs.mark]]",
-    about: "A service by a firewall mark. It is kept and listed, and takes no packets: the \
-            director has them before netfilter could mark any.",
+    about: "A service by firewall mark. It is stored and listed, and receives no packets: the \
+            director sees them before netfilter could mark any.",
     keys: &[
         &MARK,
         &FAMILY,
@@ -59,7 +59,7 @@ pub(crate) static FAMILY: Key = Key {
     kind: Word(words_of::<Family>),
     without: Without::Text("ipv4"),
     example: "\"ipv6\"",
-    about: "Of which packets.",
+    about: "The address family of the packets.",
 };
 pub(crate) static SCHEDULER: Key = Key {
     name: "scheduler",
@@ -74,7 +74,7 @@ pub(crate) static DESTINATIONS: Key = Key {
     without: Without::Unset("none"),
     example: "[\"192.0.2.11:80 nat 1\"]",
     about: "Real servers: address and port (0 for that of the packet), mode, weight, and upper and \
-            lower number of sessions where it has them.",
+            lower session thresholds if any.",
 };
 
 /// A daemon that synchronises sessions.
@@ -82,8 +82,8 @@ pub(crate) static DAEMON_SECTION: Section = Section {
     place: Place::Daemon,
     name: "daemon",
     heading: "[[ipvs.daemon]]",
-    about: "A daemon that would synchronise sessions as the kernel does. It is kept and listed; \
-            the director synchronises nothing yet.",
+    about: "A session synchronisation daemon as the kernel has it. It is stored and listed; the \
+            director does not synchronise sessions yet.",
     keys: &[&ROLE, &INTERFACE, &SYNC_ID, &MAXIMUM_LENGTH, &GROUP, &DAEMON_PORT, &TTL],
     sections: &[],
 };
@@ -93,21 +93,21 @@ pub(crate) static ROLE: Key = Key {
     kind: Word(words_of::<Role>),
     without: Without::Required,
     example: "\"master\"",
-    about: "Whether it would send or receive; each once at most.",
+    about: "Whether it would send or receive; each role at most once.",
 };
 pub(crate) static INTERFACE: Key = Key {
     name: "interface",
     kind: Text(AN_INTERFACE),
     without: Without::Required,
     example: "\"eth0\"",
-    about: "The interface of its multicasts.",
+    about: "The interface for its multicast.",
 };
 pub(crate) static SYNC_ID: Key = Key {
     name: "sync_id",
     kind: Integer { min: 0, max: 255 },
     without: Without::Integer(0),
     example: "5",
-    about: "Only what has the same one would be received.",
+    about: "Only messages with the same ID would be received.",
 };
 pub(crate) static MAXIMUM_LENGTH: Key = Key {
     name: "maximum_length",

@@ -7,7 +7,7 @@ pub(crate) static SECTION: Section = Section {
     place: Place::Limits,
     name: "limits",
     heading: "[limits]",
-    about: "What memory is set aside for when the director starts. May be left out.",
+    about: "Limits for which memory is reserved when the director starts. May be left out.",
     keys: &[&SESSIONS, &HELD_FRAMES, &FRAGMENTS],
     sections: &[],
 };
@@ -17,8 +17,9 @@ pub(crate) static SESSIONS: Key = Key {
     kind: Integer { min: 1, max: 1 << 30 },
     without: Without::Integer(1_000_000),
     example: "10_000_000",
-    about: "Sessions of the whole director, split evenly between the workers: at least one \
-            for each. When a worker's share is used up, new sessions are refused and counted.",
+    about: "Sessions of the whole director, divided evenly between the workers, at least one for \
+            each. When a worker's part is full, new sessions are refused or evict others \
+            (docs/sessions.md), and are counted.",
 };
 pub(crate) static HELD_FRAMES: Key = Key {
     name: "held_frames",
@@ -33,6 +34,6 @@ pub(crate) static FRAGMENTS: Key = Key {
     kind: Integer { min: 0, max: 1 << 20 },
     without: Without::Integer(4096),
     example: "16384",
-    about: "Fragmented datagrams that one worker follows at a time, so that later fragments go \
-            where the first went. Fragments of more are dropped and counted; 0 follows none.",
+    about: "Fragmented datagrams that one worker tracks at a time, so that later fragments follow \
+            the first. Fragments of more are dropped and counted; 0 tracks none.",
 };

@@ -7,7 +7,7 @@ pub(crate) static SECTION: Section = Section {
     place: Place::Metrics,
     name: "metrics",
     heading: "[metrics]",
-    about: "What `GET /metrics` shows (docs/metrics.md). May be left out.",
+    about: "The content of `GET /metrics` (docs/metrics.md). May be left out.",
     keys: &[&REAL_SERVERS],
     sections: &[],
 };
@@ -17,6 +17,7 @@ pub(crate) static REAL_SERVERS: Key = Key {
     kind: Boolean,
     without: Without::Boolean(true),
     example: "false",
-    about: "Whether each real server and health check has series of its own: some dozen each. \
-            Without, there are those of services, with how many real servers are in each state.",
+    about: "Whether each real server and health check has its own series, about a dozen each. \
+            Otherwise there are only those of services, with the number of real servers in each \
+            state.",
 };

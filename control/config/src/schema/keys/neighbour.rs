@@ -32,12 +32,12 @@ pub(crate) static PORT: Key = Key {
     kind: Text(A_PORT),
     without: Without::Required,
     example: "\"back\"",
-    about: "The port it is reached by.",
+    about: "The port that leads to it.",
 };
 pub(crate) static VLAN: Key = Key {
     name: "vlan",
     kind: Integer { min: 1, max: 4094 },
     without: Without::Unset("untagged"),
     example: "10",
-    about: "The 802.1Q VLAN that it is in.",
+    about: "Its 802.1Q VLAN.",
 };

@@ -7,10 +7,10 @@ pub(crate) static SECTION: Section = Section {
     place: Place::Pool,
     name: "pool",
     heading: "[[pool]]",
-    about: "A local pool: the source addresses and ports that Full NAT gives to packets towards \
-            the real servers, and source NAT to packets towards the outside. Each (address, port) \
-            carries one session to one remote endpoint at a time. The addresses must be routed to \
-            the director (in AF_XDP mode: be addresses of its interfaces).",
+    about: "A local pool: source addresses and ports for packets of Full NAT to real servers, and \
+            of source NAT to the outside. Each (address, port) carries one session per remote \
+            endpoint at a time. The addresses must be routed to the director (with AF_XDP: be \
+            addresses of its interfaces).",
     keys: &[&NAME, &ADDRESSES, &PORTS],
     sections: &[],
 };
@@ -20,22 +20,22 @@ pub(crate) static NAME: Key = Key {
     kind: Text(A_NAME),
     without: Without::Required,
     example: "\"lan\"",
-    about: "What services and rules of source NAT call it; unique.",
+    about: "The name by which services and source NAT rules refer to it; unique.",
 };
 pub(crate) static ADDRESSES: Key = Key {
     name: "addresses",
     kind: Texts("an address, a range or a prefix"),
     without: Without::Required,
     example: "[\"192.0.2.10\", \"192.0.2.32-192.0.2.39\", \"192.0.2.64/29\"]",
-    about: "Its addresses, of either family or both, at least one, in all pools together at most \
-            65535. A prefix stands for all its addresses, the first and the last too. An address \
-            is in one pool only and is no VIP.",
+    about: "Its addresses, of either family or both: at least one, and at most 65535 in all pools \
+            together. A prefix stands for all its addresses, including the first and the last. An \
+            address is in one pool only and is not a VIP.",
 };
 pub(crate) static PORTS: Key = Key {
     name: "ports",
     kind: Text("FIRST-LAST, such as \"1024-65535\""),
     without: Without::Text("1024-65535"),
     example: "\"10000-59999\"",
-    about: "Its ports, the same for each address. Packets to them are the director's: keep \
-            the ports of programs on this machine out.",
+    about: "Its ports, the same for each address. The director takes all packets to them: exclude \
+            ports that programs on this machine use.",
 };

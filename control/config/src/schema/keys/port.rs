@@ -7,8 +7,8 @@ pub(crate) static SECTION: Section = Section {
     place: Place::Port,
     name: "port",
     heading: "[[port]]",
-    about: "A network device and how it is driven. At least one, at most 32. One port is enough \
-            for the one-arm layout.",
+    about: "A network device and its driver. At least one, at most 32. One port is enough for the \
+            one-arm layout.",
     keys: &[&NAME, &DEVICE, &QUEUES, &TWIN, &MAC, &MTU],
     sections: &[],
 };
@@ -18,7 +18,7 @@ pub(crate) static NAME: Key = Key {
     kind: Text(A_NAME),
     without: Without::Required,
     example: "\"front\"",
-    about: "What the port is called everywhere else; unique.",
+    about: "The name by which all else refers to the port; unique.",
 };
 pub(crate) static DEVICE: Key = Key {
     name: "device",
@@ -34,17 +34,17 @@ pub(crate) static QUEUES: Key = Key {
         "as many as there are workers; for `af_xdp` as many as the interface has",
     ),
     example: "2",
-    about: "Pairs of receive and transmit queues; they go round the workers.",
+    about: "Pairs of receive and transmit queues, assigned to the workers in turn.",
 };
 pub(crate) static TWIN: Key = Key {
     name: "twin",
     kind: Text(AN_INTERFACE),
     without: Without::Unset("no twin: what the director does not take is dropped"),
     example: "\"sluice0\"",
-    about: "Name of a TAP interface that the director makes for the port. What is not load \
-            balanced goes to the kernel through it, and the kernel's own packets leave by \
-            it: give it the port's addresses. For `af_packet`, `pci`, `memif` and `dpdk`; \
-            with `af_xdp` the kernel still has the interface itself.",
+    about: "Name of a TAP interface that the director creates for the port. Traffic that is not \
+            load balanced goes to the kernel through it, and the kernel's own packets leave by it: \
+            give it the port's addresses. For `af_packet`, `pci`, `memif` and `dpdk`; with \
+            `af_xdp` the kernel keeps the interface itself.",
 };
 pub(crate) static MAC: Key = Key {
     name: "mac",
@@ -58,7 +58,7 @@ pub(crate) static MTU: Key = Key {
     kind: Integer { min: 576, max: 9216 },
     without: Without::Unset("the device's own; in `sluice replay` 1500"),
     example: "9000",
-    about: "The largest IP packet that the port sends, in bytes; of a super-frame (see \
-            [Devices](#devices)), the largest of its segments. Beside `af_xdp` ports, whose \
-            frames fit a page, only `af_packet` ports may have 9000.",
+    about: "The largest IP packet that the port sends, in bytes; for a super-packet (see \
+            [Devices](#devices)), its largest segment. Beside `af_xdp` ports, whose frames fit one \
+            page, only `af_packet` ports may have 9000.",
 };

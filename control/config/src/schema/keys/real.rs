@@ -9,7 +9,7 @@ pub(crate) static SECTION: Section = Section {
     name: "real",
     heading: "[[service.real]]",
     about: "A real server of the service above it. At most 16777216 in all services together. A \
-            service without any refuses its clients.",
+            service without real servers refuses its clients.",
     keys: &[
         &ADDRESS,
         &PORT,
@@ -46,8 +46,8 @@ pub(crate) static WEIGHT: Key = Key {
     kind: Integer { min: 0, max: 65_535 },
     without: Without::Integer(1),
     example: "2",
-    about: "Its share of new sessions, for schedulers that weigh (`rr` and `lc` do not). 0 drains \
-            it with every scheduler: live sessions stay, new ones go elsewhere.",
+    about: "Its share of new sessions, for schedulers that use weights (`rr` and `lc` do not). 0 \
+            drains it with every scheduler: live sessions stay, new ones go elsewhere.",
 };
 pub(crate) static MODE: Key = Key {
     name: "mode",
@@ -61,23 +61,23 @@ pub(crate) static UPPER_SESSIONS: Key = Key {
     kind: Integer { min: 0, max: 1 << 30 },
     without: Without::Integer(0),
     example: "50_000",
-    about: "Sessions from which on it is full and gets no new ones; 0 for no limit.",
+    about: "Number of sessions at which it is full and gets no new ones; 0 for no limit.",
 };
 pub(crate) static LOWER_SESSIONS: Key = Key {
     name: "lower_sessions",
     kind: Integer { min: 0, max: 1 << 30 },
     without: Without::Integer(0),
     example: "40_000",
-    about: "Sessions below which it gets new ones again after it was full; 0 for three quarters \
-            of `upper_sessions`.",
+    about: "Number of sessions below which it gets new ones again after it was full; 0 for three \
+            quarters of `upper_sessions`.",
 };
 pub(crate) static DOWN: Key = Key {
     name: "down",
     kind: Boolean,
     without: Without::Boolean(false),
     example: "true",
-    about: "Whether it is known to be dead: it gets no new sessions, and the service's `on_down` \
-            says what becomes of those it has.",
+    about: "Whether it is administratively down: it gets no new sessions, and the service's \
+            `on_down` decides about existing ones.",
 };
 pub(crate) static FALLBACK: Key = Key {
     name: "fallback",
@@ -85,19 +85,20 @@ pub(crate) static FALLBACK: Key = Key {
     without: Without::Boolean(false),
     example: "true",
     about: "Whether it is a fallback (a sorry server): it gets new sessions only while no other \
-            real server of the service is up and has a weight. Those that it has then stay.",
+            real server of the service is up and has a weight. Existing sessions stay with it \
+            afterwards.",
 };
 pub(crate) static CHECK_ADDRESS: Key = Key {
     name: "check_address",
     kind: Text(AN_ADDRESS),
     without: Without::Unset("its address"),
     example: "\"192.0.2.111\"",
-    about: "The address that health checks of it go to.",
+    about: "The address that its health checks probe.",
 };
 pub(crate) static CHECK_PORT: Key = Key {
     name: "check_port",
     kind: Integer { min: 1, max: 65_535 },
     without: Without::Unset("the check's `port`, or its own"),
     example: "8081",
-    about: "The port that health checks of it go to.",
+    about: "The port that its health checks probe.",
 };

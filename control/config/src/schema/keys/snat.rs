@@ -9,10 +9,10 @@ pub(crate) static SECTION: Section = Section {
     place: Place::Snat,
     name: "snat",
     heading: "[[snat]]",
-    about: "A rule of source NAT for connections that machines behind the director open to the \
-            outside: their source becomes an address and port of a pool. The director must be \
-            their gateway. Of several rules that match the first counts; what matches none stays \
-            with the kernel.",
+    about: "A source NAT rule for connections that hosts behind the director open to the outside: \
+            their source becomes an address and port of a pool. The director must be their \
+            gateway. The first matching rule applies; packets that match none stay with the \
+            kernel.",
     keys: &[
         &NAME,
         &SOURCES,
@@ -33,7 +33,7 @@ pub(crate) static NAME: Key = Key {
     kind: Text(A_NAME),
     without: Without::Required,
     example: "\"outbound\"",
-    about: "What it is called in output and counters; unique.",
+    about: "The name in output and counters; unique.",
 };
 pub(crate) static SOURCES: Key = Key {
     name: "sources",
@@ -61,7 +61,7 @@ pub(crate) static EGRESS: Key = Key {
     kind: Text(A_PORT),
     without: Without::Unset("any port"),
     example: "\"front\"",
-    about: "The port that the connections leave by.",
+    about: "The port by which the connections leave.",
 };
 pub(crate) static POOL: Key = Key {
     name: "pool",
@@ -69,35 +69,35 @@ pub(crate) static POOL: Key = Key {
     // By IPVS's door rules come before their first address.
     without: Without::Awaited,
     example: "\"outside\"",
-    about: "The local pool that source addresses and ports come from. It needs addresses of each \
-            family that the sources have.",
+    about: "The local pool of source addresses and ports. It needs addresses of each family of the \
+            sources.",
 };
 pub(crate) static MAPPING: Key = Key {
     name: "mapping",
     kind: Word(words_of::<Mapping>),
     without: Without::Text("endpoint_independent"),
     example: "\"per_session\"",
-    about: "What shares a pool address and port. `endpoint_independent`: everything from one \
-            inside address and port, wherever it goes, which peer-to-peer programs need (RFC 4787, \
-            4.1). `per_session`: each connection has its own, so that a pool port serves many \
-            inside hosts when they talk to different machines.",
+    about: "The scope of a pool address and port. `endpoint_independent`: one inside address and \
+            port keeps it for all destinations, which peer-to-peer programs need (RFC 4787, 4.1). \
+            `per_session`: each connection has its own, so that a pool port serves many inside \
+            hosts that connect to different destinations.",
 };
 pub(crate) static HAIRPINNING: Key = Key {
     name: "hairpinning",
     kind: Boolean,
     without: Without::Boolean(true),
     example: "false",
-    about: "Whether machines inside reach each other by the pool addresses and ports that they \
-            have outside, and see each other under these (RFC 4787 REQ-9, RFC 5382 REQ-8). For \
-            TCP and UDP, with `mapping = \"endpoint_independent\"`, a pool that no service \
-            uses, and `sources` that are not everybody.",
+    about: "Whether inside hosts reach each other by their pool addresses and ports, and see each \
+            other under these (RFC 4787 REQ-9, RFC 5382 REQ-8). For TCP and UDP, with `mapping = \
+            \"endpoint_independent\"`, a pool that no service uses, and `sources` other than all \
+            addresses.",
 };
 pub(crate) static ESTABLISHED: Key = Key {
     name: "tcp_established_s",
     kind: Integer { min: 1, max: 86_400 },
     without: Without::Integer(7440),
     example: "900",
-    about: "Seconds without a packet after which an established TCP connection by this rule is \
-            forgotten, in place of that of [timeouts]. RFC 5382 REQ-5 wants 7,440 or more; a busy \
-            rule may need less to find room in `limits.sessions`.",
+    about: "Idle timeout in seconds of an established TCP connection of this rule, in place of \
+            that of [timeouts]. RFC 5382 REQ-5 requires at least 7,440; a busy rule may need less \
+            to stay within `limits.sessions`.",
 };

@@ -7,8 +7,8 @@ pub(crate) static SECTION: Section = Section {
     place: Place::Timeouts,
     name: "timeouts",
     heading: "[timeouts]",
-    about: "How long a session lives after its last packet, in seconds. May be left out; the \
-            defaults are those of IPVS where it has them.",
+    about: "Idle timeouts of sessions by state, in seconds. May be left out; the defaults are \
+            those of IPVS where it has them.",
     keys: &[
         &SYN_RECV,
         &ESTABLISHED,
@@ -46,8 +46,8 @@ pub(crate) static TIME_WAIT: Key = seconds(
     0,
     0,
     "After the four-way close. With 0 the session is over, and its port free, with the last \
-     acknowledgement; what is sent again at its end still gets through for a second, unless \
-     something needs what it has.",
+     acknowledgement; retransmissions still pass for one second unless another session needs its \
+     resources (docs/sessions.md).",
 );
 pub(crate) static CLOSE: Key =
     seconds("tcp_close_s", 0, 0, "After a reset. 0 deletes the session with the reset.");
@@ -56,7 +56,7 @@ pub(crate) static ONE_PACKET: Key = seconds(
     "one_packet_s",
     1,
     10,
-    "UDP of a service with `one_packet`: how long an answer is waited for.",
+    "UDP of a service with `one_packet`: how long the director waits for an answer.",
 );
 pub(crate) static SCTP: Key = seconds("sctp_s", 1, 900, "SCTP.");
 pub(crate) static ICMP: Key = seconds("icmp_s", 1, 30, "ICMP echo through source NAT.");
