@@ -63,62 +63,62 @@ families! {
 "The director": {
     BUILD, "sluice_build", Info, ["version"], "The program's version.";
     SAMPLED, "sluice_sample_timestamp_seconds", Gauge, [],
-        "When the director last counted, in Unix time: at most a second or so ago, unless its \
-         control loop hangs.";
+        "Unix time of the last sample: about one second ago at most, unless the control loop \
+         hangs.";
     CONFIG_EPOCH, "sluice_config_epoch", Gauge, [],
-        "Number of the last change of the desired state that was applied.";
+        "Epoch of the last applied change of the desired state.";
     PLAN_EPOCH, "sluice_plan_epoch", Gauge, [],
-        "Number of the plan that workers run; grows with each that was compiled.";
+        "Number of the plan that workers run; increases with each compiled plan.";
     DURABLE, "sluice_config_durable", Gauge, [],
         "1 if changes made at run time survive a restart, 0 if the state directory cannot be \
          written.";
     DIFFERS, "sluice_config_differs_from_file", Gauge, [],
-        "1 if what runs is not what the configuration file says: the director went back to an \
-         earlier epoch.";
+        "1 if the running state differs from the configuration file, because the director was \
+         rolled back to an earlier epoch.";
     RELOAD_OK, "sluice_config_last_reload_successful", Gauge, [],
-        "1 if the last reload of the configuration file was accepted, or there was none yet.";
+        "1 if the last reload of the configuration file was accepted, or none was made yet.";
     RELOAD_AT, "sluice_config_last_reload_success_timestamp_seconds", Gauge, [],
-        "When the configuration file was last accepted, in Unix time.";
-    HUGE_PAGES, "sluice_huge_pages", Gauge, [], "1 if packet memory lies in huge pages.";
+        "Unix time at which the configuration file was last accepted.";
+    HUGE_PAGES, "sluice_huge_pages", Gauge, [], "1 if packet memory is in huge pages.";
     CHECK_RESTARTS, "sluice_check_thread_restarts", Counter, [],
-        "Times that the health checks' thread was replaced because it ended or hung.";
+        "How often the health checks' thread was replaced because it ended or hung.";
     HISTORY_BYTES, "sluice_history_bytes", Gauge, [],
-        "Memory that services' last hour takes.";
+        "Memory used by the services' history of one hour.";
 }
 "Sessions and packets": {
     SESSIONS, "sluice_sessions", Gauge, [], "Open sessions.";
-    SESSIONS_LIMIT, "sluice_sessions_limit", Gauge, [], "The most sessions there can be.";
+    SESSIONS_LIMIT, "sluice_sessions_limit", Gauge, [], "Maximum number of sessions.";
     SESSIONS_OPENED, "sluice_sessions_opened", Counter, [], "Sessions opened.";
     SESSIONS_CLOSED, "sluice_sessions_closed", Counter, [],
-        "Sessions that ended by themselves: four-way close or reset.";
+        "Sessions that ended by themselves, with a four-way close or a reset.";
     SESSIONS_EXPIRED, "sluice_sessions_expired", Counter, [], "Sessions that timed out.";
     SESSIONS_KILLED, "sluice_sessions_killed", Counter, [],
-        "Sessions that an operator ended.";
+        "Sessions ended by an operator.";
     SESSIONS_EVICTED, "sluice_sessions_evicted", Counter, [],
-        "Sessions that gave way to new ones: half-open ones, and those of services above their \
-         share.";
+        "Sessions evicted for new ones: half-open sessions, and sessions of services above \
+         their share.";
     SESSIONS_HALF_OPEN, "sluice_sessions_half_open", Gauge, [],
-        "Sessions of TCP whose handshake is not complete, and of UDP that nobody has answered.";
+        "TCP sessions whose handshake is not complete, and UDP sessions without an answer.";
     PRESSED, "sluice_workers_pressed", Gauge, [],
-        "Workers on which half-open sessions press for room, and therefore last three seconds.";
+        "Workers under pressure from half-open sessions, which then expire after three seconds.";
     ENDS_IGNORED, "sluice_session_ends_ignored", Counter, [],
-        "Resets and FINs that were forwarded but ended no session: their numbers do not fit it.";
+        "Resets and FINs that were forwarded but ended no session, since their numbers do not fit.";
     TABLE_BYTES, "sluice_session_table_bytes", Gauge, [], "Address space of the session tables.";
     DROPPED, "sluice_packets_dropped", Counter, ["reason"],
         "Packets dropped, by reason (docs/reasons.md).";
     TO_KERNEL, "sluice_packets_to_kernel", Counter, ["reason"],
-        "Packets handed to the kernel, by reason (docs/reasons.md).";
+        "Packets given to the kernel, by reason (docs/reasons.md).";
 }
 "Virtual services": {
     SERVICE, "sluice_service", Info, ["service" "protocol" "vip" "port" "mode" "scheduler"],
-        "What a virtual service is; to be joined by its name.";
+        "Properties of a virtual service; join by its name.";
     SERVICE_SESSIONS, "sluice_service_sessions", Gauge, ["service"], "Open sessions.";
     SERVICE_ESTABLISHED, "sluice_service_sessions_established", Gauge, ["service"],
         "TCP sessions whose handshake is complete and that neither side has closed.";
     SERVICE_CLOSING, "sluice_service_sessions_closing", Gauge, ["service"],
-        "Sessions that a side has closed, or a reset has ended.";
+        "Sessions that one side has closed, or that a reset has ended.";
     SERVICE_BOUND, "sluice_service_clients_bound", Gauge, ["service"],
-        "Clients that persistence leads to the service.";
+        "Clients with persistence to the service.";
     SERVICE_OPENED, "sluice_service_sessions_opened", Counter, ["service"], "Sessions opened.";
     SERVICE_IN_PACKETS, "sluice_service_incoming_packets", Counter, ["service"],
         "Packets forwarded to real servers.";
@@ -130,25 +130,25 @@ families! {
         "Bytes of IP packets forwarded to clients.";
     SERVICE_DROPPED, "sluice_service_packets_dropped", Counter, ["service" "reason"],
         "Packets to the service that opened no session, or whose session was ended, by reason; \
-         only reasons that it has had.";
+         only reasons that have occurred.";
     SERVICE_REALS, "sluice_service_real_servers", Gauge, ["service" "state"],
         "Real servers in each state: up, full, standby, draining, down.";
 }
 "Real servers (unless `real_servers = false`)": {
     REAL_UP, "sluice_real_up", Gauge, ["service" "real"],
-        "0 if it is down, by the configuration or by health checks.";
+        "0 if the real server is down, by configuration or health checks.";
     REAL_STATE, "sluice_real_state", Gauge, ["service" "real" "state"],
-        "1 for the state that it is in: up, full, standby, draining, down; other states have \
-         no series.";
+        "1 for its current state: up, full, standby, draining, down; other states have no \
+         series.";
     REAL_WEIGHT, "sluice_real_weight", Gauge, ["service" "real"],
-        "The weight in force; 0 while it drains.";
+        "The weight in force; 0 while draining.";
     REAL_SESSIONS, "sluice_real_sessions", Gauge, ["service" "real"], "Open sessions.";
     REAL_ESTABLISHED, "sluice_real_sessions_established", Gauge, ["service" "real"],
         "TCP sessions whose handshake is complete and that neither side has closed.";
     REAL_CLOSING, "sluice_real_sessions_closing", Gauge, ["service" "real"],
-        "Sessions that a side has closed, or a reset has ended.";
+        "Sessions that one side has closed, or that a reset has ended.";
     REAL_BOUND, "sluice_real_clients_bound", Gauge, ["service" "real"],
-        "Clients that persistence leads to it.";
+        "Clients with persistence to it.";
     REAL_OPENED, "sluice_real_sessions_opened", Counter, ["service" "real"], "Sessions opened.";
     REAL_IN_PACKETS, "sluice_real_incoming_packets", Counter, ["service" "real"],
         "Packets forwarded to it.";
@@ -161,11 +161,11 @@ families! {
 }
 "Health checks (unless `real_servers = false`)": {
     CHECK_UP, "sluice_check_up", Gauge, ["service" "real" "check"],
-        "1 if the check says that the real server is up, 0 if down; no series before it knows.";
+        "1 if the check finds the real server up, 0 if down; no series before the first result.";
     CHECK_PASSED, "sluice_check_last_probe_successful", Gauge, ["service" "real" "check"],
-        "1 if the last probe passed, 0 if it failed; no series if it found nothing out.";
+        "1 if the last probe passed, 0 if it failed; no series if it had no result.";
     CHECK_SECONDS, "sluice_check_last_probe_duration_seconds", Gauge, ["service" "real" "check"],
-        "How long the last probe took.";
+        "Duration of the last probe.";
     CHECK_PROBES, "sluice_check_probes", Counter, ["service" "real" "check"], "Probes made.";
 }
 "Source NAT": {
@@ -174,54 +174,54 @@ families! {
     SNAT_IN_PACKETS, "sluice_snat_incoming_packets", Counter, ["rule"],
         "Packets forwarded from inside to outside.";
     SNAT_OUT_PACKETS, "sluice_snat_outgoing_packets", Counter, ["rule"],
-        "Packets forwarded back.";
+        "Packets forwarded from outside to inside.";
     SNAT_IN_BYTES, "sluice_snat_incoming_bytes", Counter, ["rule"],
         "Bytes of IP packets forwarded from inside to outside.";
     SNAT_OUT_BYTES, "sluice_snat_outgoing_bytes", Counter, ["rule"],
-        "Bytes of IP packets forwarded back.";
+        "Bytes of IP packets forwarded from outside to inside.";
 }
 "Workers": {
     WORKER, "sluice_worker", Info, ["worker" "core"], "The core that a worker runs on.";
     WORKER_UP, "sluice_worker_up", Gauge, ["worker"],
-        "0 if it did not answer the control loop within two seconds. Counts are then those of \
-         before.";
+        "0 if it did not answer the control loop within two seconds. Counters then keep their \
+         values.";
     WORKER_SECONDS, "sluice_worker_seconds", Counter, ["worker" "mode"],
-        "Its time, on turns with work (busy) and otherwise (idle).";
+        "Time spent in turns with work (busy) and without (idle).";
     WORKER_PACKETS, "sluice_worker_received_packets", Counter, ["worker"], "Packets received.";
     WORKER_BURSTS, "sluice_worker_bursts", Counter, ["worker"],
-        "Bursts that they came in, of at most 256: packets a burst is the burst fill.";
+        "Bursts received, of at most 256 packets; packets per burst is the burst fill.";
     WORKER_TURNS, "sluice_worker_turns", Counter, ["worker"], "Turns of its loop.";
     WORKER_EMPTY, "sluice_worker_empty_turns", Counter, ["worker"],
-        "Turns in which there was nothing to do.";
-    WORKER_SLEEPS, "sluice_worker_sleeps", Counter, ["worker"], "Times that it went to sleep.";
+        "Turns without work.";
+    WORKER_SLEEPS, "sluice_worker_sleeps", Counter, ["worker"], "How often it went to sleep.";
     WORKER_HANDED, "sluice_worker_handed_off_packets", Counter, ["worker"],
-        "Packets handed to the worker that their session belongs to.";
+        "Packets handed off to the owner worker of their session.";
     WORKER_HELD, "sluice_worker_held_packets", Gauge, ["worker"],
-        "Packets that wait for a neighbour's address.";
+        "Packets that wait for a neighbour's MAC address.";
     WORKER_SESSIONS, "sluice_worker_sessions", Gauge, ["worker"], "Open sessions.";
     WORKER_LIMIT, "sluice_worker_sessions_limit", Gauge, ["worker"],
-        "The most sessions that it can have.";
+        "Maximum number of sessions of the worker.";
     WORKER_TIMED, "sluice_worker_timed_bursts", Counter, ["worker"],
-        "Bursts that were timed stage by stage: about one in 32.";
+        "Bursts timed by stage, about one in 32.";
     WORKER_TIMED_PACKETS, "sluice_worker_timed_packets", Counter, ["worker"],
-        "Packets in these bursts.";
+        "Packets in the timed bursts.";
     WORKER_STAGES, "sluice_worker_timed_stage_seconds", Counter, ["worker" "stage"],
-        "Time of these bursts, and of as many sweeps, by stage: divide by the bursts' packets.";
+        "Time of the timed bursts, and of as many sweeps, by stage; divide by the bursts' packets.";
     WORKER_LOOKUPS, "sluice_worker_timed_lookups", Counter, ["worker"],
-        "Packets of these bursts that a session was looked for.";
+        "Session lookups in the timed bursts.";
     WORKER_HITS, "sluice_worker_timed_lookup_hits", Counter, ["worker"],
-        "Those with a candidate at the first look: packets of open sessions, nearly always.";
+        "Lookups that found a candidate at once, nearly always packets of open sessions.";
 }
 "Ports": {
-    PORT, "sluice_port", Info, ["port" "device" "driver" "interface"], "What a port is.";
+    PORT, "sluice_port", Info, ["port" "device" "driver" "interface"], "Properties of a port.";
     PORT_UP, "sluice_port_up", Gauge, ["port"],
-        "1 if it can carry frames, 0 if its link is down or the device is gone.";
+        "1 if the port can carry frames, 0 if its link is down or the device is gone.";
     PORT_QUEUES, "sluice_port_queues", Gauge, ["port"], "Queue pairs.";
     PORT_MTU, "sluice_port_mtu_bytes", Gauge, ["port"], "Largest IP packet.";
     PORT_RX_PACKETS, "sluice_port_receive_packets", Counter, ["port"], "Frames received.";
     PORT_RX_BYTES, "sluice_port_receive_bytes", Counter, ["port"], "Bytes received.";
     PORT_RX_MISSED, "sluice_port_receive_missed", Counter, ["port"],
-        "Frames lost at a full queue: workers were too slow.";
+        "Frames lost at a full queue because workers were too slow.";
     PORT_RX_ERRORS, "sluice_port_receive_errors", Counter, ["port"], "Frames received in error.";
     PORT_TX_PACKETS, "sluice_port_transmit_packets", Counter, ["port"], "Frames sent.";
     PORT_TX_BYTES, "sluice_port_transmit_bytes", Counter, ["port"], "Bytes sent.";
@@ -229,25 +229,25 @@ families! {
         "Frames that could not be sent.";
     PORT_STEERED, "sluice_port_steered_packets", Counter, ["port" "verdict"],
         "Frames that the XDP program gave to the director (taken), left to the kernel \
-         (passed), or should have given to the director but no queue of it was there \
-         (unowned).";
+         (passed), or could not give to the director for want of a queue (unowned).";
 }
 "High availability": {
     VIP_HELD, "sluice_vip_held", Gauge, ["vip"],
         "1 if an interface of this machine has the virtual address. With VRRP the sum over all \
          directors is 1.";
-    VIP_CHANGES, "sluice_vip_changes", Counter, ["vip"], "How often it came or went.";
+    VIP_CHANGES, "sluice_vip_changes", Counter, ["vip"], "How often the address came or left.";
 }
 "The process": {
     PROCESS_CPU, "process_cpu_seconds", Counter, [],
-        "User and system time; a worker that polls takes all of its core.";
+        "User and system time; a polling worker uses its whole core.";
     PROCESS_OPEN_FDS, "process_open_fds", Gauge, [], "Open file descriptors.";
-    PROCESS_MAX_FDS, "process_max_fds", Gauge, [], "The most file descriptors there can be.";
+    PROCESS_MAX_FDS, "process_max_fds", Gauge, [], "Maximum number of open file descriptors.";
     PROCESS_RESIDENT, "process_resident_memory_bytes", Gauge, [],
-        "Resident memory; huge pages are not part of it.";
+        "Resident memory, without huge pages.";
     PROCESS_VIRTUAL, "process_virtual_memory_bytes", Gauge, [], "Virtual memory.";
     PROCESS_THREADS, "process_threads", Gauge, [], "Threads.";
-    PROCESS_START, "process_start_time_seconds", Gauge, [], "When it started, in Unix time.";
+    PROCESS_START, "process_start_time_seconds", Gauge, [],
+        "Unix time at which the process started.";
 }
 }
 
