@@ -44,14 +44,14 @@ Examples:
   sluice --url https://lb1.example.net:8443 --token-file ~/.sluice-token status
   sluice replay --config sluice.toml --in front=front.pcap --out-dir out
 
-Exit codes: 0 it worked, 1 it did not (of `config diff`: there is a difference), \
-2 the command line is wrong. Those of `doctor` are its own.";
+Exit codes: 0 success, 1 failure (of `config diff`: there is a difference), \
+2 the command line is wrong. `doctor` has its own.";
 
 /// What the stages are.
 fn stages() -> String {
     let line = |stage: Stage| format!("\n  {:<9} {}", stage.name(), stage.about());
     let lines: String = Stage::ALL.into_iter().map(line).collect();
-    format!("Stages, of one burst in 32 and as many sweeps:{lines}")
+    format!("Stages, timed in one burst in 32 and as many sweeps:{lines}")
 }
 
 const SESSIONS_EXAMPLES: &str = "\
@@ -65,23 +65,23 @@ Examples:
   sluice sessions kill --service web --real 192.0.2.11:80";
 
 const REPLAY_ABOUT: &str = "\
-Plays captures through the director's data path.
+Runs captures through the director's data path.
 
-No director, no root, no network: the packets come from capture files (pcap or pcapng), the time \
-from their time stamps, and routes and neighbours from the configuration's [[route]] and \
-[[neighbour]] sections. Frames of several captures are taken in the order of their time stamps. \
-The same input gives the same output, to the byte.
+It needs no director, no root and no network: packets come from capture files (pcap or pcapng), \
+the time from their time stamps, and routes and neighbours from the configuration's [[route]] and \
+[[neighbour]] sections. Frames of several captures are processed in the order of their time \
+stamps. The same input gives the same output, byte for byte.
 
 DIR gets PORT.pcap for each port of the configuration, with the frames that the director would \
-have sent there, and counters.json with what it would have counted: services, real servers, \
-reasons, sessions, ports. Packets that are the kernel's (ARP, ping) are counted, not answered.";
+have sent there, and counters.json with its counters: services, real servers, reasons, sessions, \
+ports. Packets for the kernel (ARP, ping) are counted, not answered.";
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
   sluice replay --config sluice.toml --in front=front.pcap --out-dir out
   sluice replay --config sluice.toml --in front=a.pcap --in back=b.pcap --out-dir out --json
 
-A capture to play: tcpdump -i eth0 -w front.pcap";
+To record a capture: tcpdump -i eth0 -w front.pcap";
 
 /// Shows and changes what a Sluice director does, and replays captures through its data path
 #[derive(Debug, Parser)]
@@ -102,7 +102,7 @@ pub struct Cli {
         help = "Colours: auto (on a terminal, unless NO_COLOR is set), always, never"
     )]
     pub color: Colour,
-    /// Show it again every so many seconds, 0.1 to 3600, or every two; Ctrl-C ends it
+    /// Repeat every SECONDS, 0.1 to 3600, two by default; Ctrl-C ends it
     #[arg(
         long,
         global = true,
@@ -197,7 +197,7 @@ pub enum Command {
     },
     /// Ports: state, addresses, traffic, and what XDP steering took or passed
     Ports(Asking),
-    /// Why packets were dropped or handed to the kernel, with what each reason means
+    /// Why packets were dropped or given to the kernel, with the meaning of each reason
     Drops {
         /// How to ask.
         #[command(flatten)]
@@ -211,18 +211,18 @@ pub enum Command {
     },
     /// Health checks: state, since when, last probe, reason
     Health(Asking),
-    /// Which virtual addresses this machine has, since when, and what role that makes
+    /// Which virtual addresses this machine holds, since when, and its resulting role
     Ha(Asking),
-    /// What has happened: health, changes, ports, drops; the latest at the end
+    /// Events: health, changes, ports, drops; the latest at the end
     #[command(after_help = events::EXAMPLES)]
     Events(events::Events),
-    /// Where the workers' time goes: cycles a packet of each stage, burst fill, hit rate
+    /// The workers' time: cycles per packet of each stage, burst fill, hit rate
     #[command(after_help = stages())]
     Stages {
         /// How to ask.
         #[command(flatten)]
         asking: Asking,
-        /// Seconds to look, 0.1 to 3600 (the JSON has what was counted since the start)
+        /// Seconds to measure, 0.1 to 3600 (the JSON has the counts since the start)
         #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
         interval: f64,
     },
@@ -240,7 +240,7 @@ pub enum Command {
         )]
         limit: u32,
     },
-    /// Everything that is counted, as Prometheus reads it (`GET /metrics`)
+    /// All metrics in Prometheus' text format (`GET /metrics`)
     Metrics {
         /// Control socket of the director, as before the subcommand
         #[arg(long, value_name = "PATH")]
@@ -249,44 +249,44 @@ pub enum Command {
     /// The desired state: check, show, diff, apply, history, rollback, reload
     #[command(subcommand, after_help = desired::CONFIG_EXAMPLES)]
     Config(desired::Config),
-    /// Makes, shows and takes away virtual services
+    /// Creates, shows and deletes virtual services
     #[command(subcommand, after_help = desired::SERVICE_EXAMPLES)]
     Service(desired::Service),
-    /// Weighs, drains, adds and takes away real servers
+    /// Sets weights of, drains, adds and deletes real servers
     #[command(subcommand, after_help = desired::REAL_EXAMPLES)]
     Real(desired::Real),
-    /// Makes, shows and takes away local pools
+    /// Creates, shows and deletes local pools
     #[command(subcommand)]
     Pool(desired::Pool),
-    /// Makes tokens for the API over the network
+    /// Creates tokens for the API over the network
     #[command(subcommand, after_help = token::EXAMPLES)]
     Token(token::Token),
-    /// Follows packets through the director, each decision named
+    /// Follows packets through the director, decision by decision
     #[command(after_help = look::TRACE_EXAMPLES)]
     Trace(look::Trace),
-    /// Captures packets as received and as sent, with what became of each, as pcapng
+    /// Captures packets as received and as sent, with the outcome of each, as pcapng
     #[command(after_help = look::CAPTURE_EXAMPLES)]
     Capture(look::Capture),
-    /// Plays captures through the director's data path, without a director
+    /// Runs captures through the director's data path, without a director
     #[command(long_about = REPLAY_ABOUT, after_help = REPLAY_EXAMPLES)]
     Replay(Replay),
     /// A dashboard in the terminal: rates, services, real servers, workers, drops, elephants
     #[command(long_about = machine::TOP_ABOUT)]
     Top(machine::Top),
-    /// Looks at this machine and at the configuration, and says how to mend what is wrong
+    /// Checks this machine and the configuration, and prints remedies
     #[command(long_about = machine::DOCTOR_ABOUT)]
     Doctor(machine::Doctor),
-    /// Takes over files of keepalived and lists of ipvsadm-save
+    /// Converts files of keepalived and lists of ipvsadm-save
     #[command(subcommand, after_help = import::EXAMPLES)]
     Import(import::Import),
-    /// Addresses, routes, neighbours and links, by DPVS's grammar, done to Linux
+    /// DPVS's command for addresses, routes, neighbours and links, applied to Linux
     #[command(disable_help_flag = true)]
     Dpip {
         /// An object, a command and more, as `sluice dpip help` shows
         #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// IPVS's command, to the letter of 1.31 and with DPVS's additions, for this director
+    /// ipvsadm 1.31, byte for byte and with DPVS's additions, for this director
     #[command(disable_help_flag = true)]
     Ipvsadm {
         /// As `sluice ipvsadm -h` shows; also when called by the name `ipvsadm`
@@ -299,16 +299,16 @@ pub enum Command {
     /// Runs the stock `keepalived` with the director in place of the kernel's IPVS
     #[command(long_about = run::KEEPALIVED_ABOUT, after_help = run::KEEPALIVED_EXAMPLES)]
     RunKeepalived(run::Run),
-    /// Prints the script by which a shell completes this command
+    /// Prints a completion script for a shell
     #[command(after_help = machine::COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell: bash, zsh, fish, elvish, powershell
         #[arg(value_name = "SHELL", value_parser = complete::shells())]
         shell: String,
     },
-    /// Writes the manual pages into a folder
+    /// Writes the manual pages into a directory
     Man {
-        /// The folder, made when it is missing
+        /// The directory, created if it is missing
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },
@@ -360,7 +360,7 @@ pub struct Replay {
     /// What a port receives: its name in the configuration and a capture; may be repeated
     #[arg(long = "in", value_name = "PORT=FILE", required = true)]
     pub inputs: Vec<Input>,
-    /// Folder for the output, made when it is missing
+    /// Directory for the output, created if it is missing
     #[arg(long, value_name = "DIR")]
     pub out_dir: PathBuf,
     /// Print counters.json in place of a summary

@@ -6,8 +6,19 @@ use std::path::Path;
 
 const HEAD: &str = "# Reasons
 
-Why a packet was dropped or given to the kernel. `sluice drops` shows how many there were of each;
-the same names are in `sluice replay`'s `counters.json`. Generated from the code.
+A reason says why a packet was dropped or given to the kernel. Each reason is a counter:
+
+```
+sluice drops                  # counts of each reason, with its meaning
+sluice drops --service web    # those of one service
+```
+
+The same names are the `reason` label of `sluice_packets_dropped_total` and
+`sluice_packets_to_kernel_total` ([metrics.md](metrics.md)), and are in `sluice replay`'s
+`counters.json`. To follow single packets, use `sluice trace --reason REASON`
+([trace.md](trace.md)). The list is generated from the code.
+
+**Limits.** The list is fixed, so that no traffic creates more counters.
 
 ";
 

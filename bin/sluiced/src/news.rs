@@ -88,10 +88,10 @@ impl PortNews {
     }
 }
 
-/// Whether half-open sessions pressed for room when it was last looked.
+/// Whether workers were under pressure from half-open sessions at the last look.
 #[derive(Default)]
 pub(crate) struct PressureNews {
-    /// How many had given way before they did.
+    /// How many had been evicted before the pressure began.
     since: Option<u64>,
 }
 
@@ -103,8 +103,8 @@ impl PressureNews {
             (None, 1..) => {
                 self.since = Some(evicted);
                 let text = format!(
-                    "half-open sessions press for room: {half_open} of {live} sessions are; they \
-                     last three seconds, and the oldest give way"
+                    "pressure by half-open sessions began: {half_open} of {live} sessions are \
+                     half-open; they expire after three seconds, and the oldest are evicted"
                 );
                 warn!(half_open, live, "{text}");
                 text
@@ -112,7 +112,7 @@ impl PressureNews {
             (Some(before), 0) => {
                 self.since = None;
                 let gone = evicted.saturating_sub(before);
-                let text = format!("half-open sessions no longer press for room: {gone} gave way");
+                let text = format!("pressure by half-open sessions ended: {gone} were evicted");
                 info!(evicted = gone, "{text}");
                 text
             }
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(look(0, 5), None);
         assert!(look(1, 6).is_some_and(|text| text.contains("7 of 9 sessions")));
         assert_eq!(look(2, 30), None);
-        assert!(look(0, 36).is_some_and(|text| text.ends_with("30 gave way")));
+        assert!(look(0, 36).is_some_and(|text| text.ends_with("30 were evicted")));
         assert_eq!(look(0, 36), None);
     }
     use sluice_api::model::{Port, Received, Sent};

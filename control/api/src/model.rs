@@ -127,7 +127,7 @@ pub struct SessionCounts {
     pub capacity: u64,
     /// Opened since the start.
     pub created: u64,
-    /// Ended by themselves: four-way close or reset.
+    /// Ended by themselves, with a four-way close or a reset.
     pub closed: u64,
     /// Timed out.
     pub expired: u64,
@@ -141,7 +141,7 @@ pub struct SessionCounts {
     /// Half-open ones: TCP whose handshake is not complete, UDP that nobody has answered.
     #[serde(default)]
     pub half_open: u64,
-    /// Workers on which half-open sessions press for room, and therefore last three seconds.
+    /// Workers under pressure from half-open sessions, which then expire after three seconds.
     #[serde(default)]
     pub pressed_workers: u16,
     /// Resets and FINs that were forwarded but ended no session: their numbers do not fit it.

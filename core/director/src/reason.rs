@@ -42,10 +42,10 @@ macro_rules! reasons {
 }
 
 reasons! {
-    NotIp, "not_ip", Kernel, "Neither IPv4 nor IPv6 (ARP, LLDP and the like): the kernel's.";
-    Group, "group", Kernel, "Sent to a broadcast or multicast address: the kernel's.";
+    NotIp, "not_ip", Kernel, "Neither IPv4 nor IPv6, for instance ARP or LLDP.";
+    Group, "group", Kernel, "Sent to a broadcast or multicast address.";
     NotOurs, "not_ours", Kernel,
-        "Neither for a virtual service nor for a local port: the kernel's.";
+        "Neither for a virtual service nor for a local port.";
     Truncated, "truncated", Dropped, "The frame ends within a header.";
     BadIpHeader, "bad_ip_header", Dropped, "The IP version or header length is impossible.";
     BadIpLength, "bad_ip_length", Dropped,
@@ -60,57 +60,58 @@ reasons! {
         "A packet without a session from an address that cannot be a source (0/8, 127/8, \
          multicast, 240/4), or from the virtual address itself.";
     Fragment, "fragment", Dropped,
-        "A fragment that cannot be forwarded by itself: of SCTP whose ports change (its checksum \
-         covers the whole); of a stream whose PROXY header would have to go into it and is no \
-         multiple of eight bytes long, nor can be made one; or of a datagram that its PROXY header \
-         would make longer than 65,535 bytes.";
+        "A fragment that cannot be forwarded separately: of SCTP with translated ports (its \
+         checksum covers the whole packet); of a stream whose PROXY header would have to be \
+         inserted and cannot be made a multiple of eight bytes long; or of a datagram that the \
+         PROXY header would extend beyond 65,535 bytes.";
     TinyFragment, "tiny_fragment", Dropped,
-        "A first fragment too short for its transport header, or a later one that lies within a \
-         TCP header (RFC 1858, RFC 3128): an attempt to get past a filter.";
+        "A first fragment too short for its transport header, or a later one that overlaps a TCP \
+         header (RFC 1858, RFC 3128): an attempt to bypass a filter.";
     FragmentOrphan, "fragment_orphan", Dropped,
-        "A fragment whose datagram's first did not come within a second.";
+        "A fragment whose datagram's first fragment did not arrive within one second.";
     FragmentsFull, "fragments_full", Dropped,
-        "A fragment came before its datagram's first, and too many were waiting already.";
+        "A fragment that arrived before its datagram's first fragment, while too many were already \
+         waiting.";
     NoBuffer, "no_buffer", Dropped,
-        "No free buffer for the pieces of a packet that was to be fragmented.";
+        "No free buffer for the fragments of a packet.";
     IcmpError, "icmp_error", Dropped,
-        "An ICMP error about a packet of no session, or one that has no like in the other IP \
-         version; or about a packet in a tunnel of which too little is quoted to tell its sender \
-         (its path MTU is remembered all the same).";
+        "An ICMP error about a packet of no session, or one without an equivalent in the other IP \
+         version; or about a tunnelled packet that quotes too little to identify its sender (its \
+         path MTU is still recorded).";
     ExtensionHeaders, "extension_headers", Dropped,
-        "More than eight IPv6 extension headers, or than 256 bytes of them.";
+        "More than eight IPv6 extension headers, or more than 256 bytes of them.";
     TtlExpired, "ttl_expired", Dropped,
-        "The time to live does not allow another hop, which its sender is told as far as \
-         icmp.errors_per_s allows: look for a routing loop.";
+        "The TTL does not allow another hop. The sender is notified within icmp.errors_per_s. Look \
+         for a routing loop.";
     TooBig, "too_big", Dropped,
-        "Larger than the MTU of the way it would go, with what a tunnel adds, and not to be \
-         fragmented; its sender is told what fits as far as icmp.errors_per_s allows. Align the \
-         MTUs if it goes on.";
+        "Larger than the MTU of its path, including tunnel overhead, and must not be fragmented. \
+         The sender is notified of the MTU within icmp.errors_per_s. If it persists, align the \
+         MTUs.";
     NoSession, "no_session", Dropped,
-        "TCP that belongs to no session and may not open one: often the tail of a session that \
-         ended, or a scan.";
+        "A TCP packet that belongs to no session and may not open one: often the end of a closed \
+         connection, or a scan.";
     NoSessionReset, "no_session_reset", Dropped,
-        "As no_session, and answered with a reset (tcp.no_session = \"reset\").";
+        "As no_session, answered with a reset (tcp.no_session = \"reset\").";
     RealGone, "real_gone", Dropped,
-        "Of a session whose real server was removed or is down (on_removed, on_down); a TCP client \
-         is answered with a reset.";
+        "A packet of a session whose real server was removed or is down (on_removed, on_down); a \
+         TCP client receives a reset.";
     NoReal, "no_real", Dropped,
-        "The virtual service has no real server that takes new sessions; the client is told \
+        "The virtual service has no real server that accepts new sessions; the client is notified \
          (icmp.refused).";
     RealsFull, "reals_full", Dropped,
-        "Every real server of the service is at its upper_sessions; the client is told \
+        "Every real server of the service has reached its upper_sessions; the client is notified \
          (icmp.refused).";
     ServiceFull, "service_full", Dropped,
-        "The service is at its max_sessions; the client is told (icmp.refused).";
-    ServiceRate, "service_rate", Dropped, "More new sessions in a second than max_new_per_s.";
+        "The service has reached its max_sessions; the client is notified (icmp.refused).";
+    ServiceRate, "service_rate", Dropped, "More new sessions per second than max_new_per_s.";
     ClientDenied, "client_denied", Dropped,
-        "A new session from a client that the service's deny names, or its allow does not.";
+        "A new session from a client in the service's deny list, or not in its allow list.";
     NatConflict, "nat_conflict", Dropped,
-        "The client has a session from the same port to the same real server by another service, \
-         and NAT leaves nothing to tell their answers apart.";
+        "The client has a session from the same port to the same real server through another \
+         service, and with NAT their answers could not be told apart.";
     Untranslatable, "untranslatable", Dropped,
-        "A packet that has no like in the other IP version (RFC 7915): authentication \
-         headers, UDP in fragments without a checksum.";
+        "A packet without an equivalent in the other IP version (RFC 7915): authentication \
+         headers, fragmented UDP without a checksum.";
     NoTunnelSource, "no_tunnel_source", Dropped,
         "IP in IP without an outer source address of the real server's family: set [ipip].";
     SessionsFull, "sessions_full", Dropped,
@@ -121,36 +122,36 @@ reasons! {
     Unresolved, "unresolved", Dropped,
         "The next hop did not answer ARP in time, or too many packets were waiting for it.";
     HandOffFull, "hand_off_full", Dropped,
-        "The worker that owns the session could not keep up with packets handed to it.";
+        "The owner worker of the session could not keep up with packets handed off to it.";
     HandOffLoop, "hand_off_loop", Dropped,
-        "A packet was handed to a worker that does not own it: the workers disagree about a \
-         reload in progress.";
+        "A packet was handed off to a worker that does not own it: the workers disagree during a \
+         reload.";
     TxFull, "tx_full", Dropped, "The port could not send fast enough.";
     PortGone, "port_gone", Dropped,
-        "The port it would leave by is not open now: its interface vanished.";
+        "The egress port is not open: its interface vanished.";
     NoKernelPath, "no_kernel_path", Dropped,
-        "The packet is the kernel's, but its port has no way there: name a twin for the port.";
+        "A packet for the kernel, but its port has no path to the kernel: configure a twin for the \
+         port.";
     NotLinear, "not_linear", Dropped,
         "The port delivered the frame in several buffers (jumbo frames).";
     Headroom, "headroom", Dropped, "No room in the frame's buffer for a VLAN tag.";
     OtherMac, "other_mac", Dropped,
-        "A frame to the link-layer address of somebody else, as a switch that floods and a \
-         promiscuous port bring them.";
+        "A frame for another MAC address, delivered by a flooding switch to a promiscuous port.";
     LinkLocal, "link_local", Dropped,
-        "From an address that means something on its own link only (fe80::/10, RFC 4291 2.5.6; \
-         169.254/16, RFC 3927 7), and would be forwarded.";
+        "A packet that would be forwarded, from a link-local address (fe80::/10, RFC 4291 2.5.6; \
+         169.254/16, RFC 3927 7).";
     NoUdpChecksum, "no_udp_checksum", Dropped,
-        "A datagram of IPv6 without a checksum (RFC 8200 8.1; tunnels may, RFC 6935), which would \
-         be a valid one of IPv4.";
+        "An IPv6 datagram without a checksum (RFC 8200 8.1; permitted for tunnels, RFC 6935), \
+         which would become a valid IPv4 datagram.";
     SourceRoute, "source_route", Dropped,
-        "A packet that would be forwarded, but whose sender chose the routers that it goes by: \
-         IPv4's loose and strict source routes, IPv6's routing header of type 0 (RFC 5095).";
+        "A packet with a source route that would be forwarded: IPv4 loose and strict source \
+         routes, IPv6 routing header type 0 (RFC 5095).";
     RepeatAwaited, "repeat_awaited", Dropped,
-        "A connection's first packet, while a flood of them would end half-open sessions that are \
-         younger than a second: the client's next try opens the connection.";
+        "The first SYN of a connection, while a flood leaves half-open sessions less than one \
+         second; the client's retransmission opens the connection.";
     ServiceShare, "service_share", Dropped,
-        "The worker's session table is nearly full, and the service has its share or more: the \
-         table divided by the services that have sessions.";
+        "The worker's session table is nearly full, and the service has reached its share: the \
+         table size divided by the number of services with sessions.";
 }
 
 impl Reason {

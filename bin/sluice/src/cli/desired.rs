@@ -34,10 +34,10 @@ Examples:
 pub const REAL_EXAMPLES: &str = "\
 Examples:
   sluice real show web
-  sluice real drain web 192.0.2.11:80      no new sessions; live ones go on
+  sluice real drain web 192.0.2.11:80      no new sessions; live ones continue
   sluice real enable web 192.0.2.11:80
   sluice real set web 192.0.2.11:80 --weight 5
-  sluice real reset web 192.0.2.11:80      what is configured holds again
+  sluice real reset web 192.0.2.11:80      removes the override
   sluice real add web 192.0.2.14:80 --weight 2
 
 `set`, `drain`, `disable` and `enable` override what is configured, whoever owns the service, until
@@ -51,16 +51,16 @@ pub enum Config {
         /// The file
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Print what is wrong and what is questionable as JSON
+        /// Print errors and warnings as JSON
         #[arg(long)]
         json: bool,
     },
-    /// The desired state, as a configuration file would have it
+    /// The desired state, as a configuration file would express it
     Show {
         /// How to ask.
         #[command(flatten)]
         asking: Asking,
-        /// Say of each object who owns it
+        /// Show the owner of each object
         #[arg(long)]
         origin: bool,
     },
@@ -73,7 +73,7 @@ pub enum Config {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Makes or replaces the services, checks, pools and rules of source NAT that a file has
+    /// Creates or replaces the services, checks, pools and source NAT rules of a file
     Apply {
         /// How to change.
         #[command(flatten)]
@@ -82,7 +82,7 @@ pub enum Config {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// What was changed when and by whom; with a number one change in full
+    /// What was changed, when and by whom; with a number one change in full
     History {
         /// How to ask.
         #[command(flatten)]
@@ -99,7 +99,7 @@ pub enum Config {
         #[arg(value_name = "EPOCH")]
         epoch: Option<u64>,
     },
-    /// Makes the state of an earlier epoch the present one, by a new epoch
+    /// Restores the state of an earlier epoch as a new epoch
     Rollback {
         /// How to change.
         #[command(flatten)]
@@ -108,16 +108,16 @@ pub enum Config {
         #[arg(value_name = "EPOCH")]
         epoch: u64,
     },
-    /// Has the director read its configuration file again
+    /// Makes the director reread its configuration file
     Reload(Changing),
 }
 
 /// `sluice service`.
 #[derive(Debug, Subcommand)]
 pub enum Service {
-    /// Makes a service
+    /// Creates a service
     Add(Box<NewService>),
-    /// Takes a service away; what becomes of its sessions its `on_removed` said
+    /// Deletes a service; its `on_removed` decides about its sessions
     Delete {
         /// How to change.
         #[command(flatten)]
@@ -133,7 +133,7 @@ pub enum Service {
 /// `sluice pool`.
 #[derive(Debug, Subcommand)]
 pub enum Pool {
-    /// Makes a local pool
+    /// Creates a local pool
     Add {
         /// How to change.
         #[command(flatten)]
@@ -148,7 +148,7 @@ pub enum Pool {
         #[arg(long, value_name = "FIRST-LAST")]
         ports: Option<String>,
     },
-    /// Takes a pool away that nothing uses
+    /// Deletes a pool that nothing uses
     Delete {
         /// How to change.
         #[command(flatten)]
@@ -185,7 +185,7 @@ pub enum Real {
         #[arg(long = "set", value_name = "KEY=VALUE")]
         keys: Vec<String>,
     },
-    /// Takes a real server away from a service of the API
+    /// Deletes a real server of a service of the API
     Delete(Which),
     /// Overrides the weight
     Set {
@@ -196,13 +196,13 @@ pub enum Real {
         #[arg(long, value_name = "N")]
         weight: u16,
     },
-    /// No new sessions; those that it has go on
+    /// No new sessions; existing ones continue
     Drain(Which),
-    /// No new sessions; the service's `on_down` rules those that it has
+    /// No new sessions; the service's `on_down` decides about existing ones
     Disable(Which),
-    /// It gets sessions again
+    /// It gets new sessions again
     Enable(Which),
-    /// Takes all overrides back: what is configured holds
+    /// Removes all overrides: the configured values apply
     Reset(Which),
 }
 

@@ -19,13 +19,14 @@ pub struct Events {
     /// How to ask.
     #[command(flatten)]
     pub asking: Asking,
-    /// Only of this kind: health, config, override, reload, port, drops, sessions; may be repeated
+    /// Only of this kind: health, config, override, reload, port, drops, sessions, ha; may be
+    /// repeated
     #[arg(long = "kind", value_name = "KIND")]
     kinds: Vec<EventKind>,
     /// Only about this service
     #[arg(long, value_name = "NAME")]
     service: Option<String>,
-    /// Go on and print each event as it happens (with --json: one on a line)
+    /// Continue and print each event as it happens (with --json: one per line)
     #[arg(long, short)]
     pub follow: bool,
 }

@@ -11,11 +11,11 @@ Examples:
   ipvsadm-save -n | sluice import ipvsadm-save -
   sluice config apply services.toml
 
-Services, checks and pools go to standard output or --output, what has no equivalent line by line to
-standard error, and as comments into the result. Put the sections into the director's file, behind
-its ports, or hand them over by `sluice config apply`.
+Services, checks and pools go to standard output or --output. Remarks on lines without an equivalent
+go to standard error and, as comments, into the result. Append the sections to the director's file,
+after its ports, or apply them with `sluice config apply`.
 
-Exit codes: 0 all was converted, 3 something has no equivalent, 1 it failed, 2 the command line is
+Exit codes: 0 all was converted, 3 something has no equivalent, 1 failure, 2 the command line is
 wrong.";
 
 /// `sluice import`.
@@ -23,7 +23,7 @@ wrong.";
 pub enum Import {
     /// Converts keepalived.conf, also that of DPVS's fork
     Keepalived {
-        /// What `@` lines ask for; without it the first part of this host's name
+        /// The ID for `@` lines; default: the first part of this host's name
         #[arg(long, value_name = "ID")]
         config_id: Option<String>,
         /// From where to where.
@@ -32,7 +32,7 @@ pub enum Import {
     },
     /// Converts what ipvsadm-save or `ipvsadm -S` wrote, also that of DPVS
     IpvsadmSave {
-        /// Look up host names, which may take seconds each; without it they are remarks
+        /// Resolve host names, which may take seconds each; otherwise they become remarks
         #[arg(long)]
         resolve: bool,
         /// From where to where.
@@ -47,7 +47,7 @@ pub struct Way {
     /// The file; `-` for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Write here and not to standard output
+    /// Write to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Print sections and remarks as JSON

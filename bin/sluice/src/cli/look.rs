@@ -16,8 +16,8 @@ Examples:
   sluice trace --real 192.0.2.11:80 --direction out --json
   sluice trace --filter 'tcp[tcpflags] & tcp-syn != 0' --seconds 10
 
-The filter is tcpdump's language (man 7 pcap-filter). A packet fits if it does as it was received \
-or as it is sent, unless --direction says which. All that is given has to fit.";
+The filter is tcpdump's language (man 7 pcap-filter). A packet matches as it was received or as it \
+is sent, unless --direction selects one. All given options must match.";
 
 pub const CAPTURE_EXAMPLES: &str = "\
 Examples:
@@ -27,13 +27,13 @@ Examples:
   sluice capture -w - --real 192.0.2.11 | tshark -r - -T fields -e frame.comment
   sluice capture -w in.pcapng --direction in --port front --count 1000 --snap 128
 
-Each packet is written as it was received and as it was sent, with what became of it as its \
-comment. The filter is tcpdump's language (man 7 pcap-filter).";
+Each packet is written as it was received and as it was sent, with its outcome as a comment. The \
+filter is tcpdump's language (man 7 pcap-filter).";
 
 /// Which packets.
 #[derive(Debug, Args)]
 pub struct Packets {
-    /// Packets that this fits, in tcpdump's language
+    /// Only packets that match, in tcpdump's language
     #[arg(long, short, value_name = "EXPRESSION")]
     pub filter: Option<String>,
     /// To this virtual service, or of its sessions
@@ -45,14 +45,14 @@ pub struct Packets {
     /// Received or sent by this port
     #[arg(long, value_name = "NAME")]
     port: Option<String>,
-    /// Dropped, answered or left to the kernel for this reason; may be repeated; `dropped` for all
-    /// that drop
+    /// Dropped, answered or given to the kernel for this reason; may be repeated; `dropped` for
+    /// all that drop
     #[arg(long = "reason", value_name = "REASON")]
     reasons: Vec<String>,
-    /// Look only at packets as received (in), or as sent (out)
+    /// Match packets only as received (in), or as sent (out)
     #[arg(long, value_name = "in|out")]
     direction: Option<Way>,
-    /// End after so many seconds, 0.1 to 3600
+    /// End after this many seconds, 0.1 to 3600
     #[arg(
         long,
         value_name = "SECONDS",
@@ -107,7 +107,7 @@ pub struct Trace {
     /// Which packets.
     #[command(flatten)]
     pub packets: Packets,
-    /// End after so many packets
+    /// End after this many packets
     #[arg(
         long,
         short,
@@ -137,7 +137,7 @@ pub struct Capture {
     /// Which packets.
     #[command(flatten)]
     pub packets: Packets,
-    /// End after so many packets
+    /// End after this many packets
     #[arg(
         long,
         short,
@@ -146,10 +146,10 @@ pub struct Capture {
         value_parser = count
     )]
     count: u64,
-    /// End after so many bytes of packets
+    /// End after this many bytes of packets
     #[arg(long, value_name = "N", default_value_t = LookRequest::BYTES, value_parser = bytes)]
     bytes: u64,
-    /// Keep so many bytes of each packet
+    /// Keep this many bytes of each packet
     #[arg(long, short, value_name = "N", default_value_t = LookRequest::SNAP, value_parser = snap)]
     snap: u32,
 }

@@ -10,21 +10,21 @@ pub const TOP_ABOUT: &str = "\
 A dashboard in the terminal that refreshes: rates, services, real servers, workers, drops, \
 elephants, ports.
 
-Keys: Tab and 1 to 6 change the view, arrows choose a line, Enter shows what it is made of, Esc \
-goes back, `s` and `S` sort by the next or the previous column, `r` reverses, `/` filters, \
-space holds, `+` and `-` change the interval, `?` explains, `q` ends.
+Keys: Tab and 1 to 6 change the view, arrows select a line, Enter shows its details, Esc goes \
+back, `s` and `S` sort by the next or the previous column, `r` reverses, `/` filters, space \
+pauses, `+` and `-` change the interval, `?` shows help, `q` quits.
 
-With --batch it prints plain text so many times and ends, as `top -b` does.";
+With --batch it prints plain text N times and ends, as `top -b` does.";
 
 pub const DOCTOR_ABOUT: &str = "\
-Looks at this machine and at the configuration, and says how to mend what is wrong.
+Checks this machine and the configuration, and prints remedies.
 
-Without --config it asks the director what is configured, and looks at the process that runs; \
-without a director it reads /etc/sluice/sluice.toml if it is there. It changes nothing and needs \
-no privilege: what it may not look at it says. As root it has the kernel ask by ARP for real \
-servers, and whether anybody else has this machine's virtual addresses.
+Without --config it asks the director for its configuration and inspects its process; without a \
+director it reads /etc/sluice/sluice.toml if it exists. It changes nothing and needs no \
+privileges; it reports what it may not inspect. As root it makes the kernel send ARP requests for \
+real servers, and to find out whether another host has this machine's virtual addresses.
 
-Exit codes: 0 all is well, 1 something may be better, 2 something is wrong.";
+Exit codes: 0 all in order, 1 something could be better, 2 something is wrong.";
 
 pub const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
@@ -37,7 +37,7 @@ Names of services, pools and real servers come from the director, if it answers.
 /// `sluice top`.
 #[derive(Debug, Args)]
 pub struct Top {
-    /// Seconds between two looks, 0.1 to 3600
+    /// Seconds between two samples, 0.1 to 3600
     #[arg(
         long,
         short = 'd',
@@ -46,10 +46,10 @@ pub struct Top {
         value_parser = interval
     )]
     pub interval: f64,
-    /// Print so many looks as plain text and end
+    /// Print this many samples as plain text and end
     #[arg(long, short = 'b', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub batch: Option<u32>,
-    /// With --batch: print each look as a line of JSON
+    /// With --batch: print each sample as a line of JSON
     #[arg(long, requires = "batch")]
     pub json: bool,
     /// Control socket of the director, as before the subcommand
@@ -60,13 +60,13 @@ pub struct Top {
 /// `sluice doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// Look for this configuration, whether a director runs or not
+    /// Check for this configuration, whether a director runs or not
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Also what is well
+    /// Also show what is in order
     #[arg(long, short = 'a')]
     pub all: bool,
-    /// Print only the commands that mend what was found
+    /// Print only the commands that fix the findings
     #[arg(long, conflicts_with = "json")]
     pub fix_script: bool,
     /// Print findings as JSON

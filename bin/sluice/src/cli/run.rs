@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 pub const IPVSADM_ABOUT: &str = "\
 Runs the stock `ipvsadm`, unmodified, with the director in place of the kernel's IPVS.
 
-A library (libsluice-ipvs.so) is loaded into it that answers what it asks the kernel. All services \
-of the director are listed; those that the file or the API made are theirs to change.
+A library (libsluice-ipvs.so) is preloaded into it and answers its requests to the kernel. All \
+services of the director are listed; only those that IPVS programs created can be changed.
 
 The exit code is ipvsadm's; 1 when it cannot be run.";
 
@@ -22,8 +22,8 @@ Examples:
 pub const KEEPALIVED_ABOUT: &str = "\
 Runs the stock `keepalived`, unmodified, with the director in place of the kernel's IPVS.
 
-Its virtual servers become services of the director, its checks take real servers in and out. VRRP \
-is the kernel's and keepalived's own as ever. As a service: the drop-in \
+Its virtual servers become services of the director, its checks add and remove real servers. VRRP \
+remains between keepalived and the kernel. To run it as a service, use the drop-in \
 keepalived.service.d/sluice.conf.";
 
 pub const KEEPALIVED_EXAMPLES: &str = "\
@@ -39,7 +39,7 @@ pub struct Run {
     /// The library; without it beside this command, in ../lib/sluice, or in /usr/lib/sluice
     #[arg(long, value_name = "PATH")]
     pub library: Option<PathBuf>,
-    /// The interface of the kernel that the program is to find; netlink knows everything
+    /// The kernel interface that the program finds; netlink supports everything
     #[arg(long, value_enum, default_value_t)]
     pub door: KernelDoor,
     /// Arguments of the program, after `--`
@@ -53,6 +53,6 @@ pub enum KernelDoor {
     /// Generic netlink, and socket options for programs that ask for them.
     #[default]
     Netlink,
-    /// Socket options only: what old programs have. IPv4 only.
+    /// Socket options only, as on an old kernel. IPv4 only.
     Sockopt,
 }

@@ -15,9 +15,9 @@ Examples:
   sluice sessions kill --real 192.0.2.11:80 --protocol tcp
   sluice sessions kill --all
 
-Neither side is told. What the client or the real server sends next belongs to no session: by \
-default it is dropped, and they time out; with no_session = \"reset\" of [tcp] they get a reset. A \
-SYN, a first datagram, opens a new session as always.";
+Neither side is notified. The next packet of either side finds no session: by default it is \
+dropped, and the sides time out; with no_session = \"reset\" of [tcp] they get a reset. A SYN or a \
+first datagram opens a new session.";
 
 /// What to do with sessions.
 #[derive(Debug, Subcommand)]
@@ -34,7 +34,7 @@ pub enum Doing {
         /// All sessions of the director, in place of a filter
         #[arg(long)]
         all: bool,
-        /// Only say how many there are
+        /// Only count them
         #[arg(long)]
         dry_run: bool,
     },

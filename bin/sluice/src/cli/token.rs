@@ -14,11 +14,11 @@ Examples:
 pub enum Token {
     /// Prints a new token, once, and the line that the director's file of tokens gets
     New {
-        /// Whose it is: changes made with it bear this name
+        /// Its name, which becomes the author of changes made with it
         #[arg(value_name = "NAME", value_parser = name)]
         name: String,
-        /// What its holder may do: read (look at everything), operate (also weigh and drain real
-        /// servers, end sessions, reload), admin (everything)
+        /// What its holder may do: read (view everything), operate (also set weights and drain
+        /// real servers, end sessions, reload), admin (everything)
         #[arg(long, value_name = "ROLE")]
         role: Role,
         /// Print the token and the line as JSON

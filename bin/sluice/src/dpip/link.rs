@@ -86,7 +86,7 @@ fn set(rest: &mut Rest, socket: &Path) -> Done {
 
 fn other_word(word: &str) -> Failure {
     let instead = match word {
-        "forward2kni" => "`sluice capture` has what comes and goes; the kernel has its own anyway",
+        "forward2kni" => "use `sluice capture`; the kernel receives its own traffic anyway",
         "tc-ingress" | "tc-egress" => "`tc` shapes what the kernel sends and receives",
         "lldp" => "`lldpd` speaks LLDP on the port's interface",
         _ if word.starts_with("bond-") => "`ip link set … type bond …` sets up bonds",

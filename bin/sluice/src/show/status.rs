@@ -101,12 +101,12 @@ fn sessions(status: &Status) -> String {
     )
 }
 
-/// The half-open sessions, where they press for room.
+/// The half-open sessions, under pressure.
 fn half_open(sessions: &SessionCounts) -> String {
     if sessions.pressed_workers == 0 {
         return String::new();
     }
-    let text = format!("{} half-open press for room", count(sessions.half_open));
+    let text = format!("{} half-open, under pressure", count(sessions.half_open));
     format!(", {}", styled(NOTE, &text))
 }
 

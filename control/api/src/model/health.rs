@@ -118,7 +118,7 @@ pub enum EventKind {
     Port,
     /// Packets were dropped for want of something.
     Drops,
-    /// An operator ended sessions; or half-open ones began to press for room, or no longer do.
+    /// An operator ended sessions; or pressure by half-open sessions began or ended.
     Sessions,
     /// A virtual address came to this machine, or left it.
     Ha,
