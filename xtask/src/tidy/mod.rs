@@ -9,6 +9,7 @@ mod rings;
 mod rust;
 mod text;
 mod walk;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -71,6 +72,7 @@ pub fn check(root: &Path) -> Result<Report, String> {
     for file in walk::files(root)? {
         report.files += 1;
         text::check(&file, &mut ratchet, &mut report);
+        words::check(&file, &mut report);
         if file.extension() == "rs" {
             rust::check(&file, &mut ratchet, &mut report);
         }

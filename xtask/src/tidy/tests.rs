@@ -245,6 +245,15 @@ fn nothing_is_left_unfinished() {
 }
 
 #[test]
+fn documents_use_the_fields_words() {
+    let tree = Tree::new();
+    tree.put("docs/page.md", "What goes to strays.\n");
+    expect(&tree, "retired-word", "docs/page.md");
+    tree.put("docs/page.md", "Handoff of misdirected packets, `strays` in the code.\n");
+    assert_eq!(tree.broken(), []);
+}
+
+#[test]
 fn no_path_of_one_machine() {
     let tree = Tree::new();
     let text = format!("//! A.\nconst P: &str = \"{}x\";\n", ["/wo", "rk/"].concat());
