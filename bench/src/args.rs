@@ -1,6 +1,7 @@
 //! The command line.
 
 mod matrix;
+mod mix;
 mod rfc2544;
 mod suite;
 
@@ -12,6 +13,7 @@ use crate::template::Template;
 use crate::traffic::TRIES;
 use clap::{Args, Parser, Subcommand};
 pub use matrix::Matrix;
+pub use mix::{Mix, SETTLED_S as MIX_SETTLED_S};
 pub use rfc2544::{Directions, Rfc2544};
 use sluice_director::blueprint::Scheduling;
 use sluice_director::path::BURST;
@@ -27,6 +29,9 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Cycles a packet of the mix that users have: sizes, first packets, TCP and UDP
+    #[command(long_about = mix::ABOUT)]
+    Mix(Mix),
     /// Cycles a packet and Mpps of the worker loop on a port in memory
     #[command(long_about = ABOUT)]
     Throughput(Throughput),
@@ -190,6 +195,9 @@ pub struct Throughput {
     /// Draw no bar while many sessions are opened
     #[arg(long)]
     pub no_bar: bool,
+    /// The traffic of `mix`; protocol and size are not asked for then
+    #[arg(long, hide = true)]
+    pub mix: bool,
     /// Slots of each table beyond those of the sessions
     #[arg(skip)]
     pub spare: u32,

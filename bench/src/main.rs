@@ -2,7 +2,8 @@
 //!
 //! `throughput` runs the real worker loop (the one that `sluiced` runs over DPDK) over queues in
 //! memory. What is timed is the worker's turns and nothing else; the traffic is written before and
-//! judged afterwards, by a parser that is not the director's. A run in which a single packet was
+//! judged afterwards, by a parser that is not the director's. `mix` has the traffic that users
+//! have, by which special paths are judged. A run in which a single packet was
 //! dropped or came out wrong is an error, not a result. `matrix` does so for every mode, family and
 //! some schedulers, `cps` for connections from their first segment to their last; `memory`,
 //! `elephant`, `scaling`, `latency` and `churn` vary what their names say. `schedulers` times the
@@ -30,6 +31,7 @@ mod latency;
 mod machine;
 mod matrix;
 mod memory;
+mod mix;
 mod plot;
 mod port;
 mod report;
@@ -60,6 +62,7 @@ macro_rules! shown {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Mix(args) => shown!(mix::run(&args), args.turns.conditions.json),
         Command::Throughput(args) => shown!(throughput::run(&args), args.json),
         Command::Matrix(args) => shown!(matrix::run(&args), args.json),
         Command::Cps(args) => shown!(cps::run(&args), args.json),

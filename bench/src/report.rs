@@ -88,6 +88,17 @@ impl Report {
         (!costs.is_empty()).then(|| quantile(&costs, 0.5))
     }
 
+    /// Cycles a packet of a worker: the median of its rounds, or of a mix, whose sessions end, the
+    /// mean of those that were not interrupted: the median would be that of a round without sweep.
+    fn typical(&self, worker: &WorkerReport) -> f64 {
+        let rounds = &worker.measured.cycles_per_packet;
+        if !self.args.mix {
+            return quantile(rounds, 0.5);
+        }
+        let most = uninterrupted(rounds);
+        mean(&rounds.iter().copied().filter(|cycles| *cycles <= most).collect::<Vec<_>>())
+    }
+
     /// Quantile of the cycles a packet, the mean over the workers.
     fn cycles(&self, part: f64) -> f64 {
         self.over_workers(|worker| quantile(&worker.measured.cycles_per_packet, part))
@@ -164,8 +175,8 @@ impl Report {
     pub fn json(&self) -> Value {
         let args = &self.args;
         let object = json!({
-            "mpps": round(self.millions(|w| quantile(&w.measured.cycles_per_packet, 0.5))),
-            "cycles_per_packet": round(self.cycles(0.5)),
+            "mpps": round(self.millions(|w| self.typical(w))),
+            "cycles_per_packet": round(self.over_workers(|w| self.typical(w))),
             "core_ghz": self.core_ghz().map(round),
             "tsc_ghz": round(self.tsc_hz / 1e9),
             "bytes_per_session": round(self.bytes_per_session()),

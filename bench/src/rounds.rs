@@ -88,12 +88,20 @@ pub fn measure(
     let usual = station.traffic.strays_each;
     let mut blocks = Blocks::new((usual as u64 * (workers - 1)) as f64 / frames as f64);
     let (start, before) = (Instant::now(), machine::ran_and_waited_s());
+    // The first round that counts, and when it began.
+    let mut counts: Option<(u64, Instant)> = None;
     for round in 0.. {
         // It was said in the round before, ahead of the gate that all have passed since.
         if round >= pace.end.load(Ordering::SeqCst) {
             break;
         }
-        if number == 0 && round >= WARM_UP + LEAST && start.elapsed().as_secs_f64() >= seconds {
+        if counts.is_none() && round >= WARM_UP && station.is_settled(seconds) {
+            counts = Some((round, Instant::now()));
+        }
+        let enough = counts.is_some_and(|(first, since)| {
+            round >= first + LEAST && since.elapsed().as_secs_f64() >= seconds
+        });
+        if number == 0 && enough {
             pace.end.store(round + 1, Ordering::SeqCst);
         }
         station.traffic.strays_each = if blocks.is_usual(round) { usual } else { 0 };
@@ -112,12 +120,12 @@ pub fn measure(
         let cycles = worked as f64 / frames as f64;
         blocks.note(round, cycles);
         let seen = station.worker().stages().since(&before);
-        if round >= WARM_UP && blocks.is_settled(round) {
+        if counts.is_some() && blocks.is_settled(round) {
             let usual = blocks.is_usual(round);
             let of = if usual { &mut measured.stages } else { &mut measured.without_strays };
             of.note(cycles, seen);
         }
-        if round >= WARM_UP && blocks.is_usual(round) {
+        if counts.is_some() && blocks.is_usual(round) {
             measured.cycles_per_packet.push(cycles);
             measured.packets += frames;
             measured.ticks += worked;

@@ -4,7 +4,7 @@
 //! Clients open connections; of source NAT they are the hosts inside, and what they connect to is
 //! outside. The far side of a session is its real server, or its outside endpoint.
 
-use crate::args::{Family, Mode, Throughput};
+use crate::args::{Family, Mode, Protocol, Throughput};
 use crate::clients::{self, Endpoint};
 use crate::error::BenchError;
 use crate::traffic::Way;
@@ -181,7 +181,7 @@ impl Scene {
         };
         let snat = self.mode == Mode::Snat;
         Blueprint {
-            services: if snat { Vec::new() } else { vec![self.service(args)] },
+            services: if snat { Vec::new() } else { self.services(args) },
             snat: if snat { vec![self.rule(args)] } else { Vec::new() },
             pools: if self.mode.has_pool() { vec![pool] } else { Vec::new() },
             tunnel: TunnelSources {
@@ -195,6 +195,19 @@ impl Scene {
         }
     }
 
+    /// One, or of a mix one of each protocol.
+    fn services(&self, args: &Throughput) -> Vec<VirtualService> {
+        let of = |name: &str, protocol: Protocol| VirtualService {
+            name: name.into(),
+            protocol: protocol.of_blueprint(),
+            ..self.service(args)
+        };
+        match args.mix {
+            true => vec![of("bench-udp", Protocol::Udp), of("bench-tcp", Protocol::Tcp)],
+            false => vec![of("bench", args.protocol)],
+        }
+    }
+
     fn service(&self, args: &Throughput) -> VirtualService {
         let real = |number| {
             let Endpoint { address, port } = self.far_endpoint(number);
@@ -204,8 +217,6 @@ impl Scene {
             RealServer { address, port, weight: weight(number), ..RealServer::default() }
         };
         VirtualService {
-            name: "bench".into(),
-            protocol: args.protocol.of_blueprint(),
             vip: self.ip(self.addresses().vip),
             ports: Ports::one(PORT),
             mode: self.mode.of_blueprint(),

@@ -7,7 +7,7 @@
 pub mod alone;
 pub mod timed;
 
-use crate::args::{Protocol, Throughput};
+use crate::args::{MIX_SETTLED_S, Protocol, Throughput};
 use crate::clock::ticks;
 use crate::error::BenchError;
 use crate::port::{self, MemFrame, MemQueue};
@@ -149,6 +149,12 @@ impl Station {
         counters.closed + counters.expired
     }
 
+    /// Whether as many sessions end as are opened, or nearly the time has passed that is measured.
+    pub fn is_settled(&self, seconds: f64) -> bool {
+        let worked_s = self.worked_ticks as f64 / (self.ticks_per_ms as f64 * 1000.0);
+        !self.args.mix || worked_s >= MIX_SETTLED_S.min(seconds)
+    }
+
     /// Sessions that are open.
     pub fn open_sessions(&self) -> u32 {
         self.worker.path().live_sessions()
@@ -230,6 +236,7 @@ impl Station {
         }
         self.idle = frames;
         self.load_sorted();
+        self.passed += self.traffic.firsts_of(self.args.frames as usize) as u64;
         self.strayed += (self.traffic.strays_each * (usize::from(self.args.workers) - 1)) as u64;
     }
 
@@ -383,7 +390,8 @@ impl Station {
             ("outbound packets", self.given[1], packets(1)),
             ("sessions opened", stay + self.passed, counters.created),
             ("sessions that are open", counters.created - ended, path.live_sessions().into()),
-            ("sessions that ended", self.passed, ended),
+            // Those of a mix end while it runs.
+            ("sessions that ended", if self.args.mix { ended } else { self.passed }, ended),
             ("packets handed off", self.strayed, counters.handed_off),
             ("packets with a reason", 0, counters.reasons.iter().sum()),
         ] {

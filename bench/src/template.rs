@@ -70,11 +70,16 @@ const fn ip_header(family: Family) -> usize {
     }
 }
 
-const fn l4_header(protocol: Protocol) -> usize {
+pub const fn l4_header(protocol: Protocol) -> usize {
     match protocol {
         Protocol::Udp => 8,
         Protocol::Tcp => 20,
     }
+}
+
+/// Bytes ahead of the transport header.
+pub const fn transport_at(family: Family) -> usize {
+    IP + ip_header(family)
 }
 
 /// Bytes ahead of the payload.

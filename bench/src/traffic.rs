@@ -1,12 +1,12 @@
 //! What the clients and the real servers send to one worker: first packets, handshakes, and
 //! rounds of random flows over all of its sessions.
 
-use crate::args::{Mode, Throughput};
+use crate::args::{Mode, Protocol, Throughput};
 use crate::clients::{Clients, Endpoint, Random};
 use crate::judge::{self, Seen};
 use crate::port::MemFrame;
 use crate::scene::{MACS, ROUTER_MAC, Scene};
-use crate::template::{Kind, Template, headers};
+use crate::template::{Kind, Template, l4_header, transport_at};
 use sluice_director::Frame;
 use sluice_director::path::Owners;
 use sluice_lanes::prefetch;
@@ -50,8 +50,12 @@ pub struct Traffic {
     scene: Scene,
     /// Of the first frames of a round, every second is outbound: so many of them.
     outbound: usize,
-    /// Where a first packet's payload is.
-    payload_at: usize,
+    /// Bytes ahead of the transport header of a packet that came out.
+    l4_at: usize,
+    /// The first frame of each so many opens a session; 0: none does.
+    first_every: usize,
+    /// The next flow that opens one.
+    next: u32,
     clients: Clients,
     /// Where a hash of the client says whose its sessions are.
     owners: Option<Owners>,
@@ -59,19 +63,54 @@ pub struct Traffic {
     picks: Vec<u32>,
     /// Of 65,536 packets so many belong to the first flow.
     elephant: u32,
+    /// Of the protocol of all flows, or of UDP and TCP.
+    templates: Vec<Templates>,
+}
+
+/// Frames of a protocol; data by size.
+struct Templates {
+    protocol: Protocol,
     syn: Template,
     syn_ack: Template,
-    inbound: Template,
-    outbound_data: Template,
+    inbound: Vec<Template>,
+    outbound: Vec<Template>,
 }
+
+impl Templates {
+    fn new(scene: &Scene, args: &Throughput, protocol: Protocol) -> Self {
+        let least = Template::least_size(args.family, protocol);
+        let template = |kind: Kind, way, size: u16| {
+            let content = kind.content(args.family, protocol, size.max(least));
+            Template::new(args.family, content, macs_of(scene, way))
+        };
+        let usual = if args.mix { least } else { args.frame_size() };
+        let sizes = if args.mix { &MIX_SIZES[..] } else { std::slice::from_ref(&usual) };
+        let of = |way| sizes.iter().map(|size| template(Kind::Data, way, *size)).collect();
+        Self {
+            protocol,
+            syn: template(Kind::Syn, Way::In, usual),
+            syn_ack: template(Kind::SynAck, Way::Out, usual),
+            inbound: of(Way::In),
+            outbound: of(Way::Out),
+        }
+    }
+}
+
+/// Frame sizes of the mix, each as often as the others; frame check sequence included.
+const MIX_SIZES: [u16; 8] = [64, 64, 64, 128, 256, 576, 1518, 1518];
+/// Of ten flows of the mix so many are UDP.
+pub const MIX_UDP: u32 = 3;
+/// Of the mix, one packet in so many opens a session: 5 %. Even, so that it is an inbound one.
+pub const MIX_FIRST_EVERY: usize = 20;
 
 impl Traffic {
     pub fn new(args: &Throughput, number: usize) -> Self {
         let scene = Scene::new(args);
-        let template = |kind: Kind, way| {
-            let content = kind.content(args.family, args.protocol, args.frame_size());
-            Template::new(args.family, content, macs_of(&scene, way))
+        let protocols: &[Protocol] = match args.mix {
+            true => &[Protocol::Udp, Protocol::Tcp],
+            false => std::slice::from_ref(&args.protocol),
         };
+        let templates = |protocol: &Protocol| Templates::new(&scene, args, *protocol);
         let outer = match (args.mode, args.family) {
             (Mode::Ipip, crate::args::Family::V4) => 20,
             (Mode::Ipip, crate::args::Family::V6) => 40,
@@ -84,17 +123,34 @@ impl Traffic {
             strays_each: args.strays_each(),
             scene,
             outbound: args.frames_by_way()[Way::Out as usize],
-            payload_at: headers(args.family, args.protocol) + outer,
+            l4_at: transport_at(args.family) + outer,
+            first_every: if args.mix { MIX_FIRST_EVERY } else { 0 },
+            next: args.sessions_each(),
             clients: Clients::new(args.seed, args.family),
             owners: args.clients_have_owners().then(|| Owners::new(args.seed, args.workers)),
             random: Random::new(args.seed ^ (number as u64 + 1) << 32),
             picks: vec![1; args.frames as usize],
             elephant: (args.elephant * 65_536.0) as u32,
-            syn: template(Kind::Syn, Way::In),
-            syn_ack: template(Kind::SynAck, Way::Out),
-            inbound: template(Kind::Data, Way::In),
-            outbound_data: template(Kind::Data, Way::Out),
+            templates: protocols.iter().map(templates).collect(),
         }
+    }
+
+    /// Frames of a flow.
+    #[inline(always)]
+    fn templates(&self, flow: u32) -> &Templates {
+        let is_tcp = self.templates.len() > 1 && flow % 10 >= MIX_UDP;
+        &self.templates[usize::from(is_tcp)]
+    }
+
+    /// Of a round's frames, those that open a session.
+    pub const fn firsts_of(&self, frames: usize) -> usize {
+        if self.first_every == 0 { 0 } else { frames.div_ceil(self.first_every) }
+    }
+
+    /// Whether the frame with a place in a round opens a session.
+    #[inline(always)]
+    const fn is_first(&self, at: usize) -> bool {
+        self.first_every > 0 && at.is_multiple_of(self.first_every)
     }
 
     /// The network around the worker.
@@ -105,7 +161,15 @@ impl Traffic {
     /// The client of a flow of a worker.
     #[inline(always)]
     fn client(&self, worker: usize, flow: u32) -> Endpoint {
-        let number = (worker as u32).wrapping_mul(self.sessions_each).wrapping_add(flow);
+        // Flows that open later come behind those that stay, of all workers in turn.
+        let number = match flow.checked_sub(self.sessions_each) {
+            None => (worker as u32).wrapping_mul(self.sessions_each).wrapping_add(flow),
+            Some(later) => {
+                let workers = self.workers as u32;
+                let all = self.sessions_each.wrapping_mul(workers);
+                all.wrapping_add(later.wrapping_mul(workers)).wrapping_add(worker as u32)
+            }
+        };
         match &self.owners {
             None => self.clients.endpoint(number),
             Some(owners) => self.client_of(owners, worker, number),
@@ -146,9 +210,13 @@ impl Traffic {
 
     /// Writes one inbound packet for each of `flows`: what `kind` says if it is TCP.
     pub fn write_in(&self, flows: Range<u32>, kind: Kind, frames: &mut [MemFrame]) {
-        let template = if kind == Kind::Syn { &self.syn } else { &self.inbound };
         for (flow, frame) in flows.zip(frames) {
             let (from, to) = self.sent(flow);
+            let templates = self.templates(flow);
+            let template = match kind {
+                Kind::Syn => &templates.syn,
+                _ => &templates.inbound[0],
+            };
             template.write(frame, from, to, flow);
         }
     }
@@ -157,7 +225,7 @@ impl Traffic {
     pub fn write_answers(&self, flows: Range<u32>, locals: &[Local], frames: &mut [MemFrame]) {
         for (flow, frame) in flows.zip(frames) {
             let (from, to) = self.answered(self.number, flow, locals[flow as usize]);
-            self.syn_ack.write(frame, from, to, flow);
+            self.templates(flow).syn_ack.write(frame, from, to, flow);
         }
     }
 
@@ -172,7 +240,12 @@ impl Traffic {
     /// the other workers.
     pub fn write_round(&mut self, locals: &[&[Local]], frames: &mut [MemFrame]) {
         self.picks.clear();
-        for _ in 0..frames.len() {
+        for at in 0..frames.len() {
+            if self.is_first(at) {
+                self.picks.push(self.next);
+                self.next = self.next.wrapping_add(1).max(self.sessions_each);
+                continue;
+            }
             let elephant = self.elephant > 0 && self.random.below(65_536) < self.elephant;
             let flow = if elephant { 0 } else { self.random.below(self.sessions_each) };
             self.picks.push(flow);
@@ -180,13 +253,20 @@ impl Traffic {
         let outbound = self.outbound;
         let strays = self.strays_each * (self.workers - 1);
         for (at, frame) in frames.iter_mut().enumerate() {
-            if let Some(later) = self.picks.get(at + AHEAD) {
-                prefetch::read(&locals[self.number][*later as usize]);
+            let later = self.picks.get(at + AHEAD);
+            if let Some(local) = later.and_then(|flow| locals[self.number].get(*flow as usize)) {
+                prefetch::read(local);
             }
             let (flow, pair) = (self.picks[at], at / 2);
+            let size = self.size();
             if self.way(at) == Way::In {
                 let (from, to) = self.sent(flow);
-                self.inbound.write(frame, from, to, flow);
+                let templates = self.templates(flow);
+                let template = match self.is_first(at) {
+                    true => &templates.syn,
+                    false => &templates.inbound[size],
+                };
+                template.write(frame, from, to, flow);
                 continue;
             }
             // The strays are spread evenly, and go round the other workers.
@@ -196,8 +276,15 @@ impl Traffic {
                 false => (self.number + 1 + before % (self.workers - 1)) % self.workers,
             };
             let (from, to) = self.answered(owner, flow, locals[owner][flow as usize]);
-            self.outbound_data.write(frame, from, to, flow);
+            self.templates(flow).outbound[size].write(frame, from, to, flow);
         }
+    }
+
+    /// Which of the sizes the next frame has.
+    #[inline(always)]
+    fn size(&mut self) -> usize {
+        let sizes = self.templates[0].inbound.len();
+        if sizes == 1 { 0 } else { self.random.below(sizes as u32) as usize }
     }
 
     /// The flow of the frame with a place in the round that was written last.
@@ -207,8 +294,23 @@ impl Traffic {
 
     /// The flow that a frame's payload names, when the frame has come out.
     pub fn flow_of(&self, frame: &MemFrame) -> Option<u32> {
-        let flow = frame.bytes().get(self.payload_at..)?.first_chunk()?;
+        let at = self.payload_at(frame.bytes())?;
+        let flow = frame.bytes().get(at..)?.first_chunk()?;
         Some(u32::from_be_bytes(*flow))
+    }
+
+    /// Where the payload of a frame that came out is.
+    fn payload_at(&self, bytes: &[u8]) -> Option<usize> {
+        let protocol = match &self.templates[..] {
+            [one] => one.protocol,
+            // The protocol is the tenth byte of 20 of an IPv4 header, the seventh of 40 of IPv6.
+            _ => {
+                let before = if self.scene.family == crate::args::Family::V4 { 11 } else { 34 };
+                let is_tcp = *bytes.get(self.l4_at - before)? == 6;
+                if is_tcp { Protocol::Tcp } else { Protocol::Udp }
+            }
+        };
+        Some(self.l4_at + l4_header(protocol))
     }
 
     /// What a session's first packet became, read at the places where it must be. The flow is
@@ -228,7 +330,7 @@ impl Traffic {
             Mode::Dr => (0..scene.far).find(|n| bytes.starts_with(&scene.far_mac(*n)))?,
             _ => scene.far_number(address(dst)?)?,
         };
-        let flow = known.or_else(|| number(self.payload_at))?;
+        let flow = known.or_else(|| number(self.payload_at(bytes)?))?;
         let (address, port) = match scene.mode.has_pool() {
             true => (scene.local_number(address(src)?)?, port(ports)?),
             false => (0, 0),
@@ -241,10 +343,16 @@ impl Traffic {
     pub fn judge(&self, way: Way, locals: &[Local], frame: &MemFrame) -> Result<(), (u32, String)> {
         let seen = judge::read(frame.bytes()).map_err(|what| (u32::MAX, what))?;
         let Some(flow) = seen.flow else { return Err((u32::MAX, "no payload".into())) };
-        let Some(local) = locals.get(flow as usize) else {
-            return Err((flow, "there is no such flow".into()));
+        let local = match locals.get(flow as usize) {
+            Some(local) => *local,
+            // It must be right for what it says of itself.
+            None if self.first_every > 0 => match self.learn(frame, Some(flow)) {
+                Some((_, local)) => local,
+                None => return Err((flow, "not a first packet".into())),
+            },
+            None => return Err((flow, "there is no such flow".into())),
         };
-        self.compare(way, flow, *local, &seen).map_err(|what| (flow, what))
+        self.compare(way, flow, local, &seen).map_err(|what| (flow, what))
     }
 
     /// Compares a frame of a flow that came out with what it must be.

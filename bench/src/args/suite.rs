@@ -215,6 +215,7 @@ impl Throughput {
             seed: conditions.seed,
             json: conditions.json,
             no_bar: true,
+            mix: false,
             spare: 0,
             to_come: 0,
         }
