@@ -137,15 +137,6 @@ pub trait Family: Sized + 'static {
         new: &Tuple<Self::Addr>,
     );
 
-    /// The same for a packet whose headers are where nearly all have them; `false`, and nothing
-    /// done, for another.
-    fn rewrite_plain(
-        frame: &mut [u8],
-        at: (usize, usize),
-        old: &Key<Self::Addr>,
-        new: &Key<Self::Addr>,
-    ) -> bool;
-
     /// Whether a packet from this address can have come over a network.
     fn is_unicast_source(address: Self::Addr) -> bool;
 
@@ -224,11 +215,6 @@ impl Family for Ipv4 {
     #[inline(always)]
     fn rewrite(frame: &mut [u8], at: (usize, usize), old: &Tuple<u32>, new: &Tuple<u32>) {
         crate::path::rewrite_v4(frame, at, old, new);
-    }
-
-    #[inline(always)]
-    fn rewrite_plain(frame: &mut [u8], at: (usize, usize), old: &Key<u32>, new: &Key<u32>) -> bool {
-        crate::path::plain_v4(frame, at, old, new)
     }
 
     fn is_unicast_source(address: u32) -> bool {
@@ -361,16 +347,6 @@ impl Family for Ipv6 {
     #[inline(always)]
     fn rewrite(frame: &mut [u8], at: (usize, usize), old: &Tuple<u128>, new: &Tuple<u128>) {
         crate::path::rewrite_wide(frame, at, old, new);
-    }
-
-    #[inline(always)]
-    fn rewrite_plain(
-        frame: &mut [u8],
-        at: (usize, usize),
-        old: &Key<u128>,
-        new: &Key<u128>,
-    ) -> bool {
-        crate::path::plain_wide(frame, at, old, new)
     }
 
     fn is_unicast_source(address: u128) -> bool {

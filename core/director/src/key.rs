@@ -22,13 +22,6 @@ impl<A: Copy> Key<A> {
     pub const fn reversed(&self) -> Self {
         Self { src: self.dst, dst: self.src, ports: swapped(self.ports), protocol: self.protocol }
     }
-
-    /// The same endpoints in another form.
-    #[inline(always)]
-    pub(crate) fn map<B>(&self, form: impl Fn(A) -> B) -> Key<B> {
-        let Self { src, dst, ports, protocol } = *self;
-        Key { src: form(src), dst: form(dst), ports, protocol }
-    }
 }
 
 /// Two ports as they lie in a header.

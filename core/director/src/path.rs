@@ -63,7 +63,7 @@ pub use inspect::{SessionFilter, SessionInfo};
 pub use owners::{Owners, Round};
 pub use parking::{Parked, Parking};
 pub use probe::{Probe, Stage, Unprobed};
-pub(crate) use rewrite::{plain_v4, plain_wide, v4 as rewrite_v4, wide as rewrite_wide};
+pub(crate) use rewrite::{v4 as rewrite_v4, wide as rewrite_wide};
 pub use sight::{Headers, SeenSession, Sight};
 
 use crate::counters::{Counters, Direction};
@@ -284,6 +284,13 @@ impl Path {
     #[must_use]
     pub fn at_level(mut self, level: Level) -> Self {
         (self.v4.level, self.wide.level) = (level, level);
+        self
+    }
+
+    /// Sends all packets down the general path: to compare it with the vector path.
+    #[must_use]
+    pub fn without_vector_path(mut self) -> Self {
+        (self.v4.vector, self.wide.vector) = (false, false);
         self
     }
 

@@ -2,7 +2,6 @@
 
 use super::burst::{Burst, Lane};
 use super::engine::{Engine, Outcome, Turn};
-use super::open::Opened;
 use super::parse::Parse;
 use super::sweep::timed_out;
 use super::{Shared, Verdict, View, answer, gateway, hairpin, source_route};
@@ -17,19 +16,6 @@ use crate::track::{self, Segment};
 use sluice_wire::ipv4::{ICMP, SCTP, TCP, UDP};
 use sluice_wire::ipv6::ICMPV6;
 use sluice_wire::tcp::{ACK, FIN, RST, SYN};
-
-/// The flow that a packet belongs to which none was found for.
-pub(super) struct Admitted<A> {
-    pub flow: Flow,
-    /// If it has opened the session, and what it becomes is known by that.
-    pub opened: Option<Opened<A>>,
-}
-
-impl<A> From<Flow> for Admitted<A> {
-    fn from(flow: Flow) -> Self {
-        Self { flow, opened: None }
-    }
-}
 
 /// What becomes of a packet whose session was found.
 enum Found {
@@ -51,7 +37,7 @@ impl<F: Parse> Engine<F> {
         turn: Turn<'_>,
         (lane, tuple): (usize, &Tuple<F::Addr>),
         frame: &mut B,
-    ) -> Result<Admitted<F::Addr>, Outcome> {
+    ) -> Result<Flow, Outcome> {
         let plan = turn.view.plan;
         let Lane { hash, frame: at_frame, ref parsed, .. } = self.burst.lanes[lane];
         let (ttl, segment) = (parsed.ttl, parsed.segment);
@@ -64,7 +50,7 @@ impl<F: Parse> Engine<F> {
                 return Err(Outcome::Is(Verdict::Drop(Reason::SourceRoute)));
             }
             match self.found(shared, turn, lane, flow, frame) {
-                Found::Flow(flow) => return Ok(flow.into()),
+                Found::Flow(flow) => return Ok(flow),
                 Found::Over { mid_stream: true } => shared.resume(at_frame),
                 Found::Over { mid_stream: false } => {}
                 Found::Is(verdict) => return Err(Outcome::Is(verdict)),
@@ -76,7 +62,7 @@ impl<F: Parse> Engine<F> {
         };
         let refused = improper::<F>(tuple, routed);
         let Some(service) = service else {
-            return self.stranger(shared, turn, lane, frame, refused).map(Admitted::from);
+            return self.stranger(shared, turn, lane, frame, refused);
         };
         if ttl <= 1 {
             return Err(Outcome::Refuse(Reason::TtlExpired));
@@ -109,11 +95,11 @@ impl<F: Parse> Engine<F> {
                 return Err(shared.refused_by(service, verdict));
             }
         };
-        track::begin(self.sessions.at_mut(opened.flow.id()), segment);
+        track::begin(self.sessions.at_mut(opened.id()), segment);
         if state == State::OnePacket {
-            self.forget_hints(opened.flow);
+            self.forget_hints(opened);
         }
-        Ok(Admitted { flow: opened.flow, opened: Some(opened) })
+        Ok(opened)
     }
 
     /// A one-packet session is for no other packet, and no key leads to it. But it may be where

@@ -2,10 +2,9 @@
 
 use super::group::{Group, Together};
 use super::{BURST, tunnel};
-use crate::family::{Family, Tuple};
+use crate::family::Tuple;
 use crate::fib::HopId;
 use crate::frame::Frame;
-use crate::key::Key;
 use crate::plan::{Forwarding, Plan, RealId};
 use crate::reason::Reason;
 use crate::session::Flow;
@@ -26,7 +25,6 @@ pub(super) struct Parsed<A> {
     /// Length of the IP packet in bytes.
     pub length: u16,
     pub segment: Segment,
-    /// Not written by the quick way of parsing: see [`Lane::spell_out`].
     pub tuple: Tuple<A>,
 }
 
@@ -49,20 +47,16 @@ impl<A: Copy> Parsed<A> {
     }
 }
 
-/// One packet on its way through the stages. What the stages need of a plain packet comes first,
-/// so that of an IPv4 packet it is in one cache line.
+/// One packet on the general path.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Lane<A> {
-    pub key: Key<A>,
     pub hash: u64,
     /// The candidate, then the flow; [`Flow::NONE`] when there is none. Once it is tracked, what
     /// `ipip` needs instead: the real server's id.
     pub flow: Flow,
     /// Which frame of the turn it is.
     pub frame: u8,
-    /// Whether only the key says what the tuple is.
-    pub quick: bool,
     /// How it is forwarded.
     pub forwarding: Forwarding,
     /// Where it goes; [`HopId::NONE`] as long as that is not known, and when its verdict is
@@ -79,18 +73,6 @@ impl<A> Lane<A> {
         tunnel::enter(plan, (RealId(self.flow.0), self.hash), self.parsed.l3, frame)
     }
 }
-
-impl<A: Copy> Lane<A> {
-    /// Writes the tuple, for whoever looks closer.
-    pub fn spell_out<F: Family<Addr = A>>(&mut self) {
-        if self.quick {
-            self.parsed.tuple = F::tuple(&self.key);
-            self.quick = false;
-        }
-    }
-}
-
-const _: () = assert!(std::mem::offset_of!(Lane<u32>, parsed.tuple) <= 64);
 
 /// Packets that have room in a burst at a time: more than are under way between the stages, so that
 /// long turns take no more of the cache than short ones.
@@ -118,11 +100,9 @@ pub(super) struct Burst<F: Together> {
 impl<F: Together> Burst<F> {
     pub fn new() -> Box<Self> {
         let lane = Lane {
-            key: Key::default(),
             hash: 0,
             flow: Flow::NONE,
             frame: 0,
-            quick: false,
             forwarding: Forwarding::default(),
             hop: HopId::NONE,
             parsed: Parsed::default(),

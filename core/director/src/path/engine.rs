@@ -5,7 +5,6 @@
 //! nor the memory waits for the other. Each stage asks for the memory of the next one in one go,
 //! since a request that misses the TLB holds everything behind it up, but not another request.
 
-use super::admit::Admitted;
 use super::burst::{Burst, GROUPS, Parsed, WINDOW, position};
 use super::foresee::Foreseen;
 use super::fragments::Fragments;
@@ -41,8 +40,6 @@ pub(super) const FOLLOWED: usize = 6;
 const FORESEEN: usize = FOLLOWED - 1;
 // A group is followed before its place is another's.
 const _: () = assert!(FOLLOWED < GROUPS);
-/// Fewer frames than this go one at a time.
-const FEW: usize = 4;
 /// One family's half of a path.
 pub(super) struct Engine<F: Together> {
     pub sessions: Sessions<F>,
@@ -50,6 +47,8 @@ pub(super) struct Engine<F: Together> {
     pub fragments: Fragments<F::Addr>,
     /// What the processor has.
     pub level: Level,
+    /// Whether there is a vector path: off, all packets take the general one, to compare them.
+    pub vector: bool,
     /// The session that was looked at last.
     pub touched: Flow,
     /// The sessions that ended last.
@@ -123,6 +122,7 @@ impl<F: Parse> Engine<F> {
             burst: Burst::new(),
             fragments: Fragments::new(fragments),
             level: Level::detect(),
+            vector: true,
             touched: Flow::NONE,
             fresh: Flow::NONE,
             foreseen: Foreseen::default(),
@@ -220,7 +220,7 @@ impl<F: Parse> Engine<F> {
         let mut rest = ((1u32 << part.len()) - 1) as u8;
         let group = &mut self.burst.groups[at % GROUPS];
         (group.quick, group.slow, group.again) = (0, 0, 0);
-        if part.len() >= FEW {
+        if self.vector {
             rest &=
                 !self.read_group::<B, P, SIEVE>(shared, plan, (at, &part, picks), frames, verdicts);
         }
@@ -244,11 +244,11 @@ impl<F: Parse> Engine<F> {
             let at_frame = picks.frame(at * LANES + lane);
             let slow = &mut burst.lanes[position(at, lane)];
             match F::parse(&frames[at_frame], plan, shared, slow) {
-                Ok(()) if SIEVE && F::is_others(plan, &slow.key) => {
+                Ok(()) if SIEVE && F::is_others(plan, &F::key(&slow.parsed.tuple)) => {
                     shared.defer(at_frame, verdicts);
                 }
                 Ok(()) => {
-                    slow.hash = sessions.hash_key(&slow.key);
+                    slow.hash = sessions.hash(&slow.parsed.tuple);
                     slow.hop = HopId::NONE;
                     slow.frame = at_frame as u8;
                     burst.groups[at % GROUPS].slow |= 1 << lane;
@@ -271,10 +271,7 @@ impl<F: Parse> Engine<F> {
         at: usize,
     ) {
         let Group { quick, slow, .. } = self.burst.groups[at % GROUPS];
-        if quick == 0 {
-            return self.follow_slow(shared, turn, (frames, verdicts), (at, slow), probe);
-        }
-        let pass = self.verify_group(turn, at);
+        let pass = if quick == 0 { 0 } else { self.verify_group(turn, at) };
         let changes = self.burst.groups[at % GROUPS].changes;
         let (from, mut left) = (at * LANES, quick | slow);
         if (pass, changes) == (ALL, 0) && picks.are_together(from, LANES) {
@@ -292,8 +289,9 @@ impl<F: Parse> Engine<F> {
         }
     }
 
-    /// The same for some of a group, one after the other; `pass` are those that may go on together
-    /// as long as nothing changes their sessions.
+    /// The same for some of a group, one after the other: `pass` are those that the vector path
+    /// takes. What is behind a packet that may have changed its session, or ended any, is looked
+    /// up again.
     #[inline(never)]
     fn follow_lanes<B: Frame, P: Picks, T: Probe>(
         &mut self,
@@ -304,57 +302,50 @@ impl<F: Parse> Engine<F> {
         (at, mut pass, left): (usize, u8, u8),
         probe: &mut T,
     ) {
-        let Group { quick, changes, .. } = self.burst.groups[at % GROUPS];
-        let ends = if changes == 0 { [0; LANES] } else { self.prefetch_ends(at) };
+        let quick = self.burst.groups[at % GROUPS].quick;
+        let mut ends = self.prefetch_ends(at);
         for lane in lanes(left) {
             let at_frame = picks.frame(at * LANES + lane);
-            if pass >> lane & 1 == 1 {
-                let (frame, verdict) = (&mut part.0[at_frame], &mut part.1[at_frame]);
-                if self.forward(shared, turn, (at, lane), frame, verdict) {
-                    shared.leaving.note(verdict);
-                    if changes >> lane & 1 == 1 {
-                        pass &= self.change(shared, turn.view.plan, (at, lane), &ends);
-                    }
-                    continue;
-                }
-            }
-            probe.mark(Stage::Track);
-            let created = shared.counters.created;
-            if quick >> lane & 1 == 1 {
-                self.take_out((at, lane), at_frame);
-            }
-            pass &= self.one_of_group(shared, &turn, (at, lane), &mut part);
-            shared.leaving.note(&part.1[at_frame]);
-            self.foresee_next(shared, turn.view.plan, (at, lane));
-            probe.mark_if(T::ON && created != shared.counters.created, Stage::Open);
-        }
-    }
-
-    /// Follows a group without any that go together.
-    #[inline(never)]
-    fn follow_slow<B: Frame, T: Probe>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        mut part: (&mut [B], &mut [Verdict]),
-        (at, slow): (usize, u8),
-        probe: &mut T,
-    ) {
-        for lane in lanes(slow) {
-            let position = position(at, lane);
-            let at_frame = usize::from(self.burst.lanes[position].frame);
-            let (frame, verdict) = (&mut part.0[at_frame], &mut part.1[at_frame]);
-            if self.pass::<B, false>(shared, turn, position, frame, verdict).is_none() {
+            let stale = if pass >> lane & 1 == 1
+                && let (frame, verdict) = (&mut part.0[at_frame], &mut part.1[at_frame])
+                && self.forward(shared, turn, (at, lane), frame, verdict)
+            {
+                self.change(shared, turn.view.plan, (at, lane), &ends)
+            } else {
                 probe.mark(Stage::Track);
                 let created = shared.counters.created;
-                self.not_plain(shared, &turn, position, &mut part);
+                if quick >> lane & 1 == 1 {
+                    self.take_out((at, lane), at_frame);
+                }
+                let stale = self.one_of_group(shared, &turn, (at, lane), &mut part);
+                self.foresee_next(shared, turn.view.plan, (at, lane));
                 probe.mark_if(T::ON && created != shared.counters.created, Stage::Open);
+                stale
+            };
+            shared.leaving.note(&part.1[at_frame]);
+            let behind = ALL << lane & ALL << 1 << lane & left & quick;
+            if stale & behind != 0 {
+                pass = pass & !behind | self.look_again(turn, (at, behind));
+                ends = self.prefetch_ends(at);
             }
         }
     }
 
-    /// A packet that goes by itself. Gives the lanes of its group that it has not changed anything
-    /// for.
+    /// Looks up some of a group's packets again, and verifies them. Gives those that pass.
+    #[inline(never)]
+    fn look_again(&mut self, turn: Turn<'_>, (at, lanes): (usize, u8)) -> u8 {
+        let group = &mut self.burst.groups[at % GROUPS];
+        let quick = std::mem::replace(&mut group.quick, lanes);
+        group.again = 0;
+        self.find(at);
+        self.seek(at);
+        let pass = self.verify_group(turn, at);
+        self.burst.groups[at % GROUPS].quick = quick;
+        pass
+    }
+
+    /// A packet on the general path. Gives the lanes of its group whose sessions it may have
+    /// changed.
     #[inline(always)]
     fn one_of_group<B: Frame>(
         &mut self,
@@ -367,21 +358,20 @@ impl<F: Parse> Engine<F> {
         let odd = self.burst.lanes[position].parsed.is_odd();
         let (removals, created) = (self.sessions.removals(), shared.counters.created);
         self.touched = Flow::NONE;
-        self.not_plain(shared, turn, position, part);
+        self.general(shared, turn, position, part);
         if odd || removals != self.sessions.removals() {
-            0
+            ALL
         } else if created != shared.counters.created {
             // Of a session that is new none of those that passed can be.
-            ALL
+            0
         } else {
-            self.burst.groups[at % GROUPS].others(self.touched)
+            !self.burst.groups[at % GROUPS].others(self.touched)
         }
     }
 
-    /// A packet that is not simply forwarded. By itself, so that it takes no registers from those
-    /// that are.
+    /// The general path of a packet. By itself, so that it takes no registers from the vector path.
     #[inline(never)]
-    fn not_plain<B: Frame>(
+    fn general<B: Frame>(
         &mut self,
         shared: &mut Shared,
         &turn: &Turn<'_>,
@@ -389,35 +379,9 @@ impl<F: Parse> Engine<F> {
         (frames, verdicts): &mut (&mut [B], &mut [Verdict]),
     ) {
         self.fresh = Flow::NONE;
-        let lane = &mut self.burst.lanes[at];
-        let at_frame = usize::from(lane.frame);
+        let at_frame = usize::from(self.burst.lanes[at].frame);
         let frame = &mut frames[at_frame];
-        let mut outcome = Outcome::Unknown;
-        if lane.flow == Flow::NONE && !lane.parsed.is_odd() {
-            // From the key once more: waiting for what was just written takes longer.
-            let tuple = F::tuple(&lane.key);
-            lane.spell_out::<F>();
-            match self.admit(shared, turn, (at, &tuple), frame) {
-                Ok(Admitted { flow, opened }) => {
-                    let verdict = &mut verdicts[at_frame];
-                    if let Some(opened) = opened
-                        && self.forward_first(shared, turn, (at, opened), frame, verdict).is_some()
-                    {
-                        return;
-                    }
-                    self.burst.lanes[at].flow = flow;
-                }
-                Err(refused) => outcome = refused,
-            }
-        }
-        if outcome == Outcome::Unknown {
-            let verdict = &mut verdicts[at_frame];
-            if self.pass::<B, true>(shared, turn, at, frame, verdict).is_some() {
-                return;
-            }
-            self.burst.lanes[at].spell_out::<F>();
-            outcome = self.track(shared, turn, at, frame);
-        }
+        let mut outcome = self.track(shared, turn, at, frame);
         if outcome == Outcome::Unknown {
             outcome = self.miss(shared, turn, at, frame);
         }
@@ -438,7 +402,6 @@ impl<F: Parse> Engine<F> {
     }
 
     /// A packet whose flow was not found, or not at the first look.
-    #[cold]
     pub fn miss<B: Frame>(
         &mut self,
         shared: &mut Shared,
@@ -451,7 +414,7 @@ impl<F: Parse> Engine<F> {
             return self.odd(shared, turn, at, frame);
         }
         match self.admit(shared, turn, (at, &tuple), frame) {
-            Ok(Admitted { flow, .. }) => {
+            Ok(flow) => {
                 self.burst.lanes[at].flow = flow;
                 self.track(shared, turn, at, frame)
             }

@@ -3,7 +3,6 @@
 use super::burst::Lane;
 use super::engine::{Engine, Outcome, Turn};
 use super::introduce::Room;
-use super::open::Opened;
 use super::parse::Parse;
 use super::sweep::timed_out;
 use super::{Shared, Verdict, View, hairpin, joined, rewrite, source_route, tunnel};
@@ -19,108 +18,6 @@ use std::hint::select_unpredictable;
 use std::net::IpAddr;
 
 impl<F: Parse> Engine<F> {
-    /// [`Self::track`] and [`Self::finish`] for the packet that nothing is particular about: most
-    /// of them; with `CHANGES` also for one that moves the state of its session on, which is more
-    /// than there are registers for. `None` if it is neither; then nothing has changed.
-    #[inline(always)]
-    pub fn pass<B: Frame, const CHANGES: bool>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        at: usize,
-        frame: &mut B,
-        verdict: &mut Verdict,
-    ) -> Option<()> {
-        let Turn { view: View { plan, fib }, now, .. } = turn;
-        let lane = &mut self.burst.lanes[at];
-        let (parsed, flow) = (&lane.parsed, lane.flow);
-        if flow == Flow::NONE {
-            return None;
-        }
-        self.touched = flow;
-        let (session, direction) = (self.sessions.at_mut(flow.id()), flow.direction());
-        let (new, forwarding) = Sessions::<F>::turned(plan, session, direction, &lane.key)?;
-        let real = session.real();
-        let hop_id = way::<F>(session, direction, forwarding, fib);
-        let hop = fib.hop(hop_id)?;
-        let room = match forwarding.has_tunnel() {
-            true => tunnel::room(&shared.paths, plan, real, hop.mtu, now),
-            _ if F::WIDE && F::keys_cross(&lane.key, &new) => {
-                let packet = frame.bytes().get(usize::from(parsed.l3)..).unwrap_or_default();
-                F::room_across(hop.mtu, &F::tuple(&lane.key), &F::tuple(&new), packet)
-            }
-            _ => hop.mtu,
-        };
-        let (segment, idle_ms) = (parsed.segment, session.idle_ms(now));
-        let particular = (idle_ms > plan.timeout_ms[session.state as usize])
-            | (parsed.ttl <= 1)
-            | (parsed.length > room)
-            | (frame.segment_size() != 0)
-            | (F::WIDE && plan.introduces && forwarding.translates_both())
-            | (F::WIDE
-                && F::keys_cross(&lane.key, &new)
-                && F::lacks_checksum(lane, &F::tuple(&new), frame))
-            | source_route::is_in::<F, B>(parsed, frame);
-        let plain = track::is_plain(session, direction, segment);
-        if particular | (!CHANGES & !plain)
-            || !plain
-                && track::is_reuse(session, direction, forwarding.answers_past(), segment, idle_ms)
-        {
-            return None;
-        }
-        let state = session.state;
-        session.seen_ms = now.low();
-        shared.forwarded(real, direction, parsed.length);
-        let headers = (usize::from(parsed.l3), usize::from(parsed.l4));
-        let crosses = F::WIDE && F::keys_cross(&lane.key, &new);
-        if crosses || !F::rewrite_plain(frame.bytes_mut(), headers, &lane.key, &new) {
-            lane.spell_out::<F>();
-            (lane.new, lane.forwarding, lane.hop) = (F::tuple(&new), forwarding, hop_id);
-            lane.flow = Flow(real.0);
-            *verdict = rewrap::<F, B>(shared, turn.view, lane, frame, hop);
-        } else if forwarding.has_tunnel() {
-            lane.flow = Flow(real.0);
-            *verdict = into_tunnel(plan, (real, lane.hash), lane.parsed.l3, frame, hop);
-        } else if rewrite::untagged(frame, lane.parsed.l3, hop) {
-            *verdict = Verdict::Tx(hop.port);
-        } else {
-            *verdict = rewrite::link_layer(frame, hop);
-        }
-        if CHANGES && !plain && track::moves(state, segment) {
-            self.track_tcp(shared, plan, flow, segment);
-        }
-        Some(())
-    }
-
-    /// Sends on a packet that has opened a session, and counts it, if nothing else is particular
-    /// about it; it moves the session's state no further. `None` if something is; then nothing has
-    /// changed.
-    #[inline(always)]
-    pub fn forward_first<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        Turn { view: View { plan, fib }, .. }: Turn<'_>,
-        (at, opened): (usize, Opened<F::Addr>),
-        frame: &mut B,
-        verdict: &mut Verdict,
-    ) -> Option<()> {
-        let lane = &self.burst.lanes[at];
-        let (parsed, Opened { real, forwarding, new, .. }) = (&lane.parsed, opened);
-        let hop = fib.hop(fib.real_hop(real))?;
-        let particular = forwarding.has_tunnel()
-            | (parsed.length > hop.mtu)
-            | (frame.segment_size() != 0)
-            | (F::WIDE && plan.introduces && forwarding.translates_both())
-            | (F::WIDE && F::keys_cross(&lane.key, &new));
-        let headers = (usize::from(parsed.l3), usize::from(parsed.l4));
-        if particular || !F::rewrite_plain(frame.bytes_mut(), headers, &lane.key, &new) {
-            return None;
-        }
-        shared.forwarded(real, Direction::Inbound, parsed.length);
-        *verdict = rewrite::link(frame, parsed.l3, hop);
-        Some(())
-    }
-
     /// Writes what a packet becomes that was tracked, and may go on.
     #[inline(never)]
     pub fn finish<B: Frame>(
@@ -298,10 +195,7 @@ pub(super) fn write<F: Parse, B: Frame>(
     if F::WIDE && F::crosses(&parsed.tuple, &lane.new) {
         return F::translate(shared, frame, lane);
     }
-    let (old, new) = (F::key(&parsed.tuple), F::key(&lane.new));
-    if !F::rewrite_plain(frame.bytes_mut(), (l3, l4), &old, &new) {
-        F::rewrite(frame.bytes_mut(), (l3, l4), &parsed.tuple, &lane.new);
-    }
+    F::rewrite(frame.bytes_mut(), (l3, l4), &parsed.tuple, &lane.new);
     if lane.forwarding.has_tunnel() {
         return lane.enter_tunnel(view.plan, frame);
     }

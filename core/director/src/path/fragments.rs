@@ -300,7 +300,7 @@ impl<F: Parse> Engine<F> {
         if shared.workers > 1 {
             stays_here::<F>(&tuple, plan, shared).map_err(Outcome::Is)?;
         }
-        self.admit(shared, turn, (at, &tuple), frame).map(|admitted| admitted.flow)
+        self.admit(shared, turn, (at, &tuple), frame)
     }
 }
 

@@ -60,8 +60,9 @@ pub(super) struct Group<W> {
     pub flow: Lanes<u32>,
     /// Bytes of the IP packets.
     pub lengths: Lanes<u32>,
-    /// The transport checksums.
+    /// The transport checksums, and what they become.
     sum: Lanes<u32>,
+    new_sum: Lanes<u32>,
     /// Flags of TCP; zero for UDP.
     flags: Lanes<u32>,
     /// Of TCP the number behind the segment's data, and the one that it acknowledges.

@@ -188,7 +188,6 @@ impl<F: Parse> Engine<F> {
             Err(Refused::Is(verdict)) => return verdict,
             Err(Refused::Wide) => return Verdict::Drop(Reason::NoSession),
         }
-        lane.spell_out::<F>();
         let tuple = lane.parsed.tuple;
         lane.hash = self.sessions.hash(&tuple);
         lane.hop = HopId::NONE;

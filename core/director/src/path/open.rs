@@ -12,7 +12,7 @@ use crate::family::Tuple;
 use crate::fib::{HopId, NoHop};
 use crate::key::{self, Key};
 use crate::local_port;
-use crate::plan::{Forwarding, LocalId, Plan, RealId, Service, ServiceId};
+use crate::plan::{LocalId, Plan, RealId, Service, ServiceId};
 use crate::reason::Reason;
 use crate::schedule::{Refused, stable_hash};
 use crate::session::{Core, Entry, Flow, Session, SessionOf, State};
@@ -26,16 +26,6 @@ pub(super) const TEMPLATE: u8 = 254;
 /// Real servers that are asked for in turn when a session towards one cannot be told from another.
 const TRIES: u32 = 4;
 
-/// A session that a packet has opened.
-#[derive(Clone, Copy)]
-pub(super) struct Opened<A> {
-    pub flow: Flow,
-    pub real: RealId,
-    pub forwarding: Forwarding,
-    /// The key of what the packet becomes.
-    pub new: Key<A>,
-}
-
 impl<F: Parse> Engine<F> {
     /// Opens a session for the client's packet `tuple`, which is to be found by `entry`.
     pub fn open(
@@ -44,7 +34,7 @@ impl<F: Parse> Engine<F> {
         turn: Turn<'_>,
         (tuple, entry): (&Tuple<F::Addr>, Entry),
         (id, state): (ServiceId, State),
-    ) -> Result<Opened<F::Addr>, Verdict> {
+    ) -> Result<Flow, Verdict> {
         let Turn { view, now, .. } = turn;
         let drop = |reason| Verdict::Drop(reason);
         // What would refuse any real server comes first, so that no refusal takes one's turn.
@@ -91,7 +81,7 @@ impl<F: Parse> Engine<F> {
             match self.insert(shared, turn, (&key, entry), (&mut session, service)) {
                 Ok(opened) => {
                     if probed.is_none() {
-                        self.remember(shared, view.plan, now, opened.flow.id(), service);
+                        self.remember(shared, view.plan, now, opened.id(), service);
                         shared.used_up(service, id);
                     }
                     return Ok(opened);
@@ -137,11 +127,11 @@ impl<F: Parse> Engine<F> {
         turn: Turn<'_>,
         (key, entry): (&Key<F::Addr>, Entry),
         (session, service): (&mut SessionOf<F>, &Service),
-    ) -> Result<Opened<F::Addr>, Reason> {
+    ) -> Result<Flow, Reason> {
         let (plan, real) = (turn.view.plan, session.real());
         let known = F::side(plan).real(real).filter(|real| real.is_known());
         let known = known.ok_or(Reason::NoReal)?;
-        let mut back = known.answers_to(key);
+        let back = known.answers_to(key);
         let forwarding = known.forwarding;
         let answers = match forwarding.translates_destination() {
             true if forwarding.translates_source() => {
@@ -149,7 +139,6 @@ impl<F: Parse> Engine<F> {
                 let found = told.or_else(|| self.local_port(shared, turn, &back, (real, service)));
                 let (local, entry) = found.ok_or_else(|| shared.no_port())?;
                 (session.local, session.local_port) = local;
-                back = towards::<F>(plan, &back, local).ok_or(Reason::NoReal)?;
                 Some(entry)
             }
             true => {
@@ -176,7 +165,7 @@ impl<F: Parse> Engine<F> {
         }
         let flow = Flow::new(id, Direction::Inbound);
         self.fresh = flow;
-        Ok(Opened { flow, real, forwarding, new: back.reversed() })
+        Ok(flow)
     }
 
     /// The key by which the answers of a new session in a state are found, and its hash, if no

@@ -10,7 +10,7 @@ use super::introduce::Room;
 use super::owners::stays_here;
 use super::{Shared, Verdict, across, introduce};
 use crate::counters::Direction;
-use crate::family::{Family, Ipv4, Ipv6, Tuple, mapped, mapped_wire, unmapped};
+use crate::family::{Family, Ipv4, Ipv6, Tuple, mapped, unmapped};
 use crate::frame::{Checked, Frame};
 use crate::key::Key;
 use crate::plan::Plan;
@@ -127,19 +127,14 @@ impl Parse for Ipv4 {
         shared: &Shared,
         lane: &mut Lane<u32>,
     ) -> Result<(), Refused> {
-        lane.quick =
-            shared.macs.take(frame.bytes()) && plain(frame, &mut lane.key, &mut lane.parsed);
-        if !lane.quick {
-            link::is_for_us(frame, shared)?;
-            // Most of what the wide table gets; the rest is told apart in peace.
-            if is_ipv6(frame) {
-                return Err(Refused::Wide);
-            }
-            general(frame, plan, &mut lane.parsed)?;
-            lane.key = Self::key(&lane.parsed.tuple);
+        link::is_for_us(frame, shared)?;
+        // Most of what the extended table gets.
+        if is_ipv6(frame) {
+            return Err(Refused::Wide);
         }
+        general(frame, plan, &mut lane.parsed)?;
         if shared.workers > 1 {
-            stays_here::<Self>(&Self::tuple(&lane.key), plan, shared)?;
+            stays_here::<Self>(&lane.parsed.tuple, plan, shared)?;
         }
         Ok(())
     }
@@ -178,14 +173,15 @@ impl Parse for Ipv6 {
         shared: &Shared,
         lane: &mut Lane<u128>,
     ) -> Result<(), Refused> {
-        lane.quick =
-            shared.macs.take(frame.bytes()) && v6::plain(frame, &mut lane.key, &mut lane.parsed);
-        if !lane.quick {
-            link::is_for_us(frame, shared)?;
-            narrow(frame, plan, lane)?;
+        link::is_for_us(frame, shared)?;
+        if !v6::general(frame, &mut lane.parsed)? {
+            let mut parsed = Parsed::default();
+            general(frame, plan, &mut parsed)?;
+            let tuple = if parsed.is_odd() { Tuple::default() } else { parsed.tuple.map(mapped) };
+            lane.parsed = parsed.with(tuple);
         }
         if shared.workers > 1 {
-            stays_here::<Self>(&Self::tuple(&lane.key), plan, shared)?;
+            stays_here::<Self>(&lane.parsed.tuple, plan, shared)?;
         }
         Ok(())
     }
@@ -242,76 +238,6 @@ impl Parse for Ipv6 {
     fn piece_has_like<B: Frame>(lane: &Lane<u128>, frame: &B) -> bool {
         across::piece_has_like(lane, frame.bytes())
     }
-}
-
-/// Parses what is not plain IPv6 for the wide table.
-#[inline(always)]
-fn narrow<B: Frame>(frame: &B, plan: &Plan, lane: &mut Lane<u128>) -> Result<(), Refused> {
-    // IPv4 that the IPv4 table has no session for is as plain as a rule.
-    let (mut key, mut parsed) = (Key::default(), Parsed::default());
-    lane.quick = plain(frame, &mut key, &mut parsed);
-    if lane.quick {
-        lane.key = key.map(mapped_wire);
-        lane.parsed = parsed.with(lane.parsed.tuple);
-        return Ok(());
-    }
-    if !v6::general(frame, &mut lane.parsed)? {
-        general(frame, plan, &mut parsed)?;
-        let tuple = if parsed.is_odd() { Tuple::default() } else { parsed.tuple.map(mapped) };
-        lane.parsed = parsed.with(tuple);
-    }
-    lane.key = Ipv6::key(&lane.parsed.tuple);
-    Ok(())
-}
-
-/// Parses a frame as nearly all are: untagged IPv4 without options, whole, TCP or UDP, and nothing
-/// wrong with it; all but the tuple, which the key says. `false` for any other; [`general`] then
-/// says what it is. Every field is where it always is, so this is few bounds checks and
-/// comparisons.
-#[inline(always)]
-fn plain<F: Frame>(frame: &F, key: &mut Key<u32>, parsed: &mut Parsed<u32>) -> bool {
-    const L4: usize = ethernet::HEADER + ipv4::HEADER;
-    let bytes = frame.bytes();
-    // One check for all: the shorter of the two transport headers is UDP's.
-    let Some(b) = bytes.first_chunk::<{ L4 + udp::HEADER }>() else { return false };
-    let known = frame.rx_checksum();
-    let short = |at: usize| u16::from_be_bytes([b[at], b[at + 1]]);
-    let word = |at: usize| u32::from_ne_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]]);
-    let total = usize::from(short(ethernet::HEADER + 2));
-    // Ethertype, and version and length of the header; not the type of service.
-    let begins = word(12) & u32::from_ne_bytes([0xff, 0xff, 0xff, 0])
-        == u32::from_ne_bytes([0x08, 0x00, 0x45, 0]);
-    let Some(header) = b[ethernet::HEADER..].first_chunk::<{ ipv4::HEADER }>() else {
-        return false;
-    };
-    let fits = begins
-        && b[0] & 1 == 0
-        && !ipv4::Header(header).is_fragment()
-        && total + ethernet::HEADER <= bytes.len()
-        && known.l4 != Checked::Bad
-        && (known.ip == Checked::Good || checksum::ipv4_header_ok(header));
-    if !fits {
-        return false;
-    }
-    let protocol = header[9];
-    if protocol == ipv4::UDP {
-        let length = usize::from(short(L4 + 4));
-        if length < udp::HEADER || length + ipv4::HEADER > total {
-            return false;
-        }
-        parsed.segment = Segment::default();
-    } else if protocol == ipv4::TCP {
-        let Some(tcp) = tcp::Header::parse(&bytes[L4..]) else { return false };
-        let Some(data) = total.checked_sub(ipv4::HEADER + tcp.header_len()) else { return false };
-        parsed.segment = tcp_segment(tcp, data);
-    } else {
-        return false;
-    }
-    let addresses = ethernet::HEADER + ipv4::SOURCE;
-    *key = Key { src: word(addresses), dst: word(addresses + 4), ports: word(L4), protocol };
-    (parsed.l3, parsed.l4) = (ethernet::HEADER as u8, L4 as u16);
-    (parsed.ttl, parsed.length) = (header[ipv4::TTL], total as u16);
-    true
 }
 
 /// Parses any frame.
@@ -440,49 +366,4 @@ pub(super) fn tcp_segment(header: tcp::Header<'_>, data: usize) -> Segment {
 
 const fn l4_refused(truncated: bool) -> Verdict {
     Verdict::Drop(if truncated { Reason::Truncated } else { Reason::BadL4Header })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::path::tests::lab::{self, MemFrame, VIP};
-    use proptest::prelude::*;
-
-    proptest! {
-        /// The quick way takes nothing that the long way refuses, and finds the same.
-        #[test]
-        fn the_quick_way_is_the_long_way(
-            tcp in any::<bool>(),
-            payload in proptest::collection::vec(any::<u8>(), 0..40),
-            change in proptest::option::weighted(0.7, (0usize..70, any::<u8>())),
-            cut in proptest::option::weighted(0.3, 0usize..100),
-        ) {
-            let from = ([198, 51, 100, 48], 4000);
-            let frame = if tcp {
-                lab::tcp(from, (VIP, 80), 0x10, (70_000, 80_000), &payload)
-            } else {
-                lab::udp(from, (VIP, 53), &payload)
-            };
-            let mut bytes = frame.bytes().to_vec();
-            if let Some((at, value)) = change && at < bytes.len() {
-                bytes[at] = value;
-                // The header's checksum follows, or no change would get past it.
-                bytes[24..26].fill(0);
-                let checksum = checksum::full(&bytes[14..34]);
-                bytes[24..26].copy_from_slice(&checksum.to_be_bytes());
-            }
-            bytes.truncate(cut.unwrap_or(usize::MAX));
-            let frame = MemFrame::new(&bytes);
-            let (mut quick, mut long) = (Parsed::default(), Parsed::default());
-            let mut key = Key::default();
-            let taken = plain(&frame, &mut key, &mut quick);
-            quick.tuple = Ipv4::tuple(&key);
-            let verdict = general(&frame, &Plan::default(), &mut long);
-            if taken {
-                prop_assert_eq!((verdict, quick), (Ok(()), long));
-            } else if change.is_none() && cut.is_none() {
-                prop_assert!(false, "an ordinary packet goes the quick way");
-            }
-        }
-    }
 }

@@ -2,117 +2,14 @@
 //! difference, then the link layer.
 
 use super::Verdict;
-use crate::family::{Tuple, unmapped, unmapped_wire};
+use crate::family::{Tuple, unmapped};
 use crate::fib::Hop;
 use crate::frame::Frame;
-use crate::key::Key;
 use crate::reason::Reason;
 use sluice_wire::checksum::Delta;
 use sluice_wire::ethernet::{self, HEADER, TAG};
 use sluice_wire::{icmp, ipip, ipv4, ipv6, sctp, tcp, udp};
 use std::net::IpAddr;
-
-/// Bytes of a frame without tags and IP options, to the end of its transport header.
-const PLAIN_UDP: usize = PLAIN_L4 + udp::HEADER;
-const PLAIN_TCP: usize = PLAIN_L4 + tcp::HEADER;
-const PLAIN_L4: usize = HEADER + ipv4::HEADER;
-const PLAIN_UDP_V6: usize = PLAIN_L4_V6 + udp::HEADER;
-const PLAIN_TCP_V6: usize = PLAIN_L4_V6 + tcp::HEADER;
-const PLAIN_L4_V6: usize = HEADER + ipv6::HEADER;
-
-/// Rewrites addresses and ports of a frame whose headers are where nearly all IPv4 frames have
-/// theirs, in network byte order throughout: sums of words do not care which (RFC 1071 2 B).
-/// `false`, and nothing done, for another.
-#[inline(always)]
-pub(crate) fn plain_v4(
-    frame: &mut [u8],
-    at: (usize, usize),
-    old: &Key<u32>,
-    new: &Key<u32>,
-) -> bool {
-    if at != (HEADER, PLAIN_L4) {
-        return false;
-    }
-    let addresses = Delta::NONE.word32(old.src, new.src).word32(old.dst, new.dst);
-    let all = addresses.word32(old.ports, new.ports);
-    if new.protocol == ipv4::UDP {
-        let Some(frame) = frame.first_chunk_mut::<PLAIN_UDP>() else { return false };
-        plain_checksum(frame, PLAIN_L4 + udp::CHECKSUM, |sum| all.apply_udp(sum));
-        plain_network(frame, addresses, new);
-    } else if new.protocol == ipv4::TCP {
-        let Some(frame) = frame.first_chunk_mut::<PLAIN_TCP>() else { return false };
-        plain_checksum(frame, PLAIN_L4 + tcp::CHECKSUM, |sum| all.apply(sum));
-        plain_network(frame, addresses, new);
-    } else {
-        return false;
-    }
-    true
-}
-
-#[inline(always)]
-fn plain_checksum<const N: usize>(frame: &mut [u8; N], at: usize, apply: impl FnOnce(u16) -> u16) {
-    let sum = apply(u16::from_ne_bytes([frame[at], frame[at + 1]]));
-    frame[at..at + 2].copy_from_slice(&sum.to_ne_bytes());
-}
-
-/// Writes time to live, header checksum, addresses and ports.
-#[inline(always)]
-fn plain_network<const N: usize>(frame: &mut [u8; N], addresses: Delta, new: &Key<u32>) {
-    const AT: usize = HEADER + ipv4::TTL;
-    const HOP: u16 = u16::from_ne_bytes([1, 0]);
-    frame[AT] = frame[AT].wrapping_sub(1);
-    plain_checksum(frame, HEADER + ipv4::CHECKSUM, |sum| addresses.word16(HOP, 0).apply(sum));
-    frame[HEADER + ipv4::SOURCE..][..4].copy_from_slice(&new.src.to_ne_bytes());
-    frame[HEADER + ipv4::DESTINATION..][..4].copy_from_slice(&new.dst.to_ne_bytes());
-    frame[PLAIN_L4..][..4].copy_from_slice(&new.ports.to_ne_bytes());
-}
-
-/// The same for a frame of the wide table, IPv6 or IPv4, that keeps its version.
-#[inline(always)]
-pub(crate) fn plain_wide(
-    frame: &mut [u8],
-    at: (usize, usize),
-    old: &Key<u128>,
-    new: &Key<u128>,
-) -> bool {
-    // Options may put the transport header of IPv4 where that of IPv6 is.
-    if unmapped_wire(old.src).is_some() {
-        let narrow = |key: &Key<u128>| {
-            let (src, dst) = (unmapped_wire(key.src)?, unmapped_wire(key.dst)?);
-            Some(Key { src, dst, ports: key.ports, protocol: key.protocol })
-        };
-        let (Some(old), Some(new)) = (narrow(old), narrow(new)) else { return false };
-        return plain_v4(frame, at, &old, &new);
-    }
-    if at != (HEADER, PLAIN_L4_V6) {
-        return false;
-    }
-    let all = Delta::NONE
-        .word128(old.src, new.src)
-        .word128(old.dst, new.dst)
-        .word32(old.ports, new.ports);
-    if new.protocol == ipv4::UDP {
-        let Some(frame) = frame.first_chunk_mut::<PLAIN_UDP_V6>() else { return false };
-        plain_checksum(frame, PLAIN_L4_V6 + udp::CHECKSUM, |sum| all.apply_udp_v6(sum));
-        plain_v6(frame, new);
-    } else if new.protocol == ipv4::TCP {
-        let Some(frame) = frame.first_chunk_mut::<PLAIN_TCP_V6>() else { return false };
-        plain_checksum(frame, PLAIN_L4_V6 + tcp::CHECKSUM, |sum| all.apply(sum));
-        plain_v6(frame, new);
-    } else {
-        return false;
-    }
-    true
-}
-
-#[inline(always)]
-fn plain_v6<const N: usize>(frame: &mut [u8; N], new: &Key<u128>) {
-    const AT: usize = HEADER + ipv6::HOP_LIMIT;
-    frame[AT] = frame[AT].wrapping_sub(1);
-    frame[HEADER + ipv6::SOURCE..][..16].copy_from_slice(&new.src.to_ne_bytes());
-    frame[HEADER + ipv6::DESTINATION..][..16].copy_from_slice(&new.dst.to_ne_bytes());
-    frame[PLAIN_L4_V6..][..4].copy_from_slice(&new.ports.to_ne_bytes());
-}
 
 /// Rewrites addresses and ports of an IPv4 packet whose headers are at `l3` and `l4` of its frame,
 /// takes one hop off its time to live, which is not zero, and updates the checksums.
@@ -330,25 +227,4 @@ fn tag(bytes: &mut [u8], vlan: u16, ethertype: u16) {
     header[12..14].copy_from_slice(&ethernet::VLAN.to_be_bytes());
     header[14..16].copy_from_slice(&vlan.to_be_bytes());
     header[16..].copy_from_slice(&ethertype.to_be_bytes());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::family::mapped_wire;
-
-    /// Twenty bytes of options do not make IPv6 of it.
-    #[test]
-    fn options_are_not_plain() {
-        let key = |src, dst| Key {
-            src: mapped_wire(src),
-            dst: mapped_wire(dst),
-            ports: 7,
-            protocol: ipv4::UDP,
-        };
-        let mut frame = [0x4a; 120];
-        assert!(!plain_wide(&mut frame, (HEADER, PLAIN_L4_V6), &key(1, 2), &key(3, 4)));
-        assert_eq!(frame, [0x4a; 120], "nothing is written");
-        assert!(plain_wide(&mut frame, (HEADER, PLAIN_L4), &key(1, 2), &key(3, 4)));
-    }
 }

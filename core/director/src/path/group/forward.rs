@@ -187,14 +187,13 @@ impl<F: Parse> Engine<F> {
     pub fn take_out(&mut self, (at, lane): (usize, usize), at_frame: usize) {
         let position = position(at, lane);
         let (group, slow) = (&self.burst.groups[at % GROUPS], &mut self.burst.lanes[position]);
-        (slow.quick, slow.key) = (true, F::key_of(&group.words, lane));
         slow.parsed = Parsed {
             l3: ethernet::HEADER as u8,
             l4: F::L4 as u16,
             ttl: F::ttl(&group.words, lane),
             length: group.lengths[lane] as u16,
             segment: group.segment(lane),
-            tuple: slow.parsed.tuple,
+            tuple: F::tuple(&F::key_of(&group.words, lane)),
         };
         (slow.hash, slow.flow) = (group.hash(lane), Flow(group.flow[lane]));
         (slow.hop, slow.frame) = (HopId::NONE, at_frame as u8);
@@ -205,6 +204,9 @@ impl<F: Parse> Engine<F> {
     #[inline(always)]
     pub fn prefetch_ends(&self, at: usize) -> Lanes<u64> {
         let (group, mut answers) = (&self.burst.groups[at % GROUPS], [0; LANES]);
+        if group.changes == 0 {
+            return answers;
+        }
         for lane in lanes(group.ends) {
             self.sessions.index().prefetch(group.hash(lane));
             if group.answered >> lane & 1 == 1 {
@@ -216,7 +218,7 @@ impl<F: Parse> Engine<F> {
     }
 
     /// Moves the session of a packet that was forwarded on, or ends it. `answers` are the hashes of
-    /// [`Self::prefetch_ends`]. Gives the lanes of its group that it has not changed anything for.
+    /// [`Self::prefetch_ends`]. Gives the lanes of its group whose session it has changed.
     #[inline(always)]
     pub fn change(
         &mut self,
@@ -226,13 +228,16 @@ impl<F: Parse> Engine<F> {
         answers: &Lanes<u64>,
     ) -> u8 {
         let group = &self.burst.groups[at % GROUPS];
+        if group.changes >> lane & 1 == 0 {
+            return 0;
+        }
         let (flow, twins, segment) = (Flow(group.flow[lane]), group.twins, group.segment(lane));
         let session = self.sessions.at_mut(flow.id());
         let before = session.state;
         let fits = track::tcp(session, flow.direction(), segment);
         shared.counters.ignored_ends += u64::from(!fits);
         if before == session.state && !matches!(before, State::TimeWait | State::Close) {
-            return ALL;
+            return 0;
         }
         let state = session.state;
         if before != state {
@@ -254,7 +259,7 @@ impl<F: Parse> Engine<F> {
             self.remove_by(shared, plan, flow.id(), hashes);
             shared.counters.closed += 1;
         }
-        if twins >> lane & 1 == 1 { self.burst.groups[at % GROUPS].others(flow) } else { ALL }
+        if twins >> lane & 1 == 1 { !self.burst.groups[at % GROUPS].others(flow) } else { 0 }
     }
 }
 

@@ -139,7 +139,7 @@ impl Together for Ipv4 {
         let words = &group.words;
         let sum_at = if group.tcp >> lane & 1 == 1 { TCP_SUM } else { UDP_SUM };
         head[CHANGES..][..16].copy_from_slice(bytemuck::bytes_of(&words.changed[lane]));
-        head[sum_at..][..2].copy_from_slice(&(group.sum[lane] as u16).to_le_bytes());
+        head[sum_at..][..2].copy_from_slice(&(group.new_sum[lane] as u16).to_le_bytes());
         true
     }
 

@@ -143,7 +143,7 @@ fn made<'a, F: Together, T: Outer, I: Instructions>(
     }
     // Nothing but the hop is written of what is inside. One at a time, a checksum is written too,
     // and of TCP the other form of zero becomes zero: where one is zero, that way is left to it.
-    if Words::load(instructions, &group.sum).is_word(0).mask() & group.tcp != 0 {
+    if Words::load(instructions, &group.new_sum).is_word(0).mask() & group.tcp != 0 {
         return None;
     }
     let hash = Words::load(instructions, &group.hashes[0]);

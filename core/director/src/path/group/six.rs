@@ -166,7 +166,7 @@ impl Together for Ipv6 {
         let words = &group.words;
         let sum_at = if words.protocol(lane) == ipv4::TCP { TCP_SUM } else { UDP_SUM };
         let Some(sum) = frame.get_mut(sum_at..sum_at + 2) else { return false };
-        sum.copy_from_slice(&(group.sum[lane] as u16).to_le_bytes());
+        sum.copy_from_slice(&(group.new_sum[lane] as u16).to_le_bytes());
         let Some(head) = frame.first_chunk_mut::<HEAD>() else { return false };
         let [first, second, third] = &words.changed;
         head[CHANGES..][..16].copy_from_slice(bytemuck::bytes_of(&first[lane]));

@@ -255,7 +255,7 @@ impl<F: Together> Kernel for Verify<'_, F> {
         // RFC 768: zero is none, which stays so, and a sum of zero is sent as its other form.
         let is_udp = protocol.is_word(u32::from(ipv4::UDP));
         let all = all | (is_udp & all.is_word(0) & 0xffff);
-        (is_udp & sum.is_word(0)).pick(sum, all).store(&mut group.sum);
+        (is_udp & sum.is_word(0)).pick(sum, all).store(&mut group.new_sum);
         let changes = passes & connection & !plain;
         group.changes = changes.mask() & group.quick;
         if group.changes != 0 {

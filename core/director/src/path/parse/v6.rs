@@ -1,64 +1,14 @@
-//! IPv6 frames: the quick way for nearly all, the long way for any.
+//! Parsing of IPv6 frames on the general path.
 
-use super::{Refused, malformed, tcp_segment, transport};
-use crate::family::{Tuple, unmapped_wire};
+use super::{Refused, malformed, transport};
+use crate::family::Tuple;
 use crate::frame::{Checked, Frame};
-use crate::key::Key;
 use crate::path::Verdict;
 use crate::path::burst::Parsed;
 use crate::reason::Reason;
 use crate::track::Segment;
 use sluice_wire::ipv6::{self, Unwalkable};
-use sluice_wire::{ethernet, icmp, ipv4, tcp, udp};
-
-/// Parses an IPv6 frame as nearly all are: untagged, whole, TCP or UDP without extension headers,
-/// and nothing wrong with it; all but the tuple, which the key says.
-#[inline(always)]
-pub(super) fn plain<F: Frame>(frame: &F, key: &mut Key<u128>, parsed: &mut Parsed<u128>) -> bool {
-    const L4: usize = ethernet::HEADER + ipv6::HEADER;
-    let bytes = frame.bytes();
-    if bytes.len() < L4 + udp::HEADER {
-        return false;
-    }
-    let Some((link, packet)) = bytes.split_first_chunk::<{ ethernet::HEADER }>() else {
-        return false;
-    };
-    let Some((header, rest)) = packet.split_first_chunk::<{ ipv6::HEADER }>() else {
-        return false;
-    };
-    let Some(ports) = rest.first_chunk::<4>() else { return false };
-    let Some([src, dst]) = header[ipv6::SOURCE..].as_chunks::<16>().0.first_chunk() else {
-        return false;
-    };
-    let header = ipv6::Header(header);
-    let (protocol, length) = (header.next_header(), header.payload_len());
-    let fits = link[12..] == ethernet::IPV6.to_be_bytes()
-        && link[0] & 1 == 0
-        && header.0[0] >> 4 == 6
-        && length <= rest.len()
-        && frame.rx_checksum().l4 != Checked::Bad;
-    if !fits {
-        return false;
-    }
-    if protocol == ipv4::UDP {
-        let Some(udp) = rest.first_chunk().map(udp::Header) else { return false };
-        if udp.length() < udp::HEADER || udp.length() > length {
-            return false;
-        }
-        parsed.segment = Segment::default();
-    } else if protocol == ipv4::TCP {
-        let Some(tcp) = tcp::Header::parse(rest) else { return false };
-        let Some(data) = length.checked_sub(tcp.header_len()) else { return false };
-        parsed.segment = tcp_segment(tcp, data);
-    } else {
-        return false;
-    }
-    let (src, dst) = (u128::from_ne_bytes(*src), u128::from_ne_bytes(*dst));
-    *key = Key { src, dst, ports: u32::from_ne_bytes(*ports), protocol };
-    (parsed.l3, parsed.l4) = (ethernet::HEADER as u8, L4 as u16);
-    (parsed.ttl, parsed.length) = (header.hop_limit(), (ipv6::HEADER + length) as u16);
-    unmapped_wire(src).is_none() && unmapped_wire(dst).is_none()
-}
+use sluice_wire::{ethernet, icmp};
 
 /// Addresses that stand for IPv4 are no addresses of packets (RFC 4291 2.5.5.2, RFC 6890), and
 /// inside the director they mean IPv4.

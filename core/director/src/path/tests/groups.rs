@@ -239,7 +239,16 @@ fn configure(blueprint: &mut Blueprint, setting: &Setting) {
 /// A director with a session for each of four client ports and protocols, in either version.
 fn lab(setting: &Setting, level: Level) -> Lab {
     let set = |b: &mut Blueprint| configure(b, setting);
-    let mut lab = Lab::with(set, 1000, (0, setting.workers)).at_level(level);
+    opened(setting, Lab::with(set, 1000, (0, setting.workers)).at_level(level))
+}
+
+/// The same without a vector path.
+fn general(setting: &Setting) -> Lab {
+    let set = |b: &mut Blueprint| configure(b, setting);
+    opened(setting, Lab::with(set, 1000, (0, setting.workers)).general())
+}
+
+fn opened(setting: &Setting, mut lab: Lab) -> Lab {
     for client_port in 0..4 {
         for (six, tcp, flags) in [false, true]
             .into_iter()
@@ -262,12 +271,19 @@ proptest! {
     fn together_as_alone(runs in any_runs(), setting in any_setting()) {
         let shots = runs.iter().flat_map(|(shot, times)| std::iter::repeat_n(shot, *times));
         let shots: Vec<&Shot> = shots.take(BURST).collect();
-        let mut single = lab(&setting, Level::BASELINE);
+        let mut single = general(&setting);
         let mut staged = lab(&setting, Level::detect());
         let mut alone: Vec<MemFrame> = shots.iter().map(|shot| shot.frame(&setting)).collect();
         let mut together = alone.clone();
         let verdicts: Vec<Verdict> = alone.iter_mut().map(|f| single.one(FRONT, f)).collect();
         let before = together.clone();
+        let (mut other, mut frames) = (lab(&setting, Level::detect()), before.clone());
+        for (at, frame) in frames.iter_mut().enumerate() {
+            prop_assert_eq!(other.one(FRONT, frame), verdicts[at], "a group of one, {}", at);
+        }
+        prop_assert_eq!(&frames, &alone);
+        let (mut other, mut frames) = (general(&setting), before.clone());
+        prop_assert_eq!(&other.burst(FRONT, &mut frames), &verdicts);
         let both = staged.burst(FRONT, &mut together);
         // What other processors have, the scalar twin too.
         for level in Level::available() {

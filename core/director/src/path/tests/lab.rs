@@ -131,6 +131,11 @@ impl Lab {
         Self { path: self.path.at_level(level), ..self }
     }
 
+    /// The same with all packets on the general path.
+    pub fn general(self) -> Self {
+        Self { path: self.path.without_vector_path(), ..self }
+    }
+
     pub fn one(&mut self, port: PortId, frame: &mut MemFrame) -> Verdict {
         self.burst(port, std::slice::from_mut(frame))[0]
     }
