@@ -26,39 +26,12 @@ pub(crate) struct Walk {
     at: u32,
     /// Whether the last looks were all in vain.
     dry: bool,
-    /// Sessions that were told what they will look at first, and have not looked yet.
-    told: u8,
 }
 
 impl Walk {
     /// One that begins somewhere; beyond the last combination it goes on from the first.
     pub const fn beginning(at: u32) -> Self {
-        Self { at, dry: false, told: 0 }
-    }
-
-    /// Tells where one more session will look first, if all that were told before look as they were
-    /// told.
-    pub const fn tell(&mut self) -> Self {
-        let told = self.told;
-        self.told = told.saturating_add(1);
-        self.ahead(told as u32)
-    }
-
-    /// Goes on behind where a session was told to look, if that is where it would look: what it was
-    /// told is right then.
-    #[inline(always)]
-    pub const fn takes(&mut self, told: Self) -> bool {
-        let right = self.at == told.at;
-        if right {
-            *self = Self { at: told.at + 1, dry: false, told: self.told.saturating_sub(1) };
-        }
-        right
-    }
-
-    /// A session has looked, by what it was told or not. If that was nothing, or something wrong,
-    /// whoever was told after it was too.
-    pub const fn was_told(&mut self, right: bool) {
-        self.told = if right { self.told.saturating_sub(1) } else { 0 };
+        Self { at, dry: false }
     }
 
     /// The same so many combinations further on.
@@ -126,12 +99,6 @@ impl Range<'_> {
         }
         walk.dry = true;
         None
-    }
-
-    /// Where a walk is, counted from the first combination.
-    #[inline(always)]
-    pub fn place(&self, walk: Walk) -> Walk {
-        Walk { at: self.within(walk.at), ..walk }
     }
 
     /// How many combinations of an address and a port there are.
@@ -207,30 +174,6 @@ mod tests {
                 (0..6).filter_map(|_| range((0, 3)).choose(&mut walk, |_, _| true)).collect();
             assert_eq!(all.len(), 6);
         }
-    }
-
-    /// Those that are told ahead look where they were told, until one does not.
-    #[test]
-    fn what_is_told_ahead_comes_true() {
-        let mut walk = Walk::beginning(2);
-        let take = |walk: &mut Walk| range((0, 3)).choose(walk, |_, _| true);
-        let tell = |walk: &mut Walk| range((0, 3)).next(walk.tell());
-        let mut short = walk;
-        for at in [2, 3, 4, 5] {
-            let told = range((0, 3)).place(short.tell());
-            assert!(!short.takes(Walk::beginning(at + 1)) && short.takes(told), "{at}");
-            assert_eq!(short, Walk::beginning(at + 1));
-        }
-        assert!(!short.takes(range((0, 3)).place(short)), "it begins anew");
-        let told: Vec<_> = (0..3).map(|_| tell(&mut walk)).collect();
-        for first in &told {
-            assert_eq!(take(&mut walk), *first);
-            walk.was_told(true);
-        }
-        let told = [tell(&mut walk), tell(&mut walk)];
-        assert_eq!(take(&mut walk), told[0], "by one that was told nothing");
-        walk.was_told(false);
-        assert_eq!(tell(&mut walk), told[1], "it is told anew");
     }
 
     #[test]

@@ -22,7 +22,6 @@ mod engine;
 mod errors;
 mod evict;
 mod follow;
-mod foresee;
 mod fragments;
 mod gateway;
 mod group;

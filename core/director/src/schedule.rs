@@ -221,15 +221,6 @@ impl Schedulers {
         roster.pick(key, table, now.0, &mut self.random)
     }
 
-    /// The real server that [`Self::pick`] would most likely give after so many other picks;
-    /// `None` too where that depends on them.
-    #[inline]
-    pub fn guess(&self, plan: &Plan, service: ServiceId, key: u64, ahead: u32) -> Option<RealId> {
-        let id = usize::from(service.0);
-        let table = plan.services.get(id).and_then(|service| service.table.as_deref());
-        self.rosters.get(id)?.guess((key, table), &self.random, ahead)
-    }
-
     /// A session with a real server was opened, whoever chose it.
     #[inline]
     pub fn opened(&mut self, real: RealId) {

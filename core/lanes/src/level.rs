@@ -85,8 +85,6 @@ pub trait Instructions: Copy + Sealed {
     fn pick(self, truth: Self::Eight, a: Self::Eight, b: Self::Eight) -> Self::Eight;
     /// Bytes of each in reverse order.
     fn swap_bytes(self, a: Self::Eight) -> Self::Eight;
-    /// What the lane before each has; what it has itself for the first.
-    fn before(self, a: Self::Eight) -> Self::Eight;
     /// A bit for each lane that has what another lane has.
     fn twins(self, a: Self::Eight) -> u8;
     /// A bit for each truth, the first lane's lowest.

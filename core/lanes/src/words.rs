@@ -166,13 +166,6 @@ impl<I: Instructions> Words<I> {
         columns[0].0.rows(columns.map(|column| column.1))
     }
 
-    /// What the lane before each has; what it has itself for the first.
-    #[inline(always)]
-    #[must_use]
-    pub fn before(self) -> Self {
-        Self(self.0, self.0.before(self.1))
-    }
-
     /// A bit for each lane that has what another lane has.
     #[inline(always)]
     pub fn twins(self) -> u8 {
@@ -222,7 +215,6 @@ mod tests {
                 truth.pick(a, b),
                 a.swap_bytes(),
                 a.of(&std::array::from_fn(|at| 100 + at as u32)),
-                a.before(),
             ];
             let store = |words: Words<I>| {
                 let mut out = [0; LANES];
@@ -315,7 +307,6 @@ mod tests {
                     if same[at] { a[at] } else { b[at] },
                     a[at].swap_bytes(),
                     100 + a[at] % 16,
-                    a[at.saturating_sub(1)],
                 ];
                 let got: Vec<u32> = words.iter().map(|words| words[at]).collect();
                 prop_assert_eq!(got, expected);

@@ -56,10 +56,7 @@ impl<F: Parse> Engine<F> {
                 Found::Is(verdict) => return Err(Outcome::Is(verdict)),
             }
         }
-        let service = match self.foreseen.service(lane) {
-            None => F::side(plan).service_at(tuple.protocol, tuple.dst, tuple.dport),
-            known => known,
-        };
+        let service = F::side(plan).service_at(tuple.protocol, tuple.dst, tuple.dport);
         let refused = improper::<F>(tuple, routed);
         let Some(service) = service else {
             return self.stranger(shared, turn, lane, frame, refused);
@@ -87,7 +84,6 @@ impl<F: Parse> Engine<F> {
             );
         };
         let entry = vacancy.unwrap_or(hash.into());
-        self.foreseen.begin(lane);
         let opened = match self.open(shared, turn, (tuple, entry), (service, state)) {
             Ok(opened) => opened,
             Err(verdict) => {

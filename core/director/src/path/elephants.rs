@@ -12,7 +12,6 @@
 
 use super::burst::{GROUPS, WINDOW, position};
 use super::engine::Engine;
-use super::group::lanes;
 use super::inspect::{self, SessionInfo};
 use super::parse::Parse;
 use super::sweep::expired;
@@ -204,9 +203,7 @@ impl<F: Parse> Engine<F> {
     pub(super) fn sample(&self, shared: &mut Shared, now: Time, at: usize, lane: usize) {
         let group = &self.burst.groups[at % GROUPS];
         let (flow, length) = if group.quick >> lane & 1 == 1 {
-            // The first of those that were looked up together knows.
-            let first = lanes(group.firsts()).take_while(|first| *first <= lane).last();
-            (Flow(group.flow[first.unwrap_or(lane)]), group.lengths[lane] as u16)
+            (Flow(group.flow[lane]), group.lengths[lane] as u16)
         } else if group.slow >> lane & 1 == 1 {
             let slow = &self.burst.lanes[position(at, lane)];
             (slow.flow, slow.parsed.length)

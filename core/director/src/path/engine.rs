@@ -6,7 +6,6 @@
 //! since a request that misses the TLB holds everything behind it up, but not another request.
 
 use super::burst::{Burst, GROUPS, Parsed, WINDOW, position};
-use super::foresee::Foreseen;
 use super::fragments::Fragments;
 use super::group::{ALL, Group, Together, lanes};
 use super::half_open::HalfOpen;
@@ -32,12 +31,8 @@ use sluice_table::{PagePolicy, RegionError};
 /// and are followed. Three steps for the buckets and three for the sessions are about what memory
 /// takes to come: with two for each, 10 M sessions cost 2 % more, 1 M 5 %.
 const FOUND: usize = 3;
-pub(super) const SOUGHT: usize = 4;
-pub(super) const FOLLOWED: usize = 6;
-/// What first packets will need is asked for as soon as it is known that nothing is found for them,
-/// if they are few; if they are many, or if it depends on those before them, a step before they are
-/// followed, once all these have been.
-const FORESEEN: usize = FOLLOWED - 1;
+const SOUGHT: usize = 4;
+const FOLLOWED: usize = 6;
 // A group is followed before its place is another's.
 const _: () = assert!(FOLLOWED < GROUPS);
 /// One family's half of a path.
@@ -58,8 +53,8 @@ pub(super) struct Engine<F: Together> {
     pub fresh: Flow,
     /// Half-open sessions by age.
     pub half_open: HalfOpen,
-    /// What is known of a group's first packets.
-    pub foreseen: Foreseen<F::Addr>,
+    /// Where among the routes the last client's was.
+    pub near: u32,
     /// Hashes whose buckets sessions that are opened some time later will need: asked for together
     /// with others, since a request by itself holds everything up.
     pub wanted: ArrayVec<u64, LANES>,
@@ -125,7 +120,7 @@ impl<F: Parse> Engine<F> {
             vector: true,
             touched: Flow::NONE,
             fresh: Flow::NONE,
-            foreseen: Foreseen::default(),
+            near: 0,
             wanted: ArrayVec::new(),
             hand: 0,
             swept: Time::default(),
@@ -142,7 +137,6 @@ impl<F: Parse> Engine<F> {
         probe: &mut T,
     ) {
         prefetch_frames(&picks, frames, 0);
-        self.foreseen.clear();
         let mut sampled = None;
         let groups = picks.count().div_ceil(LANES);
         let sieve = !F::WIDE && turn.view.plan.sieve.is_some();
@@ -160,12 +154,6 @@ impl<F: Parse> Engine<F> {
             if let Some(at) = group(FOUND) {
                 self.find(at);
                 self.prefetch_sessions(at);
-            }
-            if let Some(at) = group(SOUGHT) {
-                let any = T::ON && self.burst.groups[at % GROUPS].missing != 0;
-                probe.mark_if(any, Stage::Find);
-                self.foresee(shared, turn.view.plan, at);
-                probe.mark_if(any, Stage::Foresee);
             }
             if step < groups {
                 self.prefetch_buckets(step);
@@ -186,18 +174,13 @@ impl<F: Parse> Engine<F> {
                 self.follow_group(shared, turn, &picks, (frames, verdicts, probe), at);
             }
             probe.mark(Stage::Track);
-            if let Some(at) = group(FORESEEN) {
-                let any = T::ON && self.burst.groups[at % GROUPS].missing != 0;
-                self.foresee_late(shared, turn.view.plan, at);
-                probe.mark_if(any, Stage::Foresee);
-            }
         }
     }
 
     /// Tells how many of a group's packets have a candidate.
     fn tell_found<T: Probe>(&self, probe: &mut T, at: usize) {
         let group = &self.burst.groups[at % GROUPS];
-        let quick = lanes(group.firsts()).filter(|lane| group.flow[*lane] == Flow::NONE.0);
+        let quick = lanes(group.quick).filter(|lane| group.flow[*lane] == Flow::NONE.0);
         let slow = |lane: &usize| self.burst.lanes[position(at, *lane)].flow == Flow::NONE;
         let missing = quick.count() + lanes(group.slow).filter(slow).count();
         let all = (group.quick | group.slow).count_ones();
@@ -219,7 +202,7 @@ impl<F: Parse> Engine<F> {
         let part = at * LANES..picks.count().min((at + 1) * LANES);
         let mut rest = ((1u32 << part.len()) - 1) as u8;
         let group = &mut self.burst.groups[at % GROUPS];
-        (group.quick, group.slow, group.again) = (0, 0, 0);
+        (group.quick, group.slow) = (0, 0);
         if self.vector {
             rest &=
                 !self.read_group::<B, P, SIEVE>(shared, plan, (at, &part, picks), frames, verdicts);
@@ -277,10 +260,6 @@ impl<F: Parse> Engine<F> {
         if (pass, changes) == (ALL, 0) && picks.are_together(from, LANES) {
             let first = picks.frame(from);
             let (frames, verdicts) = (&mut frames[first..], &mut verdicts[first..]);
-            let is_one_flow = self.burst.groups[at % GROUPS].is_one_flow();
-            if is_one_flow && self.forward_flow(shared, turn, at, frames, verdicts) {
-                return;
-            }
             left = self.forward_all(shared, turn, at, frames, verdicts);
         }
         if left != 0 {
@@ -318,7 +297,6 @@ impl<F: Parse> Engine<F> {
                     self.take_out((at, lane), at_frame);
                 }
                 let stale = self.one_of_group(shared, &turn, (at, lane), &mut part);
-                self.foresee_next(shared, turn.view.plan, (at, lane));
                 probe.mark_if(T::ON && created != shared.counters.created, Stage::Open);
                 stale
             };
@@ -336,7 +314,6 @@ impl<F: Parse> Engine<F> {
     fn look_again(&mut self, turn: Turn<'_>, (at, lanes): (usize, u8)) -> u8 {
         let group = &mut self.burst.groups[at % GROUPS];
         let quick = std::mem::replace(&mut group.quick, lanes);
-        group.again = 0;
         self.find(at);
         self.seek(at);
         let pass = self.verify_group(turn, at);

@@ -29,7 +29,7 @@ use crate::frame::Frame;
 use crate::key::Key;
 use crate::plan::{Plan, RealId, Side};
 use crate::session::Flow;
-use crate::track::{self, Segment};
+use crate::track::Segment;
 use bytemuck::Zeroable;
 pub(super) use ends::{Ends, NO_ROWS};
 use outer::Inside;
@@ -77,8 +77,6 @@ pub(super) struct Group<W> {
     pub quick: u8,
     /// Lanes with another packet, which is in the burst's lanes.
     pub slow: u8,
-    /// Quick lanes whose packet is of the flow of the one before: they need no look of their own.
-    pub again: u8,
     /// Lanes with TCP.
     tcp: u8,
     /// Lanes whose packet goes into a tunnel.
@@ -114,46 +112,11 @@ impl<W> Group<W> {
         RealId(self.reals[lane])
     }
 
-    /// Leaves no lane to one that is not quick.
-    #[inline(always)]
-    const fn settle(&mut self) {
-        self.again &= self.quick & self.quick << 1;
-    }
-
     /// The lanes whose packets are not of the session of a flow, whichever way they go.
     pub fn others(&self, flow: Flow) -> u8 {
         let id = flow.id();
         let lanes = self.flow.iter().enumerate();
         lanes.fold(0, |others, (lane, flow)| others | u8::from(Flow(*flow).id() != id) << lane)
-    }
-
-    /// Whether there are eight plain packets of one flow.
-    #[inline(always)]
-    pub const fn is_one_flow(&self) -> bool {
-        self.quick == ALL && self.again == ALL - 1
-    }
-
-    /// Gives the lanes whose packet is of the flow of the one before that one's flow.
-    #[inline(always)]
-    fn hand_on(&mut self) {
-        let mut flow = self.flow[0];
-        for lane in 1..LANES {
-            flow = if self.again >> lane & 1 == 1 { flow } else { self.flow[lane] };
-            self.flow[lane] = flow;
-        }
-    }
-
-    /// The quick lanes that are looked up.
-    #[inline(always)]
-    pub const fn firsts(&self) -> u8 {
-        self.quick & !self.again
-    }
-
-    /// Whether a lane's packet may open a session: most that belong to none do, or are a TCP
-    /// segment after the first.
-    #[inline(always)]
-    pub const fn may_open(&self, lane: usize) -> bool {
-        self.flags[lane] & track::OPENS_OF == self.flags[lane] & track::OPENS
     }
 
     /// What session tracking needs to know of a lane's packet.
@@ -217,11 +180,11 @@ impl<W> Kernel for Find<'_, W> {
         (group.away, group.missing) = (0, 0);
         let mut tags = [0; LANES];
         Index::tags(Words::load(instructions, &group.hashes[0])).store(&mut tags);
-        let firsts = group.firsts();
-        if firsts == ALL {
+        let quick = group.quick;
+        if quick == ALL {
             each_lane!(lane => group.find(instructions, index, (lane, tags[lane])));
         } else {
-            for lane in lanes(firsts) {
+            for lane in lanes(quick) {
                 group.find(instructions, index, (lane, tags[lane]));
             }
         }
@@ -308,9 +271,6 @@ pub(super) trait Together: Family {
 
     /// Local addresses by their ids; zero for none.
     fn locals<I: Instructions>(_: I, side: &Side<Self::Addr>, ids: Words<I>) -> Self::Ends<I>;
-
-    /// Eight times the same.
-    fn splat<I: Instructions>(_: I, address: Self::Addr) -> Self::Ends<I>;
 
     /// What there is of real servers; the rest is zero of one that there is not. `None` if there
     /// are none at all.
@@ -400,7 +360,6 @@ impl<F: Parse> Engine<F> {
             }
             group.quick &= !(1 << lane);
         }
-        group.settle();
     }
 
     /// Gives those of a group's packets that may go on, and makes what they become.
@@ -408,7 +367,7 @@ impl<F: Parse> Engine<F> {
     pub fn verify_group(&mut self, turn: Turn<'_>, at: usize) -> u8 {
         let group = &mut self.burst.groups[at % GROUPS];
         // First packets, all of them.
-        if group.missing == group.firsts() {
+        if group.missing == group.quick {
             group.changes = 0;
             return 0;
         }

@@ -60,7 +60,7 @@ impl<F: Parse> Engine<F> {
     pub(super) fn prefetch_sessions(&self, at: usize) {
         let (group, slots) = (&self.burst.groups[at % GROUPS], self.sessions.slab().slots());
         let ask = |flow: Flow| prefetch::element(slots, flow.id() as usize);
-        each(group.firsts() & !(group.missing | group.away), |lane| ask(Flow(group.flow[lane])));
+        each(group.quick & !(group.missing | group.away), |lane| ask(Flow(group.flow[lane])));
         let slow = lanes(group.slow).map(|lane| self.burst.lanes[position(at, lane)].flow);
         slow.filter(|flow| *flow != Flow::NONE).for_each(ask);
     }
@@ -71,7 +71,7 @@ impl<F: Parse> Engine<F> {
             self.sessions.index().prefetch(hash);
         }
         let (group, index) = (&self.burst.groups[at % GROUPS], self.sessions.index());
-        each(group.firsts(), |lane| index.prefetch_home(group.homes[lane]));
+        each(group.quick, |lane| index.prefetch_home(group.homes[lane]));
         let slow = |lane: usize| self.burst.lanes[position(at, lane)].hash;
         lanes(group.slow).for_each(|lane| index.prefetch(slow(lane)));
     }

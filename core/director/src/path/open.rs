@@ -43,7 +43,7 @@ impl<F: Parse> Engine<F> {
         if service.clients.as_ref().is_some_and(|clients| !clients.admits(client)) {
             return Err(drop(Reason::ClientDenied));
         }
-        let client_hop = view.fib.lookup_near(client, &mut self.foreseen.near);
+        let client_hop = view.fib.lookup_near(client, &mut self.near);
         let answers = !service.forwarding.answers_past();
         if answers && client_hop == Err(NoHop::NoRoute) {
             return Err(drop(Reason::NoRoute));
@@ -135,16 +135,13 @@ impl<F: Parse> Engine<F> {
         let forwarding = known.forwarding;
         let answers = match forwarding.translates_destination() {
             true if forwarding.translates_source() => {
-                let told = self.as_foreseen(shared, turn, (&back, real));
-                let found = told.or_else(|| self.local_port(shared, turn, &back, (real, service)));
+                let found = self.local_port(shared, turn, &back, (real, service));
                 let (local, entry) = found.ok_or_else(|| shared.no_port())?;
                 (session.local, session.local_port) = local;
                 Some(entry)
             }
             true => {
-                let hash = self.foreseen.answers_of(real).map(|answers| answers.hash);
-                let hash = hash.unwrap_or_else(|| self.sessions.hash_key(&back));
-                debug_assert_eq!(hash, self.sessions.hash_key(&back));
+                let hash = self.sessions.hash_key(&back);
                 Some(self.free_answers(shared, turn, (&back, hash), session.state)?)
             }
             false => None,
@@ -218,7 +215,6 @@ impl<F: Parse> Engine<F> {
         let Turn { view: View { plan, .. }, now, .. } = turn;
         let range = shared.ports_towards::<F>(plan, back, service)?;
         let at = real.0 as usize;
-        let (told, mut right) = (self.foreseen.answers_of(real).copied(), false);
         let mut walk = *shared.walks.get(at)?;
         let (mut entry, mut holders) = (None, Holders::new(real, range.combinations()));
         let chosen = range.choose(&mut walk, |local, port| {
@@ -226,10 +222,7 @@ impl<F: Parse> Engine<F> {
             if turn.others.have::<F>(plan, local, &key) {
                 return false;
             }
-            let told = told.filter(|told| told.go_to(local, port));
-            right |= told.is_some();
-            let hash = told.map_or_else(|| self.sessions.hash_key(&key), |told| told.hash);
-            debug_assert_eq!(hash, self.sessions.hash_key(&key));
+            let hash = self.sessions.hash_key(&key);
             entry = self.sessions.vacancy(hash);
             if entry.is_some() {
                 return true;
@@ -255,17 +248,13 @@ impl<F: Parse> Engine<F> {
             entry = Some(hash.into());
             Some((local, port))
         });
-        walk.was_told(right);
         *shared.walks.get_mut(at)? = walk;
-        // Where it cannot be told a step before, what a later session will look at is known, and
-        // can be on its way until then.
-        if !right {
-            let later = range.next(walk.ahead(LANES as u32 - 1));
-            if let Some(key) = later.and_then(|local| towards::<F>(plan, back, local)) {
-                let hash = self.sessions.hash_key(&key);
-                if self.wanted.try_push(hash).is_err() {
-                    self.sessions.index().prefetch(hash);
-                }
+        // What a session some time later will look at can be on its way until then.
+        let later = range.next(walk.ahead(LANES as u32 - 1));
+        if let Some(key) = later.and_then(|local| towards::<F>(plan, back, local)) {
+            let hash = self.sessions.hash_key(&key);
+            if self.wanted.try_push(hash).is_err() {
+                self.sessions.index().prefetch(hash);
             }
         }
         Some((chosen?, entry?))

@@ -15,8 +15,6 @@ pub enum Stage {
     Parse,
     /// Looking for sessions.
     Find,
-    /// Looking ahead for what first packets will need.
-    Foresee,
     /// Verifying, tracking, rewriting.
     Track,
     /// Opening sessions, with the packets that open them.
@@ -33,14 +31,13 @@ impl Stage {
     /// How many there are.
     pub const COUNT: usize = Self::ALL.len();
     /// All, in the order of a burst.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 11] = [
         Self::Receive,
         Self::Search,
         Self::Tell,
         Self::Join,
         Self::Parse,
         Self::Find,
-        Self::Foresee,
         Self::Track,
         Self::Open,
         Self::Send,
@@ -57,7 +54,6 @@ impl Stage {
             Self::Join => "join",
             Self::Parse => "parse",
             Self::Find => "find",
-            Self::Foresee => "foresee",
             Self::Track => "track",
             Self::Open => "open",
             Self::Send => "send",
@@ -75,7 +71,6 @@ impl Stage {
             Self::Join => "add frames that other workers handed over",
             Self::Parse => "read headers",
             Self::Find => "look for sessions",
-            Self::Foresee => "look ahead for what first packets will need",
             Self::Track => "verify, track, rewrite",
             Self::Open => "open sessions, with the packets that open them",
             Self::Send => "hand frames to ports",

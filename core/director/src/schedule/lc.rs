@@ -85,12 +85,6 @@ impl Least {
         (self.loads.get(position)?.weight > 0).then_some(position)
     }
 
-    /// The one that [`Self::pick`] would give if nobody was picked in vain.
-    #[inline]
-    pub(super) fn guess(&self) -> Option<u32> {
-        self.loads.winner()
-    }
-
     /// A real server's sessions and weight.
     #[inline]
     pub(super) fn load(&self, position: u32) -> Option<(u32, u32)> {

@@ -62,12 +62,6 @@ impl Local {
         self
     }
 
-    /// The one that [`Self::pick`] would most likely give.
-    #[inline]
-    pub(super) fn guess(&self) -> Option<u32> {
-        self.set.guess()
-    }
-
     /// The next one.
     #[inline]
     pub(super) fn pick(&mut self, now: u64) -> Option<u32> {

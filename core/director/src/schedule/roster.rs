@@ -204,30 +204,6 @@ impl Roster {
         })
     }
 
-    /// The real server that [`Self::pick`] would most likely give after so many other picks; `None`
-    /// too where that depends on them.
-    #[inline]
-    pub(super) fn guess(
-        &self,
-        (key, table): (u64, Option<&Table>),
-        random: &Random,
-        ahead: u32,
-    ) -> Option<RealId> {
-        let position = match &self.order {
-            Order::Rr(rr) => rr.guess(&self.open, self.seats.len() as u32, ahead),
-            Order::Hash => self.hashed(key, table),
-            Order::Fo(top) | Order::Ovf(top) => top.pick(),
-            _ if ahead > 0 => None,
-            Order::Wrr(wrr) => wrr.guess(),
-            Order::Lc(least) | Order::Wlc(least) | Order::Sed(least) | Order::Nq(least) => {
-                least.guess()
-            }
-            Order::Lblc(local) | Order::Lblcr(local) => local.guess(),
-            Order::P2c(shares) => p2c::pick(shares, &self.seats, &mut random.clone()),
-        };
-        Some(self.seats.get(position? as usize)?.real)
-    }
-
     /// The table's choice, or, if that one takes nothing now, what its hash's hash finds, and so
     /// on: clients of one that is full are spread over all others, each always the same way.
     fn hashed(&self, key: u64, table: Option<&Table>) -> Option<u32> {

@@ -14,13 +14,6 @@ pub(super) struct Rr {
 }
 
 impl Rr {
-    /// The one of so many that [`Self::pick`] would give after `ahead` others if all were open and
-    /// nobody in slow start.
-    pub(super) fn guess(&self, open: &Positions, all: u32, ahead: u32) -> Option<u32> {
-        let at = self.cursor + ahead;
-        open.next_around(if at < all { at } else { at.checked_rem(all)? })
-    }
-
     /// The next of those that are open. One in slow start takes so many of sixteen turns.
     #[inline(always)]
     pub(super) fn pick(&mut self, open: &Positions, seats: &mut [Seat]) -> Option<u32> {

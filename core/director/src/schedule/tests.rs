@@ -4,7 +4,6 @@
 mod change;
 mod choosing;
 mod distribution;
-mod guesses;
 mod limits;
 mod mh;
 mod workers;

@@ -69,12 +69,6 @@ impl Wrr {
         Some(position)
     }
 
-    /// The one that [`Self::pick`] would give, if any.
-    #[inline]
-    pub(super) fn guess(&self) -> Option<u32> {
-        self.turns.winner()
-    }
-
     /// Changes a weight; 0 takes the real server out. What is left until its turn stays the same
     /// part of its interval.
     #[inline]

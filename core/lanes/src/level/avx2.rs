@@ -119,12 +119,6 @@ impl Instructions for Avx2 {
     }
 
     #[inline(always)]
-    fn before(self, a: __m256i) -> __m256i {
-        // SAFETY: see `Avx2`.
-        unsafe { _mm256_permutevar8x32_epi32(a, _mm256_setr_epi32(0, 0, 1, 2, 3, 4, 5, 6)) }
-    }
-
-    #[inline(always)]
     fn twins(self, a: __m256i) -> u8 {
         // SAFETY: see `Avx2`.
         let orders = unsafe {

@@ -87,10 +87,6 @@ impl Instructions for Scalar {
         each(|at| a[at].swap_bytes())
     }
 
-    fn before(self, a: Lanes<u32>) -> Lanes<u32> {
-        each(|at| a[at.saturating_sub(1)])
-    }
-
     fn twins(self, a: Lanes<u32>) -> u8 {
         let has_twin = |lane: usize| (0..LANES).any(|at| at != lane && a[at] == a[lane]);
         (0..LANES).fold(0, |mask, lane| mask | u8::from(has_twin(lane)) << lane)

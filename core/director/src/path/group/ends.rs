@@ -24,8 +24,6 @@ pub(in crate::path) trait Ends<I: Instructions>: Copy {
     fn to_wire(self) -> Self;
     /// The last word of each.
     fn last(self) -> Words<I>;
-    /// What the lane before each has.
-    fn before(self) -> Self;
     /// Whether each stands for an address of IPv4, which that of an IPv6 packet is not.
     fn is_mapped(self, _: I) -> Words<I>;
 }
@@ -59,11 +57,6 @@ impl<I: Instructions> Ends<I> for Words<I> {
     #[inline(always)]
     fn last(self) -> Self {
         self
-    }
-
-    #[inline(always)]
-    fn before(self) -> Self {
-        Words::before(self)
     }
 
     /// They are all IPv4's.
@@ -107,12 +100,6 @@ impl<I: Instructions> Ends<I> for [Words<I>; 4] {
     #[inline(always)]
     fn last(self) -> Words<I> {
         self[3]
-    }
-
-    #[inline(always)]
-    fn before(self) -> Self {
-        let [a, b, c, d] = self;
-        [a.before(), b.before(), c.before(), d.before()]
     }
 
     #[inline(always)]

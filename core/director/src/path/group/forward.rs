@@ -146,35 +146,6 @@ impl<F: Parse> Engine<F> {
         0
     }
 
-    /// The same of a group of one flow, if all of it can go so.
-    #[inline(never)]
-    pub fn forward_flow<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        at: usize,
-        frames: &mut [B],
-        verdicts: &mut [Verdict],
-    ) -> bool {
-        let group = &self.burst.groups[at % GROUPS];
-        let Some(hop) = turn.view.fib.hop(HopId(group.hop[0] as u16)) else { return false };
-        let lengths: Lanes<u16> = std::array::from_fn(|lane| group.lengths[lane] as u16);
-        if group.tunnels != 0 || lengths.iter().any(|length| *length > hop.mtu) {
-            return false;
-        }
-        for (lane, (frame, verdict)) in frames.iter_mut().zip(verdicts).take(LANES).enumerate() {
-            write::<F, B>(group, lane, frame, hop, verdict);
-        }
-        if hop.strange_to(hop.port) == 0 {
-            shared.leaving.add(hop.port, LANES);
-        }
-        let flow = Flow(group.flow[0]);
-        self.sessions.at_mut(flow.id()).seen_ms = turn.now.low();
-        let bytes = lengths.iter().map(|length| u64::from(*length)).sum();
-        shared.forwarded_all(group.real(0), flow.direction(), (LANES as u64, bytes));
-        true
-    }
-
     /// The hash of the key of what answers a packet that passed, once it is written.
     #[inline(always)]
     fn answers(&self, (at, lane): (usize, usize)) -> u64 {

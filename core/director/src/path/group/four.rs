@@ -92,9 +92,7 @@ impl Together for Ipv4 {
             rest: [ack, offset_flags, last],
         };
         let fits = total.at_most(room) & transport.read(group);
-        let same = src.is(src.before()) & dst.is(dst.before());
-        let same = same & ports.is(ports.before()) & protocol.is(protocol.before());
-        group.begin((whole & fits & is_frame).mask() & verified & !barred, same.mask());
+        group.begin((whole & fits & is_frame).mask() & verified & !barred);
         group.hash_keys(instructions, (seed, index), [[src, dst], [ports, protocol]]);
         ethertype.is_word(u32::from(ethernet::IPV6.to_be())).mask()
     }
@@ -174,11 +172,6 @@ impl Together for Ipv4 {
         ids.store(&mut locals);
         let address = |id| side.local_wire(LocalId(id as u16)).unwrap_or_default();
         Words::load(instructions, &locals.map(address))
-    }
-
-    #[inline(always)]
-    fn splat<I: Instructions>(instructions: I, address: u32) -> Words<I> {
-        Words::splat(instructions, address)
     }
 
     #[inline(always)]

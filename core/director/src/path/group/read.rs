@@ -164,13 +164,11 @@ impl<I: Instructions> Transport<I> {
 }
 
 impl<W> Group<W> {
-    /// Notes which lanes are plain, and which of them are of the flow of the one before.
+    /// Notes which lanes are plain.
     #[inline(always)]
-    pub(super) fn begin(&mut self, plain: u8, same: u8) {
+    pub(super) fn begin(&mut self, plain: u8) {
         self.quick = plain;
         self.flow = [Flow::NONE.0; LANES];
-        self.again = same;
-        self.settle();
     }
 
     /// Notes the hashes of all keys, which are these pairs of words.

@@ -119,9 +119,7 @@ impl Together for Ipv6 {
         (length + ipv6::HEADER as u32).store(&mut group.lengths);
         let transport = Transport { protocol, length, before: 0, second: next, rest };
         let fits = fits & transport.read(group);
-        let same = src.is(Ends::before(src)) & dst.is(Ends::before(dst));
-        let same = same & ports.is(ports.before()) & protocol.is(protocol.before());
-        group.begin((whole & fits).mask() & !heads.barred, same.mask());
+        group.begin((whole & fits).mask() & !heads.barred);
         let pair = |at: usize| [src[at], dst[at]];
         let pairs = [pair(0), pair(1), pair(2), pair(3), [ports, protocol]];
         group.hash_keys(instructions, (seed, index), pairs);
@@ -224,17 +222,6 @@ impl Together for Ipv6 {
             }
         }
         Words::columns(instructions, rows)
-    }
-
-    #[inline(always)]
-    fn splat<I: Instructions>(instructions: I, address: u128) -> [Words<I>; 4] {
-        let [a, b, c, d] = bytemuck::must_cast::<u128, [u32; 4]>(address);
-        [
-            Words::splat(instructions, a),
-            Words::splat(instructions, b),
-            Words::splat(instructions, c),
-            Words::splat(instructions, d),
-        ]
     }
 
     #[inline(always)]

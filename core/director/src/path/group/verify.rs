@@ -2,11 +2,10 @@
 
 use super::ends::Ends;
 use super::{ALL, Group, NOTHING, Together, fold, halves, short};
-use crate::counters::Direction;
-use crate::fib::{Fib, HopId};
+use crate::fib::Fib;
 use crate::plan::side;
 use crate::plan::{Forwarding, Plan};
-use crate::session::{Flow, Sessions, State};
+use crate::session::{Sessions, State};
 use crate::time::Time;
 use crate::track;
 use sluice_lanes::at::At;
@@ -61,12 +60,6 @@ impl<I: Instructions, E: Ends<I>> Facts<I, E> {
     #[inline(always)]
     fn of<F: Together<Ends<I> = E>>(verify: &mut Verify<'_, F>, instructions: I) -> Option<Self> {
         let Verify { group, sessions, plan, fib, .. } = verify;
-        if group.is_one_flow() {
-            return Some(Self::of_one(verify, instructions));
-        }
-        if group.again != 0 {
-            group.hand_on();
-        }
         let flows = Words::load(instructions, &group.flow);
         let (slots, is_there) = At::cut(sessions.slab().slots(), flows.shr::<1>())?;
         let (mut front, mut back) = ([NOTHING; LANES], [NOTHING; LANES]);
@@ -107,44 +100,6 @@ impl<I: Instructions, E: Ends<I>> Facts<I, E> {
             vip,
             rest,
         })
-    }
-
-    /// The same of a group that is one flow.
-    #[inline(always)]
-    fn of_one<F: Together<Ends<I> = E>>(verify: &mut Verify<'_, F>, instructions: I) -> Self {
-        let Verify { group, sessions, plan, fib, .. } = verify;
-        let (flow, side) = (Flow(group.flow[0]), F::side(plan));
-        let session = sessions.slab().get(flow.id()).copied().unwrap_or_default();
-        let real = side.real(session.real()).copied().unwrap_or_default();
-        let inbound = matches!(flow.direction(), Direction::Inbound);
-        let good = session.hop_generation == fib.generation();
-        let hop = match inbound {
-            true => fib.real_hop(session.real()).0,
-            false if good => session.client_hop,
-            false => HopId::NONE.0,
-        };
-        group.flow = [flow.0; LANES];
-        group.hop = [u32::from(hop); LANES];
-        group.reals = [session.real().0; LANES];
-        let two = |low: u16, high: u16| u32::from(high) << 16 | u32::from(low);
-        let near = two(session.client_port, session.virtual_port);
-        let local_ends = two(session.local_port, session.local.0);
-        let fin_state = two(session.fin, session.state as u16);
-        let local = side.local_wire(session.local).unwrap_or_default();
-        Self {
-            inbound: Words::splat(instructions, if inbound { u32::MAX } else { 0 }),
-            client: F::splat(instructions, session.client),
-            near: Words::splat(instructions, near),
-            local_ends: Words::splat(instructions, local_ends),
-            local: F::splat(instructions, local),
-            fin_state: Words::splat(instructions, fin_state),
-            real_protocol: Words::splat(instructions, session.real_protocol),
-            seen_ms: Words::splat(instructions, session.seen_ms),
-            units: Words::splat(instructions, two(session.seen[0], session.seen[1])),
-            address: F::splat(instructions, real.wire_address),
-            vip: F::splat(instructions, real.wire_vip),
-            rest: Words::splat(instructions, real.rest()),
-        }
     }
 }
 
