@@ -5,6 +5,7 @@
 //! that the sweep does as much for each packet as it would under load.
 
 pub mod alone;
+mod shared;
 pub mod timed;
 
 use crate::args::{MIX_SETTLED_S, Protocol, Throughput};
@@ -14,15 +15,14 @@ use crate::port::{self, MemFrame, MemQueue};
 use crate::scene::{BACK, FRONT};
 use crate::template::Kind;
 use crate::traffic::{Local, Traffic, Way};
+pub use shared::Shared;
 use sluice_director::fib::PortId;
 use sluice_director::path::{PagePolicy, PathConfig};
 use sluice_director::{Reason, Time};
 use sluice_worker::{Clock, Event, Rings, Snapshot, Wake, Worker, WorkerConfig};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
-use std::time::Instant;
 
 /// Where the worker's clock begins: a while after zero, which sessions store as "never".
 const START_MS: u64 = 1000;
@@ -400,30 +400,6 @@ impl Station {
             }
         }
         Ok(())
-    }
-}
-
-/// A round whose frames may come out at any worker: it is over when all have come out somewhere.
-pub struct Shared<'a> {
-    /// Frames that came out, of all rounds so far.
-    pub out: &'a AtomicU64,
-    /// What it will be when this round is over.
-    pub target: u64,
-    /// When the round counts as stuck.
-    pub deadline: Instant,
-}
-
-impl Shared<'_> {
-    /// Adds frames; whether the round is over.
-    fn add(&self, frames: usize) -> bool {
-        if frames > 0 {
-            self.out.fetch_add(frames as u64, Ordering::SeqCst);
-        }
-        self.out.load(Ordering::SeqCst) >= self.target
-    }
-
-    fn is_late(&self) -> bool {
-        Instant::now() > self.deadline
     }
 }
 

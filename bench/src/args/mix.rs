@@ -13,11 +13,12 @@ Cycles a packet of the mix that users have.
 Of the packets 70 % are TCP and 30 % UDP, 5 % are the first of a session, and frames have 64 to \
 1518 bytes (3/8 of them 64, 1/8 each 128, 256 and 576, 1/4 1518). The others go to random ones of \
 the established sessions, half inbound and half outbound. New sessions are not answered and time \
-out after one second (TCP) or four (UDP); measuring begins when as many end as begin. One worker, then two, then two \
-with half of the outbound packets misdirected (as RSS gives them without Flow Director), by turns.
+out after one second (TCP) or four (UDP); measuring begins when as many end as begin. One worker, \
+then two, then two with half of the outbound packets misdirected (as RSS gives them without Flow \
+Director), by turns.
 
-Special paths are judged by this mix: two builds, one with the path switched off by its constant, \
-take turns (`bench/ablation.sh`).";
+Special paths are judged by this mix: a build with the path and one \
+without it take turns.";
 
 #[derive(Clone, Debug, Args)]
 pub struct Mix {

@@ -63,7 +63,7 @@ impl Range<'_> {
         // Most often the first one is free.
         let (local, port) = self.next(*walk)?;
         if is_free(local, port) {
-            *walk = Walk { at: self.within(walk.at) + 1, dry: false, ..*walk };
+            *walk = Walk { at: self.within(walk.at) + 1, dry: false };
             return Some((local, port));
         }
         self.look_on(walk, &mut is_free)
@@ -86,11 +86,11 @@ impl Range<'_> {
             let (local, port) = self.next(at)?;
             let passed = self.within(at.at);
             if look > 1 && is_free(local, port) {
-                *walk = Walk { at: passed + 1, dry: false, ..*walk };
+                *walk = Walk { at: passed + 1, dry: false };
                 return Some((local, port));
             }
             if look == near {
-                *walk = Walk { at: passed + 1, dry: true, ..*walk };
+                *walk = Walk { at: passed + 1, dry: true };
             }
             let step = if look < near { 1 } else { far };
             let next = u64::from(passed) + u64::from(step);
