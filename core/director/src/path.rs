@@ -1,15 +1,22 @@
 //! The path of a burst: rx → parse → find → track (misses: admit) → rewrite → tx.
 //!
-//! A turn takes up to [`BURST`] frames and says what shall happen to each. Its stages are short
-//! loops over lanes ([`burst`]), a few frames at a time and one step behind each other
-//! ([`engine`]); each one asks for the memory that the next one reads. What is odd (first packets,
-//! ICMP errors, fragments, TCP without a session) is handled one packet at a time in plain
-//! early-return code beside the loops ([`admit`], [`answer`]).
+//! A turn takes up to [`BURST`] frames and gives each a verdict. There are two tiers, and nothing
+//! between them:
+//!
+//! 1. The **vector path** ([`group`]) takes groups of eight packets with a mask of lanes. Its
+//!    stages run a few groups behind each other ([`engine`]), and each prefetches what the next one
+//!    reads. It takes untagged TCP and UDP of existing sessions by `fnat`, `nat`, `dr` and `ipip`.
+//! 2. The **general path** ([`follow`], [`admit`], [`answer`] and on) takes one packet in plain
+//!    early-return code, and knows everything.
+//!
+//! A packet goes from the first to the second if it has tags, IP options, extension headers or
+//! fragments, if its transport is not TCP or UDP, if no session is found for it or its session has
+//! expired, if it is translated between families or by source NAT, if its client is told to the
+//! real server, if its TTL ends, if its next hop is unknown, or if it exceeds the MTU.
 //!
 //! What is found ahead is a hint; tracking goes through the lanes in the order of arrival,
-//! verifies each and acts, so that a burst gives exactly what its packets one at a time would give
-//! (a property test holds it). A lane whose hint was wrong or missing looks again there, since an
-//! earlier lane may have opened or ended the session.
+//! verifies each and acts. A burst gives exactly what its packets one at a time would give (a
+//! property test holds it): lanes behind a packet that changed their session are looked up again.
 
 mod across;
 mod admit;

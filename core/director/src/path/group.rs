@@ -1,13 +1,9 @@
-//! Eight plain packets at a time: each word of their headers, their sessions and their real
-//! servers side by side, so that one instruction does for eight.
+//! The vector path: eight packets at a time, each word of their headers, their sessions and their
+//! real servers side by side, so that one instruction does for eight.
 //!
-//! Plain are TCP and UDP in IPv4 without tags, options and fragments, and in IPv6 without tags and
-//! extension headers, of sessions that are there and keep the version, whatever the mode; not those
-//! of source NAT, nor any IPv6 where a real server is told of its clients. Nothing is written and
-//! no session is touched before it is known of each of the eight whether it is; those that are not
-//! go one at a time ([`super::follow`] and on), in their turn.
-//!
-//! The text is one for both versions, over addresses of one word ([`four`]) or of four ([`six`]).
+//! It takes any mask of lanes, and declines the others before it writes a frame or touches a
+//! session: what it takes and what it declines is in [`super`]. The text is one for both versions,
+//! over addresses of one word ([`four`]) or of four ([`six`]).
 
 mod ends;
 mod forward;
