@@ -179,7 +179,8 @@ pub fn iperf3_udp(
 }
 
 /// One test at a time is all that an iperf3 server does, and it takes a moment to see the end of
-/// the one before: while it says that it is busy it is asked again.
+/// the one before: while it says that it is busy it is asked again. It also makes its listening
+/// socket anew for each test: who was waiting at the old one is reset before any data flows.
 fn iperf3(client: &Netns, server: &str, seconds: u32, more: &[&str]) -> Result<Value, LabError> {
     let span = seconds.to_string();
     let mut args = vec!["-J", "-c", server, "-t", &span, "--connect-timeout", "5000"];
@@ -194,9 +195,17 @@ fn iperf3(client: &Netns, server: &str, seconds: u32, more: &[&str]) -> Result<V
         match report["error"].as_str() {
             None => Ok(Some(report["end"].take())),
             Some(error) if error.contains("busy") => Ok(None),
+            Some(_) if never_began(&report) => Ok(None),
             Some(error) => Err(LabError::Wrong(format!("iperf3: {error}"))),
         }
     })
+}
+
+/// Whether the server closed the control connection before it opened one for data.
+fn never_began(report: &Value) -> bool {
+    let reset = "unable to receive control message: Connection reset by peer";
+    let connected = report["start"]["connected"].as_array();
+    report["error"] == reset && connected.is_none_or(Vec::is_empty)
 }
 
 /// Whether all of `count` pings are answered.
@@ -204,8 +213,11 @@ fn iperf3(client: &Netns, server: &str, seconds: u32, more: &[&str]) -> Result<V
 /// # Errors
 /// When ping cannot be run.
 pub fn ping(client: &Netns, address: &str, count: u32) -> Result<bool, LabError> {
+    // For one, the caller asks again.
+    let patience = if count == 1 { "1" } else { "10" };
     let count = count.to_string();
-    let ran = client.run("ping", &["-n", "-q", "-c", &count, "-i", "0.05", "-W", "2", address])?;
+    let args = ["-n", "-q", "-c", &count, "-i", "0.05", "-W", patience, address];
+    let ran = client.run("ping", &args)?;
     Ok(ran.status.success() && ran.stdout.contains(" 0% packet loss"))
 }
 

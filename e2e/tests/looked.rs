@@ -222,8 +222,8 @@ fn judged_by_scapy(field: &Field, file: &str) -> Result<(), LabError> {
 }
 
 #[test]
-fn whoever_does_not_read_holds_nobody_up() {
-    on(here!(whoever_does_not_read_holds_nobody_up), Setup::usual(), unread);
+fn alone_whoever_does_not_read_holds_nobody_up() {
+    on(here!(alone_whoever_does_not_read_holds_nobody_up), Setup::usual(), unread);
 }
 
 fn unread(field: &mut Field) -> Result<(), LabError> {
