@@ -100,6 +100,8 @@ tests_of() {
 
 # Programs that need no namespaces of the end-to-end kind, and are no sections of their own.
 integration() {
+    # Programs that tests of host/dpdk start.
+    cargo build --locked --workspace --examples || return
     tests_of '*' --exclude sluice-e2e --exclude sluice-golden --exclude sluice-properties \
         --exclude sluice-sim
 }

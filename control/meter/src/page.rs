@@ -168,7 +168,7 @@ mod tests {
         let heads = |names: [&str; 3], info: &str| {
             [
                 format!("# HELP {} Sessions opened.\n# TYPE {0} counter\n", names[0]),
-                format!("# HELP {} What a port is.\n# TYPE {0} {info}\n", names[1]),
+                format!("# HELP {} Properties of a port.\n# TYPE {0} {info}\n", names[1]),
                 format!(
                     "# HELP {} {}\n# TYPE {0} counter\n",
                     names[2],

@@ -73,7 +73,7 @@ fn the_limits_in_force_are_as_documented() {
         format!("At most {}, each once", BOUNDS.workers),
         format!("At least one, at most {}.", BOUNDS.ports),
         format!("what clients connect to. At most {}.", BOUNDS.services),
-        format!("in all pools together at most {}", BOUNDS.local_addresses),
+        format!("at most {} in all pools together", BOUNDS.local_addresses),
         format!("At most {} in all services together", BOUNDS.reals),
     ] {
         assert!(reference.contains(&sentence), "the reference does not say {sentence:?}");

@@ -241,7 +241,8 @@ impl Path {
         }
         probe.mark(Stage::HandOff);
         shared.counters.handed_off += count as u64;
-        shared.bounds.searched = is_six;
+        // Of a burst that is empty now there will be no turn to forget it.
+        shared.bounds.searched = is_six.filter(|_| !burst.is_empty());
         count
     }
 }

@@ -143,3 +143,17 @@ proptest! {
         prop_assert_eq!(parted.burst(BACK, &mut burst), left);
     }
 }
+
+/// A burst that was handed over as a whole leaves nothing to the next, which may not have been
+/// searched.
+#[test]
+fn the_next_burst_is_looked_at_anew() {
+    let mut lab = Lab::with(with_two_pools, 1000, (WORKER, WORKERS));
+    let strays = (0..=u16::MAX).map(|port| Stray { to: 0, port, changed: None });
+    let stray = strays.into_iter().find(|stray| stray.owner(&lab).is_some()).unwrap();
+    let mut burst: ArrayVec<_, BURST> = std::iter::repeat_n(stray.frame(), 8).collect();
+    let give = |_: &[u16], _, frames: &mut Marked<'_, _>| frames.for_each(drop);
+    assert_eq!(lab.path.take_strays(&lab.plan, &mut burst, give, &mut Unprobed), 8);
+    let verdict = lab.one(BACK, &mut stray.frame());
+    assert_eq!(verdict, Verdict::HandOff(stray.owner(&lab).unwrap()));
+}
