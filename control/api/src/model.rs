@@ -58,7 +58,7 @@ pub struct Status {
     pub differs_from_file: bool,
     /// How the last reload went; absent before the first.
     pub last_reload: Option<Reload>,
-    /// What workers do when there is nothing to do.
+    /// What idle workers do.
     pub idle: IdleMode,
     /// Whether packet memory lies in huge pages.
     pub huge_pages: bool,
@@ -66,7 +66,7 @@ pub struct Status {
     pub memory: Memory,
     /// Sessions of all workers together.
     pub sessions: SessionCounts,
-    /// Packets that were handed to the worker that owns their session.
+    /// Packets handed off to the owner worker of their session.
     pub handed_off: u64,
     /// Workers, by number.
     pub workers: Vec<Worker>,
@@ -99,13 +99,13 @@ pub struct Reload {
     pub error: Option<String>,
 }
 
-/// What workers do when there is nothing to do.
+/// What idle workers do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IdleMode {
     /// They sleep, and wake on traffic.
     Adaptive,
-    /// They go on polling.
+    /// They continue to poll.
     Busy,
 }
 
@@ -123,7 +123,7 @@ pub struct Memory {
 pub struct SessionCounts {
     /// Open now.
     pub live: u64,
-    /// The most there can be.
+    /// The maximum.
     pub capacity: u64,
     /// Opened since the start.
     pub created: u64,
@@ -144,7 +144,7 @@ pub struct SessionCounts {
     /// Workers under pressure from half-open sessions, which then expire after three seconds.
     #[serde(default)]
     pub pressed_workers: u16,
-    /// Resets and FINs that were forwarded but ended no session: their numbers do not fit it.
+    /// Resets and FINs that were forwarded but ended no session, since their numbers do not fit.
     #[serde(default)]
     pub ignored_ends: u64,
 }
@@ -158,13 +158,13 @@ pub struct Worker {
     pub core: u16,
     /// Its open sessions.
     pub sessions: u64,
-    /// The most it can have.
+    /// Its maximum.
     pub session_capacity: u64,
     /// Packets received.
     pub packets: u64,
     /// Turns of its loop.
     pub turns: u64,
-    /// Turns in which there was nothing to do.
+    /// Turns without work.
     pub empty_turns: u64,
     /// Times it went to sleep.
     pub sleeps: u64,
@@ -310,7 +310,7 @@ pub struct Drop {
     pub fate: Fate,
     /// How many there were.
     pub packets: u64,
-    /// What it means and what to do about it.
+    /// Its meaning and the remedy.
     pub meaning: String,
 }
 
@@ -320,7 +320,7 @@ pub struct Drop {
 pub enum Fate {
     /// They were dropped.
     Dropped,
-    /// They were handed to the kernel.
+    /// They were given to the kernel.
     Kernel,
 }
 

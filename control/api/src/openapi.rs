@@ -89,7 +89,7 @@ fn describe(operation: &Operation, generator: &mut SchemaGenerator, problem: &Va
     if operation.streams {
         content["text/event-stream"] = json!({ "schema": { "type": "string" } });
     }
-    let mut done = json!({ "description": "It was done.", "content": content });
+    let mut done = json!({ "description": "Success.", "content": content });
     if operation.tagged {
         done["headers"] = json!({ "ETag": {
             "description": "The epoch that is in force, in quotes.",
@@ -107,14 +107,14 @@ fn describe(operation: &Operation, generator: &mut SchemaGenerator, problem: &Va
         "operationId": operation.id,
         "summary": operation.about,
         "parameters": operation.parameters.iter().map(parameter).collect::<Vec<_>>(),
-        "responses": { "200": done, "default": wrong("It was not done, and nothing has changed.") },
+        "responses": { "200": done, "default": wrong("Failure; nothing has changed.") },
     });
     match operation.role {
         "" => described["security"] = json!([]),
         role => {
-            described["description"] = json!(format!("Takes the role `{role}`."));
-            described["responses"]["401"] = wrong("There is no valid token.");
-            described["responses"]["403"] = wrong("The token's role does not reach so far.");
+            described["description"] = json!(format!("Needs the role `{role}`."));
+            described["responses"]["401"] = wrong("The token is missing or invalid.");
+            described["responses"]["403"] = wrong("The token's role is insufficient.");
         }
     }
     if let Some(body) = operation.body {

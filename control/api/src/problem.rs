@@ -23,7 +23,7 @@ pub struct Problem {
     pub title: String,
     /// The HTTP status code.
     pub status: u16,
-    /// What happened this time, and what to do about it.
+    /// What happened, and the remedy.
     pub detail: String,
     /// The parameter that is to blame, if one is.
     #[serde(flatten)]
@@ -55,7 +55,7 @@ pub struct Blame {
     /// Its value; absent when there is no such parameter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
-    /// What would be right.
+    /// What would be valid.
     pub expected: String,
 }
 

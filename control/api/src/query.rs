@@ -201,7 +201,7 @@ impl FromStr for Protocol {
 pub struct WrongValue {
     /// What was given.
     pub found: String,
-    /// What would be right.
+    /// What would be valid.
     pub expected: String,
 }
 

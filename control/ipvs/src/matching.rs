@@ -136,7 +136,7 @@ impl Match {
 pub struct MatchError {
     /// What was found.
     pub found: String,
-    /// What would be right.
+    /// What would be valid.
     pub right: String,
 }
 

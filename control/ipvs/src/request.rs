@@ -25,7 +25,7 @@ pub enum Request {
     EditService(ServiceSpec),
     /// `ESRCH` when there is none.
     DeleteService(ServiceKey),
-    /// Takes away every service that came by this door.
+    /// Deletes every service of the owner `ipvsadm`.
     Flush,
     /// Counters begin at 0 again, of one service or all.
     Zero(Option<ServiceKey>),

@@ -43,10 +43,10 @@ pub struct Balanced {
     /// TCP sessions now whose handshake is complete and that neither side has closed.
     #[serde(default)]
     pub sessions_established: u64,
-    /// Sessions now that a side has closed, or a reset has ended: what IPVS counts as inactive.
+    /// Sessions that one side has closed, or that a reset has ended: IPVS's inactive ones.
     #[serde(default)]
     pub sessions_closing: u64,
-    /// Clients now that persistence leads there.
+    /// Clients with persistence to it now.
     #[serde(default)]
     pub clients_bound: u64,
     /// Packets forwarded.
@@ -175,7 +175,7 @@ pub enum RealState {
     Full,
 }
 
-/// A rule of source NAT.
+/// A source NAT rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SnatRule {
     /// Its name.

@@ -46,7 +46,7 @@ pub struct HistoryLine {
     pub at_unix_ms: u64,
     /// Who made it.
     pub author: Author,
-    /// What it was.
+    /// Its old value.
     pub summary: String,
     /// How many steps it has.
     pub changes: u64,

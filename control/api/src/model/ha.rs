@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// a service whoever has its address, as soon as they come.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ha {
-    /// What follows of all addresses.
+    /// The role that results from all addresses.
     pub role: HaRole,
     /// Each virtual address of a service, in order.
     pub addresses: Vec<HaAddress>,

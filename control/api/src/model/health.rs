@@ -112,11 +112,11 @@ pub enum EventKind {
     Config,
     /// An operator weighed a real server or set its state, or took that back.
     Override,
-    /// The file was read again and refused.
+    /// A reload of the file was refused.
     Reload,
     /// A port came up, went down, or vanished.
     Port,
-    /// Packets were dropped for want of something.
+    /// Packets are dropped because a resource is exhausted.
     Drops,
     /// An operator ended sessions; or pressure by half-open sessions began or ended.
     Sessions,
@@ -152,7 +152,7 @@ impl EventKind {
     }
 }
 
-/// Something that has happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     /// Its number; each has one more than that before.

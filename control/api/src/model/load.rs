@@ -26,13 +26,13 @@ pub struct WorkerStages {
     pub packets: u64,
     /// Bursts that they came in, of at most 256 packets.
     pub bursts: u64,
-    /// Packets of the bursts that were timed: one burst in 32, on average.
+    /// Packets of the timed bursts, one burst in 32 on average.
     pub timed_packets: u64,
     /// Those bursts.
     pub timed_bursts: u64,
-    /// Packets among them that a session was looked for.
+    /// Session lookups among them.
     pub looked_up: u64,
-    /// Those that had a candidate at the first look: packets of open sessions, nearly always.
+    /// Lookups that found a candidate at once, nearly always packets of open sessions.
     pub found: u64,
     /// Stages in the order of a burst.
     pub stages: Vec<StageTicks>,

@@ -24,7 +24,7 @@ pub struct LookRequest {
     /// Names of reasons, as `sluice drops` has them; `dropped` for all that drop.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
-    /// The form of a packet that is looked at: as received (`in`), as sent (`out`), both if absent.
+    /// The form of a packet that must match: as received (`in`), as sent (`out`), either if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direction: Option<Way>,
     /// Packets, up to [`Self::MAX_PACKETS`].

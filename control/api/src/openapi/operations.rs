@@ -65,15 +65,15 @@ const EPOCH: Parameter = parameter(
     "Its number.",
     || json!({ "type": "integer", "minimum": 0, "maximum": u32::MAX }),
 );
-const DRY_RUN: Parameter = parameter(("dry_run", "query"), "Only ask what it would do.", yes_or_no);
+const DRY_RUN: Parameter = parameter(("dry_run", "query"), "Only check the change.", yes_or_no);
 const FORCE: Parameter = parameter(
     ("force", "query"),
-    "Services may take ports on which the director's machine itself listens.",
+    "Allow services on ports on which the director's machine itself listens.",
     yes_or_no,
 );
 const KEY: Parameter = parameter(
     ("Idempotency-Key", "header"),
-    "Made up by the client for this request: repeated with it, it is made once and told again.",
+    "Chosen by the client for this request: a repetition with it gets the first answer.",
     || json!({ "type": "string", "pattern": "^[!-~]{1,128}$" }),
 );
 const IF_MATCH: Parameter = parameter(
@@ -188,38 +188,43 @@ fn shown() -> Vec<Operation> {
         read("/v1/status", "status", "The director as a whole", of::<Status>),
         Operation {
             parameters: &[NAMES],
-            ..read("/v1/services", "services", "Services and what they counted", of::<Services>)
+            ..read("/v1/services", "services", "Services with their counters", of::<Services>)
         },
         read("/v1/ports", "ports", "Ports", of::<Ports>),
         Operation {
             parameters: &[SERVICE],
             ..read("/v1/drops", "drops", "Why packets were dropped", of::<Drops>)
         },
-        read("/v1/stages", "stages", "Where the workers' time goes", of::<Stages>),
+        read("/v1/stages", "stages", "The workers' time by stage", of::<Stages>),
         Operation {
             parameters: &[ELEPHANTS],
-            ..read("/v1/elephants", "elephants", "Sessions with most traffic", of::<Elephants>)
+            ..read(
+                "/v1/elephants",
+                "elephants",
+                "The sessions with the most traffic",
+                of::<Elephants>,
+            )
         },
         read("/v1/health", "health", "Health checks", of::<Health>),
-        read("/v1/ha", "ha", "Which virtual addresses this machine has", of::<Ha>),
+        read("/v1/ha", "ha", "The virtual addresses of this machine", of::<Ha>),
         Operation {
             parameters: &[KIND, SERVICE, AFTER],
             streams: true,
-            ..read("/v1/events", "events", "What has happened, listed or followed", of::<Events>)
+            ..read("/v1/events", "events", "Events, as a list or a stream", of::<Events>)
         },
     ]
 }
 
 fn measured() -> Vec<Operation> {
     vec![
-        read("/v1/whoami", "whoami", "Who asks, and what they may do", of::<WhoAmI>),
+        read("/v1/whoami", "whoami", "The caller's name and role", of::<WhoAmI>),
         Operation {
             parameters: &[SERVICE, SINCE, STEP],
             ..read("/v1/rates", "rates", "The last hour", of::<Rates>)
         },
         Operation {
             media: Some("text/plain"),
-            ..read("/metrics", "metrics", "What is counted, for Prometheus", |_| text())
+            ..read("/metrics", "metrics", "Metrics for Prometheus", |_| text())
         },
     ]
 }
@@ -234,14 +239,14 @@ fn looks() -> Vec<Operation> {
         ..read(kind.path(), id, about, |_| text())
     };
     vec![
-        look(LookKind::Trace, "trace", "Follows packets, each decision named"),
-        look(LookKind::Capture, "capture", "Packets with what became of them, as pcapng"),
+        look(LookKind::Trace, "trace", "Follows packets, decision by decision"),
+        look(LookKind::Capture, "capture", "Captures packets with their outcome, as pcapng"),
     ]
 }
 
 /// What programs that know IPVS ask.
 fn ipvs() -> Vec<Operation> {
-    let about = "Asks what a program asks of IPVS; the errno is in the answer";
+    let about = "A request of an IPVS program; the errno is in the answer";
     vec![Operation {
         method: "post",
         body: Some(of::<sluice_ipvs::Request>),
@@ -274,11 +279,11 @@ fn objects() -> Vec<Operation> {
         ("/v1/config/snat/{name}", ["snat", "put_snat", "delete_snat"], |_| section("snat")),
     ];
     let operations = kinds.into_iter().flat_map(|(path, [get, put, delete], body)| {
-        let shown = read(path, get, "One object, and who owns it", of::<Entry>);
+        let shown = read(path, get, "One object and its owner", of::<Entry>);
         [
             Operation { parameters: &[NAME], tagged: true, ..shown },
-            change(("put", path), put, "Makes or replaces it", Some(body)),
-            change(("delete", path), delete, "Takes it away", None),
+            change(("put", path), put, "Creates or replaces it", Some(body)),
+            change(("delete", path), delete, "Deletes it", None),
         ]
     });
     operations.collect()
@@ -304,11 +309,11 @@ fn reals() -> Vec<Operation> {
             },
         })
     };
-    let about = "Weighs or drains a real server, whoever owns it; null takes that back";
+    let about = "Sets weight or state of a real server of any owner; null removes the override";
     let weighed = change(("patch", path), "override_real", about, Some(patch));
     vec![
-        change(("put", path), "put_real", "Makes or replaces a real server", Some(body)),
-        change(("delete", path), "delete_real", "Takes a real server away", None),
+        change(("put", path), "put_real", "Creates or replaces a real server", Some(body)),
+        change(("delete", path), "delete_real", "Deletes a real server", None),
         Operation { role: "operate", ..weighed },
     ]
 }
@@ -351,9 +356,9 @@ fn whole() -> Vec<Operation> {
         })
     };
     let history = "/v1/config/history";
-    let reload = change(("post", "/v1/config/reload"), "reload", "Reads the file again", None);
-    let all_or_none = "Makes, replaces and takes away several objects, all or none";
-    let back = "Goes back to the state of an epoch";
+    let reload = change(("post", "/v1/config/reload"), "reload", "Rereads the file", None);
+    let all_or_none = "Creates, replaces and deletes several objects, all or none";
+    let back = "Restores the state of an epoch";
     vec![
         Operation { tagged: true, ..read("/v1/config", "config", "The desired state", of::<View>) },
         change(("post", "/v1/config/apply"), "apply", all_or_none, Some(apply)),
