@@ -7,7 +7,7 @@ import icmp
 import wire
 from frames import CLIENT, CLIENT6, LADDR, LADDR6, family, ip_header, real_mac, segment, version_of
 
-ONE_WAY = ("dr", "ipip")
+ONE_WAY = ("dr", *wire.TUNNELS)
 OPTIONS = [("MSS", 1460), ("SAckOK", b""), ("NOP", None), ("WScale", 7)]
 ANSWER_OPTIONS = [("MSS", 1460), ("NOP", None), ("NOP", None), ("SAckOK", b"")]
 
@@ -192,9 +192,9 @@ class Flow:
         packet, loose = bytes(packet), []
         if family(before[0]) == 6 and version_of(packet) == 4:
             packet, loose = wire.identified(packet)
-        if way == "inbound" and self.mode == "ipip":
+        if way == "inbound" and self.mode in wire.TUNNELS:
             sources = self.outer or self.scene.ipip[f"source_v{family(self.real_address)}"]
-            packet, loose = wire.tunnelled(packet, sources, self.real_address, self.same)
+            packet, loose = wire.tunnelled(packet, sources, self.real_address, self, self.same)
         return packet, loose
 
     def inbound(self, head, data, **how):

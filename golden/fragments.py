@@ -83,9 +83,9 @@ class Pieces:
             flow.is_open = True
             flow.service.opened(flow.real)
             scene.created += 1
-        if flow.mode == "ipip" and self.way == "inbound":
+        if flow.mode in wire.TUNNELS and self.way == "inbound":
             sources = scene.ipip[f"source_v{family(flow.real_address)}"]
-            piece, loose = wire.tunnelled(piece, sources, flow.real_address)
+            piece, loose = wire.tunnelled(piece, sources, flow.real_address, flow)
         if flow.open_choice:
             loose = [*loose, (-14, -8, flow.choice())]
         pieces, loose = wire.fragments(piece, self.mtu, loose) if self.mtu else ((piece,), loose)

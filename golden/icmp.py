@@ -11,7 +11,7 @@ from scapy.layers.inet6 import (
 from scapy.packet import Raw
 
 from frames import ethernet, family, header_length, version_of
-from wire import translated, tunnelled
+from wire import TUNNELS, translated, tunnelled
 
 # The same error in both families: RFC 792 and RFC 4443, paired as in RFC 7915 4.2 and 5.2.
 V4 = {
@@ -134,9 +134,9 @@ def reported(flow, way, kind, mtu=0, head=None, data=b"quoted", size=None, sourc
     src, _, dst, _ = flow.ends(way, far)
     quotes = how.pop("quotes", None)
     quote = quotes[0] if quotes else quoted(flow, way, far, head, data, size)
-    if back and flow.mode == "ipip":
+    if back and flow.mode in TUNNELS:
         dst = flow.scene.ipip[f"source_v{family(flow.real_address)}"]
-        quote, _ = tunnelled(quote, dst, flow.real_address)
+        quote, _ = tunnelled(quote, dst, flow.real_address, flow)
         src = dst
         dst = flow.real_address
     entered = error(kind, source or dst, src, quote, mtu, fields)
@@ -164,11 +164,11 @@ def reported(flow, way, kind, mtu=0, head=None, data=b"quoted", size=None, sourc
     quote = quotes[1] if quotes else quoted(flow, way, near, head, data, size, unknown)
     # The sender hears it from where it sent to. With NAT a real server sends to the client itself,
     # and a router on the way there stays the one that says so.
-    keeps = flow.mode == "snat" if back else flow.mode in ("nat", "dr", "ipip")
+    keeps = flow.mode == "snat" if back else flow.mode in ("nat", "dr", *TUNNELS)
     teller = (source or about) if keeps else from_router or about
     left = bytes(error(kind, teller, to, quote, told, fields))
     loose = ()
-    if flow.mode == "ipip" and not back:
+    if flow.mode in TUNNELS and not back:
         sources = scene.ipip[f"source_v{family(flow.real_address)}"]
-        left, loose = tunnelled(left, sources, flow.real_address)
+        left, loose = tunnelled(left, sources, flow.real_address, flow)
     scene.sends_to(hops[1], left, loose=loose)

@@ -29,6 +29,7 @@ from frames import (
 )
 from service import Rule, Service, text
 from snat import Inside
+from wire import TUNNELS
 
 START_NS = 1_700_000_000 * NS
 REALS = range(1, 8)
@@ -94,7 +95,7 @@ class Scene:
         self.services[name] = made
         if 6 in (made.version, made.real_version, *made.versions.values()):
             self.ipv6()
-        if "ipip" in (made.mode, *made.modes.values()):
+        if {*TUNNELS} & {made.mode, *made.modes.values()}:
             used = {made.version_of(real) for real in made.reals}
             if 4 in used:
                 self.ipip.setdefault("source_v4", TUNNEL)

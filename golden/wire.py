@@ -3,7 +3,8 @@
 import hashlib
 import ipaddress
 
-from scapy.layers.inet import ICMP, IP, defragment
+from scapy.layers.inet import ICMP, IP, UDP, defragment
+from scapy.layers.l2 import GRE
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment, defragment6
 from scapy.packet import Raw
 
@@ -41,17 +42,72 @@ def identified(packet):
     return bytes(header) + packet[20:], [(4, 6, identification), HEADER_SUM]
 
 
-def tunnelled(packet, sources, destination, same=None):
-    """An IP packet in another (RFC 2003, 2473; ECN and DSCP by RFC 6040's normal mode).
+TUNNELS = ("ipip", "gue", "gre")
+
+
+def overhead(kind, version, keys):
+    """Bytes that a tunnel to a real server puts before a packet."""
+    return (20 if version == 4 else 40) + len(SHIMS[kind](b"", (4, 4), keys)[0])
+
+
+def no_shim(packet, _ends, _keys):
+    """IP in IP: nothing between the headers."""
+    return b"", 4 if not packet or version_of(packet) == 4 else 41, None
+
+
+def gue_shim(packet, ends, keys):
+    """A UDP and a GUE header (draft-ietf-intarea-gue, variant 0)."""
+    inside = 4 if not packet or version_of(packet) == 4 else 41
+    udp = UDP(sport=0, dport=keys.get("tunnel_port", 6080), chksum=0, len=12 + len(packet))
+    checked = 6 if keys.get("tunnel_checksum") else None
+    return bytes(udp) + bytes([0, inside, 0, 0]), 17, checked
+
+
+def gre_shim(packet, ends, keys):
+    """A GRE header (RFC 2784, RFC 2890). Its checksum is over all that follows the outer header."""
+    inside = 0x0800 if not packet or version_of(packet) == 4 else 0x86DD
+    checked, key = keys.get("tunnel_checksum"), keys.get("tunnel_key")
+    parts = {"chksum_present": 1} if checked else {}
+    parts |= {"key_present": 1, "key": key} if key is not None else {}
+    made = bytes(GRE(proto=inside, **parts) / Raw(packet))
+    return made[: len(made) - len(packet)], 47, None
+
+
+SHIMS = {"ipip": no_shim, "gue": gue_shim, "gre": gre_shim}
+
+
+def choices(shim, packet, checked, start, flow):
+    """What is not prescribed of a shim that begins at `start`: the UDP source port is the flow's,
+    and the checksum over it is right.
+    """
+    loose = []
+    length = len(shim) + len(packet)
+    if flow and flow.mode == "gue":
+        same = f"port of {flow.service.name} {flow.client} {flow.cport}"
+        loose.append((start, start + 2, {"same": same}))
+    if checked:
+        at = checked
+        # The addresses are before it, and with these two numbers all of the pseudo header.
+        first = {20: 12, 40: 8}[start]
+        rule = {"sums": [first, start + length], "pseudo": 17 + length}
+        loose.append((start + at, start + at + 2, rule))
+    return loose
+
+
+def tunnelled(packet, sources, destination, flow=None, same=None):
+    """An IP packet in another (RFC 2003, 2473; ECN and DSCP by RFC 6040's normal mode), or in what
+    the flow's tunnel puts between the two.
 
     `sources` is an address, or a prefix of which each flow has one: all of `same` the same.
     """
     if version_of(packet) == 4:
-        tos, protocol = packet[1], 4
+        tos = packet[1]
         fragmentable = not packet[6] & 0x40
     else:
-        tos, protocol = (packet[0] << 4 | packet[1] >> 4) & 0xFF, 41
+        tos = (packet[0] << 4 | packet[1] >> 4) & 0xFF
         fragmentable = False
+    kind, keys = (flow.mode, flow.service.keys) if flow else ("ipip", {})
+    shim, protocol, checked = SHIMS[kind](packet, (sources, destination), keys)
     loose, source = [], sources
     if "/" in sources:
         network = ipaddress.ip_network(sources)
@@ -62,14 +118,17 @@ def tunnelled(packet, sources, destination, same=None):
             loose = [HEADER_SUM, (12, 16, rules)]
         else:
             loose = [(8, 24, rules)]
+    start = 20 if family(destination) == 4 else 40
+    more = choices(shim, packet, checked, start, flow)
+    packet = shim + packet
     if family(destination) == 6:
         outer = IPv6(src=source, dst=destination, tc=tos, hlim=64, nh=protocol)
-        return bytes(outer / Raw(packet)), loose
+        return bytes(outer / Raw(packet)), [*loose, *more]
     fields = {"tos": tos, "ttl": 64, "proto": protocol, "id": 0, "flags": "DF"}
     if fragmentable:
         fields["flags"] = 0
         loose = [(4, 6, {}), HEADER_SUM, *loose[1:]]
-    return bytes(IP(src=source, dst=destination, **fields) / Raw(packet)), loose
+    return bytes(IP(src=source, dst=destination, **fields) / Raw(packet)), [*loose, *more]
 
 
 def fragments(packet, mtu, loose=()):

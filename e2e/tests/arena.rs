@@ -35,6 +35,8 @@ pub fn pool_of(family: Family) -> &'static str {
 /// A service of a mode without real servers yet, and with the pool it needs for those of `family`.
 pub fn service(name: &str, protocol: &str, vip: &str, mode: Mode, family: Family) -> Service {
     let service = Service::new(name, protocol, vip).set("mode", mode.name());
+    let keys = mode.tunnel_keys().iter();
+    let service = keys.fold(service, |service, (key, value)| service.set(key, value));
     if mode == Mode::Fnat { service.set("pool", pool_of(family)) } else { service }
 }
 

@@ -117,7 +117,7 @@ fn bulk(field: &mut Field, mode: Mode, outer: Family) -> Result<(), LabError> {
         // What an error quotes is not whole, so that tshark's sum over it says nothing.
         let own = format!("eth.src == {mac} && !icmp && !icmpv6");
         let (all, wrong) = (count(&file, &own)?, count(&file, &format!("{own} && ({BAD})"))?);
-        let past = side == "client" && matches!(mode, Mode::Dr | Mode::Ipip);
+        let past = side == "client" && mode.answers_past();
         expect(wrong == 0 && (all > 100 || past), || {
             format!("at the {side}: {wrong} of {all} frames of the director are wrong")
         })?;

@@ -123,7 +123,7 @@ fn counted(field: &Field) -> Result<Vec<u64>, LabError> {
 
 /// An association whose messages all come back; small ones where an outer header has to fit too.
 fn probe(field: &Field, mode: Mode, family: Family) -> Result<(), LabError> {
-    let size = if mode == Mode::Ipip { "1200" } else { "6000" };
+    let size = if mode.is_tunnel() { "1200" } else { "6000" };
     let (own, vip) = (field.bed.client_of(family), field.bed.vip_of(family));
     let (file, port) = (script("sctp.py"), PORT.to_string());
     let args = [&*file, "probe", own, vip, &port, MESSAGES, size];

@@ -71,17 +71,16 @@ const NETLINK: &[Row] = &[
     ("-A -f 7 -6 -s rr", 0, ""),
     ("-Ln", 0, "FWM  7 IPv6 rr\n"),
     ("-D -f 7 -6", 0, ""),
-    // The director has no such tunnels; it is said as the kernel would say it.
     ("-A -t 203.0.113.10:80", 0, ""),
+    ("-a -t 203.0.113.10:80 -r 192.0.2.11:80 -i --tun-type gue --tun-port 6080", 0, ""),
+    ("-a -t 203.0.113.10:80 -r 192.0.2.12:80 -i --tun-type gre --tun-csum", 0, ""),
+    ("-Ln --tun-info", 0, "  -> 192.0.2.11:80                Tunnel  gue:6080:-c"),
+    ("-Ln --tun-info", 0, "  -> 192.0.2.12:80                Tunnel  gre:+c"),
+    // The director does none; it is said as the kernel would say it.
     (
-        "-a -t 203.0.113.10:80 -r 192.0.2.11:80 -i --tun-type gue --tun-port 6080",
+        "-a -t 203.0.113.10:80 -r 192.0.2.13:80 -i --tun-type gue --tun-port 6080 --tun-remcsum",
         255,
         "Invalid operation.",
-    ),
-    (
-        "-a -t 203.0.113.10:80 -r 192.0.2.11:80 -i --tun-type gre",
-        255,
-        "GRE tunnels; use --tun-type ipip",
     ),
     ("-C", 0, ""),
 ];
@@ -94,7 +93,9 @@ fn commands_of_every_kind() {
         }
         rows(field, "netlink", NETLINK)?;
         let events = field.director.sluice(&["events"])?;
-        expect(events.contains("refused: ") && events.contains("GRE tunnels"), || events.clone())?;
+        expect(events.contains("refused: ") && events.contains("remote checksum offload"), || {
+            events.clone()
+        })?;
         let six = "-A -t [2001:db8:9::10]:80";
         let message = "Operation not supported with specified address family";
         rows(field, "sockopt", &[(six, 255, message)])

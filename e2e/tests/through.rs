@@ -15,7 +15,7 @@ use crate::health::wait_for;
 /// too.
 const fn from(mode: Mode) -> (&'static str, [&'static str; 2]) {
     match mode {
-        Mode::Dr | Mode::Ipip => ("back", ["192.0.2.9", "2001:db8:2::9"]),
+        mode if mode.answers_past() => ("back", ["192.0.2.9", "2001:db8:2::9"]),
         _ => ("front", ["198.51.100.9", "2001:db8:1::9"]),
     }
 }
@@ -67,7 +67,7 @@ fn way(field: &Field, mode: Mode, family: Family) -> [Vec<String>; 2] {
     let version = if family == Family::V4 { "-4" } else { "-6" };
     let words = |text: String| text.split_whitespace().map(str::to_owned).collect();
     match mode {
-        Mode::Dr | Mode::Ipip => {
+        mode if mode.answers_past() => {
             let address = |what: &str| words(format!("address {what} {vip}/{bits} dev lo"));
             [address("del"), address("add")]
         }

@@ -157,7 +157,7 @@ fn run(name: &str, mode: Mode) -> Result<(), LabError> {
     director.wait_ready()?;
     let tunnel = "unpacked";
     let mut peers = Vec::new();
-    if mode == Mode::Ipip {
+    if mode.is_tunnel() {
         peers.push(start_script(&trio.server, "unpack", "unpack.py", &[tunnel])?);
         trio.server.ip(&["link", "set", "dev", tunnel, "up"])?;
     }

@@ -3,14 +3,14 @@
 from scapy.layers.inet import TCP
 
 from checksums import payload_for, shift
-from modes import ALL, FNAT, IPIP6, IPIP46, NAT, NEW, ONE_WAY, TWO_WAY
+from modes import ALL, FNAT, IN_TUNNELS, NAT, NEW, ONE_WAY, TWO_WAY
 from rows import rows_for
 
 
 def room(mode):
     """TCP data of a segment that fills the MTU wherever it passes."""
     headers = 60 if 6 in (mode.version, mode.real_version) else 40
-    tunnel = {"ipip": 40 if mode in (IPIP6, IPIP46) else 20}.get(mode.forward, 0)
+    tunnel = mode.overhead if mode in IN_TUNNELS else 0
     inner = (40 if mode.version == 4 else 60) if tunnel else headers
     return 1500 - tunnel - inner
 

@@ -12,7 +12,7 @@ from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
 from frames import GATEWAY_MAC, ip_header, real_address
-from modes import ALL, DR, DR6, FNAT, FNAT6, IPIP, IPIP6, NAT, NAT6, NEW, ONE_WAY, TWO_WAY
+from modes import ALL, DR, DR6, FNAT, FNAT6, IN_TUNNELS, IPIP6, NAT, NAT6, NEW, ONE_WAY, TWO_WAY
 from rows import rows_for
 
 SIX = (FNAT6, NAT6, DR6, IPIP6)
@@ -110,7 +110,7 @@ def padding(s, m):
     f.reply(b"y", pad=padded, pad_left=left)
 
 
-@rows_for(IPIP, "Ethernet padding is no part of what is tunnelled, and stays behind it")
+@rows_for(IN_TUNNELS, "Ethernet padding is no part of what is tunnelled, and stays behind it")
 def padding_tunnel(s, m):
     m.service(s, "dns", "udp", 53)
     f = s.flow("dns")
@@ -206,7 +206,7 @@ def gateway(s, m):
     f.answer(b"to afar")
 
 
-@rows_for((*TWO_WAY, *IPIP), "real servers behind a router of their own")
+@rows_for((*TWO_WAY, *IN_TUNNELS), "real servers behind a router of their own")
 def routed_reals(s, m):
     m.service(s)
     router, link = ("10.0.0.1", "10.0.0.0/24") if m.real_version == 4 else (

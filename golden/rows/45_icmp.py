@@ -5,7 +5,7 @@ from scapy.packet import Raw
 
 from frames import CLIENT, LADDR, VIP
 from icmp import error, quoted, reported
-from modes import ALL, DR, FNAT4, FNAT46, FNAT64, FNAT6, IPIP, NAT, TWO_WAY
+from modes import ALL, DR, FNAT4, FNAT46, FNAT64, FNAT6, IN_TUNNELS, NAT, TWO_WAY
 from rows import row, rows_for
 
 BOTH = (FNAT4, *TWO_WAY)
@@ -69,8 +69,8 @@ def icmp_too_big_crossing(s, m):
     reported(f, "outbound", "too_big", 1400, data=b"x" * 100, **from_client)
 
 
-@rows_for((FNAT4, FNAT6, *NAT, *DR, *IPIP), "the path to the client is narrow: its MTU reaches "
-          "the real server")
+@rows_for((FNAT4, FNAT6, *NAT, *DR, *IN_TUNNELS), "the path to the client is narrow: its MTU "
+          "reaches the real server")
 def icmp_too_big_from_client(s, m):
     f = web(s, m)
     reported(f, "outbound", "too_big", 1300, data=b"x" * 100, source=router(m, "client"))

@@ -7,12 +7,12 @@ from scapy.packet import Raw
 import wire
 from fragments import Pieces
 from frames import CLIENT, VIP
-from modes import DR, DR4, DR6, FNAT4, FNAT6, FNAT46, FNAT64, IPIP, IPIP4, NAT, NAT4
+from modes import DR, DR4, DR6, FNAT4, FNAT6, FNAT46, FNAT64, IN_TUNNELS, IPIP4, NAT, NAT4
 from rows import row, rows_for
 from told import Told
 
 BOTH = (FNAT4, FNAT6, *NAT)
-ALL = (*BOTH, *DR, *IPIP)
+ALL = (*BOTH, *DR, *IN_TUNNELS)
 ACROSS = (FNAT46, FNAT64)
 FNAT = (FNAT4, FNAT6, *ACROSS)
 DATA = bytes(index * 31 % 251 for index in range(3000))

@@ -9,11 +9,9 @@ from modes import (
     FNAT6,
     FNAT46,
     FNAT64,
-    IPIP,
+    IN_TUNNELS,
     IPIP4,
-    IPIP6,
     IPIP46,
-    IPIP64,
     NAT,
     NAT4,
     TWO_WAY,
@@ -22,7 +20,6 @@ from rows import rows_for
 
 SAME = (FNAT4, FNAT6, *NAT, *DR)
 V4 = (FNAT4, NAT4, DR4)
-OVERHEAD = {IPIP4: 20, IPIP64: 20, IPIP6: 40, IPIP46: 40}
 
 
 def head(m):
@@ -67,10 +64,10 @@ def too_big_crossing(s, m):
     f.send(b"x" * fits, ip={"flags": "DF"})
 
 
-@rows_for(IPIP, "larger than the MTU with the tunnel's header: the client is told what fits")
+@rows_for(IN_TUNNELS, "larger than the MTU with the tunnel's header: the client is told what fits")
 def too_big_tunnel(s, m):
     f = open_with_mtu(s, m, 1500)
-    mtu = 1500 - OVERHEAD[m]
+    mtu = 1500 - m.overhead
     fits = mtu - head(m)
     f.send(b"x" * (fits + 1), ip={"flags": "DF"}, drop="too_big", answer=("too_big", mtu))
     f.client_seq -= fits + 1

@@ -6,11 +6,10 @@ from scapy.layers.inet6 import IPv6ExtHdrDestOpt, PadN
 import wire
 from frames import real_address
 from icmp import error, quoted
-from modes import IPIP, IPIP4, IPIP6, IPIP46, IPIP64
+from modes import IN_TUNNELS, IPIP4, IPIP46
 from rows import rows_for
 
-OVER4 = (IPIP4, IPIP64)
-OVERHEAD = {IPIP4: 20, IPIP64: 20, IPIP6: 40, IPIP46: 40}
+OVER4 = tuple(m for m in IN_TUNNELS if m.real_version == 4)
 
 
 @rows_for((IPIP4,), "DF inside is DF outside, and no DF inside is none outside")
@@ -30,7 +29,8 @@ def df_inside(s, m):
     f.ask()
 
 
-@rows_for(IPIP, "ECN not-ECT, ECT(1), ECT(0) and CE are copied outside (RFC 6040 normal mode)")
+@rows_for(IN_TUNNELS, "ECN not-ECT, ECT(1), ECT(0) and CE are copied outside (RFC 6040 normal "
+          "mode)")
 def ecn(s, m):
     m.service(s, "dns", "udp", 53)
     f = s.flow("dns")
@@ -38,7 +38,8 @@ def ecn(s, m):
         f.ask(ip={"tos": 0xB8 | field})
 
 
-@rows_for(IPIP, "the outer source comes from a prefix: one for each flow, and spread over flows")
+@rows_for(IN_TUNNELS, "the outer source comes from a prefix: one for each flow, and spread over "
+          "flows")
 def spread(s, m):
     s.ipip["source_v4"] = "192.0.2.64/28"
     s.ipip["source_v6"] = "2001:db8:2::a0/124"
@@ -49,7 +50,7 @@ def spread(s, m):
             flow.ask(ip={"flags": "DF"})
 
 
-@rows_for(IPIP, "the outer source is the configured one")
+@rows_for(IN_TUNNELS, "the outer source is the configured one")
 def source(s, m):
     s.ipip["source_v4"] = "192.0.2.77"
     s.ipip["source_v6"] = "2001:db8:2::77"
@@ -65,7 +66,7 @@ def options_inside(s, m):
     s.flow().syn(ip=inner)
 
 
-@rows_for(IPIP, "two tunnels of one service: a real server of each family")
+@rows_for(IN_TUNNELS, "two tunnels of one service: a real server of each family")
 def mixed(s, m):
     other = 10 - m.real_version
     m.service(s, reals=[1, 2], versions={2: other})
@@ -81,10 +82,10 @@ def on_the_way(s, m, f, data, kind, mtu=0):
     source = s.ipip["source_v4" if four else "source_v6"]
     router = "192.0.2.14" if four else real_address(4, 6)
     inner = quoted(f, "inbound", "client", None, data, None, {"ttl": 63, "flags": "DF"})
-    outer, _ = wire.tunnelled(inner, source, f.real_address)
+    outer, _ = wire.tunnelled(inner, source, f.real_address, f)
     outer = outer[: 548 if four else 1232]
     s.arrives_from(real_address(4, m.real_version), bytes(error(kind, router, source, outer, mtu)))
-    return outer[20 if four else 40 :]
+    return outer[m.overhead :]
 
 
 def tells(s, m, f, inner, kind, mtu=0):
@@ -94,8 +95,8 @@ def tells(s, m, f, inner, kind, mtu=0):
     s.sends_to(f.client_hop, error(kind, f.service.vip, f.client, inner, mtu, fields))
 
 
-@rows_for(IPIP, "a router on the tunnel's way tells its MTU: the client is told what fits, and "
-          "from then on by the director")
+@rows_for(IN_TUNNELS, "a router on the tunnel's way tells its MTU: the client is told what fits, "
+          "and from then on by the director")
 def path_mtu(s, m):
     m.service(s)
     f = s.flow()
@@ -104,14 +105,14 @@ def path_mtu(s, m):
     f.send(b"x" * 1380)
     f.client_seq -= 1380
     inner = on_the_way(s, m, f, b"x" * 1380, "too_big", 1400)
-    fits = 1400 - OVERHEAD[m]
+    fits = 1400 - m.overhead
     tells(s, m, f, inner, "too_big", fits)
     f.send(b"x" * 1380, drop="too_big", answer=("too_big", fits))
     f.client_seq -= 1380
     f.send(b"x" * (fits - (40 if m.version == 4 else 60)))
 
 
-@rows_for(IPIP, "the tunnel's end cannot be reached: the client is told that the host cannot")
+@rows_for(IN_TUNNELS, "the tunnel's end cannot be reached: the client is told that the host cannot")
 def end_unreachable(s, m):
     m.service(s)
     f = s.flow()
@@ -125,7 +126,7 @@ def end_unreachable(s, m):
         s.wait(1)
 
 
-@rows_for(IPIP, "a report on a tunnelled packet of nobody's is counted and dropped")
+@rows_for(IN_TUNNELS, "a report on a tunnelled packet of nobody's is counted and dropped")
 def report_stranger(s, m):
     m.service(s, "dns", "udp", 53)
     f = s.flow("dns")
@@ -136,7 +137,8 @@ def report_stranger(s, m):
     s.count("icmp_error")
 
 
-@rows_for(IPIP, "an error about a packet that was never sent changes nothing, and nobody is told")
+@rows_for(IN_TUNNELS, "an error about a packet that was never sent changes nothing, and nobody is "
+          "told")
 def path_mtu_forged(s, m):
     m.service(s)
     f = s.flow()
@@ -158,12 +160,12 @@ def path_mtu_least(s, m):
     f.send(b"x" * 1380)
     f.client_seq -= 1380
     inner = on_the_way(s, m, f, b"x" * 1380, "too_big", 80)
-    fits = max(576 - OVERHEAD[m], 0 if m.version == 4 else 1280)
+    fits = max(576 - m.overhead, 0 if m.version == 4 else 1280)
     tells(s, m, f, inner, "too_big", fits)
     f.send(b"x" * 1380, drop="too_big", answer=("too_big", fits))
 
 
-@rows_for(IPIP, "an MTU that no link may have is no error (RFC 791 3.2, RFC 8201 4)")
+@rows_for(IN_TUNNELS, "an MTU that no link may have is no error (RFC 791 3.2, RFC 8201 4)")
 def path_mtu_impossible(s, m):
     m.service(s)
     f = s.flow()

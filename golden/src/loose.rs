@@ -34,6 +34,9 @@ pub struct Loose {
     /// They are a checksum, and right: the frame's bytes from the first of these numbers up to the
     /// second add up to all ones (RFC 1071).
     sums: Option<(usize, usize)>,
+    /// What is added to that: a pseudo header's protocol and length.
+    #[serde(default)]
+    pseudo: u32,
 }
 
 /// The rules of a case, and what they saw.
@@ -98,7 +101,7 @@ impl Rules {
             return Some(format!("{value} twice (no two of {group} are the same)"));
         }
         let (from, to) = loose.sums?;
-        let right = sent.get(from..to).is_some_and(sums_up);
+        let right = sent.get(from..to).is_some_and(|bytes| sums_up(bytes, loose.pseudo));
         (!right).then(|| "the checksum is wrong".to_owned())
     }
 
@@ -113,9 +116,9 @@ impl Rules {
 }
 
 /// Whether bytes with their checksum add up to all ones (RFC 1071).
-fn sums_up(bytes: &[u8]) -> bool {
+fn sums_up(bytes: &[u8], pseudo: u32) -> bool {
     let word = |pair: &[u8]| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |low| u32::from(*low));
-    let mut sum: u32 = bytes.chunks(2).map(word).sum();
+    let mut sum: u32 = bytes.chunks(2).map(word).sum::<u32>() + pseudo;
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }

@@ -67,6 +67,7 @@ impl Ground {
             reals: reals.filter_map(|(_, real)| replies(plan, real)).collect(),
             snat: plan.snat_rules().map(|(_, _, rule)| self.rule(plan, rule)).collect(),
             tunnels: tunnels.into_iter().flatten().map(network).collect(),
+            tunnel_ports: plan.tunnel_ports(),
             own: self.own.iter().map(|(_, address, _)| *address).collect(),
         }
     }
@@ -193,6 +194,8 @@ mod tests {
     fn blueprint() -> Blueprint {
         let web = [real("192.0.2.11", 8080, None), real("192.0.2.12", 80, Some(Mode::Dr))];
         let range = Ports { first: 8000, last: 8099 };
+        let mut gue = real("192.0.2.14", 0, Some(Mode::Gue));
+        gue.tunnel.port = Some(6081);
         let rule = |name: &str, sources: &[Network], protocols: &[Protocol]| SnatRule {
             name: name.to_owned(),
             sources: sources.to_vec(),
@@ -205,7 +208,7 @@ mod tests {
             services: vec![
                 service("web", Protocol::Tcp, Ports::one(80), &web),
                 service("range", Protocol::Udp, range, &[real("2001:db8:2::11", 0, None)]),
-                service("any", Protocol::Any, Ports::ALL, &[real("192.0.2.13", 0, None)]),
+                service("any", Protocol::Any, Ports::ALL, &[real("192.0.2.13", 0, None), gue]),
             ],
             pools: vec![pool("all", "198.51.100.10"), pool("tcp", "198.51.100.11")],
             snat: vec![
@@ -259,6 +262,7 @@ mod tests {
         let local = |text, echo| LocalMatch { address: ip(text), ports: 1024..=65535, echo };
         assert_eq!(taken.locals, [local("198.51.100.10", true), local("198.51.100.11", false)]);
         assert_eq!(taken.tunnels, [network(net("192.0.2.64", 28))]);
+        assert_eq!(taken.tunnel_ports, [6081]);
         assert_eq!(taken.own, [ip("198.51.100.1"), ip("192.0.2.1")]);
         let [all, tcp] = &taken.snat[..] else { panic!("{:?}", taken.snat) };
         assert_eq!((all.tcp, all.udp, all.icmp), (true, true, true));

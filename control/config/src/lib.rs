@@ -29,6 +29,7 @@ mod report;
 mod schema;
 mod suggest;
 mod syntax;
+mod tunnel;
 mod words;
 
 pub use address::{AddressRange, Mac, Prefix};

@@ -262,6 +262,16 @@ impl<'t> Table<'t> {
         })
     }
 
+    /// A boolean, if the file has the key.
+    pub fn boolean_if_given(&self, key: &'static Key, report: &mut Report) -> Option<bool> {
+        let value = self.value(key, report)?;
+        let read = value.get_ref().as_bool();
+        if read.is_none() {
+            Self::mismatch(self.path.key(key.name), key, value, report);
+        }
+        read
+    }
+
     /// A string, if the file has the key.
     fn text_if_given(&self, key: &'static Key, report: &mut Report) -> Option<&'t str> {
         let value = self.value(key, report)?;

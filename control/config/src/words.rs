@@ -160,6 +160,19 @@ impl Word for Question {
     ];
 }
 
+impl Word for Mode {
+    const NOUN: &str = "a forwarding mode";
+    const ALL: &[(&str, Self)] = &{
+        let mut all = [("", Self::Fnat); Self::OF_REALS.len()];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = (Self::OF_REALS[at].name(), Self::OF_REALS[at]);
+            at += 1;
+        }
+        all
+    };
+}
+
 impl Word for Scheduling {
     const NOUN: &str = "a scheduler";
     const ALL: &[(&str, Self)] = &{
@@ -182,7 +195,6 @@ macro_rules! named {
         }
     };
 }
-named!(Mode, "a forwarding mode", Fnat, Nat, Dr, Ipip);
 named!(HashKey, "something to hash", Client, ClientPort);
 named!(Orphans, "a fate of sessions", Keep, Reset, Reschedule);
 named!(AllDown, "a rule for when all are down", Drop, Keep, FailOpen);

@@ -9,7 +9,7 @@ use sluice_config::{
     Mapping, MemifRole, Mode, NoSession, Orphans, Persistence, Ports, Protocol, RealServer,
     Refusal, Scheduling, Timeouts, VirtualService,
 };
-use sluice_director::blueprint::{Blueprint, Network};
+use sluice_director::blueprint::{Blueprint, Network, TunnelOptions};
 
 const SMALL: &str = r#"
 [[port]]
@@ -320,6 +320,7 @@ fn every_key_of_a_service_reaches_the_blueprint() {
         vip: address("2001:db8:1::53"),
         ports: Ports { first: 8000, last: 8099 },
         mode: Mode::Nat,
+        tunnel: TunnelOptions::default(),
         scheduler: Scheduling::Mh,
         hash: HashKey::ClientPort,
         mh_table: 251,

@@ -15,6 +15,7 @@ mod matches;
 mod name;
 mod refused;
 mod seen;
+mod tunnel;
 mod whole;
 mod write;
 

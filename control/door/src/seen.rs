@@ -13,7 +13,7 @@ use sluice_ipvs::{
 use sluice_state::{Key, Kind, Object, Override, RealState, State, real_key};
 
 use crate::refused::Refused;
-use crate::{matches, whole, write};
+use crate::{matches, tunnel, whole, write};
 
 /// The service with this key, as an object of the state.
 pub fn find<'s>(state: &'s State, key: &ServiceKey) -> Option<(&'s str, &'s Arc<Object>)> {
@@ -141,16 +141,17 @@ pub(crate) fn destination(
     };
     let down = real.get("down") == Some(&Value::Bool(true)) && over.state != Some(RealState::Up);
     let mode = text(real, "mode").or_else(|| text(service, "mode"));
+    let tunnel = mode.and_then(|mode| tunnel::of_real(mode, service, real));
     Destination {
         address: at.ip(),
         port: at.port(),
         method: match mode {
             Some("nat") => Method::Masq,
             Some("dr") => Method::Route,
-            Some("ipip") => Method::Tunnel,
+            _ if tunnel.is_some() => Method::Tunnel,
             _ => Method::FullNat,
         },
-        tunnel: Tunnel::IPIP,
+        tunnel: tunnel.unwrap_or(Tunnel::IPIP),
         weight: if down { 0 } else { weight },
         upper: number(real, "upper_sessions"),
         lower: number(real, "lower_sessions"),

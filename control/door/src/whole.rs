@@ -14,6 +14,7 @@ use sluice_state::{Author, Door, Edit, IPVS, Key, Kind, Refusal, State};
 use crate::name::{service_name, shown};
 use crate::refused::Refused;
 use crate::seen::{self, number, text};
+use crate::tunnel;
 use crate::write::{self, Table, endpoint};
 
 /// The longest timeout in seconds.
@@ -105,7 +106,7 @@ fn shown_destination(it: &MarkDestination) -> Destination {
         address: it.at.ip(),
         port: it.at.port(),
         method: method(it.mode),
-        tunnel: Tunnel::IPIP,
+        tunnel: tunnel::of_mode(it.mode.name()).unwrap_or(Tunnel::IPIP),
         weight: it.weight.into(),
         upper: it.upper,
         lower: it.lower,
@@ -121,8 +122,8 @@ const fn method(mode: Mode) -> Method {
         Mode::Fnat => Method::FullNat,
         Mode::Nat => Method::Masq,
         Mode::Dr => Method::Route,
-        Mode::Ipip => Method::Tunnel,
         Mode::Snat => Method::Snat,
+        _ => Method::Tunnel,
     }
 }
 

@@ -7,12 +7,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde_json::{Map, Value, json};
 use sluice_ipvs::{
-    Destination, Errno, Family, Method, Protocol, ServiceKey, ServiceSpec, Settings, TunnelKind,
-    flags,
+    Destination, Errno, Family, Method, Protocol, ServiceKey, ServiceSpec, Settings, flags,
 };
 
 use crate::name::{protocol_name, service_name, shown};
 use crate::refused::Refused;
+use crate::tunnel;
 
 /// Flags that no key says, in hexadecimal.
 pub(crate) const FLAGS: &str = "ipvs.flags";
@@ -231,11 +231,7 @@ pub(crate) fn mode(of: &ServiceKey, it: &Destination) -> Result<&'static str, Re
         Method::Masq => Ok("nat"),
         Method::Route => Ok("dr"),
         Method::FullNat => Ok("fnat"),
-        Method::Tunnel => match it.tunnel.kind {
-            TunnelKind::Ipip => Ok("ipip"),
-            TunnelKind::Gue => has_no("GUE tunnels; use --tun-type ipip"),
-            TunnelKind::Gre => has_no("GRE tunnels; use --tun-type ipip"),
-        },
+        Method::Tunnel => tunnel::mode(it),
         Method::Local => has_no("forwarding to itself"),
         Method::Bypass => has_no("bypass"),
         Method::Snat => has_no("source NAT (-J) but in services by match (-H)"),
@@ -258,6 +254,9 @@ pub(crate) fn real(of: &ServiceKey, it: &Destination) -> Result<Value, Refused> 
         put("lower_sessions", it.lower);
     }
     value["mode"] = mode.into();
+    if it.method == Method::Tunnel {
+        tunnel::write(it.tunnel, &mut value);
+    }
     Ok(value)
 }
 

@@ -225,7 +225,8 @@ fn refusals_are_the_kernels() {
         ..spec(nowhere, "rr")
     };
     let engine = Some("sap".to_owned());
-    let gue = Tunnel { kind: TunnelKind::Gue, port: 6080, flags: 0 };
+    // Remote checksum offload.
+    let gue = Tunnel { kind: TunnelKind::Gue, port: 6080, flags: 2 };
     let add = |it: &Destination| Request::AddDestination(mail(), it.clone());
     for (request, wanted) in [
         (Request::AddService(spec(mail(), "rr")), Errno::Exist),

@@ -20,6 +20,7 @@ mod saved;
 
 mod sound;
 mod target;
+mod tunnel;
 
 pub use keepalived::{Files, Source, keepalived};
 pub use note::{Kind, Note, Place};

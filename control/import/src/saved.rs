@@ -14,6 +14,7 @@ use crate::output::Imported;
 use crate::outward::Outward;
 use crate::sound;
 use crate::target::{Made, Table, Target, known, service_name};
+use crate::tunnel;
 use options::{Command, Options};
 
 /// Who knows names: lists without `-n` have them in place of numbers.
@@ -302,7 +303,8 @@ impl Turn<'_> {
         let mut table = Table::new();
         let mut put = |key: &str, value: Value| drop(table.insert(key.to_owned(), value));
         put("address", address.to_string().into());
-        if !["dr", "ipip"].contains(&mode) {
+        let is_tunnel = tunnel::named(mode).is_some();
+        if mode != "dr" && !is_tunnel {
             let port = port.unwrap_or(key.port);
             if port != 0 {
                 put("port", port.into());
@@ -313,6 +315,13 @@ impl Turn<'_> {
         if mode != "nat" {
             put("mode", mode.into());
         }
+        let tunnel_port = options.tunnel_port.as_ref().and_then(|port| port.parse::<u16>().ok());
+        if let Some(port) = tunnel_port.filter(|port| mode == "gue" && *port != 0) {
+            put("tunnel_port", port.into());
+        }
+        if is_tunnel && mode != "ipip" && options.tunnel_sum.as_deref() == Some("--tun-csum") {
+            put("tunnel_checksum", true.into());
+        }
         for (key, value) in [("upper_sessions", options.upper), ("lower_sessions", options.lower)] {
             if let Some(value) = value.filter(|&value| value > 0) {
                 put(key, value.min(1 << 30).into());
@@ -322,7 +331,7 @@ impl Turn<'_> {
             let means = format!("a weight of {weight}");
             self.report.differs(&self.place, "-w", means, "it is 65535, the most there is");
         }
-        if mode == "ipip" {
+        if is_tunnel {
             let means = "tunnels packets to the server";
             let how = "the director's file needs source_v4 or source_v6 of [ipip]";
             self.report.differs(&self.place, "-i", means, how);
@@ -340,12 +349,19 @@ impl Turn<'_> {
             ('m', _) => "nat",
             ('g', _) => "dr",
             ('b', _) => "fnat",
-            ('i', None | Some("ipip")) => "ipip",
-            ('i', Some(tunnel)) => {
-                let means = format!("tunnels by {tunnel}");
-                self.lost("--tun-type", means, "mode = \"ipip\" is the tunnel there is");
+            ('i', _) if options.tunnel_sum.as_deref() == Some("--tun-remcsum") => {
+                let means = "remote checksum offload: the receiver makes the inner checksum";
+                self.lost("--tun-remcsum", means, "use --tun-csum or --tun-nocsum");
                 return None;
             }
+            ('i', kind) => match tunnel::named(kind.unwrap_or("ipip")) {
+                Some(mode) => mode,
+                None => {
+                    let means = format!("tunnels by {}", kind.unwrap_or_default());
+                    self.lost("--tun-type", means, "mode = \"ipip\" is a tunnel that there is");
+                    return None;
+                }
+            },
             _ => {
                 let means = "source NAT for connections from inside";
                 self.lost("-J", means, "name a service by match (-H), or write a [[snat]] rule");

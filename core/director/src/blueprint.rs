@@ -8,10 +8,12 @@
 mod health;
 mod outside;
 mod scheduling;
+mod tunnel;
 
 pub use health::{AllDown, CheckAt};
 pub use outside::{Mapping, Network, SnatRule, TunnelSources};
 pub use scheduling::{HashKey, Scheduling};
+pub use tunnel::TunnelOptions;
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -122,11 +124,19 @@ pub enum Mode {
     Dr = 2,
     /// IP in IP (RFC 2003, RFC 2473): the packet is encapsulated to the real server.
     Ipip = 3,
+    /// Generic UDP Encapsulation (draft-ietf-intarea-gue) to the real server.
+    Gue = 5,
+    /// Generic Routing Encapsulation (RFC 2784) to the real server.
+    Gre = 6,
     /// Source NAT of the real servers' own connections: the mode of a [`SnatRule`], of no service.
     Snat = 4,
 }
 
 impl Mode {
+    /// Those that a real server can have.
+    pub const OF_REALS: [Self; 6] =
+        [Self::Fnat, Self::Nat, Self::Dr, Self::Ipip, Self::Gue, Self::Gre];
+
     /// The name used in configuration and output.
     pub const fn name(self) -> &'static str {
         match self {
@@ -134,8 +144,20 @@ impl Mode {
             Self::Nat => "nat",
             Self::Dr => "dr",
             Self::Ipip => "ipip",
+            Self::Gue => "gue",
+            Self::Gre => "gre",
             Self::Snat => "snat",
         }
+    }
+
+    /// Whether packets get an outer header to the real server.
+    pub const fn is_tunnel(self) -> bool {
+        matches!(self, Self::Ipip | Self::Gue | Self::Gre)
+    }
+
+    /// Whether packets keep the virtual address and port, which real servers then hold too.
+    pub const fn keeps_destination(self) -> bool {
+        matches!(self, Self::Dr) || self.is_tunnel()
     }
 }
 
@@ -210,6 +232,8 @@ pub struct RealServer {
     pub weight: u16,
     /// Its own forwarding mode; the service's without one.
     pub mode: Option<Mode>,
+    /// What it has of its own in a tunnel's headers.
+    pub tunnel: TunnelOptions,
     /// Sessions from which on it gets no new ones; 0 for no limit.
     pub upper_sessions: u32,
     /// Sessions below which it gets new ones again after it was at its upper limit; 0 for
@@ -230,6 +254,7 @@ impl Default for RealServer {
             port: 0,
             weight: 1,
             mode: None,
+            tunnel: TunnelOptions::default(),
             upper_sessions: 0,
             lower_sessions: 0,
             down: false,
@@ -252,6 +277,8 @@ pub struct VirtualService {
     pub ports: Ports,
     /// Forwarding mode of real servers that have none of their own.
     pub mode: Mode,
+    /// What tunnels' headers have, where real servers say nothing else.
+    pub tunnel: TunnelOptions,
     /// Scheduler.
     pub scheduler: Scheduling,
     /// What `sh` and `mh` hash.
@@ -302,6 +329,7 @@ impl Default for VirtualService {
             vip: IpAddr::from([0, 0, 0, 0]),
             ports: Ports::ALL,
             mode: Mode::Fnat,
+            tunnel: TunnelOptions::default(),
             scheduler: Scheduling::Rr,
             hash: HashKey::Client,
             mh_table: 65_537,

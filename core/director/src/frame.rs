@@ -46,6 +46,10 @@ pub trait Frame {
     /// Gives a super-frame's segments another size; for no other frame.
     fn set_segment_size(&mut self, _size: u16) {}
 
+    /// Says that so many bytes are now between an outer IP header and the packet inside: who
+    /// finishes the frame when it is sent must know.
+    fn set_shim(&mut self, _bytes: u8) {}
+
     /// Says that the frame is what it is to be: no super-frame, and its checksums are complete.
     fn set_finished(&mut self) {}
 

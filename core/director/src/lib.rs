@@ -8,6 +8,7 @@
 
 pub mod blueprint;
 pub mod counters;
+mod encap;
 pub mod family;
 pub mod fib;
 pub mod filter;

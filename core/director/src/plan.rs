@@ -8,7 +8,7 @@
 mod addresses;
 mod clients;
 mod compile;
-mod forwarding;
+pub(crate) mod forwarding;
 mod hairpins;
 mod ids;
 mod probes;
@@ -34,10 +34,12 @@ use crate::blueprint::{
     AllDown, ClientAddress, HashKey, Mapping, Mode, Network, NoSession, Orphans, Persistence,
     Ports, Protocol, Refusal, Scheduling, TunnelSources,
 };
+use crate::encap::Encap;
 use crate::fib::PortId;
 use crate::schedule::mh::Table;
 use crate::session::{Core, State};
 use bytemuck::{NoUninit, Zeroable};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -239,6 +241,8 @@ pub struct Real {
     /// Forwarding mode, and what it means.
     pub mode: Mode,
     pub(crate) forwarding: Forwarding,
+    /// What is put before its packets, if they go into a tunnel.
+    pub(crate) encap: Option<Encap>,
     /// Sessions from which on it gets no new ones; 0 for no limit.
     pub upper_sessions: u32,
     /// Sessions below which it gets new ones again; 0 for three quarters of the upper limit.
@@ -403,6 +407,13 @@ impl Plan {
     /// Services that are configured, with their ids.
     pub fn live_services(&self) -> impl Iterator<Item = (ServiceId, &Service)> {
         self.live().filter(|(_, s)| s.snat.is_none())
+    }
+
+    /// UDP ports that packets to real servers behind tunnels are sent to, in order. Real servers
+    /// that left but have sessions are among them.
+    pub fn tunnel_ports(&self) -> Vec<u16> {
+        let ports = self.reals.iter().filter_map(|real| real.encap?.udp_port());
+        ports.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Rules of source NAT that are configured, with their ids, in no order.

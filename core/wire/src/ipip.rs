@@ -53,6 +53,22 @@ impl Inner {
         }
     }
 
+    /// The same behind so many more bytes, which the outer header calls `protocol`.
+    #[must_use]
+    pub const fn behind(self, protocol: u8, bytes: usize) -> Self {
+        Self { protocol, length: self.length + bytes, ..self }
+    }
+
+    /// Total length in bytes.
+    pub const fn length(self) -> usize {
+        self.length
+    }
+
+    /// Whether it is an IPv6 packet.
+    pub const fn is_v6(self) -> bool {
+        self.protocol == ipv4::IPV6
+    }
+
     /// Writes the outer IPv4 header. `id` is what keeps fragments of different packets apart; it is
     /// left out (0) when nothing may be fragmented (RFC 6864 4.1). `None` when the whole would be
     /// longer than 65,535 bytes.

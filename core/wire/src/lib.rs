@@ -8,6 +8,8 @@
 pub mod checksum;
 pub mod ethernet;
 pub mod fragment;
+pub mod gre;
+pub mod gue;
 pub mod icmp;
 pub mod ipip;
 pub mod ipv4;
@@ -15,6 +17,7 @@ pub mod ipv6;
 pub mod offload;
 pub mod proxy_protocol;
 pub mod sctp;
+pub mod shim;
 pub mod tcp;
 pub mod tcp_options;
 pub mod translate;

@@ -6,7 +6,7 @@
 //! `inet_gso_segment` is what a receiver expects: numbers and identifications count on, FIN and PSH
 //! are on the last segment, CWR on the first (RFC 3168 6.1.2).
 
-use crate::{checksum, ethernet, ipv4, ipv6, tcp, udp};
+use crate::{checksum, ethernet, ipv4, ipv6, shim, tcp, udp};
 
 /// IP headers behind each other that are looked through: that of a packet and of its tunnel's.
 const MOST_NETS: usize = 2;
@@ -22,6 +22,9 @@ const PSH: u8 = 0x08;
 pub struct Place {
     nets: [usize; MOST_NETS],
     depth: usize,
+    /// What is between the outer IP header and the packet inside, by the protocol that the former
+    /// calls it, and where it begins.
+    shim: Option<(u8, usize)>,
     /// TCP or UDP.
     pub protocol: u8,
     /// Offset of the transport header.
@@ -36,11 +39,18 @@ impl Place {
     /// Looks through link-layer tags, extension headers and one tunnel. `None` for all that is no
     /// whole TCP segment or UDP datagram, or has something wrong with a length.
     pub fn of(frame: &[u8]) -> Option<Self> {
+        Self::behind(frame, 0)
+    }
+
+    /// The same of a frame that has so many bytes between an outer IP header and the packet inside,
+    /// if it has any.
+    pub fn behind(frame: &[u8], bytes: usize) -> Option<Self> {
         let link = ethernet::payload(frame)?;
         if !matches!(link.ethertype, ethernet::IPV4 | ethernet::IPV6) {
             return None;
         }
         let (mut nets, mut at, mut end) = ([0; MOST_NETS], link.offset, frame.len());
+        let mut shim = None;
         for depth in 1..=MOST_NETS {
             let packet = frame.get(at..end)?;
             nets[depth - 1] = at;
@@ -64,6 +74,11 @@ impl Place {
             let l4 = at + header;
             end = at + total;
             let own = match protocol {
+                _ if bytes > 0 && shim.is_none() => {
+                    shim = Some((protocol, l4));
+                    at = l4 + bytes;
+                    continue;
+                }
                 ipv4::TCP => tcp::Header::parse(frame.get(l4..end)?)?.header_len(),
                 ipv4::UDP => udp::Header::parse(frame.get(l4..end)?).map(|_| udp::HEADER)?,
                 ipv4::IPV4 | ipv4::IPV6 => {
@@ -72,7 +87,7 @@ impl Place {
                 }
                 _ => return None,
             };
-            return Some(Self { nets, depth, protocol, l4, data: l4 + own, end });
+            return Some(Self { nets, depth, shim, protocol, l4, data: l4 + own, end });
         }
         None
     }
@@ -104,14 +119,20 @@ impl Place {
 
     /// The sum over the pseudo header of a packet with so many bytes from the transport header on.
     fn pseudo(&self, frame: &[u8], length: usize) -> Option<u16> {
-        let packet = frame.get(self.net()..)?;
-        Some(if self.is_v6(frame) {
-            let header = ipv6::Header(packet.first_chunk()?);
-            checksum::pseudo_v6(header.source(), header.destination(), self.protocol, length)
-        } else {
-            let header = ipv4::Header(packet.first_chunk()?);
-            checksum::pseudo_v4(header.source(), header.destination(), self.protocol, length)
-        })
+        pseudo(frame.get(self.net()..)?, self.protocol, length)
+    }
+
+    /// Writes lengths and checksums of what is between the outer IP header and the packet inside;
+    /// the headers of both, and those of the packet's transport, are written before. `data` is what
+    /// follows `frame`.
+    fn finish_shim(&self, frame: &mut [u8], data: &[u8]) -> Option<()> {
+        let Some((protocol, at)) = self.shim else { return Some(()) };
+        let length = frame.len() + data.len() - at;
+        let pseudo = pseudo(frame.get(self.nets[0]..)?, protocol, length)?;
+        let (front, packet) = frame.split_at_mut_checked(self.net())?;
+        // Headers are of an even length.
+        let inside = || !checksum::over([checksum::sum(packet), checksum::sum(data), 0]);
+        shim::finish(protocol, front.get_mut(at..)?, length, (|| pseudo, inside))
     }
 
     fn put_checksum(&self, frame: &mut [u8], value: u16) -> Option<()> {
@@ -131,7 +152,8 @@ impl Place {
         self.put_checksum(frame, 0)?;
         let pseudo = self.pseudo(frame, self.end - self.l4)?;
         let value = checksum::over([pseudo, 0, checksum::sum(frame.get(self.l4..self.end)?)]);
-        self.put_checksum(frame, self.on_wire(value))
+        self.put_checksum(frame, self.on_wire(value))?;
+        self.finish_shim(frame.get_mut(..self.end)?, &[])
     }
 
     /// UDP has no checksum of zero (RFC 768).
@@ -166,6 +188,17 @@ impl Place {
     }
 }
 
+/// The sum over the pseudo header of an IP packet, for so many bytes of a protocol.
+fn pseudo(packet: &[u8], protocol: u8, length: usize) -> Option<u16> {
+    Some(if packet.first()? >> 4 == 6 {
+        let header = ipv6::Header(packet.first_chunk()?);
+        checksum::pseudo_v6(header.source(), header.destination(), protocol, length)
+    } else {
+        let header = ipv4::Header(packet.first_chunk()?);
+        checksum::pseudo_v4(header.source(), header.destination(), protocol, length)
+    })
+}
+
 /// Sets the length of an IP packet, and counts an IPv4 identification on.
 fn set_length(net: &mut [u8], length: usize, further: u16) {
     if net[0] >> 4 == 6 {
@@ -189,8 +222,20 @@ fn set_length(net: &mut [u8], length: usize, further: u16) {
 ///
 /// `None`, with nothing handed on, for a frame without a [`Place`], one whose headers are longer
 /// than [`MOST_HEADERS`], and for a size of zero.
-pub fn cut(frame: &[u8], size: u16, mut piece: impl FnMut(&[u8], &[u8]) -> bool) -> Option<usize> {
-    let place = Place::of(frame).filter(|_| size > 0)?;
+pub fn cut(frame: &[u8], size: u16, piece: impl FnMut(&[u8], &[u8]) -> bool) -> Option<usize> {
+    cut_at(Place::of(frame)?, frame, size, piece)
+}
+
+/// [`cut`] of a frame whose place is known.
+pub fn cut_at(
+    place: Place,
+    frame: &[u8],
+    size: u16,
+    mut piece: impl FnMut(&[u8], &[u8]) -> bool,
+) -> Option<usize> {
+    if size == 0 {
+        return None;
+    }
     let mut room = [0; MOST_HEADERS];
     let headers = room.get_mut(..place.data)?;
     let (front, data) = (&frame[..place.data], &frame[place.data..place.end]);
@@ -204,6 +249,7 @@ pub fn cut(frame: &[u8], size: u16, mut piece: impl FnMut(&[u8], &[u8]) -> bool)
         let pseudo = place.pseudo(headers, place.data - place.l4 + part.len())?;
         let sums = [pseudo, checksum::sum(&headers[place.l4..]), checksum::sum(part)];
         place.put_checksum(headers, place.on_wire(checksum::over(sums)))?;
+        place.finish_shim(headers, part)?;
         if !piece(headers, part) {
             return Some(index);
         }

@@ -1,6 +1,6 @@
 //! UDP (RFC 768).
 
-use crate::be16;
+use crate::{be16, checksum};
 
 /// Bytes of a header.
 pub const HEADER: usize = 8;
@@ -31,4 +31,23 @@ impl<'a> Header<'a> {
     pub const fn checksum(self) -> u16 {
         be16(self.0, CHECKSUM)
     }
+}
+
+/// Writes the length of a datagram, whose first bytes these are, and its checksum unless that field
+/// is zero, which says that it has none. `pseudo` and `inside` are the sums over the pseudo header
+/// and over what follows these bytes, of which there is an even number.
+pub(crate) fn finish(
+    start: &mut [u8],
+    length: usize,
+    (pseudo, inside): (impl FnOnce() -> u16, impl FnOnce() -> u16),
+) -> Option<()> {
+    let length = u16::try_from(length).ok()?;
+    start.get_mut(4..6)?.copy_from_slice(&length.to_be_bytes());
+    if Header(start.first_chunk()?).checksum() != 0 {
+        start[CHECKSUM..][..2].fill(0);
+        let sum = checksum::over([pseudo(), checksum::sum(start), inside()]);
+        let sum = if sum == 0 { 0xffff } else { sum };
+        start[CHECKSUM..][..2].copy_from_slice(&sum.to_be_bytes());
+    }
+    Some(())
 }

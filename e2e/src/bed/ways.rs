@@ -18,6 +18,10 @@ pub enum Mode {
     Dr,
     /// IP in IP.
     Ipip,
+    /// Generic UDP Encapsulation, with the UDP checksum.
+    Gue,
+    /// GRE, with its checksum and a key.
+    Gre,
 }
 
 impl Mode {
@@ -28,12 +32,28 @@ impl Mode {
             Self::Nat => "nat",
             Self::Dr => "dr",
             Self::Ipip => "ipip",
+            Self::Gue => "gue",
+            Self::Gre => "gre",
+        }
+    }
+
+    /// Whether packets go through a tunnel.
+    pub const fn is_tunnel(self) -> bool {
+        matches!(self, Self::Ipip | Self::Gue | Self::Gre)
+    }
+
+    /// What a service says about its tunnels' headers: all that may be said.
+    pub fn tunnel_keys(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Gue => &[("tunnel_port", "6081"), ("tunnel_checksum", "true")],
+            Self::Gre => &[("tunnel_key", "7"), ("tunnel_checksum", "true")],
+            Self::Fnat | Self::Nat | Self::Dr | Self::Ipip => &[],
         }
     }
 
     /// Whether real servers answer past the director, from the virtual address.
-    pub fn answers_past(self) -> bool {
-        matches!(self, Self::Dr | Self::Ipip)
+    pub const fn answers_past(self) -> bool {
+        matches!(self, Self::Dr) || self.is_tunnel()
     }
 }
 
@@ -50,7 +70,7 @@ impl Bed {
             self.hold_vip()?;
             self.back_door()?;
         }
-        if mode == Mode::Ipip {
+        if mode.is_tunnel() {
             self.unpack()?;
         }
         Ok(())

@@ -61,7 +61,7 @@ fn scenes_reach_everything() {
         reached.extend(reach(&script));
     }
     println!("{reached:?}");
-    let modes = ["fnat", "nat", "dr", "ipip", "snat", "across"];
+    let modes = ["fnat", "nat", "dr", "ipip", "gue", "gre", "snat", "across"];
     let back = ["fnat back", "nat back", "snat back", "across back"];
     let kinds = [
         "cut",

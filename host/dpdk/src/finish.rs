@@ -7,7 +7,6 @@ use std::thread;
 
 use arrayvec::ArrayVec;
 use sluice_director::frame::Frame;
-use sluice_wire::offload::{self, Place};
 
 use crate::mbuf::{Marks, Mbuf};
 use crate::pool::FramePool;
@@ -66,9 +65,9 @@ impl Finisher {
     fn cut<const N: usize>(&self, frame: &Mbuf, send: &mut impl FnMut(&mut ArrayVec<Mbuf, N>)) {
         let mut segments = ArrayVec::<Mbuf, N>::new();
         let size = frame.segment_size();
-        let all = Place::of(frame.bytes()).map_or(1, |place| place.segments(size));
+        let all = frame.transport().map_or(1, |place| place.segments(size));
         let mut sent = 0;
-        let made = offload::cut(frame.bytes(), size, |headers, data| {
+        let made = frame.cut(|headers, data| {
             if segments.is_full() {
                 sent += insist(&mut segments, send);
             }
@@ -103,7 +102,7 @@ fn insist<const N: usize>(
 fn complete(frame: &mut Mbuf) {
     if frame.is_unfinished() {
         // What has no place any more became something else, and that is complete.
-        if let Some(place) = Place::of(frame.bytes()) {
+        if let Some(place) = frame.transport() {
             place.complete_checksum(frame.bytes_mut());
         }
         frame.mark(Marks::default());

@@ -10,6 +10,11 @@ use std::ptr::NonNull;
 
 use sluice_director::frame::{Checked, Frame, RxChecksum};
 use sluice_dpdk_sys as sys;
+use sluice_wire::offload::{self, Place};
+
+/// Where the bytes between an outer IP header and the packet inside are counted in the word
+/// `TX_OFFLOAD`: behind the segments' size, where nothing else of ours is.
+const SHIM_SHIFT: u32 = 49;
 
 /// An owned packet buffer: one contiguous frame with headroom before it and tailroom behind it.
 /// Dropping it gives the buffer back to its pool.
@@ -81,6 +86,17 @@ impl Mbuf {
         if marks.segment_size > 0 {
             header.ol_flags |= sys::RX_LRO;
         }
+    }
+
+    /// Where the headers of a frame are that has to be finished.
+    pub(crate) fn transport(&self) -> Option<Place> {
+        let shim = self.header().rest[sys::TX_OFFLOAD] >> SHIM_SHIFT & 0x7f;
+        Place::behind(self.bytes(), shim as usize)
+    }
+
+    /// Cuts a super-frame into its segments: see [`offload::cut`].
+    pub(crate) fn cut(&self, piece: impl FnMut(&[u8], &[u8]) -> bool) -> Option<usize> {
+        offload::cut_at(self.transport()?, self.bytes(), self.segment_size(), piece)
     }
 
     /// Whether the frame has to be finished before a device without offloads may have it.
@@ -200,6 +216,14 @@ impl Frame for Mbuf {
     fn set_segment_size(&mut self, size: u16) {
         let partial = self.is_unfinished();
         self.mark(Marks { partial, segment_size: size });
+    }
+
+    fn set_shim(&mut self, bytes: u8) {
+        // Of a finished frame nobody asks.
+        if self.is_unfinished() {
+            let word = &mut self.header_mut().rest[sys::TX_OFFLOAD];
+            *word = *word & !(0x7f << SHIM_SHIFT) | u64::from(bytes) << SHIM_SHIFT;
+        }
     }
 
     fn set_finished(&mut self) {

@@ -19,7 +19,6 @@ use arrayvec::ArrayVec;
 use sluice_director::frame::Frame;
 
 use crate::interface::{self, Interface};
-use sluice_wire::offload;
 
 use crate::mbuf::Mbuf;
 use crate::packet::Intake;
@@ -172,7 +171,7 @@ impl Tap {
                 self.counts.tx_errors.fetch_add(1, Ordering::Relaxed);
                 break;
             }
-            let carried = carried(frame.bytes(), size);
+            let carried = carried(frame.transport(), frame.bytes().len(), size);
             packets += carried.0;
             bytes += carried.1;
             written += 1;
@@ -215,7 +214,7 @@ fn write_unfinished(fd: RawFd, frame: &mut Mbuf) -> io::Result<()> {
         return write(fd, &[header.bytes(), frame.bytes()]);
     }
     let (header, mut done) = (VnetHeader::default(), Ok(()));
-    offload::cut(frame.bytes(), frame.segment_size(), |headers, data| {
+    frame.cut(|headers, data| {
         done = write(fd, &[header.bytes(), headers, data]);
         done.is_ok()
     });

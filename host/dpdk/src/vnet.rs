@@ -152,7 +152,7 @@ impl Beach {
     }
 
     fn count(&mut self, bytes: &[u8], size: u16) {
-        let (packets, bytes) = carried(bytes, size);
+        let (packets, bytes) = carried(Place::of(bytes), bytes.len(), size);
         self.came.packets += packets;
         self.came.bytes += bytes;
     }
@@ -178,9 +178,9 @@ pub(crate) fn piece(pool: FramePool, headers: &[u8], data: &[u8]) -> Option<Mbuf
 }
 
 /// The packets that a frame is on the wire, and their bytes.
-pub(crate) fn carried(bytes: &[u8], size: u16) -> (u64, u64) {
-    let whole = bytes.len() as u64;
-    match Place::of(bytes).filter(|_| size > 0) {
+pub(crate) fn carried(place: Option<Place>, whole: usize, size: u16) -> (u64, u64) {
+    let whole = whole as u64;
+    match place.filter(|_| size > 0) {
         Some(place) => {
             let packets = place.segments(size) as u64;
             (packets, whole + (packets - 1) * place.data as u64)
@@ -257,7 +257,7 @@ impl VnetHeader {
         if marks == Marks::default() {
             return Some(finished);
         }
-        let Some(place) = Place::of(frame.bytes()) else { return Some(finished) };
+        let Some(place) = frame.transport() else { return Some(finished) };
         let bytes = frame.bytes_mut();
         let several = place.segments(marks.segment_size) > 1;
         if place.in_tunnel() || place.protocol == ipv4::UDP && several {

@@ -218,6 +218,22 @@ static __always_inline int is_error(const struct packet *packet)
 	return packet->type == 3 || packet->type == 4 || packet->type == 11 || packet->type == 12;
 }
 
+/* Whether a packet has something that tunnels carry: IP or GRE, or UDP to one of their ports. */
+static __always_inline int is_tunnelled(const struct packet *packet)
+{
+	__be16 port = packet->destination_port;
+
+	switch (packet->protocol) {
+	case IPPROTO_IPIP:
+	case IPPROTO_IPV6:
+	case IPPROTO_GRE:
+		return 1;
+	case IPPROTO_UDP:
+		return bpf_map_lookup_elem(&tunnel_ports, &port) ? 1 : 0;
+	}
+	return 0;
+}
+
 /* Whether the director sent a tunnel packet with this source. */
 static __always_inline int is_own_tunnel(const struct packet *quoted)
 {
@@ -225,10 +241,8 @@ static __always_inline int is_own_tunnel(const struct packet *quoted)
 	struct settings *set;
 	__u32 first = 0;
 
-	if (quoted->protocol != IPPROTO_IPIP && quoted->protocol != IPPROTO_IPV6)
-		return 0;
 	set = bpf_map_lookup_elem(&settings, &first);
-	if (!set || !(set->flags & BY_TUNNEL))
+	if (!set || !(set->flags & BY_TUNNEL) || !is_tunnelled(quoted))
 		return 0;
 	key.address = quoted->source;
 	return bpf_map_lookup_elem(&tunnels, &key) ? 1 : 0;

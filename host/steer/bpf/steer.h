@@ -163,6 +163,15 @@ struct {
 	__type(value, __u8);
 } tunnels SEC(".maps");
 
+/* UDP ports that tunnels are sent to, in network order. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __be16);
+	__type(value, __u8);
+} tunnel_ports SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

@@ -12,8 +12,8 @@ use std::ops::RangeInclusive;
 
 use crate::layout::{
     ALL_PORTS, AddressKey, BY_NETWORK, BY_SOURCE, BY_TUNNEL, EVERYTHING, End, EndpointKey,
-    EndpointMatch, LOCAL, LOCAL_ECHO, Matches, Network, OWN, PORT_BITS_START, PrefixKey, Role,
-    RoleValue, SOME_PORTS, SOME_RANGES, SettingsValue, SnatMatch, address_key, blocks, class,
+    EndpointMatch, LOCAL, LOCAL_ECHO, Matches, Network, OWN, PORT_BITS_START, PortKey, PrefixKey,
+    Role, RoleValue, SOME_PORTS, SOME_RANGES, SettingsValue, SnatMatch, address_key, blocks, class,
     endpoint_key, masked, prefix_key,
 };
 use crate::{Error, Result};
@@ -30,6 +30,7 @@ pub(crate) struct Contents {
     pub inside: BTreeMap<PrefixKey<16>, u64>,
     pub outside: BTreeMap<PrefixKey<16>, u64>,
     pub tunnels: BTreeMap<PrefixKey<16>, u8>,
+    pub tunnel_ports: BTreeMap<PortKey, u8>,
     pub settings: SettingsValue,
 }
 
@@ -119,6 +120,8 @@ impl Contents {
         }
         contents.take_rules(&matches.snat, classes)?;
         contents.tunnels = matches.tunnels.iter().map(|net| (prefix_key(*net), 1)).collect();
+        let ports = matches.tunnel_ports.iter();
+        contents.tunnel_ports = ports.map(|port| (port.to_be_bytes(), 1)).collect();
         let flag = |set: bool, flag: u64| if set { flag } else { 0 };
         contents.settings[0] = flag(roles.values().any(|role| role.from != 0), BY_SOURCE)
             | flag(!matches.snat.is_empty(), BY_NETWORK)

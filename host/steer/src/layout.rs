@@ -81,6 +81,8 @@ pub struct Matches {
     pub snat: Vec<SnatMatch>,
     /// Outer sources of tunnels: ICMP errors about their packets are taken.
     pub tunnels: Vec<Network>,
+    /// UDP ports that their packets are sent to.
+    pub tunnel_ports: Vec<u16>,
     /// The machine's own addresses: nothing sent to them is taken by its source.
     pub own: Vec<IpAddr>,
 }
@@ -89,6 +91,8 @@ pub struct Matches {
 pub(crate) type AddressKey = [u8; 16];
 /// Key of the map `endpoints`: `struct endpoint`.
 pub(crate) type EndpointKey = [u8; 20];
+/// Key of the map `tunnel_ports`: a port in network order.
+pub(crate) type PortKey = [u8; 2];
 /// Key of a map of prefixes, without the number of bits that count.
 pub(crate) type PrefixKey<const N: usize> = (u32, [u8; N]);
 /// Value of the map `addresses`: `struct role`.

@@ -7,7 +7,7 @@ use aya::maps::{Array, HashMap, Map, MapData, MapInfo, PerCpuArray, XskMap};
 use aya::programs::{ProgramInfo, loaded_programs};
 
 use crate::contents::{Classes, Contents};
-use crate::layout::{AddressKey, EndpointKey, PrefixKey, RoleValue, SettingsValue};
+use crate::layout::{AddressKey, EndpointKey, PortKey, PrefixKey, RoleValue, SettingsValue};
 use crate::table::Table;
 use crate::{Error, Matches, Mode, PROGRAM, Result, link};
 
@@ -23,6 +23,7 @@ pub struct Steer {
     inside: Prefixes<16, u64>,
     outside: Prefixes<16, u64>,
     tunnels: Prefixes<16, u8>,
+    tunnel_ports: Hashed<PortKey, u8>,
     settings: Array<MapData, SettingsValue>,
     counters: PerCpuArray<MapData, u64>,
     classes: Classes,
@@ -94,6 +95,7 @@ impl Steer {
             inside: Table::open("inside", find("inside")?)?,
             outside: Table::open("outside", find("outside")?)?,
             tunnels: Table::open("tunnels", find("tunnels")?)?,
+            tunnel_ports: Table::open("tunnel_ports", find("tunnel_ports")?)?,
             settings: find("settings")?.try_into().map_err(wrong)?,
             counters: find("counters")?.try_into().map_err(wrong)?,
             classes: Classes::default(),
@@ -121,6 +123,7 @@ impl Steer {
         changed.added += self.ranges.add(&wanted.ranges)?;
         changed.added += self.outside.add(&wanted.outside)?;
         changed.added += self.tunnels.add(&wanted.tunnels)?;
+        changed.added += self.tunnel_ports.add(&wanted.tunnel_ports)?;
         self.settings.set(0, wanted.settings, 0).map_err(|source| Error::Map {
             context: "change the steering program's settings",
             source,
@@ -133,6 +136,7 @@ impl Steer {
         changed.removed += self.ranges.prune(&wanted.ranges)?;
         changed.removed += self.outside.prune(&wanted.outside)?;
         changed.removed += self.tunnels.prune(&wanted.tunnels)?;
+        changed.removed += self.tunnel_ports.prune(&wanted.tunnel_ports)?;
         self.present = Some(matches.clone());
         Ok(changed)
     }

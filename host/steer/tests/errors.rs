@@ -55,7 +55,8 @@ fn errors_about_what_real_servers_get() {
         let to_inside = about("192.0.2.131", INSIDE, Ports(UDP, 53, 40_000));
         let (last, other) = ("192.0.2.79", "192.0.2.80");
         let v6_in_it = about(last, REAL, Other(41));
-        let of_tunnel = about(TUNNEL, REAL, Ports(UDP, 1, 2));
+        let gue = |from, port| about(from, REAL, Ports(UDP, 50_000, port));
+        let gre = |from| about(from, REAL, Other(47));
         vec![
             ("a client's packet to a NAT real server", REAL, CLIENT, from_client, Director),
             ("a client's other packet to it", REAL, CLIENT, to_its_ssh, Kernel),
@@ -65,7 +66,12 @@ fn errors_about_what_real_servers_get() {
             ("a tunnel's packet", ROUTER, TUNNEL, about(TUNNEL, REAL, Other(4)), Director),
             ("a tunnel's packet with IPv6 in it", ROUTER, last, v6_in_it, Director),
             ("another's tunnel", ROUTER, other, about(other, REAL, Other(4)), Kernel),
-            ("something else of a tunnel's source", ROUTER, TUNNEL, of_tunnel, Kernel),
+            ("a GRE tunnel's packet", ROUTER, TUNNEL, gre(TUNNEL), Director),
+            ("another's GRE tunnel", ROUTER, other, gre(other), Kernel),
+            ("a GUE tunnel's packet", ROUTER, TUNNEL, gue(TUNNEL, 6080), Director),
+            ("another's GUE tunnel", ROUTER, other, gue(other, 6080), Kernel),
+            ("other UDP of a tunnel's source", ROUTER, TUNNEL, gue(TUNNEL, 53), Kernel),
+            ("TCP to that port", ROUTER, TUNNEL, about(TUNNEL, REAL, Ports(TCP, 1, 6080)), Kernel),
         ]
     });
 }

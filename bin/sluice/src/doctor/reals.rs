@@ -3,30 +3,27 @@
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 
-use sluice_config::{Config, Mode};
+use sluice_config::Config;
 
 use super::facts::{Facts, Hop, Way};
 use super::finding::{Finding, Mark, Section};
-
-/// Bytes of an outer IPv4 and of an outer IPv6 header.
-const OUTER: [u32; 2] = [20, 40];
 
 /// Most findings of a kind that are told one by one.
 const LISTED: usize = 16;
 
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let Some(config) = facts.config().filter(|_| facts.network_seen) else { return Vec::new() };
-    let modes = modes(config);
+    let overheads = overheads(config);
     let mut findings = Vec::new();
-    for (address, modes) in &modes {
+    for (address, overhead) in &overheads {
         match facts.ways.get(address) {
             Some(way) => findings.extend(reached(facts, config, *address, way)),
             None => continue,
         }
-        findings.extend(room(facts, config, *address, modes));
+        findings.extend(room(facts, config, *address, *overhead));
     }
-    if findings.is_empty() && !modes.is_empty() {
-        let text = format!("there is a way to each of {} real servers", modes.len());
+    if findings.is_empty() && !overheads.is_empty() {
+        let text = format!("there is a way to each of {} real servers", overheads.len());
         findings.push(find("reals", Mark::Ok, text));
     }
     once(findings)
@@ -58,16 +55,15 @@ fn find(id: &'static str, mark: Mark, text: String) -> Finding {
     Finding::new(Section::Reals, id, mark, text)
 }
 
-/// Each real server's address with the modes that packets go there by.
-fn modes(config: &Config) -> BTreeMap<IpAddr, Vec<Mode>> {
-    let mut all: BTreeMap<IpAddr, Vec<Mode>> = BTreeMap::new();
+/// Each real server's address with the most bytes that a tunnel puts before packets to it.
+fn overheads(config: &Config) -> BTreeMap<IpAddr, u32> {
+    let mut all: BTreeMap<IpAddr, u32> = BTreeMap::new();
     for service in &config.services {
         for real in &service.reals {
             let mode = real.mode.unwrap_or(service.mode);
-            let modes = all.entry(real.address).or_default();
-            if !modes.contains(&mode) {
-                modes.push(mode);
-            }
+            let overhead = real.tunnel.or(service.tunnel).overhead(mode, real.address);
+            let most = all.entry(real.address).or_default();
+            *most = (*most).max(overhead.into());
         }
     }
     all
@@ -90,7 +86,7 @@ fn reached(facts: &Facts, config: &Config, address: IpAddr, way: &Way) -> Vec<Fi
         }
         Way::Foreign => {
             let text = format!("only the kernel can send to {address}: its route is a tunnel's");
-            let advice = "give it a plain route; the director makes tunnels by mode ipip";
+            let advice = "give it a plain route; the director makes its tunnels itself, by `mode`";
             vec![find("real_foreign", mark, text).advise(advice)]
         }
         Way::None => {
@@ -135,16 +131,12 @@ fn by_hops(facts: &Facts, config: &Config, address: IpAddr, hops: &[Hop]) -> Vec
 }
 
 /// Room for what comes in at any port, with an outer header where a tunnel leads there.
-fn room(facts: &Facts, config: &Config, address: IpAddr, modes: &[Mode]) -> Vec<Finding> {
+fn room(facts: &Facts, config: &Config, address: IpAddr, outer: u32) -> Vec<Finding> {
     let Some(Way::Hops(hops)) = facts.ways.get(&address) else { return Vec::new() };
     let largest = |hop: &Hop| {
         let others = config.ports.iter().filter_map(|port| facts.kernel_side(port));
         let others = others.filter(|side| config.ports.len() == 1 || *side != hop.interface);
         others.filter_map(|side| facts.interfaces.get(side)).map(|seen| seen.mtu).max()
-    };
-    let outer = match modes.contains(&Mode::Ipip) {
-        true => OUTER[usize::from(address.is_ipv6())],
-        false => 0,
     };
     let mut findings = Vec::new();
     for hop in hops {

@@ -45,6 +45,7 @@ pub(super) fn check(config: &Config, index: usize, local: &Local, report: &mut R
             rules::check_mode(service, it.mode, it.mode_path(), report);
             check_family(it, report);
             check_port(it, report);
+            crate::tunnel::check(&[it.mode], server.tunnel, it.path, report);
         }
     }
     check_tunnel(config, index, report);
@@ -93,7 +94,7 @@ fn check_family(it: Checked<'_>, report: &mut Report) {
     if same && address.is_ipv4() != vip.is_ipv4() && !report.is_broken(it.service_path.key("vip")) {
         let found = format!("{address} and the vip {vip} are of different families");
         let hint = format!(
-            "for {} use real servers of the vip's family; fnat and ipip go across families",
+            "for {} use real servers of the vip's family; fnat and tunnels go across families",
             it.mode.name()
         );
         report.error(it.path.key("address"), found, hint);
@@ -111,7 +112,7 @@ fn check_port(it: Checked<'_>, report: &mut Report) {
     if it.service.protocol == Protocol::Any {
         let found = "a real server of a service of any protocol has no port";
         report.error(path, found, "leave it out: packets keep the ports they have");
-    } else if matches!(it.mode, Mode::Dr | Mode::Ipip) && ports.single() != Some(port) {
+    } else if it.mode.keeps_destination() && ports.single() != Some(port) {
         let found =
             format!("{} leaves the port as it is, and the service's is {ports}", it.mode.name());
         report.error(path, found, "leave it out, or use fnat or nat");
@@ -133,13 +134,14 @@ fn check_tunnel(config: &Config, index: usize, report: &mut Report) {
         let needs = |(real, server): &(usize, &RealServer)| {
             let path = Path::real(index, *real);
             let at = if server.mode.is_some() { path } else { Path::table(Place::Service, index) };
-            server.mode.unwrap_or(service.mode) == Mode::Ipip
+            server.mode.unwrap_or(service.mode).is_tunnel()
                 && server.address.is_ipv4() == (key == "source_v4")
                 && !report.is_broken(at.key("mode"))
                 && !report.is_broken(path.key("address"))
         };
         if let Some((real, server)) = service.reals.iter().enumerate().find(needs) {
-            let found = format!("it is ipip, and [ipip] has no {key}");
+            let mode = server.mode.unwrap_or(service.mode).name();
+            let found = format!("it is {mode}, and [ipip] has no {key}");
             let hint =
                 format!("add {key} = \"{example}\" to [ipip], with addresses of this machine");
             let key = if server.mode.is_some() { "mode" } else { "address" };

@@ -19,6 +19,11 @@ pub(super) fn check(service: &VirtualService, path: Path, report: &mut Report) {
     if service.reals.is_empty() {
         check_mode(service, service.mode, path.key("mode"), report);
     }
+    if !report.is_broken(path.key("mode")) {
+        let own = service.reals.iter().filter_map(|real| real.mode);
+        let modes: Vec<_> = std::iter::once(service.mode).chain(own).collect();
+        crate::tunnel::check(&modes, service.tunnel, path, report);
+    }
 }
 
 /// Reports what the service's protocol does not allow.
@@ -53,12 +58,12 @@ pub(super) fn check_mode(service: &VirtualService, mode: Mode, path: Path, repor
     }
     match service.protocol {
         Protocol::Sctp => {
-            let hint = "use nat, dr or ipip: an SCTP association knows its ends by several \
+            let hint = "use nat, dr or a tunnel: an SCTP association knows its ends by several \
                         addresses, which Full NAT would hide from both";
             report.error(path, "sctp cannot be fnat", hint);
         }
         Protocol::Any => {
-            let hint = "use nat, dr or ipip: Full NAT tells sessions apart by ports, which not \
+            let hint = "use nat, dr or a tunnel: Full NAT tells sessions apart by ports, which not \
                         every protocol has";
             report.error(path, "a service of any protocol cannot be fnat", hint);
         }

@@ -148,7 +148,7 @@ fn warn_own_address(
 ) {
     let Some(services) = by_vip.get(&server.address) else { return };
     let mode = server.mode.unwrap_or(service.mode);
-    if matches!(mode, Mode::Dr | Mode::Ipip) {
+    if mode.keeps_destination() {
         let found = format!("{} is a virtual address", server.address);
         let hint = "use the real server's own address: the virtual one is on every real server of \
                     this mode, and does not say which is meant";

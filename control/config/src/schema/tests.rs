@@ -16,7 +16,13 @@ fn all_keys() -> Vec<(&'static Section, &'static Key)> {
 /// A file with nothing but `key = value` in a section like this one.
 fn file_with(section: &Section, key: &Key, value: &str) -> String {
     let around = if section.name == "real" { "[[service]]\nname = \"s\"\n" } else { "" };
-    format!("{around}{}\n{} = {value}\n", section.heading, key.name)
+    // What tunnels have is refused of other modes.
+    let beside = match key.name {
+        "tunnel_port" => "mode = \"gue\"\n",
+        "tunnel_checksum" | "tunnel_key" => "mode = \"gre\"\n",
+        _ => "",
+    };
+    format!("{around}{}\n{beside}{} = {value}\n", section.heading, key.name)
 }
 
 /// What is wrong with this key when it has this value.

@@ -1,5 +1,6 @@
 //! `real_server` and `sorry_server` become `[[service.real]]` sections.
 
+use sluice_config::Mode;
 use std::net::IpAddr;
 
 use super::block::{account, flag};
@@ -9,6 +10,7 @@ use super::tree::Statement;
 use super::words;
 use crate::note::{Place, Report};
 use crate::target::Table;
+use crate::tunnel;
 
 /// A real server, converted.
 #[derive(Clone, Debug)]
@@ -86,7 +88,7 @@ pub fn convert(statement: &Statement, around: &Around, report: &mut Report) -> O
             "lthreshold" => number(inner, "lower_sessions", 1 << 30, &mut real.table, report),
             "inhibit_on_failure" => real.inhibit = flag(inner),
             "virtualhost" => virtual_host = Some(inner.word(1).to_owned()),
-            "lb_kind" | "lvs_method" => real.mode = mode(inner, report),
+            "lb_kind" | "lvs_method" => real.mode = mode(inner, &mut real.table, report),
             word if check::is_checker(word) => checkers.push(inner),
             _ => other(inner, report),
         }
@@ -118,7 +120,7 @@ pub fn other(inner: &Statement, report: &mut Report) {
 }
 
 /// How packets reach real servers, by keepalived's word for it.
-pub fn mode(statement: &Statement, report: &mut Report) -> Option<String> {
+pub fn mode(statement: &Statement, table: &mut Table, report: &mut Report) -> Option<String> {
     let word = statement.word(0);
     let kind = statement.words.get(2..).unwrap_or_default().iter().map(String::as_str);
     let kind: Vec<&str> = kind.filter(|word| *word != "type").collect();
@@ -126,17 +128,7 @@ pub fn mode(statement: &Statement, report: &mut Report) -> Option<String> {
         ("NAT", _) => "nat",
         ("DR", _) => "dr",
         ("FNAT" | "FULLNAT", _) => "fnat",
-        ("TUN", None | Some("ipip" | "nocsum" | "csum")) => {
-            let means = "tunnels packets to real servers";
-            let how = "the director's file needs source_v4 or source_v6 of [ipip]";
-            report.differs(&statement.place, word, means, how);
-            "ipip"
-        }
-        ("TUN", Some(tunnel)) => {
-            let means = format!("tunnels by {tunnel}");
-            report.lost(&statement.place, word, means, "mode = \"ipip\" is the tunnel there is");
-            return None;
-        }
+        ("TUN", _) => return tunnelled(statement, &kind, table, report),
         ("SNAT", _) => {
             let means = "source NAT for connections from inside";
             report.lost(&statement.place, word, means, "say so of a `virtual_server match`");
@@ -148,6 +140,51 @@ pub fn mode(statement: &Statement, report: &mut Report) -> Option<String> {
             return None;
         }
     };
+    Some(mode.to_owned())
+}
+
+/// Whether packets of a mode keep the virtual address and port.
+pub fn keeps_destination(mode: &str) -> bool {
+    Mode::OF_REALS.iter().any(|known| known.name() == mode && known.keeps_destination())
+}
+
+/// The mode of a tunnel that is said in these words, with what it has of its own.
+fn tunnelled(
+    statement: &Statement,
+    words: &[&str],
+    table: &mut Table,
+    report: &mut Report,
+) -> Option<String> {
+    let word = statement.word(0);
+    let (kind, mut options) = match words {
+        [kind, rest @ ..] if !matches!(*kind, "nocsum" | "csum") => (*kind, rest.iter()),
+        all => ("ipip", all.iter()),
+    };
+    let Some(mode) = tunnel::named(kind) else {
+        let means = format!("tunnels by {kind}");
+        report.lost(&statement.place, word, means, "mode = \"ipip\" is a tunnel that there is");
+        return None;
+    };
+    while let Some(option) = options.next() {
+        match *option {
+            "port" => {
+                let port = options.next().and_then(|port| port.parse::<u16>().ok());
+                table.insert("tunnel_port".to_owned(), port.filter(|&port| port != 0)?.into());
+            }
+            "csum" if mode != "ipip" => {
+                table.insert("tunnel_checksum".to_owned(), true.into());
+            }
+            "remcsum" => {
+                let means = "remote checksum offload: the receiver makes the inner checksum";
+                report.lost(&statement.place, word, means, "use csum or nocsum");
+                return None;
+            }
+            _ => {}
+        }
+    }
+    let means = "tunnels packets to real servers";
+    let how = "the director's file needs source_v4 or source_v6 of [ipip]";
+    report.differs(&statement.place, word, means, how);
     Some(mode.to_owned())
 }
 

@@ -126,7 +126,7 @@ impl Server<'_> {
         let value = inner.word(1);
         match inner.word(0) {
             "lb_algo" | "lvs_sched" => self.scheduler(inner, report),
-            "lb_kind" | "lvs_method" => match real::mode(inner, report) {
+            "lb_kind" | "lvs_method" => match real::mode(inner, &mut self.table, report) {
                 Some(mode) => self.mode = mode,
                 None => return false,
             },
@@ -150,7 +150,9 @@ impl Server<'_> {
             "virtualhost" => self.around.virtual_host = Some(value.to_owned()),
             "weight" => self.around.weight = Some(inner.clone()),
             "sorry_server" => self.sorry_server(inner, report),
-            "sorry_server_lvs_method" => self.sorry_mode = real::mode(inner, report),
+            "sorry_server_lvs_method" => {
+                self.sorry_mode = real::mode(inner, &mut Table::new(), report)
+            }
             "quorum" | "hysteresis" => self.quorum(inner, report),
             "laddr_group_name" => match groups.pools.get(value) {
                 Some(pool) => self.pool = Some(pool.clone()),
@@ -344,7 +346,7 @@ fn one(
     if *mode != server.mode {
         table.insert("mode".to_owned(), mode.as_str().into());
     }
-    let stays = mode == "dr" || mode == "ipip";
+    let stays = real::keeps_destination(mode);
     if stays && real.port != 0 && real.port != service_port {
         let means = format!("port {}, which IPVS takes no notice of with {mode}", real.port);
         report.differs(&real.place, "real_server", means, "packets keep the service's port");

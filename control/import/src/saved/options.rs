@@ -58,6 +58,10 @@ pub struct Options {
     pub lower: Option<u32>,
     /// `--tun-type`.
     pub tunnel: Option<String>,
+    /// `--tun-port`.
+    pub tunnel_port: Option<String>,
+    /// `--tun-csum` or its like.
+    pub tunnel_sum: Option<String>,
     /// `-z`.
     pub local: Option<String>,
     /// `-k`.
@@ -206,8 +210,8 @@ fn option(
         "-x" | "--u-threshold" => options.upper = Some(number(value()?)?),
         "-y" | "--l-threshold" => options.lower = Some(number(value()?)?),
         "--tun-type" => options.tunnel = Some(value()?),
-        "--tun-port" => drop(value()?),
-        "--tun-nocsum" | "--tun-csum" | "--tun-remcsum" => {}
+        "--tun-port" => options.tunnel_port = Some(value()?),
+        "--tun-nocsum" | "--tun-csum" | "--tun-remcsum" => options.tunnel_sum = Some(word.into()),
         "-z" | "--laddr" => options.local = Some(value()?),
         // The interface is that which has the address.
         "-F" | "--ifname" => drop(value()?),

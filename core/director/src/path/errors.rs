@@ -185,7 +185,7 @@ impl<F: Parse> Engine<F> {
         if !received.is_for_sender() {
             return is(Verdict::Kernel(Reason::NotOurs));
         }
-        if tunnel::is_about_own(plan, received, frame.bytes()) {
+        if tunnel::is_about_own(&shared.paths, plan, received, frame.bytes()) {
             let at = lane_of(self, lane);
             return is(tunnel::reported(shared, turn, &self.sessions, (received, at), frame));
         }

@@ -2,13 +2,14 @@
 //! difference, then the link layer.
 
 use super::Verdict;
+use crate::encap::Encap;
 use crate::family::{Tuple, unmapped};
 use crate::fib::Hop;
 use crate::frame::Frame;
 use crate::reason::Reason;
 use sluice_wire::checksum::Delta;
 use sluice_wire::ethernet::{self, HEADER, TAG};
-use sluice_wire::{icmp, ipip, ipv4, ipv6, sctp, tcp, udp};
+use sluice_wire::{checksum, icmp, ipip, ipv4, ipv6, sctp, tcp, udp};
 use std::net::IpAddr;
 
 /// Rewrites addresses and ports of an IPv4 packet whose headers are at `l3` and `l4` of its frame,
@@ -109,30 +110,42 @@ pub(super) fn inner(packet: &[u8], salt: u16) -> Option<(ipip::Inner, u16)> {
 }
 
 /// Puts a packet that is on its way through (its time to live is taken care of here) into one
-/// towards `to`, and gives the offset of the outer header; `None` when there is no room before it.
+/// towards `to`, by the outer headers that `encap` says; `None` when there is no room before it.
 pub(super) fn encapsulate<B: Frame>(
     frame: &mut B,
     l3: usize,
-    (from, to): (IpAddr, IpAddr),
-    salt: u16,
+    encap: &Encap,
+    (from, to, hash): (IpAddr, IpAddr, u64),
 ) -> Option<()> {
-    let overhead = if to.is_ipv6() { ipip::OVERHEAD_V6 } else { ipip::OVERHEAD_V4 };
+    let overhead = usize::from(encap.overhead);
     if !frame.push_front(overhead) {
         return None;
+    }
+    if encap.shim_length() > 0 {
+        frame.set_shim(encap.shim_length());
     }
     let bytes = frame.bytes_mut();
     // The link-layer header moves to the new front, what is behind it becomes the outer header.
     bytes.copy_within(overhead..overhead + l3, 0);
-    let (front, inner) = bytes.split_at_mut(l3 + overhead);
-    let (inner, id) = self::inner(inner, salt)?;
+    let (front, packet) = bytes.split_at_mut(l3 + overhead);
+    let (inner, id) = self::inner(packet, hash as u16)?;
+    let (around, inside) = (encap.around(inner), (inner, &*packet, hash));
     let outer = front.get_mut(l3..)?;
     let ethertype = match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
-            inner.within_v4(outer.first_chunk_mut()?, from.to_bits(), to.to_bits(), id)?;
+            let (from, to) = (from.to_bits(), to.to_bits());
+            let (header, shim) = outer.split_first_chunk_mut()?;
+            around.within_v4(header, from, to, id)?;
+            let pseudo = |protocol, length| checksum::pseudo_v4(from, to, protocol, length);
+            encap.write(shim, inside, pseudo)?;
             ethernet::IPV4
         }
         (IpAddr::V6(from), IpAddr::V6(to)) => {
-            inner.within_v6(outer.first_chunk_mut()?, from.to_bits(), to.to_bits())?;
+            let (from, to) = (from.to_bits(), to.to_bits());
+            let (header, shim) = outer.split_first_chunk_mut()?;
+            around.within_v6(header, from, to)?;
+            let pseudo = |protocol, length| checksum::pseudo_v6(from, to, protocol, length);
+            encap.write(shim, inside, pseudo)?;
             ethernet::IPV6
         }
         _ => return None,

@@ -1,4 +1,4 @@
-//! IP in IP: what a tunnel leaves of an MTU, what routers on its way said about theirs, and the way
+//! Tunnels: what one leaves of an MTU, what routers on its way said about theirs, and the way
 //! into it.
 
 mod prepared;
@@ -10,6 +10,7 @@ use super::sweep::expired;
 use super::{Shared, Verdict, answer, quote, rewrite};
 use crate::blueprint::Network;
 use crate::counters::Direction;
+use crate::encap::{self, Encap};
 use crate::family::{Family, Ipv4, Ipv6, Tuple};
 use crate::fib::Hop;
 use crate::frame::Frame;
@@ -18,6 +19,7 @@ use crate::reason::Reason;
 use crate::session::Sessions;
 use crate::time::Time;
 pub(super) use prepared::{Four, Six, Tunnel};
+use rustc_hash::FxHashMap;
 use sluice_wire::{ethernet, icmp, ipip, ipv4, ipv6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -29,7 +31,9 @@ const LEAST_V4: u16 = 576;
 /// The least that is believed of a router which quotes so little that nobody can tell whether the
 /// packet was one of the director's (RFC 792 asks for no more than eight bytes behind the outer
 /// header, which name no addresses): enough for IPv6's least MTU in the tunnel.
-const UNPROVEN_V4: u16 = ipv6::MIN_MTU as u16 + ipip::OVERHEAD_V4 as u16;
+const fn unproven(encap: Encap) -> u16 {
+    ipv6::MIN_MTU as u16 + encap.overhead
+}
 /// Likely path MTUs (RFC 1191 7.1), for routers that do not tell theirs.
 const PLATEAUS: [u16; 7] = [32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006];
 
@@ -43,6 +47,8 @@ pub(super) struct Paths {
     pub sixes: Vec<Six>,
     /// Real servers at the far ends of tunnels, in the order of their addresses.
     ends: Vec<(IpAddr, RealId)>,
+    /// The encapsulations that packets to each of these addresses have.
+    encaps: FxHashMap<IpAddr, Vec<Encap>>,
 }
 
 #[derive(Clone, Copy)]
@@ -73,6 +79,21 @@ impl Paths {
         let tunnels = plan.reals.iter().zip(0..).filter(|(real, _)| real.forwarding.has_tunnel());
         self.ends.extend(tunnels.map(|(real, id)| (real.address, RealId(id))));
         self.ends.sort_unstable();
+        self.encaps.clear();
+        for (address, encap) in plan.reals.iter().filter_map(|r| Some((r.address, r.encap?))) {
+            let known = self.encaps.entry(address).or_default();
+            if !known.contains(&encap) {
+                known.push(encap);
+            }
+        }
+    }
+
+    /// How an outer packet was encapsulated, and where the packet inside begins behind its outer
+    /// header, as far as it is quoted.
+    fn encap_of(&self, outer: &Outer, quote: &[u8]) -> Option<(Encap, usize)> {
+        let behind = quote.get(outer.behind..)?;
+        let encaps = self.encaps.get(&outer.to)?.iter();
+        encaps.into_iter().find_map(|it| Some((*it, it.inside(outer.protocol, behind)?)))
     }
 
     /// The most that a packet towards a real server may be long with its outer header, when its
@@ -162,13 +183,8 @@ impl Learned {
 /// tunnel keep their registers.
 #[inline(never)]
 pub(super) fn room(paths: &Paths, plan: &Plan, real: RealId, link: u16, now: Time) -> u16 {
-    let v6 = plan.real(real).is_some_and(|real| real.address.is_ipv6());
-    paths.mtu(real, link, now).saturating_sub(overhead(v6))
-}
-
-/// Bytes that an outer header adds.
-pub(super) const fn overhead(v6: bool) -> u16 {
-    (if v6 { ipip::OVERHEAD_V6 } else { ipip::OVERHEAD_V4 }) as u16
+    let encap = plan.real(real).and_then(|real| real.encap);
+    paths.mtu(real, link, now).saturating_sub(encap.map_or(0, |encap| encap.overhead))
 }
 
 /// Encapsulates a packet, whose IP header is at `l3` and whose key has this hash, towards its real
@@ -180,56 +196,61 @@ pub(super) fn enter<B: Frame>(
     frame: &mut B,
 ) -> Option<Reason> {
     let Some(real) = plan.real(real) else { return Some(Reason::NoReal) };
+    let Some(encap) = &real.encap else { return Some(Reason::NoReal) };
     let source = match real.address {
         IpAddr::V4(_) => plan.tunnel.v4,
         IpAddr::V6(_) => plan.tunnel.v6,
     };
     let Some(source) = source else { return Some(Reason::NoTunnelSource) };
     let from = one_of(&source, hash);
-    match rewrite::encapsulate(frame, usize::from(l3), (from, real.address), hash as u16) {
+    match rewrite::encapsulate(frame, usize::from(l3), encap, (from, real.address, hash)) {
         Some(()) => None,
         None => Some(Reason::Headroom),
     }
 }
 
 /// Whether an error is about an outer packet of the director's own.
-pub(super) fn is_about_own(plan: &Plan, received: Received, frame: &[u8]) -> bool {
+pub(super) fn is_about_own(paths: &Paths, plan: &Plan, received: Received, frame: &[u8]) -> bool {
     let quote = received.quote(frame);
     let Some(outer) = Outer::read(quote) else { return false };
     let source = match received.to {
         IpAddr::V4(_) => plan.tunnel.v4,
         IpAddr::V6(_) => plan.tunnel.v6,
     };
-    outer.from == received.to && source.is_some_and(|source| source.contains(outer.from))
+    outer.from == received.to
+        && source.is_some_and(|source| source.contains(outer.from))
+        && (encap::has_own_protocol(outer.protocol) || paths.encap_of(&outer, quote).is_some())
 }
 
 /// The outer header that an error quotes.
 struct Outer {
     from: IpAddr,
     to: IpAddr,
+    /// What it says is behind it.
+    protocol: u8,
     /// Length of the whole packet in bytes.
     total: usize,
-    /// Where the packet inside begins.
-    inner: usize,
+    /// Where it ends; of a later fragment, the end of what is quoted.
+    behind: usize,
 }
 
 impl Outer {
     fn read(quote: &[u8]) -> Option<Self> {
-        let (protocol, outer) = if quote.first()? >> 4 == 6 {
+        Some(if quote.first()? >> 4 == 6 {
             let header = ipv6::Header(quote.first_chunk()?);
             let found = ipv6::walk_quoted(quote).ok()?;
             let (from, to) = (Ipv6::to_ip(header.source()), Ipv6::to_ip(header.destination()));
             let first = found.fragment.is_none_or(|fragment| fragment.offset == 0);
-            let inner = if first { found.offset } else { quote.len() };
-            (found.protocol, Self { from, to, total: header.total_len(), inner })
+            let behind = if first { found.offset } else { quote.len() };
+            Self { from, to, protocol: found.protocol, total: header.total_len(), behind }
         } else {
             let header = ipv4::Header(quote.first_chunk()?);
             let (from, to) = (Ipv4::to_ip(header.source()), Ipv4::to_ip(header.destination()));
             let later = u16::from_be_bytes([header.0[6], header.0[7]]) & 0x1fff != 0;
-            let inner = if later { quote.len() } else { header.header_len() };
-            (header.protocol(), Self { from, to, total: header.total_len(), inner })
-        };
-        matches!(protocol, ipv4::IPV4 | ipv4::IPV6).then_some(outer)
+            let behind = if later { quote.len() } else { header.header_len() };
+            let (protocol, total) = (header.protocol(), header.total_len());
+            Self { from, to, protocol, total, behind }
+        })
     }
 }
 
@@ -284,11 +305,15 @@ pub(super) fn reported<F: Family, B: Frame>(
     let meaning = Meaning::of(received, &outer).filter(|_| received.is_possible());
     let Some(meaning) = meaning else { return Verdict::Drop(Reason::IcmpError) };
     let mut copy = [0; icmp::MOST_V6];
-    let inner = quote.get(outer.inner..).unwrap_or_default();
+    // To an address of no tunnel nothing was sent, whatever a quote says.
+    let Some((encap, shim)) = shared.paths.encap_of(&outer, quote) else {
+        return Verdict::Drop(Reason::IcmpError);
+    };
+    let inner = quote.get(outer.behind + shim..).unwrap_or_default();
     let inner = &inner[..inner.len().min(copy.len())];
     copy[..inner.len()].copy_from_slice(inner);
     let inner = &copy[..inner.len()];
-    let (service, client) = match Inside::of(turn, sessions, &outer, inner) {
+    let (service, client) = match Inside::of(turn, sessions, (&outer, encap), inner) {
         Inside::Session(service, client) => (service, client),
         Inside::Unknown => {
             let next = shared.next_of_all(at);
@@ -296,7 +321,7 @@ pub(super) fn reported<F: Family, B: Frame>(
         }
         Inside::Unclear => {
             if let (Meaning::TooBig(told), IpAddr::V4(_)) = (&meaning, outer.to) {
-                shared.paths.learn(outer.to, (*told).max(UNPROVEN_V4), turn.now);
+                shared.paths.learn(outer.to, (*told).max(unproven(encap)), turn.now);
             }
             return Verdict::Drop(Reason::IcmpError);
         }
@@ -304,7 +329,7 @@ pub(super) fn reported<F: Family, B: Frame>(
     if let Meaning::TooBig(told) = meaning {
         shared.paths.learn(outer.to, told, turn.now);
     }
-    let Some(message) = meaning.message(&outer, inner) else {
+    let Some(message) = meaning.message((&outer, encap), inner) else {
         return Verdict::Drop(Reason::IcmpError);
     };
     let may = shared.errors.allows(plan.icmp_errors_per_s, turn.now);
@@ -333,7 +358,12 @@ enum Inside {
 }
 
 impl Inside {
-    fn of<F: Family>(turn: Turn<'_>, sessions: &Sessions<F>, outer: &Outer, inner: &[u8]) -> Self {
+    fn of<F: Family>(
+        turn: Turn<'_>,
+        sessions: &Sessions<F>,
+        (outer, encap): (&Outer, Encap),
+        inner: &[u8],
+    ) -> Self {
         let Some(quote) = quote::read::<Ipv6>(inner) else { return Self::Unclear };
         let tuple = quote.tuple.map(Ipv6::to_ip);
         let real = real_of(sessions, turn, &tuple).or_else(|| match turn.others {
@@ -341,7 +371,7 @@ impl Inside {
             Others::Wide(sessions) => real_of(sessions, turn, &tuple),
         });
         let real = real.and_then(|id| turn.view.plan.real(id));
-        let is_there = real.is_some_and(|r| r.forwarding.has_tunnel() && r.address == outer.to);
+        let is_there = real.is_some_and(|r| r.encap == Some(encap) && r.address == outer.to);
         if is_there { Self::Session(tuple.dst, tuple.src) } else { Self::Unknown }
     }
 }
@@ -370,23 +400,23 @@ const fn least(end: IpAddr) -> u16 {
 impl Meaning {
     /// Type, code and second word of the error about the packet inside; `None` if its sender can
     /// do nothing about it.
-    fn message(&self, outer: &Outer, inner: &[u8]) -> Option<(u8, u8, u32)> {
+    fn message(&self, (outer, encap): (&Outer, Encap), inner: &[u8]) -> Option<(u8, u8, u32)> {
         let six = inner.first()? >> 4 == 6;
         Some(match (self, six) {
             (Self::Lost, false) => (icmp::v4::UNREACHABLE, icmp::v4::HOST, 0),
             (Self::Lost, true) => (icmp::v6::UNREACHABLE, icmp::v6::ADDRESS, 0),
             (Self::TooBig(told), false) => {
                 let may_cut = inner.get(6)? & 0x40 == 0;
-                let mtu = told.saturating_sub(overhead(outer.to.is_ipv6()));
+                let mtu = told.saturating_sub(encap.overhead);
                 let code = icmp::v4::FRAGMENTATION_NEEDED;
                 // What may be cut will be.
                 (!may_cut).then_some((icmp::v4::UNREACHABLE, code, mtu.into()))?
             }
             (Self::TooBig(told), true) => {
                 let least = ipv6::MIN_MTU as u16;
-                let mtu = told.saturating_sub(overhead(outer.to.is_ipv6())).max(least);
+                let mtu = told.saturating_sub(encap.overhead).max(least);
                 // One of the least MTU gets through in pieces.
-                let larger = outer.total - outer.inner > usize::from(least);
+                let larger = outer.total.saturating_sub(encap.overhead.into()) > usize::from(least);
                 larger.then_some((icmp::v6::PACKET_TOO_BIG, 0, mtu.into()))?
             }
         })

@@ -258,7 +258,8 @@ impl Plan {
         };
         let id = ids.service(&mut self.services, service)?;
         for (position, real) in from.reals.iter().enumerate() {
-            let real = Real::of(real, (id, position), mode_of(real));
+            let how = (mode_of(real), real.tunnel.or(from.tunnel));
+            let real = Real::of(real, (id, position), how);
             let real = ids.real(&mut self.reals, real)?;
             self.services[usize::from(id.0)].reals.push(real);
         }
@@ -334,6 +335,7 @@ impl Plan {
             weight: 1,
             mode: Mode::Snat,
             forwarding: Forwarding::of(Mode::Snat),
+            encap: None,
             upper_sessions: 0,
             lower_sessions: 0,
             down: false,

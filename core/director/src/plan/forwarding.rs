@@ -4,7 +4,9 @@
 //! They are bits of one byte, which lies beside a real server's addresses, for the vector path to
 //! test eight at a time.
 
-use crate::blueprint::Mode;
+use crate::blueprint::{Mode, TunnelOptions};
+use crate::encap::{Encap, Kind};
+use std::net::IpAddr;
 
 /// The properties of a real server's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +20,7 @@ impl Forwarding {
     pub(crate) const DESTINATION: u32 = 2;
     /// The real server's answers come back through the director.
     pub(crate) const RETURNS: u32 = 4;
-    /// Packets get an outer header.
+    /// Packets get an outer header, as the real server's [`Encap`] says.
     pub(crate) const TUNNEL: u32 = 8;
     /// Each session has a remote endpoint of its own, which the host inside chose.
     const REMOTE: u32 = 16;
@@ -32,6 +34,7 @@ impl Forwarding {
             Mode::Nat => Self::DESTINATION | Self::RETURNS,
             Mode::Dr => 0,
             Mode::Ipip => Self::TUNNEL,
+            Mode::Gue | Mode::Gre => Self::TUNNEL | Self::GENERAL,
             Mode::Snat => Self::SOURCE | Self::RETURNS | Self::REMOTE | Self::GENERAL,
         } as u8)
     }
@@ -89,6 +92,17 @@ impl Forwarding {
     }
 }
 
+/// What is put before packets to a real server in a mode.
+pub(crate) fn encap(mode: Mode, options: TunnelOptions, to: IpAddr) -> Option<Encap> {
+    let kind = match mode {
+        Mode::Ipip => Kind::Ipip,
+        Mode::Gue => Kind::Gue,
+        Mode::Gre => Kind::Gre,
+        Mode::Fnat | Mode::Nat | Mode::Dr | Mode::Snat => return None,
+    };
+    Some(Encap::new(kind, options, to))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +114,8 @@ mod tests {
             (Mode::Nat, false, true, false, false, false),
             (Mode::Dr, false, false, true, false, false),
             (Mode::Ipip, false, false, true, true, false),
+            (Mode::Gue, false, false, true, true, false),
+            (Mode::Gre, false, false, true, true, false),
             (Mode::Snat, false, false, false, false, true),
         ] {
             let is = Forwarding::of(mode);

@@ -1,14 +1,14 @@
 //! From a blueprint's real server to a plan's.
 
-use super::{Forwarding, Real, ServiceId, Standing};
-use crate::blueprint::{Mode, Orphans, RealServer};
+use super::{Forwarding, Real, ServiceId, Standing, forwarding};
+use crate::blueprint::{Mode, Orphans, RealServer, TunnelOptions};
 
 impl Real {
     /// A real server as its service has it, of which nothing was found yet.
     pub(super) fn of(
         from: &RealServer,
         (service, position): (ServiceId, usize),
-        mode: Mode,
+        (mode, options): (Mode, TunnelOptions),
     ) -> Self {
         Self {
             service,
@@ -18,6 +18,7 @@ impl Real {
             weight: from.weight,
             mode,
             forwarding: Forwarding::of(mode),
+            encap: forwarding::encap(mode, options, from.address),
             upper_sessions: from.upper_sessions,
             lower_sessions: from.lower_sessions,
             down: from.down,

@@ -12,6 +12,8 @@ const ENDS: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 2, 0xfe];
 pub const ICMP: u8 = 1;
 pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
+/// IP protocol number.
+pub const GRE: u8 = 47;
 pub const ICMPV6: u8 = 58;
 pub const SCTP: u8 = 132;
 const HOP_BY_HOP: u8 = 0;

@@ -17,9 +17,9 @@ use sluice_director::session::State;
 use sluice_testkit::describe;
 
 use super::Reached;
-use super::craft::{ICMP, ICMPV6, SCTP, TCP, UDP};
+use super::craft::{GRE, ICMP, ICMPV6, SCTP, TCP, UDP};
 use super::director::{Arrival, Outcome};
-use super::sight::{Seen, see, see_packet};
+use super::sight::{Seen, see, see_packet, sum_of};
 use super::world::{self, MACS, World, next_mac};
 
 /// One frame, and everything it is judged by.
@@ -59,6 +59,15 @@ impl Case<'_> {
         format!("{:?} at {:?}\n{before}\n{after}\n{now:?}", self.outcome, self.arrival)
     }
 
+    /// Whether an address is an outer source of tunnels.
+    fn is_tunnels(&self, address: IpAddr) -> bool {
+        let net = match address {
+            IpAddr::V4(_) => self.blueprint.tunnel.v4,
+            IpAddr::V6(_) => self.blueprint.tunnel.v6,
+        };
+        net.is_some_and(|net| net.contains(address))
+    }
+
     /// The ways of a packet with these ends, if any.
     fn ways(&self, was: &Seen) -> Vec<Way<'_>> {
         let ports = was.ports();
@@ -70,7 +79,7 @@ impl Case<'_> {
                 let (source, destination) = match s.mode {
                     Mode::Fnat => (local, s.real),
                     Mode::Nat => (source, s.real),
-                    Mode::Dr | Mode::Ipip => (source, destination),
+                    Mode::Dr | Mode::Ipip | Mode::Gue | Mode::Gre => (source, destination),
                     Mode::Snat => (local, destination),
                 };
                 ways.push(Way { session: s, inbound: true, source, destination });
@@ -179,7 +188,7 @@ fn forwarded(case: &Case<'_>, leaves: (PortId, Option<u16>), after: &[u8], reach
     // No link of IPv6 has so little; an error, of which nobody is told, is sent there all the same.
     let fits = is.packet.len() <= mtu || was.is_error();
     assert!(cut.is_some() || fits, "longer than the MTU: {}", story());
-    let inner = inner_of(&was, &is);
+    let inner = inner_of(case, &was, &is);
     if was.sums().is_ok() {
         assert_eq!(is.sums(), Ok(()), "{}", story());
         assert_eq!(inner.as_ref().map_or(Ok(()), Seen::sums), Ok(()), "{}", story());
@@ -225,15 +234,31 @@ const fn back(mode: Mode) -> &'static str {
         Mode::Fnat => "fnat back",
         Mode::Nat => "nat back",
         Mode::Snat => "snat back",
-        Mode::Dr | Mode::Ipip => "",
+        Mode::Dr | Mode::Ipip | Mode::Gue | Mode::Gre => "",
     }
 }
 
 /// What a tunnel's packet has inside, if it has become one on the way.
-fn inner_of(was: &Seen, is: &Seen) -> Option<Seen> {
-    let tunnel = matches!(is.protocol, 4 | 41) && was.protocol != is.protocol;
-    let known = (is.source, is.destination) == (was.source, was.destination);
-    if tunnel && !known { see_packet(&is.upper) } else { None }
+fn inner_of(case: &Case<'_>, was: &Seen, is: &Seen) -> Option<Seen> {
+    if is.source == was.source || !case.is_tunnels(is.source) {
+        return None;
+    }
+    let sum = is.protocol == GRE && is.upper.first()? & 0x80 != 0;
+    assert!(!sum || sum_of(&is.upper) == 0xffff, "wrong checksum of GRE: {}", case.story(&[]));
+    see_packet(is.upper.get(shim_of(is.protocol, &is.upper)?..)?)
+}
+
+/// Bytes between an outer IP header, which calls this protocol what follows, and the packet inside.
+fn shim_of(protocol: u8, upper: &[u8]) -> Option<usize> {
+    match (protocol, upper.get(..4)?) {
+        (4 | 41, _) => Some(0),
+        (UDP, &[_, _, 0x17, 0xc0]) => Some(12),
+        (GRE, &[flags, ..]) => {
+            let options = u32::from(flags & 0x80 != 0) + u32::from(flags & 0x20 != 0);
+            Some(4 + 4 * options as usize)
+        }
+        _ => None,
+    }
 }
 
 /// Whether a packet has become what its session says.
@@ -248,14 +273,10 @@ fn by_way(
     let real = way.session.real.0;
     let next = if mode == Mode::Dr { real } else { is.destination };
     same("next MAC", is.macs.1 == next_mac(to, next))?;
-    let inside = if mode == Mode::Ipip {
+    let inside = if mode.is_tunnel() {
         let inner = inner.ok_or("no tunnel")?;
-        let net = match real {
-            IpAddr::V4(_) => case.blueprint.tunnel.v4,
-            IpAddr::V6(_) => case.blueprint.tunnel.v6,
-        };
         same("tunnel's far end", is.destination == real)?;
-        same("tunnel's source", net.is_some_and(|net| net.contains(is.source)))?;
+        same("tunnel's source", case.is_tunnels(is.source))?;
         same("outer header", is.ttl == 64 && is.class >> 2 == was.class >> 2)?;
         let v4 = real.is_ipv4() && cut.is_none() && was.source.is_ipv4();
         same("outer DF", !v4 || is.dont_fragment == was.dont_fragment)?;
@@ -375,7 +396,7 @@ pub fn sessions(sessions: &[Vec<SessionInfo>]) {
             let local = match s.mode {
                 Mode::Nat => s.client,
                 Mode::Fnat | Mode::Snat => s.local.expect("translated sessions have one"),
-                Mode::Dr | Mode::Ipip => continue,
+                Mode::Dr | Mode::Ipip | Mode::Gue | Mode::Gre => continue,
             };
             assert!(outbound.insert((s.protocol, s.real, local)), "one port twice: {s:?}");
         }

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sluice_director::blueprint::{
     Blueprint, ClientAddress, HashKey, LocalPool, Mapping, Mode, Network, NoSession, Orphans,
-    Persistence, Ports, Protocol, RealServer, Scheduling, SnatRule, Timeouts, TunnelSources,
-    VirtualService,
+    Persistence, Ports, Protocol, RealServer, Scheduling, SnatRule, Timeouts, TunnelOptions,
+    TunnelSources, VirtualService,
 };
 use sluice_director::fib::{Fib, FibBuilder, Link, PortId, Target};
 use sluice_director::plan::Plan;
@@ -154,6 +154,10 @@ impl World {
             if !self.is_narrow() {
                 all.extend(of_the_wide_table(six));
             }
+        }
+        // Behind the others, whose places the seeds name.
+        for six in [false, true] {
+            all.extend(of_tunnels(six, !self.is_narrow()));
         }
         if self.is_narrow() {
             all.retain(|service| service.vip.is_ipv4());
@@ -311,7 +315,7 @@ fn service(
 
 /// Three real servers of a version; port 0 where packets keep theirs.
 fn reals(six: bool, mode: Mode, port: u16) -> Vec<RealServer> {
-    let keeps = matches!(mode, Mode::Dr | Mode::Ipip);
+    let keeps = mode.keeps_destination();
     let real = |number: u8| RealServer {
         address: back(six, number),
         port: if keeps { 0 } else { port },
@@ -358,6 +362,30 @@ fn of_modes(six: bool) -> Vec<VirtualService> {
     }
     let vip = front(six, VIPS[2]);
     all.push(VirtualService { vip, ports: Ports::ALL, ..plain("any_dr", (Any, 0), Mode::Dr, 0) });
+    all
+}
+
+/// Services by the tunnels that have headers of their own, with and without what may be chosen; to
+/// the other version, too, if it is wanted.
+fn of_tunnels(six: bool, across: bool) -> Vec<VirtualService> {
+    use Protocol::{Tcp, Udp};
+    let chosen = TunnelOptions { port: None, checksum: Some(true), key: Some(7) };
+    let mut all = Vec::new();
+    for (name, place, mode, tunnel) in [
+        ("gue", (Tcp, 95), Mode::Gue, TunnelOptions { key: None, ..chosen }),
+        ("gue_udp", (Udp, 63), Mode::Gue, TunnelOptions { key: None, ..chosen }),
+        ("gre", (Tcp, 96), Mode::Gre, chosen),
+        ("gre_udp", (Udp, 64), Mode::Gre, TunnelOptions::default()),
+    ] {
+        let plain = service(name, place, six, mode, reals(six, mode, 0));
+        all.push(VirtualService { tunnel, ..plain });
+        if across {
+            let place = (place.0, place.1 + 100);
+            let name = format!("{name}_across");
+            let plain = service(&name, place, six, mode, reals(!six, mode, 0));
+            all.push(VirtualService { tunnel, ..plain });
+        }
+    }
     all
 }
 

@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 
 use arrayvec::ArrayVec;
 use sluice_director::frame::Frame;
-use sluice_wire::offload;
 
 use super::Packet;
 use crate::mbuf::Mbuf;
@@ -66,7 +65,7 @@ impl Packet {
         let Ok(sent) = usize::try_from(sent) else { return Run::failed() };
         let (mut packets, mut bytes) = (0, 0);
         for frame in &frames[..sent] {
-            let carried = carried(frame.bytes(), frame.segment_size());
+            let carried = carried(frame.transport(), frame.bytes().len(), frame.segment_size());
             packets += carried.0;
             bytes += carried.1;
         }
@@ -80,7 +79,7 @@ impl Packet {
     fn cut(&self, fd: RawFd, frame: &Mbuf) {
         let header = VnetHeader::default();
         let (mut packets, mut bytes) = (0, 0);
-        let cut = offload::cut(frame.bytes(), frame.segment_size(), |headers, data| {
+        let cut = frame.cut(|headers, data| {
             let mut parts = [vector(header.bytes()), vector(headers), vector(data)];
             // SAFETY: all zero bytes are a valid message, without parts.
             let mut message: libc::msghdr = unsafe { zeroed() };

@@ -15,6 +15,9 @@ pub(crate) static SECTION: Section = Section {
         &PORT,
         &WEIGHT,
         &MODE,
+        &crate::tunnel::PORT,
+        &crate::tunnel::CHECKSUM,
+        &crate::tunnel::KEY,
         &UPPER_SESSIONS,
         &LOWER_SESSIONS,
         &DOWN,
@@ -31,14 +34,14 @@ pub(crate) static ADDRESS: Key = Key {
     without: Without::Required,
     example: "\"192.0.2.11\"",
     about: "Its address, not link-local. For `nat` and `dr` of the VIP's family; for `fnat` and \
-            `ipip` of either.",
+            tunnels of either.",
 };
 pub(crate) static PORT: Key = Key {
     name: "port",
     kind: Integer { min: 1, max: 65_535 },
     without: Without::Unset("the port that the client sent to"),
     example: "8080",
-    about: "Its port, for `fnat` and `nat`; `dr` and `ipip` leave ports as they are. (address, \
+    about: "Its port, for `fnat` and `nat`; `dr` and tunnels leave ports as they are. (address, \
             port) is unique within a service.",
 };
 pub(crate) static WEIGHT: Key = Key {

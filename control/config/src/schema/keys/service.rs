@@ -21,6 +21,9 @@ pub(crate) static SECTION: Section = Section {
         &VIP,
         &PORT,
         &MODE,
+        &crate::tunnel::PORT,
+        &crate::tunnel::CHECKSUM,
+        &crate::tunnel::KEY,
         &SCHEDULER,
         &HASH,
         &MH_TABLE,
@@ -88,7 +91,8 @@ pub(crate) static MODE: Key = Key {
             share a link with the director, hold the VIP themselves and answer past the director. \
             `ipip`: the packet is put into another IP packet to the real server, which unpacks \
             it, holds the VIP and answers past the director; the families may differ, see \
-            `[ipip]`.",
+            `[ipip]`. `gue`: the same in a UDP datagram (Generic UDP Encapsulation). `gre`: the \
+            same behind a GRE header.",
 };
 pub(crate) static SCHEDULER: Key = Key {
     name: "scheduler",

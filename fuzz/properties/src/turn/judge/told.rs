@@ -8,7 +8,7 @@ use sluice_director::path::SessionInfo;
 use sluice_director::reason::Reason;
 use sluice_wire::fragment;
 
-use super::Case;
+use super::{Case, shim_of};
 use crate::turn::craft::{ICMP, ICMPV6, TCP};
 use crate::turn::sight::{Seen, ports, see, see_packet};
 
@@ -73,9 +73,10 @@ pub fn relayed(case: &Case<'_>, was: &Seen, (is, inner): (&Seen, Option<&Seen>),
     }
     assert!(is.is_error(), "{}", story());
     let Some(told) = quoted(&is.upper) else { panic!("it quotes nothing: {}", story()) };
-    if matches!(about.2, 4 | 41) && about.2 != told.2 {
+    if case.is_tunnels(about.0.0) && about.0.0 != told.0.0 {
         // A tunnel's error becomes that of what was inside: its sender is told.
-        let quote = quote_of(&was.upper).and_then(|(_, upper)| tuple_of(upper));
+        let quote = quote_of(&was.upper)
+            .and_then(|((.., protocol), upper)| tuple_of(upper.get(shim_of(protocol, upper)?..)?));
         assert!(quote.is_none_or(|quote| quote == told), "{}", story());
         assert_eq!(is.destination, told.0.0, "{}", story());
         return;
@@ -101,7 +102,7 @@ fn forms(s: &SessionInfo) -> Vec<(Tuple, Tuple)> {
             vec![(tuple(local, s.real), there), (back, tuple(s.real, local))]
         }
         Mode::Snat => vec![(tuple(local, s.virtual_), there), (back, tuple(s.virtual_, local))],
-        Mode::Dr | Mode::Ipip => vec![(there, there), (back, back)],
+        Mode::Dr | Mode::Ipip | Mode::Gue | Mode::Gre => vec![(there, there), (back, back)],
     }
 }
 
