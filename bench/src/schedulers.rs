@@ -20,21 +20,16 @@ use sluice_director::schedule::{Schedulers, stable_hash};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Those that give each its share.
-const SHARING: [Scheduling; 9] = [
-    Scheduling::Rr,
-    Scheduling::Wrr,
-    Scheduling::Lc,
-    Scheduling::Wlc,
-    Scheduling::Sed,
-    Scheduling::Nq,
-    Scheduling::Sh,
-    Scheduling::Mh,
-    Scheduling::P2c,
-];
-/// Those that choose one, or few, on purpose.
-const CHOOSING: [Scheduling; 5] =
-    [Scheduling::Fo, Scheduling::Ovf, Scheduling::Lblc, Scheduling::Lblcr, Scheduling::Dh];
+/// Whether a scheduler gives each real server its share; the others choose one, or few, on purpose.
+fn shares(scheduler: Scheduling) -> bool {
+    use Scheduling::{Dh, Fo, Lblc, Lblcr, Ovf};
+    !matches!(scheduler, Fo | Ovf | Lblc | Lblcr | Dh)
+}
+
+/// Those that give shares.
+fn sharing() -> impl Iterator<Item = Scheduling> {
+    Scheduling::ALL.iter().copied().filter(|scheduler| shares(*scheduler))
+}
 const SERVICE: ServiceId = ServiceId(0);
 /// Real servers of what is not about their number, with weights 1 to 100.
 const REALS: u32 = 100;
@@ -65,14 +60,14 @@ struct Cost {
 /// Does it all.
 pub fn run(args: &Args) -> Result<Report, BenchError> {
     let mut costs = Vec::new();
-    for scheduler in SHARING.into_iter().chain(CHOOSING) {
+    for scheduler in Scheduling::ALL.iter().copied() {
         for reals in &args.reals {
             costs.push(cost(scheduler, *reals, args.seed)?);
         }
     }
-    let shares = SHARING.map(|scheduler| share(scheduler, args.sessions));
+    let shares = sharing().map(|scheduler| share(scheduler, args.sessions));
     Ok(Report {
-        shares: shares.into_iter().collect::<Result<_, _>>()?,
+        shares: shares.collect::<Result<_, _>>()?,
         moved: moved(),
         workers: [1, 2, 4, 8].map(|n| gap(n, args)).into_iter().collect::<Result<_, _>>()?,
         costs,
@@ -323,7 +318,7 @@ mod tests {
         let args = Args { reals: vec![3, 70], sessions: 10_100, seed: 1, json: false };
         let report = run(&args).unwrap();
         let json = report.json();
-        assert_eq!(json["costs"].as_array().unwrap().len(), 2 * (SHARING.len() + CHOOSING.len()));
+        assert_eq!(json["costs"].as_array().unwrap().len(), 2 * Scheduling::ALL.len());
         assert!(json["costs"][0]["cycles_per_session"].as_f64().unwrap() > 0.0);
         let wrr = json["shares"][1]["sessions_off"].as_f64().unwrap();
         assert!(wrr < 1e-6, "two cycles of wrr are exact: {wrr}");

@@ -4,8 +4,10 @@ from frames import CLIENT, CLIENT_MAC
 from modes import DR4, DR6, FNAT4, FNAT6, IPIP4, NAT4
 from rows import row, rows_for
 
-ALL = ("rr", "wrr", "lc", "wlc", "sh", "mh", "p2c")
+ALL = ("rr", "wrr", "lc", "wlc", "sed", "nq", "fo", "ovf", "lblc", "lblcr", "dh", "sh", "mh", "p2c")
 FAMILIES = (DR4, DR6)
+# Under `ovf` a weight is also a bound of sessions.
+SEVERAL = {1: 10, 2: 10, 3: 10}
 
 
 def opens(s, m, real, cport, service="web", **keys):
@@ -191,7 +193,8 @@ def all_schedulers(title, modes=(DR4,)):
 
 @all_schedulers("a real server that is down gets no session")
 def down(s, m, scheduler):
-    m.service(s, scheduler=scheduler, real_keys={1: {"down": True}, 3: {"down": True}})
+    keys = {1: {"down": True}, 3: {"down": True}}
+    m.service(s, scheduler=scheduler, weights=SEVERAL, real_keys=keys)
     for number in range(6):
         client = m.client_at(50 + number)
         s.hop(client, CLIENT_MAC)
@@ -207,7 +210,8 @@ def none_left(s, m, scheduler):
 
 @all_schedulers("a real server at its upper limit gets no more")
 def upper(s, m, scheduler):
-    m.service(s, scheduler=scheduler, reals=[1], real_keys={1: {"upper_sessions": 2}})
+    keys = {1: {"upper_sessions": 2}}
+    m.service(s, scheduler=scheduler, reals=[1], weights=SEVERAL, real_keys=keys)
     for number in range(2):
         s.flow(real=1, client=(m.client, 40000 + number)).handshake()
     for number in range(2):
@@ -225,7 +229,7 @@ def one(s, m, scheduler):
 
 @all_schedulers("a flow stays where its first packet went")
 def stays(s, m, scheduler):
-    m.service(s, "dns", "udp", 53, scheduler=scheduler, loose=True)
+    m.service(s, "dns", "udp", 53, scheduler=scheduler, loose=True, weights=SEVERAL)
     clients = [(m.client, 40000 + number) for number in range(4)]
     flows = [s.flow("dns", real=None, client=c, same=f"port {c[1]}") for c in clients]
     for _ in range(3):

@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use sluice_director::blueprint::Scheduling;
 use sluice_golden::{Case, Written};
 use sluice_testkit::golden;
 
@@ -23,6 +24,10 @@ fn main() -> ExitCode {
     let mut trials = vec![
         Trial::test("all_cases_are_there", move || enough(count)),
         Trial::test("digests_and_list_are_up_to_date", up_to_date),
+        Trial::test("each_scheduler_has_rows_and_a_paragraph", {
+            let names: Vec<_> = cases.iter().map(|case| case.name.clone()).collect();
+            move || schedulers(&names)
+        }),
     ];
     let rows = cases.into_iter();
     trials.extend(rows.map(|case| Trial::test(case.name.clone(), move || judge(&case))));
@@ -49,6 +54,21 @@ fn enough(count: usize) -> Result<(), Failed> {
         return Ok(());
     }
     Err(format!("only {count} cases, of {FEWEST} or more").into())
+}
+
+/// A scheduler of the registry is shown by rows, and described.
+fn schedulers(cases: &[String]) -> Result<(), Failed> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/schedulers.md");
+    let page = std::fs::read_to_string(page)?;
+    for name in Scheduling::ALL.iter().map(|scheduler| scheduler.name()) {
+        if !cases.iter().any(|case| case.ends_with(&format!("_stays_{name}"))) {
+            return Err(format!("golden/rows/71_schedulers.py has no rows of {name}").into());
+        }
+        if !page.contains(&format!("| `{name}` |")) {
+            return Err(format!("docs/schedulers.md says nothing of {name}").into());
+        }
+    }
+    Ok(())
 }
 
 /// The committed digests and `docs/golden.md` are what scapy makes of the rows today.

@@ -399,13 +399,12 @@ impl Universe {
             reals.iter_mut().for_each(|real| real.port = 0);
         }
         let rules = [Orphans::Keep, Orphans::Reset, Orphans::Reschedule];
-        use Scheduling::{Dh, Fo, Lblc, Lblcr, Lc, Mh, Nq, P2c, Rr, Sed, Sh, Wlc, Wrr};
         (!reals.is_empty()).then(|| Service {
             protocol,
             vip,
             ports,
             mode,
-            scheduler: *rng.pick(&[Rr, Wrr, Lc, Wlc, Sh, Mh, P2c, Sed, Nq, Fo, Lblc, Lblcr, Dh]),
+            scheduler: *rng.pick(Scheduling::ALL),
             hash: *rng.pick(&[HashKey::Client, HashKey::ClientPort]),
             mh_table: *rng.pick(&[251, 251, 251, 251, 251, 251, 1009, 4099]),
             pool: rng.below(self.pools.len() as u64) as usize,

@@ -45,8 +45,8 @@ pub use model::{
 };
 pub use parse::Loaded;
 pub use sluice_director::blueprint::{
-    AllDown, CheckAt, ClientAddress, HashKey, Mapping, Mode, NoSession, Orphans, Persistence,
-    Ports, Protocol, RealServer, Refusal, Scheduling, Timeouts, VirtualService,
+    AllDown, CheckAt, ClientAddress, HashKey, Hashes, Mapping, Mode, NoSession, Orphans,
+    Persistence, Ports, Protocol, RealServer, Refusal, Scheduling, Timeouts, VirtualService,
 };
 pub use sluice_health::dns::Type as Question;
 pub use words::schedulers;

@@ -12,7 +12,8 @@ mod tunnel;
 
 pub use health::{AllDown, CheckAt};
 pub use outside::{Mapping, Network, SnatRule, TunnelSources};
-pub use scheduling::{HashKey, Scheduling};
+pub(crate) use scheduling::schedulers;
+pub use scheduling::{HashKey, Hashes, Scheduling};
 pub use tunnel::TunnelOptions;
 
 use std::net::IpAddr;

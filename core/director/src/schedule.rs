@@ -7,6 +7,7 @@
 //! from then on nothing is allocated.
 
 mod hash;
+mod hashed;
 mod lc;
 mod local;
 pub mod mh;
@@ -14,6 +15,8 @@ mod p2c;
 mod positions;
 mod roster;
 mod rr;
+mod scheduler;
+mod seat;
 mod shares;
 mod top;
 mod tournament;
@@ -28,7 +31,8 @@ use crate::counters::RealCounters;
 use crate::plan::{Plan, Real, RealId, Service, ServiceId, Standing};
 use crate::time::Time;
 use p2c::Random;
-use roster::{Beginning, Roster, Seat};
+use roster::{Beginning, Roster};
+use seat::Seat;
 
 /// Why a new session gets no real server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

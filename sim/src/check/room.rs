@@ -4,7 +4,7 @@
 use super::session::Session;
 use super::{Checker, Scene};
 use crate::wire::{Packet, Tuple, is_v4};
-use sluice_director::blueprint::Mode;
+use sluice_director::blueprint::{Mode, Scheduling};
 
 /// Combinations of a pool that a director looks at before it may say that none is free.
 const LOOKS: u32 = 256;
@@ -21,17 +21,28 @@ impl Checker {
 
     /// Whether all real servers of a service may have been full, and not yet empty enough.
     pub(super) fn are_full(&self, scene: Scene<'_>, service: usize) -> bool {
-        let limit = scene.universe.services[service].limits.upper;
-        let lower = (limit.div_ceil(scene.universe.workers.into()) * 3).div_ceil(4);
+        let spec = &scene.universe.services[service];
+        let workers = scene.universe.workers.into();
+        let limit = spec.limits.upper;
+        let lower = (limit.div_ceil(workers) * 3).div_ceil(4);
+        let weights = &scene.snapshot.status.services[service].reals;
+        // Under `ovf` a weight is a bound, which is small at first in slow start.
+        let bound = |real: usize| match (spec.scheduler, spec.limits.slow_start_s) {
+            (Scheduling::Ovf, 0) => Some(u32::from(weights[real].weight).div_ceil(workers)),
+            (Scheduling::Ovf, _) => Some(1),
+            _ => None,
+        };
+        let bound = |real| bound(real).into_iter().chain((limit != 0).then_some(lower)).min();
         let mut eligible = scene.snapshot.eligible[service].iter();
         let full = |real: &usize| {
             let mine = |s: &&Session| {
                 let at = (s.worker, s.service) == (scene.worker, service);
                 !s.vacant && at && s.real.is_none_or(|other| other == *real)
             };
-            self.sessions.iter().filter(mine).count() as u32 >= lower
+            let sessions = self.sessions.iter().filter(mine).count() as u32;
+            bound(*real).is_some_and(|bound| sessions >= bound)
         };
-        limit != 0 && eligible.len() > 0 && eligible.all(full)
+        eligible.len() > 0 && eligible.all(full)
     }
 
     /// How many real servers' answers could not be told from those of another session.

@@ -6,9 +6,16 @@ use clap::{Args, Subcommand};
 use clap_complete::ArgValueCompleter;
 use sluice_api::model::HistoryLine;
 use sluice_api::{Endpoint, parse_limit};
+use sluice_config::{Mode, Scheduling};
 
 use super::Asking;
 use crate::complete;
+
+/// A help text that lists what there is.
+fn listed<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> String {
+    let names: Vec<_> = all.iter().map(|value| name(*value)).collect();
+    format!("{text}: {}", names.join(", "))
+}
 
 pub const CONFIG_EXAMPLES: &str = "\
 Examples:
@@ -252,11 +259,11 @@ pub struct NewService {
     /// Its local pool, for fnat
     #[arg(long, value_name = "POOL")]
     pub pool: Option<String>,
-    /// How packets reach its real servers: fnat, nat, dr, ipip
-    #[arg(long, value_name = "MODE")]
+    #[arg(long, value_name = "MODE",
+          help = listed("How packets reach its real servers", &Mode::OF_REALS, Mode::name))]
     pub mode: Option<String>,
-    /// How real servers are chosen: rr, wrr, lc, wlc, sh, mh, p2c
-    #[arg(long, value_name = "SCHEDULER")]
+    #[arg(long, value_name = "SCHEDULER",
+          help = listed("How real servers are chosen", Scheduling::ALL, Scheduling::name))]
     pub scheduler: Option<String>,
     /// A real server; may be repeated
     #[arg(long = "real", value_name = "ADDRESS[:PORT]")]

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::path::{Path, Place};
 use crate::report::Report;
 use crate::{
-    Config, Device, HashKey, Mode, Ports, Protocol, RealServer, Scheduling, VirtualService,
+    Config, Device, HashKey, Hashes, Mode, Ports, Protocol, RealServer, Scheduling, VirtualService,
 };
 
 /// More sessions than this are worth a remark on memory.
@@ -113,7 +113,7 @@ fn warn_services(config: &Config, report: &mut Report) {
 
 /// Warns of keys that say nothing beside the others.
 fn warn_idle_keys(service: &VirtualService, path: Path, report: &mut Report) {
-    let hashes = matches!(service.scheduler, Scheduling::Sh | Scheduling::Mh);
+    let hashes = service.scheduler.hashes() == Hashes::Client;
     let scheduler = service.scheduler.name();
     if service.hash != HashKey::default() && !hashes {
         let found = format!("the scheduler {scheduler} hashes nothing");

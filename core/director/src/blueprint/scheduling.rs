@@ -1,17 +1,68 @@
 //! How a real server is chosen.
 
-/// The one list of schedulers: their type, all of them, and their names.
+/// The registry of schedulers: a line each, with its name, what it chooses, what it hashes, and
+/// the type in `schedule` that does it. Whoever needs a list of them gets it here: configuration,
+/// help, schema, API, simulation, fuzzing, benchmarks. A new one is its file there, its line here,
+/// a golden row and a paragraph in `docs/schedulers.md`.
 macro_rules! schedulers {
-    ($($(#[$about:meta])+ $name:ident => $word:literal,)+) => {
+    ($of_each:ident) => {
+        $of_each! {
+            Rr "rr" "in turn, all alike", hashes Nothing, rr::Rr;
+            Wrr "wrr" "in turn by weight, interleaved", hashes Nothing, wrr::Wrr;
+            Lc "lc" "the fewest sessions", hashes Nothing, lc::Lc;
+            Wlc "wlc" "the fewest sessions per weight", hashes Nothing, lc::Wlc;
+            Sed "sed" "the same, counting the new session", hashes Nothing, lc::Sed;
+            Nq "nq" "one without sessions, otherwise as `sed`", hashes Nothing, lc::Nq;
+            Fo "fo" "the highest weight that is available", hashes Nothing, top::Fo;
+            Ovf "ovf" "the highest weight with fewer open sessions than its weight",
+                hashes Nothing, top::Ovf;
+            Lblc "lblc" "the same real server for a VIP until it is overloaded",
+                hashes Nothing, local::Lblc;
+            Lblcr "lblcr" "the same few real servers for a VIP until they are overloaded",
+                hashes Nothing, local::Lblcr;
+            Dh "dh" "by a hash of the VIP, over a table filled by weight",
+                hashes Destination, hashed::Hashed;
+            Sh "sh" "by a hash of the client, over a table filled by weight",
+                hashes Client, hashed::Hashed;
+            Mh "mh" "by Maglev's consistent hash of the client; few clients move when a real \
+server comes or goes", hashes Client, hashed::Hashed;
+            P2c "p2c" "of two chosen at random, the one with fewer sessions per weight",
+                hashes Nothing, p2c::P2c;
+        }
+    };
+}
+pub(crate) use schedulers;
+
+/// What a scheduler chooses by a hash of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hashes {
+    /// It looks at no address.
+    Nothing,
+    /// The client: its address, or that and its port ([`HashKey`]).
+    Client,
+    /// The destination, which is the VIP.
+    Destination,
+}
+
+macro_rules! names {
+    ($($name:ident $word:literal $about:literal, hashes $hashes:ident, $kept:ty;)+) => {
         /// How a real server is chosen for a new session, by IPVS's names.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         pub enum Scheduling {
-            $($(#[$about])+ $name,)+
+            #[default]
+            $(#[doc = $about] $name,)+
         }
 
         impl Scheduling {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$name),+];
+
+            /// What they are for, and what each chooses, as text.
+            pub const ABOUT: &str = concat!(
+                "The scheduler, which chooses the real server for a new session; names are those \
+                 of IPVS (docs/schedulers.md).",
+                $(" `", $word, "`: ", $about, "."),+
+            );
 
             /// The name used in configuration and output.
             pub const fn name(self) -> &'static str {
@@ -19,41 +70,17 @@ macro_rules! schedulers {
                     $(Self::$name => $word,)+
                 }
             }
+
+            /// What it hashes.
+            pub const fn hashes(self) -> Hashes {
+                match self {
+                    $(Self::$name => Hashes::$hashes,)+
+                }
+            }
         }
     };
 }
-
-schedulers! {
-    /// Round robin over the real servers in the order they were configured.
-    #[default]
-    Rr => "rr",
-    /// Weighted round robin, interleaved smoothly; exact over each cycle.
-    Wrr => "wrr",
-    /// Least sessions.
-    Lc => "lc",
-    /// Least sessions for its weight.
-    Wlc => "wlc",
-    /// Shortest expected delay: least sessions for its weight, the new one counted.
-    Sed => "sed",
-    /// Never queue: one without sessions, else as [`Self::Sed`].
-    Nq => "nq",
-    /// Failover: the highest weight that is available.
-    Fo => "fo",
-    /// Overflow: the highest weight whose open sessions have not reached it.
-    Ovf => "ovf",
-    /// Locality-based least sessions: one real server for a destination until it is overloaded.
-    Lblc => "lblc",
-    /// The same with replication: a set of them for a destination.
-    Lblcr => "lblcr",
-    /// Hash of the destination over a table filled by weight.
-    Dh => "dh",
-    /// Hash of the client over a table filled by weight.
-    Sh => "sh",
-    /// Maglev's consistent hash of the client (Eisenbud et al., NSDI 2016), weighted.
-    Mh => "mh",
-    /// The one with less sessions for its weight of two chosen at random (Mitzenmacher).
-    P2c => "p2c",
-}
+schedulers!(names);
 
 /// What of a client `sh` and `mh` hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -6,7 +6,7 @@ use super::parse::Parse;
 use super::rate::Usage;
 use super::sweep::expired;
 use super::{Shared, Verdict, View};
-use crate::blueprint::{HashKey, Scheduling};
+use crate::blueprint::{HashKey, Hashes};
 use crate::counters::Direction;
 use crate::family::Tuple;
 use crate::fib::{HopId, NoHop};
@@ -402,8 +402,8 @@ pub(super) fn scheduled_by<F: Parse>(
     if service.table.is_none() {
         return 0;
     }
-    let (address, port) = match (service.scheduler, service.hash) {
-        (Scheduling::Dh, _) => (tuple.dst, 0),
+    let (address, port) = match (service.scheduler.hashes(), service.hash) {
+        (Hashes::Destination, _) => (tuple.dst, 0),
         (_, HashKey::Client) => (tuple.src, 0),
         (_, HashKey::ClientPort) => (tuple.src, tuple.sport),
     };

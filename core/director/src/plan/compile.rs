@@ -9,7 +9,7 @@ use super::{
     Forwarding, LocalId, Owner, Plan, Pool, Real, Service, ServiceId, Sieve, Snat, Standing,
 };
 use crate::blueprint::{
-    Blueprint, ClientAddress, LocalPool, Mode, Orphans, Protocol, RealServer, Scheduling, SnatRule,
+    Blueprint, ClientAddress, Hashes, LocalPool, Mode, Orphans, Protocol, RealServer, SnatRule,
     VirtualService,
 };
 use crate::family::{Ipv4, Ipv6};
@@ -280,7 +280,7 @@ impl Plan {
         before: Option<&Self>,
     ) -> Option<Arc<Table>> {
         let service = self.service(id)?;
-        if !matches!(service.scheduler, Scheduling::Mh | Scheduling::Sh | Scheduling::Dh) {
+        if service.scheduler.hashes() == Hashes::Nothing {
             return None;
         }
         let reals = service.reals.iter().filter_map(|real| self.real(*real));

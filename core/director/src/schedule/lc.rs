@@ -1,12 +1,15 @@
 //! `lc` and `wlc`: the real server with the least sessions, or the least for its weight; and `sed`
-//! and `nq`, which only count otherwise: [`delay`], [`idle_or_delay`].
+//! and `nq`, which only count otherwise: see [`Measure`].
 //!
 //! Among equals the one goes next whose turn it would be if they took turns by weight, so that
 //! sessions too short to add up are spread by weight as well. A worker counts its own sessions;
 //! since each gets a fair sample of the clients, the sums are nearly as even as the parts.
 
 use super::Share;
+use super::scheduler::{Ask, Change, Scheduler};
+use super::seat::{FULL_STEP, Seat};
 use super::tournament::{Contestant, Tournament};
+use std::marker::PhantomData;
 
 /// A real server's sessions and its turn among equals.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +56,17 @@ pub(super) struct Least {
 }
 
 impl Least {
+    /// For the real servers of a change, each as far from its turn as it was.
+    pub(super) fn adopt(to: &Change<'_>, weights: bool) -> Self {
+        let weight = |seat: &Seat| match weights {
+            true => seat.whole_weight(),
+            false => u32::from(seat.available) * u32::from(FULL_STEP),
+        };
+        let loads = to.seats.iter().zip(to.left);
+        let loads = loads.map(|(seat, left)| (seat.active, weight(seat), *left));
+        Self::new(&loads.collect::<Vec<_>>(), to.share)
+    }
+
     /// For sessions and weights by position, with what is left until the turn of those who were
     /// here before. Each worker begins at another position.
     pub(super) fn new(seats: &[(u32, u32, Option<u64>)], share: Share) -> Self {
@@ -135,17 +149,90 @@ fn interval(total: u64, weight: u32) -> u64 {
     total * PICK / u64::from(weight.max(1))
 }
 
-/// What `sed` takes for the sessions of a real server: the new one is counted as if it were there,
-/// so that who is faster gets the first one, too.
-#[inline]
-pub(super) const fn delay(active: u32) -> u32 {
-    active.saturating_add(1)
+/// How a scheduler counts.
+pub(super) trait Measure {
+    /// What it takes for so many sessions.
+    fn sessions(active: u32) -> u32;
+    /// Whether weights count; else all are alike.
+    const WEIGHTS: bool = true;
 }
 
-/// What `nq` takes: the same, but that nobody waits where another has nothing to do.
-#[inline]
-pub(super) const fn idle_or_delay(active: u32) -> u32 {
-    if active == 0 { 0 } else { delay(active) }
+/// The least by a measure.
+#[derive(Clone, Debug)]
+pub(super) struct By<M>(Least, PhantomData<M>);
+
+/// As they are, all alike.
+#[derive(Clone, Debug)]
+pub(super) struct Sessions;
+/// As they are.
+#[derive(Clone, Debug)]
+pub(super) struct PerWeight;
+/// The new one is counted as if it were there, so that who is faster gets the first one, too.
+#[derive(Clone, Debug)]
+pub(super) struct Delay;
+/// The same, but that nobody waits where another has nothing to do.
+#[derive(Clone, Debug)]
+pub(super) struct IdleOrDelay;
+
+/// Least sessions.
+pub(super) type Lc = By<Sessions>;
+/// Least sessions for the weight.
+pub(super) type Wlc = By<PerWeight>;
+/// Shortest expected delay.
+pub(super) type Sed = By<Delay>;
+/// Never queue.
+pub(super) type Nq = By<IdleOrDelay>;
+
+impl Measure for Sessions {
+    const WEIGHTS: bool = false;
+
+    fn sessions(active: u32) -> u32 {
+        active
+    }
+}
+
+impl Measure for PerWeight {
+    fn sessions(active: u32) -> u32 {
+        active
+    }
+}
+
+impl Measure for Delay {
+    fn sessions(active: u32) -> u32 {
+        active.saturating_add(1)
+    }
+}
+
+impl Measure for IdleOrDelay {
+    fn sessions(active: u32) -> u32 {
+        if active == 0 { 0 } else { Delay::sessions(active) }
+    }
+}
+
+impl<M: Measure> Scheduler for By<M> {
+    const COUNTS: bool = true;
+
+    fn adopt(known: Option<Self>, to: &Change<'_>) -> Self {
+        match known {
+            Some(known) if to.same => known,
+            _ => Self(Least::adopt(to, M::WEIGHTS), PhantomData),
+        }
+    }
+
+    #[inline]
+    fn set(&mut self, position: u32, seat: &Seat) {
+        let weight = if M::WEIGHTS { seat.weight_now() } else { seat.step_now() };
+        self.0.set(position, M::sessions(seat.active), weight);
+    }
+
+    #[inline(always)]
+    fn pick(&mut self, _: Ask<'_>) -> Option<u32> {
+        self.0.pick()
+    }
+
+    fn left(&mut self, position: u32) -> Option<u64> {
+        self.0.left(position)
+    }
 }
 
 #[cfg(test)]

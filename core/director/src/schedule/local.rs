@@ -10,61 +10,57 @@
 use super::Share;
 use super::lc::Least;
 use super::positions::Positions;
-use super::roster::FULL_STEP;
+use super::scheduler::{Ask, Change, Scheduler};
+use super::seat::{FULL_STEP, Seat};
 
 /// Milliseconds after which an entry that nobody used is forgotten, and after which a set that
 /// did not change loses its most loaded member (IPVS: `lblc_expiration`, `lblcr_expiration`).
 pub(super) const EXPIRES_MS: u64 = 24 * 3600 * 1000;
 
-/// Real servers of a service, and those that its sessions go to.
+/// Real servers of a service, and those that its sessions go to: one, or, where it replicates,
+/// several.
 #[derive(Clone, Debug)]
-pub(super) struct Local {
+pub(super) struct Local<const REPLICATES: bool> {
     /// Everybody.
-    pub(super) all: Least,
+    all: Least,
     /// The same structure, in which those who are no members have no weight.
     set: Least,
     members: Positions,
     count: u32,
-    /// Whether there may be several members: `lblcr`.
-    replicates: bool,
     /// When members changed, and when the last session came, in milliseconds.
     changed: u64,
     used: u64,
     share: Share,
 }
 
-impl Local {
-    /// With nobody chosen yet; `all` knows sessions and weights.
-    pub(super) fn new(all: Least, count: usize, replicates: bool, share: Share) -> Self {
-        let nobody = vec![(0, 0, None); count];
-        Self {
-            all,
-            set: Least::new(&nobody, share),
-            members: Positions::new(count as u32),
-            count: 0,
-            replicates,
-            changed: 0,
-            used: 0,
-            share,
+/// Locality-based least sessions.
+pub(super) type Lblc = Local<false>;
+/// The same with replication.
+pub(super) type Lblcr = Local<true>;
+
+impl<const REPLICATES: bool> Scheduler for Local<REPLICATES> {
+    const COUNTS: bool = true;
+
+    fn adopt(known: Option<Self>, to: &Change<'_>) -> Self {
+        match known {
+            Some(known) if to.same => known,
+            Some(known) => Self::new(to).after(&known, to.origins),
+            None => Self::new(to),
         }
     }
 
-    /// The same with those of the members of an earlier one that are still there, by where each
-    /// real server was.
-    #[must_use]
-    pub(super) fn after(mut self, before: &Self, origins: &[Option<u32>]) -> Self {
-        (self.changed, self.used) = (before.changed, before.used);
-        for (position, origin) in (0u32..).zip(origins) {
-            if origin.is_some_and(|origin| before.members.contains(origin)) {
-                self.insert(position);
-            }
-        }
-        self
-    }
-
-    /// The next one.
     #[inline]
-    pub(super) fn pick(&mut self, now: u64) -> Option<u32> {
+    fn set(&mut self, position: u32, seat: &Seat) {
+        let weight = seat.weight_now();
+        self.all.set(position, seat.active, weight);
+        if self.members.contains(position) {
+            self.set.set(position, seat.active, weight);
+        }
+    }
+
+    #[inline]
+    fn pick(&mut self, ask: Ask<'_>) -> Option<u32> {
+        let now = ask.now;
         if now.saturating_sub(self.used) > EXPIRES_MS {
             self.clear();
         }
@@ -79,7 +75,7 @@ impl Local {
         }
         let best = self.all.pick()?;
         if !self.members.contains(best) {
-            if !self.replicates {
+            if !REPLICATES {
                 self.clear();
             }
             self.insert(best);
@@ -88,13 +84,37 @@ impl Local {
         Some(best)
     }
 
-    /// Sets a real server's sessions and weight; weight 0 takes it out.
-    #[inline]
-    pub(super) fn set(&mut self, position: u32, active: u32, weight: u32) {
-        self.all.set(position, active, weight);
-        if self.members.contains(position) {
-            self.set.set(position, active, weight);
+    fn left(&mut self, position: u32) -> Option<u64> {
+        self.all.left(position)
+    }
+}
+
+impl<const REPLICATES: bool> Local<REPLICATES> {
+    /// With nobody chosen yet.
+    fn new(to: &Change<'_>) -> Self {
+        let count = to.seats.len();
+        Self {
+            all: Least::adopt(to, true),
+            set: Least::new(&vec![(0, 0, None); count], to.share),
+            members: Positions::new(count as u32),
+            count: 0,
+            changed: 0,
+            used: 0,
+            share: to.share,
         }
+    }
+
+    /// The same with those of the members of an earlier one that are still there, by where each
+    /// real server was.
+    #[must_use]
+    fn after(mut self, before: &Self, origins: &[Option<u32>]) -> Self {
+        (self.changed, self.used) = (before.changed, before.used);
+        for (position, origin) in (0u32..).zip(origins) {
+            if origin.is_some_and(|origin| before.members.contains(origin)) {
+                self.insert(position);
+            }
+        }
+        self
     }
 
     /// Whether a real server has more sessions than its weight, and another one less than half of

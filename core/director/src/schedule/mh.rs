@@ -44,7 +44,7 @@ impl Recipe {
         size: u32,
         seed: u64,
     ) -> Self {
-        let shuffled = !matches!(scheduler, Scheduling::Sh | Scheduling::Dh);
+        let shuffled = scheduler == Scheduling::Mh;
         Self { shuffled, reals: reals.into_iter().collect(), size: size.clamp(1, MAX_SIZE), seed }
     }
 }

@@ -7,8 +7,31 @@
 //! a real server with most of the weight would be offered only two of n sessions.
 
 use super::hash::{GOLDEN, mix, scale};
-use super::roster::Seat;
+use super::scheduler::{Ask, Change, Scheduler};
+use super::seat::Seat;
 use super::shares::Shares;
+
+/// The weights of those that are open.
+#[derive(Clone, Debug)]
+pub(super) struct P2c(Shares);
+
+impl Scheduler for P2c {
+    /// Sessions are looked at when a choice is made.
+    const COUNTS: bool = false;
+
+    fn adopt(_: Option<Self>, to: &Change<'_>) -> Self {
+        Self(Shares::new(vec![0; to.seats.len()]))
+    }
+
+    fn set(&mut self, position: u32, seat: &Seat) {
+        self.0.set(position, seat.weight_now());
+    }
+
+    #[inline(always)]
+    fn pick(&mut self, ask: Ask<'_>) -> Option<u32> {
+        pick(&self.0, ask.seats, ask.random)
+    }
+}
 
 /// A worker's random numbers: xorshift64* (Vigna, An experimental exploration of Marsaglia's
 /// xorshift generators, scrambled, 2016).
@@ -33,7 +56,7 @@ impl Random {
 
 /// The better of two. `shares` are the weights of those that are open.
 #[inline]
-pub(super) fn pick(shares: &Shares, seats: &[Seat], random: &mut Random) -> Option<u32> {
+fn pick(shares: &Shares, seats: &[Seat], random: &mut Random) -> Option<u32> {
     let total = shares.total();
     if total == 0 {
         return None;

@@ -1,7 +1,8 @@
 //! Round robin: one after the other, whatever their weights (as IPVS's `rr`).
 
 use super::positions::Positions;
-use super::roster::{FULL_STEP, Seat};
+use super::scheduler::{Ask, Change, Scheduler};
+use super::seat::{FULL_STEP, Seat};
 
 /// Turns that real servers in slow start may let pass before somebody is taken all the same.
 const PATIENCE: u32 = 16;
@@ -10,22 +11,35 @@ const PATIENCE: u32 = 16;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rr {
     /// Position that the next turn begins at.
-    pub(super) cursor: u32,
+    cursor: u32,
 }
 
-impl Rr {
+impl Scheduler for Rr {
+    const COUNTS: bool = false;
+
+    fn adopt(known: Option<Self>, to: &Change<'_>) -> Self {
+        let cursor = match known {
+            Some(known) if to.same => known.cursor,
+            Some(known) => moved(known.cursor, to.origins),
+            None => to.share.start(to.seats.len()),
+        };
+        Self { cursor }
+    }
+
     /// The next of those that are open. One in slow start takes so many of sixteen turns.
     #[inline(always)]
-    pub(super) fn pick(&mut self, open: &Positions, seats: &mut [Seat]) -> Option<u32> {
-        let position = open.next_around(self.cursor)?;
+    fn pick(&mut self, ask: Ask<'_>) -> Option<u32> {
+        let position = ask.open.next_around(self.cursor)?;
         // Of one that has all of its turns each leaves what it has saved as it is.
-        if seats.get(position as usize)?.step == FULL_STEP {
+        if ask.seats.get(position as usize)?.step == FULL_STEP {
             self.cursor = position + 1;
             return Some(position);
         }
-        self.pick_slowly(open, seats)
+        self.pick_slowly(ask.open, ask.seats)
     }
+}
 
+impl Rr {
     /// The same where the next is in slow start.
     #[cold]
     fn pick_slowly(&mut self, open: &Positions, seats: &mut [Seat]) -> Option<u32> {
@@ -41,4 +55,10 @@ impl Rr {
         }
         None
     }
+}
+
+/// Where the one at the cursor, or the first after it that is still there, is now.
+fn moved(cursor: u32, origins: &[Option<u32>]) -> u32 {
+    let now = (0u32..).zip(origins).filter_map(|(at, origin)| origin.map(|origin| (origin, at)));
+    now.filter(|(origin, _)| *origin >= cursor).min().map_or(0, |(_, at)| at)
 }

@@ -13,21 +13,14 @@ use crate::blueprint::{Blueprint, Mode, Ports, RealServer, Scheduling, VirtualSe
 use crate::plan::Retired;
 use std::net::IpAddr;
 
-/// All that give each its share.
-const ALL: [Scheduling; 9] = [
-    Scheduling::Rr,
-    Scheduling::Wrr,
-    Scheduling::Lc,
-    Scheduling::Wlc,
-    Scheduling::Sed,
-    Scheduling::Nq,
-    Scheduling::Sh,
-    Scheduling::Mh,
-    Scheduling::P2c,
-];
-
 /// Those that choose one, or few, on purpose, and have no bound of their own.
 const FEW: [Scheduling; 4] = [Scheduling::Fo, Scheduling::Lblc, Scheduling::Lblcr, Scheduling::Dh];
+
+/// All that give each its share: those that do not say otherwise.
+fn sharing() -> impl Iterator<Item = Scheduling> {
+    let all = Scheduling::ALL.iter().copied();
+    all.filter(|scheduler| !FEW.contains(scheduler) && *scheduler != Scheduling::Ovf)
+}
 
 /// The n-th real server, with a weight.
 fn real(number: u32, weight: u16) -> RealServer {

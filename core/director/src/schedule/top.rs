@@ -5,7 +5,8 @@
 //! Among equals the first in the configured order wins, at every worker.
 
 use super::Share;
-use super::roster::FULL_STEP;
+use super::scheduler::{Ask, Change, Scheduler};
+use super::seat::{FULL_STEP, Seat};
 use super::tournament::{Contestant, Tournament};
 
 /// What a real server's weight counts now, in sixteenths; 0 for one that gets nothing.
@@ -19,39 +20,41 @@ impl Contestant for Rank {
     }
 }
 
-/// Who has the highest weight.
+/// Who has the highest weight. Under a bound, a real server's open sessions at this worker may not
+/// be more than this worker's part of the weight, rounded up.
 #[derive(Clone, Debug)]
-pub(super) struct Top {
+pub(super) struct Top<const BOUNDED: bool> {
     ranks: Tournament<Rank>,
     share: Share,
 }
 
-impl Top {
-    /// For so many real servers, none of which takes anything yet.
-    pub(super) fn new(count: usize, share: Share) -> Self {
-        Self { ranks: Tournament::new(vec![Rank::default(); count]), share }
+/// Failover.
+pub(super) type Fo = Top<false>;
+/// Overflow.
+pub(super) type Ovf = Top<true>;
+
+impl<const BOUNDED: bool> Scheduler for Top<BOUNDED> {
+    const COUNTS: bool = BOUNDED;
+
+    fn adopt(_: Option<Self>, to: &Change<'_>) -> Self {
+        let ranks = Tournament::new(vec![Rank::default(); to.seats.len()]);
+        Self { ranks, share: to.share }
     }
 
-    /// The first of all.
     #[inline]
-    pub(super) fn pick(&self) -> Option<u32> {
-        let position = self.ranks.winner()?;
-        (self.ranks.get(position)?.0 > 0).then_some(position)
-    }
-
-    /// Sets a real server's weight in sixteenths; 0 takes it out.
-    #[inline]
-    pub(super) fn set(&mut self, position: u32, weight: u32) {
-        if self.ranks.get(position).is_some_and(|rank| rank.0 != weight) {
-            self.ranks.replace(position, Rank(weight));
+    fn set(&mut self, position: u32, seat: &Seat) {
+        let weight = seat.weight_now();
+        let most = self.share.part(weight.div_ceil(FULL_STEP.into()));
+        let rank = if BOUNDED && seat.active >= most { 0 } else { weight };
+        if self.ranks.get(position).is_some_and(|known| known.0 != rank) {
+            self.ranks.replace(position, Rank(rank));
         }
     }
 
-    /// The same of one whose open sessions at this worker may not be more than this worker's part
-    /// of the weight, rounded up.
-    #[inline]
-    pub(super) fn set_bounded(&mut self, position: u32, active: u32, weight: u32) {
-        let most = self.share.part(weight.div_ceil(FULL_STEP.into()));
-        self.set(position, if active < most { weight } else { 0 });
+    /// The first of all.
+    #[inline(always)]
+    fn pick(&mut self, _: Ask<'_>) -> Option<u32> {
+        let position = self.ranks.winner()?;
+        (self.ranks.get(position)?.0 > 0).then_some(position)
     }
 }

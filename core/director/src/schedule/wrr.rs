@@ -12,6 +12,8 @@
 
 use super::Share;
 use super::hash::{GOLDEN, scale};
+use super::scheduler::{Ask, Change, Scheduler};
+use super::seat::Seat;
 use super::tournament::{Contestant, Tournament};
 use std::collections::BTreeMap;
 
@@ -43,10 +45,35 @@ pub(super) struct Wrr {
     clock: Option<Turn>,
 }
 
+impl Scheduler for Wrr {
+    const COUNTS: bool = false;
+
+    fn adopt(known: Option<Self>, to: &Change<'_>) -> Self {
+        match known {
+            Some(known) if to.same => known,
+            known => {
+                let left = |origin: Option<u32>| known.as_ref()?.left(origin?);
+                let turns = to.seats.iter().zip(to.origins);
+                let turns = turns.map(|(seat, origin)| (seat.whole_weight(), left(*origin)));
+                Self::new(&turns.collect::<Vec<_>>(), to.share)
+            }
+        }
+    }
+
+    fn set(&mut self, position: u32, seat: &Seat) {
+        self.weigh(position, seat.weight_now());
+    }
+
+    #[inline(always)]
+    fn pick(&mut self, _: Ask<'_>) -> Option<u32> {
+        self.next()
+    }
+}
+
 impl Wrr {
     /// For weights by position, with what was left of a turn for those who were here before.
     /// Each worker begins in another part of the cycle.
-    pub(super) fn new(seats: &[(u32, Option<u64>)], share: Share) -> Self {
+    fn new(seats: &[(u32, Option<u64>)], share: Share) -> Self {
         let phases = phases(seats, share);
         let turn = |(&(weight, left), phase): (&(u32, Option<u64>), u64)| Turn {
             due: left.unwrap_or(phase).clamp(1, TURN - 1),
@@ -58,7 +85,7 @@ impl Wrr {
 
     /// The next one.
     #[inline]
-    pub(super) fn pick(&mut self) -> Option<u32> {
+    fn next(&mut self) -> Option<u32> {
         let position = self.turns.winner()?;
         let turn = *self.turns.get(position)?;
         if turn.weight == 0 {
@@ -72,7 +99,7 @@ impl Wrr {
     /// Changes a weight; 0 takes the real server out. What is left until its turn stays the same
     /// part of its interval.
     #[inline]
-    pub(super) fn set(&mut self, position: u32, weight: u32) {
+    fn weigh(&mut self, position: u32, weight: u32) {
         let Some(turn) = self.turns.get(position).filter(|turn| turn.weight != weight) else {
             return;
         };
@@ -82,7 +109,7 @@ impl Wrr {
 
     /// What is left of a real server's interval until its turn: 1 to `TURN` - 1, since two turns
     /// of one may not come within a cycle in which it has one.
-    pub(super) fn left(&self, position: u32) -> Option<u64> {
+    fn left(&self, position: u32) -> Option<u64> {
         self.turns.get(position).map(|turn| self.left_of(turn))
     }
 
@@ -178,7 +205,7 @@ mod tests {
             let all = (0u32..).zip(&weights).map(|(p, weight)| (first(p), 0, *weight)).collect();
             let mut model = Model { all };
             for turn in 0..500 {
-                prop_assert_eq!(wrr.pick(), model.pick(), "turn {}", turn);
+                prop_assert_eq!(wrr.next(), model.pick(), "turn {}", turn);
             }
         }
 
@@ -194,15 +221,15 @@ mod tests {
             let mut weights = weights;
             for (position, weight, turns) in changes {
                 for _ in 0..turns {
-                    wrr.pick();
+                    wrr.next();
                 }
                 let position = position.index(weights.len());
                 weights[position] = weight;
-                wrr.set(position as u32, weight);
+                wrr.weigh(position as u32, weight);
             }
             let mut counts = vec![0; weights.len()];
             for _ in 0..weights.iter().sum() {
-                counts[wrr.pick().unwrap() as usize] += 1;
+                counts[wrr.next().unwrap() as usize] += 1;
             }
             prop_assert_eq!(counts, weights);
         }

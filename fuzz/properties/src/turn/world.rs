@@ -173,21 +173,7 @@ impl World {
         let is = |bit: u8| variant >> bit & 1 == 1;
         let number = usize::from(service.ports.first) + usize::from(service.vip.is_ipv6());
         if self.has(1) {
-            service.scheduler = [
-                Scheduling::Wrr,
-                Scheduling::Lc,
-                Scheduling::Wlc,
-                Scheduling::Sh,
-                Scheduling::Mh,
-                Scheduling::P2c,
-                Scheduling::Sed,
-                Scheduling::Nq,
-                Scheduling::Fo,
-                Scheduling::Ovf,
-                Scheduling::Lblc,
-                Scheduling::Lblcr,
-                Scheduling::Dh,
-            ][number % 13];
+            service.scheduler = Scheduling::ALL[number % Scheduling::ALL.len()];
             service.hash = if number % 2 == 0 { HashKey::Client } else { HashKey::ClientPort };
             // So small because it is made for every script.
             service.mh_table = 1009;

@@ -99,16 +99,7 @@ pub(crate) static SCHEDULER: Key = Key {
     kind: Word(words_of::<Scheduling>),
     without: Without::Text("rr"),
     example: "\"wlc\"",
-    about: "The scheduler, which chooses the real server for a new session; names are those of \
-            IPVS (docs/schedulers.md). `rr`: in turn, all alike. `wrr`: in turn by weight. `lc`: \
-            the fewest sessions. `wlc`: the fewest sessions per weight. `sed`: the same, counting \
-            the new session. `nq`: one without sessions, otherwise as `sed`. `fo`: the highest \
-            weight that is available. `ovf`: the highest weight with fewer open sessions than its \
-            weight. `lblc`, `lblcr`: the same real server, or the same few, for a VIP until \
-            overloaded. `dh`: by a hash of the VIP. `sh`: by a hash of the client, over a table \
-            filled by weight. `mh`: by Maglev's consistent hash of the client; few clients move \
-            when a real server comes or goes. `p2c`: of two chosen at random, the one with fewer \
-            sessions per weight.",
+    about: Scheduling::ABOUT,
 };
 pub(crate) static HASH: Key = Key {
     name: "hash",

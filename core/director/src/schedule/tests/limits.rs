@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn without_weight_or_life_there_are_no_new_sessions() {
-    for scheduler in ALL {
+    for scheduler in sharing() {
         let mut all = reals([3, 0, 2, 1]);
         all[2].down = true;
         let mut desk = Desk::new(service(scheduler, all.clone()));
@@ -30,7 +30,7 @@ fn without_weight_or_life_there_are_no_new_sessions() {
 /// Up to its upper limit, and not again before it is below the lower one.
 #[test]
 fn limits_hold_for_every_scheduler() {
-    for scheduler in ALL.into_iter().chain(FEW) {
+    for scheduler in sharing().chain(FEW) {
         let mut all = reals([1, 5, 2]);
         for (real, upper) in all.iter_mut().zip([8, 10, 12]) {
             real.upper_sessions = upper;
@@ -112,7 +112,7 @@ const LEAST: [Scheduling; 5] =
 /// Ten real servers take sessions; an eleventh comes and takes ever more.
 #[test]
 fn slow_start() {
-    for scheduler in ALL {
+    for scheduler in sharing() {
         let slow = |count| VirtualService {
             slow_start_s: 160,
             ..service(scheduler, reals(vec![4; count]))
