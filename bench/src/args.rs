@@ -15,8 +15,8 @@ use clap::{Args, Parser, Subcommand};
 pub use matrix::Matrix;
 pub use mix::{Mix, SETTLED_S as MIX_SETTLED_S};
 pub use rfc2544::{Directions, Rfc2544};
-use sluice_director::blueprint::Scheduling;
 use sluice_director::path::BURST;
+use sluice_director::spec::Scheduling;
 pub use suite::{Arrivals, Churn, Conditions, Elephant, Latency, Memory, Plot, Scaling, word};
 
 /// How fast the director is.
@@ -107,7 +107,7 @@ const SCALING: &str = "\
 One worker, two, ...: Mpps, the ratio to one, and what a hand-off costs.
 
 Each worker has as many sessions as the single one, so that no table gets smaller by dividing. \
-With stray packets, a share of the outbound ones arrives at a worker that does not own their \
+With misdirected packets, a share of the outbound ones arrives at a worker that does not own their \
 session and is handed over; what that costs is the difference of all workers' cycles divided by \
 the number of such packets.";
 
@@ -169,7 +169,7 @@ pub struct Throughput {
     pub frames: u64,
     /// Share of the outbound packets that reach a worker that does not own their session: 0 to 0.5
     #[arg(long, default_value_t = 0.0, value_parser = share)]
-    pub stray: f64,
+    pub misdirected: f64,
     /// Share of the packets that belong to one flow, 0 to 1; all packets are inbound then
     #[arg(long, default_value_t = 0.0, value_parser = whole_share)]
     pub elephant: f64,
@@ -275,9 +275,9 @@ impl Throughput {
     }
 
     /// Outbound packets of a round that one worker gets for each other worker.
-    pub fn strays_each(&self) -> usize {
+    pub fn misdirected_each(&self) -> usize {
         let others = f64::from(self.workers - 1).max(1.0);
-        (self.frames as f64 / 2.0 * self.stray / others) as usize
+        (self.frames as f64 / 2.0 * self.misdirected / others) as usize
     }
 
     /// Slots of one worker's table: a template of each inside endpoint takes one too.
@@ -320,11 +320,12 @@ impl Throughput {
                 ENDPOINTS / u64::from(TRIES)
             )));
         }
-        if self.stray > 0.0 && self.mode != Mode::Fnat {
-            return Err(BenchError::Usage(format!("--stray is for fnat, not {mode}")));
+        if self.misdirected > 0.0 && self.mode != Mode::Fnat {
+            return Err(BenchError::Usage(format!("--misdirected is for fnat, not {mode}")));
         }
-        if self.stray > 0.0 && self.elephant > 0.0 {
-            let text = "--stray is for outbound packets, of which there are none with --elephant";
+        if self.misdirected > 0.0 && self.elephant > 0.0 {
+            let text =
+                "--misdirected is for outbound packets, of which there are none with --elephant";
             return Err(BenchError::Usage(text.into()));
         }
         let least = Template::least_size(self.family, self.protocol);
@@ -350,16 +351,16 @@ impl Throughput {
             let text = "--frames takes an even number from 256 to 1048576";
             return Err(BenchError::Usage(text.into()));
         }
-        if self.stray > 0.0 && self.workers == 1 {
-            return Err(BenchError::Usage("--stray needs two --workers or more".into()));
+        if self.misdirected > 0.0 && self.workers == 1 {
+            return Err(BenchError::Usage("--misdirected needs two --workers or more".into()));
         }
-        if self.stray > 0.0 && !(1..=HAND_OFFS).contains(&(self.strays_each() as u64)) {
+        if self.misdirected > 0.0 && !(1..=HAND_OFFS).contains(&(self.misdirected_each() as u64)) {
             return Err(BenchError::Usage(format!(
-                "--stray {} of {} frames is {} packets a round between two workers: 1 to \
+                "--misdirected {} of {} frames is {} packets a round between two workers: 1 to \
                  {HAND_OFFS} fit into a hand-off ring",
-                self.stray,
+                self.misdirected,
                 self.frames,
-                self.strays_each()
+                self.misdirected_each()
             )));
         }
         if !self.cores.is_empty() && self.cores.len() != usize::from(self.workers) {
@@ -440,7 +441,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!((args.sessions_each(), args.workers), (5_000_000, 2));
-        assert!(args.json && args.strays_each() == 0);
+        assert!(args.json && args.misdirected_each() == 0);
         for (line, size) in [("", 64), ("--family 6", 80), ("--family 6 --protocol tcp", 84)] {
             assert_eq!(parse(line).unwrap().frame_size(), size, "{line}");
         }
@@ -456,17 +457,17 @@ mod tests {
             ("--sessions 1 --workers 2", "--sessions 1"),
             ("--sessions many", "10_000"),
             ("--size 63", "64..=1518"),
-            ("--stray 0.1", "two --workers"),
-            ("--stray 0.6 --workers 2", "0 to 0.5"),
+            ("--misdirected 0.1", "two --workers"),
+            ("--misdirected 0.6 --workers 2", "0 to 0.5"),
             ("--elephant 1.1", "0 to 1"),
-            ("--stray 0.1 --workers 2 --elephant 0.5", "outbound packets"),
-            ("--stray 0.5 --workers 2 --frames 8192", "hand-off ring"),
+            ("--misdirected 0.1 --workers 2 --elephant 0.5", "outbound packets"),
+            ("--misdirected 0.5 --workers 2 --frames 8192", "hand-off ring"),
             ("--cores 0,1", "2 cores for 1 workers"),
             ("--frames 257", "even number"),
             ("--burst 257", "1..=256"),
             ("--seconds 0", "0.01 to 3600"),
             ("--mode nat --workers 2 --sessions 100M", "hash of the client"),
-            ("--mode dr --workers 2 --stray 0.1", "for fnat"),
+            ("--mode dr --workers 2 --misdirected 0.1", "for fnat"),
             ("--family 6 --size 68", "70 or more"),
             ("--family 5", "4, 6"),
         ] {

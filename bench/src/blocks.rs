@@ -1,34 +1,35 @@
-//! What a hand-off costs, told by blocks of rounds with strays and without them that take turns in
-//! one run: from one run to the next, where the hypervisor has put the cores changes more.
+//! What a hand-off costs, told by blocks of rounds with misdirected packets and without them that
+//! take turns in one run: from one run to the next, where the hypervisor has put the cores changes
+//! more.
 
 use crate::report::quantile;
 
-/// Rounds of a block, and those at its beginning that do not count: the workers notice that strays
-/// come, or do not, and search bursts for them or not.
+/// Rounds of a block, and those at its beginning that do not count: the workers notice that
+/// misdirected packets come, or do not, and search bursts for them or not.
 const LENGTH: u64 = 48;
 const SETTLING: u64 = 12;
 
-/// Cycles a packet of blocks, every second without strays.
+/// Cycles a packet of blocks, every second without misdirected packets.
 #[derive(Clone, Debug, Default)]
 pub struct Blocks {
-    /// Strays among all packets; zero if no block has any.
+    /// Misdirected among all packets; zero if no block has any.
     share: f64,
     rounds: Vec<f64>,
     medians: Vec<f64>,
 }
 
 impl Blocks {
-    /// Those of a run in which so many of all packets are strays.
+    /// Those of a run in which so many of all packets are misdirected packets.
     pub fn new(share: f64) -> Self {
         Self { share, ..Self::default() }
     }
 
-    /// Whether a round has the strays that it would have without blocks.
+    /// Whether a round has the misdirected packets that it would have without blocks.
     pub fn is_usual(&self, round: u64) -> bool {
         self.share == 0.0 || (round / LENGTH).is_multiple_of(2)
     }
 
-    /// Whether a round is not one of the first after the strays began or ended.
+    /// Whether a round is not one of the first after the misdirected packets began or ended.
     pub fn is_settled(&self, round: u64) -> bool {
         self.share == 0.0 || round % LENGTH >= SETTLING
     }
@@ -44,8 +45,9 @@ impl Blocks {
         }
     }
 
-    /// Cycles of one hand-off, of every block without strays that has one with strays on either
-    /// side: what all packets take longer, for each that was handed over.
+    /// Cycles of one hand-off, of every block without misdirected packets that has one with
+    /// misdirected packets on either side: what all packets take longer, for each that was handed
+    /// over.
     pub fn hand_offs(&self) -> Vec<f64> {
         if self.share == 0.0 {
             return Vec::new();

@@ -2,8 +2,8 @@
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use sluice_director::blueprint::{self, Scheduling};
 use sluice_director::path::PagePolicy;
+use sluice_director::spec::{self, Scheduling};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
@@ -60,16 +60,16 @@ pub enum Pages {
 impl Mode {
     /// The name used in configuration and output.
     pub const fn name(self) -> &'static str {
-        self.of_blueprint().name()
+        self.of_spec().name()
     }
 
-    pub const fn of_blueprint(self) -> blueprint::Mode {
+    pub const fn of_spec(self) -> spec::Mode {
         match self {
-            Self::Fnat => blueprint::Mode::Fnat,
-            Self::Nat => blueprint::Mode::Nat,
-            Self::Dr => blueprint::Mode::Dr,
-            Self::Ipip => blueprint::Mode::Ipip,
-            Self::Snat => blueprint::Mode::Snat,
+            Self::Fnat => spec::Mode::Fnat,
+            Self::Nat => spec::Mode::Nat,
+            Self::Dr => spec::Mode::Dr,
+            Self::Ipip => spec::Mode::Ipip,
+            Self::Snat => spec::Mode::Snat,
         }
     }
 
@@ -112,10 +112,10 @@ impl Family {
 }
 
 impl Mapping {
-    pub const fn of_blueprint(self) -> blueprint::Mapping {
+    pub const fn of_spec(self) -> spec::Mapping {
         match self {
-            Self::EndpointIndependent => blueprint::Mapping::EndpointIndependent,
-            Self::PerSession => blueprint::Mapping::PerSession,
+            Self::EndpointIndependent => spec::Mapping::EndpointIndependent,
+            Self::PerSession => spec::Mapping::PerSession,
         }
     }
 }
@@ -123,13 +123,13 @@ impl Mapping {
 impl Protocol {
     /// The name used in configuration and output.
     pub const fn name(self) -> &'static str {
-        self.of_blueprint().name()
+        self.of_spec().name()
     }
 
-    pub const fn of_blueprint(self) -> blueprint::Protocol {
+    pub const fn of_spec(self) -> spec::Protocol {
         match self {
-            Self::Udp => blueprint::Protocol::Udp,
-            Self::Tcp => blueprint::Protocol::Tcp,
+            Self::Udp => spec::Protocol::Udp,
+            Self::Tcp => spec::Protocol::Tcp,
         }
     }
 }

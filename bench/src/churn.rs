@@ -18,8 +18,8 @@ use crate::station::{self, Station, alone};
 use crate::template::Kind;
 use crate::traffic::{Local, Traffic, Way};
 use serde_json::{Value, json};
-use sluice_director::blueprint::Timeouts;
 use sluice_director::path::Stage;
+use sluice_director::spec::Timeouts;
 use sluice_worker::StageCounts;
 use std::time::Instant;
 

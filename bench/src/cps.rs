@@ -16,7 +16,7 @@ use crate::station::{self, Station, alone};
 use crate::template::{Content, Segment, Template};
 use crate::traffic::{Local, Way, macs_of};
 use serde_json::{Value, json};
-use sluice_director::blueprint::Timeouts;
+use sluice_director::spec::Timeouts;
 use std::collections::VecDeque;
 use std::time::Instant;
 

@@ -16,8 +16,8 @@ use crate::station::timed::{Booked, Polls};
 use crate::station::{self, Station, alone};
 use crate::traffic::Local;
 use serde_json::{Value, json};
-use sluice_director::blueprint::Timeouts;
 use sluice_director::path::BURST;
+use sluice_director::spec::Timeouts;
 
 /// Rounds at the beginning of each run that do not count.
 const WARM_UP: u64 = 8;

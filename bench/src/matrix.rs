@@ -5,7 +5,7 @@ use crate::error::BenchError;
 use crate::machine::Machine;
 use crate::runs::{self, Row};
 use serde_json::{Value, json};
-use sluice_director::blueprint::Scheduling;
+use sluice_director::spec::Scheduling;
 use std::fmt::Write;
 
 /// What one cell is of.

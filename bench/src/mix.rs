@@ -32,7 +32,7 @@ impl runs::Cell for Cell {
             format!("--family={}", word(&self.family)),
             format!("--workers={}", self.workers),
             format!("--sessions={}", self.sessions_each * u64::from(self.workers)),
-            format!("--stray={}", self.misdirected),
+            format!("--misdirected={}", self.misdirected),
         ]
     }
 }

@@ -80,8 +80,8 @@ impl Report {
         mean(&self.workers.iter().map(figure).collect::<Vec<_>>())
     }
 
-    /// Cycles of one hand-off, the median of all blocks of all workers; `None` without strays, or
-    /// if there was no time for any block.
+    /// Cycles of one hand-off, the median of all blocks of all workers; `None` without misdirected
+    /// packets, or if there was no time for any block.
     fn hand_off_cycles(&self) -> Option<f64> {
         let costs: Vec<_> =
             self.workers.iter().flat_map(|w| w.measured.hand_offs.iter().copied()).collect();
@@ -199,15 +199,15 @@ impl Report {
     fn packets_json(&self) -> Value {
         let cycles = self.cycles(0.5);
         let opened = |worker: &WorkerReport| quantile(&worker.opened, 0.5);
-        let (mut stages, mut without_strays) = <(StageCounts, StageCounts)>::default();
+        let (mut stages, mut without_handoff) = <(StageCounts, StageCounts)>::default();
         for worker in &self.workers {
             stages.add(&worker.measured.stages.quiet());
-            without_strays.add(&worker.measured.without_strays.quiet());
+            without_handoff.add(&worker.measured.without_handoff.quiet());
         }
         json!({
             "stage_cycles_per_packet": stage_cycles(&stages),
-            "stage_cycles_per_packet_without_strays":
-                self.hand_off_cycles().map(|_| stage_cycles(&without_strays)),
+            "stage_cycles_per_packet_without_handoff":
+                self.hand_off_cycles().map(|_| stage_cycles(&without_handoff)),
             "cycles_per_packet_min": round(self.cycles(0.0)),
             "cycles_per_packet_p10": round(self.cycles(0.1)),
             "cycles_per_packet_p90": round(self.cycles(0.9)),
@@ -256,7 +256,7 @@ impl Report {
         json!({
             "burst": self.args.burst,
             "real_servers": self.args.reals,
-            "stray_share": self.args.stray,
+            "misdirected_share": self.args.misdirected,
             "elephant_share": self.args.elephant,
             "seed": self.args.seed,
             "packets": packets,
@@ -350,7 +350,7 @@ impl Report {
         let per_session = self.table_bytes() as f64 / self.sessions() as f64;
         let packets: u64 = self.workers.iter().map(|w| w.measured.packets).sum();
         let judged: u64 = self.workers.iter().map(|w| w.judged).sum();
-        let strays = self.args.stray * 100.0;
+        let misdirected = self.args.misdirected * 100.0;
         vec![
             (
                 "bytes a session",
@@ -366,7 +366,7 @@ impl Report {
                 "packets",
                 packets.to_string(),
                 format!(
-                    "all forwarded, {strays} % of the outbound ones handed over; \
+                    "all forwarded, {misdirected} % of the outbound ones handed over; \
                      {judged} read and found right"
                 ),
             ),

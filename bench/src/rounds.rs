@@ -44,13 +44,14 @@ impl Pace {
 /// What one worker measured.
 #[derive(Clone, Debug, Default)]
 pub struct Measured {
-    /// Cycles a packet of each round, of those with strays if there are any.
+    /// Cycles a packet of each round, of those with misdirected packets if there are any.
     pub cycles_per_packet: Vec<f64>,
     /// Cycles of one hand-off, each from some blocks of rounds.
     pub hand_offs: Vec<f64>,
-    /// What was seen of the stages in these rounds, and in those without strays beside them.
+    /// What was seen of the stages in these rounds, and in those without misdirected packets beside
+    /// them.
     pub stages: Seen,
-    pub without_strays: Seen,
+    pub without_handoff: Seen,
     /// Packets and ticks of these rounds.
     pub packets: u64,
     pub ticks: u64,
@@ -80,12 +81,12 @@ pub fn measure(
     station: &mut Station,
     (number, frames): (usize, u64),
     locals: &[&[Local]],
-    (pace, strays): (&Pace, bool),
+    (pace, misdirected): (&Pace, bool),
     seconds: f64,
 ) -> Result<Measured, BenchError> {
     let mut measured = Measured::default();
     let workers = locals.len() as u64;
-    let usual = station.traffic.strays_each;
+    let usual = station.traffic.misdirected_each;
     let mut blocks = Blocks::new((usual as u64 * (workers - 1)) as f64 / frames as f64);
     let (start, before) = (Instant::now(), machine::ran_and_waited_s());
     // The first round that counts, and when it began.
@@ -104,7 +105,7 @@ pub fn measure(
         if number == 0 && enough {
             pace.end.store(round + 1, Ordering::SeqCst);
         }
-        station.traffic.strays_each = if blocks.is_usual(round) { usual } else { 0 };
+        station.traffic.misdirected_each = if blocks.is_usual(round) { usual } else { 0 };
         let begin = ticks();
         station.write_round(locals);
         let written = ticks() - begin;
@@ -115,14 +116,14 @@ pub fn measure(
             deadline: Instant::now() + STUCK,
         };
         let before = *station.worker().stages();
-        let worked = station.run_round(strays.then_some(&shared))?;
+        let worked = station.run_round(misdirected.then_some(&shared))?;
         station.finish_round(locals[number], round % JUDGE_EVERY == 0)?;
         let cycles = worked as f64 / frames as f64;
         blocks.note(round, cycles);
         let seen = station.worker().stages().since(&before);
         if counts.is_some() && blocks.is_settled(round) {
             let usual = blocks.is_usual(round);
-            let of = if usual { &mut measured.stages } else { &mut measured.without_strays };
+            let of = if usual { &mut measured.stages } else { &mut measured.without_handoff };
             of.note(cycles, seen);
         }
         if counts.is_some() && blocks.is_usual(round) {

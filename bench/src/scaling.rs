@@ -15,12 +15,12 @@ struct Cell {
     family: Family,
     workers: u16,
     sessions_each: u64,
-    stray: f64,
+    misdirected: f64,
 }
 
 impl runs::Cell for Cell {
     fn name(&self) -> String {
-        format!("{} workers, stray {}", self.workers, self.stray)
+        format!("{} workers, misdirected {}", self.workers, self.misdirected)
     }
 
     fn words(&self) -> Vec<String> {
@@ -29,7 +29,7 @@ impl runs::Cell for Cell {
             format!("--family={}", word(&self.family)),
             format!("--workers={}", self.workers),
             format!("--sessions={}", self.sessions_each * u64::from(self.workers)),
-            format!("--stray={}", self.stray),
+            format!("--misdirected={}", self.misdirected),
         ]
     }
 }
@@ -57,17 +57,18 @@ pub fn run(args: &Scaling) -> Result<Report, BenchError> {
 
 fn cells(args: &Scaling, workers: u16) -> Vec<Cell> {
     let Scaling { mode, family, sessions: sessions_each, .. } = *args;
-    let strays = |workers| {
-        let some = args.strays.iter().filter(move |_| workers > 1 && mode == Mode::Fnat);
+    let misdirected = |workers| {
+        let some = args.misdirected.iter().filter(move |_| workers > 1 && mode == Mode::Fnat);
         std::iter::once(0.0).chain(some.copied())
     };
-    let cell = |workers| move |stray| Cell { mode, family, workers, sessions_each, stray };
-    (1..=workers).flat_map(|workers| strays(workers).map(cell(workers))).collect()
+    let cell =
+        |workers| move |misdirected| Cell { mode, family, workers, sessions_each, misdirected };
+    (1..=workers).flat_map(|workers| misdirected(workers).map(cell(workers))).collect()
 }
 
 impl Report {
     fn base(&self, workers: u16) -> Option<&Row<Cell>> {
-        self.rows.iter().find(|row| row.cell.workers == workers && row.cell.stray == 0.0)
+        self.rows.iter().find(|row| row.cell.workers == workers && row.cell.misdirected == 0.0)
     }
 
     /// Mpps of each run against one worker's in the same turn: median, least, most.
@@ -85,13 +86,13 @@ impl Report {
     }
 
     /// What a hand-off adds to each stage, the median of the runs: what a packet takes longer there
-    /// than without strays in the same run, for each that is handed over.
+    /// than without misdirected packets in the same run, for each that is handed over.
     fn stages_of_a_hand_off(row: &Row<Cell>) -> Option<Value> {
         Self::hand_off(row)?;
         let of = |run: &Value, stage: Stage| {
             let with = run["stage_cycles_per_packet"][stage.name()].as_f64()?;
-            let without = &run["stage_cycles_per_packet_without_strays"][stage.name()];
-            Some(round((with - without.as_f64()?) / (row.cell.stray / 2.0)))
+            let without = &run["stage_cycles_per_packet_without_handoff"][stage.name()];
+            Some(round((with - without.as_f64()?) / (row.cell.misdirected / 2.0)))
         };
         Some(row.stages(of))
     }
@@ -101,8 +102,8 @@ impl Report {
         let figures = json!({
             "workers": row.cell.workers,
             "sessions": row.cell.sessions_each * u64::from(row.cell.workers),
-            "stray_share_of_outbound": row.cell.stray,
-            "handed_over_share_of_all": row.cell.stray / 2.0,
+            "misdirected_share_of_outbound": row.cell.misdirected,
+            "handed_over_share_of_all": row.cell.misdirected / 2.0,
             "ratio_to_one": ratio,
             "ratio_to_one_min": ratio_min,
             "ratio_to_one_max": ratio_max,
@@ -136,7 +137,7 @@ impl Report {
         let line = |row: &Row<Cell>| {
             vec![
                 row.cell.workers.to_string(),
-                format!("{} %", row.cell.stray * 50.0),
+                format!("{} %", row.cell.misdirected * 50.0),
                 two(row.median("mpps")),
                 range(self.ratios(row)),
                 two(row.median("cycles_per_packet")),
@@ -147,7 +148,7 @@ impl Report {
         let lines: Vec<_> = self.rows.iter().map(line).collect();
         let head = ["workers", "handed over", "Mpps", "to one", "cycles", "a hand-off", "floor"];
         let stages = |row: &Row<Cell>| {
-            let name = format!("{} workers, {} %", row.cell.workers, row.cell.stray * 50.0);
+            let name = format!("{} workers, {} %", row.cell.workers, row.cell.misdirected * 50.0);
             Some((name, Self::stages_of_a_hand_off(row)?))
         };
         let stages: Vec<_> = self.rows.iter().filter_map(stages).collect();
@@ -182,23 +183,28 @@ mod tests {
     fn strays_need_two_workers_and_full_nat() {
         let of = |line| {
             let cells = cells(&args(line), 3);
-            cells.iter().map(|cell| (cell.workers, cell.stray)).collect::<Vec<_>>()
+            cells.iter().map(|cell| (cell.workers, cell.misdirected)).collect::<Vec<_>>()
         };
-        assert_eq!(of("--strays 0.5"), [(1, 0.0), (2, 0.0), (2, 0.5), (3, 0.0), (3, 0.5)]);
+        assert_eq!(of("--misdirected 0.5"), [(1, 0.0), (2, 0.0), (2, 0.5), (3, 0.0), (3, 0.5)]);
         assert_eq!(of("--mode dr"), [(1, 0.0), (2, 0.0), (3, 0.0)]);
     }
 
     #[test]
     fn figures_are_of_the_same_turn() {
-        let row = |workers, stray, mpps: [f64; 2], cycles: [f64; 2]| {
-            let cost = (stray > 0.0).then_some(40.0);
+        let row = |workers, misdirected, mpps: [f64; 2], cycles: [f64; 2]| {
+            let cost = (misdirected > 0.0).then_some(40.0);
             let run = |(mpps, cycles)| json!({"mpps": mpps, "cycles_per_packet": cycles});
             let stages = |search| json!({"search": search, "parse": 10.0});
             let costs = json!({"hand_off_cycles": cost, "stage_cycles_per_packet": stages(3.5),
-                "stage_cycles_per_packet_without_strays": stages(0.5)});
+                "stage_cycles_per_packet_without_handoff": stages(0.5)});
             let run = |figures| runs::merge([run(figures), costs.clone()]);
-            let cell =
-                Cell { mode: Mode::Fnat, family: Family::V4, workers, sessions_each: 9, stray };
+            let cell = Cell {
+                mode: Mode::Fnat,
+                family: Family::V4,
+                workers,
+                sessions_each: 9,
+                misdirected,
+            };
             Row { cell, runs: mpps.into_iter().zip(cycles).map(run).collect() }
         };
         let rows = vec![

@@ -8,12 +8,11 @@ use crate::args::{Family, Mode, Protocol, Throughput};
 use crate::clients::{self, Endpoint};
 use crate::error::BenchError;
 use crate::traffic::Way;
-use sluice_director::blueprint::{
-    Blueprint, LocalPool, Network, Ports, RealServer, SnatRule, Timeouts, TunnelSources,
-    VirtualService,
-};
 use sluice_director::fib::{Fib, FibBuilder, Link, PortId, Target};
 use sluice_director::plan::{Plan, Retired};
+use sluice_director::spec::{
+    LocalPool, Network, Ports, RealServer, SnatRule, Spec, Timeouts, TunnelSources, VirtualService,
+};
 use sluice_worker::Snapshot;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -172,7 +171,7 @@ impl Scene {
         (1..=count).map(|number| self.ip(self.local_address(number))).collect()
     }
 
-    fn blueprint(&self, args: &Throughput, timeouts: Timeouts) -> Blueprint {
+    fn spec(&self, args: &Throughput, timeouts: Timeouts) -> Spec {
         let pool =
             LocalPool { name: "bench".into(), addresses: self.local_addresses(args), ports: PORTS };
         let sources = Network {
@@ -180,7 +179,7 @@ impl Scene {
             prefix: self.addresses().bits - TUNNEL_SOURCES.ilog2() as u8,
         };
         let snat = self.mode == Mode::Snat;
-        Blueprint {
+        Spec {
             services: if snat { Vec::new() } else { self.services(args) },
             snat: if snat { vec![self.rule(args)] } else { Vec::new() },
             pools: if self.mode.has_pool() { vec![pool] } else { Vec::new() },
@@ -191,7 +190,7 @@ impl Scene {
             timeouts,
             // All sessions are opened before any is answered.
             gives_way: false,
-            ..Blueprint::default()
+            ..Spec::default()
         }
     }
 
@@ -199,7 +198,7 @@ impl Scene {
     fn services(&self, args: &Throughput) -> Vec<VirtualService> {
         let of = |name: &str, protocol: Protocol| VirtualService {
             name: name.into(),
-            protocol: protocol.of_blueprint(),
+            protocol: protocol.of_spec(),
             ..self.service(args)
         };
         match args.mix {
@@ -219,7 +218,7 @@ impl Scene {
         VirtualService {
             vip: self.ip(self.addresses().vip),
             ports: Ports::one(PORT),
-            mode: self.mode.of_blueprint(),
+            mode: self.mode.of_spec(),
             scheduler: args.scheduler,
             pool: if self.mode.has_pool() { "bench".into() } else { String::new() },
             reals: (0..args.reals).map(real).collect(),
@@ -234,7 +233,7 @@ impl Scene {
             sources: vec![Network { address: self.ip(address), prefix }],
             egress: Some(FRONT.0),
             pool: "bench".into(),
-            mapping: args.mapping.of_blueprint(),
+            mapping: args.mapping.of_spec(),
             ..SnatRule::default()
         }
     }
@@ -278,8 +277,8 @@ const fn weight(number: u16) -> u16 {
 /// What the workers run against.
 pub fn snapshot(args: &Throughput, timeouts: Timeouts) -> Result<Arc<Snapshot>, BenchError> {
     let scene = Scene::new(args);
-    let blueprint = scene.blueprint(args, timeouts);
-    let plan = Plan::compile(&blueprint, None, &Retired::default()).map_err(BenchError::Plan)?;
+    let spec = scene.spec(args, timeouts);
+    let plan = Plan::compile(&spec, None, &Retired::default()).map_err(BenchError::Plan)?;
     let fib = scene.fib(&plan);
     Ok(Arc::new(Snapshot { plan: Arc::new(plan), fib: Arc::new(fib) }))
 }

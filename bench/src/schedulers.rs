@@ -12,11 +12,11 @@ use crate::error::BenchError;
 use crate::report::quantile;
 use serde_json::{Value, json};
 use sluice_director::Time;
-use sluice_director::blueprint::{Blueprint, Mode, Ports, RealServer, Scheduling, VirtualService};
 use sluice_director::counters::RealCounters;
 use sluice_director::plan::{Plan, RealId, Retired, ServiceId};
 use sluice_director::schedule::mh::{Recipe, Table};
 use sluice_director::schedule::{Schedulers, stable_hash};
+use sluice_director::spec::{Mode, Ports, RealServer, Scheduling, Spec, VirtualService};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -98,8 +98,8 @@ fn compile(scheduler: Scheduling, weights: &[u16]) -> Result<Plan, BenchError> {
         reals: (0..).zip(weights).map(real).collect(),
         ..VirtualService::default()
     };
-    let blueprint = Blueprint { services: vec![service], ..Blueprint::default() };
-    Plan::compile(&blueprint, None, &Retired::default()).map_err(BenchError::Plan)
+    let spec = Spec { services: vec![service], ..Spec::default() };
+    Plan::compile(&spec, None, &Retired::default()).map_err(BenchError::Plan)
 }
 
 fn refused(why: impl std::fmt::Debug) -> BenchError {

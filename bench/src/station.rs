@@ -237,7 +237,8 @@ impl Station {
         self.idle = frames;
         self.load_sorted();
         self.passed += self.traffic.firsts_of(self.args.frames as usize) as u64;
-        self.strayed += (self.traffic.strays_each * (usize::from(self.args.workers) - 1)) as u64;
+        self.strayed +=
+            (self.traffic.misdirected_each * (usize::from(self.args.workers) - 1)) as u64;
     }
 
     /// Sorts a frame that was written by its way.

@@ -159,12 +159,12 @@ impl Run<'_> {
         let core_ghz = clock::core_ghz();
         let all: Vec<&[Local]> =
             self.locals.iter().map(|l| l.get().map_or(&[][..], Vec::as_slice)).collect();
-        let strays = self.args.stray > 0.0;
+        let misdirected = self.args.misdirected > 0.0;
         let measured = rounds::measure(
             &mut station,
             (number, self.args.frames),
             &all,
-            (&self.pace, strays),
+            (&self.pace, misdirected),
             self.args.seconds,
         )?;
         station.audit()?;
@@ -210,8 +210,8 @@ mod tests {
             ("--sessions 1000 --protocol udp", 1, 1000),
             ("--sessions 700 --protocol tcp --size 128 --burst 7", 1, 700),
             ("--sessions 1001 --protocol udp --workers 2", 2, 1000),
-            ("--sessions 1000 --protocol tcp --workers 2 --stray 0.25", 2, 1000),
-            ("--sessions 1000 --workers 3 --stray 0.5 --pages ordinary", 3, 999),
+            ("--sessions 1000 --protocol tcp --workers 2 --misdirected 0.25", 2, 1000),
+            ("--sessions 1000 --workers 3 --misdirected 0.5 --pages ordinary", 3, 999),
             ("--sessions 1000 --mode nat --scheduler wlc --protocol tcp", 1, 1000),
             ("--sessions 1000 --elephant 0.9", 1, 1000),
             ("--sessions 1000 --mode dr --scheduler mh --family 6 --workers 2", 2, 1000),
@@ -222,7 +222,7 @@ mod tests {
             ("--sessions 1000 --mix", 1, 1000),
             ("--sessions 1000 --mix --family 6 --mode nat", 1, 1000),
             ("--sessions 1000 --mix --mode ipip --pages ordinary", 1, 1000),
-            ("--sessions 1000 --mix --workers 2 --stray 0.5", 2, 1000),
+            ("--sessions 1000 --mix --workers 2 --misdirected 0.5", 2, 1000),
             ("--sessions 1000 --mode snat --family 6 --mapping per_session --workers 3", 3, 999),
         ] {
             let json = report(line);

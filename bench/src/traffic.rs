@@ -46,7 +46,7 @@ pub struct Traffic {
     workers: usize,
     sessions_each: u32,
     /// Of a round, the packets for each other worker.
-    pub strays_each: usize,
+    pub misdirected_each: usize,
     scene: Scene,
     /// Of the first frames of a round, every second is outbound: so many of them.
     outbound: usize,
@@ -120,7 +120,7 @@ impl Traffic {
             number,
             workers: usize::from(args.workers),
             sessions_each: args.sessions_each(),
-            strays_each: args.strays_each(),
+            misdirected_each: args.misdirected_each(),
             scene,
             outbound: args.frames_by_way()[Way::Out as usize],
             l4_at: transport_at(args.family) + outer,
@@ -251,7 +251,7 @@ impl Traffic {
             self.picks.push(flow);
         }
         let outbound = self.outbound;
-        let strays = self.strays_each * (self.workers - 1);
+        let misdirected = self.misdirected_each * (self.workers - 1);
         for (at, frame) in frames.iter_mut().enumerate() {
             let later = self.picks.get(at + AHEAD);
             if let Some(local) = later.and_then(|flow| locals[self.number].get(*flow as usize)) {
@@ -269,8 +269,9 @@ impl Traffic {
                 template.write(frame, from, to, flow);
                 continue;
             }
-            // The strays are spread evenly, and go round the other workers.
-            let (before, behind) = (pair * strays / outbound, (pair + 1) * strays / outbound);
+            // The misdirected packets are spread evenly, and go round the other workers.
+            let (before, behind) =
+                (pair * misdirected / outbound, (pair + 1) * misdirected / outbound);
             let owner = match before == behind {
                 true => self.number,
                 false => (self.number + 1 + before % (self.workers - 1)) % self.workers,
@@ -403,10 +404,11 @@ mod tests {
         (0..count).map(local).collect()
     }
 
-    /// Half in, half out, every flow of the worker's range, and the strays where they belong.
+    /// Half in, half out, every flow of the worker's range, and the misdirected packets where they
+    /// belong.
     #[test]
     fn a_round_is_mixed() {
-        let args = args("--sessions 3000 --workers 3 --stray 0.25 --frames 4096");
+        let args = args("--sessions 3000 --workers 3 --misdirected 0.25 --frames 4096");
         let all: Vec<_> = (0..3).map(|worker| locals(worker, 1000)).collect();
         let all: Vec<&[Local]> = all.iter().map(Vec::as_slice).collect();
         let mut frames = port::frames(4096, PagePolicy::Ordinary).unwrap();

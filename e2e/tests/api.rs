@@ -14,7 +14,7 @@ use sluice_e2e::recipe::Recipe;
 use sluice_e2e::web::LINES_PORT;
 use sluice_e2e::{Bed, Director, LabError, Running, wait_until};
 
-use crate::field::{Field, SOON, Setup, here, on_bed};
+use crate::fixture::{Fixture, SOON, Setup, here, on_bed};
 
 const PORT: u16 = 8443;
 
@@ -70,7 +70,7 @@ fn tokens(space: &Netns) -> Result<(), LabError> {
 }
 
 /// A director that listens where the client can reach it.
-pub fn on_network(name: &str, test: impl FnOnce(&mut Field) -> Result<(), LabError>) {
+pub fn on_network(name: &str, test: impl FnOnce(&mut Fixture) -> Result<(), LabError>) {
     let start = |bed: &mut Bed, mut recipe: Recipe| {
         let (space, at) = (bed.director.clone(), bed.front_address());
         certify(&space, "one", at)?;
@@ -91,13 +91,13 @@ pub fn on_network(name: &str, test: impl FnOnce(&mut Field) -> Result<(), LabErr
 
 /// What `curl` in the client's namespace gets: status and body.
 fn curl(
-    field: &Field,
+    fixture: &Fixture,
     role: &str,
     more: &[&str],
     path: &str,
 ) -> Result<(String, String), LabError> {
-    let dir = field.bed.director.dir();
-    let url = format!("https://{}:{PORT}{path}", field.bed.front_address());
+    let dir = fixture.bed.director.dir();
+    let url = format!("https://{}:{PORT}{path}", fixture.bed.front_address());
     let ca = dir.join("one.crt").display().to_string();
     let mut args = vec!["-sS", "-m", "10", "-w", "\n%{http_code}", "--cacert", &ca];
     let header = match role {
@@ -113,25 +113,25 @@ fn curl(
     }
     args.extend(more);
     args.push(&url);
-    let ran = field.bed.client.run("curl", &args)?.ok()?;
+    let ran = fixture.bed.client.run("curl", &args)?.ok()?;
     let (body, status) = ran.stdout.rsplit_once('\n').unwrap_or_default();
     Ok((status.to_owned(), body.to_owned()))
 }
 
-fn sluice(field: &Field, role: &str, args: &[&str]) -> Result<String, LabError> {
-    let dir = field.bed.director.dir();
-    let url = format!("https://{}:{PORT}", field.bed.front_address());
+fn sluice(fixture: &Fixture, role: &str, args: &[&str]) -> Result<String, LabError> {
+    let dir = fixture.bed.director.dir();
+    let url = format!("https://{}:{PORT}", fixture.bed.front_address());
     let file = |name: &str| dir.join(name).display().to_string();
     let (token, ca) = (file(&format!("{role}.token")), file("one.crt"));
     let mut all = vec!["--url", &url, "--token-file", &token, "--ca", &ca];
     all.extend(args);
     let program: PathBuf = program("sluice")?;
-    Ok(field.bed.client.run(&program.to_string_lossy(), &all)?.ok()?.stdout)
+    Ok(fixture.bed.client.run(&program.to_string_lossy(), &all)?.ok()?.stdout)
 }
 
 #[test]
 fn real_programs_use_it_over_tls() {
-    on_network(here!(real_programs_use_it_over_tls), |field| {
+    on_network(here!(real_programs_use_it_over_tls), |fixture| {
         let told = |(status, body): &(String, String)| format!("{status}: {body}");
         for (role, method, path, right) in [
             ("", "GET", "/healthz", "200"),
@@ -142,34 +142,34 @@ fn real_programs_use_it_over_tls() {
             ("operate", "DELETE", "/v1/config/services/absent", "403"),
             ("admin", "DELETE", "/v1/config/services/absent", "404"),
         ] {
-            let got = curl(field, role, &["-X", method], path)?;
+            let got = curl(fixture, role, &["-X", method], path)?;
             expect(got.0 == right, || format!("{role} {method} {path}: {}", told(&got)))?;
         }
         let real = format!("{}:80", Bed::real_address(0));
-        sluice(field, "operate", &["real", "drain", "web", &real])?;
-        let history = sluice(field, "read", &["config", "history"])?;
+        sluice(fixture, "operate", &["real", "drain", "web", &real])?;
+        let history = sluice(fixture, "read", &["config", "history"])?;
         expect(history.contains("api:the-operate"), || format!("no author: {history}"))?;
-        expect(sluice(field, "read", &["real", "enable", "web", &real]).is_err(), || {
+        expect(sluice(fixture, "read", &["real", "enable", "web", &real]).is_err(), || {
             "who may only read has changed something".to_owned()
         })?;
-        field.answers(6)?;
+        fixture.answers(6)?;
         // The handshake as another program sees it.
-        let at = format!("{}:{PORT}", field.bed.front_address());
+        let at = format!("{}:{PORT}", fixture.bed.front_address());
         let script = format!("echo | openssl s_client -connect {at} -alpn http/1.1 2>&1");
-        let seen = field.bed.client.run("sh", &["-c", &script])?.stdout;
+        let seen = fixture.bed.client.run("sh", &["-c", &script])?.stdout;
         for words in ["TLSv1.3", "CN = one", "ALPN protocol: http/1.1"] {
             expect(seen.contains(words), || format!("no {words:?} in: {seen}"))?;
         }
         let script = format!("echo | openssl s_client -connect {at} -tls1_1 2>&1");
-        let seen = field.bed.client.run("sh", &["-c", &script])?.stdout;
+        let seen = fixture.bed.client.run("sh", &["-c", &script])?.stdout;
         expect(!seen.contains("CN = one"), || format!("TLS 1.1 is spoken: {seen}"))
     });
 }
 
 #[test]
 fn a_reload_takes_a_new_certificate_and_new_tokens() {
-    on_network(here!(a_reload_takes_a_new_certificate_and_new_tokens), |field| {
-        let (space, at) = (field.bed.director.clone(), field.bed.front_address());
+    on_network(here!(a_reload_takes_a_new_certificate_and_new_tokens), |fixture| {
+        let (space, at) = (fixture.bed.director.clone(), fixture.bed.front_address());
         let dir = space.dir().to_path_buf();
         let old = fs::read_to_string(dir.join("read.token")).map_err(LabError::file("a token"))?;
         certify(&space, "two", at)?;
@@ -179,18 +179,18 @@ fn a_reload_takes_a_new_certificate_and_new_tokens() {
             fs::copy(dir.join(from), dir.join(to)).map(drop).map_err(LabError::file(from))
         };
         copy("two.crt", "one.crt")?;
-        expect(field.director.sluice(&["config", "reload"]).is_err(), || {
+        expect(fixture.director.sluice(&["config", "reload"]).is_err(), || {
             "a certificate without its key was taken".to_owned()
         })?;
         copy("two.key", "one.key")?;
-        field.director.sluice(&["config", "reload"])?;
+        fixture.director.sluice(&["config", "reload"])?;
         wait_until("the new certificate", SOON, || {
-            Ok(curl(field, "read", &[], "/v1/status").ok().filter(|(status, _)| status == "200"))
+            Ok(curl(fixture, "read", &[], "/v1/status").ok().filter(|(status, _)| status == "200"))
         })?;
         write(&dir.join("old.token"), &old, 0o600)?;
-        let (status, body) = curl(field, "old", &[], "/v1/status")?;
+        let (status, body) = curl(fixture, "old", &[], "/v1/status")?;
         expect(status == "401", || format!("the old token still opens: {status} {body}"))?;
-        let (log, token) = (field.director.log(), old.trim());
+        let (log, token) = (fixture.director.log(), old.trim());
         expect(!log.contains(token) && !log.contains("sha256:"), || {
             "a token or its hash is in the log".to_owned()
         })
@@ -199,45 +199,45 @@ fn a_reload_takes_a_new_certificate_and_new_tokens() {
 
 #[test]
 fn sessions_are_ended_and_followers_hear_of_it() {
-    on_network(here!(sessions_are_ended_and_followers_hear_of_it), |field| {
-        let (url, dir) = (field.bed.front_address(), field.bed.director.dir().to_path_buf());
+    on_network(here!(sessions_are_ended_and_followers_hear_of_it), |fixture| {
+        let (url, dir) = (fixture.bed.front_address(), fixture.bed.director.dir().to_path_buf());
         let file = |name: &str| dir.join(name).display().to_string();
-        let mut command = field.bed.client.command(&program("sluice")?.to_string_lossy());
+        let mut command = fixture.bed.client.command(&program("sluice")?.to_string_lossy());
         command
             .args(["--url", &format!("https://{url}:{PORT}"), "--token-file", &file("read.token")])
             .args(["--ca", &file("one.crt"), "events", "--follow", "--json"]);
         let follower = Running::start("events", &mut command, &dir.join("events.log"))?;
-        let mut held = field.hold(&field.server(LINES_PORT), 30)?;
-        let open = |field: &Field| field.sessions(&["--service", "lines"]);
-        wait_until("the session", SOON, || Ok((open(field)?.len() == 1).then_some(())))?;
+        let mut held = fixture.hold(&fixture.server(LINES_PORT), 30)?;
+        let open = |fixture: &Fixture| fixture.sessions(&["--service", "lines"]);
+        wait_until("the session", SOON, || Ok((open(fixture)?.len() == 1).then_some(())))?;
         let told =
-            sluice(field, "operate", &["sessions", "kill", "--service", "lines", "--dry-run"])?;
+            sluice(fixture, "operate", &["sessions", "kill", "--service", "lines", "--dry-run"])?;
         expect(told.contains("1 sessions would be ended"), || told.clone())?;
-        expect(open(field)?.len() == 1, || "a dry run has ended it".to_owned())?;
+        expect(open(fixture)?.len() == 1, || "a dry run has ended it".to_owned())?;
         for (role, args) in [
             ("read", &["sessions", "kill", "--service", "lines"][..]),
             ("operate", &["sessions", "kill"]),
             ("operate", &["sessions", "kill", "--service", "lime"]),
         ] {
-            let refused = sluice(field, role, args).is_err();
+            let refused = sluice(fixture, role, args).is_err();
             expect(refused, || format!("{role} may {args:?}"))?;
         }
-        expect(open(field)?.len() == 1, || "it was ended by whoever may not".to_owned())?;
-        let told = sluice(field, "operate", &["sessions", "kill", "--service", "lines"])?;
+        expect(open(fixture)?.len() == 1, || "it was ended by whoever may not".to_owned())?;
+        let told = sluice(fixture, "operate", &["sessions", "kill", "--service", "lines"])?;
         expect(told.contains("1 sessions ended"), || told.clone())?;
-        expect(open(field)?.is_empty(), || "it is still there".to_owned())?;
-        let counted = field.director.ask("status")?["sessions"]["killed"].clone();
+        expect(open(fixture)?.is_empty(), || "it is still there".to_owned())?;
+        let counted = fixture.director.ask("status")?["sessions"]["killed"].clone();
         expect(counted == 1, || format!("counted: {counted}"))?;
         // What comes next belongs to no session, and is dropped.
         wait_until("drops", SOON, || {
-            let drops = field.director.ask("drops")?;
+            let drops = fixture.director.ask("drops")?;
             let drops = drops["drops"].as_array().cloned().unwrap_or_default();
             let none = drops.iter().find(|drop| drop["reason"] == "no_session");
             Ok(none.filter(|it| it["packets"].as_u64() > Some(0)).map(|_| ()))
         })?;
         expect(held.ended()?.is_none(), || "somebody was told".to_owned())?;
         held.kill()?;
-        field.answers(6)?;
+        fixture.answers(6)?;
         wait_until("the follower to hear of it", SOON, || {
             let log = follower.log();
             let told = log.lines().filter(|line| line.contains("\"kind\":\"sessions\"")).count();
@@ -265,14 +265,14 @@ fn schemathesis() -> Option<PathBuf> {
 #[test]
 fn openapi_holds_what_it_says() {
     let Some(tester) = schemathesis() else { return };
-    on_network(here!(openapi_holds_what_it_says), |field| {
-        let dir = field.bed.director.dir().to_path_buf();
+    on_network(here!(openapi_holds_what_it_says), |fixture| {
+        let dir = fixture.bed.director.dir().to_path_buf();
         let token =
             fs::read_to_string(dir.join("admin.token")).map_err(LabError::file("a token"))?;
-        let url = format!("https://{}:{PORT}", field.bed.front_address());
+        let url = format!("https://{}:{PORT}", fixture.bed.front_address());
         let settings = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers/schemathesis.toml");
         let (ca, header) = (dir.join("one.crt"), format!("Authorization: Bearer {}", token.trim()));
-        let mut command = field.bed.director.command(&tester.to_string_lossy());
+        let mut command = fixture.bed.director.command(&tester.to_string_lossy());
         command
             .arg("--config-file")
             .arg(&settings)
@@ -284,16 +284,16 @@ fn openapi_holds_what_it_says() {
         let said = running.log_tail(600);
         print!("{}", running.log_tail(25));
         expect(ended.success(), || format!("schemathesis is not content:\n{said}"))?;
-        expect(field.director.runs()?, || "the director has ended".to_owned())?;
-        field.answers(6).map(drop)
+        expect(fixture.director.runs()?, || "the director has ended".to_owned())?;
+        fixture.answers(6).map(drop)
     });
 }
 
 /// One request took the API away from everybody, and `operate` was enough for it.
 #[test]
 fn no_service_takes_what_the_machine_listens_on_unless_forced() {
-    on_network(here!(no_service_takes_what_the_machine_listens_on_unless_forced), |field| {
-        let at = field.bed.front_address().to_owned();
+    on_network(here!(no_service_takes_what_the_machine_listens_on_unless_forced), |fixture| {
+        let at = fixture.bed.front_address().to_owned();
         let told = |(status, body): &(String, String)| format!("{status}: {body}");
         let add = |port: u16| {
             let address = serde_json::json!({ "protocol": "tcp", "address": at, "port": port });
@@ -301,27 +301,27 @@ fn no_service_takes_what_the_machine_listens_on_unless_forced() {
             let spec = serde_json::json!({ "key": key, "scheduler": "rr", "netmask": u32::MAX });
             serde_json::json!({ "add_service": spec }).to_string()
         };
-        let got = curl(field, "operate", &["--json", &add(9999)], "/v1/ipvs")?;
+        let got = curl(fixture, "operate", &["--json", &add(9999)], "/v1/ipvs")?;
         expect(got.0 == "403", || told(&got))?;
-        let got = curl(field, "admin", &["--json", &add(PORT)], "/v1/ipvs")?;
+        let got = curl(fixture, "admin", &["--json", &add(PORT)], "/v1/ipvs")?;
         let refused = got.1.contains("EINVAL") && got.1.contains("itself listens");
         expect(refused, || told(&got))?;
-        let got = curl(field, "admin", &["--json", &add(9999)], "/v1/ipvs")?;
+        let got = curl(fixture, "admin", &["--json", &add(9999)], "/v1/ipvs")?;
         expect(got.1.contains("done"), || told(&got))?;
         let taken =
             serde_json::json!({ "protocol": "tcp", "vip": at, "port": PORT, "mode": "nat" });
         let put = ["-X", "PUT", "--json", &taken.to_string()];
-        let got = curl(field, "admin", &put, "/v1/config/services/taken")?;
+        let got = curl(fixture, "admin", &put, "/v1/config/services/taken")?;
         expect(got.0 == "422" && got.1.contains("force"), || told(&got))?;
         let port = PORT.to_string();
         let add = ["service", "add", "taken", "--protocol", "tcp", "--vip", &at, "--port", &port];
         let forced = [&add[..], &["--mode", "nat", "--force"]].concat();
-        field.director.sluice(&forced)?;
-        let events = field.director.sluice(&["events"])?;
+        fixture.director.sluice(&forced)?;
+        let events = fixture.director.sluice(&["events"])?;
         expect(events.contains("itself listens"), || events.clone())?;
-        field.director.sluice(&["service", "delete", "taken"])?;
+        fixture.director.sluice(&["service", "delete", "taken"])?;
         wait_until("the API to be reached again", SOON, || {
-            Ok((curl(field, "read", &[], "/v1/status")?.0 == "200").then_some(()))
+            Ok((curl(fixture, "read", &[], "/v1/status")?.0 == "200").then_some(()))
         })
     });
 }

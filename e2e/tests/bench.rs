@@ -11,7 +11,7 @@ use sluice_e2e::director::program;
 use sluice_e2e::error::expect;
 use sluice_e2e::process::run;
 
-use crate::field::{here, turn};
+use crate::fixture::{here, turn};
 
 const FULL_S: f64 = 0.15;
 

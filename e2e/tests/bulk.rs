@@ -10,8 +10,8 @@ use sluice_e2e::load::{download_sha256, iperf3_tcp, upload_sha256};
 use sluice_e2e::web::{self, ECHO_PORT, SINK_PORT, make_blob_of};
 use sluice_e2e::{Bed, Director, Driver, Family, LabError, Mode};
 
-use crate::arena::{bare, on_modes, reals, service, usual_services};
-use crate::field::{Field, Setup, here, on_bed};
+use crate::dual_stack::{bare, on_modes, reals, service, usual_services};
+use crate::fixture::{Fixture, Setup, here, on_bed};
 
 /// More than any wire carries in one frame.
 const SUPER: &str = "frame.len > 10000";
@@ -51,7 +51,7 @@ fn fnat_at_mtu_9000() {
             let director = Director::start(bed, &recipe.text(bed))?;
             Ok((director, recipe))
         },
-        |field| bulk(field, Mode::Fnat, Family::V4),
+        |fixture| bulk(fixture, Mode::Fnat, Family::V4),
     );
 }
 
@@ -67,7 +67,7 @@ fn fnat_from_packet_sockets_to_af_xdp() {
             let director = Director::start(bed, &recipe.text(bed))?;
             Ok((director, recipe))
         },
-        |field| bulk(field, Mode::Fnat, Family::V4),
+        |fixture| bulk(fixture, Mode::Fnat, Family::V4),
     );
 }
 
@@ -82,16 +82,16 @@ fn own(bed: &Bed) -> impl Iterator<Item = (&sluice_e2e::Netns, &'static str)> {
     bed.ports().iter().map(|port| (&bed.director, *port))
 }
 
-fn bulk(field: &mut Field, mode: Mode, outer: Family) -> Result<(), LabError> {
+fn bulk(fixture: &mut Fixture, mode: Mode, outer: Family) -> Result<(), LabError> {
     // AF_XDP has nobody who would complete what comes unfinished: then only the client does so.
-    let client = field.bed.client.name();
-    for (space, device) in ends(&field.bed) {
-        if !field.bed.mixed || space.name() == client {
+    let client = fixture.bed.client.name();
+    for (space, device) in ends(&fixture.bed) {
+        if !fixture.bed.mixed || space.name() == client {
             space.offloading_wire(device)?;
         }
     }
-    field.bed.peers.push(web::start_sink(&field.bed.reals[0], "sink")?);
-    let bed = &field.bed;
+    fixture.bed.peers.push(web::start_sink(&fixture.bed.reals[0], "sink")?);
+    let bed = &fixture.bed;
     let vip = bed.vip_of(outer);
     let watch = |space, device, name| Capture::start(space, device, name);
     let (at_client, at_real) =
@@ -107,9 +107,9 @@ fn bulk(field: &mut Field, mode: Mode, outer: Family) -> Result<(), LabError> {
     }
     // Without translation the echo would answer from another address than it was asked at.
     if matches!(mode, Mode::Fnat | Mode::Nat) {
-        field.peer(&["udp-probe", &endpoint(vip, ECHO_PORT), "9", "1000"])?.ok()?;
+        fixture.peer(&["udp-probe", &endpoint(vip, ECHO_PORT), "9", "1000"])?.ok()?;
     }
-    let bed = &field.bed;
+    let bed = &fixture.bed;
     let came = count(&at_front.stop()?, SUPER)?;
     expect(came > 0, || "no super-frame came to the director".to_owned())?;
     for (side, file, port) in [("client", at_client, "front"), ("real server", at_real, "back")] {

@@ -11,7 +11,7 @@ use sluice_e2e::load::{download_sha256, wrk_with};
 use sluice_e2e::web::make_blob_of;
 use sluice_e2e::{Bed, LabError, wait_until};
 
-use crate::field::{Field, SOON, Setup, here, on};
+use crate::fixture::{Fixture, SOON, Setup, here, on};
 
 /// Clients of the API at a time.
 const OPERATORS: usize = 16;
@@ -24,8 +24,8 @@ fn real(index: usize) -> SocketAddr {
 
 /// What one client does, as curl's configuration: weights of real servers that are busy, and a
 /// service of its own that comes, is changed, drained and goes.
-fn work(field: &Field, operator: usize) -> String {
-    let (vip, port) = (field.bed.vip(), 7000 + operator);
+fn work(fixture: &Fixture, operator: usize) -> String {
+    let (vip, port) = (fixture.bed.vip(), 7000 + operator);
     let own = format!("services/own{operator}");
     let mut text = String::new();
     for number in 0..CHANGES {
@@ -58,23 +58,23 @@ fn work(field: &Field, operator: usize) -> String {
         text += &format!(
             "{next}unix-socket = {:?}\nurl = \"http://d/v1/config/{path}\"\nrequest = {method}\n\
              {data}output = /dev/null\nwrite-out = \"%{{http_code}}\\n\"\nsilent\n",
-            field.director.socket().display().to_string()
+            fixture.director.socket().display().to_string()
         );
     }
     text
 }
 
-fn thousands(field: &mut Field) -> Result<(), LabError> {
-    let sum = make_blob_of(&field.bed.reals[0], 6_000_000)?;
-    field.director.sluice(&["real", "set", "web", &real(0).to_string(), "--weight", "60000"])?;
-    let (client, url) = (field.bed.client.clone(), field.url());
+fn thousands(fixture: &mut Fixture) -> Result<(), LabError> {
+    let sum = make_blob_of(&fixture.bed.reals[0], 6_000_000)?;
+    fixture.director.sluice(&["real", "set", "web", &real(0).to_string(), "--weight", "60000"])?;
+    let (client, url) = (fixture.bed.client.clone(), fixture.url());
     let (page, blob) = (format!("{url}/"), format!("{url}/blob"));
     let slow = {
         let client = client.clone();
         std::thread::spawn(move || download_sha256(&client, &blob, "1M"))
     };
     wait_until("the download to run", SOON, || {
-        let sessions = field.sessions(&["--service", "web", "--state", "ESTABLISHED"])?;
+        let sessions = fixture.sessions(&["--service", "web", "--state", "ESTABLISHED"])?;
         Ok((!sessions.is_empty()).then_some(()))
     })?;
     let load = |header: &'static str| {
@@ -84,9 +84,9 @@ fn thousands(field: &mut Field) -> Result<(), LabError> {
     let loads = [load("Connection: keep-alive"), load("Connection: close")];
     let begun = Instant::now();
     let operators = (0..OPERATORS).map(|operator| {
-        let file = field.bed.lab.dir().join(format!("operator{operator}.curl"));
-        fs::write(&file, work(field, operator)).map_err(LabError::file("writing curl's work"))?;
-        let (space, file) = (field.bed.director.clone(), file.display().to_string());
+        let file = fixture.bed.lab.dir().join(format!("operator{operator}.curl"));
+        fs::write(&file, work(fixture, operator)).map_err(LabError::file("writing curl's work"))?;
+        let (space, file) = (fixture.bed.director.clone(), file.display().to_string());
         Ok(std::thread::spawn(move || space.run("curl", &["-K", &file])))
     });
     let operators = operators.collect::<Result<Vec<_>, LabError>>()?;
@@ -105,7 +105,7 @@ fn thousands(field: &mut Field) -> Result<(), LabError> {
     }
     let got = slow.join().map_err(panicked)??;
     expect(got == sum, || format!("the download broke: sent {sum}, got {got}"))?;
-    field.answers(6).map(drop)
+    fixture.answers(6).map(drop)
 }
 
 #[test]

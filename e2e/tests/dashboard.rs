@@ -9,8 +9,8 @@ use sluice_e2e::error::expect;
 use sluice_e2e::load::curl;
 use sluice_e2e::{Bed, Director, Family, LabError, Mode, Running, wait_until};
 
-use crate::arena::{bare, reals, service};
-use crate::field::{Field, SOON, Setup, here, on_bed};
+use crate::dual_stack::{bare, reals, service};
+use crate::fixture::{Fixture, SOON, Setup, here, on_bed};
 
 /// Where the dashboard is, inside the director's namespace.
 const AT: &str = "127.0.0.1:8443";
@@ -52,7 +52,7 @@ fn services(bed: &Bed) -> String {
     };
     let web = four("web", "tcp", 80, REALS).set("check", "page").set("scheduler", "wlc");
     let echo = four("echo", "udp", sluice_e2e::web::ECHO_PORT, REALS);
-    let bulk = four("iperf", "tcp", crate::arena::IPERF_PORT, 1);
+    let bulk = four("iperf", "tcp", crate::dual_stack::IPERF_PORT, 1);
     let six = service("web-ipv6", "tcp", bed.vip_of(Family::V6), Mode::Fnat, Family::V6)
         .set("port", 80)
         .reals(reals(Family::V6, REALS));
@@ -86,7 +86,7 @@ fn an_operator_uses_it_in_chromium() {
 }
 
 /// Traffic that goes on until it is ended: many short connections, and one long one.
-fn traffic(field: &Field) -> Result<[Running; 2], LabError> {
+fn traffic(field: &Fixture) -> Result<[Running; 2], LabError> {
     let url = field.url();
     let short =
         format!("while :; do wrk -t1 -c8 -d3 -H 'Connection: close' {url}; sleep 0.5; done");
@@ -95,7 +95,7 @@ fn traffic(field: &Field) -> Result<[Running; 2], LabError> {
     Ok([client.start("short", "sh", &["-c", &short])?, client.start("long", "sh", &["-c", &long])?])
 }
 
-fn used(field: &mut Field) -> Result<(), LabError> {
+fn used(field: &mut Fixture) -> Result<(), LabError> {
     let python = python()?.display().to_string();
     let dir = field.bed.lab.dir().to_owned();
     let held = |role: &str| {
@@ -147,7 +147,7 @@ fn used(field: &mut Field) -> Result<(), LabError> {
 #[test]
 fn pages_elsewhere_change_and_read_nothing() {
     let name = here!(pages_elsewhere_change_and_read_nothing);
-    crate::field::on(name, Setup::usual(), |field| {
+    crate::fixture::on(name, Setup::usual(), |field| {
         let (python, dir) = (python()?.display().to_string(), field.bed.director.clone());
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/browser/foreign.py");
         let socket = field.director.socket().display().to_string();

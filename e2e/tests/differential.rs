@@ -16,7 +16,7 @@ use sluice_e2e::error::expect;
 use sluice_e2e::load::curl;
 use sluice_e2e::{LabError, Ran, wait_until};
 
-use crate::field::{Field, SOON, here};
+use crate::fixture::{Fixture, SOON, here};
 use crate::stock::{on_empty, real};
 
 /// The command lines.
@@ -91,18 +91,18 @@ impl<'a> Line<'a> {
 }
 
 /// The stock program, the library before it.
-fn stock(field: &Field, args: &[&str], input: &str) -> Result<Ran, LabError> {
+fn stock(field: &Fixture, args: &[&str], input: &str) -> Result<Ran, LabError> {
     let library = program("libsluice_preload.so")?;
     under_its_name(field, &library, Path::new("/usr/sbin/ipvsadm"), args, input)
 }
 
 /// Ours.
-fn ours(field: &Field, args: &[&str], input: &str) -> Result<Ran, LabError> {
+fn ours(field: &Fixture, args: &[&str], input: &str) -> Result<Ran, LabError> {
     under_its_name(field, Path::new(""), &program("sluice")?, args, input)
 }
 
 fn under_its_name(
-    field: &Field,
+    field: &Fixture,
     library: &Path,
     program: &Path,
     args: &[&str],
@@ -115,7 +115,7 @@ fn under_its_name(
 }
 
 /// What the director holds, by its own account and by neither program's.
-fn held(field: &Field) -> Result<Value, LabError> {
+fn held(field: &Fixture) -> Result<Value, LabError> {
     let socket = field.director.socket().display().to_string();
     let ask = |question: &str| {
         let body = format!("\"{question}\"");
@@ -256,7 +256,7 @@ fn sorted(text: &str) -> Vec<&str> {
 }
 
 /// This program under another of its names, in a directory of the lab's.
-fn named(field: &Field, name: &str) -> Result<PathBuf, LabError> {
+fn named(field: &Fixture, name: &str) -> Result<PathBuf, LabError> {
     let dir = field.bed.lab.dir().join("bin");
     fs::create_dir_all(&dir).map_err(LabError::file("a folder for names"))?;
     let path = dir.join(name);

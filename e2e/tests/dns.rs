@@ -9,8 +9,8 @@ use sluice_e2e::error::expect;
 use sluice_e2e::family::FAMILIES;
 use sluice_e2e::{Bed, Driver, Family, Lab, LabError, Mode, Netns, Running, wait_until};
 
-use crate::arena::{on_dual, reals, service};
-use crate::field::{Field, SOON, Setup, here};
+use crate::dual_stack::{on_dual, reals, service};
+use crate::fixture::{Fixture, SOON, Setup, here};
 
 const ZONE: &str = "$ORIGIN example.test.\n$TTL 60\n\
     @ SOA ns hostmaster 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.11\n\
@@ -85,7 +85,7 @@ macro_rules! row {
                         .concat()
                 };
                 let setup = Setup::new(Driver::$driver, $workers);
-                on_dual(here!($test), setup, mode, services, |field| queries(field, mode, one));
+                on_dual(here!($test), setup, mode, services, |fixture| queries(fixture, mode, one));
             }
         )+
     };
@@ -104,19 +104,19 @@ row! {
 
 /// dnsperf with one socket: without `one_packet` one real server gets all its queries, with it all
 /// of them get a third each.
-fn queries(field: &mut Field, mode: Mode, one_packet: bool) -> Result<(), LabError> {
+fn queries(fixture: &mut Fixture, mode: Mode, one_packet: bool) -> Result<(), LabError> {
     for index in 0..REALS {
-        let addresses = addresses(&field.bed, index, mode);
-        let nsd = start_nsd(&field.bed.reals[index], &format!("nsd{}", index + 1), &addresses)?;
-        field.bed.peers.push(nsd);
+        let addresses = addresses(&fixture.bed, index, mode);
+        let nsd = start_nsd(&fixture.bed.reals[index], &format!("nsd{}", index + 1), &addresses)?;
+        fixture.bed.peers.push(nsd);
     }
-    let list = query_list(&field.bed.lab)?;
+    let list = query_list(&fixture.bed.lab)?;
     for family in FAMILIES {
-        let vip = field.bed.vip_of(family);
-        let ask = |times| dnsperf(&field.bed.client, vip, &list, times, &[]);
+        let vip = fixture.bed.vip_of(family);
+        let ask = |times| dnsperf(&fixture.bed.client, vip, &list, times, &[]);
         // The first datagrams may find neighbours unresolved, and only so many wait for one.
         ask(3)?;
-        let captures = field
+        let captures = fixture
             .bed
             .reals
             .iter()

@@ -7,14 +7,14 @@ use sluice_e2e::error::expect;
 use sluice_e2e::recipe::Recipe;
 use sluice_e2e::{Bed, Driver, LabError, wait_until};
 
-use crate::field::{Field, PYTHON, SOON, Setup, here, on};
+use crate::fixture::{Fixture, PYTHON, SOON, Setup, here, on};
 
 /// What the doctor says in the director's namespace, and its exit code.
-fn doctor(field: &Field, more: &[&str]) -> Result<(Vec<Value>, i32), LabError> {
+fn doctor(fixture: &Fixture, more: &[&str]) -> Result<(Vec<Value>, i32), LabError> {
     let sluice = program("sluice")?;
-    let socket = field.director.socket().to_string_lossy().into_owned();
+    let socket = fixture.director.socket().to_string_lossy().into_owned();
     let args = [&["--socket", &*socket, "doctor", "--json"], more].concat();
-    let ran = field.bed.director.run(&sluice.to_string_lossy(), &args)?;
+    let ran = fixture.bed.director.run(&sluice.to_string_lossy(), &args)?;
     let findings = serde_json::from_str(&ran.stdout).map_err(|_| LabError::Unreadable {
         what: "`sluice doctor --json`".to_owned(),
         text: format!("{}{}", ran.stdout, ran.stderr),
@@ -29,15 +29,15 @@ fn found<'v>(findings: &'v [Value], id: &str) -> Option<&'v Value> {
 
 /// Something is broken and found; its commands are run; it is found no more.
 fn is_found_and_mended(
-    field: &Field,
+    fixture: &Fixture,
     id: &str,
     mark: &str,
-    break_it: impl Fn(&Field) -> Result<(), LabError>,
+    break_it: impl Fn(&Fixture) -> Result<(), LabError>,
 ) -> Result<(), LabError> {
-    let (before, _) = doctor(field, &[])?;
+    let (before, _) = doctor(fixture, &[])?;
     expect(found(&before, id).is_none(), || format!("{id} was there before: {before:#?}"))?;
-    break_it(field)?;
-    let (broken, code) = doctor(field, &[])?;
+    break_it(fixture)?;
+    let (broken, code) = doctor(fixture, &[])?;
     let finding = found(&broken, id);
     let Some(finding) = finding.filter(|it| it["mark"] == mark) else {
         return Err(LabError::Wrong(format!("no {mark} of {id}: {broken:#?}")));
@@ -48,9 +48,9 @@ fn is_found_and_mended(
         finding["fix"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     expect(!commands.is_empty(), || format!("no fix: {finding}"))?;
     for command in commands {
-        field.bed.director.run("sh", &["-c", command])?.ok()?;
+        fixture.bed.director.run("sh", &["-c", command])?.ok()?;
     }
-    let (after, _) = doctor(field, &[])?;
+    let (after, _) = doctor(fixture, &[])?;
     expect(found(&after, id).is_none(), || format!("{id} was not mended: {after:#?}"))
 }
 
@@ -58,12 +58,12 @@ fn is_found_and_mended(
 #[test]
 fn a_good_bed_gives_no_fail() {
     for driver in [Driver::AfXdp, Driver::AfPacket] {
-        on(here!(a_good_bed_gives_no_fail), Setup::new(driver, 1), |field| {
-            field.answers(3)?;
+        on(here!(a_good_bed_gives_no_fail), Setup::new(driver, 1), |fixture| {
+            fixture.answers(3)?;
             // The director looks at its links once in a while: they may have come up since.
             let mut last = Vec::new();
             let well = wait_until("nothing to fail", SOON, || {
-                let (findings, code) = doctor(field, &[])?;
+                let (findings, code) = doctor(fixture, &[])?;
                 let fails = findings.iter().any(|finding| finding["mark"] == "fail");
                 last.clone_from(&findings);
                 Ok((!fails && code < 2).then_some(findings))
@@ -80,46 +80,46 @@ fn a_good_bed_gives_no_fail() {
 
 #[test]
 fn what_is_broken_is_found_and_mended_by_its_commands() {
-    on(here!(what_is_broken_is_found_and_mended_by_its_commands), Setup::usual(), |field| {
-        let vip = field.bed.vip();
-        is_found_and_mended(field, "rp_filter", "warn", |field| {
-            field.bed.director.sysctl("net.ipv4.conf.back.rp_filter", "1")
+    on(here!(what_is_broken_is_found_and_mended_by_its_commands), Setup::usual(), |fixture| {
+        let vip = fixture.bed.vip();
+        is_found_and_mended(fixture, "rp_filter", "warn", |fixture| {
+            fixture.bed.director.sysctl("net.ipv4.conf.back.rp_filter", "1")
         })?;
-        is_found_and_mended(field, "vip_absent", "fail", |field| {
+        is_found_and_mended(fixture, "vip_absent", "fail", |fixture| {
             let at = format!("{vip}/32");
-            field.bed.director.ip(&["address", "del", &at, "dev", "front"]).map(drop)
+            fixture.bed.director.ip(&["address", "del", &at, "dev", "front"]).map(drop)
         })?;
-        is_found_and_mended(field, "pool_absent", "fail", |field| {
+        is_found_and_mended(fixture, "pool_absent", "fail", |fixture| {
             let at = ["address", "del", "192.0.2.10/32", "dev", "back"];
-            field.bed.director.ip(&at).map(drop)
+            fixture.bed.director.ip(&at).map(drop)
         })?;
-        is_found_and_mended(field, "mtu", "warn", |field| {
-            field.bed.director.ip(&["link", "set", "back", "mtu", "1280"]).map(drop)
+        is_found_and_mended(fixture, "mtu", "warn", |fixture| {
+            fixture.bed.director.ip(&["link", "set", "back", "mtu", "1280"]).map(drop)
         })?;
-        is_found_and_mended(field, "vip_twice", "warn", |field| {
-            field.bed.director.address("back", &format!("{vip}/32"))
+        is_found_and_mended(fixture, "vip_twice", "warn", |fixture| {
+            fixture.bed.director.address("back", &format!("{vip}/32"))
         })?;
-        is_found_and_mended(field, "port_down", "fail", |field| {
-            field.bed.director.ip(&["link", "set", "front", "down"]).map(drop)
+        is_found_and_mended(fixture, "port_down", "fail", |fixture| {
+            fixture.bed.director.ip(&["link", "set", "front", "down"]).map(drop)
         })?;
-        field.wait_for_answer(SOON)
+        fixture.wait_for_answer(SOON)
     });
 }
 
 /// A real server that is gone is found by asking for it.
 #[test]
 fn a_silent_real_server_is_found() {
-    on(here!(a_silent_real_server_is_found), Setup::usual(), |field| {
-        field.bed.reals[2].ip(&["link", "set", "eth0", "down"])?;
-        field.bed.director.ip(&["neigh", "flush", "dev", "back"])?;
-        let (findings, code) = doctor(field, &[])?;
+    on(here!(a_silent_real_server_is_found), Setup::usual(), |fixture| {
+        fixture.bed.reals[2].ip(&["link", "set", "eth0", "down"])?;
+        fixture.bed.director.ip(&["neigh", "flush", "dev", "back"])?;
+        let (findings, code) = doctor(fixture, &[])?;
         let silent = found(&findings, "real_silent").map(|it| it["text"].to_string());
         let address = Bed::real_address(2);
         let told = silent.as_deref().is_some_and(|text| text.contains(&address));
         expect(told && code == 2, || format!("exit code {code}: {findings:#?}"))?;
-        field.bed.reals[2].ip(&["link", "set", "eth0", "up"])?;
+        fixture.bed.reals[2].ip(&["link", "set", "eth0", "up"])?;
         sluice_e2e::wait_until("the doctor to be content", SOON, || {
-            let (after, _) = doctor(field, &[])?;
+            let (after, _) = doctor(fixture, &[])?;
             Ok(found(&after, "real_silent").is_none().then_some(()))
         })
     });
@@ -129,17 +129,17 @@ fn a_silent_real_server_is_found() {
 /// test does what the words say.
 #[test]
 fn somebody_elses_virtual_address_is_found() {
-    on(here!(somebody_elses_virtual_address_is_found), Setup::usual(), |field| {
-        let vip = format!("{}/32", field.bed.vip());
-        let (before, _) = doctor(field, &[])?;
+    on(here!(somebody_elses_virtual_address_is_found), Setup::usual(), |fixture| {
+        let vip = format!("{}/32", fixture.bed.vip());
+        let (before, _) = doctor(fixture, &[])?;
         expect(found(&before, "duplicate").is_none(), || format!("{before:#?}"))?;
-        field.bed.client.address("eth0", &vip)?;
-        let (findings, code) = doctor(field, &[])?;
+        fixture.bed.client.address("eth0", &vip)?;
+        let (findings, code) = doctor(fixture, &[])?;
         let duplicate = found(&findings, "duplicate").map(|it| it["text"].to_string());
         let told = duplicate.as_deref().is_some_and(|text| text.contains("02:00:00:00:00:48"));
         expect(told && code == 2, || format!("exit code {code}: {findings:#?}"))?;
-        field.bed.client.ip(&["address", "del", &vip, "dev", "eth0"])?;
-        let (after, _) = doctor(field, &[])?;
+        fixture.bed.client.ip(&["address", "del", &vip, "dev", "eth0"])?;
+        let (after, _) = doctor(fixture, &[])?;
         expect(found(&after, "duplicate").is_none(), || format!("{after:#?}"))
     });
 }
@@ -147,41 +147,48 @@ fn somebody_elses_virtual_address_is_found() {
 /// Tunnels need room: 1500 bytes from clients and an outer header do not fit through 1500.
 #[test]
 fn tunnels_without_room_are_found_before_there_is_a_director() {
-    on(here!(tunnels_without_room_are_found_before_there_is_a_director), Setup::usual(), |field| {
-        let file = field.director.config().with_file_name("ipip.toml");
-        let text = Recipe::default().text(&field.bed).replace("mode = \"fnat\"", "mode = \"ipip\"");
-        let text = text.replace("\npool = \"lan\"\n", "\n");
-        let text = text + "\n[ipip]\nsource_v4 = \"192.0.2.1\"\n";
-        std::fs::write(&file, text).map_err(LabError::file("writing ipip.toml"))?;
-        field.director.stop()?;
-        let file = file.to_string_lossy().into_owned();
-        let (findings, code) = doctor(field, &["--config", &file])?;
-        let fix = found(&findings, "mtu").map(|it| it["fix"].to_string());
-        let right = fix.as_deref().is_some_and(|fix| fix.contains("ip link set back mtu 1520"));
-        expect(right && code >= 1, || format!("exit code {code}: {findings:#?}"))?;
-        expect(found(&findings, "director").is_some(), || "a dead director is well".to_owned())?;
-        field.bed.director.ip(&["link", "set", "back", "mtu", "1520"])?;
-        let (after, _) = doctor(field, &["--config", &file])?;
-        expect(found(&after, "mtu").is_none(), || format!("{after:#?}"))
-    });
+    on(
+        here!(tunnels_without_room_are_found_before_there_is_a_director),
+        Setup::usual(),
+        |fixture| {
+            let file = fixture.director.config().with_file_name("ipip.toml");
+            let text =
+                Recipe::default().text(&fixture.bed).replace("mode = \"fnat\"", "mode = \"ipip\"");
+            let text = text.replace("\npool = \"lan\"\n", "\n");
+            let text = text + "\n[ipip]\nsource_v4 = \"192.0.2.1\"\n";
+            std::fs::write(&file, text).map_err(LabError::file("writing ipip.toml"))?;
+            fixture.director.stop()?;
+            let file = file.to_string_lossy().into_owned();
+            let (findings, code) = doctor(fixture, &["--config", &file])?;
+            let fix = found(&findings, "mtu").map(|it| it["fix"].to_string());
+            let right = fix.as_deref().is_some_and(|fix| fix.contains("ip link set back mtu 1520"));
+            expect(right && code >= 1, || format!("exit code {code}: {findings:#?}"))?;
+            expect(found(&findings, "director").is_some(), || {
+                "a dead director is well".to_owned()
+            })?;
+            fixture.bed.director.ip(&["link", "set", "back", "mtu", "1520"])?;
+            let (after, _) = doctor(fixture, &["--config", &file])?;
+            expect(found(&after, "mtu").is_none(), || format!("{after:#?}"))
+        },
+    );
 }
 
 /// A person without privilege gets answers, too, and is told what could not be seen.
 #[test]
 fn nobody_is_told_what_could_not_be_looked_at() {
-    on(here!(nobody_is_told_what_could_not_be_looked_at), Setup::usual(), |field| {
+    on(here!(nobody_is_told_what_could_not_be_looked_at), Setup::usual(), |fixture| {
         let sluice = program("sluice")?.to_string_lossy().into_owned();
         // Where an unprivileged user may run it from.
-        let copy = field.director.config().with_file_name("sluice");
+        let copy = fixture.director.config().with_file_name("sluice");
         std::fs::copy(&sluice, &copy).map_err(LabError::file("copying sluice"))?;
-        let open = ["-R", "a+rX", &field.bed.lab.dir().to_string_lossy()].map(str::to_owned);
-        field.bed.director.run("chmod", &open.each_ref().map(String::as_str))?.ok()?;
-        let file = field.director.config().to_string_lossy().into_owned();
+        let open = ["-R", "a+rX", &fixture.bed.lab.dir().to_string_lossy()].map(str::to_owned);
+        fixture.bed.director.run("chmod", &open.each_ref().map(String::as_str))?.ok()?;
+        let file = fixture.director.config().to_string_lossy().into_owned();
         let copy = copy.to_string_lossy().into_owned();
         let script = "import os,sys; os.setgid(65534); os.setuid(65534); \
                       os.execv(sys.argv[1], sys.argv[1:])";
         let args = ["-c", script, &copy, "doctor", "--config", &file];
-        let ran = field.bed.director.run(PYTHON, &args)?;
+        let ran = fixture.bed.director.run(PYTHON, &args)?;
         let said = format!("{}{}", ran.stdout, ran.stderr);
         let told = ran.stdout.contains("was not asked: that needs root");
         expect(told && ran.status.code().is_some_and(|code| code < 2), || said)
@@ -191,9 +198,9 @@ fn nobody_is_told_what_could_not_be_looked_at() {
 /// `sluice top` asks a real director; its rates are those of real traffic.
 #[test]
 fn top_shows_traffic_that_there_is() {
-    on(here!(top_shows_traffic_that_there_is), Setup::usual(), |field| {
-        let mut held = field.hold(&field.server(sluice_e2e::web::LINES_PORT), 4)?;
-        let text = field.director.sluice(&["top", "--batch", "2", "--interval", "1"])?;
+    on(here!(top_shows_traffic_that_there_is), Setup::usual(), |fixture| {
+        let mut held = fixture.hold(&fixture.server(sluice_e2e::web::LINES_PORT), 4)?;
+        let text = fixture.director.sluice(&["top", "--batch", "2", "--interval", "1"])?;
         held.wait(SOON)?;
         let looks: Vec<&str> = text.split("sluiced ").skip(1).collect();
         expect(looks.len() == 2, || text.clone())?;

@@ -10,8 +10,8 @@ use sluice_e2e::error::expect;
 use sluice_e2e::load::{curl, ping};
 use sluice_e2e::{Director, LabError};
 
-use crate::arena::bare;
-use crate::field::{Field, SOON, Setup, here, on_bed};
+use crate::dual_stack::bare;
+use crate::fixture::{Fixture, SOON, Setup, here, on_bed};
 
 /// The script. `dpdk0` is the servers' side, `dpdk1` the clients'.
 const SCRIPT: &str = "set -e
@@ -44,7 +44,7 @@ TCP  198.51.100.200:80 rr
 
 /// A director with two ports by DPVS's names and nothing else, on interfaces without the addresses
 /// that the script gives them.
-fn on_dpvs(name: &str, test: impl FnOnce(&mut Field) -> Result<(), LabError>) {
+fn on_dpvs(name: &str, test: impl FnOnce(&mut Fixture) -> Result<(), LabError>) {
     on_bed(
         name,
         Setup { recipe: bare(), ..Setup::usual() },
@@ -65,31 +65,31 @@ fn on_dpvs(name: &str, test: impl FnOnce(&mut Field) -> Result<(), LabError>) {
 
 #[test]
 fn it_runs_as_written_and_curl_is_answered_by_all_three() {
-    on_dpvs(here!(it_runs_as_written_and_curl_is_answered_by_all_three), |field| {
-        make_names(field)?;
-        let shell = |script: &str| run_script(field, script);
+    on_dpvs(here!(it_runs_as_written_and_curl_is_answered_by_all_three), |fixture| {
+        make_names(fixture)?;
+        let shell = |script: &str| run_script(fixture, script);
         let printed = shell(SCRIPT)?;
         expect(printed == PRINTED, || printed.clone())?;
-        three_answer(field)?;
+        three_answer(fixture)?;
         // What was saved brings it all back, local address and all.
         let saved = shell("ipvsadm-save -n")?;
         expect(saved.contains("-P -t 198.51.100.200:80 -z 192.0.2.10\n"), || saved.clone())?;
-        let rules = field.bed.lab.dir().join("rules");
+        let rules = fixture.bed.lab.dir().join("rules");
         fs::write(&rules, &saved).map_err(LabError::file("the rules"))?;
         shell(&format!("ipvsadm -C; ipvsadm-restore < '{}'", rules.display()))?;
         let again = shell("ipvsadm-save -n")?;
         expect(again == saved, || format!("{saved}---\n{again}"))?;
-        three_answer(field)
+        three_answer(fixture)
     });
 }
 
-fn folder(field: &Field) -> PathBuf {
-    field.bed.lab.dir().join("bin")
+fn folder(fixture: &Fixture) -> PathBuf {
+    fixture.bed.lab.dir().join("bin")
 }
 
 /// The programs' names in a folder of their own.
-fn make_names(field: &Field) -> Result<(), LabError> {
-    let dir = folder(field);
+fn make_names(fixture: &Fixture) -> Result<(), LabError> {
+    let dir = folder(fixture);
     fs::create_dir_all(&dir).map_err(LabError::file("a folder for names"))?;
     for name in ["dpip", "ipvsadm", "ipvsadm-save", "ipvsadm-restore"] {
         symlink(program("sluice")?, dir.join(name)).map_err(LabError::file("a name"))?;
@@ -98,18 +98,19 @@ fn make_names(field: &Field) -> Result<(), LabError> {
 }
 
 /// Runs a script with these names beside the director, and gives what it printed.
-fn run_script(field: &Field, script: &str) -> Result<String, LabError> {
-    let socket = field.director.socket().display();
-    let path = format!("{}:{}", folder(field).display(), std::env::var("PATH").unwrap_or_default());
+fn run_script(fixture: &Fixture, script: &str) -> Result<String, LabError> {
+    let socket = fixture.director.socket().display();
+    let path =
+        format!("{}:{}", folder(fixture).display(), std::env::var("PATH").unwrap_or_default());
     let script = format!("export PATH='{path}' SLUICE_SOCKET='{socket}'\n{script}");
-    Ok(field.bed.director.run("sh", &["-c", &script])?.ok()?.stdout)
+    Ok(fixture.bed.director.run("sh", &["-c", &script])?.ok()?.stdout)
 }
 
 /// Real Server 01, 02, 03, each once.
-fn three_answer(field: &Field) -> Result<(), LabError> {
+fn three_answer(fixture: &Fixture) -> Result<(), LabError> {
     let url = "http://198.51.100.200/";
     let mut seen =
-        (0..3).map(|_| curl(&field.bed.client, url)).collect::<Result<Vec<_>, LabError>>()?;
+        (0..3).map(|_| curl(&fixture.bed.client, url)).collect::<Result<Vec<_>, LabError>>()?;
     seen.sort();
     let all = ["Real Server 01", "Real Server 02", "Real Server 03"];
     expect(seen == all, || format!("{seen:?}"))
@@ -147,64 +148,64 @@ const OUTSIDE: &str = "198.51.100.48:3478";
 
 #[test]
 fn machines_behind_the_director_go_out_by_services_by_match() {
-    on_dpvs(here!(machines_behind_the_director_go_out_by_services_by_match), |field| {
-        make_names(field)?;
+    on_dpvs(here!(machines_behind_the_director_go_out_by_services_by_match), |fixture| {
+        make_names(fixture)?;
         let peer = program("sluice-peer")?;
-        let host = field.bed.client_address();
+        let host = fixture.bed.client_address();
         expect(OUTSIDE.starts_with(&format!("{host}:")), || format!("the client is {host}"))?;
         let peer = peer.to_string_lossy();
-        let mut reflect = field.bed.client.start("reflect", &peer, &["reflect", OUTSIDE])?;
+        let mut reflect = fixture.bed.client.start("reflect", &peer, &["reflect", OUTSIDE])?;
         reflect.wait_for_words("listening", SOON)?;
-        field.bed.peers.push(reflect);
+        fixture.bed.peers.push(reflect);
 
-        let printed = run_script(field, OUTWARD)?;
+        let printed = run_script(fixture, OUTWARD)?;
         expect(printed == OUTWARD_PRINTED, || printed.clone())?;
-        goes_out(field, "198.51.100.10")?;
-        expect(ping(&field.bed.reals[1], host, 2)?, || format!("no answer to pings of {host}"))?;
+        goes_out(fixture, "198.51.100.10")?;
+        expect(ping(&fixture.bed.reals[1], host, 2)?, || format!("no answer to pings of {host}"))?;
         // A stock program knows no such services, and is told of none.
-        let stock = crate::stock::ipvsadm(field, "-Ln")?;
+        let stock = crate::stock::ipvsadm(fixture, "-Ln")?;
         let heading = OUTWARD_PRINTED.split("MATCH").next().unwrap_or_default();
         expect(stock == heading, || stock.clone())?;
         // What went through it is counted, and the files' syntax has it.
-        let stats = run_script(field, "ipvsadm -L -n --stats")?;
+        let stats = run_script(fixture, "ipvsadm -L -n --stats")?;
         let row = "MATCH tcp,from=192.0.2.0-192.0.2.254:0-0,oif=dpdk1        3 ";
         expect(stats.contains(row), || stats.clone())?;
-        let shown = field.director.sluice(&["config", "show", "--origin"])?;
+        let shown = fixture.director.sluice(&["config", "show", "--origin"])?;
         for line in ["name = \"match-tcp-192.0.2.0-192.0.2.254-dpdk1\"", "egress = \"dpdk1\""] {
             expect(shown.contains(line), || format!("no {line}: {shown}"))?;
         }
         // It is there after a restart, and what was saved brings it back.
-        let config = fs::read_to_string(field.director.config())
+        let config = fs::read_to_string(fixture.director.config())
             .map_err(LabError::file("the configuration"))?;
-        field.director.stop()?;
-        field.director = Director::start(&field.bed, &config)?;
-        goes_out(field, "198.51.100.10")?;
-        let saved = run_script(field, "ipvsadm-save -n")?;
-        let rules = field.bed.lab.dir().join("rules");
+        fixture.director.stop()?;
+        fixture.director = Director::start(&fixture.bed, &config)?;
+        goes_out(fixture, "198.51.100.10")?;
+        let saved = run_script(fixture, "ipvsadm-save -n")?;
+        let rules = fixture.bed.lab.dir().join("rules");
         fs::write(&rules, &saved).map_err(LabError::file("the rules"))?;
-        run_script(field, "ipvsadm -C")?;
-        stays(field)?;
-        run_script(field, &format!("ipvsadm-restore < '{}'", rules.display()))?;
-        let again = run_script(field, "ipvsadm-save -n")?;
+        run_script(fixture, "ipvsadm -C")?;
+        stays(fixture)?;
+        run_script(fixture, &format!("ipvsadm-restore < '{}'", rules.display()))?;
+        let again = run_script(fixture, "ipvsadm-save -n")?;
         expect(again == saved, || format!("{saved}---\n{again}"))?;
-        goes_out(field, "198.51.100.10")?;
+        goes_out(fixture, "198.51.100.10")?;
         // Another address in its place, then none, and then the service has gone.
         let list = "proto=tcp,src-range=192.0.2.0-192.0.2.254,oif=dpdk1";
-        run_script(field, &format!("ipvsadm -a -H {list} -r 198.51.100.11:0 -J"))?;
-        run_script(field, &format!("ipvsadm -e -H {list} -r 198.51.100.10:0 -w 0 -J"))?;
-        goes_out(field, "198.51.100.11")?;
-        run_script(field, &format!("ipvsadm -d -H {list} -r 198.51.100.11:0"))?;
-        stays(field)?;
-        let left = run_script(field, &format!("ipvsadm -L -n -H {list}; ipvsadm -D -H {list}"))?;
+        run_script(fixture, &format!("ipvsadm -a -H {list} -r 198.51.100.11:0 -J"))?;
+        run_script(fixture, &format!("ipvsadm -e -H {list} -r 198.51.100.10:0 -w 0 -J"))?;
+        goes_out(fixture, "198.51.100.11")?;
+        run_script(fixture, &format!("ipvsadm -d -H {list} -r 198.51.100.11:0"))?;
+        stays(fixture)?;
+        let left = run_script(fixture, &format!("ipvsadm -L -n -H {list}; ipvsadm -D -H {list}"))?;
         expect(left.contains("-> 198.51.100.10:0              SNAT    0 "), || left.clone())?;
-        let gone = run_script(field, &format!("ipvsadm -D -H {list} 2>&1 || true"))?;
+        let gone = run_script(fixture, &format!("ipvsadm -D -H {list} 2>&1 || true"))?;
         expect(gone == "No such service\n", || gone.clone())
     });
 }
 
 /// The host outside sees the address that sources become.
-fn goes_out(field: &Field, by: &str) -> Result<(), LabError> {
-    for real in &field.bed.reals {
+fn goes_out(fixture: &Fixture, by: &str) -> Result<(), LabError> {
+    for real in &fixture.bed.reals {
         let seen = curl(real, &format!("http://{OUTSIDE}/"))?;
         expect(seen.starts_with(&format!("{by}:")), || format!("{OUTSIDE} saw {seen}, not {by}"))?;
     }
@@ -212,7 +213,7 @@ fn goes_out(field: &Field, by: &str) -> Result<(), LabError> {
 }
 
 /// The kernel of the director forwards nothing here.
-fn stays(field: &Field) -> Result<(), LabError> {
-    let answer = curl(&field.bed.reals[0], &format!("http://{OUTSIDE}/"));
+fn stays(fixture: &Fixture) -> Result<(), LabError> {
+    let answer = curl(&fixture.bed.reals[0], &format!("http://{OUTSIDE}/"));
     expect(answer.is_err(), || format!("it went out: {answer:?}"))
 }

@@ -5,8 +5,8 @@ use sluice_e2e::error::expect;
 use sluice_e2e::family::url;
 use sluice_e2e::{Bed, Driver, Family, LabError, Mode, wait_until};
 
-use crate::arena::{on_dual, reals, service};
-use crate::field::{Field, SOON, Setup, here};
+use crate::dual_stack::{on_dual, reals, service};
+use crate::fixture::{Fixture, SOON, Setup, here};
 
 /// HAProxy's ports: with and without a PROXY header.
 const TOLD_PORT: u16 = 8082;
@@ -20,7 +20,7 @@ macro_rules! with_fast_open {
                 let (outer, inner) = (Family::$outer, Family::$inner);
                 let services = |bed: &Bed| services(bed, outer, inner, $how);
                 let setup = Setup::new(Driver::AfXdp, 1);
-                on_dual(here!($test), setup, Mode::Fnat, services, |field| told(field, outer));
+                on_dual(here!($test), setup, Mode::Fnat, services, |fixture| told(fixture, outer));
             }
         )+
     };
@@ -45,11 +45,11 @@ fn services(bed: &Bed, outer: Family, inner: Family, how: &str) -> String {
 }
 
 /// Both kernels send and take data in a SYN, without a cookie.
-fn start_haproxy(field: &mut Field) -> Result<(), LabError> {
-    let real = field.bed.reals[0].clone();
-    field.bed.client.sysctl("net.ipv4.tcp_fastopen", "5")?;
+fn start_haproxy(fixture: &mut Fixture) -> Result<(), LabError> {
+    let real = fixture.bed.reals[0].clone();
+    fixture.bed.client.sysctl("net.ipv4.tcp_fastopen", "5")?;
     real.sysctl("net.ipv4.tcp_fastopen", "515")?;
-    let file = field.bed.lab.dir().join("haproxy.cfg");
+    let file = fixture.bed.lab.dir().join("haproxy.cfg");
     let text = format!(
         "defaults\n  mode http\n  timeout connect 5s\n  timeout client 20s\n  timeout server 20s\n\
          frontend all\n  bind :::{TOLD_PORT} v4v6 tfo accept-proxy\n\
@@ -59,7 +59,7 @@ fn start_haproxy(field: &mut Field) -> Result<(), LabError> {
     );
     std::fs::write(&file, text).map_err(LabError::file(file.display().to_string()))?;
     let haproxy = real.start("haproxy", "haproxy", &["-db", "-f", &file.to_string_lossy()])?;
-    field.bed.peers.push(haproxy);
+    fixture.bed.peers.push(haproxy);
     wait_until("haproxy to listen", SOON, || {
         let shown = real.run("ss", &["-ltnH", &format!("sport = :{PLAIN_PORT}")])?;
         Ok((!shown.stdout.is_empty()).then_some(()))
@@ -67,28 +67,28 @@ fn start_haproxy(field: &mut Field) -> Result<(), LabError> {
 }
 
 /// Connections that the real server's kernel took with data in their SYN.
-fn taken(field: &Field) -> Result<u64, LabError> {
-    let shown = field.bed.reals[0].run("nstat", &["-asz", "TcpExtTCPFastOpenPassive"])?.ok()?;
+fn taken(fixture: &Fixture) -> Result<u64, LabError> {
+    let shown = fixture.bed.reals[0].run("nstat", &["-asz", "TcpExtTCPFastOpenPassive"])?.ok()?;
     let number = shown.stdout.lines().last().and_then(|line| line.split_whitespace().nth(1));
     let number = number.and_then(|number| number.parse().ok());
     number.ok_or_else(|| LabError::Wrong(format!("no count in {}", shown.stdout)))
 }
 
-fn told(field: &mut Field, outer: Family) -> Result<(), LabError> {
-    start_haproxy(field)?;
-    let vip = field.bed.vip_of(outer);
-    let before = taken(field)?;
+fn told(fixture: &mut Fixture, outer: Family) -> Result<(), LabError> {
+    start_haproxy(fixture)?;
+    let vip = fixture.bed.vip_of(outer);
+    let before = taken(fixture)?;
     for (port, is_told) in [(80, false), (81, true)] {
         for _ in 0..5 {
             let args = ["-sS", "--fail", "--max-time", "5", "--tcp-fastopen"];
             let own = ["-w", " = %{local_ip} %{local_port}", &url(vip, port)];
-            let ran = field.bed.client.run("curl", &[&args[..], &own].concat())?.ok()?;
+            let ran = fixture.bed.client.run("curl", &[&args[..], &own].concat())?.ok()?;
             let (told, own) = ran.stdout.split_once(" = ").unwrap_or_default();
-            let right = (told == own) == is_told && own.contains(field.bed.client_of(outer));
+            let right = (told == own) == is_told && own.contains(fixture.bed.client_of(outer));
             expect(right, || format!("port {port}: told {told:?}, client {own:?}"))?;
         }
         // What is told of the client has to come first, so no data may come in the SYN.
-        let now = taken(field)?;
+        let now = taken(fixture)?;
         expect(now == before + 5, || format!("port {port}: {before} before, {now} now"))?;
     }
     Ok(())

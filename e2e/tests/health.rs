@@ -11,9 +11,9 @@ use sluice_e2e::load::{curl, download_sha256};
 use sluice_e2e::web::{make_blob_of, start_nginx, start_script};
 use sluice_e2e::{Bed, Family, LabError, Mode, Netns, Real, Running, Service, wait_until};
 
-use crate::arena::{on_dual, service};
 use crate::dns::start_nsd;
-use crate::field::{Field, SOON, Setup, here};
+use crate::dual_stack::{on_dual, service};
+use crate::fixture::{Fixture, SOON, Setup, here};
 
 /// A check that decides within half a second.
 fn check(name: &str, kind: &str, more: &str) -> String {
@@ -41,27 +41,27 @@ pub fn signal_all(peer: &Running, signal: &str) -> Result<(), LabError> {
 }
 
 /// The nginx of a real server, among the bed's peers.
-pub fn nginx(field: &mut Field, index: usize) -> &mut Running {
-    &mut field.bed.peers[index * 3]
+pub fn nginx(fixture: &mut Fixture, index: usize) -> &mut Running {
+    &mut fixture.bed.peers[index * 3]
 }
 
 /// The checks of a service, as `sluice health` has them.
-fn health(field: &Field, service: &str) -> Result<Vec<Value>, LabError> {
-    let said = field.director.ask("health")?;
+fn health(fixture: &Fixture, service: &str) -> Result<Vec<Value>, LabError> {
+    let said = fixture.director.ask("health")?;
     let checks = said["checks"].as_array().cloned().unwrap_or_default();
     Ok(checks.into_iter().filter(|check| check["service"] == service).collect())
 }
 
 /// Waits until the only, or the first, real server of a service is in a state; gives the check.
 pub fn wait_for(
-    field: &Field,
+    fixture: &Fixture,
     service: &str,
     index: usize,
     state: &str,
 ) -> Result<Value, LabError> {
     let mut last = Value::Null;
     let came = wait_until(&format!("{service} to be {state}"), SOON, || {
-        let checks = health(field, service)?;
+        let checks = health(fixture, service)?;
         last = checks.get(index).cloned().unwrap_or_default();
         Ok((last["state"] == state).then(|| last.clone()))
     });
@@ -83,8 +83,8 @@ fn knocks(log: &str) -> Vec<(f64, String, String)> {
 }
 
 /// The last event of a service that ends in a state.
-fn event(field: &Field, to: &str) -> Result<Value, LabError> {
-    let said = field.director.ask("events")?;
+fn event(fixture: &Fixture, to: &str) -> Result<Value, LabError> {
+    let said = fixture.director.ask("events")?;
     let events = said["events"].as_array().cloned().unwrap_or_default();
     let found = events.into_iter().rev().find(|event| event["to"] == to);
     found.ok_or_else(|| LabError::Wrong(format!("no event of {to}: {said}")))
@@ -97,22 +97,22 @@ fn a_killed_real_server_gets_no_new_sessions() {
     on_dual(name, Setup::usual(), Mode::Fnat, services, killed);
 }
 
-fn killed(field: &mut Field) -> Result<(), LabError> {
+fn killed(fixture: &mut Fixture) -> Result<(), LabError> {
     for index in 0..REALS {
-        wait_for(field, "web", index, "up")?;
+        wait_for(fixture, "web", index, "up")?;
     }
-    let vip = field.bed.vip();
-    let mut traffic = start_script(&field.bed.client, "knock", "knock.py", &[vip, "80", "6"])?;
+    let vip = fixture.bed.vip();
+    let mut traffic = start_script(&fixture.bed.client, "knock", "knock.py", &[vip, "80", "6"])?;
     wait_until("traffic", SOON, || {
         Ok((knocks(&traffic.log()).iter().filter(|k| k.1 == "ok").count() > 20).then_some(()))
     })?;
     let died = now_s();
-    signal_all(nginx(field, 0), "-KILL")?;
-    let down = wait_for(field, "web", 0, "down")?;
+    signal_all(nginx(fixture, 0), "-KILL")?;
+    let down = wait_for(fixture, "web", 0, "down")?;
     expect(down["reason"] == "connect: connection refused", || down.to_string())?;
     traffic.wait(SOON)?;
     let seen = knocks(&traffic.log());
-    let found = event(field, "down")?;
+    let found = event(fixture, "down")?;
     let found_at = found["at_unix_ms"].as_f64().unwrap_or_default() / 1000.0;
     let lost: Vec<f64> = seen.iter().filter(|k| k.0 > died && k.1 != "ok").map(|k| k.0).collect();
     let last = lost.iter().copied().fold(died, f64::max);
@@ -129,16 +129,16 @@ fn killed(field: &mut Field) -> Result<(), LabError> {
     expect(last - died < 2.0, || figure.clone())?;
     // The clock of an event has milliseconds; a knock may have begun before its SYN was sent.
     expect(last - found_at < 0.05, || figure.clone())?;
-    let shown = field.director.sluice(&["services"])?;
+    let shown = fixture.director.sluice(&["services"])?;
     expect(shown.contains("weight 1, down"), || shown.clone())?;
-    let again = start_nginx(&field.bed.reals[0], 1)?;
-    *nginx(field, 0) = again;
-    wait_for(field, "web", 0, "up")?;
-    let back = event(field, "up")?;
+    let again = start_nginx(&fixture.bed.reals[0], 1)?;
+    *nginx(fixture, 0) = again;
+    wait_for(fixture, "web", 0, "up")?;
+    let back = event(fixture, "up")?;
     expect(back["from"] == "down" && back["reason"] == "connected", || back.to_string())?;
-    let url = field.url();
+    let url = fixture.url();
     wait_until("it to get sessions again", SOON, || {
-        Ok((curl(&field.bed.client, &url)? == "Real Server 01").then_some(()))
+        Ok((curl(&fixture.bed.client, &url)? == "Real Server 01").then_some(()))
     })
 }
 
@@ -152,15 +152,15 @@ fn a_hung_real_server_keeps_its_sessions_and_gets_no_new_ones() {
     on_dual(name, Setup::usual(), Mode::Fnat, services, hung);
 }
 
-fn hung(field: &mut Field) -> Result<(), LabError> {
+fn hung(fixture: &mut Fixture) -> Result<(), LabError> {
     for index in 0..REALS {
-        wait_for(field, "web", index, "up")?;
+        wait_for(fixture, "web", index, "up")?;
     }
-    let sum = make_blob_of(&field.bed.reals[0], 9_000_000)?;
-    let (client, blob) = (field.bed.client.clone(), format!("{}/blob", field.url()));
+    let sum = make_blob_of(&fixture.bed.reals[0], 9_000_000)?;
+    let (client, blob) = (fixture.bed.client.clone(), format!("{}/blob", fixture.url()));
     let download = std::thread::spawn(move || download_sha256(&client, &blob, "3M"));
     let busy = wait_until("the download to run", SOON, || {
-        for (index, real) in field.bed.reals.iter().enumerate() {
+        for (index, real) in fixture.bed.reals.iter().enumerate() {
             // From the local address: probes come from the director's own.
             let filter = ["-tnH", "state", "established", "sport = :80 and dst 192.0.2.10"];
             if !real.run("ss", &filter)?.stdout.is_empty() {
@@ -169,17 +169,17 @@ fn hung(field: &mut Field) -> Result<(), LabError> {
         }
         Ok(None)
     })?;
-    signal_all(nginx(field, busy), "-STOP")?;
-    let down = wait_for(field, "web", busy, "down")?;
+    signal_all(nginx(fixture, busy), "-STOP")?;
+    let down = wait_for(fixture, "web", busy, "down")?;
     expect(down["reason"] == "no answer within 0.2 s", || down.to_string())?;
     let own = format!("Real Server {:02}", busy + 1);
-    let answers = field.answers(12)?;
+    let answers = fixture.answers(12)?;
     expect(answers.iter().all(|answer| *answer != own), || format!("{answers:?}"))?;
-    signal_all(nginx(field, busy), "-CONT")?;
+    signal_all(nginx(fixture, busy), "-CONT")?;
     let got = download.join().map_err(|_| LabError::Wrong("it panicked".into()))??;
     expect(got == sum, || format!("sent {sum}, got {got}"))?;
-    wait_for(field, "web", busy, "up")?;
-    let answers = field.answers(REALS)?;
+    wait_for(fixture, "web", busy, "up")?;
+    let answers = fixture.answers(REALS)?;
     expect(answers.contains(&own), || format!("{answers:?}"))
 }
 
@@ -191,32 +191,32 @@ fn a_fallback_serves_when_all_others_are_down() {
         check("port", "tcp", "") + &web(bed, &[("check", "port")], reals)
     };
     let name = here!(a_fallback_serves_when_all_others_are_down);
-    on_dual(name, Setup::new(sluice_e2e::Driver::AfXdp, 2), Mode::Fnat, services, |field| {
+    on_dual(name, Setup::new(sluice_e2e::Driver::AfXdp, 2), Mode::Fnat, services, |fixture| {
         for index in 0..REALS {
-            wait_for(field, "web", index, "up")?;
+            wait_for(fixture, "web", index, "up")?;
         }
         let sorry = "Real Server 03".to_owned();
-        let answers = field.answers(8)?;
+        let answers = fixture.answers(8)?;
         expect(!answers.contains(&sorry), || format!("{answers:?}"))?;
-        let shown = field.director.sluice(&["services"])?;
+        let shown = fixture.director.sluice(&["services"])?;
         expect(shown.contains("stands by"), || shown.clone())?;
         for index in 0..2 {
-            signal_all(nginx(field, index), "-KILL")?;
-            wait_for(field, "web", index, "down")?;
+            signal_all(nginx(fixture, index), "-KILL")?;
+            wait_for(fixture, "web", index, "down")?;
         }
-        let answers = field.answers(4)?;
+        let answers = fixture.answers(4)?;
         expect(answers.iter().all(|answer| *answer == sorry), || format!("{answers:?}"))?;
         // A reload takes along what is known.
-        let text = std::fs::read_to_string(field.director.config());
+        let text = std::fs::read_to_string(fixture.director.config());
         let text = text.map_err(LabError::file("reading the configuration"))?;
-        field.director.reload(&(text + "\n# again\n"))?;
-        field.director.wait_for_words("was read again", SOON)?;
-        let answers = field.answers(4)?;
+        fixture.director.reload(&(text + "\n# again\n"))?;
+        fixture.director.wait_for_words("was read again", SOON)?;
+        let answers = fixture.answers(4)?;
         expect(answers.iter().all(|answer| *answer == sorry), || format!("{answers:?}"))?;
-        let again = start_nginx(&field.bed.reals[1], 2)?;
-        *nginx(field, 1) = again;
-        wait_for(field, "web", 1, "up")?;
-        let answers = field.answers(4)?;
+        let again = start_nginx(&fixture.bed.reals[1], 2)?;
+        *nginx(fixture, 1) = again;
+        wait_for(fixture, "web", 1, "up")?;
+        let answers = fixture.answers(4)?;
         expect(answers.iter().all(|answer| answer == "Real Server 02"), || format!("{answers:?}"))
     });
 }
@@ -353,8 +353,8 @@ fn nothing_was_inherited(dir: &Path) -> Result<(), LabError> {
     expect(foreign.is_empty() && open.contains(" 0 -> "), || format!("inherited: {foreign:?}"))
 }
 
-fn each_kind(field: &mut Field) -> Result<(), LabError> {
-    let (real, dir) = (field.bed.reals[0].clone(), field.bed.lab.dir().to_path_buf());
+fn each_kind(fixture: &mut Fixture) -> Result<(), LabError> {
+    let (real, dir) = (fixture.bed.reals[0].clone(), fixture.bed.lab.dir().to_path_buf());
     let file = |name: &str| dir.join(name).display().to_string();
     let port = TLS_PORT.to_string();
     let tls = [
@@ -383,7 +383,7 @@ fn each_kind(field: &mut Field) -> Result<(), LabError> {
     ] {
         // A certificate that was made within this second ends in 5 days still.
         wait_until(&format!("{kind}: {text}"), SOON, || {
-            let up = wait_for(field, kind, 0, "up")?;
+            let up = wait_for(fixture, kind, 0, "up")?;
             Ok((up["last"]["text"] == text).then_some(()))
         })?;
     }
@@ -392,7 +392,7 @@ fn each_kind(field: &mut Field) -> Result<(), LabError> {
     std::fs::write(file("broken"), "").map_err(LabError::file("breaking the script"))?;
     nsd.kill()?;
     openssl.kill()?;
-    signal_all(&field.bed.peers[1], "-KILL")?;
+    signal_all(&fixture.bed.peers[1], "-KILL")?;
     for (kind, reason) in [
         ("grpc", "gRPC NOT_SERVING, expected SERVING"),
         ("script", "exit code 3: 192.0.2.11 is broken"),
@@ -401,24 +401,24 @@ fn each_kind(field: &mut Field) -> Result<(), LabError> {
         ("tls", "connect: connection refused"),
         ("https", "connect: connection refused"),
     ] {
-        let down = wait_for(field, kind, 0, "down")?;
+        let down = wait_for(fixture, kind, 0, "down")?;
         expect(down["reason"] == reason, || format!("{kind}: {down}"))?;
     }
     real.ip(&["link", "set", "dev", "eth0", "down"])?;
-    let down = wait_for(field, "ping", 0, "down")?;
+    let down = wait_for(fixture, "ping", 0, "down")?;
     let reason = down["reason"].as_str().unwrap_or_default();
     expect(reason == "no answer within 1.5 s" || reason.contains("unreachable"), || {
         down.to_string()
     })?;
     for kind in ["tcp", "http"] {
-        wait_for(field, kind, 0, "down")?;
+        wait_for(fixture, kind, 0, "down")?;
     }
     real.ip(&["link", "set", "dev", "eth0", "up"])?;
     serving(&dir, true)?;
     let mended = std::fs::remove_file(file("broken"));
     mended.map_err(LabError::file("mending the script"))?;
     for kind in ["ping", "tcp", "http", "grpc", "script"] {
-        wait_for(field, kind, 0, "up")?;
+        wait_for(fixture, kind, 0, "up")?;
     }
     signal_all(&grpc, "-KILL")?;
     grpc.wait(SOON).map(drop)
@@ -432,13 +432,13 @@ fn checks_leave_no_connection_behind() {
             + &web(bed, &[("check", "port")], reals())
     };
     let name = here!(checks_leave_no_connection_behind);
-    on_dual(name, Setup::usual(), Mode::Fnat, services, |field| {
+    on_dual(name, Setup::usual(), Mode::Fnat, services, |fixture| {
         wait_until("a hundred probes", Duration::from_secs(30), || {
-            let checks = health(field, "web")?;
+            let checks = health(fixture, "web")?;
             let probes: u64 = checks.iter().filter_map(|check| check["probes"].as_u64()).sum();
             Ok((probes >= 100).then_some(()))
         })?;
-        for space in [&field.bed.director, &field.bed.reals[0]] {
+        for space in [&fixture.bed.director, &fixture.bed.reals[0]] {
             let shown = space.run("ss", &["-tanH", "state", "time-wait"])?.ok()?.stdout;
             // What started the web servers asked them by loopback whether they are there.
             let left = shown.lines().filter(|line| !line.contains("127.0.0.1:")).count();

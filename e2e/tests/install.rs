@@ -14,7 +14,7 @@ use sluice_e2e::error::expect;
 use sluice_e2e::process::run;
 use sluice_e2e::{Driver, LabError, Ran, Running, wait_until};
 
-use crate::field::{Field, SOON, Setup, here, on};
+use crate::fixture::{Fixture, SOON, Setup, here, on};
 
 /// The sources' root.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -190,7 +190,7 @@ fn a_prefix_that_units_could_not_name_is_refused() -> Result<(), LabError> {
 
 /// A machine to install on: beside the director's, with its own `/usr` and `/etc`.
 struct Machine<'f> {
-    field: &'f Field,
+    fixture: &'f Fixture,
     /// Holds the mount namespace.
     holder: Running,
     /// What was written to `/usr` and `/etc`.
@@ -211,20 +211,20 @@ exec sleep infinity
 ";
 
 impl<'f> Machine<'f> {
-    fn new(field: &'f Field, name: &str) -> Result<Self, LabError> {
-        let written = field.bed.lab.dir().join(name).display().to_string();
+    fn new(fixture: &'f Fixture, name: &str) -> Result<Self, LabError> {
+        let written = fixture.bed.lab.dir().join(name).display().to_string();
         let args = ["--mount", "sh", "-c", MACHINE, "sh", &written];
-        let mut holder = field.bed.director.start(name, "unshare", &args)?;
+        let mut holder = fixture.bed.director.start(name, "unshare", &args)?;
         holder.wait_for_words("it is there", SOON)?;
-        Ok(Self { field, holder, written })
+        Ok(Self { fixture, holder, written })
     }
 
     /// Runs a line of shell there, whatever comes of it.
     fn sh(&self, line: &str) -> Result<Ran, LabError> {
         let (pid, root) = (self.holder.pid().to_string(), ROOT);
-        let socket = self.field.director.socket().display().to_string();
+        let socket = self.fixture.director.socket().display().to_string();
         let before = format!("export SLUICE_SOCKET='{socket}' LC_ALL=C.UTF-8; cd '{root}'; {line}");
-        self.field.bed.director.run("nsenter", &["-t", &pid, "-m", "bash", "-c", &before])
+        self.fixture.bed.director.run("nsenter", &["-t", &pid, "-m", "bash", "-c", &before])
     }
 
     /// A line that succeeds without any complaint; gives what it printed.
@@ -237,9 +237,9 @@ impl<'f> Machine<'f> {
 
 /// On a machine with a director: installed there, used, removed.
 fn on_a_machine(name: &str, test: impl Fn(&Machine, &str) -> Result<(), LabError>) {
-    on(name, Setup::usual(), |field| {
+    on(name, Setup::usual(), |fixture| {
         for prefix in ["/usr", "/usr/local"] {
-            let machine = Machine::new(field, &prefix.replace('/', "-"))?;
+            let machine = Machine::new(fixture, &prefix.replace('/', "-"))?;
             machine.quietly(&format!("make -s install PREFIX={prefix}"))?;
             test(&machine, prefix)?;
         }
@@ -253,7 +253,7 @@ fn the_installed_command_runs_stock_programs() {
         let place = machine.quietly("command -v sluice")?;
         expect(place == format!("{prefix}/bin/sluice\n"), || place.clone())?;
         let list = machine.quietly("sluice run-ipvsadm -- -L -n")?;
-        let vip = format!("TCP  {}:80 rr\n", machine.field.bed.vip());
+        let vip = format!("TCP  {}:80 rr\n", machine.fixture.bed.vip());
         expect(list.contains(&vip), || format!("no {vip} in {list}"))?;
         // The installed library it is, and no other.
         let library = format!("{prefix}/{LIBRARY}");
@@ -349,11 +349,11 @@ exec setpriv --no-new-privs --inh-caps=-all --bounding-set \"$2\" $3
 fn the_unit_lets_the_director_do_its_work() {
     let name = here!(the_unit_lets_the_director_do_its_work);
     for driver in [Driver::AfXdp, Driver::AfPacket] {
-        on(name, Setup::new(driver, 1), |field| {
-            field.director.stop()?;
-            let machine = Machine::new(field, "machine")?;
+        on(name, Setup::new(driver, 1), |fixture| {
+            fixture.director.stop()?;
+            let machine = Machine::new(fixture, "machine")?;
             machine.quietly("make -s install")?;
-            let config = field.director.config().display();
+            let config = fixture.director.config().display();
             machine.quietly(&format!("cp '{config}' /etc/sluice/sluice.toml"))?;
             let text = machine.quietly(&format!("cat {}", unit("/usr")))?;
             let key = |key: &str| text.lines().find_map(|line| line.strip_prefix(key));
@@ -364,17 +364,17 @@ fn the_unit_lets_the_director_do_its_work() {
             machine.quietly(check)?;
 
             let pid = machine.holder.pid().to_string();
-            let dir = field.bed.lab.dir().display().to_string();
+            let dir = fixture.bed.lab.dir().display().to_string();
             let confined = ["-t", &pid, "-m", "unshare", "--mount", "sh", "-c", CONFINED, "sh"];
             let args = [&confined[..], &[&dir, &allowed, start]].concat();
-            let mut running = field.bed.director.start("unit", "nsenter", &args)?;
+            let mut running = fixture.bed.director.start("unit", "nsenter", &args)?;
             let ready = wait_until("the unit's director", SOON, || {
                 let ended = running.ended()?;
                 expect(ended.is_none(), || "it ended".to_owned())?;
-                Ok(field.director.ask("status").ok())
+                Ok(fixture.director.ask("status").ok())
             });
-            let settled = ready.and_then(|_| field.bed.settle_twins());
-            let served = settled.and_then(|()| field.answers(3));
+            let settled = ready.and_then(|_| fixture.bed.settle_twins());
+            let served = settled.and_then(|()| fixture.answers(3));
             let log = running.log();
             running.stop()?;
             let worked = served.map(drop);

@@ -12,7 +12,7 @@ use sluice_e2e::web::{self, ECHO_PORT, make_blob_of, start_nginx, start_script};
 use sluice_e2e::{Bed, Director, LabError, Netns, Running, wait_until};
 
 use crate::dns::start_nsd;
-use crate::field::{Field, SOON, here};
+use crate::fixture::{Fixture, SOON, here};
 use crate::health::{nginx, signal_all};
 use crate::stock::{ipvsadm, on_empty};
 
@@ -39,23 +39,23 @@ fn configured(dir: &Path, name: &str, text: &str) -> Result<(), LabError> {
 }
 
 /// keepalived beside the director, as `sluice run-keepalived` starts it.
-fn start(field: &Field, text: &str) -> Result<Running, LabError> {
-    let dir = field.bed.lab.dir();
+fn start(fixture: &Fixture, text: &str) -> Result<Running, LabError> {
+    let dir = fixture.bed.lab.dir();
     configured(dir, "keepalived", text)?;
-    let socket = field.director.socket().display().to_string();
+    let socket = fixture.director.socket().display().to_string();
     let mut args =
         vec!["--socket".to_owned(), socket, "run-keepalived".to_owned(), "--".to_owned()];
     args.extend(options(dir, "keepalived"));
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let mut running =
-        field.bed.director.start("keepalived", &program("sluice")?.to_string_lossy(), &args)?;
+        fixture.bed.director.start("keepalived", &program("sluice")?.to_string_lossy(), &args)?;
     running.wait_for_words("Startup complete", SOON)?;
     Ok(running)
 }
 
 /// Real servers of a service and their weights, as stock `ipvsadm` lists them.
-fn reals(field: &Field, service: &str) -> Result<Vec<(String, u32)>, LabError> {
-    let shown = ipvsadm(field, &format!("-Ln -t {service}"))?;
+fn reals(fixture: &Fixture, service: &str) -> Result<Vec<(String, u32)>, LabError> {
+    let shown = ipvsadm(fixture, &format!("-Ln -t {service}"))?;
     let rows = shown.lines().filter_map(|line| {
         let mut words = line.strip_prefix("  -> ")?.split_whitespace();
         let at = words.next()?.to_owned();
@@ -65,13 +65,13 @@ fn reals(field: &Field, service: &str) -> Result<Vec<(String, u32)>, LabError> {
 }
 
 /// Waits until a service has these real servers with these weights; says when that was seen.
-fn wait_for(field: &Field, service: &str, wanted: &[(&str, u32)]) -> Result<f64, LabError> {
+fn wait_for(fixture: &Fixture, service: &str, wanted: &[(&str, u32)]) -> Result<f64, LabError> {
     let mut wanted: Vec<_> =
         wanted.iter().map(|(at, weight)| ((*at).to_owned(), *weight)).collect();
     wanted.sort();
     let mut last = Vec::new();
     let came = wait_until(&format!("{service} to have {wanted:?}"), CHECKED, || {
-        last = reals(field, service)?;
+        last = reals(fixture, service)?;
         last.sort();
         Ok((last == wanted).then(now_s))
     });
@@ -135,40 +135,40 @@ fn two_servers(bed: &Bed) -> String {
 
 #[test]
 fn checks_take_servers_in_and_out_under_traffic() {
-    on_empty(here!(checks_take_servers_in_and_out_under_traffic), |field| {
-        let text = two_servers(&field.bed);
-        let mut keepalived = start(field, &text)?;
-        judged(&mut keepalived, |keepalived| under_traffic(field, keepalived))
+    on_empty(here!(checks_take_servers_in_and_out_under_traffic), |fixture| {
+        let text = two_servers(&fixture.bed);
+        let mut keepalived = start(fixture, &text)?;
+        judged(&mut keepalived, |keepalived| under_traffic(fixture, keepalived))
     });
 }
 
-fn under_traffic(field: &mut Field, keepalived: &mut Running) -> Result<(), LabError> {
-    let web = field.server(80);
-    let other = field.server(81);
+fn under_traffic(fixture: &mut Fixture, keepalived: &mut Running) -> Result<(), LabError> {
+    let web = fixture.server(80);
+    let other = fixture.server(81);
     // By `alpha` none is in before its check has passed.
-    wait_for(field, &web, &[(FIRST, 1), (SECOND, 1)])?;
-    wait_for(field, &other, &[(FIRST, 3), (SECOND, 1)])?;
-    let shown = ipvsadm(field, "-Ln")?;
+    wait_for(fixture, &web, &[(FIRST, 1), (SECOND, 1)])?;
+    wait_for(fixture, &other, &[(FIRST, 3), (SECOND, 1)])?;
+    let shown = ipvsadm(fixture, "-Ln")?;
     expect(shown.contains(&format!("TCP  {other} wrr persistent 50\n")), || shown.clone())?;
     let (first, second) = ("Real Server 01", "Real Server 02");
-    expect(answers(field, 4)? == [first, second], || "not both answer".to_owned())?;
-    killed(field, &web, &other)?;
-    back(field, &web, &other)?;
-    hung(field, &web)?;
-    let notes = fs::read_to_string(field.bed.lab.dir().join("notes"))
+    expect(answers(fixture, 4)? == [first, second], || "not both answer".to_owned())?;
+    killed(fixture, &web, &other)?;
+    back(fixture, &web, &other)?;
+    hung(fixture, &web)?;
+    let notes = fs::read_to_string(fixture.bed.lab.dir().join("notes"))
         .map_err(LabError::file("reading what keepalived's scripts wrote"))?;
     let told: Vec<&str> = notes.lines().collect();
     for note in ["first-up", "first-down", "second-down", "second-up", "quorum-up", "quorum-down"] {
         expect(told.contains(&note), || format!("no {note} in {told:?}"))?;
     }
     keepalived.stop()?;
-    let left = ipvsadm(field, "-Sn")?;
+    let left = ipvsadm(fixture, "-Sn")?;
     expect(left.is_empty(), || format!("it left {left}"))
 }
 
 /// Who answers `count` new connections, each once.
-fn answers(field: &Field, count: usize) -> Result<Vec<String>, LabError> {
-    let mut all = field.answers(count)?;
+fn answers(fixture: &Fixture, count: usize) -> Result<Vec<String>, LabError> {
+    let mut all = fixture.answers(count)?;
     all.sort();
     all.dedup();
     Ok(all)
@@ -185,10 +185,10 @@ fn knocks(log: &str) -> Vec<(f64, String, String)> {
 }
 
 /// New connections at the client, one after the other, for so many seconds.
-fn knocking(field: &Field, seconds: u32) -> Result<Running, LabError> {
-    let (vip, seconds) = (field.bed.vip(), seconds.to_string());
+fn knocking(fixture: &Fixture, seconds: u32) -> Result<Running, LabError> {
+    let (vip, seconds) = (fixture.bed.vip(), seconds.to_string());
     let knocking =
-        start_script(&field.bed.client, "knock", "knock.py", &[vip, "80", &seconds, "10"])?;
+        start_script(&fixture.bed.client, "knock", "knock.py", &[vip, "80", &seconds, "10"])?;
     wait_until("traffic", SOON, || {
         let good = knocks(&knocking.log()).iter().filter(|knock| knock.1 == "ok").count();
         Ok((good > 10).then_some(()))
@@ -197,23 +197,23 @@ fn knocking(field: &Field, seconds: u32) -> Result<Running, LabError> {
 }
 
 /// The first is killed while `wrk`, new connections and a download from the second go on.
-fn killed(field: &mut Field, web: &str, other: &str) -> Result<(), LabError> {
-    let sum = make_blob_of(&field.bed.reals[1], 12_000_000)?;
-    let (client, blob) = (field.bed.client.clone(), format!("{}/blob", field.url()));
-    while curl(&field.bed.client, &field.url())? != "Real Server 01" {}
+fn killed(fixture: &mut Fixture, web: &str, other: &str) -> Result<(), LabError> {
+    let sum = make_blob_of(&fixture.bed.reals[1], 12_000_000)?;
+    let (client, blob) = (fixture.bed.client.clone(), format!("{}/blob", fixture.url()));
+    while curl(&fixture.bed.client, &fixture.url())? != "Real Server 01" {}
     let download = std::thread::spawn(move || download_sha256(&client, &blob, "1M"));
     let from = "sport = :80 and dst 198.51.100.48";
     wait_until("the download to run from the second", SOON, || {
         let filter = ["-tnH", "state", "established", from];
-        Ok((!field.bed.reals[1].run("ss", &filter)?.stdout.is_empty()).then_some(()))
+        Ok((!fixture.bed.reals[1].run("ss", &filter)?.stdout.is_empty()).then_some(()))
     })?;
-    let (client, url) = (field.bed.client.clone(), field.url());
+    let (client, url) = (fixture.bed.client.clone(), fixture.url());
     let load = std::thread::spawn(move || wrk(&client, &url, 8, 10));
-    let mut traffic = knocking(field, 10)?;
-    signal_all(nginx(field, 0), "-KILL")?;
+    let mut traffic = knocking(fixture, 10)?;
+    signal_all(nginx(fixture, 0), "-KILL")?;
     let died = now_s();
-    let gone = wait_for(field, web, &[(SECOND, 1)])?;
-    wait_for(field, other, &[(SECOND, 1)])?;
+    let gone = wait_for(fixture, web, &[(SECOND, 1)])?;
+    wait_for(fixture, other, &[(SECOND, 1)])?;
     traffic.wait(CHECKED)?;
     let seen = knocks(&traffic.log());
     let late: Vec<_> = seen.iter().filter(|k| k.0 > gone && k.1 != "ok").collect();
@@ -227,49 +227,49 @@ fn killed(field: &mut Field, web: &str, other: &str) -> Result<(), LabError> {
     expect(mixed.requests > 100 && mixed.bad_answers == 0, || format!("{mixed:?}"))?;
     let got = download.join().map_err(wrong)??;
     expect(got == sum, || "the download from the other one broke".to_owned())?;
-    let after = wrk(&field.bed.client, &field.url(), 8, 2)?;
+    let after = wrk(&fixture.bed.client, &fixture.url(), 8, 2)?;
     expect(after.socket_errors == 0 && after.requests > 100, || format!("{after:?}"))
 }
 
 /// The first comes back while `wrk` runs: nothing breaks.
-fn back(field: &mut Field, web: &str, other: &str) -> Result<(), LabError> {
-    let (client, url) = (field.bed.client.clone(), field.url());
+fn back(fixture: &mut Fixture, web: &str, other: &str) -> Result<(), LabError> {
+    let (client, url) = (fixture.bed.client.clone(), fixture.url());
     let load = std::thread::spawn(move || wrk(&client, &url, 8, 6));
-    *nginx(field, 0) = start_nginx(&field.bed.reals[0], 1)?;
-    wait_for(field, web, &[(FIRST, 1), (SECOND, 1)])?;
-    wait_for(field, other, &[(FIRST, 3), (SECOND, 1)])?;
-    expect(answers(field, 4)?.len() == 2, || "it gets nothing".to_owned())?;
+    *nginx(fixture, 0) = start_nginx(&fixture.bed.reals[0], 1)?;
+    wait_for(fixture, web, &[(FIRST, 1), (SECOND, 1)])?;
+    wait_for(fixture, other, &[(FIRST, 3), (SECOND, 1)])?;
+    expect(answers(fixture, 4)?.len() == 2, || "it gets nothing".to_owned())?;
     let seen = load.join().map_err(|_| LabError::Wrong("it panicked".into()))??;
     expect(seen.socket_errors == 0 && seen.bad_answers == 0, || format!("{seen:?}"))
 }
 
 /// Both hang, and the sorry server serves until they go on.
-fn hung(field: &mut Field, web: &str) -> Result<(), LabError> {
+fn hung(fixture: &mut Fixture, web: &str) -> Result<(), LabError> {
     for index in [0, 1] {
-        signal_all(nginx(field, index), "-STOP")?;
+        signal_all(nginx(fixture, index), "-STOP")?;
     }
-    wait_for(field, web, &[(SORRY, 1)])?;
-    expect(answers(field, 4)? == ["Real Server 03"], || "the others answer".to_owned())?;
+    wait_for(fixture, web, &[(SORRY, 1)])?;
+    expect(answers(fixture, 4)? == ["Real Server 03"], || "the others answer".to_owned())?;
     for index in [0, 1] {
-        signal_all(nginx(field, index), "-CONT")?;
+        signal_all(nginx(fixture, index), "-CONT")?;
     }
-    wait_for(field, web, &[(FIRST, 1), (SECOND, 1)])?;
-    expect(answers(field, 4)?.len() == 2, || "they do not both answer".to_owned())
+    wait_for(fixture, web, &[(FIRST, 1), (SECOND, 1)])?;
+    expect(answers(fixture, 4)?.len() == 2, || "they do not both answer".to_owned())
 }
 
 #[test]
 fn a_server_that_fails_is_weighed_to_nothing_where_the_file_says_so() {
     let name = here!(a_server_that_fails_is_weighed_to_nothing_where_the_file_says_so);
-    on_empty(name, |field| {
-        let text = two_servers(&field.bed);
-        let mut keepalived = start(field, &text)?;
+    on_empty(name, |fixture| {
+        let text = two_servers(&fixture.bed);
+        let mut keepalived = start(fixture, &text)?;
         judged(&mut keepalived, |_| {
-            let other = field.server(81);
-            wait_for(field, &other, &[(FIRST, 3), (SECOND, 1)])?;
-            signal_all(nginx(field, 1), "-KILL")?;
-            wait_for(field, &other, &[(FIRST, 3), (SECOND, 0)])?;
-            *nginx(field, 1) = start_nginx(&field.bed.reals[1], 2)?;
-            wait_for(field, &other, &[(FIRST, 3), (SECOND, 1)]).map(drop)
+            let other = fixture.server(81);
+            wait_for(fixture, &other, &[(FIRST, 3), (SECOND, 1)])?;
+            signal_all(nginx(fixture, 1), "-KILL")?;
+            wait_for(fixture, &other, &[(FIRST, 3), (SECOND, 0)])?;
+            *nginx(fixture, 1) = start_nginx(&fixture.bed.reals[1], 2)?;
+            wait_for(fixture, &other, &[(FIRST, 3), (SECOND, 1)]).map(drop)
         })
     });
 }
@@ -277,27 +277,27 @@ fn a_server_that_fails_is_weighed_to_nothing_where_the_file_says_so() {
 /// The director is away for a while: what keepalived has to say then is not lost.
 #[test]
 fn the_director_comes_back_and_keepalived_goes_on() {
-    on_empty(here!(the_director_comes_back_and_keepalived_goes_on), |field| {
-        let text = two_servers(&field.bed);
-        let mut keepalived = start(field, &text)?;
+    on_empty(here!(the_director_comes_back_and_keepalived_goes_on), |fixture| {
+        let text = two_servers(&fixture.bed);
+        let mut keepalived = start(fixture, &text)?;
         judged(&mut keepalived, |keepalived| {
-            let web = field.server(80);
-            wait_for(field, &web, &[(FIRST, 1), (SECOND, 1)])?;
-            field.director.stop()?;
-            signal_all(nginx(field, 0), "-KILL")?;
+            let web = fixture.server(80);
+            wait_for(fixture, &web, &[(FIRST, 1), (SECOND, 1)])?;
+            fixture.director.stop()?;
+            signal_all(nginx(fixture, 0), "-KILL")?;
             keepalived.wait_for_words("IPVS cmd", CHECKED)?;
             expect(keepalived.ended()?.is_none(), || "it ended".to_owned())?;
-            field.director = Director::start(&field.bed, &field.recipe.text(&field.bed))?;
-            wait_for(field, &web, &[(SECOND, 1)])?;
-            expect(answers(field, 4)? == ["Real Server 02"], || {
+            fixture.director = Director::start(&fixture.bed, &fixture.recipe.text(&fixture.bed))?;
+            wait_for(fixture, &web, &[(SECOND, 1)])?;
+            expect(answers(fixture, 4)? == ["Real Server 02"], || {
                 "the dead one is asked".to_owned()
             })?;
             // The other way: it comes back while the director is away.
-            field.director.stop()?;
-            *nginx(field, 0) = start_nginx(&field.bed.reals[0], 1)?;
+            fixture.director.stop()?;
+            *nginx(fixture, 0) = start_nginx(&fixture.bed.reals[0], 1)?;
             keepalived.wait_for_words("IPVS cmd IP_VS_SO_SET_ADDDEST", CHECKED)?;
-            field.director = Director::start(&field.bed, &field.recipe.text(&field.bed))?;
-            wait_for(field, &web, &[(FIRST, 1), (SECOND, 1)]).map(drop)
+            fixture.director = Director::start(&fixture.bed, &fixture.recipe.text(&fixture.bed))?;
+            wait_for(fixture, &web, &[(FIRST, 1), (SECOND, 1)]).map(drop)
         })
     });
 }
@@ -305,18 +305,18 @@ fn the_director_comes_back_and_keepalived_goes_on() {
 #[test]
 fn without_a_director_it_ends_as_without_the_kernels_module() {
     let name = here!(without_a_director_it_ends_as_without_the_kernels_module);
-    on_empty(name, |field| {
-        field.director.stop()?;
-        let text = two_servers(&field.bed);
-        if start(field, &text).is_ok() {
+    on_empty(name, |fixture| {
+        fixture.director.stop()?;
+        let text = two_servers(&fixture.bed);
+        if start(fixture, &text).is_ok() {
             return Err(LabError::Wrong("it started".to_owned()));
         }
-        let log = fs::read_to_string(field.bed.lab.dir().join("keepalived.log"));
+        let log = fs::read_to_string(fixture.bed.lab.dir().join("keepalived.log"));
         let log = log.map_err(LabError::file("reading keepalived's log"))?;
         // The same program on this kernel, without the library.
-        let args = options(field.bed.lab.dir(), "keepalived");
+        let args = options(fixture.bed.lab.dir(), "keepalived");
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let plain = field.bed.director.run("keepalived", &args)?;
+        let plain = fixture.bed.director.run("keepalived", &args)?;
         let complaint = |said: &str| {
             let line = said.lines().find(|line| line.contains("IPVS: "));
             line.and_then(|line| line.split_once("IPVS: ")).map(|(_, rest)| rest.to_owned())
@@ -344,32 +344,32 @@ fn holds(space: &Netns, address: &str) -> Result<bool, LabError> {
 
 #[test]
 fn vrrp_in_the_same_file_moves_the_address() {
-    on_empty(here!(vrrp_in_the_same_file_moves_the_address), |field| {
-        let checked = two_servers(&field.bed).replace(field.bed.vip(), VRRP_VIP);
+    on_empty(here!(vrrp_in_the_same_file_moves_the_address), |fixture| {
+        let checked = two_servers(&fixture.bed).replace(fixture.bed.vip(), VRRP_VIP);
         let text = vrrp("front", "BACKUP", 150) + &checked;
-        let mut keepalived = start(field, &text)?;
+        let mut keepalived = start(fixture, &text)?;
         judged(&mut keepalived, |keepalived| {
             // Another one at the client's end of the wire, stock in everything.
-            let dir = field.bed.lab.dir();
+            let dir = fixture.bed.lab.dir();
             configured(dir, "rival", &vrrp("eth0", "BACKUP", 50))?;
             let args = options(dir, "rival");
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
-            let mut rival = field.bed.client.start("rival", "keepalived", &args)?;
+            let mut rival = fixture.bed.client.start("rival", "keepalived", &args)?;
             let arrives = |space: &Netns| {
                 wait_until("the address to arrive", CHECKED, || {
                     Ok(holds(space, VRRP_VIP)?.then_some(()))
                 })
             };
-            arrives(&field.bed.director)?;
-            wait_for(field, &format!("{VRRP_VIP}:80"), &[(FIRST, 1), (SECOND, 1)])?;
+            arrives(&fixture.bed.director)?;
+            wait_for(fixture, &format!("{VRRP_VIP}:80"), &[(FIRST, 1), (SECOND, 1)])?;
             let url = format!("http://{VRRP_VIP}/");
-            let body = curl(&field.bed.client, &url)?;
+            let body = curl(&fixture.bed.client, &url)?;
             expect(body.starts_with("Real Server 0"), || body.clone())?;
-            let rivals = holds(&field.bed.client, VRRP_VIP)?;
+            let rivals = holds(&fixture.bed.client, VRRP_VIP)?;
             expect(!rivals, || "both hold it".to_owned())?;
             keepalived.stop()?;
-            arrives(&field.bed.client)?;
-            expect(!holds(&field.bed.director, VRRP_VIP)?, || "it kept the address".to_owned())?;
+            arrives(&fixture.bed.client)?;
+            expect(!holds(&fixture.bed.director, VRRP_VIP)?, || "it kept the address".to_owned())?;
             rival.stop().map(drop)
         })
     });
@@ -437,10 +437,10 @@ fn start_tls(bed: &Bed) -> Result<Running, LabError> {
 }
 
 /// Waits until so many real servers are listed, of all services.
-fn listed(field: &Field, count: usize) -> Result<(), LabError> {
+fn listed(fixture: &Fixture, count: usize) -> Result<(), LabError> {
     let mut shown = String::new();
     let came = wait_until(&format!("{count} real servers"), CHECKED, || {
-        shown = ipvsadm(field, "-Ln")?;
+        shown = ipvsadm(fixture, "-Ln")?;
         Ok((shown.matches("  -> 192.0.2.11:").count() == count).then_some(()))
     });
     came.map_err(|error| LabError::Wrong(format!("{error}: {shown}")))
@@ -448,27 +448,27 @@ fn listed(field: &Field, count: usize) -> Result<(), LabError> {
 
 #[test]
 fn every_other_kind_of_check() {
-    on_empty(here!(every_other_kind_of_check), |field| {
-        let well = field.bed.lab.dir().join("well");
+    on_empty(here!(every_other_kind_of_check), |fixture| {
+        let well = fixture.bed.lab.dir().join("well");
         fs::write(&well, "").map_err(LabError::file("making a file"))?;
-        let mut tls = start_tls(&field.bed)?;
-        let mut names = start_nsd(&field.bed.reals[0], "nsd", &[Bed::real_address(0)])?;
-        let text = kinds(&field.bed);
-        let mut keepalived = start(field, &text)?;
+        let mut tls = start_tls(&fixture.bed)?;
+        let mut names = start_nsd(&fixture.bed.reals[0], "nsd", &[Bed::real_address(0)])?;
+        let text = kinds(&fixture.bed);
+        let mut keepalived = start(fixture, &text)?;
         judged(&mut keepalived, |_| {
-            listed(field, 4)?;
+            listed(fixture, 4)?;
             fs::remove_file(&well).map_err(LabError::file("removing a file"))?;
-            listed(field, 3)?;
+            listed(fixture, 3)?;
             tls.kill()?;
-            listed(field, 2)?;
+            listed(fixture, 2)?;
             names.kill()?;
-            listed(field, 1)?;
+            listed(fixture, 1)?;
             // The echo is the second of the first real server's peers.
-            field.bed.peers[1].kill()?;
-            listed(field, 0)?;
-            field.bed.peers[1] = web::start_echo(&field.bed.reals[0], "echo1")?;
+            fixture.bed.peers[1].kill()?;
+            listed(fixture, 0)?;
+            fixture.bed.peers[1] = web::start_echo(&fixture.bed.reals[0], "echo1")?;
             fs::write(&well, "").map_err(LabError::file("making a file"))?;
-            listed(field, 2)
+            listed(fixture, 2)
         })
     });
 }

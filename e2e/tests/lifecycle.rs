@@ -10,38 +10,38 @@ use sluice_e2e::error::expect;
 use sluice_e2e::recipe::Recipe;
 use sluice_e2e::{Bed, Director, Driver, LabError};
 
-use crate::field::{Field, SOON, Setup, here, on, on_bed, on_every_setup};
+use crate::fixture::{Fixture, SOON, Setup, here, on, on_bed, on_every_setup};
 
 /// The bound: an idle director uses under 5 % of a core.
 const IDLE_PERCENT: f64 = 5.0;
 
 on_every_setup!(sigterm_leaves_nothing, alone_idle_costs_little);
 
-fn sigterm_leaves_nothing(field: &mut Field) -> Result<(), LabError> {
-    field.answers(3)?;
-    let ended = field.director.stop()?;
+fn sigterm_leaves_nothing(fixture: &mut Fixture) -> Result<(), LabError> {
+    fixture.answers(3)?;
+    let ended = fixture.director.stop()?;
     expect(ended.success(), || format!("ended with {ended}"))?;
-    nothing_left(field)
+    nothing_left(fixture)
 }
 
 /// No XDP program on a port, no TAP twin, no control socket.
-fn nothing_left(field: &Field) -> Result<(), LabError> {
-    for port in field.bed.ports() {
-        let shown = field.bed.director.ip(&["-d", "link", "show", "dev", port])?.stdout;
+fn nothing_left(fixture: &Fixture) -> Result<(), LabError> {
+    for port in fixture.bed.ports() {
+        let shown = fixture.bed.director.ip(&["-d", "link", "show", "dev", port])?.stdout;
         expect(!shown.contains("xdp"), || format!("an XDP program is left: {shown}"))?;
         let twin = Bed::twin_of(port);
-        expect(!field.bed.director.has_device(&twin), || format!("{twin} is left"))?;
+        expect(!fixture.bed.director.has_device(&twin), || format!("{twin} is left"))?;
     }
-    let socket = field.director.socket();
+    let socket = fixture.director.socket();
     expect(!socket.exists(), || format!("{} is left", socket.display()))
 }
 
-fn alone_idle_costs_little(field: &mut Field) -> Result<(), LabError> {
-    field.answers(3)?;
-    let percent = field.director.cpu_percent(Duration::from_secs(6))?;
+fn alone_idle_costs_little(fixture: &mut Fixture) -> Result<(), LabError> {
+    fixture.answers(3)?;
+    let percent = fixture.director.cpu_percent(Duration::from_secs(6))?;
     expect(percent < IDLE_PERCENT, || format!("idle, it used {percent:.1} % of a core"))?;
     // It slept, and wakes at once: within curl's patience for all of them.
-    field.answers(3).map(drop)
+    fixture.answers(3).map(drop)
 }
 
 #[test]
@@ -56,14 +56,14 @@ fn killed_and_started_again_af_packet() {
 }
 
 /// After SIGKILL its XDP program and control socket may be there still; the next one takes over.
-fn killed_and_started_again(field: &mut Field) -> Result<(), LabError> {
-    field.answers(3)?;
-    field.director.kill()?;
-    field.director = Director::start(&field.bed, &field.recipe.text(&field.bed))?;
-    field.wait_for_answer(SOON)?;
-    field.answers(6)?;
-    field.director.stop()?;
-    nothing_left(field)
+fn killed_and_started_again(fixture: &mut Fixture) -> Result<(), LabError> {
+    fixture.answers(3)?;
+    fixture.director.kill()?;
+    fixture.director = Director::start(&fixture.bed, &fixture.recipe.text(&fixture.bed))?;
+    fixture.wait_for_answer(SOON)?;
+    fixture.answers(6)?;
+    fixture.director.stop()?;
+    nothing_left(fixture)
 }
 
 /// The switch `NOTIFY_SOCKET` of sd_notify(3): ready once it serves, stopping when it ends.
@@ -83,13 +83,13 @@ fn systemd_is_told() {
             let _ = told.set(socket);
             Ok((director, recipe))
         },
-        |field| {
+        |fixture| {
             let socket = told.get().ok_or_else(|| LabError::Wrong("no socket".into()))?;
             wait_for_notice(socket, "READY=1")?;
             // Ready means ready: the first question is answered.
-            field.director.ask("status")?;
-            field.answers(1)?;
-            field.director.stop()?;
+            fixture.director.ask("status")?;
+            fixture.answers(1)?;
+            fixture.director.stop()?;
             wait_for_notice(socket, "STOPPING=1")
         },
     );
@@ -110,11 +110,11 @@ fn wait_for_notice(socket: &UnixDatagram, wanted: &str) -> Result<(), LabError> 
 fn ordinary_pages_will_do() {
     let recipe = Recipe { huge_pages: "off", ..Recipe::default() };
     let setup = Setup { recipe, ..Setup::usual() };
-    on(here!(ordinary_pages_will_do), setup, |field| {
+    on(here!(ordinary_pages_will_do), setup, |fixture| {
         let before = huge_pages_free()?;
-        field.answers(6)?;
+        fixture.answers(6)?;
         // Others on the machine may come and go; what is shown is that this one holds none.
-        let status = format!("/proc/{}/status", field.director.pid());
+        let status = format!("/proc/{}/status", fixture.director.pid());
         let text = std::fs::read_to_string(&status).map_err(LabError::file(status))?;
         let held = text.lines().find(|line| line.starts_with("HugetlbPages:"));
         let none = held.is_some_and(|line| line.split_whitespace().nth(1) == Some("0"));
@@ -125,16 +125,16 @@ fn ordinary_pages_will_do() {
 /// Without the right to open raw sockets it says which right it is, and ends.
 #[test]
 fn a_missing_capability_is_named() {
-    on(here!(a_missing_capability_is_named), Setup::usual(), |field| {
-        field.director.stop()?;
+    on(here!(a_missing_capability_is_named), Setup::usual(), |fixture| {
+        fixture.director.stop()?;
         let sluiced = program("sluiced")?;
-        let file = field.director.config().to_string_lossy().into_owned();
+        let file = fixture.director.config().to_string_lossy().into_owned();
         let args = ["--bounding-set", "-net_raw", &sluiced.to_string_lossy(), "--config", &file];
-        let ran = field.bed.director.run("setpriv", &args)?;
+        let ran = fixture.bed.director.run("setpriv", &args)?;
         let said = format!("{}{}", ran.stdout, ran.stderr);
         expect(!ran.status.success(), || format!("it started: {said}"))?;
         expect(said.contains("CAP_NET_RAW"), || format!("no word of CAP_NET_RAW in: {said}"))?;
-        nothing_left(field)
+        nothing_left(fixture)
     });
 }
 
@@ -145,15 +145,15 @@ fn huge_pages_free() -> Result<String, LabError> {
 
 #[test]
 fn a_file_is_checked_without_starting() {
-    on(here!(a_file_is_checked_without_starting), Setup::usual(), |field| {
+    on(here!(a_file_is_checked_without_starting), Setup::usual(), |fixture| {
         let sluiced = program("sluiced")?;
         let check = |text: &str| {
-            let file = field.bed.lab.dir().join("checked.toml");
+            let file = fixture.bed.lab.dir().join("checked.toml");
             std::fs::write(&file, text).map_err(LabError::file("writing a file"))?;
             let path = file.to_string_lossy();
-            field.bed.director.run(&sluiced.to_string_lossy(), &["--check", &path])
+            fixture.bed.director.run(&sluiced.to_string_lossy(), &["--check", &path])
         };
-        let good = field.recipe.text(&field.bed);
+        let good = fixture.recipe.text(&fixture.bed);
         check(&good)?.ok()?;
         let wrong = good.replacen("port = 80\n", "port = 80000\n", 1);
         let line = 1 + wrong.lines().position(|line| line.contains("80000")).unwrap_or_default();

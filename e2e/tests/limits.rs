@@ -6,7 +6,7 @@ use sluice_e2e::recipe::Recipe;
 use sluice_e2e::web::LINES_PORT;
 use sluice_e2e::{Driver, LabError, Running};
 
-use crate::field::{Field, PYTHON, Setup, here, on, script};
+use crate::fixture::{Fixture, PYTHON, Setup, here, on, script};
 
 #[test]
 fn no_session_is_answered_by_a_reset_af_xdp() {
@@ -23,36 +23,36 @@ fn no_session_is_answered_by_a_reset_af_packet() {
 }
 
 /// RFC 9293 3.10.7.1: the reset takes its sequence number from the segment's acknowledgement.
-fn reset(field: &mut Field) -> Result<(), LabError> {
-    let capture = Capture::start(&field.bed.client, "eth0", "reset")?;
-    let answer = mid_stream(field)?;
+fn reset(fixture: &mut Fixture) -> Result<(), LabError> {
+    let capture = Capture::start(&fixture.bed.client, "eth0", "reset")?;
+    let answer = mid_stream(fixture)?;
     expect(answer == "R 1000", || format!("the answer was: {answer}"))?;
     let verdict = judge(&capture.stop()?)?;
     expect(verdict.bad == 0 && verdict.good_tcp >= 2, || format!("{verdict:?}"))?;
-    let counted = dropped(field, "no_session_reset")?;
+    let counted = dropped(fixture, "no_session_reset")?;
     expect(counted == 1, || format!("counted {counted} times"))?;
-    field.answers(3).map(drop)
+    fixture.answers(3).map(drop)
 }
 
 #[test]
 fn no_session_is_dropped_in_silence() {
-    on(here!(no_session_is_dropped_in_silence), Setup::usual(), |field| {
-        let before = dropped(field, "no_session")?;
-        let answer = mid_stream(field)?;
+    on(here!(no_session_is_dropped_in_silence), Setup::usual(), |fixture| {
+        let before = dropped(fixture, "no_session")?;
+        let answer = mid_stream(fixture)?;
         expect(answer == "nothing", || format!("the answer was: {answer}"))?;
-        let counted = dropped(field, "no_session")? - before;
+        let counted = dropped(fixture, "no_session")? - before;
         expect(counted == 1, || format!("counted {counted} times"))
     });
 }
 
-fn mid_stream(field: &Field) -> Result<String, LabError> {
-    let args = [&*script("mid_stream.py"), field.bed.vip(), "80", "2"];
-    Ok(field.bed.client.run(PYTHON, &args)?.ok()?.stdout.trim().to_owned())
+fn mid_stream(fixture: &Fixture) -> Result<String, LabError> {
+    let args = [&*script("mid_stream.py"), fixture.bed.vip(), "80", "2"];
+    Ok(fixture.bed.client.run(PYTHON, &args)?.ok()?.stdout.trim().to_owned())
 }
 
 /// The director's count of one reason.
-fn dropped(field: &Field, reason: &str) -> Result<u64, LabError> {
-    let answer = field.director.ask("drops")?;
+fn dropped(fixture: &Fixture, reason: &str) -> Result<u64, LabError> {
+    let answer = fixture.director.ask("drops")?;
     let rows = answer["drops"].as_array().into_iter().flatten();
     let row = rows.into_iter().find(|row| row["reason"] == reason);
     row.and_then(|row| row["packets"].as_u64())
@@ -65,18 +65,18 @@ fn dropped(field: &Field, reason: &str) -> Result<u64, LabError> {
 fn an_exhausted_pool_refuses_and_recovers() {
     let recipe = Recipe { pool_ports: "2000-2007", ..Recipe::default() };
     let setup = Setup { recipe, ..Setup::usual() };
-    on(here!(an_exhausted_pool_refuses_and_recovers), setup, |field| {
-        let mut held = hold_many(field, 8)?;
-        let before = dropped(field, "local_ports_exhausted")?;
-        expect(!one_more(field)?, || "a ninth session was let in".to_owned())?;
-        let counted = dropped(field, "local_ports_exhausted")? - before;
+    on(here!(an_exhausted_pool_refuses_and_recovers), setup, |fixture| {
+        let mut held = hold_many(fixture, 8)?;
+        let before = dropped(fixture, "local_ports_exhausted")?;
+        expect(!one_more(fixture)?, || "a ninth session was let in".to_owned())?;
+        let counted = dropped(fixture, "local_ports_exhausted")? - before;
         expect(counted > 0, || "the refusal was not counted".to_owned())?;
         held.clear();
-        let answers = sluice_e2e::wait_until("room again", crate::field::SOON, || {
-            Ok(one_more(field)?.then_some(()))
+        let answers = sluice_e2e::wait_until("room again", crate::fixture::SOON, || {
+            Ok(one_more(fixture)?.then_some(()))
         });
         answers?;
-        field.answers(3).map(drop)
+        fixture.answers(3).map(drop)
     });
 }
 
@@ -85,37 +85,37 @@ fn an_exhausted_pool_refuses_and_recovers() {
 fn a_full_session_table_refuses_and_recovers() {
     let recipe = Recipe { sessions: 8, ..Recipe::default() };
     let setup = Setup { recipe, ..Setup::usual() };
-    on(here!(a_full_session_table_refuses_and_recovers), setup, |field| {
+    on(here!(a_full_session_table_refuses_and_recovers), setup, |fixture| {
         let mut held = Vec::new();
         // The table may round its capacity up to its own grain; it may not grow without end.
-        while held.len() < 200 && one_more(field)? {
-            held.push(hold_one(field, held.len())?);
+        while held.len() < 200 && one_more(fixture)? {
+            held.push(hold_one(fixture, held.len())?);
         }
         expect((7..200).contains(&held.len()), || format!("{} sessions", held.len()))?;
-        let counted = dropped(field, "sessions_full")?;
+        let counted = dropped(fixture, "sessions_full")?;
         expect(counted > 0, || "the refusal was not counted".to_owned())?;
         held.clear();
-        sluice_e2e::wait_until("room again", crate::field::SOON, || {
-            Ok(one_more(field)?.then_some(()))
+        sluice_e2e::wait_until("room again", crate::fixture::SOON, || {
+            Ok(one_more(fixture)?.then_some(()))
         })
     });
 }
 
-fn hold_one(field: &Field, number: usize) -> Result<Running, LabError> {
+fn hold_one(fixture: &Fixture, number: usize) -> Result<Running, LabError> {
     let peer = sluice_e2e::director::program("sluice-peer")?;
-    let server = field.server(LINES_PORT);
+    let server = fixture.server(LINES_PORT);
     let args = ["hold", &server, "60"];
     let name = format!("hold{number}");
-    let mut held = field.bed.client.start(&name, &peer.to_string_lossy(), &args)?;
-    held.wait_for_words("line 1", crate::field::SOON)?;
+    let mut held = fixture.bed.client.start(&name, &peer.to_string_lossy(), &args)?;
+    held.wait_for_words("line 1", crate::fixture::SOON)?;
     Ok(held)
 }
 
-fn hold_many(field: &Field, count: usize) -> Result<Vec<Running>, LabError> {
-    (0..count).map(|number| hold_one(field, number)).collect()
+fn hold_many(fixture: &Fixture, count: usize) -> Result<Vec<Running>, LabError> {
+    (0..count).map(|number| hold_one(fixture, number)).collect()
 }
 
 /// Whether one more short line session gets through.
-fn one_more(field: &Field) -> Result<bool, LabError> {
-    Ok(field.peer(&["hold", &field.server(LINES_PORT), "0"])?.status.success())
+fn one_more(fixture: &Fixture) -> Result<bool, LabError> {
+    Ok(fixture.peer(&["hold", &fixture.server(LINES_PORT), "0"])?.status.success())
 }

@@ -7,7 +7,7 @@ use sluice_e2e::error::expect;
 use sluice_e2e::web::LINES_PORT;
 use sluice_e2e::{Driver, LabError};
 
-use crate::field::{Field, SOON, Setup, here, on};
+use crate::fixture::{Fixture, SOON, Setup, here, on};
 
 /// Longer than curl's own patience, shorter than a kernel's connection attempt.
 const MENDED: Duration = Duration::from_secs(20);
@@ -25,16 +25,16 @@ fn alone_an_unknown_neighbour_is_resolved_af_packet() {
 
 /// The very first packet waits for the address and is not lost: curl connects at once, not after
 /// the second that a client's kernel waits before it sends its SYN again.
-fn unknown_neighbour(field: &mut Field) -> Result<(), LabError> {
+fn unknown_neighbour(fixture: &mut Fixture) -> Result<(), LabError> {
     for round in 0..3 {
-        for port in field.bed.ports() {
-            let device = field.bed.kernel_device(port);
-            field.bed.director.ip(&["neigh", "flush", "dev", &device])?;
+        for port in fixture.bed.ports() {
+            let device = fixture.bed.kernel_device(port);
+            fixture.bed.director.ip(&["neigh", "flush", "dev", &device])?;
         }
         let format = "%{time_connect}";
         let args = ["-sS", "--fail", "-o", "/dev/null", "-w", format, "--max-time", "5"];
-        let url = field.url();
-        let ran = field.bed.client.run("curl", &[&args[..], &[&url]].concat())?.ok()?;
+        let url = fixture.url();
+        let ran = fixture.bed.client.run("curl", &[&args[..], &[&url]].concat())?.ok()?;
         let seconds: f64 = ran.stdout.trim().parse().unwrap_or(f64::MAX);
         expect(seconds < 0.9, || format!("round {round}: connected after {seconds} s"))?;
     }
@@ -43,32 +43,32 @@ fn unknown_neighbour(field: &mut Field) -> Result<(), LabError> {
 
 #[test]
 fn a_neighbours_new_mac_is_followed() {
-    on(here!(a_neighbours_new_mac_is_followed), Setup::usual(), |field| {
-        field.answers(6)?;
-        let real = &field.bed.reals[1];
+    on(here!(a_neighbours_new_mac_is_followed), Setup::usual(), |fixture| {
+        fixture.answers(6)?;
+        let real = &fixture.bed.reals[1];
         // As a machine that took over the address would: it announces itself.
         real.sysctl("net.ipv4.conf.eth0.arp_notify", "1")?;
         real.ip(&["link", "set", "dev", "eth0", "address", "02:00:00:00:02:12"])?;
-        field.wait_for_answer(SOON)?;
+        fixture.wait_for_answer(SOON)?;
         sluice_e2e::wait_until("three answers in a row", MENDED, || {
-            Ok(field.answers(3).ok().map(drop))
+            Ok(fixture.answers(3).ok().map(drop))
         })?;
-        field.answers(6).map(drop)
+        fixture.answers(6).map(drop)
     });
 }
 
 #[test]
 fn a_session_outlives_its_neighbour_entries() {
-    on(here!(a_session_outlives_its_neighbour_entries), Setup::usual(), |field| {
+    on(here!(a_session_outlives_its_neighbour_entries), Setup::usual(), |fixture| {
         // The kernel forgets quickly here: within the session's seconds each entry goes stale
         // many times, while the kernel itself never sees the traffic that would confirm it.
-        for port in field.bed.ports() {
+        for port in fixture.bed.ports() {
             let key = |name: &str| format!("net.ipv4.neigh.{port}.{name}");
-            field.bed.director.sysctl(&key("base_reachable_time_ms"), "500")?;
-            field.bed.director.sysctl(&key("gc_stale_time"), "1")?;
-            field.bed.director.sysctl(&key("delay_first_probe_time"), "1")?;
+            fixture.bed.director.sysctl(&key("base_reachable_time_ms"), "500")?;
+            fixture.bed.director.sysctl(&key("gc_stale_time"), "1")?;
+            fixture.bed.director.sysctl(&key("delay_first_probe_time"), "1")?;
         }
-        let mut held = field.hold(&field.server(LINES_PORT), 8)?;
+        let mut held = fixture.hold(&fixture.server(LINES_PORT), 8)?;
         let ended = held.wait(MENDED)?;
         expect(ended.success(), || format!("the session broke: {}", held.log_tail(5)))
     });
@@ -91,31 +91,31 @@ fn an_interface_vanishes_and_returns_two_workers() {
     on(here!(an_interface_vanishes_and_returns_two_workers), setup, vanishes_and_returns);
 }
 
-fn vanishes_and_returns(field: &mut Field) -> Result<(), LabError> {
-    field.answers(3)?;
-    field.bed.cut_front()?;
+fn vanishes_and_returns(fixture: &mut Fixture) -> Result<(), LabError> {
+    fixture.answers(3)?;
+    fixture.bed.cut_front()?;
     // It goes on and says so while the interface is away; asked for a while, not once.
     for _ in 0..10 {
-        field.director.ask("ports")?;
-        expect(field.director.runs()?, || "the director ended".to_owned())?;
+        fixture.director.ask("ports")?;
+        expect(fixture.director.runs()?, || "the director ended".to_owned())?;
     }
-    field.bed.restore_front()?;
-    field.wait_for_answer(MENDED)?;
-    field.answers(6)?;
-    expect(field.director.runs()?, || "the director ended".to_owned())
+    fixture.bed.restore_front()?;
+    fixture.wait_for_answer(MENDED)?;
+    fixture.answers(6)?;
+    expect(fixture.director.runs()?, || "the director ended".to_owned())
 }
 
 /// Down and up again is no different from a cable pulled.
 #[test]
 fn a_link_goes_down_and_up() {
-    on(here!(a_link_goes_down_and_up), Setup::usual(), |field| {
-        field.answers(3)?;
-        field.bed.director.ip(&["link", "set", "dev", "back", "down"])?;
-        let url = field.url();
-        let ran = field.bed.client.run("curl", &["-s", "--max-time", "1", &url])?;
+    on(here!(a_link_goes_down_and_up), Setup::usual(), |fixture| {
+        fixture.answers(3)?;
+        fixture.bed.director.ip(&["link", "set", "dev", "back", "down"])?;
+        let url = fixture.url();
+        let ran = fixture.bed.client.run("curl", &["-s", "--max-time", "1", &url])?;
         expect(!ran.status.success(), || "answered without a link".to_owned())?;
-        field.bed.director.ip(&["link", "set", "dev", "back", "up"])?;
-        field.wait_for_answer(MENDED)?;
-        field.answers(6).map(drop)
+        fixture.bed.director.ip(&["link", "set", "dev", "back", "up"])?;
+        fixture.wait_for_answer(MENDED)?;
+        fixture.answers(6).map(drop)
     });
 }

@@ -12,8 +12,8 @@ use sluice_e2e::process::run;
 use sluice_e2e::web::start_script;
 use sluice_e2e::{Bed, Director, Driver, Family, LabError, Mode, Netns, Real, Running, wait_until};
 
-use crate::arena::{on_dual, service};
-use crate::field::{Field, SOON, Setup, here, on_bed};
+use crate::dual_stack::{on_dual, service};
+use crate::fixture::{Fixture, SOON, Setup, here, on_bed};
 
 const CHECK: &str = "[[check]]\nname = \"port\"\nkind = \"tcp\"\ninterval_ms = 200\n\
                      timeout_ms = 200\nrise = 1\nfall = 2\njitter_percent = 0\n\n";
@@ -25,8 +25,8 @@ fn web(bed: &Bed) -> String {
 }
 
 /// Prometheus with the packaged alerts, in the director's namespace.
-fn start_prometheus(field: &Field) -> Result<(Running, Running), LabError> {
-    let (space, dir) = (&field.bed.director, field.bed.lab.dir());
+fn start_prometheus(fixture: &Fixture) -> Result<(Running, Running), LabError> {
+    let (space, dir) = (&fixture.bed.director, fixture.bed.lab.dir());
     let socket = Director::socket_in(dir).display().to_string();
     let relay = start_script(space, "relay", "relay.py", &["9410", &socket])?;
     let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/prometheus");
@@ -79,14 +79,14 @@ fn prometheus_scrapes_a_director() {
     on_dual(name, Setup::new(Driver::AfXdp, 2), Mode::Fnat, web, scraped);
 }
 
-fn scraped(field: &mut Field) -> Result<(), LabError> {
-    let (_relay, _prometheus) = start_prometheus(field)?;
-    let space = field.bed.director.clone();
+fn scraped(fixture: &mut Fixture) -> Result<(), LabError> {
+    let (_relay, _prometheus) = start_prometheus(fixture)?;
+    let space = fixture.bed.director.clone();
     wait_for(&space, "up{job=\"sluice\"}", 1.0)?;
     wait_for(&space, "sum(sluice_check_up)", REALS as f64)?;
-    let url = field.url();
+    let url = fixture.url();
     for _ in 0..30 {
-        curl(&field.bed.client, &url)?;
+        curl(&fixture.bed.client, &url)?;
     }
     wait_for(&space, "sluice_service_sessions_opened_total{service=\"web\"}", 30.0)?;
     wait_for(&space, "sum(sluice_real_sessions_opened_total)", 30.0)?;
@@ -96,12 +96,12 @@ fn scraped(field: &mut Field) -> Result<(), LabError> {
     let joined = "sum(sluice_real_incoming_packets_total * on (service) group_left (vip) \
                   sluice_service_info{port=\"80\", protocol=\"tcp\"}) > bool 90";
     wait_for(&space, joined, 1.0)?;
-    shown_by_rates(field)?;
-    promtool_agrees(field)?;
+    shown_by_rates(fixture)?;
+    promtool_agrees(fixture)?;
     // Two of them die: down within a moment, and the alert of the packaged rules comes up.
     wait_for(&space, "count(ALERTS{alertname=\"SluiceRealServersDown\"}) or vector(0)", 0.0)?;
     for index in 0..2 {
-        let group = format!("-{}", field.bed.peers[index * 3].pid());
+        let group = format!("-{}", fixture.bed.peers[index * 3].pid());
         run(std::process::Command::new("kill").args(["-KILL", "--", &group]))?.ok()?;
     }
     wait_for(&space, "count(sluice_real_up == 0)", 2.0)?;
@@ -110,13 +110,13 @@ fn scraped(field: &mut Field) -> Result<(), LabError> {
 }
 
 /// `GET /v1/rates` has the connections that curl made: their number is the sum of the rates.
-fn shown_by_rates(field: &Field) -> Result<(), LabError> {
-    let socket = Director::socket_in(field.bed.lab.dir()).display().to_string();
+fn shown_by_rates(fixture: &Fixture) -> Result<(), LabError> {
+    let socket = Director::socket_in(fixture.bed.lab.dir()).display().to_string();
     let url = "http://director/v1/rates";
     let mut last = String::new();
     wait_until("the last hour to have the connections", SOON, || {
         let args = ["-sS", "-m", "5", "--unix-socket", &socket, url];
-        last = field.bed.director.run("curl", &args)?.ok()?.stdout;
+        last = fixture.bed.director.run("curl", &args)?.ok()?.stdout;
         let rates: Value = serde_json::from_str(&last).unwrap_or_default();
         let column = |name: &str| -> Vec<f64> {
             let column = rates[name].as_array().into_iter().flatten();
@@ -132,12 +132,12 @@ fn shown_by_rates(field: &Field) -> Result<(), LabError> {
     .map_err(|error| LabError::Wrong(format!("{error}: {last}")))
 }
 
-fn promtool_agrees(field: &Field) -> Result<(), LabError> {
-    let page = field.director.sluice(&["metrics"])?;
-    let file = field.bed.lab.dir().join("page.txt");
+fn promtool_agrees(fixture: &Fixture) -> Result<(), LabError> {
+    let page = fixture.director.sluice(&["metrics"])?;
+    let file = fixture.bed.lab.dir().join("page.txt");
     std::fs::write(&file, page).map_err(LabError::file("page.txt"))?;
     let check = format!("promtool check metrics < {}", file.display());
-    let said = field.bed.director.run("sh", &["-c", &check])?.ok()?;
+    let said = fixture.bed.director.run("sh", &["-c", &check])?.ok()?;
     expect(said.stdout.is_empty(), || said.stdout.clone())
 }
 
@@ -165,20 +165,20 @@ fn logs_are_json_and_have_no_secrets() {
     );
 }
 
-fn no_secrets(field: &mut Field) -> Result<(), LabError> {
-    let socket = Director::socket_in(field.bed.lab.dir()).display().to_string();
+fn no_secrets(fixture: &mut Fixture) -> Result<(), LabError> {
+    let socket = Director::socket_in(fixture.bed.lab.dir()).display().to_string();
     let header = format!("Authorization: Bearer {SECRET}");
     for url in ["http://director/v1/status", "http://director/v1/no?password=x"] {
         let args = ["-sS", "-m", "5", "--unix-socket", &socket, "-H", &header, url];
-        field.bed.director.run("curl", &args)?.ok()?;
+        fixture.bed.director.run("curl", &args)?.ok()?;
     }
     // A probe has failed, so the path has been used.
-    field.director.wait_for_words("a real server is down", SOON)?;
-    let text = std::fs::read_to_string(field.director.config());
+    fixture.director.wait_for_words("a real server is down", SOON)?;
+    let text = std::fs::read_to_string(fixture.director.config());
     let text = text.map_err(LabError::file("reading the configuration"))?;
-    field.director.reload(&format!("{text}\n[director.x]\ntoken = \"{SECRET}\"\n"))?;
-    field.director.wait_for_words("the configuration stays as it was", SOON)?;
-    let said = field.director.said(10_000);
+    fixture.director.reload(&format!("{text}\n[director.x]\ntoken = \"{SECRET}\"\n"))?;
+    fixture.director.wait_for_words("the configuration stays as it was", SOON)?;
+    let said = fixture.director.said(10_000);
     expect(!said.contains(SECRET), || said.clone())?;
     // DPDK writes lines of its own.
     let lines: Vec<Value> = said

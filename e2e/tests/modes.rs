@@ -11,8 +11,8 @@ use sluice_e2e::{Bed, Driver, Family, LabError, Mode, Shape};
 
 use std::path::Path;
 
-use crate::arena::on_mode;
-use crate::field::{Field, Setup, here};
+use crate::dual_stack::on_mode;
+use crate::fixture::{Fixture, Setup, here};
 
 /// Many times the largest TCP window, and a small part of a second.
 const BLOB: u64 = 20_000_000;
@@ -23,8 +23,8 @@ macro_rules! row {
         #[test]
         fn $module() {
             let setup = Setup { shape: Shape::$shape, ..Setup::new(Driver::$driver, $workers) };
-            on_mode(here!($module), setup, Mode::$mode, |field| {
-                all(field, Mode::$mode, Family::$family)
+            on_mode(here!($module), setup, Mode::$mode, |fixture| {
+                all(fixture, Mode::$mode, Family::$family)
             });
         }
     };
@@ -61,24 +61,24 @@ row!(fnat_ipv6_by_two_workers, AfXdp, 2, TwoArm, Fnat, V6);
 row!(ipip_ipv4_by_two_workers, AfXdp, 2, TwoArm, Ipip, V4);
 row!(dr_ipv6_by_two_workers, AfXdp, 2, TwoArm, Dr, V6);
 
-fn all(field: &mut Field, mode: Mode, family: Family) -> Result<(), LabError> {
-    let client_side = Capture::start(&field.bed.client, "eth0", "client")?;
-    let real_side = Capture::start(&field.bed.reals[0], "eth0", "real")?;
-    goes_round(field, family)?;
-    echoes(field, mode, family)?;
+fn all(fixture: &mut Fixture, mode: Mode, family: Family) -> Result<(), LabError> {
+    let client_side = Capture::start(&fixture.bed.client, "eth0", "client")?;
+    let real_side = Capture::start(&fixture.bed.reals[0], "eth0", "real")?;
+    goes_round(fixture, family)?;
+    echoes(fixture, mode, family)?;
     let (client_side, real_side) = (client_side.stop()?, real_side.stop()?);
     for (side, file) in [("client", &client_side), ("real server", &real_side)] {
         let verdict = judge(file)?;
         expect(verdict.bad == 0 && verdict.good_tcp > 0, || format!("at the {side}: {verdict:?}"))?;
     }
-    let (like, other) = arrived(&real_side, field, (mode, family))?;
+    let (like, other) = arrived(&real_side, fixture, (mode, family))?;
     expect(like == other && like > 0, || {
         format!("{like} of {other} requests arrived by {mode:?}")
     })?;
-    downloads(field, family)?;
-    let vip = field.bed.vip_of(family);
+    downloads(fixture, family)?;
+    let vip = fixture.bed.vip_of(family);
     for reverse in [false, true] {
-        let tcp = iperf3_tcp(&field.bed.client, vip, 1, reverse)?;
+        let tcp = iperf3_tcp(&fixture.bed.client, vip, 1, reverse)?;
         expect(tcp.bytes > 2_000_000, || format!("iperf3, reverse {reverse}: {tcp:?}"))?;
     }
     Ok(())
@@ -89,14 +89,14 @@ fn all(field: &mut Field, mode: Mode, family: Family) -> Result<(), LabError> {
 /// real server or the virtual address.
 fn arrived(
     file: &Path,
-    field: &Field,
+    fixture: &Fixture,
     (mode, family): (Mode, Family),
 ) -> Result<(u64, u64), LabError> {
     if mode != Mode::Gue {
-        let like = count(file, &arrives(field, mode, family))?;
+        let like = count(file, &arrives(fixture, mode, family))?;
         return Ok((like, count(file, "http.request")?));
     }
-    let (ip, vip) = (if family == Family::V4 { "ip" } else { "ipv6" }, field.bed.vip_of(family));
+    let (ip, vip) = (if family == Family::V4 { "ip" } else { "ipv6" }, fixture.bed.vip_of(family));
     let real = Bed::real_of(family, 0);
     let like = format!("{ip}.dst == {real} && udp.dstport == 6081 && udp.checksum.status == 1");
     let all = format!("({ip}.dst == {real} || {ip}.dst == {vip}) && (udp || tcp)");
@@ -104,8 +104,8 @@ fn arrived(
 }
 
 /// What a request looks like at the real server, in tshark's words.
-fn arrives(field: &Field, mode: Mode, family: Family) -> String {
-    let (client, vip) = (field.bed.client_of(family), field.bed.vip_of(family));
+fn arrives(fixture: &Fixture, mode: Mode, family: Family) -> String {
+    let (client, vip) = (fixture.bed.client_of(family), fixture.bed.vip_of(family));
     let real = Bed::real_of(family, 0);
     let (ip, local, inside) = match family {
         Family::V4 => ("ip", "192.0.2.10", "ip.proto == 4"),
@@ -125,14 +125,15 @@ fn arrives(field: &Field, mode: Mode, family: Family) -> String {
 
 /// One worker: strictly in turn, and from the first on where nothing can have come before (see
 /// `traffic`). Two workers each keep their own turn: then each real server gets a part.
-fn goes_round(field: &Field, family: Family) -> Result<(), LabError> {
-    let url = url(field.bed.vip_of(family), 80);
-    let count = if field.bed.workers == 1 { 6 } else { 24 };
-    let asked = (0..count).map(|_| curl(&field.bed.client, &url)).collect::<Result<Vec<_>, _>>()?;
+fn goes_round(fixture: &Fixture, family: Family) -> Result<(), LabError> {
+    let url = url(fixture.bed.vip_of(family), 80);
+    let count = if fixture.bed.workers == 1 { 6 } else { 24 };
+    let asked =
+        (0..count).map(|_| curl(&fixture.bed.client, &url)).collect::<Result<Vec<_>, _>>()?;
     let numbers: Vec<usize> =
         asked.iter().filter_map(|text| text.rsplit('0').next()?.parse().ok()).collect();
-    let fair = if field.bed.workers == 1 {
-        let first = if field.bed.driver == Driver::AfXdp { 1 } else { numbers[0] };
+    let fair = if fixture.bed.workers == 1 {
+        let first = if fixture.bed.driver == Driver::AfXdp { 1 } else { numbers[0] };
         (0..count).all(|turn| numbers[turn] == (first - 1 + turn) % REALS + 1)
     } else {
         (1..=REALS)
@@ -141,22 +142,22 @@ fn goes_round(field: &Field, family: Family) -> Result<(), LabError> {
     expect(numbers.len() == count && fair, || format!("answers of {asked:?}"))
 }
 
-fn downloads(field: &Field, family: Family) -> Result<(), LabError> {
-    let sum = make_blob_of(&field.bed.reals[0], BLOB)?;
-    let blob = format!("{}/blob", url(field.bed.vip_of(family), 80));
-    let got = download_sha256(&field.bed.client, &blob, "")?;
+fn downloads(fixture: &Fixture, family: Family) -> Result<(), LabError> {
+    let sum = make_blob_of(&fixture.bed.reals[0], BLOB)?;
+    let blob = format!("{}/blob", url(fixture.bed.vip_of(family), 80));
+    let got = download_sha256(&fixture.bed.client, &blob, "")?;
     expect(got == sum, || format!("sent {sum}, got {got}"))
 }
 
 /// A real server that holds the virtual address answers from that only if its echo says so; the
 /// usual one takes the address that is the nearest to the client.
-fn echoes(field: &Field, mode: Mode, family: Family) -> Result<(), LabError> {
+fn echoes(fixture: &Fixture, mode: Mode, family: Family) -> Result<(), LabError> {
     if mode.answers_past() {
         return Ok(());
     }
-    let server = endpoint(field.bed.vip_of(family), ECHO_PORT);
+    let server = endpoint(fixture.bed.vip_of(family), ECHO_PORT);
     for size in ["1", "1400"] {
-        field.peer(&["udp-probe", &server, "30", size])?.ok()?;
+        fixture.peer(&["udp-probe", &server, "30", size])?.ok()?;
     }
     Ok(())
 }

@@ -9,8 +9,8 @@ use sluice_e2e::load::upload_sha256;
 use sluice_e2e::web::{self, ECHO_PORT, SINK_PORT, make_blob_of};
 use sluice_e2e::{Bed, Family, LabError, Mode, wait_until};
 
-use crate::arena::{on_dual, reals, service};
-use crate::field::{Field, PYTHON, SOON, Setup, here, script};
+use crate::dual_stack::{on_dual, reals, service};
+use crate::fixture::{Fixture, PYTHON, SOON, Setup, here, script};
 
 /// What the link to the real servers takes in tests of a narrow one.
 const NARROW: u64 = 1400;
@@ -60,21 +60,21 @@ row! {
 
 /// Whole segments of 1500 bytes do not fit beside another header; the client is told, and by how
 /// much, and sends smaller ones.
-fn through_the_tunnel(field: &mut Field) -> Result<(), LabError> {
-    uploads(field, &[(Family::V4, 1480), (Family::V6, 1460)])
+fn through_the_tunnel(fixture: &mut Fixture) -> Result<(), LabError> {
+    uploads(fixture, &[(Family::V4, 1480), (Family::V6, 1460)])
 }
 
 /// The director's link to the real servers takes 1400 bytes, and they announce segments of 1460
 /// all the same, as behind a router further on.
-fn through_a_narrow_link(field: &mut Field) -> Result<(), LabError> {
-    narrow(field)?;
-    uploads(field, &[(Family::V4, NARROW), (Family::V6, NARROW)])
+fn through_a_narrow_link(fixture: &mut Fixture) -> Result<(), LabError> {
+    narrow(fixture)?;
+    uploads(fixture, &[(Family::V4, NARROW), (Family::V6, NARROW)])
 }
 
-fn narrow(field: &Field) -> Result<(), LabError> {
+fn narrow(fixture: &Fixture) -> Result<(), LabError> {
     let mtu = NARROW.to_string();
-    field.bed.director.ip(&["link", "set", "dev", "back", "mtu", &mtu])?;
-    for real in &field.bed.reals {
+    fixture.bed.director.ip(&["link", "set", "dev", "back", "mtu", &mtu])?;
+    for real in &fixture.bed.reals {
         real.ip(&["link", "set", "dev", "eth0", "mtu", &mtu])?;
         for family in FAMILIES {
             let (gateway, mss) = match family {
@@ -95,16 +95,17 @@ fn narrow(field: &Field) -> Result<(), LabError> {
     Ok(())
 }
 
-fn uploads(field: &mut Field, expected: &[(Family, u64)]) -> Result<(), LabError> {
-    for (index, real) in field.bed.reals.iter().enumerate() {
-        field.bed.peers.push(web::start_sink(real, &format!("sink{index}"))?);
+fn uploads(fixture: &mut Fixture, expected: &[(Family, u64)]) -> Result<(), LabError> {
+    for (index, real) in fixture.bed.reals.iter().enumerate() {
+        fixture.bed.peers.push(web::start_sink(real, &format!("sink{index}"))?);
     }
-    let sum = make_blob_of(&field.bed.client, 3_000_000)?;
-    let blob = field.bed.lab.dir().join("blob").display().to_string();
+    let sum = make_blob_of(&fixture.bed.client, 3_000_000)?;
+    let blob = fixture.bed.lab.dir().join("blob").display().to_string();
     for (family, mtu) in expected {
-        let seen = Capture::start(&field.bed.client, "eth0", &format!("upload{}", family.bits()))?;
-        let url = format!("{}/", url(field.bed.vip_of(*family), SINK_PORT));
-        let got = upload_sha256(&field.bed.client, &url, &blob)?;
+        let seen =
+            Capture::start(&fixture.bed.client, "eth0", &format!("upload{}", family.bits()))?;
+        let url = format!("{}/", url(fixture.bed.vip_of(*family), SINK_PORT));
+        let got = upload_sha256(&fixture.bed.client, &url, &blob)?;
         expect(got == sum, || format!("{family}: sent {sum}, got {got}"))?;
         let file = seen.stop()?;
         let told = match family {
@@ -120,16 +121,16 @@ fn uploads(field: &mut Field, expected: &[(Family, u64)]) -> Result<(), LabError
 }
 
 /// Datagrams of several fragments, there and back.
-fn large_datagrams(field: &mut Field) -> Result<(), LabError> {
+fn large_datagrams(fixture: &mut Fixture) -> Result<(), LabError> {
     for family in FAMILIES {
-        let vip = endpoint(field.bed.vip_of(family), ECHO_PORT);
+        let vip = endpoint(fixture.bed.vip_of(family), ECHO_PORT);
         // The addresses of a twin are given while the director runs already.
         wait_until("the echo to answer", SOON, || {
-            Ok(field.peer(&["udp-probe", &vip, "3", "10"])?.status.success().then_some(()))
+            Ok(fixture.peer(&["udp-probe", &vip, "3", "10"])?.status.success().then_some(()))
         })?;
-        let seen = Capture::start(&field.bed.client, "eth0", &format!("large{}", family.bits()))?;
+        let seen = Capture::start(&fixture.bed.client, "eth0", &format!("large{}", family.bits()))?;
         for size in ["1500", "4000", "20000"] {
-            field.peer(&["udp-probe", &vip, "9", size])?.ok()?;
+            fixture.peer(&["udp-probe", &vip, "9", size])?.ok()?;
         }
         let verdict = judge(&seen.stop()?)?;
         expect(verdict.bad == 0, || format!("{family}: {verdict:?}"))?;
@@ -138,13 +139,13 @@ fn large_datagrams(field: &mut Field) -> Result<(), LabError> {
 }
 
 /// The last fragment first: the director has the first one decide, whenever it comes.
-fn out_of_order(field: &mut Field) -> Result<(), LabError> {
+fn out_of_order(fixture: &mut Fixture) -> Result<(), LabError> {
     for family in FAMILIES {
-        let client = &field.bed.client;
-        let (own, vip) = (field.bed.client_of(family), field.bed.vip_of(family));
+        let client = &fixture.bed.client;
+        let (own, vip) = (fixture.bed.client_of(family), fixture.bed.vip_of(family));
         // Neighbours are known afterwards.
-        field.peer(&["udp-probe", &endpoint(vip, ECHO_PORT), "3", "10"])?.ok()?;
-        let mac = field.bed.director.mac("front")?;
+        fixture.peer(&["udp-probe", &endpoint(vip, ECHO_PORT), "3", "10"])?.ok()?;
+        let mac = fixture.bed.director.mac("front")?;
         let port = ECHO_PORT.to_string();
         for order in ["reversed", "mixed", "twice"] {
             let shuffle = script("fragments.py");
@@ -158,12 +159,12 @@ fn out_of_order(field: &mut Field) -> Result<(), LabError> {
 
 /// A datagram with one hop to live does not pass; its sender hears of it, as traceroute wants, and
 /// with two hops it arrives.
-fn time_is_exceeded(field: &mut Field) -> Result<(), LabError> {
+fn time_is_exceeded(fixture: &mut Fixture) -> Result<(), LabError> {
     let port = ECHO_PORT.to_string();
     for family in FAMILIES {
         let ask = |hops: &str| {
-            let vip = field.bed.vip_of(family);
-            let ran = field.bed.client.run(PYTHON, &["-c", HOPS, vip, &port, hops])?;
+            let vip = fixture.bed.vip_of(family);
+            let ran = fixture.bed.client.run(PYTHON, &["-c", HOPS, vip, &port, hops])?;
             Ok::<_, LabError>(ran.ok()?.stdout.trim().to_owned())
         };
         for (hops, wanted) in [("2", "answered"), ("1", "EHOSTUNREACH"), ("2", "answered")] {

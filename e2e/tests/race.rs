@@ -8,7 +8,7 @@ use sluice_e2e::LabError;
 use sluice_e2e::error::expect;
 use sluice_e2e::process::run;
 
-use crate::field::{here, turn};
+use crate::fixture::{here, turn};
 
 const CONTENDERS: [&str; 3] = ["direct", "nginx", "sluice-fnat"];
 const FIGURES: [&str; 5] =

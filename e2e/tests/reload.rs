@@ -6,7 +6,7 @@ use sluice_e2e::recipe::EXTRA;
 use sluice_e2e::web::{LINES_PORT, make_blob};
 use sluice_e2e::{Driver, LabError, wait_until};
 
-use crate::field::{Field, REFUSED, SOON, Setup, here, on};
+use crate::fixture::{Fixture, REFUSED, SOON, Setup, here, on};
 
 #[test]
 fn a_wrong_file_is_refused_under_a_running_download() {
@@ -15,27 +15,27 @@ fn a_wrong_file_is_refused_under_a_running_download() {
 
 /// The message names the file, the line and the key; a download of several seconds that runs
 /// across it arrives whole; new connections are served as before.
-fn wrong_file(field: &mut Field) -> Result<(), LabError> {
-    let sum = make_blob(&field.bed.reals[0])?;
-    let url = format!("{}/blob", field.url());
-    let client = field.bed.client.clone();
+fn wrong_file(fixture: &mut Fixture) -> Result<(), LabError> {
+    let sum = make_blob(&fixture.bed.reals[0])?;
+    let url = format!("{}/blob", fixture.url());
+    let client = fixture.bed.client.clone();
     let download = std::thread::spawn(move || download_sha256(&client, &url, "12M"));
-    let good = field.recipe.text(&field.bed);
+    let good = fixture.recipe.text(&fixture.bed);
     let wrong = good.replacen("scheduler = \"rr\"", "scheduler = \"rrr\"", 1);
     let line = 1 + wrong.lines().position(|line| line.contains("rrr")).unwrap_or_default();
-    let file = field.director.config().display().to_string();
-    field.director.reload(&wrong)?;
-    field.director.wait_for_words("scheduler", SOON)?;
-    field.director.wait_for_words(&file, SOON)?;
-    let told = field.director.log();
+    let file = fixture.director.config().display().to_string();
+    fixture.director.reload(&wrong)?;
+    fixture.director.wait_for_words("scheduler", SOON)?;
+    fixture.director.wait_for_words(&file, SOON)?;
+    let told = fixture.director.log();
     let placed = [format!(":{line}"), format!("line {line}")];
     expect(placed.iter().any(|place| told.contains(place)), || {
         format!("no word of line {line} in:\n{told}")
     })?;
-    field.answers(3)?;
+    fixture.answers(3)?;
     let got = download.join().map_err(|_| LabError::Wrong("the download panicked".into()))??;
     expect(got == sum, || format!("sent {sum}, got {got}"))?;
-    expect(field.director.runs()?, || "the director ended".to_owned())
+    expect(fixture.director.runs()?, || "the director ended".to_owned())
 }
 
 #[test]
@@ -54,22 +54,22 @@ fn a_service_is_added_two_workers() {
 }
 
 /// The new service answers, the old one still does, and a session that was open stays busy across.
-fn service_is_added(field: &mut Field) -> Result<(), LabError> {
-    let url = format!("http://{}:{}", field.bed.vip(), EXTRA.port);
-    let before = field.bed.client.run("curl", &["-sS", "--max-time", "2", &url])?;
+fn service_is_added(fixture: &mut Fixture) -> Result<(), LabError> {
+    let url = format!("http://{}:{}", fixture.bed.vip(), EXTRA.port);
+    let before = fixture.bed.client.run("curl", &["-sS", "--max-time", "2", &url])?;
     expect(!before.status.success(), || "answered before it was added".to_owned())?;
-    let mut held = field.hold(&field.server(LINES_PORT), 5)?;
-    let mut recipe = field.recipe.clone();
+    let mut held = fixture.hold(&fixture.server(LINES_PORT), 5)?;
+    let mut recipe = fixture.recipe.clone();
     recipe.services.push(EXTRA);
-    field.director.reload(&recipe.text(&field.bed))?;
+    fixture.director.reload(&recipe.text(&fixture.bed))?;
     wait_until("the added service to answer", SOON, || {
-        let ran = field.bed.client.run("curl", &["-s", "--fail", "--max-time", "1", &url])?;
+        let ran = fixture.bed.client.run("curl", &["-s", "--fail", "--max-time", "1", &url])?;
         Ok(ran.status.success().then_some(()))
     })?;
     for _ in 0..6 {
-        curl(&field.bed.client, &url)?;
+        curl(&fixture.bed.client, &url)?;
     }
-    field.answers(6)?;
+    fixture.answers(6)?;
     let ended = held.wait(SOON)?;
     expect(ended.success(), || format!("the open session broke: {}", held.log_tail(5)))
 }
@@ -77,14 +77,14 @@ fn service_is_added(field: &mut Field) -> Result<(), LabError> {
 /// What is no service any more is no longer taken from the kernel, which has no listener there.
 #[test]
 fn a_removed_service_is_the_kernels_again() {
-    on(here!(a_removed_service_is_the_kernels_again), Setup::usual(), |field| {
-        field.answers(1)?;
-        let mut recipe = field.recipe.clone();
+    on(here!(a_removed_service_is_the_kernels_again), Setup::usual(), |fixture| {
+        fixture.answers(1)?;
+        let mut recipe = fixture.recipe.clone();
         recipe.services.retain(|service| service.name != "web");
-        field.director.reload(&recipe.text(&field.bed))?;
-        let url = field.url();
+        fixture.director.reload(&recipe.text(&fixture.bed))?;
+        let url = fixture.url();
         wait_until("the kernel to refuse", SOON, || {
-            let ran = field.bed.client.run("curl", &["-sS", "--max-time", "1", &url])?;
+            let ran = fixture.bed.client.run("curl", &["-sS", "--max-time", "1", &url])?;
             Ok((ran.status.code() == Some(REFUSED)).then_some(()))
         })
     });

@@ -11,8 +11,8 @@ use sluice_e2e::load::{Wrk, curl, wrk_with};
 use sluice_e2e::web::{Counted, nginx_counted};
 use sluice_e2e::{Bed, Family, LabError, Mode, wait_until};
 
-use crate::arena::{on_modes, usual_services};
-use crate::field::{Field, SOON};
+use crate::dual_stack::{on_modes, usual_services};
+use crate::fixture::{Fixture, SOON};
 
 /// Connections at a time.
 const CONNECTIONS: u32 = 16;
@@ -46,20 +46,20 @@ fn services(bed: &Bed, mode: Mode, outer: Family, inner: Family) -> String {
     if bed.workers == 1 { usual } else { format!("[timeouts]\ntcp_syn_recv_s = 3\n\n{usual}") }
 }
 
-fn all(field: &mut Field, mode: Mode, outer: Family) -> Result<(), LabError> {
-    let url = format!("{}/", url(field.bed.vip_of(outer), 80));
+fn all(fixture: &mut Fixture, mode: Mode, outer: Family) -> Result<(), LabError> {
+    let url = format!("{}/", url(fixture.bed.vip_of(outer), 80));
     // The addresses of a twin are given while the director runs already; and only so many packets
     // wait for a neighbour.
     for _ in 0..REALS {
-        wait_until("the service to answer", SOON, || Ok(curl(&field.bed.client, &url).ok()))?;
+        wait_until("the service to answer", SOON, || Ok(curl(&fixture.bed.client, &url).ok()))?;
     }
     for header in ["Connection: keep-alive", "Connection: close"] {
-        let before = counts(field)?;
-        let wrk = wrk_with(&field.bed.client, &url, CONNECTIONS, SPAN_S, &["-H", header])?;
+        let before = counts(fixture)?;
+        let wrk = wrk_with(&fixture.bed.client, &url, CONNECTIONS, SPAN_S, &["-H", header])?;
         let clean = wrk.requests > 500 && wrk.socket_errors == 0 && wrk.bad_answers == 0;
         expect(clean, || format!("{header}: {wrk:?}"))?;
-        let left = over(field, mode)?;
-        let after = counts(field)?;
+        let left = over(fixture, mode)?;
+        let after = counts(fixture)?;
         agree(mode, &wrk, header.ends_with("close"), &before, &after)
             .map_err(|error| LabError::Wrong(format!("{header}: {error}; left: {left:?}")))?;
     }
@@ -75,8 +75,8 @@ struct Seen {
     outbound: u64,
 }
 
-fn counts(field: &Field) -> Result<Vec<Seen>, LabError> {
-    let services = field.director.ask("services")?;
+fn counts(fixture: &Fixture) -> Result<Vec<Seen>, LabError> {
+    let services = fixture.director.ask("services")?;
     let web = &services["services"][0];
     let number = |real: usize, path: &str| web["reals"][real].pointer(path)?.as_u64();
     (0..REALS)
@@ -85,7 +85,7 @@ fn counts(field: &Field) -> Result<Vec<Seen>, LabError> {
                 number(index, path).ok_or_else(|| LabError::Wrong(format!("no {path} in {web}")))
             };
             Ok(Seen {
-                nginx: nginx_counted(&field.bed.reals[index])?,
+                nginx: nginx_counted(&fixture.bed.reals[index])?,
                 sessions: of("/sessions_total")?,
                 inbound: of("/packets/inbound")?,
                 outbound: of("/packets/outbound")?,
@@ -128,13 +128,13 @@ fn agree(
 
 /// Waits until no session of the service is left but those that are over: closed by both sides or
 /// reset. Where answers go past the director it sees one side close.
-fn over(field: &Field, mode: Mode) -> Result<BTreeMap<String, usize>, LabError> {
+fn over(fixture: &Fixture, mode: Mode) -> Result<BTreeMap<String, usize>, LabError> {
     let ended: &[&str] =
         if mode.answers_past() { &["FIN_WAIT", "CLOSE"] } else { &["TIME_WAIT", "CLOSE"] };
     let mut left = BTreeMap::new();
     let waited = wait_until("sessions to end", SOON, || {
         left.clear();
-        for session in field.sessions(&[])? {
+        for session in fixture.sessions(&[])? {
             let state = session["state"].as_str().unwrap_or_default();
             *left.entry(state.to_owned()).or_insert(0) += 1;
         }

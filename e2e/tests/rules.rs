@@ -12,8 +12,8 @@ use sluice_e2e::load::{curl, download_sha256, iperf3_tcp};
 use sluice_e2e::web::make_blob_of;
 use sluice_e2e::{Bed, Family, LabError, Mode, Real, wait_until};
 
-use crate::arena::{IPERF_PORT, bare, on_dual, reals, service};
-use crate::field::{Field, PYTHON, SOON, Setup, here, script};
+use crate::dual_stack::{IPERF_PORT, bare, on_dual, reals, service};
+use crate::fixture::{Fixture, PYTHON, SOON, Setup, here, script};
 
 /// A web service on both families, with keys of its own.
 fn web(bed: &Bed, mode: Mode, keys: &[(&str, &str)]) -> String {
@@ -29,19 +29,19 @@ fn web(bed: &Bed, mode: Mode, keys: &[(&str, &str)]) -> String {
 }
 
 /// One answer of the web service to a client address.
-fn answer_to(field: &Field, family: Family, client: &str) -> Result<String, LabError> {
-    let url = url(field.bed.vip_of(family), 80);
+fn answer_to(fixture: &Fixture, family: Family, client: &str) -> Result<String, LabError> {
+    let url = url(fixture.bed.vip_of(family), 80);
     let args = ["-sS", "--fail", "--max-time", "5", "--interface", client, &url];
-    Ok(field.bed.client.run("curl", &args)?.ok()?.stdout.trim_end().to_owned())
+    Ok(fixture.bed.client.run("curl", &args)?.ok()?.stdout.trim_end().to_owned())
 }
 
 /// Gives the client `count` more addresses of a family and returns them.
-fn more_clients(field: &Field, family: Family, count: usize) -> Result<Vec<String>, LabError> {
+fn more_clients(fixture: &Fixture, family: Family, count: usize) -> Result<Vec<String>, LabError> {
     let start = if family == Family::V4 { "198.51.100." } else { "2001:db8:1::" };
     (60..60 + count)
         .map(|last| {
             let address = format!("{start}{last}");
-            field.bed.client.address("eth0", &format!("{address}/{}", family.bits()))?;
+            fixture.bed.client.address("eth0", &format!("{address}/{}", family.bits()))?;
             Ok(address)
         })
         .collect()
@@ -62,12 +62,12 @@ fn weights_of_wrr_are_exact() {
             })
             .concat()
     };
-    on_dual(here!(weights_of_wrr_are_exact), Setup::usual(), Mode::Nat, services, |field| {
+    on_dual(here!(weights_of_wrr_are_exact), Setup::usual(), Mode::Nat, services, |fixture| {
         for family in FAMILIES {
-            let url = url(field.bed.vip_of(family), 80);
+            let url = url(fixture.bed.vip_of(family), 80);
             let mut seen = BTreeMap::new();
             for _ in 0..12 {
-                *seen.entry(curl(&field.bed.client, &url)?).or_insert(0) += 1;
+                *seen.entry(curl(&fixture.bed.client, &url)?).or_insert(0) += 1;
             }
             let counts: Vec<i32> = seen.values().copied().collect();
             expect(counts == [6, 4, 2], || format!("{family}: {seen:?}"))?;
@@ -77,14 +77,14 @@ fn weights_of_wrr_are_exact() {
 }
 
 /// Each client address stays with its real server while others go round.
-fn stay(field: &mut Field) -> Result<(), LabError> {
+fn stay(fixture: &mut Fixture) -> Result<(), LabError> {
     for family in FAMILIES {
-        let clients = more_clients(field, family, 6)?;
+        let clients = more_clients(fixture, family, 6)?;
         let mut met = BTreeSet::new();
         for client in &clients {
-            let first = answer_to(field, family, client)?;
+            let first = answer_to(fixture, family, client)?;
             for _ in 0..3 {
-                let again = answer_to(field, family, client)?;
+                let again = answer_to(fixture, family, client)?;
                 expect(again == first, || format!("{client}: first {first}, then {again}"))?;
             }
             met.insert(first);
@@ -120,12 +120,12 @@ fn persistence_by_prefix() {
     let name = here!(persistence_by_prefix);
     let services =
         |bed: &Bed| web(bed, Mode::Nat, &[("persistence_s", "60"), ("persistence_prefix", "24")]);
-    on_dual(name, Setup::usual(), Mode::Nat, services, |field| {
+    on_dual(name, Setup::usual(), Mode::Nat, services, |fixture| {
         for family in FAMILIES {
-            let clients = more_clients(field, family, 5)?;
+            let clients = more_clients(fixture, family, 5)?;
             let met: BTreeSet<String> = clients
                 .iter()
-                .map(|client| answer_to(field, family, client))
+                .map(|client| answer_to(fixture, family, client))
                 .collect::<Result<_, _>>()?;
             expect(met.len() == 1, || format!("{family}: {met:?}"))?;
         }
@@ -138,16 +138,16 @@ fn persistence_by_prefix() {
 #[test]
 fn a_range_of_ports() {
     let services = |bed: &Bed| ports(bed, Mode::Fnat, Some("5200-5299"));
-    on_dual(here!(a_range_of_ports), Setup::usual(), Mode::Fnat, services, |field| {
-        ports_serve(field, &[])
+    on_dual(here!(a_range_of_ports), Setup::usual(), Mode::Fnat, services, |fixture| {
+        ports_serve(fixture, &[])
     });
 }
 
 #[test]
 fn all_ports_by_direct_routing() {
     let services = |bed: &Bed| ports(bed, Mode::Dr, None);
-    on_dual(here!(all_ports_by_direct_routing), Setup::usual(), Mode::Dr, services, |field| {
-        ports_serve(field, &[80])
+    on_dual(here!(all_ports_by_direct_routing), Setup::usual(), Mode::Dr, services, |fixture| {
+        ports_serve(fixture, &[80])
     });
 }
 
@@ -163,13 +163,13 @@ fn ports(bed: &Bed, mode: Mode, range: Option<&str>) -> String {
         .concat()
 }
 
-fn ports_serve(field: &mut Field, http: &[u16]) -> Result<(), LabError> {
+fn ports_serve(fixture: &mut Fixture, http: &[u16]) -> Result<(), LabError> {
     for family in FAMILIES {
-        let vip = field.bed.vip_of(family);
-        let tcp = iperf3_tcp(&field.bed.client, vip, 1, false)?;
+        let vip = fixture.bed.vip_of(family);
+        let tcp = iperf3_tcp(&fixture.bed.client, vip, 1, false)?;
         expect(tcp.bytes > 2_000_000, || format!("{family}, port {IPERF_PORT}: {tcp:?}"))?;
         for port in http {
-            let answer = curl(&field.bed.client, &url(vip, *port))?;
+            let answer = curl(&fixture.bed.client, &url(vip, *port))?;
             expect(answer == "Real Server 01", || answer.clone())?;
         }
     }
@@ -189,14 +189,18 @@ fn any_protocol_by_direct_routing() {
             })
             .concat()
     };
-    on_dual(here!(any_protocol_by_direct_routing), Setup::usual(), Mode::Dr, services, |field| {
+    on_dual(here!(any_protocol_by_direct_routing), Setup::usual(), Mode::Dr, services, |fixture| {
         for family in FAMILIES {
             // The first packet of all may find neighbours unresolved.
-            let vip = field.bed.vip_of(family);
-            curl(&field.bed.client, &url(vip, 80))?;
-            let capture = Capture::start(&field.bed.reals[0], "eth0", "any")?;
+            let vip = fixture.bed.vip_of(family);
+            curl(&fixture.bed.client, &url(vip, 80))?;
+            let capture = Capture::start(&fixture.bed.reals[0], "eth0", "any")?;
             let send = script("send_any.py");
-            field.bed.client.run(PYTHON, &[&send, field.bed.client_of(family), vip, "5"])?.ok()?;
+            fixture
+                .bed
+                .client
+                .run(PYTHON, &[&send, fixture.bed.client_of(family), vip, "5"])?
+                .ok()?;
             let file = capture.stop()?;
             // The kernel there knows neither and says so, with a quotation.
             let own = "!icmp && !icmpv6";
@@ -231,32 +235,32 @@ const SHORT: &str = "3M";
 /// Bytes a second with which it lasts longer than any deadline here.
 const LONG: &str = "300k";
 
-fn change(field: &Field, services: &str) -> Result<(), LabError> {
+fn change(fixture: &Fixture, services: &str) -> Result<(), LabError> {
     let mut recipe = bare();
     recipe.more += services;
-    field.director.reload(&recipe.text(&field.bed))
+    fixture.director.reload(&recipe.text(&fixture.bed))
 }
 
-fn begin_download(field: &Field, rate: &str) -> Result<Download, LabError> {
-    let sum = make_blob_of(&field.bed.reals[0], 9_000_000)?;
+fn begin_download(fixture: &Fixture, rate: &str) -> Result<Download, LabError> {
+    let sum = make_blob_of(&fixture.bed.reals[0], 9_000_000)?;
     // Round robin begins with the first.
-    let blob = format!("{}/blob", url(field.bed.vip(), 80));
-    let (client, rate) = (field.bed.client.clone(), rate.to_owned());
+    let blob = format!("{}/blob", url(fixture.bed.vip(), 80));
+    let (client, rate) = (fixture.bed.client.clone(), rate.to_owned());
     let running = std::thread::spawn(move || download_sha256(&client, &blob, &rate));
     wait_until("the download to run", SOON, || {
         let shown =
-            field.bed.reals[0].run("ss", &["-tnH", "state", "established", "sport = :80"])?;
+            fixture.bed.reals[0].run("ss", &["-tnH", "state", "established", "sport = :80"])?;
         Ok((!shown.stdout.is_empty()).then_some(()))
     })?;
     Ok(Download { sum, running })
 }
 
 /// New connections, until none goes to the first real server any more.
-fn only_the_second(field: &Field) -> Result<(), LabError> {
-    let url = url(field.bed.vip(), 80);
+fn only_the_second(fixture: &Fixture) -> Result<(), LabError> {
+    let url = url(fixture.bed.vip(), 80);
     wait_until("new connections to go elsewhere", SOON, || {
         let asked: Result<Vec<String>, LabError> =
-            (0..4).map(|_| curl(&field.bed.client, &url)).collect();
+            (0..4).map(|_| curl(&fixture.bed.client, &url)).collect();
         Ok(asked.is_ok_and(|all| all.iter().all(|one| one == "Real Server 02")).then_some(()))
     })
 }
@@ -280,10 +284,10 @@ macro_rules! changes {
             #[test]
             fn $test() {
                 let before = |bed: &Bed| with_first(bed, &$rules, Some(&[]));
-                on_dual(here!($test), Setup::usual(), Mode::Nat, before, |field| {
-                    let download = begin_download(field, $rate)?;
-                    change(field, &with_first(&field.bed, &$rules, $then))?;
-                    only_the_second(field)?;
+                on_dual(here!($test), Setup::usual(), Mode::Nat, before, |fixture| {
+                    let download = begin_download(fixture, $rate)?;
+                    change(fixture, &with_first(&fixture.bed, &$rules, $then))?;
+                    only_the_second(fixture)?;
                     $end(download)
                 });
             }

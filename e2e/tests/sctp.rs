@@ -10,8 +10,8 @@ use sluice_e2e::error::expect;
 use sluice_e2e::web::start_script;
 use sluice_e2e::{Bed, Family, LabError, Mode, Real, wait_until};
 
-use crate::arena::{on_modes, service};
-use crate::field::{Field, PYTHON, SOON, script};
+use crate::dual_stack::{on_modes, service};
+use crate::fixture::{Fixture, PYTHON, SOON, script};
 
 /// The service's port, and another one for real servers by NAT, which makes a new checksum.
 const PORT: u16 = 5060;
@@ -46,14 +46,14 @@ fn services(bed: &Bed, mode: Mode, outer: Family, inner: Family) -> String {
 
 /// Neither stack answers from an address of the loopback: the virtual ones go to a bridge without
 /// ports, which is as quiet, and answers to the client's network take them as their source.
-fn quiet_vip(field: &Field, family: Family) -> Result<(), LabError> {
-    let vip = field.bed.vip_of(family);
+fn quiet_vip(fixture: &Fixture, family: Family) -> Result<(), LabError> {
+    let vip = fixture.bed.vip_of(family);
     let whole = format!("{vip}/{}", family.bits());
     let (net, via) = match family {
         Family::V4 => ("198.51.100.0/24", "192.0.2.48"),
         Family::V6 => ("2001:db8:1::/64", "2001:db8:2::48"),
     };
-    for real in &field.bed.reals {
+    for real in &fixture.bed.reals {
         real.ip(&["address", "delete", &whole, "dev", "lo"])?;
         real.ip(&["link", "add", "quiet", "type", "bridge"])?;
         real.ip(&["link", "set", "dev", "quiet", "up"])?;
@@ -63,31 +63,31 @@ fn quiet_vip(field: &Field, family: Family) -> Result<(), LabError> {
     Ok(())
 }
 
-fn associate(field: &mut Field, mode: Mode, family: Family) -> Result<(), LabError> {
-    let vip = field.bed.vip_of(family);
+fn associate(fixture: &mut Fixture, mode: Mode, family: Family) -> Result<(), LabError> {
+    let vip = fixture.bed.vip_of(family);
     if mode.answers_past() {
-        quiet_vip(field, family)?;
+        quiet_vip(fixture, family)?;
     }
     for index in 0..REALS {
-        let real = field.bed.reals[index].clone();
+        let real = fixture.bed.reals[index].clone();
         let (own, port) = match mode.answers_past() {
             true => (vip.to_owned(), PORT),
             false => (Bed::real_of(family, index), REAL_PORT),
         };
         let args = ["echo", &own, &port.to_string()];
-        field.bed.peers.push(start_script(&real, &format!("sctp{index}"), "sctp.py", &args)?);
+        fixture.bed.peers.push(start_script(&real, &format!("sctp{index}"), "sctp.py", &args)?);
     }
     // The first packets of all may find neighbours unresolved, and addresses of a twin not there.
     for _ in 0..REALS {
-        wait_until("an association", SOON, || Ok(probe(field, mode, family).ok()))?;
+        wait_until("an association", SOON, || Ok(probe(fixture, mode, family).ok()))?;
     }
-    let captures = [(&field.bed.client, "client"), (&field.bed.reals[0], "real")]
+    let captures = [(&fixture.bed.client, "client"), (&fixture.bed.reals[0], "real")]
         .map(|(space, name)| Capture::start(space, "eth0", name));
     let [client_side, real_side] = captures;
     let (client_side, real_side) = (client_side?, real_side?);
-    let before = counted(field)?;
+    let before = counted(fixture)?;
     for _ in 0..ASSOCIATIONS {
-        probe(field, mode, family)?;
+        probe(fixture, mode, family)?;
     }
     for (side, file) in [("client", client_side.stop()?), ("real server", real_side.stop()?)] {
         let seen = |filter: &str| count_with(&file, &["-o", "sctp.checksum:CRC 32c"], filter);
@@ -100,21 +100,21 @@ fn associate(field: &mut Field, mode: Mode, family: Family) -> Result<(), LabErr
             format!("at the {side}: {good} good, {bad} bad, {ends}")
         })?;
     }
-    let after = counted(field)?;
+    let after = counted(fixture)?;
     let gained: Vec<u64> =
         before.iter().zip(&after).map(|(before, after)| after - before).collect();
     let all = gained.iter().sum::<u64>() == ASSOCIATIONS as u64;
-    let shared = field.bed.workers > 1 || gained.iter().all(|own| *own == 2);
+    let shared = fixture.bed.workers > 1 || gained.iter().all(|own| *own == 2);
     expect(all && shared, || format!("sessions of each real server: {gained:?}"))?;
     // An association that was shut down leaves nothing behind.
     wait_until("sessions to end", SOON, || {
-        Ok(field.sessions(&["--protocol", "sctp"])?.is_empty().then_some(()))
+        Ok(fixture.sessions(&["--protocol", "sctp"])?.is_empty().then_some(()))
     })
 }
 
 /// Sessions that each real server has had.
-fn counted(field: &Field) -> Result<Vec<u64>, LabError> {
-    let services = field.director.ask("services")?;
+fn counted(fixture: &Fixture) -> Result<Vec<u64>, LabError> {
+    let services = fixture.director.ask("services")?;
     let reals = services["services"][0]["reals"].as_array().cloned().unwrap_or_default();
     let counts: Vec<u64> = reals.iter().filter_map(|one| one["sessions_total"].as_u64()).collect();
     expect(counts.len() == REALS, || services.to_string())?;
@@ -122,11 +122,11 @@ fn counted(field: &Field) -> Result<Vec<u64>, LabError> {
 }
 
 /// An association whose messages all come back; small ones where an outer header has to fit too.
-fn probe(field: &Field, mode: Mode, family: Family) -> Result<(), LabError> {
+fn probe(fixture: &Fixture, mode: Mode, family: Family) -> Result<(), LabError> {
     let size = if mode.is_tunnel() { "1200" } else { "6000" };
-    let (own, vip) = (field.bed.client_of(family), field.bed.vip_of(family));
+    let (own, vip) = (fixture.bed.client_of(family), fixture.bed.vip_of(family));
     let (file, port) = (script("sctp.py"), PORT.to_string());
     let args = [&*file, "probe", own, vip, &port, MESSAGES, size];
-    let said = field.bed.client.run(PYTHON, &args)?.ok()?.stdout;
+    let said = fixture.bed.client.run(PYTHON, &args)?.ok()?.stdout;
     expect(said.trim() == format!("answered {MESSAGES}"), || said)
 }

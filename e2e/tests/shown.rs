@@ -9,8 +9,8 @@ use sluice_e2e::family::FAMILIES;
 use sluice_e2e::load::iperf3_tcp;
 use sluice_e2e::{Director, Driver, LabError, Mode, wait_until};
 
-use crate::arena::on_mode;
-use crate::field::{Field, SOON, Setup, here};
+use crate::dual_stack::on_mode;
+use crate::fixture::{Fixture, SOON, Setup, here};
 
 #[test]
 fn an_elephant_is_seen() {
@@ -23,14 +23,14 @@ fn an_elephant_is_seen_by_one_of_two_workers() {
     on_mode(here!(an_elephant_is_seen_by_one_of_two_workers), setup, Mode::Dr, elephants);
 }
 
-fn elephants(field: &mut Field) -> Result<(), LabError> {
+fn elephants(fixture: &mut Fixture) -> Result<(), LabError> {
     for family in FAMILIES {
-        let (vip, client) = (field.bed.vip_of(family), &field.bed.client);
+        let (vip, client) = (fixture.bed.vip_of(family), &fixture.bed.client);
         let (ran, most) = std::thread::scope(|scope| {
             let iperf = scope.spawn(|| iperf3_tcp(client, vip, 4, false));
             let mut most = 0.0_f64;
             while !iperf.is_finished() {
-                most = most.max(first_rate(&field.director, vip)?);
+                most = most.max(first_rate(&fixture.director, vip)?);
                 std::thread::sleep(Duration::from_millis(100));
             }
             let ran = iperf.join().map_err(|_| LabError::Wrong("iperf3 panicked".to_owned()))??;
@@ -43,8 +43,8 @@ fn elephants(field: &mut Field) -> Result<(), LabError> {
             format!("{family}: iperf3 sent {} bit/s, {most} were seen", ran.bits_per_s)
         })?;
     }
-    stages(&field.director)?;
-    workers_are_idle_again(&field.director)
+    stages(&fixture.director)?;
+    workers_are_idle_again(&fixture.director)
 }
 
 /// How busy a worker is said to be is how busy it is now: seconds after the load not at all, while

@@ -10,9 +10,9 @@ use sluice_e2e::load::{curl, ping, wrk};
 use sluice_e2e::process::wait_until;
 use sluice_e2e::{Director, Driver, Family, LabError, Mode};
 
-use crate::arena::{on_dual, reals, service};
-use crate::field::{Field, PYTHON, REFUSED, SOON, Setup, here, on, on_bed};
-use crate::outward;
+use crate::dual_stack::{on_dual, reals, service};
+use crate::fixture::{Fixture, PYTHON, REFUSED, SOON, Setup, here, on, on_bed};
+use crate::snat;
 
 #[test]
 fn an_ssh_like_service_and_ping_keep_working() {
@@ -20,21 +20,21 @@ fn an_ssh_like_service_and_ping_keep_working() {
 }
 
 /// A session to the director's own machine lives through load on the services, and ping too.
-fn beside_under_load(field: &mut Field) -> Result<(), LabError> {
-    field.bed.start_admin()?;
-    let own = field.bed.front_address();
-    let mut held = field.hold(&format!("{own}:{ADMIN_PORT}"), 4)?;
-    let load = wrk(&field.bed.client, &format!("{}/", field.url()), 16, 2)?;
+fn beside_under_load(fixture: &mut Fixture) -> Result<(), LabError> {
+    fixture.bed.start_admin()?;
+    let own = fixture.bed.front_address();
+    let mut held = fixture.hold(&format!("{own}:{ADMIN_PORT}"), 4)?;
+    let load = wrk(&fixture.bed.client, &format!("{}/", fixture.url()), 16, 2)?;
     expect(load.socket_errors == 0, || format!("{load:?}"))?;
-    expect(ping(&field.bed.client, own, 10)?, || "no answer to ping".to_owned())?;
+    expect(ping(&fixture.bed.client, own, 10)?, || "no answer to ping".to_owned())?;
     let ended = held.wait(SOON)?;
     expect(ended.success(), || held.log_tail(5))
 }
 
 #[test]
 fn ping_to_the_virtual_address_is_answered() {
-    on(here!(ping_to_the_virtual_address_is_answered), Setup::usual(), |field| {
-        let answered = ping(&field.bed.client, field.bed.vip(), 10)?;
+    on(here!(ping_to_the_virtual_address_is_answered), Setup::usual(), |fixture| {
+        let answered = ping(&fixture.bed.client, fixture.bed.vip(), 10)?;
         expect(answered, || "no answer to ping".to_owned())
     });
 }
@@ -42,9 +42,9 @@ fn ping_to_the_virtual_address_is_answered() {
 /// A port of the virtual address that is no service is the kernel's: it refuses the connection.
 #[test]
 fn other_ports_of_the_virtual_address_are_the_kernels() {
-    on(here!(other_ports_of_the_virtual_address_are_the_kernels), Setup::usual(), |field| {
-        let url = format!("http://{}:81/", field.bed.vip());
-        let ran = field.bed.client.run("curl", &["-sS", "--max-time", "5", &url])?;
+    on(here!(other_ports_of_the_virtual_address_are_the_kernels), Setup::usual(), |fixture| {
+        let url = format!("http://{}:81/", fixture.bed.vip());
+        let ran = fixture.bed.client.run("curl", &["-sS", "--max-time", "5", &url])?;
         expect(ran.status.code() == Some(REFUSED), || format!("{ran:?}"))
     });
 }
@@ -52,9 +52,9 @@ fn other_ports_of_the_virtual_address_are_the_kernels() {
 /// Traffic that the director's machine only routes passes by the program too.
 #[test]
 fn routed_traffic_passes_by() {
-    on(here!(routed_traffic_passes_by), Setup::usual(), |field| {
-        field.bed.route_directly()?;
-        let answer = sluice_e2e::load::curl(&field.bed.client, "http://192.0.2.12/")?;
+    on(here!(routed_traffic_passes_by), Setup::usual(), |fixture| {
+        fixture.bed.route_directly()?;
+        let answer = sluice_e2e::load::curl(&fixture.bed.client, "http://192.0.2.12/")?;
         expect(answer == "Real Server 02", || answer.clone())
     });
 }
@@ -72,15 +72,15 @@ fn a_driver_that_refuses_xdp_gets_the_generic_form() {
             let director = Director::start(bed, &recipe.text(bed))?;
             Ok((director, recipe))
         },
-        |field| {
-            let ports = field.director.ask("ports")?;
+        |fixture| {
+            let ports = fixture.director.ask("ports")?;
             let mode = |port: usize| ports["ports"][port]["steering"]["mode"].clone();
             expect(mode(0) == "generic" && mode(1) == "native", || ports.to_string())?;
-            field.wait_for_answer(SOON)?;
-            expect(ping(&field.bed.client, field.bed.vip(), 10)?, || "no answer".to_owned())?;
-            let ended = field.director.stop()?;
+            fixture.wait_for_answer(SOON)?;
+            expect(ping(&fixture.bed.client, fixture.bed.vip(), 10)?, || "no answer".to_owned())?;
+            let ended = fixture.director.stop()?;
             expect(ended.success(), || format!("{ended:?}"))?;
-            let link = field.bed.director.ip(&["-d", "link", "show", "front"])?;
+            let link = fixture.bed.director.ip(&["-d", "link", "show", "front"])?;
             expect(!format!("{link:?}").contains("xdp"), || format!("{link:?}"))
         },
     );
@@ -111,38 +111,38 @@ fn services(bed: &Bed, family: Family) -> String {
 
 /// A bed with IPv6 beside IPv4, and the director with services of all kinds, and source NAT for
 /// the real servers.
-fn on_both_families(name: &str, test: impl FnOnce(&mut Field) -> Result<(), LabError>) {
+fn on_both_families(name: &str, test: impl FnOnce(&mut Fixture) -> Result<(), LabError>) {
     let all = |bed: &Bed| {
         FAMILIES.map(|family| services(bed, family)).concat()
-            + &outward::rule("endpoint_independent", outward::PORTS)
+            + &snat::rule("endpoint_independent", snat::PORTS)
     };
-    on_dual(name, Setup::usual(), Mode::Nat, all, |field| {
-        outward::hold_pool(&field.bed)?;
+    on_dual(name, Setup::usual(), Mode::Nat, all, |fixture| {
+        snat::hold_pool(&fixture.bed)?;
         for family in FAMILIES {
             let port = ADMIN_PORT.to_string();
             let args = ["-m", "http.server", &port, "--bind", own(family)[0]];
             let name = format!("admin{}", family.bits());
-            field.bed.peers.push(field.bed.director.start(&name, PYTHON, &args)?);
+            fixture.bed.peers.push(fixture.bed.director.start(&name, PYTHON, &args)?);
         }
-        test(field)
+        test(fixture)
     });
 }
 
 /// Frames that the front's and the back's program gave to the director.
-fn taken(field: &Field) -> Result<[u64; 2], LabError> {
-    let ports = field.director.ask("ports")?;
+fn taken(fixture: &Fixture) -> Result<[u64; 2], LabError> {
+    let ports = fixture.director.ask("ports")?;
     let of = |port: usize| ports["ports"][port]["steering"]["taken"].as_u64().unwrap_or(0);
     Ok([of(0), of(1)])
 }
 
 /// What is taken while something is done.
 fn taken_by(
-    field: &mut Field,
-    act: impl FnOnce(&mut Field) -> Result<(), LabError>,
+    fixture: &mut Fixture,
+    act: impl FnOnce(&mut Fixture) -> Result<(), LabError>,
 ) -> Result<[u64; 2], LabError> {
-    let before = taken(field)?;
-    act(field)?;
-    let after = taken(field)?;
+    let before = taken(fixture)?;
+    act(fixture)?;
+    let after = taken(fixture)?;
     Ok([after[0] - before[0], after[1] - before[1]])
 }
 
@@ -155,7 +155,7 @@ macro_rules! of_each_family {
         $(
             #[test]
             fn $test() {
-                on_both_families(here!($test), |field| $run(field, Family::$family));
+                on_both_families(here!($test), |fixture| $run(fixture, Family::$family));
             }
         )+
     };
@@ -169,15 +169,15 @@ of_each_family! {
 }
 
 /// Ping, address resolution, ssh, ports without a service: not one frame is taken.
-fn keeps(field: &mut Field, family: Family) -> Result<(), LabError> {
-    let ([front, back], vip) = (own(family), field.bed.vip_of(family));
-    let frames = taken_by(field, |field| {
-        let (client, real) = (&field.bed.client, &field.bed.reals[0]);
+fn keeps(fixture: &mut Fixture, family: Family) -> Result<(), LabError> {
+    let ([front, back], vip) = (own(family), fixture.bed.vip_of(family));
+    let frames = taken_by(fixture, |fixture| {
+        let (client, real) = (&fixture.bed.client, &fixture.bed.reals[0]);
         for address in [vip, front] {
             must_answer(client, address)?;
         }
         // Everybody asks for everybody's address again.
-        for (space, device) in [(client, "eth0"), (real, "eth0"), (&field.bed.director, "back")] {
+        for (space, device) in [(client, "eth0"), (real, "eth0"), (&fixture.bed.director, "back")] {
             space.ip(&[family.flag(), "neigh", "flush", "dev", device])?;
         }
         must_answer(client, vip)?;
@@ -215,25 +215,26 @@ except TimeoutError:
 
 /// A connection each through full NAT, and NAT by a port of a range; an ICMP error of a real
 /// server; its own pings to the outside: request and answer of each by the port where they arrive.
-fn takes(field: &mut Field, family: Family) -> Result<(), LabError> {
-    let (vip, client) = (field.bed.vip_of(family), field.bed.client_of(family));
+fn takes(fixture: &mut Fixture, family: Family) -> Result<(), LabError> {
+    let (vip, client) = (fixture.bed.vip_of(family), fixture.bed.client_of(family));
     for port in [80, 8042] {
-        let connection = |field: &mut Field| curl(&field.bed.client, &url(vip, port)).map(drop);
+        let connection =
+            |fixture: &mut Fixture| curl(&fixture.bed.client, &url(vip, port)).map(drop);
         // The first one may find neighbours unresolved and is not counted on.
-        wait_until("the service to answer", SOON, || Ok(connection(field).ok()))?;
-        let frames = taken_by(field, connection)?;
+        wait_until("the service to answer", SOON, || Ok(connection(fixture).ok()))?;
+        let frames = taken_by(fixture, connection)?;
         // SYN, request and FIN at the least; SYN, answer and FIN.
         let whole = frames.iter().all(|frames| (3..100).contains(frames));
         expect(whole, || format!("port {port}: {frames:?} frames were taken"))?;
     }
-    let frames = taken_by(field, |field| {
-        let ran = field.bed.client.run(PYTHON, &["-c", CLOSED, vip])?.ok()?;
+    let frames = taken_by(fixture, |fixture| {
+        let ran = fixture.bed.client.run(PYTHON, &["-c", CLOSED, vip])?.ok()?;
         expect(ran.stdout.trim() == "refused", || format!("{ran:?}"))
     })?;
     expect(frames == [1, 1], || format!("datagram and error: {frames:?} frames were taken"))?;
     wait_until("a ping to the outside", Duration::from_secs(20), || {
-        Ok(ping(&field.bed.reals[0], client, 1)?.then_some(()))
+        Ok(ping(&fixture.bed.reals[0], client, 1)?.then_some(()))
     })?;
-    let frames = taken_by(field, |field| must_answer(&field.bed.reals[0], client))?;
+    let frames = taken_by(fixture, |fixture| must_answer(&fixture.bed.reals[0], client))?;
     expect(frames == [5, 5], || format!("pings and answers: {frames:?} frames were taken"))
 }

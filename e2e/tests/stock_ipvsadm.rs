@@ -9,7 +9,7 @@ use sluice_e2e::load::curl;
 use sluice_e2e::web::LINES_PORT;
 use sluice_e2e::{Bed, Family, LabError, wait_until};
 
-use crate::field::{Field, SOON, Setup, here, on};
+use crate::fixture::{Fixture, SOON, Setup, here, on};
 use crate::stock::{DOORS, Row, ipvsadm, on_empty, real, rows, run};
 
 const HEADER: &str = "IP Virtual Server version 1.2.1 (size=4096)
@@ -87,27 +87,27 @@ const NETLINK: &[Row] = &[
 
 #[test]
 fn commands_of_every_kind() {
-    on_empty(here!(commands_of_every_kind), |field| {
+    on_empty(here!(commands_of_every_kind), |fixture| {
         for door in DOORS {
-            rows(field, door, IPV4)?;
+            rows(fixture, door, IPV4)?;
         }
-        rows(field, "netlink", NETLINK)?;
-        let events = field.director.sluice(&["events"])?;
+        rows(fixture, "netlink", NETLINK)?;
+        let events = fixture.director.sluice(&["events"])?;
         expect(events.contains("refused: ") && events.contains("remote checksum offload"), || {
             events.clone()
         })?;
         let six = "-A -t [2001:db8:9::10]:80";
         let message = "Operation not supported with specified address family";
-        rows(field, "sockopt", &[(six, 255, message)])
+        rows(fixture, "sockopt", &[(six, 255, message)])
     });
 }
 
 #[test]
 fn timeouts_and_daemons() {
-    on_empty(here!(timeouts_and_daemons), |field| {
+    on_empty(here!(timeouts_and_daemons), |fixture| {
         for door in DOORS {
             rows(
-                field,
+                fixture,
                 door,
                 &[
                     ("--set 1000 100 200", 0, ""),
@@ -128,26 +128,26 @@ fn timeouts_and_daemons() {
 
 #[test]
 fn curl_is_served_by_a_service_it_made() {
-    on_empty(here!(curl_is_served_by_a_service_it_made), |field| {
-        let (four, six) = (field.bed.vip_of(Family::V4), field.bed.vip_of(Family::V6));
+    on_empty(here!(curl_is_served_by_a_service_it_made), |fixture| {
+        let (four, six) = (fixture.bed.vip_of(Family::V4), fixture.bed.vip_of(Family::V6));
         for (vip, family) in [(four.to_owned(), Family::V4), (format!("[{six}]"), Family::V6)] {
-            ipvsadm(field, &format!("-A -t {vip}:80 -s rr"))?;
+            ipvsadm(fixture, &format!("-A -t {vip}:80 -s rr"))?;
             for index in 0..3 {
                 let real = match family {
                     Family::V4 => real(index),
                     Family::V6 => format!("[{}]:80", Bed::real_of(family, index)),
                 };
-                ipvsadm(field, &format!("-a -t {vip}:80 -r {real} -m"))?;
+                ipvsadm(fixture, &format!("-a -t {vip}:80 -r {real} -m"))?;
             }
             let url = format!("http://{vip}/");
             let mut seen = (0..3)
-                .map(|_| curl(&field.bed.client, &url))
+                .map(|_| curl(&fixture.bed.client, &url))
                 .collect::<Result<Vec<_>, LabError>>()?;
             seen.sort();
             let all = ["Real Server 01", "Real Server 02", "Real Server 03"];
             expect(seen == all, || format!("{vip}: {seen:?}"))?;
             let row = wait_until("the connections to be counted", SOON, || {
-                let shown = ipvsadm(field, &format!("-Ln --stats -t {vip}:80"))?;
+                let shown = ipvsadm(fixture, &format!("-Ln --stats -t {vip}:80"))?;
                 let row = shown.lines().find(|line| line.starts_with("TCP")).unwrap_or_default();
                 let conns = row.split_whitespace().nth(2).unwrap_or_default();
                 Ok((conns == "3").then(|| row.to_owned()))
@@ -155,23 +155,23 @@ fn curl_is_served_by_a_service_it_made() {
             let counts: Vec<&str> = row.split_whitespace().skip(3).collect();
             expect(counts.len() == 4 && !counts.contains(&"0"), || row.clone())?;
         }
-        entry_of_an_open_connection(field)?;
-        ipvsadm(field, &format!("-D -t {four}:80"))?;
+        entry_of_an_open_connection(fixture)?;
+        ipvsadm(fixture, &format!("-D -t {four}:80"))?;
         let url = format!("http://{four}/");
-        let ran = field.bed.client.run("curl", &["-sS", "--max-time", "1", &url])?;
+        let ran = fixture.bed.client.run("curl", &["-sS", "--max-time", "1", &url])?;
         expect(!ran.status.success(), || "it still answers".to_owned())
     });
 }
 
 /// A connection that is open is in `-Lcn`, and the files below `/proc` are what it is read from.
-fn entry_of_an_open_connection(field: &Field) -> Result<(), LabError> {
-    let lines = field.server(LINES_PORT);
+fn entry_of_an_open_connection(fixture: &Fixture) -> Result<(), LabError> {
+    let lines = fixture.server(LINES_PORT);
     let real = format!("{}:{LINES_PORT}", Bed::real_address(0));
-    ipvsadm(field, &format!("-A -t {lines}"))?;
-    ipvsadm(field, &format!("-a -t {lines} -r {real} -m"))?;
-    let mut held = field.hold(&lines, 3)?;
-    let entries = ipvsadm(field, "-Lcn")?;
-    let client = format!(" {}:", field.bed.client_address());
+    ipvsadm(fixture, &format!("-A -t {lines}"))?;
+    ipvsadm(fixture, &format!("-a -t {lines} -r {real} -m"))?;
+    let mut held = fixture.hold(&lines, 3)?;
+    let entries = ipvsadm(fixture, "-Lcn")?;
+    let client = format!(" {}:", fixture.bed.client_address());
     let entry = entries.lines().find(|line| line.contains(&client)).unwrap_or_default();
     let words: Vec<&str> = entry.split_whitespace().collect();
     let fits = matches!(words[..], ["TCP", left, "ESTABLISHED", _, to, at]
@@ -182,7 +182,7 @@ fn entry_of_an_open_connection(field: &Field) -> Result<(), LabError> {
 
 #[test]
 fn a_thousand_services_are_saved_and_restored() {
-    on_empty(here!(a_thousand_services_are_saved_and_restored), |field| {
+    on_empty(here!(a_thousand_services_are_saved_and_restored), |fixture| {
         let mut rules = String::new();
         for number in 0..1000 {
             let vip = format!("203.0.113.{}:{}", number % 250 + 1, 1000 + number / 250);
@@ -191,7 +191,7 @@ fn a_thousand_services_are_saved_and_restored() {
             let _ = writeln!(rules, "-A -t {vip} -s {scheduler}");
             let _ = writeln!(rules, "-a -t {vip} -r 192.0.2.11:80 -m -w {}", number % 90 + 1);
         }
-        let dir = field.bed.lab.dir().to_path_buf();
+        let dir = fixture.bed.lab.dir().to_path_buf();
         let file = |name: &str| dir.join(name).display().to_string();
         let put = |name: &str, text: &str| fs::write(dir.join(name), text);
         put("rules", &rules).map_err(LabError::file("writing the rules"))?;
@@ -202,8 +202,8 @@ fn a_thousand_services_are_saved_and_restored() {
         };
         for name in ["rules", "saved"] {
             let restore = format!("exec \"$0\" \"$@\" < {}", file(name));
-            piped(field, &restore, "/usr/sbin/ipvsadm-restore", &[])?;
-            let saved = piped(field, "exec \"$0\" \"$@\"", "/usr/sbin/ipvsadm-save", &["-n"])?;
+            piped(fixture, &restore, "/usr/sbin/ipvsadm-restore", &[])?;
+            let saved = piped(fixture, "exec \"$0\" \"$@\"", "/usr/sbin/ipvsadm-save", &["-n"])?;
             expect(sorted(&saved) == sorted(&rules), || {
                 format!("{} lines, not {}", saved.lines().count(), rules.lines().count())
             })?;
@@ -211,33 +211,33 @@ fn a_thousand_services_are_saved_and_restored() {
         }
         // Ours asks for many changes at once.
         let sluice = sluice_e2e::director::program("sluice")?.display().to_string();
-        let socket = field.director.socket().display().to_string();
+        let socket = fixture.director.socket().display().to_string();
         let shell = format!("\"$0\" \"$@\" -C && exec \"$0\" \"$@\" -R < {}", file("saved"));
         let ours = ["-c", &shell, &sluice, "--socket", &socket, "ipvsadm"];
-        let ran = field.bed.director.run("sh", &ours)?.ok()?;
+        let ran = fixture.bed.director.run("sh", &ours)?.ok()?;
         expect(ran.stderr.is_empty(), || ran.stderr.clone())?;
-        let saved = ipvsadm(field, "-Sn")?;
+        let saved = ipvsadm(fixture, "-Sn")?;
         expect(sorted(&saved) == sorted(&rules), || format!("{} lines", saved.lines().count()))
     });
 }
 
 /// One of the stock scripts, its input as a shell gives it.
-fn piped(field: &Field, shell: &str, script: &str, args: &[&str]) -> Result<String, LabError> {
+fn piped(fixture: &Fixture, shell: &str, script: &str, args: &[&str]) -> Result<String, LabError> {
     let sluice = sluice_e2e::director::program("sluice")?.display().to_string();
-    let socket = field.director.socket().display().to_string();
+    let socket = fixture.director.socket().display().to_string();
     let own = ["-c", shell, &sluice, "--socket", &socket, "run-ipvsadm", "--program", script, "--"];
     let all = [&own[..], args].concat();
-    let ran = field.bed.director.run("sh", &all)?.ok()?;
+    let ran = fixture.bed.director.run("sh", &all)?.ok()?;
     expect(ran.stderr.is_empty(), || format!("{script}: {}", ran.stderr))?;
     Ok(ran.stdout)
 }
 
 #[test]
 fn without_a_director_it_is_as_without_the_kernels_module() {
-    on_empty(here!(without_a_director_it_is_as_without_the_kernels_module), |field| {
-        field.director.stop()?;
+    on_empty(here!(without_a_director_it_is_as_without_the_kernels_module), |fixture| {
+        fixture.director.stop()?;
         for door in DOORS {
-            let ran = run(field, &["--door", door], &["-Ln"])?;
+            let ran = run(fixture, &["--door", door], &["-Ln"])?;
             let message = "Can't initialize ipvs: Protocol not available\n\
                            Are you sure that IP Virtual Server is built in the kernel \
                            or as module?";
@@ -252,28 +252,28 @@ fn without_a_director_it_is_as_without_the_kernels_module() {
 
 #[test]
 fn what_is_the_files_is_listed_and_stays() {
-    on(here!(what_is_the_files_is_listed_and_stays), Setup::usual(), |field| {
-        let vip = field.bed.vip().to_owned();
-        let shown = ipvsadm(field, "-Ln")?;
+    on(here!(what_is_the_files_is_listed_and_stays), Setup::usual(), |fixture| {
+        let vip = fixture.bed.vip().to_owned();
+        let shown = ipvsadm(fixture, "-Ln")?;
         expect(shown.contains(&format!("TCP  {vip}:80 ")), || shown.clone())?;
-        let ran = run(field, &[], &["-D", "-t", &format!("{vip}:80")])?;
+        let ran = run(fixture, &[], &["-D", "-t", &format!("{vip}:80")])?;
         // The owner, then what the stock program makes of EPERM.
         let told = ran.stderr.contains("\"web\"") && ran.stderr.contains("belongs to file");
         let stock = ran.stderr.ends_with("Permission denied (you must be root)\n");
         let code = ran.status.code() == Some(255);
         expect(told && stock && code, || format!("{ran:?}"))?;
-        field.answers(3).map(drop)
+        fixture.answers(3).map(drop)
     });
 }
 
 #[test]
 fn no_other_socket_is_touched() {
-    on_empty(here!(no_other_socket_is_touched), |field| {
+    on_empty(here!(no_other_socket_is_touched), |fixture| {
         // `genl` asks netlink for all families, `ip` speaks another protocol of netlink, `curl`
         // none: with the library each says what it says without.
         let library = sluice_e2e::director::program("libsluice_preload.so")?;
         let preload = format!("LD_PRELOAD={}", library.display());
-        let socket = format!("SLUICE_SOCKET={}", field.director.socket().display());
+        let socket = format!("SLUICE_SOCKET={}", fixture.director.socket().display());
         let url = format!("http://{}/", Bed::real_address(0));
         let commands: [&[&str]; 4] = [
             &["ip", "-o", "addr"],
@@ -282,9 +282,9 @@ fn no_other_socket_is_touched() {
             &["genl", "ctrl", "list"],
         ];
         for command in commands {
-            let plain = field.bed.director.run(command[0], &command[1..])?.ok()?;
+            let plain = fixture.bed.director.run(command[0], &command[1..])?.ok()?;
             let args = [&[&preload[..], &socket], command].concat();
-            let with = field.bed.director.run("env", &args)?.ok()?;
+            let with = fixture.bed.director.run("env", &args)?.ok()?;
             match with.stdout.strip_suffix(&*plain.stdout) {
                 Some("") => {}
                 Some(more) if command[0] == "genl" && more.contains("Name: IPVS") => {}
@@ -292,7 +292,7 @@ fn no_other_socket_is_touched() {
             }
         }
         let args = [&preload, &socket, "cat", "/proc/net/ip_vs"];
-        let table = field.bed.director.run("env", &args)?.ok()?.stdout;
+        let table = fixture.bed.director.run("env", &args)?.ok()?.stdout;
         expect(table.starts_with("IP Virtual Server version 1.2.1"), || table.clone())
     });
 }
@@ -315,23 +315,23 @@ const WATCHED: [&str; 12] = [
 
 #[test]
 fn valgrind_finds_nothing_in_the_library() {
-    on_empty(here!(valgrind_finds_nothing_in_the_library), |field| {
+    on_empty(here!(valgrind_finds_nothing_in_the_library), |fixture| {
         for door in DOORS {
             for line in WATCHED {
-                watched(field, door, line)?;
+                watched(fixture, door, line)?;
             }
         }
-        field.director.stop()?;
-        DOORS.iter().try_for_each(|door| watched(field, door, "-Ln"))
+        fixture.director.stop()?;
+        DOORS.iter().try_for_each(|door| watched(fixture, door, "-Ln"))
     });
 }
 
-fn watched(field: &Field, door: &str, line: &str) -> Result<(), LabError> {
+fn watched(fixture: &Fixture, door: &str, line: &str) -> Result<(), LabError> {
     let options = ["--program", "/usr/bin/valgrind", "--door", door];
     let judge = ["--leak-check=full", "--errors-for-leak-kinds=none", "--error-exitcode=99"];
     let command: Vec<&str> = line.split_whitespace().collect();
     let args = [&judge[..], &["/usr/sbin/ipvsadm"], &command].concat();
-    let ran = run(field, &options, &args)?;
+    let ran = run(fixture, &options, &args)?;
     // Leaks of the stock program are its own; its frames never have ours below them.
     let clean = ran.status.code() != Some(99)
         && ran.stderr.contains("ERROR SUMMARY: 0 errors")

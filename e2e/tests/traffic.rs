@@ -10,7 +10,7 @@ use sluice_e2e::load::{self, download_sha256};
 use sluice_e2e::web::{ECHO_PORT, make_blob};
 use sluice_e2e::{Director, Driver, LabError, Shape};
 
-use crate::field::{Field, PYTHON, Setup, here, on, on_bed, on_every_setup, script};
+use crate::fixture::{Fixture, PYTHON, Setup, here, on, on_bed, on_every_setup, script};
 
 on_every_setup!(
     answers_go_round,
@@ -36,9 +36,9 @@ fn two_workers_share_the_work_af_packet() {
 }
 
 /// Both get connections, and answers that reach the other worker's queue are handed over.
-fn work_is_shared(field: &mut Field) -> Result<(), LabError> {
-    a_thousand_short_connections(field)?;
-    let status = field.director.ask("status")?;
+fn work_is_shared(fixture: &mut Fixture) -> Result<(), LabError> {
+    a_thousand_short_connections(fixture)?;
+    let status = fixture.director.ask("status")?;
     let workers = status["workers"].as_array().cloned().unwrap_or_default();
     let packets: Vec<u64> = workers.iter().filter_map(|row| row["packets"].as_u64()).collect();
     let all: u64 = packets.iter().sum();
@@ -62,11 +62,11 @@ fn one_worker_serves_two_queues() {
             let one = format!("{head}cores = [{last}]{rest}");
             Ok((Director::start(bed, &one)?, recipe))
         },
-        |field| {
-            let ports = field.director.ask("ports")?;
+        |fixture| {
+            let ports = fixture.director.ask("ports")?;
             expect(ports["ports"][0]["queues"] == 2, || ports.to_string())?;
-            a_thousand_short_connections(field)?;
-            let unowned = &field.director.ask("ports")?["ports"][0]["steering"]["unowned"];
+            a_thousand_short_connections(fixture)?;
+            let unowned = &fixture.director.ask("ports")?["ports"][0]["steering"]["unowned"];
             expect(*unowned == 0, || format!("{unowned} frames went past the director"))
         },
     );
@@ -86,10 +86,10 @@ fn one_arm(driver: Driver) -> Setup {
     Setup { shape: Shape::OneArm, ..Setup::new(driver, 1) }
 }
 
-fn everything_briefly(field: &mut Field) -> Result<(), LabError> {
-    answers_go_round(field)?;
-    a_download_arrives_whole(field)?;
-    checksums_hold_on_both_sides(field)
+fn everything_briefly(fixture: &mut Fixture) -> Result<(), LabError> {
+    answers_go_round(fixture)?;
+    a_download_arrives_whole(fixture)?;
+    checksums_hold_on_both_sides(fixture)
 }
 
 /// One worker: strictly in turn, and from the first real server on where nothing can have come
@@ -97,10 +97,10 @@ fn everything_briefly(field: &mut Field) -> Result<(), LabError> {
 /// find no route yet and take a turn.) Two workers each keep their own turn, and which one a
 /// connection meets is the network's choice: then all that holds is that each real server gets a
 /// fair part.
-fn answers_go_round(field: &mut Field) -> Result<(), LabError> {
-    if field.bed.workers == 1 {
-        let answers = field.answers(6)?;
-        let first = match field.bed.driver {
+fn answers_go_round(fixture: &mut Fixture) -> Result<(), LabError> {
+    if fixture.bed.workers == 1 {
+        let answers = fixture.answers(6)?;
+        let first = match fixture.bed.driver {
             Driver::AfXdp => 0,
             Driver::AfPacket => (0..REALS).find(|at| answers[0] == answer_of(*at)).unwrap_or(0),
         };
@@ -109,7 +109,7 @@ fn answers_go_round(field: &mut Field) -> Result<(), LabError> {
         return expect(answers == expected, || format!("answers came from {answers:?}"));
     }
     let mut counts = BTreeMap::new();
-    for answer in field.answers(30)? {
+    for answer in fixture.answers(30)? {
         *counts.entry(answer).or_insert(0) += 1;
     }
     let fair = counts.len() == 3 && counts.values().all(|count| (8..=12).contains(count));
@@ -120,20 +120,20 @@ fn answer_of(real: usize) -> String {
     format!("Real Server {:02}", real + 1)
 }
 
-fn a_thousand_short_connections(field: &mut Field) -> Result<(), LabError> {
-    let ran = field.peer(&["connects", &field.server(80), "1000", "8"])?.ok()?;
+fn a_thousand_short_connections(fixture: &mut Fixture) -> Result<(), LabError> {
+    let ran = fixture.peer(&["connects", &fixture.server(80), "1000", "8"])?.ok()?;
     expect(ran.stdout.trim() == "answered 1000", || ran.stdout)
 }
 
-fn a_download_arrives_whole(field: &mut Field) -> Result<(), LabError> {
-    let sum = make_blob(&field.bed.reals[0])?;
-    let got = download_sha256(&field.bed.client, &format!("{}/blob", field.url()), "")?;
+fn a_download_arrives_whole(fixture: &mut Fixture) -> Result<(), LabError> {
+    let sum = make_blob(&fixture.bed.reals[0])?;
+    let got = download_sha256(&fixture.bed.client, &format!("{}/blob", fixture.url()), "")?;
     expect(got == sum, || format!("sent {sum}, got {got}"))
 }
 
-fn udp_comes_back(field: &mut Field) -> Result<(), LabError> {
+fn udp_comes_back(fixture: &mut Fixture) -> Result<(), LabError> {
     for size in ["1", "64", "1471"] {
-        let ran = field.peer(&["udp-probe", &field.server(ECHO_PORT), "60", size])?.ok()?;
+        let ran = fixture.peer(&["udp-probe", &fixture.server(ECHO_PORT), "60", size])?.ok()?;
         expect(ran.stdout.trim() == "answered 60", || ran.stdout)?;
     }
     Ok(())
@@ -141,25 +141,26 @@ fn udp_comes_back(field: &mut Field) -> Result<(), LabError> {
 
 /// RFC 768: zero means "no checksum", and a translator must leave it so. The real server's echo
 /// makes checksums, so here it is stopped and one that makes none takes its port.
-fn udp_without_checksums_stays_so(field: &mut Field) -> Result<(), LabError> {
+fn udp_without_checksums_stays_so(fixture: &mut Fixture) -> Result<(), LabError> {
     const COUNT: u64 = 30;
     let script = script("zero_checksum.py");
     let port = ECHO_PORT.to_string();
     let mut echoes = Vec::new();
-    for (index, real) in field.bed.reals.iter().enumerate() {
+    for (index, real) in fixture.bed.reals.iter().enumerate() {
         real.run(
             "sh",
             &["-c", "kill $(ss -lunpH 'sport = :7' | grep -o 'pid=[0-9]*' | cut -d= -f2)"],
         )?
         .ok()?;
         let mut echo = real.start(&format!("zero{index}"), PYTHON, &[&script, "echo", &port])?;
-        echo.wait_for_words("listening", crate::field::SOON)?;
+        echo.wait_for_words("listening", crate::fixture::SOON)?;
         echoes.push(echo);
     }
-    let client_side = Capture::start(&field.bed.client, "eth0", "zero-client")?;
-    let real_side = Capture::start(&field.bed.reals[0], "eth0", "zero-real")?;
+    let client_side = Capture::start(&fixture.bed.client, "eth0", "zero-client")?;
+    let real_side = Capture::start(&fixture.bed.reals[0], "eth0", "zero-real")?;
     let count = COUNT.to_string();
-    let ran = field.bed.client.run(PYTHON, &[&script, "probe", field.bed.vip(), &port, &count])?;
+    let ran =
+        fixture.bed.client.run(PYTHON, &[&script, "probe", fixture.bed.vip(), &port, &count])?;
     expect(ran.clone().ok()?.stdout.trim() == format!("answered {COUNT}"), || ran.stdout)?;
     let client = judge(&client_side.stop()?)?;
     let real = judge(&real_side.stop()?)?;
@@ -172,8 +173,8 @@ fn udp_without_checksums_stays_so(field: &mut Field) -> Result<(), LabError> {
     })
 }
 
-fn iperf3_both_ways(field: &mut Field) -> Result<(), LabError> {
-    let (client, vip) = (&field.bed.client, field.bed.vip());
+fn iperf3_both_ways(fixture: &mut Fixture) -> Result<(), LabError> {
+    let (client, vip) = (&fixture.bed.client, fixture.bed.vip());
     for reverse in [false, true] {
         let tcp = load::iperf3_tcp(client, vip, 2, reverse)?;
         expect(tcp.bytes > 10_000_000, || format!("TCP, reverse {reverse}: {tcp:?}"))?;
@@ -182,20 +183,20 @@ fn iperf3_both_ways(field: &mut Field) -> Result<(), LabError> {
     expect(udp.bytes > 1_000_000 && udp.lost_percent < 5.0, || format!("UDP: {udp:?}"))
 }
 
-fn wrk_without_errors(field: &mut Field) -> Result<(), LabError> {
-    let wrk = load::wrk(&field.bed.client, &format!("{}/", field.url()), 16, 2)?;
+fn wrk_without_errors(fixture: &mut Fixture) -> Result<(), LabError> {
+    let wrk = load::wrk(&fixture.bed.client, &format!("{}/", fixture.url()), 16, 2)?;
     let clean = wrk.requests > 100 && wrk.socket_errors == 0 && wrk.bad_answers == 0;
     expect(clean, || format!("{wrk:?}"))
 }
 
 /// The judge looks at both sides while TCP and UDP pass in both directions. The kernel would not
 /// complete the exchanges with wrong checksums either; tshark also sees those it would forgive.
-fn checksums_hold_on_both_sides(field: &mut Field) -> Result<(), LabError> {
-    let client_side = Capture::start(&field.bed.client, "eth0", "client")?;
-    let real_side = Capture::start(&field.bed.reals[0], "eth0", "real")?;
-    field.answers(12)?;
-    field.peer(&["udp-probe", &field.server(ECHO_PORT), "60", "333"])?.ok()?;
-    field.peer(&["connects", &field.server(80), "60", "4"])?.ok()?;
+fn checksums_hold_on_both_sides(fixture: &mut Fixture) -> Result<(), LabError> {
+    let client_side = Capture::start(&fixture.bed.client, "eth0", "client")?;
+    let real_side = Capture::start(&fixture.bed.reals[0], "eth0", "real")?;
+    fixture.answers(12)?;
+    fixture.peer(&["udp-probe", &fixture.server(ECHO_PORT), "60", "333"])?.ok()?;
+    fixture.peer(&["connects", &fixture.server(80), "60", "4"])?.ok()?;
     for (side, file) in [("client", client_side.stop()?), ("real server", real_side.stop()?)] {
         let verdict = judge(&file)?;
         let seen = verdict.good_tcp >= 50 && verdict.good_udp >= 10;

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use sluice_director::blueprint::Scheduling;
+use sluice_director::spec::Scheduling;
 use sluice_golden::{Case, Written};
 use sluice_testkit::golden;
 

@@ -7,7 +7,7 @@ use crate::universe::{ANY, Service, Universe};
 use crate::wire::{
     ACK, Addr, FIN, OTHERS, Packet, RST, SCTP, SYN, Stream, TCP, Tuple, UDP, is_v4, v4,
 };
-use sluice_director::blueprint::Mode;
+use sluice_director::spec::Mode;
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub(crate) enum Act {
     /// A client begins.
     Flow { node: usize, tuple: Tuple, token: u32 },
     /// A packet out of nowhere.
-    Stray { node: usize, packet: Packet },
+    Misdirected { node: usize, packet: Packet },
     /// A service comes or goes.
     Service(usize, bool),
     /// A real server comes or goes.
@@ -92,7 +92,7 @@ impl Act {
             Self::Neighbour(node, on) => Self::Neighbour(node, !on),
             Self::Route(route, on) => Self::Route(route, !on),
             Self::Silence(node, on) => Self::Silence(node, !on),
-            Self::Flow { .. } | Self::Stray { .. } | Self::Mac(_) => return None,
+            Self::Flow { .. } | Self::Misdirected { .. } | Self::Mac(_) => return None,
         })
     }
 }
@@ -135,7 +135,7 @@ fn unrest(universe: &Universe, recipe: &Recipe, rng: &mut Rng) -> Option<Act> {
         (Feature::Neighbours, 12),
         (Feature::Routes, 4),
         (Feature::Silence, 8),
-        (Feature::Strays, 40),
+        (Feature::Misdirected, 40),
     ];
     let (feature, _) = kinds[rng.weighted(&kinds.map(|(_, weight)| weight))];
     let service = rng.below(universe.services.len() as u64) as usize;
@@ -202,7 +202,7 @@ fn stray(universe: &Universe, rng: &mut Rng) -> Option<Act> {
         0 => tuple.dport ^= 1 << rng.below(16),
         1 => tuple.protocol = if tuple.protocol == TCP { UDP } else { TCP },
         2 if tuple.protocol == SCTP => aborts = true,
-        2 if is_v4(tuple.src) => tuple.src = odd_source(rng, &tuple),
+        2 if is_v4(tuple.src) => tuple.src = exception_source(rng, &tuple),
         3 if is_v4(tuple.src) == is_v4(service.vip) => {
             tuple.dst = universe.nodes[client].address;
         }
@@ -214,7 +214,7 @@ fn stray(universe: &Universe, rng: &mut Rng) -> Option<Act> {
     let token = rng.next() as u32;
     let headed = tuple.protocol != TCP;
     if tuple.protocol == SCTP {
-        return Some(Act::Stray { node, packet: chunk(tuple, token, len, aborts) });
+        return Some(Act::Misdirected { node, packet: chunk(tuple, token, len, aborts) });
     }
     let packet = Packet {
         tuple,
@@ -226,7 +226,7 @@ fn stray(universe: &Universe, rng: &mut Rng) -> Option<Act> {
         payload: Stream { token, at: 0, len, headed },
         ..Packet::default()
     };
-    Some(Act::Stray { node, packet })
+    Some(Act::Misdirected { node, packet })
 }
 
 /// An SCTP packet with data, or one that ends an association.
@@ -246,7 +246,7 @@ fn chunk(tuple: Tuple, token: u32, len: u16, aborts: bool) -> Packet {
 }
 
 /// Addresses that no packet comes from, or that nobody knows the way to.
-fn odd_source(rng: &mut Rng, tuple: &Tuple) -> Addr {
+fn exception_source(rng: &mut Rng, tuple: &Tuple) -> Addr {
     *rng.pick(&[
         tuple.dst,
         v4([127, 0, 0, 1]),

@@ -29,8 +29,8 @@ use counts::Counts;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use session::{Direction, Session, State};
 use sluice_director::Reason;
-use sluice_director::blueprint::Orphans;
 use sluice_director::path::{Verdict, Waiting};
+use sluice_director::spec::Orphans;
 
 /// What is broken, in one sentence.
 pub(crate) type Violation = String;

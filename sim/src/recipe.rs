@@ -33,7 +33,7 @@ pub enum Feature {
     /// Hosts fall silent.
     Silence,
     /// Packets that belong to nothing.
-    Strays,
+    Misdirected,
     /// Services of SCTP, and of any protocol.
     Protocols,
     /// Packets that arrive in fragments.
@@ -57,7 +57,7 @@ impl Feature {
         Self::Neighbours,
         Self::Routes,
         Self::Silence,
-        Self::Strays,
+        Self::Misdirected,
         Self::Protocols,
         Self::Pieces,
         Self::Errors,
@@ -78,7 +78,7 @@ impl Feature {
             Self::Neighbours => "neighbours",
             Self::Routes => "routes",
             Self::Silence => "silence",
-            Self::Strays => "strays",
+            Self::Misdirected => "strays",
             Self::Protocols => "protocols",
             Self::Pieces => "pieces",
             Self::Errors => "errors",

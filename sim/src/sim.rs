@@ -1,6 +1,6 @@
 //! A run: the world's clock, its network, and everybody in it.
 
-mod odd;
+mod exception;
 
 use crate::actions::{Act, Action, Actions};
 use crate::check::{Checker, Scene, Violation};
@@ -249,7 +249,7 @@ impl Sim {
                 self.peers.start(self.now, node, tuple, token);
                 return Ok(());
             }
-            Act::Stray { node, packet } => {
+            Act::Misdirected { node, packet } => {
                 self.send(node, &packet);
                 return Ok(());
             }

@@ -7,11 +7,11 @@
 use crate::universe::{ANY, Service, Universe};
 use crate::wire::{Addr, Seen, is_v4, to_ip};
 use rustc_hash::FxHashMap;
-use sluice_director::blueprint::{
-    Blueprint, LocalPool, Mode, Network, Orphans, Ports, RealServer, TunnelSources, VirtualService,
-};
 use sluice_director::fib::{Fib, FibBuilder, Link, LinkId, PortId, Target};
 use sluice_director::plan::{CompileError, Plan, Retired};
+use sluice_director::spec::{
+    LocalPool, Mode, Network, Orphans, Ports, RealServer, Spec, TunnelSources, VirtualService,
+};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Whether and how a real server is configured.
@@ -121,8 +121,8 @@ impl Snapshot {
         before: Option<&Self>,
         retired: &Retired,
     ) -> Result<Self, CompileError> {
-        let blueprint = blueprint(universe, status);
-        let plan = Plan::compile(&blueprint, before.map(|before| &before.plan), retired)?;
+        let spec = spec(universe, status);
+        let plan = Plan::compile(&spec, before.map(|before| &before.plan), retired)?;
         let fib = fib(universe, status, &plan, before.map(|before| &before.fib));
         let mut locals = before.map(|before| before.locals.clone()).unwrap_or_default();
         locals.values_mut().for_each(|(_, present)| *present = false);
@@ -237,7 +237,7 @@ fn next(universe: &Universe, status: &Status, address: Addr) -> Next {
     Some((route.link, route.via.map_or(address, |node| universe.nodes[node].address)))
 }
 
-fn blueprint(universe: &Universe, status: &Status) -> Blueprint {
+fn spec(universe: &Universe, status: &Status) -> Spec {
     let present = universe.services.iter().zip(&status.services).enumerate();
     let present = present.filter(|(_, (_, status))| status.present);
     let services = present.map(|(number, (service, status))| VirtualService {
@@ -287,7 +287,7 @@ fn blueprint(universe: &Universe, status: &Status) -> Blueprint {
             .collect(),
         ports: pool.first_port..=(u32::from(pool.first_port) + pool.ports - 1) as u16,
     });
-    Blueprint {
+    Spec {
         services: services.collect(),
         pools: pools.collect(),
         timeouts: universe.timeouts,
@@ -299,7 +299,7 @@ fn blueprint(universe: &Universe, status: &Status) -> Blueprint {
         icmp_errors_per_s: universe.errors_per_s,
         tunnel: tunnel(universe),
         hash_seed: universe.seed,
-        ..Blueprint::default()
+        ..Spec::default()
     }
 }
 

@@ -6,7 +6,7 @@ mod trouble;
 use crate::recipe::{Feature, Recipe};
 use crate::rng::Rng;
 use crate::wire::{Addr, SCTP, TCP, UDP, is_v4, to_ip, v4};
-use sluice_director::blueprint::{
+use sluice_director::spec::{
     HashKey, Mode, NoSession, Orphans, Persistence, Protocol, Refusal, Scheduling, Timeouts,
 };
 use std::fmt;
@@ -117,7 +117,7 @@ impl Service {
     }
 
     /// Whether its real servers are told who the client is.
-    pub const fn introduces(&self) -> bool {
+    pub const fn tells_client(&self) -> bool {
         false
     }
 

@@ -3,7 +3,7 @@
 use super::{Family, Mode, Pages, count, seconds};
 use crate::choice::scheduler;
 use clap::Args;
-use sluice_director::blueprint::Scheduling;
+use sluice_director::spec::Scheduling;
 
 #[derive(Clone, Debug, Args)]
 pub struct Matrix {

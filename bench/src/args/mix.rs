@@ -4,7 +4,7 @@ use super::suite::Turns;
 use super::{Family, Mode, Protocol, Throughput, count};
 use crate::traffic::{MIX_FIRST_EVERY, MIX_UDP};
 use clap::Args;
-use sluice_director::blueprint::Timeouts;
+use sluice_director::spec::Timeouts;
 use std::borrow::Cow;
 
 pub const ABOUT: &str = "\

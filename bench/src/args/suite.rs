@@ -2,10 +2,10 @@
 
 use super::{Family, Mode, Pages, Protocol, Throughput, count, seconds, whole_share};
 use clap::{Args, ValueEnum};
-use sluice_director::blueprint::Scheduling;
 use sluice_director::family::{Ipv4, Ipv6};
 use sluice_director::path::BURST;
 use sluice_director::session::SessionOf;
+use sluice_director::spec::Scheduling;
 use std::path::PathBuf;
 
 /// What every one of them takes.
@@ -89,7 +89,7 @@ pub struct Scaling {
     pub sessions: u64,
     /// Shares of the outbound packets that reach a worker that does not own their session; fnat
     #[arg(long, value_delimiter = ',', default_value = "0.1,0.5", value_parser = super::share)]
-    pub strays: Vec<f64>,
+    pub misdirected: Vec<f64>,
     #[command(flatten)]
     pub turns: Turns,
 }
@@ -206,7 +206,7 @@ impl Throughput {
             seconds: 1.0,
             burst: BURST as u16,
             frames: 4096,
-            stray: 0.0,
+            misdirected: 0.0,
             elephant: 0.0,
             reals: 16,
             pages: conditions.pages,

@@ -5,7 +5,7 @@ use crate::args::Throughput;
 use crate::error::BenchError;
 use crate::machine;
 use crate::scene;
-use sluice_director::blueprint::Timeouts;
+use sluice_director::spec::Timeouts;
 use sluice_worker::{Rings, Wake};
 use std::sync::mpsc::channel;
 

@@ -162,7 +162,7 @@ fn check(file: &Path) -> Done {
     for warning in questionable {
         output::remark(&warning.to_string());
     }
-    Plan::compile(&loaded.config.blueprint(), None, &Retired::default())?;
+    Plan::compile(&loaded.config.spec(), None, &Retired::default())?;
     done(Shown::new(format!("{}: right ({})\n", file.display(), loaded.config.summary())))
 }
 
@@ -182,7 +182,7 @@ fn check_json(file: &Path) -> Done {
     let (right, diagnostics) = match sluice_config::Config::load(file) {
         Ok(loaded) => {
             let found = beyond_the_text(&loaded);
-            let compiled = Plan::compile(&loaded.config.blueprint(), None, &Retired::default());
+            let compiled = Plan::compile(&loaded.config.spec(), None, &Retired::default());
             (compiled.is_ok() && !found.iter().any(Diagnostic::is_error), found)
         }
         Err(wrong) if wrong.diagnostics().is_empty() => return Err(Told::of(wrong)),

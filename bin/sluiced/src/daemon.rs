@@ -3,18 +3,18 @@
 //! It waits on the kernel's announcements, the workers' events, the operator's calls and signals,
 //! and publishes a new snapshot whenever the configuration or the kernel's tables have changed.
 
+use crate::capture::CapturePoints;
 use crate::crew::Crew;
 use crate::errors::{Error, system};
 use crate::ha::Addresses;
 use crate::health::{self, Health};
 use crate::lister::Lister;
 use crate::log::Log;
-use crate::lookout::Lookouts;
 use crate::meter::Samples;
 use crate::next_hops::NextHops;
 use crate::ports::{self, Ports};
 use crate::prober::Prober;
-use crate::{change, ipvs, news, report, watch, wiring};
+use crate::{change, counter_log, ipvs, news, report, wiring};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -59,7 +59,7 @@ pub(crate) struct Daemon {
     pub addresses: Addresses,
     pub prober: Option<Prober>,
     pub server: Server,
-    pub lookouts: Lookouts,
+    pub capture_points: CapturePoints,
     pub samples: Samples,
     pub recent_work: RecentWork,
     pub figures: ipvs::Figures,
@@ -109,7 +109,7 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
         addresses: Addresses::default(),
         prober,
         server,
-        lookouts: Lookouts::default(),
+        capture_points: CapturePoints::default(),
         samples,
         recent_work: RecentWork::default(),
         figures: ipvs::Figures::default(),
@@ -251,7 +251,7 @@ impl Daemon {
     }
 
     /// What is to be done once a second.
-    fn upkeep(&mut self, watch: &mut watch::Watch, seen: &mut news::Seen) {
+    fn upkeep(&mut self, watch: &mut counter_log::Watch, seen: &mut news::Seen) {
         self.log.look_after();
         self.keep_neighbours();
         self.health.look_after();
@@ -291,7 +291,7 @@ impl Daemon {
         self.health.sources.set(self.next_hops.stand_ins().clone());
         self.follow_addresses();
         let snapshot = Snapshot { plan: Arc::clone(&self.plan), fib: Arc::clone(&self.fib) };
-        self.lookouts.publish(&snapshot);
+        self.capture_points.publish(&snapshot);
         self.crew.publish(&Arc::new(snapshot));
     }
 
@@ -360,7 +360,7 @@ impl Daemon {
             }
             Call::Look(kind, request, reply) => {
                 let (ports, workers) = (report::port_names(&self.ports), self.crew.inboxes());
-                self.lookouts.start((kind, &request), ports, workers, reply);
+                self.capture_points.start((kind, &request), ports, workers, reply);
             }
             Call::Config(reply) => drop(reply.send(self.desired.view())),
             Call::ConfigObject(key, reply) => {

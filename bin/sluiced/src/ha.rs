@@ -99,7 +99,7 @@ impl Daemon {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_director::blueprint::{Blueprint, VirtualService};
+    use sluice_director::spec::{Spec, VirtualService};
     use sluice_linux::Address;
 
     const VIP: &str = "198.51.100.200";
@@ -111,8 +111,8 @@ mod tests {
             ..VirtualService::default()
         };
         let services = vips.iter().enumerate().map(service).collect();
-        let blueprint = Blueprint { services, ..Blueprint::default() };
-        Plan::compile(&blueprint, None, &Default::default()).expect("a plan")
+        let spec = Spec { services, ..Spec::default() };
+        Plan::compile(&spec, None, &Default::default()).expect("a plan")
     }
 
     fn kernel(has: &[&str]) -> Kernel {

@@ -12,7 +12,7 @@ use crate::errors::{Error, system};
 use sluice_api::model;
 use sluice_checks::{Board, Key, Maker, News, Runner, Shown, Sources};
 use sluice_config::{CheckKind, Config, Initial};
-use sluice_director::plan::{Plan, RealId, Standing};
+use sluice_director::plan::{HealthState, Plan, RealId};
 use sluice_health::State;
 use sluice_worker::{Snapshot, Wake};
 use std::collections::HashMap;
@@ -140,8 +140,8 @@ impl Health {
         let keys = config.services.iter().flat_map(of);
         let checks = keys.filter_map(|(key, kind)| {
             let serves = self.ids.get(&key).and_then(|id| plan.real(*id));
-            let serves =
-                serves.is_some_and(|real| real.standing == Standing::Serves && real.weight > 0);
+            let serves = serves
+                .is_some_and(|real| real.health_state == HealthState::Serves && real.weight > 0);
             by_key.get(&key).map(|shown| checked(shown, kind, serves))
         });
         model::Health { checks: checks.collect(), restarts: self.runner.restarts() }
@@ -154,7 +154,7 @@ impl Daemon {
         self.plan = Arc::new(plan);
         let (plan, fib) = (Arc::clone(&self.plan), Arc::clone(&self.fib));
         let snapshot = Arc::new(Snapshot { plan, fib });
-        self.lookouts.publish(&snapshot);
+        self.capture_points.publish(&snapshot);
         self.crew.publish(&snapshot);
         self.health.keep(snapshot);
     }

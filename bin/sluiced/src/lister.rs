@@ -138,7 +138,7 @@ fn filter(plan: &Plan, query: &SessionQuery) -> SessionFilter {
         state: query.state.map(Into::into),
         protocol: query
             .protocol
-            .map(|protocol| sluice_director::blueprint::Protocol::from(protocol).number()),
+            .map(|protocol| sluice_director::spec::Protocol::from(protocol).number()),
         bound: false,
     }
 }

@@ -5,7 +5,9 @@
 //! network.
 #![forbid(unsafe_code)]
 
+mod capture;
 mod change;
+mod counter_log;
 mod crew;
 mod daemon;
 mod errors;
@@ -14,7 +16,6 @@ mod health;
 mod ipvs;
 mod lister;
 mod log;
-mod lookout;
 mod meter;
 mod news;
 mod next_hops;
@@ -24,7 +25,6 @@ mod prober;
 mod queues;
 mod report;
 mod steering;
-mod watch;
 mod wiring;
 
 use clap::Parser;

@@ -465,10 +465,10 @@ mod tests {
     /// are not in use yet are none.
     #[test]
     fn a_link_answers_with_its_own_address() {
-        use sluice_director::blueprint::{Blueprint, VirtualService};
+        use sluice_director::spec::{Spec, VirtualService};
         let vip = VirtualService { vip: ip("198.51.100.2"), ..VirtualService::default() };
-        let blueprint = Blueprint { services: vec![vip], ..Blueprint::default() };
-        let plan = Plan::compile(&blueprint, None, &sluice_director::plan::Retired::default());
+        let spec = Spec { services: vec![vip], ..Spec::default() };
+        let plan = Plan::compile(&spec, None, &sluice_director::plan::Retired::default());
         let plan = plan.unwrap();
         let mut kernel = Kernel::default();
         kernel.insert_link(link(1, "eth0", true));

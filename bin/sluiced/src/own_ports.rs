@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
 use sluice_config::Config;
-use sluice_director::blueprint::{Protocol, VirtualService};
+use sluice_director::spec::{Protocol, VirtualService};
 use sluice_linux::{Address, Kernel, survey::Survey};
 use sluice_state::{Edit, Kind, Request, What};
 
@@ -128,7 +128,7 @@ impl<'r> Forced<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_director::blueprint::Ports;
+    use sluice_director::spec::Ports;
 
     fn address(ip: &str, prefix_len: u8) -> Address {
         let ip = ip.parse().expect("an address");

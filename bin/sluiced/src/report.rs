@@ -6,7 +6,7 @@ use sluice_api::model;
 use sluice_config::{Config, Prefix, RealServer, Snat, VirtualService};
 use sluice_director::counters::{Counters, Direction, RealCounters, ServiceDrops};
 use sluice_director::path::{Elephant, SessionInfo, Stage};
-use sluice_director::plan::{Plan, RealId, Service, ServiceId, Standing};
+use sluice_director::plan::{HealthState, Plan, RealId, Service, ServiceId};
 use sluice_dpdk::PortState;
 use sluice_meter::{RecentWork, Work};
 use sluice_worker::Report;
@@ -226,7 +226,7 @@ fn service(
         weight: real.weight,
         state: state(
             real,
-            plan.real(*id).map(|real| real.standing),
+            plan.real(*id).map(|real| real.health_state),
             known.full_at(*id).len() == known.workers,
             *configured,
         ),
@@ -266,15 +266,15 @@ fn lower(real: &RealServer) -> u32 {
 /// Whether a real server that is full at all workers, or not, takes new sessions, and why not.
 fn state(
     real: &RealServer,
-    standing: Option<Standing>,
+    health_state: Option<HealthState>,
     full: bool,
     configured: bool,
 ) -> model::RealState {
-    if configured && standing == Some(Standing::Down) {
+    if configured && health_state == Some(HealthState::Down) {
         model::RealState::Down
     } else if !configured || real.weight == 0 {
         model::RealState::Draining
-    } else if standing == Some(Standing::StandsBy) {
+    } else if health_state == Some(HealthState::StandsBy) {
         model::RealState::Standby
     } else if real.upper_sessions > 0 && full {
         model::RealState::Full
@@ -418,7 +418,7 @@ mod tests {
 
     fn shown(full: [&[u32]; 2], active: u64) -> model::Services {
         let config = Config::parse("file", CONFIG).unwrap().config;
-        let plan = Plan::compile(&config.blueprint(), None, &Retired::default()).unwrap();
+        let plan = Plan::compile(&config.spec(), None, &Retired::default()).unwrap();
         let counters = RealCounters { sessions: 20, active, ..RealCounters::default() };
         let counters = Counters {
             reals: vec![counters; plan.reals.len()],
@@ -442,7 +442,7 @@ mod tests {
             let text = CONFIG.replacen("upper_sessions", &format!("{first}upper_sessions"), 1);
             let text = text.replace("12\", port = 80, ", &format!("12\", port = 80, {second}"));
             let config = Config::parse("file", &text).unwrap().config;
-            let plan = Plan::compile(&config.blueprint(), None, &Retired::default()).unwrap();
+            let plan = Plan::compile(&config.spec(), None, &Retired::default()).unwrap();
             services(&config, &plan, &[]).services[0].mode.clone()
         };
         assert_eq!(mode(["", ""]), "fnat");

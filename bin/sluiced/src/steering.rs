@@ -4,10 +4,10 @@
 //! open is narrowed here: source NAT is for what leaves the networks it is for, and a rule for one
 //! port is not for networks that the machine has on other interfaces.
 
-use sluice_director::blueprint::{Mode, Network, Protocol};
 use sluice_director::counters::Counters;
 use sluice_director::fib::PortId;
 use sluice_director::plan::{LocalId, Plan, Pool, Real, Snat};
+use sluice_director::spec::{Mode, Network, Protocol};
 use sluice_linux::Kernel;
 use sluice_steer::{EndpointMatch, LocalMatch, Matches, SnatMatch};
 use std::collections::BTreeSet;
@@ -152,10 +152,10 @@ fn network(from: Network) -> sluice_steer::Network {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_director::blueprint::{
-        Blueprint, LocalPool, Ports, RealServer, SnatRule, TunnelSources, VirtualService,
-    };
     use sluice_director::plan::Retired;
+    use sluice_director::spec::{
+        LocalPool, Ports, RealServer, SnatRule, Spec, TunnelSources, VirtualService,
+    };
     use sluice_linux::{Address, Link};
 
     fn ip(text: &str) -> IpAddr {
@@ -191,7 +191,7 @@ mod tests {
         LocalPool { name: name.to_owned(), addresses: vec![ip(address)], ports: 1024..=65535 }
     }
 
-    fn blueprint() -> Blueprint {
+    fn spec() -> Spec {
         let web = [real("192.0.2.11", 8080, None), real("192.0.2.12", 80, Some(Mode::Dr))];
         let range = Ports { first: 8000, last: 8099 };
         let mut gue = real("192.0.2.14", 0, Some(Mode::Gue));
@@ -204,7 +204,7 @@ mod tests {
             ..SnatRule::default()
         };
         let servers = net("192.0.2.0", 24);
-        Blueprint {
+        Spec {
             services: vec![
                 service("web", Protocol::Tcp, Ports::one(80), &web),
                 service("range", Protocol::Udp, range, &[real("2001:db8:2::11", 0, None)]),
@@ -220,7 +220,7 @@ mod tests {
                 },
             ],
             tunnel: TunnelSources { v4: Some(net("192.0.2.64", 28)), v6: None },
-            ..Blueprint::default()
+            ..Spec::default()
         }
     }
 
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_plan_is_taken_as_narrowly_as_it_can_be() {
-        let plan = Plan::compile(&blueprint(), None, &Retired::default()).unwrap();
+        let plan = Plan::compile(&spec(), None, &Retired::default()).unwrap();
         let taken = matches(&plan, &Counters::default());
         let vip = ip("198.51.100.200");
         let of = |protocol, address, ports| EndpointMatch { protocol, address, ports };
@@ -277,8 +277,8 @@ mod tests {
     /// A real server that left is listened to as long as it has sessions.
     #[test]
     fn real_servers_that_left_are_heard_out() {
-        let first = Plan::compile(&blueprint(), None, &Retired::default()).unwrap();
-        let mut less = blueprint();
+        let first = Plan::compile(&spec(), None, &Retired::default()).unwrap();
+        let mut less = spec();
         less.services[0].reals.remove(0);
         let plan = Plan::compile(&less, Some(&first), &Retired::default()).unwrap();
         let gone = plan.reals.iter().position(|real| !real.live).unwrap();

@@ -15,7 +15,7 @@ const USUAL_MTU: u16 = 1500;
 
 /// Compiles the packet path's part of a configuration.
 pub fn compile(config: &Config, before: Option<&Plan>, retired: &Retired) -> Result<Plan, Error> {
-    Ok(Plan::compile(&config.blueprint(), before, retired)?)
+    Ok(Plan::compile(&config.spec(), before, retired)?)
 }
 
 /// Pages of the session tables.

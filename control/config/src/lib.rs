@@ -12,7 +12,6 @@
 #![forbid(unsafe_code)]
 
 mod address;
-mod blueprint;
 mod check;
 mod check_model;
 mod device;
@@ -27,6 +26,7 @@ mod read;
 pub mod reference;
 mod report;
 mod schema;
+mod spec;
 mod suggest;
 mod syntax;
 mod tunnel;
@@ -44,7 +44,7 @@ pub use model::{
     Neighbour, Pool, Port, Route, Snat, Tcp,
 };
 pub use parse::Loaded;
-pub use sluice_director::blueprint::{
+pub use sluice_director::spec::{
     AllDown, CheckAt, ClientAddress, HashKey, Hashes, Mapping, Mode, NoSession, Orphans,
     Persistence, Ports, Protocol, RealServer, Refusal, Scheduling, Timeouts, VirtualService,
 };

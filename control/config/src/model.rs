@@ -2,13 +2,13 @@
 //!
 //! A [`Config`] that came out of [`Config::load`] or [`Config::parse`] has been checked: names
 //! resolve, addresses are where they may be, numbers are in range. The types hold what the
-//! operator wrote (ranges as ranges); [`Config::blueprint`] is the packet path's view of it.
+//! operator wrote (ranges as ranges); [`Config::spec`] is the packet path's view of it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use sluice_director::blueprint::{Mapping, NoSession, Protocol, Refusal, Timeouts, VirtualService};
+use sluice_director::spec::{Mapping, NoSession, Protocol, Refusal, Timeouts, VirtualService};
 
 use crate::{AddressRange, Check, Device, Ipvs, Mac, Prefix};
 
@@ -64,12 +64,12 @@ impl Config {
 
     /// How much there is of everything, for a line.
     pub fn summary(&self) -> String {
-        let blueprint = self.blueprint();
+        let spec = self.spec();
         format!(
             "{} services, {} real servers, {} local addresses, {} ports",
             self.services.len(),
             self.services.iter().map(|service| service.reals.len()).sum::<usize>(),
-            blueprint.pools.iter().map(|pool| pool.addresses.len()).sum::<usize>(),
+            spec.pools.iter().map(|pool| pool.addresses.len()).sum::<usize>(),
             self.ports.len(),
         )
     }

@@ -11,7 +11,7 @@ use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path as FilePath;
 
-use sluice_director::blueprint::Timeouts;
+use sluice_director::spec::Timeouts;
 use toml::de::DeTable;
 
 use crate::address::parse_address;

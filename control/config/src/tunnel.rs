@@ -1,6 +1,6 @@
 //! What services and real servers say about the headers of tunnels: keys, read and checked.
 
-use sluice_director::blueprint::TunnelOptions;
+use sluice_director::spec::TunnelOptions;
 
 use crate::Mode;
 use crate::path::Path;

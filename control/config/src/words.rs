@@ -1,6 +1,6 @@
 //! Settings that are one word out of few: the words, once, for reading and for the reference.
 
-use sluice_director::blueprint::{
+use sluice_director::spec::{
     AllDown, ClientAddress, HashKey, Mapping, Mode, NoSession, Orphans, Protocol, Refusal,
     Scheduling,
 };
@@ -186,7 +186,7 @@ impl Word for Scheduling {
     };
 }
 
-/// A setting whose words are the names that the blueprint gives its values.
+/// A setting whose words are the names that the spec gives its values.
 macro_rules! named {
     ($kind:ty, $noun:literal, $($value:ident),+) => {
         impl Word for $kind {

@@ -1,4 +1,4 @@
-//! What a configuration file may say and what comes of it: defaults, every key, the blueprint,
+//! What a configuration file may say and what comes of it: defaults, every key, the spec,
 //! warnings, reading from disk.
 
 use std::fs;
@@ -9,7 +9,7 @@ use sluice_config::{
     Mapping, MemifRole, Mode, NoSession, Orphans, Persistence, Ports, Protocol, RealServer,
     Refusal, Scheduling, Timeouts, VirtualService,
 };
-use sluice_director::blueprint::{Blueprint, Network, TunnelOptions};
+use sluice_director::spec::{Network, Spec, TunnelOptions};
 
 const SMALL: &str = r#"
 [[port]]
@@ -231,10 +231,10 @@ fn what_is_left_out_has_its_default() {
 }
 
 #[test]
-fn default_timeouts_are_the_blueprints() {
+fn default_timeouts_are_the_specs() {
     assert_eq!(Config::default().timeouts, Timeouts::default());
     assert_eq!(Config::default().tcp.no_session, NoSession::default());
-    assert_eq!(Config::default().blueprint(), Blueprint::default());
+    assert_eq!(Config::default().spec(), Spec::default());
 }
 
 #[test]
@@ -287,16 +287,13 @@ fn every_key_is_read() {
 }
 
 #[test]
-fn the_blueprint_has_the_addresses_in_order() {
-    let blueprint = parse(WHOLE).blueprint();
+fn the_spec_has_the_addresses_in_order() {
+    let spec = parse(WHOLE).spec();
     let v4 = [33, 10, 11, 12, 64, 65, 66, 67].map(|last| address(&format!("192.0.2.{last}")));
     let v6 = ["2001:db8:2::a", "2001:db8:2::b"].map(address);
-    assert_eq!(blueprint.pools[0].addresses, [&v4[..], &v6[..]].concat());
-    assert_eq!(
-        (blueprint.pools[0].name.as_str(), &blueprint.pools[0].ports),
-        ("lan", &(2000..=2999))
-    );
-    let service = &blueprint.services[0];
+    assert_eq!(spec.pools[0].addresses, [&v4[..], &v6[..]].concat());
+    assert_eq!((spec.pools[0].name.as_str(), &spec.pools[0].ports), ("lan", &(2000..=2999)));
+    let service = &spec.services[0];
     assert_eq!(
         (service.protocol, service.vip, service.ports.first),
         (Protocol::Udp, address("198.51.100.53"), 53)
@@ -304,15 +301,15 @@ fn the_blueprint_has_the_addresses_in_order() {
     let reals: Vec<_> =
         service.reals.iter().map(|real| (real.address, real.port, real.weight)).collect();
     assert_eq!(reals, [(address("192.0.2.21"), 5353, 0), (address("192.0.2.22"), 53, 1)]);
-    assert_eq!(blueprint.timeouts.udp_s, 8);
-    assert_eq!(blueprint.no_session, NoSession::Reset);
-    assert_eq!(blueprint.refused, Refusal::Drop);
-    assert!(blueprint.accept_mid_stream);
+    assert_eq!(spec.timeouts.udp_s, 8);
+    assert_eq!(spec.no_session, NoSession::Reset);
+    assert_eq!(spec.refused, Refusal::Drop);
+    assert!(spec.accept_mid_stream);
 }
 
 #[test]
-fn every_key_of_a_service_reaches_the_blueprint() {
-    let blueprint = parse(WHOLE).blueprint();
+fn every_key_of_a_service_reaches_the_spec() {
+    let spec = parse(WHOLE).spec();
     let real = |last| RealServer { address: address(last), ..RealServer::default() };
     let expected = VirtualService {
         name: "everything".to_owned(),
@@ -353,12 +350,12 @@ fn every_key_of_a_service_reaches_the_blueprint() {
             RealServer { mode: Some(Mode::Ipip), ..real("2001:db8:2::23") },
         ],
     };
-    assert_eq!(blueprint.services[1], expected);
-    assert_eq!((blueprint.hash_seed, blueprint.icmp_errors_per_s), ((1 << 53) - 1, 13));
+    assert_eq!(spec.services[1], expected);
+    assert_eq!((spec.hash_seed, spec.icmp_errors_per_s), ((1 << 53) - 1, 13));
     let network = |text, prefix| Network { address: address(text), prefix };
-    assert_eq!(blueprint.tunnel.v4, Some(network("192.0.2.100", 32)));
-    assert_eq!(blueprint.tunnel.v6, Some(network("2001:db8:2::100", 120)));
-    let [out, rest] = &blueprint.snat[..] else { panic!("{:?}", blueprint.snat) };
+    assert_eq!(spec.tunnel.v4, Some(network("192.0.2.100", 32)));
+    assert_eq!(spec.tunnel.v6, Some(network("2001:db8:2::100", 120)));
+    let [out, rest] = &spec.snat[..] else { panic!("{:?}", spec.snat) };
     assert_eq!((&out.name[..], &out.pool[..], out.egress), ("out", "lan", Some(1)));
     assert_eq!(out.sources, [network("192.0.2.0", 25), network("2001:db8:2::", 64)]);
     assert_eq!(out.destinations, [network("0.0.0.0", 0), network("2001:db8:3::", 48)]);

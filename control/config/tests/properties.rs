@@ -15,7 +15,7 @@ fn try_parse(text: &str) -> Result<(), TestCaseError> {
     match Config::parse("sluice.toml", text) {
         Ok(loaded) => {
             let _ = (loaded.check_live(), loaded.check_machine(2));
-            let _ = loaded.config.blueprint();
+            let _ = loaded.config.spec();
         }
         Err(refused) => {
             prop_assert!(!refused.diagnostics().is_empty());

@@ -392,7 +392,7 @@ fn timeouts_hold_in_place_of_the_files() {
     ask(&mut desired, &set(1000, 0, 50)).expect("set");
     ask(&mut desired, &set(0, 60, 0)).expect("set");
     let (config, ()) = desired.present(&mut |_| Ok(())).expect("right");
-    let held = config.blueprint().timeouts;
+    let held = config.spec().timeouts;
     assert_eq!((held.tcp_established_s, held.tcp_fin_wait_s, held.udp_s), (1000, 60, 50));
     assert_eq!(held.tcp_syn_recv_s, 60);
     // The file may take the section for itself, and keeps it then.

@@ -8,7 +8,7 @@ use crate::process::Process;
 use crate::sample::{Check, Sample, WorkerFigures};
 use sluice_api::model;
 use sluice_director::path::Stage;
-use sluice_director::plan::{Plan, Real, RealId, Service, Standing};
+use sluice_director::plan::{HealthState, Plan, Real, RealId, Service};
 use sluice_director::reason::{Fate, Reason};
 use std::collections::HashSet;
 
@@ -227,12 +227,12 @@ fn rows<'a>(
 
 /// As `sluice services` shows it.
 fn state(real: &Real, full: bool) -> usize {
-    match real.standing {
-        Standing::Down => DOWN,
+    match real.health_state {
+        HealthState::Down => DOWN,
         _ if real.weight == 0 => DRAINING,
-        Standing::StandsBy => STANDBY,
-        Standing::Serves if real.upper_sessions > 0 && full => FULL,
-        Standing::Serves => UP,
+        HealthState::StandsBy => STANDBY,
+        HealthState::Serves if real.upper_sessions > 0 && full => FULL,
+        HealthState::Serves => UP,
     }
 }
 

@@ -26,7 +26,7 @@ fn plan(services: &[(&str, &[u8])], before: Option<&Plan>, retired: &Retired) ->
         );
     }
     let config = Config::parse("file", &text).expect("a configuration").config;
-    Plan::compile(&config.blueprint(), before, retired).expect("a plan")
+    Plan::compile(&config.spec(), before, retired).expect("a plan")
 }
 
 fn counted(packets: u64, sessions: u64, active: u64) -> RealCounters {

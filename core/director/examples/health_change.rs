@@ -2,28 +2,28 @@
 //!
 //! `cargo run --release -p sluice-director --example health_change -- 10000 10`
 
-use sluice_director::blueprint::{Blueprint, Mode, Ports, RealServer, Scheduling, VirtualService};
 use sluice_director::counters::RealCounters;
 use sluice_director::plan::{Plan, RealId, Retired};
 use sluice_director::schedule::Schedulers;
+use sluice_director::spec::{Mode, Ports, RealServer, Scheduling, Spec, VirtualService};
 use sluice_director::time::Time;
 use std::time::Instant;
 
 fn main() {
     let mut numbers = std::env::args().skip(1).map_while(|text| text.parse::<u32>().ok());
     let (services, reals) = (numbers.next().unwrap_or(10_000), numbers.next().unwrap_or(10));
-    let blueprint = Blueprint {
+    let spec = Spec {
         services: (0..services).map(|number| service(number, reals)).collect(),
-        ..Blueprint::default()
+        ..Spec::default()
     };
     let timed = |what: &str, from: Instant| {
         println!("{what:<34}{:>9.3} ms", from.elapsed().as_secs_f64() * 1e3);
     };
     let begun = Instant::now();
-    let plan = Plan::compile(&blueprint, None, &Retired::default()).expect("a plan");
+    let plan = Plan::compile(&spec, None, &Retired::default()).expect("a plan");
     timed("compile a plan", begun);
     let begun = Instant::now();
-    let mut plan = Plan::compile(&blueprint, Some(&plan), &Retired::default()).expect("a plan");
+    let mut plan = Plan::compile(&spec, Some(&plan), &Retired::default()).expect("a plan");
     timed("compile the next plan", begun);
     let counters = vec![RealCounters::default(); plan.reals.len()];
     let mut schedulers = Schedulers::new(0, 1, 1);

@@ -10,7 +10,7 @@ mod gre;
 mod gue;
 mod ipip;
 
-use crate::blueprint::TunnelOptions;
+use crate::spec::TunnelOptions;
 use sluice_wire::ipip::Inner;
 use sluice_wire::{checksum, gre as wire_gre, ipip as outer, ipv4, shim};
 use std::net::IpAddr;

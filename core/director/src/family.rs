@@ -226,7 +226,7 @@ impl Family for Ipv4 {
     }
 }
 
-/// IPv6, and IPv4 as `::ffff:a.b.c.d` (RFC 4291 2.5.5.2): the addresses of the wide table.
+/// IPv6, and IPv4 as `::ffff:a.b.c.d` (RFC 4291 2.5.5.2): the addresses of the extended table.
 #[derive(Clone, Copy, Debug)]
 pub struct Ipv6;
 
@@ -287,7 +287,7 @@ impl Family for Ipv6 {
 
     #[inline(always)]
     fn side(plan: &Plan) -> &Side<u128> {
-        &plan.wide
+        &plan.extended
     }
 
     fn to_ip(address: u128) -> IpAddr {
@@ -346,7 +346,7 @@ impl Family for Ipv6 {
 
     #[inline(always)]
     fn rewrite(frame: &mut [u8], at: (usize, usize), old: &Tuple<u128>, new: &Tuple<u128>) {
-        crate::path::rewrite_wide(frame, at, old, new);
+        crate::path::rewrite_extended(frame, at, old, new);
     }
 
     fn is_unicast_source(address: u128) -> bool {

@@ -6,7 +6,6 @@
 //! code therefore runs over a NIC, over a capture file and under a fuzzer.
 #![forbid(unsafe_code)]
 
-pub mod blueprint;
 pub mod counters;
 mod encap;
 pub mod family;
@@ -21,6 +20,7 @@ pub mod plan;
 pub mod reason;
 pub mod schedule;
 pub mod session;
+pub mod spec;
 pub mod time;
 pub mod track;
 

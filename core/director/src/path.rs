@@ -18,33 +18,32 @@
 //! verifies each and acts. A burst gives exactly what its packets one at a time would give (a
 //! property test holds it): lanes behind a packet that changed their session are looked up again.
 
-mod across;
 mod admit;
 mod adopt;
 mod answer;
 mod burst;
+mod client_address;
 mod cut;
 mod elephants;
 mod engine;
 mod errors;
 mod evict;
+mod exception;
 mod follow;
 mod fragments;
 mod gateway;
 mod group;
 mod hairpin;
 mod half_open;
+mod handoff;
 mod inspect;
-mod introduce;
-mod joined;
 mod kill;
 mod leaving;
 mod linger;
 mod lookup;
-mod odd;
+mod nat64;
 mod open;
 mod others;
-mod outside;
 mod owners;
 mod parking;
 mod parse;
@@ -55,10 +54,11 @@ mod quote;
 mod rate;
 mod repeats;
 mod rewrite;
-mod sight;
+mod snat;
 mod source_route;
-mod strays;
+mod super_packet;
 mod sweep;
+mod trace;
 mod tunnel;
 
 #[cfg(test)]
@@ -69,8 +69,8 @@ pub use inspect::{SessionFilter, SessionInfo};
 pub use owners::{Owners, Round};
 pub use parking::{Parked, Parking};
 pub use probe::{Probe, Stage, Unprobed};
-pub(crate) use rewrite::{v4 as rewrite_v4, wide as rewrite_wide};
-pub use sight::{Headers, SeenSession, Sight};
+pub(crate) use rewrite::{extended as rewrite_extended, v4 as rewrite_v4};
+pub use trace::{Headers, PacketView, SeenSession};
 
 use crate::counters::{Counters, Direction};
 use crate::family::{Ipv4, Ipv6};
@@ -173,7 +173,7 @@ pub struct PathConfig {
 
 /// What one turn of either table shares.
 struct Shared {
-    /// Frames that the IPv4 table has nothing for and the wide one may have.
+    /// Frames that the IPv4 table has nothing for and the extended one may have.
     deferred: ArrayVec<u8, BURST>,
     /// How many of the turn's frames were received here.
     own: usize,
@@ -222,7 +222,7 @@ struct Shared {
     /// Of each pool the local ports that are this worker's: the first, and how many.
     ports: Vec<(u16, u32)>,
     /// What tells most packets that are for none of another worker's.
-    bounds: strays::Bounds,
+    bounds: handoff::Bounds,
     /// What the port of this turn takes frames for.
     macs: OwnMacs,
     waiting: ArrayVec<Waiting, BURST>,
@@ -238,7 +238,7 @@ struct Shared {
 pub struct Path {
     shared: Shared,
     v4: Engine<Ipv4>,
-    wide: Engine<Ipv6>,
+    extended: Engine<Ipv6>,
     config: PathConfig,
 }
 
@@ -272,7 +272,7 @@ impl Path {
             walks: Vec::new(),
             ports_from: 0,
             ports: Vec::new(),
-            bounds: strays::Bounds::NONE,
+            bounds: handoff::Bounds::NONE,
             macs: OwnMacs::ANY,
             waiting: ArrayVec::new(),
             leaving: Leaving::default(),
@@ -282,21 +282,21 @@ impl Path {
         let room = (config.sessions, config.fragments);
         let v4 = Engine::new(room, Seed::new(config.seed), config.pages)?;
         // Made when a plan first needs it.
-        let wide = Engine::new((1, 1), Seed::new(config.seed), PagePolicy::Ordinary)?;
-        Ok(Self { shared, v4, wide, config: *config })
+        let extended = Engine::new((1, 1), Seed::new(config.seed), PagePolicy::Ordinary)?;
+        Ok(Self { shared, v4, extended, config: *config })
     }
 
     /// Uses these instructions instead of the best that the processor has: to compare them.
     #[must_use]
     pub fn at_level(mut self, level: Level) -> Self {
-        (self.v4.level, self.wide.level) = (level, level);
+        (self.v4.level, self.extended.level) = (level, level);
         self
     }
 
     /// Sends all packets down the general path: to compare it with the vector path.
     #[must_use]
     pub fn without_vector_path(mut self) -> Self {
-        (self.v4.vector, self.wide.vector) = (false, false);
+        (self.v4.vector, self.extended.vector) = (false, false);
         self
     }
 
@@ -361,15 +361,15 @@ impl Path {
         self.shared.macs = *view.fib.own_macs(port);
         // What comes together is alike: one look says that the IPv4 table has nothing of it.
         if frames.iter().all(parse::is_ipv6) {
-            self.turn_wide((view, now, port), frames.len(), (frames, verdicts), probe);
+            self.turn_extended((view, now, port), frames.len(), (frames, verdicts), probe);
         } else {
-            let turn = Turn { view, now, port, others: Others::Wide(&self.wide.sessions) };
+            let turn = Turn { view, now, port, others: Others::Extended(&self.extended.sessions) };
             self.v4.turn(&mut self.shared, turn, frames.len(), (frames, verdicts), probe);
             let mut picks = std::mem::take(&mut self.shared.deferred);
             if !picks.is_empty() {
                 // Those that were parsed as its own are ahead of those that the other gave up.
                 picks.sort_unstable();
-                self.turn_wide((view, now, port), picks.as_slice(), (frames, verdicts), probe);
+                self.turn_extended((view, now, port), picks.as_slice(), (frames, verdicts), probe);
                 // The caller takes them in the order of their frames.
                 self.shared.waiting.sort_unstable_by_key(|waiting| waiting.lane);
             }
@@ -383,16 +383,16 @@ impl Path {
         self.shared.bounds.searched = None;
     }
 
-    /// The wide table's part of a turn.
-    fn turn_wide<F: Frame, P: Picks, T: Probe>(
+    /// The extended table's part of a turn.
+    fn turn_extended<F: Frame, P: Picks, T: Probe>(
         &mut self,
         (view, now, port): (View<'_>, Time, PortId),
         picks: P,
         burst: (&mut [F], &mut [Verdict]),
         probe: &mut T,
     ) {
-        let turn = Turn { view, now, port, others: Others::Narrow(&self.v4.sessions) };
-        self.wide.turn(&mut self.shared, turn, picks, burst, probe);
+        let turn = Turn { view, now, port, others: Others::Compact(&self.v4.sessions) };
+        self.extended.turn(&mut self.shared, turn, picks, burst, probe);
     }
 
     /// What goes with a frame of the last turn whose verdict is [`Verdict::HandOff`].
@@ -430,13 +430,13 @@ impl Path {
     pub fn sweep(&mut self, plan: &Plan, now: Time) {
         self.shared.settle_pressure(plan, now);
         self.v4.sweep(&mut self.shared, plan, now);
-        self.wide.sweep(&mut self.shared, plan, now);
+        self.extended.sweep(&mut self.shared, plan, now);
     }
 
     /// Ends every session that has timed out.
     pub fn sweep_all(&mut self, plan: &Plan, now: Time) {
         self.v4.sweep_all(&mut self.shared, plan, now);
-        self.wide.sweep_all(&mut self.shared, plan, now);
+        self.extended.sweep_all(&mut self.shared, plan, now);
     }
 
     /// What was counted so far.
@@ -473,7 +473,10 @@ impl Path {
     /// Bytes of address space of the session tables, and the pages they lie in.
     pub fn memory(&self) -> (usize, &'static str) {
         let slab = self.v4.sessions.slab();
-        (self.v4.sessions.mapped_bytes() + self.wide.sessions.mapped_bytes(), slab.pages().name())
+        (
+            self.v4.sessions.mapped_bytes() + self.extended.sessions.mapped_bytes(),
+            slab.pages().name(),
+        )
     }
 }
 

@@ -5,39 +5,39 @@
 //! (they go on until they end). A tombstone's id is given to something new only when the caller
 //! vouches that no session uses it.
 
+mod address_filter;
 mod addresses;
 mod clients;
 mod compile;
 pub(crate) mod forwarding;
 mod hairpins;
+mod health_state;
 mod ids;
 mod probes;
 mod real;
 pub(crate) mod side;
-mod sieve;
-mod standing;
 mod tables;
 mod takers;
 mod timeouts;
 
+pub(crate) use address_filter::AddressFilter;
 pub use clients::Clients;
 pub use compile::CompileError;
 pub use forwarding::Forwarding;
+pub use health_state::HealthState;
 pub use ids::Retired;
 pub use probes::{MAX_PROBED, probe_port};
 pub(crate) use side::Side;
-pub(crate) use sieve::Sieve;
-pub use standing::Standing;
 pub(crate) use takers::Takers;
 
-use crate::blueprint::{
-    AllDown, ClientAddress, HashKey, Mapping, Mode, Network, NoSession, Orphans, Persistence,
-    Ports, Protocol, Refusal, Scheduling, TunnelSources,
-};
 use crate::encap::Encap;
 use crate::fib::PortId;
 use crate::schedule::mh::Table;
 use crate::session::{Core, State};
+use crate::spec::{
+    AllDown, ClientAddress, HashKey, Mapping, Mode, Network, NoSession, Orphans, Persistence,
+    Ports, Protocol, Refusal, Scheduling, TunnelSources,
+};
 use bytemuck::{NoUninit, Zeroable};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -117,8 +117,8 @@ pub struct Service {
     pub former_owners: Vec<Owner>,
     /// The number of the plan since which it is there without a break; 0 if it has long gone.
     pub born: u64,
-    /// Whether its sessions are in the wide table, whatever its family: see [`Plan::wide_v4`].
-    pub wide: bool,
+    /// Whether its sessions are in the extended table, whatever its family: see [`Plan::wide_v4`].
+    pub extended: bool,
     /// False for a tombstone.
     pub live: bool,
 }
@@ -154,7 +154,7 @@ impl Default for Service {
             owner: None,
             former_owners: Vec::new(),
             born: 0,
-            wide: false,
+            extended: false,
             live: false,
         }
     }
@@ -258,7 +258,7 @@ pub struct Real {
     /// Whether it was up when any real server of the service was last.
     pub(crate) was_up: bool,
     /// What follows from all that: whether it gets new sessions.
-    pub standing: Standing,
+    pub health_state: HealthState,
     /// What becomes of its sessions now: [`Orphans::Keep`] unless it is down.
     pub orphans: Orphans,
     /// False for a tombstone.
@@ -272,8 +272,8 @@ pub struct Pool {
     pub name: String,
     /// Its addresses of IPv4 and of IPv6.
     pub locals: [Vec<LocalId>; 2],
-    /// Whether sessions of the IPv4 table and of the wide one take ports of its IPv4 addresses:
-    /// each then has its own half of them. Those of IPv6 are all the wide one's.
+    /// Whether sessions of the IPv4 table and of the extended one take ports of its IPv4 addresses:
+    /// each then has its own half of them. Those of IPv6 are all the extended one's.
     pub shared: bool,
     /// Whether hosts inside reach each other by its addresses and ports: rules of source NAT use
     /// it that say so, and no service.
@@ -313,11 +313,11 @@ impl Pool {
     /// see [`Pool::share`].
     pub(crate) fn share_of(
         &self,
-        (wide, six): (bool, bool),
+        (extended, six): (bool, bool),
         (worker, workers): (u16, u16),
     ) -> (u32, u32) {
         if self.shared && !six {
-            self.share(worker * 2 + u16::from(wide), workers * 2)
+            self.share(worker * 2 + u16::from(extended), workers * 2)
         } else {
             self.share(worker, workers)
         }
@@ -382,20 +382,20 @@ pub struct Plan {
     pub(crate) snat_order: Vec<ServiceId>,
     /// Former rules of source NAT, which may still have sessions.
     pub(crate) snat_former: Vec<ServiceId>,
-    /// Whether IPv4 packets may belong to sessions of the wide table: those across families, of
+    /// Whether IPv4 packets may belong to sessions of the extended table: those across families, of
     /// source NAT, and of TCP that tells real servers the client's address need more room than an
     /// IPv4 session has.
     pub wide_v4: bool,
     /// Where [`Self::wide_v4`] is: which IPv4 packets are the IPv4 table's at most.
-    pub(crate) sieve: Option<Sieve>,
+    pub(crate) address_filter: Option<AddressFilter>,
     /// Whose sessions take the ports of local addresses, by id.
     pub(crate) takers: Vec<Takers>,
     /// Which local addresses sessions of the IPv4 table have, or had once, by id.
     pub(crate) narrow_locals: Vec<bool>,
     /// Whether any service tells its real servers the client's address.
-    pub(crate) introduces: bool,
+    pub(crate) tells_client: bool,
     pub(crate) v4: Side<u32>,
-    pub(crate) wide: Side<u128>,
+    pub(crate) extended: Side<u128>,
 }
 
 impl Plan {
@@ -432,9 +432,9 @@ impl Plan {
         rules.flat_map(|snat| &snat.sources).any(|source| source.contains(address))
     }
 
-    /// Whether any session may need the wide table.
-    pub(crate) fn uses_wide(&self) -> bool {
-        self.services.iter().any(|service| service.wide)
+    /// Whether any session may need the extended table.
+    pub(crate) fn uses_extended(&self) -> bool {
+        self.services.iter().any(|service| service.extended)
     }
 
     /// A real server by its id.

@@ -28,7 +28,7 @@ mod tests;
 pub use hash::stable_hash;
 
 use crate::counters::RealCounters;
-use crate::plan::{Plan, Real, RealId, Service, ServiceId, Standing};
+use crate::plan::{HealthState, Plan, Real, RealId, Service, ServiceId};
 use crate::time::Time;
 use p2c::Random;
 use roster::{Beginning, Roster};
@@ -200,7 +200,7 @@ impl Schedulers {
             upper,
             lower,
             weight: real.weight.into(),
-            available: real.live && real.standing == Standing::Serves && real.weight > 0,
+            available: real.live && real.health_state == HealthState::Serves && real.weight > 0,
             full: false,
             step: 0,
             credit: 0,

@@ -1,7 +1,7 @@
 //! A session: who talks to whom through which local port, in which state, and when it was last
 //! seen; and the table that finds it from either direction.
 //!
-//! Thirty-two bytes in the IPv4 table, 64 in the wide one. Addresses of the service, the real
+//! Thirty-two bytes in the IPv4 table, 64 in the extended one. Addresses of the service, the real
 //! server and the local address live once, in the plan; the entry names them by their ids, which
 //! the plan keeps stable for as long as a session uses them. Each session is in the index once for
 //! each direction that comes by the director, and the index's value is the session's id and the
@@ -30,7 +30,7 @@ pub struct Session<A, X = ()> {
     pub client: A,
     /// What does not depend on the family.
     pub core: Core,
-    /// What only the wide table has.
+    /// What only the extended table has.
     pub extra: X,
 }
 
@@ -93,7 +93,7 @@ impl<A, X> DerefMut for Session<A, X> {
     }
 }
 
-/// What a session of the wide table has besides.
+/// What a session of the extended table has besides.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Zeroable)]
 pub struct Extra {

@@ -86,7 +86,7 @@ pub trait Instructions: Copy + Sealed {
     /// Bytes of each in reverse order.
     fn swap_bytes(self, a: Self::Eight) -> Self::Eight;
     /// A bit for each lane that has what another lane has.
-    fn twins(self, a: Self::Eight) -> u8;
+    fn conflicts(self, a: Self::Eight) -> u8;
     /// A bit for each truth, the first lane's lowest.
     fn mask(self, truth: Self::Eight) -> u8;
     /// Of a table of sixteen the words that the lower four bits of each lane say.

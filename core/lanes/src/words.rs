@@ -168,8 +168,8 @@ impl<I: Instructions> Words<I> {
 
     /// A bit for each lane that has what another lane has.
     #[inline(always)]
-    pub fn twins(self) -> u8 {
-        self.0.twins(self.1)
+    pub fn conflicts(self) -> u8 {
+        self.0.conflicts(self.1)
     }
 
     /// A bit for each truth, the first lane's lowest.
@@ -221,7 +221,7 @@ mod tests {
                 words.store(&mut out);
                 out
             };
-            (results.map(store).to_vec(), truth.mask(), (a & 7).twins())
+            (results.map(store).to_vec(), truth.mask(), (a & 7).conflicts())
         }
     }
 
@@ -284,7 +284,7 @@ mod tests {
             for level in Level::available() {
                 prop_assert_eq!(&level.run(All(a, b, same)), &plain);
             }
-            let (words, mask, twins) = plain;
+            let (words, mask, conflicts) = plain;
             for at in 0..LANES {
                 let truth = |of: bool| if of { u32::MAX } else { 0 };
                 let product = u64::from(a[at]) * u64::from(b[at]);
@@ -312,7 +312,7 @@ mod tests {
                 prop_assert_eq!(got, expected);
                 prop_assert_eq!(mask >> at & 1 == 1, same[at]);
                 let alike = a.iter().filter(|word| *word % 8 == a[at] % 8).count();
-                prop_assert_eq!(twins >> at & 1 == 1, alike > 1);
+                prop_assert_eq!(conflicts >> at & 1 == 1, alike > 1);
             }
         }
 

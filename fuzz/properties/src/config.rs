@@ -15,9 +15,9 @@ pub fn config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match Config::parse("fuzz.toml", text) {
         Ok(loaded) => {
-            let blueprint = loaded.config.blueprint();
+            let spec = loaded.config.spec();
             // A plan may be too large for its ids, and says so; that is no fault of the text.
-            if Plan::compile(&blueprint, None, &Retired::default()).is_ok()
+            if Plan::compile(&spec, None, &Retired::default()).is_ok()
                 && loaded.config.limits.sessions <= MOST_SESSIONS
             {
                 assert!(Player::new(&loaded.config, 1).is_ok(), "accepted, and cannot be replayed");

@@ -8,10 +8,10 @@
 
 mod craft;
 mod director;
+mod frame;
 mod judge;
 pub mod scenes;
 mod script;
-mod sight;
 mod world;
 
 pub use script::{HEAD, encode};
@@ -20,10 +20,10 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use sluice::replay::CaptureFrame;
-use sluice_director::blueprint::Blueprint;
 use sluice_director::fib::{Fib, PortId};
 use sluice_director::path::{BURST, Verdict, View};
 use sluice_director::plan::{Plan, Retired};
+use sluice_director::spec::Spec;
 use sluice_director::{Frame, Time};
 
 use crate::bytes::Bytes;
@@ -68,7 +68,7 @@ pub fn reach(data: &[u8]) -> Reached {
 struct Stage {
     world: World,
     /// As at first: sessions outlive their services.
-    blueprint: Rc<Blueprint>,
+    spec: Rc<Spec>,
     plan: Plan,
     fib: Fib,
     known: bool,
@@ -85,8 +85,8 @@ struct Stage {
 
 impl Stage {
     fn new(world: World) -> Self {
-        let blueprint = Rc::new(world.blueprint(0));
-        let plan = Plan::compile(&blueprint, None, &Retired::default());
+        let spec = Rc::new(world.spec(0));
+        let plan = Plan::compile(&spec, None, &Retired::default());
         let plan = plan.expect("the world can be compiled");
         Self {
             staged: Director::new(&world, &plan),
@@ -94,7 +94,7 @@ impl Stage {
             fib: world.fib(&plan, None, false),
             known: false,
             changed: false,
-            blueprint,
+            spec,
             world,
             plan,
             now: Time(1_000_000),
@@ -122,8 +122,8 @@ impl Stage {
             Op::Reload(variant) => {
                 self.turn(0, 0);
                 self.changed = true;
-                let blueprint = self.world.blueprint(variant);
-                let plan = Plan::compile(&blueprint, Some(&self.plan), &Retired::default());
+                let spec = self.world.spec(variant);
+                let plan = Plan::compile(&spec, Some(&self.plan), &Retired::default());
                 self.plan = plan.expect("the world can be compiled");
                 self.route();
                 for path in self.staged.workers.iter_mut().chain(&mut self.single.workers) {
@@ -185,7 +185,7 @@ impl Stage {
         let view = View { plan: &self.plan, fib: &self.fib };
         let mut burst: Vec<_> = frames.iter().map(|bytes| CaptureFrame::new(bytes)).collect();
         let mut alone = burst.clone();
-        let (world, blueprint) = (self.world, Rc::clone(&self.blueprint));
+        let (world, spec) = (self.world, Rc::clone(&self.spec));
         let outcomes = self.staged.turn(view, self.now, arrivals, &mut burst);
         for (lane, frame) in alone.iter_mut().enumerate() {
             let (arrival, view) = (arrivals[lane], View { plan: &self.plan, fib: &self.fib });
@@ -198,7 +198,7 @@ impl Stage {
             assert_eq!(burst[lane].bytes(), frame.bytes(), "lane {lane}: a burst changes bytes");
             let case = Case {
                 world: &world,
-                blueprint: &blueprint,
+                spec: &spec,
                 arrival,
                 before: &frames[lane],
                 outcome,

@@ -73,7 +73,7 @@ pub(crate) struct Came {
 
 /// Where received frames go.
 #[derive(Debug)]
-pub(crate) struct Beach {
+pub(crate) struct Received {
     /// Buffers for what fits them.
     small: FramePool,
     /// The longest frame that does.
@@ -83,7 +83,7 @@ pub(crate) struct Beach {
     pub came: Came,
 }
 
-impl Beach {
+impl Received {
     /// Frames of up to `most` bytes go into buffers of this pool.
     pub fn new(small: FramePool, most: u16) -> Self {
         let ready = VecDeque::with_capacity(2 * BURST);

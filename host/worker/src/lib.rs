@@ -6,8 +6,8 @@
 //! the same loop runs over DPDK, over memory in a benchmark, and in tests.
 #![forbid(unsafe_code)]
 
+pub mod capture_point;
 mod held;
-pub mod lookout;
 pub mod mailbox;
 mod outlet;
 mod pieces;

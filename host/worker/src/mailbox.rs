@@ -4,7 +4,7 @@
 //! events that need somebody who may make system calls. A worker looks into its mailbox between
 //! turns; a worker that sleeps is woken through its descriptor.
 
-use crate::lookout::Lookout;
+use crate::capture_point::CapturePoint;
 use crate::queue::Queue;
 use crate::stages::StageCounts;
 use crate::worker::Snapshot;
@@ -159,10 +159,10 @@ pub enum Message<Q: Queue> {
         /// Those there are.
         reply: Sender<Vec<Elephant>>,
     },
-    /// Look out for packets; a lookout that is one too many is given back.
-    LookOut(Box<Lookout>, Sender<Result<(), Box<Lookout>>>),
-    /// Give back the lookout with this number, for whoever may take the time to free it.
-    LookAway(u64, Sender<Option<Box<Lookout>>>),
+    /// Look out for packets; a capture point that is one too many is given back.
+    LookOut(Box<CapturePoint>, Sender<Result<(), Box<CapturePoint>>>),
+    /// Give back the capture point with this number, for whoever may take the time to free it.
+    LookAway(u64, Sender<Option<Box<CapturePoint>>>),
     /// End the loop.
     Stop,
 }

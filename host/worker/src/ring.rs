@@ -17,7 +17,7 @@ const RING: usize = 1024;
 
 /// What the receiving worker shall do with a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Errand {
+pub(crate) enum Handoff {
     /// Run it through its path, as received from the port, with what it has behind it.
     Process(Round),
     /// Send it by the port, which the sender has no queue of.
@@ -29,33 +29,37 @@ pub(crate) enum Errand {
 }
 
 /// A frame on its way to another worker.
-pub(crate) struct Parcel<F> {
+pub(crate) struct HandoffMessage<F> {
     pub frame: F,
     pub port: PortId,
-    pub errand: Errand,
+    pub handoff: Handoff,
 }
 
-/// A ring's end to put parcels in, and those that wait for the end of the turn.
+/// A ring's end to put messages in, and those that wait for the end of the turn.
 pub(crate) struct Sender<F> {
-    ring: Producer<Parcel<F>>,
-    pending: ArrayVec<Parcel<F>, BURST>,
+    ring: Producer<HandoffMessage<F>>,
+    pending: ArrayVec<HandoffMessage<F>, BURST>,
     flushed: bool,
 }
 
 impl<F> Sender<F> {
-    /// Adds a parcel; gives how many had to be dropped for it.
-    pub fn push(&mut self, parcel: Parcel<F>) -> usize {
+    /// Adds a message; gives how many had to be dropped for it.
+    pub fn push(&mut self, message: HandoffMessage<F>) -> usize {
         let dropped = if self.pending.is_full() { self.flush() } else { 0 };
-        self.pending.push(parcel);
+        self.pending.push(message);
         dropped
     }
 
-    /// Puts so many parcels into the ring, and ahead of them what waits; gives how many had to be
+    /// Puts so many messages into the ring, and ahead of them what waits; gives how many had to be
     /// dropped because it is full.
-    pub fn push_all(&mut self, count: usize, parcels: impl Iterator<Item = Parcel<F>>) -> usize {
+    pub fn push_all(
+        &mut self,
+        count: usize,
+        messages: impl Iterator<Item = HandoffMessage<F>>,
+    ) -> usize {
         let before = if self.pending.is_empty() { 0 } else { self.flush() };
         self.flushed = true;
-        before + put(&mut self.ring, count, parcels)
+        before + put(&mut self.ring, count, messages)
     }
 
     /// Whether nothing waits.
@@ -75,12 +79,12 @@ impl<F> Sender<F> {
     }
 }
 
-/// Puts so many parcels into a ring at once; gives how many had to be dropped.
+/// Puts so many messages into a ring at once; gives how many had to be dropped.
 #[inline(always)]
 fn put<F>(
-    ring: &mut Producer<Parcel<F>>,
+    ring: &mut Producer<HandoffMessage<F>>,
     count: usize,
-    mut parcels: impl Iterator<Item = Parcel<F>>,
+    mut messages: impl Iterator<Item = HandoffMessage<F>>,
 ) -> usize {
     // How far the receiver is, is looked up only when there may be too little room: that is in its
     // cache.
@@ -89,20 +93,20 @@ fn put<F>(
         room = slots;
     }
     if let Ok(chunk) = ring.write_chunk_uninit(room) {
-        chunk.fill_from_iter(&mut parcels);
+        chunk.fill_from_iter(&mut messages);
     }
-    parcels.count()
+    messages.count()
 }
 
 /// What has each frame behind it that was handed over.
 pub(crate) type Rounds = ArrayVec<Round, BURST>;
 
-/// Turns that parcels wait for a burst that they can join.
+/// Turns that messages wait for a burst that they can join.
 const PATIENCE: u8 = 4;
 
-/// A ring's end to take parcels out of.
+/// A ring's end to take messages out of.
 pub(crate) struct Receiver<F> {
-    ring: Consumer<Parcel<F>>,
+    ring: Consumer<HandoffMessage<F>>,
     /// Turns that the first has waited, or those before it.
     waited: u8,
 }
@@ -115,12 +119,12 @@ impl<F: Frame> Receiver<F> {
         let Ok(chunk) = self.ring.read_chunk(most) else { return };
         // Where the ring begins anew, the rest joins another burst.
         let (first, _) = chunk.as_slices();
-        let is_other = |parcel: &Parcel<F>| {
-            parcel.port != port || !matches!(parcel.errand, Errand::Process(_))
+        let is_other = |message: &HandoffMessage<F>| {
+            message.port != port || !matches!(message.handoff, Handoff::Process(_))
         };
         let count = first.iter().position(is_other).unwrap_or(first.len());
-        for Parcel { frame, errand, .. } in chunk.into_iter().take(count) {
-            if let Errand::Process(round) = errand {
+        for HandoffMessage { frame, handoff, .. } in chunk.into_iter().take(count) {
+            if let Handoff::Process(round) = handoff {
                 frame.prefetch_far();
                 burst.push(frame);
                 rounds.push(round);
@@ -128,12 +132,12 @@ impl<F: Frame> Receiver<F> {
         }
     }
 
-    /// Whether parcels may wait for the next turn: few, and not for long, whose first is for a port
-    /// whose bursts it can join. None may.
+    /// Whether messages may wait for the next turn: few, and not for long, whose first is for a
+    /// port whose bursts it can join. None may.
     pub fn may_wait(&mut self, joins: impl Fn(PortId) -> bool) -> bool {
         let few = self.ring.slots() < BURST / 4;
-        let joins = self.ring.peek().map_or(true, |parcel| {
-            matches!(parcel.errand, Errand::Process(_)) && joins(parcel.port)
+        let joins = self.ring.peek().map_or(true, |message| {
+            matches!(message.handoff, Handoff::Process(_)) && joins(message.port)
         });
         let may = few && joins && self.waited < PATIENCE;
         self.waited = if may && !self.ring.is_empty() { self.waited + 1 } else { 0 };
@@ -147,10 +151,10 @@ impl<F> Receiver<F> {
     }
 
     /// Takes as many as there is room for.
-    pub fn take(&mut self, parcels: &mut ArrayVec<Parcel<F>, BURST>) {
-        let count = self.ring.slots().min(parcels.remaining_capacity());
+    pub fn take(&mut self, messages: &mut ArrayVec<HandoffMessage<F>, BURST>) {
+        let count = self.ring.slots().min(messages.remaining_capacity());
         if let Ok(chunk) = self.ring.read_chunk(count) {
-            parcels.extend(chunk);
+            messages.extend(chunk);
         }
     }
 }
@@ -168,29 +172,29 @@ impl<F> Default for Rings<F> {
 }
 
 impl<F> Rings<F> {
-    /// Puts a parcel for another worker with those that wait for the end of the turn; gives how
+    /// Puts a message for another worker with those that wait for the end of the turn; gives how
     /// many had to be dropped for it.
     #[inline]
-    pub(crate) fn hand_over(&mut self, worker: u16, parcel: Parcel<F>) -> usize {
+    pub(crate) fn hand_over(&mut self, worker: u16, message: HandoffMessage<F>) -> usize {
         match self.to.get_mut(usize::from(worker)) {
-            Some(Some(ring)) => ring.push(parcel),
+            Some(Some(ring)) => ring.push(message),
             _ => 1,
         }
     }
 
-    /// Hands over a parcel for each of `workers`, as [`Rings::hand_over`] does, but at once if all
+    /// Hands over a message for each of `workers`, as [`Rings::hand_over`] does, but at once if all
     /// are for the same.
     pub(crate) fn hand_over_all(
         &mut self,
         workers: &[u16],
-        parcels: impl Iterator<Item = Parcel<F>>,
+        messages: impl Iterator<Item = HandoffMessage<F>>,
     ) -> usize {
         let all = workers.first().filter(|first| workers.iter().all(|worker| worker == *first));
         match all.and_then(|worker| self.to.get_mut(usize::from(*worker))) {
-            Some(Some(ring)) => ring.push_all(workers.len(), parcels),
+            Some(Some(ring)) => ring.push_all(workers.len(), messages),
             _ => {
-                let each = workers.iter().zip(parcels);
-                each.map(|(worker, parcel)| self.hand_over(*worker, parcel)).sum()
+                let each = workers.iter().zip(messages);
+                each.map(|(worker, message)| self.hand_over(*worker, message)).sum()
             }
         }
     }
@@ -225,42 +229,42 @@ mod tests {
         let [mut first, mut second] = mesh::<usize>(2).try_into().ok().unwrap();
         let to = first.to[1].as_mut().unwrap();
         let from = second.from[0].as_mut().unwrap();
-        let parcel = |frame| Parcel { frame, port: PortId(0), errand: Errand::Send };
+        let message = |frame| HandoffMessage { frame, port: PortId(0), handoff: Handoff::Send };
         let given = RING + BURST + 3;
-        let mut dropped: usize = (0..given).map(|frame| to.push(parcel(frame))).sum();
+        let mut dropped: usize = (0..given).map(|frame| to.push(message(frame))).sum();
         assert!(from.ring.slots() <= RING && !to.is_empty());
         dropped += to.flush();
         assert!(to.is_empty());
         let mut came = Vec::new();
         while !from.is_empty() {
-            let mut parcels = ArrayVec::new();
-            from.take(&mut parcels);
-            came.extend(parcels.iter().map(|parcel| parcel.frame));
+            let mut messages = ArrayVec::new();
+            from.take(&mut messages);
+            came.extend(messages.iter().map(|message| message.frame));
         }
         assert_eq!(came, (0..RING).collect::<Vec<_>>());
         assert_eq!(dropped, given - RING);
     }
 
-    /// Who gets a parcel is who is named beside it, alone or with others, in the order given.
+    /// Who gets a message is who is named beside it, alone or with others, in the order given.
     #[test]
     fn all_and_each_go_where_they_are_to() {
         let mut rings = mesh::<u16>(3);
         let mut told = [const { Vec::new() }; 3];
         let mut number = 0;
         for workers in [&[1u16, 1, 1] as &[u16], &[2], &[1, 2, 1], &[2, 2], &[1, 0, 2], &[], &[1]] {
-            let parcels = workers.iter().map(|worker| {
+            let messages = workers.iter().map(|worker| {
                 number += 1;
                 told[usize::from(*worker)].push(number);
-                Parcel { frame: number, port: PortId(0), errand: Errand::Send }
+                HandoffMessage { frame: number, port: PortId(0), handoff: Handoff::Send }
             });
             let own = workers.iter().filter(|worker| **worker == 0).count();
-            assert_eq!(rings[0].hand_over_all(workers, parcels), own, "no ring to itself");
+            assert_eq!(rings[0].hand_over_all(workers, messages), own, "no ring to itself");
         }
         for worker in 1..3 {
             assert_eq!(rings[0].to[worker].as_mut().unwrap().flush(), 0);
             let mut came = ArrayVec::new();
             rings[worker].from[0].as_mut().unwrap().take(&mut came);
-            let came: Vec<_> = came.iter().map(|parcel| parcel.frame).collect();
+            let came: Vec<_> = came.iter().map(|message| message.frame).collect();
             assert_eq!(came, told[worker]);
         }
     }

@@ -87,7 +87,7 @@ fn sleep<Q: Queue>(worker: &mut Worker<Q>, wake: &Wake) {
     worker.wake_called();
     wake.about_to_sleep();
     let mut failed = false;
-    if !worker.has_parcels() {
+    if !worker.has_messages() {
         worker.tally.sleeps += 1;
         let mut fds = vec![PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN)];
         let mut longest = LONG_SLEEP;

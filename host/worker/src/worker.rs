@@ -1,20 +1,20 @@
 //! One worker's turn: receive, run through the path, send.
 
-mod guests;
+mod handoff;
 mod hold;
 mod send;
 mod timed;
-mod watched;
+mod traced;
 
+use crate::capture_point::Came;
 use crate::held::HeldFrames;
-use crate::lookout::Came;
 use crate::mailbox::{Event, Message, Report, Wake};
 use crate::outlet::Outlet;
 use crate::queue::{Burst, Queue};
-use crate::ring::{Errand, Parcel, Rings, Rounds};
+use crate::ring::{Handoff, HandoffMessage, Rings, Rounds};
 use crate::stages::{Clock, StageCounts, Stages};
 use arrayvec::ArrayVec;
-use guests::Search;
+use handoff::Search;
 use sluice_director::fib::{Fib, PortId};
 use sluice_director::path::{
     BURST, Parked, Parking, Path, PathConfig, Probe, RegionError, Round, Unprobed, Verdict, View,
@@ -24,7 +24,7 @@ use sluice_director::plan::Plan;
 use sluice_director::{Reason, Time};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use watched::Lookouts;
+use traced::CapturePoints;
 
 /// Bursts of so many frames or fewer are spared to prepare room for all that one may have.
 const SHORT: usize = 32;
@@ -84,7 +84,7 @@ pub struct Worker<Q: Queue> {
     ports: Vec<Attached<Q>>,
     rings: Rings<Q::Frame>,
     /// Workers whose rings have something in this turn.
-    callers: Vec<usize>,
+    senders: Vec<usize>,
     /// Whether some were handed something and may not have been woken.
     owes_wakes: bool,
     wakes: Vec<Wake>,
@@ -94,9 +94,9 @@ pub struct Worker<Q: Queue> {
     events_wake: Wake,
     stages: Stages,
     /// Who looks at packets; nobody as a rule.
-    lookouts: Option<Box<Lookouts>>,
+    capture_points: Option<Box<CapturePoints>>,
     /// Who is over and was not taken back yet.
-    retired: Option<Box<Lookouts>>,
+    retired: Option<Box<CapturePoints>>,
     pub(crate) tally: Tally,
 }
 
@@ -140,7 +140,7 @@ impl<Q: Queue> Worker<Q> {
             path,
             snapshot,
             ports: Vec::new(),
-            callers: Vec::with_capacity(rings.from.len()),
+            senders: Vec::with_capacity(rings.from.len()),
             owes_wakes: false,
             rings,
             wakes,
@@ -149,7 +149,7 @@ impl<Q: Queue> Worker<Q> {
             events,
             events_wake,
             stages: Stages::new(config.clock, config.path.worker),
-            lookouts: None,
+            capture_points: None,
             retired: None,
             tally: Tally::default(),
         })
@@ -216,7 +216,7 @@ impl<Q: Queue> Worker<Q> {
         }
         if self.has_others {
             self.wake_called();
-            self.look_for_callers();
+            self.note_senders();
         }
         for at in 0..self.ports.len() {
             for queue in 0..self.ports[at].lines.len() {
@@ -226,7 +226,7 @@ impl<Q: Queue> Worker<Q> {
                 came += self.serve_twin(at, queue);
             }
         }
-        came += self.serve_callers(now);
+        came += self.serve_senders(now);
         self.flush();
         self.sweep(now, came);
         if self.held.len() > 0 {
@@ -289,7 +289,7 @@ impl<Q: Queue> Worker<Q> {
         let mut burst = Burst::new();
         let came = self.ports[port].twins[queue].queue.receive(&mut burst);
         let mut dropped = 0;
-        if self.lookouts.is_some() {
+        if self.capture_points.is_some() {
             self.watch_kernels(PortId(port as u16), &burst);
         }
         let Attached { lines, .. } = &mut self.ports[port];
@@ -350,7 +350,7 @@ impl<Q: Queue> Worker<Q> {
         since: &[Time],
         probe: &mut T,
     ) {
-        if self.lookouts.is_some() {
+        if self.capture_points.is_some() {
             return self.process_watched(now, port, (burst, rounds), since);
         }
         let handed = (burst, rounds);
@@ -412,8 +412,8 @@ impl<Q: Queue> Worker<Q> {
                     if let Some(home) = self.ports.get_mut(usize::from(port.0)) {
                         home.search.found_one();
                     }
-                    let errand = Errand::Process(self.path.round(lane));
-                    self.hand_off(worker, Parcel { frame, port, errand });
+                    let handoff = Handoff::Process(self.path.round(lane));
+                    self.hand_off(worker, HandoffMessage { frame, port, handoff });
                 }
                 Verdict::Wait => self.wait(now, waiting.next(), frame),
             }
@@ -421,7 +421,7 @@ impl<Q: Queue> Worker<Q> {
     }
 
     /// Whether another worker's frames wait.
-    pub(crate) fn has_parcels(&self) -> bool {
+    pub(crate) fn has_messages(&self) -> bool {
         self.rings.from.iter().flatten().any(|ring| !ring.is_empty())
     }
 
@@ -451,8 +451,8 @@ impl<Q: Queue> Worker<Q> {
             Message::Elephants { limit, reply } => {
                 let _ = reply.send(self.path.elephants(&self.snapshot.plan, now, limit));
             }
-            Message::LookOut(lookout, reply) => {
-                let _ = reply.send(self.look_out(lookout));
+            Message::LookOut(capture_point, reply) => {
+                let _ = reply.send(self.look_out(capture_point));
             }
             Message::LookAway(number, reply) => {
                 let _ = reply.send(self.look_away(number));

@@ -4,9 +4,9 @@ use super::session::{Session, State};
 use super::{Checker, Scene, Violation};
 use crate::wire::{UDP, from_ip, to_ip};
 use sluice_director::Time;
-use sluice_director::blueprint::Mode;
 use sluice_director::counters::RealCounters;
 use sluice_director::path::{Path, SessionFilter, SessionInfo};
+use sluice_director::spec::Mode;
 
 /// A director's sweep is once around in this time; with what the world takes between two calls.
 const SWEEP_MS: u64 = 2000 + 200;

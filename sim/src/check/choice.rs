@@ -5,7 +5,7 @@ use super::session::Session;
 use super::{Checker, Scene, Violation};
 use crate::universe::Service;
 use crate::wire::{Addr, Tuple};
-use sluice_director::blueprint::{HashKey, Orphans, Scheduling};
+use sluice_director::spec::{HashKey, Orphans, Scheduling};
 
 /// Of so many choices by the number of sessions one is looked at closely.
 const SAMPLE: u32 = 16;

@@ -8,8 +8,8 @@ use super::{Checker, Owned, Scene, Violation, Way};
 use crate::errors::{About, Flaw, Trouble};
 use crate::frame::Buffer;
 use crate::wire::{Addr, IcmpError, Packet, Tuple, frame_len, is_v4, read_error, write};
-use sluice_director::blueprint::{Mode, Orphans};
 use sluice_director::path::{Verdict, Waiting};
+use sluice_director::spec::{Mode, Orphans};
 use sluice_director::{Frame, Reason};
 
 /// How long a path MTU is believed (RFC 1191 6.3).

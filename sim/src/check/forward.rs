@@ -9,8 +9,8 @@ use crate::wire::{
     ACK, Addr, FIN, Outer, Packet, RST, SCTP, SYN, Seen, TCP, Tuple, UDP, is_v4, read, to_ip,
 };
 use sluice_director::Frame;
-use sluice_director::blueprint::Mode;
 use sluice_director::path::Waiting;
+use sluice_director::spec::Mode;
 
 /// Of so many frames one is shown to the second reader too.
 const SAMPLE: u64 = 64;

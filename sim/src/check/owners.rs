@@ -5,7 +5,7 @@ use super::{Checker, Owned, Scene, Violation};
 use crate::frame::Buffer;
 use crate::universe::{Service, Universe};
 use crate::wire::Tuple;
-use sluice_director::blueprint::Mode;
+use sluice_director::spec::Mode;
 
 impl Checker {
     /// A frame that was handed to another worker: it owns the local port or the client, once did,

@@ -15,8 +15,8 @@ use crate::wire::{
     Packet, Place, SCTP, Seen, SeenPiece, TCP, Tuple, is_v4, portless, read_piece, write_piece,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
-use sluice_director::blueprint::{Mode, Orphans};
 use sluice_director::path::{Verdict, Waiting};
+use sluice_director::spec::{Mode, Orphans};
 use sluice_director::{Frame, Reason};
 
 /// How long the fragments of a datagram may be apart, by family.
@@ -268,7 +268,7 @@ impl Checker {
             let ports = |tuple: Tuple| (tuple.sport, tuple.dport);
             let summed = packet.tuple.protocol == SCTP
                 && becomes.is_some_and(|new| ports(new) != ports(packet.tuple));
-            let kept = crosses || summed || universe.services[session.service].introduces();
+            let kept = crosses || summed || universe.services[session.service].tells_client();
             return if kept { Ok(()) } else { Err("kept whole, and need not be".into()) };
         }
         let tuple = packet.tuple;
@@ -280,7 +280,7 @@ impl Checker {
         };
         let spec = &universe.services[service];
         let mut reals = snapshot.eligible[service].iter().map(|at| &spec.reals[*at]);
-        let kept = spec.introduces()
+        let kept = spec.tells_client()
             || reals.any(|real| {
                 let port = ![0, tuple.dport].contains(&real.port) && real.mode == Mode::Nat;
                 let crosses = is_v4(universe.nodes[real.node].address) != packet.is_v4();

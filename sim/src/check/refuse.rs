@@ -8,7 +8,7 @@ use crate::wire::{
     ACK, Addr, FIN, Packet, RST, SYN, Stream, TCP, Tuple, UDP, is_v4, read, read_error, read_piece,
     write,
 };
-use sluice_director::blueprint::{Mode, NoSession, Refusal};
+use sluice_director::spec::{Mode, NoSession, Refusal};
 use sluice_director::{Frame, Reason};
 
 /// Whether no packet can come from an address.

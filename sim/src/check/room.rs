@@ -4,7 +4,7 @@
 use super::session::Session;
 use super::{Checker, Scene};
 use crate::wire::{Packet, Tuple, is_v4};
-use sluice_director::blueprint::{Mode, Scheduling};
+use sluice_director::spec::{Mode, Scheduling};
 
 /// Combinations of a pool that a director looks at before it may say that none is free.
 const LOOKS: u32 = 256;

@@ -3,7 +3,7 @@
 use super::Place;
 use crate::universe::Universe;
 use crate::wire::{ACK, FIN, Packet, RST, SYN, Tuple};
-use sluice_director::blueprint::Mode;
+use sluice_director::spec::Mode;
 
 /// A client that opens a connection where one is half closed, or was never answered, means a new
 /// one after so long a silence.

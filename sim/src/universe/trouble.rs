@@ -4,7 +4,7 @@
 use super::Network;
 use crate::recipe::{Feature, Recipe};
 use crate::rng::Rng;
-use sluice_director::blueprint::Timeouts;
+use sluice_director::spec::Timeouts;
 
 pub(super) fn network(rng: &mut Rng, recipe: &Recipe) -> Network {
     let mut when = |feature, values: &[u32]| {

@@ -50,7 +50,7 @@ impl Player {
     /// # Errors
     /// When the configuration cannot be compiled or its session table does not fit in memory.
     pub fn new(config: &Config, burst: usize) -> Result<Self, ReplayError> {
-        let plan = Plan::compile(&config.blueprint(), None, &Retired::default())?;
+        let plan = Plan::compile(&config.spec(), None, &Retired::default())?;
         let fib = network::fib(config, &plan);
         let mut path = Path::new(&PathConfig {
             worker: 0,

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use anstyle::Style;
 use sluice_api::SessionQuery;
 use sluice_api::model::{Balanced, Real, RealState, Service, Services, Sessions, SnatRule};
-use sluice_director::blueprint::ClientAddress;
+use sluice_director::spec::ClientAddress;
 
 use super::figures::{count, span_ms, traffic};
 use super::table::{Align, Cell, Table};

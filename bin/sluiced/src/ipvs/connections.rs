@@ -2,9 +2,9 @@
 
 use crate::lister::{Lister, aside, page};
 use sluice_api::Cursor;
-use sluice_director::blueprint::Mode;
 use sluice_director::path::{SessionFilter, SessionInfo};
 use sluice_director::session::State;
+use sluice_director::spec::Mode;
 use sluice_ipvs::{Answer, Connection, Errno, Reply};
 
 /// Connections of one answer.

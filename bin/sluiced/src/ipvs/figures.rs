@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn counts_begin_again_when_zeroed_and_rates_go_on() {
         let config = Config::parse("file", CONFIG).unwrap().config;
-        let plan = Plan::compile(&config.blueprint(), None, &Retired::default()).unwrap();
+        let plan = Plan::compile(&config.spec(), None, &Retired::default()).unwrap();
         let mut figures = Figures::default();
         figures.take(Duration::from_secs(10), &plan, &counters([10, 20]));
         let web = shown(&figures);
@@ -267,7 +267,7 @@ mod tests {
             pool = "outside"
         "#;
         let config = Config::parse("file", text).unwrap().config;
-        let plan = Plan::compile(&config.blueprint(), None, &Retired::default()).unwrap();
+        let plan = Plan::compile(&config.spec(), None, &Retired::default()).unwrap();
         let mut figures = Figures::default();
         let mut counted = counters([10, 20]);
         counted.reals.truncate(1);
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn rates_look_back_a_few_seconds_only() {
         let config = Config::parse("file", CONFIG).unwrap().config;
-        let plan = Plan::compile(&config.blueprint(), None, &Retired::default()).unwrap();
+        let plan = Plan::compile(&config.spec(), None, &Retired::default()).unwrap();
         let mut figures = Figures::default();
         for second in 0..20 {
             let sessions = [100 * second.min(10), 0];

@@ -4,15 +4,12 @@ use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sluice_director::blueprint;
 use sluice_director::counters::RealCounters;
+use sluice_director::spec;
 
 /// What a service's real servers have: their forwarding mode if it is the same of all, `mixed` if
 /// not, `default` if there are none.
-pub fn mode_of(
-    default: blueprint::Mode,
-    reals: impl IntoIterator<Item = blueprint::Mode>,
-) -> &'static str {
+pub fn mode_of(default: spec::Mode, reals: impl IntoIterator<Item = spec::Mode>) -> &'static str {
     let mut reals = reals.into_iter();
     let Some(first) = reals.next() else { return default.name() };
     if reals.all(|mode| mode == first) { first.name() } else { "mixed" }
@@ -127,8 +124,8 @@ pub struct Persistence {
     pub prefix: u8,
 }
 
-impl From<blueprint::Persistence> for Persistence {
-    fn from(persistence: blueprint::Persistence) -> Self {
+impl From<spec::Persistence> for Persistence {
+    fn from(persistence: spec::Persistence) -> Self {
         Self { timeout_s: persistence.timeout_s, prefix: persistence.prefix }
     }
 }
@@ -213,19 +210,19 @@ pub enum Protocol {
     Any,
 }
 
-impl From<blueprint::Protocol> for Protocol {
-    fn from(protocol: blueprint::Protocol) -> Self {
+impl From<spec::Protocol> for Protocol {
+    fn from(protocol: spec::Protocol) -> Self {
         match protocol {
-            blueprint::Protocol::Tcp => Self::Tcp,
-            blueprint::Protocol::Udp => Self::Udp,
-            blueprint::Protocol::Sctp => Self::Sctp,
-            blueprint::Protocol::Icmp => Self::Icmp,
-            blueprint::Protocol::Any => Self::Any,
+            spec::Protocol::Tcp => Self::Tcp,
+            spec::Protocol::Udp => Self::Udp,
+            spec::Protocol::Sctp => Self::Sctp,
+            spec::Protocol::Icmp => Self::Icmp,
+            spec::Protocol::Any => Self::Any,
         }
     }
 }
 
-impl From<Protocol> for blueprint::Protocol {
+impl From<Protocol> for spec::Protocol {
     fn from(protocol: Protocol) -> Self {
         match protocol {
             Protocol::Tcp => Self::Tcp,
@@ -255,7 +252,7 @@ impl Protocol {
 
     /// The name used in configuration and output, such as `tcp`.
     pub fn name(self) -> &'static str {
-        blueprint::Protocol::from(self).name()
+        spec::Protocol::from(self).name()
     }
 }
 
@@ -274,7 +271,7 @@ mod tests {
     #[test]
     fn protocols_are_found_by_their_numbers() {
         for protocol in Protocol::ALL {
-            assert_eq!(Protocol::of(blueprint::Protocol::from(protocol).number()), protocol);
+            assert_eq!(Protocol::of(spec::Protocol::from(protocol).number()), protocol);
         }
         assert_eq!(Protocol::of(58), Protocol::Icmp);
         assert_eq!(Protocol::of(47), Protocol::Any);

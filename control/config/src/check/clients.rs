@@ -1,6 +1,6 @@
 //! What the lists of clients of a service say that cannot be meant.
 
-use sluice_director::blueprint::Network;
+use sluice_director::spec::Network;
 
 use super::addresses::family;
 use crate::VirtualService;

@@ -1,6 +1,6 @@
 //! What the keys of one service have to do with one another.
 
-use sluice_director::blueprint::Ports;
+use sluice_director::spec::Ports;
 
 use super::addresses::family;
 use super::prime::{is_prime, next_prime};

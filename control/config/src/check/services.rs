@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
-use sluice_director::blueprint::{Ports, Protocol};
+use sluice_director::spec::{Ports, Protocol};
 
 use super::addresses::{Local, check_host, check_scope, endpoint, pool_families};
 use super::{Bounds, Names, reals, rules, unique, unique_names};

@@ -2,9 +2,7 @@
 
 use std::net::IpAddr;
 
-use sluice_director::blueprint::{
-    CheckAt, Network, Persistence, Ports, RealServer, VirtualService,
-};
+use sluice_director::spec::{CheckAt, Network, Persistence, Ports, RealServer, VirtualService};
 
 use super::values::{any_text, parse_name, parse_service_ports};
 use super::{address, prefixes};

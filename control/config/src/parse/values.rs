@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use sluice_director::blueprint::Ports;
+use sluice_director::spec::Ports;
 
 use crate::Prefix;
 use crate::address::parse_address;

@@ -72,7 +72,7 @@ fn port() -> model::Port {
 
 fn sample() -> Sample {
     let config = Config::parse("file", CONFIG).expect("a configuration").config;
-    let plan = Plan::compile(&config.blueprint(), None, &Retired::default()).expect("a plan");
+    let plan = Plan::compile(&config.spec(), None, &Retired::default()).expect("a plan");
     let real = |at: u64| RealCounters {
         packets: [at * 10 + 1, at * 10 + 2],
         bytes: [at * 1000 + 3, at * 1000 + 4],
@@ -299,7 +299,7 @@ fn a_hundred_thousand_real_servers_are_cheap() {
         );
     }
     let config = Config::parse("file", &text).expect("a configuration").config;
-    let plan = Plan::compile(&config.blueprint(), None, &Retired::default()).expect("a plan");
+    let plan = Plan::compile(&config.spec(), None, &Retired::default()).expect("a plan");
     let counted = RealCounters {
         packets: [1_234_567_890; 2],
         bytes: [1_234_567_890_123; 2],

@@ -1,7 +1,7 @@
 //! GRE: four bytes that say what is inside, with a checksum and a key if they are asked for.
 
 use super::{Patch, Shim};
-use crate::blueprint::TunnelOptions;
+use crate::spec::TunnelOptions;
 use sluice_wire::ethernet;
 use sluice_wire::gre::{self, Header};
 

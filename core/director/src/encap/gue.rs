@@ -1,7 +1,7 @@
 //! GUE: a UDP header, whose source port the flow chooses, and four bytes that say what is inside.
 
 use super::{Patch, Shim};
-use crate::blueprint::TunnelOptions;
+use crate::spec::TunnelOptions;
 use sluice_wire::gue::{self, Header};
 use sluice_wire::{ipv4, udp};
 

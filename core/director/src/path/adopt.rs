@@ -36,7 +36,7 @@ impl Path {
                     shared.counters.reals[id] = RealCounters::default();
                     // Records name real servers by their ids.
                     self.v4.fragments.clear();
-                    self.wide.fragments.clear();
+                    self.extended.fragments.clear();
                 }
                 None => shared.counted.push(identity),
             }
@@ -44,23 +44,23 @@ impl Path {
         shared.adopt_ports(plan);
         shared.paths.adopt(plan);
         shared.schedulers.adopt(plan, shared.now, &shared.counters.reals);
-        if plan.uses_wide() && self.wide.sessions.slab().capacity() < self.config.sessions {
-            self.make_wide();
+        if plan.uses_extended() && self.extended.sessions.slab().capacity() < self.config.sessions {
+            self.make_extended();
         }
         self.v4.half_open.adopt(plan.services.len());
-        self.wide.half_open.adopt(plan.services.len());
+        self.extended.half_open.adopt(plan.services.len());
     }
 
-    /// Makes the wide table, which is empty as long as it is too small for anything.
-    fn make_wide(&mut self) {
+    /// Makes the extended table, which is empty as long as it is too small for anything.
+    fn make_extended(&mut self) {
         let config = &self.config;
         let seed = || Seed::new(config.seed);
         let room = (config.sessions, config.fragments);
-        let wide = Engine::new(room, seed(), config.pages)
+        let extended = Engine::new(room, seed(), config.pages)
             .or_else(|_| Engine::new(room, seed(), PagePolicy::Ordinary));
         // Without memory even for that, its sessions are refused as those of a full table are.
-        if let Ok(wide) = wide {
-            self.wide = Engine { level: self.wide.level, ..wide };
+        if let Ok(extended) = extended {
+            self.extended = Engine { level: self.extended.level, ..extended };
         }
     }
 }

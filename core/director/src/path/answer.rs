@@ -4,14 +4,14 @@
 use super::burst::Parsed;
 use super::engine::{Engine, Turn};
 use super::parse::Parse;
-use super::{Shared, Verdict, View, joined, odd};
-use crate::blueprint::{NoSession, Refusal};
+use super::{Shared, Verdict, View, exception, super_packet};
 use crate::family::{Family, Ipv4, Ipv6};
 use crate::fib::PortId;
 use crate::frame::Frame;
 use crate::plan::Plan;
 use crate::reason::Reason;
 use crate::session::Flow;
+use crate::spec::{NoSession, Refusal};
 use sluice_wire::tcp::{ACK, FIN, RST, SYN};
 use sluice_wire::{checksum, ethernet, icmp, ipv4, ipv6, tcp};
 use std::net::IpAddr;
@@ -32,7 +32,8 @@ pub(super) fn no_session<A, B: Frame>(
         && parsed.tuple.protocol == ipv4::TCP
         && parsed.segment.flags & RST == 0;
     let (l3, l4) = (usize::from(parsed.l3), usize::from(parsed.l4));
-    let whole = || odd::is_fragment(frame.bytes().get(l3..).unwrap_or_default()) == Some(false);
+    let whole =
+        || exception::is_fragment(frame.bytes().get(l3..).unwrap_or_default()) == Some(false);
     if wanted && whole() && reset(frame, l3, l4, usize::from(parsed.length)) {
         return Verdict::Answer(port, Reason::NoSessionReset);
     }
@@ -75,12 +76,12 @@ impl<F: Parse> Engine<F> {
         let packet = frame.bytes().get(l3..).unwrap_or_default();
         let answered = match parsed.tuple.protocol {
             // Where the rest of a segment is, only its first fragment cannot say.
-            ipv4::TCP if odd::is_fragment(packet) == Some(false) => {
+            ipv4::TCP if exception::is_fragment(packet) == Some(false) => {
                 reset(frame, l3, l4, usize::from(parsed.length))
             }
             ipv4::UDP | ipv4::SCTP if icmp::may_answer(packet) => {
                 let vip = F::to_ip(parsed.tuple.dst);
-                joined::keep_first(frame);
+                super_packet::keep_first(frame);
                 error(frame, l3, vip, Trouble::PortUnreachable)
             }
             _ => false,
@@ -142,7 +143,7 @@ impl<F: Parse> Engine<F> {
         if shared.is_hairpinned(self.burst.lanes[lane].frame) {
             return Verdict::Drop(why);
         }
-        joined::keep_first(frame);
+        super_packet::keep_first(frame);
         let may = shared.errors.allows(turn.view.plan.icmp_errors_per_s, turn.now)
             && icmp::may_answer(frame.bytes().get(l3..).unwrap_or_default());
         let source = if may { self.own_address(turn, lane, frame) } else { None };
@@ -158,7 +159,7 @@ impl<F: Parse> Engine<F> {
     fn own_address<B: Frame>(&self, turn: Turn<'_>, lane: usize, frame: &B) -> Option<IpAddr> {
         let (plan, parsed) = (turn.view.plan, &self.burst.lanes[lane].parsed);
         let packet = frame.bytes().get(usize::from(parsed.l3)..)?;
-        let to = odd::ends::<F>(packet)?.dst;
+        let to = exception::ends::<F>(packet)?.dst;
         let six = F::to_ip(to).is_ipv6();
         let link = turn.view.fib.link_of(turn.port, vlan(frame.bytes()));
         let of_link = link.and_then(|link| match six {
@@ -174,7 +175,7 @@ impl<F: Parse> Engine<F> {
         }
         let flow = self.burst.lanes[lane].flow;
         // A later fragment's lane names no session.
-        if flow == Flow::NONE || odd::is_later(packet) {
+        if flow == Flow::NONE || exception::is_later(packet) {
             return None;
         }
         if !self.sessions.is_flow_of(plan, flow, &parsed.tuple) {

@@ -30,7 +30,7 @@ pub(super) struct Parsed<A> {
 
 impl<A: Copy> Parsed<A> {
     /// Whether it has no tuple of its own: an ICMP error or a fragment.
-    pub const fn is_odd(&self) -> bool {
+    pub const fn is_exception(&self) -> bool {
         self.l4 == 0
     }
 

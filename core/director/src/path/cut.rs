@@ -6,11 +6,11 @@
 //! up to 1,280 bytes have to get through (RFC 8200 5, RFC 4213 3.2.1, RFC 2473 7.1, RFC 7915 5.1).
 //! And IPv4 without DF becomes IPv6 of no more than that (RFC 7915 4.1).
 
+use super::client_address::Room;
 use super::engine::{Engine, Outcome, Turn};
 use super::follow::write;
-use super::introduce::Room;
 use super::parse::Parse;
-use super::{Shared, Verdict, joined, odd, rewrite};
+use super::{Shared, Verdict, exception, rewrite, super_packet};
 use crate::frame::Frame;
 use crate::plan::RealId;
 use crate::reason::Reason;
@@ -26,11 +26,12 @@ impl<F: Parse> Engine<F> {
         if packet.first().is_some_and(|first| first >> 4 == 6) {
             let crosses = F::crosses(&lane.parsed.tuple, &lane.new);
             // What becomes a fragment of IPv4 may be cut again, however long (RFC 7915 5.1.1).
-            if crosses && odd::is_fragment(packet) == Some(true) {
+            if crosses && exception::is_fragment(packet) == Some(true) {
                 return true;
             }
             let remade = lane.forwarding.has_tunnel() || crosses;
-            return remade && usize::from(joined::longest(&lane.parsed, frame)) <= ipv6::MIN_MTU;
+            return remade
+                && usize::from(super_packet::longest(&lane.parsed, frame)) <= ipv6::MIN_MTU;
         }
         ipv4::Header::parse(packet).is_ok_and(|header| !header.dont_fragment())
     }
@@ -48,7 +49,7 @@ impl<F: Parse> Engine<F> {
         let lane = &mut self.burst.lanes[at];
         let packet = frame.bytes().get(usize::from(lane.parsed.l3)..).unwrap_or_default();
         // A later fragment has no session, and its lane tells the real server in place of one.
-        let whole = !odd::is_later(packet);
+        let whole = !exception::is_later(packet);
         let (flow, length, at_frame) = (lane.flow, lane.parsed.length, usize::from(lane.frame));
         let (forwarding, direction) = (lane.forwarding, flow.direction());
         let real =
@@ -62,7 +63,7 @@ impl<F: Parse> Engine<F> {
             true => shared.paths.mtu(real, of_link, now),
             false => F::cut_mtu(of_link, lane),
         };
-        if F::WIDE && whole && view.plan.introduces && forwarding.translates_both() {
+        if F::WIDE && whole && view.plan.tells_client && forwarding.translates_both() {
             let crosses = F::crosses(&lane.parsed.tuple, &lane.new);
             // What is put in makes it no less of a packet that is to be cut.
             let room = Room { here: u16::MAX, ..Room::of(view.fib, of_link, real, crosses) };

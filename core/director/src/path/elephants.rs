@@ -239,7 +239,7 @@ impl Path {
         let all = sketch.ranked().into_iter().filter_map(|(number, tag, seen)| {
             let session = match number & 1 {
                 0 => self.v4.seen(plan, now, (number, tag)),
-                _ => self.wide.seen(plan, now, (number, tag)),
+                _ => self.extended.seen(plan, now, (number, tag)),
             }?;
             Some(Elephant {
                 session,

@@ -78,7 +78,7 @@ pub(super) enum Outcome {
     TooBig(u16),
     /// It goes no further.
     Is(Verdict),
-    /// The wide table may have a session for it.
+    /// The extended table may have a session for it.
     Wide,
     /// It is to be rewritten, and to go through the path once more ([`super::hairpin`]).
     Again,
@@ -139,10 +139,10 @@ impl<F: Parse> Engine<F> {
         prefetch_frames(&picks, frames, 0);
         let mut sampled = None;
         let groups = picks.count().div_ceil(LANES);
-        let sieve = !F::WIDE && turn.view.plan.sieve.is_some();
+        let address_filter = !F::WIDE && turn.view.plan.address_filter.is_some();
         for step in 0..groups + FOLLOWED {
             let group = |behind| step.checked_sub(behind).filter(|at| *at < groups);
-            if step < groups && sieve {
+            if step < groups && address_filter {
                 self.parse::<B, P, true>(shared, turn.view.plan, &picks, frames, verdicts, step);
             } else if step < groups {
                 self.parse::<B, P, false>(shared, turn.view.plan, &picks, frames, verdicts, step);
@@ -187,10 +187,10 @@ impl<F: Parse> Engine<F> {
         probe.looked_up(all - missing as u32, all);
     }
 
-    /// Parses a group of frames. With `SIEVE` those that only the wide table may have anything for
-    /// are left to it at once; where there is none, nothing is to be asked.
+    /// Parses a group of frames. With `FILTER` those that only the extended table may have anything
+    /// for are left to it at once; where there is none, nothing is to be asked.
     #[inline(always)]
-    fn parse<B: Frame, P: Picks, const SIEVE: bool>(
+    fn parse<B: Frame, P: Picks, const FILTER: bool>(
         &mut self,
         shared: &mut Shared,
         plan: &Plan,
@@ -204,17 +204,22 @@ impl<F: Parse> Engine<F> {
         let group = &mut self.burst.groups[at % GROUPS];
         (group.quick, group.slow) = (0, 0);
         if self.vector {
-            rest &=
-                !self.read_group::<B, P, SIEVE>(shared, plan, (at, &part, picks), frames, verdicts);
+            rest &= !self.read_group::<B, P, FILTER>(
+                shared,
+                plan,
+                (at, &part, picks),
+                frames,
+                verdicts,
+            );
         }
         if rest != 0 {
-            self.parse_lanes::<B, P, SIEVE>(shared, plan, picks, (frames, verdicts), (at, rest));
+            self.parse_lanes::<B, P, FILTER>(shared, plan, picks, (frames, verdicts), (at, rest));
         }
     }
 
     /// The same for those of a group that go one at a time.
     #[inline(never)]
-    fn parse_lanes<B: Frame, P: Picks, const SIEVE: bool>(
+    fn parse_lanes<B: Frame, P: Picks, const FILTER: bool>(
         &mut self,
         shared: &mut Shared,
         plan: &Plan,
@@ -227,7 +232,7 @@ impl<F: Parse> Engine<F> {
             let at_frame = picks.frame(at * LANES + lane);
             let slow = &mut burst.lanes[position(at, lane)];
             match F::parse(&frames[at_frame], plan, shared, slow) {
-                Ok(()) if SIEVE && F::is_others(plan, &F::key(&slow.parsed.tuple)) => {
+                Ok(()) if FILTER && F::is_others(plan, &F::key(&slow.parsed.tuple)) => {
                     shared.defer(at_frame, verdicts);
                 }
                 Ok(()) => {
@@ -332,7 +337,7 @@ impl<F: Parse> Engine<F> {
         part: &mut (&mut [B], &mut [Verdict]),
     ) -> u8 {
         let position = position(at, lane);
-        let odd = self.burst.lanes[position].parsed.is_odd();
+        let odd = self.burst.lanes[position].parsed.is_exception();
         let (removals, created) = (self.sessions.removals(), shared.counters.created);
         self.touched = Flow::NONE;
         self.general(shared, turn, position, part);
@@ -387,7 +392,7 @@ impl<F: Parse> Engine<F> {
         frame: &mut B,
     ) -> Outcome {
         let Parsed { tuple, .. } = self.burst.lanes[at].parsed;
-        if self.burst.lanes[at].parsed.is_odd() {
+        if self.burst.lanes[at].parsed.is_exception() {
             return self.odd(shared, turn, at, frame);
         }
         match self.admit(shared, turn, (at, &tuple), frame) {

@@ -13,14 +13,14 @@
 //! or the classifier spreads errors as the packets that they quote, and is dropped and counted
 //! otherwise.
 
-mod across;
+mod nat64;
 
 use super::engine::{Engine, Outcome, Turn};
 use super::follow::destination;
 use super::parse::Parse;
 use super::quote::{self, Quote};
 use super::sweep::expired;
-use super::{Shared, Verdict, Waiting, answer, hairpin, outside, rewrite, source_route, tunnel};
+use super::{Shared, Verdict, Waiting, answer, hairpin, rewrite, snat, source_route, tunnel};
 use crate::counters::Direction;
 use crate::family::{Family, Ipv4, Ipv6, Tuple};
 use crate::fib::{Fib, NoHop};
@@ -234,7 +234,7 @@ impl<F: Parse> Engine<F> {
         quote: &Quote<F::Addr>,
         about: About<F::Addr>,
     ) -> Received {
-        if !F::WIDE || !plan.introduces || !about.forwarding.translates_both() {
+        if !F::WIDE || !plan.tells_client || !about.forwarding.translates_both() {
             return received;
         }
         let session = self.sessions.slab().at(about.flow.id());
@@ -302,7 +302,7 @@ impl<F: Parse> Engine<F> {
             if forwarding.has_tunnel() { lane.enter_tunnel(plan, frame) } else { None }
         } else if crosses {
             let links = links(turn, frame.bytes(), mtu);
-            across::rewrite::<F, B>(frame, received, &quote, &new.reversed(), ends, links)
+            nat64::rewrite::<F, B>(frame, received, &quote, &new.reversed(), ends, links)
         } else {
             rewrite_here::<F>(frame.bytes_mut(), received, &quote, &new.reversed(), ends);
             None
@@ -390,7 +390,7 @@ fn elsewhere<F: Family>(
     if !F::WIDE && plan.wide_v4 {
         return Some(Outcome::Wide);
     }
-    let rule = outside::rule_for::<F>(plan, turn.view.fib, answer).filter(|_| F::WIDE);
+    let rule = snat::rule_for::<F>(plan, turn.view.fib, answer).filter(|_| F::WIDE);
     shared.next_stop_of_stranger::<F>(plan, rule.map(|(id, _)| id), answer, frame).map(hand)
 }
 

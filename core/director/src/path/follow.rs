@@ -1,11 +1,11 @@
 //! A packet of a flow that was found: verified, tracked and counted, and what it becomes written.
 
 use super::burst::Lane;
+use super::client_address::Room;
 use super::engine::{Engine, Outcome, Turn};
-use super::introduce::Room;
 use super::parse::Parse;
 use super::sweep::timed_out;
-use super::{Shared, Verdict, View, hairpin, joined, rewrite, source_route, tunnel};
+use super::{Shared, Verdict, View, hairpin, rewrite, source_route, super_packet, tunnel};
 use crate::counters::Direction;
 use crate::family::{Family, Tuple};
 use crate::fib::{Fib, Hop, HopId, NoHop};
@@ -103,7 +103,7 @@ impl<F: Parse> Engine<F> {
             true => tunnel::room(&shared.paths, plan, real, mtu, now),
             false => F::room_for(mtu, lane, frame),
         };
-        if joined::longest(parsed, frame) > room {
+        if super_packet::longest(parsed, frame) > room {
             lane.hop = HopId::NONE;
             return Outcome::TooBig(room);
         }
@@ -111,9 +111,9 @@ impl<F: Parse> Engine<F> {
             return Outcome::Is(Verdict::Drop(Reason::NoUdpChecksum));
         }
         session.seen_ms = now.low();
-        let (packets, bytes) = joined::carried(parsed, frame);
+        let (packets, bytes) = super_packet::carried(parsed, frame);
         if F::WIDE
-            && plan.introduces
+            && plan.tells_client
             && forwarding.translates_both()
             && let Err(outcome) = introduce::<F, B>(turn.view, session, direction, lane, frame, mtu)
         {

@@ -28,8 +28,7 @@ use super::burst::Lane;
 use super::engine::{Engine, Outcome, Turn};
 use super::owners::stays_here;
 use super::parse::{Parse, transport};
-use super::{Shared, Verdict, odd};
-use crate::blueprint::ClientAddress;
+use super::{Shared, Verdict, exception};
 use crate::counters::Direction;
 use crate::family::{Family, Ipv6, Tuple};
 use crate::frame::Frame;
@@ -37,6 +36,7 @@ use crate::hash::Seed;
 use crate::plan::{Forwarding, Plan, RealId};
 use crate::reason::Reason;
 use crate::session::{Flow, SessionOf, Sessions};
+use crate::spec::ClientAddress;
 use crate::time::Time;
 use crate::track::Segment;
 use sluice_wire::fragment::FragmentInfo;
@@ -151,7 +151,7 @@ struct Piece<A> {
 
 impl<A: Copy> Piece<A> {
     fn of<F: Family<Addr = A>>(packet: &[u8]) -> Option<Self> {
-        let ends = odd::ends::<F>(packet)?;
+        let ends = exception::ends::<F>(packet)?;
         let with = |id: u32, protocol| Tuple {
             sport: (id >> 16) as u16,
             dport: id as u16,
@@ -194,7 +194,7 @@ impl<F: Parse> Engine<F> {
         let hash = self.sessions.hash(&piece.key);
         let (outcome, way) = self.first(shared, turn, lane, frame, &piece);
         let decision = match (outcome, way) {
-            // The wide table's record counts now.
+            // The extended table's record counts now.
             (Outcome::Wide, _) => {
                 self.fragments.remove(hash, &piece.key);
                 return outcome;

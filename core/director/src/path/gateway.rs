@@ -28,7 +28,7 @@ impl Path {
         let ours = match Ipv4::from_ip(from) {
             Some(v4) => view.plan.v4.has_nat_real(v4),
             None => false,
-        } || Ipv6::from_ip(from).is_some_and(|any| view.plan.wide.has_nat_real(any))
+        } || Ipv6::from_ip(from).is_some_and(|any| view.plan.extended.has_nat_real(any))
             || view.plan.is_inside(from);
         let way = view.fib.lookup(to).ok().and_then(|id| view.fib.hop(id));
         let passes = |hop: &&Hop| ours && hops > 1 && length <= usize::from(hop.mtu);

@@ -15,10 +15,10 @@ mod verify;
 
 use super::burst::GROUPS;
 use super::engine::{Engine, Turn};
+use super::handoff::Foreign;
 use super::owners::stays_here;
 use super::parse::{Parse, is_ipv6};
 use super::picks::Picks;
-use super::strays::Foreign;
 use super::{Shared, Verdict, View};
 use crate::family::Family;
 use crate::frame::Frame;
@@ -84,7 +84,7 @@ pub(super) struct Group<W> {
     /// Lanes whose session is found by its answers too.
     answered: u8,
     /// If any changes, the lanes that have a session in common with another.
-    pub twins: u8,
+    pub conflicts: u8,
     /// Lanes whose candidate is in its other bucket, if there is one.
     pub away: u8,
     /// Quick lanes that no candidate was found for.
@@ -281,7 +281,7 @@ impl<F: Parse> Engine<F> {
     /// Reads as many of a group's frames as are plain enough to go together; gives those that need
     /// no further look. `part` is where they are among those of the turn.
     #[inline(always)]
-    pub fn read_group<B: Frame, P: Picks, const SIEVE: bool>(
+    pub fn read_group<B: Frame, P: Picks, const FILTER: bool>(
         &mut self,
         shared: &mut Shared,
         plan: &Plan,
@@ -290,7 +290,7 @@ impl<F: Parse> Engine<F> {
         verdicts: &mut [Verdict],
     ) -> u8 {
         // Who tells real servers of their clients does so one packet at a time.
-        if cfg!(target_endian = "big") || (F::WIDE && plan.introduces) {
+        if cfg!(target_endian = "big") || (F::WIDE && plan.tells_client) {
             return 0;
         }
         // What comes together is alike: where the first is none of these, few are.
@@ -314,7 +314,7 @@ impl<F: Parse> Engine<F> {
             lanes(others).for_each(|lane| shared.defer(picks.frame(from + lane), verdicts));
         }
         let read = group.quick | others;
-        if SIEVE || shared.workers > 1 {
+        if FILTER || shared.workers > 1 {
             let frame = |lane| picks.frame(from + lane);
             let searched = shared.bounds.searched == Some(F::WIDE);
             let foreign = match shared.workers {
@@ -322,19 +322,19 @@ impl<F: Parse> Engine<F> {
                 _ if searched && frame(part.len() - 1) < shared.own => 0,
                 _ => self.level.run(Foreign::<F> { group, bounds: &shared.bounds }),
             };
-            let asked = if SIEVE { group.quick } else { group.quick & foreign };
+            let asked = if FILTER { group.quick } else { group.quick & foreign };
             if asked != 0 {
-                Self::keep::<SIEVE>(group, shared, plan, (asked, foreign, frame), verdicts);
+                Self::keep::<FILTER>(group, shared, plan, (asked, foreign, frame), verdicts);
             }
         }
         read
     }
 
-    /// Leaves out of a group what belongs to another worker, and with `SIEVE` what only the wide
-    /// table may have anything for. `asked` are the lanes that it may be, `foreign` those that may
-    /// be another worker's.
+    /// Leaves out of a group what belongs to another worker, and with `FILTER` what only the
+    /// extended table may have anything for. `asked` are the lanes that it may be, `foreign` those
+    /// that may be another worker's.
     #[inline(always)]
-    fn keep<const SIEVE: bool>(
+    fn keep<const FILTER: bool>(
         group: &mut Group<F::Words>,
         shared: &mut Shared,
         plan: &Plan,
@@ -349,7 +349,7 @@ impl<F: Parse> Engine<F> {
             };
             if let Err(verdict) = stays {
                 verdicts[frame(lane)] = verdict;
-            } else if SIEVE && F::is_others(plan, &key) {
+            } else if FILTER && F::is_others(plan, &key) {
                 shared.defer(frame(lane), verdicts);
             } else {
                 continue;

@@ -12,7 +12,7 @@ use super::burst::Lane;
 use super::engine::{Engine, Outcome, Turn};
 use super::parse::{Parse, Refused};
 use super::sweep::expired;
-use super::{Shared, Verdict, admit, follow, joined};
+use super::{Shared, Verdict, admit, follow, super_packet};
 use crate::counters::Direction;
 use crate::family::{Family, Tuple};
 use crate::fib::HopId;
@@ -161,7 +161,11 @@ impl<F: Parse> Engine<F> {
         }
         let session = self.sessions.slab().at(flow.id());
         let plain = track::is_plain(session, flow.direction(), segment);
-        shared.forwarded_all(session.real(), flow.direction(), joined::carried(&parsed, frame));
+        shared.forwarded_all(
+            session.real(),
+            flow.direction(),
+            super_packet::carried(&parsed, frame),
+        );
         if !plain {
             self.track_tcp(shared, plan, flow, segment);
         }

@@ -2,16 +2,16 @@
 
 use super::Path;
 use super::open::TEMPLATE;
-use crate::blueprint::Mode;
 use crate::counters::RealCounters;
 use crate::family::Family;
 use crate::plan::{Plan, Real, ServiceId};
 use crate::session::{SessionOf, Sessions, State};
+use crate::spec::Mode;
 use crate::time::Time;
 use std::net::IpAddr;
 
-/// What marks the slots of the wide table in a cursor, so that they stay where they are while the
-/// IPv4 table grows.
+/// What marks the slots of the extended table in a cursor, so that they stay where they are while
+/// the IPv4 table grows.
 pub(super) const WIDE: u32 = 1 << 31;
 
 /// One session, with addresses in place of ids.
@@ -87,12 +87,12 @@ impl Path {
         out: &mut Vec<SessionInfo>,
     ) -> Option<u32> {
         if cursor & WIDE == 0 {
-            let wide = self.wide.sessions.slab().touched() > 0;
+            let extended = self.extended.sessions.slab().touched() > 0;
             list(&self.v4.sessions, plan, now, filter, (cursor, slots), out)
-                .or_else(|| wide.then_some(WIDE))
+                .or_else(|| extended.then_some(WIDE))
         } else {
             let (within, before) = ((cursor & !WIDE, slots), out.len());
-            let next = list(&self.wide.sessions, plan, now, filter, within, out);
+            let next = list(&self.extended.sessions, plan, now, filter, within, out);
             out[before..].iter_mut().for_each(|session| session.slot |= WIDE);
             next.map(|next| next | WIDE)
         }
@@ -106,7 +106,7 @@ impl Path {
     pub fn recount(&self) -> Vec<RealCounters> {
         let mut found = vec![RealCounters::default(); self.shared.counters.reals.len()];
         recount(&self.v4.sessions, &mut found);
-        recount(&self.wide.sessions, &mut found);
+        recount(&self.extended.sessions, &mut found);
         found
     }
 }

@@ -29,13 +29,13 @@ impl Path {
         (cursor, slots): (u32, u32),
     ) -> (u32, Option<u32>) {
         if cursor & WIDE == 0 {
-            let wide = self.wide.sessions.slab().touched() > 0;
+            let extended = self.extended.sessions.slab().touched() > 0;
             let part = (cursor, slots);
             let (ended, next) = self.v4.kill(&mut self.shared, plan, now, filter, part);
-            (ended, next.or_else(|| wide.then_some(WIDE)))
+            (ended, next.or_else(|| extended.then_some(WIDE)))
         } else {
             let part = (cursor & !WIDE, slots);
-            let (ended, next) = self.wide.kill(&mut self.shared, plan, now, filter, part);
+            let (ended, next) = self.extended.kill(&mut self.shared, plan, now, filter, part);
             (ended, next.map(|next| next | WIDE))
         }
     }

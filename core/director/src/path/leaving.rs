@@ -39,7 +39,7 @@ impl Leaving {
 }
 
 impl Shared {
-    /// Leaves a frame to the wide table.
+    /// Leaves a frame to the extended table.
     pub(super) fn defer(&mut self, frame: usize, verdicts: &mut [Verdict]) {
         if self.deferred.try_push(frame as u8).is_err() {
             verdicts[frame] = Verdict::Drop(Reason::NoSession);

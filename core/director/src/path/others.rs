@@ -9,8 +9,8 @@ use std::net::IpAddr;
 /// The sessions of the table that a turn is not of.
 #[derive(Clone, Copy)]
 pub(super) enum Others<'a> {
-    Narrow(&'a Sessions<Ipv4>),
-    Wide(&'a Sessions<Ipv6>),
+    Compact(&'a Sessions<Ipv4>),
+    Extended(&'a Sessions<Ipv6>),
 }
 
 impl Others<'_> {
@@ -22,8 +22,8 @@ impl Others<'_> {
         }
         let tuple = F::tuple(key).map(F::to_ip);
         match self {
-            Self::Narrow(sessions) => has(sessions, plan, &tuple),
-            Self::Wide(sessions) => has(sessions, plan, &tuple),
+            Self::Compact(sessions) => has(sessions, plan, &tuple),
+            Self::Extended(sessions) => has(sessions, plan, &tuple),
         }
     }
 }

@@ -12,7 +12,7 @@
 //! plans differ, and so may the ways: each step is counted, and after so many the packet is
 //! dropped ([`Reason::HandOffLoop`]).
 
-use super::strays::Bounds;
+use super::handoff::Bounds;
 use super::{Shared, Verdict, hairpin};
 use crate::family::{Family, Ipv4, Ipv6, Tuple};
 use crate::hash::Seed;
@@ -275,7 +275,7 @@ fn general<F: Family>(address: F::Addr) -> u128 {
     Ipv6::from_ip(F::to_ip(address)).unwrap_or_default()
 }
 
-/// The tuple as the IPv4 table has it, for the wide one, which is asked last and so for both.
+/// The tuple as the IPv4 table has it, for the extended one, which is asked last and so for both.
 fn narrow<F: Family>(tuple: &Tuple<F::Addr>) -> Option<Tuple<u32>> {
     if !F::WIDE {
         return None;

@@ -78,11 +78,12 @@ impl<F> Parking<F> {
     /// Takes out the next frame of one of these datagrams that `port` received; of any port when
     /// that is `None`.
     pub fn take(&mut self, joined: &[u32], port: Option<PortId>) -> Option<Parked<F>> {
-        // Most that wait are of other datagrams: a sieve of the numbers' low bits tells.
+        // Most that wait are of other datagrams: a address filter of the numbers' low bits tells.
         let bit = |datagram: u32| 1u64 << (datagram % 64);
-        let sieve = joined.iter().fold(0, |sieve, datagram| sieve | bit(*datagram));
+        let address_filter =
+            joined.iter().fold(0, |address_filter, datagram| address_filter | bit(*datagram));
         let fits = |frame: &Parked<F>| {
-            sieve & bit(frame.datagram) != 0
+            address_filter & bit(frame.datagram) != 0
                 && joined.contains(&frame.datagram)
                 && port.is_none_or(|port| port == frame.port)
         };

@@ -4,11 +4,11 @@ mod link;
 mod v6;
 
 use super::burst::{Lane, Parsed};
+use super::client_address::Room;
 use super::engine::Outcome;
 use super::group::Together;
-use super::introduce::Room;
 use super::owners::stays_here;
-use super::{Shared, Verdict, across, introduce};
+use super::{Shared, Verdict, client_address, nat64};
 use crate::counters::Direction;
 use crate::family::{Family, Ipv4, Ipv6, Tuple, mapped, unmapped};
 use crate::frame::{Checked, Frame};
@@ -26,7 +26,7 @@ use sluice_wire::{checksum, ethernet, icmp, ipv4, sctp, tcp, udp};
 pub(super) enum Refused {
     /// It gets this verdict.
     Is(Verdict),
-    /// It is for the wide table.
+    /// It is for the extended table.
     Wide,
 }
 
@@ -142,7 +142,7 @@ impl Parse for Ipv4 {
     #[inline(always)]
     fn is_others(plan: &Plan, key: &Key<u32>) -> bool {
         let (src, dst) = (Self::wire(key.src), Self::wire(key.dst));
-        plan.sieve.as_ref().is_some_and(|sieve| !sieve.passes(src, dst))
+        plan.address_filter.as_ref().is_some_and(|address_filter| !address_filter.passes(src, dst))
     }
 
     fn translate<B: Frame>(_: &mut Shared, _: &mut B, _: &Lane<u32>) -> Option<Reason> {
@@ -177,7 +177,8 @@ impl Parse for Ipv6 {
         if !v6::general(frame, &mut lane.parsed)? {
             let mut parsed = Parsed::default();
             general(frame, plan, &mut parsed)?;
-            let tuple = if parsed.is_odd() { Tuple::default() } else { parsed.tuple.map(mapped) };
+            let tuple =
+                if parsed.is_exception() { Tuple::default() } else { parsed.tuple.map(mapped) };
             lane.parsed = parsed.with(tuple);
         }
         if shared.workers > 1 {
@@ -191,11 +192,11 @@ impl Parse for Ipv6 {
         frame: &mut B,
         lane: &Lane<u128>,
     ) -> Option<Reason> {
-        across::translate(shared, frame, lane)
+        nat64::translate(shared, frame, lane)
     }
 
     fn lacks_checksum<B: Frame>(lane: &Lane<u128>, new: &Tuple<u128>, frame: &B) -> bool {
-        new.protocol == ipv4::UDP && across::lacks_checksum(lane, new, frame.bytes())
+        new.protocol == ipv4::UDP && nat64::lacks_checksum(lane, new, frame.bytes())
     }
 
     fn introduce<B: Frame>(
@@ -206,7 +207,7 @@ impl Parse for Ipv6 {
         frame: &mut B,
         room: Room,
     ) -> Result<(), Outcome> {
-        introduce::introduce(plan, session, direction, lane, frame, room)
+        client_address::introduce(plan, session, direction, lane, frame, room)
     }
 
     fn requote(
@@ -215,28 +216,28 @@ impl Parse for Ipv6 {
         answers: Direction,
         upper: &mut [u8],
     ) -> u16 {
-        introduce::requote(plan, session, answers, upper)
+        client_address::requote(plan, session, answers, upper)
     }
 
     fn room_across(mtu: u16, old: &Tuple<u128>, new: &Tuple<u128>, packet: &[u8]) -> u16 {
-        if Self::crosses(old, new) { across::room(mtu, old, packet) } else { mtu }
+        if Self::crosses(old, new) { nat64::room(mtu, old, packet) } else { mtu }
     }
 
     fn cut_mtu(mtu: u16, lane: &Lane<u128>) -> u16 {
         let to_six =
             Self::crosses(&lane.parsed.tuple, &lane.new) && unmapped(lane.new.src).is_none();
-        if to_six { across::cut_mtu(mtu) } else { mtu }
+        if to_six { nat64::cut_mtu(mtu) } else { mtu }
     }
 
     fn piece_room<B: Frame>(mtu: u16, lane: &Lane<u128>, frame: &B) -> Option<u16> {
         if !Self::crosses(&lane.parsed.tuple, &lane.new) {
             return None;
         }
-        across::piece_room(mtu, lane, frame.bytes())
+        nat64::piece_room(mtu, lane, frame.bytes())
     }
 
     fn piece_has_like<B: Frame>(lane: &Lane<u128>, frame: &B) -> bool {
-        across::piece_has_like(lane, frame.bytes())
+        nat64::piece_has_like(lane, frame.bytes())
     }
 }
 

@@ -58,9 +58,9 @@ fn echo<A>(message: &mut [u8], addresses: Delta, new: &Tuple<A>) {
     header[icmp::ECHO_ID..][..2].copy_from_slice(&to.to_be_bytes());
 }
 
-/// Rewrites a packet of the wide table, whose addresses are all of the packet's own family.
+/// Rewrites a packet of the extended table, whose addresses are all of the packet's own family.
 #[inline(always)]
-pub(crate) fn wide(frame: &mut [u8], at: (usize, usize), old: &Tuple<u128>, new: &Tuple<u128>) {
+pub(crate) fn extended(frame: &mut [u8], at: (usize, usize), old: &Tuple<u128>, new: &Tuple<u128>) {
     if unmapped(old.src).is_some() {
         v4(frame, at, &old.map(|a| a as u32), &new.map(|a| a as u32));
     } else {

@@ -1,32 +1,32 @@
 //! The path over packets that `etherparse` builds, judged by `etherparse`.
 
 mod blind;
+mod client_address;
 mod errors;
+mod errors_elsewhere;
+mod exception;
 mod firsts;
 mod flood;
 mod fragments;
 mod groups;
 mod hairpin;
 mod half_open;
-mod hearsay;
+mod handoff;
 mod icmp;
-mod introduce;
-mod joined;
 mod kill;
 pub(in crate::path) mod lab;
 mod life;
 mod modes;
 mod neighbours;
-mod odd;
-mod outer;
 mod owners;
-mod parted;
 mod probed;
 mod probing;
-mod rounds;
+mod reloads;
 mod rules;
-mod strays;
+mod super_packet;
+mod tunnel_groups;
 mod tunnels;
+mod two_tables;
 
 use super::{Verdict, View};
 use crate::counters::Direction::{Inbound, Outbound};

@@ -8,7 +8,6 @@ use super::errors::Received;
 use super::others::Others;
 use super::sweep::expired;
 use super::{Shared, Verdict, answer, quote, rewrite};
-use crate::blueprint::Network;
 use crate::counters::Direction;
 use crate::encap::{self, Encap};
 use crate::family::{Family, Ipv4, Ipv6, Tuple};
@@ -17,6 +16,7 @@ use crate::frame::Frame;
 use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
 use crate::session::Sessions;
+use crate::spec::Network;
 use crate::time::Time;
 pub(super) use prepared::{Four, Six, Tunnel};
 use rustc_hash::FxHashMap;
@@ -367,8 +367,8 @@ impl Inside {
         let Some(quote) = quote::read::<Ipv6>(inner) else { return Self::Unclear };
         let tuple = quote.tuple.map(Ipv6::to_ip);
         let real = real_of(sessions, turn, &tuple).or_else(|| match turn.others {
-            Others::Narrow(sessions) => real_of(sessions, turn, &tuple),
-            Others::Wide(sessions) => real_of(sessions, turn, &tuple),
+            Others::Compact(sessions) => real_of(sessions, turn, &tuple),
+            Others::Extended(sessions) => real_of(sessions, turn, &tuple),
         });
         let real = real.and_then(|id| turn.view.plan.real(id));
         let is_there = real.is_some_and(|r| r.encap == Some(encap) && r.address == outer.to);

@@ -3,9 +3,9 @@
 //! Networks are cut into ranges when the plan is made, so that a look is a search over them,
 //! thousands or not, and takes nothing of packets whose session is there.
 
-use crate::blueprint::Network;
 use crate::family::mapped;
 use crate::fib::ranges::Ranges;
+use crate::spec::Network;
 use std::net::IpAddr;
 
 /// IPv4 in IPv6's form has so many bits in front.

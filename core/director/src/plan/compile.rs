@@ -1,4 +1,4 @@
-//! From a blueprint to a plan, keeping the ids of the plan before.
+//! From a spec to a plan, keeping the ids of the plan before.
 
 use super::clients::Clients;
 use super::hairpins;
@@ -6,15 +6,16 @@ use super::ids::{Ids, Retired};
 use super::side::side;
 use super::tables;
 use super::{
-    Forwarding, LocalId, Owner, Plan, Pool, Real, Service, ServiceId, Sieve, Snat, Standing,
-};
-use crate::blueprint::{
-    Blueprint, ClientAddress, Hashes, LocalPool, Mode, Orphans, Protocol, RealServer, SnatRule,
-    VirtualService,
+    AddressFilter, Forwarding, HealthState, LocalId, Owner, Plan, Pool, Real, Service, ServiceId,
+    Snat,
 };
 use crate::family::{Ipv4, Ipv6};
 use crate::fib::PortId;
 use crate::schedule::mh::{Recipe, Table};
+use crate::spec::{
+    ClientAddress, Hashes, LocalPool, Mode, Orphans, Protocol, RealServer, SnatRule, Spec,
+    VirtualService,
+};
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -66,10 +67,10 @@ impl std::fmt::Display for CompileError {
 impl std::error::Error for CompileError {}
 
 impl Plan {
-    /// Compiles a blueprint. `before` is the plan it will replace; `retired` names tombstones of
+    /// Compiles a spec. `before` is the plan it will replace; `retired` names tombstones of
     /// that plan whose ids may be used again.
     pub fn compile(
-        blueprint: &Blueprint,
+        spec: &Spec,
         before: Option<&Self>,
         retired: &Retired,
     ) -> Result<Self, CompileError> {
@@ -77,28 +78,28 @@ impl Plan {
         plan.epoch = before.map_or(1, |before| before.epoch + 1);
         plan.revision = 0;
         plan.turned.clear();
-        plan.no_session = blueprint.no_session;
-        plan.gives_way = blueprint.gives_way;
-        plan.refused = blueprint.refused;
-        plan.accept_mid_stream = blueprint.accept_mid_stream;
-        plan.tunnel = blueprint.tunnel;
-        plan.icmp_errors_per_s = blueprint.icmp_errors_per_s;
-        plan.hash_seed = blueprint.hash_seed;
-        plan.probes_from = blueprint.probes_from;
-        let wide = tables::wide(blueprint, &plan, retired);
+        plan.no_session = spec.no_session;
+        plan.gives_way = spec.gives_way;
+        plan.refused = spec.refused;
+        plan.accept_mid_stream = spec.accept_mid_stream;
+        plan.tunnel = spec.tunnel;
+        plan.icmp_errors_per_s = spec.icmp_errors_per_s;
+        plan.hash_seed = spec.hash_seed;
+        plan.probes_from = spec.probes_from;
+        let extended = tables::extended(spec, &plan, retired);
         let mut ids = Ids::of(&plan, retired);
-        for pool in &blueprint.pools {
+        for pool in &spec.pools {
             plan.add_pool(pool, &mut ids)?;
         }
-        for (position, service) in blueprint.services.iter().enumerate() {
-            plan.add_service((service, wide[position]), position, &mut ids, before)?;
+        for (position, service) in spec.services.iter().enumerate() {
+            plan.add_service((service, extended[position]), position, &mut ids, before)?;
         }
-        for (position, rule) in blueprint.snat.iter().enumerate() {
+        for (position, rule) in spec.snat.iter().enumerate() {
             plan.add_snat(rule, position, &mut ids)?;
         }
         plan.snat_former = plan.former_rules();
-        plan.settle_timeouts(&blueprint.timeouts);
-        plan.settle_standings();
+        plan.settle_timeouts(&spec.timeouts);
+        plan.settle_health();
         plan.settle_orphans();
         if let Some(before) = before {
             plan.keep_former_locals(before);
@@ -106,14 +107,14 @@ impl Plan {
         plan.share_pools(before);
         plan.settle_hairpins();
         let hidden = ClientAddress::Hidden;
-        plan.introduces = plan.services.iter().any(|s| s.client_address != hidden);
-        let is_wide = |id: ServiceId| plan.services[usize::from(id.0)].wide;
-        plan.wide_v4 = plan.services.iter().any(|s| s.wide && s.vip.is_ipv4())
-            || plan.reals.iter().any(|r| r.address.is_ipv4() && is_wide(r.service));
-        plan.v4 = side::<Ipv4>(&plan, |id| !plan.services[usize::from(id.0)].wide);
+        plan.tells_client = plan.services.iter().any(|s| s.client_address != hidden);
+        let is_extended = |id: ServiceId| plan.services[usize::from(id.0)].extended;
+        plan.wide_v4 = plan.services.iter().any(|s| s.extended && s.vip.is_ipv4())
+            || plan.reals.iter().any(|r| r.address.is_ipv4() && is_extended(r.service));
+        plan.v4 = side::<Ipv4>(&plan, |id| !plan.services[usize::from(id.0)].extended);
         plan.note_narrow_locals();
-        plan.sieve = Sieve::of(&plan, &plan.v4);
-        plan.wide = side::<Ipv6>(&plan, |id| plan.services[usize::from(id.0)].wide);
+        plan.address_filter = AddressFilter::of(&plan, &plan.v4);
+        plan.extended = side::<Ipv6>(&plan, |id| plan.services[usize::from(id.0)].extended);
         Ok(plan)
     }
 
@@ -190,7 +191,7 @@ impl Plan {
     /// those that were, since a session keeps its own whatever becomes of the pool.
     fn note_narrow_locals(&mut self) {
         self.narrow_locals.resize(self.locals.len(), false);
-        let narrow = self.services.iter().filter(|service| service.live && !service.wide);
+        let narrow = self.services.iter().filter(|service| service.live && !service.extended);
         for pool in narrow.filter_map(|service| self.pools.get(service.pool?)) {
             for local in pool.locals.iter().flatten() {
                 self.narrow_locals[usize::from(local.0)] = true;
@@ -211,7 +212,7 @@ impl Plan {
 
     fn add_service(
         &mut self,
-        (from, wide): (&VirtualService, bool),
+        (from, extended): (&VirtualService, bool),
         position: usize,
         ids: &mut Ids,
         before: Option<&Self>,
@@ -253,7 +254,7 @@ impl Plan {
             },
             former_owners: Vec::new(),
             born: self.epoch,
-            wide,
+            extended,
             live: true,
         };
         let id = ids.service(&mut self.services, service)?;
@@ -322,7 +323,7 @@ impl Plan {
                 established_ms: from.tcp_established_s.saturating_mul(1000),
             }),
             owner: Some(Owner::Endpoint),
-            wide: true,
+            extended: true,
             live: true,
             ..Service::default()
         };
@@ -343,7 +344,7 @@ impl Plan {
             is_probe: false,
             found_down: false,
             was_up: true,
-            standing: Standing::Serves,
+            health_state: HealthState::Serves,
             orphans: Orphans::Keep,
             live: true,
         };
@@ -364,8 +365,8 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blueprint::Ports;
     use crate::plan::{LocalId, RealId};
+    use crate::spec::Ports;
     use proptest::prelude::*;
 
     fn service(name: &str, port: u16, reals: &[u8]) -> VirtualService {
@@ -387,10 +388,10 @@ mod tests {
         }
     }
 
-    fn blueprint(services: Vec<VirtualService>) -> Blueprint {
+    fn spec(services: Vec<VirtualService>) -> Spec {
         let addresses = vec!["192.0.2.10".parse().unwrap()];
         let pool = LocalPool { name: "lan".into(), addresses, ports: 1024..=65535 };
-        Blueprint { services, pools: vec![pool], ..Blueprint::default() }
+        Spec { services, pools: vec![pool], ..Spec::default() }
     }
 
     fn id_of(plan: &Plan, real: u8) -> usize {
@@ -401,15 +402,15 @@ mod tests {
     #[test]
     fn ids_outlive_a_change() {
         let none = Retired::default();
-        let first = Plan::compile(&blueprint(vec![service("a", 80, &[11, 12])]), None, &none);
+        let first = Plan::compile(&spec(vec![service("a", 80, &[11, 12])]), None, &none);
         let first = first.unwrap();
-        let second = blueprint(vec![service("b", 81, &[20]), service("a", 80, &[12, 13])]);
+        let second = spec(vec![service("b", 81, &[20]), service("a", 80, &[12, 13])]);
         let second = Plan::compile(&second, Some(&first), &none).unwrap();
         assert_eq!(id_of(&first, 12), id_of(&second, 12));
         assert!(!second.reals[id_of(&first, 11)].live, "a removed real server is a tombstone");
         assert_eq!(second.v4.real(RealId(id_of(&first, 11) as u32)).unwrap().port_for(1), 80);
         assert_eq!(second.epoch, 2);
-        let third = Plan::compile(&blueprint(vec![service("a", 80, &[11])]), Some(&second), &none);
+        let third = Plan::compile(&spec(vec![service("a", 80, &[11])]), Some(&second), &none);
         assert_eq!(id_of(&third.unwrap(), 11), id_of(&first, 11), "it comes back as itself");
     }
 
@@ -417,8 +418,8 @@ mod tests {
     #[test]
     fn former_local_addresses_are_kept() {
         let none = Retired::default();
-        let first = Plan::compile(&blueprint(vec![service("a", 80, &[11])]), None, &none).unwrap();
-        let mut changed = blueprint(vec![service("a", 80, &[11])]);
+        let first = Plan::compile(&spec(vec![service("a", 80, &[11])]), None, &none).unwrap();
+        let mut changed = spec(vec![service("a", 80, &[11])]);
         changed.pools[0].addresses = vec!["192.0.2.20".parse().unwrap()];
         let second = Plan::compile(&changed, Some(&first), &none).unwrap();
         let third = Plan::compile(&changed, Some(&second), &none).unwrap();
@@ -435,10 +436,10 @@ mod tests {
     #[test]
     fn retired_ids_are_used_again() {
         let none = Retired::default();
-        let first = Plan::compile(&blueprint(vec![service("a", 80, &[11])]), None, &none).unwrap();
-        let second = Plan::compile(&blueprint(vec![]), Some(&first), &none).unwrap();
+        let first = Plan::compile(&spec(vec![service("a", 80, &[11])]), None, &none).unwrap();
+        let second = Plan::compile(&spec(vec![]), Some(&first), &none).unwrap();
         let retired = Retired { reals: [RealId(0)].into(), services: [ServiceId(0)].into() };
-        let third = blueprint(vec![service("b", 90, &[12])]);
+        let third = spec(vec![service("b", 90, &[12])]);
         let third = Plan::compile(&third, Some(&second), &retired).unwrap();
         assert_eq!((third.services.len(), third.reals.len()), (1, 1));
         assert_eq!(third.services[0].name, "b");
@@ -447,10 +448,10 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         let none = Retired::default();
-        let twice = blueprint(vec![service("a", 80, &[]), service("b", 80, &[])]);
+        let twice = spec(vec![service("a", 80, &[]), service("b", 80, &[])]);
         let error = Plan::compile(&twice, None, &none).unwrap_err();
         assert_eq!(error, CompileError::DuplicateService { service: "b".into() });
-        let mut poolless = blueprint(vec![service("a", 80, &[])]);
+        let mut poolless = spec(vec![service("a", 80, &[])]);
         poolless.pools.clear();
         let error = Plan::compile(&poolless, None, &none).unwrap_err().to_string();
         assert_eq!(error, "service \"a\": there is no pool \"lan\"");

@@ -4,8 +4,8 @@
 //! They are bits of one byte, which lies beside a real server's addresses, for the vector path to
 //! test eight at a time.
 
-use crate::blueprint::{Mode, TunnelOptions};
 use crate::encap::{Encap, Kind};
+use crate::spec::{Mode, TunnelOptions};
 use std::net::IpAddr;
 
 /// The properties of a real server's packets.

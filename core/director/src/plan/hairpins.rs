@@ -1,7 +1,7 @@
 //! Which hosts inside reach each other by what source NAT has given them outside.
 
 use super::{Plan, Service};
-use crate::blueprint::{Mapping, SnatRule};
+use crate::spec::{Mapping, SnatRule};
 
 /// Whether a rule lets hosts inside reach each other. Not if it says of everybody that they are
 /// inside: nobody outside could be told from them.

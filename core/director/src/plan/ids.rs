@@ -2,7 +2,7 @@
 //! that nothing uses.
 
 use super::{CompileError, LocalId, Plan, Real, RealId, Service, ServiceId};
-use crate::blueprint::{Mode, Ports};
+use crate::spec::{Mode, Ports};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
@@ -32,7 +32,7 @@ impl Identity {
         if service.snat.is_some() {
             return Self::Snat(service.name.clone());
         }
-        Self::Service(service.protocol.number(), service.vip, service.ports, service.wide)
+        Self::Service(service.protocol.number(), service.vip, service.ports, service.extended)
     }
 }
 

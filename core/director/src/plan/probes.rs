@@ -7,8 +7,8 @@
 //! is for is in its source port: whoever sends probes and every worker know it without a word
 //! between them.
 
-use super::{CompileError, Plan, Real, RealId, Service, ServiceId, Standing, ids::Ids};
-use crate::blueprint::Orphans;
+use super::{CompileError, HealthState, Plan, Real, RealId, Service, ServiceId, ids::Ids};
+use crate::spec::Orphans;
 use std::net::IpAddr;
 
 /// The first source port of probes.
@@ -68,7 +68,7 @@ fn double(real: &Real) -> Real {
         is_probe: true,
         found_down: false,
         was_up: false,
-        standing: Standing::Serves,
+        health_state: HealthState::Serves,
         orphans: Orphans::Keep,
         ..real.clone()
     }
@@ -77,10 +77,10 @@ fn double(real: &Real) -> Real {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blueprint::{Blueprint, Mode, RealServer, VirtualService};
     use crate::plan::Retired;
+    use crate::spec::{Mode, RealServer, Spec, VirtualService};
 
-    fn blueprint(probed: bool) -> Blueprint {
+    fn spec(probed: bool) -> Spec {
         let real = |last: u8| RealServer {
             address: [192, 0, 2, last].into(),
             port: 80,
@@ -96,11 +96,11 @@ mod tests {
             ..VirtualService::default()
         };
         let probes_from = [Some([192, 0, 2, 9].into()), None];
-        Blueprint { services: vec![service], probes_from, ..Blueprint::default() }
+        Spec { services: vec![service], probes_from, ..Spec::default() }
     }
 
     fn compile(probed: bool, before: Option<&Plan>) -> Plan {
-        Plan::compile(&blueprint(probed), before, &Retired::default()).expect("a plan")
+        Plan::compile(&spec(probed), before, &Retired::default()).expect("a plan")
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! From a blueprint's real server to a plan's.
+//! From a spec's real server to a plan's.
 
-use super::{Forwarding, Real, ServiceId, Standing, forwarding};
-use crate::blueprint::{Mode, Orphans, RealServer, TunnelOptions};
+use super::{Forwarding, HealthState, Real, ServiceId, forwarding};
+use crate::spec::{Mode, Orphans, RealServer, TunnelOptions};
 
 impl Real {
     /// A real server as its service has it, of which nothing was found yet.
@@ -26,7 +26,7 @@ impl Real {
             is_probe: false,
             found_down: false,
             was_up: false,
-            standing: Standing::Serves,
+            health_state: HealthState::Serves,
             orphans: Orphans::Keep,
             live: true,
         }

@@ -1,13 +1,13 @@
 //! The addresses of a plan as the packet path of one table reads them: by id, and by address.
 //!
-//! There are two: of the IPv4 table, and of the wide one, whose addresses are IPv6 and IPv4 as
+//! There are two: of the IPv4 table, and of the extended one, whose addresses are IPv6 and IPv4 as
 //! `::ffff:a.b.c.d` (RFC 4291 2.5.5.2).
 
 use super::addresses::Addresses;
 use super::{Forwarding, LocalId, Owner, Plan, RealId, Service, ServiceId};
-use crate::blueprint::{Ports, Protocol};
 use crate::family::Family;
 use crate::key::{self, Key};
+use crate::spec::{Ports, Protocol};
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
@@ -353,8 +353,8 @@ fn former<'a>(
             service.owners().filter(|owner| !service.live || Some(*owner) != service.owner);
         found.extend(owners.map(|owner| (*service, service.ports, owner)));
     }
-    let wide = |service: &&&Service| service.live && service.ports.single().is_none();
-    for wider in ours.iter().filter(wide) {
+    let extended = |service: &&&Service| service.live && service.ports.single().is_none();
+    for wider in ours.iter().filter(extended) {
         let Some(owner) = wider.owner else { continue };
         let later = |s: &&&Service| s.live && s.vip == wider.vip && s.born > wider.born;
         for service in ours.iter().filter(later) {
@@ -381,7 +381,7 @@ fn entry<F: Family>(plan: &Plan, real: &super::Real, ours: bool) -> RealEntry<F:
     };
     let answers = if is.answers_past() { 0 } else { ANSWERS };
     let (Some(address), Some(vip), true) = (address, vip, ours) else { return none };
-    let ends = real.orphans != crate::blueprint::Orphans::Keep;
+    let ends = real.orphans != crate::spec::Orphans::Keep;
     let flags = KNOWN | answers | if ends { ENDS } else { 0 };
     RealEntry {
         wire_address: F::wire(address),
@@ -395,9 +395,9 @@ fn entry<F: Family>(plan: &Plan, real: &super::Real, ours: bool) -> RealEntry<F:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blueprint::{Blueprint, Mode, Persistence, RealServer, VirtualService};
     use crate::family::Ipv4;
     use crate::plan::Retired;
+    use crate::spec::{Mode, Persistence, RealServer, Spec, VirtualService};
 
     const VIP: u32 = 0xc633_64c8;
 
@@ -414,8 +414,8 @@ mod tests {
     }
 
     fn compile(services: &[VirtualService], before: Option<&Plan>, retired: &Retired) -> Plan {
-        let blueprint = Blueprint { services: services.to_vec(), ..Blueprint::default() };
-        Plan::compile(&blueprint, before, retired).unwrap()
+        let spec = Spec { services: services.to_vec(), ..Spec::default() };
+        Plan::compile(&spec, before, retired).unwrap()
     }
 
     fn at(plan: &Plan, port: u16) -> Vec<Owner> {

@@ -4,12 +4,12 @@
 //! would not be found where the wider one is, and sessions of one that was changed would be looked
 //! for in the table of the other. So are services that share a real server's endpoint by NAT: what
 //! it answers to a client is told from its other answers only by what the table says is taken. So
-//! a service is in the wide table if it needs the room, or meets one that is, or that was and may
-//! still have sessions.
+//! a service is in the extended table if it needs the room, or meets one that is, or that was and
+//! may still have sessions.
 
 use super::ids::Retired;
 use super::{Forwarding, Plan, Service, ServiceId};
-use crate::blueprint::{Blueprint, ClientAddress, Ports, Protocol, RealServer, VirtualService};
+use crate::spec::{ClientAddress, Ports, Protocol, RealServer, Spec, VirtualService};
 use std::collections::HashMap;
 use std::iter;
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ impl Span {
     }
 }
 
-/// The spans of services of the wide table, by address.
+/// The spans of services of the extended table, by address.
 #[derive(Default)]
 struct Spans(HashMap<IpAddr, Vec<Span>>);
 
@@ -49,28 +49,29 @@ impl Spans {
     }
 }
 
-/// Whether each service of a blueprint is in the wide table. `before` is the plan that is
+/// Whether each service of a spec is in the extended table. `before` is the plan that is
 /// replaced, without what is `retired`.
-pub(super) fn wide(blueprint: &Blueprint, before: &Plan, retired: &Retired) -> Vec<bool> {
-    let mut wide: Vec<bool> = blueprint.services.iter().map(needs_room).collect();
+pub(super) fn extended(spec: &Spec, before: &Plan, retired: &Retired) -> Vec<bool> {
+    let mut extended: Vec<bool> = spec.services.iter().map(needs_room).collect();
     let mut spans = Spans::default();
     spans.extend(spans_before(before, retired));
-    for (service, _) in blueprint.services.iter().zip(&wide).filter(|(_, wide)| **wide) {
+    for (service, _) in spec.services.iter().zip(&extended).filter(|(_, extended)| **extended) {
         spans.extend(spans_of(service));
     }
     // One that joins may draw others with it.
     let mut grows = true;
     while grows {
         grows = false;
-        for (service, wide) in blueprint.services.iter().zip(&mut wide).filter(|(_, wide)| !**wide)
+        for (service, extended) in
+            spec.services.iter().zip(&mut extended).filter(|(_, extended)| !**extended)
         {
             if spans_of(service).any(|span| spans.meet(&span)) {
                 spans.extend(spans_of(service));
-                (*wide, grows) = (true, true);
+                (*extended, grows) = (true, true);
             }
         }
     }
-    wide
+    extended
 }
 
 /// The spans of a service.
@@ -87,10 +88,10 @@ fn spans_of(service: &VirtualService) -> impl Iterator<Item = Span> + '_ {
     iter::once(Span { to: true, address: vip, protocol, ports }).chain(answers)
 }
 
-/// The spans of services that were in the wide table.
+/// The spans of services that were in the extended table.
 fn spans_before<'a>(before: &'a Plan, retired: &'a Retired) -> impl Iterator<Item = Span> + 'a {
     let kept = |id: usize| !retired.services.contains(&ServiceId(id as u16));
-    let of = |service: &Service| service.wide && service.snat.is_none();
+    let of = |service: &Service| service.extended && service.snat.is_none();
     let services = before.services.iter().enumerate().filter(move |(id, s)| of(s) && kept(*id));
     let to = services.map(|(_, service)| Span {
         to: true,
@@ -114,7 +115,7 @@ fn answers_from(port: u16, service: Ports) -> Ports {
     if port == 0 { service } else { Ports::one(port) }
 }
 
-/// Whether a service's sessions need the room of the wide table.
+/// Whether a service's sessions need the room of the extended table.
 fn needs_room(service: &VirtualService) -> bool {
     let crosses = |real: &RealServer| {
         let mode = real.mode.unwrap_or(service.mode);
@@ -128,7 +129,7 @@ fn needs_room(service: &VirtualService) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blueprint::Mode;
+    use crate::spec::Mode;
 
     fn service(ports: Ports, reals: &[&str]) -> VirtualService {
         let reals = reals.iter().map(|address| RealServer {
@@ -148,8 +149,8 @@ mod tests {
     const V6: &str = "2001:db8::11";
 
     fn tables(services: &[VirtualService], before: &Plan, retired: &Retired) -> Vec<bool> {
-        let blueprint = Blueprint { services: services.to_vec(), ..Blueprint::default() };
-        wide(&blueprint, before, retired)
+        let spec = Spec { services: services.to_vec(), ..Spec::default() };
+        extended(&spec, before, retired)
     }
 
     #[test]
@@ -193,15 +194,14 @@ mod tests {
         assert_eq!(tables(&services, &Plan::default(), &none), expected);
         assert_eq!(tables(&services[1..], &Plan::default(), &none), [false; 5]);
         // As long as the first may have sessions, who joins in its place has to see them.
-        let was = Blueprint { services: services.to_vec(), ..Blueprint::default() };
+        let was = Spec { services: services.to_vec(), ..Spec::default() };
         let before = Plan::compile(&was, None, &none).unwrap();
         assert_eq!(tables(&services[2..4], &before, &none), [false, true]);
     }
 
     #[test]
     fn who_was_wide_stays_so_until_nobody_uses_it() {
-        let was =
-            Blueprint { services: vec![service(Ports::one(80), &[V6])], ..Blueprint::default() };
+        let was = Spec { services: vec![service(Ports::one(80), &[V6])], ..Spec::default() };
         let before = Plan::compile(&was, None, &Retired::default()).unwrap();
         let now = [service(Ports::one(80), &[V4]), service(Ports::one(81), &[V4])];
         assert_eq!(tables(&now, &before, &Retired::default()), [true, false]);

@@ -9,7 +9,7 @@ use super::Plan;
 /// What took and takes the ports of an IPv4 local address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Takers {
-    /// Whether sessions of the IPv4 table, and whether such of the wide one, ever did.
+    /// Whether sessions of the IPv4 table, and whether such of the extended one, ever did.
     ever: [bool; 2],
     /// Whether each table had its half when last any did.
     halves: bool,
@@ -35,7 +35,7 @@ impl Plan {
         let mut users = vec![[false; 2]; self.pools.len()];
         for service in self.services.iter().filter(|s| s.live && self.takes_v4_ports(s)) {
             if let Some(users) = service.pool.and_then(|pool| users.get_mut(pool)) {
-                users[usize::from(service.wide)] = true;
+                users[usize::from(service.extended)] = true;
             }
         }
         let mut takers = before.map(|before| before.takers.clone()).unwrap_or_default();

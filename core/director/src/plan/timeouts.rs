@@ -5,8 +5,8 @@
 //! cost the others nothing but that look.
 
 use super::{Plan, Service, ServiceId};
-use crate::blueprint::Timeouts;
 use crate::session::{Core, State};
+use crate::spec::Timeouts;
 
 /// Seconds without a packet after which nothing more comes of a connection that is over.
 const LINGER_S: u32 = 1;

@@ -12,7 +12,7 @@
 //! workers.
 
 use super::hash::{GOLDEN, mix, scale, stable_hash};
-use crate::blueprint::Scheduling;
+use crate::spec::Scheduling;
 use std::net::IpAddr;
 
 /// The largest table.

@@ -10,8 +10,8 @@ use super::positions::Positions;
 use super::scheduler::{Ask, Change, Scheduler};
 use super::seat::{FULL_STEP, Seat};
 use super::{Refused, Share, hashed, lc, local, p2c, rr, top, wrr};
-use crate::blueprint::{Scheduling, schedulers};
 use crate::plan::RealId;
+use crate::spec::{Scheduling, schedulers};
 use std::collections::VecDeque;
 
 /// Real servers whose slow start is looked at for one session.

@@ -9,8 +9,8 @@ mod mh;
 mod workers;
 
 use super::*;
-use crate::blueprint::{Blueprint, Mode, Ports, RealServer, Scheduling, VirtualService};
 use crate::plan::Retired;
+use crate::spec::{Mode, Ports, RealServer, Scheduling, Spec, VirtualService};
 use std::net::IpAddr;
 
 /// Those that choose one, or few, on purpose, and have no bound of their own.
@@ -79,9 +79,9 @@ impl Desk {
     }
 
     fn change_all(&mut self, services: Vec<VirtualService>, retired: &Retired) {
-        let blueprint = Blueprint { services, ..Blueprint::default() };
+        let spec = Spec { services, ..Spec::default() };
         let before = (!self.plan.services.is_empty()).then_some(&self.plan);
-        self.plan = Plan::compile(&blueprint, before, retired).unwrap();
+        self.plan = Plan::compile(&spec, before, retired).unwrap();
         self.counters.resize(self.plan.reals.len(), RealCounters::default());
         self.schedulers.adopt(&self.plan, self.now, &self.counters);
     }

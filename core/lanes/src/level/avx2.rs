@@ -119,7 +119,7 @@ impl Instructions for Avx2 {
     }
 
     #[inline(always)]
-    fn twins(self, a: __m256i) -> u8 {
+    fn conflicts(self, a: __m256i) -> u8 {
         // SAFETY: see `Avx2`.
         let orders = unsafe {
             [
@@ -129,15 +129,15 @@ impl Instructions for Avx2 {
                 _mm256_setr_epi32(4, 5, 6, 7, 0, 1, 2, 3),
             ]
         };
-        let mut twins = 0;
+        let mut conflicts = 0;
         for (at, order) in orders.into_iter().enumerate() {
             // SAFETY: see `Avx2`.
             let other = unsafe { _mm256_permutevar8x32_epi32(a, order) };
             // Who equals the one so many lanes on, and that one.
             let equal = self.mask(self.equal(a, other));
-            twins |= equal | equal.rotate_left(at as u32 + 1);
+            conflicts |= equal | equal.rotate_left(at as u32 + 1);
         }
-        twins
+        conflicts
     }
 
     #[inline(always)]

@@ -87,7 +87,7 @@ impl Instructions for Scalar {
         each(|at| a[at].swap_bytes())
     }
 
-    fn twins(self, a: Lanes<u32>) -> u8 {
+    fn conflicts(self, a: Lanes<u32>) -> u8 {
         let has_twin = |lane: usize| (0..LANES).any(|at| at != lane && a[at] == a[lane]);
         (0..LANES).fold(0, |mask, lane| mask | u8::from(has_twin(lane)) << lane)
     }

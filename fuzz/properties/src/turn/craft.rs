@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use super::sight::{crc32c, sum_of};
+use super::frame::{crc32c, sum_of};
 
 /// MAC addresses of who sends to the director, and of the director, as far as it looks.
 const ENDS: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 2, 0xfe];

@@ -8,25 +8,25 @@ mod told;
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use sluice_director::blueprint::{Blueprint, ClientAddress, Mode};
 use sluice_director::counters::Counters;
 use sluice_director::fib::PortId;
 use sluice_director::path::{Path, SessionInfo, Verdict};
 use sluice_director::reason::{Fate, Reason};
 use sluice_director::session::State;
+use sluice_director::spec::{ClientAddress, Mode, Spec};
 use sluice_testkit::describe;
 
 use super::Reached;
 use super::craft::{GRE, ICMP, ICMPV6, SCTP, TCP, UDP};
 use super::director::{Arrival, Outcome};
-use super::sight::{Seen, see, see_packet, sum_of};
+use super::frame::{Seen, see, see_packet, sum_of};
 use super::world::{self, MACS, World, next_mac};
 
 /// One frame, and everything it is judged by.
 #[derive(Clone)]
 pub struct Case<'a> {
     pub world: &'a World,
-    pub blueprint: &'a Blueprint,
+    pub spec: &'a Spec,
     pub arrival: Arrival,
     /// The frame as it came.
     pub before: &'a [u8],
@@ -62,8 +62,8 @@ impl Case<'_> {
     /// Whether an address is an outer source of tunnels.
     fn is_tunnels(&self, address: IpAddr) -> bool {
         let net = match address {
-            IpAddr::V4(_) => self.blueprint.tunnel.v4,
-            IpAddr::V6(_) => self.blueprint.tunnel.v6,
+            IpAddr::V4(_) => self.spec.tunnel.v4,
+            IpAddr::V6(_) => self.spec.tunnel.v6,
         };
         net.is_some_and(|net| net.contains(address))
     }
@@ -98,17 +98,17 @@ impl Case<'_> {
     /// was put into the first, a multiple of eight.
     fn may_lie(&self, was: Option<(u16, bool)>, is: Option<(u16, bool)>) -> bool {
         let (Some((from, more)), Some((to, still))) = (was, is) else { return false };
-        let mut services = self.blueprint.services.iter();
+        let mut services = self.spec.services.iter();
         let told = self.changed || services.any(|s| s.client_address != ClientAddress::Hidden);
         let by = to.wrapping_sub(from);
         more == still && (by == 0 || told && by.is_multiple_of(8) && by <= 112)
     }
 
     /// Whether real servers of a session learn the client's address by bytes that are put in.
-    fn introduces(&self, session: &SessionInfo) -> bool {
+    fn tells_client(&self, session: &SessionInfo) -> bool {
         let (vip, port) = session.virtual_;
         session.mode == Mode::Fnat
-            && self.blueprint.services.iter().any(|service| {
+            && self.spec.services.iter().any(|service| {
                 service.vip == vip
                     && service.ports.contains(port)
                     && service.client_address != ClientAddress::Hidden
@@ -303,7 +303,7 @@ fn by_way(
         same("fragment", was.fragment == inside.fragment)?;
     }
     let (before, after) = (was.rest(), inside.rest());
-    if case.introduces(way.session) {
+    if case.tells_client(way.session) {
         // What comes before the stream's first byte keeps its number, and loses its data.
         let early = was.protocol == TCP && after.1.is_empty() && before.0[..4] == after.0[..4];
         return same("payload's end", early || after.1.ends_with(before.1));

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use sluice_director::blueprint::Protocol;
+use sluice_director::spec::Protocol;
 
 use super::craft::{self, ICMP, ICMPV6, Packet, SCTP, TCP, UDP};
-use super::sight::{see, see_packet};
+use super::frame::{see, see_packet};
 use super::world::{Place, back, front};
 use crate::bytes::Bytes;
 
@@ -200,26 +200,26 @@ impl Script<'_> {
     /// Payload, and what may be odd about the frame.
     fn finish(&mut self, mut packet: Packet) -> Vec<u8> {
         let (length, odd, class) = (usize::from(self.u8()), self.u8(), self.u8());
-        let odd_is = |bit: u8| odd >> bit & 1 == 1;
-        packet.payload = vec![odd; if odd_is(7) { length * 6 } else { length }];
+        let exception_is = |bit: u8| odd >> bit & 1 == 1;
+        packet.payload = vec![odd; if exception_is(7) { length * 6 } else { length }];
         packet.id = u16::from_be_bytes([odd, class]);
         (packet.class, packet.dont_fragment) = (class, class >> 7 == 1);
-        if odd_is(0) {
+        if exception_is(0) {
             packet.ttl = 1;
         }
-        if odd_is(2) {
+        if exception_is(2) {
             packet.options = length % 11;
         }
-        if odd_is(4) {
+        if exception_is(4) {
             packet.numbers.0 = u32::from(self.u8()) << 24;
             packet.numbers.1 = u32::from(self.u8()) << 24;
         }
-        packet.no_checksum = odd_is(5);
-        let mut bytes = packet.frame(if odd_is(1) { &[20] } else { &[] });
-        if odd_is(3) {
+        packet.no_checksum = exception_is(5);
+        let mut bytes = packet.frame(if exception_is(1) { &[20] } else { &[] });
+        if exception_is(3) {
             bytes.extend([odd; 6]);
         }
-        if odd_is(6) {
+        if exception_is(6) {
             let at = usize::from(self.u8()) % bytes.len();
             bytes[at] ^= self.u8();
         }

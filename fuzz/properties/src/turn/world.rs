@@ -3,13 +3,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use sluice_director::blueprint::{
-    Blueprint, ClientAddress, HashKey, LocalPool, Mapping, Mode, Network, NoSession, Orphans,
-    Persistence, Ports, Protocol, RealServer, Scheduling, SnatRule, Timeouts, TunnelOptions,
-    TunnelSources, VirtualService,
-};
 use sluice_director::fib::{Fib, FibBuilder, Link, PortId, Target};
 use sluice_director::plan::Plan;
+use sluice_director::spec::{
+    ClientAddress, HashKey, LocalPool, Mapping, Mode, Network, NoSession, Orphans, Persistence,
+    Ports, Protocol, RealServer, Scheduling, SnatRule, Spec, Timeouts, TunnelOptions,
+    TunnelSources, VirtualService,
+};
 
 /// MAC addresses of the two ports.
 pub const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
@@ -86,19 +86,19 @@ impl World {
     }
 
     /// Whether there are only IPv4 services whose sessions fit the IPv4 table.
-    fn is_narrow(&self) -> bool {
+    fn is_compact(&self) -> bool {
         self.has(0) && !self.has(5)
     }
 
     /// Whether there are only IPv6 services.
-    fn is_wide(&self) -> bool {
+    fn is_extended(&self) -> bool {
         self.has(0) && self.has(5)
     }
 
     /// The configuration; `variant`'s bits drain the first real server of each service, remove
     /// the second, remove the UDP services, move the last real server, add a service, have the
     /// second down, have another rule for orphans, remove source NAT.
-    pub fn blueprint(&self, variant: u8) -> Blueprint {
+    pub fn spec(&self, variant: u8) -> Spec {
         let mut services = self.services();
         let is = |bit: u8| variant >> bit & 1 == 1;
         if is(2) {
@@ -124,10 +124,10 @@ impl World {
         };
         let outer = |address, prefix| Network { address, prefix };
         let (v4, v6) = if self.prefixed { (28, 120) } else { (32, 128) };
-        Blueprint {
+        Spec {
             services,
             pools: vec![pool("lan", both(back)), pool("wan", both(front))],
-            snat: if is(7) || self.is_narrow() { Vec::new() } else { self.rules() },
+            snat: if is(7) || self.is_compact() { Vec::new() } else { self.rules() },
             tunnel: TunnelSources {
                 v4: Some(outer(Ipv4Addr::new(192, 0, 2, 64).into(), v4)),
                 v6: Some(outer(Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 0xff00).into(), v6)),
@@ -136,7 +136,7 @@ impl World {
             timeouts,
             no_session: if self.is(0) { NoSession::Reset } else { NoSession::Drop },
             accept_mid_stream: self.is(1),
-            ..Blueprint::default()
+            ..Spec::default()
         }
     }
 
@@ -151,18 +151,18 @@ impl World {
         let mut all = Vec::new();
         for six in [false, true] {
             all.extend(of_modes(six));
-            if !self.is_narrow() {
+            if !self.is_compact() {
                 all.extend(of_the_wide_table(six));
             }
         }
         // Behind the others, whose places the seeds name.
         for six in [false, true] {
-            all.extend(of_tunnels(six, !self.is_narrow()));
+            all.extend(of_tunnels(six, !self.is_compact()));
         }
-        if self.is_narrow() {
+        if self.is_compact() {
             all.retain(|service| service.vip.is_ipv4());
         }
-        if self.is_wide() {
+        if self.is_extended() {
             all.retain(|service| service.vip.is_ipv6());
         }
         all
@@ -214,7 +214,7 @@ impl World {
             },
             ..SnatRule::default()
         };
-        let rules = [false, true].into_iter().filter(|six| *six || !self.is_wide());
+        let rules = [false, true].into_iter().filter(|six| *six || !self.is_extended());
         rules.map(rule).collect()
     }
 
@@ -242,7 +242,7 @@ impl World {
             vlan: self.vlan(port),
             mtu: self.mtu(port),
             v4: match of(false, 1) {
-                IpAddr::V4(own) if !self.is_narrow() => Some(own),
+                IpAddr::V4(own) if !self.is_compact() => Some(own),
                 _ => None,
             },
             v6: None,

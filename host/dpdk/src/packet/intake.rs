@@ -13,7 +13,7 @@ use sluice_director::frame::Frame;
 use super::Packet;
 use crate::mbuf::Mbuf;
 use crate::pool::FramePool;
-use crate::vnet::{Beach, Came, HEADER, VnetHeader};
+use crate::vnet::{Came, HEADER, Received, VnetHeader};
 
 /// Frames of one system call.
 const SLOTS: usize = 32;
@@ -31,7 +31,7 @@ const VLAN: u16 = 0x8100;
 /// What a receive queue has of its own.
 #[derive(Debug)]
 pub(crate) struct Intake {
-    beach: Beach,
+    received: Received,
     large: Option<FramePool>,
     /// Each from where frames begin to its end.
     buffers: [Option<Mbuf>; SLOTS],
@@ -51,7 +51,7 @@ impl Intake {
     /// Frames of up to `most` bytes go into small buffers.
     pub fn new((small, large): (FramePool, Option<FramePool>), most: u16) -> Self {
         Self {
-            beach: Beach::new(small, most),
+            received: Received::new(small, most),
             large,
             buffers: [const { None }; SLOTS],
             headers: [VnetHeader::default(); SLOTS],
@@ -132,12 +132,12 @@ impl Intake {
         frames: &mut ArrayVec<Mbuf, N>,
         most: usize,
     ) -> (usize, Came) {
-        let given = self.beach.give(frames, most);
+        let given = self.received.give(frames, most);
         if given > 0 {
             return (given, Came::default());
         }
         receive(self);
-        (self.beach.give(frames, most), std::mem::take(&mut self.beach.came))
+        (self.received.give(frames, most), std::mem::take(&mut self.received.came))
     }
 
     /// Reads frames from a TAP interface, a burst at most.
@@ -212,7 +212,7 @@ impl Intake {
             put_tag(buffer.bytes_mut(), tag);
             header = header.behind_tag();
         }
-        self.buffers[slot] = self.beach.land(header, buffer).map(|mut buffer| {
+        self.buffers[slot] = self.received.land(header, buffer).map(|mut buffer| {
             let moved = tag.is_none() || buffer.pull_front(TAG);
             debug_assert!(moved, "the tag is still there");
             whole(buffer)
@@ -237,14 +237,14 @@ impl Intake {
     /// Takes the frame that is in the scratch memory, behind room for a tag.
     fn land_scratch(&mut self, header: VnetHeader, length: usize, tag: Option<[u8; TAG]>) {
         let Some(bytes) = self.scratch.get_mut(..TAG + length) else {
-            return self.beach.came.errors += 1;
+            return self.received.came.errors += 1;
         };
         match tag {
             Some(tag) => {
                 put_tag(bytes, tag);
-                self.beach.land_copy(header.behind_tag(), bytes);
+                self.received.land_copy(header.behind_tag(), bytes);
             }
-            None => self.beach.land_copy(header, &mut bytes[TAG..]),
+            None => self.received.land_copy(header, &mut bytes[TAG..]),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Frames that are complete but for their next hop's MAC address: held, asked for, released.
 
 use super::Worker;
+use crate::capture_point::Came;
 use crate::held::wanted;
-use crate::lookout::Came;
 use crate::mailbox::Event;
 use crate::queue::Queue;
 use sluice_director::path::{Verdict, Waiting};

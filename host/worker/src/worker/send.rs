@@ -5,7 +5,7 @@ use super::Worker;
 use crate::outlet::Outlet;
 use crate::pieces;
 use crate::queue::Queue;
-use crate::ring::{Errand, Parcel, Sender};
+use crate::ring::{Handoff, HandoffMessage, Sender};
 use sluice_director::Reason;
 use sluice_director::fib::PortId;
 use sluice_director::path::{Verdict, View};
@@ -23,14 +23,14 @@ impl<Q: Queue> Worker<Q> {
 
     /// Sends a frame by a port: by the own queue, or by that of a worker that has one.
     #[inline(always)]
-    pub(super) fn send(&mut self, port: PortId, frame: Q::Frame, errand: bool) {
+    pub(super) fn send(&mut self, port: PortId, frame: Q::Frame, handoff: bool) {
         if let Some(line) = self.line(port) {
             let dropped = line.push(frame);
             self.count(dropped, Reason::TxFull);
-        } else if errand {
+        } else if handoff {
             self.path.count(Reason::PortGone);
         } else {
-            self.by_another(Parcel { frame, port, errand: Errand::Send });
+            self.by_another(HandoffMessage { frame, port, handoff: Handoff::Send });
         }
     }
 
@@ -40,7 +40,7 @@ impl<Q: Queue> Worker<Q> {
         if self.line(port).is_some() {
             self.send_cut(port, &frame, mtu);
         } else {
-            self.by_another(Parcel { frame, port, errand: Errand::Cut(mtu) });
+            self.by_another(HandoffMessage { frame, port, handoff: Handoff::Cut(mtu) });
         }
     }
 
@@ -56,14 +56,14 @@ impl<Q: Queue> Worker<Q> {
         }
     }
 
-    pub(super) fn pass_to_kernel(&mut self, port: PortId, mut frame: Q::Frame, errand: bool) {
+    pub(super) fn pass_to_kernel(&mut self, port: PortId, mut frame: Q::Frame, handoff: bool) {
         let attached = self.ports.get_mut(usize::from(port.0));
         let has_line = attached.as_ref().is_some_and(|port| !port.lines.is_empty());
         if let Some(twin) = attached.and_then(|port| port.twins.first_mut()) {
             let dropped = twin.push(frame);
             self.count(dropped, Reason::TxFull);
-        } else if !has_line && !errand {
-            self.by_another(Parcel { frame, port, errand: Errand::Kernel });
+        } else if !has_line && !handoff {
+            self.by_another(HandoffMessage { frame, port, handoff: Handoff::Kernel });
         } else {
             let snapshot = &self.snapshot;
             let view = View { plan: &snapshot.plan, fib: &snapshot.fib };
@@ -75,16 +75,16 @@ impl<Q: Queue> Worker<Q> {
     }
 
     /// Queues of a port go to the workers from number 0 on, so worker 0 has one of every port.
-    pub(super) fn by_another(&mut self, parcel: Parcel<Q::Frame>) {
+    pub(super) fn by_another(&mut self, message: HandoffMessage<Q::Frame>) {
         if self.number == 0 {
             self.path.count(Reason::PortGone);
         } else {
-            self.hand_off(0, parcel);
+            self.hand_off(0, message);
         }
     }
 
-    pub(super) fn hand_off(&mut self, worker: u16, parcel: Parcel<Q::Frame>) {
-        let dropped = self.rings.hand_over(worker, parcel);
+    pub(super) fn hand_off(&mut self, worker: u16, message: HandoffMessage<Q::Frame>) {
+        let dropped = self.rings.hand_over(worker, message);
         self.count(dropped, Reason::HandOffFull);
     }
 

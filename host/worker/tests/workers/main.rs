@@ -1,8 +1,8 @@
 //! Workers over queues in memory.
 
+mod capture_points;
 mod fragments;
-mod guests;
-mod lookouts;
+mod handoff;
 mod memory;
 mod rounds;
 mod turns;

@@ -1,25 +1,25 @@
 //! Frames that go from worker to worker in search of their session.
 
-use crate::memory::{BACK, CLIENT, Endpoint, FRONT, Kit, REAL, VIP, addresses, blueprint, udp};
+use crate::memory::{BACK, CLIENT, Endpoint, FRONT, Kit, REAL, VIP, addresses, spec, udp};
 use sluice_director::Reason;
-use sluice_director::blueprint::{Blueprint, Mode, Persistence, Ports};
 use sluice_director::fib::PortId;
+use sluice_director::spec::{Mode, Persistence, Ports, Spec};
 
 const WORKERS: u16 = 4;
 
 /// NAT of all ports, and over it, if at all, of one port for clients that are remembered.
-fn nat(over: bool) -> Blueprint {
-    let mut blueprint = blueprint();
-    let service = &mut blueprint.services[0];
+fn nat(over: bool) -> Spec {
+    let mut spec = spec();
+    let service = &mut spec.services[0];
     (service.mode, service.reals[0].port) = (Mode::Nat, 0);
-    let mut wide = service.clone();
-    wide.ports = Ports::ALL;
+    let mut extended = service.clone();
+    extended.ports = Ports::ALL;
     service.persistence = Some(Persistence { timeout_s: 300, prefix: 32 });
-    blueprint.services.push(wide);
+    spec.services.push(extended);
     if !over {
-        blueprint.services.remove(0);
+        spec.services.remove(0);
     }
-    blueprint
+    spec
 }
 
 /// Sources and destinations of what all workers have sent by a port.

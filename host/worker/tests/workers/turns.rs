@@ -25,17 +25,17 @@ fn there_and_back() {
 fn strays_reach_their_owner() {
     let mut kit = Kit::new(2, &[2, 2], true);
     for owner in 0..2u16 {
-        let stray = 1 - owner;
+        let wrong = 1 - owner;
         kit.put(owner, FRONT, udp((CLIENT, 4000 + owner), (VIP, 53)));
         kit.turn(owner);
         let (local, _) = addresses(&kit.sent(owner, BACK)[0]);
-        kit.put(stray, BACK, udp((REAL, 53), (LOCAL, local.1)));
-        kit.turn(stray);
-        assert!(kit.sent(stray, FRONT).is_empty());
+        kit.put(wrong, BACK, udp((REAL, 53), (LOCAL, local.1)));
+        kit.turn(wrong);
+        assert!(kit.sent(wrong, FRONT).is_empty());
         kit.turn(owner);
         let answer = kit.sent(owner, FRONT);
         assert_eq!(addresses(&answer[0]), ((VIP, 53), (CLIENT, 4000 + owner)));
-        assert_eq!(kit.workers[usize::from(stray)].path().counters().handed_off, 1);
+        assert_eq!(kit.workers[usize::from(wrong)].path().counters().handed_off, 1);
     }
 }
 
@@ -151,7 +151,8 @@ fn the_loop_obeys() {
     running.thread.join().expect("the loop ends in order");
 }
 
-/// After the tables are there, packets of new and old sessions, strays and drops need no memory.
+/// After the tables are there, packets of new and old sessions, misdirected packets and drops need
+/// no memory.
 #[test]
 fn nothing_is_allocated_for_a_packet() {
     let mut kit = Kit::new(2, &[2, 2], true);

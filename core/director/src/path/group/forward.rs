@@ -202,7 +202,8 @@ impl<F: Parse> Engine<F> {
         if group.changes >> lane & 1 == 0 {
             return 0;
         }
-        let (flow, twins, segment) = (Flow(group.flow[lane]), group.twins, group.segment(lane));
+        let (flow, conflicts, segment) =
+            (Flow(group.flow[lane]), group.conflicts, group.segment(lane));
         let session = self.sessions.at_mut(flow.id());
         let before = session.state;
         let fits = track::tcp(session, flow.direction(), segment);
@@ -230,7 +231,7 @@ impl<F: Parse> Engine<F> {
             self.remove_by(shared, plan, flow.id(), hashes);
             shared.counters.closed += 1;
         }
-        if twins >> lane & 1 == 1 { !self.burst.groups[at % GROUPS].others(flow) } else { 0 }
+        if conflicts >> lane & 1 == 1 { !self.burst.groups[at % GROUPS].others(flow) } else { 0 }
     }
 }
 

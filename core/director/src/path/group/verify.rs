@@ -219,7 +219,7 @@ impl<F: Together> Kernel for Verify<'_, F> {
             group.ends &= group.changes;
             let returns = rest.shr::<16>() & Forwarding::RETURNS;
             group.answered = !returns.is_word(0).mask();
-            group.twins = words(&group.flow).shr::<1>().twins();
+            group.conflicts = words(&group.flow).shr::<1>().conflicts();
         }
         (passes & (plain | connection)).mask() & group.quick
     }

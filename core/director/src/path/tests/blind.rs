@@ -1,9 +1,9 @@
 //! What a sender who knows a connection's addresses and ports, and no more, can do to it.
 
 use super::lab::{BACK, CLIENT, FRONT, LOCAL, Lab, Packet, REAL, VIP, tcp};
-use crate::blueprint::Mode;
 use crate::path::{SessionFilter, Verdict};
 use crate::session::State;
+use crate::spec::Mode;
 use sluice_wire::tcp::{ACK, FIN, RST, SYN};
 
 const PORT: u16 = 2000;

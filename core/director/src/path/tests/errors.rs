@@ -4,12 +4,12 @@
 use super::icmp::{CLIENT, EXCEEDED, MODES, REAL, ROUTER, Seen, TOO_BIG, VIP};
 use super::icmp::{error, field, field_of, framed, packet};
 use super::lab::{BACK, FRONT, MemFrame};
-use super::modes::{Field, at, blueprint, ip};
-use crate::blueprint::{Mapping, Mode, Network, Protocol, SnatRule};
+use super::modes::{Field, at, ip, spec};
 use crate::fib::PortId;
 use crate::frame::Frame;
 use crate::path::Verdict;
 use crate::reason::Reason;
+use crate::spec::{Mapping, Mode, Network, Protocol, SnatRule};
 use etherparse::{Ipv4Header, PacketBuilder, TcpHeader};
 use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr};
@@ -213,18 +213,18 @@ fn inside_and_outside_of_source_nat_hear_of_each_other() {
         (0, "192.0.2.11:700", "198.51.100.9", "198.51.100.48:53"),
         (1, "[2001:db8:2::11]:700", "2001:db8:1::9", "[2001:db8:1::48]:53"),
     ] {
-        let mut blueprint = blueprint(Mode::Fnat, "198.51.100.200", "192.0.2.11", 53);
-        blueprint.pools[0].addresses = vec![ip(pool)];
-        blueprint.services.clear();
+        let mut spec = spec(Mode::Fnat, "198.51.100.200", "192.0.2.11", 53);
+        spec.pools[0].addresses = vec![ip(pool)];
+        spec.services.clear();
         let net = |address, prefix| Network { address: ip(address), prefix };
-        blueprint.snat = vec![SnatRule {
+        spec.snat = vec![SnatRule {
             name: "out".into(),
             sources: vec![net("192.0.2.0", 24), net("2001:db8:2::", 64)],
             pool: "lan".into(),
             mapping: Mapping::PerSession,
             ..SnatRule::default()
         }];
-        let mut field = field_of(&blueprint, [1500; 2], (0, 1), [false; 2]);
+        let mut field = field_of(&spec, [1500; 2], (0, 1), [false; 2]);
         let sent = packet(at(inside), at(outside), (64, true), 40);
         let there = trip(&mut field, BACK, &sent);
         let pooled = SocketAddr::new(ip(pool), 1024);
@@ -284,9 +284,9 @@ fn tcp_segment(from: SocketAddr, to: SocketAddr, flags: u8) -> Vec<u8> {
 fn tcp_goes_on_and_its_checksum_is_changed_where_it_is_quoted() {
     for (mode, vip, real) in MODES.into_iter().filter(|m| matches!(m.0, Mode::Fnat | Mode::Nat)) {
         let (vip_ip, to) = (at(VIP[vip]).ip().to_string(), at(REAL[real]));
-        let mut blueprint = blueprint(mode, &vip_ip, &to.ip().to_string(), to.port());
-        blueprint.services[0].protocol = Protocol::Tcp;
-        let mut field = field_of(&blueprint, [1500; 2], (0, 1), [false; 2]);
+        let mut spec = spec(mode, &vip_ip, &to.ip().to_string(), to.port());
+        spec.services[0].protocol = Protocol::Tcp;
+        let mut field = field_of(&spec, [1500; 2], (0, 1), [false; 2]);
         let there = trip(&mut field, FRONT, &tcp_segment(at(CLIENT[vip]), at(VIP[vip]), 2));
         for size in 4..=20 {
             for message in [(3, 1, 0), (3, 2, 0), (3, 3, 0)] {

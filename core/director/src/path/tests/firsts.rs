@@ -1,8 +1,8 @@
 //! Bursts of first packets open what they open one at a time, whatever was foreseen of them.
 
 use super::lab::{BACK, CLIENT, FRONT, LOCAL, Lab, MemFrame, REAL, REAL_2, VIP, tcp, udp};
-use crate::blueprint::{Blueprint, Mode, Persistence, Scheduling};
 use crate::path::{Level, Verdict};
+use crate::spec::{Mode, Persistence, Scheduling, Spec};
 use proptest::prelude::*;
 use sluice_wire::tcp::{ACK, FIN, RST, SYN};
 
@@ -82,13 +82,13 @@ fn any_setting() -> impl Strategy<Value = Setting> {
     )
 }
 
-fn configure(blueprint: &mut Blueprint, setting: &Setting) {
-    let mut other = blueprint.services[1].clone();
+fn configure(spec: &mut Spec, setting: &Setting) {
+    let mut other = spec.services[1].clone();
     (other.name, other.vip) = ("web2".into(), VIP_2.into());
-    blueprint.services.push(other);
-    blueprint.accept_mid_stream = setting.mid_stream;
-    blueprint.services[0].one_packet = setting.one_packet;
-    for service in &mut blueprint.services {
+    spec.services.push(other);
+    spec.accept_mid_stream = setting.mid_stream;
+    spec.services[0].one_packet = setting.one_packet;
+    for service in &mut spec.services {
         (service.mode, service.scheduler) = (setting.mode, setting.scheduler);
         (service.max_sessions, service.max_new_per_s) = (setting.service, setting.per_s);
         let persistence = Persistence { timeout_s: 50, prefix: 32 };
@@ -97,8 +97,8 @@ fn configure(blueprint: &mut Blueprint, setting: &Setting) {
             real.upper_sessions = setting.real;
         }
     }
-    let source = crate::blueprint::Network { address: [192, 0, 2, 9].into(), prefix: 32 };
-    blueprint.tunnel.v4 = Some(source);
+    let source = crate::spec::Network { address: [192, 0, 2, 9].into(), prefix: 32 };
+    spec.tunnel.v4 = Some(source);
 }
 
 fn frame(shot: Shot, setting: &Setting) -> MemFrame {
@@ -155,7 +155,7 @@ proptest! {
 #[test]
 fn a_burst_of_first_packets() {
     for mode in [Mode::Fnat, Mode::Nat, Mode::Dr] {
-        let change = |b: &mut Blueprint| b.services.iter_mut().for_each(|s| s.mode = mode);
+        let change = |b: &mut Spec| b.services.iter_mut().for_each(|s| s.mode = mode);
         let mut lab = Lab::with(change, 1000, (0, 1));
         let syn = |port| tcp((CLIENT, port), (VIP, 80), SYN, (100, 0), b"");
         let mut frames: Vec<_> = (0..64).map(|at| syn(3000 + at)).collect();

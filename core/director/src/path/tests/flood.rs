@@ -1,10 +1,10 @@
 //! Floods of forged first packets beside clients that mean it, in virtual time.
 
 use super::lab::{self, BACK, FRONT, LOCAL, Lab, MemFrame, Packet, REAL, VIP, tcp, udp};
-use crate::blueprint::{Blueprint, Mode, Network, Persistence};
 use crate::path::{BURST, Verdict, View};
 use crate::plan::ServiceId;
 use crate::reason::Reason;
+use crate::spec::{Mode, Network, Persistence, Spec};
 use sluice_wire::ipv4::{TCP, UDP};
 use sluice_wire::tcp::{ACK, RST, SYN};
 
@@ -15,11 +15,11 @@ const FORGED: [u8; 2] = [100, 64];
 const GOOD: [u8; 4] = [198, 51, 100, 48];
 
 /// One FNAT address, one real server, a way to everybody.
-fn world(change: impl FnOnce(&mut Blueprint), sessions: u32) -> Lab {
+fn world(change: impl FnOnce(&mut Spec), sessions: u32) -> Lab {
     let mut lab = Lab::with(
-        |blueprint| {
-            blueprint.services[1].reals.truncate(1);
-            change(blueprint);
+        |spec| {
+            spec.services[1].reals.truncate(1);
+            change(spec);
         },
         sessions,
         (0, 1),
@@ -182,7 +182,7 @@ const TABLE: u32 = 400_000;
 
 #[test]
 fn without_giving_way_a_flood_of_forged_syn_leaves_nothing() {
-    let mut lab = world(|blueprint| blueprint.gives_way = false, TABLE);
+    let mut lab = world(|spec| spec.gives_way = false, TABLE);
     let outcome = served(&mut lab, (TCP, 60_000), 50);
     assert!(outcome.in_a_thousand() < 50, "those that came before ports ran out");
     assert!(lab.path.counters().of(Reason::LocalPortsExhausted) > 0);
@@ -199,9 +199,9 @@ fn good_clients_are_served_beside_60_000_forged_syn_a_second() {
 
 #[test]
 fn beside_500_000_forged_syn_a_second_as_many_as_where_a_list_denies_them() {
-    let denied = |blueprint: &mut Blueprint| {
+    let denied = |spec: &mut Spec| {
         let address = [FORGED[0], FORGED[1], 0, 0].into();
-        blueprint.services[1].deny = vec![Network { address, prefix: 16 }];
+        spec.services[1].deny = vec![Network { address, prefix: 16 }];
     };
     let with_list = served(&mut world(denied, TABLE), (TCP, 500_000), 50);
     assert_eq!(with_list.served, 400);
@@ -243,7 +243,7 @@ fn half_open_sessions_age_fast_under_pressure() {
 #[test]
 fn half_open_sessions_hold_half_of_the_table_at_most() {
     for mode in [Mode::Fnat, Mode::Nat, Mode::Dr] {
-        let mut lab = world(|blueprint| blueprint.services[1].mode = mode, 2000);
+        let mut lab = world(|spec| spec.services[1].mode = mode, 2000);
         let template = tcp(([FORGED[0], FORGED[1], 0, 0], 1024), (VIP, 80), SYN, (7, 0), b"");
         for burst in 0..40 {
             lab.now.0 += 1;
@@ -298,7 +298,7 @@ fn a_flood_of_single_datagrams_ends_no_flow_that_is_answered() {
 #[test]
 fn by_direct_routing_a_second_datagram_is_no_flood() {
     for mode in [Mode::Dr, Mode::Fnat] {
-        let mut lab = world(|blueprint| blueprint.services[0].mode = mode, 2000);
+        let mut lab = world(|spec| spec.services[0].mode = mode, 2000);
         for _ in 0..2 {
             assert_eq!(lab.path.half_open_sessions(), lab.path.live_sessions());
             one(&mut lab, FRONT, udp((GOOD, 2000), (VIP, 53), b"?"));
@@ -320,11 +320,11 @@ fn connects(lab: &mut Lab, client: ([u8; 4], u16), vport: u16) -> Verdict {
     verdict
 }
 
-fn two_services(blueprint: &mut Blueprint) {
-    let mut other = blueprint.services[1].clone();
-    (other.name, other.ports) = ("other".into(), crate::blueprint::Ports::one(81));
-    blueprint.services.push(other);
-    for service in &mut blueprint.services {
+fn two_services(spec: &mut Spec) {
+    let mut other = spec.services[1].clone();
+    (other.name, other.ports) = ("other".into(), crate::spec::Ports::one(81));
+    spec.services.push(other);
+    for service in &mut spec.services {
         service.mode = Mode::Dr;
     }
 }
@@ -352,12 +352,12 @@ fn a_service_always_has_its_share_of_the_table() {
 #[test]
 fn a_flood_at_one_service_takes_no_port_from_another() {
     let mut lab = world(
-        |blueprint| {
-            two_services(blueprint);
-            blueprint.services.iter_mut().for_each(|service| service.mode = Mode::Fnat);
+        |spec| {
+            two_services(spec);
+            spec.services.iter_mut().for_each(|service| service.mode = Mode::Fnat);
             // The same endpoint behind both.
-            blueprint.services[2].reals = vec![lab::real(REAL, 80)];
-            blueprint.pools[0].ports = 2000..=2999;
+            spec.services[2].reals = vec![lab::real(REAL, 80)];
+            spec.pools[0].ports = 2000..=2999;
         },
         TABLE,
     );
@@ -376,11 +376,11 @@ fn a_flood_at_one_service_takes_no_port_from_another() {
 #[test]
 fn a_flood_does_not_fill_a_service_that_has_a_limit() {
     for upper in [false, true] {
-        let limit = |blueprint: &mut Blueprint| {
-            blueprint.services[1].mode = Mode::Dr;
+        let limit = |spec: &mut Spec| {
+            spec.services[1].mode = Mode::Dr;
             match upper {
-                false => blueprint.services[1].max_sessions = 100,
-                true => blueprint.services[1].reals[0].upper_sessions = 100,
+                false => spec.services[1].max_sessions = 100,
+                true => spec.services[1].reals[0].upper_sessions = 100,
             }
         };
         let mut lab = world(limit, 2000);
@@ -400,9 +400,9 @@ fn a_flood_does_not_fill_a_service_that_has_a_limit() {
 #[test]
 fn a_full_service_refuses_before_it_ends_a_handshake() {
     let mut lab = world(
-        |blueprint| {
-            blueprint.services[1].mode = Mode::Dr;
-            blueprint.services[1].max_sessions = 10;
+        |spec| {
+            spec.services[1].mode = Mode::Dr;
+            spec.services[1].max_sessions = 10;
         },
         2000,
     );
@@ -425,9 +425,9 @@ fn a_full_service_refuses_before_it_ends_a_handshake() {
 /// Forged clients of a persistent service are remembered no longer than they are half-open.
 #[test]
 fn under_pressure_only_who_completes_a_handshake_is_remembered() {
-    let persistent = |blueprint: &mut Blueprint| {
-        blueprint.services[1].mode = Mode::Dr;
-        blueprint.services[1].persistence = Some(Persistence { timeout_s: 300, prefix: 32 });
+    let persistent = |spec: &mut Spec| {
+        spec.services[1].mode = Mode::Dr;
+        spec.services[1].persistence = Some(Persistence { timeout_s: 300, prefix: 32 });
     };
     let mut lab = world(persistent, 4000);
     let template = tcp(([FORGED[0], FORGED[1], 0, 0], 1024), (VIP, 80), SYN, (7, 0), b"");

@@ -1,16 +1,16 @@
 //! Datagrams in fragments, in every mode and order: cut, put together and judged by `etherparse`.
 
-mod across;
-mod field;
+mod bed;
+mod nat64;
 mod told;
 
 use super::lab::{BACK, FRONT, MemFrame};
-use crate::blueprint::{Blueprint, LocalPool, Mode, Network, Protocol, RealServer, SnatRule};
 use crate::frame::Frame;
 use crate::path::{BURST, Verdict};
 use crate::plan::{Plan, Retired};
 use crate::reason::Reason;
-use field::{Field, MAC, V4, V6, at, blueprint, cut, data, datagram, ip, packets, together};
+use crate::spec::{LocalPool, Mode, Network, Protocol, RealServer, SnatRule, Spec};
+use bed::{Field, MAC, V4, V6, at, cut, data, datagram, ip, packets, spec, together};
 use proptest::prelude::*;
 use std::net::SocketAddr;
 
@@ -24,7 +24,7 @@ fn three_fragments_in_every_order_and_mode() {
         let (client, vip, real) = (at(ends.client), at(ends.vip), at(ends.real));
         for mode in [Mode::Fnat, Mode::Nat, Mode::Dr, Mode::Ipip] {
             for order in ORDERS {
-                let mut field = Field::new(&blueprint(mode, vip, real));
+                let mut field = Field::new(&spec(mode, vip, real));
                 let pieces = cut(&datagram(client, vip, &data(3000)), &[1200, 2400], 77);
                 let sent = field.through(FRONT, &pieces, &order);
                 assert_eq!(sent.len(), 3, "{mode:?} {order:?}");
@@ -57,7 +57,7 @@ fn answers_in_fragments() {
         let (client, vip, real) = (at(ends.client), at(ends.vip), at(ends.real));
         for mode in [Mode::Fnat, Mode::Nat] {
             for order in ORDERS {
-                let mut field = Field::new(&blueprint(mode, vip, real));
+                let mut field = Field::new(&spec(mode, vip, real));
                 let asked = cut(&datagram(client, vip, b"question of two"), &[16], 5);
                 field.through(FRONT, &asked, &[0, 1]);
                 let to = if mode == Mode::Fnat { (ip(ends.local), 1024).into() } else { client };
@@ -83,7 +83,7 @@ fn the_outside_in_fragments() {
         };
         let addresses = vec![ip("198.51.100.9"), ip("2001:db8:1::9")];
         let pools = vec![LocalPool { name: "wan".into(), addresses, ports: 2000..=2999 }];
-        let mut field = Field::new(&Blueprint { snat: vec![rule], pools, ..Blueprint::default() });
+        let mut field = Field::new(&Spec { snat: vec![rule], pools, ..Spec::default() });
         let (inside, outside) = (at(ends.real), at(ends.client));
         let pooled = SocketAddr::new(ip(pool), 2000);
         let pieces = cut(&datagram(inside, outside, &data(1500)), &[800], 9);
@@ -103,7 +103,7 @@ fn the_outside_in_fragments() {
 fn records_have_their_time() {
     for (ends, seconds) in [(V4, 30), (V6, 60)] {
         let (client, vip) = (at(ends.client), at(ends.vip));
-        let mut field = Field::new(&blueprint(Mode::Fnat, vip, at(ends.real)));
+        let mut field = Field::new(&spec(Mode::Fnat, vip, at(ends.real)));
         let pieces = cut(&datagram(client, vip, &data(2000)), &[800, 1600], 1);
         assert_eq!(field.one(FRONT, &pieces[0]), Verdict::Tx(BACK));
         assert_eq!(field.path.joined().len(), 1);
@@ -118,7 +118,7 @@ fn records_have_their_time() {
 /// The table is full: the datagram that came first gives way; the latest never does.
 #[test]
 fn a_full_table_forgets_the_oldest() {
-    let mut field = Field::with(&blueprint(Mode::Fnat, at(V4.vip), at(V4.real)), (0, 1), 4);
+    let mut field = Field::with(&spec(Mode::Fnat, at(V4.vip), at(V4.real)), (0, 1), 4);
     let of = |id| cut(&datagram(at(V4.client), at(V4.vip), &data(1000)), &[800], id);
     for id in 0..5 {
         field.now.0 += 1;
@@ -135,8 +135,8 @@ fn what_cannot_be_followed_is_refused_with_its_reason() {
     let (client, vip, real) = (at(V4.client), at(V4.vip), at(V4.real));
     let pieces = cut(&datagram(client, vip, &data(1000)), &[800], 1);
     // Every piece gets what the first got.
-    let both = |blueprint: &Blueprint, pieces: &[MemFrame], reason| {
-        let mut field = Field::new(blueprint);
+    let both = |spec: &Spec, pieces: &[MemFrame], reason| {
+        let mut field = Field::new(spec);
         for (number, piece) in pieces.iter().enumerate() {
             let verdict = match (reason, number) {
                 // The first of a datagram that nobody takes is answered.
@@ -149,12 +149,12 @@ fn what_cannot_be_followed_is_refused_with_its_reason() {
     };
     let mut bare = datagram(client, vip, &data(1000));
     bare[26..28].fill(0);
-    let across = blueprint(Mode::Fnat, vip, at(V6.real));
+    let across = spec(Mode::Fnat, vip, at(V6.real));
     both(&across, &cut(&bare, &[800], 1), Reason::Untranslatable);
-    let mut nobody = blueprint(Mode::Fnat, vip, real);
+    let mut nobody = spec(Mode::Fnat, vip, real);
     nobody.services[0].reals.clear();
     both(&nobody, &pieces, Reason::NoReal);
-    let mut sctp = blueprint(Mode::Fnat, vip, real);
+    let mut sctp = spec(Mode::Fnat, vip, real);
     sctp.services[0].protocol = Protocol::Sctp;
     // What is no INIT may open a session.
     sctp.accept_mid_stream = true;
@@ -164,7 +164,7 @@ fn what_cannot_be_followed_is_refused_with_its_reason() {
         cut(&packet, &[length], 1)
     };
     both(&sctp, &patched(132, 800), Reason::Fragment);
-    let mut tcp = blueprint(Mode::Fnat, vip, real);
+    let mut tcp = spec(Mode::Fnat, vip, real);
     tcp.services[0].protocol = Protocol::Tcp;
     both(&tcp, &patched(6, 16), Reason::TinyFragment);
 }
@@ -172,7 +172,7 @@ fn what_cannot_be_followed_is_refused_with_its_reason() {
 /// To nobody here: the kernel's, first or later; ICMP to the VIP and what no service takes too.
 #[test]
 fn strangers_fragments_are_the_kernels() {
-    let mut field = Field::new(&blueprint(Mode::Nat, at(V4.vip), at(V4.real)));
+    let mut field = Field::new(&spec(Mode::Nat, at(V4.vip), at(V4.real)));
     let kernel = Verdict::Kernel(Reason::NotOurs);
     for to in ["198.51.100.77:53", "192.0.2.99:53"] {
         for piece in cut(&datagram(at(V4.client), at(to), &data(1000)), &[800], 1) {
@@ -196,7 +196,7 @@ fn strangers_fragments_are_the_kernels() {
 /// The records of a plan hold in the next one, unless the real server is gone.
 #[test]
 fn records_outlive_a_reload_and_not_their_real_server() {
-    let plan = blueprint(Mode::Fnat, at(V4.vip), at(V4.real));
+    let plan = spec(Mode::Fnat, at(V4.vip), at(V4.real));
     let mut field = Field::new(&plan);
     let pieces = cut(&datagram(at(V4.client), at(V4.vip), &data(3000)), &[800, 1600], 1);
     assert_eq!(field.one(FRONT, &pieces[0]), Verdict::Tx(BACK));
@@ -204,7 +204,7 @@ fn records_outlive_a_reload_and_not_their_real_server() {
     assert_eq!(field.one(FRONT, &pieces[1]), Verdict::Tx(BACK));
     let mut other = plan.clone();
     other.services[0].reals[0].address = ip("192.0.2.12");
-    other.services[0].on_removed = crate::blueprint::Orphans::Reset;
+    other.services[0].on_removed = crate::spec::Orphans::Reset;
     field.adopt(&other);
     assert_eq!(field.one(FRONT, &pieces[2]), Verdict::Drop(Reason::RealGone));
     // Another real server gets the id.
@@ -220,7 +220,7 @@ fn records_outlive_a_reload_and_not_their_real_server() {
 /// The answer to another worker's local port goes there with all its fragments.
 #[test]
 fn fragments_go_where_the_first_was_handed() {
-    let mut plan = blueprint(Mode::Fnat, at(V4.vip), at(V4.real));
+    let mut plan = spec(Mode::Fnat, at(V4.vip), at(V4.real));
     plan.pools[0].ports = 1000..=1999;
     let mut field = Field::with(&plan, (0, 2), 64);
     let answer = |port, id| {
@@ -244,7 +244,7 @@ fn fragments_go_where_the_first_was_handed() {
 /// A later fragment with its time to live used up or too large is refused as any packet.
 #[test]
 fn limits_hold_for_each_fragment() {
-    let mut field = Field::new(&blueprint(Mode::Ipip, at(V4.vip), at(V4.real)));
+    let mut field = Field::new(&spec(Mode::Ipip, at(V4.vip), at(V4.real)));
     let pieces = cut(&datagram(at(V4.client), at(V4.vip), &data(2992)), &[1480], 1);
     let first = field.one(FRONT, &pieces[0]);
     assert_ne!(first, Verdict::Tx(BACK), "20 bytes longer than the way allows");
@@ -269,9 +269,9 @@ fn piece_of((v6, id, number): (bool, u32, usize)) -> MemFrame {
     cut(&datagram(client, at(ends.vip), &data(1000)), &[400, 800], id)[number].clone()
 }
 
-fn both_families(mode: Mode) -> Blueprint {
-    let mut both = blueprint(mode, at(V4.vip), at(V4.real));
-    let mut other = blueprint(mode, at(V6.vip), at(V6.real)).services.remove(0);
+fn both_families(mode: Mode) -> Spec {
+    let mut both = spec(mode, at(V4.vip), at(V4.real));
+    let mut other = spec(mode, at(V6.vip), at(V6.real)).services.remove(0);
     other.name = "dns6".into();
     both.services.push(other);
     both

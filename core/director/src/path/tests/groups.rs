@@ -2,9 +2,9 @@
 //! with them.
 
 use super::lab::{CLIENT, FRONT, LOCAL, Lab, MemFrame, Packet, REAL, VIP, tcp, udp, with_ipv6};
-use crate::blueprint::{Blueprint, ClientAddress, Mode, Network, Ports, Protocol};
 use crate::frame::Frame;
 use crate::path::{BURST, Level, Verdict};
+use crate::spec::{ClientAddress, Mode, Network, Ports, Protocol, Spec};
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TcpHeader, TransportSlice};
 use proptest::prelude::*;
 use sluice_wire::tcp::{ACK, SYN};
@@ -14,12 +14,12 @@ const CLIENT_6: &str = "2001:db8:1::48";
 const VIP_6: &str = "2001:db8:1::200";
 const LOCAL_6: &str = "2001:db8:2::10";
 const REAL_6: &str = "2001:db8:2::11";
-/// The first port of the wide table's half of an IPv4 local address.
+/// The first port of the extended table's half of an IPv4 local address.
 const WIDE_PORT: u16 = 33_280;
 
 /// What is the matter with a packet.
 #[derive(Clone, Debug)]
-enum Oddity {
+enum Exception {
     None,
     /// One byte of its headers, the IPv4 checksum following or not.
     Byte {
@@ -50,7 +50,7 @@ struct Shot {
     client_port: u16,
     flags: u8,
     payload: usize,
-    oddity: Oddity,
+    exception: Exception,
 }
 
 /// How a director forwards.
@@ -59,7 +59,7 @@ struct Setting {
     mode: Mode,
     /// Whether real servers of IPv6 services have IPv4 addresses.
     crosses: bool,
-    introduces: bool,
+    tells_client: bool,
     workers: u16,
     /// Seconds between the sessions' first packets and the rest.
     idle_s: u64,
@@ -125,8 +125,8 @@ impl Shot {
         let bytes = &mut frame.bytes;
         let six = bytes[12] == 0x86;
         let sum_at = if self.tcp { 50 } else { 40 } + if six { 20 } else { 0 };
-        match self.oddity {
-            Oddity::Byte { at, value, repaired } => {
+        match self.exception {
+            Exception::Byte { at, value, repaired } => {
                 let at = at % bytes.len();
                 bytes[at] = value;
                 if repaired && !six {
@@ -135,19 +135,19 @@ impl Shot {
                     bytes[24..26].copy_from_slice(&sum.to_be_bytes());
                 }
             }
-            Oddity::Sum(sum) => bytes[sum_at..sum_at + 2].copy_from_slice(&sum.to_be_bytes()),
-            Oddity::Cut(length) => bytes.truncate(length),
-            Oddity::Padded(length) => bytes.extend(vec![0xee; length]),
-            Oddity::Extended(kind) if six => {
+            Exception::Sum(sum) => bytes[sum_at..sum_at + 2].copy_from_slice(&sum.to_be_bytes()),
+            Exception::Cut(length) => bytes.truncate(length),
+            Exception::Padded(length) => bytes.extend(vec![0xee; length]),
+            Exception::Extended(kind) if six => {
                 let inner = std::mem::replace(&mut bytes[20], kind);
                 bytes.splice(54..54, [inner, 0, 0, 0, 0, 0, 0, 0]);
                 let length = (bytes.len() - 54) as u16;
                 bytes[18..20].copy_from_slice(&length.to_be_bytes());
             }
-            Oddity::Mapped if six => {
+            Exception::Mapped if six => {
                 bytes[22..34].copy_from_slice(&[[0; 6], [0, 0, 0, 0, 255, 255]].concat())
             }
-            Oddity::Jumbo if six => bytes[18..20].fill(0),
+            Exception::Jumbo if six => bytes[18..20].fill(0),
             _ => {}
         }
         frame
@@ -155,33 +155,33 @@ impl Shot {
 }
 
 fn any_shot(six: impl Strategy<Value = bool>) -> impl Strategy<Value = Shot> {
-    let oddity = prop_oneof![
-        8 => Just(Oddity::None),
+    let exception = prop_oneof![
+        8 => Just(Exception::None),
         3 => (0usize..76, any::<u8>(), any::<bool>())
-            .prop_map(|(at, value, repaired)| Oddity::Byte { at, value, repaired }),
+            .prop_map(|(at, value, repaired)| Exception::Byte { at, value, repaired }),
         1 => (prop_oneof![Just(21), Just(22)], 0u8..3)
-            .prop_map(|(at, value)| Oddity::Byte { at, value, repaired: true }),
+            .prop_map(|(at, value)| Exception::Byte { at, value, repaired: true }),
         // Next headers, and a group as the source.
         1 => prop_oneof![Just((20, 0)), Just((20, 44)), Just((20, 58)), Just((22, 0xff))]
-            .prop_map(|(at, value)| Oddity::Byte { at, value, repaired: true }),
-        1 => prop_oneof![Just(0), Just(0xffff), any::<u16>()].prop_map(Oddity::Sum),
-        1 => (0usize..90).prop_map(Oddity::Cut),
-        1 => (0usize..30).prop_map(Oddity::Padded),
+            .prop_map(|(at, value)| Exception::Byte { at, value, repaired: true }),
+        1 => prop_oneof![Just(0), Just(0xffff), any::<u16>()].prop_map(Exception::Sum),
+        1 => (0usize..90).prop_map(Exception::Cut),
+        1 => (0usize..30).prop_map(Exception::Padded),
         1 => prop_oneof![Just(0), Just(43), Just(44), Just(60), any::<u8>()]
-            .prop_map(Oddity::Extended),
-        1 => prop_oneof![Just(Oddity::Mapped), Just(Oddity::Jumbo)],
+            .prop_map(Exception::Extended),
+        1 => prop_oneof![Just(Exception::Mapped), Just(Exception::Jumbo)],
     ];
     let flags = prop_oneof![12 => Just(ACK), 1 => Just(SYN), 1 => any::<u8>()];
     let payload = prop_oneof![8 => 0usize..40, 1 => 1320usize..1480];
-    (six, any::<bool>(), any::<bool>(), 0u16..5, flags, payload, oddity).prop_map(
-        |(six, inbound, tcp, client_port, flags, payload, oddity)| Shot {
+    (six, any::<bool>(), any::<bool>(), 0u16..5, flags, payload, exception).prop_map(
+        |(six, inbound, tcp, client_port, flags, payload, exception)| Shot {
             six,
             inbound,
             tcp,
             client_port,
             flags,
             payload,
-            oddity,
+            exception,
         },
     )
 }
@@ -204,29 +204,29 @@ fn any_setting() -> impl Strategy<Value = Setting> {
     let all = (mode, seldom(), seldom(), seldom(), idle_s, seldom());
     all.prop_map(|(mode, a, b, c, idle_s, hurries)| {
         let fnat = mode == Mode::Fnat;
-        let (crosses, introduces) = (a && fnat, b && fnat);
+        let (crosses, tells_client) = (a && fnat, b && fnat);
         let workers = 1 + u16::from(c && fnat);
-        Setting { mode, crosses, introduces, workers, idle_s, hurries }
+        Setting { mode, crosses, tells_client, workers, idle_s, hurries }
     })
 }
 
-fn configure(blueprint: &mut Blueprint, setting: &Setting) {
-    with_ipv6(blueprint);
-    let dns = blueprint.services.last().unwrap().clone();
+fn configure(spec: &mut Spec, setting: &Setting) {
+    with_ipv6(spec);
+    let dns = spec.services.last().unwrap().clone();
     let mut web = dns;
     (web.name, web.protocol, web.ports) = ("web6".into(), Protocol::Tcp, Ports::one(80));
     web.reals[0].port = 80;
-    if setting.introduces {
+    if setting.tells_client {
         web.client_address = ClientAddress::Toa;
     }
-    blueprint.services.push(web);
+    spec.services.push(web);
     if setting.hurries {
-        blueprint.timeouts.tcp_fin_wait_s = 0;
+        spec.timeouts.tcp_fin_wait_s = 0;
     }
     let source = |address: &str, prefix| Network { address: address.parse().unwrap(), prefix };
-    blueprint.tunnel.v4 = Some(source("192.0.2.9", 32));
-    blueprint.tunnel.v6 = Some(source("2001:db8:2::9", 128));
-    for service in &mut blueprint.services {
+    spec.tunnel.v4 = Some(source("192.0.2.9", 32));
+    spec.tunnel.v6 = Some(source("2001:db8:2::9", 128));
+    for service in &mut spec.services {
         service.mode = setting.mode;
         // One real server, so that its answers can be foretold.
         service.reals.truncate(1);
@@ -238,13 +238,13 @@ fn configure(blueprint: &mut Blueprint, setting: &Setting) {
 
 /// A director with a session for each of four client ports and protocols, in either version.
 fn lab(setting: &Setting, level: Level) -> Lab {
-    let set = |b: &mut Blueprint| configure(b, setting);
+    let set = |b: &mut Spec| configure(b, setting);
     opened(setting, Lab::with(set, 1000, (0, setting.workers)).at_level(level))
 }
 
 /// The same without a vector path.
 fn general(setting: &Setting) -> Lab {
-    let set = |b: &mut Blueprint| configure(b, setting);
+    let set = |b: &mut Spec| configure(b, setting);
     opened(setting, Lab::with(set, 1000, (0, setting.workers)).general())
 }
 
@@ -254,8 +254,8 @@ fn opened(setting: &Setting, mut lab: Lab) -> Lab {
             .into_iter()
             .flat_map(|six| [(six, false, 0), (six, true, SYN), (six, true, ACK)])
         {
-            let (inbound, payload, oddity) = (true, 0, Oddity::None);
-            let shot = Shot { six, inbound, tcp, client_port, flags, payload, oddity };
+            let (inbound, payload, exception) = (true, 0, Exception::None);
+            let shot = Shot { six, inbound, tcp, client_port, flags, payload, exception };
             let mut frame = shot.frame(setting);
             assert!(matches!(lab.one(FRONT, &mut frame), Verdict::Tx(_)), "{setting:?} {shot:?}");
         }
@@ -304,7 +304,7 @@ proptest! {
 const FNAT: Setting = Setting {
     mode: Mode::Fnat,
     crosses: false,
-    introduces: false,
+    tells_client: false,
     workers: 1,
     idle_s: 0,
     hurries: false,

@@ -1,19 +1,19 @@
 //! Hairpinning with several workers: whoever receives a packet, it gets where it is to go.
 
-use super::modes::{Field, at, blueprint, datagram, ip};
+use super::modes::{Field, at, datagram, ip, spec};
 use super::owners::{settle, workers};
-use crate::blueprint::{Blueprint, LocalPool, Mode, Network, SnatRule};
 use crate::frame::Frame;
 use crate::path::{Path, Verdict};
 use crate::reason::Reason;
+use crate::spec::{LocalPool, Mode, Network, SnatRule, Spec};
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use std::net::{IpAddr, SocketAddr};
 
 const COUNT: u16 = 4;
 
 /// A rule for a network inside that may reach itself, too.
-fn rule() -> Blueprint {
-    let mut all = blueprint(Mode::Fnat, "198.51.100.200", "192.0.2.11", 53);
+fn rule() -> Spec {
+    let mut all = spec(Mode::Fnat, "198.51.100.200", "192.0.2.11", 53);
     let networks = [("192.0.2.0", 24), ("2001:db8:2::", 64)];
     all.snat = vec![SnatRule {
         name: "out".into(),

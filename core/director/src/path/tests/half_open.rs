@@ -1,12 +1,12 @@
 //! What holds of half-open sessions whatever comes: random packets, time and plans.
 
 use super::lab::{self, BACK, CLIENT, FRONT, LOCAL, Lab, REAL, REAL_2, VIP, tcp, udp};
-use crate::blueprint::{Blueprint, Mode, Persistence, Ports};
 use crate::path::Verdict;
 use crate::path::engine::Engine;
 use crate::path::parse::Parse;
 use crate::plan::{Plan, ServiceId};
 use crate::session::State;
+use crate::spec::{Mode, Persistence, Ports, Spec};
 use sluice_table::Slot;
 use sluice_wire::tcp::{ACK, FIN, RST, SYN};
 use std::collections::HashSet;
@@ -38,8 +38,8 @@ fn listed<F: Parse>(engine: &Engine<F>, plan: &Plan) -> Vec<u32> {
 
 fn check(lab: &Lab) {
     let (path, plan) = (&lab.path, &lab.plan);
-    let [four, wide] = [listed(&path.v4, plan), listed(&path.wide, plan)];
-    let counts: Vec<_> = four.iter().zip(&wide).map(|(a, b)| a + b).collect();
+    let [four, extended] = [listed(&path.v4, plan), listed(&path.extended, plan)];
+    let counts: Vec<_> = four.iter().zip(&extended).map(|(a, b)| a + b).collect();
     let told: Vec<_> = path.shared.usage.iter().map(|usage| usage.half_open).collect();
     assert_eq!(told[..counts.len()], counts);
     let all: u32 = counts.iter().sum();
@@ -56,8 +56,8 @@ fn check(lab: &Lab) {
     lab.check_gauges();
 }
 
-fn services(blueprint: &mut Blueprint) {
-    let web = blueprint.services[1].clone();
+fn services(spec: &mut Spec) {
+    let web = spec.services[1].clone();
     let other = |name: &str, mode, port| {
         let mut service = web.clone();
         (service.name, service.mode, service.ports) = (name.into(), mode, Ports::one(port));
@@ -69,10 +69,10 @@ fn services(blueprint: &mut Blueprint) {
     direct.persistence = Some(Persistence { timeout_s: 60, prefix: 24 });
     let mut upper = other("upper", Mode::Nat, 83);
     upper.reals.iter_mut().for_each(|real| real.upper_sessions = 5);
-    let mut dns = blueprint.services[0].clone();
+    let mut dns = spec.services[0].clone();
     (dns.name, dns.mode, dns.ports) = ("direct-dns".into(), Mode::Dr, Ports::one(54));
-    blueprint.services.extend([limited, direct, upper, dns]);
-    blueprint.pools[0].ports = 2000..=2031;
+    spec.services.extend([limited, direct, upper, dns]);
+    spec.pools[0].ports = 2000..=2031;
 }
 
 struct Random(u64);

@@ -2,13 +2,13 @@
 //! the director itself sends.
 
 use super::lab::{BACK, FRONT, MemFrame};
-use super::modes::{Field, at, blueprint, ip};
-use crate::blueprint::{Blueprint, Mode};
+use super::modes::{Field, at, ip, spec};
 use crate::fib::{FibBuilder, Link, PortId, Target};
 use crate::frame::Frame;
 use crate::path::{PagePolicy, Path, PathConfig, Verdict};
 use crate::plan::{Plan, Retired};
 use crate::reason::Reason;
+use crate::spec::{Mode, Spec};
 use crate::time::Time;
 use etherparse::{
     IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, NetSlice, PacketBuilder, SlicedPacket,
@@ -25,18 +25,18 @@ pub const ROUTER: [&str; 2] = ["203.0.113.1", "2001:db8:ffff::1"];
 /// A director with one UDP service between links of these MTUs.
 pub fn field(mode: Mode, (vip, real): (usize, usize), mtus: [u16; 2]) -> Field {
     let (vip, real) = (at(VIP[vip]).ip().to_string(), at(REAL[real]));
-    let blueprint = blueprint(mode, &vip, &real.ip().to_string(), real.port());
-    field_of(&blueprint, mtus, (0, 1), [false; 2])
+    let spec = spec(mode, &vip, &real.ip().to_string(), real.port());
+    field_of(&spec, mtus, (0, 1), [false; 2])
 }
 
-/// The same of any blueprint, as one of several workers, with links that have own addresses.
+/// The same of any spec, as one of several workers, with links that have own addresses.
 pub fn field_of(
-    blueprint: &Blueprint,
+    spec: &Spec,
     mtus: [u16; 2],
     (worker, workers): (u16, u16),
     own: [bool; 2],
 ) -> Field {
-    let plan = Plan::compile(blueprint, None, &Retired::default()).unwrap();
+    let plan = Plan::compile(spec, None, &Retired::default()).unwrap();
     let mut builder = FibBuilder::default();
     let v4 = |at: usize| own[at].then(|| [203, 0, 113, 50 + at as u8].into());
     let v6 = |at: usize| own[at].then(|| format!("2001:db8:ffff::5{at}").parse().unwrap());
@@ -297,8 +297,8 @@ fn real_servers_are_told_too() {
 fn a_link_answers_with_its_own_address() {
     for (version, own) in ["203.0.113.50", "2001:db8:ffff::50"].into_iter().enumerate() {
         let (vip, real) = (at(VIP[version]).ip().to_string(), at(REAL[version]));
-        let blueprint = blueprint(Mode::Dr, &vip, &real.ip().to_string(), 53);
-        let mut field = field_of(&blueprint, [1500; 2], (0, 1), [true, false]);
+        let spec = spec(Mode::Dr, &vip, &real.ip().to_string(), 53);
+        let mut field = field_of(&spec, [1500; 2], (0, 1), [true, false]);
         let sent = packet(at(CLIENT[version]), at(VIP[version]), (1, true), 5);
         let mut frame = framed(&sent);
         assert_eq!(field.one(FRONT, &mut frame), Verdict::Answer(FRONT, Reason::TtlExpired));
@@ -310,9 +310,9 @@ fn a_link_answers_with_its_own_address() {
 fn errors_are_limited_and_may_be_off() {
     for (limit, told) in [(3, 3), (0, 0)] {
         let vip = at(VIP[0]).ip().to_string();
-        let mut blueprint = blueprint(Mode::Fnat, &vip, "192.0.2.11", 53);
-        blueprint.icmp_errors_per_s = limit;
-        let mut field = field_of(&blueprint, [1500; 2], (0, 1), [false; 2]);
+        let mut spec = spec(Mode::Fnat, &vip, "192.0.2.11", 53);
+        spec.icmp_errors_per_s = limit;
+        let mut field = field_of(&spec, [1500; 2], (0, 1), [false; 2]);
         let send = |field: &mut Field| {
             let sent = packet(at(CLIENT[0]), at(VIP[0]), (1, true), 5);
             let mut frame = framed(&sent);

@@ -38,8 +38,8 @@ fn kill(lab: &mut Lab, filter: &SessionFilter, slots: u32) -> u32 {
 #[test]
 fn neither_direction_finds_an_ended_session_and_its_port_is_free() {
     // One local port for each real server: only an ended session makes room for the next.
-    let one = |blueprint: &mut crate::blueprint::Blueprint| {
-        (blueprint.pools[0].ports, blueprint.gives_way) = (2000..=2000, false);
+    let one = |spec: &mut crate::spec::Spec| {
+        (spec.pools[0].ports, spec.gives_way) = (2000..=2000, false);
     };
     let mut lab = Lab::with(one, 100, (0, 1));
     let (real, local) = open(&mut lab, 40_000);

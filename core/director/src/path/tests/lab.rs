@@ -1,14 +1,14 @@
 //! A small two-arm network around a path, and packets for it.
 
 use super::icmp;
-use crate::blueprint::{
-    Blueprint, LocalPool, Mode, Ports, Protocol, RealServer, Scheduling, Timeouts, VirtualService,
-};
 use crate::counters::RealCounters;
 use crate::fib::{Fib, FibBuilder, Link, PortId, Target};
 use crate::frame::Frame;
 use crate::path::{BURST, Level, Path, PathConfig, Verdict, View};
 use crate::plan::{Plan, Retired};
+use crate::spec::{
+    LocalPool, Mode, Ports, Protocol, RealServer, Scheduling, Spec, Timeouts, VirtualService,
+};
 use crate::time::Time;
 use etherparse::{PacketBuilder, SlicedPacket, TcpHeader, TransportSlice};
 use proptest::prelude::*;
@@ -107,11 +107,11 @@ impl Lab {
         Self::with(|_| {}, 1000, (0, 1))
     }
 
-    /// A lab whose blueprint was changed, with a session limit, as one of several workers.
-    pub fn with(change: impl FnOnce(&mut Blueprint), sessions: u32, share: (u16, u16)) -> Self {
-        let mut blueprint = blueprint();
-        change(&mut blueprint);
-        let plan = Plan::compile(&blueprint, None, &Retired::default()).unwrap();
+    /// A lab whose spec was changed, with a session limit, as one of several workers.
+    pub fn with(change: impl FnOnce(&mut Spec), sessions: u32, share: (u16, u16)) -> Self {
+        let mut spec = spec();
+        change(&mut spec);
+        let plan = Plan::compile(&spec, None, &Retired::default()).unwrap();
         let fib = fib(&plan);
         let config = PathConfig {
             worker: share.0,
@@ -171,7 +171,7 @@ pub fn real(address: [u8; 4], port: u16) -> RealServer {
     RealServer { address: address.into(), port, ..RealServer::default() }
 }
 
-pub fn blueprint() -> Blueprint {
+pub fn spec() -> Spec {
     let service = |name: &str, protocol, port, reals: &[[u8; 4]]| VirtualService {
         name: name.into(),
         protocol,
@@ -183,7 +183,7 @@ pub fn blueprint() -> Blueprint {
         reals: reals.iter().map(|r| real(*r, port)).collect(),
         ..VirtualService::default()
     };
-    Blueprint {
+    Spec {
         services: vec![
             service("dns", Protocol::Udp, 53, &[REAL]),
             service("web", Protocol::Tcp, 80, &[REAL, REAL_2]),
@@ -194,7 +194,7 @@ pub fn blueprint() -> Blueprint {
             ports: 1024..=65535,
         }],
         timeouts: Timeouts { udp_s: 30, ..Timeouts::default() },
-        ..Blueprint::default()
+        ..Spec::default()
     }
 }
 
@@ -380,7 +380,7 @@ impl Step {
             let client = end(CLIENT, "2001:db8:1::48", 3000 + self.client_port);
             (client, end(VIP, "2001:db8:1::200", 53))
         } else {
-            // The upper half of the ports is the wide table's.
+            // The upper half of the ports is the extended table's.
             let local = if six { 33_280 } else { 1024 } + self.client_port;
             (end(REAL, "2001:db8:2::11", 53), end(LOCAL, "2001:db8:2::10", local))
         }
@@ -416,13 +416,13 @@ pub fn any_step() -> impl Strategy<Value = Step> {
 }
 
 /// Adds the same service of IPv6.
-pub fn with_ipv6(blueprint: &mut Blueprint) {
+pub fn with_ipv6(spec: &mut Spec) {
     let real = RealServer {
         address: "2001:db8:2::11".parse().unwrap(),
         port: 53,
         ..RealServer::default()
     };
-    blueprint.services.push(VirtualService {
+    spec.services.push(VirtualService {
         name: "dns6".into(),
         protocol: Protocol::Udp,
         vip: "2001:db8:1::200".parse().unwrap(),
@@ -432,5 +432,5 @@ pub fn with_ipv6(blueprint: &mut Blueprint) {
         reals: vec![real],
         ..VirtualService::default()
     });
-    blueprint.pools[0].addresses.push("2001:db8:2::10".parse().unwrap());
+    spec.pools[0].addresses.push("2001:db8:2::10".parse().unwrap());
 }

@@ -209,9 +209,9 @@ fn a_removed_real_server_keeps_its_sessions_and_gets_no_new_ones() {
     let mut lab = Lab::new();
     let (real, local) = open(&mut lab, 2000);
     assert_eq!(real, REAL);
-    let mut blueprint = super::lab::blueprint();
-    blueprint.services[1].reals = vec![super::lab::real(REAL_2, 80)];
-    lab.plan = Plan::compile(&blueprint, Some(&lab.plan), &Retired::default()).unwrap();
+    let mut spec = super::lab::spec();
+    spec.services[1].reals = vec![super::lab::real(REAL_2, 80)];
+    lab.plan = Plan::compile(&spec, Some(&lab.plan), &Retired::default()).unwrap();
     lab.fib = super::lab::fib(&lab.plan);
     lab.path.adopt(&lab.plan);
     let mut data = tcp((CLIENT, 2000), (VIP, 80), ACK, (101, 501), b"still here");
@@ -230,7 +230,7 @@ fn a_full_table_and_an_exhausted_pool_refuse_cleanly() {
     }
     assert_eq!(verdict(&mut lab, 2005), Verdict::Drop(Reason::SessionsFull));
     assert_eq!(verdict(&mut lab, 2000), Verdict::Tx(BACK), "those that are there go on");
-    let few = |b: &mut crate::blueprint::Blueprint| {
+    let few = |b: &mut crate::spec::Spec| {
         (b.pools[0].ports, b.gives_way) = (1024..=1026, false);
     };
     let mut lab = Lab::with(few, 100, (0, 1));

@@ -1,15 +1,15 @@
 //! Every way to forward, both families: what arrives, byte by byte as another's parser reads it.
 
 use super::lab::{BACK, FRONT, MemFrame};
-use crate::blueprint::{
-    Blueprint, LocalPool, Mapping, Mode, Network, Ports, Protocol, RealServer, SnatRule,
-    TunnelSources, VirtualService,
-};
 use crate::fib::{Fib, FibBuilder, Link, Target};
 use crate::frame::Frame;
 use crate::path::{PagePolicy, Path, PathConfig, Verdict, View};
 use crate::plan::{Plan, Retired};
 use crate::reason::Reason;
+use crate::spec::{
+    LocalPool, Mapping, Mode, Network, Ports, Protocol, RealServer, SnatRule, Spec, TunnelSources,
+    VirtualService,
+};
 use crate::time::Time;
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -31,8 +31,8 @@ pub struct Field {
 }
 
 impl Field {
-    pub fn new(blueprint: &Blueprint) -> Self {
-        let plan = Plan::compile(blueprint, None, &Retired::default()).unwrap();
+    pub fn new(spec: &Spec) -> Self {
+        let plan = Plan::compile(spec, None, &Retired::default()).unwrap();
         let mut builder = FibBuilder::default();
         let front = builder.link(Link { port: FRONT, mtu: 1500, ..Link::default() });
         let back = builder.link(Link { port: BACK, mtu: 1500, ..Link::default() });
@@ -126,8 +126,8 @@ pub fn ends(packet: &[u8]) -> (SocketAddr, SocketAddr) {
     (SocketAddr::new(from, udp.source_port()), SocketAddr::new(to, udp.destination_port()))
 }
 
-pub fn blueprint(mode: Mode, vip: &str, real: &str, port: u16) -> Blueprint {
-    Blueprint {
+pub fn spec(mode: Mode, vip: &str, real: &str, port: u16) -> Spec {
+    Spec {
         services: vec![VirtualService {
             name: "dns".into(),
             protocol: Protocol::Udp,
@@ -147,13 +147,13 @@ pub fn blueprint(mode: Mode, vip: &str, real: &str, port: u16) -> Blueprint {
             v4: Some(Network { address: ip("192.0.2.9"), prefix: 32 }),
             v6: Some(Network { address: ip("2001:db8:2::9"), prefix: 128 }),
         },
-        ..Blueprint::default()
+        ..Spec::default()
     }
 }
 
 #[test]
 fn full_nat_of_ipv6() {
-    let mut field = Field::new(&blueprint(Mode::Fnat, "2001:db8:1::200", "2001:db8:2::11", 5353));
+    let mut field = Field::new(&spec(Mode::Fnat, "2001:db8:1::200", "2001:db8:2::11", 5353));
     let there = field.through(FRONT, "[2001:db8:1::48]:4000", "[2001:db8:1::200]:53");
     assert_eq!(there, (at("[2001:db8:2::10]:1024"), at("[2001:db8:2::11]:5353")));
     let back = field.through(BACK, "[2001:db8:2::11]:5353", "[2001:db8:2::10]:1024");
@@ -169,7 +169,7 @@ fn full_nat_across_families() {
         ("[2001:db8:1::48]:4000", "[2001:db8:1::200]:53", "192.0.2.11:53", "192.0.2.10"),
     ] {
         let (vip_ip, real_ip) = (at(vip).ip().to_string(), at(real).ip().to_string());
-        let mut field = Field::new(&blueprint(Mode::Fnat, &vip_ip, &real_ip, 53));
+        let mut field = Field::new(&spec(Mode::Fnat, &vip_ip, &real_ip, 53));
         let local = SocketAddr::new(ip(local), 1024);
         assert_eq!(field.through(FRONT, client, vip), (local, at(real)));
         assert_eq!(field.through(BACK, real, &local.to_string()), (at(vip), at(client)));
@@ -184,7 +184,7 @@ fn nat_of_both() {
         ("[2001:db8:1::48]:4000", "[2001:db8:1::200]:53", "[2001:db8:2::11]:5353"),
     ] {
         let (vip_ip, real_ip) = (at(vip).ip().to_string(), at(real).ip().to_string());
-        let mut field = Field::new(&blueprint(Mode::Nat, &vip_ip, &real_ip, 5353));
+        let mut field = Field::new(&spec(Mode::Nat, &vip_ip, &real_ip, 5353));
         assert_eq!(field.through(FRONT, client, vip), (at(client), at(real)));
         assert_eq!(field.through(BACK, real, client), (at(vip), at(client)));
         let other = SocketAddr::new(at(client).ip(), 9);
@@ -206,7 +206,7 @@ fn direct_routing_changes_no_address() {
         ("198.51.100.48:4000", "198.51.100.200:53", "192.0.2.11"),
         ("[2001:db8:1::48]:4000", "[2001:db8:1::200]:53", "2001:db8:2::11"),
     ] {
-        let mut field = Field::new(&blueprint(Mode::Dr, &at(vip).ip().to_string(), real, 53));
+        let mut field = Field::new(&spec(Mode::Dr, &at(vip).ip().to_string(), real, 53));
         assert_eq!(field.through(FRONT, client, vip), (at(client), at(vip)));
         assert_eq!(field.path.live_sessions(), 1);
         assert_eq!(field.through(FRONT, client, vip), (at(client), at(vip)));
@@ -221,7 +221,7 @@ fn tunnels_of_any_family_in_any() {
         ("[2001:db8:1::48]:4000", "[2001:db8:1::200]:53"),
     ] {
         for (real, source) in [("192.0.2.11", "192.0.2.9"), ("2001:db8:2::11", "2001:db8:2::9")] {
-            let mode = blueprint(Mode::Ipip, &at(vip).ip().to_string(), real, 53);
+            let mode = spec(Mode::Ipip, &at(vip).ip().to_string(), real, 53);
             let mut field = Field::new(&mode);
             let mut frame = datagram(at(client), at(vip));
             assert_eq!(field.one(FRONT, &mut frame), Verdict::Tx(BACK), "{vip} over {real}");
@@ -246,9 +246,9 @@ fn tunnels_of_any_family_in_any() {
     }
 }
 
-fn snat(mapping: Mapping) -> Blueprint {
+fn snat(mapping: Mapping) -> Spec {
     let net = |address, prefix| Network { address: ip(address), prefix };
-    Blueprint {
+    Spec {
         snat: vec![SnatRule {
             name: "out".into(),
             sources: vec![net("192.0.2.0", 24), net("2001:db8:2::", 64)],
@@ -261,7 +261,7 @@ fn snat(mapping: Mapping) -> Blueprint {
             addresses: vec![ip("198.51.100.9"), ip("2001:db8:1::9")],
             ports: 2000..=2999,
         }],
-        ..Blueprint::default()
+        ..Spec::default()
     }
 }
 

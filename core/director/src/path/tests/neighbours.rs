@@ -4,12 +4,12 @@
 use super::icmp::{CLIENT, EXCEEDED, REAL, ROUTER, VIP, error, field, framed, packet};
 use super::lab::{BACK, FRONT, MemFrame};
 use super::modes::{Field, at, ip};
-use crate::blueprint::Mode;
 use crate::fib::{Fib, FibBuilder, Link, PortId, Target};
 use crate::frame::Frame;
 use crate::path::Verdict;
 use crate::plan::Plan;
 use crate::reason::Reason;
+use crate::spec::Mode;
 use sluice_wire::fragment;
 
 /// The links and routes of [`field`], and nobody's MAC.

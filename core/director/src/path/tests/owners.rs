@@ -1,17 +1,17 @@
 //! Several workers: a packet that may be two things at once comes to rest at one of them.
 
 use super::lab::{BACK, MemFrame};
-use super::modes::{Field, blueprint, datagram, ip};
-use crate::blueprint::{Blueprint, LocalPool, Mode, Network, Ports, SnatRule};
+use super::modes::{Field, datagram, ip, spec};
 use crate::path::{PagePolicy, Path, PathConfig, Round, Verdict, View};
 use crate::reason::Reason;
+use crate::spec::{LocalPool, Mode, Network, Ports, SnatRule, Spec};
 use arrayvec::ArrayVec;
 use etherparse::PacketBuilder;
 use std::net::IpAddr;
 
 /// A service whose real server is reached by NAT on any port, and may reach the outside itself.
-fn both(vip: &str, real: &str) -> Blueprint {
-    let mut nat = blueprint(Mode::Nat, vip, real, 0);
+fn both(vip: &str, real: &str) -> Spec {
+    let mut nat = spec(Mode::Nat, vip, real, 0);
     nat.services[0].ports = Ports::ALL;
     let real = ip(real);
     let prefix = if real.is_ipv6() { 128 } else { 32 };

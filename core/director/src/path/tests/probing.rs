@@ -2,11 +2,11 @@
 //! client's packets do in its mode, whatever is known of that one; and back.
 
 use super::lab::{BACK, FRONT};
-use super::modes::{Field, at, blueprint, datagram, ends, ip};
-use crate::blueprint::{Mode, Orphans, RealServer};
+use super::modes::{Field, at, datagram, ends, ip, spec};
 use crate::frame::Frame;
 use crate::path::Verdict;
 use crate::plan::probe_port;
+use crate::spec::{Mode, Orphans, RealServer};
 use std::net::SocketAddr;
 
 const VIP: [&str; 2] = ["198.51.100.200:53", "[2001:db8:1::200]:53"];
@@ -15,15 +15,15 @@ const REALS: [[&str; 2]; 2] = [["192.0.2.11", "192.0.2.12"], ["2001:db8:2::11", 
 
 /// Two real servers, of which the second is down, and its sessions are reset.
 fn field(mode: Mode, six: usize) -> Field {
-    let mut blueprint = blueprint(mode, &at(VIP[six]).ip().to_string(), REALS[six][0], 5353);
-    let service = &mut blueprint.services[0];
+    let mut spec = spec(mode, &at(VIP[six]).ip().to_string(), REALS[six][0], 5353);
+    let service = &mut spec.services[0];
     let second = RealServer { address: ip(REALS[six][1]), ..service.reals[0].clone() };
     service.reals.push(second);
     service.probed = true;
     service.on_down = Orphans::Reset;
     service.max_new_per_s = 1;
-    blueprint.probes_from[six] = Some(ip(PROBER[six]));
-    let mut field = Field::new(&blueprint);
+    spec.probes_from[six] = Some(ip(PROBER[six]));
+    let mut field = Field::new(&spec);
     field.plan = field.plan.with_health(&[(field.plan.services[0].reals[1], true)]);
     field.path.adopt(&field.plan);
     field

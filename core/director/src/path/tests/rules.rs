@@ -2,19 +2,19 @@
 //! which ports are its own, and which worker a session belongs to.
 
 use super::lab::{self, BACK, CLIENT, FRONT, LOCAL, Lab, MemFrame, Packet, REAL, REAL_2, VIP};
-use crate::blueprint::{Blueprint, Mode, Network, Orphans, Persistence, Ports, VirtualService};
 use crate::counters::ServiceDrops;
 use crate::fib::{FibBuilder, Link, Target};
 use crate::path::{SessionFilter, Verdict};
 use crate::plan::{Plan, RealId, Retired, ServiceId};
 use crate::reason::Reason;
+use crate::spec::{Mode, Network, Orphans, Persistence, Ports, Spec, VirtualService};
 use sluice_wire::tcp::{ACK, FIN, SYN};
 
 const OTHER: [u8; 4] = [198, 51, 100, 49];
 
 /// A lab whose TCP service was changed.
 fn web(change: impl FnOnce(&mut VirtualService)) -> Lab {
-    Lab::with(|blueprint| change(&mut blueprint.services[1]), 1000, (0, 1))
+    Lab::with(|spec| change(&mut spec.services[1]), 1000, (0, 1))
 }
 
 fn tcp(from: ([u8; 4], u16), flags: u8) -> MemFrame {
@@ -29,15 +29,15 @@ fn real_of(lab: &mut Lab, from: ([u8; 4], u16)) -> [u8; 4] {
 }
 
 /// The same lab with another configuration.
-fn reload(lab: &mut Lab, change: impl FnOnce(&mut Blueprint)) {
+fn reload(lab: &mut Lab, change: impl FnOnce(&mut Spec)) {
     reload_without(lab, &Retired::default(), change);
 }
 
 /// The same, with ids that are free again.
-fn reload_without(lab: &mut Lab, retired: &Retired, change: impl FnOnce(&mut Blueprint)) {
-    let mut blueprint = lab::blueprint();
-    change(&mut blueprint);
-    lab.plan = Plan::compile(&blueprint, Some(&lab.plan), retired).unwrap();
+fn reload_without(lab: &mut Lab, retired: &Retired, change: impl FnOnce(&mut Spec)) {
+    let mut spec = lab::spec();
+    change(&mut spec);
+    lab.plan = Plan::compile(&spec, Some(&lab.plan), retired).unwrap();
     lab.fib = lab::fib(&lab.plan);
     lab.path.adopt(&lab.plan);
 }
@@ -90,9 +90,9 @@ fn persistence_does_not_hold_on_to_who_takes_none() {
     let mut lab = web(|service| service.persistence = persistence);
     let first = real_of(&mut lab, (CLIENT, 1000));
     assert_eq!(first, REAL);
-    reload(&mut lab, |blueprint| {
-        blueprint.services[1].persistence = persistence;
-        blueprint.services[1].reals[0].weight = 0;
+    reload(&mut lab, |spec| {
+        spec.services[1].persistence = persistence;
+        spec.services[1].reals[0].weight = 0;
     });
     assert_eq!(real_of(&mut lab, (CLIENT, 1001)), REAL_2);
     let mut old = tcp((CLIENT, 1000), ACK);
@@ -176,9 +176,9 @@ fn drops_are_counted_by_service() {
     assert_eq!(by_service[web], expected);
     assert!(by_service.iter().enumerate().all(|(at, drops)| at == web || drops.is_empty()));
     // Its id goes to another service, which begins at none.
-    let other = |blueprint: &mut Blueprint| blueprint.services[1].ports = Ports::one(81);
-    reload(&mut lab, |blueprint| {
-        blueprint.services.remove(1);
+    let other = |spec: &mut Spec| spec.services[1].ports = Ports::one(81);
+    reload(&mut lab, |spec| {
+        spec.services.remove(1);
     });
     lab.after_s(1_000);
     lab.path.sweep_all(&lab.plan, lab.now);
@@ -190,9 +190,9 @@ fn drops_are_counted_by_service() {
 /// What is left of a service's new sessions goes with it; its id is another's a moment later.
 #[test]
 fn a_service_does_not_inherit_what_another_used_up() {
-    let limited = |blueprint: &mut Blueprint, port| {
-        blueprint.services[1].ports = Ports::one(port);
-        blueprint.services[1].max_new_per_s = 2;
+    let limited = |spec: &mut Spec, port| {
+        spec.services[1].ports = Ports::one(port);
+        spec.services[1].max_new_per_s = 2;
     };
     let opens = |lab: &mut Lab, port: u16| {
         let opens = |at: u16| {
@@ -203,13 +203,13 @@ fn a_service_does_not_inherit_what_another_used_up() {
     };
     let mut lab = web(|service| service.max_new_per_s = 2);
     assert_eq!(opens(&mut lab, 80), 2);
-    reload(&mut lab, |blueprint| limited(blueprint, 80));
+    reload(&mut lab, |spec| limited(spec, 80));
     assert_eq!(opens(&mut lab, 80), 2, "the two that it has; a reload gives it no more");
     let all = SessionFilter::default();
     assert_eq!(lab.path.kill(&lab.plan, lab.now, &all, (0, 1000)), (2, None));
-    reload(&mut lab, |blueprint| drop(blueprint.services.remove(1)));
+    reload(&mut lab, |spec| drop(spec.services.remove(1)));
     let gone = Retired { services: [ServiceId(1)].into(), reals: [RealId(1), RealId(2)].into() };
-    reload_without(&mut lab, &gone, |blueprint| limited(blueprint, 81));
+    reload_without(&mut lab, &gone, |spec| limited(spec, 81));
     assert_eq!(lab.plan.services[1].ports, Ports::one(81), "its id was given again");
     assert_eq!(opens(&mut lab, 81), 2);
 }
@@ -221,8 +221,8 @@ fn sessions_of_a_real_server_that_is_gone_follow_the_rule() {
             let mut lab = Lab::new();
             assert_eq!(real_of(&mut lab, (CLIENT, 1000)), REAL);
             assert_eq!(real_of(&mut lab, (CLIENT, 1001)), REAL_2);
-            reload(&mut lab, |blueprint| {
-                let service = &mut blueprint.services[1];
+            reload(&mut lab, |spec| {
+                let service = &mut spec.services[1];
                 (service.on_removed, service.on_down) = (rule, rule);
                 if removed {
                     service.reals.remove(0);
@@ -266,19 +266,19 @@ fn sessions_of_a_real_server_that_is_gone_follow_the_rule() {
 /// UDP goes on elsewhere with the next datagram.
 #[test]
 fn datagrams_leave_a_dead_real_server_at_once() {
-    let two = |blueprint: &mut Blueprint, down| {
+    let two = |spec: &mut Spec, down| {
         let mut dead = lab::real(REAL, 53);
         dead.down = down;
-        blueprint.services[0].reals = vec![dead, lab::real(REAL_2, 53)];
+        spec.services[0].reals = vec![dead, lab::real(REAL_2, 53)];
     };
-    let mut lab = Lab::with(|blueprint| two(blueprint, false), 100, (0, 1));
+    let mut lab = Lab::with(|spec| two(spec, false), 100, (0, 1));
     let ask = |lab: &mut Lab| {
         let mut frame = lab::udp((CLIENT, 4000), (VIP, 53), b"?");
         assert_eq!(lab.one(FRONT, &mut frame), Verdict::Tx(BACK));
         Packet::read(&frame).dst
     };
     assert_eq!(ask(&mut lab), REAL);
-    reload(&mut lab, |blueprint| two(blueprint, true));
+    reload(&mut lab, |spec| two(spec, true));
     assert_eq!(ask(&mut lab), REAL_2);
     assert_eq!(lab.path.live_sessions(), 1);
 }
@@ -309,9 +309,9 @@ fn a_port_that_is_used_again_means_a_new_connection() {
 #[test]
 fn one_packet_at_a_time() {
     let mut lab = Lab::with(
-        |blueprint| {
-            blueprint.services[0].one_packet = true;
-            blueprint.services[0].reals = vec![lab::real(REAL, 53), lab::real(REAL_2, 53)];
+        |spec| {
+            spec.services[0].one_packet = true;
+            spec.services[0].reals = vec![lab::real(REAL, 53), lab::real(REAL_2, 53)];
         },
         100,
         (0, 1),
@@ -340,12 +340,12 @@ fn one_packet_at_a_time() {
 #[test]
 fn one_packet_at_a_time_in_a_burst() {
     let two = vec![lab::real(REAL, 53), lab::real(REAL_2, 53)];
-    let mut lab = Lab::with(|blueprint| blueprint.services[0].reals = two.clone(), 100, (0, 1));
+    let mut lab = Lab::with(|spec| spec.services[0].reals = two.clone(), 100, (0, 1));
     let question = || lab::udp((CLIENT, 4000), (VIP, 53), b"?");
     assert_eq!(lab.one(FRONT, &mut question()), Verdict::Tx(BACK));
-    reload(&mut lab, |blueprint| {
-        blueprint.services[0].one_packet = true;
-        blueprint.services[0].reals = two;
+    reload(&mut lab, |spec| {
+        spec.services[0].one_packet = true;
+        spec.services[0].reals = two;
     });
     lab.after_s(1000);
     let mut burst: Vec<_> = (0..4).map(|_| question()).collect();
@@ -358,13 +358,13 @@ fn one_packet_at_a_time_in_a_burst() {
 #[test]
 fn answers_that_look_alike_are_refused() {
     let mut lab = Lab::with(
-        |blueprint| {
-            let mut service = blueprint.services[1].clone();
+        |spec| {
+            let mut service = spec.services[1].clone();
             service.reals.truncate(1);
             service.mode = Mode::Nat;
             let second =
                 VirtualService { name: "again".into(), ports: Ports::one(81), ..service.clone() };
-            blueprint.services = vec![service, second];
+            spec.services = vec![service, second];
         },
         100,
         (0, 1),
@@ -378,17 +378,17 @@ fn answers_that_look_alike_are_refused() {
 #[test]
 fn the_most_specific_service_takes_a_packet() {
     let mut lab = Lab::with(
-        |blueprint| {
+        |spec| {
             let of = |ports, last| VirtualService {
                 ports,
                 reals: vec![lab::real([192, 0, 2, last], 0)],
-                ..blueprint.services[1].clone()
+                ..spec.services[1].clone()
             };
             let all = of(Ports::ALL, 11);
             let range = of(Ports { first: 8000, last: 8999 }, 12);
             let narrow = of(Ports { first: 8080, last: 8089 }, 11);
             let one = of(Ports::one(8081), 12);
-            blueprint.services = vec![all, range, narrow, one];
+            spec.services = vec![all, range, narrow, one];
         },
         100,
         (0, 1),
@@ -410,9 +410,9 @@ fn both_directions_of_nat_meet_at_one_worker() {
     const WORKERS: u16 = 3;
     let mut labs: Vec<_> = (0..WORKERS)
         .map(|worker| {
-            let nat = |blueprint: &mut Blueprint| {
-                blueprint.services.remove(0);
-                blueprint.services[0].mode = Mode::Nat;
+            let nat = |spec: &mut Spec| {
+                spec.services.remove(0);
+                spec.services[0].mode = Mode::Nat;
             };
             Lab::with(nat, 1000, (worker, WORKERS))
         })
@@ -453,14 +453,14 @@ fn only_some_clients_are_served() {
     real_of(&mut lab, (OTHER, 1000));
     assert_eq!(lab.path.counters().of(Reason::ClientDenied), 3);
     assert_eq!(lab.path.live_sessions(), 1);
-    reload(&mut lab, |blueprint| {
-        blueprint.services[1].deny = vec![net(24)];
-        blueprint.services[1].allow = vec![net(16)];
+    reload(&mut lab, |spec| {
+        spec.services[1].deny = vec![net(24)];
+        spec.services[1].allow = vec![net(16)];
     });
     assert_eq!(lab.one(FRONT, &mut tcp((OTHER, 1000), ACK)), Verdict::Tx(BACK), "it is open");
     let denied = Verdict::Drop(Reason::ClientDenied);
     assert_eq!(lab.one(FRONT, &mut tcp((OTHER, 1001), SYN)), denied);
-    reload(&mut lab, |blueprint| blueprint.services[1].allow = vec![net(32)]);
+    reload(&mut lab, |spec| spec.services[1].allow = vec![net(32)]);
     real_of(&mut lab, (CLIENT, 1000));
     assert_eq!(lab.one(FRONT, &mut tcp((OTHER, 1001), SYN)), denied, "it is not allowed");
     reload(&mut lab, |_| {});
@@ -492,7 +492,7 @@ fn a_service_says_how_long_silence_may_last() {
     opened(&mut lab, (CLIENT, 1000));
     lab.after_s(50);
     assert!(passes(&mut lab, (CLIENT, 1000)), "900 s without");
-    reload(&mut lab, |blueprint| blueprint.services[1].idle_timeout_s = 20);
+    reload(&mut lab, |spec| spec.services[1].idle_timeout_s = 20);
     lab.after_s(21);
     assert!(!passes(&mut lab, (CLIENT, 1000)));
 }

@@ -4,12 +4,12 @@
 use super::icmp::{CLIENT, REAL, ROUTER, Seen, TOO_BIG, VIP};
 use super::icmp::{error, field, field_of, framed, packet};
 use super::lab::{BACK, FRONT, MemFrame};
-use super::modes::{Field, at, blueprint, ip};
+use super::modes::{Field, at, ip, spec};
 use super::owners::{settle, workers};
-use crate::blueprint::Mode;
 use crate::frame::Frame;
 use crate::path::Verdict;
 use crate::reason::Reason;
+use crate::spec::Mode;
 
 const OVERHEAD: [usize; 2] = [20, 40];
 const HEADERS: [usize; 2] = [28, 48];
@@ -226,9 +226,9 @@ fn nobody_is_believed_who_makes_no_sense() {
 #[test]
 fn reports_are_limited() {
     let (vip, real) = (at(VIP[0]).ip().to_string(), at(REAL[0]).ip().to_string());
-    let mut blueprint = blueprint(Mode::Ipip, &vip, &real, 53);
-    blueprint.icmp_errors_per_s = 2;
-    let mut field = field_of(&blueprint, [1500; 2], (0, 1), [false; 2]);
+    let mut spec = spec(Mode::Ipip, &vip, &real, 53);
+    spec.icmp_errors_per_s = 2;
+    let mut field = field_of(&spec, [1500; 2], (0, 1), [false; 2]);
     let (_, frame, _) = send(&mut field, 0, 600);
     let quote = frame.bytes()[14..].to_vec();
     let mut told = || {

@@ -2,10 +2,10 @@
 //! Groups read it as it lies in memory, so that all addresses are in network byte order.
 
 use super::{chosen, hosts};
-use crate::blueprint::Network;
 use crate::fib::Hop;
 use crate::path::rewrite;
 use crate::plan::RealId;
+use crate::spec::Network;
 use bytemuck::{Pod, Zeroable};
 use sluice_wire::{ethernet, ipip};
 use std::net::IpAddr;

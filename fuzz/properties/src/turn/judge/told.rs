@@ -3,14 +3,14 @@
 
 use std::net::IpAddr;
 
-use sluice_director::blueprint::Mode;
 use sluice_director::path::SessionInfo;
 use sluice_director::reason::Reason;
+use sluice_director::spec::Mode;
 use sluice_wire::fragment;
 
 use super::{Case, shim_of};
 use crate::turn::craft::{ICMP, ICMPV6, TCP};
-use crate::turn::sight::{Seen, ports, see, see_packet};
+use crate::turn::frame::{Seen, ports, see, see_packet};
 
 /// Ends of a packet and its protocol.
 type Tuple = ((IpAddr, u16), (IpAddr, u16), u8);

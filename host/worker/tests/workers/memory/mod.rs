@@ -1,12 +1,12 @@
 //! Queues in memory, and a two-arm network around workers.
 
 use etherparse::{IpFragOffset, IpNumber, Ipv4Header, PacketBuilder, UdpHeader};
-use sluice_director::blueprint::{
-    Blueprint, LocalPool, Mode, Ports, Protocol, RealServer, Scheduling, VirtualService,
-};
 use sluice_director::fib::{Fib, FibBuilder, Link, PortId, Target};
 use sluice_director::path::{PagePolicy, PathConfig};
 use sluice_director::plan::{Plan, Retired};
+use sluice_director::spec::{
+    LocalPool, Mode, Ports, Protocol, RealServer, Scheduling, Spec, VirtualService,
+};
 use sluice_director::{Frame, Reason, Time};
 use sluice_worker::{
     Burst, Event, Idle, Inbox, Message, Queue, Snapshot, Wake, Worker, WorkerConfig,
@@ -132,7 +132,7 @@ impl Kit {
     }
 
     fn build(workers: u16, queues: &[u16], known: bool, twins: bool) -> Self {
-        let plan = Arc::new(Plan::compile(&blueprint(), None, &Retired::default()).unwrap());
+        let plan = Arc::new(Plan::compile(&spec(), None, &Retired::default()).unwrap());
         let snapshot = snapshot(&plan, known);
         let (sender, events) = channel();
         let wakes: Vec<_> = (0..workers).map(|_| Wake::new().unwrap()).collect();
@@ -228,8 +228,8 @@ impl Kit {
     }
 
     /// A configuration takes the place of the one before, and reaches some workers.
-    pub fn reload(&mut self, blueprint: &Blueprint, reaches: impl Fn(u16) -> bool) {
-        let plan = Plan::compile(blueprint, Some(&self.plan), &Retired::default()).unwrap();
+    pub fn reload(&mut self, spec: &Spec, reaches: impl Fn(u16) -> bool) {
+        let plan = Plan::compile(spec, Some(&self.plan), &Retired::default()).unwrap();
         self.plan = Arc::new(plan);
         for (number, worker) in (0..).zip(&mut self.workers) {
             if reaches(number) {
@@ -271,7 +271,7 @@ fn snapshot(plan: &Arc<Plan>, known: bool) -> Arc<Snapshot> {
     Arc::new(Snapshot { plan: Arc::clone(plan), fib: Arc::new(fib(plan, known)) })
 }
 
-pub fn blueprint() -> Blueprint {
+pub fn spec() -> Spec {
     let service = VirtualService {
         name: "dns".into(),
         protocol: Protocol::Udp,
@@ -285,7 +285,7 @@ pub fn blueprint() -> Blueprint {
     };
     let addresses = vec![LOCAL.into()];
     let pool = LocalPool { name: "lan".into(), addresses, ports: 1024..=65535 };
-    Blueprint { services: vec![service], pools: vec![pool], ..Blueprint::default() }
+    Spec { services: vec![service], pools: vec![pool], ..Spec::default() }
 }
 
 fn fib(plan: &Plan, known: bool) -> Fib {

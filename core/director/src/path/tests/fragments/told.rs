@@ -1,13 +1,13 @@
 //! Fragments of services that tell real servers who their client is.
 
 use super::ORDERS;
-use super::field::{Ends, together, whole};
-use super::field::{Field, V4, V6, at, blueprint, cut, data, datagram, ip, packets, pieces};
-use crate::blueprint::{Blueprint, ClientAddress, Mode, Protocol};
+use super::bed::{Ends, together, whole};
+use super::bed::{Field, V4, V6, at, cut, data, datagram, ip, packets, pieces, spec};
 use crate::frame::Frame;
 use crate::path::Verdict;
 use crate::path::tests::lab::{BACK, FRONT, MemFrame};
 use crate::reason::Reason;
+use crate::spec::{ClientAddress, Mode, Protocol, Spec};
 use etherparse::{PacketBuilder, TcpHeader};
 use sluice_wire::proxy_protocol::parse_v1;
 use sluice_wire::tcp::{ACK, SYN};
@@ -15,8 +15,8 @@ use std::net::{IpAddr, SocketAddr};
 
 const WAYS: [(&Ends, &Ends); 4] = [(&V4, &V4), (&V6, &V6), (&V4, &V6), (&V6, &V4)];
 
-fn told(near: &Ends, far: &Ends, how: ClientAddress, protocol: Protocol) -> Blueprint {
-    let mut made = blueprint(Mode::Fnat, at(near.vip), at(far.real));
+fn told(near: &Ends, far: &Ends, how: ClientAddress, protocol: Protocol) -> Spec {
+    let mut made = spec(Mode::Fnat, at(near.vip), at(far.real));
     made.services[0].client_address = how;
     made.services[0].protocol = protocol;
     made

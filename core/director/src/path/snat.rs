@@ -1,0 +1,338 @@
+//! Source NAT: connections that real servers open to the outside, by the first rule that matches.
+//!
+//! A rule is a service of the plan, with one real server that stands for the outside. With
+//! endpoint-independent mapping (RFC 4787 4.1) an inside endpoint has a template: it holds the
+//! pool address and port that all its sessions share, and goes with the last of them.
+
+use super::engine::{Engine, Outcome, Turn};
+use super::parse::Parse;
+use super::sweep::expired;
+use super::{Shared, Verdict, View, admit};
+use crate::counters::Direction;
+use crate::family::{Family, Tuple};
+use crate::fib::{Fib, HopId, NoHop, PortId};
+use crate::local_port;
+use crate::plan::{LocalId, Plan, RealId, Service, ServiceId};
+use crate::reason::Reason;
+use crate::session::{Core, Flow, Session, SessionOf, Sessions, State};
+use crate::spec::Mapping;
+use crate::time::Time;
+use crate::track;
+use std::net::IpAddr;
+
+impl<F: Parse> Engine<F> {
+    /// A packet that is to nobody here: one of a host inside to the outside, if a rule says so.
+    pub fn open_outside(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        lane: usize,
+        refused: Option<Reason>,
+    ) -> Result<Flow, Outcome> {
+        let View { plan, fib } = turn.view;
+        let parsed = self.burst.lanes[lane].parsed;
+        let tuple = &parsed.tuple;
+        let is = |verdict| Err(Outcome::Is(verdict));
+        let rule = rule_for::<F>(plan, fib, tuple);
+        let (id, frame) = (rule.map(|(id, _)| id), self.burst.lanes[lane].frame);
+        let elsewhere = shared.next_stop_of_stranger::<F>(plan, id, tuple, frame);
+        if let Some(worker) = elsewhere {
+            return is(Verdict::HandOff(worker));
+        }
+        let Some(rule) = rule else { return is(Verdict::Kernel(Reason::NotOurs)) };
+        self.open_by_rule(shared, turn, lane, rule, refused)
+    }
+
+    /// Opens a session to the outside by a rule, if its first packet may do so.
+    pub(super) fn open_by_rule(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        lane: usize,
+        (id, rule): (ServiceId, &Service),
+        refused: Option<Reason>,
+    ) -> Result<Flow, Outcome> {
+        let plan = turn.view.plan;
+        let (parsed, frame) = (self.burst.lanes[lane].parsed, self.burst.lanes[lane].frame);
+        let tuple = &parsed.tuple;
+        let is = |verdict| Err(Outcome::Is(verdict));
+        if parsed.ttl <= 1 {
+            return Err(Outcome::Refuse(Reason::TtlExpired));
+        }
+        if !F::is_unicast_source(tuple.src) {
+            return is(Verdict::Drop(Reason::Martian));
+        }
+        if F::is_link_local(tuple.src) {
+            return is(Verdict::Drop(Reason::LinkLocal));
+        }
+        if let Some(reason) = refused {
+            return is(Verdict::Drop(reason));
+        }
+        let any = plan.accept_mid_stream || shared.may_resume(frame);
+        let state = admit::opening_state(plan, id, tuple.protocol, parsed.segment, any);
+        let Some(state) = state else { return is(Verdict::Drop(Reason::NoSession)) };
+        shared.load.comes(self.sessions.hash(tuple));
+        let opened = self.map(shared, turn, tuple, (rule, state));
+        let flow = opened.map_err(|reason| Outcome::Is(Verdict::Drop(reason)))?;
+        track::begin(self.sessions.at_mut(flow.id()), parsed.segment);
+        Ok(flow)
+    }
+
+    /// Makes room for a session and a template.
+    fn make_room_for_two(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        rule: ServiceId,
+    ) -> Result<(), Reason> {
+        let full = |shared: &Shared| shared.live + 1 >= shared.capacity;
+        // Templates of sessions that linger take places, too.
+        if full(shared) {
+            self.stop_all_lingering(shared, plan);
+        }
+        self.make_room(shared, plan, rule)?;
+        if full(shared) { Err(Reason::SessionsFull) } else { Ok(()) }
+    }
+
+    /// Opens a session to the outside.
+    fn map(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        tuple: &Tuple<F::Addr>,
+        (rule, state): (&Service, State),
+    ) -> Result<Flow, Reason> {
+        let Turn { view: View { plan, fib }, now, .. } = turn;
+        let outside = *rule.reals.first().ok_or(Reason::NoReal)?;
+        let of = plan.real(outside).ok_or(Reason::NoReal)?.service;
+        self.make_room_for_two(shared, plan, of)?;
+        let inside_hop = match fib.lookup(F::to_ip(tuple.src)) {
+            Err(NoHop::NoRoute) => return Err(Reason::NoRoute),
+            found => found.unwrap_or(HopId::NONE),
+        };
+        let core = Core {
+            client_port: tuple.sport,
+            virtual_port: tuple.dport,
+            state,
+            seen_ms: now.low(),
+            client_hop: inside_hop.0,
+            hop_generation: fib.generation(),
+            ..Core::default().to(outside, tuple.protocol)
+        };
+        let mut session: SessionOf<F> =
+            Session { client: tuple.src, core, extra: F::towards(tuple.dst) };
+        let shares = rule.snat.as_ref().is_some_and(|s| s.mapping == Mapping::EndpointIndependent);
+        self.prefetch_map(shared, plan, tuple, (outside, rule));
+        let mut template = if shares { self.mapping(plan, &session) } else { None };
+        let (local, port) = match template {
+            Some(flow) => {
+                let template = self.sessions.slab().at(flow.id());
+                (session.local, session.local_port) = (template.local, template.local_port);
+                if self.is_taken(shared, plan, now, &session) {
+                    return Err(Reason::NatConflict);
+                }
+                (session.local, session.local_port)
+            }
+            // One that is free.
+            None => self
+                .pool_port(shared, turn, (tuple, outside), rule)
+                .ok_or(Reason::LocalPortsExhausted)?,
+        };
+        (session.local, session.local_port) = (local, port);
+        if shares && template.is_none() {
+            let new = mapping_of::<F>(&session);
+            let id = self.sessions.insert(plan, new).map_err(|_| Reason::SessionsFull)?;
+            (shared.live, shared.templates) = (shared.live + 1, shared.templates + 1);
+            template = Some(Flow::new(id, Direction::Inbound));
+        }
+        let inserted = self.sessions.insert(plan, session);
+        if let Some(template) = template {
+            if inserted.is_ok() {
+                let template = self.sessions.at_mut(template.id());
+                let holders = template.holders() + 1;
+                template.set_holders(holders);
+            } else if self.sessions.slab().at(template.id()).holders() == 0 {
+                self.remove(shared, plan, template.id());
+            }
+        }
+        let id = inserted.map_err(|_| Reason::SessionsFull)?;
+        shared.began(plan, &session);
+        self.note_half_open(plan, &session, id);
+        Ok(Flow::new(id, Direction::Inbound))
+    }
+
+    /// The template of the endpoint that opened a session.
+    fn mapping(&self, plan: &Plan, session: &SessionOf<F>) -> Option<Flow> {
+        let [key, _] = Sessions::<F>::keys(plan, &mapping_of::<F>(session))?;
+        let key = key?;
+        self.sessions.find(plan, self.sessions.hash(&key), &key)
+    }
+
+    /// Whether the key of a session's answers is another's.
+    fn is_taken(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        now: Time,
+        session: &SessionOf<F>,
+    ) -> bool {
+        let Some([_, Some(key)]) = Sessions::<F>::keys(plan, session) else { return true };
+        !self.is_free(shared, plan, now, &key)
+    }
+
+    /// Whether no session has a key; one that has timed out is ended.
+    fn is_free(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        now: Time,
+        key: &Tuple<F::Addr>,
+    ) -> bool {
+        let Some(flow) = self.sessions.find(plan, self.sessions.hash(key), key) else {
+            return true;
+        };
+        let over = expired(self.sessions.slab().at(flow.id()), plan, now);
+        if over {
+            self.expire(shared, plan, flow.id());
+        }
+        over
+    }
+
+    /// A pool address and port for a new session; if there is none, what lingers gives way.
+    fn pool_port(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        ends: (&Tuple<F::Addr>, RealId),
+        rule: &Service,
+    ) -> Option<(LocalId, u16)> {
+        let found = self.free_port(shared, turn, ends, rule);
+        if found.is_some() || !self.stop_all_lingering(shared, turn.view.plan) {
+            return found;
+        }
+        self.free_port(shared, turn, ends, rule)
+    }
+
+    /// A pool address and port that no endpoint has for itself and that is free towards the
+    /// outside endpoint.
+    fn free_port(
+        &mut self,
+        shared: &mut Shared,
+        turn: Turn<'_>,
+        (tuple, outside): (&Tuple<F::Addr>, RealId),
+        rule: &Service,
+    ) -> Option<(LocalId, u16)> {
+        let (plan, now) = (turn.view.plan, turn.now);
+        let range = range_of::<F>(shared, plan, tuple, rule)?;
+        let at = outside.0 as usize;
+        let mut walk = *shared.walks.get(at)?;
+        let chosen = range.choose(&mut walk, |local, dport| {
+            let Some(dst) = F::side(plan).local(local) else { return false };
+            let protocol = tuple.protocol;
+            let own = Tuple { dst, dport, protocol, ..Tuple::default() };
+            let towards = Tuple { src: tuple.dst, sport: tuple.dport, ..own };
+            self.is_free(shared, plan, now, &own)
+                && self.is_free(shared, plan, now, &towards)
+                && !turn.others.have::<F>(plan, local, &F::key(&towards))
+        });
+        *shared.walks.get_mut(at)? = walk;
+        chosen
+    }
+
+    /// Asks for what [`Self::map`] will read, all at once: where the endpoint's template would be,
+    /// and where the keys of the port that is looked at first.
+    fn prefetch_map(
+        &self,
+        shared: &Shared,
+        plan: &Plan,
+        tuple: &Tuple<F::Addr>,
+        (outside, rule): (RealId, &Service),
+    ) {
+        let Tuple { src, sport, dst: far, dport: far_port, protocol } = *tuple;
+        let ask = |key: Tuple<F::Addr>| self.sessions.index().prefetch(self.sessions.hash(&key));
+        ask(Tuple { src, sport, protocol, ..Tuple::default() });
+        let walk = shared.walks.get(outside.0 as usize).copied().unwrap_or_default();
+        let first = range_of::<F>(shared, plan, tuple, rule).and_then(|range| range.next(walk));
+        let Some((local, dport)) = first else { return };
+        let Some(dst) = F::side(plan).local(local) else { return };
+        ask(Tuple { dst, dport, protocol, ..Tuple::default() });
+        ask(Tuple { src: far, sport: far_port, dst, dport, protocol });
+    }
+
+    /// Lets go of the template of a session that has ended.
+    pub fn let_go(&mut self, shared: &mut Shared, plan: &Plan, ended: &SessionOf<F>) {
+        let real = F::side(plan).real(ended.real());
+        if ended.state == State::Template || real.is_none_or(|real| !real.forwarding.has_remote()) {
+            return;
+        }
+        let Some(flow) = self.mapping(plan, ended) else { return };
+        let template = self.sessions.at_mut(flow.id());
+        // A session of its own port (the rule has changed since) holds no template.
+        if (template.local, template.local_port) != (ended.local, ended.local_port) {
+            return;
+        }
+        let holders = template.holders().saturating_sub(1);
+        template.set_holders(holders);
+        if template.holders() == 0 {
+            self.remove(shared, plan, flow.id());
+        }
+    }
+}
+
+/// The pool addresses and ports that a connection by a rule may get.
+fn range_of<'a, F: Family>(
+    shared: &Shared,
+    plan: &'a Plan,
+    tuple: &Tuple<F::Addr>,
+    rule: &Service,
+) -> Option<local_port::Range<'a>> {
+    let pool = plan.pools.get(rule.pool?)?;
+    let six = F::to_ip(tuple.dst).is_ipv6();
+    let share = pool.share_of((F::WIDE, six), (shared.worker, shared.workers));
+    let locals = &pool.locals[usize::from(six)];
+    Some(local_port::Range { locals, first_port: pool.first_port, share })
+}
+
+/// The template that a session would share.
+fn mapping_of<F: Family>(session: &SessionOf<F>) -> SessionOf<F> {
+    let core = Core {
+        client_port: session.client_port,
+        local: session.local,
+        local_port: session.local_port,
+        state: State::Template,
+        seen_ms: session.seen_ms,
+        ..Core::default().to(session.real(), session.protocol())
+    };
+    Session { client: session.client, core, ..Session::default() }
+}
+
+/// The first rule that a connection is for.
+pub(super) fn rule_for<'a, F: Family>(
+    plan: &'a Plan,
+    fib: &Fib,
+    tuple: &Tuple<F::Addr>,
+) -> Option<(ServiceId, &'a Service)> {
+    if plan.snat_order.is_empty() || F::side(plan).owns(tuple.dst) {
+        return None;
+    }
+    let (from, to) = (F::to_ip(tuple.src), F::to_ip(tuple.dst));
+    let (id, service) = plan.snat_order.iter().find_map(|id| {
+        let service = plan.service(*id)?;
+        let snat = service.snat.as_ref()?;
+        let leaves = || snat.egress.is_none_or(|port| egress(fib, to) == Some(port));
+        // Between networks inside nothing is translated, unless a rule says so.
+        let stays = snat.destinations.is_empty() && plan.is_inside(to);
+        (!stays && snat.matches(tuple.protocol, from, to) && leaves()).then_some((*id, service))
+    })?;
+    // What is to this machine itself is no connection to the outside.
+    (!fib.is_own(to) && fib.lookup(to) != Err(NoHop::NoRoute)).then_some((id, service))
+}
+
+/// The port that packets to an address leave by.
+fn egress(fib: &Fib, to: IpAddr) -> Option<PortId> {
+    match fib.lookup(to) {
+        Ok(hop) => fib.hop(hop).map(|hop| hop.port),
+        Err(NoHop::Unresolved(link, _)) => fib.link(link).map(|link| link.port),
+        Err(NoHop::NoRoute) => None,
+    }
+}
