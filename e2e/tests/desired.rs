@@ -1,5 +1,5 @@
-//! Changes at run time by the API's door: traffic goes on, changes outlive the director, nobody
-//! changes what is another's.
+//! Changes at run time by the API's interface: traffic goes on, changes outlive the director,
+//! nobody changes what is another's.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The door of IPVS's programs, asked as they ask: one JSON request after the other over the
+//! The interface of IPVS's programs, asked as they ask: one JSON request after the other over the
 //! socket. That the programs themselves do so is shown with them.
 
 use std::io::{Read, Write};

@@ -41,14 +41,16 @@ pub fn ipvsadm(fixture: &Fixture, line: &str) -> Result<String, LabError> {
 /// A command line, its exit code, and what it prints (or, when it fails, complains of).
 pub type Row<'a> = (&'a str, i32, &'a str);
 
-/// Runs commands one after the other by one door, and holds them to what is expected.
-pub fn rows(fixture: &Fixture, door: &str, rows: &[Row]) -> Result<(), LabError> {
+/// Runs commands one after the other by one interface, and holds them to what is expected.
+pub fn rows(fixture: &Fixture, interface: &str, rows: &[Row]) -> Result<(), LabError> {
     for &(line, code, words) in rows {
         let args: Vec<&str> = line.split_whitespace().collect();
-        let ran = run(fixture, &["--door", door], &args)?;
+        let ran = run(fixture, &["--interface", interface], &args)?;
         let said = if code == 0 { &ran.stdout } else { &ran.stderr };
         let fits = ran.status.code() == Some(code) && said.contains(words);
-        expect(fits, || format!("{door}: ipvsadm {line}: expected {code} and {words:?}: {ran:?}"))?;
+        expect(fits, || {
+            format!("{interface}: ipvsadm {line}: expected {code} and {words:?}: {ran:?}")
+        })?;
     }
     Ok(())
 }

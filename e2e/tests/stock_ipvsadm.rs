@@ -17,7 +17,7 @@ Prot LocalAddress:Port Scheduler Flags
   -> RemoteAddress:Port           Forward Weight ActiveConn InActConn
 ";
 
-/// What both doors do.
+/// What both interfaces do.
 const IPV4: &[Row] = &[
     ("-C", 0, ""),
     ("-Ln", 0, HEADER),
@@ -88,8 +88,8 @@ const NETLINK: &[Row] = &[
 #[test]
 fn commands_of_every_kind() {
     on_empty(here!(commands_of_every_kind), |fixture| {
-        for door in DOORS {
-            rows(fixture, door, IPV4)?;
+        for interface in DOORS {
+            rows(fixture, interface, IPV4)?;
         }
         rows(fixture, "netlink", NETLINK)?;
         let events = fixture.director.sluice(&["events"])?;
@@ -105,10 +105,10 @@ fn commands_of_every_kind() {
 #[test]
 fn timeouts_and_daemons() {
     on_empty(here!(timeouts_and_daemons), |fixture| {
-        for door in DOORS {
+        for interface in DOORS {
             rows(
                 fixture,
-                door,
+                interface,
                 &[
                     ("--set 1000 100 200", 0, ""),
                     ("-L --timeout", 0, "Timeout (tcp tcpfin udp): 1000 100 200\n"),
@@ -236,8 +236,8 @@ fn piped(fixture: &Fixture, shell: &str, script: &str, args: &[&str]) -> Result<
 fn without_a_director_it_is_as_without_the_kernels_module() {
     on_empty(here!(without_a_director_it_is_as_without_the_kernels_module), |fixture| {
         fixture.director.stop()?;
-        for door in DOORS {
-            let ran = run(fixture, &["--door", door], &["-Ln"])?;
+        for interface in DOORS {
+            let ran = run(fixture, &["--interface", interface], &["-Ln"])?;
             let message = "Can't initialize ipvs: Protocol not available\n\
                            Are you sure that IP Virtual Server is built in the kernel \
                            or as module?";
@@ -316,18 +316,18 @@ const WATCHED: [&str; 12] = [
 #[test]
 fn valgrind_finds_nothing_in_the_library() {
     on_empty(here!(valgrind_finds_nothing_in_the_library), |fixture| {
-        for door in DOORS {
+        for interface in DOORS {
             for line in WATCHED {
-                watched(fixture, door, line)?;
+                watched(fixture, interface, line)?;
             }
         }
         fixture.director.stop()?;
-        DOORS.iter().try_for_each(|door| watched(fixture, door, "-Ln"))
+        DOORS.iter().try_for_each(|interface| watched(fixture, interface, "-Ln"))
     });
 }
 
-fn watched(fixture: &Fixture, door: &str, line: &str) -> Result<(), LabError> {
-    let options = ["--program", "/usr/bin/valgrind", "--door", door];
+fn watched(fixture: &Fixture, interface: &str, line: &str) -> Result<(), LabError> {
+    let options = ["--program", "/usr/bin/valgrind", "--interface", interface];
     let judge = ["--leak-check=full", "--errors-for-leak-kinds=none", "--error-exitcode=99"];
     let command: Vec<&str> = line.split_whitespace().collect();
     let args = [&judge[..], &["/usr/sbin/ipvsadm"], &command].concat();
@@ -336,5 +336,5 @@ fn watched(fixture: &Fixture, door: &str, line: &str) -> Result<(), LabError> {
     let clean = ran.status.code() != Some(99)
         && ran.stderr.contains("ERROR SUMMARY: 0 errors")
         && !ran.stderr.contains("sluice");
-    expect(clean, || format!("{door}: {line}: {}", ran.stderr))
+    expect(clean, || format!("{interface}: {line}: {}", ran.stderr))
 }

@@ -9,8 +9,8 @@ use sluice_ipvs::abi::Away;
 use sluice_ipvs::call::{CallError, Caller};
 use sluice_ipvs::{Answer, Connection, Errno, Request};
 
-/// Names the door that programs are to find: `netlink` or `sockopt`; both when it is not set.
-const DOOR_VARIABLE: &str = "SLUICE_IPVS_DOOR";
+/// Names the interface that programs are to find: `netlink` or `sockopt`; both when it is not set.
+const INTERFACE_VARIABLE: &str = "SLUICE_IPVS_INTERFACE";
 /// How long the director may take: keepalived does nothing else meanwhile.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -28,10 +28,10 @@ pub fn settle() {
 
 fn settled() -> &'static Settled {
     SETTLED.get_or_init(|| {
-        let door = std::env::var_os(DOOR_VARIABLE);
+        let interface = std::env::var_os(INTERFACE_VARIABLE);
         Settled {
             caller: Caller::from_environment().with_patience(PATIENCE),
-            hidden: door.is_some_and(|door| door == "sockopt"),
+            hidden: interface.is_some_and(|interface| interface == "sockopt"),
         }
     })
 }

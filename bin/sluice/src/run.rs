@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::Socket;
-use crate::cli::run::{KernelDoor, Run};
+use crate::cli::run::{KernelInterface, Run};
 
 /// Names of the library, as installed and as built.
 const LIBRARIES: [&str; 2] = ["libsluice-ipvs.so", "libsluice_preload.so"];
@@ -40,9 +40,9 @@ pub fn become_program(
     command.args(&asked.arguments);
     command.env("LD_PRELOAD", preloaded(&library, env::var_os("LD_PRELOAD"))?);
     command.env("SLUICE_SOCKET", std::path::absolute(socket.path(None))?);
-    match asked.door {
-        KernelDoor::Netlink => command.env_remove("SLUICE_IPVS_DOOR"),
-        KernelDoor::Sockopt => command.env("SLUICE_IPVS_DOOR", "sockopt"),
+    match asked.interface {
+        KernelInterface::Netlink => command.env_remove("SLUICE_IPVS_INTERFACE"),
+        KernelInterface::Sockopt => command.env("SLUICE_IPVS_INTERFACE", "sockopt"),
     };
     let error = command.exec();
     Err(format!("{}: {error}", program.display()).into())

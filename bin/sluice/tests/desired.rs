@@ -12,7 +12,7 @@ use sluice_api::model::{HistoryLine, HistoryPage, Services};
 use sluice_api::{Call, Server};
 use sluice_config::Config;
 use sluice_state::{
-    self as state, Applied, Author, Desired, Door, FileContent, Refusal, Request, What,
+    self as state, Applied, Author, Desired, FileContent, Refusal, Request, Source, What,
 };
 use tempfile::TempDir;
 
@@ -55,7 +55,7 @@ impl Place {
         let file = folder.path().join("sluice.toml");
         fs::write(&file, FILE).expect("written");
         let mut desired = Desired::open(&folder.path().join("state")).expect("a state");
-        reload(&mut desired, &file, Author::of(Door::File), None, false).expect("right");
+        reload(&mut desired, &file, Author::of(Source::File), None, false).expect("right");
         let desired = Mutex::new(desired);
         let call = Box::new(move |call| answer(&mut desired.lock().expect("sound"), &file, call));
         let server = Server::start(&folder.path().join("sluice.sock"), call).expect("a server");

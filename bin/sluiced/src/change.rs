@@ -1,4 +1,4 @@
-//! Changes of the desired state, by whichever door: checked, compiled, written, published.
+//! Changes of the desired state, from whichever source: checked, compiled, written, published.
 //!
 //! Calls that wait are taken together, so that a plan is compiled and published once for all of
 //! them. A worker never waits for this, and a change that is refused leaves everything as it was.
@@ -12,8 +12,8 @@ use sluice_config::{Config, Loaded};
 use sluice_director::counters::{Counters, RealCounters};
 use sluice_director::plan::{Plan, RealId, Retired, ServiceId};
 use sluice_state::{
-    Applied, Author, Change, Desired, Door, FieldFault, FileContent, Kind, Outcome, Publish,
-    Refusal, RefusalKind, Request, Weight, What,
+    Applied, Author, Change, Desired, FieldFault, FileContent, Kind, Outcome, Publish, Refusal,
+    RefusalKind, Request, Source, Weight, What,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ fn begin_anew(
 
 fn file_request(file: FileContent, if_epoch: Option<u64>, dry_run: bool) -> Request {
     let what = What::File(file);
-    Request { by: Author::of(Door::File), if_epoch, dry_run, force: false, what }
+    Request { by: Author::of(Source::File), if_epoch, dry_run, force: false, what }
 }
 
 /// Applies what was asked for, and answers.
@@ -151,7 +151,7 @@ fn read_file(
     let prepared = prepared.map_err(|error| unusable(daemon, &error))?;
     let file = FileContent::loaded(&loaded);
     // What is in the file stays the file's, whoever had it read.
-    let by = by.unwrap_or(Author::of(Door::File));
+    let by = by.unwrap_or(Author::of(Source::File));
     let request = Request { by, ..file_request(file, if_epoch, dry_run) };
     let answer = commit(daemon, &[request]).remove(0)?;
     if !dry_run {

@@ -1,5 +1,5 @@
-//! The door of IPVS's programs: what they ask is answered from the desired state and the counters,
-//! what they change is a change as any other.
+//! The source of IPVS's programs: what they ask is answered from the desired state and the
+//! counters, what they change is a change as any other.
 
 mod connections;
 mod figures;
@@ -10,8 +10,8 @@ use crate::daemon::Daemon;
 use crate::report;
 pub(crate) use figures::Figures;
 use sluice_api::model::{Event, EventKind};
-use sluice_door::Refused;
 use sluice_ipvs::{Answer, Errno, Info, Reply, Request, Service, ServiceKey, Timeouts};
+use sluice_ipvs_source::Refused;
 use sluice_state::{Author, Edit, Request as Wish, What};
 use std::time::{Duration, Instant};
 use tracing::warn;
@@ -80,13 +80,13 @@ fn ask(daemon: &mut Daemon, request: &Request, by: Author) -> Result<Reply, Refu
     let state = daemon.desired.state();
     Ok(match request {
         Request::Info => {
-            let services = sluice_door::services(state).len() as u32;
+            let services = sluice_ipvs_source::services(state).len() as u32;
             Reply::Info(Info { version: VERSION, table_size: TABLE_SIZE, services })
         }
-        Request::Services => Reply::Services(counted(daemon, sluice_door::services(state))),
-        Request::Matches => Reply::Services(counted(daemon, sluice_door::matches(state))),
+        Request::Services => Reply::Services(counted(daemon, sluice_ipvs_source::services(state))),
+        Request::Matches => Reply::Services(counted(daemon, sluice_ipvs_source::matches(state))),
         Request::Service(key) => {
-            Reply::Services(counted(daemon, vec![sluice_door::service(state, key)?]))
+            Reply::Services(counted(daemon, vec![sluice_ipvs_source::service(state, key)?]))
         }
         Request::Timeouts => {
             let held = daemon.config.ipvs.onto(daemon.config.timeouts);
@@ -96,12 +96,12 @@ fn ask(daemon: &mut Daemon, request: &Request, by: Author) -> Result<Reply, Refu
                 udp_s: held.udp_s,
             })
         }
-        Request::Daemons => Reply::Daemons(sluice_door::daemons(state)),
+        Request::Daemons => Reply::Daemons(sluice_ipvs_source::daemons(state)),
         Request::LocalAddresses(key) => {
-            Reply::LocalAddresses(sluice_door::local_addresses(state, key.as_ref())?)
+            Reply::LocalAddresses(sluice_ipvs_source::local_addresses(state, key.as_ref())?)
         }
         Request::Listed(list, key) => {
-            Reply::Listed(sluice_door::lists(state, *list, key.as_ref())?)
+            Reply::Listed(sluice_ipvs_source::lists(state, *list, key.as_ref())?)
         }
         Request::Many(requests) => Reply::Many(many::change(daemon, requests, &by)),
         request => change_by(daemon, request, &by)?,
@@ -109,14 +109,14 @@ fn ask(daemon: &mut Daemon, request: &Request, by: Author) -> Result<Reply, Refu
 }
 
 fn change_by(daemon: &mut Daemon, request: &Request, by: &Author) -> Result<Reply, Refused> {
-    let edits = sluice_door::edits(daemon.desired.state(), request)?;
+    let edits = sluice_ipvs_source::edits(daemon.desired.state(), request)?;
     if let Request::Zero(key) = request {
         look(daemon);
         let services = match key {
-            Some(key) => vec![sluice_door::service(daemon.desired.state(), key)?],
+            Some(key) => vec![sluice_ipvs_source::service(daemon.desired.state(), key)?],
             None => {
                 let state = daemon.desired.state();
-                [sluice_door::services(state), sluice_door::matches(state)].concat()
+                [sluice_ipvs_source::services(state), sluice_ipvs_source::matches(state)].concat()
             }
         };
         daemon.figures.zero(services.iter().map(|service| &*service.name));

@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(look(0, 36), None);
     }
     use sluice_api::model::{Port, Received, Sent};
-    use sluice_state::{Door, Override, RealState};
+    use sluice_state::{Override, RealState, Source};
     use std::net::SocketAddr;
 
     fn ports(states: &[PortState]) -> Ports {
@@ -178,7 +178,7 @@ mod tests {
         let tell = |summary: &str, changes: Vec<Change>| -> Vec<(EventKind, String)> {
             let summary = summary.to_owned();
             let done = Applied { epoch: 7, summary, changes, durable: true };
-            let events = applied(&Author::of(Door::Api), &done);
+            let events = applied(&Author::of(Source::Api), &done);
             assert!(events.iter().all(|event| event.epoch == Some(7)));
             events.into_iter().map(|event| (event.kind, event.reason)).collect()
         };

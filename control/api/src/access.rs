@@ -1,4 +1,4 @@
-//! Who may do what: each request is let in by the door it came through, and by its token.
+//! Who may do what: each request is let in by the source it came through, and by its token.
 //!
 //! Whoever may open the control socket is the operator of the machine and may do everything. Over
 //! the network a request shows a token; its holder's role must reach as far as the request does.
@@ -12,7 +12,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use sluice_state::{Author, Door};
+use sluice_state::{Author, Source};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{error, warn};
@@ -132,13 +132,13 @@ impl Gate {
         // What came no known way is not let in.
         let Some(way) = way else { return Err(Problem::unauthorized("there is no token")) };
         let Some(peer) = way.peer else {
-            let author = Author::of(Door::Api);
+            let author = Author::of(Source::Api);
             return Ok(Caller { author, role: Role::Admin, expires: None });
         };
         let route = request.extensions().get::<MatchedPath>();
         let route = route.map_or("", MatchedPath::as_str);
         let expires = Some(self.changes.subscribe());
-        let author = Author::of(Door::Api);
+        let author = Author::of(Source::Api);
         let anybody = Caller { author, role: Role::Read, expires: expires.clone() };
         let Some(needed) = needed(request.method(), route) else { return Ok(anybody) };
         // What is nowhere is told to everybody whom something is told.
@@ -154,7 +154,7 @@ impl Gate {
             return Err(Problem::forbidden(&holder.name, holder.role, needed));
         }
         let name = Some(holder.name.clone());
-        Ok(Caller { author: Author { door: Door::Api, name }, role: holder.role, expires })
+        Ok(Caller { author: Author { source: Source::Api, name }, role: holder.role, expires })
     }
 
     /// Logs that somebody was refused, once in a while.

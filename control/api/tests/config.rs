@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sluice_api::model::{HistoryLine, HistoryPage};
 use sluice_api::{Call, Change, Client, Server, Verb};
 use sluice_config::Config;
-use sluice_state::{Author, Desired, Door, FileContent, Request, What};
+use sluice_state::{Author, Desired, FileContent, Request, Source, What};
 use tempfile::TempDir;
 
 const FILE: &str = r#"
@@ -36,7 +36,7 @@ impl Place {
         commit(
             &mut desired,
             &Request {
-                by: Author::of(Door::File),
+                by: Author::of(Source::File),
                 if_epoch: None,
                 dry_run: false,
                 force: false,
@@ -127,7 +127,7 @@ fn an_object_is_made_shown_and_taken_away() {
     let (status, etag, made) = place.json("PUT", path, &service(81));
     assert_eq!((status, etag.as_deref()), (200, Some("\"2\"")), "{made}");
     assert_eq!(made["summary"], "service \"extra\": added");
-    assert_eq!(made["changes"][0]["after"]["owner"]["door"], "api");
+    assert_eq!(made["changes"][0]["after"]["owner"]["source"], "api");
     let (status, etag, shown) = place.get(path);
     assert_eq!((status, etag.as_deref()), (200, Some("\"2\"")));
     assert_eq!(shown["value"]["port"], 81);
@@ -194,7 +194,7 @@ fn what_is_wrong_is_told_by_pointer() {
     let (status, ..) = place.json("PATCH", "/v1/config/services/web/reals/here", &json!({}));
     assert_eq!(status, 400);
     let (status, _, problem) = place.json("PUT", "/v1/config/services/web", &service(80));
-    assert_eq!((status, &problem["owner"]["door"]), (409, &json!("file")));
+    assert_eq!((status, &problem["owner"]["source"]), (409, &json!("file")));
     let large = format!("{{\"name\": \"{}\"}}", "x".repeat(5 << 20));
     assert_eq!(place.ask("PUT", "/v1/config/services/x", "", &large).0, 413);
     let (status, ..) = place.json("POST", "/v1/config/services/web", &json!({}));
@@ -227,8 +227,8 @@ fn history_is_told_and_gone_back_in() {
     let drain = Change::new(Verb::Patch, &real, Some(json!({ "state": "drain" })));
     assert_eq!(client.change(&drain).expect("made").epoch, 2);
     let page = client.history(10).expect("told");
-    let told: Vec<_> = page.epochs.iter().map(|it| (it.epoch, it.author.door)).collect();
-    assert_eq!(told, [(2, Door::Api), (1, Door::File)]);
+    let told: Vec<_> = page.epochs.iter().map(|it| (it.epoch, it.author.source)).collect();
+    assert_eq!(told, [(2, Source::Api), (1, Source::File)]);
     let summary = &page.epochs[0].summary;
     assert_eq!(summary, "service \"web\": real 192.0.2.11:80: override (none) -> drain");
     assert_eq!(client.epoch(2).expect("told").changes.len(), 1);

@@ -11,13 +11,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sluice_api::{Call, Holder, Network, NewToken, Role, Server};
 use sluice_ipvs::{Answer, Errno, Reply, Request};
-use sluice_state::Door;
+use sluice_state::Source;
 use tempfile::TempDir;
 
 /// A director that refuses changes by the name of who asks, and does the rest.
 fn answer(call: Call) {
     let Call::Ipvs(request, by, reply) = call else { panic!("{call:?}") };
-    assert_eq!(by.door, Door::Ipvsadm);
+    assert_eq!(by.source, Source::Ipvsadm);
     let answer = match *request {
         Request::Daemons => Answer::Ok(Reply::Daemons(Vec::new())),
         _ => Answer::Refused { errno: Errno::Perm, detail: by.name.unwrap_or_default() },

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 use sluice_api::model::{Balanced, Killed, Protocol, Service, Services};
 use sluice_api::{Call, Client, Server, SessionQuery};
-use sluice_state::{Author, Door};
+use sluice_state::{Author, Source};
 use tempfile::TempDir;
 
 /// Clients and services of the open sessions.
@@ -78,7 +78,7 @@ fn answer(call: Call) {
             reply.send(Services { services, snat: Vec::new() }).is_ok()
         }
         Call::Kill { query, dry_run, by, reply } => {
-            assert_eq!(by, Author::of(Door::Api));
+            assert_eq!(by, Author::of(Source::Api));
             let sessions = OPEN.iter().filter(|one| admits(&query, **one)).count() as u64;
             reply.send(Some(Killed { sessions, dry_run })).is_ok()
         }

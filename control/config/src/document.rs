@@ -1,6 +1,6 @@
 //! A configuration as a plain document: the file's sections and keys as JSON has them.
 //!
-//! Every door (the file, the API, what is kept on disk) speaks of the same sections and keys in
+//! Every source (the file, the API, what is kept on disk) speaks of the same sections and keys in
 //! the same units. So a document is written as TOML and goes through the one reader, which knows
 //! what is right: nothing is described or checked twice. What the schema does not know is carried
 //! through untouched, until the reader refuses it.

@@ -1,8 +1,8 @@
 //! The kernel's interfaces to IPVS, as bytes: what stock programs send and what they are answered.
 //!
-//! Three doors, each a pure function of what came in and of what the director says: socket options
-//! ([`sockopt`], IPv4 only, for old programs), generic netlink ([`genl`], everything), and the
-//! files below `/proc/net` ([`proc`]). Facts are from `linux/ip_vs.h`, `linux/netlink.h` and
+//! Three interfaces, each a pure function of what came in and of what the director says: socket
+//! options ([`sockopt`], IPv4 only, for old programs), generic netlink ([`genl`], everything), and
+//! the files below `/proc/net` ([`proc`]). Facts are from `linux/ip_vs.h`, `linux/netlink.h` and
 //! `linux/genetlink.h`. Numbers are in the machine's byte order, as netlink and structures have
 //! them, unless said otherwise. No input makes any of this panic: it runs inside other programs.
 //!
@@ -69,10 +69,10 @@ pub enum Away {
     Broken,
 }
 
-/// How a door asks the director.
+/// How an interface asks the director.
 pub type Ask<'a> = dyn FnMut(&Request) -> Result<Answer, Away> + 'a;
 
-/// Asks, and gives what was replied; `absent` is what the door says where IPVS is not there.
+/// Asks, and gives what was replied; `absent` is what the interface says where IPVS is not there.
 fn replied(ask: &mut Ask, request: &Request, absent: Number) -> Result<Reply, Number> {
     match ask(request) {
         Ok(Answer::Ok(reply)) => Ok(reply),

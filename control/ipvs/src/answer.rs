@@ -9,7 +9,7 @@ use crate::model::{Connection, Daemon, Info, LocalAddresses, Service, ServiceKey
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "IpvsErrno")]
 pub enum Errno {
-    /// 1: the object belongs to another door.
+    /// 1: the object belongs to another source.
     #[serde(rename = "EPERM")]
     Perm,
     /// 2: no such destination, scheduler or engine.

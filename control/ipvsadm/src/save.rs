@@ -72,7 +72,7 @@ pub fn save(service: &Service, beside: &Beside, numeric: bool, world: &mut impl 
     text
 }
 
-/// For which list a service of another door is asked.
+/// For which list a service of another source is asked.
 pub(crate) const LISTS: [List; 2] = [List::Deny, List::Allow];
 
 fn destination(it: &Destination) -> String {

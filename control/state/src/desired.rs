@@ -13,7 +13,7 @@ use crate::change::Change;
 use crate::disk::{self, Journal, OpenError, Recovered};
 use crate::edit::{self, Edit, FileContent, Request, What};
 use crate::history::{Epoch, HISTORY_BYTES, History};
-use crate::object::{Author, Door, Key, Kind};
+use crate::object::{Author, Key, Kind, Source};
 use crate::refusal::{Refusal, RefusalKind, pointer_of};
 use crate::state::State;
 use crate::typed::Typed;
@@ -152,7 +152,7 @@ impl Desired {
     }
 
     fn compare_with_file(&mut self) {
-        let own = self.state.in_order().into_iter().filter(|it| it.1.owner.door == Door::File);
+        let own = self.state.in_order().into_iter().filter(|it| it.1.owner.source == Source::File);
         let document = crate::view::document(own.map(|(key, object)| (key, &*object.value)));
         let digest = edit::digest(&document);
         self.differs_from_file = self.state.file().is_some_and(|file| file != digest);
@@ -441,10 +441,12 @@ impl Desired {
 }
 
 fn summary(request: &Request, changes: &[Change]) -> String {
-    let told = words::summary(&Author::of(Door::File), changes);
+    let told = words::summary(&Author::of(Source::File), changes);
     match request.what {
         What::Rollback(number) => format!("back to epoch {number}: {told}"),
-        What::File(_) if request.by.door != Door::File => format!("the file read again: {told}"),
+        What::File(_) if request.by.source != Source::File => {
+            format!("the file read again: {told}")
+        }
         What::Edits(_) | What::File(_) => told,
     }
 }

@@ -13,7 +13,7 @@ use sluice_config::{Config, Document, Loaded, document};
 use crate::change::Change;
 use crate::diff;
 use crate::object::{
-    Author, Door, Key, Kind, Object, OverridePatch, RealState, real_key, reals_of,
+    Author, Key, Kind, Object, OverridePatch, RealState, Source, real_key, reals_of,
 };
 use crate::refusal::{Refusal, RefusalKind};
 use crate::state::State;
@@ -153,7 +153,7 @@ fn only_the_file_runs_programs(
     pointer: &str,
 ) -> Result<(), Refusal> {
     let is_script = || value.get("kind").and_then(Value::as_str) == Some("script");
-    if by.door == Door::File || key.kind != Kind::Check || !is_script() {
+    if by.source == Source::File || key.kind != Kind::Check || !is_script() {
         return Ok(());
     }
     let detail = format!("{key} would run a program, and only the configuration file may say so");
@@ -167,7 +167,7 @@ struct Draft<'s> {
     /// Services whose endpoints may have changed, with where the request speaks of them.
     touched: HashMap<String, String>,
     /// The places behind the last objects, once they have been looked for.
-    ends: HashMap<(Door, Kind), u32>,
+    ends: HashMap<(Source, Kind), u32>,
 }
 
 /// Changes the state by edits, and gives the steps that were taken.
@@ -183,7 +183,7 @@ pub fn stage(state: &mut State, by: &Author, edits: &[Edit]) -> Result<Vec<Chang
 ///
 /// # Errors
 ///
-/// When it wants what belongs to another door; the state is as it was then.
+/// When it wants what belongs to another source; the state is as it was then.
 pub(crate) fn stage_file(state: &mut State, file: &FileContent) -> Result<Vec<Change>, Refusal> {
     drafted(state, |draft| draft.replace_file(file))
 }
@@ -192,7 +192,7 @@ pub(crate) fn stage_file(state: &mut State, file: &FileContent) -> Result<Vec<Ch
 ///
 /// # Errors
 ///
-/// When it wants what belongs to another door.
+/// When it wants what belongs to another source.
 pub fn file_changes(state: &State, file: &FileContent) -> Result<Vec<Change>, Refusal> {
     let mut steps = stage_file(&mut state.clone(), file)?;
     steps.retain(|step| !matches!(step, Change::File { .. }));
@@ -258,11 +258,11 @@ impl Draft<'_> {
         pointer: &str,
     ) -> Result<(), Refusal> {
         let before = self.state.object(key).cloned();
-        if let Some(before) = before.as_ref().filter(|it| it.owner.door != by.door) {
+        if let Some(before) = before.as_ref().filter(|it| it.owner.source != by.source) {
             return Err(Refusal::owned(&key.to_string(), &before.owner));
         }
         let own = before.as_ref().map(|object| object.rank);
-        let rank = rank.or(own).unwrap_or_else(|| self.next_rank(by.door, key.kind));
+        let rank = rank.or(own).unwrap_or_else(|| self.next_rank(by.source, key.kind));
         let owner = before.as_ref().map_or_else(|| by.clone(), |before| before.owner.clone());
         let after = Arc::new(Object { owner, rank, value: Arc::new(value) });
         if key.kind == Kind::Service {
@@ -273,7 +273,7 @@ impl Draft<'_> {
 
     fn delete(&mut self, by: &Author, key: &Key) -> Result<(), Refusal> {
         let before = self.state.object(key).cloned().ok_or_else(|| Refusal::not_found(key))?;
-        if before.owner.door != by.door {
+        if before.owner.source != by.source {
             return Err(Refusal::owned(&key.to_string(), &before.owner));
         }
         self.become_(key, Some(&before), None)
@@ -311,11 +311,11 @@ impl Draft<'_> {
         Ok(())
     }
 
-    fn next_rank(&mut self, door: Door, kind: Kind) -> u32 {
+    fn next_rank(&mut self, source: Source, kind: Kind) -> u32 {
         let state = &*self.state;
-        let end = self.ends.entry((door, kind)).or_insert_with(|| {
+        let end = self.ends.entry((source, kind)).or_insert_with(|| {
             let alike = state.objects().iter();
-            let alike = alike.filter(|(key, it)| key.kind == kind && it.owner.door == door);
+            let alike = alike.filter(|(key, it)| key.kind == kind && it.owner.source == source);
             alike.map(|(_, object)| object.rank + 1).max().unwrap_or(0)
         });
         *end += 1;
@@ -329,7 +329,7 @@ impl Draft<'_> {
 
     fn owned_service(&self, by: &Author, name: &str) -> Result<Arc<Object>, Refusal> {
         let object = self.service(name)?;
-        if object.owner.door == by.door {
+        if object.owner.source == by.source {
             return Ok(object);
         }
         let mut refusal = Refusal::owned(&format!("service {name:?}"), &object.owner);
@@ -410,13 +410,12 @@ impl Draft<'_> {
     }
 
     fn replace_file(&mut self, file: &FileContent) -> Result<(), Refusal> {
-        let by = Author::of(Door::File);
+        let by = Author::of(Source::File);
         let wanted: BTreeSet<&Key> = file.objects.iter().map(|(key, _)| key).collect();
-        let former = self
-            .state
-            .objects()
-            .iter()
-            .filter(|(key, object)| object.owner.door == Door::File && !wanted.contains(key));
+        let former =
+            self.state.objects().iter().filter(|(key, object)| {
+                object.owner.source == Source::File && !wanted.contains(key)
+            });
         let former: Vec<Key> = former.map(|(key, _)| key.clone()).collect();
         for key in &former {
             self.delete(&by, key)?;
@@ -442,7 +441,7 @@ impl Draft<'_> {
             let Some(rival) = self.state.rival(name) else { continue };
             let other = self.state.object(&Key::new(Kind::Service, rival));
             let (Some(own), Some(other)) = (own, other) else { continue };
-            if own.owner.door == other.owner.door {
+            if own.owner.source == other.owner.source {
                 continue;
             }
             let what = format!(

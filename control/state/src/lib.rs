@@ -1,10 +1,10 @@
 //! The desired state: what the director is to do, whoever said so.
 //!
-//! The configuration file, the API and IPVS's commands are doors to one set of objects ([`State`]):
-//! services, checks, pools, rules of source NAT, and the file's other sections. Each object has an
-//! owner, the [`Door`] that it came by, and only that door changes it; on top of any real server an
-//! operator may put an [`Override`]. Each applied change is an [`Epoch`] with its author, kept in a
-//! history that one can go back in.
+//! The configuration file, the API and IPVS's commands are sources to one set of objects
+//! ([`State`]): services, checks, pools, rules of source NAT, and the file's other sections. Each
+//! object has an owner, the [`Source`] that it came by, and only that source changes it; on top of
+//! any real server an operator may put an [`Override`]. Each applied change is an [`Epoch`] with
+//! its author, kept in a history that one can go back in.
 //!
 //! Everything here is a pure function of states, edits and epochs, but for [`disk`], the one file
 //! that reads and writes: [`Journal`] makes epochs last. [`Desired`] puts the two together with
@@ -33,7 +33,7 @@ pub use disk::{Journal, OpenError};
 pub use edit::{Edit, FileContent, Request, What, file_changes, stage};
 pub use history::{EPOCHS_KEPT, Epoch, HISTORY_BYTES, History};
 pub use object::{
-    Author, Door, IPVS, Key, Kind, Object, Override, OverridePatch, RealState, real_key,
+    Author, IPVS, Key, Kind, Object, Override, OverridePatch, RealState, Source, real_key,
 };
 pub use refusal::{FieldFault, Refusal, RefusalKind};
 pub use state::State;

@@ -78,7 +78,7 @@ impl fmt::Display for Key {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Door {
+pub enum Source {
     /// The configuration file.
     File,
     /// The API, and the `sluice` command that uses it.
@@ -87,7 +87,7 @@ pub enum Door {
     Ipvsadm,
 }
 
-impl Door {
+impl Source {
     /// As messages call it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -97,7 +97,7 @@ impl Door {
         }
     }
 
-    /// What to do about an object that this door owns.
+    /// What to do about an object that this source owns.
     pub(crate) const fn advice(self) -> &'static str {
         match self {
             Self::File => "change it in the configuration file and reload (`sluice config reload`)",
@@ -110,25 +110,26 @@ impl Door {
 /// Who changes something.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Author {
-    /// The door.
-    pub door: Door,
-    /// Who it is behind that door, where it knows.
+    /// The source. State that was kept before it was called so says `door`.
+    #[serde(alias = "door")]
+    pub source: Source,
+    /// Who it is behind that source, where it knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
 impl Author {
-    /// Somebody behind a door that knows no names.
-    pub const fn of(door: Door) -> Self {
-        Self { door, name: None }
+    /// Somebody behind a source that knows no names.
+    pub const fn of(source: Source) -> Self {
+        Self { source, name: None }
     }
 }
 
 impl fmt::Display for Author {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name {
-            Some(name) => write!(out, "{}:{name}", self.door.name()),
-            None => out.write_str(self.door.name()),
+            Some(name) => write!(out, "{}:{name}", self.source.name()),
+            None => out.write_str(self.source.name()),
         }
     }
 }
@@ -235,4 +236,18 @@ fn single_port(service: &Value) -> u16 {
 /// The real servers of a service, as its value has them.
 pub(crate) fn reals_of(service: &Value) -> &[Value] {
     service.get("real").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A state directory of an earlier version is read as it is.
+    #[test]
+    fn a_source_may_be_called_by_its_former_name() {
+        let kept: Author = serde_json::from_str(r#"{"door": "api", "name": "ops"}"#).unwrap();
+        assert_eq!(kept, Author { source: Source::Api, name: Some("ops".to_owned()) });
+        let json = serde_json::to_value(&kept).unwrap();
+        assert_eq!(json, serde_json::json!({"source": "api", "name": "ops"}));
+    }
 }

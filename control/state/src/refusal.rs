@@ -13,7 +13,7 @@ pub enum RefusalKind {
     Invalid,
     /// It is about something that is not there.
     NotFound,
-    /// It is about something that belongs to another door.
+    /// It is about something that belongs to another source.
     Conflict,
     /// Something else was changed in the meantime.
     Stale,
@@ -60,7 +60,7 @@ impl Refusal {
 
     /// `what` is owned by somebody else.
     pub fn owned(what: &str, owner: &Author) -> Self {
-        let detail = format!("{what} belongs to {owner}: {}", owner.door.advice());
+        let detail = format!("{what} belongs to {owner}: {}", owner.source.advice());
         Self { owner: Some(owner.clone()), ..Self::new(RefusalKind::Conflict, detail) }
     }
 

@@ -65,7 +65,7 @@ impl State {
     /// order.
     pub fn in_order(&self) -> Vec<(&Key, &Arc<Object>)> {
         let mut all: Vec<_> = self.objects.iter().collect();
-        all.sort_by_key(|(key, object)| (key.kind, object.owner.door, object.rank));
+        all.sort_by_key(|(key, object)| (key.kind, object.owner.source, object.rank));
         all
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use sluice_config::{Check, Config, ConfigErrors, Mode, Pool, RealServer, Snat, VirtualService};
 
 use crate::edit::FileContent;
-use crate::object::{Door, Key, Kind, Object, Override, RealState};
+use crate::object::{Key, Kind, Object, Override, RealState, Source};
 use crate::state::State;
 use crate::view;
 
@@ -157,12 +157,12 @@ impl Typed {
     }
 }
 
-/// By IPVS's door real servers of Full NAT come before their first local address, and rules of
+/// By IPVS's source real servers of Full NAT come before their first local address, and rules of
 /// source NAT before their pool. Until there is one they are part of the state, and not of what is
 /// checked and compiled.
 fn leave_out_who_waits(objects: &[(&Key, &Arc<Object>)], config: &mut Config) {
     let of_door = |kind| -> HashSet<&str> {
-        let own = objects.iter().filter(|(_, object)| object.owner.door == Door::Ipvsadm);
+        let own = objects.iter().filter(|(_, object)| object.owner.source == Source::Ipvsadm);
         own.filter(|(key, _)| key.kind == kind).map(|(key, _)| &*key.name).collect()
     };
     let rules = of_door(Kind::Snat);

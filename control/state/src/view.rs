@@ -71,7 +71,7 @@ impl View {
     pub fn state(&self) -> State {
         let mut ranks = std::collections::HashMap::new();
         let objects = self.objects.iter().map(|entry| {
-            let rank = ranks.entry((entry.key.kind, entry.owner.door)).or_insert(0);
+            let rank = ranks.entry((entry.key.kind, entry.owner.source)).or_insert(0);
             *rank += 1;
             let (owner, value) = (entry.owner.clone(), Arc::clone(&entry.value));
             (entry.key.clone(), Arc::new(Object { owner, rank: *rank - 1, value }))

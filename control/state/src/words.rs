@@ -34,7 +34,7 @@ fn object(key: &Key, before: Option<&Object>, after: Option<&Object>) -> Vec<Str
     match (before, after) {
         (Some(before), Some(after)) => {
             let mut lines = keys(&key.to_string(), &before.value, &after.value);
-            if before.owner.door != after.owner.door {
+            if before.owner.source != after.owner.source {
                 lines.push(format!("{key}: owner {} -> {}", before.owner, after.owner));
             }
             if lines.is_empty() {

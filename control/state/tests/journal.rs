@@ -6,8 +6,8 @@ use std::path::Path;
 use serde_json::json;
 use sluice_config::Config;
 use sluice_state::{
-    Author, Desired, Door, EPOCHS_KEPT, Edit, FileContent, HISTORY_BYTES, Journal, Key, Kind,
-    OverridePatch, Request, State, What,
+    Author, Desired, EPOCHS_KEPT, Edit, FileContent, HISTORY_BYTES, Journal, Key, Kind,
+    OverridePatch, Request, Source, State, What,
 };
 use tempfile::TempDir;
 
@@ -18,7 +18,7 @@ service = [{ name = "web", protocol = "tcp", vip = "198.51.100.200", port = 80, 
     real = [{ address = "192.0.2.11" }, { address = "192.0.2.12" }] }]
 "#;
 
-fn commit(desired: &mut Desired, by: Door, what: What) {
+fn commit(desired: &mut Desired, by: Source, what: What) {
     let request =
         Request { by: Author::of(by), if_epoch: None, dry_run: false, force: false, what };
     let mut compile = |_: &Config| Ok(());
@@ -28,21 +28,21 @@ fn commit(desired: &mut Desired, by: Door, what: What) {
 
 fn file(desired: &mut Desired) {
     let document = Config::parse("sluice.toml", FILE).expect("right").document;
-    commit(desired, Door::File, What::File(FileContent::of(&document)));
+    commit(desired, Source::File, What::File(FileContent::of(&document)));
 }
 
 fn weigh(desired: &mut Desired, weight: u16) {
     let patch = OverridePatch { weight: Some(Some(weight)), state: None };
     let real = ("192.0.2.11".parse().unwrap(), None);
     let edit = Edit::Override { service: "web".to_owned(), real, patch };
-    commit(desired, Door::Api, What::Edits(vec![edit]));
+    commit(desired, Source::Api, What::Edits(vec![edit]));
 }
 
 fn put(desired: &mut Desired, name: &str, port: u16) {
     let value = json!({ "protocol": "udp", "vip": "198.51.100.200", "port": port });
     let key = Key::new(Kind::Service, name);
     let edit = Edit::Put { key, value, pointer: String::new() };
-    commit(desired, Door::Api, What::Edits(vec![edit]));
+    commit(desired, Source::Api, What::Edits(vec![edit]));
 }
 
 /// In memory where that can be had: a sync costs nothing there, and what it does for a crash of the
@@ -77,7 +77,7 @@ fn cut_at_every_byte_it_holds_what_is_whole() {
     }
     put(&mut desired, "extra", 53);
     note(&desired, &mut states);
-    commit(&mut desired, Door::Api, What::Rollback(2));
+    commit(&mut desired, Source::Api, What::Rollback(2));
     note(&desired, &mut states);
     drop(desired);
     let whole = fs::read(&path).expect("a journal");
@@ -193,7 +193,7 @@ fn the_history_is_bounded_by_its_size_too() {
     };
     let mut notes = Vec::new();
     for round in 0..40 {
-        commit(&mut desired, Door::Api, large(round));
+        commit(&mut desired, Source::Api, large(round));
         notes.extend(desired.take_notes());
         let history = desired.history();
         assert!(history.bytes() <= HISTORY_BYTES, "{} bytes", history.bytes());
@@ -207,11 +207,11 @@ fn the_history_is_bounded_by_its_size_too() {
     assert!(length < 160 << 20, "{length} bytes");
     let what = What::Rollback(first - 1);
     let request =
-        Request { by: Author::of(Door::Api), if_epoch: None, dry_run: false, force: false, what };
+        Request { by: Author::of(Source::Api), if_epoch: None, dry_run: false, force: false, what };
     let mut compile = |_: &Config| Ok(());
     let refusal = desired.commit(&[request], 1, &mut compile).answers.remove(0).expect_err("gone");
     assert!(refusal.to_string().contains("older ones were dropped"), "{refusal}");
-    commit(&mut desired, Door::Api, What::Rollback(first));
+    commit(&mut desired, Source::Api, What::Rollback(first));
     let state = desired.state().clone();
     drop(desired);
     let again = open(folder.path());

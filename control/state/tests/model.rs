@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sluice_config::Config;
 use sluice_state::{
-    Author, Desired, Door, Edit, FileContent, Key, Kind, Override, OverridePatch, RealState,
-    Request, What,
+    Author, Desired, Edit, FileContent, Key, Kind, Override, OverridePatch, RealState, Request,
+    Source, What,
 };
 
 /// A service: its port, and the weights of its real servers by the last byte of their address.
-type Service = (Door, u16, BTreeMap<u8, u16>);
+type Service = (Source, u16, BTreeMap<u8, u16>);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
@@ -97,7 +97,7 @@ impl Model {
         });
     }
 
-    fn put(&mut self, by: Door, name: u8, port: u16, reals: &BTreeMap<u8, u16>) -> bool {
+    fn put(&mut self, by: Source, name: u8, port: u16, reals: &BTreeMap<u8, u16>) -> bool {
         let name = called(name);
         if self.services.get(&name).is_some_and(|(owner, ..)| *owner != by) {
             return false;
@@ -117,20 +117,20 @@ impl Model {
         let mut next = self.clone();
         match step {
             Step::Put(name, port, reals) => {
-                next.put(Door::Api, *name, *port, reals).then_some(())?;
+                next.put(Source::Api, *name, *port, reals).then_some(())?;
             }
             Step::Delete(name) => {
                 let (owner, ..) = next.services.remove(&called(*name))?;
-                (owner == Door::Api).then_some(())?;
+                (owner == Source::Api).then_some(())?;
             }
             Step::PutReal(name, real, weight) => {
                 let (owner, _, reals) = next.services.get_mut(&called(*name))?;
-                (*owner == Door::Api).then_some(())?;
+                (*owner == Source::Api).then_some(())?;
                 reals.insert(*real, *weight);
             }
             Step::DeleteReal(name, real) => {
                 let (owner, _, reals) = next.services.get_mut(&called(*name))?;
-                (*owner == Door::Api).then_some(())?;
+                (*owner == Source::Api).then_some(())?;
                 reals.remove(real)?;
             }
             Step::Override(name, real, patch) => {
@@ -148,9 +148,9 @@ impl Model {
                 return Some(next);
             }
             Step::File(services) => {
-                next.services.retain(|_, (owner, ..)| *owner != Door::File);
+                next.services.retain(|_, (owner, ..)| *owner != Source::File);
                 for (name, (port, reals)) in services {
-                    next.put(Door::File, *name, *port, reals).then_some(())?;
+                    next.put(Source::File, *name, *port, reals).then_some(())?;
                 }
             }
             // Before the first file there was no port, and nothing was right.
@@ -220,7 +220,7 @@ fn seen(desired: &Desired) -> Model {
     let all = state.objects().iter().filter(|(key, _)| key.kind == Kind::Service);
     let services = all.map(|(key, object)| {
         let port = object.value["port"].as_u64().unwrap_or_default() as u16;
-        (key.name.clone(), (object.owner.door, port, of(&object.value)))
+        (key.name.clone(), (object.owner.source, port, of(&object.value)))
     });
     let overrides = state.overrides().iter().map(|((name, real), over)| {
         let SocketAddr::V4(real) = real else { panic!("{real}") };
@@ -248,7 +248,7 @@ proptest! {
                 prop_assert_eq!(&seen(&desired), &model);
                 continue;
             };
-            let by = if matches!(what, What::File(_)) { Door::File } else { Door::Api };
+            let by = if matches!(what, What::File(_)) { Source::File } else { Source::Api };
             let by = Author::of(by);
             let request = Request { by, if_epoch: None, dry_run: false, force: false, what };
             let answer = desired.commit(&[request], 7, &mut |_: &Config| Ok(())).answers.remove(0);

@@ -7,8 +7,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 use sluice_config::{Config, RealServer};
 use sluice_state::{
-    Applied, Author, Change, Desired, Door, Edit, FileContent, Key, Kind, OpenError, Override,
-    OverridePatch, Publish, RealState, Refusal, RefusalKind, Request, Weight, What,
+    Applied, Author, Change, Desired, Edit, FileContent, Key, Kind, OpenError, Override,
+    OverridePatch, Publish, RealState, Refusal, RefusalKind, Request, Source, Weight, What,
 };
 use tempfile::TempDir;
 
@@ -85,16 +85,16 @@ impl Place {
         assert_eq!(self.in_force.as_ref(), Some(&state));
     }
 
-    fn one(&mut self, by: Door, what: What) -> Result<Applied, Refusal> {
+    fn one(&mut self, by: Source, what: What) -> Result<Applied, Refusal> {
         self.all(&[request(by, what)]).remove(0)
     }
 
     fn edit(&mut self, edit: Edit) -> Result<Applied, Refusal> {
-        self.one(Door::Api, What::Edits(vec![edit]))
+        self.one(Source::Api, What::Edits(vec![edit]))
     }
 
     fn file(&mut self, text: &str) -> Result<Applied, Refusal> {
-        self.one(Door::File, What::File(content(text)))
+        self.one(Source::File, What::File(content(text)))
     }
 
     fn config(&mut self) -> Config {
@@ -120,7 +120,7 @@ fn whole(publish: Publish<()>) -> Config {
     }
 }
 
-fn request(by: Door, what: What) -> Request {
+fn request(by: Source, what: What) -> Request {
     Request { by: Author::of(by), if_epoch: None, dry_run: false, force: false, what }
 }
 
@@ -173,8 +173,8 @@ fn what_the_api_makes_outlives_reloads_and_restarts() {
     assert_eq!(names, ["web", "extra"], "the file's come first");
     assert_eq!(place.desired.epoch(), 3);
     let authors: Vec<_> =
-        place.desired.history().epochs().iter().map(|it| it.author.door).collect();
-    assert_eq!(authors, [Door::File, Door::Api, Door::File]);
+        place.desired.history().epochs().iter().map(|it| it.author.source).collect();
+    assert_eq!(authors, [Source::File, Source::Api, Source::File]);
     assert!(place.desired.has_read(&content(&FILE.replace("port = 80", "port = 8080"))));
 }
 
@@ -190,7 +190,7 @@ fn nobody_changes_what_is_anothers() {
     ] {
         let refusal = place.edit(edit).expect_err("it is the file's");
         assert_eq!(refusal.kind, RefusalKind::Conflict);
-        assert_eq!(refusal.owner, Some(Author::of(Door::File)));
+        assert_eq!(refusal.owner, Some(Author::of(Source::File)));
         assert!(refusal.detail.contains("belongs to file: change it in the configuration file"));
     }
     let refusal = place.edit(put("rival", 80)).expect_err("the endpoint is taken");
@@ -239,7 +239,7 @@ fn going_back_is_an_epoch_of_its_own() {
     place.edit(over("192.0.2.11", weight(7))).expect("right");
     place.file(&FILE.replace("weight = 3", "weight = 9")).expect("right");
     place.edit(put("extra", 81)).expect("right");
-    let back = place.one(Door::Api, What::Rollback(2)).expect("known");
+    let back = place.one(Source::Api, What::Rollback(2)).expect("known");
     assert_eq!(back.epoch, 5);
     assert!(back.summary.starts_with("back to epoch 2: "), "{}", back.summary);
     assert_eq!(place.weights(), [(7, false), (3, false)]);
@@ -254,7 +254,7 @@ fn going_back_is_an_epoch_of_its_own() {
     place.file(&file).expect("right");
     assert!(!place.desired.differs_from_file());
     assert_eq!(place.weights(), [(7, false), (9, false)]);
-    let refusal = place.one(Door::Api, What::Rollback(99)).expect_err("to come");
+    let refusal = place.one(Source::Api, What::Rollback(99)).expect_err("to come");
     assert!(refusal.detail.contains("epochs 0 to 6 are known"), "{refusal}");
 }
 
@@ -297,12 +297,12 @@ fn wrong_values_are_told_by_pointer_and_change_nothing() {
 fn one_bad_request_of_many_costs_the_others_nothing() {
     let mut place = Place::with_file();
     let mut requests: Vec<Request> = (0..20)
-        .map(|at| request(Door::Api, What::Edits(vec![put(&format!("s{at}"), 1000 + at)])))
+        .map(|at| request(Source::Api, What::Edits(vec![put(&format!("s{at}"), 1000 + at)])))
         .collect();
     // Fits by itself, and not with the others.
     let Edit::Put { key, mut value, pointer } = put("bad", 4000) else { unreachable!() };
     value["vip"] = json!("192.0.2.10");
-    requests.insert(7, request(Door::Api, What::Edits(vec![Edit::Put { key, value, pointer }])));
+    requests.insert(7, request(Source::Api, What::Edits(vec![Edit::Put { key, value, pointer }])));
     let answers = place.all(&requests);
     let epochs: Vec<_> = answers.iter().filter_map(|it| Some(it.as_ref().ok()?.epoch)).collect();
     assert_eq!(epochs, (2..22).collect::<Vec<_>>(), "an epoch each, in their order");
@@ -322,12 +322,12 @@ fn several_objects_are_made_together_or_not_at_all() {
     value["pool"] = json!("second");
     let service = Edit::Put { key, value, pointer: "/service/0".to_owned() };
     let wrong = What::Edits(vec![pool("192.0.2.10"), service.clone()]);
-    let refusal = place.one(Door::Api, wrong).expect_err("the address is in another pool");
+    let refusal = place.one(Source::Api, wrong).expect_err("the address is in another pool");
     assert_eq!(refusal.faults[0].pointer, "/pool/0/addresses/0", "{refusal}");
     assert_eq!(place.config().pools.len(), 1);
     // The service comes first in the document, and may name the pool all the same.
     let right = What::Edits(vec![service, pool("192.0.2.20")]);
-    let made = place.one(Door::Api, right).expect("right");
+    let made = place.one(Source::Api, right).expect("right");
     assert_eq!(made.summary, "pools: 1 added; services: 1 added");
     assert_eq!(place.desired.epoch(), 2);
 }
@@ -336,11 +336,11 @@ fn several_objects_are_made_together_or_not_at_all() {
 fn a_dry_run_tells_and_changes_nothing() {
     let mut place = Place::with_file();
     let what = What::Edits(vec![put("extra", 81)]);
-    let dry = Request { dry_run: true, ..request(Door::Api, what.clone()) };
+    let dry = Request { dry_run: true, ..request(Source::Api, what.clone()) };
     let told = place.all(std::slice::from_ref(&dry)).remove(0).expect("right");
     assert_eq!((told.epoch, &*told.summary), (1, "service \"extra\": added"));
     assert_eq!(place.config().services.len(), 1);
-    let late = Request { if_epoch: Some(0), ..request(Door::Api, what) };
+    let late = Request { if_epoch: Some(0), ..request(Source::Api, what) };
     let refusal = place.all(&[late]).remove(0).expect_err("epoch 1 is in force");
     assert_eq!((refusal.kind, refusal.epoch), (RefusalKind::Stale, Some(1)));
 }
@@ -349,7 +349,7 @@ fn a_dry_run_tells_and_changes_nothing() {
 fn what_cannot_be_compiled_is_not_written() {
     let mut place = Place::with_file();
     let mut refuse = |_: &Config| Err::<(), _>("no room".to_owned());
-    let asked = [request(Door::Api, What::Edits(vec![put("extra", 81)]))];
+    let asked = [request(Source::Api, What::Edits(vec![put("extra", 81)]))];
     let outcome = place.desired.commit(&asked, 5, &mut refuse);
     assert!(outcome.publish.is_none());
     assert_eq!(outcome.answers[0].as_ref().map_err(|it| &*it.detail), Err("no room"));
@@ -429,7 +429,7 @@ fn a_file_need_not_be_read_twice() {
             let loaded = Config::parse("sluice.toml", &text).expect("a right file");
             let contents = [FileContent::loaded(&loaded), FileContent::of(&loaded.document)];
             let published = both.iter_mut().zip(contents).map(|(desired, content)| {
-                let by = Author::of(Door::File);
+                let by = Author::of(Source::File);
                 let what = What::File(content);
                 let request = Request { by, if_epoch: None, dry_run: false, force: false, what };
                 let outcome = desired.commit(&[request], 1, &mut |_: &Config| Ok(()));
@@ -478,11 +478,11 @@ fn only_weights_are_put_in_force_as_such() {
         assert_eq!(place.weighed, weighed, "{patch:?}");
     }
     let edits = [over("192.0.2.11", weight(2)), put("other", 81)];
-    let requests = edits.map(|edit| request(Door::Api, What::Edits(vec![edit])));
+    let requests = edits.map(|edit| request(Source::Api, What::Edits(vec![edit])));
     assert!(place.all(&requests).iter().all(Result::is_ok));
     let both = ["192.0.2.11", "192.0.2.12"].map(|real| {
         request(
-            Door::Api,
+            Source::Api,
             What::Edits(vec![over(real, state(RealState::Up)), over(real, weight(4))]),
         )
     });

@@ -78,10 +78,10 @@ function showConfig(view, config, history, status) {
   view.objects.update(config.objects);
 }
 
-/** Who made a change: the door, and the name when there is one. */
-function author({ door, name }) {
-  const doors = { file: "the file", api: "the API" };
-  return name ? `${name} (${doors[door] || door})` : doors[door] || String(door);
+/** Who made a change: the source, and the name when there is one. */
+function author({ source, name }) {
+  const sources = { file: "the file", api: "the API" };
+  return name ? `${name} (${sources[source] || source})` : sources[source] || String(source);
 }
 
 async function compareFile(view) {

@@ -111,7 +111,7 @@ const OTHERS = {
 /** An event as a row: which filter it is for, a badge, of what, and why. */
 function rowOf(event) {
   const real = event.address ? endpoint(event.address, event.port) : "";
-  const by = event.author ? [event.author.name || event.author.door] : [];
+  const by = event.author ? [event.author.name || event.author.source] : [];
   const epoch = event.epoch === undefined ? [] : [`epoch ${event.epoch}`];
   const what = [event.service, real, ...epoch, ...by].filter(Boolean).join(", ");
   const [group, kind, change] = event.to

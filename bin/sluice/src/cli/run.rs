@@ -41,7 +41,7 @@ pub struct Run {
     pub library: Option<PathBuf>,
     /// The kernel interface that the program finds; netlink supports everything
     #[arg(long, value_enum, default_value_t)]
-    pub door: KernelDoor,
+    pub interface: KernelInterface,
     /// Arguments of the program, after `--`
     #[arg(last = true, value_name = "ARGS")]
     pub arguments: Vec<OsString>,
@@ -49,7 +49,7 @@ pub struct Run {
 
 /// An interface of the kernel's IPVS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum KernelDoor {
+pub enum KernelInterface {
     /// Generic netlink, and socket options for programs that ask for them.
     #[default]
     Netlink,

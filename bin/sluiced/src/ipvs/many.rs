@@ -2,8 +2,8 @@
 //! compiled and written once for all of them.
 
 use crate::daemon::Daemon;
-use sluice_door::Refused;
 use sluice_ipvs::{Answer, Errno, Reply, Request};
+use sluice_ipvs_source::Refused;
 use sluice_state::{Author, Edit, State, stage};
 
 /// Makes the changes, and answers each.
@@ -51,7 +51,7 @@ fn together(daemon: &mut Daemon, run: &[Request], by: &Author) -> Option<Vec<Ans
 
 /// What a request does to the state after those before it.
 fn drafted(draft: &mut State, request: &Request, by: &Author) -> Result<Vec<Edit>, Refused> {
-    let edits = sluice_door::edits(draft, request)?;
+    let edits = sluice_ipvs_source::edits(draft, request)?;
     stage(draft, by, &edits)?;
     Ok(edits)
 }

@@ -12,7 +12,7 @@ use axum::extract::{DefaultBodyLimit, RawQuery, State};
 use axum::routing::post;
 use axum::{Extension, Json, Router, middleware};
 use sluice_ipvs::{Answer, Request};
-use sluice_state::{Author, Door};
+use sluice_state::{Author, Source};
 
 use super::{Asked, Desk, no_parameters};
 use crate::access::Caller;
@@ -49,7 +49,7 @@ async fn ask(
         let name = caller.author.name.unwrap_or_default();
         return Err(Problem::forbidden(&name, caller.role, needed));
     }
-    let by = Author { door: Door::Ipvsadm, name: caller.author.name };
+    let by = Author { source: Source::Ipvsadm, name: caller.author.name };
     desk.ask(|reply| Call::Ipvs(Box::new(request), by, reply)).await.map(Json)
 }
 

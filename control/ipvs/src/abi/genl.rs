@@ -1,4 +1,4 @@
-//! Generic netlink's family `IPVS`: the door that knows everything.
+//! Generic netlink's family `IPVS`: the interface that knows everything.
 //!
 //! A program first asks netlink's controller for the family's number, then sends commands to it.
 //! Ours is a number that the kernel never gives away, so that on one socket both can be told

@@ -1,4 +1,4 @@
-//! Socket options of `IPPROTO_IP`, numbers `IP_VS_SO_*`: the door of programs without netlink.
+//! Socket options of `IPPROTO_IP`, numbers `IP_VS_SO_*`: the interface of programs without netlink.
 //!
 //! It knows IPv4 only: services and destinations of IPv6 do not show, as the kernel does not show
 //! them there. Lengths are held against what the kernel wants before anything is read. Layouts are
@@ -181,7 +181,7 @@ fn info(ask: &mut Ask) -> Result<Vec<u8>, Number> {
     Ok(writer.0)
 }
 
-/// The services that this door shows.
+/// The services that this interface shows.
 fn shown(ask: &mut Ask) -> Result<Vec<Service>, Number> {
     match replied(ask, &Request::Services, Number::NOPROTOOPT)? {
         Reply::Services(mut services) => {

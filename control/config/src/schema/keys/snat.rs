@@ -66,7 +66,7 @@ pub(crate) static EGRESS: Key = Key {
 pub(crate) static POOL: Key = Key {
     name: "pool",
     kind: Text(A_POOL),
-    // By IPVS's door rules come before their first address.
+    // By IPVS's source rules come before their first address.
     without: Without::Awaited,
     example: "\"outside\"",
     about: "The local pool of source addresses and ports. It needs addresses of each family of the \

@@ -2,7 +2,7 @@
 //!
 //! A service remembers in a label which addresses were named for it. Services that share an address
 //! share a pool, and with it all addresses of either: what is a pool follows from the labels alone,
-//! so that the order of commands does not matter. Rules of source NAT by this door (`matches.rs`)
+//! so that the order of commands does not matter. Rules of source NAT by this source (`matches.rs`)
 //! have their addresses in the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use serde_json::{Value, json};
 use sluice_config::AddressRange;
 use sluice_ipvs::{Errno, LocalAddress, LocalAddresses, ServiceKey};
-use sluice_state::{Door, Edit, Key, Kind, Refusal, State};
+use sluice_state::{Edit, Key, Kind, Refusal, Source, State};
 
 use crate::interpret::{own, put};
 use crate::matches;
@@ -20,7 +20,7 @@ use crate::refused::Refused;
 use crate::seen::{self, text};
 use crate::write::{self, Table};
 
-/// What pools of this door are called begins so.
+/// What pools of this source are called begins so.
 const POOL: &str = "ipvs-";
 /// The most addresses of one service that are listed.
 const LISTED: usize = 65_535;
@@ -50,12 +50,12 @@ pub(crate) fn add(state: &State, key: &ServiceKey, it: IpAddr) -> Result<Vec<Edi
     Ok(settle(state, &Key::new(Kind::Service, name), Some(with(&object.value, &all))))
 }
 
-/// Refuses an address that is in a pool of another door.
+/// Refuses an address that is in a pool of another source.
 pub(crate) fn free(state: &State, it: IpAddr) -> Result<(), Refused> {
     let strangers = state
         .objects()
         .iter()
-        .filter(|(key, object)| key.kind == Kind::Pool && object.owner.door != Door::Ipvsadm);
+        .filter(|(key, object)| key.kind == Kind::Pool && object.owner.source != Source::Ipvsadm);
     for (pool, object) in strangers {
         if ranges(&object.value).any(|range| range.contains(it)) {
             let what = format!("{it} is in {pool}, which");
@@ -87,7 +87,7 @@ fn with(service: &Value, addresses: &BTreeSet<IpAddr>) -> Value {
 /// What makes pools, services and rules what they are when `changed` becomes `value`; `None` when
 /// it goes, which is not among the edits.
 pub(crate) fn settle(state: &State, changed: &Key, value: Option<Value>) -> Vec<Edit> {
-    let own = || state.objects().iter().filter(|(_, it)| it.owner.door == Door::Ipvsadm);
+    let own = || state.objects().iter().filter(|(_, it)| it.owner.source == Source::Ipvsadm);
     let others = own().filter(|(key, _)| *key != changed).map(|(key, it)| (key, &*it.value));
     let users: BTreeMap<&Key, (&Value, BTreeSet<IpAddr>)> = others
         .chain(value.as_ref().map(|value| (changed, value)))
@@ -147,7 +147,7 @@ fn ranges(pool: &Value) -> impl Iterator<Item = AddressRange> {
 }
 
 /// The local addresses of a service, or of all that have any: those that were named for it by this
-/// door, or those of the pool that another door gave it.
+/// source, or those of the pool that another source gave it.
 ///
 /// # Errors
 ///

@@ -12,7 +12,7 @@ use sluice_ipvs::{
     Addresses, Destination, Errno, Family, Match, MatchProtocol, Method, Request, Service,
     ServiceKey, ServiceSpec, Stats, Tunnel, flags,
 };
-use sluice_state::{Door, Edit, Key, Kind, Refusal, State};
+use sluice_state::{Edit, Key, Kind, Refusal, Source, State};
 
 use crate::local;
 use crate::name::{service_name, shown};
@@ -37,7 +37,7 @@ struct Rule<'s> {
 fn rules(state: &State) -> impl Iterator<Item = Rule<'_>> {
     let objects = state.in_order().into_iter();
     objects.filter_map(|(key, object)| {
-        let own = key.kind == Kind::Snat && object.owner.door == Door::Ipvsadm;
+        let own = key.kind == Kind::Snat && object.owner.source == Source::Ipvsadm;
         let value = &*object.value;
         let is = write::label(value, MATCH).filter(|_| own)?.parse().ok()?;
         Some(Rule { name: &key.name, value, is })
@@ -74,7 +74,7 @@ fn seen(rule: &Rule<'_>) -> Service {
             persistence_engine: None,
             settings: None,
         },
-        owner: Door::Ipvsadm.name().to_owned(),
+        owner: Source::Ipvsadm.name().to_owned(),
         name: rule.name.to_owned(),
         stats: Stats::default(),
         destinations: destinations.collect(),
@@ -151,8 +151,8 @@ fn add(state: &State, it: Match, spec: &ServiceSpec) -> Result<Vec<Edit>, Refuse
     let key = Key::new(Kind::Snat, service_name(&spec.key));
     if let Some(other) = state.object(&key) {
         let what = format!("there is a {key} already, which");
-        return Err(match other.owner.door {
-            Door::Ipvsadm => Refused::new(Errno::Exist, what + " matches something else"),
+        return Err(match other.owner.source {
+            Source::Ipvsadm => Refused::new(Errno::Exist, what + " matches something else"),
             _ => Refusal::owned(&what, &other.owner).into(),
         });
     }
@@ -175,10 +175,10 @@ fn add(state: &State, it: Match, spec: &ServiceSpec) -> Result<Vec<Edit>, Refuse
     write::set_label(&mut value, MATCH, Some(it.to_string()));
     write::set_label(&mut value, SCHEDULER, Some(scheduler.to_owned()));
     let value = value.into();
-    // Those of other doors are tried first.
+    // Those of other sources are tried first.
     let before = state.objects().iter().find(|(key, object)| {
         key.kind == Kind::Snat
-            && object.owner.door != Door::Ipvsadm
+            && object.owner.source != Source::Ipvsadm
             && covers(&object.value, &value)
     });
     if let Some((rule, object)) = before {

@@ -9,7 +9,7 @@ use sluice_ipvs::{
     Daemon, Destination, Errno, Family, Method, Protocol, Request, Role, Service, ServiceKey,
     ServiceSpec, Stats, Timeouts, Tunnel,
 };
-use sluice_state::{Author, Door, Edit, IPVS, Key, Kind, Refusal, State};
+use sluice_state::{Author, Edit, IPVS, Key, Kind, Refusal, Source, State};
 
 use crate::name::{service_name, shown};
 use crate::refused::Refused;
@@ -20,7 +20,7 @@ use crate::write::{self, Table, endpoint};
 /// The longest timeout in seconds.
 const LONGEST_S: u32 = 86_400;
 
-/// The section, and a door of its own that may change it.
+/// The section, and a source of its own that may change it.
 struct Section {
     table: Table,
     owner: Option<Author>,
@@ -33,10 +33,10 @@ fn section(state: &State) -> Section {
 }
 
 impl Section {
-    /// The section, if this door may change it.
+    /// The section, if this source may change it.
     fn own(self) -> Result<Self, Refused> {
         match &self.owner {
-            Some(owner) if owner.door != Door::Ipvsadm => {
+            Some(owner) if owner.source != Source::Ipvsadm => {
                 Err(Refusal::owned("[ipvs]", owner).into())
             }
             _ => Ok(self),
@@ -81,7 +81,7 @@ fn is(mark: &Value, key: &ServiceKey) -> bool {
 /// The services by firewall marks.
 pub(crate) fn marks(state: &State) -> Vec<Service> {
     let section = section(state);
-    let owner = section.owner.as_ref().map_or("", |owner| owner.door.name());
+    let owner = section.owner.as_ref().map_or("", |owner| owner.source.name());
     section.list("mark").iter().map(|mark| of_mark(mark, owner)).collect()
 }
 
@@ -228,7 +228,7 @@ fn change(mark: &mut Value, key: &ServiceKey, step: Step<'_>) -> Result<(), Refu
 /// The section without services.
 pub(crate) fn flush_marks(state: &State) -> Vec<Edit> {
     let section = section(state);
-    let is_own = section.owner.as_ref().is_some_and(|owner| owner.door == Door::Ipvsadm);
+    let is_own = section.owner.as_ref().is_some_and(|owner| owner.source == Source::Ipvsadm);
     if is_own && !section.list("mark").is_empty() {
         return section.with("mark", Vec::new());
     }

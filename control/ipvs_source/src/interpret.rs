@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use sluice_ipvs::{Destination, Errno, Request, ServiceKey, ServiceSpec};
 use sluice_state::{
-    Door, Edit, Key, Kind, Object, OverridePatch, RealState, Refusal, State, real_key,
+    Edit, Key, Kind, Object, OverridePatch, RealState, Refusal, Source, State, real_key,
 };
 
 use crate::name::{service_name, shown};
@@ -18,7 +18,7 @@ use crate::{listed, local, matches, seen, whole};
 ///
 /// # Errors
 ///
-/// What the kernel would refuse, and what belongs to another door.
+/// What the kernel would refuse, and what belongs to another source.
 pub fn edits(state: &State, request: &Request) -> Result<Vec<Edit>, Refused> {
     let key = match request {
         Request::AddService(spec) | Request::EditService(spec) => Some(&spec.key),
@@ -62,14 +62,14 @@ fn the<'s>(state: &'s State, key: &ServiceKey) -> Result<(&'s str, &'s Arc<Objec
     seen::find(state, key).ok_or_else(|| Refused::no_service(key))
 }
 
-/// A service that this door may change.
+/// A service that this source may change.
 pub(crate) fn own<'s>(
     state: &'s State,
     key: &ServiceKey,
 ) -> Result<(&'s str, &'s Arc<Object>), Refused> {
     let (name, object) = the(state, key)?;
-    match object.owner.door {
-        Door::Ipvsadm => Ok((name, object)),
+    match object.owner.source {
+        Source::Ipvsadm => Ok((name, object)),
         _ => Err(Refusal::owned(&format!("service {name:?}"), &object.owner).into()),
     }
 }
@@ -107,10 +107,9 @@ fn delete_service(state: &State, key: &ServiceKey) -> Result<Vec<Edit>, Refused>
 }
 
 fn flush(state: &State) -> Vec<Edit> {
-    let own = state
-        .objects()
-        .iter()
-        .filter(|(key, object)| object.owner.door == Door::Ipvsadm && key.kind != Kind::Section);
+    let own = state.objects().iter().filter(|(key, object)| {
+        object.owner.source == Source::Ipvsadm && key.kind != Kind::Section
+    });
     let own = own.map(|(key, _)| Edit::Delete(key.clone()));
     own.chain(whole::flush_marks(state)).collect()
 }
@@ -146,7 +145,7 @@ fn edit_destination(
     let now = found.ok_or_else(|| Refused::no_destination(key, at))?;
     let service = name.to_owned();
     let named = (at.0, Some(at.1));
-    if object.owner.door == Door::Ipvsadm {
+    if object.owner.source == Source::Ipvsadm {
         return Ok(vec![Edit::PutReal { service, real: named, value }]);
     }
     let only_weight = (now.method, now.tunnel, now.upper, now.lower)

@@ -6,12 +6,12 @@ use std::net::IpAddr;
 
 use proptest::prelude::*;
 use sluice_config::Config;
-use sluice_door::{edits, services};
 use sluice_ipvs::{
     Destination, Errno, Family, Method, Protocol, Request, ServiceKey, ServiceSpec, Stats, Tunnel,
     flags,
 };
-use sluice_state::{Author, Desired, Door, FileContent, Request as Wish, What};
+use sluice_ipvs_source::{edits, services};
+use sluice_state::{Author, Desired, FileContent, Request as Wish, Source, What};
 
 /// Nothing but what `ipip` needs.
 const FILE: &str = r#"
@@ -182,10 +182,10 @@ fn ask(desired: &mut Desired, request: &Request) -> Result<(), Errno> {
     if edits.is_empty() {
         return Ok(());
     }
-    let by = Author::of(Door::Ipvsadm);
+    let by = Author::of(Source::Ipvsadm);
     let wish = Wish { by, if_epoch: None, dry_run: false, force: false, what: What::Edits(edits) };
     let answer = desired.commit(&[wish], 0, &mut |_| Ok(())).answers.remove(0);
-    answer.map(drop).map_err(|refusal| sluice_door::Refused::from(refusal).errno)
+    answer.map(drop).map_err(|refusal| sluice_ipvs_source::Refused::from(refusal).errno)
 }
 
 proptest! {
@@ -196,7 +196,7 @@ proptest! {
         let mut desired = Desired::default();
         let loaded = Config::parse("file", FILE).expect("a right file");
         let what = What::File(FileContent::of(&loaded.document));
-        let by = Author::of(Door::File);
+        let by = Author::of(Source::File);
         let wish = Wish { by, if_epoch: None, dry_run: false, force: false, what };
         desired.commit(&[wish], 0, &mut |_| Ok(())).answers.remove(0).expect("a right file");
         let mut kernel = Kernel::default();

@@ -53,7 +53,7 @@ fn seen(state: &State, name: &str, object: &Object) -> Option<Service> {
     });
     Some(Service {
         spec: spec(value)?,
-        owner: object.owner.door.name().to_owned(),
+        owner: object.owner.source.name().to_owned(),
         name: name.to_owned(),
         stats: Stats::default(),
         destinations: destinations.collect(),

@@ -4,13 +4,13 @@
 use std::net::IpAddr;
 
 use sluice_config::{Config, Document, document};
-use sluice_door::{Refused, edits, service, service_name, services};
 use sluice_ipvs::{
     Daemon, Destination, Errno, Family, List, Method, Protocol, Request, Role, ServiceKey,
     ServiceSpec, Settings, Stats, Timeouts, Tunnel, TunnelKind, flags,
 };
+use sluice_ipvs_source::{Refused, edits, service, service_name, services};
 use sluice_state::{
-    Author, Desired, Door, Edit, FileContent, Key, Kind, Override, Request as Wish, What,
+    Author, Desired, Edit, FileContent, Key, Kind, Override, Request as Wish, Source, What,
 };
 
 const FILE: &str = r#"
@@ -45,7 +45,7 @@ fn file(text: &str) -> FileContent {
 
 fn began() -> Desired {
     let mut desired = Desired::default();
-    let by = Author::of(Door::File);
+    let by = Author::of(Source::File);
     commit(&mut desired, by, What::File(file(FILE))).expect("a right file");
     desired
 }
@@ -61,7 +61,7 @@ fn ask(desired: &mut Desired, request: &Request) -> Result<u64, Refused> {
     if edits.is_empty() {
         return Ok(desired.epoch());
     }
-    commit(desired, Author::of(Door::Ipvsadm), What::Edits(edits))
+    commit(desired, Author::of(Source::Ipvsadm), What::Edits(edits))
 }
 
 fn errno(desired: &mut Desired, request: &Request) -> Errno {
@@ -290,13 +290,14 @@ fn what_another_door_owns_is_refused_by_its_name() {
         assert!(told.iter().all(|word| refused.detail.contains(word)), "{}", refused.detail);
     }
     assert_eq!(errno(&mut desired, &Request::AddService(spec(web, "rr"))), Errno::Exist);
-    // An address of the file's pool, for a service of this door.
+    // An address of the file's pool, for a service of this source.
     ask(&mut desired, &Request::AddService(spec(mail(), "rr"))).expect("added");
     let lan = Request::AddLocal(mail(), "192.0.2.33".parse().expect("one"));
     assert_eq!(errno(&mut desired, &lan), Errno::Perm);
     // And the other way round.
     let key = Key::new(Kind::Service, "tcp-198.51.100.200-25");
-    let refused = commit(&mut desired, Author::of(Door::Api), What::Edits(vec![Edit::Delete(key)]));
+    let refused =
+        commit(&mut desired, Author::of(Source::Api), What::Edits(vec![Edit::Delete(key)]));
     let refused = refused.expect_err("it is ipvsadm's");
     assert!(refused.detail.contains("belongs to ipvsadm"), "{}", refused.detail);
 }
@@ -397,10 +398,10 @@ fn timeouts_hold_in_place_of_the_files() {
     assert_eq!(held.tcp_syn_recv_s, 60);
     // The file may take the section for itself, and keeps it then.
     let taken = FILE.to_owned() + "[ipvs]\nudp_s = 20\n";
-    let refused = commit(&mut desired, Author::of(Door::File), What::File(file(&taken)));
+    let refused = commit(&mut desired, Author::of(Source::File), What::File(file(&taken)));
     assert!(refused.expect_err("it is ipvsadm's").detail.contains("[ipvs] belongs to ipvsadm"));
     let mut desired = Desired::default();
-    commit(&mut desired, Author::of(Door::File), What::File(file(&taken))).expect("read");
+    commit(&mut desired, Author::of(Source::File), What::File(file(&taken))).expect("read");
     assert_eq!(errno(&mut desired, &set(1, 1, 1)), Errno::Perm);
 }
 
@@ -421,9 +422,9 @@ fn daemons_are_there_once_each() {
         ask(&mut desired, &Request::StartDaemon(it.clone())).expect("started");
         assert_eq!(errno(&mut desired, &Request::StartDaemon(it.clone())), Errno::Exist);
     }
-    assert_eq!(sluice_door::daemons(desired.state()), [master, backup.clone()]);
+    assert_eq!(sluice_ipvs_source::daemons(desired.state()), [master, backup.clone()]);
     ask(&mut desired, &Request::StopDaemon(Role::Master)).expect("stopped");
-    assert_eq!(sluice_door::daemons(desired.state()), [backup]);
+    assert_eq!(sluice_ipvs_source::daemons(desired.state()), [backup]);
     let wrong = Daemon { sync_id: 256, ..daemon(Role::Master) };
     assert_eq!(errno(&mut desired, &Request::StartDaemon(wrong)), Errno::Inval);
     ask(&mut desired, &Request::StopDaemon(Role::Backup)).expect("stopped");
@@ -472,14 +473,14 @@ fn lists_of_clients_are_kept_and_listed() {
     assert_eq!(errno(&mut desired, &wanted), Errno::Srch);
     ask(&mut desired, &Request::EditService(spec(mail(), "wrr"))).expect("edited");
     let all = |desired: &Desired, list| {
-        sluice_door::lists(desired.state(), list, None).expect("lists of all")
+        sluice_ipvs_source::lists(desired.state(), list, None).expect("lists of all")
     };
     let denied = vec!["203.0.113.9".to_owned(), "203.0.113.128/25".to_owned()];
     assert_eq!(all(&desired, List::Deny), [(mail(), denied)]);
     assert_eq!(all(&desired, List::Allow), [(mail(), vec!["198.51.100.0/24".to_owned()])]);
     ask(&mut desired, &delete(List::Allow, "198.51.100.0/24")).expect("taken away");
     assert_eq!(all(&desired, List::Allow), []);
-    assert!(sluice_door::lists(desired.state(), List::Deny, Some(&stranger)).is_err());
+    assert!(sluice_ipvs_source::lists(desired.state(), List::Deny, Some(&stranger)).is_err());
 }
 
 #[test]
@@ -489,6 +490,6 @@ fn a_services_own_timeout_is_kept_by_commands_that_do_not_say_it() {
     let said = ServiceSpec { settings: Some(settings.clone()), ..spec(mail(), "rr") };
     ask(&mut desired, &Request::EditService(said)).expect("edited");
     ask(&mut desired, &Request::EditService(spec(mail(), "wlc"))).expect("edited");
-    let listed = sluice_door::service(desired.state(), &mail()).expect("there");
+    let listed = sluice_ipvs_source::service(desired.state(), &mail()).expect("there");
     assert_eq!(listed.spec.settings, Some(settings));
 }

@@ -1,4 +1,4 @@
-//! What services that come by this door are called: the same name for the same key, always.
+//! What services that come by this source are called: the same name for the same key, always.
 
 use std::net::IpAddr;
 

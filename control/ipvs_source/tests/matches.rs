@@ -2,14 +2,14 @@
 //! what is refused and whose it is, and that all of it is listed as it was said.
 
 use sluice_config::{Config, document};
-use sluice_door::{
-    Refused, edits, lists, local_addresses, matches, service, service_name, services,
-};
 use sluice_ipvs::{
     Destination, Errno, Family, List, Method, Protocol, Request, ServiceKey, ServiceSpec, Settings,
     Stats, Tunnel, flags,
 };
-use sluice_state::{Author, Desired, Door, Edit, FileContent, Key, Kind, Request as Wish, What};
+use sluice_ipvs_source::{
+    Refused, edits, lists, local_addresses, matches, service, service_name, services,
+};
+use sluice_state::{Author, Desired, Edit, FileContent, Key, Kind, Request as Wish, Source, What};
 
 const FILE: &str = r#"
     [[port]]
@@ -33,7 +33,7 @@ fn began() -> Desired {
     let mut desired = Desired::default();
     let loaded = Config::parse("file", FILE).expect("a right file");
     let what = What::File(FileContent::of(&loaded.document));
-    commit(&mut desired, Author::of(Door::File), what).expect("a right file");
+    commit(&mut desired, Author::of(Source::File), what).expect("a right file");
     desired
 }
 
@@ -45,7 +45,7 @@ fn commit(desired: &mut Desired, by: Author, what: What) -> Result<u64, Refused>
 
 fn ask(desired: &mut Desired, request: &Request) -> Result<(), Refused> {
     let edits = edits(desired.state(), request)?;
-    commit(desired, Author::of(Door::Ipvsadm), What::Edits(edits)).map(drop)
+    commit(desired, Author::of(Source::Ipvsadm), What::Edits(edits)).map(drop)
 }
 
 fn refused(desired: &mut Desired, request: &Request) -> (Errno, String) {
@@ -104,11 +104,11 @@ fn with(keys: &[ServiceKey]) -> Desired {
     desired
 }
 
-/// Objects of a kind that came by this door, without labels, as a file would have them.
+/// Objects of a kind that came by this source, without labels, as a file would have them.
 fn made(desired: &Desired, kind: Kind) -> String {
     let mut document = sluice_config::Document::new();
     let all = desired.state().in_order().into_iter();
-    let own = all.filter(|(key, it)| key.kind == kind && it.owner.door == Door::Ipvsadm);
+    let own = all.filter(|(key, it)| key.kind == kind && it.owner.source == Source::Ipvsadm);
     let values = own.map(|(_, object)| {
         let mut value = (*object.value).clone();
         value.as_object_mut().expect("a table").remove("labels");
@@ -122,7 +122,7 @@ fn made(desired: &Desired, kind: Kind) -> String {
 fn compiled(desired: &mut Desired) -> Vec<(String, String)> {
     let mut rules = Vec::new();
     let wish = Wish {
-        by: Author::of(Door::Api),
+        by: Author::of(Source::Api),
         if_epoch: None,
         dry_run: true,
         force: false,
@@ -355,19 +355,19 @@ fn what_another_door_has_is_refused_with_its_name() {
         value: serde_json::json!({ "sources": ["203.0.112.0/24"], "pool": "outside" }),
         pointer: String::new(),
     };
-    commit(&mut desired, Author::of(Door::Api), What::Edits(vec![put])).expect("the API's");
+    commit(&mut desired, Author::of(Source::Api), What::Edits(vec![put])).expect("the API's");
     let (errno, detail) = refused(&mut desired, &Request::AddService(spec(udp())));
     assert!(errno == Errno::Perm && detail.contains("api"), "{detail}");
-    // And the other way around: the API does not change what came by this door.
+    // And the other way around: the API does not change what came by this source.
     let put = Edit::Delete(Key::new(Kind::Snat, service_name(&tcp())));
-    let delete = commit(&mut desired, Author::of(Door::Api), What::Edits(vec![put]));
+    let delete = commit(&mut desired, Author::of(Source::Api), What::Edits(vec![put]));
     assert_eq!(delete.map_err(|refused| refused.errno), Err(Errno::Perm));
-    // A rule of theirs needs its pool; only by this door one may wait for it.
+    // A rule of theirs needs its pool; only by this source one may wait for it.
     let put = Edit::Put {
         key: Key::new(Kind::Snat, "bare"),
         value: serde_json::json!({ "sources": ["192.0.2.0/24"] }),
         pointer: String::new(),
     };
-    let bare = commit(&mut desired, Author::of(Door::Api), What::Edits(vec![put]));
+    let bare = commit(&mut desired, Author::of(Source::Api), What::Edits(vec![put]));
     assert!(bare.is_err_and(|refused| refused.detail.contains("this key is missing")));
 }
