@@ -118,12 +118,12 @@ pub(crate) fn reload(
         Ok(applied) => info!(epoch = applied.epoch, "the configuration was read again"),
         Err(_) if dry_run => {}
         Err(failure) => {
-            daemon.server.events().note(news::refused(failure));
+            daemon.operator.server.events().note(news::refused(failure));
             error!("the configuration stays as it was:\n{failure}");
         }
     }
     if !dry_run {
-        daemon.last_reload = Some(model::Reload {
+        daemon.configured.last_reload = Some(model::Reload {
             at_unix_s: now_ms() / 1000,
             ok: outcome.is_ok(),
             error: outcome.as_ref().err().map(ToString::to_string),
@@ -139,15 +139,15 @@ fn read_file(
     if_epoch: Option<u64>,
     dry_run: bool,
 ) -> Result<Applied, Refusal> {
-    let loaded = Config::load(&daemon.file).map_err(|errors| Refusal {
-        epoch: Some(daemon.desired.epoch()),
+    let loaded = Config::load(&daemon.configured.file).map_err(|errors| Refusal {
+        epoch: Some(daemon.configured.desired.epoch()),
         ..Refusal::of_file(&errors)
     })?;
     for warning in loaded.warnings.iter().cloned().chain(loaded.check_live()) {
         warn!("{warning}");
     }
     // Certificates and tokens may be others though the file is the same.
-    let prepared = daemon.server.prepare(&Network::from(&loaded.config.api));
+    let prepared = daemon.operator.server.prepare(&Network::from(&loaded.config.api));
     let prepared = prepared.map_err(|error| unusable(daemon, &error))?;
     let file = FileContent::loaded(&loaded);
     // What is in the file stays the file's, whoever had it read.
@@ -155,7 +155,7 @@ fn read_file(
     let request = Request { by, ..file_request(file, if_epoch, dry_run) };
     let answer = commit(daemon, &[request]).remove(0)?;
     if !dry_run {
-        daemon.server.reach(prepared);
+        daemon.operator.server.reach(prepared);
     }
     Ok(answer)
 }
@@ -172,25 +172,25 @@ fn unusable(daemon: &Daemon, error: &ApiError) -> Refusal {
         detail: error.to_string(),
         faults: vec![fault],
         owner: None,
-        epoch: Some(daemon.desired.epoch()),
+        epoch: Some(daemon.configured.desired.epoch()),
     }
 }
 
 /// Another `[api]` is in force, by a rollback: it holds if it can be had.
 fn follow_api(daemon: &mut Daemon, former: &sluice_config::Api) {
-    if daemon.config.api == *former {
+    if daemon.configured.config.api == *former {
         return;
     }
-    match daemon.server.prepare(&Network::from(&daemon.config.api)) {
-        Ok(prepared) => daemon.server.reach(prepared),
+    match daemon.operator.server.prepare(&Network::from(&daemon.configured.config.api)) {
+        Ok(prepared) => daemon.operator.server.reach(prepared),
         Err(error) => error!("the API over the network stays as it was: {error}"),
     }
 }
 
 /// Applies requests that wait together, and publishes what came of them.
 pub(crate) fn commit(daemon: &mut Daemon, requests: &[Request]) -> Vec<Result<Applied, Refusal>> {
-    let (before, crew) = (Arc::clone(&daemon.plan), &daemon.crew);
-    let (kernel, running) = (daemon.mirror.state(), &daemon.config);
+    let (before, crew) = (Arc::clone(&daemon.dataplane.plan), &daemon.dataplane.crew);
+    let (kernel, running) = (daemon.kernel.mirror.state(), &daemon.configured.config);
     let (forced, mut taken) = (Forced::by(requests), Vec::new());
     let mut compile = |config: &Config| {
         taken.clear();
@@ -207,14 +207,15 @@ pub(crate) fn commit(daemon: &mut Daemon, requests: &[Request]) -> Vec<Result<Ap
             if settled { retired(&before, &report::total(&reports)) } else { Retired::default() };
         wiring::compile(config, Some(&before), &retired).map_err(|error| error.to_string())
     };
-    let Outcome { answers, publish } = daemon.desired.commit(requests, now_ms(), &mut compile);
-    tell_notes(&mut daemon.desired, &daemon.server);
+    let Outcome { answers, publish } =
+        daemon.configured.desired.commit(requests, now_ms(), &mut compile);
+    tell_notes(&mut daemon.configured.desired, &daemon.operator.server);
     if publish.is_some() {
         tell_of_taken(daemon, &taken);
     }
     for (request, answer) in requests.iter().zip(&answers) {
         if let (false, Ok(applied)) = (request.dry_run, answer) {
-            daemon.server.note_all(news::applied(&request.by, applied));
+            daemon.operator.server.note_all(news::applied(&request.by, applied));
         }
     }
     match publish {
@@ -237,13 +238,17 @@ pub(crate) fn tell_notes(desired: &mut Desired, server: &sluice_api::Server) {
 fn tell_of_taken(daemon: &Daemon, taken: &[String]) {
     for text in taken {
         warn!("{text}");
-        daemon.server.events().note(model::Event::new(model::EventKind::Config, text.clone()));
+        daemon
+            .operator
+            .server
+            .events()
+            .note(model::Event::new(model::EventKind::Config, text.clone()));
     }
 }
 
 /// Says so at the start, of whatever was kept or is in the file.
 pub(crate) fn warn_of_own_ports(daemon: &Daemon) {
-    let taken = OwnPorts::look(daemon.mirror.state()).taken(&daemon.config, None);
+    let taken = OwnPorts::look(daemon.kernel.mirror.state()).taken(&daemon.configured.config, None);
     let texts: Vec<_> = taken.into_iter().map(|(_, text)| text).collect();
     tell_of_taken(daemon, &texts);
 }
@@ -259,11 +264,11 @@ fn put_in_force(
     }
     let mut steps = answers.iter().flatten().flat_map(|applied| &applied.changes);
     let tell = steps.any(is_of_section);
-    keep_what_needs_a_restart(&mut config, &daemon.config, tell);
+    keep_what_needs_a_restart(&mut config, &daemon.configured.config, tell);
     daemon.log.follow(&config.director);
-    let former = std::mem::replace(&mut daemon.config, config);
+    let former = std::mem::replace(&mut daemon.configured.config, config);
     follow_api(daemon, &former.api);
-    daemon.plan = daemon.health.follow(&daemon.config, Arc::new(plan));
+    daemon.dataplane.plan = daemon.health.follow(&daemon.configured.config, Arc::new(plan));
     // First the workers learn of a service, then its packets come.
     daemon.follow_kernel();
     daemon.keep_neighbours();
@@ -272,13 +277,13 @@ fn put_in_force(
 
 /// Other weights: neither routes nor checks depend on them.
 fn weigh(daemon: &mut Daemon, weights: &[Weight]) {
-    let (plan, health) = (&daemon.plan, &daemon.health);
+    let (plan, health) = (&daemon.dataplane.plan, &daemon.health);
     let ids = weights.iter().map(|it| (health.id(&it.service, it.real), it.weight));
     let found: Vec<_> = ids.filter_map(|(id, weight)| Some((id?, weight))).collect();
     for (id, weight) in &found {
         let Some(real) = plan.real(*id) else { continue };
         let place = plan.service(real.service).map(|service| service.position);
-        let service = place.and_then(|place| daemon.config.services.get_mut(place));
+        let service = place.and_then(|place| daemon.configured.config.services.get_mut(place));
         if let Some(it) = service.and_then(|it| it.reals.get_mut(real.position as usize)) {
             it.weight = *weight;
         }

@@ -43,28 +43,48 @@ const UPKEEP: Duration = Duration::from_secs(1);
 
 /// The running director.
 pub(crate) struct Daemon {
+    pub log: Log,
+    pub started: Instant,
+    pub configured: Configured,
+    pub dataplane: Dataplane,
+    pub kernel: Kernel,
+    pub health: Health,
+    pub prober: Option<Prober>,
+    pub operator: Operator,
+}
+
+/// What the director is to do.
+pub(crate) struct Configured {
     pub file: PathBuf,
     pub config: Config,
     pub desired: Desired,
-    pub log: Log,
-    pub started: Instant,
+    pub last_reload: Option<model::Reload>,
+}
+
+/// What forwards packets, and what it goes by.
+pub(crate) struct Dataplane {
     pub eal: Eal,
-    pub mirror: Mirror,
     pub crew: Crew,
     pub ports: Ports,
     pub plan: Arc<Plan>,
     pub fib: Arc<Fib>,
+}
+
+/// What the kernel says of routes, neighbours and addresses.
+pub(crate) struct Kernel {
+    pub mirror: Mirror,
     pub next_hops: NextHops,
-    pub health: Health,
     pub addresses: Addresses,
-    pub prober: Option<Prober>,
+}
+
+/// What operators and their programs see and ask.
+pub(crate) struct Operator {
     pub server: Server,
     pub capture_points: CapturePoints,
     pub samples: Samples,
     pub recent_work: RecentWork,
     pub figures: ipvs::Figures,
     pub refused_events: ipvs::RefusedEvents,
-    pub last_reload: Option<model::Reload>,
 }
 
 /// Runs until SIGTERM or SIGINT.
@@ -93,45 +113,38 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
     let crew = Crew::start(&config, &eal, &Arc::new(snapshot))?;
     let ports = Ports::open(&config, &eal, mirror.state(), &crew)?;
     let mut daemon = Daemon {
-        file: file.to_owned(),
-        config,
-        desired,
         log,
         started: Instant::now(),
-        eal,
-        mirror,
-        crew,
-        ports,
-        plan,
-        fib: Arc::default(),
-        next_hops: NextHops::default(),
+        configured: Configured { file: file.to_owned(), config, desired, last_reload: None },
+        dataplane: Dataplane { eal, crew, ports, plan, fib: Arc::default() },
+        kernel: Kernel { mirror, next_hops: NextHops::default(), addresses: Addresses::default() },
         health,
-        addresses: Addresses::default(),
         prober,
-        server,
-        capture_points: CapturePoints::default(),
-        samples,
-        recent_work: RecentWork::default(),
-        figures: ipvs::Figures::default(),
-        refused_events: ipvs::RefusedEvents::default(),
-        last_reload: None,
+        operator: Operator {
+            server,
+            capture_points: CapturePoints::default(),
+            samples,
+            recent_work: RecentWork::default(),
+            figures: ipvs::Figures::default(),
+            refused_events: ipvs::RefusedEvents::default(),
+        },
     };
-    daemon.ports.raise_twins(&mut daemon.mirror);
-    daemon.mirror.process()?;
+    daemon.dataplane.ports.raise_twins(&mut daemon.kernel.mirror);
+    daemon.kernel.mirror.process()?;
     daemon.follow_kernel();
     daemon.keep_neighbours();
     daemon.steer();
-    daemon.server.reach(prepared);
+    daemon.operator.server.reach(prepared);
     change::warn_of_own_ports(&daemon);
     daemon.upkeep(&mut Default::default(), &mut Default::default());
     notify(&[NotifyState::Ready, NotifyState::Status("forwarding")]);
-    info!(config = %file.display(), socket = %daemon.config.director.control_socket.display(),
-        "the director is ready");
+    let socket = &daemon.configured.config.director.control_socket;
+    info!(config = %file.display(), socket = %socket.display(), "the director is ready");
     let outcome = daemon.serve(&mut signals, &calls, &calls_wake);
     notify(&[NotifyState::Stopping]);
     info!("stopping");
-    let Daemon { crew, mut ports, server, .. } = daemon;
-    server.stop();
+    let Daemon { dataplane: Dataplane { crew, mut ports, .. }, operator, .. } = daemon;
+    operator.server.stop();
     drop(crew);
     ports.close_all();
     outcome
@@ -215,7 +228,7 @@ impl Daemon {
             if Signals::came(&mut signals.stop) {
                 return Ok(());
             }
-            let changed = self.mirror.process()?;
+            let changed = self.kernel.mirror.process()?;
             if changed.any() {
                 self.follow_kernel();
             }
@@ -223,8 +236,8 @@ impl Daemon {
                 self.steer();
             }
             health::hear(self);
-            self.crew.events_wake.awake();
-            while let Ok(event) = self.crew.events.try_recv() {
+            self.dataplane.crew.events_wake.awake();
+            while let Ok(event) = self.dataplane.crew.events.try_recv() {
                 self.obey(event);
             }
             calls_wake.awake();
@@ -233,13 +246,13 @@ impl Daemon {
                 // What came of it is in the log, and in the status.
                 let _ = change::reload(self, None, None, false);
             }
-            if self.ports.look_after(self.mirror.state(), &self.crew) {
-                self.ports.raise_twins(&mut self.mirror);
-                self.mirror.process()?;
+            if self.dataplane.ports.look_after(self.kernel.mirror.state(), &self.dataplane.crew) {
+                self.dataplane.ports.raise_twins(&mut self.kernel.mirror);
+                self.kernel.mirror.process()?;
                 self.follow_kernel();
                 self.steer();
             }
-            if let Some(worker) = self.crew.lost() {
+            if let Some(worker) = self.dataplane.crew.lost() {
                 return Err(Error::WorkerEnded(worker));
             }
             if Instant::now() >= upkeep {
@@ -255,24 +268,24 @@ impl Daemon {
         self.log.look_after();
         self.keep_neighbours();
         self.health.look_after();
-        self.server.look_after();
-        self.samples.look_after();
-        let reports = self.crew.reports();
+        self.operator.server.look_after();
+        self.operator.samples.look_after();
+        let reports = self.dataplane.crew.reports();
         let total = report::total(&reports);
-        self.server.note_all(news::dropped(&watch.look(&total)));
-        self.server.note_all(seen.pressure.look(&report::sessions(&reports, &total)));
-        self.server.note_all(seen.ports.look(&report::ports(&self.ports)));
+        self.operator.server.note_all(news::dropped(&watch.look(&total)));
+        self.operator.server.note_all(seen.pressure.look(&report::sessions(&reports, &total)));
+        self.operator.server.note_all(seen.ports.look(&report::ports(&self.dataplane.ports)));
         self.health.look_at(&total);
-        self.ports.steer(&self.plan, self.mirror.state(), &total);
+        self.dataplane.ports.steer(&self.dataplane.plan, self.kernel.mirror.state(), &total);
         self.take_figures(&reports);
         self.measure(reports, total);
     }
 
     fn wait(&self, signals: &Signals, calls_wake: &Wake) {
         let sources = [
-            self.mirror.fd(),
+            self.kernel.mirror.fd(),
             self.health.wake.as_fd(),
-            self.crew.events_wake.as_fd(),
+            self.dataplane.crew.events_wake.as_fd(),
             calls_wake.as_fd(),
             signals.reload.as_fd(),
             signals.stop.as_fd(),
@@ -285,26 +298,34 @@ impl Daemon {
 
     /// Compiles the kernel's tables for the present plan and publishes both.
     pub fn follow_kernel(&mut self) {
-        let interfaces = self.ports.interfaces();
-        let fib = self.next_hops.build(self.mirror.state(), &self.plan, &interfaces, &self.fib);
-        self.fib = Arc::new(fib);
-        self.health.sources.set(self.next_hops.stand_ins().clone());
+        let interfaces = self.dataplane.ports.interfaces();
+        let fib = self.kernel.next_hops.build(
+            self.kernel.mirror.state(),
+            &self.dataplane.plan,
+            &interfaces,
+            &self.dataplane.fib,
+        );
+        self.dataplane.fib = Arc::new(fib);
+        self.health.sources.set(self.kernel.next_hops.stand_ins().clone());
         self.follow_addresses();
-        let snapshot = Snapshot { plan: Arc::clone(&self.plan), fib: Arc::clone(&self.fib) };
-        self.capture_points.publish(&snapshot);
-        self.crew.publish(&Arc::new(snapshot));
+        let snapshot = Snapshot {
+            plan: Arc::clone(&self.dataplane.plan),
+            fib: Arc::clone(&self.dataplane.fib),
+        };
+        self.operator.capture_points.publish(&snapshot);
+        self.dataplane.crew.publish(&Arc::new(snapshot));
     }
 
     /// Makes the steering programs take what is the director's.
     pub fn steer(&mut self) {
-        let counted = report::total(&self.crew.reports());
-        self.ports.steer(&self.plan, self.mirror.state(), &counted);
+        let counted = report::total(&self.dataplane.crew.reports());
+        self.dataplane.ports.steer(&self.dataplane.plan, self.kernel.mirror.state(), &counted);
     }
 
     /// Has the kernel resolve and check again the neighbours that the path relies on.
     pub fn keep_neighbours(&mut self) {
-        for (ifindex, address) in self.next_hops.wanted().collect::<Vec<_>>() {
-            if let Err(error) = self.mirror.keep(ifindex, address) {
+        for (ifindex, address) in self.kernel.next_hops.wanted().collect::<Vec<_>>() {
+            if let Err(error) = self.kernel.mirror.keep(ifindex, address) {
                 debug!(%address, %error, "cannot keep a neighbour fresh");
             }
         }
@@ -312,8 +333,8 @@ impl Daemon {
 
     fn obey(&mut self, event: Event) {
         let Event::Resolve(link, address) = event;
-        let Some(ifindex) = self.next_hops.ifindex(link) else { return };
-        if let Err(error) = self.mirror.resolve(ifindex, address) {
+        let Some(ifindex) = self.kernel.next_hops.ifindex(link) else { return };
+        if let Err(error) = self.kernel.mirror.resolve(ifindex, address) {
             debug!(%address, %error, "cannot have a neighbour resolved");
         }
     }
@@ -336,46 +357,49 @@ impl Daemon {
 
     /// Answers an operator's call. A client that no longer waits is no error.
     fn answer(&mut self, call: Call) {
+        let Self { dataplane: data, configured: Configured { config, desired, .. }, .. } = &*self;
         match call {
             Call::Status(reply) => drop(reply.send(self.status())),
             Call::Services(reply) => {
-                let reports = self.crew.reports();
-                drop(reply.send(report::services(&self.config, &self.plan, &reports)));
+                let reports = data.crew.reports();
+                drop(reply.send(report::services(config, &data.plan, &reports)));
             }
             Call::Sessions(query, reply) => {
                 self.lister().list(query, reply);
             }
             Call::Kill { query, dry_run, by, reply } => {
-                let events = Arc::clone(self.server.events());
+                let events = Arc::clone(self.operator.server.events());
                 self.lister().kill(query, (dry_run, by), events, reply);
             }
-            Call::Ha(reply) => drop(reply.send(self.addresses.shown(self.mirror.state()))),
-            Call::Ports(reply) => drop(reply.send(report::ports(&self.ports))),
+            Call::Ha(reply) => {
+                drop(reply.send(self.kernel.addresses.shown(self.kernel.mirror.state())))
+            }
+            Call::Ports(reply) => drop(reply.send(report::ports(&data.ports))),
             Call::Stages(reply) => {
-                drop(reply.send(report::stages(&self.crew, &self.crew.reports())));
+                drop(reply.send(report::stages(&data.crew, &data.crew.reports())));
             }
             Call::Elephants(limit, reply) => {
-                let found = self.crew.elephants(limit as usize);
-                drop(reply.send(report::elephants(&self.plan, found, limit as usize)));
+                let found = data.crew.elephants(limit as usize);
+                drop(reply.send(report::elephants(&data.plan, found, limit as usize)));
             }
             Call::Look(kind, request, reply) => {
-                let (ports, workers) = (report::port_names(&self.ports), self.crew.inboxes());
-                self.capture_points.start((kind, &request), ports, workers, reply);
+                let (ports, workers) = (report::port_names(&data.ports), data.crew.inboxes());
+                self.operator.capture_points.start((kind, &request), ports, workers, reply);
             }
-            Call::Config(reply) => drop(reply.send(self.desired.view())),
+            Call::Config(reply) => drop(reply.send(desired.view())),
             Call::ConfigObject(key, reply) => {
-                let epoch = self.desired.epoch();
-                drop(reply.send(self.desired.entry(&key).map(|entry| (epoch, entry))));
+                let epoch = desired.epoch();
+                drop(reply.send(desired.entry(&key).map(|entry| (epoch, entry))));
             }
             Call::Change(request, reply) => change::apply(self, vec![(request, reply)]),
             Call::Reload { by, if_epoch, dry_run, reply } => {
                 drop(reply.send(change::reload(self, Some(by), if_epoch, dry_run)));
             }
             Call::History(limit, reply) => {
-                drop(reply.send(report::history(self.desired.history(), limit as usize)));
+                drop(reply.send(report::history(desired.history(), limit as usize)));
             }
             Call::Epoch(number, reply) => {
-                let history = self.desired.history();
+                let history = desired.history();
                 let found = history.get(number).cloned().ok_or_else(|| {
                     let (before_first, last) = history.reach();
                     (before_first + 1, last)
@@ -387,44 +411,44 @@ impl Daemon {
             }
             // Answered from samples: see `meter`.
             Call::Metrics(..) | Call::Rates(..) => {}
-            Call::Health(reply) => drop(reply.send(self.health.shown(&self.config, &self.plan))),
+            Call::Health(reply) => drop(reply.send(self.health.shown(config, &data.plan))),
             Call::Drops(reply) => {
-                let total = report::total(&self.crew.reports());
+                let total = report::total(&data.crew.reports());
                 drop(reply.send(model::Drops::from_counts(&total.reasons)));
             }
             Call::DropsOf(name, reply) => {
-                let found = report::drops_of(&self.plan, &self.crew.reports(), &name);
+                let found = report::drops_of(&data.plan, &data.crew.reports(), &name);
                 drop(reply.send(found));
             }
         }
     }
 
     pub fn lister(&self) -> Lister {
-        Lister { workers: self.crew.inboxes(), plan: Arc::clone(&self.plan) }
+        Lister { workers: self.dataplane.crew.inboxes(), plan: Arc::clone(&self.dataplane.plan) }
     }
 
     fn status(&self) -> model::Status {
-        let reports = self.crew.reports();
+        let reports = self.dataplane.crew.reports();
         let total = report::total(&reports);
         model::Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs_f64(),
-            config: self.file.clone(),
-            plan_epoch: self.plan.epoch,
-            config_epoch: self.desired.epoch(),
-            durable: self.desired.is_durable(),
-            differs_from_file: self.desired.differs_from_file(),
-            last_reload: self.last_reload.clone(),
-            idle: match self.config.director.idle {
+            config: self.configured.file.clone(),
+            plan_epoch: self.dataplane.plan.epoch,
+            config_epoch: self.configured.desired.epoch(),
+            durable: self.configured.desired.is_durable(),
+            differs_from_file: self.configured.desired.differs_from_file(),
+            last_reload: self.configured.last_reload.clone(),
+            idle: match self.configured.config.director.idle {
                 Idle::Adaptive => model::IdleMode::Adaptive,
                 Idle::Busy => model::IdleMode::Busy,
             },
-            huge_pages: self.eal.huge_pages(),
+            huge_pages: self.dataplane.eal.huge_pages(),
             memory: report::memory(&reports),
             sessions: report::sessions(&reports, &total),
             handed_off: total.handed_off,
-            workers: report::workers(&self.crew, &reports, &self.recent_work),
+            workers: report::workers(&self.dataplane.crew, &reports, &self.operator.recent_work),
         }
     }
 }

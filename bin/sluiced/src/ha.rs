@@ -88,11 +88,11 @@ fn event(vip: IpAddr, link: Option<&sluice_linux::Link>) -> Event {
 impl Daemon {
     /// Looks at the virtual addresses again, after the plan or the kernel's tables have changed.
     pub fn follow_addresses(&mut self) {
-        let events = self.addresses.look(&self.plan, self.mirror.state());
+        let events = self.kernel.addresses.look(&self.dataplane.plan, self.kernel.mirror.state());
         for event in &events {
             tracing::info!("{}", event.reason);
         }
-        self.server.note_all(events);
+        self.operator.server.note_all(events);
     }
 }
 

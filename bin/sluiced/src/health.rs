@@ -151,11 +151,11 @@ impl Health {
 impl Daemon {
     /// Puts a revision of the running plan in force: no route depends on what it changes.
     pub fn revise(&mut self, plan: Plan) {
-        self.plan = Arc::new(plan);
-        let (plan, fib) = (Arc::clone(&self.plan), Arc::clone(&self.fib));
+        self.dataplane.plan = Arc::new(plan);
+        let (plan, fib) = (Arc::clone(&self.dataplane.plan), Arc::clone(&self.dataplane.fib));
         let snapshot = Arc::new(Snapshot { plan, fib });
-        self.capture_points.publish(&snapshot);
-        self.crew.publish(&snapshot);
+        self.operator.capture_points.publish(&snapshot);
+        self.dataplane.crew.publish(&snapshot);
         self.health.keep(snapshot);
     }
 }
@@ -170,14 +170,14 @@ pub(crate) fn hear(daemon: &mut Daemon) {
     };
     let found: Vec<(RealId, bool)> = news.iter().filter_map(of).collect();
     let turned = |(id, down): &(RealId, bool)| {
-        daemon.plan.real(*id).is_some_and(|real| real.found_down != *down)
+        daemon.dataplane.plan.real(*id).is_some_and(|real| real.found_down != *down)
     };
     if found.iter().any(turned) {
-        daemon.revise(daemon.plan.with_health(&found));
+        daemon.revise(daemon.dataplane.plan.with_health(&found));
     }
     let told = Instant::now();
     for found in &news {
-        daemon.server.events().note(event(found, told));
+        daemon.operator.server.events().note(event(found, told));
         let (service, real, port) = (&found.key.service, found.key.address, found.key.port);
         let (check, reason) = (&found.check, &found.reason);
         match (found.from, found.to) {

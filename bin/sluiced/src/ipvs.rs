@@ -77,7 +77,7 @@ impl RefusedEvents {
 }
 
 fn ask(daemon: &mut Daemon, request: &Request, by: Author) -> Result<Reply, Refused> {
-    let state = daemon.desired.state();
+    let state = daemon.configured.desired.state();
     Ok(match request {
         Request::Info => {
             let services = sluice_ipvs_source::services(state).len() as u32;
@@ -89,7 +89,7 @@ fn ask(daemon: &mut Daemon, request: &Request, by: Author) -> Result<Reply, Refu
             Reply::Services(counted(daemon, vec![sluice_ipvs_source::service(state, key)?]))
         }
         Request::Timeouts => {
-            let held = daemon.config.ipvs.onto(daemon.config.timeouts);
+            let held = daemon.configured.config.ipvs.onto(daemon.configured.config.timeouts);
             Reply::Timeouts(Timeouts {
                 tcp_s: held.tcp_established_s,
                 tcp_fin_s: held.tcp_fin_wait_s,
@@ -109,17 +109,17 @@ fn ask(daemon: &mut Daemon, request: &Request, by: Author) -> Result<Reply, Refu
 }
 
 fn change_by(daemon: &mut Daemon, request: &Request, by: &Author) -> Result<Reply, Refused> {
-    let edits = sluice_ipvs_source::edits(daemon.desired.state(), request)?;
+    let edits = sluice_ipvs_source::edits(daemon.configured.desired.state(), request)?;
     if let Request::Zero(key) = request {
         look(daemon);
         let services = match key {
-            Some(key) => vec![sluice_ipvs_source::service(daemon.desired.state(), key)?],
+            Some(key) => vec![sluice_ipvs_source::service(daemon.configured.desired.state(), key)?],
             None => {
-                let state = daemon.desired.state();
+                let state = daemon.configured.desired.state();
                 [sluice_ipvs_source::services(state), sluice_ipvs_source::matches(state)].concat()
             }
         };
-        daemon.figures.zero(services.iter().map(|service| &*service.name));
+        daemon.operator.figures.zero(services.iter().map(|service| &*service.name));
         return Ok(Reply::Done);
     }
     if !edits.is_empty() {
@@ -141,7 +141,7 @@ fn tell(daemon: &Daemon, request: &Request, by: &Author) {
     if let Some(text) = without_effect(request) {
         warn!(%by, "{text}");
         let event = Event { author: Some(by.clone()), ..Event::new(EventKind::Config, text) };
-        daemon.server.events().note(event);
+        daemon.operator.server.events().note(event);
     }
 }
 
@@ -166,14 +166,14 @@ fn without_effect(request: &Request) -> Option<String> {
 
 /// Takes what was counted until now.
 fn look(daemon: &mut Daemon) {
-    let reports = daemon.crew.reports();
+    let reports = daemon.dataplane.crew.reports();
     daemon.take_figures(&reports);
 }
 
 /// The services with their figures.
 fn counted(daemon: &mut Daemon, mut services: Vec<Service>) -> Vec<Service> {
     look(daemon);
-    daemon.figures.put_on(&mut services);
+    daemon.operator.figures.put_on(&mut services);
     services
 }
 
@@ -182,18 +182,22 @@ impl Daemon {
     fn say_refused(&mut self, errno: Errno, detail: &str, by: &Author) {
         let detail = detail.replace('\n', "; ");
         warn!(%by, ?errno, "refused: {detail}");
-        if self.refused_events.admits(Instant::now()) {
+        if self.operator.refused_events.admits(Instant::now()) {
             let event = Event::new(EventKind::Config, format!("refused: {detail}"));
-            self.server.events().note(Event { author: Some(by.clone()), ..event });
+            self.operator.server.events().note(Event { author: Some(by.clone()), ..event });
         }
     }
 
     /// Adds what the workers have counted, if all of them tell of the plan that is in force.
     pub fn take_figures(&mut self, reports: &[sluice_worker::Report]) {
-        let settled = reports.len() == self.crew.size()
-            && reports.iter().all(|report| report.epoch == self.plan.epoch);
+        let settled = reports.len() == self.dataplane.crew.size()
+            && reports.iter().all(|report| report.epoch == self.dataplane.plan.epoch);
         if settled {
-            self.figures.take(self.started.elapsed(), &self.plan, &report::total(reports));
+            self.operator.figures.take(
+                self.started.elapsed(),
+                &self.dataplane.plan,
+                &report::total(reports),
+            );
         }
     }
 }

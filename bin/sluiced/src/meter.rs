@@ -126,13 +126,13 @@ impl Daemon {
     /// Sends away how things stand, by these reports and their sum.
     pub fn measure(&mut self, reports: Vec<Report>, total: Counters) {
         for report in &reports {
-            self.recent_work.note(report.worker, report::work(report));
+            self.operator.recent_work.note(report.worker, report::work(report));
         }
-        let size = self.crew.size();
-        let settled =
-            reports.len() == size && reports.iter().all(|report| report.epoch == self.plan.epoch);
+        let size = self.dataplane.crew.size();
+        let settled = reports.len() == size
+            && reports.iter().all(|report| report.epoch == self.dataplane.plan.epoch);
         let mut workers: Vec<WorkerSample> = (0..size as u16)
-            .map(|worker| WorkerSample { core: self.crew.core(worker), figures: None })
+            .map(|worker| WorkerSample { core: self.dataplane.crew.core(worker), figures: None })
             .collect();
         let full = report::full_everywhere(&reports, size);
         for report in reports {
@@ -142,21 +142,21 @@ impl Daemon {
         }
         let sample = Sample {
             at: self.started.elapsed(),
-            plan: self.plan.clone(),
+            plan: self.dataplane.plan.clone(),
             counters: settled.then_some(total),
             full,
             workers,
-            ports: report::ports(&self.ports),
-            ha: self.addresses.shown(self.mirror.state()),
-            config_epoch: self.desired.epoch(),
-            durable: self.desired.is_durable(),
-            differs_from_file: self.desired.differs_from_file(),
-            last_reload: self.last_reload.clone(),
-            huge_pages: self.eal.huge_pages(),
+            ports: report::ports(&self.dataplane.ports),
+            ha: self.kernel.addresses.shown(self.kernel.mirror.state()),
+            config_epoch: self.configured.desired.epoch(),
+            durable: self.configured.desired.is_durable(),
+            differs_from_file: self.configured.desired.differs_from_file(),
+            last_reload: self.configured.last_reload.clone(),
+            huge_pages: self.dataplane.eal.huge_pages(),
             check_restarts: self.health.restarts(),
-            real_servers: self.config.metrics.real_servers,
+            real_servers: self.configured.config.metrics.real_servers,
         };
-        self.samples.0.order(Order::Sample(Box::new(sample)));
+        self.operator.samples.0.order(Order::Sample(Box::new(sample)));
     }
 }
 

@@ -54,6 +54,7 @@ mod quote;
 mod rate;
 mod repeats;
 mod rewrite;
+mod shared;
 mod snat;
 mod source_route;
 mod super_packet;
@@ -72,24 +73,19 @@ pub use probe::{Probe, Stage, Unprobed};
 pub(crate) use rewrite::{extended as rewrite_extended, v4 as rewrite_v4};
 pub use trace::{Headers, PacketView, SeenSession};
 
-use crate::counters::{Counters, Direction};
+use crate::counters::Counters;
 use crate::family::{Ipv4, Ipv6};
-use crate::fib::macs::OwnMacs;
 use crate::fib::{Fib, LinkId, PortId};
 use crate::frame::Frame;
 use crate::hash::Seed;
-use crate::local_port;
-use crate::plan::{Plan, RealId, ServiceId};
+use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
-use crate::schedule::Schedulers;
 use crate::time::Time;
-use arrayvec::ArrayVec;
-use elephants::Sketch;
 use engine::{Engine, Turn};
 use leaving::Leaving;
 use others::Others;
 use picks::Picks;
-use rate::{Rate, Usage};
+use shared::Shared;
 pub use sluice_lanes::level::Level;
 pub use sluice_lanes::part::Marked;
 pub use sluice_table::{PagePolicy, RegionError};
@@ -171,69 +167,6 @@ pub struct PathConfig {
     pub pages: PagePolicy,
 }
 
-/// What one turn of either table shares.
-struct Shared {
-    /// Frames that the IPv4 table has nothing for and the extended one may have.
-    deferred: ArrayVec<u8, BURST>,
-    /// How many of the turn's frames were received here.
-    own: usize,
-    /// What those behind them have behind them, which other workers have handed over.
-    rounds: ArrayVec<Round, BURST>,
-    /// Which of the turn's frames may open a session from the middle of a stream: a bit for each.
-    resumes: [u64; BURST / 64],
-    /// Frames of the turn that were made packets from outside by hairpinning.
-    hairpinned: [u64; BURST / 64],
-    /// Sessions of both tables, templates included.
-    live: u32,
-    /// The templates among them.
-    templates: u32,
-    /// The most there may be.
-    capacity: u32,
-    /// The time of the last turn.
-    now: Time,
-    seed: Seed,
-    schedulers: Schedulers,
-    /// What each service uses of its limits.
-    usage: Vec<Usage>,
-    /// ICMP errors that were sent.
-    errors: Rate,
-    /// Half-open sessions, and what they press for.
-    load: half_open::Load,
-    /// Refused connections that were answered: apart, so that a flood of them leaves path MTU
-    /// discovery its errors.
-    refusals: Rate,
-    /// What is known of the paths of tunnels.
-    paths: tunnel::Paths,
-    /// Identification of IPv4 packets that were made of IPv6 ones.
-    across_id: u16,
-    /// Identification of outer headers whose packets are cut although what is inside may not be.
-    cut_id: u16,
-    worker: u16,
-    workers: u16,
-    counters: Counters,
-    /// Which real server each counter belongs to, to notice that an id was given anew.
-    counted: Vec<(ServiceId, IpAddr, u16)>,
-    /// Since which plan each service is there, to notice the same of its id.
-    births: Vec<u64>,
-    /// Where the walk through the local ports stopped, by real server.
-    walks: Vec<local_port::Walk>,
-    /// Where those of new real servers begin.
-    ports_from: u32,
-    /// Of each pool the local ports that are this worker's: the first, and how many.
-    ports: Vec<(u16, u32)>,
-    /// What tells most packets that are for none of another worker's.
-    bounds: handoff::Bounds,
-    /// What the port of this turn takes frames for.
-    macs: OwnMacs,
-    waiting: ArrayVec<Waiting, BURST>,
-    /// Frames that went together and leave by one port.
-    leaving: Leaving,
-    /// Datagrams whose first fragment came in this turn.
-    joined: ArrayVec<u32, BURST>,
-    /// The sessions with the most traffic.
-    sketch: Box<Sketch>,
-}
-
 /// One worker's packet path: its sessions, its counters, its place in every round robin.
 pub struct Path {
     shared: Shared,
@@ -245,40 +178,7 @@ pub struct Path {
 impl Path {
     /// A path with empty tables.
     pub fn new(config: &PathConfig) -> Result<Self, RegionError> {
-        let shared = Shared {
-            deferred: ArrayVec::new(),
-            own: 0,
-            rounds: ArrayVec::new(),
-            resumes: [0; BURST / 64],
-            hairpinned: [0; BURST / 64],
-            live: 0,
-            templates: 0,
-            capacity: config.sessions,
-            now: Time::default(),
-            seed: Seed::new(config.seed),
-            schedulers: Schedulers::new(config.worker, config.workers, config.seed),
-            usage: Vec::new(),
-            errors: Rate::default(),
-            load: half_open::Load::new(),
-            refusals: Rate::default(),
-            paths: tunnel::Paths::default(),
-            across_id: 0,
-            cut_id: 0,
-            worker: config.worker,
-            workers: config.workers.max(1),
-            counters: Counters::default(),
-            counted: Vec::new(),
-            births: Vec::new(),
-            walks: Vec::new(),
-            ports_from: 0,
-            ports: Vec::new(),
-            bounds: handoff::Bounds::NONE,
-            macs: OwnMacs::ANY,
-            waiting: ArrayVec::new(),
-            leaving: Leaving::default(),
-            joined: ArrayVec::new(),
-            sketch: Sketch::new(config.seed),
-        };
+        let shared = Shared::new(config);
         let room = (config.sessions, config.fragments);
         let v4 = Engine::new(room, Seed::new(config.seed), config.pages)?;
         // Made when a plan first needs it.
@@ -304,7 +204,7 @@ impl Path {
     /// before any plan is adopted. A director that was restarted begins elsewhere, so that it does
     /// not meet at once the ports that real servers still hold in TIME_WAIT.
     pub fn begin_ports_at(&mut self, place: u32) {
-        self.shared.ports_from = place;
+        self.shared.ports.from = place;
     }
 
     /// Runs one burst of at most [`BURST`] frames that `port` received, and says in `verdicts`,
@@ -353,34 +253,34 @@ impl Path {
     ) {
         assert!(frames.len() <= BURST && verdicts.len() >= frames.len());
         self.shared.begin_rounds(frames.len(), rounds);
-        self.shared.waiting.clear();
-        self.shared.leaving = Leaving::default();
-        self.shared.deferred.clear();
-        self.shared.joined.clear();
+        self.shared.scratch.waiting.clear();
+        self.shared.scratch.leaving = Leaving::default();
+        self.shared.scratch.deferred.clear();
+        self.shared.scratch.joined.clear();
         self.shared.now = now;
-        self.shared.macs = *view.fib.own_macs(port);
+        self.shared.scratch.macs = *view.fib.own_macs(port);
         // What comes together is alike: one look says that the IPv4 table has nothing of it.
         if frames.iter().all(parse::is_ipv6) {
             self.turn_extended((view, now, port), frames.len(), (frames, verdicts), probe);
         } else {
             let turn = Turn { view, now, port, others: Others::Extended(&self.extended.sessions) };
             self.v4.turn(&mut self.shared, turn, frames.len(), (frames, verdicts), probe);
-            let mut picks = std::mem::take(&mut self.shared.deferred);
+            let mut picks = std::mem::take(&mut self.shared.scratch.deferred);
             if !picks.is_empty() {
                 // Those that were parsed as its own are ahead of those that the other gave up.
                 picks.sort_unstable();
                 self.turn_extended((view, now, port), picks.as_slice(), (frames, verdicts), probe);
                 // The caller takes them in the order of their frames.
-                self.shared.waiting.sort_unstable_by_key(|waiting| waiting.lane);
+                self.shared.scratch.waiting.sort_unstable_by_key(|waiting| waiting.lane);
             }
         }
         if !rounds.is_empty() {
             self.shared.end_rounds(verdicts);
         }
-        if self.shared.leaving.all(frames.len()).is_none() {
-            self.shared.count(&verdicts[..frames.len()]);
+        if self.shared.scratch.leaving.all(frames.len()).is_none() {
+            self.shared.statistics.count(&verdicts[..frames.len()]);
         }
-        self.shared.bounds.searched = None;
+        self.shared.ports.bounds.searched = None;
     }
 
     /// The extended table's part of a turn.
@@ -403,18 +303,18 @@ impl Path {
     /// The port that the last turn's frames, which were so many, all leave by: [`Verdict::Tx`].
     /// `None` if there are several, or if the turn does not know it.
     pub const fn all_leave_by(&self, frames: usize) -> Option<PortId> {
-        self.shared.leaving.all(frames)
+        self.shared.scratch.leaving.all(frames)
     }
 
     /// The frames of the last turn whose verdict is [`Verdict::Wait`].
     pub fn waiting(&self) -> &[Waiting] {
-        &self.shared.waiting
+        &self.shared.scratch.waiting
     }
 
     /// The datagrams whose first fragment came in the last turn: frames that were parked under
     /// these numbers may be turned again.
     pub fn joined(&self) -> &[u32] {
-        &self.shared.joined
+        &self.shared.scratch.joined
     }
 
     /// Tries again to send a frame that was held: [`Verdict::Tx`], or [`Verdict::Fragment`] if it
@@ -428,7 +328,7 @@ impl Path {
     /// Ends sessions that have timed out: a part of the table, chosen so that calls in quick
     /// succession cover all of it every two seconds (larger ones than 16 M slots take longer).
     pub fn sweep(&mut self, plan: &Plan, now: Time) {
-        self.shared.settle_pressure(plan, now);
+        self.shared.admission.settle_pressure(plan, now);
         self.v4.sweep(&mut self.shared, plan, now);
         self.extended.sweep(&mut self.shared, plan, now);
     }
@@ -441,33 +341,33 @@ impl Path {
 
     /// What was counted so far.
     pub const fn counters(&self) -> &Counters {
-        &self.shared.counters
+        &self.shared.statistics.counters
     }
 
     /// Counts a packet that the caller had to drop after its verdict.
     pub fn count(&mut self, reason: Reason) {
-        self.shared.counters.count(reason);
+        self.shared.statistics.counters.count(reason);
     }
 
     /// The real servers that get no new sessions from this worker because they were full and are
     /// not empty enough yet.
     pub fn full_reals(&self) -> impl Iterator<Item = RealId> + '_ {
-        self.shared.schedulers.full()
+        self.shared.admission.schedulers.full()
     }
 
     /// Sessions that are open now.
     pub const fn live_sessions(&self) -> u32 {
-        self.shared.live - self.shared.templates
+        self.shared.admission.live - self.shared.admission.templates
     }
 
     /// What persistence and source NAT remember beside sessions; it takes the room of as many.
     pub const fn templates(&self) -> u32 {
-        self.shared.templates
+        self.shared.admission.templates
     }
 
     /// The most sessions there can be.
     pub const fn session_capacity(&self) -> u32 {
-        self.shared.capacity
+        self.shared.admission.capacity
     }
 
     /// Bytes of address space of the session tables, and the pages they lie in.
@@ -477,21 +377,5 @@ impl Path {
             self.v4.sessions.mapped_bytes() + self.extended.sessions.mapped_bytes(),
             slab.pages().name(),
         )
-    }
-}
-
-impl Shared {
-    /// Counts a packet that was forwarded.
-    #[inline(always)]
-    fn forwarded(&mut self, real: RealId, direction: Direction, length: u16) {
-        self.forwarded_all(real, direction, (1, u64::from(length)));
-    }
-
-    /// Counts packets that were forwarded, and their bytes.
-    #[inline(always)]
-    fn forwarded_all(&mut self, real: RealId, direction: Direction, (packets, bytes): (u64, u64)) {
-        if let Some(real) = self.counters.reals.get_mut(real.0 as usize) {
-            real.forwarded(direction, (packets, bytes));
-        }
     }
 }

@@ -29,7 +29,7 @@ fn together(daemon: &mut Daemon, run: &[Request], by: &Author) -> Option<Vec<Ans
     if run.len() == 1 {
         return None;
     }
-    let mut draft = daemon.desired.state().clone();
+    let mut draft = daemon.configured.desired.state().clone();
     let mut all = Vec::new();
     let mut answers = Vec::with_capacity(run.len());
     for request in run {

@@ -3,6 +3,7 @@
 use super::burst::{Burst, Lane};
 use super::engine::{Engine, Outcome, Turn};
 use super::parse::Parse;
+use super::shared::Statistics;
 use super::sweep::timed_out;
 use super::{Shared, Verdict, View, answer, gateway, hairpin, source_route};
 use crate::counters::Direction;
@@ -67,7 +68,7 @@ impl<F: Parse> Engine<F> {
         // Before anything is answered: nobody may be answered there (RFC 1122 3.2.1.3).
         let link_local = F::is_link_local(tuple.src).then_some(Reason::LinkLocal);
         if let Some(reason) = refused.or(link_local) {
-            return Err(shared.refused_by(service, Verdict::Drop(reason)));
+            return Err(shared.statistics.refused_by(service, Verdict::Drop(reason)));
         }
         // Before it is asked what the packet may open: what follows the first belongs there too.
         if shared.workers > 1
@@ -79,16 +80,16 @@ impl<F: Parse> Engine<F> {
         let state = opening_state(plan, service, tuple.protocol, segment, mid_stream);
         let Some(state) = state else {
             let parsed = &self.burst.lanes[lane].parsed;
-            return Err(
-                shared.refused_by(service, answer::no_session(plan, parsed, turn.port, frame))
-            );
+            return Err(shared
+                .statistics
+                .refused_by(service, answer::no_session(plan, parsed, turn.port, frame)));
         };
         let entry = vacancy.unwrap_or(hash.into());
         let opened = match self.open(shared, turn, (tuple, entry), (service, state)) {
             Ok(opened) => opened,
             Err(verdict) => {
                 let verdict = self.refuse_connection(shared, turn, lane, frame, verdict);
-                return Err(shared.refused_by(service, verdict));
+                return Err(shared.statistics.refused_by(service, verdict));
             }
         };
         track::begin(self.sessions.at_mut(opened.id()), segment);
@@ -147,17 +148,17 @@ impl<F: Parse> Engine<F> {
         // The client is to hear of it, so that what the real server still sends ends nothing.
         if flow.direction() == Direction::Outbound {
             let verdict = Verdict::Drop(Reason::RealGone);
-            shared.charge(service, verdict);
+            shared.statistics.charge(service, verdict);
             return Found::Is(verdict);
         }
         self.remove(shared, plan, id);
-        shared.counters.closed += 1;
+        shared.statistics.counters.closed += 1;
         if rule == Orphans::Reschedule {
             return Found::Over { mid_stream: true };
         }
         let parsed = self.burst.lanes[lane].parsed;
         let verdict = answer::real_gone(&parsed, turn.port, frame);
-        shared.charge(service, verdict);
+        shared.statistics.charge(service, verdict);
         Found::Is(verdict)
     }
 
@@ -208,7 +209,7 @@ impl<F: Parse> Engine<F> {
     }
 }
 
-impl Shared {
+impl Statistics {
     /// Counts what becomes of a packet of a service under the service too, if it is dropped, or
     /// answered, for a reason that services count. Packets that are forwarded never come here.
     #[cold]

@@ -18,32 +18,32 @@ impl Path {
     /// in which only health or weights have changed costs as much as the services that it changed.
     pub fn adopt(&mut self, plan: &Plan) {
         let shared = &mut self.shared;
-        if shared.schedulers.is_next_revision(plan) {
-            shared.schedulers.adopt(plan, shared.now, &shared.counters.reals);
+        if shared.admission.schedulers.is_next_revision(plan) {
+            shared.admission.schedulers.adopt(plan, shared.now, &shared.statistics.counters.reals);
             return;
         }
         shared.adopt_services(plan);
-        let walk = local_port::Walk::beginning(shared.ports_from);
-        shared.walks.resize(plan.reals.len(), walk);
-        shared.load.reals.resize(plan.reals.len(), 0);
-        shared.counters.reals.resize(plan.reals.len(), RealCounters::default());
+        let walk = local_port::Walk::beginning(shared.ports.from);
+        shared.ports.walks.resize(plan.reals.len(), walk);
+        shared.admission.load.reals.resize(plan.reals.len(), 0);
+        shared.statistics.counters.reals.resize(plan.reals.len(), RealCounters::default());
         for (id, real) in plan.reals.iter().enumerate() {
             let identity = (real.service, real.address, real.port);
-            match shared.counted.get_mut(id) {
+            match shared.statistics.counted.get_mut(id) {
                 Some(known) if *known == identity => {}
                 Some(known) => {
                     *known = identity;
-                    shared.counters.reals[id] = RealCounters::default();
+                    shared.statistics.counters.reals[id] = RealCounters::default();
                     // Records name real servers by their ids.
                     self.v4.fragments.clear();
                     self.extended.fragments.clear();
                 }
-                None => shared.counted.push(identity),
+                None => shared.statistics.counted.push(identity),
             }
         }
         shared.adopt_ports(plan);
         shared.paths.adopt(plan);
-        shared.schedulers.adopt(plan, shared.now, &shared.counters.reals);
+        shared.admission.schedulers.adopt(plan, shared.now, &shared.statistics.counters.reals);
         if plan.uses_extended() && self.extended.sessions.slab().capacity() < self.config.sessions {
             self.make_extended();
         }
@@ -70,11 +70,11 @@ impl Shared {
     /// has come since begins afresh, whatever its id was before; sessions are counted by id, and
     /// none is left of another service.
     fn adopt_services(&mut self, plan: &Plan) {
-        self.usage.resize(plan.services.len(), Usage::default());
-        self.births.resize(plan.services.len(), 0);
-        self.counters.services.resize(plan.services.len(), ServiceDrops::default());
-        let drops = self.counters.services.iter_mut();
-        let known = self.usage.iter_mut().zip(&mut self.births).zip(drops);
+        self.admission.usage.resize(plan.services.len(), Usage::default());
+        self.statistics.births.resize(plan.services.len(), 0);
+        self.statistics.counters.services.resize(plan.services.len(), ServiceDrops::default());
+        let drops = self.statistics.counters.services.iter_mut();
+        let known = self.admission.usage.iter_mut().zip(&mut self.statistics.births).zip(drops);
         for (service, ((usage, born), drops)) in plan.services.iter().zip(known) {
             if *born != service.born {
                 *born = service.born;

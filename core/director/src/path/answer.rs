@@ -68,7 +68,10 @@ impl<F: Parse> Engine<F> {
         let Verdict::Drop(why) = verdict else { return verdict };
         let told = matches!(why, Reason::NoReal | Reason::RealsFull | Reason::ServiceFull);
         let per_s = plan.icmp_errors_per_s;
-        if !told || plan.refused == Refusal::Drop || !shared.refusals.allows(per_s, turn.now) {
+        if !told
+            || plan.refused == Refusal::Drop
+            || !shared.answers.refusals.allows(per_s, turn.now)
+        {
             return verdict;
         }
         let parsed = &self.burst.lanes[lane].parsed;
@@ -89,7 +92,7 @@ impl<F: Parse> Engine<F> {
         if !answered {
             return Verdict::Drop(why);
         }
-        shared.refusals.take();
+        shared.answers.refusals.take();
         Verdict::Answer(turn.port, why)
     }
 
@@ -144,13 +147,13 @@ impl<F: Parse> Engine<F> {
             return Verdict::Drop(why);
         }
         super_packet::keep_first(frame);
-        let may = shared.errors.allows(turn.view.plan.icmp_errors_per_s, turn.now)
+        let may = shared.answers.errors.allows(turn.view.plan.icmp_errors_per_s, turn.now)
             && icmp::may_answer(frame.bytes().get(l3..).unwrap_or_default());
         let source = if may { self.own_address(turn, lane, frame) } else { None };
         if !source.is_some_and(|source| error(frame, l3, source, trouble)) {
             return Verdict::Drop(why);
         }
-        shared.errors.take();
+        shared.answers.errors.take();
         Verdict::Answer(turn.port, why)
     }
 

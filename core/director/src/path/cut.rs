@@ -74,15 +74,15 @@ impl<F: Parse> Engine<F> {
                 Err(_) => return Verdict::Drop(Reason::TooBig),
             }
         }
-        shared.forwarded(real, direction, length);
+        shared.statistics.forwarded(real, direction, length);
         if past {
             lane.flow = Flow(real.0);
         }
         if let Some(reason) = write::<F, B>(shared, view, lane, frame) {
             return Verdict::Drop(reason);
         }
-        if forwarding.has_tunnel() && may_be_cut(frame, shared.cut_id) {
-            shared.cut_id = shared.cut_id.wrapping_add(1);
+        if forwarding.has_tunnel() && may_be_cut(frame, shared.answers.cut_id) {
+            shared.answers.cut_id = shared.answers.cut_id.wrapping_add(1);
         }
         if whole {
             let session = self.sessions.at_mut(flow.id());
@@ -96,7 +96,7 @@ impl<F: Parse> Engine<F> {
         match next.map(|id| view.fib.hop(id)) {
             Ok(Some(hop)) => rewrite::link_layer(frame, hop).in_pieces(Some(mtu)),
             Ok(None) => Verdict::Drop(Reason::NoRoute),
-            Err(why) => shared.no_hop(at_frame, why, Some(mtu)),
+            Err(why) => shared.scratch.no_hop(at_frame, why, Some(mtu)),
         }
     }
 }

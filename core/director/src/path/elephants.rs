@@ -216,7 +216,7 @@ impl<F: Parse> Engine<F> {
         let Some(session) = self.sessions.slab().get(flow.id()) else { return };
         let (session, tag, direction) =
             (number::<F>(flow.id()), tag::<F>(session), flow.direction());
-        shared.sketch.record(now, &Sample { session, tag, direction, length });
+        shared.statistics.sketch.record(now, &Sample { session, tag, direction, length });
     }
 
     /// An open session by its number, if it is the one that was seen.
@@ -234,8 +234,8 @@ impl Path {
     /// The sessions with the most traffic in the last second or so, at most `limit` of them and no
     /// more than [`PLACES`], those with the most packets first.
     pub fn elephants(&mut self, plan: &Plan, now: Time, limit: usize) -> Vec<Elephant> {
-        self.shared.sketch.turn_over(now);
-        let sketch = &self.shared.sketch;
+        self.shared.statistics.sketch.turn_over(now);
+        let sketch = &self.shared.statistics.sketch;
         let all = sketch.ranked().into_iter().filter_map(|(number, tag, seen)| {
             let session = match number & 1 {
                 0 => self.v4.seen(plan, now, (number, tag)),

@@ -166,7 +166,7 @@ impl<F: Parse> Engine<F> {
                 }
                 if at.is_multiple_of(GROUPS) {
                     let part = (picks.count() - at * LANES).min(WINDOW);
-                    sampled = shared.sketch.pick(part).map(|place| at * LANES + place);
+                    sampled = shared.statistics.sketch.pick(part).map(|place| at * LANES + place);
                 }
                 if let Some(place) = sampled.filter(|place| place / LANES == at) {
                     self.sample(shared, turn.now, at, place % LANES);
@@ -233,7 +233,7 @@ impl<F: Parse> Engine<F> {
             let slow = &mut burst.lanes[position(at, lane)];
             match F::parse(&frames[at_frame], plan, shared, slow) {
                 Ok(()) if FILTER && F::is_others(plan, &F::key(&slow.parsed.tuple)) => {
-                    shared.defer(at_frame, verdicts);
+                    shared.scratch.defer(at_frame, verdicts);
                 }
                 Ok(()) => {
                     slow.hash = sessions.hash(&slow.parsed.tuple);
@@ -242,7 +242,7 @@ impl<F: Parse> Engine<F> {
                     burst.groups[at % GROUPS].slow |= 1 << lane;
                 }
                 Err(Refused::Is(verdict)) => verdicts[at_frame] = verdict,
-                Err(Refused::Wide) => shared.defer(at_frame, verdicts),
+                Err(Refused::Wide) => shared.scratch.defer(at_frame, verdicts),
             }
         }
     }
@@ -297,15 +297,15 @@ impl<F: Parse> Engine<F> {
                 self.change(shared, turn.view.plan, (at, lane), &ends)
             } else {
                 probe.mark(Stage::Track);
-                let created = shared.counters.created;
+                let created = shared.statistics.counters.created;
                 if quick >> lane & 1 == 1 {
                     self.take_out((at, lane), at_frame);
                 }
                 let stale = self.one_of_group(shared, &turn, (at, lane), &mut part);
-                probe.mark_if(T::ON && created != shared.counters.created, Stage::Open);
+                probe.mark_if(T::ON && created != shared.statistics.counters.created, Stage::Open);
                 stale
             };
-            shared.leaving.note(&part.1[at_frame]);
+            shared.scratch.leaving.note(&part.1[at_frame]);
             let behind = ALL << lane & ALL << 1 << lane & left & quick;
             if stale & behind != 0 {
                 pass = pass & !behind | self.look_again(turn, (at, behind));
@@ -338,12 +338,12 @@ impl<F: Parse> Engine<F> {
     ) -> u8 {
         let position = position(at, lane);
         let odd = self.burst.lanes[position].parsed.is_exception();
-        let (removals, created) = (self.sessions.removals(), shared.counters.created);
+        let (removals, created) = (self.sessions.removals(), shared.statistics.counters.created);
         self.touched = Flow::NONE;
         self.general(shared, turn, position, part);
         if odd || removals != self.sessions.removals() {
             ALL
-        } else if created != shared.counters.created {
+        } else if created != shared.statistics.counters.created {
             // Of a session that is new none of those that passed can be.
             0
         } else {
@@ -378,7 +378,7 @@ impl<F: Parse> Engine<F> {
             Outcome::Wide => {
                 // Whatever was there before is none of this packet's.
                 verdicts[at_frame] = Verdict::Wait;
-                return shared.defer(at_frame, verdicts);
+                return shared.scratch.defer(at_frame, verdicts);
             }
         };
     }

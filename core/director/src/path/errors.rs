@@ -19,6 +19,7 @@ use super::engine::{Engine, Outcome, Turn};
 use super::follow::destination;
 use super::parse::Parse;
 use super::quote::{self, Quote};
+use super::shared::Scratch;
 use super::sweep::expired;
 use super::{Shared, Verdict, Waiting, answer, hairpin, rewrite, snat, source_route, tunnel};
 use crate::counters::Direction;
@@ -310,12 +311,12 @@ impl<F: Parse> Engine<F> {
         match (failed, hop) {
             (Some(reason), _) => Verdict::Drop(reason),
             (None, Some(hop)) => rewrite::link_layer(frame, hop),
-            (None, None) => shared.unresolved(fib, self.burst.lanes[lane].frame, to),
+            (None, None) => shared.scratch.unresolved(fib, self.burst.lanes[lane].frame, to),
         }
     }
 }
 
-impl Shared {
+impl Scratch {
     /// The verdict for a frame without a next hop, which may have to be cut.
     pub(super) fn no_hop(&mut self, lane: usize, why: NoHop, cut: Option<u16>) -> Verdict {
         match why {

@@ -13,6 +13,7 @@ use super::Shared;
 use super::engine::Engine;
 use super::half_open::HALF;
 use super::parse::Parse;
+use super::shared::{Admission, Statistics};
 use super::sweep::is_connection;
 use crate::plan::{LocalId, Plan, RealId, ServiceId};
 use crate::reason::Reason;
@@ -53,13 +54,13 @@ impl<F: Parse> Engine<F> {
     /// Ends a session so that another has its place.
     fn evict(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
         self.remove(shared, plan, id);
-        shared.counters.evicted += 1;
+        shared.statistics.counters.evicted += 1;
     }
 
     /// The same for what all services share.
     pub fn evict_pressed(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
         self.evict(shared, plan, id);
-        shared.load.press(shared.now);
+        shared.admission.load.press(shared.now);
     }
 
     /// The oldest half-open session of a service, if it gives way. Those that were heard of since
@@ -106,13 +107,13 @@ impl<F: Parse> Engine<F> {
         plan: &Plan,
         service: ServiceId,
     ) -> Result<(), Reason> {
-        let usage = shared.usage_of_id(service);
+        let usage = shared.admission.usage_of_id(service);
         let many = usage.half_open.saturating_mul(HALF) > usage.active;
         let whose = if many { Whose::Many } else { Whose::Few };
         let oldest = if plan.gives_way { self.oldest(shared, service, whose) } else { None };
         match oldest {
             Some(id) => self.evict(shared, plan, id),
-            None if shared.load.is_awaited() => return Err(Reason::RepeatAwaited),
+            None if shared.admission.load.is_awaited() => return Err(Reason::RepeatAwaited),
             None => return Err(Reason::ServiceFull),
         }
         Ok(())
@@ -147,8 +148,9 @@ impl<F: Parse> Engine<F> {
         plan: &Plan,
         service: ServiceId,
     ) -> Result<(), Reason> {
-        let ample = shared.live < shared.capacity - shared.capacity / RESERVE
-            && shared.load.count < shared.capacity / HALF;
+        let ample = shared.admission.live
+            < shared.admission.capacity - shared.admission.capacity / RESERVE
+            && shared.admission.load.count < shared.admission.capacity / HALF;
         if ample { Ok(()) } else { self.give_way(shared, plan, service) }
     }
 
@@ -160,20 +162,22 @@ impl<F: Parse> Engine<F> {
         service: ServiceId,
     ) -> Result<(), Reason> {
         if !plan.gives_way {
-            let full = shared.is_full();
+            let full = shared.admission.is_full();
             return if full { Err(Reason::SessionsFull) } else { Ok(()) };
         }
-        if shared.load.count >= shared.capacity / HALF {
+        if shared.admission.load.count >= shared.admission.capacity / HALF {
             self.halve(shared, plan, service)?;
         }
-        let (share, usage) = (shared.share(), shared.usage_of_id(service));
+        let (share, usage) = (shared.admission.share(), shared.admission.usage_of_id(service));
         let below = usage.active < share;
-        let line = if below { 0 } else { shared.capacity / RESERVE };
-        if shared.live < shared.capacity - line || shared.load.sharers < 2 && !shared.is_full() {
+        let line = if below { 0 } else { shared.admission.capacity / RESERVE };
+        if shared.admission.live < shared.admission.capacity - line
+            || shared.admission.load.sharers < 2 && !shared.admission.is_full()
+        {
             return Ok(());
         }
-        let most = shared.load.most;
-        let of_most = match shared.usage_of_id(most).active > share {
+        let most = shared.admission.load.most;
+        let of_most = match shared.admission.usage_of_id(most).active > share {
             true if most != service => Whose::Others,
             _ => Whose::Few,
         };
@@ -185,8 +189,8 @@ impl<F: Parse> Engine<F> {
             || self.evict_oldest(shared, plan, (service, own));
         match room {
             true => Ok(()),
-            false if shared.load.is_awaited() => Err(Reason::RepeatAwaited),
-            false if below || shared.load.sharers < 2 => Err(Reason::SessionsFull),
+            false if shared.admission.load.is_awaited() => Err(Reason::RepeatAwaited),
+            false if below || shared.admission.load.sharers < 2 => Err(Reason::SessionsFull),
             false => Err(Reason::ServiceShare),
         }
     }
@@ -199,15 +203,19 @@ impl<F: Parse> Engine<F> {
         plan: &Plan,
         service: ServiceId,
     ) -> Result<(), Reason> {
-        let share = shared.share() / HALF;
-        let whose = match shared.usage_of_id(service).half_open < share {
+        let share = shared.admission.share() / HALF;
+        let whose = match shared.admission.usage_of_id(service).half_open < share {
             true => Whose::Others,
             false => Whose::Many,
         };
-        let room = self.evict_oldest(shared, plan, (shared.load.most, whose))
+        let room = self.evict_oldest(shared, plan, (shared.admission.load.most, whose))
             || self.evict_oldest(shared, plan, (service, Whose::Many));
         // Where all of them are in the other family's table, only the table's end is one.
-        if !room && shared.load.is_awaited() { Err(Reason::RepeatAwaited) } else { Ok(()) }
+        if !room && shared.admission.load.is_awaited() {
+            Err(Reason::RepeatAwaited)
+        } else {
+            Ok(())
+        }
     }
 
     /// Ends the session that was silent longest of some of services above their share.
@@ -223,7 +231,7 @@ impl<F: Parse> Engine<F> {
             let session = self.sessions.slab().at(self.half_open.hand);
             let connection = !session.is_vacant() && is_connection(session);
             let of = plan.service_of(session).filter(|_| connection);
-            if of.is_some_and(|of| shared.usage_of_id(of).active > share) {
+            if of.is_some_and(|of| shared.admission.usage_of_id(of).active > share) {
                 longest = longest.max(Some((session.idle_ms(shared.now), self.half_open.hand)));
             }
         }
@@ -275,9 +283,10 @@ impl Holders {
         // Another service gives way to one that has fewer sessions towards the same real server.
         let above = session.state != State::Template
             && session.real() != self.real
-            && shared.active(session.real()) > shared.active(self.real) + 1;
+            && shared.statistics.active(session.real()) > shared.statistics.active(self.real) + 1;
         let half_open = session.state.is_half_open();
-        let all = shared.load.reals.get(session.real().0 as usize).copied().unwrap_or_default();
+        let all =
+            shared.admission.load.reals.get(session.real().0 as usize).copied().unwrap_or_default();
         let many = half_open && all.saturating_mul(HALF) >= self.ports;
         if many && (had_its_time || above || session.state != State::SynRecv) {
             return true;
@@ -300,6 +309,21 @@ impl Holders {
     }
 }
 
+impl Admission {
+    /// Why a new session has no local port.
+    #[cold]
+    pub(super) fn no_port(&self) -> Reason {
+        if self.load.is_awaited() { Reason::RepeatAwaited } else { Reason::LocalPortsExhausted }
+    }
+}
+
+impl Statistics {
+    /// Sessions towards a real server of a service.
+    fn active(&self, real: RealId) -> u64 {
+        self.counters.reals.get(real.0 as usize).map_or(0, |real| real.active)
+    }
+}
+
 impl Shared {
     /// Whether a half-open session has had time to complete its handshake.
     fn had_its_time(&self, session: &Core) -> bool {
@@ -308,17 +332,6 @@ impl Shared {
 
     /// Whether the packet that is to open a session came before.
     fn is_repeated(&mut self) -> bool {
-        self.load.is_repeated(self.now)
-    }
-
-    /// Sessions towards a real server of a service.
-    fn active(&self, real: RealId) -> u64 {
-        self.counters.reals.get(real.0 as usize).map_or(0, |real| real.active)
-    }
-
-    /// Why a new session has no local port.
-    #[cold]
-    pub(super) fn no_port(&self) -> Reason {
-        if self.load.is_awaited() { Reason::RepeatAwaited } else { Reason::LocalPortsExhausted }
+        self.admission.load.is_repeated(self.now)
     }
 }

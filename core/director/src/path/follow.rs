@@ -120,7 +120,7 @@ impl<F: Parse> Engine<F> {
             lane.hop = HopId::NONE;
             return outcome;
         }
-        shared.forwarded_all(real, direction, (packets, bytes));
+        shared.statistics.forwarded_all(real, direction, (packets, bytes));
         if forwarding.answers_past() {
             lane.flow = Flow(real.0);
         }
@@ -147,7 +147,7 @@ impl<F: Parse> Engine<F> {
         let session = self.sessions.at_mut(id);
         let before = session.state;
         let fits = track::tcp(session, flow.direction(), segment);
-        shared.counters.ignored_ends += u64::from(!fits);
+        shared.statistics.counters.ignored_ends += u64::from(!fits);
         let state = session.state;
         if before != state {
             self.moved(shared, plan, (id, before), flow.direction());
@@ -177,7 +177,7 @@ impl<F: Parse> Engine<F> {
             return Verdict::Drop(reason);
         }
         let why = turn.view.fib.lookup(to).err().unwrap_or(NoHop::NoRoute);
-        shared.no_hop(usize::from(lane.frame), why, None)
+        shared.scratch.no_hop(usize::from(lane.frame), why, None)
     }
 }
 

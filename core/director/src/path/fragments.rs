@@ -213,7 +213,7 @@ impl<F: Parse> Engine<F> {
         let until = Time(turn.now.0 + piece.life_ms);
         self.fragments.put(hash, Record { key: piece.key, until, decision });
         // One at most for each frame, so there is room.
-        let _ = shared.joined.try_push(name::<F>(&piece.key, &shared.seed));
+        let _ = shared.scratch.joined.try_push(name::<F>(&piece.key, &shared.seed));
         outcome
     }
 

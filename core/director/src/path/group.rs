@@ -301,26 +301,26 @@ impl<F: Parse> Engine<F> {
                 return 0;
             }
             if part.clone().all(is_six) {
-                part.clone().for_each(|at| shared.defer(picks.frame(at), verdicts));
+                part.clone().for_each(|at| shared.scratch.defer(picks.frame(at), verdicts));
                 return u8::MAX;
             }
         }
         let (from, seed, index) = (part.start, self.sessions.seed(), self.sessions.index());
         let group = &mut self.burst.groups[at % GROUPS];
-        let macs = &shared.macs;
+        let macs = &shared.scratch.macs;
         let read = Read::<F, B, P> { group, frames, picks, from, seed, index, macs };
         let others = self.level.run(read);
         if others != 0 {
-            lanes(others).for_each(|lane| shared.defer(picks.frame(from + lane), verdicts));
+            lanes(others).for_each(|lane| shared.scratch.defer(picks.frame(from + lane), verdicts));
         }
         let read = group.quick | others;
         if FILTER || shared.workers > 1 {
             let frame = |lane| picks.frame(from + lane);
-            let searched = shared.bounds.searched == Some(F::WIDE);
+            let searched = shared.ports.bounds.searched == Some(F::WIDE);
             let foreign = match shared.workers {
                 ..=1 => 0,
-                _ if searched && frame(part.len() - 1) < shared.own => 0,
-                _ => self.level.run(Foreign::<F> { group, bounds: &shared.bounds }),
+                _ if searched && frame(part.len() - 1) < shared.scratch.own => 0,
+                _ => self.level.run(Foreign::<F> { group, bounds: &shared.ports.bounds }),
             };
             let asked = if FILTER { group.quick } else { group.quick & foreign };
             if asked != 0 {
@@ -350,7 +350,7 @@ impl<F: Parse> Engine<F> {
             if let Err(verdict) = stays {
                 verdicts[frame(lane)] = verdict;
             } else if FILTER && F::is_others(plan, &key) {
-                shared.defer(frame(lane), verdicts);
+                shared.scratch.defer(frame(lane), verdicts);
             } else {
                 continue;
             }

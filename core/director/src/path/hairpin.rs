@@ -99,7 +99,7 @@ impl<F: Parse> Engine<F> {
         let segment = parsed.segment;
         let state = admit::opening_state(plan, rule, protocol, segment, plan.accept_mid_stream);
         let state = state.ok_or(drop(Reason::NoSession))?;
-        if shared.live >= shared.capacity {
+        if shared.admission.live >= shared.admission.capacity {
             return Err(drop(Reason::SessionsFull));
         }
         let core = Core {
@@ -161,7 +161,7 @@ impl<F: Parse> Engine<F> {
         }
         let session = self.sessions.slab().at(flow.id());
         let plain = track::is_plain(session, flow.direction(), segment);
-        shared.forwarded_all(
+        shared.statistics.forwarded_all(
             session.real(),
             flow.direction(),
             super_packet::carried(&parsed, frame),
@@ -222,7 +222,7 @@ fn open_anew(shared: &mut Shared, turn: Turn<'_>, session: &mut Core, segment: S
     }
     // The mapping that it holds stays.
     shared.ended(turn.view.plan, session);
-    shared.counters.closed += u64::from(session.state != State::Ended);
+    shared.statistics.counters.closed += u64::from(session.state != State::Ended);
     (session.state, session.closing, session.fin) = (State::SynRecv, 0, 0);
     session.client_hop = HopId::NONE.0;
     track::begin_outside(session, segment);

@@ -9,6 +9,7 @@
 use super::engine::Engine;
 use super::parse::Parse;
 use super::repeats::Repeats;
+use super::shared::{Admission, Statistics};
 use super::{Path, Shared};
 use crate::counters::Direction;
 use crate::plan::{Plan, ServiceId};
@@ -190,7 +191,7 @@ impl<F: Parse> Engine<F> {
     ) {
         let session = self.sessions.slab().at(id);
         if before != State::UdpNew {
-            shared.moved(session, before, direction);
+            shared.statistics.moved(session, before, direction);
         }
         if before.is_half_open() {
             self.settle(shared, plan, id);
@@ -202,7 +203,7 @@ impl<F: Parse> Engine<F> {
     fn settle(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
         let session = self.sessions.slab().at(id);
         let state = session.state;
-        shared.half_closed(plan, session);
+        shared.admission.half_closed(plan, session);
         if let Some(service) = plan.service_of(session) {
             self.half_open.take_out(service, id);
             self.bind_late(shared, plan, (id, service, state));
@@ -213,16 +214,16 @@ impl<F: Parse> Engine<F> {
 impl Path {
     /// Sessions whose handshake is not complete, or, of UDP, that nobody has answered.
     pub const fn half_open_sessions(&self) -> u32 {
-        self.shared.load.count
+        self.shared.admission.load.count
     }
 
     /// Whether half-open sessions have run short of something lately, and age fast for that.
     pub const fn is_pressed(&self) -> bool {
-        self.shared.load.pressure.on
+        self.shared.admission.load.pressure.on
     }
 }
 
-impl Shared {
+impl Admission {
     /// What a service uses now.
     pub(super) fn usage_of_id(&self, service: ServiceId) -> super::rate::Usage {
         self.usage.get(usize::from(service.0)).copied().unwrap_or_default()
@@ -235,27 +236,6 @@ impl Shared {
 
     pub(super) const fn is_full(&self) -> bool {
         self.live >= self.capacity
-    }
-
-    /// Counts that a packet of a direction has moved a session on from another state. Of those in
-    /// which it is closing only [`State::Close`] is left again.
-    #[inline(always)]
-    fn moved(&mut self, session: &Core, before: State, direction: Direction) {
-        let Some(real) = self.counters.reals.get_mut(session.real().0 as usize) else { return };
-        if session.state == State::Established {
-            real.handshakes += u64::from(before == State::SynRecv);
-            real.established += 1;
-            real.closing = real.closing.saturating_sub(u32::from(before.is_closing()));
-            return;
-        }
-        let established = u32::from(before == State::Established);
-        real.established = real.established.saturating_sub(established);
-        real.closing += u32::from(!before.is_closing());
-        // What passive health checks go by.
-        let refused = (before, session.state, direction);
-        if refused == (State::SynRecv, State::Close, Direction::Outbound) {
-            real.refused += 1;
-        }
     }
 
     /// Counts a half-open session that has begun.
@@ -298,6 +278,31 @@ impl Shared {
         let calm = now.0.saturating_sub(self.load.pressure.last.0) >= CALM_MS;
         if calm && self.load.count <= most / 4 {
             self.load.pressure.on = false;
+        }
+    }
+}
+
+impl Statistics {
+    /// Counts that a packet of a direction has moved a session on from another state. Of those in
+    /// which it is closing only [`State::Close`] is left again.
+    #[inline(always)]
+    fn moved(&mut self, session: &Core, before: State, direction: Direction) {
+        let Some(real) = self.counters.reals.get_mut(session.real().0 as usize) else {
+            return;
+        };
+        if session.state == State::Established {
+            real.handshakes += u64::from(before == State::SynRecv);
+            real.established += 1;
+            real.closing = real.closing.saturating_sub(u32::from(before.is_closing()));
+            return;
+        }
+        let established = u32::from(before == State::Established);
+        real.established = real.established.saturating_sub(established);
+        real.closing += u32::from(!before.is_closing());
+        // What passive health checks go by.
+        let refused = (before, session.state, direction);
+        if refused == (State::SynRecv, State::Close, Direction::Outbound) {
+            real.refused += 1;
         }
     }
 }

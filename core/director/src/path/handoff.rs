@@ -209,7 +209,7 @@ impl Path {
         let shared = &mut self.shared;
         burst.iter().take(AHEAD * LANES).for_each(Frame::prefetch);
         // What comes together is alike.
-        let bounds = &shared.bounds;
+        let bounds = &shared.ports.bounds;
         let frames = burst.as_slice();
         let is_six = frames.first().map(parse::is_ipv6);
         let mut suspects = match is_six {
@@ -240,9 +240,9 @@ impl Path {
             part(burst, &suspects, |frames| give(&owners, round, frames));
         }
         probe.mark(Stage::HandOff);
-        shared.counters.handed_off += count as u64;
+        shared.statistics.counters.handed_off += count as u64;
         // Of a burst that is empty now there will be no turn to forget it.
-        shared.bounds.searched = is_six.filter(|_| !burst.is_empty());
+        shared.ports.bounds.searched = is_six.filter(|_| !burst.is_empty());
         count
     }
 }

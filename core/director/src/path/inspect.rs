@@ -104,7 +104,7 @@ impl Path {
     /// through all sessions finds them: what [`Path::counters`] must have. It takes as long as the
     /// tables are large: for audits.
     pub fn recount(&self) -> Vec<RealCounters> {
-        let mut found = vec![RealCounters::default(); self.shared.counters.reals.len()];
+        let mut found = vec![RealCounters::default(); self.shared.statistics.counters.reals.len()];
         recount(&self.v4.sessions, &mut found);
         recount(&self.extended.sessions, &mut found);
         found

@@ -65,7 +65,7 @@ impl<F: Parse> Engine<F> {
             }
             if info::<F>(plan, now, session).is_some_and(|info| filter.accepts(&info)) {
                 self.remove(shared, plan, id);
-                shared.counters.killed += 1;
+                shared.statistics.counters.killed += 1;
                 ended += 1;
             }
         }

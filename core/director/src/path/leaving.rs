@@ -1,7 +1,8 @@
 //! Where frames of a turn go: nearly always all leave by one port as they are; some are left to the
 //! other table.
 
-use super::{Shared, Verdict};
+use super::Verdict;
+use super::shared::{Scratch, Statistics};
 use crate::fib::PortId;
 use crate::reason::Reason;
 
@@ -38,14 +39,16 @@ impl Leaving {
     }
 }
 
-impl Shared {
+impl Scratch {
     /// Leaves a frame to the extended table.
     pub(super) fn defer(&mut self, frame: usize, verdicts: &mut [Verdict]) {
         if self.deferred.try_push(frame as u8).is_err() {
             verdicts[frame] = Verdict::Drop(Reason::NoSession);
         }
     }
+}
 
+impl Statistics {
     /// Counts verdicts that carry a reason.
     pub(super) fn count(&mut self, verdicts: &[Verdict]) {
         for verdict in verdicts {

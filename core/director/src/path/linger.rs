@@ -51,7 +51,7 @@ impl<F: Parse> Engine<F> {
     /// Ends a session whose packets have closed it, and counts it. What both sides have closed
     /// lingers.
     pub fn close(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
-        shared.counters.closed += 1;
+        shared.statistics.counters.closed += 1;
         if self.sessions.slab().at(id).state == State::TimeWait {
             self.linger(shared, plan, id);
         } else {
@@ -65,7 +65,7 @@ impl<F: Parse> Engine<F> {
         let session = self.sessions.at_mut(id);
         shared.ended(plan, session);
         session.state = State::Ended;
-        if let Some(real) = shared.counters.reals.get_mut(session.real().0 as usize) {
+        if let Some(real) = shared.statistics.counters.reals.get_mut(session.real().0 as usize) {
             real.lingering += 1;
         }
         let oldest = self.ended.push(id);
@@ -77,7 +77,7 @@ impl<F: Parse> Engine<F> {
     pub fn replace(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
         let counted = self.sessions.slab().at(id).state == State::Ended;
         self.remove(shared, plan, id);
-        shared.counters.closed += u64::from(!counted);
+        shared.statistics.counters.closed += u64::from(!counted);
     }
 
     /// Lets none linger any longer, for what they hold of source NAT's. Gives whether any did.

@@ -4,6 +4,7 @@ use super::engine::{Engine, Turn};
 use super::evict::Holders;
 use super::parse::Parse;
 use super::rate::Usage;
+use super::shared::Admission;
 use super::sweep::expired;
 use super::{Shared, Verdict, View};
 use crate::counters::Direction;
@@ -49,7 +50,7 @@ impl<F: Parse> Engine<F> {
             return Err(drop(Reason::NoRoute));
         }
         let probed = view.plan.probed(service, (client, tuple.sport));
-        shared.load.comes(entry.hash);
+        shared.admission.load.comes(entry.hash);
         if probed.is_none() {
             match shared.within_limits(service, id, now) {
                 Err(Reason::ServiceFull) => {
@@ -82,7 +83,7 @@ impl<F: Parse> Engine<F> {
                 Ok(opened) => {
                     if probed.is_none() {
                         self.remember(shared, view.plan, now, opened.id(), service);
-                        shared.used_up(service, id);
+                        shared.admission.used_up(service, id);
                     }
                     return Ok(opened);
                 }
@@ -106,11 +107,11 @@ impl<F: Parse> Engine<F> {
             return if reachable(turn.view, real) { Ok(real) } else { Err(Reason::NoRoute) };
         }
         let key = scheduled_by::<F>(plan, service, tuple);
-        let real = match shared.schedulers.pick(plan, id, key, now) {
+        let real = match shared.admission.schedulers.pick(plan, id, key, now) {
             Ok(real) => real,
             Err(Refused::NoReal) => return Err(Reason::NoReal),
             Err(Refused::AllFull) => self.evict_until(shared, plan, id, |shared| {
-                shared.schedulers.pick(plan, id, key, now).ok()
+                shared.admission.schedulers.pick(plan, id, key, now).ok()
             })?,
         };
         if !reachable(turn.view, real) {
@@ -136,7 +137,7 @@ impl<F: Parse> Engine<F> {
         let answers = match forwarding.translates_destination() {
             true if forwarding.translates_source() => {
                 let found = self.local_port(shared, turn, &back, (real, service));
-                let (local, entry) = found.ok_or_else(|| shared.no_port())?;
+                let (local, entry) = found.ok_or_else(|| shared.admission.no_port())?;
                 (session.local, session.local_port) = local;
                 Some(entry)
             }
@@ -215,7 +216,7 @@ impl<F: Parse> Engine<F> {
         let Turn { view: View { plan, .. }, now, .. } = turn;
         let range = shared.ports_towards::<F>(plan, back, service)?;
         let at = real.0 as usize;
-        let mut walk = *shared.walks.get(at)?;
+        let mut walk = *shared.ports.walks.get(at)?;
         let (mut entry, mut holders) = (None, Holders::new(real, range.combinations()));
         let chosen = range.choose(&mut walk, |local, port| {
             let Some(key) = towards::<F>(plan, back, (local, port)) else { return false };
@@ -248,7 +249,7 @@ impl<F: Parse> Engine<F> {
             entry = Some(hash.into());
             Some((local, port))
         });
-        *shared.walks.get_mut(at)? = walk;
+        *shared.ports.walks.get_mut(at)? = walk;
         // What a session some time later will look at can be on its way until then.
         let later = range.next(walk.ahead(LANES as u32 - 1));
         if let Some(key) = later.and_then(|local| towards::<F>(plan, back, local)) {
@@ -258,6 +259,25 @@ impl<F: Parse> Engine<F> {
             }
         }
         Some((chosen?, entry?))
+    }
+}
+
+impl Admission {
+    /// A session of a service was opened that its rate counts.
+    #[inline(always)]
+    fn used_up(&mut self, service: &Service, id: ServiceId) {
+        if service.max_new_per_s == 0 {
+            return;
+        }
+        if let Some(usage) = self.usage.get_mut(usize::from(id.0)) {
+            usage.rate.take();
+        }
+    }
+
+    /// What the service of a session uses of its limits.
+    #[inline(always)]
+    fn usage_of(&mut self, plan: &Plan, session: &Core) -> Option<&mut Usage> {
+        self.usage.get_mut(usize::from(plan.service_of(session)?.0))
     }
 }
 
@@ -290,7 +310,7 @@ impl Shared {
 
     fn limited(&mut self, service: &Service, id: ServiceId, now: Time) -> Result<(), Reason> {
         let (workers, at) = (u32::from(self.workers), usize::from(id.0));
-        let Some(usage) = self.usage.get_mut(at) else { return Ok(()) };
+        let Some(usage) = self.admission.usage.get_mut(at) else { return Ok(()) };
         let share = |limit: u32| limit.div_ceil(workers);
         if service.max_sessions != 0 && usage.active >= share(service.max_sessions) {
             return Err(Reason::ServiceFull);
@@ -301,29 +321,12 @@ impl Shared {
         Ok(())
     }
 
-    /// A session of a service was opened that its rate counts.
-    #[inline(always)]
-    fn used_up(&mut self, service: &Service, id: ServiceId) {
-        if service.max_new_per_s == 0 {
-            return;
-        }
-        if let Some(usage) = self.usage.get_mut(usize::from(id.0)) {
-            usage.rate.take();
-        }
-    }
-
-    /// What the service of a session uses of its limits.
-    #[inline(always)]
-    fn usage_of(&mut self, plan: &Plan, session: &Core) -> Option<&mut Usage> {
-        self.usage.get_mut(usize::from(plan.service_of(session)?.0))
-    }
-
     /// Counts a session that has begun.
     pub(super) fn began(&mut self, plan: &Plan, session: &Core) {
-        self.live += 1;
-        self.counters.created += 1;
+        self.admission.live += 1;
+        self.statistics.counters.created += 1;
         let real = session.real();
-        if let Some(counters) = self.counters.reals.get_mut(real.0 as usize) {
+        if let Some(counters) = self.statistics.counters.reals.get_mut(real.0 as usize) {
             counters.sessions += 1;
             counters.active += 1;
             // In the middle of a connection: who takes part in it has shaken hands.
@@ -331,21 +334,21 @@ impl Shared {
             counters.handshakes += u64::from(established);
             counters.established += u32::from(established);
         }
-        if let Some(usage) = self.usage_of(plan, session) {
+        if let Some(usage) = self.admission.usage_of(plan, session) {
             let first = usage.active == 0;
             usage.active += 1;
-            self.load.sharers += u32::from(first);
+            self.admission.load.sharers += u32::from(first);
         }
         if session.state.is_half_open() {
-            self.half_opened(plan, session);
+            self.admission.half_opened(plan, session);
         }
-        self.schedulers.opened(real);
+        self.admission.schedulers.opened(real);
     }
 
     /// Counts a session that has ended.
     pub(super) fn ended(&mut self, plan: &Plan, session: &Core) {
         let real = session.real();
-        let counters = self.counters.reals.get_mut(real.0 as usize);
+        let counters = self.statistics.counters.reals.get_mut(real.0 as usize);
         if session.state == State::Ended {
             // It was counted before.
             if let Some(counters) = counters {
@@ -353,9 +356,9 @@ impl Shared {
             }
             return;
         }
-        self.live -= 1;
+        self.admission.live -= 1;
         if session.state == State::Template {
-            self.templates -= 1;
+            self.admission.templates -= 1;
             if let Some(counters) = counters.filter(|_| session.protocol() == TEMPLATE) {
                 counters.bound = counters.bound.saturating_sub(1);
             }
@@ -368,15 +371,15 @@ impl Shared {
             let closing = u32::from(session.state.is_closing());
             counters.closing = counters.closing.saturating_sub(closing);
         }
-        if let Some(usage) = self.usage_of(plan, session) {
+        if let Some(usage) = self.admission.usage_of(plan, session) {
             let last = usage.active == 1;
             usage.active = usage.active.saturating_sub(1);
-            self.load.sharers -= u32::from(last);
+            self.admission.load.sharers -= u32::from(last);
         }
         if session.state.is_half_open() {
-            self.half_closed(plan, session);
+            self.admission.half_closed(plan, session);
         }
-        self.schedulers.closed(real);
+        self.admission.schedulers.closed(real);
     }
 }
 

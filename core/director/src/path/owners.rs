@@ -13,6 +13,7 @@
 //! dropped ([`Reason::HandOffLoop`]).
 
 use super::handoff::Bounds;
+use super::shared::Ports;
 use super::{Shared, Verdict, hairpin};
 use crate::family::{Family, Ipv4, Ipv6, Tuple};
 use crate::hash::Seed;
@@ -58,7 +59,7 @@ pub(super) fn stays_here<F: Family>(
     shared: &Shared,
 ) -> Result<(), Verdict> {
     let Some(pool) = plan.pool_number(F::side(plan), tuple.dst) else { return Ok(()) };
-    if shared.has_port(pool, tuple.dport) {
+    if shared.ports.has_port(pool, tuple.dport) {
         return Ok(());
     }
     hand_off::<F>(plan, shared, pool, tuple)
@@ -83,38 +84,40 @@ fn hand_off<F: Family>(
     }
 }
 
-impl Shared {
-    /// Works out which local ports of a new plan are this worker's.
-    pub(super) fn adopt_ports(&mut self, plan: &Plan) {
-        self.ports.clear();
-        self.ports.extend(plan.pools.iter().map(|pool| {
-            let (offset, count) = pool.share(self.worker, self.workers);
-            (pool.first_port.wrapping_add(offset as u16), count)
-        }));
-        self.bounds = Bounds::of(plan, &self.ports);
-    }
-
+impl Ports {
     /// Whether a local port of a pool is this worker's.
     #[inline(always)]
     pub(super) fn has_port(&self, pool: usize, port: u16) -> bool {
-        let share = self.ports.get(pool);
+        let share = self.shares.get(pool);
         share.is_some_and(|(first, count)| u32::from(port.wrapping_sub(*first)) < *count)
+    }
+}
+
+impl Shared {
+    /// Works out which local ports of a new plan are this worker's.
+    pub(super) fn adopt_ports(&mut self, plan: &Plan) {
+        self.ports.shares.clear();
+        self.ports.shares.extend(plan.pools.iter().map(|pool| {
+            let (offset, count) = pool.share(self.worker, self.workers);
+            (pool.first_port.wrapping_add(offset as u16), count)
+        }));
+        self.ports.bounds = Bounds::of(plan, &self.ports.shares);
     }
 
     /// Begins a turn of so many frames, the last of which have these rounds behind them.
     #[inline(always)]
     pub(super) fn begin_rounds(&mut self, frames: usize, rounds: &[Round]) {
-        self.own = frames - rounds.len();
-        self.rounds.clear();
-        self.rounds.extend(rounds.iter().copied());
-        (self.resumes, self.hairpinned) = Default::default();
+        self.scratch.own = frames - rounds.len();
+        self.scratch.rounds.clear();
+        self.scratch.rounds.extend(rounds.iter().copied());
+        (self.scratch.resumes, self.scratch.hairpinned) = Default::default();
     }
 
     /// What a frame of the turn has behind it.
     pub(super) fn round(&self, frame: u8) -> Round {
         let fresh = Round { home: self.worker, ..Round::default() };
-        let handed = usize::from(frame).checked_sub(self.own);
-        handed.and_then(|at| self.rounds.get(at)).copied().unwrap_or(fresh)
+        let handed = usize::from(frame).checked_sub(self.scratch.own);
+        handed.and_then(|at| self.scratch.rounds.get(at)).copied().unwrap_or(fresh)
     }
 
     /// What a frame has behind it that is handed over by who received it, without any look.
@@ -136,30 +139,31 @@ impl Shared {
     /// Whether a packet may open a session from the middle of a stream, since its own was ended.
     pub(super) fn may_resume(&self, frame: u8) -> bool {
         self.round(frame).mid_stream
-            || self.resumes[usize::from(frame / 64)] >> (frame % 64) & 1 != 0
+            || self.scratch.resumes[usize::from(frame / 64)] >> (frame % 64) & 1 != 0
     }
 
     /// A packet's session was ended so that it opens another, wherever that will be.
     pub(super) fn resume(&mut self, frame: u8) {
-        self.resumes[usize::from(frame / 64)] |= 1 << (frame % 64);
+        self.scratch.resumes[usize::from(frame / 64)] |= 1 << (frame % 64);
     }
 
     /// Whether a packet is one from inside that hairpinning has made one from outside.
     pub(super) fn is_hairpinned(&self, frame: u8) -> bool {
         self.round(frame).hairpinned
-            || self.hairpinned[usize::from(frame / 64)] >> (frame % 64) & 1 != 0
+            || self.scratch.hairpinned[usize::from(frame / 64)] >> (frame % 64) & 1 != 0
     }
 
     /// Hairpinning has made a packet one from outside.
     pub(super) fn hairpin(&mut self, frame: u8) {
-        self.hairpinned[usize::from(frame / 64)] |= 1 << (frame % 64);
+        self.scratch.hairpinned[usize::from(frame / 64)] |= 1 << (frame % 64);
     }
 
     /// Ends the rounds of frames that have no end.
     #[cold]
     pub(super) fn end_rounds(&self, verdicts: &mut [Verdict]) {
         let most = (self.workers + SPARE).min(u8::MAX.into()) as u8;
-        for (verdict, round) in verdicts.iter_mut().skip(self.own).zip(&self.rounds) {
+        for (verdict, round) in verdicts.iter_mut().skip(self.scratch.own).zip(&self.scratch.rounds)
+        {
             if matches!(verdict, Verdict::HandOff(_)) && round.steps >= most {
                 *verdict = Verdict::Drop(Reason::HandOffLoop);
             }

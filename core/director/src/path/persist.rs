@@ -34,7 +34,7 @@ impl<F: Parse> Engine<F> {
         let real = template.real();
         let good = !expired(template, plan, now)
             && F::side(plan).real(real).is_some_and(|real| real.goes_on(true))
-            && shared.schedulers.is_eligible(real);
+            && shared.admission.schedulers.is_eligible(real);
         if good {
             return Some(real);
         }
@@ -71,7 +71,7 @@ impl<F: Parse> Engine<F> {
         // Under pressure a half-open session is remembered once its handshake is complete.
         let session = self.sessions.slab().at(id);
         if let Some(persistence) = service.persistence
-            && !(shared.load.pressure.on && session.state.is_half_open())
+            && !(shared.admission.load.pressure.on && session.state.is_half_open())
         {
             self.bind(shared, plan, now, id, persistence.prefix);
         }
@@ -85,7 +85,7 @@ impl<F: Parse> Engine<F> {
         plan: &Plan,
         (id, service, state): (u32, ServiceId, State),
     ) {
-        if shared.load.pressure.on
+        if shared.admission.load.pressure.on
             && matches!(state, State::Established | State::Udp)
             && let Some(persistence) = plan.service(service).and_then(|it| it.persistence)
         {
@@ -113,9 +113,14 @@ impl<F: Parse> Engine<F> {
         };
         let template = Session { client, core, ..Session::default() };
         // Without room for it the client's next session is scheduled anew.
-        if shared.live < shared.capacity && self.sessions.insert(plan, template).is_ok() {
-            (shared.live, shared.templates) = (shared.live + 1, shared.templates + 1);
-            if let Some(counters) = shared.counters.reals.get_mut(session.real().0 as usize) {
+        if shared.admission.live < shared.admission.capacity
+            && self.sessions.insert(plan, template).is_ok()
+        {
+            (shared.admission.live, shared.admission.templates) =
+                (shared.admission.live + 1, shared.admission.templates + 1);
+            if let Some(counters) =
+                shared.statistics.counters.reals.get_mut(session.real().0 as usize)
+            {
                 counters.bound += 1;
             }
         }

@@ -71,7 +71,7 @@ impl<F: Parse> Engine<F> {
         let any = plan.accept_mid_stream || shared.may_resume(frame);
         let state = admit::opening_state(plan, id, tuple.protocol, parsed.segment, any);
         let Some(state) = state else { return is(Verdict::Drop(Reason::NoSession)) };
-        shared.load.comes(self.sessions.hash(tuple));
+        shared.admission.load.comes(self.sessions.hash(tuple));
         let opened = self.map(shared, turn, tuple, (rule, state));
         let flow = opened.map_err(|reason| Outcome::Is(Verdict::Drop(reason)))?;
         track::begin(self.sessions.at_mut(flow.id()), parsed.segment);
@@ -85,7 +85,7 @@ impl<F: Parse> Engine<F> {
         plan: &Plan,
         rule: ServiceId,
     ) -> Result<(), Reason> {
-        let full = |shared: &Shared| shared.live + 1 >= shared.capacity;
+        let full = |shared: &Shared| shared.admission.live + 1 >= shared.admission.capacity;
         // Templates of sessions that linger take places, too.
         if full(shared) {
             self.stop_all_lingering(shared, plan);
@@ -142,7 +142,8 @@ impl<F: Parse> Engine<F> {
         if shares && template.is_none() {
             let new = mapping_of::<F>(&session);
             let id = self.sessions.insert(plan, new).map_err(|_| Reason::SessionsFull)?;
-            (shared.live, shared.templates) = (shared.live + 1, shared.templates + 1);
+            (shared.admission.live, shared.admission.templates) =
+                (shared.admission.live + 1, shared.admission.templates + 1);
             template = Some(Flow::new(id, Direction::Inbound));
         }
         let inserted = self.sessions.insert(plan, session);
@@ -225,7 +226,7 @@ impl<F: Parse> Engine<F> {
         let (plan, now) = (turn.view.plan, turn.now);
         let range = range_of::<F>(shared, plan, tuple, rule)?;
         let at = outside.0 as usize;
-        let mut walk = *shared.walks.get(at)?;
+        let mut walk = *shared.ports.walks.get(at)?;
         let chosen = range.choose(&mut walk, |local, dport| {
             let Some(dst) = F::side(plan).local(local) else { return false };
             let protocol = tuple.protocol;
@@ -235,7 +236,7 @@ impl<F: Parse> Engine<F> {
                 && self.is_free(shared, plan, now, &towards)
                 && !turn.others.have::<F>(plan, local, &F::key(&towards))
         });
-        *shared.walks.get_mut(at)? = walk;
+        *shared.ports.walks.get_mut(at)? = walk;
         chosen
     }
 
@@ -251,7 +252,7 @@ impl<F: Parse> Engine<F> {
         let Tuple { src, sport, dst: far, dport: far_port, protocol } = *tuple;
         let ask = |key: Tuple<F::Addr>| self.sessions.index().prefetch(self.sessions.hash(&key));
         ask(Tuple { src, sport, protocol, ..Tuple::default() });
-        let walk = shared.walks.get(outside.0 as usize).copied().unwrap_or_default();
+        let walk = shared.ports.walks.get(outside.0 as usize).copied().unwrap_or_default();
         let first = range_of::<F>(shared, plan, tuple, rule).and_then(|range| range.next(walk));
         let Some((local, dport)) = first else { return };
         let Some(dst) = F::side(plan).local(local) else { return };

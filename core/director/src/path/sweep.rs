@@ -67,7 +67,7 @@ impl<F: Parse> Engine<F> {
     pub fn expire(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
         let connection = is_connection(self.sessions.slab().at(id));
         self.remove(shared, plan, id);
-        shared.counters.expired += u64::from(connection);
+        shared.statistics.counters.expired += u64::from(connection);
     }
 
     pub fn sweep(&mut self, shared: &mut Shared, plan: &Plan, now: Time) {
@@ -92,7 +92,7 @@ impl<F: Parse> Engine<F> {
     fn sweep_slots(&mut self, shared: &mut Shared, plan: &Plan, now: Time, slots: u32) {
         let (mut left, mut asked) = (slots, Over::new());
         let mut idle_ms = plan.timeout_ms;
-        if shared.load.pressure.on {
+        if shared.admission.load.pressure.on {
             for state in [State::SynRecv, State::UdpNew] {
                 let ms = &mut idle_ms[state as usize];
                 *ms = PRESSED_MS.min(*ms);
@@ -141,7 +141,7 @@ impl<F: Parse> Engine<F> {
         let mut over = Over::new();
         for id in ids {
             let session = self.sessions.slab().at(*id);
-            let pressed = shared.load.pressure.on
+            let pressed = shared.admission.load.pressure.on
                 && session.state.is_half_open()
                 && session.idle_ms(now) > PRESSED_MS;
             if pressed || timed_out(session, plan, now) {
@@ -162,7 +162,7 @@ impl<F: Parse> Engine<F> {
             if !session.is_vacant() {
                 let connection = is_connection(session);
                 self.remove_by(shared, plan, id, hashes);
-                shared.counters.expired += u64::from(connection);
+                shared.statistics.counters.expired += u64::from(connection);
             }
         }
     }

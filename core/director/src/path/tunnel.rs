@@ -332,18 +332,18 @@ pub(super) fn reported<F: Family, B: Frame>(
     let Some(message) = meaning.message((&outer, encap), inner) else {
         return Verdict::Drop(Reason::IcmpError);
     };
-    let may = shared.errors.allows(plan.icmp_errors_per_s, turn.now);
+    let may = shared.answers.errors.allows(plan.icmp_errors_per_s, turn.now);
     if !may || !answer::write_error(frame, received.l3, (service, client), message, inner) {
         return Verdict::Drop(Reason::IcmpError);
     }
-    shared.errors.take();
+    shared.answers.errors.take();
     let ethertype = if client.is_ipv6() { ethernet::IPV6 } else { ethernet::IPV4 };
     if let Some(field) = frame.bytes_mut().get_mut(received.l3 - 2..received.l3) {
         field.copy_from_slice(&ethertype.to_be_bytes());
     }
     match fib.lookup(client).ok().and_then(|id| fib.hop(id)) {
         Some(hop) => rewrite::link_layer(frame, hop),
-        None => shared.unresolved(fib, at, client),
+        None => shared.scratch.unresolved(fib, at, client),
     }
 }
 

@@ -109,7 +109,7 @@ impl<F: Parse> Engine<F> {
             return Outcome::TooBig(room);
         }
         let lane = &mut self.burst.lanes[at];
-        shared.forwarded(real, direction, length);
+        shared.statistics.forwarded(real, direction, length);
         if forwarding.answers_past() {
             lane.flow = Flow(real.0);
         }

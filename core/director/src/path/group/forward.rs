@@ -43,7 +43,7 @@ impl<F: Parse> Engine<F> {
         }
         let flow = Flow(group.flow[lane]);
         self.sessions.at_mut(flow.id()).seen_ms = turn.now.low();
-        shared.forwarded(group.real(lane), flow.direction(), length);
+        shared.statistics.forwarded(group.real(lane), flow.direction(), length);
         true
     }
 
@@ -74,13 +74,13 @@ impl<F: Parse> Engine<F> {
             by,
             hops,
             sessions: self.sessions.slots_mut(),
-            reals: &mut shared.counters.reals,
+            reals: &mut shared.statistics.counters.reals,
             seen_ms: turn.now.low(),
             frames,
             verdicts,
         });
         if (strange, left) == (0, 0) {
-            shared.leaving.add(by, LANES);
+            shared.scratch.leaving.add(by, LANES);
         }
         left
     }
@@ -109,7 +109,7 @@ impl<F: Parse> Engine<F> {
             by,
             hops,
             sessions: self.sessions.slots_mut(),
-            reals: &mut shared.counters.reals,
+            reals: &mut shared.statistics.counters.reals,
             seen_ms: turn.now.low(),
             frames,
             verdicts,
@@ -119,7 +119,7 @@ impl<F: Parse> Engine<F> {
             _ => self.level.run(Enter { tunnels: &paths.sixes, forward }),
         };
         if (strange, left) == (0, 0) {
-            shared.leaving.add(by, LANES);
+            shared.scratch.leaving.add(by, LANES);
         }
         for lane in lanes(left) {
             shared.paths.forget(group.real(lane), turn.now);
@@ -141,7 +141,7 @@ impl<F: Parse> Engine<F> {
             if !self.forward(shared, turn, (at, lane), frame, verdict) {
                 return ALL << lane;
             }
-            shared.leaving.note(verdict);
+            shared.scratch.leaving.note(verdict);
         }
         0
     }
@@ -207,7 +207,7 @@ impl<F: Parse> Engine<F> {
         let session = self.sessions.at_mut(flow.id());
         let before = session.state;
         let fits = track::tcp(session, flow.direction(), segment);
-        shared.counters.ignored_ends += u64::from(!fits);
+        shared.statistics.counters.ignored_ends += u64::from(!fits);
         if before == session.state && !matches!(before, State::TimeWait | State::Close) {
             return 0;
         }
@@ -220,7 +220,7 @@ impl<F: Parse> Engine<F> {
         let (ends, ended) = (group.ends, plan.timeout_ms[state as usize] == 0);
         if ends >> lane & 1 == 1 && ended && state == State::TimeWait {
             self.linger(shared, plan, flow.id());
-            shared.counters.closed += 1;
+            shared.statistics.counters.closed += 1;
         } else if ends >> lane & 1 == 1 && ended {
             let group = &self.burst.groups[at % GROUPS];
             let other = (group.answered >> lane & 1 == 1).then_some(answers[lane]);
@@ -229,7 +229,7 @@ impl<F: Parse> Engine<F> {
                 Direction::Outbound => [other, Some(group.hash(lane))],
             };
             self.remove_by(shared, plan, flow.id(), hashes);
-            shared.counters.closed += 1;
+            shared.statistics.counters.closed += 1;
         }
         if conflicts >> lane & 1 == 1 { !self.burst.groups[at % GROUPS].others(flow) } else { 0 }
     }

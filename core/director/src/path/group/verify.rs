@@ -56,6 +56,20 @@ struct Facts<I: Instructions, E> {
     rest: Words<I>,
 }
 
+/// Where the vectors above find a session's fields: words of the first and of the last sixteen
+/// bytes of its core, in the order of [`Facts::of`].
+const _: () = {
+    use crate::session::{CORE, Core};
+    use std::mem::offset_of;
+    const BACK: usize = CORE - 16;
+    assert!(offset_of!(Core, client_port) == 0 && offset_of!(Core, virtual_port) == 2);
+    assert!(offset_of!(Core, local_port) == 4 && offset_of!(Core, local) == 6);
+    assert!(offset_of!(Core, fin) == 8 && offset_of!(Core, state) == 10);
+    assert!(offset_of!(Core, real_protocol) == 12 && offset_of!(Core, seen_ms) == BACK + 4);
+    assert!(offset_of!(Core, client_hop) == BACK + 8);
+    assert!(offset_of!(Core, hop_generation) == BACK + 10 && offset_of!(Core, seen) == BACK + 12);
+};
+
 impl<I: Instructions, E: Ends<I>> Facts<I, E> {
     #[inline(always)]
     fn of<F: Together<Ends<I> = E>>(verify: &mut Verify<'_, F>, instructions: I) -> Option<Self> {

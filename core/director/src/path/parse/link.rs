@@ -8,7 +8,7 @@ use crate::reason::Reason;
 /// What is to another receiver of the link goes no further.
 #[inline(always)]
 pub(super) fn is_for_us<B: Frame>(frame: &B, shared: &Shared) -> Result<(), Refused> {
-    if shared.macs.refuse(frame.bytes()) {
+    if shared.scratch.macs.refuse(frame.bytes()) {
         return Err(Verdict::Drop(Reason::OtherMac).into());
     }
     Ok(())

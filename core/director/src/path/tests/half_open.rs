@@ -40,13 +40,13 @@ fn check(lab: &Lab) {
     let (path, plan) = (&lab.path, &lab.plan);
     let [four, extended] = [listed(&path.v4, plan), listed(&path.extended, plan)];
     let counts: Vec<_> = four.iter().zip(&extended).map(|(a, b)| a + b).collect();
-    let told: Vec<_> = path.shared.usage.iter().map(|usage| usage.half_open).collect();
+    let told: Vec<_> = path.shared.admission.usage.iter().map(|usage| usage.half_open).collect();
     assert_eq!(told[..counts.len()], counts);
     let all: u32 = counts.iter().sum();
     assert_eq!(path.half_open_sessions(), all);
-    assert_eq!(path.shared.load.reals.iter().sum::<u32>(), all);
-    let with_any = path.shared.usage.iter().filter(|usage| usage.active > 0).count();
-    assert_eq!(path.shared.load.sharers as usize, with_any);
+    assert_eq!(path.shared.admission.load.reals.iter().sum::<u32>(), all);
+    let with_any = path.shared.admission.usage.iter().filter(|usage| usage.active > 0).count();
+    assert_eq!(path.shared.admission.load.sharers as usize, with_any);
     let (room, live) = (path.session_capacity(), path.live_sessions());
     assert!(live + path.templates() <= room, "{live} of {room}");
     assert!(all <= room / 2, "{all} of {room}");
