@@ -31,6 +31,7 @@ result() {
 turns="--repeats $runs --seconds $span"
 # shellcheck disable=SC2086 # they are words
 {
+    result mix mix $turns
     result memory memory $turns
     result elephant elephant $turns
     result scaling scaling $turns

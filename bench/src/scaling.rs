@@ -194,7 +194,7 @@ mod tests {
         let row = |workers, misdirected, mpps: [f64; 2], cycles: [f64; 2]| {
             let cost = (misdirected > 0.0).then_some(40.0);
             let run = |(mpps, cycles)| json!({"mpps": mpps, "cycles_per_packet": cycles});
-            let stages = |search| json!({"search": search, "parse": 10.0});
+            let stages = |screen| json!({"screen": screen, "parse": 10.0});
             let costs = json!({"hand_off_cycles": cost, "stage_cycles_per_packet": stages(3.5),
                 "stage_cycles_per_packet_without_handoff": stages(0.5)});
             let run = |figures| runs::merge([run(figures), costs.clone()]);
@@ -221,7 +221,7 @@ mod tests {
         assert!(report.text().contains("40 (40 to 40)"), "{}", report.text());
         // Three cycles more of each packet, of which a quarter is handed over.
         let stages = &report.json()["rows"][2]["stage_cycles_per_hand_off"];
-        assert_eq!((&stages["search"], &stages["parse"]), (&json!(12.0), &json!(0.0)));
+        assert_eq!((&stages["screen"], &stages["parse"]), (&json!(12.0), &json!(0.0)));
         assert!(report.json()["rows"][1]["stage_cycles_per_hand_off"].is_null());
         let of_stages = "a hand-off, cycles by stage  search";
         assert!(report.text().contains(of_stages), "{}", report.text());

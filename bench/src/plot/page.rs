@@ -54,7 +54,27 @@ const FLOOR: Column = ("floor", "floor_cycles_per_line", COUNT);
 const RATE: Show = Figure(1.0, 3);
 const MICROSECONDS: Show = Figure(1e-3, 1);
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
+    Part {
+        command: "mix",
+        title: "The mix that users have",
+        plots: &[],
+        rows: "rows",
+        columns: &[
+            ("workers", "workers", Word),
+            ("misdirected %", "misdirected_share_of_all", Figure(100.0, 0)),
+            ("sessions", "sessions", COUNT),
+            MPPS,
+            ("cycles", "cycles_per_packet", CYCLES),
+            CYCLES_RUNS,
+            MIN,
+            FLOOR,
+        ],
+        remark: "Full NAT of IPv4, packets of 64 to 1518 bytes, TCP and UDP, a million sessions a \
+            worker, 5 % of the packets open one. `misdirected` packets reach a worker that does \
+            not own their session. Special paths are judged by this mix.",
+        stages: (0, &[]),
+    },
     Part {
         command: "memory",
         title: "Memory and time by sessions",
@@ -97,7 +117,7 @@ const PARTS: [Part; 8] = [
             ("bytes", "bytes_per_session", COUNT),
             FLOOR,
         ],
-        remark: "`dr` and `ipip` are inbound only. `snat` of IPv4 lives in the wide table.",
+        remark: "`dr` and `ipip` are inbound only. `snat` of IPv4 is in the extended table.",
         stages: (0, &[]),
     },
     Part {

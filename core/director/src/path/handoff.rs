@@ -223,7 +223,7 @@ impl Path {
             }
             None => return 0,
         };
-        probe.mark(Stage::Search);
+        probe.mark(Stage::Screen);
         let mut owners = ArrayVec::<u16, BURST>::new();
         if is_six == Some(false)
             && let Some(ports) = bounds.alike
@@ -234,7 +234,7 @@ impl Path {
         } else {
             shared.tell_each(plan, frames, is_six, (&mut suspects, &mut owners));
         }
-        probe.mark(Stage::Tell);
+        probe.mark(Stage::Owner);
         let (round, count) = (shared.first_round(), owners.len());
         if count > 0 {
             part(burst, &suspects, |frames| give(&owners, round, frames));

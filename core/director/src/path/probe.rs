@@ -5,10 +5,10 @@
 pub enum Stage {
     /// Taking frames from a port.
     Receive,
-    /// Looking for frames that other workers have the local ports of.
-    Search,
-    /// Telling whose these are.
-    Tell,
+    /// Picking out misdirected frames: other workers have their local ports.
+    Screen,
+    /// Finding the owner workers of these.
+    Owner,
     /// Adding frames to the burst that other workers have handed over.
     Join,
     /// Reading headers.
@@ -33,8 +33,8 @@ impl Stage {
     /// All, in the order of a burst.
     pub const ALL: [Self; 11] = [
         Self::Receive,
-        Self::Search,
-        Self::Tell,
+        Self::Screen,
+        Self::Owner,
         Self::Join,
         Self::Parse,
         Self::Find,
@@ -49,8 +49,8 @@ impl Stage {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Receive => "receive",
-            Self::Search => "search",
-            Self::Tell => "tell",
+            Self::Screen => "screen",
+            Self::Owner => "owner",
             Self::Join => "join",
             Self::Parse => "parse",
             Self::Find => "find",
@@ -66,8 +66,8 @@ impl Stage {
     pub const fn about(self) -> &'static str {
         match self {
             Self::Receive => "take frames from a port",
-            Self::Search => "look for frames that are other workers'",
-            Self::Tell => "tell whose these are",
+            Self::Screen => "pick out misdirected frames",
+            Self::Owner => "find their owner workers",
             Self::Join => "add frames that other workers handed over",
             Self::Parse => "read headers",
             Self::Find => "look for sessions",
