@@ -117,6 +117,9 @@ pub struct Service {
     pub former_owners: Vec<Owner>,
     /// The number of the plan since which it is there without a break; 0 if it has long gone.
     pub born: u64,
+    /// The number of the plan since which it may have sessions, removed in between or not; 0 if it
+    /// has none any more.
+    pub sessions_since: u64,
     /// Whether its sessions are in the extended table, whatever its family: see [`Plan::wide_v4`].
     pub extended: bool,
     /// False for a tombstone.
@@ -154,6 +157,7 @@ impl Default for Service {
             owner: None,
             former_owners: Vec::new(),
             born: 0,
+            sessions_since: 0,
             extended: false,
             live: false,
         }
@@ -165,6 +169,9 @@ impl Service {
     fn succeed(&mut self, former: Self) {
         if former.born != 0 {
             self.born = former.born;
+        }
+        if former.sessions_since != 0 {
+            self.sessions_since = former.sessions_since;
         }
         let now = self.owner;
         self.former_owners = former.former_owners;

@@ -134,6 +134,7 @@ impl Plan {
             // Nobody has to look for its sessions any more.
             service.owner = None;
             service.former_owners.clear();
+            service.sessions_since = 0;
         }
         for real in &mut plan.reals {
             real.live = false;
@@ -254,6 +255,7 @@ impl Plan {
             },
             former_owners: Vec::new(),
             born: self.epoch,
+            sessions_since: self.epoch,
             extended,
             live: true,
         };

@@ -356,7 +356,10 @@ fn former<'a>(
     let extended = |service: &&&Service| service.live && service.ports.single().is_none();
     for wider in ours.iter().filter(extended) {
         let Some(owner) = wider.owner else { continue };
-        let later = |s: &&&Service| s.live && s.vip == wider.vip && s.born > wider.born;
+        let later = |s: &&&Service| {
+            let other = !std::ptr::eq(**s, *wider);
+            other && s.live && s.vip == wider.vip && s.born > wider.sessions_since
+        };
         for service in ours.iter().filter(later) {
             let same = wider.protocol == service.protocol || wider.protocol == Protocol::Any;
             let ports = wider.ports.common(service.ports);
@@ -440,6 +443,10 @@ mod tests {
         let back = compile(&[all(None), over(Some(28))], Some(&gone), &none);
         // In between the wider one had its clients.
         assert_eq!(at(&back, 80), [Owner::Endpoint, Owner::Network(24)]);
+        // The wider one goes and comes back: its clients of then are where they were.
+        let alone = compile(&[over(Some(28))], Some(&back), &none);
+        let both = compile(&[all(None), over(Some(28))], Some(&alone), &none);
+        assert_eq!(at(&both, 80), [Owner::Endpoint, Owner::Network(24)]);
         let retired = Retired { services: [ServiceId(1)].into(), ..Retired::default() };
         let forgotten = compile(&[all(None)], Some(&gone), &retired);
         assert!(at(&forgotten, 80).is_empty());
