@@ -11,7 +11,7 @@ use std::path::Path;
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId, TargetKind};
 
-use super::Report;
+use super::{Report, manifest};
 
 /// The rings' folders, inside out.
 const RINGS: [&str; 4] = ["core/", "host/", "control/", "bin/"];
@@ -77,6 +77,7 @@ pub fn check(root: &Path, report: &mut Report) -> Result<(), String> {
     let tree = Tree::new(&metadata);
     for package in metadata.workspace_packages() {
         report.crates += 1;
+        manifest::check(package, &tree.folder(package), report);
         tree.check(package, report);
         check_roots(package, &tree.folder(package), report);
     }

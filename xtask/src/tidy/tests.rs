@@ -37,8 +37,8 @@ impl Tree {
 
     fn member(&self, folder: &str, name: &str, dependencies: &str) {
         let manifest = format!(
-            "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
-             [dependencies]\n{dependencies}"
+            "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\
+             description = \"A crate\"\npublish = false\n\n[dependencies]\n{dependencies}"
         );
         self.put(&format!("{folder}/Cargo.toml"), &manifest);
         self.put(&format!("{folder}/src/lib.rs"), LIB);
@@ -102,11 +102,7 @@ fn ring_0_may_not_use_what_is_not_on_its_list() {
     let tree = Tree::new();
     // Stands for a package from a registry, which a test without a network cannot have.
     tree.member("core/director", "director", "tokio = { path = \"../../elsewhere/tokio\" }\n");
-    tree.put(
-        "elsewhere/tokio/Cargo.toml",
-        "[package]\nname = \"tokio\"\nversion = \"0.1.0\"\nedition = \"2024\"\n",
-    );
-    tree.put("elsewhere/tokio/src/lib.rs", LIB);
+    tree.member("elsewhere/tokio", "tokio", "");
     let report = tree.check();
     let texts: Vec<_> = report.findings.iter().map(|f| (&*f.place, &*f.text)).collect();
     assert!(texts.iter().any(|(_, text)| text.contains("not on the list")), "{texts:?}");
@@ -269,4 +265,27 @@ fn what_cannot_be_read_is_no_finding() {
     let tree = Tree::new();
     tree.put("xtask/ratchet.toml", "[functions]\nnot a list\n");
     assert!(check(tree.0.path()).is_err());
+}
+
+#[test]
+fn manifest_says_what_the_crate_is_for_and_that_it_stays_here() {
+    const PLACE: &str = "core/wire/Cargo.toml";
+    const GOOD: &str = "description = \"A crate\"\npublish = false\n";
+    let long = format!("description = \"{}\"\npublish = false\n", "a".repeat(101));
+    for (said, findings) in [
+        (GOOD, 0),
+        ("publish = false\n", 1),
+        ("description = \" \"\npublish = false\n", 1),
+        ("description = \"A\\ncrate\"\npublish = false\n", 1),
+        (&long, 1),
+        ("description = \"A crate\"\n", 1),
+        ("description = \"A crate\"\npublish = [\"elsewhere\"]\n", 1),
+        ("", 2),
+    ] {
+        let tree = Tree::new();
+        let manifest = fs::read_to_string(tree.0.path().join(PLACE)).expect("a member's manifest");
+        assert!(manifest.contains(GOOD));
+        tree.put(PLACE, &manifest.replace(GOOD, said));
+        assert_eq!(tree.broken(), vec![("manifest", PLACE.to_owned()); findings], "{said}");
+    }
 }
