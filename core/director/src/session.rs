@@ -34,7 +34,8 @@ pub struct Session<A, X = ()> {
     pub extra: X,
 }
 
-/// What all sessions have.
+/// What all sessions have. It is full: what a feature needs besides lies in an array of its own
+/// beside the slots (`sluice_table::SideArray`), as the lists of half-open sessions do.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Zeroable, NoUninit)]
 pub struct Core {

@@ -8,8 +8,10 @@
 
 pub mod index;
 pub mod region;
+pub mod side;
 pub mod slab;
 
 pub use index::{Full, Index};
 pub use region::{PagePolicy, Pages, Region, RegionError};
+pub use side::SideArray;
 pub use slab::{Slab, Slot};

@@ -16,7 +16,7 @@ use crate::plan::{Plan, ServiceId};
 use crate::session::{Core, State};
 use crate::time::Time;
 use bytemuck::Zeroable;
-use sluice_table::{PagePolicy, Region, RegionError};
+use sluice_table::{PagePolicy, RegionError, SideArray};
 
 /// Half-open sessions hold this part of the table at most.
 pub(super) const HALF: u32 = 2;
@@ -37,7 +37,7 @@ const _: () = assert!(size_of::<Link>() == 8);
 
 /// Half-open sessions of one table in lists by service, the oldest first.
 pub(super) struct HalfOpen {
-    links: Region<Link>,
+    links: SideArray<Link>,
     /// By service, ids plus one: the first, and the last.
     ends: Vec<Link>,
     /// Where the next look for a session of a service above its share begins.
@@ -47,7 +47,7 @@ pub(super) struct HalfOpen {
 impl HalfOpen {
     /// Empty lists for a table of so many sessions.
     pub fn new(capacity: u32, pages: PagePolicy) -> Result<Self, RegionError> {
-        let links = Region::new(capacity as usize, pages)?;
+        let links = SideArray::new(capacity, pages)?;
         Ok(Self { links, ends: Vec::new(), hand: 0 })
     }
 
@@ -63,23 +63,33 @@ impl HalfOpen {
         let last = std::mem::replace(&mut ends.after, id + 1);
         match last {
             0 => ends.before = id + 1,
-            last => self.links[last as usize - 1].after = id + 1,
+            last => self.set_after(last, id + 1),
         }
-        self.links[id as usize] = Link { before: last, after: 0 };
+        self.links.set(id, Link { before: last, after: 0 });
+    }
+
+    /// Sets who comes after a session, given as an id plus one.
+    #[inline(always)]
+    fn set_after(&mut self, of: u32, after: u32) {
+        if let Some(link) = of.checked_sub(1).and_then(|id| self.links.get_mut(id)) {
+            link.after = after;
+        }
     }
 
     /// Takes out a session that is in a service's list.
     #[inline(always)]
     pub fn take_out(&mut self, service: ServiceId, id: u32) {
         let Some(ends) = self.ends.get_mut(usize::from(service.0)) else { return };
-        let Link { before, after } = self.links[id as usize];
-        match before {
-            0 => ends.before = after,
-            before => self.links[before as usize - 1].after = after,
+        let Link { before, after } = self.links.get(id);
+        if before == 0 {
+            ends.before = after;
         }
-        match after {
-            0 => ends.after = before,
-            after => self.links[after as usize - 1].before = before,
+        if after == 0 {
+            ends.after = before;
+        }
+        self.set_after(before, after);
+        if let Some(link) = after.checked_sub(1).and_then(|id| self.links.get_mut(id)) {
+            link.before = before;
         }
     }
 
@@ -98,7 +108,7 @@ impl HalfOpen {
     }
 
     pub(super) fn younger(&self, id: u32) -> Option<u32> {
-        self.links[id as usize].after.checked_sub(1)
+        self.links.get(id).after.checked_sub(1)
     }
 }
 
