@@ -3,6 +3,11 @@
 //! The reader takes bytes as they come, in whatever pieces, and says as soon as it knows. A peer
 //! may send anything: the head, the number of fields, each chunk's size line and what is kept of
 //! the body are bounded.
+//!
+//! The head and the sizes of chunks are read by `httparse`. What is ours is the order of the parts,
+//! their bounds and the judgement. hyper's client wants a runtime's sockets, which ring 0 must not
+//! have. `ureq-proto` has no I/O either, but it writes into and reads from its caller's buffers,
+//! so pieces would still be joined and bounded here: about as much code as there is.
 
 use crate::expect::Expect;
 use crate::finding::{Finding, printable};

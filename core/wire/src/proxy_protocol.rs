@@ -4,6 +4,9 @@
 //! Only the forms that a director sends: one line of text, or one binary header, whose only TLV is
 //! padding. The length is known before the header is written, because sequence numbers move by it.
 //! The readers are as strict as the specification lets a receiver be; they exist for tests.
+//!
+//! Not by the crate `ppp`: it builds version 2 in a `Vec`, and the packet path does not allocate.
+//! The writers here are about 100 lines.
 
 use core::fmt::{self, Write};
 use core::net::{Ipv4Addr, Ipv6Addr};
