@@ -3,10 +3,10 @@
 //! Only what a check needs: one question, the answer's header, and addresses among its records.
 //! Names are skipped and never put together, so pointers cannot make a loop.
 //!
-//! Not by `hickory-proto`: it decodes every record into values of its own and refuses an answer for
-//! one record that it cannot read, while a check needs the header, and addresses only when one is
-//! expected. It would also bring some 30 crates that nothing else here uses (names in Unicode,
-//! URLs) and a random number generator into ring 0. What it would replace are about 80 lines.
+//! Not by `hickory-proto`: its `Message` decodes every record and refuses an answer for one that it
+//! cannot read, while a check needs the header, and addresses only when one is expected. It would
+//! also bring some 30 crates that nothing else here uses (names in Unicode, URLs) and a random
+//! number generator into ring 0. What it would replace are about 80 lines.
 
 use crate::finding::Finding;
 use std::net::IpAddr;

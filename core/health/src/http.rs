@@ -5,9 +5,9 @@
 //! the body are bounded.
 //!
 //! The head and the sizes of chunks are read by `httparse`. What is ours is the order of the parts,
-//! their bounds and the judgement. hyper's client wants a runtime's sockets, which ring 0 must not
-//! have. `ureq-proto` has no I/O either, but it writes into and reads from its caller's buffers,
-//! so pieces would still be joined and bounded here: about as much code as there is.
+//! their bounds and the judgement. hyper's client is futures over I/O objects, which ring 0 must
+//! not have. `ureq-proto` has no I/O either, but it reads from and writes into its caller's
+//! buffers, so pieces would still be joined and bounded here: about as much code as there is.
 
 use crate::expect::Expect;
 use crate::finding::{Finding, printable};
