@@ -223,7 +223,7 @@ mod tests {
         let stages = &report.json()["rows"][2]["stage_cycles_per_hand_off"];
         assert_eq!((&stages["screen"], &stages["parse"]), (&json!(12.0), &json!(0.0)));
         assert!(report.json()["rows"][1]["stage_cycles_per_hand_off"].is_null());
-        let of_stages = "a hand-off, cycles by stage  search";
+        let of_stages = "a hand-off, cycles by stage  screen";
         assert!(report.text().contains(of_stages), "{}", report.text());
     }
 }

@@ -113,7 +113,7 @@ reasons! {
         "A packet without an equivalent in the other IP version (RFC 7915): authentication \
          headers, fragmented UDP without a checksum.";
     NoTunnelSource, "no_tunnel_source", Dropped,
-        "IP in IP without an outer source address of the real server's family: set [ipip].";
+        "A tunnel without an outer source address of the real server's family: set [ipip].";
     SessionsFull, "sessions_full", Dropped,
         "The worker's session table is full: raise limits.sessions or lower the timeouts.";
     LocalPortsExhausted, "local_ports_exhausted", Dropped,

@@ -185,7 +185,7 @@ impl Steps<'_> {
                 _ if answered => format!("becomes the answer {becomes}"),
                 _ if gateway => format!("routed for its sender: {becomes}"),
                 Some(Mode::Dr) => "dr: as it is, to the real server's MAC address".to_owned(),
-                Some(Mode::Ipip) => format!("ipip: goes inside {becomes}"),
+                Some(mode) if mode.is_tunnel() => format!("{}: goes inside {becomes}", mode.name()),
                 Some(mode) => format!("{}: becomes {becomes}", mode.name()),
                 None => format!("leaves as {becomes}"),
             };
