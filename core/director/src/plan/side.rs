@@ -353,8 +353,8 @@ fn former<'a>(
             service.owners().filter(|owner| !service.live || Some(*owner) != service.owner);
         found.extend(owners.map(|owner| (*service, service.ports, owner)));
     }
-    let extended = |service: &&&Service| service.live && service.ports.single().is_none();
-    for wider in ours.iter().filter(extended) {
+    let has_range = |service: &&&Service| service.live && service.ports.single().is_none();
+    for wider in ours.iter().filter(has_range) {
         let Some(owner) = wider.owner else { continue };
         let later = |s: &&&Service| {
             let other = !std::ptr::eq(**s, *wider);

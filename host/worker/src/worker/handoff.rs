@@ -1,9 +1,9 @@
 //! Frames among workers: what others have handed over, and what is to be handed to them before
 //! anything else is done with it.
 //!
-//! Frames from other workers are guests of the port that they came by: they join the next burst of
-//! it here, since a burst costs much that does not depend on how many frames it has. While bursts
-//! are full they wait in their ring, for a few turns at most. Frames of one flow keep their order.
+//! Frames from other workers join the next burst of the port that they came by, since a burst costs
+//! much that does not depend on how many frames it has. While bursts are full they wait in their
+//! ring, for a few turns at most. Frames of one flow keep their order.
 
 use super::Worker;
 use crate::queue::{Burst, Queue};
