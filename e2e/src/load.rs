@@ -201,11 +201,18 @@ fn iperf3(client: &Netns, server: &str, seconds: u32, more: &[&str]) -> Result<V
     })
 }
 
-/// Whether the server closed the control connection before it opened one for data.
+/// Whether the server closed the control connection, or its listening socket, before it opened one
+/// for data. The reset of a connection in the queue of the closed socket may arrive before iperf3
+/// has looked whether it is connected, or after; and for a moment nothing listens.
 fn never_began(report: &Value) -> bool {
-    let reset = "unable to receive control message: Connection reset by peer";
+    const ENDS: [&str; 3] = [
+        "unable to receive control message: Connection reset by peer",
+        "unable to connect to server: Connection reset by peer",
+        "unable to connect to server: Connection refused",
+    ];
     let connected = report["start"]["connected"].as_array();
-    report["error"] == reset && connected.is_none_or(Vec::is_empty)
+    let error = report["error"].as_str().unwrap_or_default();
+    ENDS.contains(&error) && connected.is_none_or(Vec::is_empty)
 }
 
 /// Whether all of `count` pings are answered.
@@ -239,7 +246,8 @@ pub fn human_rate(bits_per_s: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Wrk, median, parse_wrk};
+    use super::{Wrk, median, never_began, parse_wrk};
+    use serde_json::json;
 
     const REPORT: &str = "Running 1s test @ http://192.0.2.11/
   1 threads and 16 connections
@@ -272,6 +280,20 @@ Transfer/sec:     14.59MB
         let quiet = REPORT.replace("  Socket errors: connect 0, read 3, write 0, timeout 2\n", "");
         assert_eq!(parse_wrk(&quiet).expect("without errors").socket_errors, 0);
         assert!(parse_wrk("unable to connect").is_err());
+    }
+
+    /// What a server that makes its listening socket anew does to who is waiting at the old one.
+    #[test]
+    fn a_connection_that_never_began_is_no_failure() {
+        let report = |error: &str, connected: &[u32]| {
+            never_began(&json!({"start": {"connected": connected}, "error": error}))
+        };
+        for early in ["reset by peer", "refused"] {
+            let error = format!("unable to connect to server: Connection {early}");
+            assert!(report(&error, &[]) && !report(&error, &[1]), "{error}");
+        }
+        assert!(report("unable to receive control message: Connection reset by peer", &[]));
+        assert!(!report("unable to connect to server: No route to host", &[]));
     }
 
     #[test]

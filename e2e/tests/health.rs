@@ -46,7 +46,7 @@ pub fn nginx(fixture: &mut Fixture, index: usize) -> &mut Running {
 }
 
 /// The checks of a service, as `sluice health` has them.
-fn health(fixture: &Fixture, service: &str) -> Result<Vec<Value>, LabError> {
+pub fn health(fixture: &Fixture, service: &str) -> Result<Vec<Value>, LabError> {
     let said = fixture.director.ask("health")?;
     let checks = said["checks"].as_array().cloned().unwrap_or_default();
     Ok(checks.into_iter().filter(|check| check["service"] == service).collect())
