@@ -116,9 +116,9 @@ impl Station {
             pages: args.pages.policy(),
         };
         let clock = Some(Clock { ticks, ticks_per_s: ticks_per_s as u64 });
-        let config = WorkerConfig { path, held_frames: 0, clock, ports_from: 0 };
+        let config = WorkerConfig { path, files: None, held_frames: 0, clock, ports_from: 0 };
         let Cables { snapshot, rings, wakes, events } = cables;
-        let mut worker = Worker::new(&config, snapshot, rings, wakes, events)?;
+        let mut worker = Worker::new(config, snapshot, rings, wakes, events)?;
         for (port, queue) in [FRONT, BACK].into_iter().zip(yard.queues) {
             worker.attach(port, queue, None);
         }

@@ -96,6 +96,9 @@ impl Lab {
         self.spaces.push(space.clone());
         space.sysctl("net.ipv6.conf.all.disable_ipv6", "1")?;
         space.sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
+        // A NIC brings all of a connection to one queue. By veth the sender's hash chooses it,
+        // which TCP would change whenever it sends something again.
+        space.sysctl("net.core.txrehash", "0")?;
         space.ip(&["link", "set", "lo", "up"])?;
         Ok(space)
     }

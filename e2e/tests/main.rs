@@ -36,6 +36,7 @@ mod passive;
 mod race;
 mod reload;
 mod requests;
+mod restart;
 mod rules;
 mod sctp;
 mod shown;

@@ -79,7 +79,7 @@ fn status() -> Status {
         last_reload: None,
         idle: IdleMode::Adaptive,
         huge_pages: false,
-        memory: Memory { bytes: 1 << 20, pages: "ordinary".to_owned() },
+        memory: Memory { bytes: 1 << 20, pages: "ordinary".to_owned(), kept: true },
         sessions: SessionCounts::default(),
         handed_off: 0,
         workers: Vec::new(),

@@ -269,6 +269,9 @@ fn put_in_force(
     let former = std::mem::replace(&mut daemon.configured.config, config);
     follow_api(daemon, &former.api);
     daemon.dataplane.plan = daemon.health.follow(&daemon.configured.config, Arc::new(plan));
+    if let Some(kept) = &mut daemon.dataplane.kept {
+        kept.follow(&daemon.dataplane.plan);
+    }
     // First the workers learn of a service, then its packets come.
     daemon.follow_kernel();
     daemon.keep_neighbours();

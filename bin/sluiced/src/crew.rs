@@ -1,11 +1,12 @@
 //! The workers' threads: started, spoken to, ended together.
 
 use crate::errors::{Error, system};
+use crate::kept::{self, Kept};
 use crate::queues::PortQueue;
 use crate::wiring;
 use sluice_config::{Config, Idle};
 use sluice_director::fib::PortId;
-use sluice_director::path::{Elephant, PathConfig, RegionError};
+use sluice_director::path::{Batch, Elephant, PathConfig, RegionError, Restored};
 use sluice_dpdk::{Eal, Mbuf, WorkerThread};
 use sluice_worker::{
     Clock, Event, Inbox, Message, Report, Rings, Snapshot, Wake, Worker, WorkerConfig,
@@ -29,6 +30,22 @@ pub struct Crew {
     pub events: Receiver<Event>,
     /// Readable when there are events.
     pub events_wake: Wake,
+    zero_boot_ms: u64,
+}
+
+/// What the workers' session tables are made with.
+pub struct Tables<'a> {
+    /// Secret of the session hash.
+    pub seed: u64,
+    /// Where the sessions lie that are to outlive the process.
+    pub kept: Option<&'a Kept>,
+}
+
+impl Tables<'_> {
+    /// A secret that nobody can foresee.
+    pub fn new_seed() -> u64 {
+        RandomState::new().build_hasher().finish()
+    }
 }
 
 struct Member {
@@ -53,11 +70,16 @@ struct Outfit {
 
 impl Crew {
     /// Starts one worker on each configured core and waits until all have their tables.
-    pub fn start(config: &Config, eal: &Eal, snapshot: &Arc<Snapshot>) -> Result<Self, Error> {
+    pub fn start(
+        config: &Config,
+        eal: &Eal,
+        snapshot: &Arc<Snapshot>,
+        tables: &Tables<'_>,
+    ) -> Result<Self, Error> {
         let cores = cores(config)?;
         let (events_sender, events) = channel();
         let events_wake = Wake::new().map_err(system("make an eventfd"))?;
-        let (start, seed) = (Instant::now(), RandomState::new().build_hasher().finish());
+        let (start, zero_boot_ms) = (Instant::now(), kept::boot_ms());
         let mut ends = Vec::new();
         for core in &cores {
             ends.push((*core, Inbox::new().map_err(system("make an eventfd"))?));
@@ -72,15 +94,16 @@ impl Crew {
                 workers: cores.len() as u16,
                 sessions: config.sessions_per_worker(),
                 fragments: config.limits.fragments,
-                seed,
+                seed: tables.seed,
                 pages: wiring::table_pages(config),
             };
             let held_frames = config.limits.held_frames as usize;
             // Another place with each start: see `Path::begin_ports_at`.
-            let ports_from = (seed >> 32) as u32;
+            let ports_from = (Tables::new_seed() >> 32) as u32;
+            let files = tables.kept.and_then(|kept| kept.files(number as u16));
             let clock = Some(Clock { ticks: sluice_dpdk::ticks, ticks_per_s: eal.ticks_per_s() });
             let outfit = Outfit {
-                config: WorkerConfig { path, held_frames, clock, ports_from },
+                config: WorkerConfig { path, files, held_frames, clock, ports_from },
                 core,
                 idle: match config.director.idle {
                     Idle::Adaptive => sluice_worker::Idle::Adaptive,
@@ -102,7 +125,7 @@ impl Crew {
             members.push(Member { core, inbox, thread: Some(thread) });
         }
         drop(ready_sender);
-        let crew = Self { members, events, events_wake };
+        let crew = Self { members, events, events_wake, zero_boot_ms };
         for _ in 0..crew.members.len() {
             match ready.recv() {
                 Ok((_, Ok(()))) => {}
@@ -112,6 +135,26 @@ impl Crew {
         }
         info!(workers = crew.members.len(), ?cores, "workers are ready");
         Ok(crew)
+    }
+
+    /// When the workers' clock began: milliseconds after the machine.
+    pub const fn zero_boot_ms(&self) -> u64 {
+        self.zero_boot_ms
+    }
+
+    /// Gives each worker its batch of sessions of a director that ran before, and waits until all
+    /// are taken up. `scattered` is [`Former::scatters`].
+    ///
+    /// [`Former::scatters`]: sluice_director::path::Former::scatters
+    pub fn restore(&self, batches: Vec<Batch>, scattered: bool) -> Restored {
+        let (reply, answers) = channel();
+        for (member, batch) in self.members.iter().zip(batches) {
+            member.inbox.send(Message::Restore { batch, scattered, reply: reply.clone() });
+        }
+        drop(reply);
+        let mut all = Restored::default();
+        answers.iter().for_each(|one| all += one);
+        all
     }
 
     /// How many workers there are.
@@ -230,7 +273,7 @@ impl Outfit {
         let _registered = WorkerThread::register(eal)
             .inspect_err(|error| warn!(worker = number, %error, "no packet cache for the worker"));
         // The tables are made here, so that their memory is near the core.
-        let worker = Worker::new(&self.config, self.snapshot, self.rings, self.wakes, self.events);
+        let worker = Worker::new(self.config, self.snapshot, self.rings, self.wakes, self.events);
         let (answer, worker) = match worker {
             Ok(worker) => (Ok(()), Some(worker)),
             Err(error) => (Err(error), None),

@@ -4,10 +4,11 @@
 //! and publishes a new snapshot whenever the configuration or the kernel's tables have changed.
 
 use crate::capture::CapturePoints;
-use crate::crew::Crew;
+use crate::crew::{Crew, Tables};
 use crate::errors::{Error, system};
 use crate::ha::Addresses;
 use crate::health::{self, Health};
+use crate::kept::{FormerSessions, Kept};
 use crate::lister::Lister;
 use crate::log::Log;
 use crate::meter::Samples;
@@ -68,6 +69,8 @@ pub(crate) struct Dataplane {
     pub ports: Ports,
     pub plan: Arc<Plan>,
     pub fib: Arc<Fib>,
+    /// Where its sessions are kept, if they are.
+    pub kept: Option<Kept>,
 }
 
 /// What the kernel says of routes, neighbours and addresses.
@@ -110,13 +113,13 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
     let eal = Eal::init(&wiring::eal(&config, queues))?;
     let plan = health.follow(&config, plan);
     let snapshot = Snapshot { plan: Arc::clone(&plan), fib: Arc::default() };
-    let crew = Crew::start(&config, &eal, &Arc::new(snapshot))?;
+    let (crew, kept) = start_crew(&config, &eal, &snapshot.into())?;
     let ports = Ports::open(&config, &eal, mirror.state(), &crew)?;
     let mut daemon = Daemon {
         log,
         started: Instant::now(),
         configured: Configured { file: file.to_owned(), config, desired, last_reload: None },
-        dataplane: Dataplane { eal, crew, ports, plan, fib: Arc::default() },
+        dataplane: Dataplane { eal, crew, ports, plan, fib: Arc::default(), kept },
         kernel: Kernel { mirror, next_hops: NextHops::default(), addresses: Addresses::default() },
         health,
         prober,
@@ -148,6 +151,25 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
     drop(crew);
     ports.close_all();
     outcome
+}
+
+/// Starts the workers, with the sessions of a director that ran before.
+fn start_crew(
+    config: &Config,
+    eal: &Eal,
+    snapshot: &Arc<Snapshot>,
+) -> Result<(Crew, Option<Kept>), Error> {
+    let former = FormerSessions::read(config);
+    let seed = former.as_ref().map_or_else(Tables::new_seed, FormerSessions::seed);
+    let mut kept = Kept::prepare(config, &snapshot.plan, seed);
+    let crew = Crew::start(config, eal, snapshot, &Tables { seed, kept: kept.as_ref() })?;
+    if let Some(kept) = &mut kept {
+        kept.begin(crew.zero_boot_ms());
+    }
+    if let Some(former) = former {
+        former.restore(&crew, &snapshot.plan, seed);
+    }
+    Ok((crew, kept))
 }
 
 /// Tells systemd, if it started the process and wants to know.

@@ -2,6 +2,7 @@
 
 use crate::crew::Crew;
 use crate::errors::Error;
+use crate::guard::Guard;
 use crate::queues::PortQueue;
 use crate::steering::Ground;
 use crate::wiring;
@@ -12,6 +13,7 @@ use sluice_director::plan::Plan;
 use sluice_dpdk::{Device, Eal, Port, PortConfig, PortState, QueuePair};
 use sluice_linux::{Kernel, Mirror};
 use sluice_steer::Steer;
+use std::collections::BTreeSet;
 use tracing::{error, info, warn};
 
 /// A configured port and what is open of it.
@@ -40,6 +42,7 @@ pub struct Ports {
     workers: u16,
     /// What the steering programs follow, once they all do.
     ground: Option<Ground>,
+    guard: Option<Guard>,
 }
 
 impl Ports {
@@ -48,7 +51,8 @@ impl Ports {
         let slot = |port: &sluice_config::Port| PortSlot { config: port.clone(), open: None };
         let slots = config.ports.iter().map(slot).collect();
         let workers = crew.size() as u16;
-        let mut ports = Self { slots, eal: eal.clone(), workers, ground: None };
+        let guard = Guard::start(config);
+        let mut ports = Self { slots, eal: eal.clone(), workers, ground: None, guard };
         for at in 0..ports.slots.len() {
             ports.open_one(at, kernel, crew)?;
         }
@@ -101,6 +105,9 @@ impl Ports {
             return;
         }
         let matches = ground.matches(plan);
+        if let Some(guard) = &self.guard {
+            guard.set(matches.clone(), self.guarded(kernel));
+        }
         let mut all = true;
         for slot in &mut self.slots {
             let Some(steer) = slot.open.as_mut().and_then(|open| open.steer.as_mut()) else {
@@ -112,6 +119,18 @@ impl Ports {
             }
         }
         self.ground = all.then_some(ground);
+    }
+
+    /// The interfaces by which the kernel gets what comes to a port while no director runs, with
+    /// their VLANs.
+    fn guarded(&self, kernel: &Kernel) -> BTreeSet<String> {
+        let names = self.slots.iter().filter_map(|slot| slot.config.device.interface());
+        let links = names.filter_map(|name| kernel.link_by_name(name));
+        let with_vlans = links.flat_map(|link| {
+            let vlans = kernel.links().filter(|vlan| vlan.parent == Some(link.index));
+            std::iter::once(link).chain(vlans)
+        });
+        with_vlans.map(|link| link.name.clone()).collect()
     }
 
     /// Sets the twins' links up: their addresses are the operator's business.
@@ -166,8 +185,12 @@ impl Ports {
         changed
     }
 
-    /// Closes every port, after the workers have ended.
+    /// Closes every port, after the workers have ended. What comes from now on is held for as long
+    /// as the configuration says.
     pub fn close_all(&mut self) {
+        if let Some(guard) = self.guard.take() {
+            guard.end();
+        }
         for slot in &mut self.slots {
             let Some(Open { port, twin, steer }) = slot.open.take() else { continue };
             drop(steer);

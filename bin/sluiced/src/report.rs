@@ -133,6 +133,7 @@ pub fn memory(reports: &[Report]) -> model::Memory {
     model::Memory {
         bytes: reports.iter().map(|report| report.table_bytes as u64).sum(),
         pages: reports.first().map_or("", |report| report.table_pages).to_owned(),
+        kept: !reports.is_empty() && reports.iter().all(|report| report.kept),
     }
 }
 

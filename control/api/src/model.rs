@@ -116,6 +116,9 @@ pub struct Memory {
     pub bytes: u64,
     /// The pages they lie in, by `sluice_table::Pages`' names: `1 GiB`, `2 MiB` or `ordinary`.
     pub pages: String,
+    /// Whether they outlive the process, so that sessions go on after a restart.
+    #[serde(default)]
+    pub kept: bool,
 }
 
 /// Sessions of all workers together.

@@ -70,7 +70,7 @@ fn status() -> Status {
         last_reload: None,
         idle: IdleMode::Adaptive,
         huge_pages: true,
-        memory: Memory { bytes: 1 << 30, pages: "2 MiB".to_owned() },
+        memory: Memory { bytes: 1 << 30, pages: "2 MiB".to_owned(), kept: true },
         sessions: SessionCounts {
             live: 2,
             capacity: u64::MAX,

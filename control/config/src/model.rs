@@ -100,6 +100,10 @@ pub struct Director {
     pub control_group: String,
     /// Folder in which applied changes are kept.
     pub state_dir: PathBuf,
+    /// Whether sessions outlive the process.
+    pub keep_sessions: bool,
+    /// Seconds after its end during which the kernel drops what is the director's.
+    pub hold_s: u16,
     /// Seed of the schedulers that hash, below 2^53.
     pub hash_seed: u64,
     /// Where checks through the data path come from, at most one of each family.

@@ -188,6 +188,8 @@ fn read_director(table: Table<'_>, report: &mut Report) -> Director {
         state_dir: table
             .parsed_or_default(&director::STATE_DIR, parse_folder, report)
             .unwrap_or_default(),
+        keep_sessions: table.boolean(&director::KEEP_SESSIONS, report),
+        hold_s: table.integer(&director::HOLD_S, report),
         hash_seed: table.integer(&director::HASH_SEED, report),
         probe_addresses: probes.into_iter().flatten().flatten().collect(),
     }

@@ -5,7 +5,7 @@ use crate::hash::Seed;
 use crate::key::{self, Key};
 use crate::plan::{Plan, Side};
 use crate::session::{Extra, SessionOf};
-use bytemuck::Zeroable;
+use bytemuck::Pod;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -53,10 +53,10 @@ impl<A: Copy> Tuple<A> {
 /// The addresses that a session table works with.
 pub trait Family: Sized + 'static {
     /// An address in host byte order.
-    type Addr: Copy + Eq + Hash + Debug + Default + Zeroable;
+    type Addr: Copy + Eq + Hash + Debug + Default + Pod;
 
     /// What its sessions have besides.
-    type Extra: Copy + Debug + Default + Zeroable;
+    type Extra: Copy + Debug + Default + Pod;
 
     /// Whether its sessions have room for more than plain IPv4 ones need.
     const WIDE: bool;

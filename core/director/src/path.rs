@@ -53,6 +53,7 @@ mod probe;
 mod quote;
 mod rate;
 mod repeats;
+mod restore;
 mod rewrite;
 mod shared;
 mod snat;
@@ -70,6 +71,7 @@ pub use inspect::{SessionFilter, SessionInfo};
 pub use owners::{Owners, Round};
 pub use parking::{Parked, Parking};
 pub use probe::{Probe, Stage, Unprobed};
+pub use restore::{Batch, Former, Restored, SLOT_LAYOUT};
 pub(crate) use rewrite::{extended as rewrite_extended, v4 as rewrite_v4};
 pub use trace::{Headers, PacketView, SeenSession};
 
@@ -80,6 +82,7 @@ use crate::frame::Frame;
 use crate::hash::Seed;
 use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
+use crate::session::SessionOf;
 use crate::time::Time;
 use engine::{Engine, Turn};
 use leaving::Leaving;
@@ -88,7 +91,7 @@ use picks::Picks;
 use shared::Shared;
 pub use sluice_lanes::level::Level;
 pub use sluice_lanes::part::Marked;
-pub use sluice_table::{PagePolicy, RegionError};
+pub use sluice_table::{MemoryFile, PagePolicy, RegionError};
 use std::net::IpAddr;
 
 /// The most frames of one turn.
@@ -173,17 +176,47 @@ pub struct Path {
     v4: Engine<Ipv4>,
     extended: Engine<Ipv6>,
     config: PathConfig,
+    files: Option<TableFiles>,
+}
+
+/// Files for the sessions of a path. They become as large as the tables, and outlive the process.
+#[derive(Debug)]
+pub struct TableFiles {
+    /// For the IPv4 table.
+    pub narrow: MemoryFile,
+    /// For the extended one, once it is needed.
+    pub extended: MemoryFile,
+}
+
+/// Bytes of the slots of a path's two tables, the IPv4 one and the extended one, for so many
+/// sessions.
+pub fn table_bytes(sessions: u32) -> [u64; 2] {
+    let slots = u64::from(sessions.max(1)) + u64::from(linger::Linger::most(sessions));
+    [size_of::<SessionOf<Ipv4>>(), size_of::<SessionOf<Ipv6>>()].map(|size| slots * size as u64)
 }
 
 impl Path {
     /// A path with empty tables.
     pub fn new(config: &PathConfig) -> Result<Self, RegionError> {
+        Self::in_files(config, None)
+    }
+
+    /// The same with its sessions in files, if there is room for them there.
+    pub fn in_files(config: &PathConfig, files: Option<TableFiles>) -> Result<Self, RegionError> {
         let shared = Shared::new(config);
         let room = (config.sessions, config.fragments);
-        let v4 = Engine::new(room, Seed::new(config.seed), config.pages)?;
+        let file = files.as_ref().map(|files| &files.narrow);
+        let v4 = Engine::new(room, Seed::new(config.seed), config.pages, file)?;
         // Made when a plan first needs it.
-        let extended = Engine::new((1, 1), Seed::new(config.seed), PagePolicy::Ordinary)?;
-        Ok(Self { shared, v4, extended, config: *config })
+        let extended = Engine::new((1, 1), Seed::new(config.seed), PagePolicy::Ordinary, None)?;
+        Ok(Self { shared, v4, extended, config: *config, files })
+    }
+
+    /// Whether all sessions lie in files and outlive the process.
+    pub fn is_kept(&self) -> bool {
+        let extended = self.extended.sessions.is_kept();
+        let used = self.extended.sessions.slab().capacity() >= self.config.sessions;
+        self.v4.sessions.is_kept() && (extended || !used)
     }
 
     /// Uses these instructions instead of the best that the processor has: to compare them.

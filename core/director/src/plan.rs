@@ -13,6 +13,7 @@ pub(crate) mod forwarding;
 mod hairpins;
 mod health_state;
 mod ids;
+mod names;
 mod probes;
 mod real;
 pub(crate) mod side;
@@ -26,6 +27,8 @@ pub use compile::CompileError;
 pub use forwarding::Forwarding;
 pub use health_state::HealthState;
 pub use ids::Retired;
+pub(crate) use names::Renamed;
+pub use names::{Names, RealName, ServiceName};
 pub use probes::{MAX_PROBED, probe_port};
 pub(crate) use side::Side;
 pub(crate) use takers::Takers;
@@ -38,7 +41,7 @@ use crate::spec::{
     AllDown, ClientAddress, HashKey, Mapping, Mode, Network, NoSession, Orphans, Persistence,
     Ports, Protocol, Refusal, Scheduling, TunnelSources,
 };
-use bytemuck::{NoUninit, Zeroable};
+use bytemuck::{NoUninit, Pod, Zeroable};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -54,7 +57,7 @@ pub struct ServiceId(pub u16);
 pub struct RealId(pub u32);
 
 /// Index of a local address in a plan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Zeroable, NoUninit)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Zeroable, Pod)]
 #[repr(transparent)]
 pub struct LocalId(pub u16);
 

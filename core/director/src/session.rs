@@ -7,6 +7,7 @@
 //! each direction that comes by the director, and the index's value is the session's id and the
 //! direction.
 
+mod flow;
 mod state;
 
 use crate::counters::Direction;
@@ -15,9 +16,10 @@ use crate::hash::Seed;
 use crate::key::{self, Key};
 use crate::plan::{Forwarding, LocalId, Plan, RealId};
 use crate::time::Time;
-use bytemuck::{NoUninit, Zeroable};
+use bytemuck::{CheckedBitPattern, NoUninit, Pod, Zeroable};
+pub use flow::Flow;
 use sluice_table::index::Vacancy;
-use sluice_table::{Index, PagePolicy, RegionError, Slab, Slot};
+use sluice_table::{Index, MemoryFile, PagePolicy, Region, RegionError, Slab, Slot};
 pub use state::State;
 use std::hint::select_unpredictable;
 use std::ops::{Deref, DerefMut};
@@ -37,7 +39,7 @@ pub struct Session<A, X = ()> {
 /// What all sessions have. It is full: what a feature needs besides lies in an array of its own
 /// beside the slots (`sluice_table::SideArray`), as the lists of half-open sessions do.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Zeroable, NoUninit)]
+#[derive(Clone, Copy, Debug, Default, Zeroable, NoUninit, CheckedBitPattern)]
 pub struct Core {
     /// Client port.
     pub client_port: u16,
@@ -96,7 +98,7 @@ impl<A, X> DerefMut for Session<A, X> {
 
 /// What a session of the extended table has besides.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, Zeroable, Pod)]
 pub struct Extra {
     /// Of TCP whose stream begins with a PROXY header, or whose first segments carry the client's
     /// address: the client's initial sequence number. Of source NAT: the next hop towards the
@@ -184,33 +186,6 @@ impl<A: Copy + Default + Zeroable, X: Copy + Default + Zeroable> Slot for Sessio
     }
 }
 
-/// A session's id and a direction, as the index stores them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flow(pub u32);
-
-impl Flow {
-    /// No flow.
-    pub const NONE: Self = Self(u32::MAX);
-
-    /// The flow of a session in a direction.
-    #[inline(always)]
-    pub const fn new(id: u32, direction: Direction) -> Self {
-        Self(id << 1 | direction as u32)
-    }
-
-    /// The session's id.
-    #[inline(always)]
-    pub const fn id(self) -> u32 {
-        self.0 >> 1
-    }
-
-    /// The direction.
-    #[inline(always)]
-    pub const fn direction(self) -> Direction {
-        if self.0 & 1 == 0 { Direction::Inbound } else { Direction::Outbound }
-    }
-}
-
 /// Why a session could not be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableFull;
@@ -235,6 +210,7 @@ pub struct Sessions<F: Family> {
     index: Index,
     seed: Seed,
     removals: u32,
+    is_kept: bool,
 }
 
 impl<F: Family> Sessions<F> {
@@ -242,15 +218,29 @@ impl<F: Family> Sessions<F> {
     pub const MAX: u32 = 1 << 30;
 
     /// A table for `capacity` sessions, and a few, at most a quarter as many, that linger besides.
+    /// With an empty `file`, of tmpfs or hugetlbfs, the sessions lie there if there is room.
     pub fn new(
         (capacity, lingering): (u32, u32),
         seed: Seed,
         policy: PagePolicy,
+        file: Option<&MemoryFile>,
     ) -> Result<Self, RegionError> {
         let capacity = capacity.clamp(1, Self::MAX);
-        let slab = Slab::new(capacity.saturating_add(lingering).min(Self::MAX), policy)?;
+        let slots = capacity.saturating_add(lingering).min(Self::MAX);
+        // Without room in the file system sessions are held all the same, only not kept.
+        let kept = file.and_then(|file| Region::in_file(file, slots as usize).ok());
+        let is_kept = kept.is_some();
+        let slab = match kept {
+            Some(slots) => Slab::over(slots),
+            None => Slab::new(slots, policy)?,
+        };
         let index = Index::new(u64::from(capacity) * 2, policy)?;
-        Ok(Self { slab, index, seed, removals: 0 })
+        Ok(Self { slab, index, seed, removals: 0, is_kept })
+    }
+
+    /// Whether the sessions lie in the file that was given for them.
+    pub const fn is_kept(&self) -> bool {
+        self.is_kept
     }
 
     /// Bytes of address space that the table takes.

@@ -12,6 +12,6 @@ pub mod side;
 pub mod slab;
 
 pub use index::{Full, Index};
-pub use region::{PagePolicy, Pages, Region, RegionError};
+pub use region::{MemoryFile, PagePolicy, Pages, Region, RegionError};
 pub use side::SideArray;
 pub use slab::{Slab, Slot};

@@ -1,13 +1,18 @@
-//! A run of memory for a table: anonymous, zeroed, in the largest pages to be had.
+//! A run of memory for a table: zeroed, in the largest pages to be had.
 //!
 //! With 4 KiB pages a random access to a large table costs a page walk on top of the cache miss,
 //! so 1 GiB and 2 MiB pages are tried first, then ordinary pages that the kernel may merge
 //! (`MADV_HUGEPAGE`). Memory is only resident once it is touched, except in reserved huge pages.
+//!
+//! Memory that is to outlive the process lies in a file of tmpfs or hugetlbfs instead. All of it is
+//! allocated at once: a file system that is full would otherwise end the process (SIGBUS) when a
+//! page is touched for the first time.
 
 use bytemuck::Zeroable;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
 const GIGABYTE: usize = 1 << 30;
@@ -82,6 +87,17 @@ impl std::fmt::Display for RegionError {
 
 impl std::error::Error for RegionError {}
 
+/// An empty file of tmpfs or hugetlbfs, for a region that is to outlive the process. Nobody else
+/// may write to it, or shorten it, as long as the region is there.
+#[derive(Debug)]
+pub struct MemoryFile(OwnedFd);
+
+impl From<OwnedFd> for MemoryFile {
+    fn from(file: OwnedFd) -> Self {
+        Self(file)
+    }
+}
+
 /// `len` values of `T` in memory of its own, zeroed at first. `Copy`, so that nothing needs
 /// dropping.
 pub struct Region<T: Zeroable + Copy> {
@@ -129,6 +145,22 @@ impl<T: Zeroable + Copy> Region<T> {
         Ok(Self::over(start, len, bytes, Pages::Ordinary))
     }
 
+    /// Maps an empty file, which becomes as large as `len` values are, at least one, in whole pages
+    /// of its file system.
+    pub fn in_file(file: &MemoryFile, len: usize) -> Result<Self, RegionError> {
+        const { assert!(align_of::<T>() <= 4096) }
+        let file = file.0.as_fd();
+        let bytes = len.max(1).saturating_mul(size_of::<T>().max(1));
+        let no_memory = |source| RegionError::NoMemory { bytes, source };
+        let (page, pages) = pages_of(file).map_err(no_memory)?;
+        let mapped = bytes.checked_next_multiple_of(page).unwrap_or(usize::MAX);
+        allocate(file, mapped).map_err(no_memory)?;
+        let start = map_at(mapped, libc::MAP_SHARED, file.as_raw_fd()).map_err(no_memory)?;
+        // SAFETY: as in `new`.
+        unsafe { libc::madvise(start.as_ptr(), mapped, libc::MADV_HUGEPAGE) };
+        Ok(Self::over(start, len, mapped, pages))
+    }
+
     fn over(start: NonNull<libc::c_void>, len: usize, mapped: usize, pages: Pages) -> Self {
         Self { start: start.cast(), len, mapped, pages, values: PhantomData }
     }
@@ -144,19 +176,48 @@ impl<T: Zeroable + Copy> Region<T> {
     }
 }
 
+/// The size of a file's pages, and their kind.
+fn pages_of(file: BorrowedFd<'_>) -> io::Result<(usize, Pages)> {
+    // SAFETY: all zero is a valid `statfs`.
+    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open, and `about` is there to be written.
+    if unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut about) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let page = usize::try_from(about.f_bsize).unwrap_or(4096).max(4096);
+    Ok(match about.f_type == libc::HUGETLBFS_MAGIC {
+        true if page >= GIGABYTE => (page, Pages::Gigabyte),
+        true => (page, Pages::TwoMegabytes),
+        false => (page, Pages::Ordinary),
+    })
+}
+
+/// Makes a file so large, with all its pages.
+fn allocate(file: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let size = libc::off_t::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    // SAFETY: the descriptor is open; nothing is mapped yet.
+    let failed = unsafe {
+        libc::ftruncate(file.as_raw_fd(), size) != 0
+            || libc::fallocate(file.as_raw_fd(), 0, 0, size) != 0
+    };
+    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Maps zeroed private memory, at least page aligned.
 fn map(bytes: usize, flags: libc::c_int) -> io::Result<NonNull<libc::c_void>> {
-    // SAFETY: a fresh anonymous mapping at an address of the kernel's choice aliases nothing.
-    let start = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags,
-            -1,
-            0,
-        )
-    };
+    map_at(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags, -1)
+}
+
+/// Maps memory, of a file or of none, at least page aligned.
+fn map_at(
+    bytes: usize,
+    flags: libc::c_int,
+    file: libc::c_int,
+) -> io::Result<NonNull<libc::c_void>> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing in this process.
+    // A file is mapped once at a time (`MemoryFile` says so to its makers).
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, file, 0) };
     if start == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
@@ -199,6 +260,31 @@ mod tests {
         assert!(region.iter().all(|v| *v == 0));
         region[9_999] = 7;
         assert_eq!((region.len(), region[9_999], region.pages()), (10_000, 7, Pages::Ordinary));
+    }
+
+    /// What was written is in the file when the region is gone, as when its process is.
+    #[test]
+    fn memory_in_a_file_outlives_its_region() {
+        use std::os::fd::FromRawFd;
+        // SAFETY: the name is a string, and the descriptor is this test's.
+        let file = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"slots".as_ptr(), 0)) };
+        let file = MemoryFile::from(file);
+        let mut region = Region::<u64>::in_file(&file, 10_000).unwrap();
+        assert!(region.iter().all(|v| *v == 0));
+        region[9_999] = 7;
+        assert_eq!((region.len(), region.pages()), (10_000, Pages::Ordinary));
+        assert!(region.mapped_bytes() >= 80_000);
+        drop(region);
+        let mut last = [0; 8];
+        std::os::unix::fs::FileExt::read_exact_at(&std::fs::File::from(file.0), &mut last, 79_992)
+            .unwrap();
+        assert_eq!(u64::from_ne_bytes(last), 7);
+    }
+
+    #[test]
+    fn a_file_system_without_room_is_an_error() {
+        let null = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        assert!(Region::<u64>::in_file(&null.into(), 10).is_err());
     }
 
     #[test]

@@ -32,8 +32,12 @@ pub struct Slab<T: Slot> {
 impl<T: Slot> Slab<T> {
     /// A slab of `capacity` slots, all free.
     pub fn new(capacity: u32, policy: PagePolicy) -> Result<Self, RegionError> {
-        let slots = Region::new(capacity as usize, policy)?;
-        Ok(Self { slots, free: NONE, fresh: 0, live: 0 })
+        Ok(Self::over(Region::new(capacity as usize, policy)?))
+    }
+
+    /// A slab whose slots, all free, lie in memory that is all zero.
+    pub const fn over(slots: Region<T>) -> Self {
+        Self { slots, free: NONE, fresh: 0, live: 0 }
     }
 
     /// Takes a free slot and stores `value`, which must not be vacant. `None` when all are used.

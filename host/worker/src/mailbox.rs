@@ -12,7 +12,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use sluice_director::counters::Counters;
 use sluice_director::fib::{LinkId, PortId};
-use sluice_director::path::{Elephant, SessionFilter, SessionInfo};
+use sluice_director::path::{Batch, Elephant, Restored, SessionFilter, SessionInfo};
 use sluice_director::plan::RealId;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -102,6 +102,8 @@ pub struct Report {
     pub table_bytes: usize,
     /// The pages they lie in.
     pub table_pages: &'static str,
+    /// Whether its sessions outlive the process.
+    pub kept: bool,
     /// Frames that wait for a neighbour.
     pub held: usize,
     /// Turns of its loop.
@@ -151,6 +153,17 @@ pub enum Message<Q: Queue> {
         cursor: u32,
         /// Sessions ended, and where to go on.
         reply: Sender<(u32, Option<u32>)>,
+    },
+    /// Take up sessions of a director that ran before: see [`Path::restore`].
+    ///
+    /// [`Path::restore`]: sluice_director::path::Path::restore
+    Restore {
+        /// Those for this worker.
+        batch: Batch,
+        /// Whether some may be at workers that their packets do not come to by themselves.
+        scattered: bool,
+        /// What became of them.
+        reply: Sender<Restored>,
     },
     /// List the sessions with the most traffic.
     Elephants {

@@ -15,10 +15,11 @@ use crate::ring::{Handoff, HandoffMessage, Rings, Rounds};
 use crate::stages::{Clock, StageCounts, Stages};
 use arrayvec::ArrayVec;
 use handoff::Search;
+use send::all_leave_by;
 use sluice_director::fib::{Fib, PortId};
 use sluice_director::path::{
-    BURST, Parked, Parking, Path, PathConfig, Probe, RegionError, Round, Unprobed, Verdict, View,
-    Waiting,
+    BURST, Parked, Parking, Path, PathConfig, Probe, RegionError, Round, TableFiles, Unprobed,
+    Verdict, View, Waiting,
 };
 use sluice_director::plan::Plan;
 use sluice_director::{Reason, Time};
@@ -41,10 +42,12 @@ pub struct Snapshot {
 }
 
 /// How a worker is made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct WorkerConfig {
     /// Its packet path.
     pub path: PathConfig,
+    /// Where its sessions lie, if they are to outlive the process.
+    pub files: Option<TableFiles>,
     /// The most frames that wait for neighbours.
     pub held_frames: usize,
     /// What the stages are timed by; without it they are not.
@@ -113,25 +116,17 @@ pub(crate) struct Tally {
     pub life_ms: u64,
 }
 
-/// The port that all of a burst leave by, if it is one.
-fn all_leave_by(verdicts: &[Verdict]) -> Option<PortId> {
-    let Verdict::Tx(port) = *verdicts.first()? else { return None };
-    // No early end: so it takes few instructions.
-    let strangers = verdicts.iter().filter(|verdict| **verdict != Verdict::Tx(port));
-    (strangers.count() == 0).then_some(port)
-}
-
 impl<Q: Queue> Worker<Q> {
     /// A worker without ports. `wakes` wakes each worker, by number; `events` and `events_wake`
     /// lead to the control side.
     pub fn new(
-        config: &WorkerConfig,
+        config: WorkerConfig,
         snapshot: Arc<Snapshot>,
         rings: Rings<Q::Frame>,
         wakes: Vec<Wake>,
         (events, events_wake): (Sender<Event>, Wake),
     ) -> Result<Self, RegionError> {
-        let mut path = Path::new(&config.path)?;
+        let mut path = Path::in_files(&config.path, config.files)?;
         path.begin_ports_at(config.ports_from);
         path.adopt(&snapshot.plan);
         Ok(Self {
@@ -448,6 +443,10 @@ impl<Q: Queue> Worker<Q> {
                 let part = (cursor, LISTED_SLOTS);
                 let _ = reply.send(self.path.kill(&self.snapshot.plan, now, &filter, part));
             }
+            Message::Restore { batch, scattered, reply } => {
+                let plan = &self.snapshot.plan;
+                let _ = reply.send(self.path.restore(plan, now, &batch, scattered));
+            }
             Message::Elephants { limit, reply } => {
                 let _ = reply.send(self.path.elephants(&self.snapshot.plan, now, limit));
             }
@@ -480,6 +479,7 @@ impl<Q: Queue> Worker<Q> {
             pressed: self.path.is_pressed(),
             table_bytes,
             table_pages,
+            kept: self.path.is_kept(),
             held: self.held.len(),
             turns: self.tally.turns,
             empty_turns: self.tally.empty_turns,

@@ -138,7 +138,7 @@ fn running() -> Running {
             last_reload: None,
             idle: IdleMode::Adaptive,
             huge_pages: true,
-            memory: Tables { bytes: 1, pages: "2 MiB".to_owned() },
+            memory: Tables { bytes: 1, pages: "2 MiB".to_owned(), kept: true },
             sessions: SessionCounts { live: 1, capacity: 100, ..SessionCounts::default() },
             handed_off: 0,
             workers: Vec::new(),

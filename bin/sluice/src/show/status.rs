@@ -114,8 +114,9 @@ fn memory_of(status: &Status) -> String {
     let packets = if status.huge_pages { "huge" } else { "ordinary" };
     let tables = memory(status.memory.bytes);
     format!(
-        "{tables} of session tables in {} pages, packets in {packets} pages",
-        status.memory.pages
+        "{tables} of session tables in {} pages{}, packets in {packets} pages",
+        status.memory.pages,
+        if status.memory.kept { ", kept over a restart" } else { "" }
     )
 }
 

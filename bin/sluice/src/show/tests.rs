@@ -54,7 +54,7 @@ fn status() -> Status {
         last_reload: Some(Reload { at_unix_s: NOW_UNIX_S - 125, ok: true, error: None }),
         idle: IdleMode::Adaptive,
         huge_pages: true,
-        memory: Memory { bytes: 64_225_280, pages: "2 MiB".to_owned() },
+        memory: Memory { bytes: 64_225_280, pages: "2 MiB".to_owned(), kept: true },
         sessions: SessionCounts {
             live: 12_345,
             capacity: 1_000_000,

@@ -86,7 +86,7 @@ fn status(seconds: u64) -> Status {
         last_reload: None,
         idle: IdleMode::Adaptive,
         huge_pages: true,
-        memory: Memory { bytes: 1 << 20, pages: "2 MiB".to_owned() },
+        memory: Memory { bytes: 1 << 20, pages: "2 MiB".to_owned(), kept: true },
         sessions: SessionCounts {
             live: 1200,
             capacity: 100_000,

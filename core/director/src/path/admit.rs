@@ -71,8 +71,9 @@ impl<F: Parse> Engine<F> {
             return Err(shared.statistics.refused_by(service, Verdict::Drop(reason)));
         }
         // Before it is asked what the packet may open: what follows the first belongs there too.
+        let opens = tuple.protocol == TCP && segment.flags & (SYN | ACK) == SYN;
         if shared.workers > 1
-            && let Some(worker) = shared.next_stop::<F>(plan, service, tuple, at_frame)
+            && let Some(worker) = shared.next_stop::<F>(plan, service, tuple, (at_frame, opens))
         {
             return Err(Outcome::Is(Verdict::HandOff(worker)));
         }

@@ -56,8 +56,9 @@ impl Path {
         let config = &self.config;
         let seed = || Seed::new(config.seed);
         let room = (config.sessions, config.fragments);
-        let extended = Engine::new(room, seed(), config.pages)
-            .or_else(|_| Engine::new(room, seed(), PagePolicy::Ordinary));
+        let file = self.files.as_ref().map(|files| &files.extended);
+        let extended = Engine::new(room, seed(), config.pages, file)
+            .or_else(|_| Engine::new(room, seed(), PagePolicy::Ordinary, None));
         // Without memory even for that, its sessions are refused as those of a full table are.
         if let Ok(extended) = extended {
             self.extended = Engine { level: self.extended.level, ..extended };

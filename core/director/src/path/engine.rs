@@ -25,7 +25,7 @@ use crate::time::Time;
 use arrayvec::ArrayVec;
 use sluice_lanes::each_lane;
 use sluice_lanes::level::{LANES, Level};
-use sluice_table::{PagePolicy, RegionError};
+use sluice_table::{MemoryFile, PagePolicy, RegionError};
 
 /// How many steps behind parsing a group's flows are found, are looked for in their other buckets,
 /// and are followed. Three steps for the buckets and three for the sessions are about what memory
@@ -107,9 +107,10 @@ impl<F: Parse> Engine<F> {
         (sessions, fragments): (u32, u32),
         seed: Seed,
         pages: PagePolicy,
+        file: Option<&MemoryFile>,
     ) -> Result<Self, RegionError> {
         let (places, ended) = ((sessions, Linger::most(sessions)), Linger::new(sessions));
-        let sessions: Sessions<F> = Sessions::new(places, seed, pages)?;
+        let sessions: Sessions<F> = Sessions::new(places, seed, pages, file)?;
         Ok(Self {
             half_open: HalfOpen::new(sessions.slab().capacity(), pages)?,
             sessions,

@@ -386,7 +386,7 @@ fn elsewhere<F: Family>(
         return (!F::WIDE && plan.wide_v4).then_some(Outcome::Wide);
     }
     if let Some(service) = side.service_at(answer.protocol, answer.dst, answer.dport) {
-        return shared.next_stop::<F>(plan, service, answer, frame).map(hand);
+        return shared.next_stop::<F>(plan, service, answer, (frame, false)).map(hand);
     }
     if !F::WIDE && plan.wide_v4 {
         return Some(Outcome::Wide);

@@ -263,6 +263,12 @@ impl<F: Parse> Engine<F> {
 }
 
 impl Admission {
+    /// A template has come.
+    pub(super) const fn remember_one(&mut self) {
+        self.live += 1;
+        self.templates += 1;
+    }
+
     /// A session of a service was opened that its rate counts.
     #[inline(always)]
     fn used_up(&mut self, service: &Service, id: ServiceId) {
@@ -322,17 +328,25 @@ impl Shared {
     }
 
     /// Counts a session that has begun.
+    #[inline(always)]
     pub(super) fn began(&mut self, plan: &Plan, session: &Core) {
-        self.admission.live += 1;
         self.statistics.counters.created += 1;
+        if let Some(counters) = self.statistics.counters.reals.get_mut(session.real().0 as usize) {
+            counters.sessions += 1;
+            // In the middle of a connection: who takes part in it has shaken hands.
+            counters.handshakes += u64::from(session.state == State::Established);
+        }
+        self.holds(plan, session);
+    }
+
+    /// Counts a session among those that there are.
+    pub(super) fn holds(&mut self, plan: &Plan, session: &Core) {
+        self.admission.live += 1;
         let real = session.real();
         if let Some(counters) = self.statistics.counters.reals.get_mut(real.0 as usize) {
-            counters.sessions += 1;
             counters.active += 1;
-            // In the middle of a connection: who takes part in it has shaken hands.
-            let established = session.state == State::Established;
-            counters.handshakes += u64::from(established);
-            counters.established += u32::from(established);
+            counters.established += u32::from(session.state == State::Established);
+            counters.closing += u32::from(session.state.is_closing());
         }
         if let Some(usage) = self.admission.usage_of(plan, session) {
             let first = usage.active == 0;
@@ -343,6 +357,15 @@ impl Shared {
             self.admission.half_opened(plan, session);
         }
         self.admission.schedulers.opened(real);
+    }
+
+    /// Counts a client that is bound to a real server.
+    pub(super) fn remembers(&mut self, template: &Core) {
+        self.admission.remember_one();
+        let real = template.real().0 as usize;
+        if let Some(counters) = self.statistics.counters.reals.get_mut(real) {
+            counters.bound += 1;
+        }
     }
 
     /// Counts a session that has ended.

@@ -171,13 +171,13 @@ impl Shared {
     }
 
     /// Where a packet goes next that has found no session here and is for `service`; `None` when
-    /// it stays.
+    /// it stays. `opens` says that it is the first of a connection, and needs to find none.
     pub(super) fn next_stop<F: Family>(
         &self,
         plan: &Plan,
         service: ServiceId,
         tuple: &Tuple<F::Addr>,
-        frame: u8,
+        (frame, opens): (u8, bool),
     ) -> Option<u16> {
         if self.workers < 2 {
             return None;
@@ -185,6 +185,9 @@ impl Shared {
         let owner = plan.service(service).and_then(|service| service.owner);
         let client = (general::<F>(tuple.src), tuple.sport);
         let last = owner.map_or(self.round(frame).home, |owner| self.owner(owner, client));
+        if self.scattered && !opens {
+            return self.next_of_scattered(frame, Some(last));
+        }
         let former = former_owners::<F>(plan, tuple).map(|owner| self.owner(owner, client));
         self.stop(frame, std::iter::once(last).chain(former), Some(last))
     }
@@ -210,6 +213,9 @@ impl Shared {
         let rules = rules.filter(|rule| rule.matches(tuple.protocol, src, dst));
         let outward = rules.map(|_| self.owner(Owner::Endpoint, from));
         let last = rule.map(|_| self.owner(Owner::Endpoint, from));
+        if self.scattered {
+            return self.next_of_scattered(frame, last);
+        }
         // By hairpinning only: what answers to that port is elsewhere than who is asked.
         let pool = plan.pool_of(F::side(plan), tuple.dst);
         let port = pool.and_then(|pool| pool.owner(tuple.dport, self.workers));
@@ -238,13 +244,17 @@ impl Shared {
         next.or(last.filter(|last| *last != self.worker))
     }
 
+    /// The next stop of a packet that found no session while sessions may be anywhere (see
+    /// [`super::restore`]): every worker, once, and then the one that new sessions belong to.
+    pub(super) fn next_of_scattered(&self, frame: u8, last: Option<u16>) -> Option<u16> {
+        let asked = u16::from(self.round(frame).steps) + 1;
+        let next = if asked < self.workers { (self.worker + 1) % self.workers } else { last? };
+        (next != self.worker).then_some(next)
+    }
+
     /// The worker that a client's sessions belong to. Every worker has the same seed.
     fn owner(&self, owner: Owner, (client, port): (u128, u16)) -> u16 {
-        let owners = Owners { seed: self.seed, workers: self.workers };
-        match owner {
-            Owner::Endpoint => owners.of_key(client, port),
-            Owner::Network(prefix) => owners.of_key(Ipv6::masked(client, prefix), 0),
-        }
+        Owners { seed: self.seed, workers: self.workers }.by_key(owner, client, port)
     }
 }
 
@@ -260,6 +270,23 @@ impl Owners {
     /// Of so many workers, at least one, whose paths were made with this seed.
     pub const fn new(seed: u64, workers: u16) -> Self {
         Self { seed: Seed::new(seed), workers }
+    }
+
+    /// How many workers there are.
+    pub const fn workers(&self) -> u16 {
+        self.workers
+    }
+
+    /// The worker of a client by what says so.
+    pub(super) fn by(&self, owner: Owner, client: IpAddr, port: u16) -> u16 {
+        self.by_key(owner, Ipv6::from_ip(client).unwrap_or_default(), port)
+    }
+
+    fn by_key(&self, owner: Owner, client: u128, port: u16) -> u16 {
+        match owner {
+            Owner::Endpoint => self.of_key(client, port),
+            Owner::Network(prefix) => self.of_key(Ipv6::masked(client, prefix), 0),
+        }
     }
 
     /// The worker of a client.

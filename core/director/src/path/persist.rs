@@ -116,13 +116,7 @@ impl<F: Parse> Engine<F> {
         if shared.admission.live < shared.admission.capacity
             && self.sessions.insert(plan, template).is_ok()
         {
-            (shared.admission.live, shared.admission.templates) =
-                (shared.admission.live + 1, shared.admission.templates + 1);
-            if let Some(counters) =
-                shared.statistics.counters.reals.get_mut(session.real().0 as usize)
-            {
-                counters.bound += 1;
-            }
+            shared.remembers(&template);
         }
     }
 }

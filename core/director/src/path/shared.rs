@@ -19,6 +19,9 @@ use std::net::IpAddr;
 pub(super) struct Shared {
     pub worker: u16,
     pub workers: u16,
+    /// Whether sessions may be at workers that their packets do not come to by themselves: see
+    /// [`super::restore`].
+    pub scattered: bool,
     /// The time of the last turn.
     pub now: Time,
     pub seed: Seed,
@@ -111,6 +114,7 @@ impl Shared {
         Self {
             worker: config.worker,
             workers: config.workers.max(1),
+            scattered: false,
             now: Time::default(),
             seed: Seed::new(config.seed),
             scratch: Scratch {

@@ -142,19 +142,12 @@ impl<F: Parse> Engine<F> {
         if shares && template.is_none() {
             let new = mapping_of::<F>(&session);
             let id = self.sessions.insert(plan, new).map_err(|_| Reason::SessionsFull)?;
-            (shared.admission.live, shared.admission.templates) =
-                (shared.admission.live + 1, shared.admission.templates + 1);
+            shared.admission.remember_one();
             template = Some(Flow::new(id, Direction::Inbound));
         }
         let inserted = self.sessions.insert(plan, session);
         if let Some(template) = template {
-            if inserted.is_ok() {
-                let template = self.sessions.at_mut(template.id());
-                let holders = template.holders() + 1;
-                template.set_holders(holders);
-            } else if self.sessions.slab().at(template.id()).holders() == 0 {
-                self.remove(shared, plan, template.id());
-            }
+            self.hold_mapping(shared, plan, template, inserted.is_ok());
         }
         let id = inserted.map_err(|_| Reason::SessionsFull)?;
         shared.began(plan, &session);
@@ -162,8 +155,25 @@ impl<F: Parse> Engine<F> {
         Ok(Flow::new(id, Direction::Inbound))
     }
 
+    /// One more session shares a template, or would have.
+    pub(super) fn hold_mapping(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        template: Flow,
+        holds: bool,
+    ) {
+        let template_at = self.sessions.at_mut(template.id());
+        if holds {
+            let holders = template_at.holders() + 1;
+            template_at.set_holders(holders);
+        } else if template_at.holders() == 0 {
+            self.remove(shared, plan, template.id());
+        }
+    }
+
     /// The template of the endpoint that opened a session.
-    fn mapping(&self, plan: &Plan, session: &SessionOf<F>) -> Option<Flow> {
+    pub(super) fn mapping(&self, plan: &Plan, session: &SessionOf<F>) -> Option<Flow> {
         let [key, _] = Sessions::<F>::keys(plan, &mapping_of::<F>(session))?;
         let key = key?;
         self.sessions.find(plan, self.sessions.hash(&key), &key)
@@ -295,7 +305,7 @@ fn range_of<'a, F: Family>(
 }
 
 /// The template that a session would share.
-fn mapping_of<F: Family>(session: &SessionOf<F>) -> SessionOf<F> {
+pub(super) fn mapping_of<F: Family>(session: &SessionOf<F>) -> SessionOf<F> {
     let core = Core {
         client_port: session.client_port,
         local: session.local,

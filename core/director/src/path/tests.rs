@@ -22,6 +22,7 @@ mod owners;
 mod probed;
 mod probing;
 mod reloads;
+mod restore;
 mod rules;
 mod super_packet;
 mod tunnel_groups;

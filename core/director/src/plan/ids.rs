@@ -37,7 +37,7 @@ impl Identity {
 }
 
 /// What makes a real server itself: its service, endpoint and mode, and whether it is a double.
-type RealKey = (ServiceId, IpAddr, u16, Mode, bool);
+pub(super) type RealKey = (ServiceId, IpAddr, u16, Mode, bool);
 
 fn key(real: &Real) -> RealKey {
     (real.service, real.address, real.port, real.mode, real.is_probe)
@@ -79,6 +79,21 @@ impl Ids {
             ids.locals.insert(*local, LocalId(id as u16));
         }
         ids
+    }
+
+    /// The id that a service has.
+    pub fn service_named(&self, identity: &Identity) -> Option<ServiceId> {
+        self.services.get(identity).copied()
+    }
+
+    /// The id that a real server has.
+    pub fn real_named(&self, key: &RealKey) -> Option<RealId> {
+        self.reals.get(key).copied()
+    }
+
+    /// The id that a local address has.
+    pub fn local_named(&self, address: IpAddr) -> Option<LocalId> {
+        self.locals.get(&address).copied()
     }
 
     /// The id of a service; `service` is put there.

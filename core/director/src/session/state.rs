@@ -1,9 +1,21 @@
 //! Where a session is in its life.
 
-use bytemuck::{NoUninit, Zeroable};
+use bytemuck::{CheckedBitPattern, NoUninit, Zeroable};
 
 /// Where a session is in its life. TCP's names are those of IPVS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Zeroable, NoUninit)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Zeroable,
+    NoUninit,
+    CheckedBitPattern,
+)]
 #[repr(u8)]
 pub enum State {
     /// A free slot.

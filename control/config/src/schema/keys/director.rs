@@ -18,6 +18,8 @@ pub(crate) static SECTION: Section = Section {
         &CONTROL_SOCKET,
         &CONTROL_GROUP,
         &STATE_DIR,
+        &KEEP_SESSIONS,
+        &HOLD_S,
         &HASH_SEED,
         &PROBE_ADDRESSES,
     ],
@@ -91,6 +93,25 @@ pub(crate) static STATE_DIR: Key = Key {
             all changes; created if it is missing. Two directors on one machine need two. If it \
             cannot be written, the director runs, reports this, and forgets such changes when it \
             ends.",
+};
+pub(crate) static KEEP_SESSIONS: Key = Key {
+    name: "keep_sessions",
+    kind: Boolean,
+    without: Without::Boolean(true),
+    example: "false",
+    about: "Whether sessions outlive the process, so that connections go on after a restart or a \
+            crash. Session tables then lie in files: on a hugetlbfs that is mounted, if \
+            `huge_pages` allows it and there is room, otherwise in `/dev/shm`. All of their memory \
+            is taken at the start. Without room there, the director runs and reports this.",
+};
+pub(crate) static HOLD_S: Key = Key {
+    name: "hold_s",
+    kind: Integer { min: 0, max: 3600 },
+    without: Without::Integer(60),
+    example: "10",
+    about: "Seconds after the end of the director during which the kernel drops packets that are \
+            the director's, by a table of nftables, so that it resets no connection that goes on \
+            after a restart. 0: the kernel gets them at once.",
 };
 pub(crate) static HASH_SEED: Key = Key {
     name: "hash_seed",

@@ -146,10 +146,11 @@ impl Kit {
                 seed: 1,
                 pages: PagePolicy::Ordinary,
             };
-            let config = WorkerConfig { path, held_frames: 8, clock: None, ports_from: 0 };
+            let config =
+                WorkerConfig { path, files: None, held_frames: 8, clock: None, ports_from: 0 };
             let events = (sender.clone(), Wake::new().unwrap());
             let mut worker =
-                Worker::new(&config, Arc::clone(&snapshot), rings, wakes.clone(), events).unwrap();
+                Worker::new(config, Arc::clone(&snapshot), rings, wakes.clone(), events).unwrap();
             let mut of_worker = Vec::new();
             for (port, count) in queues.iter().enumerate() {
                 let line = (number < *count).then(MemQueue::new);

@@ -1,0 +1,149 @@
+//! Sessions that outlive the process: where their memory lies, and how the next start reads it.
+//!
+//! The slots of each worker's tables lie in files of a memory file system, in a directory of this
+//! director's own (by its `state_dir`). Beside them, `names.json` says what the ids in slots stand
+//! for; it is written before workers run with a plan that gives out new ids. Nothing is done at the
+//! end of the process, so it makes no difference how it ends: a restart, a crash and `kill -9` are
+//! one case.
+//!
+//! At the start all live slots are read into ordinary memory and the files go, before the workers
+//! make theirs: huge pages may be only enough for one set. A director that dies between these two
+//! moments loses its sessions.
+//!
+//! Trust: the directories are root's alone (0700); one that is not is not used. What is in them is
+//! checked slot by slot all the same (see `sluice_director::path::Former`).
+
+mod names;
+mod place;
+
+use crate::crew::Crew;
+use names::Head;
+use place::Place;
+use sluice_config::{Config, HugePages};
+use sluice_director::path::{Batch, Former, Owners, Restored, TableFiles, table_bytes};
+use sluice_director::plan::Plan;
+use std::path::PathBuf;
+use std::time::Duration;
+use tracing::{debug, info, warn};
+
+/// Where the sessions of this process are kept.
+pub struct Kept {
+    place: Place,
+    head: Head,
+}
+
+/// The live slots of a director that ran before, a pair of tables for each of its workers.
+pub struct FormerSessions {
+    head: Head,
+    tables: Vec<[Vec<u8>; 2]>,
+}
+
+impl FormerSessions {
+    /// Reads what a director with this configuration left, and removes it. `None` without such.
+    pub fn read(config: &Config) -> Option<Self> {
+        place::purge();
+        if !config.director.keep_sessions {
+            return None;
+        }
+        let place = Place::of(&config.director.state_dir);
+        let found = Head::read(&place.names_file());
+        let former = match found {
+            Ok(head) => {
+                let tables = (0..head.workers).map(|worker| head.read_tables(worker)).collect();
+                Some(Self { head, tables })
+            }
+            Err(names::NoNames::Absent) => None,
+            Err(names::NoNames::Unusable(why)) => {
+                warn!(why, "the sessions of the director before cannot be taken over");
+                None
+            }
+        };
+        if let Some(former) = &former {
+            place::remove(&former.head.slots);
+        }
+        place::remove(place.dir());
+        former
+    }
+
+    /// The secret of its session hash, which says whose sessions are which worker's.
+    pub const fn seed(&self) -> u64 {
+        self.head.seed
+    }
+
+    /// Gives the sessions to the workers. To be called before any packet comes.
+    pub fn restore(self, crew: &Crew, plan: &Plan, seed: u64) -> Restored {
+        let owners = Owners::new(seed, crew.size() as u16);
+        let shift_ms = self.head.zero_boot_ms.wrapping_sub(crew.zero_boot_ms()) as u32;
+        let names = self.head.names();
+        let former = Former::new(plan, &names, owners, (self.head.workers, shift_ms));
+        let mut batches: Vec<Batch> = (0..crew.size()).map(|_| Batch::default()).collect();
+        let mut all = Restored::default();
+        for (worker, [narrow, extended]) in self.tables.iter().enumerate() {
+            all += former.sort(worker as u16, [narrow, extended], &mut batches);
+        }
+        all += crew.restore(batches, former.scatters());
+        let Restored { sessions, expired, unknown, refused, damaged } = all;
+        info!(sessions, expired, unknown, refused, damaged, "sessions go on from before");
+        all
+    }
+}
+
+impl Kept {
+    /// Prepares a place for the sessions of this process. `None`, and a warning, if there is none.
+    pub fn prepare(config: &Config, plan: &Plan, seed: u64) -> Option<Self> {
+        if !config.director.keep_sessions {
+            return None;
+        }
+        let workers = config.workers() as u64;
+        let bytes = table_bytes(config.sessions_per_worker());
+        let wanted = workers * bytes.iter().sum::<u64>();
+        let huge = config.director.huge_pages != HugePages::Off;
+        let made = Place::make(&config.director.state_dir, huge.then_some(wanted));
+        let place = made
+            .inspect_err(|error| warn!(%error, "sessions will not outlive this process"))
+            .ok()?;
+        debug!(slots = %place.slots().display(), "session memory");
+        let mut head = Head::new(config.director.state_dir.clone(), place.slots().to_owned());
+        (head.workers, head.seed) = (workers as u16, seed);
+        head.take_names(plan);
+        Some(Self { place, head })
+    }
+
+    /// Empty files for a worker's tables.
+    pub fn files(&self, worker: u16) -> Option<TableFiles> {
+        let make = |path: PathBuf| {
+            let file = place::create(&path);
+            file.inspect_err(|error| warn!(file = %path.display(), %error, "no session memory"))
+        };
+        let [narrow, extended] = self.head.tables(worker);
+        Some(TableFiles {
+            narrow: make(narrow).ok()?.into(),
+            extended: make(extended).ok()?.into(),
+        })
+    }
+
+    /// The workers run, with a clock that began so many milliseconds after the machine.
+    pub fn begin(&mut self, zero_boot_ms: u64) {
+        self.head.zero_boot_ms = zero_boot_ms;
+        self.write();
+    }
+
+    /// Follows a plan that is about to be published.
+    pub fn follow(&mut self, plan: &Plan) {
+        if self.head.take_names(plan) {
+            self.write();
+        }
+    }
+
+    fn write(&self) {
+        if let Err(error) = self.head.write(&self.place.names_file()) {
+            warn!(%error, "sessions will not outlive this process");
+        }
+    }
+}
+
+/// Milliseconds since the machine started, suspended or not.
+pub fn boot_ms() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32).as_millis() as u64
+}

@@ -1,0 +1,283 @@
+//! Sessions of a director that ran before, out of the memory that outlived it.
+//!
+//! Slots name real servers and local addresses by ids of a plan that is gone. [`Former`] reads them
+//! with the names that the ids had then, gives each session the ids of the present plan and the
+//! worker whose it is now, and [`Path::restore`] takes it up there. Nothing in that memory is
+//! believed: a slot may be half-written, and of another configuration. What the present plan does
+//! not have, and what has timed out since, is left and counted.
+//!
+//! Nothing is restored of fragments, rates, path MTUs and elephants: they are learned anew.
+
+use super::engine::Engine;
+use super::open::TEMPLATE;
+use super::owners::Owners;
+use super::parse::Parse;
+use super::snat::mapping_of;
+use super::sweep::timed_out;
+use super::{Path, Shared};
+use crate::counters::Direction;
+use crate::family::{Family, Ipv4, Ipv6};
+use crate::fib::HopId;
+use crate::plan::{Names, Plan, Renamed};
+use crate::session::{CORE, Core, Flow, SessionOf, Sessions, State};
+use crate::spec::Mapping;
+use crate::time::Time;
+use std::mem::offset_of;
+use std::ops::AddAssign;
+
+/// Changes with the meaning of what is in a slot: memory with another number is not read.
+pub const SLOT_LAYOUT: u32 = 1;
+
+/// Sessions for one worker, by the ids of the present plan.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    narrow: Vec<SessionOf<Ipv4>>,
+    extended: Vec<SessionOf<Ipv6>>,
+}
+
+/// What became of sessions that were found in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Sessions that go on, and clients that stay bound to their real servers.
+    pub sessions: u64,
+    /// Not taken up: their time was over.
+    pub expired: u64,
+    /// Not taken up: the configuration has no such service, real server or local address now.
+    pub unknown: u64,
+    /// Not taken up: the table is full, or another session has their endpoints.
+    pub refused: u64,
+    /// Slots that hold nothing that a session could be.
+    pub damaged: u64,
+}
+
+impl AddAssign for Restored {
+    fn add_assign(&mut self, other: Self) {
+        self.sessions += other.sessions;
+        self.expired += other.expired;
+        self.unknown += other.unknown;
+        self.refused += other.refused;
+        self.damaged += other.damaged;
+    }
+}
+
+/// The director that ran before, as its sessions are to be read.
+#[derive(Clone, Debug)]
+pub struct Former<'a> {
+    plan: &'a Plan,
+    renamed: Renamed,
+    owners: Owners,
+    /// How many workers there are, and how many there were.
+    workers: (u16, u16),
+    /// What is added to the times in its slots, modulo 2³², to make them times of now.
+    shift_ms: u32,
+}
+
+impl<'a> Former<'a> {
+    /// One whose ids had these names, and `workers` workers; its clock was `shift_ms` milliseconds
+    /// behind that of now (modulo 2³²). `owners` are the workers of now.
+    pub fn new(
+        plan: &'a Plan,
+        names: &Names,
+        owners: Owners,
+        (workers, shift_ms): (u16, u32),
+    ) -> Self {
+        let renamed = Renamed::new(names, plan);
+        Self { plan, renamed, owners, workers: (owners.workers(), workers), shift_ms }
+    }
+
+    /// Whether sessions may now be at workers that no packet of theirs comes to by itself.
+    pub const fn scatters(&self) -> bool {
+        self.workers.0 != self.workers.1
+    }
+
+    /// Sorts the sessions of a worker's two tables, each as its slots lay in memory, into batches
+    /// by worker. Gives what is left out; `sessions` of it is 0.
+    pub fn sort(&self, worker: u16, [narrow, extended]: [&[u8]; 2], to: &mut [Batch]) -> Restored {
+        let mut left = Restored::default();
+        for session in self.read::<Ipv4>(narrow, &mut left) {
+            if let Some(batch) = to.get_mut(usize::from(self.worker_of::<Ipv4>(&session, worker))) {
+                batch.narrow.push(session);
+            }
+        }
+        for session in self.read::<Ipv6>(extended, &mut left) {
+            if let Some(batch) = to.get_mut(usize::from(self.worker_of::<Ipv6>(&session, worker))) {
+                batch.extended.push(session);
+            }
+        }
+        left
+    }
+
+    fn read<'b, F: Family>(
+        &'b self,
+        slots: &'b [u8],
+        left: &'b mut Restored,
+    ) -> impl Iterator<Item = SessionOf<F>> + 'b {
+        slots.chunks_exact(size_of::<SessionOf<F>>()).filter_map(|slot| {
+            // Never used, as most are.
+            if slot.iter().all(|byte| *byte == 0) {
+                return None;
+            }
+            let Some(session) = session_in::<F>(slot) else {
+                left.damaged += 1;
+                return None;
+            };
+            let mapping = session.state == State::Template && session.protocol() != TEMPLATE;
+            // What shares a mapping brings it along.
+            if matches!(session.state, State::Vacant | State::Ended) || mapping {
+                return None;
+            }
+            let renamed = self.renamed::<F>(session);
+            left.unknown += u64::from(renamed.is_none());
+            renamed
+        })
+    }
+
+    /// A session by the ids of the present plan.
+    fn renamed<F: Family>(&self, mut session: SessionOf<F>) -> Option<SessionOf<F>> {
+        let id = self.renamed.real(session.real())?;
+        let real = self.plan.real(id)?;
+        let protocol = session.protocol();
+        session.core = session.core.to(id, protocol);
+        session.seen_ms = session.seen_ms.wrapping_add(self.shift_ms);
+        (session.client_hop, session.hop_generation) = (HopId::NONE.0, 0);
+        if session.state == State::Template {
+            self.plan.service(real.service)?.persistence?;
+            session.client_port = real.service.0;
+        } else if real.forwarding.translates_source() {
+            session.local = self.renamed.local(session.local)?;
+            let address = F::side(self.plan).local(session.local)?;
+            let pool = self.plan.pool_of(F::side(self.plan), address)?;
+            pool.owner(session.local_port, self.workers.0)?;
+        }
+        if F::WIDE && real.forwarding.has_remote() {
+            session.extra = F::towards(F::far(&session));
+        }
+        Some(session)
+    }
+
+    /// The worker that a session's packets come to, or, if any worker's may be, the one that had it
+    /// or one by the client's endpoint.
+    fn worker_of<F: Family>(&self, session: &SessionOf<F>, was: u16) -> u16 {
+        let (now, before) = self.workers;
+        let (client, port) = (F::to_ip(session.client), session.client_port);
+        let Some(real) = self.plan.real(session.real()) else { return 0 };
+        let side = F::side(self.plan);
+        if session.state != State::Template && real.forwarding.translates_source() {
+            let pool = side.local(session.local).and_then(|it| self.plan.pool_of(side, it));
+            return pool.and_then(|pool| pool.owner(session.local_port, now)).unwrap_or(0);
+        }
+        match self.plan.service(real.service).and_then(|service| service.owner) {
+            Some(owner) => self.owners.by(owner, client, port),
+            None if now == before => was,
+            None => self.owners.of(client, port),
+        }
+    }
+}
+
+/// What lies in a slot, if it can be a session.
+fn session_in<F: Family>(slot: &[u8]) -> Option<SessionOf<F>> {
+    let core = offset_of!(SessionOf<F>, core);
+    let extra = offset_of!(SessionOf<F>, extra);
+    let core: Core =
+        bytemuck::checked::try_pod_read_unaligned(slot.get(core..core + CORE)?).ok()?;
+    Some(SessionOf::<F> {
+        client: bytemuck::pod_read_unaligned(slot.get(..size_of::<F::Addr>())?),
+        core,
+        extra: bytemuck::pod_read_unaligned(slot.get(extra..extra + size_of::<F::Extra>())?),
+    })
+}
+
+impl Path {
+    /// Takes up sessions of a director that ran before. `scattered` says that sessions of some
+    /// worker may be where no packet of theirs comes to by itself: see [`Former::scatters`].
+    pub fn restore(&mut self, plan: &Plan, now: Time, batch: &Batch, scattered: bool) -> Restored {
+        self.shared.scattered |= scattered;
+        let mut all = Restored::default();
+        for session in &batch.narrow {
+            self.v4.restore(&mut self.shared, (plan, now), *session, &mut all);
+        }
+        for session in &batch.extended {
+            self.extended.restore(&mut self.shared, (plan, now), *session, &mut all);
+        }
+        all
+    }
+}
+
+impl<F: Parse> Engine<F> {
+    /// Takes up a session.
+    fn restore(
+        &mut self,
+        shared: &mut Shared,
+        (plan, now): (&Plan, Time),
+        session: SessionOf<F>,
+        all: &mut Restored,
+    ) {
+        if timed_out(&session, plan, now) {
+            all.expired += 1;
+        } else if self.restored(shared, plan, session).is_some() {
+            all.sessions += 1;
+        } else {
+            all.refused += 1;
+        }
+    }
+
+    fn restored(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        mut session: SessionOf<F>,
+    ) -> Option<()> {
+        let template = session.state == State::Template;
+        // A mapping that it shares takes a place too.
+        if shared.admission.live + 1 >= shared.admission.capacity.max(2) {
+            return None;
+        }
+        let real = F::side(plan).real(session.real()).filter(|real| real.is_known())?;
+        let has_remote = real.forwarding.has_remote();
+        let keys = Sessions::<F>::keys(plan, &session)?;
+        for key in keys.iter().flatten() {
+            if self.sessions.find(plan, self.sessions.hash(key), key).is_some() {
+                return None;
+            }
+        }
+        if template {
+            session.closing = 0;
+            self.sessions.insert(plan, session).ok()?;
+            shared.remembers(&session);
+            return Some(());
+        }
+        let mapping =
+            if has_remote { self.restored_mapping(shared, plan, &session)? } else { None };
+        let inserted = self.sessions.insert(plan, session);
+        if let Some(mapping) = mapping {
+            self.hold_mapping(shared, plan, mapping, inserted.is_ok());
+        }
+        let id = inserted.ok()?;
+        shared.holds(plan, &session);
+        self.note_half_open(plan, &session, id);
+        Some(())
+    }
+
+    /// The mapping that a session of source NAT shares, if its rule has it share one: that of
+    /// another session, or a new one. `None` when the mapping there is another.
+    fn restored_mapping(
+        &mut self,
+        shared: &mut Shared,
+        plan: &Plan,
+        session: &SessionOf<F>,
+    ) -> Option<Option<Flow>> {
+        let rule = plan.service(plan.service_of(session)?)?;
+        let shares = rule.snat.as_ref().is_some_and(|s| s.mapping == Mapping::EndpointIndependent);
+        if !shares {
+            return Some(None);
+        }
+        if let Some(flow) = self.mapping(plan, session) {
+            let there = self.sessions.slab().at(flow.id());
+            let same = (there.local, there.local_port) == (session.local, session.local_port);
+            return same.then_some(Some(flow));
+        }
+        let id = self.sessions.insert(plan, mapping_of::<F>(session)).ok()?;
+        shared.admission.remember_one();
+        Some(Some(Flow::new(id, Direction::Inbound)))
+    }
+}

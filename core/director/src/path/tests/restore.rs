@@ -1,0 +1,264 @@
+//! Sessions of a director that ran before go on in another: other ids, as many workers or not.
+
+use super::lab::{BACK, FRONT, MemFrame};
+use super::modes::{Field, datagram, ends, ip, spec};
+use super::owners::settle;
+use crate::frame::Frame;
+use crate::path::{
+    Batch, Former, MemoryFile, Owners, PagePolicy, Path, PathConfig, Restored, TableFiles, Verdict,
+};
+use crate::spec::{
+    LocalPool, Mapping, Mode, Network, Persistence, Ports, SnatRule, Spec, VirtualService,
+};
+use crate::time::Time;
+use std::fs::File;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+const SEED: u64 = 7;
+
+/// Paths whose sessions lie in files, and these files.
+struct Kept {
+    paths: Vec<Path>,
+    files: Vec<[File; 2]>,
+}
+
+fn file(name: &str) -> File {
+    let path = std::env::temp_dir().join(format!("sluice-restore-{}-{name}", std::process::id()));
+    let mut options = File::options();
+    let file = options.read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    std::fs::remove_file::<PathBuf>(path).unwrap();
+    file
+}
+
+fn start(field: &Field, workers: u16, test: &str) -> Kept {
+    let mut kept = Kept { paths: Vec::new(), files: Vec::new() };
+    for worker in 0..workers {
+        let config = PathConfig {
+            worker,
+            workers,
+            sessions: 100,
+            fragments: 64,
+            seed: SEED,
+            pages: PagePolicy::Ordinary,
+        };
+        let own = [0, 1].map(|table| file(&format!("{test}-{worker}-{table}")));
+        let [narrow, extended] =
+            [0, 1].map(|at: usize| MemoryFile::from(OwnedFd::from(own[at].try_clone().unwrap())));
+        let files = Some(TableFiles { narrow, extended });
+        let mut path = Path::in_files(&config, files).unwrap();
+        path.adopt(&field.plan);
+        assert!(path.is_kept());
+        kept.paths.push(path);
+        kept.files.push(own);
+    }
+    kept
+}
+
+impl Kept {
+    /// What another process would read.
+    fn slots(&self) -> Vec<[Vec<u8>; 2]> {
+        let read = |file: &File| {
+            let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
+            file.read_exact_at(&mut bytes, 0).unwrap();
+            bytes
+        };
+        self.files.iter().map(|[narrow, extended]| [read(narrow), read(extended)]).collect()
+    }
+}
+
+/// Restores what a director left in one of another configuration, whose clock began `later_ms`
+/// later.
+fn restore(before: &Field, kept: &Kept, after: &Field, to: &mut Kept, later_ms: u32) -> Restored {
+    let (was, now) = (kept.paths.len() as u16, to.paths.len() as u16);
+    let names = before.plan.names();
+    let shift = 0_u32.wrapping_sub(later_ms);
+    let former = Former::new(&after.plan, &names, Owners::new(SEED, now), (was, shift));
+    let mut batches = vec![Batch::default(); usize::from(now)];
+    let mut all = Restored::default();
+    for (worker, [narrow, extended]) in kept.slots().iter().enumerate() {
+        all += former.sort(worker as u16, [narrow, extended], &mut batches);
+    }
+    for (path, batch) in to.paths.iter_mut().zip(&batches) {
+        all += path.restore(&after.plan, after.now, batch, former.scatters());
+    }
+    all
+}
+
+/// A service and, in front of it, one that gives everything other ids.
+fn with_another_first(spec: &Spec) -> Spec {
+    let mut other = spec.clone();
+    let mut first: VirtualService = spec.services[0].clone();
+    (first.name, first.ports) = ("first".to_owned(), Ports::one(9));
+    other.services.insert(0, first);
+    other
+}
+
+fn request(vip: &str, client: u16) -> MemFrame {
+    let vip = ip(vip);
+    let from = if vip.is_ipv4() { ip("198.51.100.48") } else { ip("2001:db8:1::48") };
+    datagram(SocketAddr::new(from, 4000 + client), SocketAddr::new(vip, 53))
+}
+
+/// Where a request of each client arrives, byte by byte; the NIC brings it to the same worker as
+/// ever, if there is one of its number.
+fn ask(field: &Field, paths: &mut [Path], vip: &str) -> Vec<Vec<u8>> {
+    let ask = |client: u16| {
+        let mut frame = request(vip, client);
+        let (_, verdict) = settle(field, paths, client % paths.len() as u16, &mut frame);
+        assert_eq!(verdict, Verdict::Tx(BACK), "client {client}");
+        frame.bytes().to_vec()
+    };
+    (0..40).map(ask).collect()
+}
+
+/// Sends the real server's answers to what has arrived by a worker; they must reach the clients.
+fn answer(field: &Field, paths: &mut [Path], requests: &[Vec<u8>], vip: &str) {
+    for (client, request) in requests.iter().enumerate() {
+        let (from, to) = ends(&request[14..]);
+        for first in 0..paths.len() {
+            let mut frame = datagram(to, from);
+            let (_, verdict) = settle(field, paths, first as u16, &mut frame);
+            assert_eq!(verdict, Verdict::Tx(FRONT), "answer to client {client} by {first}");
+            let (from, to) = ends(&frame.bytes()[14..]);
+            assert_eq!((from, to.port()), (SocketAddr::new(ip(vip), 53), 4000 + client as u16));
+        }
+    }
+}
+
+#[test]
+fn sessions_go_on_under_other_ids_and_numbers_of_workers() {
+    for mode in [Mode::Fnat, Mode::Nat, Mode::Dr, Mode::Ipip] {
+        for (vip, real) in [("198.51.100.200", "192.0.2.11"), ("2001:db8:1::200", "2001:db8:2::11")]
+        {
+            for prefix in [None, Some(24)] {
+                for (was, now) in [(1, 1), (2, 2), (3, 1), (1, 3), (2, 3)] {
+                    let name = format!("{mode:?}-{was}-{now}");
+                    let mut one = spec(mode, vip, real, 0);
+                    one.services[0].persistence =
+                        prefix.map(|prefix| Persistence { timeout_s: 300, prefix });
+                    let before = Field::new(&one);
+                    let mut kept = start(&before, was, &name);
+                    let arrived = ask(&before, &mut kept.paths, vip);
+                    let live: u32 = kept.paths.iter().map(Path::live_sessions).sum();
+                    let mut after = Field::new(&with_another_first(&one));
+                    after.now = Time(1000);
+                    let mut to = start(&after, now, "after");
+                    // The clock began when the other's stood just before its requests.
+                    let later = before.now.0 as u32 - 500;
+                    let got = restore(&before, &kept, &after, &mut to, later);
+                    let templates: u32 = kept.paths.iter().map(Path::templates).sum();
+                    let all = u64::from(live + templates);
+                    assert_eq!(got, Restored { sessions: all, ..got }, "{name} {prefix:?}");
+                    let found = to.paths.iter().map(Path::live_sessions).sum::<u32>();
+                    assert_eq!((found, live), (40, 40), "{name}");
+                    let again = ask(&after, &mut to.paths, vip);
+                    assert!(again == arrived, "{name} {prefix:?}: to the same, from the same");
+                    if matches!(mode, Mode::Fnat | Mode::Nat) {
+                        answer(&after, &mut to.paths, &again, vip);
+                    }
+                    for path in &to.paths {
+                        assert_eq!(path.counters().created, 0, "{name}: none is opened anew");
+                        let gauges = |reals: &[crate::counters::RealCounters]| {
+                            reals.iter().map(|r| (r.active, r.bound)).collect::<Vec<_>>()
+                        };
+                        assert_eq!(gauges(&path.counters().reals), gauges(&path.recount()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What endpoint-independent mapping shares, sessions of a director that ran before share again.
+#[test]
+fn mappings_of_source_nat_go_on() {
+    for mapping in [Mapping::EndpointIndependent, Mapping::PerSession] {
+        for (was, now) in [(1, 1), (2, 2), (2, 3)] {
+            let mut out = spec(Mode::Dr, "198.51.100.200", "192.0.2.11", 0);
+            out.pools.push(LocalPool {
+                name: "wan".into(),
+                addresses: vec![ip("198.51.100.9")],
+                ports: 2000..=2999,
+            });
+            out.snat = vec![SnatRule {
+                name: "out".into(),
+                sources: vec![Network { address: ip("192.0.2.0"), prefix: 24 }],
+                pool: "wan".into(),
+                mapping,
+                ..SnatRule::default()
+            }];
+            let before = Field::new(&out);
+            let mut kept = start(&before, was, "snat");
+            let ask = |field: &Field, paths: &mut [Path], far: u16| {
+                let to: IpAddr = ip("198.51.100.48");
+                let from = SocketAddr::new(ip("192.0.2.11"), 700);
+                let mut frame = datagram(from, SocketAddr::new(to, far));
+                let (_, verdict) = settle(field, paths, far % paths.len() as u16, &mut frame);
+                assert_eq!(verdict, Verdict::Tx(FRONT), "{mapping:?}");
+                ends(&frame.bytes()[14..])
+            };
+            let first: Vec<_> = (1..=5).map(|far| ask(&before, &mut kept.paths, far)).collect();
+            let mut after = Field::new(&with_another_first(&out));
+            after.now = before.now;
+            let mut to = start(&after, now, "snat-after");
+            let got = restore(&before, &kept, &after, &mut to, 0);
+            assert_eq!(got, Restored { sessions: 5, ..Restored::default() }, "{mapping:?}");
+            let again: Vec<_> = (1..=5).map(|far| ask(&after, &mut to.paths, far)).collect();
+            assert_eq!(again, first, "{mapping:?} {was} {now}");
+            if mapping == Mapping::EndpointIndependent && was == now {
+                let sixth = ask(&after, &mut to.paths, 6);
+                assert_eq!(sixth.0, first[0].0, "the mapping is there still");
+            }
+        }
+    }
+}
+
+/// Nothing in the memory is believed: nothing panics, and what cannot be is left.
+#[test]
+fn memory_of_any_content_is_read_without_harm() {
+    let before = Field::new(&spec(Mode::Fnat, "198.51.100.200", "192.0.2.11", 0));
+    let mut kept = start(&before, 1, "damaged");
+    ask(&before, &mut kept.paths, "198.51.100.200");
+    let [narrow, extended] = &kept.files[0];
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for file in [narrow, extended] {
+        let len = file.metadata().unwrap().len();
+        for at in (0..len).step_by(5) {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            if state >> 62 == 0 {
+                file.write_all_at(&[(state >> 40) as u8], at).unwrap();
+            }
+        }
+    }
+    let after = Field::new(&spec(Mode::Fnat, "198.51.100.200", "192.0.2.11", 0));
+    let mut to = start(&after, 1, "damaged-after");
+    let got = restore(&before, &kept, &after, &mut to, 0);
+    assert!(got.damaged + got.unknown + got.expired > 0, "{got:?}");
+    let path = &to.paths[0];
+    let gauge = path.counters().reals.iter().map(|real| real.active).sum::<u64>();
+    assert_eq!(gauge, u64::from(path.live_sessions()));
+}
+
+/// A configuration without the service, and time that has gone by.
+#[test]
+fn what_is_gone_or_over_is_left() {
+    let one = spec(Mode::Fnat, "198.51.100.200", "192.0.2.11", 0);
+    let before = Field::new(&one);
+    let mut kept = start(&before, 1, "gone");
+    ask(&before, &mut kept.paths, "198.51.100.200");
+    let mut other = one.clone();
+    other.services[0].ports = Ports::one(81);
+    for (spec, idle_ms, expected) in [
+        (&other, 0, Restored { unknown: 40, ..Restored::default() }),
+        (&one, 3_600_000, Restored { expired: 40, ..Restored::default() }),
+    ] {
+        let mut after = Field::new(spec);
+        after.now.0 += idle_ms;
+        let mut to = start(&after, 1, "gone-after");
+        assert_eq!(restore(&before, &kept, &after, &mut to, 0), expected);
+        assert_eq!(to.paths[0].live_sessions(), 0);
+    }
+}

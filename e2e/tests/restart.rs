@@ -1,0 +1,83 @@
+//! What a restart costs: connections go on, whatever way the director has ended.
+//!
+//! Established connections in both directions, a download and silent ones are held over the end of
+//! a director and the start of the next one; then each must go on. Resets are counted by the
+//! kernels of both ends.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use sluice_e2e::error::expect;
+use sluice_e2e::load::download_sha256;
+use sluice_e2e::web::{LINES_PORT, make_blob_of};
+use sluice_e2e::{Director, LabError, Netns};
+
+use crate::fixture::{Fixture, SOON, on_every_setup};
+
+on_every_setup!(connections_survive_a_restart, connections_survive_kill_9);
+
+/// Seconds that connections are held: over the restart, and some time after.
+const HELD_S: u32 = 12;
+/// Connections that are held.
+const CONNECTIONS: usize = 5;
+/// Some seconds of the usual throughput.
+const BLOB: u64 = 200_000_000;
+
+fn connections_survive_a_restart(fixture: &mut Fixture) -> Result<(), LabError> {
+    survive(fixture, |director| director.stop().map(drop))
+}
+
+fn connections_survive_kill_9(fixture: &mut Fixture) -> Result<(), LabError> {
+    survive(fixture, |director| director.kill().map(drop))
+}
+
+fn survive(
+    fixture: &mut Fixture,
+    end: impl FnOnce(&mut Director) -> Result<(), LabError>,
+) -> Result<(), LabError> {
+    let server = fixture.server(LINES_PORT);
+    let mut held =
+        (0..CONNECTIONS).map(|_| fixture.hold(&server, HELD_S)).collect::<Result<Vec<_>, _>>()?;
+    let sum = make_blob_of(&fixture.bed.reals[0], BLOB)?;
+    let before = sessions(fixture)?;
+    expect(before >= CONNECTIONS, || format!("{before} sessions of {CONNECTIONS}"))?;
+    let resets = [resets_of(&fixture.bed.client)?, resets_of(&fixture.bed.reals[0])?];
+    let url = format!("{}/blob", fixture.url().trim_end_matches('/'));
+    let client = fixture.bed.client.clone();
+    // Slow enough to last over the restart.
+    let download = std::thread::spawn(move || download_sha256(&client, &url, "20M"));
+    std::thread::sleep(Duration::from_secs(1));
+    let ended = Instant::now();
+    end(&mut fixture.director)?;
+    fixture.director = Director::start(&fixture.bed, &fixture.recipe.text(&fixture.bed))?;
+    let took = ended.elapsed();
+    // For the record, not judged: machines that run tests have other work too.
+    println!("from the end to ready: {} ms", took.as_millis());
+    let log = fixture.director.log();
+    expect(log.contains("sessions go on from before"), || format!("none were taken over:\n{log}"))?;
+    let after = sessions(fixture)?;
+    expect(after >= CONNECTIONS, || format!("{after} sessions of {before} are left"))?;
+    for one in &mut held {
+        let ended = one.wait(SOON)?;
+        expect(ended.success(), || format!("a connection broke: {}", one.log_tail(3)))?;
+    }
+    let got = download.join().unwrap_or_else(|_| Err(LabError::Wrong("panicked".into())))?;
+    expect(got == sum, || format!("sent {sum}, got {got}"))?;
+    let now = [resets_of(&fixture.bed.client)?, resets_of(&fixture.bed.reals[0])?];
+    expect(now == resets, || format!("resets at client and real server: {resets:?}, now {now:?}"))?;
+    fixture.answers(3).map(drop)
+}
+
+fn sessions(fixture: &Fixture) -> Result<usize, LabError> {
+    let said = fixture.director.ask("status")?;
+    Ok(said["sessions"]["live"].as_u64().unwrap_or(0) as usize)
+}
+
+/// Connections that a kernel has seen reset, and resets that it has sent.
+fn resets_of(space: &Netns) -> Result<(u64, u64), LabError> {
+    let text = space.run("nstat", &["-as", "-j"])?.ok()?.stdout;
+    let read: Value = serde_json::from_str(&text)
+        .map_err(|_| LabError::Unreadable { what: "nstat".to_owned(), text })?;
+    let of = |name: &str| read["kernel"][name].as_u64().unwrap_or(0);
+    Ok((of("TcpEstabResets"), of("TcpOutRsts")))
+}
