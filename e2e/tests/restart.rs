@@ -12,7 +12,7 @@ use sluice_e2e::load::download_sha256;
 use sluice_e2e::web::{LINES_PORT, make_blob_of};
 use sluice_e2e::{Director, LabError, Netns};
 
-use crate::fixture::{Fixture, SOON, on_every_setup};
+use crate::fixture::{Fixture, SOON, Setup, here, on, on_every_setup};
 
 on_every_setup!(connections_survive_a_restart, connections_survive_kill_9);
 
@@ -66,6 +66,24 @@ fn survive(
     let now = [resets_of(&fixture.bed.client)?, resets_of(&fixture.bed.reals[0])?];
     expect(now == resets, || format!("resets at client and real server: {resets:?}, now {now:?}"))?;
     fixture.answers(3).map(drop)
+}
+
+/// The kernel knows none of the director's connections: unless it is kept quiet it resets them.
+#[test]
+fn without_hold_the_kernel_resets_connections() {
+    on(here!(without_hold_the_kernel_resets_connections), Setup::usual(), |fixture| {
+        let held = fixture.recipe.text(&fixture.bed);
+        let text = held.replacen("[director]\n", "[director]\nhold_s = 0\n", 1);
+        fixture.director.stop()?;
+        fixture.director = Director::start(&fixture.bed, &text)?;
+        let mut held = fixture.hold(&fixture.server(LINES_PORT), HELD_S)?;
+        fixture.director.kill()?;
+        // Between two lines of the connection there are some 50 ms.
+        let ended = held.wait(SOON)?;
+        expect(!ended.success(), || format!("it went on: {}", held.log_tail(3)))?;
+        let said = held.log_tail(3);
+        expect(said.contains("reset"), || format!("it was not reset: {said}"))
+    });
 }
 
 fn sessions(fixture: &Fixture) -> Result<usize, LabError> {

@@ -42,9 +42,6 @@ impl FormerSessions {
     /// Reads what a director with this configuration left, and removes it. `None` without such.
     pub fn read(config: &Config) -> Option<Self> {
         place::purge();
-        if !config.director.keep_sessions {
-            return None;
-        }
         let place = Place::of(&config.director.state_dir);
         let found = Head::read(&place.names_file());
         let former = match found {
@@ -62,7 +59,7 @@ impl FormerSessions {
             place::remove(&former.head.slots);
         }
         place::remove(place.dir());
-        former
+        former.filter(|_| config.director.keep_sessions)
     }
 
     /// The secret of its session hash, which says whose sessions are which worker's.

@@ -37,6 +37,8 @@ impl Place {
         if let Some(mount) = huge.and_then(hugetlbfs_with) {
             let all = mount.join(ALL);
             let slots = all.join(flat(state_dir));
+            // Of a director whose names are lost.
+            remove(&slots);
             if make_dir(&all).and_then(|()| make_dir(&slots)).is_ok() {
                 place.slots = slots;
             }
