@@ -202,9 +202,11 @@ fn ruleset(
     let from = Endpoints::of(&matches.reals);
     let mut sets = String::new();
     let mut rules = String::new();
-    for (side, address, port, endpoints) in
-        [("to", "daddr", "dport", &to), ("from", "saddr", "sport", &from)]
-    {
+    // What real servers answer to the machine itself, as to its checks, is the kernel's.
+    for (side, address, port, also, endpoints) in [
+        ("to", "daddr", "dport", "", &to),
+        ("from", "saddr", "sport", "fib daddr type != local ", &from),
+    ] {
         for (six, ip) in [(false, "ip"), (true, "ip6")] {
             let kind = if six { "ipv6_addr" } else { "ipv4_addr" };
             for whole in [false, true] {
@@ -223,7 +225,7 @@ fn ruleset(
                 };
                 let _ =
                     writeln!(sets, "  set {name} {{ type {kind}; elements = {{ {elements} }} }}");
-                let _ = writeln!(rules, "    iifname @alive {key} @{name} counter drop");
+                let _ = writeln!(rules, "    iifname @alive {also}{key} @{name} counter drop");
             }
         }
     }
@@ -274,7 +276,7 @@ mod tests {
             "2001:db8::1 . 17 . 53-53",
             "192.0.2.10 . 17 . 1024-65535",
             "ip daddr @to_ipv4_addr_whole",
-            "ip saddr . meta l4proto . th sport @from_ipv4_addr ",
+            "fib daddr type != local ip saddr . meta l4proto . th sport @from_ipv4_addr ",
             "alive { \"eth0\", \"eth0.7\" }",
         ] {
             assert!(text.contains(part), "no {part} in\n{text}");
