@@ -228,12 +228,13 @@ impl<F: Parse> Engine<F> {
         mut session: SessionOf<F>,
     ) -> Option<()> {
         let template = session.state == State::Template;
-        // A mapping that it shares takes a place too.
-        if shared.admission.live + 1 >= shared.admission.capacity.max(2) {
-            return None;
-        }
         let real = F::side(plan).real(session.real()).filter(|real| real.is_known())?;
         let has_remote = real.forwarding.has_remote();
+        // A mapping that it shares takes a place too.
+        let places = 1 + u32::from(has_remote);
+        if shared.admission.live + places > shared.admission.capacity {
+            return None;
+        }
         let keys = Sessions::<F>::keys(plan, &session)?;
         for key in keys.iter().flatten() {
             if self.sessions.find(plan, self.sessions.hash(key), key).is_some() {

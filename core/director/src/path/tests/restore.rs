@@ -34,12 +34,16 @@ fn file(name: &str) -> File {
 }
 
 fn start(field: &Field, workers: u16, test: &str) -> Kept {
+    start_with(field, workers, 100, test)
+}
+
+fn start_with(field: &Field, workers: u16, sessions: u32, test: &str) -> Kept {
     let mut kept = Kept { paths: Vec::new(), files: Vec::new() };
     for worker in 0..workers {
         let config = PathConfig {
             worker,
             workers,
-            sessions: 100,
+            sessions,
             fragments: 64,
             seed: SEED,
             pages: PagePolicy::Ordinary,
@@ -240,6 +244,19 @@ fn memory_of_any_content_is_read_without_harm() {
     let path = &to.paths[0];
     let gauge = path.counters().reals.iter().map(|real| real.active).sum::<u64>();
     assert_eq!(gauge, u64::from(path.live_sessions()));
+}
+
+/// The last place is taken too, and a smaller table takes what it has room for.
+#[test]
+fn as_many_are_restored_as_there_is_room_for() {
+    let before = Field::new(&spec(Mode::Nat, "198.51.100.200", "192.0.2.11", 0));
+    let mut kept = start(&before, 1, "full");
+    ask(&before, &mut kept.paths, "198.51.100.200");
+    for (room, expected) in [(40, (40, 0)), (30, (30, 10))] {
+        let mut to = start_with(&before, 1, room, "full-after");
+        let got = restore(&before, &kept, &before, &mut to, 0);
+        assert_eq!((got.sessions, got.refused), expected, "room for {room}");
+    }
 }
 
 /// A configuration without the service, and time that has gone by.
