@@ -99,6 +99,10 @@ impl Lab {
         // A NIC brings all of a connection to one queue. By veth the sender's hash chooses it,
         // which TCP would change whenever it sends something again.
         space.sysctl("net.core.txrehash", "0")?;
+        // The kernel answers a peer once a second: a check that has used that up would leave the
+        // next one without the error it waits for.
+        space.sysctl("net.ipv4.icmp_ratelimit", "0")?;
+        space.sysctl("net.ipv6.icmp.ratelimit", "0")?;
         space.ip(&["link", "set", "lo", "up"])?;
         Ok(space)
     }
