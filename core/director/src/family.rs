@@ -127,6 +127,12 @@ pub trait Family: Sized + 'static {
     /// The outside address of a session of source NAT.
     fn far(session: &SessionOf<Self>) -> Self::Addr;
 
+    /// The client's initial sequence number; 0 where there is no place for it.
+    fn isn(session: &SessionOf<Self>) -> u32;
+
+    /// What a session whose client began with this sequence number has besides.
+    fn beginning_at(isn: u32) -> Self::Extra;
+
     /// Rewrites addresses and ports of a packet from `old` to `new`, both of the packet's own
     /// family; its network and transport headers are where `at` says. Takes one hop off its time
     /// to live, which is not zero, and updates checksums.
@@ -211,6 +217,12 @@ impl Family for Ipv4 {
     fn far(_: &SessionOf<Self>) -> u32 {
         0
     }
+
+    fn isn(_: &SessionOf<Self>) -> u32 {
+        0
+    }
+
+    fn beginning_at(_: u32) {}
 
     #[inline(always)]
     fn rewrite(frame: &mut [u8], at: (usize, usize), old: &Tuple<u32>, new: &Tuple<u32>) {
@@ -342,6 +354,14 @@ impl Family for Ipv6 {
 
     fn far(session: &SessionOf<Self>) -> u128 {
         session.extra.far()
+    }
+
+    fn isn(session: &SessionOf<Self>) -> u32 {
+        session.extra.isn
+    }
+
+    fn beginning_at(isn: u32) -> Extra {
+        Extra::beginning_at(isn)
     }
 
     #[inline(always)]

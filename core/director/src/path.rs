@@ -22,6 +22,7 @@ mod admit;
 mod adopt;
 mod answer;
 mod burst;
+mod changes;
 mod client_address;
 mod cut;
 mod elephants;
@@ -36,6 +37,7 @@ mod group;
 mod hairpin;
 mod half_open;
 mod handoff;
+mod import;
 mod inspect;
 mod kill;
 mod leaving;
@@ -66,7 +68,9 @@ mod tunnel;
 #[cfg(test)]
 mod tests;
 
+pub use changes::{Change, Portable};
 pub use elephants::{Elephant, PLACES as ELEPHANTS};
+pub use import::{Imported, Importer, Imports};
 pub use inspect::{SessionFilter, SessionInfo};
 pub use owners::{Owners, Round};
 pub use parking::{Parked, Parking};

@@ -28,7 +28,7 @@ pub use forwarding::Forwarding;
 pub use health_state::HealthState;
 pub use ids::Retired;
 pub(crate) use names::Renamed;
-pub use names::{Names, RealName, ServiceName};
+pub use names::{Names, RealName, Resolver, ServiceName};
 pub use probes::{MAX_PROBED, probe_port};
 pub(crate) use side::Side;
 pub(crate) use takers::Takers;

@@ -116,6 +116,11 @@ impl Extra {
         Self { isn: u16::MAX as u32, far: words }
     }
 
+    /// That of a session whose client began with this sequence number.
+    pub const fn beginning_at(isn: u32) -> Self {
+        Self { isn, far: [0; 4] }
+    }
+
     /// The outside address.
     #[inline(always)]
     pub const fn far(&self) -> u128 {

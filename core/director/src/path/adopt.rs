@@ -62,6 +62,10 @@ impl Path {
         // Without memory even for that, its sessions are refused as those of a full table are.
         if let Ok(extended) = extended {
             self.extended = Engine { level: self.extended.level, ..extended };
+            if self.v4.changes.is_on() {
+                // Without memory for it they are told by nobody; what they are for goes on.
+                let _ = self.extended.note_changes(config.pages);
+            }
         }
     }
 }

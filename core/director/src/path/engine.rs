@@ -6,6 +6,7 @@
 //! since a request that misses the TLB holds everything behind it up, but not another request.
 
 use super::burst::{Burst, GROUPS, Parsed, WINDOW, position};
+use super::changes::Changes;
 use super::fragments::Fragments;
 use super::group::{ALL, Group, Together, lanes};
 use super::half_open::HalfOpen;
@@ -53,6 +54,8 @@ pub(super) struct Engine<F: Together> {
     pub fresh: Flow,
     /// Half-open sessions by age.
     pub half_open: HalfOpen,
+    /// What other directors are to be told.
+    pub changes: Changes<F>,
     /// Where among the routes the last client's was.
     pub near: u32,
     /// Hashes whose buckets sessions that are opened some time later will need: asked for together
@@ -113,6 +116,7 @@ impl<F: Parse> Engine<F> {
         let sessions: Sessions<F> = Sessions::new(places, seed, pages, file)?;
         Ok(Self {
             half_open: HalfOpen::new(sessions.slab().capacity(), pages)?,
+            changes: Changes::off(),
             sessions,
             ended,
             burst: Burst::new(),

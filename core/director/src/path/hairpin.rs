@@ -122,7 +122,7 @@ impl<F: Parse> Engine<F> {
         let holders = template.holders() + 1;
         template.set_holders(holders);
         shared.began(plan, &session);
-        self.note_half_open(plan, &session, opened);
+        self.note_opened(plan, &session, opened);
         Ok(Flow::new(opened, Direction::Outbound))
     }
 
@@ -150,7 +150,7 @@ impl<F: Parse> Engine<F> {
             let listed = session.state.is_half_open();
             if open_anew(shared, turn, session, segment) && !listed {
                 let session = *session;
-                self.note_half_open(plan, &session, flow.id());
+                self.note_opened(plan, &session, flow.id());
             }
             return None;
         }

@@ -76,6 +76,16 @@ impl HalfOpen {
         }
     }
 
+    /// Adds a session that begins, if it is half-open.
+    #[inline(always)]
+    pub fn note(&mut self, plan: &Plan, session: &Core, id: u32) {
+        if session.state.is_half_open()
+            && let Some(service) = plan.service_of(session)
+        {
+            self.push(service, id);
+        }
+    }
+
     /// Takes out a session that is in a service's list.
     #[inline(always)]
     pub fn take_out(&mut self, service: ServiceId, id: u32) {
@@ -180,13 +190,14 @@ impl Load {
 }
 
 impl<F: Parse> Engine<F> {
-    /// Puts a session that was opened into the list of half-open ones if it is one.
+    /// Puts a session that was opened into the list of half-open ones if it is one, and among those
+    /// that have changed if not.
     #[inline(always)]
-    pub(super) fn note_half_open(&mut self, plan: &Plan, session: &Core, id: u32) {
-        if session.state.is_half_open()
-            && let Some(service) = plan.service_of(session)
-        {
-            self.half_open.push(service, id);
+    pub(super) fn note_opened(&mut self, plan: &Plan, session: &Core, id: u32) {
+        if session.state.is_half_open() {
+            self.half_open.note(plan, session, id);
+        } else {
+            self.changes.note(id);
         }
     }
 
@@ -214,6 +225,7 @@ impl<F: Parse> Engine<F> {
         let session = self.sessions.slab().at(id);
         let state = session.state;
         shared.admission.half_closed(plan, session);
+        self.changes.note(id);
         if let Some(service) = plan.service_of(session) {
             self.half_open.take_out(service, id);
             self.bind_late(shared, plan, (id, service, state));

@@ -156,7 +156,7 @@ impl<F: Parse> Engine<F> {
         let id = inserted.map_err(|_| Reason::SessionsFull)?;
         // Where it is now: what only values go to needs no memory of its own before.
         shared.began(plan, self.sessions.slab().at(id));
-        self.note_half_open(plan, session, id);
+        self.note_opened(plan, session, id);
         // What the next session will be written to can be on its way until then.
         if let Some(next) = self.sessions.slab().next_slot() {
             prefetch::read(next);

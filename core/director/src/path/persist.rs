@@ -114,9 +114,10 @@ impl<F: Parse> Engine<F> {
         let template = Session { client, core, ..Session::default() };
         // Without room for it the client's next session is scheduled anew.
         if shared.admission.live < shared.admission.capacity
-            && self.sessions.insert(plan, template).is_ok()
+            && let Ok(id) = self.sessions.insert(plan, template)
         {
             shared.remembers(&template);
+            self.changes.note(id);
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::session::{CORE, Core, Flow, SessionOf, Sessions, State};
 use crate::spec::Mapping;
 use crate::time::Time;
 use std::mem::offset_of;
+use std::net::IpAddr;
 use std::ops::AddAssign;
 
 /// Changes with the meaning of what is in a slot: memory with another number is not read.
@@ -159,18 +160,29 @@ impl<'a> Former<'a> {
     /// or one by the client's endpoint.
     fn worker_of<F: Family>(&self, session: &SessionOf<F>, was: u16) -> u16 {
         let (now, before) = self.workers;
-        let (client, port) = (F::to_ip(session.client), session.client_port);
-        let Some(real) = self.plan.real(session.real()) else { return 0 };
-        let side = F::side(self.plan);
-        if session.state != State::Template && real.forwarding.translates_source() {
-            let pool = side.local(session.local).and_then(|it| self.plan.pool_of(side, it));
-            return pool.and_then(|pool| pool.owner(session.local_port, now)).unwrap_or(0);
-        }
-        match self.plan.service(real.service).and_then(|service| service.owner) {
-            Some(owner) => self.owners.by(owner, client, port),
-            None if now == before => was,
-            None => self.owners.of(client, port),
-        }
+        let any = |client, port| if now == before { was } else { self.owners.of(client, port) };
+        home_of::<F>((self.plan, self.owners), session, any)
+    }
+}
+
+/// The worker that a session's packets come to; `any` chooses by the client's endpoint where any
+/// worker's may be.
+pub(super) fn home_of<F: Family>(
+    (plan, owners): (&Plan, Owners),
+    session: &SessionOf<F>,
+    any: impl Fn(IpAddr, u16) -> u16,
+) -> u16 {
+    let (client, port) = (F::to_ip(session.client), session.client_port);
+    let Some(real) = plan.real(session.real()) else { return 0 };
+    let side = F::side(plan);
+    if session.state != State::Template && real.forwarding.translates_source() {
+        let pool = side.local(session.local).and_then(|it| plan.pool_of(side, it));
+        let owner = pool.and_then(|pool| pool.owner(session.local_port, owners.workers()));
+        return owner.unwrap_or(0);
+    }
+    match plan.service(real.service).and_then(|service| service.owner) {
+        Some(owner) => owners.by(owner, client, port),
+        None => any(client, port),
     }
 }
 
@@ -221,12 +233,13 @@ impl<F: Parse> Engine<F> {
         }
     }
 
-    fn restored(
+    /// The id that a session gets, if there is room for it and nobody has its keys.
+    pub(super) fn restored(
         &mut self,
         shared: &mut Shared,
         plan: &Plan,
         mut session: SessionOf<F>,
-    ) -> Option<()> {
+    ) -> Option<u32> {
         let template = session.state == State::Template;
         let real = F::side(plan).real(session.real()).filter(|real| real.is_known())?;
         let has_remote = real.forwarding.has_remote();
@@ -243,9 +256,9 @@ impl<F: Parse> Engine<F> {
         }
         if template {
             session.closing = 0;
-            self.sessions.insert(plan, session).ok()?;
+            let id = self.sessions.insert(plan, session).ok()?;
             shared.remembers(&session);
-            return Some(());
+            return Some(id);
         }
         let mapping =
             if has_remote { self.restored_mapping(shared, plan, &session)? } else { None };
@@ -255,8 +268,8 @@ impl<F: Parse> Engine<F> {
         }
         let id = inserted.ok()?;
         shared.holds(plan, &session);
-        self.note_half_open(plan, &session, id);
-        Some(())
+        self.half_open.note(plan, &session, id);
+        Some(id)
     }
 
     /// The mapping that a session of source NAT shares, if its rule has it share one: that of

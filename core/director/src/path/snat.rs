@@ -151,7 +151,7 @@ impl<F: Parse> Engine<F> {
         }
         let id = inserted.map_err(|_| Reason::SessionsFull)?;
         shared.began(plan, &session);
-        self.note_half_open(plan, &session, id);
+        self.note_opened(plan, &session, id);
         Ok(Flow::new(id, Direction::Inbound))
     }
 

@@ -43,6 +43,7 @@ impl<F: Parse> Engine<F> {
         // Where it is: to read a whole session that was just written to takes long.
         shared.ended(plan, session);
         self.half_open.forget(plan, session, id);
+        self.changes.note_end(id, session);
         if F::WIDE {
             let session = *session;
             self.sessions.remove_by(id, hashes);
@@ -57,6 +58,7 @@ impl<F: Parse> Engine<F> {
         if let Some(session) = self.sessions.remove(plan, id) {
             shared.ended(plan, &session);
             self.half_open.forget(plan, &session, id);
+            self.changes.note_end(id, &session);
             if F::WIDE {
                 self.let_go(shared, plan, &session);
             }
@@ -104,6 +106,9 @@ impl<F: Parse> Engine<F> {
                 self.hand = 0;
             }
             let part = left.min(PART as u32).min(touched - self.hand);
+            if self.changes.is_on() {
+                self.note_changed(part, shared.admission.load.pressure.on);
+            }
             let (ids, count) = self.idle_ones(&idle_ms, now, part);
             for ids in ids[..count].chunks(TOGETHER) {
                 let found = self.ask_for(shared, plan, now, ids);

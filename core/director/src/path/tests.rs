@@ -25,6 +25,7 @@ mod reloads;
 mod restore;
 mod rules;
 mod super_packet;
+mod sync;
 mod tunnel_groups;
 mod tunnels;
 mod two_tables;

@@ -93,6 +93,31 @@ impl Plan {
     }
 }
 
+/// The ids that a plan has for what has these names.
+pub struct Resolver(Ids);
+
+impl Resolver {
+    /// That of a plan.
+    pub fn new(plan: &Plan) -> Self {
+        Self(Ids::of(plan, &Retired::default()))
+    }
+
+    /// A real server (not one for probes) of a service.
+    pub fn real(
+        &self,
+        service: &ServiceName,
+        (address, port, mode): (IpAddr, u16, Mode),
+    ) -> Option<RealId> {
+        let service = self.0.service_named(&service.into())?;
+        self.0.real_named(&(service, address, port, mode, false))
+    }
+
+    /// A local address.
+    pub fn local(&self, address: IpAddr) -> Option<LocalId> {
+        self.0.local_named(address)
+    }
+}
+
 /// The ids that a plan has for what an earlier one had, by the ids there.
 #[derive(Clone, Debug)]
 pub(crate) struct Renamed {

@@ -92,7 +92,7 @@ fn restore(before: &Field, kept: &Kept, after: &Field, to: &mut Kept, later_ms: 
 }
 
 /// A service and, in front of it, one that gives everything other ids.
-fn with_another_first(spec: &Spec) -> Spec {
+pub(super) fn with_another_first(spec: &Spec) -> Spec {
     let mut other = spec.clone();
     let mut first: VirtualService = spec.services[0].clone();
     (first.name, first.ports) = ("first".to_owned(), Ports::one(9));
@@ -100,7 +100,7 @@ fn with_another_first(spec: &Spec) -> Spec {
     other
 }
 
-fn request(vip: &str, client: u16) -> MemFrame {
+pub(super) fn request(vip: &str, client: u16) -> MemFrame {
     let vip = ip(vip);
     let from = if vip.is_ipv4() { ip("198.51.100.48") } else { ip("2001:db8:1::48") };
     datagram(SocketAddr::new(from, 4000 + client), SocketAddr::new(vip, 53))
@@ -108,7 +108,7 @@ fn request(vip: &str, client: u16) -> MemFrame {
 
 /// Where a request of each client arrives, byte by byte; the NIC brings it to the same worker as
 /// ever, if there is one of its number.
-fn ask(field: &Field, paths: &mut [Path], vip: &str) -> Vec<Vec<u8>> {
+pub(super) fn ask(field: &Field, paths: &mut [Path], vip: &str) -> Vec<Vec<u8>> {
     let ask = |client: u16| {
         let mut frame = request(vip, client);
         let (_, verdict) = settle(field, paths, client % paths.len() as u16, &mut frame);
@@ -119,7 +119,7 @@ fn ask(field: &Field, paths: &mut [Path], vip: &str) -> Vec<Vec<u8>> {
 }
 
 /// Sends the real server's answers to what has arrived by a worker; they must reach the clients.
-fn answer(field: &Field, paths: &mut [Path], requests: &[Vec<u8>], vip: &str) {
+pub(super) fn answer(field: &Field, paths: &mut [Path], requests: &[Vec<u8>], vip: &str) {
     for (client, request) in requests.iter().enumerate() {
         let (from, to) = ends(&request[14..]);
         for first in 0..paths.len() {

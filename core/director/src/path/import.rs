@@ -1,0 +1,247 @@
+//! Sessions that another director has told, taken up among this one's.
+//!
+//! They come by addresses and ports: [`Importer`] gives them the ids of the plan and the worker
+//! whose they are here, and [`Path::import`] takes them up there. The newer of two reports of a
+//! session holds, whoever it is from: a director that returns does not overwrite what has gone on
+//! without it. What the plan does not have is left and counted.
+
+use super::changes::Portable;
+use super::engine::Engine;
+use super::open::TEMPLATE;
+use super::owners::Owners;
+use super::parse::Parse;
+use super::restore::home_of;
+use super::sweep::timed_out;
+use super::{Path, Shared};
+use crate::family::{Family, Ipv4, Ipv6};
+use crate::fib::HopId;
+use crate::plan::{Plan, RealId, Resolver, ServiceName};
+use crate::session::{Core, Flow, Session, SessionOf, Sessions, State};
+use crate::spec::Mode;
+use crate::time::Time;
+use std::net::IpAddr;
+use std::ops::AddAssign;
+use std::sync::Arc;
+
+/// Sessions for one worker, in the order in which they were told.
+#[derive(Clone, Debug, Default)]
+pub struct Imports {
+    narrow: Vec<Import<Ipv4>>,
+    extended: Vec<Import<Ipv6>>,
+}
+
+/// A session whose `seen_ms` is how long it was idle, and whether it has ended.
+#[derive(Clone, Debug)]
+struct Import<F: Family> {
+    session: SessionOf<F>,
+    ended: bool,
+}
+
+impl Imports {
+    /// How many there are.
+    pub const fn len(&self) -> usize {
+        self.narrow.len() + self.extended.len()
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What became of sessions that another director has told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Not known before.
+    pub new: u64,
+    /// Known before, and newer now.
+    pub newer: u64,
+    /// Ended.
+    pub ended: u64,
+    /// What is known here is newer, or as new.
+    pub older: u64,
+    /// The configuration here has no such service, real server or local address.
+    pub unknown: u64,
+    /// The table is full, another session has their endpoints, or their time is over.
+    pub refused: u64,
+}
+
+impl AddAssign for Imported {
+    fn add_assign(&mut self, other: Self) {
+        self.new += other.new;
+        self.newer += other.newer;
+        self.ended += other.ended;
+        self.older += other.older;
+        self.unknown += other.unknown;
+        self.refused += other.refused;
+    }
+}
+
+/// Gives sessions the ids of a plan, and sorts them by worker.
+pub struct Importer {
+    plan: Arc<Plan>,
+    resolver: Resolver,
+    owners: Owners,
+}
+
+impl Importer {
+    /// One for a plan; `owners` are the workers.
+    pub fn new(plan: Arc<Plan>, owners: Owners) -> Self {
+        Self { resolver: Resolver::new(&plan), plan, owners }
+    }
+
+    /// A real server of a service, if the plan has it.
+    pub fn real(&self, service: &ServiceName, real: (IpAddr, u16, Mode)) -> Option<RealId> {
+        self.resolver.real(service, real)
+    }
+
+    /// Puts a session of a real server where it belongs; `false` when it can be nobody's.
+    pub fn place(&self, real: RealId, session: &Portable, ended: bool, to: &mut [Imports]) -> bool {
+        self.placed(real, session, ended, to).is_some()
+    }
+
+    fn placed(&self, id: RealId, told: &Portable, ended: bool, to: &mut [Imports]) -> Option<()> {
+        let service = self.plan.service(self.plan.real(id)?.service)?;
+        if service.extended {
+            let session = self.session::<Ipv6>(id, told)?;
+            to.get_mut(self.worker_of::<Ipv6>(&session))?.extended.push(Import { session, ended });
+        } else {
+            let session = self.session::<Ipv4>(id, told)?;
+            to.get_mut(self.worker_of::<Ipv4>(&session))?.narrow.push(Import { session, ended });
+        }
+        Some(())
+    }
+
+    fn worker_of<F: Family>(&self, session: &SessionOf<F>) -> usize {
+        let any = |client, port| self.owners.of(client, port);
+        usize::from(home_of::<F>((&self.plan, self.owners), session, any))
+    }
+
+    /// A session by the ids of the plan.
+    fn session<F: Family>(&self, id: RealId, told: &Portable) -> Option<SessionOf<F>> {
+        let real = self.plan.real(id)?;
+        let state: State = *bytemuck::checked::try_cast_ref(&told.state).ok()?;
+        let mut core = Core {
+            client_port: told.client_port,
+            virtual_port: told.virtual_port,
+            fin: told.fin,
+            state,
+            closing: told.closing,
+            seen_ms: told.idle_ms,
+            client_hop: HopId::NONE.0,
+            seen: told.seen,
+            ..Core::default().to(id, told.protocol)
+        };
+        if matches!(state, State::Vacant | State::Ended)
+            || (state == State::Template && told.protocol != TEMPLATE)
+        {
+            return None;
+        }
+        if state == State::Template {
+            self.plan.service(real.service)?.persistence?;
+            core.client_port = real.service.0;
+        } else if real.forwarding.translates_source() {
+            let (address, port) = told.local?;
+            core.local = self.resolver.local(address)?;
+            core.local_port = port;
+            let side = F::side(&self.plan);
+            let pool = self.plan.pool_of(side, side.local(core.local)?)?;
+            pool.owner(port, self.owners.workers())?;
+        }
+        let extra = match F::WIDE && real.forwarding.has_remote() {
+            true => F::towards(F::from_ip(told.far?)?),
+            false => F::beginning_at(told.isn),
+        };
+        Some(Session { client: F::from_ip(told.client)?, core, extra })
+    }
+}
+
+impl Path {
+    /// Takes up sessions that another director has told. They may be at other workers than their
+    /// packets come to by themselves, where the NIC chooses.
+    pub fn import(&mut self, plan: &Plan, now: Time, batch: &Imports) -> Imported {
+        self.shared.scattered |= self.config.workers > 1;
+        let mut all = Imported::default();
+        for import in &batch.narrow {
+            self.v4.import(&mut self.shared, (plan, now), import, &mut all);
+        }
+        for import in &batch.extended {
+            self.extended.import(&mut self.shared, (plan, now), import, &mut all);
+        }
+        all
+    }
+}
+
+impl<F: Parse> Engine<F> {
+    fn import(
+        &mut self,
+        shared: &mut Shared,
+        (plan, now): (&Plan, Time),
+        import: &Import<F>,
+        all: &mut Imported,
+    ) {
+        let mut session = import.session;
+        session.seen_ms = now.low().wrapping_sub(session.seen_ms);
+        let found = match Sessions::<F>::keys(plan, &session) {
+            Some(keys) => keys.iter().flatten().find_map(|key| {
+                self.sessions.find(plan, self.sessions.hash(key), key).map(Flow::id)
+            }),
+            None => return all.unknown += 1,
+        };
+        if let Some(id) = found {
+            let there = self.sessions.slab().at(id);
+            // What the other director has seen later than this one has.
+            let later = session.seen_ms.wrapping_sub(there.seen_ms) as i32;
+            let same = is_same(there, &session);
+            let state = there.state;
+            if later < 0 || (later == 0 && (!same || state == session.state) && !import.ended) {
+                return all.older += 1;
+            }
+            if same && !import.ended && state == session.state {
+                let known = self.sessions.at_mut(id);
+                (known.seen_ms, known.seen) = (session.seen_ms, session.seen);
+                (known.closing, known.fin) = (session.closing, session.fin);
+                let known = self.sessions.slab().at(id);
+                self.changes.is_known(id, known);
+                return all.newer += 1;
+            }
+            if import.ended && !same {
+                return all.older += 1;
+            }
+            self.changes.forget(id);
+            self.remove(shared, plan, id);
+        }
+        if import.ended {
+            return all.ended += 1;
+        }
+        match self.taken_up(shared, (plan, now), session) {
+            Some(_) if found.is_some() => all.newer += 1,
+            Some(_) => all.new += 1,
+            None => all.refused += 1,
+        }
+    }
+
+    fn taken_up(
+        &mut self,
+        shared: &mut Shared,
+        (plan, now): (&Plan, Time),
+        session: SessionOf<F>,
+    ) -> Option<u32> {
+        if timed_out(&session, plan, now) {
+            return None;
+        }
+        let id = self.restored(shared, plan, session)?;
+        let session = self.sessions.slab().at(id);
+        self.changes.is_known(id, session);
+        Some(id)
+    }
+}
+
+/// Whether two reports are of one session, and not of one that has followed another.
+fn is_same<A: PartialEq, X>(one: &Session<A, X>, other: &Session<A, X>) -> bool {
+    let endpoints = |core: &Core| {
+        let local = (core.local, core.local_port);
+        (core.client_port, core.virtual_port, core.real_protocol, local)
+    };
+    one.client == other.client && endpoints(&one.core) == endpoints(&other.core)
+}

@@ -1,0 +1,328 @@
+//! Sessions that one director tells go on in another: other ids, as many workers or not.
+
+use super::lab::{BACK, FRONT, MemFrame};
+use super::modes::{Field, datagram, ends, ip, spec};
+use super::owners::settle;
+use super::restore::{answer, ask, with_another_first};
+use crate::frame::Frame;
+use crate::path::{
+    Change, Imported, Importer, Imports, Owners, PagePolicy, Path, PathConfig, Portable, Verdict,
+};
+use crate::plan::Names;
+use crate::spec::{LocalPool, Mapping, Mode, Network, Persistence, SnatRule, Spec};
+use crate::time::Time;
+use etherparse::PacketBuilder;
+use sluice_wire::tcp::{ACK, SYN};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+const V4: (&str, &str) = ("198.51.100.200", "192.0.2.11");
+const V6: (&str, &str) = ("2001:db8:1::200", "2001:db8:2::11");
+
+/// A director whose workers note changes.
+fn start(field: &Field, workers: u16) -> Vec<Path> {
+    start_with(field, workers, 1000)
+}
+
+fn start_with(field: &Field, workers: u16, sessions: u32) -> Vec<Path> {
+    let path = |worker| {
+        let config = PathConfig {
+            worker,
+            workers,
+            sessions,
+            fragments: 64,
+            seed: 7 + u64::from(workers),
+            pages: PagePolicy::Ordinary,
+        };
+        let mut path = Path::new(&config).unwrap();
+        path.note_changes().unwrap();
+        path.adopt(&field.plan);
+        path
+    };
+    (0..workers).map(path).collect()
+}
+
+/// All that a director has to tell.
+fn told(field: &Field, paths: &mut [Path]) -> Vec<Change> {
+    let mut all = Vec::new();
+    for path in paths {
+        while path.has_changes() {
+            path.take_changes((&field.plan, field.now), 7, |change| all.push(change));
+        }
+    }
+    all
+}
+
+/// Tells them to another director, some of whose ids are others.
+fn tell(changes: &[Change], from: &Field, to: &Field, paths: &mut [Path]) -> Imported {
+    let workers = paths.len() as u16;
+    let owners = Owners::new(7 + u64::from(workers), workers);
+    let importer = Importer::new(Arc::new(to.plan.clone()), owners);
+    let Names { services, reals, .. } = from.plan.names();
+    let mut batches = vec![Imports::default(); paths.len()];
+    let mut all = Imported::default();
+    for change in changes {
+        let real = &reals[change.real.0 as usize];
+        let service = &services[usize::from(real.service.0)];
+        let placed = importer
+            .real(service, (real.address, real.port, real.mode))
+            .is_some_and(|id| importer.place(id, &change.session, change.ended, &mut batches));
+        all.unknown += u64::from(!placed);
+    }
+    for (path, batch) in paths.iter_mut().zip(&batches) {
+        all += path.import(&to.plan, to.now, batch);
+    }
+    all
+}
+
+fn live(paths: &[Path]) -> u32 {
+    paths.iter().map(Path::live_sessions).sum()
+}
+
+fn with_prefix(mode: Mode, (vip, real): (&str, &str), prefix: Option<u8>) -> Spec {
+    let mut one = spec(mode, vip, real, 0);
+    one.services[0].persistence = prefix.map(|prefix| Persistence { timeout_s: 300, prefix });
+    one
+}
+
+#[test]
+fn sessions_go_on_at_another_director() {
+    for mode in [Mode::Fnat, Mode::Nat, Mode::Dr, Mode::Ipip] {
+        for endpoints in [V4, V6] {
+            for prefix in [None, Some(24)] {
+                for (here, there) in [(1, 1), (2, 2), (3, 1), (1, 3), (2, 3)] {
+                    let name = format!("{mode:?} {} {prefix:?} {here} {there}", endpoints.0);
+                    let one = with_prefix(mode, endpoints, prefix);
+                    let before = Field::new(&one);
+                    let mut paths = start(&before, here);
+                    let arrived = ask(&before, &mut paths, endpoints.0);
+                    // What nobody has answered is told by the sweep, within two seconds.
+                    let mut before = before;
+                    before.now.0 += 10;
+                    let mut changes = told(&before, &mut paths);
+                    paths.iter_mut().for_each(|p| p.sweep_all(&before.plan, before.now));
+                    changes.extend(told(&before, &mut paths));
+                    let mut after = Field::new(&with_another_first(&one));
+                    // Its clock began at another time.
+                    after.now = Time(before.now.0 + 777_000);
+                    let mut others = start(&after, there);
+                    let got = tell(&changes, &before, &after, &mut others);
+                    let templates: u32 = paths.iter().map(Path::templates).sum();
+                    let all = u64::from(live(&paths) + templates);
+                    assert_eq!(got, Imported { new: all, ..Imported::default() }, "{name}");
+                    let again = ask(&after, &mut others, endpoints.0);
+                    assert!(again == arrived, "{name}: to the same, from the same");
+                    if matches!(mode, Mode::Fnat | Mode::Nat) {
+                        answer(&after, &mut others, &again, endpoints.0);
+                    }
+                    for path in &others {
+                        assert_eq!(path.counters().created, 0, "{name}: none is opened anew");
+                        let gauges = |reals: &[crate::counters::RealCounters]| {
+                            reals.iter().map(|r| (r.active, r.bound)).collect::<Vec<_>>()
+                        };
+                        assert_eq!(gauges(&path.counters().reals), gauges(&path.recount()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What was told once is not told again, nor told back; and a walk tells everything.
+#[test]
+fn changes_are_told_once_and_not_back() {
+    let field = Field::new(&with_prefix(Mode::Fnat, V4, None));
+    let (mut one, mut two) = (start(&field, 1), start(&field, 1));
+    let requests = ask(&field, &mut one, V4.0);
+    assert_eq!(told(&field, &mut one), [], "unanswered UDP waits for the sweep");
+    answer(&field, &mut one, &requests, V4.0);
+    let changes = told(&field, &mut one);
+    assert_eq!(changes.len(), 40, "each is told when it is answered");
+    assert_eq!(tell(&changes, &field, &field, &mut two).new, 40);
+    for paths in [&mut one, &mut two] {
+        paths[0].sweep_all(&field.plan, field.now);
+        assert_eq!(told(&field, paths), []);
+    }
+    assert_eq!(tell(&changes, &field, &field, &mut two).older, 40, "a repetition is harmless");
+    two[0].begin_walk();
+    assert!(two[0].has_changes());
+    let mut walked = Vec::new();
+    let mut calls = 0;
+    while !two[0].take_changes((&field.plan, field.now), 7, |change| walked.push(change)) {
+        calls += 1;
+        assert!(calls < 10);
+    }
+    assert_eq!((walked.len(), two[0].has_changes()), (40, false));
+    let by_client = |changes: &[Change]| {
+        let mut sessions: Vec<_> = changes.iter().map(|change| change.session).collect();
+        sessions.sort_unstable_by_key(|session| session.client_port);
+        sessions
+    };
+    assert_eq!(by_client(&walked), by_client(&changes));
+}
+
+/// A session that stays in use is told again some seconds later, and only then.
+#[test]
+fn sessions_in_use_are_refreshed() {
+    let mut field = Field::new(&with_prefix(Mode::Nat, V4, None));
+    let mut paths = start(&field, 1);
+    let requests = ask(&field, &mut paths, V4.0);
+    answer(&field, &mut paths, &requests, V4.0);
+    assert_eq!(told(&field, &mut paths).len(), 40);
+    for (after_ms, expected) in [(4000, 0), (5000, 40), (1000, 0)] {
+        field.now.0 += after_ms;
+        ask(&field, &mut paths, V4.0);
+        paths[0].sweep_all(&field.plan, field.now);
+        assert_eq!(told(&field, &mut paths).len(), expected, "after {after_ms} ms more");
+    }
+}
+
+fn tcp(client: u16, flags: u8) -> MemFrame {
+    let builder = PacketBuilder::ethernet2([4; 6], [6; 6])
+        .ipv4([198, 51, 100, 48], [198, 51, 100, 200], 64)
+        .tcp(4000 + client, 53, 1, 1000);
+    let builder = if flags == SYN { builder.syn() } else { builder.ack(1) };
+    let mut bytes = Vec::new();
+    builder.write(&mut bytes, b"").unwrap();
+    MemFrame::new(&bytes)
+}
+
+fn run(field: &Field, paths: &mut [Path], mut frame: MemFrame) -> Verdict {
+    settle(field, paths, 0, &mut frame).1
+}
+
+/// A flood of SYNs is nobody else's concern.
+#[test]
+fn half_open_connections_are_not_told_and_established_ones_are() {
+    let mut one = spec(Mode::Dr, V4.0, V4.1, 0);
+    one.services[0].protocol = crate::spec::Protocol::Tcp;
+    let field = Field::new(&one);
+    let mut paths = start(&field, 1);
+    for client in 0..50 {
+        assert_eq!(run(&field, &mut paths, tcp(client, SYN)), Verdict::Tx(BACK));
+    }
+    paths[0].sweep_all(&field.plan, field.now);
+    assert_eq!(told(&field, &mut paths), []);
+    assert_eq!(run(&field, &mut paths, tcp(3, ACK)), Verdict::Tx(BACK));
+    let changes = told(&field, &mut paths);
+    assert_eq!(changes.len(), 1);
+    assert_eq!((changes[0].session.client_port, changes[0].ended), (4003, false));
+    let mut others = start(&field, 1);
+    assert_eq!(tell(&changes, &field, &field, &mut others).new, 1);
+    // Ends are told of what was told.
+    let mut later = field;
+    later.now.0 += 7_200_000;
+    paths[0].sweep_all(&later.plan, later.now);
+    let over = told(&later, &mut paths);
+    assert_eq!((over.len(), over[0].ended), (1, true));
+    later.now.0 -= 7_200_000;
+    let idle = Change { session: Portable { idle_ms: 0, ..over[0].session }, ..over[0] };
+    assert_eq!(tell(&[idle], &later, &later, &mut others).ended, 1);
+    assert_eq!(live(&others), 0);
+}
+
+/// Who has seen a session later is right, whoever it is.
+#[test]
+fn the_newer_report_holds() {
+    let mut field = Field::new(&with_prefix(Mode::Nat, V4, None));
+    let (mut one, mut two) = (start(&field, 1), start(&field, 1));
+    let requests = ask(&field, &mut one, V4.0);
+    answer(&field, &mut one, &requests, V4.0);
+    let old = told(&field, &mut one);
+    assert_eq!(tell(&old, &field, &field, &mut two).new, 40);
+    field.now.0 += 3000;
+    // They go on at the second, while the first comes back with what it knew.
+    ask(&field, &mut two, V4.0);
+    let late = |change: &Change, ended| Change {
+        ended,
+        session: Portable { idle_ms: 3000, ..change.session },
+        ..*change
+    };
+    for ended in [false, true] {
+        let stale: Vec<_> = old.iter().map(|change| late(change, ended)).collect();
+        let got = tell(&stale, &field, &field, &mut two);
+        assert_eq!(got, Imported { older: 40, ..Imported::default() }, "ended: {ended}");
+    }
+    assert_eq!(live(&two), 40);
+    // And what the second knows replaces what the first had.
+    two[0].begin_walk();
+    let new = told(&field, &mut two);
+    assert_eq!(tell(&new, &field, &field, &mut one).newer, 40);
+    assert_eq!((live(&one), tell(&new, &field, &field, &mut one).older), (40, 40));
+}
+
+/// A peer may tell anything.
+#[test]
+fn what_cannot_be_is_left() {
+    let one = with_prefix(Mode::Fnat, V4, None);
+    let field = Field::new(&one);
+    let (mut paths, mut others) = (start(&field, 1), start_with(&field, 1, 10));
+    let requests = ask(&field, &mut paths, V4.0);
+    answer(&field, &mut paths, &requests, V4.0);
+    let good = told(&field, &mut paths);
+    let bad = |edit: &dyn Fn(&mut Portable)| {
+        let mut change = good[0];
+        edit(&mut change.session);
+        change
+    };
+    let changes = [
+        bad(&|session| session.state = 0),
+        bad(&|session| session.state = 15),
+        bad(&|session| session.state = 200),
+        bad(&|session| session.state = 14),
+        bad(&|session| session.local = None),
+        bad(&|session| session.local = Some((ip("203.0.113.9"), 2000))),
+        bad(&|session| session.local = session.local.map(|(address, _)| (address, 1))),
+        bad(&|session| session.client = ip("2001:db8::1")),
+    ];
+    let got = tell(&changes, &field, &field, &mut others);
+    assert_eq!(got, Imported { unknown: 8, ..Imported::default() });
+    // No more than there is room for; and two sessions cannot have one local port.
+    let clash = bad(&|session| session.client_port = 9);
+    let mut all = good.clone();
+    all.insert(1, clash);
+    let got = tell(&all, &field, &field, &mut others);
+    assert_eq!((got.new + got.newer, live(&others)), (10 + got.newer, 10), "{got:?}");
+    assert_eq!(got.refused + got.older + got.new + got.newer, 41, "{got:?}");
+    let over = bad(&|session| session.idle_ms = 3_600_000);
+    let mut empty = start(&field, 1);
+    assert_eq!(tell(&[over], &field, &field, &mut empty).refused, 1);
+}
+
+/// What endpoint-independent mapping shares, sessions at another director share too.
+#[test]
+fn mappings_of_source_nat_go_along() {
+    for mapping in [Mapping::EndpointIndependent, Mapping::PerSession] {
+        let mut out = spec(Mode::Dr, V4.0, V4.1, 0);
+        out.pools.push(LocalPool {
+            name: "wan".into(),
+            addresses: vec![ip("198.51.100.9")],
+            ports: 2000..=2999,
+        });
+        out.snat = vec![SnatRule {
+            name: "out".into(),
+            sources: vec![Network { address: ip("192.0.2.0"), prefix: 24 }],
+            pool: "wan".into(),
+            mapping,
+            ..SnatRule::default()
+        }];
+        let mut field = Field::new(&out);
+        let ask = |field: &Field, paths: &mut [Path], far: u16| {
+            let from = SocketAddr::new(ip(V4.1), 700);
+            let mut frame = datagram(from, SocketAddr::new(ip("198.51.100.48"), far));
+            let (_, verdict) = settle(field, paths, 0, &mut frame);
+            assert_eq!(verdict, Verdict::Tx(FRONT), "{mapping:?}");
+            ends(&frame.bytes()[14..])
+        };
+        let mut paths = start(&field, 1);
+        let first: Vec<_> = (1..=5).map(|far| ask(&field, &mut paths, far)).collect();
+        field.now.0 += 10;
+        paths[0].sweep_all(&field.plan, field.now);
+        let changes = told(&field, &mut paths);
+        let mut others = start(&field, 1);
+        let got = tell(&changes, &field, &field, &mut others);
+        assert_eq!(got, Imported { new: 5, ..Imported::default() }, "{mapping:?}");
+        let again: Vec<_> = (1..=5).map(|far| ask(&field, &mut others, far)).collect();
+        assert_eq!(again, first, "{mapping:?}");
+    }
+}
