@@ -17,7 +17,7 @@ use super::{Report, manifest};
 const RINGS: [&str; 4] = ["core/", "host/", "control/", "bin/"];
 
 /// What ring 0 may use from outside: (crate folder or `core/` for all, package).
-const PURE: [(&str, &str); 7] = [
+const PURE: [(&str, &str); 9] = [
     ("core/", "arrayvec"),
     ("core/", "bytemuck"),
     ("core/", "rustc-hash"),
@@ -27,6 +27,9 @@ const PURE: [(&str, &str); 7] = [
     // Parsers of what a health check's peer sends and of what an operator writes.
     ("core/health", "httparse"),
     ("core/health", "regex-lite"),
+    // Keys and sealed datagrams, and errors that say what is wrong with settings.
+    ("core/sync", "ring"),
+    ("core/sync", "thiserror"),
 ];
 
 /// What nothing in ring 0 may reach, however deep: runtimes, sockets, threads, locks.
