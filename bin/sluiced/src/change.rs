@@ -338,6 +338,7 @@ fn keep_what_needs_a_restart(new: &mut Config, running: &Config, tell: bool) {
     for (section, differs) in [
         ("[director] (but log_level and log_format)", new.director != running.director),
         ("[limits]", new.limits != running.limits),
+        ("[sync]", new.sync != running.sync),
         ("[[port]]", new.ports != running.ports),
     ] {
         if differs && tell {
@@ -348,5 +349,6 @@ fn keep_what_needs_a_restart(new: &mut Config, running: &Config, tell: bool) {
     new.director.log_level = level;
     new.director.log_format = format;
     new.limits = running.limits;
+    new.sync.clone_from(&running.sync);
     new.ports.clone_from(&running.ports);
 }

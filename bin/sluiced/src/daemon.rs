@@ -15,6 +15,7 @@ use crate::meter::Samples;
 use crate::next_hops::NextHops;
 use crate::ports::{self, Ports};
 use crate::prober::Prober;
+use crate::sync::Synchroniser;
 use crate::{change, counter_log, ipvs, news, report, wiring};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
@@ -71,6 +72,8 @@ pub(crate) struct Dataplane {
     pub fib: Arc<Fib>,
     /// Where its sessions are kept, if they are.
     pub kept: Option<Kept>,
+    /// What tells other directors of its sessions, if there are any.
+    pub sync: Option<Synchroniser>,
 }
 
 /// What the kernel says of routes, neighbours and addresses.
@@ -113,13 +116,14 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
     let eal = Eal::init(&wiring::eal(&config, queues))?;
     let plan = health.follow(&config, plan);
     let snapshot = Snapshot { plan: Arc::clone(&plan), fib: Arc::default() };
-    let (crew, kept) = start_crew(&config, &eal, &snapshot.into())?;
+    let (crew, kept, seed) = start_crew(&config, &eal, &snapshot.into())?;
+    let sync = Synchroniser::start(&config.sync, (&plan, seed), &crew, server.events())?;
     let ports = Ports::open(&config, &eal, mirror.state(), &crew)?;
     let mut daemon = Daemon {
         log,
         started: Instant::now(),
         configured: Configured { file: file.to_owned(), config, desired, last_reload: None },
-        dataplane: Dataplane { eal, crew, ports, plan, fib: Arc::default(), kept },
+        dataplane: Dataplane { eal, crew, ports, plan, fib: Arc::default(), kept, sync },
         kernel: Kernel { mirror, next_hops: NextHops::default(), addresses: Addresses::default() },
         health,
         prober,
@@ -146,19 +150,21 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
     let outcome = daemon.serve(&mut signals, &calls, &calls_wake);
     notify(&[NotifyState::Stopping]);
     info!("stopping");
-    let Daemon { dataplane: Dataplane { crew, mut ports, .. }, operator, .. } = daemon;
+    let Daemon { dataplane: Dataplane { crew, mut ports, sync, .. }, operator, .. } = daemon;
     operator.server.stop();
+    drop(sync);
     drop(crew);
     ports.close_all();
     outcome
 }
 
-/// Starts the workers, with the sessions of a director that ran before.
+/// Starts the workers, with the sessions of a director that ran before, and gives the secret of
+/// their session hash too.
 fn start_crew(
     config: &Config,
     eal: &Eal,
     snapshot: &Arc<Snapshot>,
-) -> Result<(Crew, Option<Kept>), Error> {
+) -> Result<(Crew, Option<Kept>, u64), Error> {
     let former = FormerSessions::read(config);
     let seed = former.as_ref().map_or_else(Tables::new_seed, FormerSessions::seed);
     let mut kept = Kept::prepare(config, &snapshot.plan, seed);
@@ -169,7 +175,7 @@ fn start_crew(
     if let Some(former) = former {
         former.restore(&crew, &snapshot.plan, seed);
     }
-    Ok((crew, kept))
+    Ok((crew, kept, seed))
 }
 
 /// Tells systemd, if it started the process and wants to know.
@@ -330,6 +336,9 @@ impl Daemon {
         self.dataplane.fib = Arc::new(fib);
         self.health.sources.set(self.kernel.next_hops.stand_ins().clone());
         self.follow_addresses();
+        if let Some(sync) = &self.dataplane.sync {
+            sync.follow(&self.dataplane.plan);
+        }
         let snapshot = Snapshot {
             plan: Arc::clone(&self.dataplane.plan),
             fib: Arc::clone(&self.dataplane.fib),
@@ -394,7 +403,9 @@ impl Daemon {
                 self.lister().kill(query, (dry_run, by), events, reply);
             }
             Call::Ha(reply) => {
-                drop(reply.send(self.kernel.addresses.shown(self.kernel.mirror.state())))
+                let shown = self.kernel.addresses.shown(self.kernel.mirror.state());
+                let sync = data.sync.as_ref().and_then(|sync| sync.shown(&data.crew.reports()));
+                drop(reply.send(model::Ha { sync, ..shown }));
             }
             Call::Ports(reply) => drop(reply.send(report::ports(&data.ports))),
             Call::Stages(reply) => {

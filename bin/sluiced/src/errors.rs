@@ -48,6 +48,25 @@ pub enum Error {
         /// What the kernel said.
         source: std::io::Error,
     },
+    /// Sessions cannot be synchronised from there.
+    #[error("session synchronisation: {listen}: {source}; [sync] needs an address of this machine")]
+    SyncSocket {
+        /// The address and port.
+        listen: std::net::SocketAddr,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// A shared secret cannot be used.
+    #[error("session synchronisation: {file}: {reason}")]
+    SyncKey {
+        /// Its file.
+        file: std::path::PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Sessions cannot be synchronised with such settings.
+    #[error("session synchronisation: {0}")]
+    Sync(#[from] sluice_sync::SettingsError),
     /// A worker ended by itself.
     #[error("worker {0} ended unexpectedly")]
     WorkerEnded(u16),

@@ -73,7 +73,7 @@ impl Addresses {
             (has, all) if has == all => HaRole::Active,
             _ => HaRole::Partial,
         };
-        Ha { role, addresses }
+        Ha { role, addresses, sync: None }
     }
 }
 

@@ -27,6 +27,7 @@ mod prober;
 mod queues;
 mod report;
 mod steering;
+mod sync;
 mod wiring;
 
 use clap::Parser;

@@ -16,6 +16,7 @@ mod replay;
 mod rules;
 mod services;
 mod snat;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod warnings;
@@ -52,6 +53,7 @@ pub(crate) const BOUNDS: Bounds =
 pub(crate) fn errors(config: &Config, bounds: &Bounds, report: &mut Report) {
     check_workers(config, bounds, report);
     api::check(config, report);
+    sync::check(config, report);
     ports::check(config, bounds, report);
     let local = addresses::check_pools(config, bounds, report);
     snat::check(config, report);

@@ -31,6 +31,8 @@ pub struct Config {
     pub ipip: Ipip,
     /// `[metrics]`: what is shown to Prometheus.
     pub metrics: Metrics,
+    /// `[sync]`: session synchronisation with other directors.
+    pub sync: SessionSync,
     /// `[ipvs]`: what programs that know IPVS have set.
     pub ipvs: Ipvs,
     /// `[[port]]`, in the file's order; a port's index here is its `PortId`.
@@ -123,6 +125,19 @@ pub struct Api {
     pub tokens: Option<PathBuf>,
     /// Names that browsers may call the director by, besides those of its certificate.
     pub names: Vec<String>,
+}
+
+/// `[sync]`: session synchronisation with other directors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionSync {
+    /// Address and UDP port of this director. `None`: sessions are not synchronised.
+    pub listen: Option<SocketAddr>,
+    /// Those of the others; there if there is `listen`.
+    pub peers: Vec<SocketAddr>,
+    /// Files of the shared secrets, the newest first; there if there is `listen`.
+    pub key_files: Vec<PathBuf>,
+    /// Most bytes of UDP payload.
+    pub datagram: u16,
 }
 
 /// What a worker does when there is nothing to do.

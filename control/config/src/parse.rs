@@ -4,6 +4,7 @@ mod api;
 mod check;
 mod ipvs;
 mod service;
+mod sync;
 mod values;
 
 use std::fs::File;
@@ -151,6 +152,7 @@ pub(crate) fn read(file: Table<'_>, report: &mut Report) -> Config {
             source_v4: ipip.parsed(&ipip::SOURCE_V4, parse_source_v4, report),
             source_v6: ipip.parsed(&ipip::SOURCE_V6, parse_source_v6, report),
         },
+        sync: sync::read(file.one(&keys::sync::SECTION, report), report),
         ipvs: ipvs::read(file.one(&keys::ipvs::SECTION, report), report),
         metrics: Metrics { real_servers: metrics.boolean(&metrics::REAL_SERVERS, report) },
         ports: each(file.many(&port::SECTION, report), report, read_port),

@@ -26,6 +26,8 @@ pub(crate) enum Place {
     Ipip,
     /// `[metrics]`
     Metrics,
+    /// `[sync]`
+    Sync,
     /// `[ipvs]`
     Ipvs,
     /// `[[ipvs.mark]]`
@@ -119,6 +121,7 @@ impl fmt::Display for Path {
             Place::Icmp => write!(out, "icmp")?,
             Place::Ipip => write!(out, "ipip")?,
             Place::Metrics => write!(out, "metrics")?,
+            Place::Sync => write!(out, "sync")?,
             Place::Ipvs => write!(out, "ipvs")?,
             Place::Mark => write!(out, "ipvs.mark[{index}]")?,
             Place::Daemon => write!(out, "ipvs.daemon[{index}]")?,

@@ -9,6 +9,7 @@
 pub mod capture_point;
 mod held;
 pub mod mailbox;
+mod outbox;
 mod outlet;
 mod pieces;
 mod queue;
@@ -18,6 +19,7 @@ mod stages;
 mod worker;
 
 pub use mailbox::{Event, Inbox, Message, Report, Wake};
+pub use outbox::{Outbox, Told};
 pub use queue::{Burst, Queue};
 pub use ring::{Rings, mesh};
 pub use run::{Idle, run};

@@ -5,6 +5,7 @@
 //! turns; a worker that sleeps is woken through its descriptor.
 
 use crate::capture_point::CapturePoint;
+use crate::outbox::Outbox;
 use crate::queue::Queue;
 use crate::stages::StageCounts;
 use crate::worker::Snapshot;
@@ -12,7 +13,9 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use sluice_director::counters::Counters;
 use sluice_director::fib::{LinkId, PortId};
-use sluice_director::path::{Batch, Elephant, Restored, SessionFilter, SessionInfo};
+use sluice_director::path::{
+    Batch, Elephant, Imported, Imports, Restored, SessionFilter, SessionInfo,
+};
 use sluice_director::plan::RealId;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -104,6 +107,8 @@ pub struct Report {
     pub table_pages: &'static str,
     /// Whether its sessions outlive the process.
     pub kept: bool,
+    /// Ends of sessions that other directors were not told of.
+    pub untold: u64,
     /// Frames that wait for a neighbour.
     pub held: usize,
     /// Turns of its loop.
@@ -165,6 +170,22 @@ pub enum Message<Q: Queue> {
         /// What became of them.
         reply: Sender<Restored>,
     },
+    /// Take up sessions that another director has told: see [`Path::import`]. Answered with the
+    /// worker and what became of them.
+    ///
+    /// [`Path::import`]: sluice_director::path::Path::import
+    Import {
+        /// Those for this worker.
+        batch: Imports,
+        /// What became of them.
+        reply: Sender<(u16, Imported)>,
+    },
+    /// Tell what changes from now on, by this.
+    TellBy(Outbox),
+    /// Tell all sessions, and [`Told::Walked`] with this number.
+    ///
+    /// [`Told::Walked`]: crate::Told::Walked
+    Walk(u64),
     /// List the sessions with the most traffic.
     Elephants {
         /// How many at most.

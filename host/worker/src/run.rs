@@ -90,7 +90,7 @@ fn sleep<Q: Queue>(worker: &mut Worker<Q>, wake: &Wake) {
     if !worker.has_messages() {
         worker.tally.sleeps += 1;
         let mut fds = vec![PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN)];
-        let mut longest = LONG_SLEEP;
+        let mut longest = if worker.has_changes() { SHORT_SLEEP } else { LONG_SLEEP };
         for queue in worker.queues() {
             match queue.wake_fd() {
                 Some(fd) => fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN)),

@@ -2,13 +2,15 @@
 
 mod handoff;
 mod hold;
+mod report;
 mod send;
 mod timed;
 mod traced;
 
 use crate::capture_point::Came;
 use crate::held::HeldFrames;
-use crate::mailbox::{Event, Message, Report, Wake};
+use crate::mailbox::{Event, Message, Wake};
+use crate::outbox::Outbox;
 use crate::outlet::Outlet;
 use crate::queue::{Burst, Queue};
 use crate::ring::{Handoff, HandoffMessage, Rings, Rounds};
@@ -82,8 +84,8 @@ pub struct Worker<Q: Queue> {
     number: u16,
     /// Whether there are other workers.
     has_others: bool,
-    path: Path,
-    snapshot: Arc<Snapshot>,
+    pub(crate) path: Path,
+    pub(crate) snapshot: Arc<Snapshot>,
     ports: Vec<Attached<Q>>,
     rings: Rings<Q::Frame>,
     /// Workers whose rings have something in this turn.
@@ -100,6 +102,8 @@ pub struct Worker<Q: Queue> {
     capture_points: Option<Box<CapturePoints>>,
     /// Who is over and was not taken back yet.
     retired: Option<Box<CapturePoints>>,
+    /// Where changed sessions are told, if there are other directors.
+    pub(crate) outbox: Option<Box<Outbox>>,
     pub(crate) tally: Tally,
 }
 
@@ -146,6 +150,7 @@ impl<Q: Queue> Worker<Q> {
             stages: Stages::new(config.clock, config.path.worker),
             capture_points: None,
             retired: None,
+            outbox: None,
             tally: Tally::default(),
         })
     }
@@ -224,6 +229,9 @@ impl<Q: Queue> Worker<Q> {
         came += self.serve_senders(now);
         self.flush();
         self.sweep(now, came);
+        if self.outbox.is_some() {
+            self.tell(now, came);
+        }
         if self.held.len() > 0 {
             self.look_after_held(now);
         }
@@ -447,6 +455,12 @@ impl<Q: Queue> Worker<Q> {
                 let plan = &self.snapshot.plan;
                 let _ = reply.send(self.path.restore(plan, now, &batch, scattered));
             }
+            Message::Import { batch, reply } => {
+                let imported = self.path.import(&self.snapshot.plan, now, &batch);
+                let _ = reply.send((self.number, imported));
+            }
+            Message::TellBy(outbox) => self.tell_by(outbox),
+            Message::Walk(number) => self.begin_walk(number),
             Message::Elephants { limit, reply } => {
                 let _ = reply.send(self.path.elephants(&self.snapshot.plan, now, limit));
             }
@@ -464,32 +478,5 @@ impl<Q: Queue> Worker<Q> {
             }
         }
         true
-    }
-
-    fn report(&self) -> Report {
-        let (table_bytes, table_pages) = self.path.memory();
-        Report {
-            worker: self.number,
-            epoch: self.snapshot.plan.epoch,
-            counters: self.path.counters().clone(),
-            full: self.path.full_reals().collect(),
-            sessions: self.path.live_sessions(),
-            session_capacity: self.path.session_capacity(),
-            half_open: self.path.half_open_sessions(),
-            pressed: self.path.is_pressed(),
-            table_bytes,
-            table_pages,
-            kept: self.path.is_kept(),
-            held: self.held.len(),
-            turns: self.tally.turns,
-            empty_turns: self.tally.empty_turns,
-            sleeps: self.tally.sleeps,
-            packets: self.tally.packets,
-            bursts: self.tally.bursts,
-            stages: self.stages.counts,
-            ticks_per_s: self.stages.ticks_per_s(),
-            busy_ms: self.tally.busy_us / 1000,
-            life_ms: self.tally.life_ms,
-        }
     }
 }

@@ -1,10 +1,10 @@
 //! `sluice ha`.
 
-use sluice_api::model::{Ha, HaRole};
+use sluice_api::model::{Ha, HaDatagrams, HaPeer, HaReports, HaRole, HaSync};
 
-use super::figures::span;
+use super::figures::{count, span};
 use super::table::{Align, Cell, Table};
-use super::{NOTE, Shown};
+use super::{BAD, NOTE, Shown};
 
 /// Virtual addresses, and what role they make.
 pub fn ha(ha: &Ha) -> Shown {
@@ -37,6 +37,77 @@ pub fn ha(ha: &Ha) -> Shown {
         }
         HaRole::Partial => "partial: this machine has some of the virtual addresses",
     };
-    let text = if ha.addresses.is_empty() { String::new() } else { table.text() };
-    Shown { text, remark: Some(remark.to_owned()) }
+    let mut text = if ha.addresses.is_empty() { String::new() } else { table.text() };
+    let mut remark = remark.to_owned();
+    if let Some(sync) = &ha.sync {
+        text += &peers(sync);
+        remark += &format!("\n{}", synchronisation(sync));
+    }
+    Shown { text, remark: Some(remark) }
+}
+
+/// The other directors, and what has been reported.
+fn peers(sync: &HaSync) -> String {
+    use Align::{Left, Right};
+    let mut table = Table::new([
+        ("PEER", Left),
+        ("NAME", Left),
+        ("STATE", Left),
+        ("FOR", Right),
+        ("LAG", Right),
+        ("UNACKNOWLEDGED", Right),
+        ("KEY", Left),
+    ]);
+    for peer in &sync.peers {
+        let state = match peer {
+            HaPeer { up: false, .. } => Cell::from("down").style(BAD),
+            HaPeer { behind: true, .. } => Cell::from("up, behind").style(BAD),
+            HaPeer { synchronised: false, .. } => Cell::from("up, not synchronised").style(NOTE),
+            _ => Cell::from("up"),
+        };
+        table.row([
+            peer.address.to_string().into(),
+            if peer.name.is_empty() { "-".to_owned() } else { peer.name.clone() }.into(),
+            state,
+            span(peer.for_s).into(),
+            format!("{:.1} ms", peer.lag_ms).into(),
+            count(peer.unacknowledged).into(),
+            peer.key.clone().into(),
+        ]);
+    }
+    let HaReports { new, newer, ended, older, unknown, refused } = sync.reports_received;
+    let taken = new + newer + ended;
+    let HaDatagrams { sent, received, repaired, lost, forged, replayed, malformed, .. } =
+        sync.datagrams;
+    format!(
+        "\n{}\nreports of sessions: {} sent; {} received and taken, {} as new here, {} unknown \
+         here, {} refused; {} ends not reported\ndatagrams: {} sent, {} received, {} sent again, \
+         {} lost; rejected: {} forged, {} replayed, {} malformed\n",
+        table.text(),
+        count(sync.reports_sent),
+        count(taken),
+        count(older),
+        count(unknown),
+        count(refused),
+        count(sync.ends_unreported),
+        count(sent),
+        count(received),
+        count(repaired),
+        count(lost),
+        count(forged),
+        count(replayed),
+        count(malformed),
+    )
+}
+
+/// Whether this director may take over.
+fn synchronisation(sync: &HaSync) -> String {
+    match (sync.synchronised, sync.pulling_from) {
+        (true, _) => "synchronised: this director has the sessions of the others".to_owned(),
+        (false, Some(peer)) => format!(
+            "not synchronised yet: {} reports of sessions have come from {peer}",
+            count(sync.pulled)
+        ),
+        (false, None) => "not synchronised yet: no peer has been heard".to_owned(),
+    }
 }

@@ -3,10 +3,10 @@
 use sluice::replay;
 use sluice_api::SessionQuery;
 use sluice_api::model::{
-    Balanced, Drop, Drops, Fate, Ha, HaAddress, HaRole, IdleMode, Memory, Persistence, Port,
-    PortState, Ports, Protocol, Real, RealState, Received, Reload, Sent, Service, Services,
-    Session, SessionCounts, SessionState, Sessions, SnatRule, Status, Steering, SteeringMode, Ways,
-    Worker,
+    Balanced, Drop, Drops, Fate, Ha, HaAddress, HaDatagrams, HaPeer, HaReports, HaRole, HaSync,
+    IdleMode, Memory, Persistence, Port, PortState, Ports, Protocol, Real, RealState, Received,
+    Reload, Sent, Service, Services, Session, SessionCounts, SessionState, Sessions, SnatRule,
+    Status, Steering, SteeringMode, Ways, Worker,
 };
 use sluice_director::Reason;
 
@@ -302,6 +302,7 @@ fn ha() {
         services: 2,
     };
     let ha = Ha {
+        sync: None,
         role: HaRole::Partial,
         addresses: vec![
             address("198.51.100.200", Some("front"), 12.0),
@@ -311,6 +312,52 @@ fn ha() {
     let shown = super::ha(&ha);
     insta::assert_snapshot!(plain(&shown));
     assert_eq!(super::ha(&Ha::default()).text, "");
+}
+
+#[test]
+fn ha_with_peers() {
+    let peer = |last: u8, up, synchronised, behind| HaPeer {
+        address: ([192, 0, 2, last], 8848).into(),
+        name: if up { format!("lb{last}") } else { String::new() },
+        up,
+        for_s: 77.0,
+        synchronised,
+        behind,
+        lag_ms: 1.25,
+        unacknowledged: 3,
+        key: "0a1b2c3d".to_owned(),
+    };
+    let sync = HaSync {
+        listen: ([192, 0, 2, 1], 8848).into(),
+        synchronised: false,
+        pulling_from: Some(([192, 0, 2, 2], 8848).into()),
+        pulled: 1_234_567,
+        peers: vec![
+            peer(2, true, true, false),
+            peer(3, false, false, false),
+            peer(4, true, false, false),
+            peer(5, true, true, true),
+        ],
+        reports_sent: 1000,
+        reports_received: HaReports {
+            new: 1,
+            newer: 2,
+            ended: 3,
+            older: 4,
+            unknown: 5,
+            refused: 6,
+        },
+        ends_unreported: 7,
+        datagrams: HaDatagrams { sent: 8, received: 9, repaired: 10, ..HaDatagrams::default() },
+    };
+    let ha = Ha { sync: Some(sync.clone()), ..Ha::default() };
+    insta::assert_snapshot!(plain(&super::ha(&ha)));
+    let done = HaSync { synchronised: true, ..sync.clone() };
+    let remark = super::ha(&Ha { sync: Some(done), ..Ha::default() }).remark.unwrap_or_default();
+    assert!(remark.contains("synchronised: this director has"), "{remark}");
+    let alone = HaSync { pulling_from: None, ..sync };
+    let remark = super::ha(&Ha { sync: Some(alone), ..Ha::default() }).remark.unwrap_or_default();
+    assert!(remark.contains("no peer has been heard"), "{remark}");
 }
 
 fn drops_shown() -> Drops {

@@ -1,6 +1,6 @@
 //! Which virtual addresses this machine has.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,6 +14,98 @@ pub struct Ha {
     pub role: HaRole,
     /// Each virtual address of a service, in order.
     pub addresses: Vec<HaAddress>,
+    /// Session synchronisation; absent when `[sync]` is not configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<HaSync>,
+}
+
+/// Session synchronisation with other directors.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HaSync {
+    /// The address and UDP port of this director.
+    pub listen: SocketAddr,
+    /// Whether this director has the sessions that the others had when it started, or found nobody
+    /// to ask. Until then it should not take over from another.
+    pub synchronised: bool,
+    /// The peer that is being asked for all of its sessions; absent when none is.
+    pub pulling_from: Option<SocketAddr>,
+    /// Reports of sessions that came in during that pull, or during the last one.
+    pub pulled: u64,
+    /// The other directors.
+    pub peers: Vec<HaPeer>,
+    /// Reports of sessions sent, once however many peers there are.
+    pub reports_sent: u64,
+    /// Reports of sessions received, by what became of them.
+    pub reports_received: HaReports,
+    /// Ends of sessions that could not be reported: the copies of peers age.
+    pub ends_unreported: u64,
+    /// Datagrams, by what became of them.
+    pub datagrams: HaDatagrams,
+}
+
+/// Another director.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HaPeer {
+    /// Its address and UDP port.
+    pub address: SocketAddr,
+    /// Its host name; empty before it was heard.
+    pub name: String,
+    /// Whether it is heard, and hears this director.
+    pub up: bool,
+    /// Seconds for which that is so.
+    pub for_s: f64,
+    /// Whether it says that it is synchronised.
+    pub synchronised: bool,
+    /// Whether it acknowledged nothing for so long that it is not waited for. It asks for
+    /// everything when it is back.
+    pub behind: bool,
+    /// Milliseconds since the oldest report was sent that it has not acknowledged; 0 when it has
+    /// everything.
+    pub lag_ms: f64,
+    /// Datagrams that it has not acknowledged.
+    pub unacknowledged: u64,
+    /// Id of the key that is used towards it, in hexadecimal.
+    pub key: String,
+}
+
+/// Reports of sessions that were received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HaReports {
+    /// The session was not known before.
+    pub new: u64,
+    /// It was known, and the report is newer.
+    pub newer: u64,
+    /// It has ended.
+    pub ended: u64,
+    /// What is known here is as new or newer.
+    pub older: u64,
+    /// The configuration here has no such service, real server or local address.
+    pub unknown: u64,
+    /// The table is full, another session has its endpoints, or its time is over.
+    pub refused: u64,
+}
+
+/// Datagrams of session synchronisation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HaDatagrams {
+    /// Sent.
+    pub sent: u64,
+    /// Their bytes.
+    pub bytes_sent: u64,
+    /// Received, with those rejected.
+    pub received: u64,
+    /// Their bytes.
+    pub bytes_received: u64,
+    /// Sent again.
+    pub repaired: u64,
+    /// Lost for good: everything was asked for again.
+    pub lost: u64,
+    /// Rejected: not authentic, or of a key that this director does not have.
+    pub forged: u64,
+    /// Rejected: received before, or of a former start of the peer.
+    pub replayed: u64,
+    /// Rejected: of another protocol or version, or not understood.
+    pub malformed: u64,
 }
 
 /// What a director is among those with the same services.

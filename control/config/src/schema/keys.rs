@@ -15,6 +15,7 @@ pub(crate) mod real;
 pub(crate) mod route;
 pub(crate) mod service;
 pub(crate) mod snat;
+pub(crate) mod sync;
 pub(crate) mod tcp;
 pub(crate) mod timeouts;
 
@@ -49,6 +50,7 @@ pub(crate) static FILE: Section = Section {
         &icmp::SECTION,
         &ipip::SECTION,
         &metrics::SECTION,
+        &sync::SECTION,
         &ipvs::SECTION,
         &port::SECTION,
         &pool::SECTION,

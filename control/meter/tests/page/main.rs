@@ -107,6 +107,7 @@ fn sample() -> Sample {
         ],
         ports: model::Ports { ports: vec![port()] },
         ha: model::Ha {
+            sync: None,
             role: model::HaRole::Active,
             addresses: vec![model::HaAddress {
                 vip: [198, 51, 100, 200].into(),

@@ -21,7 +21,6 @@ use crate::spec::Mode;
 use crate::time::Time;
 use std::net::IpAddr;
 use std::ops::AddAssign;
-use std::sync::Arc;
 
 /// Sessions for one worker, in the order in which they were told.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +45,16 @@ impl Imports {
     /// Whether there are none.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Takes away the first ones, at most so many of each table.
+    #[must_use]
+    pub fn take(&mut self, most: usize) -> Self {
+        let (narrow, extended) = (self.narrow.len().min(most), self.extended.len().min(most));
+        Self {
+            narrow: self.narrow.drain(..narrow).collect(),
+            extended: self.extended.drain(..extended).collect(),
+        }
     }
 }
 
@@ -78,16 +87,16 @@ impl AddAssign for Imported {
 }
 
 /// Gives sessions the ids of a plan, and sorts them by worker.
-pub struct Importer {
-    plan: Arc<Plan>,
-    resolver: Resolver,
+pub struct Importer<'a> {
+    plan: &'a Plan,
+    resolver: &'a Resolver,
     owners: Owners,
 }
 
-impl Importer {
-    /// One for a plan; `owners` are the workers.
-    pub fn new(plan: Arc<Plan>, owners: Owners) -> Self {
-        Self { resolver: Resolver::new(&plan), plan, owners }
+impl<'a> Importer<'a> {
+    /// One for a plan, with the ids that it has; `owners` are the workers.
+    pub const fn new(plan: &'a Plan, resolver: &'a Resolver, owners: Owners) -> Self {
+        Self { plan, resolver, owners }
     }
 
     /// A real server of a service, if the plan has it.
@@ -114,7 +123,7 @@ impl Importer {
 
     fn worker_of<F: Family>(&self, session: &SessionOf<F>) -> usize {
         let any = |client, port| self.owners.of(client, port);
-        usize::from(home_of::<F>((&self.plan, self.owners), session, any))
+        usize::from(home_of::<F>((self.plan, self.owners), session, any))
     }
 
     /// A session by the ids of the plan.
@@ -144,7 +153,7 @@ impl Importer {
             let (address, port) = told.local?;
             core.local = self.resolver.local(address)?;
             core.local_port = port;
-            let side = F::side(&self.plan);
+            let side = F::side(self.plan);
             let pool = self.plan.pool_of(side, side.local(core.local)?)?;
             pool.owner(port, self.owners.workers())?;
         }

@@ -8,13 +8,12 @@ use crate::frame::Frame;
 use crate::path::{
     Change, Imported, Importer, Imports, Owners, PagePolicy, Path, PathConfig, Portable, Verdict,
 };
-use crate::plan::Names;
+use crate::plan::{Names, Resolver};
 use crate::spec::{LocalPool, Mapping, Mode, Network, Persistence, SnatRule, Spec};
 use crate::time::Time;
 use etherparse::PacketBuilder;
 use sluice_wire::tcp::{ACK, SYN};
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 const V4: (&str, &str) = ("198.51.100.200", "192.0.2.11");
 const V6: (&str, &str) = ("2001:db8:1::200", "2001:db8:2::11");
@@ -57,7 +56,8 @@ fn told(field: &Field, paths: &mut [Path]) -> Vec<Change> {
 fn tell(changes: &[Change], from: &Field, to: &Field, paths: &mut [Path]) -> Imported {
     let workers = paths.len() as u16;
     let owners = Owners::new(7 + u64::from(workers), workers);
-    let importer = Importer::new(Arc::new(to.plan.clone()), owners);
+    let resolver = Resolver::new(&to.plan);
+    let importer = Importer::new(&to.plan, &resolver, owners);
     let Names { services, reals, .. } = from.plan.names();
     let mut batches = vec![Imports::default(); paths.len()];
     let mut all = Imported::default();

@@ -1,0 +1,108 @@
+//! Session synchronisation: a thread between the workers and the other directors.
+//!
+//! Workers tell which of their sessions have changed by rings ([`sluice_worker::Outbox`]). The
+//! thread gives them to the protocol ([`sluice_sync::Endpoint`]), which decides what is sent when,
+//! and gives what peers tell to the workers whose sessions those are here.
+//!
+//! Everything is bounded. A peer that cannot keep up stops the stream until it is given up waiting
+//! for; then rings fill, and changes wait in the workers' tables, where the sweep finds them again.
+//! Workers that cannot keep up with what peers tell stop the acknowledgements.
+
+mod keys;
+mod link;
+mod records;
+
+use crate::crew::Crew;
+use crate::errors::{Error, system};
+use link::Link;
+use sluice_api::EventLog;
+use sluice_api::model::HaSync;
+use sluice_config::SessionSync;
+use sluice_director::path::Owners;
+use sluice_director::plan::Plan;
+use sluice_sync::Endpoint;
+use sluice_worker::{Message, Outbox, Report, Wake};
+use std::net::UdpSocket;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use tracing::info;
+
+/// What the thread is told.
+enum Command {
+    /// This is the plan from now on.
+    Plan(Arc<Plan>),
+    /// End.
+    Stop,
+}
+
+/// What the thread shows; absent before it has begun.
+type Board = Arc<Mutex<Option<HaSync>>>;
+
+/// The thread.
+pub struct Synchroniser {
+    commands: Sender<Command>,
+    wake: Wake,
+    board: Board,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Synchroniser {
+    /// Starts to synchronise, if it is configured. `seed` is that of the workers' session hash.
+    pub fn start(
+        config: &SessionSync,
+        (plan, seed): (&Arc<Plan>, u64),
+        crew: &Crew,
+        events: &Arc<EventLog>,
+    ) -> Result<Option<Self>, Error> {
+        let Some(listen) = config.listen else { return Ok(None) };
+        let socket = UdpSocket::bind(listen)
+            .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
+            .map_err(|source| Error::SyncSocket { listen, source })?;
+        let endpoint = Endpoint::new(keys::settings(config)?)?;
+        let wake = Wake::new().map_err(system("make an eventfd"))?;
+        let workers = crew.inboxes();
+        let mut rings = Vec::new();
+        for worker in &workers {
+            let (outbox, ring) = Outbox::new(wake.clone());
+            worker.send(Message::TellBy(outbox));
+            rings.push(ring);
+        }
+        let owners = Owners::new(seed, workers.len() as u16);
+        let (commands, told) = channel();
+        let board = Board::default();
+        let mut link = Link::new(socket, config, endpoint, (workers, rings), owners);
+        link.follow(Arc::clone(plan));
+        let (own_wake, shown, events) = (wake.clone(), Arc::clone(&board), Arc::clone(events));
+        let thread = std::thread::Builder::new()
+            .name("sync".to_owned())
+            .spawn(move || link.run(&own_wake, &told, &shown, &events))
+            .map_err(system("start a thread"))?;
+        info!(%listen, peers = ?config.peers, "sessions are synchronised");
+        Ok(Some(Self { commands, wake, board, thread: Some(thread) }))
+    }
+
+    /// Follows a plan that is about to be published.
+    pub fn follow(&self, plan: &Arc<Plan>) {
+        // Without the thread there is nobody to know it.
+        let _ = self.commands.send(Command::Plan(Arc::clone(plan)));
+        self.wake.wake();
+    }
+
+    /// How it stands, with what workers report.
+    pub fn shown(&self, reports: &[Report]) -> Option<HaSync> {
+        let shown = self.board.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let ends_unreported = reports.iter().map(|report| report.untold).sum();
+        shown.map(|shown| HaSync { ends_unreported, ..shown })
+    }
+}
+
+impl Drop for Synchroniser {
+    fn drop(&mut self) {
+        let _ = self.commands.send(Command::Stop);
+        self.wake.wake();
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::warn!("the thread of session synchronisation had panicked");
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! The loop of the thread: workers' rings on one side, a socket on the other.
+
+use super::records::{self, Reals};
+use super::{Board, Command};
+use crate::queues::PortQueue;
+use rtrb::Consumer;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sluice_api::EventLog;
+use sluice_api::model::{Event, EventKind, HaDatagrams, HaPeer, HaReports, HaSync};
+use sluice_config::SessionSync;
+use sluice_director::path::{Change, Imported, Importer, Imports, Owners};
+use sluice_director::plan::{Plan, RealId, Resolver};
+use sluice_sync::Endpoint;
+use sluice_sync::record::{Real, Session};
+use sluice_worker::{Inbox, Message, Told, Wake};
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+
+/// Datagrams that are read before anything else is done.
+const READ: usize = 512;
+/// Sessions of one message to a worker.
+const BATCH: usize = 1024;
+/// Messages to a worker that it has not answered.
+const UNANSWERED: usize = 4;
+/// Records that wait for workers before the protocol is to stop.
+const APPETITE: usize = 32_768;
+/// The longest wait.
+const LONGEST: Duration = Duration::from_millis(100);
+/// How often what is shown is renewed.
+const SHOW: Duration = Duration::from_millis(200);
+
+/// A worker, as the thread sees it.
+struct Worker {
+    inbox: Inbox<PortQueue>,
+    ring: Consumer<Told>,
+    /// Sessions for it.
+    batch: Imports,
+    unanswered: usize,
+    /// The walk that it has come to the end of.
+    walked: u64,
+}
+
+/// One end of the protocol between the workers and the other directors.
+pub struct Link {
+    socket: UdpSocket,
+    listen: Option<SocketAddr>,
+    peers: Vec<SocketAddr>,
+    endpoint: Endpoint,
+    workers: Vec<Worker>,
+    owners: Owners,
+    epoch: Option<u64>,
+    reals: Reals,
+    plan: Arc<Plan>,
+    resolver: Resolver,
+    imported: Imported,
+    /// Pulls of peers that workers walk for, and those for which they are to walk next.
+    pulls: [Vec<u64>; 2],
+    /// The number of the last walk.
+    walk: u64,
+    replies: Sender<(u16, Imported)>,
+    answers: Receiver<(u16, Imported)>,
+    start: Instant,
+    shown: Option<Instant>,
+    /// Changes as they are taken from the rings.
+    changes: Vec<Change>,
+    datagram: Vec<u8>,
+}
+
+impl Link {
+    /// One that has done nothing yet.
+    pub fn new(
+        socket: UdpSocket,
+        config: &SessionSync,
+        endpoint: Endpoint,
+        (inboxes, rings): (Vec<Inbox<PortQueue>>, Vec<Consumer<Told>>),
+        owners: Owners,
+    ) -> Self {
+        let workers = inboxes.into_iter().zip(rings).map(|(inbox, ring)| Worker {
+            inbox,
+            ring,
+            batch: Imports::default(),
+            unanswered: 0,
+            walked: 0,
+        });
+        let plan = Arc::<Plan>::default();
+        let (replies, answers) = channel();
+        Self {
+            socket,
+            listen: config.listen,
+            peers: config.peers.clone(),
+            endpoint,
+            workers: workers.collect(),
+            owners,
+            epoch: None,
+            reals: Reals::of(&plan),
+            resolver: Resolver::new(&plan),
+            plan,
+            imported: Imported::default(),
+            pulls: Default::default(),
+            walk: 0,
+            replies,
+            answers,
+            start: Instant::now(),
+            shown: None,
+            changes: Vec::new(),
+            datagram: Vec::new(),
+        }
+    }
+
+    /// Follows a plan. Health and weights change no ids, and no epoch.
+    pub fn follow(&mut self, plan: Arc<Plan>) {
+        if self.epoch.replace(plan.epoch) != Some(plan.epoch) {
+            (self.reals, self.resolver) = (Reals::of(&plan), Resolver::new(&plan));
+            self.plan = plan;
+        }
+    }
+
+    /// Runs until it is told to stop.
+    pub fn run(
+        mut self,
+        wake: &Wake,
+        commands: &Receiver<Command>,
+        board: &Board,
+        events: &EventLog,
+    ) {
+        loop {
+            loop {
+                match commands.try_recv() {
+                    Ok(Command::Plan(plan)) => self.follow(plan),
+                    Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return,
+                    Err(TryRecvError::Empty) => break,
+                }
+            }
+            self.receive();
+            self.hear(events);
+            self.take_answers();
+            self.give_to_workers();
+            let more = self.take_changes();
+            self.transmit();
+            if self.shown.is_none_or(|shown| shown.elapsed() >= SHOW) {
+                self.shown = Some(Instant::now());
+                *board.lock().unwrap_or_else(PoisonError::into_inner) = self.show();
+            }
+            if !more {
+                self.wait(wake);
+            }
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn wait(&self, wake: &Wake) {
+        let now = self.now();
+        let due = self.endpoint.poll_timeout(now).saturating_sub(now);
+        // Workers answer without waking anybody.
+        let busy = self.workers.iter().any(|worker| worker.unanswered > 0);
+        let longest = if busy { Duration::from_millis(1) } else { LONGEST };
+        let timeout = due.clamp(Duration::from_micros(200), longest);
+        let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos() as i64 };
+        wake.about_to_sleep();
+        if self.endpoint.room() == 0 || self.workers.iter().all(|worker| worker.ring.is_empty()) {
+            let mut fds = [
+                PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN),
+            ];
+            // An interrupted wait is a short one.
+            let _ = poll(&mut fds, Some(&timeout));
+        }
+        wake.awake();
+    }
+
+    /// Reads datagrams of peers. Others' are nobody's.
+    fn receive(&mut self) {
+        let mut bytes = [0; 9216];
+        for _ in 0..READ {
+            match self.socket.recv_from(&mut bytes) {
+                Ok((length, from)) => {
+                    let peer = self.peers.iter().position(|peer| *peer == from);
+                    if let Some(peer) = peer {
+                        let now = self.start.elapsed();
+                        self.endpoint.handle(now, peer, &bytes[..length]);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // An ICMP error of an earlier datagram: the peer is not there.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Acts on what came of the peers.
+    fn hear(&mut self, events: &EventLog) {
+        let waiting: usize = self.workers.iter().map(|worker| worker.batch.len()).sum();
+        self.endpoint.set_appetite(APPETITE.saturating_sub(waiting));
+        if waiting >= APPETITE {
+            return;
+        }
+        while let Some(event) = self.endpoint.poll_event() {
+            match event {
+                sluice_sync::Event::Sessions { runs, .. } => self.sort(&runs),
+                sluice_sync::Event::Pull { pull, .. } => {
+                    self.pulls[1].push(pull);
+                    self.begin_walk();
+                }
+                sluice_sync::Event::PeerUp { peer, name } => {
+                    let peer = self.peers[peer];
+                    note(events, format!("{name} ({peer}) is heard: sessions are synchronised"));
+                }
+                sluice_sync::Event::PeerDown { peer } => {
+                    let peer = self.peers[peer];
+                    warn!(%peer, "a peer is not heard any more");
+                    let reason = format!("{peer} is not heard any more: no synchronisation");
+                    events.note(Event::new(EventKind::Ha, reason));
+                }
+                sluice_sync::Event::Synchronised { peer } => note(
+                    events,
+                    match peer.map(|peer| self.peers[peer]) {
+                        Some(peer) => format!("this director has all sessions of {peer}"),
+                        None => "no other director to ask for its sessions".to_owned(),
+                    },
+                ),
+            }
+        }
+    }
+
+    /// Has the workers tell everything, if a peer has asked for it, and no walk goes on.
+    fn begin_walk(&mut self) {
+        if self.pulls[0].is_empty() && !self.pulls[1].is_empty() {
+            self.pulls.swap(0, 1);
+            self.walk += 1;
+            for worker in &self.workers {
+                worker.inbox.send(Message::Walk(self.walk));
+            }
+        }
+    }
+
+    /// Sorts sessions of a peer by the worker whose they are.
+    fn sort(&mut self, runs: &[(Real, Vec<Session>)]) {
+        let mut batches: Vec<Imports> =
+            self.workers.iter_mut().map(|worker| std::mem::take(&mut worker.batch)).collect();
+        let importer = Importer::new(&self.plan, &self.resolver, self.owners);
+        for (real, sessions) in runs {
+            let id: Option<RealId> = records::real_name(real)
+                .and_then(|name| importer.real(&records::service_name(&real.service), name));
+            for session in sessions {
+                let (session, ended) = records::session(session);
+                let place = |id| importer.place(id, &session, ended, &mut batches);
+                self.imported.unknown += u64::from(!id.is_some_and(place));
+            }
+        }
+        for (worker, batch) in self.workers.iter_mut().zip(batches) {
+            worker.batch = batch;
+        }
+    }
+
+    fn take_answers(&mut self) {
+        while let Ok((worker, imported)) = self.answers.try_recv() {
+            self.imported += imported;
+            if let Some(worker) = self.workers.get_mut(usize::from(worker)) {
+                worker.unanswered = worker.unanswered.saturating_sub(1);
+            }
+        }
+    }
+
+    fn give_to_workers(&mut self) {
+        for worker in &mut self.workers {
+            while !worker.batch.is_empty() && worker.unanswered < UNANSWERED {
+                let batch = worker.batch.take(BATCH);
+                worker.unanswered += 1;
+                worker.inbox.send(Message::Import { batch, reply: self.replies.clone() });
+            }
+        }
+    }
+
+    /// Gives the protocol what workers tell, as much as it has room for. Whether there is more of
+    /// it that it has room for.
+    fn take_changes(&mut self) -> bool {
+        let now = self.start.elapsed();
+        let mut room = self.endpoint.room();
+        let mut changes = std::mem::take(&mut self.changes);
+        for worker in &mut self.workers {
+            while room > 0
+                && let Ok(told) = worker.ring.pop()
+            {
+                match told {
+                    Told::Change(change) => {
+                        changes.push(change);
+                        room -= 1;
+                    }
+                    Told::Walked(walk) => worker.walked = walk,
+                }
+            }
+        }
+        // Those of one real server in a row take less room on the wire. Which of two reports of a
+        // session comes first makes no difference: the newer one holds.
+        changes.sort_by_key(|change| change.real);
+        for change in changes.drain(..) {
+            if let Some(real) = self.reals.get(change.real) {
+                self.endpoint.send(now, real, &records::session_record(&change));
+            }
+        }
+        self.changes = changes;
+        if self.workers.iter().all(|worker| worker.walked == self.walk) {
+            self.pulls[0].drain(..).for_each(|pull| self.endpoint.pull_complete(now, pull));
+            self.begin_walk();
+        }
+        self.endpoint.room() > 0 && self.workers.iter().any(|worker| !worker.ring.is_empty())
+    }
+
+    /// Sends what is due. What the socket does not take is lost, and repaired.
+    fn transmit(&mut self) {
+        let now = self.start.elapsed();
+        while let Some(peer) = self.endpoint.poll_transmit(now, &mut self.datagram) {
+            if let Some(to) = self.peers.get(peer) {
+                let _ = self.socket.send_to(&self.datagram, to);
+            }
+        }
+    }
+
+    fn show(&self) -> Option<HaSync> {
+        let status = self.endpoint.status(self.now());
+        let Imported { new, newer, ended, older, unknown, refused } = self.imported;
+        let counters = &status.counters;
+        let peers = self.peers.iter().zip(&status.peers).map(|(address, peer)| HaPeer {
+            address: *address,
+            name: peer.name.clone(),
+            up: peer.up,
+            for_s: peer.since.as_secs_f64(),
+            synchronised: peer.synchronised,
+            behind: peer.behind,
+            lag_ms: peer.lag.as_secs_f64() * 1e3,
+            unacknowledged: peer.unacknowledged,
+            key: format!("{:08x}", peer.key),
+        });
+        Some(HaSync {
+            listen: self.listen?,
+            synchronised: status.synchronised,
+            pulling_from: status.pulling_from.and_then(|peer| self.peers.get(peer).copied()),
+            pulled: status.pull_records,
+            peers: peers.collect(),
+            reports_sent: counters.records_sent,
+            reports_received: HaReports { new, newer, ended, older, unknown, refused },
+            ends_unreported: 0,
+            datagrams: HaDatagrams {
+                sent: counters.sent,
+                bytes_sent: counters.bytes_sent,
+                received: counters.received,
+                bytes_received: counters.bytes_received,
+                repaired: counters.repaired,
+                lost: counters.lost,
+                forged: counters.rejected_tag + counters.rejected_key,
+                replayed: counters.rejected_replay + counters.rejected_start,
+                malformed: counters.rejected_malformed + counters.rejected_version,
+            },
+        })
+    }
+}
+
+fn note(events: &EventLog, reason: String) {
+    info!("{reason}");
+    events.note(Event::new(EventKind::Ha, reason));
+}
