@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Opens one TCP connection after the other, asks for a page, and says how each went.
 
-knock.py ADDRESS PORT SECONDS [PAUSE_MS]
+knock.py ADDRESS PORT SECONDS [PAUSE_MS [TIMEOUT_MS]]
 
 Each line: when it began (seconds since 1970), `ok`, `refused` or `silent`, and the answer's body.
 """
@@ -11,13 +11,14 @@ import time
 
 address, port, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 pause = float(sys.argv[4]) / 1000 if len(sys.argv) > 4 else 0.004
+patience = float(sys.argv[5]) / 1000 if len(sys.argv) > 5 else 0.5
 end = time.time() + seconds
 print("listening", flush=True)
 while time.time() < end:
     begun = time.time()
     outcome, body = "ok", ""
     try:
-        with socket.create_connection((address, port), timeout=0.5) as it:
+        with socket.create_connection((address, port), timeout=patience) as it:
             it.sendall(b"GET / HTTP/1.0\r\n\r\n")
             answer = b""
             while piece := it.recv(4096):

@@ -4,6 +4,7 @@ pub mod desired;
 #[cfg(test)]
 mod documents;
 pub mod events;
+pub mod ha;
 pub mod import;
 pub mod look;
 pub mod machine;
@@ -30,6 +31,7 @@ Examples:
   sluice sessions --client 198.51.100.48 --json
   sluice drops --all
   sluice health
+  sluice ha check
   sluice stages --interval 5
   sluice metrics | grep sluice_worker
   sluice elephants --limit 10
@@ -212,7 +214,15 @@ pub enum Command {
     /// Health checks: state, since when, last probe, reason
     Health(Asking),
     /// Which virtual addresses this machine holds, since when, and its resulting role
-    Ha(Asking),
+    #[command(after_help = ha::EXAMPLES, args_conflicts_with_subcommands = true)]
+    Ha {
+        /// To check this director, or to configure keepalived.
+        #[command(subcommand)]
+        doing: Option<ha::Doing>,
+        /// How to ask.
+        #[command(flatten)]
+        asking: Asking,
+    },
     /// Events: health, changes, ports, drops; the latest at the end
     #[command(after_help = events::EXAMPLES)]
     Events(events::Events),
@@ -325,6 +335,7 @@ impl Command {
             Self::Service(service) => matches!(service, Service::Show(_)),
             Self::Real(real) => matches!(real, Real::Show { .. }),
             Self::Pool(pool) => matches!(pool, Pool::Show(_)),
+            Self::Ha { doing, .. } => doing.is_none(),
             Self::Dpip { .. } | Self::Import(_) | Self::Ipvsadm { .. } => false,
             Self::Replay(_) | Self::Top(_) | Self::Completions { .. } | Self::Man { .. } => false,
             Self::RunIpvsadm(_) | Self::RunKeepalived(_) => false,

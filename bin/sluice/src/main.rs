@@ -13,6 +13,7 @@ mod doctor;
 mod dpip;
 mod events;
 mod failure;
+mod ha;
 mod import;
 mod ipvsadm;
 mod kill;
@@ -40,6 +41,9 @@ use advice::Reached;
 use cli::{Asking, Cli, Command, Reach, Replay};
 use output::Output;
 use show::Shown;
+
+/// The director's configuration file where no other is named.
+pub(crate) const USUAL_FILE: &str = "/etc/sluice/sluice.toml";
 
 fn main() -> ExitCode {
     // Ends the process when it is a shell that asks how a line may go on.
@@ -161,6 +165,7 @@ fn with_ipvsadm(arguments: &[String], socket: &Socket) -> Result<ExitCode, Box<d
 fn with_director(command: Command, socket: &Socket) -> Result<ExitCode, Box<dyn Error>> {
     match command {
         Command::Sessions { kill: Some(doing), .. } => kill::run(doing, socket),
+        Command::Ha { doing: Some(doing), .. } => ha::run(&doing, socket),
         Command::Events(command) => events::run(&command, socket),
         Command::Config(command) => desired::config(command, socket),
         Command::Service(command) => desired::service(command, socket),
@@ -216,7 +221,7 @@ fn shown(command: Command, socket: &Socket) -> Result<Shown, Box<dyn Error>> {
         Command::Health(asking) => answer(&client(&asking), &asking, &Resource::Health, |client| {
             Ok(show::health(&client.health()?, Output::width()))
         }),
-        Command::Ha(asking) => {
+        Command::Ha { doing: _, asking } => {
             answer(&client(&asking), &asking, &Resource::Ha, |client| Ok(show::ha(&client.ha()?)))
         }
         Command::Stages { asking, interval } => {

@@ -66,7 +66,7 @@ impl From<Output> for Ran {
     }
 }
 
-fn status() -> Status {
+pub fn status() -> Status {
     Status {
         version: "9.8.7".to_owned(),
         pid: 4711,

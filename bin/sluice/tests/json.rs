@@ -20,6 +20,7 @@ const LINES: &[&str] = &[
     "drops",
     "health",
     "ha",
+    "ha check",
     "events",
     "stages",
     "elephants",

@@ -6,6 +6,7 @@ mod command;
 mod desired;
 mod dpip;
 mod filter;
+mod ha;
 mod import;
 mod import_stock;
 mod json;

@@ -77,7 +77,7 @@ impl Bed {
 }
 
 /// Switches IPv6 on in a namespace, on devices that are there and on those to come.
-fn enable(space: &Netns, devices: &[&str]) -> Result<(), LabError> {
+pub(super) fn enable(space: &Netns, devices: &[&str]) -> Result<(), LabError> {
     let mut settings = vec![
         "net.ipv6.conf.all.accept_dad=0".to_owned(),
         "net.ipv6.conf.default.accept_dad=0".to_owned(),

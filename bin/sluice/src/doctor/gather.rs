@@ -18,14 +18,13 @@ use sluice_linux::{
     Kernel, Link, Mirror, NeighbourState, RouteResult, active_features, lookup, rx_queue_count,
 };
 
+use crate::USUAL_FILE;
 use crate::advice::Reached;
 
 use super::addresses::vips;
 use super::cores::TIME_KEEPERS;
 use super::facts::{Facts, Folder, Hop, Interface, Running, Way, covers};
 
-/// Read when neither a file is named nor a director answers.
-const USUAL_FILE: &str = "/etc/sluice/sluice.toml";
 /// keepalived's configuration.
 const KEEPALIVED: &str = "etc/keepalived/keepalived.conf";
 /// How long a director may take to answer.

@@ -1,0 +1,152 @@
+//! `sluice ha`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::Asking;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  sluice ha
+  sluice ha check
+  sluice ha config keepalived --interface eth0 --role primary > /etc/keepalived/keepalived.conf";
+
+pub const CHECK_ABOUT: &str = "\
+Whether this director may be the VRRP master: exit code 0 yes, 1 no, with the reason.
+
+Ready means: a director answers on the control socket, its workers are listed, its ports are up, \
+and its sessions are synchronised where it has a peer for that. It answers within a second, so \
+that keepalived's vrrp_script can call it.";
+
+pub const KEEPALIVED_ABOUT: &str = "\
+Prints a complete keepalived.conf for one of two directors.
+
+VRRPv3, priority 250 for the primary and 240 for the secondary. All VIPs of services and all \
+addresses of pools move together, IPv4 in one vrrp_instance, IPv6 in another one, both in one \
+vrrp_sync_group. keepalived calls `sluice ha check` every second: a director that is not ready \
+loses 20, and one that does not answer is in state FAULT.";
+
+pub const KEEPALIVED_EXAMPLES: &str = "\
+Examples:
+  sluice ha config keepalived --interface eth0 --role primary
+  sluice ha config keepalived --interface front --local-interface back --role secondary
+  sluice ha config keepalived --interface eth0 --role primary \\
+      --source 192.0.2.1 --peer 192.0.2.2
+  sluice ha config keepalived --interface front --local-interface back --role primary \\
+      --address 192.0.2.254 --advert-ms 300 --config /etc/sluice/sluice.toml";
+
+/// What there is besides showing.
+#[derive(Debug, Subcommand)]
+pub enum Doing {
+    /// Whether this director may be the VRRP master: exit code 0 yes, 1 no
+    #[command(long_about = CHECK_ABOUT)]
+    Check(Check),
+    /// Prints the configuration of a program that moves the addresses
+    #[command(subcommand)]
+    Config(Config),
+}
+
+/// `sluice ha check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// How to ask.
+    #[command(flatten)]
+    pub asking: Asking,
+    /// Only whether a director answers on the control socket
+    #[arg(long)]
+    pub alive: bool,
+    /// Stay connected for so long, 1 to 10000, and fail at once when the director ends
+    #[arg(long, value_name = "MS", requires = "alive",
+          value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub hold_ms: Option<u64>,
+}
+
+/// `sluice ha config`.
+#[derive(Debug, Subcommand)]
+pub enum Config {
+    /// Prints keepalived.conf for one of two directors
+    #[command(long_about = KEEPALIVED_ABOUT, after_help = KEEPALIVED_EXAMPLES)]
+    Keepalived(Keepalived),
+}
+
+/// Which of the two directors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Role {
+    /// Master whenever it is ready.
+    Primary,
+    /// Master while the primary is not.
+    Secondary,
+}
+
+impl Role {
+    /// Its VRRP priority.
+    pub const fn priority(self) -> u8 {
+        match self {
+            Self::Primary => 250,
+            Self::Secondary => 240,
+        }
+    }
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Secondary => "secondary",
+        }
+    }
+}
+
+/// `sluice ha config keepalived`.
+#[derive(Debug, Args)]
+pub struct Keepalived {
+    /// Interface that sends and receives adverts and gets the VIPs
+    #[arg(long, value_name = "IF", value_parser = interface)]
+    pub interface: String,
+    /// Interface that gets the addresses of pools, unless only source NAT uses them; default:
+    /// that of --interface
+    #[arg(long, value_name = "IF", value_parser = interface)]
+    pub local_interface: Option<String>,
+    /// Which of the two directors: primary (priority 250), secondary (240)
+    #[arg(long, value_name = "ROLE", hide_possible_values = true)]
+    pub role: Role,
+    /// Virtual router identifier, 1 to 255, the same at both and unique on the network
+    #[arg(long, value_name = "N", default_value_t = 51,
+          value_parser = clap::value_parser!(u8).range(1..))]
+    pub virtual_router_id: u8,
+    /// Send adverts by unicast from this address; one for each family that moves
+    #[arg(long, value_name = "ADDRESS", requires = "peer")]
+    pub source: Vec<IpAddr>,
+    /// Send adverts by unicast to this address; may be repeated
+    #[arg(long, value_name = "ADDRESS", requires = "source", num_args = 1..)]
+    pub peer: Vec<IpAddr>,
+    /// Milliseconds between adverts, 10 to 40950, a multiple of 10, the same at both
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = advert)]
+    pub advert_ms: u32,
+    /// Another address that moves, such as the gateway of real servers; it goes to
+    /// --local-interface; may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    pub address: Vec<IpAddr>,
+    /// Configuration file; default: what the running director has, else /etc/sluice/sluice.toml
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// A name that the kernel allows for an interface and keepalived reads as one word.
+fn interface(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
+    match (1..=15).contains(&text.len()) && text.chars().all(plain) && ![".", ".."].contains(&text)
+    {
+        true => Ok(text.to_owned()),
+        false => Err("an interface has 1 to 15 letters, digits, '.', '_', '-'".to_owned()),
+    }
+}
+
+/// Adverts of VRRPv3 have their interval in hundredths of a second, in 12 bits.
+fn advert(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(ms) if (10..=40_950).contains(&ms) && ms % 10 == 0 => Ok(ms),
+        _ => Err("a number of milliseconds from 10 to 40950, a multiple of 10".to_owned()),
+    }
+}

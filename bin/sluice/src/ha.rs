@@ -1,0 +1,28 @@
+//! `sluice ha check` and `sluice ha config`: what keepalived needs to move the addresses of two
+//! directors. Showing them is done where everything is shown.
+
+mod check;
+mod keepalived;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use crate::Socket;
+use crate::cli::ha::{Config, Doing};
+use crate::output::Output;
+use crate::show::Shown;
+
+/// Checks this director, or prints a configuration.
+///
+/// # Errors
+/// When the configuration cannot be read or has nothing that moves.
+pub fn run(doing: &Doing, socket: &Socket) -> Result<ExitCode, Box<dyn Error>> {
+    match doing {
+        Doing::Check(asked) => check::run(asked, socket),
+        Doing::Config(Config::Keepalived(asked)) => {
+            let text = keepalived::made(asked, socket)?;
+            Output::write(&Shown::new(text))?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Whether this director may be the VRRP master.
+//!
+//! keepalived starts this program every second and waits for its exit code. A director that hangs
+//! must not make it hang: all questions together have [`LIMIT`].
+
+use std::error::Error;
+use std::io::{ErrorKind, Read};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use sluice_api::{ApiError, Client, Resource};
+
+use crate::Socket;
+use crate::cli::ha::Check;
+use crate::output::{self, Output};
+use crate::show::Shown;
+
+/// For all answers together.
+const LIMIT: Duration = Duration::from_millis(900);
+
+/// What was found.
+#[derive(Debug, PartialEq, Eq)]
+struct Verdict {
+    /// A director answers.
+    alive: bool,
+    /// It may be master; `None` when that was not asked.
+    ready: Option<bool>,
+    /// Why, or why not.
+    why: String,
+}
+
+impl Verdict {
+    fn dead(why: impl ToString) -> Self {
+        Self { alive: false, ready: Some(false), why: why.to_string() }
+    }
+
+    fn passed(&self) -> bool {
+        self.ready.unwrap_or(self.alive)
+    }
+}
+
+pub fn run(asked: &Check, socket: &Socket) -> Result<ExitCode, Box<dyn Error>> {
+    let client = socket.client(&asked.asking);
+    let verdict = match (asked.alive, asked.hold_ms) {
+        (true, Some(_)) if socket.is_remote() && asked.asking.socket.is_none() => {
+            return Err("--hold-ms needs the control socket: leave --url out".into());
+        }
+        (true, Some(ms)) => held(&client, Duration::from_millis(ms)),
+        (true, None) => alive(&client, Instant::now() + LIMIT),
+        (false, _) => ready(&client, Instant::now() + LIMIT),
+    };
+    tell(&verdict, asked.asking.json)
+}
+
+fn tell(verdict: &Verdict, json: bool) -> Result<ExitCode, Box<dyn Error>> {
+    let Verdict { alive, ready, why } = verdict;
+    let mut object = json!({ "ready": ready, "alive": alive, "why": why });
+    if verdict.passed() {
+        let line = if json { object.to_string() } else { why.clone() };
+        Output::write(&Shown::new(line + "\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    output::complain(why);
+    if json {
+        // As every failure has it.
+        object["error"] = json!({ "message": why });
+        Output::write(&Shown::new(format!("{object}\n")))?;
+    }
+    Ok(ExitCode::FAILURE)
+}
+
+/// Whether a director answers now, and goes on for so long.
+fn held(client: &Client, hold: Duration) -> Verdict {
+    // Before it is asked, so that no end of the director falls between.
+    let stream = UnixStream::connect(client.path());
+    let begun = Instant::now();
+    let verdict = alive(client, begun + LIMIT);
+    if stream.is_ok_and(|stream| verdict.alive && !stays(stream, begun + hold)) {
+        return Verdict::dead("the director has ended");
+    }
+    verdict
+}
+
+/// Whether nobody closes a connection until then. The server reads requests from it, and nothing
+/// else ends it as early as that.
+fn stays(mut stream: UnixStream, until: Instant) -> bool {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return true;
+    }
+    match stream.set_read_timeout(Some(left)).and_then(|()| stream.read(&mut [0])) {
+        Ok(count) => count > 0,
+        Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+    }
+}
+
+/// An answer, if it comes in time.
+fn ask(client: &Client, resource: &Resource, until: Instant) -> Result<Value, ApiError> {
+    let left_ms = until.saturating_duration_since(Instant::now()).as_millis().max(1);
+    let left = Duration::from_millis(left_ms.try_into().unwrap_or(1));
+    let client = client.clone().with_patience(left);
+    // What is no JSON has no field that is looked for, which is told below.
+    Ok(serde_json::from_str(&client.text(resource)?).unwrap_or_default())
+}
+
+fn alive(client: &Client, until: Instant) -> Verdict {
+    match ask(client, &Resource::Ha, until) {
+        Ok(_) => Verdict { alive: true, ready: None, why: "a director answers".to_owned() },
+        Err(error) => Verdict::dead(error),
+    }
+}
+
+fn ready(client: &Client, until: Instant) -> Verdict {
+    let answers = [Resource::Ha, Resource::Status, Resource::Ports].map(|resource| {
+        // Those after one that is late have no time left, and say so as well.
+        ask(client, &resource, until)
+    });
+    match answers {
+        [Ok(ha), Ok(status), Ok(ports)] => judge(&ha, &status, &ports),
+        [Ok(_), Err(error), _] | [Ok(_), _, Err(error)] => {
+            Verdict { alive: true, ready: Some(false), why: error.to_string() }
+        }
+        [Err(error), ..] => Verdict::dead(error),
+    }
+}
+
+/// What the answers mean. They are read as JSON and not as types, so that a director of another
+/// version than this program is judged by what it does say.
+fn judge(ha: &Value, status: &Value, ports: &Value) -> Verdict {
+    let verdict = |ready, why: String| Verdict { alive: true, ready: Some(ready), why };
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let workers = list(&status["workers"]).len();
+    if workers == 0 {
+        return verdict(false, "no worker runs".to_owned());
+    }
+    let ports = list(&ports["ports"]);
+    if let Some(port) = ports.iter().find(|port| port["state"] != "up") {
+        let text = |key| port[key].as_str().unwrap_or("?");
+        return verdict(false, format!("port {} is {}", text("name"), text("state")));
+    }
+    if ports.is_empty() {
+        return verdict(false, "there is no port".to_owned());
+    }
+    if ha["sync"]["synchronised"] == false {
+        return verdict(false, "sessions are not synchronised yet".to_owned());
+    }
+    verdict(true, format!("ready: workers {workers}, ports {}", ports.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_makes_a_director_ready() {
+        let workers = json!({ "workers": [{ "worker": 0 }, { "worker": 1 }] });
+        let up = json!({ "ports": [{ "name": "front", "state": "up" }] });
+        let down = json!({ "ports": [{ "name": "front", "state": "gone" }] });
+        let synchronised = |is: bool| json!({ "role": "standby", "sync": { "synchronised": is } });
+        let none = json!({});
+        for (ha, status, ports, ready, why) in [
+            (&none, &workers, &up, true, "ready: workers 2, ports 1"),
+            (&synchronised(true), &workers, &up, true, "ready: workers 2, ports 1"),
+            (&json!({ "sync": null }), &workers, &up, true, "ready: workers 2, ports 1"),
+            (&synchronised(false), &workers, &up, false, "sessions are not synchronised yet"),
+            (&none, &workers, &down, false, "port front is gone"),
+            (&none, &workers, &none, false, "there is no port"),
+            (&none, &none, &up, false, "no worker runs"),
+        ] {
+            let expected = Verdict { alive: true, ready: Some(ready), why: why.to_owned() };
+            assert_eq!(judge(ha, status, ports), expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_director_is_seen_at_once() {
+        let (here, there) = UnixStream::pair().expect("a pair");
+        assert!(stays(here.try_clone().expect("a clone"), Instant::now()));
+        let soon = Instant::now() + Duration::from_millis(30);
+        assert!(stays(here.try_clone().expect("a clone"), soon));
+        drop(there);
+        assert!(!stays(here, Instant::now() + Duration::from_secs(60)));
+    }
+}

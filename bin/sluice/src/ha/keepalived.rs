@@ -1,0 +1,256 @@
+//! keepalived.conf for one of two directors, made from the director's configuration.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fmt::Write;
+use std::net::IpAddr;
+use std::path::Path;
+
+use sluice_api::{ApiError, Client, DEFAULT_SOCKET};
+use sluice_config::{Config, Pool, document};
+
+use crate::cli::ha::Keepalived;
+use crate::{Socket, USUAL_FILE};
+
+/// Most addresses that an advert has; the others are not told, but move as well.
+const ADVERTISED: usize = 20;
+/// How long `sluice ha check --alive` watches a director: keepalived starts it each second and
+/// leaves a turn out while it still runs.
+const HOLD_MS: u32 = 800;
+
+/// The text, from the file that is named, the running director, or the usual file.
+///
+/// # Errors
+/// When the configuration cannot be read or is wrong, nothing moves, or keepalived could not call
+/// this program.
+pub fn made(asked: &Keepalived, socket: &Socket) -> Result<String, Box<dyn Error>> {
+    if socket.is_remote() {
+        return Err("keepalived checks the director of its machine: leave --url out".into());
+    }
+    let socket = socket.path(None);
+    let (config, origin) = configuration(asked.config.as_deref(), socket)?;
+    let command = command(&std::env::current_exe()?, socket)?;
+    Ok(text(asked, &config, &origin, &command)?)
+}
+
+/// A configuration, and what to call it. A director also has what came by its API.
+fn configuration(file: Option<&Path>, socket: &Path) -> Result<(Config, String), Box<dyn Error>> {
+    let of_file = |file: &Path| Ok((Config::load(file)?.config, file.display().to_string()));
+    if let Some(file) = file {
+        return of_file(file);
+    }
+    match Client::new(socket).config() {
+        Ok(view) => {
+            let origin = "the running director's configuration";
+            let text = document::to_toml(&view.document(), &|_, _| None);
+            Ok((Config::parse(origin, &text)?.config, origin.to_owned()))
+        }
+        Err(ApiError::Absent(_) | ApiError::Dead(_)) => of_file(Path::new(USUAL_FILE)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The beginning of each command line that keepalived calls.
+fn command(program: &Path, socket: &Path) -> Result<String, String> {
+    let word = |path: &Path| {
+        let text = path.to_str().unwrap_or_default();
+        let odd = |c: char| c.is_whitespace() || c.is_control() || "\"'\\$!#".contains(c);
+        match text.is_empty() || text.contains(odd) {
+            true => Err(format!("{}: keepalived cannot call this path", path.display())),
+            false => Ok(text.to_owned()),
+        }
+    };
+    let program = word(program)?;
+    match socket == Path::new(DEFAULT_SOCKET) {
+        true => Ok(program),
+        false => Ok(format!("{program} --socket {}", word(socket)?)),
+    }
+}
+
+/// An address and where it goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Moving {
+    address: IpAddr,
+    device: String,
+}
+
+/// All addresses that move: VIPs in the file's order, pools, others.
+fn moving(asked: &Keepalived, config: &Config) -> Vec<Moving> {
+    let outer = &asked.interface;
+    let inner = asked.local_interface.as_ref().unwrap_or(outer);
+    let of_pool = |pool: &Pool| {
+        let outside = config.snat.iter().any(|rule| rule.pool == pool.name)
+            && !config.services.iter().any(|service| service.pool == pool.name);
+        let device = if outside { outer } else { inner };
+        let addresses: Vec<IpAddr> = pool.addresses.iter().flat_map(|range| range.iter()).collect();
+        addresses.into_iter().map(move |address| (address, device))
+    };
+    let vips = config.services.iter().map(|service| (service.vip, outer));
+    let pools = config.pools.iter().flat_map(of_pool);
+    let others = asked.address.iter().map(|address| (*address, inner));
+    let mut seen = BTreeSet::new();
+    vips.chain(pools)
+        .chain(others)
+        .filter(|(address, _)| !address.is_unspecified() && seen.insert(*address))
+        .map(|(address, device)| Moving { address, device: device.clone() })
+        .collect()
+}
+
+/// A `vrrp_instance` to be.
+struct Instance {
+    name: &'static str,
+    v4: bool,
+    addresses: Vec<Moving>,
+}
+
+/// The whole file; `command` calls this program.
+fn text(
+    asked: &Keepalived,
+    config: &Config,
+    origin: &str,
+    command: &str,
+) -> Result<String, String> {
+    if config.services.is_empty() && config.snat.is_empty() {
+        return Err(format!(
+            "{origin} has no service with a VIP, and no rule of source NAT: nothing would move"
+        ));
+    }
+    let all = moving(asked, config);
+    let instances: Vec<Instance> = [("sluice_v4", true), ("sluice_v6", false)]
+        .into_iter()
+        .map(|(name, v4)| {
+            let of_family = |it: &&Moving| it.address.is_ipv4() == v4;
+            Instance { name, v4, addresses: all.iter().filter(of_family).cloned().collect() }
+        })
+        .filter(|instance| !instance.addresses.is_empty())
+        .collect();
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = write_head(&mut out, asked, origin, &all);
+    let _ = write_scripts(&mut out, command);
+    if instances.len() > 1 {
+        let _ = write_group(&mut out, &instances);
+    }
+    for instance in &instances {
+        let unicast = unicast(asked, instance)?;
+        let _ = write_instance(&mut out, asked, instance, unicast, instances.len() == 1);
+    }
+    Ok(out)
+}
+
+fn write_head(
+    out: &mut String,
+    asked: &Keepalived,
+    origin: &str,
+    all: &[Moving],
+) -> std::fmt::Result {
+    let v4 = all.iter().filter(|it| it.address.is_ipv4()).count();
+    let v6 = all.len() - v4;
+    writeln!(out, "# By `sluice ha config keepalived` from {origin}")?;
+    writeln!(out, "# for the {}: {v4} IPv4 and {v6} IPv6 addresses.", asked.role.name())?;
+    writeln!(out, "# Write it again on both directors when services or pools change.\n")?;
+    out.write_str(
+        "global_defs {\n    vrrp_version 3\n    script_user root\n    enable_script_security\n    \
+         max_auto_priority 50\n    vrrp_garp_master_delay 1\n    vrrp_garp_master_repeat 2\n    \
+         vrrp_garp_master_refresh 10\n}\n\n",
+    )
+}
+
+fn write_scripts(out: &mut String, command: &str) -> std::fmt::Result {
+    writeln!(out, "# No director answers: state FAULT, at once when it ends.")?;
+    writeln!(out, "vrrp_script sluice_alive {{")?;
+    writeln!(out, "    script \"{command} ha check --alive --hold-ms {HOLD_MS}\"")?;
+    writeln!(out, "    interval 1\n    timeout 3\n    fall 1\n    rise 1\n    init_fail\n}}\n")?;
+    writeln!(out, "# Not ready: it loses to a director that is, and serves when it is alone.")?;
+    writeln!(out, "vrrp_script sluice_ready {{")?;
+    writeln!(out, "    script \"{command} ha check\"")?;
+    writeln!(out, "    interval 1\n    timeout 3\n    weight -20\n    fall 2\n    rise 1")?;
+    writeln!(out, "    init_fail\n}}\n")
+}
+
+fn write_tracking(out: &mut String) -> std::fmt::Result {
+    out.write_str("    track_script {\n        sluice_alive\n        sluice_ready\n    }\n")
+}
+
+fn write_group(out: &mut String, instances: &[Instance]) -> std::fmt::Result {
+    writeln!(out, "vrrp_sync_group sluice {{\n    group {{")?;
+    for instance in instances {
+        writeln!(out, "        {}", instance.name)?;
+    }
+    writeln!(out, "    }}")?;
+    write_tracking(out)?;
+    writeln!(out, "}}\n")
+}
+
+/// From where and to whom an instance sends adverts by unicast; `None` by multicast.
+type Unicast = Option<(IpAddr, Vec<IpAddr>)>;
+
+fn unicast(asked: &Keepalived, instance: &Instance) -> Result<Unicast, String> {
+    if asked.source.is_empty() && asked.peer.is_empty() {
+        return Ok(None);
+    }
+    let of = |all: &[IpAddr]| {
+        all.iter().copied().filter(|it| it.is_ipv4() == instance.v4).collect::<Vec<_>>()
+    };
+    let family = if instance.v4 { "IPv4" } else { "IPv6" };
+    match (&of(&asked.source)[..], of(&asked.peer)) {
+        ([source], peers) if !peers.is_empty() => Ok(Some((*source, peers))),
+        ([_, _, ..], _) => Err(format!("more than one {family} address as --source")),
+        _ => Err(format!(
+            "{family} addresses move: unicast takes an {family} --source and an {family} --peer"
+        )),
+    }
+}
+
+fn write_instance(
+    out: &mut String,
+    asked: &Keepalived,
+    instance: &Instance,
+    unicast: Unicast,
+    alone: bool,
+) -> std::fmt::Result {
+    writeln!(out, "vrrp_instance {} {{\n    state BACKUP", instance.name)?;
+    writeln!(out, "    interface {}", asked.interface)?;
+    writeln!(out, "    virtual_router_id {}", asked.virtual_router_id)?;
+    writeln!(out, "    priority {}", asked.role.priority())?;
+    writeln!(out, "    advert_int {}", f64::from(asked.advert_ms) / 1000.0)?;
+    if let Some((source, peers)) = unicast {
+        writeln!(out, "    unicast_src_ip {source}\n    unicast_peer {{")?;
+        peers.iter().try_for_each(|peer| writeln!(out, "        {peer}"))?;
+        writeln!(out, "    }}")?;
+    }
+    if alone {
+        write_tracking(out)?;
+    }
+    let other = asked.local_interface.as_ref().filter(|other| **other != asked.interface);
+    if let Some(other) = other {
+        writeln!(out, "    track_interface {{\n        {other}\n    }}")?;
+    }
+    let bits = if instance.v4 { 32 } else { 128 };
+    let mut lines: Vec<String> = instance
+        .addresses
+        .iter()
+        .map(|Moving { address, device }| format!("{address}/{bits} dev {device}"))
+        .collect();
+    if !instance.v4 {
+        // RFC 5798, 5.2.9: the first address of an advert is the virtual router's link-local one.
+        // This is the one that belongs to its MAC address, 00:00:5e:00:02:ID.
+        let id = asked.virtual_router_id;
+        lines.insert(0, format!("fe80::200:5eff:fe00:2{id:02x}/128 dev {}", asked.interface));
+    }
+    let (told, untold) = lines.split_at(lines.len().min(ADVERTISED));
+    write_addresses(out, "virtual_ipaddress", told)?;
+    if !untold.is_empty() {
+        write_addresses(out, "virtual_ipaddress_excluded", untold)?;
+    }
+    writeln!(out, "}}\n")
+}
+
+fn write_addresses(out: &mut String, name: &str, lines: &[String]) -> std::fmt::Result {
+    writeln!(out, "    {name} {{")?;
+    lines.iter().try_for_each(|line| writeln!(out, "        {line}"))?;
+    writeln!(out, "    }}")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,336 @@
+//! Two directors on one network, for what keepalived moves between them.
+//!
+//! ```text
+//!  client            director a          director b          rs1 rs2
+//!  192.0.2.48        192.0.2.1           192.0.2.2           192.0.2.11 .12
+//!  2001:db8:2::48    2001:db8:2::1       2001:db8:2::2       2001:db8:2::11 ::12
+//!     eth0              front               front             eth0
+//!      └──────────────────┴──── lan (sw) ─────┴─────────────────┘
+//! ```
+//!
+//! What moves: the virtual addresses 192.0.2.200 and 2001:db8:2::200, and the local ones,
+//! 192.0.2.10 and 2001:db8:2::10. No director has them by itself: keepalived, from the file that
+//! `sluice ha config keepalived` makes, gives them to one of them. Everybody is on the link, so
+//! that the way there and the way back both follow the address by ARP and neighbour discovery.
+//!
+//! Each director has a lab of its own (directory, socket, log, state) beside that of the network.
+
+use std::path::Path;
+
+use super::dual::enable;
+use crate::director::Director;
+use crate::entry::{Real, Service};
+use crate::error::LabError;
+use crate::family::{FAMILIES, Family};
+use crate::lab::{End, Lab, Netns};
+use crate::process::Running;
+use crate::web;
+
+/// How many directors there are.
+pub const DIRECTORS: usize = 2;
+/// How many real servers there are.
+pub const REALS: usize = 2;
+/// Every director's interface.
+pub const PORT: &str = "front";
+/// The directors' roles, as `sluice ha config keepalived` has them.
+pub const ROLES: [&str; DIRECTORS] = ["primary", "secondary"];
+
+/// The network, and what runs in it.
+#[derive(Debug)]
+pub struct Pair {
+    /// Programs of the client and the real servers; ended before the namespaces go.
+    pub peers: Vec<Running>,
+    /// The directors and their keepalived, primary first.
+    pub nodes: Vec<Node>,
+    /// The client's place.
+    pub client: Netns,
+    /// The real servers' places.
+    pub reals: Vec<Netns>,
+    /// The switch.
+    pub lan: Netns,
+    /// The lab of the network.
+    pub lab: Lab,
+}
+
+/// A machine with a director and keepalived.
+#[derive(Debug)]
+pub struct Node {
+    /// Its keepalived, if it runs.
+    pub keepalived: Option<Running>,
+    /// Its director, after the first start.
+    pub director: Option<Director>,
+    /// More of its configuration file, after all other sections.
+    pub more: String,
+    /// Its place.
+    pub space: Netns,
+    /// Its lab: configuration, logs, sockets, state.
+    pub lab: Lab,
+    index: usize,
+}
+
+impl Pair {
+    /// Makes the namespaces and wires, and starts the real servers' programs. No director runs.
+    /// `more` goes to the end of each director's configuration file.
+    ///
+    /// # Errors
+    /// When the machine refuses.
+    pub fn new(prefix: &str, more: [&str; DIRECTORS]) -> Result<Self, LabError> {
+        let mut lab = Lab::new(prefix)?;
+        let (client, lan) = (lab.space("client")?, lab.space("lan")?);
+        let reals = ["rs1", "rs2"].map(|name| lab.space(name));
+        let reals = reals.into_iter().collect::<Result<Vec<_>, _>>()?;
+        lan.ip(&["link", "add", "sw", "type", "bridge", "stp_state", "0"])?;
+        lan.ip(&["link", "set", "sw", "up"])?;
+        let mut pair = Self { peers: Vec::new(), nodes: Vec::new(), client, reals, lan, lab };
+        pair.plug_in(&pair.client, "eth0", 48)?;
+        for (index, real) in pair.reals.iter().enumerate() {
+            pair.plug_in(real, "eth0", 11 + index)?;
+        }
+        for (index, more) in more.into_iter().enumerate() {
+            let mut lab = Lab::new(prefix)?;
+            let space = lab.space(["a", "b"][index])?;
+            pair.plug_in(&space, PORT, 1 + index)?;
+            let (keepalived, director) = (None, None);
+            let more = more.to_owned();
+            pair.nodes.push(Node { keepalived, director, more, space, lab, index });
+        }
+        for (index, real) in pair.reals.iter().enumerate() {
+            pair.peers.push(web::start_nginx(real, index + 1)?);
+            let name = format!("lines{}", index + 1);
+            pair.peers.push(web::start_lines(real, &name, web::LINES_PORT)?);
+        }
+        Ok(pair)
+    }
+
+    /// As [`Self::new`], then starts both directors and keepalived on both.
+    ///
+    /// # Errors
+    /// When the machine refuses, or one of them does not come up.
+    pub fn started(prefix: &str, more: [&str; DIRECTORS]) -> Result<Self, LabError> {
+        let mut pair = Self::new(prefix, more)?;
+        for node in &mut pair.nodes {
+            node.start_director()?;
+        }
+        for node in &mut pair.nodes {
+            node.start_keepalived(&[])?;
+        }
+        Ok(pair)
+    }
+
+    /// The virtual address.
+    pub fn vip(family: Family) -> &'static str {
+        match family {
+            Family::V4 => "192.0.2.200",
+            Family::V6 => "2001:db8:2::200",
+        }
+    }
+
+    /// The local address, from which real servers see clients come.
+    pub fn local(family: Family) -> &'static str {
+        match family {
+            Family::V4 => "192.0.2.10",
+            Family::V6 => "2001:db8:2::10",
+        }
+    }
+
+    /// A host's own address: directors are 1 and 2, real servers 11 and 12, the client 48.
+    pub fn host(family: Family, number: usize) -> String {
+        match family {
+            Family::V4 => format!("192.0.2.{number}"),
+            Family::V6 => format!("2001:db8:2::{number}"),
+        }
+    }
+
+    /// The web service's address.
+    pub fn url(family: Family) -> String {
+        match family {
+            Family::V4 => format!("http://{}/", Self::vip(family)),
+            Family::V6 => format!("http://[{}]/", Self::vip(family)),
+        }
+    }
+
+    /// Takes a director's wire away, or lays it again: the machine is cut off, or comes back.
+    ///
+    /// # Errors
+    /// When `ip` refuses.
+    pub fn set_wire(&self, index: usize, state: &str) -> Result<(), LabError> {
+        let socket = format!("p{}", 1 + index);
+        self.lan.ip(&["link", "set", "dev", &socket, state]).map(drop)
+    }
+
+    fn plug_in(&self, space: &Netns, device: &str, number: usize) -> Result<(), LabError> {
+        let (mac, socket) = (format!("02:00:00:00:02:{number:02}"), format!("p{number}"));
+        let one = End { space, device, mac: Some(&mac) };
+        self.lab.veth(one, End { space: &self.lan, device: &socket, mac: None }, 1)?;
+        self.lan.ip(&["link", "set", "dev", &socket, "master", "sw"])?;
+        enable(space, &[device])?;
+        space.address(device, &format!("{}/24", Self::host(Family::V4, number)))?;
+        space.address(device, &format!("{}/64", Self::host(Family::V6, number)))
+    }
+}
+
+impl Node {
+    /// Starts the director, anew if there was one, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn start_director(&mut self) -> Result<(), LabError> {
+        let mut director = Director::launch_in(&self.space, &self.text(), &[])?;
+        director.wait_ready()?;
+        self.director = Some(director);
+        Ok(())
+    }
+
+    /// Its director.
+    ///
+    /// # Errors
+    /// When it was never started.
+    pub fn director(&mut self) -> Result<&mut Director, LabError> {
+        self.director.as_mut().ok_or_else(|| LabError::Wrong("no director was started".to_owned()))
+    }
+
+    /// Starts keepalived with the file that [`Self::keepalived_text`] gives.
+    ///
+    /// # Errors
+    /// When the file cannot be made, or keepalived does not start or finds fault with it.
+    pub fn start_keepalived(&mut self, options: &[&str]) -> Result<(), LabError> {
+        let text = self.keepalived_text(options)?;
+        self.start_keepalived_with(&text)
+    }
+
+    /// The file that `sluice ha config keepalived` makes for its role, with adverts every 100 ms
+    /// and further options.
+    ///
+    /// # Errors
+    /// When the file cannot be made.
+    pub fn keepalived_text(&mut self, options: &[&str]) -> Result<String, LabError> {
+        let config = Director::config_in(self.lab.dir()).display().to_string();
+        let mut args = vec!["ha", "config", "keepalived", "--interface", PORT];
+        args.extend(["--role", ROLES[self.index], "--advert-ms", "100", "--config", &config]);
+        args.extend(options);
+        self.director()?.sluice(&args)
+    }
+
+    /// Starts keepalived with this file.
+    ///
+    /// # Errors
+    /// When keepalived does not start or finds fault with the file.
+    pub fn start_keepalived_with(&mut self, text: &str) -> Result<(), LabError> {
+        let path = self.lab.dir().join("keepalived.conf");
+        std::fs::write(&path, text).map_err(LabError::file("keepalived's configuration"))?;
+        let file = path.display().to_string();
+        let checked =
+            self.space.run("keepalived", &["--config-test", "--use-file", &file])?.ok()?;
+        // It ends with 0 also when it has ignored a line, and says so.
+        let said = format!("{}{}", checked.stdout, checked.stderr);
+        if !said.trim().is_empty() {
+            return Err(LabError::Wrong(format!("keepalived on its configuration: {said}")));
+        }
+        let args = keepalived_options(&path);
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        self.keepalived = Some(self.space.start("keepalived", "keepalived", &args)?);
+        Ok(())
+    }
+
+    /// Kills keepalived's processes: it can tidy up nothing, and the addresses stay.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub fn kill_keepalived(&mut self) -> Result<(), LabError> {
+        let Some(mut running) = self.keepalived.take() else { return Ok(()) };
+        // Both at once: its child would otherwise find out, and tidy up. In a container nobody may
+        // wait for the child, and the next keepalived would take it for one that runs.
+        let file = self.lab.dir().join("keepalived-v.pid").display().to_string();
+        let both = "kill -KILL \"$1\" $(cat \"$2\") && rm \"$2\"";
+        let pid = running.pid().to_string();
+        self.space.run("sh", &["-c", both, "sh", &pid, &file])?.ok()?;
+        running.kill().map(drop)
+    }
+
+    /// SIGKILL for the director.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub fn kill_director(&mut self) -> Result<(), LabError> {
+        self.director()?.kill().map(drop)
+    }
+
+    /// Whether its interface has this address.
+    ///
+    /// # Errors
+    /// When `ip` refuses.
+    pub fn holds(&self, address: &str) -> Result<bool, LabError> {
+        let shown = self.space.ip(&["-o", "address", "show", "dev", PORT])?.stdout;
+        Ok(shown.contains(&format!(" {address}/")))
+    }
+
+    /// Whether it has all addresses that move; `None` when it has some of them.
+    ///
+    /// # Errors
+    /// When `ip` refuses.
+    pub fn holds_all(&self) -> Result<Option<bool>, LabError> {
+        let mut all = Vec::new();
+        for family in FAMILIES {
+            all.extend([self.holds(Pair::vip(family))?, self.holds(Pair::local(family))?]);
+        }
+        Ok(all.iter().all(|it| *it == all[0]).then_some(all[0]))
+    }
+
+    /// What its director and its keepalived said last.
+    pub fn said(&self) -> String {
+        let director = self.director.as_ref().map(|it| it.said(15)).unwrap_or_default();
+        let keepalived = std::fs::read_to_string(self.lab.dir().join("keepalived.log"));
+        let lines: Vec<_> =
+            keepalived.iter().flat_map(|text| text.lines().rev().take(25)).collect();
+        let keepalived: Vec<_> = lines.into_iter().rev().collect();
+        format!(
+            "--- {}: director:\n{director}\n--- keepalived:\n{}\n",
+            ROLES[self.index],
+            keepalived.join("\n")
+        )
+    }
+
+    /// The director's configuration.
+    fn text(&self) -> String {
+        let socket = Director::socket_in(self.lab.dir());
+        let state = socket.with_file_name("state");
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let core = self.lab.seat() % cores;
+        let services = FAMILIES.map(|family| {
+            let name = |what: &str| format!("{what}{}", family.bits());
+            let reals = || (0..REALS).map(|index| Real::at(Pair::host(family, 11 + index)));
+            [("web", 80), ("lines", web::LINES_PORT)]
+                .map(|(what, port)| {
+                    Service::new(&name(what), "tcp", Pair::vip(family))
+                        .set("port", port)
+                        .set("mode", "fnat")
+                        .set("pool", "lan")
+                        .reals(reals())
+                        .to_string()
+                })
+                .concat()
+        });
+        format!(
+            "[director]\ncores = [{core}]\ncontrol_socket = {socket:?}\nstate_dir = {state:?}\n\n\
+             [limits]\nsessions = 100000\n\n\
+             [[port]]\nname = \"{PORT}\"\ndevice = \"af_xdp:{PORT}\"\n\n\
+             [[pool]]\nname = \"lan\"\naddresses = [\"{}\", \"{}\"]\n\n{}\n{}",
+            Pair::local(Family::V4),
+            Pair::local(Family::V6),
+            services.concat(),
+            self.more
+        )
+    }
+}
+
+/// Options that keep one keepalived out of another's way.
+fn keepalived_options(file: &Path) -> Vec<String> {
+    let beside = |name: &str| file.with_file_name(name).display().to_string();
+    ["--dont-fork", "--log-console", "--log-detail", "--vrrp", "--use-file"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain([file.display().to_string()])
+        .chain(["--pid".to_owned(), beside("keepalived.pid")])
+        .chain(["--vrrp_pid".to_owned(), beside("keepalived-v.pid")])
+        .collect()
+}
