@@ -119,11 +119,11 @@ sanitized() {
 }
 
 # Of the end-to-end tests that are the same for each kind of port and count of workers, `make test`
-# runs those with AF_XDP and one worker.
+# runs those with AF_XDP and one worker; and of faults of two directors those that come first.
 end_to_end() {
     local matrix=() other
     if [ "$mode" != all ]; then
-        for other in af_xdp_two_workers af_packet_one_worker af_packet_two_workers; do
+        for other in af_xdp_two_workers af_packet_one_worker af_packet_two_workers faults; do
             matrix+=(--skip "::$other::")
         done
     fi

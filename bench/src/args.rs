@@ -240,6 +240,9 @@ pub struct Cps {
     /// Connections at each point of their lives: so many begin, and end, in a round
     #[arg(long, default_value = "512", value_parser = count)]
     pub group: u64,
+    /// Tell which sessions change, as for other directors; who takes it up is not timed
+    #[arg(long)]
+    pub sync: bool,
     /// How long to measure
     #[arg(long, default_value_t = 5.0, value_parser = seconds)]
     pub seconds: f64,

@@ -173,6 +173,8 @@ pub struct Report {
     generator: Vec<f64>,
     packets: u64,
     connections: u64,
+    /// Changes of sessions that the worker told.
+    changes: u64,
     judged: u64,
     slots: u32,
     table: (usize, &'static str),
@@ -195,6 +197,9 @@ pub fn run(args: &Cps) -> Result<Report, BenchError> {
     };
     let mut station = Station::alone(&others, timeouts, tsc_hz)?;
     station.open(&mut station::untold(&others), |_| {})?;
+    if args.sync {
+        station.tell()?;
+    }
     let mut report = live(args, &others, &mut station, tsc_hz)?;
     (report.machine, report.table) = (machine, station.worker().path().memory());
     drop(station);
@@ -213,7 +218,7 @@ fn live(
     let mut lives = Lives::new(station, others, args.group as usize);
     let under_way = lives.steps.len() as u64;
     let (mut cycles, mut generator) = (Vec::new(), Vec::new());
-    let (mut packets, mut rounds, mut worked) = (0, 0u64, 0u64);
+    let (mut packets, mut rounds, mut worked, mut changes) = (0, 0u64, 0u64, 0u64);
     // Without answers, measuring begins when as many time out as begin.
     let settled_s = if args.mode.answers() { 0.0 } else { SETTLED_S.min(args.seconds) };
     let (start, before) = (Instant::now(), machine::ran_and_waited_s());
@@ -233,7 +238,9 @@ fn live(
         let took = lives.station.settle("measuring", frames, None)?;
         lives.finish(round % JUDGE_EVERY == 0)?;
         worked += took;
+        let told = lives.station.take_told();
         if settled {
+            changes += told;
             cycles.push(took as f64 / args.group as f64);
             generator.push(written as f64 / args.group as f64);
             packets += frames as u64;
@@ -257,6 +264,7 @@ fn live(
         tsc_hz,
         core_ghz,
         connections: cycles.len() as u64 * args.group,
+        changes,
         cycles,
         generator,
         packets,
@@ -323,6 +331,8 @@ impl Report {
             "core_ghz": self.core_ghz.map(rounded),
             "burst": sluice_director::path::BURST,
             "connections": self.connections,
+            "sync": args.sync,
+            "changes_told": self.changes,
             "packets_judged": self.judged,
             "wall_s": rounded(self.wall_s),
             "waited_s": self.waited_s.map(rounded),

@@ -7,6 +7,7 @@
 pub mod alone;
 mod shared;
 pub mod timed;
+mod told;
 
 use crate::args::{MIX_SETTLED_S, Protocol, Throughput};
 use crate::clock::ticks;
@@ -15,11 +16,12 @@ use crate::port::{self, MemFrame, MemQueue};
 use crate::scene::{BACK, FRONT};
 use crate::template::Kind;
 use crate::traffic::{Local, Traffic, Way};
+use rtrb::Consumer;
 pub use shared::Shared;
 use sluice_director::fib::PortId;
 use sluice_director::path::{PagePolicy, PathConfig};
 use sluice_director::{Reason, Time};
-use sluice_worker::{Clock, Event, Rings, Snapshot, Wake, Worker, WorkerConfig};
+use sluice_worker::{Clock, Event, Rings, Snapshot, Told, Wake, Worker, WorkerConfig};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -97,6 +99,8 @@ pub struct Station {
     strayed: u64,
     /// Frames that were judged.
     pub judged: u64,
+    /// What the worker tells other directors, if it does.
+    told: Option<Consumer<Told>>,
 }
 
 impl Station {
@@ -134,6 +138,7 @@ impl Station {
             given: [0; 2],
             passed: 0,
             strayed: 0,
+            told: None,
             judged: 0,
         })
     }

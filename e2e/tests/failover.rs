@@ -146,58 +146,6 @@ fn alone_a_director_that_is_killed_is_replaced_and_takes_back() {
     });
 }
 
-#[test]
-fn alone_a_keepalived_that_stops_gives_the_addresses_away() {
-    let name = here!(alone_a_keepalived_that_stops_gives_the_addresses_away);
-    on_pair(name, ["", ""], |pair| {
-        measured("primary's keepalived stopped", pair, |pair| {
-            if let Some(mut running) = pair.nodes[0].keepalived.take() {
-                running.stop()?;
-            }
-            master(pair, 1)
-        })?;
-        measured("primary's keepalived started again", pair, |pair| {
-            pair.nodes[0].start_keepalived(&[])?;
-            master(pair, 0)
-        })?;
-        measured("primary's wire cut", pair, |pair| {
-            pair.set_wire(0, "down")?;
-            master(pair, 1)
-        })?;
-        measured("primary's wire laid again", pair, |pair| {
-            pair.set_wire(0, "up")?;
-            master(pair, 0)
-        })
-    });
-}
-
-#[test]
-fn alone_director_then_keepalived_killed() {
-    on_pair(here!(alone_director_then_keepalived_killed), ["", ""], |pair| {
-        measured("primary's director killed, then keepalived", pair, |pair| {
-            pair.nodes[0].kill_director()?;
-            pair.nodes[0].kill_keepalived()?;
-            arrived(pair, 1, true)
-        })?;
-        back(pair)
-    });
-}
-
-#[test]
-fn alone_keepalived_then_director_killed() {
-    on_pair(here!(alone_keepalived_then_director_killed), ["", ""], |pair| {
-        measured("primary's keepalived killed, then the director", pair, |pair| {
-            pair.nodes[0].kill_keepalived()?;
-            // Nobody takes them away: both have them.
-            arrived(pair, 1, true)?;
-            expect(pair.nodes[0].holds_all()? == Some(true), || "they went away".to_owned())?;
-            pair.nodes[0].kill_director()?;
-            arrived(pair, 1, true)
-        })?;
-        back(pair)
-    });
-}
-
 /// The primary comes back whole.
 fn back(pair: &mut Pair) -> Result<(), LabError> {
     measured("primary's director and keepalived started again", pair, |pair| {
@@ -320,4 +268,61 @@ fn checked(pair: &mut Pair) -> Result<(), LabError> {
     pair.nodes[0].kill_director()?;
     let (passed, said) = check(&[])?;
     expect(!passed && said["alive"] == false, || said.to_string())
+}
+
+/// Further faults, for `make test-all`: each takes some twenty seconds.
+mod faults {
+    use super::*;
+
+    #[test]
+    fn alone_a_keepalived_that_stops_gives_the_addresses_away() {
+        let name = here!(alone_a_keepalived_that_stops_gives_the_addresses_away);
+        on_pair(name, ["", ""], |pair| {
+            measured("primary's keepalived stopped", pair, |pair| {
+                if let Some(mut running) = pair.nodes[0].keepalived.take() {
+                    running.stop()?;
+                }
+                master(pair, 1)
+            })?;
+            measured("primary's keepalived started again", pair, |pair| {
+                pair.nodes[0].start_keepalived(&[])?;
+                master(pair, 0)
+            })?;
+            measured("primary's wire cut", pair, |pair| {
+                pair.set_wire(0, "down")?;
+                master(pair, 1)
+            })?;
+            measured("primary's wire laid again", pair, |pair| {
+                pair.set_wire(0, "up")?;
+                master(pair, 0)
+            })
+        });
+    }
+
+    #[test]
+    fn alone_director_then_keepalived_killed() {
+        on_pair(here!(alone_director_then_keepalived_killed), ["", ""], |pair| {
+            measured("primary's director killed, then keepalived", pair, |pair| {
+                pair.nodes[0].kill_director()?;
+                pair.nodes[0].kill_keepalived()?;
+                arrived(pair, 1, true)
+            })?;
+            back(pair)
+        });
+    }
+
+    #[test]
+    fn alone_keepalived_then_director_killed() {
+        on_pair(here!(alone_keepalived_then_director_killed), ["", ""], |pair| {
+            measured("primary's keepalived killed, then the director", pair, |pair| {
+                pair.nodes[0].kill_keepalived()?;
+                // Nobody takes them away: both have them.
+                arrived(pair, 1, true)?;
+                expect(pair.nodes[0].holds_all()? == Some(true), || "they went away".to_owned())?;
+                pair.nodes[0].kill_director()?;
+                arrived(pair, 1, true)
+            })?;
+            back(pair)
+        });
+    }
 }

@@ -1,7 +1,8 @@
-//! `sluice ha check` and `sluice ha config`: what keepalived needs to move the addresses of two
-//! directors. Showing them is done where everything is shown.
+//! `sluice ha check`, `sluice ha drain` and `sluice ha config`: what moves the addresses of two
+//! directors, by keepalived. Showing them is done where everything is shown.
 
 mod check;
+mod drain;
 mod keepalived;
 
 use std::error::Error;
@@ -19,6 +20,7 @@ use crate::show::Shown;
 pub fn run(doing: &Doing, socket: &Socket) -> Result<ExitCode, Box<dyn Error>> {
     match doing {
         Doing::Check(asked) => check::run(asked, socket),
+        Doing::Drain(asked) => drain::run(asked, socket),
         Doing::Config(Config::Keepalived(asked)) => {
             let text = keepalived::made(asked, socket)?;
             Output::write(&Shown::new(text))?;

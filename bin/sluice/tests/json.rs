@@ -21,6 +21,7 @@ const LINES: &[&str] = &[
     "health",
     "ha",
     "ha check",
+    "ha drain",
     "events",
     "stages",
     "elephants",

@@ -402,11 +402,8 @@ impl Daemon {
                 let events = Arc::clone(self.operator.server.events());
                 self.lister().kill(query, (dry_run, by), events, reply);
             }
-            Call::Ha(reply) => {
-                let shown = self.kernel.addresses.shown(self.kernel.mirror.state());
-                let sync = data.sync.as_ref().and_then(|sync| sync.shown(&data.crew.reports()));
-                drop(reply.send(model::Ha { sync, ..shown }));
-            }
+            Call::Ha(reply) => drop(reply.send(self.ha())),
+            Call::Drain { draining, by, reply } => drop(reply.send(self.drain(draining, by))),
             Call::Ports(reply) => drop(reply.send(report::ports(&data.ports))),
             Call::Stages(reply) => {
                 drop(reply.send(report::stages(&data.crew, &data.crew.reports())));

@@ -5,13 +5,18 @@ use crate::daemon::Daemon;
 use sluice_api::model::{Event, EventKind, Ha, HaAddress, HaRole};
 use sluice_director::plan::Plan;
 use sluice_linux::Kernel;
+use sluice_state::Author;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Instant;
 
 /// The virtual addresses of the running plan.
 #[derive(Debug, Default)]
-pub(crate) struct Addresses(BTreeMap<IpAddr, Held>);
+pub(crate) struct Addresses {
+    held: BTreeMap<IpAddr, Held>,
+    /// Whether another director is to take over.
+    draining: bool,
+}
 
 #[derive(Debug)]
 struct Held {
@@ -29,7 +34,7 @@ impl Addresses {
         for (_, service) in plan.live_services().filter(|(_, service)| service.snat.is_none()) {
             *services.entry(service.vip).or_default() += 1;
         }
-        self.0.retain(|vip, _| services.contains_key(vip));
+        self.held.retain(|vip, _| services.contains_key(vip));
         let has: BTreeMap<IpAddr, u32> = kernel
             .addresses()
             .filter(|address| !address.tentative && services.contains_key(&address.ip))
@@ -39,7 +44,7 @@ impl Addresses {
         for (vip, services) in services {
             let (ifindex, since) = (has.get(&vip).copied(), Instant::now());
             let new = || Held { ifindex, since, changes: 0, services };
-            let held = self.0.entry(vip).or_insert_with(new);
+            let held = self.held.entry(vip).or_insert_with(new);
             held.services = services;
             if held.ifindex == ifindex {
                 continue;
@@ -55,7 +60,7 @@ impl Addresses {
 
     /// How they stand.
     pub fn shown(&self, kernel: &Kernel) -> Ha {
-        let addresses = self.0.iter().map(|(vip, held)| HaAddress {
+        let addresses = self.held.iter().map(|(vip, held)| HaAddress {
             vip: *vip,
             interface: held.ifindex.map(|index| match kernel.link(index) {
                 Some(link) => link.name.clone(),
@@ -73,7 +78,7 @@ impl Addresses {
             (has, all) if has == all => HaRole::Active,
             _ => HaRole::Partial,
         };
-        Ha { role, addresses, sync: None }
+        Ha { role, draining: self.draining, addresses, sync: None }
     }
 }
 
@@ -86,6 +91,28 @@ fn event(vip: IpAddr, link: Option<&sluice_linux::Link>) -> Event {
 }
 
 impl Daemon {
+    /// How high availability stands.
+    pub fn ha(&self) -> Ha {
+        let data = &self.dataplane;
+        let sync = data.sync.as_ref().and_then(|sync| sync.shown(&data.crew.reports()));
+        Ha { sync, ..self.kernel.addresses.shown(self.kernel.mirror.state()) }
+    }
+
+    /// Says whether another director is to take over.
+    pub fn drain(&mut self, draining: bool, by: Author) -> Ha {
+        let was = std::mem::replace(&mut self.kernel.addresses.draining, draining);
+        if was != draining {
+            let reason = match draining {
+                true => "draining: another director is to take over",
+                false => "not draining any more",
+            };
+            tracing::info!("{reason}");
+            let event = Event { author: Some(by), ..Event::new(EventKind::Ha, reason) };
+            self.operator.server.note_all([event]);
+        }
+        self.ha()
+    }
+
     /// Looks at the virtual addresses again, after the plan or the kernel's tables have changed.
     pub fn follow_addresses(&mut self) {
         let events = self.kernel.addresses.look(&self.dataplane.plan, self.kernel.mirror.state());

@@ -11,6 +11,7 @@ use crate::errors::{Error, system};
 use crate::report;
 use line::Line;
 use sluice_api::Call;
+use sluice_api::model::Ha;
 use sluice_checks::{Board, Shown};
 use sluice_director::counters::Counters;
 use sluice_director::path::Stage;
@@ -135,6 +136,7 @@ impl Daemon {
             .map(|worker| WorkerSample { core: self.dataplane.crew.core(worker), figures: None })
             .collect();
         let full = report::full_everywhere(&reports, size);
+        let sync = self.dataplane.sync.as_ref().and_then(|sync| sync.shown(&reports));
         for report in reports {
             if let Some(worker) = workers.get_mut(usize::from(report.worker)) {
                 worker.figures = Some(figures(&report));
@@ -147,7 +149,7 @@ impl Daemon {
             full,
             workers,
             ports: report::ports(&self.dataplane.ports),
-            ha: self.kernel.addresses.shown(self.kernel.mirror.state()),
+            ha: Ha { sync, ..self.kernel.addresses.shown(self.kernel.mirror.state()) },
             config_epoch: self.configured.desired.epoch(),
             durable: self.configured.desired.is_durable(),
             differs_from_file: self.configured.desired.differs_from_file(),

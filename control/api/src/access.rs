@@ -24,9 +24,10 @@ use crate::tokens::{Role, Tokens};
 /// What anybody may ask for.
 const OPEN: [&str; 1] = ["/healthz"];
 /// What `operate` may do besides looking: method and route.
-const OPERATED: [(Method, &str); 3] = [
+const OPERATED: [(Method, &str); 4] = [
     (Method::PATCH, "/v1/config/services/{name}/reals/{real}"),
     (Method::POST, "/v1/config/reload"),
+    (Method::POST, "/v1/ha/drain"),
     (Method::DELETE, "/v1/sessions"),
 ];
 /// What takes the role of looking though it is no `GET`: what is asked for says whether more.
@@ -226,6 +227,7 @@ mod tests {
             (Method::PUT, real, Some(Role::Admin)),
             (Method::DELETE, real, Some(Role::Admin)),
             (Method::POST, "/v1/config/reload", Some(Role::Operate)),
+            (Method::POST, "/v1/ha/drain", Some(Role::Operate)),
             (Method::POST, "/v1/config/rollback", Some(Role::Admin)),
             (Method::POST, "/v1/ipvs", Some(Role::Read)),
             (Method::DELETE, "/v1/sessions", Some(Role::Operate)),

@@ -68,6 +68,15 @@ pub enum Call {
     Health(Reply<Health>),
     /// Virtual addresses.
     Ha(Reply<Ha>),
+    /// Whether another director is to take over.
+    Drain {
+        /// Whether it is.
+        draining: bool,
+        /// Who asks.
+        by: Author,
+        /// For what high availability is then.
+        reply: Reply<Ha>,
+    },
     /// Where the workers' time goes.
     Stages(Reply<Stages>),
     /// At most so many of the sessions with the most traffic.

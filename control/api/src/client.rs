@@ -24,8 +24,8 @@ use crate::events::EventQuery;
 use sluice_state::{Epoch, View};
 
 use crate::model::{
-    Drops, Elephants, Events, Ha, Health, HistoryPage, Killed, Ports, Rates, RatesQuery, Services,
-    Sessions, Stages, Status,
+    Drops, Elephants, Events, Ha, HaDrain, Health, HistoryPage, Killed, Ports, Rates, RatesQuery,
+    Services, Sessions, Stages, Status,
 };
 use crate::problem::{MEDIA_TYPE, Problem};
 use crate::query::SessionQuery;
@@ -247,6 +247,16 @@ impl Client {
     /// See [`Self::text`].
     pub fn ha(&self) -> Result<Ha, ApiError> {
         self.get(&Resource::Ha)
+    }
+
+    /// Has another director take over, or takes that back.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn drain(&self, draining: bool) -> Result<Ha, ApiError> {
+        let body = serde_json::to_string(&HaDrain { draining }).unwrap_or_default();
+        let text = self.make(Request::post("/v1/ha/drain"), body)?;
+        serde_json::from_str(&text).map_err(|error| self.strange(error))
     }
 
     /// Where the workers' time goes.

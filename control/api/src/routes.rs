@@ -2,6 +2,7 @@
 
 mod config;
 mod events;
+mod ha;
 mod ipvs;
 mod measures;
 mod sessions;
@@ -23,7 +24,7 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::access::{self, Gate};
 use crate::call::{Call, Reply};
 use crate::events::EventLog;
-use crate::model::{Alive, Drops, Elephants, Ha, Health, Ports, Services, Stages, Status};
+use crate::model::{Alive, Drops, Elephants, Health, Ports, Services, Stages, Status};
 use crate::openapi;
 use crate::origin;
 use crate::problem::Problem;
@@ -31,7 +32,7 @@ use crate::query::{WrongValue, parse_limit};
 use crate::repeat::{self, Repeats};
 
 /// Every resource.
-pub(crate) const PATHS: [&str; 23] = [
+pub(crate) const PATHS: [&str; 24] = [
     "/v1/status",
     "/v1/services",
     "/v1/sessions",
@@ -55,6 +56,7 @@ pub(crate) const PATHS: [&str; 23] = [
     "/v1/openapi.json",
     "/healthz",
     "/v1/ha",
+    "/v1/ha/drain",
 ];
 /// Names that a message lists before it says how many more there are.
 const NAMES_LISTED: usize = 20;
@@ -117,9 +119,9 @@ pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
         .merge(crate::look::router())
         .merge(measures::router())
         .merge(ipvs::router(&desk))
+        .merge(ha::router(&desk))
         .route(health_path, get(health))
         .route(events_path, get(events::events))
-        .route("/v1/ha", get(ha))
         .method_not_allowed_fallback(async |method: Method| Problem::method(method.as_str()))
         .fallback(async |uri: Uri| Problem::not_found(uri.path(), &PATHS))
         .route("/v1/openapi.json", get(described))
@@ -180,11 +182,6 @@ async fn stages(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Stages>
 async fn health(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Health> {
     no_parameters(query.as_deref())?;
     desk.ask(Call::Health).await.map(Json)
-}
-
-async fn ha(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Ha> {
-    no_parameters(query.as_deref())?;
-    desk.ask(Call::Ha).await.map(Json)
 }
 
 async fn elephants(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Elephants> {

@@ -237,6 +237,44 @@ families! {
          directors is 1.";
     VIP_CHANGES, "sluice_vip_changes", Counter, ["vip"], "How often the address came or left.";
 }
+"Session synchronisation (only with `[sync]`)": {
+    SYNCHRONISED, "sluice_sync_synchronised", Gauge, [],
+        "1 if the director has the sessions that its peers had when it started, or found no peer \
+         to ask. Until then it should not take over.";
+    SYNC_PEER_UP, "sluice_sync_peer_up", Gauge, ["peer"],
+        "1 if the peer is heard, and hears this director.";
+    SYNC_PEER_SYNCHRONISED, "sluice_sync_peer_synchronised", Gauge, ["peer"],
+        "1 if the peer reported, when last heard, that it is synchronised.";
+    SYNC_PEER_BEHIND, "sluice_sync_peer_behind", Gauge, ["peer"],
+        "1 if the peer acknowledged nothing for two seconds and is not waited for.";
+    SYNC_PEER_LAG, "sluice_sync_peer_lag_seconds", Gauge, ["peer"],
+        "Age of the oldest report that the peer has not acknowledged; 0 when it has all.";
+    SYNC_PEER_UNACKNOWLEDGED, "sluice_sync_peer_unacknowledged_datagrams", Gauge, ["peer"],
+        "Datagrams that the peer has not acknowledged.";
+    SYNC_REPORTS_SENT, "sluice_sync_reports_sent", Counter, [],
+        "Reports of sessions sent, counted once for all peers.";
+    SYNC_REPORTS_RECEIVED, "sluice_sync_reports_received", Counter, ["result"],
+        "Reports of sessions received, by result: new (session was not known), newer (than what \
+         was known), ended, older (or the same), unknown (no such service, real server or local \
+         address is configured), refused (the table is full, the endpoints are in use, or its \
+         time is over).";
+    SYNC_ENDS_UNREPORTED, "sluice_sync_ends_unreported", Counter, [],
+        "Ends of sessions that could not be reported; the peers' copies time out.";
+    SYNC_SENT, "sluice_sync_sent_datagrams", Counter, [], "Datagrams sent to peers.";
+    SYNC_RECEIVED, "sluice_sync_received_datagrams", Counter, [],
+        "Datagrams received from peers, including rejected ones.";
+    SYNC_REPAIRED, "sluice_sync_repaired_datagrams", Counter, [], "Datagrams sent again.";
+    SYNC_LOST, "sluice_sync_lost_datagrams", Counter, [],
+        "Datagrams of peers that could not be repaired; all sessions were requested again.";
+    SYNC_REJECTED, "sluice_sync_rejected_datagrams", Counter, ["reason"],
+        "Datagrams rejected, by reason: forged (not authentic, or of an unknown key), replayed \
+         (received before, or of an earlier start of the peer), malformed (not understood, or of \
+         another version).";
+    SYNC_SENT_BYTES, "sluice_sync_sent_bytes", Counter, [],
+        "Bytes of UDP payload in the datagrams sent.";
+    SYNC_RECEIVED_BYTES, "sluice_sync_received_bytes", Counter, [],
+        "Bytes of UDP payload in the datagrams received.";
+}
 "The process": {
     PROCESS_CPU, "process_cpu_seconds", Counter, [],
         "User and system time; a polling worker uses its whole core.";

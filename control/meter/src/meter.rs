@@ -73,6 +73,11 @@ impl Meter {
                 known.2 = figures;
             }
         }
+        let before = self.latest.as_ref().and_then(|latest| latest.ha.sync.as_ref());
+        if let (Some(sync), Some(before)) = (&mut sample.ha.sync, before) {
+            // It lacks what workers counted that did not answer.
+            sync.ends_unreported = sync.ends_unreported.max(before.ends_unreported);
+        }
         if let Some(counters) = sample.counters.take() {
             self.ledger.add(&sample.plan, &counters);
             self.counters = Counters { reals: Vec::new(), services: Vec::new(), ..counters };
@@ -137,6 +142,9 @@ impl Meter {
         rows::workers(&mut page, &self.workers);
         rows::ports(&mut page, &sample.ports.ports);
         rows::addresses(&mut page, &sample.ha.addresses);
+        if let Some(sync) = &sample.ha.sync {
+            rows::synchronisation(&mut page, sync);
+        }
         if let Some(found) = process() {
             rows::process(&mut page, &found, seconds(began));
         }

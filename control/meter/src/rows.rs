@@ -3,7 +3,7 @@
 use crate::families as f;
 use crate::families::Family;
 use crate::ledger::{Account, Counted, Ledger, Owner, endpoint};
-use crate::page::{Page, labels};
+use crate::page::{Page, Value, labels};
 use crate::process::Process;
 use crate::sample::{Check, Sample, WorkerFigures};
 use sluice_api::model;
@@ -364,6 +364,56 @@ pub(crate) fn addresses(page: &mut Page, addresses: &[model::HaAddress]) {
     tagged.iter().for_each(|(tag, it)| page.sample(tag, None, it.interface.is_some()));
     page.family(&f::VIP_CHANGES);
     tagged.iter().for_each(|(tag, it)| page.sample(tag, None, it.changes));
+}
+
+type PeerColumn = (&'static Family, fn(&model::HaPeer) -> Value);
+
+const PEER_COLUMNS: [PeerColumn; 5] = [
+    (&f::SYNC_PEER_UP, |peer| peer.up.into()),
+    (&f::SYNC_PEER_SYNCHRONISED, |peer| peer.synchronised.into()),
+    (&f::SYNC_PEER_BEHIND, |peer| peer.behind.into()),
+    (&f::SYNC_PEER_LAG, |peer| (peer.lag_ms / 1e3).into()),
+    (&f::SYNC_PEER_UNACKNOWLEDGED, |peer| peer.unacknowledged.into()),
+];
+
+/// Session synchronisation.
+pub(crate) fn synchronisation(page: &mut Page, sync: &model::HaSync) {
+    let tagged = sync.peers.iter().map(|it| (labels(&[("peer", &it.address.to_string())]), it));
+    let tagged: Vec<_> = tagged.collect();
+    page.one(&f::SYNCHRONISED, sync.synchronised);
+    for (family, of) in PEER_COLUMNS {
+        page.family(family);
+        tagged.iter().for_each(|(tag, peer)| page.sample(tag, None, of(peer)));
+    }
+    page.one(&f::SYNC_REPORTS_SENT, sync.reports_sent);
+    page.family(&f::SYNC_REPORTS_RECEIVED);
+    let model::HaReports { new, newer, ended, older, unknown, refused } = sync.reports_received;
+    for (result, reports) in [
+        ("new", new),
+        ("newer", newer),
+        ("ended", ended),
+        ("older", older),
+        ("unknown", unknown),
+        ("refused", refused),
+    ] {
+        page.sample("", Some(("result", result)), reports);
+    }
+    page.one(&f::SYNC_ENDS_UNREPORTED, sync.ends_unreported);
+    let datagrams = &sync.datagrams;
+    page.one(&f::SYNC_SENT, datagrams.sent);
+    page.one(&f::SYNC_RECEIVED, datagrams.received);
+    page.one(&f::SYNC_REPAIRED, datagrams.repaired);
+    page.one(&f::SYNC_LOST, datagrams.lost);
+    page.family(&f::SYNC_REJECTED);
+    for (reason, rejected) in [
+        ("forged", datagrams.forged),
+        ("replayed", datagrams.replayed),
+        ("malformed", datagrams.malformed),
+    ] {
+        page.sample("", Some(("reason", reason)), rejected);
+    }
+    page.one(&f::SYNC_SENT_BYTES, datagrams.bytes_sent);
+    page.one(&f::SYNC_RECEIVED_BYTES, datagrams.bytes_received);
 }
 
 /// The process.

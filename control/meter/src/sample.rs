@@ -25,7 +25,7 @@ pub struct Sample {
     pub workers: Vec<WorkerSample>,
     /// Ports.
     pub ports: model::Ports,
-    /// Virtual addresses.
+    /// Virtual addresses, and session synchronisation.
     pub ha: model::Ha,
     /// Number of the last change of the desired state.
     pub config_epoch: u64,

@@ -66,6 +66,7 @@ pub const FILES: &[File] = files![
     "service.js",
     "services.js",
     "signin.js",
+    "sync.js",
     "table.js",
     "tables.css",
     "theme.js",

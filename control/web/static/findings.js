@@ -3,14 +3,16 @@
 
 import { count, endpoint, percent } from "./format.js";
 import { to } from "./router.js";
+import { peerState } from "./sync.js";
 
 const LISTED = 5;
 
 /** Findings `{ kind, word, text, href? }`, from the last answers of some resources. */
-export function findings({ status, health, ports, drops }, feeds) {
+export function findings({ status, health, ports, drops, ha }, feeds) {
   return [
     ...(ports?.ports.filter((port) => port.state !== "up").map(deadPort) || []),
     ...(health ? unwell(health) : []),
+    ...(ha?.sync ? apart(ha.sync) : []),
     ...(status ? standing(status) : []),
     ...(drops ? dropping(feeds.drops) : []),
   ];
@@ -41,6 +43,22 @@ function unwell({ checks, restarts }) {
       word: "checks",
       text: `The health checks were restarted ${times}.`,
     });
+  }
+  return found;
+}
+
+/** What keeps another director from taking over without loss. */
+function apart({ synchronised, peers }) {
+  const found = peers
+    .map((peer) => [...peerState(peer), peer])
+    .filter(([kind]) => kind === "bad")
+    .map(([kind, word, peer]) => {
+      const why = peer.up ? "it lacks the newest sessions" : "no session is synchronised with it";
+      return { kind, word, text: `Peer ${peer.address}: ${why}.` };
+    });
+  if (!synchronised) {
+    const text = "This director does not have the sessions of the others yet.";
+    found.push({ kind: "warn", word: "sessions", text });
   }
   return found;
 }

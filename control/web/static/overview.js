@@ -5,6 +5,7 @@ import { bits, count, perSecond, percent, pps, span } from "./format.js";
 import { badge, choice, linkColumn, numberColumn, section, Tile } from "./parts.js";
 import { Plot } from "./plot.js";
 import { to } from "./router.js";
+import { Synchronisation } from "./sync.js";
 import { Table } from "./table.js";
 import { measure } from "./traffic.js";
 import { findings } from "./findings.js";
@@ -36,7 +37,7 @@ export function open(root, context) {
     feeds.health.watch(look("health", (feed) => feed.now && showHealth(view, feed.now.data))),
     feeds.drops.watch(look("drops", (feed) => feed.now && showDrops(view, feed))),
     feeds.ports.watch(look("ports", (feed) => feed.now && showPorts(view, feed))),
-    feeds.ha.watch((feed) => feed.now && showHa(view, feed.now.data)),
+    feeds.ha.watch(look("ha", (feed) => feed.now && showHa(view, feed.now.data))),
     feeds.services.watch((feed) => feed.now && showBusiest(view, feed)),
   ];
   view.redraw = () => showRates(view, hour);
@@ -85,6 +86,7 @@ function frame() {
   view.drops = dropsTable();
   view.busiest = busiestTable();
   view.ports = portsTable();
+  view.sync = new Synchronisation();
   const ranges = choice("Time shown", RANGES, view.range, (range) => {
     view.range = range;
     view.redraw();
@@ -118,6 +120,7 @@ function frame() {
       section("Packets dropped or left to Linux", view.drops.root),
     ),
     section("Ports", view.ports.root),
+    view.sync.root,
   ];
   return view;
 }
@@ -165,7 +168,9 @@ function showHealth({ tiles }, { checks }) {
   tiles.health.set(`${count(up)} up`, of + more, unknown > 0 ? "" : "good");
 }
 
-function showHa({ tiles }, { role, addresses }) {
+function showHa({ tiles, sync }, ha) {
+  const { role, addresses } = ha;
+  sync.update(ha);
   if (addresses.length === 0) return tiles.ha.set("–", "there are no virtual addresses");
   const here = addresses.filter((address) => address.interface).length;
   const whole = `${count(here)} of ${count(addresses.length)} virtual addresses here`;

@@ -46,7 +46,7 @@ impl Outbox {
 impl<Q: Queue> Worker<Q> {
     /// Tells what changes from now on, by this outbox. Without memory for it nothing is told, and
     /// the outbox is closed.
-    pub(crate) fn tell_by(&mut self, outbox: Outbox) {
+    pub fn tell_by(&mut self, outbox: Outbox) {
         self.outbox = self.path.note_changes().is_ok().then(|| Box::new(outbox));
     }
 
@@ -66,11 +66,11 @@ impl<Q: Queue> Worker<Q> {
     /// Tells some of what has changed.
     #[cold]
     pub(crate) fn tell(&mut self, now: Time, came: usize) {
-        let Some(outbox) = &mut self.outbox else { return };
+        let Some(outbox) = self.outbox.as_mut().filter(|_| self.path.has_changes()) else { return };
         let most = if came > 0 { BUSY } else { IDLE };
         // A place is left for the end of a walk.
         let room = outbox.ring.slots().min(most + 1).saturating_sub(1);
-        if room == 0 || !self.path.has_changes() {
+        if room == 0 {
             return;
         }
         let view = (&*self.snapshot.plan, now);

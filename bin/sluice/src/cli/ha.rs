@@ -11,6 +11,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   sluice ha
   sluice ha check
+  sluice ha drain --stop
   sluice ha config keepalived --interface eth0 --role primary > /etc/keepalived/keepalived.conf";
 
 pub const CHECK_ABOUT: &str = "\
@@ -19,6 +20,20 @@ Whether this director may be the VRRP master: exit code 0 yes, 1 no, with the re
 Ready means: a director answers on the control socket, its workers are listed, its ports are up, \
 and its sessions are synchronised where it has a peer for that. It answers within a second, so \
 that keepalived's vrrp_script can call it.";
+
+pub const DRAIN_ABOUT: &str = "\
+Has another director take over, and waits until it has.
+
+`sluice ha check` fails from now on, so that keepalived lowers the priority of this director and \
+moves the addresses. Packets are forwarded as ever. Drained means: this machine has no virtual \
+address any more, and the other directors have acknowledged all sessions, or none is left. Exit \
+code 0 when it is drained, 1 when the deadline came first.";
+
+pub const DRAIN_EXAMPLES: &str = "\
+Examples:
+  sluice ha drain
+  sluice ha drain --deadline 600 --stop
+  sluice ha drain --undo";
 
 pub const KEEPALIVED_ABOUT: &str = "\
 Prints a complete keepalived.conf for one of two directors.
@@ -43,6 +58,9 @@ pub enum Doing {
     /// Whether this director may be the VRRP master: exit code 0 yes, 1 no
     #[command(long_about = CHECK_ABOUT)]
     Check(Check),
+    /// Has another director take over, and waits until it has
+    #[command(long_about = DRAIN_ABOUT, after_help = DRAIN_EXAMPLES)]
+    Drain(Drain),
     /// Prints the configuration of a program that moves the addresses
     #[command(subcommand)]
     Config(Config),
@@ -61,6 +79,24 @@ pub struct Check {
     #[arg(long, value_name = "MS", requires = "alive",
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub hold_ms: Option<u64>,
+}
+
+/// `sluice ha drain`.
+#[derive(Debug, Args)]
+pub struct Drain {
+    /// How to ask.
+    #[command(flatten)]
+    pub asking: Asking,
+    /// Most seconds to wait, 0 to 86400
+    #[arg(long, value_name = "S", default_value_t = 60,
+          value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    pub deadline: u64,
+    /// Stop the director of this machine afterwards, at the deadline at the latest
+    #[arg(long, conflicts_with = "undo")]
+    pub stop: bool,
+    /// Take it back
+    #[arg(long)]
+    pub undo: bool,
 }
 
 /// `sluice ha config`.

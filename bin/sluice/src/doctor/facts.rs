@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::advice::Reached;
-use sluice_api::model::{Ports, Status};
+use sluice_api::model::{Ha, Ports, Status};
 use sluice_config::Config;
 use sluice_linux::survey::{Clock, Cpus, HugePages, Memory, Process};
 
@@ -51,7 +51,7 @@ pub struct Facts {
     pub forwards_v6: Option<bool>,
     /// Entries of connection tracking and their limit, where it is loaded.
     pub tracking: Option<(u64, u64)>,
-    /// Ways to real servers.
+    /// Ways to real servers and to the peers of session synchronisation.
     pub ways: BTreeMap<IpAddr, Way>,
     /// Own addresses that somebody else answered for, with their MAC address.
     pub duplicates: Vec<(IpAddr, String, String)>,
@@ -72,6 +72,8 @@ pub struct Running {
     pub status: Status,
     /// Its ports.
     pub ports: Ports,
+    /// High availability; `None` when it does not say.
+    pub ha: Option<Ha>,
     /// What it may do; `None` when that is hidden from us.
     pub process: Option<Process>,
     /// Whether it is in another network namespace than this command.
@@ -103,7 +105,7 @@ pub struct Interface {
     pub rp_filter: Option<u8>,
 }
 
-/// How a real server is reached.
+/// How a real server or a peer is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
     /// By these: interface, next hop, and what is known of the neighbour.

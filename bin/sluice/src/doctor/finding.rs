@@ -42,6 +42,8 @@ pub enum Section {
     Ports,
     /// Virtual and local addresses.
     Addresses,
+    /// Session synchronisation.
+    Sync,
     /// The ways to real servers.
     Reals,
 }
@@ -55,6 +57,7 @@ impl Section {
             Self::Cores => "Cores",
             Self::Ports => "Ports",
             Self::Addresses => "Addresses",
+            Self::Sync => "Session synchronisation",
             Self::Reals => "Real servers",
         }
     }

@@ -93,6 +93,7 @@ fn director(facts: &mut Facts, client: &Client, survey: &Survey) {
         process: survey.process(status.pid),
         elsewhere: theirs.is_some() && theirs != ours,
         ports: client.ports().unwrap_or_default(),
+        ha: client.ha().ok(),
         status,
     });
 }
@@ -171,8 +172,9 @@ fn network(facts: &mut Facts, survey: &Survey, config: &Config) {
     }
     let reals: BTreeSet<IpAddr> =
         config.services.iter().flat_map(|it| &it.reals).map(|real| real.address).collect();
-    for &real in &reals {
-        facts.ways.insert(real, way(mirror.state(), real));
+    let peers = config.sync.peers.iter().map(std::net::SocketAddr::ip);
+    for far in reals.into_iter().chain(peers) {
+        facts.ways.insert(far, way(mirror.state(), far));
     }
     if facts.root {
         ask(facts, &mut mirror, config);

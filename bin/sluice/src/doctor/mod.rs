@@ -2,8 +2,8 @@
 //!
 //! Three parts, so that what is judged can be tested without a machine: [`gather`] looks and
 //! judges nothing, [`facts`] is what it saw, and the verdicts (`memory`, `cores`, `ports`,
-//! `addresses`, `reals`, `process`) are functions from facts to [`Finding`]s. What could not be
-//! looked at is a finding, too: silence always means that all is well.
+//! `addresses`, `sync`, `reals`, `process`) are functions from facts to [`Finding`]s. What could
+//! not be looked at is a finding, too: silence always means that all is well.
 
 mod addresses;
 mod cores;
@@ -14,6 +14,7 @@ mod memory;
 mod ports;
 mod process;
 mod reals;
+mod sync;
 #[cfg(test)]
 mod tests;
 
@@ -50,8 +51,14 @@ pub fn run(asked: &Doctor, socket: &Socket) -> Result<ExitCode, Box<dyn Error>> 
 
 /// All findings, section by section.
 fn judge(facts: &Facts) -> Vec<Finding> {
-    [process::judge, memory::judge, cores::judge, ports::judge, addresses::judge, reals::judge]
-        .iter()
-        .flat_map(|judge| judge(facts))
-        .collect()
+    let sections: [fn(&Facts) -> Vec<Finding>; 7] = [
+        process::judge,
+        memory::judge,
+        cores::judge,
+        ports::judge,
+        addresses::judge,
+        sync::judge,
+        reals::judge,
+    ];
+    sections.iter().flat_map(|judge| judge(facts)).collect()
 }

@@ -4,16 +4,16 @@
 use std::net::IpAddr;
 
 use sluice_api::model::{
-    IdleMode, Memory as Tables, Port as ShownPort, PortState, Ports, Received, Reload, Sent,
-    SessionCounts, Status, Steering, SteeringMode,
+    Ha, HaDatagrams, HaPeer, HaReports, HaSync, IdleMode, Memory as Tables, Port as ShownPort,
+    PortState, Ports, Received, Reload, Sent, SessionCounts, Status, Steering, SteeringMode,
 };
-use sluice_config::{Config, HugePages as Wish, Idle};
+use sluice_config::{Config, HugePages as Wish, Idle, SessionSync};
 use sluice_linux::survey::{Clock, Cpu, HugePages, Memory, Process};
 
 use crate::advice::Reached;
 
 use super::facts::{Facts, Folder, Hop, Interface, Running, Way};
-use super::finding::{Finding, Mark};
+use super::finding::{Finding, Mark, Section};
 use super::judge;
 
 const FILE: &str = r#"
@@ -146,6 +146,7 @@ fn running() -> Running {
         ports: Ports {
             ports: vec![port("front", "eth0", Some(native)), port("back", "eth1", None)],
         },
+        ha: Some(Ha::default()),
         process: Some(Process { locked_bytes: None, capabilities: u64::MAX, filtered: false }),
         elsewhere: false,
     }
@@ -191,6 +192,41 @@ fn wanted(facts: &mut Facts) -> &mut Config {
     facts.wanted.as_mut().expect("a configuration")
 }
 
+/// Makes the director one of a pair, if it is not yet.
+fn pair(facts: &mut Facts) -> &mut HaSync {
+    let listen = "192.0.2.1:8848".parse().expect("an address");
+    let address = "192.0.2.2:8848".parse().expect("an address");
+    wanted(facts).sync = SessionSync {
+        listen: Some(listen),
+        peers: vec![address],
+        key_files: vec!["/etc/sluice/sync.key".into()],
+        datagram: 1400,
+    };
+    let peer = HaPeer {
+        address,
+        name: "other".to_owned(),
+        up: true,
+        for_s: 90.0,
+        synchronised: true,
+        behind: false,
+        lag_ms: 0.5,
+        unacknowledged: 1,
+        key: "00c0ffee".to_owned(),
+    };
+    let ha = facts.director.as_mut().and_then(|it| it.ha.as_mut()).expect("a director");
+    ha.sync.get_or_insert_with(|| HaSync {
+        listen,
+        synchronised: true,
+        pulling_from: None,
+        pulled: 0,
+        peers: vec![peer],
+        reports_sent: 1,
+        reports_received: HaReports::default(),
+        ends_unreported: 0,
+        datagrams: HaDatagrams::default(),
+    })
+}
+
 mod rows;
 
 use rows::rows;
@@ -227,6 +263,23 @@ fn what_others_do_is_not_held_against_this_machine() {
     let mut routed = well();
     wanted(&mut routed).pools[0].addresses = vec!["203.0.113.9".parse().expect("a range")];
     assert_eq!(remarkable(&routed), [], "an address that is routed here needs no answer");
+}
+
+#[test]
+fn a_pair_that_is_well_gives_no_finding() {
+    let mut facts = well();
+    let peers = &mut pair(&mut facts).peers;
+    let other =
+        HaPeer { address: "192.0.2.3:8848".parse().expect("an address"), ..peers[0].clone() };
+    peers.push(other);
+    assert_eq!(remarkable(&facts), []);
+    let findings = judge(&facts);
+    let found = findings.iter().find(|finding| finding.id == "sync").expect("found");
+    assert_eq!(found.text, "sessions are synchronised; peers that are up: 2");
+    pair(&mut facts).datagrams.replayed = 9;
+    assert_eq!(remarkable(&facts), [], "networks double datagrams");
+    facts.director = None;
+    assert!(judge(&facts).iter().all(|it| it.section != Section::Sync), "nobody to ask");
 }
 
 #[test]

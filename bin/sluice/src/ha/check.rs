@@ -143,6 +143,9 @@ fn judge(ha: &Value, status: &Value, ports: &Value) -> Verdict {
     if ports.is_empty() {
         return verdict(false, "there is no port".to_owned());
     }
+    if ha["draining"] == true {
+        return verdict(false, "draining: another director is to take over".to_owned());
+    }
     if ha["sync"]["synchronised"] == false {
         return verdict(false, "sessions are not synchronised yet".to_owned());
     }
@@ -165,6 +168,14 @@ mod tests {
             (&synchronised(true), &workers, &up, true, "ready: workers 2, ports 1"),
             (&json!({ "sync": null }), &workers, &up, true, "ready: workers 2, ports 1"),
             (&synchronised(false), &workers, &up, false, "sessions are not synchronised yet"),
+            (
+                &json!({ "draining": true, "sync": { "synchronised": true } }),
+                &workers,
+                &up,
+                false,
+                "draining: another director is to take over",
+            ),
+            (&json!({ "draining": false }), &workers, &up, true, "ready: workers 2, ports 1"),
             (&none, &workers, &down, false, "port front is gone"),
             (&none, &workers, &none, false, "there is no port"),
             (&none, &none, &up, false, "no worker runs"),

@@ -39,6 +39,9 @@ pub fn ha(ha: &Ha) -> Shown {
     };
     let mut text = if ha.addresses.is_empty() { String::new() } else { table.text() };
     let mut remark = remark.to_owned();
+    if ha.draining {
+        remark += "\ndraining: another director is to take over (`sluice ha drain --undo` ends it)";
+    }
     if let Some(sync) = &ha.sync {
         text += &peers(sync);
         remark += &format!("\n{}", synchronisation(sync));

@@ -302,6 +302,7 @@ fn ha() {
         services: 2,
     };
     let ha = Ha {
+        draining: false,
         sync: None,
         role: HaRole::Partial,
         addresses: vec![

@@ -12,11 +12,23 @@ use serde::{Deserialize, Serialize};
 pub struct Ha {
     /// The role that results from all addresses.
     pub role: HaRole,
+    /// Whether another director is to take over: `sluice ha check` fails, while packets are
+    /// forwarded as ever. It ends with the process.
+    #[serde(default)]
+    pub draining: bool,
     /// Each virtual address of a service, in order.
     pub addresses: Vec<HaAddress>,
     /// Session synchronisation; absent when `[sync]` is not configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<HaSync>,
+}
+
+/// What `POST /v1/ha/drain` is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HaDrain {
+    /// Whether another director is to take over.
+    pub draining: bool,
 }
 
 /// Session synchronisation with other directors.

@@ -7,9 +7,9 @@ use sluice_state::{Entry, Epoch, View};
 
 use super::{Look, Operation, Parameter};
 use crate::model::{
-    Alive, Changed, Drops, Elephants, EventKind, Events, Ha, Health, HistoryLine, HistoryPage,
-    Killed, LookKind, LookRequest, Ports, Protocol, Rates, RatesQuery, Services, SessionState,
-    Sessions, Stages, Status, WhoAmI,
+    Alive, Changed, Drops, Elephants, EventKind, Events, Ha, HaDrain, Health, HistoryLine,
+    HistoryPage, Killed, LookKind, LookRequest, Ports, Protocol, Rates, RatesQuery, Services,
+    SessionState, Sessions, Stages, Status, WhoAmI,
 };
 use crate::query::SessionQuery;
 
@@ -206,7 +206,14 @@ fn shown() -> Vec<Operation> {
             )
         },
         read("/v1/health", "health", "Health checks", of::<Health>),
-        read("/v1/ha", "ha", "The virtual addresses of this machine", of::<Ha>),
+        read("/v1/ha", "ha", "Virtual addresses and other directors", of::<Ha>),
+        Operation {
+            method: "post",
+            role: "operate",
+            parameters: &[KEY],
+            body: Some(of::<HaDrain>),
+            ..read("/v1/ha/drain", "drain", "Has another director take over", of::<Ha>)
+        },
         Operation {
             parameters: &[KIND, SERVICE, AFTER],
             streams: true,

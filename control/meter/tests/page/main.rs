@@ -70,6 +70,51 @@ fn port() -> model::Port {
     }
 }
 
+fn peer(last: u8, up: bool) -> model::HaPeer {
+    model::HaPeer {
+        address: ([192, 0, 2, last], 8848).into(),
+        name: "other".to_owned(),
+        up,
+        for_s: 5.0,
+        synchronised: up,
+        behind: !up,
+        lag_ms: 2.5,
+        unacknowledged: last.into(),
+        key: "00c0ffee".to_owned(),
+    }
+}
+
+fn sync() -> model::HaSync {
+    model::HaSync {
+        listen: ([192, 0, 2, 1], 8848).into(),
+        synchronised: true,
+        pulling_from: None,
+        pulled: 31,
+        peers: vec![peer(2, true), peer(3, false)],
+        reports_sent: 32,
+        reports_received: model::HaReports {
+            new: 33,
+            newer: 34,
+            ended: 35,
+            older: 36,
+            unknown: 37,
+            refused: 38,
+        },
+        ends_unreported: 39,
+        datagrams: model::HaDatagrams {
+            sent: 40,
+            bytes_sent: 41,
+            received: 42,
+            bytes_received: 43,
+            repaired: 44,
+            lost: 45,
+            forged: 46,
+            replayed: 47,
+            malformed: 48,
+        },
+    }
+}
+
 fn sample() -> Sample {
     let config = Config::parse("file", CONFIG).expect("a configuration").config;
     let plan = Plan::compile(&config.spec(), None, &Retired::default()).expect("a plan");
@@ -107,7 +152,8 @@ fn sample() -> Sample {
         ],
         ports: model::Ports { ports: vec![port()] },
         ha: model::Ha {
-            sync: None,
+            draining: false,
+            sync: Some(sync()),
             role: model::HaRole::Active,
             addresses: vec![model::HaAddress {
                 vip: [198, 51, 100, 200].into(),
@@ -232,6 +278,44 @@ fn figures_are_where_they_belong() {
 }
 
 #[test]
+fn session_synchronisation_is_shown_where_it_is_configured() {
+    let said = page(sample(), Exposition::Text);
+    for line in [
+        "sluice_sync_synchronised 1",
+        "sluice_sync_peer_up{peer=\"192.0.2.2:8848\"} 1",
+        "sluice_sync_peer_up{peer=\"192.0.2.3:8848\"} 0",
+        "sluice_sync_peer_synchronised{peer=\"192.0.2.3:8848\"} 0",
+        "sluice_sync_peer_behind{peer=\"192.0.2.3:8848\"} 1",
+        "sluice_sync_peer_lag_seconds{peer=\"192.0.2.2:8848\"} 0.0025",
+        "sluice_sync_peer_unacknowledged_datagrams{peer=\"192.0.2.3:8848\"} 3",
+        "sluice_sync_reports_sent_total 32",
+        "sluice_sync_reports_received_total{result=\"new\"} 33",
+        "sluice_sync_reports_received_total{result=\"newer\"} 34",
+        "sluice_sync_reports_received_total{result=\"ended\"} 35",
+        "sluice_sync_reports_received_total{result=\"older\"} 36",
+        "sluice_sync_reports_received_total{result=\"unknown\"} 37",
+        "sluice_sync_reports_received_total{result=\"refused\"} 38",
+        "sluice_sync_ends_unreported_total 39",
+        "sluice_sync_sent_datagrams_total 40",
+        "sluice_sync_sent_bytes_total 41",
+        "sluice_sync_received_datagrams_total 42",
+        "sluice_sync_received_bytes_total 43",
+        "sluice_sync_repaired_datagrams_total 44",
+        "sluice_sync_lost_datagrams_total 45",
+        "sluice_sync_rejected_datagrams_total{reason=\"forged\"} 46",
+        "sluice_sync_rejected_datagrams_total{reason=\"replayed\"} 47",
+        "sluice_sync_rejected_datagrams_total{reason=\"malformed\"} 48",
+    ] {
+        assert!(said.lines().any(|found| found == line), "no {line} in\n{said}");
+    }
+    let open = page(sample(), Exposition::OpenMetrics);
+    assert!(open.contains("# TYPE sluice_sync_reports_received counter\n"), "{open}");
+    let mut alone = sample();
+    alone.ha.sync = None;
+    assert!(!page(alone, Exposition::Text).contains("sluice_sync_"));
+}
+
+#[test]
 fn real_servers_can_be_left_out() {
     let page = page(Sample { real_servers: false, ..sample() }, Exposition::Text);
     assert!(!page.contains("sluice_real_") && !page.contains("sluice_check_up"));
@@ -244,12 +328,13 @@ fn a_silent_worker_shows() {
     let mut meter = Meter::new(Identity { version: "1.2.3", began_unix_ms: 0 });
     meter.take(sample());
     let silent = WorkerSample { core: 3, figures: None };
-    let later = Sample {
+    let mut later = Sample {
         at: Duration::from_secs(70),
         counters: None,
         workers: vec![silent.clone(), silent],
         ..sample()
     };
+    later.ha.sync = Some(model::HaSync { ends_unreported: 0, ..sync() });
     meter.take(later);
     let page = meter.page(Exposition::Text, checks, process).expect("a page");
     let page = String::from_utf8(page.into()).expect("text");
@@ -258,6 +343,7 @@ fn a_silent_worker_shows() {
         "sluice_worker_received_packets_total{worker=\"0\"} 1000",
         "sluice_service_incoming_packets_total{service=\"web\"} 105",
         "sluice_sample_timestamp_seconds 70",
+        "sluice_sync_ends_unreported_total 39",
     ] {
         assert!(page.lines().any(|found| found == line), "no {line} in\n{page}");
     }

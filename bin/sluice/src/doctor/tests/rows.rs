@@ -7,8 +7,17 @@ pub(super) type Row = (Break, &'static str, Mark, &'static str);
 
 /// All of them.
 pub(super) fn rows() -> Vec<Row> {
-    [machine_rows(), port_rows(), address_rows(), core_rows(), real_rows(), director_rows()]
-        .concat()
+    [
+        machine_rows(),
+        port_rows(),
+        address_rows(),
+        core_rows(),
+        real_rows(),
+        director_rows(),
+        sync_rows(),
+        peer_rows(),
+    ]
+    .concat()
 }
 
 fn director_rows() -> Vec<Row> {
@@ -298,5 +307,97 @@ fn real_rows() -> Vec<Row> {
             Warn,
             "ip link set eth1 mtu 1520",
         ),
+    ]
+}
+
+fn sync_rows() -> Vec<Row> {
+    use Mark::{Fail, Unseen, Warn};
+    vec![
+        (
+            |it| {
+                pair(it);
+                it.director.as_mut().expect("one").ha = Some(Ha::default());
+            },
+            "sync_restart",
+            Warn,
+            "systemctl restart sluiced",
+        ),
+        (
+            |it| {
+                pair(it);
+                it.director.as_mut().expect("one").ha = None;
+            },
+            "sync",
+            Unseen,
+            "",
+        ),
+        (
+            |it| {
+                pair(it);
+                back(it).addresses = vec![(ip("192.0.2.10"), 24, false)];
+            },
+            "sync_listen",
+            Fail,
+            "ip address add 192.0.2.1/32 dev eth1",
+        ),
+        (
+            |it| {
+                pair(it);
+                wanted(it).sync.listen = Some(([198, 51, 100, 200], 8848).into());
+            },
+            "sync_listen",
+            Warn,
+            "stays with this machine",
+        ),
+        (
+            |it| {
+                pair(it);
+                wanted(it).sync.datagram = 1473;
+            },
+            "sync_mtu",
+            Warn,
+            "set `datagram` to 1472 and restart the director ip link set eth1 mtu 1501",
+        ),
+        (|it| pair(it).synchronised = false, "sync_pending", Warn, "sluice ha"),
+        (|it| pair(it).reports_received.unknown = 3, "sync_unknown", Warn, "config diff FILE"),
+        (
+            |it| pair(it).reports_received.refused = 3,
+            "sync_refused",
+            Warn,
+            "`sessions` in [limits]",
+        ),
+        (
+            |it| pair(it).datagrams.forged = 3,
+            "sync_forged",
+            Warn,
+            "`sha256sum /etc/sluice/sync.key`",
+        ),
+    ]
+}
+
+fn peer_rows() -> Vec<Row> {
+    use Mark::{Fail, Warn};
+    fn silent(it: &mut Facts, way: Option<Way>) {
+        pair(it).peers[0].up = false;
+        it.ways.extend(way.map(|way| (ip("192.0.2.2"), way)));
+    }
+    vec![
+        (|it| silent(it, None), "sync_peer", Fail, "tcpdump -ni any udp port 8848"),
+        (|it| silent(it, None), "sync_peer", Fail, "its `peers` must name 192.0.2.1:8848"),
+        (|it| silent(it, Some(Way::None)), "sync_peer", Fail, "ip route get 192.0.2.2"),
+        (|it| silent(it, Some(Way::Local)), "sync_peer", Fail, "an address of this machine"),
+        (
+            |it| {
+                let (interface, neighbour) = ("eth1".to_owned(), ip("192.0.2.2"));
+                silent(
+                    it,
+                    Some(Way::Hops(vec![Hop { interface, neighbour, answers: Some(false) }])),
+                );
+            },
+            "sync_peer",
+            Fail,
+            "VLAN",
+        ),
+        (|it| pair(it).peers[0].behind = true, "sync_behind", Warn, "UdpRcvbufErrors"),
     ]
 }
