@@ -29,11 +29,16 @@
 //! acknowledgement name the start that they are for, so they cannot be passed on to another
 //! director that has the same keys.
 //!
+//! A Hello and data say what the time was by the clock of their sender when they were made. The
+//! shortest that any took lately shows how far the clocks are apart, and how old others are: so
+//! much is added to the time that their sessions were idle.
+//!
 //! Data is one stream for all peers, numbered without gaps, delivered in order, and held until all
 //! peers have it or the window is overrun. What a peer lost for good it learns from the number of
 //! the first datagram that is still held, and asks for everything anew: a pull.
 #![forbid(unsafe_code)]
 
+mod clock;
 mod codec;
 mod endpoint;
 mod incoming;

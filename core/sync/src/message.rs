@@ -33,6 +33,8 @@ pub(crate) struct Hello {
     pub(crate) up: bool,
     pub(crate) synchronised: bool,
     pub(crate) fingerprint: u64,
+    /// What the time is: see [`crate::clock`].
+    pub(crate) clock: u64,
     /// The first sequence number that the sender still holds.
     pub(crate) first: u64,
     /// Where the receiver is in the stream as far as the sender knows, which is where it takes part
@@ -60,7 +62,7 @@ pub(crate) struct Ack {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Message<'a> {
     Hello(Hello),
-    /// The items of it.
+    /// When it was sealed, and the items of it.
     Data(&'a [u8]),
     Ack(Ack),
 }
@@ -73,7 +75,8 @@ impl Hello {
         bytes.extend_from_slice(&self.echo);
         let flags = [(self.knows, KNOWS), (self.up, UP), (self.synchronised, SYNCHRONISED)];
         bytes.push(flags.iter().filter(|(set, _)| *set).fold(0, |all, (_, bit)| all | bit));
-        for number in [self.fingerprint, self.first, self.from, self.expected, self.pull] {
+        let stream = [self.first, self.from, self.expected, self.pull];
+        for number in [self.fingerprint, self.clock].into_iter().chain(stream) {
             bytes.extend_from_slice(&number.to_be_bytes());
         }
         bytes.push(self.keys.len().min(MOST_KEYS) as u8);
@@ -86,7 +89,8 @@ impl Hello {
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let [to, challenge, echo] = [reader.array()?, reader.array()?, reader.array()?];
         let flags = reader.u8().filter(|it| it & !(KNOWS | UP | SYNCHRONISED) == 0)?;
-        let [fingerprint, first, from] = [reader.u64()?, reader.u64()?, reader.u64()?];
+        let [fingerprint, clock] = [reader.u64()?, reader.u64()?];
+        let [first, from] = [reader.u64()?, reader.u64()?];
         let [expected, pull] = [reader.u64()?, reader.u64()?];
         let keys = usize::from(reader.u8()?);
         if keys > MOST_KEYS || first > from || from > LAST {
@@ -102,6 +106,7 @@ impl Hello {
             up: flags & UP != 0,
             synchronised: flags & SYNCHRONISED != 0,
             fingerprint,
+            clock,
             first,
             from,
             expected,

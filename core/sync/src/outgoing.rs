@@ -1,5 +1,6 @@
 //! The stream of this end: sealed datagrams by sequence number, and the one being filled.
 
+use crate::clock::stamp;
 use crate::codec::{Body, is_sendable};
 use crate::message::DATA;
 use crate::record::{Real, Session};
@@ -156,6 +157,7 @@ impl Outgoing {
             bytes.clear();
             bytes.resize(HEADER, 0);
             bytes.push(DATA);
+            bytes.extend_from_slice(&stamp(now).to_be_bytes());
             Open { body: Body::after(bytes), since: now }
         })
     }

@@ -1,5 +1,6 @@
 //! A peer: its start that is accepted, and the handshake that leads there.
 
+use crate::clock::Clock;
 use crate::incoming::Incoming;
 use crate::progress::Progress;
 use crate::replay::Replay;
@@ -28,6 +29,7 @@ pub(crate) struct Remote {
     pub(crate) hello: u64,
     pub(crate) challenge: Challenge,
     pub(crate) heard_at: Duration,
+    pub(crate) clock: Clock,
     /// The pull that it asked for last, and the one that was answered last.
     pub(crate) asked: u64,
     pub(crate) answered: u64,
@@ -86,6 +88,7 @@ impl Remote {
             hello: 0,
             challenge: Challenge::default(),
             heard_at: now,
+            clock: Clock::default(),
             asked: 0,
             answered: 0,
             fresh: true,

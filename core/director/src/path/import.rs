@@ -22,6 +22,10 @@ use crate::time::Time;
 use std::net::IpAddr;
 use std::ops::AddAssign;
 
+/// How exactly the times of two reports can be compared: clocks of directors are known by how long
+/// datagrams take.
+const BLUR_MS: i32 = 200;
+
 /// Sessions for one worker, in the order in which they were told.
 #[derive(Clone, Debug, Default)]
 pub struct Imports {
@@ -112,10 +116,10 @@ impl<'a> Importer<'a> {
     fn placed(&self, id: RealId, told: &Portable, ended: bool, to: &mut [Imports]) -> Option<()> {
         let service = self.plan.service(self.plan.real(id)?.service)?;
         if service.extended {
-            let session = self.session::<Ipv6>(id, told)?;
+            let session = self.session::<Ipv6>(id, told, ended)?;
             to.get_mut(self.worker_of::<Ipv6>(&session))?.extended.push(Import { session, ended });
         } else {
-            let session = self.session::<Ipv4>(id, told)?;
+            let session = self.session::<Ipv4>(id, told, ended)?;
             to.get_mut(self.worker_of::<Ipv4>(&session))?.narrow.push(Import { session, ended });
         }
         Some(())
@@ -127,7 +131,7 @@ impl<'a> Importer<'a> {
     }
 
     /// A session by the ids of the plan.
-    fn session<F: Family>(&self, id: RealId, told: &Portable) -> Option<SessionOf<F>> {
+    fn session<F: Family>(&self, id: RealId, told: &Portable, ended: bool) -> Option<SessionOf<F>> {
         let real = self.plan.real(id)?;
         let state: State = *bytemuck::checked::try_cast_ref(&told.state).ok()?;
         let mut core = Core {
@@ -141,7 +145,9 @@ impl<'a> Importer<'a> {
             seen: told.seen,
             ..Core::default().to(id, told.protocol)
         };
-        if matches!(state, State::Vacant | State::Ended)
+        // What both sides have closed lingers at whoever tells its end, and nowhere else.
+        if state == State::Vacant
+            || (state == State::Ended && !ended)
             || (state == State::Template && told.protocol != TEMPLATE)
         {
             return None;
@@ -203,8 +209,15 @@ impl<F: Parse> Engine<F> {
             let later = session.seen_ms.wrapping_sub(there.seen_ms) as i32;
             let same = is_same(there, &session);
             let state = there.state;
-            if later < 0 || (later == 0 && (!same || state == session.state) && !import.ended) {
+            // Of one session what comes after is what it comes to.
+            let further = same && (import.ended || session.state > state);
+            if later < if further { -BLUR_MS } else { 0 }
+                || (later == 0 && (!same || state == session.state) && !import.ended)
+            {
                 return all.older += 1;
+            }
+            if later < 0 {
+                session.seen_ms = there.seen_ms;
             }
             if same && !import.ended && state == session.state {
                 let known = self.sessions.at_mut(id);

@@ -1,6 +1,7 @@
 //! Hello: who a peer is, whether it is alive, and whether it is up.
 
 use super::{Endpoint, Event, MOST_EVENTS};
+use crate::clock::stamp;
 use crate::message::{Hello, Message};
 use crate::peer::{HELLO_FAST, Pending};
 use crate::progress::Progress;
@@ -69,6 +70,7 @@ impl Endpoint {
             return;
         };
         remote.hello = counter;
+        remote.clock.note(self.now, hello.clock);
         remote.challenge = hello.challenge;
         remote.keys |= mask;
         peer.name = hello.name;
@@ -157,6 +159,7 @@ impl Endpoint {
             challenge: self.keyring.challenge(index, peer.generation),
             synchronised: self.pulls.synchronised,
             fingerprint: self.fingerprint,
+            clock: stamp(self.now),
             first: self.stream.first(),
             from: next,
             keys,

@@ -87,6 +87,9 @@ impl Endpoint {
         let Some(Message::Data(items)) = crate::message::read(&self.scratch) else {
             return Err(Reject::Malformed);
         };
+        if let Some((sealed, _)) = items.split_first_chunk() {
+            remote.clock.note(self.now, u64::from_be_bytes(*sealed));
+        }
         let direct = place == Place::Next && !full(self.backlog, self.appetite, self.events.len());
         if direct {
             remote.incoming.advance();
@@ -143,10 +146,18 @@ impl Endpoint {
     /// Delivers the items of a datagram. One that is not understood would not be the next time
     /// either, and is passed over.
     fn deliver(&mut self, index: usize, items: &[u8]) {
-        let Some(items) = read_items(items) else {
+        let read = items
+            .split_first_chunk()
+            .and_then(|(sealed, items)| Some((u64::from_be_bytes(*sealed), read_items(items)?)));
+        let Some((sealed, mut items)) = read else {
             self.counters.reject(Reject::Malformed);
             return;
         };
+        let remote = self.peers.get(index).and_then(|peer| peer.remote.as_ref());
+        let age = remote.map_or(0, |remote| remote.clock.age(self.now, sealed));
+        for session in items.runs.iter_mut().flat_map(|(_, sessions)| sessions) {
+            session.idle_ms = session.idle_ms.saturating_add(age);
+        }
         let records = records_of(&items.runs);
         self.counters.records_received += records as u64;
         if self.pulls.active.is_some_and(|active| active.peer == index) {
@@ -169,10 +180,10 @@ impl Endpoint {
         if self.pulls.synchronised {
             return;
         }
-        // One that was not synchronised may not have had what others have.
-        let alone = self.peers.get(index).is_some_and(|peer| !peer.synchronised);
+        // The one that was asked may not have had what others have: it was not synchronised, or
+        // they had told it, before they told this end, and that had not arrived.
         for (other, peer) in self.peers.iter_mut().enumerate() {
-            peer.needs_pull |= alone && other != index && peer.up;
+            peer.needs_pull |= other != index && peer.up;
         }
         self.synchronise(Some(index));
     }

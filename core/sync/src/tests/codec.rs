@@ -131,7 +131,8 @@ proptest! {
         let hello = Hello {
             to: ids[0], challenge: ids[1], echo: ids[2],
             knows: flags[0], up: flags[1], synchronised: flags[2],
-            fingerprint: rest[0], first, from: first + more, expected: rest[1], pull: rest[2],
+            fingerprint: rest[0], clock: rest[1] ^ rest[2],
+            first, from: first + more, expected: rest[1], pull: rest[2],
             keys, name,
         };
         let mut bytes = Vec::new();

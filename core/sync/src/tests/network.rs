@@ -56,6 +56,36 @@ fn a_new_director_pulls_a_hundred_thousand_records() {
     assert_eq!(world.nodes[0].count(|it| matches!(it, Event::Pull { .. })), 1);
 }
 
+/// What takes long to arrive has been idle for longer than it says.
+#[test]
+fn what_was_held_up_is_told_with_its_age() {
+    let mut world = World::new(2).settled();
+    world.nodes[0].feed = (0..100).collect();
+    world.run(ms(500));
+    assert!(world.nodes[1].oldest_ms <= 5, "{}", world.nodes[1].oldest_ms);
+    world.cut = true;
+    world.nodes[0].feed = (100..200).collect();
+    world.run(ms(1500));
+    world.cut = false;
+    world.run(ms(2000));
+    assert!(world.nodes[1].from(0) == numbers(0..200));
+    let oldest = world.nodes[1].oldest_ms;
+    assert!((1500..2600).contains(&oldest), "{oldest}");
+}
+
+/// What one has told before this one was there may not have arrived at another yet.
+#[test]
+fn a_new_director_asks_all_in_the_end() {
+    let mut world = World::new(3).settled();
+    world.nodes[0].table = (0..100).collect();
+    world.nodes[1].table = (100..200).collect();
+    world.nodes[2] = Node::new(settings(20, 2));
+    world.until(ms(10_000), |nodes| nodes[2].end.synchronised());
+    world.run(ms(2000));
+    assert!(world.nodes[2].from(0) == numbers(0..100));
+    assert!(world.nodes[2].from(1) == numbers(100..200));
+}
+
 #[test]
 fn changes_during_a_pull_come_too() {
     let mut world = World::new(3).faulty(5).settled();

@@ -72,6 +72,8 @@ pub(super) struct Node {
     /// What came, as peer and number.
     pub(super) got: Vec<(usize, u32)>,
     pub(super) events: Vec<Event>,
+    /// The most that was added to the time that a session was idle.
+    pub(super) oldest_ms: u32,
     /// Whether it reads its events.
     pub(super) reads: bool,
 }
@@ -85,6 +87,7 @@ impl Node {
             walks: VecDeque::new(),
             got: Vec::new(),
             events: Vec::new(),
+            oldest_ms: 0,
             reads: true,
         }
     }
@@ -97,7 +100,10 @@ impl Node {
             match event {
                 Event::Sessions { peer, runs } => {
                     for session in runs.iter().flat_map(|(_, sessions)| sessions) {
-                        assert_eq!(*session, super::world::session(session.isn));
+                        let sent = super::world::session(session.isn);
+                        assert!(session.idle_ms >= sent.idle_ms);
+                        self.oldest_ms = self.oldest_ms.max(session.idle_ms - sent.idle_ms);
+                        assert_eq!(Session { idle_ms: sent.idle_ms, ..*session }, sent);
                         self.got.push((peer, session.isn));
                     }
                 }

@@ -9,6 +9,7 @@ use crate::path::{
     Change, Imported, Importer, Imports, Owners, PagePolicy, Path, PathConfig, Portable, Verdict,
 };
 use crate::plan::{Names, Resolver};
+use crate::session::State;
 use crate::spec::{LocalPool, Mapping, Mode, Network, Persistence, SnatRule, Spec};
 use crate::time::Time;
 use etherparse::PacketBuilder;
@@ -249,6 +250,58 @@ fn the_newer_report_holds() {
     let new = told(&field, &mut two);
     assert_eq!(tell(&new, &field, &field, &mut one).newer, 40);
     assert_eq!((live(&one), tell(&new, &field, &field, &mut one).older), (40, 40));
+}
+
+/// What both sides have closed lingers at whoever tells of its end, and is told in that state.
+#[test]
+fn what_lingers_elsewhere_ends_here() {
+    let field = Field::new(&with_prefix(Mode::Nat, V4, None));
+    let (mut one, mut two) = (start(&field, 1), start(&field, 1));
+    let requests = ask(&field, &mut one, V4.0);
+    answer(&field, &mut one, &requests, V4.0);
+    let changes = told(&field, &mut one);
+    assert_eq!(tell(&changes, &field, &field, &mut two).new, 40);
+    let over = |change: &Change| {
+        let state = State::Ended as u8;
+        Change { ended: true, session: Portable { state, ..change.session }, ..*change }
+    };
+    let ends: Vec<_> = changes.iter().map(over).collect();
+    let got = tell(&ends, &field, &field, &mut two);
+    assert_eq!((got, live(&two)), (Imported { ended: 40, ..Imported::default() }, 0));
+}
+
+/// Times of two directors cannot be compared to the millisecond, but a session that has closed was
+/// open before.
+#[test]
+fn what_a_session_comes_to_is_later() {
+    let field = Field::new(&with_prefix(Mode::Nat, V4, None));
+    let (mut one, mut two) = (start(&field, 1), start(&field, 1));
+    let requests = ask(&field, &mut one, V4.0);
+    answer(&field, &mut one, &requests, V4.0);
+    let open = |change: &mut Change| change.session.state = State::Established as u8;
+    let mut changes = told(&field, &mut one);
+    changes.iter_mut().for_each(open);
+    assert_eq!(tell(&changes, &field, &field, &mut two).new, 40);
+    let after = |state, idle_ms, ended| -> Vec<Change> {
+        let later = |change: &Change| {
+            let session = Portable { state, idle_ms, ..change.session };
+            Change { ended, session, ..*change }
+        };
+        changes.iter().map(later).collect()
+    };
+    let (same, closing) = (State::Established as u8, State::FinWait as u8);
+    for (state, idle_ms) in [(same, 20), (closing, 300)] {
+        let got = tell(&after(state, idle_ms, false), &field, &field, &mut two);
+        assert_eq!(got, Imported { older: 40, ..Imported::default() }, "{state} {idle_ms}");
+    }
+    let got = tell(&after(closing, 20, false), &field, &field, &mut two);
+    assert_eq!(got, Imported { newer: 40, ..Imported::default() });
+    two[0].begin_walk();
+    assert!(told(&field, &mut two).iter().all(|change| change.session.idle_ms == 0));
+    let got = tell(&after(closing, 300, true), &field, &field, &mut two);
+    assert_eq!((got.older, live(&two)), (40, 40));
+    let got = tell(&after(same, 20, true), &field, &field, &mut two);
+    assert_eq!((got.ended, live(&two)), (40, 0));
 }
 
 /// A peer may tell anything.
