@@ -143,6 +143,7 @@ if [ "$(id -u)" -eq 0 ] || [ "${CI:-}" = true ]; then root=true; fi
 if [ "$mode" = all ]; then
     cases=256 unsafe+=(-p sluice-wire -p sluice-director -p sluice-worker -p sluice-properties)
     export SLUICE_SEEDS=${SLUICE_SEEDS:-2000} SLUICE_SCRIPTS=${SLUICE_SCRIPTS:-200000}
+    export SLUICE_CLUSTERS=${SLUICE_CLUSTERS:-10000}
 fi
 if [ "$mode" != check ]; then
     # A process group of its own, so that it ends with this script.
@@ -163,6 +164,7 @@ section golden tests_of rows
 if [ "$mode" != check ]; then
     section documentation cargo test --locked --workspace --no-fail-fast --doc
     section simulated-world tests_of worlds
+    section simulated-cluster tests_of clusters
     section fuzz-corpora tests_of corpora
     section address-sanitizer sanitized address "${unsafe[@]}"
     # One test at a time: the sanitizer is for the threads that a test starts.

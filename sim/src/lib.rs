@@ -10,6 +10,7 @@
 
 mod actions;
 mod check;
+pub mod cluster;
 mod cut;
 mod errors;
 mod frame;

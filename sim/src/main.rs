@@ -1,7 +1,9 @@
 //! `sluice-sim`: runs simulated worlds, and makes a failing one small.
 #![forbid(unsafe_code)]
 
-use clap::Parser;
+mod command;
+
+use clap::{Parser, Subcommand};
 use serde_json::json;
 use sluice_sim::{Failure, Feature, Outcome, Recipe, run, run_traced, shrink};
 use std::ops::{Range, RangeInclusive};
@@ -15,8 +17,10 @@ const LINES: usize = 60;
 
 /// Runs simulated worlds around the director.
 #[derive(Parser)]
-#[command(name = "sluice-sim", version)]
+#[command(name = "sluice-sim", version, args_conflicts_with_subcommands = true)]
 struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The world's seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -47,6 +51,12 @@ struct Cli {
     /// One JSON object for all
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs directors that synchronise their sessions
+    Cluster(command::Cluster),
 }
 
 fn seeds(text: &str) -> Result<Range<u64>, String> {
@@ -80,6 +90,9 @@ impl Cli {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Some(Command::Cluster(cluster)) = &cli.command {
+        return cluster.run();
+    }
     let seeds = cli.seeds.clone().unwrap_or(cli.seed..cli.seed + 1);
     let started = Instant::now();
     let (mut ran, mut total) = (0u64, Outcome::default());

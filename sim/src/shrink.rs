@@ -6,7 +6,7 @@ use crate::{Failure, run};
 use std::ops::RangeInclusive;
 
 /// What a failure is about: its words without the numbers.
-fn gist(what: &str) -> String {
+pub(crate) fn gist(what: &str) -> String {
     let tail = what.rsplit(": ").next().unwrap_or(what);
     tail.chars().filter(|c| c.is_ascii_alphabetic() || *c == ' ').take(24).collect()
 }
@@ -92,7 +92,7 @@ impl Shrinker {
     }
 }
 
-fn ranges(sorted: &[u32]) -> Vec<RangeInclusive<u32>> {
+pub(crate) fn ranges(sorted: &[u32]) -> Vec<RangeInclusive<u32>> {
     let mut out: Vec<RangeInclusive<u32>> = Vec::new();
     for number in sorted {
         match out.last_mut() {
