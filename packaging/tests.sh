@@ -143,7 +143,7 @@ if [ "$(id -u)" -eq 0 ] || [ "${CI:-}" = true ]; then root=true; fi
 if [ "$mode" = all ]; then
     cases=256 unsafe+=(-p sluice-wire -p sluice-director -p sluice-worker -p sluice-properties)
     export SLUICE_SEEDS=${SLUICE_SEEDS:-2000} SLUICE_SCRIPTS=${SLUICE_SCRIPTS:-200000}
-    export SLUICE_CLUSTERS=${SLUICE_CLUSTERS:-10000}
+    export SLUICE_CLUSTERS=${SLUICE_CLUSTERS:-4000}
 fi
 if [ "$mode" != check ]; then
     # A process group of its own, so that it ends with this script.

@@ -64,8 +64,7 @@ impl Director {
         peers: usize,
     ) -> Result<Self, String> {
         let mut rng = Rng::of(&[recipe.seed, 210, number as u64, start]);
-        let drawn = Rng::of(&[recipe.seed, 211, number as u64]).range(1, 3) as u16;
-        let workers = recipe.workers.unwrap_or(drawn);
+        let workers = Self::workers(recipe, number);
         let spec = site.spec(number, None);
         let plan = Plan::compile(&spec, None, &Retired::default()).map_err(|e| e.to_string())?;
         let hash_seed = rng.next();
@@ -110,6 +109,12 @@ impl Director {
             imported: Imported::default(),
             spread: rng.next(),
         })
+    }
+
+    /// How many workers a director has.
+    pub fn workers(recipe: &Recipe, number: usize) -> u16 {
+        let drawn = Rng::of(&[recipe.seed, 211, number as u64]).range(1, 3) as u16;
+        recipe.workers.unwrap_or(drawn)
     }
 
     const fn time(&self, now: u64) -> Time {
@@ -252,11 +257,6 @@ impl Director {
         let busy = self.paths.iter().any(Path::has_changes);
         let at = at.as_micros().div_ceil(1000) as u64 - self.offset_ms;
         if busy { now + 1 } else { at.max(now + 1) }
-    }
-
-    /// Whether it has several workers.
-    pub const fn has_workers(&self) -> bool {
-        self.paths.len() > 1
     }
 
     /// Sessions and bindings of clients that are in its tables.

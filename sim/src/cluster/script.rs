@@ -67,8 +67,10 @@ impl World {
         }
         let (service, client, seq) = self.caller(rng);
         let tcp = self.site.services[service].protocol == TCP;
+        let again = self.graves.iter().any(|it| (it.service, it.client) == (service, client));
         let taken = |flow: &Flow| flow.service == service && flow.client == client;
-        if self.flows.iter().any(taken) {
+        // By chance alone no port is used again.
+        if self.flows.iter().any(taken) || !self.callers.insert((service, client)) && !again {
             return Ok(());
         }
         self.flows.push(Flow::new(service, client, seq, rng));
@@ -124,13 +126,12 @@ impl World {
     /// earlier connection that another worker has, taken up from another director, so that there
     /// are two of one client's ends.
     fn may_reuse(&self, service: usize) -> bool {
-        let mut directors = self.places.iter().filter_map(|place| place.director.as_ref());
+        let single = |number| Director::workers(&self.recipe, number) == 1;
         let service = &self.site.services[service];
         self.recipe.reuse
             || service.mode == Mode::Nat
             || service.mode != Mode::Fnat && service.persistence.is_some()
-            || self.recipe.workers == Some(1)
-            || !directors.any(Director::has_workers)
+            || (0..self.places.len()).all(single)
     }
 
     /// No two connections have one local port, unless who gave it need not know the other.
@@ -248,6 +249,8 @@ impl World {
     }
 
     fn bury(&mut self, flow: usize, how: &str) {
+        // Where each of two directors has seen half of the end, none knows all of it.
+        let whole = self.rival.is_none();
         let flow = self.flows.swap_remove(flow);
         let line = format!("{how} {} to {}", flow.client.1, flow.to(&self.site));
         self.note(|| line);
@@ -256,7 +259,9 @@ impl World {
         if self.graves.len() >= GRAVES {
             self.graves.remove(0);
         }
-        self.graves.push(flow);
+        if whole {
+            self.graves.push(flow);
+        }
     }
 
     /// A connection whose session a director need not know is lost to it.
@@ -297,6 +302,8 @@ impl World {
     }
 
     fn came(&mut self, flow: usize, came: &Came, before: usize) -> bool {
+        let port = self.flows[flow].client.1;
+        self.note(|| format!("{port}: {came:?}"));
         match came {
             Came::Nowhere => false,
             Came::Passed(by) => {

@@ -36,6 +36,7 @@ pub(super) struct Flow {
 }
 
 /// What became of a packet.
+#[derive(Debug)]
 pub(super) enum Came {
     /// No director was there to take it.
     Nowhere,

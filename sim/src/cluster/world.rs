@@ -60,6 +60,8 @@ pub(super) struct World {
     pub flows: Vec<Flow>,
     /// Connections that are over.
     pub graves: Vec<Flow>,
+    /// Services and clients of all connections that were tried.
+    pub callers: BTreeSet<(usize, (Addr, u16))>,
     /// The ends of all connections that there ever were.
     pub ends: BTreeSet<Ends>,
     pub master: usize,
@@ -87,6 +89,7 @@ impl World {
             pool: Pool::default(),
             flows: Vec::new(),
             graves: Vec::new(),
+            callers: BTreeSet::new(),
             ends: BTreeSet::new(),
             master: 0,
             rival: None,
