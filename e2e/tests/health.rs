@@ -158,7 +158,7 @@ fn hung(fixture: &mut Fixture) -> Result<(), LabError> {
     }
     let sum = make_blob_of(&fixture.bed.reals[0], 9_000_000)?;
     let (client, blob) = (fixture.bed.client.clone(), format!("{}/blob", fixture.url()));
-    let download = std::thread::spawn(move || download_sha256(&client, &blob, "3M"));
+    let download = std::thread::spawn(move || download_sha256(&client, &blob, "1M"));
     let busy = wait_until("the download to run", SOON, || {
         for (index, real) in fixture.bed.reals.iter().enumerate() {
             // From the local address: probes come from the director's own.

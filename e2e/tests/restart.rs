@@ -35,10 +35,11 @@ fn survive(
     fixture: &mut Fixture,
     end: impl FnOnce(&mut Director) -> Result<(), LabError>,
 ) -> Result<(), LabError> {
+    // Before connections are held, which end by themselves: it may take its time.
+    let sum = make_blob_of(&fixture.bed.reals[0], BLOB)?;
     let server = fixture.server(LINES_PORT);
     let mut held =
         (0..CONNECTIONS).map(|_| fixture.hold(&server, HELD_S)).collect::<Result<Vec<_>, _>>()?;
-    let sum = make_blob_of(&fixture.bed.reals[0], BLOB)?;
     let before = sessions(fixture)?;
     expect(before >= CONNECTIONS, || format!("{before} sessions of {CONNECTIONS}"))?;
     let resets = [resets_of(&fixture.bed.client)?, resets_of(&fixture.bed.reals[0])?];
