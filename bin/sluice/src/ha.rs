@@ -8,9 +8,11 @@ mod keepalived;
 use std::error::Error;
 use std::process::ExitCode;
 
+use serde_json::{Value, json};
+
 use crate::Socket;
 use crate::cli::ha::{Config, Doing};
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::show::Shown;
 
 /// Checks this director, or prints a configuration.
@@ -27,4 +29,24 @@ pub fn run(doing: &Doing, socket: &Socket) -> Result<ExitCode, Box<dyn Error>> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Tells whether something holds, and why or why not, in words or as an object.
+fn tell(
+    (holds, why): (bool, &str),
+    mut object: Value,
+    json: bool,
+) -> Result<ExitCode, Box<dyn Error>> {
+    if holds {
+        let line = if json { object.to_string() } else { why.to_owned() };
+        Output::write(&Shown::new(line + "\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    output::complain(why);
+    if json {
+        // As every failure has it.
+        object["error"] = json!({ "message": why });
+        Output::write(&Shown::new(format!("{object}\n")))?;
+    }
+    Ok(ExitCode::FAILURE)
 }

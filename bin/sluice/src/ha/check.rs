@@ -14,8 +14,6 @@ use sluice_api::{ApiError, Client, Resource};
 
 use crate::Socket;
 use crate::cli::ha::Check;
-use crate::output::{self, Output};
-use crate::show::Shown;
 
 /// For all answers together.
 const LIMIT: Duration = Duration::from_millis(900);
@@ -56,19 +54,8 @@ pub fn run(asked: &Check, socket: &Socket) -> Result<ExitCode, Box<dyn Error>> {
 
 fn tell(verdict: &Verdict, json: bool) -> Result<ExitCode, Box<dyn Error>> {
     let Verdict { alive, ready, why } = verdict;
-    let mut object = json!({ "ready": ready, "alive": alive, "why": why });
-    if verdict.passed() {
-        let line = if json { object.to_string() } else { why.clone() };
-        Output::write(&Shown::new(line + "\n"))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    output::complain(why);
-    if json {
-        // As every failure has it.
-        object["error"] = json!({ "message": why });
-        Output::write(&Shown::new(format!("{object}\n")))?;
-    }
-    Ok(ExitCode::FAILURE)
+    let object = json!({ "ready": ready, "alive": alive, "why": why });
+    super::tell((verdict.passed(), why), object, json)
 }
 
 /// Whether a director answers now, and goes on for so long.

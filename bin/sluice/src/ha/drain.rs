@@ -1,17 +1,17 @@
 //! Has another director take over, and waits until it has.
 
 use std::error::Error;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal};
 use serde_json::json;
 use sluice_api::Client;
 use sluice_api::model::{Ha, HaPeer};
 
 use crate::Socket;
 use crate::cli::ha::Drain;
-use crate::output::{self, Output};
-use crate::show::Shown;
+use crate::output;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -74,15 +74,14 @@ fn left(ha: &Ha, sessions: u64) -> Option<String> {
 
 /// Ends the director, and waits until it has ended.
 fn stop(client: &Client) -> Result<(), Box<dyn Error>> {
-    let pid = client.status()?.pid.to_string();
-    let told = Command::new("kill").args(["-TERM", &pid]).output()?;
-    if !told.status.success() {
-        return Err(String::from_utf8_lossy(&told.stderr).trim().to_owned().into());
-    }
+    let pid = i32::try_from(client.status()?.pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or("the director does not say which process it is")?;
+    rustix::process::kill_process(pid, Signal::TERM)
+        .map_err(|error| format!("cannot stop process {}: {error}", pid.as_raw_nonzero()))?;
     let until = Instant::now() + ENDS_WITHIN;
     while client.ha().is_ok() {
         if Instant::now() >= until {
-            return Err(format!("process {pid} goes on").into());
+            return Err(format!("process {} goes on", pid.as_raw_nonzero()).into());
         }
         std::thread::sleep(PAUSE);
     }
@@ -90,19 +89,7 @@ fn stop(client: &Client) -> Result<(), Box<dyn Error>> {
 }
 
 fn done(drained: bool, line: &str, json: bool) -> Result<ExitCode, Box<dyn Error>> {
-    let mut object = json!({ "drained": drained, "why": line });
-    if drained {
-        let line = if json { object.to_string() } else { line.to_owned() };
-        Output::write(&Shown::new(line + "\n"))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    output::complain(line);
-    if json {
-        // As every failure has it.
-        object["error"] = json!({ "message": line });
-        Output::write(&Shown::new(format!("{object}\n")))?;
-    }
-    Ok(ExitCode::FAILURE)
+    super::tell((drained, line), json!({ "drained": drained, "why": line }), json)
 }
 
 #[cfg(test)]
