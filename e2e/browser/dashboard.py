@@ -18,12 +18,11 @@ import urllib.request
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, Route, expect, sync_playwright
 
+import chromium
+
 PAGES = ["", "services", "workers", "elephants", "events", "config"]
 TITLES = ["Overview", "Services", "Workers", "Elephants", "Events", "Configuration"]
 EVIL = '<img src=x onerror="document.title=1">'
-# How long, in milliseconds, what should come about may take on a busy machine. A page that had to
-# wait for an answer asks less often: up to 15 seconds go by before it asks again.
-SLOW = 45_000
 # A rate that is not zero: `45.2 kpps`, `0.98/s`.
 MOVING = r"^[\d.]*[1-9]"
 
@@ -42,13 +41,13 @@ class Run:
         """A new browser profile, not signed in."""
         if self.context:
             self.context.close()
-        self.context = self.browser.new_context(
+        self.context = chromium.profile(
+            self.browser,
             viewport={"width": width, "height": height},
             color_scheme=scheme,
             reduced_motion="reduce",
             ignore_https_errors=True,
         )
-        self.context.set_default_timeout(SLOW)
         self.page = self.context.new_page()
         self.page.on("console", self.heard)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
@@ -85,7 +84,7 @@ class Run:
             headers["If-Match"] = f'"{epoch}"'
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.options.url + path, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=chromium.SLOW / 1000) as answer:
             return json.load(answer)
 
     def active(self):
@@ -394,11 +393,8 @@ def options():
 def main():
     given = options()
     given.shots.mkdir(parents=True, exist_ok=True)
-    expect.set_options(timeout=SLOW)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
+        browser = chromium.start(playwright)
         run = Run(browser, given)
         for step in STEPS:
             try:

@@ -18,6 +18,8 @@ import threading
 
 from playwright.sync_api import expect, sync_playwright
 
+import chromium
+
 FORWARDED, SITE = 18080, 18081
 SERVICE = {"protocol": "tcp", "vip": "198.51.100.77", "port": 80, "mode": "nat"}
 BODY = json.dumps({"service": [dict(SERVICE, name="evil")]})
@@ -100,16 +102,10 @@ def main():
     site = http.server.ThreadingHTTPServer(("127.0.0.1", SITE), Site)
     threading.Thread(target=site.serve_forever, daemon=True).start()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium",
-            args=[
-                "--no-sandbox",
-                "--disable-dev-shm-usage",
-                "--host-resolver-rules=MAP evil.example 127.0.0.1",
-            ],
+        browser = chromium.start(
+            playwright, "--host-resolver-rules=MAP evil.example 127.0.0.1"
         )
-        page = browser.new_page()
-        page.set_default_timeout(45_000)
+        page = chromium.profile(browser).new_page()
         director = f"http://localhost:{FORWARDED}"
         page.goto(f"http://evil.example:{SITE}/")
         for kind in ("text/plain", "application/x-www-form-urlencoded"):
