@@ -172,8 +172,12 @@ impl Scene {
     }
 
     fn spec(&self, args: &Throughput, timeouts: Timeouts) -> Spec {
-        let pool =
-            LocalPool { name: "bench".into(), addresses: self.local_addresses(args), ports: PORTS };
+        let pool = LocalPool {
+            name: "bench".into(),
+            addresses: self.local_addresses(args),
+            ports: PORTS,
+            peer_addresses: Vec::new(),
+        };
         let sources = Network {
             address: self.ip(self.addresses().tunnel),
             prefix: self.addresses().bits - TUNNEL_SOURCES.ilog2() as u8,

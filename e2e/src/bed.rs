@@ -17,6 +17,7 @@
 //! One arm: all of them, the client too, on the one network 192.0.2.0/24 behind the switch.
 
 mod dual;
+pub mod ecmp;
 pub mod pair;
 mod ways;
 

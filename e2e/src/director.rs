@@ -51,6 +51,14 @@ impl Director {
         dir.join("sluice.sock")
     }
 
+    /// Where the sessions lie that outlive the process of a director with such a socket, whose
+    /// state is beside it, in `state`.
+    pub fn kept_in(dir: &Path) -> PathBuf {
+        let state = Self::socket_in(dir).with_file_name("state").display().to_string();
+        let flat = state.trim_start_matches('/').replace('/', "-");
+        PathBuf::from("/dev/shm/sluice").join(flat)
+    }
+
     /// Where the configuration of a lab's director is.
     pub fn config_in(dir: &Path) -> PathBuf {
         dir.join("sluice.toml")

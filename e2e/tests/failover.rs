@@ -7,7 +7,8 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use sluice_e2e::bed::pair::{Node, Pair};
+use sluice_e2e::bed::Driver;
+use sluice_e2e::bed::pair::{Kind, Node, Pair};
 use sluice_e2e::error::expect;
 use sluice_e2e::family::FAMILIES;
 use sluice_e2e::load::curl;
@@ -25,8 +26,18 @@ const PATIENCE_MS: &str = "100";
 
 /// Runs a test on two directors, the primary of which is the master.
 pub fn on_pair(name: &str, more: [&str; 2], test: impl FnOnce(&mut Pair) -> Result<(), LabError>) {
+    on_pair_of(Kind::default(), name, more, test);
+}
+
+fn on_pair_of(
+    kind: Kind,
+    name: &str,
+    more: [&str; 2],
+    test: impl FnOnce(&mut Pair) -> Result<(), LabError>,
+) {
     let Some(_turn) = turn(name) else { return };
-    let mut pair = Pair::started(PREFIX, more).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let pair = Pair::started(kind, PREFIX, more);
+    let mut pair = pair.unwrap_or_else(|error| panic!("{name}: {error}"));
     let done = master(&pair, 0).and_then(|()| test(&mut pair));
     if let Err(error) = done {
         let said: String = pair.nodes.iter().map(Node::said).collect();
@@ -297,6 +308,52 @@ mod faults {
                 master(pair, 0)
             })
         });
+    }
+
+    /// A director of other ports and workers is killed and comes back, and freezes and goes on.
+    fn others(name: &str, kind: Kind) {
+        on_pair_of(kind, name, ["", ""], |pair| {
+            measured(&format!("{kind:?}: primary's director killed"), pair, |pair| {
+                pair.nodes[0].kill_director()?;
+                master(pair, 1)
+            })?;
+            measured(&format!("{kind:?}: started again"), pair, |pair| {
+                pair.nodes[0].start_director()?;
+                master(pair, 0)
+            })?;
+            let pid = pair.nodes[0].director()?.pid().to_string();
+            measured(&format!("{kind:?}: frozen"), pair, |pair| {
+                pair.nodes[0].space.run("kill", &["-STOP", &pid])?.ok()?;
+                master(pair, 1)
+            })?;
+            measured(&format!("{kind:?}: going on"), pair, |pair| {
+                pair.nodes[0].space.run("kill", &["-CONT", &pid])?.ok()?;
+                master(pair, 0)
+            })
+        });
+    }
+
+    #[test]
+    fn alone_by_af_xdp() {
+        others(here!(alone_by_af_xdp), Kind::default());
+    }
+
+    #[test]
+    fn alone_by_af_xdp_with_two_workers() {
+        let kind = Kind { workers: 2, ..Kind::default() };
+        others(here!(alone_by_af_xdp_with_two_workers), kind);
+    }
+
+    #[test]
+    fn alone_by_af_packet() {
+        let kind = Kind { driver: Driver::AfPacket, ..Kind::default() };
+        others(here!(alone_by_af_packet), kind);
+    }
+
+    #[test]
+    fn alone_by_af_packet_with_two_workers() {
+        let kind = Kind { driver: Driver::AfPacket, workers: 2 };
+        others(here!(alone_by_af_packet_with_two_workers), kind);
     }
 
     #[test]

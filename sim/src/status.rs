@@ -286,6 +286,7 @@ fn spec(universe: &Universe, status: &Status) -> Spec {
             .map(|(address, _)| to_ip(*address))
             .collect(),
         ports: pool.first_port..=(u32::from(pool.first_port) + pool.ports - 1) as u16,
+        peer_addresses: Vec::new(),
     });
     Spec {
         services: services.collect(),

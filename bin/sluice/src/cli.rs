@@ -1,5 +1,6 @@
 //! The command line: each option defined and explained once.
 
+pub mod capacity;
 pub mod desired;
 #[cfg(test)]
 mod documents;
@@ -286,6 +287,9 @@ pub enum Command {
     /// Checks this machine and the configuration, and prints remedies
     #[command(long_about = machine::DOCTOR_ABOUT)]
     Doctor(machine::Doctor),
+    /// Computes what a load needs: memory, workers, local addresses
+    #[command(long_about = capacity::ABOUT, after_help = capacity::EXAMPLES)]
+    Capacity(capacity::Capacity),
     /// Converts files of keepalived and lists of ipvsadm-save
     #[command(subcommand, after_help = import::EXAMPLES)]
     Import(import::Import),
@@ -337,7 +341,11 @@ impl Command {
             Self::Pool(pool) => matches!(pool, Pool::Show(_)),
             Self::Ha { doing, .. } => doing.is_none(),
             Self::Dpip { .. } | Self::Import(_) | Self::Ipvsadm { .. } => false,
-            Self::Replay(_) | Self::Top(_) | Self::Completions { .. } | Self::Man { .. } => false,
+            Self::Capacity(_)
+            | Self::Replay(_)
+            | Self::Top(_)
+            | Self::Completions { .. }
+            | Self::Man { .. } => false,
             Self::RunIpvsadm(_) | Self::RunKeepalived(_) => false,
             _ => true,
         }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod advice;
+mod capacity;
 mod cli;
 mod complete;
 mod desired;
@@ -143,6 +144,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Box<dyn Error>> {
     match command {
         Command::Replay(asked) => play(asked).map(|()| ExitCode::SUCCESS),
         Command::Token(command) => token::run(&command),
+        Command::Capacity(asked) => capacity::run(&asked),
         Command::Completions { shell } => complete::script(&shell),
         Command::Man { dir } => man::write(&dir),
         Command::Import(command) => import::run(command),

@@ -42,13 +42,14 @@ fn a_director_without_ports_is_alive_and_not_ready() {
     let found = said(&text);
     assert_eq!((code, &found["alive"], &found["ready"]), (Some(1), &true.into(), &false.into()));
     assert_eq!(found["error"]["message"], found["why"]);
-    let (code, text, took) = run(&socket, &["--alive", "--hold-ms", "200"]);
+    let (code, text, took) = run(&socket, &["--alive", "--hold-ms", "200", "--patience-ms", "900"]);
     assert_eq!((code, said(&text)["alive"].as_bool()), (Some(0), Some(true)));
     assert!(took >= Duration::from_millis(200), "it stayed only for {took:?}");
     // It ends while it is watched.
     while was_asked.try_recv().is_ok() {}
     let watched = std::thread::scope(|scope| {
-        let watching = scope.spawn(|| run(&socket, &["--alive", "--hold-ms", "10000"]));
+        let watching = scope
+            .spawn(|| run(&socket, &["--alive", "--hold-ms", "10000", "--patience-ms", "900"]));
         was_asked.recv_timeout(Duration::from_secs(30)).expect("it asked");
         drop(server);
         watching.join().expect("it ran")
@@ -70,4 +71,16 @@ fn a_director_that_does_not_answer_is_given_a_second() {
         // The rest is a machine that has other work.
         assert!(took < Duration::from_secs(3), "{args:?}: {took:?}");
     }
+}
+
+/// As one that was stopped: the kernel takes connections for it, and nobody reads them.
+#[test]
+fn a_director_that_is_frozen_is_given_as_long_as_was_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("sluice.sock");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    let args = ["--alive", "--hold-ms", "800", "--patience-ms", "50"];
+    let (code, text, took) = run(&socket, &args);
+    assert_eq!((code, said(&text)["alive"].as_bool()), (Some(1), Some(false)), "{text}");
+    assert!(took < Duration::from_secs(3), "it took {took:?}");
 }

@@ -51,6 +51,7 @@ const LINES: &[&str] = &[
     "replay --config missing.toml --in front=missing.pcap --out-dir out",
     "top --batch 1",
     "doctor --config missing.toml",
+    "capacity --sessions none --connections 1",
     "import keepalived missing.conf",
     "import ipvsadm-save missing",
 ];

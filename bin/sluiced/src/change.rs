@@ -339,6 +339,7 @@ fn keep_what_needs_a_restart(new: &mut Config, running: &Config, tell: bool) {
         ("[director] (but log_level and log_format)", new.director != running.director),
         ("[limits]", new.limits != running.limits),
         ("[sync]", new.sync != running.sync),
+        ("[announce]", new.announce != running.announce),
         ("[[port]]", new.ports != running.ports),
     ] {
         if differs && tell {
@@ -350,5 +351,6 @@ fn keep_what_needs_a_restart(new: &mut Config, running: &Config, tell: bool) {
     new.director.log_format = format;
     new.limits = running.limits;
     new.sync.clone_from(&running.sync);
+    new.announce.clone_from(&running.announce);
     new.ports.clone_from(&running.ports);
 }

@@ -3,6 +3,7 @@
 //! It waits on the kernel's announcements, the workers' events, the operator's calls and signals,
 //! and publishes a new snapshot whenever the configuration or the kernel's tables have changed.
 
+use crate::announce::Announcer;
 use crate::capture::CapturePoints;
 use crate::crew::{Crew, Tables};
 use crate::errors::{Error, system};
@@ -81,6 +82,15 @@ pub(crate) struct Kernel {
     pub mirror: Mirror,
     pub next_hops: NextHops,
     pub addresses: Addresses,
+    /// What holds addresses for routing daemons, if there is anything to announce.
+    pub announcer: Option<Announcer>,
+}
+
+impl Kernel {
+    fn new(mirror: Mirror, announcer: Option<Announcer>) -> Self {
+        let (next_hops, addresses) = (NextHops::default(), Addresses::default());
+        Self { mirror, next_hops, addresses, announcer }
+    }
 }
 
 /// What operators and their programs see and ask.
@@ -117,6 +127,7 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
     let plan = health.follow(&config, plan);
     let snapshot = Snapshot { plan: Arc::clone(&plan), fib: Arc::default() };
     let (crew, kept, seed) = start_crew(&config, &eal, &snapshot.into())?;
+    let announcer = Announcer::open(&config.announce, &plan)?;
     let sync = Synchroniser::start(&config.sync, (&plan, seed), &crew, server.events())?;
     let ports = Ports::open(&config, &eal, mirror.state(), &crew)?;
     let mut daemon = Daemon {
@@ -124,7 +135,7 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
         started: Instant::now(),
         configured: Configured { file: file.to_owned(), config, desired, last_reload: None },
         dataplane: Dataplane { eal, crew, ports, plan, fib: Arc::default(), kept, sync },
-        kernel: Kernel { mirror, next_hops: NextHops::default(), addresses: Addresses::default() },
+        kernel: Kernel::new(mirror, announcer),
         health,
         prober,
         operator: Operator {
@@ -150,7 +161,10 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
     let outcome = daemon.serve(&mut signals, &calls, &calls_wake);
     notify(&[NotifyState::Stopping]);
     info!("stopping");
-    let Daemon { dataplane: Dataplane { crew, mut ports, sync, .. }, operator, .. } = daemon;
+    let Daemon { dataplane: Dataplane { crew, mut ports, sync, .. }, kernel, operator, .. } =
+        daemon;
+    // Others are to take over before this one's workers end.
+    drop(kernel.announcer);
     operator.server.stop();
     drop(sync);
     drop(crew);
@@ -283,6 +297,7 @@ impl Daemon {
             if let Some(worker) = self.dataplane.crew.lost() {
                 return Err(Error::WorkerEnded(worker));
             }
+            self.announce();
             if Instant::now() >= upkeep {
                 upkeep = Instant::now() + UPKEEP;
                 self.upkeep(&mut watch, &mut seen);

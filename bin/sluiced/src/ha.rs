@@ -58,6 +58,11 @@ impl Addresses {
         events
     }
 
+    /// Whether another director is to take over.
+    pub const fn is_draining(&self) -> bool {
+        self.draining
+    }
+
     /// How they stand.
     pub fn shown(&self, kernel: &Kernel) -> Ha {
         let addresses = self.held.iter().map(|(vip, held)| HaAddress {
@@ -78,7 +83,7 @@ impl Addresses {
             (has, all) if has == all => HaRole::Active,
             _ => HaRole::Partial,
         };
-        Ha { role, draining: self.draining, addresses, sync: None }
+        Ha { role, draining: self.draining, addresses, announce: None, sync: None }
     }
 }
 
@@ -95,7 +100,8 @@ impl Daemon {
     pub fn ha(&self) -> Ha {
         let data = &self.dataplane;
         let sync = data.sync.as_ref().and_then(|sync| sync.shown(&data.crew.reports()));
-        Ha { sync, ..self.kernel.addresses.shown(self.kernel.mirror.state()) }
+        let announce = self.announced();
+        Ha { sync, announce, ..self.kernel.addresses.shown(self.kernel.mirror.state()) }
     }
 
     /// Says whether another director is to take over.
@@ -110,6 +116,7 @@ impl Daemon {
             let event = Event { author: Some(by), ..Event::new(EventKind::Ha, reason) };
             self.operator.server.note_all([event]);
         }
+        self.announce();
         self.ha()
     }
 

@@ -5,6 +5,7 @@
 //! network.
 #![forbid(unsafe_code)]
 
+mod announce;
 mod capture;
 mod change;
 mod counter_log;

@@ -149,7 +149,11 @@ impl Daemon {
             full,
             workers,
             ports: report::ports(&self.dataplane.ports),
-            ha: Ha { sync, ..self.kernel.addresses.shown(self.kernel.mirror.state()) },
+            ha: Ha {
+                sync,
+                announce: self.announced(),
+                ..self.kernel.addresses.shown(self.kernel.mirror.state())
+            },
             config_epoch: self.configured.desired.epoch(),
             durable: self.configured.desired.is_durable(),
             differs_from_file: self.configured.desired.differs_from_file(),

@@ -143,6 +143,14 @@ impl Ports {
         }
     }
 
+    /// A port that cannot carry frames, if there is one.
+    pub fn not_up(&self) -> Option<&str> {
+        let is_up = |slot: &&PortSlot| {
+            slot.open.as_ref().is_some_and(|open| open.port.state() == PortState::Up)
+        };
+        self.slots.iter().find(|slot| !is_up(slot)).map(|slot| &*slot.config.name)
+    }
+
     /// The kernel interface of each open port that carries its addresses: the twin or its own.
     pub fn interfaces(&self) -> Vec<(PortId, String)> {
         let of = |(at, slot): (usize, &PortSlot)| {

@@ -128,10 +128,10 @@ fn locals(plan: &Plan) -> Vec<LocalMatch> {
         .filter_map(|(_, service, _)| plan.pools.get(service.pool?))
         .map(|pool| pool.name.as_str())
         .collect();
-    let address = |id: &LocalId| plan.locals.get(usize::from(id.0)).copied();
+    let address = |id: LocalId| plan.locals.get(usize::from(id.0)).copied();
     let of = |pool: &Pool| -> Vec<LocalMatch> {
         let (ports, echo) = (ports_of(pool), of_ping.contains(pool.name.as_str()));
-        let addresses = pool.locals.iter().flatten().filter_map(address);
+        let addresses = pool.all_locals().filter_map(address);
         addresses.map(|address| LocalMatch { address, ports: ports.clone(), echo }).collect()
     };
     // Answers to probes come to nobody else.
@@ -188,7 +188,8 @@ mod tests {
     }
 
     fn pool(name: &str, address: &str) -> LocalPool {
-        LocalPool { name: name.to_owned(), addresses: vec![ip(address)], ports: 1024..=65535 }
+        let (name, addresses) = (name.to_owned(), vec![ip(address)]);
+        LocalPool { name, addresses, ports: 1024..=65535, peer_addresses: Vec::new() }
     }
 
     fn spec() -> Spec {

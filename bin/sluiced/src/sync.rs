@@ -89,6 +89,12 @@ impl Synchroniser {
         self.wake.wake();
     }
 
+    /// Whether this director has the sessions of the others.
+    pub fn is_synchronised(&self) -> bool {
+        let shown = self.board.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.as_ref().is_some_and(|shown| shown.synchronised)
+    }
+
     /// How it stands, with what workers report.
     pub fn shown(&self, reports: &[Report]) -> Option<HaSync> {
         let shown = self.board.lock().unwrap_or_else(PoisonError::into_inner).clone();

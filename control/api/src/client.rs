@@ -43,6 +43,8 @@ const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// What can be asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resource {
+    /// That the API answers, whatever the director is at.
+    Alive,
     /// The director as a whole.
     Status,
     /// The virtual services with these names; all when none is named.
@@ -79,6 +81,7 @@ impl Resource {
     /// Path and query of the request.
     pub(crate) fn target(&self) -> String {
         let (path, pairs) = match self {
+            Self::Alive => ("/healthz", Vec::new()),
             Self::Status => ("/v1/status", Vec::new()),
             Self::Services(names) => {
                 ("/v1/services", names.iter().map(|name| ("name", name.clone())).collect())

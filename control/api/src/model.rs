@@ -25,7 +25,7 @@ pub use balance::{
     Balanced, Persistence, Protocol, Real, RealState, Service, Services, SnatRule, Ways, mode_of,
 };
 pub use config::{Changed, HistoryLine, HistoryPage};
-pub use ha::{Ha, HaAddress, HaDatagrams, HaDrain, HaPeer, HaReports, HaRole, HaSync};
+pub use ha::{Ha, HaAddress, HaAnnounce, HaDatagrams, HaDrain, HaPeer, HaReports, HaRole, HaSync};
 pub use health::{Checked, Event, EventKind, Events, Health, HealthState, Probe, ProbeOutcome};
 pub use load::{Elephant, Elephants, Rate, StageTicks, Stages, WorkerStages};
 pub use look::{

@@ -4,6 +4,7 @@
 //! by its line, and goes on.
 
 mod addresses;
+mod announce;
 mod api;
 mod clients;
 mod health;
@@ -55,6 +56,7 @@ pub(crate) fn errors(config: &Config, bounds: &Bounds, report: &mut Report) {
     api::check(config, report);
     sync::check(config, report);
     ports::check(config, bounds, report);
+    announce::check(config, report);
     let local = addresses::check_pools(config, bounds, report);
     snat::check(config, report);
     services::check(config, bounds, &local, report);

@@ -40,8 +40,8 @@ pub use errors::{ConfigErrors, Diagnostic, Fault, Severity};
 pub use ipvs::{Ipvs, MarkDestination};
 pub use json_schema::json_schema;
 pub use model::{
-    Api, Config, Director, HugePages, Icmp, Idle, Ipip, Limits, LogFormat, LogLevel, Metrics,
-    Neighbour, Pool, Port, Route, SessionSync, Snat, Tcp,
+    Announce, Api, Config, Director, HugePages, Icmp, Idle, Ipip, Limits, LogFormat, LogLevel,
+    Metrics, Neighbour, Pool, Port, Route, SessionSync, Snat, Tcp,
 };
 pub use parse::Loaded;
 pub use sluice_director::spec::{

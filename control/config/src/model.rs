@@ -33,6 +33,8 @@ pub struct Config {
     pub metrics: Metrics,
     /// `[sync]`: session synchronisation with other directors.
     pub sync: SessionSync,
+    /// `[announce]`: interfaces for routing daemons.
+    pub announce: Announce,
     /// `[ipvs]`: what programs that know IPVS have set.
     pub ipvs: Ipvs,
     /// `[[port]]`, in the file's order; a port's index here is its `PortId`.
@@ -138,6 +140,15 @@ pub struct SessionSync {
     pub key_files: Vec<PathBuf>,
     /// Most bytes of UDP payload.
     pub datagram: u16,
+}
+
+/// `[announce]`: interfaces that hold what a routing daemon is to announce.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Announce {
+    /// That of VIPs and pool addresses. `None`: nothing is announced.
+    pub interface: Option<String>,
+    /// That of other directors' pool addresses; only if there is `interface`.
+    pub peer_interface: Option<String>,
 }
 
 /// What a worker does when there is nothing to do.
@@ -258,8 +269,17 @@ pub struct Pool {
     pub name: String,
     /// Its addresses, as the file has them; no address is in two ranges of the whole file.
     pub addresses: Vec<AddressRange>,
+    /// Those that other directors have in their pool of this name.
+    pub peer_addresses: Vec<AddressRange>,
     /// Local ports, the same for each address; never 0.
     pub ports: RangeInclusive<u16>,
+}
+
+impl Pool {
+    /// All that it has, other directors' addresses as well.
+    pub fn ranges(&self) -> impl Iterator<Item = &AddressRange> {
+        self.addresses.iter().chain(&self.peer_addresses)
+    }
 }
 
 /// `[[snat]]`: a rule of source NAT.

@@ -22,13 +22,14 @@ use crate::read::Table;
 use crate::report::{Origin, Report};
 use crate::schema::Key;
 use crate::schema::keys::{
-    self, FILE, director, icmp, ipip, limits, metrics, neighbour, pool, port, route, snat, tcp,
-    timeouts,
+    self, FILE, announce, director, icmp, ipip, limits, metrics, neighbour, pool, port, route,
+    snat, tcp, timeouts,
 };
 use crate::words::SnatProtocol;
 use crate::{
-    AddressRange, Config, ConfigErrors, Device, Director, Document, Icmp, Ipip, Limits, Mac,
-    Metrics, Neighbour, Pool, Port, Prefix, Route, Snat, Tcp, check as rules, document, syntax,
+    AddressRange, Announce, Config, ConfigErrors, Device, Director, Document, Icmp, Ipip, Limits,
+    Mac, Metrics, Neighbour, Pool, Port, Prefix, Route, Snat, Tcp, check as rules, document,
+    syntax,
 };
 use values::{
     any_text, parse_folder, parse_group, parse_name, parse_ports, parse_socket, parse_source_v4,
@@ -131,6 +132,7 @@ pub(crate) fn read(file: Table<'_>, report: &mut Report) -> Config {
     let icmp = file.one(&icmp::SECTION, report);
     let ipip = file.one(&ipip::SECTION, report);
     let metrics = file.one(&metrics::SECTION, report);
+    let announce = file.one(&announce::SECTION, report);
     Config {
         director: read_director(file.one(&director::SECTION, report), report),
         api: api::read(file.one(&keys::api::SECTION, report), report),
@@ -153,6 +155,10 @@ pub(crate) fn read(file: Table<'_>, report: &mut Report) -> Config {
             source_v6: ipip.parsed(&ipip::SOURCE_V6, parse_source_v6, report),
         },
         sync: sync::read(file.one(&keys::sync::SECTION, report), report),
+        announce: Announce {
+            interface: announce.parsed(&announce::INTERFACE, parse_interface, report),
+            peer_interface: announce.parsed(&announce::PEER_INTERFACE, parse_interface, report),
+        },
         ipvs: ipvs::read(file.one(&keys::ipvs::SECTION, report), report),
         metrics: Metrics { real_servers: metrics.boolean(&metrics::REAL_SERVERS, report) },
         ports: each(file.many(&port::SECTION, report), report, read_port),
@@ -230,11 +236,15 @@ fn read_port(table: Table<'_>, report: &mut Report) -> Port {
 fn read_pool(table: Table<'_>, report: &mut Report) -> Pool {
     // An item that could not be read keeps its place, so that the others keep their numbers.
     let unknown = AddressRange::from(NO_ADDRESS);
-    let addresses = table.list::<AddressRange>(&pool::ADDRESSES, str::parse, report);
-    let addresses = addresses.unwrap_or_default();
+    let mut ranges = |key| {
+        let read = table.list::<AddressRange>(key, str::parse, report).unwrap_or_default();
+        read.into_iter().map(|range| range.unwrap_or(unknown)).collect()
+    };
+    let (addresses, peer_addresses) = (ranges(&pool::ADDRESSES), ranges(&pool::PEER_ADDRESSES));
     Pool {
         name: table.parsed(&pool::NAME, parse_name, report).unwrap_or_default(),
-        addresses: addresses.into_iter().map(|range| range.unwrap_or(unknown)).collect(),
+        addresses,
+        peer_addresses,
         ports: table.parsed_or_default(&pool::PORTS, parse_ports, report).unwrap_or(1..=u16::MAX),
     }
 }

@@ -28,6 +28,8 @@ pub(crate) enum Place {
     Metrics,
     /// `[sync]`
     Sync,
+    /// `[announce]`
+    Announce,
     /// `[ipvs]`
     Ipvs,
     /// `[[ipvs.mark]]`
@@ -122,6 +124,7 @@ impl fmt::Display for Path {
             Place::Ipip => write!(out, "ipip")?,
             Place::Metrics => write!(out, "metrics")?,
             Place::Sync => write!(out, "sync")?,
+            Place::Announce => write!(out, "announce")?,
             Place::Ipvs => write!(out, "ipvs")?,
             Place::Mark => write!(out, "ipvs.mark[{index}]")?,
             Place::Daemon => write!(out, "ipvs.daemon[{index}]")?,

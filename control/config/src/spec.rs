@@ -15,6 +15,7 @@ impl Config {
             name: pool.name.clone(),
             addresses: pool.addresses.iter().flat_map(|range| range.iter()).collect(),
             ports: pool.ports.clone(),
+            peer_addresses: pool.peer_addresses.iter().flat_map(|range| range.iter()).collect(),
         });
         Spec {
             services: self.services.iter().map(|service| self.service(service)).collect(),

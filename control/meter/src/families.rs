@@ -236,6 +236,12 @@ families! {
         "1 if an interface of this machine has the virtual address. With VRRP the sum over all \
          directors is 1.";
     VIP_CHANGES, "sluice_vip_changes", Counter, ["vip"], "How often the address came or left.";
+    DRAINING, "sluice_draining", Gauge, [], "1 while another director is to take over.";
+    ANNOUNCED, "sluice_announced_addresses", Gauge, ["kind"],
+        "Addresses that routing daemons are to announce: vip, pool (only with `[announce]`).";
+    UNSERVED, "sluice_unserved_vips", Gauge, [],
+        "Virtual addresses that are not announced since no real server of theirs gets new \
+         sessions (only with `[announce]`).";
 }
 "Session synchronisation (only with `[sync]`)": {
     SYNCHRONISED, "sluice_sync_synchronised", Gauge, [],
@@ -245,6 +251,9 @@ families! {
         "1 if the peer is heard, and hears this director.";
     SYNC_PEER_SYNCHRONISED, "sluice_sync_peer_synchronised", Gauge, ["peer"],
         "1 if the peer reported, when last heard, that it is synchronised.";
+    SYNC_PEER_DIFFERS, "sluice_sync_peer_differs", Gauge, ["peer"],
+        "1 if its services, real servers, source NAT or local addresses are not those here: \
+         connections of these break at a failover.";
     SYNC_PEER_BEHIND, "sluice_sync_peer_behind", Gauge, ["peer"],
         "1 if the peer acknowledged nothing for two seconds and is not waited for.";
     SYNC_PEER_LAG, "sluice_sync_peer_lag_seconds", Gauge, ["peer"],

@@ -141,7 +141,7 @@ impl Meter {
         }
         rows::workers(&mut page, &self.workers);
         rows::ports(&mut page, &sample.ports.ports);
-        rows::addresses(&mut page, &sample.ha.addresses);
+        rows::addresses(&mut page, &sample.ha);
         if let Some(sync) = &sample.ha.sync {
             rows::synchronisation(&mut page, sync);
         }

@@ -357,20 +357,28 @@ pub(crate) fn ports(page: &mut Page, ports: &[model::Port]) {
 }
 
 /// Virtual addresses.
-pub(crate) fn addresses(page: &mut Page, addresses: &[model::HaAddress]) {
-    let tagged = addresses.iter().map(|it| (labels(&[("vip", &it.vip.to_string())]), it));
+pub(crate) fn addresses(page: &mut Page, ha: &model::Ha) {
+    let tagged = ha.addresses.iter().map(|it| (labels(&[("vip", &it.vip.to_string())]), it));
     let tagged: Vec<_> = tagged.collect();
     page.family(&f::VIP_HELD);
     tagged.iter().for_each(|(tag, it)| page.sample(tag, None, it.interface.is_some()));
     page.family(&f::VIP_CHANGES);
     tagged.iter().for_each(|(tag, it)| page.sample(tag, None, it.changes));
+    page.one(&f::DRAINING, ha.draining);
+    let Some(announce) = &ha.announce else { return };
+    page.family(&f::ANNOUNCED);
+    for (kind, count) in [("vip", announce.vips), ("pool", announce.pool_addresses)] {
+        page.sample(&labels(&[("kind", kind)]), None, count);
+    }
+    page.one(&f::UNSERVED, announce.unserved.len() as u64);
 }
 
 type PeerColumn = (&'static Family, fn(&model::HaPeer) -> Value);
 
-const PEER_COLUMNS: [PeerColumn; 5] = [
+const PEER_COLUMNS: [PeerColumn; 6] = [
     (&f::SYNC_PEER_UP, |peer| peer.up.into()),
     (&f::SYNC_PEER_SYNCHRONISED, |peer| peer.synchronised.into()),
+    (&f::SYNC_PEER_DIFFERS, |peer| peer.differs.into()),
     (&f::SYNC_PEER_BEHIND, |peer| peer.behind.into()),
     (&f::SYNC_PEER_LAG, |peer| (peer.lag_ms / 1e3).into()),
     (&f::SYNC_PEER_UNACKNOWLEDGED, |peer| peer.unacknowledged.into()),

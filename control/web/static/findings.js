@@ -53,14 +53,19 @@ function apart({ synchronised, peers }) {
     .map((peer) => [...peerState(peer), peer])
     .filter(([kind]) => kind === "bad")
     .map(([kind, word, peer]) => {
-      const why = peer.up ? "it lacks the newest sessions" : "no session is synchronised with it";
-      return { kind, word, text: `Peer ${peer.address}: ${why}.` };
+      return { kind, word, text: `Peer ${peer.address}: ${whyBad(peer)}.` };
     });
   if (!synchronised) {
     const text = "This director does not have the sessions of the others yet.";
     found.push({ kind: "warn", word: "sessions", text });
   }
   return found;
+}
+
+function whyBad({ up, behind }) {
+  if (!up) return "no session is synchronised with it";
+  if (behind) return "it lacks the newest sessions";
+  return "it has other services, real servers or local addresses";
 }
 
 function standing(status) {

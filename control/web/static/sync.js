@@ -42,9 +42,10 @@ function stateOf({ synchronised, pulling_from: from, pulled }) {
 }
 
 /** Kind and word of a peer's state. */
-export function peerState({ up, behind, synchronised }) {
+export function peerState({ up, behind, differs, synchronised }) {
   if (!up) return ["bad", "down"];
   if (behind) return ["bad", "behind"];
+  if (differs) return ["bad", "configuration differs"];
   return synchronised ? ["good", "up"] : ["warn", "not synchronised"];
 }
 

@@ -14,6 +14,7 @@ mod hairpins;
 mod health_state;
 mod ids;
 mod names;
+mod pools;
 mod probes;
 mod real;
 pub(crate) mod side;
@@ -29,6 +30,7 @@ pub use health_state::HealthState;
 pub use ids::Retired;
 pub(crate) use names::Renamed;
 pub use names::{Names, RealName, Resolver, ServiceName};
+pub use pools::Pool;
 pub use probes::{MAX_PROBED, probe_port};
 pub(crate) use side::Side;
 pub(crate) use takers::Takers;
@@ -273,77 +275,6 @@ pub struct Real {
     pub orphans: Orphans,
     /// False for a tombstone.
     pub live: bool,
-}
-
-/// A local pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pool {
-    /// The operator's name for it.
-    pub name: String,
-    /// Its addresses of IPv4 and of IPv6.
-    pub locals: [Vec<LocalId>; 2],
-    /// Whether sessions of the IPv4 table and of the extended one take ports of its IPv4 addresses:
-    /// each then has its own half of them. Those of IPv6 are all the extended one's.
-    pub shared: bool,
-    /// Whether hosts inside reach each other by its addresses and ports: rules of source NAT use
-    /// it that say so, and no service.
-    pub hairpins: bool,
-    /// First local port.
-    pub first_port: u16,
-    /// Number of local ports for each address: 1 to 65,535.
-    pub ports: u32,
-    /// 2⁴⁸ divided by that, rounded up: a division for each packet takes its time.
-    each: u64,
-}
-
-impl Pool {
-    /// The same with so many ports from one on.
-    pub(crate) fn with_ports(self, first_port: u16, ports: u32) -> Self {
-        Self { first_port, ports, each: (1 << 48) / u64::from(ports.max(1)) + 1, ..self }
-    }
-
-    /// 2⁴⁸ divided by the number of its ports, rounded up.
-    pub(crate) const fn each(&self) -> u64 {
-        self.each
-    }
-
-    /// The ports that belong to `worker` of `workers`: how many, and the offset of the first.
-    pub fn share(&self, worker: u16, workers: u16) -> (u32, u32) {
-        // Each new session asks, and divisions take their time.
-        if workers < 2 {
-            return (0, self.ports);
-        }
-        let (worker, workers) = (u32::from(worker), u32::from(workers));
-        let start = self.ports * worker / workers;
-        let end = self.ports * (worker + 1) / workers;
-        (start, end - start)
-    }
-
-    /// The ports of addresses of IPv4 or IPv6 that new sessions of one of a worker's tables take:
-    /// see [`Pool::share`].
-    pub(crate) fn share_of(
-        &self,
-        (extended, six): (bool, bool),
-        (worker, workers): (u16, u16),
-    ) -> (u32, u32) {
-        if self.shared && !six {
-            self.share(worker * 2 + u16::from(extended), workers * 2)
-        } else {
-            self.share(worker, workers)
-        }
-    }
-
-    /// The worker that `port` belongs to, if it is one of the pool's.
-    #[inline(always)]
-    pub fn owner(&self, port: u16, workers: u16) -> Option<u16> {
-        let offset = u32::from(port.checked_sub(self.first_port)?);
-        if offset >= self.ports {
-            return None;
-        }
-        // Exact, since what is divided is below 2³², and times `ports` below 2⁴⁸.
-        let part = (u64::from(offset) + 1) * u64::from(workers) - 1;
-        Some(((part * self.each) >> 48) as u16)
-    }
 }
 
 /// A compiled configuration.

@@ -361,6 +361,9 @@ pub struct LocalPool {
     pub name: String,
     /// Local addresses, of either family or both; an address belongs to one pool only.
     pub addresses: Vec<IpAddr>,
+    /// Those that other directors take from their pool of this name: their sessions go on here, and
+    /// no session of this director's takes one.
+    pub peer_addresses: Vec<IpAddr>,
     /// Local ports, the same for each address.
     pub ports: RangeInclusive<u16>,
 }

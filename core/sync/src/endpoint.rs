@@ -125,6 +125,16 @@ impl Endpoint {
         })
     }
 
+    /// That of the configuration.
+    pub const fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// The configuration has another fingerprint from now on.
+    pub fn set_fingerprint(&mut self, fingerprint: u64) {
+        self.fingerprint = fingerprint;
+    }
+
     /// A datagram came from a peer.
     pub fn handle(&mut self, now: Duration, peer: usize, datagram: &[u8]) {
         self.now = self.now.max(now);

@@ -8,6 +8,9 @@
 //!      └──────────────────┴──── lan (sw) ─────┴─────────────────┘
 //! ```
 //!
+//! The directors have a wire between them too, `ha`, 203.0.113.1 and .2, for what they tell each
+//! other.
+//!
 //! What moves: the virtual addresses 192.0.2.200 and 2001:db8:2::200, and the local ones,
 //! 192.0.2.10 and 2001:db8:2::10. No director has them by itself: keepalived, from the file that
 //! `sluice ha config keepalived` makes, gives them to one of them. Everybody is on the link, so
@@ -16,14 +19,16 @@
 //! Each director has a lab of its own (directory, socket, log, state) beside that of the network.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::dual::enable;
+use super::{Bed, Driver};
 use crate::director::Director;
 use crate::entry::{Real, Service};
 use crate::error::LabError;
 use crate::family::{FAMILIES, Family};
 use crate::lab::{End, Lab, Netns};
-use crate::process::Running;
+use crate::process::{Running, wait_until};
 use crate::web;
 
 /// How many directors there are.
@@ -34,6 +39,21 @@ pub const REALS: usize = 2;
 pub const PORT: &str = "front";
 /// The directors' roles, as `sluice ha config keepalived` has them.
 pub const ROLES: [&str; DIRECTORS] = ["primary", "secondary"];
+
+/// What the directors' ports are, and how many workers each director has.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// How the port is driven.
+    pub driver: Driver,
+    /// Workers, and queues of the port.
+    pub workers: u32,
+}
+
+impl Default for Kind {
+    fn default() -> Self {
+        Self { driver: Driver::AfXdp, workers: 1 }
+    }
+}
 
 /// The network, and what runs in it.
 #[derive(Debug)]
@@ -66,6 +86,7 @@ pub struct Node {
     /// Its lab: configuration, logs, sockets, state.
     pub lab: Lab,
     index: usize,
+    kind: Kind,
 }
 
 impl Pair {
@@ -75,6 +96,14 @@ impl Pair {
     /// # Errors
     /// When the machine refuses.
     pub fn new(prefix: &str, more: [&str; DIRECTORS]) -> Result<Self, LabError> {
+        Self::of(Kind::default(), prefix, more)
+    }
+
+    /// The same with such ports and workers.
+    ///
+    /// # Errors
+    /// When the machine refuses.
+    pub fn of(kind: Kind, prefix: &str, more: [&str; DIRECTORS]) -> Result<Self, LabError> {
         let mut lab = Lab::new(prefix)?;
         let (client, lan) = (lab.space("client")?, lab.space("lan")?);
         let reals = ["rs1", "rs2"].map(|name| lab.space(name));
@@ -82,18 +111,23 @@ impl Pair {
         lan.ip(&["link", "add", "sw", "type", "bridge", "stp_state", "0"])?;
         lan.ip(&["link", "set", "sw", "up"])?;
         let mut pair = Self { peers: Vec::new(), nodes: Vec::new(), client, reals, lan, lab };
-        pair.plug_in(&pair.client, "eth0", 48)?;
+        pair.plug_in(&pair.client, "eth0", 48, 1)?;
         for (index, real) in pair.reals.iter().enumerate() {
-            pair.plug_in(real, "eth0", 11 + index)?;
+            pair.plug_in(real, "eth0", 11 + index, 1)?;
         }
         for (index, more) in more.into_iter().enumerate() {
             let mut lab = Lab::new(prefix)?;
             let space = lab.space(["a", "b"][index])?;
-            pair.plug_in(&space, PORT, 1 + index)?;
+            pair.plug_in(&space, PORT, 1 + index, kind.workers)?;
+            if kind.driver == Driver::AfPacket {
+                // They are its twin's.
+                space.ip(&["address", "flush", "dev", PORT])?;
+            }
             let (keepalived, director) = (None, None);
             let more = more.to_owned();
-            pair.nodes.push(Node { keepalived, director, more, space, lab, index });
+            pair.nodes.push(Node { keepalived, director, more, space, lab, index, kind });
         }
+        pair.link_nodes()?;
         for (index, real) in pair.reals.iter().enumerate() {
             pair.peers.push(web::start_nginx(real, index + 1)?);
             let name = format!("lines{}", index + 1);
@@ -102,12 +136,12 @@ impl Pair {
         Ok(pair)
     }
 
-    /// As [`Self::new`], then starts both directors and keepalived on both.
+    /// As [`Self::new`] with such ports, then starts both directors and keepalived on both.
     ///
     /// # Errors
     /// When the machine refuses, or one of them does not come up.
-    pub fn started(prefix: &str, more: [&str; DIRECTORS]) -> Result<Self, LabError> {
-        let mut pair = Self::new(prefix, more)?;
+    pub fn started(kind: Kind, prefix: &str, more: [&str; DIRECTORS]) -> Result<Self, LabError> {
+        let mut pair = Self::of(kind, prefix, more)?;
         for node in &mut pair.nodes {
             node.start_director()?;
         }
@@ -131,6 +165,11 @@ impl Pair {
             Family::V4 => "192.0.2.10",
             Family::V6 => "2001:db8:2::10",
         }
+    }
+
+    /// A director's address on the wire between the two, for session synchronisation.
+    pub fn between(index: usize) -> String {
+        format!("203.0.113.{}", 1 + index)
     }
 
     /// A host's own address: directors are 1 and 2, real servers 11 and 12, the client 48.
@@ -158,10 +197,26 @@ impl Pair {
         self.lan.ip(&["link", "set", "dev", &socket, state]).map(drop)
     }
 
-    fn plug_in(&self, space: &Netns, device: &str, number: usize) -> Result<(), LabError> {
+    fn link_nodes(&self) -> Result<(), LabError> {
+        let end = |index: usize| End { space: &self.nodes[index].space, device: "ha", mac: None };
+        self.lab.veth(end(0), end(1), 1)?;
+        for (index, node) in self.nodes.iter().enumerate() {
+            enable(&node.space, &["ha"])?;
+            node.space.address("ha", &format!("{}/24", Self::between(index)))?;
+        }
+        Ok(())
+    }
+
+    fn plug_in(
+        &self,
+        space: &Netns,
+        device: &str,
+        number: usize,
+        queues: u32,
+    ) -> Result<(), LabError> {
         let (mac, socket) = (format!("02:00:00:00:02:{number:02}"), format!("p{number}"));
         let one = End { space, device, mac: Some(&mac) };
-        self.lab.veth(one, End { space: &self.lan, device: &socket, mac: None }, 1)?;
+        self.lab.veth(one, End { space: &self.lan, device: &socket, mac: None }, queues)?;
         self.lan.ip(&["link", "set", "dev", &socket, "master", "sw"])?;
         enable(space, &[device])?;
         space.address(device, &format!("{}/24", Self::host(Family::V4, number)))?;
@@ -178,7 +233,29 @@ impl Node {
         let mut director = Director::launch_in(&self.space, &self.text(), &[])?;
         director.wait_ready()?;
         self.director = Some(director);
+        if self.kind.driver == Driver::AfPacket {
+            self.settle_twin()?;
+        }
         Ok(())
+    }
+
+    /// The interface that has the addresses.
+    pub fn device(&self) -> String {
+        match self.kind.driver {
+            Driver::AfXdp => PORT.to_owned(),
+            Driver::AfPacket => Bed::twin_of(PORT),
+        }
+    }
+
+    fn settle_twin(&self) -> Result<(), LabError> {
+        let (twin, number) = (self.device(), 1 + self.index);
+        wait_until("the twin", Duration::from_secs(10), || {
+            Ok(self.space.has_device(&twin).then_some(()))
+        })?;
+        enable(&self.space, &[&twin])?;
+        self.space.address(&twin, &format!("{}/24", Pair::host(Family::V4, number)))?;
+        self.space.address(&twin, &format!("{}/64", Pair::host(Family::V6, number)))?;
+        self.space.ip(&["link", "set", "dev", &twin, "up"]).map(drop)
     }
 
     /// Its director.
@@ -205,7 +282,8 @@ impl Node {
     /// When the file cannot be made.
     pub fn keepalived_text(&mut self, options: &[&str]) -> Result<String, LabError> {
         let config = Director::config_in(self.lab.dir()).display().to_string();
-        let mut args = vec!["ha", "config", "keepalived", "--interface", PORT];
+        let device = self.device();
+        let mut args = vec!["ha", "config", "keepalived", "--interface", &device];
         args.extend(["--role", ROLES[self.index], "--advert-ms", "100", "--config", &config]);
         args.extend(options);
         self.director()?.sluice(&args)
@@ -260,7 +338,11 @@ impl Node {
     /// # Errors
     /// When `ip` refuses.
     pub fn holds(&self, address: &str) -> Result<bool, LabError> {
-        let shown = self.space.ip(&["-o", "address", "show", "dev", PORT])?.stdout;
+        // A twin goes with its director.
+        if !self.space.has_device(&self.device()) {
+            return Ok(false);
+        }
+        let shown = self.space.ip(&["-o", "address", "show", "dev", &self.device()])?.stdout;
         Ok(shown.contains(&format!(" {address}/")))
     }
 
@@ -295,7 +377,15 @@ impl Node {
         let socket = Director::socket_in(self.lab.dir());
         let state = socket.with_file_name("state");
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let core = self.lab.seat() % cores;
+        let first = self.lab.seat() % cores;
+        let workers: Vec<_> =
+            (0..self.kind.workers as usize).map(|worker| (first + worker) % cores).collect();
+        let device = match self.kind.driver {
+            Driver::AfXdp => format!("device = \"af_xdp:{PORT}\""),
+            Driver::AfPacket => {
+                format!("device = \"af_packet:{PORT}\"\ntwin = \"{}\"", self.device())
+            }
+        };
         let services = FAMILIES.map(|family| {
             let name = |what: &str| format!("{what}{}", family.bits());
             let reals = || (0..REALS).map(|index| Real::at(Pair::host(family, 11 + index)));
@@ -311,9 +401,9 @@ impl Node {
                 .concat()
         });
         format!(
-            "[director]\ncores = [{core}]\ncontrol_socket = {socket:?}\nstate_dir = {state:?}\n\n\
+            "[director]\ncores = {workers:?}\ncontrol_socket = {socket:?}\nstate_dir = {state:?}\n\n\
              [limits]\nsessions = 100000\n\n\
-             [[port]]\nname = \"{PORT}\"\ndevice = \"af_xdp:{PORT}\"\n\n\
+             [[port]]\nname = \"{PORT}\"\n{device}\n\n\
              [[pool]]\nname = \"lan\"\naddresses = [\"{}\", \"{}\"]\n\n{}\n{}",
             Pair::local(Family::V4),
             Pair::local(Family::V6),

@@ -28,6 +28,7 @@ mod privilege;
 mod queue;
 mod tap;
 mod thread;
+mod tun;
 mod vnet;
 mod wake;
 mod xsk;
@@ -42,6 +43,7 @@ pub use pool::FramePool;
 pub use port::{Port, PortStats};
 pub use queue::{BURST, Burst, QueuePair, RxQueue, TxQueue};
 pub use thread::WorkerThread;
+pub use tun::AddressHolder;
 
 /// What can go wrong returns this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -222,7 +222,8 @@ fn write_unfinished(fd: RawFd, frame: &mut Mbuf) -> io::Result<()> {
 }
 
 /// Opens one queue of a TAP interface, making the interface with the first.
-fn open_queue(name: &str, several: bool, unfinished: bool) -> io::Result<OwnedFd> {
+/// Makes an interface of this name and kind, or one more queue of it.
+pub(crate) fn make(name: &str, kind: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: the path is a C string; the descriptor is owned at once.
     let queue = unsafe {
         let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_CLOEXEC;
@@ -233,14 +234,18 @@ fn open_queue(name: &str, several: bool, unfinished: bool) -> io::Result<OwnedFd
         OwnedFd::from_raw_fd(fd)
     };
     let mut query = interface::request_for(name)?;
-    let several = if several { libc::IFF_MULTI_QUEUE } else { 0 };
-    let header = if unfinished { libc::IFF_VNET_HDR } else { 0 };
-    let flags = libc::IFF_TAP | libc::IFF_NO_PI | several | header;
-    query.ifr_ifru.ifru_flags = flags as libc::c_short;
+    query.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI) as libc::c_short;
     // SAFETY: the request is valid for the ioctl, which writes the name into it.
     if unsafe { libc::ioctl(queue.as_raw_fd(), libc::TUNSETIFF, &mut query) } < 0 {
         return Err(io::Error::last_os_error());
     }
+    Ok(queue)
+}
+
+fn open_queue(name: &str, several: bool, unfinished: bool) -> io::Result<OwnedFd> {
+    let several = if several { libc::IFF_MULTI_QUEUE } else { 0 };
+    let header = if unfinished { libc::IFF_VNET_HDR } else { 0 };
+    let queue = make(name, libc::IFF_TAP | several | header)?;
     if unfinished {
         let offloads = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
         // SAFETY: the ioctl takes a number.

@@ -118,6 +118,7 @@ impl Site {
                 name: "lan".to_owned(),
                 addresses,
                 ports: self.first_port..=65_535,
+                peer_addresses: Vec::new(),
             }],
             timeouts: self.timeouts,
             no_session: self.no_session,

@@ -4,12 +4,9 @@ use sluice_config::{Config, HugePages as Wish};
 
 use super::facts::Facts;
 use super::finding::{Finding, Mark, Section};
+use crate::capacity::{SESSION_BYTES, WIDE_SESSION_BYTES};
 use crate::show::{count, memory as humane};
 
-/// What an IPv4 session takes with its index, in bytes; one of the wide table takes more.
-const SESSION_BYTES: u64 = 48;
-/// The same of the wide table.
-const WIDE_SESSION_BYTES: u64 = 80;
 /// Packet buffers and the rest of a director with few sessions, in bytes.
 const BASE_BYTES: u64 = 96 << 20;
 /// Buffers of large frames of a queue of an `af_packet` port, in bytes.

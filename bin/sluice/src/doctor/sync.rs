@@ -24,6 +24,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
         Some(Some(sync)) => {
             findings.extend(sync.peers.iter().filter_map(|peer| lost(facts, sync, peer)));
             findings.extend(sync.peers.iter().filter_map(|peer| behind(sync, peer)));
+            findings.extend(sync.peers.iter().filter_map(|peer| differs(facts, peer)));
             findings.extend(pending(facts, sync));
             findings.extend(reports(facts, sync));
             findings.extend(forged(facts, sync));
@@ -133,6 +134,23 @@ fn lost(facts: &Facts, sync: &HaSync, peer: &HaPeer) -> Option<Finding> {
              through both ways (`tcpdump -ni any udp port {port}` shows what comes)"
         )),
     })
+}
+
+/// A peer that lacks what sessions need to go on there, or has more.
+fn differs(facts: &Facts, peer: &HaPeer) -> Option<Finding> {
+    if !(peer.up && peer.differs) {
+        return None;
+    }
+    let text = format!(
+        "peer {} ({}) has other services, real servers, source NAT or local addresses: connections \
+         of what is missing on either side break at a failover",
+        peer.address, peer.name
+    );
+    let command = facts.reached.sluice("config show");
+    Some(find("sync_differs", Mark::Warn, text).advise(format!(
+        "compare `{command}` here and there; directors that are active at the same time name each \
+         other's pool addresses in `peer_addresses`"
+    )))
 }
 
 fn behind(sync: &HaSync, peer: &HaPeer) -> Option<Finding> {

@@ -208,6 +208,7 @@ fn pair(facts: &mut Facts) -> &mut HaSync {
         up: true,
         for_s: 90.0,
         synchronised: true,
+        differs: false,
         behind: false,
         lag_ms: 0.5,
         unacknowledged: 1,

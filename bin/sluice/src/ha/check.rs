@@ -17,6 +17,8 @@ use crate::cli::ha::Check;
 
 /// For all answers together.
 const LIMIT: Duration = Duration::from_millis(900);
+/// How often a director that is watched is asked whether it lives.
+const PULSE: Duration = Duration::from_millis(100);
 
 /// What was found.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,7 +47,10 @@ pub fn run(asked: &Check, socket: &Socket) -> Result<ExitCode, Box<dyn Error>> {
         (true, Some(_)) if socket.is_remote() && asked.asking.socket.is_none() => {
             return Err("--hold-ms needs the control socket: leave --url out".into());
         }
-        (true, Some(ms)) => held(&client, Duration::from_millis(ms)),
+        (true, Some(ms)) => {
+            let patience = Duration::from_millis(asked.patience_ms);
+            held(&client, Duration::from_millis(ms), patience)
+        }
         (true, None) => alive(&client, Instant::now() + LIMIT),
         (false, _) => ready(&client, Instant::now() + LIMIT),
     };
@@ -58,21 +63,34 @@ fn tell(verdict: &Verdict, json: bool) -> Result<ExitCode, Box<dyn Error>> {
     super::tell((verdict.passed(), why), object, json)
 }
 
-/// Whether a director answers now, and goes on for so long.
-fn held(client: &Client, hold: Duration) -> Verdict {
+/// Whether a director answers now, and goes on for so long: it neither ends nor freezes. Its
+/// control loop is asked once, since a reload may keep that busy; then only its API, which has a
+/// thread of its own.
+fn held(client: &Client, hold: Duration, patience: Duration) -> Verdict {
     // Before it is asked, so that no end of the director falls between.
     let stream = UnixStream::connect(client.path());
     let begun = Instant::now();
+    let answers = || ask(client, &Resource::Alive, Instant::now() + patience);
+    if let Err(error) = answers() {
+        return Verdict::dead(error);
+    }
     let verdict = alive(client, begun + LIMIT);
-    if stream.is_ok_and(|stream| verdict.alive && !stays(stream, begun + hold)) {
-        return Verdict::dead("the director has ended");
+    let (Ok(mut stream), true) = (stream, verdict.alive) else { return verdict };
+    let end = begun + hold;
+    while Instant::now() < end {
+        if !stays(&mut stream, end.min(Instant::now() + PULSE)) {
+            return Verdict::dead("the director has ended");
+        }
+        if let Err(error) = answers() {
+            return Verdict::dead(format!("the director does not answer: {error}"));
+        }
     }
     verdict
 }
 
 /// Whether nobody closes a connection until then. The server reads requests from it, and nothing
 /// else ends it as early as that.
-fn stays(mut stream: UnixStream, until: Instant) -> bool {
+fn stays(stream: &mut UnixStream, until: Instant) -> bool {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return true;
@@ -174,11 +192,10 @@ mod tests {
 
     #[test]
     fn the_end_of_a_director_is_seen_at_once() {
-        let (here, there) = UnixStream::pair().expect("a pair");
-        assert!(stays(here.try_clone().expect("a clone"), Instant::now()));
-        let soon = Instant::now() + Duration::from_millis(30);
-        assert!(stays(here.try_clone().expect("a clone"), soon));
+        let (mut here, there) = UnixStream::pair().expect("a pair");
+        assert!(stays(&mut here, Instant::now()));
+        assert!(stays(&mut here, Instant::now() + Duration::from_millis(30)));
         drop(there);
-        assert!(!stays(here, Instant::now() + Duration::from_secs(60)));
+        assert!(!stays(&mut here, Instant::now() + Duration::from_secs(60)));
     }
 }

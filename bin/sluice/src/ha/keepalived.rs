@@ -127,7 +127,7 @@ fn text(
     let mut out = String::new();
     // Writing to a string does not fail.
     let _ = write_head(&mut out, asked, origin, &all);
-    let _ = write_scripts(&mut out, command);
+    let _ = write_scripts(&mut out, asked, command);
     if instances.len() > 1 {
         let _ = write_group(&mut out, &instances);
     }
@@ -156,10 +156,19 @@ fn write_head(
     )
 }
 
-fn write_scripts(out: &mut String, command: &str) -> std::fmt::Result {
-    writeln!(out, "# No director answers: state FAULT, at once when it ends.")?;
+fn write_scripts(out: &mut String, asked: &Keepalived, command: &str) -> std::fmt::Result {
+    // As long as a backup waits for adverts, nearly.
+    let patience_ms = (asked.advert_ms * 5 / 2).clamp(50, 900);
+    writeln!(
+        out,
+        "# No director answers: state FAULT, at once when it ends, soon when it freezes."
+    )?;
     writeln!(out, "vrrp_script sluice_alive {{")?;
-    writeln!(out, "    script \"{command} ha check --alive --hold-ms {HOLD_MS}\"")?;
+    writeln!(
+        out,
+        "    script \"{command} ha check --alive --hold-ms {HOLD_MS} \
+         --patience-ms {patience_ms}\""
+    )?;
     writeln!(out, "    interval 1\n    timeout 3\n    fall 1\n    rise 1\n    init_fail\n}}\n")?;
     writeln!(out, "# Not ready: it loses to a director that is, and serves when it is alone.")?;
     writeln!(out, "vrrp_script sluice_ready {{")?;

@@ -1,10 +1,13 @@
 //! `sluice ha`.
 
-use sluice_api::model::{Ha, HaDatagrams, HaPeer, HaReports, HaRole, HaSync};
+use sluice_api::model::{Ha, HaAnnounce, HaDatagrams, HaPeer, HaReports, HaRole, HaSync};
 
 use super::figures::{count, span};
 use super::table::{Align, Cell, Table};
 use super::{BAD, NOTE, Shown};
+
+/// So many addresses are listed in a line.
+const LISTED: usize = 5;
 
 /// Virtual addresses, and what role they make.
 pub fn ha(ha: &Ha) -> Shown {
@@ -42,11 +45,40 @@ pub fn ha(ha: &Ha) -> Shown {
     if ha.draining {
         remark += "\ndraining: another director is to take over (`sluice ha drain --undo` ends it)";
     }
+    if let Some(announce) = &ha.announce {
+        remark += &format!("\n{}", announced(announce));
+    }
     if let Some(sync) = &ha.sync {
         text += &peers(sync);
         remark += &format!("\n{}", synchronisation(sync));
     }
     Shown { text, remark: Some(remark) }
+}
+
+/// What routing daemons find on the interfaces that are theirs to announce.
+fn announced(announce: &HaAnnounce) -> String {
+    let HaAnnounce { interface, peer_interface, vips, unserved, pool_addresses, withdrawn } =
+        announce;
+    let peers = peer_interface.iter().map(|name| format!(" and {name}")).collect::<String>();
+    let mut text = format!(
+        "to announce on {interface}{peers}: {} virtual addresses, {} pool addresses",
+        count(*vips),
+        count(*pool_addresses)
+    );
+    if let Some(why) = withdrawn {
+        text += &format!("\nno virtual address is announced: {why}");
+    } else if !unserved.is_empty() {
+        let listed = unserved.iter().take(LISTED).map(ToString::to_string).collect::<Vec<_>>();
+        let more = match unserved.len().saturating_sub(LISTED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        text += &format!(
+            "\nnot announced, for no real server gets new sessions: {}{more}",
+            listed.join(", ")
+        );
+    }
+    text
 }
 
 /// The other directors, and what has been reported.
@@ -65,6 +97,7 @@ fn peers(sync: &HaSync) -> String {
         let state = match peer {
             HaPeer { up: false, .. } => Cell::from("down").style(BAD),
             HaPeer { behind: true, .. } => Cell::from("up, behind").style(BAD),
+            HaPeer { differs: true, .. } => Cell::from("up, configuration differs").style(BAD),
             HaPeer { synchronised: false, .. } => Cell::from("up, not synchronised").style(NOTE),
             _ => Cell::from("up"),
         };

@@ -3,10 +3,10 @@
 use sluice::replay;
 use sluice_api::SessionQuery;
 use sluice_api::model::{
-    Balanced, Drop, Drops, Fate, Ha, HaAddress, HaDatagrams, HaPeer, HaReports, HaRole, HaSync,
-    IdleMode, Memory, Persistence, Port, PortState, Ports, Protocol, Real, RealState, Received,
-    Reload, Sent, Service, Services, Session, SessionCounts, SessionState, Sessions, SnatRule,
-    Status, Steering, SteeringMode, Ways, Worker,
+    Balanced, Drop, Drops, Fate, Ha, HaAddress, HaAnnounce, HaDatagrams, HaPeer, HaReports, HaRole,
+    HaSync, IdleMode, Memory, Persistence, Port, PortState, Ports, Protocol, Real, RealState,
+    Received, Reload, Sent, Service, Services, Session, SessionCounts, SessionState, Sessions,
+    SnatRule, Status, Steering, SteeringMode, Ways, Worker,
 };
 use sluice_director::Reason;
 
@@ -303,6 +303,7 @@ fn ha() {
     };
     let ha = Ha {
         draining: false,
+        announce: None,
         sync: None,
         role: HaRole::Partial,
         addresses: vec![
@@ -316,6 +317,27 @@ fn ha() {
 }
 
 #[test]
+fn ha_that_announces() {
+    let remark = |announce| {
+        let ha = Ha { announce: Some(announce), ..Ha::default() };
+        super::ha(&ha).remark.unwrap_or_default()
+    };
+    let announce = HaAnnounce {
+        interface: "sluice".to_owned(),
+        peer_interface: Some("sluice-peers".to_owned()),
+        vips: 1234,
+        unserved: (1..=7).map(|last| ([198, 51, 100, last]).into()).collect(),
+        pool_addresses: 2,
+        withdrawn: None,
+    };
+    insta::assert_snapshot!(remark(announce.clone()));
+    let withdrawn = Some("port front is not up".to_owned());
+    let said = remark(HaAnnounce { withdrawn, peer_interface: None, ..announce });
+    assert!(said.contains("on sluice: 1,234 virtual"), "{said}");
+    assert!(said.ends_with("no virtual address is announced: port front is not up"), "{said}");
+}
+
+#[test]
 fn ha_with_peers() {
     let peer = |last: u8, up, synchronised, behind| HaPeer {
         address: ([192, 0, 2, last], 8848).into(),
@@ -323,6 +345,7 @@ fn ha_with_peers() {
         up,
         for_s: 77.0,
         synchronised,
+        differs: last == 6,
         behind,
         lag_ms: 1.25,
         unacknowledged: 3,
@@ -338,6 +361,7 @@ fn ha_with_peers() {
             peer(3, false, false, false),
             peer(4, true, false, false),
             peer(5, true, true, true),
+            peer(6, true, true, false),
         ],
         reports_sent: 1000,
         reports_received: HaReports {

@@ -116,6 +116,7 @@ impl Link {
     pub fn follow(&mut self, plan: Arc<Plan>) {
         if self.epoch.replace(plan.epoch) != Some(plan.epoch) {
             (self.reals, self.resolver) = (Reals::of(&plan), Resolver::new(&plan));
+            self.endpoint.set_fingerprint(plan.fingerprint());
             self.plan = plan;
         }
     }
@@ -327,13 +328,14 @@ impl Link {
     fn show(&self) -> Option<HaSync> {
         let status = self.endpoint.status(self.now());
         let Imported { new, newer, ended, older, unknown, refused } = self.imported;
-        let counters = &status.counters;
+        let (counters, own) = (&status.counters, self.endpoint.fingerprint());
         let peers = self.peers.iter().zip(&status.peers).map(|(address, peer)| HaPeer {
             address: *address,
             name: peer.name.clone(),
             up: peer.up,
             for_s: peer.since.as_secs_f64(),
             synchronised: peer.synchronised,
+            differs: !peer.name.is_empty() && peer.fingerprint != own,
             behind: peer.behind,
             lag_ms: peer.lag.as_secs_f64() * 1e3,
             unacknowledged: peer.unacknowledged,

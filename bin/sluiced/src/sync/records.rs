@@ -118,6 +118,7 @@ mod tests {
             name: "lan".to_owned(),
             addresses: vec![[192, 0, 2, 10].into()],
             ports: 1024..=65_535,
+            peer_addresses: Vec::new(),
         };
         let spec = Spec { services: services.collect(), pools: vec![pool], ..Spec::default() };
         let plan = Plan::compile(&spec, None, &Retired::default()).expect("a plan");

@@ -18,9 +18,29 @@ pub struct Ha {
     pub draining: bool,
     /// Each virtual address of a service, in order.
     pub addresses: Vec<HaAddress>,
+    /// What routing daemons are to announce; absent when `[announce]` is not configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub announce: Option<HaAnnounce>,
     /// Session synchronisation; absent when `[sync]` is not configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<HaSync>,
+}
+
+/// The interfaces that hold what a routing daemon is to announce as connected routes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HaAnnounce {
+    /// That of virtual addresses and pool addresses.
+    pub interface: String,
+    /// That of other directors' pool addresses; absent when it is not configured.
+    pub peer_interface: Option<String>,
+    /// Virtual addresses that are announced.
+    pub vips: u64,
+    /// Those that are not since none of their services has a real server that gets new sessions.
+    pub unserved: Vec<IpAddr>,
+    /// Pool addresses that are announced, of this director and of others.
+    pub pool_addresses: u64,
+    /// Why no virtual address is announced; absent when some may be.
+    pub withdrawn: Option<String>,
 }
 
 /// What `POST /v1/ha/drain` is asked.
@@ -68,6 +88,10 @@ pub struct HaPeer {
     pub for_s: f64,
     /// Whether it says that it is synchronised.
     pub synchronised: bool,
+    /// Whether its services, rules of source NAT, real servers or local addresses were others than
+    /// here when it was last heard: connections of these break at a failover.
+    #[serde(default)]
+    pub differs: bool,
     /// Whether it acknowledged nothing for so long that it is not waited for. It asks for
     /// everything when it is back.
     pub behind: bool,

@@ -114,13 +114,15 @@ pub(super) fn check_pools(config: &Config, bounds: &Bounds, report: &mut Report)
     let mut ranges = Vec::new();
     let mut total: u128 = 0;
     for (index, pool) in config.pools.iter().enumerate() {
-        let path = path(index).key("addresses");
+        let (path, peers) = (path(index).key("addresses"), path(index).key("peer_addresses"));
         if pool.addresses.is_empty() {
             let hint = "give the pool at least one address, such as [\"192.0.2.10\"]";
             report.error(path, "the list is empty", hint);
         }
-        for (item, &range) in pool.addresses.iter().enumerate() {
-            let path = path.item(item);
+        let own = pool.addresses.iter().enumerate().map(|(item, range)| (path.item(item), range));
+        let theirs = pool.peer_addresses.iter().enumerate();
+        let theirs = theirs.map(|(item, range)| (peers.item(item), range));
+        for (path, &range) in own.chain(theirs) {
             if report.is_broken(path) {
                 continue;
             }
@@ -153,7 +155,7 @@ fn check_overlaps(ranges: &[(AddressRange, Path)], report: &mut Report) {
     let Some(mut widest) = ranges.first().copied() else { return };
     for &(range, path) in &ranges[1..] {
         if widest.0.contains(range.first()) {
-            let place = |path: Path| (path.index, path.item);
+            let place = |path: Path| (path.index, path.key, path.item);
             let (earlier, later) = if place(widest.1) <= place(path) {
                 (widest, (range, path))
             } else {

@@ -90,9 +90,7 @@ fn check_probe_addresses(config: &Config, report: &mut Report) {
     for (index, address) in all.iter().enumerate() {
         let vip = config.services.iter().find(|service| service.vip == *address);
         let pools = config.pools.iter();
-        let pool = pools
-            .clone()
-            .find(|pool| pool.addresses.iter().any(|range| range.iter().any(|it| it == *address)));
+        let pool = pools.clone().find(|pool| pool.ranges().any(|range| range.contains(*address)));
         let taken = match (vip, pool) {
             (Some(service), _) => format!("service {:?} has {address}", service.name),
             (_, Some(pool)) => format!("pool {:?} has {address}", pool.name),

@@ -99,7 +99,8 @@ fn real_servers_of_all_services_count() {
 fn a_whole_family_of_addresses_is_counted_not_expanded() {
     let mut config = config();
     let all: AddressRange = "1.0.0.0-126.255.255.255".parse().expect("a range");
-    config.pools.push(Pool { name: "all".to_owned(), addresses: vec![all], ports: 1..=2 });
+    let (name, addresses) = ("all".to_owned(), vec![all]);
+    config.pools.push(Pool { name, addresses, peer_addresses: Vec::new(), ports: 1..=2 });
     let found = wrong(&config, &BOUNDS);
     assert_eq!(found[0].0, "pool[1].addresses[0]");
     assert!(found[0].1.contains("2113929220 local addresses"), "{found:?}");

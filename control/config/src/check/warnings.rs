@@ -11,8 +11,8 @@ use crate::{
 
 /// More sessions than this are worth a remark on memory.
 const MANY_SESSIONS: u32 = 1 << 27;
-/// What a session takes in memory, in bytes, at most.
-const SESSION_BYTES: u64 = 72;
+/// What the place of a session takes in the tables of both kinds, in bytes (docs/operations.md).
+const SESSION_BYTES: u64 = 156;
 /// More held frames than this, in all workers together, are worth a remark on memory.
 const MANY_HELD_FRAMES: u64 = 65_536;
 /// What a held frame takes in memory, in bytes.

@@ -1,5 +1,6 @@
 //! Every section and key of the configuration file, described once: a file for each section.
 
+pub(crate) mod announce;
 pub(crate) mod api;
 pub(crate) mod check;
 pub(crate) mod director;
@@ -51,6 +52,7 @@ pub(crate) static FILE: Section = Section {
         &ipip::SECTION,
         &metrics::SECTION,
         &sync::SECTION,
+        &announce::SECTION,
         &ipvs::SECTION,
         &port::SECTION,
         &pool::SECTION,

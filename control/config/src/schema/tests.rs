@@ -146,6 +146,8 @@ fn a_value_of_any_other_type_is_refused() {
                 // Nowhere is a place to listen, too.
                 Kind::Texts(form) if form.starts_with("an address and a port") => value == "[]",
                 Kind::Texts(form) if form.starts_with("the name of a machine") => value == "[]",
+                // No other directors are none.
+                Kind::Texts(_) if key.name == "peer_addresses" => value == "[]",
                 // No keys are none.
                 Kind::Texts("the absolute path of a file") => value == "[]",
                 // Probes from nowhere are none.

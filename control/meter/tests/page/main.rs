@@ -77,6 +77,7 @@ fn peer(last: u8, up: bool) -> model::HaPeer {
         up,
         for_s: 5.0,
         synchronised: up,
+        differs: !up,
         behind: !up,
         lag_ms: 2.5,
         unacknowledged: last.into(),
@@ -153,6 +154,7 @@ fn sample() -> Sample {
         ports: model::Ports { ports: vec![port()] },
         ha: model::Ha {
             draining: false,
+            announce: Some(announce()),
             sync: Some(sync()),
             role: model::HaRole::Active,
             addresses: vec![model::HaAddress {
@@ -167,6 +169,16 @@ fn sample() -> Sample {
         durable: true,
         real_servers: true,
         ..Sample::default()
+    }
+}
+
+fn announce() -> model::HaAnnounce {
+    model::HaAnnounce {
+        interface: "sluice".to_owned(),
+        vips: 51,
+        unserved: vec![[198, 51, 100, 7].into()],
+        pool_addresses: 52,
+        ..model::HaAnnounce::default()
     }
 }
 
@@ -285,6 +297,7 @@ fn session_synchronisation_is_shown_where_it_is_configured() {
         "sluice_sync_peer_up{peer=\"192.0.2.2:8848\"} 1",
         "sluice_sync_peer_up{peer=\"192.0.2.3:8848\"} 0",
         "sluice_sync_peer_synchronised{peer=\"192.0.2.3:8848\"} 0",
+        "sluice_sync_peer_differs{peer=\"192.0.2.3:8848\"} 1",
         "sluice_sync_peer_behind{peer=\"192.0.2.3:8848\"} 1",
         "sluice_sync_peer_lag_seconds{peer=\"192.0.2.2:8848\"} 0.0025",
         "sluice_sync_peer_unacknowledged_datagrams{peer=\"192.0.2.3:8848\"} 3",
@@ -297,6 +310,10 @@ fn session_synchronisation_is_shown_where_it_is_configured() {
         "sluice_sync_reports_received_total{result=\"refused\"} 38",
         "sluice_sync_ends_unreported_total 39",
         "sluice_sync_sent_datagrams_total 40",
+        "sluice_announced_addresses{kind=\"vip\"} 51",
+        "sluice_announced_addresses{kind=\"pool\"} 52",
+        "sluice_unserved_vips 1",
+        "sluice_draining 0",
         "sluice_sync_sent_bytes_total 41",
         "sluice_sync_received_datagrams_total 42",
         "sluice_sync_received_bytes_total 43",

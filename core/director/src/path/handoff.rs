@@ -18,7 +18,7 @@ use super::{BURST, Marked, Path, Shared, parse};
 use crate::family::{Family, Ipv4, Ipv6};
 use crate::frame::Frame;
 use crate::path::group::{Ends, NO_ROWS, NOTHING};
-use crate::plan::Plan;
+use crate::plan::{Plan, Pool};
 use arrayvec::ArrayVec;
 use owner::{Ports, Tell};
 use sluice_lanes::each_lane;
@@ -96,7 +96,7 @@ impl Bounds {
 
     /// Those of a worker whose shares of the pools are these.
     pub fn of(plan: &Plan, shares: &[(u16, u32)]) -> Self {
-        let ids = plan.pools.iter().flat_map(|pool| pool.locals.iter().flatten());
+        let ids = plan.pools.iter().flat_map(Pool::all_locals);
         let all = ids.filter_map(|id| plan.locals.get(usize::from(id.0)));
         let four = all.clone().filter_map(|address| match address {
             IpAddr::V4(address) => Some(address.to_bits()),

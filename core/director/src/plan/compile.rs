@@ -5,18 +5,13 @@ use super::hairpins;
 use super::ids::{Ids, Retired};
 use super::side::side;
 use super::tables;
-use super::{
-    AddressFilter, Forwarding, HealthState, LocalId, Owner, Plan, Pool, Real, Service, ServiceId,
-    Snat,
-};
+use super::{AddressFilter, Forwarding, HealthState, Owner, Plan, Real, Service, ServiceId, Snat};
 use crate::family::{Ipv4, Ipv6};
 use crate::fib::PortId;
 use crate::schedule::mh::{Recipe, Table};
 use crate::spec::{
-    ClientAddress, Hashes, LocalPool, Mode, Orphans, Protocol, RealServer, SnatRule, Spec,
-    VirtualService,
+    ClientAddress, Hashes, Mode, Orphans, Protocol, RealServer, SnatRule, Spec, VirtualService,
 };
-use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -145,40 +140,6 @@ impl Plan {
         plan
     }
 
-    fn add_pool(&mut self, from: &LocalPool, ids: &mut Ids) -> Result<(), CompileError> {
-        let taken: HashSet<LocalId> =
-            self.pools.iter().flat_map(|pool| pool.locals.iter().flatten().copied()).collect();
-        let mut locals = [Vec::new(), Vec::new()];
-        let mut own = HashSet::new();
-        for address in &from.addresses {
-            let id = ids.local(&mut self.locals, *address)?;
-            if taken.contains(&id) || !own.insert(id) {
-                return Err(CompileError::DuplicateLocal { address: *address });
-            }
-            locals[usize::from(address.is_ipv6())].push(id);
-        }
-        let (first, last) = (*from.ports.start(), *from.ports.end());
-        let ports = u32::from(last).saturating_sub(first.into()) + 1;
-        let pool = Pool { name: from.name.clone(), locals, ..Pool::default() };
-        self.pools.push(pool.with_ports(first, ports));
-        Ok(())
-    }
-
-    /// Sessions may still use local addresses that the configuration no longer has.
-    fn keep_former_locals(&mut self, before: &Self) {
-        let present: HashSet<LocalId> =
-            self.pools.iter().flat_map(|pool| pool.locals.iter().flatten().copied()).collect();
-        for pool in &before.pools {
-            let gone = |locals: &Vec<LocalId>| -> Vec<_> {
-                locals.iter().copied().filter(|local| !present.contains(local)).collect()
-            };
-            let locals = [gone(&pool.locals[0]), gone(&pool.locals[1])];
-            if locals.iter().any(|l| !l.is_empty()) {
-                self.pools.push(Pool { locals, ..pool.clone() });
-            }
-        }
-    }
-
     /// Whether sessions of a service take ports of IPv4 addresses: a local address is of the
     /// family of those that it speaks to.
     pub(super) fn takes_v4_ports(&self, service: &Service) -> bool {
@@ -194,7 +155,7 @@ impl Plan {
         self.narrow_locals.resize(self.locals.len(), false);
         let narrow = self.services.iter().filter(|service| service.live && !service.extended);
         for pool in narrow.filter_map(|service| self.pools.get(service.pool?)) {
-            for local in pool.locals.iter().flatten() {
+            for local in pool.all_locals() {
                 self.narrow_locals[usize::from(local.0)] = true;
             }
         }
@@ -368,8 +329,7 @@ impl Plan {
 mod tests {
     use super::*;
     use crate::plan::{LocalId, RealId};
-    use crate::spec::Ports;
-    use proptest::prelude::*;
+    use crate::spec::{LocalPool, Ports};
 
     fn service(name: &str, port: u16, reals: &[u8]) -> VirtualService {
         VirtualService {
@@ -392,7 +352,12 @@ mod tests {
 
     fn spec(services: Vec<VirtualService>) -> Spec {
         let addresses = vec!["192.0.2.10".parse().unwrap()];
-        let pool = LocalPool { name: "lan".into(), addresses, ports: 1024..=65535 };
+        let pool = LocalPool {
+            name: "lan".into(),
+            addresses,
+            ports: 1024..=65535,
+            peer_addresses: Vec::new(),
+        };
         Spec { services, pools: vec![pool], ..Spec::default() }
     }
 
@@ -457,44 +422,5 @@ mod tests {
         poolless.pools.clear();
         let error = Plan::compile(&poolless, None, &none).unwrap_err().to_string();
         assert_eq!(error, "service \"a\": there is no pool \"lan\"");
-    }
-
-    proptest! {
-        /// Every port of a pool belongs to one worker, and `owner` agrees with `share`.
-        #[test]
-        fn ports_are_shared_out(first in 1u16..60_000, ports in 1u32..5000, workers in 1u16..65) {
-            let pool = Pool::default().with_ports(first, ports);
-            let mut next = 0;
-            for worker in 0..workers {
-                let (start, count) = pool.share(worker, workers);
-                prop_assert_eq!(start, next);
-                next = start + count;
-                for offset in [start, (start + count).saturating_sub(1)] {
-                    if count > 0 {
-                        let port = first + offset as u16;
-                        prop_assert_eq!(pool.owner(port, workers), Some(worker));
-                    }
-                }
-            }
-            prop_assert_eq!(next, ports);
-            prop_assert_eq!(pool.owner(first - 1, workers), None);
-        }
-
-        /// As dividing has it, at both ends of the range and around what is another worker's.
-        #[test]
-        fn an_owner_is_told_as_by_division(
-            ports in prop_oneof![any::<u16>(), 65_530..=u16::MAX, 1u16..9],
-            workers in prop_oneof![1..=u16::MAX, 65_530..=u16::MAX, 1u16..9],
-            offset in any::<u16>(),
-        ) {
-            let ports = u32::from(ports.max(1));
-            let pool = Pool::default().with_ports(0, ports);
-            let near = u32::from(offset) / u32::from(workers) * u32::from(workers);
-            for offset in [0, near, near.saturating_sub(1), u32::from(offset), ports - 1] {
-                let divided = ((u64::from(offset) + 1) * u64::from(workers) - 1) / u64::from(ports);
-                let expected = (offset < ports).then_some(divided as u16);
-                prop_assert_eq!(pool.owner(offset as u16, workers), expected);
-            }
-        }
     }
 }

@@ -5,7 +5,7 @@
 //! source NAT, local addresses. Two plans may give the same thing different ids.
 
 use super::ids::{Identity, Ids};
-use super::{LocalId, Plan, RealId, Retired, ServiceId};
+use super::{LocalId, Plan, Pool, RealId, Retired, Service, ServiceId};
 use crate::spec::{Mode, Ports};
 use std::net::IpAddr;
 
@@ -93,6 +93,41 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// A number for all that sessions need to go on here: services and rules of source NAT, real
+    /// servers with their modes, local addresses. Plans of any order that have the same have the
+    /// same number; others rarely do. It is the same on every machine and in every version.
+    pub fn fingerprint(&self) -> u64 {
+        let name = |service: &Service| match ServiceName::from(Identity::of(service)) {
+            ServiceName::Service { protocol, vip, ports: (first, last), extended } => {
+                format!("service {protocol} {vip} {first} {last} {extended}")
+            }
+            ServiceName::Rule(name) => format!("rule {name}"),
+        };
+        let services = self.services.iter().filter(|service| service.live);
+        let reals = self.reals.iter().filter(|real| real.live && !real.is_probe).map(|real| {
+            let of = self.service(real.service).map(name).unwrap_or_default();
+            format!("{of} real {} {} {}", real.address, real.port, real.mode.name())
+        });
+        let locals = self.pools.iter().flat_map(Pool::all_locals);
+        let locals = locals.filter_map(|id| self.locals.get(usize::from(id.0)));
+        let locals = locals.map(|address| format!("local {address}"));
+        // A sum does not depend on the order.
+        services
+            .map(name)
+            .chain(reals)
+            .chain(locals)
+            .map(|item| fnv_1a(&item))
+            .fold(0, u64::wrapping_add)
+    }
+}
+
+/// FNV-1a of 64 bits.
+fn fnv_1a(text: &str) -> u64 {
+    let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
 /// The ids that a plan has for what has these names.
 pub struct Resolver(Ids);
 
@@ -152,5 +187,77 @@ impl Renamed {
     #[inline(always)]
     pub fn local(&self, former: LocalId) -> Option<LocalId> {
         self.locals.get(usize::from(former.0)).copied().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{LocalPool, RealServer, Spec, VirtualService};
+
+    fn spec() -> Spec {
+        let real =
+            |last: u8| RealServer { address: [192, 0, 2, last].into(), ..RealServer::default() };
+        let service = |name: &str, port| VirtualService {
+            name: name.into(),
+            vip: [198, 51, 100, 200].into(),
+            ports: Ports::one(port),
+            pool: "lan".into(),
+            reals: vec![real(11), real(12)],
+            ..VirtualService::default()
+        };
+        Spec {
+            services: vec![service("a", 80), service("b", 443)],
+            pools: vec![LocalPool {
+                name: "lan".into(),
+                addresses: vec![[192, 0, 2, 10].into()],
+                ports: 1024..=65535,
+                peer_addresses: vec![[192, 0, 2, 20].into()],
+            }],
+            ..Spec::default()
+        }
+    }
+
+    fn of(spec: &Spec) -> u64 {
+        Plan::compile(spec, None, &Retired::default()).expect("a plan").fingerprint()
+    }
+
+    #[test]
+    fn the_fingerprint_is_of_what_sessions_need() {
+        let known = of(&spec());
+        type Change = fn(&mut Spec);
+        let alike: [Change; 4] = [
+            |spec| spec.services.reverse(),
+            |spec| spec.services[0].reals.reverse(),
+            |spec| spec.services[0].reals[0].weight = 7,
+            |spec| {
+                let pool = &mut spec.pools[0];
+                std::mem::swap(&mut pool.addresses, &mut pool.peer_addresses);
+            },
+        ];
+        for (at, change) in alike.iter().enumerate() {
+            let mut other = spec();
+            change(&mut other);
+            assert_eq!(of(&other), known, "change {at}");
+        }
+        let others: [Change; 6] = [
+            |spec| spec.services.truncate(1),
+            |spec| spec.services[0].reals.truncate(1),
+            |spec| spec.services[0].ports = Ports::one(81),
+            |spec| spec.services[0].reals[0].port = 8080,
+            |spec| spec.services[0].reals[0].mode = Some(Mode::Dr),
+            |spec| spec.pools[0].peer_addresses.clear(),
+        ];
+        for (at, change) in others.iter().enumerate() {
+            let mut other = spec();
+            change(&mut other);
+            assert_ne!(of(&other), known, "change {at}");
+        }
+        // A later plan's leftovers are not of it.
+        let before = Plan::compile(&spec(), None, &Retired::default()).expect("a plan");
+        let mut less = spec();
+        less.services.pop();
+        let after = Plan::compile(&less, Some(&before), &Retired::default()).expect("a plan");
+        assert_eq!(after.fingerprint(), of(&less));
     }
 }

@@ -306,8 +306,8 @@ pub(super) fn side<F: Family>(plan: &Plan, is_ours: impl Fn(ServiceId) -> bool) 
         side.former.entry((service.protocol.number(), vip)).or_default().push((ports, owner));
     }
     for (number, pool) in plan.pools.iter().enumerate() {
-        for local in pool.locals.iter().flatten() {
-            let Some(address) = side.local(*local) else { continue };
+        for local in pool.all_locals() {
+            let Some(address) = side.local(local) else { continue };
             side.pool_of.add(address, number as u32);
         }
     }

@@ -42,7 +42,7 @@ impl Plan {
         takers.resize(self.locals.len(), Takers::default());
         for (pool, users) in self.pools.iter_mut().zip(users) {
             pool.shared = users == [true; 2];
-            for local in &pool.locals[0] {
+            for local in pool.locals[0].iter().chain(&pool.peers[0]) {
                 let takers = &mut takers[usize::from(local.0)];
                 *takers = Takers::after(*takers, users, pool.shared);
             }

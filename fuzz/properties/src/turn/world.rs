@@ -121,6 +121,7 @@ impl World {
             name: name.to_owned(),
             addresses,
             ports: ports.clone(),
+            peer_addresses: Vec::new(),
         };
         let outer = |address, prefix| Network { address, prefix };
         let (v4, v6) = if self.prefixed { (28, 120) } else { (32, 128) };

@@ -398,6 +398,7 @@ fn peer_rows() -> Vec<Row> {
             Fail,
             "VLAN",
         ),
+        (|it| pair(it).peers[0].differs = true, "sync_differs", Warn, "config show"),
         (|it| pair(it).peers[0].behind = true, "sync_behind", Warn, "UdpRcvbufErrors"),
     ]
 }

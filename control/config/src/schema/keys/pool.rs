@@ -11,7 +11,7 @@ pub(crate) static SECTION: Section = Section {
             of source NAT to the outside. Each (address, port) carries one session per remote \
             endpoint at a time. The addresses must be routed to the director (with AF_XDP: be \
             addresses of its interfaces).",
-    keys: &[&NAME, &ADDRESSES, &PORTS],
+    keys: &[&NAME, &ADDRESSES, &PEER_ADDRESSES, &PORTS],
     sections: &[],
 };
 
@@ -30,6 +30,16 @@ pub(crate) static ADDRESSES: Key = Key {
     about: "Its addresses, of either family or both: at least one, and at most 65535 in all pools \
             together. A prefix stands for all its addresses, including the first and the last. An \
             address is in one pool only and is not a VIP.",
+};
+pub(crate) static PEER_ADDRESSES: Key = Key {
+    name: "peer_addresses",
+    kind: Texts("an address, a range or a prefix"),
+    without: Without::Unset("none"),
+    example: "[\"192.0.2.11\"]",
+    about: "What other directors have as `addresses` in their pool of this name, for directors \
+            that are active at the same time and synchronise their sessions: these go on here when \
+            their packets come here. No session of this director takes one. They count as \
+            `addresses` do, and are in no other pool.",
 };
 pub(crate) static PORTS: Key = Key {
     name: "ports",

@@ -82,7 +82,12 @@ fn the_outside_in_fragments() {
             ..SnatRule::default()
         };
         let addresses = vec![ip("198.51.100.9"), ip("2001:db8:1::9")];
-        let pools = vec![LocalPool { name: "wan".into(), addresses, ports: 2000..=2999 }];
+        let pools = vec![LocalPool {
+            name: "wan".into(),
+            addresses,
+            ports: 2000..=2999,
+            peer_addresses: Vec::new(),
+        }];
         let mut field = Field::new(&Spec { snat: vec![rule], pools, ..Spec::default() });
         let (inside, outside) = (at(ends.real), at(ends.client));
         let pooled = SocketAddr::new(ip(pool), 2000);

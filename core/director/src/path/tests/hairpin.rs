@@ -29,6 +29,7 @@ fn rule() -> Spec {
         name: "wan".into(),
         addresses: vec![ip("198.51.100.9"), ip("2001:db8:1::9")],
         ports: 2000..=2999,
+        peer_addresses: Vec::new(),
     });
     all
 }

@@ -29,7 +29,12 @@ fn with_two_pools(spec: &mut Spec) {
     with_ipv6(spec);
     // One of them ends in zeros, as nothing does.
     let addresses = vec![ip("198.51.100.9"), ip("2001:db8:1::9"), ip("2001:db8:9::")];
-    spec.pools.push(LocalPool { name: "wan".into(), addresses, ports: 20_000..=50_000 });
+    spec.pools.push(LocalPool {
+        name: "wan".into(),
+        addresses,
+        ports: 20_000..=50_000,
+        peer_addresses: Vec::new(),
+    });
 }
 
 /// One pool, whose addresses of IPv4 are a range.

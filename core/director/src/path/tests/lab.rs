@@ -192,6 +192,7 @@ pub fn spec() -> Spec {
             name: "lan".into(),
             addresses: vec![LOCAL.into()],
             ports: 1024..=65535,
+            peer_addresses: Vec::new(),
         }],
         timeouts: Timeouts { udp_s: 30, ..Timeouts::default() },
         ..Spec::default()

@@ -142,6 +142,7 @@ pub fn spec(mode: Mode, vip: &str, real: &str, port: u16) -> Spec {
             name: "lan".into(),
             addresses: vec![ip("192.0.2.10"), ip("2001:db8:2::10")],
             ports: 1024..=65535,
+            peer_addresses: Vec::new(),
         }],
         tunnel: TunnelSources {
             v4: Some(Network { address: ip("192.0.2.9"), prefix: 32 }),
@@ -260,6 +261,7 @@ fn snat(mapping: Mapping) -> Spec {
             name: "wan".into(),
             addresses: vec![ip("198.51.100.9"), ip("2001:db8:1::9")],
             ports: 2000..=2999,
+            peer_addresses: Vec::new(),
         }],
         ..Spec::default()
     }

@@ -25,6 +25,7 @@ fn both(vip: &str, real: &str) -> Spec {
         name: "wan".into(),
         addresses: vec![ip("198.51.100.9"), ip("2001:db8:1::9")],
         ports: 2000..=2999,
+        peer_addresses: Vec::new(),
     });
     nat
 }

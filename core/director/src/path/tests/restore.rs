@@ -186,6 +186,7 @@ fn mappings_of_source_nat_go_on() {
                 name: "wan".into(),
                 addresses: vec![ip("198.51.100.9")],
                 ports: 2000..=2999,
+                peer_addresses: Vec::new(),
             });
             out.snat = vec![SnatRule {
                 name: "out".into(),

@@ -342,6 +342,38 @@ fn what_cannot_be_is_left() {
     assert_eq!(tell(&[over], &field, &field, &mut empty).refused, 1);
 }
 
+/// Sessions of another director's local addresses go on where these are peer addresses of the
+/// pool; new ones never take such an address.
+#[test]
+fn sessions_of_a_peers_local_addresses_go_on() {
+    for endpoints in [V4, V6] {
+        for (here, there) in [(1, 1), (2, 2), (3, 1), (1, 3)] {
+            let name = format!("{} {here} {there}", endpoints.0);
+            let one = spec(Mode::Fnat, endpoints.0, endpoints.1, 0);
+            let mut other = with_another_first(&one);
+            let own = if endpoints == V4 { "192.0.2.20" } else { "2001:db8:2::20" };
+            let pool = &mut other.pools[0];
+            pool.peer_addresses = std::mem::replace(&mut pool.addresses, vec![ip(own)]);
+            let mut before = Field::new(&one);
+            let mut paths = start(&before, here);
+            let arrived = ask(&before, &mut paths, endpoints.0);
+            before.now.0 += 10;
+            paths.iter_mut().for_each(|path| path.sweep_all(&before.plan, before.now));
+            let changes = told(&before, &mut paths);
+            let after = Field::new(&other);
+            let mut others = start(&after, there);
+            let got = tell(&changes, &before, &after, &mut others);
+            assert_eq!(got, Imported { new: 40, ..Imported::default() }, "{name}");
+            assert!(ask(&after, &mut others, endpoints.0) == arrived, "{name}: from the same");
+            answer(&after, &mut others, &arrived, endpoints.0);
+            let mut fresh = start(&after, there);
+            for request in ask(&after, &mut fresh, endpoints.0) {
+                assert_eq!(ends(&request[14..]).0.ip(), ip(own), "{name}: one of its own");
+            }
+        }
+    }
+}
+
 /// What endpoint-independent mapping shares, sessions at another director share too.
 #[test]
 fn mappings_of_source_nat_go_along() {
@@ -351,6 +383,7 @@ fn mappings_of_source_nat_go_along() {
             name: "wan".into(),
             addresses: vec![ip("198.51.100.9")],
             ports: 2000..=2999,
+            peer_addresses: Vec::new(),
         });
         out.snat = vec![SnatRule {
             name: "out".into(),

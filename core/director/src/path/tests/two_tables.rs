@@ -58,7 +58,12 @@ fn everything() -> Spec {
     ]);
     all.snat = vec![rule()];
     let addresses = vec![ip("203.0.113.9")];
-    all.pools.push(LocalPool { name: "out".into(), addresses, ports: 2000..=2007 });
+    all.pools.push(LocalPool {
+        name: "out".into(),
+        addresses,
+        ports: 2000..=2007,
+        peer_addresses: Vec::new(),
+    });
     all
 }
 

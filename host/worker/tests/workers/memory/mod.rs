@@ -285,7 +285,12 @@ pub fn spec() -> Spec {
         ..VirtualService::default()
     };
     let addresses = vec![LOCAL.into()];
-    let pool = LocalPool { name: "lan".into(), addresses, ports: 1024..=65535 };
+    let pool = LocalPool {
+        name: "lan".into(),
+        addresses,
+        ports: 1024..=65535,
+        peer_addresses: Vec::new(),
+    };
     Spec { services: vec![service], pools: vec![pool], ..Spec::default() }
 }
 

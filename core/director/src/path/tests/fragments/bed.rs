@@ -75,6 +75,7 @@ pub fn spec(mode: Mode, vip: SocketAddr, real: SocketAddr) -> Spec {
             name: "lan".into(),
             addresses: vec![ip(V4.local), ip(V6.local)],
             ports: 1024..=65535,
+            peer_addresses: Vec::new(),
         }],
         tunnel: TunnelSources { v4: Some(host(V4.tunnel)), v6: Some(host(V6.tunnel)) },
         ..Spec::default()

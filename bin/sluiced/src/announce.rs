@@ -1,0 +1,245 @@
+//! What routing daemons are to announce (`[announce]`): addresses on interfaces that vanish with
+//! the director.
+//!
+//! A routing daemon exports the connected routes of an interface, so that adding and removing an
+//! address is all that announcing takes, whichever daemon it is. VIPs go when another director is
+//! to take over; pool addresses stay, since real servers answer to them as long as this director
+//! forwards.
+
+use crate::daemon::Daemon;
+use crate::errors::Error;
+use sluice_api::model::HaAnnounce;
+use sluice_config::Announce;
+use sluice_director::plan::{HealthState, LocalId, Plan, Pool, Service};
+use sluice_dpdk::AddressHolder;
+use sluice_linux::Commands;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tracing::{info, warn};
+
+/// The interfaces and what they hold.
+pub(crate) struct Announcer {
+    own: Held,
+    peers: Option<Held>,
+    commands: Commands,
+    /// What was last looked at, and why no VIP is announced then.
+    plan: Arc<Plan>,
+    withdrawn: Option<String>,
+    /// Whether this director may take over, or could once.
+    was_ready: bool,
+    /// Whether something was refused and is to be tried again.
+    pending: bool,
+    vips: u64,
+    unserved: Vec<IpAddr>,
+}
+
+/// An interface.
+struct Held {
+    holder: AddressHolder,
+    addresses: BTreeSet<IpAddr>,
+}
+
+/// What is to be announced by a plan.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Wanted {
+    vips: BTreeSet<IpAddr>,
+    unserved: BTreeSet<IpAddr>,
+    locals: BTreeSet<IpAddr>,
+    peers: BTreeSet<IpAddr>,
+}
+
+impl Wanted {
+    fn of(plan: &Plan) -> Self {
+        let is_served = |service: &Service| {
+            let mut reals = service.reals.iter().filter_map(|id| plan.real(*id));
+            reals.any(|real| real.weight > 0 && real.health_state == HealthState::Serves)
+        };
+        let of_services = |served| {
+            let services = plan.live_services().map(|(_, service)| service);
+            let services = services.filter(move |service| is_served(service) == served);
+            services.map(|service| service.vip).collect::<BTreeSet<_>>()
+        };
+        let vips = of_services(true);
+        let unserved = of_services(false).difference(&vips).copied().collect();
+        let of_pools = |of: fn(&Pool) -> &[Vec<LocalId>; 2]| {
+            let ids = plan.pools.iter().flat_map(move |pool| of(pool).iter().flatten());
+            ids.filter_map(|id| plan.locals.get(usize::from(id.0)).copied()).collect()
+        };
+        let (locals, peers) = (of_pools(|pool| &pool.locals), of_pools(|pool| &pool.peers));
+        Self { vips, unserved, locals, peers }
+    }
+}
+
+impl Announcer {
+    /// Makes the interfaces, if they are configured. They hold nothing yet.
+    pub fn open(config: &Announce, plan: &Arc<Plan>) -> Result<Option<Self>, Error> {
+        let Some(name) = &config.interface else { return Ok(None) };
+        let held = |name: &str| -> Result<Held, Error> {
+            Ok(Held { holder: AddressHolder::open(name)?, addresses: BTreeSet::new() })
+        };
+        let (own, peers) = (held(name)?, config.peer_interface.as_deref().map(held).transpose()?);
+        info!(interface = name, "holds what routing daemons are to announce");
+        Ok(Some(Self {
+            own,
+            peers,
+            commands: Commands::open()?,
+            plan: Arc::clone(plan),
+            withdrawn: Some("not looked at yet".to_owned()),
+            was_ready: false,
+            pending: true,
+            vips: 0,
+            unserved: Vec::new(),
+        }))
+    }
+
+    /// Adds and removes addresses for a plan; `withdrawn` is why no VIP is to be announced.
+    fn follow(&mut self, plan: &Arc<Plan>, withdrawn: Option<String>) {
+        let same = Arc::ptr_eq(&self.plan, plan) && self.withdrawn == withdrawn;
+        if same && !self.pending {
+            return;
+        }
+        if self.withdrawn != withdrawn {
+            match &withdrawn {
+                Some(why) => info!(why, "no virtual address is announced"),
+                None => info!("virtual addresses are announced"),
+            }
+        }
+        self.was_ready |= withdrawn.is_none();
+        let Wanted { vips, unserved, locals, peers } = match self.was_ready {
+            true => Wanted::of(plan),
+            false => Wanted::default(),
+        };
+        let vips = if withdrawn.is_none() { vips } else { BTreeSet::new() };
+        (self.vips, self.unserved) = (vips.len() as u64, unserved.into_iter().collect());
+        self.pending = !self.own.hold(&mut self.commands, &vips.union(&locals).copied().collect());
+        if let Some(held) = &mut self.peers {
+            self.pending |= !held.hold(&mut self.commands, &peers);
+        }
+        (self.plan, self.withdrawn) = (Arc::clone(plan), withdrawn);
+    }
+
+    fn shown(&self) -> HaAnnounce {
+        let peers = self.peers.as_ref();
+        let all = self.own.addresses.len() + peers.map_or(0, |held| held.addresses.len());
+        HaAnnounce {
+            interface: self.own.holder.name().to_owned(),
+            peer_interface: peers.map(|held| held.holder.name().to_owned()),
+            vips: self.vips,
+            unserved: self.unserved.clone(),
+            pool_addresses: (all as u64).saturating_sub(self.vips),
+            withdrawn: self.withdrawn.clone(),
+        }
+    }
+}
+
+impl Held {
+    /// Makes the interface hold these, and says whether it does.
+    fn hold(&mut self, commands: &mut Commands, wanted: &BTreeSet<IpAddr>) -> bool {
+        let (index, width) =
+            (self.holder.ifindex(), |ip: IpAddr| if ip.is_ipv4() { 32 } else { 128 });
+        let mut whole = true;
+        // First what another director is to have.
+        for ip in self.addresses.difference(wanted).copied().collect::<Vec<_>>() {
+            match commands.remove_address(index, ip, width(ip)) {
+                Ok(()) => drop(self.addresses.remove(&ip)),
+                Err(error) => whole = self.refused(ip, &error),
+            }
+        }
+        for ip in wanted.difference(&self.addresses).copied().collect::<Vec<_>>() {
+            match commands.add_address(index, ip, width(ip)) {
+                Ok(()) => drop(self.addresses.insert(ip)),
+                Err(error) => whole = self.refused(ip, &error),
+            }
+        }
+        whole
+    }
+
+    fn refused(&self, address: IpAddr, error: &sluice_linux::Error) -> bool {
+        warn!(interface = self.holder.name(), %address, %error, "cannot announce as wanted");
+        false
+    }
+}
+
+impl Daemon {
+    /// Announces what is to be announced now. Costs little while nothing changes.
+    pub fn announce(&mut self) {
+        let withdrawn = self.may_not_take_over();
+        if let Some(announcer) = &mut self.kernel.announcer {
+            announcer.follow(&self.dataplane.plan, withdrawn);
+        }
+    }
+
+    /// How announcing stands.
+    pub fn announced(&self) -> Option<HaAnnounce> {
+        self.kernel.announcer.as_ref().map(Announcer::shown)
+    }
+
+    /// What keeps this director from taking over, as `sluice ha check` has it.
+    fn may_not_take_over(&self) -> Option<String> {
+        if self.kernel.addresses.is_draining() {
+            return Some("draining: another director is to take over".to_owned());
+        }
+        if let Some(port) = self.dataplane.ports.not_up() {
+            return Some(format!("port {port} is not up"));
+        }
+        let sync = self.dataplane.sync.as_ref();
+        let waits = sync.is_some_and(|sync| !sync.is_synchronised());
+        waits.then(|| "sessions are not synchronised yet".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_director::plan::Retired;
+    use sluice_director::spec::{LocalPool, RealServer, Spec, VirtualService};
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn a_vip_is_announced_while_a_service_has_somebody() {
+        let service = |name: &str, vip, weights: &[u16]| VirtualService {
+            name: name.to_owned(),
+            vip: ip(vip),
+            ports: sluice_director::spec::Ports::one(80 + name.len() as u16),
+            pool: "lan".to_owned(),
+            reals: (11..)
+                .zip(weights)
+                .map(|(host, weight)| RealServer {
+                    address: ip(&format!("192.0.2.{host}")),
+                    weight: *weight,
+                    ..RealServer::default()
+                })
+                .collect(),
+            ..VirtualService::default()
+        };
+        let pool = LocalPool {
+            name: "lan".to_owned(),
+            addresses: vec![ip("192.0.2.10"), ip("2001:db8::10")],
+            ports: 1024..=65535,
+            peer_addresses: vec![ip("192.0.2.20")],
+        };
+        let spec = Spec {
+            services: vec![
+                service("a", "198.51.100.1", &[1, 0]),
+                service("bb", "198.51.100.1", &[0]),
+                service("c", "198.51.100.2", &[0]),
+                service("d", "198.51.100.3", &[]),
+            ],
+            pools: vec![pool],
+            ..Spec::default()
+        };
+        let plan = Plan::compile(&spec, None, &Retired::default()).expect("a plan");
+        let set = |all: &[&str]| all.iter().map(|text| ip(text)).collect::<BTreeSet<_>>();
+        let wanted = Wanted::of(&plan);
+        assert_eq!(wanted.vips, set(&["198.51.100.1"]));
+        assert_eq!(wanted.unserved, set(&["198.51.100.2", "198.51.100.3"]));
+        assert_eq!(wanted.locals, set(&["192.0.2.10", "2001:db8::10"]));
+        assert_eq!(wanted.peers, set(&["192.0.2.20"]));
+        let down: Vec<_> = plan.services[0].reals.iter().map(|id| (*id, true)).collect();
+        assert_eq!(Wanted::of(&plan.with_health(&down)).vips, set(&[]));
+    }
+}

@@ -1,0 +1,449 @@
+//! Directors that are active at the same time behind a router, which spreads flows over them.
+//!
+//! ```text
+//!  client               router (FRR)             director 1..N       rs1 rs2
+//!  203.0.113.9 ───── c  203.0.113.1
+//!                    d1 198.51.100.5/30 ─── front 198.51.100.6
+//!                    d2 198.51.100.9/30 ─── front 198.51.100.10
+//!                    lan 192.0.2.1 ──────────────────────────── 192.0.2.11 .12
+//! ```
+//!
+//! Each director announces the virtual addresses 198.51.100.200 and 2001:db8::200, its own local
+//! addresses (198.51.100.10N, 2001:db8::10N), and with two hops more those of the others, by BIRD
+//! or FRR: the connected routes of the interfaces that `[announce]` makes. The router is FRR's bgpd
+//! with BFD, and hashes addresses and ports (`fib_multipath_hash_policy = 1`).
+
+use std::fmt::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::dual::enable;
+use crate::director::Director;
+use crate::entry::{Real, Service};
+use crate::error::LabError;
+use crate::family::{FAMILIES, Family};
+use crate::lab::{End, Lab, Netns};
+use crate::process::{Running, wait_until};
+use crate::web;
+
+/// How many real servers there are.
+pub const REALS: usize = 2;
+/// Every director's interface.
+const PORT: &str = "front";
+/// The directors' interfaces for addresses to announce.
+const ANNOUNCED: [&str; 2] = ["sluice", "sluice-peers"];
+const ROUTER_AS: u32 = 65_000;
+const SYNC_PORT: u16 = 8848;
+const KEY: &str = "6f1f6c4e5b7a8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f70";
+
+/// The routing daemon of the directors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaker {
+    /// BIRD 2.
+    Bird,
+    /// FRR: zebra, bgpd and bfdd.
+    Frr,
+}
+
+/// The network, and what runs in it.
+#[derive(Debug)]
+pub struct Ecmp {
+    /// Programs of the router, the client and the real servers; ended before the namespaces go.
+    pub peers: Vec<Running>,
+    /// The directors.
+    pub nodes: Vec<Node>,
+    /// The client's place.
+    pub client: Netns,
+    /// The real servers' places.
+    pub reals: Vec<Netns>,
+    /// The router's place.
+    pub router: Netns,
+    /// The lab of the network.
+    pub lab: Lab,
+}
+
+/// A machine with a director and a routing daemon.
+#[derive(Debug)]
+pub struct Node {
+    /// The routing daemon's processes.
+    pub daemons: Vec<Running>,
+    /// Its director, after the first start.
+    pub director: Option<Director>,
+    /// Its place.
+    pub space: Netns,
+    /// Its lab: configuration, logs, sockets, state.
+    pub lab: Lab,
+    text: String,
+}
+
+impl Ecmp {
+    /// Makes the namespaces and wires, starts everything, and waits for nothing. Sessions are
+    /// synchronised if `sync` says so.
+    ///
+    /// # Errors
+    /// When the machine refuses.
+    pub fn start(
+        prefix: &str,
+        count: usize,
+        speaker: Speaker,
+        sync: bool,
+    ) -> Result<Self, LabError> {
+        let mut lab = Lab::new(prefix)?;
+        let (client, router) = (lab.space("client")?, lab.space("router")?);
+        let reals = ["rs1", "rs2"].map(|name| lab.space(name));
+        let reals = reals.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let (peers, nodes) = (Vec::new(), Vec::new());
+        let mut all = Self { peers, nodes, client, reals, router, lab };
+        all.lay_wires()?;
+        for index in 0..count {
+            let node = all.add_node(prefix, index, count, sync)?;
+            all.nodes.push(node);
+        }
+        all.start_router(count)?;
+        for (index, real) in all.reals.iter().enumerate() {
+            all.peers.push(web::start_nginx(real, index + 1)?);
+            let name = format!("lines{}", index + 1);
+            all.peers.push(web::start_lines(real, &name, web::LINES_PORT)?);
+        }
+        for (index, node) in all.nodes.iter_mut().enumerate() {
+            node.start_director()?;
+            node.start_speaker(speaker, index)?;
+        }
+        Ok(all)
+    }
+
+    /// The virtual address.
+    pub fn vip(family: Family) -> &'static str {
+        match family {
+            Family::V4 => "198.51.100.200",
+            Family::V6 => "2001:db8::200",
+        }
+    }
+
+    /// A director's local address.
+    pub fn local(family: Family, index: usize) -> String {
+        match family {
+            Family::V4 => format!("198.51.100.10{}", 1 + index),
+            Family::V6 => format!("2001:db8::10{}", 1 + index),
+        }
+    }
+
+    /// The next hops that the router has for an address, by the directors' numbers from 0.
+    ///
+    /// # Errors
+    /// When `ip` refuses.
+    pub fn next_hops(&self, address: &str) -> Result<Vec<usize>, LabError> {
+        let flag = Family::of(address).flag();
+        let shown = self.router.ip(&[flag, "route", "show", address])?.stdout;
+        let is_hop = |index: &usize| shown.contains(&format!(" dev d{} ", 1 + index));
+        Ok((0..self.nodes.len()).filter(is_hop).collect())
+    }
+
+    /// The ends of the wire between the router and a director.
+    fn link(family: Family, index: usize) -> [String; 2] {
+        match family {
+            Family::V4 => [1, 2].map(|end| format!("198.51.100.{}", 4 * (1 + index) + end)),
+            Family::V6 => [1, 2].map(|end| format!("2001:db8:1:{}::{end}", 1 + index)),
+        }
+    }
+
+    fn lay_wires(&self) -> Result<(), LabError> {
+        let router = &self.router;
+        router.sysctls(
+            &[
+                "net.ipv4.ip_forward=1",
+                "net.ipv4.conf.all.rp_filter=0",
+                "net.ipv4.conf.default.rp_filter=0",
+                "net.ipv4.fib_multipath_hash_policy=1",
+                "net.ipv6.conf.all.disable_ipv6=0",
+                "net.ipv6.conf.default.disable_ipv6=0",
+                "net.ipv6.conf.all.forwarding=1",
+                "net.ipv6.fib_multipath_hash_policy=1",
+            ]
+            .map(str::to_owned),
+        )?;
+        router.ip(&["link", "add", "lan", "type", "bridge", "stp_state", "0"])?;
+        router.ip(&["link", "set", "lan", "up"])?;
+        router.address("lan", "192.0.2.1/24")?;
+        router.address("lan", "2001:db8:2::1/64")?;
+        let mut hosts = vec![(&self.client, "c".to_owned(), 9)];
+        hosts.extend(
+            (1..).zip(&self.reals).map(|(number, real)| (real, format!("r{number}"), 10 + number)),
+        );
+        for (space, socket, number) in hosts {
+            let one = End { space, device: "eth0", mac: None };
+            self.lab.veth(one, End { space: router, device: &socket, mac: None }, 1)?;
+            enable(space, &["eth0"])?;
+            let (v4, v6) = if socket == "c" {
+                router.address("c", "203.0.113.1/24")?;
+                router.address("c", "2001:db8:9::1/64")?;
+                ("203.0.113", "2001:db8:9")
+            } else {
+                router.ip(&["link", "set", "dev", &socket, "master", "lan"])?;
+                ("192.0.2", "2001:db8:2")
+            };
+            space.address("eth0", &format!("{v4}.{number}/24"))?;
+            space.address("eth0", &format!("{v6}::{number}/64"))?;
+            space.route("default", &format!("{v4}.1"))?;
+            space.route("default", &format!("{v6}::1"))?;
+        }
+        Ok(())
+    }
+
+    fn add_node(
+        &self,
+        prefix: &str,
+        index: usize,
+        count: usize,
+        sync: bool,
+    ) -> Result<Node, LabError> {
+        let mut lab = Lab::new(prefix)?;
+        let space = lab.space(&format!("lb{}", 1 + index))?;
+        let socket = format!("d{}", 1 + index);
+        let one = End { space: &space, device: PORT, mac: None };
+        self.lab.veth(one, End { space: &self.router, device: &socket, mac: None }, 1)?;
+        enable(&space, &[PORT])?;
+        for family in FAMILIES {
+            let [router, own] = Self::link(family, index);
+            let length = if family == Family::V4 { 30 } else { 64 };
+            self.router.address(&socket, &format!("{router}/{length}"))?;
+            space.address(PORT, &format!("{own}/{length}"))?;
+            space.route("default", &router)?;
+        }
+        let text = director_text(&lab, index, count, sync)?;
+        Ok(Node { daemons: Vec::new(), director: None, space, lab, text })
+    }
+
+    fn start_router(&mut self, count: usize) -> Result<(), LabError> {
+        let mut text = format!(
+            "router bgp {ROUTER_AS}\n bgp router-id 203.0.113.1\n no bgp ebgp-requires-policy\n \
+             bgp bestpath as-path multipath-relax\n timers bgp 1 3\n"
+        );
+        let mut families = [String::new(), String::new()];
+        for index in 0..count {
+            for family in FAMILIES {
+                let [_, peer] = Self::link(family, index);
+                // Writing to a string does not fail.
+                let _ = write!(
+                    text,
+                    " neighbor {peer} remote-as external\n neighbor {peer} bfd profile lb\n \
+                     neighbor {peer} timers connect 1\n neighbor {peer} advertisement-interval 0\n"
+                );
+                let six = usize::from(family == Family::V6);
+                let _ = writeln!(families[six], "  neighbor {peer} activate");
+            }
+        }
+        let [v4, v6] = families;
+        let _ = write!(
+            text,
+            " no bgp default ipv4-unicast\n address-family ipv4 unicast\n{v4}  maximum-paths 64\n \
+             exit-address-family\n address-family ipv6 unicast\n{v6}  maximum-paths 64\n \
+             exit-address-family\n"
+        );
+        let started = start_frr(&self.router, "router", &text)?;
+        self.peers.extend(started);
+        Ok(())
+    }
+}
+
+impl Node {
+    /// Starts the director, anew if there was one, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn start_director(&mut self) -> Result<(), LabError> {
+        let mut director = Director::launch_in(&self.space, &self.text, &[])?;
+        director.wait_ready()?;
+        self.director = Some(director);
+        Ok(())
+    }
+
+    /// Its director.
+    ///
+    /// # Errors
+    /// When it was never started.
+    pub fn director(&mut self) -> Result<&mut Director, LabError> {
+        self.director.as_mut().ok_or_else(|| LabError::Wrong("no director was started".to_owned()))
+    }
+
+    /// SIGKILL for the director, and no sessions that outlive it.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub fn kill(&mut self) -> Result<(), LabError> {
+        self.director()?.kill()?;
+        let kept = Director::kept_in(self.lab.dir());
+        std::fs::remove_dir_all(&kept).map_err(LabError::file("removing kept sessions"))
+    }
+
+    /// What its director and its routing daemon said last.
+    pub fn said(&self) -> String {
+        let director = self.director.as_ref().map(|it| it.said(15)).unwrap_or_default();
+        let daemons: String = self.daemons.iter().map(|it| it.log_tail(10)).collect();
+        format!("--- {}:\n{director}\n--- routing:\n{daemons}\n", self.space.name())
+    }
+
+    fn start_speaker(&mut self, speaker: Speaker, index: usize) -> Result<(), LabError> {
+        self.daemons = match speaker {
+            Speaker::Bird => vec![start_bird(&self.space, &bird_text(index))?],
+            Speaker::Frr => start_frr(&self.space, "frr", &frr_text(index))?,
+        };
+        Ok(())
+    }
+}
+
+fn director_text(lab: &Lab, index: usize, count: usize, sync: bool) -> Result<String, LabError> {
+    let socket = Director::socket_in(lab.dir());
+    let state = socket.with_file_name("state");
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let services = FAMILIES.map(|family| {
+        let host = |number: usize| match family {
+            Family::V4 => format!("192.0.2.{number}"),
+            Family::V6 => format!("2001:db8:2::{number}"),
+        };
+        [("web", 80), ("lines", web::LINES_PORT)]
+            .map(|(what, port)| {
+                Service::new(&format!("{what}{}", family.bits()), "tcp", Ecmp::vip(family))
+                    .set("port", port)
+                    .set("mode", "fnat")
+                    .set("pool", "lan")
+                    .set("scheduler", "mh")
+                    .reals((0..REALS).map(|real| Real::at(host(11 + real))))
+                    .to_string()
+            })
+            .concat()
+    });
+    let locals = |of: &dyn Fn(usize) -> bool| {
+        let all = (0..count).filter(|it| of(*it));
+        let all = all.flat_map(|it| FAMILIES.map(|family| Ecmp::local(family, it)));
+        all.collect::<Vec<_>>()
+    };
+    let (own, peers) = (locals(&|it| it == index), locals(&|it| it != index));
+    let mut text = format!(
+        "[director]\ncores = [{}]\ncontrol_socket = {socket:?}\nstate_dir = {state:?}\n\n\
+         [limits]\nsessions = 100000\n\n\
+         [announce]\ninterface = \"{}\"\npeer_interface = \"{}\"\n\n\
+         [[port]]\nname = \"{PORT}\"\ndevice = \"af_xdp:{PORT}\"\n\n\
+         [[pool]]\nname = \"lan\"\naddresses = {own:?}\npeer_addresses = {peers:?}\n\n{}\n",
+        lab.seat() % cores,
+        ANNOUNCED[0],
+        ANNOUNCED[1],
+        services.concat(),
+    );
+    if sync {
+        let key: PathBuf = lab.dir().join("sync.key");
+        std::fs::write(&key, KEY).map_err(LabError::file("writing a key"))?;
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600))
+            .map_err(LabError::file("the mode of a key"))?;
+        let at = |it| format!("{}:{SYNC_PORT}", Ecmp::link(Family::V4, it)[1]);
+        let peers: Vec<_> = (0..count).filter(|it| *it != index).map(at).collect();
+        text += &format!(
+            "[sync]\nlisten = \"{}\"\npeers = {peers:?}\nkey_files = [{key:?}]\n",
+            at(index)
+        );
+    }
+    Ok(text)
+}
+
+/// BIRD's configuration, as docs/high-availability.md has it.
+fn bird_text(index: usize) -> String {
+    let own_as = ROUTER_AS + 1 + index as u32;
+    let sessions = FAMILIES.map(|family| {
+        let ([router, own], name) = (Ecmp::link(family, index), family.bits());
+        let channel = if family == Family::V4 { "ipv4" } else { "ipv6" };
+        format!(
+            "protocol bgp tor{name} from tor {{\n  local {own} as {own_as};\n  neighbor {router} \
+             as {ROUTER_AS};\n  {channel} {{ import none; export filter announced; next hop self; \
+             }};\n}}\n"
+        )
+    });
+    format!(
+        "router id {};\nlog stderr all;\n\
+         protocol device {{ scan time 1; }}\n\
+         protocol bfd {{ interface \"{PORT}\" {{ interval 100 ms; multiplier 3; }}; }}\n\
+         protocol direct own {{ ipv4; ipv6; interface \"{}\"; }}\n\
+         protocol direct peers {{ ipv4; ipv6; interface \"{}\"; }}\n\
+         filter announced {{\n  if net.len != 32 && net.len != 128 then reject;\n  \
+         if proto = \"own\" then accept;\n  \
+         if proto = \"peers\" then {{ bgp_path.prepend({own_as}); bgp_path.prepend({own_as}); \
+         accept; }}\n  reject;\n}}\n\
+         template bgp tor {{\n  hold time 3;\n  keepalive time 1;\n  connect retry time 1;\n  \
+         connect delay time 1;\n  error wait time 1, 2;\n  bfd on;\n}}\n{}",
+        Ecmp::link(Family::V4, index)[1],
+        ANNOUNCED[0],
+        ANNOUNCED[1],
+        sessions.concat()
+    )
+}
+
+fn frr_text(index: usize) -> String {
+    let own_as = ROUTER_AS + 1 + index as u32;
+    let [[v4, own], [v6, _]] = FAMILIES.map(|family| Ecmp::link(family, index));
+    let neighbours: String = [&v4, &v6]
+        .iter()
+        .map(|router| {
+            format!(
+                " neighbor {router} remote-as {ROUTER_AS}\n neighbor {router} bfd profile lb\n \
+                 neighbor {router} timers connect 1\n neighbor {router} advertisement-interval 0\n"
+            )
+        })
+        .collect();
+    let family = |name: &str, router: &str| {
+        format!(
+            " address-family {name} unicast\n  redistribute connected route-map ANNOUNCED\n  \
+             neighbor {router} activate\n exit-address-family\n"
+        )
+    };
+    let [own_interface, peer_interface] = ANNOUNCED;
+    format!(
+        "router bgp {own_as}\n bgp router-id {own}\n no bgp ebgp-requires-policy\n no bgp default \
+         ipv4-unicast\n timers bgp 1 3\n{neighbours}{}{}exit\n\
+         route-map ANNOUNCED permit 10\n match interface {own_interface}\n set origin igp\nexit\n\
+         route-map ANNOUNCED permit 20\n match interface {peer_interface}\n set origin igp\n \
+         set as-path prepend {own_as} {own_as}\nexit\n",
+        family("ipv4", &v4),
+        family("ipv6", &v6)
+    )
+}
+
+fn start_bird(space: &Netns, text: &str) -> Result<Running, LabError> {
+    let file = space.dir().join("bird.conf");
+    std::fs::write(&file, text).map_err(LabError::file("BIRD's configuration"))?;
+    let (file, socket) = (file.display().to_string(), space.dir().join("bird.ctl"));
+    space.run("bird", &["-p", "-c", &file])?.ok()?;
+    space.start("bird", "bird", &["-f", "-c", &file, "-s", &socket.display().to_string()])
+}
+
+/// Starts zebra, bfdd and bgpd with this configuration of bgpd's, out of the way of others: in a
+/// folder of their own, which is the user's that they want to be.
+fn start_frr(space: &Netns, name: &str, text: &str) -> Result<Vec<Running>, LabError> {
+    let folder = space.dir().join(name);
+    let beside = |what: &str| folder.join(what).display().to_string();
+    space.run("install", &["-d", "-o", "frr", "-g", "frr", &folder.display().to_string()])?.ok()?;
+    let bfd = "bfd\n profile lb\n  receive-interval 100\n  transmit-interval 100\n exit\nexit\n";
+    let (zebra, control, sockets) = (beside("zserv.api"), beside("bfdd.sock"), beside("."));
+    let mut started = Vec::new();
+    for (what, text, more) in [
+        // Else a member that flapped stays out of its group (FRR's issue 14481).
+        ("zebra", "no zebra nexthop kernel enable\n", vec![]),
+        ("bfdd", bfd, vec!["--bfdctl", &control]),
+        ("bgpd", text, vec![]),
+    ] {
+        let (file, pid) = (beside(&format!("{what}.conf")), beside(&format!("{what}.pid")));
+        std::fs::write(&file, text).map_err(LabError::file("FRR's configuration"))?;
+        let mut args = vec!["-f", &file, "-i", &pid, "-z", &zebra, "--vty_socket", &sockets];
+        args.extend(["--log", "stdout", "-P", "0"]);
+        args.extend(more);
+        let program = format!("/usr/lib/frr/{what}");
+        let mut daemon = space.start(&format!("{name}-{what}"), &program, &args)?;
+        if what == "zebra" {
+            wait_until("zebra to listen", Duration::from_secs(30), || match daemon.ended()? {
+                Some(status) => Err(LabError::Wrong(format!("{status}: {}", daemon.log_tail(5)))),
+                None => Ok(Path::new(&zebra).exists().then_some(())),
+            })?;
+        }
+        started.push(daemon);
+    }
+    Ok(started)
+}

@@ -1,0 +1,168 @@
+//! Directors that are all active behind a router with ECMP: they announce their addresses by BGP,
+//! and connections go on when one dies, drains or joins, though flows of the others move as well.
+
+use std::time::Instant;
+
+use sluice_e2e::bed::ecmp::{Ecmp, Speaker};
+use sluice_e2e::error::expect;
+use sluice_e2e::family::FAMILIES;
+use sluice_e2e::{Family, LabError, wait_until};
+
+use crate::fixture::{PREFIX, SOON, here, turn};
+use crate::held::Held;
+
+/// Connections that are held, of each family.
+const CONNECTIONS: usize = 8;
+
+fn on_ecmp(
+    name: &str,
+    (count, speaker, sync): (usize, Speaker, bool),
+    test: impl FnOnce(&mut Ecmp) -> Result<(), LabError>,
+) {
+    let Some(_turn) = turn(name) else { return };
+    let bed = Ecmp::start(PREFIX, count, speaker, sync);
+    let mut bed = bed.unwrap_or_else(|error| panic!("{name}: {error}"));
+    let all: Vec<_> = (0..count).collect();
+    let done = spread_over(&bed, &all).and_then(|()| test(&mut bed));
+    if let Err(error) = done {
+        let nodes: String = bed.nodes.iter().map(|node| node.said()).collect();
+        let router: String = bed.peers.iter().take(3).map(|it| it.log_tail(10)).collect();
+        panic!("{name}: {error}\n{nodes}--- router:\n{router}");
+    }
+}
+
+/// Waits until the router sends clients to these directors, and answers of real servers to each of
+/// them for its own local addresses.
+fn spread_over(bed: &Ecmp, directors: &[usize]) -> Result<(), LabError> {
+    for family in FAMILIES {
+        wait_until(&format!("{family} to be spread over {directors:?}"), SOON, || {
+            Ok((bed.next_hops(Ecmp::vip(family))? == directors).then_some(()))
+        })?;
+        for director in directors {
+            let local = Ecmp::local(family, *director);
+            wait_until(&format!("{local} to be at {director}"), SOON, || {
+                Ok((bed.next_hops(&local)? == [*director]).then_some(()))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn sessions(bed: &mut Ecmp, index: usize) -> Result<u64, LabError> {
+    let status = bed.nodes[index].director()?.ask("status")?;
+    Ok(status["sessions"]["live"].as_u64().unwrap_or(0))
+}
+
+/// Opens connections, and waits until all directors know them.
+fn held(bed: &mut Ecmp, seconds: u32) -> Result<Held, LabError> {
+    let held = Held::begin(&bed.client, &bed.reals, Ecmp::vip, (CONNECTIONS, seconds))?;
+    for index in 0..bed.nodes.len() {
+        wait_until(&format!("director {index} to know all connections"), SOON, || {
+            Ok((sessions(bed, index)? >= held.count()).then_some(()))
+        })?;
+    }
+    Ok(held)
+}
+
+/// A director dies, and its sessions that outlive the process are removed as well; it joins again;
+/// another one is drained and stopped.
+fn one_dies_joins_and_another_drains(bed: &mut Ecmp) -> Result<(), LabError> {
+    let all: Vec<_> = (0..bed.nodes.len()).collect();
+    let without = |gone: usize| all.iter().copied().filter(|it| *it != gone).collect::<Vec<_>>();
+    let begun = Instant::now();
+    bed.nodes[1].kill()?;
+    spread_over(bed, &without(1))?;
+    // Answers to the local addresses of the one that died come to another.
+    for family in FAMILIES {
+        let local = Ecmp::local(family, 1);
+        let at = bed.next_hops(&local)?;
+        expect(!at.is_empty() && !at.contains(&1), || format!("{local} is at {at:?}"))?;
+    }
+    eprintln!("killed: at the others after {} ms", begun.elapsed().as_millis());
+    let begun = Instant::now();
+    bed.nodes[1].start_director()?;
+    spread_over(bed, &all)?;
+    eprintln!("started: joined after {} ms", begun.elapsed().as_millis());
+    let drain = ["ha", "drain", "--deadline", "5", "--stop"];
+    let said = bed.nodes[0].director()?.sluice(&drain)?;
+    expect(said.contains("the director has ended"), || said.clone())?;
+    spread_over(bed, &without(0))
+}
+
+/// Three directors with BIRD.
+#[test]
+fn alone_connections_go_on_when_directors_come_and_go() {
+    let name = here!(alone_connections_go_on_when_directors_come_and_go);
+    on_ecmp(name, (3, Speaker::Bird, true), |bed| {
+        let held = held(bed, 20)?;
+        one_dies_joins_and_another_drains(bed)?;
+        held.end()
+    });
+}
+
+/// What is announced follows the health of real servers and the drain of the director.
+#[test]
+fn what_is_announced_follows_health_and_drain() {
+    let name = here!(what_is_announced_follows_health_and_drain);
+    on_ecmp(name, (2, Speaker::Bird, true), |bed| {
+        let shown = bed.nodes[0].director()?.ask("ha")?;
+        let announce = &shown["announce"];
+        expect(announce["vips"] == 2 && announce["pool_addresses"] == 4, || shown.to_string())?;
+        for service in ["web32", "lines32"] {
+            for real in ["192.0.2.11", "192.0.2.12"] {
+                bed.nodes[0].director()?.sluice(&["real", "drain", service, real])?;
+            }
+        }
+        wait_until("IPv4 to be at the other", SOON, || {
+            Ok((bed.next_hops(Ecmp::vip(Family::V4))? == [1]).then_some(()))
+        })?;
+        let both = bed.next_hops(Ecmp::vip(Family::V6))?;
+        expect(both == [0, 1], || format!("IPv6 is at {both:?}"))?;
+        let shown = bed.nodes[0].director()?.ask("ha")?;
+        expect(shown["announce"]["unserved"][0] == Ecmp::vip(Family::V4), || shown.to_string())?;
+        bed.nodes[0].director()?.sluice(&["ha", "drain", "--deadline", "20"])?;
+        wait_until("IPv6 to be at the other", SOON, || {
+            Ok((bed.next_hops(Ecmp::vip(Family::V6))? == [1]).then_some(()))
+        })?;
+        // Real servers still answer to it.
+        for family in FAMILIES {
+            let at = bed.next_hops(&Ecmp::local(family, 0))?;
+            expect(at == [0], || format!("{family}: its local address is at {at:?}"))?;
+        }
+        bed.nodes[0].director()?.sluice(&["ha", "drain", "--undo"])?;
+        wait_until("IPv6 to be at both", SOON, || {
+            Ok((bed.next_hops(Ecmp::vip(Family::V6))? == [0, 1]).then_some(()))
+        })
+    });
+}
+
+/// Further ones, for `make test-all`.
+mod faults {
+    use super::*;
+
+    /// Two directors with FRR.
+    #[test]
+    fn alone_connections_go_on_with_frr() {
+        let name = here!(alone_connections_go_on_with_frr);
+        on_ecmp(name, (2, Speaker::Frr, true), |bed| {
+            let held = held(bed, 20)?;
+            one_dies_joins_and_another_drains(bed)?;
+            held.end()
+        });
+    }
+
+    /// Without synchronisation some break: the test above can fail.
+    #[test]
+    fn alone_without_synchronisation_connections_break() {
+        let name = here!(alone_without_synchronisation_connections_break);
+        on_ecmp(name, (3, Speaker::Bird, false), |bed| {
+            let held = Held::begin(&bed.client, &bed.reals, Ecmp::vip, (CONNECTIONS, 10))?;
+            let all = held.count();
+            bed.nodes[1].kill()?;
+            spread_over(bed, &[0, 2])?;
+            let broken = held.broken()?;
+            eprintln!("{broken} of {all} broke");
+            expect(broken > 0, || "none broke".to_owned())
+        });
+    }
+}

@@ -1,0 +1,44 @@
+//! An interface that only holds addresses, as long as its owner lives.
+//!
+//! It is a TUN interface whose packets nobody reads: the kernel drops them when its queue is full.
+//! A dummy interface would outlive a process that is killed, and with it the addresses that
+//! routing daemons announce.
+
+use std::os::fd::OwnedFd;
+
+use crate::interface::Interface;
+use crate::{Error, Result, tap};
+
+/// The interface; it goes when this is dropped, also when the process is killed.
+#[derive(Debug)]
+pub struct AddressHolder {
+    interface: Interface,
+    _open: OwnedFd,
+}
+
+impl AddressHolder {
+    /// Makes the interface and sets it up.
+    ///
+    /// # Errors
+    /// When there is one of this name, or the machine has no TUN interfaces.
+    pub fn open(name: &str) -> Result<Self> {
+        let failed = |source| Error::System { context: format!("make interface {name}"), source };
+        if Interface::find(name, name).is_ok() {
+            return Err(failed(std::io::ErrorKind::AlreadyExists.into()));
+        }
+        let open = tap::make(name, libc::IFF_TUN).map_err(failed)?;
+        let interface = Interface::find(name, name)?;
+        interface.set_up().map_err(failed)?;
+        Ok(Self { interface, _open: open })
+    }
+
+    /// The kernel's number for it.
+    pub fn ifindex(&self) -> u32 {
+        self.interface.index
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.interface.name
+    }
+}
