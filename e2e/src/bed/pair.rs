@@ -401,7 +401,8 @@ impl Node {
                 .concat()
         });
         format!(
-            "[director]\ncores = {workers:?}\ncontrol_socket = {socket:?}\nstate_dir = {state:?}\n\n\
+            "[director]\ncores = {workers:?}\n\
+             control_socket = {socket:?}\nstate_dir = {state:?}\n\n\
              [limits]\nsessions = 100000\n\n\
              [[port]]\nname = \"{PORT}\"\n{device}\n\n\
              [[pool]]\nname = \"lan\"\naddresses = [\"{}\", \"{}\"]\n\n{}\n{}",
