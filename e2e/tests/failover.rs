@@ -352,7 +352,7 @@ mod faults {
 
     #[test]
     fn alone_by_af_packet_with_two_workers() {
-        let kind = Kind { driver: Driver::AfPacket, workers: 2 };
+        let kind = Kind { driver: Driver::AfPacket, workers: 2, ..Kind::default() };
         others(here!(alone_by_af_packet_with_two_workers), kind);
     }
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::Value;
 use sluice_e2e::director::program;
 use sluice_e2e::error::expect;
-use sluice_e2e::family::{FAMILIES, endpoint};
+use sluice_e2e::family::endpoint;
 use sluice_e2e::load::download_sha256;
 use sluice_e2e::web::{LINES_PORT, make_blob_of};
-use sluice_e2e::{Family, LabError, Netns, Running};
+use sluice_e2e::{LabError, Netns, Running};
 
 use crate::fixture::SOON;
 
@@ -27,12 +27,12 @@ pub struct Held {
 }
 
 impl Held {
-    /// Opens `count` of each family that say a line now and then for so many seconds, and a
-    /// download of each.
+    /// Opens `count` to each virtual address that say a line now and then for so many seconds, and
+    /// a download from each.
     pub fn begin(
         client: &Netns,
         reals: &[Netns],
-        vip: fn(Family) -> &'static str,
+        vips: &[&str],
         (count, seconds): (usize, u32),
     ) -> Result<Self, LabError> {
         let sums = reals.iter().map(|real| make_blob_of(real, BLOB));
@@ -41,15 +41,14 @@ impl Held {
         let resets = resets(&ends)?;
         let (peer, seconds) = (program("sluice-peer")?, seconds.to_string());
         let (mut running, mut downloads) = (Vec::new(), Vec::new());
-        for family in FAMILIES {
+        for vip in vips {
             for _ in 0..count {
-                let args = ["hold", &endpoint(vip(family), LINES_PORT), &seconds];
+                let args = ["hold", &endpoint(vip, LINES_PORT), &seconds];
                 let mut held = client.start("hold", &peer.to_string_lossy(), &args)?;
                 held.wait_for_words("line 1", SOON)?;
                 running.push(held);
             }
-            let (client, url) =
-                (client.clone(), format!("http://{}/blob", endpoint(vip(family), 80)));
+            let (client, url) = (client.clone(), format!("http://{}/blob", endpoint(vip, 80)));
             downloads.push(std::thread::spawn(move || download_sha256(&client, &url, "8M")));
         }
         Ok(Self { running, downloads, sums, ends, resets })

@@ -21,6 +21,8 @@ use crate::held::Held;
 
 /// Connections that are held, of each family.
 const CONNECTIONS: usize = 4;
+const VIPS: [&str; 2] = [Pair::vip(Family::V4), Pair::vip(Family::V6)];
+const SECOND_VIPS: [&str; 2] = [Pair::second_vip(Family::V4), Pair::second_vip(Family::V6)];
 const SYNC_PORT: u16 = 8848;
 const KEY: &str = "6f1f6c4e5b7a8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f70";
 
@@ -59,7 +61,32 @@ fn start(pair: &mut Pair) -> Result<(), LabError> {
             Ok(done.then_some(()))
         })?;
     }
-    master(pair, 0)
+    match pair.nodes[0].kind.both_active {
+        true => each_has_its_own(pair),
+        false => master(pair, 0),
+    }
+}
+
+/// Waits until each director has its own addresses, and none of the other's.
+fn each_has_its_own(pair: &Pair) -> Result<(), LabError> {
+    for (index, node) in pair.nodes.iter().enumerate() {
+        for (owner, address) in addresses() {
+            wait_until(&format!("{address} at {owner} alone"), SOON, || {
+                Ok((node.holds(&address)? == (owner == index)).then_some(()))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// All addresses that move, and whose they are when both directors are active.
+fn addresses() -> Vec<(usize, String)> {
+    let of = |family| {
+        let vips = [(0, Pair::vip(family)), (1, Pair::second_vip(family))];
+        let vips = vips.map(|(owner, vip)| (owner, vip.to_owned()));
+        [0, 1].map(|owner| (owner, Pair::local_of(family, owner))).into_iter().chain(vips)
+    };
+    FAMILIES.into_iter().flat_map(of).collect()
 }
 
 /// `[sync]` of a director, with its key in a file.
@@ -87,7 +114,11 @@ fn sessions(pair: &mut Pair, index: usize) -> Result<u64, LabError> {
 
 /// Opens connections, and waits until both directors know them.
 fn held(pair: &mut Pair, seconds: u32) -> Result<Held, LabError> {
-    let held = Held::begin(&pair.client, &pair.reals, Pair::vip, (CONNECTIONS, seconds))?;
+    let vips: &[&str] = match pair.nodes[0].kind.both_active {
+        true => &[VIPS, SECOND_VIPS].concat(),
+        false => &VIPS,
+    };
+    let held = Held::begin(&pair.client, &pair.reals, vips, (CONNECTIONS, seconds))?;
     wait_until("the other director to know all", SOON, || {
         let all = held.count();
         Ok((sessions(pair, 0)? >= all && sessions(pair, 1)? >= all).then_some(()))
@@ -183,8 +214,30 @@ mod faults {
 
     #[test]
     fn alone_there_and_back_by_af_packet_with_two_workers() {
-        let kind = Kind { driver: Driver::AfPacket, workers: 2 };
+        let kind = Kind { driver: Driver::AfPacket, workers: 2, ..Kind::default() };
         there_and_back(kind, here!(alone_there_and_back_by_af_packet_with_two_workers));
+    }
+
+    /// Each director is master of its own VIPs; one dies, the other has everything, and each has
+    /// its own again.
+    #[test]
+    fn alone_both_are_active() {
+        let name = here!(alone_both_are_active);
+        let kind = Kind { both_active: true, ..Kind::default() };
+        on_synchronised_of(kind, name, |pair| {
+            let held = held(pair, 16)?;
+            pair.nodes[0].kill_director()?;
+            let kept = Director::kept_in(pair.nodes[0].lab.dir());
+            std::fs::remove_dir_all(&kept).map_err(LabError::file("removing kept sessions"))?;
+            for (_, address) in addresses() {
+                wait_until(&format!("{address} at the one that is left"), SOON, || {
+                    Ok(pair.nodes[1].holds(&address)?.then_some(()))
+                })?;
+            }
+            pair.nodes[0].start_director()?;
+            each_has_its_own(pair)?;
+            held.end()
+        });
     }
 
     /// Without synchronisation they break: the test above can fail.

@@ -47,11 +47,14 @@ pub struct Kind {
     pub driver: Driver,
     /// Workers, and queues of the port.
     pub workers: u32,
+    /// Whether both are active: the second VIPs are the secondary's, and each director has local
+    /// addresses of its own.
+    pub both_active: bool,
 }
 
 impl Default for Kind {
     fn default() -> Self {
-        Self { driver: Driver::AfXdp, workers: 1 }
+        Self { driver: Driver::AfXdp, workers: 1, both_active: false }
     }
 }
 
@@ -85,8 +88,9 @@ pub struct Node {
     pub space: Netns,
     /// Its lab: configuration, logs, sockets, state.
     pub lab: Lab,
+    /// What it was made with.
+    pub kind: Kind,
     index: usize,
-    kind: Kind,
 }
 
 impl Pair {
@@ -152,11 +156,24 @@ impl Pair {
     }
 
     /// The virtual address.
-    pub fn vip(family: Family) -> &'static str {
+    pub const fn vip(family: Family) -> &'static str {
         match family {
             Family::V4 => "192.0.2.200",
             Family::V6 => "2001:db8:2::200",
         }
+    }
+
+    /// That of the second services, which there are when both directors are active.
+    pub const fn second_vip(family: Family) -> &'static str {
+        match family {
+            Family::V4 => "192.0.2.201",
+            Family::V6 => "2001:db8:2::201",
+        }
+    }
+
+    /// A director's local address when both are active; that of the first is [`Self::local`].
+    pub fn local_of(family: Family, index: usize) -> String {
+        Self::host(family, 10 * (1 + index))
     }
 
     /// The local address, from which real servers see clients come.
@@ -285,6 +302,10 @@ impl Node {
         let device = self.device();
         let mut args = vec!["ha", "config", "keepalived", "--interface", &device];
         args.extend(["--role", ROLES[self.index], "--advert-ms", "100", "--config", &config]);
+        if self.kind.both_active {
+            args.push("--secondary-vip");
+            args.extend(FAMILIES.map(Pair::second_vip));
+        }
         args.extend(options);
         self.director()?.sluice(&args)
     }
@@ -386,29 +407,37 @@ impl Node {
                 format!("device = \"af_packet:{PORT}\"\ntwin = \"{}\"", self.device())
             }
         };
-        let services = FAMILIES.map(|family| {
-            let name = |what: &str| format!("{what}{}", family.bits());
-            let reals = || (0..REALS).map(|index| Real::at(Pair::host(family, 11 + index)));
-            [("web", 80), ("lines", web::LINES_PORT)]
-                .map(|(what, port)| {
-                    Service::new(&name(what), "tcp", Pair::vip(family))
+        let mut services = String::new();
+        for family in FAMILIES {
+            let all = [(Pair::vip(family), ""), (Pair::second_vip(family), "second")];
+            for (vip, suffix) in &all[..1 + usize::from(self.kind.both_active)] {
+                for (what, port) in [("web", 80), ("lines", web::LINES_PORT)] {
+                    let reals = (0..REALS).map(|it| Real::at(Pair::host(family, 11 + it)));
+                    let name = format!("{what}{}{suffix}", family.bits());
+                    let service = Service::new(&name, "tcp", vip)
                         .set("port", port)
                         .set("mode", "fnat")
                         .set("pool", "lan")
-                        .reals(reals())
-                        .to_string()
-                })
-                .concat()
-        });
+                        .reals(reals);
+                    services += &service.to_string();
+                }
+            }
+        }
+        let locals = |owner| FAMILIES.map(|family| Pair::local_of(family, owner));
+        let pool = match self.kind.both_active {
+            true => format!(
+                "addresses = {:?}\npeer_addresses = {:?}",
+                locals(self.index),
+                locals(1 - self.index)
+            ),
+            false => format!("addresses = {:?}", locals(0)),
+        };
         format!(
             "[director]\ncores = {workers:?}\n\
              control_socket = {socket:?}\nstate_dir = {state:?}\n\n\
              [limits]\nsessions = 100000\n\n\
              [[port]]\nname = \"{PORT}\"\n{device}\n\n\
-             [[pool]]\nname = \"lan\"\naddresses = [\"{}\", \"{}\"]\n\n{}\n{}",
-            Pair::local(Family::V4),
-            Pair::local(Family::V6),
-            services.concat(),
+             [[pool]]\nname = \"lan\"\n{pool}\n\n{services}\n{}",
             self.more
         )
     }

@@ -41,7 +41,11 @@ Prints a complete keepalived.conf for one of two directors.
 VRRPv3, priority 250 for the primary and 240 for the secondary. All VIPs of services and all \
 addresses of pools move together, IPv4 in one vrrp_instance, IPv6 in another one, both in one \
 vrrp_sync_group. keepalived calls `sluice ha check` every second: a director that is not ready \
-loses 20, and one that does not answer is in state FAULT.";
+loses 20, and one that does not answer is in state FAULT.
+
+With --secondary-vip both directors are active: two groups, each director master of its own and \
+backup of the other one's. Addresses of pools move with the director's own VIPs, `peer_addresses` \
+with those of the other.";
 
 pub const KEEPALIVED_EXAMPLES: &str = "\
 Examples:
@@ -50,7 +54,8 @@ Examples:
   sluice ha config keepalived --interface eth0 --role primary \\
       --source 192.0.2.1 --peer 192.0.2.2
   sluice ha config keepalived --interface front --local-interface back --role primary \\
-      --address 192.0.2.254 --advert-ms 300 --config /etc/sluice/sluice.toml";
+      --address 192.0.2.254 --advert-ms 300 --config /etc/sluice/sluice.toml
+  sluice ha config keepalived --interface eth0 --role primary --secondary-vip 198.51.100.201";
 
 /// What there is besides showing.
 #[derive(Debug, Subcommand)]
@@ -169,6 +174,10 @@ pub struct Keepalived {
     /// --local-interface; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     pub address: Vec<IpAddr>,
+    /// Both are active: this VIP is the secondary's while it is ready, all others are the
+    /// primary's; the same at both, may be repeated. Pools then need `peer_addresses`
+    #[arg(long, value_name = "VIP", num_args = 1..)]
+    pub secondary_vip: Vec<IpAddr>,
     /// Configuration file; default: what the running director has, else /etc/sluice/sluice.toml
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

@@ -9,7 +9,7 @@ use std::path::Path;
 use sluice_api::{ApiError, Client, DEFAULT_SOCKET};
 use sluice_config::{Config, Pool, document};
 
-use crate::cli::ha::Keepalived;
+use crate::cli::ha::{Keepalived, Role};
 use crate::{Socket, USUAL_FILE};
 
 /// Most addresses that an advert has; the others are not told, but move as well.
@@ -74,20 +74,43 @@ struct Moving {
     device: String,
 }
 
-/// All addresses that move: VIPs in the file's order, pools, others.
-fn moving(asked: &Keepalived, config: &Config) -> Vec<Moving> {
+/// What moves together: the primary's addresses, or the secondary's.
+struct Group {
+    name: &'static str,
+    instances: Vec<Instance>,
+}
+
+/// A `vrrp_instance` to be.
+struct Instance {
+    name: String,
+    v4: bool,
+    addresses: Vec<Moving>,
+    router_id: u8,
+    priority: u8,
+}
+
+/// The addresses that the owner of a group has: VIPs in the file's order, pools, others.
+fn moving(asked: &Keepalived, config: &Config, owner: Role) -> Vec<Moving> {
     let outer = &asked.interface;
     let inner = asked.local_interface.as_ref().unwrap_or(outer);
     let of_pool = |pool: &Pool| {
         let outside = config.snat.iter().any(|rule| rule.pool == pool.name)
             && !config.services.iter().any(|service| service.pool == pool.name);
         let device = if outside { outer } else { inner };
-        let addresses: Vec<IpAddr> = pool.addresses.iter().flat_map(|range| range.iter()).collect();
+        let own = if owner == asked.role || asked.secondary_vip.is_empty() {
+            &pool.addresses
+        } else {
+            &pool.peer_addresses
+        };
+        let addresses: Vec<IpAddr> = own.iter().flat_map(|range| range.iter()).collect();
         addresses.into_iter().map(move |address| (address, device))
     };
-    let vips = config.services.iter().map(|service| (service.vip, outer));
+    let is_owners = |vip: &IpAddr| asked.secondary_vip.contains(vip) == (owner == Role::Secondary);
+    let vips = config.services.iter().map(|service| service.vip).filter(is_owners);
+    let vips = vips.map(|vip| (vip, outer));
     let pools = config.pools.iter().flat_map(of_pool);
-    let others = asked.address.iter().map(|address| (*address, inner));
+    let others = asked.address.iter().filter(|_| owner == Role::Primary);
+    let others = others.map(|address| (*address, inner));
     let mut seen = BTreeSet::new();
     vips.chain(pools)
         .chain(others)
@@ -96,11 +119,41 @@ fn moving(asked: &Keepalived, config: &Config) -> Vec<Moving> {
         .collect()
 }
 
-/// A `vrrp_instance` to be.
-struct Instance {
-    name: &'static str,
-    v4: bool,
-    addresses: Vec<Moving>,
+/// The one group, or that of the primary's addresses and that of the secondary's.
+fn groups(asked: &Keepalived, config: &Config) -> Result<Vec<Group>, String> {
+    let group = |owner: Role, name, router_id| {
+        let all = moving(asked, config, owner);
+        // Who owns a group is its primary; without a second group it is the primary.
+        let role = if owner == asked.role { Role::Primary } else { Role::Secondary };
+        let priority =
+            if asked.secondary_vip.is_empty() { asked.role.priority() } else { role.priority() };
+        let instance = |v4: bool| {
+            let of_family = |it: &&Moving| it.address.is_ipv4() == v4;
+            let addresses = all.iter().filter(of_family).cloned().collect();
+            let name = format!("{name}_v{}", if v4 { 4 } else { 6 });
+            Instance { name, v4, addresses, router_id, priority }
+        };
+        let instances = [true, false].map(instance).into_iter();
+        Group { name, instances: instances.filter(|it| !it.addresses.is_empty()).collect() }
+    };
+    let first = group(Role::Primary, "sluice", asked.virtual_router_id);
+    let Some(vip) = asked.secondary_vip.first() else { return Ok(vec![first]) };
+    for vip in &asked.secondary_vip {
+        if !config.services.iter().any(|service| service.vip == *vip) {
+            return Err(format!("--secondary-vip {vip}: no service has this VIP"));
+        }
+    }
+    if let Some(pool) = config.pools.iter().find(|pool| pool.peer_addresses.is_empty()) {
+        return Err(format!(
+            "--secondary-vip {vip}: pool {:?} has no `peer_addresses`; two directors that are \
+             active need pool addresses of their own, and know each other's",
+            pool.name
+        ));
+    }
+    let Some(next) = asked.virtual_router_id.checked_add(1) else {
+        return Err("two groups take --virtual-router-id N and N + 1: use at most 254".to_owned());
+    };
+    Ok(vec![first, group(Role::Secondary, "sluice_second", next)])
 }
 
 /// The whole file; `command` calls this program.
@@ -115,25 +168,19 @@ fn text(
             "{origin} has no service with a VIP, and no rule of source NAT: nothing would move"
         ));
     }
-    let all = moving(asked, config);
-    let instances: Vec<Instance> = [("sluice_v4", true), ("sluice_v6", false)]
-        .into_iter()
-        .map(|(name, v4)| {
-            let of_family = |it: &&Moving| it.address.is_ipv4() == v4;
-            Instance { name, v4, addresses: all.iter().filter(of_family).cloned().collect() }
-        })
-        .filter(|instance| !instance.addresses.is_empty())
-        .collect();
+    let groups = groups(asked, config)?;
     let mut out = String::new();
     // Writing to a string does not fail.
-    let _ = write_head(&mut out, asked, origin, &all);
+    let _ = write_head(&mut out, asked, origin, &groups);
     let _ = write_scripts(&mut out, asked, command);
-    if instances.len() > 1 {
-        let _ = write_group(&mut out, &instances);
-    }
-    for instance in &instances {
-        let unicast = unicast(asked, instance)?;
-        let _ = write_instance(&mut out, asked, instance, unicast, instances.len() == 1);
+    for Group { name, instances } in &groups {
+        if instances.len() > 1 {
+            let _ = write_group(&mut out, name, instances);
+        }
+        for instance in instances {
+            let unicast = unicast(asked, instance)?;
+            let _ = write_instance(&mut out, asked, instance, unicast, instances.len() == 1);
+        }
     }
     Ok(out)
 }
@@ -142,10 +189,14 @@ fn write_head(
     out: &mut String,
     asked: &Keepalived,
     origin: &str,
-    all: &[Moving],
+    groups: &[Group],
 ) -> std::fmt::Result {
-    let v4 = all.iter().filter(|it| it.address.is_ipv4()).count();
-    let v6 = all.len() - v4;
+    let instances = groups.iter().flat_map(|group| &group.instances);
+    let count = |v4| {
+        let of_family = instances.clone().filter(|instance| instance.v4 == v4);
+        of_family.map(|instance| instance.addresses.len()).sum::<usize>()
+    };
+    let (v4, v6) = (count(true), count(false));
     writeln!(out, "# By `sluice ha config keepalived` from {origin}")?;
     writeln!(out, "# for the {}: {v4} IPv4 and {v6} IPv6 addresses.", asked.role.name())?;
     writeln!(out, "# Write it again on both directors when services or pools change.\n")?;
@@ -181,8 +232,8 @@ fn write_tracking(out: &mut String) -> std::fmt::Result {
     out.write_str("    track_script {\n        sluice_alive\n        sluice_ready\n    }\n")
 }
 
-fn write_group(out: &mut String, instances: &[Instance]) -> std::fmt::Result {
-    writeln!(out, "vrrp_sync_group sluice {{\n    group {{")?;
+fn write_group(out: &mut String, name: &str, instances: &[Instance]) -> std::fmt::Result {
+    writeln!(out, "vrrp_sync_group {name} {{\n    group {{")?;
     for instance in instances {
         writeln!(out, "        {}", instance.name)?;
     }
@@ -220,8 +271,8 @@ fn write_instance(
 ) -> std::fmt::Result {
     writeln!(out, "vrrp_instance {} {{\n    state BACKUP", instance.name)?;
     writeln!(out, "    interface {}", asked.interface)?;
-    writeln!(out, "    virtual_router_id {}", asked.virtual_router_id)?;
-    writeln!(out, "    priority {}", asked.role.priority())?;
+    writeln!(out, "    virtual_router_id {}", instance.router_id)?;
+    writeln!(out, "    priority {}", instance.priority)?;
     writeln!(out, "    advert_int {}", f64::from(asked.advert_ms) / 1000.0)?;
     if let Some((source, peers)) = unicast {
         writeln!(out, "    unicast_src_ip {source}\n    unicast_peer {{")?;
@@ -244,7 +295,7 @@ fn write_instance(
     if !instance.v4 {
         // RFC 5798, 5.2.9: the first address of an advert is the virtual router's link-local one.
         // This is the one that belongs to its MAC address, 00:00:5e:00:02:ID.
-        let id = asked.virtual_router_id;
+        let id = instance.router_id;
         lines.insert(0, format!("fe80::200:5eff:fe00:2{id:02x}/128 dev {}", asked.interface));
     }
     let (told, untold) = lines.split_at(lines.len().min(ADVERTISED));

@@ -66,6 +66,30 @@ fn two_arms_two_families_unicast() {
     insta::assert_snapshot!("two_arms", text_of(line, &everything()).expect("a text"));
 }
 
+/// A pair whose directors are both active, and whose files fit together.
+#[test]
+fn two_groups() {
+    let pools = pool("lan", "OWN").replace("[OWN]", "[OWN]\npeer_addresses = [PEER]");
+    let own = ["\"192.0.2.10\", \"2001:db8:2::10\"", "\"192.0.2.20\", \"2001:db8:2::20\""];
+    let services = [
+        service("web", "198.51.100.200", "lan", "192.0.2.11"),
+        service("web6", "2001:db8:1::200", "lan", "2001:db8:2::11"),
+        service("mail", "198.51.100.201", "lan", "192.0.2.11"),
+    ];
+    let of = |role: &str, own: &str, peer: &str| {
+        let pools = pools.replace("[OWN]", &format!("[{own}]"));
+        let pools = pools.replace("[PEER]", &format!("[{peer}]"));
+        let line = format!("--interface eth0 --role {role} --secondary-vip 198.51.100.201");
+        text_of(&line, &[PORT, &pools, &services.concat()].concat()).expect("a text")
+    };
+    let (primary, secondary) = (of("primary", own[0], own[1]), of("secondary", own[1], own[0]));
+    insta::assert_snapshot!("two_groups", primary);
+    // The same but for who is who.
+    let swapped = secondary.replace("priority 240", "priority x").replace("250", "240");
+    let swapped = swapped.replace("priority x", "priority 250").replace("secondary", "primary");
+    assert_eq!(swapped.replace("patience-ms 240", "patience-ms 250"), primary);
+}
+
 #[test]
 fn what_cannot_be_is_refused() {
     let plain = "--interface eth0 --role primary";
@@ -83,6 +107,22 @@ fn what_cannot_be_is_refused() {
             "--interface eth0 --role primary --source 192.0.2.1 --peer 192.0.2.2",
             &everything(),
             "IPv6 addresses move: unicast takes an IPv6 --source",
+        ),
+        (
+            "--interface eth0 --role primary --secondary-vip 198.51.100.9",
+            &everything(),
+            "--secondary-vip 198.51.100.9: no service has this VIP",
+        ),
+        (
+            "--interface eth0 --role primary --secondary-vip 198.51.100.201",
+            &everything(),
+            "pool \"lan\" has no `peer_addresses`",
+        ),
+        (
+            "--interface eth0 --role primary --secondary-vip 198.51.100.200 \
+             --virtual-router-id 255",
+            &v4_only().replace("\"]", "\"]\npeer_addresses = [\"192.0.2.20\"]"),
+            "use at most 254",
         ),
     ] {
         let said = text_of(line, file).expect_err(line);
