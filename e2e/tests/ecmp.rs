@@ -108,6 +108,7 @@ fn what_is_announced_follows_health_and_drain() {
     let name = here!(what_is_announced_follows_health_and_drain);
     on_ecmp(name, (2, Speaker::Bird, true), |bed| {
         let shown = bed.nodes[0].director()?.ask("ha")?;
+        expect(shown["sync"]["peers"][0]["differs"] == false, || shown.to_string())?;
         let announce = &shown["announce"];
         expect(announce["vips"] == 2 && announce["pool_addresses"] == 4, || shown.to_string())?;
         for service in ["web32", "lines32"] {
@@ -134,6 +135,14 @@ fn what_is_announced_follows_health_and_drain() {
         bed.nodes[0].director()?.sluice(&["ha", "drain", "--undo"])?;
         wait_until("IPv6 to be at both", SOON, || {
             Ok((bed.next_hops(Ecmp::vip(Family::V6))? == [0, 1]).then_some(()))
+        })?;
+        // What the other one does not have is told.
+        let more = ["service", "add", "more", "--protocol", "udp", "--vip", "198.51.100.201"];
+        let more = [&more[..], &["--port", "53", "--mode", "nat"]].concat();
+        bed.nodes[0].director()?.sluice(&more)?;
+        wait_until("the other one to see a difference", SOON, || {
+            let shown = bed.nodes[1].director()?.ask("ha")?;
+            Ok((shown["sync"]["peers"][0]["differs"] == true).then_some(()))
         })
     });
 }

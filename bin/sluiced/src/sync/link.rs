@@ -335,7 +335,8 @@ impl Link {
             up: peer.up,
             for_s: peer.since.as_secs_f64(),
             synchronised: peer.synchronised,
-            differs: !peer.name.is_empty() && peer.fingerprint != own,
+            // Without one it was not heard, or does not tell.
+            differs: ![0, own].contains(&peer.fingerprint),
             behind: peer.behind,
             lag_ms: peer.lag.as_secs_f64() * 1e3,
             unacknowledged: peer.unacknowledged,
