@@ -21,8 +21,8 @@ const HUGE_PAGES_OF_A_TABLE: u64 = 10;
 /// Connections a second that a local address carries to a real server which closes them first: one
 /// refuses ports that it has seen within a minute (docs/race.md).
 const CLOSED_BY_A_REAL_SERVER: f64 = 1075.0;
-/// Whole connections, opened and ended, that a core carries in a second beside other work: half of
-/// what it does when it does nothing else.
+/// Connections, opened and closed, that a core carries in a second: cautious, since the worker's
+/// loop in memory does one to four million (docs/benchmarks.md).
 const CONNECTIONS_PER_CORE: u64 = 500_000;
 /// A report of a session between directors, with all overhead.
 const REPORT_BYTES: f64 = 27.4;
@@ -59,7 +59,8 @@ impl Need {
         let packets = asked.packets.unwrap_or(asked.connections.saturating_mul(10));
         // At half of a core's time.
         let per_core = asked.packets_per_core.unwrap_or(match asked.port {
-            Port::AfXdp | Port::AfPacket => 350_000,
+            Port::AfXdp => 350_000,
+            Port::AfPacket => 160_000,
             Port::Memif => 2_500_000,
             Port::Nic => 10_000_000,
         });

@@ -16,7 +16,11 @@ use sluice_linux::Commands;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tracing::{info, warn};
+
+/// When an address that the kernel refused is tried again.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// The interfaces and what they hold.
 pub(crate) struct Announcer {
@@ -28,8 +32,8 @@ pub(crate) struct Announcer {
     withdrawn: Option<String>,
     /// Whether this director may take over, or could once.
     was_ready: bool,
-    /// Whether something was refused and is to be tried again.
-    pending: bool,
+    /// When something that was refused is tried again.
+    retry: Option<Instant>,
     vips: u64,
     unserved: Vec<IpAddr>,
 }
@@ -87,7 +91,7 @@ impl Announcer {
             plan: Arc::clone(plan),
             withdrawn: Some("not looked at yet".to_owned()),
             was_ready: false,
-            pending: true,
+            retry: None,
             vips: 0,
             unserved: Vec::new(),
         }))
@@ -96,7 +100,8 @@ impl Announcer {
     /// Adds and removes addresses for a plan; `withdrawn` is why no VIP is to be announced.
     fn follow(&mut self, plan: &Arc<Plan>, withdrawn: Option<String>) {
         let same = Arc::ptr_eq(&self.plan, plan) && self.withdrawn == withdrawn;
-        if same && !self.pending {
+        let waits = self.retry.is_none_or(|retry| Instant::now() < retry);
+        if same && waits {
             return;
         }
         if self.withdrawn != withdrawn {
@@ -112,10 +117,11 @@ impl Announcer {
         };
         let vips = if withdrawn.is_none() { vips } else { BTreeSet::new() };
         (self.vips, self.unserved) = (vips.len() as u64, unserved.into_iter().collect());
-        self.pending = !self.own.hold(&mut self.commands, &vips.union(&locals).copied().collect());
+        let mut whole = self.own.hold(&mut self.commands, &vips.union(&locals).copied().collect());
         if let Some(held) = &mut self.peers {
-            self.pending |= !held.hold(&mut self.commands, &peers);
+            whole &= held.hold(&mut self.commands, &peers);
         }
+        self.retry = (!whole).then(|| Instant::now() + RETRY);
         (self.plan, self.withdrawn) = (Arc::clone(plan), withdrawn);
     }
 

@@ -123,10 +123,9 @@ fn moving(asked: &Keepalived, config: &Config, owner: Role) -> Vec<Moving> {
 fn groups(asked: &Keepalived, config: &Config) -> Result<Vec<Group>, String> {
     let group = |owner: Role, name, router_id| {
         let all = moving(asked, config, owner);
-        // Who owns a group is its primary; without a second group it is the primary.
+        // A director is primary for the addresses that it owns.
         let role = if owner == asked.role { Role::Primary } else { Role::Secondary };
-        let priority =
-            if asked.secondary_vip.is_empty() { asked.role.priority() } else { role.priority() };
+        let priority = role.priority();
         let instance = |v4: bool| {
             let of_family = |it: &&Moving| it.address.is_ipv4() == v4;
             let addresses = all.iter().filter(of_family).cloned().collect();
