@@ -205,13 +205,14 @@ impl<F: Parse> Engine<F> {
         let (flow, conflicts, segment) =
             (Flow(group.flow[lane]), group.conflicts, group.segment(lane));
         let session = self.sessions.at_mut(flow.id());
-        let before = session.state;
+        let (before, seen) = (session.state, session.seen);
         let fits = track::tcp(session, flow.direction(), segment);
         shared.statistics.counters.ignored_ends += u64::from(!fits);
-        if before == session.state && !matches!(before, State::TimeWait | State::Close) {
+        let state = session.state;
+        let is_as_before = (before, seen) == (state, session.seen);
+        if is_as_before && !matches!(before, State::TimeWait | State::Close) {
             return 0;
         }
-        let state = session.state;
         if before != state {
             self.moved(shared, plan, (flow.id(), before), flow.direction());
         }

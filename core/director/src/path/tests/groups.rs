@@ -7,7 +7,7 @@ use crate::path::{BURST, Level, Verdict};
 use crate::spec::{ClientAddress, Mode, Network, Ports, Protocol, Spec};
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TcpHeader, TransportSlice};
 use proptest::prelude::*;
-use sluice_wire::tcp::{ACK, SYN};
+use sluice_wire::tcp::{ACK, RST, SYN};
 use std::net::{Ipv6Addr, SocketAddr};
 
 const CLIENT_6: &str = "2001:db8:1::48";
@@ -27,6 +27,8 @@ enum Exception {
         value: u8,
         repaired: bool,
     },
+    /// Of TCP: the highest byte of its sequence number, which a forger or an old packet has.
+    Jump(u8),
     /// Its transport checksum.
     Sum(u16),
     /// Bytes of the frame that are there.
@@ -135,6 +137,7 @@ impl Shot {
                     bytes[24..26].copy_from_slice(&sum.to_be_bytes());
                 }
             }
+            Exception::Jump(value) if self.tcp => bytes[sum_at - 12] = value,
             Exception::Sum(sum) => bytes[sum_at..sum_at + 2].copy_from_slice(&sum.to_be_bytes()),
             Exception::Cut(length) => bytes.truncate(length),
             Exception::Padded(length) => bytes.extend(vec![0xee; length]),
@@ -164,6 +167,7 @@ fn any_shot(six: impl Strategy<Value = bool>) -> impl Strategy<Value = Shot> {
         // Next headers, and a group as the source.
         1 => prop_oneof![Just((20, 0)), Just((20, 44)), Just((20, 58)), Just((22, 0xff))]
             .prop_map(|(at, value)| Exception::Byte { at, value, repaired: true }),
+        2 => prop_oneof![Just(65), Just(1), any::<u8>()].prop_map(Exception::Jump),
         1 => prop_oneof![Just(0), Just(0xffff), any::<u16>()].prop_map(Exception::Sum),
         1 => (0usize..90).prop_map(Exception::Cut),
         1 => (0usize..30).prop_map(Exception::Padded),
@@ -171,7 +175,8 @@ fn any_shot(six: impl Strategy<Value = bool>) -> impl Strategy<Value = Shot> {
             .prop_map(Exception::Extended),
         1 => prop_oneof![Just(Exception::Mapped), Just(Exception::Jumbo)],
     ];
-    let flags = prop_oneof![12 => Just(ACK), 1 => Just(SYN), 1 => any::<u8>()];
+    let flags =
+        prop_oneof![12 => Just(ACK), 1 => Just(SYN), 1 => Just(RST | ACK), 1 => any::<u8>()];
     let payload = prop_oneof![8 => 0usize..40, 1 => 1320usize..1480];
     (six, any::<bool>(), any::<bool>(), 0u16..5, flags, payload, exception).prop_map(
         |(six, inbound, tcp, client_port, flags, payload, exception)| Shot {
@@ -309,6 +314,36 @@ const FNAT: Setting = Setting {
     idle_s: 0,
     hurries: false,
 };
+
+/// A number far away moves a session there, and the next packet moves it back: a reset behind both
+/// counts in a group as it does alone.
+#[test]
+fn numbers_that_jump_are_followed_within_a_group() {
+    let shot = |six, flags, exception| Shot {
+        six,
+        inbound: true,
+        tcp: true,
+        client_port: 1,
+        flags,
+        payload: 0,
+        exception,
+    };
+    for (level, six) in Level::available().flat_map(|level| [(level, false), (level, true)]) {
+        let mut frames: Vec<MemFrame> = [
+            shot(six, ACK, Exception::None),
+            shot(six, ACK, Exception::Jump(65)),
+            shot(six, ACK, Exception::None),
+            shot(six, RST, Exception::None),
+        ]
+        .iter()
+        .map(|shot| shot.frame(&FNAT))
+        .collect();
+        let mut lab = lab(&FNAT, level);
+        lab.burst(FRONT, &mut frames);
+        assert_eq!(lab.path.counters().ignored_ends, 0, "six: {six}");
+        assert_eq!(lab.path.counters().closed, 1, "six: {six}");
+    }
+}
 
 /// Eight that nothing is the matter with, as another's parser reads them.
 #[test]
