@@ -29,6 +29,7 @@ use frame::Way;
 pub use frame::{Mix, mac};
 pub use goal::Goal;
 use indicatif::ProgressBar;
+use opening::Manner;
 use report::{Report, Size};
 pub use search::Limits;
 use search::{Ask, Search};
@@ -122,9 +123,13 @@ impl Runner<'_> {
         self.traffic.ways = &[Way::Inbound];
         self.traffic.shape(&opening::smallest()?, Way::Inbound, client_macs);
         let trial = self.bench.number();
-        let ticks_per_s = self.bench.ticks_per_s;
-        let [director, real] =
-            opening::open(&mut self.ports, &mut self.traffic, trial, ticks_per_s)?;
+        let manner = Manner {
+            trial,
+            ticks_per_s: self.bench.ticks_per_s,
+            rate: self.args.opening_rate,
+            answers: self.args.directions == Directions::Both,
+        };
+        let [director, real] = opening::open(&mut self.ports, &mut self.traffic, manner)?;
         self.traffic.shape(mix, Way::Inbound, client_macs);
         // Answers come from where inbound frames went.
         self.traffic.shape(mix, Way::Outbound, [real, director]);

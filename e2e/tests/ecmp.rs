@@ -177,4 +177,51 @@ mod faults {
             expect(broken > 0, || "none broke".to_owned())
         });
     }
+
+    /// A router with resilient groups moves only the flows of the director that died.
+    fn dies_behind_resilient_groups(bed: &mut Ecmp) -> Result<(), LabError> {
+        bed.nodes[1].kill()?;
+        spread_over(bed, &[0, 2])?;
+        for family in FAMILIES {
+            bed.set_members(family, &[0, 2])?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn alone_connections_go_on_behind_resilient_groups() {
+        let name = here!(alone_connections_go_on_behind_resilient_groups);
+        on_ecmp(name, (3, Speaker::Bird, true), |bed| {
+            bed.use_resilient_groups(&[0, 1, 2])?;
+            let held = held(bed, 20)?;
+            dies_behind_resilient_groups(bed)?;
+            bed.nodes[1].start_director()?;
+            spread_over(bed, &[0, 1, 2])?;
+            for family in FAMILIES {
+                bed.set_members(family, &[0, 1, 2])?;
+            }
+            let drain = ["ha", "drain", "--deadline", "5"];
+            bed.nodes[0].director()?.sluice(&drain)?;
+            for family in FAMILIES {
+                bed.set_members(family, &[1, 2])?;
+            }
+            held.end()
+        });
+    }
+
+    /// Without synchronisation those break that the dead director had, and no others.
+    #[test]
+    fn alone_without_synchronisation_resilient_groups_lose_only_the_dead_ones() {
+        let name = here!(alone_without_synchronisation_resilient_groups_lose_only_the_dead_ones);
+        on_ecmp(name, (3, Speaker::Bird, false), |bed| {
+            bed.use_resilient_groups(&[0, 1, 2])?;
+            let held =
+                Held::begin(&bed.client, &bed.reals, &FAMILIES.map(Ecmp::vip), (CONNECTIONS, 10))?;
+            let (all, of_dead) = (held.count(), sessions(bed, 1)?);
+            dies_behind_resilient_groups(bed)?;
+            let broken = held.broken()? as u64;
+            eprintln!("{broken} of {all} broke; the dead director had {of_dead}");
+            expect(broken == of_dead && broken > 0, || format!("{broken}, {of_dead}"))
+        });
+    }
 }

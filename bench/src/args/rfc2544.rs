@@ -52,6 +52,9 @@ pub struct Rfc2544 {
     /// Clients, each with a session that is open before trials; 10_000 or 10k or 10M
     #[arg(long, default_value = "100k", value_parser = count)]
     pub sessions: u64,
+    /// Sessions that are opened in a second, at most [default: as many as come to real servers]
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub opening_rate: Option<u64>,
     /// Seconds of a full-length trial
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     pub duration: f64,
@@ -118,6 +121,9 @@ impl Rfc2544 {
         }
         if !SESSIONS.contains(&self.sessions) {
             return wrong(format!("--sessions {}: 1 to {}", self.sessions, SESSIONS.end()));
+        }
+        if self.opening_rate == Some(0) {
+            return wrong("--opening-rate must be above 0".into());
         }
         if self.least_load == 0 || self.least_load >= self.most_load {
             let (least, most) = (self.least_load, self.most_load);

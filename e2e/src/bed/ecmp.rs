@@ -37,6 +37,9 @@ const ROUTER_AS: u32 = 65_000;
 const SYNC_PORT: u16 = 8848;
 const KEY: &str = "6f1f6c4e5b7a8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f70";
 
+/// The routing table with the resilient groups.
+const GROUP_TABLE: &str = "100";
+
 /// The routing daemon of the directors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaker {
@@ -138,6 +141,41 @@ impl Ecmp {
         let shown = self.router.ip(&[flag, "route", "show", address])?.stdout;
         let is_hop = |index: &usize| shown.contains(&format!(" dev d{} ", 1 + index));
         Ok((0..self.nodes.len()).filter(is_hop).collect())
+    }
+
+    /// Has the router send what comes from the client over resilient groups of next hops, one for
+    /// each family, instead of the routes of BGP. Their members are these directors; buckets with
+    /// traffic stay where they are as long as their member is there.
+    ///
+    /// # Errors
+    /// When `ip` refuses.
+    pub fn use_resilient_groups(&self, members: &[usize]) -> Result<(), LabError> {
+        let router = &self.router;
+        for family in FAMILIES {
+            let (flag, group) = (family.flag(), group_id(family));
+            for index in 0..self.nodes.len() {
+                let (id, [_, to]) = (member_id(family, index), Self::link(family, index));
+                let device = format!("d{}", 1 + index);
+                router.ip(&[flag, "nexthop", "add", "id", &id, "via", &to, "dev", &device])?;
+            }
+            self.set_members(family, members)?;
+            let route = ["route", "add", Self::vip(family), "nhid", &group, "table", GROUP_TABLE];
+            router.ip(&[&[flag][..], &route].concat())?;
+            router.ip(&[flag, "rule", "add", "pref", "100", "iif", "c", "table", GROUP_TABLE])?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the members of a resilient group.
+    ///
+    /// # Errors
+    /// When `ip` refuses.
+    pub fn set_members(&self, family: Family, members: &[usize]) -> Result<(), LabError> {
+        let ids: Vec<_> = members.iter().map(|index| member_id(family, *index)).collect();
+        let (group, ids) = (group_id(family), ids.join("/"));
+        let kind = ["type", "resilient", "buckets", "64", "idle_timer", "60"];
+        let command = ["nexthop", "replace", "id", &group, "group", &ids];
+        self.router.ip(&[&command[..], &kind].concat()).map(drop)
     }
 
     /// The ends of the wire between the router and a director.
@@ -291,6 +329,15 @@ impl Node {
         };
         Ok(())
     }
+}
+
+/// Ids of next hops at the router.
+fn member_id(family: Family, index: usize) -> String {
+    format!("{}{}", family.bits(), 1 + index)
+}
+
+fn group_id(family: Family) -> String {
+    format!("{}00", family.bits())
 }
 
 fn director_text(lab: &Lab, index: usize, count: usize, sync: bool) -> Result<String, LabError> {
