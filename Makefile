@@ -4,7 +4,7 @@ DEMO := target/release/sluice-demo
 
 .PHONY: setup setup-tests build demo demo-stop figures race memif af-packet rfc2544 bench bench-all plots
 .PHONY: check test test-all
-.PHONY: matrix instructions cps scale
+.PHONY: matrix instructions cps scale sync
 .PHONY: fmt lint clean install uninstall
 
 setup: ## install what is missing from Debian's packages, check Rust, reserve huge pages
@@ -48,6 +48,10 @@ af-packet: build ## the same over packet sockets on virtual Ethernet; FLOWS=1000
 rfc2544: build ## MAX, PDR and NDR of one worker by size, over memif; SIZES, SESSIONS=100000
 	@bench/rfc2544.sh --sessions $(or $(SESSIONS),100000) $(if $(SIZES),--size $(SIZES)) \
 		$(if $(DIRECTIONS),--directions $(DIRECTIONS)) $(if $(JSON),--json)
+
+sync: build ## two directors that synchronise sessions: lag, bytes, full pull; SESSIONS, RATE, JSON=1
+	@bench/sync.sh --sessions $(or $(SESSIONS),3000000) --rate $(or $(RATE),100000) \
+		$(if $(JSON),--json)
 
 check: setup-tests ## before each commit: format, lint, tidy, units, golden rows; ends with a count
 	@packaging/tests.sh check

@@ -38,6 +38,8 @@ for number in "$sessions" "$rate"; do [[ $number =~ ^[1-9][0-9]*$ ]] || usage 2 
 # shellcheck source=bench/bed.sh
 . bench/bed.sh
 second_pid=''
+# Sixteen local addresses have ports for three million sessions.
+more_ports='s|192.0.2.64/28|198.19.0.0/25|'
 before_the_end() { end "$second_pid"; }
 
 ask_second() { "$bin/sluice" --socket "$dir/second/sluice.sock" "$1" --json; }
@@ -60,7 +62,7 @@ start_second() {
         dir=$dir/second worker_core=$generator_core write_config \
             "memif:$dir/second/front.sock,id=0,role=server" \
             "memif:$dir/second/back.sock,id=1,role=server" |
-            sed 's/^idle = .*/keep_sessions = false/; s/"t\(front\|back\)"/"s\1"/'
+            sed "s/^idle = .*/keep_sessions = false/; s/\"t\(front\|back\)\"/\"s\1\"/; $more_ports"
     } >"$dir/second.toml"
     first "$bin/sluiced" --config "$dir/second.toml" >"$dir/second.log" 2>&1 &
     second_pid=$!
@@ -106,7 +108,7 @@ ip -n "$name" link set lo up
 lay_wires
 (umask 077 && openssl rand -hex 32 >"$dir/sync.key")
 # Workers sleep as they do by default: waking up is part of what is measured.
-write_first() { synchronise 8848 8849 && write_config "$@" | sed '/^idle = /d'; }
+write_first() { synchronise 8848 8849 && write_config "$@" | sed "/^idle = /d; $more_ports"; }
 eval "$(declare -f start_director | sed 's/write_config/write_first/')"
 start_director
 start_second
