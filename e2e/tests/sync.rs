@@ -11,7 +11,7 @@ use sluice_e2e::bed::Driver;
 use sluice_e2e::bed::pair::{Kind, PORT, Pair};
 use sluice_e2e::director::program;
 use sluice_e2e::error::expect;
-use sluice_e2e::family::FAMILIES;
+use sluice_e2e::family::{FAMILIES, endpoint};
 use sluice_e2e::web::LINES_PORT;
 use sluice_e2e::{Director, Family, LabError, wait_until};
 
@@ -255,6 +255,54 @@ mod faults {
                 eprintln!("queries lost: {lost:?} of some 1,000");
                 // Two gaps, on a machine that has other work, too.
                 expect(lost.is_some_and(|lost| lost < 300), || log)?;
+            }
+            Ok(())
+        });
+    }
+
+    /// wrk and SIPp load the pair while the primary dies, without the sessions that outlive it, and
+    /// comes back: no connection of wrk's that was open breaks, and no call fails.
+    #[test]
+    fn alone_requests_and_calls_go_on() {
+        let name = here!(alone_requests_and_calls_go_on);
+        on_synchronised(name, |pair| {
+            for index in 0..pair.reals.len() {
+                for family in FAMILIES {
+                    let (host, name) =
+                        (Pair::host(family, 11 + index), format!("uas{}", 1 + index));
+                    let args = ["-sn", "uas", "-i", &host, "-p", "5060", "-nostdin"];
+                    let name = format!("{name}-{}", family.bits());
+                    pair.peers.push(pair.reals[index].start(&name, "sipp", &args)?);
+                }
+            }
+            let mut running = Vec::new();
+            for family in FAMILIES {
+                let (vip, bits) = (Pair::vip(family), family.bits());
+                let url = format!("http://{}/", endpoint(vip, 80));
+                let args = ["-t", "1", "-c", "8", "-d", "10s", &url];
+                running.push(pair.client.start(&format!("wrk{bits}"), "wrk", &args)?);
+                let (at, from) = (endpoint(vip, 5060), Pair::host(family, 48));
+                let args = ["-sn", "uac", &at, "-i", &from, "-nostdin"];
+                let args = [&args[..], &["-r", "20", "-m", "160", "-d", "500"]].concat();
+                running.push(pair.client.start(&format!("uac{bits}"), "sipp", &args)?);
+            }
+            // Eight connections and one flow of each family, and those of nobody else.
+            wait_until("all to be known", SOON, || Ok((sessions(pair, 1)? >= 18).then_some(())))?;
+            pair.nodes[0].kill_director()?;
+            let kept = Director::kept_in(pair.nodes[0].lab.dir());
+            std::fs::remove_dir_all(&kept).map_err(LabError::file("removing kept sessions"))?;
+            master(pair, 1)?;
+            pair.nodes[0].start_director()?;
+            master(pair, 0)?;
+            for one in &mut running {
+                let ended = one.wait(SOON)?;
+                let log = one.log();
+                let told = ["Requests/sec", "Socket errors", "Failed call ", "Successful call "];
+                for line in log.lines().filter(|line| told.iter().any(|it| line.contains(it))) {
+                    eprintln!("{}", line.trim());
+                }
+                expect(ended.success(), || log.clone())?;
+                expect(!log.contains("Socket errors"), || log)?;
             }
             Ok(())
         });

@@ -411,8 +411,12 @@ impl Node {
         for family in FAMILIES {
             let all = [(Pair::vip(family), ""), (Pair::second_vip(family), "second")];
             for (vip, suffix) in &all[..1 + usize::from(self.kind.both_active)] {
-                let all =
-                    [("web", "tcp", 80), ("lines", "tcp", web::LINES_PORT), ("dns", "udp", 53)];
+                let all = [
+                    ("web", "tcp", 80),
+                    ("lines", "tcp", web::LINES_PORT),
+                    ("dns", "udp", 53),
+                    ("sip", "udp", 5060),
+                ];
                 for (what, protocol, port) in all {
                     let reals = (0..REALS).map(|it| Real::at(Pair::host(family, 11 + it)));
                     let name = format!("{what}{}{suffix}", family.bits());
