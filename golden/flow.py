@@ -21,7 +21,7 @@ class Flow:
     Each call is one packet that enters the director, with what must come of it: it leaves on the
     other side rewritten (nothing said), is dropped (`drop="reason"`), or goes to the kernel
     (`kernel="reason"`). `ends=True` says that the session is gone after it, `opens=True` that it
-    opens one though it is dropped, `replaces=FLOW` that the session of that one gives way to it,
+    opens one though it is dropped, `replaces=FLOW` that the session of that one is evicted for it,
     `late=True` that a client's packet is one of a session that has ended.
     `answer=(kind, mtu)` with a drop says that its sender gets an ICMP error from the director.
     `mtu=N` says that it leaves in fragments for that MTU. What the real server says goes past the

@@ -54,7 +54,7 @@ pub enum Command {
     /// Percentiles of the time that a frame spends in the worker's loop, below its highest rate
     #[command(long_about = LATENCY)]
     Latency(Latency),
-    /// What sessions that come and go cost established traffic
+    /// What sessions that open and end cost established traffic
     #[command(long_about = CHURN)]
     Churn(Churn),
     /// MAX, PDR and NDR of a whole director: RFC 2544's throughput by RFC 9971's search
@@ -123,7 +123,7 @@ Beside the percentiles of all frames stand those of quiet rounds, in which the k
 nothing else on the core and no remains of that waited: they are the loop's own.";
 
 const CHURN: &str = "\
-What sessions that come and go cost established traffic.
+What sessions that open and end cost established traffic.
 
 Two workers on one core, with tables of one size, take turns round by round: both have the same \
 established TCP sessions and traffic; one also gets first segments of new sessions among it, \

@@ -1,4 +1,4 @@
-//! Established traffic with and without sessions that come and go beside it.
+//! Established traffic with and without sessions that open and end beside it.
 //!
 //! Two workers on one core take turns, so that what disturbs the machine hits both alike. Sessions
 //! that come are first segments of connections that nobody answers; they go when the time for

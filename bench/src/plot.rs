@@ -316,11 +316,11 @@ fn churn(results: &Results) -> Result<Option<String>, BenchError> {
         };
         [
             of("without", "Sluice, established traffic alone".into()),
-            of("with", format!("Sluice, {rate} sessions a second come and go (−{loss:.0} %)")),
+            of("with", format!("Sluice, {rate} sessions a second open and end (−{loss:.0} %)")),
         ]
     };
     let mine = all.iter().flat_map(pair).collect();
-    let title = "Established traffic beside sessions that come and go";
+    let title = "Established traffic beside sessions that open and end";
     bars(title, ("Mpps", 1), mine, &[], &all)
 }
 

@@ -58,7 +58,7 @@ impl Capture {
     pub fn start(space: &Netns, device: &str, name: &str) -> Result<Self, LabError> {
         let file = space.dir().join(format!("{name}.pcap"));
         let path = file.to_string_lossy().into_owned();
-        // Each frame takes a place as large as the longest may be, a super-frame: so there are two
+        // Each frame takes a place as large as the longest may be, a super-packet: so there are two
         // thousand. -Z root: tcpdump otherwise becomes a user who may not write into the lab's
         // directory.
         let args = [

@@ -1,4 +1,4 @@
-//! Super-frames: peers that leave checksums and segmentation to others, and a director on packet
+//! Super-packets: peers that leave checksums and segmentation to others, and a director on packet
 //! sockets that passes on what they sent as it came. Its own wires leave nothing to anybody, so
 //! that what it sent shows complete at the far end, where tshark judges it.
 
@@ -111,7 +111,7 @@ fn bulk(fixture: &mut Fixture, mode: Mode, outer: Family) -> Result<(), LabError
     }
     let bed = &fixture.bed;
     let came = count(&at_front.stop()?, SUPER)?;
-    expect(came > 0, || "no super-frame came to the director".to_owned())?;
+    expect(came > 0, || "no super-packet came to the director".to_owned())?;
     for (side, file, port) in [("client", at_client, "front"), ("real server", at_real, "back")] {
         let (file, mac) = (file.stop()?, bed.director.mac(port)?);
         // What an error quotes is not whole, so that tshark's sum over it says nothing.

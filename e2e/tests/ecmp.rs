@@ -136,6 +136,16 @@ fn what_is_announced_follows_health_and_drain() {
         wait_until("IPv6 to be at both", SOON, || {
             Ok((bed.next_hops(Ecmp::vip(Family::V6))? == [0, 1]).then_some(()))
         })?;
+        // An interface that somebody deletes is made anew.
+        let space = bed.nodes[0].space.clone();
+        let shown = || space.run("ip", &["-o", "link", "show", "sluice"]);
+        let before = shown()?.ok()?.stdout;
+        space.ip(&["link", "delete", "sluice"])?;
+        wait_until("another interface, and IPv6 to be at both", SOON, || {
+            let now = shown()?.stdout;
+            let is_another = !now.is_empty() && now.split(':').next() != before.split(':').next();
+            Ok((is_another && bed.next_hops(Ecmp::vip(Family::V6))? == [0, 1]).then_some(()))
+        })?;
         // What the other one does not have is told.
         let more = ["service", "add", "more", "--protocol", "udp", "--vip", "198.51.100.201"];
         let more = [&more[..], &["--port", "53", "--mode", "nat"]].concat();

@@ -308,6 +308,40 @@ mod faults {
         });
     }
 
+    /// A service comes to the primary first: what was told of its sessions means nothing to the
+    /// other, which asks for it as soon as it has the service too.
+    #[test]
+    fn alone_sessions_of_a_service_that_comes_later_go_on() {
+        let name = here!(alone_sessions_of_a_service_that_comes_later_go_on);
+        on_synchronised(name, |pair| {
+            let real = format!("{}:{LINES_PORT}", Pair::host(Family::V4, 11));
+            let add = ["service", "add", "late", "--protocol", "tcp", "--vip"];
+            let more = ["--port", "2001", "--mode", "fnat", "--pool", "lan", "--real", &real];
+            let add = [&add[..], &[Pair::vip(Family::V4)], &more].concat();
+            pair.nodes[0].director()?.sluice(&add)?;
+            let peer = program("sluice-peer")?;
+            let args = ["hold", &format!("{}:2001", Pair::vip(Family::V4)), "10"];
+            let mut held = pair.client.start("hold", &peer.to_string_lossy(), &args)?;
+            held.wait_for_words("line 1", SOON)?;
+            wait_until("its session to be told", SOON, || {
+                let unknown = sync(pair, 1)?["reports_received"]["unknown"].as_u64();
+                Ok(unknown.is_some_and(|unknown| unknown > 0).then_some(()))
+            })?;
+            let before = sessions(pair, 1)?;
+            pair.nodes[1].director()?.sluice(&add)?;
+            // A session in use is told again after eight seconds at the earliest.
+            wait_until("the other to have it", Duration::from_secs(4), || {
+                Ok((sessions(pair, 1)? > before).then_some(()))
+            })?;
+            pair.nodes[0].kill_director()?;
+            let kept = Director::kept_in(pair.nodes[0].lab.dir());
+            std::fs::remove_dir_all(&kept).map_err(LabError::file("removing kept sessions"))?;
+            master(pair, 1)?;
+            let ended = held.wait(Duration::from_secs(60))?;
+            expect(ended.success(), || format!("it broke: {}", held.log_tail(3)))
+        });
+    }
+
     /// Each director is master of its own VIPs; one dies, the other has everything, and each has
     /// its own again.
     #[test]

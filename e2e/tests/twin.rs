@@ -43,7 +43,7 @@ fn the_kernel_reaches_out_through_the_twin() {
     );
 }
 
-/// Super-frames of the kernel's own connections go through the twin in both directions, and leave
+/// Super-packets of the kernel's own connections go through the twin in both directions, and leave
 /// the port complete.
 #[test]
 fn the_kernel_carries_bulk_through_the_twin() {
@@ -69,7 +69,7 @@ fn the_kernel_carries_bulk_through_the_twin() {
         let (port, twin, far) = (port.stop()?, twin.stop()?, far.stop()?);
         let large = |way: &str| format!("frame.len > 10000 && eth.{way} == {mac}");
         for (file, way) in [(&port, "dst"), (&twin, "dst"), (&twin, "src")] {
-            expect(count(file, &large(way))? > 0, || format!("no super-frame: {way} {file:?}"))?;
+            expect(count(file, &large(way))? > 0, || format!("no super-packet: {way} {file:?}"))?;
         }
         let own = format!("eth.src == {mac}");
         let (all, wrong) = (count(&far, &own)?, count(&far, &format!("{own} && ({BAD})"))?);

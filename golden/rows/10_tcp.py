@@ -297,7 +297,7 @@ def tcp_two_at_once(s):
     two.close()
 
 
-@row("What has ended gives way to its client's next connection, and to others that need its port")
+@row("An ended session is evicted for its client's next connection, and for others with its port")
 def tcp_ended_gives_way(s):
     s.pools["lan"]["ports"] = "1024-1025"
     s.service(reals=[1])

@@ -9,7 +9,7 @@ from rows import row
 STRANGE = ("A", "PA", "FA", "SA", "R", "RA", "", "F", "FPU", "SF", "SR", "SFRPAUEC")
 
 
-def stray(flags, data=b"", **fields):
+def of_no_session(flags, data=b"", **fields):
     """A TCP packet to the service that belongs to no session."""
     fields = {"seq": 5000, "ack": 9000, **fields}
     head = TCP(sport=41000, dport=80, flags=flags, **fields)
@@ -28,7 +28,7 @@ def reset(s, port, to, flags, seq, ack, tags=()):
 def no_session(s):
     s.service()
     for flags in STRANGE:
-        s.drops(s.front, s.client_frame(stray(flags)), "no_session")
+        s.drops(s.front, s.client_frame(of_no_session(flags)), "no_session")
 
 
 @row("With no_session = \"reset\", a packet with ACK is answered with its ACK number as SEQ")
@@ -36,7 +36,7 @@ def reset_for_ack(s):
     s.tcp_policy["no_session"] = "reset"
     s.service()
     for flags in ("A", "PA", "FA", "SA"):
-        packet = stray(flags)
+        packet = of_no_session(flags)
         s.drops(s.front, s.client_frame(packet), "no_session_reset")
         reset(s, s.front, packet, "R", 9000, 0)
 
@@ -47,7 +47,7 @@ def reset_for_no_ack(s):
     s.service()
     kinds = (("P", b"abc", 3), ("F", b"", 1), ("F", b"abcd", 5), ("", b"", 0), ("SF", b"ab", 4))
     for flags, data, length in kinds:
-        packet = stray(flags, data)
+        packet = of_no_session(flags, data)
         s.drops(s.front, s.client_frame(packet), "no_session_reset")
         reset(s, s.front, packet, "RA", 0, 5000 + length)
 
@@ -56,10 +56,10 @@ def reset_for_no_ack(s):
 def reset_wraps(s):
     s.tcp_policy["no_session"] = "reset"
     s.service()
-    packet = stray("F", b"abc", seq=0xFFFF_FFFE)
+    packet = of_no_session("F", b"abc", seq=0xFFFF_FFFE)
     s.drops(s.front, s.client_frame(packet), "no_session_reset")
     reset(s, s.front, packet, "RA", 0, 2)
-    packet = stray("A", ack=0xFFFF_FFFF)
+    packet = of_no_session("A", ack=0xFFFF_FFFF)
     s.drops(s.front, s.client_frame(packet), "no_session_reset")
     reset(s, s.front, packet, "R", 0xFFFF_FFFF, 0)
 
@@ -69,14 +69,14 @@ def reset_for_reset(s):
     s.tcp_policy["no_session"] = "reset"
     s.service()
     for flags in ("R", "RA", "SR"):
-        s.drops(s.front, s.client_frame(stray(flags)), "no_session")
+        s.drops(s.front, s.client_frame(of_no_session(flags)), "no_session")
 
 
 @row("Ethernet padding is no data: the ACK number does not count it")
 def reset_padding(s):
     s.tcp_policy["no_session"] = "reset"
     s.service()
-    packet = stray("F")
+    packet = of_no_session("F")
     s.drops(s.front, bytes(s.client_frame(packet)).ljust(60, b"\0"), "no_session_reset")
     reset(s, s.front, packet, "RA", 0, 5001)
 
@@ -85,7 +85,7 @@ def reset_padding(s):
 def reset_tagged(s):
     s.tcp_policy["no_session"] = "reset"
     s.service()
-    packet = stray("A")
+    packet = of_no_session("A")
     s.drops(s.front, ethernet(CLIENT_MAC, s.front.mac, (10,)) / packet, "no_session_reset")
     reset(s, s.front, packet, "R", 9000, 0, tags=(10,))
 
@@ -95,14 +95,14 @@ def reset_martian(s):
     s.tcp_policy["no_session"] = "reset"
     s.service()
     for source in ("0.0.0.0", "127.0.0.1", "224.0.0.5", "255.255.255.255", VIP):
-        packet = stray("A")
+        packet = of_no_session("A")
         packet.src = source
         s.drops(s.front, s.client_frame(packet), "martian")
     packet = IP(src="127.0.0.1", dst=LADDR) / TCP(sport=80, dport=5000, flags="A")
     s.drops(s.back, s.real_frame(packet), "martian")
 
 
-@row("A real server's stray packet to a local port is answered too")
+@row("A real server's packet of no session to a local port is answered too")
 def reset_outbound(s):
     s.tcp_policy["no_session"] = "reset"
     s.service()
@@ -118,7 +118,7 @@ def mid_stream(s):
     f = s.flow()
     f.send(b"in the middle")
     f.answer(b"of something")
-    s.drops(s.front, s.client_frame(stray("R")), "no_session")
+    s.drops(s.front, s.client_frame(of_no_session("R")), "no_session")
 
 
 @row("Real servers' packets to local ports without a session: TCP and UDP")

@@ -1,4 +1,4 @@
-"""Half-open sessions, and services above their share, give way when something runs short."""
+"""Half-open sessions, and services above their share, are evicted when something runs short."""
 
 from frames import CLIENT
 from modes import ALL, DR4, FNAT4, FNAT6, NAT4
@@ -9,7 +9,7 @@ def client(m, number):
     return (m.client, 40000 + number)
 
 
-@rows_for(ALL, "at max_sessions the oldest half-open session gives way once it has had a second")
+@rows_for(ALL, "at max_sessions the oldest half-open session is evicted once it has had a second")
 def old_gives_way(s, m):
     m.service(s, max_sessions=3, reals=[1])
     first, second = (s.flow(client=client(m, n), lport=1024 + n) for n in (0, 1))
@@ -42,7 +42,7 @@ def repeated_syn(s, m):
     second.ack()
 
 
-@rows_for((FNAT4, FNAT6, NAT4, DR4), "a datagram that nobody has answered gives way to the next")
+@rows_for((FNAT4, FNAT6, NAT4, DR4), "a datagram that nobody has answered is evicted for the next")
 def single_datagrams(s, m):
     m.service(s, "dns", "udp", 53, max_sessions=3, reals=[1])
     good = s.flow("dns", client=client(m, 0))

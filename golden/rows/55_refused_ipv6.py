@@ -9,7 +9,7 @@ from frames import CLIENT6, CLIENT_MAC, LADDR, LADDR6, VIP6, ethernet, real_addr
 from rows import row
 
 
-def stray(flags, data=b"", **fields):
+def of_no_session(flags, data=b"", **fields):
     """A TCP packet to the service that belongs to no session."""
     fields = {"seq": 5000, "ack": 9000, **fields}
     head = TCP(sport=41000, dport=80, flags=flags, **fields)
@@ -34,7 +34,7 @@ def ipv6_reset_for_ack(s):
     s.tcp_policy["no_session"] = "reset"
     web(s)
     for flags in ("A", "PA", "FA", "SA"):
-        packet = stray(flags)
+        packet = of_no_session(flags)
         s.drops(s.front, s.client_frame(packet), "no_session_reset")
         reset(s, s.front, packet, "R", 9000, 0)
 
@@ -45,7 +45,7 @@ def ipv6_reset_for_no_ack(s):
     web(s)
     kinds = (("P", b"abc", 3), ("F", b"", 1), ("F", b"abcd", 5), ("", b"", 0), ("SF", b"ab", 4))
     for flags, data, length in kinds:
-        packet = stray(flags, data)
+        packet = of_no_session(flags, data)
         s.drops(s.front, s.client_frame(packet), "no_session_reset")
         reset(s, s.front, packet, "RA", 0, 5000 + length)
 
@@ -55,14 +55,14 @@ def ipv6_reset_for_reset(s):
     s.tcp_policy["no_session"] = "reset"
     web(s)
     for flags in ("R", "RA", "SR"):
-        s.drops(s.front, s.client_frame(stray(flags)), "no_session")
+        s.drops(s.front, s.client_frame(of_no_session(flags)), "no_session")
 
 
 @row("IPv6: the reset goes back the way the packet came, tags and all")
 def ipv6_reset_tagged(s):
     s.tcp_policy["no_session"] = "reset"
     web(s)
-    packet = stray("A")
+    packet = of_no_session("A")
     s.drops(s.front, ethernet(CLIENT_MAC, s.front.mac, (10,), 6) / packet, "no_session_reset")
     reset(s, s.front, packet, "R", 9000, 0, tags=(10,))
 
@@ -72,13 +72,13 @@ def ipv6_reset_martian(s):
     s.tcp_policy["no_session"] = "reset"
     web(s)
     for source in ("::", "::1", "ff02::1", VIP6):
-        packet = stray("A")
+        packet = of_no_session("A")
         packet.src = source
         frame = Ether(src=CLIENT_MAC, dst=s.front.mac, type=0x86DD) / packet
         s.drops(s.front, frame, "martian")
 
 
-@row("IPv6: a real server's stray packet to a local port is answered too")
+@row("IPv6: a real server's packet of no session to a local port is answered too")
 def ipv6_reset_outbound(s):
     s.tcp_policy["no_session"] = "reset"
     web(s)
@@ -94,7 +94,7 @@ def ipv6_mid_stream(s):
     f = s.flow()
     f.send(b"in the middle")
     f.answer(b"of something")
-    s.drops(s.front, s.client_frame(stray("R")), "no_session")
+    s.drops(s.front, s.client_frame(of_no_session("R")), "no_session")
 
 
 @row("IPv6: real servers' packets to local ports without a session")
@@ -217,7 +217,7 @@ def ipv6_burst_one_flow(s):
         f.ask(b"datagram %d" % number)
 
 
-@row("IPv6: a reset, a stray packet, a SYN, a reset, a SYN of one flow in one burst")
+@row("IPv6: a reset, a packet of no session, a SYN, a reset, a SYN of one flow in one burst")
 def ipv6_burst_up_and_down(s):
     web(s)
     f = s.flow().handshake()
@@ -230,7 +230,7 @@ def ipv6_burst_up_and_down(s):
     s.flow(real=3).syn()
 
 
-@row("Both families, strays and the kernel's in one burst, in the order of their arrival")
+@row("Both families, packets of no session and the kernel's in one burst, as they arrive")
 def burst_both_families(s):
     s.pools["lan6"] = {"addresses": [LADDR6]}
     s.service("dns4", "udp", 53)

@@ -48,7 +48,7 @@ def burst_reset_then_syn(s):
     again.ack()
 
 
-@row("A reset, a stray packet, a SYN, a reset, a SYN of one flow in one burst")
+@row("A reset, a packet of no session, a SYN, a reset, a SYN of one flow in one burst")
 def burst_up_and_down(s):
     s.service()
     f = s.flow().handshake()
@@ -97,7 +97,7 @@ def burst_two_flows(s):
         two.ask(b"two %d" % number)
 
 
-@row("Old flows, new ones, strays, broken ones and the kernel's in one burst")
+@row("Old flows, new ones, packets of no session, broken ones and the kernel's in one burst")
 def burst_mixed(s):
     s.service()
     old = s.flow().handshake()

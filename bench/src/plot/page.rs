@@ -210,7 +210,7 @@ const PARTS: [Part; 9] = [
     },
     Part {
         command: "churn",
-        title: "Sessions that come and go",
+        title: "Sessions that open and end",
         plots: &["churn"],
         rows: "",
         columns: &[
@@ -220,7 +220,7 @@ const PARTS: [Part; 9] = [
             ("lost to established %", "established_loss", Figure(100.0, 1)),
             FLOOR,
         ],
-        remark: "What established traffic loses while so many sessions a second come and go.",
+        remark: "What established traffic loses while so many sessions a second open and end.",
         stages: (
             1,
             &[

@@ -21,6 +21,8 @@ use tracing::{info, warn};
 
 /// When an address that the kernel refused is tried again.
 const RETRY: Duration = Duration::from_secs(5);
+/// How often it is seen that the interfaces are there.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The interfaces and what they hold.
 pub(crate) struct Announcer {
@@ -34,6 +36,8 @@ pub(crate) struct Announcer {
     was_ready: bool,
     /// When something that was refused is tried again.
     retry: Option<Instant>,
+    /// When it was last seen that the interfaces are there.
+    looked: Instant,
     vips: u64,
     unserved: Vec<IpAddr>,
 }
@@ -92,6 +96,7 @@ impl Announcer {
             withdrawn: Some("not looked at yet".to_owned()),
             was_ready: false,
             retry: None,
+            looked: Instant::now(),
             vips: 0,
             unserved: Vec::new(),
         }))
@@ -101,7 +106,7 @@ impl Announcer {
     fn follow(&mut self, plan: &Arc<Plan>, withdrawn: Option<String>) {
         let same = Arc::ptr_eq(&self.plan, plan) && self.withdrawn == withdrawn;
         let waits = self.retry.is_none_or(|retry| Instant::now() < retry);
-        if same && waits {
+        if !self.restore() && same && waits {
             return;
         }
         if self.withdrawn != withdrawn {
@@ -125,6 +130,16 @@ impl Announcer {
         (self.plan, self.withdrawn) = (Arc::clone(plan), withdrawn);
     }
 
+    /// Makes interfaces anew that somebody has deleted. Whether there were any.
+    fn restore(&mut self) -> bool {
+        if self.looked.elapsed() < LOOK {
+            return false;
+        }
+        self.looked = Instant::now();
+        let peers = self.peers.as_mut().is_some_and(Held::restore);
+        self.own.restore() || peers
+    }
+
     fn shown(&self) -> HaAnnounce {
         let peers = self.peers.as_ref();
         let all = self.own.addresses.len() + peers.map_or(0, |held| held.addresses.len());
@@ -140,6 +155,26 @@ impl Announcer {
 }
 
 impl Held {
+    /// Makes the interface anew if somebody has deleted it. Whether it was done; it holds nothing
+    /// then.
+    fn restore(&mut self) -> bool {
+        if self.holder.is_there() {
+            return false;
+        }
+        let interface = self.holder.name().to_owned();
+        match AddressHolder::open(&interface) {
+            Ok(holder) => {
+                warn!(interface, "somebody has deleted the interface: it was made anew");
+                (self.holder, self.addresses) = (holder, BTreeSet::new());
+                true
+            }
+            Err(error) => {
+                warn!(interface, %error, "somebody has deleted the interface");
+                false
+            }
+        }
+    }
+
     /// Makes the interface hold these, and says whether it does.
     fn hold(&mut self, commands: &mut Commands, wanted: &BTreeSet<IpAddr>) -> bool {
         let (index, width) =

@@ -35,22 +35,22 @@ pub trait Frame {
         RxChecksum::default()
     }
 
-    /// Bytes of data of each segment, if the frame is a *super-frame*: one TCP segment with the
-    /// data of many, which whoever sends it is to cut (GSO); 0 for any other. A super-frame's
+    /// Bytes of data of each segment, if the frame is a *super-packet*: one TCP segment with the
+    /// data of many, which whoever sends it is to cut (GSO); 0 for any other. A super-packet's
     /// transport checksum means nothing, and is calculated when it is sent.
     #[inline(always)]
     fn segment_size(&self) -> u16 {
         0
     }
 
-    /// Gives a super-frame's segments another size; for no other frame.
+    /// Gives a super-packet's segments another size; for no other frame.
     fn set_segment_size(&mut self, _size: u16) {}
 
     /// Says that so many bytes are now between an outer IP header and the packet inside: who
     /// finishes the frame when it is sent must know.
     fn set_shim(&mut self, _bytes: u8) {}
 
-    /// Says that the frame is what it is to be: no super-frame, and its checksums are complete.
+    /// Says that the frame is what it is to be: no super-packet, and its checksums are complete.
     fn set_finished(&mut self) {}
 
     /// Asks the processor to load the first cache line of the frame's bytes.

@@ -236,6 +236,16 @@ impl Endpoint {
         self.tick(now);
     }
 
+    /// Asks all peers that are up for everything once more, one after the other: some of what they
+    /// told meant nothing to this director then, and does now. Calls before that has begun are one.
+    pub fn pull_again(&mut self, now: Duration) {
+        self.now = self.now.max(now);
+        for peer in &mut self.peers {
+            peer.needs_pull |= peer.up;
+        }
+        self.step();
+    }
+
     /// How many more records this end is willing to take. Those of [`Self::poll_event`] count from
     /// now on. Datagrams beyond are kept, a bounded number of them, and not acknowledged. Without
     /// this there is no limit but that of events not taken.

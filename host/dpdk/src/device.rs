@@ -169,7 +169,7 @@ pub struct PortConfig {
     /// The port's MAC address; `None` keeps the device's own. Not for AF_XDP and AF_PACKET, whose
     /// address is the kernel interface's (`ip link set … address`).
     pub mac: Option<[u8; 6]>,
-    /// Whether frames go and come unfinished (super-frames, partial checksums): for the TAP twin of
+    /// Whether frames go and come unfinished (super-packets, partial checksums): for the twin of
     /// an AF_PACKET port, which always does so.
     pub unfinished: bool,
 }
@@ -186,7 +186,7 @@ impl PortConfig {
             // Fill, receive, transmit and completion rings of 2048, of which fill and receive
             // together never hold more than 2048.
             Device::AfXdp { .. } => 3 * 2048,
-            // A burst each way, and the segments of a super-frame that has to be cut.
+            // A burst each way, and the segments of a super-packet that has to be cut.
             Device::AfPacket { .. } => 256,
             Device::Pcap { .. } => 128,
             Device::Tap { .. } => 64,
@@ -196,7 +196,7 @@ impl PortConfig {
     }
 
     /// The large buffers this port may hold at one time, 64 KiB each: 32 to receive a burst into,
-    /// the rest for super-frames on their way, those that wait for neighbours included. When all
+    /// the rest for super-packets on their way, those that wait for neighbours included. When all
     /// are in use, what is received is cut into small ones.
     pub fn large_frames(&self) -> u32 {
         match self.device {

@@ -38,7 +38,7 @@ pub struct EalConfig {
     /// Packet buffers in all. The ports' [`crate::PortConfig::frames`] together, and what workers
     /// hold besides. 2 KiB and a little each.
     pub frames: u32,
-    /// Large buffers in all, of 64 KiB, for the super-frames of AF_PACKET ports: the ports'
+    /// Large buffers in all, of 64 KiB, for the super-packets of AF_PACKET ports: the ports'
     /// [`crate::PortConfig::large_frames`] together.
     pub large_frames: u32,
     /// The largest Ethernet frame in bytes that a buffer must hold, VLAN tags included.
@@ -161,7 +161,7 @@ impl Eal {
         self.0.frames
     }
 
-    /// The pool that super-frames are received into, if there is one.
+    /// The pool that super-packets are received into, if there is one.
     pub(crate) fn large_frames(&self) -> Option<FramePool> {
         self.0.large_frames
     }

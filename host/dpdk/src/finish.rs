@@ -13,7 +13,7 @@ use crate::pool::FramePool;
 use crate::queue::BURST;
 use crate::vnet::piece;
 
-/// How often a device that is full is tried again before the rest of a super-frame is lost.
+/// How often a device that is full is tried again before the rest of a super-packet is lost.
 const TRIES: usize = 64;
 
 /// What a transmit queue needs for frames that are unfinished.
@@ -31,7 +31,7 @@ impl Finisher {
     }
 
     /// Sends frames, from the front; those that were taken leave the vector. `send` gives a device
-    /// complete frames, and leaves in the vector what it has no room for. Of a super-frame it has
+    /// complete frames, and leaves in the vector what it has no room for. Of a super-packet it has
     /// to take all segments, or the rest is lost.
     pub fn tx<const N: usize>(
         &self,
@@ -60,7 +60,7 @@ impl Finisher {
         taken
     }
 
-    /// Cuts a super-frame and sends its segments.
+    /// Cuts a super-packet and sends its segments.
     #[cold]
     fn cut<const N: usize>(&self, frame: &Mbuf, send: &mut impl FnMut(&mut ArrayVec<Mbuf, N>)) {
         let mut segments = ArrayVec::<Mbuf, N>::new();
@@ -75,7 +75,7 @@ impl Finisher {
             segment.is_some_and(|segment| segments.try_push(segment).is_ok())
         });
         sent += insist(&mut segments, send);
-        debug_assert!(made.is_some(), "a super-frame has a place");
+        debug_assert!(made.is_some(), "a super-packet has a place");
         self.lost.fetch_add(all.saturating_sub(sent) as u64, Ordering::Relaxed);
     }
 }
@@ -98,7 +98,7 @@ fn insist<const N: usize>(
     before - segments.len()
 }
 
-/// Completes a frame that is no super-frame.
+/// Completes a frame that is no super-packet.
 fn complete(frame: &mut Mbuf) {
     if frame.is_unfinished() {
         // What has no place any more became something else, and that is complete.
@@ -115,4 +115,4 @@ pub(crate) fn is_due(frames: &[Mbuf]) -> bool {
     frames.iter().any(Mbuf::is_unfinished)
 }
 
-const _: () = assert!(BURST > 45, "a super-frame at the usual MTU is given to a device at once");
+const _: () = assert!(BURST > 45, "a super-packet at the usual MTU is given to a device at once");

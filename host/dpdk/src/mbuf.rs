@@ -75,7 +75,7 @@ impl Mbuf {
         }
     }
 
-    /// Says what is left to be done to the frame. A super-frame's checksum always is.
+    /// Says what is left to be done to the frame. A super-packet's checksum always is.
     pub(crate) fn mark(&mut self, marks: Marks) {
         let header = self.header_mut();
         header.ol_flags &= !(sys::RX_L4_MASK | sys::RX_LRO);
@@ -94,7 +94,7 @@ impl Mbuf {
         Place::behind(self.bytes(), shim as usize)
     }
 
-    /// Cuts a super-frame into its segments: see [`offload::cut`].
+    /// Cuts a super-packet into its segments: see [`offload::cut`].
     pub(crate) fn cut(&self, piece: impl FnMut(&[u8], &[u8]) -> bool) -> Option<usize> {
         offload::cut_at(self.transport()?, self.bytes(), self.segment_size(), piece)
     }

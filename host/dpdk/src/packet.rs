@@ -2,7 +2,7 @@
 //!
 //! DPDK has a driver for it (net_af_packet, still to be had as `dpdk:net_af_packet0,iface=IF`).
 //! This one is ours because that one knows no `PACKET_VNET_HDR`, without which the kernel neither
-//! gives nor takes super-frames ([`crate::vnet`]) and sends to us what it has left unfinished as if
+//! gives nor takes super-packets ([`crate::vnet`]) and sends us what it has left unfinished as if
 //! it were complete; nor tags that it has taken off. Frames are read and written with one system
 //! call a burst; a frame of 64 KB costs hardly more than one of 1500 bytes.
 //!
@@ -93,7 +93,7 @@ impl Packet {
         self.sockets[usize::from(queue)].as_raw_fd()
     }
 
-    /// What was carried since the port was opened; each segment of a super-frame counts.
+    /// What was carried since the port was opened; each segment of a super-packet counts.
     pub fn stats(&self) -> PortStats {
         let missed = self.sockets.iter().map(|socket| missed(socket.as_raw_fd())).sum();
         self.counts.rx_missed.fetch_add(missed, Ordering::Relaxed);
@@ -138,7 +138,7 @@ fn open_socket(interface: &Interface) -> io::Result<OwnedFd> {
     set(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)?;
     set(fd, libc::SOL_PACKET, libc::PACKET_AUXDATA, &1)?;
     // Not past the queueing discipline (PACKET_QDISC_BYPASS): what is sent so is dropped where the
-    // device itself does not cut super-frames (`__dev_direct_xmit`).
+    // device itself does not cut super-packets (`__dev_direct_xmit`).
     // With less room it works too; the kernel drops more then, and counts.
     let _ = set(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &SOCKET_ROOM);
     let _ = set(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SOCKET_ROOM);

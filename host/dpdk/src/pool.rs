@@ -74,7 +74,7 @@ impl FramePool {
         Self::with_room(name, (count, CACHE), (room(max_frame), megabytes), layout)
     }
 
-    /// A pool of buffers for super-frames.
+    /// A pool of buffers for super-packets.
     pub(crate) fn create_large(name: &str, count: u32) -> Result<Self> {
         let room = (LARGE_ROOM, large_megabytes(count));
         Self::with_room(name, (count, LARGE_CACHE), room, Layout::WithinPages)

@@ -30,7 +30,7 @@ pub struct Port {
     mtu: u16,
     wake_fds: Vec<RawFd>,
     device: Arc<OpenDevice>,
-    /// Segments of super-frames that were lost on their way out.
+    /// Segments of super-packets that were lost on their way out.
     lost: Arc<AtomicU64>,
 }
 

@@ -6,7 +6,7 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::interface::Interface;
+use crate::interface::{Interface, PortState};
 use crate::{Error, Result, tap};
 
 /// The interface; it goes when this is dropped, also when the process is killed.
@@ -30,6 +30,11 @@ impl AddressHolder {
         let interface = Interface::find(name, name)?;
         interface.set_up().map_err(failed)?;
         Ok(Self { interface, _open: open })
+    }
+
+    /// Whether nobody has deleted it.
+    pub fn is_there(&self) -> bool {
+        self.interface.state() != PortState::Gone
     }
 
     /// The kernel's number for it.

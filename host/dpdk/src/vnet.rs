@@ -2,7 +2,7 @@
 //! each frame of packet sockets (`PACKET_VNET_HDR`) and TAP interfaces (`IFF_VNET_HDR`).
 //!
 //! An unfinished frame is a TCP segment or UDP datagram whose checksum covers the pseudo header
-//! only, and it may be a *super-frame*: a TCP segment with the data of many, and the size of each.
+//! only, and it may be a *super-packet*: a TCP segment with the data of many, and the size of each.
 //! Both are marked in the packet buffer as DPDK does for devices that join segments
 //! (`RTE_MBUF_F_RX_LRO`, `RTE_MBUF_F_RX_L4_CKSUM_NONE`).
 //!

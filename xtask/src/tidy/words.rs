@@ -39,12 +39,9 @@ const RETIRED: [(&str, &str); 29] = [
     ("doors", "configuration sources or interfaces"),
 ];
 
-/// Documents that still have such words, until what they are made from is renamed.
-const ALLOWED: [&str; 2] = ["docs/golden.md", "docs/suite.md"];
-
 /// Checks one file, if it is a document for readers.
 pub fn check(file: &SourceFile, report: &mut Report) {
-    if is_document(&file.path) && !ALLOWED.contains(&&*file.path) {
+    if is_document(&file.path) {
         for (number, word, instead) in retired(&file.content) {
             let text = format!("`{word}` is no term of the field: say {instead}");
             report.add("retired-word", &file.path, number, text);
@@ -54,7 +51,7 @@ pub fn check(file: &SourceFile, report: &mut Report) {
 
 fn is_document(path: &str) -> bool {
     let page = path.strip_prefix("docs/").and_then(|name| name.strip_suffix(".md"));
-    path == "README.md" || page.is_some_and(|name| !name.contains('/'))
+    ["README.md", "ARCHITECTURE.md"].contains(&path) || page.is_some_and(|name| !name.contains('/'))
 }
 
 /// Retired words of a text in Markdown, with their lines, 1-based, and what to say instead.
@@ -110,6 +107,7 @@ mod tests {
     fn documents_are_those_for_readers() {
         for (path, is) in [
             ("README.md", true),
+            ("ARCHITECTURE.md", true),
             ("docs/state.md", true),
             ("docs/images/notes.md", false),
             ("docs/openapi.json", false),

@@ -58,6 +58,8 @@ pub struct Link {
     plan: Arc<Plan>,
     resolver: Resolver,
     imported: Imported,
+    /// How many of them were unknown when the plan before came.
+    unknown: u64,
     /// Pulls of peers that workers walk for, and those for which they are to walk next.
     pulls: [Vec<u64>; 2],
     /// The number of the last walk.
@@ -101,6 +103,7 @@ impl Link {
             resolver: Resolver::new(&plan),
             plan,
             imported: Imported::default(),
+            unknown: 0,
             pulls: Default::default(),
             walk: 0,
             replies,
@@ -118,6 +121,11 @@ impl Link {
             (self.reals, self.resolver) = (Reals::of(&plan), Resolver::new(&plan));
             self.endpoint.set_fingerprint(plan.fingerprint());
             self.plan = plan;
+            // What peers told in vain before may be of a service that is there now.
+            if std::mem::replace(&mut self.unknown, self.imported.unknown) != self.imported.unknown
+            {
+                self.endpoint.pull_again(self.now());
+            }
         }
     }
 

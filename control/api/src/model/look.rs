@@ -48,7 +48,7 @@ impl LookRequest {
     pub const MAX_SECONDS: f64 = 3600.0;
     /// The most bytes.
     pub const MAX_BYTES: u64 = 16 << 30;
-    /// The most bytes of each packet: all of a super-frame.
+    /// The most bytes of each packet: all of a super-packet.
     pub const MAX_SNAP: u32 = 65_600;
     /// Packets of a trace.
     pub const TRACE_PACKETS: u64 = 10;

@@ -100,14 +100,14 @@ pub(super) fn introduce<B: Frame>(
     datagram(&ends, lane, frame, piece).ok_or(NO_ROOM)
 }
 
-/// Whether a segment has room for so many bytes more before its data. The data of a super-frame is
+/// Whether a segment has room for so many bytes more before its data. The data of a super-packet is
 /// cut anew behind it, so that there only the length of all of it is in the way.
 fn has_room<B: Frame>(lane: &Lane<u128>, frame: &B, room: u16, more: u32) -> bool {
     let most = if frame.segment_size() == 0 { room } else { u16::MAX };
     u32::from(lane.parsed.length) + more <= u32::from(most)
 }
 
-/// The same for an option, which each segment of a super-frame gets.
+/// The same for an option, which each segment of a super-packet gets.
 fn has_room_for_option<B: Frame>(lane: &Lane<u128>, frame: &B, room: u16, more: u16) -> bool {
     let longest = super_packet::longest(&lane.parsed, frame);
     u32::from(longest) + u32::from(more) <= u32::from(room)

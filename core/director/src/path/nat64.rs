@@ -85,8 +85,8 @@ pub(super) fn translate<B: Frame>(
         return Some(Reason::Truncated);
     }
     let done = if unmapped(lane.new.src).is_some() {
-        shared.answers.across_id = shared.answers.across_id.wrapping_add(1);
-        to_v4(frame, lane, shared.answers.across_id)
+        shared.answers.nat64_id = shared.answers.nat64_id.wrapping_add(1);
+        to_v4(frame, lane, shared.answers.nat64_id)
     } else {
         to_v6(frame, lane)
     };

@@ -92,7 +92,7 @@ pub(super) struct Answers {
     /// discovery its errors.
     pub refusals: Rate,
     /// Identification of IPv4 packets that were made of IPv6 ones.
-    pub across_id: u16,
+    pub nat64_id: u16,
     /// Identification of outer headers whose packets are cut although what is inside may not be.
     pub cut_id: u16,
 }

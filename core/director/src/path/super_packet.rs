@@ -1,8 +1,8 @@
-//! Super-frames: one TCP segment with the data of many, which goes through the path as one packet
+//! Super-packets: one TCP segment with the data of many, which goes through the path as one packet
 //! and is cut where it is sent, or by the kernel there (GSO). Most things are the same for all its
 //! segments. What is not is said here: how long they are, and how many.
 //!
-//! Nothing cuts a super-frame into fragments. One that may be cut gets smaller segments instead,
+//! Nothing cuts a super-packet into fragments. One that may be cut gets smaller segments instead,
 //! which is what a sender does that learns of a smaller MTU; one that may not is answered like its
 //! first segment would be.
 
@@ -14,7 +14,7 @@ use crate::frame::Frame;
 use crate::reason::Reason;
 use sluice_wire::{offload, tcp};
 
-/// The least data that a super-frame's segments are given, so that none becomes more than a
+/// The least data that a super-packet's segments are given, so that none becomes more than a
 /// thousand packets. No link is so narrow that its senders are not told first.
 const LEAST_DATA: u16 = 64;
 
@@ -48,7 +48,7 @@ pub(super) fn carried<A, B: Frame>(parsed: &Parsed<A>, frame: &B) -> (u64, u64) 
     }
 }
 
-/// Makes a super-frame the first of its segments.
+/// Makes a super-packet the first of its segments.
 pub(super) fn keep_first<B: Frame>(frame: &mut B) {
     let size = frame.segment_size();
     if size == 0 {
@@ -62,7 +62,7 @@ pub(super) fn keep_first<B: Frame>(frame: &mut B) {
 }
 
 impl<F: Parse> Engine<F> {
-    /// The verdict on a super-frame whose segments are larger than `mtu`, and may be cut: they
+    /// The verdict on a super-packet whose segments are larger than `mtu`, and may be cut: they
     /// become smaller ones.
     #[cold]
     pub(super) fn shrink<B: Frame>(

@@ -193,6 +193,29 @@ fn a_long_partition_in_which_nothing_happened_needs_no_pull() {
 }
 
 #[test]
+fn what_meant_nothing_is_pulled_again_from_all() {
+    let mut world = World::new(3).faulty(9).settled();
+    world.nodes[0].table = (0..3000).collect();
+    world.nodes[1].table = (3000..5000).collect();
+    let pulls = |world: &World| {
+        [0, 1, 2].map(|it| world.nodes[it].count(|it| matches!(it, Event::Pull { .. })))
+    };
+    let now = world.now;
+    world.nodes[2].end.pull_again(now);
+    world.run(ms(5000));
+    assert!(world.nodes[2].from(0) == numbers(0..3000));
+    assert!(world.nodes[2].from(1) == numbers(3000..5000));
+    assert_eq!(pulls(&world), [1, 1, 0], "one of each");
+    // One that has begun may not have what the later calls are for; one more has.
+    let now = world.now;
+    for _ in 0..10 {
+        world.nodes[2].end.pull_again(now);
+    }
+    world.run(ms(5000));
+    assert_eq!(pulls(&world), [3, 2, 0]);
+}
+
+#[test]
 fn a_pull_goes_on_with_the_next_peer_when_the_first_falls_silent() {
     let mut world = World::new(3).settled();
     world.delay = (5000, 50);

@@ -235,7 +235,7 @@ fn udp_checksum(net: &IpHeaders, header: &UdpHeader, data: &[u8]) -> u16 {
 }
 
 proptest! {
-    /// The segments are complete packets, and together what the super-frame was.
+    /// The segments are complete packets, and together what the super-packet was.
     #[test]
     fn segments_are_whole_packets(recipe in recipe(), size in 1u16..3000, padding in 0..9_usize) {
         let mut frame = recipe.frame();

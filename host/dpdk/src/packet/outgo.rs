@@ -1,5 +1,5 @@
 //! Sending by a packet socket: a burst with one system call, unfinished frames as they are. What no
-//! kernel finishes (super-frames in tunnels) is cut here.
+//! kernel finishes (super-packets in tunnels) is cut here.
 
 use std::io;
 use std::mem::zeroed;

@@ -33,7 +33,7 @@ pub const REAL_2_MAC: [u8; 6] = [2, 0, 0, 0, 1, 12];
 pub struct MemFrame {
     pub bytes: Vec<u8>,
     room: usize,
-    /// Of a super-frame.
+    /// Of a super-packet.
     segment: u16,
 }
 

@@ -1,4 +1,4 @@
-//! Super-frames: a frame and its segments are the same to the path.
+//! Super-packets: a frame and its segments are the same to the path.
 
 use super::client_address::segment;
 use super::icmp::{CLIENT, REAL, VIP, field_of};
@@ -81,7 +81,7 @@ fn essence(mut frame: Vec<u8>) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// What a super-frame becomes, cut, is what its segments become one by one; counters too.
+    /// What a super-packet becomes, cut, is what its segments become one by one; counters too.
     #[test]
     fn a_super_frame_is_its_segments(
         row in 0..MODES.len(), length in 1500usize..60_000, size in 300u16..1400,
@@ -169,7 +169,7 @@ fn the_client_is_told_of_once() {
     }
 }
 
-/// A reset acknowledges all of it, and is no super-frame.
+/// A reset acknowledges all of it, and is no super-packet.
 #[test]
 fn a_reset_answers_all_of_it() {
     let mut made = spec(Mode::Fnat, "198.51.100.200", "192.0.2.11", 53);
