@@ -60,6 +60,9 @@ tidy_up() {
     before_the_end
     end "$generator_pid"
     end "$sluiced_pid"
+    # What a script has lost sight of would run for ever.
+    mapfile -t left < <(ip netns pids "$name" 2>/dev/null)
+    [ ${#left[@]} -eq 0 ] || kill -KILL "${left[@]}" 2>/dev/null || true
     ip netns delete "$name" 2>/dev/null || true
     rm -rf "$dir"
 }

@@ -91,15 +91,16 @@ worker_seconds() {
     done
 }
 
-# fetched: seconds until a second director that starts now has all sessions.
-fetched() {
+# Sets `pull`: seconds until a second director that starts now has all sessions. Not in a subshell,
+# so that the director is known to whoever ends it.
+fetch() {
     local begun
     end "$second_pid"
     start_second
     until_true 30 "the second director to be ready" ask_second status
     begun=$(now)
     until_true 300 "the second director to have all sessions" has_all
-    since "$begun"
+    pull=$(since "$begun")
 }
 
 check_machine "$bin/sluice-bench" openssl
@@ -136,7 +137,7 @@ wire=$(ask ha | jq '.sync | {reports: .reports_sent,
 
 say "fetching all sessions"
 worked=$(worker_seconds)
-pull=$(fetched)
+fetch
 worked=$(jq -n "$(worker_seconds) - $worked")
 end "$generator_pid"
 
