@@ -5,8 +5,8 @@
 # One network namespace and one directory hold all of it, and both are removed at the end. The
 # director's ports have TAP twins, which carry the addresses and routes that it follows; neighbours
 # are told, since nobody would answer for them. The script that sources this sets `script`, its
-# name for messages; `wire`, memif or af_packet; `clients`, the prefix that clients are in; and
-# `sessions`.
+# name for messages; `wire`, memif or af_packet; `clients`, the prefix that clients are in;
+# `sessions`; and `writer`, if the director's configuration is not that of `write_config` alone.
 # shellcheck shell=bash disable=SC2154 # set by those
 
 bin=${SLUICE_BIN_DIR:-${CARGO_TARGET_DIR:-target}/release}
@@ -161,7 +161,7 @@ lay_wires() {
 start_director() {
     local role=
     [ "$wire" = af_packet ] || role=,role=server
-    write_config "$front_device$role" "$back_device$role" >"$dir/sluice.toml"
+    "${writer:-write_config}" "$front_device$role" "$back_device$role" >"$dir/sluice.toml"
     first "$bin/sluiced" --config "$dir/sluice.toml" >"$dir/sluiced.log" 2>&1 &
     sluiced_pid=$!
     until_true 30 "the director to be ready" ask status

@@ -23,10 +23,13 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 script=sync wire=memif sessions=1000000 rate=100000 json='' clients=198.18.0.0/16
-usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" | sed '$d'; exit "${1:-0}"; }
+usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit "${1:-0}"; }
 while [ $# -gt 0 ]; do
     case $1 in
-    --sessions | --rate) declare "${1#--}=${2-}" && shift ;;
+    --sessions | --rate)
+        [ $# -ge 2 ] || usage 2 >&2
+        declare "${1#--}=$2" && shift
+        ;;
     --json) json=1 ;;
     -h | --help) usage ;;
     *) usage 2 >&2 ;;
@@ -110,7 +113,7 @@ lay_wires
 (umask 077 && openssl rand -hex 32 >"$dir/sync.key")
 # Workers sleep as they do by default: waking up is part of what is measured.
 write_first() { synchronise 8848 8849 && write_config "$@" | sed "/^idle = /d; $more_ports"; }
-eval "$(declare -f start_director | sed 's/write_config/write_first/')"
+writer=write_first
 start_director
 start_second
 until_true 60 "the directors to hear each other" is_heard
@@ -131,6 +134,7 @@ opened=$(printf '%s\n' "${samples[@]}" | jq -s --argjson all "$sessions" '
     map(select(.told > 0 and .told < $all) | .lag) | sort |
     {samples: length, p50_ms: .[length / 2 | floor], p99_ms: .[length * 99 / 100 | floor],
      max_ms: last}')
+[ "$(jq .samples <<<"$opened")" -gt 0 ] || fail "opened before a sample: more --sessions"
 wire=$(ask ha | jq '.sync | {reports: .reports_sent,
     bytes_per_report: (.datagrams.bytes_sent / .reports_sent), repaired: .datagrams.repaired,
     lost: .datagrams.lost}')

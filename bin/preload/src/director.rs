@@ -1,4 +1,6 @@
 //! Whom to ask, and what the program's user is told beside what the program says.
+//!
+//! Unsafe: one call of the C library that gets a string of ours.
 
 use std::ffi::CString;
 use std::sync::OnceLock;

@@ -1,4 +1,6 @@
 //! `errno`, and calls that end well whatever happens in them.
+//!
+//! Unsafe: the C library's place for `errno`, which is this thread's own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -2,6 +2,8 @@
 //!
 //! Each is made anew when it is opened, in memory that goes with the last descriptor. `fopen` is
 //! replaced too, for inside the C library it does not call `open` by name.
+//!
+//! Unsafe: paths, modes and streams are pointers of the program's, as the C library gets them.
 
 use std::ffi::{CStr, c_int};
 use std::fs::File as Memory;

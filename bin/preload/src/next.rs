@@ -2,6 +2,8 @@
 //!
 //! They are looked up by name behind this library (`RTLD_NEXT`), so that what else is preloaded, or
 //! stands in for the C library (valgrind, sanitizers), still has its turn.
+//!
+//! Unsafe: what is found by name is called as the C library declares it.
 
 use std::ffi::CStr;
 use std::mem::transmute_copy;

@@ -3,6 +3,8 @@
 //! The sockets are real ones, so that all but our family's messages go to and fro as ever; answers
 //! of ours wait here until the program reads. A descriptor is known by its number and its inode:
 //! when the program closes it and another takes its number, it is no longer the same.
+//!
+//! Unsafe: a descriptor of the program's is looked at while it calls; hooks around `fork`.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

@@ -2,6 +2,8 @@
 //!
 //! Stock programs load the kernel's IPVS when they find none. Here the kernel's own is not wanted,
 //! whether the director is there or not: two of them on one machine would fight over packets.
+//!
+//! Unsafe: paths and arguments are pointers of the program's, as the C library gets them.
 
 use std::ffi::{CStr, c_int};
 

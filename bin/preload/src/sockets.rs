@@ -1,4 +1,6 @@
 //! Sockets: generic netlink messages and the options of `IPPROTO_IP`.
+//!
+//! Unsafe: messages and buffers are pointers of the program's, as the kernel gets them.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
