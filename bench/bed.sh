@@ -38,8 +38,8 @@ until_true() {
 
 gone() { ! kill -0 "$1" 2>/dev/null; }
 
-# end PID: asks it to end, and makes it. The generator goes first: DPDK's memif driver does not
-# take it well when its peer leaves under traffic.
+# end PID: asks it to end, and makes it. The generator goes first: DPDK's memif driver, where it is
+# the director's, does not take it well when its peer leaves under traffic.
 end() {
     local at
     [ -n "$1" ] || return 0
@@ -158,10 +158,21 @@ lay_wires() {
     done
 }
 
+# by_dpdk NUMBER MEMIF ROLE: the same interface by DPDK's driver instead of ours.
+by_dpdk() {
+    local what=${2#memif:}
+    printf 'dpdk:net_memif%s,role=%s,%s,socket=%s,socket-abstract=no,rsize=11' \
+        "$1" "$3" "${what#*,}" "${what%%,*}"
+}
+
 start_director() {
-    local role=
-    [ "$wire" = af_packet ] || role=,role=server
-    "${writer:-write_config}" "$front_device$role" "$back_device$role" >"$dir/sluice.toml"
+    local front=$front_device back=$back_device
+    if [ "$wire" = memif ] && [ "${driver:-own}" = dpdk ]; then
+        front=$(by_dpdk 0 "$front" server) back=$(by_dpdk 1 "$back" server)
+    elif [ "$wire" = memif ]; then
+        front+=,role=server back+=,role=server
+    fi
+    "${writer:-write_config}" "$front" "$back" >"$dir/sluice.toml"
     first "$bin/sluiced" --config "$dir/sluice.toml" >"$dir/sluiced.log" 2>&1 &
     sluiced_pid=$!
     until_true 30 "the director to be ready" ask status

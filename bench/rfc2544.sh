@@ -6,7 +6,10 @@
 # Generator and receiver take turns on one core; the director's worker has another. Full NAT, UDP.
 # Run it as root:
 #
-#   bench/rfc2544.sh [--wire memif|af_packet] [--sessions N] [--cores N[,N]] [--check] [OPTION…]
+#   bench/rfc2544.sh [--wire memif|af_packet] [--sessions N] [--cores N[,N]] [--check]
+#       [--driver own|dpdk] [--generator-driver own|dpdk] [OPTION…]
+#
+# The drivers are of memif: our own, or DPDK's for comparison.
 #
 # Options that are not its own go to `sluice-bench rfc2544` (`--help` has them): --size, --json,
 # --directions, --duration and others. Everything lives in one network namespace and one directory,
@@ -15,7 +18,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-script=rfc2544 wire=memif tries=0 sessions=100000 check='' generator_cores='' clients=198.18.0.0/16
+script=rfc2544 wire=memif tries=0 sessions=100000 check='' generator_cores=''
+driver=own generator_driver=own clients=198.18.0.0/16
 options=() said=("$@")
 usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit "${1:-0}"; }
 while [ $# -gt 0 ]; do
@@ -24,12 +28,17 @@ while [ $# -gt 0 ]; do
     --sessions) sessions=$2; shift ;;
     --cores) generator_cores=$2; shift ;;
     --check) check=1 ;;
+    --driver) driver=$2; shift ;;
+    --generator-driver) generator_driver=$2; shift ;;
     -h | --help) usage ;;
     *) options+=("$1") ;;
     esac
     shift
 done
-case $wire in memif | af_packet) ;; *) usage 2 >&2 ;; esac
+case $wire,$driver,$generator_driver in
+memif,own,own | memif,own,dpdk | memif,dpdk,own | memif,dpdk,dpdk | af_packet,own,own) ;;
+*) usage 2 >&2 ;;
+esac
 [[ $sessions =~ ^[0-9]+$ ]] || usage 2 >&2
 
 # shellcheck source=bench/bed.sh
@@ -37,19 +46,22 @@ case $wire in memif | af_packet) ;; *) usage 2 >&2 ;; esac
 
 # generate RESULT: the search itself.
 generate() {
-    first "$bin/sluice-bench" rfc2544 --port "${front_device/:front/:gfront}" \
-        --port "${back_device/:back/:gback}" --director-mac "$(mac tfront)" \
-        --vip $vip:$port --sessions "$sessions" --cores "${generator_cores:-$generator_core}" \
-        --about "$about" "${options[@]}" >"$1" 2> >(tee "$dir/generator.log" >&2) &
+    local front=${front_device/:front/:gfront} back=${back_device/:back/:gback}
+    if [ "$wire" = memif ] && [ "$generator_driver" = dpdk ]; then
+        front=$(by_dpdk 0 "$front" client) back=$(by_dpdk 1 "$back" client)
+    fi
+    first "$bin/sluice-bench" rfc2544 --port "$front" --port "$back" \
+        --director-mac "$(mac tfront)" --vip $vip:$port --sessions "$sessions" \
+        --cores "${generator_cores:-$generator_core}" --about "$about" "${options[@]}" >"$1" 2> >(tee "$dir/generator.log" >&2) &
     generator_pid=$!
     wait "$generator_pid" || fail "the generator ended with $?"
     generator_pid=''
 }
 
-# The director's side of it. A memif's counters begin anew when its peer leaves, those of services
-# and drops do not: what the generator's rings took, opening frames included, is what the service
-# had and what was dropped before it; what they gave is what the service had and the ports could
-# send.
+# The director's side of it. The counters of DPDK's memif begin anew when its peer leaves, those of
+# services and drops do not: what the generator's rings took, opening frames included, is what the
+# service had and what was dropped before it; what they gave is what the service had and the ports
+# could send.
 account() {
     took=$(ask services | jq '[.services[].packets | .inbound + .outbound] | add')
     full=$(ask drops | jq '[.drops[] | select(.reason == "tx_full") | .packets] | add // 0')

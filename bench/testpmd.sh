@@ -9,7 +9,9 @@
 # Ethernet interfaces with packet sockets at both ends (af_packet). Run it as root:
 #
 #   bench/testpmd.sh [--wire memif|af_packet] [--flows N] [--rounds N] [--seconds N] [--burst N]
-#       [--zero-copy] [--json]
+#       [--zero-copy] [--driver own|dpdk] [--json]
+#
+# --driver says whose memif driver the director has: its own, or DPDK's for comparison.
 #
 # Everything lives in one network namespace and one directory, and is removed at the end. Every
 # packet must be accounted for, or it fails:
@@ -21,7 +23,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 script=testpmd clients=203.0.113.0/24
-wire=memif flows=100000 rounds=5 seconds=1 burst=64 zero_copy=no json=
+wire=memif flows=100000 rounds=5 seconds=1 burst=64 zero_copy=no driver=own json=
 usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit "${1:-0}"; }
 while [ $# -gt 0 ]; do
     case $1 in
@@ -31,6 +33,7 @@ while [ $# -gt 0 ]; do
     --seconds) seconds=$2; shift ;;
     --burst) burst=$2; shift ;;
     --zero-copy) zero_copy=yes ;;
+    --driver) driver=$2; shift ;;
     --json) json=1 ;;
     -h | --help) usage ;;
     *) usage 2 >&2 ;;
@@ -38,6 +41,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 case $wire in memif | af_packet) ;; *) usage 2 >&2 ;; esac
+case $driver in own | dpdk) ;; *) usage 2 >&2 ;; esac
 sessions=$flows
 
 # shellcheck source=bench/bed.sh
@@ -128,6 +132,8 @@ measure() {
         echo "$from $to" | awk '{ printf "%.2f %.2f\n", ($6 - $3) / ($4 - $1) * 1000,
             ($5 - $2) / ($4 - $1) }'
     done >"$dir/rounds"
+    stages=$(ask stages | jq -c '.workers[0] | .timed_packets as $packets |
+        [.stages[] | {(.stage): (.ticks / $packets * 10 | round / 10)}] | add')
     busy=$(echo "$busy_from $(busy_seconds)" | awk '{ printf "%.2f", ($3 - $1) / ($4 - $2) }')
 }
 
@@ -179,28 +185,31 @@ report() {
     cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
     if [ -n "$json" ]; then
         jq -n --arg cpu "$cpu" --arg kernel "$(uname -r)" --arg commit "$commit" \
-            --arg zero_copy "$zero_copy" --arg wire "$wire" \
+            --arg zero_copy "$zero_copy" --arg wire "$wire" --arg driver "$driver" \
             --argjson flows "$flows" --argjson rounds "$rounds" \
             --argjson seconds "$seconds" --argjson burst "$burst" --argjson mpps "$(spread 1)" \
             --argjson core "$(spread 2)" --argjson busy "$busy" \
-            --argjson sent "$sent" --argjson received "$received" \
+            --argjson stages "$stages" --argjson sent "$sent" --argjson received "$received" \
             --argjson dropped "$dropped" --argjson reasons "$reasons" \
             --argjson lost_in "$lost_in" --argjson lost_out "$lost_out" \
-            '{machine: {cpu: $cpu, kernel: $kernel}, commit: $commit, wire: $wire, mode: "fnat",
+            '{machine: {cpu: $cpu, kernel: $kernel}, commit: $commit, wire: $wire, driver: $driver,
+              mode: "fnat",
               frame: 64, flows: $flows, rounds: $rounds, seconds: $seconds, burst: $burst,
               zero_copy: ($zero_copy == "yes"), mpps: $mpps,
-              worker: {core_share: $core, busy_share: $busy},
+              worker: {core_share: $core, busy_share: $busy, ticks_a_packet: $stages},
               packets: {sent: $sent, received: $received, dropped: $dropped, reasons: $reasons,
                         lost_by_kernel: {front: $lost_in, back: $lost_out}}}'
         return
     fi
     printf '%s, kernel %s, commit %s\n' "$cpu" "$(uname -r)" "$commit"
-    printf 'FNAT, UDP, 64 bytes, %s flows, one direction, %s; ' "$flows" "$wire"
+    printf 'FNAT, UDP, 64 bytes, %s flows, one direction, %s, driver %s; ' \
+        "$flows" "$wire" "$driver"
     printf 'testpmd: bursts of %s, zero-copy %s\n' "$burst" "$zero_copy"
     printf 'median (least-most) of %s rounds of %s s\n\n' "$rounds" "$seconds"
     printf 'forwarded      %s Mpps\n' "$(shown 1)"
     printf 'worker         had %s of its core; packets at hand in %s of the time\n' \
         "$(shown 2)" "$busy"
+    printf 'ticks a packet %s\n' "$stages"
     printf 'sent           %s\nreceived       %s\ndropped        %s %s\n' \
         "$sent" "$received" "$dropped" "$reasons"
     [ "$wire" = memif ] ||

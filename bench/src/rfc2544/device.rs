@@ -6,9 +6,10 @@
 use super::frame::Way;
 use crate::error::BenchError;
 use sluice_dpdk::{
-    Burst, Device, Eal, EalConfig, FramePool, MemifRole, Port, PortConfig, PortStats, RxQueue,
-    TxQueue,
+    Burst, Device, Eal, EalConfig, FramePool, Memif, MemifRole, Port, PortConfig, PortStats,
+    RxQueue, TxQueue,
 };
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Buffers beside those in ports: bursts in the making, what threads keep at hand.
@@ -25,12 +26,19 @@ pub fn parse(text: &str) -> Result<Device, String> {
     Ok(match device {
         From::AfPacket { interface } => Device::AfPacket { interface },
         From::Pci { address } => Device::Pci { address: address.to_string() },
-        From::Memif { socket, id, role } => {
-            let role = match role {
+        From::Memif(memif) => {
+            let role = match memif.role {
                 sluice_config::MemifRole::Client => MemifRole::Client,
                 sluice_config::MemifRole::Server => MemifRole::Server,
             };
-            Device::Memif { socket: socket.into(), id, role }
+            Device::Memif(Memif {
+                socket: memif.socket,
+                id: memif.id,
+                role,
+                secret_file: memif.secret_file.map(Into::into),
+                ring: memif.ring,
+                buffer: memif.buffer,
+            })
         }
         From::Dpdk { devargs } => Device::Dpdk { devargs },
         From::AfXdp { .. } | From::Tap { .. } | From::Pcap { .. } => {
@@ -60,8 +68,9 @@ impl Ports {
     /// Opens them and waits for their links.
     pub fn open(devices: &[Device]) -> Result<Self, BenchError> {
         for device in devices {
-            if let Device::Memif { socket, role: MemifRole::Client, .. } = device
-                && !socket.exists()
+            if let Device::Memif(Memif { socket, role: MemifRole::Client, .. }) = device
+                && !socket.starts_with('@')
+                && !Path::new(socket).exists()
             {
                 return Err(BenchError::Link { device: device.to_string() });
             }
@@ -87,7 +96,11 @@ impl Ports {
             }
         }
         let macs = ports.iter().map(Port::mac).collect();
-        let full_is_lost = devices.iter().all(|device| matches!(device, Device::Memif { .. }));
+        let full_is_lost = devices.iter().all(|device| match device {
+            Device::Memif(_) => true,
+            Device::Dpdk { devargs } => devargs.starts_with("net_memif"),
+            _ => false,
+        });
         let pool = eal.frames();
         let ports = Self { eal, pool, tx, rx, macs, full_is_lost, ports };
         ports.wait_for_links(devices)?;

@@ -29,6 +29,14 @@ impl Queue for PortQueue {
         self.0.rx.wake_fd()
     }
 
+    fn arm(&mut self) -> bool {
+        self.0.rx.arm()
+    }
+
+    fn disarm(&mut self) {
+        self.0.rx.disarm();
+    }
+
     fn clear_wake_error(&mut self) {
         // The control side notices that the interface is gone by itself.
         let _ = self.0.rx.take_wake_error();

@@ -4,7 +4,7 @@ use crate::errors::Error;
 use sluice_config::{Config, HugePages};
 use sluice_director::path::PagePolicy;
 use sluice_director::plan::{Plan, Retired};
-use sluice_dpdk::{Device, EalConfig, MemifRole, PortConfig};
+use sluice_dpdk::{Device, EalConfig, Memif, MemifRole, PortConfig};
 
 /// Packets that a worker may have in its hands, besides those in ports: bursts, rings, caches.
 const FRAMES_PER_WORKER: u32 = 4096;
@@ -34,12 +34,19 @@ pub fn device(from: &sluice_config::Device) -> Device {
         From::AfXdp { interface } => Device::AfXdp { interface },
         From::AfPacket { interface } => Device::AfPacket { interface },
         From::Pci { address } => Device::Pci { address: address.to_string() },
-        From::Memif { socket, id, role } => {
-            let role = match role {
+        From::Memif(memif) => {
+            let role = match memif.role {
                 sluice_config::MemifRole::Client => MemifRole::Client,
                 sluice_config::MemifRole::Server => MemifRole::Server,
             };
-            Device::Memif { socket: socket.into(), id, role }
+            Device::Memif(Memif {
+                socket: memif.socket,
+                id: memif.id,
+                role,
+                secret_file: memif.secret_file.map(Into::into),
+                ring: memif.ring,
+                buffer: memif.buffer,
+            })
         }
         From::Tap { name } => Device::Tap { name },
         From::Pcap { rx: Some(rx), tx: Some(tx) } => Device::Pcap { rx: rx.into(), tx: tx.into() },

@@ -4,12 +4,16 @@
 //! that parses to the same device. Commas part options, so no name may hold one: DPDK's own
 //! device arguments have no way to escape it.
 
+mod memif;
+
 use std::fmt;
 use std::str::FromStr;
 
 use crate::Fault;
 use crate::errors::quoted;
 use crate::suggest::did_you_mean;
+
+pub use memif::{Memif, MemifRole};
 
 /// Longest name of a kernel interface in bytes (IFNAMSIZ less the terminating zero).
 pub(crate) const INTERFACE_BYTES: usize = 15;
@@ -36,15 +40,8 @@ pub enum Device {
         /// Where it is.
         address: PciAddress,
     },
-    /// `memif:SOCKET[,id=N][,role=client|server]`: shared memory with another process.
-    Memif {
-        /// Path of the control socket, absolute, at most 107 bytes.
-        socket: String,
-        /// Which interface of the socket.
-        id: u32,
-        /// Who made the socket.
-        role: MemifRole,
-    },
+    /// `memif:SOCKET[,OPTION=VALUE]...`: shared memory with another process.
+    Memif(Memif),
     /// `tap:NAME`: a TAP interface that the director makes.
     Tap {
         /// The interface's name, at most 15 bytes.
@@ -62,16 +59,6 @@ pub enum Device {
         /// DPDK's device arguments, such as `net_ring0`.
         devargs: String,
     },
-}
-
-/// Who made a memif's control socket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum MemifRole {
-    /// The peer did; the director connects.
-    #[default]
-    Client,
-    /// The director does; the peer connects.
-    Server,
 }
 
 /// Where a PCI device is.
@@ -95,8 +82,8 @@ pub(crate) const KINDS: &[(&str, &str, &str)] = &[
     (
         "memif",
         "memif:/run/vpp/memif.sock,id=0,role=client",
-        "shared memory with another process (experimental); `id` is 0 and `role` is `client` \
-         unless given",
+        "shared memory with another process ([memif.md](memif.md)); `id` is 0 and `role` is \
+         `client` unless given",
     ),
     ("tap", "tap:sluice9", "a TAP interface that the director makes"),
     ("pcap", "pcap:rx=in.pcap,tx=out.pcap", "capture files; one of the two may be left out"),
@@ -110,7 +97,7 @@ impl Device {
             Self::AfXdp { .. } => "af_xdp",
             Self::AfPacket { .. } => "af_packet",
             Self::Pci { .. } => "pci",
-            Self::Memif { .. } => "memif",
+            Self::Memif(_) => "memif",
             Self::Tap { .. } => "tap",
             Self::Pcap { .. } => "pcap",
             Self::Dpdk { .. } => "dpdk",
@@ -129,9 +116,7 @@ impl Device {
     /// Whether the kernel loses sight of its traffic, so that a TAP twin is of use.
     pub fn may_have_twin(&self) -> bool {
         match self {
-            Self::AfPacket { .. } | Self::Pci { .. } | Self::Memif { .. } | Self::Dpdk { .. } => {
-                true
-            }
+            Self::AfPacket { .. } | Self::Pci { .. } | Self::Memif(_) | Self::Dpdk { .. } => true,
             Self::AfXdp { .. } | Self::Tap { .. } | Self::Pcap { .. } => false,
         }
     }
@@ -143,7 +128,7 @@ impl fmt::Display for Device {
         match self {
             Self::AfXdp { interface } | Self::AfPacket { interface } => write!(out, "{interface}"),
             Self::Pci { address } => write!(out, "{address}"),
-            Self::Memif { socket, id, role } => write!(out, "{socket},id={id},role={role}"),
+            Self::Memif(memif) => write!(out, "{memif}"),
             Self::Tap { name } => write!(out, "{name}"),
             Self::Pcap { rx: Some(rx), tx: Some(tx) } => write!(out, "rx={rx},tx={tx}"),
             Self::Pcap { rx: Some(rx), tx: None } => write!(out, "rx={rx}"),
@@ -168,7 +153,7 @@ impl FromStr for Device {
             "af_xdp" => Ok(Self::AfXdp { interface: parse_interface(what)? }),
             "af_packet" => Ok(Self::AfPacket { interface: parse_interface(what)? }),
             "pci" => Ok(Self::Pci { address: what.parse()? }),
-            "memif" => parse_memif(what),
+            "memif" => Ok(Self::Memif(Memif::parse(what)?)),
             "tap" => Ok(Self::Tap { name: parse_interface(what)? }),
             "pcap" => parse_pcap(what),
             "dpdk" => parse_dpdk(what),
@@ -240,40 +225,6 @@ fn options<'a>(
     })
 }
 
-fn parse_memif(text: &str) -> Result<Device, Fault> {
-    let (socket, rest) = match text.split_once(',') {
-        Some((socket, rest)) => (socket, Some(rest)),
-        None => (text, None),
-    };
-    check_socket_path(socket)?;
-    let (mut id, mut role) = (0, MemifRole::default());
-    for option in rest.into_iter().flat_map(|rest| options(rest, &["id", "role"])) {
-        match option? {
-            ("id", value) => {
-                let digits = value.bytes().all(|byte| byte.is_ascii_digit());
-                id = value.parse().ok().filter(|_| digits).ok_or_else(|| {
-                    Fault::new(
-                        format!("{} is not an interface id of a memif", quoted(value)),
-                        format!("use an integer from 0 to {}", u32::MAX),
-                    )
-                })?;
-            }
-            (_, "client") => role = MemifRole::Client,
-            (_, "server") => role = MemifRole::Server,
-            (_, value) => {
-                return Err(Fault::new(
-                    format!("{} is not a role of a memif", quoted(value)),
-                    format!(
-                        "use one of: client, server{}",
-                        did_you_mean(value, ["client", "server"])
-                    ),
-                ));
-            }
-        }
-    }
-    Ok(Device::Memif { socket: socket.to_owned(), id, role })
-}
-
 /// Checks the path of a Unix socket.
 pub(crate) fn check_socket_path(path: &str) -> Result<(), Fault> {
     let hint = format!("use an absolute path of at most {SOCKET_BYTES} bytes");
@@ -325,15 +276,6 @@ fn parse_dpdk(devargs: &str) -> Result<Device, Fault> {
         return Err(Fault::new(format!("{} has white space", quoted(devargs)), hint));
     }
     Ok(Device::Dpdk { devargs: devargs.to_owned() })
-}
-
-impl fmt::Display for MemifRole {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Self::Client => "client",
-            Self::Server => "server",
-        })
-    }
 }
 
 impl fmt::Display for PciAddress {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use sluice_config::{
     AllDown, ClientAddress, Config, ConfigErrors, Device, HashKey, HugePages, Idle, LogLevel,
-    Mapping, MemifRole, Mode, NoSession, Orphans, Persistence, Ports, Protocol, RealServer,
+    Mapping, Memif, MemifRole, Mode, NoSession, Orphans, Persistence, Ports, Protocol, RealServer,
     Refusal, Scheduling, Timeouts, VirtualService,
 };
 use sluice_director::spec::{Network, Spec, TunnelOptions};
@@ -274,7 +274,8 @@ fn every_key_is_read() {
         (Some(4), Some("sluice0"), Some(9000))
     );
     assert_eq!(port.mac.map(|mac| mac.bytes()), Some([2, 0, 0, 0, 0, 10]));
-    let memif = Device::Memif { socket: "/run/m.sock".to_owned(), id: 7, role: MemifRole::Server };
+    let memif = Memif { id: 7, role: MemifRole::Server, ..Memif::new("/run/m.sock") };
+    let memif = Device::Memif(memif);
     assert_eq!(config.ports[1].device, memif);
     assert_eq!((config.port_id("back"), config.port_id("left")), (Some(1), None));
     assert_eq!(config.routes[0].prefix.to_string(), "0.0.0.0/0");

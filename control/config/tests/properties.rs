@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use proptest::prelude::*;
-use sluice_config::{AddressRange, Config, Device, Mac, MemifRole, PciAddress, Prefix};
+use sluice_config::{AddressRange, Config, Device, Mac, Memif, MemifRole, PciAddress, Prefix};
 
 use crate::refused::cases;
 
@@ -58,9 +58,20 @@ fn file_name() -> impl Strategy<Value = String> {
     "[a-zA-Z0-9/_.:= -]{1,40}".prop_map(|name| format!("./{name}"))
 }
 
+fn memif() -> impl Strategy<Value = Device> {
+    let role = prop_oneof![Just(MemifRole::Client), Just(MemifRole::Server)];
+    let socket = "(/[a-zA-Z0-9/_.:= -]{0,80}[a-z]|@[a-z/.-]{1,30})";
+    let file = proptest::option::of("/[a-z/.-]{0,30}[a-z]");
+    let buffer = proptest::option::of((4_u16..=256).prop_map(|lines| lines * 64));
+    (socket, any::<u32>(), role, file, 8_u16..=14, buffer).prop_map(
+        |(socket, id, role, secret_file, log2, buffer)| {
+            Device::Memif(Memif { socket, id, role, secret_file, ring: 1 << log2, buffer })
+        },
+    )
+}
+
 fn device() -> impl Strategy<Value = Device> {
     let interface = "[a-z][a-zA-Z0-9._@+-]{0,14}";
-    let role = prop_oneof![Just(MemifRole::Client), Just(MemifRole::Server)];
     let pci = (any::<u32>(), any::<u8>(), 0..32_u8, 0..8_u8);
     let files = (proptest::option::of(file_name()), proptest::option::of(file_name()));
     prop_oneof![
@@ -70,8 +81,7 @@ fn device() -> impl Strategy<Value = Device> {
         pci.prop_map(|(domain, bus, device, function)| Device::Pci {
             address: PciAddress { domain, bus, device, function }
         }),
-        ("/[a-zA-Z0-9/_.:= -]{0,80}[a-z]", any::<u32>(), role)
-            .prop_map(|(socket, id, role)| Device::Memif { socket, id, role }),
+        memif(),
         files
             .prop_filter("one at least, and two different ones", |(rx, tx)| rx != tx)
             .prop_map(|(rx, tx)| Device::Pcap { rx, tx }),

@@ -27,16 +27,8 @@ pub enum Device {
         /// Its address, `0000:3b:00.0`.
         address: String,
     },
-    /// Shared memory with another process. Experimental: the driver can crash the process when
-    /// its peer leaves under traffic.
-    Memif {
-        /// The control socket.
-        socket: PathBuf,
-        /// The interface's number on that socket.
-        id: u32,
-        /// Which end this is.
-        role: MemifRole,
-    },
+    /// Shared memory with another process.
+    Memif(Memif),
     /// A TAP interface, made by the port and gone with it.
     Tap {
         /// The interface's name.
@@ -54,6 +46,32 @@ pub enum Device {
         /// The device arguments.
         devargs: String,
     },
+}
+
+/// A memif interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Memif {
+    /// The control socket: a path, or `@` and the name of an abstract socket.
+    pub socket: String,
+    /// The interface's number on that socket.
+    pub id: u32,
+    /// Which end this is.
+    pub role: MemifRole,
+    /// A file with the secret, at most 24 bytes without the white space at its end; `None`: no
+    /// secret.
+    pub secret_file: Option<PathBuf>,
+    /// Descriptors of a ring at most, a power of two from 256 to 16,384.
+    pub ring: u16,
+    /// Bytes of each buffer that a client lends; `None`: what a frame of the port's MTU needs, and
+    /// 2,048 at least.
+    pub buffer: Option<u16>,
+}
+
+impl Memif {
+    /// An interface of a socket with rings of 2,048 descriptors and no secret.
+    pub fn new(socket: impl Into<String>, id: u32, role: MemifRole) -> Self {
+        Self { socket: socket.into(), id, role, secret_file: None, ring: 2048, buffer: None }
+    }
 }
 
 /// The end of a memif link.
@@ -104,18 +122,12 @@ impl Device {
                      xdp_prog={program}"
                 ),
             ),
-            Self::Memif { socket, id, role } => named(
-                "net_memif",
-                format!(
-                    "role={role},id={id},socket={},socket-abstract=no,rsize=11",
-                    socket.display()
-                ),
-            ),
             Self::Pcap { rx, tx } => {
                 named("net_pcap", format!("rx_pcap={},tx_pcap={}", rx.display(), tx.display()))
             }
             Self::Pci { address } => (address.clone(), address.clone()),
-            // Not DPDK's: see the modules `packet` and `tap`.
+            // Not DPDK's: see the modules `memif`, `packet` and `tap`.
+            Self::Memif(memif) => (String::new(), memif.socket.clone()),
             Self::AfPacket { interface: name } | Self::Tap { name } => {
                 (String::new(), name.clone())
             }
@@ -143,8 +155,8 @@ impl fmt::Display for Device {
             Self::AfXdp { interface } => write!(f, "af_xdp:{interface}"),
             Self::AfPacket { interface } => write!(f, "af_packet:{interface}"),
             Self::Pci { address } => write!(f, "pci:{address}"),
-            Self::Memif { socket, id, role } => {
-                write!(f, "memif:{},id={id},role={role}", socket.display())
+            Self::Memif(Memif { socket, id, role, .. }) => {
+                write!(f, "memif:{socket},id={id},role={role}")
             }
             Self::Tap { name } => write!(f, "tap:{name}"),
             Self::Pcap { rx, tx } => write!(f, "pcap:rx={},tx={}", rx.display(), tx.display()),
@@ -189,8 +201,10 @@ impl PortConfig {
             // A burst each way, and the segments of a super-packet that has to be cut.
             Device::AfPacket { .. } => 256,
             Device::Pcap { .. } => 128,
+            // What is to be received into next.
+            Device::Memif(_) => 64,
             Device::Tap { .. } => 64,
-            Device::Pci { .. } | Device::Memif { .. } | Device::Dpdk { .. } => 2 * 2048,
+            Device::Pci { .. } | Device::Dpdk { .. } => 2 * 2048,
         };
         each * u32::from(self.queues)
     }

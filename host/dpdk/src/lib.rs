@@ -21,6 +21,7 @@ mod finish;
 mod interface;
 mod log;
 mod mbuf;
+mod memif;
 mod packet;
 mod pool;
 mod port;
@@ -34,7 +35,7 @@ mod wake;
 mod xsk;
 
 pub use descriptors::close_on_exec;
-pub use device::{Device, MemifRole, PortConfig};
+pub use device::{Device, Memif, MemifRole, PortConfig};
 pub use eal::{Eal, EalConfig, HugePages, ticks};
 pub use error::Error;
 pub use interface::PortState;

@@ -8,6 +8,7 @@
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
+use arrayvec::ArrayVec;
 use sluice_director::frame::{Checked, Frame, RxChecksum};
 use sluice_dpdk_sys as sys;
 use sluice_wire::offload::{self, Place};
@@ -103,6 +104,36 @@ impl Mbuf {
     #[inline]
     pub(crate) fn is_unfinished(&self) -> bool {
         self.header().ol_flags & sys::RX_L4_MASK == sys::RX_L4_NONE
+    }
+
+    /// All room from where the frame begins, whatever length it has.
+    #[inline]
+    pub(crate) fn whole(&mut self) -> &mut [u8] {
+        let header = self.header_mut();
+        // SAFETY: `data_off <= buf_len` (the type's invariant), `buf_addr` starts an initialised
+        // allocation of `buf_len` bytes that only this owner touches, and the borrow is exclusive.
+        unsafe {
+            let start = header.buf_addr.add(usize::from(header.data_off));
+            std::slice::from_raw_parts_mut(start, usize::from(header.buf_len - header.data_off))
+        }
+    }
+
+    /// Drops the first `count` frames of a vector in one go. Panics if there are fewer.
+    #[inline]
+    pub(crate) fn free_front<const N: usize>(frames: &mut ArrayVec<Self, N>, count: usize) {
+        let rest = frames.len().checked_sub(count).expect("no more than there are");
+        if count == 0 {
+            return;
+        }
+        // SAFETY: an `Mbuf` is one pointer (`repr(transparent)`). The first `count` buffers are
+        // freed and leave the vector without being dropped; the rest moves to the front.
+        unsafe {
+            frames.set_len(0);
+            let start = frames.as_mut_ptr();
+            sys::sluice_frames_free(start.cast(), count as u32);
+            std::ptr::copy(start.add(count), start, rest);
+            frames.set_len(rest);
+        }
     }
 
     fn header(&self) -> &sys::Mbuf {

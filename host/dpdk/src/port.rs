@@ -13,6 +13,7 @@ use crate::device::{Device, PortConfig};
 use crate::eal::Eal;
 use crate::ethdev::{self, Ethdev, Failed};
 use crate::interface::{self, PortState};
+use crate::memif::{self, Memif};
 use crate::packet::Packet;
 use crate::queue::{self, QueuePair};
 use crate::tap::Tap;
@@ -38,6 +39,7 @@ pub struct Port {
 #[derive(Debug)]
 pub(crate) enum OpenDevice {
     Ethdev(Ethdev),
+    Memif(Memif),
     Packet(Packet),
     Tap(Tap),
 }
@@ -53,7 +55,13 @@ impl Port {
             let problem = "a port needs at least one queue".to_owned();
             return Err(Error::Config { port: config.name.clone(), problem });
         }
+        let mut ends = memif::Ends::new();
         let port = match &config.device {
+            Device::Memif(wanted) => {
+                let (memif, of_it) = Memif::open(config, wanted)?;
+                ends = of_it;
+                Self::of_memif(config, memif)
+            }
             Device::Tap { name } => Self::of_tap(config, Tap::open(config, name)?)?,
             Device::AfPacket { interface } => {
                 Self::of_packet(config, Packet::open(config, interface)?)?
@@ -64,8 +72,12 @@ impl Port {
         info!(port = config.name, device = %config.device, driver = port.driver(),
             queues = port.queues, mtu = port.mtu, "port is open");
         let made = queue::Made { device: &port.device, eal, mtu: port.mtu, lost: &port.lost };
+        let mut ends = ends.into_iter();
         let queues = (0..config.queues)
-            .map(|index| made.pair(index, port.wake_fds.get(usize::from(index)).copied()))
+            .map(|index| {
+                let wake = port.wake_fds.get(usize::from(index)).copied();
+                made.pair(index, wake, ends.next())
+            })
             .collect();
         Ok((port, queues))
     }
@@ -98,6 +110,19 @@ impl Port {
         })
     }
 
+    fn of_memif(config: &PortConfig, memif: Memif) -> Self {
+        Self {
+            name: config.name.clone(),
+            queues: config.queues,
+            mac: memif.mac,
+            mtu: memif.mtu,
+            // Each queue has its own.
+            wake_fds: Vec::new(),
+            device: Arc::new(OpenDevice::Memif(memif)),
+            lost: Arc::default(),
+        }
+    }
+
     fn of_ethdev(config: &PortConfig, ethdev: Ethdev) -> Self {
         Self {
             name: config.name.clone(),
@@ -115,10 +140,11 @@ impl Port {
         &self.name
     }
 
-    /// The driver behind it, by DPDK's name, or `packet` or `tap` for our own.
+    /// The driver behind it, by DPDK's name, or `memif`, `packet` or `tap` for our own.
     pub fn driver(&self) -> &str {
         match &*self.device {
             OpenDevice::Ethdev(ethdev) => &ethdev.driver,
+            OpenDevice::Memif(_) => "memif",
             OpenDevice::Packet(_) => "packet",
             OpenDevice::Tap(_) => "tap",
         }
@@ -143,6 +169,7 @@ impl Port {
     pub fn interface(&self) -> Option<(&str, u32)> {
         let interface = match &*self.device {
             OpenDevice::Ethdev(ethdev) => ethdev.interface.as_ref()?,
+            OpenDevice::Memif(_) => return None,
             OpenDevice::Packet(packet) => &packet.interface,
             OpenDevice::Tap(tap) => &tap.interface,
         };
@@ -153,6 +180,7 @@ impl Port {
     pub fn state(&self) -> PortState {
         match &*self.device {
             OpenDevice::Ethdev(ethdev) => ethdev.state(),
+            OpenDevice::Memif(memif) => memif.state(),
             OpenDevice::Packet(packet) => packet.state(),
             OpenDevice::Tap(tap) => tap.interface.state(),
         }
@@ -167,6 +195,7 @@ impl Port {
     pub fn stats(&self) -> PortStats {
         let mut stats = match &*self.device {
             OpenDevice::Ethdev(ethdev) => ethdev.stats(),
+            OpenDevice::Memif(memif) => memif.stats(),
             OpenDevice::Packet(packet) => packet.stats(),
             OpenDevice::Tap(tap) => tap.stats(),
         };

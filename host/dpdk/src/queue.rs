@@ -12,10 +12,12 @@ use std::sync::atomic::AtomicU64;
 
 use arrayvec::ArrayVec;
 use sluice_dpdk_sys as sys;
+use sluice_memif::{Receiver, Sender};
 
 use crate::eal::Eal;
 use crate::finish::{self, Finisher};
 use crate::mbuf::{Mbuf, prefetch_read};
+use crate::memif::{self, Shelf};
 use crate::packet::Intake;
 use crate::pool::FramePool;
 use crate::port::OpenDevice;
@@ -54,6 +56,8 @@ pub struct RxQueue {
     idle: u32,
     /// Where unfinished frames are received, if the device has any.
     intake: Option<Box<Intake>>,
+    /// A memif's end and buffers for it.
+    memif: Option<Box<(Receiver, Shelf)>>,
     /// Where spare frames are from that do not fit the others' buffers.
     large: Option<FramePool>,
 }
@@ -77,6 +81,11 @@ impl RxQueue {
         let room = frames.remaining_capacity();
         match &*self.device {
             OpenDevice::Ethdev(_) => {}
+            OpenDevice::Memif(_) => {
+                let Some(memif) = &mut self.memif else { return 0 };
+                let (end, shelf) = &mut **memif;
+                return shelf.receive(end, frames, room);
+            }
             OpenDevice::Packet(packet) => {
                 let Some(intake) = &mut self.intake else { return 0 };
                 return packet.rx(self.index, intake, frames, room.min(BURST));
@@ -153,7 +162,21 @@ impl RxQueue {
     pub fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: the driver keeps the descriptor open as long as the device is, which is at least
         // as long as the borrow of `self`.
-        self.wake.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
+        let device = self.wake.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
+        device.or_else(|| Some(self.memif.as_ref()?.0.wake_fd()))
+    }
+
+    /// Called before waiting on [`Self::wake_fd`], and [`Self::disarm`] after it. `false` when
+    /// there are frames already: do not wait.
+    pub fn arm(&mut self) -> bool {
+        self.memif.as_mut().is_none_or(|memif| memif.0.arm())
+    }
+
+    /// Called after waiting on [`Self::wake_fd`].
+    pub fn disarm(&mut self) {
+        if let Some(memif) = &mut self.memif {
+            memif.0.disarm();
+        }
     }
 
     /// The error that makes poll(2) report `POLLERR` on [`Self::wake_fd`], taken from the socket.
@@ -188,6 +211,8 @@ pub struct TxQueue {
     index: u16,
     /// DPDK's numbers, of the device and in it.
     end: (u16, u16),
+    /// A memif's end.
+    memif: Option<Box<Sender>>,
     /// For unfinished frames, if there are any in the process and the device takes none.
     finisher: Option<Finisher>,
 }
@@ -207,10 +232,13 @@ impl TxQueue {
             Some(finisher) if finish::is_due(frames) => {
                 let (device, ends) = (&*self.device, (self.index, self.end));
                 finisher.tx(frames, |frames| {
-                    give(device, ends, frames);
+                    give(device, ends, self.memif.as_deref_mut(), frames);
                 })
             }
-            _ => give(&self.device, (self.index, self.end), frames),
+            _ => {
+                let memif = self.memif.as_deref_mut();
+                give(&self.device, (self.index, self.end), memif, frames)
+            }
         }
     }
 }
@@ -220,10 +248,12 @@ impl TxQueue {
 fn give<const N: usize>(
     device: &OpenDevice,
     (index, end): (u16, (u16, u16)),
+    memif: Option<&mut Sender>,
     frames: &mut ArrayVec<Mbuf, N>,
 ) -> usize {
     match device {
         OpenDevice::Ethdev(_) => {}
+        OpenDevice::Memif(_) => return memif.map_or(0, |end| memif::send(end, frames)),
         OpenDevice::Packet(packet) => return packet.tx(index, frames),
         OpenDevice::Tap(tap) => return tap.tx(index, frames),
     }
@@ -270,14 +300,19 @@ pub(crate) struct Made<'a> {
 
 impl Made<'_> {
     /// Makes the one pair of handles of a queue.
-    pub fn pair(&self, index: u16, wake: Option<RawFd>) -> QueuePair {
+    pub fn pair(
+        &self,
+        index: u16,
+        wake: Option<RawFd>,
+        memif: Option<(Receiver, Sender)>,
+    ) -> QueuePair {
         let (pool, large) = (self.eal.frames(), self.eal.large_frames());
         let end = match &**self.device {
             OpenDevice::Ethdev(ethdev) => ethdev.queue(index),
-            OpenDevice::Packet(_) | OpenDevice::Tap(_) => (0, index),
+            OpenDevice::Memif(_) | OpenDevice::Packet(_) | OpenDevice::Tap(_) => (0, index),
         };
         let unfinished = match &**self.device {
-            OpenDevice::Ethdev(_) => false,
+            OpenDevice::Ethdev(_) | OpenDevice::Memif(_) => false,
             OpenDevice::Packet(_) => true,
             OpenDevice::Tap(tap) => tap.unfinished(),
         };
@@ -286,11 +321,14 @@ impl Made<'_> {
         let finishes = !unfinished && large.is_some();
         let finisher = finishes.then(|| Finisher::new(pool, Arc::clone(self.lost)));
         let device = Arc::clone(self.device);
-        let tx = TxQueue { device, index, end, finisher };
+        let (receiver, sender) = memif.unzip();
+        let tx = TxQueue { device, index, end, memif: sender.map(Box::new), finisher };
+        let memif = receiver.map(|receiver| Box::new((receiver, Shelf::new(pool))));
         let large = large.filter(|_| unfinished && u32::from(self.mtu) + LINK > u32::from(most));
         let device = Arc::clone(self.device);
         let (chains_dropped, idle) = (0, 0);
-        let rx = RxQueue { device, index, end, wake, chains_dropped, pool, idle, intake, large };
+        let rx =
+            RxQueue { device, index, end, wake, chains_dropped, pool, idle, intake, memif, large };
         QueuePair { rx, tx }
     }
 }

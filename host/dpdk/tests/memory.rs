@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use arrayvec::ArrayVec;
 use sluice_director::frame::Frame;
 use sluice_dpdk::{
-    BURST, Burst, Device, Eal, EalConfig, Error, HugePages, Mbuf, MemifRole, Port, PortConfig,
-    PortState, QueuePair, WorkerThread,
+    BURST, Burst, Device, Eal, EalConfig, Error, HugePages, Mbuf, Memif, MemifRole, Port,
+    PortConfig, PortState, QueuePair, WorkerThread,
 };
 
 const FRAMES: u32 = 4096;
@@ -250,7 +250,7 @@ fn two_ends_of_a_memif_link_find_each_other() {
     let (eal, _turn) = eal();
     let socket = std::env::temp_dir().join(format!("sluice-memif-{}.sock", std::process::id()));
     let end = |role| {
-        let device = Device::Memif { socket: socket.clone(), id: 7, role };
+        let device = Device::Memif(Memif::new(socket.display().to_string(), 7, role));
         let mac = Some([2, 0, 0, 0, 0, role as u8]);
         let config = PortConfig { mac, ..PortConfig::new("memif", device) };
         let (port, mut queues) = Port::open(eal, &config).unwrap();

@@ -30,6 +30,15 @@ pub trait Queue: Send {
         None
     }
 
+    /// Called before poll(2) on [`Queue::wake_fd`], and [`Queue::disarm`] after it. `false` when
+    /// frames wait already.
+    fn arm(&mut self) -> bool {
+        true
+    }
+
+    /// Called after poll(2) on [`Queue::wake_fd`].
+    fn disarm(&mut self) {}
+
     /// Called when poll(2) reports an error on [`Queue::wake_fd`]: takes the error off it.
     fn clear_wake_error(&mut self) {}
 }

@@ -87,7 +87,8 @@ fn sleep<Q: Queue>(worker: &mut Worker<Q>, wake: &Wake) {
     worker.wake_called();
     wake.about_to_sleep();
     let mut failed = false;
-    if !worker.has_messages() {
+    let quiet = worker.queues_mut().all(Queue::arm);
+    if quiet && !worker.has_messages() {
         worker.tally.sleeps += 1;
         let mut fds = vec![PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN)];
         let mut longest = if worker.has_changes() { SHORT_SLEEP } else { LONG_SLEEP };
@@ -103,6 +104,7 @@ fn sleep<Q: Queue>(worker: &mut Worker<Q>, wake: &Wake) {
         failed = fds.iter().any(|fd| fd.revents().intersects(PollFlags::ERR | PollFlags::NVAL));
     }
     wake.awake();
+    worker.queues_mut().for_each(Queue::disarm);
     if failed {
         worker.queues_mut().for_each(Queue::clear_wake_error);
     }

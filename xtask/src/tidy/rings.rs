@@ -47,7 +47,7 @@ const RUNTIMES: [&str; 10] = [
 ];
 
 /// (who, may not reach, why): folder prefixes.
-const FORBIDDEN: [(&str, &str, &str); 15] = [
+const FORBIDDEN: [(&str, &str, &str); 17] = [
     ("core/", "host/", "ring 0 is pure"),
     ("core/", "control/", "ring 0 is pure"),
     ("core/", "bin/", "ring 0 is pure"),
@@ -55,6 +55,8 @@ const FORBIDDEN: [(&str, &str, &str); 15] = [
     ("host/", "bin/", "an arrow only points inward"),
     ("control/", "host/dpdk", "ring 2 never sees a packet"),
     ("control/", "host/worker", "ring 2 never sees a packet"),
+    ("control/", "host/memif", "ring 2 never sees a packet"),
+    ("host/memif", "host/dpdk", "memif knows memory and frames as bytes, not DPDK"),
     ("control/", "bin/", "an arrow only points inward"),
     ("bin/sluice", "host/dpdk", "the operator's command runs where there is no DPDK"),
     ("bin/preload", "host/", "it runs inside foreign programs: small, and without threads"),
@@ -66,8 +68,8 @@ const FORBIDDEN: [(&str, &str, &str); 15] = [
 ];
 
 /// Crates whose business is unsafe; each still says why in its `//!`.
-const UNSAFE_ROOMS: [&str; 5] =
-    ["core/lanes", "core/table", "host/dpdk-sys", "host/dpdk", "bin/preload"];
+const UNSAFE_ROOMS: [&str; 6] =
+    ["core/lanes", "core/table", "host/dpdk-sys", "host/dpdk", "host/memif", "bin/preload"];
 
 /// Checks the workspace at `root`.
 pub fn check(root: &Path, report: &mut Report) -> Result<(), String> {

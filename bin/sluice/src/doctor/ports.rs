@@ -65,7 +65,7 @@ fn device(facts: &Facts, config: &Config, port: &Port) -> Vec<Finding> {
             findings
         }
         // Made by the director, or another process's; or files.
-        Device::Memif { .. } | Device::Tap { .. } | Device::Pcap { .. } | Device::Dpdk { .. } => {
+        Device::Memif(_) | Device::Tap { .. } | Device::Pcap { .. } | Device::Dpdk { .. } => {
             Vec::new()
         }
     }

@@ -3,7 +3,7 @@
 use super::{Bounds, unique, unique_names};
 use crate::path::{Path, Place};
 use crate::report::Report;
-use crate::{Config, Device, Port};
+use crate::{Config, Device, Memif, Port};
 
 pub(super) fn check(config: &Config, bounds: &Bounds, report: &mut Report) {
     let path = |index| Path::table(Place::Port, index);
@@ -63,7 +63,7 @@ fn what_it_uses(device: &Device) -> Option<String> {
         }
         Device::Tap { name } => Some(interface(name)),
         Device::Pci { address } => Some(format!("PCI device {address}")),
-        Device::Memif { socket, id, .. } => Some(format!("memif {socket:?} with id {id}")),
+        Device::Memif(Memif { socket, id, .. }) => Some(format!("memif {socket:?} with id {id}")),
         Device::Pcap { tx, .. } => tx.as_ref().map(|tx| format!("output file {tx:?}")),
         Device::Dpdk { devargs } => Some(format!("DPDK device {devargs:?}")),
     }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::path::{Path, Place};
 use crate::report::Report;
 use crate::{
-    Config, Device, HashKey, Hashes, Mode, Ports, Protocol, RealServer, Scheduling, VirtualService,
+    Config, HashKey, Hashes, Mode, Ports, Protocol, RealServer, Scheduling, VirtualService,
 };
 
 /// More sessions than this are worth a remark on memory.
@@ -24,7 +24,6 @@ const MH_ENTRIES: usize = 100;
 pub(crate) fn warnings(config: &Config, report: &mut Report) {
     warn_limits(config, report);
     super::api::warn(config, report);
-    warn_devices(config, report);
     warn_pools(config, report);
     warn_services(config, report);
 }
@@ -48,18 +47,6 @@ fn warn_limits(config: &Config, report: &mut Report) {
         let found = format!("all workers may hold {frames} frames, {megabytes} MB of buffers");
         let hint = "a few hundred are enough unless very many neighbours come and go";
         report.warn(path.key("held_frames"), found, hint);
-    }
-}
-
-fn warn_devices(config: &Config, report: &mut Report) {
-    for (index, port) in config.ports.iter().enumerate() {
-        if matches!(port.device, Device::Memif { .. }) {
-            let path = Path::table(Place::Port, index).key("device");
-            let found = "memif is experimental";
-            let hint = "do not stop its peer under traffic: DPDK 22.11's driver may then crash \
-                        the director";
-            report.warn(path, found, hint);
-        }
     }
 }
 

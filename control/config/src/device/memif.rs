@@ -1,0 +1,198 @@
+//! A memif interface: `memif:SOCKET[,id=N][,role=client|server][,secret_file=PATH][,ring=N]
+//! [,buffer=BYTES]`.
+
+use std::fmt;
+
+use super::{check_printable, check_socket_path, options};
+use crate::Fault;
+use crate::errors::quoted;
+use crate::suggest::did_you_mean;
+
+/// Descriptors of a ring unless the file says otherwise.
+const RING: u16 = 2048;
+/// Fewest and most descriptors of a ring.
+const RINGS: std::ops::RangeInclusive<u16> = 256..=16_384;
+/// Smallest and largest buffer in bytes; a multiple of 64.
+const BUFFERS: std::ops::RangeInclusive<u16> = 256..=16_384;
+/// Longest name of an abstract socket in bytes (`sun_path` less the zero in front).
+const NAME_BYTES: usize = 107;
+
+/// A memif interface.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Memif {
+    /// The control socket: an absolute path of at most 107 bytes, or `@` and the name of an
+    /// abstract socket.
+    pub socket: String,
+    /// Which interface of the socket.
+    pub id: u32,
+    /// Who made the socket.
+    pub role: MemifRole,
+    /// A file with the secret that a client must know; `None`: none is asked for.
+    pub secret_file: Option<String>,
+    /// Descriptors of a ring at most, a power of two from 256 to 16,384.
+    pub ring: u16,
+    /// Bytes of a buffer that a client lends, a multiple of 64 from 256 to 16,384; `None`: what a
+    /// frame of the port's MTU needs, and 2,048 at least.
+    pub buffer: Option<u16>,
+}
+
+/// Who made a memif's control socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MemifRole {
+    /// The peer did; the director connects.
+    #[default]
+    Client,
+    /// The director does; the peer connects.
+    Server,
+}
+
+impl Memif {
+    /// An interface of a socket with everything else as it is unless the file says otherwise.
+    pub fn new(socket: impl Into<String>) -> Self {
+        let (socket, role) = (socket.into(), MemifRole::default());
+        Self { socket, id: 0, role, secret_file: None, ring: RING, buffer: None }
+    }
+
+    pub(super) fn parse(text: &str) -> Result<Self, Fault> {
+        let (socket, rest) = match text.split_once(',') {
+            Some((socket, rest)) => (socket, Some(rest)),
+            None => (text, None),
+        };
+        match socket.strip_prefix('@') {
+            Some(name) => check_name(name)?,
+            None => check_socket_path(socket)?,
+        }
+        let mut new = Self::new(socket);
+        let known = &["id", "role", "secret_file", "ring", "buffer"];
+        for option in rest.into_iter().flat_map(|rest| options(rest, known)) {
+            let (key, value) = option?;
+            match key {
+                "id" => new.id = number(value, "an interface id", 0..=u32::MAX)?,
+                "role" => new.role = parse_role(value)?,
+                "secret_file" => {
+                    check_socket_path(value).map_err(|fault| {
+                        Fault::new(fault.message, "use the absolute path of a file with the secret")
+                    })?;
+                    new.secret_file = Some(value.to_owned());
+                }
+                "ring" => new.ring = size(value, "a number of descriptors", RINGS, 0)?,
+                _ => new.buffer = Some(size(value, "a size of buffers", BUFFERS, 64)?),
+            }
+        }
+        Ok(new)
+    }
+}
+
+fn number(value: &str, what: &str, range: std::ops::RangeInclusive<u32>) -> Result<u32, Fault> {
+    let digits = value.bytes().all(|byte| byte.is_ascii_digit());
+    value.parse().ok().filter(|number| digits && range.contains(number)).ok_or_else(|| {
+        Fault::new(
+            format!("{} is not {what} of a memif", quoted(value)),
+            format!("use an integer from {} to {}", range.start(), range.end()),
+        )
+    })
+}
+
+/// A number in a range that is a multiple of `step`, or a power of two if that is 0.
+fn size(
+    value: &str,
+    what: &str,
+    range: std::ops::RangeInclusive<u16>,
+    step: u32,
+) -> Result<u16, Fault> {
+    let (least, most) = (*range.start(), *range.end());
+    let number = number(value, what, u32::from(least)..=u32::from(most))?;
+    let (fits, rule) = match step {
+        0 => (number.is_power_of_two(), "a power of two".to_owned()),
+        _ => (number.is_multiple_of(step), format!("a multiple of {step}")),
+    };
+    u16::try_from(number).ok().filter(|_| fits).ok_or_else(|| {
+        Fault::new(
+            format!("{} is not {what} of a memif", quoted(value)),
+            format!("use {rule} from {least} to {most}"),
+        )
+    })
+}
+
+fn parse_role(value: &str) -> Result<MemifRole, Fault> {
+    match value {
+        "client" => Ok(MemifRole::Client),
+        "server" => Ok(MemifRole::Server),
+        _ => Err(Fault::new(
+            format!("{} is not a role of a memif", quoted(value)),
+            format!("use one of: client, server{}", did_you_mean(value, ["client", "server"])),
+        )),
+    }
+}
+
+fn check_name(name: &str) -> Result<(), Fault> {
+    if name.is_empty() || name.len() > NAME_BYTES {
+        return Err(Fault::new(
+            format!("{} is not the name of an abstract socket", quoted(name)),
+            format!("use `@` and 1 to {NAME_BYTES} bytes, such as @sluice"),
+        ));
+    }
+    check_printable(name)
+}
+
+impl fmt::Display for Memif {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { socket, id, role, secret_file, ring, buffer } = self;
+        write!(out, "{socket},id={id},role={role}")?;
+        if let Some(file) = secret_file {
+            write!(out, ",secret_file={file}")?;
+        }
+        if *ring != RING {
+            write!(out, ",ring={ring}")?;
+        }
+        if let Some(bytes) = buffer {
+            write!(out, ",buffer={bytes}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for MemifRole {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_taken_and_given_back() {
+        let text = "@vpp,id=3,role=server,secret_file=/etc/sluice/key,ring=256,buffer=9088";
+        let memif = Memif::parse(text).unwrap();
+        assert_eq!((memif.ring, memif.buffer), (256, Some(9088)));
+        assert_eq!(memif.secret_file.as_deref(), Some("/etc/sluice/key"));
+        assert_eq!(memif.to_string(), text);
+        assert_eq!(Memif::parse("/run/m.sock").unwrap(), Memif::new("/run/m.sock"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_what_would_be_right() {
+        for (text, message, hint) in [
+            ("@", "name of an abstract", "such as @sluice"),
+            ("run/m.sock", "not the path of a socket", "absolute"),
+            ("/m,ring=1000", "`1000` is not a number of desc", "power of two from 256 to 16384"),
+            ("/m,ring=128", "not a number of desc", "from 256 to 16384"),
+            ("/m,buffer=2000", "not a size of buffers", "a multiple of 64 from 256 to 16384"),
+            ("/m,buffer=65536", "not a size of buffers", "from 256 to 16384"),
+            ("/m,id=-1", "not an interface id", "from 0 to 4294967295"),
+            ("/m,role=master", "not a role", "client, server"),
+            ("/m,secret_file=key", "is not the path", "absolute path of a file"),
+            ("/m,secret=x", "not an option", "secret_file"),
+        ] {
+            let fault = Memif::parse(text).unwrap_err();
+            let message = message.replace('`', "\"");
+            assert!(fault.message.contains(&message), "{text}: {}", fault.message);
+            assert!(fault.hint.contains(hint), "{text}: {}", fault.hint);
+        }
+    }
+}

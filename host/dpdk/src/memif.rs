@@ -1,0 +1,181 @@
+//! A memif interface as a port: `sluice-memif`'s link with packet buffers around it.
+//!
+//! DPDK has a driver for it (net_memif, still to be had as `dpdk:net_memif0,...`). This one is ours
+//! because that one trusts its peer: it can crash the process when a peer leaves under traffic.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use arrayvec::ArrayVec;
+use sluice_director::frame::Frame;
+use sluice_memif::{Address, Landing, Link, LinkConfig, Receiver, Role, SECRET_BYTES, Sender};
+
+use crate::device::{Memif as Wanted, MemifRole};
+use crate::interface::PortState;
+use crate::mbuf::Mbuf;
+use crate::pool::FramePool;
+use crate::port::PortStats;
+use crate::queue::BURST;
+use crate::{Error, PortConfig, Result};
+
+/// The MTU unless the configuration names another: nothing behind the port says one.
+const MTU: u16 = 1500;
+/// Bytes of an Ethernet header with two tags.
+const LINK_HEADER: u32 = 22;
+/// Smallest buffer that is lent when nobody says a size: others refuse less.
+const BUFFER_BYTES: u32 = 2048;
+
+/// An open interface.
+#[derive(Debug)]
+pub(crate) struct Memif {
+    link: Link,
+    pub mac: [u8; 6],
+    pub mtu: u16,
+}
+
+/// The ends of its queues.
+pub(crate) type Ends = Vec<(Receiver, Sender)>;
+
+impl Memif {
+    /// Opens the interface. Its peer may come later.
+    pub fn open(config: &PortConfig, wanted: &Wanted) -> Result<(Self, Ends)> {
+        let mtu = config.mtu.unwrap_or(MTU);
+        let fits = (u32::from(mtu) + LINK_HEADER).next_multiple_of(64).max(BUFFER_BYTES);
+        let socket = match wanted.socket.strip_prefix('@') {
+            Some(name) => Address::Abstract(name.to_owned()),
+            None => Address::Path(wanted.socket.clone().into()),
+        };
+        let link = LinkConfig {
+            name: config.name.clone(),
+            socket,
+            id: wanted.id,
+            role: match wanted.role {
+                MemifRole::Client => Role::Client,
+                MemifRole::Server => Role::Server,
+            },
+            secret: secret(config, wanted)?,
+            queues: config.queues,
+            log2: wanted.ring.ilog2() as u8,
+            buffer_bytes: wanted.buffer.map_or(fits, u32::from),
+        };
+        let (link, ends) = Link::open(link).map_err(|source| Error::System {
+            context: format!("{}: open {}", config.name, config.device),
+            source,
+        })?;
+        let mac = config.mac.unwrap_or_else(|| mac_of(config, wanted));
+        Ok((Self { link, mac, mtu }, ends))
+    }
+
+    pub fn state(&self) -> PortState {
+        if self.link.is_up() { PortState::Up } else { PortState::Down }
+    }
+
+    /// What was carried since the port was opened.
+    pub fn stats(&self) -> PortStats {
+        let stats = self.link.stats();
+        PortStats {
+            rx_frames: stats.rx_frames,
+            tx_frames: stats.tx_frames,
+            rx_bytes: stats.rx_bytes,
+            tx_bytes: stats.tx_bytes,
+            rx_missed: 0,
+            rx_errors: stats.rx_errors,
+            tx_errors: stats.tx_errors,
+            rx_no_buffer: stats.rx_no_buffer,
+        }
+    }
+}
+
+/// A locally administered address that stays the same from start to start.
+fn mac_of(config: &PortConfig, wanted: &Wanted) -> [u8; 6] {
+    let mut hash = DefaultHasher::new();
+    (&config.name, &wanted.socket, wanted.id, wanted.role == MemifRole::Client).hash(&mut hash);
+    let [a, b, c, d, e, ..] = hash.finish().to_le_bytes();
+    [2, a, b, c, d, e]
+}
+
+/// Reads the secret.
+fn secret(config: &PortConfig, wanted: &Wanted) -> Result<[u8; SECRET_BYTES]> {
+    let mut secret = [0; SECRET_BYTES];
+    let Some(file) = &wanted.secret_file else { return Ok(secret) };
+    let problem = |problem| Err(Error::Config { port: config.name.clone(), problem });
+    let text = match std::fs::read(file) {
+        Ok(text) => text,
+        Err(error) => return problem(format!("read the secret in {}: {error}", file.display())),
+    };
+    let text = text.trim_ascii_end();
+    match secret.get_mut(..text.len()) {
+        Some(room) if !text.is_empty() => room.copy_from_slice(text),
+        _ => {
+            let file = file.display();
+            return problem(format!("the secret in {file} has not 1 to {SECRET_BYTES} bytes"));
+        }
+    }
+    Ok(secret)
+}
+
+/// Buffers to receive into.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    pool: FramePool,
+    spares: ArrayVec<Mbuf, BURST>,
+}
+
+impl Shelf {
+    pub fn new(pool: FramePool) -> Self {
+        Self { pool, spares: ArrayVec::new() }
+    }
+
+    /// Receives the frames that wait, `most` at most.
+    #[inline]
+    pub fn receive<const N: usize>(
+        &mut self,
+        from: &mut Receiver,
+        frames: &mut ArrayVec<Mbuf, N>,
+        most: usize,
+    ) -> usize {
+        let mut count = 0;
+        while count < most {
+            let got = from.receive(most - count, &mut Filling { shelf: self, frames });
+            count += got;
+            // Fewer than are looked at in one go: no more were there.
+            if got < BURST {
+                break;
+            }
+        }
+        count
+    }
+}
+
+/// Buffers of a shelf on their way into a burst.
+struct Filling<'a, const N: usize> {
+    shelf: &'a mut Shelf,
+    frames: &'a mut ArrayVec<Mbuf, N>,
+}
+
+impl<const N: usize> Landing for Filling<'_, N> {
+    #[inline]
+    fn room(&mut self) -> Option<&mut [u8]> {
+        let Shelf { pool, spares } = &mut *self.shelf;
+        if spares.is_empty() && pool.alloc_burst(spares, BURST) == 0 {
+            // Fewer may be left.
+            spares.push(pool.alloc()?);
+        }
+        spares.last_mut().map(Mbuf::whole)
+    }
+
+    #[inline]
+    fn landed(&mut self, length: usize) {
+        let Some(mut frame) = self.shelf.spares.pop() else { return };
+        let fits = frame.set_len(length);
+        debug_assert!(fits, "it landed in it");
+        self.frames.push(frame);
+    }
+}
+
+/// Sends frames from the front; those that were taken leave the vector.
+#[inline]
+pub(crate) fn send<const N: usize>(to: &mut Sender, frames: &mut ArrayVec<Mbuf, N>) -> usize {
+    let taken = to.send(frames.iter().map(Frame::bytes));
+    Mbuf::free_front(frames, taken);
+    taken
+}
