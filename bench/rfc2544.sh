@@ -52,7 +52,8 @@ generate() {
     fi
     first "$bin/sluice-bench" rfc2544 --port "$front" --port "$back" \
         --director-mac "$(mac tfront)" --vip $vip:$port --sessions "$sessions" \
-        --cores "${generator_cores:-$generator_core}" --about "$about" "${options[@]}" >"$1" 2> >(tee "$dir/generator.log" >&2) &
+        --cores "${generator_cores:-$generator_core}" --about "$about" "${options[@]}" \
+        >"$1" 2> >(tee "$dir/generator.log" >&2) &
     generator_pid=$!
     wait "$generator_pid" || fail "the generator ended with $?"
     generator_pid=''

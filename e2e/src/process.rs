@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -115,11 +115,29 @@ impl Running {
     /// # Errors
     /// When it cannot be started or the log cannot be made.
     pub fn start(what: &str, command: &mut Command, log: &Path) -> Result<Self, LabError> {
+        Self::spawn(what, command.stdin(Stdio::null()), log)
+    }
+
+    /// [`Self::start`] for a program that is told by its standard input what to do.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn start_told(
+        what: &str,
+        command: &mut Command,
+        log: &Path,
+    ) -> Result<(Self, ChildStdin), LabError> {
+        let mut running = Self::spawn(what, command.stdin(Stdio::piped()), log)?;
+        let input = running.child.stdin.take();
+        let input = input.ok_or_else(|| LabError::Wrong(format!("{what} has no input")))?;
+        Ok((running, input))
+    }
+
+    fn spawn(what: &str, command: &mut Command, log: &Path) -> Result<Self, LabError> {
         let file = File::create(log).map_err(LabError::file(log.display().to_string()))?;
         let twin = file.try_clone().map_err(LabError::file(log.display().to_string()))?;
         let line = words(command);
         let child = command
-            .stdin(Stdio::null())
             .stdout(file)
             .stderr(twin)
             .process_group(0)

@@ -31,6 +31,7 @@ mod lifecycle;
 mod limits;
 mod links;
 mod lists;
+mod memif;
 mod metrics;
 mod modes;
 mod mtu;

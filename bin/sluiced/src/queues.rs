@@ -12,7 +12,11 @@ impl Queue for PortQueue {
 
     #[inline]
     fn receive(&mut self, frames: &mut Burst<Mbuf>) -> usize {
-        self.0.rx.rx(frames)
+        let came = self.0.rx.rx(frames);
+        if came == 0 {
+            self.0.tx.refresh();
+        }
+        came
     }
 
     #[inline]

@@ -223,6 +223,14 @@ impl TxQueue {
         self.index
     }
 
+    /// Lets go of what a memif's peer left behind; to be called where nothing is sent.
+    #[inline]
+    pub fn refresh(&mut self) {
+        if let Some(memif) = &mut self.memif {
+            memif.refresh();
+        }
+    }
+
     /// Hands frames to the device, from the front, and removes them from the vector. Returns how
     /// many. The rest stays, in order: the queue is full, or the interface has vanished. Whoever
     /// calls decides whether to try again or to drop them, and counts.

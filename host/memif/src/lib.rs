@@ -10,6 +10,7 @@
 //! reads and atomics are left. Each block names its invariant.
 
 mod copy;
+mod ends;
 mod event;
 mod hub;
 mod link;
@@ -22,7 +23,8 @@ mod socket;
 mod transfer;
 mod turnstile;
 
-pub use link::{Link, LinkConfig, Receiver, Role, Sender, Stats};
+pub use ends::{Receiver, Sender};
+pub use link::{Link, LinkConfig, Role, Stats};
 pub use message::SECRET_BYTES;
 pub use negotiation::{MAX_LOG2, MAX_SHARED_BYTES, MIN_LOG2};
 pub use socket::Address;

@@ -8,26 +8,23 @@
 //! worker spends time on it.
 //!
 //! A peer may have fewer rings than the link has queues. Then several queues send by one ring,
-//! which is behind a lock; while there are enough, each queue has its own ([`Turnstile`]).
-//!
-//! Whether the peer sleeps is looked at a turn after frames were given to it ([`Debt`]): to look at
-//! once, a full barrier would have to wait until the peer's cache lines are written.
+//! which is behind a lock; while there are enough, each queue has its own ([`Turnstile`]). Where it
+//! has more, a queue empties several.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::event::{EventfdFlags, eventfd};
 
-use crate::event::Signal;
+use crate::ends::{self, Receiver, Sender};
 use crate::hub::Hub;
 use crate::message::SECRET_BYTES;
 use crate::negotiation::{Limits, MAX_LOG2, MIN_LOG2};
 use crate::ring::Ring;
 use crate::socket::Address;
-use crate::transfer::{Landing, Lie, RxRing, TxRing};
+use crate::transfer::{Lie, RxRing, TxRing};
 use crate::turnstile::Turnstile;
 
 /// Which end of a link.
@@ -60,9 +57,19 @@ pub struct LinkConfig {
     pub buffer_bytes: u32,
 }
 
+/// Rings a direction that a server takes of a client at least, however few queues it has.
+const RINGS: u16 = 16;
+
 impl LinkConfig {
+    /// What we offer as the client, and take as the server. A queue empties several rings where
+    /// the client has more than we have queues. (gomemif takes the highest index that is announced
+    /// for a number, and makes no ring where it is 0.)
     pub(crate) fn limits(&self) -> Limits {
-        Limits { rings: self.queues.max(1), log2: self.log2.clamp(MIN_LOG2, MAX_LOG2) }
+        let rings = match self.role {
+            Role::Client => self.queues.max(1),
+            Role::Server => self.queues.max(RINGS),
+        };
+        Limits { rings, log2: self.log2.clamp(MIN_LOG2, MAX_LOG2) }
     }
 }
 
@@ -89,14 +96,14 @@ pub struct Stats {
 
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    rx_frames: AtomicU64,
-    rx_bytes: AtomicU64,
-    rx_errors: AtomicU64,
-    rx_no_buffer: AtomicU64,
-    tx_frames: AtomicU64,
-    tx_bytes: AtomicU64,
-    tx_errors: AtomicU64,
-    pub(crate) connects: AtomicU64,
+    pub rx_frames: AtomicU64,
+    pub rx_bytes: AtomicU64,
+    pub rx_errors: AtomicU64,
+    pub rx_no_buffer: AtomicU64,
+    pub tx_frames: AtomicU64,
+    pub tx_bytes: AtomicU64,
+    pub tx_errors: AtomicU64,
+    pub connects: AtomicU64,
 }
 
 /// A ring, its words by themselves, and the eventfd that wakes whoever empties it.
@@ -120,14 +127,14 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// Moves whenever the connection changes.
-    generation: AtomicU64,
-    connection: Mutex<Option<Arc<Connection>>>,
+    pub generation: AtomicU64,
+    pub connection: Mutex<Option<Arc<Connection>>>,
     /// Raised when the generation moves; workers that sleep wait for it.
-    changed: OwnedFd,
+    pub changed: OwnedFd,
     /// A worker caught the peer in a lie.
     lied: AtomicBool,
     hub: Arc<OwnedFd>,
-    pub(crate) counters: Counters,
+    pub counters: Counters,
     /// Why there is no connection.
     trouble: Mutex<String>,
 }
@@ -172,8 +179,9 @@ impl Shared {
         self.lied.load(Ordering::Relaxed)
     }
 
+    /// Ends the link of a peer that a worker has caught in a lie.
     #[cold]
-    fn accuse(&self, lie: Lie) {
+    pub fn accuse(&self, lie: Lie) {
         if !self.lied.swap(true, Ordering::Relaxed) {
             self.explain(&lie.to_string());
             let _ = rustix::io::write(&*self.hub, &1_u64.to_ne_bytes());
@@ -195,11 +203,7 @@ impl Link {
         let hub = Hub::get()?;
         let shared = Arc::new(Shared::new(Arc::clone(hub.wake()))?);
         let ends = (0..config.queues)
-            .map(|index| {
-                let debt = Arc::new(Debt { owes: AtomicBool::new(false), signal: Signal::new()? });
-                let receiver = Receiver::new(&shared, &debt, index)?;
-                Ok((receiver, Sender::new(&shared, debt, index)))
-            })
+            .map(|index| ends::pair(&shared, (index, config.queues)))
             .collect::<io::Result<_>>()?;
         let number = hub.add(config, Arc::clone(&shared))?;
         Ok((Self { shared, number }, ends))
@@ -241,236 +245,6 @@ impl Drop for Link {
     fn drop(&mut self) {
         if let Ok(hub) = Hub::get() {
             hub.remove(self.number);
-        }
-    }
-}
-
-/// What an end knows of the connection.
-#[derive(Debug)]
-struct View {
-    shared: Arc<Shared>,
-    generation: u64,
-    connection: Option<Arc<Connection>>,
-}
-
-impl View {
-    fn new(shared: &Arc<Shared>) -> Self {
-        Self { shared: Arc::clone(shared), generation: 0, connection: None }
-    }
-
-    /// Whether another connection is in place than this end knows.
-    #[inline]
-    fn is_old(&self) -> bool {
-        self.shared.generation.load(Ordering::Acquire) != self.generation
-    }
-
-    #[cold]
-    fn renew(&mut self) {
-        let current = lock(&self.shared.connection);
-        // Under the lock, so that both belong together.
-        self.generation = self.shared.generation.load(Ordering::Acquire);
-        self.connection.clone_from(&current);
-    }
-}
-
-/// Frames that were given to a peer which was not looked after yet: it may sleep. Both ends of a
-/// queue have it: whoever is called next pays.
-#[derive(Debug)]
-struct Debt {
-    owes: AtomicBool,
-    signal: Signal,
-}
-
-impl Debt {
-    /// Wakes the peer if it sleeps.
-    #[inline]
-    fn settle(&self, connection: Option<&Arc<Connection>>, index: usize) {
-        if self.owes.load(Ordering::Relaxed) {
-            self.pay(connection, index);
-        }
-    }
-
-    fn pay(&self, connection: Option<&Arc<Connection>>, index: usize) {
-        self.owes.store(false, Ordering::Relaxed);
-        if let Some(line) = connection.and_then(|connection| connection.tx_line(index))
-            && line.words.wants_interrupt()
-        {
-            self.signal.raise(&line.event);
-        }
-    }
-}
-
-impl Connection {
-    /// The ring that a queue sends by.
-    #[inline]
-    fn tx_line(&self, index: usize) -> Option<&Line<TxRing>> {
-        self.tx.get(index).or_else(|| self.tx.get(index % self.tx.len().max(1)))
-    }
-}
-
-/// The receiving end of a queue.
-#[derive(Debug)]
-pub struct Receiver {
-    view: View,
-    debt: Arc<Debt>,
-    index: usize,
-    /// Readable when frames may have come. It waits for edges, so that nothing of the peer's is
-    /// ever read.
-    wake: OwnedFd,
-}
-
-impl Receiver {
-    fn new(shared: &Arc<Shared>, debt: &Arc<Debt>, index: u16) -> io::Result<Self> {
-        let wake = epoll::create(CreateFlags::CLOEXEC)?;
-        watch(&wake, &shared.changed)?;
-        let (view, debt) = (View::new(shared), Arc::clone(debt));
-        Ok(Self { view, debt, index: usize::from(index), wake })
-    }
-
-    /// Waits for the ring's interrupts no more. The peer has the eventfd too, so that closing ours
-    /// would not end it.
-    fn forget(&self) {
-        if let Some(line) = self.line() {
-            let _ = epoll::delete(&self.wake, &line.event);
-        }
-    }
-
-    #[cold]
-    fn renew(&mut self) {
-        self.forget();
-        self.view.renew();
-        if let Some(line) = self.line() {
-            let _ = watch(&self.wake, &line.event);
-        }
-    }
-
-    #[inline]
-    fn line(&self) -> Option<&Line<RxRing>> {
-        self.view.connection.as_ref()?.rx.get(self.index)
-    }
-
-    /// Receives the frames that wait, `most` at most. Returns how many.
-    #[inline]
-    pub fn receive(&mut self, most: usize, landing: &mut impl Landing) -> usize {
-        if self.view.is_old() {
-            self.renew();
-        }
-        self.debt.settle(self.view.connection.as_ref(), self.index);
-        let Some(line) = self.line() else { return 0 };
-        let came = line.ring.with(|ring| ring.receive(most, landing));
-        let counters = &self.view.shared.counters;
-        match came {
-            Ok(came) => {
-                let add = |counter: &AtomicU64, count| counter.fetch_add(count, Ordering::Relaxed);
-                if came.frames > 0 {
-                    add(&counters.rx_frames, came.frames as u64);
-                    add(&counters.rx_bytes, came.bytes);
-                }
-                if came.errors > 0 || came.no_room {
-                    add(&counters.rx_errors, came.errors);
-                    add(&counters.rx_no_buffer, u64::from(came.no_room));
-                }
-                came.frames
-            }
-            Err(lie) => {
-                self.leave(lie);
-                0
-            }
-        }
-    }
-
-    #[cold]
-    fn leave(&mut self, lie: Lie) {
-        self.forget();
-        self.view.shared.accuse(lie);
-        self.view.connection = None;
-    }
-
-    /// The descriptor that is readable when frames may have come since [`Self::arm`].
-    pub fn wake_fd(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
-    }
-
-    /// Called before sleeping: asks the peer for interrupts. `false` when there is something to
-    /// receive already: do not sleep.
-    pub fn arm(&mut self) -> bool {
-        if self.view.is_old() {
-            self.renew();
-        }
-        self.debt.settle(self.view.connection.as_ref(), self.index);
-        let Some(line) = self.line() else { return true };
-        line.words.want_interrupts(true);
-        let sleeps = line.ring.with(|ring| ring.waiting() == Ok(0));
-        if !sleeps {
-            line.words.want_interrupts(false);
-        }
-        sleeps
-    }
-
-    /// Called after sleeping.
-    pub fn disarm(&mut self) {
-        if let Some(line) = self.line() {
-            line.words.want_interrupts(false);
-        }
-        let mut events =
-            [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 4];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let _ = epoll::wait(&self.wake, &mut events[..], Some(&now));
-    }
-}
-
-/// Waits for edges of an eventfd.
-fn watch(set: &OwnedFd, event: &OwnedFd) -> rustix::io::Result<()> {
-    let flags = EventFlags::IN | EventFlags::ET;
-    epoll::add(set, event, EventData::new_u64(0), flags)
-}
-
-/// The sending end of a queue.
-#[derive(Debug)]
-pub struct Sender {
-    view: View,
-    debt: Arc<Debt>,
-    index: usize,
-}
-
-impl Sender {
-    fn new(shared: &Arc<Shared>, debt: Arc<Debt>, index: u16) -> Self {
-        Self { view: View::new(shared), debt, index: usize::from(index) }
-    }
-
-    /// Sends frames from the front. Returns how many need not be offered again. None without a
-    /// peer. One that sleeps is woken at the next call of this or of [`Receiver::receive`], so one
-    /// of them has to be called again and again.
-    #[inline]
-    pub fn send<'a>(&mut self, frames: impl ExactSizeIterator<Item = &'a [u8]>) -> usize {
-        if self.view.is_old() {
-            self.view.renew();
-        }
-        self.debt.settle(self.view.connection.as_ref(), self.index);
-        let connection = self.view.connection.as_ref();
-        let Some(line) = connection.and_then(|connection| connection.tx_line(self.index)) else {
-            return 0;
-        };
-        let sent = line.ring.with(|ring| ring.send(frames));
-        let counters = &self.view.shared.counters;
-        match sent {
-            Ok(sent) => {
-                let frames = sent.taken as u64 - sent.errors;
-                counters.tx_frames.fetch_add(frames, Ordering::Relaxed);
-                counters.tx_bytes.fetch_add(sent.bytes, Ordering::Relaxed);
-                if sent.errors > 0 {
-                    counters.tx_errors.fetch_add(sent.errors, Ordering::Relaxed);
-                }
-                if frames > 0 {
-                    self.debt.owes.store(true, Ordering::Relaxed);
-                }
-                sent.taken
-            }
-            Err(lie) => {
-                self.view.shared.accuse(lie);
-                self.view.connection = None;
-                0
-            }
         }
     }
 }

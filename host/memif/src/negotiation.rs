@@ -291,10 +291,7 @@ mod tests {
         let (mut server, _) = Server::new("s", LIMITS);
         let mut last = refuse("nothing was said");
         for message in messages {
-            last = server.handle(message, Some(()), |_| Ok(LIMITS));
-            if last.is_err() {
-                return last;
-            }
+            last = Ok(server.handle(message, Some(()), |_| Ok(LIMITS))?);
         }
         last
     }

@@ -27,9 +27,10 @@ fn line<R>(
     let ring = if rings < usize::from(queues) {
         Turnstile::shared(ring)
     } else {
-        // SAFETY: a queue uses the ring of its own index while there are as many
-        // (`Connection::tx_line`), its two ends exist once ([`crate::Link::open`]), each uses the
-        // ring of one direction, and their methods take `&mut self`.
+        // SAFETY: a ring is used by the queue of its own index, or of the remainder of that by the
+        // number of queues, and by no other while there are as many rings (`Connection::tx_line`,
+        // `Receiver::lines`). A queue's two ends exist once ([`crate::Link::open`]), each uses the
+        // rings of one direction, and their methods take `&mut self`.
         unsafe { Turnstile::alone(ring) }
     };
     Line { ring, words, event }

@@ -81,13 +81,14 @@ fn both_ends_carry_frames_with_any_numbers_of_queues() {
         assert_eq!(client.peer().as_deref(), Some("test"));
         for length in [1, 60, 2048, 2049, 9000] {
             let frame: Vec<u8> = (0..length).map(|at| at as u8).collect();
-            let rings = usize::from(at_server.min(at_client));
+            let rings = usize::from(at_server).min(usize::from(at_client));
             // A queue without a ring of its own sends by another's.
-            for index in 0..usize::from(at_client) {
-                carry(&mut c[index].1, &mut s[index % rings].0, &frame);
+            // One without a ring of its own receives of none; one that has two empties both.
+            for (index, (_, tx)) in c.iter_mut().enumerate() {
+                carry(tx, &mut s[index % usize::from(at_server) % rings].0, &frame);
             }
-            for index in 0..usize::from(at_server) {
-                carry(&mut s[index].1, &mut c[index % rings].0, &frame);
+            for (index, (_, tx)) in s.iter_mut().enumerate() {
+                carry(tx, &mut c[index % usize::from(at_client)].0, &frame);
             }
         }
         let stats = client.stats();
@@ -207,7 +208,7 @@ fn peers_that_leave_under_traffic_leave_nothing_behind() {
         until("nothing is left", || {
             // As a worker that sleeps is woken to do.
             rx.receive(64, &mut shelf);
-            tx.send([].into_iter());
+            tx.refresh();
             holdings() == before
         });
         assert_eq!(link.stats().connects, 15);
