@@ -149,7 +149,8 @@ optimised() {
 root=false cases=24 unsafe=(-p sluice-table -p sluice-lanes)
 if [ "$(id -u)" -eq 0 ] || [ "${CI:-}" = true ]; then root=true; fi
 if [ "$mode" = all ]; then
-    cases=256 unsafe+=(-p sluice-wire -p sluice-director -p sluice-worker -p sluice-properties)
+    cases=256 unsafe+=(-p sluice-wire -p sluice-director -p sluice-worker -p sluice-memif
+        -p sluice-properties)
     export SLUICE_SEEDS=${SLUICE_SEEDS:-2000} SLUICE_SCRIPTS=${SLUICE_SCRIPTS:-200000}
     export SLUICE_CLUSTERS=${SLUICE_CLUSTERS:-4000}
 fi

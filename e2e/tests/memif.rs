@@ -80,18 +80,6 @@ fn a_server_that_leaves_under_traffic() {
     on(name, Shape::of(Role::Client), |ground| leaves(ground, 12));
 }
 
-/// The same a hundred times.
-#[test]
-fn alone_a_peer_that_leaves_a_hundred_times() {
-    let name = here!(alone_a_peer_that_leaves_a_hundred_times);
-    let started = Instant::now();
-    for role in [Role::Server, Role::Client] {
-        on(name, Shape::of(role), |ground| leaves(ground, 50));
-    }
-    let took = started.elapsed();
-    assert!(took < Duration::from_secs(300), "{name} took {took:?}");
-}
-
 /// The peer comes, traffic flows, and it leaves: killed, or told to end. Nothing stays behind.
 fn leaves(ground: &mut Ground, times: u32) -> Result<(), LabError> {
     let file = ground.flows(500)?;
@@ -193,4 +181,21 @@ fn datagrams(ground: &Ground, count: u32) -> Result<(), LabError> {
          for _ in range({count}): to.sendto(bytes(18), ('{VIP}', {PORT}))"
     );
     ground.client.run(PYTHON, &["-c", &script])?.ok().map(drop)
+}
+
+/// For `make test-all`: it takes minutes.
+mod faults {
+    use super::*;
+
+    /// The same a hundred times.
+    #[test]
+    fn alone_a_peer_that_leaves_a_hundred_times() {
+        let name = here!(alone_a_peer_that_leaves_a_hundred_times);
+        let started = Instant::now();
+        for role in [Role::Server, Role::Client] {
+            on(name, Shape::of(role), |ground| leaves(ground, 50));
+        }
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(300), "{name} took {took:?}");
+    }
 }
