@@ -35,6 +35,7 @@ pub fn parse(text: &str) -> Result<Device, String> {
                 socket: memif.socket,
                 id: memif.id,
                 role,
+                ip: memif.mode == sluice_config::MemifMode::Ip,
                 secret_file: memif.secret_file.map(Into::into),
                 ring: memif.ring,
                 buffer: memif.buffer,

@@ -100,6 +100,7 @@ fn port(name: &str, interface: Option<&str>) -> Port {
         mac: None,
         mtu: Some(1500),
         state: PortState::Up,
+        trouble: None,
         queues: 2,
         twin: None,
         rx: Received { packets: 11, bytes: 2222, missed: 3, errors: 4 },

@@ -162,6 +162,7 @@ mod tests {
             twin: None,
             rx: Received::default(),
             tx: Sent::default(),
+            trouble: None,
             steering: None,
         };
         Ports { ports: states.iter().enumerate().map(port).collect() }

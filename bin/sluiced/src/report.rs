@@ -337,6 +337,7 @@ fn port(slot: &PortSlot) -> model::Port {
         mac: None,
         mtu: None,
         state: model::PortState::Gone,
+        trouble: None,
         queues: 0,
         twin: config.twin.clone(),
         rx: model::Received::default(),
@@ -357,6 +358,7 @@ fn port(slot: &PortSlot) -> model::Port {
             PortState::Down => model::PortState::Down,
             PortState::Gone => model::PortState::Gone,
         },
+        trouble: port.trouble(),
         queues: port.queues(),
         rx: model::Received {
             packets: stats.rx_frames,

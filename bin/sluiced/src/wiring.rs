@@ -43,6 +43,7 @@ pub fn device(from: &sluice_config::Device) -> Device {
                 socket: memif.socket,
                 id: memif.id,
                 role,
+                ip: memif.mode == sluice_config::MemifMode::Ip,
                 secret_file: memif.secret_file.map(Into::into),
                 ring: memif.ring,
                 buffer: memif.buffer,

@@ -202,6 +202,8 @@ pub struct Port {
     pub mtu: Option<u16>,
     /// Whether it can carry frames.
     pub state: PortState,
+    /// Why it cannot, where the device says: a memif without a peer.
+    pub trouble: Option<String>,
     /// Queue pairs.
     pub queues: u16,
     /// TAP interface that hands to the kernel what the director does not take.

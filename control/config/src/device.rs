@@ -13,7 +13,7 @@ use crate::Fault;
 use crate::errors::quoted;
 use crate::suggest::did_you_mean;
 
-pub use memif::{Memif, MemifRole};
+pub use memif::{Memif, MemifMode, MemifRole};
 
 /// Longest name of a kernel interface in bytes (IFNAMSIZ less the terminating zero).
 pub(crate) const INTERFACE_BYTES: usize = 15;

@@ -6,7 +6,9 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use proptest::prelude::*;
-use sluice_config::{AddressRange, Config, Device, Mac, Memif, MemifRole, PciAddress, Prefix};
+use sluice_config::{
+    AddressRange, Config, Device, Mac, Memif, MemifMode, MemifRole, PciAddress, Prefix,
+};
 
 use crate::refused::cases;
 
@@ -63,9 +65,10 @@ fn memif() -> impl Strategy<Value = Device> {
     let socket = "(/[a-zA-Z0-9/_.:= -]{0,80}[a-z]|@[a-z/.-]{1,30})";
     let file = proptest::option::of("/[a-z/.-]{0,30}[a-z]");
     let buffer = proptest::option::of((4_u16..=256).prop_map(|lines| lines * 64));
-    (socket, any::<u32>(), role, file, 8_u16..=14, buffer).prop_map(
-        |(socket, id, role, secret_file, log2, buffer)| {
-            Device::Memif(Memif { socket, id, role, secret_file, ring: 1 << log2, buffer })
+    let mode = prop_oneof![Just(MemifMode::Ethernet), Just(MemifMode::Ip)];
+    (socket, any::<u32>(), (role, mode), file, 8_u16..=14, buffer).prop_map(
+        |(socket, id, (role, mode), secret_file, log2, buffer)| {
+            Device::Memif(Memif { socket, id, role, mode, secret_file, ring: 1 << log2, buffer })
         },
     )
 }

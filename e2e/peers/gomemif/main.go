@@ -1,10 +1,11 @@
 // A memif peer that shares no code with Sluice: govpp's gomemif, in either role.
 //
-//	gomemif -role client|server -socket PATH|@NAME -id N [-frames FILE] [-echo]
+//	gomemif -role client|server -socket PATH|@NAME -id N [-ip] [-frames FILE] [-echo]
 //
 // When the link is up it says `up` and sends each line of FILE, a frame in hexadecimal, once. Each
 // frame that it receives it says as `frame HEX`; with -echo it sends a UDP datagram over IPv4 back
-// to where it came from. It ends when the link ends.
+// to where it came from. It ends when the link ends. With -ip the link carries IP packets; frames
+// have a header here nevertheless, of which nothing is sent.
 //
 // gomemif sends and receives frames of one buffer only, and its client receives into the buffers
 // that it sends from. So nobody sends more frames here than a ring has descriptors, and answers
@@ -35,6 +36,7 @@ const (
 // The peer's interface: one queue in each direction.
 type peer struct {
 	echo    bool
+	skip    int        // bytes of a frame that the link does not carry
 	sending sync.Mutex // frames of the file and echoes come from two goroutines
 	up      chan struct{}
 	down    chan struct{}
@@ -51,6 +53,7 @@ func main() {
 	path := flag.String("socket", "", "the control socket")
 	id := flag.Uint("id", 0, "the interface's number")
 	file := flag.String("frames", "", "frames to be sent, one in hexadecimal a line")
+	ip := flag.Bool("ip", false, "the link carries IP packets")
 	echo := flag.Bool("echo", false, "send UDP datagrams back")
 	flag.Parse()
 	frames := read(*file)
@@ -60,6 +63,10 @@ func main() {
 		down:  make(chan struct{}),
 		frame: make([]byte, longest),
 	}
+	mode := memif.InterfaceModeEthernet
+	if *ip {
+		mode, new.skip, new.frame[12] = memif.InterfaceModeIp, 14, 8
+	}
 	socket, err := memif.NewSocket("gomemif", *path)
 	if err != nil {
 		fail("%v", err)
@@ -68,6 +75,7 @@ func main() {
 		Id:               uint32(*id),
 		IsMaster:         *role == "server",
 		Name:             "gomemif",
+		Mode:             mode,
 		ConnectedFunc:    func(*memif.Interface) error { close(new.up); return nil },
 		DisconnectedFunc: func(*memif.Interface) error { close(new.down); return nil },
 		InterruptFunc:    new.receive,
@@ -149,7 +157,7 @@ func (p *peer) send(link *memif.Interface, frame []byte) {
 	if err != nil {
 		fail("%v", err)
 	}
-	for queue.WritePacket(frame) == 0 {
+	for queue.WritePacket(frame[p.skip:]) == 0 {
 		time.Sleep(ringFull)
 	}
 }
@@ -164,14 +172,14 @@ func (p *peer) receive(link *memif.Interface) error {
 	// Before the ring is looked at, so that what comes afterwards raises it again.
 	syscall.Read(event, make([]byte, 8))
 	for {
-		length, err := queue.ReadPacket(p.frame)
+		length, err := queue.ReadPacket(p.frame[p.skip:])
 		if err != nil {
 			fail("%v", err)
 		}
 		if length == 0 {
 			return nil
 		}
-		frame := p.frame[:length]
+		frame := p.frame[:p.skip+length]
 		fmt.Println("frame", hex.EncodeToString(frame))
 		if p.echo && turn(frame) {
 			p.send(link, frame)

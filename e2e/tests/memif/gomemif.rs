@@ -32,6 +32,32 @@ fn gomemif_as_server() {
     exchange(here!(gomemif_as_server), Role::Client, 1);
 }
 
+#[test]
+fn gomemif_as_client_in_ip_mode() {
+    in_ip_mode(here!(gomemif_as_client_in_ip_mode), Role::Server);
+}
+
+#[test]
+fn gomemif_as_server_in_ip_mode() {
+    in_ip_mode(here!(gomemif_as_server_in_ip_mode), Role::Client);
+}
+
+/// Packets are carried without headers, and the kernel's questions answered for the peer.
+fn in_ip_mode(name: &str, director: Role) {
+    let Some(program) = built(name) else { return };
+    let shape = Shape { secret: false, sockets: true, ip: true, ..Shape::of(director) };
+    on(name, shape, |ground| {
+        goes_and_comes(ground, &program)?;
+        // Nobody answers, but where it would be is known.
+        let stranger = "192.0.2.99";
+        ground.space.run("ping", &["-c", "1", "-W", "1", stranger])?;
+        wait_until("the kernel to know where an address is", SOON, || {
+            let known = ground.space.run("ip", &["neighbour", "show", stranger])?.ok()?.stdout;
+            Ok(known.contains("lladdr").then_some(()))
+        })
+    });
+}
+
 /// As a client it shows no secret, so none is asked for.
 fn exchange(name: &str, director: Role, workers: usize) {
     let Some(program) = built(name) else { return };
@@ -104,8 +130,10 @@ fn goes_and_comes(ground: &mut Ground, program: &Path) -> Result<(), LabError> {
 fn judge_answers(ground: &Ground, file: &Path) -> Result<(), LabError> {
     let verdict = judge(file)?;
     let mac = ground.space.mac("tfront")?;
+    let link = format!("eth.src == {mac} && eth.dst == {ROUTER_MAC}");
+    let link = if ground.shape.ip { "eth" } else { &*link };
     let right = format!(
-        "eth.src == {mac} && eth.dst == {ROUTER_MAC} && ip.src == {VIP} && udp.srcport == {PORT} \
+        "{link} && ip.src == {VIP} && udp.srcport == {PORT} \
          && ip.dst == 203.0.113.0/24 && udp.dstport >= 1024 && udp.length == 26"
     );
     let (all, right) = (count(file, "frame")?, count(file, &right)?);
@@ -120,6 +148,7 @@ fn start(ground: &Ground, program: &Path, link: usize, more: &[&str]) -> Result<
     let (socket, id) = (ground.socket(link), link.to_string());
     let mut args = vec!["-role", role, "-socket", &*socket, "-id", &*id];
     args.extend(more);
+    args.extend(ground.shape.ip.then_some("-ip"));
     ground.space.start(&format!("gomemif{link}"), &program.to_string_lossy(), &args)
 }
 

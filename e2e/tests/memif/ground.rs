@@ -47,6 +47,8 @@ pub struct Shape {
     pub sockets: bool,
     /// Whether there is a third port, with a client behind it that the kernel plays.
     pub aside: bool,
+    /// Whether the links carry IP packets.
+    pub ip: bool,
     /// Workers, if there are as many cores: queues of each port.
     pub workers: usize,
 }
@@ -54,7 +56,7 @@ pub struct Shape {
 impl Shape {
     /// Both links on one socket, with a secret.
     pub const fn of(director: Role) -> Self {
-        Self { director, secret: true, sockets: false, aside: false, workers: 1 }
+        Self { director, secret: true, sockets: false, aside: false, ip: false, workers: 1 }
     }
 }
 
@@ -228,8 +230,10 @@ impl Ground {
 pub fn judge_translated(ground: &Ground, file: &Path) -> Result<u64, LabError> {
     let verdict = judge(file)?;
     let mac = ground.space.mac("tback")?;
+    let link = format!("eth.src == {mac} && eth.dst[0:5] == 02:00:00:00:01");
+    let link = if ground.shape.ip { "eth" } else { &*link };
     let right = format!(
-        "eth.src == {mac} && eth.dst[0:5] == 02:00:00:00:01 && ip.src == 192.0.2.64/28 && \
+        "{link} && ip.src == 192.0.2.64/28 && \
          ip.dst >= 192.0.2.11 && ip.dst <= 192.0.2.13 && udp.dstport == {PORT} && ip.ttl == 63 && \
          udp.length == 26"
     );
@@ -272,11 +276,12 @@ fn config(lab: &Lab, shape: Shape) -> String {
     } else {
         String::new()
     };
+    let mode = if shape.ip { ",mode=ip" } else { "" };
     let port = |(link, name): (usize, &str)| {
         let socket = socket(lab, shape, link);
         format!(
             "[[port]]\nname = \"{name}\"\ntwin = \"t{name}\"\n\
-             device = \"memif:{socket},id={link},role={role}{secret}\"\n\n"
+             device = \"memif:{socket},id={link},role={role}{mode}{secret}\"\n\n"
         )
     };
     let mut ports: String = ["front", "back"].into_iter().enumerate().map(port).collect();

@@ -57,6 +57,8 @@ pub struct Memif {
     pub id: u32,
     /// Which end this is.
     pub role: MemifRole,
+    /// Whether it carries IP packets without Ethernet headers.
+    pub ip: bool,
     /// A file with the secret, at most 24 bytes without the white space at its end; `None`: no
     /// secret.
     pub secret_file: Option<PathBuf>,
@@ -70,7 +72,8 @@ pub struct Memif {
 impl Memif {
     /// An interface of a socket with rings of 2,048 descriptors and no secret.
     pub fn new(socket: impl Into<String>, id: u32, role: MemifRole) -> Self {
-        Self { socket: socket.into(), id, role, secret_file: None, ring: 2048, buffer: None }
+        let (socket, ip, secret_file) = (socket.into(), false, None);
+        Self { socket, id, role, ip, secret_file, ring: 2048, buffer: None }
     }
 }
 
@@ -135,6 +138,16 @@ impl Device {
                 let name = devargs.split(',').next().unwrap_or_default().to_owned();
                 (devargs.clone(), name)
             }
+        }
+    }
+}
+
+impl MemifRole {
+    /// The other end.
+    pub(crate) const fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
         }
     }
 }

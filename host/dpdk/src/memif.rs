@@ -7,7 +7,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use arrayvec::ArrayVec;
 use sluice_director::frame::Frame;
-use sluice_memif::{Address, Landing, Link, LinkConfig, Receiver, Role, SECRET_BYTES, Sender};
+use sluice_memif::{
+    Address, Addresses, Landing, Link, LinkConfig, Mode, Receiver, Role, SECRET_BYTES, Sender,
+};
 
 use crate::device::{Memif as Wanted, MemifRole};
 use crate::interface::PortState;
@@ -44,6 +46,7 @@ impl Memif {
             Some(name) => Address::Abstract(name.to_owned()),
             None => Address::Path(wanted.socket.clone().into()),
         };
+        let mac = config.mac.unwrap_or_else(|| mac_of(config, wanted));
         let link = LinkConfig {
             name: config.name.clone(),
             socket,
@@ -51,6 +54,14 @@ impl Memif {
             role: match wanted.role {
                 MemifRole::Client => Role::Client,
                 MemifRole::Server => Role::Server,
+            },
+            mode: if wanted.ip {
+                // The other end of the same link, as it were.
+                let theirs =
+                    mac_of(config, &Wanted { role: wanted.role.other(), ..wanted.clone() });
+                Mode::Ip(Addresses { ours: mac, theirs })
+            } else {
+                Mode::Ethernet
             },
             secret: secret(config, wanted)?,
             queues: config.queues,
@@ -61,12 +72,16 @@ impl Memif {
             context: format!("{}: open {}", config.name, config.device),
             source,
         })?;
-        let mac = config.mac.unwrap_or_else(|| mac_of(config, wanted));
         Ok((Self { link, mac, mtu }, ends))
     }
 
     pub fn state(&self) -> PortState {
         if self.link.is_up() { PortState::Up } else { PortState::Down }
+    }
+
+    /// Why no peer is there.
+    pub fn trouble(&self) -> Option<String> {
+        Some(self.link.trouble()).filter(|trouble| !trouble.is_empty())
     }
 
     /// What was carried since the port was opened.
@@ -164,11 +179,12 @@ impl<const N: usize> Landing for Filling<'_, N> {
     }
 
     #[inline]
-    fn landed(&mut self, length: usize) {
-        let Some(mut frame) = self.shelf.spares.pop() else { return };
+    fn landed(&mut self, length: usize) -> bool {
+        let Some(mut frame) = self.shelf.spares.pop() else { return false };
         let fits = frame.set_len(length);
         debug_assert!(fits, "it landed in it");
         self.frames.push(frame);
+        true
     }
 }
 

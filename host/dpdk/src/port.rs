@@ -186,6 +186,14 @@ impl Port {
         }
     }
 
+    /// Why [`Self::state`] is not `Up`, where the device says: a memif without a peer.
+    pub fn trouble(&self) -> Option<String> {
+        match &*self.device {
+            OpenDevice::Memif(memif) => memif.trouble(),
+            _ => None,
+        }
+    }
+
     /// Whether [`Self::state`] is `Up`.
     pub fn link_up(&self) -> bool {
         self.state() == PortState::Up

@@ -11,16 +11,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
+use arrayvec::ArrayVec;
+
 use crate::event::Signal;
-use crate::link::{Connection, Line, Shared, lock};
+use crate::ip::{self, Addresses, Answers, Fate, Framing};
+use crate::link::{Connection, Line, Mode, Shared, lock};
 use crate::transfer::{Landing, Lie, RxRing, TxRing};
+
+/// Packets that are given to a ring in one go in IP mode.
+const RUN: usize = 64;
 
 /// The two ends of the queue of an index, of so many.
 pub(crate) fn pair(
     shared: &Arc<Shared>,
     (index, queues): (u16, u16),
+    mode: Mode,
 ) -> io::Result<(Receiver, Sender)> {
-    let debt = Arc::new(Debt { owes: AtomicBool::new(false), signal: Signal::new()? });
+    let (owes, signal) = (AtomicBool::new(false), Signal::new()?);
+    let debt = Arc::new(Debt { owes, signal, mode, answers: Answers::default() });
     let receiver = Receiver::new(shared, &debt, (index, queues))?;
     Ok((receiver, Sender::new(shared, debt, index)))
 }
@@ -59,6 +67,9 @@ impl View {
 struct Debt {
     owes: AtomicBool,
     signal: Signal,
+    /// What the link carries, and in IP mode answers to what was asked by sending.
+    mode: Mode,
+    answers: Answers,
 }
 
 impl Debt {
@@ -147,6 +158,19 @@ impl Receiver {
             self.renew();
         }
         self.debt.settle(self.view.connection.as_ref(), self.index);
+        match self.debt.mode {
+            Mode::Ethernet => self.collect(most, landing),
+            Mode::Ip(addresses) => {
+                let answers = &self.debt.answers;
+                let count = if answers.is_some() { answers.land(most, landing) } else { 0 };
+                count + self.collect(most - count, &mut Framing { inner: landing, addresses })
+            }
+        }
+    }
+
+    /// Receives the frames that wait in all rings of this queue.
+    #[inline]
+    fn collect(&mut self, most: usize, landing: &mut impl Landing) -> usize {
         let rings = self.view.connection.as_ref().map_or(0, |connection| connection.rx.len());
         if rings <= self.index + self.queues {
             return if rings > self.index { self.empty(self.index, most, landing) } else { 0 };
@@ -209,6 +233,9 @@ impl Receiver {
             self.renew();
         }
         self.debt.settle(self.view.connection.as_ref(), self.index);
+        if self.debt.answers.is_some() {
+            return false;
+        }
         self.lines().for_each(|line| line.words.want_interrupts(true));
         let sleeps = self.lines().all(|line| line.ring.with(|ring| ring.waiting() == Ok(0)));
         if !sleeps {
@@ -264,6 +291,51 @@ impl Sender {
             self.view.renew();
         }
         self.debt.settle(self.view.connection.as_ref(), self.index);
+        match self.debt.mode {
+            Mode::Ethernet => self.give(frames),
+            Mode::Ip(addresses) => self.send_packets(frames, addresses),
+        }
+    }
+
+    /// Sends the packets of frames, and answers what is asked.
+    fn send_packets<'a>(
+        &mut self,
+        frames: impl Iterator<Item = &'a [u8]>,
+        addresses: Addresses,
+    ) -> usize {
+        let (mut taken, mut run) = (0, ArrayVec::<&[u8], RUN>::new());
+        for frame in frames {
+            let fate = ip::fate(frame, addresses);
+            if let Fate::Packet(packet) = fate {
+                run.push(packet);
+                if !run.is_full() {
+                    continue;
+                }
+            }
+            let given = self.give(run.iter().copied());
+            taken += given;
+            if given < run.len() {
+                return taken;
+            }
+            run.clear();
+            match fate {
+                Fate::Packet(_) => {}
+                Fate::Answer(answer) => {
+                    self.debt.answers.push(answer);
+                    taken += 1;
+                }
+                Fate::Neither => {
+                    self.view.shared.counters.tx_errors.fetch_add(1, Ordering::Relaxed);
+                    taken += 1;
+                }
+            }
+        }
+        taken + self.give(run.iter().copied())
+    }
+
+    /// Sends frames, or packets in IP mode, as they are.
+    #[inline]
+    fn give<'a>(&mut self, frames: impl ExactSizeIterator<Item = &'a [u8]>) -> usize {
         let connection = self.view.connection.as_ref();
         let Some(line) = connection.and_then(|connection| connection.tx_line(self.index)) else {
             return 0;

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use tracing::{info, warn};
 
+use crate::handshake::{Joining, Pending, left};
 use crate::link::{Connection, LinkConfig, Role, Shared};
 use crate::message::Message;
-use crate::negotiation::{Client, Next, Refused, Server, Turn, Wish};
-use crate::share;
+use crate::negotiation::{Client, Refused, Server, Wish};
 use crate::socket::{self, Address};
 
 /// Time from a client's connection, or ours, to the end of the handshake.
@@ -27,9 +27,6 @@ const RETRY: Duration = Duration::from_millis(250);
 const CLEANING: Duration = Duration::from_millis(50);
 /// Handshakes under way on a server's socket at most.
 const MOST_PENDING: usize = 8;
-/// Messages of one socket that are read in a row.
-const MESSAGES: usize = 64;
-
 /// The way to the thread.
 #[derive(Debug)]
 pub(crate) struct Hub {
@@ -89,35 +86,20 @@ impl Hub {
 }
 
 /// A link and where it stands.
-struct Entry {
-    config: LinkConfig,
+pub(crate) struct Entry {
+    pub config: LinkConfig,
     shared: Arc<Shared>,
-    phase: Phase,
+    pub phase: Phase,
 }
 
-enum Phase {
+/// Where a link stands.
+pub(crate) enum Phase {
     /// A server waits for a client; a client tries again at the moment given.
     Alone(Instant),
     /// A client's handshake.
     Joining(Box<Joining>),
     /// A peer is there.
     Joined(OwnedFd),
-}
-
-/// A client's handshake.
-struct Joining {
-    socket: OwnedFd,
-    client: Client,
-    shares: Option<share::Own>,
-    deadline: Instant,
-}
-
-/// A handshake with a client that has not come to its end.
-struct Pending {
-    socket: OwnedFd,
-    server: Server<OwnedFd>,
-    address: Address,
-    deadline: Instant,
 }
 
 #[derive(Default)]
@@ -349,17 +331,14 @@ fn hear(socket: &OwnedFd) -> Result<(), Refused> {
     }
 }
 
-fn left(text: &str) -> String {
-    if text.is_empty() { "the peer left".into() } else { format!("the peer left: {text}") }
-}
-
 impl Entry {
     /// Begins to connect.
     fn connect(&mut self, now: Instant) {
         match self.config.socket.connect() {
             Ok(socket) => {
-                let LinkConfig { name, id, secret, .. } = self.config.clone();
-                let wish = Wish { name, id, secret, limits: self.config.limits() };
+                let LinkConfig { name, id, mode, secret, .. } = self.config.clone();
+                let mode = mode.number();
+                let wish = Wish { name, id, mode, secret, limits: self.config.limits() };
                 self.phase = Phase::Joining(Box::new(Joining {
                     socket,
                     client: Client::new(wish),
@@ -407,92 +386,5 @@ impl Entry {
         }
         self.alone(Instant::now(), why);
         self.shared.replace(None)
-    }
-}
-
-impl Pending {
-    /// Acts on what has come. When all is said, returns which link it is for and what is shared.
-    fn go_on(&mut self, links: &HashMap<u64, Entry>) -> Result<Option<(u64, Connection)>, Refused> {
-        for _ in 0..MESSAGES {
-            let Some((message, descriptor)) = socket::receive(&self.socket)? else { break };
-            let find = |id: u32| {
-                links.iter().find(|(_, entry)| {
-                    let LinkConfig { role, socket, id: own, .. } = &entry.config;
-                    (*role, *own) == (Role::Server, id) && *socket == self.address
-                })
-            };
-            let next = self.server.handle(message, descriptor, |init| {
-                let Some((_, entry)) = find(init.id) else {
-                    return Err(Refused(format!("there is no interface with id {}", init.id)));
-                };
-                if !same_secret(&entry.config.secret, &init.secret) {
-                    return Err(Refused("the secret is not the right one".into()));
-                }
-                free(entry)?;
-                Ok(entry.config.limits())
-            })?;
-            match next {
-                Next::Reply(reply) => socket::send(&self.socket, &reply, None)?,
-                Next::Left(text) => return Err(Refused(left(&text))),
-                Next::Ready(offer) => {
-                    let Some((number, entry)) = find(offer.id) else {
-                        return Err(Refused("the interface is gone".into()));
-                    };
-                    // Another may have been faster.
-                    free(entry)?;
-                    let connection = share::accept(offer, entry.config.queues)?;
-                    let name = entry.config.name.clone();
-                    socket::send(&self.socket, &Message::Connected { name }, None)?;
-                    return Ok(Some((*number, connection)));
-                }
-            }
-        }
-        Ok(None)
-    }
-}
-
-/// Refuses a second client.
-fn free(entry: &Entry) -> Result<(), Refused> {
-    match entry.phase {
-        Phase::Joined(_) => Err(Refused("the interface has a client already".into())),
-        _ => Ok(()),
-    }
-}
-
-/// Compares in a time that does not tell where they differ.
-fn same_secret(one: &[u8], other: &[u8]) -> bool {
-    let differences = one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b));
-    std::hint::black_box(differences) == 0
-}
-
-impl Joining {
-    /// Acts on what has come. When the server is ready, returns what is shared.
-    fn go_on(&mut self, config: &LinkConfig) -> Result<Option<Connection>, Refused> {
-        for _ in 0..MESSAGES {
-            let Some((message, _)) = socket::receive(&self.socket)? else { break };
-            let name = match &message {
-                Message::Connected { name } => name.clone(),
-                _ => String::new(),
-            };
-            match self.client.handle(message)? {
-                Turn::Share(limits) => {
-                    let own = share::Own::new(limits, config.buffer_bytes)
-                        .map_err(|error| Refused(format!("make memory to share: {error}")))?;
-                    let init = self.client.share(own.size(), own.rings());
-                    self.shares = Some(own);
-                    socket::send(&self.socket, &init, None)?;
-                }
-                Turn::Say(message) => {
-                    let with = self.shares.as_ref().and_then(|own| own.descriptor(&message));
-                    socket::send(&self.socket, &message, with)?;
-                }
-                Turn::Left(text) => return Err(Refused(left(&text))),
-                Turn::Connected => {
-                    let own = self.shares.take();
-                    return own.map(|own| own.connection(name, config.queues)).transpose();
-                }
-            }
-        }
-        Ok(None)
     }
 }

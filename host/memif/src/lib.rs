@@ -12,7 +12,9 @@
 mod copy;
 mod ends;
 mod event;
+mod handshake;
 mod hub;
+mod ip;
 mod link;
 mod message;
 mod negotiation;
@@ -24,7 +26,8 @@ mod transfer;
 mod turnstile;
 
 pub use ends::{Receiver, Sender};
-pub use link::{Link, LinkConfig, Role, Stats};
+pub use ip::Addresses;
+pub use link::{Link, LinkConfig, Mode, Role, Stats};
 pub use message::SECRET_BYTES;
 pub use negotiation::{MAX_LOG2, MAX_SHARED_BYTES, MIN_LOG2};
 pub use socket::Address;

@@ -20,6 +20,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::ends::{self, Receiver, Sender};
 use crate::hub::Hub;
+use crate::ip::Addresses;
 use crate::message::SECRET_BYTES;
 use crate::negotiation::{Limits, MAX_LOG2, MIN_LOG2};
 use crate::ring::Ring;
@@ -36,6 +37,26 @@ pub enum Role {
     Server,
 }
 
+/// What the link carries; both ends must say the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Ethernet frames.
+    Ethernet,
+    /// IP packets without Ethernet headers. The ends of queues have frames nevertheless, with these
+    /// addresses.
+    Ip(Addresses),
+}
+
+impl Mode {
+    /// The protocol's number for it.
+    pub(crate) const fn number(self) -> u8 {
+        match self {
+            Self::Ethernet => 0,
+            Self::Ip(_) => 1,
+        }
+    }
+}
+
 /// How a link is to be.
 #[derive(Clone, Debug)]
 pub struct LinkConfig {
@@ -47,6 +68,8 @@ pub struct LinkConfig {
     pub id: u32,
     /// Which end we are.
     pub role: Role,
+    /// What it carries.
+    pub mode: Mode,
     /// What a client must know, zero bytes at its end; all zero asks for nothing.
     pub secret: [u8; SECRET_BYTES],
     /// Queues: rings a direction that we use at most, 1 or more.
@@ -203,7 +226,7 @@ impl Link {
         let hub = Hub::get()?;
         let shared = Arc::new(Shared::new(Arc::clone(hub.wake()))?);
         let ends = (0..config.queues)
-            .map(|index| ends::pair(&shared, (index, config.queues)))
+            .map(|index| ends::pair(&shared, (index, config.queues), config.mode))
             .collect::<io::Result<_>>()?;
         let number = hub.add(config, Arc::clone(&shared))?;
         Ok((Self { shared, number }, ends))
@@ -219,7 +242,7 @@ impl Link {
         lock(&self.shared.connection).as_ref().map(|connection| connection.peer.clone())
     }
 
-    /// Why no peer is there.
+    /// Why no peer is there; empty while one is.
     pub fn trouble(&self) -> String {
         lock(&self.shared.trouble).clone()
     }

@@ -157,9 +157,6 @@ impl<F> Server<F> {
                 if init.version != VERSION {
                     return refuse(format_args!("version {:#06x} is not 2.0", init.version));
                 }
-                if init.mode != 0 {
-                    return refuse("only frames in Ethernet mode are taken");
-                }
                 self.limits = admit(&init)?;
                 self.offer = Some(Offer {
                     name: init.name,
@@ -198,6 +195,8 @@ pub struct Wish {
     pub name: String,
     /// Which interface of the socket.
     pub id: u32,
+    /// What the frames are, as in [`Init::mode`].
+    pub mode: u8,
     /// What proves that we may.
     pub secret: [u8; SECRET_BYTES],
     /// Rings a direction and their largest size.
@@ -234,12 +233,12 @@ impl Client {
     /// Says what was shared: one region of `size` bytes with these rings, in the order of their
     /// index. Returns the first message to send.
     pub fn share(&mut self, size: u64, rings: Vec<AddRing>) -> Message {
-        let Wish { name, id, secret, .. } = self.wish.clone();
+        let Wish { name, id, mode, secret, .. } = self.wish.clone();
         let mut script = vec![Message::Connect { name: name.clone() }];
         script.extend(rings.into_iter().rev().map(Message::AddRing));
         script.push(Message::AddRegion { index: 0, size });
         self.script = Some(script);
-        Message::Init(Init { version: VERSION, id, mode: 0, secret, name })
+        Message::Init(Init { version: VERSION, id, mode, secret, name })
     }
 
     /// Acts on a message.
@@ -302,6 +301,7 @@ mod tests {
         let wish = Wish {
             name: "c".into(),
             id: 3,
+            mode: 1,
             secret: [7; SECRET_BYTES],
             limits: Limits { rings: 5, log2: 12 },
         };
@@ -311,7 +311,7 @@ mod tests {
         let mut message = client.share(4096, rings);
         let offer = loop {
             let next = server.handle(message, Some(()), |init| {
-                assert_eq!((init.id, init.secret), (3, [7; SECRET_BYTES]));
+                assert_eq!((init.id, init.mode, init.secret), (3, 1, [7; SECRET_BYTES]));
                 Ok(LIMITS)
             });
             match next.unwrap() {
@@ -371,7 +371,8 @@ mod tests {
 
     #[test]
     fn lies_of_a_server_are_refused() {
-        let wish = || Wish { name: "c".into(), id: 0, secret: [0; SECRET_BYTES], limits: LIMITS };
+        let wish =
+            || Wish { name: "c".into(), id: 0, mode: 0, secret: [0; SECRET_BYTES], limits: LIMITS };
         let (_, hello) = Server::<()>::new("s", Limits { rings: u16::MAX, log2: 14 });
         let Message::Hello(hello) = hello else { panic!("HELLO comes first") };
         let old = Hello { min_version: 0x0300, max_version: 0x0300, ..hello.clone() };

@@ -38,8 +38,9 @@ pub trait Landing {
     /// is no more: the frame stays in the ring.
     fn room(&mut self) -> Option<&mut [u8]>;
 
-    /// The next frame lies at the beginning of the room and has so many bytes.
-    fn landed(&mut self, length: usize);
+    /// The next frame lies at the beginning of the room and has so many bytes. `false` if it is of
+    /// no use: the room is then the next one's.
+    fn landed(&mut self, length: usize) -> bool;
 }
 
 /// What was received.
@@ -216,10 +217,9 @@ impl RxRing {
                 continue;
             }
             used = index + 1;
-            if bad || length == 0 {
+            if bad || length == 0 || !landing.landed(length) {
                 came.errors += 1;
             } else {
-                landing.landed(length);
                 came.frames += 1;
                 came.bytes += length as u64;
             }

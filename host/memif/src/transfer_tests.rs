@@ -57,9 +57,10 @@ impl Landing for Shelf {
         (self.left > 0).then_some(&mut self.room)
     }
 
-    fn landed(&mut self, length: usize) {
+    fn landed(&mut self, length: usize) -> bool {
         self.left -= 1;
         self.frames.push_back(self.room[..length].to_vec());
+        true
     }
 }
 

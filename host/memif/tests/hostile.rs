@@ -16,7 +16,9 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketAddrUnix, SocketType,
 };
-use sluice_memif::{Address, Landing, Link, LinkConfig, Receiver, Role, SECRET_BYTES, Sender};
+use sluice_memif::{
+    Address, Landing, Link, LinkConfig, Mode, Receiver, Role, SECRET_BYTES, Sender,
+};
 
 /// One test at a time: they count what the process holds.
 static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -52,6 +54,7 @@ fn config(name: &str, role: Role) -> LinkConfig {
         socket: Address::Abstract(name.to_owned()),
         id: 0,
         role,
+        mode: Mode::Ethernet,
         secret: [0; SECRET_BYTES],
         queues: 1,
         log2: 8,
@@ -78,9 +81,10 @@ impl Landing for Count {
         Some(&mut self.room)
     }
 
-    fn landed(&mut self, length: usize) {
+    fn landed(&mut self, length: usize) -> bool {
         assert!((1..=2048).contains(&length));
         self.frames += 1;
+        true
     }
 }
 

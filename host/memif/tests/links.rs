@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
-use sluice_memif::{Address, Landing, Link, LinkConfig, Receiver, Role, SECRET_BYTES, Sender};
+use sluice_memif::{
+    Address, Addresses, Landing, Link, LinkConfig, Mode, Receiver, Role, SECRET_BYTES, Sender,
+};
 
 /// One test at a time counts descriptors and mappings.
 static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -29,6 +31,7 @@ fn config(socket: &Address, role: Role) -> LinkConfig {
         socket: socket.clone(),
         id: 0,
         role,
+        mode: Mode::Ethernet,
         secret: [0; SECRET_BYTES],
         queues: 1,
         log2: 8,
@@ -48,8 +51,9 @@ impl Landing for Shelf {
         Some(&mut self.room)
     }
 
-    fn landed(&mut self, length: usize) {
+    fn landed(&mut self, length: usize) -> bool {
         self.frames.push_back(self.room[..length].to_vec());
+        true
     }
 }
 
@@ -235,4 +239,48 @@ fn a_socket_file_is_left_by_nobody_and_taken_from_the_dead_only() {
     assert!(path.exists());
     drop(server);
     assert!(!path.exists());
+}
+
+#[test]
+fn in_ip_mode_packets_lose_their_header_and_get_another() {
+    let _turn = turn();
+    let socket = address();
+    let addresses = |ours, theirs| {
+        Mode::Ip(Addresses { ours: [2, 0, 0, 0, 0, ours], theirs: [2, 0, 0, 0, 0, theirs] })
+    };
+    let open = |role, mode| Link::open(LinkConfig { mode, ..config(&socket, role) }).unwrap();
+    let (server, mut s) = open(Role::Server, addresses(1, 2));
+    let wrong = open(Role::Client, Mode::Ethernet);
+    until("it is refused", || wrong.0.trouble().contains("mode 0 where 1 is wanted"));
+    drop(wrong);
+    let (client, mut c) = open(Role::Client, addresses(3, 4));
+    until("both are up", || client.is_up() && server.is_up());
+    for (version, kind) in [(0x45, [8, 0]), (0x60, [0x86, 0xdd])] {
+        let frame = |ours: u8, theirs: u8| {
+            let mut frame = vec![2, 0, 0, 0, 0, ours, 2, 0, 0, 0, 0, theirs];
+            frame.extend(kind);
+            frame.extend([version].iter().chain(&[7; 59]));
+            frame
+        };
+        let (sent, strange) = (frame(9, 9), vec![0; 60]);
+        let mut shelf = Shelf::default();
+        let all = [&sent[..], &strange, &sent];
+        until("they go", || c[0].1.send(all.into_iter()) == 3);
+        until("they come", || {
+            s[0].0.receive(64, &mut shelf);
+            shelf.frames.len() >= 2
+        });
+        assert_eq!(shelf.frames, [frame(1, 2), frame(1, 2)]);
+    }
+    assert_eq!(client.stats().tx_errors, 2, "what is no packet");
+
+    // The kernel's question is answered by the end that it was sent to.
+    let mut question = vec![0xff; 6];
+    question.extend([2, 0, 0, 0, 0, 3, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 3]);
+    question.extend([192, 0, 2, 1, 0, 0, 0, 0, 0, 0, 192, 0, 2, 9]);
+    assert_eq!(c[0].1.send([&question[..]].into_iter()), 1);
+    assert!(!c[0].0.arm(), "there is something to receive");
+    let mut shelf = Shelf::default();
+    assert_eq!(c[0].0.receive(64, &mut shelf), 1);
+    assert_eq!(shelf.frames[0][..12], [2, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 4]);
 }

@@ -243,13 +243,15 @@ fn running(facts: &Facts, port: &Port) -> Vec<Finding> {
     let name = &port.name;
     match shown.state {
         PortState::Up => {}
-        PortState::Down => {
+        PortState::Down => findings.push(if let Some(trouble) = &shown.trouble {
+            let advice = "start the peer; `id`, `mode`, the secret and the socket must be the same \
+                          on both sides, and the roles different";
+            find("port_state", Mark::Fail, format!("port {name}: {trouble}")).advise(advice)
+        } else {
             let text = format!("port {name}: the director sees no link");
             let interface = shown.interface.as_deref().unwrap_or(name);
-            findings.push(
-                find("port_state", Mark::Fail, text).fix(format!("ip link set {interface} up")),
-            );
-        }
+            find("port_state", Mark::Fail, text).fix(format!("ip link set {interface} up"))
+        }),
         PortState::Gone => {
             let text = format!("port {name}: its device went away; the director waits for it");
             let advice = "bring the device back, or take the port out of the configuration";

@@ -118,6 +118,7 @@ fn running() -> Running {
         mac: None,
         mtu: Some(1500),
         state: PortState::Up,
+        trouble: None,
         queues: 2,
         twin: None,
         rx: Received::default(),
@@ -173,6 +174,10 @@ fn front(facts: &mut Facts) -> &mut Interface {
 
 fn back(facts: &mut Facts) -> &mut Interface {
     facts.interfaces.get_mut("eth1").expect("eth1")
+}
+
+fn shown(facts: &mut Facts) -> &mut ShownPort {
+    &mut facts.director.as_mut().expect("one").ports.ports[1]
 }
 
 fn status(facts: &mut Facts) -> &mut Status {

@@ -253,6 +253,7 @@ fn ports() {
         mac: Some("02:00:00:00:00:01".to_owned()),
         mtu: Some(1500),
         state: PortState::Up,
+        trouble: None,
         queues: 2,
         twin: None,
         rx: Received { packets: 123_456_789, bytes: 98_765_432_100, missed: 12, errors: 0 },
@@ -288,7 +289,15 @@ fn ports() {
     };
     let without_steering = Ports { ports: vec![gone.clone()] };
     assert!(!super::ports(&without_steering).text.contains("XDP"));
-    let ports = Ports { ports: vec![front, back, gone] };
+    let memif = Port {
+        name: "fourth".to_owned(),
+        device: "memif:/run/vpp/memif.sock,id=0,role=client".to_owned(),
+        driver: "memif".to_owned(),
+        state: PortState::Down,
+        trouble: Some("cannot connect to /run/vpp/memif.sock: No such file".to_owned()),
+        ..gone.clone()
+    };
+    let ports = Ports { ports: vec![front, back, gone, memif] };
     insta::assert_snapshot!(plain(&super::ports(&ports)));
 }
 

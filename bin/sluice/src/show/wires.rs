@@ -9,9 +9,14 @@ use super::{BAD, NOTE, Shown};
 /// What stands for nothing.
 const NONE: &str = "-";
 
-/// Ports: what they are, what passed through them, and what steering did.
+/// Ports: what they are, why one is down, what passed through them, and what steering did.
 pub fn ports(ports: &Ports) -> Shown {
     let mut text = what_they_are(&ports.ports);
+    for port in &ports.ports {
+        if let Some(trouble) = &port.trouble {
+            text.push_str(&format!("{}: {trouble}\n", port.name));
+        }
+    }
     text.push('\n');
     text.push_str(&traffic_of(&ports.ports));
     if let Some(steering) = steering_of(&ports.ports) {

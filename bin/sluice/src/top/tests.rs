@@ -156,6 +156,7 @@ fn ports(seconds: u64) -> Ports {
             errors: 0,
         },
         tx: Sent { packets: 4000 * scale * seconds, ..Sent::default() },
+        trouble: None,
         steering: None,
     };
     Ports { ports: vec![port("front", PortState::Up, 1), port("back", PortState::Gone, 2)] }

@@ -1,5 +1,5 @@
-//! A memif interface: `memif:SOCKET[,id=N][,role=client|server][,secret_file=PATH][,ring=N]
-//! [,buffer=BYTES]`.
+//! A memif interface: `memif:SOCKET[,id=N][,role=client|server][,mode=ethernet|ip]
+//! [,secret_file=PATH][,ring=N][,buffer=BYTES]`.
 
 use std::fmt;
 
@@ -27,6 +27,8 @@ pub struct Memif {
     pub id: u32,
     /// Who made the socket.
     pub role: MemifRole,
+    /// What it carries.
+    pub mode: MemifMode,
     /// A file with the secret that a client must know; `None`: none is asked for.
     pub secret_file: Option<String>,
     /// Descriptors of a ring at most, a power of two from 256 to 16,384.
@@ -46,11 +48,28 @@ pub enum MemifRole {
     Server,
 }
 
+/// What a memif carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum MemifMode {
+    /// Ethernet frames.
+    #[default]
+    Ethernet,
+    /// IP packets without Ethernet headers.
+    Ip,
+}
+
 impl Memif {
     /// An interface of a socket with everything else as it is unless the file says otherwise.
     pub fn new(socket: impl Into<String>) -> Self {
-        let (socket, role) = (socket.into(), MemifRole::default());
-        Self { socket, id: 0, role, secret_file: None, ring: RING, buffer: None }
+        Self {
+            socket: socket.into(),
+            id: 0,
+            role: MemifRole::default(),
+            mode: MemifMode::default(),
+            secret_file: None,
+            ring: RING,
+            buffer: None,
+        }
     }
 
     pub(super) fn parse(text: &str) -> Result<Self, Fault> {
@@ -63,12 +82,13 @@ impl Memif {
             None => check_socket_path(socket)?,
         }
         let mut new = Self::new(socket);
-        let known = &["id", "role", "secret_file", "ring", "buffer"];
+        let known = &["id", "role", "mode", "secret_file", "ring", "buffer"];
         for option in rest.into_iter().flat_map(|rest| options(rest, known)) {
             let (key, value) = option?;
             match key {
                 "id" => new.id = number(value, "an interface id", 0..=u32::MAX)?,
                 "role" => new.role = parse_role(value)?,
+                "mode" => new.mode = parse_mode(value)?,
                 "secret_file" => {
                     check_socket_path(value).map_err(|fault| {
                         Fault::new(fault.message, "use the absolute path of a file with the secret")
@@ -125,6 +145,17 @@ fn parse_role(value: &str) -> Result<MemifRole, Fault> {
     }
 }
 
+fn parse_mode(value: &str) -> Result<MemifMode, Fault> {
+    match value {
+        "ethernet" => Ok(MemifMode::Ethernet),
+        "ip" => Ok(MemifMode::Ip),
+        _ => Err(Fault::new(
+            format!("{} is not a mode of a memif", quoted(value)),
+            format!("use one of: ethernet, ip{}", did_you_mean(value, ["ethernet", "ip"])),
+        )),
+    }
+}
+
 fn check_name(name: &str) -> Result<(), Fault> {
     if name.is_empty() || name.len() > NAME_BYTES {
         return Err(Fault::new(
@@ -137,8 +168,11 @@ fn check_name(name: &str) -> Result<(), Fault> {
 
 impl fmt::Display for Memif {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { socket, id, role, secret_file, ring, buffer } = self;
+        let Self { socket, id, role, mode, secret_file, ring, buffer } = self;
         write!(out, "{socket},id={id},role={role}")?;
+        if *mode == MemifMode::Ip {
+            write!(out, ",mode=ip")?;
+        }
         if let Some(file) = secret_file {
             write!(out, ",secret_file={file}")?;
         }
@@ -167,7 +201,7 @@ mod tests {
 
     #[test]
     fn options_are_taken_and_given_back() {
-        let text = "@vpp,id=3,role=server,secret_file=/etc/sluice/key,ring=256,buffer=9088";
+        let text = "@vpp,id=3,role=server,mode=ip,secret_file=/etc/sluice/key,ring=256,buffer=9088";
         let memif = Memif::parse(text).unwrap();
         assert_eq!((memif.ring, memif.buffer), (256, Some(9088)));
         assert_eq!(memif.secret_file.as_deref(), Some("/etc/sluice/key"));
@@ -186,6 +220,7 @@ mod tests {
             ("/m,buffer=65536", "not a size of buffers", "from 256 to 16384"),
             ("/m,id=-1", "not an interface id", "from 0 to 4294967295"),
             ("/m,role=master", "not a role", "client, server"),
+            ("/m,mode=punt", "not a mode", "ethernet, ip"),
             ("/m,secret_file=key", "is not the path", "absolute path of a file"),
             ("/m,secret=x", "not an option", "secret_file"),
         ] {

@@ -187,18 +187,17 @@ fn port_rows() -> Vec<Row> {
         ),
         (|it| steering(it).mode = SteeringMode::Generic, "xdp_generic", Warn, "native XDP"),
         (|it| steering(it).unowned = 7, "unowned", Warn, "ethtool -L eth0 combined 2"),
+        (|it| shown(it).state = PortState::Down, "port_state", Fail, "ip link set eth1 up"),
         (
-            |it| it.director.as_mut().expect("one").ports.ports[1].state = PortState::Down,
+            |it| {
+                shown(it).state = PortState::Down;
+                shown(it).trouble = Some("cannot connect to /run/m.sock".to_owned());
+            },
             "port_state",
             Fail,
-            "ip link set eth1 up",
+            "start the peer",
         ),
-        (
-            |it| it.director.as_mut().expect("one").ports.ports[1].state = PortState::Gone,
-            "port_state",
-            Fail,
-            "bring the device back",
-        ),
+        (|it| shown(it).state = PortState::Gone, "port_state", Fail, "bring the device back"),
         (
             |it| {
                 wanted(it).ports[0].device = "pci:0000:3b:00.0".parse().expect("a device");
