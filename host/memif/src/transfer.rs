@@ -304,7 +304,7 @@ impl TxRing {
         if usize::from(self.free) < frames.len() {
             self.free = self.free()?;
         }
-        let free = self.free;
+        let mut free = self.free;
         let mut sent = Sent::default();
         let mut pieces = ArrayVec::<Piece, WINDOW>::new();
         let ahead = frames.len().min(usize::from(free)).min(WINDOW) as u16;
@@ -319,7 +319,13 @@ impl TxRing {
             let one = pieces.get(usize::from(used)).copied();
             let one = one.filter(|one| one.said.length as usize >= frame.len());
             let Some(one) = one else {
-                let Some(count) = self.spread(frame, first, free - used)? else {
+                let mut spread = self.spread(frame, first, free - used)?;
+                if spread.is_none() {
+                    // More may have been given back since.
+                    free = self.free()?;
+                    spread = self.spread(frame, first, free - used)?;
+                }
+                let Some(count) = spread else {
                     // An empty ring is all that there will ever be.
                     if free == self.ring.size() && used == 0 {
                         sent.errors += 1;
@@ -347,7 +353,7 @@ impl TxRing {
         }
         if used > 0 {
             self.next = self.next.wrapping_add(used);
-            self.free -= used;
+            self.free = free - used;
             match self.buffers {
                 Some(_) => self.ring.set_head(self.next),
                 None => self.ring.set_tail(self.next),

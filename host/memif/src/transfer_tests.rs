@@ -102,6 +102,19 @@ fn what_no_ring_can_carry_is_counted_and_what_is_too_long_for_us_too() {
 }
 
 #[test]
+fn room_that_was_given_back_is_seen_by_a_frame_that_needs_several_buffers() {
+    for client_sends in [true, false] {
+        let (mut tx, mut rx, _) = pair(client_sends);
+        let bytes = BYTES as usize;
+        assert_eq!(send(&mut tx, &[frame(1, 7 * bytes)]).unwrap().taken, 1);
+        assert_eq!(send(&mut tx, &[frame(2, 7 * bytes)]).unwrap().taken, 1, "two are left");
+        assert_eq!(rx.receive(64, &mut Shelf::new(9)).unwrap().frames, 2);
+        assert_eq!(send(&mut tx, &[frame(3, 5 * bytes)]).unwrap().taken, 1);
+        assert_eq!(rx.receive(64, &mut Shelf::new(9)).unwrap().frames, 1);
+    }
+}
+
+#[test]
 fn frames_wait_in_the_ring_while_there_is_no_room() {
     let (mut tx, mut rx, _) = pair(true);
     let frames: Vec<_> = (0..20).map(|number| frame(number, 60)).collect();
