@@ -82,7 +82,8 @@ impl Debt {
     }
 
     fn pay(&self, connection: Option<&Arc<Connection>>, index: usize) {
-        self.owes.store(false, Ordering::Relaxed);
+        // What was given is seen before the peer is looked after, whichever end pays.
+        self.owes.swap(false, Ordering::Acquire);
         if let Some(line) = connection.and_then(|connection| connection.tx_line(index))
             && line.words.wants_interrupt()
         {
@@ -351,7 +352,7 @@ impl Sender {
                     counters.tx_errors.fetch_add(sent.errors, Ordering::Relaxed);
                 }
                 if frames > 0 {
-                    self.debt.owes.store(true, Ordering::Relaxed);
+                    self.debt.owes.store(true, Ordering::Release);
                 }
                 sent.taken
             }

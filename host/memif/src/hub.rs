@@ -27,6 +27,10 @@ const RETRY: Duration = Duration::from_millis(250);
 const CLEANING: Duration = Duration::from_millis(50);
 /// Handshakes under way on a server's socket at most.
 const MOST_PENDING: usize = 8;
+/// Clients of a socket that are accepted in a row, so that one that connects again and again does
+/// not keep this thread from the other links.
+const MOST_ACCEPTED: usize = 16;
+
 /// The way to the thread.
 #[derive(Debug)]
 pub(crate) struct Hub {
@@ -227,7 +231,7 @@ impl State {
     /// Takes clients that wait.
     fn accept(&mut self) {
         for (address, listener) in &self.listeners {
-            while let Some(socket) = socket::accept(listener) {
+            for socket in std::iter::from_fn(|| socket::accept(listener)).take(MOST_ACCEPTED) {
                 let under_way = self.pending.iter().filter(|one| one.address == *address).count();
                 if under_way >= MOST_PENDING {
                     // Closed: the client tries again.
@@ -327,7 +331,7 @@ fn hear(socket: &OwnedFd) -> Result<(), Refused> {
     match socket::receive(socket)? {
         None => Ok(()),
         Some((Message::Disconnect { text, .. }, _)) => Err(Refused(left(&text))),
-        Some((message, _)) => Err(Refused(format!("{message:?} after the handshake"))),
+        Some((message, _)) => Err(Refused(format!("{} after the handshake", message.name()))),
     }
 }
 

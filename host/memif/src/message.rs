@@ -239,6 +239,20 @@ impl Message {
         })
     }
 
+    /// The protocol's name for its type; what it says may be secret.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Ack => "ACK",
+            Self::Hello(_) => "HELLO",
+            Self::Init(_) => "INIT",
+            Self::AddRegion { .. } => "ADD_REGION",
+            Self::AddRing(_) => "ADD_RING",
+            Self::Connect { .. } => "CONNECT",
+            Self::Connected { .. } => "CONNECTED",
+            Self::Disconnect { .. } => "DISCONNECT",
+        }
+    }
+
     const fn kind(&self) -> u16 {
         match self {
             Self::Ack => 1,

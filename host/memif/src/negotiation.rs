@@ -182,7 +182,7 @@ impl<F> Server<F> {
                 }
                 return Ok(Next::Ready(offer));
             }
-            (message, _) => return refuse(format_args!("{message:?} is out of turn")),
+            (message, _) => return refuse(format_args!("{} is out of turn", message.name())),
         }
         Ok(Next::Reply(Message::Ack))
     }
@@ -265,7 +265,7 @@ impl Client {
                 None => refuse("an ACK too many"),
             },
             (Message::Connected { .. }, Some(script)) if script.is_empty() => Ok(Turn::Connected),
-            (message, _) => refuse(format_args!("{message:?} is out of turn")),
+            (message, _) => refuse(format_args!("{} is out of turn", message.name())),
         }
     }
 }
@@ -362,6 +362,11 @@ mod tests {
             let refused = say(messages.clone()).unwrap_err();
             assert!(refused.0.contains(why), "{messages:?}: {refused}");
         }
+        let mut secret = [0; SECRET_BYTES];
+        secret[..3].copy_from_slice(b"key");
+        let open = Init { version: VERSION, id: 0, mode: 0, secret, name: "c".into() };
+        let refused = say(vec![init(0), Message::Init(open)]).unwrap_err();
+        assert_eq!(refused.0, "INIT is out of turn", "nothing of what it says");
         let (mut server, _) = Server::<()>::new("s", LIMITS);
         assert!(server.handle(init(0), None, |_| refuse("no such interface")).is_err());
         assert!(server.handle(init(0), None, |_| Ok(LIMITS)).is_ok());
