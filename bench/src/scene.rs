@@ -173,6 +173,7 @@ impl Scene {
 
     fn spec(&self, args: &Throughput, timeouts: Timeouts) -> Spec {
         let pool = LocalPool {
+            network: String::new(),
             name: "bench".into(),
             addresses: self.local_addresses(args),
             ports: PORTS,

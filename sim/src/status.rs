@@ -277,6 +277,7 @@ fn spec(universe: &Universe, status: &Status) -> Spec {
     });
     let pools = universe.pools.iter().zip(&status.locals).enumerate();
     let pools = pools.map(|(number, (pool, present))| LocalPool {
+        network: String::new(),
         name: format!("p{number}"),
         addresses: pool
             .addresses

@@ -258,6 +258,7 @@ mod tests {
             ..VirtualService::default()
         };
         let pool = LocalPool {
+            network: String::new(),
             name: "lan".to_owned(),
             addresses: vec![ip("192.0.2.10"), ip("2001:db8::10")],
             ports: 1024..=65535,

@@ -189,7 +189,8 @@ mod tests {
 
     fn pool(name: &str, address: &str) -> LocalPool {
         let (name, addresses) = (name.to_owned(), vec![ip(address)]);
-        LocalPool { name, addresses, ports: 1024..=65535, peer_addresses: Vec::new() }
+        let (network, peer_addresses) = (String::new(), Vec::new());
+        LocalPool { network, name, addresses, ports: 1024..=65535, peer_addresses }
     }
 
     fn spec() -> Spec {
@@ -198,6 +199,7 @@ mod tests {
         let mut gue = real("192.0.2.14", 0, Some(Mode::Gue));
         gue.tunnel.port = Some(6081);
         let rule = |name: &str, sources: &[Network], protocols: &[Protocol]| SnatRule {
+            network: String::new(),
             name: name.to_owned(),
             sources: sources.to_vec(),
             protocols: protocols.to_vec(),
@@ -215,6 +217,7 @@ mod tests {
             snat: vec![
                 rule("all", &[servers], &[]),
                 SnatRule {
+                    network: String::new(),
                     destinations: vec![net("203.0.113.0", 24)],
                     egress: Some(0),
                     ..rule("tcp", &[net("2001:db8:2::", 64)], &[Protocol::Tcp])

@@ -313,6 +313,7 @@ fn every_key_of_a_service_reaches_the_spec() {
     let spec = parse(WHOLE).spec();
     let real = |last| RealServer { address: address(last), ..RealServer::default() };
     let expected = VirtualService {
+        network: String::new(),
         name: "everything".to_owned(),
         protocol: Protocol::Udp,
         vip: address("2001:db8:1::53"),

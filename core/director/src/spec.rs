@@ -111,6 +111,16 @@ impl std::fmt::Display for Ports {
     }
 }
 
+/// An isolated network: 0 for the default one, then those of [`Spec::networks`] in their order.
+/// Nothing of one network reaches another, and the same addresses may be in use in several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NetworkId(pub u16);
+
+impl NetworkId {
+    /// The network of whatever names none.
+    pub const DEFAULT: Self = Self(0);
+}
+
 /// How packets reach a real server, by IPVS's and DPVS's names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -270,6 +280,8 @@ impl Default for RealServer {
 pub struct VirtualService {
     /// The operator's name for it; unique.
     pub name: String,
+    /// Name of the network that it and its real servers are in; empty for the default one.
+    pub network: String,
     /// IP protocol.
     pub protocol: Protocol,
     /// The virtual address.
@@ -326,6 +338,7 @@ impl Default for VirtualService {
     fn default() -> Self {
         Self {
             name: String::new(),
+            network: String::new(),
             protocol: Protocol::Tcp,
             vip: IpAddr::from([0, 0, 0, 0]),
             ports: Ports::ALL,
@@ -359,7 +372,9 @@ impl Default for VirtualService {
 pub struct LocalPool {
     /// The operator's name for it; unique.
     pub name: String,
-    /// Local addresses, of either family or both; an address belongs to one pool only.
+    /// Name of the network that its addresses are in; empty for the default one.
+    pub network: String,
+    /// Local addresses, of either family or both; an address belongs to one pool of a network only.
     pub addresses: Vec<IpAddr>,
     /// Those that other directors take from their pool of this name: their sessions go on here, and
     /// no session of this director's takes one.
@@ -441,6 +456,9 @@ impl Default for Timeouts {
 /// Everything the packet path is configured with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
+    /// Names of the isolated networks besides the default one, which has none: see
+    /// [`NetworkId`].
+    pub networks: Vec<String>,
     /// Virtual services.
     pub services: Vec<VirtualService>,
     /// Local pools.
@@ -471,6 +489,7 @@ pub struct Spec {
 impl Default for Spec {
     fn default() -> Self {
         Self {
+            networks: Vec::new(),
             services: Vec::new(),
             pools: Vec::new(),
             snat: Vec::new(),

@@ -115,6 +115,7 @@ impl Site {
         Spec {
             services,
             pools: vec![LocalPool {
+                network: String::new(),
                 name: "lan".to_owned(),
                 addresses,
                 ports: self.first_port..=65_535,

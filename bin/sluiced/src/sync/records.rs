@@ -115,6 +115,7 @@ mod tests {
             ..VirtualService::default()
         });
         let pool = sluice_director::spec::LocalPool {
+            network: String::new(),
             name: "lan".to_owned(),
             addresses: vec![[192, 0, 2, 10].into()],
             ports: 1024..=65_535,

@@ -353,6 +353,7 @@ mod tests {
     fn spec(services: Vec<VirtualService>) -> Spec {
         let addresses = vec!["192.0.2.10".parse().unwrap()];
         let pool = LocalPool {
+            network: String::new(),
             name: "lan".into(),
             addresses,
             ports: 1024..=65535,

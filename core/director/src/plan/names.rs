@@ -209,6 +209,7 @@ mod tests {
         Spec {
             services: vec![service("a", 80), service("b", 443)],
             pools: vec![LocalPool {
+                network: String::new(),
                 name: "lan".into(),
                 addresses: vec![[192, 0, 2, 10].into()],
                 ports: 1024..=65535,

@@ -56,6 +56,8 @@ impl Mapping {
 pub struct SnatRule {
     /// The operator's name for it; unique.
     pub name: String,
+    /// Name of the network whose connections these are; empty for the default one.
+    pub network: String,
     /// Networks that connections come from; at least one.
     pub sources: Vec<Network>,
     /// Networks that connections go to; empty for everywhere.

@@ -118,6 +118,7 @@ impl World {
         let ports = 1024..=if self.is(7) { 1027 } else { 65_535 };
         let both = |of: fn(bool, u8) -> IpAddr| vec![of(false, LOCAL), of(true, LOCAL)];
         let pool = |name: &str, addresses| LocalPool {
+            network: String::new(),
             name: name.to_owned(),
             addresses,
             ports: ports.clone(),
@@ -205,6 +206,7 @@ impl World {
 
     fn rules(&self) -> Vec<SnatRule> {
         let rule = |six: bool| SnatRule {
+            network: String::new(),
             name: format!("out{}", u8::from(six)),
             sources: vec![Network { address: back(six, 0), prefix: if six { 64 } else { 24 } }],
             pool: "wan".to_owned(),

@@ -218,6 +218,7 @@ fn inside_and_outside_of_source_nat_hear_of_each_other() {
         spec.services.clear();
         let net = |address, prefix| Network { address: ip(address), prefix };
         spec.snat = vec![SnatRule {
+            network: String::new(),
             name: "out".into(),
             sources: vec![net("192.0.2.0", 24), net("2001:db8:2::", 64)],
             pool: "lan".into(),

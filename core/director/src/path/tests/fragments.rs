@@ -76,6 +76,7 @@ fn the_outside_in_fragments() {
     for (ends, pool) in [(V4, "198.51.100.9"), (V6, "2001:db8:1::9")] {
         let sources = [("192.0.2.0", 24), ("2001:db8:2::", 64)];
         let rule = SnatRule {
+            network: String::new(),
             name: "out".into(),
             sources: sources.map(|(net, prefix)| Network { address: ip(net), prefix }).into(),
             pool: "wan".into(),
@@ -83,6 +84,7 @@ fn the_outside_in_fragments() {
         };
         let addresses = vec![ip("198.51.100.9"), ip("2001:db8:1::9")];
         let pools = vec![LocalPool {
+            network: String::new(),
             name: "wan".into(),
             addresses,
             ports: 2000..=2999,

@@ -16,6 +16,7 @@ fn rule() -> Spec {
     let mut all = spec(Mode::Fnat, "198.51.100.200", "192.0.2.11", 53);
     let networks = [("192.0.2.0", 24), ("2001:db8:2::", 64)];
     all.snat = vec![SnatRule {
+        network: String::new(),
         name: "out".into(),
         sources: networks.map(|(net, prefix)| Network { address: ip(net), prefix }).to_vec(),
         destinations: [("0.0.0.0", 0), ("::", 0)]
@@ -26,6 +27,7 @@ fn rule() -> Spec {
         ..SnatRule::default()
     }];
     all.pools.push(LocalPool {
+        network: String::new(),
         name: "wan".into(),
         addresses: vec![ip("198.51.100.9"), ip("2001:db8:1::9")],
         ports: 2000..=2999,

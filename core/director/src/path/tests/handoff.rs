@@ -30,6 +30,7 @@ fn with_two_pools(spec: &mut Spec) {
     // One of them ends in zeros, as nothing does.
     let addresses = vec![ip("198.51.100.9"), ip("2001:db8:1::9"), ip("2001:db8:9::")];
     spec.pools.push(LocalPool {
+        network: String::new(),
         name: "wan".into(),
         addresses,
         ports: 20_000..=50_000,

@@ -189,6 +189,7 @@ pub fn spec() -> Spec {
             service("web", Protocol::Tcp, 80, &[REAL, REAL_2]),
         ],
         pools: vec![LocalPool {
+            network: String::new(),
             name: "lan".into(),
             addresses: vec![LOCAL.into()],
             ports: 1024..=65535,

@@ -139,6 +139,7 @@ pub fn spec(mode: Mode, vip: &str, real: &str, port: u16) -> Spec {
             ..VirtualService::default()
         }],
         pools: vec![LocalPool {
+            network: String::new(),
             name: "lan".into(),
             addresses: vec![ip("192.0.2.10"), ip("2001:db8:2::10")],
             ports: 1024..=65535,
@@ -251,6 +252,7 @@ fn snat(mapping: Mapping) -> Spec {
     let net = |address, prefix| Network { address: ip(address), prefix };
     Spec {
         snat: vec![SnatRule {
+            network: String::new(),
             name: "out".into(),
             sources: vec![net("192.0.2.0", 24), net("2001:db8:2::", 64)],
             pool: "wan".into(),
@@ -258,6 +260,7 @@ fn snat(mapping: Mapping) -> Spec {
             ..SnatRule::default()
         }],
         pools: vec![LocalPool {
+            network: String::new(),
             name: "wan".into(),
             addresses: vec![ip("198.51.100.9"), ip("2001:db8:1::9")],
             ports: 2000..=2999,

@@ -16,12 +16,14 @@ fn both(vip: &str, real: &str) -> Spec {
     let real = ip(real);
     let prefix = if real.is_ipv6() { 128 } else { 32 };
     nat.snat = vec![SnatRule {
+        network: String::new(),
         name: "out".into(),
         sources: vec![Network { address: real, prefix }],
         pool: "wan".into(),
         ..SnatRule::default()
     }];
     nat.pools.push(LocalPool {
+        network: String::new(),
         name: "wan".into(),
         addresses: vec![ip("198.51.100.9"), ip("2001:db8:1::9")],
         ports: 2000..=2999,

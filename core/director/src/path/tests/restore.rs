@@ -183,12 +183,14 @@ fn mappings_of_source_nat_go_on() {
         for (was, now) in [(1, 1), (2, 2), (2, 3)] {
             let mut out = spec(Mode::Dr, "198.51.100.200", "192.0.2.11", 0);
             out.pools.push(LocalPool {
+                network: String::new(),
                 name: "wan".into(),
                 addresses: vec![ip("198.51.100.9")],
                 ports: 2000..=2999,
                 peer_addresses: Vec::new(),
             });
             out.snat = vec![SnatRule {
+                network: String::new(),
                 name: "out".into(),
                 sources: vec![Network { address: ip("192.0.2.0"), prefix: 24 }],
                 pool: "wan".into(),

@@ -380,12 +380,14 @@ fn mappings_of_source_nat_go_along() {
     for mapping in [Mapping::EndpointIndependent, Mapping::PerSession] {
         let mut out = spec(Mode::Dr, V4.0, V4.1, 0);
         out.pools.push(LocalPool {
+            network: String::new(),
             name: "wan".into(),
             addresses: vec![ip("198.51.100.9")],
             ports: 2000..=2999,
             peer_addresses: Vec::new(),
         });
         out.snat = vec![SnatRule {
+            network: String::new(),
             name: "out".into(),
             sources: vec![Network { address: ip("192.0.2.0"), prefix: 24 }],
             pool: "wan".into(),

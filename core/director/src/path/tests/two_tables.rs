@@ -32,6 +32,7 @@ fn service(name: &str, vip: &str, mode: Mode, real: &str) -> VirtualService {
 
 fn rule() -> SnatRule {
     SnatRule {
+        network: String::new(),
         name: "out".into(),
         sources: vec![Network { address: ip("192.0.2.0"), prefix: 24 }],
         destinations: vec![],
@@ -59,6 +60,7 @@ fn everything() -> Spec {
     all.snat = vec![rule()];
     let addresses = vec![ip("203.0.113.9")];
     all.pools.push(LocalPool {
+        network: String::new(),
         name: "out".into(),
         addresses,
         ports: 2000..=2007,

@@ -286,6 +286,7 @@ pub fn spec() -> Spec {
     };
     let addresses = vec![LOCAL.into()];
     let pool = LocalPool {
+        network: String::new(),
         name: "lan".into(),
         addresses,
         ports: 1024..=65535,

@@ -72,6 +72,7 @@ pub fn spec(mode: Mode, vip: SocketAddr, real: SocketAddr) -> Spec {
             ..VirtualService::default()
         }],
         pools: vec![LocalPool {
+            network: String::new(),
             name: "lan".into(),
             addresses: vec![ip(V4.local), ip(V6.local)],
             ports: 1024..=65535,
