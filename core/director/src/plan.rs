@@ -14,6 +14,7 @@ mod hairpins;
 mod health_state;
 mod ids;
 mod names;
+mod networks;
 mod pools;
 mod probes;
 mod real;
@@ -40,8 +41,8 @@ use crate::fib::PortId;
 use crate::schedule::mh::Table;
 use crate::session::{Core, State};
 use crate::spec::{
-    AllDown, ClientAddress, HashKey, Mapping, Mode, Network, NoSession, Orphans, Persistence,
-    Ports, Protocol, Refusal, Scheduling, TunnelSources,
+    AllDown, ClientAddress, HashKey, Mapping, Mode, Network, NetworkId, NoSession, Orphans,
+    Persistence, Ports, Protocol, Refusal, Scheduling, TunnelSources,
 };
 use bytemuck::{NoUninit, Pod, Zeroable};
 use std::collections::BTreeSet;
@@ -68,6 +69,8 @@ pub struct LocalId(pub u16);
 pub struct Service {
     /// The operator's name for it.
     pub name: String,
+    /// The network that it and its real servers are in.
+    pub network: NetworkId,
     /// IP protocol.
     pub protocol: Protocol,
     /// Virtual address; unspecified for a rule of source NAT.
@@ -135,6 +138,7 @@ impl Default for Service {
     fn default() -> Self {
         Self {
             name: String::new(),
+            network: NetworkId::DEFAULT,
             protocol: Protocol::default(),
             vip: IpAddr::from([0, 0, 0, 0]),
             ports: Ports::ALL,
@@ -293,6 +297,12 @@ pub struct Plan {
     pub reals: Vec<Real>,
     /// Local addresses by id.
     pub locals: Vec<IpAddr>,
+    /// The network of each of them.
+    pub(crate) local_networks: Vec<NetworkId>,
+    /// Names of the networks besides the default one.
+    pub networks: Vec<String>,
+    /// The network whose packets this plan is for: see [`Plan::of_network`].
+    pub network: NetworkId,
     /// Outer source addresses of `ipip`.
     pub tunnel: TunnelSources,
     /// The most ICMP errors that a worker sends in a second.

@@ -3,14 +3,12 @@
 use super::clients::Clients;
 use super::hairpins;
 use super::ids::{Ids, Retired};
-use super::side::side;
 use super::tables;
-use super::{AddressFilter, Forwarding, HealthState, Owner, Plan, Real, Service, ServiceId, Snat};
-use crate::family::{Ipv4, Ipv6};
+use super::{Forwarding, HealthState, Owner, Plan, Pool, Real, Service, ServiceId, Snat};
 use crate::fib::PortId;
 use crate::schedule::mh::{Recipe, Table};
 use crate::spec::{
-    ClientAddress, Hashes, Mode, Orphans, Protocol, RealServer, SnatRule, Spec, VirtualService,
+    Hashes, Mode, NetworkId, Orphans, Protocol, RealServer, SnatRule, Spec, VirtualService,
 };
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +16,14 @@ use std::sync::Arc;
 /// What a plan cannot represent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompileError {
-    /// A service names a pool that is not there.
+    /// Something names a network that is not there.
+    NoSuchNetwork {
+        /// What names it.
+        of: String,
+        /// The network.
+        network: String,
+    },
+    /// A service names a pool that is not there, or not in its network.
     NoSuchPool {
         /// The service.
         service: String,
@@ -47,6 +52,9 @@ pub enum CompileError {
 impl std::fmt::Display for CompileError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::NoSuchNetwork { of, network } => {
+                write!(f, "{of:?}: there is no network {network:?}")
+            }
             Self::NoSuchPool { service, pool } => {
                 write!(f, "service {service:?}: there is no pool {pool:?}")
             }
@@ -81,16 +89,25 @@ impl Plan {
         plan.icmp_errors_per_s = spec.icmp_errors_per_s;
         plan.hash_seed = spec.hash_seed;
         plan.probes_from = spec.probes_from;
+        plan.networks.clone_from(&spec.networks);
+        let network_of = |of: &str, network: &str| {
+            let no_such = || CompileError::NoSuchNetwork { of: of.into(), network: network.into() };
+            spec.network_id(network).ok_or_else(no_such)
+        };
         let extended = tables::extended(spec, &plan, retired);
         let mut ids = Ids::of(&plan, retired);
         for pool in &spec.pools {
-            plan.add_pool(pool, &mut ids)?;
+            let network = network_of(&pool.name, &pool.network)?;
+            plan.add_pool((pool, network), &mut ids)?;
         }
         for (position, service) in spec.services.iter().enumerate() {
-            plan.add_service((service, extended[position]), position, &mut ids, before)?;
+            let network = network_of(&service.name, &service.network)?;
+            let what = (service, network, extended[position]);
+            plan.add_service(what, position, &mut ids, before)?;
         }
         for (position, rule) in spec.snat.iter().enumerate() {
-            plan.add_snat(rule, position, &mut ids)?;
+            let network = network_of(&rule.name, &rule.network)?;
+            plan.add_snat((rule, network), position, &mut ids)?;
         }
         plan.snat_former = plan.former_rules();
         plan.settle_timeouts(&spec.timeouts);
@@ -101,15 +118,8 @@ impl Plan {
         }
         plan.share_pools(before);
         plan.settle_hairpins();
-        let hidden = ClientAddress::Hidden;
-        plan.tells_client = plan.services.iter().any(|s| s.client_address != hidden);
-        let is_extended = |id: ServiceId| plan.services[usize::from(id.0)].extended;
-        plan.wide_v4 = plan.services.iter().any(|s| s.extended && s.vip.is_ipv4())
-            || plan.reals.iter().any(|r| r.address.is_ipv4() && is_extended(r.service));
-        plan.v4 = side::<Ipv4>(&plan, |id| !plan.services[usize::from(id.0)].extended);
         plan.note_narrow_locals();
-        plan.address_filter = AddressFilter::of(&plan, &plan.v4);
-        plan.extended = side::<Ipv6>(&plan, |id| plan.services[usize::from(id.0)].extended);
+        plan.settle_tables();
         Ok(plan)
     }
 
@@ -161,11 +171,16 @@ impl Plan {
         }
     }
 
-    fn pool_named(&self, service: &str, pool: &str) -> Result<Option<usize>, CompileError> {
+    fn pool_named(
+        &self,
+        (network, service): (NetworkId, &str),
+        pool: &str,
+    ) -> Result<Option<usize>, CompileError> {
         if pool.is_empty() {
             return Ok(None);
         }
-        let found = self.pools.iter().position(|known| known.name == pool);
+        let is = |known: &Pool| known.name == pool && known.network == network;
+        let found = self.pools.iter().position(is);
         found.map(Some).ok_or_else(|| CompileError::NoSuchPool {
             service: service.to_owned(),
             pool: pool.to_owned(),
@@ -174,7 +189,7 @@ impl Plan {
 
     fn add_service(
         &mut self,
-        (from, extended): (&VirtualService, bool),
+        (from, network, extended): (&VirtualService, NetworkId, bool),
         position: usize,
         ids: &mut Ids,
         before: Option<&Self>,
@@ -183,9 +198,10 @@ impl Plan {
         let answers_client = |mode| Forwarding::of(mode).answers_client();
         let nat = answers_client(from.mode)
             || from.reals.iter().any(|real| answers_client(mode_of(real)));
-        let pool = self.pool_named(&from.name, &from.pool)?;
+        let pool = self.pool_named((network, &from.name), &from.pool)?;
         let service = Service {
             name: from.name.clone(),
+            network,
             protocol: from.protocol,
             vip: from.vip,
             ports: from.ports,
@@ -263,19 +279,20 @@ impl Plan {
     /// A rule of source NAT is a service with one real server, which stands for the outside.
     fn add_snat(
         &mut self,
-        from: &SnatRule,
+        (from, network): (&SnatRule, NetworkId),
         position: usize,
         ids: &mut Ids,
     ) -> Result<(), CompileError> {
         let nowhere = IpAddr::from([0, 0, 0, 0]);
         let service = Service {
             name: from.name.clone(),
+            network,
             protocol: Protocol::Any,
             vip: nowhere,
             position,
             mode: Mode::Snat,
             forwarding: Forwarding::of(Mode::Snat),
-            pool: self.pool_named(&from.name, &from.pool)?,
+            pool: self.pool_named((network, &from.name), &from.pool)?,
             snat: Some(Snat {
                 sources: from.sources.clone(),
                 destinations: from.destinations.clone(),

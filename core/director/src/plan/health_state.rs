@@ -90,7 +90,8 @@ impl Plan {
     /// reached in another way now, or whose service is kept in another table, has not left it.
     pub(super) fn settle_orphans(&mut self) {
         let endpoint = |service: &Service, real: &Real| {
-            (service.protocol, service.vip, service.ports, real.address, real.port)
+            let Service { network, protocol, vip, ports, .. } = *service;
+            (network, protocol, vip, ports, real.address, real.port)
         };
         let of = |real: &Real| &self.services[usize::from(real.service.0)];
         let serves =

@@ -2,7 +2,7 @@
 //! that nothing uses.
 
 use super::{CompileError, LocalId, Plan, Real, RealId, Service, ServiceId};
-use crate::spec::{Mode, Ports};
+use crate::spec::{Mode, NetworkId, Ports};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
@@ -23,7 +23,7 @@ pub struct Retired {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Identity {
     /// Protocol, address and ports; and which table its sessions are in, which they cannot leave.
-    Service(u8, IpAddr, Ports, bool),
+    Service(NetworkId, u8, IpAddr, Ports, bool),
     Snat(String),
 }
 
@@ -32,7 +32,8 @@ impl Identity {
         if service.snat.is_some() {
             return Self::Snat(service.name.clone());
         }
-        Self::Service(service.protocol.number(), service.vip, service.ports, service.extended)
+        let Service { network, protocol, vip, ports, extended, .. } = *service;
+        Self::Service(network, protocol.number(), vip, ports, extended)
     }
 }
 
@@ -47,7 +48,7 @@ fn key(real: &Real) -> RealKey {
 pub(super) struct Ids {
     services: HashMap<Identity, ServiceId>,
     reals: HashMap<RealKey, RealId>,
-    locals: HashMap<IpAddr, LocalId>,
+    locals: HashMap<(NetworkId, IpAddr), LocalId>,
     free_services: Vec<ServiceId>,
     free_reals: Vec<RealId>,
 }
@@ -75,8 +76,9 @@ impl Ids {
                 ids.reals.insert(key(real), id);
             }
         }
-        for (id, local) in plan.locals.iter().enumerate() {
-            ids.locals.insert(*local, LocalId(id as u16));
+        let locals = plan.local_networks.iter().zip(&plan.locals);
+        for (id, (network, local)) in locals.enumerate() {
+            ids.locals.insert((*network, *local), LocalId(id as u16));
         }
         ids
     }
@@ -92,8 +94,8 @@ impl Ids {
     }
 
     /// The id that a local address has.
-    pub fn local_named(&self, address: IpAddr) -> Option<LocalId> {
-        self.locals.get(&address).copied()
+    pub fn local_named(&self, network: NetworkId, address: IpAddr) -> Option<LocalId> {
+        self.locals.get(&(network, address)).copied()
     }
 
     /// The id of a service; `service` is put there.
@@ -154,18 +156,19 @@ impl Ids {
     /// The id of a local address.
     pub fn local(
         &mut self,
-        all: &mut Vec<IpAddr>,
-        address: IpAddr,
+        (all, networks): (&mut Vec<IpAddr>, &mut Vec<NetworkId>),
+        (network, address): (NetworkId, IpAddr),
     ) -> Result<LocalId, CompileError> {
-        if let Some(id) = self.locals.get(&address) {
+        if let Some(id) = self.locals.get(&(network, address)) {
             return Ok(*id);
         }
         if all.len() == MAX_LOCALS {
             return Err(CompileError::TooMany { what: "local addresses", limit: MAX_LOCALS });
         }
         all.push(address);
+        networks.push(network);
         let id = LocalId((all.len() - 1) as u16);
-        self.locals.insert(address, id);
+        self.locals.insert((network, address), id);
         Ok(id)
     }
 }

@@ -6,7 +6,7 @@
 
 use super::ids::{Identity, Ids};
 use super::{LocalId, Plan, Pool, RealId, Retired, Service, ServiceId};
-use crate::spec::{Mode, Ports};
+use crate::spec::{Mode, NetworkId, Ports};
 use std::net::IpAddr;
 
 /// What all ids of a plan stand for, each list by id.
@@ -53,12 +53,13 @@ pub struct RealName {
     pub is_probe: bool,
 }
 
-impl From<&ServiceName> for Identity {
-    fn from(name: &ServiceName) -> Self {
+impl Identity {
+    /// What has this name in a network.
+    fn named(network: NetworkId, name: &ServiceName) -> Self {
         match name {
             ServiceName::Rule(name) => Self::Snat(name.clone()),
             &ServiceName::Service { protocol, vip, ports: (first, last), extended } => {
-                Self::Service(protocol, vip, Ports { first, last }, extended)
+                Self::Service(network, protocol, vip, Ports { first, last }, extended)
             }
         }
     }
@@ -68,7 +69,7 @@ impl From<Identity> for ServiceName {
     fn from(identity: Identity) -> Self {
         match identity {
             Identity::Snat(name) => Self::Rule(name),
-            Identity::Service(protocol, vip, ports, extended) => {
+            Identity::Service(_, protocol, vip, ports, extended) => {
                 Self::Service { protocol, vip, ports: (ports.first, ports.last), extended }
             }
         }
@@ -98,9 +99,15 @@ impl Plan {
     /// servers with their modes, local addresses. Plans of any order that have the same have the
     /// same number; others rarely do. It is the same on every machine and in every version.
     pub fn fingerprint(&self) -> u64 {
+        // What is in the default network has no more to its name than where there is no other.
+        let within = |network| match self.network_name(network) {
+            Some(network) => format!("network {network} "),
+            None => String::new(),
+        };
         let name = |service: &Service| match ServiceName::from(Identity::of(service)) {
             ServiceName::Service { protocol, vip, ports: (first, last), extended } => {
-                format!("service {protocol} {vip} {first} {last} {extended}")
+                let network = within(service.network);
+                format!("{network}service {protocol} {vip} {first} {last} {extended}")
             }
             ServiceName::Rule(name) => format!("rule {name}"),
         };
@@ -110,8 +117,12 @@ impl Plan {
             format!("{of} real {} {} {}", real.address, real.port, real.mode.name())
         });
         let locals = self.pools.iter().flat_map(Pool::all_locals);
-        let locals = locals.filter_map(|id| self.locals.get(usize::from(id.0)));
-        let locals = locals.map(|address| format!("local {address}"));
+        let locals = locals.filter_map(|id| {
+            let id = usize::from(id.0);
+            Some((self.local_networks.get(id)?, self.locals.get(id)?))
+        });
+        let locals =
+            locals.map(|(network, address)| format!("{}local {address}", within(*network)));
         // A sum does not depend on the order.
         services
             .map(name)
@@ -128,13 +139,13 @@ fn fnv_1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// The ids that a plan has for what has these names.
-pub struct Resolver(Ids);
+/// The ids that a plan has for what has these names in its network.
+pub struct Resolver(Ids, NetworkId);
 
 impl Resolver {
     /// That of a plan.
     pub fn new(plan: &Plan) -> Self {
-        Self(Ids::of(plan, &Retired::default()))
+        Self(Ids::of(plan, &Retired::default()), plan.network)
     }
 
     /// A real server (not one for probes) of a service.
@@ -143,13 +154,13 @@ impl Resolver {
         service: &ServiceName,
         (address, port, mode): (IpAddr, u16, Mode),
     ) -> Option<RealId> {
-        let service = self.0.service_named(&service.into())?;
+        let service = self.0.service_named(&Identity::named(self.1, service))?;
         self.0.real_named(&(service, address, port, mode, false))
     }
 
     /// A local address.
     pub fn local(&self, address: IpAddr) -> Option<LocalId> {
-        self.0.local_named(address)
+        self.0.local_named(self.1, address)
     }
 }
 
@@ -163,8 +174,9 @@ pub(crate) struct Renamed {
 impl Renamed {
     /// Those of a plan. What it does not have has none: neither have probes, which begin anew.
     pub fn new(former: &Names, plan: &Plan) -> Self {
-        let ids = Ids::of(plan, &Retired::default());
-        let services = former.services.iter().map(|name| ids.service_named(&name.into()));
+        let (ids, network) = (Ids::of(plan, &Retired::default()), plan.network);
+        let services =
+            former.services.iter().map(|name| ids.service_named(&Identity::named(network, name)));
         let services: Vec<_> = services.collect();
         let real = |name: &RealName| {
             let service = (*services.get(usize::from(name.service.0))?)?;
@@ -173,7 +185,11 @@ impl Renamed {
         };
         Self {
             reals: former.reals.iter().map(real).collect(),
-            locals: former.locals.iter().map(|address| ids.local_named(*address)).collect(),
+            locals: former
+                .locals
+                .iter()
+                .map(|address| ids.local_named(network, *address))
+                .collect(),
         }
     }
 

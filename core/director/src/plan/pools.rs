@@ -2,7 +2,7 @@
 
 use super::ids::Ids;
 use super::{CompileError, LocalId, Plan};
-use crate::spec::LocalPool;
+use crate::spec::{LocalPool, NetworkId};
 use std::collections::HashSet;
 
 /// A local pool.
@@ -10,6 +10,8 @@ use std::collections::HashSet;
 pub struct Pool {
     /// The operator's name for it.
     pub name: String,
+    /// The network that its addresses are in.
+    pub network: NetworkId,
     /// Its addresses of IPv4 and of IPv6, from which sessions are opened.
     pub locals: [Vec<LocalId>; 2],
     /// Those from which other directors open sessions, which may go on here.
@@ -84,15 +86,20 @@ impl Pool {
 }
 
 impl Plan {
-    pub(super) fn add_pool(&mut self, from: &LocalPool, ids: &mut Ids) -> Result<(), CompileError> {
+    pub(super) fn add_pool(
+        &mut self,
+        (from, network): (&LocalPool, NetworkId),
+        ids: &mut Ids,
+    ) -> Result<(), CompileError> {
         let taken: HashSet<LocalId> = self.pools.iter().flat_map(Pool::all_locals).collect();
-        let mut pool = Pool { name: from.name.clone(), ..Pool::default() };
+        let mut pool = Pool { name: from.name.clone(), network, ..Pool::default() };
         let mut own = HashSet::new();
         for (addresses, locals) in
             [(&from.addresses, &mut pool.locals), (&from.peer_addresses, &mut pool.peers)]
         {
             for address in addresses {
-                let id = ids.local(&mut self.locals, *address)?;
+                let id =
+                    ids.local((&mut self.locals, &mut self.local_networks), (network, *address))?;
                 if taken.contains(&id) || !own.insert(id) {
                     return Err(CompileError::DuplicateLocal { address: *address });
                 }

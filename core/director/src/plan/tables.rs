@@ -9,7 +9,7 @@
 
 use super::ids::Retired;
 use super::{Forwarding, Plan, Service, ServiceId};
-use crate::spec::{ClientAddress, Ports, Protocol, RealServer, Spec, VirtualService};
+use crate::spec::{ClientAddress, NetworkId, Ports, Protocol, RealServer, Spec, VirtualService};
 use std::collections::HashMap;
 use std::iter;
 use std::net::IpAddr;
@@ -19,6 +19,7 @@ use std::net::IpAddr;
 #[derive(Clone, Copy)]
 struct Span {
     to: bool,
+    network: NetworkId,
     address: IpAddr,
     protocol: Protocol,
     ports: Ports,
@@ -28,6 +29,7 @@ impl Span {
     fn meets(&self, other: &Self) -> bool {
         let any = Protocol::Any;
         self.to == other.to
+            && self.network == other.network
             && (self.protocol == other.protocol || self.protocol == any || other.protocol == any)
             && self.ports.common(other.ports).is_some()
     }
@@ -56,7 +58,7 @@ pub(super) fn extended(spec: &Spec, before: &Plan, retired: &Retired) -> Vec<boo
     let mut spans = Spans::default();
     spans.extend(spans_before(before, retired));
     for (service, _) in spec.services.iter().zip(&extended).filter(|(_, extended)| **extended) {
-        spans.extend(spans_of(service));
+        spans.extend(spans_of(service, spec));
     }
     // One that joins may draw others with it.
     let mut grows = true;
@@ -65,8 +67,8 @@ pub(super) fn extended(spec: &Spec, before: &Plan, retired: &Retired) -> Vec<boo
         for (service, extended) in
             spec.services.iter().zip(&mut extended).filter(|(_, extended)| !**extended)
         {
-            if spans_of(service).any(|span| spans.meet(&span)) {
-                spans.extend(spans_of(service));
+            if spans_of(service, spec).any(|span| spans.meet(&span)) {
+                spans.extend(spans_of(service, spec));
                 (*extended, grows) = (true, true);
             }
         }
@@ -75,17 +77,20 @@ pub(super) fn extended(spec: &Spec, before: &Plan, retired: &Retired) -> Vec<boo
 }
 
 /// The spans of a service.
-fn spans_of(service: &VirtualService) -> impl Iterator<Item = Span> + '_ {
+fn spans_of<'a>(service: &'a VirtualService, spec: &Spec) -> impl Iterator<Item = Span> + use<'a> {
     let VirtualService { vip, protocol, ports, .. } = *service;
+    // What names a network that is not there is refused later.
+    let network = spec.network_id(&service.network).unwrap_or_default();
     let nat =
         |real: &&RealServer| Forwarding::of(real.mode.unwrap_or(service.mode)).answers_client();
     let answers = service.reals.iter().filter(nat).map(move |real| Span {
         to: false,
+        network,
         address: real.address,
         protocol,
         ports: answers_from(real.port, ports),
     });
-    iter::once(Span { to: true, address: vip, protocol, ports }).chain(answers)
+    iter::once(Span { to: true, network, address: vip, protocol, ports }).chain(answers)
 }
 
 /// The spans of services that were in the extended table.
@@ -95,6 +100,7 @@ fn spans_before<'a>(before: &'a Plan, retired: &'a Retired) -> impl Iterator<Ite
     let services = before.services.iter().enumerate().filter(move |(id, s)| of(s) && kept(*id));
     let to = services.map(|(_, service)| Span {
         to: true,
+        network: service.network,
         address: service.vip,
         protocol: service.protocol,
         ports: service.ports,
@@ -104,7 +110,8 @@ fn spans_before<'a>(before: &'a Plan, retired: &'a Retired) -> impl Iterator<Ite
             let id = usize::from(real.service.0);
             let service = before.services.get(id).filter(|service| of(service) && kept(id))?;
             let ports = answers_from(real.port, service.ports);
-            Some(Span { to: false, address: real.address, protocol: service.protocol, ports })
+            let (network, protocol) = (service.network, service.protocol);
+            Some(Span { to: false, network, address: real.address, protocol, ports })
         },
     );
     to.chain(reals)
