@@ -47,6 +47,23 @@ impl AddressRange {
             && (number(self.first)..=number(self.last)).contains(&number(address))
     }
 
+    /// The range of all addresses of both; `None` if there are others between them.
+    pub(crate) fn join(&self, other: Self) -> Option<Self> {
+        let (low, high) =
+            if number(self.first) <= number(other.first) { (*self, other) } else { (other, *self) };
+        let alike = low.first.is_ipv4() == high.first.is_ipv4();
+        let touch = number(high.first) <= number(low.last).saturating_add(1);
+        let last = if number(low.last) < number(high.last) { high.last } else { low.last };
+        (alike && touch).then_some(Self { first: low.first, last })
+    }
+
+    /// The address after the highest, if the family has one.
+    pub(crate) fn next(&self) -> Option<IpAddr> {
+        let v4 = self.last.is_ipv4();
+        let next = number(self.last).checked_add(1)?;
+        (!v4 || u32::try_from(next).is_ok()).then(|| from_number(next, v4))
+    }
+
     /// The fewest prefixes that together have its addresses and no others, lowest first.
     pub fn prefixes(&self) -> Vec<Prefix> {
         let bits = address_bits(self.first);

@@ -10,6 +10,7 @@ mod clients;
 mod health;
 mod ipvs;
 mod live;
+mod networks;
 mod ports;
 mod prime;
 mod reals;
@@ -38,6 +39,8 @@ pub(crate) struct Bounds {
     pub workers: usize,
     /// Ports: as many as DPDK was built for.
     pub ports: usize,
+    /// Isolated networks: as many as one byte tells apart from each other and the default one.
+    pub networks: usize,
     /// Services: a session holds the index in 16 bits.
     pub services: usize,
     /// Local addresses of both families in all pools: a session holds the index in 16 bits.
@@ -47,19 +50,26 @@ pub(crate) struct Bounds {
 }
 
 /// The bounds that are in force.
-pub(crate) const BOUNDS: Bounds =
-    Bounds { workers: 64, ports: 32, services: 65_535, local_addresses: 65_535, reals: 1 << 24 };
+pub(crate) const BOUNDS: Bounds = Bounds {
+    workers: 64,
+    ports: 32,
+    networks: 255,
+    services: 65_535,
+    local_addresses: 65_535,
+    reals: 1 << 24,
+};
 
 /// Reports everything that does not fit together.
 pub(crate) fn errors(config: &Config, bounds: &Bounds, report: &mut Report) {
     check_workers(config, bounds, report);
     api::check(config, report);
     sync::check(config, report);
+    let networks = networks::check(config, bounds, report);
     ports::check(config, bounds, report);
     announce::check(config, report);
-    let local = addresses::check_pools(config, bounds, report);
+    let local = addresses::check_pools(config, bounds, &networks, report);
     snat::check(config, report);
-    services::check(config, bounds, &local, report);
+    services::check(config, bounds, (&networks, &local), report);
     health::check(config, report);
     ipvs::check(config, report);
     replay::check(config, report);
@@ -87,11 +97,16 @@ fn check_workers(config: &Config, bounds: &Bounds, report: &mut Report) {
             },
         );
     }
-    let sessions = config.limits.sessions as usize;
-    if sessions < config.workers() {
-        let found = format!("{sessions} sessions cannot be shared by {} workers", config.workers());
-        let path = Path::table(Place::Limits, 0).key("sessions");
-        report.error(path, found, format!("use at least {}", config.workers()));
+    let path = Path::table(Place::Limits, 0).key("sessions");
+    check_sessions(config, config.limits.sessions, path, report);
+}
+
+/// Reports fewer sessions than there are workers.
+fn check_sessions(config: &Config, sessions: u32, path: Path, report: &mut Report) {
+    let workers = config.workers();
+    if (sessions as usize) < workers {
+        let found = format!("{sessions} sessions cannot be shared by {workers} workers");
+        report.error(path, found, format!("use at least {workers}"));
     }
 }
 

@@ -35,6 +35,12 @@ pub enum Device {
         /// The interface's name, at most 15 bytes.
         interface: String,
     },
+    /// `vxlan:IF`: the kernel's VXLAN device, which says what the tunnel is: VNI, local address, UDP
+    /// port and other ends. The director encapsulates and decapsulates itself.
+    Vxlan {
+        /// The interface's name, at most 15 bytes.
+        interface: String,
+    },
     /// `pci:ADDRESS`: a NIC owned by DPDK.
     Pci {
         /// Where it is.
@@ -85,6 +91,12 @@ pub(crate) const KINDS: &[(&str, &str, &str)] = &[
         "shared memory with another process ([memif.md](memif.md)); `id` is 0 and `role` is \
          `client` unless given",
     ),
+    (
+        "vxlan",
+        "vxlan:vxlan100",
+        "a VXLAN tunnel into a `[[network]]`: the kernel's device has VNI, local address, UDP port \
+         and other ends (its FDB), the director encapsulates and decapsulates",
+    ),
     ("tap", "tap:sluice9", "a TAP interface that the director makes"),
     ("pcap", "pcap:rx=in.pcap,tx=out.pcap", "capture files; one of the two may be left out"),
     ("dpdk", "dpdk:net_ring0", "any other device of DPDK, by its device arguments"),
@@ -96,6 +108,7 @@ impl Device {
         match self {
             Self::AfXdp { .. } => "af_xdp",
             Self::AfPacket { .. } => "af_packet",
+            Self::Vxlan { .. } => "vxlan",
             Self::Pci { .. } => "pci",
             Self::Memif(_) => "memif",
             Self::Tap { .. } => "tap",
@@ -107,7 +120,9 @@ impl Device {
     /// The kernel interface that it uses or makes, if any.
     pub fn interface(&self) -> Option<&str> {
         match self {
-            Self::AfXdp { interface } | Self::AfPacket { interface } => Some(interface),
+            Self::AfXdp { interface }
+            | Self::AfPacket { interface }
+            | Self::Vxlan { interface } => Some(interface),
             Self::Tap { name } => Some(name),
             _ => None,
         }
@@ -117,7 +132,7 @@ impl Device {
     pub fn may_have_twin(&self) -> bool {
         match self {
             Self::AfPacket { .. } | Self::Pci { .. } | Self::Memif(_) | Self::Dpdk { .. } => true,
-            Self::AfXdp { .. } | Self::Tap { .. } | Self::Pcap { .. } => false,
+            Self::AfXdp { .. } | Self::Vxlan { .. } | Self::Tap { .. } | Self::Pcap { .. } => false,
         }
     }
 }
@@ -126,7 +141,11 @@ impl fmt::Display for Device {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}:", self.kind())?;
         match self {
-            Self::AfXdp { interface } | Self::AfPacket { interface } => write!(out, "{interface}"),
+            Self::AfXdp { interface }
+            | Self::AfPacket { interface }
+            | Self::Vxlan { interface } => {
+                write!(out, "{interface}")
+            }
             Self::Pci { address } => write!(out, "{address}"),
             Self::Memif(memif) => write!(out, "{memif}"),
             Self::Tap { name } => write!(out, "{name}"),
@@ -152,6 +171,7 @@ impl FromStr for Device {
         match kind {
             "af_xdp" => Ok(Self::AfXdp { interface: parse_interface(what)? }),
             "af_packet" => Ok(Self::AfPacket { interface: parse_interface(what)? }),
+            "vxlan" => Ok(Self::Vxlan { interface: parse_interface(what)? }),
             "pci" => Ok(Self::Pci { address: what.parse()? }),
             "memif" => Ok(Self::Memif(Memif::parse(what)?)),
             "tap" => Ok(Self::Tap { name: parse_interface(what)? }),

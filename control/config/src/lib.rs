@@ -40,12 +40,12 @@ pub use errors::{ConfigErrors, Diagnostic, Fault, Severity};
 pub use ipvs::{Ipvs, MarkDestination};
 pub use json_schema::json_schema;
 pub use model::{
-    Announce, Api, Config, Director, HugePages, Icmp, Idle, Ipip, Limits, LogFormat, LogLevel,
-    Metrics, Neighbour, Pool, Port, Route, SessionSync, Snat, Tcp,
+    Announce, Api, Config, Director, HugePages, Icmp, Idle, Ipip, IsolatedNetwork, Limits,
+    LogFormat, LogLevel, Metrics, Neighbour, Pool, Port, Route, SessionSync, Snat, Tcp,
 };
 pub use parse::Loaded;
 pub use sluice_director::spec::{
-    AllDown, CheckAt, ClientAddress, HashKey, Hashes, Mapping, Mode, NoSession, Orphans,
+    AllDown, CheckAt, ClientAddress, HashKey, Hashes, Mapping, Mode, NetworkId, NoSession, Orphans,
     Persistence, Ports, Protocol, RealServer, Refusal, Scheduling, Timeouts, VirtualService,
 };
 pub use sluice_health::dns::Type as Question;

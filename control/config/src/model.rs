@@ -8,7 +8,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use sluice_director::spec::{Mapping, NoSession, Protocol, Refusal, Timeouts, VirtualService};
+use sluice_director::spec::{
+    Mapping, NetworkId, NoSession, Protocol, Refusal, Timeouts, VirtualService,
+};
 
 use crate::{AddressRange, Check, Device, Ipvs, Mac, Prefix};
 
@@ -37,6 +39,8 @@ pub struct Config {
     pub announce: Announce,
     /// `[ipvs]`: what programs that know IPVS have set.
     pub ipvs: Ipvs,
+    /// `[[network]]`, in the file's order; the default network is not among them.
+    pub networks: Vec<IsolatedNetwork>,
     /// `[[port]]`, in the file's order; a port's index here is its `PortId`.
     pub ports: Vec<Port>,
     /// `[[pool]]`, in the file's order.
@@ -81,6 +85,15 @@ impl Config {
     /// The index of the port called `name`, which is its `PortId`.
     pub fn port_id(&self, name: &str) -> Option<u16> {
         self.ports.iter().position(|port| port.name == name).and_then(|id| u16::try_from(id).ok())
+    }
+
+    /// The network called `name`: 0, the default one, for no name, then from 1 in the file's order.
+    pub fn network_id(&self, name: &str) -> Option<NetworkId> {
+        if name.is_empty() {
+            return Some(NetworkId::DEFAULT);
+        }
+        let at = self.networks.iter().position(|network| network.name == name)?;
+        u16::try_from(at + 1).ok().map(NetworkId)
     }
 }
 
@@ -244,6 +257,23 @@ pub struct Ipip {
     pub source_v6: Option<Prefix>,
 }
 
+/// `[[network]]`: an isolated network, besides the default one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IsolatedNetwork {
+    /// The operator's name for it; unique.
+    pub name: String,
+    /// Number of the kernel's routing table that has its routes; unique, and none of 0, 253, 254
+    /// and 255. Either this or `vrf` is there.
+    pub table: Option<u32>,
+    /// Name of the kernel's VRF device whose table has them; unique.
+    pub vrf: Option<String>,
+    /// Prefixes that its virtual addresses, local addresses and real servers are in. Empty: they
+    /// may be any.
+    pub cidr: Vec<Prefix>,
+    /// Sessions over all workers, 1 to 2^30; at least one for each worker.
+    pub sessions: u32,
+}
+
 /// `[[port]]`: a network device and how it is driven.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
@@ -251,8 +281,10 @@ pub struct Port {
     pub name: String,
     /// What it is.
     pub device: Device,
+    /// Name of the network that its packets are of; empty for the default one.
+    pub network: String,
     /// Pairs of receive and transmit queues, 1 to 64. `None`: as many as there are workers (for
-    /// `af_xdp` at most as many as the interface has).
+    /// `af_xdp` at most as many as the interface has); those of `vxlan` have none.
     pub queues: Option<u16>,
     /// Name of the TAP interface that hands to the kernel what the director does not take.
     pub twin: Option<String>,
@@ -267,7 +299,9 @@ pub struct Port {
 pub struct Pool {
     /// The operator's name for it; unique.
     pub name: String,
-    /// Its addresses, as the file has them; no address is in two ranges of the whole file.
+    /// Name of the network that its addresses are in; empty for the default one.
+    pub network: String,
+    /// Its addresses, as the file has them; no address is in two ranges of one network.
     pub addresses: Vec<AddressRange>,
     /// Those that other directors have in their pool of this name.
     pub peer_addresses: Vec<AddressRange>,
@@ -287,6 +321,8 @@ impl Pool {
 pub struct Snat {
     /// The operator's name for it; unique.
     pub name: String,
+    /// Name of the network that it is of, as its pool and its port are; empty for the default one.
+    pub network: String,
     /// Networks that connections come from; at least one.
     pub sources: Vec<Prefix>,
     /// Networks that connections go to. `None`: everywhere; otherwise at least one.

@@ -22,18 +22,18 @@ use crate::read::Table;
 use crate::report::{Origin, Report};
 use crate::schema::Key;
 use crate::schema::keys::{
-    self, FILE, announce, director, icmp, ipip, limits, metrics, neighbour, pool, port, route,
-    snat, tcp, timeouts,
+    self, FILE, announce, director, icmp, ipip, limits, metrics, neighbour, network, pool, port,
+    route, snat, tcp, timeouts,
 };
 use crate::words::SnatProtocol;
 use crate::{
-    AddressRange, Announce, Config, ConfigErrors, Device, Director, Document, Icmp, Ipip, Limits,
-    Mac, Metrics, Neighbour, Pool, Port, Prefix, Route, Snat, Tcp, check as rules, document,
-    syntax,
+    AddressRange, Announce, Config, ConfigErrors, Device, Director, Document, Icmp, Ipip,
+    IsolatedNetwork, Limits, Mac, Metrics, Neighbour, Pool, Port, Prefix, Route, Snat, Tcp,
+    check as rules, document, syntax,
 };
 use values::{
-    any_text, parse_folder, parse_group, parse_name, parse_ports, parse_socket, parse_source_v4,
-    parse_source_v6,
+    any_text, parse_folder, parse_group, parse_name, parse_network, parse_network_name,
+    parse_ports, parse_socket, parse_source_v4, parse_source_v6,
 };
 
 /// The largest file that is read, in bytes.
@@ -161,6 +161,7 @@ pub(crate) fn read(file: Table<'_>, report: &mut Report) -> Config {
         },
         ipvs: ipvs::read(file.one(&keys::ipvs::SECTION, report), report),
         metrics: Metrics { real_servers: metrics.boolean(&metrics::REAL_SERVERS, report) },
+        networks: each(file.many(&network::SECTION, report), report, read_network),
         ports: each(file.many(&port::SECTION, report), report, read_port),
         pools: each(file.many(&pool::SECTION, report), report, read_pool),
         services: each(file.many(&keys::service::SECTION, report), report, service::read),
@@ -220,12 +221,33 @@ fn read_timeouts(table: Table<'_>, report: &mut Report) -> Timeouts {
     }
 }
 
+fn read_network(table: Table<'_>, report: &mut Report) -> IsolatedNetwork {
+    let cidr = prefixes(table, &network::CIDR, report);
+    if cidr.as_ref().is_some_and(Vec::is_empty) {
+        let path = table.path.key(network::CIDR.name);
+        report.error(path, "the list is empty", "leave the key out for all addresses");
+    }
+    IsolatedNetwork {
+        name: table.parsed(&network::NAME, parse_network_name, report).unwrap_or_default(),
+        table: table.integer_if_given(&network::TABLE, report),
+        vrf: table.parsed(&network::VRF, parse_interface, report),
+        cidr: cidr.unwrap_or_default(),
+        sessions: table.integer(&network::SESSIONS, report),
+    }
+}
+
+/// The name of the network that a table is in; empty for the default one.
+fn network_of(table: Table<'_>, key: &'static Key, report: &mut Report) -> String {
+    table.parsed(key, parse_network, report).unwrap_or_default()
+}
+
 fn read_port(table: Table<'_>, report: &mut Report) -> Port {
     // A device that could not be read is taken for one that allows everything else.
     let unknown = Device::Dpdk { devargs: String::new() };
     Port {
         name: table.parsed(&port::NAME, parse_name, report).unwrap_or_default(),
         device: table.parsed(&port::DEVICE, str::parse, report).unwrap_or(unknown),
+        network: network_of(table, &port::NETWORK, report),
         queues: table.integer_if_given(&port::QUEUES, report),
         twin: table.parsed(&port::TWIN, parse_interface, report),
         mac: table.parsed(&port::MAC, str::parse, report),
@@ -243,6 +265,7 @@ fn read_pool(table: Table<'_>, report: &mut Report) -> Pool {
     let (addresses, peer_addresses) = (ranges(&pool::ADDRESSES), ranges(&pool::PEER_ADDRESSES));
     Pool {
         name: table.parsed(&pool::NAME, parse_name, report).unwrap_or_default(),
+        network: network_of(table, &pool::NETWORK, report),
         addresses,
         peer_addresses,
         ports: table.parsed_or_default(&pool::PORTS, parse_ports, report).unwrap_or(1..=u16::MAX),
@@ -254,6 +277,7 @@ fn read_snat(table: Table<'_>, report: &mut Report) -> Snat {
     let protocols = table.words::<SnatProtocol>(&snat::PROTOCOLS, report);
     Snat {
         name: table.parsed(&snat::NAME, parse_name, report).unwrap_or_default(),
+        network: network_of(table, &snat::NETWORK, report),
         sources: prefixes(table, &snat::SOURCES, report).unwrap_or_default(),
         destinations: prefixes(table, &snat::DESTINATIONS, report),
         protocols: protocols.map(|words| words.into_iter().map(|word| word.0).collect()),

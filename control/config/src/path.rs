@@ -36,6 +36,8 @@ pub(crate) enum Place {
     Mark,
     /// `[[ipvs.daemon]]`
     Daemon,
+    /// `[[network]]`
+    Network,
     /// `[[port]]`
     Port,
     /// `[[pool]]`
@@ -128,6 +130,7 @@ impl fmt::Display for Path {
             Place::Ipvs => write!(out, "ipvs")?,
             Place::Mark => write!(out, "ipvs.mark[{index}]")?,
             Place::Daemon => write!(out, "ipvs.daemon[{index}]")?,
+            Place::Network => write!(out, "network[{index}]")?,
             Place::Port => write!(out, "port[{index}]")?,
             Place::Pool => write!(out, "pool[{index}]")?,
             Place::Service => write!(out, "service[{index}]")?,

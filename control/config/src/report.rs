@@ -267,6 +267,7 @@ fn subject(config: &Config, path: Path) -> Option<String> {
     };
     let index = path.index;
     match path.place {
+        Place::Network => named("network", config.networks.get(index).map(|it| &it.name)),
         Place::Port => named("port", config.ports.get(index).map(|port| &port.name)),
         Place::Pool => named("pool", config.pools.get(index).map(|pool| &pool.name)),
         Place::Service => named("service", config.services.get(index).map(|it| &it.name)),

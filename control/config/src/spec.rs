@@ -12,14 +12,14 @@ impl Config {
     /// larger ranges takes as much memory as its author asked for.
     pub fn spec(&self) -> Spec {
         let pools = self.pools.iter().map(|pool| LocalPool {
-            network: String::new(),
+            network: pool.network.clone(),
             name: pool.name.clone(),
             addresses: pool.addresses.iter().flat_map(|range| range.iter()).collect(),
             ports: pool.ports.clone(),
             peer_addresses: pool.peer_addresses.iter().flat_map(|range| range.iter()).collect(),
         });
         Spec {
-            networks: Vec::new(),
+            networks: self.networks.iter().map(|network| network.name.clone()).collect(),
             services: self.services.iter().map(|service| self.service(service)).collect(),
             pools: pools.collect(),
             snat: self.snat.iter().map(|rule| self.snat_rule(rule)).collect(),
@@ -49,7 +49,7 @@ impl Config {
     fn snat_rule(&self, rule: &Snat) -> SnatRule {
         let networks = |prefixes: &[Prefix]| prefixes.iter().copied().map(Network::from).collect();
         SnatRule {
-            network: String::new(),
+            network: rule.network.clone(),
             name: rule.name.clone(),
             sources: networks(&rule.sources),
             destinations: networks(rule.destinations.as_deref().unwrap_or_default()),

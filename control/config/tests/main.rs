@@ -5,6 +5,7 @@ mod checks;
 mod document;
 mod examples;
 mod format;
+mod networks;
 mod properties;
 mod reference;
 mod refused;

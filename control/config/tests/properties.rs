@@ -80,6 +80,7 @@ fn device() -> impl Strategy<Value = Device> {
     prop_oneof![
         interface.prop_map(|interface| Device::AfXdp { interface }),
         interface.prop_map(|interface| Device::AfPacket { interface }),
+        interface.prop_map(|interface| Device::Vxlan { interface }),
         interface.prop_map(|name| Device::Tap { name }),
         pci.prop_map(|(domain, bus, device, function)| Device::Pci {
             address: PciAddress { domain, bus, device, function }
@@ -119,7 +120,7 @@ proptest! {
 
     #[test]
     fn arbitrary_devices_parse_or_say_why(
-        text in "(af_xdp|af_packet|pci|memif|tap|pcap|dpdk|\\PC{0,6}):?\\PC{0,30}",
+        text in "(af_xdp|af_packet|vxlan|pci|memif|tap|pcap|dpdk|\\PC{0,6}):?\\PC{0,30}",
     ) {
         match text.parse::<Device>() {
             Ok(device) => prop_assert_eq!(device.to_string().parse(), Ok(device)),

@@ -1,10 +1,11 @@
 //! Addresses: which may be used at all, and that no two uses of one collide.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Bounds;
+use super::networks::{self, Networks};
 use crate::address::number;
 use crate::path::{Path, Place};
 use crate::report::Report;
@@ -90,30 +91,37 @@ pub(super) fn pool_families<'c>(
 }
 
 /// All local addresses, for questions about single ones.
-pub(super) struct Local {
-    /// In ascending order; without overlaps if none were reported.
-    ranges: Vec<(AddressRange, Path)>,
+pub(super) struct Local<'c> {
+    /// By network, in ascending order; without overlaps if none were reported.
+    ranges: BTreeMap<&'c str, Vec<(AddressRange, Path)>>,
 }
 
-impl Local {
-    /// Where `address` is a local address, if it is one.
-    pub fn find(&self, address: IpAddr) -> Option<Path> {
+impl Local<'_> {
+    /// Where `address` is a local address of a network, if it is one.
+    pub fn find(&self, network: &str, address: IpAddr) -> Option<Path> {
+        let ranges = self.ranges.get(network)?;
         let key = |address: IpAddr| (address.is_ipv6(), number(address));
-        let after = self.ranges.partition_point(|(range, _)| key(range.first()) <= key(address));
-        let (range, path) = self.ranges.get(after.checked_sub(1)?)?;
+        let after = ranges.partition_point(|(range, _)| key(range.first()) <= key(address));
+        let (range, path) = ranges.get(after.checked_sub(1)?)?;
         range.contains(address).then_some(*path)
     }
 }
 
 /// Checks the pools, and gives all their addresses.
-pub(super) fn check_pools(config: &Config, bounds: &Bounds, report: &mut Report) -> Local {
+pub(super) fn check_pools<'c>(
+    config: &'c Config,
+    bounds: &Bounds,
+    networks: &Networks<'_>,
+    report: &mut Report,
+) -> Local<'c> {
     let path = |index| Path::table(Place::Pool, index);
     let names = config.pools.iter().enumerate();
     let names = names.map(|(index, pool)| (pool.name.as_str(), path(index).key("name")));
     super::unique_names("pool", names, report);
-    let mut ranges = Vec::new();
+    let mut ranges: BTreeMap<&str, Vec<(AddressRange, Path)>> = BTreeMap::new();
     let mut total: u128 = 0;
     for (index, pool) in config.pools.iter().enumerate() {
+        let network = networks::known(&pool.network, path(index), report);
         let (path, peers) = (path(index).key("addresses"), path(index).key("peer_addresses"));
         if pool.addresses.is_empty() {
             let hint = "give the pool at least one address, such as [\"192.0.2.10\"]";
@@ -133,11 +141,16 @@ pub(super) fn check_pools(config: &Config, bounds: &Bounds, report: &mut Report)
                 let found = format!("with {range} there are {total} local addresses in all pools");
                 report.error(path, found, format!("keep to {}", bounds.local_addresses));
             }
-            ranges.push((range, path));
+            if let Some(network) = network {
+                networks.check_address(network, range, path, report);
+                ranges.entry(network).or_default().push((range, path));
+            }
         }
     }
-    ranges.sort_by_key(|(range, _)| (range.first().is_ipv6(), number(range.first())));
-    check_overlaps(&ranges, report);
+    for ranges in ranges.values_mut() {
+        ranges.sort_by_key(|(range, _)| (range.first().is_ipv6(), number(range.first())));
+        check_overlaps(ranges, report);
+    }
     Local { ranges }
 }
 

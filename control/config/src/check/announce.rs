@@ -1,9 +1,9 @@
 //! `[announce]`: interfaces of names that nothing else uses.
 
 use super::unique;
+use crate::Config;
 use crate::path::{Path, Place};
 use crate::report::Report;
-use crate::{Config, Device};
 
 pub(super) fn check(config: &Config, report: &mut Report) {
     let path = Path::table(Place::Announce, 0);
@@ -12,18 +12,20 @@ pub(super) fn check(config: &Config, report: &mut Report) {
     if announce.peer_interface.is_some() && announce.interface.is_none() && !report.is_broken(own) {
         report.error(peer, "it needs `interface` beside it", "add interface = \"sluice\"");
     }
+    if announce.interface.is_some() && !config.networks.is_empty() {
+        let line = report.line(Path::table(Place::Network, 0));
+        let found = format!("there is a [[network]] (line {line}), whose addresses it cannot have");
+        let hint = "leave [announce] out, or run the networks in a director of their own: an \
+                    interface cannot hold one address for two networks";
+        report.error(own, found, hint);
+    }
     let ports = config.ports.iter().enumerate().flat_map(|(index, port)| {
         let path = Path::table(Place::Port, index);
-        let device = match &port.device {
-            Device::AfXdp { interface } | Device::AfPacket { interface } => Some(interface),
-            Device::Tap { name } => Some(name),
-            _ => None,
-        };
-        let device = device.map(|name| (name, path.key("device")));
-        device.into_iter().chain(port.twin.as_ref().map(|name| (name, path.key("twin"))))
+        let device = port.device.interface().map(|name| (name, path.key("device")));
+        device.into_iter().chain(port.twin.as_deref().map(|name| (name, path.key("twin"))))
     });
-    let own = announce.interface.as_ref().map(|name| (name, own));
-    let peer = announce.peer_interface.as_ref().map(|name| (name, peer));
+    let own = announce.interface.as_deref().map(|name| (name, own));
+    let peer = announce.peer_interface.as_deref().map(|name| (name, peer));
     // Ports among themselves are checked with the ports.
     let mut seen = std::collections::HashSet::new();
     let ports = ports.filter(|(name, _)| seen.insert(*name)).collect::<Vec<_>>();

@@ -3,7 +3,7 @@
 use sluice_director::plan::MAX_PROBED;
 use sluice_health::dns;
 
-use super::{Names, unique_names};
+use super::{Names, networks, unique_names};
 use crate::path::{Path, Place};
 use crate::report::Report;
 use crate::{Check, CheckKind, Config, Protocol, Through};
@@ -33,9 +33,20 @@ pub(super) fn check(config: &Config, report: &mut Report) {
 fn check_way(config: &Config, index: usize, report: &mut Report) {
     let service = &config.services[index];
     let check = config.checks.iter().find(|check| check.name == service.check);
-    let path = Path::table(Place::Service, index).key("check");
+    let of_service = Path::table(Place::Service, index);
+    let path = of_service.key("check");
     let goes = check.is_some_and(|check| check.through == Through::Service);
     if !goes || report.is_broken(path) {
+        return;
+    }
+    let network = networks::known(&service.network, of_service, report).unwrap_or_default();
+    if !network.is_empty() {
+        let found = format!(
+            "check {:?} goes through the data path, which it cannot do in network {network:?} yet",
+            service.check
+        );
+        let hint = "use a check with through = \"direct\"";
+        report.error(path, found, hint);
         return;
     }
     let family = if service.vip.is_ipv4() { "IPv4" } else { "IPv6" };
@@ -87,9 +98,11 @@ fn check_probe_addresses(config: &Config, report: &mut Report) {
         return;
     }
     let all = &config.director.probe_addresses;
+    // They are of the default network, where other networks' addresses may be in use as well.
+    let services = config.services.iter().filter(|service| service.network.is_empty());
     for (index, address) in all.iter().enumerate() {
-        let vip = config.services.iter().find(|service| service.vip == *address);
-        let pools = config.pools.iter();
+        let vip = services.clone().find(|service| service.vip == *address);
+        let pools = config.pools.iter().filter(|pool| pool.network.is_empty());
         let pool = pools.clone().find(|pool| pool.ranges().any(|range| range.contains(*address)));
         let taken = match (vip, pool) {
             (Some(service), _) => format!("service {:?} has {address}", service.name),

@@ -58,10 +58,10 @@ fn interface(name: &str) -> String {
 /// What of the machine a device takes for itself; nothing when it only reads a file.
 fn what_it_uses(device: &Device) -> Option<String> {
     match device {
-        Device::AfXdp { interface: name } | Device::AfPacket { interface: name } => {
-            Some(interface(name))
-        }
-        Device::Tap { name } => Some(interface(name)),
+        Device::AfXdp { interface: name }
+        | Device::AfPacket { interface: name }
+        | Device::Vxlan { interface: name }
+        | Device::Tap { name } => Some(interface(name)),
         Device::Pci { address } => Some(format!("PCI device {address}")),
         Device::Memif(Memif { socket, id, .. }) => Some(format!("memif {socket:?} with id {id}")),
         Device::Pcap { tx, .. } => tx.as_ref().map(|tx| format!("output file {tx:?}")),
@@ -73,6 +73,7 @@ fn check_twin(port: &Port, path: Path, report: &mut Report) {
     if port.twin.is_some() && !port.device.may_have_twin() {
         let (kind, why) = match port.device {
             Device::AfXdp { .. } => ("af_xdp", "the kernel keeps the interface itself"),
+            Device::Vxlan { .. } => ("vxlan", "the kernel has the interface"),
             Device::Tap { .. } => ("tap", "the kernel is at its other end already"),
             _ => (port.device.kind(), "it has no kernel behind it"),
         };

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::addresses::{Local, check_host, check_scope, endpoint, family};
+use super::networks::{self, Networks};
 use super::{rules, unique};
 use crate::path::{Path, Place};
 use crate::report::Report;
@@ -28,7 +29,12 @@ impl Checked<'_> {
 }
 
 /// Checks the real servers of the service with this index.
-pub(super) fn check(config: &Config, index: usize, local: &Local, report: &mut Report) {
+pub(super) fn check(
+    config: &Config,
+    index: usize,
+    (networks, local): (&Networks<'_>, &Local<'_>),
+    report: &mut Report,
+) {
     let service = &config.services[index];
     check_twice(service, index, report);
     for (real, server) in service.reals.iter().enumerate() {
@@ -39,7 +45,7 @@ pub(super) fn check(config: &Config, index: usize, local: &Local, report: &mut R
             service_path: Path::table(Place::Service, index),
             path: Path::real(index, real),
         };
-        check_address(it, local, report);
+        check_address(it, (networks, local), report);
         check_limits(it, report);
         if !report.is_broken(it.mode_path()) {
             rules::check_mode(service, it.mode, it.mode_path(), report);
@@ -65,11 +71,19 @@ fn check_twice(service: &VirtualService, index: usize, report: &mut Report) {
     });
 }
 
-fn check_address(it: Checked<'_>, local: &Local, report: &mut Report) {
+fn check_address(
+    it: Checked<'_>,
+    (networks, local): (&Networks<'_>, &Local<'_>),
+    report: &mut Report,
+) {
     let (address, path) = (it.server.address, it.path.key("address"));
     check_host(address, path, report);
     check_scope(address, path, report);
-    if let Some(at) = local.find(address) {
+    let Some(network) = networks::known(&it.service.network, it.service_path, report) else {
+        return;
+    };
+    networks.check_address(network, address.into(), path, report);
+    if let Some(at) = local.find(network, address) {
         let found = format!("{address} is a local address (line {})", report.line(at));
         report.error(path, found, "use the address of another machine");
     }

@@ -1,7 +1,7 @@
 //! Static routes and neighbours.
 
 use super::addresses::check_host;
-use super::{Names, unique};
+use super::{Names, networks, unique};
 use crate::Config;
 use crate::path::{Path, Place};
 use crate::report::Report;
@@ -29,14 +29,18 @@ pub(super) fn check(config: &Config, report: &mut Report) {
 }
 
 fn check_unique_prefixes(config: &Config, report: &mut Report) {
+    let of_ports = networks::of_ports(config);
     let mut prefixes = Vec::new();
     for (index, route) in config.routes.iter().enumerate() {
         let path = Path::table(Place::Route, index).key("prefix");
-        if !report.is_broken(path) {
-            prefixes.push((route.prefix, path));
+        let port = of_ports.get(route.port.as_str());
+        let network = port.and_then(|(network, at)| networks::known(network, *at, report));
+        // What is wrong with the port is told of the port.
+        if let Some(network) = network.filter(|_| !report.is_broken(path)) {
+            prefixes.push(((network, route.prefix), path));
         }
     }
-    unique(prefixes, report, |prefix, line| {
+    unique(prefixes, report, |(_, prefix), line| {
         let found = format!("{prefix} has a route already (line {line})");
         (found, "give each prefix one route".to_owned())
     });

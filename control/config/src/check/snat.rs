@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::addresses::{check_scope, family, not_a_host, pool_families};
-use super::{Names, unique_names};
+use super::{Names, networks, unique_names};
 use crate::path::{Path, Place};
 use crate::report::Report;
 use crate::{Config, Prefix, Snat};
@@ -18,10 +18,13 @@ pub(super) fn check(config: &Config, report: &mut Report) {
     let ports = Names::new("port", config.ports.iter().map(|port| &port.name), report);
     let pools = Names::new("pool", config.pools.iter().map(|pool| &pool.name), report);
     let families = pool_families(config, report);
+    let (of_ports, of_pools) = (networks::of_ports(config), networks::of_pools(config));
     for (index, rule) in config.snat.iter().enumerate() {
         let path = path(index);
+        let user = ("rule", rule.network.as_str());
         if let Some(egress) = &rule.egress {
             ports.resolve(egress, path.key("egress"), report);
+            networks::check_same(("port", egress), &of_ports, user, (path, "egress"), report);
         }
         check_lists(rule, path, report);
         if rule.pool.is_empty() && !report.is_broken(path.key("pool")) {
@@ -29,6 +32,7 @@ pub(super) fn check(config: &Config, report: &mut Report) {
             report.error(path.key("pool"), "this key is missing", hint);
         } else if !report.is_broken(path.key("pool")) {
             pools.resolve(&rule.pool, path.key("pool"), report);
+            networks::check_same(("pool", &rule.pool), &of_pools, user, (path, "pool"), report);
             if let Some(has) = families.get(rule.pool.as_str()) {
                 check_pool(rule, *has, path, report);
             }

@@ -8,6 +8,7 @@ use crate::{AddressRange, Config, Pool, RealServer};
 const TEXT: &str = r#"
 port = [{ name = "a", device = "tap:a" }, { name = "b", device = "tap:b" }]
 director = { cores = [1, 2, 3] }
+network = [{ name = "blue", table = 100 }]
 
 [[pool]]
 name = "lan"
@@ -44,15 +45,18 @@ fn config() -> Config {
 
 #[test]
 fn as_many_as_allowed_is_right() {
-    let bounds = Bounds { workers: 3, ports: 2, services: 2, local_addresses: 4, reals: 5 };
+    let bounds =
+        Bounds { workers: 3, ports: 2, networks: 1, services: 2, local_addresses: 4, reals: 5 };
     assert_eq!(wrong(&config(), &bounds), []);
 }
 
 #[test]
 fn one_more_of_anything_is_wrong_where_it_begins_to_be() {
-    let bounds = Bounds { workers: 2, ports: 1, services: 1, local_addresses: 3, reals: 4 };
+    let bounds =
+        Bounds { workers: 2, ports: 1, networks: 0, services: 1, local_addresses: 3, reals: 4 };
     let expected = [
         ("director.cores", "3 cores are named"),
+        ("network[0]", "1 networks are defined"),
         ("port[1]", "2 ports are defined"),
         ("pool[0].addresses[1]", "with 192.0.2.20 there are 4 local addresses in all pools"),
         ("service[1]", "2 services are defined"),
@@ -72,6 +76,7 @@ fn the_limits_in_force_are_as_documented() {
     for sentence in [
         format!("At most {}, each once", BOUNDS.workers),
         format!("At least one, at most {}.", BOUNDS.ports),
+        format!("sessions of its own. At most {}.", BOUNDS.networks),
         format!("what clients connect to. At most {}.", BOUNDS.services),
         format!("at most {} in all pools together", BOUNDS.local_addresses),
         format!("At most {} in all services together", BOUNDS.reals),
@@ -100,7 +105,8 @@ fn a_whole_family_of_addresses_is_counted_not_expanded() {
     let mut config = config();
     let all: AddressRange = "1.0.0.0-126.255.255.255".parse().expect("a range");
     let (name, addresses) = ("all".to_owned(), vec![all]);
-    config.pools.push(Pool { name, addresses, peer_addresses: Vec::new(), ports: 1..=2 });
+    let (network, peer_addresses) = (String::new(), Vec::new());
+    config.pools.push(Pool { name, network, addresses, peer_addresses, ports: 1..=2 });
     let found = wrong(&config, &BOUNDS);
     assert_eq!(found[0].0, "pool[1].addresses[0]");
     assert!(found[0].1.contains("2113929220 local addresses"), "{found:?}");

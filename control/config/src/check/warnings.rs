@@ -24,6 +24,8 @@ const MH_ENTRIES: usize = 100;
 pub(crate) fn warnings(config: &Config, report: &mut Report) {
     warn_limits(config, report);
     super::api::warn(config, report);
+    super::sync::warn(config, report);
+    super::networks::warn(config, report);
     warn_pools(config, report);
     warn_services(config, report);
 }
@@ -67,9 +69,9 @@ fn warn_services(config: &Config, report: &mut Report) {
         let hint = "add a [[service]] section: without one every packet stays with the kernel";
         report.warn(Path::FILE, "there is no service", hint);
     }
-    let mut by_vip: HashMap<IpAddr, Vec<&VirtualService>> = HashMap::new();
+    let mut by_vip: HashMap<(&str, IpAddr), Vec<&VirtualService>> = HashMap::new();
     for service in &config.services {
-        by_vip.entry(service.vip).or_default().push(service);
+        by_vip.entry((&service.network, service.vip)).or_default().push(service);
     }
     for (index, check) in config.checks.iter().enumerate() {
         if !config.services.iter().any(|service| service.check == check.name) {
@@ -129,11 +131,11 @@ fn warn_idle_keys(service: &VirtualService, path: Path, report: &mut Report) {
 fn warn_own_address(
     service: &VirtualService,
     server: &RealServer,
-    by_vip: &HashMap<IpAddr, Vec<&VirtualService>>,
+    by_vip: &HashMap<(&str, IpAddr), Vec<&VirtualService>>,
     path: Path,
     report: &mut Report,
 ) {
-    let Some(services) = by_vip.get(&server.address) else { return };
+    let Some(services) = by_vip.get(&(&service.network[..], server.address)) else { return };
     let mode = server.mode.unwrap_or(service.mode);
     if mode.keeps_destination() {
         let found = format!("{} is a virtual address", server.address);

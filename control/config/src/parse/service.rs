@@ -22,7 +22,7 @@ pub(super) fn read(table: Table<'_>, report: &mut Report) -> VirtualService {
     table.labels(&service::LABELS, report);
     let reals = table.many(&real::SECTION, report);
     VirtualService {
-        network: String::new(),
+        network: super::network_of(table, &service::NETWORK, report),
         name,
         protocol,
         vip,

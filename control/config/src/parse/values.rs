@@ -13,6 +13,9 @@ use crate::errors::{Fault, quoted};
 /// The longest name of a port, pool or service, in bytes.
 const NAME_BYTES: usize = 64;
 
+/// What messages call the network without a name, which no other may be called.
+const DEFAULT: &str = "default";
+
 pub(super) fn any_text(text: &str) -> Result<String, Fault> {
     Ok(text.to_owned())
 }
@@ -64,6 +67,24 @@ pub(super) fn parse_name(text: &str) -> Result<String, Fault> {
          become file names and labels"
     );
     Err(Fault::new(format!("{} cannot be a name", quoted(text)), hint))
+}
+
+/// The name of a network that is defined.
+pub(super) fn parse_network_name(text: &str) -> Result<String, Fault> {
+    if text == DEFAULT {
+        let found = format!("{} is the network of all that name none", quoted(text));
+        return Err(Fault::new(found, "use another name: that network has no section"));
+    }
+    parse_name(text)
+}
+
+/// The name of the network that something is in.
+pub(super) fn parse_network(text: &str) -> Result<String, Fault> {
+    if text.is_empty() || text == DEFAULT {
+        let found = format!("{} is not the name of a [[network]]", quoted(text));
+        return Err(Fault::new(found, "leave the key out for the default network"));
+    }
+    parse_name(text)
 }
 
 pub(super) fn parse_ports(text: &str) -> Result<RangeInclusive<u16>, Fault> {

@@ -10,6 +10,7 @@ pub(crate) mod ipvs;
 pub(crate) mod limits;
 pub(crate) mod metrics;
 pub(crate) mod neighbour;
+pub(crate) mod network;
 pub(crate) mod pool;
 pub(crate) mod port;
 pub(crate) mod real;
@@ -34,6 +35,7 @@ const A_MAC: &str = "a MAC address";
 const A_POOL: &str = "the name of a [[pool]]";
 const A_CHECK: &str = "the name of a [[check]]";
 const A_PORT: &str = "the name of a [[port]]";
+const A_NETWORK: &str = "the name of a [[network]]";
 
 /// The file itself.
 pub(crate) static FILE: Section = Section {
@@ -54,6 +56,7 @@ pub(crate) static FILE: Section = Section {
         &sync::SECTION,
         &announce::SECTION,
         &ipvs::SECTION,
+        &network::SECTION,
         &port::SECTION,
         &pool::SECTION,
         &service::SECTION,

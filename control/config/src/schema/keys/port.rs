@@ -9,7 +9,7 @@ pub(crate) static SECTION: Section = Section {
     heading: "[[port]]",
     about: "A network device and its driver. At least one, at most 32. One port is enough for the \
             one-arm layout.",
-    keys: &[&NAME, &DEVICE, &QUEUES, &TWIN, &MAC, &MTU],
+    keys: &[&NAME, &DEVICE, &NETWORK, &QUEUES, &TWIN, &MAC, &MTU],
     sections: &[],
 };
 
@@ -27,6 +27,9 @@ pub(crate) static DEVICE: Key = Key {
     example: "\"af_xdp:eth0\"",
     about: "The device, see [Devices](#devices). A device belongs to one port only.",
 };
+pub(crate) static NETWORK: Key = super::network::named_by(
+    "The network that its packets are of: the [[network]] with this name. A `vxlan` port needs one.",
+);
 pub(crate) static QUEUES: Key = Key {
     name: "queues",
     kind: Integer { min: 1, max: 64 },
@@ -34,7 +37,8 @@ pub(crate) static QUEUES: Key = Key {
         "as many as there are workers; for `af_xdp` as many as the interface has",
     ),
     example: "2",
-    about: "Pairs of receive and transmit queues, assigned to the workers in turn.",
+    about: "Pairs of receive and transmit queues, assigned to the workers in turn. Not for `vxlan`, \
+            whose packets come and go by the ports of the default network.",
 };
 pub(crate) static TWIN: Key = Key {
     name: "twin",
@@ -44,14 +48,14 @@ pub(crate) static TWIN: Key = Key {
     about: "Name of a TAP interface that the director creates for the port. Traffic that is not \
             load balanced goes to the kernel through it, and the kernel's own packets leave by it: \
             give it the port's addresses. For `af_packet`, `pci`, `memif` and `dpdk`; with \
-            `af_xdp` the kernel keeps the interface itself.",
+            `af_xdp` the kernel keeps the interface itself, and with `vxlan` it has it.",
 };
 pub(crate) static MAC: Key = Key {
     name: "mac",
     kind: Text(A_MAC),
     without: Without::Unset("the device's own; in `sluice replay` 02:00:00:00:00:NN"),
     example: "\"02:00:00:00:00:01\"",
-    about: "The port's MAC address.",
+    about: "The port's MAC address. Not for `vxlan`: it is the kernel's device's.",
 };
 pub(crate) static MTU: Key = Key {
     name: "mtu",
@@ -60,5 +64,6 @@ pub(crate) static MTU: Key = Key {
     example: "9000",
     about: "The largest IP packet that the port sends, in bytes; for a super-packet (see \
             [Devices](#devices)), its largest segment. Beside `af_xdp` ports, whose frames fit one \
-            page, only `af_packet` ports may have 9000.",
+            page, only `af_packet` ports may have 9000. Not for `vxlan`: it is the kernel's \
+            device's.",
 };

@@ -18,7 +18,7 @@ pub(crate) static PREFIX: Key = Key {
     kind: Text(A_PREFIX),
     without: Without::Required,
     example: "\"0.0.0.0/0\"",
-    about: "The destinations; unique.",
+    about: "The destinations; unique in the network of the port.",
 };
 pub(crate) static VIA: Key = Key {
     name: "via",

@@ -17,6 +17,7 @@ pub(crate) static SECTION: Section = Section {
             ports of the protocol, then `protocol = \"any\"`.",
     keys: &[
         &NAME,
+        &NETWORK,
         &PROTOCOL,
         &VIP,
         &PORT,
@@ -54,6 +55,9 @@ pub(crate) static NAME: Key = Key {
     example: "\"web\"",
     about: "The name in output and counters; unique.",
 };
+pub(crate) static NETWORK: Key = super::network::named_by(
+    "The network that its clients, its VIP, its pool and its real servers are in.",
+);
 pub(crate) static PROTOCOL: Key = Key {
     name: "protocol",
     kind: Word(words_of::<ServiceProtocol>),
@@ -68,7 +72,7 @@ pub(crate) static VIP: Key = Key {
     without: Without::Required,
     example: "\"198.51.100.200\"",
     about: "The virtual address. One address may carry several services; (protocol, vip, port) is \
-            unique.",
+            unique in a network.",
 };
 pub(crate) static PORT: Key = Key {
     name: "port",

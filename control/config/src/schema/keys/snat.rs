@@ -15,6 +15,7 @@ pub(crate) static SECTION: Section = Section {
             kernel.",
     keys: &[
         &NAME,
+        &NETWORK,
         &SOURCES,
         &DESTINATIONS,
         &PROTOCOLS,
@@ -35,6 +36,8 @@ pub(crate) static NAME: Key = Key {
     example: "\"outbound\"",
     about: "The name in output and counters; unique.",
 };
+pub(crate) static NETWORK: Key =
+    super::network::named_by("The network that its connections are in, and its pool and its port.");
 pub(crate) static SOURCES: Key = Key {
     name: "sources",
     kind: Texts(A_PREFIX),

@@ -1,0 +1,73 @@
+//! `[[network]]`, and the key by which other sections name one.
+
+use super::*;
+
+/// The section.
+pub(crate) static SECTION: Section = Section {
+    place: Place::Network,
+    name: "network",
+    heading: "[[network]]",
+    about: "An isolated network: a VRF with ports, routes, neighbours, pools, services, source NAT \
+            rules and sessions of its own. At most 255. Ports, services, pools and rules are in it \
+            that name it as their `network`; all others are in the default network, which has no \
+            section. Nothing of one network reaches another, and the same addresses may be in use \
+            in several. Takes effect at a start only. `[announce]`, checks with `through = \
+            \"service\"` and tunnels to real servers are for the default network only so far; \
+            `[sync]` tells other directors of its sessions alone.",
+    keys: &[&NAME, &TABLE, &VRF, &CIDR, &SESSIONS],
+    sections: &[],
+};
+
+pub(crate) static NAME: Key = Key {
+    name: "name",
+    kind: Text(A_NAME),
+    without: Without::Required,
+    example: "\"blue\"",
+    about: "The name by which all else refers to it; unique, and not `default`.",
+};
+pub(crate) static TABLE: Key = Key {
+    name: "table",
+    kind: Integer { min: 1, max: u32::MAX as i64 },
+    without: Without::Unset("that of `vrf`, which is needed then"),
+    example: "100",
+    about: "Number of the kernel's routing table that has its routes (`ip route show table 100`); \
+            unique, and none of 253, 254 and 255, which are the default network's. Either this or \
+            `vrf`.",
+};
+pub(crate) static VRF: Key = Key {
+    name: "vrf",
+    kind: Text(AN_INTERFACE),
+    without: Without::Unset("`table` is needed"),
+    example: "\"vrf-blue\"",
+    about: "Name of the kernel's VRF device whose table has its routes (`ip vrf show`); unique. \
+            Either this or `table`.",
+};
+pub(crate) static CIDR: Key = Key {
+    name: "cidr",
+    kind: Texts(A_PREFIX),
+    without: Without::Unset("all addresses"),
+    example: "[\"10.0.0.0/16\", \"2001:db8:b::/48\"]",
+    about: "Prefixes that the network uses. A file in which a `vip` or a real server's `address` \
+            of a service of the network, or one of the `addresses` and `peer_addresses` of a pool \
+            of it, lies outside is refused; of a family without a prefix all do. Nothing else is \
+            held against them: packets come from and go to other addresses as well, and so may \
+            `sources` and `destinations` of its source NAT rules.",
+};
+pub(crate) static SESSIONS: Key = Key {
+    name: "sessions",
+    kind: Integer { min: 1, max: 1 << 30 },
+    without: Without::Integer(65_536),
+    example: "1_000_000",
+    about: "Maximum number of its sessions over all workers, at least one for each worker.",
+};
+
+/// In which network something is.
+pub(crate) const fn named_by(about: &'static str) -> Key {
+    Key {
+        name: "network",
+        kind: Text(A_NETWORK),
+        without: Without::Unset("the default network"),
+        example: "\"blue\"",
+        about,
+    }
+}
