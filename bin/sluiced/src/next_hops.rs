@@ -278,12 +278,7 @@ mod tests {
             mtu: 1500,
             admin_up: up,
             carrier: up,
-            kind: None,
-            parent: None,
-            vlan: None,
-            master: None,
-            num_rx_queues: None,
-            loopback: false,
+            ..sluice_linux::Link::default()
         }
     }
 

@@ -39,6 +39,8 @@ impl Kernel {
                 let gone = self.neighbours.remove(&(neighbour.ifindex, neighbour.ip));
                 neighbours_changed(gone.is_some_and(|gone| gone.usable_mac().is_some()))
             }
+            Event::Fdb(row) => self.fdb_seen(row),
+            Event::FdbGone(row) => self.fdb_gone(row),
             Event::Route(route, placement) => self.route_seen(route, placement),
             Event::RouteGone(route) => self.route_gone(&route),
             Event::NextHop(object) => self.nexthop_seen(object),
@@ -63,13 +65,16 @@ impl Kernel {
 
     fn link_gone(&mut self, index: u32) -> Effect {
         let (addresses, neighbours) = (self.addresses.len(), self.usable_neighbours());
+        let fdb = self.fdb.len();
         self.addresses.retain(|address| address.ifindex != index);
         self.neighbours.retain(|key, _| key.0 != index);
+        self.fdb.retain(|key, _| key.0 != index);
         Effect {
             changed: Changed {
                 links: self.links.remove(&index).is_some(),
                 addresses: self.addresses.len() != addresses,
                 neighbours: self.usable_neighbours() != neighbours,
+                fdb: self.fdb.len() != fdb,
                 ..Changed::default()
             },
             reread_routes: self.routes_depend_on(index),
@@ -150,12 +155,15 @@ impl Kernel {
         if before == Some(object) {
             return Effect::default();
         }
-        routes_changed(self.resolve_routes())
+        let mut effect = routes_changed(self.resolve_routes());
+        effect.changed.fdb = self.resolve_fdb();
+        effect
     }
 
     fn nexthop_gone(&mut self, id: u32) -> Effect {
+        let dropped = Changed { fdb: self.drop_fdb_by_nexthop(id), ..Changed::default() };
         if self.nexthops.remove(&id).is_none() {
-            return Effect::default();
+            return Effect { changed: dropped, ..Effect::default() };
         }
         let mut changed = false;
         self.routes.retain(|_, routes| {
@@ -164,7 +172,10 @@ impl Kernel {
             changed |= routes.len() != before;
             !routes.is_empty()
         });
-        routes_changed(changed | self.resolve_routes())
+        let mut effect = routes_changed(changed | self.resolve_routes());
+        effect.changed.fdb = self.resolve_fdb();
+        effect.changed |= dropped;
+        effect
     }
 
     /// Takes the next hops of all routes that refer to an object from the objects again.
@@ -184,7 +195,7 @@ impl Kernel {
         let routes = self.routes != fresh.routes;
         self.nexthops = std::mem::take(&mut fresh.nexthops);
         self.routes = std::mem::take(&mut fresh.routes);
-        Changed { routes, ..Changed::default() }
+        Changed { routes, fdb: self.resolve_fdb(), ..Changed::default() }
     }
 
     /// Takes everything from a fresh picture.
@@ -197,8 +208,10 @@ impl Kernel {
             links: self.links != fresh.links,
             addresses: self.addresses != fresh.addresses,
             neighbours: usable(self) != usable(&fresh),
+            fdb: self.fdb != fresh.fdb,
             ..Changed::default()
         };
+        self.fdb = std::mem::take(&mut fresh.fdb);
         changed |= self.take_routes(&mut fresh);
         self.links = fresh.links;
         self.addresses = fresh.addresses;

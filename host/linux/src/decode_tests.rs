@@ -1,5 +1,6 @@
 //! The decoder against another implementation's encoder, and against bytes that make no sense.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use netlink_packet_core::{NetlinkHeader, NetlinkMessage, NetlinkPayload};
@@ -19,6 +20,11 @@ use crate::attributes::{Messages, Request};
 use crate::event::{Event, Placement, decode};
 use crate::state::{Kernel, Link, NeighbourState, NextHop, RouteKind, Table, Vlan};
 
+mod vxlan;
+
+/// A routing table that is followed beside `main` and `default`.
+const FOLLOWED: u32 = 1001;
+
 /// A message as the other implementation writes it.
 fn encoded(message: RouteNetlinkMessage, flags: i32) -> Vec<u8> {
     let mut header = NetlinkHeader::default();
@@ -32,7 +38,7 @@ fn encoded(message: RouteNetlinkMessage, flags: i32) -> Vec<u8> {
 
 fn decoded(bytes: &[u8]) -> Option<Event> {
     let message = Messages(bytes).next().expect("a whole message");
-    decode(&message).expect("a message that makes sense")
+    decode(&message, &BTreeSet::from([FOLLOWED])).expect("a message that makes sense")
 }
 
 fn vlan_link() -> LinkMessage {
@@ -103,6 +109,8 @@ fn a_vlan_sub_interface_is_read() {
         kind: Some("vlan".into()),
         parent: Some(3),
         vlan: Some(Vlan { id: 42, ethertype: 0x88a8 }),
+        vrf_table: None,
+        vxlan: None,
         master: None,
         num_rx_queues: Some(1),
         loopback: false,
@@ -160,6 +168,11 @@ fn routes_of_other_tables_and_cached_ones_are_left_out() {
     let mut other = multipath_route();
     other.attributes.push(RouteAttribute::Table(1000));
     assert_eq!(decoded(&encoded(RouteNetlinkMessage::NewRoute(other), 0)), None);
+    let mut followed = multipath_route();
+    followed.attributes.push(RouteAttribute::Table(FOLLOWED));
+    let bytes = encoded(RouteNetlinkMessage::NewRoute(followed), 0);
+    let Some(Event::Route(route, _)) = decoded(&bytes) else { panic!("a route") };
+    assert_eq!((route.table, route.hops.len()), (Table::Other(FOLLOWED), 2));
     let mut service = multipath_route();
     service.header.tos = 4;
     assert_eq!(decoded(&encoded(RouteNetlinkMessage::NewRoute(service), 0)), None);
@@ -174,6 +187,9 @@ fn a_neighbour_is_read() {
     assert_eq!(read.usable_mac(), Some([2, 0, 0, 0, 0, 9]));
 }
 
+/// How many messages [`samples`] has.
+const SAMPLES: usize = 9 + vxlan::SAMPLES;
+
 /// Messages with content in every branch of the decoder.
 fn samples() -> Vec<Vec<u8>> {
     let group: Vec<u8> =
@@ -186,7 +202,7 @@ fn samples() -> Vec<Vec<u8>> {
         .with(libc::IFA_ADDRESS, &[192, 0, 2, 1])
         .with(libc::IFA_LOCAL, &[192, 0, 2, 1])
         .with(crate::uapi::IFA_FLAGS, &128u32.to_ne_bytes());
-    vec![
+    let mut samples = vec![
         encoded(RouteNetlinkMessage::NewLink(vlan_link()), 0),
         encoded(RouteNetlinkMessage::NewRoute(multipath_route()), libc::NLM_F_REPLACE),
         encoded(RouteNetlinkMessage::DelRoute(multipath_route()), 0),
@@ -199,11 +215,14 @@ fn samples() -> Vec<Vec<u8>> {
             .with(crate::uapi::NHA_GATEWAY, &[192, 0, 2, 2])
             .finish(2),
         object(10).with(crate::uapi::NHA_GROUP, &group).finish(3),
-    ]
+    ];
+    samples.extend(vxlan::samples());
+    samples
 }
 
 #[test]
 fn every_sample_is_an_event() {
+    assert_eq!(samples().len(), SAMPLES);
     for sample in samples() {
         assert!(decoded(&sample).is_some(), "{sample:?}");
     }
@@ -212,7 +231,7 @@ fn every_sample_is_an_event() {
 /// Applies whatever can be read from a datagram; what matters is that it returns.
 fn swallow(kernel: &mut Kernel, datagram: &[u8]) {
     for message in Messages(datagram) {
-        if let Ok(Some(event)) = decode(&message) {
+        if let Ok(Some(event)) = decode(&message, &BTreeSet::from([FOLLOWED])) {
             kernel.apply(event);
         }
     }
@@ -233,7 +252,7 @@ proptest! {
     #[test]
     fn damaged_messages_never_panic(
         damage in prop::collection::vec(
-            (0..9usize, prop::collection::vec((0..200usize, any::<u8>()), 0..6), 0..300usize),
+            (0..SAMPLES, prop::collection::vec((0..200usize, any::<u8>()), 0..6), 0..300usize),
             1..12,
         ),
     ) {
@@ -253,7 +272,7 @@ proptest! {
     /// An announcement that is applied twice, or again after a later one, does no harm: the last
     /// one counts.
     #[test]
-    fn announcements_may_be_repeated(order in prop::collection::vec(0..9usize, 1..20)) {
+    fn announcements_may_be_repeated(order in prop::collection::vec(0..SAMPLES, 1..20)) {
         let samples = samples();
         let (mut once, mut again) = (Kernel::default(), Kernel::default());
         for &which in &order {

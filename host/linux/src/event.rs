@@ -1,17 +1,21 @@
 //! From a netlink message to one event in plain types: links, addresses, neighbours. (Routes and
-//! next-hop objects: `event_route`.)
+//! next-hop objects: `event_route`; VXLAN devices and their forwarding entries: `vxlan`, `fdb`.)
 //!
-//! A message is read in full or not at all: what is not about the director (bridge forwarding
-//! entries, proxy neighbours, other routing tables) is no event, and what should be one but makes
-//! no sense is [`Malformed`].
+//! A message is read in full or not at all: what is not about the director (a bridge's own
+//! forwarding entries, proxy neighbours, routing tables that nobody named) is no event, and what
+//! should be one but makes no sense is [`Malformed`].
+
+use std::collections::BTreeSet;
 
 use crate::attributes::{
     Attributes, Message, attributes_after, ip, mac, text, u8_at, u16_at, u16_be_at, u32_at,
 };
 use crate::event_route::{nexthop_event, route_event};
+use crate::fdb::{FdbRow, fdb_event};
 use crate::nexthop::Object;
 use crate::state::{Address, Link, Neighbour, NeighbourState, Route, Vlan};
 use crate::uapi;
+use crate::vxlan::Vxlan;
 
 /// Bytes of `ifinfomsg`.
 pub(crate) const LINK_HEADER_LEN: usize = 16;
@@ -29,6 +33,8 @@ pub(crate) enum Event {
     AddressGone(Address),
     Neighbour(Neighbour),
     NeighbourGone(Neighbour),
+    Fdb(FdbRow),
+    FdbGone(FdbRow),
     Route(Route, Placement),
     RouteGone(Route),
     NextHop(Object),
@@ -52,13 +58,17 @@ pub(crate) enum Placement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// Reads a message. `None`: nothing the mirror keeps.
-pub(crate) fn decode(message: &Message<'_>) -> Result<Option<Event>, Malformed> {
+/// Reads a message. `None`: nothing the mirror keeps; of the routes, those of tables other than
+/// `main`, `default` and the ones named in `tables`.
+pub(crate) fn decode(
+    message: &Message<'_>,
+    tables: &BTreeSet<u32>,
+) -> Result<Option<Event>, Malformed> {
     match message.kind {
         libc::RTM_NEWLINK | libc::RTM_DELLINK => link_event(message).ok_or(Malformed),
         libc::RTM_NEWADDR | libc::RTM_DELADDR => address_event(message).ok_or(Malformed),
         libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => neighbour_event(message).ok_or(Malformed),
-        libc::RTM_NEWROUTE | libc::RTM_DELROUTE => route_event(message).ok_or(Malformed),
+        libc::RTM_NEWROUTE | libc::RTM_DELROUTE => route_event(message, tables).ok_or(Malformed),
         uapi::RTM_NEWNEXTHOP | uapi::RTM_DELNEXTHOP => nexthop_event(message).ok_or(Malformed),
         _ => Ok(None),
     }
@@ -106,31 +116,47 @@ fn link_event(message: &Message<'_>) -> Option<Option<Event>> {
     // Wireless drivers announce radio events as links with a name and nothing else.
     let Some(mtu) = mtu.filter(|_| !link.name.is_empty()) else { return Some(None) };
     link.mtu = mtu;
+    // Its packets leave from another network namespace, where nothing here can send.
+    if below_elsewhere {
+        link.vxlan = None;
+    }
     let stacked = !below_elsewhere && link.kind.as_deref() != Some("veth");
     link.parent = below.filter(|&below| stacked && below != 0 && below != index);
     Some(Some(Event::Link(link)))
 }
 
-/// `IFLA_LINKINFO`: the kind, and what a VLAN sub-interface is. The kind comes first.
+/// `IFLA_LINKINFO`: the kind, and what there is to know of that kind. The kind comes first.
 fn link_info(value: &[u8], link: &mut Link) -> Option<()> {
     for (kind, value) in Attributes(value) {
         match kind {
             libc::IFLA_INFO_KIND => link.kind = Some(text(value)?),
-            libc::IFLA_INFO_DATA if link.kind.as_deref() == Some("vlan") => {
-                let mut vlan = Vlan { id: 0, ethertype: 0x8100 };
-                for (kind, value) in Attributes(value) {
-                    match kind {
-                        uapi::IFLA_VLAN_ID => vlan.id = u16_at(value, 0)?,
-                        uapi::IFLA_VLAN_PROTOCOL => vlan.ethertype = u16_be_at(value, 0)?,
-                        _ => {}
-                    }
-                }
-                link.vlan = Some(vlan);
-            }
+            libc::IFLA_INFO_DATA => match link.kind.as_deref() {
+                Some("vlan") => link.vlan = Some(vlan(value)?),
+                Some("vrf") => link.vrf_table = vrf_table(value),
+                Some("vxlan") => link.vxlan = Vxlan::read(value),
+                _ => {}
+            },
             _ => {}
         }
     }
     Some(())
+}
+
+fn vlan(data: &[u8]) -> Option<Vlan> {
+    let mut vlan = Vlan { id: 0, ethertype: 0x8100 };
+    for (kind, value) in Attributes(data) {
+        match kind {
+            uapi::IFLA_VLAN_ID => vlan.id = u16_at(value, 0)?,
+            uapi::IFLA_VLAN_PROTOCOL => vlan.ethertype = u16_be_at(value, 0)?,
+            _ => {}
+        }
+    }
+    Some(vlan)
+}
+
+fn vrf_table(data: &[u8]) -> Option<u32> {
+    let (_, value) = Attributes(data).find(|&(kind, _)| kind == uapi::IFLA_VRF_TABLE)?;
+    u32_at(value, 0)
 }
 
 fn address_event(message: &Message<'_>) -> Option<Option<Event>> {
@@ -171,7 +197,11 @@ fn address_event(message: &Message<'_>) -> Option<Option<Event>> {
 
 fn neighbour_event(message: &Message<'_>) -> Option<Option<Event>> {
     let body = message.body;
-    if !is_ip(u8_at(body, 0)?) {
+    let family = u8_at(body, 0)?;
+    if i32::from(family) == libc::AF_BRIDGE {
+        return fdb_event(message);
+    }
+    if !is_ip(family) {
         return Some(None);
     }
     let ifindex = u32_at(body, 4)?;

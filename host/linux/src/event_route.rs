@@ -1,5 +1,6 @@
 //! From a netlink message to an event: routes and next-hop objects.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use crate::attributes::{Attributes, Message, attributes_after, ip, u8_at, u16_at, u32_at};
@@ -52,7 +53,8 @@ impl Hop {
 }
 
 /// Reads a route. The outer `None` is a malformed message, the inner one nothing to keep.
-pub(crate) fn route_event(message: &Message<'_>) -> Option<Option<Event>> {
+/// `tables`: which are kept beside `main` and `default`.
+pub(crate) fn route_event(message: &Message<'_>, tables: &BTreeSet<u32>) -> Option<Option<Event>> {
     let body = message.body;
     let (family, prefix_len, source_len) = (u8_at(body, 0)?, u8_at(body, 1)?, u8_at(body, 2)?);
     let (service, short_table) = (u8_at(body, 3)?, u8_at(body, 4)?);
@@ -68,7 +70,9 @@ pub(crate) fn route_event(message: &Message<'_>) -> Option<Option<Event>> {
     for (kind, value) in attributes_after(body, ROUTE_HEADER_LEN) {
         parts.take(kind, value)?;
     }
-    let Some(table) = table(parts.table.unwrap_or(short_table.into())) else { return Some(None) };
+    let number = parts.table.unwrap_or(short_table.into());
+    let kept = |table: &Table| !matches!(table, Table::Other(_)) || tables.contains(&number);
+    let Some(table) = Table::of(number).filter(kept) else { return Some(None) };
     let is_ipv4 = i32::from(family) == libc::AF_INET;
     let any: IpAddr = if is_ipv4 { [0; 4].into() } else { [0; 16].into() };
     let prefix = parts.prefix.unwrap_or(any);
@@ -170,16 +174,9 @@ fn route_kind(action: u8) -> Option<RouteKind> {
         libc::RTN_UNREACHABLE => Some(RouteKind::Unreachable),
         libc::RTN_PROHIBIT => Some(RouteKind::Prohibit),
         libc::RTN_THROW => Some(RouteKind::Throw),
-        // A whole prefix that is the machine's own, put into an ordinary table.
+        // A whole prefix that is the machine's own, put into an ordinary table; in a VRF's table,
+        // each address of its links.
         libc::RTN_LOCAL => Some(RouteKind::Foreign),
-        _ => None,
-    }
-}
-
-fn table(table: u32) -> Option<Table> {
-    match u8::try_from(table).ok()? {
-        libc::RT_TABLE_MAIN => Some(Table::Main),
-        libc::RT_TABLE_DEFAULT => Some(Table::Default),
         _ => None,
     }
 }
@@ -205,7 +202,7 @@ fn placement(flags: u16) -> Placement {
 pub(crate) fn nexthop_event(message: &Message<'_>) -> Option<Option<Event>> {
     let flags = u32_at(message.body, 4)?;
     let (mut id, mut group, mut blackhole, mut foreign) = (None, None, false, false);
-    let (mut gateway, mut ifindex) = (None, 0);
+    let (mut gateway, mut ifindex, mut fdb) = (None, 0, false);
     for (kind, value) in attributes_after(message.body, NEXTHOP_HEADER_LEN) {
         match kind {
             uapi::NHA_ID => id = Some(u32_at(value, 0)?),
@@ -214,7 +211,7 @@ pub(crate) fn nexthop_event(message: &Message<'_>) -> Option<Option<Event>> {
             uapi::NHA_OIF => ifindex = u32_at(value, 0)?,
             uapi::NHA_GATEWAY => gateway = Some(ip(value)?),
             uapi::NHA_ENCAP_TYPE => foreign |= u16_at(value, 0)? != 0,
-            uapi::NHA_FDB => foreign = true,
+            uapi::NHA_FDB => fdb = true,
             _ => {}
         }
     }
@@ -224,7 +221,9 @@ pub(crate) fn nexthop_event(message: &Message<'_>) -> Option<Option<Event>> {
     }
     let content = match group {
         _ if foreign => Content::Foreign,
+        Some(members) if fdb => Content::FdbGroup(members),
         Some(members) => Content::Group(members),
+        None if fdb => gateway.map_or(Content::Foreign, Content::FdbHost),
         None if blackhole => Content::Blackhole,
         None if ifindex == 0 => Content::Foreign,
         None => {

@@ -21,7 +21,7 @@ pub struct Target {
     pub weight: u32,
 }
 
-/// The answer to [`lookup`].
+/// The answer to [`lookup`] and [`lookup_in`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteResult {
     /// One of these; never empty. More than one for a multipath route.
@@ -42,19 +42,39 @@ pub enum RouteResult {
 /// address have no route here. A link-local IPv6 destination is ambiguous without a link: the
 /// first link's route is taken.
 pub fn lookup(kernel: &Kernel, ip: IpAddr) -> RouteResult {
+    search(kernel, &[Table::Main, Table::Default], ip, |_| true)
+}
+
+/// Looks a destination up in one table: that of a network that has its own links, as a VRF has.
+/// `is_of_network` tells those by their indexes: only their addresses are [`RouteResult::Local`],
+/// because other networks may use the same ones for other machines. Otherwise as [`lookup`].
+pub fn lookup_in(
+    kernel: &Kernel,
+    table: Table,
+    ip: IpAddr,
+    is_of_network: impl Fn(u32) -> bool,
+) -> RouteResult {
+    search(kernel, &[table], ip, is_of_network)
+}
+
+fn search(
+    kernel: &Kernel,
+    tables: &[Table],
+    ip: IpAddr,
+    is_of_network: impl Fn(u32) -> bool,
+) -> RouteResult {
     if ip.is_multicast() || ip.is_unspecified() {
         return RouteResult::NoRoute;
     }
-    if kernel.is_local(ip) {
+    if kernel.is_local_on(ip, is_of_network) {
         return RouteResult::Local;
     }
-    [Table::Main, Table::Default]
-        .into_iter()
-        .find_map(|table| lookup_in(kernel, table, ip))
-        .unwrap_or(RouteResult::NoRoute)
+    let answer = tables.iter().find_map(|&table| answer_of(kernel, table, ip));
+    answer.unwrap_or(RouteResult::NoRoute)
 }
 
-fn lookup_in(kernel: &Kernel, table: Table, ip: IpAddr) -> Option<RouteResult> {
+/// What one table says; `None` when it leaves the answer to the next one.
+fn answer_of(kernel: &Kernel, table: Table, ip: IpAddr) -> Option<RouteResult> {
     let longest: u8 = if ip.is_ipv4() { 32 } else { 128 };
     for prefix_len in (0..=longest).rev() {
         for route in kernel.routes_of(table, ip, prefix_len) {

@@ -5,6 +5,7 @@
 //! When announcements were lost (`ENOBUFS`), or when an event implies changes that the kernel
 //! does not announce, the state is read again.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -18,7 +19,7 @@ use crate::error::Error;
 use crate::event::{ADDRESS_HEADER_LEN, LINK_HEADER_LEN, NEIGHBOUR_HEADER_LEN, decode};
 use crate::event_route::{NEXTHOP_HEADER_LEN, ROUTE_HEADER_LEN};
 use crate::request::{Dump, Requester, socket_error};
-use crate::state::{Changed, Kernel, NeighbourState};
+use crate::state::{Changed, Kernel, NeighbourState, Table};
 use crate::uapi;
 
 /// Room for announcements that were not read yet: some 10,000 route changes. Not allocated ahead.
@@ -44,7 +45,8 @@ enum Stale {
     Everything,
 }
 
-/// A copy of the kernel's links, addresses, routes and neighbours that follows the kernel.
+/// A copy of the kernel's links, addresses, routes, neighbours and VXLAN forwarding entries that
+/// follows the kernel.
 ///
 /// Belongs to the network namespace of the thread that opened it.
 #[derive(Debug)]
@@ -54,6 +56,7 @@ pub struct Mirror {
     receive_buffer_bytes: usize,
     commands: Commands,
     kernel: Kernel,
+    tables: BTreeSet<u32>,
     stale: Stale,
     overruns: u64,
     malformed: u64,
@@ -87,6 +90,7 @@ impl Mirror {
             receive_buffer_bytes,
             commands: Commands::open()?,
             kernel: Kernel::default(),
+            tables: BTreeSet::new(),
             stale: Stale::Everything,
             overruns: 0,
             malformed: 0,
@@ -121,6 +125,29 @@ impl Mirror {
             changed |= self.drain()?;
         }
         Ok(changed)
+    }
+
+    /// Mirrors these routing tables beside `main` and `default`, and no others: by number, from 1
+    /// without 253 to 255. The routes are read again if the set is another one.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a number that names no such table; nothing changes then. Otherwise
+    /// as [`Self::process`], and the set holds.
+    pub fn follow_tables(&mut self, tables: BTreeSet<u32>) -> Result<Changed, Error> {
+        let is_other = |number: u32| matches!(Table::of(number), Some(Table::Other(_)));
+        if let Some(wrong) = tables.iter().find(|&&number| !is_other(number)) {
+            return Err(Error::Invalid(format!("routing table {wrong} cannot be named")));
+        }
+        if tables != self.tables {
+            self.tables = tables;
+            self.stale = self.stale.max(Stale::Routes);
+        }
+        self.process()
+    }
+
+    /// The routing tables that are mirrored beside `main` and `default`.
+    pub fn followed_tables(&self) -> &BTreeSet<u32> {
+        &self.tables
     }
 
     /// Whether the state is known not to be exact, because it kept changing while it was read:
@@ -233,7 +260,7 @@ impl Mirror {
             return changed; // The dump to come contains it.
         }
         for message in Messages(&self.buffer) {
-            match decode(&message) {
+            match decode(&message, &self.tables) {
                 Ok(Some(event)) => {
                     let effect = self.kernel.apply(event);
                     changed |= effect.changed;
@@ -301,8 +328,8 @@ impl Mirror {
         }
     }
 
-    /// Dumps what is stale into `fresh`. Next-hop objects come before the routes that refer to
-    /// them.
+    /// Dumps what is stale into `fresh`. Next-hop objects come before the routes and the
+    /// forwarding entries that refer to them, links before what is on them.
     fn read(&mut self, fresh: &mut Kernel) -> Result<Dump, Error> {
         let (any, ipv4, ipv6) = (libc::AF_UNSPEC, libc::AF_INET, libc::AF_INET6);
         let routes = [
@@ -317,14 +344,23 @@ impl Mirror {
             (libc::RTM_GETNEIGH, NEIGHBOUR_HEADER_LEN, ipv4, "list IPv4 neighbours"),
             (libc::RTM_GETNEIGH, NEIGHBOUR_HEADER_LEN, ipv6, "list IPv6 neighbours"),
         ];
-        let others = if self.stale == Stale::Everything { &others[..] } else { &[] };
+        let fdb = [(
+            libc::RTM_GETNEIGH,
+            NEIGHBOUR_HEADER_LEN,
+            libc::AF_BRIDGE,
+            "list forwarding entries",
+        )];
+        let (others, fdb) = match self.stale {
+            Stale::Everything => (&others[..], &fdb[..]),
+            _ => (&[][..], &[][..]),
+        };
         let mut whole = Dump::Whole;
-        for &(kind, header_len, family, action) in others.iter().chain(&routes) {
+        for &(kind, header_len, family, action) in others.iter().chain(&routes).chain(fdb) {
             let mut header = vec![0; header_len];
             header[0] = u8::try_from(family).unwrap_or_default();
             let request = Request::new(kind, libc::NLM_F_DUMP, &header);
             let (requester, malformed) = (&mut self.commands.requester, &mut self.malformed);
-            match dump_into(requester, request, action, fresh, malformed) {
+            match dump_into(requester, request, action, (&self.tables, &mut *fresh), malformed) {
                 Ok(Dump::Whole) => {}
                 Ok(Dump::Interrupted) => whole = Dump::Interrupted,
                 // A kernel without next-hop objects has none.
@@ -352,10 +388,10 @@ fn dump_into(
     requester: &mut Requester,
     request: Request,
     action: &str,
-    fresh: &mut Kernel,
+    (tables, fresh): (&BTreeSet<u32>, &mut Kernel),
     malformed: &mut u64,
 ) -> Result<Dump, Error> {
-    requester.dump(request, action, |message| match decode(&message) {
+    requester.dump(request, action, |message| match decode(&message, tables) {
         Ok(Some(event)) => {
             fresh.apply(event);
         }

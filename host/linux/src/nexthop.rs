@@ -1,13 +1,14 @@
-//! Next-hop objects (`ip nexthop`), which routes may refer to by number.
+//! Next-hop objects (`ip nexthop`), which routes and forwarding entries may refer to by number.
 //!
 //! By default the kernel also writes a next-hop object's content into every route that refers to
 //! it, but not with `net.ipv4.nexthop_compat_mode=0`, and it announces a changed group without
 //! announcing the routes. So the objects are mirrored too, and the routes' next hops are taken
 //! from them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use crate::fdb::FdbDestination;
 use crate::state::{NextHop, RouteKind};
 
 /// A next-hop object.
@@ -35,7 +36,11 @@ pub(crate) enum Content {
     Group(Vec<(u32, u32)>),
     /// Drops.
     Blackhole,
-    /// Something only the kernel can follow: a tunnel, or a bridge forwarding entry.
+    /// A host that forwarding entries of VXLAN devices lead to.
+    FdbHost(IpAddr),
+    /// Such hosts by number, with weights.
+    FdbGroup(Vec<(u32, u32)>),
+    /// Something only the kernel can follow: a tunnel.
     Foreign,
 }
 
@@ -46,7 +51,10 @@ pub(crate) fn resolve(objects: &BTreeMap<u32, Object>, id: u32) -> (RouteKind, V
     let mut hops = Vec::new();
     match &object.content {
         Content::Blackhole => return (RouteKind::Blackhole, hops),
-        Content::Foreign => return (RouteKind::Foreign, hops),
+        // The kernel lets no route refer to what is for forwarding entries.
+        Content::Foreign | Content::FdbHost(_) | Content::FdbGroup(_) => {
+            return (RouteKind::Foreign, hops);
+        }
         Content::Single { .. } => hops.extend(single(object, 1)),
         Content::Group(members) => {
             for &(member, weight) in members {
@@ -65,6 +73,22 @@ pub(crate) fn resolve(objects: &BTreeMap<u32, Object>, id: u32) -> (RouteKind, V
         }
     }
     if hops.is_empty() { (RouteKind::Foreign, hops) } else { (RouteKind::Unicast, hops) }
+}
+
+/// Where a forwarding entry that refers to object `id` leads; nowhere when the object is unknown
+/// or not for forwarding entries.
+pub(crate) fn hosts(objects: &BTreeMap<u32, Object>, id: u32) -> BTreeSet<FdbDestination> {
+    let host = |id: u32, weight: u32| match objects.get(&id)?.content {
+        Content::FdbHost(ip) => Some(FdbDestination { weight, ..FdbDestination::new(ip) }),
+        _ => None,
+    };
+    match objects.get(&id).map(|object| &object.content) {
+        Some(Content::FdbHost(_)) => host(id, 1).into_iter().collect(),
+        Some(Content::FdbGroup(members)) => {
+            members.iter().filter_map(|&(member, weight)| host(member, weight)).collect()
+        }
+        _ => BTreeSet::new(),
+    }
 }
 
 fn single(object: &Object, weight: u32) -> Option<NextHop> {

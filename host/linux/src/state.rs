@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use crate::fdb::{FdbEntry, FdbKey};
 use crate::nexthop::Object;
+use crate::vxlan::Vxlan;
 
 /// A network interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +34,11 @@ pub struct Link {
     pub parent: Option<u32>,
     /// The tag of a VLAN sub-interface.
     pub vlan: Option<Vlan>,
+    /// The routing table of a VRF device: that of its own and of every link whose `master` it is.
+    pub vrf_table: Option<u32>,
+    /// What a VXLAN device wraps frames in. `None` also for one that was moved here from another
+    /// network namespace, where its packets leave.
+    pub vxlan: Option<Vxlan>,
     /// Index of the bridge or bond it is enslaved to.
     pub master: Option<u32>,
     /// Receive queues that are allocated; how many are in use: [`crate::rx_queue_count`].
@@ -79,6 +86,25 @@ pub enum Table {
     Main,
     /// Table 253, looked up when `main` has no answer.
     Default,
+    /// Another one by its number, never 0 or one of 253 to 255: of a VRF, or for what a rule
+    /// sends there. Mirrored when it is named ([`crate::Mirror::follow_tables`]).
+    Other(u32),
+}
+
+impl Table {
+    /// The table with a number; `None` for 0, which stands for no table, and for `local`, which
+    /// is the addresses.
+    pub fn of(number: u32) -> Option<Self> {
+        const LOCAL: u32 = libc::RT_TABLE_LOCAL as u32;
+        const MAIN: u32 = libc::RT_TABLE_MAIN as u32;
+        const DEFAULT: u32 = libc::RT_TABLE_DEFAULT as u32;
+        match number {
+            0 | LOCAL => None,
+            MAIN => Some(Self::Main),
+            DEFAULT => Some(Self::Default),
+            other => Some(Self::Other(other)),
+        }
+    }
 }
 
 /// What a route does with a packet.
@@ -113,7 +139,7 @@ pub struct NextHop {
     pub onlink: bool,
 }
 
-/// A route of the `main` or `default` table.
+/// A route of a table that is mirrored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Network address; bits beyond `prefix_len` are zero.
@@ -199,6 +225,8 @@ pub struct Changed {
     pub routes: bool,
     /// A neighbour became usable or unusable, or has another Ethernet address.
     pub neighbours: bool,
+    /// A forwarding entry of a VXLAN device came, went, or leads elsewhere.
+    pub fdb: bool,
     /// Notifications were lost and everything was read afresh.
     pub overrun: bool,
 }
@@ -206,7 +234,7 @@ pub struct Changed {
 impl Changed {
     /// Whether any kind of state changed.
     pub fn any(self) -> bool {
-        self.links || self.addresses || self.routes || self.neighbours
+        self.links || self.addresses || self.routes || self.neighbours || self.fdb
     }
 }
 
@@ -216,6 +244,7 @@ impl std::ops::BitOrAssign for Changed {
         self.addresses |= other.addresses;
         self.routes |= other.routes;
         self.neighbours |= other.neighbours;
+        self.fdb |= other.fdb;
         self.overrun |= other.overrun;
     }
 }
@@ -241,6 +270,7 @@ pub struct Kernel {
     pub(crate) addresses: BTreeSet<Address>,
     pub(crate) routes: BTreeMap<RouteKey, Vec<Route>>,
     pub(crate) neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
+    pub(crate) fdb: BTreeMap<FdbKey, FdbEntry>,
     pub(crate) nexthops: BTreeMap<u32, Object>,
 }
 
@@ -267,9 +297,17 @@ impl Kernel {
 
     /// Whether an address is one of this machine's own, on a link that is set up.
     pub fn is_local(&self, ip: IpAddr) -> bool {
+        self.is_local_on(ip, |_| true)
+    }
+
+    /// Whether an address is one of this machine's own in a network that has its own links, which
+    /// `is_of_network` tells by their indexes: other networks may use the address elsewhere. A
+    /// loopback address is the machine's own in every network.
+    pub fn is_local_on(&self, ip: IpAddr, is_of_network: impl Fn(u32) -> bool) -> bool {
+        let is_up = |ifindex| self.link(ifindex).is_some_and(|link| link.admin_up);
         ip.is_loopback()
             || self.addresses.iter().any(|address| {
-                address.ip == ip && self.link(address.ifindex).is_some_and(|link| link.admin_up)
+                address.ip == ip && is_of_network(address.ifindex) && is_up(address.ifindex)
             })
     }
 

@@ -1,5 +1,5 @@
 //! Numbers of the kernel's interface that the `libc` crate does not carry (linux/rtnetlink.h,
-//! nexthop.h, if_link.h, if_addr.h, ethtool_netlink.h), and narrower types for some that it does.
+//! nexthop.h, neighbour.h, if_link.h, if_addr.h, ethtool_netlink.h), and narrower types for some that it does.
 
 /// `RTM_*NEXTHOP`.
 pub const RTM_NEWNEXTHOP: u16 = 104;
@@ -41,6 +41,33 @@ pub const NHA_FDB: u16 = 11;
 /// Attributes of a VLAN link, inside `IFLA_INFO_DATA`.
 pub const IFLA_VLAN_ID: u16 = 1;
 pub const IFLA_VLAN_PROTOCOL: u16 = 5;
+
+/// Attribute of a VRF link, inside `IFLA_INFO_DATA`.
+pub const IFLA_VRF_TABLE: u16 = 1;
+
+/// Attributes of a VXLAN link, inside `IFLA_INFO_DATA`.
+pub const IFLA_VXLAN_ID: u16 = 1;
+pub const IFLA_VXLAN_GROUP: u16 = 2;
+pub const IFLA_VXLAN_LINK: u16 = 3;
+pub const IFLA_VXLAN_LOCAL: u16 = 4;
+pub const IFLA_VXLAN_TTL: u16 = 5;
+pub const IFLA_VXLAN_TOS: u16 = 6;
+pub const IFLA_VXLAN_LEARNING: u16 = 7;
+pub const IFLA_VXLAN_PORT_RANGE: u16 = 10;
+pub const IFLA_VXLAN_PORT: u16 = 15;
+pub const IFLA_VXLAN_GROUP6: u16 = 16;
+pub const IFLA_VXLAN_LOCAL6: u16 = 17;
+pub const IFLA_VXLAN_UDP_CSUM: u16 = 18;
+pub const IFLA_VXLAN_UDP_ZERO_CSUM6_TX: u16 = 19;
+pub const IFLA_VXLAN_UDP_ZERO_CSUM6_RX: u16 = 20;
+pub const IFLA_VXLAN_GBP: u16 = 23;
+pub const IFLA_VXLAN_COLLECT_METADATA: u16 = 25;
+pub const IFLA_VXLAN_GPE: u16 = 27;
+pub const IFLA_VXLAN_TTL_INHERIT: u16 = 28;
+
+/// Attributes of a forwarding entry: the network it belongs to, its next-hop object.
+pub const NDA_SRC_VNI: u16 = 11;
+pub const NDA_NH_ID: u16 = 13;
 
 /// Attribute of an address: its flags in 32 bits.
 pub const IFA_FLAGS: u16 = 8;
