@@ -42,7 +42,7 @@ pub fn parse(text: &str) -> Result<Device, String> {
             })
         }
         From::Dpdk { devargs } => Device::Dpdk { devargs },
-        From::AfXdp { .. } | From::Tap { .. } | From::Pcap { .. } => {
+        From::AfXdp { .. } | From::Vxlan { .. } | From::Tap { .. } | From::Pcap { .. } => {
             let kinds = "memif, pci, af_packet or dpdk";
             return Err(format!("a generator cannot have {}: use {kinds}", device.kind()));
         }

@@ -89,6 +89,7 @@ pub fn status() -> Status {
 fn services() -> Services {
     let service = |name: &str, port: u16| Service {
         name: name.to_owned(),
+        network: None,
         protocol: Protocol::Tcp,
         vip: "198.51.100.200".parse().expect("an address"),
         ports: port.to_string(),

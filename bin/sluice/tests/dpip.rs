@@ -95,6 +95,7 @@ fn port(name: &str, interface: Option<&str>) -> Port {
     Port {
         name: name.to_owned(),
         device: interface.map_or("pci:0000:3b:00.0".to_owned(), |it| format!("af_packet:{it}")),
+        network: None,
         driver: String::new(),
         interface: interface.map(str::to_owned),
         mac: None,

@@ -34,6 +34,7 @@ fn services() -> Services {
     };
     let service = |name: &str| Service {
         name: name.to_owned(),
+        network: None,
         protocol: Protocol::Tcp,
         vip: [198, 51, 100, 200].into(),
         ports: "80".to_owned(),

@@ -42,6 +42,7 @@ fn status() -> Status {
 fn services() -> Services {
     let service = |number: u16| Service {
         name: format!("service-{number}"),
+        network: None,
         protocol: Protocol::Tcp,
         vip: "198.51.100.200".parse().expect("an address"),
         ports: number.to_string(),

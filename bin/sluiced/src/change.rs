@@ -340,6 +340,7 @@ fn keep_what_needs_a_restart(new: &mut Config, running: &Config, tell: bool) {
         ("[limits]", new.limits != running.limits),
         ("[sync]", new.sync != running.sync),
         ("[announce]", new.announce != running.announce),
+        ("[[network]]", new.networks != running.networks),
         ("[[port]]", new.ports != running.ports),
     ] {
         if differs && tell {
@@ -352,5 +353,6 @@ fn keep_what_needs_a_restart(new: &mut Config, running: &Config, tell: bool) {
     new.limits = running.limits;
     new.sync.clone_from(&running.sync);
     new.announce.clone_from(&running.announce);
+    new.networks.clone_from(&running.networks);
     new.ports.clone_from(&running.ports);
 }

@@ -153,6 +153,7 @@ mod tests {
         let port = |(at, state): (usize, &PortState)| Port {
             name: format!("p{at}"),
             device: "tap:t".to_owned(),
+            network: None,
             driver: String::new(),
             interface: None,
             mac: None,

@@ -62,6 +62,10 @@ impl Ports {
     /// Opens a port. Its steering program takes nothing before [`Self::steer`].
     fn open_one(&mut self, at: usize, kernel: &Kernel, crew: &Crew) -> Result<(), Error> {
         let config = &self.slots[at].config;
+        if let sluice_config::Device::Vxlan { .. } = &config.device {
+            let what = "opening a port by vxlan";
+            return Err(Error::System { what, source: std::io::ErrorKind::Unsupported.into() });
+        }
         let line = self.line_config(config, kernel);
         let (port, queues) = Port::open(&self.eal, &line)?;
         let (twin, twin_queues) = match &config.twin {

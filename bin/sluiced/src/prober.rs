@@ -51,7 +51,15 @@ impl Prober {
     pub fn add_port(&self, config: &mut Config) {
         let device = Device::AfPacket { interface: self.nest.outer().to_owned() };
         let name = PORT.to_owned();
-        config.ports.push(Port { name, device, queues: None, twin: None, mac: None, mtu: None });
+        config.ports.push(Port {
+            name,
+            network: String::new(),
+            device,
+            queues: None,
+            twin: None,
+            mac: None,
+            mtu: None,
+        });
     }
 }
 

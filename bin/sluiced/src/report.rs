@@ -238,6 +238,7 @@ fn service(
     };
     model::Service {
         name: configured.name.clone(),
+        network: named(&configured.network),
         protocol: configured.protocol.into(),
         vip: configured.vip,
         ports: configured.ports.to_string(),
@@ -247,13 +248,18 @@ fn service(
         )
         .to_owned(),
         scheduler: configured.scheduler.name().to_owned(),
-        pool: Some(configured.pool.clone()).filter(|pool| !pool.is_empty()),
+        pool: named(&configured.pool),
         persistence: configured.persistence.map(model::Persistence::from),
         one_packet: configured.one_packet,
         client_address: configured.client_address.name().to_owned(),
         counted: sum(reals.iter().map(|(_, id, _)| known.counted(*id))).into(),
         reals: reals.iter().map(real).collect(),
     }
+}
+
+/// A name, if there is one.
+fn named(name: &str) -> Option<String> {
+    (!name.is_empty()).then(|| name.to_owned())
 }
 
 /// Sessions below which a real server is not full any more: three quarters, if it does not say.
@@ -289,6 +295,7 @@ fn rule(configured: &Snat, counted: RealCounters) -> model::SnatRule {
     let protocols = configured.protocols.iter().flatten();
     model::SnatRule {
         name: configured.name.clone(),
+        network: named(&configured.network),
         sources: networks(&configured.sources),
         destinations: networks(configured.destinations.as_deref().unwrap_or_default()),
         protocols: protocols.map(|protocol| (*protocol).into()).collect(),
@@ -332,6 +339,7 @@ fn port(slot: &PortSlot) -> model::Port {
     let closed = model::Port {
         name: config.name.clone(),
         device: config.device.to_string(),
+        network: named(&config.network),
         driver: String::new(),
         interface: config.device.interface().map(str::to_owned),
         mac: None,

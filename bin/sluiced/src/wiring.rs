@@ -49,6 +49,8 @@ pub fn device(from: &sluice_config::Device) -> Device {
                 buffer: memif.buffer,
             })
         }
+        // No device of DPDK's, and never opened as one.
+        From::Vxlan { interface } => Device::Dpdk { devargs: format!("vxlan:{interface}") },
         From::Tap { name } => Device::Tap { name },
         From::Pcap { rx: Some(rx), tx: Some(tx) } => Device::Pcap { rx: rx.into(), tx: tx.into() },
         From::Pcap { rx, tx } => Device::Dpdk { devargs: one_way_pcap(rx, tx) },

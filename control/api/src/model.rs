@@ -192,6 +192,9 @@ pub struct Port {
     pub name: String,
     /// What it is, as configured: `af_xdp:eth0`.
     pub device: String,
+    /// Name of the network that its packets are of; absent for the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
     /// DPDK's driver: `net_af_xdp`; empty while the device is gone.
     pub driver: String,
     /// The kernel's interface that the kernel sees its traffic on: the device itself or the twin.

@@ -256,6 +256,7 @@ mod tests {
     fn a_long_list_of_names_is_cut() {
         let service = |number: u16| crate::model::Service {
             name: format!("s{number}"),
+            network: None,
             protocol: Protocol::Udp,
             vip: std::net::Ipv4Addr::new(198, 51, 100, 200).into(),
             ports: number.to_string(),

@@ -91,6 +91,7 @@ fn status() -> Status {
 fn service(name: &str, port: u16) -> Service {
     Service {
         name: name.to_owned(),
+        network: None,
         protocol: Protocol::Tcp,
         vip: "198.51.100.200".parse().expect("an address"),
         ports: port.to_string(),

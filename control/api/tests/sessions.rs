@@ -49,6 +49,7 @@ impl Place {
 fn service(name: &str) -> Service {
     Service {
         name: name.to_owned(),
+        network: None,
         protocol: Protocol::Tcp,
         vip: "198.51.100.200".parse().expect("an address"),
         ports: "80".to_owned(),

@@ -50,12 +50,14 @@ pub(crate) fn add(state: &State, key: &ServiceKey, it: IpAddr) -> Result<Vec<Edi
     Ok(settle(state, &Key::new(Kind::Service, name), Some(with(&object.value, &all))))
 }
 
-/// Refuses an address that is in a pool of another source.
+/// Refuses an address that is in a pool of another source; pools of networks other than the default
+/// one do not matter.
 pub(crate) fn free(state: &State, it: IpAddr) -> Result<(), Refused> {
     let strangers = state
         .objects()
         .iter()
         .filter(|(key, object)| key.kind == Kind::Pool && object.owner.source != Source::Ipvsadm);
+    let strangers = strangers.filter(|(_, object)| object.value.get("network").is_none());
     for (pool, object) in strangers {
         if ranges(&object.value).any(|range| range.contains(it)) {
             let what = format!("{it} is in {pool}, which");

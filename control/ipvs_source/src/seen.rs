@@ -1,6 +1,7 @@
 //! The desired state as IPVS would have it: its services, whoever owns them, without figures.
 //!
-//! What IPVS has no key for is not seen: services of a range of ports, and of any protocol.
+//! What IPVS has no key for is not seen: services of a range of ports, of any protocol, and of
+//! networks other than the default one.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -62,6 +63,9 @@ fn seen(state: &State, name: &str, object: &Object) -> Option<Service> {
 
 /// The key of a service.
 pub(crate) fn key(service: &Value) -> Option<ServiceKey> {
+    if service.get("network").is_some() {
+        return None;
+    }
     let protocol = match text(service, "protocol")? {
         "tcp" => Protocol::Tcp,
         "udp" => Protocol::Udp,

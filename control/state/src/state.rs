@@ -15,13 +15,19 @@ pub struct State {
     objects: BTreeMap<Key, Arc<Object>>,
     overrides: BTreeMap<(String, SocketAddr), Override>,
     file: Option<String>,
-    /// Which services take packets of the same protocol, address and ports.
+    /// Which services take packets of the same network, protocol, address and ports.
     claims: HashMap<Claim, Vec<String>>,
 }
 
-/// What two services may not both have: protocol, virtual address, ports.
+/// What two services may not both have.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Claim(String, IpAddr, String);
+struct Claim {
+    /// Empty for the default one.
+    network: String,
+    protocol: String,
+    vip: IpAddr,
+    ports: String,
+}
 
 /// A step that does not fit the state that it was applied to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,10 +106,11 @@ impl State {
         claimants.iter().map(String::as_str).find(|name| *name != service)
     }
 
-    /// The service that takes just these packets: protocol, virtual address and ports, a number, a
+    /// The service that takes just these packets of the default network: protocol, virtual address and ports, a number, a
     /// range such as `8000-8099`, or nothing for all.
     pub fn claimant(&self, protocol: &str, vip: IpAddr, ports: &str) -> Option<&str> {
-        let claim = Claim(protocol.to_owned(), vip, ports.to_owned());
+        let (protocol, ports) = (protocol.to_owned(), ports.to_owned());
+        let claim = Claim { network: String::new(), protocol, vip, ports };
         self.claims.get(&claim)?.first().map(String::as_str)
     }
 
@@ -189,7 +196,7 @@ impl State {
         if at >= count + usize::from(!is_there) {
             return Err(misfit(&format!("there is no place {at} among {count} real servers")));
         }
-        // The protocol, the address and the port stay, and so does what it claims.
+        // The network, the protocol, the address and the port stay, and so does what it claims.
         let table = Arc::make_mut(&mut Arc::make_mut(object).value).as_object_mut();
         let table = table.ok_or_else(|| misfit("it is no table"))?;
         let list = table.entry("real").or_insert_with(|| Value::Array(Vec::new()));
@@ -211,6 +218,7 @@ impl State {
 }
 
 fn claim(service: &Value) -> Option<Claim> {
+    let network = service.get("network").map_or(Some(""), Value::as_str)?.to_owned();
     let protocol = service.get("protocol")?.as_str()?.to_owned();
     let vip = service.get("vip")?.as_str()?.parse().ok()?;
     let ports = match service.get("port") {
@@ -222,5 +230,5 @@ fn claim(service: &Value) -> Option<Claim> {
         },
         Some(other) => other.to_string(),
     };
-    Some(Claim(protocol, vip, ports))
+    Some(Claim { network, protocol, vip, ports })
 }

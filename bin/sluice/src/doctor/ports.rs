@@ -64,8 +64,11 @@ fn device(facts: &Facts, config: &Config, port: &Port) -> Vec<Finding> {
             findings.extend(path_filter(facts, port));
             findings
         }
-        // Made by the director, or another process's; or files.
-        Device::Memif(_) | Device::Tap { .. } | Device::Pcap { .. } | Device::Dpdk { .. } => {
+        Device::Vxlan { interface } if !facts.interfaces.contains_key(interface) => {
+            vec![absent(facts, port, interface)]
+        }
+        // Without queues or an MTU of its own; made by the director, or another process's; or files.
+        Device::Vxlan { .. } | Device::Memif(_) | Device::Tap { .. } | Device::Pcap { .. } | Device::Dpdk { .. } => {
             Vec::new()
         }
     }

@@ -113,6 +113,7 @@ fn running() -> Running {
     let port = |name: &str, interface: &str, steering| ShownPort {
         name: name.to_owned(),
         device: String::new(),
+        network: None,
         driver: String::new(),
         interface: Some(interface.to_owned()),
         mac: None,

@@ -120,6 +120,7 @@ fn real(host: u8, weight: u16, sessions: u64) -> Real {
 fn service(name: &str, protocol: Protocol, ports: &str, reals: Vec<Real>) -> Service {
     Service {
         name: name.to_owned(),
+        network: None,
         protocol,
         vip: "198.51.100.200".parse().expect("an address"),
         ports: ports.to_owned(),
@@ -173,6 +174,7 @@ fn services_of_all_kinds() -> Services {
     };
     let rule = SnatRule {
         name: "outbound".to_owned(),
+        network: None,
         sources: vec!["192.0.2.0/25".to_owned(), "2001:db8:2::/64".to_owned()],
         destinations: Vec::new(),
         protocols: Vec::new(),
@@ -248,6 +250,7 @@ fn ports() {
     let front = Port {
         name: "front".to_owned(),
         device: "af_xdp:eth0".to_owned(),
+        network: None,
         driver: "net_af_xdp".to_owned(),
         interface: Some("eth0".to_owned()),
         mac: Some("02:00:00:00:00:01".to_owned()),

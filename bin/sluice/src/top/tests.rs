@@ -47,6 +47,7 @@ fn real(last: u8, state: RealState, scale: u64, seconds: u64) -> Real {
 fn service(name: &str, port: u16, scale: u64, seconds: u64, states: [RealState; 2]) -> Service {
     Service {
         name: name.to_owned(),
+        network: None,
         protocol: Protocol::Tcp,
         vip: [198, 51, 100, 200].into(),
         ports: port.to_string(),
@@ -142,6 +143,7 @@ fn ports(seconds: u64) -> Ports {
     let port = |name: &str, state, scale: u64| Port {
         name: name.to_owned(),
         device: format!("af_xdp:{name}"),
+        network: None,
         driver: "net_af_xdp".to_owned(),
         interface: Some(name.to_owned()),
         mac: None,

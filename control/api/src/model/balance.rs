@@ -89,6 +89,9 @@ impl Services {
 pub struct Service {
     /// Its name.
     pub name: String,
+    /// Name of the network that it is in; absent for the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
     /// IP protocol.
     pub protocol: Protocol,
     /// Virtual address.
@@ -177,6 +180,9 @@ pub enum RealState {
 pub struct SnatRule {
     /// Its name.
     pub name: String,
+    /// Name of the network that it is in; absent for the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
     /// Networks that connections come from, as prefixes.
     pub sources: Vec<String>,
     /// Networks that connections go to, as prefixes; empty for everywhere.

@@ -52,6 +52,7 @@ fn port() -> model::Port {
     model::Port {
         name: "front".to_owned(),
         device: "af_xdp:eth0".to_owned(),
+        network: None,
         driver: "net_af_xdp".to_owned(),
         interface: Some("eth0".to_owned()),
         mac: None,

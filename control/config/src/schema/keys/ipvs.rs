@@ -10,7 +10,8 @@ pub(crate) static SECTION: Section = Section {
     name: "ipvs",
     heading: "[ipvs]",
     about: "Settings of `ipvsadm` for the director as a whole (state.md). IPVS programs create and \
-            change it; if the file has this section, the file owns it.",
+            change it; if the file has this section, the file owns it. What they make is in the \
+            default network, and services of other networks are not shown to them.",
     keys: &[&TCP, &TCP_FIN, &UDP],
     sections: &[&MARK_SECTION, &DAEMON_SECTION],
 };

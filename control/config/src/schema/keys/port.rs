@@ -55,7 +55,7 @@ pub(crate) static MAC: Key = Key {
     kind: Text(A_MAC),
     without: Without::Unset("the device's own; in `sluice replay` 02:00:00:00:00:NN"),
     example: "\"02:00:00:00:00:01\"",
-    about: "The port's MAC address. Not for `vxlan`: it is the kernel's device's.",
+    about: "The port's MAC address. Not for `vxlan`: the kernel's device has one.",
 };
 pub(crate) static MTU: Key = Key {
     name: "mtu",
@@ -64,6 +64,6 @@ pub(crate) static MTU: Key = Key {
     example: "9000",
     about: "The largest IP packet that the port sends, in bytes; for a super-packet (see \
             [Devices](#devices)), its largest segment. Beside `af_xdp` ports, whose frames fit one \
-            page, only `af_packet` ports may have 9000. Not for `vxlan`: it is the kernel's \
-            device's.",
+            page, only `af_packet` ports may have 9000. Not for `vxlan`: the kernel's \
+            device has one.",
 };
