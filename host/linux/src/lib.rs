@@ -5,19 +5,20 @@
 //! daemons write its routes, and the director reads what came of it. [`Mirror`] holds a copy
 //! ([`Kernel`]) that is exact whenever [`Mirror::process`] returns with nothing stale, [`lookup`]
 //! and [`lookup_in`] answer where a destination is reached, [`Commands`] changes a link, an
-//! address or a route, [`Listing`] reads the tables once, for people, [`rx_queue_count`] says how many receive queues an interface has, [`active_features`] which of
-//! its offloads are on, and [`survey`] reads what `/proc` and `/sys` say of the machine.
+//! address or a route, [`Listing`] reads the tables once, for people, [`rx_queue_count`] says how
+//! many receive queues an interface has, [`active_features`] which of its offloads are on, and
+//! [`survey`] reads what `/proc` and `/sys` say of the machine.
 //!
 //! Everything is driven by its caller: no thread, no runtime, no clock. One file descriptor
 //! becomes readable when there is something to follow.
 //!
 //! The decoder is ours (`attributes`, `event`, `event_route`, `nexthop`, `vxlan`, `fdb`: about
-//! 1,000 lines) and reads only the attributes the director uses. `netlink-packet-route` decodes every attribute and
-//! refuses the whole message for one that it cannot read; a mirror must not lose a link for
-//! statistics or a driver's own data. It has no next-hop objects, and ethtool's messages are in
-//! another crate, so framing, attributes and requests would stay beside it. The rest of this crate
-//! is the mirror, its commands and the survey, which no such library has. Tests check the decoder
-//! and the requests against `netlink-packet-route`.
+//! 1,000 lines) and reads only the attributes the director uses. `netlink-packet-route` decodes
+//! every attribute and refuses the whole message for one that it cannot read; a mirror must not
+//! lose a link for statistics or a driver's own data. It has no next-hop objects, and ethtool's
+//! messages are in another crate, so framing, attributes and requests would stay beside it. The
+//! rest of this crate is the mirror, its commands and the survey, which no such library has. Tests
+//! check the decoder and the requests against `netlink-packet-route`.
 //!
 //! ```no_run
 //! use sluice_linux::{Mirror, RouteResult, lookup};

@@ -37,7 +37,8 @@ pub struct Link {
     /// The routing table of a VRF device: that of its own and of every link whose `master` it is.
     pub vrf_table: Option<u32>,
     /// What a VXLAN device wraps frames in. `None` also for one that was moved here from another
-    /// network namespace, where its packets leave.
+    /// network namespace, where its packets leave. The kernel announces a changed description of
+    /// a device that is down only when it is set up.
     pub vxlan: Option<Vxlan>,
     /// Index of the bridge or bond it is enslaved to.
     pub master: Option<u32>,

@@ -1,5 +1,6 @@
 //! Numbers of the kernel's interface that the `libc` crate does not carry (linux/rtnetlink.h,
-//! nexthop.h, neighbour.h, if_link.h, if_addr.h, ethtool_netlink.h), and narrower types for some that it does.
+//! nexthop.h, neighbour.h, if_link.h, if_addr.h, ethtool_netlink.h), and narrower types for some
+//! that it does.
 
 /// `RTM_*NEXTHOP`.
 pub const RTM_NEWNEXTHOP: u16 = 104;

@@ -12,6 +12,14 @@ use bed::{
 use serde_json::Value;
 use sluice_linux::{Kernel, Mirror, RouteKind, Table};
 
+/// The table that is followed beside `main` and `default`; table 101 is used, but not followed.
+const FOLLOWED: &str = "100";
+
+fn follow(mirror: &mut Mirror) {
+    let number = FOLLOWED.parse().expect("a number");
+    mirror.follow_tables(BTreeSet::from([number])).expect("the mirror follows");
+}
+
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
@@ -104,7 +112,7 @@ fn routes_of_ip() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for (family, width) in [("-4", 32), ("-6", 128)] {
         let any = if family == "-4" { "0.0.0.0" } else { "::" };
-        for table in ["main", "default"] {
+        for table in ["main", "default", FOLLOWED] {
             // `ip` fails when the table was never used.
             if try_ip(&format!("{family} route show table {table}")).is_err() {
                 continue;
@@ -165,7 +173,11 @@ fn routes_of(kernel: &Kernel) -> BTreeSet<String> {
                 RouteKind::Throw => "throw",
                 RouteKind::Foreign => "foreign",
             };
-            let table = if route.table == Table::Main { "main" } else { "default" };
+            let table = match route.table {
+                Table::Main => "main".to_owned(),
+                Table::Default => "default".to_owned(),
+                Table::Other(number) => number.to_string(),
+            };
             let (prefix, len) = (route.prefix, route.prefix_len);
             format!("{table} {prefix}/{len} metric {} {kind} {}", route.metric, hops.join(" "))
         })
@@ -243,6 +255,13 @@ const SETUP: &[&str] = &[
     "route append 198.51.100.8 via 192.0.2.6 metric 9",
     "route prepend 198.51.100.8 via 192.0.2.4 metric 9",
     "route add 198.51.100.9 via inet6 2001:db8::9 dev slx0",
+    "route add default via 192.0.2.9 table 100",
+    "route add 198.51.100.0/25 table 100 nexthop via 192.0.2.2 nexthop via 192.0.2.5 weight 4",
+    "route add blackhole 198.51.100.0/24 table 100",
+    "route add 198.51.100.0/24 via 192.0.2.7 table 101",
+    "-6 route add 2001:db8:1::/48 table 100 nexthop via 2001:db8::4 nexthop via 2001:db8::5",
+    "-6 route append 2001:db8:1::/48 table 100 via 2001:db8::6",
+    "-6 route add 2001:db8:4::/48 table 101 via 2001:db8::6",
     "-6 route add default via 2001:db8::2",
     "-6 route add 2001:db8:1::/48 nexthop via 2001:db8::2 nexthop via 2001:db8::3 weight 2",
     "-6 route add 2001:db8:2::/48 dev slx0 metric 7",
@@ -258,11 +277,13 @@ fn a_dump_and_followed_changes_agree_with_ip() {
         let there = Host::new();
         sysctl("net/ipv6/conf/default/accept_dad", "0");
         let mut follower = Mirror::open().expect("the mirror opens");
+        follow(&mut follower);
         pair(&there);
         for line in SETUP {
             ip(line);
         }
         let mut fresh = Mirror::open().expect("the mirror opens");
+        follow(&mut fresh);
         agrees_with_ip(&mut fresh);
         agrees_with_ip(&mut follower);
 
@@ -354,9 +375,14 @@ fn random_command(random: &mut Random) -> String {
     }
 }
 
+fn random_table(random: &mut Random) -> &'static str {
+    random.of(&["", "", "", "table 100", "table 100", "table 101"])
+}
+
 fn random_ipv4_route(random: &mut Random) -> String {
     let verb = random.of(&["add", "append", "prepend", "replace", "replace", "change", "del"]);
     let metric = random.of(&["", "metric 5", "metric 1024", "metric 70"]);
+    let metric = format!("{metric} {}", random_table(random));
     let to = random.of(&["198.51.100.0/25", "198.51.100.0/24", "203.0.113.7", "default"]);
     let (one, two) = (1 + random.below(5), 1 + random.below(5));
     match random.below(9) {
@@ -377,6 +403,8 @@ fn random_ipv4_route(random: &mut Random) -> String {
 fn random_ipv6_route(random: &mut Random) -> String {
     let verb = random.of(&["add", "append", "replace", "change", "del", "del"]);
     let metric = random.of(&["", "metric 5", "metric 70"]);
+    let table = random_table(random);
+    let metric = format!("{metric} {table}");
     let to = random.of(&["2001:db8:1::/48", "2001:db8:1::/64", "2001:db8:2::9", "default"]);
     let (one, two) = (1 + random.below(5), 1 + random.below(5));
     match random.below(7) {
@@ -384,8 +412,8 @@ fn random_ipv6_route(random: &mut Random) -> String {
         4 => format!(
             "-6 route {verb} {to} {metric} nexthop via 2001:db8::{one} nexthop via 2001:db8::{two}"
         ),
-        5 => format!("-6 route {verb} {to} dev {} metric 6", random.of(&["slx0", "slx2"])),
-        _ => format!("-6 route {verb} unreachable {to} metric 7"),
+        5 => format!("-6 route {verb} {to} dev {} metric 6 {table}", random.of(&["slx0", "slx2"])),
+        _ => format!("-6 route {verb} unreachable {to} metric 7 {table}"),
     }
 }
 
@@ -417,6 +445,7 @@ fn after_any_sequence_of_changes_the_mirror_equals_a_fresh_dump() {
         ip("link set slx3 up");
         ip("link set slx2 up");
         let mut mirror = Mirror::open().expect("the mirror opens");
+        follow(&mut mirror);
         let mut random = Random(seed);
         let mut succeeded = 0;
         let mut history = Vec::new();

@@ -98,9 +98,22 @@ pub fn ip(arguments: &str) {
     }
 }
 
+/// Runs `bridge` in the calling thread's namespace.
+#[track_caller]
+pub fn bridge(arguments: &str) {
+    if let Err(text) = try_run("bridge", arguments) {
+        panic!("bridge {arguments}: {text}");
+    }
+}
+
 /// Runs `ip`, which may fail.
 pub fn try_ip(arguments: &str) -> Result<(), String> {
-    let output = Command::new("ip").args(arguments.split_whitespace()).output();
+    try_run("ip", arguments)
+}
+
+/// Runs a program, which may fail.
+pub fn try_run(program: &str, arguments: &str) -> Result<(), String> {
+    let output = Command::new(program).args(arguments.split_whitespace()).output();
     let output = output.map_err(|error| error.to_string())?;
     if output.status.success() {
         Ok(())
@@ -123,12 +136,18 @@ pub fn ip_batch(lines: &str) {
 
 /// What `ip -j` says.
 pub fn ip_json(arguments: &str) -> Vec<Value> {
-    let output = Command::new("ip").args(arguments.split_whitespace()).output().expect("ip runs");
-    assert!(output.status.success(), "ip {arguments}");
+    json("ip", arguments)
+}
+
+/// What a program says that prints JSON.
+pub fn json(program: &str, arguments: &str) -> Vec<Value> {
+    let output = Command::new(program).args(arguments.split_whitespace()).output();
+    let output = output.expect("the program runs");
+    assert!(output.status.success(), "{program} {arguments}");
     if output.stdout.iter().all(u8::is_ascii_whitespace) {
         return Vec::new();
     }
-    serde_json::from_slice(&output.stdout).expect("ip prints JSON")
+    serde_json::from_slice(&output.stdout).expect("it prints JSON")
 }
 
 /// Sets a kernel parameter of the calling thread's namespace.
@@ -192,12 +211,13 @@ pub fn addr(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
-/// Links, addresses, routes and usable neighbours as one comparable text, order included.
+/// Links, addresses, routes, forwarding entries and usable neighbours as one comparable text, order included.
 fn picture(kernel: &Kernel) -> String {
     let mut lines: Vec<String> = Vec::new();
     lines.extend(kernel.links().map(|link| format!("{link:?}")));
     lines.extend(kernel.addresses().map(|address| format!("{address:?}")));
     lines.extend(kernel.routes().map(|route| format!("{route:?}")));
+    lines.extend(kernel.fdb().map(|entry| format!("{entry:?}")));
     let neighbours = kernel.neighbours().filter_map(|n| Some((n.ifindex, n.ip, n.usable_mac()?)));
     lines.extend(neighbours.map(|neighbour| format!("{neighbour:?}")));
     lines.join("\n")
@@ -210,7 +230,8 @@ pub fn equals_fresh(mirror: &mut Mirror, when: &str) {
     // state), so the comparison is repeated until a deadline.
     let deadline = Instant::now() + LATER;
     loop {
-        let fresh = Mirror::open().expect("the mirror opens");
+        let mut fresh = Mirror::open().expect("the mirror opens");
+        fresh.follow_tables(mirror.followed_tables().clone()).expect("the mirror follows");
         mirror.process().expect("the mirror follows");
         let (followed, fresh) = (picture(mirror.state()), picture(fresh.state()));
         if followed == fresh && !mirror.is_stale() {
