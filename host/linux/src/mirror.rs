@@ -16,7 +16,7 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use crate::attributes::{Messages, Request, ip_bytes};
 use crate::commands::Commands;
 use crate::error::Error;
-use crate::event::{ADDRESS_HEADER_LEN, LINK_HEADER_LEN, NEIGHBOUR_HEADER_LEN, decode};
+use crate::event::{ADDRESS_HEADER_LEN, Event, LINK_HEADER_LEN, NEIGHBOUR_HEADER_LEN, decode};
 use crate::event_route::{NEXTHOP_HEADER_LEN, ROUTE_HEADER_LEN};
 use crate::request::{Dump, Requester, socket_error};
 use crate::state::{Changed, Kernel, NeighbourState, Table};
@@ -58,6 +58,7 @@ pub struct Mirror {
     kernel: Kernel,
     tables: BTreeSet<u32>,
     stale: Stale,
+    fdb_in_doubt: bool,
     overruns: u64,
     malformed: u64,
 }
@@ -92,6 +93,7 @@ impl Mirror {
             kernel: Kernel::default(),
             tables: BTreeSet::new(),
             stale: Stale::Everything,
+            fdb_in_doubt: false,
             overruns: 0,
             malformed: 0,
         };
@@ -121,8 +123,12 @@ impl Mirror {
             if self.stale == Stale::Nothing {
                 break;
             }
+            let everything = self.stale == Stale::Everything;
             changed |= self.read_afresh()?;
-            changed |= self.drain()?;
+            self.fdb_in_doubt = everything;
+            let drained = self.drain();
+            self.fdb_in_doubt = false;
+            changed |= drained?;
         }
         Ok(changed)
     }
@@ -262,8 +268,15 @@ impl Mirror {
         for message in Messages(&self.buffer) {
             match decode(&message, &self.tables) {
                 Ok(Some(event)) => {
+                    let goes = matches!(event, Event::FdbGone(_) | Event::NextHopGone(_));
                     let effect = self.kernel.apply(event);
                     changed |= effect.changed;
+                    // The kernel lists forwarding entries by their place: when one goes that was
+                    // listed already, the next one takes its place and is left out, and nothing
+                    // says that the dump was interrupted.
+                    if self.fdb_in_doubt && goes && effect.changed.fdb {
+                        self.stale = Stale::Everything;
+                    }
                     if effect.reread_routes {
                         self.stale = self.stale.max(Stale::Routes);
                     }

@@ -4,10 +4,12 @@
 mod bed;
 
 use std::collections::BTreeSet;
+use std::fmt::Write;
 use std::net::IpAddr;
 
 use bed::{
-    Host, SOON, addr, bridge, equals_fresh, in_namespace, index, ip, ip_json, json, try_run, until,
+    Host, SOON, addr, batch, bridge, equals_fresh, in_namespace, index, ip, ip_json, json, try_run,
+    until,
 };
 use serde_json::Value;
 use sluice_linux::{Changed, FdbDestination, FdbEntry, Kernel, Mirror, Vxlan};
@@ -43,7 +45,8 @@ fn vxlan_of_ip(link: &Value) -> (String, Vxlan) {
     let on = |key: &str| data[key].as_bool() == Some(true);
     let tos = data["tos"].as_str().unwrap_or("0").trim_start_matches("0x");
     let (low, high) = (short(&data["port_range"]["low"]), short(&data["port_range"]["high"]));
-    let below = ip_json("-j link").into_iter().find(|link| link["ifname"] == data["link"]);
+    let links = data["link"].as_str().map(|name| ip_json(&format!("-j link show dev {name}")));
+    let below = links.and_then(|links| links.into_iter().next());
     let vxlan = Vxlan {
         vni: u32::try_from(number(&data["id"])).expect("24 bits"),
         local: ip("local", "local6"),
@@ -286,6 +289,45 @@ fn entries_by_next_hop_objects_are_followed_to_their_hosts() {
         // The kernel says nothing of the entry.
         step("ip nexthop del id 10", &[]);
         assert_eq!(mirror.state().fdb().count(), 0);
+    });
+}
+
+/// The kernel lists entries by their place, and goes on at that place when some are gone.
+#[test]
+fn entries_that_go_while_they_are_listed_take_no_others_with_them() {
+    const COUNT: u32 = 8000;
+    let lines = |verb: &str, numbers: &mut dyn Iterator<Item = u32>| {
+        let mut lines = String::new();
+        for number in numbers {
+            let (high, low) = (number >> 8, number & 0xff);
+            let to = "dev vx100 dst 192.0.2.10";
+            writeln!(lines, "fdb {verb} 02:00:00:00:{high:02x}:{low:02x} {to}").expect("a string");
+        }
+        lines
+    };
+    in_namespace(move || {
+        ip(DEVICE);
+        batch("bridge", &lines("add", &mut (0..COUNT)));
+        // The newest are listed first.
+        let going = lines("del", &mut (0..COUNT).rev().filter(|number| number % 2 == 0));
+        let mut mirrors = std::thread::scope(|scope| {
+            let deleting = scope.spawn(|| batch("bridge", &going));
+            let mut mirrors = Vec::new();
+            while !deleting.is_finished() {
+                mirrors.push(Mirror::open().expect("the mirror opens"));
+            }
+            deleting.join().expect("the entries go");
+            mirrors
+        });
+        println!("{} mirrors were opened meanwhile", mirrors.len());
+        assert!(!mirrors.is_empty());
+        for mirror in &mut mirrors {
+            mirror.process().expect("the mirror follows");
+            while mirror.is_stale() {
+                mirror.process().expect("the mirror follows");
+            }
+            assert_eq!(mirror.state().fdb().count(), COUNT as usize / 2);
+        }
     });
 }
 

@@ -124,14 +124,19 @@ pub fn try_run(program: &str, arguments: &str) -> Result<(), String> {
 
 /// Runs many `ip` commands at once.
 pub fn ip_batch(lines: &str) {
+    batch("ip", lines);
+}
+
+/// Runs many commands of `ip` or `bridge` at once.
+pub fn batch(program: &str, lines: &str) {
     use std::io::Write;
-    let mut child = Command::new("ip")
+    let mut child = Command::new(program)
         .args(["-batch", "-"])
         .stdin(std::process::Stdio::piped())
         .spawn()
-        .expect("ip starts");
-    child.stdin.take().expect("piped").write_all(lines.as_bytes()).expect("ip reads its batch");
-    assert!(child.wait().expect("ip ends").success(), "the batch succeeds");
+        .expect("it starts");
+    child.stdin.take().expect("piped").write_all(lines.as_bytes()).expect("it reads its batch");
+    assert!(child.wait().expect("it ends").success(), "the batch succeeds");
 }
 
 /// What `ip -j` says.
