@@ -13,7 +13,7 @@ use sluice_director::plan::{Plan, Retired};
 use sluice_director::spec::{
     LocalPool, Network, Ports, RealServer, SnatRule, Spec, Timeouts, TunnelSources, VirtualService,
 };
-use sluice_worker::Snapshot;
+use sluice_worker::{Published, Snapshot};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -280,12 +280,13 @@ const fn weight(number: u16) -> u16 {
 }
 
 /// What the workers run against.
-pub fn snapshot(args: &Throughput, timeouts: Timeouts) -> Result<Arc<Snapshot>, BenchError> {
+pub fn snapshot(args: &Throughput, timeouts: Timeouts) -> Result<Arc<Published>, BenchError> {
     let scene = Scene::new(args);
     let spec = scene.spec(args, timeouts);
     let plan = Plan::compile(&spec, None, &Retired::default()).map_err(BenchError::Plan)?;
     let fib = scene.fib(&plan);
-    Ok(Arc::new(Snapshot { plan: Arc::new(plan), fib: Arc::new(fib) }))
+    let snapshot = Snapshot { plan: Arc::new(plan), fib: Arc::new(fib) };
+    Ok(Arc::new(snapshot.into()))
 }
 
 #[cfg(test)]

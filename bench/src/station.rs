@@ -21,7 +21,7 @@ pub use shared::Shared;
 use sluice_director::fib::PortId;
 use sluice_director::path::{PagePolicy, PathConfig};
 use sluice_director::{Reason, Time};
-use sluice_worker::{Clock, Event, Rings, Snapshot, Told, Wake, Worker, WorkerConfig};
+use sluice_worker::{Clock, Event, Published, Rings, Told, Wake, Worker, WorkerConfig};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -74,7 +74,7 @@ pub fn untold(args: &Throughput) -> Vec<Local> {
 
 /// What a worker is connected with.
 pub struct Cables {
-    pub snapshot: Arc<Snapshot>,
+    pub snapshot: Arc<Published>,
     pub rings: Rings<MemFrame>,
     pub wakes: Vec<Wake>,
     pub events: (Sender<Event>, Wake),
@@ -120,9 +120,9 @@ impl Station {
             pages: args.pages.policy(),
         };
         let clock = Some(Clock { ticks, ticks_per_s: ticks_per_s as u64 });
-        let config = WorkerConfig { path, files: None, held_frames: 0, clock, ports_from: 0 };
+        let config = WorkerConfig { clock, ..WorkerConfig::of(path) };
         let Cables { snapshot, rings, wakes, events } = cables;
-        let mut worker = Worker::new(config, snapshot, rings, wakes, events)?;
+        let mut worker = Worker::new(config, &snapshot, rings, wakes, events)?;
         for (port, queue) in [FRONT, BACK].into_iter().zip(yard.queues) {
             worker.attach(port, queue, None);
         }

@@ -14,7 +14,7 @@ use crate::scene;
 use crate::station::{self, Cables, Station, Yard};
 use crate::traffic::Local;
 use indicatif::ProgressBar;
-use sluice_worker::{Rings, Snapshot, Wake, mesh};
+use sluice_worker::{Published, Rings, Wake, mesh};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -26,7 +26,7 @@ const LONG: usize = 2_000_000;
 /// What all threads of a run share.
 struct Run<'a> {
     args: &'a Throughput,
-    snapshot: Arc<Snapshot>,
+    snapshot: Arc<Published>,
     ticks_per_s: f64,
     /// Where all threads meet between phases, the coordinating one too.
     phase: Gate,

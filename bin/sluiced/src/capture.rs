@@ -12,14 +12,15 @@ mod text;
 
 use crate::queues::PortQueue;
 use bytes::Bytes;
-use names::Names;
+use names::{Latest, Names};
 use pcapng::Pcapng;
 use sluice_api::model::{LookEnd, LookKind, LookRequest, TraceLine};
 use sluice_api::{LookRefusal, Pieces, Reply};
+use sluice_director::plan::Plan;
 use sluice_worker::capture_point::{
     Allowance, CAPTURE_POINTS, CapturePoint, Catch, Catches, Form, capture_point,
 };
-use sluice_worker::{Inbox, Message, Snapshot};
+use sluice_worker::{Inbox, Message, Published};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,7 +44,7 @@ const AT_A_TIME: usize = 256;
 /// What traces and captures need to know of the director, and how many there are.
 #[derive(Default)]
 pub struct CapturePoints {
-    latest: Arc<Mutex<Snapshot>>,
+    latest: Arc<Mutex<Latest>>,
     running: Arc<AtomicUsize>,
     made: u64,
 }
@@ -68,8 +69,11 @@ impl Drop for Place {
 
 impl CapturePoints {
     /// What the workers have from now on.
-    pub fn publish(&self, snapshot: &Snapshot) {
-        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = snapshot.clone();
+    pub fn publish(&self, plan: &Arc<Plan>, published: &Published) {
+        let all = std::iter::once(&published.default).chain(&published.isolated);
+        let fibs = all.map(|snapshot| Arc::clone(&snapshot.fib)).collect();
+        let latest = Latest { plan: Arc::clone(plan), fibs };
+        *self.latest.lock().unwrap_or_else(PoisonError::into_inner) = latest;
     }
 
     /// Begins to look, and answers with where the pieces will come from.

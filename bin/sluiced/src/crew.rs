@@ -9,7 +9,8 @@ use sluice_director::fib::PortId;
 use sluice_director::path::{Batch, Elephant, PathConfig, RegionError, Restored};
 use sluice_dpdk::{Eal, Mbuf, WorkerThread};
 use sluice_worker::{
-    Clock, Event, Inbox, Message, Report, Rings, Snapshot, Wake, Worker, WorkerConfig,
+    Clock, Event, Inbox, Message, NetworksConfig, Published, Report, Rings, Wake, Worker,
+    WorkerConfig,
 };
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -59,7 +60,7 @@ struct Outfit {
     config: WorkerConfig,
     core: u16,
     idle: sluice_worker::Idle,
-    snapshot: Arc<Snapshot>,
+    published: Arc<Published>,
     rings: Rings<Mbuf>,
     wakes: Vec<Wake>,
     events: (Sender<Event>, Wake),
@@ -73,7 +74,7 @@ impl Crew {
     pub fn start(
         config: &Config,
         eal: &Eal,
-        snapshot: &Arc<Snapshot>,
+        published: &Arc<Published>,
         tables: &Tables<'_>,
     ) -> Result<Self, Error> {
         let cores = cores(config)?;
@@ -97,19 +98,25 @@ impl Crew {
                 seed: tables.seed,
                 pages: wiring::table_pages(config),
             };
+            let sessions =
+                config.networks.iter().map(|it| it.sessions.div_ceil(cores.len() as u32));
+            let networks = NetworksConfig {
+                sessions: sessions.collect(),
+                of_port: crate::networks::of_ports(config),
+            };
             let held_frames = config.limits.held_frames as usize;
             // Another place with each start: see `Path::begin_ports_at`.
             let ports_from = (Tables::new_seed() >> 32) as u32;
             let files = tables.kept.and_then(|kept| kept.files(number as u16));
             let clock = Some(Clock { ticks: sluice_dpdk::ticks, ticks_per_s: eal.ticks_per_s() });
             let outfit = Outfit {
-                config: WorkerConfig { path, files, held_frames, clock, ports_from },
+                config: WorkerConfig { path, networks, files, held_frames, clock, ports_from },
                 core,
                 idle: match config.director.idle {
                     Idle::Adaptive => sluice_worker::Idle::Adaptive,
                     Idle::Busy => sluice_worker::Idle::Busy,
                 },
-                snapshot: Arc::clone(snapshot),
+                published: Arc::clone(published),
                 rings: rings.next().unwrap_or_default(),
                 wakes: wakes.clone(),
                 events: (events_sender.clone(), events_wake.clone()),
@@ -173,10 +180,10 @@ impl Crew {
         self.members.iter().position(ended).map(|number| number as u16)
     }
 
-    /// Publishes a snapshot to all workers.
-    pub fn publish(&self, snapshot: &Arc<Snapshot>) {
+    /// Gives all workers what they run with from now on.
+    pub fn publish(&self, published: &Arc<Published>) {
         for member in &self.members {
-            member.inbox.send(Message::Publish(Arc::clone(snapshot)));
+            member.inbox.send(Message::Publish(Arc::clone(published)));
         }
     }
 
@@ -273,7 +280,7 @@ impl Outfit {
         let _registered = WorkerThread::register(eal)
             .inspect_err(|error| warn!(worker = number, %error, "no packet cache for the worker"));
         // The tables are made here, so that their memory is near the core.
-        let worker = Worker::new(self.config, self.snapshot, self.rings, self.wakes, self.events);
+        let worker = Worker::new(self.config, &self.published, self.rings, self.wakes, self.events);
         let (answer, worker) = match worker {
             Ok(worker) => (Ok(()), Some(worker)),
             Err(error) => (Err(error), None),

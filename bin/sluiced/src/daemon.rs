@@ -13,7 +13,7 @@ use crate::kept::{FormerSessions, Kept};
 use crate::lister::Lister;
 use crate::log::Log;
 use crate::meter::Samples;
-use crate::next_hops::NextHops;
+use crate::networks::Networks;
 use crate::ports::{self, Ports};
 use crate::prober::Prober;
 use crate::sync::Synchroniser;
@@ -23,13 +23,12 @@ use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sluice_api::{Call, Network, Options, Server, group_id, model};
 use sluice_config::{Config, Idle, Loaded};
-use sluice_director::fib::Fib;
 use sluice_director::plan::Plan;
 use sluice_dpdk::Eal;
 use sluice_linux::Mirror;
 use sluice_meter::RecentWork;
 use sluice_state::Desired;
-use sluice_worker::{Event, Snapshot, Wake};
+use sluice_worker::{Event, Published, Wake};
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -70,7 +69,6 @@ pub(crate) struct Dataplane {
     pub crew: Crew,
     pub ports: Ports,
     pub plan: Arc<Plan>,
-    pub fib: Arc<Fib>,
     /// Where its sessions are kept, if they are.
     pub kept: Option<Kept>,
     /// What tells other directors of its sessions, if there are any.
@@ -80,16 +78,15 @@ pub(crate) struct Dataplane {
 /// What the kernel says of routes, neighbours and addresses.
 pub(crate) struct Kernel {
     pub mirror: Mirror,
-    pub next_hops: NextHops,
+    pub networks: Networks,
     pub addresses: Addresses,
     /// What holds addresses for routing daemons, if there is anything to announce.
     pub announcer: Option<Announcer>,
 }
 
 impl Kernel {
-    fn new(mirror: Mirror, announcer: Option<Announcer>) -> Self {
-        let (next_hops, addresses) = (NextHops::default(), Addresses::default());
-        Self { mirror, next_hops, addresses, announcer }
+    fn new(mirror: Mirror, networks: Networks, announcer: Option<Announcer>) -> Self {
+        Self { mirror, networks, addresses: Addresses::default(), announcer }
     }
 }
 
@@ -125,8 +122,9 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
     let queues = |port: &_| ports::queues(port, mirror.state(), workers);
     let eal = Eal::init(&wiring::eal(&config, queues))?;
     let plan = health.follow(&config, plan);
-    let snapshot = Snapshot { plan: Arc::clone(&plan), fib: Arc::default() };
-    let (crew, kept, seed) = start_crew(&config, &eal, &snapshot.into())?;
+    let networks = Networks::new(&config);
+    let published = Arc::new(networks.revised(&plan));
+    let (crew, kept, seed) = start_crew(&config, &eal, &published)?;
     let announcer = Announcer::open(&config.announce, &plan)?;
     let sync = Synchroniser::start(&config.sync, (&plan, seed), &crew, server.events())?;
     let ports = Ports::open(&config, &eal, mirror.state(), &crew)?;
@@ -134,8 +132,8 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
         log,
         started: Instant::now(),
         configured: Configured { file: file.to_owned(), config, desired, last_reload: None },
-        dataplane: Dataplane { eal, crew, ports, plan, fib: Arc::default(), kept, sync },
-        kernel: Kernel::new(mirror, announcer),
+        dataplane: Dataplane { eal, crew, ports, plan, kept, sync },
+        kernel: Kernel::new(mirror, networks, announcer),
         health,
         prober,
         operator: Operator {
@@ -177,17 +175,19 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
 fn start_crew(
     config: &Config,
     eal: &Eal,
-    snapshot: &Arc<Snapshot>,
+    published: &Arc<Published>,
 ) -> Result<(Crew, Option<Kept>, u64), Error> {
+    // Sessions of the default network are kept.
+    let plan = &published.default.plan;
     let former = FormerSessions::read(config);
     let seed = former.as_ref().map_or_else(Tables::new_seed, FormerSessions::seed);
-    let mut kept = Kept::prepare(config, &snapshot.plan, seed);
-    let crew = Crew::start(config, eal, snapshot, &Tables { seed, kept: kept.as_ref() })?;
+    let mut kept = Kept::prepare(config, plan, seed);
+    let crew = Crew::start(config, eal, published, &Tables { seed, kept: kept.as_ref() })?;
     if let Some(kept) = &mut kept {
         kept.begin(crew.zero_boot_ms());
     }
     if let Some(former) = former {
-        former.restore(&crew, &snapshot.plan, seed);
+        former.restore(&crew, plan, seed);
     }
     Ok((crew, kept, seed))
 }
@@ -342,24 +342,24 @@ impl Daemon {
     /// Compiles the kernel's tables for the present plan and publishes both.
     pub fn follow_kernel(&mut self) {
         let interfaces = self.dataplane.ports.interfaces();
-        let fib = self.kernel.next_hops.build(
-            self.kernel.mirror.state(),
-            &self.dataplane.plan,
-            &interfaces,
-            &self.dataplane.fib,
-        );
-        self.dataplane.fib = Arc::new(fib);
-        self.health.sources.set(self.kernel.next_hops.stand_ins().clone());
+        let tables = self.kernel.networks.tables(self.kernel.mirror.state());
+        if let Err(error) = self.kernel.mirror.follow_tables(tables) {
+            warn!(%error, "cannot read the routes of a network");
+        }
+        let (kernel, plan) = (self.kernel.mirror.state(), &self.dataplane.plan);
+        let published = self.kernel.networks.follow(kernel, plan, &interfaces);
+        self.health.sources.set(self.kernel.networks.stand_ins());
         self.follow_addresses();
         if let Some(sync) = &self.dataplane.sync {
-            sync.follow(&self.dataplane.plan);
+            sync.follow(&published.default.plan);
         }
-        let snapshot = Snapshot {
-            plan: Arc::clone(&self.dataplane.plan),
-            fib: Arc::clone(&self.dataplane.fib),
-        };
-        self.operator.capture_points.publish(&snapshot);
-        self.dataplane.crew.publish(&Arc::new(snapshot));
+        self.publish(Arc::new(published));
+    }
+
+    /// Gives the workers what they run with from now on.
+    pub fn publish(&self, published: Arc<Published>) {
+        self.operator.capture_points.publish(&self.dataplane.plan, &published);
+        self.dataplane.crew.publish(&published);
     }
 
     /// Makes the steering programs take what is the director's.
@@ -370,7 +370,7 @@ impl Daemon {
 
     /// Has the kernel resolve and check again the neighbours that the path relies on.
     pub fn keep_neighbours(&mut self) {
-        for (ifindex, address) in self.kernel.next_hops.wanted().collect::<Vec<_>>() {
+        for (ifindex, address) in self.kernel.networks.wanted().collect::<Vec<_>>() {
             if let Err(error) = self.kernel.mirror.keep(ifindex, address) {
                 debug!(%address, %error, "cannot keep a neighbour fresh");
             }
@@ -378,8 +378,8 @@ impl Daemon {
     }
 
     fn obey(&mut self, event: Event) {
-        let Event::Resolve(link, address) = event;
-        let Some(ifindex) = self.kernel.next_hops.ifindex(link) else { return };
+        let Event::Resolve(network, link, address) = event;
+        let Some(ifindex) = self.kernel.networks.ifindex(network, link) else { return };
         if let Err(error) = self.kernel.mirror.resolve(ifindex, address) {
             debug!(%address, %error, "cannot have a neighbour resolved");
         }

@@ -14,7 +14,7 @@ use sluice_checks::{Board, Key, Maker, News, Runner, Shown, Sources};
 use sluice_config::{CheckKind, Config, Initial};
 use sluice_director::plan::{HealthState, Plan, RealId};
 use sluice_health::State;
-use sluice_worker::{Snapshot, Wake};
+use sluice_worker::{Published, Wake};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(crate) struct Health {
     begun: Instant,
     /// Snapshots that workers may still have. Whoever lets go of one last frees it, which takes a
     /// while, and a worker has better things to do.
-    former: Vec<Arc<Snapshot>>,
+    former: Vec<Arc<Published>>,
 }
 
 impl Health {
@@ -97,13 +97,13 @@ impl Health {
     /// Looks after the thread, and frees what no worker has any more.
     pub fn look_after(&mut self) {
         self.runner.look_after();
-        self.former.retain(|snapshot| Arc::strong_count(snapshot) > 1);
+        self.former.retain(|published| Arc::strong_count(published) > 1);
     }
 
     /// Keeps a snapshot that was published.
-    fn keep(&mut self, snapshot: Arc<Snapshot>) {
+    fn keep(&mut self, published: Arc<Published>) {
         self.former.retain(|former| Arc::strong_count(former) > 1);
-        self.former.push(snapshot);
+        self.former.push(published);
     }
 
     /// A real server of the running plan.
@@ -152,11 +152,9 @@ impl Daemon {
     /// Puts a revision of the running plan in force: no route depends on what it changes.
     pub fn revise(&mut self, plan: Plan) {
         self.dataplane.plan = Arc::new(plan);
-        let (plan, fib) = (Arc::clone(&self.dataplane.plan), Arc::clone(&self.dataplane.fib));
-        let snapshot = Arc::new(Snapshot { plan, fib });
-        self.operator.capture_points.publish(&snapshot);
-        self.dataplane.crew.publish(&snapshot);
-        self.health.keep(snapshot);
+        let published = Arc::new(self.kernel.networks.revised(&self.dataplane.plan));
+        self.publish(Arc::clone(&published));
+        self.health.keep(published);
     }
 }
 

@@ -20,6 +20,7 @@ mod kept;
 mod lister;
 mod log;
 mod meter;
+mod networks;
 mod news;
 mod next_hops;
 mod own_ports;

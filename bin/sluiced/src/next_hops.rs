@@ -21,12 +21,60 @@ pub struct NextHops {
     stand_ins: HashMap<IpAddr, IpAddr>,
 }
 
+/// Which of the kernel's tables and addresses are a network's.
+#[derive(Clone, Debug)]
+pub enum Scope {
+    /// Those of the default network: the main and default tables, and all addresses but those of
+    /// other networks' interfaces.
+    Default {
+        /// These.
+        foreign: BTreeSet<u32>,
+    },
+    /// Those of an isolated network: the table with this number, and the addresses of its links.
+    Table(u32),
+}
+
+impl Scope {
+    /// Whether a route is one of the network's; and its place among those of its prefix.
+    const fn rank(&self, table: Table) -> Option<u8> {
+        match (self, table) {
+            (Self::Default { .. }, Table::Main) => Some(0),
+            (Self::Default { .. }, Table::Default) => Some(1),
+            (Self::Table(own), Table::Other(number)) if *own == number => Some(0),
+            _ => None,
+        }
+    }
+
+    fn lookup(
+        &self,
+        kernel: &Kernel,
+        address: IpAddr,
+        links: &BTreeMap<u32, LinkId>,
+    ) -> RouteResult {
+        match *self {
+            Self::Default { .. } => sluice_linux::lookup(kernel, address),
+            Self::Table(number) => {
+                let is_ours = |ifindex| links.contains_key(&ifindex);
+                sluice_linux::lookup_in(kernel, Table::Other(number), address, is_ours)
+            }
+        }
+    }
+
+    /// Whether the addresses of an interface are the network's own.
+    fn has(&self, ifindex: u32, links: &BTreeMap<u32, LinkId>) -> bool {
+        match self {
+            Self::Default { foreign } => !foreign.contains(&ifindex),
+            Self::Table(_) => links.contains_key(&ifindex),
+        }
+    }
+}
+
 impl NextHops {
-    /// Compiles the kernel's tables. `interfaces` names the kernel interface of each port, which
+    /// Compiles the kernel's tables for a network. `interfaces` names the kernel interface of each port, which
     /// carries its addresses; VLANs on such an interface are links of the same port.
     pub fn build(
         &mut self,
-        kernel: &Kernel,
+        (kernel, scope): (&Kernel, &Scope),
         plan: &Plan,
         interfaces: &[(PortId, String)],
         before: &Fib,
@@ -37,10 +85,11 @@ impl NextHops {
         let links = self.links(kernel, &own, interfaces, &mut builder);
         crate::prober::route(plan, kernel, &links, &mut builder);
         // As in the kernel, what is to the machine itself is routed nowhere, whatever routes say.
-        for own in kernel.addresses().filter(|own| !is_link_local(own.ip)) {
+        let own = kernel.addresses().filter(|own| scope.has(own.ifindex, &links));
+        for own in own.filter(|own| !is_link_local(own.ip)) {
             builder.route(own.ip, if own.ip.is_ipv4() { 32 } else { 128 }, Target::Nowhere);
         }
-        for route in sorted_routes(kernel) {
+        for route in sorted_routes(kernel, scope) {
             // The kernel goes on to the next metric when no link of a route is set up.
             if route.kind == RouteKind::Unicast && !route.hops.iter().any(|h| usable(kernel, h)) {
                 continue;
@@ -64,7 +113,7 @@ impl NextHops {
                 builder.neighbour(*link, neighbour.ip, mac);
             }
         }
-        self.wanted = wanted(kernel, plan, gateways, &links);
+        self.wanted = wanted((kernel, scope), plan, gateways, &links);
         builder.build(plan, Some(before))
     }
 
@@ -204,15 +253,15 @@ fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-/// Routes of the tables that forward, those that count first. Nothing is forwarded to link-local
+/// Routes of a network's tables, those that count first. Nothing is forwarded to link-local
 /// addresses, and each link has a route of its own for the same ones.
-fn sorted_routes(kernel: &Kernel) -> Vec<&sluice_linux::Route> {
+fn sorted_routes<'a>(kernel: &'a Kernel, scope: &Scope) -> Vec<&'a sluice_linux::Route> {
     let mut routes: Vec<_> = kernel
         .routes()
-        .filter(|route| matches!(route.table, Table::Main | Table::Default))
+        .filter(|route| scope.rank(route.table).is_some())
         .filter(|route| !is_link_local(route.prefix))
         .collect();
-    routes.sort_by_key(|route| (route.table == Table::Default, route.metric));
+    routes.sort_by_key(|route| (scope.rank(route.table), route.metric));
     routes
 }
 
@@ -246,14 +295,14 @@ fn gateways(kernel: &Kernel) -> impl Iterator<Item = (u32, IpAddr)> {
 }
 
 fn wanted(
-    kernel: &Kernel,
+    (kernel, scope): (&Kernel, &Scope),
     plan: &Plan,
     gateways: BTreeSet<(u32, IpAddr)>,
     links: &BTreeMap<u32, LinkId>,
 ) -> BTreeSet<(u32, IpAddr)> {
     let reals = plan.reals.iter().filter(|real| real.live).map(|real| real.address);
     let to_reals = reals.collect::<BTreeSet<_>>().into_iter().flat_map(|address| {
-        match sluice_linux::lookup(kernel, address) {
+        match scope.lookup(kernel, address, links) {
             RouteResult::NextHops(targets) => {
                 targets.into_iter().map(|target| (target.ifindex, target.ip)).collect()
             }
@@ -269,6 +318,7 @@ mod tests {
     use sluice_linux::{Neighbour, NeighbourState, NextHop, Route};
 
     const PORT: PortId = PortId(3);
+    const DEFAULT: Scope = Scope::Default { foreign: BTreeSet::new() };
 
     fn link(index: u32, name: &str, up: bool) -> sluice_linux::Link {
         sluice_linux::Link {
@@ -308,7 +358,7 @@ mod tests {
     fn build(kernel: &Kernel) -> (Fib, NextHops) {
         let mut hops = NextHops::default();
         let interfaces = [(PORT, "eth0".to_owned())];
-        let fib = hops.build(kernel, &Plan::default(), &interfaces, &Fib::default());
+        let fib = hops.build((kernel, &DEFAULT), &Plan::default(), &interfaces, &Fib::default());
         (fib, hops)
     }
 
@@ -385,7 +435,9 @@ mod tests {
         let generation = fib.generation();
         let again = |kernel: &Kernel| {
             let interfaces = [(PORT, "eth0".to_owned())];
-            NextHops::default().build(kernel, &Plan::default(), &interfaces, &fib).generation()
+            NextHops::default()
+                .build((kernel, &DEFAULT), &Plan::default(), &interfaces, &fib)
+                .generation()
         };
         kernel.insert_neighbour(neighbour(1, "fe80::9"));
         let with_host = again(&kernel);
@@ -479,7 +531,8 @@ mod tests {
         let v6 = "2001:db8:1::2".parse().unwrap();
         assert_eq!(own(&kernel), (Some([198, 51, 100, 9].into()), Some(v6)));
         let mut hops = NextHops::default();
-        let fib = hops.build(&kernel, &plan, &[(PORT, "eth0".to_owned())], &Fib::default());
+        let fib =
+            hops.build((&kernel, &DEFAULT), &plan, &[(PORT, "eth0".to_owned())], &Fib::default());
         assert_eq!(fib.link(LinkId(0)).unwrap().v6, Some(v6));
         let stand_ins: Vec<_> = hops.stand_ins().iter().collect();
         assert_eq!(stand_ins, [(&ip("198.51.100.2"), &ip("198.51.100.9"))]);

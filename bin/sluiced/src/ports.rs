@@ -5,21 +5,25 @@ use crate::errors::Error;
 use crate::guard::Guard;
 use crate::queues::PortQueue;
 use crate::steering::Ground;
-use crate::wiring;
+use crate::{networks, wiring};
 use sluice_config::Config;
 use sluice_director::counters::Counters;
 use sluice_director::fib::PortId;
 use sluice_director::plan::Plan;
+use sluice_director::spec::NetworkId;
 use sluice_dpdk::{Device, Eal, Port, PortConfig, PortState, QueuePair};
 use sluice_linux::{Kernel, Mirror};
 use sluice_steer::Steer;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use tracing::{error, info, warn};
 
 /// A configured port and what is open of it.
 pub struct PortSlot {
     /// Its configuration.
     pub config: sluice_config::Port,
+    /// Its network.
+    pub network: NetworkId,
     /// What is open, if anything.
     pub open: Option<Open>,
 }
@@ -32,6 +36,13 @@ pub struct Open {
     pub twin: Option<Port>,
     /// Its steering program.
     pub steer: Option<Steer>,
+}
+
+impl PortSlot {
+    /// Whether it is a tunnel, whose frames leave and arrive by other ports.
+    pub const fn is_tunnel(&self) -> bool {
+        matches!(self.config.device, sluice_config::Device::Vxlan { .. })
+    }
 }
 
 /// All ports, by their id.
@@ -48,8 +59,13 @@ pub struct Ports {
 impl Ports {
     /// Opens every configured port and hands its queues to the workers; any failure is final.
     pub fn open(config: &Config, eal: &Eal, kernel: &Kernel, crew: &Crew) -> Result<Self, Error> {
-        let slot = |port: &sluice_config::Port| PortSlot { config: port.clone(), open: None };
-        let slots = config.ports.iter().map(slot).collect();
+        let slot = |(port, network): (&sluice_config::Port, NetworkId)| PortSlot {
+            config: port.clone(),
+            network,
+            open: None,
+        };
+        let networks = networks::of_ports(config);
+        let slots = config.ports.iter().zip(networks).map(slot).collect();
         let workers = crew.size() as u16;
         let guard = Guard::start(config);
         let mut ports = Self { slots, eal: eal.clone(), workers, ground: None, guard };
@@ -62,11 +78,7 @@ impl Ports {
     /// Opens a port. Its steering program takes nothing before [`Self::steer`].
     fn open_one(&mut self, at: usize, kernel: &Kernel, crew: &Crew) -> Result<(), Error> {
         let config = &self.slots[at].config;
-        if let sluice_config::Device::Vxlan { .. } = &config.device {
-            let what = "opening a port by vxlan";
-            return Err(Error::System { what, source: std::io::ErrorKind::Unsupported.into() });
-        }
-        let line = self.line_config(config, kernel);
+        let Some(line) = self.line_config(config, kernel) else { return Ok(()) };
         let (port, queues) = Port::open(&self.eal, &line)?;
         let (twin, twin_queues) = match &config.twin {
             Some(name) => {
@@ -91,33 +103,41 @@ impl Ports {
         Ok(())
     }
 
-    fn line_config(&self, config: &sluice_config::Port, kernel: &Kernel) -> PortConfig {
-        PortConfig {
+    /// How a port's device is opened; none for a tunnel.
+    fn line_config(&self, config: &sluice_config::Port, kernel: &Kernel) -> Option<PortConfig> {
+        Some(PortConfig {
             queues: queues(config, kernel, self.workers),
             mtu: config.mtu,
             mac: config.mac.map(|mac| mac.bytes()),
-            ..PortConfig::new(config.name.clone(), wiring::device(&config.device))
-        }
+            ..PortConfig::new(config.name.clone(), wiring::device(&config.device)?)
+        })
     }
 
     /// Makes the steering programs take what is a plan's, on a machine with these addresses.
     /// `counted` tells of sessions of real servers that left it. Costs little while nothing
     /// changes; what failed is tried again by the next call.
-    pub fn steer(&mut self, plan: &Plan, kernel: &Kernel, counted: &Counters) {
+    pub fn steer(&mut self, plan: &Arc<Plan>, kernel: &Kernel, counted: &Counters) {
         let ground = Ground::of(plan, kernel, &self.interfaces(), counted);
         if self.ground.as_ref() == Some(&ground) {
             return;
         }
-        let matches = ground.matches(plan);
-        if let Some(guard) = &self.guard {
+        let mut by_network = BTreeMap::new();
+        for network in self.slots.iter().map(|slot| slot.network).chain([NetworkId::DEFAULT]) {
+            let ports = self.slots.iter().zip(0..).filter(|(slot, _)| slot.network == network);
+            let ports = ports.map(|(_, id)| PortId(id)).collect();
+            let matches = || ground.matches(&networks::part(plan, network), &ports);
+            by_network.entry(network).or_insert_with(matches);
+        }
+        if let (Some(guard), Some(matches)) = (&self.guard, by_network.get(&NetworkId::DEFAULT)) {
             guard.set(matches.clone(), self.guarded(kernel));
         }
         let mut all = true;
         for slot in &mut self.slots {
+            let Some(matches) = by_network.get(&slot.network) else { continue };
             let Some(steer) = slot.open.as_mut().and_then(|open| open.steer.as_mut()) else {
                 continue;
             };
-            if let Err(failure) = steer.set(&matches) {
+            if let Err(failure) = steer.set(matches) {
                 error!(port = slot.config.name, %failure, "cannot steer as configured");
                 all = false;
             }
@@ -128,7 +148,8 @@ impl Ports {
     /// The interfaces by which the kernel gets what comes to a port while no director runs, with
     /// their VLANs.
     fn guarded(&self, kernel: &Kernel) -> BTreeSet<String> {
-        let names = self.slots.iter().filter_map(|slot| slot.config.device.interface());
+        let slots = self.slots.iter().filter(|slot| slot.network == NetworkId::DEFAULT);
+        let names = slots.filter_map(|slot| slot.config.device.interface());
         let links = names.filter_map(|name| kernel.link_by_name(name));
         let with_vlans = links.flat_map(|link| {
             let vlans = kernel.links().filter(|vlan| vlan.parent == Some(link.index));
@@ -150,7 +171,8 @@ impl Ports {
     /// A port that cannot carry frames, if there is one.
     pub fn not_up(&self) -> Option<&str> {
         let is_up = |slot: &&PortSlot| {
-            slot.open.as_ref().is_some_and(|open| open.port.state() == PortState::Up)
+            slot.is_tunnel()
+                || slot.open.as_ref().is_some_and(|open| open.port.state() == PortState::Up)
         };
         self.slots.iter().find(|slot| !is_up(slot)).map(|slot| &*slot.config.name)
     }
@@ -158,9 +180,13 @@ impl Ports {
     /// The kernel interface of each open port that carries its addresses: the twin or its own.
     pub fn interfaces(&self) -> Vec<(PortId, String)> {
         let of = |(at, slot): (usize, &PortSlot)| {
+            let id = PortId(at as u16);
+            if slot.is_tunnel() {
+                return Some((id, slot.config.device.interface()?.to_owned()));
+            }
             let open = slot.open.as_ref()?;
             let (name, _) = open.twin.as_ref().unwrap_or(&open.port).interface()?;
-            Some((PortId(at as u16), name.to_owned()))
+            Some((id, name.to_owned()))
         };
         self.slots.iter().enumerate().filter_map(of).collect()
     }
@@ -177,6 +203,7 @@ impl Ports {
                     changed |= close(slot, at, crew);
                 }
                 Some(_) => {}
+                None if slot.is_tunnel() => {}
                 None => {
                     let there = slot.config.device.interface();
                     let there = there.is_some_and(|name| kernel.link_by_name(name).is_some());

@@ -7,7 +7,7 @@
 use sluice_director::counters::Counters;
 use sluice_director::fib::PortId;
 use sluice_director::plan::{LocalId, Plan, Pool, Real, Snat};
-use sluice_director::spec::{Mode, Network, Protocol};
+use sluice_director::spec::{Mode, Network, NetworkId, Protocol};
 use sluice_linux::Kernel;
 use sluice_steer::{EndpointMatch, LocalMatch, Matches, SnatMatch};
 use std::collections::BTreeSet;
@@ -51,8 +51,18 @@ impl Ground {
         }
     }
 
-    /// What is to be taken.
-    pub fn matches(&self, plan: &Plan) -> Matches {
+    /// What is to be taken from these ports, which are all of a network, by its part of the plan.
+    pub fn matches(&self, plan: &Plan, ports: &BTreeSet<PortId>) -> Matches {
+        let of_network = |(port, _): &&(PortId, Vec<u32>)| ports.contains(port);
+        let links = self.ports.iter().filter(of_network).flat_map(|(_, links)| links);
+        let links: BTreeSet<u32> = links.copied().collect();
+        let elsewhere = self.ports.iter().filter(|(port, _)| !ports.contains(port));
+        let elsewhere: BTreeSet<u32> = elsewhere.flat_map(|(_, links)| links).copied().collect();
+        // What is no port's is the default network's.
+        let is_own = |(link, ..): &&Own| match plan.network {
+            NetworkId::DEFAULT => !elsewhere.contains(link),
+            _ => links.contains(link),
+        };
         let services = plan.live_services().map(|(_, service)| EndpointMatch {
             protocol: service.protocol.number(),
             address: service.vip,
@@ -68,7 +78,7 @@ impl Ground {
             snat: plan.snat_rules().map(|(_, _, rule)| self.rule(plan, rule)).collect(),
             tunnels: tunnels.into_iter().flatten().map(network).collect(),
             tunnel_ports: plan.tunnel_ports(),
-            own: self.own.iter().map(|(_, address, _)| *address).collect(),
+            own: self.own.iter().filter(is_own).map(|(_, address, _)| *address).collect(),
         }
     }
 
@@ -246,7 +256,8 @@ mod tests {
 
     fn matches(plan: &Plan, counted: &Counters) -> Matches {
         let interfaces = [(PortId(0), "front".to_owned()), (PortId(1), "back".to_owned())];
-        Ground::of(plan, &kernel(), &interfaces, counted).matches(plan)
+        Ground::of(plan, &kernel(), &interfaces, counted)
+            .matches(plan, &interfaces.iter().map(|(port, _)| *port).collect())
     }
 
     #[test]

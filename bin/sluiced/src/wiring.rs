@@ -27,10 +27,11 @@ pub const fn table_pages(config: &Config) -> PagePolicy {
     }
 }
 
-/// A port's device in DPDK's terms.
-pub fn device(from: &sluice_config::Device) -> Device {
+/// A port's device in DPDK's terms; none for a tunnel, which has no device of its own.
+pub fn device(from: &sluice_config::Device) -> Option<Device> {
     use sluice_config::Device as From;
-    match from.clone() {
+    Some(match from.clone() {
+        From::Vxlan { .. } => return None,
         From::AfXdp { interface } => Device::AfXdp { interface },
         From::AfPacket { interface } => Device::AfPacket { interface },
         From::Pci { address } => Device::Pci { address: address.to_string() },
@@ -49,13 +50,11 @@ pub fn device(from: &sluice_config::Device) -> Device {
                 buffer: memif.buffer,
             })
         }
-        // No device of DPDK's, and never opened as one.
-        From::Vxlan { interface } => Device::Dpdk { devargs: format!("vxlan:{interface}") },
         From::Tap { name } => Device::Tap { name },
         From::Pcap { rx: Some(rx), tx: Some(tx) } => Device::Pcap { rx: rx.into(), tx: tx.into() },
         From::Pcap { rx, tx } => Device::Dpdk { devargs: one_way_pcap(rx, tx) },
         From::Dpdk { devargs } => Device::Dpdk { devargs },
-    }
+    })
 }
 
 /// Capture files for one direction only: the driver does nothing in the other. Its name tells
@@ -75,17 +74,18 @@ pub fn eal(config: &Config, queues: impl Fn(&sluice_config::Port) -> u16) -> Eal
     let of_ports: u32 = config
         .ports
         .iter()
-        .map(|port| {
+        .filter_map(|port| Some((port, device(&port.device)?)))
+        .map(|(port, device)| {
             let queues = queues(port);
-            let line = PortConfig { queues, ..PortConfig::new("", device(&port.device)) };
+            let line = PortConfig { queues, ..PortConfig::new("", device) };
             let twin =
                 PortConfig { queues, ..PortConfig::new("", Device::Tap { name: String::new() }) };
             line.frames() + if port.twin.is_some() { twin.frames() } else { 0 }
         })
         .sum();
-    let large_frames = config.ports.iter().map(|port| {
-        let line = PortConfig::new("", device(&port.device));
-        PortConfig { queues: queues(port), ..line }.large_frames()
+    let large_frames = config.ports.iter().filter_map(|port| {
+        let line = PortConfig::new("", device(&port.device)?);
+        Some(PortConfig { queues: queues(port), ..line }.large_frames())
     });
     // Large frames of AF_PACKET ports have large buffers.
     let small = |port: &&sluice_config::Port| {

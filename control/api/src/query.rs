@@ -31,8 +31,8 @@ pub struct SessionQuery {
 pub struct Cursor {
     /// The worker.
     pub worker: u16,
-    /// Its slot.
-    pub slot: u32,
+    /// Its slot; above 32 bits the number of the network whose table it is in.
+    pub slot: u64,
 }
 
 impl fmt::Display for Cursor {

@@ -18,10 +18,10 @@ mod run;
 mod stages;
 mod worker;
 
-pub use mailbox::{Event, Inbox, Message, Report, Wake};
+pub use mailbox::{Event, Inbox, Message, NetworkReport, Report, Wake};
 pub use outbox::{Outbox, Told};
 pub use queue::{Burst, Queue};
 pub use ring::{Rings, mesh};
 pub use run::{Idle, run};
 pub use stages::{Clock, StageCounts};
-pub use worker::{Snapshot, Worker, WorkerConfig};
+pub use worker::{NetworksConfig, Published, Snapshot, Worker, WorkerConfig};

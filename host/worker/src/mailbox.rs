@@ -8,15 +8,17 @@ use crate::capture_point::CapturePoint;
 use crate::outbox::Outbox;
 use crate::queue::Queue;
 use crate::stages::StageCounts;
-use crate::worker::Snapshot;
+use crate::worker::Published;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
+use sluice_director::Reason;
 use sluice_director::counters::Counters;
 use sluice_director::fib::{LinkId, PortId};
 use sluice_director::path::{
     Batch, Elephant, Imported, Imports, Restored, SessionFilter, SessionInfo,
 };
 use sluice_director::plan::RealId;
+use sluice_director::spec::NetworkId;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -88,7 +90,7 @@ pub struct Report {
     pub worker: u16,
     /// Epoch of the plan it runs.
     pub epoch: u64,
-    /// Its counters.
+    /// The counters of all its networks.
     pub counters: Counters,
     /// Real servers that are full here: each reached this worker's part of its upper limit, and has
     /// not come below that of the lower one since.
@@ -109,6 +111,9 @@ pub struct Report {
     pub kept: bool,
     /// Ends of sessions that other directors were not told of.
     pub untold: u64,
+    /// Each network by itself, if there is any besides the default one; what is said above is the
+    /// sum of all.
+    pub networks: Vec<NetworkReport>,
     /// Frames that wait for a neighbour.
     pub held: usize,
     /// Turns of its loop.
@@ -131,33 +136,51 @@ pub struct Report {
     pub life_ms: u64,
 }
 
+/// A network's state at a worker at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkReport {
+    /// Which.
+    pub network: NetworkId,
+    /// Open sessions.
+    pub sessions: u32,
+    /// The most there can be.
+    pub session_capacity: u32,
+    /// Half-open ones among them.
+    pub half_open: u32,
+    /// Whether these press for room.
+    pub pressed: bool,
+    /// Packets by reason.
+    pub reasons: [u64; Reason::COUNT],
+}
+
 /// A message to a worker.
 pub enum Message<Q: Queue> {
     /// Run with this from now on.
-    Publish(Arc<Snapshot>),
+    Publish(Arc<Published>),
     /// A port's queue, and that of its twin, from now on this worker's.
     Attach(PortId, Q, Option<Q>),
     /// Give up a port's queues and say so.
     Detach(PortId, Sender<u16>),
     /// Say how things stand.
     Report(Sender<Report>),
-    /// List sessions from a slot on; answered with the slot to go on with.
+    /// List sessions from a place on; answered with the place to go on with. Begins at 0; a place
+    /// is the number of a network, and in the lower 32 bits a slot of its table.
     Sessions {
         /// Which.
         filter: SessionFilter,
-        /// Slot to begin with.
-        cursor: u32,
+        /// Place to begin with.
+        cursor: u64,
         /// Sessions found, and where to go on.
-        reply: Sender<(Vec<SessionInfo>, Option<u32>)>,
+        reply: Sender<(Vec<SessionInfo>, Option<u64>)>,
     },
-    /// End sessions from a slot on; answered with how many were, and the slot to go on with.
+    /// End sessions from a place on; answered with how many were, and the place to go on with.
     Kill {
         /// Which.
         filter: SessionFilter,
-        /// Slot to begin with.
-        cursor: u32,
+        /// Place to begin with.
+        cursor: u64,
         /// Sessions ended, and where to go on.
-        reply: Sender<(u32, Option<u32>)>,
+        reply: Sender<(u32, Option<u64>)>,
     },
     /// Take up sessions of a director that ran before: see [`Path::restore`].
     ///
@@ -204,8 +227,8 @@ pub enum Message<Q: Queue> {
 /// Something a worker cannot do itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A neighbour's MAC is wanted.
-    Resolve(LinkId, IpAddr),
+    /// A neighbour's MAC is wanted, on a link of this network.
+    Resolve(NetworkId, LinkId, IpAddr),
 }
 
 /// The control side's end of a worker's mailbox.

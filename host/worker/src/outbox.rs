@@ -47,34 +47,36 @@ impl<Q: Queue> Worker<Q> {
     /// Tells what changes from now on, by this outbox. Without memory for it nothing is told, and
     /// the outbox is closed.
     pub fn tell_by(&mut self, outbox: Outbox) {
-        self.outbox = self.path.note_changes().is_ok().then(|| Box::new(outbox));
+        self.outbox = self.net.path.note_changes().is_ok().then(|| Box::new(outbox));
     }
 
     /// Begins to tell all sessions.
     pub(crate) fn begin_walk(&mut self, number: u64) {
         if let Some(outbox) = &mut self.outbox {
             outbox.walk = number;
-            self.path.begin_walk();
+            self.net.path.begin_walk();
         }
     }
 
     /// Whether there is something to tell.
     pub(crate) fn has_changes(&self) -> bool {
-        self.outbox.is_some() && self.path.has_changes()
+        self.outbox.is_some() && self.net.path.has_changes()
     }
 
     /// Tells some of what has changed.
     #[cold]
     pub(crate) fn tell(&mut self, now: Time, came: usize) {
-        let Some(outbox) = self.outbox.as_mut().filter(|_| self.path.has_changes()) else { return };
+        let Some(outbox) = self.outbox.as_mut().filter(|_| self.net.path.has_changes()) else {
+            return;
+        };
         let most = if came > 0 { BUSY } else { IDLE };
         // A place is left for the end of a walk.
         let room = outbox.ring.slots().min(most + 1).saturating_sub(1);
         if room == 0 {
             return;
         }
-        let view = (&*self.snapshot.plan, now);
-        let walked = self.path.take_changes(view, room, |change| {
+        let view = (&*self.net.snapshot.plan, now);
+        let walked = self.net.path.take_changes(view, room, |change| {
             // There is room.
             let _ = outbox.ring.push(Told::Change(change));
         });

@@ -2,13 +2,12 @@
 
 mod handoff;
 mod hold;
+mod networks;
 mod report;
 mod send;
 mod timed;
 mod traced;
 
-use crate::capture_point::Came;
-use crate::held::HeldFrames;
 use crate::mailbox::{Event, Message, Wake};
 use crate::outbox::Outbox;
 use crate::outlet::Outlet;
@@ -17,15 +16,16 @@ use crate::ring::{Handoff, HandoffMessage, Rings, Rounds};
 use crate::stages::{Clock, StageCounts, Stages};
 use arrayvec::ArrayVec;
 use handoff::Search;
+pub(crate) use networks::Net;
+pub use networks::{NetworksConfig, Published, Snapshot};
 use send::all_leave_by;
-use sluice_director::fib::{Fib, PortId};
+use sluice_director::fib::PortId;
 use sluice_director::path::{
-    BURST, Parked, Parking, Path, PathConfig, Probe, RegionError, Round, TableFiles, Unprobed,
-    Verdict, View, Waiting,
+    BURST, Parked, Path, PathConfig, Probe, RegionError, Round, TableFiles, Unprobed, Verdict,
+    View, Waiting,
 };
-use sluice_director::plan::Plan;
+use sluice_director::spec::NetworkId;
 use sluice_director::{Reason, Time};
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use traced::CapturePoints;
 
@@ -34,20 +34,13 @@ const SHORT: usize = 32;
 /// Slots that are looked at for one [`Message::Sessions`].
 const LISTED_SLOTS: u32 = 4096;
 
-/// What is published to the workers as a whole.
-#[derive(Clone, Debug, Default)]
-pub struct Snapshot {
-    /// The compiled configuration.
-    pub plan: Arc<Plan>,
-    /// Routes and neighbours.
-    pub fib: Arc<Fib>,
-}
-
 /// How a worker is made.
 #[derive(Debug)]
 pub struct WorkerConfig {
-    /// Its packet path.
+    /// Its packet path in the default network.
     pub path: PathConfig,
+    /// What it has besides.
+    pub networks: NetworksConfig,
     /// Where its sessions lie, if they are to outlive the process.
     pub files: Option<TableFiles>,
     /// The most frames that wait for neighbours.
@@ -56,6 +49,15 @@ pub struct WorkerConfig {
     pub clock: Option<Clock>,
     /// Where in each pool it begins to give out local ports.
     pub ports_from: u32,
+}
+
+impl WorkerConfig {
+    /// That of a worker in the default network alone, whose sessions end with the process, whose
+    /// frames do not wait, and that has no clock.
+    pub fn of(path: PathConfig) -> Self {
+        let networks = NetworksConfig::default();
+        Self { path, networks, files: None, held_frames: 0, clock: None, ports_from: 0 }
+    }
 }
 
 /// A port as one worker has it: one queue as a rule, several of a port that has more queues than
@@ -84,8 +86,12 @@ pub struct Worker<Q: Queue> {
     number: u16,
     /// Whether there are other workers.
     has_others: bool,
-    pub(crate) path: Path,
-    pub(crate) snapshot: Arc<Snapshot>,
+    /// The network whose packets it is at; the default one between turns.
+    pub(crate) net: Box<Net<Q::Frame>>,
+    /// The others, by their numbers.
+    resting: Vec<Option<Box<Net<Q::Frame>>>>,
+    /// The network of each port.
+    of_port: Box<[NetworkId]>,
     ports: Vec<Attached<Q>>,
     rings: Rings<Q::Frame>,
     /// Workers whose rings have something in this turn.
@@ -93,8 +99,6 @@ pub struct Worker<Q: Queue> {
     /// Whether some were handed something and may not have been woken.
     owes_wakes: bool,
     wakes: Vec<Wake>,
-    held: HeldFrames<Q::Frame>,
-    parking: Parking<Q::Frame>,
     events: Sender<Event>,
     events_wake: Wake,
     stages: Stages,
@@ -124,27 +128,26 @@ impl<Q: Queue> Worker<Q> {
     /// A worker without ports. `wakes` wakes each worker, by number; `events` and `events_wake`
     /// lead to the control side.
     pub fn new(
-        config: WorkerConfig,
-        snapshot: Arc<Snapshot>,
+        mut config: WorkerConfig,
+        published: &Published,
         rings: Rings<Q::Frame>,
         wakes: Vec<Wake>,
         (events, events_wake): (Sender<Event>, Wake),
     ) -> Result<Self, RegionError> {
-        let mut path = Path::in_files(&config.path, config.files)?;
-        path.begin_ports_at(config.ports_from);
-        path.adopt(&snapshot.plan);
+        let (net, resting) = networks::make(&mut config, published)?;
+        let mut ports = Vec::new();
+        ports.resize_with(config.networks.of_port.len(), Attached::default);
         Ok(Self {
             number: config.path.worker,
             has_others: config.path.workers > 1,
-            path,
-            snapshot,
-            ports: Vec::new(),
+            net,
+            resting,
+            of_port: config.networks.of_port.into(),
+            ports,
             senders: Vec::with_capacity(rings.from.len()),
             owes_wakes: false,
             rings,
             wakes,
-            held: HeldFrames::new(config.held_frames),
-            parking: Parking::new(),
             events,
             events_wake,
             stages: Stages::new(config.clock, config.path.worker),
@@ -155,21 +158,14 @@ impl<Q: Queue> Worker<Q> {
         })
     }
 
-    /// Its packet path.
+    /// Its packet path in the default network.
     pub const fn path(&self) -> &Path {
-        &self.path
+        &self.net.path
     }
 
     /// Where its cycles went.
     pub const fn stages(&self) -> &StageCounts {
         &self.stages.counts
-    }
-
-    /// Runs with this snapshot from now on, and sends what had waited for it.
-    pub fn publish(&mut self, snapshot: Arc<Snapshot>) {
-        self.path.adopt(&snapshot.plan);
-        self.snapshot = snapshot;
-        self.release_held();
     }
 
     /// Gives the worker a queue of a port, and one of its twin.
@@ -185,8 +181,10 @@ impl<Q: Queue> Worker<Q> {
     /// Takes a port's queues back; its twin's are dropped, and so is what it received and waits
     /// for other fragments, which would not come any more.
     pub fn detach(&mut self, port: PortId) -> Vec<Q> {
-        let parked = self.parking.clear(Some(port));
+        self.enter(port);
+        let parked = self.net.parking.clear(Some(port));
         self.count(parked, Reason::PortGone);
+        self.leave();
         let attached = self.ports.get_mut(usize::from(port.0)).map(std::mem::take);
         attached.into_iter().flat_map(|a| a.lines).map(|outlet| outlet.queue).collect()
     }
@@ -209,16 +207,13 @@ impl<Q: Queue> Worker<Q> {
     /// One turn: a burst from each queue and ring. Gives the number of frames that came.
     pub fn turn(&mut self, now: Time) -> usize {
         let mut came = 0;
-        while let Some(parked) = self.parking.give_up(now) {
-            self.path.count(Reason::FragmentOrphan);
-            let why = Some(Reason::FragmentOrphan);
-            self.watch_alone(Came::Line, Some(parked.port), &parked.frame, why);
-        }
+        self.give_up_parked(now);
         if self.has_others {
             self.wake_called();
             self.note_senders();
         }
         for at in 0..self.ports.len() {
+            self.enter(PortId(at as u16));
             for queue in 0..self.ports[at].lines.len() {
                 came += self.serve_line(now, at, queue);
             }
@@ -227,14 +222,13 @@ impl<Q: Queue> Worker<Q> {
             }
         }
         came += self.serve_senders(now);
+        self.leave();
         self.flush();
         self.sweep(now, came);
         if self.outbox.is_some() {
             self.tell(now, came);
         }
-        if self.held.len() > 0 {
-            self.look_after_held(now);
-        }
+        self.look_after_held(now);
         self.tally.packets += came as u64;
         came
     }
@@ -247,7 +241,7 @@ impl<Q: Queue> Worker<Q> {
         {
             return self.sweep_timed(now, watch);
         }
-        self.path.sweep(&self.snapshot.plan, now);
+        self.sweep_all(now);
     }
 
     /// Sends what was collected, and hands over what is other workers'.
@@ -260,7 +254,7 @@ impl<Q: Queue> Worker<Q> {
         for at in 0..self.ports.len() {
             for outlet in self.ports[at].outlets() {
                 let dropped = outlet.flush();
-                (0..dropped).for_each(|_| self.path.count(Reason::TxFull));
+                (0..dropped).for_each(|_| self.net.path.count(Reason::TxFull));
             }
         }
     }
@@ -314,7 +308,7 @@ impl<Q: Queue> Worker<Q> {
         probe: &mut T,
     ) {
         self.process_since(now, port, handed, &[], probe);
-        if !self.parking.is_empty() && !self.path.joined().is_empty() {
+        if !self.net.parking.is_empty() && !self.net.path.joined().is_empty() {
             self.process_parked(now);
         }
     }
@@ -323,11 +317,11 @@ impl<Q: Queue> Worker<Q> {
     #[cold]
     fn process_parked(&mut self, now: Time) {
         let mut joined = ArrayVec::<u32, BURST>::new();
-        joined.extend(self.path.joined().iter().copied());
+        joined.extend(self.net.path.joined().iter().copied());
         // Who is parked again is not tried for ever.
-        let mut tries = self.parking.len();
+        let mut tries = self.net.parking.len();
         while tries > 0
-            && let Some(first) = self.parking.take(&joined, None)
+            && let Some(first) = self.net.parking.take(&joined, None)
         {
             let (mut burst, mut since) = (Burst::new(), ArrayVec::<Time, BURST>::new());
             let port = first.port;
@@ -336,7 +330,7 @@ impl<Q: Queue> Worker<Q> {
                 burst.push(parked.frame);
                 since.push(parked.since);
                 let full = burst.is_full();
-                next = if full { None } else { self.parking.take(&joined, Some(port)) };
+                next = if full { None } else { self.net.parking.take(&joined, Some(port)) };
             }
             tries = tries.saturating_sub(burst.len());
             self.process_since(now, port, (&mut burst, &[]), &since, &mut Unprobed);
@@ -373,11 +367,11 @@ impl<Q: Queue> Worker<Q> {
         since: &[Time],
         (verdicts, probe): (&mut [Verdict], &mut T),
     ) {
-        let view = View { plan: &self.snapshot.plan, fib: &self.snapshot.fib };
-        self.path.turn_probed(view, now, port, (burst, rounds), (verdicts, probe));
+        let view = View { plan: &self.net.snapshot.plan, fib: &self.net.snapshot.fib };
+        self.net.path.turn_probed(view, now, port, (burst, rounds), (verdicts, probe));
         let verdicts = &verdicts[..burst.len()];
         // Nearly always all leave by the same port.
-        if let Some(to) = self.path.all_leave_by(burst.len()).or_else(|| all_leave_by(verdicts))
+        if let Some(to) = self.net.path.all_leave_by(burst.len()).or_else(|| all_leave_by(verdicts))
             && let Some(line) = self.line(to)
         {
             let dropped = line.push_all(burst);
@@ -396,7 +390,7 @@ impl<Q: Queue> Worker<Q> {
         (verdicts, since): (&[Verdict], &[Time]),
     ) {
         let mut waiting = ArrayVec::<Waiting, BURST>::new();
-        waiting.extend(self.path.waiting().iter().copied());
+        waiting.extend(self.net.path.waiting().iter().copied());
         let mut waiting = waiting.into_iter();
         for (lane, (verdict, frame)) in verdicts.iter().zip(burst.drain(..)).enumerate() {
             match *verdict {
@@ -406,8 +400,8 @@ impl<Q: Queue> Worker<Q> {
                 Verdict::Park(datagram) => {
                     let since = since.get(lane).copied().unwrap_or(now);
                     let parked = Parked { frame, port, datagram, since };
-                    if let Err(reason) = self.parking.park(parked) {
-                        self.path.count(reason);
+                    if let Err(reason) = self.net.parking.park(parked) {
+                        self.net.path.count(reason);
                     }
                 }
                 Verdict::Kernel(_) => self.pass_to_kernel(port, frame, false),
@@ -415,7 +409,7 @@ impl<Q: Queue> Worker<Q> {
                     if let Some(home) = self.ports.get_mut(usize::from(port.0)) {
                         home.search.found_one();
                     }
-                    let handoff = Handoff::Process(self.path.round(lane));
+                    let handoff = Handoff::Process(self.net.path.round(lane));
                     self.hand_off(worker, HandoffMessage { frame, port, handoff });
                 }
                 Verdict::Wait => self.wait(now, waiting.next(), frame),
@@ -431,7 +425,7 @@ impl<Q: Queue> Worker<Q> {
     /// Acts on a message; `false` when it was the last one.
     pub(crate) fn obey(&mut self, now: Time, message: Message<Q>) -> bool {
         match message {
-            Message::Publish(snapshot) => self.publish(snapshot),
+            Message::Publish(published) => self.publish(&published),
             Message::Attach(port, line, twin) => self.attach(port, line, twin),
             Message::Detach(port, done) => {
                 drop(self.detach(port));
@@ -442,27 +436,23 @@ impl<Q: Queue> Worker<Q> {
                 let _ = reply.send(self.report());
             }
             Message::Sessions { filter, cursor, reply } => {
-                let mut found = Vec::new();
-                let part = (cursor, LISTED_SLOTS);
-                let next = self.path.list(&self.snapshot.plan, now, &filter, part, &mut found);
-                let _ = reply.send((found, next));
+                let _ = reply.send(self.list(now, &filter, cursor));
             }
             Message::Kill { filter, cursor, reply } => {
-                let part = (cursor, LISTED_SLOTS);
-                let _ = reply.send(self.path.kill(&self.snapshot.plan, now, &filter, part));
+                let _ = reply.send(self.kill(now, &filter, cursor));
             }
             Message::Restore { batch, scattered, reply } => {
-                let plan = &self.snapshot.plan;
-                let _ = reply.send(self.path.restore(plan, now, &batch, scattered));
+                let plan = &self.net.snapshot.plan;
+                let _ = reply.send(self.net.path.restore(plan, now, &batch, scattered));
             }
             Message::Import { batch, reply } => {
-                let imported = self.path.import(&self.snapshot.plan, now, &batch);
+                let imported = self.net.path.import(&self.net.snapshot.plan, now, &batch);
                 let _ = reply.send((self.number, imported));
             }
             Message::TellBy(outbox) => self.tell_by(outbox),
             Message::Walk(number) => self.begin_walk(number),
             Message::Elephants { limit, reply } => {
-                let _ = reply.send(self.path.elephants(&self.snapshot.plan, now, limit));
+                let _ = reply.send(self.elephants(now, limit));
             }
             Message::LookOut(capture_point, reply) => {
                 let _ = reply.send(self.look_out(capture_point));
@@ -472,8 +462,7 @@ impl<Q: Queue> Worker<Q> {
             }
             Message::Stop => {
                 self.wake_called();
-                let parked = self.parking.clear(None);
-                self.count(parked, Reason::FragmentOrphan);
+                self.drop_parked();
                 return false;
             }
         }

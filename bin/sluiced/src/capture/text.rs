@@ -119,7 +119,7 @@ impl Steps<'_> {
     /// Whose it is.
     fn owned(&mut self) {
         let Some(view) = self.catch.view else { return };
-        let plan = self.names.snapshot().plan;
+        let plan = self.names.latest().plan;
         let Headers { tuple, fragment, icmp, .. } = view.headers;
         let text = if let Some(service) = view.service.and_then(|id| plan.service(id)) {
             let (name, ports) = (&service.name, service.ports);
@@ -150,7 +150,7 @@ impl Steps<'_> {
     fn session(&mut self) {
         let Catch { opened, ended, session, .. } = *self.catch;
         let Some(view) = self.catch.view else { return };
-        let plan = self.names.snapshot().plan;
+        let plan = self.names.latest().plan;
         let before = view.session;
         if self.catch.verdict.is_some() && view.headers.fragment.is_none() {
             self.add("session", before.map_or_else(|| "none".to_owned(), |s| seen(&plan, &s)));
@@ -271,7 +271,7 @@ fn fate(names: &Names, catch: &Catch) -> (PacketFate, String) {
 
 /// What a capture says of a packet.
 pub fn comment(names: &Names, catch: &Catch) -> String {
-    let plan = names.snapshot().plan;
+    let plan = names.latest().plan;
     let (fate, mut text) = fate(names, catch);
     let reason = catch.reason().map_or("", |reason| reason.name());
     text = match (fate, catch.came) {

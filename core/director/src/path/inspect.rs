@@ -37,8 +37,9 @@ pub struct SessionInfo {
     pub expires_ms: u32,
     /// Its service.
     pub service: ServiceId,
-    /// Its slot, as a cursor of [`Path::list`].
-    pub slot: u32,
+    /// Its slot, as a cursor of [`Path::list`]. The upper 32 bits are 0 here: whoever has several
+    /// tables may say there which one it is.
+    pub slot: u64,
 }
 
 /// Which sessions to list; what is `None` does not restrict.
@@ -93,7 +94,7 @@ impl Path {
         } else {
             let (within, before) = ((cursor & !WIDE, slots), out.len());
             let next = list(&self.extended.sessions, plan, now, filter, within, out);
-            out[before..].iter_mut().for_each(|session| session.slot |= WIDE);
+            out[before..].iter_mut().for_each(|session| session.slot |= u64::from(WIDE));
             next.map(|next| next | WIDE)
         }
     }
@@ -158,7 +159,7 @@ fn list<F: Family>(
             continue;
         }
         if let Some(info) = info::<F>(plan, now, session).filter(|info| filter.accepts(info)) {
-            out.push(SessionInfo { slot: id, ..info });
+            out.push(SessionInfo { slot: id.into(), ..info });
         }
     }
     (end < touched).then_some(end)

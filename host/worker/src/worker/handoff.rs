@@ -61,7 +61,7 @@ impl<Q: Queue> Worker<Q> {
         rounds: &mut Rounds,
         probe: &mut T,
     ) {
-        let Self { path, snapshot, ports, rings, capture_points, senders, owes_wakes, .. } = self;
+        let Self { net, ports, rings, capture_points, senders, owes_wakes, .. } = self;
         let search = &mut ports[usize::from(port.0)].search;
         let mut dropped = 0;
         if !burst.is_empty() && search.begin() && capture_points.is_none() {
@@ -70,7 +70,7 @@ impl<Q: Queue> Worker<Q> {
                 let messages = frames.map(|frame| HandoffMessage { frame, port, handoff });
                 dropped = rings.hand_over_all(workers, messages);
             };
-            let found = path.take_misdirected(&snapshot.plan, burst, give, probe);
+            let found = net.path.take_misdirected(&net.snapshot.plan, burst, give, probe);
             search.end(found);
             *owes_wakes |= found > 0;
         }
@@ -113,6 +113,7 @@ impl<Q: Queue> Worker<Q> {
             match message.handoff {
                 Handoff::Process(round) => {
                     if let Some(before) = port.filter(|before| *before != message.port) {
+                        self.enter(before);
                         self.process(now, before, (&mut burst, &rounds), &mut Unprobed);
                         rounds.clear();
                     }
@@ -120,12 +121,22 @@ impl<Q: Queue> Worker<Q> {
                     burst.push(message.frame);
                     rounds.push(round);
                 }
-                Handoff::Send => self.send(message.port, message.frame, true),
-                Handoff::Cut(mtu) => self.send_cut(message.port, &message.frame, mtu),
-                Handoff::Kernel => self.pass_to_kernel(message.port, message.frame, true),
+                Handoff::Send => {
+                    self.enter(message.port);
+                    self.send(message.port, message.frame, true);
+                }
+                Handoff::Cut(mtu) => {
+                    self.enter(message.port);
+                    self.send_cut(message.port, &message.frame, mtu);
+                }
+                Handoff::Kernel => {
+                    self.enter(message.port);
+                    self.pass_to_kernel(message.port, message.frame, true);
+                }
             }
         }
         if let Some(port) = port {
+            self.enter(port);
             self.process(now, port, (&mut burst, &rounds), &mut Unprobed);
         }
         came

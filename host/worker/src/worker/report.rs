@@ -1,27 +1,20 @@
 //! How a worker stands, for whoever asks.
 
-use super::Worker;
+use super::{Net, Worker};
 use crate::mailbox::Report;
 use crate::queue::Queue;
 
 impl<Q: Queue> Worker<Q> {
     /// How things stand.
     pub(super) fn report(&self) -> Report {
-        let (table_bytes, table_pages) = self.path.memory();
-        Report {
+        let default = &self.net.path;
+        let mut report = Report {
             worker: self.number,
-            epoch: self.snapshot.plan.epoch,
-            counters: self.path.counters().clone(),
-            full: self.path.full_reals().collect(),
-            sessions: self.path.live_sessions(),
-            session_capacity: self.path.session_capacity(),
-            half_open: self.path.half_open_sessions(),
-            pressed: self.path.is_pressed(),
-            table_bytes,
-            table_pages,
-            kept: self.path.is_kept(),
-            untold: self.path.untold_ends(),
-            held: self.held.len(),
+            epoch: self.net.snapshot.plan.epoch,
+            networks: self.network_reports(),
+            table_pages: default.memory().1,
+            kept: default.is_kept(),
+            untold: default.untold_ends(),
             turns: self.tally.turns,
             empty_turns: self.tally.empty_turns,
             sleeps: self.tally.sleeps,
@@ -31,6 +24,22 @@ impl<Q: Queue> Worker<Q> {
             ticks_per_s: self.stages.ticks_per_s(),
             busy_ms: self.tally.busy_us / 1000,
             life_ms: self.tally.life_ms,
-        }
+            ..Report::default()
+        };
+        self.nets().for_each(|net| add(&mut report, net));
+        report
     }
+}
+
+/// Adds what a network has.
+fn add<F>(report: &mut Report, net: &Net<F>) {
+    let path = &net.path;
+    report.counters.add(path.counters());
+    report.full.extend(path.full_reals());
+    report.sessions += path.live_sessions();
+    report.session_capacity = report.session_capacity.saturating_add(path.session_capacity());
+    report.half_open += path.half_open_sessions();
+    report.pressed |= path.is_pressed();
+    report.table_bytes += path.memory().0;
+    report.held += net.held.len();
 }

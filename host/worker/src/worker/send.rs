@@ -18,7 +18,7 @@ impl<Q: Queue> Worker<Q> {
     }
 
     pub(super) fn count(&mut self, packets: usize, reason: Reason) {
-        (0..packets).for_each(|_| self.path.count(reason));
+        (0..packets).for_each(|_| self.net.path.count(reason));
     }
 
     /// Sends a frame by a port: by the own queue, or by that of a worker that has one.
@@ -28,7 +28,7 @@ impl<Q: Queue> Worker<Q> {
             let dropped = line.push(frame);
             self.count(dropped, Reason::TxFull);
         } else if handoff {
-            self.path.count(Reason::PortGone);
+            self.net.path.count(Reason::PortGone);
         } else {
             self.by_another(HandoffMessage { frame, port, handoff: Handoff::Send });
         }
@@ -46,13 +46,13 @@ impl<Q: Queue> Worker<Q> {
 
     /// Sends a frame by the own queue of a port in pieces.
     pub(super) fn send_cut(&mut self, port: PortId, frame: &Q::Frame, mtu: u16) {
-        let Some(line) = self.line(port) else { return self.path.count(Reason::PortGone) };
+        let Some(line) = self.line(port) else { return self.net.path.count(Reason::PortGone) };
         match pieces::cut(frame, mtu, &mut line.queue) {
             Ok(pieces) => {
                 let dropped = pieces.into_iter().map(|piece| line.push(piece)).sum();
                 self.count(dropped, Reason::TxFull);
             }
-            Err(reason) => self.path.count(reason),
+            Err(reason) => self.net.path.count(reason),
         }
     }
 
@@ -65,11 +65,11 @@ impl<Q: Queue> Worker<Q> {
         } else if !has_line && !handoff {
             self.by_another(HandoffMessage { frame, port, handoff: Handoff::Kernel });
         } else {
-            let snapshot = &self.snapshot;
+            let snapshot = &self.net.snapshot;
             let view = View { plan: &snapshot.plan, fib: &snapshot.fib };
-            match self.path.as_gateway(view, &mut frame) {
+            match self.net.path.as_gateway(view, &mut frame) {
                 Verdict::Tx(port) => self.send(port, frame, false),
-                _ => self.path.count(Reason::NoKernelPath),
+                _ => self.net.path.count(Reason::NoKernelPath),
             }
         }
     }
@@ -77,7 +77,7 @@ impl<Q: Queue> Worker<Q> {
     /// Queues of a port go to the workers from number 0 on, so worker 0 has one of every port.
     pub(super) fn by_another(&mut self, message: HandoffMessage<Q::Frame>) {
         if self.number == 0 {
-            self.path.count(Reason::PortGone);
+            self.net.path.count(Reason::PortGone);
         } else {
             self.hand_off(0, message);
         }

@@ -49,7 +49,7 @@ impl<Q: Queue> Worker<Q> {
     #[inline(never)]
     pub(super) fn sweep_timed(&mut self, now: Time, mut watch: Watch) {
         watch.counts.bursts = 0;
-        self.path.sweep(&self.snapshot.plan, now);
+        self.sweep_all(now);
         watch.mark(Stage::Expire);
         self.stages.add(&watch);
     }

@@ -10,7 +10,6 @@ use sluice_director::fib::PortId;
 use sluice_director::path::{Headers, Round, Unprobed, Verdict, View};
 use sluice_director::{Frame, Reason, Time};
 use sluice_wire::ethernet;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// A worker's capture points.
@@ -99,7 +98,10 @@ impl<Q: Queue> Worker<Q> {
             let waited = &since[one(since.len())];
             self.watch(now, port, frame, (round, waited));
             // Who is run for this reason already does so again by itself.
-            if since.is_empty() && !self.parking.is_empty() && !self.path.joined().is_empty() {
+            if since.is_empty()
+                && !self.net.parking.is_empty()
+                && !self.net.path.joined().is_empty()
+            {
                 self.process_parked(now);
             }
         }
@@ -148,18 +150,18 @@ impl<Q: Queue> Worker<Q> {
         };
         let mut catch = Catch::new(self.number, came, port);
         catch.received = Some(Kept { length: frame.bytes().len() as u32, bytes: 0 });
-        let snapshot = Arc::clone(&self.snapshot);
+        let snapshot = self.net.snapshot.clone();
         let view = View { plan: &snapshot.plan, fib: &snapshot.fib };
         if may {
-            catch.view = self.path.view_packet(view.plan, now, frame.bytes());
+            catch.view = self.net.path.view_packet(view.plan, now, frame.bytes());
         }
-        let before = Counted::of(self.path.counters());
+        let before = Counted::of(self.net.path.counters());
         let mut one = Burst::new();
         one.push(frame);
         let mut verdicts = [Verdict::Wait];
         let burst = (&mut one[..], round);
-        self.path.turn_probed(view, now, port, burst, (&mut verdicts, &mut Unprobed));
-        let decided = Counted::of(self.path.counters());
+        self.net.path.turn_probed(view, now, port, burst, (&mut verdicts, &mut Unprobed));
+        let decided = Counted::of(self.net.path.counters());
         catch.verdict = Some(verdicts[0]);
         let verdict = self.routed(view, port, verdicts[0], &mut one[0]);
         let frame = one[0].bytes();
@@ -170,11 +172,11 @@ impl<Q: Queue> Worker<Q> {
         if caught {
             self.flush();
         }
-        let settled = Counted::of(self.path.counters());
+        let settled = Counted::of(self.net.path.counters());
         self.part(now, port, &mut one, (&[verdict], since));
         if caught {
             self.flush();
-            let lost = Counted::of(self.path.counters()).since(&settled);
+            let lost = Counted::of(self.net.path.counters()).since(&settled);
             catch.lost = catch.lost.or(lost);
             capture_points.all.iter_mut().filter(|l| l.is_caught()).for_each(|l| l.catch(&catch));
         }
@@ -195,9 +197,9 @@ impl<Q: Queue> Worker<Q> {
         if !matches!(verdict, Verdict::Kernel(_)) || !no_twin {
             return verdict;
         }
-        let routed = self.path.as_gateway(view, frame);
+        let routed = self.net.path.as_gateway(view, frame);
         if let Verdict::Drop(reason) = routed {
-            self.path.count(reason);
+            self.net.path.count(reason);
         }
         routed
     }
@@ -220,7 +222,7 @@ impl<Q: Queue> Worker<Q> {
                 sent = Some(frame);
             }
             Verdict::Wait => {
-                catch.waits = self.path.waiting().first().map(|w| (w.link, w.next));
+                catch.waits = self.net.path.waiting().first().map(|w| (w.link, w.next));
                 catch.sent_headers = Headers::of_frame(frame);
             }
             Verdict::Drop(reason) if catch.verdict != Some(verdict) => catch.lost = Some(reason),
@@ -228,7 +230,7 @@ impl<Q: Queue> Worker<Q> {
         }
         let came = catch.view.map(|view| view.headers.tuple);
         let left = catch.sent_headers.map(|headers| headers.tuple);
-        let mut session = |tuple| self.path.session_of(view.plan, now, &tuple);
+        let mut session = |tuple| self.net.path.session_of(view.plan, now, &tuple);
         catch.session = came.and_then(&mut session).or_else(|| left.and_then(session));
         capture_points.all.iter_mut().fold(false, |any, l| l.look_again(catch, sent) | any)
     }

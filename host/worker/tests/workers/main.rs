@@ -4,5 +4,6 @@ mod capture_points;
 mod fragments;
 mod handoff;
 mod memory;
+mod networks;
 mod rounds;
 mod turns;

@@ -89,7 +89,7 @@ fn frames_wait_for_their_neighbour() {
     kit.put(0, FRONT, udp((CLIENT, 4000), (VIP, 53)));
     kit.turn(0);
     assert!(kit.sent(0, BACK).is_empty());
-    let Ok(Event::Resolve(_, wanted)) = kit.events.try_recv() else { panic!("nobody asked") };
+    let Ok(Event::Resolve(_, _, wanted)) = kit.events.try_recv() else { panic!("nobody asked") };
     assert_eq!(wanted, std::net::IpAddr::from(REAL));
     kit.turn(0);
     assert!(kit.events.try_recv().is_err(), "asked again too soon");

@@ -5,11 +5,12 @@ use sluice_director::fib::{Fib, FibBuilder, Link, PortId, Target};
 use sluice_director::path::{PagePolicy, PathConfig};
 use sluice_director::plan::{Plan, Retired};
 use sluice_director::spec::{
-    LocalPool, Mode, Ports, Protocol, RealServer, Scheduling, Spec, VirtualService,
+    LocalPool, Mode, NetworkId, Ports, Protocol, RealServer, Scheduling, Spec, VirtualService,
 };
 use sluice_director::{Frame, Reason, Time};
 use sluice_worker::{
-    Burst, Event, Idle, Inbox, Message, Queue, Snapshot, Wake, Worker, WorkerConfig,
+    Burst, Event, Idle, Inbox, Message, NetworksConfig, Published, Queue, Snapshot, Wake, Worker,
+    WorkerConfig,
 };
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, channel};
@@ -131,9 +132,33 @@ impl Kit {
         Self::build(workers, queues, true, true)
     }
 
+    /// The same service, by the same addresses, in the default network and in two others; network
+    /// n has the ports 2n and 2n + 1.
+    pub fn with_networks(workers: u16) -> Self {
+        let mut all = Spec { networks: vec!["blue".into(), "red".into()], ..Spec::default() };
+        for network in ["", "blue", "red"] {
+            let mut own = spec();
+            let (service, pool) = (&mut own.services[0], &mut own.pools[0]);
+            (service.network, pool.network) = (network.into(), network.into());
+            service.name = format!("dns{network}");
+            pool.name = format!("lan{network}");
+            service.pool.clone_from(&pool.name);
+            all.services.append(&mut own.services);
+            all.pools.append(&mut own.pools);
+        }
+        Self::build_of(&all, workers, &[workers; 6], true, false)
+    }
+
     fn build(workers: u16, queues: &[u16], known: bool, twins: bool) -> Self {
-        let plan = Arc::new(Plan::compile(&spec(), None, &Retired::default()).unwrap());
+        Self::build_of(&spec(), workers, queues, known, twins)
+    }
+
+    fn build_of(spec: &Spec, workers: u16, queues: &[u16], known: bool, twins: bool) -> Self {
+        let plan = Arc::new(Plan::compile(spec, None, &Retired::default()).unwrap());
         let snapshot = snapshot(&plan, known);
+        let isolated = spec.networks.len() as u16;
+        let of_port = (0..=isolated).flat_map(|network| [NetworkId(network); 2]).collect();
+        let networks = NetworksConfig { sessions: vec![100; isolated.into()], of_port };
         let (sender, events) = channel();
         let wakes: Vec<_> = (0..workers).map(|_| Wake::new().unwrap()).collect();
         let (mut lines, mut made) = (Vec::new(), Vec::new());
@@ -146,11 +171,13 @@ impl Kit {
                 seed: 1,
                 pages: PagePolicy::Ordinary,
             };
-            let config =
-                WorkerConfig { path, files: None, held_frames: 8, clock: None, ports_from: 0 };
+            let config = WorkerConfig {
+                held_frames: 8,
+                networks: networks.clone(),
+                ..WorkerConfig::of(path)
+            };
             let events = (sender.clone(), Wake::new().unwrap());
-            let mut worker =
-                Worker::new(config, Arc::clone(&snapshot), rings, wakes.clone(), events).unwrap();
+            let mut worker = Worker::new(config, &snapshot, rings, wakes.clone(), events).unwrap();
             let mut of_worker = Vec::new();
             for (port, count) in queues.iter().enumerate() {
                 let line = (number < *count).then(MemQueue::new);
@@ -225,7 +252,7 @@ impl Kit {
     /// From now on the neighbours are known.
     pub fn publish_neighbours(&mut self) {
         let snapshot = snapshot(&self.plan, true);
-        self.workers.iter_mut().for_each(|worker| worker.publish(Arc::clone(&snapshot)));
+        self.workers.iter_mut().for_each(|worker| worker.publish(&snapshot));
     }
 
     /// A configuration takes the place of the one before, and reaches some workers.
@@ -234,7 +261,7 @@ impl Kit {
         self.plan = Arc::new(plan);
         for (number, worker) in (0..).zip(&mut self.workers) {
             if reaches(number) {
-                worker.publish(snapshot(&self.plan, true));
+                worker.publish(&snapshot(&self.plan, true));
             }
         }
     }
@@ -268,8 +295,14 @@ impl Kit {
     }
 }
 
-fn snapshot(plan: &Arc<Plan>, known: bool) -> Arc<Snapshot> {
-    Arc::new(Snapshot { plan: Arc::clone(plan), fib: Arc::new(fib(plan, known)) })
+fn snapshot(plan: &Arc<Plan>, known: bool) -> Arc<Published> {
+    let of = |network| {
+        let plan = Arc::new(plan.of_network(NetworkId(network)));
+        let fib = Arc::new(fib(&plan, known, network * 2));
+        Snapshot { plan, fib }
+    };
+    let isolated = (1..plan.network_count()).map(of).collect();
+    Arc::new(Published { default: of(0), isolated })
 }
 
 pub fn spec() -> Spec {
@@ -295,7 +328,8 @@ pub fn spec() -> Spec {
     Spec { services: vec![service], pools: vec![pool], ..Spec::default() }
 }
 
-fn fib(plan: &Plan, known: bool) -> Fib {
+/// The routes of a network whose first port this is.
+fn fib(plan: &Plan, known: bool, first: u16) -> Fib {
     let mut builder = FibBuilder::default();
     let link = |port: PortId| Link {
         port,
@@ -304,7 +338,8 @@ fn fib(plan: &Plan, known: bool) -> Fib {
         mtu: 1500,
         ..Link::default()
     };
-    let (front, back) = (builder.link(link(FRONT)), builder.link(link(BACK)));
+    let (front, back) = (PortId(first), PortId(first + 1));
+    let (front, back) = (builder.link(link(front)), builder.link(link(back)));
     builder.route([198, 51, 100, 0].into(), 24, Target::OnLink(front));
     builder.route([192, 0, 2, 0].into(), 24, Target::OnLink(back));
     if known {
@@ -316,9 +351,22 @@ fn fib(plan: &Plan, known: bool) -> Fib {
 
 /// A UDP datagram.
 pub fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16)) -> MemFrame {
+    udp_with(from, to, b"question")
+}
+
+/// A UDP datagram with this data.
+pub fn udp_with(from: ([u8; 4], u16), to: ([u8; 4], u16), data: &[u8]) -> MemFrame {
     let mut bytes = Vec::new();
     let builder = PacketBuilder::ethernet2([4; 6], [6; 6]).ipv4(from.0, to.0, 64);
-    builder.udp(from.1, to.1).write(&mut bytes, b"question").unwrap();
+    builder.udp(from.1, to.1).write(&mut bytes, data).unwrap();
+    MemFrame(bytes)
+}
+
+/// An ICMP error of this code from a router, that quotes a frame's packet.
+pub fn unreachable(router: [u8; 4], to: [u8; 4], code: u8, quoted: &MemFrame) -> MemFrame {
+    let mut bytes = Vec::new();
+    let builder = PacketBuilder::ethernet2([4; 6], [6; 6]).ipv4(router, to, 64);
+    builder.icmpv4_raw(3, code, [0, 0, 2, 88]).write(&mut bytes, &quoted.0[14..]).unwrap();
     MemFrame(bytes)
 }
 

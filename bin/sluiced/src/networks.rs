@@ -1,0 +1,146 @@
+//! The networks that this machine is in: whose ports are whose, which of the kernel's routes each
+//! goes by, and what its workers have of the plan.
+//!
+//! A network's next hops are made of the links of its own ports alone. A route that leads to
+//! another network's interface leads nowhere, whatever table it is in.
+
+use crate::next_hops::{NextHops, Scope};
+use sluice_config::Config;
+use sluice_director::fib::{Fib, LinkId, PortId};
+use sluice_director::plan::Plan;
+use sluice_director::spec::NetworkId;
+use sluice_linux::Kernel;
+use sluice_worker::{Published, Snapshot};
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Where a network's routes are.
+#[derive(Clone, Debug, Default)]
+enum Routes {
+    /// In the kernel's main and default tables.
+    #[default]
+    Main,
+    /// In the table with this number.
+    Table(u32),
+    /// In the table of the VRF device with this name.
+    Vrf(String),
+}
+
+/// A network as the control loop has it.
+#[derive(Debug, Default)]
+struct Network {
+    routes: Routes,
+    next_hops: NextHops,
+    fib: Arc<Fib>,
+}
+
+/// All networks, by their numbers.
+#[derive(Debug)]
+pub(crate) struct Networks {
+    all: Vec<Network>,
+    /// The network of each port.
+    of_port: Vec<NetworkId>,
+}
+
+impl Networks {
+    /// Those of a configuration.
+    pub fn new(config: &Config) -> Self {
+        let isolated = config.networks.iter().map(|network| Network {
+            routes: match (network.table, &network.vrf) {
+                (Some(table), _) => Routes::Table(table),
+                (None, Some(vrf)) => Routes::Vrf(vrf.clone()),
+                (None, None) => Routes::Main,
+            },
+            ..Network::default()
+        });
+        let all = std::iter::once(Network::default()).chain(isolated).collect();
+        Self { all, of_port: of_ports(config) }
+    }
+
+    /// The numbers of the kernel's tables that networks go by, as far as they are known.
+    pub fn tables(&self, kernel: &Kernel) -> BTreeSet<u32> {
+        self.all.iter().filter_map(|network| network.table(kernel)).collect()
+    }
+
+    /// Compiles the kernel's tables for a plan.
+    pub fn follow(
+        &mut self,
+        kernel: &Kernel,
+        plan: &Arc<Plan>,
+        interfaces: &[(PortId, String)],
+    ) -> Published {
+        let of_port = &self.of_port;
+        let of = |port: PortId| of_port.get(usize::from(port.0)).copied().unwrap_or_default();
+        let own = |id: NetworkId| {
+            interfaces.iter().filter(move |(port, _)| of(*port) == id).cloned().collect::<Vec<_>>()
+        };
+        let foreign = interfaces.iter().filter(|(port, _)| of(*port) != NetworkId::DEFAULT);
+        let foreign = foreign.filter_map(|(_, name)| kernel.link_by_name(name)).map(|it| it.index);
+        let foreign: BTreeSet<u32> = foreign.collect();
+        let snapshots = self.all.iter_mut().zip(0..).map(|(network, number)| {
+            let id = NetworkId(number);
+            let plan = part(plan, id);
+            let scope = match id {
+                NetworkId::DEFAULT => Scope::Default { foreign: foreign.clone() },
+                // A VRF that is not there has no routes.
+                _ => Scope::Table(network.table(kernel).unwrap_or(0)),
+            };
+            let Network { next_hops, fib, .. } = network;
+            let made = next_hops.build((kernel, &scope), &plan, &own(id), fib);
+            *fib = Arc::new(made);
+            Snapshot { plan, fib: Arc::clone(fib) }
+        });
+        published(snapshots.collect())
+    }
+
+    /// What is published of a plan that differs from the last in no route.
+    pub fn revised(&self, plan: &Arc<Plan>) -> Published {
+        let snapshots = self.all.iter().zip(0..).map(|(network, number)| Snapshot {
+            plan: part(plan, NetworkId(number)),
+            fib: Arc::clone(&network.fib),
+        });
+        published(snapshots.collect())
+    }
+
+    /// The kernel's interface of a link.
+    pub fn ifindex(&self, network: NetworkId, link: LinkId) -> Option<u32> {
+        self.all.get(usize::from(network.0))?.next_hops.ifindex(link)
+    }
+
+    /// Neighbours that the paths need, by the kernel's interface.
+    pub fn wanted(&self) -> impl Iterator<Item = (u32, IpAddr)> {
+        self.all.iter().flat_map(|network| network.next_hops.wanted())
+    }
+
+    /// What the machine may say in place of its balanced addresses, in the default network.
+    pub fn stand_ins(&self) -> HashMap<IpAddr, IpAddr> {
+        self.all.first().map(|network| network.next_hops.stand_ins().clone()).unwrap_or_default()
+    }
+}
+
+impl Network {
+    fn table(&self, kernel: &Kernel) -> Option<u32> {
+        match &self.routes {
+            Routes::Main => None,
+            Routes::Table(table) => Some(*table),
+            Routes::Vrf(name) => kernel.link_by_name(name)?.vrf_table,
+        }
+    }
+}
+
+/// The network of each port of a configuration.
+pub(crate) fn of_ports(config: &Config) -> Vec<NetworkId> {
+    let of = |port: &sluice_config::Port| config.network_id(&port.network).unwrap_or_default();
+    config.ports.iter().map(of).collect()
+}
+
+/// A network's part of a plan.
+pub(crate) fn part(plan: &Arc<Plan>, network: NetworkId) -> Arc<Plan> {
+    if plan.networks.is_empty() { Arc::clone(plan) } else { Arc::new(plan.of_network(network)) }
+}
+
+fn published(snapshots: Vec<Snapshot>) -> Published {
+    let mut snapshots = snapshots.into_iter();
+    Published { default: snapshots.next().unwrap_or_default(), isolated: snapshots.collect() }
+}
