@@ -17,6 +17,9 @@ pub trait Frame {
 
     /// Adds `count` bytes of unspecified content at the front. `false`, and nothing changed, when
     /// the headroom is too small.
+    ///
+    /// A buffer with room of its own keeps what [`Frame::pull_front`] removed until it is written
+    /// over, and this brings it back. Who hopes for that looks whether it is what it should be.
     #[must_use]
     fn push_front(&mut self, count: usize) -> bool;
 
@@ -35,6 +38,10 @@ pub trait Frame {
         RxChecksum::default()
     }
 
+    /// Forgets that, and says that the checksums are complete: the frame is not what it was when it
+    /// was received, as what came out of a tunnel is not. For no super-packet.
+    fn forget_checksums(&mut self) {}
+
     /// Bytes of data of each segment, if the frame is a *super-packet*: one TCP segment with the
     /// data of many, which whoever sends it is to cut (GSO); 0 for any other. A super-packet's
     /// transport checksum means nothing, and is calculated when it is sent.
@@ -52,6 +59,17 @@ pub trait Frame {
 
     /// Says that the frame is what it is to be: no super-packet, and its checksums are complete.
     fn set_finished(&mut self) {}
+
+    /// Whether the frame's transport checksum covers the pseudo header only, and is completed when it
+    /// is sent (see `sluice_wire::offload`). True for all super-packets. Such a frame has been on no
+    /// wire since its sender made it, so its checksum says nothing about damage.
+    #[inline(always)]
+    fn is_unfinished(&self) -> bool {
+        false
+    }
+
+    /// Completes what is unfinished of a frame that is no super-packet; nothing for any other.
+    fn complete_checksum(&mut self) {}
 
     /// Asks the processor to load the first cache line of the frame's bytes.
     fn prefetch(&self) {}

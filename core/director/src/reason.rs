@@ -152,6 +152,29 @@ reasons! {
     ServiceShare, "service_share", Dropped,
         "The worker's session table is nearly full, and the service has reached its share: the \
          table size divided by the number of services with sessions.";
+    VxlanMalformed, "vxlan_malformed", Dropped,
+        "A datagram to a VXLAN port's address and UDP port without a network identifier, or \
+         without a whole Ethernet header inside.";
+    VxlanPeer, "vxlan_peer", Dropped,
+        "A VXLAN packet of a known network from an address that is none of its remotes': a \
+         missing remote, or an attempt to inject frames (RFC 7348 7).";
+    VxlanChecksum, "vxlan_checksum", Dropped,
+        "A VXLAN packet whose UDP checksum is wrong, or over IPv6 missing without being allowed \
+         to (RFC 6935): look for a faulty link.";
+    VxlanTagged, "vxlan_tagged", Dropped,
+        "A frame with a VLAN tag that came in a VXLAN tunnel or would have gone into one \
+         (RFC 7348 6.1).";
+    VxlanEcn, "vxlan_ecn", Dropped,
+        "A packet that met congestion within a VXLAN tunnel and has no other way to tell its \
+         sender (RFC 6040 4.2).";
+    VxlanNoRemote, "vxlan_no_remote", Dropped,
+        "A frame to a MAC address that no remote of the VXLAN port has, or to a group: nothing is \
+         flooded.";
+    VxlanUnresolved, "vxlan_unresolved", Dropped,
+        "There is no route to the remote of a VXLAN port, or its next hop did not answer.";
+    VxlanTooLarge, "vxlan_too_large", Dropped,
+        "A frame that with its outer headers is larger than the MTU towards the remote, or a \
+         super-packet that cannot be cut there: lower the VXLAN port's MTU.";
 }
 
 impl Reason {

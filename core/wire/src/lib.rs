@@ -22,6 +22,7 @@ pub mod tcp;
 pub mod tcp_options;
 pub mod translate;
 pub mod udp;
+pub mod vxlan;
 
 /// Why an IP header cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
