@@ -186,6 +186,10 @@ impl Frame for Buffer {
     fn rx_checksum(&self) -> RxChecksum {
         self.received
     }
+
+    fn forget_checksums(&mut self) {
+        self.received = RxChecksum::default();
+    }
 }
 
 /// Buffers that are not in use.

@@ -8,7 +8,7 @@ use std::thread;
 use arrayvec::ArrayVec;
 use sluice_director::frame::Frame;
 
-use crate::mbuf::{Marks, Mbuf};
+use crate::mbuf::Mbuf;
 use crate::pool::FramePool;
 use crate::queue::BURST;
 use crate::vnet::piece;
@@ -48,7 +48,7 @@ impl Finisher {
                 continue;
             }
             let rest: ArrayVec<Mbuf, N> = frames.drain(whole..).collect();
-            frames.iter_mut().for_each(complete);
+            frames.iter_mut().for_each(Mbuf::complete_checksum);
             send(frames);
             let left = frames.len();
             taken += whole - left;
@@ -96,17 +96,6 @@ fn insist<const N: usize>(
         }
     }
     before - segments.len()
-}
-
-/// Completes a frame that is no super-packet.
-fn complete(frame: &mut Mbuf) {
-    if frame.is_unfinished() {
-        // What has no place any more became something else, and that is complete.
-        if let Some(place) = frame.transport() {
-            place.complete_checksum(frame.bytes_mut());
-        }
-        frame.mark(Marks::default());
-    }
 }
 
 /// Whether there is anything to be done to any of these.

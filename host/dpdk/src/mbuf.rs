@@ -100,12 +100,6 @@ impl Mbuf {
         offload::cut_at(self.transport()?, self.bytes(), self.segment_size(), piece)
     }
 
-    /// Whether the frame has to be finished before a device without offloads may have it.
-    #[inline]
-    pub(crate) fn is_unfinished(&self) -> bool {
-        self.header().ol_flags & sys::RX_L4_MASK == sys::RX_L4_NONE
-    }
-
     /// All room from where the frame begins, whatever length it has.
     #[inline]
     pub(crate) fn whole(&mut self) -> &mut [u8] {
@@ -236,6 +230,12 @@ impl Frame for Mbuf {
         }
     }
 
+    fn forget_checksums(&mut self) {
+        let header = self.header_mut();
+        header.ol_flags &= !sys::RX_IP_MASK;
+        self.mark(Marks::default());
+    }
+
     #[inline]
     fn segment_size(&self) -> u16 {
         match self.header().ol_flags & sys::RX_LRO {
@@ -259,6 +259,21 @@ impl Frame for Mbuf {
 
     fn set_finished(&mut self) {
         self.mark(Marks::default());
+    }
+
+    #[inline]
+    fn is_unfinished(&self) -> bool {
+        self.header().ol_flags & sys::RX_L4_MASK == sys::RX_L4_NONE
+    }
+
+    fn complete_checksum(&mut self) {
+        if self.is_unfinished() && self.segment_size() == 0 {
+            // What has no place any more became something else, and that is complete.
+            if let Some(place) = self.transport() {
+                place.complete_checksum(self.bytes_mut());
+            }
+            self.mark(Marks::default());
+        }
     }
 
     #[inline]

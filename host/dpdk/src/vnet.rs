@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use arrayvec::ArrayVec;
 use sluice_director::frame::Frame;
 use sluice_wire::offload::{self, Place};
-use sluice_wire::{checksum, ipv4, sctp, tcp};
+use sluice_wire::{checksum, ipv4, sctp, tcp, vxlan};
 
 use crate::mbuf::{Marks, Mbuf};
 use crate::pool::FramePool;
@@ -52,8 +52,9 @@ const _: () = assert!(size_of::<VnetHeader>() == HEADER);
 enum Landed {
     /// It goes on with these marks.
     Whole(Marks),
-    /// It is cut into segments of this size.
-    Cut(u16),
+    /// It is cut into segments of this size. So many bytes are between an outer IP header and the
+    /// packet inside, if it has one.
+    Cut(u16, usize),
     /// Nobody knows how.
     Unknown,
 }
@@ -108,8 +109,8 @@ impl Received {
                 self.ready.push_back(frame);
                 spare
             }
-            Landed::Cut(size) => {
-                self.cut(frame.bytes(), size);
+            Landed::Cut(size, shim) => {
+                self.cut(frame.bytes(), size, shim);
                 Some(frame)
             }
             Landed::Unknown => {
@@ -130,15 +131,16 @@ impl Received {
                 self.count(bytes, 0);
                 self.ready.push_back(frame);
             }
-            Landed::Whole(Marks { segment_size, .. }) => self.cut(bytes, segment_size),
-            Landed::Cut(size) => self.cut(bytes, size),
+            Landed::Whole(Marks { segment_size, .. }) => self.cut(bytes, segment_size, 0),
+            Landed::Cut(size, shim) => self.cut(bytes, size, shim),
             Landed::Unknown => self.came.errors += 1,
         }
     }
 
-    fn cut(&mut self, bytes: &[u8], size: u16) {
+    fn cut(&mut self, bytes: &[u8], size: u16, shim: usize) {
         let Self { small, ready, came, .. } = self;
-        let done = offload::cut(bytes, size, |headers, data| {
+        let Some(place) = Place::behind(bytes, shim) else { return came.errors += 1 };
+        let done = offload::cut_at(place, bytes, size, |headers, data| {
             let Some(frame) = piece(*small, headers, data) else {
                 came.no_buffer += 1;
                 return false;
@@ -207,18 +209,33 @@ impl VnetHeader {
                 let segment_size = if several { self.gso_size } else { 0 };
                 match place.in_tunnel() {
                     false => Landed::Whole(Marks { partial: true, segment_size }),
-                    true => Landed::Cut(self.gso_size),
+                    true => Landed::Cut(self.gso_size, 0),
                 }
             }
-            (GSO_UDP_L4, Some(place)) if place.protocol == ipv4::UDP => Landed::Cut(self.gso_size),
+            (GSO_TCPV4 | GSO_TCPV6, Some(place)) if self.is_in_vxlan(bytes, &place) => {
+                Landed::Cut(self.gso_size, vxlan::SHIM)
+            }
+            (GSO_UDP_L4, Some(place)) if place.protocol == ipv4::UDP => {
+                Landed::Cut(self.gso_size, 0)
+            }
             _ => Landed::Unknown,
         }
     }
 
-    /// Whether it speaks of this transport header's checksum. A tag that was put back in has moved
-    /// the header since.
+    /// Whether it speaks of this transport header's checksum, not of one further in. A tag that was
+    /// put back in has moved the header since.
     fn is_of(self, place: &Place) -> bool {
         usize::from(self.csum_offset) == place.checksum_offset()
+            && usize::from(self.csum_start) < place.data
+    }
+
+    /// Whether it speaks of a TCP segment within a VXLAN packet, whose outer datagram this is: the
+    /// kernel does not say which tunnel it is, but where the segment begins.
+    fn is_in_vxlan(self, bytes: &[u8], outer: &Place) -> bool {
+        let inner = Place::behind(bytes, vxlan::SHIM);
+        let is_inner =
+            |inner: Place| inner.protocol == ipv4::TCP && usize::from(self.csum_start) == inner.l4;
+        outer.protocol == ipv4::UDP && inner.is_some_and(is_inner)
     }
 
     /// Completes the checksum of whatever it is; `false` if it is not within the frame.
@@ -313,6 +330,15 @@ mod tests {
         bytes
     }
 
+    /// A frame in a VXLAN packet.
+    fn in_vxlan(frame: &[u8]) -> Vec<u8> {
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(ENDS.0, ENDS.1, 64);
+        let mut bytes = Vec::new();
+        let data = [&vxlan::header(7), frame].concat();
+        builder.udp(50_000, vxlan::PORT).write(&mut bytes, &data).unwrap();
+        bytes
+    }
+
     fn header(gso_type: u8, gso_size: u16, csum_start: u16, csum_offset: u16) -> VnetHeader {
         VnetHeader { flags: NEEDS_CSUM, gso_type, hdr_len: 0, gso_size, csum_start, csum_offset }
     }
@@ -320,7 +346,7 @@ mod tests {
     #[test]
     fn each_kind_is_known() {
         let partial = |segment_size| Landed::Whole(Marks { partial: true, segment_size });
-        let cut = Landed::Cut(1000);
+        let cut = Landed::Cut(1000, 0);
         for (header, mut frame, expected) in [
             (VnetHeader::default(), tcp(9), Landed::Whole(Marks::default())),
             (header(0, 0, 34, 16), tcp(9), partial(0)),
@@ -330,6 +356,10 @@ mod tests {
             (header(GSO_TCPV4, 1000, 34, 16), tcp(1000), partial(0)),
             (header(GSO_UDP_L4, 1000, 34, 6), udp(5000), cut),
             (header(GSO_TCPV4, 1000, 54, 16), in_tunnel(&tcp(5000)), cut),
+            (header(GSO_TCPV4, 1000, 84, 16), in_vxlan(&tcp(5000)), Landed::Cut(1000, 30)),
+            (header(GSO_TCPV4, 1000, 54, 16), in_vxlan(&tcp(5000)), Landed::Unknown),
+            (header(0, 0, 34, 6), in_vxlan(&udp(9)), partial(0)),
+            (header(0, 0, 84, 6), in_vxlan(&udp(9)), Landed::Whole(Marks::default())),
             // Fragments in one (VIRTIO_NET_HDR_GSO_UDP): no kernel makes them any more.
             (header(3, 1000, 34, 6), udp(5000), Landed::Unknown),
             (header(GSO_TCPV4, 1000, 34, 16), udp(5000), Landed::Unknown),
@@ -348,6 +378,18 @@ mod tests {
         place.begin_checksum(&mut begun).unwrap();
         assert_ne!(begun, whole);
         let landed = header(0, 0, 54, 16).judge(&mut begun);
+        assert_eq!((landed, begun), (Landed::Whole(Marks::default()), whole));
+    }
+
+    /// The kernel completes the outer checksum when it leaves an inner one to others.
+    #[test]
+    fn a_datagram_in_vxlan_is_completed() {
+        let whole = in_vxlan(&udp(9));
+        let mut begun = whole.clone();
+        let place = Place::behind(&begun, vxlan::SHIM).unwrap();
+        place.begin_checksum(&mut begun).unwrap();
+        assert_ne!(begun, whole);
+        let landed = header(0, 0, 84, 6).judge(&mut begun);
         assert_eq!((landed, begun), (Landed::Whole(Marks::default()), whole));
     }
 }
