@@ -23,6 +23,7 @@ pub mod session;
 pub mod spec;
 pub mod time;
 pub mod track;
+pub mod vxlan;
 
 pub use frame::{Frame, RxChecksum};
 pub use reason::Reason;
