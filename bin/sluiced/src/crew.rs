@@ -102,6 +102,7 @@ impl Crew {
                 config.networks.iter().map(|it| it.sessions.div_ceil(cores.len() as u32));
             let networks = NetworksConfig {
                 sessions: sessions.collect(),
+                twins: config.ports.iter().any(|it| it.network.is_empty() && it.twin.is_some()),
                 of_port: crate::networks::of_ports(config),
             };
             let held_frames = config.limits.held_frames as usize;

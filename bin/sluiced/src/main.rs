@@ -30,6 +30,7 @@ mod queues;
 mod report;
 mod steering;
 mod sync;
+mod tunnels;
 mod wiring;
 
 use clap::Parser;

@@ -5,10 +5,12 @@
 //! another network's interface leads nowhere, whatever table it is in.
 
 use crate::next_hops::{NextHops, Scope};
-use sluice_config::Config;
+use crate::tunnels;
+use sluice_config::{Config, Device};
 use sluice_director::fib::{Fib, LinkId, PortId};
 use sluice_director::plan::Plan;
 use sluice_director::spec::NetworkId;
+use sluice_director::vxlan::Tunnels;
 use sluice_linux::Kernel;
 use sluice_worker::{Published, Snapshot};
 use std::collections::{BTreeSet, HashMap};
@@ -41,6 +43,9 @@ pub(crate) struct Networks {
     all: Vec<Network>,
     /// The network of each port.
     of_port: Vec<NetworkId>,
+    /// VXLAN ports, with the kernel's devices.
+    virtual_ports: Vec<(PortId, String)>,
+    tunnels: Arc<Tunnels>,
 }
 
 impl Networks {
@@ -55,7 +60,13 @@ impl Networks {
             ..Network::default()
         });
         let all = std::iter::once(Network::default()).chain(isolated).collect();
-        Self { all, of_port: of_ports(config) }
+        let virtual_ports =
+            config.ports.iter().zip(0..).filter_map(|(port, id)| match &port.device {
+                Device::Vxlan { interface } => Some((PortId(id), interface.clone())),
+                _ => None,
+            });
+        let (of_port, tunnels) = (of_ports(config), Arc::default());
+        Self { all, of_port, virtual_ports: virtual_ports.collect(), tunnels }
     }
 
     /// The numbers of the kernel's tables that networks go by, as far as they are known.
@@ -88,10 +99,15 @@ impl Networks {
             };
             let Network { next_hops, fib, .. } = network;
             let made = next_hops.build((kernel, &scope), &plan, &own(id), fib);
+            if id == NetworkId::DEFAULT {
+                next_hops.want(kernel, tunnels::remotes(kernel, &self.virtual_ports));
+            }
             *fib = Arc::new(made);
             Snapshot { plan, fib: Arc::clone(fib) }
         });
-        published(snapshots.collect())
+        let snapshots: Vec<_> = snapshots.collect();
+        self.tunnels = Arc::new(tunnels::compile(kernel, &snapshots[0].fib, &self.virtual_ports));
+        self.published(snapshots)
     }
 
     /// What is published of a plan that differs from the last in no route.
@@ -100,7 +116,16 @@ impl Networks {
             plan: part(plan, NetworkId(number)),
             fib: Arc::clone(&network.fib),
         });
-        published(snapshots.collect())
+        self.published(snapshots.collect())
+    }
+
+    fn published(&self, snapshots: Vec<Snapshot>) -> Published {
+        let mut snapshots = snapshots.into_iter();
+        Published {
+            default: snapshots.next().unwrap_or_default(),
+            isolated: snapshots.collect(),
+            tunnels: Arc::clone(&self.tunnels),
+        }
     }
 
     /// The kernel's interface of a link.
@@ -138,9 +163,4 @@ pub(crate) fn of_ports(config: &Config) -> Vec<NetworkId> {
 /// A network's part of a plan.
 pub(crate) fn part(plan: &Arc<Plan>, network: NetworkId) -> Arc<Plan> {
     if plan.networks.is_empty() { Arc::clone(plan) } else { Arc::new(plan.of_network(network)) }
-}
-
-fn published(snapshots: Vec<Snapshot>) -> Published {
-    let mut snapshots = snapshots.into_iter();
-    Published { default: snapshots.next().unwrap_or_default(), isolated: snapshots.collect() }
 }

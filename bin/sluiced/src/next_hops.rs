@@ -152,6 +152,18 @@ impl NextHops {
         links
     }
 
+    /// Has the neighbours kept fresh, too, by which these addresses of the default network are
+    /// reached.
+    pub fn want(&mut self, kernel: &Kernel, addresses: impl IntoIterator<Item = IpAddr>) {
+        for address in addresses {
+            let RouteResult::NextHops(targets) = sluice_linux::lookup(kernel, address) else {
+                continue;
+            };
+            let targets = targets.into_iter().map(|target| (target.ifindex, target.ip));
+            self.wanted.extend(targets.filter(|(ifindex, _)| self.ifindexes.contains(ifindex)));
+        }
+    }
+
     /// The kernel's interface of a link.
     pub fn ifindex(&self, link: LinkId) -> Option<u32> {
         self.ifindexes.get(usize::from(link.0)).copied()

@@ -160,6 +160,15 @@ impl Fib {
         self.links.get(usize::from(id.0))
     }
 
+    /// The ports that have links, each with the addresses that it takes frames for; none where it
+    /// takes what is to any single receiver.
+    pub fn all_own_macs(&self) -> Vec<(PortId, Vec<Mac>)> {
+        let mut ports: Vec<PortId> = self.links.iter().map(|link| link.port).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports.into_iter().map(|port| (port, self.own_macs(port).all())).collect()
+    }
+
     /// The hop towards an address: longest prefix, then the neighbour.
     pub fn lookup(&self, to: IpAddr) -> Result<HopId, NoHop> {
         let way = match to {

@@ -152,6 +152,9 @@ reasons! {
     ServiceShare, "service_share", Dropped,
         "The worker's session table is nearly full, and the service has reached its share: the \
          table size divided by the number of services with sessions.";
+    VxlanVni, "vxlan_vni", Kernel,
+        "A VXLAN packet to a VXLAN port's address and UDP port of a network that no VXLAN port is \
+         of: the kernel's, or a network that is missing here.";
     VxlanMalformed, "vxlan_malformed", Dropped,
         "A datagram to a VXLAN port's address and UDP port without a network identifier, or \
          without a whole Ethernet header inside.";

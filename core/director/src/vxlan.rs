@@ -191,6 +191,15 @@ impl Tunnels {
         self.of(port).is_some()
     }
 
+    /// The underlay port that takes frames for this one's receiver.
+    pub fn received_by(&self, frame: &[u8]) -> Option<PortId> {
+        let to = frame.first_chunk::<6>()?;
+        let ports =
+            self.underlay.iter().zip(0..).filter_map(|(macs, port)| Some((macs.as_ref()?, port)));
+        let mut ports = ports.filter(|(macs, _)| macs.is_empty() || macs.contains(to));
+        ports.next().map(|(_, port)| PortId(port))
+    }
+
     /// Bytes before the inner frame in a received frame of a virtual port: 50 over IPv4, 70 over
     /// IPv6. An IP packet in a tunnel may be so much smaller than the MTU of the underlay, also where
     /// that has a VLAN tag: its tag is no part of an MTU. `None` for any other port.

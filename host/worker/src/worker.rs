@@ -7,6 +7,7 @@ mod report;
 mod send;
 mod timed;
 mod traced;
+mod tunnels;
 
 use crate::mailbox::{Event, Message, Wake};
 use crate::outbox::Outbox;
@@ -25,7 +26,9 @@ use sluice_director::path::{
     View, Waiting,
 };
 use sluice_director::spec::NetworkId;
+use sluice_director::vxlan::Tunnels;
 use sluice_director::{Reason, Time};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use traced::CapturePoints;
 
@@ -92,6 +95,10 @@ pub struct Worker<Q: Queue> {
     resting: Vec<Option<Box<Net<Q::Frame>>>>,
     /// The network of each port.
     of_port: Box<[NetworkId]>,
+    /// Whether the underlay of virtual ports reaches the kernel.
+    has_twins: bool,
+    /// Virtual ports, whose frames travel by others.
+    tunnels: Arc<Tunnels>,
     ports: Vec<Attached<Q>>,
     rings: Rings<Q::Frame>,
     /// Workers whose rings have something in this turn.
@@ -142,7 +149,9 @@ impl<Q: Queue> Worker<Q> {
             has_others: config.path.workers > 1,
             net,
             resting,
+            has_twins: config.networks.twins,
             of_port: config.networks.of_port.into(),
+            tunnels: Arc::clone(&published.tunnels),
             ports,
             senders: Vec::with_capacity(rings.from.len()),
             owes_wakes: false,
@@ -267,8 +276,11 @@ impl<Q: Queue> Worker<Q> {
         let came = self.ports[port].lines[queue].queue.receive(&mut burst);
         self.tally.bursts += u64::from(came > 0);
         let port = PortId(port as u16);
+        if !self.tunnels.is_empty() && came > 0 {
+            self.take_tunnelled(now, port, &mut burst);
+        }
         if !self.has_others {
-            if came > 0 {
+            if !burst.is_empty() {
                 self.process(now, port, (&mut burst, &[]), &mut Unprobed);
             }
             return came;
@@ -371,11 +383,12 @@ impl<Q: Queue> Worker<Q> {
         self.net.path.turn_probed(view, now, port, (burst, rounds), (verdicts, probe));
         let verdicts = &verdicts[..burst.len()];
         // Nearly always all leave by the same port.
-        if let Some(to) = self.net.path.all_leave_by(burst.len()).or_else(|| all_leave_by(verdicts))
-            && let Some(line) = self.line(to)
-        {
+        let to = self.net.path.all_leave_by(burst.len()).or_else(|| all_leave_by(verdicts));
+        if let Some(line) = to.and_then(|to| self.line(to)) {
             let dropped = line.push_all(burst);
             self.count(dropped, Reason::TxFull);
+        } else if let Some(to) = to.filter(|to| self.tunnels.is_virtual(*to)) {
+            self.send_all_tunnelled(to, burst);
         } else {
             self.part(now, port, burst, (verdicts, since));
         }

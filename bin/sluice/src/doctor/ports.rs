@@ -68,9 +68,11 @@ fn device(facts: &Facts, config: &Config, port: &Port) -> Vec<Finding> {
             vec![absent(facts, port, interface)]
         }
         // Without queues or an MTU of its own; made by the director, or another process's; or files.
-        Device::Vxlan { .. } | Device::Memif(_) | Device::Tap { .. } | Device::Pcap { .. } | Device::Dpdk { .. } => {
-            Vec::new()
-        }
+        Device::Vxlan { .. }
+        | Device::Memif(_)
+        | Device::Tap { .. }
+        | Device::Pcap { .. }
+        | Device::Dpdk { .. } => Vec::new(),
     }
 }
 

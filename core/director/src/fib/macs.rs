@@ -37,6 +37,15 @@ impl OwnMacs {
         own
     }
 
+    /// Each of them.
+    pub(super) fn all(&self) -> Vec<Mac> {
+        let mac = |[front, back]: &[u32; 2]| {
+            let (front, back) = (front.to_ne_bytes(), back.to_ne_bytes());
+            [front[0], front[1], front[2], front[3], back[2], back[3]]
+        };
+        self.words().iter().map(mac).collect()
+    }
+
     /// The first four bytes of each and the last four, as they lie in memory.
     #[inline(always)]
     pub(crate) fn words(&self) -> &[[u32; 2]] {

@@ -20,6 +20,7 @@ use sluice_director::path::{
 };
 use sluice_director::plan::Plan;
 use sluice_director::spec::NetworkId;
+use sluice_director::vxlan::Tunnels;
 use sluice_director::{Reason, Time};
 use std::sync::Arc;
 
@@ -39,6 +40,8 @@ pub struct Published {
     pub default: Snapshot,
     /// The isolated networks, from number 1 on.
     pub isolated: Vec<Snapshot>,
+    /// Virtual ports, and the tunnels behind them.
+    pub tunnels: Arc<Tunnels>,
 }
 
 impl From<Snapshot> for Published {
@@ -52,6 +55,8 @@ impl From<Snapshot> for Published {
 pub struct NetworksConfig {
     /// Capacity of the session table of each, from number 1 on.
     pub sessions: Vec<u32>,
+    /// Whether the default network's ports reach the kernel by twins.
+    pub twins: bool,
     /// The network of each port; ports beyond the end belong to the default one.
     pub of_port: Vec<NetworkId>,
 }
@@ -163,6 +168,7 @@ impl<Q: Queue> Worker<Q> {
 
     /// Runs with these snapshots from now on, and sends what had waited for them.
     pub fn publish(&mut self, published: &Published) {
+        self.tunnels = Arc::clone(&published.tunnels);
         let mut isolated = published.isolated.iter();
         self.in_each(|worker| {
             let snapshot = match worker.net.id {

@@ -21,9 +21,18 @@ impl<Q: Queue> Worker<Q> {
         (0..packets).for_each(|_| self.net.path.count(reason));
     }
 
-    /// Sends a frame by a port: by the own queue, or by that of a worker that has one.
+    /// Sends a frame by a port: by the own queue, by that of a worker that has one, or in a tunnel.
     #[inline(always)]
     pub(super) fn send(&mut self, port: PortId, frame: Q::Frame, handoff: bool) {
+        if self.line(port).is_none() && self.tunnels.is_virtual(port) {
+            return self.send_tunnelled(port, frame);
+        }
+        self.send_by_line(port, frame, handoff);
+    }
+
+    /// Sends a frame by a port that is not virtual.
+    #[inline(always)]
+    pub(super) fn send_by_line(&mut self, port: PortId, frame: Q::Frame, handoff: bool) {
         if let Some(line) = self.line(port) {
             let dropped = line.push(frame);
             self.count(dropped, Reason::TxFull);
@@ -39,6 +48,8 @@ impl<Q: Queue> Worker<Q> {
     pub(super) fn cut(&mut self, port: PortId, frame: Q::Frame, mtu: u16) {
         if self.line(port).is_some() {
             self.send_cut(port, &frame, mtu);
+        } else if self.tunnels.is_virtual(port) {
+            self.cut_tunnelled(port, &frame, mtu);
         } else {
             self.by_another(HandoffMessage { frame, port, handoff: Handoff::Cut(mtu) });
         }
@@ -57,6 +68,9 @@ impl<Q: Queue> Worker<Q> {
     }
 
     pub(super) fn pass_to_kernel(&mut self, port: PortId, mut frame: Q::Frame, handoff: bool) {
+        if self.tunnels.is_virtual(port) {
+            return self.pass_tunnelled_to_kernel(port, frame);
+        }
         let attached = self.ports.get_mut(usize::from(port.0));
         let has_line = attached.as_ref().is_some_and(|port| !port.lines.is_empty());
         if let Some(twin) = attached.and_then(|port| port.twins.first_mut()) {

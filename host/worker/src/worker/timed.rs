@@ -23,6 +23,9 @@ impl<Q: Queue> Worker<Q> {
         watch.mark(Stage::Receive);
         self.tally.bursts += u64::from(came > 0);
         let of = PortId(port as u16);
+        if !self.tunnels.is_empty() && came > 0 {
+            self.take_tunnelled(now, of, &mut burst);
+        }
         let others = self.has_others;
         let mut rounds = Rounds::new();
         if others {

@@ -158,7 +158,7 @@ impl Kit {
         let snapshot = snapshot(&plan, known);
         let isolated = spec.networks.len() as u16;
         let of_port = (0..=isolated).flat_map(|network| [NetworkId(network); 2]).collect();
-        let networks = NetworksConfig { sessions: vec![100; isolated.into()], of_port };
+        let networks = NetworksConfig { sessions: vec![100; isolated.into()], of_port, twins };
         let (sender, events) = channel();
         let wakes: Vec<_> = (0..workers).map(|_| Wake::new().unwrap()).collect();
         let (mut lines, mut made) = (Vec::new(), Vec::new());
@@ -302,7 +302,7 @@ fn snapshot(plan: &Arc<Plan>, known: bool) -> Arc<Published> {
         Snapshot { plan, fib }
     };
     let isolated = (1..plan.network_count()).map(of).collect();
-    Arc::new(Published { default: of(0), isolated })
+    Arc::new(Published { default: of(0), isolated, ..Published::default() })
 }
 
 pub fn spec() -> Spec {

@@ -1,0 +1,88 @@
+//! From the kernel's VXLAN devices to the path's tunnels: the device tells network identifier, own
+//! address and UDP port, its forwarding entries where each MAC address is, and the routes of the
+//! default network how to get there. Whoever programs the kernel (an operator by `bridge fdb`, FRR
+//! by EVPN, a container network) programs the director by that.
+
+use sluice_director::fib::{Fib, PortId};
+use sluice_director::vxlan::{Dscp, Remote, Tunnel, Tunnels};
+use sluice_linux::{FdbDestination, Kernel, Link, Vxlan};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// The tunnels of VXLAN ports, by the names of their devices. What a device lacks to be used is
+/// [`trouble`].
+pub(crate) fn compile(kernel: &Kernel, fib: &Fib, ports: &[(PortId, String)]) -> Tunnels {
+    let of = |(port, name): &(PortId, String)| {
+        let link = kernel.link_by_name(name)?;
+        tunnel(kernel, fib, (*port, link))
+    };
+    let tunnels: Vec<Tunnel> = ports.iter().filter_map(of).collect();
+    if tunnels.is_empty() {
+        return Tunnels::default();
+    }
+    Tunnels::new(&tunnels, &fib.all_own_macs())
+}
+
+/// The hosts at the other ends.
+pub(crate) fn remotes(kernel: &Kernel, ports: &[(PortId, String)]) -> BTreeSet<IpAddr> {
+    let links = ports.iter().filter_map(|(_, name)| kernel.link_by_name(name));
+    let indexes: BTreeSet<u32> = links.map(|link| link.index).collect();
+    let entries = kernel.fdb().filter(|entry| indexes.contains(&entry.ifindex));
+    entries.flat_map(|entry| entry.destinations.iter().map(|to| to.ip)).collect()
+}
+
+/// Why a VXLAN port cannot carry frames, if it cannot.
+pub(crate) fn trouble(kernel: &Kernel, name: &str) -> Option<String> {
+    let Some(link) = kernel.link_by_name(name) else {
+        return Some(format!("there is no interface {name}"));
+    };
+    match &link.vxlan {
+        None => Some(format!("{name} is no VXLAN device")),
+        Some(vxlan) if vxlan.collect_metadata || vxlan.gpe || vxlan.gbp => {
+            Some(format!("{name} is of a kind that is not supported: `external`, `gpe` or `gbp`"))
+        }
+        Some(vxlan) if vxlan.local.is_none() => {
+            Some(format!("{name} has no address of its own: make it with `local ADDRESS`"))
+        }
+        Some(_) if !link.admin_up => Some(format!("{name} is set down")),
+        Some(_) => None,
+    }
+}
+
+fn tunnel(kernel: &Kernel, fib: &Fib, (port, link): (PortId, &Link)) -> Option<Tunnel> {
+    if trouble(kernel, &link.name).is_some() {
+        return None;
+    }
+    let vxlan = link.vxlan.as_ref()?;
+    let mut tunnel = Tunnel::new(port, vxlan.vni, vxlan.local?);
+    tunnel.udp_port = vxlan.port;
+    tunnel.udp_checksum = vxlan.udp_checksum;
+    tunnel.udp6_zero = vxlan.udp6_zero_tx;
+    tunnel.accepts_zero_v6 = vxlan.udp6_zero_rx;
+    if let Some((first, beyond)) = vxlan.source_ports {
+        tunnel.source_ports = (first, beyond.saturating_sub(1).max(first));
+    }
+    if vxlan.ttl != 0 {
+        tunnel.ttl = vxlan.ttl;
+    }
+    tunnel.dscp = match vxlan.tos {
+        // The kernel's word for the inner one.
+        1 => Dscp::Copy,
+        tos => Dscp::Set(tos >> 2),
+    };
+    for entry in kernel.fdb().filter(|entry| entry.ifindex == link.index) {
+        // The flood list has no frames of the path, but its hosts are believed.
+        let to = |to: &FdbDestination| (entry.mac, remote(fib, vxlan, to));
+        tunnel.remotes.extend(entry.destinations.iter().map(to));
+    }
+    Some(tunnel)
+}
+
+fn remote(fib: &Fib, vxlan: &Vxlan, to: &FdbDestination) -> Remote {
+    Remote {
+        address: to.ip,
+        udp_port: to.port.unwrap_or(vxlan.port),
+        vni: to.vni.unwrap_or(vxlan.vni),
+        hop: fib.lookup(to.ip).ok().and_then(|hop| fib.hop(hop)).copied(),
+    }
+}

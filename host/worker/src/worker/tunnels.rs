@@ -1,0 +1,113 @@
+//! Frames that travel in tunnels: taken out of what underlay ports receive, put into what leaves by
+//! virtual ports.
+//!
+//! A frame that came out of a tunnel is one that its virtual port received: it goes through the
+//! path of that port's network. What the kernel is to have of it goes there with its outer headers,
+//! to the kernel's own device of that tunnel; that is how ARP and neighbour discovery are answered.
+
+use super::Worker;
+use crate::pieces;
+use crate::queue::{Burst, Queue};
+use crate::ring::Rounds;
+use arrayvec::ArrayVec;
+use sluice_director::fib::PortId;
+use sluice_director::path::{BURST, Unprobed, Verdict, View};
+use sluice_director::vxlan::Outcome;
+use sluice_director::{Frame, Reason, Time};
+
+/// Frames that came out of tunnels, with the virtual ports that they came by.
+type Inner<F> = ArrayVec<(PortId, F), BURST>;
+
+impl<Q: Queue> Worker<Q> {
+    /// Takes what is tunnels' out of a burst of an underlay port, and runs it through the paths of
+    /// its networks. The rest of the burst keeps its order.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn take_tunnelled(&mut self, now: Time, port: PortId, burst: &mut Burst<Q::Frame>) {
+        let mut inner = Inner::new();
+        let mut rest = Burst::new();
+        for mut frame in burst.drain(..) {
+            match self.tunnels.decapsulate(port, &mut frame) {
+                Outcome::NotTunnelled => rest.push(frame),
+                Outcome::Inner(by) => inner.push((by, frame)),
+                Outcome::Drop(reason) => self.net.path.count(reason),
+                Outcome::UnknownVni => {
+                    self.net.path.count(Reason::VxlanVni);
+                    self.pass_to_kernel(port, frame, false);
+                }
+            }
+        }
+        *burst = rest;
+        while let Some(by) = inner.first().map(|(by, _)| *by) {
+            let mut of_port = Burst::new();
+            let mut others = Inner::new();
+            for (port, frame) in inner.drain(..) {
+                if port == by {
+                    of_port.push(frame);
+                } else {
+                    others.push((port, frame));
+                }
+            }
+            inner = others;
+            self.serve_tunnel(now, by, &mut of_port);
+        }
+        self.enter(port);
+    }
+
+    /// Runs a burst of a virtual port through the path.
+    fn serve_tunnel(&mut self, now: Time, port: PortId, burst: &mut Burst<Q::Frame>) {
+        self.enter(port);
+        let mut rounds = Rounds::new();
+        if self.has_others {
+            self.gather(port, burst, &mut rounds, &mut Unprobed);
+        }
+        if !burst.is_empty() {
+            self.process(now, port, (burst, &rounds), &mut Unprobed);
+        }
+    }
+
+    /// Sends frames by a virtual port.
+    pub(super) fn send_all_tunnelled(&mut self, port: PortId, burst: &mut Burst<Q::Frame>) {
+        for frame in burst.drain(..) {
+            self.send_tunnelled(port, frame);
+        }
+    }
+
+    /// Sends a frame by a virtual port.
+    pub(super) fn send_tunnelled(&mut self, port: PortId, mut frame: Q::Frame) {
+        match self.tunnels.encapsulate(port, &mut frame) {
+            Ok(underlay) => self.send_by_line(underlay, frame, false),
+            Err(reason) => self.net.path.count(reason),
+        }
+    }
+
+    /// Sends a frame by a virtual port in pieces.
+    #[cold]
+    pub(super) fn cut_tunnelled(&mut self, port: PortId, frame: &Q::Frame, mtu: u16) {
+        // Any queue has room for pieces.
+        let line = self.ports.iter_mut().find_map(|port| port.lines.first_mut());
+        let Some(line) = line else { return self.net.path.count(Reason::PortGone) };
+        match pieces::cut(frame, mtu, &mut line.queue) {
+            Ok(pieces) => pieces.into_iter().for_each(|piece| self.send_tunnelled(port, piece)),
+            Err(reason) => self.net.path.count(reason),
+        }
+    }
+
+    /// Gives a frame that came by a virtual port to the kernel, as it came by the underlay. Where
+    /// the underlay has no way to the kernel it is routed within its network.
+    pub(super) fn pass_tunnelled_to_kernel(&mut self, port: PortId, mut frame: Q::Frame) {
+        if self.has_twins && self.tunnels.restore(port, &mut frame) {
+            let Some(underlay) = self.tunnels.received_by(frame.bytes()) else {
+                return self.net.path.count(Reason::NoKernelPath);
+            };
+            self.enter(underlay);
+            self.pass_to_kernel(underlay, frame, false);
+            return self.enter(port);
+        }
+        let view = View { plan: &self.net.snapshot.plan, fib: &self.net.snapshot.fib };
+        match self.net.path.as_gateway(view, &mut frame) {
+            Verdict::Tx(to) => self.send(to, frame, false),
+            _ => self.net.path.count(Reason::NoKernelPath),
+        }
+    }
+}
