@@ -41,7 +41,7 @@ fn vxlan_of_ip(link: &Value) -> (String, Vxlan) {
     let data = &link["linkinfo"]["info_data"];
     let number = |value: &Value| value.as_u64().unwrap_or_default();
     let short = |value: &Value| u16::try_from(number(value)).expect("16 bits");
-    let ip = |v4: &str, v6: &str| data[v4].as_str().or(data[v6].as_str()).map(|text| addr(text));
+    let ip = |v4: &str, v6: &str| data[v4].as_str().or(data[v6].as_str()).map(addr);
     let on = |key: &str| data[key].as_bool() == Some(true);
     let tos = data["tos"].as_str().unwrap_or("0").trim_start_matches("0x");
     let (low, high) = (short(&data["port_range"]["low"]), short(&data["port_range"]["high"]));

@@ -17,7 +17,7 @@ use super::{decoded, encoded};
 use crate::attributes::{Messages, NESTED, Request, attribute};
 use crate::event::{Event, decode};
 use crate::fdb::{FdbDestination, FdbEntry};
-use crate::state::{Kernel, Link};
+use crate::state::{Changed, Kernel, Link};
 use crate::uapi;
 use crate::vxlan::Vxlan;
 
@@ -311,10 +311,23 @@ fn entries_follow_their_next_hop_objects() {
     assert_eq!(kernel.fdb().count(), 0);
 }
 
+#[test]
+fn entries_go_with_their_device() {
+    let mut kernel = Kernel::default();
+    apply(&mut kernel, &[new(row(UNICAST, vec![to(2)])), new(row(FLOOD, vec![to(2)]))]);
+    assert_eq!(kernel.fdb().count(), 2);
+    let changed = kernel.apply(Event::LinkGone(DEVICE + 1)).changed;
+    assert!(!changed.any(), "{changed:?}");
+    let changed = kernel.apply(Event::LinkGone(DEVICE)).changed;
+    assert_eq!(changed, Changed { fdb: true, ..Changed::default() });
+    assert!(changed.any());
+    assert_eq!(kernel.fdb().count(), 0);
+}
+
 /// What a bridge knows, what other devices listen to, and rows of links of another kind.
 #[test]
 fn other_rows_of_the_family_are_left_out_and_are_not_malformed() {
-    let mut of_bridge = row(UNICAST, vec![]);
+    let mut of_bridge = row(UNICAST, vec![to(2)]);
     of_bridge.header.flags = NeighbourFlags::Controller;
     let listening = row([0x33, 0x33, 0, 0, 0, 1], vec![]);
     let mut long = row(UNICAST, vec![to(2)]);

@@ -216,7 +216,8 @@ pub fn addr(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
-/// Links, addresses, routes, forwarding entries and usable neighbours as one comparable text, order included.
+/// Links, addresses, routes, forwarding entries and usable neighbours as one comparable text,
+/// order included.
 fn picture(kernel: &Kernel) -> String {
     let mut lines: Vec<String> = Vec::new();
     lines.extend(kernel.links().map(|link| format!("{link:?}")));
