@@ -60,9 +60,9 @@ pub trait Frame {
     /// Says that the frame is what it is to be: no super-packet, and its checksums are complete.
     fn set_finished(&mut self) {}
 
-    /// Whether the frame's transport checksum covers the pseudo header only, and is completed when it
-    /// is sent (see `sluice_wire::offload`). True for all super-packets. Such a frame has been on no
-    /// wire since its sender made it, so its checksum says nothing about damage.
+    /// Whether the frame's transport checksum covers the pseudo header only, and is completed when
+    /// it is sent (see `sluice_wire::offload`). True for all super-packets. Such a frame has been
+    /// on no wire since its sender made it, so its checksum says nothing about damage.
     #[inline(always)]
     fn is_unfinished(&self) -> bool {
         false

@@ -4,8 +4,8 @@
 //! What a director has of them is compiled into [`Tunnels`]. Received frames of the underlay are
 //! shown to [`Tunnels::decapsulate`] before the path sees them: what is a tunnel's loses its outer
 //! headers and is from then on a frame that came by the virtual port. What the path sends by a
-//! virtual port gets its outer headers from [`Tunnels::encapsulate`] and leaves by an underlay port.
-//! The path knows nothing of all that, and nothing here knows the path.
+//! virtual port gets its outer headers from [`Tunnels::encapsulate`] and leaves by an underlay
+//! port. The path knows nothing of all that, and nothing here knows the path.
 //!
 //! Nothing is learned from received frames and nothing is flooded: which remote has which MAC
 //! address is configured, and only what comes from a configured remote is believed, since VXLAN has
@@ -104,8 +104,8 @@ pub struct Remote {
 pub enum Outcome {
     /// No tunnel's; untouched.
     NotTunnelled,
-    /// VXLAN, at an address and UDP port of a tunnel, but of a network that no tunnel is of: perhaps
-    /// the kernel's. Untouched.
+    /// VXLAN, at an address and UDP port of a tunnel, but of a network that no tunnel is of:
+    /// perhaps the kernel's. Untouched.
     UnknownVni,
     /// A tunnel's, whose virtual port this is.
     Inner(PortId),
@@ -201,8 +201,8 @@ impl Tunnels {
     }
 
     /// Bytes before the inner frame in a received frame of a virtual port: 50 over IPv4, 70 over
-    /// IPv6. An IP packet in a tunnel may be so much smaller than the MTU of the underlay, also where
-    /// that has a VLAN tag: its tag is no part of an MTU. `None` for any other port.
+    /// IPv6. An IP packet in a tunnel may be so much smaller than the MTU of the underlay, also
+    /// where that has a VLAN tag: its tag is no part of an MTU. `None` for any other port.
     pub fn overhead(&self, port: PortId) -> Option<usize> {
         self.of(port).map(Compiled::overhead)
     }

@@ -130,10 +130,10 @@ impl Tunnels {
         }
     }
 
-    /// Removes the outer headers of a frame that came by `from`, if it is a tunnel's: it is then one
-    /// that came by the virtual port. What its port said of its checksums is forgotten, for that was
-    /// about the outer packet, and padding behind the outer packet is cut off. The congestion mark of
-    /// the outer header is taken over (RFC 6040).
+    /// Removes the outer headers of a frame that came by `from`, if it is a tunnel's: it is then
+    /// one that came by the virtual port. What its port said of its checksums is forgotten, for
+    /// that was about the outer packet, and padding behind the outer packet is cut off. The
+    /// congestion mark of the outer header is taken over (RFC 6040).
     ///
     /// Super-packets are never a tunnel's: ports cut those in tunnels when they receive them.
     #[inline]

@@ -1,7 +1,7 @@
 //! Outer headers before a frame.
 //!
-//! All that a remote's frames have in common is prepared as one run of bytes, from the link layer to
-//! the VXLAN header, and copied as a whole; what differs by frame is written into the copy. IPv4
+//! All that a remote's frames have in common is prepared as one run of bytes, from the link layer
+//! to the VXLAN header, and copied as a whole; what differs by frame is written into the copy. IPv4
 //! headers say that routers may not cut them, so that a remote never has fragments to put together
 //! (RFC 7348 4.3), and therefore need no identification (RFC 6864 4.1).
 
@@ -160,15 +160,15 @@ fn v6(header: &mut [u8; ipv6::HEADER], facts: Facts) {
 }
 
 impl Tunnels {
-    /// Puts outer headers before a frame that leaves by a virtual port. Gives the underlay port that
-    /// it leaves by now, with the link-layer header of the hop to its remote. What has a reason is to
-    /// be dropped.
+    /// Puts outer headers before a frame that leaves by a virtual port. Gives the underlay port
+    /// that it leaves by now, with the link-layer header of the hop to its remote. What has a
+    /// reason is to be dropped.
     ///
     /// Needs headroom of [`Self::overhead`], and four bytes more for the VLAN tag of a hop that has
     /// one. Checksums that were left to whoever sends the frame are completed. A super-packet stays
-    /// one, and whoever sends it is told how to cut it (see [`Frame::set_shim`]); one that is in yet
-    /// another tunnel nobody could cut any more, nor one that with its outer headers is longer than
-    /// 65,535 bytes.
+    /// one, and whoever sends it is told how to cut it (see [`Frame::set_shim`]); one that is in
+    /// yet another tunnel nobody could cut any more, nor one that with its outer headers is longer
+    /// than 65,535 bytes.
     #[inline]
     pub fn encapsulate<F: Frame>(&self, port: PortId, frame: &mut F) -> Result<PortId, Reason> {
         let tunnel = self.of(port).ok_or(Reason::PortGone)?;

@@ -8,7 +8,7 @@ use sluice_wire::offload;
 fn segment(six: bool, data: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let link = PacketBuilder::ethernet2(FROM, TO);
-    let data: Vec<u8> = (0..data).map(|at| (at * 7 >> 3) as u8).collect();
+    let data: Vec<u8> = (0..data).map(|at| ((at * 7) >> 3) as u8).collect();
     let ip = if six { link.ipv6([1; 16], [2; 16], 9) } else { link.ipv4([10; 4], [11; 4], 9) };
     ip.tcp(4000, 80, 7, 1000).write(&mut bytes, &data).unwrap();
     bytes
@@ -73,6 +73,8 @@ fn a_super_packet_is_cut_behind_its_outer_headers() {
         (frame.unfinished, frame.segment) = (true, 1400);
         assert_eq!(near.encapsulate(VIRTUAL, &mut frame), Ok(UNDERLAY));
         assert_eq!((frame.segment, usize::from(frame.shim)), (1400, vxlan::SHIM));
+        let overhead = near.overhead(VIRTUAL).unwrap();
+        assert_eq!(frame.bytes().len(), whole.len() + overhead, "without padding");
         let place = Place::behind(frame.bytes(), frame.shim.into()).unwrap();
         let mut pieces = Vec::new();
         offload::cut_at(place, frame.bytes(), 1400, |headers, data| {
