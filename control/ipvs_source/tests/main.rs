@@ -5,3 +5,4 @@
 mod commands;
 mod matches;
 mod model;
+mod networks;

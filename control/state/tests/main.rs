@@ -4,4 +4,5 @@
 
 mod journal;
 mod model;
+mod networks;
 mod transactions;
