@@ -35,8 +35,8 @@ pub enum Device {
         /// The interface's name, at most 15 bytes.
         interface: String,
     },
-    /// `vxlan:IF`: the kernel's VXLAN device, which says what the tunnel is: VNI, local address, UDP
-    /// port and other ends. The director encapsulates and decapsulates itself.
+    /// `vxlan:IF`: the kernel's VXLAN device, which says what the tunnel is: VNI, local address,
+    /// UDP port and other ends. The director encapsulates and decapsulates itself.
     Vxlan {
         /// The interface's name, at most 15 bytes.
         interface: String,

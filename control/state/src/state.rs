@@ -106,8 +106,8 @@ impl State {
         claimants.iter().map(String::as_str).find(|name| *name != service)
     }
 
-    /// The service that takes just these packets of the default network: protocol, virtual address and ports, a number, a
-    /// range such as `8000-8099`, or nothing for all.
+    /// The service that takes just these packets of the default network: protocol, virtual address
+    /// and ports, a number, a range such as `8000-8099`, or nothing for all.
     pub fn claimant(&self, protocol: &str, vip: IpAddr, ports: &str) -> Option<&str> {
         let (protocol, ports) = (protocol.to_owned(), ports.to_owned());
         let claim = Claim { network: String::new(), protocol, vip, ports };

@@ -67,7 +67,7 @@ fn device(facts: &Facts, config: &Config, port: &Port) -> Vec<Finding> {
         Device::Vxlan { interface } if !facts.interfaces.contains_key(interface) => {
             vec![absent(facts, port, interface)]
         }
-        // Without queues or an MTU of its own; made by the director, or another process's; or files.
+        // The kernel's own matter; made by the director, or another process's; or files.
         Device::Vxlan { .. }
         | Device::Memif(_)
         | Device::Tap { .. }

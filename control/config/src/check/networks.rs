@@ -262,6 +262,9 @@ pub(super) fn check_same<'c>(
     if other == network || unknown || report.is_broken(table.key(key)) {
         return;
     }
+    if report.is_full() {
+        return report.error(table.key(key), "", "");
+    }
     let found =
         format!("{kind} {name:?} is in {}, and this {user} in {}", called(other), called(network));
     let mut same: Vec<&str> =

@@ -27,9 +27,8 @@ pub(crate) static DEVICE: Key = Key {
     example: "\"af_xdp:eth0\"",
     about: "The device, see [Devices](#devices). A device belongs to one port only.",
 };
-pub(crate) static NETWORK: Key = super::network::named_by(
-    "The network that its packets are of: the [[network]] with this name. A `vxlan` port needs one.",
-);
+pub(crate) static NETWORK: Key =
+    super::network::named_by("The network that its packets are of. A `vxlan` port needs one.");
 pub(crate) static QUEUES: Key = Key {
     name: "queues",
     kind: Integer { min: 1, max: 64 },
@@ -37,8 +36,8 @@ pub(crate) static QUEUES: Key = Key {
         "as many as there are workers; for `af_xdp` as many as the interface has",
     ),
     example: "2",
-    about: "Pairs of receive and transmit queues, assigned to the workers in turn. Not for `vxlan`, \
-            whose packets come and go by the ports of the default network.",
+    about: "Pairs of receive and transmit queues, assigned to the workers in turn. Not for \
+            `vxlan`, whose packets come and go by the ports of the default network.",
 };
 pub(crate) static TWIN: Key = Key {
     name: "twin",
