@@ -18,6 +18,7 @@
 
 mod dual;
 pub mod ecmp;
+pub mod nodes;
 pub mod pair;
 mod ways;
 

@@ -36,6 +36,7 @@ mod metrics;
 mod modes;
 mod mtu;
 mod nat64;
+mod networks;
 mod passive;
 mod race;
 mod reload;

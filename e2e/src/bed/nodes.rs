@@ -1,0 +1,251 @@
+//! Two nodes with a director each, and pods in two isolated networks that use the same addresses.
+//!
+//! ```text
+//!   blue pod   red pod                                   blue pod   red pod
+//!   10.0.1.2   10.0.1.2                                  10.0.2.2   10.0.2.2
+//!      │eth0      │eth0                                     │eth0      │eth0
+//!      │blue      │red                                      │blue      │red
+//!   ┌──┴──────────┴──┐        VXLAN 100 (blue), 200 (red)┌──┴──────────┴──┐
+//!   │    node 1      ├under ─────────────────────── under┤    node 2      │
+//!   └────────────────┘192.0.2.1                 192.0.2.2└────────────────┘
+//! ```
+//!
+//! In each network the pods' gateway is 10.0.N.1 on node N, the tunnel's ends are 10.0.0.1 and
+//! 10.0.0.2, and every director balances 10.9.9.9:80 over the pods of both nodes, by Full NAT from
+//! 10.0.0.100 plus its number. Each pod is a client, and a web server that answers with its number.
+//!
+//! Linux has a routing table for each network, and rules that send what comes in by a network's
+//! interfaces there: what a VRF device would do, where a kernel has that. Where the other node's
+//! tunnel end is, blue learns from what is flooded, and red is told.
+
+use super::Driver;
+use crate::director::Director;
+use crate::entry::{Real, Service};
+use crate::error::LabError;
+use crate::lab::{End, Lab, Netns};
+use crate::process::{Running, wait_until};
+use crate::web;
+use std::time::Duration;
+
+/// How many nodes there are.
+pub const NODES: usize = 2;
+/// The service's address in every network.
+pub const VIP: &str = "10.9.9.9";
+/// The networks: name, VXLAN's identifier and routing table.
+pub const NETWORKS: [(&str, u32); 2] = [("blue", 100), ("red", 200)];
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// A pod: a client and a web server in one network of one node.
+#[derive(Debug)]
+pub struct Pod {
+    /// Its place.
+    pub space: Netns,
+    /// What its web server answers with: `Real Server NN`.
+    pub number: usize,
+}
+
+/// A machine with a director.
+#[derive(Debug)]
+pub struct Node {
+    /// Its director.
+    pub director: Director,
+    /// Its pods, one of each network.
+    pub pods: Vec<Pod>,
+    /// Its place.
+    pub space: Netns,
+    /// Its lab: configuration, logs, sockets, state.
+    pub lab: Lab,
+}
+
+/// All of it.
+#[derive(Debug)]
+pub struct Nodes {
+    /// The pods' programs; ended before the namespaces go.
+    pub peers: Vec<Running>,
+    /// The nodes.
+    pub nodes: Vec<Node>,
+}
+
+impl Nodes {
+    /// Makes the namespaces and wires, starts pods and directors, and waits until they are ready.
+    ///
+    /// # Errors
+    /// When the machine refuses, or something does not come up.
+    pub fn start(prefix: &str, driver: Driver, workers: usize) -> Result<Self, LabError> {
+        let mut made = Vec::new();
+        for node in 1..=NODES {
+            let mut lab = Lab::new(prefix)?;
+            let space = lab.space(&format!("node{node}"))?;
+            for key in ["all", "default"] {
+                space.sysctl(&format!("net.ipv4.conf.{key}.rp_filter"), "0")?;
+            }
+            space.sysctl("net.ipv4.ip_forward", "1")?;
+            made.push((lab, space));
+        }
+        let end = |at: usize| End { space: &made[at].1, device: "under", mac: None };
+        made[0].0.veth(end(0), end(1), workers as u32)?;
+        let (mut nodes, mut peers) = (Vec::new(), Vec::new());
+        for (at, (mut lab, space)) in made.into_iter().enumerate() {
+            let pods = pods(&mut lab, &space, at + 1, workers)?;
+            for pod in &pods {
+                peers.push(web::start_nginx(&pod.space, pod.number)?);
+            }
+            if driver == Driver::AfXdp {
+                settle_ports(&space, at + 1, "")?;
+            }
+            let config = config(&lab, driver, at + 1, workers);
+            let mut director = Director::launch_in(&space, &config, &[])?;
+            director.wait_ready()?;
+            let node = Node { director, pods, space, lab };
+            if driver == Driver::AfPacket {
+                settle_ports(&node.space, at + 1, "t")?;
+            }
+            nodes.push(node);
+        }
+        let nodes = Self { peers, nodes };
+        nodes.join()?;
+        Ok(nodes)
+    }
+
+    /// Makes the tunnels' ends, and says where the others are.
+    fn join(&self) -> Result<(), LabError> {
+        for (at, node) in self.nodes.iter().enumerate() {
+            let (number, other) = (at + 1, NODES - at);
+            for (name, vni) in NETWORKS {
+                tunnel(&node.space, (name, vni), number)?;
+                let device = &*format!("vx{name}");
+                let (far, table) = (format!("192.0.2.{other}"), vni.to_string());
+                if name == "red" {
+                    let mac = mac(vni, other);
+                    bridge(&node.space, &["add", &mac, "dev", device, "dst", &far])?;
+                    let end = format!("10.0.0.{other}");
+                    let to = ["neighbour", "add", &end, "lladdr", &mac, "dev", device];
+                    node.space.ip(&to)?;
+                } else {
+                    let flood = "00:00:00:00:00:00";
+                    bridge(&node.space, &["append", flood, "dev", device, "dst", &far])?;
+                }
+                let (pods, end) = (format!("10.0.{other}.0/24"), format!("10.0.0.{other}"));
+                let route = ["route", "add", &pods, "via", &end, "dev", device, "table", &table];
+                node.space.ip(&route)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A pod by its node, from 1, and network.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn pod(&self, node: usize, network: &str) -> &Pod {
+        let at = NETWORKS.iter().position(|(name, _)| *name == network).expect("a network");
+        &self.nodes[node - 1].pods[at]
+    }
+}
+
+/// The MAC address of a tunnel's end.
+fn mac(vni: u32, node: usize) -> String {
+    format!("02:00:00:00:{:02x}:{node:02x}", vni & 0xff)
+}
+
+fn bridge(space: &Netns, args: &[&str]) -> Result<(), LabError> {
+    let all: Vec<&str> = ["fdb"].iter().chain(args).copied().collect();
+    space.run("bridge", &all)?.ok().map(drop)
+}
+
+/// The pods of a node, their wires laid.
+fn pods(lab: &mut Lab, node: &Netns, number: usize, queues: usize) -> Result<Vec<Pod>, LabError> {
+    let mut pods = Vec::new();
+    for (at, (name, _)) in NETWORKS.into_iter().enumerate() {
+        let space = lab.space(name)?;
+        let inside = End { space: &space, device: "eth0", mac: None };
+        let outside = End { space: node, device: name, mac: None };
+        lab.veth(inside, outside, queues as u32)?;
+        space.address("eth0", &format!("10.0.{number}.2/24"))?;
+        space.ip(&["route", "add", "default", "via", &format!("10.0.{number}.1")])?;
+        pods.push(Pod { space, number: 10 * (at + 1) + number });
+    }
+    Ok(pods)
+}
+
+/// Gives the interfaces that carry a node's addresses what they need: the ports' own, or the twins
+/// that begin so.
+fn settle_ports(space: &Netns, number: usize, prefix: &str) -> Result<(), LabError> {
+    let under = format!("{prefix}under");
+    let all = NETWORKS.map(|(name, _)| format!("{prefix}{name}"));
+    for device in all.iter().chain([&under]) {
+        wait_until("an interface", SOON, || Ok(space.has_device(device).then_some(())))?;
+        space.ip(&["link", "set", device, "up"])?;
+    }
+    space.address(&under, &format!("192.0.2.{number}/24"))?;
+    for ((_, table), device) in NETWORKS.iter().zip(&all) {
+        let (table, gateway) = (table.to_string(), format!("10.0.{number}.1"));
+        space.ip(&["address", "add", &format!("{gateway}/24"), "dev", device, "noprefixroute"])?;
+        into_table(space, device, &table, &format!("10.0.{number}.0/24"))?;
+    }
+    Ok(())
+}
+
+/// Makes a tunnel's end.
+fn tunnel(space: &Netns, (name, vni): (&str, u32), number: usize) -> Result<(), LabError> {
+    let (device, id) = (&*format!("vx{name}"), vni.to_string());
+    let (local, mac) = (format!("192.0.2.{number}"), mac(vni, number));
+    let mut made = vec!["link", "add", device, "address", &mac, "type", "vxlan", "id", &id];
+    made.extend(["dstport", "4789", "local", &local]);
+    if name == "red" {
+        made.push("nolearning");
+    }
+    space.ip(&made)?;
+    space.ip(&["link", "set", device, "up"])?;
+    for address in [format!("10.0.0.{number}/24"), format!("10.0.0.{}/32", 100 + number)] {
+        space.ip(&["address", "add", &address, "dev", device, "noprefixroute"])?;
+    }
+    into_table(space, device, &id, "10.0.0.0/24")
+}
+
+/// Puts an interface's network into a table, by which all goes that comes in or leaves by it.
+fn into_table(space: &Netns, device: &str, table: &str, net: &str) -> Result<(), LabError> {
+    space.ip(&["route", "add", net, "dev", device, "table", table])?;
+    for way in ["iif", "oif"] {
+        space.ip(&["rule", "add", way, device, "lookup", table])?;
+    }
+    Ok(())
+}
+
+fn config(lab: &Lab, driver: Driver, number: usize, workers: usize) -> String {
+    let socket = Director::socket_in(lab.dir());
+    let state = socket.with_file_name("state");
+    let all = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut cores: Vec<usize> =
+        (0..workers.min(all)).map(|worker| (lab.seat() + worker) % all).collect();
+    cores.sort_unstable();
+    let port = |name: &str, network: &str| {
+        let device = match driver {
+            Driver::AfXdp => format!("device = \"af_xdp:{name}\"\n"),
+            Driver::AfPacket => format!("device = \"af_packet:{name}\"\ntwin = \"t{name}\"\n"),
+        };
+        format!("[[port]]\nname = \"{name}\"\n{device}{network}\n")
+    };
+    let mut text = format!(
+        "[director]\ncores = {cores:?}\nhuge_pages = \"off\"\ncontrol_socket = {socket:?}\n\
+         state_dir = {state:?}\n\n[limits]\nsessions = 10000\n\n{}",
+        port("under", "")
+    );
+    for (name, table) in NETWORKS {
+        let within = format!("network = \"{name}\"\n");
+        text += &format!(
+            "[[network]]\nname = \"{name}\"\ntable = {table}\ncidr = [\"10.0.0.0/8\"]\n\n{}\
+             [[port]]\nname = \"{name}-vxlan\"\ndevice = \"vxlan:vx{name}\"\n{within}\n\
+             [[pool]]\nname = \"{name}\"\n{within}addresses = [\"10.0.0.{}\"]\n\n",
+            port(name, &within),
+            100 + number,
+        );
+        let web = format!("{name}-web");
+        let web = Service::new(&web, "tcp", VIP).set("port", 80).set("pool", name);
+        let web = web.set("network", name);
+        let reals = (1..=NODES).map(|node| Real::at(format!("10.0.{node}.2")));
+        text += &web.reals(reals).to_string();
+    }
+    text
+}
