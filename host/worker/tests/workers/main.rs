@@ -6,4 +6,5 @@ mod handoff;
 mod memory;
 mod networks;
 mod rounds;
+mod tunnels;
 mod turns;

@@ -1,5 +1,9 @@
 //! Queues in memory, and a two-arm network around workers.
 
+mod frame;
+
+pub use frame::MemFrame;
+
 use etherparse::{IpFragOffset, IpNumber, Ipv4Header, PacketBuilder, UdpHeader};
 use sluice_director::fib::{Fib, FibBuilder, Link, PortId, Target};
 use sluice_director::path::{PagePolicy, PathConfig};
@@ -7,6 +11,7 @@ use sluice_director::plan::{Plan, Retired};
 use sluice_director::spec::{
     LocalPool, Mode, NetworkId, Ports, Protocol, RealServer, Scheduling, Spec, VirtualService,
 };
+use sluice_director::vxlan::{Remote, Tunnel, Tunnels};
 use sluice_director::{Frame, Reason, Time};
 use sluice_worker::{
     Burst, Event, Idle, Inbox, Message, NetworksConfig, Published, Queue, Snapshot, Wake, Worker,
@@ -24,32 +29,10 @@ pub const CLIENT: [u8; 4] = [198, 51, 100, 48];
 pub const VIP: [u8; 4] = [198, 51, 100, 200];
 pub const LOCAL: [u8; 4] = [192, 0, 2, 10];
 pub const REAL: [u8; 4] = [192, 0, 2, 11];
-
-/// A frame in memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemFrame(Vec<u8>);
-
-impl Frame for MemFrame {
-    fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.0
-    }
-    fn push_front(&mut self, _: usize) -> bool {
-        false
-    }
-    fn pull_front(&mut self, _: usize) -> bool {
-        false
-    }
-    fn set_len(&mut self, len: usize) -> bool {
-        let fits = len <= self.0.capacity();
-        if fits {
-            self.0.resize(len, 0);
-        }
-        fits
-    }
-}
+/// This end of blue's tunnel, its network identifier, and its virtual port.
+pub const VTEP: [u8; 4] = [198, 51, 100, 1];
+pub const VNI: u32 = 100;
+pub const BLUE_TUNNEL: PortId = PortId(3);
 
 /// The far side of a queue.
 #[derive(Debug)]
@@ -114,6 +97,7 @@ pub struct Kit {
     pub wakes: Vec<Wake>,
     lines: Vec<Vec<Line>>,
     plan: Arc<Plan>,
+    tunnels: Arc<Tunnels>,
 }
 
 /// A worker whose loop runs on a thread.
@@ -135,18 +119,22 @@ impl Kit {
     /// The same service, by the same addresses, in the default network and in two others; network
     /// n has the ports 2n and 2n + 1.
     pub fn with_networks(workers: u16) -> Self {
-        let mut all = Spec { networks: vec!["blue".into(), "red".into()], ..Spec::default() };
-        for network in ["", "blue", "red"] {
-            let mut own = spec();
-            let (service, pool) = (&mut own.services[0], &mut own.pools[0]);
-            (service.network, pool.network) = (network.into(), network.into());
-            service.name = format!("dns{network}");
-            pool.name = format!("lan{network}");
-            service.pool.clone_from(&pool.name);
-            all.services.append(&mut own.services);
-            all.pools.append(&mut own.pools);
-        }
-        Self::build_of(&all, workers, &[workers; 6], true, false)
+        Self::build_of(&networks(), workers, &[workers; 6], true, false)
+    }
+
+    /// The same, but blue's back is a VXLAN port, with the underlay at the default network's front:
+    /// 198.51.100.1 is this end, and the client's address the other one.
+    pub fn with_tunnel(workers: u16) -> Self {
+        let mut kit = Self::build_of(
+            &networks(),
+            workers,
+            &[workers, workers, workers, 0, workers, workers],
+            true,
+            true,
+        );
+        kit.tunnels = Arc::new(tunnels());
+        kit.publish_neighbours();
+        kit
     }
 
     fn build(workers: u16, queues: &[u16], known: bool, twins: bool) -> Self {
@@ -190,7 +178,8 @@ impl Kit {
             lines.push(of_worker);
             made.push(worker);
         }
-        Self { workers: made, events, now: Time(1000), wakes, lines, plan }
+        let tunnels = Arc::default();
+        Self { workers: made, events, now: Time(1000), wakes, lines, plan, tunnels }
     }
 
     fn line(&self, worker: u16, port: PortId) -> &MemQueue {
@@ -224,7 +213,7 @@ impl Kit {
 
     /// Gives a queue so many free buffers for pieces.
     pub fn give_spares(&mut self, worker: u16, port: PortId, count: usize) {
-        let spare = || MemFrame(Vec::with_capacity(2048));
+        let spare = || MemFrame::with_capacity(2048);
         self.line(worker, port).0.lock().unwrap().spares.extend((0..count).map(|_| spare()));
     }
 
@@ -251,7 +240,8 @@ impl Kit {
 
     /// From now on the neighbours are known.
     pub fn publish_neighbours(&mut self) {
-        let snapshot = snapshot(&self.plan, true);
+        let mut snapshot = (*snapshot(&self.plan, true)).clone();
+        snapshot.tunnels = Arc::clone(&self.tunnels);
         self.workers.iter_mut().for_each(|worker| worker.publish(&snapshot));
     }
 
@@ -303,6 +293,36 @@ fn snapshot(plan: &Arc<Plan>, known: bool) -> Arc<Published> {
     };
     let isolated = (1..plan.network_count()).map(of).collect();
     Arc::new(Published { default: of(0), isolated, ..Published::default() })
+}
+
+/// The same service in the default network and in two others.
+fn networks() -> Spec {
+    let mut all = Spec { networks: vec!["blue".into(), "red".into()], ..Spec::default() };
+    for network in ["", "blue", "red"] {
+        let mut own = spec();
+        let (service, pool) = (&mut own.services[0], &mut own.pools[0]);
+        (service.network, pool.network) = (network.into(), network.into());
+        service.name = format!("dns{network}");
+        pool.name = format!("lan{network}");
+        service.pool.clone_from(&pool.name);
+        all.services.append(&mut own.services);
+        all.pools.append(&mut own.pools);
+    }
+    all
+}
+
+/// Blue's tunnel.
+fn tunnels() -> Tunnels {
+    let mut fib = FibBuilder::default();
+    let link = fib.link(Link { port: FRONT, mac: [2; 6], mtu: 1600, ..Link::default() });
+    fib.route([198, 51, 100, 0].into(), 24, Target::OnLink(link));
+    fib.neighbour(link, CLIENT.into(), [2, 0, 0, 0, 1, 48]);
+    let fib = fib.build(&Plan::default(), None);
+    let hop = fib.lookup(CLIENT.into()).ok().and_then(|hop| fib.hop(hop)).copied();
+    let mut tunnel = Tunnel::new(BLUE_TUNNEL, VNI, VTEP.into());
+    let remote = Remote { address: CLIENT.into(), udp_port: 4789, vni: VNI, hop };
+    tunnel.remotes = vec![([2, 0, 0, 0, 1, 11], remote)];
+    Tunnels::new(&[tunnel], &[(FRONT, Vec::new())])
 }
 
 pub fn spec() -> Spec {
@@ -359,15 +379,15 @@ pub fn udp_with(from: ([u8; 4], u16), to: ([u8; 4], u16), data: &[u8]) -> MemFra
     let mut bytes = Vec::new();
     let builder = PacketBuilder::ethernet2([4; 6], [6; 6]).ipv4(from.0, to.0, 64);
     builder.udp(from.1, to.1).write(&mut bytes, data).unwrap();
-    MemFrame(bytes)
+    MemFrame::new(&bytes)
 }
 
 /// An ICMP error of this code from a router, that quotes a frame's packet.
 pub fn unreachable(router: [u8; 4], to: [u8; 4], code: u8, quoted: &MemFrame) -> MemFrame {
     let mut bytes = Vec::new();
     let builder = PacketBuilder::ethernet2([4; 6], [6; 6]).ipv4(router, to, 64);
-    builder.icmpv4_raw(3, code, [0, 0, 2, 88]).write(&mut bytes, &quoted.0[14..]).unwrap();
-    MemFrame(bytes)
+    builder.icmpv4_raw(3, code, [0, 0, 2, 88]).write(&mut bytes, &quoted.bytes()[14..]).unwrap();
+    MemFrame::new(&bytes)
 }
 
 /// A UDP datagram with so many bytes of data that may be fragmented, whole.
@@ -385,8 +405,8 @@ pub fn large(from: ([u8; 4], u16), to: ([u8; 4], u16), length: usize, id: u16) -
 
 /// A UDP datagram in fragments, cut behind these octets of the IP packet's payload.
 pub fn pieces(whole: &MemFrame, places: &[usize]) -> Vec<MemFrame> {
-    let ip = Ipv4Header::from_slice(&whole.0[14..]).unwrap().0;
-    let payload = &whole.0[34..];
+    let ip = Ipv4Header::from_slice(&whole.bytes()[14..]).unwrap().0;
+    let payload = &whole.bytes()[34..];
     let starts = std::iter::once(0).chain(places.iter().copied());
     let spans = starts.zip(places.iter().copied().chain([payload.len()]));
     let id = ip.identification;
@@ -409,7 +429,7 @@ fn piece(
     bytes.extend([8, 0]);
     ip.write(&mut bytes).unwrap();
     bytes.extend(&payload[start..end]);
-    MemFrame(bytes)
+    MemFrame::new(&bytes)
 }
 
 /// An IPv4 endpoint.
@@ -421,12 +441,12 @@ pub fn together(frames: &[MemFrame]) -> (Endpoint, Endpoint, Vec<u8>) {
     let mut pool = etherparse::defrag::IpDefragPool::<(), ()>::new();
     let (mut whole, mut ends) = (None, ([0; 4], [0; 4]));
     for frame in frames {
-        assert_eq!(frame.0[..14], frames[0].0[..14], "the same link-layer header");
-        let ip = Ipv4Header::from_slice(&frame.0[14..]).unwrap().0;
+        assert_eq!(frame.bytes()[..14], frames[0].bytes()[..14], "the same link-layer header");
+        let ip = Ipv4Header::from_slice(&frame.bytes()[14..]).unwrap().0;
         assert_eq!((ip.header_checksum, ip.time_to_live), (ip.calc_header_checksum(), 63));
         assert!(ip.total_len <= 1500);
         ends = (ip.source, ip.destination);
-        let sliced = etherparse::SlicedPacket::from_ethernet(&frame.0).unwrap();
+        let sliced = etherparse::SlicedPacket::from_ethernet(frame.bytes()).unwrap();
         whole = whole.or(pool.process_sliced_packet(&sliced, (), ()).unwrap());
     }
     let payload = whole.expect("not whole").payload;
@@ -438,7 +458,7 @@ pub fn together(frames: &[MemFrame]) -> (Endpoint, Endpoint, Vec<u8>) {
 
 /// Source and destination of a frame, by another's parser.
 pub fn addresses(frame: &MemFrame) -> (([u8; 4], u16), ([u8; 4], u16)) {
-    let sliced = etherparse::SlicedPacket::from_ethernet(&frame.0).unwrap();
+    let sliced = etherparse::SlicedPacket::from_ethernet(frame.bytes()).unwrap();
     let Some(etherparse::NetSlice::Ipv4(ip)) = sliced.net else { panic!("no IPv4") };
     let Some(etherparse::TransportSlice::Udp(udp)) = sliced.transport else { panic!("no UDP") };
     let ip = ip.header();
