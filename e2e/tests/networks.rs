@@ -2,8 +2,10 @@
 //! networks (`e2e/src/bed/nodes.rs` draws them).
 
 use sluice_e2e::bed::nodes::{NETWORKS, Nodes, VIP};
+use sluice_e2e::capture::{Capture, count};
 use sluice_e2e::error::expect;
-use sluice_e2e::load::curl;
+use sluice_e2e::load::{curl, download_sha256};
+use sluice_e2e::web::make_blob_of;
 use sluice_e2e::{Driver, LabError, wait_until};
 use std::collections::BTreeSet;
 
@@ -56,4 +58,91 @@ fn all_answer(nodes: &mut Nodes) -> Result<(), LabError> {
 fn each_network_has_its_own_service_on_both_nodes() {
     let name = here!(each_network_has_its_own_service_on_both_nodes);
     on(name, (Driver::AfPacket, 1), all_answer);
+}
+
+#[test]
+fn two_workers_carry_networks() {
+    on(here!(two_workers_carry_networks), (Driver::AfPacket, 2), all_answer);
+}
+
+/// What a pod downloads from the other node arrives whole: segments are cut to what fits the tunnel,
+/// and larger ones are answered with what does.
+#[test]
+fn a_large_download_fits_the_tunnel() {
+    on(here!(a_large_download_fits_the_tunnel), (Driver::AfPacket, 1), |nodes| {
+        answers(nodes, 1, "blue")?;
+        let sums = [1, 2].map(|node| make_blob_of(&nodes.pod(node, "blue").space, 20_000_000));
+        let sums = sums.into_iter().collect::<Result<BTreeSet<_>, _>>()?;
+        let client = &nodes.pod(1, "blue").space;
+        let before = packets(nodes, "blue-web")?;
+        let url = format!("http://{VIP}/blob");
+        let got = (0..2).map(|_| download_sha256(client, &url, ""));
+        let got = got.collect::<Result<BTreeSet<_>, _>>()?;
+        expect(got == sums, || format!("got {got:?}, not {sums:?}"))?;
+        let carried = packets(nodes, "blue-web")? - before;
+        expect(carried > 1000, || format!("{carried} packets"))
+    });
+}
+
+/// Packets of a service at node 1.
+fn packets(nodes: &Nodes, service: &str) -> Result<u64, LabError> {
+    let said = nodes.nodes[0].director.ask("services")?;
+    let all = said["services"].as_array().into_iter().flatten();
+    let of = all.filter(|one| one["name"] == service);
+    Ok(of.filter_map(|one| one["packets_out"].as_u64()).sum())
+}
+
+/// While blue's pods are busy nothing of theirs is on red's wires, and without its servers red has
+/// no answer, though blue's are at the same addresses.
+#[test]
+fn blue_is_not_in_red() {
+    on(here!(blue_is_not_in_red), (Driver::AfPacket, 1), |nodes| {
+        all_answer(nodes)?;
+        for (node, network) in [(1, "red"), (2, "red")] {
+            let pid = format!("nginx{}", nodes.pod(node, network).number);
+            let pod = &nodes.pod(node, network).space;
+            pod.run("sh", &["-c", &format!("kill $(cat {}/{pid}.pid)", pod.dir().display())])?
+                .ok()?;
+        }
+        let captures: Vec<_> = [1, 2]
+            .into_iter()
+            .map(|node| {
+                let pod = &nodes.pod(node, "red").space;
+                Capture::start(pod, "eth0", &format!("red{node}"))
+            })
+            .collect::<Result<_, _>>()?;
+        for node in [1, 2] {
+            expect(answers(nodes, node, "blue")?.len() == 2, || "blue has lost one".to_owned())?;
+        }
+        for capture in captures {
+            let seen = count(&capture.stop()?, "ip")?;
+            expect(seen == 0, || format!("{seen} packets in red"))?;
+        }
+        let red = curl(&nodes.pod(1, "red").space, &format!("http://{VIP}/"));
+        expect(red.is_err(), || format!("red was answered: {red:?}"))
+    });
+}
+
+/// A forwarding entry that goes, and comes back: the director follows, and says why meanwhile.
+#[test]
+fn the_director_follows_forwarding_entries() {
+    on(here!(the_director_follows_forwarding_entries), (Driver::AfPacket, 1), |nodes| {
+        answers(nodes, 1, "red")?;
+        nodes.tell_red(1, false)?;
+        let pod = &nodes.pod(1, "red").space;
+        let url = format!("http://{VIP}/");
+        let args = ["-sS", "--max-time", "1", &url];
+        wait_until("a packet without a remote", SOON, || {
+            // One of two real servers is beyond.
+            pod.run("curl", &args)?;
+            let drops = nodes.nodes[0].director.ask("drops")?;
+            let all = drops["drops"].as_array().into_iter().flatten();
+            Ok(all.into_iter().any(|one| one["reason"] == "vxlan_no_remote").then_some(()))
+        })?;
+        nodes.tell_red(1, true)?;
+        let expected: BTreeSet<_> = ["Real Server 21", "Real Server 22"].map(str::to_owned).into();
+        wait_until("both real servers", SOON, || {
+            Ok((answers(nodes, 1, "red").ok().as_ref() == Some(&expected)).then_some(()))
+        })
+    });
 }

@@ -119,9 +119,11 @@ impl Nodes {
                 if name == "red" {
                     let mac = mac(vni, other);
                     bridge(&node.space, &["add", &mac, "dev", device, "dst", &far])?;
-                    let end = format!("10.0.0.{other}");
-                    let to = ["neighbour", "add", &end, "lladdr", &mac, "dev", device];
-                    node.space.ip(&to)?;
+                    for last in [other, 100 + other] {
+                        let end = format!("10.0.0.{last}");
+                        let to = ["neighbour", "add", &end, "lladdr", &mac, "dev", device];
+                        node.space.ip(&to)?;
+                    }
                 } else {
                     let flood = "00:00:00:00:00:00";
                     bridge(&node.space, &["append", flood, "dev", device, "dst", &far])?;
@@ -132,6 +134,17 @@ impl Nodes {
             }
         }
         Ok(())
+    }
+
+    /// Says no more, or again, where red's end of the tunnel on the other node is.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn tell_red(&self, node: usize, told: bool) -> Result<(), LabError> {
+        let (other, what) = (NODES + 1 - node, if told { "add" } else { "del" });
+        let (mac, far) = (mac(NETWORKS[1].1, other), format!("192.0.2.{other}"));
+        let space = &self.nodes[node - 1].space;
+        bridge(space, &[what, &mac, "dev", "vxred", "dst", &far])
     }
 
     /// A pod by its node, from 1, and network.
