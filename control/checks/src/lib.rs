@@ -6,12 +6,14 @@
 //! that goes on from there.
 #![forbid(unsafe_code)]
 
+mod network;
 mod probe;
 mod runner;
 mod socket;
 mod spec;
 mod task;
 
+pub use network::{Exit, Exits, Network};
 pub use runner::{Board, News, Runner};
 pub use socket::{Maker, Sources, Way};
 pub use spec::{Key, Kind, Spec, Tls};

@@ -1,6 +1,7 @@
 //! Sockets of probes: not blocking, bound where the configuration says, and closed so that nothing
 //! of a probe stays behind.
 
+use crate::network::Network;
 use rustix::io::Errno;
 use sluice_health::Finding;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -83,6 +84,8 @@ pub struct Way {
     pub mark: u32,
     /// Interface that they leave by (`SO_BINDTODEVICE`).
     pub interface: Option<String>,
+    /// The isolated network whose device they leave by if there is no `interface`.
+    pub network: Option<Network>,
 }
 
 /// Why there is no conversation.
@@ -92,13 +95,15 @@ pub enum Trouble {
     Blind(String),
     /// The real server, or the way to it, did not do its part.
     Peer(String),
+    /// There is no route, says this machine's kernel or a router.
+    NoRoute(String),
 }
 
 impl From<Trouble> for Finding {
     fn from(trouble: Trouble) -> Self {
         match trouble {
             Trouble::Blind(text) => Self::blind(text),
-            Trouble::Peer(text) => Self::fail(text),
+            Trouble::Peer(text) | Trouble::NoRoute(text) => Self::fail(text),
         }
     }
 }
@@ -111,6 +116,8 @@ pub fn peer(what: &str, error: &io::Error) -> Trouble {
     let text = format!("{what}: {}", words(error));
     if errno.is_some_and(|errno| own.contains(&errno)) {
         Trouble::Blind(text)
+    } else if errno == Some(Errno::NETUNREACH) {
+        Trouble::NoRoute(text)
     } else {
         Trouble::Peer(text)
     }

@@ -6,7 +6,7 @@
 //! director but standard input, output and error.
 
 use super::Tools;
-use crate::socket::{Trouble, words};
+use crate::socket::{Trouble, Way, words};
 use crate::spec::Spec;
 use rustix::process::{Pid, Signal, kill_process_group};
 use sluice_health::Finding;
@@ -30,7 +30,12 @@ impl Drop for Group {
     }
 }
 
-pub async fn run(spec: &Spec, command: &[String], tools: &Tools) -> Result<Finding, Trouble> {
+pub async fn run(
+    spec: &Spec,
+    command: &[String],
+    way: &Way,
+    tools: &Tools,
+) -> Result<Finding, Trouble> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(Trouble::Blind("there is no program to run".to_owned()));
     };
@@ -51,6 +56,7 @@ pub async fn run(spec: &Spec, command: &[String], tools: &Tools) -> Result<Findi
         .env("SLUICE_REAL_PORT", spec.key.port.to_string())
         .env("SLUICE_CHECK_ADDRESS", spec.address.to_string())
         .env("SLUICE_CHECK_PORT", spec.port.to_string())
+        .envs(network_of(way))
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -71,6 +77,13 @@ pub async fn run(spec: &Spec, command: &[String], tools: &Tools) -> Result<Findi
         Some(code) => Finding::fail(format!("exit code {code}{said}")),
         None => Finding::fail(format!("ended by a signal{said}")),
     })
+}
+
+/// What a program needs to know to stay within its isolated network.
+fn network_of(way: &Way) -> impl Iterator<Item = (&str, &str)> {
+    let name = way.network.iter().map(|network| ("SLUICE_NETWORK", &*network.name));
+    let device = way.network.as_ref().and(way.interface.as_deref());
+    name.chain(device.map(|device| ("SLUICE_DEVICE", device)))
 }
 
 fn blind(program: &str, error: &std::io::Error) -> Trouble {
