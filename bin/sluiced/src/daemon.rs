@@ -348,7 +348,7 @@ impl Daemon {
         }
         let (kernel, plan) = (self.kernel.mirror.state(), &self.dataplane.plan);
         let published = self.kernel.networks.follow(kernel, plan, &interfaces);
-        self.health.sources.set(self.kernel.networks.stand_ins());
+        self.health.follow_kernel(&self.kernel.networks, kernel);
         self.follow_addresses();
         if let Some(sync) = &self.dataplane.sync {
             sync.follow(&published.default.plan);

@@ -4,6 +4,7 @@
 //! reload takes it along; nothing writes it down. A change does not compile anything: see
 //! [`Plan::with_health`].
 
+mod exits;
 mod passive;
 mod specs;
 
@@ -34,8 +35,10 @@ pub(crate) struct Health {
     watched: HashMap<Key, passive::Watched>,
     /// Who makes the sockets of probes through the data path.
     pub maker: Option<Maker>,
-    /// Which addresses plain probes may not come from.
-    pub sources: Sources,
+    /// Which addresses plain probes of the default network may not come from.
+    sources: Sources,
+    /// The other networks, by their names.
+    isolated: HashMap<String, exits::Isolated>,
     begun: Instant,
     /// Snapshots that workers may still have. Whoever lets go of one last frees it, which takes a
     /// while, and a worker has better things to do.
@@ -63,6 +66,7 @@ impl Health {
             watched: HashMap::new(),
             maker: None,
             sources: Sources::default(),
+            isolated: HashMap::new(),
             begun: Instant::now(),
             former: Vec::new(),
         })
@@ -72,7 +76,10 @@ impl Health {
     pub fn follow(&mut self, config: &Config, plan: Arc<Plan>) -> Arc<Plan> {
         let known = self.runner.shown();
         let known: HashMap<&Key, State> = known.iter().map(|s| (&s.spec.key, s.state)).collect();
-        let specs = specs::of(config, self.maker.as_ref(), &self.sources);
+        self.isolated = exits::isolated(config, std::mem::take(&mut self.isolated));
+        let ways = specs::Ways { sources: &self.sources, isolated: &self.isolated };
+        let specs = specs::of(config, self.maker.as_ref(), &ways);
+        exits::aim(&mut self.isolated, &specs);
         self.ids = ids(&plan);
         let watched = std::mem::take(&mut self.watched);
         self.watched = passive::watched(config, &plan, &self.ids, watched);

@@ -6,12 +6,13 @@
 
 use crate::next_hops::{NextHops, Scope};
 use crate::tunnels;
+use sluice_checks::Exit;
 use sluice_config::{Config, Device};
 use sluice_director::fib::{Fib, LinkId, PortId};
 use sluice_director::plan::Plan;
 use sluice_director::spec::NetworkId;
 use sluice_director::vxlan::Tunnels;
-use sluice_linux::Kernel;
+use sluice_linux::{Kernel, RouteResult, Table};
 use sluice_worker::{Published, Snapshot};
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -138,9 +139,39 @@ impl Networks {
         self.all.iter().flat_map(|network| network.next_hops.wanted())
     }
 
-    /// What the machine may say in place of its balanced addresses, in the default network.
-    pub fn stand_ins(&self) -> HashMap<IpAddr, IpAddr> {
-        self.all.first().map(|network| network.next_hops.stand_ins().clone()).unwrap_or_default()
+    /// What the machine may say in place of a network's balanced addresses.
+    pub fn stand_ins(&self, network: NetworkId) -> HashMap<IpAddr, IpAddr> {
+        let network = self.all.get(usize::from(network.0));
+        network.map(|network| network.next_hops.stand_ins().clone()).unwrap_or_default()
+    }
+
+    /// By which of the kernel's devices the machine itself reaches an address of an isolated
+    /// network; `None` if the network has no route to it by a port of its own.
+    pub fn exit(&self, kernel: &Kernel, network: NetworkId, address: IpAddr) -> Option<Exit> {
+        let network = self.all.get(usize::from(network.0))?;
+        let table = Table::Other(network.table(kernel)?);
+        let is_own = |ifindex| network.next_hops.has(ifindex);
+        let found = sluice_linux::lookup_in(kernel, table, address, is_own);
+        let RouteResult::NextHops(targets) = found else { return None };
+        let target = targets.iter().find(|target| is_own(target.ifindex))?;
+        Some(match &network.routes {
+            // The kernel goes by the VRF's table for what is bound to it.
+            Routes::Vrf(name) => Exit { device: name.clone(), table: None },
+            routes => {
+                let device = kernel.link(target.ifindex)?.name.clone();
+                Exit { device, table: routes.table() }
+            }
+        })
+    }
+}
+
+impl Routes {
+    /// The table that the configuration names.
+    const fn table(&self) -> Option<u32> {
+        match self {
+            Self::Table(table) => Some(*table),
+            Self::Main | Self::Vrf(_) => None,
+        }
     }
 }
 

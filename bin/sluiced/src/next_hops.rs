@@ -81,8 +81,8 @@ impl NextHops {
     ) -> Fib {
         let mut builder = FibBuilder::default();
         let own = OwnAddresses::of(kernel, plan);
-        self.stand_ins = own.stand_ins(kernel);
         let links = self.links(kernel, &own, interfaces, &mut builder);
+        self.stand_ins = own.stand_ins(kernel, |ifindex| scope.has(ifindex, &links));
         crate::prober::route(plan, kernel, &links, &mut builder);
         // As in the kernel, what is to the machine itself is routed nowhere, whatever routes say.
         let own = kernel.addresses().filter(|own| scope.has(own.ifindex, &links));
@@ -164,6 +164,11 @@ impl NextHops {
         }
     }
 
+    /// Whether one of the kernel's interfaces is a link.
+    pub fn has(&self, ifindex: u32) -> bool {
+        self.ifindexes.contains(&ifindex)
+    }
+
     /// The kernel's interface of a link.
     pub fn ifindex(&self, link: LinkId) -> Option<u32> {
         self.ifindexes.get(usize::from(link.0)).copied()
@@ -232,9 +237,15 @@ impl OwnAddresses {
         Self { best, balanced }
     }
 
-    /// For each address of the machine that is balanced the interface's own, if it has one.
-    fn stand_ins(&self, kernel: &Kernel) -> HashMap<IpAddr, IpAddr> {
+    /// For each address of the network's links that is balanced the interface's own, if it has
+    /// one.
+    fn stand_ins(
+        &self,
+        kernel: &Kernel,
+        is_of_network: impl Fn(u32) -> bool,
+    ) -> HashMap<IpAddr, IpAddr> {
         let balanced = kernel.addresses().filter(|address| self.balanced.contains(&address.ip));
+        let balanced = balanced.filter(|address| is_of_network(address.ifindex));
         let own = balanced.filter_map(|address| {
             let place = (address.ifindex, address.ip.is_ipv6());
             let (is_balanced, _, own) = *self.best.get(&place)?;

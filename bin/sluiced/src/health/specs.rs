@@ -1,6 +1,7 @@
 //! From `[[check]]` and the services that name them to what is to be probed.
 
-use sluice_checks::{Key, Kind, Maker, Sources, Spec, Tls, Way};
+use super::exits::Isolated;
+use sluice_checks::{Key, Kind, Maker, Network, Sources, Spec, Tls, Way};
 use sluice_config::{Check, CheckKind, Config, Method, RealServer, Through, VirtualService};
 use sluice_health::expect::Expect;
 use sluice_health::{Rules, dns, http};
@@ -9,14 +10,22 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How plain probes leave.
+pub struct Ways<'c> {
+    /// Addresses that those of the default network may not come from.
+    pub sources: &'c Sources,
+    /// All other networks, by their names.
+    pub isolated: &'c HashMap<String, Isolated>,
+}
+
 /// Everything that a configuration wants checked. A real server that it says is down is not.
-pub fn of(config: &Config, maker: Option<&Maker>, sources: &Sources) -> Vec<Spec> {
+pub fn of(config: &Config, maker: Option<&Maker>, ways: &Ways<'_>) -> Vec<Spec> {
     let checks: HashMap<&str, &Check> =
         config.checks.iter().map(|check| (check.name.as_str(), check)).collect();
     let mut specs = Vec::new();
     for service in &config.services {
         let Some(check) = checks.get(service.check.as_str()) else { continue };
-        let template = Template::new(check, service, sources);
+        let template = Template::new(check, service, ways);
         let reals = service.reals.iter().enumerate().filter(|(_, real)| !real.down);
         if check.through == Through::Direct {
             specs.extend(reals.map(|(_, real)| template.spec(real)));
@@ -35,6 +44,7 @@ pub fn of(config: &Config, maker: Option<&Maker>, sources: &Sources) -> Vec<Spec
 struct Template<'c> {
     check: &'c Check,
     sources: &'c Sources,
+    network: Option<&'c Network>,
     service: Arc<str>,
     name: Arc<str>,
     rules: Rules,
@@ -43,12 +53,14 @@ struct Template<'c> {
 }
 
 impl<'c> Template<'c> {
-    fn new(check: &'c Check, service: &VirtualService, sources: &'c Sources) -> Self {
+    fn new(check: &'c Check, service: &VirtualService, ways: &Ways<'c>) -> Self {
         // Only HTTP without a configured name says whom it speaks to.
         let differs = check.kind.is_http() && check.host.is_none();
+        let isolated = ways.isolated.get(&service.network);
         Self {
             check,
-            sources,
+            sources: isolated.map_or(ways.sources, |it| &it.sources),
+            network: isolated.map(|it| &it.network),
             service: service.name.as_str().into(),
             name: check.name.as_str().into(),
             rules: rules(check),
@@ -85,6 +97,7 @@ impl<'c> Template<'c> {
                 sources: self.sources.clone(),
                 mark: check.mark,
                 interface: check.interface.clone(),
+                network: self.network.cloned(),
                 ..Way::default()
             },
             place: None,

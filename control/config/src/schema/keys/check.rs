@@ -282,8 +282,9 @@ pub(crate) static COMMAND: Key = Key {
     example: "[\"/usr/local/bin/check-web\", \"--fast\"]",
     about: "Script: the program, by its absolute path, and its arguments. It runs without a \
             shell, with SLUICE_SERVICE, SLUICE_REAL_ADDRESS, SLUICE_REAL_PORT, \
-            SLUICE_CHECK_ADDRESS and SLUICE_CHECK_PORT in its environment; exit code 0 is a \
-            pass, and the first line it prints is the reason. What runs longer than `timeout_ms` \
+            SLUICE_CHECK_ADDRESS and SLUICE_CHECK_PORT in its environment, and in an isolated \
+            network SLUICE_NETWORK and SLUICE_DEVICE, its name and the device to bind sockets to; \
+            exit code 0 is a pass, and the first line it prints is the reason. What runs longer than `timeout_ms` \
             is killed, with all that it started. Only its owner (root, or the user of the \
             director) may be able to write the program.",
 };
@@ -304,7 +305,7 @@ pub(crate) static MARK: Key = Key {
 pub(crate) static INTERFACE: Key = Key {
     name: "interface",
     kind: Text(AN_INTERFACE),
-    without: Without::Unset("the kernel chooses"),
+    without: Without::Unset("the kernel chooses; in an isolated network the network's device"),
     example: "\"back\"",
-    about: "Interface that probes leave by.",
+    about: "Interface that probes leave by, also in an isolated network.",
 };

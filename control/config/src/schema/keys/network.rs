@@ -13,7 +13,9 @@ pub(crate) static SECTION: Section = Section {
             section. Nothing of one network reaches another, and the same addresses may be in use \
             in several. Takes effect at a start only. `[announce]`, checks with `through = \
             \"service\"` and tunnels to real servers are for the default network only so far; \
-            `[sync]` tells other directors of its sessions alone.",
+            `[sync]` tells other directors of its sessions alone. Direct checks leave by the \
+            network's own devices, see `vrf` and `table`; without a route in the network they \
+            fail, and nothing is sent.",
     keys: &[&NAME, &TABLE, &VRF, &CIDR, &SESSIONS],
     sections: &[],
 };
@@ -32,7 +34,12 @@ pub(crate) static TABLE: Key = Key {
     example: "100",
     about: "Number of the kernel's routing table that has its routes (`ip route show table 100`); \
             unique, and none of 253, 254 and 255, which are the default network's. Either this or \
-            `vrf`.",
+            `vrf`. Health checks are bound to the interface by which this table reaches the real \
+            server. For them the kernel itself must go by the table, which takes a rule for each \
+            such interface and family: `ip rule add oif back lookup 100`, `ip -6 rule add oif \
+            back lookup 100`. Without it IPv4 reaches neighbours only (others give no answer), \
+            and IPv6 nobody unless the main table has a route by the interface (`network is \
+            unreachable`).",
 };
 pub(crate) static VRF: Key = Key {
     name: "vrf",
@@ -40,7 +47,7 @@ pub(crate) static VRF: Key = Key {
     without: Without::Unset("`table` is needed"),
     example: "\"vrf-blue\"",
     about: "Name of the kernel's VRF device whose table has its routes (`ip vrf show`); unique. \
-            Either this or `table`.",
+            Either this or `table`. Health checks are bound to the device, and need no rule.",
 };
 pub(crate) static CIDR: Key = Key {
     name: "cidr",
