@@ -195,3 +195,6 @@ pub(crate) fn of_ports(config: &Config) -> Vec<NetworkId> {
 pub(crate) fn part(plan: &Arc<Plan>, network: NetworkId) -> Arc<Plan> {
     if plan.networks.is_empty() { Arc::clone(plan) } else { Arc::new(plan.of_network(network)) }
 }
+
+#[cfg(test)]
+mod tests;
