@@ -284,9 +284,9 @@ pub(crate) static COMMAND: Key = Key {
             shell, with SLUICE_SERVICE, SLUICE_REAL_ADDRESS, SLUICE_REAL_PORT, \
             SLUICE_CHECK_ADDRESS and SLUICE_CHECK_PORT in its environment, and in an isolated \
             network SLUICE_NETWORK and SLUICE_DEVICE, its name and the device to bind sockets to; \
-            exit code 0 is a pass, and the first line it prints is the reason. What runs longer than `timeout_ms` \
-            is killed, with all that it started. Only its owner (root, or the user of the \
-            director) may be able to write the program.",
+            exit code 0 is a pass, and the first line it prints is the reason. What runs longer \
+            than `timeout_ms` is killed, with all that it started. Only its owner (root, or the \
+            user of the director) may be able to write the program.",
 };
 pub(crate) static SOURCE: Key = Key {
     name: "source",
