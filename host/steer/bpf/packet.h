@@ -40,6 +40,13 @@ struct extension {
 	__be32 identification;
 };
 
+/* A VXLAN's header, behind that of UDP (RFC 7348 5). */
+struct vxlan {
+	__u8 flags;
+	__u8 reserved[3];
+	__be32 vni;
+};
+
 enum fragment {
 	WHOLE,
 	FIRST,
@@ -59,6 +66,8 @@ struct packet {
 	__u8 is_ipv6;
 	/* Where in the frame its transport header starts. */
 	__u32 transport;
+	/* That of the VXLAN that it was in, or 0. */
+	__u32 network;
 };
 
 static __always_inline int has_ports(__u8 protocol)

@@ -12,7 +12,8 @@
  *   - ICMP errors about any of these: the answer to the quoted packet would be the director's;
  *     and those about a tunnel packet of its own;
  *   - later fragments of a protocol that is taken there, unless the first fragment went to the
- *     kernel.
+ *     kernel;
+ *   - but first of all, VXLAN to an address and port of a virtual port (see is_tunnelled_ours).
  * "Elsewhere" is no address of this machine, no multicast and no link-local address: connections of
  * real servers to the machine itself are the kernel's.
  *
@@ -30,6 +31,7 @@
 
 #include <linux/if_ether.h>
 #include <linux/in.h>
+#include <linux/udp.h>
 
 #include <bpf/bpf_endian.h>
 
@@ -37,12 +39,15 @@
 #define PROTOCOL_OSPF 89
 #define PROTOCOL_VRRP 112
 #define ADDRESS_BITS 128
-#define ENDPOINT_BITS 160
+#define ENDPOINT_BITS 176
+#define VXLAN_HAS_VNI 0x08
 
 #define V4_ECHO_REPLY 0
 #define V4_ECHO_REQUEST 8
 #define V6_ECHO_REQUEST 128
 #define V6_ECHO_REPLY 129
+#define V6_FIRST_OF_NEIGHBOURS 133
+#define V6_LAST_OF_NEIGHBOURS 137
 
 struct vlan_tag {
 	__be16 control;
@@ -171,9 +176,12 @@ static __always_inline int is_translated(const struct settings *set, const struc
 	return found && rules & *found ? 1 : 0;
 }
 
-/* Whether a packet is the director's, errors and what was seen of its datagram aside. */
+/* Whether a packet is the director's, errors and what was seen of its datagram aside. In a VXLAN
+ * everything is that is not for this machine itself: only the director knows the way from there.
+ */
 __noinline int is_ours(struct packet *packet)
 {
+	struct address_in at = {};
 	struct port_prefix key = {};
 	struct settings *set;
 	struct role *role;
@@ -181,9 +189,12 @@ __noinline int is_ours(struct packet *packet)
 
 	if (!packet)
 		return 0;
-	key.endpoint.protocol = packet->protocol;
+	at.address = packet->destination;
+	at.network = packet->network;
+	role = bpf_map_lookup_elem(&addresses, &at);
 	key.endpoint.address = packet->destination;
-	role = bpf_map_lookup_elem(&addresses, &key.endpoint.address);
+	key.endpoint.network = packet->network;
+	key.endpoint.protocol = packet->protocol;
 	if (role) {
 		if (is_to_quick_port(role, packet))
 			return 1;
@@ -191,15 +202,18 @@ __noinline int is_ours(struct packet *packet)
 		key.endpoint.port = packet->destination_port;
 		if (takes(role->to, &key, packet->fragment != LATER) || is_to_pool(role, packet))
 			return 1;
-		if (role->to || role->flags)
+		if (packet->network ? role->flags & OWN : role->to || role->flags)
 			return 0;
 	}
+	if (packet->network)
+		return !is_special(&packet->destination);
 	set = bpf_map_lookup_elem(&settings, &first);
 	if (!set || !(set->flags & (BY_SOURCE | BY_NETWORK)) || is_special(&packet->destination))
 		return 0;
 	if (set->flags & BY_SOURCE) {
+		at.address = packet->source;
+		role = bpf_map_lookup_elem(&addresses, &at);
 		key.endpoint.address = packet->source;
-		role = bpf_map_lookup_elem(&addresses, &key.endpoint.address);
 		key.endpoint.end = SOURCE;
 		key.endpoint.port = packet->source_port;
 		if (role && takes(role->from, &key, packet->fragment != LATER))
@@ -290,10 +304,11 @@ __noinline int is_error_ours(struct xdp_md *context, struct packet *error)
 		return 0;
 	if (!is_same(&quoted.source, &error->destination))
 		return 0;
-	if (is_own_tunnel(&quoted))
+	if (!error->network && is_own_tunnel(&quoted))
 		return 1;
 	if (is_icmp(&quoted) && is_error(&quoted))
 		return 0;
+	quoted.network = error->network;
 	reverse(&quoted);
 	return is_ours(&quoted);
 }
@@ -312,6 +327,7 @@ __noinline int is_fragment_ours(struct packet *packet)
 	datagram.source = packet->source;
 	datagram.destination = packet->destination;
 	datagram.identification = packet->identification;
+	datagram.network = packet->network;
 	datagram.protocol = packet->protocol;
 	if (packet->fragment == LATER && bpf_map_lookup_elem(&kernels, &datagram))
 		return 0;
@@ -328,6 +344,98 @@ __noinline int is_fragment_ours(struct packet *packet)
 	return 0;
 }
 
+static __always_inline int is_own(const struct packet *packet)
+{
+	struct address_in at = { .address = packet->destination, .network = packet->network };
+	struct role *role = bpf_map_lookup_elem(&addresses, &at);
+
+	return role && role->flags & OWN;
+}
+
+/* Whether a packet is a router or neighbour solicitation or advertisement, or a redirect. */
+static __always_inline int is_between_neighbours(const struct packet *packet)
+{
+	return packet->is_ipv6 && is_icmp(packet) && packet->type >= V6_FIRST_OF_NEIGHBOURS &&
+	       packet->type <= V6_LAST_OF_NEIGHBOURS;
+}
+
+/* Where a transport header is without tags, options and extension headers. */
+static __always_inline __u32 plain_transport(const struct packet *packet)
+{
+	return sizeof(struct ethhdr) +
+	       (packet->is_ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+}
+
+/* Whether a packet may be VXLAN that the director reads: whole, and without tags, options and
+ * extension headers, any of which would move the UDP header.
+ */
+static __always_inline int may_be_tunnelled(const struct packet *packet)
+{
+	struct settings *set;
+	__u32 first = 0;
+
+	if (packet->protocol != IPPROTO_UDP || packet->fragment != WHOLE ||
+	    packet->transport != plain_transport(packet))
+		return 0;
+	set = bpf_map_lookup_elem(&settings, &first);
+	return set && set->flags & BY_VXLAN;
+}
+
+enum tunnelled {
+	NOT_TUNNELLED,
+	DIRECTORS,
+	KERNELS,
+};
+
+/* Whose a UDP datagram is if it is sent to an address and port of virtual ports, whatever else
+ * may be taken there. Of these networks the director gets the unicast IP packets, but
+ *   - those to the machine's own addresses in the network, unless a service or a local address's
+ *     pool takes them (an ICMP error, what it quotes);
+ *   - those that no router may forward: neighbour discovery, link-local destinations.
+ * The kernel's own VXLAN device gets the rest and answers it: ARP, tagged frames, groups, unknown
+ * networks, whatever is cut short.
+ */
+__noinline int is_tunnelled_ours(struct xdp_md *context, struct packet *outer)
+{
+	void *end = (void *)(long)context->data_end;
+	struct vxlan_key key = { .vni = ANY_VNI };
+	struct packet packet = {};
+	struct ethhdr *ethernet;
+	struct vxlan *vxlan;
+	__u32 *network;
+	__u64 at;
+
+	if (!outer)
+		return NOT_TUNNELLED;
+	key.local = outer->destination;
+	key.port = outer->destination_port;
+	if (!bpf_map_lookup_elem(&vxlans, &key))
+		return NOT_TUNNELLED;
+	at = plain_transport(outer) + sizeof(struct udphdr);
+	vxlan = (void *)(long)context->data + at;
+	ethernet = (void *)(vxlan + 1);
+	if ((void *)(ethernet + 1) > end || !(vxlan->flags & VXLAN_HAS_VNI))
+		return KERNELS;
+	key.vni = bpf_ntohl(vxlan->vni) >> 8;
+	network = bpf_map_lookup_elem(&vxlans, &key);
+	if (!network || ethernet->h_dest[0] & 1)
+		return KERNELS;
+	packet.network = *network;
+	at += sizeof(*vxlan) + sizeof(*ethernet);
+	if (ethernet->h_proto == bpf_htons(ETH_P_IP)) {
+		if (!read_ipv4(context, at, &packet))
+			return KERNELS;
+	} else if (ethernet->h_proto != bpf_htons(ETH_P_IPV6) ||
+		   !read_ipv6(context, at, &packet) || is_between_neighbours(&packet)) {
+		return KERNELS;
+	}
+	if (packet.fragment != WHOLE)
+		return is_fragment_ours(&packet) ? DIRECTORS : KERNELS;
+	if (is_error(&packet) && is_own(&packet))
+		return is_error_ours(context, &packet) ? DIRECTORS : KERNELS;
+	return is_ours(&packet) ? DIRECTORS : KERNELS;
+}
+
 /* Whether the frame is the director's. */
 static __always_inline int is_frame_ours(struct xdp_md *context)
 {
@@ -336,6 +444,7 @@ static __always_inline int is_frame_ours(struct xdp_md *context)
 	__u64 at = sizeof(*ethernet);
 	struct packet packet = {};
 	__be16 protocol;
+	int tunnelled;
 
 	/* Multicast and broadcast are never taken. */
 	if ((void *)(ethernet + 1) > end || ethernet->h_dest[0] & 1)
@@ -360,6 +469,11 @@ static __always_inline int is_frame_ours(struct xdp_md *context)
 			return 0;
 	} else {
 		return 0;
+	}
+	if (may_be_tunnelled(&packet)) {
+		tunnelled = is_tunnelled_ours(context, &packet);
+		if (tunnelled != NOT_TUNNELLED)
+			return tunnelled == DIRECTORS;
 	}
 	if (packet.fragment != WHOLE)
 		return is_fragment_ours(&packet);

@@ -59,11 +59,21 @@ struct role {
 	struct quick_port quick[QUICK_PORTS];
 };
 
+/* An address in a network: 0 for what is received as it is, the number of an isolated network for
+ * what is in its VXLANs. There the same addresses may be somebody else's.
+ */
+struct address_in {
+	struct address address;
+	__u32 network;
+};
+
 struct endpoint {
 	struct address address;
+	__u16 network;
 	__u8 end;
 	__u8 protocol;
 	__be16 port;
+	__u16 zero;
 };
 
 /* Ports by their leading bits: a range is some of these. */
@@ -81,6 +91,7 @@ struct address_prefix {
 #define BY_SOURCE 1
 #define BY_NETWORK 2
 #define BY_TUNNEL 4
+#define BY_VXLAN 8
 
 /* For each protocol of source NAT the classes of rules that take it. */
 struct settings {
@@ -95,7 +106,19 @@ struct datagram {
 	struct address source;
 	struct address destination;
 	__be32 identification;
-	__u32 protocol;
+	__u16 network;
+	__u16 protocol;
+};
+
+/* In place of a network identifier, which has 24 bits: any. */
+#define ANY_VNI 0xffffffff
+
+/* What a VXLAN's packets are sent to. */
+struct vxlan_key {
+	struct address local;
+	__u32 vni;
+	__be16 port;
+	__u16 zero;
 };
 
 enum counter {
@@ -117,7 +140,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 262144);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct address);
+	__type(key, struct address_in);
 	__type(value, struct role);
 } addresses SEC(".maps");
 
@@ -171,6 +194,17 @@ struct {
 	__type(key, __be16);
 	__type(value, __u8);
 } tunnel_ports SEC(".maps");
+
+/* The network of each VXLAN, and for each address and port that one is sent to an entry with
+ * ANY_VNI, whose value means nothing.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct vxlan_key);
+	__type(value, __u32);
+} vxlans SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -5,16 +5,20 @@
 //! together (the bit vectors of Lakshman and Stiliadis, 1998): three lookups, however many rules.
 //! A class keeps its bit as long as it exists, so that while the maps change one after another no
 //! packet of a rule that stays is missed.
+//!
+//! What isolated networks have is kept in the same maps as what the default one has, told apart by
+//! the network's number in the keys.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use crate::layout::{
-    ALL_PORTS, AddressKey, BY_NETWORK, BY_SOURCE, BY_TUNNEL, EVERYTHING, End, EndpointKey,
-    EndpointMatch, LOCAL, LOCAL_ECHO, Matches, Network, OWN, PORT_BITS_START, PortKey, PrefixKey,
-    Role, RoleValue, SOME_PORTS, SOME_RANGES, SettingsValue, SnatMatch, address_key, blocks, class,
-    endpoint_key, masked, prefix_key,
+    ALL_PORTS, ANY_VNI, AddressInKey, AddressKey, BY_NETWORK, BY_SOURCE, BY_TUNNEL, BY_VXLAN,
+    EVERYTHING, End, EndpointKey, EndpointMatch, LOCAL, LOCAL_ECHO, LocalMatch, Matches, Network,
+    OWN, PORT_BITS_START, PortKey, PrefixKey, Role, RoleValue, SOME_PORTS, SOME_RANGES,
+    SettingsValue, SnatMatch, VxlanKey, VxlanMatch, address_in_key, blocks, class, endpoint_key,
+    masked, prefix_key, vxlan_key,
 };
 use crate::{Error, Result};
 
@@ -24,14 +28,24 @@ pub(crate) const CLASSES: usize = 64;
 /// What each map is to hold.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
-    pub addresses: BTreeMap<AddressKey, RoleValue>,
+    pub addresses: BTreeMap<AddressInKey, RoleValue>,
     pub endpoints: BTreeMap<EndpointKey, u8>,
-    pub ranges: BTreeMap<PrefixKey<20>, u8>,
+    pub ranges: BTreeMap<PrefixKey<24>, u8>,
     pub inside: BTreeMap<PrefixKey<16>, u64>,
     pub outside: BTreeMap<PrefixKey<16>, u64>,
     pub tunnels: BTreeMap<PrefixKey<16>, u8>,
     pub tunnel_ports: BTreeMap<PortKey, u8>,
+    pub vxlans: BTreeMap<VxlanKey, u32>,
     pub settings: SettingsValue,
+}
+
+/// What a network has by address.
+struct Members<'a> {
+    network: u16,
+    services: &'a [EndpointMatch],
+    locals: &'a [LocalMatch],
+    reals: &'a [EndpointMatch],
+    own: &'a [IpAddr],
 }
 
 /// Where rules of source NAT apply, and to what.
@@ -92,21 +106,50 @@ impl Contents {
     /// What the maps are to hold for some matches. `classes` remembers the bits between calls.
     pub fn of(matches: &Matches, classes: &mut Classes) -> Result<Self> {
         let mut contents = Self::default();
-        let mut roles: BTreeMap<AddressKey, Role> = BTreeMap::new();
-        for own in &matches.own {
-            roles.entry(address_key(*own)).or_default().flags |= OWN;
+        contents.take_network(&Members {
+            network: 0,
+            services: &matches.services,
+            locals: &matches.locals,
+            reals: &matches.reals,
+            own: &matches.own,
+        });
+        for inner in matches.inner.iter().filter(|inner| inner.network != 0) {
+            contents.take_network(&Members {
+                network: inner.network,
+                services: &inner.services,
+                locals: &inner.locals,
+                reals: &[],
+                own: &inner.own,
+            });
         }
-        for local in &matches.locals {
-            let role = roles.entry(address_key(local.address)).or_default();
+        contents.take_vxlans(&matches.vxlan);
+        contents.take_rules(&matches.snat, classes)?;
+        contents.tunnels = matches.tunnels.iter().map(|net| (prefix_key(*net), 1)).collect();
+        let ports = matches.tunnel_ports.iter();
+        contents.tunnel_ports = ports.map(|port| (port.to_be_bytes(), 1)).collect();
+        let flag = |set: bool, flag: u64| if set { flag } else { 0 };
+        contents.settings[0] |= flag(!contents.vxlans.is_empty(), BY_VXLAN)
+            | flag(!matches.snat.is_empty(), BY_NETWORK)
+            | flag(!matches.tunnels.is_empty(), BY_TUNNEL);
+        Ok(contents)
+    }
+
+    /// Enters what a network has.
+    fn take_network(&mut self, members: &Members<'_>) {
+        let mut roles: BTreeMap<IpAddr, Role> = BTreeMap::new();
+        for own in members.own {
+            roles.entry(*own).or_default().flags |= OWN;
+        }
+        for local in members.locals {
+            let role = roles.entry(local.address).or_default();
             role.flags |= LOCAL | if local.echo { LOCAL_ECHO } else { 0 };
             (role.first, role.last) = (*local.ports.start(), *local.ports.end());
         }
-        for (end, endpoints) in
-            [(End::Destination, &matches.services), (End::Source, &matches.reals)]
+        for (end, endpoints) in [(End::Destination, members.services), (End::Source, members.reals)]
         {
             for ((address, protocol), ports) in merged(endpoints) {
-                let bits = contents.take_ports(end, address, protocol, &ports);
-                let role = roles.entry(address_key(address)).or_default();
+                let bits = self.take_ports((members.network, end), address, protocol, &ports);
+                let role = roles.entry(address).or_default();
                 match end {
                     End::Source => role.from |= bits,
                     End::Destination => {
@@ -118,22 +161,27 @@ impl Contents {
                 }
             }
         }
-        contents.take_rules(&matches.snat, classes)?;
-        contents.tunnels = matches.tunnels.iter().map(|net| (prefix_key(*net), 1)).collect();
-        let ports = matches.tunnel_ports.iter();
-        contents.tunnel_ports = ports.map(|port| (port.to_be_bytes(), 1)).collect();
-        let flag = |set: bool, flag: u64| if set { flag } else { 0 };
-        contents.settings[0] = flag(roles.values().any(|role| role.from != 0), BY_SOURCE)
-            | flag(!matches.snat.is_empty(), BY_NETWORK)
-            | flag(!matches.tunnels.is_empty(), BY_TUNNEL);
-        contents.addresses = roles.into_iter().map(|(key, role)| (key, role.value())).collect();
-        Ok(contents)
+        if roles.values().any(|role| role.from != 0) {
+            self.settings[0] |= BY_SOURCE;
+        }
+        for (address, role) in roles {
+            self.addresses.insert(address_in_key(members.network, address), role.value());
+        }
+    }
+
+    /// Enters VXLANs, each with the address and port that it is sent to.
+    fn take_vxlans(&mut self, vxlans: &[VxlanMatch]) {
+        for vxlan in vxlans.iter().filter(|vxlan| vxlan.network != 0) {
+            let key = |vni| vxlan_key(vxlan.local, vxlan.port, vni);
+            self.vxlans.entry(key(vxlan.vni)).or_insert_with(|| vxlan.network.into());
+            self.vxlans.insert(key(ANY_VNI), 0);
+        }
     }
 
     /// Enters the ports of a protocol at an address, and returns the bits of its role.
     fn take_ports(
         &mut self,
-        end: End,
+        end: (u16, End),
         address: IpAddr,
         protocol: u8,
         ports: &[RangeInclusive<u16>],

@@ -68,6 +68,39 @@ pub struct SnatMatch {
     pub icmp: bool,
 }
 
+/// A VXLAN whose packets are the director's, but for those that only the kernel can answer: ARP,
+/// neighbour discovery, groups, and what is sent to the machine's own addresses in the network.
+///
+/// That is for whole datagrams in untagged frames, without IP options or extension headers. Of a
+/// VXLAN that is named twice, the first counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct VxlanMatch {
+    /// Outer destination address.
+    pub local: IpAddr,
+    /// UDP destination port.
+    pub port: u16,
+    /// The network identifier, 24 bits.
+    pub vni: u32,
+    /// The isolated network that its packets are in: the [`InnerMatch`] of that number. Not 0,
+    /// which is what is in no VXLAN: such a VXLAN is left to the kernel.
+    pub network: u16,
+}
+
+/// What is whose in an isolated network, for packets out of its VXLANs. What is to no address of
+/// these is the director's: it routes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct InnerMatch {
+    /// The network's number, from 1; the same as long as the network exists.
+    pub network: u16,
+    /// By destination: virtual services.
+    pub services: Vec<EndpointMatch>,
+    /// By destination: local addresses.
+    pub locals: Vec<LocalMatch>,
+    /// The machine's own addresses in the network: what is sent to them is the kernel's, but what
+    /// `services` and `locals` take.
+    pub own: Vec<IpAddr>,
+}
+
 /// All that a steering program takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matches {
@@ -85,12 +118,20 @@ pub struct Matches {
     pub tunnel_ports: Vec<u16>,
     /// The machine's own addresses: nothing sent to them is taken by its source.
     pub own: Vec<IpAddr>,
+    /// VXLANs that arrive here.
+    pub vxlan: Vec<VxlanMatch>,
+    /// The networks that these are of.
+    pub inner: Vec<InnerMatch>,
 }
 
-/// Key of the map `addresses`: `struct address`.
+/// `struct address`.
 pub(crate) type AddressKey = [u8; 16];
+/// Key of the map `addresses`: `struct address_in`.
+pub(crate) type AddressInKey = [u8; 20];
 /// Key of the map `endpoints`: `struct endpoint`.
-pub(crate) type EndpointKey = [u8; 20];
+pub(crate) type EndpointKey = [u8; 24];
+/// Key of the map `vxlans`: `struct vxlan_key`.
+pub(crate) type VxlanKey = [u8; 24];
 /// Key of the map `tunnel_ports`: a port in network order.
 pub(crate) type PortKey = [u8; 2];
 /// Key of a map of prefixes, without the number of bits that count.
@@ -103,7 +144,10 @@ pub(crate) const QUICK_PORTS: usize = 4;
 pub(crate) type SettingsValue = [u64; 4];
 
 /// Bits of an endpoint in front of its port.
-pub(crate) const PORT_BITS_START: u32 = 144;
+pub(crate) const PORT_BITS_START: u32 = 160;
+
+/// In place of a VXLAN's identifier: any.
+pub(crate) const ANY_VNI: u32 = u32::MAX;
 
 /// Which end of a packet an endpoint is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,6 +173,7 @@ pub(crate) const LOCAL_ECHO: u16 = 4;
 pub(crate) const BY_SOURCE: u64 = 1;
 pub(crate) const BY_NETWORK: u64 = 2;
 pub(crate) const BY_TUNNEL: u64 = 4;
+pub(crate) const BY_VXLAN: u64 = 8;
 
 /// The place of a protocol with ports in a role's bits.
 pub(crate) fn class(protocol: u8) -> Option<u16> {
@@ -179,13 +224,36 @@ pub(crate) fn address_key(address: IpAddr) -> AddressKey {
     }
 }
 
-/// A port of a protocol at an address.
-pub(crate) fn endpoint_key(end: End, address: IpAddr, protocol: u8, port: u16) -> EndpointKey {
+/// An address in a network.
+pub(crate) fn address_in_key(network: u16, address: IpAddr) -> AddressInKey {
     let mut key = [0; 20];
     key[..16].copy_from_slice(&address_key(address));
-    key[16] = end as u8;
-    key[17] = protocol;
-    key[18..].copy_from_slice(&port.to_be_bytes());
+    key[16..].copy_from_slice(&u32::from(network).to_ne_bytes());
+    key
+}
+
+/// A port of a protocol at an end of packets in a network.
+pub(crate) fn endpoint_key(
+    (network, end): (u16, End),
+    address: IpAddr,
+    protocol: u8,
+    port: u16,
+) -> EndpointKey {
+    let mut key = [0; 24];
+    key[..16].copy_from_slice(&address_key(address));
+    key[16..18].copy_from_slice(&network.to_ne_bytes());
+    key[18] = end as u8;
+    key[19] = protocol;
+    key[20..22].copy_from_slice(&port.to_be_bytes());
+    key
+}
+
+/// A VXLAN at an address and port.
+pub(crate) fn vxlan_key(local: IpAddr, port: u16, vni: u32) -> VxlanKey {
+    let mut key = [0; 24];
+    key[..16].copy_from_slice(&address_key(local));
+    key[16..20].copy_from_slice(&vni.to_ne_bytes());
+    key[20..22].copy_from_slice(&port.to_be_bytes());
     key
 }
 

@@ -20,7 +20,7 @@ mod steer;
 mod table;
 
 pub use descriptors::{Held, descriptors_held};
-pub use layout::{EndpointMatch, LocalMatch, Matches, Network, SnatMatch};
+pub use layout::{EndpointMatch, InnerMatch, LocalMatch, Matches, Network, SnatMatch, VxlanMatch};
 pub use link::Mode;
 pub use seal::Seal;
 pub use stale::{detach, release_stale};

@@ -7,7 +7,9 @@ use aya::maps::{Array, HashMap, Map, MapData, MapInfo, PerCpuArray, XskMap};
 use aya::programs::{ProgramInfo, loaded_programs};
 
 use crate::contents::{Classes, Contents};
-use crate::layout::{AddressKey, EndpointKey, PortKey, PrefixKey, RoleValue, SettingsValue};
+use crate::layout::{
+    AddressInKey, EndpointKey, PortKey, PrefixKey, RoleValue, SettingsValue, VxlanKey,
+};
 use crate::table::Table;
 use crate::{Error, Matches, Mode, PROGRAM, Result, link};
 
@@ -17,13 +19,14 @@ type Prefixes<const N: usize, V> = Table<LpmTrie<MapData, [u8; N], V>, PrefixKey
 /// The steering program of one interface.
 pub struct Steer {
     mode: Mode,
-    addresses: Hashed<AddressKey, RoleValue>,
+    addresses: Hashed<AddressInKey, RoleValue>,
     endpoints: Hashed<EndpointKey, u8>,
-    ranges: Prefixes<20, u8>,
+    ranges: Prefixes<24, u8>,
     inside: Prefixes<16, u64>,
     outside: Prefixes<16, u64>,
     tunnels: Prefixes<16, u8>,
     tunnel_ports: Hashed<PortKey, u8>,
+    vxlans: Hashed<VxlanKey, u32>,
     settings: Array<MapData, SettingsValue>,
     counters: PerCpuArray<MapData, u64>,
     classes: Classes,
@@ -96,6 +99,7 @@ impl Steer {
             outside: Table::open("outside", find("outside")?)?,
             tunnels: Table::open("tunnels", find("tunnels")?)?,
             tunnel_ports: Table::open("tunnel_ports", find("tunnel_ports")?)?,
+            vxlans: Table::open("vxlans", find("vxlans")?)?,
             settings: find("settings")?.try_into().map_err(wrong)?,
             counters: find("counters")?.try_into().map_err(wrong)?,
             classes: Classes::default(),
@@ -117,8 +121,8 @@ impl Steer {
         self.present = None;
         let wanted = Contents::of(matches, &mut self.classes)?;
         let mut changed = Changed::default();
-        // A role or an inside network makes the program look at the other maps, so these come
-        // first when something is added and last when it goes.
+        // A role, an inside network or a VXLAN makes the program look at the other maps, so these
+        // are filled first and emptied last.
         changed.added += self.endpoints.add(&wanted.endpoints)?;
         changed.added += self.ranges.add(&wanted.ranges)?;
         changed.added += self.outside.add(&wanted.outside)?;
@@ -130,6 +134,8 @@ impl Steer {
         })?;
         changed.added += self.addresses.add(&wanted.addresses)?;
         changed.added += self.inside.add(&wanted.inside)?;
+        changed.added += self.vxlans.add(&wanted.vxlans)?;
+        changed.removed += self.vxlans.prune(&wanted.vxlans)?;
         changed.removed += self.inside.prune(&wanted.inside)?;
         changed.removed += self.addresses.prune(&wanted.addresses)?;
         changed.removed += self.endpoints.prune(&wanted.endpoints)?;

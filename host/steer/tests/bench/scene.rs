@@ -92,6 +92,7 @@ pub fn matches(v6: bool) -> Matches {
         tunnels: vec![net(v6, TUNNEL, 28)],
         tunnel_ports: vec![6080],
         own: [&OWN[..], &[VIP, LADDR]].concat().into_iter().map(at).collect(),
+        ..Matches::default()
     }
 }
 
