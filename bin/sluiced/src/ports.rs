@@ -4,7 +4,7 @@ use crate::crew::Crew;
 use crate::errors::Error;
 use crate::guard::Guard;
 use crate::queues::PortQueue;
-use crate::steering::Ground;
+use crate::steering::{Ground, TunnelPort};
 use crate::{networks, wiring};
 use sluice_config::Config;
 use sluice_director::counters::Counters;
@@ -118,22 +118,29 @@ impl Ports {
     /// changes; what failed is tried again by the next call.
     pub fn steer(&mut self, plan: &Arc<Plan>, kernel: &Kernel, counted: &Counters) {
         let ground = Ground::of(plan, kernel, &self.interfaces(), counted);
+        let ground = ground.with_tunnels(kernel, &self.tunnels());
         if self.ground.as_ref() == Some(&ground) {
             return;
         }
         let mut by_network = BTreeMap::new();
         for network in self.slots.iter().map(|slot| slot.network).chain([NetworkId::DEFAULT]) {
             let ports = self.slots.iter().zip(0..).filter(|(slot, _)| slot.network == network);
-            let ports = ports.map(|(_, id)| PortId(id)).collect();
-            let matches = || ground.matches(&networks::part(plan, network), &ports);
-            by_network.entry(network).or_insert_with(matches);
+            let ports: BTreeSet<PortId> = ports.map(|(_, id)| PortId(id)).collect();
+            by_network.entry(network).or_insert_with(|| {
+                let matches = ground.matches(&networks::part(plan, network), &ports);
+                (ports, matches)
+            });
         }
-        if let (Some(guard), Some(matches)) = (&self.guard, by_network.get(&NetworkId::DEFAULT)) {
-            guard.set(matches.clone(), self.guarded(kernel));
+        if let Some((ports, mut matches)) = by_network.remove(&NetworkId::DEFAULT) {
+            if let Some(guard) = &self.guard {
+                guard.set(matches.clone(), self.guarded(kernel));
+            }
+            ground.take_tunnels(&mut matches, &by_network);
+            by_network.insert(NetworkId::DEFAULT, (ports, matches));
         }
         let mut all = true;
         for slot in &mut self.slots {
-            let Some(matches) = by_network.get(&slot.network) else { continue };
+            let Some((_, matches)) = by_network.get(&slot.network) else { continue };
             let Some(steer) = slot.open.as_mut().and_then(|open| open.steer.as_mut()) else {
                 continue;
             };
@@ -189,6 +196,15 @@ impl Ports {
             Some((id, name.to_owned()))
         };
         self.slots.iter().enumerate().filter_map(of).collect()
+    }
+
+    /// The ports that are tunnels.
+    fn tunnels(&self) -> Vec<TunnelPort> {
+        let tunnels = self.slots.iter().zip(0..).filter(|(slot, _)| slot.is_tunnel());
+        let of = |(slot, id): (&PortSlot, u16)| {
+            Some((PortId(id), slot.network, slot.config.device.interface()?.to_owned()))
+        };
+        tunnels.filter_map(of).collect()
     }
 
     /// Closes ports whose interface vanished and opens those whose interface is there again.

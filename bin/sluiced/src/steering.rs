@@ -2,20 +2,25 @@
 //!
 //! By AF_XDP a packet that is taken cannot be given back to the kernel, so what the plan leaves
 //! open is narrowed here: source NAT is for what leaves the networks it is for, and a rule for one
-//! port is not for networks that the machine has on other interfaces.
+//! port is not for networks that the machine has on other interfaces. Of what arrives in tunnels the
+//! kernel keeps what is sent to its own addresses in the tunnel's network, services and pools aside.
 
+use crate::tunnels;
 use sluice_director::counters::Counters;
 use sluice_director::fib::PortId;
 use sluice_director::plan::{LocalId, Plan, Pool, Real, Snat};
 use sluice_director::spec::{Mode, Network, NetworkId, Protocol};
 use sluice_linux::Kernel;
-use sluice_steer::{EndpointMatch, LocalMatch, Matches, SnatMatch};
-use std::collections::BTreeSet;
+use sluice_steer::{EndpointMatch, InnerMatch, LocalMatch, Matches, SnatMatch, VxlanMatch};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 /// An address of the machine: interface, address, bits of the network around it.
 type Own = (u32, IpAddr, u8);
+
+/// A port that is a tunnel: its network, and the name of the kernel's device.
+pub type TunnelPort = (PortId, NetworkId, String);
 
 /// What matches are made of. While it is the same they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +31,10 @@ pub struct Ground {
     leaving: BTreeSet<usize>,
     /// The interfaces, VLANs included, of each port.
     ports: Vec<(PortId, Vec<u32>)>,
+    /// The tunnels that can be used.
+    tunnels: Vec<VxlanMatch>,
+    /// For each tunnel's port the interfaces around its device.
+    around: Vec<(PortId, BTreeSet<u32>)>,
 }
 
 impl Ground {
@@ -48,7 +57,49 @@ impl Ground {
             own: kernel.addresses().map(|own| (own.ifindex, own.ip, own.prefix_len)).collect(),
             leaving: gone.filter(active).collect(),
             ports: interfaces.iter().map(|(port, name)| (*port, links(name))).collect(),
+            ..Self::default()
         }
+    }
+
+    /// Looks at tunnels, too.
+    pub fn with_tunnels(mut self, kernel: &Kernel, tunnels: &[TunnelPort]) -> Self {
+        let steered = |(_, network, name): &TunnelPort| tunnels::steered(kernel, *network, name);
+        self.tunnels = tunnels.iter().filter_map(steered).collect();
+        let around = |(port, _, name): &TunnelPort| (*port, tunnels::around(kernel, name));
+        self.around = tunnels.iter().map(around).collect();
+        self
+    }
+
+    /// What is to be taken from the underlay for tunnels, as well as what is the default network's
+    /// own. `of` tells the ports of each network and what is taken from them.
+    pub fn take_tunnels(
+        &self,
+        matches: &mut Matches,
+        of: &BTreeMap<NetworkId, (BTreeSet<PortId>, Matches)>,
+    ) {
+        let has_tunnels =
+            |network: &NetworkId| self.tunnels.iter().any(|it| it.network == network.0);
+        let inner = of.iter().filter(|(network, _)| has_tunnels(network));
+        let inner = inner.map(|(network, (ports, taken))| InnerMatch {
+            network: network.0,
+            services: taken.services.clone(),
+            locals: taken.locals.clone(),
+            own: self.own_inside(ports),
+        });
+        matches.inner = inner.collect();
+        matches.vxlan.clone_from(&self.tunnels);
+    }
+
+    /// The machine's own addresses in an isolated network with these ports.
+    fn own_inside(&self, ports: &BTreeSet<PortId>) -> Vec<IpAddr> {
+        let of_network = |port: &PortId| ports.contains(port);
+        let links = self.ports.iter().filter(|(port, _)| of_network(port));
+        let links = links.flat_map(|(_, links)| links);
+        let around = self.around.iter().filter(|(port, _)| of_network(port));
+        let links: BTreeSet<u32> =
+            links.chain(around.flat_map(|(_, around)| around)).copied().collect();
+        let own = self.own.iter().filter(|(link, ..)| links.contains(link));
+        own.map(|(_, address, _)| *address).collect()
     }
 
     /// What is to be taken from these ports, which are all of a network, by its part of the plan.
@@ -79,6 +130,7 @@ impl Ground {
             tunnels: tunnels.into_iter().flatten().map(network).collect(),
             tunnel_ports: plan.tunnel_ports(),
             own: self.own.iter().filter(is_own).map(|(_, address, _)| *address).collect(),
+            ..Matches::default()
         }
     }
 
@@ -166,7 +218,7 @@ mod tests {
     use sluice_director::spec::{
         LocalPool, Ports, RealServer, SnatRule, Spec, TunnelSources, VirtualService,
     };
-    use sluice_linux::{Address, Link};
+    use sluice_linux::{Address, Link, Vxlan};
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
@@ -258,6 +310,68 @@ mod tests {
         let interfaces = [(PortId(0), "front".to_owned()), (PortId(1), "back".to_owned())];
         Ground::of(plan, &kernel(), &interfaces, counted)
             .matches(plan, &interfaces.iter().map(|(port, _)| *port).collect())
+    }
+
+    /// The kernel with the device of a VXLAN in a VRF.
+    fn kernel_with_vxlan() -> Kernel {
+        let mut kernel = kernel();
+        let vxlan =
+            Vxlan { vni: 100, local: Some(ip("198.51.100.1")), port: 4789, ..Vxlan::default() };
+        let link = |index, name: &str, master| Link {
+            index,
+            name: name.to_owned(),
+            master,
+            admin_up: true,
+            ..Link::default()
+        };
+        kernel.insert_link(Link { vxlan: Some(vxlan), ..link(3, "vx100", Some(4)) });
+        kernel.insert_link(Link { vrf_table: Some(100), ..link(4, "blue", None) });
+        kernel.insert_link(link(5, "host", Some(4)));
+        kernel.insert_link(link(6, "other", None));
+        for (ifindex, address) in
+            [(3, "10.0.0.1"), (4, "10.0.4.1"), (5, "10.0.5.1"), (6, "10.0.6.1")]
+        {
+            let (ip, prefix_len) = (ip(address), 24);
+            let (peer, tentative) = (None, false);
+            kernel.insert_address(Address { ifindex, ip, prefix_len, peer, tentative });
+        }
+        kernel
+    }
+
+    /// What comes to the underlay for a tunnel is taken by what its network has.
+    #[test]
+    fn tunnels_are_taken_by_their_networks() {
+        let interfaces = [(PortId(0), "front".to_owned()), (PortId(1), "vx100".to_owned())];
+        let tunnels = [(PortId(1), NetworkId(1), "vx100".to_owned())];
+        let plan = Plan::compile(&spec(), None, &Retired::default()).unwrap();
+        let of = |kernel: &Kernel| {
+            let ground = Ground::of(&plan, kernel, &interfaces, &Counters::default())
+                .with_tunnels(kernel, &tunnels);
+            let blue = Matches { services: vec![service_match()], ..Matches::default() };
+            let blue = (BTreeSet::from([PortId(1)]), blue);
+            let mut matches = Matches::default();
+            ground.take_tunnels(&mut matches, &BTreeMap::from([(NetworkId(1), blue)]));
+            (ground, matches)
+        };
+        let kernel = kernel_with_vxlan();
+        let (ground, taken) = of(&kernel);
+        let local = ip("198.51.100.1");
+        assert_eq!(taken.vxlan, [VxlanMatch { local, port: 4789, vni: 100, network: 1 }]);
+        let [blue] = &taken.inner[..] else { panic!("{:?}", taken.inner) };
+        assert_eq!((blue.network, &blue.services[..]), (1, &[service_match()][..]));
+        let own = ["10.0.0.1", "10.0.4.1", "10.0.5.1"].map(ip);
+        assert_eq!(blue.own, own, "of the device and of the rest of its VRF");
+        let mut down = kernel.link_by_name("vx100").unwrap().clone();
+        down.admin_up = false;
+        let mut kernel = kernel;
+        kernel.insert_link(down);
+        let (later, taken) = of(&kernel);
+        assert_ne!(later, ground, "the programs are to follow");
+        assert_eq!((taken.vxlan, taken.inner), Default::default(), "the director does not read it");
+    }
+
+    fn service_match() -> EndpointMatch {
+        EndpointMatch::port(6, ip("10.0.0.200"), 80)
     }
 
     #[test]

@@ -4,8 +4,10 @@
 //! by EVPN, a container network) programs the director by that.
 
 use sluice_director::fib::{Fib, PortId};
+use sluice_director::spec::NetworkId;
 use sluice_director::vxlan::{Dscp, Remote, Tunnel, Tunnels};
 use sluice_linux::{FdbDestination, Kernel, Link, Vxlan};
+use sluice_steer::VxlanMatch;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -29,6 +31,31 @@ pub(crate) fn remotes(kernel: &Kernel, ports: &[(PortId, String)]) -> BTreeSet<I
     let indexes: BTreeSet<u32> = links.map(|link| link.index).collect();
     let entries = kernel.fdb().filter(|entry| indexes.contains(&entry.ifindex));
     entries.flat_map(|entry| entry.destinations.iter().map(|to| to.ip)).collect()
+}
+
+/// What the steering programs of the underlay are to take for a VXLAN port of a network.
+pub(crate) fn steered(kernel: &Kernel, network: NetworkId, name: &str) -> Option<VxlanMatch> {
+    if trouble(kernel, name).is_some() {
+        return None;
+    }
+    let Vxlan { vni, local, port, .. } = kernel.link_by_name(name)?.vxlan?;
+    Some(VxlanMatch { local: local?, port, vni, network: network.0 })
+}
+
+/// The links whose addresses the kernel answers for on a device, itself aside: what it is enslaved
+/// to, and all of the VRF that is among these.
+pub(crate) fn around(kernel: &Kernel, name: &str) -> BTreeSet<u32> {
+    let mut links = BTreeSet::new();
+    let mut above = kernel.link_by_name(name).and_then(|link| link.master);
+    while let Some(index) = above.filter(|index| links.insert(*index)) {
+        let Some(master) = kernel.link(index) else { break };
+        if master.vrf_table.is_some() {
+            let members = kernel.links().filter(|link| link.master == Some(index));
+            links.extend(members.map(|link| link.index));
+        }
+        above = master.master;
+    }
+    links
 }
 
 /// Why a VXLAN port cannot carry frames, if it cannot.
