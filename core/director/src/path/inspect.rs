@@ -6,7 +6,7 @@ use crate::counters::RealCounters;
 use crate::family::Family;
 use crate::plan::{Plan, Real, ServiceId};
 use crate::session::{SessionOf, Sessions, State};
-use crate::spec::Mode;
+use crate::spec::{Mode, NetworkId};
 use crate::time::Time;
 use std::net::IpAddr;
 
@@ -45,6 +45,9 @@ pub struct SessionInfo {
 /// Which sessions to list; what is `None` does not restrict.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFilter {
+    /// In this network: for whoever has a table for each. A path looks at its own, whatever this
+    /// says.
+    pub network: Option<NetworkId>,
     /// Of this service.
     pub service: Option<ServiceId>,
     /// From this client address.

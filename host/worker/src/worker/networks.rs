@@ -104,6 +104,17 @@ const fn place(network: NetworkId, slot: u32) -> u64 {
     (network.0 as u64) << 32 | slot as u64
 }
 
+/// The network and the slot that a filter's sessions begin at, from a place on; `None` where there
+/// are none behind it.
+fn begin(filter: &SessionFilter, from: u64) -> Option<(NetworkId, u32)> {
+    let (network, slot) = (NetworkId((from >> 32) as u16), from as u32);
+    match filter.network {
+        Some(only) if network.0 < only.0 => Some((only, 0)),
+        Some(only) if network.0 > only.0 => None,
+        _ => Some((network, slot)),
+    }
+}
+
 impl<Q: Queue> Worker<Q> {
     /// Goes to the network of a port.
     #[inline(always)]
@@ -207,12 +218,12 @@ impl<Q: Queue> Worker<Q> {
         from: u64,
     ) -> (Vec<SessionInfo>, Option<u64>) {
         let mut found = Vec::new();
-        let network = NetworkId((from >> 32) as u16);
+        let Some((network, slot)) = begin(filter, from) else { return (found, None) };
         let Some(net) = self.net_mut(network) else { return (found, None) };
-        let part = (from as u32, LISTED_SLOTS);
+        let part = (slot, LISTED_SLOTS);
         let next = net.path.list(&net.snapshot.plan, now, filter, part, &mut found);
         found.iter_mut().for_each(|info| info.slot |= place(network, 0));
-        (found, self.place_after(network, next))
+        (found, self.place_after(filter, network, next))
     }
 
     /// Ends sessions from a place on; how many, and where to go on.
@@ -222,16 +233,21 @@ impl<Q: Queue> Worker<Q> {
         filter: &SessionFilter,
         from: u64,
     ) -> (u32, Option<u64>) {
-        let network = NetworkId((from >> 32) as u16);
+        let Some((network, slot)) = begin(filter, from) else { return (0, None) };
         let Some(net) = self.net_mut(network) else { return (0, None) };
-        let part = (from as u32, LISTED_SLOTS);
+        let part = (slot, LISTED_SLOTS);
         let (ended, next) = net.path.kill(&net.snapshot.plan, now, filter, part);
-        (ended, self.place_after(network, next))
+        (ended, self.place_after(filter, network, next))
     }
 
-    fn place_after(&self, network: NetworkId, slot: Option<u32>) -> Option<u64> {
+    fn place_after(
+        &self,
+        filter: &SessionFilter,
+        network: NetworkId,
+        slot: Option<u32>,
+    ) -> Option<u64> {
         let following = NetworkId(network.0.saturating_add(1));
-        let more = usize::from(following.0) < self.resting.len();
+        let more = filter.network.is_none() && usize::from(following.0) < self.resting.len();
         slot.map(|slot| place(network, slot)).or_else(|| more.then(|| place(following, 0)))
     }
 

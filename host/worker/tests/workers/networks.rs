@@ -160,6 +160,16 @@ fn sessions_of_all_networks_are_listed_and_ended() {
     let mut places: Vec<u64> = found.iter().map(|session| session.slot).collect();
     places.dedup();
     assert_eq!(places.len(), 6, "places tell networks apart");
+    for network in 0..NETWORKS {
+        let filter =
+            SessionFilter { network: Some(NetworkId(network)), ..SessionFilter::default() };
+        let services: Vec<u16> = all(&filter).iter().map(|session| session.service.0).collect();
+        assert_eq!(services, [network; 2], "only what is asked for");
+        let (reply, answer) = channel();
+        let cursor = u64::from(NETWORKS) << 32;
+        running.inbox.send(Message::Sessions { filter, cursor, reply });
+        assert_eq!(answer.recv().expect("sessions"), (Vec::new(), None), "nothing behind it");
+    }
     let blue = SessionFilter { service: Some(found[2].service), ..SessionFilter::default() };
     let (mut ended, mut next) = (0, Some(0));
     while let Some(cursor) = next {
@@ -172,6 +182,12 @@ fn sessions_of_all_networks_are_listed_and_ended() {
     let report = report();
     let by_network: Vec<u32> = report.networks.iter().map(|network| network.sessions).collect();
     assert_eq!((report.sessions, by_network), (4, vec![2, 0, 2]));
+    let (reply, answer) = channel();
+    let filter = SessionFilter { network: Some(NetworkId(2)), ..SessionFilter::default() };
+    running.inbox.send(Message::Kill { filter, cursor: 0, reply });
+    assert_eq!(answer.recv().expect("an answer"), (2, None));
+    let left = all(&SessionFilter::default());
+    assert!(left.len() == 2 && left.iter().all(|session| session.service.0 == 0), "{left:?}");
     running.inbox.send(Message::Stop);
     running.thread.join().expect("the loop ends in order");
 }
