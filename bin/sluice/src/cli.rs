@@ -28,6 +28,7 @@ const EXAMPLES: &str = "\
 Examples:
   sluice status
   sluice services web
+  sluice services --network blue
   sluice sessions --service web --state established --limit 20
   sluice sessions --client 198.51.100.48 --json
   sluice drops --all
@@ -181,6 +182,9 @@ pub enum Command {
         /// Only the services with these names
         #[arg(value_name = "NAME", add = ArgValueCompleter::new(complete::services))]
         names: Vec<String>,
+        /// Only those in this network; `default` for the default one
+        #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::networks))]
+        network: Option<String>,
     },
     /// Open sessions: endpoints, state, idle time, time left
     #[command(after_help = SESSIONS_EXAMPLES, args_conflicts_with_subcommands = true)]
@@ -200,6 +204,8 @@ pub enum Command {
     },
     /// Ports: state, addresses, traffic, and what XDP steering took or passed
     Ports(Asking),
+    /// Isolated networks and the default one: ports, routes, sessions, services, drops
+    Networks(Asking),
     /// Why packets were dropped or given to the kernel, with the meaning of each reason
     Drops {
         /// How to ask.
@@ -208,6 +214,14 @@ pub enum Command {
         /// Only packets of this service: why it refused new sessions or ended some
         #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::services))]
         service: Option<String>,
+        /// Only packets in this network; `default` for the default one
+        #[arg(
+            long,
+            value_name = "NAME",
+            conflicts_with = "service",
+            add = ArgValueCompleter::new(complete::networks)
+        )]
+        network: Option<String>,
         /// Also reasons that never happened (the JSON always has them)
         #[arg(long)]
         all: bool,
@@ -431,12 +445,13 @@ mod tests {
 
     #[test]
     fn a_filter_becomes_a_query() {
-        let line = "sluice sessions --service web --client 198.51.100.48 --real 192.0.2.11:80 \
+        let line = "sluice sessions --service web --network blue --client 198.51.100.48 --real 192.0.2.11:80 \
                     --state fin-wait --protocol tcp --limit 7";
         let cli = Cli::try_parse_from(line.split_whitespace()).expect("a command line");
         let Command::Sessions { filter, page, .. } = cli.command else { panic!("{cli:?}") };
         let query = page.of(filter.query());
         assert_eq!(query.service.as_deref(), Some("web"));
+        assert_eq!(query.network.as_deref(), Some("blue"));
         assert_eq!(query.client, "198.51.100.48".parse().ok());
         assert_eq!(query.real, "192.0.2.11:80".parse().ok());
         assert_eq!((query.state, query.protocol), ("FIN_WAIT".parse().ok(), "tcp".parse().ok()));

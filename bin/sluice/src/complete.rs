@@ -1,5 +1,5 @@
 //! Completion by the shell: what there is on the command line comes from its definition, names of
-//! services, pools and real servers from the director that the line would ask.
+//! services, networks, pools and real servers from the director that the line would ask.
 //!
 //! The shell's script calls this program with `COMPLETE` set. It must be quick and quiet: a
 //! director that is not there, or slow, means no names, and never a message.
@@ -75,6 +75,12 @@ pub fn reals(typed: &OsStr) -> Vec<CompletionCandidate> {
         })
     });
     candidates(typed, reals)
+}
+
+/// Names of networks.
+pub fn networks(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let known = client().networks().unwrap_or_default().networks;
+    candidates(typed, known.into_iter().map(|network| (network.name, String::new())))
 }
 
 /// Names of pools.

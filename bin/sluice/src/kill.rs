@@ -14,7 +14,9 @@ pub fn run(doing: Doing, socket: &Socket) -> Result<ExitCode, Box<dyn Error>> {
     if query.is_all() != all {
         let advice = match all {
             true => "--all ends everything; leave it out where there is a filter",
-            false => "say which: --service, --client, --real, --state, --protocol, or --all",
+            false => {
+                "say which: --service, --network, --client, --real, --state, --protocol, or --all"
+            }
         };
         return Err(advice.into());
     }

@@ -194,10 +194,14 @@ fn shown(command: Command, socket: &Socket) -> Result<Shown, Box<dyn Error>> {
             let reached = socket.reached(asking.socket.as_deref());
             Ok(show::status(&client.status()?, now_unix_s(), &reached))
         }),
-        Command::Services { asking, names } => {
-            let resource = Resource::Services(names.clone());
+        Command::Services { asking, names, network } => {
+            let resource = Resource::Services { names: names.clone(), network: network.clone() };
             answer(&client(&asking), &asking, &resource, |client| {
-                Ok(show::services(&client.services(&names)?, Output::width()))
+                let services = match &network {
+                    Some(network) => client.services_in(network, &names)?,
+                    None => client.services(&names)?,
+                };
+                Ok(show::services(&services, Output::width()))
             })
         }
         Command::Sessions { kill: _, asking, filter, page } => {
@@ -210,12 +214,18 @@ fn shown(command: Command, socket: &Socket) -> Result<Shown, Box<dyn Error>> {
         Command::Ports(asking) => answer(&client(&asking), &asking, &Resource::Ports, |client| {
             Ok(show::ports(&client.ports()?))
         }),
-        Command::Drops { asking, service, all } => {
-            let resource = Resource::Drops(service.clone());
+        Command::Networks(asking) => {
+            answer(&client(&asking), &asking, &Resource::Networks, |client| {
+                Ok(show::networks(&client.networks()?))
+            })
+        }
+        Command::Drops { asking, service, network, all } => {
+            let resource = Resource::Drops { service: service.clone(), network: network.clone() };
             answer(&client(&asking), &asking, &resource, |client| {
-                let drops = match &service {
-                    Some(name) => client.drops_of(name)?,
-                    None => client.drops()?,
+                let drops = match (&service, &network) {
+                    (Some(name), _) => client.drops_of(name)?,
+                    (None, Some(name)) => client.drops_in(name)?,
+                    (None, None) => client.drops()?,
                 };
                 Ok(show::drops(&drops, all, Output::width()))
             })

@@ -9,8 +9,9 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_api::model::{
-    Drops, Elephant, Elephants, Health, IdleMode, Memory, Protocol, Rate, Service, Services,
-    Session, SessionCounts, SessionState, Sessions, StageTicks, Stages, Status, WorkerStages,
+    Drops, Elephant, Elephants, Health, IdleMode, Memory, Network, Networks, Protocol, Rate,
+    Service, Services, Session, SessionCounts, SessionState, Sessions, StageTicks, Stages, Status,
+    WorkerStages,
 };
 use sluice_api::{Call, Server};
 use sluice_director::Reason;
@@ -119,6 +120,7 @@ fn sessions(limit: u32) -> Sessions {
         idle_ms: 10,
         expires_ms: 899_990,
         service: "web".to_owned(),
+        network: None,
         worker: 0,
     };
     Sessions { sessions: vec![session; limit as usize], more: true, next: Some("0.7".to_owned()) }
@@ -138,6 +140,19 @@ fn drops_of(name: &str) -> Result<Drops, Vec<String>> {
     let mut refused = ServiceDrops::default();
     (0..7).for_each(|_| refused.count(Reason::ClientDenied));
     Ok(Drops::of_service(&refused))
+}
+
+/// Two networks, in one of which packets were dropped.
+fn networks() -> Networks {
+    let network = |name: &str| Network { name: name.to_owned(), ..Network::default() };
+    Networks { networks: vec![network(Network::DEFAULT), network("blue")] }
+}
+
+fn drops_in(name: &str) -> Result<Drops, Vec<String>> {
+    match networks().names().any(|known| known == name) {
+        true => Ok(drops()),
+        false => Err(networks().names().map(str::to_owned).collect()),
+    }
 }
 
 /// A worker that took a thousand packets between any two answers.
@@ -175,6 +190,8 @@ fn answer(call: Call) {
         Call::Sessions(query, reply) => reply.send(sessions(query.limit)).is_ok(),
         Call::Ports(_) => true,
         Call::Drops(reply) => reply.send(drops()).is_ok(),
+        Call::Networks(reply) => reply.send(networks()).is_ok(),
+        Call::DropsIn(name, reply) => reply.send(drops_in(&name)).is_ok(),
         Call::DropsOf(name, reply) => reply.send(drops_of(&name)).is_ok(),
         Call::Stages(reply) => reply.send(stages()).is_ok(),
         Call::Elephants(limit, reply) => reply.send(elephants(limit)).is_ok(),
@@ -226,6 +243,39 @@ fn drops_of_one_service() {
     let ran = place.run(&["drops", "--service", "mial"]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.contains("mial") && ran.stderr.contains("mail"), "{}", ran.stderr);
+}
+
+/// What is asked for of one network, and a wrong name is told with those that there are.
+#[test]
+fn one_network_of_several() {
+    let place = Place::new();
+    let ran = place.run(&["networks"]);
+    assert_eq!((ran.code, ran.stdout.lines().count()), (Some(0), 3), "{}", ran.stderr);
+    let json: Networks =
+        serde_json::from_str(&place.run(&["networks", "--json"]).stdout).expect("networks");
+    assert_eq!(json, networks());
+    for (args, lines) in [
+        (&["drops", "--network", "blue"][..], 2),
+        (&["services", "--network", "default"], 3),
+        (&["sessions", "--network", "default"], 101),
+    ] {
+        let ran = place.run(args);
+        assert_eq!((ran.code, ran.stdout.lines().count()), (Some(0), lines), "{}", ran.stderr);
+    }
+    for args in [
+        &["drops", "--network", "bleu"][..],
+        &["services", "--network", "bleu"],
+        &["sessions", "kill", "--network", "bleu"],
+    ] {
+        let ran = place.run(args);
+        assert!(
+            ran.code == Some(1) && ran.stderr.contains("one of default, blue"),
+            "{}",
+            ran.stderr
+        );
+    }
+    let both = place.run(&["drops", "--network", "blue", "--service", "web"]);
+    assert_eq!(both.code, Some(2), "{}", both.stderr);
 }
 
 #[test]

@@ -17,6 +17,7 @@ const LINES: &[&str] = &[
     "sessions",
     "sessions kill --service web",
     "ports",
+    "networks",
     "drops",
     "health",
     "ha",

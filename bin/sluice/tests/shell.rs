@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use sluice_api::model::{Protocol, Real, RealState, Service, Services};
+use sluice_api::model::{Network, Networks, Protocol, Real, RealState, Service, Services};
 use sluice_api::{Call, Server};
 
 const SLUICE: &str = env!("CARGO_BIN_EXE_sluice");
@@ -56,6 +56,11 @@ fn services() -> Services {
 fn answer(call: Call) {
     match call {
         Call::Services(reply) => drop(reply.send(services())),
+        Call::Networks(reply) => {
+            let network = |name: &str| Network { name: name.to_owned(), ..Network::default() };
+            let networks = vec![network(Network::DEFAULT), network("blue")];
+            drop(reply.send(Networks { networks }));
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -101,6 +106,7 @@ fn bash_completes_commands_options_and_names_of_a_running_director() {
     assert_eq!(offered(&["sluice", "drops", "--al"]), ["--all"]);
     assert_eq!(offered(&["sluice", "services", "we"]), ["web", "webmail"]);
     assert_eq!(offered(&["sluice", "real", "drain", "d"]), ["dns"]);
+    assert_eq!(offered(&["sluice", "sessions", "--network", "b"]), ["blue"]);
     let reals = offered(&["sluice", "real", "drain", "web", "192"]);
     assert_eq!(reals, ["192.0.2.11:8080"]);
     let away = folder.path().join("nobody.sock");

@@ -221,7 +221,7 @@ impl Daemon {
         if self.kernel.addresses.is_draining() {
             return Some("draining: another director is to take over".to_owned());
         }
-        if let Some(port) = self.dataplane.ports.not_up() {
+        if let Some(port) = self.dataplane.ports.not_up(self.kernel.mirror.state()) {
             return Some(format!("port {port} is not up"));
         }
         let sync = self.dataplane.sync.as_ref();

@@ -10,7 +10,6 @@ use crate::errors::{Error, system};
 use crate::ha::Addresses;
 use crate::health::{self, Health};
 use crate::kept::{FormerSessions, Kept};
-use crate::lister::Lister;
 use crate::log::Log;
 use crate::meter::Samples;
 use crate::networks::Networks;
@@ -22,7 +21,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use sluice_api::{Call, Network, Options, Server, group_id, model};
-use sluice_config::{Config, Idle, Loaded};
+use sluice_config::{Config, Loaded};
 use sluice_director::plan::Plan;
 use sluice_dpdk::Eal;
 use sluice_linux::Mirror;
@@ -317,7 +316,8 @@ impl Daemon {
         let total = report::total(&reports);
         self.operator.server.note_all(news::dropped(&watch.look(&total)));
         self.operator.server.note_all(seen.pressure.look(&report::sessions(&reports, &total)));
-        self.operator.server.note_all(seen.ports.look(&report::ports(&self.dataplane.ports)));
+        let ports = report::ports(&self.dataplane.ports, self.kernel.mirror.state());
+        self.operator.server.note_all(seen.ports.look(&ports));
         self.health.look_at(&total);
         self.dataplane.ports.steer(&self.dataplane.plan, self.kernel.mirror.state(), &total);
         self.take_figures(&reports);
@@ -382,118 +382,6 @@ impl Daemon {
         let Some(ifindex) = self.kernel.networks.ifindex(network, link) else { return };
         if let Err(error) = self.kernel.mirror.resolve(ifindex, address) {
             debug!(%address, %error, "cannot have a neighbour resolved");
-        }
-    }
-
-    /// Answers the calls that wait. Changes among them are taken together, before anything that
-    /// was asked after them is looked up.
-    fn answer_all(&mut self, calls: &Receiver<Call>) {
-        let mut changes = Vec::new();
-        while let Ok(call) = calls.try_recv() {
-            match call {
-                Call::Change(request, reply) => changes.push((request, reply)),
-                other => {
-                    change::apply(self, std::mem::take(&mut changes));
-                    self.answer(other);
-                }
-            }
-        }
-        change::apply(self, changes);
-    }
-
-    /// Answers an operator's call. A client that no longer waits is no error.
-    fn answer(&mut self, call: Call) {
-        let Self { dataplane: data, configured: Configured { config, desired, .. }, .. } = &*self;
-        match call {
-            Call::Status(reply) => drop(reply.send(self.status())),
-            Call::Services(reply) => {
-                let reports = data.crew.reports();
-                drop(reply.send(report::services(config, &data.plan, &reports)));
-            }
-            Call::Sessions(query, reply) => {
-                self.lister().list(query, reply);
-            }
-            Call::Kill { query, dry_run, by, reply } => {
-                let events = Arc::clone(self.operator.server.events());
-                self.lister().kill(query, (dry_run, by), events, reply);
-            }
-            Call::Ha(reply) => drop(reply.send(self.ha())),
-            Call::Drain { draining, by, reply } => drop(reply.send(self.drain(draining, by))),
-            Call::Ports(reply) => drop(reply.send(report::ports(&data.ports))),
-            Call::Stages(reply) => {
-                drop(reply.send(report::stages(&data.crew, &data.crew.reports())));
-            }
-            Call::Elephants(limit, reply) => {
-                let found = data.crew.elephants(limit as usize);
-                drop(reply.send(report::elephants(&data.plan, found, limit as usize)));
-            }
-            Call::Look(kind, request, reply) => {
-                let (ports, workers) = (report::port_names(&data.ports), data.crew.inboxes());
-                self.operator.capture_points.start((kind, &request), ports, workers, reply);
-            }
-            Call::Config(reply) => drop(reply.send(desired.view())),
-            Call::ConfigObject(key, reply) => {
-                let epoch = desired.epoch();
-                drop(reply.send(desired.entry(&key).map(|entry| (epoch, entry))));
-            }
-            Call::Change(request, reply) => change::apply(self, vec![(request, reply)]),
-            Call::Reload { by, if_epoch, dry_run, reply } => {
-                drop(reply.send(change::reload(self, Some(by), if_epoch, dry_run)));
-            }
-            Call::History(limit, reply) => {
-                drop(reply.send(report::history(desired.history(), limit as usize)));
-            }
-            Call::Epoch(number, reply) => {
-                let history = desired.history();
-                let found = history.get(number).cloned().ok_or_else(|| {
-                    let (before_first, last) = history.reach();
-                    (before_first + 1, last)
-                });
-                drop(reply.send(found));
-            }
-            Call::Ipvs(request, by, reply) => {
-                ipvs::answer(self, (request, by, reply));
-            }
-            // Answered from samples: see `meter`.
-            Call::Metrics(..) | Call::Rates(..) => {}
-            Call::Health(reply) => drop(reply.send(self.health.shown(config, &data.plan))),
-            Call::Drops(reply) => {
-                let total = report::total(&data.crew.reports());
-                drop(reply.send(model::Drops::from_counts(&total.reasons)));
-            }
-            Call::DropsOf(name, reply) => {
-                let found = report::drops_of(&data.plan, &data.crew.reports(), &name);
-                drop(reply.send(found));
-            }
-        }
-    }
-
-    pub fn lister(&self) -> Lister {
-        Lister { workers: self.dataplane.crew.inboxes(), plan: Arc::clone(&self.dataplane.plan) }
-    }
-
-    fn status(&self) -> model::Status {
-        let reports = self.dataplane.crew.reports();
-        let total = report::total(&reports);
-        model::Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            pid: std::process::id(),
-            uptime_s: self.started.elapsed().as_secs_f64(),
-            config: self.configured.file.clone(),
-            plan_epoch: self.dataplane.plan.epoch,
-            config_epoch: self.configured.desired.epoch(),
-            durable: self.configured.desired.is_durable(),
-            differs_from_file: self.configured.desired.differs_from_file(),
-            last_reload: self.configured.last_reload.clone(),
-            idle: match self.configured.config.director.idle {
-                Idle::Adaptive => model::IdleMode::Adaptive,
-                Idle::Busy => model::IdleMode::Busy,
-            },
-            huge_pages: self.dataplane.eal.huge_pages(),
-            memory: report::memory(&reports),
-            sessions: report::sessions(&reports, &total),
-            handed_off: total.handed_off,
-            workers: report::workers(&self.dataplane.crew, &reports, &self.operator.recent_work),
         }
     }
 }

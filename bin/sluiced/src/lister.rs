@@ -3,10 +3,11 @@
 
 use crate::queues::PortQueue;
 use crate::report;
-use sluice_api::model::{Event, EventKind, Killed};
+use sluice_api::model::{Event, EventKind, Killed, Network};
 use sluice_api::{Cursor, EventLog, Reply, SessionQuery, model};
 use sluice_director::path::{SessionFilter, SessionInfo};
 use sluice_director::plan::Plan;
+use sluice_director::spec::NetworkId;
 use sluice_state::Author;
 use sluice_worker::{Inbox, Message};
 use std::sync::Arc;
@@ -52,8 +53,10 @@ impl Lister {
     /// How many were ended, or are there to be. `None` when a worker did not answer.
     fn end(&self, query: &SessionQuery, dry_run: bool) -> Option<u64> {
         let (filter, mut ended) = (filter(&self.plan, query), 0);
-        // Of a service that there is not there are no sessions; and never are all of them meant.
-        if query.service.is_some() && filter.service.is_none() {
+        // Of a service or network that there is not there are no sessions; and never are all of them meant.
+        if query.service.is_some() && filter.service.is_none()
+            || query.network.is_some() && filter.network.is_none()
+        {
             return Some(0);
         }
         for worker in &self.workers {
@@ -126,10 +129,19 @@ pub fn page<T>(
     (sessions, next)
 }
 
+/// The number of the network with a name.
+pub fn network_id(plan: &Plan, name: &str) -> Option<NetworkId> {
+    if name == Network::DEFAULT {
+        return Some(NetworkId::DEFAULT);
+    }
+    (1..plan.network_count()).map(NetworkId).find(|id| plan.network_name(*id) == Some(name))
+}
+
 /// What the workers can tell apart themselves: everything but the name of a service that left.
 fn filter(plan: &Plan, query: &SessionQuery) -> SessionFilter {
     let named = |name: &String| plan.live_services().find(|(_, s)| s.name == *name);
     SessionFilter {
+        network: query.network.as_ref().and_then(|name| network_id(plan, name)),
         service: query.service.as_ref().and_then(named).map(|(id, _)| id),
         client: query.client.map(|endpoint| endpoint.address),
         client_port: query.client.and_then(|endpoint| endpoint.port),

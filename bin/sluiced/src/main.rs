@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod announce;
+mod answers;
 mod capture;
 mod change;
 mod counter_log;

@@ -148,7 +148,7 @@ impl Daemon {
             counters: settled.then_some(total),
             full,
             workers,
-            ports: report::ports(&self.dataplane.ports),
+            ports: report::ports(&self.dataplane.ports, self.kernel.mirror.state()),
             ha: Ha {
                 sync,
                 announce: self.announced(),

@@ -5,7 +5,7 @@ use crate::errors::Error;
 use crate::guard::Guard;
 use crate::queues::PortQueue;
 use crate::steering::{Ground, TunnelPort};
-use crate::{networks, wiring};
+use crate::{networks, tunnels, wiring};
 use sluice_config::Config;
 use sluice_director::counters::Counters;
 use sluice_director::fib::PortId;
@@ -176,10 +176,10 @@ impl Ports {
     }
 
     /// A port that cannot carry frames, if there is one.
-    pub fn not_up(&self) -> Option<&str> {
-        let is_up = |slot: &&PortSlot| {
-            slot.is_tunnel()
-                || slot.open.as_ref().is_some_and(|open| open.port.state() == PortState::Up)
+    pub fn not_up(&self, kernel: &Kernel) -> Option<&str> {
+        let is_up = |slot: &&PortSlot| match slot.config.device.interface() {
+            Some(name) if slot.is_tunnel() => tunnels::trouble(kernel, name).is_none(),
+            _ => slot.open.as_ref().is_some_and(|open| open.port.state() == PortState::Up),
         };
         self.slots.iter().find(|slot| !is_up(slot)).map(|slot| &*slot.config.name)
     }

@@ -1,17 +1,21 @@
 //! What the operator's socket shows, put together from the workers' reports and the ports.
 
+mod networks;
+mod ports;
+
 use crate::crew::Crew;
-use crate::ports::{Open, PortSlot, Ports};
 use sluice_api::model;
 use sluice_config::{Config, Prefix, RealServer, Snat, VirtualService};
 use sluice_director::counters::{Counters, Direction, RealCounters, ServiceDrops};
 use sluice_director::path::{Elephant, SessionInfo, Stage};
 use sluice_director::plan::{HealthState, Plan, RealId, Service, ServiceId};
-use sluice_dpdk::PortState;
 use sluice_meter::{RecentWork, Work};
 use sluice_worker::Report;
 use std::collections::HashMap;
 use std::net::SocketAddr;
+
+pub use networks::{drops_in, networks};
+pub use ports::{port_names, ports};
 
 /// The last epochs, the newest first.
 pub fn history(history: &sluice_state::History, limit: usize) -> model::HistoryPage {
@@ -308,6 +312,8 @@ fn rule(configured: &Snat, counted: RealCounters) -> model::SnatRule {
 
 /// A session as it is shown.
 pub fn session(plan: &Plan, worker: u16, info: &SessionInfo) -> Option<model::Session> {
+    let service = plan.service(info.service);
+    let network = service.and_then(|service| plan.network_name(service.network));
     Some(model::Session {
         protocol: model::Protocol::of(info.protocol),
         client: SocketAddr::from(info.client),
@@ -318,82 +324,9 @@ pub fn session(plan: &Plan, worker: u16, info: &SessionInfo) -> Option<model::Se
         state: model::SessionState::of(info.state)?,
         idle_ms: info.idle_ms.into(),
         expires_ms: info.expires_ms.into(),
-        service: plan.service(info.service).map_or_else(String::new, |s| s.name.clone()),
+        service: service.map_or_else(String::new, |service| service.name.clone()),
+        network: network.map(str::to_owned),
         worker,
-    })
-}
-
-/// Name and device of each port, by its id.
-pub fn port_names(ports: &Ports) -> Vec<(String, String)> {
-    let named = |slot: &PortSlot| (slot.config.name.clone(), slot.config.device.to_string());
-    ports.slots.iter().map(named).collect()
-}
-
-/// Ports as they are shown.
-pub fn ports(ports: &Ports) -> model::Ports {
-    model::Ports { ports: ports.slots.iter().map(port).collect() }
-}
-
-fn port(slot: &PortSlot) -> model::Port {
-    let config = &slot.config;
-    let closed = model::Port {
-        name: config.name.clone(),
-        device: config.device.to_string(),
-        network: named(&config.network),
-        driver: String::new(),
-        interface: config.device.interface().map(str::to_owned),
-        mac: None,
-        mtu: None,
-        state: model::PortState::Gone,
-        trouble: None,
-        queues: 0,
-        twin: config.twin.clone(),
-        rx: model::Received::default(),
-        tx: model::Sent::default(),
-        steering: None,
-    };
-    let Some(Open { port, twin, steer }) = &slot.open else { return closed };
-    let stats = port.stats();
-    let mac = port.mac().map(|byte| format!("{byte:02x}")).join(":");
-    let control = twin.as_ref().unwrap_or(port).interface();
-    model::Port {
-        driver: port.driver().to_owned(),
-        interface: control.map(|(name, _)| name.to_owned()),
-        mac: Some(mac),
-        mtu: Some(port.mtu()),
-        state: match port.state() {
-            PortState::Up => model::PortState::Up,
-            PortState::Down => model::PortState::Down,
-            PortState::Gone => model::PortState::Gone,
-        },
-        trouble: port.trouble(),
-        queues: port.queues(),
-        rx: model::Received {
-            packets: stats.rx_frames,
-            bytes: stats.rx_bytes,
-            missed: stats.rx_missed + stats.rx_no_buffer,
-            errors: stats.rx_errors,
-        },
-        tx: model::Sent {
-            packets: stats.tx_frames,
-            bytes: stats.tx_bytes,
-            errors: stats.tx_errors,
-        },
-        steering: steer.as_ref().and_then(steering),
-        ..closed
-    }
-}
-
-fn steering(steer: &sluice_steer::Steer) -> Option<model::Steering> {
-    let counters = steer.counters().ok()?;
-    Some(model::Steering {
-        mode: match steer.mode() {
-            sluice_steer::Mode::Native => model::SteeringMode::Native,
-            sluice_steer::Mode::Generic => model::SteeringMode::Generic,
-        },
-        taken: counters.taken,
-        passed: counters.passed,
-        unowned: counters.unowned,
     })
 }
 

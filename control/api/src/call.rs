@@ -8,8 +8,8 @@ use sluice_state::{Applied, Author, Entry, Epoch, Key, Refusal, Request, View};
 
 use crate::look::{LookRefusal, Pieces};
 use crate::model::{
-    Drops, Elephants, Ha, Health, HistoryPage, Killed, Ports, Rates, RatesQuery, Services,
-    Sessions, Stages, Status,
+    Drops, Elephants, Ha, Health, HistoryPage, Killed, Networks, Ports, Rates, RatesQuery,
+    Services, Sessions, Stages, Status,
 };
 use crate::model::{LookKind, LookRequest};
 use crate::query::SessionQuery;
@@ -60,10 +60,14 @@ pub enum Call {
     },
     /// All ports.
     Ports(Reply<Ports>),
+    /// All networks.
+    Networks(Reply<Networks>),
     /// All reasons.
     Drops(Reply<Drops>),
     /// The reasons of one service, or the names of all.
     DropsOf(String, Reply<Result<Drops, Vec<String>>>),
+    /// The reasons of one network, or the names of all.
+    DropsIn(String, Reply<Result<Drops, Vec<String>>>),
     /// All health checks.
     Health(Reply<Health>),
     /// Virtual addresses.

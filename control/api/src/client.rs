@@ -2,6 +2,7 @@
 
 mod change;
 mod look;
+mod network;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,14 +48,26 @@ pub enum Resource {
     Alive,
     /// The director as a whole.
     Status,
-    /// The virtual services with these names; all when none is named.
-    Services(Vec<String>),
+    /// Virtual services.
+    Services {
+        /// Those with these names; all when none is named.
+        names: Vec<String>,
+        /// Those of this network.
+        network: Option<String>,
+    },
     /// Open sessions.
     Sessions(SessionQuery),
     /// Ports.
     Ports,
-    /// Reasons: of all packets, or of those of one service.
-    Drops(Option<String>),
+    /// All networks.
+    Networks,
+    /// Reasons of all packets, or of some.
+    Drops {
+        /// Those of this service.
+        service: Option<String>,
+        /// Those of this network; not with a service.
+        network: Option<String>,
+    },
     /// Health checks.
     Health,
     /// Virtual addresses.
@@ -80,16 +93,20 @@ pub enum Resource {
 impl Resource {
     /// Path and query of the request.
     pub(crate) fn target(&self) -> String {
+        let pair = |name, value: &Option<String>| value.clone().map(|value| (name, value));
         let (path, pairs) = match self {
             Self::Alive => ("/healthz", Vec::new()),
             Self::Status => ("/v1/status", Vec::new()),
-            Self::Services(names) => {
-                ("/v1/services", names.iter().map(|name| ("name", name.clone())).collect())
+            Self::Services { names, network } => {
+                let names = names.iter().map(|name| ("name", name.clone()));
+                ("/v1/services", names.chain(pair("network", network)).collect())
             }
             Self::Sessions(query) => ("/v1/sessions", query.pairs()),
             Self::Ports => ("/v1/ports", Vec::new()),
-            Self::Drops(service) => {
-                ("/v1/drops", service.iter().map(|name| ("service", name.clone())).collect())
+            Self::Networks => ("/v1/networks", Vec::new()),
+            Self::Drops { service, network } => {
+                let of = pair("service", service).into_iter();
+                ("/v1/drops", of.chain(pair("network", network)).collect())
             }
             Self::Health => ("/v1/health", Vec::new()),
             Self::Ha => ("/v1/ha", Vec::new()),
@@ -154,7 +171,7 @@ impl Client {
     /// # Errors
     /// See [`Self::text`].
     pub fn services(&self, names: &[String]) -> Result<Services, ApiError> {
-        self.get(&Resource::Services(names.to_owned()))
+        self.get(&Resource::Services { names: names.to_owned(), network: None })
     }
 
     /// Open sessions.
@@ -217,7 +234,7 @@ impl Client {
     /// # Errors
     /// See [`Self::text`].
     pub fn drops(&self) -> Result<Drops, ApiError> {
-        self.get(&Resource::Drops(None))
+        self.get(&Resource::Drops { service: None, network: None })
     }
 
     /// Reasons for which packets of one service were dropped.
@@ -225,7 +242,7 @@ impl Client {
     /// # Errors
     /// See [`Self::text`].
     pub fn drops_of(&self, service: &str) -> Result<Drops, ApiError> {
-        self.get(&Resource::Drops(Some(service.to_owned())))
+        self.get(&Resource::Drops { service: Some(service.to_owned()), network: None })
     }
 
     /// Health checks.

@@ -10,6 +10,7 @@ mod ha;
 mod health;
 mod load;
 mod look;
+mod network;
 mod rates;
 mod session;
 
@@ -31,6 +32,7 @@ pub use load::{Elephant, Elephants, Rate, StageTicks, Stages, WorkerStages};
 pub use look::{
     LookEnd, LookKind, LookRequest, PacketFate, TraceLine, TraceStep, TracedPacket, Way,
 };
+pub use network::{Network, Networks};
 pub use rates::{RateColumns, Rates, RatesQuery, WorkerRates};
 pub use session::{Killed, Session, SessionState, Sessions};
 

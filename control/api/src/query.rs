@@ -5,13 +5,15 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use crate::model::{EventKind, Protocol, Session, SessionState};
+use crate::model::{EventKind, Network, Protocol, Session, SessionState};
 
 /// Which sessions to list. What is `None` does not restrict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionQuery {
     /// Of the virtual service with this name.
     pub service: Option<String>,
+    /// In the network with this name; [`Network::DEFAULT`] for the default one.
+    pub network: Option<String>,
     /// From this client.
     pub client: Option<Endpoint>,
     /// To this real server.
@@ -68,6 +70,7 @@ impl Default for SessionQuery {
     fn default() -> Self {
         Self {
             service: None,
+            network: None,
             client: None,
             real: None,
             state: None,
@@ -87,6 +90,7 @@ impl SessionQuery {
     /// Whether a session is one of those that are asked for; the limit aside.
     pub fn matches(&self, session: &Session) -> bool {
         self.service.as_ref().is_none_or(|service| *service == session.service)
+            && self.network.as_ref().is_none_or(|network| Network::is(network, &session.network))
             && self.client.is_none_or(|client| client.is_at(session.client))
             && self.real.is_none_or(|real| real.is_at(session.real))
             && self.state.is_none_or(|state| state == session.state)
@@ -95,8 +99,9 @@ impl SessionQuery {
 
     /// Whether it admits every session; limit and cursor aside.
     pub fn is_all(&self) -> bool {
-        let Self { service, client, real, state, protocol, limit: _, cursor: _ } = self;
+        let Self { service, network, client, real, state, protocol, limit: _, cursor: _ } = self;
         service.is_none()
+            && network.is_none()
             && client.is_none()
             && real.is_none()
             && state.is_none()
@@ -116,6 +121,7 @@ impl SessionQuery {
         let limit = (self.limit != Self::DEFAULT_LIMIT).then(|| self.limit.to_string());
         let all = [
             ("service", self.service.clone()),
+            ("network", self.network.clone()),
             ("client", self.client.map(|client| client.to_string())),
             ("real", self.real.map(|real| real.to_string())),
             ("state", self.state.map(|state| state.name().to_owned())),

@@ -5,6 +5,7 @@ mod events;
 mod ha;
 mod ipvs;
 mod measures;
+mod networks;
 mod sessions;
 mod whoami;
 
@@ -24,7 +25,7 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::access::{self, Gate};
 use crate::call::{Call, Reply};
 use crate::events::EventLog;
-use crate::model::{Alive, Drops, Elephants, Health, Ports, Services, Stages, Status};
+use crate::model::{Alive, Elephants, Health, Network, Ports, Services, Stages, Status};
 use crate::openapi;
 use crate::origin;
 use crate::problem::Problem;
@@ -32,7 +33,7 @@ use crate::query::{WrongValue, parse_limit};
 use crate::repeat::{self, Repeats};
 
 /// Every resource.
-pub(crate) const PATHS: [&str; 24] = [
+pub(crate) const PATHS: [&str; 25] = [
     "/v1/status",
     "/v1/services",
     "/v1/sessions",
@@ -57,6 +58,7 @@ pub(crate) const PATHS: [&str; 24] = [
     "/healthz",
     "/v1/ha",
     "/v1/ha/drain",
+    "/v1/networks",
 ];
 /// Names that a message lists before it says how many more there are.
 const NAMES_LISTED: usize = 20;
@@ -98,7 +100,7 @@ pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
         services_path,
         sessions_path,
         ports_path,
-        drops_path,
+        _,
         stages_path,
         elephants_path,
         health_path,
@@ -112,12 +114,12 @@ pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
         .route(services_path, get(services))
         .route(sessions_path, sessions)
         .route(ports_path, get(ports))
-        .route(drops_path, get(drops))
         .route(stages_path, get(stages))
         .route(elephants_path, get(elephants))
         .merge(config::router(&desk))
         .merge(crate::look::router())
         .merge(measures::router())
+        .merge(networks::router())
         .merge(ipvs::router(&desk))
         .merge(ha::router(&desk))
         .route(health_path, get(health))
@@ -158,22 +160,6 @@ async fn ports(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Ports> {
     desk.ask(Call::Ports).await.map(Json)
 }
 
-async fn drops(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Drops> {
-    let mut service = None;
-    for (parameter, value) in pairs(query.as_deref()) {
-        match &*parameter {
-            "service" => service = Some(value.into_owned()),
-            other => return Err(Problem::unknown_parameter(other, &["service"])),
-        }
-    }
-    let Some(name) = service else { return desk.ask(Call::Drops).await.map(Json) };
-    let found = desk.ask(|reply| Call::DropsOf(name.clone(), reply)).await?;
-    found.map(Json).map_err(|known| {
-        let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        Problem::wrong_value("service", no_such_name(&name, &known))
-    })
-}
-
 async fn stages(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Stages> {
     no_parameters(query.as_deref())?;
     desk.ask(Call::Stages).await.map(Json)
@@ -198,13 +184,15 @@ async fn elephants(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Elep
     desk.ask(|reply| Call::Elephants(limit, reply)).await.map(Json)
 }
 
-/// All services, or those that `name` names, in the order of the configuration.
+/// All services, or those that `name` names, or those of a network, in the order of the
+/// configuration.
 async fn services(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Services> {
-    let mut names = Vec::new();
+    let (mut names, mut network) = (Vec::new(), None);
     for (parameter, value) in pairs(query.as_deref()) {
         match &*parameter {
             "name" => names.push(value),
-            other => return Err(Problem::unknown_parameter(other, &["name"])),
+            "network" => network = Some(value),
+            other => return Err(Problem::unknown_parameter(other, &["name", "network"])),
         }
     }
     let mut found = desk.ask(Call::Services).await?;
@@ -214,6 +202,11 @@ async fn services(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Servi
     let wanted = |name: &str| names.is_empty() || names.contains(&name.into());
     found.services.retain(|service| wanted(&service.name));
     found.snat.retain(|rule| wanted(&rule.name));
+    if let Some(network) = network {
+        networks::know(&desk, &network).await?;
+        found.services.retain(|service| Network::is(&network, &service.network));
+        found.snat.retain(|rule| Network::is(&network, &rule.network));
+    }
     Ok(Json(found))
 }
 

@@ -11,8 +11,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socke
 use serde_json::Value;
 use sluice_api::model::{
     Balanced, Checked, Drops, Elephant, Elephants, Event, EventKind, Health, HealthState, IdleMode,
-    Memory, Ports, Probe, ProbeOutcome, Protocol, Rate, Service, Services, Session, SessionCounts,
-    SessionState, Sessions, StageTicks, Stages, Status, WorkerStages,
+    Memory, Network, Networks, Ports, Probe, ProbeOutcome, Protocol, Rate, Service, Services,
+    Session, SessionCounts, SessionState, Sessions, StageTicks, Stages, Status, WorkerStages,
 };
 use sluice_api::{ApiError, Call, Client, EventQuery, Options, Resource, Server, SessionQuery};
 use sluice_director::Reason;
@@ -119,6 +119,7 @@ fn session(client_port: u16, service: &str) -> Session {
         idle_ms: 10,
         expires_ms: 899_990,
         service: service.to_owned(),
+        network: None,
         worker: 0,
     }
 }
@@ -166,6 +167,19 @@ fn event() -> Event {
     }
 }
 
+fn networks() -> Networks {
+    let blue = Network {
+        name: "blue".to_owned(),
+        table: Some(1001),
+        cidr: vec!["192.0.2.0/24".to_owned()],
+        ports: vec!["inside".to_owned()],
+        pressed: true,
+        ..Network::default()
+    };
+    let default = Network { name: Network::DEFAULT.to_owned(), ..Network::default() };
+    Networks { networks: vec![default, blue] }
+}
+
 /// A director with two services and three sessions, which answers at once.
 fn answer(call: Call) {
     let in_time = match call {
@@ -183,6 +197,14 @@ fn answer(call: Call) {
             reply.send(Sessions { sessions, more, next }).is_ok()
         }
         Call::Ports(reply) => reply.send(Ports::default()).is_ok(),
+        Call::Networks(reply) => reply.send(networks()).is_ok(),
+        Call::DropsIn(name, reply) => {
+            let known = || networks().names().map(str::to_owned).collect::<Vec<_>>();
+            let mut counts = [0; Reason::COUNT];
+            counts[Reason::TooBig as usize] = 7;
+            let found = known().contains(&name).then(|| Drops::from_counts(&counts));
+            reply.send(found.ok_or_else(known)).is_ok()
+        }
         Call::Drops(reply) => reply.send(Drops::from_counts(&[0; Reason::COUNT])).is_ok(),
         Call::Stages(reply) => reply.send(stages()).is_ok(),
         Call::Elephants(limit, reply) => {
@@ -264,6 +286,40 @@ fn a_service_that_is_not_there_is_named_with_those_that_are() {
     }
 }
 
+/// Services and sessions are the default network's here.
+#[test]
+fn what_is_in_a_network_is_found_by_its_name() {
+    let place = Place::new();
+    let _server = place.serve();
+    let client = place.client();
+    assert_eq!(client.networks().expect("networks"), networks());
+    let services = |network: &str| client.services_in(network, &[]).expect("services").services;
+    assert_eq!(services("default").len(), 2);
+    assert!(services("blue").is_empty());
+    let sessions = |network: &str| {
+        let network = Some(network.to_owned());
+        let query = SessionQuery { network, ..SessionQuery::default() };
+        client.sessions(&query).map(|found| found.sessions.len())
+    };
+    assert_eq!(sessions("default").expect("sessions"), 3);
+    assert_eq!(sessions("blue").expect("sessions"), 0);
+    let drops = client.drops_in("blue").expect("drops").drops;
+    assert_eq!(drops.iter().map(|drop| drop.packets).sum::<u64>(), 7);
+    let wrong = [
+        sessions("bleu").map(drop),
+        client.services_in("bleu", &[]).map(drop),
+        client.drops_in("bleu").map(drop),
+    ];
+    for found in wrong {
+        let Err(ApiError::Refused(problem)) = found else { panic!("{found:?}") };
+        let blame = problem.blame.as_ref().expect("a parameter is to blame");
+        assert_eq!((&*blame.parameter, &*blame.expected), ("network", "one of default, blue"));
+    }
+    let (head, body) = place.get("/v1/drops?network=blue&service=web");
+    assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
+    assert!(body["detail"].as_str().is_some_and(|text| text.contains("left out")), "{body}");
+}
+
 #[test]
 fn wrong_requests_get_a_problem_that_says_what_is_wrong() {
     let place = Place::new();
@@ -280,7 +336,7 @@ fn wrong_requests_get_a_problem_that_says_what_is_wrong() {
     check(place.get("/v1/sessions?limit=100001"), 400, &["limit", "100001", "1 to 100000"]);
     check(place.get("/v1/sessions?state=%FF"), 400, &["state", "ESTABLISHED"]);
     check(place.get("/v1/sessions?client"), 400, &["client", "an address"]);
-    check(place.get("/v1/sessions?foo=1"), 400, &["foo", "service, client"]);
+    check(place.get("/v1/sessions?foo=1"), 400, &["foo", "service, network"]);
     check(place.get("/v1/status?x=1"), 400, &["x", "no parameter"]);
     check(place.get("/v1/services?nam=web"), 400, &["nam", "name"]);
     check(place.get("/v1/nothing"), 404, &["/v1/nothing", "/v1/status"]);

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use serde_json::Value;
-use sluice_api::model::{Balanced, Killed, Protocol, Service, Services};
+use sluice_api::model::{Balanced, Killed, Network, Networks, Protocol, Service, Services};
 use sluice_api::{Call, Client, Server, SessionQuery};
 use sluice_state::{Author, Source};
 use tempfile::TempDir;
@@ -68,6 +68,7 @@ fn service(name: &str) -> Service {
 fn admits(query: &SessionQuery, (client, service): (&str, &str)) -> bool {
     let (client, real) = (client.parse().expect("an endpoint"), "192.0.2.11:80".parse());
     query.service.as_ref().is_none_or(|name| name == service)
+        && query.network.as_ref().is_none_or(|name| name == Network::DEFAULT)
         && query.client.is_none_or(|wanted| wanted.is_at(client))
         && query.real.is_none_or(|wanted| wanted.is_at(real.expect("an endpoint")))
 }
@@ -77,6 +78,11 @@ fn answer(call: Call) {
         Call::Services(reply) => {
             let services = vec![service("web"), service("a&b")];
             reply.send(Services { services, snat: Vec::new() }).is_ok()
+        }
+        Call::Networks(reply) => {
+            let network = |name: &str| Network { name: name.to_owned(), ..Network::default() };
+            let networks = vec![network(Network::DEFAULT), network("blue")];
+            reply.send(Networks { networks }).is_ok()
         }
         Call::Kill { query, dry_run, by, reply } => {
             assert_eq!(by, Author::of(Source::Api));
@@ -99,6 +105,8 @@ fn sessions_are_ended_by_a_filter_or_when_all_is_said() {
         ("service=web", 2, false),
         ("client=198.51.100.48:40002&dry_run=true", 1, true),
         ("all=true", 3, false),
+        ("network=default", 3, false),
+        ("network=blue", 0, false),
         ("real=192.0.2.12", 0, false),
     ] {
         let (head, body) = delete(&format!("/v1/sessions?{query}"));
@@ -111,6 +119,8 @@ fn sessions_are_ended_by_a_filter_or_when_all_is_said() {
         ("?all=false", "all"),
         ("?all=true&service=web", "left out where there is a filter"),
         ("?service=wob", "one of web, a&b"),
+        ("?network=bleu", "one of default, blue"),
+        ("?all=true&network=blue", "left out where there is a filter"),
         ("?service=web&limit=1", "limit"),
         ("?service=web&cursor=0.1", "cursor"),
         ("?all=1", "one of true, false"),

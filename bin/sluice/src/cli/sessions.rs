@@ -46,6 +46,9 @@ pub struct Filter {
     /// Of this virtual service
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::services))]
     service: Option<String>,
+    /// In this network; `default` for the default one
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::networks))]
+    network: Option<String>,
     /// From this client
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     client: Option<Endpoint>,
@@ -68,8 +71,9 @@ pub struct Filter {
 impl Filter {
     /// As the director is asked.
     pub fn query(self) -> SessionQuery {
-        let Self { service, client, real, state, protocol } = self;
-        SessionQuery { service, client, real, state, protocol, ..SessionQuery::default() }
+        let Self { service, network, client, real, state, protocol } = self;
+        let all = SessionQuery::default();
+        SessionQuery { service, network, client, real, state, protocol, ..all }
     }
 }
 

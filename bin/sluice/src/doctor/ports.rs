@@ -241,6 +241,25 @@ fn path_filter(facts: &Facts, port: &Port) -> Vec<Finding> {
     ]
 }
 
+/// A port that is there and carries nothing.
+fn down(port: &Port, shown: &Shown) -> Finding {
+    let name = &port.name;
+    let find = |text: &str| find("port_state", Mark::Fail, format!("port {name}: {text}"));
+    match (&shown.trouble, &port.device) {
+        (Some(trouble), Device::Vxlan { interface }) => find(trouble).advise(format!(
+            "`ip -d link show {interface}` must show a VXLAN device that is up and has `local`"
+        )),
+        (Some(trouble), _) => find(trouble).advise(
+            "start the peer; `id`, `mode`, the secret and the socket must be the same on both \
+             sides, and the roles different",
+        ),
+        (None, _) => {
+            let interface = shown.interface.as_deref().unwrap_or(name);
+            find("the director sees no link").fix(format!("ip link set {interface} up"))
+        }
+    }
+}
+
 /// What a director that runs says of its port.
 fn running(facts: &Facts, port: &Port) -> Vec<Finding> {
     let Some(shown) = shown(facts, port) else { return Vec::new() };
@@ -248,15 +267,7 @@ fn running(facts: &Facts, port: &Port) -> Vec<Finding> {
     let name = &port.name;
     match shown.state {
         PortState::Up => {}
-        PortState::Down => findings.push(if let Some(trouble) = &shown.trouble {
-            let advice = "start the peer; `id`, `mode`, the secret and the socket must be the same \
-                          on both sides, and the roles different";
-            find("port_state", Mark::Fail, format!("port {name}: {trouble}")).advise(advice)
-        } else {
-            let text = format!("port {name}: the director sees no link");
-            let interface = shown.interface.as_deref().unwrap_or(name);
-            find("port_state", Mark::Fail, text).fix(format!("ip link set {interface} up"))
-        }),
+        PortState::Down => findings.push(down(port, shown)),
         PortState::Gone => {
             let text = format!("port {name}: its device went away; the director waits for it");
             let advice = "bring the device back, or take the port out of the configuration";

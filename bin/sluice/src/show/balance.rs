@@ -9,6 +9,7 @@ use sluice_api::model::{Balanced, Real, RealState, Service, Services, Sessions, 
 use sluice_director::spec::ClientAddress;
 
 use super::figures::{count, span_ms, traffic};
+use super::networks::network_of;
 use super::table::{Align, Cell, Table};
 use super::{BAD, NOTE, Shown};
 
@@ -20,6 +21,7 @@ pub fn services(services: &Services, width: Option<usize>) -> Shown {
     use Align::{Left, Name, Right};
     let mut table = Table::new([
         ("SERVICE", Name),
+        ("NETWORK", Left),
         ("ADDRESS", Left),
         ("FORWARDING", Name),
         ("ACTIVE", Right),
@@ -31,6 +33,8 @@ pub fn services(services: &Services, width: Option<usize>) -> Shown {
         ("BYTES IN", Right),
         ("BYTES OUT", Right),
     ]);
+    let isolated = services.services.iter().any(|service| service.network.is_some())
+        || services.snat.iter().any(|rule| rule.network.is_some());
     for service in &services.services {
         table.row(with_counts(of_service(service), &service.counted));
         for real in &service.reals {
@@ -42,7 +46,7 @@ pub fn services(services: &Services, width: Option<usize>) -> Shown {
     }
     match services.services.is_empty() && services.snat.is_empty() {
         true => Shown { text: String::new(), remark: Some("no services".to_owned()) },
-        false => Shown::new(table.within(width)),
+        false => Shown::new(table.without("NETWORK", !isolated).within(width)),
     }
 }
 
@@ -59,7 +63,7 @@ pub(crate) fn real_port(port: u16) -> String {
     if port == 0 { "*".to_owned() } else { port.to_string() }
 }
 
-fn of_service(service: &Service) -> [Cell; 3] {
+fn of_service(service: &Service) -> [Cell; 4] {
     let at = endpoint(service.vip, &service.ports);
     let mut forwarding = format!("{} {}", service.mode, service.scheduler);
     let mut more = |text: String| forwarding.extend([", ", &text]);
@@ -76,16 +80,21 @@ fn of_service(service: &Service) -> [Cell; 3] {
         more(service.client_address.clone());
     }
     let protocol = service.protocol.name();
-    [service.name.as_str().into(), format!("{protocol} {at}").into(), forwarding.into()]
+    [
+        service.name.as_str().into(),
+        network_of(&service.network).into(),
+        format!("{protocol} {at}").into(),
+        forwarding.into(),
+    ]
 }
 
-fn of_real(real: &Real, service: &Service) -> [Cell; 3] {
+fn of_real(real: &Real, service: &Service) -> [Cell; 4] {
     let at = endpoint(real.address, real_port(real.port));
     let (state, style) = worded(real.state, &real.full_at, real.lower_sessions);
     let own = if real.mode == service.mode { "" } else { &format!("{}, ", real.mode) };
     let forwarding = Cell::from(format!("{own}weight {}, {state}", real.weight));
     let forwarding = style.map_or(forwarding.clone(), |style| forwarding.style(style));
-    ["".into(), format!("-> {at}").into(), forwarding]
+    ["".into(), "".into(), format!("-> {at}").into(), forwarding]
 }
 
 /// A real server's state in words, and how they look.
@@ -113,7 +122,7 @@ fn workers(numbers: &[u16]) -> String {
     format!("worker{} {}", if numbers.len() == 1 { "" } else { "s" }, listed.join(", "))
 }
 
-fn of_rule(rule: &SnatRule) -> [Cell; 3] {
+fn of_rule(rule: &SnatRule) -> [Cell; 4] {
     let mut between = format!("from {}", first_of(&rule.sources));
     if !rule.destinations.is_empty() {
         between.extend([" to ", &first_of(&rule.destinations)]);
@@ -122,7 +131,7 @@ fn of_rule(rule: &SnatRule) -> [Cell; 3] {
     let protocols: String = protocols.collect();
     let egress = rule.egress.as_ref().map_or(String::new(), |port| format!(", by {port}"));
     let forwarding = format!("snat{protocols} {}{egress}, pool {}", rule.mapping, rule.pool);
-    [rule.name.as_str().into(), between.into(), forwarding.into()]
+    [rule.name.as_str().into(), network_of(&rule.network).into(), between.into(), forwarding.into()]
 }
 
 /// The first of a list, and how many more there are.
@@ -134,10 +143,12 @@ fn first_of(networks: &[String]) -> String {
     }
 }
 
-fn with_counts([name, address, forwarding]: [Cell; 3], counted: &Balanced) -> [Cell; 11] {
+fn with_counts(named: [Cell; 4], counted: &Balanced) -> [Cell; 12] {
+    let [name, network, address, forwarding] = named;
     let Balanced { sessions_total, sessions_active, packets, bytes, .. } = counted;
     [
         name,
+        network,
         address,
         forwarding,
         count(*sessions_active).into(),
@@ -165,6 +176,7 @@ pub fn sessions(sessions: &Sessions, query: &SessionQuery, width: Option<usize>)
         ("IDLE", Right),
         ("EXPIRES IN", Right),
         ("WORKER", Right),
+        ("NETWORK", Left),
         ("SERVICE", Name),
     ]);
     for session in &sessions.sessions {
@@ -179,6 +191,7 @@ pub fn sessions(sessions: &Sessions, query: &SessionQuery, width: Option<usize>)
             span_ms(session.idle_ms).into(),
             span_ms(session.expires_ms).into(),
             session.worker.to_string().into(),
+            network_of(&session.network).into(),
             session.service.as_str().into(),
         ]);
     }
@@ -193,6 +206,7 @@ pub fn sessions(sessions: &Sessions, query: &SessionQuery, width: Option<usize>)
         )),
         (_, false) => None,
     };
+    let table = table.without("NETWORK", sessions.sessions.iter().all(|it| it.network.is_none()));
     let text = if sessions.sessions.is_empty() { String::new() } else { table.within(width) };
     Shown { text, remark }
 }

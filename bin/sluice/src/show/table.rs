@@ -56,13 +56,24 @@ impl<T: Into<String>> From<T> for Cell {
 #[derive(Clone, Debug)]
 pub struct Table<const N: usize> {
     columns: [(&'static str, Align); N],
+    /// Columns that are left out.
+    out: [bool; N],
     rows: Vec<[Cell; N]>,
 }
 
 impl<const N: usize> Table<N> {
     /// A table without rows.
     pub fn new(columns: [(&'static str, Align); N]) -> Self {
-        Self { columns, rows: Vec::new() }
+        Self { columns, out: [false; N], rows: Vec::new() }
+    }
+
+    /// The same without the column of this title, if there is nothing to say in it.
+    #[must_use]
+    pub fn without(mut self, title: &str, nothing: bool) -> Self {
+        for (out, (column, _)) in self.out.iter_mut().zip(&self.columns) {
+            *out |= nothing && *column == title;
+        }
+        self
     }
 
     /// Adds a row.
@@ -74,8 +85,8 @@ impl<const N: usize> Table<N> {
     pub fn within(&self, width: Option<usize>) -> String {
         let Some(width) = width else { return self.text() };
         let mut widths = self.widths();
-        let all = |widths: &[usize; N]| widths.iter().sum::<usize>() + GAP.len() * (N - 1);
-        let names = |at: &usize| self.columns[*at].1 == Align::Name;
+        let all = |widths: &[usize; N]| (self.beginning(widths, N)).saturating_sub(GAP.len());
+        let names = |at: &usize| self.columns[*at].1 == Align::Name && !self.out[*at];
         while all(&widths) > width {
             let widest = (0..N).filter(names).max_by_key(|&at| widths[at]);
             match widest.filter(|&at| widths[at] > SHORTEST) {
@@ -102,7 +113,7 @@ impl<const N: usize> Table<N> {
     /// The text with the last column broken so that lines have at most `width` columns.
     pub fn flowing(&self, width: Option<usize>) -> String {
         let widths = self.widths();
-        let before: usize = widths.iter().take(N - 1).map(|width| width + GAP.len()).sum();
+        let before = self.beginning(&widths, N - 1);
         let room = width.map(|width| width.saturating_sub(before).max(NARROWEST));
         let titles = self.columns.map(|(title, _)| Cell::from(title).style(TITLE));
         let mut out = String::new();
@@ -124,8 +135,9 @@ impl<const N: usize> Table<N> {
         let mut line = String::new();
         // Spaces are only written before a cell that has text: lines do not end in spaces.
         let mut owed = 0;
-        for (at, cell) in cells.iter().enumerate() {
-            if at > 0 {
+        for (at, cell) in cells.iter().enumerate().filter(|(at, _)| !self.out[*at]) {
+            let indent = self.beginning(widths, at);
+            if indent > 0 {
                 owed += GAP.len();
             }
             let pad = widths[at].saturating_sub(length(&cell.text));
@@ -137,7 +149,7 @@ impl<const N: usize> Table<N> {
                 owed += pad;
                 continue;
             }
-            let indent = length_of_line(widths, at) + left;
+            let indent = indent + left;
             let text = match room.filter(|_| at + 1 == N) {
                 Some(room) => broken(&cell.text, room).join(&format!("\n{}", " ".repeat(indent))),
                 None => cell.text.clone(),
@@ -152,11 +164,12 @@ impl<const N: usize> Table<N> {
         out.push_str(&line);
         out.push('\n');
     }
-}
 
-/// Where a column begins.
-fn length_of_line(widths: &[usize], column: usize) -> usize {
-    widths.iter().take(column).map(|width| width + GAP.len()).sum()
+    /// Where a column begins.
+    fn beginning(&self, widths: &[usize], column: usize) -> usize {
+        let before = widths.iter().zip(&self.out).take(column);
+        before.filter(|(_, out)| !**out).map(|(width, _)| width + GAP.len()).sum()
+    }
 }
 
 fn length(text: &str) -> usize {
@@ -205,6 +218,16 @@ mod tests {
             text,
             "NAME        N  WORD\na       1,000  x\nlonger      2\né              y\n"
         );
+    }
+
+    #[test]
+    fn a_column_with_nothing_to_say_is_left_out() {
+        for (nothing, wanted) in [(true, "A  C\n1  3\n"), (false, "A  B  C\n1  2  3\n")] {
+            let mut table = Table::new([("A", Left), ("B", Align::Name), ("C", Right)]);
+            table.row(["1".into(), "2".into(), "3".into()]);
+            let text = table.without("B", nothing).within(Some(80));
+            assert_eq!(anstream::adapter::strip_str(&text).to_string(), wanted);
+        }
     }
 
     #[test]

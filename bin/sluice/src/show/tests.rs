@@ -4,9 +4,9 @@ use sluice::replay;
 use sluice_api::SessionQuery;
 use sluice_api::model::{
     Balanced, Drop, Drops, Fate, Ha, HaAddress, HaAnnounce, HaDatagrams, HaPeer, HaReports, HaRole,
-    HaSync, IdleMode, Memory, Persistence, Port, PortState, Ports, Protocol, Real, RealState,
-    Received, Reload, Sent, Service, Services, Session, SessionCounts, SessionState, Sessions,
-    SnatRule, Status, Steering, SteeringMode, Ways, Worker,
+    HaSync, IdleMode, Memory, Network, Networks, Persistence, Port, PortState, Ports, Protocol,
+    Real, RealState, Received, Reload, Sent, Service, Services, Session, SessionCounts,
+    SessionState, Sessions, SnatRule, Status, Steering, SteeringMode, Ways, Worker,
 };
 use sluice_director::Reason;
 
@@ -202,6 +202,9 @@ fn services() {
     insta::assert_snapshot!("all_kinds", plain(&super::services(&services_of_all_kinds(), None)));
     let rules = Services { services: Vec::new(), ..services_of_all_kinds() };
     assert_eq!(plain(&super::services(&rules, None)).lines().count(), 3, "titles and two rules");
+    let mut two = services_shown();
+    two.services[1].network = Some("blue".to_owned());
+    insta::assert_snapshot!("services_in_networks", plain(&super::services(&two, None)));
     insta::assert_snapshot!("no_services", plain(&super::services(&Services::default(), None)));
 }
 
@@ -219,6 +222,7 @@ fn sessions() {
         idle_ms,
         expires_ms,
         service: "web".to_owned(),
+        network: None,
         worker: 1,
     };
     let sessions = vec![
@@ -235,6 +239,10 @@ fn sessions() {
         ..sessions[0].clone()
     };
     let sessions = [sessions, vec![six]].concat();
+    let blue = Session { network: Some("blue".to_owned()), ..sessions[0].clone() };
+    let both = Sessions { sessions: vec![blue, sessions[1].clone()], ..Sessions::default() };
+    let both = super::sessions(&both, &SessionQuery::default(), None);
+    insta::assert_snapshot!("sessions_in_networks", plain(&both));
     let query = SessionQuery { limit: 4, ..SessionQuery::default() };
     let some = Sessions { sessions, more: true, next: Some("0.7".to_owned()) };
     insta::assert_snapshot!(plain(&super::sessions(&some, &query, None)));
@@ -300,8 +308,52 @@ fn ports() {
         trouble: Some("cannot connect to /run/vpp/memif.sock: No such file".to_owned()),
         ..gone.clone()
     };
+    let blue = Port {
+        name: "blue".to_owned(),
+        device: "vxlan:vx42".to_owned(),
+        network: Some("blue".to_owned()),
+        driver: "vxlan".to_owned(),
+        interface: Some("vx42".to_owned()),
+        mac: Some("02:00:00:00:00:2a".to_owned()),
+        mtu: Some(1450),
+        state: PortState::Down,
+        trouble: Some("vx42 is set down".to_owned()),
+        ..gone.clone()
+    };
+    let in_networks = Ports { ports: vec![front.clone(), blue] };
+    insta::assert_snapshot!("ports_in_networks", plain(&super::ports(&in_networks)));
     let ports = Ports { ports: vec![front, back, gone, memif] };
     insta::assert_snapshot!(plain(&super::ports(&ports)));
+}
+
+#[test]
+fn networks() {
+    let main = Network {
+        name: Network::DEFAULT.to_owned(),
+        ports: vec!["front".to_owned(), "back".to_owned()],
+        sessions: 12_345,
+        session_capacity: 1_000_000,
+        services: 2,
+        dropped: 17,
+        ..Network::default()
+    };
+    let blue = Network {
+        name: "blue".to_owned(),
+        table: Some(1001),
+        cidr: vec!["192.0.2.0/24".to_owned(), "2001:db8::/64".to_owned()],
+        ports: vec!["blue".to_owned()],
+        half_open: 4_711,
+        pressed: true,
+        ..main.clone()
+    };
+    let red = Network {
+        name: "red".to_owned(),
+        vrf: Some("vrf-red".to_owned()),
+        session_capacity: 4096,
+        ..Network::default()
+    };
+    let all = Networks { networks: vec![main, blue, red] };
+    insta::assert_snapshot!(plain(&super::networks(&all)));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use sluice_api::model::{Port, PortState, Ports, SteeringMode};
 
 use super::figures::{count, traffic};
+use super::networks::network_of;
 use super::table::{Align, Cell, Table};
 use super::{BAD, NOTE, Shown};
 
@@ -31,6 +32,7 @@ fn what_they_are(ports: &[Port]) -> String {
     let mut table = Table::new([
         ("PORT", Left),
         ("STATE", Left),
+        ("NETWORK", Left),
         ("DEVICE", Left),
         ("DRIVER", Left),
         ("INTERFACE", Left),
@@ -50,6 +52,7 @@ fn what_they_are(ports: &[Port]) -> String {
         table.row([
             port.name.as_str().into(),
             state,
+            network_of(&port.network).into(),
             port.device.as_str().into(),
             or_none(Some(&port.driver)),
             or_none(port.interface.as_deref()),
@@ -59,7 +62,7 @@ fn what_they_are(ports: &[Port]) -> String {
             port.queues.to_string().into(),
         ]);
     }
-    table.text()
+    table.without("NETWORK", ports.iter().all(|port| port.network.is_none())).text()
 }
 
 fn traffic_of(ports: &[Port]) -> String {

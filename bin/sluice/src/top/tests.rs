@@ -132,6 +132,7 @@ fn elephants() -> Elephants {
         idle_ms: 0,
         expires_ms: 900_000,
         service: "web".to_owned(),
+        network: None,
         worker: 1,
     };
     let inbound = Rate { packets_per_s: 1_500_000, bytes_per_s: 90_000_000 };

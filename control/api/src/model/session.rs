@@ -54,6 +54,9 @@ pub struct Session {
     pub expires_ms: u64,
     /// Name of its virtual service.
     pub service: String,
+    /// Name of the network that it is in; absent for the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
     /// Number of the worker that owns it.
     pub worker: u16,
 }

@@ -8,8 +8,8 @@ use sluice_state::{Entry, Epoch, View};
 use super::{Look, Operation, Parameter};
 use crate::model::{
     Alive, Changed, Drops, Elephants, EventKind, Events, Ha, HaDrain, Health, HistoryLine,
-    HistoryPage, Killed, LookKind, LookRequest, Ports, Protocol, Rates, RatesQuery, Services,
-    SessionState, Sessions, Stages, Status, WhoAmI,
+    HistoryPage, Killed, LookKind, LookRequest, Networks, Ports, Protocol, Rates, RatesQuery,
+    Services, SessionState, Sessions, Stages, Status, WhoAmI,
 };
 use crate::query::SessionQuery;
 
@@ -82,6 +82,11 @@ const IF_MATCH: Parameter = parameter(
     || json!({ "type": "string", "pattern": "^(\\*|\"[0-9]{1,9}\")$" }),
 );
 const SERVICE: Parameter = parameter(("service", "query"), "Of this service.", text);
+const NETWORK: Parameter = parameter(
+    ("network", "query"),
+    "In the network with this name; `default` for the default one.",
+    text,
+);
 const CLIENT: Parameter =
     parameter(("client", "query"), "From this client: address, or address and port.", endpoint);
 const TO_REAL: Parameter =
@@ -99,7 +104,7 @@ const PROTOCOL: Parameter = parameter(
 const CURSOR: Parameter = parameter(
     ("cursor", "query"),
     "The `next` of the page before.",
-    || json!({ "type": "string", "pattern": "^[0-9]{1,4}\\.[0-9]{1,9}$" }),
+    || json!({ "type": "string", "pattern": "^[0-9]{1,4}\\.[0-9]{1,15}$" }),
 );
 const KIND: Parameter = parameter(("kind", "query"), "Only of these kinds.", || {
     let kinds = EventKind::ALL.map(EventKind::name);
@@ -187,12 +192,13 @@ fn shown() -> Vec<Operation> {
         read("/v1/openapi.json", "openapi", "This description", anything),
         read("/v1/status", "status", "The director as a whole", of::<Status>),
         Operation {
-            parameters: &[NAMES],
+            parameters: &[NAMES, NETWORK],
             ..read("/v1/services", "services", "Services with their counters", of::<Services>)
         },
         read("/v1/ports", "ports", "Ports", of::<Ports>),
+        read("/v1/networks", "networks", "Networks, the default one first", of::<Networks>),
         Operation {
-            parameters: &[SERVICE],
+            parameters: &[SERVICE, NETWORK],
             ..read("/v1/drops", "drops", "Why packets were dropped", of::<Drops>)
         },
         read("/v1/stages", "stages", "The workers' time by stage", of::<Stages>),
@@ -264,13 +270,13 @@ fn ipvs() -> Vec<Operation> {
 fn sessions() -> Vec<Operation> {
     vec![
         Operation {
-            parameters: &[SERVICE, CLIENT, TO_REAL, STATE, PROTOCOL, SESSIONS, CURSOR],
+            parameters: &[SERVICE, NETWORK, CLIENT, TO_REAL, STATE, PROTOCOL, SESSIONS, CURSOR],
             ..read("/v1/sessions", "sessions", "Open sessions, page by page", of::<Sessions>)
         },
         Operation {
             method: "delete",
             role: "operate",
-            parameters: &[SERVICE, CLIENT, TO_REAL, STATE, PROTOCOL, ALL, DRY_RUN, KEY],
+            parameters: &[SERVICE, NETWORK, CLIENT, TO_REAL, STATE, PROTOCOL, ALL, DRY_RUN, KEY],
             ..read("/v1/sessions", "kill_sessions", "Ends sessions", of::<Killed>)
         },
     ]

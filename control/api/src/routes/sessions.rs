@@ -3,7 +3,7 @@
 use axum::extract::{RawQuery, State};
 use axum::{Extension, Json};
 
-use super::{Answer, Asked, Desk, has_service, no_such_service, pairs};
+use super::{Answer, Asked, Desk, has_service, networks, no_such_service, pairs};
 use crate::access::Caller;
 use crate::call::Call;
 use crate::model::{Killed, Sessions};
@@ -11,8 +11,10 @@ use crate::problem::Problem;
 use crate::query::{SessionQuery, WrongValue};
 
 /// The parameters of both; the last two are those of ending.
-const PARAMETERS: [&str; 9] =
-    ["service", "client", "real", "state", "protocol", "limit", "cursor", "all", "dry_run"];
+const PARAMETERS: [&str; 10] = [
+    "service", "network", "client", "real", "state", "protocol", "limit", "cursor", "all",
+    "dry_run",
+];
 
 /// What is asked for.
 #[derive(Debug)]
@@ -35,14 +37,14 @@ impl Asking {
     }
 }
 
-/// Some sessions. That there is no such service is only looked into when nothing was found.
+/// Some sessions. That there is no such service or network is only looked into when nothing was found.
 pub(super) async fn list(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Sessions> {
     let asking = read(query.as_deref())?;
     asking.refuse(&["all", "dry_run"])?;
-    let service = asking.query.service.clone();
+    let SessionQuery { service, network, .. } = asking.query.clone();
     let found = desk.ask(|reply| Call::Sessions(asking.query, reply)).await?;
-    if let Some(name) = service.filter(|_| found.sessions.is_empty()) {
-        know(&desk, &name).await?;
+    if found.sessions.is_empty() {
+        know(&desk, service.as_deref(), network.as_deref()).await?;
     }
     Ok(Json(found))
 }
@@ -59,24 +61,27 @@ pub(super) async fn kill(
     if query.is_all() != all {
         let expected = match all {
             true => "left out where there is a filter",
-            false => "true, or a filter (service, client, real, state, protocol) be there",
+            false => "true, or a filter (service, network, client, real, state, protocol) be there",
         };
         return Err(Problem::wrong_value("all", WrongValue::new(&all.to_string(), expected)));
     }
-    if let Some(name) = &query.service {
-        know(&desk, name).await?;
-    }
+    know(&desk, query.service.as_deref(), query.network.as_deref()).await?;
     let by = caller.author;
     let killed = desk.ask(|reply| Call::Kill { query, dry_run, by, reply }).await?;
     killed.map(Json).ok_or_else(Problem::internal)
 }
 
-/// Refuses a service that there is not.
-async fn know(desk: &Desk, name: &str) -> Result<(), Problem> {
-    let services = desk.ask(Call::Services).await?;
-    match has_service(&services, name) {
-        true => Ok(()),
-        false => Err(Problem::wrong_value("service", no_such_service(name, &services))),
+/// Refuses a service or a network that there is not.
+async fn know(desk: &Desk, service: Option<&str>, network: Option<&str>) -> Result<(), Problem> {
+    if let Some(name) = service {
+        let services = desk.ask(Call::Services).await?;
+        if !has_service(&services, name) {
+            return Err(Problem::wrong_value("service", no_such_service(name, &services)));
+        }
+    }
+    match network {
+        Some(name) => networks::know(desk, name).await,
+        None => Ok(()),
     }
 }
 
@@ -91,6 +96,10 @@ fn read(text: Option<&str>) -> Result<Asking, Problem> {
         let set = match &*parameter {
             "service" => {
                 query.service = Some(value.into_owned());
+                Ok(())
+            }
+            "network" => {
+                query.network = Some(value.into_owned());
                 Ok(())
             }
             "client" => value.parse().map(|client| query.client = Some(client)),
@@ -119,12 +128,13 @@ mod tests {
     use crate::model::{Protocol, SessionState};
 
     const PARAMETERS: &str =
-        "one of service, client, real, state, protocol, limit, cursor, all, dry_run";
+        "one of service, network, client, real, state, protocol, limit, cursor, all, dry_run";
 
     #[test]
     fn a_query_is_read_as_the_client_writes_it() {
         let query = SessionQuery {
             service: Some("web & more".to_owned()),
+            network: Some("blue".to_owned()),
             client: Some("198.51.100.48:40000".parse().expect("an endpoint")),
             real: Some("2001:db8::11".parse().expect("an endpoint")),
             state: Some(SessionState::FinWait),

@@ -197,6 +197,17 @@ fn port_rows() -> Vec<Row> {
             Fail,
             "start the peer",
         ),
+        (
+            |it| {
+                let port = wanted(it).ports.get_mut(1);
+                port.expect("a port").device = "vxlan:eth1".parse().expect("a device");
+                shown(it).state = PortState::Down;
+                shown(it).trouble = Some("eth1 is set down".to_owned());
+            },
+            "port_state",
+            Fail,
+            "ip -d link show eth1",
+        ),
         (|it| shown(it).state = PortState::Gone, "port_state", Fail, "bring the device back"),
         (
             |it| {
