@@ -16,8 +16,10 @@ use sluice_checks::{Board, Shown};
 use sluice_director::counters::Counters;
 use sluice_director::path::Stage;
 use sluice_health::State;
-use sluice_meter::{Check, Identity, Meter, Process, Sample, WorkerFigures, WorkerSample};
-use sluice_worker::Report;
+use sluice_meter::{
+    Check, Identity, Meter, NetworkFigures, Process, Sample, WorkerFigures, WorkerSample,
+};
+use sluice_worker::{NetworkReport, Report};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What the thread is told.
@@ -166,6 +168,15 @@ impl Daemon {
     }
 }
 
+fn network(said: &NetworkReport) -> NetworkFigures {
+    NetworkFigures {
+        network: said.network,
+        sessions: said.sessions.into(),
+        session_capacity: said.session_capacity.into(),
+        reasons: said.reasons,
+    }
+}
+
 fn figures(report: &Report) -> WorkerFigures {
     let ticks_per_s = report.ticks_per_s.max(1) as f64;
     let stages = &report.stages;
@@ -188,5 +199,6 @@ fn figures(report: &Report) -> WorkerFigures {
         looked_up: stages.looked_up,
         found: stages.found,
         stage_s: Stage::ALL.map(|stage| stages.ticks[stage as usize] as f64 / ticks_per_s),
+        networks: report.networks.iter().map(network).collect(),
     }
 }

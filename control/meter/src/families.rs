@@ -109,6 +109,14 @@ families! {
     TO_KERNEL, "sluice_packets_to_kernel", Counter, ["reason"],
         "Packets given to the kernel, by reason (docs/reasons.md).";
 }
+"Networks (only with `[[network]]`)": {
+    NETWORK_SESSIONS, "sluice_network_sessions", Gauge, ["network"],
+        "Open sessions in a network; `default` is the default one.";
+    NETWORK_LIMIT, "sluice_network_session_capacity", Gauge, ["network"],
+        "Maximum number of sessions in a network.";
+    NETWORK_DROPPED, "sluice_network_packets_dropped", Counter, ["network" "reason"],
+        "Packets dropped in a network, by reason (docs/reasons.md).";
+}
 "Virtual services": {
     SERVICE, "sluice_service", Info, ["service" "protocol" "vip" "port" "mode" "scheduler"],
         "Properties of a virtual service; join by its name.";

@@ -3,6 +3,7 @@
 use crate::families;
 use crate::history::{History, Totals, unix_ms};
 use crate::ledger::Ledger;
+use crate::networks;
 use crate::page::Page;
 use crate::process::Process;
 use crate::rows::{self, Tags};
@@ -135,6 +136,7 @@ impl Meter {
         rows::director(&mut page, sample, self.identity.version, times);
         page.one(&families::HISTORY_BYTES, self.history.bytes() as u64);
         rows::sessions(&mut page, &self.counters, &self.workers);
+        networks::rows(&mut page, &sample.plan, &self.workers);
         rows::balanced(&mut page, sample, &self.ledger, &self.tags);
         if sample.real_servers {
             rows::checks(&mut page, &checks());

@@ -3,6 +3,7 @@
 use crate::families as f;
 use crate::families::Family;
 use crate::ledger::{Account, Counted, Ledger, Owner, endpoint};
+use crate::networks::label;
 use crate::page::{Page, Value, labels};
 use crate::process::Process;
 use crate::sample::{Check, Sample, WorkerFigures};
@@ -36,13 +37,18 @@ impl Tags {
             return;
         }
         self.epoch = Some(plan.epoch);
+        let network = |owner: &Owner| label(plan, plan.service(owner.id)?.network);
+        let tag = |owner: &Owner, own: &[(&str, &str)]| {
+            labels(&own.iter().copied().chain(network(owner)).collect::<Vec<_>>())
+        };
         let owner = |owner: &Owner| {
-            labels(&[(if owner.is_rule { "rule" } else { "service" }, &owner.name)])
+            tag(owner, &[(if owner.is_rule { "rule" } else { "service" }, &owner.name)])
         };
         self.owners = ledger.owners().iter().map(owner).collect();
         let accounts = |owner: &Owner| {
-            let of =
-                |account: &Account| labels(&[("service", &owner.name), ("real", &account.real())]);
+            let of = |account: &Account| {
+                tag(owner, &[("service", &owner.name), ("real", &account.real())])
+            };
             ledger.accounts_of(owner).map(of).collect()
         };
         self.accounts = ledger.owners().iter().map(accounts).collect();
@@ -141,15 +147,17 @@ pub(crate) fn balanced(page: &mut Page, sample: &Sample, ledger: &Ledger, tags: 
     page.family(&f::SERVICE);
     for (owner, _) in services() {
         let Some(service) = plan.service(owner.id) else { continue };
-        let tag = labels(&[
-            ("service", &owner.name),
+        let (vip, ports) = (service.vip.to_string(), service.ports.to_string());
+        let tag = [
+            ("service", &*owner.name),
             ("protocol", model::Protocol::from(service.protocol).name()),
-            ("vip", &service.vip.to_string()),
-            ("port", &service.ports.to_string()),
+            ("vip", &vip),
+            ("port", &ports),
             ("mode", mode_of(plan, service)),
             ("scheduler", service.scheduler.name()),
-        ]);
-        page.sample(&tag, None, true);
+        ];
+        let tag: Vec<_> = tag.into_iter().chain(label(plan, service.network)).collect();
+        page.sample(&labels(&tag), None, true);
     }
     for (family, of) in SERVICE_COLUMNS {
         page.family(family);

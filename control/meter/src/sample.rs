@@ -5,6 +5,8 @@ use sluice_api::model;
 use sluice_director::counters::Counters;
 use sluice_director::path::Stage;
 use sluice_director::plan::{Plan, RealId};
+use sluice_director::reason::Reason;
+use sluice_director::spec::NetworkId;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,6 +93,21 @@ pub struct WorkerFigures {
     pub found: u64,
     /// Seconds that each stage took of the bursts that were timed.
     pub stage_s: [f64; Stage::COUNT],
+    /// Each network by itself, if there is any besides the default one.
+    pub networks: Vec<NetworkFigures>,
+}
+
+/// What a worker says of a network.
+#[derive(Clone, Debug)]
+pub struct NetworkFigures {
+    /// Which.
+    pub network: NetworkId,
+    /// Open sessions.
+    pub sessions: u64,
+    /// The most there can be.
+    pub session_capacity: u64,
+    /// Packets by reason.
+    pub reasons: [u64; Reason::COUNT],
 }
 
 /// How all health checks stand.

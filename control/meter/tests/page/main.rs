@@ -11,8 +11,10 @@ use sluice_director::counters::{Counters, RealCounters, ServiceDrops};
 use sluice_director::path::Stage;
 use sluice_director::plan::{Plan, Retired};
 use sluice_director::reason::Reason;
+use sluice_director::spec::NetworkId;
 use sluice_meter::{
-    Check, Identity, Meter, Process, Sample, Work, WorkerFigures, WorkerSample, families,
+    Check, Identity, Meter, NetworkFigures, Process, Sample, Work, WorkerFigures, WorkerSample,
+    families,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -25,6 +27,14 @@ const CONFIG: &str = r#"
     [[port]]
     name = "front"
     device = "af_xdp:eth0"
+    [[network]]
+    name = "blue"
+    table = 1001
+    sessions = 1000
+    [[port]]
+    name = "inside"
+    device = "af_xdp:eth1"
+    network = "blue"
     [[pool]]
     name = "lan"
     addresses = ["192.0.2.10", "2001:db8::10"]
@@ -118,8 +128,18 @@ fn sync() -> model::HaSync {
     }
 }
 
+fn network(network: u16, sessions: u64, too_big: u64) -> NetworkFigures {
+    let mut reasons = [0; Reason::COUNT];
+    reasons[Reason::TooBig as usize] = too_big;
+    NetworkFigures { network: NetworkId(network), sessions, session_capacity: 1000, reasons }
+}
+
 fn sample() -> Sample {
-    let config = Config::parse("file", CONFIG).expect("a configuration").config;
+    sample_of(CONFIG)
+}
+
+fn sample_of(config: &str) -> Sample {
+    let config = Config::parse("file", config).expect("a configuration").config;
     let plan = Plan::compile(&config.spec(), None, &Retired::default()).expect("a plan");
     let real = |at: u64| RealCounters {
         packets: [at * 10 + 1, at * 10 + 2],
@@ -142,6 +162,7 @@ fn sample() -> Sample {
         bursts: 100,
         work: Work { busy_ms: 1_500, life_ms: 6_000 },
         stage_s: Stage::ALL.map(|stage| if stage == Stage::Track { 1e-9 } else { 0.5 }),
+        networks: vec![network(0, 30, 15), network(1, 12, 2)],
         ..WorkerFigures::default()
     };
     Sample {
@@ -332,6 +353,39 @@ fn session_synchronisation_is_shown_where_it_is_configured() {
     let mut alone = sample();
     alone.ha.sync = None;
     assert!(!page(alone, Exposition::Text).contains("sluice_sync_"));
+}
+
+/// What is in an isolated network says so; what is not has the labels that it always had.
+#[test]
+fn networks_are_told_where_there_is_any() {
+    let said = page(sample(), Exposition::Text);
+    for line in [
+        "sluice_network_sessions{network=\"default\"} 30",
+        "sluice_network_sessions{network=\"blue\"} 12",
+        "sluice_network_session_capacity{network=\"blue\"} 1000",
+        "sluice_network_packets_dropped_total{network=\"default\",reason=\"too_big\"} 15",
+        "sluice_network_packets_dropped_total{network=\"blue\",reason=\"too_big\"} 2",
+    ] {
+        assert!(said.lines().any(|found| found == line), "no {line} in\n{said}");
+    }
+    let moved = CONFIG
+        .replace("name = \"lan\"", "name = \"lan\"\nnetwork = \"blue\"")
+        .replace("name = \"web\"", "name = \"web\"\nnetwork = \"blue\"")
+        .replace("name = \"outbound\"", "name = \"outbound\"\nnetwork = \"blue\"");
+    let said = page(sample_of(&moved), Exposition::Text);
+    for line in [
+        "sluice_service_incoming_packets_total{service=\"web\",network=\"blue\"} 105",
+        "sluice_service_real_servers{service=\"web\",network=\"blue\",state=\"up\"} 1",
+        "sluice_real_up{service=\"web\",real=\"192.0.2.12:80\",network=\"blue\"} 1",
+    ] {
+        assert!(said.lines().any(|found| found == line), "no {line} in\n{said}");
+    }
+    assert!(said.contains("scheduler=\"rr\",network=\"blue\"} 1\n"), "{said}");
+    assert!(said.contains("sluice_snat_sessions{rule=\"outbound\",network=\"blue\"} "), "{said}");
+    let single = CONFIG.split("[[network]]").next().unwrap_or_default().to_owned()
+        + "[[pool]]"
+        + CONFIG.split("[[pool]]").nth(1).unwrap_or_default();
+    assert!(!page(sample_of(&single), Exposition::Text).contains("network"));
 }
 
 #[test]
