@@ -2,7 +2,7 @@
 CARGO ?= cargo
 DEMO := target/release/sluice-demo
 
-.PHONY: setup setup-tests build demo demo-stop figures race memif af-packet rfc2544 bench bench-all plots
+.PHONY: setup setup-tests build demo demo-networks demo-stop figures race memif af-packet rfc2544 bench bench-all plots
 .PHONY: check test test-all
 .PHONY: matrix instructions cps scale sync
 .PHONY: fmt lint clean install uninstall
@@ -26,6 +26,9 @@ uninstall: ## remove what `make install` put there, but no configuration; DESTDI
 
 demo: build ## real traffic through the director between namespaces; KEEP=1 leaves it running
 	@$(DEMO) $(if $(KEEP),--keep)
+
+demo-networks: build ## two nodes, two isolated networks with the same addresses, over VXLAN
+	@$(DEMO) --networks
 
 demo-stop: ## end a demo that was left running
 	@$(DEMO) --stop

@@ -3,6 +3,8 @@
 //! Direct kernel routing through the same namespaces comes first, before the director runs: its
 //! XDP program on the interfaces would otherwise be part of what it is compared with.
 
+pub mod networks;
+
 use std::path::Path;
 use std::time::Duration;
 

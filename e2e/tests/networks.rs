@@ -61,6 +61,12 @@ fn each_network_has_its_own_service_on_both_nodes() {
 }
 
 #[test]
+fn each_network_has_its_own_service_by_af_xdp() {
+    let name = here!(each_network_has_its_own_service_by_af_xdp);
+    on(name, (Driver::AfXdp, 1), all_answer);
+}
+
+#[test]
 fn two_workers_carry_networks() {
     on(here!(two_workers_carry_networks), (Driver::AfPacket, 2), all_answer);
 }
@@ -89,7 +95,7 @@ fn packets(nodes: &Nodes, service: &str) -> Result<u64, LabError> {
     let said = nodes.nodes[0].director.ask("services")?;
     let all = said["services"].as_array().into_iter().flatten();
     let of = all.filter(|one| one["name"] == service);
-    Ok(of.filter_map(|one| one["packets_out"].as_u64()).sum())
+    Ok(of.filter_map(|one| one["packets"]["outbound"].as_u64()).sum())
 }
 
 /// While blue's pods are busy nothing of theirs is on red's wires, and without its servers red has

@@ -26,6 +26,9 @@ struct Arguments {
     /// With --figures: how many runs.
     #[arg(long, default_value_t = 5)]
     runs: u32,
+    /// Show isolated networks over two nodes instead.
+    #[arg(long, conflicts_with_all = ["keep", "stop", "figures"])]
+    networks: bool,
     /// Seconds of each wrk and iperf3 run.
     #[arg(long, default_value_t = 3)]
     seconds: u32,
@@ -45,6 +48,8 @@ fn main() -> ExitCode {
     let done = if arguments.stop {
         demo::stop();
         Ok(())
+    } else if arguments.networks {
+        demo::networks::show()
     } else if arguments.direct_only {
         demo::direct_only(&options)
     } else if arguments.figures {
