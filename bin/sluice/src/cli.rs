@@ -445,8 +445,8 @@ mod tests {
 
     #[test]
     fn a_filter_becomes_a_query() {
-        let line = "sluice sessions --service web --network blue --client 198.51.100.48 --real 192.0.2.11:80 \
-                    --state fin-wait --protocol tcp --limit 7";
+        let line = "sluice sessions --service web --network blue --client 198.51.100.48 \
+                    --real 192.0.2.11:80 --state fin-wait --protocol tcp --limit 7";
         let cli = Cli::try_parse_from(line.split_whitespace()).expect("a command line");
         let Command::Sessions { filter, page, .. } = cli.command else { panic!("{cli:?}") };
         let query = page.of(filter.query());

@@ -9,17 +9,18 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_api::model::{
-    Drops, Elephant, Elephants, Health, IdleMode, Memory, Network, Networks, Protocol, Rate,
-    Service, Services, Session, SessionCounts, SessionState, Sessions, StageTicks, Stages, Status,
-    WorkerStages,
+    Drops, Elephant, Elephants, Health, IdleMode, Memory, Protocol, Rate, Service, Services,
+    Session, SessionCounts, SessionState, Sessions, StageTicks, Stages, Status, WorkerStages,
 };
 use sluice_api::{Call, Server};
 use sluice_director::Reason;
 use sluice_director::counters::ServiceDrops;
 use tempfile::TempDir;
 
+use crate::networks::{drops_in, networks};
+
 /// A folder, and a director behind a socket in it.
-struct Place {
+pub struct Place {
     folder: TempDir,
     server: Option<Server>,
 }
@@ -30,7 +31,7 @@ impl Place {
         Self { folder: folder.expect("a folder"), server: None }
     }
 
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut place = Self::without_director();
         let server = Server::start(&place.path("sluice.sock"), Box::new(answer));
         place.server = Some(server.expect("a server"));
@@ -48,15 +49,15 @@ impl Place {
         command
     }
 
-    fn run(&self, args: &[&str]) -> Ran {
+    pub fn run(&self, args: &[&str]) -> Ran {
         Ran::from(self.command(args).output().expect("runs"))
     }
 }
 
-struct Ran {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
 }
 
 impl From<Output> for Ran {
@@ -126,7 +127,7 @@ fn sessions(limit: u32) -> Sessions {
     Sessions { sessions: vec![session; limit as usize], more: true, next: Some("0.7".to_owned()) }
 }
 
-fn drops() -> Drops {
+pub fn drops() -> Drops {
     let mut counts = [0; Reason::COUNT];
     counts[Reason::NoSession as usize] = 1_234;
     Drops::from_counts(&counts)
@@ -140,19 +141,6 @@ fn drops_of(name: &str) -> Result<Drops, Vec<String>> {
     let mut refused = ServiceDrops::default();
     (0..7).for_each(|_| refused.count(Reason::ClientDenied));
     Ok(Drops::of_service(&refused))
-}
-
-/// Two networks, in one of which packets were dropped.
-fn networks() -> Networks {
-    let network = |name: &str| Network { name: name.to_owned(), ..Network::default() };
-    Networks { networks: vec![network(Network::DEFAULT), network("blue")] }
-}
-
-fn drops_in(name: &str) -> Result<Drops, Vec<String>> {
-    match networks().names().any(|known| known == name) {
-        true => Ok(drops()),
-        false => Err(networks().names().map(str::to_owned).collect()),
-    }
 }
 
 /// A worker that took a thousand packets between any two answers.
@@ -243,39 +231,6 @@ fn drops_of_one_service() {
     let ran = place.run(&["drops", "--service", "mial"]);
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.contains("mial") && ran.stderr.contains("mail"), "{}", ran.stderr);
-}
-
-/// What is asked for of one network, and a wrong name is told with those that there are.
-#[test]
-fn one_network_of_several() {
-    let place = Place::new();
-    let ran = place.run(&["networks"]);
-    assert_eq!((ran.code, ran.stdout.lines().count()), (Some(0), 3), "{}", ran.stderr);
-    let json: Networks =
-        serde_json::from_str(&place.run(&["networks", "--json"]).stdout).expect("networks");
-    assert_eq!(json, networks());
-    for (args, lines) in [
-        (&["drops", "--network", "blue"][..], 2),
-        (&["services", "--network", "default"], 3),
-        (&["sessions", "--network", "default"], 101),
-    ] {
-        let ran = place.run(args);
-        assert_eq!((ran.code, ran.stdout.lines().count()), (Some(0), lines), "{}", ran.stderr);
-    }
-    for args in [
-        &["drops", "--network", "bleu"][..],
-        &["services", "--network", "bleu"],
-        &["sessions", "kill", "--network", "bleu"],
-    ] {
-        let ran = place.run(args);
-        assert!(
-            ran.code == Some(1) && ran.stderr.contains("one of default, blue"),
-            "{}",
-            ran.stderr
-        );
-    }
-    let both = place.run(&["drops", "--network", "blue", "--service", "web"]);
-    assert_eq!(both.code, Some(2), "{}", both.stderr);
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod ha;
 mod import;
 mod import_stock;
 mod json;
+mod networks;
 mod reasons;
 mod shell;
 mod terminal;

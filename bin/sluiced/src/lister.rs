@@ -53,7 +53,8 @@ impl Lister {
     /// How many were ended, or are there to be. `None` when a worker did not answer.
     fn end(&self, query: &SessionQuery, dry_run: bool) -> Option<u64> {
         let (filter, mut ended) = (filter(&self.plan, query), 0);
-        // Of a service or network that there is not there are no sessions; and never are all of them meant.
+        // Of a service or network that there is not there are no sessions; and never are all of
+        // them meant.
         if query.service.is_some() && filter.service.is_none()
             || query.network.is_some() && filter.network.is_none()
         {

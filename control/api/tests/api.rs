@@ -11,22 +11,24 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socke
 use serde_json::Value;
 use sluice_api::model::{
     Balanced, Checked, Drops, Elephant, Elephants, Event, EventKind, Health, HealthState, IdleMode,
-    Memory, Network, Networks, Ports, Probe, ProbeOutcome, Protocol, Rate, Service, Services,
-    Session, SessionCounts, SessionState, Sessions, StageTicks, Stages, Status, WorkerStages,
+    Memory, Ports, Probe, ProbeOutcome, Protocol, Rate, Service, Services, Session, SessionCounts,
+    SessionState, Sessions, StageTicks, Stages, Status, WorkerStages,
 };
 use sluice_api::{ApiError, Call, Client, EventQuery, Options, Resource, Server, SessionQuery};
 use sluice_director::Reason;
 use tempfile::TempDir;
 
+use crate::networks::{drops_in, networks};
+
 const SOON: Duration = Duration::from_secs(10);
 
 /// A folder that is removed at the end, also of a test that fails.
-struct Place {
+pub struct Place {
     folder: TempDir,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { folder: tempfile::Builder::new().prefix("sluice-api-").tempdir().expect("a folder") }
     }
 
@@ -34,11 +36,11 @@ impl Place {
         self.folder.path().join("run/deep/sluice.sock")
     }
 
-    fn serve(&self) -> Server {
+    pub fn serve(&self) -> Server {
         Server::start(&self.socket(), Box::new(answer)).expect("a server")
     }
 
-    fn client(&self) -> Client {
+    pub fn client(&self) -> Client {
         Client::new(self.socket())
     }
 
@@ -52,7 +54,7 @@ impl Place {
         (head.to_owned(), serde_json::from_str(body).unwrap_or(Value::Null))
     }
 
-    fn get(&self, target: &str) -> (String, Value) {
+    pub fn get(&self, target: &str) -> (String, Value) {
         self.raw(&format!("GET {target} HTTP/1.1\r\nHost: director\r\n\r\n"))
     }
 }
@@ -167,19 +169,6 @@ fn event() -> Event {
     }
 }
 
-fn networks() -> Networks {
-    let blue = Network {
-        name: "blue".to_owned(),
-        table: Some(1001),
-        cidr: vec!["192.0.2.0/24".to_owned()],
-        ports: vec!["inside".to_owned()],
-        pressed: true,
-        ..Network::default()
-    };
-    let default = Network { name: Network::DEFAULT.to_owned(), ..Network::default() };
-    Networks { networks: vec![default, blue] }
-}
-
 /// A director with two services and three sessions, which answers at once.
 fn answer(call: Call) {
     let in_time = match call {
@@ -198,13 +187,7 @@ fn answer(call: Call) {
         }
         Call::Ports(reply) => reply.send(Ports::default()).is_ok(),
         Call::Networks(reply) => reply.send(networks()).is_ok(),
-        Call::DropsIn(name, reply) => {
-            let known = || networks().names().map(str::to_owned).collect::<Vec<_>>();
-            let mut counts = [0; Reason::COUNT];
-            counts[Reason::TooBig as usize] = 7;
-            let found = known().contains(&name).then(|| Drops::from_counts(&counts));
-            reply.send(found.ok_or_else(known)).is_ok()
-        }
+        Call::DropsIn(name, reply) => reply.send(drops_in(&name)).is_ok(),
         Call::Drops(reply) => reply.send(Drops::from_counts(&[0; Reason::COUNT])).is_ok(),
         Call::Stages(reply) => reply.send(stages()).is_ok(),
         Call::Elephants(limit, reply) => {
@@ -284,40 +267,6 @@ fn a_service_that_is_not_there_is_named_with_those_that_are() {
         assert_eq!((&*blame.parameter, &*blame.expected), (parameter, "one of web, a&b"));
         assert_eq!(blame.found.as_deref(), Some("wbe"));
     }
-}
-
-/// Services and sessions are the default network's here.
-#[test]
-fn what_is_in_a_network_is_found_by_its_name() {
-    let place = Place::new();
-    let _server = place.serve();
-    let client = place.client();
-    assert_eq!(client.networks().expect("networks"), networks());
-    let services = |network: &str| client.services_in(network, &[]).expect("services").services;
-    assert_eq!(services("default").len(), 2);
-    assert!(services("blue").is_empty());
-    let sessions = |network: &str| {
-        let network = Some(network.to_owned());
-        let query = SessionQuery { network, ..SessionQuery::default() };
-        client.sessions(&query).map(|found| found.sessions.len())
-    };
-    assert_eq!(sessions("default").expect("sessions"), 3);
-    assert_eq!(sessions("blue").expect("sessions"), 0);
-    let drops = client.drops_in("blue").expect("drops").drops;
-    assert_eq!(drops.iter().map(|drop| drop.packets).sum::<u64>(), 7);
-    let wrong = [
-        sessions("bleu").map(drop),
-        client.services_in("bleu", &[]).map(drop),
-        client.drops_in("bleu").map(drop),
-    ];
-    for found in wrong {
-        let Err(ApiError::Refused(problem)) = found else { panic!("{found:?}") };
-        let blame = problem.blame.as_ref().expect("a parameter is to blame");
-        assert_eq!((&*blame.parameter, &*blame.expected), ("network", "one of default, blue"));
-    }
-    let (head, body) = place.get("/v1/drops?network=blue&service=web");
-    assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
-    assert!(body["detail"].as_str().is_some_and(|text| text.contains("left out")), "{body}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod ipvs;
 mod look;
 mod measures;
 mod network;
+mod networks;
 mod origin;
 mod repeat;
 mod sessions;

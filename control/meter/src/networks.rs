@@ -9,6 +9,13 @@ use sluice_director::plan::Plan;
 use sluice_director::reason::{Fate, Reason};
 use sluice_director::spec::NetworkId;
 
+type Gauge = (&'static Family, fn(&NetworkFigures) -> u64);
+
+const GAUGES: [Gauge; 2] = [
+    (&f::NETWORK_SESSIONS, |network| network.sessions),
+    (&f::NETWORK_LIMIT, |network| network.session_capacity),
+];
+
 /// A network's name.
 fn name(plan: &Plan, id: NetworkId) -> &str {
     plan.network_name(id).unwrap_or(model::Network::DEFAULT)
@@ -30,9 +37,7 @@ pub(crate) fn rows(page: &mut Page, plan: &Plan, workers: &[(u16, bool, WorkerFi
         let said = workers.iter().flat_map(|(_, _, said)| &said.networks);
         said.filter(|said| said.network == id).map(of).sum()
     };
-    let gauges: [(&'static Family, fn(&NetworkFigures) -> u64); 2] =
-        [(&f::NETWORK_SESSIONS, |it| it.sessions), (&f::NETWORK_LIMIT, |it| it.session_capacity)];
-    for (family, of) in gauges {
+    for (family, of) in GAUGES {
         page.family(family);
         tagged.iter().for_each(|(id, tag)| page.sample(tag, None, sum(*id, &of)));
     }

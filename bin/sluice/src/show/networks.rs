@@ -60,3 +60,40 @@ fn listed(words: &[String], none: &str) -> String {
 pub(super) fn network_of(network: &Option<String>) -> &str {
     network.as_deref().unwrap_or(Network::DEFAULT)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks() {
+        let main = Network {
+            name: Network::DEFAULT.to_owned(),
+            ports: vec!["front".to_owned(), "back".to_owned()],
+            sessions: 12_345,
+            session_capacity: 1_000_000,
+            services: 2,
+            dropped: 17,
+            ..Network::default()
+        };
+        let blue = Network {
+            name: "blue".to_owned(),
+            table: Some(1001),
+            cidr: vec!["192.0.2.0/24".to_owned(), "2001:db8::/64".to_owned()],
+            ports: vec!["blue".to_owned()],
+            half_open: 4_711,
+            pressed: true,
+            ..main.clone()
+        };
+        let red = Network {
+            name: "red".to_owned(),
+            vrf: Some("vrf-red".to_owned()),
+            session_capacity: 4096,
+            ..Network::default()
+        };
+        let all = Networks { networks: vec![main, blue, red] };
+        insta::assert_snapshot!(
+            anstream::adapter::strip_str(&super::networks(&all).text).to_string()
+        );
+    }
+}

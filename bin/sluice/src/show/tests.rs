@@ -4,9 +4,9 @@ use sluice::replay;
 use sluice_api::SessionQuery;
 use sluice_api::model::{
     Balanced, Drop, Drops, Fate, Ha, HaAddress, HaAnnounce, HaDatagrams, HaPeer, HaReports, HaRole,
-    HaSync, IdleMode, Memory, Network, Networks, Persistence, Port, PortState, Ports, Protocol,
-    Real, RealState, Received, Reload, Sent, Service, Services, Session, SessionCounts,
-    SessionState, Sessions, SnatRule, Status, Steering, SteeringMode, Ways, Worker,
+    HaSync, IdleMode, Memory, Persistence, Port, PortState, Ports, Protocol, Real, RealState,
+    Received, Reload, Sent, Service, Services, Session, SessionCounts, SessionState, Sessions,
+    SnatRule, Status, Steering, SteeringMode, Ways, Worker,
 };
 use sluice_director::Reason;
 
@@ -315,7 +315,6 @@ fn ports() {
         driver: "vxlan".to_owned(),
         interface: Some("vx42".to_owned()),
         mac: Some("02:00:00:00:00:2a".to_owned()),
-        mtu: Some(1450),
         state: PortState::Down,
         trouble: Some("vx42 is set down".to_owned()),
         ..gone.clone()
@@ -324,36 +323,6 @@ fn ports() {
     insta::assert_snapshot!("ports_in_networks", plain(&super::ports(&in_networks)));
     let ports = Ports { ports: vec![front, back, gone, memif] };
     insta::assert_snapshot!(plain(&super::ports(&ports)));
-}
-
-#[test]
-fn networks() {
-    let main = Network {
-        name: Network::DEFAULT.to_owned(),
-        ports: vec!["front".to_owned(), "back".to_owned()],
-        sessions: 12_345,
-        session_capacity: 1_000_000,
-        services: 2,
-        dropped: 17,
-        ..Network::default()
-    };
-    let blue = Network {
-        name: "blue".to_owned(),
-        table: Some(1001),
-        cidr: vec!["192.0.2.0/24".to_owned(), "2001:db8::/64".to_owned()],
-        ports: vec!["blue".to_owned()],
-        half_open: 4_711,
-        pressed: true,
-        ..main.clone()
-    };
-    let red = Network {
-        name: "red".to_owned(),
-        vrf: Some("vrf-red".to_owned()),
-        session_capacity: 4096,
-        ..Network::default()
-    };
-    let all = Networks { networks: vec![main, blue, red] };
-    insta::assert_snapshot!(plain(&super::networks(&all)));
 }
 
 #[test]

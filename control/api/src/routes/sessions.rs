@@ -37,7 +37,8 @@ impl Asking {
     }
 }
 
-/// Some sessions. That there is no such service or network is only looked into when nothing was found.
+/// Some sessions. That there is no such service or network is only looked into when nothing was
+/// found.
 pub(super) async fn list(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Sessions> {
     let asking = read(query.as_deref())?;
     asking.refuse(&["all", "dry_run"])?;

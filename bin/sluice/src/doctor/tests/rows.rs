@@ -10,6 +10,7 @@ pub(super) fn rows() -> Vec<Row> {
     [
         machine_rows(),
         port_rows(),
+        tunnel_rows(),
         address_rows(),
         core_rows(),
         real_rows(),
@@ -18,6 +19,21 @@ pub(super) fn rows() -> Vec<Row> {
         peer_rows(),
     ]
     .concat()
+}
+
+fn tunnel_rows() -> Vec<Row> {
+    use Mark::Fail;
+    vec![(
+        |it| {
+            let port = wanted(it).ports.get_mut(1);
+            port.expect("a port").device = "vxlan:eth1".parse().expect("a device");
+            shown(it).state = PortState::Down;
+            shown(it).trouble = Some("eth1 is set down".to_owned());
+        },
+        "port_state",
+        Fail,
+        "ip -d link show eth1",
+    )]
 }
 
 fn director_rows() -> Vec<Row> {
@@ -196,17 +212,6 @@ fn port_rows() -> Vec<Row> {
             "port_state",
             Fail,
             "start the peer",
-        ),
-        (
-            |it| {
-                let port = wanted(it).ports.get_mut(1);
-                port.expect("a port").device = "vxlan:eth1".parse().expect("a device");
-                shown(it).state = PortState::Down;
-                shown(it).trouble = Some("eth1 is set down".to_owned());
-            },
-            "port_state",
-            Fail,
-            "ip -d link show eth1",
         ),
         (|it| shown(it).state = PortState::Gone, "port_state", Fail, "bring the device back"),
         (
