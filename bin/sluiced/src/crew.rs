@@ -9,8 +9,7 @@ use sluice_director::fib::PortId;
 use sluice_director::path::{Batch, Elephant, PathConfig, RegionError, Restored};
 use sluice_dpdk::{Eal, Mbuf, WorkerThread};
 use sluice_worker::{
-    Clock, Event, Inbox, Message, NetworksConfig, Published, Report, Rings, Wake, Worker,
-    WorkerConfig,
+    Clock, Event, Inbox, Message, Published, Report, Rings, Wake, Worker, WorkerConfig,
 };
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -98,20 +97,20 @@ impl Crew {
                 seed: tables.seed,
                 pages: wiring::table_pages(config),
             };
-            let sessions =
-                config.networks.iter().map(|it| it.sessions.div_ceil(cores.len() as u32));
-            let networks = NetworksConfig {
-                sessions: sessions.collect(),
-                twins: config.ports.iter().any(|it| it.network.is_empty() && it.twin.is_some()),
-                of_port: crate::networks::of_ports(config),
-            };
             let held_frames = config.limits.held_frames as usize;
             // Another place with each start: see `Path::begin_ports_at`.
             let ports_from = (Tables::new_seed() >> 32) as u32;
             let files = tables.kept.and_then(|kept| kept.files(number as u16));
             let clock = Some(Clock { ticks: sluice_dpdk::ticks, ticks_per_s: eal.ticks_per_s() });
             let outfit = Outfit {
-                config: WorkerConfig { path, networks, files, held_frames, clock, ports_from },
+                config: WorkerConfig {
+                    path,
+                    networks: crate::networks::of_worker(config, cores.len()),
+                    files,
+                    held_frames,
+                    clock,
+                    ports_from,
+                },
                 core,
                 idle: match config.director.idle {
                     Idle::Adaptive => sluice_worker::Idle::Adaptive,

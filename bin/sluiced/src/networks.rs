@@ -13,7 +13,7 @@ use sluice_director::plan::Plan;
 use sluice_director::spec::NetworkId;
 use sluice_director::vxlan::Tunnels;
 use sluice_linux::{Kernel, RouteResult, Table};
-use sluice_worker::{Published, Snapshot};
+use sluice_worker::{NetworksConfig, Published, Snapshot};
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -189,6 +189,14 @@ impl Network {
 pub(crate) fn of_ports(config: &Config) -> Vec<NetworkId> {
     let of = |port: &sluice_config::Port| config.network_id(&port.network).unwrap_or_default();
     config.ports.iter().map(of).collect()
+}
+
+/// The networks of each of so many workers.
+pub(crate) fn of_worker(config: &Config, workers: usize) -> NetworksConfig {
+    let workers = u32::try_from(workers).unwrap_or(u32::MAX).max(1);
+    let sessions = config.networks.iter().map(|network| network.sessions.div_ceil(workers));
+    let twins = config.ports.iter().any(|port| port.network.is_empty() && port.twin.is_some());
+    NetworksConfig { sessions: sessions.collect(), twins, of_port: of_ports(config) }
 }
 
 /// A network's part of a plan.

@@ -70,8 +70,8 @@ impl Scope {
 }
 
 impl NextHops {
-    /// Compiles the kernel's tables for a network. `interfaces` names the kernel interface of each port, which
-    /// carries its addresses; VLANs on such an interface are links of the same port.
+    /// Compiles the kernel's tables for a network. `interfaces` names the kernel interface of each
+    /// of its ports, which carries addresses; VLANs on it are links of the same port.
     pub fn build(
         &mut self,
         (kernel, scope): (&Kernel, &Scope),

@@ -2,8 +2,9 @@
 //!
 //! By AF_XDP a packet that is taken cannot be given back to the kernel, so what the plan leaves
 //! open is narrowed here: source NAT is for what leaves the networks it is for, and a rule for one
-//! port is not for networks that the machine has on other interfaces. Of what arrives in tunnels the
-//! kernel keeps what is sent to its own addresses in the tunnel's network, services and pools aside.
+//! port is not for networks that the machine has on other interfaces. Of what arrives in tunnels
+//! the kernel keeps what is sent to its own addresses in the tunnel's network, services and pools
+//! aside.
 
 use crate::tunnels;
 use sluice_director::counters::Counters;

@@ -73,7 +73,7 @@ fn write_devices(out: &mut String) -> fmt::Result {
         "\nCommas separate options, so that no name may contain one. An interface name has 1 to 15 \
          characters. `af_packet`, `pci`, `memif` and `dpdk` may have a `twin`.\n\n\
          ### VXLAN\n\n\
-         A `vxlan` port is a `[[network]]`'s; its own packets (the underlay) come and go by the \
+         A `vxlan` port is a `[[network]]`'s; its own packets (the underlay) travel by the \
          ports of the default network, by that network's routes. Make the kernel's device first \
          (`ip link add vxlan100 type vxlan id 100 local 192.0.2.1 dstport 4789`), and tell it the \
          other ends (`bridge fdb append`). It has no `queues`, `twin`, `mac` or `mtu`.\n\n\

@@ -271,7 +271,8 @@ proptest! {
         }
         // Who had nobody forge in his network notices nothing of it.
         for network in (0..NETWORKS).filter(|own| all.iter().all(|sent| sent.network != *own)) {
-            let answer = udp_with((REAL, 53), (LOCAL, locals[usize::from(network)]), &mark(network));
+            let local = locals[usize::from(network)];
+            let answer = udp_with((REAL, 53), (LOCAL, local), &mark(network));
             kit.put(0, back(network), answer);
             kit.settle();
             prop_assert_eq!(kit.sent(0, front(network)).len(), 1);

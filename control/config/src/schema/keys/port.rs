@@ -37,7 +37,7 @@ pub(crate) static QUEUES: Key = Key {
     ),
     example: "2",
     about: "Pairs of receive and transmit queues, assigned to the workers in turn. Not for \
-            `vxlan`, whose packets come and go by the ports of the default network.",
+            `vxlan`, whose packets travel by the ports of the default network.",
 };
 pub(crate) static TWIN: Key = Key {
     name: "twin",
