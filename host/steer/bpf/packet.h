@@ -8,6 +8,7 @@
 
 #include "steer.h"
 
+#include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
@@ -78,6 +79,13 @@ static __always_inline int has_ports(__u8 protocol)
 static __always_inline int is_icmp(const struct packet *packet)
 {
 	return packet->protocol == (packet->is_ipv6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP);
+}
+
+/* Where a transport header is without tags, options and extension headers. */
+static __always_inline __u32 plain_transport(const struct packet *packet)
+{
+	return sizeof(struct ethhdr) +
+	       (packet->is_ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 }
 
 /* Reads ports, or an ICMP message's type and identifier. */

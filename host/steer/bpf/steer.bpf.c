@@ -29,7 +29,6 @@
 #include "packet.h"
 #include "steer.h"
 
-#include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/udp.h>
 
@@ -359,11 +358,10 @@ static __always_inline int is_between_neighbours(const struct packet *packet)
 	       packet->type <= V6_LAST_OF_NEIGHBOURS;
 }
 
-/* Where a transport header is without tags, options and extension headers. */
-static __always_inline __u32 plain_transport(const struct packet *packet)
+/* One of 64 bits; that of 4789 is no other well-known port's. */
+static __always_inline __u64 port_bit(__u16 port)
 {
-	return sizeof(struct ethhdr) +
-	       (packet->is_ipv6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	return 1ULL << ((port ^ port >> 6) & 63);
 }
 
 /* Whether a packet may be VXLAN that the director reads: whole, and without tags, options and
@@ -378,7 +376,7 @@ static __always_inline int may_be_tunnelled(const struct packet *packet)
 	    packet->transport != plain_transport(packet))
 		return 0;
 	set = bpf_map_lookup_elem(&settings, &first);
-	return set && set->flags & BY_VXLAN;
+	return set && set->vxlan & port_bit(bpf_ntohs(packet->destination_port));
 }
 
 enum tunnelled {

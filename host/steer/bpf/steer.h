@@ -91,14 +91,16 @@ struct address_prefix {
 #define BY_SOURCE 1
 #define BY_NETWORK 2
 #define BY_TUNNEL 4
-#define BY_VXLAN 8
 
-/* For each protocol of source NAT the classes of rules that take it. */
+/* For each protocol of source NAT the classes of rules that take it. Each UDP port that VXLANs
+ * are sent to sets a bit of `vxlan` (see `port_bit`): most other ports need no lookup.
+ */
 struct settings {
 	__u64 flags;
 	__u64 tcp;
 	__u64 udp;
 	__u64 icmp;
+	__u64 vxlan;
 };
 
 /* A datagram whose first fragment the kernel got. */

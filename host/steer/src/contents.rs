@@ -14,11 +14,11 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use crate::layout::{
-    ALL_PORTS, ANY_VNI, AddressInKey, AddressKey, BY_NETWORK, BY_SOURCE, BY_TUNNEL, BY_VXLAN,
-    EVERYTHING, End, EndpointKey, EndpointMatch, LOCAL, LOCAL_ECHO, LocalMatch, Matches, Network,
-    OWN, PORT_BITS_START, PortKey, PrefixKey, Role, RoleValue, SOME_PORTS, SOME_RANGES,
-    SettingsValue, SnatMatch, VxlanKey, VxlanMatch, address_in_key, blocks, class, endpoint_key,
-    masked, prefix_key, vxlan_key,
+    ALL_PORTS, ANY_VNI, AddressInKey, AddressKey, BY_NETWORK, BY_SOURCE, BY_TUNNEL, EVERYTHING,
+    End, EndpointKey, EndpointMatch, LOCAL, LOCAL_ECHO, LocalMatch, Matches, Network, OWN,
+    PORT_BITS_START, PortKey, PrefixKey, Role, RoleValue, SOME_PORTS, SOME_RANGES, SettingsValue,
+    SnatMatch, VXLAN_PORTS, VxlanKey, VxlanMatch, address_in_key, blocks, class, endpoint_key,
+    masked, port_bit, prefix_key, vxlan_key,
 };
 use crate::{Error, Result};
 
@@ -128,8 +128,7 @@ impl Contents {
         let ports = matches.tunnel_ports.iter();
         contents.tunnel_ports = ports.map(|port| (port.to_be_bytes(), 1)).collect();
         let flag = |set: bool, flag: u64| if set { flag } else { 0 };
-        contents.settings[0] |= flag(!contents.vxlans.is_empty(), BY_VXLAN)
-            | flag(!matches.snat.is_empty(), BY_NETWORK)
+        contents.settings[0] |= flag(!matches.snat.is_empty(), BY_NETWORK)
             | flag(!matches.tunnels.is_empty(), BY_TUNNEL);
         Ok(contents)
     }
@@ -175,6 +174,7 @@ impl Contents {
             let key = |vni| vxlan_key(vxlan.local, vxlan.port, vni);
             self.vxlans.entry(key(vxlan.vni)).or_insert_with(|| vxlan.network.into());
             self.vxlans.insert(key(ANY_VNI), 0);
+            self.settings[VXLAN_PORTS] |= port_bit(vxlan.port);
         }
     }
 
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!((at(Network::ALL_V4), at(Network::ALL_V6)), (0b001, 0b001));
         assert_eq!(contents.inside[&prefix_key(Network::ALL_V4)], 0);
         assert_eq!(contents.inside[&prefix_key(net("192.0.2.0", 24))], 0b111);
-        assert_eq!(contents.settings, [BY_NETWORK, 0b111, 0, 0]);
+        assert_eq!(contents.settings, [BY_NETWORK, 0b111, 0, 0, 0]);
     }
 
     /// The sorted walk says what a look at every network says.

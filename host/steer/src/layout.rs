@@ -141,7 +141,7 @@ pub(crate) type RoleValue = [u16; 6 + 2 * QUICK_PORTS];
 /// How many ports of services an address has at hand.
 pub(crate) const QUICK_PORTS: usize = 4;
 /// Value of the map `settings`: `struct settings`.
-pub(crate) type SettingsValue = [u64; 4];
+pub(crate) type SettingsValue = [u64; 5];
 
 /// Bits of an endpoint in front of its port.
 pub(crate) const PORT_BITS_START: u32 = 160;
@@ -173,7 +173,14 @@ pub(crate) const LOCAL_ECHO: u16 = 4;
 pub(crate) const BY_SOURCE: u64 = 1;
 pub(crate) const BY_NETWORK: u64 = 2;
 pub(crate) const BY_TUNNEL: u64 = 4;
-pub(crate) const BY_VXLAN: u64 = 8;
+
+/// Where the settings have the ports of VXLANs.
+pub(crate) const VXLAN_PORTS: usize = 4;
+
+/// The bit of a UDP port among those of VXLANs.
+pub(crate) fn port_bit(port: u16) -> u64 {
+    1 << ((port ^ port >> 6) & 63)
+}
 
 /// The place of a protocol with ports in a role's bits.
 pub(crate) fn class(protocol: u8) -> Option<u16> {

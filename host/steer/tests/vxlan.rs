@@ -6,7 +6,7 @@ mod bench;
 use bench::Fate::{Director, Kernel};
 use bench::scene::{
     ANY, ANY_REAL, CLIENT, Carried, ESP, INSIDE, LADDR, OUTSIDE, OWN, PLAIN_LADDR, REAL, Row, SCTP,
-    TCP, UDP, VIP, at, ethernet, matches, packet,
+    TCP, TUNNEL, UDP, VIP, at, ethernet, matches, packet,
 };
 use bench::scene::{Icmp, Other, Ping, Pong, Ports};
 use bench::{Bench, Fate, needs_root};
@@ -40,7 +40,8 @@ fn network() -> InnerMatch {
         service(0, ANY_REAL, 0..=u16::MAX),
         service(TCP, CLIENT, 80..=80),
     ];
-    let own = [OWN[1], VIP, LADDR, ANY_REAL].iter().flat_map(|text| both.map(|v6| at(v6, text)));
+    let own =
+        [OWN[1], VIP, LADDR, ANY_REAL, TUNNEL].iter().flat_map(|text| both.map(|v6| at(v6, text)));
     InnerMatch {
         network: 7,
         services: services.concat(),
@@ -164,7 +165,7 @@ fn errors_inside() {
         let answer = |port| about(VIP, CLIENT, Ports(TCP, port, 40_000));
         let (pool, ssh) = (Ports(UDP, 1024, 53), Ports(TCP, 22, 40_000));
         let ping = about(OWN[1], CLIENT, Ping(1));
-        let tunnel = about("192.0.2.64", REAL, Other(4));
+        let tunnel = about(TUNNEL, REAL, Other(4));
         vec![
             ("a service's answer", OUTSIDE, VIP, answer(8443), Director),
             ("an answer of the default network's", OUTSIDE, VIP, answer(80), Kernel),
@@ -176,7 +177,7 @@ fn errors_inside() {
             ("between others", REAL, CLIENT, about(CLIENT, REAL, ssh), Director),
             ("of which nothing can be read", REAL, CLIENT, Icmp(3, 1, Vec::new()), Director),
             ("the same to an own address", REAL, LADDR, Icmp(3, 1, Vec::new()), Kernel),
-            ("the default network's tunnels", REAL, OWN[1], tunnel, Kernel),
+            ("the default network's tunnels", REAL, TUNNEL, tunnel, Kernel),
         ]
     });
     run(VNI, |v6| {
@@ -273,6 +274,7 @@ fn only_what_is_plainly_a_vxlans_is_taken() {
             ("the largest network", data(8, 0xff_ffff), Kernel),
             ("another address", to(OWN[1], PORT), Kernel),
             ("another port", to(LOCAL, 8472), Kernel),
+            ("a port that has the same bit", to(LOCAL, 63), Kernel),
             ("a service of UDP", to(VIP, PORT), Kernel),
             ("all UDP ports elsewhere", to("198.51.100.201", PORT), Director),
             ("a tag", with(12, &[0x81, 0, 0, 5]), Kernel),
