@@ -71,8 +71,7 @@ fn two_workers_carry_networks() {
     on(here!(two_workers_carry_networks), (Driver::AfPacket, 2), all_answer);
 }
 
-/// What a pod downloads from the other node arrives whole: segments are cut to what fits the
-/// tunnel, and larger ones are answered with what does.
+/// What a pod downloads from the other node arrives whole.
 #[test]
 fn a_large_download_fits_the_tunnel() {
     on(here!(a_large_download_fits_the_tunnel), (Driver::AfPacket, 1), |nodes| {

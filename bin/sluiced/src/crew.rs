@@ -84,7 +84,7 @@ impl Crew {
         for core in &cores {
             ends.push((*core, Inbox::new().map_err(system("make an eventfd"))?));
         }
-        let wakes: Vec<Wake> = ends.iter().map(|(_, (inbox, ..))| inbox.wake().clone()).collect();
+        let wakes: Vec<Wake> = ends.iter().map(|(_, (it, ..))| it.wake().clone()).collect();
         let mut rings = sluice_worker::mesh(cores.len()).into_iter();
         let (ready_sender, ready) = channel();
         let mut members = Vec::new();
@@ -102,15 +102,9 @@ impl Crew {
             let ports_from = (Tables::new_seed() >> 32) as u32;
             let files = tables.kept.and_then(|kept| kept.files(number as u16));
             let clock = Some(Clock { ticks: sluice_dpdk::ticks, ticks_per_s: eal.ticks_per_s() });
+            let networks = crate::networks::of_worker(config, cores.len());
             let outfit = Outfit {
-                config: WorkerConfig {
-                    path,
-                    networks: crate::networks::of_worker(config, cores.len()),
-                    files,
-                    held_frames,
-                    clock,
-                    ports_from,
-                },
+                config: WorkerConfig { path, networks, files, held_frames, clock, ports_from },
                 core,
                 idle: match config.director.idle {
                     Idle::Adaptive => sluice_worker::Idle::Adaptive,

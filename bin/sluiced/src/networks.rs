@@ -14,7 +14,7 @@ use sluice_director::spec::NetworkId;
 use sluice_director::vxlan::Tunnels;
 use sluice_linux::{Kernel, RouteResult, Table};
 use sluice_worker::{NetworksConfig, Published, Snapshot};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -90,7 +90,8 @@ impl Networks {
         let foreign = interfaces.iter().filter(|(port, _)| of(*port) != NetworkId::DEFAULT);
         let foreign = foreign.filter_map(|(_, name)| kernel.link_by_name(name)).map(|it| it.index);
         let foreign: BTreeSet<u32> = foreign.collect();
-        let snapshots = self.all.iter_mut().zip(0..).map(|(network, number)| {
+        let (mut snapshots, mut mtus) = (Vec::new(), BTreeMap::new());
+        for (number, network) in (0..).zip(&mut self.all) {
             let id = NetworkId(number);
             let plan = part(plan, id);
             let scope = match id {
@@ -99,14 +100,17 @@ impl Networks {
                 _ => Scope::Table(network.table(kernel).unwrap_or(0)),
             };
             let Network { next_hops, fib, .. } = network;
-            let made = next_hops.build((kernel, &scope), &plan, &own(id), fib);
+            next_hops.limit(&mtus);
+            *fib = Arc::new(next_hops.build((kernel, &scope), &plan, &own(id), fib));
             if id == NetworkId::DEFAULT {
+                // The underlay's: what is in tunnels must fit it.
                 next_hops.want(kernel, tunnels::remotes(kernel, &self.virtual_ports));
+                let links = self.virtual_ports.iter();
+                let links = links.filter_map(|(_, name)| kernel.link_by_name(name));
+                mtus = links.map(|link| (link.index, tunnels::mtu(kernel, fib, link))).collect();
             }
-            *fib = Arc::new(made);
-            Snapshot { plan, fib: Arc::clone(fib) }
-        });
-        let snapshots: Vec<_> = snapshots.collect();
+            snapshots.push(Snapshot { plan, fib: Arc::clone(fib) });
+        }
         self.tunnels = Arc::new(tunnels::compile(kernel, &snapshots[0].fib, &self.virtual_ports));
         self.published(snapshots)
     }

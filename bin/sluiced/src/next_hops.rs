@@ -19,6 +19,8 @@ pub struct NextHops {
     wanted: BTreeSet<(u32, IpAddr)>,
     /// The machine's addresses that are balanced, with one of the same interface that is not.
     stand_ins: HashMap<IpAddr, IpAddr>,
+    /// MTUs of links where these are below the interface's own, by its index.
+    mtus: BTreeMap<u32, u16>,
 }
 
 /// Which of the kernel's tables and addresses are a network's.
@@ -137,11 +139,12 @@ impl NextHops {
             own_macs(kernel, (*port, parent), builder);
             for (link, vlan) in std::iter::once((parent, 0)).chain(vlans) {
                 let (v4, v6) = own.on(link.index);
+                let mtu = u16::try_from(link.mtu).unwrap_or(u16::MAX);
                 let id = builder.link(Link {
                     port: *port,
                     mac: link.mac.unwrap_or_default(),
                     vlan,
-                    mtu: u16::try_from(link.mtu).unwrap_or(u16::MAX),
+                    mtu: self.mtus.get(&link.index).copied().unwrap_or(mtu),
                     v4,
                     v6,
                 });
@@ -150,6 +153,11 @@ impl NextHops {
             }
         }
         links
+    }
+
+    /// From the next build on these interfaces have these MTUs, by index.
+    pub fn limit(&mut self, mtus: &BTreeMap<u32, u16>) {
+        self.mtus.clone_from(mtus);
     }
 
     /// Has the neighbours kept fresh, too, by which these addresses of the default network are

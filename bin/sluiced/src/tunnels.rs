@@ -58,6 +58,18 @@ pub(crate) fn around(kernel: &Kernel, name: &str) -> BTreeSet<u32> {
     links
 }
 
+/// The largest IP packet in a tunnel, in bytes: what its device allows, and the ways to its remotes
+/// with all headers. The kernel's device may know nothing of the underlay's MTU.
+pub(crate) fn mtu(kernel: &Kernel, fib: &Fib, link: &Link) -> u16 {
+    let device = u16::try_from(link.mtu).unwrap_or(u16::MAX);
+    let Some(vxlan) = &link.vxlan else { return device };
+    let overhead = if vxlan.local.is_some_and(|local| local.is_ipv6()) { 70 } else { 50 };
+    let entries = kernel.fdb().filter(|entry| entry.ifindex == link.index);
+    let remotes = entries.flat_map(|entry| &entry.destinations);
+    let hops = remotes.filter_map(|to| fib.hop(fib.lookup(to.ip).ok()?));
+    hops.map(|hop| hop.mtu.saturating_sub(overhead)).fold(device, u16::min)
+}
+
 /// Why a VXLAN port cannot carry frames, if it cannot.
 pub(crate) fn trouble(kernel: &Kernel, name: &str) -> Option<String> {
     let Some(link) = kernel.link_by_name(name) else {

@@ -177,6 +177,16 @@ fn pods(lab: &mut Lab, node: &Netns, number: usize, queues: usize) -> Result<Vec
         lab.veth(inside, outside, queues as u32)?;
         space.address("eth0", &format!("10.0.{number}.2/24"))?;
         space.ip(&["route", "add", "default", "via", &format!("10.0.{number}.1")])?;
+        // By rules alone Linux knows no way back for its own errors: pods send what fits.
+        space.ip(&[
+            "route",
+            "change",
+            "default",
+            "via",
+            &format!("10.0.{number}.1"),
+            "mtu",
+            "1450",
+        ])?;
         pods.push(Pod { space, number: 10 * (at + 1) + number });
     }
     Ok(pods)
@@ -210,7 +220,8 @@ fn tunnel(space: &Netns, (name, vni): (&str, u32), number: usize) -> Result<(), 
         made.push("nolearning");
     }
     space.ip(&made)?;
-    space.ip(&["link", "set", device, "up"])?;
+    // What Linux itself puts into the tunnel must fit; the director would know by itself.
+    space.ip(&["link", "set", device, "mtu", "1450", "up"])?;
     for address in [format!("10.0.0.{number}/24"), format!("10.0.0.{}/32", 100 + number)] {
         space.ip(&["address", "add", &address, "dev", device, "noprefixroute"])?;
     }

@@ -417,7 +417,7 @@ impl<Q: Queue> Worker<Q> {
                         self.net.path.count(reason);
                     }
                 }
-                Verdict::Kernel(_) => self.pass_to_kernel(port, frame, false),
+                Verdict::Kernel(_) => self.pass_to_kernel(now, port, frame, false),
                 Verdict::HandOff(worker) => {
                     if let Some(home) = self.ports.get_mut(usize::from(port.0)) {
                         home.search.found_one();

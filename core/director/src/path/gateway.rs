@@ -7,7 +7,7 @@
 
 use super::{Path, Verdict, View, rewrite, source_route};
 use crate::family::{Family, Ipv4, Ipv6};
-use crate::fib::Hop;
+use crate::fib::{Hop, NoHop};
 use crate::frame::Frame;
 use crate::reason::Reason;
 use sluice_wire::checksum::Delta;
@@ -39,6 +39,47 @@ impl Path {
                 rewrite::link_layer(frame, hop)
             }
             _ => lost,
+        }
+    }
+}
+
+impl Path {
+    /// Routes a frame that came out of a tunnel and is the kernel's, where that cannot have it:
+    /// whoever sent it into the tunnel chose this machine as its gateway. [`Verdict::Tx`], and it
+    /// is rewritten, if the way is known.
+    ///
+    /// # Errors
+    /// What it waits for, when only the neighbour is not known; it is rewritten but for that.
+    #[cold]
+    pub fn as_router<F: Frame>(
+        &self,
+        view: View<'_>,
+        frame: &mut F,
+    ) -> Result<Verdict, super::Waiting> {
+        let lost = Ok(Verdict::Drop(Reason::NoKernelPath));
+        let Some(at) = ethernet::payload(frame.bytes()).map(|payload| payload.offset) else {
+            return lost;
+        };
+        let Some((_, to, hops, length)) = ends(&frame.bytes()[at..]) else { return lost };
+        if hops < 2 || view.fib.is_own(to) {
+            return lost;
+        }
+        if source_route::is_at(frame, at) {
+            return Ok(Verdict::Drop(Reason::SourceRoute));
+        }
+        match view.fib.lookup(to) {
+            Ok(id) => match view.fib.hop(id).filter(|hop| length <= usize::from(hop.mtu)) {
+                Some(hop) => {
+                    take_hop(&mut frame.bytes_mut()[at..]);
+                    Ok(rewrite::link_layer(frame, hop))
+                }
+                None => lost,
+            },
+            Err(NoHop::Unresolved(link, next)) => {
+                take_hop(&mut frame.bytes_mut()[at..]);
+                Err(super::Waiting { lane: 0, link, next, cut: None })
+            }
+            Err(NoHop::NoRoute) => lost,
         }
     }
 }

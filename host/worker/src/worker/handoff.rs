@@ -131,7 +131,7 @@ impl<Q: Queue> Worker<Q> {
                 }
                 Handoff::Kernel => {
                     self.enter(message.port);
-                    self.pass_to_kernel(message.port, message.frame, true);
+                    self.pass_to_kernel(now, message.port, message.frame, true);
                 }
             }
         }

@@ -6,9 +6,9 @@ use crate::outlet::Outlet;
 use crate::pieces;
 use crate::queue::Queue;
 use crate::ring::{Handoff, HandoffMessage, Sender};
-use sluice_director::Reason;
 use sluice_director::fib::PortId;
 use sluice_director::path::{Verdict, View};
+use sluice_director::{Reason, Time};
 
 impl<Q: Queue> Worker<Q> {
     /// What frames leave by at a port.
@@ -67,9 +67,15 @@ impl<Q: Queue> Worker<Q> {
         }
     }
 
-    pub(super) fn pass_to_kernel(&mut self, port: PortId, mut frame: Q::Frame, handoff: bool) {
+    pub(super) fn pass_to_kernel(
+        &mut self,
+        now: Time,
+        port: PortId,
+        mut frame: Q::Frame,
+        handoff: bool,
+    ) {
         if self.tunnels.is_virtual(port) {
-            return self.pass_tunnelled_to_kernel(port, frame);
+            return self.pass_tunnelled_to_kernel(now, port, frame);
         }
         let attached = self.ports.get_mut(usize::from(port.0));
         let has_line = attached.as_ref().is_some_and(|port| !port.lines.is_empty());

@@ -33,7 +33,7 @@ impl<Q: Queue> Worker<Q> {
                 Outcome::Drop(reason) => self.net.path.count(reason),
                 Outcome::UnknownVni => {
                     self.net.path.count(Reason::VxlanVni);
-                    self.pass_to_kernel(port, frame, false);
+                    self.pass_to_kernel(now, port, frame, false);
                 }
             }
         }
@@ -95,19 +95,26 @@ impl<Q: Queue> Worker<Q> {
 
     /// Gives a frame that came by a virtual port to the kernel, as it came by the underlay. Where
     /// the underlay has no way to the kernel it is routed within its network.
-    pub(super) fn pass_tunnelled_to_kernel(&mut self, port: PortId, mut frame: Q::Frame) {
+    pub(super) fn pass_tunnelled_to_kernel(
+        &mut self,
+        now: Time,
+        port: PortId,
+        mut frame: Q::Frame,
+    ) {
         if self.has_twins && self.tunnels.restore(port, &mut frame) {
             let Some(underlay) = self.tunnels.received_by(frame.bytes()) else {
                 return self.net.path.count(Reason::NoKernelPath);
             };
             self.enter(underlay);
-            self.pass_to_kernel(underlay, frame, false);
+            self.pass_to_kernel(now, underlay, frame, false);
             return self.enter(port);
         }
         let view = View { plan: &self.net.snapshot.plan, fib: &self.net.snapshot.fib };
-        match self.net.path.as_gateway(view, &mut frame) {
-            Verdict::Tx(to) => self.send(to, frame, false),
-            _ => self.net.path.count(Reason::NoKernelPath),
+        match self.net.path.as_router(view, &mut frame) {
+            Ok(Verdict::Tx(to)) => self.send(to, frame, false),
+            Ok(Verdict::Drop(reason)) => self.net.path.count(reason),
+            Ok(_) => self.net.path.count(Reason::NoKernelPath),
+            Err(waiting) => self.wait(now, Some(waiting), frame),
         }
     }
 }
