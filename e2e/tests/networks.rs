@@ -1,25 +1,23 @@
 //! Isolated networks over VXLAN: two nodes with a director each, and the same addresses in two
 //! networks (`e2e/src/bed/nodes.rs` draws them).
 
-use sluice_e2e::bed::nodes::{NETWORKS, Nodes, VIP};
+use sluice_e2e::bed::nodes::{Kind, NETWORKS, Nodes, VIP};
 use sluice_e2e::capture::{Capture, count};
 use sluice_e2e::error::expect;
 use sluice_e2e::load::{curl, download_sha256};
 use sluice_e2e::web::make_blob_of;
-use sluice_e2e::{Driver, LabError, wait_until};
+use sluice_e2e::{Driver, Family, LabError, wait_until};
 use std::collections::BTreeSet;
 
 use crate::fixture::{PREFIX, SOON, here, turn};
 
+const PACKET: Kind = Kind::of(Driver::AfPacket);
+const XDP: Kind = Kind::of(Driver::AfXdp);
+
 /// Runs a test on two nodes; `name` is the test's path.
-fn on(
-    name: &str,
-    (driver, workers): (Driver, usize),
-    test: impl FnOnce(&mut Nodes) -> Result<(), LabError>,
-) {
+fn on(name: &str, kind: Kind, test: impl FnOnce(&mut Nodes) -> Result<(), LabError>) {
     let Some(_turn) = turn(name) else { return };
-    let mut nodes =
-        Nodes::start(PREFIX, driver, workers).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let mut nodes = Nodes::start(PREFIX, kind).unwrap_or_else(|error| panic!("{name}: {error}"));
     if let Err(error) = test(&mut nodes) {
         let mut said = String::new();
         for node in &nodes.nodes {
@@ -57,24 +55,37 @@ fn all_answer(nodes: &mut Nodes) -> Result<(), LabError> {
 #[test]
 fn each_network_has_its_own_service_on_both_nodes() {
     let name = here!(each_network_has_its_own_service_on_both_nodes);
-    on(name, (Driver::AfPacket, 1), all_answer);
+    on(name, PACKET, all_answer);
 }
 
 #[test]
 fn each_network_has_its_own_service_by_af_xdp() {
     let name = here!(each_network_has_its_own_service_by_af_xdp);
-    on(name, (Driver::AfXdp, 1), all_answer);
+    on(name, XDP, all_answer);
+}
+
+/// Over IPv6 the outer datagrams have checksums, which the kernel at the other end verifies.
+#[test]
+fn tunnels_go_over_ipv6() {
+    let kind = Kind { underlay: Family::V6, ..PACKET };
+    on(here!(tunnels_go_over_ipv6), kind, all_answer);
+}
+
+#[test]
+fn tunnels_go_over_ipv6_by_af_xdp() {
+    let kind = Kind { underlay: Family::V6, ..XDP };
+    on(here!(tunnels_go_over_ipv6_by_af_xdp), kind, all_answer);
 }
 
 #[test]
 fn two_workers_carry_networks() {
-    on(here!(two_workers_carry_networks), (Driver::AfPacket, 2), all_answer);
+    on(here!(two_workers_carry_networks), Kind { workers: 2, ..PACKET }, all_answer);
 }
 
 /// What a pod downloads from the other node arrives whole.
 #[test]
 fn a_large_download_fits_the_tunnel() {
-    on(here!(a_large_download_fits_the_tunnel), (Driver::AfPacket, 1), |nodes| {
+    on(here!(a_large_download_fits_the_tunnel), PACKET, |nodes| {
         answers(nodes, 1, "blue")?;
         let sums = [1, 2].map(|node| make_blob_of(&nodes.pod(node, "blue").space, 20_000_000));
         let sums = sums.into_iter().collect::<Result<BTreeSet<_>, _>>()?;
@@ -101,7 +112,7 @@ fn packets(nodes: &Nodes, service: &str) -> Result<u64, LabError> {
 /// no answer, though blue's are at the same addresses.
 #[test]
 fn blue_is_not_in_red() {
-    on(here!(blue_is_not_in_red), (Driver::AfPacket, 1), |nodes| {
+    on(here!(blue_is_not_in_red), PACKET, |nodes| {
         all_answer(nodes)?;
         for (node, network) in [(1, "red"), (2, "red")] {
             let pid = format!("nginx{}", nodes.pod(node, network).number);
@@ -131,7 +142,7 @@ fn blue_is_not_in_red() {
 /// A forwarding entry that goes, and comes back: the director follows, and says why meanwhile.
 #[test]
 fn the_director_follows_forwarding_entries() {
-    on(here!(the_director_follows_forwarding_entries), (Driver::AfPacket, 1), |nodes| {
+    on(here!(the_director_follows_forwarding_entries), PACKET, |nodes| {
         answers(nodes, 1, "red")?;
         nodes.tell_red(1, false)?;
         let pod = &nodes.pod(1, "red").space;

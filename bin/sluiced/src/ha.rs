@@ -3,7 +3,8 @@
 
 use crate::daemon::Daemon;
 use sluice_api::model::{Event, EventKind, Ha, HaAddress, HaRole};
-use sluice_director::plan::Plan;
+use sluice_director::plan::{Plan, Service};
+use sluice_director::spec::NetworkId;
 use sluice_linux::Kernel;
 use sluice_state::Author;
 use std::collections::BTreeMap;
@@ -31,7 +32,9 @@ impl Addresses {
     /// Looks who has them now; what came or went becomes an event.
     pub fn look(&mut self, plan: &Plan, kernel: &Kernel) -> Vec<Event> {
         let mut services: BTreeMap<IpAddr, u64> = BTreeMap::new();
-        for (_, service) in plan.live_services().filter(|(_, service)| service.snat.is_none()) {
+        // Other networks' addresses are moved by nobody.
+        let is_moved = |service: &Service| service.network == NetworkId::DEFAULT;
+        for (_, service) in plan.live_services().filter(|(_, service)| is_moved(service)) {
             *services.entry(service.vip).or_default() += 1;
         }
         self.held.retain(|vip, _| services.contains_key(vip));

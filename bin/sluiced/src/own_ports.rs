@@ -70,13 +70,15 @@ impl OwnPorts {
     ) -> Vec<(&'c str, String)> {
         let is_there = |service: &VirtualService| {
             running.is_some_and(|running| {
-                running.services.iter().any(|it| {
+                running.services.iter().filter(|it| it.network.is_empty()).any(|it| {
                     (it.protocol, it.vip, it.ports)
                         == (service.protocol, service.vip, service.ports)
                 })
             })
         };
-        let taken = config.services.iter().filter_map(|service| {
+        // What the machine listens on is in the default network.
+        let services = config.services.iter().filter(|service| service.network.is_empty());
+        let taken = services.filter_map(|service| {
             let at = self.taken_by(service)?;
             (!is_there(service)).then(|| {
                 let text = format!(

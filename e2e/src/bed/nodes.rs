@@ -19,9 +19,11 @@
 //! tunnel end is, blue learns from what is flooded, and red is told.
 
 use super::Driver;
+use super::dual::enable;
 use crate::director::Director;
 use crate::entry::{Real, Service};
 use crate::error::LabError;
+use crate::family::Family;
 use crate::lab::{End, Lab, Netns};
 use crate::process::{Running, wait_until};
 use crate::web;
@@ -35,6 +37,40 @@ pub const VIP: &str = "10.9.9.9";
 pub const NETWORKS: [(&str, u32); 2] = [("blue", 100), ("red", 200)];
 
 const SOON: Duration = Duration::from_secs(20);
+
+/// How nodes are made.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// How their ports are driven.
+    pub driver: Driver,
+    /// Workers of each director, and queues of each port.
+    pub workers: usize,
+    /// What the tunnels go over.
+    pub underlay: Family,
+}
+
+impl Kind {
+    /// One worker, and tunnels over IPv4.
+    pub const fn of(driver: Driver) -> Self {
+        Self { driver, workers: 1, underlay: Family::V4 }
+    }
+
+    /// A node's address in the underlay, and the bits of the network around it.
+    fn end(self, node: usize) -> (String, u8) {
+        match self.underlay {
+            Family::V4 => (format!("192.0.2.{node}"), 24),
+            Family::V6 => (format!("2001:db8::{node}"), 64),
+        }
+    }
+
+    /// The largest packet that the other node gets in one piece, in bytes.
+    const fn mtu(self) -> &'static str {
+        match self.underlay {
+            Family::V4 => "1450",
+            Family::V6 => "1430",
+        }
+    }
+}
 
 /// A pod: a client and a web server in one network of one node.
 #[derive(Debug)]
@@ -65,6 +101,7 @@ pub struct Nodes {
     pub peers: Vec<Running>,
     /// The nodes.
     pub nodes: Vec<Node>,
+    kind: Kind,
 }
 
 impl Nodes {
@@ -72,7 +109,8 @@ impl Nodes {
     ///
     /// # Errors
     /// When the machine refuses, or something does not come up.
-    pub fn start(prefix: &str, driver: Driver, workers: usize) -> Result<Self, LabError> {
+    pub fn start(prefix: &str, kind: Kind) -> Result<Self, LabError> {
+        let Kind { driver, workers, .. } = kind;
         let mut made = Vec::new();
         for node in 1..=NODES {
             let mut lab = Lab::new(prefix)?;
@@ -87,23 +125,23 @@ impl Nodes {
         made[0].0.veth(end(0), end(1), workers as u32)?;
         let (mut nodes, mut peers) = (Vec::new(), Vec::new());
         for (at, (mut lab, space)) in made.into_iter().enumerate() {
-            let pods = pods(&mut lab, &space, at + 1, workers)?;
+            let pods = pods(&mut lab, &space, at + 1, kind)?;
             for pod in &pods {
                 peers.push(web::start_nginx(&pod.space, pod.number)?);
             }
             if driver == Driver::AfXdp {
-                settle_ports(&space, at + 1, "")?;
+                settle_ports(&space, (at + 1, kind), "")?;
             }
-            let config = config(&lab, driver, at + 1, workers);
+            let config = config(&lab, kind, at + 1);
             let mut director = Director::launch_in(&space, &config, &[])?;
             director.wait_ready()?;
             let node = Node { director, pods, space, lab };
             if driver == Driver::AfPacket {
-                settle_ports(&node.space, at + 1, "t")?;
+                settle_ports(&node.space, (at + 1, kind), "t")?;
             }
             nodes.push(node);
         }
-        let nodes = Self { peers, nodes };
+        let nodes = Self { peers, nodes, kind };
         nodes.join()?;
         Ok(nodes)
     }
@@ -113,9 +151,9 @@ impl Nodes {
         for (at, node) in self.nodes.iter().enumerate() {
             let (number, other) = (at + 1, NODES - at);
             for (name, vni) in NETWORKS {
-                tunnel(&node.space, (name, vni), number)?;
+                tunnel(&node.space, (name, vni), (number, self.kind))?;
                 let device = &*format!("vx{name}");
-                let (far, table) = (format!("192.0.2.{other}"), vni.to_string());
+                let (far, table) = (self.kind.end(other).0, vni.to_string());
                 if name == "red" {
                     let mac = mac(vni, other);
                     bridge(&node.space, &["add", &mac, "dev", device, "dst", &far])?;
@@ -142,7 +180,7 @@ impl Nodes {
     /// When the kernel refuses.
     pub fn tell_red(&self, node: usize, told: bool) -> Result<(), LabError> {
         let (other, what) = (NODES + 1 - node, if told { "add" } else { "del" });
-        let (mac, far) = (mac(NETWORKS[1].1, other), format!("192.0.2.{other}"));
+        let (mac, far) = (mac(NETWORKS[1].1, other), self.kind.end(other).0);
         let space = &self.nodes[node - 1].space;
         bridge(space, &[what, &mac, "dev", "vxred", "dst", &far])
     }
@@ -168,25 +206,18 @@ fn bridge(space: &Netns, args: &[&str]) -> Result<(), LabError> {
 }
 
 /// The pods of a node, their wires laid.
-fn pods(lab: &mut Lab, node: &Netns, number: usize, queues: usize) -> Result<Vec<Pod>, LabError> {
+fn pods(lab: &mut Lab, node: &Netns, number: usize, kind: Kind) -> Result<Vec<Pod>, LabError> {
     let mut pods = Vec::new();
     for (at, (name, _)) in NETWORKS.into_iter().enumerate() {
         let space = lab.space(name)?;
         let inside = End { space: &space, device: "eth0", mac: None };
         let outside = End { space: node, device: name, mac: None };
-        lab.veth(inside, outside, queues as u32)?;
+        lab.veth(inside, outside, kind.workers as u32)?;
         space.address("eth0", &format!("10.0.{number}.2/24"))?;
         space.ip(&["route", "add", "default", "via", &format!("10.0.{number}.1")])?;
         // By rules alone Linux knows no way back for its own errors: pods send what fits.
-        space.ip(&[
-            "route",
-            "change",
-            "default",
-            "via",
-            &format!("10.0.{number}.1"),
-            "mtu",
-            "1450",
-        ])?;
+        let gateway = format!("10.0.{number}.1");
+        space.ip(&["route", "change", "default", "via", &gateway, "mtu", kind.mtu()])?;
         pods.push(Pod { space, number: 10 * (at + 1) + number });
     }
     Ok(pods)
@@ -194,14 +225,22 @@ fn pods(lab: &mut Lab, node: &Netns, number: usize, queues: usize) -> Result<Vec
 
 /// Gives the interfaces that carry a node's addresses what they need: the ports' own, or the twins
 /// that begin so.
-fn settle_ports(space: &Netns, number: usize, prefix: &str) -> Result<(), LabError> {
+fn settle_ports(
+    space: &Netns,
+    (number, kind): (usize, Kind),
+    prefix: &str,
+) -> Result<(), LabError> {
     let under = format!("{prefix}under");
     let all = NETWORKS.map(|(name, _)| format!("{prefix}{name}"));
     for device in all.iter().chain([&under]) {
         wait_until("an interface", SOON, || Ok(space.has_device(device).then_some(())))?;
         space.ip(&["link", "set", device, "up"])?;
     }
-    space.address(&under, &format!("192.0.2.{number}/24"))?;
+    let (end, bits) = kind.end(number);
+    if kind.underlay == Family::V6 {
+        enable(space, &[&under])?;
+    }
+    space.address(&under, &format!("{end}/{bits}"))?;
     for ((_, table), device) in NETWORKS.iter().zip(&all) {
         let (table, gateway) = (table.to_string(), format!("10.0.{number}.1"));
         space.ip(&["address", "add", &format!("{gateway}/24"), "dev", device, "noprefixroute"])?;
@@ -211,9 +250,13 @@ fn settle_ports(space: &Netns, number: usize, prefix: &str) -> Result<(), LabErr
 }
 
 /// Makes a tunnel's end.
-fn tunnel(space: &Netns, (name, vni): (&str, u32), number: usize) -> Result<(), LabError> {
+fn tunnel(
+    space: &Netns,
+    (name, vni): (&str, u32),
+    (number, kind): (usize, Kind),
+) -> Result<(), LabError> {
     let (device, id) = (&*format!("vx{name}"), vni.to_string());
-    let (local, mac) = (format!("192.0.2.{number}"), mac(vni, number));
+    let (local, mac) = (kind.end(number).0, mac(vni, number));
     let mut made = vec!["link", "add", device, "address", &mac, "type", "vxlan", "id", &id];
     made.extend(["dstport", "4789", "local", &local]);
     if name == "red" {
@@ -221,7 +264,7 @@ fn tunnel(space: &Netns, (name, vni): (&str, u32), number: usize) -> Result<(), 
     }
     space.ip(&made)?;
     // What Linux itself puts into the tunnel must fit; the director would know by itself.
-    space.ip(&["link", "set", device, "mtu", "1450", "up"])?;
+    space.ip(&["link", "set", device, "mtu", kind.mtu(), "up"])?;
     for address in [format!("10.0.0.{number}/24"), format!("10.0.0.{}/32", 100 + number)] {
         space.ip(&["address", "add", &address, "dev", device, "noprefixroute"])?;
     }
@@ -237,7 +280,8 @@ fn into_table(space: &Netns, device: &str, table: &str, net: &str) -> Result<(),
     Ok(())
 }
 
-fn config(lab: &Lab, driver: Driver, number: usize, workers: usize) -> String {
+fn config(lab: &Lab, kind: Kind, number: usize) -> String {
+    let Kind { driver, workers, .. } = kind;
     let socket = Director::socket_in(lab.dir());
     let state = socket.with_file_name("state");
     let all = std::thread::available_parallelism().map_or(1, usize::from);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{PREFIX, step};
 use crate::bed::Driver;
-use crate::bed::nodes::{NETWORKS, NODES, Nodes, VIP};
+use crate::bed::nodes::{Kind, NETWORKS, NODES, Nodes, VIP};
 use crate::error::{LabError, expect};
 use crate::load::curl;
 use crate::process::wait_until;
@@ -34,7 +34,7 @@ pub fn show() -> Result<(), LabError> {
     println!("{DRAWING}\n");
     println!("Each network has http://{VIP}/, balanced over its pods of both nodes.");
     step("Two directors start");
-    let mut nodes = Nodes::start(PREFIX, Driver::AfPacket, 1)?;
+    let mut nodes = Nodes::start(PREFIX, Kind::of(Driver::AfPacket))?;
     for node in 1..=NODES {
         for (network, _) in NETWORKS {
             ask(&nodes, node, network)?;

@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use sluice_config::{Config, Neighbour, Route};
 use sluice_director::fib::{Fib, FibBuilder, Link, LinkId, PortId, Target};
 use sluice_director::plan::Plan;
+use sluice_director::spec::NetworkId;
 
 /// MTU of a port whose configuration names none, bytes.
 const MTU: u16 = 1500;
@@ -21,10 +22,10 @@ fn mac(config: &Config, port: usize) -> [u8; 6] {
     config.ports[port].mac.map_or([2, 0, 0, 0, high, low], |mac| mac.bytes())
 }
 
-/// Compiles the static routes and neighbours.
+/// Compiles the static routes and neighbours of a plan's network: those by its ports.
 pub(super) fn fib(config: &Config, plan: &Plan) -> Fib {
     let mut builder = FibBuilder::default();
-    let links = links(config, &mut builder);
+    let links = links(config, plan.network, &mut builder);
     let link = |port: &str, vlan: Option<u16>| -> Option<LinkId> {
         links.get(&(config.port_id(port)?, vlan.unwrap_or(0))).copied()
     };
@@ -51,8 +52,12 @@ pub(super) fn fib(config: &Config, plan: &Plan) -> Fib {
     builder.build(plan, None)
 }
 
-/// One link for each port and each VLAN that a neighbour names.
-fn links(config: &Config, builder: &mut FibBuilder) -> BTreeMap<(u16, u16), LinkId> {
+/// One link for each port of a network and each VLAN that a neighbour names.
+fn links(
+    config: &Config,
+    network: NetworkId,
+    builder: &mut FibBuilder,
+) -> BTreeMap<(u16, u16), LinkId> {
     for (port, configured) in (0..).zip(&config.ports) {
         // Captures of one whose address is not named may have any.
         if let Some(mac) = configured.mac {
@@ -62,7 +67,10 @@ fn links(config: &Config, builder: &mut FibBuilder) -> BTreeMap<(u16, u16), Link
     let mut links = BTreeMap::new();
     let untagged = (0..config.ports.len()).map(|port| (port as u16, 0));
     let tagged = config.neighbours.iter().filter_map(|n| Some((config.port_id(&n.port)?, n.vlan?)));
-    for (port, vlan) in untagged.chain(tagged) {
+    let is_ours = |(port, _): &(u16, u16)| {
+        config.network_id(&config.ports[usize::from(*port)].network) == Some(network)
+    };
+    for (port, vlan) in untagged.chain(tagged).filter(is_ours) {
         let at = usize::from(port);
         let mtu = config.ports[at].mtu.unwrap_or(MTU);
         links.entry((port, vlan)).or_insert_with(|| {

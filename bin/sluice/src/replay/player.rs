@@ -9,9 +9,11 @@
 use std::time::Duration;
 
 use sluice_config::Config;
+use sluice_director::counters::Counters;
 use sluice_director::fib::{Fib, PortId};
 use sluice_director::path::{BURST, Parked, Parking, Path, PathConfig, Verdict, View};
 use sluice_director::plan::{Plan, Retired};
+use sluice_director::spec::NetworkId;
 use sluice_director::{Frame, Reason, Time};
 use sluice_table::PagePolicy;
 use sluice_wire::{ethernet, fragment, ipv4, ipv6};
@@ -28,19 +30,46 @@ const SWEEP_MS: u64 = 1000;
 /// Sessions keep 32 bits of their time, so none may grow older than that unseen by the sweep.
 const LONGEST_LEAP_MS: u64 = 1 << 30;
 
-/// One worker's packet path, and the frames that wait for its next turn.
-pub struct Player {
-    config: Config,
+/// A network: a packet path of its own.
+struct Net {
     plan: Plan,
     fib: Fib,
     path: Path,
+    parking: Parking<CaptureFrame>,
+}
+
+/// One worker's packet paths, and the frames that wait for their next turn.
+pub struct Player {
+    config: Config,
+    plan: Plan,
+    /// By the networks' numbers.
+    nets: Vec<Net>,
+    /// The network of each port.
+    of_port: Vec<NetworkId>,
     burst: usize,
     port: PortId,
     next: Batch,
-    parking: Parking<CaptureFrame>,
     now: Time,
     swept: Time,
     ports: Vec<PortReport>,
+}
+
+impl Net {
+    fn new(config: &Config, plan: &Plan, id: u16, sessions: u32) -> Result<Self, ReplayError> {
+        let plan = plan.of_network(NetworkId(id));
+        let fib = network::fib(config, &plan);
+        let mut path = Path::new(&PathConfig {
+            worker: 0,
+            workers: 1,
+            sessions,
+            fragments: config.limits.fragments,
+            seed: SEED,
+            pages: PagePolicy::Ordinary,
+        })
+        .map_err(|error| ReplayError::Memory(error.to_string()))?;
+        path.adopt(&plan);
+        Ok(Self { plan, fib, path, parking: Parking::new() })
+    }
 }
 
 impl Player {
@@ -51,30 +80,24 @@ impl Player {
     /// When the configuration cannot be compiled or its session table does not fit in memory.
     pub fn new(config: &Config, burst: usize) -> Result<Self, ReplayError> {
         let plan = Plan::compile(&config.spec(), None, &Retired::default())?;
-        let fib = network::fib(config, &plan);
-        let mut path = Path::new(&PathConfig {
-            worker: 0,
-            workers: 1,
-            sessions: config.limits.sessions,
-            fragments: config.limits.fragments,
-            seed: SEED,
-            pages: PagePolicy::Ordinary,
-        })
-        .map_err(|error| ReplayError::Memory(error.to_string()))?;
-        path.adopt(&plan);
+        let isolated = config.networks.iter().map(|network| network.sessions);
+        let sessions = std::iter::once(config.limits.sessions).chain(isolated);
+        let nets = sessions.zip(0..).map(|(sessions, id)| Net::new(config, &plan, id, sessions));
+        let nets = nets.collect::<Result<Vec<_>, _>>()?;
+        let of_port = config.ports.iter();
+        let of_port = of_port.map(|port| config.network_id(&port.network).unwrap_or_default());
         let ports = config.ports.iter();
         Ok(Self {
             ports: ports
                 .map(|port| PortReport { name: port.name.clone(), received: 0, sent: 0 })
                 .collect(),
+            of_port: of_port.collect(),
             config: config.clone(),
             plan,
-            fib,
-            path,
+            nets,
             burst: burst.clamp(1, BURST),
             port: PortId(0),
             next: Batch::default(),
-            parking: Parking::new(),
             now: Time(0),
             swept: Time(0),
         })
@@ -108,10 +131,21 @@ impl Player {
         send: &mut impl FnMut(PortId, Duration, &[u8]) -> Result<(), E>,
     ) -> Result<Report, E> {
         self.turn(send)?;
-        let parked = self.parking.clear(None);
-        (0..parked).for_each(|_| self.path.count(Reason::FragmentOrphan));
-        self.path.sweep_all(&self.plan, self.now);
-        Ok(Report::new(&self.config, &self.plan, &self.path, self.ports))
+        let (mut counters, mut live) = (Counters::default(), 0);
+        for Net { plan, path, parking, .. } in &mut self.nets {
+            let parked = parking.clear(None);
+            (0..parked).for_each(|_| path.count(Reason::FragmentOrphan));
+            path.sweep_all(plan, self.now);
+            counters.add(path.counters());
+            live += u64::from(path.live_sessions());
+        }
+        Ok(Report::new((&self.config, &self.plan), (&counters, live), self.ports))
+    }
+
+    /// The network of a port.
+    fn net(&mut self, port: PortId) -> &mut Net {
+        let network = self.of_port.get(usize::from(port.0)).copied().unwrap_or_default();
+        &mut self.nets[usize::from(network.0)]
     }
 
     /// Moves the clock, and ends on the way what would have timed out in a running director.
@@ -120,12 +154,16 @@ impl Player {
             self.swept = now;
         }
         self.now = now;
-        while self.parking.give_up(now).is_some() {
-            self.path.count(Reason::FragmentOrphan);
+        for Net { path, parking, .. } in &mut self.nets {
+            while parking.give_up(now).is_some() {
+                path.count(Reason::FragmentOrphan);
+            }
         }
         while now.0 - self.swept.0 >= SWEEP_MS {
             self.swept = now.min(Time(self.swept.0 + LONGEST_LEAP_MS));
-            self.path.sweep_all(&self.plan, self.swept);
+            for Net { plan, path, .. } in &mut self.nets {
+                path.sweep_all(plan, self.swept);
+            }
         }
     }
 
@@ -137,11 +175,12 @@ impl Player {
         let mut batch = std::mem::take(&mut self.next);
         let at = batch.times.last().copied().unwrap_or_default();
         self.play(self.port, &mut batch, send)?;
-        let joined = self.path.joined().to_vec();
+        let net = self.net(self.port);
+        let joined = net.path.joined().to_vec();
         // Who is parked again is not tried for ever.
-        let mut tries = self.parking.len();
+        let mut tries = net.parking.len();
         while tries > 0
-            && let Some(first) = self.parking.take(&joined, None)
+            && let Some(first) = self.net(self.port).parking.take(&joined, None)
         {
             let (port, mut next) = (first.port, Some(first));
             batch.clear();
@@ -149,7 +188,8 @@ impl Player {
                 // It leaves because of what came now.
                 batch.push(parked.frame, at, parked.since);
                 let full = batch.frames.len() == BURST;
-                next = if full { None } else { self.parking.take(&joined, Some(port)) };
+                let parking = &mut self.net(port).parking;
+                next = if full { None } else { parking.take(&joined, Some(port)) };
             }
             tries = tries.saturating_sub(batch.frames.len());
             self.play(port, &mut batch, send)?;
@@ -167,8 +207,9 @@ impl Player {
     ) -> Result<(), E> {
         let mut verdicts = [Verdict::Wait; BURST];
         let verdicts = &mut verdicts[..batch.frames.len()];
-        let view = View { plan: &self.plan, fib: &self.fib };
-        self.path.turn(view, self.now, port, &mut batch.frames, verdicts);
+        let now = self.now;
+        let Net { plan, fib, path, .. } = self.net(port);
+        path.turn(View { plan, fib }, now, port, &mut batch.frames, verdicts);
         for (lane, verdict) in verdicts.iter().enumerate() {
             let (frame, at) = (&batch.frames[lane], batch.times[lane]);
             match *verdict {
@@ -183,18 +224,18 @@ impl Player {
                             send(port, at, &piece)?;
                         }
                     }
-                    None => self.path.count(Reason::TooBig),
+                    None => self.net(port).path.count(Reason::TooBig),
                 },
                 Verdict::Park(datagram) => {
                     let (frame, since) = (frame.clone(), batch.since[lane]);
-                    if let Err(reason) = self.parking.park(Parked { frame, port, datagram, since })
-                    {
-                        self.path.count(reason);
+                    let Net { path, parking, .. } = self.net(port);
+                    if let Err(reason) = parking.park(Parked { frame, port, datagram, since }) {
+                        path.count(reason);
                     }
                 }
                 // Static neighbours never become known.
-                Verdict::Wait => self.path.count(Reason::Unresolved),
-                Verdict::HandOff(_) => self.path.count(Reason::HandOffLoop),
+                Verdict::Wait => self.net(port).path.count(Reason::Unresolved),
+                Verdict::HandOff(_) => self.net(port).path.count(Reason::HandOffLoop),
                 Verdict::Kernel(_) | Verdict::Drop(_) => {}
             }
         }

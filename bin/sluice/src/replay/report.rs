@@ -5,7 +5,6 @@ use serde_json::{Map, Value};
 use sluice_config::Config;
 use sluice_director::Reason;
 use sluice_director::counters::{Counters, RealCounters};
-use sluice_director::path::Path;
 use sluice_director::plan::{Plan, RealId};
 use sluice_director::reason::Fate;
 
@@ -120,9 +119,12 @@ const fn is_zero(count: &u64) -> bool {
 }
 
 impl Report {
-    /// Puts together what `path` and the ports counted.
-    pub(super) fn new(config: &Config, plan: &Plan, path: &Path, ports: Vec<PortReport>) -> Self {
-        let counters = path.counters();
+    /// Puts together what the paths and the ports counted.
+    pub(super) fn new(
+        (config, plan): (&Config, &Plan),
+        (counters, live): (&Counters, u64),
+        ports: Vec<PortReport>,
+    ) -> Self {
         let seen = Reason::ALL.iter().filter(|reason| counters.of(**reason) > 0);
         let kernel = seen.clone().filter(|reason| reason.fate() == Fate::Kernel);
         Self {
@@ -134,7 +136,7 @@ impl Report {
                 expired: counters.expired,
                 closed: counters.closed,
                 evicted: counters.evicted,
-                live: path.live_sessions().into(),
+                live,
             },
             ports,
         }

@@ -368,3 +368,34 @@ fn a_wrong_configuration_is_told_with_its_place() {
     let message = bench.message(&[]);
     assert!(message.contains("config.toml:16:12"), "{message}");
 }
+
+/// The same addresses in two networks: each capture's packets leave by their own network's port.
+#[test]
+fn networks_are_replayed_apart() {
+    let bench = Bench::new();
+    let in_blue = |text: &str| {
+        let text = text.replace("name = \"", "name = \"blue-");
+        let text = text.replace("port = \"", "port = \"blue-");
+        let text = text.replace("pool = \"", "pool = \"blue-");
+        let text = text.replace("tap:", "tap:blue-");
+        ["[[port]]", "[[pool]]", "[[service]]"].into_iter().fold(text, |text, section| {
+            text.replace(section, &format!("{section}\nnetwork = \"blue\""))
+        })
+    };
+    let both = format!("{CONFIG}\n[[network]]\nname = \"blue\"\ntable = 7\n{}", in_blue(CONFIG));
+    bench.put("config.toml", both.as_bytes());
+    let (one, two) = (question(40_000), question(40_001));
+    bench.put("default", &pcap(false, false, 1, &[(5, 0, &one)]));
+    bench.put("blue", &pcap(false, false, 1, &[(5, 0, &one), (6, 0, &two)]));
+    let inputs = [("front", "default"), ("blue-front", "blue")];
+    let report = run(&bench.job(&inputs)).expect("right captures").report;
+    let sent: Vec<_> = report.ports.iter().map(|port| port.sent).collect();
+    assert_eq!((report.sessions.created, sent), (3, vec![0, 1, 0, 2]));
+    let services: Vec<_> = report.services.iter().map(|it| it.counted.sessions).collect();
+    assert_eq!(services, [1, 2]);
+    for (file, packets) in [("out/back.pcap", 1), ("out/blue-back.pcap", 2)] {
+        let sent = records(&bench.path(file));
+        assert!(sent.iter().all(|record| sluice_testkit::verify(&record.bytes) == Ok(())));
+        assert_eq!(sent.len(), packets);
+    }
+}

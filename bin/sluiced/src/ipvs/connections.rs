@@ -4,7 +4,7 @@ use crate::lister::{Lister, aside, page};
 use sluice_api::Cursor;
 use sluice_director::path::{SessionFilter, SessionInfo};
 use sluice_director::session::State;
-use sluice_director::spec::Mode;
+use sluice_director::spec::{Mode, NetworkId};
 use sluice_ipvs::{Answer, Connection, Errno, Reply};
 
 /// Connections of one answer.
@@ -19,7 +19,9 @@ impl Lister {
             return drop(reply.send(Answer::Refused { errno: Errno::Inval, detail }));
         };
         aside(move || {
-            let filter = SessionFilter { bound: true, ..SessionFilter::default() };
+            // IPVS's services are all of the default network.
+            let network = Some(NetworkId::DEFAULT);
+            let filter = SessionFilter { bound: true, network, ..SessionFilter::default() };
             let place = (cursor.unwrap_or_default(), PAGE);
             let (connections, next) =
                 page(&self.workers, &filter, place, |_, session| connection(session));

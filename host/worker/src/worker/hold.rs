@@ -34,11 +34,9 @@ impl<Q: Queue> Worker<Q> {
     }
 
     pub(super) fn look_after_held(&mut self, now: Time) {
-        self.in_each(|worker| {
-            if worker.net.held.len() > 0 {
-                worker.look_after_held_here(now);
-            }
-        });
+        if self.nets().any(|net| net.held.len() > 0) {
+            self.in_each(|worker| worker.look_after_held_here(now));
+        }
     }
 
     #[cold]
@@ -80,6 +78,9 @@ impl<Q: Queue> Worker<Q> {
 impl<Q: Queue> Worker<Q> {
     /// Gives up fragments whose first did not come in time.
     pub(super) fn give_up_parked(&mut self, now: Time) {
+        if self.nets().all(|net| net.parking.is_empty()) {
+            return;
+        }
         self.in_each(|worker| {
             while let Some(parked) = worker.net.parking.give_up(now) {
                 worker.net.path.count(Reason::FragmentOrphan);
