@@ -439,17 +439,6 @@ pub struct Spec {
     pub probes_from: [Option<IpAddr>; 2],
 }
 
-impl Spec {
-    /// The network with a name; the default one for none.
-    pub fn network_id(&self, name: &str) -> Option<NetworkId> {
-        if name.is_empty() {
-            return Some(NetworkId::DEFAULT);
-        }
-        let place = self.networks.iter().position(|known| known == name)?;
-        u16::try_from(place + 1).ok().map(NetworkId)
-    }
-}
-
 impl Default for Spec {
     fn default() -> Self {
         Self {

@@ -3,8 +3,8 @@
 use super::clients::Clients;
 use super::hairpins;
 use super::ids::{Ids, Retired};
-use super::tables;
 use super::{Forwarding, HealthState, Owner, Plan, Pool, Real, Service, ServiceId, Snat};
+use super::{networks, tables};
 use crate::fib::PortId;
 use crate::schedule::mh::{Recipe, Table};
 use crate::spec::{
@@ -89,10 +89,12 @@ impl Plan {
         plan.icmp_errors_per_s = spec.icmp_errors_per_s;
         plan.hash_seed = spec.hash_seed;
         plan.probes_from = spec.probes_from;
-        plan.networks.clone_from(&spec.networks);
+        plan.add_networks(&spec.networks);
+        let numbered = plan.networks.clone();
         let network_of = |of: &str, network: &str| {
             let no_such = || CompileError::NoSuchNetwork { of: of.into(), network: network.into() };
-            spec.network_id(network).ok_or_else(no_such)
+            let known = network.is_empty() || spec.networks.iter().any(|name| name == network);
+            networks::number(&numbered, network).filter(|_| known).ok_or_else(no_such)
         };
         let extended = tables::extended(spec, &plan, retired);
         let mut ids = Ids::of(&plan, retired);

@@ -12,7 +12,27 @@ use crate::family::{Ipv4, Ipv6};
 use crate::spec::{ClientAddress, Mode, NetworkId, Orphans};
 use std::net::{IpAddr, Ipv4Addr};
 
+/// The number of a network among these; the default one's for no name.
+pub(super) fn number(networks: &[String], name: &str) -> Option<NetworkId> {
+    if name.is_empty() {
+        return Some(NetworkId::DEFAULT);
+    }
+    let place = networks.iter().position(|known| known == name)?;
+    u16::try_from(place + 1).ok().map(NetworkId)
+}
+
 impl Plan {
+    /// Gives networks numbers. One that was there keeps its own, and one that is gone leaves it to
+    /// nobody: workers and ports know networks by their numbers, and learn of others when the
+    /// director is started again.
+    pub(super) fn add_networks(&mut self, names: &[String]) {
+        for name in names {
+            if !self.networks.contains(name) {
+                self.networks.push(name.clone());
+            }
+        }
+    }
+
     /// How many networks there are, with the default one.
     pub const fn network_count(&self) -> u16 {
         self.networks.len() as u16 + 1
@@ -196,6 +216,24 @@ mod tests {
         let blue = second.of_network(BLUE);
         assert!(blue.pools.iter().any(|pool| pool.locals[0] == [LocalId(0)]), "sessions go on");
         assert_eq!(blue.v4.service_at(6, vip(), 80), None);
+    }
+
+    /// Workers go by numbers: a reload that takes a network out, or puts one before it, must not
+    /// give its ports to another.
+    #[test]
+    fn a_network_keeps_its_number() {
+        let first = compile(&spec(&["blue", "red"]), None);
+        let mut other = spec(&["red"]);
+        other.networks = vec!["green".to_owned(), "red".to_owned()];
+        let second = compile(&other, Some(&first));
+        assert_eq!(second.networks, ["blue", "red", "green"]);
+        assert_eq!(second.of_network(BLUE).live_services().count(), 0);
+        assert!(second.of_network(RED).v4.service_at(6, vip(), 80).is_some());
+        let back = compile(&spec(&["blue"]), Some(&second));
+        assert!(back.of_network(BLUE).v4.service_at(6, vip(), 80).is_some());
+        other.services[0].network = "blue".to_owned();
+        let gone = Plan::compile(&other, Some(&first), &Retired::default());
+        assert!(gone.is_err(), "its number is known, but it is not there");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! may still have sessions.
 
 use super::ids::Retired;
-use super::{Forwarding, Plan, Service, ServiceId};
+use super::{Forwarding, Plan, Service, ServiceId, networks};
 use crate::spec::{ClientAddress, NetworkId, Ports, Protocol, RealServer, Spec, VirtualService};
 use std::collections::HashMap;
 use std::iter;
@@ -58,7 +58,7 @@ pub(super) fn extended(spec: &Spec, before: &Plan, retired: &Retired) -> Vec<boo
     let mut spans = Spans::default();
     spans.extend(spans_before(before, retired));
     for (service, _) in spec.services.iter().zip(&extended).filter(|(_, extended)| **extended) {
-        spans.extend(spans_of(service, spec));
+        spans.extend(spans_of(service, &before.networks));
     }
     // One that joins may draw others with it.
     let mut grows = true;
@@ -67,8 +67,8 @@ pub(super) fn extended(spec: &Spec, before: &Plan, retired: &Retired) -> Vec<boo
         for (service, extended) in
             spec.services.iter().zip(&mut extended).filter(|(_, extended)| !**extended)
         {
-            if spans_of(service, spec).any(|span| spans.meet(&span)) {
-                spans.extend(spans_of(service, spec));
+            if spans_of(service, &before.networks).any(|span| spans.meet(&span)) {
+                spans.extend(spans_of(service, &before.networks));
                 (*extended, grows) = (true, true);
             }
         }
@@ -77,10 +77,13 @@ pub(super) fn extended(spec: &Spec, before: &Plan, retired: &Retired) -> Vec<boo
 }
 
 /// The spans of a service.
-fn spans_of<'a>(service: &'a VirtualService, spec: &Spec) -> impl Iterator<Item = Span> + use<'a> {
+fn spans_of<'a>(
+    service: &'a VirtualService,
+    networks: &[String],
+) -> impl Iterator<Item = Span> + use<'a> {
     let VirtualService { vip, protocol, ports, .. } = *service;
     // What names a network that is not there is refused later.
-    let network = spec.network_id(&service.network).unwrap_or_default();
+    let network = networks::number(networks, &service.network).unwrap_or_default();
     let nat =
         |real: &&RealServer| Forwarding::of(real.mode.unwrap_or(service.mode)).answers_client();
     let answers = service.reals.iter().filter(nat).map(move |real| Span {
