@@ -44,6 +44,7 @@ fn every_example_is_right() {
         "maglev.toml",
         "memif.toml",
         "nat.toml",
+        "networks.toml",
         "one-arm.toml",
         "pci-two-workers.toml",
         "replay.toml",
