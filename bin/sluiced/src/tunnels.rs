@@ -5,7 +5,7 @@
 
 use sluice_director::fib::{Fib, PortId};
 use sluice_director::spec::NetworkId;
-use sluice_director::vxlan::{Dscp, Remote, Tunnel, Tunnels};
+use sluice_director::vxlan::{self, Dscp, Remote, Tunnel, Tunnels};
 use sluice_linux::{FdbDestination, Kernel, Link, Vxlan};
 use sluice_steer::VxlanMatch;
 use std::collections::BTreeSet;
@@ -62,8 +62,8 @@ pub(crate) fn around(kernel: &Kernel, name: &str) -> BTreeSet<u32> {
 /// with all headers. The kernel's device may know nothing of the underlay's MTU.
 pub(crate) fn mtu(kernel: &Kernel, fib: &Fib, link: &Link) -> u16 {
     let device = u16::try_from(link.mtu).unwrap_or(u16::MAX);
-    let Some(vxlan) = &link.vxlan else { return device };
-    let overhead = if vxlan.local.is_some_and(|local| local.is_ipv6()) { 70 } else { 50 };
+    let Some(local) = link.vxlan.as_ref().and_then(|vxlan| vxlan.local) else { return device };
+    let overhead = vxlan::overhead(local) as u16;
     let entries = kernel.fdb().filter(|entry| entry.ifindex == link.index);
     let remotes = entries.flat_map(|entry| &entry.destinations);
     let hops = remotes.filter_map(|to| fib.hop(fib.lookup(to.ip).ok()?));

@@ -2,7 +2,7 @@
 
 use crate::errors::Error;
 use sluice_config::{Config, HugePages};
-use sluice_director::path::PagePolicy;
+use sluice_director::path::{PagePolicy, Parking};
 use sluice_director::plan::{Plan, Retired};
 use sluice_dpdk::{Device, EalConfig, Memif, MemifRole, PortConfig};
 
@@ -67,6 +67,13 @@ fn one_way_pcap(rx: Option<String>, tx: Option<String>) -> String {
     format!("net_pcap_{way}{tail},{way}_pcap={file}")
 }
 
+/// Packets that may wait at a worker, for neighbours in each network and for other fragments: what
+/// one network has waiting is not to leave another without buffers.
+fn waiting(config: &Config) -> u32 {
+    let isolated = config.networks.len() as u32;
+    (isolated + 1) * config.limits.held_frames + isolated * Parking::<()>::PLACES as u32
+}
+
 /// How the environment layer is started: enough frames for every port, each with as many queues
 /// as `queues` says.
 pub fn eal(config: &Config, queues: impl Fn(&sluice_config::Port) -> u16) -> EalConfig {
@@ -103,7 +110,7 @@ pub fn eal(config: &Config, queues: impl Fn(&sluice_config::Port) -> u16) -> Eal
             HugePages::Required => sluice_dpdk::HugePages::Required,
             HugePages::Off => sluice_dpdk::HugePages::Off,
         },
-        frames: of_ports + workers * (FRAMES_PER_WORKER + config.limits.held_frames),
+        frames: of_ports + workers * (FRAMES_PER_WORKER + waiting(config)),
         large_frames: large_frames.sum(),
         max_frame: largest.max(USUAL_MTU) + LINK_HEADER,
         pci_allow: pci.collect(),

@@ -7,8 +7,8 @@
 //! in it. Between turns the worker is at the default network.
 //!
 //! Why a path for each and not a table for all: the vector path needs no field and no instruction
-//! for networks, a network's flood fills its own table only, and where there are no networks
-//! nothing costs anything.
+//! for networks, a network's flood fills its own table only, and where there is no network there is
+//! next to no cost.
 
 use super::{LISTED_SLOTS, Worker, WorkerConfig};
 use crate::held::HeldFrames;
@@ -74,6 +74,9 @@ pub(crate) struct Net<F> {
 type Nets<F> = (Box<Net<F>>, Vec<Option<Box<Net<F>>>>);
 
 /// Makes a worker's networks.
+///
+/// # Panics
+/// When a port belongs to a network that is not there: its frames must not get into another.
 pub(super) fn make<F: sluice_director::Frame>(
     config: &mut WorkerConfig,
     published: &Published,
@@ -96,6 +99,8 @@ pub(super) fn make<F: sluice_director::Frame>(
         let snapshot = published.isolated.get(at).cloned().unwrap_or_default();
         resting.push(Some(net(NetworkId(at as u16 + 1), path, None, &snapshot)?));
     }
+    let is_there = |id: &NetworkId| usize::from(id.0) < resting.len();
+    assert!(config.networks.of_port.iter().all(is_there), "a port of no network");
     Ok((default, resting))
 }
 
