@@ -321,8 +321,12 @@ impl TxRing {
             let Some(one) = one else {
                 let mut spread = self.spread(frame, first, free - used)?;
                 if spread.is_none() {
-                    // More may have been given back since.
-                    free = self.free()?;
+                    // More may have been given back since; less is a lie, and some are filled.
+                    let again = self.free()?;
+                    if again < free {
+                        return Err(Lie::Index);
+                    }
+                    free = again;
                     spread = self.spread(frame, first, free - used)?;
                 }
                 let Some(count) = spread else {

@@ -14,19 +14,24 @@ const LOG2: u8 = 4;
 const SIZE: u16 = 1 << LOG2;
 const BYTES: u32 = 128;
 
-/// The two ends of a ring by which a side sends.
-fn pair(client_sends: bool) -> (TxRing, RxRing, Arc<[Region]>) {
-    let size = ring_bytes(LOG2) + usize::from(SIZE) * Buffers::stride(BYTES) as usize;
-    let (region, _file) = Region::create(size).unwrap();
-    let regions: Arc<[Region]> = Arc::new([region]);
-    let at = AddRing {
+/// Where the ring lies by which a side sends.
+fn place(client_sends: bool) -> AddRing {
+    AddRing {
         to_server: client_sends,
         index: 0,
         region: 0,
         offset: 0,
         log2: LOG2,
         private_header: 0,
-    };
+    }
+}
+
+/// The two ends of a ring by which a side sends.
+fn pair(client_sends: bool) -> (TxRing, RxRing, Arc<[Region]>) {
+    let size = ring_bytes(LOG2) + usize::from(SIZE) * Buffers::stride(BYTES) as usize;
+    let (region, _file) = Region::create(size).unwrap();
+    let regions: Arc<[Region]> = Arc::new([region]);
+    let at = place(client_sends);
     let buffers = Some(Buffers { first: ring_bytes(LOG2) as u32, bytes: BYTES });
     let make = || Ring::make(&regions, at).unwrap();
     let (tx, rx) = if client_sends {
@@ -151,6 +156,28 @@ fn an_index_that_cannot_be_ends_the_link() {
     assert_eq!(rx.receive(64, &mut Shelf::new(9)), Err(Lie::Index));
     tx.ring.set_head(u16::MAX);
     assert_eq!(send(&mut tx, &[frame(1, 60)]), Err(Lie::Index));
+}
+
+#[test]
+fn an_index_that_goes_back_while_frames_are_sent_ends_the_link() {
+    for client_sends in [true, false] {
+        let (mut tx, _rx, regions) = pair(client_sends);
+        let liar = Ring::find(&regions, place(client_sends)).unwrap();
+        // Two that fit, and one that needs more than is left, so that the index is read again.
+        let frames = [frame(1, 60), frame(2, 60), frame(3, 15 * BYTES as usize)];
+        let frames = frames.iter().enumerate().map(|(number, frame)| {
+            if number == 2 {
+                // Nothing is free, says the peer now.
+                if client_sends {
+                    liar.set_tail(0_u16.wrapping_sub(SIZE))
+                } else {
+                    liar.set_head(0)
+                }
+            }
+            &frame[..]
+        });
+        assert_eq!(tx.send(frames), Err(Lie::Index));
+    }
 }
 
 #[test]

@@ -244,6 +244,15 @@ impl Drop for Mapped {
     }
 }
 
+/// Says so when it ends, however that comes.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A link that waits for clients, its ends, and what the process holds now.
 fn server(name: &str) -> (Link, (Receiver, Sender), (usize, usize)) {
     let (link, mut ends) = Link::open(config(name, Role::Server)).unwrap();
@@ -313,6 +322,8 @@ fn random_memory_costs_the_writer_its_own_link() {
         until("the link is up", || link.is_up());
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            // Even when the driver panics: the scope waits for the thread.
+            let _ends = SetAtEnd(&over);
             scope.spawn(|| {
                 let mut random = Random(round);
                 while !over.load(Ordering::Relaxed) {
@@ -330,7 +341,6 @@ fn random_memory_costs_the_writer_its_own_link() {
                     ends.0.disarm();
                 }
             }
-            over.store(true, Ordering::Relaxed);
         });
         drop(liar);
         until("it is noticed", || !link.is_up());
