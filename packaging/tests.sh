@@ -6,13 +6,16 @@
 # A section that fails does not stop the others; the exit status is that of the whole, and the last
 # line is the count of everything:
 #   N passed, N failed[, N skipped]
-# A cargo section counts its tests, any other section counts as one. Name sections as further
+# A section that takes longer than SECTION_S seconds (1,800; a day for `all`) is ended and has
+# failed. A cargo section counts its tests, any other section counts as one. Name sections as further
 # arguments to run only those (`packaging/tests.sh all lint end-to-end`).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 logs=target/test-logs
 mkdir -p "$logs"
 mode=test
+# The most that a section may take, in seconds.
+limit_s=${SECTION_S:-1800}
 case "${1-}" in check | test | all) mode=$1 && shift ;; esac
 only=("$@")
 passed=0 failed=0 skipped=0
@@ -55,13 +58,41 @@ counted() {
         "$name" "$p" "$f" "$s" "$took")")
 }
 
+# limited NAME COMMAND…: runs it in a process group of its own, which is ended when it takes too
+# long: a test that hangs costs its section and not the whole run.
+limited() {
+    local name=$1 group watch status
+    shift
+    set -m
+    "$@" </dev/null &
+    set +m
+    group=$!
+    trap 'kill -TERM -- "-$group" 2>/dev/null; exit 143' INT TERM
+    overdue "$name" "$group" &
+    watch=$!
+    wait "$group"
+    status=$?
+    trap - INT TERM
+    kill "$watch" 2>/dev/null
+    return "$status"
+}
+
+# overdue NAME GROUP: ends a process group when its time is over.
+overdue() {
+    sleep "$limit_s" >/dev/null 2>&1 &
+    trap "kill $! 2>/dev/null; exit" TERM
+    wait $!
+    printf '\n%s: ended, for it was not done after %d s\n' "$1" "$limit_s"
+    kill -TERM -- "-$2"
+}
+
 # section NAME COMMAND…: runs it, shows what it says, and counts.
 section() {
     local name=$1 log="$logs/$1.log" started=$SECONDS
     shift
     wanted "$name" || return 0
     printf '\n=== %s: %s\n' "$name" "$*"
-    "$@" 2>&1 | tee "$log"
+    limited "$name" "$@" 2>&1 | tee "$log"
     counted "$name" "${PIPESTATUS[0]}" $((SECONDS - started))
 }
 
@@ -71,7 +102,7 @@ beside() {
     local name=$1 log="$logs/$1.log" started=$SECONDS
     shift
     wanted "$name" || return 0
-    "$@" >"$log" 2>&1
+    limited "$name" "$@" >"$log" 2>&1
     printf '%d %d\n' $? $((SECONDS - started)) >"$logs/$name.status"
 }
 
@@ -140,6 +171,8 @@ end_to_end() {
 
 # What needs the optimised programs; it runs beside the rest, for it mostly links or waits.
 optimised() {
+    # It waits for processors that the rest keeps busy.
+    limit_s=$((2 * limit_s))
     beside release-build cargo build --release --locked \
         -p sluiced -p sluice -p sluice-preload -p sluice-bench
     beside instructions packaging/instructions.sh
@@ -149,7 +182,8 @@ optimised() {
 root=false cases=24 unsafe=(-p sluice-table -p sluice-lanes)
 if [ "$(id -u)" -eq 0 ] || [ "${CI:-}" = true ]; then root=true; fi
 if [ "$mode" = all ]; then
-    cases=256 unsafe+=(-p sluice-wire -p sluice-director -p sluice-worker -p sluice-memif
+    limit_s=${SECTION_S:-86400} cases=256
+    unsafe+=(-p sluice-wire -p sluice-director -p sluice-worker -p sluice-memif
         -p sluice-properties)
     export SLUICE_SEEDS=${SLUICE_SEEDS:-2000} SLUICE_SCRIPTS=${SLUICE_SCRIPTS:-200000}
     export SLUICE_CLUSTERS=${SLUICE_CLUSTERS:-4000}

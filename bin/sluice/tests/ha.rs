@@ -69,7 +69,7 @@ fn a_director_that_does_not_answer_is_given_a_second() {
         let (code, text, took) = run(&socket, args);
         assert_eq!((code, said(&text)["alive"].as_bool()), (Some(1), Some(false)), "{args:?}");
         // The rest is a machine that has other work.
-        assert!(took < Duration::from_secs(3), "{args:?}: {took:?}");
+        assert!(took < Duration::from_secs(20), "{args:?}: {took:?}");
     }
 }
 
