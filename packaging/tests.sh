@@ -7,8 +7,8 @@
 # line is the count of everything:
 #   N passed, N failed[, N skipped]
 # A section that takes longer than SECTION_S seconds (1,800; a day for `all`) is ended and has
-# failed. A cargo section counts its tests, any other section counts as one. Name sections as further
-# arguments to run only those (`packaging/tests.sh all lint end-to-end`).
+# failed. A cargo section counts its tests, any other section counts as one. Name sections as
+# further arguments to run only those (`packaging/tests.sh all lint end-to-end`).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 logs=target/test-logs

@@ -1,12 +1,13 @@
 //! Isolated networks over VXLAN: two nodes with a director each, and the same addresses in two
 //! networks (`e2e/src/bed/nodes.rs` draws them).
 
+use serde_json::Value;
 use sluice_e2e::bed::nodes::{Kind, NETWORKS, Nodes, VIP};
 use sluice_e2e::capture::{Capture, count};
 use sluice_e2e::error::expect;
 use sluice_e2e::load::{curl, download_sha256};
 use sluice_e2e::web::make_blob_of;
-use sluice_e2e::{Driver, Family, LabError, wait_until};
+use sluice_e2e::{Director, Driver, Family, LabError, wait_until};
 use std::collections::BTreeSet;
 
 use crate::fixture::{PREFIX, SOON, here, turn};
@@ -160,5 +161,71 @@ fn the_director_follows_forwarding_entries() {
         wait_until("both real servers", SOON, || {
             Ok((answers(nodes, 1, "red").ok().as_ref() == Some(&expected)).then_some(()))
         })
+    });
+}
+
+/// Connections of both networks, through the tunnel and not, outlive a director that is killed.
+#[test]
+fn sessions_of_networks_survive_kill_9() {
+    on(here!(sessions_of_networks_survive_kill_9), XDP, |nodes| {
+        all_answer(nodes)?;
+        // A node's pods serve the same file.
+        let sums = [1, 2].map(|node| make_blob_of(&nodes.pod(node, "blue").space, 60_000_000));
+        let sums = sums.into_iter().collect::<Result<BTreeSet<_>, _>>()?;
+        let mut downloads = Vec::new();
+        for (network, _) in NETWORKS {
+            for _ in 0..2 {
+                let client = nodes.pod(1, network).space.clone();
+                let url = format!("http://{VIP}/blob");
+                // Slow enough to last over the restart.
+                let download = std::thread::spawn(move || download_sha256(&client, &url, "10M"));
+                downloads.push((network, download));
+            }
+        }
+        for (network, _) in NETWORKS {
+            wait_until("downloads on both ways", SOON, || {
+                let reals = reals_of(&nodes.nodes[0].director, network)?;
+                Ok((reals.len() == 2).then_some(()))
+            })?;
+        }
+        nodes.kill_and_start(1)?;
+        let log = nodes.nodes[0].director.log();
+        expect(log.contains("sessions go on from before"), || format!("none did:\n{log}"))?;
+        for (network, download) in downloads {
+            let got = download.join().expect("the download does not panic")?;
+            expect(sums.contains(&got), || format!("{network}: got {got}, not {sums:?}"))?;
+        }
+        all_answer(nodes)
+    });
+}
+
+/// The real servers that a network's connections which go on are at.
+fn reals_of(director: &Director, network: &str) -> Result<BTreeSet<String>, LabError> {
+    let text = director.sluice(&["sessions", "--network", network, "--json"])?;
+    let said: Value = serde_json::from_str(&text)
+        .map_err(|_| LabError::Unreadable { what: "sessions".to_owned(), text })?;
+    let all = said["sessions"].as_array().into_iter().flatten();
+    let open = all.filter(|one| one["state"] == "ESTABLISHED");
+    Ok(open.filter_map(|one| one["real"].as_str().map(str::to_owned)).collect())
+}
+
+/// What is open in blue at one director, the other one learns of in blue.
+#[test]
+fn sessions_of_networks_are_told_to_the_other_director() {
+    let kind = Kind { synchronised: true, ..XDP };
+    on(here!(sessions_of_networks_are_told_to_the_other_director), kind, |nodes| {
+        answers(nodes, 1, "blue")?;
+        let client = nodes.pod(1, "blue").space.clone();
+        make_blob_of(&client, 60_000_000)?;
+        let url = format!("http://{VIP}/blob");
+        let download = std::thread::spawn(move || download_sha256(&client, &url, "10M"));
+        wait_until("the other director to know", SOON, || {
+            Ok((!reals_of(&nodes.nodes[1].director, "blue")?.is_empty()).then_some(()))
+        })?;
+        let red = reals_of(&nodes.nodes[1].director, "red")?;
+        expect(red.is_empty(), || format!("it knows of {red:?} in red"))?;
+        let told = nodes.nodes[1].director.ask("ha")?["sync"]["reports_received"].clone();
+        expect(told["unknown"] == 0, || format!("some are nobody's: {told}"))?;
+        download.join().expect("the download does not panic").map(drop)
     });
 }

@@ -7,6 +7,7 @@ use crate::wiring;
 use sluice_config::{Config, Idle};
 use sluice_director::fib::PortId;
 use sluice_director::path::{Batch, Elephant, PathConfig, RegionError, Restored};
+use sluice_director::spec::NetworkId;
 use sluice_dpdk::{Eal, Mbuf, WorkerThread};
 use sluice_worker::{
     Clock, Event, Inbox, Message, Published, Report, Rings, Wake, Worker, WorkerConfig,
@@ -100,7 +101,7 @@ impl Crew {
             let held_frames = config.limits.held_frames as usize;
             // Another place with each start: see `Path::begin_ports_at`.
             let ports_from = (Tables::new_seed() >> 32) as u32;
-            let files = tables.kept.and_then(|kept| kept.files(number as u16));
+            let files = tables.kept.and_then(|kept| kept.files(number as u16)).unwrap_or_default();
             let clock = Some(Clock { ticks: sluice_dpdk::ticks, ticks_per_s: eal.ticks_per_s() });
             let networks = crate::networks::of_worker(config, cores.len());
             let outfit = Outfit {
@@ -143,14 +144,15 @@ impl Crew {
         self.zero_boot_ms
     }
 
-    /// Gives each worker its batch of sessions of a director that ran before, and waits until all
-    /// are taken up. `scattered` is [`Former::scatters`].
+    /// Gives each worker its batch of a network's sessions of a director that ran before, and waits
+    /// until all are taken up. `scattered` is [`Former::scatters`].
     ///
     /// [`Former::scatters`]: sluice_director::path::Former::scatters
-    pub fn restore(&self, batches: Vec<Batch>, scattered: bool) -> Restored {
+    pub fn restore(&self, network: NetworkId, batches: Vec<Batch>, scattered: bool) -> Restored {
         let (reply, answers) = channel();
         for (member, batch) in self.members.iter().zip(batches) {
-            member.inbox.send(Message::Restore { batch, scattered, reply: reply.clone() });
+            let reply = reply.clone();
+            member.inbox.send(Message::Restore { network, batch, scattered, reply });
         }
         drop(reply);
         let mut all = Restored::default();

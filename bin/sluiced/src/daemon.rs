@@ -15,7 +15,7 @@ use crate::meter::Samples;
 use crate::networks::Networks;
 use crate::ports::{self, Ports};
 use crate::prober::Prober;
-use crate::sync::Synchroniser;
+use crate::sync::{Plans, Synchroniser};
 use crate::{change, counter_log, ipvs, news, report, wiring};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
@@ -123,9 +123,10 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
     let plan = health.follow(&config, plan);
     let networks = Networks::new(&config);
     let published = Arc::new(networks.revised(&plan));
-    let (crew, kept, seed) = start_crew(&config, &eal, &published)?;
+    let (crew, kept, seed) = start_crew(&config, &eal, (&plan, &published))?;
     let announcer = Announcer::open(&config.announce, &plan)?;
-    let sync = Synchroniser::start(&config.sync, (&plan, seed), &crew, server.events())?;
+    let plans = Plans::new(&plan, &published);
+    let sync = Synchroniser::start(&config.sync, (plans, seed), &crew, server.events())?;
     let ports = Ports::open(&config, &eal, mirror.state(), &crew)?;
     let mut daemon = Daemon {
         log,
@@ -174,10 +175,8 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
 fn start_crew(
     config: &Config,
     eal: &Eal,
-    published: &Arc<Published>,
+    (plan, published): (&Plan, &Arc<Published>),
 ) -> Result<(Crew, Option<Kept>, u64), Error> {
-    // Sessions of the default network are kept.
-    let plan = &published.default.plan;
     let former = FormerSessions::read(config);
     let seed = former.as_ref().map_or_else(Tables::new_seed, FormerSessions::seed);
     let mut kept = Kept::prepare(config, plan, seed);
@@ -186,7 +185,7 @@ fn start_crew(
         kept.begin(crew.zero_boot_ms());
     }
     if let Some(former) = former {
-        former.restore(&crew, plan, seed);
+        former.restore(&crew, published, seed);
     }
     Ok((crew, kept, seed))
 }
@@ -351,7 +350,7 @@ impl Daemon {
         self.health.follow_kernel(&self.kernel.networks, kernel);
         self.follow_addresses();
         if let Some(sync) = &self.dataplane.sync {
-            sync.follow(&published.default.plan);
+            sync.follow(Plans::new(&self.dataplane.plan, &published));
         }
         self.publish(Arc::new(published));
     }

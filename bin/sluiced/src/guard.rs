@@ -2,8 +2,8 @@
 //!
 //! What is the director's reaches the kernel once its sockets and programs are gone, and the kernel
 //! knows none of these connections: it resets them, towards clients and real servers. So a table of
-//! nftables drops such packets on the director's interfaces. It costs nothing while a director
-//! runs: what it takes never comes there.
+//! nftables drops such packets on the director's interfaces, each network's on its own. It costs
+//! nothing while a director runs: what it takes never comes there.
 //!
 //! The table must outlast a process that ends in any way, but not the director's removal. So its
 //! interfaces are elements of a set with a time limit (`hold_s`), which the running director puts
@@ -12,6 +12,7 @@
 //! `nft` is run by a thread of its own: with many services it takes its time.
 
 use sluice_config::Config;
+use sluice_director::spec::NetworkId;
 use sluice_steer::{EndpointMatch, LocalMatch, Matches};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -32,14 +33,28 @@ const LONGEST_BEAT: Duration = Duration::from_secs(10);
 
 /// What keeps the kernel quiet.
 pub struct Guard {
-    rules: Sender<Rules>,
+    rules: Sender<Vec<Part>>,
     thread: JoinHandle<()>,
 }
 
-/// What is to be dropped, and where.
-struct Rules {
-    matches: Matches,
-    interfaces: BTreeSet<String>,
+/// What is to be dropped of a network's, and where.
+pub struct Part {
+    /// The network.
+    pub network: NetworkId,
+    /// What is the director's there.
+    pub matches: Matches,
+    /// Its interfaces.
+    pub interfaces: BTreeSet<String>,
+}
+
+impl Part {
+    /// A set's name in this network.
+    fn name(&self, set: &str) -> String {
+        match self.network {
+            NetworkId::DEFAULT => set.to_owned(),
+            NetworkId(number) => format!("{set}_{number}"),
+        }
+    }
 }
 
 impl Guard {
@@ -59,10 +74,10 @@ impl Guard {
         Some(Self { rules, thread })
     }
 
-    /// From now on this is dropped on these interfaces.
-    pub fn set(&self, matches: Matches, interfaces: BTreeSet<String>) {
+    /// From now on this is dropped.
+    pub fn set(&self, parts: Vec<Part>) {
         // It has ended only if it could not go on, and has said so.
-        let _ = self.rules.send(Rules { matches, interfaces });
+        let _ = self.rules.send(parts);
     }
 
     /// Gives the last sign of life, and waits until it is given.
@@ -74,9 +89,9 @@ impl Guard {
 }
 
 /// The life of the guard's thread.
-fn live(table: &str, hold: Duration, orders: &Receiver<Rules>) {
+fn live(table: &str, hold: Duration, orders: &Receiver<Vec<Part>>) {
     let beat = (hold / 4).min(LONGEST_BEAT);
-    let mut rules: Option<Rules> = None;
+    let mut rules: Option<Vec<Part>> = None;
     loop {
         let order = orders.recv_timeout(beat);
         let over = matches!(order, Err(RecvTimeoutError::Disconnected));
@@ -84,15 +99,15 @@ fn live(table: &str, hold: Duration, orders: &Receiver<Rules>) {
         if let Ok(order) = order {
             rules = Some(order);
         }
-        let Some(Rules { matches, interfaces }) = &rules else {
+        let Some(parts) = &rules else {
             if over {
                 return;
             }
             continue;
         };
-        let beaten = !new && nft(&sign_of_life(table, interfaces)).is_ok();
+        let beaten = !new && nft(&sign_of_life(table, parts)).is_ok();
         // New rules; or somebody has flushed the ruleset.
-        if !beaten && let Err(error) = nft(&ruleset(table, hold, matches, interfaces)) {
+        if !beaten && let Err(error) = nft(&ruleset(table, hold, parts)) {
             warn!(%error, "the kernel may reset connections while no director runs");
             if error.kind() == io::ErrorKind::NotFound {
                 return;
@@ -130,11 +145,16 @@ fn table_name(state_dir: &Path) -> String {
     format!("sluice_hold{path}")
 }
 
-fn sign_of_life(table: &str, interfaces: &BTreeSet<String>) -> String {
-    let mut script = format!("flush set inet {table} alive\n");
-    if !interfaces.is_empty() {
-        let names: Vec<String> = interfaces.iter().map(|name| format!("\"{name}\"")).collect();
-        let _ = writeln!(script, "add element inet {table} alive {{ {} }}", names.join(", "));
+fn sign_of_life(table: &str, parts: &[Part]) -> String {
+    let mut script = String::new();
+    for part in parts {
+        let alive = part.name("alive");
+        let _ = writeln!(script, "flush set inet {table} {alive}");
+        if !part.interfaces.is_empty() {
+            let names = part.interfaces.iter().map(|name| format!("\"{name}\""));
+            let names = names.collect::<Vec<_>>().join(", ");
+            let _ = writeln!(script, "add element inet {table} {alive} {{ {names} }}");
+        }
     }
     script
 }
@@ -191,17 +211,29 @@ impl Endpoints {
 }
 
 /// The whole table, in place of what is there.
-fn ruleset(
-    table: &str,
-    hold: Duration,
-    matches: &Matches,
-    interfaces: &BTreeSet<String>,
-) -> String {
-    let mut to = Endpoints::of(&matches.services);
-    to.add_locals(&matches.locals);
-    let from = Endpoints::of(&matches.reals);
-    let mut sets = String::new();
-    let mut rules = String::new();
+fn ruleset(table: &str, hold: Duration, parts: &[Part]) -> String {
+    let seconds = hold.as_secs();
+    let (mut sets, mut rules) = (String::new(), String::new());
+    for part in parts {
+        let alive = part.name("alive");
+        let _ =
+            writeln!(sets, "  set {alive} {{ type ifname; flags timeout; timeout {seconds}s; }}");
+        add_part(&mut sets, &mut rules, part);
+    }
+    format!(
+        "add table inet {table}\ndelete table inet {table}\ntable inet {table} {{\n{sets}  \
+         chain prerouting {{\n    \
+         type filter hook prerouting priority -310; policy accept;\n{rules}  }}\n}}\n{}",
+        sign_of_life(table, parts)
+    )
+}
+
+/// Adds the sets and rules of one network.
+fn add_part(sets: &mut String, rules: &mut String, part: &Part) {
+    let mut to = Endpoints::of(&part.matches.services);
+    to.add_locals(&part.matches.locals);
+    let from = Endpoints::of(&part.matches.reals);
+    let alive = part.name("alive");
     // What real servers answer to the machine itself, as to its checks, is the kernel's.
     for (side, address, port, also, endpoints) in [
         ("to", "daddr", "dport", "", &to),
@@ -215,7 +247,8 @@ fn ruleset(
                     continue;
                 }
                 let elements = elements.join(", ");
-                let name = format!("{side}_{kind}{}", if whole { "_whole" } else { "" });
+                let name =
+                    part.name(&format!("{side}_{kind}{}", if whole { "_whole" } else { "" }));
                 let (kind, key) = match whole {
                     true => (kind.to_owned(), format!("{ip} {address}")),
                     false => (
@@ -225,18 +258,10 @@ fn ruleset(
                 };
                 let _ =
                     writeln!(sets, "  set {name} {{ type {kind}; elements = {{ {elements} }} }}");
-                let _ = writeln!(rules, "    iifname @alive {also}{key} @{name} counter drop");
+                let _ = writeln!(rules, "    iifname @{alive} {also}{key} @{name} counter drop");
             }
         }
     }
-    let seconds = hold.as_secs();
-    format!(
-        "add table inet {table}\ndelete table inet {table}\ntable inet {table} {{\n  \
-         set alive {{ type ifname; flags timeout; timeout {seconds}s; }}\n{sets}  \
-         chain prerouting {{\n    \
-         type filter hook prerouting priority -310; policy accept;\n{rules}  }}\n}}\n{}",
-        sign_of_life(table, interfaces)
-    )
 }
 
 #[cfg(test)]
@@ -264,11 +289,29 @@ mod tests {
         }
     }
 
+    /// The default network, and one whose local address is the other's real server.
+    fn parts() -> Vec<Part> {
+        let interfaces = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let local = LocalMatch {
+            address: "192.0.2.11".parse().unwrap(),
+            ports: 1024..=u16::MAX,
+            echo: false,
+        };
+        let (network, of_blue) = (NetworkId(1), Matches { locals: vec![local], ..matches() });
+        vec![
+            Part {
+                network: NetworkId::DEFAULT,
+                matches: matches(),
+                interfaces: interfaces(&["eth0", "eth0.7"]),
+            },
+            Part { network, matches: of_blue, interfaces: interfaces(&["blue"]) },
+        ]
+    }
+
     #[test]
     fn the_table_drops_what_the_director_takes() {
-        let interfaces = BTreeSet::from(["eth0".to_owned(), "eth0.7".to_owned()]);
         let table = table_name(Path::new("/var/lib/sluice"));
-        let text = ruleset(&table, Duration::from_secs(60), &matches(), &interfaces);
+        let text = ruleset(&table, Duration::from_secs(60), &parts());
         for part in [
             "table inet sluice_hold_var_lib_sluice {",
             "timeout 60s",
@@ -278,6 +321,8 @@ mod tests {
             "ip daddr @to_ipv4_addr_whole",
             "fib daddr type != local ip saddr . meta l4proto . th sport @from_ipv4_addr ",
             "alive { \"eth0\", \"eth0.7\" }",
+            "alive_1 { \"blue\" }",
+            "iifname @alive_1 ip daddr . meta l4proto . th dport @to_ipv4_addr_1 counter drop",
         ] {
             assert!(text.contains(part), "no {part} in\n{text}");
         }
@@ -287,8 +332,7 @@ mod tests {
     /// The table is nft's to judge, where it is installed; nothing is changed.
     #[test]
     fn nft_takes_the_table() {
-        let interfaces = BTreeSet::from(["eth0".to_owned()]);
-        let text = ruleset("sluice_hold_test", Duration::from_secs(1), &matches(), &interfaces);
+        let text = ruleset("sluice_hold_test", Duration::from_secs(1), &parts());
         let mut command = Command::new("nft");
         command.args(["-c", "-f", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped());
         let Ok(mut child) = command.spawn() else { return };

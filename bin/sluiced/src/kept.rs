@@ -1,10 +1,10 @@
 //! Sessions that outlive the process: where their memory lies, and how the next start reads it.
 //!
-//! The slots of each worker's tables lie in files of a memory file system, in a directory of this
-//! director's own (by its `state_dir`). Beside them, `names.json` says what the ids in slots stand
-//! for; it is written before workers run with a plan that gives out new ids. Nothing is done at the
-//! end of the process, so it makes no difference how it ends: a restart, a crash and `kill -9` are
-//! one case.
+//! The slots of each worker's tables, of each network, lie in files of a memory file system, in a
+//! directory of this director's own (by its `state_dir`). Beside them, `names.json` says what the
+//! ids in slots stand for; it is written before workers run with a plan that gives out new ids.
+//! Nothing is done at the end of the process, so it makes no difference how it ends: a restart, a
+//! crash and `kill -9` are one case.
 //!
 //! At the start all live slots are read into ordinary memory and the files go, before the workers
 //! make theirs: huge pages may be only enough for one set. A director that dies between these two
@@ -17,12 +17,15 @@ mod names;
 mod place;
 
 use crate::crew::Crew;
+use crate::networks;
 use names::Head;
 use place::Place;
 use sluice_config::{Config, HugePages};
 use sluice_director::path::{Batch, Former, Owners, Restored, TableFiles, table_bytes};
-use sluice_director::plan::Plan;
+use sluice_director::plan::{Names, Plan};
+use sluice_worker::Published;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, info, warn};
 
@@ -32,10 +35,11 @@ pub struct Kept {
     head: Head,
 }
 
-/// The live slots of a director that ran before, a pair of tables for each of its workers.
+/// The live slots of a director that ran before: of each of its networks, the default one first, a
+/// pair of tables for each of its workers.
 pub struct FormerSessions {
     head: Head,
-    tables: Vec<[Vec<u8>; 2]>,
+    networks: Vec<Vec<[Vec<u8>; 2]>>,
 }
 
 impl FormerSessions {
@@ -46,8 +50,11 @@ impl FormerSessions {
         let found = Head::read(&place.names_file());
         let former = match found {
             Ok(head) => {
-                let tables = (0..head.workers).map(|worker| head.read_tables(worker)).collect();
-                Some(Self { head, tables })
+                let tables = |network| {
+                    (0..head.workers).map(|worker| head.read_tables(worker, network)).collect()
+                };
+                let networks = (0..=head.networks.len()).map(tables).collect();
+                Some(Self { head, networks })
             }
             Err(names::NoNames::Absent) => None,
             Err(names::NoNames::Unusable(why)) => {
@@ -68,19 +75,43 @@ impl FormerSessions {
     }
 
     /// Gives the sessions to the workers. To be called before any packet comes.
-    pub fn restore(self, crew: &Crew, plan: &Plan, seed: u64) -> Restored {
-        let owners = Owners::new(seed, crew.size() as u16);
-        let shift_ms = self.head.zero_boot_ms.wrapping_sub(crew.zero_boot_ms()) as u32;
+    pub fn restore(self, crew: &Crew, published: &Published, seed: u64) -> Restored {
         let names = self.head.names();
-        let former = Former::new(plan, &names, owners, (self.head.workers, shift_ms));
-        let mut batches: Vec<Batch> = (0..crew.size()).map(|_| Batch::default()).collect();
+        let all_of = |tables: &[_], plan| self.restore_network(crew, plan, (&names, seed), tables);
         let mut all = Restored::default();
-        for (worker, [narrow, extended]) in self.tables.iter().enumerate() {
-            all += former.sort(worker as u16, [narrow, extended], &mut batches);
+        for (at, tables) in self.networks.iter().enumerate() {
+            let plan = match at.checked_sub(1).and_then(|at| self.head.networks.get(at)) {
+                None => Some(&published.default.plan),
+                Some(name) => {
+                    let is_it = |plan: &&Arc<Plan>| plan.network_name(plan.network) == Some(name);
+                    published.isolated.iter().map(|snapshot| &snapshot.plan).find(is_it)
+                }
+            };
+            // A network that is gone takes its sessions with it.
+            all += plan.map(|plan| all_of(tables, plan)).unwrap_or_default();
         }
-        all += crew.restore(batches, former.scatters());
         let Restored { sessions, expired, unknown, refused, damaged } = all;
         info!(sessions, expired, unknown, refused, damaged, "sessions go on from before");
+        all
+    }
+
+    /// Gives those of one network to the workers.
+    fn restore_network(
+        &self,
+        crew: &Crew,
+        plan: &Plan,
+        (names, seed): (&Names, u64),
+        tables: &[[Vec<u8>; 2]],
+    ) -> Restored {
+        let owners = Owners::new(seed, crew.size() as u16);
+        let shift_ms = self.head.zero_boot_ms.wrapping_sub(crew.zero_boot_ms()) as u32;
+        let former = Former::new(plan, names, owners, (self.head.workers, shift_ms));
+        let mut batches: Vec<Batch> = (0..crew.size()).map(|_| Batch::default()).collect();
+        let mut all = Restored::default();
+        for (worker, [narrow, extended]) in tables.iter().enumerate() {
+            all += former.sort(worker as u16, [narrow, extended], &mut batches);
+        }
+        all += crew.restore(plan.network, batches, former.scatters());
         all
     }
 }
@@ -92,8 +123,10 @@ impl Kept {
             return None;
         }
         let workers = config.workers() as u64;
-        let bytes = table_bytes(config.sessions_per_worker());
-        let wanted = workers * bytes.iter().sum::<u64>();
+        let isolated = networks::of_worker(config, config.workers()).sessions;
+        let tables = std::iter::once(config.sessions_per_worker()).chain(isolated);
+        let bytes = tables.flat_map(table_bytes).sum::<u64>();
+        let wanted = workers * bytes;
         let huge = config.director.huge_pages != HugePages::Off;
         let made = Place::make(&config.director.state_dir, huge.then_some(wanted));
         let place = made
@@ -102,17 +135,23 @@ impl Kept {
         debug!(slots = %place.slots().display(), "session memory");
         let mut head = Head::new(config.director.state_dir.clone(), place.slots().to_owned());
         (head.workers, head.seed) = (workers as u16, seed);
+        head.networks = config.networks.iter().map(|network| network.name.clone()).collect();
         head.take_names(plan);
         Some(Self { place, head })
     }
 
-    /// Empty files for a worker's tables.
-    pub fn files(&self, worker: u16) -> Option<TableFiles> {
+    /// Empty files for a worker's tables, by network. Without room for all there are none.
+    pub fn files(&self, worker: u16) -> Option<Vec<TableFiles>> {
+        let networks = 0..=self.head.networks.len();
+        networks.map(|network| self.files_of(worker, network)).collect()
+    }
+
+    fn files_of(&self, worker: u16, network: usize) -> Option<TableFiles> {
         let make = |path: PathBuf| {
             let file = place::create(&path);
             file.inspect_err(|error| warn!(file = %path.display(), %error, "no session memory"))
         };
-        let [narrow, extended] = self.head.tables(worker);
+        let [narrow, extended] = self.head.tables(worker, network);
         Some(TableFiles {
             narrow: make(narrow).ok()?.into(),
             extended: make(extended).ok()?.into(),

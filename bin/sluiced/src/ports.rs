@@ -2,7 +2,7 @@
 
 use crate::crew::Crew;
 use crate::errors::Error;
-use crate::guard::Guard;
+use crate::guard::{Guard, Part};
 use crate::queues::PortQueue;
 use crate::steering::{Ground, TunnelPort};
 use crate::{networks, tunnels, wiring};
@@ -131,10 +131,15 @@ impl Ports {
                 (ports, matches)
             });
         }
+        if let Some(guard) = &self.guard {
+            let parts = by_network.iter().map(|(network, (_, matches))| Part {
+                network: *network,
+                matches: matches.clone(),
+                interfaces: self.guarded(kernel, *network),
+            });
+            guard.set(parts.collect());
+        }
         if let Some((ports, mut matches)) = by_network.remove(&NetworkId::DEFAULT) {
-            if let Some(guard) = &self.guard {
-                guard.set(matches.clone(), self.guarded(kernel));
-            }
             ground.take_tunnels(&mut matches, &by_network);
             by_network.insert(NetworkId::DEFAULT, (ports, matches));
         }
@@ -152,10 +157,10 @@ impl Ports {
         self.ground = all.then_some(ground);
     }
 
-    /// The interfaces by which the kernel gets what comes to a port while no director runs, with
-    /// their VLANs.
-    fn guarded(&self, kernel: &Kernel) -> BTreeSet<String> {
-        let slots = self.slots.iter().filter(|slot| slot.network == NetworkId::DEFAULT);
+    /// The interfaces by which the kernel gets what comes to a network's ports while no director
+    /// runs, with their VLANs.
+    fn guarded(&self, kernel: &Kernel, network: NetworkId) -> BTreeSet<String> {
+        let slots = self.slots.iter().filter(|slot| slot.network == network);
         let names = slots.filter_map(|slot| slot.config.device.interface());
         let links = names.filter_map(|name| kernel.link_by_name(name));
         let with_vlans = links.flat_map(|link| {

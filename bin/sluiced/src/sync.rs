@@ -21,7 +21,7 @@ use sluice_config::SessionSync;
 use sluice_director::path::Owners;
 use sluice_director::plan::Plan;
 use sluice_sync::Endpoint;
-use sluice_worker::{Message, Outbox, Report, Wake};
+use sluice_worker::{Message, Outbox, Published, Report, Wake};
 use std::net::UdpSocket;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,10 +30,25 @@ use tracing::info;
 
 /// What the thread is told.
 enum Command {
-    /// This is the plan from now on.
-    Plan(Arc<Plan>),
+    /// These are the plans from now on.
+    Plans(Plans),
     /// End.
     Stop,
+}
+
+/// A plan, and its part in each network, by number.
+pub struct Plans {
+    whole: Arc<Plan>,
+    of_networks: Vec<Arc<Plan>>,
+}
+
+impl Plans {
+    /// A plan, and what workers have of it.
+    pub fn new(whole: &Arc<Plan>, published: &Published) -> Self {
+        let snapshots = std::iter::once(&published.default).chain(&published.isolated);
+        let of_networks = snapshots.map(|snapshot| Arc::clone(&snapshot.plan)).collect();
+        Self { whole: Arc::clone(whole), of_networks }
+    }
 }
 
 /// What the thread shows; absent before it has begun.
@@ -51,7 +66,7 @@ impl Synchroniser {
     /// Starts to synchronise, if it is configured. `seed` is that of the workers' session hash.
     pub fn start(
         config: &SessionSync,
-        (plan, seed): (&Arc<Plan>, u64),
+        (plans, seed): (Plans, u64),
         crew: &Crew,
         events: &Arc<EventLog>,
     ) -> Result<Option<Self>, Error> {
@@ -72,7 +87,7 @@ impl Synchroniser {
         let (commands, told) = channel();
         let board = Board::default();
         let mut link = Link::new(socket, config, endpoint, (workers, rings), owners);
-        link.follow(Arc::clone(plan));
+        link.follow(plans);
         let (own_wake, shown, events) = (wake.clone(), Arc::clone(&board), Arc::clone(events));
         let thread = std::thread::Builder::new()
             .name("sync".to_owned())
@@ -82,10 +97,10 @@ impl Synchroniser {
         Ok(Some(Self { commands, wake, board, thread: Some(thread) }))
     }
 
-    /// Follows a plan that is about to be published.
-    pub fn follow(&self, plan: &Arc<Plan>) {
-        // Without the thread there is nobody to know it.
-        let _ = self.commands.send(Command::Plan(Arc::clone(plan)));
+    /// Follows plans that are about to be published.
+    pub fn follow(&self, plans: Plans) {
+        // Without the thread there is nobody to know them.
+        let _ = self.commands.send(Command::Plans(plans));
         self.wake.wake();
     }
 

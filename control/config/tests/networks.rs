@@ -160,12 +160,6 @@ fn what_is_questionable_is_told() {
     let idle = [WHOLE, "[[network]]\nname = \"green\"\ntable = 7\n", &content("")].concat();
     let idle = idle.replace("check = \"web\"\n", "");
     assert_eq!(warnings(&idle), ["network[2]: no port is in this network"]);
-    let sync = "[sync]\nlisten = \"192.0.2.1:8848\"\npeers = [\"192.0.2.2:8848\"]\n\
-                key_files = [\"/etc/sluice/sync.key\"]\n";
-    let told = warnings(&[sync, &whole()].concat());
-    let expected =
-        "sync.listen: sessions of networks other than the default one are not told to peers yet";
-    assert_eq!(told, [expected]);
     let tunnel_alone = "[[network]]\nname = \"red\"\ntable = 7\n[[port]]\nname = \"red0\"\n\
                         device = \"vxlan:vxlan7\"\nnetwork = \"red\"\n";
     let told = warnings(&[tunnel_alone, &content("red").replace("check = \"web\"\n", "")].concat());

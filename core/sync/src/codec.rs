@@ -4,7 +4,7 @@
 //! a session, and is then its flags. Otherwise the item is a real server, which the sessions after
 //! it belong to, or the marker that ends a pull. Numbers are big-endian.
 
-use crate::record::{Change, LONGEST_RULE, Real, Service, Session};
+use crate::record::{Change, LONGEST_NAME, Real, Service, Session};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const ITEM_REAL: u8 = 0x80;
@@ -23,6 +23,8 @@ const KIND_RULE: u8 = 0x01;
 const EXTENDED: u8 = 0x02;
 const VIP_V6: u8 = 0x04;
 const ADDRESS_V6: u8 = 0x08;
+/// The name of a network comes first. Directors that know no networks refuse it.
+const NETWORK: u8 = 0x10;
 
 /// Reads fields off the front of bytes. Every read is `None` when the bytes are short or invalid.
 pub(crate) struct Reader<'a>(&'a [u8]);
@@ -128,8 +130,13 @@ fn put_real(bytes: &mut Vec<u8>, real: &Real) {
     bytes.push(ITEM_REAL);
     let address = flag(real.address.is_ipv6(), ADDRESS_V6);
     match &real.service {
-        Service::Service { protocol, vip, first_port, last_port, extended } => {
-            bytes.push(address | flag(*extended, EXTENDED) | flag(vip.is_ipv6(), VIP_V6));
+        Service::Service { network, protocol, vip, first_port, last_port, extended } => {
+            let isolated = flag(!network.is_empty(), NETWORK);
+            let vip_v6 = flag(vip.is_ipv6(), VIP_V6);
+            bytes.push(address | isolated | flag(*extended, EXTENDED) | vip_v6);
+            if !network.is_empty() {
+                put_text(bytes, network);
+            }
             bytes.push(*protocol);
             put_ip(bytes, *vip);
             bytes.extend_from_slice(&first_port.to_be_bytes());
@@ -148,14 +155,19 @@ fn put_real(bytes: &mut Vec<u8>, real: &Real) {
 fn read_real(reader: &mut Reader<'_>) -> Option<Real> {
     let flags = reader.u8()?;
     let rule = flags & KIND_RULE != 0;
-    let allowed = if rule { 0 } else { EXTENDED | VIP_V6 };
+    let allowed = if rule { 0 } else { EXTENDED | VIP_V6 | NETWORK };
     if flags & !(KIND_RULE | ADDRESS_V6 | allowed) != 0 {
         return None;
     }
     let service = if rule {
         Service::Rule(reader.text()?.to_owned())
     } else {
+        let network = match flags & NETWORK != 0 {
+            true => reader.text().filter(|name| !name.is_empty())?,
+            false => "",
+        };
         Service::Service {
+            network: network.to_owned(),
             protocol: reader.u8()?,
             vip: reader.ip(flags & VIP_V6 != 0)?,
             first_port: reader.u16()?,
@@ -246,8 +258,7 @@ fn read_session(
 /// Whether a real server can be written.
 pub(crate) fn is_sendable(real: &Real) -> bool {
     let fits = match &real.service {
-        Service::Service { .. } => true,
-        Service::Rule(name) => name.len() <= LONGEST_RULE,
+        Service::Service { network: name, .. } | Service::Rule(name) => name.len() <= LONGEST_NAME,
     };
     fits && real.mode != 0
 }

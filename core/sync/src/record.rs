@@ -2,14 +2,16 @@
 
 use std::net::IpAddr;
 
-/// Longest name of a rule of source NAT, in bytes.
-pub const LONGEST_RULE: usize = 255;
+/// Longest name of a rule of source NAT, or of a network, in bytes.
+pub const LONGEST_NAME: usize = 255;
 
 /// The virtual service or rule a session belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Service {
     /// A virtual service.
     Service {
+        /// Name of its network, of at most [`LONGEST_NAME`] bytes; empty for the default one.
+        network: String,
         /// IP protocol number; 0 is every protocol.
         protocol: u8,
         /// Virtual address.
@@ -21,7 +23,7 @@ pub enum Service {
         /// Whether its sessions are in the table of extended sessions.
         extended: bool,
     },
-    /// A rule of source NAT by name, of at most [`LONGEST_RULE`] bytes.
+    /// A rule of source NAT by name, of at most [`LONGEST_NAME`] bytes.
     Rule(String),
 }
 

@@ -27,6 +27,8 @@ use crate::family::Family;
 use crate::lab::{End, Lab, Netns};
 use crate::process::{Running, wait_until};
 use crate::web;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 /// How many nodes there are.
@@ -47,12 +49,16 @@ pub struct Kind {
     pub workers: usize,
     /// What the tunnels go over.
     pub underlay: Family,
+    /// Whether the directors synchronise their sessions, over the underlay. Each then stands in for
+    /// the other's local addresses, so that answers to these do not cross it: the pods of node 1
+    /// alone are real servers, for its own clients.
+    pub synchronised: bool,
 }
 
 impl Kind {
-    /// One worker, and tunnels over IPv4.
+    /// One worker, and tunnels over IPv4; each director by itself.
     pub const fn of(driver: Driver) -> Self {
-        Self { driver, workers: 1, underlay: Family::V4 }
+        Self { driver, workers: 1, underlay: Family::V4, synchronised: false }
     }
 
     /// A node's address in the underlay, and the bits of the network around it.
@@ -132,7 +138,7 @@ impl Nodes {
             if driver == Driver::AfXdp {
                 settle_ports(&space, (at + 1, kind), "")?;
             }
-            let config = config(&lab, kind, at + 1);
+            let config = config(&lab, kind, at + 1)?;
             let mut director = Director::launch_in(&space, &config, &[])?;
             director.wait_ready()?;
             let node = Node { director, pods, space, lab };
@@ -172,6 +178,18 @@ impl Nodes {
             }
         }
         Ok(())
+    }
+
+    /// Kills a node's director, and starts it again.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn kill_and_start(&mut self, node: usize) -> Result<(), LabError> {
+        let kind = self.kind;
+        let Node { director, space, lab, .. } = &mut self.nodes[node - 1];
+        director.kill()?;
+        *director = Director::launch_in(space, &config(lab, kind, node)?, &[])?;
+        director.wait_ready()
     }
 
     /// Says no more, or again, where red's end of the tunnel on the other node is.
@@ -280,7 +298,28 @@ fn into_table(space: &Netns, device: &str, table: &str, net: &str) -> Result<(),
     Ok(())
 }
 
-fn config(lab: &Lab, kind: Kind, number: usize) -> String {
+/// Where a director's `[sync]` listens.
+fn sync_end(kind: Kind, node: usize) -> String {
+    match kind.underlay {
+        Family::V4 => format!("{}:8848", kind.end(node).0),
+        Family::V6 => format!("[{}]:8848", kind.end(node).0),
+    }
+}
+
+/// `[sync]` of a director, with its key in a file.
+fn sync(lab: &Lab, kind: Kind, number: usize) -> Result<String, LabError> {
+    if !kind.synchronised {
+        return Ok(String::new());
+    }
+    let file = lab.dir().join("sync.key");
+    std::fs::write(&file, "5a".repeat(32)).map_err(LabError::file("writing a key"))?;
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600))
+        .map_err(LabError::file("closing a key"))?;
+    let [own, other] = [number, NODES + 1 - number].map(|node| sync_end(kind, node));
+    Ok(format!("[sync]\nlisten = {own:?}\npeers = [{other:?}]\nkey_files = [{file:?}]\n\n"))
+}
+
+fn config(lab: &Lab, kind: Kind, number: usize) -> Result<String, LabError> {
     let Kind { driver, workers, .. } = kind;
     let socket = Director::socket_in(lab.dir());
     let state = socket.with_file_name("state");
@@ -295,25 +334,29 @@ fn config(lab: &Lab, kind: Kind, number: usize) -> String {
         };
         format!("[[port]]\nname = \"{name}\"\n{device}{network}\n")
     };
+    let sync = sync(lab, kind, number)?;
     let mut text = format!(
         "[director]\ncores = {cores:?}\nhuge_pages = \"off\"\ncontrol_socket = {socket:?}\n\
-         state_dir = {state:?}\n\n[limits]\nsessions = 10000\n\n{}",
+         state_dir = {state:?}\n\n[limits]\nsessions = 10000\n\n{sync}{}",
         port("under", "")
     );
     for (name, table) in NETWORKS {
         let within = format!("network = \"{name}\"\n");
+        let peer = format!("peer_addresses = [\"10.0.0.{}\"]\n", 101 + NODES - number);
+        let peer = if kind.synchronised { peer } else { String::new() };
         text += &format!(
             "[[network]]\nname = \"{name}\"\ntable = {table}\ncidr = [\"10.0.0.0/8\"]\n\n{}\
              [[port]]\nname = \"{name}-vxlan\"\ndevice = \"vxlan:vx{name}\"\n{within}\n\
-             [[pool]]\nname = \"{name}\"\n{within}addresses = [\"10.0.0.{}\"]\n\n",
+             [[pool]]\nname = \"{name}\"\n{within}addresses = [\"10.0.0.{}\"]\n{peer}\n",
             port(name, &within),
             100 + number,
         );
         let web = format!("{name}-web");
         let web = Service::new(&web, "tcp", VIP).set("port", 80).set("pool", name);
         let web = web.set("network", name);
-        let reals = (1..=NODES).map(|node| Real::at(format!("10.0.{node}.2")));
+        let reals = (1..=if kind.synchronised { 1 } else { NODES })
+            .map(|node| Real::at(format!("10.0.{node}.2")));
         text += &web.reals(reals).to_string();
     }
-    text
+    Ok(text)
 }

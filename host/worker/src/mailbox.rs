@@ -186,6 +186,8 @@ pub enum Message<Q: Queue> {
     ///
     /// [`Path::restore`]: sluice_director::path::Path::restore
     Restore {
+        /// Where they are.
+        network: NetworkId,
         /// Those for this worker.
         batch: Batch,
         /// Whether some may be at workers that their packets do not come to by themselves.
@@ -198,6 +200,8 @@ pub enum Message<Q: Queue> {
     ///
     /// [`Path::import`]: sluice_director::path::Path::import
     Import {
+        /// Where they are.
+        network: NetworkId,
         /// Those for this worker.
         batch: Imports,
         /// What became of them.

@@ -44,8 +44,8 @@ pub struct WorkerConfig {
     pub path: PathConfig,
     /// What it has besides.
     pub networks: NetworksConfig,
-    /// Where its sessions lie, if they are to outlive the process.
-    pub files: Option<TableFiles>,
+    /// Where its sessions lie, of each network by number, if they are to outlive the process.
+    pub files: Vec<TableFiles>,
     /// The most frames that wait for neighbours.
     pub held_frames: usize,
     /// What the stages are timed by; without it they are not.
@@ -59,7 +59,7 @@ impl WorkerConfig {
     /// frames do not wait, and that has no clock.
     pub fn of(path: PathConfig) -> Self {
         let networks = NetworksConfig::default();
-        Self { path, networks, files: None, held_frames: 0, clock: None, ports_from: 0 }
+        Self { path, networks, files: Vec::new(), held_frames: 0, clock: None, ports_from: 0 }
     }
 }
 
@@ -454,13 +454,11 @@ impl<Q: Queue> Worker<Q> {
             Message::Kill { filter, cursor, reply } => {
                 let _ = reply.send(self.kill(now, &filter, cursor));
             }
-            Message::Restore { batch, scattered, reply } => {
-                let plan = &self.net.snapshot.plan;
-                let _ = reply.send(self.net.path.restore(plan, now, &batch, scattered));
+            Message::Restore { network, batch, scattered, reply } => {
+                let _ = reply.send(self.restore(now, network, (&batch, scattered)));
             }
-            Message::Import { batch, reply } => {
-                let imported = self.net.path.import(&self.net.snapshot.plan, now, &batch);
-                let _ = reply.send((self.number, imported));
+            Message::Import { network, batch, reply } => {
+                let _ = reply.send((self.number, self.import(now, network, &batch)));
             }
             Message::TellBy(outbox) => self.tell_by(outbox),
             Message::Walk(number) => self.begin_walk(number),

@@ -220,10 +220,11 @@ impl Director {
         let importer = Importer::new(&self.plan, &self.resolver, self.owners);
         for (real, sessions) in runs {
             let id = records::real_name(real)
-                .and_then(|name| importer.real(&records::service_name(&real.service), name));
+                .and_then(|name| self.resolver.real(&records::service_name(&real.service), name));
+            let mut batches: Vec<_> = self.batches.iter_mut().collect();
             for session in sessions {
                 let (session, ended) = records::session(session);
-                let place = |id| importer.place(id, &session, ended, &mut self.batches);
+                let place = |id| importer.place(id, &session, ended, &mut batches);
                 self.imported.unknown += u64::from(!id.is_some_and(place));
             }
         }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use sluice_director::path::{SLOT_LAYOUT, table_bytes};
 use sluice_director::plan::{Names, Plan, RealName, ServiceId, ServiceName};
 use sluice_director::spec::Mode;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
@@ -29,11 +30,24 @@ pub struct Head {
     services: Vec<Service>,
     reals: Vec<Real>,
     locals: Vec<IpAddr>,
+    /// The network of each local address that is not in the default one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    local_networks: BTreeMap<usize, String>,
+    /// The isolated networks with tables of their own, by the numbers in the names of their files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Service {
-    Service { protocol: u8, vip: IpAddr, ports: (u16, u16), extended: bool },
+    Service {
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        network: String,
+        protocol: u8,
+        vip: IpAddr,
+        ports: (u16, u16),
+        extended: bool,
+    },
     Rule(String),
 }
 
@@ -64,6 +78,8 @@ impl Head {
             services: Vec::new(),
             reals: Vec::new(),
             locals: Vec::new(),
+            local_networks: BTreeMap::new(),
+            networks: Vec::new(),
         }
     }
 
@@ -102,7 +118,9 @@ impl Head {
         self.epoch = plan.epoch;
         self.services = services.into_iter().map(Service::from).collect();
         self.reals = reals.into_iter().map(Real::from).collect();
-        self.locals = locals;
+        let isolated = locals.iter().enumerate().filter(|(_, (network, _))| !network.is_empty());
+        self.local_networks = isolated.map(|(at, (network, _))| (at, network.clone())).collect();
+        self.locals = locals.into_iter().map(|(_, address)| address).collect();
         true
     }
 
@@ -116,24 +134,30 @@ impl Head {
             is_probe: true,
         };
         let real = |real: &Real| real.name().unwrap_or_else(|| unknown.clone());
+        let local = |(at, address): (usize, &IpAddr)| {
+            (self.local_networks.get(&at).cloned().unwrap_or_default(), *address)
+        };
         Names {
             services: self.services.iter().cloned().map(ServiceName::from).collect(),
             reals: self.reals.iter().map(real).collect(),
-            locals: self.locals.clone(),
+            locals: self.locals.iter().enumerate().map(local).collect(),
         }
     }
 
-    /// The files of a worker's tables.
-    pub fn tables(&self, worker: u16) -> [PathBuf; 2] {
-        ["ipv4", "extended"].map(|table| self.slots.join(format!("worker-{worker}.{table}")))
+    /// The files of a worker's tables in a network: 0 for the default one, otherwise one more than
+    /// its place among [`Self::networks`].
+    pub fn tables(&self, worker: u16, network: usize) -> [PathBuf; 2] {
+        let network = if network == 0 { String::new() } else { format!("network-{network}.") };
+        ["ipv4", "extended"]
+            .map(|table| self.slots.join(format!("worker-{worker}.{network}{table}")))
     }
 
     /// The slots of a worker's tables that are in use. A file that cannot be read has none.
-    pub fn read_tables(&self, worker: u16) -> [Vec<u8>; 2] {
+    pub fn read_tables(&self, worker: u16, network: usize) -> [Vec<u8>; 2] {
         // One session more is one slot more.
         let sizes: [usize; 2] =
             std::array::from_fn(|at| (table_bytes(2)[at] - table_bytes(1)[at]) as usize);
-        let [narrow, extended] = self.tables(worker);
+        let [narrow, extended] = self.tables(worker, network);
         [(narrow, sizes[0]), (extended, sizes[1])].map(|(file, size)| {
             read_used(&file, size).unwrap_or_else(|error| {
                 tracing::warn!(file = %file.display(), %error, "kept sessions cannot be read");
@@ -184,8 +208,8 @@ impl From<ServiceName> for Service {
     fn from(name: ServiceName) -> Self {
         match name {
             ServiceName::Rule(name) => Self::Rule(name),
-            ServiceName::Service { protocol, vip, ports, extended } => {
-                Self::Service { protocol, vip, ports, extended }
+            ServiceName::Service { network, protocol, vip, ports, extended } => {
+                Self::Service { network, protocol, vip, ports, extended }
             }
         }
     }
@@ -195,8 +219,8 @@ impl From<Service> for ServiceName {
     fn from(service: Service) -> Self {
         match service {
             Service::Rule(name) => Self::Rule(name),
-            Service::Service { protocol, vip, ports, extended } => {
-                Self::Service { protocol, vip, ports, extended }
+            Service::Service { network, protocol, vip, ports, extended } => {
+                Self::Service { network, protocol, vip, ports, extended }
             }
         }
     }
@@ -208,14 +232,21 @@ mod tests {
 
     fn head() -> Head {
         let ip = |last| IpAddr::from([192, 0, 2, last]);
+        let service = |network: &str, vip| Service::Service {
+            network: network.to_owned(),
+            protocol: 6,
+            vip,
+            ports: (80, 89),
+            extended: true,
+        };
         let mut head = Head::new("/var/lib/sluice".into(), "/dev/shm/sluice/x".into());
         (head.workers, head.seed, head.zero_boot_ms) = (2, u64::MAX, 77);
-        head.services = vec![
-            Service::Service { protocol: 6, vip: ip(1), ports: (80, 89), extended: true },
-            Service::Rule("out".to_owned()),
-        ];
+        head.services =
+            vec![service("", ip(1)), Service::Rule("out".to_owned()), service("blue", ip(1))];
         head.reals = vec![Real(0, ip(11), 0, "fnat".to_owned(), false)];
-        head.locals = vec![ip(10)];
+        head.locals = vec![ip(10), ip(10)];
+        head.local_networks = BTreeMap::from([(1, "blue".to_owned())]);
+        head.networks = vec!["blue".to_owned()];
         head
     }
 
@@ -226,7 +257,9 @@ mod tests {
         assert!(matches!(Head::read(&file), Err(NoNames::Absent)));
         head().write(&file).unwrap();
         assert_eq!(Head::read(&file).unwrap(), head());
-        assert_eq!(head().names().reals[0].mode, Mode::Fnat);
+        let names = head().names();
+        assert_eq!(names.reals[0].mode, Mode::Fnat);
+        assert_eq!(names.locals[1].0, "blue");
         // What was begun and not finished is not looked at.
         fs::write(file.with_extension("new"), "{").unwrap();
         assert_eq!(Head::read(&file).unwrap(), head());

@@ -1,7 +1,7 @@
 //! The loop of the thread: workers' rings on one side, a socket on the other.
 
 use super::records::{self, Reals};
-use super::{Board, Command};
+use super::{Board, Command, Plans};
 use crate::queues::PortQueue;
 use rtrb::Consumer;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -9,7 +9,8 @@ use sluice_api::EventLog;
 use sluice_api::model::{Event, EventKind, HaDatagrams, HaPeer, HaReports, HaSync};
 use sluice_config::SessionSync;
 use sluice_director::path::{Change, Imported, Importer, Imports, Owners};
-use sluice_director::plan::{Plan, RealId, Resolver};
+use sluice_director::plan::{RealId, Resolver};
+use sluice_director::spec::NetworkId;
 use sluice_sync::Endpoint;
 use sluice_sync::record::{Real, Session};
 use sluice_worker::{Inbox, Message, Told, Wake};
@@ -38,8 +39,8 @@ const SHOW: Duration = Duration::from_millis(200);
 struct Worker {
     inbox: Inbox<PortQueue>,
     ring: Consumer<Told>,
-    /// Sessions for it.
-    batch: Imports,
+    /// Sessions for it, by the number of their network.
+    batches: Vec<Imports>,
     unanswered: usize,
     /// The walk that it has come to the end of.
     walked: u64,
@@ -55,7 +56,7 @@ pub struct Link {
     owners: Owners,
     epoch: Option<u64>,
     reals: Reals,
-    plan: Arc<Plan>,
+    plans: Plans,
     resolver: Resolver,
     imported: Imported,
     /// How many of them were unknown when the plan before came.
@@ -85,11 +86,11 @@ impl Link {
         let workers = inboxes.into_iter().zip(rings).map(|(inbox, ring)| Worker {
             inbox,
             ring,
-            batch: Imports::default(),
+            batches: Vec::new(),
             unanswered: 0,
             walked: 0,
         });
-        let plan = Arc::<Plan>::default();
+        let plans = Plans { whole: Arc::default(), of_networks: Vec::new() };
         let (replies, answers) = channel();
         Self {
             socket,
@@ -99,9 +100,9 @@ impl Link {
             workers: workers.collect(),
             owners,
             epoch: None,
-            reals: Reals::of(&plan),
-            resolver: Resolver::new(&plan),
-            plan,
+            reals: Reals::of(&plans.whole),
+            resolver: Resolver::new(&plans.whole),
+            plans,
             imported: Imported::default(),
             unknown: 0,
             pulls: Default::default(),
@@ -115,12 +116,17 @@ impl Link {
         }
     }
 
-    /// Follows a plan. Health and weights change no ids, and no epoch.
-    pub fn follow(&mut self, plan: Arc<Plan>) {
+    /// Follows plans. Health and weights change no ids, and no epoch.
+    pub fn follow(&mut self, plans: Plans) {
+        let plan = &plans.whole;
         if self.epoch.replace(plan.epoch) != Some(plan.epoch) {
-            (self.reals, self.resolver) = (Reals::of(&plan), Resolver::new(&plan));
+            (self.reals, self.resolver) = (Reals::of(plan), Resolver::new(plan));
             self.endpoint.set_fingerprint(plan.fingerprint());
-            self.plan = plan;
+            for worker in &mut self.workers {
+                // Networks keep their numbers.
+                worker.batches.resize_with(plans.of_networks.len(), Imports::default);
+            }
+            self.plans = plans;
             // What peers told in vain before may be of a service that is there now.
             if std::mem::replace(&mut self.unknown, self.imported.unknown) != self.imported.unknown
             {
@@ -140,7 +146,7 @@ impl Link {
         loop {
             loop {
                 match commands.try_recv() {
-                    Ok(Command::Plan(plan)) => self.follow(plan),
+                    Ok(Command::Plans(plans)) => self.follow(plans),
                     Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return,
                     Err(TryRecvError::Empty) => break,
                 }
@@ -206,7 +212,8 @@ impl Link {
 
     /// Acts on what came of the peers.
     fn hear(&mut self, events: &EventLog) {
-        let waiting: usize = self.workers.iter().map(|worker| worker.batch.len()).sum();
+        let batches = self.workers.iter().flat_map(|worker| &worker.batches);
+        let waiting: usize = batches.map(Imports::len).sum();
         self.endpoint.set_appetite(APPETITE.saturating_sub(waiting));
         if waiting >= APPETITE {
             return;
@@ -250,23 +257,38 @@ impl Link {
         }
     }
 
-    /// Sorts sessions of a peer by the worker whose they are.
+    /// Sorts sessions of a peer by network, and by the worker whose they are.
     fn sort(&mut self, runs: &[(Real, Vec<Session>)]) {
-        let mut batches: Vec<Imports> =
-            self.workers.iter_mut().map(|worker| std::mem::take(&mut worker.batch)).collect();
-        let importer = Importer::new(&self.plan, &self.resolver, self.owners);
         for (real, sessions) in runs {
-            let id: Option<RealId> = records::real_name(real)
-                .and_then(|name| importer.real(&records::service_name(&real.service), name));
-            for session in sessions {
-                let (session, ended) = records::session(session);
-                let place = |id| importer.place(id, &session, ended, &mut batches);
-                self.imported.unknown += u64::from(!id.is_some_and(place));
-            }
+            self.imported.unknown += self.sort_run(real, sessions);
         }
-        for (worker, batch) in self.workers.iter_mut().zip(batches) {
-            worker.batch = batch;
+    }
+
+    /// The same of those of one real server. Returns how many can be nobody's.
+    fn sort_run(&mut self, real: &Real, sessions: &[Session]) -> u64 {
+        let id: Option<RealId> = records::real_name(real)
+            .and_then(|name| self.resolver.real(&records::service_name(&real.service), name));
+        let network = id.and_then(|id| self.network_of(id));
+        let network = network.map(|network| usize::from(network.0));
+        let plan = network.and_then(|network| self.plans.of_networks.get(network));
+        let (Some(id), Some(network), Some(plan)) = (id, network, plan) else {
+            return sessions.len() as u64;
+        };
+        let importer = Importer::new(plan, &self.resolver, self.owners);
+        let batches = self.workers.iter_mut().map(|worker| &mut worker.batches[network]);
+        let mut batches: Vec<&mut Imports> = batches.collect();
+        let mut unknown = 0;
+        for session in sessions {
+            let (session, ended) = records::session(session);
+            unknown += u64::from(!importer.place(id, &session, ended, &mut batches));
         }
+        unknown
+    }
+
+    /// The network that a real server is in.
+    fn network_of(&self, id: RealId) -> Option<NetworkId> {
+        let plan = &self.plans.whole;
+        Some(plan.service(plan.real(id)?.service)?.network)
     }
 
     fn take_answers(&mut self) {
@@ -280,10 +302,12 @@ impl Link {
 
     fn give_to_workers(&mut self) {
         for worker in &mut self.workers {
-            while !worker.batch.is_empty() && worker.unanswered < UNANSWERED {
-                let batch = worker.batch.take(BATCH);
-                worker.unanswered += 1;
-                worker.inbox.send(Message::Import { batch, reply: self.replies.clone() });
+            for (network, waiting) in (0..).map(NetworkId).zip(&mut worker.batches) {
+                while !waiting.is_empty() && worker.unanswered < UNANSWERED {
+                    let (batch, reply) = (waiting.take(BATCH), self.replies.clone());
+                    worker.unanswered += 1;
+                    worker.inbox.send(Message::Import { network, batch, reply });
+                }
             }
         }
     }

@@ -35,9 +35,20 @@ impl Reals {
 fn service_record(name: &ServiceName) -> record::Service {
     match *name {
         ServiceName::Rule(ref name) => record::Service::Rule(name.clone()),
-        ServiceName::Service { protocol, vip, ports: (first_port, last_port), extended } => {
-            record::Service::Service { protocol, vip, first_port, last_port, extended }
-        }
+        ServiceName::Service {
+            ref network,
+            protocol,
+            vip,
+            ports: (first_port, last_port),
+            extended,
+        } => record::Service::Service {
+            network: network.clone(),
+            protocol,
+            vip,
+            first_port,
+            last_port,
+            extended,
+        },
     }
 }
 
@@ -45,9 +56,20 @@ fn service_record(name: &ServiceName) -> record::Service {
 pub fn service_name(record: &record::Service) -> ServiceName {
     match *record {
         record::Service::Rule(ref name) => ServiceName::Rule(name.clone()),
-        record::Service::Service { protocol, vip, first_port, last_port, extended } => {
-            ServiceName::Service { protocol, vip, ports: (first_port, last_port), extended }
-        }
+        record::Service::Service {
+            ref network,
+            protocol,
+            vip,
+            first_port,
+            last_port,
+            extended,
+        } => ServiceName::Service {
+            network: network.clone(),
+            protocol,
+            vip,
+            ports: (first_port, last_port),
+            extended,
+        },
     }
 }
 

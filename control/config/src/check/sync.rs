@@ -10,15 +10,6 @@ const PEERS: usize = 7;
 /// The most keys: two while one follows another, and some to spare.
 const KEYS: usize = 4;
 
-/// Warns of sessions that other directors are not told.
-pub(super) fn warn(config: &Config, report: &mut Report) {
-    if config.sync.listen.is_some() && !config.networks.is_empty() {
-        let found = "sessions of networks other than the default one are not told to peers yet";
-        let hint = "expect connections of a [[network]] to break when another director takes over";
-        report.warn(Path::table(Place::Sync, 0).key("listen"), found, hint);
-    }
-}
-
 pub(super) fn check(config: &Config, report: &mut Report) {
     let (sync, path) = (&config.sync, Path::table(Place::Sync, 0));
     let (listen, peers, keys) = (path.key("listen"), path.key("peers"), path.key("key_files"));

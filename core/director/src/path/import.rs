@@ -15,11 +15,9 @@ use super::sweep::timed_out;
 use super::{Path, Shared};
 use crate::family::{Family, Ipv4, Ipv6};
 use crate::fib::HopId;
-use crate::plan::{Plan, RealId, Resolver, ServiceName};
+use crate::plan::{Plan, RealId, Resolver};
 use crate::session::{Core, Flow, Session, SessionOf, Sessions, State};
-use crate::spec::Mode;
 use crate::time::Time;
-use std::net::IpAddr;
 use std::ops::AddAssign;
 
 /// How exactly the times of two reports can be compared: clocks of directors are known by how long
@@ -90,7 +88,7 @@ impl AddAssign for Imported {
     }
 }
 
-/// Gives sessions the ids of a plan, and sorts them by worker.
+/// Gives sessions of one network the ids of a plan, and sorts them by worker.
 pub struct Importer<'a> {
     plan: &'a Plan,
     resolver: &'a Resolver,
@@ -98,22 +96,30 @@ pub struct Importer<'a> {
 }
 
 impl<'a> Importer<'a> {
-    /// One for a plan, with the ids that it has; `owners` are the workers.
+    /// One for the plan of a network, with the ids that it has; `owners` are the workers.
     pub const fn new(plan: &'a Plan, resolver: &'a Resolver, owners: Owners) -> Self {
         Self { plan, resolver, owners }
     }
 
-    /// A real server of a service, if the plan has it.
-    pub fn real(&self, service: &ServiceName, real: (IpAddr, u16, Mode)) -> Option<RealId> {
-        self.resolver.real(service, real)
-    }
-
-    /// Puts a session of a real server where it belongs; `false` when it can be nobody's.
-    pub fn place(&self, real: RealId, session: &Portable, ended: bool, to: &mut [Imports]) -> bool {
+    /// Puts a session of a real server where it belongs: `to` has what each worker gets. `false`
+    /// when it can be nobody's.
+    pub fn place(
+        &self,
+        real: RealId,
+        session: &Portable,
+        ended: bool,
+        to: &mut [&mut Imports],
+    ) -> bool {
         self.placed(real, session, ended, to).is_some()
     }
 
-    fn placed(&self, id: RealId, told: &Portable, ended: bool, to: &mut [Imports]) -> Option<()> {
+    fn placed(
+        &self,
+        id: RealId,
+        told: &Portable,
+        ended: bool,
+        to: &mut [&mut Imports],
+    ) -> Option<()> {
         let service = self.plan.service(self.plan.real(id)?.service)?;
         if service.extended {
             let session = self.session::<Ipv6>(id, told, ended)?;
@@ -157,7 +163,7 @@ impl<'a> Importer<'a> {
             core.client_port = real.service.0;
         } else if real.forwarding.translates_source() {
             let (address, port) = told.local?;
-            core.local = self.resolver.local(address)?;
+            core.local = self.resolver.local(self.plan.network, address)?;
             core.local_port = port;
             let side = F::side(self.plan);
             let pool = self.plan.pool_of(side, side.local(core.local)?)?;

@@ -74,8 +74,9 @@ pub struct Former<'a> {
 }
 
 impl<'a> Former<'a> {
-    /// One whose ids had these names, and `workers` workers; its clock was `shift_ms` milliseconds
-    /// behind that of now (modulo 2³²). `owners` are the workers of now.
+    /// One whose ids had these names, and `workers` workers, in the network of `plan`; its clock
+    /// was `shift_ms` milliseconds behind that of now (modulo 2³²). `owners` are the workers of
+    /// now.
     pub fn new(
         plan: &'a Plan,
         names: &Names,

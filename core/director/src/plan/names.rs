@@ -5,6 +5,7 @@
 //! source NAT, local addresses. Two plans may give the same thing different ids.
 
 use super::ids::{Identity, Ids};
+use super::networks::number;
 use super::{LocalId, Plan, Pool, RealId, Retired, Service, ServiceId};
 use crate::spec::{Mode, NetworkId, Ports};
 use std::net::IpAddr;
@@ -16,8 +17,8 @@ pub struct Names {
     pub services: Vec<ServiceName>,
     /// Real servers.
     pub reals: Vec<RealName>,
-    /// Local addresses.
-    pub locals: Vec<IpAddr>,
+    /// Local addresses, each with its network's name.
+    pub locals: Vec<(String, IpAddr)>,
 }
 
 /// What makes a virtual service, or a rule of source NAT, itself.
@@ -25,6 +26,8 @@ pub struct Names {
 pub enum ServiceName {
     /// A service.
     Service {
+        /// The name of its network; empty for the default one.
+        network: String,
         /// IP protocol number; 0 for every protocol.
         protocol: u8,
         /// Virtual address.
@@ -53,32 +56,36 @@ pub struct RealName {
     pub is_probe: bool,
 }
 
-impl Identity {
-    /// What has this name in a network.
-    fn named(network: NetworkId, name: &ServiceName) -> Self {
-        match name {
-            ServiceName::Rule(name) => Self::Snat(name.clone()),
-            &ServiceName::Service { protocol, vip, ports: (first, last), extended } => {
-                Self::Service(network, protocol, vip, Ports { first, last }, extended)
-            }
-        }
-    }
-}
-
-impl From<Identity> for ServiceName {
-    fn from(identity: Identity) -> Self {
-        match identity {
-            Identity::Snat(name) => Self::Rule(name),
-            Identity::Service(_, protocol, vip, ports, extended) => {
-                Self::Service { protocol, vip, ports: (ports.first, ports.last), extended }
-            }
+/// What makes something itself in a plan; `None` in a network that the plan does not have.
+fn identity(networks: &[String], name: &ServiceName) -> Option<Identity> {
+    match name {
+        ServiceName::Rule(name) => Some(Identity::Snat(name.clone())),
+        ServiceName::Service { network, protocol, vip, ports: (first, last), extended } => {
+            let (network, ports) =
+                (number(networks, network)?, Ports { first: *first, last: *last });
+            Some(Identity::Service(network, *protocol, *vip, ports, *extended))
         }
     }
 }
 
 impl Plan {
+    fn name_of(&self, service: &Service) -> ServiceName {
+        match Identity::of(service) {
+            Identity::Snat(name) => ServiceName::Rule(name),
+            Identity::Service(network, protocol, vip, Ports { first, last }, extended) => {
+                let network = self.network_or_default(network);
+                ServiceName::Service { network, protocol, vip, ports: (first, last), extended }
+            }
+        }
+    }
+
+    fn network_or_default(&self, network: NetworkId) -> String {
+        self.network_name(network).unwrap_or_default().to_owned()
+    }
+
     /// What its ids stand for.
     pub fn names(&self) -> Names {
+        let locals = self.local_networks.iter().zip(&self.locals);
         let reals = self.reals.iter().map(|real| RealName {
             service: real.service,
             address: real.address,
@@ -87,9 +94,9 @@ impl Plan {
             is_probe: real.is_probe,
         });
         Names {
-            services: self.services.iter().map(|service| Identity::of(service).into()).collect(),
+            services: self.services.iter().map(|service| self.name_of(service)).collect(),
             reals: reals.collect(),
-            locals: self.locals.clone(),
+            locals: locals.map(|(net, local)| (self.network_or_default(*net), *local)).collect(),
         }
     }
 }
@@ -104,8 +111,8 @@ impl Plan {
             Some(network) => format!("network {network} "),
             None => String::new(),
         };
-        let name = |service: &Service| match ServiceName::from(Identity::of(service)) {
-            ServiceName::Service { protocol, vip, ports: (first, last), extended } => {
+        let name = |service: &Service| match self.name_of(service) {
+            ServiceName::Service { protocol, vip, ports: (first, last), extended, .. } => {
                 let network = within(service.network);
                 format!("{network}service {protocol} {vip} {first} {last} {extended}")
             }
@@ -139,13 +146,16 @@ fn fnv_1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// The ids that a plan has for what has these names in its network.
-pub struct Resolver(Ids, NetworkId);
+/// The ids that a plan has for what has these names.
+pub struct Resolver {
+    ids: Ids,
+    networks: Vec<String>,
+}
 
 impl Resolver {
     /// That of a plan.
     pub fn new(plan: &Plan) -> Self {
-        Self(Ids::of(plan, &Retired::default()), plan.network)
+        Self { ids: Ids::of(plan, &Retired::default()), networks: plan.networks.clone() }
     }
 
     /// A real server (not one for probes) of a service.
@@ -154,13 +164,13 @@ impl Resolver {
         service: &ServiceName,
         (address, port, mode): (IpAddr, u16, Mode),
     ) -> Option<RealId> {
-        let service = self.0.service_named(&Identity::named(self.1, service))?;
-        self.0.real_named(&(service, address, port, mode, false))
+        let service = self.ids.service_named(&identity(&self.networks, service)?)?;
+        self.ids.real_named(&(service, address, port, mode, false))
     }
 
-    /// A local address.
-    pub fn local(&self, address: IpAddr) -> Option<LocalId> {
-        self.0.local_named(self.1, address)
+    /// A local address of a network.
+    pub fn local(&self, network: NetworkId, address: IpAddr) -> Option<LocalId> {
+        self.ids.local_named(network, address)
     }
 }
 
@@ -174,22 +184,20 @@ pub(crate) struct Renamed {
 impl Renamed {
     /// Those of a plan. What it does not have has none: neither have probes, which begin anew.
     pub fn new(former: &Names, plan: &Plan) -> Self {
-        let (ids, network) = (Ids::of(plan, &Retired::default()), plan.network);
-        let services =
-            former.services.iter().map(|name| ids.service_named(&Identity::named(network, name)));
-        let services: Vec<_> = services.collect();
+        let (ids, networks) = (Ids::of(plan, &Retired::default()), &plan.networks);
+        let service = |name| ids.service_named(&identity(networks, name)?);
+        let services: Vec<_> = former.services.iter().map(service).collect();
         let real = |name: &RealName| {
             let service = (*services.get(usize::from(name.service.0))?)?;
             ids.real_named(&(service, name.address, name.port, name.mode, false))
                 .filter(|_| !name.is_probe)
         };
+        let local = |(network, address): &(String, IpAddr)| {
+            ids.local_named(number(networks, network)?, *address)
+        };
         Self {
             reals: former.reals.iter().map(real).collect(),
-            locals: former
-                .locals
-                .iter()
-                .map(|address| ids.local_named(network, *address))
-                .collect(),
+            locals: former.locals.iter().map(local).collect(),
         }
     }
 

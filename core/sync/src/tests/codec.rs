@@ -9,8 +9,9 @@ use std::net::IpAddr;
 
 fn any_service() -> impl Strategy<Value = Service> {
     prop_oneof![
-        any::<(u8, IpAddr, u16, u16, bool)>().prop_map(
-            |(protocol, vip, first_port, last_port, extended)| Service::Service {
+        ("[a-z]{0,255}", any::<(u8, IpAddr, u16, u16, bool)>()).prop_map(
+            |(network, (protocol, vip, first_port, last_port, extended))| Service::Service {
+                network,
                 protocol,
                 vip,
                 first_port,

@@ -30,6 +30,7 @@ impl Random {
 pub(super) fn real(number: u8) -> Real {
     Real {
         service: Service::Service {
+            network: String::new(),
             protocol: 6,
             vip: Ipv4Addr::new(192, 0, 2, 1).into(),
             first_port: 443,

@@ -16,7 +16,8 @@ use crate::mailbox::NetworkReport;
 use crate::queue::Queue;
 use sluice_director::fib::{Fib, PortId};
 use sluice_director::path::{
-    Elephant, Parking, Path, PathConfig, RegionError, SessionFilter, SessionInfo,
+    Batch, Elephant, Imported, Imports, Parking, Path, PathConfig, RegionError, Restored,
+    SessionFilter, SessionInfo,
 };
 use sluice_director::plan::Plan;
 use sluice_director::spec::NetworkId;
@@ -81,7 +82,7 @@ pub(super) fn make<F: sluice_director::Frame>(
     config: &mut WorkerConfig,
     published: &Published,
 ) -> Result<Nets<F>, RegionError> {
-    let files = config.files.take();
+    let mut files = std::mem::take(&mut config.files).into_iter();
     let config = &*config;
     let net = |id: NetworkId, path: PathConfig, files, snapshot: &Snapshot| {
         let mut path = Path::in_files(&path, files)?;
@@ -90,14 +91,15 @@ pub(super) fn make<F: sluice_director::Frame>(
         let (snapshot, held) = (snapshot.clone(), HeldFrames::new(config.held_frames));
         Ok(Box::new(Net { id, path, snapshot, held, parking: Parking::new() }))
     };
-    let default = net(NetworkId::DEFAULT, config.path, files, &published.default)?;
+    let default = net(NetworkId::DEFAULT, config.path, files.next(), &published.default)?;
     let mut resting = vec![None];
     for (at, sessions) in config.networks.sessions.iter().enumerate() {
         let sessions = (*sessions).max(1);
         let fragments = config.path.fragments.min(sessions);
         let path = PathConfig { sessions, fragments, ..config.path };
         let snapshot = published.isolated.get(at).cloned().unwrap_or_default();
-        resting.push(Some(net(NetworkId(at as u16 + 1), path, None, &snapshot)?));
+        let id = NetworkId(at as u16 + 1);
+        resting.push(Some(net(id, path, files.next(), &snapshot)?));
     }
     let is_there = |id: &NetworkId| usize::from(id.0) < resting.len();
     assert!(config.networks.of_port.iter().all(is_there), "a port of no network");
@@ -151,7 +153,7 @@ impl<Q: Queue> Worker<Q> {
 
     /// Does something in each network, the default one first.
     #[inline(always)]
-    pub(super) fn in_each(&mut self, mut what: impl FnMut(&mut Self)) {
+    pub(crate) fn in_each(&mut self, mut what: impl FnMut(&mut Self)) {
         what(self);
         if self.resting.len() > 1 {
             self.in_each_isolated(&mut what);
@@ -166,11 +168,16 @@ impl<Q: Queue> Worker<Q> {
         self.leave();
     }
 
-    pub(super) fn nets(&self) -> impl Iterator<Item = &Net<Q::Frame>> {
+    /// How many networks there are, with the default one.
+    pub(crate) const fn network_count(&self) -> usize {
+        self.resting.len()
+    }
+
+    pub(crate) fn nets(&self) -> impl Iterator<Item = &Net<Q::Frame>> {
         std::iter::once(&*self.net).chain(self.resting.iter().flatten().map(|net| &**net))
     }
 
-    fn net_mut(&mut self, network: NetworkId) -> Option<&mut Net<Q::Frame>> {
+    pub(crate) fn net_mut(&mut self, network: NetworkId) -> Option<&mut Net<Q::Frame>> {
         if network == self.net.id {
             return Some(&mut self.net);
         }
@@ -254,6 +261,28 @@ impl<Q: Queue> Worker<Q> {
         let following = NetworkId(network.0.saturating_add(1));
         let more = filter.network.is_none() && usize::from(following.0) < self.resting.len();
         slot.map(|slot| place(network, slot)).or_else(|| more.then(|| place(following, 0)))
+    }
+
+    /// Takes up sessions of a director that ran before. In a network that is not there, none.
+    pub(super) fn restore(
+        &mut self,
+        now: Time,
+        network: NetworkId,
+        (batch, scattered): (&Batch, bool),
+    ) -> Restored {
+        let restored = self
+            .net_mut(network)
+            .map(|Net { path, snapshot, .. }| path.restore(&snapshot.plan, now, batch, scattered));
+        restored.unwrap_or_default()
+    }
+
+    /// Takes up sessions that another director has told.
+    pub(super) fn import(&mut self, now: Time, network: NetworkId, batch: &Imports) -> Imported {
+        let imported = self
+            .net_mut(network)
+            .map(|Net { path, snapshot, .. }| path.import(&snapshot.plan, now, batch));
+        let unknown = batch.len() as u64;
+        imported.unwrap_or(Imported { unknown, ..Imported::default() })
     }
 
     /// The sessions with the most traffic of all networks, at most `limit` of each.

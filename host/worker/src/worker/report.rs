@@ -14,7 +14,6 @@ impl<Q: Queue> Worker<Q> {
             networks: self.network_reports(),
             table_pages: default.memory().1,
             kept: default.is_kept(),
-            untold: default.untold_ends(),
             turns: self.tally.turns,
             empty_turns: self.tally.empty_turns,
             sleeps: self.tally.sleeps,
@@ -36,6 +35,7 @@ fn add<F>(report: &mut Report, net: &Net<F>) {
     let path = &net.path;
     report.counters.add(path.counters());
     report.full.extend(path.full_reals());
+    report.untold += path.untold_ends();
     report.sessions += path.live_sessions();
     report.session_capacity = report.session_capacity.saturating_add(path.session_capacity());
     report.half_open += path.half_open_sessions();

@@ -6,5 +6,6 @@ mod handoff;
 mod memory;
 mod networks;
 mod rounds;
+mod told;
 mod tunnels;
 mod turns;

@@ -12,10 +12,9 @@ pub(crate) static SECTION: Section = Section {
             that name it as their `network`; all others are in the default network, which has no \
             section. Nothing of one network reaches another, and the same addresses may be in use \
             in several. Takes effect at a start only. `[announce]`, checks with `through = \
-            \"service\"` and tunnels to real servers are for the default network only so far; \
-            `[sync]` tells other directors of its sessions alone. Direct checks leave by the \
-            network's own devices, see `vrf` and `table`; without a route in the network they \
-            fail, and nothing is sent.",
+            \"service\"` and tunnels to real servers are for the default network only so \
+            far. Direct checks leave by the network's own devices, see `vrf` and `table`; without \
+            a route in the network they fail, and nothing is sent.",
     keys: &[&NAME, &TABLE, &VRF, &CIDR, &SESSIONS],
     sections: &[],
 };

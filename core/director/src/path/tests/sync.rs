@@ -58,14 +58,15 @@ fn tell(changes: &[Change], from: &Field, to: &Field, paths: &mut [Path]) -> Imp
     let workers = paths.len() as u16;
     let owners = Owners::new(7 + u64::from(workers), workers);
     let resolver = Resolver::new(&to.plan);
-    let importer = Importer::new(&to.plan, &resolver, owners);
     let Names { services, reals, .. } = from.plan.names();
     let mut batches = vec![Imports::default(); paths.len()];
     let mut all = Imported::default();
+    let importer = Importer::new(&to.plan, &resolver, owners);
     for change in changes {
         let real = &reals[change.real.0 as usize];
         let service = &services[usize::from(real.service.0)];
-        let placed = importer
+        let mut batches: Vec<_> = batches.iter_mut().collect();
+        let placed = resolver
             .real(service, (real.address, real.port, real.mode))
             .is_some_and(|id| importer.place(id, &change.session, change.ended, &mut batches));
         all.unknown += u64::from(!placed);

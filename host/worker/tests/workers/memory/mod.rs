@@ -96,7 +96,7 @@ pub struct Kit {
     pub now: Time,
     pub wakes: Vec<Wake>,
     lines: Vec<Vec<Line>>,
-    plan: Arc<Plan>,
+    pub plan: Arc<Plan>,
     tunnels: Arc<Tunnels>,
 }
 
@@ -122,8 +122,17 @@ impl Kit {
         Self::build_of(&networks(), workers, &[workers; 6], true, false)
     }
 
-    /// The same, but blue's back is a VXLAN port, with the underlay at the default network's front:
-    /// 198.51.100.1 is this end, and the client's address the other one.
+    /// The same networks and services, in another order: red is number 1, blue number 2.
+    pub fn with_networks_reversed(workers: u16) -> Self {
+        let mut spec = networks();
+        spec.networks.reverse();
+        spec.services.reverse();
+        spec.pools.reverse();
+        Self::build_of(&spec, workers, &[workers; 6], true, false)
+    }
+
+    /// As by [`Self::with_networks`], but blue's back is a VXLAN port, with the underlay at the
+    /// default network's front: 198.51.100.1 is this end, and the client's address the other one.
     pub fn with_tunnel(workers: u16) -> Self {
         let mut kit = Self::build_of(
             &networks(),
