@@ -103,6 +103,14 @@ fn section(pair: &Pair, index: usize, key: &str) -> Result<String, LabError> {
     ))
 }
 
+/// Waits until a director says what the other one is.
+fn other_is(pair: &mut Pair, index: usize, role: &str) -> Result<(), LabError> {
+    wait_until(&format!("director {index} to say that the other is {role}"), SOON, || {
+        let standing = &sync(pair, index)?["peers"][0]["standing"];
+        Ok((standing["role"] == role).then_some(()))
+    })
+}
+
 /// What `sluice ha` says of a director's synchronisation.
 fn sync(pair: &mut Pair, index: usize) -> Result<Value, LabError> {
     Ok(pair.nodes[index].director()?.ask("ha")?["sync"].clone())
@@ -136,6 +144,9 @@ fn alone_connections_go_on_at_the_other_director_and_back() {
 fn there_and_back(kind: Kind, name: &str) {
     on_synchronised_of(kind, name, |pair| {
         let held = held(pair, 14)?;
+        for (index, role) in ["standby", "active"].into_iter().enumerate() {
+            other_is(pair, index, if kind.both_active { "partial" } else { role })?;
+        }
         pair.nodes[0].kill_director()?;
         // As a machine that has lost its memory too.
         let kept = Director::kept_in(pair.nodes[0].lab.dir());

@@ -317,6 +317,10 @@ impl Daemon {
         self.operator.server.note_all(seen.pressure.look(&report::sessions(&reports, &total)));
         let ports = report::ports(&self.dataplane.ports, self.kernel.mirror.state());
         self.operator.server.note_all(seen.ports.look(&ports));
+        if let Some(sync) = &self.dataplane.sync {
+            let sessions = reports.iter().map(|report| u64::from(report.sessions)).sum();
+            sync.stand(self.kernel.addresses.standing(sessions));
+        }
         self.health.look_at(&total);
         self.dataplane.ports.steer(&self.dataplane.plan, self.kernel.mirror.state(), &total);
         self.take_figures(&reports);

@@ -7,6 +7,7 @@ use sluice_director::plan::{Plan, Service};
 use sluice_director::spec::NetworkId;
 use sluice_linux::Kernel;
 use sluice_state::Author;
+use sluice_sync::Standing;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Instant;
@@ -66,6 +67,18 @@ impl Addresses {
         self.draining
     }
 
+    /// How many the machine has, and how many there are.
+    fn counted(&self) -> (u32, u32) {
+        let held = self.held.values().filter(|held| held.ifindex.is_some()).count();
+        (held as u32, self.held.len() as u32)
+    }
+
+    /// What other directors are told.
+    pub fn standing(&self, sessions: u64) -> Standing {
+        let (held, addresses) = self.counted();
+        Standing { held, addresses, draining: self.draining, sessions }
+    }
+
     /// How they stand.
     pub fn shown(&self, kernel: &Kernel) -> Ha {
         let addresses = self.held.iter().map(|(vip, held)| HaAddress {
@@ -79,13 +92,8 @@ impl Addresses {
             services: held.services,
         });
         let addresses: Vec<_> = addresses.collect();
-        let has = addresses.iter().filter(|it| it.interface.is_some()).count();
-        let role = match (has, addresses.len()) {
-            (_, 0) => HaRole::Idle,
-            (0, _) => HaRole::Standby,
-            (has, all) if has == all => HaRole::Active,
-            _ => HaRole::Partial,
-        };
+        let (held, all) = self.counted();
+        let role = HaRole::of(held.into(), all.into());
         Ha { role, draining: self.draining, addresses, announce: None, sync: None }
     }
 }

@@ -20,7 +20,7 @@ use sluice_api::model::HaSync;
 use sluice_config::SessionSync;
 use sluice_director::path::Owners;
 use sluice_director::plan::Plan;
-use sluice_sync::Endpoint;
+use sluice_sync::{Endpoint, Standing};
 use sluice_worker::{Message, Outbox, Published, Report, Wake};
 use std::net::UdpSocket;
 use std::sync::mpsc::{Sender, channel};
@@ -32,6 +32,8 @@ use tracing::info;
 enum Command {
     /// These are the plans from now on.
     Plans(Plans),
+    /// This director stands so.
+    Stand(Standing),
     /// End.
     Stop,
 }
@@ -102,6 +104,11 @@ impl Synchroniser {
         // Without the thread there is nobody to know them.
         let _ = self.commands.send(Command::Plans(plans));
         self.wake.wake();
+    }
+
+    /// Tells the others how this director stands.
+    pub fn stand(&self, standing: Standing) {
+        let _ = self.commands.send(Command::Stand(standing));
     }
 
     /// Whether this director has the sessions of the others.

@@ -26,7 +26,9 @@ pub use balance::{
     Balanced, Persistence, Protocol, Real, RealState, Service, Services, SnatRule, Ways, mode_of,
 };
 pub use config::{Changed, HistoryLine, HistoryPage};
-pub use ha::{Ha, HaAddress, HaAnnounce, HaDatagrams, HaDrain, HaPeer, HaReports, HaRole, HaSync};
+pub use ha::{
+    Ha, HaAddress, HaAnnounce, HaDatagrams, HaDrain, HaPeer, HaReports, HaRole, HaStanding, HaSync,
+};
 pub use health::{Checked, Event, EventKind, Events, Health, HealthState, Probe, ProbeOutcome};
 pub use load::{Elephant, Elephants, Rate, StageTicks, Stages, WorkerStages};
 pub use look::{

@@ -13,6 +13,7 @@ export function findings({ status, health, ports, drops, ha }, feeds) {
     ...(ports?.ports.filter((port) => port.state !== "up").map(deadPort) || []),
     ...(health ? unwell(health) : []),
     ...(ha?.sync ? apart(ha.sync) : []),
+    ...(ha?.sync ? rivals(ha) : []),
     ...(status ? standing(status) : []),
     ...(drops ? dropping(feeds.drops) : []),
   ];
@@ -60,6 +61,17 @@ function apart({ synchronised, peers }) {
     found.push({ kind: "warn", word: "sessions", text });
   }
   return found;
+}
+
+/** Other directors that have all virtual addresses, as this one has. */
+function rivals({ role, sync }) {
+  if (role !== "active") return [];
+  return sync.peers
+    .filter(({ standing }) => standing?.role === "active")
+    .map(({ address }) => {
+      const text = `Peer ${address} has all virtual addresses too: a split brain.`;
+      return { kind: "bad", word: "split brain", text };
+    });
 }
 
 function whyBad({ up, behind }) {

@@ -49,6 +49,12 @@ export function peerState({ up, behind, differs, synchronised }) {
   return synchronised ? ["good", "up"] : ["warn", "not synchronised"];
 }
 
+/** What a peer says that it is. */
+function roleOf({ standing }) {
+  if (!standing) return "–";
+  return standing.draining ? `${standing.role}, draining` : standing.role;
+}
+
 function peersTable() {
   return new Table({
     caption: "Peers of session synchronisation",
@@ -61,6 +67,12 @@ function peersTable() {
         value: (row) => peerState(row)[1],
         node: (row) => badge(...peerState(row)),
       },
+      { label: "Role", value: roleOf, text: roleOf },
+      numberColumn(
+        "Sessions",
+        (row) => row.standing?.sessions ?? -1,
+        (sessions) => (sessions < 0 ? "–" : count(sessions)),
+      ),
       numberColumn("For", (row) => row.for_s, span),
       numberColumn(
         "Lag",

@@ -11,7 +11,7 @@ use crate::pull::{Candidate, Pulls, Step};
 use crate::record::{Real, Session};
 use crate::seal::Keyring;
 use crate::settings::{Settings, SettingsError};
-use crate::status::{Counters, PeerStatus, Status};
+use crate::status::{Counters, PeerStatus, Standing, Status};
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
@@ -73,6 +73,7 @@ pub(crate) struct Memory {
 pub struct Endpoint {
     name: String,
     fingerprint: u64,
+    standing: Option<Standing>,
     keyring: Keyring,
     peers: Vec<Peer>,
     stream: Outgoing,
@@ -110,6 +111,7 @@ impl Endpoint {
         Ok(Self {
             name: settings.name,
             fingerprint: settings.fingerprint,
+            standing: None,
             keyring,
             peers,
             stream: Outgoing::new(settings.datagram),
@@ -133,6 +135,11 @@ impl Endpoint {
     /// The configuration has another fingerprint from now on.
     pub fn set_fingerprint(&mut self, fingerprint: u64) {
         self.fingerprint = fingerprint;
+    }
+
+    /// This director stands so from now on: peers learn of it within a second.
+    pub fn set_standing(&mut self, standing: Standing) {
+        self.standing = Some(standing);
     }
 
     /// A datagram came from a peer.
@@ -291,6 +298,7 @@ impl Endpoint {
             up: peer.up,
             name: peer.name.clone(),
             synchronised: peer.synchronised,
+            standing: peer.standing,
             fingerprint: peer.fingerprint,
             behind: progress.is_some_and(|progress| progress.behind()),
             unacknowledged: self.stream.next() - acked,

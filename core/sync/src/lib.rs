@@ -57,4 +57,4 @@ mod tests;
 
 pub use endpoint::{Endpoint, Event};
 pub use settings::{Settings, SettingsError};
-pub use status::{Counters, PeerStatus, Status};
+pub use status::{Counters, PeerStatus, Standing, Status};

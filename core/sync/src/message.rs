@@ -3,6 +3,7 @@
 use crate::codec::{Reader, put_text, put_varint};
 use crate::seal::{Challenge, StartId};
 use crate::settings::{MOST_KEYS, is_name};
+use crate::status::Standing;
 
 const HELLO: u8 = 1;
 /// Kind of data, which [`crate::codec`] writes the rest of.
@@ -18,6 +19,9 @@ const LAST: u64 = 1 << 62;
 const KNOWS: u8 = 0x01;
 const UP: u8 = 0x02;
 const SYNCHRONISED: u8 = 0x04;
+/// How the sender stands comes last. Directors that know nothing of it refuse it.
+const STANDING: u8 = 0x08;
+const DRAINING: u8 = 0x10;
 
 /// Who a director is and how it stands towards the peer that it is sent to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,6 +50,7 @@ pub(crate) struct Hello {
     pub(crate) pull: u64,
     pub(crate) keys: Vec<u32>,
     pub(crate) name: String,
+    pub(crate) standing: Option<Standing>,
 }
 
 /// What came of the stream of a start.
@@ -73,7 +78,13 @@ impl Hello {
         bytes.extend_from_slice(&self.to);
         bytes.extend_from_slice(&self.challenge);
         bytes.extend_from_slice(&self.echo);
-        let flags = [(self.knows, KNOWS), (self.up, UP), (self.synchronised, SYNCHRONISED)];
+        let flags = [
+            (self.knows, KNOWS),
+            (self.up, UP),
+            (self.synchronised, SYNCHRONISED),
+            (self.standing.is_some(), STANDING),
+            (self.standing.is_some_and(|standing| standing.draining), DRAINING),
+        ];
         bytes.push(flags.iter().filter(|(set, _)| *set).fold(0, |all, (_, bit)| all | bit));
         let stream = [self.first, self.from, self.expected, self.pull];
         for number in [self.fingerprint, self.clock].into_iter().chain(stream) {
@@ -84,11 +95,20 @@ impl Hello {
             bytes.extend_from_slice(&key.to_be_bytes());
         }
         put_text(bytes, &self.name);
+        if let Some(Standing { held, addresses, sessions, .. }) = self.standing {
+            bytes.extend_from_slice(&held.to_be_bytes());
+            bytes.extend_from_slice(&addresses.to_be_bytes());
+            bytes.extend_from_slice(&sessions.to_be_bytes());
+        }
     }
 
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let [to, challenge, echo] = [reader.array()?, reader.array()?, reader.array()?];
-        let flags = reader.u8().filter(|it| it & !(KNOWS | UP | SYNCHRONISED) == 0)?;
+        let flags = reader.u8()?;
+        let known = KNOWS | UP | SYNCHRONISED | STANDING | DRAINING;
+        if flags & !known != 0 || flags & (STANDING | DRAINING) == DRAINING {
+            return None;
+        }
         let [fingerprint, clock] = [reader.u64()?, reader.u64()?];
         let [first, from] = [reader.u64()?, reader.u64()?];
         let [expected, pull] = [reader.u64()?, reader.u64()?];
@@ -98,6 +118,15 @@ impl Hello {
         }
         let keys = (0..keys).map(|_| reader.u32()).collect::<Option<_>>()?;
         let name = reader.text().filter(|name| is_name(name))?.to_owned();
+        let standing = match flags & STANDING != 0 {
+            true => Some(Standing {
+                held: reader.u32()?,
+                addresses: reader.u32()?,
+                draining: flags & DRAINING != 0,
+                sessions: reader.u64()?,
+            }),
+            false => None,
+        };
         Some(Self {
             to,
             challenge,
@@ -113,6 +142,7 @@ impl Hello {
             pull,
             keys,
             name,
+            standing,
         })
     }
 }

@@ -6,7 +6,7 @@ use crate::progress::Progress;
 use crate::replay::Replay;
 use crate::seal::{Challenge, Counter, Keyring, Opener, StartId};
 use crate::settings::MOST_KEYS;
-use crate::status::Reject;
+use crate::status::{Reject, Standing};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -76,6 +76,8 @@ pub(crate) struct Peer {
     pub(crate) fingerprint: u64,
     /// Whether it says that it is synchronised.
     pub(crate) synchronised: bool,
+    /// What it says that it is.
+    pub(crate) standing: Option<Standing>,
 }
 
 impl Remote {

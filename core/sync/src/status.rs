@@ -17,6 +17,19 @@ pub struct Status {
     pub counters: Counters,
 }
 
+/// What a director is at a moment, as it tells its peers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Virtual addresses of its services that its machine has.
+    pub held: u32,
+    /// Virtual addresses of its services.
+    pub addresses: u32,
+    /// Whether another director is to take over.
+    pub draining: bool,
+    /// Its sessions.
+    pub sessions: u64,
+}
+
 /// A peer at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerStatus {
@@ -26,6 +39,8 @@ pub struct PeerStatus {
     pub name: String,
     /// Whether it says that it is synchronised.
     pub synchronised: bool,
+    /// What it is, as far as it says.
+    pub standing: Option<Standing>,
     /// Of its configuration.
     pub fingerprint: u64,
     /// Whether it acknowledged nothing for so long that it is not waited for.

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use sluice_api::model::{HaPeer, HaSync};
+use sluice_api::model::{HaPeer, HaRole, HaSync};
 use sluice_config::{Config, SessionSync};
 
 use crate::advice::word;
@@ -25,6 +25,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
             findings.extend(sync.peers.iter().filter_map(|peer| lost(facts, sync, peer)));
             findings.extend(sync.peers.iter().filter_map(|peer| behind(sync, peer)));
             findings.extend(sync.peers.iter().filter_map(|peer| differs(facts, peer)));
+            findings.extend(sync.peers.iter().filter_map(|peer| rival(facts, peer)));
             findings.extend(pending(facts, sync));
             findings.extend(reports(facts, sync));
             findings.extend(forged(facts, sync));
@@ -47,6 +48,19 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
         _ => {}
     }
     findings
+}
+
+/// Two directors that both have all virtual addresses.
+fn rival(facts: &Facts, peer: &HaPeer) -> Option<Finding> {
+    let own = facts.director.as_ref()?.ha.as_ref()?.role;
+    let is_rival = own == HaRole::Active && peer.standing?.role == HaRole::Active;
+    let text = format!(
+        "{} has all virtual addresses too: a split brain, in which clients reach either",
+        peer.address
+    );
+    let advice = "look at what moves the addresses on both machines: for keepalived \
+               `journalctl -u keepalived`, and whether adverts get from one to the other";
+    is_rival.then(|| find("sync_rival", Mark::Fail, text).advise(advice))
 }
 
 fn find(id: &'static str, mark: Mark, text: String) -> Finding {

@@ -4,8 +4,9 @@
 use std::net::IpAddr;
 
 use sluice_api::model::{
-    Ha, HaDatagrams, HaPeer, HaReports, HaSync, IdleMode, Memory as Tables, Port as ShownPort,
-    PortState, Ports, Received, Reload, Sent, SessionCounts, Status, Steering, SteeringMode,
+    Ha, HaDatagrams, HaPeer, HaReports, HaRole, HaStanding, HaSync, IdleMode, Memory as Tables,
+    Port as ShownPort, PortState, Ports, Received, Reload, Sent, SessionCounts, Status, Steering,
+    SteeringMode,
 };
 use sluice_config::{Config, HugePages as Wish, Idle, SessionSync};
 use sluice_linux::survey::{Clock, Cpu, HugePages, Memory, Process};
@@ -219,6 +220,7 @@ fn pair(facts: &mut Facts) -> &mut HaSync {
         lag_ms: 0.5,
         unacknowledged: 1,
         key: "00c0ffee".to_owned(),
+        standing: None,
     };
     let ha = facts.director.as_mut().and_then(|it| it.ha.as_mut()).expect("a director");
     ha.sync.get_or_insert_with(|| HaSync {

@@ -1,6 +1,8 @@
 //! `sluice ha`.
 
-use sluice_api::model::{Ha, HaAnnounce, HaDatagrams, HaPeer, HaReports, HaRole, HaSync};
+use sluice_api::model::{
+    Ha, HaAnnounce, HaDatagrams, HaPeer, HaReports, HaRole, HaStanding, HaSync,
+};
 
 use super::figures::{count, span};
 use super::table::{Align, Cell, Table};
@@ -81,6 +83,12 @@ fn announced(announce: &HaAnnounce) -> String {
     text
 }
 
+/// What another director is.
+fn role_of(standing: &HaStanding) -> Cell {
+    let draining = if standing.draining { ", draining" } else { "" };
+    Cell::from(format!("{}{draining}", standing.role.name()))
+}
+
 /// The other directors, and what has been reported.
 fn peers(sync: &HaSync) -> String {
     use Align::{Left, Right};
@@ -88,6 +96,8 @@ fn peers(sync: &HaSync) -> String {
         ("PEER", Left),
         ("NAME", Left),
         ("STATE", Left),
+        ("ROLE", Left),
+        ("SESSIONS", Right),
         ("FOR", Right),
         ("LAG", Right),
         ("UNACKNOWLEDGED", Right),
@@ -105,6 +115,8 @@ fn peers(sync: &HaSync) -> String {
             peer.address.to_string().into(),
             if peer.name.is_empty() { "-".to_owned() } else { peer.name.clone() }.into(),
             state,
+            peer.standing.as_ref().map_or_else(|| "-".into(), role_of),
+            peer.standing.map_or_else(|| "-".to_owned(), |it| count(it.sessions)).into(),
             span(peer.for_s).into(),
             format!("{:.1} ms", peer.lag_ms).into(),
             count(peer.unacknowledged).into(),

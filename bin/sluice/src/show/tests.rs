@@ -4,9 +4,9 @@ use sluice::replay;
 use sluice_api::SessionQuery;
 use sluice_api::model::{
     Balanced, Drop, Drops, Fate, Ha, HaAddress, HaAnnounce, HaDatagrams, HaPeer, HaReports, HaRole,
-    HaSync, IdleMode, Memory, Persistence, Port, PortState, Ports, Protocol, Real, RealState,
-    Received, Reload, Sent, Service, Services, Session, SessionCounts, SessionState, Sessions,
-    SnatRule, Status, Steering, SteeringMode, Ways, Worker,
+    HaStanding, HaSync, IdleMode, Memory, Persistence, Port, PortState, Ports, Protocol, Real,
+    RealState, Received, Reload, Sent, Service, Services, Session, SessionCounts, SessionState,
+    Sessions, SnatRule, Status, Steering, SteeringMode, Ways, Worker,
 };
 use sluice_director::Reason;
 
@@ -383,6 +383,12 @@ fn ha_with_peers() {
         lag_ms: 1.25,
         unacknowledged: 3,
         key: "0a1b2c3d".to_owned(),
+        standing: up.then_some(HaStanding {
+            role: HaRole::Standby,
+            addresses: 0,
+            draining: last == 5,
+            sessions: 1_234_000,
+        }),
     };
     let sync = HaSync {
         listen: ([192, 0, 2, 1], 8848).into(),

@@ -6,7 +6,9 @@ use crate::queues::PortQueue;
 use rtrb::Consumer;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sluice_api::EventLog;
-use sluice_api::model::{Event, EventKind, HaDatagrams, HaPeer, HaReports, HaSync};
+use sluice_api::model::{
+    Event, EventKind, HaDatagrams, HaPeer, HaReports, HaRole, HaStanding, HaSync,
+};
 use sluice_config::SessionSync;
 use sluice_director::path::{Change, Imported, Importer, Imports, Owners};
 use sluice_director::plan::{RealId, Resolver};
@@ -147,6 +149,7 @@ impl Link {
             loop {
                 match commands.try_recv() {
                     Ok(Command::Plans(plans)) => self.follow(plans),
+                    Ok(Command::Stand(standing)) => self.endpoint.set_standing(standing),
                     Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return,
                     Err(TryRecvError::Empty) => break,
                 }
@@ -373,6 +376,12 @@ impl Link {
             lag_ms: peer.lag.as_secs_f64() * 1e3,
             unacknowledged: peer.unacknowledged,
             key: format!("{:08x}", peer.key),
+            standing: peer.standing.map(|standing| HaStanding {
+                role: HaRole::of(standing.held.into(), standing.addresses.into()),
+                addresses: standing.held.into(),
+                draining: standing.draining,
+                sessions: standing.sessions,
+            }),
         });
         Some(HaSync {
             listen: self.listen?,

@@ -102,6 +102,22 @@ pub struct HaPeer {
     pub unacknowledged: u64,
     /// Id of the key that is used towards it, in hexadecimal.
     pub key: String,
+    /// What it is, as it says once a second; absent while it is not heard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<HaStanding>,
+}
+
+/// What another director is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HaStanding {
+    /// Its role. Two that are `active` for long are a split brain.
+    pub role: HaRole,
+    /// Virtual addresses of its services that its machine has.
+    pub addresses: u64,
+    /// Whether another director is to take over from it.
+    pub draining: bool,
+    /// Its sessions.
+    pub sessions: u64,
 }
 
 /// Reports of sessions that were received.
@@ -160,6 +176,16 @@ pub enum HaRole {
 }
 
 impl HaRole {
+    /// That of a machine that has so many of so many virtual addresses.
+    pub const fn of(held: u64, all: u64) -> Self {
+        match (held, all) {
+            (_, 0) => Self::Idle,
+            (0, _) => Self::Standby,
+            (held, all) if held >= all => Self::Active,
+            _ => Self::Partial,
+        }
+    }
+
     /// The name used in output.
     pub const fn name(self) -> &'static str {
         match self {

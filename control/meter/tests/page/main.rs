@@ -95,6 +95,7 @@ fn peer(last: u8, up: bool) -> model::HaPeer {
         lag_ms: 2.5,
         unacknowledged: last.into(),
         key: "00c0ffee".to_owned(),
+        standing: None,
     }
 }
 

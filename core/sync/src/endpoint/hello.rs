@@ -76,6 +76,7 @@ impl Endpoint {
         peer.name = hello.name;
         peer.fingerprint = hello.fingerprint;
         peer.synchronised = hello.synchronised;
+        peer.standing = hello.standing;
         let mutual = hello.to == own && hello.knows;
         if mutual {
             remote.incoming.begin(hello.from);
@@ -127,7 +128,7 @@ impl Endpoint {
         peer.up = false;
         peer.since = self.now;
         peer.hello_at = self.now;
-        peer.synchronised = false;
+        (peer.synchronised, peer.standing) = (false, None);
         if let Some(remote) = &mut peer.remote {
             remote.incoming.forget();
             // The peer may not have noticed, and still wait: it is to be asked for again.
@@ -164,6 +165,7 @@ impl Endpoint {
             from: next,
             keys,
             name: self.name.clone(),
+            standing: self.standing,
             ..Hello::default()
         };
         let mut key = None;

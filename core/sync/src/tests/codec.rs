@@ -4,6 +4,7 @@ use super::world::{real, session};
 use crate::codec::{Body, Runs, read_items};
 use crate::message::{Ack, Hello, Message, read};
 use crate::record::{Change, Real, Service, Session};
+use crate::status::Standing;
 use proptest::prelude::*;
 use std::net::IpAddr;
 
@@ -126,8 +127,9 @@ proptest! {
     fn messages_are_read_as_written(
         ids in any::<[[u8; 16]; 3]>(), flags in any::<[bool; 3]>(), first in 1..1000u64,
         more in 0..1000u64, rest in any::<[u64; 3]>(), keys in prop::collection::vec(any::<u32>(),
-        0..=4), name in "[a-zäß ]{0,20}", missing in prop::collection::vec((0..99u64, 1..99u64),
-        0..64),
+        0..=4), name in "[a-zäß ]{0,20}",
+        standing: Option<(u32, u32, bool, u64)>,
+        missing in prop::collection::vec((0..99u64, 1..99u64), 0..64),
     ) {
         let hello = Hello {
             to: ids[0], challenge: ids[1], echo: ids[2],
@@ -135,6 +137,9 @@ proptest! {
             fingerprint: rest[0], clock: rest[1] ^ rest[2],
             first, from: first + more, expected: rest[1], pull: rest[2],
             keys, name,
+            standing: standing.map(|(held, addresses, draining, sessions)| {
+                Standing { held, addresses, draining, sessions }
+            }),
         };
         let mut bytes = Vec::new();
         hello.write(&mut bytes);

@@ -5,6 +5,14 @@ use super::*;
 /// What is broken, the finding's word and mark, and part of its fix or of its advice.
 pub(super) type Row = (Break, &'static str, Mark, &'static str);
 
+/// Both directors of a pair have all virtual addresses.
+fn rivals(facts: &mut Facts) {
+    let standing = HaStanding { role: HaRole::Active, addresses: 1, draining: false, sessions: 9 };
+    pair(facts).peers[0].standing = Some(standing);
+    let ha = facts.director.as_mut().and_then(|it| it.ha.as_mut());
+    ha.expect("a director").role = HaRole::Active;
+}
+
 /// All of them.
 pub(super) fn rows() -> Vec<Row> {
     [
@@ -415,5 +423,6 @@ fn peer_rows() -> Vec<Row> {
         ),
         (|it| pair(it).peers[0].differs = true, "sync_differs", Warn, "config show"),
         (|it| pair(it).peers[0].behind = true, "sync_behind", Warn, "UdpRcvbufErrors"),
+        (rivals, "sync_rival", Fail, "journalctl -u keepalived"),
     ]
 }
