@@ -254,6 +254,20 @@ impl RxRing {
     }
 }
 
+/// Descriptors that were looked at, from the one behind so many of a call on.
+struct Ahead {
+    first: u16,
+    pieces: ArrayVec<Piece, WINDOW>,
+}
+
+impl Ahead {
+    /// Whether all of them are used.
+    #[inline]
+    fn is_over(&self, used: u16) -> bool {
+        usize::from(used - self.first) >= self.pieces.len()
+    }
+}
+
 /// A ring that frames go to.
 #[derive(Debug)]
 pub struct TxRing {
@@ -306,17 +320,15 @@ impl TxRing {
         }
         let mut free = self.free;
         let mut sent = Sent::default();
-        let mut pieces = ArrayVec::<Piece, WINDOW>::new();
-        let ahead = frames.len().min(usize::from(free)).min(WINDOW) as u16;
-        for index in 0..ahead {
-            let piece = self.piece(self.next.wrapping_add(index));
-            prefetch_write(piece.at);
-            pieces.push(piece);
-        }
+        let mut window = Ahead { first: 0, pieces: ArrayVec::new() };
+        let all = frames.len();
         let mut used = 0_u16;
-        for frame in frames {
+        for (index, frame) in frames.enumerate() {
             let first = self.next.wrapping_add(used);
-            let one = pieces.get(usize::from(used)).copied();
+            if window.is_over(used) {
+                self.look_at(&mut window, used, (all - index).min(usize::from(free - used)));
+            }
+            let one = window.pieces.get(usize::from(used - window.first)).copied();
             let one = one.filter(|one| one.said.length as usize >= frame.len());
             let Some(one) = one else {
                 let mut spread = self.spread(frame, first, free - used)?;
@@ -365,6 +377,19 @@ impl TxRing {
             self.look_ahead(used);
         }
         Ok(sent)
+    }
+
+    /// Looks at the next descriptors, `count` of them at most, from the one behind `used` on, and
+    /// asks for their buffers.
+    #[inline]
+    fn look_at(&self, window: &mut Ahead, used: u16, count: usize) {
+        window.first = used;
+        window.pieces.clear();
+        for index in 0..count.min(WINDOW) as u16 {
+            let piece = self.piece(self.next.wrapping_add(used + index));
+            prefetch_write(piece.at);
+            window.pieces.push(piece);
+        }
     }
 
     /// Asks for what the next call will write, as much as this one did: the next buffers, whose
