@@ -128,6 +128,8 @@ pub struct Tunnels {
     by_port: Vec<Option<u16>>,
     /// Places of tunnels, by what received frames are to.
     by_vni: FxHashMap<(IpAddr, u16, u32), u16>,
+    /// The same of tunnels over IPv4, by what [`receive`] reads at once.
+    by_word: FxHashMap<receive::Word, u16>,
     /// The same without the network.
     endpoints: FxHashSet<(IpAddr, u16)>,
     /// The UDP ports among them: most frames are to none.
@@ -149,8 +151,10 @@ struct Compiled {
     /// Whether sent datagrams have a checksum.
     checksum: bool,
     peers: Small<IpAddr, ()>,
-    /// Places in `templates`.
-    remotes: Small<Mac, u32>,
+    /// Those of IPv4 by themselves.
+    peers_v4: Small<u32, ()>,
+    /// Places in `templates`, by MAC addresses as numbers.
+    remotes: Small<u64, u32>,
     templates: Vec<Template>,
 }
 
@@ -176,6 +180,10 @@ impl Tunnels {
             }
             *slot(&mut all.by_port, tunnel.port) = Some(place);
             all.by_vni.insert(name, place);
+            if let IpAddr::V4(local) = tunnel.local {
+                let word = receive::word(local.to_bits(), tunnel.udp_port, tunnel.vni);
+                all.by_word.insert(word, place);
+            }
             all.endpoints.insert(endpoint);
             if !all.udp_ports.contains(&tunnel.udp_port) {
                 all.udp_ports.push(tunnel.udp_port);
@@ -195,6 +203,12 @@ impl Tunnels {
     #[inline(always)]
     pub fn is_virtual(&self, port: PortId) -> bool {
         self.of(port).is_some()
+    }
+
+    /// Whether frames that come by a port may be a tunnel's.
+    #[inline(always)]
+    pub fn is_underlay(&self, port: PortId) -> bool {
+        matches!(self.underlay.get(usize::from(port.0)), Some(Some(_)))
     }
 
     /// The underlay port that takes frames for this one's receiver.
@@ -224,7 +238,7 @@ impl Compiled {
     fn new(tunnel: &Tunnel) -> Self {
         let ours = tunnel.remotes.iter();
         let ours = ours.filter(|(_, to)| to.address.is_ipv4() == tunnel.local.is_ipv4());
-        let places = ours.clone().zip(0..).map(|((mac, _), place)| (*mac, place));
+        let places = ours.clone().zip(0..).map(|((mac, _), place)| (number(*mac), place));
         let (first, last) = tunnel.source_ports;
         Self {
             port: tunnel.port,
@@ -236,6 +250,7 @@ impl Compiled {
             source_ports: (first, last.max(first)),
             checksum: if tunnel.local.is_ipv4() { tunnel.udp_checksum } else { !tunnel.udp6_zero },
             peers: ours.clone().map(|(_, remote)| (remote.address, ())).collect(),
+            peers_v4: ours.clone().filter_map(|(_, remote)| v4(remote.address)).collect(),
             remotes: places.collect(),
             templates: ours.map(|(_, remote)| Template::new(tunnel, remote)).collect(),
         }
@@ -243,6 +258,20 @@ impl Compiled {
 
     const fn overhead(&self) -> usize {
         overhead(self.local)
+    }
+}
+
+/// A MAC address as a number: one register to compare and to hash.
+#[inline(always)]
+const fn number(mac: Mac) -> u64 {
+    let [a, b, c, d, e, f] = mac;
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+}
+
+fn v4(address: IpAddr) -> Option<(u32, ())> {
+    match address {
+        IpAddr::V4(address) => Some((address.to_bits(), ())),
+        IpAddr::V6(_) => None,
     }
 }
 

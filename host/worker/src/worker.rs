@@ -276,7 +276,7 @@ impl<Q: Queue> Worker<Q> {
         let came = self.ports[port].lines[queue].queue.receive(&mut burst);
         self.tally.bursts += u64::from(came > 0);
         let port = PortId(port as u16);
-        if !self.tunnels.is_empty() && came > 0 {
+        if came > 0 && self.tunnels.is_underlay(port) {
             self.take_tunnelled(now, port, &mut burst);
         }
         if !self.has_others {

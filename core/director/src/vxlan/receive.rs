@@ -119,7 +119,55 @@ impl Outer {
     }
 }
 
+/// Outer destination, UDP port and network identifier of a frame in a tunnel over IPv4.
+pub(super) type Word = (u64, u32);
+
+/// The word of a tunnel.
+pub(super) const fn word(to: u32, port: u16, vni: u32) -> Word {
+    ((to as u64) << 16 | port as u64, vni)
+}
+
+/// Where the outer headers over IPv4 have what the usual case is known by.
+const CLASS: usize = ethernet::HEADER + 1;
+const FRAGMENT: usize = ethernet::HEADER + 6;
+const PROTOCOL: usize = ethernet::HEADER + 9;
+const FROM: usize = ethernet::HEADER + ipv4::SOURCE;
+const TO: usize = ethernet::HEADER + ipv4::DESTINATION;
+const INNER: usize = vxlan::OVERHEAD_V4;
+/// Bytes up to the inner frame's EtherType.
+const LOOKED_AT: usize = INNER + ethernet::HEADER;
+
 impl Tunnels {
+    /// The tunnel of a frame in the usual case, and where the outer packet ends: over IPv4, without
+    /// a UDP checksum, with no congestion mark to take over. `None` says nothing: [`Self::look`]
+    /// and what follows it know all cases.
+    ///
+    /// Takes half as long as those, which was half of what a tunnel costs a packet.
+    #[inline(always)]
+    fn usual(&self, from: PortId, frame: &[u8]) -> Option<(&Compiled, usize)> {
+        let head: &[u8; LOOKED_AT] = frame.first_chunk()?;
+        let two = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+        let four =
+            |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let is_plain = (two(12), head[14], head[PROTOCOL]) == (ethernet::IPV4, 0x45, ipv4::UDP)
+            && two(FRAGMENT) & 0x3fff == 0
+            && two(UDP_V4 + udp::CHECKSUM) == 0
+            && head[CLASS] & vxlan::ECN == vxlan::NOT_ECT;
+        let header: &[u8; ipv4::HEADER] = head[ethernet::HEADER..].first_chunk()?;
+        if !is_plain || !self.takes(from, frame) || !checksum::ipv4_header_ok(header) {
+            return None;
+        }
+        let vni = vxlan::vni(head[UDP_V4 + udp::HEADER..].first_chunk()?)?;
+        let place = *self.by_word.get(&word(four(TO), two(UDP_V4 + 2), vni))?;
+        let tunnel = self.tunnels.get(usize::from(place))?;
+        tunnel.peers_v4.get(&four(FROM))?;
+        let length = usize::from(two(ethernet::HEADER + 2));
+        let end = ethernet::HEADER + length;
+        let is_whole = (LOOKED_AT..=frame.len()).contains(&end)
+            && usize::from(two(UDP_V4 + 4)) + ipv4::HEADER == length;
+        (is_whole && !inner::is_tagged(&head[INNER..])).then_some((tunnel, end))
+    }
+
     /// What a frame that came by `from` is, by its headers: what [`Self::decapsulate`] will say of
     /// it, unless it finds a checksum wrong or a congestion mark that cannot be kept.
     #[inline]
@@ -141,6 +189,20 @@ impl Tunnels {
         if self.is_empty() || frame.segment_size() != 0 {
             return Outcome::NotTunnelled;
         }
+        if let Some((tunnel, end)) = self.usual(from, frame.bytes())
+            && !frame.is_unfinished()
+            && (frame.bytes().len() == end || frame.set_len(end))
+            && frame.pull_front(INNER)
+        {
+            frame.forget_checksums();
+            return Outcome::Inner(tunnel.port);
+        }
+        self.decapsulate_any(from, frame)
+    }
+
+    /// The same in all cases.
+    #[inline(never)]
+    pub(super) fn decapsulate_any<F: Frame>(&self, from: PortId, frame: &mut F) -> Outcome {
         let (tunnel, outer) = match self.look(from, frame.bytes()) {
             Ok(found) => found,
             Err(outcome) => return outcome,

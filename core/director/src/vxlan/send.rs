@@ -5,7 +5,7 @@
 //! headers say that routers may not cut them, so that a remote never has fragments to put together
 //! (RFC 7348 4.3), and therefore need no identification (RFC 6864 4.1).
 
-use super::{Compiled, Dscp, Remote, Tunnel, Tunnels, inner};
+use super::{Compiled, Dscp, Remote, Tunnel, Tunnels, inner, number};
 use crate::fib::{Hop, PortId};
 use crate::frame::Frame;
 use crate::reason::Reason;
@@ -110,7 +110,12 @@ impl Template {
     #[inline(always)]
     fn write(&self, frame: &mut [u8], facts: Facts) -> Option<usize> {
         let length = usize::from(self.length);
-        frame.get_mut(..length)?.copy_from_slice(self.bytes.get(..length)?);
+        if length == vxlan::OVERHEAD_V4 {
+            // A length that is known is copied without a call.
+            *frame.first_chunk_mut::<{ vxlan::OVERHEAD_V4 }>()? = *self.bytes.first_chunk()?;
+        } else {
+            frame.get_mut(..length)?.copy_from_slice(self.bytes.get(..length)?);
+        }
         let l3 = usize::from(self.l3);
         let net = frame.get_mut(l3..)?;
         let l4 = if self.is_v6 {
@@ -232,7 +237,7 @@ fn longest_segment<F: Frame>(frame: &mut F, size: u16) -> Option<usize> {
 impl Compiled {
     #[inline(always)]
     fn to(&self, mac: &ethernet::Mac) -> Option<&Template> {
-        self.templates.get(self.remotes.get(mac)? as usize)
+        self.templates.get(self.remotes.get(&number(*mac))? as usize)
     }
 
     /// What differs in the outer headers of a frame, whose datagram has so many bytes.

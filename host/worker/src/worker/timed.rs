@@ -23,7 +23,7 @@ impl<Q: Queue> Worker<Q> {
         watch.mark(Stage::Receive);
         self.tally.bursts += u64::from(came > 0);
         let of = PortId(port as u16);
-        if !self.tunnels.is_empty() && came > 0 {
+        if came > 0 && self.tunnels.is_underlay(of) {
             self.take_tunnelled(now, of, &mut burst);
         }
         let others = self.has_others;

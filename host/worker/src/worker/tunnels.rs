@@ -18,16 +18,58 @@ use sluice_director::{Frame, Reason, Time};
 /// Frames that came out of tunnels, with the virtual ports that they came by.
 type Inner<F> = ArrayVec<(PortId, F), BURST>;
 
+/// So many frames ahead, headers are asked for.
+const AHEAD: usize = 4;
+
 impl<Q: Queue> Worker<Q> {
     /// Takes what is tunnels' out of a burst of an underlay port, and runs it through the paths of
     /// its networks. The rest of the burst keeps its order.
-    #[cold]
     #[inline(never)]
     pub(super) fn take_tunnelled(&mut self, now: Time, port: PortId, burst: &mut Burst<Q::Frame>) {
+        // Nearly always all of a burst are of one tunnel, or none is, and stay where they are.
+        let (mut all, mut other) = (None, None);
+        let mut count = 0;
+        while count < burst.len() && other.is_none() {
+            if let Some(next) = burst.get(count + AHEAD) {
+                next.prefetch();
+            }
+            match self.tunnels.decapsulate(port, &mut burst[count]) {
+                outcome if all.is_none_or(|all| all == outcome) => {
+                    all = Some(outcome);
+                    count += 1;
+                }
+                outcome => other = Some(outcome),
+            }
+        }
+        match (all, other) {
+            (Some(Outcome::Inner(by)), None) => {
+                self.serve_tunnel(now, by, burst);
+                burst.clear();
+                self.enter(port);
+            }
+            (Some(Outcome::NotTunnelled), None) => {}
+            _ => self.sort_tunnelled(now, port, burst, (all, count, other)),
+        }
+    }
+
+    /// The same of a burst in which not all are alike. So many of its frames turned out to be
+    /// `all`, and then one, if any, to be `other`.
+    #[cold]
+    fn sort_tunnelled(
+        &mut self,
+        now: Time,
+        port: PortId,
+        burst: &mut Burst<Q::Frame>,
+        (all, count, mut other): (Option<Outcome>, usize, Option<Outcome>),
+    ) {
         let mut inner = Inner::new();
         let mut rest = Burst::new();
-        for mut frame in burst.drain(..) {
-            match self.tunnels.decapsulate(port, &mut frame) {
+        for (at, mut frame) in burst.drain(..).enumerate() {
+            let outcome = match all {
+                Some(all) if at < count => all,
+                _ => other.take().unwrap_or_else(|| self.tunnels.decapsulate(port, &mut frame)),
+            };
+            match outcome {
                 Outcome::NotTunnelled => rest.push(frame),
                 Outcome::Inner(by) => inner.push((by, frame)),
                 Outcome::Drop(reason) => self.net.path.count(reason),
@@ -68,8 +110,34 @@ impl<Q: Queue> Worker<Q> {
 
     /// Sends frames by a virtual port.
     pub(super) fn send_all_tunnelled(&mut self, port: PortId, burst: &mut Burst<Q::Frame>) {
-        for frame in burst.drain(..) {
-            self.send_tunnelled(port, frame);
+        // Nearly always all leave by one port of the underlay.
+        let (mut underlay, mut count, mut other) = (None, 0, None);
+        for (at, frame) in burst.iter_mut().enumerate() {
+            match self.tunnels.encapsulate(port, frame) {
+                Ok(by) if underlay.is_none_or(|underlay| underlay == by) => {
+                    (underlay, count) = (Some(by), at + 1);
+                }
+                result => {
+                    other = Some(result);
+                    break;
+                }
+            }
+        }
+        if other.is_none()
+            && let Some(line) = underlay.and_then(|underlay| self.line(underlay))
+        {
+            let dropped = line.push_all(burst);
+            return self.count(dropped, Reason::TxFull);
+        }
+        for (at, frame) in burst.drain(..).enumerate() {
+            match underlay {
+                Some(underlay) if at < count => self.send_by_line(underlay, frame, false),
+                _ => match other.take() {
+                    Some(Ok(underlay)) => self.send_by_line(underlay, frame, false),
+                    Some(Err(reason)) => self.net.path.count(reason),
+                    None => self.send_tunnelled(port, frame),
+                },
+            }
         }
     }
 
