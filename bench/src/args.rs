@@ -1,6 +1,7 @@
 //! The command line.
 
 mod matrix;
+mod memif;
 mod mix;
 mod rfc2544;
 mod suite;
@@ -13,6 +14,7 @@ use crate::template::Template;
 use crate::traffic::TRIES;
 use clap::{Args, Parser, Subcommand};
 pub use matrix::Matrix;
+pub use memif::{Memif, Network};
 pub use mix::{Mix, SETTLED_S as MIX_SETTLED_S};
 pub use rfc2544::{Directions, Rfc2544};
 use sluice_director::path::BURST;
@@ -57,6 +59,9 @@ pub enum Command {
     /// What sessions that open and end cost established traffic
     #[command(long_about = CHURN)]
     Churn(Churn),
+    /// Gbit/s of one core between shared-memory ports, plain and in an isolated network
+    #[command(long_about = memif::ABOUT)]
+    Memif(Memif),
     /// MAX, PDR and NDR of a whole director: RFC 2544's throughput by RFC 9971's search
     #[command(name = "rfc2544", long_about = rfc2544::ABOUT)]
     Rfc2544(Box<Rfc2544>),

@@ -30,6 +30,7 @@ mod judge;
 mod latency;
 mod machine;
 mod matrix;
+mod memif;
 mod memory;
 mod mix;
 mod plot;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         Command::Scaling(args) => shown!(scaling::run(&args), args.turns.conditions.json),
         Command::Latency(args) => shown!(latency::run(&args), args.turns.conditions.json),
         Command::Churn(args) => shown!(churn::run(&args), args.conditions.json),
+        Command::Memif(args) => shown!(memif::run(&args), args.conditions.json),
         Command::Rfc2544(args) => shown!(rfc2544::run(&args), args.json),
         Command::Plot(args) => plot::run(&args),
     };

@@ -7,13 +7,13 @@
 //! told beside what the director did.
 
 mod device;
-mod frame;
+pub mod frame;
 mod goal;
 mod opening;
 mod pace;
 mod report;
 mod search;
-mod traffic;
+pub mod traffic;
 mod trial;
 mod window;
 
