@@ -60,6 +60,7 @@ mod rewrite;
 mod shared;
 mod snat;
 mod source_route;
+mod spread;
 mod super_packet;
 mod sweep;
 mod trace;
@@ -77,6 +78,7 @@ pub use parking::{Parked, Parking};
 pub use probe::{Probe, Stage, Unprobed};
 pub use restore::{Batch, Former, Restored, SLOT_LAYOUT};
 pub(crate) use rewrite::{extended as rewrite_extended, v4 as rewrite_v4};
+pub use spread::{Dealt, FlowName, FlowRewrite, NotSpreadable};
 pub use trace::{Headers, PacketView, SeenSession};
 
 use crate::counters::Counters;

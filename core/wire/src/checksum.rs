@@ -85,7 +85,7 @@ const fn fold(total: u64) -> u16 {
 /// What a rewrite changed, as a one's complement difference (RFC 1624). Taking a word away is the
 /// same as adding its complement, up to multiples of 0xffff, which the sum begins with enough of
 /// to stay positive; so no change is a difference of "negative zero", as a sum over data is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delta(u64);
 
 impl Delta {

@@ -196,6 +196,27 @@ const fn number<F: Family>(id: u32) -> u32 {
     id << 1 | F::WIDE as u32
 }
 
+impl Sketch {
+    /// Counts packets of a session that no turn looked at, as often as it would have.
+    pub(super) fn record_dealt<F: Family>(
+        &mut self,
+        now: Time,
+        (flow, session): (Flow, &SessionOf<F>),
+        (packets, bytes): (u64, u64),
+    ) {
+        let mut left = packets as usize;
+        while left > 0 {
+            let part = left.min(WINDOW);
+            left -= part;
+            if self.pick(part).is_some() {
+                let (session, tag) = (number::<F>(flow.id()), tag::<F>(session));
+                let (direction, length) = (flow.direction(), (bytes / packets) as u16);
+                self.record(now, &Sample { session, tag, direction, length });
+            }
+        }
+    }
+}
+
 impl<F: Parse> Engine<F> {
     /// Counts a packet of a group whose flows were looked for and not yet followed.
     #[cold]

@@ -235,7 +235,7 @@ fn rewrap<F: Parse, B: Frame>(
 
 /// The hop of a session's packets in a direction, as far as it is remembered and still good.
 #[inline(always)]
-fn way<F: Family>(
+pub(super) fn way<F: Family>(
     session: &SessionOf<F>,
     direction: Direction,
     forwarding: Forwarding,

@@ -12,25 +12,59 @@ use sluice_wire::ethernet::{self, HEADER, TAG};
 use sluice_wire::{checksum, icmp, ipip, ipv4, ipv6, sctp, tcp, udp};
 use std::net::IpAddr;
 
-/// Rewrites addresses and ports of an IPv4 packet whose headers are at `l3` and `l4` of its frame,
-/// takes one hop off its time to live, which is not zero, and updates the checksums.
-pub(crate) fn v4(frame: &mut [u8], (l3, l4): (usize, usize), old: &Tuple<u32>, new: &Tuple<u32>) {
-    let addresses = Delta::NONE.word32(old.src, new.src).word32(old.dst, new.dst);
-    let all = addresses.word16(old.sport, new.sport).word16(old.dport, new.dport);
-    let Some(packet) = frame.get_mut(l3..) else { return };
-    network(packet, addresses, new);
-    let total = packet.get(2..4).map(|length| u16::from_be_bytes([length[0], length[1]]));
-    let Some(segment) = frame.get_mut(l4..) else { return };
-    match new.protocol {
-        ipv4::TCP => transport(segment, all, new, tcp::CHECKSUM, Delta::apply),
-        ipv4::UDP => transport(segment, all, new, udp::CHECKSUM, Delta::apply_udp),
-        other => {
-            // Padding behind the packet is no part of it.
-            let length = (l3 + usize::from(total.unwrap_or(0))).checked_sub(l4);
-            let Some(segment) = length.and_then(|length| segment.get_mut(..length)) else { return };
-            portless(other, segment, Delta::NONE, new);
+/// What becomes of a packet's addresses and ports, and the differences that makes to checksums.
+/// Working it out once serves all packets with the tuple `old`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Change<A> {
+    new: Tuple<A>,
+    /// Of the addresses alone, and with the ports.
+    addresses: Delta,
+    all: Delta,
+}
+
+impl<A> Change<A> {
+    /// What the tuple becomes.
+    pub const fn result(&self) -> &Tuple<A> {
+        &self.new
+    }
+}
+
+impl Change<u32> {
+    #[inline(always)]
+    pub const fn v4(old: &Tuple<u32>, new: &Tuple<u32>) -> Self {
+        let addresses = Delta::NONE.word32(old.src, new.src).word32(old.dst, new.dst);
+        let all = addresses.word16(old.sport, new.sport).word16(old.dport, new.dport);
+        Self { new: *new, addresses, all }
+    }
+
+    /// Rewrites an IPv4 packet: see [`v4`].
+    #[inline(always)]
+    pub fn write(&self, frame: &mut [u8], (l3, l4): (usize, usize)) {
+        let Self { new, addresses, all } = self;
+        let Some(packet) = frame.get_mut(l3..) else { return };
+        network(packet, *addresses, new);
+        let total = packet.get(2..4).map(|length| u16::from_be_bytes([length[0], length[1]]));
+        let Some(segment) = frame.get_mut(l4..) else { return };
+        match new.protocol {
+            ipv4::TCP => transport(segment, *all, new, tcp::CHECKSUM, Delta::apply),
+            ipv4::UDP => transport(segment, *all, new, udp::CHECKSUM, Delta::apply_udp),
+            other => {
+                // Padding behind the packet is no part of it.
+                let length = (l3 + usize::from(total.unwrap_or(0))).checked_sub(l4);
+                let Some(segment) = length.and_then(|length| segment.get_mut(..length)) else {
+                    return;
+                };
+                portless(other, segment, Delta::NONE, new);
+            }
         }
     }
+}
+
+/// Rewrites addresses and ports of an IPv4 packet whose headers are at `l3` and `l4` of its frame,
+/// takes one hop off its time to live, which is not zero, and updates the checksums.
+#[inline(always)]
+pub(crate) fn v4(frame: &mut [u8], at: (usize, usize), old: &Tuple<u32>, new: &Tuple<u32>) {
+    Change::v4(old, new).write(frame, at);
 }
 
 /// Rewrites what has no ports, or ports that its checksum knows in its own way. `addresses` is
@@ -68,31 +102,45 @@ pub(crate) fn extended(frame: &mut [u8], at: (usize, usize), old: &Tuple<u128>, 
     }
 }
 
-/// Rewrites addresses and ports of an IPv6 packet, takes one hop off its limit, and updates the
-/// checksum of what it carries.
-#[inline(always)]
-fn v6(frame: &mut [u8], (l3, l4): (usize, usize), old: &Tuple<u128>, new: &Tuple<u128>) {
-    let Some(header) = frame.get_mut(l3..).and_then(|p| p.first_chunk_mut::<{ ipv6::HEADER }>())
-    else {
-        return;
-    };
-    header[ipv6::HOP_LIMIT] = header[ipv6::HOP_LIMIT].wrapping_sub(1);
-    header[ipv6::SOURCE..][..16].copy_from_slice(&new.src.to_be_bytes());
-    header[ipv6::DESTINATION..][..16].copy_from_slice(&new.dst.to_be_bytes());
-    let addresses = Delta::NONE.word128(old.src, new.src).word128(old.dst, new.dst);
-    let all = addresses.word16(old.sport, new.sport).word16(old.dport, new.dport);
-    let end = l3 + ipv6::HEADER + ipv6::Header(header).payload_len();
-    let Some(segment) = frame.get_mut(l4..) else { return };
-    match new.protocol {
-        ipv4::TCP => transport(segment, all, new, tcp::CHECKSUM, Delta::apply),
-        ipv4::UDP => transport(segment, all, new, udp::CHECKSUM, Delta::apply_udp_v6),
-        other => {
-            // Padding behind the packet is no part of it.
-            let length = end.checked_sub(l4);
-            let Some(segment) = length.and_then(|length| segment.get_mut(..length)) else { return };
-            portless(other, segment, addresses, new);
+impl Change<u128> {
+    #[inline(always)]
+    pub const fn v6(old: &Tuple<u128>, new: &Tuple<u128>) -> Self {
+        let addresses = Delta::NONE.word128(old.src, new.src).word128(old.dst, new.dst);
+        let all = addresses.word16(old.sport, new.sport).word16(old.dport, new.dport);
+        Self { new: *new, addresses, all }
+    }
+
+    /// Rewrites addresses and ports of an IPv6 packet, takes one hop off its limit, and updates the
+    /// checksum of what it carries.
+    #[inline(always)]
+    pub fn write(&self, frame: &mut [u8], (l3, l4): (usize, usize)) {
+        let Self { new, addresses, all } = self;
+        let header = frame.get_mut(l3..).and_then(|p| p.first_chunk_mut::<{ ipv6::HEADER }>());
+        let Some(header) = header else { return };
+        header[ipv6::HOP_LIMIT] = header[ipv6::HOP_LIMIT].wrapping_sub(1);
+        header[ipv6::SOURCE..][..16].copy_from_slice(&new.src.to_be_bytes());
+        header[ipv6::DESTINATION..][..16].copy_from_slice(&new.dst.to_be_bytes());
+        let end = l3 + ipv6::HEADER + ipv6::Header(header).payload_len();
+        let Some(segment) = frame.get_mut(l4..) else { return };
+        match new.protocol {
+            ipv4::TCP => transport(segment, *all, new, tcp::CHECKSUM, Delta::apply),
+            ipv4::UDP => transport(segment, *all, new, udp::CHECKSUM, Delta::apply_udp_v6),
+            other => {
+                // Padding behind the packet is no part of it.
+                let length = end.checked_sub(l4);
+                let Some(segment) = length.and_then(|length| segment.get_mut(..length)) else {
+                    return;
+                };
+                portless(other, segment, *addresses, new);
+            }
         }
     }
+}
+
+/// See [`Change`].
+#[inline(always)]
+fn v6(frame: &mut [u8], at: (usize, usize), old: &Tuple<u128>, new: &Tuple<u128>) {
+    Change::v6(old, new).write(frame, at);
 }
 
 /// What an outer header takes of a packet, and its identification: what the sender told its packets

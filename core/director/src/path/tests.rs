@@ -24,6 +24,7 @@ mod probing;
 mod reloads;
 mod restore;
 mod rules;
+mod spread;
 mod super_packet;
 mod sync;
 mod tunnel_groups;

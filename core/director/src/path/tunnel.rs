@@ -187,6 +187,22 @@ pub(super) fn room(paths: &Paths, plan: &Plan, real: RealId, link: u16, now: Tim
     paths.mtu(real, link, now).saturating_sub(encap.map_or(0, |encap| encap.overhead))
 }
 
+/// How packets of a flow whose key has this hash are encapsulated towards their real server, and
+/// the ends of the tunnel; the reason why they cannot be.
+pub(super) fn way_into(
+    plan: &Plan,
+    (real, hash): (RealId, u64),
+) -> Result<(&Encap, IpAddr, IpAddr), Reason> {
+    let real = plan.real(real).ok_or(Reason::NoReal)?;
+    let encap = real.encap.as_ref().ok_or(Reason::NoReal)?;
+    let source = match real.address {
+        IpAddr::V4(_) => plan.tunnel.v4,
+        IpAddr::V6(_) => plan.tunnel.v6,
+    };
+    let source = source.ok_or(Reason::NoTunnelSource)?;
+    Ok((encap, one_of(&source, hash), real.address))
+}
+
 /// Encapsulates a packet, whose IP header is at `l3` and whose key has this hash, towards its real
 /// server.
 pub(super) fn enter<B: Frame>(
@@ -195,15 +211,11 @@ pub(super) fn enter<B: Frame>(
     l3: u8,
     frame: &mut B,
 ) -> Option<Reason> {
-    let Some(real) = plan.real(real) else { return Some(Reason::NoReal) };
-    let Some(encap) = &real.encap else { return Some(Reason::NoReal) };
-    let source = match real.address {
-        IpAddr::V4(_) => plan.tunnel.v4,
-        IpAddr::V6(_) => plan.tunnel.v6,
+    let (encap, from, to) = match way_into(plan, (real, hash)) {
+        Ok(way) => way,
+        Err(reason) => return Some(reason),
     };
-    let Some(source) = source else { return Some(Reason::NoTunnelSource) };
-    let from = one_of(&source, hash);
-    match rewrite::encapsulate(frame, usize::from(l3), encap, (from, real.address, hash)) {
+    match rewrite::encapsulate(frame, usize::from(l3), encap, (from, to, hash)) {
         Some(()) => None,
         None => Some(Reason::Headroom),
     }

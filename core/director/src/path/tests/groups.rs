@@ -19,7 +19,7 @@ const WIDE_PORT: u16 = 33_280;
 
 /// What is the matter with a packet.
 #[derive(Clone, Debug)]
-enum Exception {
+pub(super) enum Exception {
     None,
     /// One byte of its headers, the IPv4 checksum following or not.
     Byte {
@@ -44,29 +44,29 @@ enum Exception {
 }
 
 #[derive(Clone, Debug)]
-struct Shot {
-    six: bool,
-    inbound: bool,
-    tcp: bool,
+pub(super) struct Shot {
+    pub six: bool,
+    pub inbound: bool,
+    pub tcp: bool,
     /// Of four sessions, or of none.
-    client_port: u16,
-    flags: u8,
-    payload: usize,
-    exception: Exception,
+    pub client_port: u16,
+    pub flags: u8,
+    pub payload: usize,
+    pub exception: Exception,
 }
 
 /// How a director forwards.
 #[derive(Clone, Copy, Debug)]
-struct Setting {
-    mode: Mode,
+pub(super) struct Setting {
+    pub mode: Mode,
     /// Whether real servers of IPv6 services have IPv4 addresses.
-    crosses: bool,
-    tells_client: bool,
-    workers: u16,
+    pub crosses: bool,
+    pub tells_client: bool,
+    pub workers: u16,
     /// Seconds between the sessions' first packets and the rest.
-    idle_s: u64,
+    pub idle_s: u64,
     /// Whether connections end as soon as one side has closed.
-    hurries: bool,
+    pub hurries: bool,
 }
 
 fn end(address: &str, port: u16) -> SocketAddr {
@@ -122,7 +122,7 @@ impl Shot {
         }
     }
 
-    fn frame(&self, setting: &Setting) -> MemFrame {
+    pub fn frame(&self, setting: &Setting) -> MemFrame {
         let mut frame = self.plain(setting);
         let bytes = &mut frame.bytes;
         let six = bytes[12] == 0x86;
@@ -157,7 +157,7 @@ impl Shot {
     }
 }
 
-fn any_shot(six: impl Strategy<Value = bool>) -> impl Strategy<Value = Shot> {
+pub(super) fn any_shot(six: impl Strategy<Value = bool>) -> impl Strategy<Value = Shot> {
     let exception = prop_oneof![
         8 => Just(Exception::None),
         3 => (0usize..76, any::<u8>(), any::<bool>())
@@ -200,7 +200,7 @@ fn any_runs() -> impl Strategy<Value = Vec<(Shot, usize)>> {
     })
 }
 
-fn any_setting() -> impl Strategy<Value = Setting> {
+pub(super) fn any_setting() -> impl Strategy<Value = Setting> {
     let mode = prop_oneof![
         3 => Just(Mode::Fnat), 2 => Just(Mode::Nat), 1 => Just(Mode::Dr), 1 => Just(Mode::Ipip),
     ];
@@ -242,13 +242,13 @@ fn configure(spec: &mut Spec, setting: &Setting) {
 }
 
 /// A director with a session for each of four client ports and protocols, in either version.
-fn lab(setting: &Setting, level: Level) -> Lab {
+pub(super) fn lab(setting: &Setting, level: Level) -> Lab {
     let set = |b: &mut Spec| configure(b, setting);
     opened(setting, Lab::with(set, 1000, (0, setting.workers)).at_level(level))
 }
 
 /// The same without a vector path.
-fn general(setting: &Setting) -> Lab {
+pub(super) fn general(setting: &Setting) -> Lab {
     let set = |b: &mut Spec| configure(b, setting);
     opened(setting, Lab::with(set, 1000, (0, setting.workers)).general())
 }

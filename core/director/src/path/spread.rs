@@ -1,0 +1,339 @@
+//! Flows that several workers process: the part of it that the session's owner has.
+//!
+//! One direction of a session is frozen into a [`FlowRewrite`]. The owner takes the packets of the
+//! flow out of its bursts ([`Path::deal`]): it tracks and counts them, which only it may, and what
+//! is left of each, to rewrite it, any worker can do. Packets that are not plain stay the owner's;
+//! whoever deals keeps their place in the order.
+//!
+//! A burst from which some were dealt gives what it would have given without: the same frames, the
+//! same counters, the same sessions (a property test holds it). So dealing ends at a packet that
+//! may change the session's state, and is refused as soon as the session is no longer what was
+//! frozen.
+
+mod rewrite;
+
+pub use rewrite::FlowRewrite;
+
+use super::engine::Engine;
+use super::follow::{destination, way};
+use super::parse::Parse;
+use super::sweep::timed_out;
+use super::{BURST, Path, Shared, View, tunnel};
+use crate::counters::Direction;
+use crate::family::{Family, Tuple, mapped};
+use crate::fib::PortId;
+use crate::fib::macs::OwnMacs;
+use crate::frame::Frame;
+use crate::plan::{Forwarding, Plan};
+use crate::session::{Flow, SessionOf, Sessions, State};
+use crate::spec::ClientAddress;
+use crate::time::Time;
+use crate::track::{self, Segment};
+use arrayvec::ArrayVec;
+use rewrite::{Ends, Look, Tunnel};
+use sluice_lanes::part::part;
+use sluice_table::Slot;
+use sluice_wire::ipv4;
+use std::net::IpAddr;
+
+/// Frames ahead that are asked for while one is looked at.
+const AHEAD: usize = 8;
+
+/// One direction of a session, as an operator names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowName {
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Client address and port.
+    pub client: (IpAddr, u16),
+    /// Virtual address and port.
+    pub virtual_: (IpAddr, u16),
+    /// Which of the two ways its packets go.
+    pub direction: Direction,
+}
+
+/// Why the packets of a flow cannot be rewritten by other workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotSpreadable {
+    /// There is no such session here.
+    NoSession,
+    /// It is neither TCP nor UDP.
+    Protocol,
+    /// Its connection is not established, or nobody has answered yet.
+    State,
+    /// Its packets in this direction do not pass the director.
+    OneWay,
+    /// It is one of source NAT.
+    SourceNat,
+    /// Its packets become those of the other IP version.
+    Translated,
+    /// Its real server is told the client's address within the stream.
+    ClientAddress,
+    /// The way to its destination is not known.
+    NoHop,
+    /// Its real server is gone, or there is no source for its tunnel.
+    NoReal,
+}
+
+impl NotSpreadable {
+    /// What to tell an operator.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::NoSession => "there is no such session",
+            Self::Protocol => "only TCP and UDP flows are spread",
+            Self::State => "the session is not established",
+            Self::OneWay => "packets in this direction bypass the director",
+            Self::SourceNat => "flows of source NAT are not spread",
+            Self::Translated => "flows between IPv4 and IPv6 are not spread",
+            Self::ClientAddress => "the service inserts the client's address (PROXY, TOA)",
+            Self::NoHop => "the next hop is not known",
+            Self::NoReal => "the real server is gone or has no tunnel source",
+        }
+    }
+}
+
+/// What is taken out of a burst, in its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dealt {
+    /// It is tracked and counted; any worker may [apply](FlowRewrite::apply) the flow to it.
+    Plain,
+    /// It has to go through the owner's path, behind those before it.
+    Owners,
+}
+
+impl<F: Parse> Engine<F> {
+    /// Freezes a direction of a session.
+    fn freeze(&self, view: View<'_>, now: Time, flow: Flow) -> Result<FlowRewrite, NotSpreadable> {
+        let View { plan, fib } = view;
+        let slab = self.sessions.slab();
+        let session = slab.get(flow.id()).ok_or(NotSpreadable::NoSession)?;
+        let (old, new, forwarding) = spreadable::<F>(plan, now, session, flow.direction())?;
+        let hop = fib.hop(way::<F>(session, flow.direction(), forwarding, fib)).copied();
+        let looked_up = || {
+            let to = destination::<F>(plan, session, flow.direction(), forwarding, &new);
+            fib.lookup(to).ok().and_then(|id| fib.hop(id)).copied()
+        };
+        let hop = hop.or_else(looked_up).ok_or(NotSpreadable::NoHop)?;
+        let real = session.real();
+        let hash = self.sessions.hash(&old);
+        let tunnel = match forwarding.has_tunnel() {
+            true => {
+                let way = tunnel::way_into(plan, (real, hash));
+                let (encap, from, to) = way.map_err(|_| NotSpreadable::NoReal)?;
+                Some(Tunnel { encap: *encap, from, to, hash })
+            }
+            false => None,
+        };
+        let ends = match (as_v4::<F>(&old), as_v4::<F>(&new)) {
+            (Some(old), Some(new)) => Ends::v4(&old, &new),
+            _ => Ends::v6(&as_v6::<F>(&old), &as_v6::<F>(&new)),
+        };
+        Ok(FlowRewrite { ends, hop, tunnel, real, flow, wide: F::WIDE })
+    }
+
+    /// Whether a session still is what was frozen.
+    fn is_still(&self, plan: &Plan, now: Time, frozen: &FlowRewrite) -> bool {
+        let Some(session) = self.sessions.slab().get(frozen.flow.id()) else { return false };
+        let is = spreadable::<F>(plan, now, session, frozen.flow.direction());
+        let Ok((old, new, _)) = is else { return false };
+        let same = match &frozen.ends {
+            Ends::V4 { old: known, change, .. } => {
+                as_v4::<F>(&old) == Some(*known) && as_v4::<F>(&new) == Some(*change.result())
+            }
+            Ends::V6 { old: known, change, .. } => {
+                as_v6::<F>(&old) == *known && as_v6::<F>(&new) == *change.result()
+            }
+        };
+        same && session.real() == frozen.real
+    }
+
+    /// Tracks the plain packets of a flow and marks all of it. `true` if dealing has to end.
+    fn mark<B: Frame>(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        (frozen, mut hold, room): (&FlowRewrite, bool, u16),
+        (macs, frames): (&OwnMacs, &[B]),
+        [plain, owners]: &mut [Marks; 2],
+    ) -> bool {
+        let flow = frozen.flow;
+        let (mut packets, mut bytes) = (0, 0);
+        frames.iter().take(AHEAD).for_each(Frame::prefetch);
+        for (at, frame) in frames.iter().enumerate() {
+            frames.get(at + AHEAD).into_iter().for_each(Frame::prefetch);
+            match frozen.look(frame, macs, room) {
+                Look::Other => {}
+                Look::Plain(length, segment) if !hold && self.move_on(flow, segment) => {
+                    (packets, bytes) = (packets + 1, bytes + u64::from(length));
+                    plain[at / 64] |= 1 << (at % 64);
+                }
+                look => {
+                    owners[at / 64] |= 1 << (at % 64);
+                    // Behind what may change the session nothing is known of it.
+                    hold |= matches!(look, Look::Plain(..));
+                }
+            }
+        }
+        if packets > 0 {
+            let session = self.sessions.at_mut(flow.id());
+            session.seen_ms = now.low();
+            let statistics = &mut shared.statistics;
+            statistics.forwarded_all(frozen.real, flow.direction(), (packets, bytes));
+            statistics.sketch.record_dealt::<F>(now, (flow, session), (packets, bytes));
+        }
+        hold
+    }
+
+    /// Moves a session on by a packet that goes on; `false`, and nothing done, if the packet may
+    /// change more than how far its numbers have come.
+    #[inline(always)]
+    fn move_on(&mut self, flow: Flow, segment: Segment) -> bool {
+        if u32::from(segment.flags) & track::ENDS != 0 {
+            return false;
+        }
+        let (session, direction) = (self.sessions.at_mut(flow.id()), flow.direction());
+        if !track::is_plain(session, direction, segment) {
+            track::tcp(session, direction, segment);
+        }
+        true
+    }
+}
+
+/// A bit for each frame of a burst.
+type Marks = [u64; BURST / 64];
+
+/// What packets are and become, and how.
+type Becoming<A> = (Tuple<A>, Tuple<A>, Forwarding);
+
+/// What a session's packets in a direction are and become, if any worker could do that.
+fn spreadable<F: Family>(
+    plan: &Plan,
+    now: Time,
+    session: &SessionOf<F>,
+    direction: Direction,
+) -> Result<Becoming<F::Addr>, NotSpreadable> {
+    if session.is_vacant() || session.state == State::Template || timed_out(session, plan, now) {
+        return Err(NotSpreadable::NoSession);
+    }
+    match (session.protocol(), session.state) {
+        (ipv4::TCP, State::Established) | (ipv4::UDP, State::Udp) => {}
+        (ipv4::TCP | ipv4::UDP, _) => return Err(NotSpreadable::State),
+        _ => return Err(NotSpreadable::Protocol),
+    }
+    let keys = Sessions::<F>::keys(plan, session).ok_or(NotSpreadable::NoReal)?;
+    let old = keys[direction as usize].ok_or(NotSpreadable::OneWay)?;
+    let becomes = Sessions::<F>::translated(plan, session, direction, &old);
+    let (new, forwarding) = becomes.ok_or(NotSpreadable::NoReal)?;
+    if forwarding.has_remote() {
+        return Err(NotSpreadable::SourceNat);
+    }
+    if F::crosses(&old, &new) {
+        return Err(NotSpreadable::Translated);
+    }
+    let service = plan.service_of(session).and_then(|id| plan.service(id));
+    if service.is_none_or(|service| service.client_address != ClientAddress::Hidden) {
+        return Err(NotSpreadable::ClientAddress);
+    }
+    Ok((old, new, forwarding))
+}
+
+/// A tuple of IPv4 addresses, in whichever table.
+fn as_v4<F: Family>(tuple: &Tuple<F::Addr>) -> Option<Tuple<u32>> {
+    match (F::to_ip(tuple.src), F::to_ip(tuple.dst)) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let Tuple { sport, dport, protocol, .. } = *tuple;
+            Some(Tuple { src: src.to_bits(), dst: dst.to_bits(), sport, dport, protocol })
+        }
+        _ => None,
+    }
+}
+
+/// A tuple in the extended table's form.
+fn as_v6<F: Family>(tuple: &Tuple<F::Addr>) -> Tuple<u128> {
+    tuple.map(|address| match F::to_ip(address) {
+        IpAddr::V4(v4) => mapped(v4.to_bits()),
+        IpAddr::V6(v6) => v6.to_bits(),
+    })
+}
+
+impl Path {
+    /// Freezes a flow, if its session is here and its packets can be rewritten by any worker.
+    ///
+    /// # Errors
+    /// Why they cannot be.
+    pub fn freeze(
+        &self,
+        view: View<'_>,
+        now: Time,
+        name: &FlowName,
+    ) -> Result<FlowRewrite, NotSpreadable> {
+        let direction = name.direction;
+        if let Some(id) = find(&self.v4, view.plan, name) {
+            return self.v4.freeze(view, now, Flow::new(id, direction));
+        }
+        let id = find(&self.extended, view.plan, name).ok_or(NotSpreadable::NoSession)?;
+        self.extended.freeze(view, now, Flow::new(id, direction))
+    }
+
+    /// Takes the packets of a flow out of a burst that a port received, and gives them away in
+    /// their order, each with its place in the burst. With `hold` none is plain. `true` if none
+    /// will be plain any more until the flow is frozen again, and what was given away has come
+    /// through: the session may have changed.
+    pub fn deal<B: Frame>(
+        &mut self,
+        view: View<'_>,
+        now: Time,
+        port: PortId,
+        (frozen, hold): (&FlowRewrite, bool),
+        burst: &mut ArrayVec<B, BURST>,
+        mut give: impl FnMut(Dealt, usize, B),
+    ) -> bool {
+        let Self { shared, v4, extended, .. } = self;
+        let is_still = match frozen.wide {
+            false => v4.is_still(view.plan, now, frozen),
+            true => extended.is_still(view.plan, now, frozen),
+        };
+        let (hop, real) = (&frozen.hop, frozen.real);
+        let room = match frozen.tunnel {
+            Some(_) => tunnel::room(&shared.paths, view.plan, real, hop.mtu, now),
+            None => hop.mtu,
+        };
+        let mut marks = [Marks::default(); 2];
+        let (flow, frames) =
+            ((frozen, hold || !is_still, room), (view.fib.own_macs(port), burst.as_slice()));
+        let ends = match frozen.wide {
+            false => v4.mark(shared, now, flow, frames, &mut marks),
+            true => extended.mark(shared, now, flow, frames, &mut marks),
+        };
+        let [plain, owners] = marks;
+        let all: Marks = std::array::from_fn(|word| plain[word] | owners[word]);
+        if all == Marks::default() {
+            return ends;
+        }
+        let mut places = (0..burst.len()).filter(|at| all[at / 64] >> (at % 64) & 1 == 1);
+        part(burst, &all, |frames| {
+            for (frame, at) in frames.zip(&mut places) {
+                let is_plain = plain[at / 64] >> (at % 64) & 1 == 1;
+                give(if is_plain { Dealt::Plain } else { Dealt::Owners }, at, frame);
+            }
+        });
+        ends
+    }
+
+    /// Whether a flow's session still is what was frozen.
+    pub fn is_still(&self, view: View<'_>, now: Time, frozen: &FlowRewrite) -> bool {
+        match frozen.wide {
+            false => self.v4.is_still(view.plan, now, frozen),
+            true => self.extended.is_still(view.plan, now, frozen),
+        }
+    }
+}
+
+/// The session of a flow.
+fn find<F: Parse>(engine: &Engine<F>, plan: &Plan, name: &FlowName) -> Option<u32> {
+    let FlowName { protocol, client, virtual_, .. } = *name;
+    let (src, dst) = (F::from_ip(client.0)?, F::from_ip(virtual_.0)?);
+    let tuple = Tuple { src, dst, sport: client.1, dport: virtual_.1, protocol };
+    let hash = engine.sessions.hash(&tuple);
+    engine.sessions.find(plan, hash, &tuple).map(|flow| flow.id())
+}

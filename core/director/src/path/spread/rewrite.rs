@@ -1,0 +1,228 @@
+//! One direction of a session, frozen: all that turns a plain packet of it into what leaves.
+//!
+//! It names no session and no plan, so any worker may apply it, to packets that the session's owner
+//! has found to be plain ([`FlowRewrite::look`]). It says what the general path would do with such
+//! a packet, by the same functions.
+
+use crate::encap::Encap;
+use crate::family::Tuple;
+use crate::fib::macs::OwnMacs;
+use crate::fib::{Hop, PortId};
+use crate::frame::{Checked, Frame};
+use crate::path::parse::tcp_segment;
+use crate::path::{Verdict, rewrite};
+use crate::plan::RealId;
+use crate::reason::Reason;
+use crate::session::Flow;
+use crate::track::Segment;
+use rewrite::Change;
+use sluice_wire::ethernet::{self, HEADER};
+use sluice_wire::{checksum, ipv4, ipv6, tcp, udp};
+use std::net::IpAddr;
+
+const L4_V4: usize = HEADER + ipv4::HEADER;
+const L4_V6: usize = HEADER + ipv6::HEADER;
+/// Addresses and ports lie together in both versions, where there are no options.
+const KEY_V4: usize = HEADER + ipv4::SOURCE;
+const KEY_V6: usize = HEADER + ipv6::SOURCE;
+/// Bytes that each plain packet has at least.
+const HEAD_V4: usize = L4_V4 + udp::HEADER;
+const HEAD_V6: usize = L4_V6 + udp::HEADER;
+
+/// What a packet of a flow becomes, whichever worker does it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowRewrite {
+    pub(super) ends: Ends,
+    /// Where it goes.
+    pub(super) hop: Hop,
+    pub(super) tunnel: Option<Tunnel>,
+    pub(super) real: RealId,
+    /// Which session of which table.
+    pub(super) flow: Flow,
+    pub(super) wide: bool,
+}
+
+/// Addresses and ports before and after, of packets of either version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    V4 { old: Tuple<u32>, key: [u8; 12], change: Change<u32> },
+    V6 { old: Tuple<u128>, key: [u8; 36], change: Change<u128> },
+}
+
+impl Ends {
+    pub fn v4(old: &Tuple<u32>, new: &Tuple<u32>) -> Self {
+        let mut key = [0; 12];
+        key[..4].copy_from_slice(&old.src.to_be_bytes());
+        key[4..8].copy_from_slice(&old.dst.to_be_bytes());
+        key[8..].copy_from_slice(&ports(old));
+        Self::V4 { old: *old, key, change: Change::v4(old, new) }
+    }
+
+    pub fn v6(old: &Tuple<u128>, new: &Tuple<u128>) -> Self {
+        let mut key = [0; 36];
+        key[..16].copy_from_slice(&old.src.to_be_bytes());
+        key[16..32].copy_from_slice(&old.dst.to_be_bytes());
+        key[32..].copy_from_slice(&ports(old));
+        Self::V6 { old: *old, key, change: Change::v6(old, new) }
+    }
+}
+
+fn ports<A>(tuple: &Tuple<A>) -> [u8; 4] {
+    let ([a, b], [c, d]) = (tuple.sport.to_be_bytes(), tuple.dport.to_be_bytes());
+    [a, b, c, d]
+}
+
+/// An outer header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tunnel {
+    pub encap: Encap,
+    pub from: IpAddr,
+    pub to: IpAddr,
+    pub hash: u64,
+}
+
+/// What a frame is to a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// None of its packets.
+    Other,
+    /// One that any worker may rewrite: its length in bytes, and what tracking needs of it.
+    Plain(u16, Segment),
+    /// One that the owner has to look at.
+    Odd,
+}
+
+impl FlowRewrite {
+    /// The port that its packets leave by.
+    pub const fn port(&self) -> PortId {
+        self.hop.port
+    }
+
+    /// Rewrites a frame that the owner has found plain: [`Verdict::Tx`], or a drop for want of
+    /// headroom.
+    #[inline]
+    pub fn apply<B: Frame>(&self, frame: &mut B) -> Verdict {
+        match &self.ends {
+            Ends::V4 { change, .. } => change.write(frame.bytes_mut(), (HEADER, L4_V4)),
+            Ends::V6 { change, .. } => change.write(frame.bytes_mut(), (HEADER, L4_V6)),
+        }
+        if let Some(Tunnel { encap, from, to, hash }) = &self.tunnel
+            && rewrite::encapsulate(frame, HEADER, encap, (*from, *to, *hash)).is_none()
+        {
+            return Verdict::Drop(Reason::Headroom);
+        }
+        rewrite::link(frame, HEADER as u8, &self.hop)
+    }
+
+    /// What a frame that came by a port with these addresses is to the flow, when the way takes
+    /// packets of `room` bytes.
+    #[inline(always)]
+    pub(super) fn look<B: Frame>(&self, frame: &B, macs: &OwnMacs, room: u16) -> Look {
+        let bytes = frame.bytes();
+        let (protocol, length) = match &self.ends {
+            Ends::V4 { old, key, .. } => {
+                let Some(head) = bytes.first_chunk::<HEAD_V4>() else { return Look::Other };
+                // No tag, no options, no fragment.
+                let is_usual = head[12..15] == [8, 0, 0x45] && head[20] & 0x3f | head[21] == 0;
+                if !is_usual {
+                    return self.look_closely(bytes);
+                }
+                if head[KEY_V4..KEY_V4 + 12] != *key || head[HEADER + 9] != old.protocol {
+                    return Look::Other;
+                }
+                let header = head[HEADER..].first_chunk::<{ ipv4::HEADER }>();
+                let Some(header) = header else { return Look::Other };
+                let good = frame.rx_checksum().ip == Checked::Good;
+                if !good && !checksum::ipv4_header_ok(header) || header[ipv4::TTL] <= 1 {
+                    return Look::Odd;
+                }
+                (old.protocol, u16::from_be_bytes([header[2], header[3]]))
+            }
+            Ends::V6 { old, key, .. } => {
+                let Some(head) = bytes.first_chunk::<HEAD_V6>() else { return Look::Other };
+                if head[12..14] != ethernet::IPV6.to_be_bytes() || head[14] >> 4 != 6 {
+                    return self.look_closely(bytes);
+                }
+                let next = head[HEADER + ipv6::NEXT_HEADER];
+                if next != old.protocol {
+                    let has_none = matches!(next, ipv4::TCP | ipv4::UDP | ipv6::ICMPV6);
+                    return if has_none { Look::Other } else { self.look_closely(bytes) };
+                }
+                if head[KEY_V6..KEY_V6 + 36] != *key {
+                    return Look::Other;
+                }
+                let payload = u16::from_be_bytes([head[HEADER + 4], head[HEADER + 5]]);
+                let Some(length) = payload.checked_add(ipv6::HEADER as u16) else {
+                    return Look::Odd;
+                };
+                if head[HEADER + ipv6::HOP_LIMIT] <= 1 {
+                    return Look::Odd;
+                }
+                (old.protocol, length)
+            }
+        };
+        let odd = length > room
+            || frame.segment_size() != 0
+            || frame.rx_checksum().l4 == Checked::Bad
+            || !macs.take(bytes);
+        if odd {
+            return Look::Odd;
+        }
+        self.transport(bytes, protocol, length).unwrap_or(Look::Odd)
+    }
+
+    /// A packet of so many bytes whose network header is plain; `None` if it is malformed.
+    #[inline(always)]
+    fn transport(&self, bytes: &[u8], protocol: u8, length: u16) -> Option<Look> {
+        let l4 = if matches!(self.ends, Ends::V4 { .. }) { L4_V4 } else { L4_V6 };
+        let segment = bytes.get(l4..HEADER + usize::from(length))?;
+        if protocol == ipv4::UDP {
+            udp::Header::parse(segment)?;
+            return Some(Look::Plain(length, Segment::default()));
+        }
+        let header = tcp::Header::parse(segment)?;
+        let data = segment.len() - header.header_len();
+        Some(Look::Plain(length, tcp_segment(header, data)))
+    }
+
+    /// The same for a frame that is not as plain ones are: with a tag, options, extension headers,
+    /// or a fragment.
+    #[cold]
+    #[inline(never)]
+    fn look_closely(&self, bytes: &[u8]) -> Look {
+        if self.has(bytes).unwrap_or(false) { Look::Odd } else { Look::Other }
+    }
+
+    /// Whether a frame of any form is of the flow. A later fragment has no ports: it is if it is
+    /// of the two addresses.
+    fn has(&self, bytes: &[u8]) -> Option<bool> {
+        let payload = ethernet::payload(bytes)?;
+        let packet = bytes.get(payload.offset..)?;
+        match &self.ends {
+            Ends::V4 { old, .. } if payload.ethertype == ethernet::IPV4 => {
+                let header = ipv4::Header::parse(packet).ok()?;
+                let same = (header.source(), header.destination()) == (old.src, old.dst);
+                let offset = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff;
+                let at = (header.header_len(), header.protocol(), offset != 0);
+                Some(same && is_its(packet, at, old))
+            }
+            Ends::V6 { old, .. } if payload.ethertype == ethernet::IPV6 => {
+                let header = ipv6::Header::parse(packet).ok()?;
+                if (header.source(), header.destination()) != (old.src, old.dst) {
+                    return Some(false);
+                }
+                let upper = ipv6::walk(packet).ok()?;
+                let later = upper.fragment.is_some_and(|fragment| fragment.offset != 0);
+                Some(is_its(packet, (upper.offset, upper.protocol, later), old))
+            }
+            _ => Some(false),
+        }
+    }
+}
+
+/// Whether a packet between the right addresses has the right protocol and ports, as far as it has
+/// any.
+fn is_its<A>(packet: &[u8], (at, protocol, later): (usize, u8, bool), old: &Tuple<A>) -> bool {
+    let same = || packet.get(at..at + 4) == Some(&ports(old));
+    protocol == old.protocol && (later || same())
+}
