@@ -18,6 +18,7 @@ mod doctor;
 mod dpvs_script;
 mod dual_stack;
 mod ecmp;
+mod elephants;
 mod failover;
 mod fast_open;
 mod fixture;

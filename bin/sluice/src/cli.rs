@@ -4,6 +4,7 @@ pub mod capacity;
 pub mod desired;
 #[cfg(test)]
 mod documents;
+pub mod elephants;
 pub mod events;
 pub mod ha;
 pub mod import;
@@ -252,7 +253,11 @@ pub enum Command {
         interval: f64,
     },
     /// The sessions with the most traffic, with their rates over the last second
+    #[command(args_conflicts_with_subcommands = true, after_help = elephants::EXAMPLES)]
     Elephants {
+        /// Spreads a flow over several workers, or gathers it in.
+        #[command(subcommand)]
+        doing: Option<elephants::Doing>,
         /// How to ask.
         #[command(flatten)]
         asking: Asking,
@@ -354,6 +359,7 @@ impl Command {
             Self::Real(real) => matches!(real, Real::Show { .. }),
             Self::Pool(pool) => matches!(pool, Pool::Show(_)),
             Self::Ha { doing, .. } => doing.is_none(),
+            Self::Elephants { doing, .. } => doing.is_none(),
             Self::Dpip { .. } | Self::Import(_) | Self::Ipvsadm { .. } => false,
             Self::Capacity(_)
             | Self::Replay(_)

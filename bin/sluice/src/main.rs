@@ -12,6 +12,7 @@ mod complete;
 mod desired;
 mod doctor;
 mod dpip;
+mod elephants;
 mod events;
 mod failure;
 mod ha;
@@ -168,6 +169,7 @@ fn with_director(command: Command, socket: &Socket) -> Result<ExitCode, Box<dyn 
     match command {
         Command::Sessions { kill: Some(doing), .. } => kill::run(doing, socket),
         Command::Ha { doing: Some(doing), .. } => ha::run(&doing, socket),
+        Command::Elephants { doing: Some(doing), .. } => elephants::run(doing, socket),
         Command::Events(command) => events::run(&command, socket),
         Command::Config(command) => desired::config(command, socket),
         Command::Service(command) => desired::service(command, socket),
@@ -243,7 +245,7 @@ fn shown(command: Command, socket: &Socket) -> Result<Shown, Box<dyn Error>> {
                 Ok(show::stages(&before, &client.stages()?, interval))
             })
         }
-        Command::Elephants { asking, limit } => {
+        Command::Elephants { doing: _, asking, limit } => {
             answer(&client(&asking), &asking, &Resource::Elephants(limit), |client| {
                 Ok(show::elephants(&client.elephants(limit)?, Output::width()))
             })

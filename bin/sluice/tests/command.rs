@@ -167,7 +167,7 @@ fn elephants(limit: u32) -> Elephants {
     let rate = Rate { packets_per_s: 1_500_000, bytes_per_s: 90_000_000 };
     let session = sessions(1).sessions[0].clone();
     let elephant = Elephant { session, inbound: rate, outbound: Rate::default(), samples: 11_718 };
-    Elephants { elephants: vec![elephant; limit as usize] }
+    Elephants { elephants: vec![elephant; limit as usize], spread: Vec::new() }
 }
 
 /// Answers everything but `ports`.

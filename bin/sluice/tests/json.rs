@@ -26,6 +26,8 @@ const LINES: &[&str] = &[
     "events",
     "stages",
     "elephants",
+    "elephants pin udp 198.51.100.48:4000 198.51.100.200:53",
+    "elephants unpin udp 198.51.100.48:4000 198.51.100.200:53",
     "config check missing.toml",
     "config show",
     "config diff missing.toml",

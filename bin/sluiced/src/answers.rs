@@ -39,6 +39,9 @@ impl Daemon {
             }
             Call::Ha(reply) => drop(reply.send(self.ha())),
             Call::Drain { draining, by, reply } => drop(reply.send(self.drain(draining, by))),
+            Call::Pin { flow, pinned, by, reply } => {
+                drop(reply.send(self.pin(&flow, pinned, by)));
+            }
             Call::Look(kind, request, reply) => {
                 let (ports, workers) = (report::port_names(&data.ports), data.crew.inboxes());
                 self.operator.capture_points.start((kind, &request), ports, workers, reply);
@@ -90,8 +93,8 @@ impl Daemon {
                 drop(reply.send(report::stages(&data.crew, &data.crew.reports())));
             }
             Call::Elephants(limit, reply) => {
-                let found = data.crew.elephants(limit as usize);
-                drop(reply.send(report::elephants(plan, found, limit as usize)));
+                let (found, spread) = (data.crew.elephants(limit as usize), self.spread_flows());
+                drop(reply.send(report::elephants(plan, found, limit as usize, spread)));
             }
             Call::Health(reply) => drop(reply.send(self.health.shown(config, plan))),
             Call::Drops(reply) => {

@@ -6,9 +6,12 @@ use crate::queues::PortQueue;
 use crate::wiring;
 use sluice_config::{Config, Idle};
 use sluice_director::fib::PortId;
-use sluice_director::path::{Batch, Elephant, PathConfig, RegionError, Restored};
+use sluice_director::path::{
+    Batch, Elephant, FlowName, NotSpreadable, PathConfig, RegionError, Restored,
+};
 use sluice_director::spec::NetworkId;
 use sluice_dpdk::{Eal, Mbuf, WorkerThread};
+use sluice_worker::spread::{Refused, SpreadOrder, SpreadRequest, Spreading};
 use sluice_worker::{
     Clock, Event, Inbox, Message, Published, Report, Rings, Wake, Worker, WorkerConfig,
 };
@@ -225,6 +228,54 @@ impl Crew {
             all.into_iter().map(move |elephant| (worker, elephant))
         });
         found.collect()
+    }
+
+    /// Has the worker that owns a flow's session spread it; gives its number.
+    ///
+    /// # Errors
+    /// Why none does: what the owner says, if there is one.
+    pub fn spread(&self, order: SpreadOrder) -> Result<u16, Refused> {
+        let (sender, answers) = channel();
+        for member in &self.members {
+            let request = SpreadRequest::Begin(order, sender.clone());
+            member.inbox.send(Message::Spread(request));
+        }
+        drop(sender);
+        let mut refused = Refused::Flow(NotSpreadable::NoSession);
+        for (worker, answer) in collect(&answers, self.members.len()) {
+            match answer {
+                Ok(()) => return Ok(worker),
+                Err(Refused::Flow(NotSpreadable::NoSession)) => {}
+                Err(why) => refused = why,
+            }
+        }
+        Err(refused)
+    }
+
+    /// Has a flow spread no more. `false` if it was not.
+    pub fn gather_in(&self, network: NetworkId, flow: FlowName) -> bool {
+        let (sender, answers) = channel();
+        for member in &self.members {
+            let request = SpreadRequest::End(network, flow, sender.clone());
+            member.inbox.send(Message::Spread(request));
+        }
+        drop(sender);
+        collect(&answers, self.members.len()).contains(&true)
+    }
+
+    /// The flows that are spread, each with the worker that owns it.
+    pub fn spreading(&self) -> Vec<(u16, Spreading)> {
+        let (sender, answers) = channel();
+        for member in &self.members {
+            member.inbox.send(Message::Spread(SpreadRequest::List(sender.clone())));
+        }
+        drop(sender);
+        let mut all = collect(&answers, self.members.len());
+        all.sort_by_key(|(worker, _)| *worker);
+        let of = |(worker, flows): (u16, Vec<Spreading>)| {
+            flows.into_iter().map(move |flow| (worker, flow))
+        };
+        all.into_iter().flat_map(of).collect()
     }
 
     /// Ends of the workers' mailboxes, by number.

@@ -94,6 +94,7 @@ pub(crate) struct Operator {
     pub server: Server,
     pub capture_points: CapturePoints,
     pub samples: Samples,
+    pub policy: crate::spreading::Policy,
     pub recent_work: RecentWork,
     pub figures: ipvs::Figures,
     pub refused_events: ipvs::RefusedEvents,
@@ -140,6 +141,7 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
             server,
             capture_points: CapturePoints::default(),
             samples,
+            policy: crate::spreading::Policy::default(),
             recent_work: RecentWork::default(),
             figures: ipvs::Figures::default(),
             refused_events: ipvs::RefusedEvents::default(),
@@ -323,6 +325,7 @@ impl Daemon {
         }
         self.health.look_at(&total);
         self.dataplane.ports.steer(&self.dataplane.plan, self.kernel.mirror.state(), &total);
+        self.spread_elephants();
         self.take_figures(&reports);
         self.measure(reports, total);
     }
@@ -381,7 +384,12 @@ impl Daemon {
     }
 
     fn obey(&mut self, event: Event) {
-        let Event::Resolve(network, link, address) = event;
+        let (network, link, address) = match event {
+            Event::Resolve(network, link, address) => (network, link, address),
+            Event::SpreadEnded(network, flow, why) => {
+                return self.spread_ended(network, &flow, why);
+            }
+        };
         let Some(ifindex) = self.kernel.networks.ifindex(network, link) else { return };
         if let Err(error) = self.kernel.mirror.resolve(ifindex, address) {
             debug!(%address, %error, "cannot have a neighbour resolved");

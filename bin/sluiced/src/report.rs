@@ -94,8 +94,14 @@ pub fn stages(crew: &Crew, reports: &[Report]) -> model::Stages {
     model::Stages { ticks_per_s, workers: reports.iter().map(of).collect() }
 }
 
-/// The sessions with the most traffic of all workers, `limit` of them.
-pub fn elephants(plan: &Plan, found: Vec<(u16, Elephant)>, limit: usize) -> model::Elephants {
+/// The sessions with the most traffic of all workers, `limit` of them, and the flows that are
+/// spread.
+pub fn elephants(
+    plan: &Plan,
+    found: Vec<(u16, Elephant)>,
+    limit: usize,
+    spread: Vec<model::SpreadFlow>,
+) -> model::Elephants {
     let rate = |elephant: &Elephant, direction: Direction| model::Rate {
         packets_per_s: elephant.packets_per_s[direction as usize],
         bytes_per_s: elephant.bytes_per_s[direction as usize],
@@ -113,7 +119,7 @@ pub fn elephants(plan: &Plan, found: Vec<(u16, Elephant)>, limit: usize) -> mode
         std::cmp::Reverse(one.inbound.packets_per_s + one.outbound.packets_per_s)
     });
     elephants.truncate(limit);
-    model::Elephants { elephants }
+    model::Elephants { elephants, spread }
 }
 
 /// Sessions of all workers together.

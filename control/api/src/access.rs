@@ -24,10 +24,12 @@ use crate::tokens::{Role, Tokens};
 /// What anybody may ask for.
 const OPEN: [&str; 1] = ["/healthz"];
 /// What `operate` may do besides looking: method and route.
-const OPERATED: [(Method, &str); 4] = [
+const OPERATED: [(Method, &str); 6] = [
     (Method::PATCH, "/v1/config/services/{name}/reals/{real}"),
     (Method::POST, "/v1/config/reload"),
     (Method::POST, "/v1/ha/drain"),
+    (Method::POST, "/v1/elephants/pin"),
+    (Method::POST, "/v1/elephants/unpin"),
     (Method::DELETE, "/v1/sessions"),
 ];
 /// What takes the role of looking though it is no `GET`: what is asked for says whether more.
@@ -228,6 +230,8 @@ mod tests {
             (Method::DELETE, real, Some(Role::Admin)),
             (Method::POST, "/v1/config/reload", Some(Role::Operate)),
             (Method::POST, "/v1/ha/drain", Some(Role::Operate)),
+            (Method::POST, "/v1/elephants/pin", Some(Role::Operate)),
+            (Method::POST, "/v1/elephants/unpin", Some(Role::Operate)),
             (Method::POST, "/v1/config/rollback", Some(Role::Admin)),
             (Method::POST, "/v1/ipvs", Some(Role::Read)),
             (Method::DELETE, "/v1/sessions", Some(Role::Operate)),

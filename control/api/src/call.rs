@@ -8,8 +8,8 @@ use sluice_state::{Applied, Author, Entry, Epoch, Key, Refusal, Request, View};
 
 use crate::look::{LookRefusal, Pieces};
 use crate::model::{
-    Drops, Elephants, Ha, Health, HistoryPage, Killed, Networks, Ports, Rates, RatesQuery,
-    Services, Sessions, Stages, Status,
+    Drops, Elephants, FlowPin, Ha, Health, HistoryPage, Killed, Networks, Ports, Rates, RatesQuery,
+    Services, Sessions, SpreadFlows, Stages, Status,
 };
 use crate::model::{LookKind, LookRequest};
 use crate::query::SessionQuery;
@@ -85,6 +85,17 @@ pub enum Call {
     Stages(Reply<Stages>),
     /// At most so many of the sessions with the most traffic.
     Elephants(u32, Reply<Elephants>),
+    /// A flow is to be spread over several workers, or no more.
+    Pin {
+        /// Which.
+        flow: FlowPin,
+        /// Whether it is to be.
+        pinned: bool,
+        /// Who asks.
+        by: Author,
+        /// For those that are spread then, or why it cannot be.
+        reply: Reply<Result<SpreadFlows, String>>,
+    },
     /// Look at packets.
     Look(LookKind, LookRequest, Reply<Result<Pieces, LookRefusal>>),
     /// The page for Prometheus.

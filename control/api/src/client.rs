@@ -25,8 +25,8 @@ use crate::events::EventQuery;
 use sluice_state::{Epoch, View};
 
 use crate::model::{
-    Drops, Elephants, Events, Ha, HaDrain, Health, HistoryPage, Killed, Ports, Rates, RatesQuery,
-    Services, Sessions, Stages, Status,
+    Drops, Elephants, Events, FlowPin, Ha, HaDrain, Health, HistoryPage, Killed, Ports, Rates,
+    RatesQuery, Services, Sessions, SpreadFlows, Stages, Status,
 };
 use crate::problem::{MEDIA_TYPE, Problem};
 use crate::query::SessionQuery;
@@ -293,6 +293,17 @@ impl Client {
     /// See [`Self::text`].
     pub fn elephants(&self, limit: u32) -> Result<Elephants, ApiError> {
         self.get(&Resource::Elephants(limit))
+    }
+
+    /// Has a flow spread over several workers, or gathered in again; gives those that are spread.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn pin(&self, flow: &FlowPin, pinned: bool) -> Result<SpreadFlows, ApiError> {
+        let body = serde_json::to_string(flow).unwrap_or_default();
+        let path = if pinned { "/v1/elephants/pin" } else { "/v1/elephants/unpin" };
+        let text = self.make(Request::post(path), body)?;
+        serde_json::from_str(&text).map_err(|error| self.strange(error))
     }
 
     /// Part of the last hour.

@@ -13,6 +13,7 @@ mod look;
 mod network;
 mod rates;
 mod session;
+mod spread;
 
 use std::path::PathBuf;
 
@@ -37,6 +38,7 @@ pub use look::{
 pub use network::{Network, Networks};
 pub use rates::{RateColumns, Rates, RatesQuery, WorkerRates};
 pub use session::{Killed, Session, SessionState, Sessions};
+pub use spread::{FlowDirection, FlowPin, SpreadFlow, SpreadFlows};
 
 /// The director as a whole: `GET /v1/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -209,6 +209,11 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, "busy", "Busy", detail)
     }
 
+    /// A flow is not spread, or not to be.
+    pub(crate) fn not_spread(why: &str) -> Self {
+        Self::new(StatusCode::CONFLICT, "not-spread", "Not spread", why)
+    }
+
     /// The daemon did not answer in time.
     pub(crate) fn no_answer(after_s: f64) -> Self {
         let detail = format!(

@@ -7,6 +7,7 @@ mod ipvs;
 mod measures;
 mod networks;
 mod sessions;
+mod spread;
 mod whoami;
 
 pub(crate) use events::FOLLOWERS;
@@ -25,15 +26,15 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::access::{self, Gate};
 use crate::call::{Call, Reply};
 use crate::events::EventLog;
-use crate::model::{Alive, Elephants, Health, Network, Ports, Services, Stages, Status};
+use crate::model::{Alive, Health, Network, Ports, Services, Stages, Status};
 use crate::openapi;
 use crate::origin;
 use crate::problem::Problem;
-use crate::query::{WrongValue, parse_limit};
+use crate::query::WrongValue;
 use crate::repeat::{self, Repeats};
 
 /// Every resource.
-pub(crate) const PATHS: [&str; 25] = [
+pub(crate) const PATHS: [&str; 27] = [
     "/v1/status",
     "/v1/services",
     "/v1/sessions",
@@ -59,6 +60,8 @@ pub(crate) const PATHS: [&str; 25] = [
     "/v1/ha",
     "/v1/ha/drain",
     "/v1/networks",
+    "/v1/elephants/pin",
+    "/v1/elephants/unpin",
 ];
 /// Names that a message lists before it says how many more there are.
 const NAMES_LISTED: usize = 20;
@@ -102,7 +105,7 @@ pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
         ports_path,
         _,
         stages_path,
-        elephants_path,
+        _,
         health_path,
         events_path,
         ..,
@@ -115,7 +118,7 @@ pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
         .route(sessions_path, sessions)
         .route(ports_path, get(ports))
         .route(stages_path, get(stages))
-        .route(elephants_path, get(elephants))
+        .merge(spread::router(&desk))
         .merge(config::router(&desk))
         .merge(crate::look::router())
         .merge(measures::router())
@@ -168,20 +171,6 @@ async fn stages(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Stages>
 async fn health(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Health> {
     no_parameters(query.as_deref())?;
     desk.ask(Call::Health).await.map(Json)
-}
-
-async fn elephants(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Elephants> {
-    let mut limit = Elephants::DEFAULT_LIMIT;
-    for (parameter, value) in pairs(query.as_deref()) {
-        match &*parameter {
-            "limit" => {
-                let wrong = |wrong| Problem::wrong_value("limit", wrong);
-                limit = parse_limit(&value, Elephants::MAX_LIMIT).map_err(wrong)?;
-            }
-            other => return Err(Problem::unknown_parameter(other, &["limit"])),
-        }
-    }
-    desk.ask(|reply| Call::Elephants(limit, reply)).await.map(Json)
 }
 
 /// All services, or those that `name` names, or those of a network, in the order of the

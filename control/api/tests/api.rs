@@ -192,7 +192,7 @@ fn answer(call: Call) {
         Call::Stages(reply) => reply.send(stages()).is_ok(),
         Call::Elephants(limit, reply) => {
             let elephants = vec![elephant(); limit.min(3) as usize];
-            reply.send(Elephants { elephants }).is_ok()
+            reply.send(Elephants { elephants, spread: Vec::new() }).is_ok()
         }
         Call::Health(reply) => reply.send(health()).is_ok(),
         // The desired state has tests of its own.

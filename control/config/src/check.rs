@@ -7,6 +7,7 @@ mod addresses;
 mod announce;
 mod api;
 mod clients;
+mod elephants;
 mod health;
 mod ipvs;
 mod live;
@@ -67,6 +68,7 @@ pub(crate) fn errors(config: &Config, bounds: &Bounds, report: &mut Report) {
     let networks = networks::check(config, bounds, report);
     ports::check(config, bounds, report);
     announce::check(config, report);
+    elephants::check(config, report);
     let local = addresses::check_pools(config, bounds, &networks, report);
     snat::check(config, report);
     services::check(config, bounds, (&networks, &local), report);

@@ -40,8 +40,9 @@ pub use errors::{ConfigErrors, Diagnostic, Fault, Severity};
 pub use ipvs::{Ipvs, MarkDestination};
 pub use json_schema::json_schema;
 pub use model::{
-    Announce, Api, Config, Director, HugePages, Icmp, Idle, Ipip, IsolatedNetwork, Limits,
-    LogFormat, LogLevel, Metrics, Neighbour, Pool, Port, Route, SessionSync, Snat, Tcp,
+    Announce, Api, Config, Director, Elephants, HugePages, Icmp, Idle, Ipip, IsolatedNetwork,
+    Limits, LogFormat, LogLevel, Metrics, Neighbour, Pool, Port, Route, SessionSync, Snat,
+    Spreading, Tcp,
 };
 pub use parse::Loaded;
 pub use sluice_director::spec::{

@@ -29,6 +29,8 @@ pub struct Config {
     pub tcp: Tcp,
     /// `[icmp]`: errors that the director sends by itself.
     pub icmp: Icmp,
+    /// `[elephants]`: flows that several workers process.
+    pub elephants: Elephants,
     /// `[ipip]`: outer source addresses.
     pub ipip: Ipip,
     /// `[metrics]`: what is shown to Prometheus.
@@ -246,6 +248,35 @@ pub struct Icmp {
     pub errors_per_s: u32,
     /// The answer to a new connection that is refused.
     pub refused: Refusal,
+}
+
+/// `[elephants]`: flows that several workers process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elephants {
+    /// Who may spread a flow.
+    pub mode: Spreading,
+    /// Packets a second above which the director does; 0 disregards them.
+    pub packets_per_s: u64,
+    /// Bits a second above which it does; 0 disregards them.
+    pub bits_per_s: u64,
+    /// Seconds below half of that after which it ends.
+    pub leave_after_s: u32,
+    /// Flows that the director spreads at a time.
+    pub max_flows: usize,
+    /// Workers for each of them; 0 for all.
+    pub workers: u16,
+}
+
+/// Who may spread a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spreading {
+    /// Nobody.
+    Off,
+    /// An operator.
+    #[default]
+    Observe,
+    /// The director, too.
+    Spread,
 }
 
 /// `[ipip]`: outer source addresses of packets to real servers of that mode.

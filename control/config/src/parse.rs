@@ -22,13 +22,13 @@ use crate::read::Table;
 use crate::report::{Origin, Report};
 use crate::schema::Key;
 use crate::schema::keys::{
-    self, FILE, announce, director, icmp, ipip, limits, metrics, neighbour, network, pool, port,
-    route, snat, tcp, timeouts,
+    self, FILE, announce, director, elephants, icmp, ipip, limits, metrics, neighbour, network,
+    pool, port, route, snat, tcp, timeouts,
 };
 use crate::words::SnatProtocol;
 use crate::{
-    AddressRange, Announce, Config, ConfigErrors, Device, Director, Document, Icmp, Ipip,
-    IsolatedNetwork, Limits, Mac, Metrics, Neighbour, Pool, Port, Prefix, Route, Snat, Tcp,
+    AddressRange, Announce, Config, ConfigErrors, Device, Director, Document, Elephants, Icmp,
+    Ipip, IsolatedNetwork, Limits, Mac, Metrics, Neighbour, Pool, Port, Prefix, Route, Snat, Tcp,
     check as rules, document, syntax,
 };
 use values::{
@@ -130,6 +130,7 @@ pub(crate) fn read(file: Table<'_>, report: &mut Report) -> Config {
     let limits = file.one(&limits::SECTION, report);
     let tcp = file.one(&tcp::SECTION, report);
     let icmp = file.one(&icmp::SECTION, report);
+    let elephants = file.one(&elephants::SECTION, report);
     let ipip = file.one(&ipip::SECTION, report);
     let metrics = file.one(&metrics::SECTION, report);
     let announce = file.one(&announce::SECTION, report);
@@ -145,6 +146,14 @@ pub(crate) fn read(file: Table<'_>, report: &mut Report) -> Config {
         tcp: Tcp {
             no_session: tcp.word(&tcp::NO_SESSION, report),
             accept_mid_stream: tcp.boolean(&tcp::ACCEPT_MID_STREAM, report),
+        },
+        elephants: Elephants {
+            mode: elephants.word(&elephants::MODE, report),
+            packets_per_s: elephants.integer(&elephants::PACKETS_PER_S, report),
+            bits_per_s: elephants.integer(&elephants::BITS_PER_S, report),
+            leave_after_s: elephants.integer(&elephants::LEAVE_AFTER_S, report),
+            max_flows: elephants.integer(&elephants::MAX_FLOWS, report),
+            workers: elephants.integer(&elephants::WORKERS, report),
         },
         icmp: Icmp {
             errors_per_s: icmp.integer(&icmp::ERRORS_PER_S, report),

@@ -20,6 +20,8 @@ pub(crate) enum Place {
     Timeouts,
     /// `[tcp]`
     Tcp,
+    /// `[elephants]`
+    Elephants,
     /// `[icmp]`
     Icmp,
     /// `[ipip]`
@@ -122,6 +124,7 @@ impl fmt::Display for Path {
             Place::Limits => write!(out, "limits")?,
             Place::Timeouts => write!(out, "timeouts")?,
             Place::Tcp => write!(out, "tcp")?,
+            Place::Elephants => write!(out, "elephants")?,
             Place::Icmp => write!(out, "icmp")?,
             Place::Ipip => write!(out, "ipip")?,
             Place::Metrics => write!(out, "metrics")?,

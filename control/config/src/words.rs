@@ -5,7 +5,9 @@ use sluice_director::spec::{
     Scheduling,
 };
 
-use crate::{CheckKind, HugePages, Idle, Initial, LogFormat, LogLevel, Method, Question, Through};
+use crate::{
+    CheckKind, HugePages, Idle, Initial, LogFormat, LogLevel, Method, Question, Spreading, Through,
+};
 
 /// A setting that is one word out of few.
 pub(crate) trait Word: Copy + 'static {
@@ -79,6 +81,12 @@ impl Word for Role {
 impl Word for NoSession {
     const NOUN: &str = "an answer to a packet without a session";
     const ALL: &[(&str, Self)] = &[("drop", Self::Drop), ("reset", Self::Reset)];
+}
+
+impl Word for Spreading {
+    const NOUN: &str = "a mode";
+    const ALL: &[(&str, Self)] =
+        &[("off", Self::Off), ("observe", Self::Observe), ("spread", Self::Spread)];
 }
 
 impl Word for Refusal {

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use sluice_config::{
     AllDown, ClientAddress, Config, ConfigErrors, Device, HashKey, HugePages, Idle, LogLevel,
     Mapping, Memif, MemifRole, Mode, NoSession, Orphans, Persistence, Ports, Protocol, RealServer,
-    Refusal, Scheduling, Timeouts, VirtualService,
+    Refusal, Scheduling, Spreading, Timeouts, VirtualService,
 };
 use sluice_director::spec::{Network, Spec, TunnelOptions};
 
@@ -63,6 +63,13 @@ other_s = 12
 errors_per_s = 13
 refused = "drop"
 
+[elephants]
+mode = "spread"
+packets_per_s = 14
+bits_per_s = 15
+leave_after_s = 16
+max_flows = 7
+workers = 18
 [ipip]
 source_v4 = "192.0.2.100"
 source_v6 = "2001:db8:2::100/120"
@@ -241,15 +248,17 @@ fn default_timeouts_are_the_specs() {
 fn every_key_is_read() {
     let config = parse(WHOLE);
     assert_eq!(config.director.cores, Some(vec![2, 3]));
-    assert_eq!(config.workers(), 2);
-    assert_eq!(config.sessions_per_worker(), 0x800);
-    assert_eq!(config.director.idle, Idle::Busy);
-    assert_eq!(config.director.huge_pages, HugePages::Required);
-    assert_eq!(config.director.log_level, LogLevel::Trace);
-    assert_eq!(config.director.control_socket.to_str(), Some("/tmp/s.sock"));
-    assert_eq!(config.director.hash_seed, (1 << 53) - 1);
+    assert_eq!((config.workers(), config.sessions_per_worker()), (2, 0x800));
+    let director = &config.director;
+    let set = (director.idle, director.huge_pages, director.log_level);
+    assert_eq!(set, (Idle::Busy, HugePages::Required, LogLevel::Trace));
+    let (socket, seed) = (director.control_socket.to_str(), director.hash_seed);
+    assert_eq!((socket, seed), (Some("/tmp/s.sock"), (1 << 53) - 1));
     assert_eq!((config.limits.sessions, config.limits.held_frames), (4096, 0));
     assert_eq!((config.limits.fragments, config.icmp.errors_per_s), (16, 13));
+    let of = &config.elephants;
+    assert_eq!((of.mode, of.packets_per_s, of.bits_per_s), (Spreading::Spread, 14, 15));
+    assert_eq!((of.leave_after_s, of.max_flows, of.workers), (16, 7, 18));
     let timeouts = Timeouts {
         tcp_syn_recv_s: 1,
         tcp_established_s: 2,
@@ -275,8 +284,7 @@ fn every_key_is_read() {
     );
     assert_eq!(port.mac.map(|mac| mac.bytes()), Some([2, 0, 0, 0, 0, 10]));
     let memif = Memif { id: 7, role: MemifRole::Server, ..Memif::new("/run/m.sock") };
-    let memif = Device::Memif(memif);
-    assert_eq!(config.ports[1].device, memif);
+    assert_eq!(config.ports[1].device, Device::Memif(memif));
     assert_eq!((config.port_id("back"), config.port_id("left")), (Some(1), None));
     assert_eq!(config.routes[0].prefix.to_string(), "0.0.0.0/0");
     assert_eq!(config.routes[0].via, Some(address("198.51.100.1")));
@@ -302,8 +310,7 @@ fn the_spec_has_the_addresses_in_order() {
     let reals: Vec<_> =
         service.reals.iter().map(|real| (real.address, real.port, real.weight)).collect();
     assert_eq!(reals, [(address("192.0.2.21"), 5353, 0), (address("192.0.2.22"), 53, 1)]);
-    assert_eq!(spec.timeouts.udp_s, 8);
-    assert_eq!(spec.no_session, NoSession::Reset);
+    assert_eq!((spec.timeouts.udp_s, spec.no_session), (8, NoSession::Reset));
     assert_eq!(spec.refused, Refusal::Drop);
     assert!(spec.accept_mid_stream);
 }

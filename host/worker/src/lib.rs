@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod capture_point;
+mod chunks;
 mod held;
 pub mod mailbox;
 mod outbox;
@@ -15,6 +16,7 @@ mod pieces;
 mod queue;
 mod ring;
 mod run;
+pub mod spread;
 mod stages;
 mod worker;
 

@@ -7,6 +7,7 @@
 use crate::capture_point::CapturePoint;
 use crate::outbox::Outbox;
 use crate::queue::Queue;
+use crate::spread::{Ended, SpreadRequest};
 use crate::stages::StageCounts;
 use crate::worker::Published;
 use rustix::event::{EventfdFlags, eventfd};
@@ -15,7 +16,7 @@ use sluice_director::Reason;
 use sluice_director::counters::Counters;
 use sluice_director::fib::{LinkId, PortId};
 use sluice_director::path::{
-    Batch, Elephant, Imported, Imports, Restored, SessionFilter, SessionInfo,
+    Batch, Elephant, FlowName, Imported, Imports, Restored, SessionFilter, SessionInfo,
 };
 use sluice_director::plan::RealId;
 use sluice_director::spec::NetworkId;
@@ -220,6 +221,8 @@ pub enum Message<Q: Queue> {
         /// Those there are.
         reply: Sender<Vec<Elephant>>,
     },
+    /// Something about flows that are spread.
+    Spread(SpreadRequest),
     /// Look out for packets; a capture point that is one too many is given back.
     LookOut(Box<CapturePoint>, Sender<Result<(), Box<CapturePoint>>>),
     /// Give back the capture point with this number, for whoever may take the time to free it.
@@ -228,11 +231,13 @@ pub enum Message<Q: Queue> {
     Stop,
 }
 
-/// Something a worker cannot do itself.
+/// Something a worker cannot do itself, or that is to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A neighbour's MAC is wanted, on a link of this network.
     Resolve(NetworkId, LinkId, IpAddr),
+    /// A flow of this network is not spread any more.
+    SpreadEnded(NetworkId, FlowName, Ended),
 }
 
 /// The control side's end of a worker's mailbox.

@@ -4,6 +4,7 @@
 //! What a turn hands over goes into a ring at once, and comes out of it in bursts: the two workers
 //! pass the cache lines that say how full it is to and fro, so the less often the better.
 
+use crate::chunks::{self, Helping};
 use crate::queue::Burst;
 use arrayvec::ArrayVec;
 use rtrb::chunks::ChunkError;
@@ -11,6 +12,8 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use sluice_director::Frame;
 use sluice_director::fib::PortId;
 use sluice_director::path::{BURST, Round};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Frames that one ring can hold.
 const RING: usize = 1024;
@@ -71,6 +74,11 @@ impl<F> Sender<F> {
     pub fn flush(&mut self) -> usize {
         self.flushed = true;
         put(&mut self.ring, self.pending.len(), self.pending.drain(..))
+    }
+
+    /// Says that the receiver has something to do besides.
+    pub const fn call(&mut self) {
+        self.flushed = true;
     }
 
     /// Whether it was flushed since this was last asked.
@@ -163,11 +171,37 @@ impl<F> Receiver<F> {
 pub struct Rings<F> {
     pub(crate) to: Vec<Option<Sender<F>>>,
     pub(crate) from: Vec<Option<Receiver<F>>>,
+    /// What they help each other with.
+    pub(crate) help: Vec<Option<Helping<F>>>,
+    /// Flows that are spread, of all workers.
+    spread: Arc<AtomicUsize>,
 }
 
 impl<F> Default for Rings<F> {
     fn default() -> Self {
-        Self { to: Vec::new(), from: Vec::new() }
+        Self { to: Vec::new(), from: Vec::new(), help: Vec::new(), spread: Arc::default() }
+    }
+}
+
+impl<F> Rings<F> {
+    /// Whether any worker has a flow that is spread. One load of a line that nobody writes.
+    #[inline(always)]
+    pub(crate) fn any_spread(&self) -> bool {
+        self.spread.load(Ordering::Relaxed) != 0
+    }
+
+    /// One flow more that is spread, or one less.
+    pub(crate) fn note_spread(&self, begins: bool) {
+        if begins {
+            self.spread.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.spread.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether another worker has left chunks here.
+    pub(crate) fn has_chunks(&self) -> bool {
+        self.any_spread() && self.help.iter().flatten().any(Helping::has_any)
     }
 }
 
@@ -202,10 +236,13 @@ impl<F> Rings<F> {
 
 /// Rings between all of `workers` workers; the n-th entry is for worker n.
 pub fn mesh<F>(workers: usize) -> Vec<Rings<F>> {
+    let spread = Arc::default();
     let mut rings: Vec<Rings<F>> = (0..workers)
         .map(|_| Rings {
             to: (0..workers).map(|_| None).collect(),
             from: (0..workers).map(|_| None).collect(),
+            help: (0..workers).map(|_| None).collect(),
+            spread: Arc::clone(&spread),
         })
         .collect();
     for sender in 0..workers {
@@ -214,6 +251,11 @@ pub fn mesh<F>(workers: usize) -> Vec<Rings<F>> {
             rings[sender].to[receiver] =
                 Some(Sender { ring: producer, pending: ArrayVec::new(), flushed: false });
             rings[receiver].from[sender] = Some(Receiver { ring: consumer, waited: 0 });
+            if sender < receiver {
+                let (first, second) = chunks::between();
+                rings[sender].help[receiver] = Some(first);
+                rings[receiver].help[sender] = Some(second);
+            }
         }
     }
     rings

@@ -5,6 +5,7 @@ mod hold;
 mod networks;
 mod report;
 mod send;
+mod spread;
 mod timed;
 mod traced;
 mod tunnels;
@@ -28,6 +29,7 @@ use sluice_director::path::{
 use sluice_director::spec::NetworkId;
 use sluice_director::vxlan::Tunnels;
 use sluice_director::{Reason, Time};
+use spread::Spreads;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use traced::CapturePoints;
@@ -106,6 +108,8 @@ pub struct Worker<Q: Queue> {
     /// Whether some were handed something and may not have been woken.
     owes_wakes: bool,
     wakes: Vec<Wake>,
+    /// Flows that other workers help with.
+    spreads: Spreads<Q::Frame>,
     events: Sender<Event>,
     events_wake: Wake,
     stages: Stages,
@@ -157,6 +161,7 @@ impl<Q: Queue> Worker<Q> {
             owes_wakes: false,
             rings,
             wakes,
+            spreads: Spreads::default(),
             events,
             events_wake,
             stages: Stages::new(config.clock, config.path.worker),
@@ -215,11 +220,15 @@ impl<Q: Queue> Worker<Q> {
 
     /// One turn: a burst from each queue and ring. Gives the number of frames that came.
     pub fn turn(&mut self, now: Time) -> usize {
-        let mut came = 0;
+        let (mut came, mut helped) = (0, 0);
         self.give_up_parked(now);
         if self.has_others {
             self.wake_called();
             self.note_senders();
+            if self.rings.any_spread() {
+                self.review_spreads(now);
+                helped = self.help();
+            }
         }
         for at in 0..self.ports.len() {
             self.enter(PortId(at as u16));
@@ -231,6 +240,9 @@ impl<Q: Queue> Worker<Q> {
             }
         }
         came += self.serve_senders(now);
+        if !self.spreads.is_empty() {
+            helped += self.collect(now);
+        }
         self.leave();
         self.flush();
         self.sweep(now, came);
@@ -239,7 +251,7 @@ impl<Q: Queue> Worker<Q> {
         }
         self.look_after_held(now);
         self.tally.packets += came as u64;
-        came
+        came + helped
     }
 
     /// Ends some of the sessions that have timed out.
@@ -286,11 +298,11 @@ impl<Q: Queue> Worker<Q> {
             return came;
         }
         let mut rounds = Rounds::new();
-        self.gather(port, &mut burst, &mut rounds, &mut Unprobed);
+        let joined = self.gather(now, port, (&mut burst, &mut rounds), &mut Unprobed);
         if !burst.is_empty() {
             self.process(now, port, (&mut burst, &rounds), &mut Unprobed);
         }
-        came + rounds.len()
+        came + joined
     }
 
     /// The kernel's frames leave by the port as they are.
@@ -432,7 +444,8 @@ impl<Q: Queue> Worker<Q> {
 
     /// Whether another worker's frames wait.
     pub(crate) fn has_messages(&self) -> bool {
-        self.rings.from.iter().flatten().any(|ring| !ring.is_empty())
+        let frames = self.rings.from.iter().flatten().any(|ring| !ring.is_empty());
+        frames || self.rings.has_chunks()
     }
 
     /// Acts on a message; `false` when it was the last one.
@@ -465,6 +478,7 @@ impl<Q: Queue> Worker<Q> {
             Message::Elephants { limit, reply } => {
                 let _ = reply.send(self.elephants(now, limit));
             }
+            Message::Spread(request) => self.obey_about_spreading(now, request),
             Message::LookOut(capture_point, reply) => {
                 let _ = reply.send(self.look_out(capture_point));
             }

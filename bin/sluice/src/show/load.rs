@@ -157,11 +157,16 @@ pub fn elephants(elephants: &Elephants, width: Option<usize>) -> Shown {
             session.service.as_str().into(),
         ]);
     }
-    match elephants.elephants.is_empty() {
+    let mut shown = match elephants.elephants.is_empty() {
         true => Shown {
             text: String::new(),
             remark: Some(styled(NOTE, "no session had much traffic in the last second")),
         },
         false => Shown::new(table.within(width)),
+    };
+    if !elephants.spread.is_empty() {
+        let apart = if shown.text.is_empty() { "" } else { "\n" };
+        shown.text = shown.text + apart + &super::spread(&elephants.spread, width).text;
     }
+    shown
 }

@@ -15,6 +15,7 @@ mod networks;
 mod reals;
 mod reasons;
 mod replay;
+mod spread;
 mod status;
 mod table;
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub use networks::networks;
 pub use reals::{reals, reals_json};
 pub use reasons::drops;
 pub use replay::replay;
+pub use spread::spread;
 pub(crate) use status::file_of;
 pub use status::status;
 pub(crate) use table::{broken, shortened};

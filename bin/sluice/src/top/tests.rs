@@ -137,7 +137,7 @@ fn elephants() -> Elephants {
     };
     let inbound = Rate { packets_per_s: 1_500_000, bytes_per_s: 90_000_000 };
     let elephant = Elephant { session, inbound, outbound: Rate::default(), samples: 100 };
-    Elephants { elephants: vec![elephant] }
+    Elephants { elephants: vec![elephant], spread: Vec::new() }
 }
 
 fn ports(seconds: u64) -> Ports {

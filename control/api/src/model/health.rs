@@ -122,11 +122,13 @@ pub enum EventKind {
     Sessions,
     /// A virtual address came to this machine, or left it.
     Ha,
+    /// A flow is spread over several workers, or no more.
+    Elephants,
 }
 
 impl EventKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Health,
         Self::Config,
         Self::Override,
@@ -135,6 +137,7 @@ impl EventKind {
         Self::Drops,
         Self::Sessions,
         Self::Ha,
+        Self::Elephants,
     ];
 
     /// The name used in output.
@@ -148,6 +151,7 @@ impl EventKind {
             Self::Drops => "drops",
             Self::Sessions => "sessions",
             Self::Ha => "ha",
+            Self::Elephants => "elephants",
         }
     }
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Session;
+use super::{Session, SpreadFlow};
 
 /// Where the workers' time goes: `GET /v1/stages`. Everything is counted since the start: the
 /// difference of two answers is what was between them.
@@ -48,10 +48,13 @@ pub struct StageTicks {
 }
 
 /// The sessions with the most traffic: `GET /v1/elephants`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Elephants {
     /// Those with the most packets first.
     pub elephants: Vec<Elephant>,
+    /// The flows that several workers process, whether they are among those or not.
+    #[serde(default)]
+    pub spread: Vec<SpreadFlow>,
 }
 
 impl Elephants {

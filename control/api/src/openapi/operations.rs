@@ -7,9 +7,9 @@ use sluice_state::{Entry, Epoch, View};
 
 use super::{Look, Operation, Parameter};
 use crate::model::{
-    Alive, Changed, Drops, Elephants, EventKind, Events, Ha, HaDrain, Health, HistoryLine,
+    Alive, Changed, Drops, Elephants, EventKind, Events, FlowPin, Ha, HaDrain, Health, HistoryLine,
     HistoryPage, Killed, LookKind, LookRequest, Networks, Ports, Protocol, Rates, RatesQuery,
-    Services, SessionState, Sessions, Stages, Status, WhoAmI,
+    Services, SessionState, Sessions, SpreadFlows, Stages, Status, WhoAmI,
 };
 use crate::query::SessionQuery;
 
@@ -211,6 +211,8 @@ fn shown() -> Vec<Operation> {
                 of::<Elephants>,
             )
         },
+        pinned("/v1/elephants/pin", "pin_flow", "Spreads a flow over several workers"),
+        pinned("/v1/elephants/unpin", "unpin_flow", "Spreads a flow no more"),
         read("/v1/health", "health", "Health checks", of::<Health>),
         read("/v1/ha", "ha", "Virtual addresses and other directors", of::<Ha>),
         Operation {
@@ -226,6 +228,16 @@ fn shown() -> Vec<Operation> {
             ..read("/v1/events", "events", "Events, as a list or a stream", of::<Events>)
         },
     ]
+}
+
+fn pinned(path: &'static str, id: &'static str, about: &'static str) -> Operation {
+    Operation {
+        method: "post",
+        role: "operate",
+        parameters: &[KEY],
+        body: Some(of::<FlowPin>),
+        ..read(path, id, about, of::<SpreadFlows>)
+    }
 }
 
 fn measured() -> Vec<Operation> {

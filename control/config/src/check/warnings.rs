@@ -24,6 +24,7 @@ const MH_ENTRIES: usize = 100;
 pub(crate) fn warnings(config: &Config, report: &mut Report) {
     warn_limits(config, report);
     super::api::warn(config, report);
+    super::elephants::warn(config, report);
     super::networks::warn(config, report);
     warn_pools(config, report);
     warn_services(config, report);

@@ -4,6 +4,7 @@ pub(crate) mod announce;
 pub(crate) mod api;
 pub(crate) mod check;
 pub(crate) mod director;
+pub(crate) mod elephants;
 pub(crate) mod icmp;
 pub(crate) mod ipip;
 pub(crate) mod ipvs;
@@ -51,6 +52,7 @@ pub(crate) static FILE: Section = Section {
         &timeouts::SECTION,
         &tcp::SECTION,
         &icmp::SECTION,
+        &elephants::SECTION,
         &ipip::SECTION,
         &metrics::SECTION,
         &sync::SECTION,

@@ -317,6 +317,10 @@ impl Path {
                 give(if is_plain { Dealt::Plain } else { Dealt::Owners }, at, frame);
             }
         });
+        if burst.is_empty() {
+            // There will be no turn to forget it.
+            self.shared.ports.bounds.searched = None;
+        }
         ends
     }
 

@@ -51,16 +51,17 @@ impl<Q: Queue> Worker<Q> {
         self.senders.extend(sending.map(|(sender, _)| sender));
     }
 
-    /// Takes out of a burst that a port received what is another worker's, and adds what others
-    /// have handed over of the port. `rounds` is empty, and gets what the latter has behind it: it
-    /// is the caller's, since what was just written in pieces takes long to copy as a whole.
+    /// Takes out of a burst that a port received what is another worker's, adds what others have
+    /// handed over of the port, and deals what is of spread flows. `rounds` is empty, and gets what
+    /// the handed ones have behind them: it is the caller's, since what was just written in pieces
+    /// takes long to copy as a whole. Gives how many were added.
     pub(super) fn gather<T: Probe>(
         &mut self,
+        now: Time,
         port: PortId,
-        burst: &mut Burst<Q::Frame>,
-        rounds: &mut Rounds,
+        (burst, rounds): (&mut Burst<Q::Frame>, &mut Rounds),
         probe: &mut T,
-    ) {
+    ) -> usize {
         let Self { net, ports, rings, capture_points, senders, owes_wakes, .. } = self;
         let search = &mut ports[usize::from(port.0)].search;
         let mut dropped = 0;
@@ -80,7 +81,12 @@ impl<Q: Queue> Worker<Q> {
             }
         }
         self.count(dropped, Reason::HandOffFull);
+        let joined = rounds.len();
         probe.mark(Stage::Join);
+        if !self.spreads.is_empty() {
+            self.deal(now, port, burst, rounds);
+        }
+        joined
     }
 
     /// Serves those senders whose frames have no burst to join here, or have waited for one long
@@ -113,9 +119,7 @@ impl<Q: Queue> Worker<Q> {
             match message.handoff {
                 Handoff::Process(round) => {
                     if let Some(before) = port.filter(|before| *before != message.port) {
-                        self.enter(before);
-                        self.process(now, before, (&mut burst, &rounds), &mut Unprobed);
-                        rounds.clear();
+                        self.process_handed(now, before, &mut burst, &mut rounds);
                     }
                     port = Some(message.port);
                     burst.push(message.frame);
@@ -136,9 +140,26 @@ impl<Q: Queue> Worker<Q> {
             }
         }
         if let Some(port) = port {
-            self.enter(port);
-            self.process(now, port, (&mut burst, &rounds), &mut Unprobed);
+            self.process_handed(now, port, &mut burst, &mut rounds);
         }
         came
+    }
+
+    /// Runs a burst of handed frames alone through the path.
+    fn process_handed(
+        &mut self,
+        now: Time,
+        port: PortId,
+        burst: &mut Burst<Q::Frame>,
+        rounds: &mut Rounds,
+    ) {
+        self.enter(port);
+        if !self.spreads.is_empty() {
+            self.deal(now, port, burst, rounds);
+        }
+        if !burst.is_empty() {
+            self.process(now, port, (burst, rounds), &mut Unprobed);
+        }
+        rounds.clear();
     }
 }

@@ -140,6 +140,13 @@ impl<Q: Queue> Worker<Q> {
         }
     }
 
+    /// Goes to a network.
+    pub(super) fn enter_network(&mut self, network: NetworkId) {
+        if network != self.net.id {
+            self.go_to(network);
+        }
+    }
+
     #[inline(never)]
     fn go_to(&mut self, network: NetworkId) {
         let Some(next) = self.resting.get_mut(usize::from(network.0)).and_then(Option::take) else {
@@ -191,6 +198,7 @@ impl<Q: Queue> Worker<Q> {
 
     /// Runs with these snapshots from now on, and sends what had waited for them.
     pub fn publish(&mut self, published: &Published) {
+        self.spreads.renew();
         self.tunnels = Arc::clone(&published.tunnels);
         let mut isolated = published.isolated.iter();
         self.in_each(|worker| {

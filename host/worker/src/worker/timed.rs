@@ -27,9 +27,9 @@ impl<Q: Queue> Worker<Q> {
             self.take_tunnelled(now, of, &mut burst);
         }
         let others = self.has_others;
-        let mut rounds = Rounds::new();
+        let (mut rounds, mut joined) = (Rounds::new(), 0);
         if others {
-            self.gather(of, &mut burst, &mut rounds, &mut watch);
+            joined = self.gather(now, of, (&mut burst, &mut rounds), &mut watch);
         }
         if !burst.is_empty() {
             watch.counts.packets = burst.len() as u64;
@@ -41,10 +41,10 @@ impl<Q: Queue> Worker<Q> {
             self.flush_rings();
             watch.mark(Stage::HandOff);
         }
-        if came + rounds.len() > 0 {
+        if came + joined > 0 {
             self.stages.add(&watch);
         }
-        came + rounds.len()
+        came + joined
     }
 
     /// Ends sessions as otherwise.

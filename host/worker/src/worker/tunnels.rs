@@ -101,7 +101,7 @@ impl<Q: Queue> Worker<Q> {
         self.enter(port);
         let mut rounds = Rounds::new();
         if self.has_others {
-            self.gather(port, burst, &mut rounds, &mut Unprobed);
+            self.gather(now, port, (burst, &mut rounds), &mut Unprobed);
         }
         if !burst.is_empty() {
             self.process(now, port, (burst, &rounds), &mut Unprobed);

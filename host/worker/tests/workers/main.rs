@@ -6,6 +6,7 @@ mod handoff;
 mod memory;
 mod networks;
 mod rounds;
+mod spread;
 mod told;
 mod tunnels;
 mod turns;

@@ -59,6 +59,10 @@ impl MemQueue {
     pub fn put(&self, frame: MemFrame) {
         self.0.lock().unwrap().arriving.push_back(frame);
     }
+
+    pub fn take_sent(&self) -> Vec<MemFrame> {
+        std::mem::take(&mut self.0.lock().unwrap().sent)
+    }
 }
 
 impl Queue for MemQueue {
@@ -195,6 +199,10 @@ impl Kit {
         self.lines[usize::from(worker)][usize::from(port.0)].line.as_ref().unwrap()
     }
 
+    pub fn queue(&self, worker: u16, port: PortId) -> MemQueue {
+        self.line(worker, port).clone()
+    }
+
     fn twin(&self, worker: u16, port: PortId) -> &MemQueue {
         self.lines[usize::from(worker)][usize::from(port.0)].twin.as_ref().unwrap()
     }
@@ -252,6 +260,14 @@ impl Kit {
         let mut snapshot = (*snapshot(&self.plan, true)).clone();
         snapshot.tunnels = Arc::clone(&self.tunnels);
         self.workers.iter_mut().for_each(|worker| worker.publish(&snapshot));
+    }
+
+    /// From now on the real server's MAC is another one, for all workers.
+    pub fn publish_mac(&mut self, mac: [u8; 6]) {
+        let fib = Arc::new(routes(&self.plan, mac, 0));
+        let default = Snapshot { plan: Arc::clone(&self.plan), fib };
+        let published = Published::from(default);
+        self.workers.iter_mut().for_each(|worker| worker.publish(&published));
     }
 
     /// A configuration takes the place of the one before, and reaches some workers.
@@ -359,6 +375,16 @@ pub fn spec() -> Spec {
 
 /// The routes of a network whose first port this is.
 fn fib(plan: &Plan, known: bool, first: u16) -> Fib {
+    let mac = [2, 0, 0, 0, 1, 11];
+    if known { routes(plan, mac, first) } else { routes_to(plan, None, first) }
+}
+
+fn routes(plan: &Plan, real: [u8; 6], first: u16) -> Fib {
+    routes_to(plan, Some(real), first)
+}
+
+/// The same with this MAC of the real server; without one no neighbour is known.
+fn routes_to(plan: &Plan, real: Option<[u8; 6]>, first: u16) -> Fib {
     let mut builder = FibBuilder::default();
     let link = |port: PortId| Link {
         port,
@@ -371,9 +397,9 @@ fn fib(plan: &Plan, known: bool, first: u16) -> Fib {
     let (front, back) = (builder.link(link(front)), builder.link(link(back)));
     builder.route([198, 51, 100, 0].into(), 24, Target::OnLink(front));
     builder.route([192, 0, 2, 0].into(), 24, Target::OnLink(back));
-    if known {
+    if let Some(real) = real {
         builder.neighbour(front, CLIENT.into(), [2, 0, 0, 0, 1, 48]);
-        builder.neighbour(back, REAL.into(), [2, 0, 0, 0, 1, 11]);
+        builder.neighbour(back, REAL.into(), real);
     }
     builder.build(plan, None)
 }

@@ -1,0 +1,195 @@
+//! Flows that several workers process, as an operator has them: pinned, unpinned, shown, and told
+//! of in the events.
+
+mod policy;
+
+use crate::daemon::Daemon;
+use crate::lister::network_id;
+pub use policy::Policy;
+use policy::{Flow, Rate, Step};
+use sluice_api::model::{
+    Event, EventKind, FlowDirection, FlowPin, Protocol, SpreadFlow, SpreadFlows,
+};
+use sluice_director::counters::Direction;
+use sluice_director::path::Elephant;
+use sluice_director::path::FlowName;
+use sluice_director::plan::Plan;
+use sluice_director::spec::NetworkId;
+use sluice_state::Author;
+use sluice_worker::spread::{Ended, SpreadOrder, Spreading};
+use std::net::SocketAddr;
+use tracing::info;
+
+/// Flows that the policy looks at.
+const LOOKED_AT: usize = 64;
+
+impl Daemon {
+    /// Has a flow spread, or spread no more; gives those that are.
+    pub fn pin(&self, flow: &FlowPin, pinned: bool, by: Author) -> Result<SpreadFlows, String> {
+        let plan = &self.dataplane.plan;
+        let name = flow_name(flow)?;
+        let network = match &flow.network {
+            Some(name) => network_id(plan, name).ok_or(format!("there is no network {name:?}"))?,
+            None => NetworkId::DEFAULT,
+        };
+        let crew = &self.dataplane.crew;
+        if pinned && self.configured.config.elephants.mode == sluice_config::Spreading::Off {
+            return Err("mode = \"off\" of [elephants] forbids it".to_owned());
+        }
+        if pinned {
+            let workers = flow.workers.unwrap_or(0);
+            if workers == 1 {
+                return Err("one worker is the same as none: give 2 or more".to_owned());
+            }
+            let order = SpreadOrder { network, flow: name, workers, pinned };
+            let worker = crew.spread(order).map_err(|why| why.text().to_owned())?;
+            self.tell_spreading(format!("{} is spread by worker {worker}", told(&name)), Some(by));
+        } else if !crew.gather_in(network, name) {
+            return Err("it is not spread".to_owned());
+        }
+        Ok(SpreadFlows { spread: self.spread_flows() })
+    }
+
+    /// The flows that are spread.
+    pub fn spread_flows(&self) -> Vec<SpreadFlow> {
+        let plan = &self.dataplane.plan;
+        let all = self.dataplane.crew.spreading().into_iter();
+        all.map(|(worker, flow)| shown(plan, worker, flow)).collect()
+    }
+
+    /// Spreads and gathers in flows as the policy says; once a second.
+    pub fn spread_elephants(&mut self) {
+        use sluice_config::Spreading;
+        let elephants = self.configured.config.elephants;
+        if elephants.mode != Spreading::Spread {
+            return self.gather_in_all(elephants.mode == Spreading::Off);
+        }
+        let crew = &self.dataplane.crew;
+        let spread: Vec<Flow> = unpinned(crew.spreading()).collect();
+        let rates = self.rates();
+        for step in self.operator.policy.window(&elephants, &rates, &spread) {
+            match step {
+                Step::Spread(flow) => self.spread_by_policy(elephants.workers, flow),
+                Step::GatherIn((network, name)) => {
+                    self.dataplane.crew.gather_in(network, name);
+                }
+            }
+        }
+    }
+
+    fn spread_by_policy(&mut self, workers: u16, flow: Flow) {
+        let (network, name) = flow;
+        let order = SpreadOrder { network, flow: name, workers, pinned: false };
+        let answer = self.dataplane.crew.spread(order);
+        match answer {
+            Ok(worker) => {
+                self.tell_spreading(format!("{} is spread by worker {worker}", told(&name)), None);
+            }
+            Err(why) if self.operator.policy.is_new(flow) => {
+                info!("{} is not spread: {}", told(&name), why.text());
+            }
+            Err(_) => {}
+        }
+        self.operator.policy.tried(flow, answer.is_ok());
+    }
+
+    /// Gathers in what the policy has spread, and what an operator has, too.
+    fn gather_in_all(&mut self, pinned: bool) {
+        // As a rule nothing is: then nobody is to be asked.
+        if self.operator.policy.is_idle() && !pinned {
+            return;
+        }
+        for (_, flow) in self.dataplane.crew.spreading() {
+            if pinned || !flow.pinned {
+                self.dataplane.crew.gather_in(flow.network, flow.flow);
+            }
+        }
+        self.operator.policy = Policy::default();
+    }
+
+    /// Rates of the largest flows, either direction by itself, the largest first.
+    fn rates(&self) -> Vec<Rate> {
+        let plan = &self.dataplane.plan;
+        let found = self.dataplane.crew.elephants(LOOKED_AT);
+        let each = |(_, elephant): &(u16, Elephant)| {
+            let session = &elephant.session;
+            let service = plan.service(session.service);
+            let network = service.map_or(NetworkId::DEFAULT, |service| service.network);
+            let (protocol, packets) = (session.protocol, elephant.packets_per_s);
+            let (bytes, client, virtual_) =
+                (elephant.bytes_per_s, session.client, session.virtual_);
+            [Direction::Inbound, Direction::Outbound].map(|direction| {
+                let flow = FlowName { protocol, client, virtual_, direction };
+                let at = direction as usize;
+                let (packets_per_s, bits_per_s) = (packets[at], bytes[at].saturating_mul(8));
+                Rate { flow: (network, flow), packets_per_s, bits_per_s }
+            })
+        };
+        let mut rates: Vec<Rate> = found.iter().flat_map(each).collect();
+        rates.sort_by_key(|rate| std::cmp::Reverse(rate.packets_per_s));
+        rates
+    }
+
+    /// A worker spreads a flow no more.
+    pub fn spread_ended(&self, _network: NetworkId, flow: &FlowName, why: Ended) {
+        self.tell_spreading(format!("{} is not spread any more: {}", told(flow), why.text()), None);
+    }
+
+    fn tell_spreading(&self, text: String, by: Option<Author>) {
+        info!("{text}");
+        let event = Event { author: by, ..Event::new(EventKind::Elephants, text) };
+        self.operator.server.note_all([event]);
+    }
+}
+
+/// Those that the policy has spread.
+fn unpinned(all: Vec<(u16, Spreading)>) -> impl Iterator<Item = Flow> {
+    all.into_iter().filter(|(_, flow)| !flow.pinned).map(|(_, flow)| (flow.network, flow.flow))
+}
+
+/// A flow as a line of the log names it.
+fn told(flow: &FlowName) -> String {
+    let (client, vip) = (SocketAddr::from(flow.client), SocketAddr::from(flow.virtual_));
+    let (from, to) = match flow.direction {
+        Direction::Inbound => (client, vip),
+        Direction::Outbound => (vip, client),
+    };
+    format!("the flow {} {from} > {to}", Protocol::of(flow.protocol).name())
+}
+
+/// The flow that an operator means.
+fn flow_name(flow: &FlowPin) -> Result<FlowName, String> {
+    let protocol = match flow.protocol {
+        Protocol::Tcp => 6,
+        Protocol::Udp => 17,
+        _ => return Err("only TCP and UDP flows are spread".to_owned()),
+    };
+    let direction = match flow.direction {
+        FlowDirection::Inbound => Direction::Inbound,
+        FlowDirection::Outbound => Direction::Outbound,
+    };
+    let ends = |address: SocketAddr| (address.ip(), address.port());
+    let (client, virtual_) = (ends(flow.client), ends(flow.virtual_));
+    Ok(FlowName { protocol, client, virtual_, direction })
+}
+
+fn shown(plan: &Plan, worker: u16, flow: Spreading) -> SpreadFlow {
+    SpreadFlow {
+        protocol: Protocol::of(flow.flow.protocol),
+        client: flow.flow.client.into(),
+        virtual_: flow.flow.virtual_.into(),
+        direction: match flow.flow.direction {
+            Direction::Inbound => FlowDirection::Inbound,
+            Direction::Outbound => FlowDirection::Outbound,
+        },
+        network: plan.network_name(flow.network).map(str::to_owned),
+        worker,
+        helpers: flow.helpers,
+        pinned: flow.pinned,
+        for_s: flow.age_ms as f64 / 1000.0,
+        dealt: flow.dealt,
+        own: flow.own,
+        kept: flow.kept,
+        late: flow.late,
+    }
+}

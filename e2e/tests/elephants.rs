@@ -1,0 +1,153 @@
+//! One flow over several workers: in order and whole, shown by the API, begun and ended while it
+//! runs.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use sluice_e2e::error::expect;
+use sluice_e2e::web::ECHO_PORT;
+use sluice_e2e::{Driver, LabError, wait_until};
+
+use crate::fixture::{Fixture, SOON, Setup, here, on};
+
+const PORT: &str = "40000";
+
+#[test]
+fn numbered_datagrams_stay_in_order() {
+    let setup = Setup::new(Driver::AfXdp, 2);
+    on(here!(numbered_datagrams_stay_in_order), setup, datagrams);
+}
+
+#[test]
+fn a_stream_is_not_reordered() {
+    on(here!(a_stream_is_not_reordered), Setup::new(Driver::AfXdp, 2), stream);
+}
+
+#[test]
+fn one_worker_refuses_to_spread() {
+    on(here!(one_worker_refuses_to_spread), Setup::usual(), |fixture| {
+        let error = pin(fixture, "pin", "udp", ECHO_PORT, "inbound").expect_err("refused");
+        expect(error.to_string().contains("no other worker"), || error.to_string())
+    });
+}
+
+/// Pins or unpins a flow of the client.
+fn pin(
+    fixture: &Fixture,
+    how: &str,
+    protocol: &str,
+    port: u16,
+    direction: &str,
+) -> Result<Value, LabError> {
+    let client = format!("{}:{PORT}", fixture.bed.client_address());
+    let server = fixture.server(port);
+    let words = ["elephants", how, protocol, &client, &server, "--direction", direction, "--json"];
+    read(&fixture.director.sluice(&words)?)
+}
+
+fn read(text: &str) -> Result<Value, LabError> {
+    serde_json::from_str(text).map_err(|_| LabError::Unreadable {
+        what: "`sluice elephants`".to_owned(),
+        text: text.to_owned(),
+    })
+}
+
+/// The flows that are spread.
+fn spread(fixture: &Fixture) -> Result<Vec<Value>, LabError> {
+    let said = read(&fixture.director.sluice(&["elephants", "--json"])?)?;
+    Ok(said["spread"].as_array().cloned().unwrap_or_default())
+}
+
+/// Waits until each of so many flows has so many packets dealt.
+fn wait_until_dealt(fixture: &Fixture, flows: usize, packets: u64) -> Result<(), LabError> {
+    wait_until("packets to be dealt", SOON, || {
+        let all = spread(fixture)?;
+        let dealt = |flow: &&Value| flow["dealt"].as_u64().unwrap_or(0) >= packets;
+        Ok((all.len() == flows && all.iter().filter(dealt).count() == flows).then_some(()))
+    })
+}
+
+fn wait_until_none(fixture: &Fixture) -> Result<(), LabError> {
+    wait_until("flows to be gathered in", SOON, || Ok(spread(fixture)?.is_empty().then_some(())))
+}
+
+fn events(fixture: &Fixture) -> Result<Vec<String>, LabError> {
+    let said = read(&fixture.director.sluice(&["events", "--json"])?)?;
+    let events = said["events"].as_array().cloned().unwrap_or_default();
+    let reason = |event: &Value| event["reason"].as_str().unwrap_or_default().to_owned();
+    Ok(events.iter().map(reason).collect())
+}
+
+/// Both directions are pinned, unpinned and pinned again while datagrams flow.
+fn datagrams(fixture: &mut Fixture) -> Result<(), LabError> {
+    let script = format!("{}/peers/numbers.py", env!("CARGO_MANIFEST_DIR"));
+    let (vip, echo) = (fixture.bed.vip(), ECHO_PORT.to_string());
+    let args = [&*script, PORT, vip, &echo, "8"];
+    let mut numbers = fixture.bed.client.start("numbers", "python3", &args)?;
+    numbers.wait_for_words("open", SOON)?;
+    for packets in [2000, 500] {
+        pin(fixture, "pin", "udp", ECHO_PORT, "inbound")?;
+        let said = pin(fixture, "pin", "udp", ECHO_PORT, "outbound")?;
+        expect(said["spread"].as_array().is_some_and(|all| all.len() == 2), || said.to_string())?;
+        wait_until_dealt(fixture, 2, packets)?;
+        let all = spread(fixture)?;
+        let late = all.iter().any(|flow| flow["late"] != 0 || flow["pinned"] != true);
+        expect(!late, || format!("{all:?}"))?;
+        pin(fixture, "unpin", "udp", ECHO_PORT, "inbound")?;
+        pin(fixture, "unpin", "udp", ECHO_PORT, "outbound")?;
+        wait_until_none(fixture)?;
+    }
+    pin(fixture, "pin", "udp", ECHO_PORT, "inbound")?;
+    numbers.wait(Duration::from_secs(40))?;
+    let log = numbers.log();
+    let line = log.lines().last().unwrap_or_default();
+    let said = read(line)?;
+    expect(said["behind"] == 0 && said["sent"] == said["came"] && said["sent"] != 0, || log)?;
+    let told = events(fixture)?;
+    let (began, ended) = ("is spread by worker", "is not spread any more: as requested");
+    for (words, times) in [(began, 5), (ended, 4)] {
+        let count = told.iter().filter(|reason| reason.contains(words)).count();
+        expect(count == times, || format!("{words}: {count} of {told:?}"))?;
+    }
+    Ok(())
+}
+
+/// A download of iperf3's and its acknowledgements, both spread: neither kernel sees a packet out
+/// of order.
+fn stream(fixture: &mut Fixture) -> Result<(), LabError> {
+    let before = reordered(fixture)?;
+    let args = ["-c", fixture.bed.vip(), "-t", "6", "--cport", PORT, "-J"];
+    let mut iperf3 = fixture.bed.client.start("iperf3", "iperf3", &args)?;
+    wait_until("the stream's session", SOON, || {
+        let sessions = fixture.sessions(&["--state", "established", "--protocol", "tcp"])?;
+        let ours = |session: &&Value| {
+            session["client"].as_str().is_some_and(|client| client.ends_with(":40000"))
+        };
+        Ok(sessions.iter().find(ours).map(|_| ()))
+    })?;
+    pin(fixture, "pin", "tcp", 5201, "inbound")?;
+    pin(fixture, "pin", "tcp", 5201, "outbound")?;
+    wait_until_dealt(fixture, 2, 200)?;
+    iperf3.wait(Duration::from_secs(40))?;
+    // Its FIN ends both.
+    wait_until_none(fixture)?;
+    let said = read(&iperf3.log())?;
+    let bytes = said["end"]["sum_received"]["bytes"].as_u64().unwrap_or(0);
+    expect(bytes > 1_000_000, || format!("{bytes} bytes"))?;
+    let after = reordered(fixture)?;
+    expect(before == after, || format!("reordered: {before:?}, then {after:?}"))?;
+    let ended = events(fixture)?.into_iter().filter(|reason| reason.contains("has ended")).count();
+    expect(ended == 2, || format!("{ended} flows ended with the session"))
+}
+
+/// What the kernels at both ends have counted of packets out of order.
+fn reordered(fixture: &Fixture) -> Result<Vec<u64>, LabError> {
+    const LOOK: &str = "nstat -asz TcpExtTCPSACKReorder | \
+        awk '/^Tcp/ { sum += $2 } END { print sum }'";
+    let ends = [&fixture.bed.client, &fixture.bed.reals[0]].into_iter();
+    let counted = ends.map(|space| {
+        let text = space.run("sh", &["-c", LOOK])?.ok()?.stdout;
+        text.trim().parse().map_err(|_| LabError::Unreadable { what: "nstat".to_owned(), text })
+    });
+    counted.collect()
+}

@@ -1,0 +1,124 @@
+//! Packets of a flow that several workers process, on their way between the flow's owner and those
+//! who help it.
+//!
+//! Between two workers there are two rings each way: chunks to be rewritten, and chunks that are
+//! done. A helper gives chunks back in the order in which it got them, so the owner, who knows whom
+//! it gave each to, needs no numbers to put them in order again. A chunk is a box that belongs to
+//! its flow and goes to and fro, so nothing is allocated, and what is under way is bounded.
+
+use arrayvec::ArrayVec;
+use rtrb::{Consumer, Producer, RingBuffer};
+use sluice_director::Frame;
+use sluice_director::path::{FlowRewrite, Verdict};
+use std::sync::Arc;
+
+/// The most frames of a chunk.
+pub(crate) const CHUNK: usize = 32;
+/// The most chunks of an owner that a helper has at a time.
+pub(crate) const AHEAD: usize = 8;
+/// Frames that are asked for ahead of the one that is rewritten.
+const PREFETCHED: usize = 4;
+
+/// Frames of a flow, in their order.
+pub(crate) struct Chunk<F> {
+    /// Which flow of its owner.
+    pub flow: u32,
+    pub rewrite: Arc<FlowRewrite>,
+    pub frames: ArrayVec<F, CHUNK>,
+    /// Frames that had no room for an outer header.
+    pub dropped: usize,
+}
+
+impl<F: Frame> Chunk<F> {
+    /// Rewrites all frames.
+    pub fn work(&mut self) {
+        let Self { rewrite, frames, .. } = self;
+        frames.iter().take(PREFETCHED).for_each(Frame::prefetch_far);
+        for at in 0..frames.len() {
+            frames.get(at + PREFETCHED).into_iter().for_each(Frame::prefetch);
+            let frame = &mut frames[at];
+            if !matches!(rewrite.apply(frame), Verdict::Tx(_)) {
+                return self.work_with_holes(at);
+            }
+        }
+    }
+
+    /// The same from a frame on that cannot be rewritten.
+    #[cold]
+    fn work_with_holes(&mut self, from: usize) {
+        let before = self.frames.len();
+        let mut at = 0;
+        self.frames.retain(|frame| {
+            at += 1;
+            at <= from || at > from + 1 && matches!(self.rewrite.apply(frame), Verdict::Tx(_))
+        });
+        self.dropped += before - self.frames.len();
+    }
+}
+
+/// One worker's ends of the rings between it and another.
+pub(crate) struct Helping<F> {
+    /// The own chunks: to the helper, and back.
+    give: Producer<Box<Chunk<F>>>,
+    done: Consumer<Box<Chunk<F>>>,
+    /// How many of them the helper has.
+    out: usize,
+    /// The other's: from it, and back.
+    take: Consumer<Box<Chunk<F>>>,
+    give_back: Producer<Box<Chunk<F>>>,
+}
+
+impl<F> Helping<F> {
+    /// Gives the helper a chunk to work on; gives it back if it has enough.
+    pub fn give(&mut self, chunk: Box<Chunk<F>>) -> Result<(), Box<Chunk<F>>> {
+        if self.out >= AHEAD {
+            return Err(chunk);
+        }
+        let given = self.give.push(chunk);
+        self.out += usize::from(given.is_ok());
+        given.map_err(|rtrb::PushError::Full(chunk)| chunk)
+    }
+
+    /// How many chunks the helper has.
+    pub const fn out(&self) -> usize {
+        self.out
+    }
+
+    /// The first own chunk that is done.
+    pub fn collect(&mut self) -> Option<Box<Chunk<F>>> {
+        let chunk = self.done.pop().ok()?;
+        self.out -= 1;
+        Some(chunk)
+    }
+
+    /// Whether there is anything to do, or done.
+    pub fn has_any(&self) -> bool {
+        !self.take.is_empty() || !self.done.is_empty()
+    }
+}
+
+impl<F: Frame> Helping<F> {
+    /// Works on the other's chunks that are there; gives how many frames they had.
+    pub fn help(&mut self) -> usize {
+        let mut frames = 0;
+        for _ in 0..AHEAD {
+            let Ok(mut chunk) = self.take.pop() else { break };
+            frames += chunk.frames.len();
+            chunk.work();
+            // Its ring has room for all that the other may have out.
+            let given = self.give_back.push(chunk);
+            debug_assert!(given.is_ok(), "more chunks than there may be");
+        }
+        frames
+    }
+}
+
+/// The ends of the rings between two workers.
+pub(crate) fn between<F>() -> (Helping<F>, Helping<F>) {
+    let ((a_give, b_take), (b_back, a_done)) = (RingBuffer::new(AHEAD), RingBuffer::new(AHEAD));
+    let ((b_give, a_take), (a_back, b_done)) = (RingBuffer::new(AHEAD), RingBuffer::new(AHEAD));
+    (
+        Helping { give: a_give, done: a_done, out: 0, take: a_take, give_back: a_back },
+        Helping { give: b_give, done: b_done, out: 0, take: b_take, give_back: b_back },
+    )
+}
