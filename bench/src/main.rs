@@ -45,6 +45,7 @@ mod scene;
 mod schedule;
 mod schedulers;
 mod seen;
+mod spread;
 mod station;
 mod template;
 mod throughput;
@@ -69,6 +70,9 @@ fn main() -> ExitCode {
         Command::Cps(args) => shown!(cps::run(&args), args.json),
         Command::Schedulers(args) => shown!(schedulers::run(&args), args.json),
         Command::Memory(args) => shown!(memory::run(&args), args.turns.conditions.json),
+        Command::Elephant(args) if !args.spread.is_empty() => {
+            shown!(spread::run(&args), args.turns.conditions.json)
+        }
         Command::Elephant(args) => shown!(elephant::run(&args), args.turns.conditions.json),
         Command::Scaling(args) => shown!(scaling::run(&args), args.turns.conditions.json),
         Command::Latency(args) => shown!(latency::run(&args), args.turns.conditions.json),

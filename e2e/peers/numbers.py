@@ -1,6 +1,6 @@
-"""Numbered datagrams to an echo server: `numbers.py PORT TARGET TARGET_PORT SECONDS` sends from PORT,
-at most 64 ahead of what came back, and says how many it sent, how many came back, and how many of
-these came behind a later one."""
+"""Numbered datagrams to an echo server: `numbers.py PORT TARGET TARGET_PORT SECONDS` sends from
+PORT, at most 64 ahead of what came back, and says how many it sent, how many came back, and how
+many of these came behind a later one."""
 
 import json
 import socket
@@ -8,7 +8,8 @@ import struct
 import sys
 import time
 
-port, target, target_port, seconds = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+target, [port, target_port] = sys.argv[2], [int(sys.argv[at]) for at in (1, 3)]
+seconds = float(sys.argv[4])
 AHEAD, SIZE = 64, 200
 family = socket.AF_INET6 if ":" in target else socket.AF_INET
 link = socket.socket(family, socket.SOCK_DGRAM)

@@ -69,6 +69,18 @@ pub struct Elephant {
     /// Sessions; 10_000 or 10k or 10M
     #[arg(long, default_value = "1M", value_parser = count)]
     pub sessions: u64,
+    /// Spread one flow instead: what dealing, rewriting and collecting cost, and the rate that
+    /// follows with so many helpers
+    #[arg(long, value_name = "HELPERS", value_delimiter = ',',
+          value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub spread: Vec<u16>,
+    /// With --spread: forwarding modes; fnat, nat, dr or ipip
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Mode::Fnat, Mode::Ipip])]
+    pub work: Vec<Mode>,
+    /// With --spread: bytes of the frames, frame check sequence included
+    #[arg(long, value_delimiter = ',', default_value = "64,512,1500",
+          value_parser = clap::value_parser!(u16).range(64..=1500))]
+    pub size: Vec<u16>,
     #[command(flatten)]
     pub turns: Turns,
 }
