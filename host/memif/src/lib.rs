@@ -9,7 +9,6 @@
 //! Unsafe: memory that two processes write at any time has no references; raw pointers, volatile
 //! reads and atomics are left. Each block names its invariant.
 
-mod copy;
 mod ends;
 mod event;
 mod handshake;

@@ -9,8 +9,8 @@
 //! sends by, all of them always; so there head and tail differ by the ring's size in its own view.
 
 use arrayvec::ArrayVec;
+use sluice_lanes::copy::{copy, prefetch, prefetch_write};
 
-use crate::copy::{copy, prefetch, prefetch_write};
 use crate::ring::{Descriptor, NEXT, Ring};
 
 /// Descriptors that are looked at in one go, and the most that a frame may be spread over.

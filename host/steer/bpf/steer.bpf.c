@@ -480,7 +480,7 @@ static __always_inline int is_frame_ours(struct xdp_md *context)
 	return is_ours(&packet);
 }
 
-SEC("xdp")
+SEC(SECTION)
 int sluice_steer(struct xdp_md *context)
 {
 	int verdict;

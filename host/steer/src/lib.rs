@@ -1,15 +1,16 @@
 //! Steering: which received frames are the director's and which the kernel's.
 //!
 //! The decision is an XDP program (`bpf/steer.bpf.c`, compiled when this crate is built and
-//! embedded as [`OBJECT`]). The AF_XDP driver loads and attaches it; [`Steer`] finds its maps from
-//! the interface and keeps them equal to the configuration. Nothing is pinned: a pinned path is not
-//! visible inside `ip netns exec`, which mounts a `/sys` of its own.
+//! embedded as [`OBJECT`]). [`Attached`] loads and attaches it, or DPDK's AF_XDP driver does;
+//! [`Steer`] finds its maps from the interface and keeps them equal to the configuration. Nothing is
+//! pinned: a pinned path is not visible inside `ip netns exec`, which mounts a `/sys` of its own.
 //!
 //! Invariant: the maps' layout here ([`layout`]) is the program's. An interface that has lost its
 //! program (it was deleted) makes calls fail, never the process.
 
 #![forbid(unsafe_code)]
 
+mod attached;
 mod contents;
 mod descriptors;
 mod layout;
@@ -19,6 +20,7 @@ mod stale;
 mod steer;
 mod table;
 
+pub use attached::Attached;
 pub use descriptors::{Held, descriptors_held};
 pub use layout::{EndpointMatch, InnerMatch, LocalMatch, Matches, Network, SnatMatch, VxlanMatch};
 pub use link::Mode;
@@ -26,7 +28,7 @@ pub use seal::Seal;
 pub use stale::{detach, release_stale};
 pub use steer::{Changed, Counters, Steer, bind};
 
-/// The program's object file, for the AF_XDP driver's `xdp_prog`.
+/// The program's object file, for DPDK's AF_XDP driver's `xdp_prog` too.
 pub const OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
 
 /// The program's name in the kernel.
@@ -46,6 +48,12 @@ pub enum Error {
     Seal {
         /// The interface's name.
         interface: String,
+        /// The reason.
+        problem: String,
+    },
+    /// The steering program cannot be loaded.
+    #[error("the steering program cannot be loaded: {problem}")]
+    Load {
         /// The reason.
         problem: String,
     },

@@ -47,7 +47,7 @@ const RUNTIMES: [&str; 10] = [
 ];
 
 /// (who, may not reach, why): folder prefixes.
-const FORBIDDEN: [(&str, &str, &str); 17] = [
+const FORBIDDEN: [(&str, &str, &str); 19] = [
     ("core/", "host/", "ring 0 is pure"),
     ("core/", "control/", "ring 0 is pure"),
     ("core/", "bin/", "ring 0 is pure"),
@@ -56,6 +56,8 @@ const FORBIDDEN: [(&str, &str, &str); 17] = [
     ("control/", "host/dpdk", "ring 2 never sees a packet"),
     ("control/", "host/worker", "ring 2 never sees a packet"),
     ("control/", "host/memif", "ring 2 never sees a packet"),
+    ("control/", "host/xdp", "ring 2 never sees a packet"),
+    ("host/xdp", "host/dpdk", "AF_XDP sockets know memory and frames as bytes, not DPDK"),
     ("host/memif", "host/dpdk", "memif knows memory and frames as bytes, not DPDK"),
     ("control/", "bin/", "an arrow only points inward"),
     ("bin/sluice", "host/dpdk", "the operator's command runs where there is no DPDK"),
@@ -68,8 +70,15 @@ const FORBIDDEN: [(&str, &str, &str); 17] = [
 ];
 
 /// Crates whose business is unsafe; each still says why in its `//!`.
-const UNSAFE_ROOMS: [&str; 6] =
-    ["core/lanes", "core/table", "host/dpdk-sys", "host/dpdk", "host/memif", "bin/preload"];
+const UNSAFE_ROOMS: [&str; 7] = [
+    "core/lanes",
+    "core/table",
+    "host/dpdk-sys",
+    "host/dpdk",
+    "host/memif",
+    "host/xdp",
+    "bin/preload",
+];
 
 /// Checks the workspace at `root`.
 pub fn check(root: &Path, report: &mut Report) -> Result<(), String> {

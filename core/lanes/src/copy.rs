@@ -1,4 +1,4 @@
-//! Copying a frame by vector moves.
+//! Copying a frame between memory shared with others and a packet buffer, by vector moves.
 //!
 //! Exactly as many bytes as the frame has: a copy that ran over would show a peer what another
 //! network's frame left in the buffer.
