@@ -6,7 +6,11 @@
 //! `inet_gso_segment` is what a receiver expects: numbers and identifications count on, FIN and PSH
 //! are on the last segment, CWR on the first (RFC 3168 6.1.2).
 
+mod join;
+
 use crate::{checksum, ethernet, ipv4, ipv6, shim, tcp, udp};
+
+pub use join::Run;
 
 /// IP headers behind each other that are looked through: that of a packet and of its tunnel's.
 const MOST_NETS: usize = 2;
