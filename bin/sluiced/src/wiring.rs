@@ -4,7 +4,7 @@ use crate::errors::Error;
 use sluice_config::{Config, HugePages};
 use sluice_director::path::{PagePolicy, Parking};
 use sluice_director::plan::{Plan, Retired};
-use sluice_dpdk::{Device, EalConfig, Memif, MemifRole, PortConfig};
+use sluice_dpdk::{Device, EalConfig, Memif, MemifRole, PortConfig, XdpDriver};
 
 /// Packets that a worker may have in its hands, besides those in ports: bursts, rings, caches.
 const FRAMES_PER_WORKER: u32 = 4096;
@@ -32,7 +32,13 @@ pub fn device(from: &sluice_config::Device) -> Option<Device> {
     use sluice_config::Device as From;
     Some(match from.clone() {
         From::Vxlan { .. } => return None,
-        From::AfXdp { interface } => Device::AfXdp { interface },
+        From::AfXdp { interface, driver } => {
+            let driver = match driver {
+                sluice_config::XdpDriver::Own { busy_poll } => XdpDriver::Own { busy_poll },
+                sluice_config::XdpDriver::Dpdk => XdpDriver::Dpdk,
+            };
+            Device::AfXdp { interface, driver }
+        }
         From::AfPacket { interface } => Device::AfPacket { interface },
         From::Pci { address } => Device::Pci { address: address.to_string() },
         From::Memif(memif) => {

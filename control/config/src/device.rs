@@ -5,6 +5,7 @@
 //! device arguments have no way to escape it.
 
 mod memif;
+mod xdp;
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,6 +15,7 @@ use crate::errors::quoted;
 use crate::suggest::did_you_mean;
 
 pub use memif::{Memif, MemifMode, MemifRole};
+pub use xdp::XdpDriver;
 
 /// Longest name of a kernel interface in bytes (IFNAMSIZ less the terminating zero).
 pub(crate) const INTERFACE_BYTES: usize = 15;
@@ -25,10 +27,13 @@ const DEVARGS_BYTES: usize = 1024;
 /// What is behind a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Device {
-    /// `af_xdp:IF`: a kernel interface that stays the kernel's; XDP hands over what is balanced.
+    /// `af_xdp:IF[,OPTION=VALUE]...`: a kernel interface that stays the kernel's; XDP hands over
+    /// what is balanced.
     AfXdp {
         /// The interface's name, at most 15 bytes.
         interface: String,
+        /// Whose sockets.
+        driver: XdpDriver,
     },
     /// `af_packet:IF`: a kernel interface by packet sockets.
     AfPacket {
@@ -82,7 +87,12 @@ pub struct PciAddress {
 
 /// Each kind and an example, for messages and the reference.
 pub(crate) const KINDS: &[(&str, &str, &str)] = &[
-    ("af_xdp", "af_xdp:eth0", "a kernel interface by AF_XDP; the kernel keeps all other traffic"),
+    (
+        "af_xdp",
+        "af_xdp:eth0",
+        "a kernel interface by AF_XDP; the kernel keeps all other traffic ([ports.md](ports.md)). \
+         `driver` is `own` unless given, or `dpdk`; `busy_poll` is a number of packets",
+    ),
     ("af_packet", "af_packet:eth0", "a kernel interface by packet sockets"),
     ("pci", "pci:0000:3b:00.0", "a NIC owned by DPDK"),
     (
@@ -120,7 +130,7 @@ impl Device {
     /// The kernel interface that it uses or makes, if any.
     pub fn interface(&self) -> Option<&str> {
         match self {
-            Self::AfXdp { interface }
+            Self::AfXdp { interface, .. }
             | Self::AfPacket { interface }
             | Self::Vxlan { interface } => Some(interface),
             Self::Tap { name } => Some(name),
@@ -141,9 +151,8 @@ impl fmt::Display for Device {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}:", self.kind())?;
         match self {
-            Self::AfXdp { interface }
-            | Self::AfPacket { interface }
-            | Self::Vxlan { interface } => {
+            Self::AfXdp { interface, driver } => write!(out, "{interface}{driver}"),
+            Self::AfPacket { interface } | Self::Vxlan { interface } => {
                 write!(out, "{interface}")
             }
             Self::Pci { address } => write!(out, "{address}"),
@@ -169,7 +178,7 @@ impl FromStr for Device {
             ));
         };
         match kind {
-            "af_xdp" => Ok(Self::AfXdp { interface: parse_interface(what)? }),
+            "af_xdp" => XdpDriver::parse(what),
             "af_packet" => Ok(Self::AfPacket { interface: parse_interface(what)? }),
             "vxlan" => Ok(Self::Vxlan { interface: parse_interface(what)? }),
             "pci" => Ok(Self::Pci { address: what.parse()? }),

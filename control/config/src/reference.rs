@@ -81,8 +81,7 @@ fn write_devices(out: &mut String) -> fmt::Result {
          A kernel interface can be driven in two ways, also mixed within one director. `af_xdp` \
          has the lowest cost per packet: use it for requests, connections and datagrams. \
          `af_packet` has the lowest cost per byte of TCP: use it for bulk transfers. It needs \
-         neither XDP in the driver nor offloads disabled on virtual interfaces, and supports any \
-         MTU.\n\n\
+         neither XDP in the driver nor offloads disabled on virtual interfaces.\n\n\
          An `af_packet` port receives and sends super-packets: up to 64 KiB of a stream behind one \
          header, as the kernel itself does (GSO, GRO). While the port is open its interface merges \
          received segments (`ethtool -k`: generic-receive-offload).\n\n\

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use sluice_config::{
-    AddressRange, Config, Device, Mac, Memif, MemifMode, MemifRole, PciAddress, Prefix,
+    AddressRange, Config, Device, Mac, Memif, MemifMode, MemifRole, PciAddress, Prefix, XdpDriver,
 };
 
 use crate::refused::cases;
@@ -73,12 +73,18 @@ fn memif() -> impl Strategy<Value = Device> {
     )
 }
 
+fn xdp_driver() -> impl Strategy<Value = XdpDriver> {
+    let budget = proptest::option::of(1_u16..=1024);
+    prop_oneof![budget.prop_map(|busy_poll| XdpDriver::Own { busy_poll }), Just(XdpDriver::Dpdk)]
+}
+
 fn device() -> impl Strategy<Value = Device> {
     let interface = "[a-z][a-zA-Z0-9._@+-]{0,14}";
     let pci = (any::<u32>(), any::<u8>(), 0..32_u8, 0..8_u8);
     let files = (proptest::option::of(file_name()), proptest::option::of(file_name()));
     prop_oneof![
-        interface.prop_map(|interface| Device::AfXdp { interface }),
+        (interface, xdp_driver())
+            .prop_map(|(interface, driver)| Device::AfXdp { interface, driver }),
         interface.prop_map(|interface| Device::AfPacket { interface }),
         interface.prop_map(|interface| Device::Vxlan { interface }),
         interface.prop_map(|name| Device::Tap { name }),

@@ -32,6 +32,8 @@ pub enum Contender {
     SluiceNat,
     /// Sluice by AF_XDP, Full NAT, its worker always polling.
     SluiceBusy,
+    /// Sluice by AF_XDP with DPDK's driver, Full NAT.
+    SluiceDpdk,
     /// Sluice by AF_PACKET, Full NAT.
     SluicePacket,
     /// Sluice by AF_PACKET, NAT.
@@ -79,6 +81,7 @@ impl Contender {
             Self::SluiceFnat => "sluice-fnat",
             Self::SluiceNat => "sluice-nat",
             Self::SluiceBusy => "sluice-busy",
+            Self::SluiceDpdk => "sluice-dpdk",
             Self::SluicePacket => "sluice-packet",
             Self::SluiceNatPacket => "sluice-nat-packet",
         }
@@ -116,6 +119,7 @@ impl Contender {
             Self::SluiceFnat
             | Self::SluiceNat
             | Self::SluiceBusy
+            | Self::SluiceDpdk
             | Self::SluicePacket
             | Self::SluiceNatPacket => start_director(self, bed, turn, mtu),
         }
@@ -268,7 +272,10 @@ fn config(contender: Contender, bed: &Bed, local: &str, mtu: Option<u16>) -> Str
     let mtu = mtu.map_or_else(|| "\n".to_owned(), |mtu| format!("mtu = {mtu}\n\n"));
     for port in bed.ports() {
         let device = match bed.driver {
-            Driver::AfXdp => format!("\"af_xdp:{port}\""),
+            Driver::AfXdp if contender == Contender::SluiceDpdk => {
+                format!("\"af_xdp:{port},driver=dpdk\"")
+            }
+            Driver::AfXdp => format!("\"af_xdp:{port},driver=own\""),
             Driver::AfPacket => format!("\"af_packet:{port}\"\ntwin = \"{}\"", Bed::twin_of(port)),
         };
         let _ = writeln!(text, "[[port]]\nname = \"{port}\"\ndevice = {device}\n{mtu}");

@@ -4,8 +4,8 @@
 //! `echo --device DEVICE --udp ADDRESS:PORT [--queues N] [--twin NAME] [--huge-pages off|required]
 //! [--busy] [--frames N]`
 //!
-//! DEVICE is `af_xdp:IF`, `af_packet:IF`, `tap:NAME` or `dpdk:DEVARGS`. With `af_xdp` the kernel
-//! keeps everything else; with `--twin` everything else goes to a TAP interface and back. When the
+//! DEVICE is `af_xdp:IF`, `dpdk_af_xdp:IF`, `af_packet:IF`, `tap:NAME` or `dpdk:DEVARGS`. With
+//! `af_xdp` the kernel keeps everything else; with `--twin` everything else goes to a TAP interface and back. When the
 //! interface vanishes, the port is closed, and opened again as soon as there is one of that name.
 //!
 //! Standard output: `ready …` for each opening, `gone` for each loss, `stats …` for each line of
@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use sluice_director::frame::Frame;
 use sluice_dpdk::{
     Burst, Device, Eal, EalConfig, HugePages, Port, PortConfig, PortState, QueuePair, WorkerThread,
+    XdpDriver,
 };
 use sluice_steer::{EndpointMatch, Matches, Steer};
 
@@ -125,7 +126,8 @@ fn device(text: &str) -> Result<Device, Failure> {
     let (kind, rest) = text.split_once(':').ok_or("DEVICE is KIND:REST")?;
     let rest = rest.to_owned();
     Ok(match kind {
-        "af_xdp" => Device::AfXdp { interface: rest },
+        "af_xdp" => Device::AfXdp { interface: rest, driver: XdpDriver::OWN },
+        "dpdk_af_xdp" => Device::AfXdp { interface: rest, driver: XdpDriver::Dpdk },
         "af_packet" => Device::AfPacket { interface: rest },
         "tap" => Device::Tap { name: rest },
         "dpdk" => Device::Dpdk { devargs: rest },

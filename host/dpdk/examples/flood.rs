@@ -3,7 +3,7 @@
 //!
 //! `flood DEVICE SOURCE:PORT DESTINATION:PORT DESTINATION-MAC SECONDS`
 //!
-//! DEVICE is `af_xdp:IF` or `af_packet:IF`. Prints one line at the end.
+//! DEVICE is `af_xdp:IF`, `dpdk_af_xdp:IF` or `af_packet:IF`. Prints one line at the end.
 
 use std::error::Error;
 use std::net::SocketAddrV4;
@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use etherparse::PacketBuilder;
 use sluice_director::frame::Frame;
-use sluice_dpdk::{Burst, Device, Eal, EalConfig, FramePool, Port, PortConfig, WorkerThread};
+use sluice_dpdk::{
+    Burst, Device, Eal, EalConfig, FramePool, Port, PortConfig, WorkerThread, XdpDriver,
+};
 use sluice_steer::{EndpointMatch, Matches, Steer};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -20,9 +22,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: flood DEVICE SOURCE:PORT DESTINATION:PORT MAC SECONDS".into());
     };
     let device = match device.split_once(':') {
-        Some(("af_xdp", interface)) => Device::AfXdp { interface: interface.to_owned() },
+        Some(("af_xdp", interface)) => {
+            Device::AfXdp { interface: interface.to_owned(), driver: XdpDriver::OWN }
+        }
+        Some(("dpdk_af_xdp", interface)) => {
+            Device::AfXdp { interface: interface.to_owned(), driver: XdpDriver::Dpdk }
+        }
         Some(("af_packet", interface)) => Device::AfPacket { interface: interface.to_owned() },
-        _ => return Err("DEVICE is af_xdp:IF or af_packet:IF".into()),
+        _ => return Err("DEVICE is af_xdp:IF, dpdk_af_xdp:IF or af_packet:IF".into()),
     };
     let eal = Eal::init(&EalConfig::default())?;
     let _thread = WorkerThread::register(&eal)?;

@@ -15,6 +15,8 @@ pub enum Device {
     AfXdp {
         /// The interface's name.
         interface: String,
+        /// Whose sockets.
+        driver: XdpDriver,
     },
     /// A kernel interface by AF_PACKET. All frames come here; the kernel sees them too, so the
     /// interface should carry no addresses of its own.
@@ -46,6 +48,23 @@ pub enum Device {
         /// The device arguments.
         devargs: String,
     },
+}
+
+/// Whose AF_XDP sockets a port has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XdpDriver {
+    /// Our own: see the crate `sluice-xdp`.
+    Own {
+        /// Packets of a round of preferred busy polling; `None`: interrupts deliver.
+        busy_poll: Option<u16>,
+    },
+    /// DPDK's net_af_xdp.
+    Dpdk,
+}
+
+impl XdpDriver {
+    /// Our own, as it is unless somebody asks for more.
+    pub const OWN: Self = Self::Own { busy_poll: None };
 }
 
 /// A memif interface.
@@ -91,9 +110,14 @@ impl Device {
     /// The kernel interface that must exist before the port is opened.
     pub fn kernel_interface(&self) -> Option<&str> {
         match self {
-            Self::AfXdp { interface } | Self::AfPacket { interface } => Some(interface),
+            Self::AfXdp { interface, .. } | Self::AfPacket { interface } => Some(interface),
             _ => None,
         }
+    }
+
+    /// Whether it is an AF_XDP port by DPDK's driver.
+    pub(crate) fn is_dpdk_xdp(&self) -> bool {
+        matches!(self, Self::AfXdp { driver: XdpDriver::Dpdk, .. })
     }
 
     /// How many queues the kernel interface receives on; `None` when there is no interface, now or
@@ -118,7 +142,7 @@ impl Device {
             (format!("{name},{rest}"), name)
         };
         match self {
-            Self::AfXdp { interface } => named(
+            Self::AfXdp { interface, .. } => named(
                 "net_af_xdp",
                 format!(
                     "iface={interface},start_queue={first},queue_count={queues},busy_budget=0,\
@@ -165,7 +189,13 @@ impl fmt::Display for MemifRole {
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AfXdp { interface } => write!(f, "af_xdp:{interface}"),
+            Self::AfXdp { interface, driver } => match driver {
+                XdpDriver::Own { busy_poll: None } => write!(f, "af_xdp:{interface},driver=own"),
+                XdpDriver::Own { busy_poll: Some(count) } => {
+                    write!(f, "af_xdp:{interface},driver=own,busy_poll={count}")
+                }
+                XdpDriver::Dpdk => write!(f, "af_xdp:{interface},driver=dpdk"),
+            },
             Self::AfPacket { interface } => write!(f, "af_packet:{interface}"),
             Self::Pci { address } => write!(f, "pci:{address}"),
             Self::Memif(Memif { socket, id, role, .. }) => {
@@ -210,7 +240,9 @@ impl PortConfig {
         let each = match self.device {
             // Fill, receive, transmit and completion rings of 2048, of which fill and receive
             // together never hold more than 2048.
-            Device::AfXdp { .. } => 3 * 2048,
+            Device::AfXdp { driver: XdpDriver::Dpdk, .. } => 3 * 2048,
+            // What is to be received into next; the rings have memory of their own.
+            Device::AfXdp { .. } => 64,
             // A burst each way, and the segments of a super-packet that has to be cut.
             Device::AfPacket { .. } => 256,
             Device::Pcap { .. } => 128,

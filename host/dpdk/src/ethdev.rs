@@ -24,7 +24,7 @@ use crate::xsk;
 use crate::{Error, Result};
 
 /// Bytes of an Ethernet header with two VLAN tags.
-const ETHERNET_OVERHEAD: u32 = 14 + 2 * 4;
+pub(crate) const ETHERNET_OVERHEAD: u32 = 14 + 2 * 4;
 /// What fits a page behind the headers that AF_XDP and DPDK keep in front of a frame.
 const AF_XDP_MAX_FRAME: u16 = 4096 - 64 - 128 - 128 - 256;
 
@@ -227,7 +227,7 @@ impl Opening<'_> {
         format!("{}: {what} {}", self.config.name, self.config.device)
     }
 
-    /// Refuses an interface whose frames would not fit, or whose other queues nobody would serve.
+    /// Refuses an interface that the driver cannot have.
     fn check_interface(&self, interface: Option<&Interface>) -> Result<()> {
         let Some(interface) = interface else { return Ok(()) };
         if matches!(self.config.device, Device::AfXdp { .. })
@@ -238,26 +238,7 @@ impl Opening<'_> {
                 "beside an AF_XDP port no port may have an MTU above {largest}"
             )));
         }
-        let most = self.eal.max_frame();
-        let mtu = self.config.mtu.map_or_else(|| interface.mtu(), Ok)?;
-        if u32::from(mtu) + ETHERNET_OVERHEAD > u32::from(most) {
-            let largest = u32::from(most) - ETHERNET_OVERHEAD;
-            return Err(self.config_error(format!(
-                "the MTU of {} is {mtu}, packet buffers hold {most} bytes: `ip link set {} mtu \
-                 {largest}`",
-                interface.name, interface.name
-            )));
-        }
-        let (served, present) = (u32::from(self.config.queues), interface.rx_queues());
-        if matches!(self.config.device, Device::AfXdp { .. }) && present != served {
-            let name = &interface.name;
-            return Err(self.config_error(format!(
-                "{name} receives on {present} queues, {served} are configured: set queues = \
-                 {present}, or `ethtool -L {name} combined {served}` (where there are no combined \
-                 channels: `rx {served}`)"
-            )));
-        }
-        Ok(())
+        check_interface(self.eal, self.config, interface)
     }
 
     fn steer_error(&self, source: sluice_steer::Error) -> Error {
@@ -424,6 +405,32 @@ impl Opening<'_> {
         }
         Ok(())
     }
+}
+
+/// Refuses an interface whose frames would not fit packet buffers, and an AF_XDP port that would
+/// not serve all of its queues.
+pub(crate) fn check_interface(eal: &Eal, config: &PortConfig, interface: &Interface) -> Result<()> {
+    let refuse = |problem| Err(Error::Config { port: config.name.clone(), problem });
+    let most = eal.max_frame();
+    let mtu = config.mtu.map_or_else(|| interface.mtu(), Ok)?;
+    if u32::from(mtu) + ETHERNET_OVERHEAD > u32::from(most) {
+        let largest = u32::from(most) - ETHERNET_OVERHEAD;
+        return refuse(format!(
+            "the MTU of {} is {mtu}, packet buffers hold {most} bytes: set `mtu = {mtu}`, or \
+             `ip link set {} mtu {largest}`",
+            interface.name, interface.name
+        ));
+    }
+    let (served, present) = (u32::from(config.queues), interface.rx_queues());
+    if matches!(config.device, Device::AfXdp { .. }) && present != served {
+        let name = &interface.name;
+        return refuse(format!(
+            "{name} receives on {present} queues, {served} are configured: set queues = {present}, \
+             or `ethtool -L {name} combined {served}` (where there are no combined channels: `rx \
+             {served}`)"
+        ));
+    }
+    Ok(())
 }
 
 /// The XDP program as a file in memory, for the driver to load.

@@ -15,6 +15,7 @@
 mod descriptors;
 mod device;
 mod eal;
+mod ends;
 mod error;
 mod ethdev;
 mod finish;
@@ -32,10 +33,11 @@ mod thread;
 mod tun;
 mod vnet;
 mod wake;
+mod xdp;
 mod xsk;
 
 pub use descriptors::close_on_exec;
-pub use device::{Device, Memif, MemifRole, PortConfig};
+pub use device::{Device, Memif, MemifRole, PortConfig, XdpDriver};
 pub use eal::{Eal, EalConfig, HugePages, ticks};
 pub use error::Error;
 pub use interface::PortState;

@@ -5,18 +5,13 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use arrayvec::ArrayVec;
-use sluice_director::frame::Frame;
 use sluice_memif::{
-    Address, Addresses, Landing, Link, LinkConfig, Mode, Receiver, Role, SECRET_BYTES, Sender,
+    Address, Addresses, Link, LinkConfig, Mode, Receiver, Role, SECRET_BYTES, Sender,
 };
 
 use crate::device::{Memif as Wanted, MemifRole};
 use crate::interface::PortState;
-use crate::mbuf::Mbuf;
-use crate::pool::FramePool;
 use crate::port::PortStats;
-use crate::queue::BURST;
 use crate::{Error, PortConfig, Result};
 
 /// The MTU unless the configuration names another: nothing behind the port says one.
@@ -126,72 +121,4 @@ fn secret(config: &PortConfig, wanted: &Wanted) -> Result<[u8; SECRET_BYTES]> {
         }
     }
     Ok(secret)
-}
-
-/// Buffers to receive into.
-#[derive(Debug)]
-pub(crate) struct Shelf {
-    pool: FramePool,
-    spares: ArrayVec<Mbuf, BURST>,
-}
-
-impl Shelf {
-    pub fn new(pool: FramePool) -> Self {
-        Self { pool, spares: ArrayVec::new() }
-    }
-
-    /// Receives the frames that wait, `most` at most.
-    #[inline]
-    pub fn receive<const N: usize>(
-        &mut self,
-        from: &mut Receiver,
-        frames: &mut ArrayVec<Mbuf, N>,
-        most: usize,
-    ) -> usize {
-        let mut count = 0;
-        while count < most {
-            let got = from.receive(most - count, &mut Filling { shelf: self, frames });
-            count += got;
-            // Fewer than are looked at in one go: no more were there.
-            if got < BURST {
-                break;
-            }
-        }
-        count
-    }
-}
-
-/// Buffers of a shelf on their way into a burst.
-struct Filling<'a, const N: usize> {
-    shelf: &'a mut Shelf,
-    frames: &'a mut ArrayVec<Mbuf, N>,
-}
-
-impl<const N: usize> Landing for Filling<'_, N> {
-    #[inline]
-    fn room(&mut self) -> Option<&mut [u8]> {
-        let Shelf { pool, spares } = &mut *self.shelf;
-        if spares.is_empty() && pool.alloc_burst(spares, BURST) == 0 {
-            // Fewer may be left.
-            spares.push(pool.alloc()?);
-        }
-        spares.last_mut().map(Mbuf::whole)
-    }
-
-    #[inline]
-    fn landed(&mut self, length: usize) -> bool {
-        let Some(mut frame) = self.shelf.spares.pop() else { return false };
-        let fits = frame.set_len(length);
-        debug_assert!(fits, "it landed in it");
-        self.frames.push(frame);
-        true
-    }
-}
-
-/// Sends frames from the front; those that were taken leave the vector.
-#[inline]
-pub(crate) fn send<const N: usize>(to: &mut Sender, frames: &mut ArrayVec<Mbuf, N>) -> usize {
-    let taken = to.send(frames.iter().map(Frame::bytes));
-    Mbuf::free_front(frames, taken);
-    taken
 }

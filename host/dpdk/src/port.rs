@@ -9,14 +9,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing::info;
 
-use crate::device::{Device, PortConfig};
+use crate::device::{Device, PortConfig, XdpDriver};
 use crate::eal::Eal;
+use crate::ends::{RxEnd, TxEnd};
 use crate::ethdev::{self, Ethdev, Failed};
 use crate::interface::{self, PortState};
-use crate::memif::{self, Memif};
+use crate::memif::Memif;
 use crate::packet::Packet;
 use crate::queue::{self, QueuePair};
 use crate::tap::Tap;
+use crate::xdp::Xdp;
 use crate::{Error, Result, close_on_exec, privilege};
 
 /// A device's counters since it was opened.
@@ -42,6 +44,7 @@ pub(crate) enum OpenDevice {
     Memif(Memif),
     Packet(Packet),
     Tap(Tap),
+    Xdp(Xdp),
 }
 
 impl Port {
@@ -55,12 +58,21 @@ impl Port {
             let problem = "a port needs at least one queue".to_owned();
             return Err(Error::Config { port: config.name.clone(), problem });
         }
-        let mut ends = memif::Ends::new();
+        let mut ends: Vec<(RxEnd, TxEnd)> = Vec::new();
         let port = match &config.device {
             Device::Memif(wanted) => {
                 let (memif, of_it) = Memif::open(config, wanted)?;
-                ends = of_it;
+                ends.extend(of_it.into_iter().map(|(rx, tx)| (RxEnd::Memif(rx), TxEnd::Memif(tx))));
                 Self::of_memif(config, memif)
+            }
+            Device::AfXdp { interface, driver: XdpDriver::Own { busy_poll } } => {
+                let (xdp, of_it) = Xdp::open(eal, config, interface, *busy_poll)?;
+                ends.extend(
+                    of_it
+                        .into_iter()
+                        .map(|(rx, tx, joiner)| (RxEnd::Xdp(rx), TxEnd::Xdp(tx, joiner))),
+                );
+                Self::of_xdp(config, xdp)?
             }
             Device::Tap { name } => Self::of_tap(config, Tap::open(config, name)?)?,
             Device::AfPacket { interface } => {
@@ -123,6 +135,18 @@ impl Port {
         }
     }
 
+    fn of_xdp(config: &PortConfig, xdp: Xdp) -> Result<Self> {
+        Ok(Self {
+            name: config.name.clone(),
+            queues: config.queues,
+            mac: xdp.interface.mac()?,
+            mtu: xdp.interface.mtu()?,
+            wake_fds: xdp.fds(),
+            device: Arc::new(OpenDevice::Xdp(xdp)),
+            lost: Arc::default(),
+        })
+    }
+
     fn of_ethdev(config: &PortConfig, ethdev: Ethdev) -> Self {
         Self {
             name: config.name.clone(),
@@ -140,13 +164,14 @@ impl Port {
         &self.name
     }
 
-    /// The driver behind it, by DPDK's name, or `memif`, `packet` or `tap` for our own.
+    /// The driver behind it, by DPDK's name, or `memif`, `packet`, `tap` or `xdp` for our own.
     pub fn driver(&self) -> &str {
         match &*self.device {
             OpenDevice::Ethdev(ethdev) => &ethdev.driver,
             OpenDevice::Memif(_) => "memif",
             OpenDevice::Packet(_) => "packet",
             OpenDevice::Tap(_) => "tap",
+            OpenDevice::Xdp(_) => "xdp",
         }
     }
 
@@ -172,6 +197,7 @@ impl Port {
             OpenDevice::Memif(_) => return None,
             OpenDevice::Packet(packet) => &packet.interface,
             OpenDevice::Tap(tap) => &tap.interface,
+            OpenDevice::Xdp(xdp) => &xdp.interface,
         };
         Some((&interface.name, interface.index))
     }
@@ -183,6 +209,7 @@ impl Port {
             OpenDevice::Memif(memif) => memif.state(),
             OpenDevice::Packet(packet) => packet.state(),
             OpenDevice::Tap(tap) => tap.interface.state(),
+            OpenDevice::Xdp(xdp) => xdp.interface.state(),
         }
     }
 
@@ -206,6 +233,7 @@ impl Port {
             OpenDevice::Memif(memif) => memif.stats(),
             OpenDevice::Packet(packet) => packet.stats(),
             OpenDevice::Tap(tap) => tap.stats(),
+            OpenDevice::Xdp(xdp) => xdp.stats(),
         };
         stats.tx_errors += self.lost.load(Ordering::Relaxed);
         stats

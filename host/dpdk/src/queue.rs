@@ -12,12 +12,11 @@ use std::sync::atomic::AtomicU64;
 
 use arrayvec::ArrayVec;
 use sluice_dpdk_sys as sys;
-use sluice_memif::{Receiver, Sender};
 
 use crate::eal::Eal;
+use crate::ends::{RxEnd, Shelf, TxEnd};
 use crate::finish::{self, Finisher};
 use crate::mbuf::{Mbuf, prefetch_read};
-use crate::memif::{self, Shelf};
 use crate::packet::Intake;
 use crate::pool::FramePool;
 use crate::port::OpenDevice;
@@ -56,8 +55,8 @@ pub struct RxQueue {
     idle: u32,
     /// Where unfinished frames are received, if the device has any.
     intake: Option<Box<Intake>>,
-    /// A memif's end and buffers for it.
-    memif: Option<Box<(Receiver, Shelf)>>,
+    /// The end of a memif or an AF_XDP socket of our own, and buffers for it.
+    own: Option<Box<(RxEnd, Shelf)>>,
     /// Where spare frames are from that do not fit the others' buffers.
     large: Option<FramePool>,
 }
@@ -81,9 +80,9 @@ impl RxQueue {
         let room = frames.remaining_capacity();
         match &*self.device {
             OpenDevice::Ethdev(_) => {}
-            OpenDevice::Memif(_) => {
-                let Some(memif) = &mut self.memif else { return 0 };
-                let (end, shelf) = &mut **memif;
+            OpenDevice::Memif(_) | OpenDevice::Xdp(_) => {
+                let Some(own) = &mut self.own else { return 0 };
+                let (end, shelf) = &mut **own;
                 return shelf.receive(end, frames, room);
             }
             OpenDevice::Packet(packet) => {
@@ -163,19 +162,19 @@ impl RxQueue {
         // SAFETY: the driver keeps the descriptor open as long as the device is, which is at least
         // as long as the borrow of `self`.
         let device = self.wake.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) });
-        device.or_else(|| Some(self.memif.as_ref()?.0.wake_fd()))
+        device.or_else(|| Some(self.own.as_ref()?.0.wake_fd()))
     }
 
     /// Called before waiting on [`Self::wake_fd`], and [`Self::disarm`] after it. `false` when
     /// there are frames already: do not wait.
     pub fn arm(&mut self) -> bool {
-        self.memif.as_mut().is_none_or(|memif| memif.0.arm())
+        self.own.as_mut().is_none_or(|own| own.0.arm())
     }
 
     /// Called after waiting on [`Self::wake_fd`].
     pub fn disarm(&mut self) {
-        if let Some(memif) = &mut self.memif {
-            memif.0.disarm();
+        if let Some(own) = &mut self.own {
+            own.0.disarm();
         }
     }
 
@@ -211,8 +210,8 @@ pub struct TxQueue {
     index: u16,
     /// DPDK's numbers, of the device and in it.
     end: (u16, u16),
-    /// A memif's end.
-    memif: Option<Box<Sender>>,
+    /// The end of a memif or an AF_XDP socket of our own.
+    own: Option<Box<TxEnd>>,
     /// For unfinished frames, if there are any in the process and the device takes none.
     finisher: Option<Finisher>,
 }
@@ -223,11 +222,12 @@ impl TxQueue {
         self.index
     }
 
-    /// Lets go of what a memif's peer left behind; to be called where nothing is sent.
+    /// Lets go of what a memif's peer left behind, and sends what the kernel had no room for; to be
+    /// called where nothing is sent.
     #[inline]
     pub fn refresh(&mut self) {
-        if let Some(memif) = &mut self.memif {
-            memif.refresh();
+        if let Some(own) = &mut self.own {
+            own.refresh();
         }
     }
 
@@ -240,12 +240,12 @@ impl TxQueue {
             Some(finisher) if finish::is_due(frames) => {
                 let (device, ends) = (&*self.device, (self.index, self.end));
                 finisher.tx(frames, |frames| {
-                    give(device, ends, self.memif.as_deref_mut(), frames);
+                    give(device, ends, self.own.as_deref_mut(), frames);
                 })
             }
             _ => {
-                let memif = self.memif.as_deref_mut();
-                give(&self.device, (self.index, self.end), memif, frames)
+                let own = self.own.as_deref_mut();
+                give(&self.device, (self.index, self.end), own, frames)
             }
         }
     }
@@ -256,12 +256,14 @@ impl TxQueue {
 fn give<const N: usize>(
     device: &OpenDevice,
     (index, end): (u16, (u16, u16)),
-    memif: Option<&mut Sender>,
+    own: Option<&mut TxEnd>,
     frames: &mut ArrayVec<Mbuf, N>,
 ) -> usize {
     match device {
         OpenDevice::Ethdev(_) => {}
-        OpenDevice::Memif(_) => return memif.map_or(0, |end| memif::send(end, frames)),
+        OpenDevice::Memif(_) | OpenDevice::Xdp(_) => {
+            return own.map_or(0, |end| end.send(frames));
+        }
         OpenDevice::Packet(packet) => return packet.tx(index, frames),
         OpenDevice::Tap(tap) => return tap.tx(index, frames),
     }
@@ -308,19 +310,14 @@ pub(crate) struct Made<'a> {
 
 impl Made<'_> {
     /// Makes the one pair of handles of a queue.
-    pub fn pair(
-        &self,
-        index: u16,
-        wake: Option<RawFd>,
-        memif: Option<(Receiver, Sender)>,
-    ) -> QueuePair {
+    pub fn pair(&self, index: u16, wake: Option<RawFd>, own: Option<(RxEnd, TxEnd)>) -> QueuePair {
         let (pool, large) = (self.eal.frames(), self.eal.large_frames());
         let end = match &**self.device {
             OpenDevice::Ethdev(ethdev) => ethdev.queue(index),
-            OpenDevice::Memif(_) | OpenDevice::Packet(_) | OpenDevice::Tap(_) => (0, index),
+            _ => (0, index),
         };
         let unfinished = match &**self.device {
-            OpenDevice::Ethdev(_) | OpenDevice::Memif(_) => false,
+            OpenDevice::Ethdev(_) | OpenDevice::Memif(_) | OpenDevice::Xdp(_) => false,
             OpenDevice::Packet(_) => true,
             OpenDevice::Tap(tap) => tap.unfinished(),
         };
@@ -329,14 +326,14 @@ impl Made<'_> {
         let finishes = !unfinished && large.is_some();
         let finisher = finishes.then(|| Finisher::new(pool, Arc::clone(self.lost)));
         let device = Arc::clone(self.device);
-        let (receiver, sender) = memif.unzip();
-        let tx = TxQueue { device, index, end, memif: sender.map(Box::new), finisher };
-        let memif = receiver.map(|receiver| Box::new((receiver, Shelf::new(pool))));
+        let (receiver, sender) = own.unzip();
+        let tx = TxQueue { device, index, end, own: sender.map(Box::new), finisher };
+        let own = receiver.map(|receiver| Box::new((receiver, Shelf::new(pool))));
         let large = large.filter(|_| unfinished && u32::from(self.mtu) + LINK > u32::from(most));
         let device = Arc::clone(self.device);
         let (chains_dropped, idle) = (0, 0);
         let rx =
-            RxQueue { device, index, end, wake, chains_dropped, pool, idle, intake, memif, large };
+            RxQueue { device, index, end, wake, chains_dropped, pool, idle, intake, own, large };
         QueuePair { rx, tx }
     }
 }

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use arrayvec::ArrayVec;
 use sluice_director::frame::Frame;
-use sluice_wire::offload::{self, Place};
+use sluice_wire::offload::{self, Place, Run};
 use sluice_wire::{checksum, ipv4, sctp, tcp, vxlan};
 
 use crate::mbuf::{Marks, Mbuf};
@@ -264,6 +264,19 @@ impl VnetHeader {
     pub fn behind_tag(mut self) -> Self {
         self.csum_start = self.csum_start.saturating_add(4);
         self
+    }
+
+    /// What the kernel is told of joined segments, whose checksum has begun.
+    pub fn of_run(run: &Run, is_v6: bool) -> Self {
+        let place = run.place();
+        Self {
+            flags: NEEDS_CSUM,
+            gso_type: if is_v6 { GSO_TCPV6 } else { GSO_TCPV4 },
+            hdr_len: place.data as u16,
+            gso_size: run.size(),
+            csum_start: place.l4 as u16,
+            csum_offset: place.checksum_offset() as u16,
+        }
     }
 
     /// What the kernel is told of a frame, whose checksum field is made what it expects. `None`

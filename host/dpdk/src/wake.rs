@@ -22,7 +22,7 @@ impl WakeKind {
     /// What a device's queues have, if anything.
     pub fn of(device: &Device) -> Option<Self> {
         match device {
-            Device::AfXdp { .. } => Some(Self::Socket(libc::AF_XDP)),
+            device if device.is_dpdk_xdp() => Some(Self::Socket(libc::AF_XDP)),
             _ => None,
         }
     }

@@ -7,7 +7,9 @@ use std::process::{Command, Stdio};
 
 use bed::{Bed, Echo, PORT_ADDRESS, ip, succeed, wait_until};
 
+/// By our own sockets, and by DPDK's driver.
 const DEVICE: [&str; 2] = ["--device", "af_xdp:port0"];
+const DPDK: [&str; 2] = ["--device", "dpdk_af_xdp:port0"];
 
 /// A service of the host's own, beside the port.
 const TCP_ECHO: &str = "import socket; s = socket.create_server(('', 8080));
@@ -16,13 +18,23 @@ while True: c, _ = s.accept(); c.sendall(c.recv(100)); c.close()";
 #[test]
 fn the_port_gets_what_is_steered_and_the_kernel_the_rest() {
     needs_root!();
+    steered(DEVICE);
+}
+
+#[test]
+fn the_port_gets_what_is_steered_and_the_kernel_the_rest_by_dpdk() {
+    needs_root!();
+    steered(DPDK);
+}
+
+fn steered(device: [&str; 2]) {
     let bed = Bed::new(1);
     let mut server = Command::new("ip")
         .args(["netns", "exec", &bed.here, "python3", "-c", TCP_ECHO])
         .stdout(Stdio::null())
         .spawn()
         .expect("python3 is installed");
-    let mut echo = Echo::start(&bed, &DEVICE);
+    let mut echo = Echo::start(&bed, &device);
     assert!(bed.link().contains("sluice_steer"), "the program is on the interface");
     for n in 0..10 {
         assert_eq!(bed.exchange(7, &format!("datagram {n}\n")), format!("datagram {n}\n"));
@@ -48,9 +60,19 @@ fn the_port_gets_what_is_steered_and_the_kernel_the_rest() {
 #[test]
 fn ordinary_pages_and_huge_pages_both_do() {
     needs_root!();
+    pages(DEVICE);
+}
+
+#[test]
+fn ordinary_pages_and_huge_pages_both_do_by_dpdk() {
+    needs_root!();
+    pages(DPDK);
+}
+
+fn pages(device: [&str; 2]) {
     let bed = Bed::new(1);
     for (pages, expected) in [("off", "huge_pages=false"), ("required", "huge_pages=true")] {
-        let mut echo = Echo::launch(&bed, &[&DEVICE[..], &["--huge-pages", pages]].concat());
+        let mut echo = Echo::launch(&bed, &[&device[..], &["--huge-pages", pages]].concat());
         let ready = echo.wait_for("ready");
         assert!(ready.contains(expected), "{ready}");
         assert_eq!(bed.exchange(7, "pages\n"), "pages\n");
@@ -73,17 +95,27 @@ fn too_few_huge_pages_are_explained() {
 #[test]
 fn missing_capabilities_are_explained() {
     needs_root!();
+    capabilities(DEVICE);
+}
+
+#[test]
+fn missing_capabilities_are_explained_by_dpdk() {
+    needs_root!();
+    capabilities(DPDK);
+}
+
+fn capabilities(device: [&str; 2]) {
     let bed = Bed::new(1);
     for (dropped, said) in [
-        ("net_raw", "af_xdp:port0 needs CAP_NET_RAW. Run as root, or"),
-        ("bpf,sys_admin", "af_xdp:port0 needs CAP_BPF. Run as root, or"),
-        ("ipc_lock", "af_xdp:port0 needs more locked memory than 8 MB"),
+        ("net_raw", "needs CAP_NET_RAW. Run as root, or"),
+        ("bpf,sys_admin", "needs CAP_BPF. Run as root, or"),
+        ("ipc_lock", "needs more locked memory than 8 MB"),
     ] {
         let drop = dropped.split(',').map(|name| format!("-{name}")).collect::<Vec<_>>().join(",");
         let mut echo = Echo::launch_under(
             &bed,
             &["setpriv", "--bounding-set", &drop, "--inh-caps", &drop],
-            &[&DEVICE[..], &["--huge-pages", "off"]].concat(),
+            &[&device[..], &["--huge-pages", "off"]].concat(),
         );
         assert!(!echo.wait_end(), "{dropped} is needed");
         assert!(echo.log().contains(said), "{dropped}: {}", echo.log());
@@ -93,8 +125,18 @@ fn missing_capabilities_are_explained() {
 #[test]
 fn an_interface_may_vanish_and_return_again_and_again() {
     needs_root!();
+    vanishes(DEVICE);
+}
+
+#[test]
+fn an_interface_may_vanish_and_return_again_and_again_by_dpdk() {
+    needs_root!();
+    vanishes(DPDK);
+}
+
+fn vanishes(device: [&str; 2]) {
     let bed = Bed::new(1);
-    let mut echo = Echo::start(&bed, &DEVICE);
+    let mut echo = Echo::start(&bed, &device);
     let free = echo.count("free_frames");
     let descriptors = open_descriptors(&echo);
     for round in 0..5 {
@@ -149,7 +191,7 @@ fn an_interface_set_up_while_its_port_opens_stays_up() {
     let preload = format!("LD_PRELOAD={}", object.display());
 
     ip(&["-n", &bed.here, "link", "set", "port0", "down"]);
-    let mut echo = Echo::launch_under(&bed, &["env", &preload], &DEVICE);
+    let mut echo = Echo::launch_under(&bed, &["env", &preload], &DPDK);
     wait_until("the port is open or just about to be", || {
         let log = echo.log();
         log.contains("flags are written") || log.contains("port is open")
@@ -165,21 +207,37 @@ fn an_interface_set_up_while_its_port_opens_stays_up() {
 }
 
 #[test]
-fn no_program_stays_after_a_signal_and_a_stale_one_is_replaced() {
+fn no_program_stays_after_a_signal_nor_after_a_kill() {
     needs_root!();
     let bed = Bed::new(1);
-    let mut echo = Echo::start(&bed, &DEVICE);
+    for signal in ["TERM", "KILL"] {
+        let mut echo = Echo::start(&bed, &DEVICE);
+        echo.signal(signal);
+        echo.wait_end();
+        assert!(!bed.link().contains("xdp"), "{signal}: {}", bed.link());
+        assert_eq!(bed.ping(2), (2, 0));
+    }
+    let echo = Echo::start(&bed, &DEVICE);
+    assert_eq!(bed.exchange(7, "again\n"), "again\n");
+    echo.quit();
+}
+
+#[test]
+fn a_stale_program_of_dpdks_driver_is_replaced() {
+    needs_root!();
+    let bed = Bed::new(1);
+    let mut echo = Echo::start(&bed, &DPDK);
     echo.signal("TERM");
     assert!(echo.wait_end(), "{}", echo.log());
     assert!(!bed.link().contains("xdp"), "{}", bed.link());
 
-    let mut echo = Echo::start(&bed, &DEVICE);
+    let mut echo = Echo::start(&bed, &DPDK);
     echo.signal("KILL");
     assert!(!echo.wait_end());
     assert!(bed.link().contains("sluice_steer"), "a killed process cannot clean up");
     assert_eq!(bed.ping(2), (2, 0), "without sockets the program passes everything");
 
-    let echo = Echo::start(&bed, &DEVICE);
+    let echo = Echo::start(&bed, &DPDK);
     assert!(echo.log().contains("took off a steering program"), "{}", echo.log());
     assert_eq!(bed.exchange(7, "again\n"), "again\n");
     echo.quit();
@@ -189,9 +247,19 @@ fn no_program_stays_after_a_signal_and_a_stale_one_is_replaced() {
 #[test]
 fn an_interface_in_use_is_left_alone() {
     needs_root!();
+    in_use(DEVICE);
+}
+
+#[test]
+fn an_interface_in_use_is_left_alone_by_dpdk() {
+    needs_root!();
+    in_use(DPDK);
+}
+
+fn in_use(device: [&str; 2]) {
     let bed = Bed::new(1);
-    let first = Echo::start(&bed, &DEVICE);
-    let mut second = Echo::launch(&bed, &DEVICE);
+    let first = Echo::start(&bed, &device);
+    let mut second = Echo::launch(&bed, &device);
     assert!(!second.wait_end(), "the interface is taken");
     let said = format!("interface port0 is in use by another director (process {})", first.pid());
     assert!(second.log().contains(&said), "{}", second.log());
@@ -202,6 +270,16 @@ fn an_interface_in_use_is_left_alone() {
 #[test]
 fn somebody_elses_program_is_left_alone() {
     needs_root!();
+    foreign(DEVICE);
+}
+
+#[test]
+fn somebody_elses_program_is_left_alone_by_dpdk() {
+    needs_root!();
+    foreign(DPDK);
+}
+
+fn foreign(device: [&str; 2]) {
     let bed = Bed::new(1);
     let folder = std::env::temp_dir().join(format!("sluice-foreign-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -214,7 +292,7 @@ fn somebody_elses_program_is_left_alone() {
     ip(&["-n", &bed.here, "link", "set", "port0", "xdp", "obj", &object, "sec", "xdp"]);
     std::fs::remove_dir_all(&folder).unwrap();
 
-    let mut echo = Echo::launch(&bed, &DEVICE);
+    let mut echo = Echo::launch(&bed, &device);
     assert!(!echo.wait_end(), "the interface is taken");
     assert!(echo.log().contains("already carries the XDP program"), "{}", echo.log());
     assert!(bed.link().contains("xdp"), "theirs stays: {}", bed.link());
@@ -223,12 +301,22 @@ fn somebody_elses_program_is_left_alone() {
 #[test]
 fn every_queue_is_served_and_all_must_be() {
     needs_root!();
+    every_queue(DEVICE);
+}
+
+#[test]
+fn every_queue_is_served_and_all_must_be_by_dpdk() {
+    needs_root!();
+    every_queue(DPDK);
+}
+
+fn every_queue(device: [&str; 2]) {
     let bed = Bed::new(2);
-    let mut one = Echo::launch(&bed, &DEVICE);
+    let mut one = Echo::launch(&bed, &device);
     assert!(!one.wait_end(), "one of two queues would be lost");
     assert!(one.log().contains("receives on 2 queues, 1 are configured"), "{}", one.log());
 
-    let mut echo = Echo::launch(&bed, &[&DEVICE[..], &["--queues", "2"]].concat());
+    let mut echo = Echo::launch(&bed, &[&device[..], &["--queues", "2"]].concat());
     let ready = echo.wait_for("ready");
     assert!(ready.contains("wake_fds=2"), "{ready}");
     // The peer spreads flows over its queues by their hash; which flow comes where is its affair.

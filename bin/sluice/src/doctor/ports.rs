@@ -1,7 +1,7 @@
 //! Ports: whether their devices are there, and driven as well as they may be.
 
 use sluice_api::model::{Port as Shown, PortState, SteeringMode};
-use sluice_config::{Config, Device, Port};
+use sluice_config::{Config, Device, Port, XdpDriver};
 
 use super::facts::{Facts, Interface};
 use super::finding::{Finding, Mark, Section};
@@ -11,6 +11,8 @@ const CHECKSUMS: [&str; 2] = ["tx-checksum-ip-generic", "tx-checksum-ipv4"];
 
 /// Largest IP packet of an AF_XDP port in bytes: a frame's page less what the kernel keeps of it.
 const XDP_MTU: u32 = 3498;
+/// The MTU that packet buffers are made for at least.
+const USUAL_MTU: u32 = 1500;
 
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let Some(config) = facts.config() else { return Vec::new() };
@@ -51,7 +53,7 @@ fn way(facts: &Facts, port: &Port) -> String {
 fn device(facts: &Facts, config: &Config, port: &Port) -> Vec<Finding> {
     match &port.device {
         Device::Pci { address } => pci(facts, port, &address.to_string()),
-        Device::AfXdp { interface } | Device::AfPacket { interface } => {
+        Device::AfXdp { interface, .. } | Device::AfPacket { interface } => {
             let Some(seen) = facts.interfaces.get(interface) else {
                 return vec![absent(facts, port, interface)];
             };
@@ -161,19 +163,30 @@ fn af_xdp(config: &Config, port: &Port, interface: &str, seen: &Interface) -> Ve
                 .fix(format!("ethtool -K {interface} tx off")),
         );
     }
-    if seen.mtu > XDP_MTU {
-        let text = format!(
-            "port {}: {interface} takes packets of {} bytes; AF_XDP carries {XDP_MTU} at most, and \
-             the director refuses the port",
-            port.name, seen.mtu
-        );
-        findings.push(
-            find("xdp_mtu", Mark::Fail, text)
-                .advise("or use an `af_packet` port where packets are larger")
-                .fix(format!("ip link set {interface} mtu {XDP_MTU}")),
-        );
-    }
+    findings.extend(xdp_mtu(config, port, interface, seen));
     findings
+}
+
+/// The MTU of an AF_XDP port's interface: the director refuses one whose packets would not fit.
+fn xdp_mtu(config: &Config, port: &Port, interface: &str, seen: &Interface) -> Option<Finding> {
+    let by_dpdk = matches!(port.device, Device::AfXdp { driver: XdpDriver::Dpdk, .. });
+    let configured = config.ports.iter().filter_map(|port| port.mtu).max().unwrap_or(0);
+    let (most, why, advice) = if by_dpdk {
+        let why = format!("DPDK's AF_XDP driver carries {XDP_MTU} at most");
+        (XDP_MTU, why, "or leave `driver=dpdk` out".to_owned())
+    } else {
+        let most = USUAL_MTU.max(u32::from(configured));
+        let why = format!("packet buffers are made for {most}");
+        (most, why, format!("or write `mtu = {}` in the port's section", seen.mtu))
+    };
+    let text = format!(
+        "port {}: {interface} takes packets of {} bytes; {why}, and the director refuses the port",
+        port.name, seen.mtu
+    );
+    (seen.mtu > most).then(|| {
+        let fix = format!("ip link set {interface} mtu {most}");
+        find("xdp_mtu", Mark::Fail, text).advise(advice).fix(fix)
+    })
 }
 
 /// Queues of an AF_XDP port: what comes in by one that has no socket goes past the director.

@@ -58,7 +58,7 @@ fn interface(name: &str) -> String {
 /// What of the machine a device takes for itself; nothing when it only reads a file.
 fn what_it_uses(device: &Device) -> Option<String> {
     match device {
-        Device::AfXdp { interface: name }
+        Device::AfXdp { interface: name, .. }
         | Device::AfPacket { interface: name }
         | Device::Vxlan { interface: name }
         | Device::Tap { name } => Some(interface(name)),

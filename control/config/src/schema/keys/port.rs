@@ -62,7 +62,7 @@ pub(crate) static MTU: Key = Key {
     without: Without::Unset("the device's own; in `sluice replay` 1500"),
     example: "9000",
     about: "The largest IP packet that the port sends, in bytes; for a super-packet (see \
-            [Devices](#devices)), its largest segment. Beside `af_xdp` ports, whose frames fit one \
-            page, only `af_packet` ports may have 9000. Not for `vxlan`: the kernel's \
-            device has one.",
+            [Devices](#devices)), its largest segment. Beside `af_xdp` ports with `driver=dpdk`, \
+            whose frames fit one page, only `af_packet` ports may have 9000. Not for `vxlan`: the \
+            kernel's device has one.",
 };
