@@ -15,7 +15,7 @@ use arrayvec::ArrayVec;
 
 use crate::event::Signal;
 use crate::ip::{self, Addresses, Answers, Fate, Framing};
-use crate::link::{Connection, Line, Mode, Shared, lock};
+use crate::link::{Connection, Counters, Line, Mode, Shared, lock};
 use crate::transfer::{Landing, Lie, RxRing, TxRing};
 
 /// Packets that are given to a ring in one go in IP mode.
@@ -216,10 +216,44 @@ impl Receiver {
     }
 
     #[cold]
-    fn leave(&mut self, lie: Lie) {
+    pub(crate) fn leave(&mut self, lie: Lie) {
         self.forget();
         self.view.shared.accuse(lie);
         self.view.connection = None;
+    }
+
+    /// Whether another connection is in place, or none.
+    pub(crate) fn is_old(&self) -> bool {
+        self.view.is_old()
+    }
+
+    /// Takes the connection that is in place.
+    pub(crate) fn follow(&mut self) {
+        if self.view.is_old() {
+            self.renew();
+        }
+    }
+
+    /// Wakes the peer if it was given something and sleeps.
+    pub(crate) fn settle(&self) {
+        self.debt.settle(self.view.connection.as_ref(), self.index);
+    }
+
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.view.shared.counters)
+    }
+
+    pub(crate) fn connection(&self) -> Option<Arc<Connection>> {
+        self.view.connection.clone()
+    }
+
+    /// The rings that this queue empties, each time another one first.
+    pub(crate) fn rings(&mut self) -> impl Iterator<Item = usize> + use<> {
+        let rings = self.view.connection.as_ref().map_or(0, |connection| connection.rx.len());
+        let of_it = rings.saturating_sub(self.index).div_ceil(self.queues);
+        self.first = (self.first + 1) % of_it.max(1);
+        let (index, first, queues) = (self.index, self.first, self.queues);
+        (0..of_it).map(move |turn| index + (first + turn) % of_it * queues)
     }
 
     /// The descriptor that is readable when frames may have come since [`Self::arm`].
@@ -281,6 +315,41 @@ impl Sender {
         if self.view.is_old() {
             self.view.renew();
         }
+    }
+
+    /// Whether another connection is in place, or none.
+    pub(crate) fn is_old(&self) -> bool {
+        self.view.is_old()
+    }
+
+    /// Wakes the peer if it was given something and sleeps.
+    pub(crate) fn settle(&self) {
+        self.debt.settle(self.view.connection.as_ref(), self.index);
+    }
+
+    /// The peer was given something.
+    pub(crate) fn owe(&self) {
+        self.debt.owes.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.view.shared.counters)
+    }
+
+    pub(crate) fn connection(&self) -> Option<Arc<Connection>> {
+        self.view.connection.clone()
+    }
+
+    /// The ring that this queue alone sends by.
+    pub(crate) fn own_ring(&self, connection: &Connection) -> Option<usize> {
+        let line = connection.tx.get(self.index)?;
+        (!line.ring.is_shared()).then_some(self.index)
+    }
+
+    #[cold]
+    pub(crate) fn leave(&mut self, lie: Lie) {
+        self.view.shared.accuse(lie);
+        self.view.connection = None;
     }
 
     /// Sends frames from the front. Returns how many need not be offered again. None without a
@@ -357,8 +426,7 @@ impl Sender {
                 sent.taken
             }
             Err(lie) => {
-                self.view.shared.accuse(lie);
-                self.view.connection = None;
+                self.leave(lie);
                 0
             }
         }

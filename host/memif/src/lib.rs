@@ -9,6 +9,7 @@
 //! Unsafe: memory that two processes write at any time has no references; raw pointers, volatile
 //! reads and atomics are left. Each block names its invariant.
 
+mod copier;
 mod ends;
 mod event;
 mod handshake;
@@ -17,6 +18,7 @@ mod ip;
 mod link;
 mod message;
 mod negotiation;
+mod offload;
 mod region;
 mod ring;
 mod share;
@@ -24,10 +26,12 @@ mod socket;
 mod transfer;
 mod turnstile;
 
+pub use copier::{Copier, Job};
 pub use ends::{Receiver, Sender};
 pub use ip::Addresses;
 pub use link::{Link, LinkConfig, Mode, Role, Stats};
 pub use message::SECRET_BYTES;
 pub use negotiation::{MAX_LOG2, MAX_SHARED_BYTES, MIN_LOG2};
+pub use offload::{Buffer, Dock, IN_FLIGHT, OffloadReceiver, OffloadSender};
 pub use socket::Address;
 pub use transfer::Landing;

@@ -115,6 +115,12 @@ pub struct Stats {
     pub tx_errors: u64,
     /// Times that a peer came.
     pub connects: u64,
+    /// Copies that were left to a [`Copier`](crate::Copier); what follows is of these.
+    pub copies_offloaded: u64,
+    /// Copies that it had no room for, so that the processor did them.
+    pub copies_full: u64,
+    /// Copies that it failed to do, so that the processor did them.
+    pub copies_failed: u64,
 }
 
 #[derive(Debug, Default)]
@@ -127,6 +133,9 @@ pub(crate) struct Counters {
     pub tx_bytes: AtomicU64,
     pub tx_errors: AtomicU64,
     pub connects: AtomicU64,
+    pub copies_offloaded: AtomicU64,
+    pub copies_full: AtomicU64,
+    pub copies_failed: AtomicU64,
 }
 
 /// A ring, its words by themselves, and the eventfd that wakes whoever empties it.
@@ -157,7 +166,7 @@ pub(crate) struct Shared {
     /// A worker caught the peer in a lie.
     lied: AtomicBool,
     hub: Arc<OwnedFd>,
-    pub counters: Counters,
+    pub counters: Arc<Counters>,
     /// Why there is no connection.
     trouble: Mutex<String>,
 }
@@ -175,7 +184,7 @@ impl Shared {
             changed: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             lied: AtomicBool::new(false),
             hub,
-            counters: Counters::default(),
+            counters: Arc::default(),
             trouble: Mutex::new("nobody has come yet".into()),
         })
     }
@@ -260,6 +269,9 @@ impl Link {
             tx_bytes: read(&counters.tx_bytes),
             tx_errors: read(&counters.tx_errors),
             connects: read(&counters.connects),
+            copies_offloaded: read(&counters.copies_offloaded),
+            copies_full: read(&counters.copies_full),
+            copies_failed: read(&counters.copies_failed),
         }
     }
 }

@@ -8,8 +8,12 @@
 //! The client owns all buffers. It lends empty ones to the server in the ring that the server
 //! sends by, all of them always; so there head and tail differ by the ring's size in its own view.
 
+mod ahead;
+
 use arrayvec::ArrayVec;
 use sluice_lanes::copy::{copy, prefetch, prefetch_write};
+
+pub use ahead::{Fit, Parts};
 
 use crate::ring::{Descriptor, NEXT, Ring};
 
@@ -112,6 +116,8 @@ pub struct RxRing {
     ring: Ring,
     /// The next descriptor to be read.
     next: u16,
+    /// Descriptors from there on that were read already, whose frames are not copied yet.
+    taken: u16,
     /// The peer's index when it was last looked at.
     seen: u16,
     /// Ours, if we are the client.
@@ -121,7 +127,7 @@ pub struct RxRing {
 impl RxRing {
     /// A fresh ring, of a client with its buffers, or of a server.
     pub fn new(ring: Ring, buffers: Option<Buffers>) -> Self {
-        let new = Self { ring, next: 0, seen: 0, buffers };
+        let new = Self { ring, next: 0, taken: 0, seen: 0, buffers };
         new.ring.want_interrupts(false);
         match buffers {
             Some(_) => new.lend(0, new.ring.size()),
@@ -274,7 +280,9 @@ pub struct TxRing {
     ring: Ring,
     /// The next descriptor to be filled.
     next: u16,
-    /// Descriptors that can be filled, as was last seen.
+    /// Descriptors from there on that have frames which are not copied yet.
+    reserved: u16,
+    /// Descriptors behind these that can be filled, as was last seen.
     free: u16,
     /// Ours, if we are the client.
     buffers: Option<Buffers>,
@@ -287,7 +295,7 @@ impl TxRing {
             Some(_) => ring.set_head(0),
             None => ring.set_tail(0),
         }
-        Self { ring, next: 0, free: 0, buffers }
+        Self { ring, next: 0, reserved: 0, free: 0, buffers }
     }
 
     /// Descriptors that can be filled.

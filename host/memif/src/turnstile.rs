@@ -31,6 +31,11 @@ impl<T> Turnstile<T> {
         Self { value: UnsafeCell::new(value), lock: None }
     }
 
+    /// Whether several threads may use the value.
+    pub fn is_shared(&self) -> bool {
+        self.lock.is_some()
+    }
+
     /// Uses the value. Does not call itself.
     #[inline]
     pub fn with<R>(&self, usage: impl FnOnce(&mut T) -> R) -> R {
