@@ -171,6 +171,9 @@ start_director() {
         front=$(by_dpdk 0 "$front" server) back=$(by_dpdk 1 "$back" server)
     elif [ "$wire" = memif ]; then
         front+=,role=server back+=,role=server
+        if [ "${copy:-cpu}" = dma ]; then
+            front+=,copy=dma,dma_device=dma_skeleton back+=,copy=dma,dma_device=dma_skeleton
+        fi
     fi
     "${writer:-write_config}" "$front" "$back" >"$dir/sluice.toml"
     first "$bin/sluiced" --config "$dir/sluice.toml" >"$dir/sluiced.log" 2>&1 &

@@ -7,9 +7,10 @@
 # Run it as root:
 #
 #   bench/rfc2544.sh [--wire memif|af_packet] [--sessions N] [--cores N[,N]] [--check]
-#       [--driver own|dpdk] [--generator-driver own|dpdk] [OPTION…]
+#       [--driver own|dpdk] [--generator-driver own|dpdk] [--copy cpu|dma] [OPTION…]
 #
-# The drivers are of memif: our own, or DPDK's for comparison.
+# The drivers are of memif: our own, or DPDK's for comparison. With `--copy dma` the director's
+# frames are copied by dma_skeleton, a thread in place of a copy engine.
 #
 # Options that are not its own go to `sluice-bench rfc2544` (`--help` has them): --size, --json,
 # --directions, --duration and others. Everything lives in one network namespace and one directory,
@@ -19,7 +20,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 script=rfc2544 wire=memif tries=0 sessions=100000 check='' generator_cores=''
-driver=own generator_driver=own clients=198.18.0.0/16
+driver=own generator_driver=own copy=cpu clients=198.18.0.0/16
 options=() said=("$@")
 usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit "${1:-0}"; }
 while [ $# -gt 0 ]; do
@@ -29,6 +30,7 @@ while [ $# -gt 0 ]; do
     --cores) generator_cores=$2; shift ;;
     --check) check=1 ;;
     --driver) driver=$2; shift ;;
+    --copy) copy=$2; shift ;;
     --generator-driver) generator_driver=$2; shift ;;
     -h | --help) usage ;;
     *) options+=("$1") ;;
@@ -39,6 +41,7 @@ case $wire,$driver,$generator_driver in
 memif,own,own | memif,own,dpdk | memif,dpdk,own | memif,dpdk,dpdk | af_packet,own,own) ;;
 *) usage 2 >&2 ;;
 esac
+case $wire,$driver,$copy in *,cpu | memif,own,dma) ;; *) usage 2 >&2 ;; esac
 [[ $sessions =~ ^[0-9]+$ ]] || usage 2 >&2
 
 # shellcheck source=bench/bed.sh

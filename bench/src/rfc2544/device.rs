@@ -6,8 +6,8 @@
 use super::frame::Way;
 use crate::error::BenchError;
 use sluice_dpdk::{
-    Burst, Device, Eal, EalConfig, FramePool, Memif, MemifRole, Port, PortConfig, PortStats,
-    RxQueue, TxQueue,
+    Burst, Device, DmaCopies, Eal, EalConfig, FramePool, Memif, MemifRole, Port, PortConfig,
+    PortStats, RxQueue, TxQueue,
 };
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -39,6 +39,7 @@ pub fn parse(text: &str) -> Result<Device, String> {
                 secret_file: memif.secret_file.map(Into::into),
                 ring: memif.ring,
                 buffer: memif.buffer,
+                copies: memif.dma.map(|dma| DmaCopies { device: dma.device, from: dma.from }),
             })
         }
         From::Dpdk { devargs } => Device::Dpdk { devargs },

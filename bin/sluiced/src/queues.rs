@@ -13,7 +13,7 @@ impl Queue for PortQueue {
     #[inline]
     fn receive(&mut self, frames: &mut Burst<Mbuf>) -> usize {
         let came = self.0.rx.rx(frames);
-        if came == 0 {
+        if came == 0 || self.0.tx.is_busy() {
             self.0.tx.refresh();
         }
         came
@@ -34,7 +34,7 @@ impl Queue for PortQueue {
     }
 
     fn arm(&mut self) -> bool {
-        self.0.rx.arm()
+        !self.0.tx.is_busy() && self.0.rx.arm()
     }
 
     fn disarm(&mut self) {

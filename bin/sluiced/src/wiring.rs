@@ -4,7 +4,7 @@ use crate::errors::Error;
 use sluice_config::{Config, HugePages};
 use sluice_director::path::{PagePolicy, Parking};
 use sluice_director::plan::{Plan, Retired};
-use sluice_dpdk::{Device, EalConfig, Memif, MemifRole, PortConfig, XdpDriver};
+use sluice_dpdk::{Device, DmaCopies, EalConfig, Memif, MemifRole, PortConfig, XdpDriver};
 
 /// Packets that a worker may have in its hands, besides those in ports: bursts, rings, caches.
 const FRAMES_PER_WORKER: u32 = 4096;
@@ -54,6 +54,7 @@ pub fn device(from: &sluice_config::Device) -> Option<Device> {
                 secret_file: memif.secret_file.map(Into::into),
                 ring: memif.ring,
                 buffer: memif.buffer,
+                copies: memif.dma.map(|dma| DmaCopies { device: dma.device, from: dma.from }),
             })
         }
         From::Tap { name } => Device::Tap { name },
@@ -108,6 +109,11 @@ pub fn eal(config: &Config, queues: impl Fn(&sluice_config::Port) -> u16) -> Eal
     let largest = largest.unwrap_or(USUAL_MTU);
     let pci = config.ports.iter().filter_map(|port| match &port.device {
         sluice_config::Device::Pci { address } => Some(address.to_string()),
+        // Other engines have names: work queues of the kernel's driver, and virtual devices.
+        sluice_config::Device::Memif(memif) => {
+            let engine = memif.dma.as_ref().map(|dma| dma.device.clone());
+            engine.filter(|engine| engine.contains(':'))
+        }
         _ => None,
     });
     EalConfig {

@@ -14,7 +14,7 @@ use crate::Fault;
 use crate::errors::quoted;
 use crate::suggest::did_you_mean;
 
-pub use memif::{Memif, MemifMode, MemifRole};
+pub use memif::{Dma, Memif, MemifMode, MemifRole};
 pub use xdp::XdpDriver;
 
 /// Longest name of a kernel interface in bytes (IFNAMSIZ less the terminating zero).

@@ -34,7 +34,7 @@ mod words;
 
 pub use address::{AddressRange, Mac, Prefix};
 pub use check_model::{Check, CheckKind, Initial, Method, Through};
-pub use device::{Device, Memif, MemifMode, MemifRole, PciAddress, XdpDriver};
+pub use device::{Device, Dma, Memif, MemifMode, MemifRole, PciAddress, XdpDriver};
 pub use document::Document;
 pub use errors::{ConfigErrors, Diagnostic, Fault, Severity};
 pub use ipvs::{Ipvs, MarkDestination};

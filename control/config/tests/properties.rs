@@ -7,7 +7,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use sluice_config::{
-    AddressRange, Config, Device, Mac, Memif, MemifMode, MemifRole, PciAddress, Prefix, XdpDriver,
+    AddressRange, Config, Device, Dma, Mac, Memif, MemifMode, MemifRole, PciAddress, Prefix,
+    XdpDriver,
 };
 
 use crate::refused::cases;
@@ -66,9 +67,14 @@ fn memif() -> impl Strategy<Value = Device> {
     let file = proptest::option::of("/[a-z/.-]{0,30}[a-z]");
     let buffer = proptest::option::of((4_u16..=256).prop_map(|lines| lines * 64));
     let mode = prop_oneof![Just(MemifMode::Ethernet), Just(MemifMode::Ip)];
-    (socket, any::<u32>(), (role, mode), file, 8_u16..=14, buffer).prop_map(
-        |(socket, id, (role, mode), secret_file, log2, buffer)| {
-            Device::Memif(Memif { socket, id, role, mode, secret_file, ring: 1 << log2, buffer })
+    let dma = proptest::option::of(
+        ("[a-z0-9:._]{1,20}", 1_u32..=65_535).prop_map(|(device, from)| Dma { device, from }),
+    );
+    (socket, any::<u32>(), (role, mode), file, 8_u16..=14, (buffer, dma)).prop_map(
+        |(socket, id, (role, mode), secret_file, log2, (buffer, dma))| {
+            let dma = dma.filter(|_| mode == MemifMode::Ethernet);
+            let ring = 1 << log2;
+            Device::Memif(Memif { socket, id, role, mode, secret_file, ring, buffer, dma })
         },
     )
 }

@@ -152,6 +152,32 @@ pub struct PortStats {
     pub rx_no_buffer: u64,
 }
 
+/// What a copy engine can do.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DmaInfo {
+    /// Copies from memory to memory.
+    pub copies: u8,
+    /// Takes the process's own addresses of any memory.
+    pub virtual_addresses: u8,
+    /// Most copies at a time.
+    pub descriptors: u16,
+}
+
+/// A copy.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct DmaJob {
+    /// Where the bytes are.
+    pub from: *const u8,
+    /// Where they are to be.
+    pub to: *mut u8,
+    /// How many.
+    pub length: u32,
+}
+
+const _: () = assert!(size_of::<DmaJob>() == 24);
+
 /// Receives DPDK's log: severity (1 emergency to 8 debug, 0 unknown), text, length.
 pub type LogFn = unsafe extern "C" fn(u32, *const c_char, usize);
 
@@ -216,6 +242,17 @@ unsafe extern "C" {
 
     pub fn sluice_rx_burst(port: u16, queue: u16, frames: *mut *mut Mbuf, count: u16) -> u16;
     pub fn sluice_tx_burst(port: u16, queue: u16, frames: *mut *mut Mbuf, count: u16) -> u16;
+
+    pub fn sluice_dma_open(
+        arguments: *const c_char,
+        name: *const c_char,
+        device: *mut i16,
+        info: *mut DmaInfo,
+    ) -> c_int;
+    pub fn sluice_dma_start(device: i16, descriptors: u16) -> c_int;
+    pub fn sluice_dma_stop(device: i16) -> c_int;
+    pub fn sluice_dma_copy(device: i16, jobs: *const DmaJob, count: u16) -> u16;
+    pub fn sluice_dma_over(device: i16, done: *mut u8, count: u16) -> u16;
 
     pub fn sluice_tsc() -> u64;
     pub fn sluice_tsc_hz() -> u64;

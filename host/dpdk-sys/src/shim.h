@@ -126,6 +126,33 @@ int sluice_port_promiscuous(uint16_t port, int on);
 uint16_t sluice_rx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **frames, uint16_t count);
 uint16_t sluice_tx_burst(uint16_t port, uint16_t queue, struct rte_mbuf **frames, uint16_t count);
 
+/* What a copy engine can do. */
+struct sluice_dma_info {
+	/* Whether it copies from memory to memory. */
+	uint8_t copies;
+	/* Whether it takes the process's own (virtual) addresses of any memory. */
+	uint8_t virtual_addresses;
+	/* Most copies at a time. */
+	uint16_t descriptors;
+};
+
+struct sluice_dma_job {
+	const void *from;
+	void *to;
+	uint32_t length;
+};
+
+/* Finds a copy engine by its name, after probing `arguments` (its devargs) if it is not there. */
+int sluice_dma_open(const char *arguments, const char *name, int16_t *device,
+		    struct sluice_dma_info *info);
+/* Starts it with one channel. The functions below are for one thread at a time. */
+int sluice_dma_start(int16_t device, uint16_t descriptors);
+int sluice_dma_stop(int16_t device);
+/* Begins copies from the front, as one batch; returns how many there was room for. */
+uint16_t sluice_dma_copy(int16_t device, const struct sluice_dma_job *jobs, uint16_t count);
+/* Says of copies that are over, in the order they were begun, whether they were done. */
+uint16_t sluice_dma_over(int16_t device, uint8_t *done, uint16_t count);
+
 /* The time stamp counter, and how fast it runs (known after sluice_eal_init). */
 uint64_t sluice_tsc(void);
 uint64_t sluice_tsc_hz(void);

@@ -86,13 +86,25 @@ pub struct Memif {
     /// Bytes of each buffer that a client lends; `None`: what a frame of the port's MTU needs, and
     /// 2,048 at least.
     pub buffer: Option<u16>,
+    /// Who copies frames, if not the processor.
+    pub copies: Option<DmaCopies>,
+}
+
+/// Copies by an engine of DPDK's `rte_dmadev`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DmaCopies {
+    /// The engine by its device arguments: `0000:6a:01.0`, `wq0.0`, `dma_skeleton`. Queues and
+    /// ports that name the same one share it.
+    pub device: String,
+    /// Bytes from which on it copies; shorter frames the processor copies.
+    pub from: u32,
 }
 
 impl Memif {
     /// An interface of a socket with rings of 2,048 descriptors and no secret.
     pub fn new(socket: impl Into<String>, id: u32, role: MemifRole) -> Self {
         let (socket, ip, secret_file) = (socket.into(), false, None);
-        Self { socket, id, role, ip, secret_file, ring: 2048, buffer: None }
+        Self { socket, id, role, ip, secret_file, ring: 2048, buffer: None, copies: None }
     }
 }
 
@@ -247,7 +259,9 @@ impl PortConfig {
             Device::AfPacket { .. } => 256,
             Device::Pcap { .. } => 128,
             // What is to be received into next.
-            Device::Memif(_) => 64,
+            Device::Memif(Memif { copies: None, .. }) => 64,
+            // And what is being copied, each way.
+            Device::Memif(Memif { copies: Some(_), .. }) => 64 + 2 * sluice_memif::IN_FLIGHT as u32,
             Device::Tap { .. } => 64,
             Device::Pci { .. } | Device::Dpdk { .. } => 2 * 2048,
         };

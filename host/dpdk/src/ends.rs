@@ -15,6 +15,8 @@ use crate::xdp::Joiner;
 #[derive(Debug)]
 pub(crate) enum RxEnd {
     Memif(sluice_memif::Receiver),
+    /// By a copy engine.
+    Offload(sluice_memif::OffloadReceiver<Mbuf>),
     Xdp(sluice_xdp::Receiver),
 }
 
@@ -22,6 +24,8 @@ pub(crate) enum RxEnd {
 #[derive(Debug)]
 pub(crate) enum TxEnd {
     Memif(sluice_memif::Sender),
+    /// By a copy engine.
+    Offload(sluice_memif::OffloadSender<Mbuf>),
     /// With a way out for streams.
     Xdp(sluice_xdp::Sender, Option<Joiner>),
 }
@@ -33,6 +37,7 @@ impl RxEnd {
     fn receive<const N: usize>(&mut self, most: usize, landing: &mut Filling<'_, N>) -> usize {
         match self {
             Self::Memif(end) => end.receive(most, landing),
+            Self::Offload(end) => end.receive(most, landing),
             Self::Xdp(end) => end.receive(most, landing),
         }
     }
@@ -41,6 +46,7 @@ impl RxEnd {
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Memif(end) => end.wake_fd(),
+            Self::Offload(end) => end.as_end().wake_fd(),
             Self::Xdp(end) => end.wake_fd(),
         }
     }
@@ -49,6 +55,7 @@ impl RxEnd {
     pub fn arm(&mut self) -> bool {
         match self {
             Self::Memif(end) => end.arm(),
+            Self::Offload(end) => end.end().arm(),
             Self::Xdp(end) => end.arm(),
         }
     }
@@ -57,8 +64,14 @@ impl RxEnd {
     pub fn disarm(&mut self) {
         match self {
             Self::Memif(end) => end.disarm(),
+            Self::Offload(end) => end.end().disarm(),
             Self::Xdp(_) => {}
         }
+    }
+
+    /// Whether frames are being copied.
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Self::Offload(end) if end.is_busy())
     }
 }
 
@@ -68,8 +81,14 @@ impl TxEnd {
     pub fn refresh(&mut self) {
         match self {
             Self::Memif(end) => end.refresh(),
+            Self::Offload(end) => end.refresh(),
             Self::Xdp(end, _) => end.refresh(),
         }
+    }
+
+    /// Whether frames are being copied.
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Self::Offload(end) if end.is_busy())
     }
 
     /// Sends frames from the front; those that were taken leave the vector.
@@ -78,6 +97,7 @@ impl TxEnd {
         let bytes = frames.iter().map(Frame::bytes);
         let taken = match self {
             Self::Memif(end) => end.send(bytes),
+            Self::Offload(end) => return end.send(frames),
             Self::Xdp(end, None) => end.send(bytes),
             Self::Xdp(end, Some(joiner)) => joiner.send(end, frames),
         };
@@ -106,6 +126,9 @@ impl Shelf {
         frames: &mut ArrayVec<Mbuf, N>,
         most: usize,
     ) -> usize {
+        if let RxEnd::Offload(from) = from {
+            return from.receive(most, &mut Filling { shelf: self, frames });
+        }
         let mut count = 0;
         while count < most {
             let got = from.receive(most - count, &mut Filling { shelf: self, frames });
@@ -157,6 +180,19 @@ impl<const N: usize> sluice_memif::Landing for Filling<'_, N> {
     #[inline]
     fn landed(&mut self, length: usize) -> bool {
         Self::landed(self, length)
+    }
+}
+
+impl<const N: usize> sluice_memif::Dock<Mbuf> for Filling<'_, N> {
+    fn buffer(&mut self) -> Option<Mbuf> {
+        Self::room(self)?;
+        self.shelf.spares.pop()
+    }
+
+    fn landed(&mut self, mut frame: Mbuf, length: usize) {
+        let fits = frame.set_len(length);
+        debug_assert!(fits, "it landed in it");
+        self.frames.push(frame);
     }
 }
 

@@ -14,6 +14,7 @@
 
 mod descriptors;
 mod device;
+mod dma;
 mod eal;
 mod ends;
 mod error;
@@ -37,13 +38,13 @@ mod xdp;
 mod xsk;
 
 pub use descriptors::close_on_exec;
-pub use device::{Device, Memif, MemifRole, PortConfig, XdpDriver};
+pub use device::{Device, DmaCopies, Memif, MemifRole, PortConfig, XdpDriver};
 pub use eal::{Eal, EalConfig, HugePages, ticks};
 pub use error::Error;
 pub use interface::PortState;
 pub use mbuf::Mbuf;
 pub use pool::FramePool;
-pub use port::{Port, PortStats};
+pub use port::{CopyStats, Port, PortStats};
 pub use queue::{BURST, Burst, QueuePair, RxQueue, TxQueue};
 pub use thread::WorkerThread;
 pub use tun::AddressHolder;

@@ -5,13 +5,18 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use sluice_director::frame::Frame;
 use sluice_memif::{
-    Address, Addresses, Link, LinkConfig, Mode, Receiver, Role, SECRET_BYTES, Sender,
+    Address, Addresses, Buffer, Link, LinkConfig, Mode, OffloadReceiver, OffloadSender, Receiver,
+    Role, SECRET_BYTES, Sender,
 };
 
 use crate::device::{Memif as Wanted, MemifRole};
+use crate::dma::Engine;
+use crate::ends::{RxEnd, TxEnd};
 use crate::interface::PortState;
-use crate::port::PortStats;
+use crate::mbuf::Mbuf;
+use crate::port::{CopyStats, PortStats};
 use crate::{Error, PortConfig, Result};
 
 /// The MTU unless the configuration names another: nothing behind the port says one.
@@ -27,10 +32,24 @@ pub(crate) struct Memif {
     link: Link,
     pub mac: [u8; 6],
     pub mtu: u16,
+    /// Whether a copy engine copies its frames.
+    pub offloads: bool,
 }
 
 /// The ends of its queues.
-pub(crate) type Ends = Vec<(Receiver, Sender)>;
+pub(crate) type Ends = Vec<(RxEnd, TxEnd)>;
+
+// SAFETY: an mbuf's data lies in a pool that is never freed, wherever the handle is, and has one
+// owner (the type's invariant).
+unsafe impl Buffer for Mbuf {
+    fn room(&mut self) -> &mut [u8] {
+        self.whole()
+    }
+
+    fn bytes(&self) -> &[u8] {
+        Frame::bytes(self)
+    }
+}
 
 impl Memif {
     /// Opens the interface. Its peer may come later.
@@ -67,7 +86,19 @@ impl Memif {
             context: format!("{}: open {}", config.name, config.device),
             source,
         })?;
-        Ok((Self { link, mac, mtu }, ends))
+        let ends = ends.into_iter().map(|ends| with_copier(config, wanted, ends));
+        let offloads = wanted.copies.is_some();
+        Ok((Self { link, mac, mtu, offloads }, ends.collect::<Result<_>>()?))
+    }
+
+    /// What was left to a copy engine, if there is one.
+    pub fn copies(&self) -> CopyStats {
+        let stats = self.link.stats();
+        CopyStats {
+            offloaded: stats.copies_offloaded,
+            full: stats.copies_full,
+            failed: stats.copies_failed,
+        }
     }
 
     pub fn state(&self) -> PortState {
@@ -93,6 +124,27 @@ impl Memif {
             rx_no_buffer: stats.rx_no_buffer,
         }
     }
+}
+
+/// Gives the ends of a queue their copy engine, if there is to be one.
+fn with_copier(
+    config: &PortConfig,
+    wanted: &Wanted,
+    (receiver, sender): (Receiver, Sender),
+) -> Result<(RxEnd, TxEnd)> {
+    let Some(copies) = &wanted.copies else {
+        return Ok((RxEnd::Memif(receiver), TxEnd::Memif(sender)));
+    };
+    if wanted.ip {
+        let problem = "copies by DMA need Ethernet mode: IP mode adds a header to each packet";
+        return Err(Error::Config { port: config.name.clone(), problem: problem.into() });
+    }
+    let engine = Engine::open(&config.name, &copies.device)?;
+    let [rx, tx] = [(); 2].map(|()| Box::new(engine.channel()));
+    Ok((
+        RxEnd::Offload(OffloadReceiver::new(receiver, rx, copies.from)),
+        TxEnd::Offload(OffloadSender::new(sender, tx, copies.from)),
+    ))
 }
 
 /// A locally administered address that stays the same from start to start.

@@ -24,6 +24,17 @@ use crate::{Error, Result, close_on_exec, privilege};
 /// A device's counters since it was opened.
 pub use sluice_dpdk_sys::PortStats;
 
+/// Copies of a port that has a copy engine, since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyStats {
+    /// Left to the engine.
+    pub offloaded: u64,
+    /// Long enough for it, but its queue was full: done by the processor.
+    pub full: u64,
+    /// Failed by it, and done again by the processor.
+    pub failed: u64,
+}
+
 /// An open port. The queues are handed out when it is opened.
 #[derive(Debug)]
 pub struct Port {
@@ -62,7 +73,7 @@ impl Port {
         let port = match &config.device {
             Device::Memif(wanted) => {
                 let (memif, of_it) = Memif::open(config, wanted)?;
-                ends.extend(of_it.into_iter().map(|(rx, tx)| (RxEnd::Memif(rx), TxEnd::Memif(tx))));
+                ends.extend(of_it);
                 Self::of_memif(config, memif)
             }
             Device::AfXdp { interface, driver: XdpDriver::Own { busy_poll } } => {
@@ -210,6 +221,14 @@ impl Port {
             OpenDevice::Packet(packet) => packet.state(),
             OpenDevice::Tap(tap) => tap.interface.state(),
             OpenDevice::Xdp(xdp) => xdp.interface.state(),
+        }
+    }
+
+    /// What its copy engine has done; `None` of a port without one.
+    pub fn copies(&self) -> Option<CopyStats> {
+        match &*self.device {
+            OpenDevice::Memif(memif) if memif.offloads => Some(memif.copies()),
+            _ => None,
         }
     }
 

@@ -168,7 +168,7 @@ impl RxQueue {
     /// Called before waiting on [`Self::wake_fd`], and [`Self::disarm`] after it. `false` when
     /// there are frames already: do not wait.
     pub fn arm(&mut self) -> bool {
-        self.own.as_mut().is_none_or(|own| own.0.arm())
+        self.own.as_mut().is_none_or(|own| !own.0.is_busy() && own.0.arm())
     }
 
     /// Called after waiting on [`Self::wake_fd`].
@@ -229,6 +229,13 @@ impl TxQueue {
         if let Some(own) = &mut self.own {
             own.refresh();
         }
+    }
+
+    /// Whether frames that were taken are still being copied: go on calling [`Self::refresh`] or
+    /// [`Self::tx`], and do not sleep.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.own.as_ref().is_some_and(|own| own.is_busy())
     }
 
     /// Hands frames to the device, from the front, and removes them from the vector. Returns how

@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 use arrayvec::ArrayVec;
 
 use crate::copier::{Copier, Job};
-use sluice_lanes::copy::copy;
 use crate::ends::{Receiver, Sender};
 use crate::link::{Connection, Counters};
 use crate::transfer::{Fit, Lie, Parts};
+use sluice_lanes::copy::copy;
 
 /// Frames of an end that may be in flight.
 pub const IN_FLIGHT: usize = 1024;

@@ -1,5 +1,6 @@
 //! A memif interface: `memif:SOCKET[,id=N][,role=client|server][,mode=ethernet|ip]
-//! [,secret_file=PATH][,ring=N][,buffer=BYTES]`.
+//! [,secret_file=PATH][,ring=N][,buffer=BYTES]
+//! [,copy=cpu|dma][,dma_device=DEVICE][,dma_from=BYTES]`.
 
 use std::fmt;
 
@@ -14,6 +15,10 @@ const RING: u16 = 2048;
 const RINGS: std::ops::RangeInclusive<u16> = 256..=16_384;
 /// Smallest and largest buffer in bytes; a multiple of 64.
 const BUFFERS: std::ops::RangeInclusive<u16> = 256..=16_384;
+/// Bytes of a frame from which on a copy engine copies it, unless the file says otherwise.
+const DMA_FROM: u32 = 256;
+/// What it may be.
+const DMA_FROMS: std::ops::RangeInclusive<u32> = 1..=65_535;
 /// Longest name of an abstract socket in bytes (`sun_path` less the zero in front).
 const NAME_BYTES: usize = 107;
 
@@ -36,6 +41,17 @@ pub struct Memif {
     /// Bytes of a buffer that a client lends, a multiple of 64 from 256 to 16,384; `None`: what a
     /// frame of the port's MTU needs, and 2,048 at least.
     pub buffer: Option<u16>,
+    /// The engine that copies frames; `None`: the processor does.
+    pub dma: Option<Dma>,
+}
+
+/// A copy engine (`copy=dma`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Dma {
+    /// By DPDK's name: a PCI address, a work queue's name (`wq0.0`), or `dma_skeleton`.
+    pub device: String,
+    /// Bytes of a frame from which on it copies, 1 to 65,535.
+    pub from: u32,
 }
 
 /// Who made a memif's control socket.
@@ -69,6 +85,7 @@ impl Memif {
             secret_file: None,
             ring: RING,
             buffer: None,
+            dma: None,
         }
     }
 
@@ -82,7 +99,18 @@ impl Memif {
             None => check_socket_path(socket)?,
         }
         let mut new = Self::new(socket);
-        let known = &["id", "role", "mode", "secret_file", "ring", "buffer"];
+        let known = &[
+            "id",
+            "role",
+            "mode",
+            "secret_file",
+            "ring",
+            "buffer",
+            "copy",
+            "dma_device",
+            "dma_from",
+        ];
+        let (mut by_dma, mut engine, mut from) = (false, None, None);
         for option in rest.into_iter().flat_map(|rest| options(rest, known)) {
             let (key, value) = option?;
             match key {
@@ -96,8 +124,21 @@ impl Memif {
                     new.secret_file = Some(value.to_owned());
                 }
                 "ring" => new.ring = size(value, "a number of descriptors", RINGS, 0)?,
+                "copy" => by_dma = parse_copy(value)?,
+                "dma_device" => {
+                    check_printable(value)?;
+                    engine = Some(value.to_owned());
+                }
+                "dma_from" => from = Some(number(value, "a size of copies", DMA_FROMS)?),
                 _ => new.buffer = Some(size(value, "a size of buffers", BUFFERS, 64)?),
             }
+        }
+        new.dma = dma(by_dma, engine, from)?;
+        if new.dma.is_some() && new.mode == MemifMode::Ip {
+            return Err(Fault::new(
+                "copies by DMA do not go with the mode ip of a memif",
+                "use mode=ethernet or copy=cpu",
+            ));
         }
         Ok(new)
     }
@@ -156,6 +197,35 @@ fn parse_mode(value: &str) -> Result<MemifMode, Fault> {
     }
 }
 
+fn parse_copy(value: &str) -> Result<bool, Fault> {
+    match value {
+        "cpu" => Ok(false),
+        "dma" => Ok(true),
+        _ => Err(Fault::new(
+            format!("{} does not copy for a memif", quoted(value)),
+            format!("use one of: cpu, dma{}", did_you_mean(value, ["cpu", "dma"])),
+        )),
+    }
+}
+
+const NAMES_OF_ENGINES: &str = "say dma_device=DEVICE: the PCI address of a DSA (0000:6a:01.0), a \
+     work queue (wq0.0), or dma_skeleton for trials";
+
+/// What the options of copy engines say together.
+fn dma(by_dma: bool, device: Option<String>, from: Option<u32>) -> Result<Option<Dma>, Fault> {
+    match (by_dma, device) {
+        (true, Some(device)) => Ok(Some(Dma { device, from: from.unwrap_or(DMA_FROM) })),
+        (true, None) => {
+            Err(Fault::new("copies of a memif by DMA need an engine", NAMES_OF_ENGINES))
+        }
+        (false, None) if from.is_none() => Ok(None),
+        (false, _) => Err(Fault::new(
+            "a memif has a copy engine that it does not use",
+            "say copy=dma too, or leave dma_device and dma_from out",
+        )),
+    }
+}
+
 fn check_name(name: &str) -> Result<(), Fault> {
     if name.is_empty() || name.len() > NAME_BYTES {
         return Err(Fault::new(
@@ -168,7 +238,7 @@ fn check_name(name: &str) -> Result<(), Fault> {
 
 impl fmt::Display for Memif {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { socket, id, role, mode, secret_file, ring, buffer } = self;
+        let Self { socket, id, role, mode, secret_file, ring, buffer, dma } = self;
         write!(out, "{socket},id={id},role={role}")?;
         if *mode == MemifMode::Ip {
             write!(out, ",mode=ip")?;
@@ -181,6 +251,12 @@ impl fmt::Display for Memif {
         }
         if let Some(bytes) = buffer {
             write!(out, ",buffer={bytes}")?;
+        }
+        if let Some(Dma { device, from }) = dma {
+            write!(out, ",copy=dma,dma_device={device}")?;
+            if *from != DMA_FROM {
+                write!(out, ",dma_from={from}")?;
+            }
         }
         Ok(())
     }
@@ -207,6 +283,13 @@ mod tests {
         assert_eq!(memif.secret_file.as_deref(), Some("/etc/sluice/key"));
         assert_eq!(memif.to_string(), text);
         assert_eq!(Memif::parse("/run/m.sock").unwrap(), Memif::new("/run/m.sock"));
+        for (text, from) in [("wq0.0", 256), ("wq0.0,dma_from=512", 512)] {
+            let text = format!("/m,id=0,role=client,copy=dma,dma_device={text}");
+            let memif = Memif::parse(&text).unwrap();
+            assert_eq!(memif.dma, Some(Dma { device: "wq0.0".into(), from }));
+            assert_eq!(memif.to_string(), text);
+        }
+        assert_eq!(Memif::parse("/m,copy=cpu").unwrap(), Memif::new("/m"));
     }
 
     #[test]
@@ -223,6 +306,13 @@ mod tests {
             ("/m,mode=punt", "not a mode", "ethernet, ip"),
             ("/m,secret_file=key", "is not the path", "absolute path of a file"),
             ("/m,secret=x", "not an option", "secret_file"),
+            ("/m,copy=dsa", "`dsa` does not copy", "cpu, dma"),
+            ("/m,copy=dma", "need an engine", "dma_device=DEVICE"),
+            ("/m,copy=dma,dma_device=", "has no value", "dma_device=VALUE"),
+            ("/m,dma_device=wq0.0", "does not use", "copy=dma"),
+            ("/m,copy=cpu,dma_from=99", "does not use", "leave"),
+            ("/m,copy=dma,dma_device=x,dma_from=0", "not a size of copies", "from 1 to 65535"),
+            ("/m,mode=ip,copy=dma,dma_device=x", "do not go with the mode ip", "copy=cpu"),
         ] {
             let fault = Memif::parse(text).unwrap_err();
             let message = message.replace('`', "\"");

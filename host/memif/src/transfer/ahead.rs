@@ -7,8 +7,8 @@
 use arrayvec::ArrayVec;
 
 use super::{Lie, Piece, RxRing, TxRing, WINDOW};
-use sluice_lanes::copy::{prefetch, prefetch_write};
 use crate::ring::{Descriptor, NEXT};
+use sluice_lanes::copy::{prefetch, prefetch_write};
 
 /// So many descriptors ahead, buffers are asked for: short frames the processor copies.
 const AHEAD: u16 = 16;
