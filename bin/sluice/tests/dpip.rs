@@ -107,6 +107,7 @@ fn port(name: &str, interface: Option<&str>) -> Port {
         rx: Received { packets: 11, bytes: 2222, missed: 3, errors: 4 },
         tx: Sent { packets: 55, bytes: 6666, errors: 7 },
         steering: None,
+        copies: None,
     }
 }
 

@@ -165,6 +165,7 @@ mod tests {
             tx: Sent::default(),
             trouble: None,
             steering: None,
+            copies: None,
         };
         Ports { ports: states.iter().enumerate().map(port).collect() }
     }

@@ -223,6 +223,20 @@ pub struct Port {
     pub tx: Sent,
     /// What the XDP program did; absent where there is none.
     pub steering: Option<Steering>,
+    /// What the copy engine of a memif did; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<Copies>,
+}
+
+/// What a copy engine of a port did since the port was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Copies {
+    /// Copies that it was given.
+    pub offloaded: u64,
+    /// Copies that it had no room for, done by the processor.
+    pub full: u64,
+    /// Copies that it failed to do, done by the processor.
+    pub failed: u64,
 }
 
 /// Whether a port can carry frames.

@@ -238,6 +238,10 @@ families! {
     PORT_STEERED, "sluice_port_steered_packets", Counter, ["port" "verdict"],
         "Frames that the XDP program gave to the director (taken), left to the kernel \
          (passed), or could not give to the director for want of a queue (unowned).";
+    PORT_COPIES, "sluice_port_dma_copies", Counter, ["port" "outcome"],
+        "Copies of a memif port with a copy engine (copy=dma): given to the engine (offloaded), \
+         or done by the processor because the engine had no room (full) or failed (failed; these \
+         are among the offloaded).";
 }
 "High availability": {
     VIP_HELD, "sluice_vip_held", Gauge, ["vip"],

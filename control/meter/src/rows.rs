@@ -362,6 +362,15 @@ pub(crate) fn ports(page: &mut Page, ports: &[model::Port]) {
             page.sample(tag, Some(("verdict", verdict)), packets);
         }
     }
+    page.family(&f::PORT_COPIES);
+    for (tag, port) in &tagged {
+        let Some(copies) = port.copies else { continue };
+        for (outcome, count) in
+            [("offloaded", copies.offloaded), ("full", copies.full), ("failed", copies.failed)]
+        {
+            page.sample(tag, Some(("outcome", outcome)), count);
+        }
+    }
 }
 
 /// Virtual addresses.

@@ -126,6 +126,7 @@ fn running() -> Running {
         rx: Received::default(),
         tx: Sent::default(),
         steering,
+        copies: None,
     };
     let native = Steering { mode: SteeringMode::Native, taken: 1, passed: 1, unowned: 0 };
     Running {

@@ -3,10 +3,10 @@
 use sluice::replay;
 use sluice_api::SessionQuery;
 use sluice_api::model::{
-    Balanced, Drop, Drops, Fate, Ha, HaAddress, HaAnnounce, HaDatagrams, HaPeer, HaReports, HaRole,
-    HaStanding, HaSync, IdleMode, Memory, Persistence, Port, PortState, Ports, Protocol, Real,
-    RealState, Received, Reload, Sent, Service, Services, Session, SessionCounts, SessionState,
-    Sessions, SnatRule, Status, Steering, SteeringMode, Ways, Worker,
+    Balanced, Copies, Drop, Drops, Fate, Ha, HaAddress, HaAnnounce, HaDatagrams, HaPeer, HaReports,
+    HaRole, HaStanding, HaSync, IdleMode, Memory, Persistence, Port, PortState, Ports, Protocol,
+    Real, RealState, Received, Reload, Sent, Service, Services, Session, SessionCounts,
+    SessionState, Sessions, SnatRule, Status, Steering, SteeringMode, Ways, Worker,
 };
 use sluice_director::Reason;
 
@@ -253,6 +253,19 @@ fn sessions() {
     assert_eq!(remark(&query).as_deref(), Some("no session is like that"));
 }
 
+/// A memif port without a peer, with a copy engine.
+fn memif(gone: &Port) -> Port {
+    Port {
+        copies: Some(Copies { offloaded: 45_678_901, full: 12, failed: 0 }),
+        name: "fourth".to_owned(),
+        device: "memif:/run/vpp/memif.sock,id=0,role=client".to_owned(),
+        driver: "memif".to_owned(),
+        state: PortState::Down,
+        trouble: Some("cannot connect to /run/vpp/memif.sock: No such file".to_owned()),
+        ..gone.clone()
+    }
+}
+
 #[test]
 fn ports() {
     let front = Port {
@@ -275,6 +288,7 @@ fn ports() {
             passed: 4_321,
             unowned: 0,
         }),
+        copies: None,
     };
     let back = Port {
         name: "back".to_owned(),
@@ -283,6 +297,7 @@ fn ports() {
         twin: Some("sluice1".to_owned()),
         state: PortState::Down,
         steering: None,
+        copies: None,
         ..front.clone()
     };
     let gone = Port {
@@ -296,18 +311,12 @@ fn ports() {
         rx: Received::default(),
         tx: Sent::default(),
         steering: None,
+        copies: None,
         ..front.clone()
     };
     let without_steering = Ports { ports: vec![gone.clone()] };
     assert!(!super::ports(&without_steering).text.contains("XDP"));
-    let memif = Port {
-        name: "fourth".to_owned(),
-        device: "memif:/run/vpp/memif.sock,id=0,role=client".to_owned(),
-        driver: "memif".to_owned(),
-        state: PortState::Down,
-        trouble: Some("cannot connect to /run/vpp/memif.sock: No such file".to_owned()),
-        ..gone.clone()
-    };
+    let memif = memif(&gone);
     let blue = Port {
         name: "blue".to_owned(),
         device: "vxlan:vx42".to_owned(),

@@ -24,6 +24,10 @@ pub fn ports(ports: &Ports) -> Shown {
         text.push('\n');
         text.push_str(&steering);
     }
+    if let Some(copies) = copies_of(&ports.ports) {
+        text.push('\n');
+        text.push_str(&copies);
+    }
     Shown::new(text)
 }
 
@@ -120,4 +124,27 @@ fn steering_of(ports: &[Port]) -> Option<String> {
         ]);
     }
     steered.then(|| table.text())
+}
+
+/// `None` when no port has a copy engine.
+fn copies_of(ports: &[Port]) -> Option<String> {
+    use Align::{Left, Right};
+    let mut table = Table::new([
+        ("PORT", Left),
+        ("COPIES BY DMA", Right),
+        ("ENGINE FULL", Right),
+        ("FAILED", Right),
+    ]);
+    let mut any = false;
+    for port in ports {
+        let Some(copies) = &port.copies else { continue };
+        any = true;
+        table.row([
+            port.name.as_str().into(),
+            count(copies.offloaded).into(),
+            Cell::from(count(copies.full)).style_if(copies.full > 0, NOTE),
+            Cell::from(count(copies.failed)).style_if(copies.failed > 0, BAD),
+        ]);
+    }
+    any.then(|| table.text())
 }

@@ -161,6 +161,7 @@ fn ports(seconds: u64) -> Ports {
         tx: Sent { packets: 4000 * scale * seconds, ..Sent::default() },
         trouble: None,
         steering: None,
+        copies: None,
     };
     Ports { ports: vec![port("front", PortState::Up, 1), port("back", PortState::Gone, 2)] }
 }

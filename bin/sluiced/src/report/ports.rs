@@ -63,6 +63,7 @@ fn closed(slot: &PortSlot) -> model::Port {
         rx: model::Received::default(),
         tx: model::Sent::default(),
         steering: None,
+        copies: None,
     }
 }
 
@@ -95,6 +96,11 @@ fn port(slot: &PortSlot) -> model::Port {
             errors: stats.tx_errors,
         },
         steering: steer.as_ref().and_then(steering),
+        copies: port.copies().map(|copies| model::Copies {
+            offloaded: copies.offloaded,
+            full: copies.full,
+            failed: copies.failed,
+        }),
         ..closed
     }
 }

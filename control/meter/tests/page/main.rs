@@ -80,6 +80,7 @@ fn port() -> model::Port {
             passed: 22,
             unowned: 23,
         }),
+        copies: Some(model::Copies { offloaded: 24, full: 25, failed: 26 }),
     }
 }
 
