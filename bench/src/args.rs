@@ -14,7 +14,7 @@ use crate::template::Template;
 use crate::traffic::TRIES;
 use clap::{Args, Parser, Subcommand};
 pub use matrix::Matrix;
-pub use memif::{Memif, Network};
+pub use memif::{Copies, Memif, Network};
 pub use mix::{Mix, SETTLED_S as MIX_SETTLED_S};
 pub use rfc2544::{Directions, Rfc2544};
 use sluice_director::path::BURST;

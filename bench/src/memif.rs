@@ -9,7 +9,7 @@ mod peer;
 mod report;
 mod scene;
 
-use crate::args::Memif as Options;
+use crate::args::{Copies, Memif as Options, Network};
 use crate::clock;
 use crate::error::BenchError;
 use crate::gate::Gate;
@@ -17,7 +17,7 @@ use crate::machine::{self, Machine, Priority};
 use bed::{Bed, Done};
 use peer::Peer;
 use report::{Report, Row};
-use sluice_dpdk::{Eal, EalConfig, PortConfig};
+use sluice_dpdk::{DmaCopies, Eal, EalConfig, PortConfig};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -112,22 +112,34 @@ pub fn run(args: &Options) -> Result<Report, BenchError> {
     })
 }
 
+/// What is compared.
+fn settings(args: &Options) -> Vec<(Network, Copies)> {
+    let of = |network: Network| args.copies.iter().map(move |copies| (network, *copies));
+    args.networks.iter().copied().flat_map(of).collect()
+}
+
 /// A director and its generator for each setting.
 fn make(args: &Options, ticks_per_s: f64) -> Result<(Vec<Bed>, Vec<Peer>), BenchError> {
     let process = std::process::id();
-    let sockets: Vec<[String; 2]> = (0..args.networks.len())
+    let settings = settings(args);
+    let dma = DmaCopies { device: args.dma_device.clone(), from: args.dma_from };
+    let sockets: Vec<[String; 2]> = (0..settings.len())
         .map(|at| ["front", "back"].map(|end| format!("sluice-bench-{process}-{at}-{end}")))
         .collect();
     let sockets = sockets.iter().map(|[front, back]| [front.as_str(), back.as_str()]);
-    let configs: Vec<_> = sockets.clone().map(bed::ports).collect();
+    let copies = settings.iter().map(|(_, copies)| (*copies == Copies::Dma).then_some(&dma));
+    let configs: Vec<_> =
+        sockets.clone().zip(copies).map(|(sockets, copies)| bed::ports(sockets, copies)).collect();
     let frames = configs.iter().flatten().map(PortConfig::frames).sum::<u32>() + SPARE_FRAMES;
-    let eal = Eal::init(&EalConfig { frames, max_frame: MAX_FRAME, ..EalConfig::default() })?;
+    let pci_allow = Vec::from_iter(args.dma_device.contains(':').then(|| dma.device.clone()));
+    let eal = EalConfig { frames, max_frame: MAX_FRAME, pci_allow, ..EalConfig::default() };
+    let eal = Eal::init(&eal)?;
     let (sessions, seed) = (args.sessions, args.conditions.seed);
     let (mut beds, mut peers) = (Vec::new(), Vec::new());
-    for ((network, sockets), configs) in args.networks.iter().zip(sockets).zip(&configs) {
+    for (((network, _), sockets), configs) in settings.into_iter().zip(sockets).zip(&configs) {
         let how = (args.conditions.pages.policy(), ticks_per_s);
-        beds.push(Bed::new(&eal, configs, *network, (sessions, seed), how)?);
-        peers.push(Peer::new(*network, sockets, (seed, sessions))?);
+        beds.push(Bed::new(&eal, configs, network, (sessions, seed), how)?);
+        peers.push(Peer::new(network, sockets, (seed, sessions))?);
     }
     peers.iter().try_for_each(Peer::wait)?;
     Ok((beds, peers))
@@ -152,7 +164,7 @@ fn measure(args: &Options, turns: &Turns, peers: &mut [Peer]) -> Result<Vec<Row>
     let mut rows = Vec::new();
     for size in &args.sizes {
         let mut of_size: Vec<_> =
-            args.networks.iter().map(|network| Row::new(*size, *network)).collect();
+            settings(args).into_iter().map(|setting| Row::new(*size, setting)).collect();
         peers.iter_mut().try_for_each(|peer| peer.shape(*size))?;
         for _ in 0..args.rounds.div_ceil(BLOCK - WARM_UP) {
             for (bed, peer) in peers.iter_mut().enumerate() {
@@ -189,17 +201,22 @@ mod tests {
     /// The whole of it, which fails when a frame is lost or comes out wrong.
     #[test]
     fn frames_come_out_plain_and_in_tunnels() {
-        let line = "sluice-bench memif --sizes 64,1500 --sessions 700 --rounds 12 --frames 100";
+        let line = "sluice-bench memif --sizes 64,1500 --sessions 700 --rounds 12 --frames 100 \
+                    --copy cpu,dma";
         let Command::Memif(args) = Cli::parse_from(line.split_whitespace()).command else {
             panic!()
         };
         let report = super::run(&args).unwrap();
         let json = report.json();
         let rows = json["rows"].as_array().unwrap();
-        assert_eq!(rows.len(), 4, "{json}");
+        assert_eq!(rows.len(), 8, "{json}");
         for row in rows {
             assert!(row["gbit_per_s"].as_f64() > Some(0.0), "{row}");
             let isolated = row["network"] == "vxlan";
+            // Both copies of each frame, if it is long enough.
+            let offloads = row["copy"] == "dma" && row["size"] == 1500;
+            let copies = row["dma_copies_per_packet"].as_f64().unwrap();
+            assert_eq!(copies > 1.0, offloads, "{row}");
             assert_eq!(row["isolation_costs"].is_number(), isolated, "{row}");
         }
         assert!(report.text().contains("isolation costs"));

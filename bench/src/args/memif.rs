@@ -16,6 +16,10 @@ worker is timed while it forwards it, then the generator reads what came: no cyc
 generator counts. Each frame must come out, and some are judged by a parser that is not the \
 director's.
 
+With `--copy dma` a copy engine of DPDK's rte_dmadev copies frames of --dma-from bytes or more. \
+Turns in which there was nothing to do but to wait for it do not count as cycles; they do as \
+elapsed time. `dma_skeleton`, a thread that copies, shows that it works, not how fast hardware is.
+
 All settings take turns, some rounds each, so that what disturbs the machine hits all alike; the \
 median of the rounds counts.";
 
@@ -26,6 +30,15 @@ pub enum Network {
     None,
     /// Clients' port in an isolated network, real servers behind a VXLAN port of it
     Vxlan,
+}
+
+/// Who copies frames out of shared memory and into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Copies {
+    /// The worker
+    Cpu,
+    /// A copy engine
+    Dma,
 }
 
 #[derive(Clone, Debug, Args)]
@@ -39,6 +52,15 @@ pub struct Memif {
     #[arg(long = "network", value_enum, value_delimiter = ',',
           default_values_t = [Network::None, Network::Vxlan])]
     pub networks: Vec<Network>,
+    /// Who copies, to compare
+    #[arg(long = "copy", value_enum, value_delimiter = ',', default_values_t = [Copies::Cpu])]
+    pub copies: Vec<Copies>,
+    /// The copy engine: a PCI address, a work queue's name (wq0.0), or dma_skeleton
+    #[arg(long, default_value = "dma_skeleton")]
+    pub dma_device: String,
+    /// Bytes from which on it copies
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    pub dma_from: u32,
     /// Sessions of each network; 10_000 or 10k or 10M
     #[arg(long, default_value = "100k", value_parser = count)]
     pub sessions: u64,

@@ -6,7 +6,7 @@ use crate::clock::ticks;
 use crate::error::BenchError;
 use sluice_director::path::{PagePolicy, PathConfig};
 use sluice_director::{Reason, Time};
-use sluice_dpdk::{Device, Eal, Mbuf, Memif, MemifRole, Port, PortConfig, QueuePair};
+use sluice_dpdk::{Device, DmaCopies, Eal, Mbuf, Memif, MemifRole, Port, PortConfig, QueuePair};
 use sluice_worker::{
     Burst, Clock, Event, NetworksConfig, Published, Queue, StageCounts, Wake, Worker, WorkerConfig,
     mesh,
@@ -28,7 +28,7 @@ impl Queue for PortQueue {
     #[inline]
     fn receive(&mut self, frames: &mut Burst<Mbuf>) -> usize {
         let came = self.0.rx.rx(frames);
-        if came == 0 {
+        if came == 0 || self.0.tx.is_busy() {
             self.0.tx.refresh();
         }
         came
@@ -45,7 +45,12 @@ impl Queue for PortQueue {
 pub struct Done {
     /// Frames that the worker received.
     pub came: usize,
+    /// Ticks of turns that did something, and of all.
     pub ticks: u64,
+    pub elapsed: u64,
+    /// Copies that an engine did, and that it had no room for.
+    pub offloaded: u64,
+    pub full: u64,
     pub stages: StageCounts,
 }
 
@@ -56,18 +61,21 @@ pub struct Bed {
     ticks_per_ms: u64,
     /// Nobody looks into it, but workers want it.
     _events: Receiver<Event>,
-    _ports: Vec<Port>,
+    ports: Vec<Port>,
 }
 
 /// The configuration of both ports of a director.
-pub fn ports(sockets: [&str; 2]) -> [PortConfig; 2] {
+pub fn ports(sockets: [&str; 2], copies: Option<&DmaCopies>) -> [PortConfig; 2] {
     let named = [("front", MACS[0], 1500), ("back", MACS[1], scene::UNDERLAY_MTU)];
     let mut ports = named.into_iter().zip(sockets).map(|((name, mac, mtu), socket)| PortConfig {
         mac: Some(mac),
         mtu: Some(mtu),
         ..PortConfig::new(
             name,
-            Device::Memif(Memif::new(format!("@{socket}"), 0, MemifRole::Server)),
+            Device::Memif(Memif {
+                copies: copies.cloned(),
+                ..Memif::new(format!("@{socket}"), 0, MemifRole::Server)
+            }),
         )
     });
     [(); 2].map(|()| ports.next().unwrap_or_else(|| unreachable!("there are two")))
@@ -95,26 +103,51 @@ impl Bed {
             worked_ticks: 0,
             ticks_per_ms: (ticks_per_s / 1000.0) as u64,
             _events: worker.1,
-            _ports: ports,
+            ports,
         })
     }
 
-    /// Turns until so many frames have come.
+    /// Turns until so many frames have come, and all have gone.
     pub fn run(&mut self, expected: usize) -> Done {
         let before = *self.worker.stages();
-        let deadline = Instant::now() + STUCK;
-        let mut done = Done::default();
-        while done.came < expected && Instant::now() < deadline {
+        let (begin, deadline) = (self.activity(), Instant::now() + STUCK);
+        let (mut done, mut seen) = (Done::default(), begin);
+        while (done.came < expected || self.is_busy()) && Instant::now() < deadline {
             let now = Time(START_MS + self.worked_ticks / self.ticks_per_ms);
             let begin = ticks();
             let came = self.worker.turn(now);
             let took = ticks() - begin;
             self.worked_ticks += took;
-            done.ticks += took;
+            let after = self.activity();
+            // Frames came or were begun to be copied, or have gone.
+            if came > 0 || after != seen {
+                done.ticks += took;
+            }
+            seen = after;
+            done.elapsed += took;
             done.came += came;
         }
+        let [offloaded, full, _] = seen;
+        (done.offloaded, done.full) = (offloaded - begin[0], full - begin[1]);
         done.stages = self.worker.stages().since(&before);
         done
+    }
+
+    /// Whether frames that were sent are still being copied.
+    fn is_busy(&mut self) -> bool {
+        [FRONT, BACK]
+            .into_iter()
+            .any(|port| self.worker.queue_mut(port).is_some_and(|queue| queue.0.tx.is_busy()))
+    }
+
+    /// Copies that an engine has begun and that it had no room for, and frames that have gone.
+    fn activity(&self) -> [u64; 3] {
+        let of = |port: &Port| {
+            let copies = port.copies().unwrap_or_default();
+            [copies.offloaded, copies.full, port.stats().tx_frames]
+        };
+        let all = self.ports.iter().map(of);
+        all.fold([0; 3], |[a, b, c], [x, y, z]| [a + x, b + y, c + z])
     }
 
     /// What was dropped or given away, as text; `None` if nothing was.

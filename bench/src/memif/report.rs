@@ -1,7 +1,7 @@
 //! What was measured, for machines and for people.
 
 use super::bed::Done;
-use crate::args::{Memif, Network, word};
+use crate::args::{Copies, Memif, Network, word};
 use crate::machine::Machine;
 use crate::runs;
 use serde_json::{Value, json};
@@ -12,6 +12,7 @@ use sluice_director::path::Stage;
 pub struct Row {
     pub size: u16,
     pub network: Network,
+    pub copies: Copies,
     rounds: Vec<Done>,
 }
 
@@ -21,8 +22,8 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 impl Row {
-    pub const fn new(size: u16, network: Network) -> Self {
-        Self { size, network, rounds: Vec::new() }
+    pub const fn new(size: u16, (network, copies): (Network, Copies)) -> Self {
+        Self { size, network, copies, rounds: Vec::new() }
     }
 
     pub fn note(&mut self, done: Done) {
@@ -33,6 +34,18 @@ impl Row {
     fn cycles(&self) -> f64 {
         let each = self.rounds.iter().map(|done| done.ticks as f64 / done.came.max(1) as f64);
         median(each.collect()).unwrap_or(f64::NAN)
+    }
+
+    /// The same with turns in which there was nothing to do but wait.
+    fn elapsed(&self) -> f64 {
+        let each = self.rounds.iter().map(|done| done.elapsed as f64 / done.came.max(1) as f64);
+        median(each.collect()).unwrap_or(f64::NAN)
+    }
+
+    /// Copies a packet of this kind.
+    fn copies(&self, of: fn(&Done) -> u64) -> f64 {
+        let packets: usize = self.rounds.iter().map(|done| done.came).sum();
+        self.rounds.iter().map(of).sum::<u64>() as f64 / packets.max(1) as f64
     }
 
     /// Cycles a packet in these stages of the bursts that were timed by stage. Only without
@@ -90,9 +103,12 @@ impl Report {
         json!({
             "size": row.size,
             "network": word(&row.network),
-            "copy": "cpu",
+            "copy": word(&row.copies),
             "rounds": row.rounds.len(),
             "cycles_per_packet": round(row.cycles(), 1),
+            "elapsed_cycles_per_packet": round(row.elapsed(), 1),
+            "dma_copies_per_packet": round(row.copies(|done| done.offloaded), 3),
+            "dma_full_per_packet": round(row.copies(|done| done.full), 3),
             "mpps": round(self.mpps(row), 3),
             "gbit_per_s": round(self.gbits(row), 2),
             "receive_cycles_per_packet": row.stages(&[Stage::Receive]).map(|c| round(c, 1)),
@@ -124,15 +140,27 @@ impl Report {
             vec![
                 row.size.to_string(),
                 word(&row.network),
+                word(&row.copies),
                 format!("{:.1}", row.cycles()),
                 format!("{:.2}", self.mpps(row)),
                 format!("{:.2}", self.gbits(row)),
+                format!("{:.1}", row.elapsed()),
                 percent(self.ports(row).map(|cycles| cycles / row.cycles())),
                 percent(self.cost(row)),
             ]
         };
         let lines: Vec<_> = self.rows.iter().map(line).collect();
-        let head = ["size", "network", "cycles", "Mpps", "Gbit/s", "in ports", "isolation costs"];
+        let head = [
+            "size",
+            "network",
+            "copy",
+            "cycles",
+            "Mpps",
+            "Gbit/s",
+            "elapsed",
+            "in ports",
+            "isolation costs",
+        ];
         format!(
             "memif, one worker, fnat IPv4 UDP, {} sessions, {} rounds of {} packets; {}\n{}{}",
             self.args.sessions,
