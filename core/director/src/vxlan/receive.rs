@@ -142,8 +142,8 @@ impl Tunnels {
     /// a UDP checksum, with no congestion mark to take over. `None` says nothing: [`Self::look`]
     /// and what follows it know all cases.
     ///
-    /// Nearly all frames in tunnels are such, and a few comparisons of words tell it; no part of the
-    /// headers is looked at twice.
+    /// Nearly all frames in tunnels are such, and a few comparisons of words tell it; no part of
+    /// the headers is looked at twice.
     #[inline(always)]
     fn usual(&self, from: PortId, frame: &[u8]) -> Option<(&Compiled, usize)> {
         let head: &[u8; LOOKED_AT] = frame.first_chunk()?;
