@@ -4,8 +4,8 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Object file, source and what is defined. As `xdp.frags` a program says that it can have packets in
-/// several buffers: ours reads headers only, which are in the first one.
+/// Object file, source and what is defined. As `xdp.frags` a program says that it can have packets
+/// in several buffers: ours reads headers only, which are in the first one.
 const PROGRAMS: [(&str, &str, &[&str]); 3] = [
     ("steer", "steer", &["-DSECTION=\"xdp\""]),
     ("steer_frags", "steer", &["-DSECTION=\"xdp.frags\""]),

@@ -5,8 +5,9 @@
 //! [--busy] [--frames N]`
 //!
 //! DEVICE is `af_xdp:IF`, `dpdk_af_xdp:IF`, `af_packet:IF`, `tap:NAME` or `dpdk:DEVARGS`. With
-//! `af_xdp` the kernel keeps everything else; with `--twin` everything else goes to a TAP interface and back. When the
-//! interface vanishes, the port is closed, and opened again as soon as there is one of that name.
+//! `af_xdp` the kernel keeps everything else; with `--twin` everything else goes to a TAP interface
+//! and back. When the interface vanishes, the port is closed, and opened again as soon as there is
+//! one of that name.
 //!
 //! Standard output: `ready …` for each opening, `gone` for each loss, `stats …` for each line of
 //! `stats` on standard input. Ends on `quit`, the end of the input, SIGTERM or SIGINT.

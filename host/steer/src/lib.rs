@@ -2,8 +2,9 @@
 //!
 //! The decision is an XDP program (`bpf/steer.bpf.c`, compiled when this crate is built and
 //! embedded as [`OBJECT`]). [`Attached`] loads and attaches it, or DPDK's AF_XDP driver does;
-//! [`Steer`] finds its maps from the interface and keeps them equal to the configuration. Nothing is
-//! pinned: a pinned path is not visible inside `ip netns exec`, which mounts a `/sys` of its own.
+//! [`Steer`] finds its maps from the interface and keeps them equal to the configuration. Nothing
+//! is pinned: a pinned path is not visible inside `ip netns exec`, which mounts a `/sys` of its
+//! own.
 //!
 //! Invariant: the maps' layout here ([`layout`]) is the program's. An interface that has lost its
 //! program (it was deleted) makes calls fail, never the process.
