@@ -1,8 +1,10 @@
 //! Queues in memory, and a two-arm network around workers.
 
 mod frame;
+mod queue;
 
 pub use frame::MemFrame;
+pub use queue::MemQueue;
 
 use etherparse::{IpFragOffset, IpNumber, Ipv4Header, PacketBuilder, UdpHeader};
 use sluice_director::fib::{Fib, FibBuilder, Link, PortId, Target};
@@ -14,12 +16,10 @@ use sluice_director::spec::{
 use sluice_director::vxlan::{Remote, Tunnel, Tunnels};
 use sluice_director::{Frame, Reason, Time};
 use sluice_worker::{
-    Burst, Event, Idle, Inbox, Message, NetworksConfig, Published, Queue, Snapshot, Wake, Worker,
-    WorkerConfig,
+    Event, Idle, Inbox, Message, NetworksConfig, Published, Snapshot, Wake, Worker, WorkerConfig,
 };
-use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -33,59 +33,6 @@ pub const REAL: [u8; 4] = [192, 0, 2, 11];
 pub const VTEP: [u8; 4] = [198, 51, 100, 1];
 pub const VNI: u32 = 100;
 pub const BLUE_TUNNEL: PortId = PortId(3);
-
-/// The far side of a queue.
-#[derive(Debug)]
-struct Far {
-    arriving: VecDeque<MemFrame>,
-    sent: Vec<MemFrame>,
-    room: usize,
-    spares: Vec<MemFrame>,
-}
-
-/// A queue in memory.
-#[derive(Clone, Debug)]
-pub struct MemQueue(Arc<Mutex<Far>>);
-
-impl MemQueue {
-    fn new() -> Self {
-        let (arriving, sent) = (VecDeque::with_capacity(64), Vec::with_capacity(64));
-        let (room, spares) = (usize::MAX, Vec::new());
-        Self(Arc::new(Mutex::new(Far { arriving, sent, room, spares })))
-    }
-}
-
-impl MemQueue {
-    pub fn put(&self, frame: MemFrame) {
-        self.0.lock().unwrap().arriving.push_back(frame);
-    }
-
-    pub fn take_sent(&self) -> Vec<MemFrame> {
-        std::mem::take(&mut self.0.lock().unwrap().sent)
-    }
-}
-
-impl Queue for MemQueue {
-    type Frame = MemFrame;
-
-    fn receive(&mut self, frames: &mut Burst<MemFrame>) -> usize {
-        let mut far = self.0.lock().unwrap();
-        let count = far.arriving.len().min(frames.remaining_capacity());
-        frames.extend(far.arriving.drain(..count));
-        count
-    }
-
-    fn spare(&mut self) -> Option<MemFrame> {
-        self.0.lock().unwrap().spares.pop()
-    }
-
-    fn transmit(&mut self, frames: &mut Burst<MemFrame>) -> usize {
-        let mut far = self.0.lock().unwrap();
-        let count = frames.len().min(far.room);
-        far.sent.extend(frames.drain(..count));
-        count
-    }
-}
 
 /// A worker's queues of one port.
 struct Line {
@@ -216,27 +163,27 @@ impl Kit {
     }
 
     pub fn sent(&mut self, worker: u16, port: PortId) -> Vec<MemFrame> {
-        self.line(worker, port).0.lock().unwrap().sent.drain(..).collect()
+        self.line(worker, port).far().sent.drain(..).collect()
     }
 
     pub fn sent_by_twin(&mut self, worker: u16, port: PortId) -> Vec<MemFrame> {
-        self.twin(worker, port).0.lock().unwrap().sent.drain(..).collect()
+        self.twin(worker, port).far().sent.drain(..).collect()
     }
 
     /// The queue takes `room` frames a call from now on.
     pub fn limit(&mut self, worker: u16, port: PortId, room: usize) {
-        self.line(worker, port).0.lock().unwrap().room = room;
+        self.line(worker, port).far().room = room;
     }
 
     /// Gives a queue so many free buffers for pieces.
     pub fn give_spares(&mut self, worker: u16, port: PortId, count: usize) {
         let spare = || MemFrame::with_capacity(2048);
-        self.line(worker, port).0.lock().unwrap().spares.extend((0..count).map(|_| spare()));
+        self.line(worker, port).far().spares.extend((0..count).map(|_| spare()));
     }
 
     /// Free buffers that a queue still has.
     pub fn spares(&mut self, worker: u16, port: PortId) -> usize {
-        self.line(worker, port).0.lock().unwrap().spares.len()
+        self.line(worker, port).far().spares.len()
     }
 
     /// What a worker has counted under a reason.
