@@ -71,6 +71,13 @@ impl Sender {
         taken
     }
 
+    /// Whether the kernel has not taken all that was sent: what goes past the rings now would be
+    /// ahead of it.
+    #[inline]
+    pub fn has_unsent(&self) -> bool {
+        self.owes
+    }
+
     /// Counts frames that were sent past the rings.
     pub fn count(&self, frames: u64, bytes: u64) {
         add(&self.shared.counters.tx_frames, frames);

@@ -8,7 +8,8 @@
 //!
 //! Both ways are emptied by the thread that calls, in order, before it goes on; so frames of a flow
 //! do not overtake each other where both end in the same queue of the interface. Therefore only
-//! ports with one queue, in copy mode, join.
+//! ports with one queue, in copy mode, join; and while the kernel leaves frames in the ring, all go
+//! there.
 
 use std::io;
 use std::mem::zeroed;
@@ -97,6 +98,9 @@ impl Joiner {
                     return from;
                 }
             }
+            if sender.has_unsent() {
+                break;
+            }
             let joined = &frames[at..at + run.count()];
             match self.send_run(&run, joined) {
                 Fate::Sent => {
@@ -109,7 +113,7 @@ impl Joiner {
                 Fate::Refused => self.refused = true,
             }
         }
-        if from < at {
+        if from < frames.len() {
             from += sender.send(frames[from..].iter().map(Frame::bytes));
         }
         from
