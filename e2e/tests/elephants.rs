@@ -23,6 +23,16 @@ fn a_stream_is_not_reordered() {
     on(here!(a_stream_is_not_reordered), Setup::new(Driver::AfXdp, 2), stream);
 }
 
+/// By thresholds: spread after two seconds above, gathered in when it calms down.
+#[test]
+fn a_flow_above_the_threshold_is_spread_by_itself() {
+    let mut setup = Setup::new(Driver::AfXdp, 2);
+    setup.recipe.more = "[elephants]\nmode = \"spread\"\npackets_per_s = 500\nmax_flows = 1\n\
+                         leave_after_s = 2\n"
+        .to_owned();
+    on(here!(a_flow_above_the_threshold_is_spread_by_itself), setup, by_policy);
+}
+
 #[test]
 fn one_worker_refuses_to_spread() {
     on(here!(one_worker_refuses_to_spread), Setup::usual(), |fixture| {
@@ -108,6 +118,30 @@ fn datagrams(fixture: &mut Fixture) -> Result<(), LabError> {
     for (words, times) in [(began, 5), (ended, 4)] {
         let count = told.iter().filter(|reason| reason.contains(words)).count();
         expect(count == times, || format!("{words}: {count} of {told:?}"))?;
+    }
+    Ok(())
+}
+
+/// Datagrams for some seconds, and then none, while their session goes on.
+fn by_policy(fixture: &mut Fixture) -> Result<(), LabError> {
+    let script = format!("{}/peers/numbers.py", env!("CARGO_MANIFEST_DIR"));
+    let (vip, echo) = (fixture.bed.vip(), ECHO_PORT.to_string());
+    let args = [&*script, PORT, vip, &echo, "10"];
+    let mut numbers = fixture.bed.client.start("numbers", "python3", &args)?;
+    // One of the two directions: `max_flows`.
+    wait_until_dealt(fixture, 1, 500)?;
+    let all = spread(fixture)?;
+    let by_policy = all.len() == 1 && all[0]["pinned"] == false && all[0]["late"] == 0;
+    expect(by_policy, || format!("{all:?}"))?;
+    numbers.wait(Duration::from_secs(40))?;
+    let log = numbers.log();
+    let said = read(log.lines().last().unwrap_or_default())?;
+    expect(said["behind"] == 0 && said["sent"] == said["came"] && said["sent"] != 0, || log)?;
+    wait_until_none(fixture)?;
+    let told = events(fixture)?;
+    for words in ["is spread by worker", "is not spread any more"] {
+        let count = told.iter().filter(|reason| reason.contains(words)).count();
+        expect(count >= 1, || format!("{words}: {told:?}"))?;
     }
     Ok(())
 }
