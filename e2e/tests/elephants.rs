@@ -138,6 +138,14 @@ fn by_policy(fixture: &mut Fixture) -> Result<(), LabError> {
     let said = read(log.lines().last().unwrap_or_default())?;
     expect(said["behind"] == 0 && said["sent"] == said["came"] && said["sent"] != 0, || log)?;
     wait_until_none(fixture)?;
+    // What was dealt stays counted.
+    wait_until("the counter to tell", SOON, || {
+        let page = fixture.director.sluice(&["metrics"])?;
+        let of = |line: &&str| line.starts_with("sluice_worker_spread_packets_total{");
+        let counts = page.lines().filter(of).filter_map(|line| line.rsplit_once(' '));
+        let sum: f64 = counts.filter_map(|(_, count)| count.parse::<f64>().ok()).sum();
+        Ok((sum >= 500.0).then_some(()))
+    })?;
     let told = events(fixture)?;
     for words in ["is spread by worker", "is not spread any more"] {
         let count = told.iter().filter(|reason| reason.contains(words)).count();

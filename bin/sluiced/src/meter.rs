@@ -193,6 +193,8 @@ fn figures(report: &Report) -> WorkerFigures {
         packets: report.packets,
         bursts: report.bursts,
         handed_off: report.counters.handed_off,
+        spread_flows: report.spread_flows as u64,
+        spread_packets: report.spread_packets,
         work: report::work(report),
         timed_bursts: stages.bursts,
         timed_packets: stages.packets,

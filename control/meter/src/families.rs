@@ -204,6 +204,10 @@ families! {
     WORKER_SLEEPS, "sluice_worker_sleeps", Counter, ["worker"], "How often it went to sleep.";
     WORKER_HANDED, "sluice_worker_handed_off_packets", Counter, ["worker"],
         "Packets handed off to the owner worker of their session.";
+    WORKER_SPREAD_FLOWS, "sluice_worker_spread_flows", Gauge, ["worker"],
+        "Flows of this worker that other workers help to process (docs/elephants.md).";
+    WORKER_SPREAD, "sluice_worker_spread_packets", Counter, ["worker"],
+        "Packets of such flows that it has dealt to other workers.";
     WORKER_HELD, "sluice_worker_held_packets", Gauge, ["worker"],
         "Packets that wait for a neighbour's MAC address.";
     WORKER_SESSIONS, "sluice_worker_sessions", Gauge, ["worker"], "Open sessions.";

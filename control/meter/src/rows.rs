@@ -270,13 +270,15 @@ pub(crate) fn checks(page: &mut Page, checks: &[Check]) {
 
 type WorkerColumn = (&'static Family, fn(&WorkerFigures) -> u64);
 
-const WORKER_COLUMNS: [WorkerColumn; 13] = [
+const WORKER_COLUMNS: [WorkerColumn; 15] = [
     (&f::WORKER_PACKETS, |w| w.packets),
     (&f::WORKER_BURSTS, |w| w.bursts),
     (&f::WORKER_TURNS, |w| w.turns),
     (&f::WORKER_EMPTY, |w| w.empty_turns),
     (&f::WORKER_SLEEPS, |w| w.sleeps),
     (&f::WORKER_HANDED, |w| w.handed_off),
+    (&f::WORKER_SPREAD_FLOWS, |w| w.spread_flows),
+    (&f::WORKER_SPREAD, |w| w.spread_packets),
     (&f::WORKER_HELD, |w| w.held),
     (&f::WORKER_SESSIONS, |w| w.sessions),
     (&f::WORKER_LIMIT, |w| w.session_capacity),

@@ -81,6 +81,10 @@ pub struct WorkerFigures {
     pub bursts: u64,
     /// Packets handed to another worker.
     pub handed_off: u64,
+    /// Flows of its that other workers help with.
+    pub spread_flows: u64,
+    /// Packets that it has dealt to these.
+    pub spread_packets: u64,
     /// What its time went into.
     pub work: Work,
     /// Bursts that were timed.

@@ -1,7 +1,7 @@
 // The sessions with the most traffic, from one packet in 128.
 
 import { h } from "./dom.js";
-import { bits, pps } from "./format.js";
+import { bits, count, pps, span } from "./format.js";
 import { linkColumn, numberColumn, section, shareColumn } from "./parts.js";
 import { to } from "./router.js";
 import { Table } from "./table.js";
@@ -11,6 +11,13 @@ export const title = () => "Elephants";
 /** Shows the page in `root`; gives a function that ends it. */
 export function open(root, { feeds }) {
   const table = elephantsTable();
+  const spread = spreadTable();
+  const flows = section(
+    "Spread flows",
+    h("p", { class: "about" }, "Flows that several workers process, in order."),
+    spread.root,
+  );
+  flows.hidden = true;
   root.append(
     h("div", { class: "head" }, h("h1", { tabindex: "-1" }, "Elephants")),
     h(
@@ -20,8 +27,15 @@ export function open(root, { feeds }) {
       "estimated from one packet in 128.",
     ),
     section("Sessions", table.root),
+    flows,
   );
-  return feeds.elephants.watch((feed) => feed.now && table.update(rowsOf(feed.now.data.elephants)));
+  return feeds.elephants.watch((feed) => {
+    if (!feed.now) return;
+    const { data } = feed.now;
+    table.update(rowsOf(data.elephants));
+    flows.hidden = !data.spread?.length;
+    spread.update(data.spread ?? []);
+  });
 }
 
 function rowsOf(elephants) {
@@ -60,6 +74,28 @@ function elephantsTable() {
       numberColumn("Packets", (row) => row.packets, pps),
       { label: "State", value: (row) => row.state, text: (row) => `${row.protocol} ${row.state}` },
       numberColumn("Worker", (row) => row.worker),
+    ],
+  });
+}
+
+function spreadTable() {
+  const author = ({ pinned }) => (pinned ? "operator" : "policy");
+  const helpers = (row) => row.helpers.join(", ");
+  const ends = ({ client, virtual, direction }) =>
+    direction === "inbound" ? `${client} > ${virtual}` : `${virtual} > ${client}`;
+  return new Table({
+    caption: "Flows that several workers process",
+    key: (row) => `${row.network ?? ""} ${row.protocol} ${ends(row)}`,
+    columns: [
+      { label: "Flow", value: ends, text: (row) => `${row.protocol} ${ends(row)}` },
+      { label: "By", value: author, text: author },
+      numberColumn("Owner", (row) => row.worker),
+      { label: "Helpers", value: helpers, text: helpers },
+      numberColumn("For", (row) => row.for_s, span),
+      numberColumn("Dealt", (row) => row.dealt, count),
+      numberColumn("Own", (row) => row.own, count),
+      numberColumn("Kept", (row) => row.kept, count),
+      numberColumn("Late", (row) => row.late, count),
     ],
   });
 }

@@ -117,6 +117,10 @@ pub struct Report {
     pub networks: Vec<NetworkReport>,
     /// Frames that wait for a neighbour.
     pub held: usize,
+    /// Flows of its that other workers help with.
+    pub spread_flows: usize,
+    /// Packets that it has dealt to these.
+    pub spread_packets: u64,
     /// Turns of its loop.
     pub turns: u64,
     /// Turns in which there was nothing to do.

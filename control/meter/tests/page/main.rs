@@ -163,6 +163,8 @@ fn sample_of(config: &str) -> Sample {
     let figures = WorkerFigures {
         packets: 1_000,
         bursts: 100,
+        spread_flows: 2,
+        spread_packets: 300,
         work: Work { busy_ms: 1_500, life_ms: 6_000 },
         stage_s: Stage::ALL.map(|stage| if stage == Stage::Track { 1e-9 } else { 0.5 }),
         networks: vec![network(0, 30, 15), network(1, 12, 2)],

@@ -8,7 +8,10 @@ impl<Q: Queue> Worker<Q> {
     /// How things stand.
     pub(super) fn report(&self) -> Report {
         let default = &self.net.path;
+        let (spread_flows, spread_packets) = self.spreads.counted();
         let mut report = Report {
+            spread_flows,
+            spread_packets,
             worker: self.number,
             epoch: self.net.snapshot.plan.epoch,
             networks: self.network_reports(),

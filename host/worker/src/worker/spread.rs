@@ -59,6 +59,8 @@ pub(super) struct Spreads<F> {
     renewed: bool,
     looked: Time,
     last_id: u32,
+    /// Packets dealt of flows that are spread no more.
+    dealt_before: u64,
 }
 
 impl<F> Default for Spreads<F> {
@@ -70,6 +72,7 @@ impl<F> Default for Spreads<F> {
             renewed: false,
             looked: Time::default(),
             last_id: 0,
+            dealt_before: 0,
         }
     }
 }
@@ -78,6 +81,12 @@ impl<F> Spreads<F> {
     #[inline(always)]
     pub const fn is_empty(&self) -> bool {
         self.flows.is_empty()
+    }
+
+    /// How many flows are spread, and how many packets were dealt since the start.
+    pub fn counted(&self) -> (usize, u64) {
+        let now: u64 = self.flows.iter().map(|flow| flow.stock.tally.dealt).sum();
+        (self.flows.len(), self.dealt_before + now)
     }
 
     /// Plan or routes are new.
@@ -380,6 +389,7 @@ impl<Q: Queue> Worker<Q> {
             return;
         }
         let flow = self.spreads.flows.swap_remove(at);
+        self.spreads.dealt_before += flow.stock.tally.dealt;
         self.rings.note_spread(false);
         let why = over.unwrap_or(Ended::Asked);
         // Without a control side nobody needs to know.
