@@ -56,7 +56,21 @@ fn all_answer(nodes: &mut Nodes) -> Result<(), LabError> {
 #[test]
 fn each_network_has_its_own_service_on_both_nodes() {
     let name = here!(each_network_has_its_own_service_on_both_nodes);
-    on(name, PACKET, all_answer);
+    on(name, PACKET, |nodes| {
+        all_answer(nodes)?;
+        // What the tunnels have carried shows, both ways.
+        for (node, network) in nodes.nodes.iter().zip(["blue", "red"]) {
+            let said = node.director.ask("ports")?;
+            let all = said["ports"].as_array().into_iter().flatten();
+            let name = format!("{network}-vxlan");
+            let port = all.into_iter().find(|port| port["name"] == *name);
+            let counted = |way: &str, what: &str| port.and_then(|it| it[way][what].as_u64());
+            let (rx, tx) = (counted("rx", "packets"), counted("tx", "packets"));
+            let bytes = counted("rx", "bytes") > rx && counted("tx", "bytes") > tx;
+            expect(rx > Some(0) && tx > Some(0) && bytes, || format!("{name}: {said}"))?;
+        }
+        Ok(())
+    });
 }
 
 #[test]

@@ -84,7 +84,8 @@ impl Daemon {
                 drop(reply.send(report::services(config, plan, &data.crew.reports())));
             }
             Call::Ports(reply) => {
-                drop(reply.send(report::ports(&data.ports, self.kernel.mirror.state())));
+                let (kernel, reports) = (self.kernel.mirror.state(), data.crew.reports());
+                drop(reply.send(report::ports(&data.ports, kernel, &reports)));
             }
             Call::Networks(reply) => {
                 drop(reply.send(report::networks(config, plan, &data.crew.reports())));

@@ -317,7 +317,7 @@ impl Daemon {
         let total = report::total(&reports);
         self.operator.server.note_all(news::dropped(&watch.look(&total)));
         self.operator.server.note_all(seen.pressure.look(&report::sessions(&reports, &total)));
-        let ports = report::ports(&self.dataplane.ports, self.kernel.mirror.state());
+        let ports = report::ports(&self.dataplane.ports, self.kernel.mirror.state(), &reports);
         self.operator.server.note_all(seen.ports.look(&ports));
         if let Some(sync) = &self.dataplane.sync {
             let sessions = reports.iter().map(|report| u64::from(report.sessions)).sum();

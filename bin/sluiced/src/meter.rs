@@ -139,6 +139,8 @@ impl Daemon {
             .collect();
         let full = report::full_everywhere(&reports, size);
         let sync = self.dataplane.sync.as_ref().and_then(|sync| sync.shown(&reports));
+        let kernel = self.kernel.mirror.state();
+        let ports = report::ports(&self.dataplane.ports, kernel, &reports);
         for report in reports {
             if let Some(worker) = workers.get_mut(usize::from(report.worker)) {
                 worker.figures = Some(figures(&report));
@@ -150,7 +152,7 @@ impl Daemon {
             counters: settled.then_some(total),
             full,
             workers,
-            ports: report::ports(&self.dataplane.ports, self.kernel.mirror.state()),
+            ports,
             ha: Ha {
                 sync,
                 announce: self.announced(),

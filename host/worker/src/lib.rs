@@ -20,7 +20,7 @@ pub mod spread;
 mod stages;
 mod worker;
 
-pub use mailbox::{Event, Inbox, Message, NetworkReport, Report, Wake};
+pub use mailbox::{Carried, Event, Inbox, Message, NetworkReport, Report, Wake};
 pub use outbox::{Outbox, Told};
 pub use queue::{Burst, Queue};
 pub use ring::{Rings, mesh};

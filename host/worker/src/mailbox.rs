@@ -115,6 +115,8 @@ pub struct Report {
     /// Each network by itself, if there is any besides the default one; what is said above is the
     /// sum of all.
     pub networks: Vec<NetworkReport>,
+    /// What was carried by virtual ports; nothing of those without traffic.
+    pub tunnels: Vec<(PortId, Carried)>,
     /// Frames that wait for a neighbour.
     pub held: usize,
     /// Flows of its that other workers help with.
@@ -139,6 +141,19 @@ pub struct Report {
     pub busy_ms: u64,
     /// Milliseconds of its life.
     pub life_ms: u64,
+}
+
+/// What a worker has carried by a virtual port, without the outer headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Carried {
+    /// Frames that came out of the tunnel.
+    pub rx_frames: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Frames that were put into the tunnel.
+    pub tx_frames: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
 }
 
 /// A network's state at a worker at one moment.

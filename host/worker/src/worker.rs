@@ -10,7 +10,7 @@ mod timed;
 mod traced;
 mod tunnels;
 
-use crate::mailbox::{Event, Message, Wake};
+use crate::mailbox::{Carried, Event, Message, Wake};
 use crate::outbox::Outbox;
 use crate::outlet::Outlet;
 use crate::queue::{Burst, Queue};
@@ -72,11 +72,14 @@ struct Attached<Q: Queue> {
     lines: Vec<Outlet<Q>>,
     twins: Vec<Outlet<Q>>,
     search: Search,
+    /// Of a virtual port.
+    carried: Carried,
 }
 
 impl<Q: Queue> Default for Attached<Q> {
     fn default() -> Self {
-        Self { lines: Vec::new(), twins: Vec::new(), search: Search::default() }
+        let (lines, twins) = (Vec::new(), Vec::new());
+        Self { lines, twins, search: Search::default(), carried: Carried::default() }
     }
 }
 

@@ -4,8 +4,10 @@ use super::named;
 use crate::ports::{Open, PortSlot, Ports};
 use crate::tunnels;
 use sluice_api::model;
+use sluice_director::fib::PortId;
 use sluice_dpdk::PortState;
 use sluice_linux::Kernel;
+use sluice_worker::{Carried, Report};
 
 /// Name and device of each port, by its id.
 pub fn port_names(ports: &Ports) -> Vec<(String, String)> {
@@ -13,17 +15,28 @@ pub fn port_names(ports: &Ports) -> Vec<(String, String)> {
     ports.slots.iter().map(named).collect()
 }
 
-/// Ports as they are shown.
-pub fn ports(ports: &Ports, kernel: &Kernel) -> model::Ports {
-    let shown = |slot: &PortSlot| match slot.is_tunnel() {
-        true => tunnel(kernel, closed(slot)),
+/// Ports as they are shown, with what workers say that VXLAN ports have carried.
+pub fn ports(ports: &Ports, kernel: &Kernel, reports: &[Report]) -> model::Ports {
+    let shown = |(id, slot): (PortId, &PortSlot)| match slot.is_tunnel() {
+        true => tunnel(kernel, closed(slot), carried(reports, id)),
         false => port(slot),
     };
-    model::Ports { ports: ports.slots.iter().map(shown).collect() }
+    model::Ports { ports: (0..).map(PortId).zip(&ports.slots).map(shown).collect() }
+}
+
+/// What all workers have carried by a VXLAN port.
+fn carried(reports: &[Report], port: PortId) -> Carried {
+    let all = reports.iter().flat_map(|report| &report.tunnels);
+    all.filter(|(of, _)| *of == port).fold(Carried::default(), |sum, (_, one)| Carried {
+        rx_frames: sum.rx_frames + one.rx_frames,
+        rx_bytes: sum.rx_bytes + one.rx_bytes,
+        tx_frames: sum.tx_frames + one.tx_frames,
+        tx_bytes: sum.tx_bytes + one.tx_bytes,
+    })
 }
 
 /// A VXLAN port: its device is the kernel's.
-fn tunnel(kernel: &Kernel, closed: model::Port) -> model::Port {
+fn tunnel(kernel: &Kernel, closed: model::Port, carried: Carried) -> model::Port {
     let name = closed.interface.as_deref().unwrap_or_default();
     let (trouble, link) = (tunnels::trouble(kernel, name), kernel.link_by_name(name));
     let state = match (&trouble, link) {
@@ -37,6 +50,16 @@ fn tunnel(kernel: &Kernel, closed: model::Port) -> model::Port {
         mtu: link.and_then(|link| u16::try_from(link.mtu).ok()),
         state,
         trouble,
+        rx: model::Received {
+            packets: carried.rx_frames,
+            bytes: carried.rx_bytes,
+            ..model::Received::default()
+        },
+        tx: model::Sent {
+            packets: carried.tx_frames,
+            bytes: carried.tx_bytes,
+            ..model::Sent::default()
+        },
         ..closed
     }
 }
@@ -151,10 +174,24 @@ mod tests {
     }
 
     #[test]
+    fn what_workers_have_carried_is_added_up() {
+        let one = Carried { rx_frames: 1, rx_bytes: 60, tx_frames: 2, tx_bytes: 200 };
+        let report = |ports: &[u16]| Report {
+            tunnels: ports.iter().map(|port| (PortId(*port), one)).collect(),
+            ..Report::default()
+        };
+        let reports = [report(&[3, 4]), report(&[3]), report(&[])];
+        let sum = Carried { rx_frames: 2, rx_bytes: 120, tx_frames: 4, tx_bytes: 400 };
+        assert_eq!(carried(&reports, PortId(3)), sum);
+        assert_eq!(carried(&reports, PortId(4)), one);
+        assert_eq!(carried(&reports, PortId(0)), Carried::default());
+    }
+
+    #[test]
     fn a_vxlan_port_is_as_its_device_is() {
         let slot = slot();
         let state = |kernel: &Kernel| {
-            let shown = tunnel(kernel, closed(&slot));
+            let shown = tunnel(kernel, closed(&slot), Carried::default());
             let other = (shown.driver, shown.mac, shown.mtu);
             assert_eq!(shown.interface.as_deref(), Some("vx42"));
             assert_eq!(shown.network.as_deref(), Some("blue"));

@@ -15,6 +15,7 @@ impl<Q: Queue> Worker<Q> {
             worker: self.number,
             epoch: self.net.snapshot.plan.epoch,
             networks: self.network_reports(),
+            tunnels: self.carried(),
             table_pages: default.memory().1,
             kept: default.is_kept(),
             turns: self.tally.turns,

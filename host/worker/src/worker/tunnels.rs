@@ -5,7 +5,8 @@
 //! path of that port's network. What the kernel is to have of it goes there with its outer headers,
 //! to the kernel's own device of that tunnel; that is how ARP and neighbour discovery are answered.
 
-use super::Worker;
+use super::{Attached, Worker};
+use crate::mailbox::Carried;
 use crate::pieces;
 use crate::queue::{Burst, Queue};
 use crate::ring::Rounds;
@@ -96,9 +97,29 @@ impl<Q: Queue> Worker<Q> {
         self.enter(port);
     }
 
+    /// What was carried by virtual ports.
+    pub(super) fn carried(&self) -> Vec<(PortId, Carried)> {
+        let all = (0..).map(PortId).zip(self.ports.iter().map(|port| port.carried));
+        all.filter(|(_, carried)| *carried != Carried::default()).collect()
+    }
+
+    /// Adds frames and bytes that came by a virtual port, and those that left by it.
+    #[inline(always)]
+    fn count_carried(&mut self, port: PortId, [came, came_bytes, left, left_bytes]: [u64; 4]) {
+        let Some(Attached { carried, .. }) = self.ports.get_mut(usize::from(port.0)) else {
+            return;
+        };
+        carried.rx_frames += came;
+        carried.rx_bytes += came_bytes;
+        carried.tx_frames += left;
+        carried.tx_bytes += left_bytes;
+    }
+
     /// Runs a burst of a virtual port through the path.
     fn serve_tunnel(&mut self, now: Time, port: PortId, burst: &mut Burst<Q::Frame>) {
         self.enter(port);
+        let bytes: u64 = burst.iter().map(|frame| frame.bytes().len() as u64).sum();
+        self.count_carried(port, [burst.len() as u64, bytes, 0, 0]);
         let mut rounds = Rounds::new();
         if self.has_others {
             self.gather(now, port, (burst, &mut rounds), &mut Unprobed);
@@ -112,17 +133,24 @@ impl<Q: Queue> Worker<Q> {
     pub(super) fn send_all_tunnelled(&mut self, port: PortId, burst: &mut Burst<Q::Frame>) {
         // Nearly always all leave by one port of the underlay.
         let (mut underlay, mut count, mut other) = (None, 0, None);
+        let (mut sent, mut sent_bytes) = (0, 0);
         for (at, frame) in burst.iter_mut().enumerate() {
+            let bytes = frame.bytes().len();
             match self.tunnels.encapsulate(port, frame) {
                 Ok(by) if underlay.is_none_or(|underlay| underlay == by) => {
                     (underlay, count) = (Some(by), at + 1);
+                    (sent, sent_bytes) = (sent + 1, sent_bytes + bytes as u64);
                 }
                 result => {
+                    if result.is_ok() {
+                        (sent, sent_bytes) = (sent + 1, sent_bytes + bytes as u64);
+                    }
                     other = Some(result);
                     break;
                 }
             }
         }
+        self.count_carried(port, [0, 0, sent, sent_bytes]);
         if other.is_none()
             && let Some(line) = underlay.and_then(|underlay| self.line(underlay))
         {
@@ -143,8 +171,12 @@ impl<Q: Queue> Worker<Q> {
 
     /// Sends a frame by a virtual port.
     pub(super) fn send_tunnelled(&mut self, port: PortId, mut frame: Q::Frame) {
+        let bytes = frame.bytes().len();
         match self.tunnels.encapsulate(port, &mut frame) {
-            Ok(underlay) => self.send_by_line(underlay, frame, false),
+            Ok(underlay) => {
+                self.count_carried(port, [0, 0, 1, bytes as u64]);
+                self.send_by_line(underlay, frame, false);
+            }
             Err(reason) => self.net.path.count(reason),
         }
     }

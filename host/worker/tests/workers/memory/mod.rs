@@ -21,7 +21,7 @@ use sluice_worker::{
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub const FRONT: PortId = PortId(0);
 pub const BACK: PortId = PortId(1);
@@ -249,8 +249,10 @@ impl Kit {
     pub fn run(&mut self, worker: u16) -> Running {
         let mut worker = self.workers.remove(usize::from(worker));
         let (inbox, mailbox, wake) = Inbox::new().unwrap();
+        // Its clock goes on from here: sessions would be from the future otherwise, and time out.
+        let start = Instant::now().checked_sub(Duration::from_millis(self.now.0)).unwrap();
         let thread = std::thread::spawn(move || {
-            sluice_worker::run(&mut worker, &mailbox, &wake, Idle::Adaptive, Instant::now());
+            sluice_worker::run(&mut worker, &mailbox, &wake, Idle::Adaptive, start);
         });
         assert!(inbox.send(Message::Publish(snapshot(&self.plan, true))));
         Running { inbox, thread }
