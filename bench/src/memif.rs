@@ -192,33 +192,3 @@ fn one(args: &Options, turns: &Turns, (bed, peer): (usize, &mut Peer)) -> Result
     }
     Ok(done)
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::args::{Cli, Command};
-    use clap::Parser;
-
-    /// The whole of it, which fails when a frame is lost or comes out wrong.
-    #[test]
-    fn frames_come_out_plain_and_in_tunnels() {
-        let line = "sluice-bench memif --sizes 64,1500 --sessions 700 --rounds 12 --frames 100 \
-                    --copy cpu,dma";
-        let Command::Memif(args) = Cli::parse_from(line.split_whitespace()).command else {
-            panic!()
-        };
-        let report = super::run(&args).unwrap();
-        let json = report.json();
-        let rows = json["rows"].as_array().unwrap();
-        assert_eq!(rows.len(), 8, "{json}");
-        for row in rows {
-            assert!(row["gbit_per_s"].as_f64() > Some(0.0), "{row}");
-            let isolated = row["network"] == "vxlan";
-            // Both copies of each frame, if it is long enough.
-            let offloads = row["copy"] == "dma" && row["size"] == 1500;
-            let copies = row["dma_copies_per_packet"].as_f64().unwrap();
-            assert_eq!(copies > 1.0, offloads, "{row}");
-            assert_eq!(row["isolation_costs"].is_number(), isolated, "{row}");
-        }
-        assert!(report.text().contains("isolation costs"));
-    }
-}
