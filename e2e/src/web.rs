@@ -185,3 +185,21 @@ pub fn start_iperf3(space: &Netns, name: &str) -> Result<Running, LabError> {
     running.wait_for_words("Server listening", START_LIMIT)?;
     Ok(running)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A script's own folder comes first where it imports from: one that is called as a module of
+    /// Python's breaks all others that need it.
+    #[test]
+    fn scripts_hide_no_module_of_pythons() {
+        const LOOK: &str = "import pathlib, sys; \
+            print(*(it.stem for it in pathlib.Path(sys.argv[1]).glob('*.py') \
+            if it.stem in sys.stdlib_module_names))";
+        let peers = concat!(env!("CARGO_MANIFEST_DIR"), "/peers");
+        let ran = std::process::Command::new(PYTHON).args(["-c", LOOK, peers]).output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        assert_eq!(String::from_utf8_lossy(&ran.stdout).trim(), "");
+    }
+}

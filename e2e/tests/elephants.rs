@@ -90,7 +90,7 @@ fn events(fixture: &Fixture) -> Result<Vec<String>, LabError> {
 
 /// Both directions are pinned, unpinned and pinned again while datagrams flow.
 fn datagrams(fixture: &mut Fixture) -> Result<(), LabError> {
-    let script = format!("{}/peers/numbers.py", env!("CARGO_MANIFEST_DIR"));
+    let script = format!("{}/peers/numbered.py", env!("CARGO_MANIFEST_DIR"));
     let (vip, echo) = (fixture.bed.vip(), ECHO_PORT.to_string());
     let args = [&*script, PORT, vip, &echo, "8"];
     let mut numbers = fixture.bed.client.start("numbers", "python3", &args)?;
@@ -124,7 +124,7 @@ fn datagrams(fixture: &mut Fixture) -> Result<(), LabError> {
 
 /// Datagrams for some seconds, and then none, while their session goes on.
 fn by_policy(fixture: &mut Fixture) -> Result<(), LabError> {
-    let script = format!("{}/peers/numbers.py", env!("CARGO_MANIFEST_DIR"));
+    let script = format!("{}/peers/numbered.py", env!("CARGO_MANIFEST_DIR"));
     let (vip, echo) = (fixture.bed.vip(), ECHO_PORT.to_string());
     let args = [&*script, PORT, vip, &echo, "10"];
     let mut numbers = fixture.bed.client.start("numbers", "python3", &args)?;

@@ -1,4 +1,4 @@
-"""Numbered datagrams to an echo server: `numbers.py PORT TARGET TARGET_PORT SECONDS` sends from
+"""Numbered datagrams to an echo server: `numbered.py PORT TARGET TARGET_PORT SECONDS` sends from
 PORT, at most 64 ahead of what came back, and says how many it sent, how many came back, and how
 many of these came behind a later one."""
 
