@@ -19,7 +19,7 @@ const LAST: u64 = 1 << 62;
 const KNOWS: u8 = 0x01;
 const UP: u8 = 0x02;
 const SYNCHRONISED: u8 = 0x04;
-/// How the sender stands comes last. Directors that know nothing of it refuse it.
+/// How the sender stands comes behind its name.
 const STANDING: u8 = 0x08;
 const DRAINING: u8 = 0x10;
 
@@ -104,9 +104,9 @@ impl Hello {
 
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let [to, challenge, echo] = [reader.array()?, reader.array()?, reader.array()?];
+        // Later versions may have more of them.
         let flags = reader.u8()?;
-        let known = KNOWS | UP | SYNCHRONISED | STANDING | DRAINING;
-        if flags & !known != 0 || flags & (STANDING | DRAINING) == DRAINING {
+        if flags & (STANDING | DRAINING) == DRAINING {
             return None;
         }
         let [fingerprint, clock] = [reader.u64()?, reader.u64()?];
@@ -183,7 +183,9 @@ pub(crate) fn read(payload: &[u8]) -> Option<Message<'_>> {
     let (kind, rest) = payload.split_first()?;
     let mut reader = Reader::new(rest);
     let message = match *kind {
-        HELLO => Message::Hello(Hello::read(&mut reader)?),
+        // What comes behind what is known is of a later version: both ends may differ in it while
+        // one of them is brought up to date.
+        HELLO => return Hello::read(&mut reader).map(Message::Hello),
         ACK => Message::Ack(Ack::read(&mut reader)?),
         DATA => return Some(Message::Data(rest)),
         _ => return None,

@@ -10,9 +10,9 @@
 //! through, and then go the ordinary way. So no packet overtakes another there either. Beginning
 //! needs nothing: what went before is with the port's queue by then.
 //!
-//! A helper that is late holds up the flow and nothing else. The owner deals to others meanwhile,
-//! and rewrites itself what none has room for, until all chunks are under way; what comes then is
-//! dropped and counted.
+//! A helper that is late holds up its owner's spread flows, which share one order, and nothing
+//! else. The owner deals to others meanwhile, and rewrites itself what none has room for, until
+//! all chunks are under way; what comes then is dropped and counted.
 
 mod dealing;
 
