@@ -8,8 +8,9 @@ use sluice_director::counters::RealCounters;
 use sluice_director::path::{Path, SessionFilter, SessionInfo};
 use sluice_director::spec::Mode;
 
-/// A director's sweep is once around in this time; with what the world takes between two calls.
-const SWEEP_MS: u64 = 2000 + 200;
+/// A director's sweep is once around in this time, which is twice as long where the table grows
+/// meanwhile; with what the world takes between two calls.
+const SWEEP_MS: u64 = 2 * 2000 + 200;
 
 impl Checker {
     /// Finds out to which real server sessions lead that no packet showed yet: from the worker

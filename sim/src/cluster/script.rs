@@ -3,7 +3,7 @@
 
 use super::director::Director;
 use super::judge::HEAL_MS;
-use super::traffic::{Came, DATA, Flow, RESET};
+use super::traffic::{Came, DATA, Flow, Place, RESET};
 use super::world::World;
 use crate::rng::Rng;
 use crate::wire::{ACK, Addr, FIN, SYN, TCP, is_v4};
@@ -134,17 +134,25 @@ impl World {
             || (0..self.places.len()).all(single)
     }
 
-    /// No two connections have one local port, unless who gave it need not know the other.
+    /// No two connections have one local port, unless who gave it need not know the other: that
+    /// one is lost.
     fn is_its_own(&mut self, flow: usize) -> Result<bool, String> {
         let new = &self.flows[flow];
-        let (real, peer, by, service) = (new.real, new.peer, new.by, new.service);
+        self.takes(flow, (new.by, new.real, new.peer))?;
+        // The new one has changed its place in the list.
+        Ok(true)
+    }
+
+    /// A director has a session of a flow that leads there.
+    fn takes(&mut self, flow: usize, (by, real, peer): Place) -> Result<(), String> {
         let protocol = |service: usize| self.site.services[service].protocol;
+        let service = self.flows[flow].service;
         let same = |(at, other): &(usize, &Flow)| {
             *at != flow
                 && (other.real, other.peer) == (real, peer)
                 && protocol(other.service) == protocol(service)
         };
-        let Some((at, other)) = self.flows.iter().enumerate().find(same) else { return Ok(true) };
+        let Some((at, other)) = self.flows.iter().enumerate().find(same) else { return Ok(()) };
         let (place, timeout) = ((by, other.service), other.timeout_ms(&self.site));
         let now = self.now;
         let other = &mut self.flows[at];
@@ -155,8 +163,7 @@ impl World {
             ));
         }
         self.lose(at);
-        // The new one has changed its place in the list.
-        Ok(true)
+        Ok(())
     }
 
     /// A flow in use, if there is one.
@@ -284,7 +291,7 @@ impl World {
         let by = self.route(rng.next());
         let before = self.flows[flow].by;
         let came = self.with_flow(flow, by, |flow, desk| flow.ask(desk, what, changes))?;
-        Ok(self.came(flow, &came, before))
+        self.came(flow, &came, before)
     }
 
     /// A real server sends; whether it passed and the connection goes on.
@@ -298,26 +305,30 @@ impl World {
         let by = self.route(rng.next());
         let before = self.flows[flow].by;
         let came = self.with_flow(flow, by, |flow, desk| flow.answer(desk, what, changes))?;
-        Ok(self.came(flow, &came, before))
+        self.came(flow, &came, before)
     }
 
-    fn came(&mut self, flow: usize, came: &Came, before: usize) -> bool {
+    fn came(&mut self, flow: usize, came: &Came, before: usize) -> Result<bool, String> {
         let port = self.flows[flow].client.1;
         self.note(|| format!("{port}: {came:?}"));
         match came {
-            Came::Nowhere => false,
+            Came::Nowhere => Ok(false),
             Came::Passed(by) => {
                 self.outcome.packets += 1;
                 self.outcome.went_on += u64::from(before != usize::MAX && before != *by);
-                true
+                Ok(true)
             }
-            Came::Astray => {
+            Came::Astray(place) => {
+                // Another of its own place is older, and gives way at whoever knows both.
+                if let Some(place) = place {
+                    self.takes(flow, *place)?;
+                }
                 if self.flows[flow].has_begun() {
                     let line = self.flows[flow].to(&self.site);
                     self.note(|| format!("lost: the connection to {line}"));
                     self.lose(flow);
                 }
-                false
+                Ok(false)
             }
         }
     }

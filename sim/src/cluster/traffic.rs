@@ -42,9 +42,14 @@ pub(super) enum Came {
     Nowhere,
     /// It passed this director.
     Passed(usize),
-    /// A director that need not know its session did not forward it, or elsewhere.
-    Astray,
+    /// A director that need not know its session did not forward it, or elsewhere: by a session of
+    /// its own with this place.
+    Astray(Option<Place>),
 }
+
+/// Where a director's session leads: the director, the real server, and whom that takes for its
+/// client.
+pub(super) type Place = (usize, At, (Addr, u16));
 
 /// What is needed to send a packet.
 pub(super) struct Desk<'a> {
@@ -148,7 +153,7 @@ impl Flow {
         let seen = match fate {
             Fate::Sent { front: false, seen } => seen,
             Fate::Stopped(Verdict::Kernel(_) | Verdict::Drop(_) | Verdict::Answer(..)) if !must => {
-                return Ok(Came::Astray);
+                return Ok(Came::Astray(None));
             }
             other => {
                 return Err(format!(
@@ -172,9 +177,9 @@ impl Flow {
                     self.to(site)
                 ));
             }
-            return Ok(Came::Astray);
+            return Ok(Came::Astray(Some((number, real, peer))));
         } else if self.follows && !must {
-            return Ok(Came::Astray);
+            return Ok(Came::Astray(None));
         }
         judge.passed(&mut self.knowledge, place, changes, now);
         self.by = number;
@@ -211,7 +216,7 @@ impl Flow {
         match fate {
             Fate::Sent { front: true, seen }
                 if seen.packet.tuple == right && (must || !self.follows) => {}
-            _ if !must => return Ok(Came::Astray),
+            _ if !must => return Ok(Came::Astray(None)),
             other => {
                 return Err(format!(
                     "director {number} must know the session of the answer {packet} to {right}: {}",

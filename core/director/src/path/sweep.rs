@@ -10,7 +10,8 @@ use crate::time::Time;
 use arrayvec::ArrayVec;
 use sluice_table::Slot;
 
-/// The sweep's hand goes once around the table in this time,
+/// The sweep's hand goes once around the table in this time (in up to twice as long while the table
+/// grows, since the pace follows its size),
 const SWEEP_MS: u64 = 2000;
 /// or takes so many slots a millisecond, if the table is larger than that allows (16 M slots): some
 /// percent of a core. What has timed out and was not swept yet is found by nobody, it only takes
