@@ -212,9 +212,9 @@ impl<F: Parse> Engine<F> {
     /// the director.
     #[inline(never)]
     pub(super) fn note_changed(&mut self, part: u32, pressed: bool) {
-        let Self { sessions, changes, hand, .. } = self;
-        let slots = sessions.slab().slots().get(*hand as usize..).unwrap_or_default();
-        for (id, session) in (*hand..).zip(slots.iter().take(part as usize)) {
+        let Self { sessions, changes, cursor, .. } = self;
+        let slots = sessions.slab().slots().get(*cursor as usize..).unwrap_or_default();
+        for (id, session) in (*cursor..).zip(slots.iter().take(part as usize)) {
             let told = is_told(session) && !(pressed && session.state == State::UdpNew);
             if told && changes.marks.get(id).differs(Mark::of(session)) {
                 changes.note(id);

@@ -61,8 +61,8 @@ pub(super) struct Engine<F: Together> {
     /// Hashes whose buckets sessions that are opened some time later will need: asked for together
     /// with others, since a request by itself holds everything up.
     pub wanted: ArrayVec<u64, LANES>,
-    /// Where the sweep's hand is, and when it was moved.
-    pub hand: u32,
+    /// Where the sweep's cursor is, and when it was moved.
+    pub cursor: u32,
     pub swept: Time,
 }
 
@@ -127,7 +127,7 @@ impl<F: Parse> Engine<F> {
             fresh: Flow::NONE,
             near: 0,
             wanted: ArrayVec::new(),
-            hand: 0,
+            cursor: 0,
             swept: Time::default(),
         })
     }

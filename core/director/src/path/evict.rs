@@ -227,12 +227,12 @@ impl<F: Parse> Engine<F> {
             if look >= LOOKS && longest.is_some() {
                 break;
             }
-            self.half_open.hand = (self.half_open.hand + 1) % touched;
-            let session = self.sessions.slab().at(self.half_open.hand);
+            self.half_open.cursor = (self.half_open.cursor + 1) % touched;
+            let session = self.sessions.slab().at(self.half_open.cursor);
             let connection = !session.is_vacant() && is_connection(session);
             let of = plan.service_of(session).filter(|_| connection);
             if of.is_some_and(|of| shared.admission.usage_of_id(of).active > share) {
-                longest = longest.max(Some((session.idle_ms(shared.now), self.half_open.hand)));
+                longest = longest.max(Some((session.idle_ms(shared.now), self.half_open.cursor)));
             }
         }
         if let Some((_, id)) = longest {

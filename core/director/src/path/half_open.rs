@@ -41,14 +41,14 @@ pub(super) struct HalfOpen {
     /// By service, ids plus one: the first, and the last.
     ends: Vec<Link>,
     /// Where the next look for a session of a service above its share begins.
-    pub(super) hand: u32,
+    pub(super) cursor: u32,
 }
 
 impl HalfOpen {
     /// Empty lists for a table of so many sessions.
     pub fn new(capacity: u32, pages: PagePolicy) -> Result<Self, RegionError> {
         let links = SideArray::new(capacity, pages)?;
-        Ok(Self { links, ends: Vec::new(), hand: 0 })
+        Ok(Self { links, ends: Vec::new(), cursor: 0 })
     }
 
     /// Makes room for so many services.

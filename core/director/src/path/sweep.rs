@@ -1,4 +1,4 @@
-//! Ending what has timed out: a hand that goes around the table.
+//! Ending what has timed out: a cursor that goes around the table.
 
 use super::Shared;
 use super::engine::Engine;
@@ -10,7 +10,7 @@ use crate::time::Time;
 use arrayvec::ArrayVec;
 use sluice_table::Slot;
 
-/// The sweep's hand goes once around the table in this time (in up to twice as long while the table
+/// The sweep's cursor goes once around the table in this time (in up to twice as long while the table
 /// grows, since the pace follows its size),
 const SWEEP_MS: u64 = 2000;
 /// or takes so many slots a millisecond, if the table is larger than that allows (16 M slots): some
@@ -103,10 +103,10 @@ impl<F: Parse> Engine<F> {
         }
         while left > 0 {
             let touched = self.sessions.slab().touched();
-            if self.hand >= touched {
-                self.hand = 0;
+            if self.cursor >= touched {
+                self.cursor = 0;
             }
-            let part = left.min(PART as u32).min(touched - self.hand);
+            let part = left.min(PART as u32).min(touched - self.cursor);
             if self.changes.is_on() {
                 self.note_changed(part, shared.admission.load.pressure.on);
             }
@@ -116,13 +116,13 @@ impl<F: Parse> Engine<F> {
                 self.end(shared, plan, &asked);
                 asked = found;
             }
-            self.hand += part;
+            self.cursor += part;
             left -= part;
         }
         self.end(shared, plan, &asked);
     }
 
-    /// Of so many slots from the hand on those whose sessions may be over, and how many these are.
+    /// Of so many slots from the cursor on those whose sessions may be over, and how many these are.
     /// Which they are nobody can foresee, so it makes no branch.
     #[inline(always)]
     fn idle_ones(
@@ -132,8 +132,8 @@ impl<F: Parse> Engine<F> {
         part: u32,
     ) -> ([u32; PART], usize) {
         let (mut ids, mut count) = ([0; PART], 0);
-        let slots = self.sessions.slab().slots().get(self.hand as usize..).unwrap_or_default();
-        for (id, session) in (self.hand..).zip(slots.iter().take(part as usize)) {
+        let slots = self.sessions.slab().slots().get(self.cursor as usize..).unwrap_or_default();
+        for (id, session) in (self.cursor..).zip(slots.iter().take(part as usize)) {
             ids[count % PART] = id;
             let idle = session.idle_ms(now) > idle_ms[session.state as usize];
             count += usize::from(idle & !session.is_vacant());

@@ -184,7 +184,7 @@ fn an_expired_session_is_not_found() {
     assert_eq!((lab.path.live_sessions(), lab.path.counters().expired), (0, 1));
 }
 
-/// The sweep's hand reaches every slot within its time, in calls of any spacing.
+/// The sweep's cursor reaches every slot within its time, in calls of any spacing.
 #[test]
 fn the_sweep_gets_around() {
     for step_ms in [1u64, 50, 400, 5000] {
