@@ -173,6 +173,31 @@ fn tunnels_without_room_are_found_before_there_is_a_director() {
     );
 }
 
+/// `ip link` gives a VXLAN device without `dev` the largest MTU, and what carries it has no more.
+#[test]
+fn a_vxlan_device_larger_than_what_carries_it_is_found() {
+    const NAME: &str = here!(a_vxlan_device_larger_than_what_carries_it_is_found);
+    on(NAME, Setup::usual(), |fixture| {
+        let director = &fixture.bed.director;
+        let make = "ip link add vxblue type vxlan id 7 local 192.0.2.1 dstport 4789 && \
+                    ip link set vxblue up";
+        director.run("sh", &["-c", make])?.ok()?;
+        let text = Recipe::default().text(&fixture.bed)
+            + "\n[[network]]\nname = \"blue\"\ntable = 7\n\
+               \n[[port]]\nname = \"tunnel\"\ndevice = \"vxlan:vxblue\"\nnetwork = \"blue\"\n";
+        let file = fixture.director.config().with_file_name("vxlan.toml");
+        std::fs::write(&file, text).map_err(LabError::file("writing vxlan.toml"))?;
+        let file = file.to_string_lossy().into_owned();
+        let (findings, code) = doctor(fixture, &["--config", &file])?;
+        let fix = "ip link set vxblue mtu 1450";
+        let right = found(&findings, "vxlan_mtu").is_some_and(|it| it["fix"][0] == fix);
+        expect(right && code >= 1, || format!("exit code {code}: {findings:#?}"))?;
+        director.run("sh", &["-c", fix])?.ok()?;
+        let (after, _) = doctor(fixture, &["--config", &file])?;
+        expect(found(&after, "vxlan_mtu").is_none(), || format!("{after:#?}"))
+    });
+}
+
 /// A person without privilege gets answers, too, and is told what could not be seen.
 #[test]
 fn nobody_is_told_what_could_not_be_looked_at() {

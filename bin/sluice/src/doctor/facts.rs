@@ -45,6 +45,8 @@ pub struct Facts {
     pub network_seen: bool,
     /// PCI devices that are ports: bound to this driver, to none, or not there.
     pub pci: BTreeMap<String, Option<Option<String>>>,
+    /// Work queues of copy engines that ports name, `wq0.0`; `None` for one that is not there.
+    pub work_queues: BTreeMap<String, Option<WorkQueue>>,
     /// `net.ipv4.ip_forward`.
     pub forwards_v4: Option<bool>,
     /// `net.ipv6.conf.all.forwarding`.
@@ -103,6 +105,33 @@ pub struct Interface {
     pub addresses: Vec<(IpAddr, u8, bool)>,
     /// `rp_filter` of the interface or of all, whichever is greater, as the kernel takes it.
     pub rp_filter: Option<u8>,
+    /// What carries its packets, for a VXLAN device.
+    pub underlay: Option<Underlay>,
+}
+
+/// The interface by which a VXLAN device's packets leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Underlay {
+    /// Its name.
+    pub interface: String,
+    /// Largest IP packet in bytes.
+    pub mtu: u32,
+    /// Bytes that are added to an inner IP packet.
+    pub overhead: u32,
+}
+
+/// A work queue of the kernel's `idxd` driver, by the words of its files in
+/// `/sys/bus/dsa/devices`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkQueue {
+    /// `enabled`, `disabled`.
+    pub state: String,
+    /// `user`, `kernel`, `none`.
+    pub kind: String,
+    /// `dedicated`, `shared`.
+    pub mode: String,
+    /// What the administrator calls it.
+    pub name: String,
 }
 
 /// How a real server or a peer is reached.

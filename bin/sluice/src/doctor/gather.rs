@@ -23,7 +23,7 @@ use crate::advice::Reached;
 
 use super::addresses::vips;
 use super::cores::TIME_KEEPERS;
-use super::facts::{Facts, Folder, Hop, Interface, Running, Way, covers};
+use super::facts::{Facts, Folder, Hop, Interface, Running, Underlay, Way, WorkQueue, covers};
 
 /// keepalived's configuration.
 const KEEPALIVED: &str = "etc/keepalived/keepalived.conf";
@@ -68,6 +68,7 @@ pub fn look(file: Option<&Path>, socket: &Path) -> Result<Facts, Box<dyn Error>>
     if let Some(config) = facts.wanted.take() {
         facts.state_dir = Some(folder(&survey, &config.director.state_dir));
         facts.pci = pci(&survey, &config);
+        facts.work_queues = work_queues(&survey, &config);
         network(&mut facts, &survey, &config);
         facts.wanted = Some(config);
     }
@@ -156,6 +157,29 @@ fn pci(survey: &Survey, config: &Config) -> BTreeMap<String, Option<Option<Strin
     devices.map(|address| (address.clone(), survey.pci_driver(&address).ok())).collect()
 }
 
+/// Work queues that ports have their frames copied by.
+fn work_queues(survey: &Survey, config: &Config) -> BTreeMap<String, Option<WorkQueue>> {
+    let engines = config.ports.iter().filter_map(|port| match &port.device {
+        Device::Memif(memif) => memif.dma.as_ref(),
+        _ => None,
+    });
+    let names = engines.map(|dma| dma.device.as_str()).filter(|name| name.starts_with("wq"));
+    let queue = |name: &str| {
+        let word = |file: &str| {
+            let text = survey.text(&format!("sys/bus/dsa/devices/{name}/{file}"));
+            text.map(|text| text.trim().to_owned())
+        };
+        let queue = WorkQueue {
+            state: word("state").ok()?,
+            kind: word("type").unwrap_or_default(),
+            mode: word("mode").unwrap_or_default(),
+            name: word("name").unwrap_or_default(),
+        };
+        Some(queue)
+    };
+    names.map(|name| (name.to_owned(), queue(name))).collect()
+}
+
 fn network(facts: &mut Facts, survey: &Survey, config: &Config) {
     let Ok(mut mirror) = Mirror::open() else { return };
     facts.network_seen = true;
@@ -199,7 +223,27 @@ fn interface(survey: &Survey, kernel: &Kernel, link: &Link, deep: bool) -> Inter
         addresses: addresses.map(|it| (it.ip, it.prefix_len, it.tentative)).collect(),
         // The kernel takes the greater of the two (ip-sysctl: rp_filter).
         rp_filter: filter("all").max(filter(&link.name)),
+        underlay: underlay(kernel, link),
     }
+}
+
+/// The interface that a VXLAN device sends by: the one it is bound to, the one that has its outer
+/// source, or the one on the way to where frames go by default.
+fn underlay(kernel: &Kernel, link: &Link) -> Option<Underlay> {
+    let vxlan = link.vxlan.as_ref()?;
+    let holder = |local: IpAddr| {
+        kernel.addresses().find(|address| address.ip == local).map(|address| address.ifindex)
+    };
+    let towards = |remote: IpAddr| match lookup(kernel, remote) {
+        RouteResult::NextHops(targets) => targets.first().map(|target| target.ifindex),
+        _ => None,
+    };
+    let index = vxlan.link.or_else(|| vxlan.local.and_then(holder));
+    let below = kernel.link(index.or_else(|| vxlan.remote.and_then(towards))?)?;
+    let outer = vxlan.local.or(vxlan.remote);
+    // The inner Ethernet header, and outside of it VXLAN, UDP and IP.
+    let overhead = 14 + 8 + 8 + if outer.is_some_and(|ip| ip.is_ipv6()) { 40 } else { 20 };
+    Some(Underlay { interface: below.name.clone(), mtu: below.mtu, overhead })
 }
 
 fn way(kernel: &Kernel, real: IpAddr) -> Way {

@@ -3,7 +3,7 @@
 use sluice_api::model::{Port as Shown, PortState, SteeringMode};
 use sluice_config::{Config, Device, Port, XdpDriver};
 
-use super::facts::{Facts, Interface};
+use super::facts::{Facts, Interface, Underlay};
 use super::finding::{Finding, Mark, Section};
 
 /// Offloads of a virtual interface that leave checksums to hardware that is not there.
@@ -69,13 +69,75 @@ fn device(facts: &Facts, config: &Config, port: &Port) -> Vec<Finding> {
         Device::Vxlan { interface } if !facts.interfaces.contains_key(interface) => {
             vec![absent(facts, port, interface)]
         }
-        // The kernel's own matter; made by the director, or another process's; or files.
-        Device::Vxlan { .. }
-        | Device::Memif(_)
-        | Device::Tap { .. }
-        | Device::Pcap { .. }
-        | Device::Dpdk { .. } => Vec::new(),
+        Device::Vxlan { interface } => facts
+            .interfaces
+            .get(interface)
+            .and_then(|it| tunnel(port, interface, it))
+            .into_iter()
+            .collect(),
+        Device::Memif(memif) => memif
+            .dma
+            .as_ref()
+            .and_then(|dma| engine(facts, port, &dma.device))
+            .into_iter()
+            .collect(),
+        // Made by the director, or files.
+        Device::Tap { .. } | Device::Pcap { .. } | Device::Dpdk { .. } => Vec::new(),
     }
+}
+
+/// A VXLAN device whose packets do not fit what carries them: the director answers what is too
+/// large, and the kernel, which uses the device too, cuts it or loses it.
+fn tunnel(port: &Port, interface: &str, seen: &Interface) -> Option<Finding> {
+    let Underlay { interface: below, mtu, overhead } = seen.underlay.as_ref()?;
+    let most = mtu.saturating_sub(*overhead);
+    let text = format!(
+        "port {}: {interface} takes packets of {} bytes; with {overhead} around them they do not \
+         fit {below} ({mtu}), and what the kernel sends is fragmented or lost",
+        port.name, seen.mtu
+    );
+    let fix = format!("ip link set {interface} mtu {most}");
+    let advice = format!("or give {below}, and all on the way, {} bytes", seen.mtu + overhead);
+    (seen.mtu > most).then(|| find("vxlan_mtu", Mark::Warn, text).advise(advice).fix(fix))
+}
+
+/// A copy engine that DPDK would not take: its driver looks for dedicated queues of users whose
+/// names begin with `dpdk_` (dma_idxd's guide).
+fn engine(facts: &Facts, port: &Port, device: &str) -> Option<Finding> {
+    let queue = facts.work_queues.get(device)?;
+    let name = &port.name;
+    let Some(queue) = queue else {
+        let text = format!("port {name}: there is no work queue {device}");
+        let advice =
+            "`accel-config list` shows those that there are; the kernel's driver is `idxd`";
+        return Some(find("dma_absent", Mark::Fail, text).advise(advice));
+    };
+    let (group, _) = device.trim_start_matches("wq").split_once('.')?;
+    let mut wrong = Vec::new();
+    if queue.state != "enabled" {
+        wrong.push(format!("is {}", queue.state));
+    }
+    if queue.kind != "user" {
+        wrong.push(format!("is of type `{}`, not `user`", queue.kind));
+    }
+    if queue.mode != "dedicated" {
+        wrong.push(format!("is {}, not dedicated", queue.mode));
+    }
+    if !queue.name.starts_with("dpdk_") {
+        wrong.push(format!("is named `{}`, not `dpdk_…`", queue.name));
+    }
+    let engine = format!("dsa{group}");
+    let text = format!("port {name}: work queue {device} {}", wrong.join(", and "));
+    let finding = find("dma_queue", Mark::Fail, text)
+        .advise("DPDK takes dedicated queues of type `user` whose names begin with `dpdk_`")
+        .fix(format!("accel-config disable-wq {engine}/{device}"))
+        .fix(format!(
+            "accel-config config-wq {engine}/{device} --mode=dedicated --type=user \
+             --name=dpdk_{device} --group-id=0 --priority=10 --wq-size=128"
+        ))
+        .fix(format!("accel-config enable-device {engine}"))
+        .fix(format!("accel-config enable-wq {engine}/{device}"));
+    (!wrong.is_empty()).then_some(finding)
 }
 
 fn absent(facts: &Facts, port: &Port, interface: &str) -> Finding {

@@ -140,9 +140,8 @@ fn room(facts: &Facts, config: &Config, address: IpAddr, outer: u32) -> Vec<Find
     };
     let mut findings = Vec::new();
     for hop in hops {
-        let Some(here) = facts.interfaces.get(&hop.interface).map(|seen| seen.mtu) else {
-            continue;
-        };
+        let Some(seen) = facts.interfaces.get(&hop.interface) else { continue };
+        let here = seen.mtu;
         let needed = largest(hop).unwrap_or(here) + outer;
         if here >= needed {
             continue;
@@ -161,11 +160,12 @@ fn room(facts: &Facts, config: &Config, address: IpAddr, outer: u32) -> Vec<Find
         };
         let advice = "every switch and the real server must take them, too; or clients' MTU (MSS) \
                       must be smaller";
-        findings.push(
-            find("mtu", Mark::Warn, text)
-                .advise(advice)
-                .fix(format!("ip link set {interface} mtu {needed}")),
-        );
+        let mut finding = find("mtu", Mark::Warn, text).advise(advice);
+        if let Some(below) = &seen.underlay {
+            let carrier = (&below.interface, needed + below.overhead);
+            finding = finding.fix(format!("ip link set {} mtu {}", carrier.0, carrier.1));
+        }
+        findings.push(finding.fix(format!("ip link set {interface} mtu {needed}")));
     }
     findings
 }

@@ -8,12 +8,12 @@ use sluice_api::model::{
     Port as ShownPort, PortState, Ports, Received, Reload, Sent, SessionCounts, Status, Steering,
     SteeringMode,
 };
-use sluice_config::{Config, HugePages as Wish, Idle, SessionSync};
+use sluice_config::{Config, HugePages as Wish, Idle, Port, SessionSync};
 use sluice_linux::survey::{Clock, Cpu, HugePages, Memory, Process};
 
 use crate::advice::Reached;
 
-use super::facts::{Facts, Folder, Hop, Interface, Running, Way};
+use super::facts::{Facts, Folder, Hop, Interface, Running, Underlay, Way, WorkQueue};
 use super::finding::{Finding, Mark, Section};
 use super::judge;
 
@@ -290,6 +290,29 @@ fn a_pair_that_is_well_gives_no_finding() {
     assert_eq!(remarkable(&facts), [], "networks double datagrams");
     facts.director = None;
     assert!(judge(&facts).iter().all(|it| it.section != Section::Sync), "nobody to ask");
+}
+
+#[test]
+fn tunnels_that_fit_and_engines_that_are_ready_give_no_finding() {
+    let mut facts = well();
+    let device = "vxlan:eth1".parse().expect("a device");
+    wanted(&mut facts).ports[1].device = device;
+    back(&mut facts).mtu = 1450;
+    let underlay = Underlay { interface: "eth0".to_owned(), mtu: 1500, overhead: 50 };
+    back(&mut facts).underlay = Some(underlay);
+    let found = remarkable(&facts);
+    assert_eq!(found.len(), 1, "only that clients may send more: {found:?}");
+    assert_eq!(found[0].fix, ["ip link set eth0 mtu 1550", "ip link set eth1 mtu 1500"]);
+    back(&mut facts).underlay = None;
+    back(&mut facts).mtu = 1500;
+    let memif = "memif:/run/m,id=0,role=client,copy=dma,dma_device=wq0.0";
+    let port =
+        Port { device: memif.parse().expect("a device"), ..wanted(&mut facts).ports[1].clone() };
+    wanted(&mut facts).ports[1].device = "af_packet:eth1".parse().expect("a device");
+    wanted(&mut facts).ports.push(Port { name: "guest".to_owned(), ..port });
+    let [state, kind, mode, name] = ["enabled", "user", "dedicated", "dpdk_a"].map(str::to_owned);
+    facts.work_queues.insert("wq0.0".to_owned(), Some(WorkQueue { state, kind, mode, name }));
+    assert_eq!(remarkable(&facts), []);
 }
 
 #[test]

@@ -19,6 +19,7 @@ pub(super) fn rows() -> Vec<Row> {
         machine_rows(),
         port_rows(),
         tunnel_rows(),
+        engine_rows(),
         address_rows(),
         core_rows(),
         real_rows(),
@@ -30,18 +31,57 @@ pub(super) fn rows() -> Vec<Row> {
 }
 
 fn tunnel_rows() -> Vec<Row> {
+    use Mark::{Fail, Warn};
+    fn tunnel(it: &mut Facts, mtu: u32, overhead: u32) {
+        let port = wanted(it).ports.get_mut(1);
+        port.expect("a port").device = "vxlan:eth1".parse().expect("a device");
+        back(it).mtu = mtu;
+        back(it).underlay = Some(Underlay { interface: "eth0".to_owned(), mtu: 1500, overhead });
+    }
+    vec![
+        (
+            |it| {
+                tunnel(it, 1450, 50);
+                shown(it).state = PortState::Down;
+                shown(it).trouble = Some("eth1 is set down".to_owned());
+            },
+            "port_state",
+            Fail,
+            "ip -d link show eth1",
+        ),
+        (|it| tunnel(it, 1500, 50), "vxlan_mtu", Warn, "ip link set eth1 mtu 1450"),
+        (|it| tunnel(it, 1431, 70), "vxlan_mtu", Warn, "ip link set eth1 mtu 1430"),
+        (|it| tunnel(it, 1451, 50), "vxlan_mtu", Warn, "1501 bytes"),
+    ]
+}
+
+fn engine_rows() -> Vec<Row> {
     use Mark::Fail;
-    vec![(
-        |it| {
-            let port = wanted(it).ports.get_mut(1);
-            port.expect("a port").device = "vxlan:eth1".parse().expect("a device");
-            shown(it).state = PortState::Down;
-            shown(it).trouble = Some("eth1 is set down".to_owned());
-        },
-        "port_state",
-        Fail,
-        "ip -d link show eth1",
-    )]
+    fn engine(it: &mut Facts, queue: Option<[&str; 4]>) {
+        const MEMIF: &str = "memif:/run/m,id=0,role=client,copy=dma,dma_device=wq1.3";
+        let port = wanted(it).ports.get_mut(1);
+        port.expect("a port").device = MEMIF.parse().expect("a device");
+        let queue = queue.map(|words| {
+            let [state, kind, mode, name] = words.map(str::to_owned);
+            WorkQueue { state, kind, mode, name }
+        });
+        it.work_queues.insert("wq1.3".to_owned(), queue);
+    }
+    vec![
+        (|it| engine(it, None), "dma_absent", Fail, "accel-config list"),
+        (
+            |it| engine(it, Some(["disabled", "user", "dedicated", "dpdk_1"])),
+            "dma_queue",
+            Fail,
+            "accel-config enable-wq dsa1/wq1.3",
+        ),
+        (
+            |it| engine(it, Some(["enabled", "kernel", "shared", "net"])),
+            "dma_queue",
+            Fail,
+            "config-wq dsa1/wq1.3 --mode=dedicated --type=user --name=dpdk_wq1.3",
+        ),
+    ]
 }
 
 fn director_rows() -> Vec<Row> {
