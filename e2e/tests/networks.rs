@@ -2,7 +2,7 @@
 //! networks (`e2e/src/bed/nodes.rs` draws them).
 
 use serde_json::Value;
-use sluice_e2e::bed::nodes::{Kind, NETWORKS, Nodes, VIP};
+use sluice_e2e::bed::nodes::{FAR_VIP, Kind, NETWORKS, Nodes, VIP};
 use sluice_e2e::capture::{Capture, count};
 use sluice_e2e::error::expect;
 use sluice_e2e::load::{curl, download_sha256};
@@ -95,6 +95,36 @@ fn tunnels_go_over_ipv6_by_af_xdp() {
 #[test]
 fn two_workers_carry_networks() {
     on(here!(two_workers_carry_networks), Kind { workers: 2, ..PACKET }, all_answer);
+}
+
+/// By IPIP within each network, to real servers with the same address: the outer packets go by the
+/// network's routes, here in VXLAN, and the answers come back past the director.
+#[test]
+fn real_servers_behind_tunnels_are_of_their_network() {
+    let name = here!(real_servers_behind_tunnels_are_of_their_network);
+    for driver in [Driver::AfPacket, Driver::AfXdp] {
+        on(name, Kind { tunnelled: true, ..Kind::of(driver) }, |nodes| {
+            for (node, other) in [(1, 2), (2, 1)] {
+                for (network, _) in NETWORKS {
+                    let pod = &nodes.pod(node, network).space;
+                    let url = format!("http://{FAR_VIP}/");
+                    let got = wait_until("an answer", SOON, || Ok(curl(pod, &url).ok()))?;
+                    let right = format!("Real Server {:02}", nodes.pod(other, network).number);
+                    expect(got.trim() == right, || format!("{network} {node}: {got}"))?;
+                }
+            }
+            for node in &nodes.nodes {
+                let said = node.director.ask("services")?;
+                let all = said["services"].as_array().into_iter().flatten();
+                let far =
+                    all.filter(|it| it["name"].as_str().is_some_and(|it| it.ends_with("-far")));
+                let carried: Vec<_> = far.map(|it| it["packets"]["inbound"].as_u64()).collect();
+                let all = carried.len() == 2 && carried.iter().all(|it| *it > Some(3));
+                expect(all, || format!("{carried:?}"))?;
+            }
+            all_answer(nodes)
+        });
+    }
 }
 
 /// What a pod downloads from the other node arrives whole.

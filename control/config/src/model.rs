@@ -279,8 +279,8 @@ pub enum Spreading {
     Spread,
 }
 
-/// `[ipip]`: outer source addresses of packets to real servers of that mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// `[ipip]`, and of `[[network]]`: outer source addresses of packets in tunnels to real servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ipip {
     /// For real servers with IPv4 addresses; an IPv4 prefix, or one address.
     pub source_v4: Option<Prefix>,
@@ -301,6 +301,8 @@ pub struct IsolatedNetwork {
     /// Prefixes that its virtual addresses, local addresses and real servers are in. Empty: they
     /// may be any.
     pub cidr: Vec<Prefix>,
+    /// Outer source addresses of its tunnels to real servers.
+    pub tunnel: Ipip,
     /// Sessions over all workers, 1 to 2^30; at least one for each worker.
     pub sessions: u32,
 }

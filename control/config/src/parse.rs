@@ -241,6 +241,10 @@ fn read_network(table: Table<'_>, report: &mut Report) -> IsolatedNetwork {
         table: table.integer_if_given(&network::TABLE, report),
         vrf: table.parsed(&network::VRF, parse_interface, report),
         cidr: cidr.unwrap_or_default(),
+        tunnel: Ipip {
+            source_v4: table.parsed(&network::SOURCE_V4, parse_source_v4, report),
+            source_v6: table.parsed(&network::SOURCE_V6, parse_source_v6, report),
+        },
         sessions: table.integer(&network::SESSIONS, report),
     }
 }

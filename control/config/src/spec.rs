@@ -2,7 +2,7 @@
 
 use sluice_director::spec::{LocalPool, Network, SnatRule, Spec, TunnelSources};
 
-use crate::{Config, Prefix, Snat, Through, VirtualService};
+use crate::{Config, Ipip, Prefix, Snat, Through, VirtualService};
 
 impl Config {
     /// What the packet path needs to know: ranges of local addresses written out in the file's
@@ -23,10 +23,8 @@ impl Config {
             services: self.services.iter().map(|service| self.service(service)).collect(),
             pools: pools.collect(),
             snat: self.snat.iter().map(|rule| self.snat_rule(rule)).collect(),
-            tunnel: TunnelSources {
-                v4: self.ipip.source_v4.map(Network::from),
-                v6: self.ipip.source_v6.map(Network::from),
-            },
+            tunnel: self.ipip.into(),
+            network_tunnels: self.networks.iter().map(|network| network.tunnel.into()).collect(),
             icmp_errors_per_s: self.icmp.errors_per_s,
             hash_seed: self.director.hash_seed,
             timeouts: self.ipvs.onto(self.timeouts),
@@ -66,5 +64,11 @@ impl Config {
 impl From<Prefix> for Network {
     fn from(prefix: Prefix) -> Self {
         Self { address: prefix.address(), prefix: prefix.length() }
+    }
+}
+
+impl From<Ipip> for TunnelSources {
+    fn from(Ipip { source_v4, source_v6 }: Ipip) -> Self {
+        Self { v4: source_v4.map(Network::from), v6: source_v6.map(Network::from) }
     }
 }

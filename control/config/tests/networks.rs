@@ -2,13 +2,15 @@
 //! What is refused is in `refused.txt`.
 
 use proptest::prelude::*;
-use sluice_config::{Config, Device, IsolatedNetwork, NetworkId, document};
+use sluice_config::{Config, Device, Ipip, IsolatedNetwork, NetworkId, document};
 
 const WHOLE: &str = r#"
 [[network]]
 name = "blue"
 table = 4294967295
 cidr = ["10.0.0.0/9", "10.128.0.0/9", "2001:db8:b::/48"]
+source_v4 = "10.0.0.64/28"
+source_v6 = "2001:db8:b::64"
 sessions = 1_073_741_824
 
 [[network]]
@@ -97,6 +99,10 @@ fn every_key_is_read_and_what_is_left_out_has_its_default() {
         table: Some(u32::MAX),
         vrf: None,
         cidr: cidr.map(|it| it.parse().expect("a prefix")).to_vec(),
+        tunnel: Ipip {
+            source_v4: Some("10.0.0.64/28".parse().expect("a prefix")),
+            source_v6: Some("2001:db8:b::64/128".parse().expect("a prefix")),
+        },
         sessions: 1 << 30,
     };
     let red = IsolatedNetwork {
@@ -104,6 +110,7 @@ fn every_key_is_read_and_what_is_left_out_has_its_default() {
         table: None,
         vrf: Some("vrf-red".to_owned()),
         cidr: Vec::new(),
+        tunnel: Ipip::default(),
         sessions: 65_536,
     };
     assert_eq!(config.networks, [blue, red]);
@@ -122,6 +129,8 @@ fn every_key_is_read_and_what_is_left_out_has_its_default() {
 fn the_spec_says_in_which_network_everything_is() {
     let spec = parse(&whole()).spec();
     assert_eq!(spec.networks, ["blue", "red"]);
+    let sources = spec.network_tunnels.iter().map(|it| it.v4.map(|v4| v4.prefix));
+    assert!(sources.eq([Some(28), None]));
     assert!(spec.pools.iter().map(|it| &it.network[..]).eq(["", "blue", "red"]));
     assert!(spec.snat.iter().map(|it| &it.network[..]).eq(["", "blue", "red"]));
     assert_eq!(

@@ -303,8 +303,10 @@ pub struct Plan {
     pub networks: Vec<String>,
     /// The network whose packets this plan is for: see [`Plan::of_network`].
     pub network: NetworkId,
-    /// Outer source addresses of `ipip`.
+    /// Outer source addresses of tunnels in that network,
     pub tunnel: TunnelSources,
+    /// and in [`Self::networks`].
+    pub(crate) network_tunnels: Vec<TunnelSources>,
     /// The most ICMP errors that a worker sends in a second.
     pub icmp_errors_per_s: u32,
     /// Seed of `sh` and `mh`.

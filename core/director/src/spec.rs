@@ -418,8 +418,10 @@ pub struct Spec {
     pub pools: Vec<LocalPool>,
     /// Rules of source NAT.
     pub snat: Vec<SnatRule>,
-    /// Outer source addresses of `ipip`.
+    /// Outer source addresses of tunnels in the default network.
     pub tunnel: TunnelSources,
+    /// Those of isolated networks, in the order of [`Self::networks`]; none for what is missing.
+    pub network_tunnels: Vec<TunnelSources>,
     /// The most ICMP errors that a worker sends in a second; 0 for none.
     pub icmp_errors_per_s: u32,
     /// Seed of `sh` and `mh`: directors with the same configuration and seed choose alike.
@@ -447,6 +449,7 @@ impl Default for Spec {
             pools: Vec::new(),
             snat: Vec::new(),
             tunnel: TunnelSources::default(),
+            network_tunnels: Vec::new(),
             icmp_errors_per_s: 1000,
             hash_seed: 0,
             timeouts: Timeouts::default(),

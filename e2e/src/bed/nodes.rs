@@ -20,6 +20,7 @@
 
 use super::Driver;
 use super::dual::enable;
+use super::ways::unpack_at;
 use crate::director::Director;
 use crate::entry::{Real, Service};
 use crate::error::LabError;
@@ -35,6 +36,8 @@ use std::time::Duration;
 pub const NODES: usize = 2;
 /// The service's address in every network.
 pub const VIP: &str = "10.9.9.9";
+/// The address of the service by IPIP, if there is one.
+pub const FAR_VIP: &str = "10.9.9.10";
 /// The networks: name, VXLAN's identifier and routing table.
 pub const NETWORKS: [(&str, u32); 2] = [("blue", 100), ("red", 200)];
 
@@ -53,12 +56,15 @@ pub struct Kind {
     /// the other's local addresses, so that answers to these do not cross it: the pods of node 1
     /// alone are real servers, for its own clients.
     pub synchronised: bool,
+    /// Whether there is a second service in each network, whose real server is the pod of the other
+    /// node, by IPIP within the network.
+    pub tunnelled: bool,
 }
 
 impl Kind {
     /// One worker, and tunnels over IPv4; each director by itself.
     pub const fn of(driver: Driver) -> Self {
-        Self { driver, workers: 1, underlay: Family::V4, synchronised: false }
+        Self { driver, workers: 1, underlay: Family::V4, synchronised: false, tunnelled: false }
     }
 
     /// A node's address in the underlay, and the bits of the network around it.
@@ -134,6 +140,10 @@ impl Nodes {
             let pods = pods(&mut lab, &space, at + 1, kind)?;
             for pod in &pods {
                 peers.push(web::start_nginx(&pod.space, pod.number)?);
+                if kind.tunnelled {
+                    pod.space.address("lo", &format!("{FAR_VIP}/32"))?;
+                    peers.push(unpack_at(&pod.space, &format!("unpack{}", pod.number))?);
+                }
             }
             if driver == Driver::AfXdp {
                 settle_ports(&space, (at + 1, kind), "")?;
@@ -344,8 +354,10 @@ fn config(lab: &Lab, kind: Kind, number: usize) -> Result<String, LabError> {
         let within = format!("network = \"{name}\"\n");
         let peer = format!("peer_addresses = [\"10.0.0.{}\"]\n", 101 + NODES - number);
         let peer = if kind.synchronised { peer } else { String::new() };
+        let source = format!("source_v4 = \"10.0.0.{number}\"\n");
+        let source = if kind.tunnelled { source } else { String::new() };
         text += &format!(
-            "[[network]]\nname = \"{name}\"\ntable = {table}\ncidr = [\"10.0.0.0/8\"]\n\n{}\
+            "[[network]]\nname = \"{name}\"\ntable = {table}\ncidr = [\"10.0.0.0/8\"]\n{source}\n{}\
              [[port]]\nname = \"{name}-vxlan\"\ndevice = \"vxlan:vx{name}\"\n{within}\n\
              [[pool]]\nname = \"{name}\"\n{within}addresses = [\"10.0.0.{}\"]\n{peer}\n",
             port(name, &within),
@@ -357,6 +369,12 @@ fn config(lab: &Lab, kind: Kind, number: usize) -> Result<String, LabError> {
         let reals = (1..=if kind.synchronised { 1 } else { NODES })
             .map(|node| Real::at(format!("10.0.{node}.2")));
         text += &web.reals(reals).to_string();
+        if kind.tunnelled {
+            let far = format!("{name}-far");
+            let far = Service::new(&far, "tcp", FAR_VIP).set("port", 80).set("mode", "ipip");
+            let real = Real::at(format!("10.0.{}.2", NODES + 1 - number));
+            text += &far.set("network", name).reals([real]).to_string();
+        }
     }
     Ok(text)
 }

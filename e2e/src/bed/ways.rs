@@ -139,7 +139,8 @@ impl Bed {
     }
 }
 
-fn unpack_at(real: &Netns, name: &str) -> Result<crate::Running, LabError> {
+/// Starts a program that gives a host what comes to it in tunnels.
+pub(super) fn unpack_at(real: &Netns, name: &str) -> Result<crate::Running, LabError> {
     real.sysctl("net.ipv4.conf.all.rp_filter", "0")?;
     real.sysctl("net.ipv4.conf.default.rp_filter", "0")?;
     let peer = web::start_script(real, name, "unpack.py", &[TUNNEL])?;

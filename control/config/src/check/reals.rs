@@ -136,13 +136,24 @@ fn check_port(it: Checked<'_>, report: &mut Report) {
 /// Reports the first real server of each family that tunnelled packets have no source address for.
 fn check_tunnel(config: &Config, index: usize, report: &mut Report) {
     let service = &config.services[index];
-    let ipip = Path::table(Place::Ipip, 0);
+    let of_service = Path::table(Place::Service, index);
+    // Of a network that there is not, that is said.
+    let Some(name) = networks::known(&service.network, of_service, report) else { return };
+    let (place, section, sources) = match name {
+        "" => (Path::table(Place::Ipip, 0), "[ipip]".to_owned(), config.ipip),
+        name => {
+            let known = config.networks.iter().position(|network| network.name == name);
+            let Some(at) = known else { return };
+            let section = format!("the [[network]] {name:?}");
+            (Path::table(Place::Network, at), section, config.networks[at].tunnel)
+        }
+    };
     let wanted = [
-        (config.ipip.source_v4, "source_v4", "192.0.2.64/28"),
-        (config.ipip.source_v6, "source_v6", "2001:db8:0:1::100/120"),
+        (sources.source_v4, "source_v4", "192.0.2.64/28"),
+        (sources.source_v6, "source_v6", "2001:db8:0:1::100/120"),
     ];
     for (source, key, example) in wanted {
-        if source.is_some() || report.is_broken(ipip.key(key)) {
+        if source.is_some() || report.is_broken(place.key(key)) {
             continue;
         }
         let needs = |(real, server): &(usize, &RealServer)| {
@@ -155,9 +166,9 @@ fn check_tunnel(config: &Config, index: usize, report: &mut Report) {
         };
         if let Some((real, server)) = service.reals.iter().enumerate().find(needs) {
             let mode = server.mode.unwrap_or(service.mode).name();
-            let found = format!("it is {mode}, and [ipip] has no {key}");
+            let found = format!("it is {mode}, and {section} has no {key}");
             let hint =
-                format!("add {key} = \"{example}\" to [ipip], with addresses of this machine");
+                format!("add {key} = \"{example}\" to {section}, with addresses of this machine");
             let key = if server.mode.is_some() { "mode" } else { "address" };
             report.error(Path::real(index, real).key(key), found, hint);
         }

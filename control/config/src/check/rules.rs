@@ -3,7 +3,6 @@
 use sluice_director::spec::Ports;
 
 use super::addresses::family;
-use super::networks;
 use super::prime::{is_prime, next_prime};
 use crate::path::{Path, Place};
 use crate::report::Report;
@@ -55,13 +54,6 @@ pub(super) fn check_mode(service: &VirtualService, mode: Mode, path: Path, repor
     // A real server's path has its service's index, too.
     let of_service = Path::table(Place::Service, path.index);
     let protocol = of_service.key("protocol");
-    let network = networks::known(&service.network, of_service, report).unwrap_or_default();
-    if mode.is_tunnel() && !network.is_empty() {
-        let found = format!("a service in network {network:?} cannot have {} yet", mode.name());
-        let hint =
-            "use fnat, nat or dr: outer source addresses ([ipip]) are of the default network";
-        return report.error(path, found, hint);
-    }
     if mode != Mode::Fnat || report.is_broken(protocol) {
         return;
     }

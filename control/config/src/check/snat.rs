@@ -6,7 +6,7 @@ use super::addresses::{check_scope, family, not_a_host, pool_families};
 use super::{Names, networks, unique_names};
 use crate::path::{Path, Place};
 use crate::report::Report;
-use crate::{Config, Prefix, Snat};
+use crate::{Config, Ipip, Prefix, Snat};
 
 pub(super) fn check(config: &Config, report: &mut Report) {
     check_tunnel_sources(config, report);
@@ -110,9 +110,14 @@ fn check_destinations(rule: &Snat, destinations: &[Prefix], path: Path, report: 
 }
 
 fn check_tunnel_sources(config: &Config, report: &mut Report) {
-    let path = Path::table(Place::Ipip, 0);
-    let sources = [("source_v4", config.ipip.source_v4), ("source_v6", config.ipip.source_v6)];
-    for (key, source) in sources {
+    check_sources(config.ipip, Path::table(Place::Ipip, 0), report);
+    for (at, network) in config.networks.iter().enumerate() {
+        check_sources(network.tunnel, Path::table(Place::Network, at), report);
+    }
+}
+
+fn check_sources(tunnel: Ipip, path: Path, report: &mut Report) {
+    for (key, source) in [("source_v4", tunnel.source_v4), ("source_v6", tunnel.source_v6)] {
         let Some(source) = source else { continue };
         if let Some(what) = not_a_host(source.range()) {
             let found = format!("{source} has addresses that are {what}");

@@ -9,7 +9,7 @@
 
 use super::{AddressFilter, Forwarding, HealthState, Plan, Real, Service, ServiceId, side::side};
 use crate::family::{Ipv4, Ipv6};
-use crate::spec::{ClientAddress, Mode, NetworkId, Orphans};
+use crate::spec::{ClientAddress, Mode, NetworkId, Orphans, TunnelSources};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The number of a network among these; the default one's for no name.
@@ -24,11 +24,18 @@ pub(super) fn number(networks: &[String], name: &str) -> Option<NetworkId> {
 impl Plan {
     /// Gives networks numbers. One that was there keeps its own, and one that is gone leaves it to
     /// nobody: workers and ports know networks by their numbers, and learn of others when the
-    /// director is started again.
-    pub(super) fn add_networks(&mut self, names: &[String]) {
+    /// director is started again. Outer source addresses of tunnels may change at any time.
+    pub(super) fn add_networks(&mut self, names: &[String], tunnels: &[TunnelSources]) {
         for name in names {
             if !self.networks.contains(name) {
                 self.networks.push(name.clone());
+            }
+        }
+        self.network_tunnels = vec![TunnelSources::default(); self.networks.len()];
+        for (name, sources) in names.iter().zip(tunnels) {
+            let place = self.networks.iter().position(|known| known == name);
+            if let Some(known) = place.and_then(|place| self.network_tunnels.get_mut(place)) {
+                *known = *sources;
             }
         }
     }
@@ -46,8 +53,7 @@ impl Plan {
 
     /// This plan for the packets of one network. Ids, epoch and revision are the same.
     ///
-    /// Probes and tunnels are the default network's: health checks by the data path and outer
-    /// source addresses are configured once.
+    /// Probes are the default network's: health checks by the data path are configured once.
     #[must_use]
     pub fn of_network(&self, network: NetworkId) -> Self {
         let mut plan = self.clone();
@@ -70,7 +76,9 @@ impl Plan {
         plan.turned.retain(|id| is_ours(*id));
         if network != NetworkId::DEFAULT {
             plan.probes_from = [None; 2];
-            plan.tunnel = Default::default();
+            let own =
+                usize::from(network.0).checked_sub(1).and_then(|at| self.network_tunnels.get(at));
+            plan.tunnel = own.copied().unwrap_or_default();
         }
         plan.settle_tables();
         plan
@@ -120,7 +128,7 @@ fn nobody(real: &Real) -> Real {
 mod tests {
     use super::*;
     use crate::plan::{LocalId, Retired};
-    use crate::spec::{LocalPool, Ports, RealServer, SnatRule, Spec, VirtualService};
+    use crate::spec::{LocalPool, Network, Ports, RealServer, SnatRule, Spec, VirtualService};
 
     const BLUE: NetworkId = NetworkId(1);
     const RED: NetworkId = NetworkId(2);
@@ -234,6 +242,27 @@ mod tests {
         other.services[0].network = "blue".to_owned();
         let gone = Plan::compile(&other, Some(&first), &Retired::default());
         assert!(gone.is_err(), "its number is known, but it is not there");
+    }
+
+    #[test]
+    fn tunnels_have_the_source_of_their_network() {
+        let source = |last| TunnelSources {
+            v4: Some(Network { address: ip(last), prefix: 32 }),
+            ..TunnelSources::default()
+        };
+        let mut spec = spec(&["", "blue", "red"]);
+        spec.tunnel = source(1);
+        spec.network_tunnels = vec![source(2)];
+        let first = compile(&spec, None);
+        assert_eq!(first.of_network(NetworkId::DEFAULT).tunnel, source(1));
+        assert_eq!(first.of_network(BLUE).tunnel, source(2));
+        assert_eq!(first.of_network(RED).tunnel, TunnelSources::default(), "not the default's");
+        // They go by name when networks come and go.
+        spec.networks = vec!["red".to_owned(), "blue".to_owned()];
+        spec.network_tunnels = vec![source(3), TunnelSources::default()];
+        let second = compile(&spec, Some(&first));
+        assert_eq!(second.of_network(RED).tunnel, source(3));
+        assert_eq!(second.of_network(BLUE).tunnel, TunnelSources::default());
     }
 
     #[test]

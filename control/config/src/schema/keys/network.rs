@@ -11,11 +11,10 @@ pub(crate) static SECTION: Section = Section {
             rules and sessions of its own. At most 255. Ports, services, pools and rules are in it \
             that name it as their `network`; all others are in the default network, which has no \
             section. Nothing of one network reaches another, and the same addresses may be in use \
-            in several. Takes effect at a start only. `[announce]`, checks with `through = \
-            \"service\"` and tunnels to real servers are for the default network only so \
-            far. Direct checks leave by the network's own devices, see `vrf` and `table`; without \
+            in several. Takes effect at a start only. `[announce]` and checks with `through = \
+            \"service\"` are for the default network only so far. Direct checks leave by the network's own devices, see `vrf` and `table`; without \
             a route in the network they fail, and nothing is sent.",
-    keys: &[&NAME, &TABLE, &VRF, &CIDR, &SESSIONS],
+    keys: &[&NAME, &TABLE, &VRF, &CIDR, &SOURCE_V4, &SOURCE_V6, &SESSIONS],
     sections: &[],
 };
 
@@ -58,6 +57,22 @@ pub(crate) static CIDR: Key = Key {
             of it, lies outside is refused; of a family without a prefix all do. Nothing else is \
             held against them: packets come from and go to other addresses as well, and so may \
             `sources` and `destinations` of its source NAT rules.",
+};
+pub(crate) static SOURCE_V4: Key = Key {
+    name: "source_v4",
+    kind: Text("an IPv4 address or prefix"),
+    without: Without::Unset("no real server with an IPv4 address may be behind a tunnel"),
+    example: "\"192.0.2.64/28\"",
+    about: "Outer source address of packets in tunnels to its real servers with IPv4 addresses, as \
+            `source_v4` in `[ipip]` is for those of the default network. Outer packets leave by \
+            the network's own routes and ports.",
+};
+pub(crate) static SOURCE_V6: Key = Key {
+    name: "source_v6",
+    kind: Text("an IPv6 address or prefix"),
+    without: Without::Unset("no real server with an IPv6 address may be behind a tunnel"),
+    example: "\"2001:db8:0:1::100/120\"",
+    about: "The same for real servers with IPv6 addresses.",
 };
 pub(crate) static SESSIONS: Key = Key {
     name: "sessions",
