@@ -9,6 +9,7 @@ from scratch, so director and expectation agree only if both are right.
 
 import json
 from collections import OrderedDict
+from contextlib import contextmanager
 
 from capture import NS, pcap
 from flow import Flow
@@ -38,9 +39,9 @@ REALS = range(1, 8)
 class Port:
     """A port of the director."""
 
-    def __init__(self, name, number):
+    def __init__(self, name, number, **keys):
         self.name = name
-        self.keys = OrderedDict(name=name, device=f"tap:{name}")
+        self.keys = OrderedDict(name=name, device=f"tap:{name}", **keys)
         self.mac = f"02:00:00:00:00:{number:02x}"
         self.keys["mac"] = self.mac
         self.keys["mtu"] = 1500
@@ -77,6 +78,9 @@ class Scene:
             self.hops[real_address(number)] = (real_mac(number), "back", None)
         self.unknown = set()
         self.versions = {4}
+        # Isolated networks: what of the above is another one in each, and which it is now.
+        self.networks = OrderedDict()
+        self.network = None
         self.now_ns = START_NS
         self.reasons = {}
         self.to_kernel = 0
@@ -91,6 +95,10 @@ class Scene:
 
     def service(self, name="web", protocol="tcp", port=80, reals=(1, 2, 3), **keys):
         """Adds a virtual service."""
+        if self.network:
+            keys = {"network": self.network, "pool": self.named("lan"), **keys}
+            if "fnat" not in (keys.get("mode", "fnat"), *keys.get("modes", {}).values()):
+                del keys["pool"]
         made = Service(name, protocol, port, reals, **keys)
         self.services[name] = made
         if 6 in (made.version, made.real_version, *made.versions.values()):
@@ -106,11 +114,13 @@ class Scene:
     def snat(self, name="out", **keys):
         """Adds a rule of source NAT, with a pool of its own on the front side."""
         sources = keys.pop("sources", ["192.0.2.0/24"])
-        pool = keys.pop("pool", "wan")
+        pool = keys.pop("pool", self.named("wan"))
         six = any(":" in source for source in sources)
         if six:
             self.ipv6()
-        known = self.pools.setdefault(pool, {"addresses": []})
+        if self.network:
+            keys["network"] = self.network
+        known = self.pools.setdefault(pool, {"addresses": [], **self.of_network()})
         if not known["addresses"]:
             known["addresses"].append(WAN6 if six else WAN)
         self.rules.append(Rule(name, sources=sources, pool=pool, **keys))
@@ -120,14 +130,60 @@ class Scene:
         if 6 in self.versions:
             return
         self.versions.add(6)
-        back = "back" if self.back in self.ports else "front"
-        self.routes.append(("2001:db8:1::/64", None, "front"))
+        front = self.front.name
+        back = self.back.name if self.back in self.ports else front
+        self.routes.append(("2001:db8:1::/64", None, front))
         self.routes.append(("2001:db8:2::/64", None, back))
-        self.hops.setdefault(CLIENT6, (CLIENT_MAC, "front", None))
+        self.hops.setdefault(CLIENT6, (CLIENT_MAC, front, None))
         for number in REALS:
             self.hops.setdefault(real_address(number, 6), (real_mac(number), back, None))
-        if self.pools["lan"]["addresses"] == [LADDR]:
-            self.pools["lan"]["addresses"].append(LADDR6)
+        lan = self.pools[self.named("lan")]
+        if lan["addresses"] == [LADDR]:
+            lan["addresses"].append(LADDR6)
+
+    def isolated(self, name):
+        """Adds an isolated network with two ports of its own, NAME-front and NAME-back, and behind
+        them the same addresses and MACs as behind the others.
+        """
+        number = len(self.ports) + 1
+        front, back = (
+            Port(f"{name}-{side}", number + at, network=name)
+            for at, side in enumerate(("front", "back"))
+        )
+        self.ports += [front, back]
+        routes = [("198.51.100.0/24", None, front.name), ("192.0.2.0/24", None, back.name)]
+        hops = OrderedDict({CLIENT: (CLIENT_MAC, front.name, None)})
+        for real in REALS:
+            hops[real_address(real)] = (real_mac(real), back.name, None)
+        self.networks[name] = {
+            "front": front,
+            "back": back,
+            "routes": routes,
+            "hops": hops,
+            "versions": {4},
+            "ipip": OrderedDict(),
+            "network": name,
+        }
+        self.pools[f"{name}-lan"] = {"network": name, "addresses": [LADDR]}
+
+    @contextmanager
+    def within(self, name):
+        """All that is added, and all frames, are of that network."""
+        inner = self.networks[name]
+        outer = {key: getattr(self, key) for key in inner}
+        self.__dict__.update(inner)
+        try:
+            yield
+        finally:
+            self.__dict__.update(outer)
+
+    def named(self, pool):
+        """The name of a network's pool."""
+        return f"{self.network}-{pool}" if self.network else pool
+
+    def of_network(self):
+        """The key that says in which network something is."""
+        return {"network": self.network} if self.network else {}
 
     def one_arm(self):
         """Clients and real servers both on `front`."""
@@ -180,6 +236,8 @@ class Scene:
         """
         frame = bytes(frame)
         for first, end, rules in loose:
+            if self.network and "distinct" in rules:
+                rules = {**rules, "distinct": f"{rules['distinct']} in {self.network}"}
             at = {"port": port.name, "packet": len(port.sent) + 1, "from": first, "to": end}
             self.loose.append({**at, **rules})
         port.sent.append((self.now_ns, frame))
@@ -254,6 +312,9 @@ class Scene:
         ):
             if keys:
                 lines += [f"[{name}]", *(f"{key} = {text(keys[key])}" for key in keys), ""]
+        for number, (name, inner) in enumerate(self.networks.items()):
+            keys = {"name": name, "table": 100 + number, "sessions": 4096, **inner["ipip"]}
+            lines += ["[[network]]", *(f"{key} = {text(keys[key])}" for key in keys), ""]
         for port in self.ports:
             lines += ["[[port]]", *(f"{key} = {text(port.keys[key])}" for key in port.keys), ""]
         used = {service.pool for service in self.services.values()}
@@ -264,11 +325,16 @@ class Scene:
                 lines += [f"{key} = {text(keys[key])}" for key in keys] + [""]
         for section in (*self.services.values(), *self.rules):
             lines += section.toml() + [""]
-        for prefix, via, port in self.routes:
+        routes = list(self.routes)
+        hops = list(self.hops.items())
+        for inner in self.networks.values():
+            routes += inner["routes"]
+            hops += inner["hops"].items()
+        for prefix, via, port in routes:
             lines += ["[[route]]", f"prefix = {text(prefix)}"]
             lines += [f"via = {text(via)}"] if via else []
             lines += [f"port = {text(port)}", ""]
-        known = [item for item in self.hops.items() if item[0] not in self.unknown]
+        known = [item for item in hops if item[0] not in self.unknown]
         for address, (mac, port, vlan) in known:
             lines += ["[[neighbour]]", f"address = {text(address)}", f"mac = {text(mac)}"]
             lines += [f"port = {text(port)}"] + ([f"vlan = {vlan}"] if vlan else []) + [""]
