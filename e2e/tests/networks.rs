@@ -2,7 +2,7 @@
 //! networks (`e2e/src/bed/nodes.rs` draws them).
 
 use serde_json::Value;
-use sluice_e2e::bed::nodes::{FAR_VIP, Kind, NETWORKS, Nodes, VIP};
+use sluice_e2e::bed::nodes::{Kind, NETWORKS, Nodes, VIP, far_vip};
 use sluice_e2e::capture::{Capture, count};
 use sluice_e2e::error::expect;
 use sluice_e2e::load::{curl, download_sha256};
@@ -107,7 +107,7 @@ fn real_servers_behind_tunnels_are_of_their_network() {
             for (node, other) in [(1, 2), (2, 1)] {
                 for (network, _) in NETWORKS {
                     let pod = &nodes.pod(node, network).space;
-                    let url = format!("http://{FAR_VIP}/");
+                    let url = format!("http://{}/", far_vip(node));
                     let got = wait_until("an answer", SOON, || Ok(curl(pod, &url).ok()))?;
                     let right = format!("Real Server {:02}", nodes.pod(other, network).number);
                     expect(got.trim() == right, || format!("{network} {node}: {got}"))?;

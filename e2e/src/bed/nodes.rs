@@ -36,12 +36,15 @@ use std::time::Duration;
 pub const NODES: usize = 2;
 /// The service's address in every network.
 pub const VIP: &str = "10.9.9.9";
-/// The address of the service by IPIP, if there is one.
-pub const FAR_VIP: &str = "10.9.9.10";
 /// The networks: name, VXLAN's identifier and routing table.
 pub const NETWORKS: [(&str, u32); 2] = [("blue", 100), ("red", 200)];
 
 const SOON: Duration = Duration::from_secs(20);
+
+/// The address of a node's service by IPIP, if there is one. Pods of the other node hold it.
+pub fn far_vip(node: usize) -> String {
+    format!("10.9.9.{}", 9 + node)
+}
 
 /// How nodes are made.
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +144,7 @@ impl Nodes {
             for pod in &pods {
                 peers.push(web::start_nginx(&pod.space, pod.number)?);
                 if kind.tunnelled {
-                    pod.space.address("lo", &format!("{FAR_VIP}/32"))?;
+                    pod.space.address("lo", &format!("{}/32", far_vip(NODES - at)))?;
                     peers.push(unpack_at(&pod.space, &format!("unpack{}", pod.number))?);
                 }
             }
@@ -371,7 +374,8 @@ fn config(lab: &Lab, kind: Kind, number: usize) -> Result<String, LabError> {
         text += &web.reals(reals).to_string();
         if kind.tunnelled {
             let far = format!("{name}-far");
-            let far = Service::new(&far, "tcp", FAR_VIP).set("port", 80).set("mode", "ipip");
+            let far =
+                Service::new(&far, "tcp", &far_vip(number)).set("port", 80).set("mode", "ipip");
             let real = Real::at(format!("10.0.{}.2", NODES + 1 - number));
             text += &far.set("network", name).reals([real]).to_string();
         }
