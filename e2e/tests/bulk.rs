@@ -3,9 +3,9 @@
 //! that what it sent shows complete at the far end, where tshark judges it.
 
 use sluice_e2e::bed::REALS;
-use sluice_e2e::capture::{BAD, Capture, count};
+use sluice_e2e::capture::{BAD, Capture, count, judge};
 use sluice_e2e::error::expect;
-use sluice_e2e::family::{endpoint, url};
+use sluice_e2e::family::{FAMILIES, endpoint, url};
 use sluice_e2e::load::{download_sha256, iperf3_tcp, upload_sha256};
 use sluice_e2e::web::{self, ECHO_PORT, SINK_PORT, make_blob_of};
 use sluice_e2e::{Bed, Director, Driver, Family, LabError, Mode};
@@ -53,6 +53,54 @@ fn fnat_at_mtu_9000() {
         },
         |fixture| bulk(fixture, Mode::Fnat, Family::V4),
     );
+}
+
+/// Jumbo frames by AF_XDP, each over several buffers of the sockets (Linux 6.6).
+#[test]
+fn jumbo_frames_by_af_xdp() {
+    on_bed(
+        here!(jumbo_frames_by_af_xdp),
+        Setup { recipe: bare(), ..Setup::new(Driver::AfXdp, 1) },
+        |bed, mut recipe| {
+            bed.add_ipv6()?;
+            for (space, device) in ends(bed).chain(own(bed)).chain([(&bed.lan, "sw")]) {
+                space.ip(&["link", "set", "dev", device, "mtu", "9000"])?;
+            }
+            let of = |family| usual_services(bed, Mode::Fnat, family, family);
+            recipe.more += &FAMILIES.map(of).concat();
+            let text =
+                recipe.text(bed).replace("device = \"af_xdp:", "mtu = 9000\ndevice = \"af_xdp:");
+            let director = Director::start(bed, &text)?;
+            Ok((director, recipe))
+        },
+        |fixture| FAMILIES.into_iter().try_for_each(|family| jumbo(fixture, family)),
+    );
+}
+
+/// Downloads and datagrams of nearly 9000 bytes, whole at both ends.
+fn jumbo(fixture: &Fixture, family: Family) -> Result<(), LabError> {
+    let bed = &fixture.bed;
+    let vip = bed.vip_of(family);
+    let sum = make_blob_of(&bed.client, 5_000_000)?;
+    let at_client = Capture::start(&bed.client, "eth0", "client")?;
+    let at_reals = bed.reals.iter().zip(["real1", "real2", "real3"]);
+    let at_reals = at_reals.map(|(real, name)| Capture::start(real, "eth0", name));
+    let at_reals = at_reals.collect::<Result<Vec<_>, _>>()?;
+    for real in 0..REALS {
+        let got = download_sha256(&bed.client, &format!("{}/blob", url(vip, 80)), "")?;
+        expect(got == sum, || format!("{real}: sent {sum}, got {got}"))?;
+    }
+    fixture.peer(&["udp-probe", &endpoint(vip, ECHO_PORT), "9", "8900"])?.ok()?;
+    let file = at_client.stop()?;
+    let verdict = judge(&file)?;
+    expect(verdict.bad == 0 && verdict.good_tcp > 100, || format!("{verdict:?}"))?;
+    let back = count(&file, "udp && frame.len > 8900 && !ip.flags.mf == 1")?;
+    expect(back == 18, || format!("{back} of 9 datagrams and their answers were whole"))?;
+    for file in at_reals {
+        let sent = count(&file.stop()?, "tcp.len > 8000")?;
+        expect(sent > 100, || format!("a real server sent {sent} large segments"))?;
+    }
+    Ok(())
 }
 
 /// What leaves by AF_XDP is cut and completed by the director itself.
