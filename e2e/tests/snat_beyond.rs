@@ -132,7 +132,7 @@ fn data_of(family: Family, packet: u32) -> u32 {
 /// One ping of a packet size that may or may not be cut, and all that is said of it.
 fn ping_of(real: &Netns, host: &str, packet: u32, cut: &str) -> Result<(bool, String), LabError> {
     let size = data_of(Family::of(host), packet).to_string();
-    let args = ["-n", "-c", "1", "-W", "2", "-M", cut, "-s", &size, host];
+    let args = ["-n", "-c", "1", "-W", "10", "-M", cut, "-s", &size, host];
     let ran = real.run("ping", &args)?;
     Ok((ran.status.success(), ran.stdout + &ran.stderr))
 }
