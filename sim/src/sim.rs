@@ -278,7 +278,7 @@ impl Sim {
             return Ok(());
         }
         let before = &self.snapshot;
-        let retired = self.machine.retired(&before.plan);
+        let retired = self.machine.retired(&before.whole);
         let next = Snapshot::compile(&self.universe, &self.status, Some(before), &retired);
         self.snapshot = Rc::new(next.map_err(|error| error.to_string())?);
         self.outcome.plans += 1;

@@ -4,6 +4,8 @@
 //! A snapshot keeps the model's own view of what it says beside the compiled plan, so that the
 //! checker never asks the plan.
 
+mod networks;
+
 use crate::universe::{ANY, Service, Universe};
 use crate::wire::{Addr, Seen, is_v4, to_ip};
 use rustc_hash::FxHashMap;
@@ -97,7 +99,10 @@ pub(crate) type Next = Option<(usize, Addr)>;
 /// What workers run with.
 pub(crate) struct Snapshot {
     pub epoch: u64,
+    /// What the world's network has of it,
     pub plan: Plan,
+    /// and all of it.
+    pub whole: Plan,
     pub fib: Fib,
     pub status: Status,
     /// By service: places of the real servers that take new sessions.
@@ -121,8 +126,10 @@ impl Snapshot {
         before: Option<&Self>,
         retired: &Retired,
     ) -> Result<Self, CompileError> {
-        let spec = spec(universe, status);
-        let plan = Plan::compile(&spec, before.map(|before| &before.plan), retired)?;
+        let mut spec = spec(universe, status);
+        let place = networks::isolate(&mut spec, universe.seed);
+        let whole = Plan::compile(&spec, before.map(|before| &before.whole), retired)?;
+        let plan = whole.of_network(place);
         let fib = fib(universe, status, &plan, before.map(|before| &before.fib));
         let mut locals = before.map(|before| before.locals.clone()).unwrap_or_default();
         locals.values_mut().for_each(|(_, present)| *present = false);
@@ -140,6 +147,7 @@ impl Snapshot {
         Ok(Self {
             epoch: plan.epoch,
             plan,
+            whole,
             fib,
             eligible: status.services.iter().map(eligible).collect(),
             locals,
