@@ -1,6 +1,6 @@
-//! Every other world is an isolated network among two others, which have the same virtual and local
-//! addresses and ports as it has, and real servers of theirs. Whatever of theirs reaches its packets,
-//! the checker finds where it finds all else that is wrong: it knows nothing of them.
+//! Every other world is an isolated network among two others, which have the same virtual and
+//! local addresses and ports as it has, and real servers of theirs. Whatever of theirs reaches its
+//! packets, the checker finds where it finds all else that is wrong: it knows nothing of them.
 
 use sluice_director::spec::{LocalPool, Mode, NetworkId, Spec, VirtualService};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

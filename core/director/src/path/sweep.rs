@@ -10,8 +10,8 @@ use crate::time::Time;
 use arrayvec::ArrayVec;
 use sluice_table::Slot;
 
-/// The sweep's cursor goes once around the table in this time (in up to twice as long while the table
-/// grows, since the pace follows its size),
+/// The sweep's cursor goes once around the table in this time (in up to twice as long while the
+/// table grows, since the pace follows its size),
 const SWEEP_MS: u64 = 2000;
 /// or takes so many slots a millisecond, if the table is larger than that allows (16 M slots): some
 /// percent of a core. What has timed out and was not swept yet is found by nobody, it only takes
@@ -122,8 +122,8 @@ impl<F: Parse> Engine<F> {
         self.end(shared, plan, &asked);
     }
 
-    /// Of so many slots from the cursor on those whose sessions may be over, and how many these are.
-    /// Which they are nobody can foresee, so it makes no branch.
+    /// Of so many slots from the cursor on those whose sessions may be over, and how many these
+    /// are. Which they are nobody can foresee, so it makes no branch.
     #[inline(always)]
     fn idle_ones(
         &self,

@@ -12,8 +12,9 @@ pub(crate) static SECTION: Section = Section {
             that name it as their `network`; all others are in the default network, which has no \
             section. Nothing of one network reaches another, and the same addresses may be in use \
             in several. Takes effect at a start only. `[announce]` and checks with `through = \
-            \"service\"` are for the default network only so far. Direct checks leave by the network's own devices, see `vrf` and `table`; without \
-            a route in the network they fail, and nothing is sent.",
+            \"service\"` are for the default network only so far. Direct checks leave by the \
+            network's own devices, see `vrf` and `table`; without a route in the network they \
+            fail, and nothing is sent.",
     keys: &[&NAME, &TABLE, &VRF, &CIDR, &SOURCE_V4, &SOURCE_V6, &SESSIONS],
     sections: &[],
 };
