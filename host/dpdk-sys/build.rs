@@ -28,12 +28,14 @@ fn main() {
     println!("cargo::rerun-if-changed=src/shim.c");
     println!("cargo::rerun-if-changed=src/shim.h");
     println!("cargo::rerun-if-changed=src/dma.c");
+    println!("cargo::rerun-if-changed=src/flow.c");
     println!("cargo::rerun-if-changed=src/interface_flags.c");
     println!("cargo::rerun-if-changed=src/xdp_fallback.c");
     println!("cargo::rerun-if-env-changed=PKG_CONFIG_PATH");
     let mut shim = cc::Build::new();
     shim.file("src/shim.c")
         .file("src/dma.c")
+        .file("src/flow.c")
         .file("src/interface_flags.c")
         .file("src/xdp_fallback.c")
         .std("gnu11")

@@ -178,6 +178,58 @@ pub struct DmaJob {
 
 const _: () = assert!(size_of::<DmaJob>() == 24);
 
+/// Packets come to one queue.
+pub const FLOW_QUEUE: u8 = 0;
+/// The device spreads packets over queues.
+pub const FLOW_SPREAD: u8 = 1;
+/// Packets come to the queue that they would come to anyway.
+pub const FLOW_UNCHANGED: u8 = 2;
+
+/// A flow rule of a port; `shim.h` says what fields mean.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs, reason = "shim.h documents each of them")]
+pub struct Flow {
+    pub source: [u8; 16],
+    pub source_mask: [u8; 16],
+    pub destination: [u8; 16],
+    pub destination_mask: [u8; 16],
+    pub source_port: u16,
+    pub source_port_mask: u16,
+    pub destination_port: u16,
+    pub destination_port_mask: u16,
+    pub mark: u32,
+    pub vni: u32,
+    pub queues: u16,
+    pub protocol: u8,
+    pub v6: u8,
+    pub has_mark: u8,
+    pub has_vni: u8,
+    pub count: u8,
+    pub target: u8,
+}
+
+const _: () = assert!(size_of::<Flow>() == 88);
+
+/// `rte_flow_validate` refused a rule.
+pub const FLOW_VALIDATE: i32 = 1;
+/// `rte_flow_create` refused a rule.
+pub const FLOW_CREATE: i32 = 2;
+
+/// What the driver said of a rule.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct FlowError {
+    /// One of DPDK's `enum rte_flow_error_type`.
+    pub kind: i32,
+    /// Which call refused it: `FLOW_VALIDATE`, `FLOW_CREATE`, or none of both.
+    pub step: i32,
+    /// Its words.
+    pub text: [c_char; 120],
+}
+
+const _: () = assert!(size_of::<FlowError>() == 128);
+
 /// Receives DPDK's log: severity (1 emergency to 8 debug, 0 unknown), text, length.
 pub type LogFn = unsafe extern "C" fn(u32, *const c_char, usize);
 
@@ -253,6 +305,16 @@ unsafe extern "C" {
     pub fn sluice_dma_stop(device: i16) -> c_int;
     pub fn sluice_dma_copy(device: i16, jobs: *const DmaJob, count: u16) -> u16;
     pub fn sluice_dma_over(device: i16, done: *mut u8, count: u16) -> u16;
+
+    pub fn sluice_flow_create(
+        port: u16,
+        flow: *const Flow,
+        handle: *mut *mut c_void,
+        said: *mut FlowError,
+    ) -> c_int;
+    pub fn sluice_flow_destroy(port: u16, handle: *mut c_void, said: *mut FlowError) -> c_int;
+    pub fn sluice_flow_hits(port: u16, handle: *mut c_void, hits: *mut u64) -> c_int;
+    pub fn sluice_flow_flush(port: u16) -> c_int;
 
     pub fn sluice_tsc() -> u64;
     pub fn sluice_tsc_hz() -> u64;

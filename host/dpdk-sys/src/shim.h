@@ -153,6 +153,65 @@ uint16_t sluice_dma_copy(int16_t device, const struct sluice_dma_job *jobs, uint
 /* Says of copies that are over, in the order they were begun, whether they were done. */
 uint16_t sluice_dma_over(int16_t device, uint8_t *done, uint16_t count);
 
+/* What becomes of packets that a flow rule matches. */
+enum {
+	/* They come to the queue with the number `queues`. */
+	SLUICE_FLOW_QUEUE = 0,
+	/* The device spreads them over the first `queues` queues. */
+	SLUICE_FLOW_SPREAD = 1,
+	/* They come to the queue that they would come to anyway. */
+	SLUICE_FLOW_UNCHANGED = 2,
+};
+
+/* A flow rule of a port. IPv4 addresses are the first four bytes; ports are in host order. Bits
+ * without a mask match anything.
+ */
+struct sluice_flow {
+	uint8_t source[16];
+	uint8_t source_mask[16];
+	uint8_t destination[16];
+	uint8_t destination_mask[16];
+	uint16_t source_port;
+	uint16_t source_port_mask;
+	uint16_t destination_port;
+	uint16_t destination_port_mask;
+	uint32_t mark;
+	/* Number of a VXLAN, behind UDP. */
+	uint32_t vni;
+	uint16_t queues;
+	/* 6 TCP, 17 UDP, 132 SCTP. */
+	uint8_t protocol;
+	uint8_t v6;
+	uint8_t has_mark;
+	uint8_t has_vni;
+	uint8_t count;
+	uint8_t target;
+};
+
+/* Which call refused a rule. */
+enum {
+	SLUICE_FLOW_VALIDATE = 1,
+	SLUICE_FLOW_CREATE = 2,
+};
+
+/* What the driver said of a rule. */
+struct sluice_flow_error {
+	/* One of DPDK's enum rte_flow_error_type. */
+	int32_t type;
+	int32_t step;
+	char text[120];
+};
+
+/* Has the driver check a rule, and make it. Not for workers: drivers may wait for the device. */
+int sluice_flow_create(uint16_t port, const struct sluice_flow *flow, void **handle,
+		       struct sluice_flow_error *said);
+/* Whatever it returns, the handle is not to be used again. */
+int sluice_flow_destroy(uint16_t port, void *handle, struct sluice_flow_error *said);
+/* Packets that a rule with `count` has matched. */
+int sluice_flow_hits(uint16_t port, void *handle, uint64_t *hits);
+/* Takes all rules away; all handles are dead. */
+int sluice_flow_flush(uint16_t port);
+
 /* The time stamp counter, and how fast it runs (known after sluice_eal_init). */
 uint64_t sluice_tsc(void);
 uint64_t sluice_tsc_hz(void);

@@ -17,6 +17,7 @@ use tracing::{debug, warn};
 use crate::device::{Device, PortConfig};
 use crate::eal::Eal;
 use crate::error::check;
+use crate::flow::Flows;
 use crate::interface::{self, Interface, PortState};
 use crate::pool::FramePool;
 use crate::wake::WakeKind;
@@ -40,6 +41,7 @@ pub(crate) struct Ethdev {
     pub mac: [u8; 6],
     pub mtu: u16,
     pub wake_fds: Vec<RawFd>,
+    pub flows: Flows,
     xdp: Option<XdpPart>,
 }
 
@@ -112,6 +114,14 @@ impl Ethdev {
         sum
     }
 
+    /// DPDK's number of the device whose rules are the port's: not of AF_XDP, which has none.
+    pub fn flow_device(&self) -> Option<u16> {
+        match (&*self.parts, &self.xdp) {
+            ([part], None) => Some(part.id),
+            _ => None,
+        }
+    }
+
     /// DPDK's numbers, of the device and in it, for a queue of the port.
     pub fn queue(&self, queue: u16) -> (u16, u16) {
         let mut left = queue;
@@ -129,6 +139,8 @@ impl Drop for Ethdev {
     fn drop(&mut self) {
         let eal = self.eal.clone();
         let _exclusive = eal.exclusive();
+        // Rules need a started device, and some drivers lose track of them when it stops.
+        self.flows.flush();
         let leavings = self.xdp.as_ref().map(|xdp| xdp.before_close(self));
         self.parts.clear();
         if let (Some(xdp), Some(leavings)) = (&self.xdp, leavings) {
@@ -210,6 +222,7 @@ impl Opening<'_> {
             mac: [0; 6],
             mtu: 0,
             wake_fds: Vec::new(),
+            flows: Flows::default(),
             xdp: None,
         };
         // Dropping `open` undoes what was done, however far it went.

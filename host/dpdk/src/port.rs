@@ -13,6 +13,7 @@ use crate::device::{Device, PortConfig, XdpDriver};
 use crate::eal::Eal;
 use crate::ends::{RxEnd, TxEnd};
 use crate::ethdev::{self, Ethdev, Failed};
+use crate::flow::FlowTable;
 use crate::interface::{self, PortState};
 use crate::memif::Memif;
 use crate::packet::Packet;
@@ -256,6 +257,14 @@ impl Port {
         };
         stats.tx_errors += self.lost.load(Ordering::Relaxed);
         stats
+    }
+
+    /// Its table of flow rules; `None` of a device that is not DPDK's own, or is AF_XDP's.
+    pub fn flows(&self) -> Option<FlowTable<'_>> {
+        match &*self.device {
+            OpenDevice::Ethdev(ethdev) => FlowTable::of(ethdev),
+            _ => None,
+        }
     }
 
     /// The descriptors of all queues that poll(2) finds readable while frames wait; see

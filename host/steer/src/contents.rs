@@ -13,12 +13,13 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use sluice_rules::{EndpointMatch, LocalMatch, Matches, Network, SnatMatch, VxlanMatch, blocks};
+
 use crate::layout::{
     ALL_PORTS, ANY_VNI, AddressInKey, AddressKey, BY_NETWORK, BY_SOURCE, BY_TUNNEL, EVERYTHING,
-    End, EndpointKey, EndpointMatch, LOCAL, LOCAL_ECHO, LocalMatch, Matches, Network, OWN,
-    PORT_BITS_START, PortKey, PrefixKey, Role, RoleValue, SOME_PORTS, SOME_RANGES, SettingsValue,
-    SnatMatch, VXLAN_PORTS, VxlanKey, VxlanMatch, address_in_key, blocks, class, endpoint_key,
-    masked, port_bit, prefix_key, vxlan_key,
+    End, EndpointKey, LOCAL, LOCAL_ECHO, OWN, PORT_BITS_START, PortKey, PrefixKey, Role, RoleValue,
+    SOME_PORTS, SOME_RANGES, SettingsValue, VXLAN_PORTS, VxlanKey, address_in_key, class,
+    endpoint_key, masked, port_bit, prefix_key, vxlan_key,
 };
 use crate::{Error, Result};
 

@@ -23,9 +23,11 @@ mod table;
 
 pub use attached::Attached;
 pub use descriptors::{Held, descriptors_held};
-pub use layout::{EndpointMatch, InnerMatch, LocalMatch, Matches, Network, SnatMatch, VxlanMatch};
 pub use link::Mode;
 pub use seal::Seal;
+pub use sluice_rules::{
+    EndpointMatch, InnerMatch, LocalMatch, Matches, Network, SnatMatch, VxlanMatch,
+};
 pub use stale::{detach, release_stale};
 pub use steer::{Changed, Counters, Steer, bind};
 

@@ -1,0 +1,161 @@
+//! The recorded limits as a table, and what a rule becomes: ports and addresses under masks.
+
+use super::*;
+use crate::limits::FieldSets;
+use crate::matches::{EndpointMatch, LocalMatch, Matches, SnatMatch, VxlanMatch};
+use crate::rule::rules_of;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// A service of IPv4, one of IPv6, one with a range, a pool of two workers, source NAT of both
+/// families, and a VXLAN.
+fn rules() -> Vec<(&'static str, Rule)> {
+    let net = |text, prefix| Network { address: ip(text), prefix };
+    let one = |source| SnatMatch { sources: vec![source], tcp: true, ..SnatMatch::default() };
+    let matches = Matches {
+        services: vec![
+            EndpointMatch::port(6, ip("198.51.100.200"), 80),
+            EndpointMatch::port(6, ip("2001:db8::200"), 80),
+            EndpointMatch { protocol: 6, address: ip("198.51.100.201"), ports: 8000..=8099 },
+            EndpointMatch { protocol: 0, address: ip("198.51.100.202"), ports: 0..=0 },
+        ],
+        locals: vec![LocalMatch { address: ip("192.0.2.10"), ports: 1024..=3071, echo: false }],
+        snat: vec![one(net("192.0.2.0", 24)), one(net("2001:db8:1::", 48))],
+        vxlan: vec![VxlanMatch { local: ip("192.0.2.1"), port: 4789, vni: 42, network: 1 }],
+        ..Matches::default()
+    };
+    let owned = |first, last, worker| Owned { ports: Ports { first, last }, worker };
+    let owners = |_| vec![owned(1024, 2047, 0), owned(2048, 3071, 1)];
+    let names = |rule: &Rule| match (rule.kind, rule.to_string()) {
+        (Kind::Service, text) if text.starts_with("any") => Some("every"),
+        (Kind::Service, text) if text.contains("8000") => Some("range"),
+        (Kind::Service, text) if text.contains("2001") => Some("v6"),
+        (Kind::Service, _) => Some("v4"),
+        (Kind::Local, text) if text.starts_with("tcp") => Some("local"),
+        (Kind::Snat, text) if text.contains("2001") => Some("net6"),
+        (Kind::Snat, _) => Some("net4"),
+        (Kind::Vxlan, _) => Some("vxlan"),
+        _ => None,
+    };
+    let rules = rules_of(&matches, 0, owners).into_iter();
+    rules.filter_map(|rule| Some((names(&rule)?, rule))).collect()
+}
+
+/// A column of the table: how many entries, or a word of the reason.
+fn placed(driver: &str, name: &str, queues: u16) -> String {
+    let (_, rule) = rules().into_iter().find(|(it, _)| *it == name).unwrap();
+    match compile(&rule, &Limits::of(driver), queues) {
+        Ok(flows) => flows.len().to_string(),
+        Err(reason) => {
+            let words = [
+                "whole addresses",
+                "single ports",
+                "one queue",
+                "ports of IPv6",
+                "VXLAN",
+                "except",
+            ];
+            let word = words.iter().find(|word| reason.contains(*word));
+            word.unwrap_or_else(|| panic!("{driver}, {name}: {reason}")).to_string()
+        }
+    }
+}
+
+/// Which rule goes where, by the limits that are recorded.
+#[test]
+fn recorded_limits_decide() {
+    let names = ["v4", "v6", "range", "local", "net4", "net6", "vxlan", "every"];
+    let (single, whole) = ("single ports", "whole addresses");
+    let exact = ["1", "1", single, single, whole, whole, "VXLAN", "except"];
+    let table = [
+        ("net_ice", exact),
+        ("net_iavf", exact),
+        ("net_i40e", exact),
+        (
+            "net_ixgbe",
+            ["one queue", "one queue", "one queue", single, whole, whole, "VXLAN", "except"],
+        ),
+        ("mlx5_pci", ["1", "1", "3", "2", "1", "1", "1", "except"]),
+        ("mlx5_auxiliary", ["1", "1", "3", "2", "1", "1", "1", "except"]),
+        ("net_tap", ["1", "1", single, single, "1", "1", "VXLAN", "except"]),
+        ("net_none", exact),
+    ];
+    for (driver, wanted) in table {
+        let found = names.map(|name| placed(driver, name, 2));
+        assert_eq!(found, wanted.map(str::to_owned), "{driver}: {names:?}");
+    }
+    // With one queue it has those of IPv4.
+    assert_eq!(placed("net_ixgbe", "v4", 1), "1");
+    assert_eq!(placed("net_ixgbe", "v6", 1), "ports of IPv6");
+}
+
+/// What the table of limits says besides masks.
+#[test]
+fn recorded_actions() {
+    let of = |driver: &str| {
+        let limits = Limits::of(driver);
+        (limits.mark.is_there(), limits.count.is_there(), limits.field_sets, limits.max_mark)
+    };
+    assert_eq!(of("net_ice"), (true, true, FieldSets::Free, 0xffff));
+    assert_eq!(of("net_iavf"), (true, true, FieldSets::Free, 0xffff));
+    assert_eq!(of("net_i40e"), (true, false, FieldSets::OnePerType, 0xffff));
+    assert_eq!(of("net_ixgbe"), (true, false, FieldSets::One, 0xffff));
+    assert_eq!(of("mlx5_pci"), (true, true, FieldSets::Free, 0x00ff_ffef));
+    assert_eq!(of("net_tap"), (false, false, FieldSets::Free, 0xffff));
+}
+
+/// Each driver leaves packets of any queue to the hash in its own way.
+#[test]
+fn packets_are_left_to_the_hash() {
+    let (_, rule) = rules().into_iter().find(|(name, _)| *name == "v4").unwrap();
+    let target = |driver: &str, queues| {
+        compile(&rule, &Limits::of(driver), queues).map(|flows| flows[0].target)
+    };
+    for driver in ["net_ice", "net_iavf", "net_i40e"] {
+        assert_eq!(target(driver, 3), Ok(Target::Unchanged(3)));
+    }
+    assert_eq!(target("mlx5_pci", 3), Ok(Target::Spread(3)));
+    assert_eq!(target("net_ixgbe", 1), Ok(Target::Queue(0)));
+    assert!(target("net_ixgbe", 2).unwrap_err().contains("names one queue"));
+}
+
+/// A worker's ports come to its queue, where it has one of its own.
+#[test]
+fn local_ports_come_to_their_owners() {
+    let (_, rule) = rules().into_iter().find(|(name, _)| *name == "local").unwrap();
+    let of = |queues| -> Vec<(u16, u16, Target)> {
+        let flows = compile(&rule, &Limits::of("mlx5_pci"), queues).unwrap();
+        flows.iter().map(|it| (it.destination.port, it.destination.port_mask, it.target)).collect()
+    };
+    let (first, second) = (Target::Queue(0), Target::Queue(1));
+    assert_eq!(of(2), [(1024, 0xfc00, first), (2048, 0xfc00, second)]);
+    let both = Target::Queue(0);
+    assert_eq!(of(1), [(1024, 0xfc00, both), (2048, 0xfc00, both)], "one queue has all");
+}
+
+/// Masks match the range's ports and no other.
+#[test]
+fn masks_are_the_range() {
+    let any = Limits::of("mlx5_pci");
+    for range in [80..=80, 8000..=8099, 1..=65535, 1024..=65534, 0..=65535] {
+        let blocks = port_blocks(Ports::from(&range), &any).unwrap();
+        for port in 0..=u16::MAX {
+            let hits = blocks.iter().filter(|(value, mask)| port & mask == *value).count();
+            assert_eq!(hits, usize::from(range.contains(&port)), "{range:?}, {port}");
+        }
+    }
+}
+
+#[test]
+fn addresses_are_masked_by_their_prefix() {
+    let any = Limits::of("mlx5_pci");
+    let of = |text, prefix| masked(Some(Network { address: ip(text), prefix }), &any).unwrap();
+    let v4 = of("192.0.2.0", 23);
+    assert_eq!(v4.address_mask[..5], [255, 255, 254, 0, 0]);
+    assert_eq!(v4.address[..4], [192, 0, 2, 0]);
+    assert_eq!(of("2001:db8::1", 128).address_mask, [255; 16]);
+    assert_eq!(of("::", 0), Endpoint::default());
+    assert_eq!(of("0.0.0.0", 0).address_mask, [0; 16]);
+}
