@@ -39,6 +39,7 @@ mod mtu;
 mod nat64;
 mod networks;
 mod passive;
+mod port_rules;
 mod race;
 mod reload;
 mod requests;

@@ -204,7 +204,14 @@ pub enum Command {
         page: sessions::Page,
     },
     /// Ports: state, addresses, traffic, and what XDP steering took or passed
-    Ports(Asking),
+    Ports {
+        /// How to ask.
+        #[command(flatten)]
+        asking: Asking,
+        /// Each rule of what is taken from a port: back-end, queue, mark, hits, why not in hardware
+        #[arg(long)]
+        rules: bool,
+    },
     /// Isolated networks and the default one: ports, routes, sessions, services, drops
     Networks(Asking),
     /// Why packets were dropped or given to the kernel, with the meaning of each reason

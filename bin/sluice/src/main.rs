@@ -188,6 +188,16 @@ fn with_director(command: Command, socket: &Socket) -> Result<ExitCode, Box<dyn 
     }
 }
 
+/// Ports, or what is taken from each.
+fn ports(client: &Client, asking: &Asking, rules: bool) -> Result<Shown, Box<dyn Error>> {
+    if rules {
+        return answer(client, asking, &Resource::PortsRules, |client| {
+            Ok(show::ports_rules(&client.ports_rules()?, Output::width()))
+        });
+    }
+    answer(client, asking, &Resource::Ports, |client| Ok(show::ports(&client.ports()?)))
+}
+
 /// What a command shows that asks once.
 fn shown(command: Command, socket: &Socket) -> Result<Shown, Box<dyn Error>> {
     let client = |asking: &Asking| socket.client(asking);
@@ -213,9 +223,7 @@ fn shown(command: Command, socket: &Socket) -> Result<Shown, Box<dyn Error>> {
                 Ok(show::sessions(&client.sessions(&query)?, &query, Output::width()))
             })
         }
-        Command::Ports(asking) => answer(&client(&asking), &asking, &Resource::Ports, |client| {
-            Ok(show::ports(&client.ports()?))
-        }),
+        Command::Ports { asking, rules } => ports(&client(&asking), &asking, rules),
         Command::Networks(asking) => {
             answer(&client(&asking), &asking, &Resource::Networks, |client| {
                 Ok(show::networks(&client.networks()?))

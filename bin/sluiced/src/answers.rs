@@ -87,6 +87,10 @@ impl Daemon {
                 let (kernel, reports) = (self.kernel.mirror.state(), data.crew.reports());
                 drop(reply.send(report::ports(&data.ports, kernel, &reports)));
             }
+            Call::PortsRules(reply) => {
+                let counted = report::total(&data.crew.reports());
+                drop(reply.send(report::ports_rules(&data.ports, plan, &counted)));
+            }
             Call::Networks(reply) => {
                 drop(reply.send(report::networks(config, plan, &data.crew.reports())));
             }

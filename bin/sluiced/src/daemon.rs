@@ -297,6 +297,7 @@ impl Daemon {
             if let Some(worker) = self.dataplane.crew.lost() {
                 return Err(Error::WorkerEnded(worker));
             }
+            self.dataplane.ports.work_on_rules();
             self.announce();
             if Instant::now() >= upkeep {
                 upkeep = Instant::now() + UPKEEP;

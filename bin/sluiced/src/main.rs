@@ -29,6 +29,7 @@ mod ports;
 mod prober;
 mod queues;
 mod report;
+mod rules;
 mod spreading;
 mod steering;
 mod sync;

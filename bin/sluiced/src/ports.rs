@@ -4,8 +4,9 @@ use crate::crew::Crew;
 use crate::errors::Error;
 use crate::guard::{Guard, Part};
 use crate::queues::PortQueue;
+use crate::rules::PortRules;
 use crate::steering::{Ground, TunnelPort};
-use crate::{networks, tunnels, wiring};
+use crate::{networks, rules, tunnels, wiring};
 use sluice_config::Config;
 use sluice_director::counters::Counters;
 use sluice_director::fib::PortId;
@@ -13,10 +14,15 @@ use sluice_director::plan::Plan;
 use sluice_director::spec::NetworkId;
 use sluice_dpdk::{Device, Eal, Port, PortConfig, PortState, QueuePair};
 use sluice_linux::{Kernel, Mirror};
-use sluice_steer::Steer;
+use sluice_rules::{Rule, rules_of};
+use sluice_steer::{Matches, Steer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
+
+/// How long the control loop works on rules of NICs in a turn, which there are ten of in a second.
+const RULES_TIME: Duration = Duration::from_millis(20);
 
 /// A configured port and what is open of it.
 pub struct PortSlot {
@@ -36,6 +42,8 @@ pub struct Open {
     pub twin: Option<Port>,
     /// Its steering program.
     pub steer: Option<Steer>,
+    /// What is taken from it, rule by rule.
+    pub rules: PortRules,
 }
 
 impl PortSlot {
@@ -97,8 +105,11 @@ impl Ports {
             }
             _ => None,
         };
+        let flow_rules = config.flow_rules;
         hand_out(crew, PortId(at as u16), queues, twin_queues);
-        self.slots[at].open = Some(Open { port, twin, steer });
+        // Whatever the device had before: all rules are made again.
+        let rules = PortRules::new(&port, steer.is_some(), flow_rules);
+        self.slots[at].open = Some(Open { port, twin, steer, rules });
         self.ground = None;
         Ok(())
     }
@@ -143,18 +154,42 @@ impl Ports {
             ground.take_tunnels(&mut matches, &by_network);
             by_network.insert(NetworkId::DEFAULT, (ports, matches));
         }
+        let by_rule = self.rules(plan, &by_network);
         let mut all = true;
         for slot in &mut self.slots {
             let Some((_, matches)) = by_network.get(&slot.network) else { continue };
-            let Some(steer) = slot.open.as_mut().and_then(|open| open.steer.as_mut()) else {
-                continue;
-            };
-            if let Err(failure) = steer.set(matches) {
+            let Some(Open { steer, rules, .. }) = &mut slot.open else { continue };
+            let failure = steer.as_mut().and_then(|steer| steer.set(matches).err());
+            if let Some(failure) = &failure {
                 error!(port = slot.config.name, %failure, "cannot steer as configured");
                 all = false;
             }
+            let trouble = failure.map(|failure| failure.to_string());
+            rules.follow(&by_rule[&slot.network], trouble);
         }
         self.ground = all.then_some(ground);
+    }
+
+    /// The rules of each network's ports.
+    fn rules(
+        &self,
+        plan: &Arc<Plan>,
+        by_network: &BTreeMap<NetworkId, (BTreeSet<PortId>, Matches)>,
+    ) -> BTreeMap<NetworkId, Vec<Rule>> {
+        let of = |(network, (_, matches)): (&NetworkId, &(BTreeSet<PortId>, Matches))| {
+            let owners = rules::owners(&networks::part(plan, *network), self.workers);
+            let owned = |address| owners.get(&address).cloned().unwrap_or_default();
+            (*network, rules_of(matches, network.0, owned))
+        };
+        by_network.iter().map(of).collect()
+    }
+
+    /// Goes on with the rules of NICs for a short while. Costs nothing where none are to be made.
+    pub fn work_on_rules(&mut self) {
+        let until = Instant::now() + RULES_TIME;
+        for Open { port, rules, .. } in self.slots.iter_mut().filter_map(|it| it.open.as_mut()) {
+            rules.work(port, until);
+        }
     }
 
     /// The interfaces by which the kernel gets what comes to a network's ports while no director
@@ -252,7 +287,7 @@ impl Ports {
             guard.end();
         }
         for slot in &mut self.slots {
-            let Some(Open { port, twin, steer }) = slot.open.take() else { continue };
+            let Some(Open { port, twin, steer, .. }) = slot.open.take() else { continue };
             drop(steer);
             for port in [Some(port), twin].into_iter().flatten() {
                 if port.close().is_err() {
@@ -300,7 +335,7 @@ fn close(slot: &mut PortSlot, at: usize, crew: &Crew) -> bool {
     if !crew.detach(PortId(at as u16)) {
         return false;
     }
-    let Some(Open { port, twin, steer }) = slot.open.take() else { return false };
+    let Some(Open { port, twin, steer, .. }) = slot.open.take() else { return false };
     drop(steer);
     for port in [Some(port), twin].into_iter().flatten() {
         if let Err(port) = port.close() {

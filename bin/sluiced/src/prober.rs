@@ -59,6 +59,7 @@ impl Prober {
             twin: None,
             mac: None,
             mtu: None,
+            flow_rules: false,
         });
     }
 }

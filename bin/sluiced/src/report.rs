@@ -2,6 +2,7 @@
 
 mod networks;
 mod ports;
+mod rules;
 
 use crate::crew::Crew;
 use sluice_api::model;
@@ -16,6 +17,7 @@ use std::net::SocketAddr;
 
 pub use networks::{drops_in, networks};
 pub use ports::{port_names, ports};
+pub use rules::ports_rules;
 
 /// The last epochs, the newest first.
 pub fn history(history: &sluice_state::History, limit: usize) -> model::HistoryPage {

@@ -8,8 +8,8 @@ use sluice_state::{Applied, Author, Entry, Epoch, Key, Refusal, Request, View};
 
 use crate::look::{LookRefusal, Pieces};
 use crate::model::{
-    Drops, Elephants, FlowPin, Ha, Health, HistoryPage, Killed, Networks, Ports, Rates, RatesQuery,
-    Services, Sessions, SpreadFlows, Stages, Status,
+    Drops, Elephants, FlowPin, Ha, Health, HistoryPage, Killed, Networks, Ports, PortsRules, Rates,
+    RatesQuery, Services, Sessions, SpreadFlows, Stages, Status,
 };
 use crate::model::{LookKind, LookRequest};
 use crate::query::SessionQuery;
@@ -60,6 +60,8 @@ pub enum Call {
     },
     /// All ports.
     Ports(Reply<Ports>),
+    /// Steering rules of all ports.
+    PortsRules(Reply<PortsRules>),
     /// All networks.
     Networks(Reply<Networks>),
     /// All reasons.

@@ -25,8 +25,8 @@ use crate::events::EventQuery;
 use sluice_state::{Epoch, View};
 
 use crate::model::{
-    Drops, Elephants, Events, FlowPin, Ha, HaDrain, Health, HistoryPage, Killed, Ports, Rates,
-    RatesQuery, Services, Sessions, SpreadFlows, Stages, Status,
+    Drops, Elephants, Events, FlowPin, Ha, HaDrain, Health, HistoryPage, Killed, Ports, PortsRules,
+    Rates, RatesQuery, Services, Sessions, SpreadFlows, Stages, Status,
 };
 use crate::problem::{MEDIA_TYPE, Problem};
 use crate::query::SessionQuery;
@@ -59,6 +59,8 @@ pub enum Resource {
     Sessions(SessionQuery),
     /// Ports.
     Ports,
+    /// Steering rules of ports.
+    PortsRules,
     /// All networks.
     Networks,
     /// Reasons of all packets, or of some.
@@ -103,6 +105,7 @@ impl Resource {
             }
             Self::Sessions(query) => ("/v1/sessions", query.pairs()),
             Self::Ports => ("/v1/ports", Vec::new()),
+            Self::PortsRules => ("/v1/ports/rules", Vec::new()),
             Self::Networks => ("/v1/networks", Vec::new()),
             Self::Drops { service, network } => {
                 let of = pair("service", service).into_iter();
@@ -227,6 +230,14 @@ impl Client {
     /// See [`Self::text`].
     pub fn ports(&self) -> Result<Ports, ApiError> {
         self.get(&Resource::Ports)
+    }
+
+    /// Steering rules of ports.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn ports_rules(&self) -> Result<PortsRules, ApiError> {
+        self.get(&Resource::PortsRules)
     }
 
     /// Reasons.

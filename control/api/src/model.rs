@@ -12,6 +12,7 @@ mod load;
 mod look;
 mod network;
 mod rates;
+mod rules;
 mod session;
 mod spread;
 
@@ -37,6 +38,7 @@ pub use look::{
 };
 pub use network::{Network, Networks};
 pub use rates::{RateColumns, Rates, RatesQuery, WorkerRates};
+pub use rules::{HitsBy, PortRules, PortsRules, RuleBackend, SteeringRule};
 pub use session::{Killed, Session, SessionState, Sessions};
 pub use spread::{FlowDirection, FlowPin, SpreadFlow, SpreadFlows};
 

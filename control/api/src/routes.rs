@@ -26,7 +26,7 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::access::{self, Gate};
 use crate::call::{Call, Reply};
 use crate::events::EventLog;
-use crate::model::{Alive, Health, Network, Ports, Services, Stages, Status};
+use crate::model::{Alive, Health, Network, Ports, PortsRules, Services, Stages, Status};
 use crate::openapi;
 use crate::origin;
 use crate::problem::Problem;
@@ -34,7 +34,7 @@ use crate::query::WrongValue;
 use crate::repeat::{self, Repeats};
 
 /// Every resource.
-pub(crate) const PATHS: [&str; 27] = [
+pub(crate) const PATHS: [&str; 28] = [
     "/v1/status",
     "/v1/services",
     "/v1/sessions",
@@ -62,6 +62,7 @@ pub(crate) const PATHS: [&str; 27] = [
     "/v1/networks",
     "/v1/elephants/pin",
     "/v1/elephants/unpin",
+    "/v1/ports/rules",
 ];
 /// Names that a message lists before it says how many more there are.
 const NAMES_LISTED: usize = 20;
@@ -117,6 +118,7 @@ pub(crate) fn router(desk: Arc<Desk>, gate: Arc<Gate>) -> Router {
         .route(services_path, get(services))
         .route(sessions_path, sessions)
         .route(ports_path, get(ports))
+        .route("/v1/ports/rules", get(ports_rules))
         .route(stages_path, get(stages))
         .merge(spread::router(&desk))
         .merge(config::router(&desk))
@@ -161,6 +163,11 @@ async fn status(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Status>
 async fn ports(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Ports> {
     no_parameters(query.as_deref())?;
     desk.ask(Call::Ports).await.map(Json)
+}
+
+async fn ports_rules(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<PortsRules> {
+    no_parameters(query.as_deref())?;
+    desk.ask(Call::PortsRules).await.map(Json)
 }
 
 async fn stages(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Stages> {

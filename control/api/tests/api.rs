@@ -19,6 +19,7 @@ use sluice_director::Reason;
 use tempfile::TempDir;
 
 use crate::networks::{drops_in, networks};
+use crate::rules::rules;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -186,6 +187,7 @@ fn answer(call: Call) {
             reply.send(Sessions { sessions, more, next }).is_ok()
         }
         Call::Ports(reply) => reply.send(Ports::default()).is_ok(),
+        Call::PortsRules(reply) => reply.send(rules()).is_ok(),
         Call::Networks(reply) => reply.send(networks()).is_ok(),
         Call::DropsIn(name, reply) => reply.send(drops_in(&name)).is_ok(),
         Call::Drops(reply) => reply.send(Drops::from_counts(&[0; Reason::COUNT])).is_ok(),
@@ -212,6 +214,7 @@ fn what_the_director_says_arrives_as_it_was_said() {
     let services = client.services(&["a&b".to_owned()]).expect("services").services;
     assert_eq!(services, [service("a&b", 81)]);
     assert_eq!(client.ports().expect("ports"), Ports::default());
+    assert_eq!(client.ports_rules().expect("rules"), rules());
     let drops = client.drops().expect("drops");
     assert_eq!(drops, Drops::from_counts(&[0; Reason::COUNT]));
     assert_eq!(client.stages().expect("stages"), stages());

@@ -12,5 +12,6 @@ mod network;
 mod networks;
 mod origin;
 mod repeat;
+mod rules;
 mod sessions;
 mod socket;

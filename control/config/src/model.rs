@@ -325,6 +325,8 @@ pub struct Port {
     pub mac: Option<Mac>,
     /// Largest IP packet in bytes, 576 to 9216. `None`: the device's own.
     pub mtu: Option<u16>,
+    /// Whether a NIC that is DPDK's gets flow rules.
+    pub flow_rules: bool,
 }
 
 /// `[[pool]]`: source addresses and ports of FNAT and SNAT.

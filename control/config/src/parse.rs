@@ -265,6 +265,7 @@ fn read_port(table: Table<'_>, report: &mut Report) -> Port {
         twin: table.parsed(&port::TWIN, parse_interface, report),
         mac: table.parsed(&port::MAC, str::parse, report),
         mtu: table.integer_if_given(&port::MTU, report),
+        flow_rules: table.boolean(&port::FLOW_RULES, report),
     }
 }
 

@@ -85,6 +85,7 @@ queues = 4
 twin = "sluice0"
 mac = "02:00:00:00:00:0A"
 mtu = 9000
+flow_rules = false
 
 [[port]]
 name = "back"
@@ -223,6 +224,7 @@ fn what_is_left_out_has_its_default() {
     assert!(!config.tcp.accept_mid_stream);
     let port = &config.ports[0];
     assert_eq!((port.queues, &port.twin, port.mac, port.mtu), (None, &None, None, None));
+    assert!(port.flow_rules);
     assert_eq!(config.pools[0].ports, 1024..=65_535);
     let real = RealServer { address: address("192.0.2.11"), port: 80, ..RealServer::default() };
     let service = VirtualService {
@@ -278,10 +280,8 @@ fn every_key_is_read() {
     assert!(config.tcp.accept_mid_stream);
     let port = &config.ports[0];
     assert_eq!(port.device.to_string(), "pci:0000:3b:00.1");
-    assert_eq!(
-        (port.queues, port.twin.as_deref(), port.mtu),
-        (Some(4), Some("sluice0"), Some(9000))
-    );
+    let shown = (port.queues, port.twin.as_deref(), port.mtu, port.flow_rules);
+    assert_eq!(shown, (Some(4), Some("sluice0"), Some(9000), false));
     assert_eq!(port.mac.map(|mac| mac.bytes()), Some([2, 0, 0, 0, 0, 10]));
     let memif = Memif { id: 7, role: MemifRole::Server, ..Memif::new("/run/m.sock") };
     assert_eq!(config.ports[1].device, Device::Memif(memif));

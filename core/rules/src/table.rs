@@ -44,7 +44,7 @@ pub struct Refused {
 pub enum RefusedKind {
     /// There is no room now.
     Full,
-    /// Another rule is in the way.
+    /// Other rules may be in the way.
     Conflict,
     /// The driver does not have it.
     Unsupported,

@@ -177,7 +177,8 @@ fn plain(flow: &Flow) -> sys::Flow {
 fn refused(status: i32, said: &sys::FlowError) -> Refused {
     let kind = match status.saturating_neg() {
         libc::ENOSPC | libc::ENOMEM | libc::ENOBUFS => RefusedKind::Full,
-        libc::EEXIST | libc::EBUSY | libc::EAGAIN => RefusedKind::Conflict,
+        // What the driver could have it has not got now: that may change with other rules.
+        _ if said.step == sys::FLOW_CREATE => RefusedKind::Conflict,
         _ => RefusedKind::Unsupported,
     };
     // SAFETY: the shim ends the text with a NUL byte inside the field.
@@ -212,7 +213,7 @@ mod tests {
         assert_eq!(no.kind, RefusedKind::Unsupported);
         said.step = sys::FLOW_CREATE;
         assert_eq!(refused(-libc::ENOSPC, &said).kind, RefusedKind::Full);
-        assert_eq!(refused(-libc::EEXIST, &said).kind, RefusedKind::Conflict);
+        assert_eq!(refused(-libc::EINVAL, &said).kind, RefusedKind::Conflict);
         // Without words there are those of the code.
         let silent = refused(-libc::ENOSPC, &nothing_said());
         assert_eq!(silent.reason, "No space left on device");

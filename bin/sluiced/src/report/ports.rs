@@ -92,7 +92,7 @@ fn closed(slot: &PortSlot) -> model::Port {
 
 fn port(slot: &PortSlot) -> model::Port {
     let closed = closed(slot);
-    let Some(Open { port, twin, steer }) = &slot.open else { return closed };
+    let Some(Open { port, twin, steer, .. }) = &slot.open else { return closed };
     let stats = port.stats();
     let control = twin.as_ref().unwrap_or(port).interface();
     model::Port {

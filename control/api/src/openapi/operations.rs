@@ -8,8 +8,8 @@ use sluice_state::{Entry, Epoch, View};
 use super::{Look, Operation, Parameter};
 use crate::model::{
     Alive, Changed, Drops, Elephants, EventKind, Events, FlowPin, Ha, HaDrain, Health, HistoryLine,
-    HistoryPage, Killed, LookKind, LookRequest, Networks, Ports, Protocol, Rates, RatesQuery,
-    Services, SessionState, Sessions, SpreadFlows, Stages, Status, WhoAmI,
+    HistoryPage, Killed, LookKind, LookRequest, Networks, Ports, PortsRules, Protocol, Rates,
+    RatesQuery, Services, SessionState, Sessions, SpreadFlows, Stages, Status, WhoAmI,
 };
 use crate::query::SessionQuery;
 
@@ -196,6 +196,7 @@ fn shown() -> Vec<Operation> {
             ..read("/v1/services", "services", "Services with their counters", of::<Services>)
         },
         read("/v1/ports", "ports", "Ports", of::<Ports>),
+        read("/v1/ports/rules", "ports_rules", "Steering rules of ports", of::<PortsRules>),
         read("/v1/networks", "networks", "Networks, the default one first", of::<Networks>),
         Operation {
             parameters: &[SERVICE, NETWORK],

@@ -9,7 +9,7 @@ pub(crate) static SECTION: Section = Section {
     heading: "[[port]]",
     about: "A network device and its driver. At least one, at most 32. One port is enough for the \
             one-arm layout.",
-    keys: &[&NAME, &DEVICE, &NETWORK, &QUEUES, &TWIN, &MAC, &MTU],
+    keys: &[&NAME, &DEVICE, &NETWORK, &QUEUES, &TWIN, &MAC, &MTU, &FLOW_RULES],
     sections: &[],
 };
 
@@ -65,4 +65,14 @@ pub(crate) static MTU: Key = Key {
             [Devices](#devices)), its largest segment. Beside `af_xdp` ports with `driver=dpdk`, \
             whose frames fit one page, only `af_packet` ports may have 9000. Not for `vxlan`: the \
             kernel's device has one.",
+};
+pub(crate) static FLOW_RULES: Key = Key {
+    name: "flow_rules",
+    kind: Boolean,
+    without: Without::Boolean(true),
+    example: "false",
+    about: "Whether the NIC of a `pci` or `dpdk` port gets flow rules (`rte_flow`) for services, \
+            local addresses and the like, as far as its driver has them: see \
+            [ports.md](ports.md#steering-rules). Without them all is looked up in software. Other \
+            devices have none.",
 };

@@ -1,0 +1,139 @@
+//! Steering rules of ports, as `sluice ports --rules` has them: where each is, what it counted, and
+//! that a NIC's rules follow the configuration.
+//!
+//! There is no NIC here. DPDK's `net_failsafe` without a device below takes exact rules and keeps
+//! them for the device to come, `net_tap` makes them by the kernel's `cls_flower` if there is one.
+
+use serde_json::Value;
+use sluice_e2e::error::expect;
+use sluice_e2e::{Director, Driver, LabError, wait_until};
+
+use crate::fixture::{Fixture, SOON, Setup, here, on, on_bed};
+
+/// The rules of a port: all that is said of it.
+fn port(fixture: &Fixture, name: &str) -> Result<Value, LabError> {
+    let text = fixture.director.sluice(&["ports", "--rules", "--json"])?;
+    let said: Value = serde_json::from_str(&text).unwrap_or_default();
+    let found = said["ports"].as_array().into_iter().flatten().find(|it| it["port"] == name);
+    found.cloned().ok_or_else(|| LabError::Unreadable { what: format!("rules of {name}"), text })
+}
+
+/// The rule with these words.
+fn rule(port: &Value, matches: &str) -> Option<Value> {
+    let mut rules = port["rules"].as_array().into_iter().flatten();
+    rules.find(|rule| rule["matches"] == matches).cloned()
+}
+
+fn web(fixture: &Fixture) -> String {
+    format!("tcp to {}:80", fixture.bed.vip())
+}
+
+/// The web service's hits at a port, after real requests; its rule, too.
+fn hit(fixture: &Fixture, name: &str) -> Result<Value, LabError> {
+    fixture.answers(5)?;
+    let found = rule(&port(fixture, name)?, &web(fixture));
+    let found = found.ok_or_else(|| LabError::Machine("no rule for the service".to_owned()))?;
+    // Each connection has at least SYN, ACK, request and FIN.
+    let hits = found["hits"].as_u64().unwrap_or(0);
+    expect(hits >= 20 && found["hits_by"] == "service", || found.to_string())?;
+    Ok(found)
+}
+
+#[test]
+fn rules_of_an_af_xdp_port() {
+    on(here!(rules_of_an_af_xdp_port), Setup::usual(), |fixture| {
+        let rule_of_web = hit(fixture, "front")?;
+        expect(rule_of_web["backend"] == "xdp", || rule_of_web.to_string())?;
+        expect(rule_of_web["reason"].is_null(), || rule_of_web.to_string())?;
+        let back = port(fixture, "back")?;
+        let local = rule(&back, "tcp to 192.0.2.10:1024-65535");
+        expect(local.is_some_and(|it| it["kind"] == "local"), || back.to_string())?;
+        let text = fixture.director.sluice(&["ports", "--rules"])?;
+        let line = text.lines().find(|line| line.contains(&web(fixture)));
+        expect(line.is_some_and(|line| line.contains("xdp")), || text.clone())
+    });
+}
+
+#[test]
+fn rules_of_an_af_packet_port() {
+    let setup = Setup::new(Driver::AfPacket, 1);
+    on(here!(rules_of_an_af_packet_port), setup, |fixture| {
+        let rule_of_web = hit(fixture, "front")?;
+        expect(rule_of_web["backend"] == "software", || rule_of_web.to_string())?;
+        let reason = rule_of_web["reason"].as_str().unwrap_or_default();
+        expect(reason.contains("packet has no flow rules"), || reason.to_owned())
+    });
+}
+
+/// Three more ports that are DPDK's, beside those of the bed.
+const NICS: &str = "
+[[port]]
+name = \"nic\"
+device = \"dpdk:net_failsafe0,mac=02:00:00:00:00:01,exec(true)\"
+queues = 1
+
+[[port]]
+name = \"tap\"
+device = \"dpdk:net_tap0,iface=sluiceflow0\"
+queues = 1
+
+[[port]]
+name = \"off\"
+device = \"dpdk:net_null0\"
+queues = 1
+flow_rules = false
+";
+
+/// Waits until a port's rules are as they should be.
+fn until(fixture: &Fixture, what: &str, done: impl Fn(&Value) -> bool) -> Result<Value, LabError> {
+    wait_until(what, SOON, || Ok(Some(port(fixture, "nic")?).filter(|port| done(port))))
+}
+
+fn backend(port: &Value, matches: &str) -> Option<String> {
+    rule(port, matches)?["backend"].as_str().map(str::to_owned)
+}
+
+#[test]
+fn rules_of_a_dpdk_port_follow_the_configuration() {
+    on_bed(
+        here!(rules_of_a_dpdk_port_follow_the_configuration),
+        Setup::usual(),
+        |bed, recipe| {
+            let text = format!("{}{NICS}", recipe.text(bed));
+            Ok((Director::start(bed, &text)?, recipe))
+        },
+        |fixture| {
+            let (vip, web) = (fixture.bed.vip().to_owned(), web(fixture));
+            let first = until(fixture, "rules to be made", |port| port["in_hardware"] == 5)?;
+            let made = rule(&first, &web).unwrap_or_default();
+            expect(made["backend"] == "rte_flow", || first.to_string())?;
+            expect(made["queues"] == serde_json::json!([0]), || made.to_string())?;
+            // What the driver is not asked for says why, and is looked up in software.
+            let local = rule(&first, "udp to 192.0.2.10:1024-65535").unwrap_or_default();
+            let reason = local["reason"].as_str().unwrap_or_default();
+            expect(reason.contains("single ports"), || local.to_string())?;
+            // The kernel of a tap makes a rule, or the driver says what it could not.
+            let tap = port(fixture, "tap")?;
+            let of_tap = rule(&tap, &web).unwrap_or_default();
+            let said = of_tap["reason"].as_str().unwrap_or_default();
+            let fits = of_tap["backend"] == "rte_flow" || said.starts_with("rte_flow_create: ");
+            expect(fits, || tap.to_string())?;
+            let off = port(fixture, "off")?;
+            let of_off = rule(&off, &web).unwrap_or_default();
+            let said = of_off["reason"].as_str().unwrap_or_default();
+            expect(said.contains("flow_rules"), || off.to_string())?;
+
+            let text = fixture.recipe.text(&fixture.bed);
+            let text = text.replace("port = 80\nmode", "port = 81\nmode");
+            fixture.director.reload(&format!("{text}{NICS}"))?;
+            let other = format!("tcp to {vip}:81");
+            let second = until(fixture, "rules to follow", |port| {
+                backend(port, &other).as_deref() == Some("rte_flow")
+            })?;
+            expect(rule(&second, &web).is_none(), || second.to_string())?;
+            expect(second["in_hardware"] == 5 && second["stuck"] == 0, || second.to_string())?;
+            let url = format!("http://{vip}:81/");
+            sluice_e2e::load::curl(&fixture.bed.client, &url).map(|_| ())
+        },
+    );
+}
