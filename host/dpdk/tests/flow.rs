@@ -4,13 +4,13 @@
 
 mod bed;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use sluice_dpdk::{Device, Eal, EalConfig, FlowId, HugePages, Port, PortConfig};
 use sluice_rules::{
-    EndpointMatch, FlowPort, Limits, LocalMatch, Matches, Network, Placed, Rule, RuleTable,
-    SnatMatch, rules_of,
+    EndpointMatch, FlowPort, Limits, LocalMatch, Matches, Network, Owned, Placed, Ports, Rule,
+    RuleTable, SnatMatch, VxlanMatch, rules_of,
 };
 
 fn ip(text: &str) -> IpAddr {
@@ -70,6 +70,7 @@ fn drivers_have_rules_or_say_why_not() {
     };
     let eal = Eal::init(&config).unwrap();
     rules_follow_a_configuration(&eal);
+    every_kind_of_entry_is_well_formed(&eal);
     a_refusal_has_the_drivers_words(&eal);
 }
 
@@ -109,6 +110,39 @@ fn rules_follow_a_configuration(eal: &Eal) {
     assert_eq!(table.totals().hardware, 2);
     want(&port, &mut table, Vec::new());
     assert_eq!((table.totals().hardware, table.totals().stuck), (0, 0));
+}
+
+/// The driver copies items and actions by DPDK's own function, which knows the size of each. So it
+/// is given all that a NIC with masks is asked for: prefixes, ranges, RSS, queues, marks, VXLAN.
+fn every_kind_of_entry_is_well_formed(eal: &Eal) {
+    let devargs = "net_failsafe1,mac=02:00:00:00:00:02,exec(true)".to_owned();
+    let config = PortConfig { queues: 2, ..PortConfig::new("nic", Device::Dpdk { devargs }) };
+    let (port, _) = Port::open(eal, &config).unwrap();
+    let net = |text, prefix| Network { address: ip(text), prefix };
+    let from = |source| SnatMatch { sources: vec![source], tcp: true, ..SnatMatch::default() };
+    let v6 = EndpointMatch { protocol: 132, address: ip("2001:db8::1"), ports: 0..=u16::MAX };
+    let matches = Matches {
+        services: vec![
+            EndpointMatch { protocol: 17, address: ip("198.51.100.200"), ports: 8000..=8099 },
+            v6.clone(),
+        ],
+        reals: vec![v6],
+        locals: vec![LocalMatch { address: ip("192.0.2.10"), ports: 1024..=3071, echo: false }],
+        snat: vec![from(net("192.0.2.0", 24)), from(net("2001:db8:1::", 48))],
+        vxlan: vec![VxlanMatch { local: ip("192.0.2.1"), port: 4789, vni: 42, network: 1 }],
+        ..Matches::default()
+    };
+    let owned = |first, last, worker| Owned { ports: Ports { first, last }, worker };
+    let owners = |_| vec![owned(1024, 2047, 0), owned(2048, 3071, 1)];
+    let mut table = RuleTable::new(Limits::of("mlx5_pci"), 2);
+    want(&port, &mut table, rules_of(&matches, 0, owners));
+    let entries: usize = placed(&table).values().map(|ids| ids.as_ref().map_or(0, Vec::len)).sum();
+    // A range of three blocks, two blocks of local ports by two protocols, and five more.
+    assert_eq!((table.totals().hardware, entries), (8, 12), "{:?}", placed(&table));
+    let marks = table.listed().filter_map(|(_, row)| row?.mark);
+    assert_eq!(marks.collect::<BTreeSet<u32>>().len(), 8);
+    want(&port, &mut table, Vec::new());
+    assert_eq!(table.totals().stuck, 0);
 }
 
 fn a_refusal_has_the_drivers_words(eal: &Eal) {
