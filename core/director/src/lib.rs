@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod counters;
+pub mod dealing;
 mod encap;
 pub mod family;
 pub mod fib;

@@ -1,60 +1,11 @@
-//! Packets of a flow that several workers process, on their way between the flow's owner and those
-//! who help it.
+//! Chunks of a spread flow on their way between the flow's owner and those who help it.
 //!
 //! Between two workers there are two rings each way: chunks to be rewritten, and chunks that are
-//! done. A helper gives chunks back in the order in which it got them, so the owner, who knows whom
-//! it gave each to, needs no numbers to put them in order again. A chunk is a box that belongs to
-//! its flow and goes to and fro, so nothing is allocated, and what is under way is bounded.
+//! done. A helper gives chunks back in the order in which it got them.
 
-use arrayvec::ArrayVec;
 use rtrb::{Consumer, Producer, RingBuffer};
 use sluice_director::Frame;
-use sluice_director::path::{FlowRewrite, Verdict};
-use std::sync::Arc;
-
-/// The most frames of a chunk.
-pub(crate) const CHUNK: usize = 32;
-/// The most chunks of an owner that a helper has at a time.
-pub(crate) const AHEAD: usize = 8;
-/// Frames that are asked for ahead of the one that is rewritten.
-const PREFETCHED: usize = 4;
-
-/// Frames of a flow, in their order.
-pub(crate) struct Chunk<F> {
-    /// Which flow of its owner.
-    pub flow: u32,
-    pub rewrite: Arc<FlowRewrite>,
-    pub frames: ArrayVec<F, CHUNK>,
-    /// Frames that had no room for an outer header.
-    pub dropped: usize,
-}
-
-impl<F: Frame> Chunk<F> {
-    /// Rewrites all frames.
-    pub fn work(&mut self) {
-        let Self { rewrite, frames, .. } = self;
-        frames.iter().take(PREFETCHED).for_each(Frame::prefetch_far);
-        for at in 0..frames.len() {
-            frames.get(at + PREFETCHED).into_iter().for_each(Frame::prefetch);
-            let frame = &mut frames[at];
-            if !matches!(rewrite.apply(frame), Verdict::Tx(_)) {
-                return self.work_with_holes(at);
-            }
-        }
-    }
-
-    /// The same from a frame on that cannot be rewritten.
-    #[cold]
-    fn work_with_holes(&mut self, from: usize) {
-        let before = self.frames.len();
-        let mut at = 0;
-        self.frames.retain(|frame| {
-            at += 1;
-            at <= from || at > from + 1 && matches!(self.rewrite.apply(frame), Verdict::Tx(_))
-        });
-        self.dropped += before - self.frames.len();
-    }
-}
+use sluice_director::dealing::{AHEAD, Chunk};
 
 /// One worker's ends of the rings between it and another.
 pub(crate) struct Helping<F> {

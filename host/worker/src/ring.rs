@@ -10,6 +10,7 @@ use arrayvec::ArrayVec;
 use rtrb::chunks::ChunkError;
 use rtrb::{Consumer, Producer, RingBuffer};
 use sluice_director::Frame;
+use sluice_director::dealing::{Chunk, ChunkExchange};
 use sluice_director::fib::PortId;
 use sluice_director::path::{BURST, Round};
 use std::sync::Arc;
@@ -173,13 +174,16 @@ pub struct Rings<F> {
     pub(crate) from: Vec<Option<Receiver<F>>>,
     /// What they help each other with.
     pub(crate) help: Vec<Option<Helping<F>>>,
+    /// Whether a helper was given a chunk since this was last asked.
+    pub(crate) gave: bool,
     /// Flows that are spread, of all workers.
     spread: Arc<AtomicUsize>,
 }
 
 impl<F> Default for Rings<F> {
     fn default() -> Self {
-        Self { to: Vec::new(), from: Vec::new(), help: Vec::new(), spread: Arc::default() }
+        let (to, from, help) = (Vec::new(), Vec::new(), Vec::new());
+        Self { to, from, help, gave: false, spread: Arc::default() }
     }
 }
 
@@ -234,6 +238,26 @@ impl<F> Rings<F> {
     }
 }
 
+impl<F> ChunkExchange<F> for Rings<F> {
+    fn out(&self, helper: u16) -> usize {
+        let helping = self.help.get(usize::from(helper)).and_then(Option::as_ref);
+        helping.map_or(usize::MAX, Helping::out)
+    }
+
+    fn give(&mut self, helper: u16, chunk: Box<Chunk<F>>) -> Result<(), Box<Chunk<F>>> {
+        let at = usize::from(helper);
+        let Some(Some(helping)) = self.help.get_mut(at) else { return Err(chunk) };
+        helping.give(chunk)?;
+        self.to[at].iter_mut().for_each(Sender::call);
+        self.gave = true;
+        Ok(())
+    }
+
+    fn collect(&mut self, helper: u16) -> Option<Box<Chunk<F>>> {
+        self.help.get_mut(usize::from(helper))?.as_mut()?.collect()
+    }
+}
+
 /// Rings between all of `workers` workers; the n-th entry is for worker n.
 pub fn mesh<F>(workers: usize) -> Vec<Rings<F>> {
     let spread = Arc::default();
@@ -242,6 +266,7 @@ pub fn mesh<F>(workers: usize) -> Vec<Rings<F>> {
             to: (0..workers).map(|_| None).collect(),
             from: (0..workers).map(|_| None).collect(),
             help: (0..workers).map(|_| None).collect(),
+            gave: false,
             spread: Arc::clone(&spread),
         })
         .collect();

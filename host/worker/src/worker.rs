@@ -21,6 +21,7 @@ use handoff::Search;
 pub(crate) use networks::Net;
 pub use networks::{NetworksConfig, Published, Snapshot};
 use send::all_leave_by;
+use sluice_director::dealing::Spreads;
 use sluice_director::fib::PortId;
 use sluice_director::path::{
     BURST, Parked, Path, PathConfig, Probe, RegionError, Round, TableFiles, Unprobed, Verdict,
@@ -29,7 +30,6 @@ use sluice_director::path::{
 use sluice_director::spec::NetworkId;
 use sluice_director::vxlan::Tunnels;
 use sluice_director::{Reason, Time};
-use spread::Spreads;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use traced::CapturePoints;

@@ -8,7 +8,7 @@ impl<Q: Queue> Worker<Q> {
     /// How things stand.
     pub(super) fn report(&self) -> Report {
         let default = &self.net.path;
-        let (spread_flows, spread_packets) = self.spreads.counted();
+        let (spread_flows, spread_packets) = (self.spreads.len(), self.spreads.dealt());
         let mut report = Report {
             spread_flows,
             spread_packets,

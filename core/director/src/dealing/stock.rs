@@ -1,10 +1,10 @@
-//! Dealing a burst's packets of one flow.
+//! The chunks of one flow, and dealing a burst's packets into them.
 
-use crate::chunks::Chunk;
-use crate::ring::{Rings, Sender};
-use sluice_director::Frame;
-use sluice_director::fib::PortId;
-use sluice_director::path::{BURST, Round};
+use super::ChunkExchange;
+use super::chunk::Chunk;
+use crate::fib::PortId;
+use crate::frame::Frame;
+use crate::path::{BURST, Dealt, Round};
 use std::collections::VecDeque;
 
 /// Frames for the owner's path that wait for chunks before them.
@@ -54,20 +54,21 @@ impl<F> Stock<F> {
 }
 
 /// The packets of one flow, as they are dealt.
-pub(super) struct Dealing<'a, F> {
+pub(super) struct Dealing<'a, F, H> {
     pub stock: &'a mut Stock<F>,
     pub order: &'a mut VecDeque<Next<F>>,
     pub waiting: &'a mut usize,
-    pub rings: &'a mut Rings<F>,
+    pub helpers: &'a mut H,
     /// Packets that there was no room for.
     pub late: usize,
 }
 
-impl<F: Frame> Dealing<'_, F> {
+impl<F: Frame, H: ChunkExchange<F>> Dealing<'_, F, H> {
     /// One that any worker may rewrite.
     #[inline(always)]
-    pub fn plain(&mut self, frame: F) {
+    pub fn plain(&mut self, mut frame: F) {
         let Some(chunk) = self.stock.open.as_mut() else { return self.open(frame) };
+        self.helpers.dealt(&mut frame);
         chunk.frames.push(frame);
         if chunk.frames.is_full() {
             self.close();
@@ -75,11 +76,12 @@ impl<F: Frame> Dealing<'_, F> {
     }
 
     /// The same for the first of a chunk.
-    fn open(&mut self, frame: F) {
+    fn open(&mut self, mut frame: F) {
         let Some(mut chunk) = self.stock.idle.pop() else {
             self.late += 1;
-            return;
+            return self.helpers.late(frame, Dealt::Plain);
         };
+        self.helpers.dealt(&mut frame);
         chunk.frames.push(frame);
         self.stock.open = Some(chunk);
     }
@@ -89,7 +91,7 @@ impl<F: Frame> Dealing<'_, F> {
         self.close();
         if *self.waiting >= WAITING {
             self.late += 1;
-            return;
+            return self.helpers.late(frame, Dealt::Owners);
         }
         self.order.push_back(Next::Owners { flow: self.stock.id, port, round, frame });
         self.stock.tally.kept += 1;
@@ -101,10 +103,7 @@ impl<F: Frame> Dealing<'_, F> {
     /// be filled further: so chunks are as large as helpers are busy, and few packets are no reason
     /// to run out of chunks.
     pub fn close_for_idle(&mut self) {
-        let has_little = |helper: &u16| {
-            let helping = self.rings.help.get(usize::from(*helper)).and_then(Option::as_ref);
-            helping.is_some_and(|helping| helping.out() < FEW)
-        };
+        let has_little = |helper: &u16| self.helpers.out(*helper) < FEW;
         if self.stock.open.is_some() && self.stock.helpers.iter().any(has_little) {
             self.close();
         }
@@ -117,13 +116,11 @@ impl<F: Frame> Dealing<'_, F> {
         *under_way += 1;
         let frames = chunk.frames.len() as u64;
         for _ in 0..helpers.len() {
-            let helper = usize::from(helpers[*turn]);
+            let helper = helpers[*turn];
             *turn = (*turn + 1) % helpers.len();
-            let Some(Some(helping)) = self.rings.help.get_mut(helper) else { continue };
-            match helping.give(chunk) {
+            match self.helpers.give(helper, chunk) {
                 Ok(()) => {
-                    self.rings.to[helper].iter_mut().for_each(Sender::call);
-                    self.order.push_back(Next::Helper(helper as u16));
+                    self.order.push_back(Next::Helper(helper));
                     tally.dealt += frames;
                     return;
                 }
