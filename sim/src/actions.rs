@@ -34,6 +34,11 @@ pub(crate) enum Act {
     Route(usize, bool),
     /// A host answers or not.
     Silence(usize, bool),
+    /// A flow is spread over so many workers: that of a client's tuple, or one of those there are
+    /// by then.
+    Spread { flow: Option<Tuple>, pick: u32, outbound: bool, workers: u16 },
+    /// One of a worker's is spread no more.
+    GatherIn { worker: u16, pick: u32 },
 }
 
 /// An action and when it happens.
@@ -70,10 +75,20 @@ impl Actions {
         {
             act = other;
         }
+        let mut aside = Rng::of(&[universe.seed, 42, self.number.into()]);
+        if aside.chance(universe.spreading.orders) {
+            act = spread(universe, &mut aside);
+        }
         let lasts = self.at_us / 1000 + *rng.pick(&[3, 100, 1000, 4000, 20_000]);
         // Somebody must go on talking.
         let ends = rng.chance(900) || matches!(act, Act::Silence(..));
-        let until_ms = ends.then_some(lasts);
+        let until_ms = match act {
+            // Soon after it began it is known for what it is.
+            Act::Flow { token, .. } if universe.is_elephant(token) => {
+                Some(self.at_us / 1000 + *aside.pick(&[3, 8, 30, 100]))
+            }
+            _ => ends.then_some(lasts),
+        };
         Action { number: self.number - 1, at_us: self.at_us, act, until_ms }
     }
 }
@@ -92,9 +107,23 @@ impl Act {
             Self::Neighbour(node, on) => Self::Neighbour(node, !on),
             Self::Route(route, on) => Self::Route(route, !on),
             Self::Silence(node, on) => Self::Silence(node, !on),
+            Self::Flow { tuple, token, .. } if universe.is_elephant(token) => {
+                let (outbound, workers) = (token & 3 == 0, (token >> 2) as u16 % 5);
+                Self::Spread { flow: Some(tuple), pick: 0, outbound, workers }
+            }
             Self::Flow { .. } | Self::Misdirected { .. } | Self::Mac(_) => return None,
+            Self::Spread { .. } | Self::GatherIn { .. } => return None,
         })
     }
+}
+
+/// A flow is spread, or gathered in.
+fn spread(universe: &Universe, rng: &mut Rng) -> Act {
+    let pick = rng.next() as u32;
+    if rng.chance(100) {
+        return Act::GatherIn { worker: rng.below(universe.workers.into()) as u16, pick };
+    }
+    Act::Spread { flow: None, pick, outbound: rng.chance(300), workers: rng.below(5) as u16 }
 }
 
 fn flow(universe: &Universe, rng: &mut Rng) -> Act {

@@ -18,6 +18,9 @@ mod pieces;
 mod refuse;
 mod room;
 mod session;
+mod spread;
+
+pub(crate) use spread::Expected;
 
 use crate::frame::{Buffer, Kind};
 use crate::status::Snapshot;
@@ -31,6 +34,7 @@ use session::{Direction, Session, State};
 use sluice_director::Reason;
 use sluice_director::path::{Verdict, Waiting};
 use sluice_director::spec::Orphans;
+use std::collections::VecDeque;
 
 /// What is broken, in one sentence.
 pub(crate) type Violation = String;
@@ -134,6 +138,12 @@ pub(crate) struct Checker {
     scratch: Vec<u8>,
     /// Path MTUs of tunnels, by worker and far end.
     learned: FxHashMap<(u16, Addr), errors::Learned>,
+    /// The last frame that left of what arrives at a worker.
+    left: FxHashMap<Key, u64>,
+    /// What was dealt of that and has not come out.
+    away: FxHashMap<Key, VecDeque<u64>>,
+    /// By worker.
+    passed: Vec<spread::Passed>,
 }
 
 impl Checker {
@@ -162,6 +172,9 @@ impl Checker {
             pieces: pieces::Pieces::default(),
             scratch: Vec::new(),
             learned: FxHashMap::default(),
+            left: FxHashMap::default(),
+            away: FxHashMap::default(),
+            passed: vec![spread::Passed::default(); workers],
         }
     }
 

@@ -4,6 +4,7 @@
 //! the director made of it. Whoever is done with a frame gives it back to the pool; the pool knows
 //! how many it has given out, so a frame that gets lost in the director is noticed.
 
+use crate::check::Expected;
 use crate::errors::About;
 use crate::wire::{self, Packet, Place, Seen};
 use sluice_director::Frame;
@@ -65,6 +66,10 @@ pub(crate) struct Body {
     pub round: Round,
     /// Whether a worker ended its session so that it opens another.
     pub resumes: bool,
+    /// Its number among the frames that ports have received.
+    pub arrived: u64,
+    /// What it has to become, if it was dealt to a helper.
+    pub expected: Option<Box<Expected>>,
     /// Draws for its way through the network.
     pub luck: u64,
     bytes: [u8; CAPACITY],
@@ -222,6 +227,8 @@ impl Pool {
                 home: 0,
                 round: Round::default(),
                 resumes: false,
+                arrived: 0,
+                expected: None,
                 luck: 0,
                 bytes: [0; CAPACITY],
             }))
@@ -295,8 +302,9 @@ impl Pool {
     }
 
     /// Takes a frame back.
-    pub fn put(&mut self, frame: Buffer) {
+    pub fn put(&mut self, mut frame: Buffer) {
         self.out -= 1;
+        frame.expected = None;
         self.free.push(frame);
     }
 }

@@ -2,6 +2,8 @@
 //! frames that wait for neighbours. It does what `sluice-worker` does around a path, but in
 //! virtual time and in an order that the seed decides.
 
+mod spreading;
+
 use crate::check::{Checker, Scene, Violation};
 use crate::cut;
 use crate::frame::{Buffer, Pool};
@@ -13,10 +15,13 @@ use crate::trace::Trace;
 use crate::universe::Universe;
 use crate::wire::{Seen, from_ip, portless, read, read_error, read_piece};
 use sluice_director::counters::RealCounters;
+use sluice_director::dealing::Spreads;
 use sluice_director::fib::PortId;
 use sluice_director::path::{BURST, PagePolicy, Path, PathConfig, Round, Verdict, Waiting};
 use sluice_director::plan::{Plan, RealId, Retired, ServiceId};
 use sluice_director::{Frame, Reason, Time};
+use spreading::Away;
+pub(crate) use spreading::SpreadCounts;
 use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
 
@@ -42,6 +47,9 @@ pub(crate) struct Worker {
     held: VecDeque<Held>,
     /// Fragments that wait for their datagram's first.
     parked: Parked,
+    /// Flows that others help with, and what those have, by their numbers.
+    spreads: Spreads<Buffer>,
+    away: Vec<Away>,
 }
 
 /// What a machine needs while it works.
@@ -60,6 +68,11 @@ pub(crate) struct Machine {
     pub workers: Vec<Worker>,
     burst: Vec<Buffer>,
     rounds: Vec<Round>,
+    /// Frames that ports have received.
+    arrived: u64,
+    pub spread_counts: SpreadCounts,
+    /// Whether nobody is late any more.
+    pub hurries: bool,
 }
 
 impl Machine {
@@ -84,9 +97,13 @@ impl Machine {
                 rings: (0..universe.workers).map(|_| VecDeque::new()).collect(),
                 held: VecDeque::new(),
                 parked: Parked::default(),
+                spreads: Spreads::default(),
+                away: (0..universe.workers).map(|_| Away::default()).collect(),
             });
         }
-        Ok(Self { workers, burst: Vec::with_capacity(BURST), rounds: Vec::new() })
+        let (burst, rounds) = (Vec::with_capacity(BURST), Vec::new());
+        let (spread_counts, hurries) = (SpreadCounts::default(), false);
+        Ok(Self { workers, burst, rounds, arrived: 0, spread_counts, hurries })
     }
 
     /// A frame comes in; the port's hash decides whose it is.
@@ -105,7 +122,8 @@ impl Machine {
         let hash = Rng::of(&[universe.seed ^ b ^ e, a, c << 16 | f, d]).next();
         let worker = (hash % u64::from(universe.workers)) as usize;
         let port = usize::from(universe.links[frame.link].port);
-        frame.home = worker as u16;
+        self.arrived += 1;
+        (frame.home, frame.arrived) = (worker as u16, self.arrived);
         self.workers[worker].received[port].push_back(frame);
     }
 
@@ -171,7 +189,7 @@ impl Machine {
 
     /// A turn of one worker: a burst of each port and each ring. Whether there was anything.
     fn turn(&mut self, desk: &mut Desk<'_>, number: usize) -> Result<bool, Violation> {
-        let mut worked = false;
+        let mut worked = self.help(desk, number);
         let limit = desk.universe.burst;
         for port in 0..PORTS {
             let queue = &mut self.workers[number].received[port];
@@ -182,7 +200,7 @@ impl Machine {
             let mut burst = std::mem::take(&mut self.burst);
             let count = queue.len().min(limit);
             burst.extend(queue.drain(..count));
-            self.process(desk, (number, false), port, &mut burst)?;
+            self.process_dealt(desk, (number, false), port, &mut burst)?;
             self.burst = burst;
         }
         for sender in 0..self.workers.len() {
@@ -197,18 +215,32 @@ impl Machine {
                 let Some(frame) = ring.pop_front() else { break };
                 let by = usize::from(links[frame.link].port);
                 if let Some(before) = port.filter(|before| *before != by) {
-                    self.process(desk, (number, true), before, &mut burst)?;
+                    self.process_dealt(desk, (number, true), before, &mut burst)?;
                 }
                 port = Some(by);
                 burst.push(frame);
                 worked = true;
             }
             if let Some(port) = port {
-                self.process(desk, (number, true), port, &mut burst)?;
+                self.process_dealt(desk, (number, true), port, &mut burst)?;
             }
             self.burst = burst;
         }
-        Ok(worked)
+        Ok(worked | self.collect(desk, number)?)
+    }
+
+    /// Deals what is of spread flows, and runs the rest of a burst through a worker's path.
+    fn process_dealt(
+        &mut self,
+        desk: &mut Desk<'_>,
+        (number, handed): (usize, bool),
+        port: usize,
+        burst: &mut Vec<Buffer>,
+    ) -> Result<(), Violation> {
+        if !self.workers[number].spreads.is_empty() {
+            self.deal(desk, (number, handed), port, burst)?;
+        }
+        self.process(desk, (number, handed), port, burst)
     }
 
     /// Runs a burst, maybe one that another worker handed over, through a worker's path, and then
@@ -383,8 +415,12 @@ impl Machine {
         {
             let worker = &mut self.workers[number];
             let Some((_, snapshot)) = worker.coming.pop_front() else { break };
+            let place = (number as u16, &worker.snapshot.plan);
+            desk.checker.check_passed(desk.universe, place, &worker.path)?;
             worker.path.adopt(&snapshot.plan);
+            desk.checker.begin_passed(number as u16, &snapshot.plan, &worker.path);
             worker.snapshot = snapshot;
+            worker.spreads.renew();
             desk.trace.adopts(desk.now, number, worker.snapshot.epoch);
             self.release(desk, number)?;
         }
@@ -444,7 +480,10 @@ impl Machine {
     pub fn frames(&self) -> usize {
         let inside = |worker: &Worker| {
             let queues = worker.received.iter().chain(&worker.rings);
-            queues.map(VecDeque::len).sum::<usize>() + worker.held.len() + worker.parked.len()
+            queues.map(VecDeque::len).sum::<usize>()
+                + worker.held.len()
+                + worker.parked.len()
+                + worker.spread_frames()
         };
         self.workers.iter().map(inside).sum()
     }

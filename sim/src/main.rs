@@ -113,6 +113,10 @@ fn main() -> ExitCode {
                 total.sessions += outcome.sessions;
                 total.plans += outcome.plans;
                 total.virtual_ms += outcome.virtual_ms;
+                total.spread += outcome.spread;
+                for (sum, more) in total.dealt.iter_mut().zip(outcome.dealt) {
+                    *sum += more;
+                }
             }
             Err(failure) => {
                 report(&cli, &recipe, &failure);
@@ -127,6 +131,7 @@ fn main() -> ExitCode {
         let object = json!({
             "seeds": ran, "failed": failed, "packets": total.packets,
             "sessions": total.sessions, "plans": total.plans,
+            "spread_flows": total.spread, "spread_packets": total.dealt,
             "virtual_s": total.virtual_ms / 1000, "seconds": seconds, "packets_per_s": rate,
         });
         println!("{object}");
@@ -134,8 +139,11 @@ fn main() -> ExitCode {
         let Outcome { packets, sessions, plans, virtual_ms, .. } = total;
         println!(
             "{ran} seeds, {} failed; {packets} packets, {sessions} sessions, {plans} plans, \
+             {} flows spread with packets {:?}, \
              {} s of virtual time in {seconds:.1} s: {:.2} M packets/s",
             failed.len(),
+            total.spread,
+            total.dealt,
             virtual_ms / 1000,
             rate / 1e6,
         );

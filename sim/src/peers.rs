@@ -23,6 +23,8 @@ struct Exchange {
     sent: u32,
     left: u32,
     gap_ms: u64,
+    /// Datagrams at a time.
+    at_once: u32,
     rng: Rng,
 }
 
@@ -40,6 +42,8 @@ pub(crate) struct Peers {
     timeout_ms: u64,
     /// Whether datagrams may be longer than frames.
     large: bool,
+    /// Flows with very much traffic, of a thousand.
+    elephants: u32,
     conns: Vec<Conn>,
     by_tuple: FxHashMap<(u16, Tuple), u32>,
     exchanges: Vec<Exchange>,
@@ -53,11 +57,12 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    pub fn new(seed: u64, timeout_ms: u64, large: bool) -> Self {
+    pub fn new(seed: u64, timeout_ms: u64, large: bool, elephants: u32) -> Self {
         Self {
             seed,
             timeout_ms,
             large,
+            elephants,
             conns: Vec::with_capacity(1024),
             by_tuple: FxHashMap::with_capacity_and_hasher(1024, FxBuildHasher),
             exchanges: Vec::new(),
@@ -66,6 +71,16 @@ impl Peers {
             alarms: Vec::new(),
             opened: 0,
         }
+    }
+
+    /// The course of a connection, by its client's initial sequence number.
+    fn script(&self, token: u32) -> Script {
+        let script = Script::of(token, self.seed, self.timeout_ms);
+        if self.is_elephant(token) { script.with_much() } else { script }
+    }
+
+    fn is_elephant(&self, token: u32) -> bool {
+        crate::universe::is_elephant(self.seed, token, self.elephants)
     }
 
     /// Puts an end in place of what was there with its tuple.
@@ -88,7 +103,7 @@ impl Peers {
     /// A client opens a connection or begins an exchange of datagrams.
     pub fn start(&mut self, now: u64, node: usize, tuple: Tuple, token: u32) {
         if tuple.protocol == TCP {
-            let script = Script::of(token, self.seed, self.timeout_ms);
+            let script = self.script(token);
             let conn = Conn::client(tuple, node, token, script);
             let at = self.place(conn, tuple.reversed());
             self.conns[at as usize].open(now, &mut self.wishes);
@@ -103,7 +118,11 @@ impl Peers {
             _ => rng.below(4),
         };
         let left = *rng.pick(&[1, 1, 3, 10, 40, 40]);
-        let exchange = Exchange { node, tuple, token, sent: 0, left, gap_ms, rng };
+        let (left, gap_ms, at_once) = match self.is_elephant(token) {
+            true => (rng.range(100, 1500) as u32, 1, rng.range(1, 30) as u32),
+            false => (left, gap_ms, 1),
+        };
+        let exchange = Exchange { node, tuple, token, sent: 0, left, gap_ms, at_once, rng };
         let at = match self.free.pop() {
             Some(at) => {
                 self.exchanges[at as usize] = exchange;
@@ -114,7 +133,7 @@ impl Peers {
                 (self.exchanges.len() - 1) as u32
             }
         };
-        self.datagram(now, at);
+        self.datagrams(now, at);
     }
 
     /// Sees to it that an end is told the time when it wants.
@@ -129,7 +148,7 @@ impl Peers {
     /// It is time.
     pub fn ring(&mut self, now: u64, alarm: Alarm) {
         let at = match alarm {
-            Alarm::Exchange(at) => return self.datagram(now, at),
+            Alarm::Exchange(at) => return self.datagrams(now, at),
             Alarm::Conn(at) => at,
         };
         let conn = &mut self.conns[at as usize];
@@ -142,8 +161,19 @@ impl Peers {
         self.watch(at);
     }
 
-    /// The next datagram of an exchange.
-    fn datagram(&mut self, now: u64, at: u32) {
+    /// The next datagrams of an exchange.
+    fn datagrams(&mut self, now: u64, at: u32) {
+        for _ in 0..self.exchanges[at as usize].at_once {
+            self.datagram(at);
+            if self.exchanges[at as usize].left == 0 {
+                return self.free.push(at);
+            }
+        }
+        self.alarms.push((now + self.exchanges[at as usize].gap_ms, Alarm::Exchange(at)));
+    }
+
+    /// The next one.
+    fn datagram(&mut self, at: u32) {
         let exchange = &mut self.exchanges[at as usize];
         let rng = &mut exchange.rng;
         let len = *rng.pick(&[8, 30, 30, 60, 100, 100, 500, 1200]);
@@ -163,11 +193,6 @@ impl Peers {
         self.wishes.packets.push((exchange.node, packet));
         exchange.sent += 1;
         exchange.left -= 1;
-        if exchange.left == 0 {
-            self.free.push(at);
-        } else {
-            self.alarms.push((now + exchange.gap_ms, Alarm::Exchange(at)));
-        }
     }
 
     /// A packet arrived at a node, where `serves` says whether real servers are; `data` is its
@@ -186,7 +211,7 @@ impl Peers {
         let at = match self.by_tuple.get(&key).copied() {
             Some(at) if !(opens && self.conns[at as usize].yields_to(seq)) => at,
             _ if opens => {
-                let script = Script::of(seq, self.seed, self.timeout_ms);
+                let script = self.script(seq);
                 let conn = Conn::server(tuple.reversed(), node, seq, script);
                 let at = self.place(conn, tuple);
                 self.conns[at as usize].open(now, &mut self.wishes);

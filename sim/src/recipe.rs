@@ -40,11 +40,13 @@ pub enum Feature {
     Pieces,
     /// ICMP errors that arrive.
     Errors,
+    /// Flows that several workers process.
+    Spread,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Loss,
         Self::Duplicates,
         Self::Jitter,
@@ -61,6 +63,7 @@ impl Feature {
         Self::Protocols,
         Self::Pieces,
         Self::Errors,
+        Self::Spread,
     ];
 
     /// Its name on the command line.
@@ -82,6 +85,7 @@ impl Feature {
             Self::Protocols => "protocols",
             Self::Pieces => "pieces",
             Self::Errors => "errors",
+            Self::Spread => "spread",
         }
     }
 
@@ -124,6 +128,14 @@ pub enum Sabotage {
     Deaf,
     /// An ICMP error tells another MTU, or is about another packet.
     Error,
+    /// What a helper is done with leaves before what was dealt earlier.
+    Overtake,
+    /// Packets of a spread flow are counted twice.
+    CountTwice,
+    /// A packet is lost between a flow's owner and a helper, and not counted.
+    Mislay,
+    /// A spread flow is not frozen anew when routes or the plan have changed.
+    Stale,
 }
 
 /// A run.

@@ -43,6 +43,22 @@ impl Saboteur {
         self.strikes(Sabotage::Leak)
     }
 
+    pub fn overtakes(&self) -> bool {
+        self.what == Some(Sabotage::Overtake)
+    }
+
+    pub fn mislays(&mut self) -> bool {
+        self.strikes(Sabotage::Mislay)
+    }
+
+    pub fn counts_twice(&mut self) -> bool {
+        self.strikes(Sabotage::CountTwice)
+    }
+
+    pub fn is_stale(&self) -> bool {
+        self.what == Some(Sabotage::Stale)
+    }
+
     /// What a turn runs with.
     pub fn view<'a>(&'a mut self, snapshot: &'a Rc<Snapshot>) -> View<'a> {
         let mut used = snapshot;

@@ -1,8 +1,9 @@
 //! A run: the world's clock, its network, and everybody in it.
 
+mod acts;
 mod exception;
 
-use crate::actions::{Act, Action, Actions};
+use crate::actions::{Act, Actions};
 use crate::check::{Checker, Scene, Violation};
 use crate::frame::{Buffer, Pool};
 use crate::machine::{Desk, Machine};
@@ -58,6 +59,10 @@ pub struct Outcome {
     pub sessions: u64,
     /// Plans that were published.
     pub plans: u64,
+    /// Flows that were spread.
+    pub spread: u64,
+    /// Their packets: rewritten by helpers, by the owner, through the owner's path, and dropped.
+    pub dealt: [u64; 4],
     /// Virtual time that passed, in milliseconds.
     pub virtual_ms: u64,
     /// Actions that there were.
@@ -115,10 +120,19 @@ impl Sim {
         let snapshot = Rc::new(first.map_err(|error| error.to_string())?);
         let timeout_ms = 1000 * u64::from(universe.timeouts.tcp_established_s);
         let by_address = universe.nodes.iter().enumerate().map(|(at, node)| (node.address, at));
+        let (machine, mut checker) = (Machine::new(&universe, &snapshot)?, Checker::new(&universe));
+        for (number, worker) in machine.workers.iter().enumerate() {
+            checker.begin_passed(number as u16, &snapshot.plan, &worker.path);
+        }
         Ok(Self {
-            machine: Machine::new(&universe, &snapshot)?,
-            checker: Checker::new(&universe),
-            peers: Peers::new(universe.seed, timeout_ms.min(30_000), universe.network.pieces > 0),
+            machine,
+            checker,
+            peers: Peers::new(
+                universe.seed,
+                timeout_ms.min(30_000),
+                universe.network.pieces > 0,
+                universe.spreading.elephants,
+            ),
             wheel: Wheel::new(START_MS),
             pool: Pool::default(),
             actions: Actions::new(START_MS),
@@ -225,50 +239,6 @@ impl Sim {
                 return self.act(*act);
             }
         }
-        Ok(())
-    }
-
-    fn start(&mut self, action: &Action) -> Result<(), Violation> {
-        self.outcome.actions = action.number;
-        if !self.recipe.allows(action.number) {
-            return Ok(());
-        }
-        self.trace.action(self.now, action);
-        if let (Some(opposite), Some(until)) =
-            (action.act.opposite(&self.universe), action.until_ms)
-        {
-            self.wheel.put(until, Event::Undo(Box::new(opposite)));
-        }
-        self.act(action.act)
-    }
-
-    fn act(&mut self, act: Act) -> Result<(), Violation> {
-        let status = &mut self.status;
-        match act {
-            Act::Flow { node, tuple, token } => {
-                self.peers.start(self.now, node, tuple, token);
-                return Ok(());
-            }
-            Act::Misdirected { node, packet } => {
-                self.send(node, &packet);
-                return Ok(());
-            }
-            Act::Silence(node, on) => {
-                self.silent[node] = on;
-                return Ok(());
-            }
-            Act::Service(service, on) => status.services[service].set(on),
-            Act::Real(service, real, on) => status.services[service].reals[real].present = on,
-            Act::Weight(service, real, weight) => {
-                status.services[service].reals[real].weight = weight;
-            }
-            Act::Down(service, real, on) => status.services[service].reals[real].down = on,
-            Act::Local(pool, address, on) => status.locals[pool][address] = on,
-            Act::Neighbour(node, on) => status.known[node] = on,
-            Act::Mac(node) => status.macs[node] = status.macs[node].wrapping_add(1),
-            Act::Route(route, on) => status.routes[route] = on,
-        }
-        self.changed = true;
         Ok(())
     }
 
@@ -459,6 +429,8 @@ impl Sim {
                 agreed: self.machine.agree(),
             };
             self.checker.audit(scene, &worker.path)?;
+            let place = (number as u16, &worker.snapshot.plan);
+            self.checker.check_passed(&self.universe, place, &worker.path)?;
         }
         Ok(())
     }
@@ -466,32 +438,42 @@ impl Sim {
     /// Nobody sends any more: what is left must go by itself.
     fn end(&mut self) -> Result<(), Violation> {
         self.audit()?;
-        for event in self.wheel.drain() {
-            if let Event::Arrive(frame) | Event::Deliver(frame) = event {
-                self.flying -= 1;
-                self.pool.put(frame);
-            }
+        // What helpers still have comes back, and may yet open sessions.
+        self.machine.hurries = true;
+        for _ in 0..20 {
+            self.now += 1;
+            self.work()?;
         }
+        self.checker.all_came_out()?;
+        self.ground();
         let longest = 1000 * 900 + 1;
         self.now += longest;
         let until = self.now + 5000;
         while self.now < until {
             self.now += IDLE_MS;
             self.work()?;
-            for event in self.wheel.drain() {
-                if let Event::Arrive(frame) | Event::Deliver(frame) = event {
-                    self.flying -= 1;
-                    self.pool.put(frame);
-                }
-            }
+            self.ground();
         }
         self.audit()?;
         self.outcome.sessions = self.checker.tally.iter().map(|tally| tally.created).sum();
+        let counts = self.machine.spread_counts;
+        self.outcome.spread = counts.flows;
+        self.outcome.dealt = [counts.dealt, counts.own, counts.kept, counts.late];
         self.outcome.virtual_ms = self.now - START_MS;
         let left: u32 = self.machine.workers.iter().map(|w| w.path.live_sessions()).sum();
         match (left, self.pool.out) {
             (0, 0) => Ok(()),
             (sessions, frames) => Err(format!("{sessions} sessions and {frames} frames are left")),
+        }
+    }
+
+    /// Takes what is under way out of the network.
+    fn ground(&mut self) {
+        for event in self.wheel.drain() {
+            if let Event::Arrive(frame) | Event::Deliver(frame) = event {
+                self.flying -= 1;
+                self.pool.put(frame);
+            }
         }
     }
 }

@@ -3,6 +3,8 @@
 
 mod trouble;
 
+pub(crate) use trouble::{Spreading, is_elephant};
+
 use crate::recipe::{Feature, Recipe};
 use crate::rng::Rng;
 use crate::wire::{Addr, SCTP, TCP, UDP, is_v4, to_ip, v4};
@@ -212,6 +214,7 @@ pub(crate) struct Universe {
     pub client_ports: u16,
     /// Datagrams in pieces that a worker follows.
     pub fragments: u32,
+    pub spreading: Spreading,
 }
 
 /// Networks with hosts: prefix, and bits of the 128. The documentation's IPv6 prefix begins all.
@@ -256,6 +259,7 @@ impl Universe {
             burst: *rng.pick(&[1, 7, 32, 64, 64, 64]),
             client_ports: *rng.pick(&[3, 50, 2000, 20_000]),
             fragments: 4096,
+            spreading: trouble::spreading(recipe),
         };
         let families: &[usize] = [&[0][..], &[0], &[1], &[0, 1]][rng.below(4) as usize];
         universe.tick_ms = trouble::tick(recipe, universe.gap_us);
@@ -276,6 +280,11 @@ impl Universe {
     fn add(&mut self, address: Addr, link: usize, gateway: Option<usize>) -> usize {
         self.nodes.push(Node { address, link, gateway, client: false });
         self.nodes.len() - 1
+    }
+
+    /// Whether a flow with this token has very much traffic.
+    pub fn is_elephant(&self, token: u32) -> bool {
+        is_elephant(self.seed, token, self.spreading.elephants)
     }
 
     /// Whether any real server is reached like this.
@@ -411,9 +420,9 @@ impl Universe {
             on_removed: *rng.pick(&rules),
             on_down: *rng.pick(&rules),
             one_packet: protocol == UDP && rng.chance(200),
-            persistence: rng.chance(150).then(|| persistence(rng, vip)),
+            persistence: rng.chance(150).then(|| trouble::persistence(rng, vip)),
             idle_s: *rng.pick(&[0, 0, 0, 2, 30, 600]),
-            limits: limits(rng),
+            limits: trouble::limits(rng),
             reals,
         })
     }
@@ -479,19 +488,4 @@ fn links(rng: &mut Rng, recipe: &Recipe) -> Vec<Link> {
         place(back, second, mtu, [BACK[0].0, BACK[2].0]),
         place(back, 8, 1500, [BACK[1].0, BACK[3].0]),
     ]
-}
-
-fn persistence(rng: &mut Rng, vip: Addr) -> Persistence {
-    let prefixes = if is_v4(vip) { [32, 28, 24] } else { [128, 124, 64] };
-    Persistence { timeout_s: *rng.pick(&[1, 5, 300]), prefix: *rng.pick(&prefixes) }
-}
-
-fn limits(rng: &mut Rng) -> Limits {
-    let mut some = |few: &[u32]| if rng.chance(80) { *rng.pick(few) } else { 0 };
-    Limits {
-        sessions: some(&[5, 40, 300]),
-        new_per_s: some(&[3, 50, 500]),
-        upper: some(&[4, 20, 100]),
-        slow_start_s: some(&[1, 10]),
-    }
 }

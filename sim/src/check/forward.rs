@@ -86,6 +86,10 @@ impl Checker {
         let mtu = self.path_mtu(scene, &session, direction, mtu);
         check_way(scene, &seen, (to, mtu.min(across_mtu(&frame.packet, &seen))), way)?;
         frame.seen = seen;
+        self.count_passed(scene, frame, (&session, direction));
+        if matches!(way, Way::Sent(_)) {
+            self.leaves(scene.worker, frame)?;
+        }
         let packet = frame.packet;
         if frame.place.is_some() {
             self.pieces.went = Some((session, direction));
@@ -95,7 +99,13 @@ impl Checker {
     }
 
     /// A packet of a session passed.
-    fn pass(&mut self, scene: Scene<'_>, id: u32, direction: Direction, packet: &Packet) {
+    pub(super) fn pass(
+        &mut self,
+        scene: Scene<'_>,
+        id: u32,
+        direction: Direction,
+        packet: &Packet,
+    ) {
         let session = &mut self.sessions[id as usize];
         if session.vacant {
             session.seen_ms = scene.now;
@@ -238,7 +248,7 @@ impl Checker {
     }
 
     /// Whether a frame is, bit by bit, what its sender meant but for what must change.
-    fn compare(
+    pub(super) fn compare(
         &mut self,
         scene: Scene<'_>,
         (frame, bytes): (&Buffer, &[u8]),

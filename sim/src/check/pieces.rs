@@ -248,6 +248,7 @@ impl Checker {
         }
         let mtu = self.path_mtu(scene, session, direction, across_mtu(&plain, &piece.seen));
         check_way(scene, &piece.seen, (to, mtu), way)?;
+        self.count_passed(scene, frame, (session, direction));
         frame.seen = Seen { right: true, ..piece.seen };
         Ok(())
     }

@@ -95,6 +95,8 @@ pub(crate) struct Session {
     /// Of SCTP the tag that packets of each direction carry.
     tags: [Option<u32>; 2],
     pub seen_ms: u64,
+    /// That passed.
+    pub packets: u64,
 }
 
 impl Session {
@@ -117,6 +119,7 @@ impl Session {
                 _ => [None, Some(packet.ack)],
             },
             seen_ms: 0,
+            packets: 0,
         }
     }
 
@@ -159,6 +162,7 @@ impl Session {
         packet: &Packet,
     ) -> bool {
         self.seen_ms = now;
+        self.packets += 1;
         if matches!(self.state, State::Udp | State::OnePacket | State::Other) {
             return false;
         }

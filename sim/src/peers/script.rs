@@ -86,4 +86,10 @@ impl Script {
             close,
         }
     }
+
+    /// The same with answers of many segments, many of them in flight.
+    pub fn with_much(self) -> Self {
+        let response = 20_000 + 37 * self.request + 11 * self.response;
+        Self { rounds: self.rounds.min(4), response, think_ms: 1, window: 12_000, ..self }
+    }
 }

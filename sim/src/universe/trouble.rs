@@ -1,10 +1,25 @@
 //! What a world's network does to packets, how long its director keeps silent sessions, and how
 //! much comes at a time.
 
-use super::Network;
+use super::{Limits, Network};
 use crate::recipe::{Feature, Recipe};
 use crate::rng::Rng;
-use sluice_director::spec::Timeouts;
+use crate::wire::{Addr, is_v4};
+use sluice_director::spec::{Persistence, Timeouts};
+
+/// Flows that several workers process; all in a thousand.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spreading {
+    /// Of actions: to spread one, or to gather one in.
+    pub orders: u32,
+    /// Of new flows: with very much traffic.
+    pub elephants: u32,
+    /// Of times: when a worker does not help; and how long such a time is.
+    pub late: u32,
+    pub late_ms: u64,
+    /// Of times: when somebody looks at a worker's packets.
+    pub watched: u32,
+}
 
 pub(super) fn network(rng: &mut Rng, recipe: &Recipe) -> Network {
     let mut when = |feature, values: &[u32]| {
@@ -49,4 +64,38 @@ pub(super) fn tick(recipe: &Recipe, gap_us: u64) -> u64 {
         500.. => &[1, 8, 8, 16],
         _ => &[1, 2, 4, 4],
     })
+}
+
+pub(super) fn persistence(rng: &mut Rng, vip: Addr) -> Persistence {
+    let prefixes = if is_v4(vip) { [32, 28, 24] } else { [128, 124, 64] };
+    Persistence { timeout_s: *rng.pick(&[1, 5, 300]), prefix: *rng.pick(&prefixes) }
+}
+
+pub(super) fn limits(rng: &mut Rng) -> Limits {
+    let mut some = |few: &[u32]| if rng.chance(80) { *rng.pick(few) } else { 0 };
+    Limits {
+        sessions: some(&[5, 40, 300]),
+        new_per_s: some(&[3, 50, 500]),
+        upper: some(&[4, 20, 100]),
+        slow_start_s: some(&[1, 10]),
+    }
+}
+
+/// How often flows are spread, and how many of them are elephants.
+pub(super) fn spreading(recipe: &Recipe) -> Spreading {
+    let mut rng = Rng::of(&[recipe.seed, 41]);
+    let mut some = |often: &[u32]| *rng.pick(often);
+    let drawn = Spreading {
+        orders: some(&[0, 20, 100, 300]),
+        elephants: some(&[5, 20, 60]),
+        late: some(&[0, 100, 500, 900]),
+        late_ms: some(&[16, 64]).into(),
+        watched: some(&[0, 0, 0, 100]),
+    };
+    if recipe.has(Feature::Spread) { drawn } else { Spreading::default() }
+}
+
+/// Whether a flow with this token has very much traffic.
+pub(crate) fn is_elephant(seed: u64, token: u32, elephants: u32) -> bool {
+    Rng::of(&[seed, 46, token.into()]).chance(elephants)
 }
