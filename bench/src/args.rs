@@ -19,7 +19,9 @@ pub use mix::{Mix, SETTLED_S as MIX_SETTLED_S};
 pub use rfc2544::{Directions, Rfc2544};
 use sluice_director::path::BURST;
 use sluice_director::spec::Scheduling;
-pub use suite::{Arrivals, Churn, Conditions, Elephant, Latency, Memory, Plot, Scaling, word};
+pub use suite::{
+    Arrivals, Churn, Conditions, Elephant, Latency, Memory, Plot, Scaling, Stage, word,
+};
 
 /// How fast the director is.
 #[derive(Debug, Parser)]

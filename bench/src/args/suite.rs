@@ -81,8 +81,37 @@ pub struct Elephant {
     #[arg(long, value_delimiter = ',', default_value = "64,512,1500",
           value_parser = clap::value_parser!(u16).range(64..=1500))]
     pub size: Vec<u16>,
+    /// With --spread: what carries packets to helpers and back in order: the director's own rings,
+    /// or DPDK's event_sw with an event for each packet, or for each chunk of 32
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Stage::Own])]
+    pub stage: Vec<Stage>,
     #[command(flatten)]
     pub turns: Turns,
+}
+
+/// What carries the packets of a spread flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stage {
+    /// The director's own rings.
+    #[value(name = "own")]
+    Own,
+    /// DPDK's scheduler in software, an event a packet.
+    #[value(name = "event_sw")]
+    EventSw,
+    /// The same, an event for a chunk.
+    #[value(name = "event_sw_chunks")]
+    EventSwChunks,
+}
+
+impl Stage {
+    /// Its word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Own => "own",
+            Self::EventSw => "event_sw",
+            Self::EventSwChunks => "event_sw_chunks",
+        }
+    }
 }
 
 #[derive(Clone, Debug, Args)]

@@ -316,6 +316,18 @@ unsafe extern "C" {
     pub fn sluice_flow_hits(port: u16, handle: *mut c_void, hits: *mut u64) -> c_int;
     pub fn sluice_flow_flush(port: u16) -> c_int;
 
+    pub fn sluice_event_open(
+        name: *const c_char,
+        helpers: u16,
+        device: *mut u8,
+        service: *mut u32,
+    ) -> c_int;
+    pub fn sluice_event_close(device: u8);
+    pub fn sluice_event_schedule(service: u32) -> c_int;
+    pub fn sluice_event_deal(device: u8, payloads: *const u64, count: u16) -> u16;
+    pub fn sluice_event_take(device: u8, helper: u16, payloads: *mut u64, count: u16) -> u16;
+    pub fn sluice_event_give(device: u8, helper: u16, payloads: *const u64, count: u16) -> u16;
+
     pub fn sluice_tsc() -> u64;
     pub fn sluice_tsc_hz() -> u64;
 }

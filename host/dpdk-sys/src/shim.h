@@ -212,6 +212,26 @@ int sluice_flow_hits(uint16_t port, void *handle, uint64_t *hits);
 /* Takes all rules away; all handles are dead. */
 int sluice_flow_flush(uint16_t port);
 
+/* An ordered stage of event_sw: what is dealt goes to helpers by turns, and what they give back is
+ * collected in the order in which it was dealt. The functions are for the thread that started the
+ * environment layer, or one that is registered, and each port's for one thread at a time.
+ */
+#define SLUICE_EVENT_DROPPED UINT64_MAX
+
+/* `name` is event_sw with a number that is not in use. */
+int sluice_event_open(const char *name, uint16_t helpers, uint8_t *device, uint32_t *service);
+void sluice_event_close(uint8_t device);
+/* Lets the scheduler work once. */
+int sluice_event_schedule(uint32_t service);
+/* At most 64 at a time; these return how many. Helper `helpers` is who collects: what it takes is
+ * over with its next call. What a helper takes it gives back in the same order, all of it, dropped
+ * or not, before it takes more.
+ */
+uint16_t sluice_event_deal(uint8_t device, const uint64_t *payloads, uint16_t count);
+uint16_t sluice_event_take(uint8_t device, uint16_t helper, uint64_t *payloads, uint16_t count);
+uint16_t sluice_event_give(uint8_t device, uint16_t helper, const uint64_t *payloads,
+			   uint16_t count);
+
 /* The time stamp counter, and how fast it runs (known after sluice_eal_init). */
 uint64_t sluice_tsc(void);
 uint64_t sluice_tsc_hz(void);
