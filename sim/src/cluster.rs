@@ -9,6 +9,7 @@ mod records;
 mod script;
 mod site;
 mod small;
+mod spread;
 mod traffic;
 mod trouble;
 mod world;
@@ -89,6 +90,8 @@ pub struct Outcome {
     pub younger: u64,
     /// Sessions that a director kept although it had been told of their end.
     pub ghosts: u64,
+    /// Packets of spread flows that helpers rewrote.
+    pub dealt: u64,
     /// Datagrams between directors.
     pub datagrams: u64,
     /// Virtual time that passed, in milliseconds.
@@ -105,6 +108,7 @@ impl Outcome {
         self.went_on += other.went_on;
         self.younger += other.younger;
         self.ghosts += other.ghosts;
+        self.dealt += other.dealt;
         self.datagrams += other.datagrams;
         self.virtual_ms += other.virtual_ms;
     }

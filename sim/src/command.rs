@@ -111,12 +111,12 @@ impl Cluster {
 
     fn tell(&self, total: &Total, ran: u64, seconds: f64) {
         let Outcome { steps, packets, connections, failovers, went_on, .. } = total.outcome;
-        let Outcome { younger, ghosts, datagrams, virtual_ms, .. } = total.outcome;
+        let Outcome { younger, ghosts, dealt, datagrams, virtual_ms, .. } = total.outcome;
         if self.json {
             let object = json!({
                 "seeds": ran, "failed": total.failed, "steps": steps, "packets": packets,
                 "connections": connections, "failovers": failovers, "went_on": went_on,
-                "younger": younger, "ghosts": ghosts, "datagrams": datagrams,
+                "younger": younger, "ghosts": ghosts, "dealt": dealt, "datagrams": datagrams,
                 "virtual_s": virtual_ms / 1000, "seconds": seconds,
             });
             println!("{object}");
@@ -125,8 +125,8 @@ impl Cluster {
         println!(
             "{ran} seeds, {} failed; {steps} steps, {packets} packets, {connections} connections, \
              {failovers} failovers, {went_on} packets went on elsewhere, {younger} connections \
-             lost as younger than the lag, {ghosts} ghosts, {datagrams} datagrams, {} s of \
-             virtual time in {seconds:.1} s",
+             lost as younger than the lag, {ghosts} ghosts, {dealt} packets dealt, \
+             {datagrams} datagrams, {} s of virtual time in {seconds:.1} s",
             total.failed.len(),
             virtual_ms / 1000,
         );

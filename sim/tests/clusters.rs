@@ -43,6 +43,7 @@ fn clusters_hold() {
     assert!(failures.is_empty(), "{} of {} clusters fail", failures.len(), seeds());
     // What is judged does happen.
     assert!(total.failovers > seeds() && total.went_on > 10 * seeds(), "{total:?}");
+    assert!(total.dealt > 50 * seeds(), "{total:?}");
     assert!(total.younger < total.connections / 2, "{total:?}");
 }
 

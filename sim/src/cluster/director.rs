@@ -4,14 +4,16 @@
 use super::Recipe;
 use super::records::{self, Reals};
 use super::site::{BACK, BACK_MAC, FRONT, FRONT_MAC, Lacks, Site};
+use super::spread::{Dealt, SpreadFlows};
 use crate::frame::{Buffer, Pool};
 use crate::rng::Rng;
-use crate::wire::{Packet, Seen, read};
+use crate::wire::{Packet, Seen, read, to_ip};
 use sluice_director::Time;
-use sluice_director::counters::RealCounters;
+use sluice_director::counters::{Direction, RealCounters};
 use sluice_director::fib::Fib;
 use sluice_director::path::{
-    Change, Imported, Importer, Imports, Owners, PagePolicy, Path, PathConfig, Round, Verdict, View,
+    Change, FlowName, Imported, Importer, Imports, Owners, PagePolicy, Path, PathConfig, Round,
+    Verdict, View,
 };
 use sluice_director::plan::{Plan, Resolver, Retired};
 use sluice_sync::record::{Real, Session};
@@ -29,6 +31,8 @@ pub(super) const SOCKET: usize = 256;
 pub(super) struct Director {
     number: usize,
     paths: Vec<Path>,
+    /// What its workers spread.
+    flows: Vec<SpreadFlows>,
     plan: Plan,
     fib: Fib,
     resolver: Resolver,
@@ -96,6 +100,7 @@ impl Director {
         Ok(Self {
             number,
             paths: paths.collect::<Result<_, String>>()?,
+            flows: (0..workers).map(|_| SpreadFlows::default()).collect(),
             fib: site.fib(&plan, None),
             resolver: Resolver::new(&plan),
             reals: Reals::of(&plan),
@@ -133,6 +138,7 @@ impl Director {
         self.fib = site.fib(&self.plan, Some(&self.fib));
         (self.resolver, self.reals) = (Resolver::new(&self.plan), Reals::of(&self.plan));
         self.paths.iter_mut().for_each(|path| path.adopt(&self.plan));
+        self.flows.iter_mut().for_each(SpreadFlows::renew);
         Ok(())
     }
 
@@ -155,9 +161,20 @@ impl Director {
         let mut verdict = [Verdict::Wait];
         for _ in 0..=self.paths.len() + 4 {
             let view = View { plan: &self.plan, fib: &self.fib };
+            let (path, flows) = (&mut self.paths[at], &mut self.flows[at]);
+            match flows.pass((path, view), (time, port), (frame, &rounds))? {
+                Dealt::Stays(same) => frame = same,
+                Dealt::Leaves(port, same) => {
+                    (frame, verdict) = (same, [Verdict::Tx(port)]);
+                    break;
+                }
+            }
             let frames = std::slice::from_mut::<Buffer>(&mut frame);
             self.paths[at].turn_handed(view, time, port, (frames, &rounds), &mut verdict);
-            let Verdict::HandOff(to) = verdict[0] else { break };
+            let Verdict::HandOff(to) = verdict[0] else {
+                self.spread(at, packet, front, time);
+                break;
+            };
             rounds = vec![self.paths[at].round(0)];
             at = usize::from(to);
         }
@@ -177,6 +194,26 @@ impl Director {
         };
         pool.put(frame);
         Ok(fate)
+    }
+
+    /// Perhaps spreads a flow that a client's packet is of.
+    fn spread(&mut self, worker: usize, packet: &Packet, front: bool, now: Time) {
+        let tuple = packet.tuple;
+        let mut rng = Rng::of(&[self.spread, 7, now.0, u64::from(packet.seq)]);
+        if !front || !rng.chance(300) {
+            return;
+        }
+        let client = (to_ip(tuple.src), tuple.sport);
+        let virtual_ = (to_ip(tuple.dst), tuple.dport);
+        let (protocol, direction) = (tuple.protocol, Direction::Inbound);
+        let flow = FlowName { protocol, client, virtual_, direction };
+        let view = View { plan: &self.plan, fib: &self.fib };
+        self.flows[worker].begin((&self.paths[worker], view), now, (flow, rng.chance(600)));
+    }
+
+    /// Packets of spread flows that helpers rewrote.
+    pub fn dealt(&self) -> u64 {
+        self.flows.iter().map(|flows| flows.dealt).sum()
     }
 
     /// A datagram of a peer comes in.

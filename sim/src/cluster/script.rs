@@ -401,6 +401,8 @@ impl World {
         }
         self.outcome.virtual_ms = self.now;
         self.outcome.datagrams = self.links.carried;
+        let directors = self.places.iter().filter_map(|place| place.director.as_ref());
+        self.outcome.dealt += directors.map(Director::dealt).sum::<u64>();
         Ok(())
     }
 }

@@ -32,7 +32,8 @@ impl World {
         }
         self.note(|| format!("kill {number} for {span} ms"));
         self.settle();
-        self.places[number].director = None;
+        let killed = self.places[number].director.take();
+        self.outcome.dealt += killed.map_or(0, |director| director.dealt());
         self.flows.iter_mut().for_each(|flow| flow.knowledge.forget(number));
         self.graves.iter_mut().for_each(|flow| flow.knowledge.forget(number));
         self.judge.set_runs(number, false, self.now);
