@@ -20,7 +20,7 @@ pub use rfc2544::{Directions, Rfc2544};
 use sluice_director::path::BURST;
 use sluice_director::spec::Scheduling;
 pub use suite::{
-    Arrivals, Churn, Conditions, Elephant, Latency, Memory, Plot, Scaling, Stage, word,
+    Arrivals, Churn, Conditions, Elephant, Latency, Memory, Plot, Scaling, Stage, Work, word,
 };
 
 /// How fast the director is.

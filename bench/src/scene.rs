@@ -281,8 +281,18 @@ const fn weight(number: u16) -> u16 {
 
 /// What the workers run against.
 pub fn snapshot(args: &Throughput, timeouts: Timeouts) -> Result<Arc<Published>, BenchError> {
+    snapshot_with(args, timeouts, |_| {})
+}
+
+/// The same with a configuration that was changed.
+pub fn snapshot_with(
+    args: &Throughput,
+    timeouts: Timeouts,
+    change: impl FnOnce(&mut Spec),
+) -> Result<Arc<Published>, BenchError> {
     let scene = Scene::new(args);
-    let spec = scene.spec(args, timeouts);
+    let mut spec = scene.spec(args, timeouts);
+    change(&mut spec);
     let plan = Plan::compile(&spec, None, &Retired::default()).map_err(BenchError::Plan)?;
     let fib = scene.fib(&plan);
     let snapshot = Snapshot { plan: Arc::new(plan), fib: Arc::new(fib) };

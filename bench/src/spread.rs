@@ -8,7 +8,7 @@
 mod events;
 mod flow;
 
-use crate::args::{Elephant, Family, Mode, Stage, Throughput};
+use crate::args::{Elephant, Family, Mode, Stage, Throughput, Work};
 use crate::clock::{ticks, ticks_per_s};
 use crate::error::BenchError;
 use crate::machine::Machine;
@@ -60,7 +60,7 @@ impl Cycles {
 }
 
 struct Row {
-    work: Mode,
+    work: Work,
     size: u16,
     stage: Stage,
     cycles: Cycles,
@@ -99,22 +99,28 @@ pub fn run(args: &Elephant) -> Result<Report, BenchError> {
 /// Measures the stages with one work and size.
 fn measure(
     args: &Elephant,
-    (work, size): (Mode, u16),
+    (work, size): (Work, u16),
     eal: Option<&Eal>,
 ) -> Result<Vec<Row>, BenchError> {
-    if !matches!(work, Mode::Fnat | Mode::Nat | Mode::Dr | Mode::Ipip) {
-        return Err(BenchError::Usage(format!("--work: {} is not spread", work.name())));
-    }
-    let usual = Throughput::usual(work, Family::V4, &args.turns.conditions);
+    let usual = Throughput::usual(work.like(), Family::V4, &args.turns.conditions);
     let usual = Throughput { reals: 1, ..usual };
-    let (published, scene) = (scene::snapshot(&usual, Timeouts::default())?, Scene::new(&usual));
-    let mut pair = Pair::new((args, &published), (&scene, work, size))?;
+    let published = scene::snapshot_with(&usual, Timeouts::default(), |spec| {
+        for service in &mut spec.services {
+            service.mode = work.mode();
+            service.tunnel.checksum = matches!(work, Work::Gue | Work::Gre).then_some(true);
+        }
+    })?;
+    let scene = Scene::new(&usual);
+    let mut pair = Pair::new((args, &published), (&scene, work.like(), size))?;
     let mut events = Vec::new();
     let helpers = args.spread.iter().copied().max().unwrap_or(1).min(HELPERS);
     for (stage, grain) in [(Stage::EventSw, 1), (Stage::EventSwChunks, CHUNK)] {
         if let Some(eal) = eal.filter(|_| args.stage.contains(&stage)) {
             let through = (eal, helpers, grain);
-            events.push((stage, Events::new((args, &published), (&scene, work, size), through)?));
+            events.push((
+                stage,
+                Events::new((args, &published), (&scene, work.like(), size), through)?,
+            ));
         }
     }
     let mut runs: Vec<(Stage, Steps<Vec<f64>>)> =
@@ -244,7 +250,7 @@ impl Report {
                 json!({"helpers": helpers, "mpps_if_apart": apart, "mpps": together})
             };
             json!({
-                "work": row.work.name(), "size": row.size, "stage": row.stage.name(),
+                "work": row.work.mode().name(), "size": row.size, "stage": row.stage.name(),
                 "ordinary_cycles": round(ordinary), "deal_cycles": round(deal),
                 "schedule_cycles": round(schedule),
                 "rewrite_cycles": round(rewrite), "collect_cycles": round(collect),
@@ -271,7 +277,7 @@ impl Report {
             let Cycles { ordinary, steps } = row.cycles;
             for helpers in &self.args.spread {
                 let [apart, together] = row.cycles.models(*helpers);
-                let mut line = vec![row.work.name().to_owned(), row.size.to_string()];
+                let mut line = vec![row.work.mode().name().to_owned(), row.size.to_string()];
                 line.extend([row.stage.name().to_owned(), one(ordinary)]);
                 line.extend(steps.map(one));
                 line.push(helpers.to_string());

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use sluice_director::family::{Ipv4, Ipv6};
 use sluice_director::path::BURST;
 use sluice_director::session::SessionOf;
-use sluice_director::spec::Scheduling;
+use sluice_director::spec::{self, Scheduling};
 use std::path::PathBuf;
 
 /// What every one of them takes.
@@ -74,9 +74,9 @@ pub struct Elephant {
     #[arg(long, value_name = "HELPERS", value_delimiter = ',',
           value_parser = clap::value_parser!(u16).range(1..=64))]
     pub spread: Vec<u16>,
-    /// With --spread: forwarding modes; fnat, nat, dr or ipip
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Mode::Fnat, Mode::Ipip])]
-    pub work: Vec<Mode>,
+    /// With --spread: forwarding modes; gue and gre with a checksum over the packet inside
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Work::Fnat, Work::Ipip])]
+    pub work: Vec<Work>,
     /// With --spread: bytes of the frames, frame check sequence included
     #[arg(long, value_delimiter = ',', default_value = "64,512,1500",
           value_parser = clap::value_parser!(u16).range(64..=1500))]
@@ -87,6 +87,47 @@ pub struct Elephant {
     pub stage: Vec<Stage>,
     #[command(flatten)]
     pub turns: Turns,
+}
+
+/// How the packets of a spread flow are forwarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Work {
+    /// Full NAT
+    Fnat,
+    /// Destination NAT
+    Nat,
+    /// Direct routing
+    Dr,
+    /// IP in IP
+    Ipip,
+    /// GUE with the checksum of the outer UDP datagram
+    Gue,
+    /// GRE with its checksum
+    Gre,
+}
+
+impl Work {
+    /// The mode that the rest of the scene is as with.
+    pub const fn like(self) -> Mode {
+        match self {
+            Self::Fnat => Mode::Fnat,
+            Self::Nat => Mode::Nat,
+            Self::Dr => Mode::Dr,
+            Self::Ipip | Self::Gue | Self::Gre => Mode::Ipip,
+        }
+    }
+
+    /// The mode of the configuration.
+    pub const fn mode(self) -> spec::Mode {
+        match self {
+            Self::Fnat => spec::Mode::Fnat,
+            Self::Nat => spec::Mode::Nat,
+            Self::Dr => spec::Mode::Dr,
+            Self::Ipip => spec::Mode::Ipip,
+            Self::Gue => spec::Mode::Gue,
+            Self::Gre => spec::Mode::Gre,
+        }
+    }
 }
 
 /// What carries the packets of a spread flow.

@@ -129,6 +129,7 @@ pub(super) trait Bed {
             let all = frames.len() / BURST * BURST;
             let mut rest = frames.split_off(all);
             self.flow().write(&mut frames, 0);
+            let length = frames.first().map_or(0, |frame| frame.bytes().len());
             let mut waiting = frames.into_iter();
             for _ in 0..all / BURST {
                 // Only what one turn takes: the next one of the owner is to collect, not to deal.
@@ -138,7 +139,7 @@ pub(super) trait Bed {
                 }
             }
             let mut came = self.sent(BACK);
-            let in_order = (0..).zip(&came).all(|(at, frame)| number(frame) == Some(at));
+            let in_order = (0..).zip(&came).all(|(at, frame)| number(frame, length) == Some(at));
             if came.len() != all || !in_order {
                 return Err(lost("spreading the flow", all, came.len()));
             }
@@ -149,9 +150,9 @@ pub(super) trait Bed {
     }
 }
 
-/// The number that a frame carries, behind an outer header if there is one.
-fn number(frame: &MemFrame) -> Option<u32> {
+/// The number that a frame carries which had this length: behind what was put before it.
+fn number(frame: &MemFrame, length: usize) -> Option<u32> {
     let bytes = frame.bytes();
-    let at = if bytes.get(23) == Some(&4) { 62 } else { 42 };
+    let at = 42 + bytes.len().checked_sub(length)?;
     bytes.get(at..).and_then(|it| it.first_chunk().copied()).map(u32::from_be_bytes)
 }
