@@ -255,7 +255,8 @@ fn start_director(
     Ok(Stand::Director { director, local })
 }
 
-/// The director's configuration, as in `README.md`: what it does not say stays as it is by itself.
+/// The director's configuration, as in `README.md`: what it does not say stays as it is by itself,
+/// but that the kernel has its addresses as soon as it ends (`hold_s`). Others need them then.
 fn config(contender: Contender, bed: &Bed, local: &str, mtu: Option<u16>) -> String {
     let mode = match contender {
         Contender::SluiceNat | Contender::SluiceNatPacket => Mode::Nat,
@@ -264,7 +265,7 @@ fn config(contender: Contender, bed: &Bed, local: &str, mtu: Option<u16>) -> Str
     let idle = if contender == Contender::SluiceBusy { "busy" } else { "adaptive" };
     let socket = Director::socket_in(bed.lab.dir());
     let mut text = format!(
-        "[director]\nidle = \"{idle}\"\ncontrol_socket = \"{}\"\nstate_dir = \"{}\"\n\n\
+        "[director]\nhold_s = 0\nidle = \"{idle}\"\ncontrol_socket = \"{}\"\nstate_dir = \"{}\"\n\n\
          [[pool]]\nname = \"lan\"\naddresses = [\"{local}\"]\n\n",
         socket.display(),
         socket.with_file_name("state").display()
