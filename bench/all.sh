@@ -43,7 +43,7 @@ turns="--repeats $runs --seconds $span"
         done
     done
     result matrix matrix $turns --workers "$([ "$(nproc)" -ge 2 ] && echo 1,2 || echo 1)"
-    # A session takes 54 bytes, and the generator 6 more to know it.
+    # A session takes 62 bytes, and the generator 6 more to know it.
     free=$(awk '/^MemAvailable/ { print int($2 / 1048576) }' /proc/meminfo)
     if [ -n "$large" ] && [ "$free" -ge 16 ]; then
         result "memory-$large" memory --families 4 --sessions "$large" --repeats 1 --seconds 10
