@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use sluice_e2e::bed::ecmp::{Ecmp, Speaker};
+use sluice_e2e::bed::ecmp::{Ecmp, Speaker, Sync};
 use sluice_e2e::error::expect;
 use sluice_e2e::family::FAMILIES;
 use sluice_e2e::{Family, LabError, wait_until};
@@ -16,7 +16,7 @@ const CONNECTIONS: usize = 8;
 
 fn on_ecmp(
     name: &str,
-    (count, speaker, sync): (usize, Speaker, bool),
+    (count, speaker, sync): (usize, Speaker, Sync),
     test: impl FnOnce(&mut Ecmp) -> Result<(), LabError>,
 ) {
     let Some(_turn) = turn(name) else { return };
@@ -95,9 +95,34 @@ fn one_dies_joins_and_another_drains(bed: &mut Ecmp) -> Result<(), LabError> {
 #[test]
 fn alone_connections_go_on_when_directors_come_and_go() {
     let name = here!(alone_connections_go_on_when_directors_come_and_go);
-    on_ecmp(name, (3, Speaker::Bird, true), |bed| {
+    on_ecmp(name, (3, Speaker::Bird, Sync::Routed), |bed| {
         let held = held(bed, 20)?;
         one_dies_joins_and_another_drains(bed)?;
+        held.end()
+    });
+}
+
+/// Three directors tell each other by multicast: what both others are to have is sent once.
+#[test]
+fn connections_go_on_with_sessions_told_by_multicast() {
+    told_by_multicast(here!(connections_go_on_with_sessions_told_by_multicast), Family::V4);
+}
+
+#[test]
+fn connections_go_on_with_sessions_told_by_ipv6_multicast() {
+    told_by_multicast(here!(connections_go_on_with_sessions_told_by_ipv6_multicast), Family::V6);
+}
+
+fn told_by_multicast(name: &str, family: Family) {
+    on_ecmp(name, (3, Speaker::Bird, Sync::Group(family)), |bed| {
+        let held = held(bed, 12)?;
+        let datagrams = bed.nodes[0].director()?.ask("ha")?["sync"]["datagrams"].clone();
+        let of = |what: &str| datagrams[what].as_u64().unwrap_or(0);
+        expect(of("to_group") > 0 && of("lost") == 0, || datagrams.to_string())?;
+        bed.nodes[1].kill()?;
+        spread_over(bed, &[0, 2])?;
+        bed.nodes[1].start_director()?;
+        spread_over(bed, &[0, 1, 2])?;
         held.end()
     });
 }
@@ -106,7 +131,7 @@ fn alone_connections_go_on_when_directors_come_and_go() {
 #[test]
 fn what_is_announced_follows_health_and_drain() {
     let name = here!(what_is_announced_follows_health_and_drain);
-    on_ecmp(name, (2, Speaker::Bird, true), |bed| {
+    on_ecmp(name, (2, Speaker::Bird, Sync::Routed), |bed| {
         let shown = bed.nodes[0].director()?.ask("ha")?;
         expect(shown["sync"]["peers"][0]["differs"] == false, || shown.to_string())?;
         let announce = &shown["announce"];
@@ -165,7 +190,7 @@ mod faults {
     #[test]
     fn alone_connections_go_on_with_frr() {
         let name = here!(alone_connections_go_on_with_frr);
-        on_ecmp(name, (2, Speaker::Frr, true), |bed| {
+        on_ecmp(name, (2, Speaker::Frr, Sync::Routed), |bed| {
             let held = held(bed, 20)?;
             one_dies_joins_and_another_drains(bed)?;
             held.end()
@@ -176,7 +201,7 @@ mod faults {
     #[test]
     fn alone_without_synchronisation_connections_break() {
         let name = here!(alone_without_synchronisation_connections_break);
-        on_ecmp(name, (3, Speaker::Bird, false), |bed| {
+        on_ecmp(name, (3, Speaker::Bird, Sync::Off), |bed| {
             let held =
                 Held::begin(&bed.client, &bed.reals, &FAMILIES.map(Ecmp::vip), (CONNECTIONS, 10))?;
             let all = held.count();
@@ -201,7 +226,7 @@ mod faults {
     #[test]
     fn alone_connections_go_on_behind_resilient_groups() {
         let name = here!(alone_connections_go_on_behind_resilient_groups);
-        on_ecmp(name, (3, Speaker::Bird, true), |bed| {
+        on_ecmp(name, (3, Speaker::Bird, Sync::Routed), |bed| {
             bed.use_resilient_groups(&[0, 1, 2])?;
             let held = held(bed, 20)?;
             dies_behind_resilient_groups(bed)?;
@@ -223,7 +248,7 @@ mod faults {
     #[test]
     fn alone_without_synchronisation_resilient_groups_lose_only_the_dead_ones() {
         let name = here!(alone_without_synchronisation_resilient_groups_lose_only_the_dead_ones);
-        on_ecmp(name, (3, Speaker::Bird, false), |bed| {
+        on_ecmp(name, (3, Speaker::Bird, Sync::Off), |bed| {
             bed.use_resilient_groups(&[0, 1, 2])?;
             let held =
                 Held::begin(&bed.client, &bed.reals, &FAMILIES.map(Ecmp::vip), (CONNECTIONS, 10))?;

@@ -127,7 +127,7 @@ pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
     let (crew, kept, seed) = start_crew(&config, &eal, (&plan, &published))?;
     let announcer = Announcer::open(&config.announce, &plan)?;
     let plans = Plans::new(&plan, &published);
-    let sync = Synchroniser::start(&config.sync, (plans, seed), &crew, server.events())?;
+    let sync = Synchroniser::start(&config.sync, (plans, seed), (&crew, &mirror), server.events())?;
     let ports = Ports::open(&config, &eal, mirror.state(), &crew)?;
     let mut daemon = Daemon {
         log,

@@ -56,6 +56,14 @@ pub enum Error {
         /// What the kernel said.
         source: std::io::Error,
     },
+    /// The multicast group of session synchronisation cannot be joined.
+    #[error("session synchronisation: cannot join {group}: {source}")]
+    SyncGroup {
+        /// The group and its port.
+        group: std::net::SocketAddr,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
     /// A shared secret cannot be used.
     #[error("session synchronisation: {file}: {reason}")]
     SyncKey {

@@ -11,6 +11,7 @@
 mod keys;
 mod link;
 mod records;
+mod sockets;
 
 use crate::crew::Crew;
 use crate::errors::{Error, system};
@@ -20,9 +21,10 @@ use sluice_api::model::HaSync;
 use sluice_config::SessionSync;
 use sluice_director::path::Owners;
 use sluice_director::plan::Plan;
+use sluice_linux::Mirror;
 use sluice_sync::{Endpoint, Standing};
 use sluice_worker::{Message, Outbox, Published, Report, Wake};
-use std::net::UdpSocket;
+use sockets::Sockets;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -65,17 +67,16 @@ pub struct Synchroniser {
 }
 
 impl Synchroniser {
-    /// Starts to synchronise, if it is configured. `seed` is that of the workers' session hash.
+    /// Starts to synchronise, if it is configured. `seed` is that of the workers' session hash;
+    /// `mirror` says which interface has the address.
     pub fn start(
         config: &SessionSync,
         (plans, seed): (Plans, u64),
-        crew: &Crew,
+        (crew, mirror): (&Crew, &Mirror),
         events: &Arc<EventLog>,
     ) -> Result<Option<Self>, Error> {
         let Some(listen) = config.listen else { return Ok(None) };
-        let socket = UdpSocket::bind(listen)
-            .and_then(|socket| socket.set_nonblocking(true).map(|()| socket))
-            .map_err(|source| Error::SyncSocket { listen, source })?;
+        let sockets = Sockets::open(config, listen, mirror.state())?;
         let endpoint = Endpoint::new(keys::settings(config)?)?;
         let wake = Wake::new().map_err(system("make an eventfd"))?;
         let workers = crew.inboxes();
@@ -88,7 +89,7 @@ impl Synchroniser {
         let owners = Owners::new(seed, workers.len() as u16);
         let (commands, told) = channel();
         let board = Board::default();
-        let mut link = Link::new(socket, config, endpoint, (workers, rings), owners);
+        let mut link = Link::new(sockets, config, endpoint, (workers, rings), owners);
         link.follow(plans);
         let (own_wake, shown, events) = (wake.clone(), Arc::clone(&board), Arc::clone(events));
         let thread = std::thread::Builder::new()

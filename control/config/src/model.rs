@@ -151,6 +151,8 @@ pub struct SessionSync {
     pub listen: Option<SocketAddr>,
     /// Those of the others; there if there is `listen`.
     pub peers: Vec<SocketAddr>,
+    /// Multicast group and UDP port that all of them receive.
+    pub group: Option<SocketAddr>,
     /// Files of the shared secrets, the newest first; there if there is `listen`.
     pub key_files: Vec<PathBuf>,
     /// Most bytes of UDP payload.

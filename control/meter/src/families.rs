@@ -288,6 +288,8 @@ families! {
     SYNC_SENT, "sluice_sync_sent_datagrams", Counter, [], "Datagrams sent to peers.";
     SYNC_RECEIVED, "sluice_sync_received_datagrams", Counter, [],
         "Datagrams received from peers, including rejected ones.";
+    SYNC_TO_GROUP, "sluice_sync_group_datagrams", Counter, [],
+        "Datagrams sent to the multicast group.";
     SYNC_REPAIRED, "sluice_sync_repaired_datagrams", Counter, [], "Datagrams sent again.";
     SYNC_LOST, "sluice_sync_lost_datagrams", Counter, [],
         "Datagrams of peers that could not be repaired; all sessions were requested again.";

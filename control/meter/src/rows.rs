@@ -429,6 +429,7 @@ pub(crate) fn synchronisation(page: &mut Page, sync: &model::HaSync) {
     let datagrams = &sync.datagrams;
     page.one(&f::SYNC_SENT, datagrams.sent);
     page.one(&f::SYNC_RECEIVED, datagrams.received);
+    page.one(&f::SYNC_TO_GROUP, datagrams.to_group);
     page.one(&f::SYNC_REPAIRED, datagrams.repaired);
     page.one(&f::SYNC_LOST, datagrams.lost);
     page.family(&f::SYNC_REJECTED);

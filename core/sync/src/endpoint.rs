@@ -59,6 +59,15 @@ pub enum Event {
     },
 }
 
+/// Where a datagram goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// To a peer.
+    Peer(usize),
+    /// To all that are in the group. Only with [`Settings::group`].
+    Group,
+}
+
 /// What an endpoint has in memory: datagrams for peers, bytes of them, datagrams of peers, and
 /// records among the events.
 #[cfg(test)]
@@ -73,6 +82,7 @@ pub(crate) struct Memory {
 pub struct Endpoint {
     name: String,
     fingerprint: u64,
+    group: bool,
     standing: Option<Standing>,
     keyring: Keyring,
     peers: Vec<Peer>,
@@ -111,6 +121,7 @@ impl Endpoint {
         Ok(Self {
             name: settings.name,
             fingerprint: settings.fingerprint,
+            group: settings.group,
             standing: None,
             keyring,
             peers,
@@ -153,18 +164,18 @@ impl Endpoint {
         self.tick(now);
     }
 
-    /// Puts the next datagram to send into `buffer` and gives the peer to send it to. `None` when
-    /// nothing is due now.
-    pub fn poll_transmit(&mut self, now: Duration, buffer: &mut Vec<u8>) -> Option<usize> {
+    /// Puts the next datagram to send into `buffer` and says where it goes. `None` when nothing is
+    /// due now.
+    pub fn poll_transmit(&mut self, now: Duration, buffer: &mut Vec<u8>) -> Option<Destination> {
         self.tick(now);
         let count = self.peers.len();
         for step in 0..count {
             let peer = (self.turn + step) % count;
-            if self.transmit(peer, buffer) {
+            if let Some(to) = self.transmit(peer, buffer) {
                 self.turn = (peer + 1) % count;
                 self.counters.sent += 1;
                 self.counters.bytes_sent += buffer.len() as u64;
-                return Some(peer);
+                return Some(to);
             }
         }
         None

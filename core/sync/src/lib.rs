@@ -36,6 +36,10 @@
 //! Data is one stream for all peers, numbered without gaps, delivered in order, and held until all
 //! peers have it or the window is overrun. What a peer lost for good it learns from the number of
 //! the first datagram that is still held, and asks for everything anew: a pull.
+//!
+//! As the datagrams of the stream are the same for all, several peers can have one by multicast
+//! ([`Settings::group`]). A group that does not carry them is noticed by what is not acknowledged:
+//! such a peer gets its own for a while.
 #![forbid(unsafe_code)]
 
 mod clock;
@@ -55,6 +59,6 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use endpoint::{Endpoint, Event};
+pub use endpoint::{Destination, Endpoint, Event};
 pub use settings::{Settings, SettingsError};
 pub use status::{Counters, PeerStatus, Standing, Status};

@@ -18,6 +18,11 @@ const FLIGHT_FIRST: u64 = 64;
 const FLIGHT_MOST: u64 = 1024;
 /// Losses within this time are one.
 const HALVING: Duration = Duration::from_millis(50);
+/// How long a peer gets datagrams of its own after those to the group did not arrive.
+const ALONE: Duration = Duration::from_secs(30);
+/// Datagrams by which the group is judged. It is not used if all but an eighth had to be repaired:
+/// reordering and loss cost less.
+const JUDGED: u64 = 32;
 
 /// How far a peer is.
 #[derive(Debug)]
@@ -37,6 +42,12 @@ pub(crate) struct Progress {
     due: Option<Duration>,
     progress_at: Duration,
     behind: bool,
+    /// Above everything that went to the group.
+    group_high: u64,
+    /// Datagrams that were acknowledged lately, and those of them that had to be repaired.
+    arrived: (u64, u64),
+    /// Until when it gets datagrams of its own.
+    alone_until: Duration,
 }
 
 impl Progress {
@@ -54,6 +65,9 @@ impl Progress {
             due: None,
             progress_at: now,
             behind: false,
+            group_high: 0,
+            arrived: (0, 0),
+            alone_until: Duration::ZERO,
         }
     }
 
@@ -83,6 +97,9 @@ impl Progress {
             return;
         }
         self.flight = (self.flight + (expected - self.acked)).min(FLIGHT_MOST);
+        if self.acked < self.group_high {
+            self.judge_group(now, expected);
+        }
         self.acked = expected;
         self.cursor = self.cursor.max(expected);
         self.high = self.high.max(expected);
@@ -136,20 +153,66 @@ impl Progress {
             return None;
         }
         let sequence = self.cursor;
+        let again = sequence < self.high;
+        self.advance(now, sequence);
+        Some((sequence, again))
+    }
+
+    fn advance(&mut self, now: Duration, sequence: u64) {
         if self.due.is_none() {
             self.due = Some(now + self.timeout);
             self.progress_at = now;
         }
-        self.cursor += 1;
-        let again = sequence < self.high;
+        self.cursor = sequence + 1;
         self.high = self.high.max(self.cursor);
-        Some((sequence, again))
+    }
+
+    /// Whether a datagram that is sent for the first time may go to a group that the peer is in.
+    pub(crate) fn hears_group(&self, now: Duration) -> bool {
+        !self.behind && now >= self.alone_until
+    }
+
+    /// Notes that the datagram last taken goes to the group.
+    pub(crate) const fn note_group(&mut self) {
+        self.group_high = self.cursor;
+    }
+
+    /// The peer has everything below `expected`: did it come by the group?
+    fn judge_group(&mut self, now: Duration, expected: u64) {
+        let repaired = self.repaired_at.range(..expected).count() as u64;
+        self.arrived = (self.arrived.0 + expected - self.acked, self.arrived.1 + repaired);
+        if self.arrived.0 >= JUDGED {
+            if self.arrived.1 * 8 > self.arrived.0 * 7 {
+                self.leave_group(now);
+            }
+            self.arrived = (0, 0);
+        }
+    }
+
+    /// From now on the peer gets its own for a while: the network loses what goes to the group.
+    fn leave_group(&mut self, now: Duration) {
+        self.alone_until = now + ALONE;
+        self.group_high = 0;
+    }
+
+    /// Takes this datagram for the first time, if it is the next.
+    pub(crate) fn take_this(&mut self, now: Duration, first: u64, next: u64, this: u64) -> bool {
+        let floor = self.acked.max(first);
+        let is_next = self.cursor.max(floor) == this && this >= self.high && this < next;
+        if !is_next || this - floor >= self.flight || !self.hears_group(now) {
+            return false;
+        }
+        self.advance(now, this);
+        true
     }
 
     /// Lets time pass. Gives whether the peer has just been given up waiting for.
     pub(crate) fn tick(&mut self, now: Duration) -> bool {
         let Some(due) = self.due else { return false };
         if now >= due {
+            if self.acked < self.group_high {
+                self.leave_group(now);
+            }
             self.repairs.clear();
             self.repaired_at.clear();
             self.cursor = self.acked;

@@ -23,6 +23,9 @@ pub struct Settings {
     pub peers: usize,
     /// Largest UDP payload, from 512 to 8900 bytes.
     pub datagram: usize,
+    /// Whether all peers can be reached by one datagram, as by multicast. Data that is due to
+    /// several of them then goes to all at once; what one of them lost is sent to it alone.
+    pub group: bool,
     /// Of the configuration, shown to peers.
     pub fingerprint: u64,
     /// Fresh random bytes of this start. They must never be used twice.
@@ -38,6 +41,7 @@ impl fmt::Debug for Settings {
             .field("keys", &self.keys.len())
             .field("peers", &self.peers)
             .field("datagram", &self.datagram)
+            .field("group", &self.group)
             .field("fingerprint", &self.fingerprint)
             .finish_non_exhaustive()
     }
@@ -51,6 +55,7 @@ impl Default for Settings {
             keys: Vec::new(),
             peers: 1,
             datagram: 1400,
+            group: false,
             fingerprint: 0,
             random: [0; 32],
         }

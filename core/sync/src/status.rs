@@ -70,6 +70,8 @@ pub struct Counters {
     pub bytes_sent: u64,
     /// Bytes of datagrams received, with those rejected.
     pub bytes_received: u64,
+    /// Datagrams sent to the group, each of them once.
+    pub to_group: u64,
     /// Datagrams sent again.
     pub repaired: u64,
     /// Datagrams of peers that could not be had any more.

@@ -15,17 +15,19 @@
 
 use std::fmt::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
+
+mod speakers;
 
 use super::dual::enable;
 use crate::director::Director;
 use crate::entry::{Real, Service};
 use crate::error::LabError;
-use crate::family::{FAMILIES, Family};
+use crate::family::{FAMILIES, Family, endpoint};
 use crate::lab::{End, Lab, Netns};
-use crate::process::{Running, wait_until};
+use crate::process::Running;
 use crate::web;
+use speakers::{bird_text, frr_text, start_bird, start_frr};
 
 /// How many real servers there are.
 pub const REALS: usize = 2;
@@ -35,10 +37,23 @@ const PORT: &str = "front";
 const ANNOUNCED: [&str; 2] = ["sluice", "sluice-peers"];
 const ROUTER_AS: u32 = 65_000;
 const SYNC_PORT: u16 = 8848;
+/// The switch, and the directors' interfaces to it, for multicast.
+const SYNC_LINK: &str = "sync";
 const KEY: &str = "6f1f6c4e5b7a8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f70";
 
 /// The routing table with the resilient groups.
 const GROUP_TABLE: &str = "100";
+
+/// How the directors tell each other of their sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sync {
+    /// They do not.
+    Off,
+    /// Each sends a copy to each, through the router.
+    Routed,
+    /// By multicast of this family, over a switch of their own.
+    Group(Family),
+}
 
 /// The routing daemon of the directors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,8 +96,7 @@ pub struct Node {
 }
 
 impl Ecmp {
-    /// Makes the namespaces and wires, starts everything, and waits for nothing. Sessions are
-    /// synchronised if `sync` says so.
+    /// Makes the namespaces and wires, starts everything, and waits for nothing.
     ///
     /// # Errors
     /// When the machine refuses.
@@ -90,7 +104,7 @@ impl Ecmp {
         prefix: &str,
         count: usize,
         speaker: Speaker,
-        sync: bool,
+        sync: Sync,
     ) -> Result<Self, LabError> {
         let mut lab = Lab::new(prefix)?;
         let (client, router) = (lab.space("client")?, lab.space("router")?);
@@ -99,6 +113,10 @@ impl Ecmp {
         let (peers, nodes) = (Vec::new(), Vec::new());
         let mut all = Self { peers, nodes, client, reals, router, lab };
         all.lay_wires()?;
+        if matches!(sync, Sync::Group(_)) {
+            all.router.ip(&["link", "add", SYNC_LINK, "type", "bridge", "stp_state", "0"])?;
+            all.router.ip(&["link", "set", SYNC_LINK, "up"])?;
+        }
         for index in 0..count {
             let node = all.add_node(prefix, index, count, sync)?;
             all.nodes.push(node);
@@ -234,7 +252,7 @@ impl Ecmp {
         prefix: &str,
         index: usize,
         count: usize,
-        sync: bool,
+        sync: Sync,
     ) -> Result<Node, LabError> {
         let mut lab = Lab::new(prefix)?;
         let space = lab.space(&format!("lb{}", 1 + index))?;
@@ -248,6 +266,15 @@ impl Ecmp {
             self.router.address(&socket, &format!("{router}/{length}"))?;
             space.address(PORT, &format!("{own}/{length}"))?;
             space.route("default", &router)?;
+        }
+        if let Sync::Group(family) = sync {
+            let socket = format!("s{}", 1 + index);
+            let one = End { space: &space, device: SYNC_LINK, mac: None };
+            self.lab.veth(one, End { space: &self.router, device: &socket, mac: None }, 1)?;
+            let length = if family == Family::V4 { 28 } else { 64 };
+            enable(&space, &[SYNC_LINK])?;
+            space.address(SYNC_LINK, &format!("{}/{length}", switched(family, index)))?;
+            self.router.ip(&["link", "set", "dev", &socket, "master", SYNC_LINK])?;
         }
         let text = director_text(&lab, index, count, sync)?;
         Ok(Node { daemons: Vec::new(), director: None, space, lab, text })
@@ -340,7 +367,7 @@ fn group_id(family: Family) -> String {
     format!("{}00", family.bits())
 }
 
-fn director_text(lab: &Lab, index: usize, count: usize, sync: bool) -> Result<String, LabError> {
+fn director_text(lab: &Lab, index: usize, count: usize, sync: Sync) -> Result<String, LabError> {
     let socket = Director::socket_in(lab.dir());
     let state = socket.with_file_name("state");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -378,119 +405,32 @@ fn director_text(lab: &Lab, index: usize, count: usize, sync: bool) -> Result<St
         ANNOUNCED[1],
         services.concat(),
     );
-    if sync {
+    if sync != Sync::Off {
         let key: PathBuf = lab.dir().join("sync.key");
         std::fs::write(&key, KEY).map_err(LabError::file("writing a key"))?;
         std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600))
             .map_err(LabError::file("the mode of a key"))?;
-        let at = |it| format!("{}:{SYNC_PORT}", Ecmp::link(Family::V4, it)[1]);
-        let peers: Vec<_> = (0..count).filter(|it| *it != index).map(at).collect();
+        let address = |it| match sync {
+            Sync::Group(family) => endpoint(&switched(family, it), SYNC_PORT),
+            _ => endpoint(&Ecmp::link(Family::V4, it)[1], SYNC_PORT),
+        };
+        let peers: Vec<_> = (0..count).filter(|it| *it != index).map(address).collect();
         text += &format!(
             "[sync]\nlisten = \"{}\"\npeers = {peers:?}\nkey_files = [{key:?}]\n",
-            at(index)
+            address(index)
         );
+        if let Sync::Group(family) = sync {
+            let group = if family == Family::V4 { "239.192.88.48" } else { "ff15::8848" };
+            text += &format!("group = \"{}\"\n", endpoint(group, SYNC_PORT));
+        }
     }
     Ok(text)
 }
 
-/// BIRD's configuration, as docs/high-availability.md has it.
-fn bird_text(index: usize) -> String {
-    let own_as = ROUTER_AS + 1 + index as u32;
-    let sessions = FAMILIES.map(|family| {
-        let ([router, own], name) = (Ecmp::link(family, index), family.bits());
-        let channel = if family == Family::V4 { "ipv4" } else { "ipv6" };
-        format!(
-            "protocol bgp tor{name} from tor {{\n  local {own} as {own_as};\n  neighbor {router} \
-             as {ROUTER_AS};\n  {channel} {{ import none; export filter announced; next hop self; \
-             }};\n}}\n"
-        )
-    });
-    format!(
-        "router id {};\nlog stderr all;\n\
-         protocol device {{ scan time 1; }}\n\
-         protocol bfd {{ interface \"{PORT}\" {{ interval 100 ms; multiplier 3; }}; }}\n\
-         protocol direct own {{ ipv4; ipv6; interface \"{}\"; }}\n\
-         protocol direct peers {{ ipv4; ipv6; interface \"{}\"; }}\n\
-         filter announced {{\n  if net.len != 32 && net.len != 128 then reject;\n  \
-         if proto = \"own\" then accept;\n  \
-         if proto = \"peers\" then {{ bgp_path.prepend({own_as}); bgp_path.prepend({own_as}); \
-         accept; }}\n  reject;\n}}\n\
-         template bgp tor {{\n  hold time 3;\n  keepalive time 1;\n  connect retry time 1;\n  \
-         connect delay time 1;\n  error wait time 1, 2;\n  bfd on;\n}}\n{}",
-        Ecmp::link(Family::V4, index)[1],
-        ANNOUNCED[0],
-        ANNOUNCED[1],
-        sessions.concat()
-    )
-}
-
-fn frr_text(index: usize) -> String {
-    let own_as = ROUTER_AS + 1 + index as u32;
-    let [[v4, own], [v6, _]] = FAMILIES.map(|family| Ecmp::link(family, index));
-    let neighbours: String = [&v4, &v6]
-        .iter()
-        .map(|router| {
-            format!(
-                " neighbor {router} remote-as {ROUTER_AS}\n neighbor {router} bfd profile lb\n \
-                 neighbor {router} timers connect 1\n neighbor {router} advertisement-interval 0\n"
-            )
-        })
-        .collect();
-    let family = |name: &str, router: &str| {
-        format!(
-            " address-family {name} unicast\n  redistribute connected route-map ANNOUNCED\n  \
-             neighbor {router} activate\n exit-address-family\n"
-        )
-    };
-    let [own_interface, peer_interface] = ANNOUNCED;
-    format!(
-        "router bgp {own_as}\n bgp router-id {own}\n no bgp ebgp-requires-policy\n no bgp default \
-         ipv4-unicast\n timers bgp 1 3\n{neighbours}{}{}exit\n\
-         route-map ANNOUNCED permit 10\n match interface {own_interface}\n set origin igp\nexit\n\
-         route-map ANNOUNCED permit 20\n match interface {peer_interface}\n set origin igp\n \
-         set as-path prepend {own_as} {own_as}\nexit\n",
-        family("ipv4", &v4),
-        family("ipv6", &v6)
-    )
-}
-
-fn start_bird(space: &Netns, text: &str) -> Result<Running, LabError> {
-    let file = space.dir().join("bird.conf");
-    std::fs::write(&file, text).map_err(LabError::file("BIRD's configuration"))?;
-    let (file, socket) = (file.display().to_string(), space.dir().join("bird.ctl"));
-    space.run("bird", &["-p", "-c", &file])?.ok()?;
-    space.start("bird", "bird", &["-f", "-c", &file, "-s", &socket.display().to_string()])
-}
-
-/// Starts zebra, bfdd and bgpd with this configuration of bgpd's, out of the way of others: in a
-/// folder of their own, which is the user's that they want to be.
-fn start_frr(space: &Netns, name: &str, text: &str) -> Result<Vec<Running>, LabError> {
-    let folder = space.dir().join(name);
-    let beside = |what: &str| folder.join(what).display().to_string();
-    space.run("install", &["-d", "-o", "frr", "-g", "frr", &folder.display().to_string()])?.ok()?;
-    let bfd = "bfd\n profile lb\n  receive-interval 100\n  transmit-interval 100\n exit\nexit\n";
-    let (zebra, control, sockets) = (beside("zserv.api"), beside("bfdd.sock"), beside("."));
-    let mut started = Vec::new();
-    for (what, text, more) in [
-        // Else a member that flapped stays out of its group (FRR's issue 14481).
-        ("zebra", "no zebra nexthop kernel enable\n", vec![]),
-        ("bfdd", bfd, vec!["--bfdctl", &control]),
-        ("bgpd", text, vec![]),
-    ] {
-        let (file, pid) = (beside(&format!("{what}.conf")), beside(&format!("{what}.pid")));
-        std::fs::write(&file, text).map_err(LabError::file("FRR's configuration"))?;
-        let mut args = vec!["-f", &file, "-i", &pid, "-z", &zebra, "--vty_socket", &sockets];
-        args.extend(["--log", "stdout", "-P", "0"]);
-        args.extend(more);
-        let program = format!("/usr/lib/frr/{what}");
-        let mut daemon = space.start(&format!("{name}-{what}"), &program, &args)?;
-        if what == "zebra" {
-            wait_until("zebra to listen", Duration::from_secs(30), || match daemon.ended()? {
-                Some(status) => Err(LabError::Wrong(format!("{status}: {}", daemon.log_tail(5)))),
-                None => Ok(Path::new(&zebra).exists().then_some(())),
-            })?;
-        }
-        started.push(daemon);
+/// A director's address at the switch.
+fn switched(family: Family, index: usize) -> String {
+    match family {
+        Family::V4 => format!("203.0.113.{}", 145 + index),
+        Family::V6 => format!("2001:db8:7::{}", 1 + index),
     }
-    Ok(started)
 }

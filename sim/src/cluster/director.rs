@@ -17,7 +17,7 @@ use sluice_director::path::{
 };
 use sluice_director::plan::{Plan, Resolver, Retired};
 use sluice_sync::record::{Real, Session};
-use sluice_sync::{Endpoint, Event, Settings};
+use sluice_sync::{Destination, Endpoint, Event, Settings};
 use std::time::Duration;
 
 /// Sessions of a worker's table.
@@ -94,6 +94,8 @@ impl Director {
             name: format!("director {number}"),
             keys: vec![[7; 32]],
             peers,
+            // Some directors have a network that carries multicast.
+            group: random[0] & 1 == 0,
             random,
             ..Settings::default()
         };
@@ -222,7 +224,7 @@ impl Director {
     }
 
     /// One turn: the sweep, what peers have told, and what they are to be told.
-    pub fn turn(&mut self, now: u64, mut send: impl FnMut(usize, &[u8])) {
+    pub fn turn(&mut self, now: u64, mut send: impl FnMut(Destination, &[u8])) {
         let time = self.time(now);
         self.paths.iter_mut().for_each(|path| path.sweep(&self.plan, time));
         while let Some(event) = self.endpoint.poll_event() {
@@ -240,8 +242,8 @@ impl Director {
         }
         self.tell(now);
         let (clock, mut datagram) = (self.clock(now), Vec::new());
-        while let Some(peer) = self.endpoint.poll_transmit(clock, &mut datagram) {
-            send(peer, &datagram);
+        while let Some(to) = self.endpoint.poll_transmit(clock, &mut datagram) {
+            send(to, &datagram);
         }
     }
 

@@ -9,6 +9,7 @@ use crate::cluster::{Outcome, Recipe};
 use crate::frame::Pool;
 use crate::rng::Rng;
 use crate::wire::Addr;
+use sluice_sync::Destination;
 use std::collections::BTreeSet;
 
 /// The longest time between two turns, while there is traffic.
@@ -197,13 +198,18 @@ impl World {
             self.happen()?;
             self.deliver();
             let mut next = (self.now + self.idle_ms).min(until);
-            for number in 0..self.places.len() {
+            let count = self.places.len();
+            for number in 0..count {
                 let Place { director, frozen, .. } = &mut self.places[number];
                 let Some(director) = director.as_mut().filter(|_| !*frozen) else { continue };
                 let (links, now) = (&mut self.links, self.now);
-                director.turn(now, |peer, bytes| {
-                    let to = if peer >= number { peer + 1 } else { peer };
-                    links.send(now, number, to, bytes);
+                director.turn(now, |to, bytes| {
+                    let all = (0..count).filter(|it| *it != number);
+                    let is_one = |it: &usize| match to {
+                        Destination::Peer(peer) => *it == peer + usize::from(peer >= number),
+                        Destination::Group => true,
+                    };
+                    all.filter(is_one).for_each(|to| links.send(now, number, to, bytes));
                 });
                 next = next.min(director.due(now));
             }

@@ -207,6 +207,7 @@ fn pair(facts: &mut Facts) -> &mut HaSync {
     wanted(facts).sync = SessionSync {
         listen: Some(listen),
         peers: vec![address],
+        group: None,
         key_files: vec!["/etc/sluice/sync.key".into()],
         datagram: 1400,
     };

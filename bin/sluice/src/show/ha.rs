@@ -125,12 +125,17 @@ fn peers(sync: &HaSync) -> String {
     }
     let HaReports { new, newer, ended, older, unknown, refused } = sync.reports_received;
     let taken = new + newer + ended;
-    let HaDatagrams { sent, received, repaired, lost, forged, replayed, malformed, .. } =
-        sync.datagrams;
+    let HaDatagrams {
+        sent, to_group, received, repaired, lost, forged, replayed, malformed, ..
+    } = sync.datagrams;
+    let to_group = match to_group {
+        0 => String::new(),
+        to_group => format!(" ({} to the group)", count(to_group)),
+    };
     format!(
         "\n{}\nreports of sessions: {} sent; {} received and taken, {} as new here, {} unknown \
-         here, {} refused; {} ends not reported\ndatagrams: {} sent, {} received, {} sent again, \
-         {} lost; rejected: {} forged, {} replayed, {} malformed\n",
+         here, {} refused; {} ends not reported\ndatagrams: {} sent{to_group}, {} received, {} \
+         sent again, {} lost; rejected: {} forged, {} replayed, {} malformed\n",
         table.text(),
         count(sync.reports_sent),
         count(taken),

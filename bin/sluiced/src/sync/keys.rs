@@ -24,6 +24,7 @@ pub fn settings(config: &SessionSync) -> Result<Settings, Error> {
         keys: keys.collect::<Result<_, _>>()?,
         peers: config.peers.len(),
         datagram: usize::from(config.datagram),
+        group: config.group.is_some(),
         fingerprint: 0,
         random,
     })

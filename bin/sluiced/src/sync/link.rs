@@ -1,6 +1,7 @@
-//! The loop of the thread: workers' rings on one side, a socket on the other.
+//! The loop of the thread: workers' rings on one side, sockets on the other.
 
 use super::records::{self, Reals};
+use super::sockets::Sockets;
 use super::{Board, Command, Plans};
 use crate::queues::PortQueue;
 use rtrb::Consumer;
@@ -16,8 +17,7 @@ use sluice_director::spec::NetworkId;
 use sluice_sync::Endpoint;
 use sluice_sync::record::{Real, Session};
 use sluice_worker::{Inbox, Message, Told, Wake};
-use std::io::ErrorKind;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, PoisonError};
@@ -50,7 +50,7 @@ struct Worker {
 
 /// One end of the protocol between the workers and the other directors.
 pub struct Link {
-    socket: UdpSocket,
+    sockets: Sockets,
     listen: Option<SocketAddr>,
     peers: Vec<SocketAddr>,
     endpoint: Endpoint,
@@ -79,7 +79,7 @@ pub struct Link {
 impl Link {
     /// One that has done nothing yet.
     pub fn new(
-        socket: UdpSocket,
+        sockets: Sockets,
         config: &SessionSync,
         endpoint: Endpoint,
         (inboxes, rings): (Vec<Inbox<PortQueue>>, Vec<Consumer<Told>>),
@@ -95,7 +95,7 @@ impl Link {
         let plans = Plans { whole: Arc::default(), of_networks: Vec::new() };
         let (replies, answers) = channel();
         Self {
-            socket,
+            sockets,
             listen: config.listen,
             peers: config.peers.clone(),
             endpoint,
@@ -184,10 +184,8 @@ impl Link {
         let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos() as i64 };
         wake.about_to_sleep();
         if self.endpoint.room() == 0 || self.workers.iter().all(|worker| worker.ring.is_empty()) {
-            let mut fds = [
-                PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN),
-            ];
+            let wake = PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN);
+            let mut fds: Vec<_> = self.sockets.poll_fds().chain([wake]).collect();
             // An interrupted wait is a short one.
             let _ = poll(&mut fds, Some(&timeout));
         }
@@ -197,19 +195,9 @@ impl Link {
     /// Reads datagrams of peers. Others' are nobody's.
     fn receive(&mut self) {
         let mut bytes = [0; 9216];
-        for _ in 0..READ {
-            match self.socket.recv_from(&mut bytes) {
-                Ok((length, from)) => {
-                    let peer = self.peers.iter().position(|peer| *peer == from);
-                    if let Some(peer) = peer {
-                        let now = self.start.elapsed();
-                        self.endpoint.handle(now, peer, &bytes[..length]);
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // An ICMP error of an earlier datagram: the peer is not there.
-                Err(_) => {}
-            }
+        let mut most = READ;
+        while let Some((peer, length)) = self.sockets.receive(&mut bytes, &mut most) {
+            self.endpoint.handle(self.start.elapsed(), peer, &bytes[..length]);
         }
     }
 
@@ -350,13 +338,11 @@ impl Link {
         self.endpoint.room() > 0 && self.workers.iter().any(|worker| !worker.ring.is_empty())
     }
 
-    /// Sends what is due. What the socket does not take is lost, and repaired.
+    /// Sends what is due.
     fn transmit(&mut self) {
         let now = self.start.elapsed();
-        while let Some(peer) = self.endpoint.poll_transmit(now, &mut self.datagram) {
-            if let Some(to) = self.peers.get(peer) {
-                let _ = self.socket.send_to(&self.datagram, to);
-            }
+        while let Some(to) = self.endpoint.poll_transmit(now, &mut self.datagram) {
+            self.sockets.send(&self.datagram, to);
         }
     }
 
@@ -395,6 +381,7 @@ impl Link {
             datagrams: HaDatagrams {
                 sent: counters.sent,
                 bytes_sent: counters.bytes_sent,
+                to_group: counters.to_group,
                 received: counters.received,
                 bytes_received: counters.bytes_received,
                 repaired: counters.repaired,

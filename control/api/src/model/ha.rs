@@ -144,6 +144,9 @@ pub struct HaDatagrams {
     pub sent: u64,
     /// Their bytes.
     pub bytes_sent: u64,
+    /// Those of them that went to the multicast group.
+    #[serde(default)]
+    pub to_group: u64,
     /// Received, with those rejected.
     pub received: u64,
     /// Their bytes.

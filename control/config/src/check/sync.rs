@@ -14,10 +14,16 @@ pub(super) fn check(config: &Config, report: &mut Report) {
     let (sync, path) = (&config.sync, Path::table(Place::Sync, 0));
     let (listen, peers, keys) = (path.key("listen"), path.key("peers"), path.key("key_files"));
     let Some(own) = sync.listen else {
-        let alone = sync.peers.is_empty() && sync.key_files.is_empty();
+        let alone = sync.peers.is_empty() && sync.key_files.is_empty() && sync.group.is_none();
         if !alone && !report.is_broken(listen) {
             let hint = "add listen = \"192.0.2.1:8848\", with an address of this machine";
-            let at = if sync.peers.is_empty() { keys } else { peers };
+            let at = if !sync.peers.is_empty() {
+                peers
+            } else if !sync.key_files.is_empty() {
+                keys
+            } else {
+                path.key("group")
+            };
             report.error(at, "it needs `listen` beside it", hint);
         }
         return;
@@ -48,6 +54,10 @@ pub(super) fn check(config: &Config, report: &mut Report) {
             let found = format!("{peer} is not of the family of `listen`, {own}");
             report.error(peers.item(index), found, "use IPv4 for both, or IPv6 for both");
         }
+    }
+    if let Some(group) = sync.group.filter(|group| group.is_ipv4() != own.is_ipv4()) {
+        let found = format!("{group} is not of the family of `listen`, {own}");
+        report.error(path.key("group"), found, "use IPv4 for both, or IPv6 for both");
     }
     unique(sound.into_iter().map(|i| (sync.peers[i], peers.item(i))), report, |at, line| {
         (format!("{at} is there already (line {line})"), "name each once".to_owned())

@@ -18,6 +18,7 @@ pub(super) fn read(table: Table<'_>, report: &mut Report) -> SessionSync {
     SessionSync {
         listen: table.parsed(&sync::LISTEN, parse_endpoint, report),
         peers: peers.into_iter().map(|peer| peer.unwrap_or(unknown)).collect(),
+        group: table.parsed(&sync::GROUP, parse_group, report),
         key_files: keys.into_iter().map(Option::<PathBuf>::unwrap_or_default).collect(),
         datagram: table.integer(&sync::DATAGRAM, report),
     }
@@ -27,5 +28,14 @@ fn parse_endpoint(text: &str) -> Result<SocketAddr, Fault> {
     let hint = "use an address and a port such as \"192.0.2.1:8848\" or \"[2001:db8::1]:8848\"";
     let found = || Fault::new(format!("{} is no address with a port", quoted(text)), hint);
     let usable = |at: &SocketAddr| at.port() != 0 && !at.ip().is_unspecified();
+    text.parse::<SocketAddr>().ok().filter(usable).ok_or_else(found)
+}
+
+fn parse_group(text: &str) -> Result<SocketAddr, Fault> {
+    let hint = "use a multicast address and a port such as \"239.192.88.48:8848\" or \
+                \"[ff15::8848]:8848\"";
+    let found =
+        || Fault::new(format!("{} is no multicast address with a port", quoted(text)), hint);
+    let usable = |at: &SocketAddr| at.port() != 0 && at.ip().is_multicast();
     text.parse::<SocketAddr>().ok().filter(usable).ok_or_else(found)
 }

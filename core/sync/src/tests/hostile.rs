@@ -2,7 +2,7 @@
 
 use super::world::{Node, Random, Seen, World, ms, settings};
 use crate::seal::HEADER;
-use crate::{Counters, Endpoint, Event};
+use crate::{Counters, Destination, Endpoint, Event};
 use std::time::Duration;
 
 /// Gives recorded datagrams of node 0 to node 1 once more, and what it counted since.
@@ -125,7 +125,7 @@ fn one_with_another_key_gets_nothing_in() {
     let mut buffer = Vec::new();
     let id = record[0].bytes[3..7].to_vec();
     for step in 0..20 {
-        assert_eq!(forger.poll_transmit(ms(100 * step), &mut buffer), Some(0));
+        assert_eq!(forger.poll_transmit(ms(100 * step), &mut buffer), Some(Destination::Peer(0)));
         world.nodes[1].end.handle(world.now, 0, &buffer);
         buffer[3..7].copy_from_slice(&id);
         world.nodes[1].end.handle(world.now, 0, &buffer);

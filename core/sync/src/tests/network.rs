@@ -1,7 +1,8 @@
 //! Endpoints that mean well, over a network that is not perfect.
 
-use super::world::{Node, World, ms, settings};
-use crate::Event;
+use super::world::{Node, Seen, World, ms, settings};
+use crate::seal::HEADER;
+use crate::{Event, Settings};
 
 fn numbers(range: std::ops::Range<u32>) -> Vec<u32> {
     range.collect()
@@ -249,4 +250,69 @@ fn a_pull_is_finished_when_only_the_one_asked_saw_the_other_down() {
     world.muted = None;
     world.run(ms(3000));
     assert!(world.nodes[1].end.synchronised());
+}
+
+/// Datagrams of the stream that node 0 sends while it tells 4,000 sessions to the others, with what
+/// it has counted.
+fn told_by(mut world: World) -> (usize, crate::Counters, World) {
+    let before = world.nodes[0].end.status(world.now).counters.to_group;
+    // What overtakes looks lost.
+    world.delay.1 = 1;
+    world.record = Some(Vec::new());
+    world.nodes[0].feed = (0..4000).collect();
+    world.run(ms(20_000));
+    for index in 1..world.nodes.len() {
+        assert!(world.nodes[index].from(0) == numbers(0..4000), "{index}");
+    }
+    let seen = world.record.take().unwrap_or_default();
+    let is_data = |seen: &&Seen| seen.from == 0 && seen.bytes[HEADER - 8] & 0x80 != 0;
+    let copies = seen.iter().filter(is_data).count();
+    let mut counters = world.nodes[0].end.status(world.now).counters;
+    counters.to_group -= before;
+    // A copy for each of three.
+    (copies - 2 * counters.to_group as usize, counters, world)
+}
+
+fn group(count: usize) -> World {
+    let grouped = |it| Settings { group: true, ..settings(it as u8 + 1, count - 1) };
+    World::of((0..count).map(|it| Node::new(grouped(it))).collect())
+}
+
+#[test]
+fn a_group_gets_one_datagram_for_all() {
+    let (alone, none, _) = told_by(World::new(4).settled());
+    let (shared, counters, _) = told_by(group(4).settled());
+    assert_eq!((none.to_group, none.repaired, counters.repaired), (0, 0, 0));
+    assert_eq!(alone, 3 * shared, "each had a copy of its own");
+    assert_eq!(counters.to_group as usize, shared);
+    // Losses are repaired for whom they hit alone.
+    let (lossy, counters, _) = told_by(group(4).faulty(11).settled());
+    assert!(counters.repaired > 0 && counters.to_group > 0, "{counters:?}");
+    assert!(lossy < alone, "{lossy} of {alone}");
+}
+
+/// A switch may carry nothing that is for a group, to some or to all.
+#[test]
+fn who_hears_nothing_of_the_group_gets_datagrams_of_its_own() {
+    let mut world = group(4);
+    world.outside = Some(2);
+    let (_, counters, mut world) = told_by(world.settled());
+    assert!(counters.to_group > 0, "{counters:?}");
+    // It was found out once; from then on nothing has to be sent again.
+    let before = counters.repaired;
+    world.nodes[0].feed = (4000..8000).collect();
+    world.run(ms(5000));
+    let after = world.nodes[0].end.status(world.now).counters;
+    assert_eq!(after.repaired, before, "{after:?}");
+    assert!(after.to_group > counters.to_group);
+    assert!(world.nodes[2].from(0) == numbers(0..8000));
+}
+
+#[test]
+fn one_peer_alone_is_no_group() {
+    let mut world = group(2).settled();
+    world.nodes[0].feed = (0..1000).collect();
+    world.run(ms(2000));
+    assert!(world.nodes[1].from(0) == numbers(0..1000));
+    assert_eq!(world.nodes[0].end.status(world.now).counters.to_group, 0);
 }

@@ -1,7 +1,7 @@
 //! A network of endpoints under a clock of its own.
 
 use crate::record::{Change, Real, Service, Session};
-use crate::{Endpoint, Event, Settings};
+use crate::{Destination, Endpoint, Event, Settings};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -167,6 +167,8 @@ pub(super) struct World {
     pub(super) cut: bool,
     /// The node from which nothing goes through.
     pub(super) muted: Option<usize>,
+    /// The node that nothing for the group reaches.
+    pub(super) outside: Option<usize>,
     /// What was sent, when it is recorded.
     pub(super) record: Option<Vec<Seen>>,
     queue: BTreeMap<(Duration, u64), Seen>,
@@ -201,6 +203,7 @@ impl World {
             delay: (100, 50),
             cut: false,
             muted: None,
+            outside: None,
             record: None,
             queue: BTreeMap::new(),
             serial: 0,
@@ -237,9 +240,17 @@ impl World {
         let mut buffer = Vec::new();
         for index in 0..self.nodes.len() {
             self.nodes[index].turn(self.now);
-            while let Some(peer) = self.nodes[index].end.poll_transmit(self.now, &mut buffer) {
-                let to = if peer >= index { peer + 1 } else { peer };
-                self.put(Seen { from: index, to, bytes: buffer.clone() });
+            while let Some(to) = self.nodes[index].end.poll_transmit(self.now, &mut buffer) {
+                let all = 0..self.nodes.len();
+                let to: Vec<usize> = match to {
+                    Destination::Peer(peer) => vec![if peer >= index { peer + 1 } else { peer }],
+                    Destination::Group => {
+                        all.filter(|it| *it != index && self.outside != Some(*it)).collect()
+                    }
+                };
+                for to in to {
+                    self.put(Seen { from: index, to, bytes: buffer.clone() });
+                }
             }
         }
     }

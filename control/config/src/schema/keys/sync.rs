@@ -9,7 +9,7 @@ pub(crate) static SECTION: Section = Section {
     heading: "[sync]",
     about: "Session synchronisation with other directors, so that connections go on when another \
             takes over. Takes effect at a start only. See docs/high-availability.md.",
-    keys: &[&LISTEN, &PEERS, &KEY_FILES, &DATAGRAM],
+    keys: &[&LISTEN, &PEERS, &GROUP, &KEY_FILES, &DATAGRAM],
     sections: &[],
 };
 
@@ -28,6 +28,18 @@ pub(crate) static PEERS: Key = Key {
     example: "[\"192.0.2.2:8848\"]",
     about: "What the other directors have as `listen`: one to seven. Datagrams from elsewhere are \
             ignored.",
+};
+pub(crate) static GROUP: Key = Key {
+    name: "group",
+    kind: Text(
+        "a multicast address and a port such as \"239.192.88.48:8848\" or \"[ff15::8848]:8848\"",
+    ),
+    without: Without::Unset("each peer gets a copy of its own"),
+    example: "\"239.192.88.48:8848\"",
+    about: "Multicast group that all directors have here, for two peers or more on one link: what \
+            is for several of them is sent once. It is joined on the interface that has the \
+            address of `listen`. A peer that receives nothing by it gets copies of its own; \
+            repairs always are.",
 };
 pub(crate) static KEY_FILES: Key = Key {
     name: "key_files",
