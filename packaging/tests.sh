@@ -186,7 +186,7 @@ if [ "$mode" = all ]; then
     unsafe+=(-p sluice-wire -p sluice-director -p sluice-worker -p sluice-memif
         -p sluice-properties)
     export SLUICE_SEEDS=${SLUICE_SEEDS:-2000} SLUICE_SCRIPTS=${SLUICE_SCRIPTS:-200000}
-    export SLUICE_CLUSTERS=${SLUICE_CLUSTERS:-4000}
+    export SLUICE_CLUSTERS=${SLUICE_CLUSTERS:-10000}
 fi
 if [ "$mode" != check ]; then
     # A process group of its own, so that it ends with this script.

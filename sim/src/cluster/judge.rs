@@ -2,7 +2,7 @@
 //! were quiet, never from a director's tables.
 
 /// The most directors.
-pub(super) const MOST: usize = 4;
+pub(super) const MOST: usize = 8;
 
 /// What is told over a quiet link is known after this time: the sweep's two seconds and a little.
 pub(super) const LAG_MS: u64 = 2500;

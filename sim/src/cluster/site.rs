@@ -1,6 +1,7 @@
 //! What there is around the directors of a cluster: services, real servers, clients. All of it
 //! follows from the seed, and every director has the same configuration in an order of its own.
 
+use crate::cluster::judge::MOST;
 use crate::rng::Rng;
 use crate::wire::{Addr, TCP, UDP, to_ip, v4};
 use sluice_director::fib::{Fib, FibBuilder, Link, PortId, Target};
@@ -9,6 +10,7 @@ use sluice_director::spec::{
     LocalPool, Mode, Network, NoSession, Orphans, Persistence, Ports, Protocol, RealServer,
     Scheduling, Spec, Timeouts, TunnelSources, VirtualService,
 };
+use std::net::IpAddr;
 
 pub(super) const FRONT: PortId = PortId(0);
 pub(super) const BACK: PortId = PortId(1);
@@ -54,6 +56,8 @@ pub(super) struct Site {
     pub timeouts: Timeouts,
     no_session: NoSession,
     first_port: u16,
+    /// Whether each director has local addresses of its own, and knows the others'.
+    own_pools: bool,
     seed: u64,
 }
 
@@ -82,6 +86,7 @@ impl Site {
             },
             no_session: *rng.pick(&[NoSession::Drop, NoSession::Reset]),
             first_port: *rng.pick(&[1024, 20_000]),
+            own_pools: Rng::of(&[seed, 202]).chance(300),
             seed,
         };
         for number in 0..rng.range(2, 6) {
@@ -105,9 +110,7 @@ impl Site {
             let at = rng.below(services.len() as u64 + 1) as usize;
             services.insert(at, service);
         }
-        let local = |family: usize| to_ip(REALS[family].0 + 100);
-        let mut addresses = vec![local(0), to_ip(REALS[0].0 + 101), local(1)];
-        addresses.rotate_left(director % 3);
+        let (addresses, peer_addresses) = self.local_addresses(director);
         let [v4, v6] = [0, 1].map(|family: usize| {
             let (bits, prefix) = [(112, 28), (0x600, 120)][family];
             Some(Network { address: to_ip(REALS[family].0 + bits), prefix })
@@ -119,7 +122,7 @@ impl Site {
                 name: "lan".to_owned(),
                 addresses,
                 ports: self.first_port..=65_535,
-                peer_addresses: Vec::new(),
+                peer_addresses,
             }],
             timeouts: self.timeouts,
             no_session: self.no_session,
@@ -127,6 +130,18 @@ impl Site {
             hash_seed: self.seed,
             ..Spec::default()
         }
+    }
+
+    /// The local addresses of a director, and those of the others as far as it knows them.
+    fn local_addresses(&self, director: usize) -> (Vec<IpAddr>, Vec<IpAddr>) {
+        let of = |number: usize| [0, 1].map(|family| to_ip(REALS[family].0 + 100 + number as Addr));
+        if self.own_pools {
+            let others = (0..MOST).filter(|other| *other != director).flat_map(of);
+            return (of(director).to_vec(), others.collect());
+        }
+        let mut addresses = vec![of(0)[0], of(1)[0], of(0)[1]];
+        addresses.rotate_left(director % 3);
+        (addresses, Vec::new())
     }
 
     fn virtual_service(

@@ -79,7 +79,10 @@ pub(super) struct World {
 impl World {
     pub fn new(recipe: &Recipe) -> Result<Self, String> {
         let site = Site::new(recipe.seed);
-        let drawn = *Rng::of(&[recipe.seed, 230]).pick(&[2, 2, 2, 3, 3, 4]);
+        let drawn = match Rng::of(&[recipe.seed, 231]).below(10) {
+            0 => *Rng::of(&[recipe.seed, 230]).pick(&[5, 6, 7, 8]),
+            _ => *Rng::of(&[recipe.seed, 230]).pick(&[2, 2, 2, 3, 3, 4]),
+        };
         let count = recipe.directors.unwrap_or(drawn).clamp(2, MOST);
         let mut world = Self {
             judge: Judge::new(count, site.services.len(), 0),
