@@ -6,6 +6,7 @@
 
 use serde_json::Value;
 use sluice_e2e::error::expect;
+use sluice_e2e::recipe::EXTRA;
 use sluice_e2e::{Director, Driver, LabError, wait_until};
 
 use crate::fixture::{Fixture, SOON, Setup, here, on, on_bed};
@@ -28,21 +29,28 @@ fn web(fixture: &Fixture) -> String {
     format!("tcp to {}:80", fixture.bed.vip())
 }
 
+/// What a rule has counted.
+fn count(fixture: &Fixture, name: &str, matches: &str) -> Result<u64, LabError> {
+    let port = port(fixture, name)?;
+    let counted = rule(&port, matches).and_then(|rule| rule["hits"].as_u64());
+    counted.ok_or_else(|| LabError::Machine(format!("no hits of {matches}: {port}")))
+}
+
 /// The web service's hits at a port, after real requests; its rule, too.
-fn hit(fixture: &Fixture, name: &str) -> Result<Value, LabError> {
+fn hit(fixture: &Fixture, name: &str, by: &str) -> Result<Value, LabError> {
     fixture.answers(5)?;
     let found = rule(&port(fixture, name)?, &web(fixture));
     let found = found.ok_or_else(|| LabError::Machine("no rule for the service".to_owned()))?;
     // Each connection has at least SYN, ACK, request and FIN.
     let hits = found["hits"].as_u64().unwrap_or(0);
-    expect(hits >= 20 && found["hits_by"] == "service", || found.to_string())?;
+    expect(hits >= 20 && found["hits_by"] == by, || found.to_string())?;
     Ok(found)
 }
 
 #[test]
 fn rules_of_an_af_xdp_port() {
     on(here!(rules_of_an_af_xdp_port), Setup::usual(), |fixture| {
-        let rule_of_web = hit(fixture, "front")?;
+        let rule_of_web = hit(fixture, "front", "rule")?;
         expect(rule_of_web["backend"] == "xdp", || rule_of_web.to_string())?;
         expect(rule_of_web["reason"].is_null(), || rule_of_web.to_string())?;
         let back = port(fixture, "back")?;
@@ -54,11 +62,43 @@ fn rules_of_an_af_xdp_port() {
     });
 }
 
+/// The program counts each packet for the rule that takes it and for no other, answers of real
+/// servers for the pool's. A reload that keeps a rule keeps its count.
+#[test]
+fn an_af_xdp_port_counts_by_rule() {
+    on(here!(an_af_xdp_port_counts_by_rule), Setup::usual(), |fixture| {
+        let (vip, web) = (fixture.bed.vip().to_owned(), web(fixture));
+        let other = format!("tcp to {vip}:{}", sluice_e2e::web::LINES_PORT);
+        let (pool, udp) = ("tcp to 192.0.2.10:1024-65535", "udp to 192.0.2.10:1024-65535");
+        let hits = |fixture: &Fixture| -> Result<[u64; 4], LabError> {
+            let of = |name: &str, matches: &str| count(fixture, name, matches);
+            Ok([of("front", &web)?, of("front", &other)?, of("back", pool)?, of("back", udp)?])
+        };
+        expect(hits(fixture)? == [0; 4], || "counts before any packet".to_owned())?;
+        fixture.answers(5)?;
+        let [of_web, of_other, of_pool, of_udp] = hits(fixture)?;
+        // Of each connection at least SYN, ACK, request and FIN; SYN+ACK, answer and FIN.
+        let said = format!("{of_web} {of_other} {of_pool} {of_udp}");
+        expect(of_web >= 20 && of_pool >= 15 && (of_other, of_udp) == (0, 0), || said)?;
+
+        fixture.recipe.services.push(EXTRA);
+        let text = fixture.recipe.text(&fixture.bed);
+        fixture.director.reload(&text)?;
+        let new = format!("tcp to {vip}:8080");
+        wait_until("the new rule", SOON, || Ok(count(fixture, "front", &new).ok()))?;
+        expect(count(fixture, "front", &new)? == 0, || "a new rule has a count".to_owned())?;
+        expect(count(fixture, "front", &web)? == of_web, || "a count began anew".to_owned())?;
+        sluice_e2e::load::curl(&fixture.bed.client, &format!("http://{vip}:8080/"))?;
+        let (of_new, still) = (count(fixture, "front", &new)?, count(fixture, "front", &web)?);
+        expect(of_new >= 4 && still == of_web, || format!("{of_new} {still} {of_web}"))
+    });
+}
+
 #[test]
 fn rules_of_an_af_packet_port() {
     let setup = Setup::new(Driver::AfPacket, 1);
     on(here!(rules_of_an_af_packet_port), setup, |fixture| {
-        let rule_of_web = hit(fixture, "front")?;
+        let rule_of_web = hit(fixture, "front", "service")?;
         expect(rule_of_web["backend"] == "software", || rule_of_web.to_string())?;
         let reason = rule_of_web["reason"].as_str().unwrap_or_default();
         expect(reason.contains("packet has no flow rules"), || reason.to_owned())

@@ -314,6 +314,13 @@ fn echo(network: u16, local: &LocalMatch) -> Option<Rule> {
     })
 }
 
+impl SnatMatch {
+    /// Its rules in a network.
+    pub fn rules(&self, network: u16) -> Vec<Rule> {
+        snat(network, self)
+    }
+}
+
 /// A rule for each pair of a source and a destination of the same family, and each protocol.
 fn snat(network: u16, rule: &SnatMatch) -> Vec<Rule> {
     let mut rules = Vec::new();

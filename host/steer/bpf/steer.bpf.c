@@ -13,7 +13,7 @@
  *     and those about a tunnel packet of its own;
  *   - later fragments of a protocol that is taken there, unless the first fragment went to the
  *     kernel;
- *   - but first of all, VXLAN to an address and port of a virtual port (see is_tunnelled_ours).
+ *   - but first of all, VXLAN to an address and port of a virtual port (see rules_of_tunnelled).
  * "Elsewhere" is no address of this machine, no multicast and no link-local address: connections of
  * real servers to the machine itself are the kernel's.
  *
@@ -61,6 +61,15 @@ static __always_inline void count(__u32 which)
 		*value += 1;
 }
 
+/* Counts a packet of the rule with this number. */
+static __always_inline void hit(__u32 rule)
+{
+	__u64 *value = bpf_map_lookup_elem(&hits, &rule);
+
+	if (value)
+		*value += 1;
+}
+
 /* Protocols that a service of every protocol does not take: the kernel and routing daemons live
  * by them.
  */
@@ -70,40 +79,49 @@ static __always_inline int is_never(__u8 protocol)
 	       protocol == PROTOCOL_OSPF || protocol == PROTOCOL_VRRP || protocol == IPPROTO_NONE;
 }
 
-/* Whether `bits` of a role take a protocol and port. A later fragment has no port: it is taken if
- * any of the protocol's ports is.
+/* The rule by which `bits` of a role take a protocol and port; 0: none. The narrowest one counts. A
+ * later fragment has no port: it is taken if any of the protocol's ports is.
  */
-static __always_inline int takes(__u16 bits, struct port_prefix *key, int has_port)
+static __always_inline int taker(__u16 bits, const __u16 *whole, struct port_prefix *key,
+				 int has_port)
 {
-	__u16 class;
+	__u16 of_class, *found;
+	__u16 all_ports;
 
 	if (!bits || is_never(key->endpoint.protocol))
 		return 0;
+	if (key->endpoint.protocol == IPPROTO_TCP) {
+		of_class = bits;
+		all_ports = whole[0];
+	} else if (key->endpoint.protocol == IPPROTO_UDP) {
+		of_class = bits >> 1;
+		all_ports = whole[1];
+	} else if (key->endpoint.protocol == IPPROTO_SCTP) {
+		of_class = bits >> 2;
+		all_ports = whole[2];
+	} else {
+		return bits & EVERYTHING ? whole[CLASSES_OF_PORTS] : 0;
+	}
+	if (has_port && of_class & SOME_PORTS) {
+		found = bpf_map_lookup_elem(&endpoints, &key->endpoint);
+		if (found)
+			return *found;
+	}
+	if (has_port && of_class & SOME_RANGES) {
+		key->bits = ENDPOINT_BITS;
+		found = bpf_map_lookup_elem(&ranges, key);
+		if (found)
+			return *found;
+	}
+	if (of_class & ALL_PORTS)
+		return all_ports;
 	if (bits & EVERYTHING)
-		return 1;
-	if (key->endpoint.protocol == IPPROTO_TCP)
-		class = 0;
-	else if (key->endpoint.protocol == IPPROTO_UDP)
-		class = 1;
-	else if (key->endpoint.protocol == IPPROTO_SCTP)
-		class = 2;
-	else
-		return 0;
-	bits >>= class;
-	if (bits & ALL_PORTS)
-		return 1;
-	if (!has_port)
-		return bits & (SOME_PORTS | SOME_RANGES) ? 1 : 0;
-	if (bits & SOME_PORTS && bpf_map_lookup_elem(&endpoints, &key->endpoint))
-		return 1;
-	if (!(bits & SOME_RANGES))
-		return 0;
-	key->bits = ENDPOINT_BITS;
-	return bpf_map_lookup_elem(&ranges, key) ? 1 : 0;
+		return whole[CLASSES_OF_PORTS];
+	return !has_port && of_class & (SOME_PORTS | SOME_RANGES) ? UNCOUNTED : 0;
 }
 
-/* Whether a packet is to one of the ports that an address has at hand. */
-static __always_inline int is_to_quick_port(const struct role *role, const struct packet *packet)
+/* The rule of a packet to one of the ports that an address has at hand; 0: it is to none. */
+static __always_inline int quick_rule(const struct role *role, const struct packet *packet)
 {
 	if (packet->fragment == LATER || !packet->protocol)
 		return 0;
@@ -111,16 +129,17 @@ static __always_inline int is_to_quick_port(const struct role *role, const struc
 	for (int at = 0; at < QUICK_PORTS; at++) {
 		if (role->quick[at].port == packet->destination_port &&
 		    role->quick[at].protocol == packet->protocol)
-			return 1;
+			return role->quick_rules[at];
 	}
 	return 0;
 }
 
-/* Whether a packet to a local address is one of the sessions'. */
-static __always_inline int is_to_pool(const struct role *role, const struct packet *packet)
+/* The rule by which a packet to a local address is one of the sessions'; 0: none. */
+static __always_inline int pool_rule(const struct role *role, const struct packet *packet)
 {
 	__u16 port = bpf_ntohs(packet->destination_port);
 	__u8 reply = packet->is_ipv6 ? V6_ECHO_REPLY : V4_ECHO_REPLY;
+	__u16 rule;
 
 	if (!(role->flags & LOCAL))
 		return 0;
@@ -129,10 +148,15 @@ static __always_inline int is_to_pool(const struct role *role, const struct pack
 			return 0;
 		if (packet->fragment != LATER && packet->type != reply)
 			return 0;
-	} else if (packet->protocol != IPPROTO_TCP && packet->protocol != IPPROTO_UDP) {
+		rule = role->local_rules[2];
+	} else if (packet->protocol == IPPROTO_TCP) {
+		rule = role->local_rules[0];
+	} else if (packet->protocol == IPPROTO_UDP) {
+		rule = role->local_rules[1];
+	} else {
 		return 0;
 	}
-	return packet->fragment == LATER || (port >= role->first && port <= role->last);
+	return packet->fragment == LATER || (port >= role->first && port <= role->last) ? rule : 0;
 }
 
 /* Whether nothing may be routed to an address: multicast, link-local, loopback, unspecified. */
@@ -149,22 +173,44 @@ static __always_inline int is_special(const struct address *address)
 	return !octets[0] && !octets[1];
 }
 
-/* Whether a rule of source NAT translates the packet. */
-static __always_inline int is_translated(const struct settings *set, const struct packet *packet)
+/* The number of the lowest bit that is set. */
+static __always_inline __u32 lowest_bit(__u64 bits)
+{
+	__u32 at = 0;
+
+	bits &= -bits;
+	at += bits & 0xffffffff00000000ULL ? 32 : 0;
+	at += bits & 0xffff0000ffff0000ULL ? 16 : 0;
+	at += bits & 0xff00ff00ff00ff00ULL ? 8 : 0;
+	at += bits & 0xf0f0f0f0f0f0f0f0ULL ? 4 : 0;
+	at += bits & 0xccccccccccccccccULL ? 2 : 0;
+	at += bits & 0xaaaaaaaaaaaaaaaaULL ? 1 : 0;
+	return at;
+}
+
+/* The rule of source NAT that translates the packet; 0: none. Of several that do, that of the
+ * first class counts.
+ */
+static __always_inline int snat_rule(const struct settings *set, const struct packet *packet)
 {
 	struct address_prefix key = { .bits = ADDRESS_BITS };
 	__u8 request = packet->is_ipv6 ? V6_ECHO_REQUEST : V4_ECHO_REQUEST;
+	__u32 protocol;
 	__u64 *found;
 	__u64 rules;
 
-	if (packet->protocol == IPPROTO_TCP)
+	if (packet->protocol == IPPROTO_TCP) {
 		rules = set->tcp;
-	else if (packet->protocol == IPPROTO_UDP)
+		protocol = 0;
+	} else if (packet->protocol == IPPROTO_UDP) {
 		rules = set->udp;
-	else if (is_icmp(packet) && (packet->fragment == LATER || packet->type == request))
+		protocol = 1;
+	} else if (is_icmp(packet) && (packet->fragment == LATER || packet->type == request)) {
 		rules = set->icmp;
-	else
+		protocol = 2;
+	} else {
 		return 0;
+	}
 	key.address = packet->source;
 	found = bpf_map_lookup_elem(&inside, &key);
 	if (!found || !(rules & *found))
@@ -172,19 +218,24 @@ static __always_inline int is_translated(const struct settings *set, const struc
 	rules &= *found;
 	key.address = packet->destination;
 	found = bpf_map_lookup_elem(&outside, &key);
-	return found && rules & *found ? 1 : 0;
+	if (!found || !(rules & *found))
+		return 0;
+	rules &= *found;
+	return PLAIN_RULES + (lowest_bit(rules) * 3 + protocol) * 2 + packet->is_ipv6;
 }
 
-/* Whether a packet is the director's, errors and what was seen of its datagram aside. In a VXLAN
- * everything is that is not for this machine itself: only the director knows the way from there.
+/* The rule by which a packet is the director's, errors and what was seen of its datagram aside; 0:
+ * none. In a VXLAN everything is that is not for this machine itself: only the director knows the
+ * way from there.
  */
-__noinline int is_ours(struct packet *packet)
+__noinline int rule_of(struct packet *packet)
 {
 	struct address_in at = {};
 	struct port_prefix key = {};
 	struct settings *set;
 	struct role *role;
 	__u32 first = 0;
+	int rule;
 
 	if (!packet)
 		return 0;
@@ -195,17 +246,22 @@ __noinline int is_ours(struct packet *packet)
 	key.endpoint.network = packet->network;
 	key.endpoint.protocol = packet->protocol;
 	if (role) {
-		if (is_to_quick_port(role, packet))
-			return 1;
+		rule = quick_rule(role, packet);
+		if (rule)
+			return rule;
 		key.endpoint.end = DESTINATION;
 		key.endpoint.port = packet->destination_port;
-		if (takes(role->to, &key, packet->fragment != LATER) || is_to_pool(role, packet))
-			return 1;
+		rule = taker(role->to, role->to_rules, &key, packet->fragment != LATER);
+		if (rule)
+			return rule;
+		rule = pool_rule(role, packet);
+		if (rule)
+			return rule;
 		if (packet->network ? role->flags & OWN : role->to || role->flags)
 			return 0;
 	}
 	if (packet->network)
-		return !is_special(&packet->destination);
+		return is_special(&packet->destination) ? 0 : UNCOUNTED;
 	set = bpf_map_lookup_elem(&settings, &first);
 	if (!set || !(set->flags & (BY_SOURCE | BY_NETWORK)) || is_special(&packet->destination))
 		return 0;
@@ -215,10 +271,12 @@ __noinline int is_ours(struct packet *packet)
 		key.endpoint.address = packet->source;
 		key.endpoint.end = SOURCE;
 		key.endpoint.port = packet->source_port;
-		if (role && takes(role->from, &key, packet->fragment != LATER))
-			return 1;
+		rule = role ? taker(role->from, role->from_rules, &key,
+				    packet->fragment != LATER) : 0;
+		if (rule)
+			return rule;
 	}
-	return set->flags & BY_NETWORK ? is_translated(set, packet) : 0;
+	return set->flags & BY_NETWORK ? snat_rule(set, packet) : 0;
 }
 
 static __always_inline int is_error(const struct packet *packet)
@@ -247,18 +305,20 @@ static __always_inline int is_tunnelled(const struct packet *packet)
 	return 0;
 }
 
-/* Whether the director sent a tunnel packet with this source. */
-static __always_inline int is_own_tunnel(const struct packet *quoted)
+/* The rule about errors of the director's tunnel packets with this source; 0: it sent none. */
+static __always_inline int tunnel_rule(const struct packet *quoted)
 {
 	struct address_prefix key = { .bits = ADDRESS_BITS };
 	struct settings *set;
 	__u32 first = 0;
+	__u16 *rule;
 
 	set = bpf_map_lookup_elem(&settings, &first);
 	if (!set || !(set->flags & BY_TUNNEL) || !is_tunnelled(quoted))
 		return 0;
 	key.address = quoted->source;
-	return bpf_map_lookup_elem(&tunnels, &key) ? 1 : 0;
+	rule = bpf_map_lookup_elem(&tunnels, &key);
+	return rule ? *rule : 0;
 }
 
 static __always_inline int is_same(const struct address *one, const struct address *other)
@@ -288,13 +348,14 @@ static __always_inline void reverse(struct packet *packet)
 		packet->type ^= V4_ECHO_REQUEST ^ V4_ECHO_REPLY;
 }
 
-/* Whether an ICMP error is the director's: sent to the sender of the quoted packet, as errors are,
- * and the answer to that packet would be the director's.
+/* The rule by which an ICMP error is the director's: sent to the sender of the quoted packet, as
+ * errors are, and the answer to that packet would be the director's by it. 0: none.
  */
-__noinline int is_error_ours(struct xdp_md *context, struct packet *error)
+__noinline int rule_of_error(struct xdp_md *context, struct packet *error)
 {
 	struct packet quoted = {};
 	__u64 at;
+	int rule;
 
 	if (!error)
 		return 0;
@@ -303,23 +364,24 @@ __noinline int is_error_ours(struct xdp_md *context, struct packet *error)
 		return 0;
 	if (!is_same(&quoted.source, &error->destination))
 		return 0;
-	if (!error->network && is_own_tunnel(&quoted))
-		return 1;
+	rule = error->network ? 0 : tunnel_rule(&quoted);
+	if (rule)
+		return rule;
 	if (is_icmp(&quoted) && is_error(&quoted))
 		return 0;
 	quoted.network = error->network;
 	reverse(&quoted);
-	return is_ours(&quoted);
+	return rule_of(&quoted);
 }
 
-/* Whether a fragment is the director's. A first one that is the kernel's is remembered as long as
- * later ones would otherwise be taken.
+/* The rule by which a fragment is the director's; 0: none. A first one that is the kernel's is
+ * remembered as long as later ones would otherwise be taken.
  */
-__noinline int is_fragment_ours(struct packet *packet)
+__noinline int rule_of_fragment(struct packet *packet)
 {
 	struct datagram datagram = {};
 	__u8 one = 1;
-	int ours;
+	int rule;
 
 	if (!packet)
 		return 0;
@@ -330,15 +392,15 @@ __noinline int is_fragment_ours(struct packet *packet)
 	datagram.protocol = packet->protocol;
 	if (packet->fragment == LATER && bpf_map_lookup_elem(&kernels, &datagram))
 		return 0;
-	ours = is_ours(packet);
+	rule = rule_of(packet);
 	if (packet->fragment == LATER)
-		return ours;
-	if (ours) {
+		return rule;
+	if (rule) {
 		bpf_map_delete_elem(&kernels, &datagram);
-		return 1;
+		return rule;
 	}
 	packet->fragment = LATER;
-	if (is_ours(packet))
+	if (rule_of(packet))
 		bpf_map_update_elem(&kernels, &datagram, &one, BPF_ANY);
 	return 0;
 }
@@ -379,28 +441,33 @@ static __always_inline int may_be_tunnelled(const struct packet *packet)
 	return set && set->vxlan & port_bit(bpf_ntohs(packet->destination_port));
 }
 
-enum tunnelled {
-	NOT_TUNNELLED,
-	DIRECTORS,
-	KERNELS,
-};
+/* In place of rules: the packet is no VXLAN. */
+#define NOT_TUNNELLED -1
 
-/* Whose a UDP datagram is if it is sent to an address and port of virtual ports, whatever else
- * may be taken there. Of these networks the director gets the unicast IP packets, but
+/* The rules of a VXLAN and of a packet in it, the latter in the lower half; 0 if there is none of
+ * the latter.
+ */
+static __always_inline int both_rules(const struct vxlan_value *vxlan, int inner)
+{
+	return inner ? inner | vxlan->rule << 16 : 0;
+}
+
+/* The rules by which a UDP datagram is the director's if it is sent to an address and port of
+ * virtual ports, whatever else may be taken there. Of these networks the director gets the unicast IP packets, but
  *   - those to the machine's own addresses in the network, unless a service or a local address's
  *     pool takes them (an ICMP error, what it quotes);
  *   - those that no router may forward: neighbour discovery, link-local destinations.
  * The kernel's own VXLAN device gets the rest and answers it: ARP, tagged frames, groups, unknown
  * networks, whatever is cut short.
  */
-__noinline int is_tunnelled_ours(struct xdp_md *context, struct packet *outer)
+__noinline int rules_of_tunnelled(struct xdp_md *context, struct packet *outer)
 {
 	void *end = (void *)(long)context->data_end;
 	struct vxlan_key key = { .vni = ANY_VNI };
 	struct packet packet = {};
 	struct ethhdr *ethernet;
 	struct vxlan *vxlan;
-	__u32 *network;
+	struct vxlan_value *known;
 	__u64 at;
 
 	if (!outer)
@@ -413,29 +480,29 @@ __noinline int is_tunnelled_ours(struct xdp_md *context, struct packet *outer)
 	vxlan = (void *)(long)context->data + at;
 	ethernet = (void *)(vxlan + 1);
 	if ((void *)(ethernet + 1) > end || !(vxlan->flags & VXLAN_HAS_VNI))
-		return KERNELS;
+		return 0;
 	key.vni = bpf_ntohl(vxlan->vni) >> 8;
-	network = bpf_map_lookup_elem(&vxlans, &key);
-	if (!network || ethernet->h_dest[0] & 1)
-		return KERNELS;
-	packet.network = *network;
+	known = bpf_map_lookup_elem(&vxlans, &key);
+	if (!known || ethernet->h_dest[0] & 1)
+		return 0;
+	packet.network = known->network;
 	at += sizeof(*vxlan) + sizeof(*ethernet);
 	if (ethernet->h_proto == bpf_htons(ETH_P_IP)) {
 		if (!read_ipv4(context, at, &packet))
-			return KERNELS;
+			return 0;
 	} else if (ethernet->h_proto != bpf_htons(ETH_P_IPV6) ||
 		   !read_ipv6(context, at, &packet) || is_between_neighbours(&packet)) {
-		return KERNELS;
+		return 0;
 	}
 	if (packet.fragment != WHOLE)
-		return is_fragment_ours(&packet) ? DIRECTORS : KERNELS;
+		return both_rules(known, rule_of_fragment(&packet));
 	if (is_error(&packet) && is_own(&packet))
-		return is_error_ours(context, &packet) ? DIRECTORS : KERNELS;
-	return is_ours(&packet) ? DIRECTORS : KERNELS;
+		return both_rules(known, rule_of_error(context, &packet));
+	return both_rules(known, rule_of(&packet));
 }
 
-/* Whether the frame is the director's. */
-static __always_inline int is_frame_ours(struct xdp_md *context)
+/* The rules by which the frame is the director's: one, or those of a VXLAN. 0: none. */
+static __always_inline __u32 rules_of_frame(struct xdp_md *context)
 {
 	void *end = (void *)(long)context->data_end;
 	struct ethhdr *ethernet = (void *)(long)context->data;
@@ -469,26 +536,30 @@ static __always_inline int is_frame_ours(struct xdp_md *context)
 		return 0;
 	}
 	if (may_be_tunnelled(&packet)) {
-		tunnelled = is_tunnelled_ours(context, &packet);
+		tunnelled = rules_of_tunnelled(context, &packet);
 		if (tunnelled != NOT_TUNNELLED)
-			return tunnelled == DIRECTORS;
+			return tunnelled;
 	}
 	if (packet.fragment != WHOLE)
-		return is_fragment_ours(&packet);
+		return rule_of_fragment(&packet);
 	if (is_error(&packet))
-		return is_error_ours(context, &packet);
-	return is_ours(&packet);
+		return rule_of_error(context, &packet);
+	return rule_of(&packet);
 }
 
 SEC(SECTION)
 int sluice_steer(struct xdp_md *context)
 {
+	__u32 rules = rules_of_frame(context);
 	int verdict;
 
-	if (!is_frame_ours(context)) {
+	if (!rules) {
 		count(PASSED);
 		return XDP_PASS;
 	}
+	hit(rules & 0xffff);
+	if (rules >> 16)
+		hit(rules >> 16);
 	verdict = bpf_redirect_map(&xsks_map, context->rx_queue_index, XDP_PASS);
 	count(verdict == XDP_REDIRECT ? TAKEN : UNOWNED);
 	return verdict;

@@ -46,6 +46,22 @@ struct quick_port {
 
 #define QUICK_PORTS 4
 
+/* Values of the maps name the rule that takes a packet, by the number of its counter in `hits`.
+ * 0: none does. UNCOUNTED: taken by a rule without a counter, or by none of its own. The rules of
+ * source NAT have the last numbers, by class, protocol and family (see `snat_rule`).
+ */
+#define UNCOUNTED 1
+#define PLAIN_RULES 16384
+#define SNAT_RULES 384
+
+/* The rules of a role that are in no other map: TCP's, UDP's and SCTP's with all ports, and the one
+ * of every protocol.
+ */
+#define CLASSES_OF_PORTS 3
+#define WHOLE_RULES 4
+/* Of a local address: TCP's, UDP's, and that of answers to ping. */
+#define LOCAL_RULES 3
+
 /* What an address is to the director. Ports in host byte order, both included; quick ports are
  * some of those in `endpoints`, and have protocol 0 where there are fewer.
  */
@@ -55,8 +71,11 @@ struct role {
 	__u16 flags;
 	__u16 first;
 	__u16 last;
-	__u16 zero;
 	struct quick_port quick[QUICK_PORTS];
+	__u16 quick_rules[QUICK_PORTS];
+	__u16 local_rules[LOCAL_RULES];
+	__u16 to_rules[WHOLE_RULES];
+	__u16 from_rules[WHOLE_RULES];
 };
 
 /* An address in a network: 0 for what is received as it is, the number of an isolated network for
@@ -123,6 +142,12 @@ struct vxlan_key {
 	__u16 zero;
 };
 
+/* A VXLAN's network, and its rule. */
+struct vxlan_value {
+	__u16 network;
+	__u16 rule;
+};
+
 enum counter {
 	TAKEN,
 	PASSED,
@@ -151,7 +176,7 @@ struct {
 	__uint(max_entries, 524288);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct endpoint);
-	__type(value, __u8);
+	__type(value, __u16);
 } endpoints SEC(".maps");
 
 struct {
@@ -159,7 +184,7 @@ struct {
 	__uint(max_entries, 262144);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct port_prefix);
-	__type(value, __u8);
+	__type(value, __u16);
 } ranges SEC(".maps");
 
 /* Networks whose connections are translated, and where to. */
@@ -185,7 +210,7 @@ struct {
 	__uint(max_entries, 256);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct address_prefix);
-	__type(value, __u8);
+	__type(value, __u16);
 } tunnels SEC(".maps");
 
 /* UDP ports that tunnels are sent to, in network order. */
@@ -197,7 +222,7 @@ struct {
 	__type(value, __u8);
 } tunnel_ports SEC(".maps");
 
-/* The network of each VXLAN, and for each address and port that one is sent to an entry with
+/* Each VXLAN, and for each address and port that one is sent to an entry with
  * ANY_VNI, whose value means nothing.
  */
 struct {
@@ -205,7 +230,7 @@ struct {
 	__uint(max_entries, 16384);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct vxlan_key);
-	__type(value, __u32);
+	__type(value, struct vxlan_value);
 } vxlans SEC(".maps");
 
 struct {
@@ -229,5 +254,13 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } counters SEC(".maps");
+
+/* Packets by the rule that takes them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, PLAIN_RULES + SNAT_RULES);
+	__type(key, __u32);
+	__type(value, __u64);
+} hits SEC(".maps");
 
 #endif

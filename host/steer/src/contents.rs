@@ -6,20 +6,21 @@
 //! A class keeps its bit as long as it exists, so that while the maps change one after another no
 //! packet of a rule that stays is missed.
 //!
+//! Values name the rule that takes a packet, whose hits the program counts by that number.
+//!
 //! What isolated networks have is kept in the same maps as what the default one has, told apart by
 //! the network's number in the keys.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
 
-use sluice_rules::{EndpointMatch, LocalMatch, Matches, Network, SnatMatch, VxlanMatch, blocks};
+use sluice_rules::{Kind, Matches, Network, Ports, Protocol, Rule, SnatMatch, VxlanMatch, blocks};
 
 use crate::layout::{
     ALL_PORTS, ANY_VNI, AddressInKey, AddressKey, BY_NETWORK, BY_SOURCE, BY_TUNNEL, EVERYTHING,
     End, EndpointKey, LOCAL, LOCAL_ECHO, OWN, PORT_BITS_START, PortKey, PrefixKey, Role, RoleValue,
-    SOME_PORTS, SOME_RANGES, SettingsValue, VXLAN_PORTS, VxlanKey, address_in_key, class,
-    endpoint_key, masked, port_bit, prefix_key, vxlan_key,
+    SOME_PORTS, SOME_RANGES, SettingsValue, VXLAN_PORTS, VxlanKey, VxlanValue, WHOLE_RULES,
+    address_in_key, class, endpoint_key, masked, port_bit, prefix_key, vxlan_key,
 };
 use crate::{Error, Result};
 
@@ -30,23 +31,27 @@ pub(crate) const CLASSES: usize = 64;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
     pub addresses: BTreeMap<AddressInKey, RoleValue>,
-    pub endpoints: BTreeMap<EndpointKey, u8>,
-    pub ranges: BTreeMap<PrefixKey<24>, u8>,
+    pub endpoints: BTreeMap<EndpointKey, u16>,
+    pub ranges: BTreeMap<PrefixKey<24>, u16>,
     pub inside: BTreeMap<PrefixKey<16>, u64>,
     pub outside: BTreeMap<PrefixKey<16>, u64>,
-    pub tunnels: BTreeMap<PrefixKey<16>, u8>,
+    pub tunnels: BTreeMap<PrefixKey<16>, u16>,
     pub tunnel_ports: BTreeMap<PortKey, u8>,
-    pub vxlans: BTreeMap<VxlanKey, u32>,
+    pub vxlans: BTreeMap<VxlanKey, VxlanValue>,
     pub settings: SettingsValue,
 }
 
-/// What a network has by address.
-struct Members<'a> {
-    network: u16,
-    services: &'a [EndpointMatch],
-    locals: &'a [LocalMatch],
-    reals: &'a [EndpointMatch],
-    own: &'a [IpAddr],
+/// A rule, and its number.
+pub(crate) type Numbered<'r> = (&'r Rule, u16);
+
+/// What each address is in each network; 0 for what is in no VXLAN.
+type Roles = BTreeMap<(u16, IpAddr), Role>;
+
+/// A rule of source NAT, and the bit of its class.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SnatClass<'m> {
+    pub bit: u64,
+    pub rule: &'m SnatMatch,
 }
 
 /// Where rules of source NAT apply, and to what.
@@ -73,7 +78,7 @@ pub(crate) struct Classes(Vec<Option<Class>>);
 
 impl Classes {
     /// Gives each rule's class a bit: the one it has, or else a free one.
-    fn assign(&mut self, rules: &[SnatMatch]) -> Result<Vec<u64>> {
+    pub fn assign<'m>(&mut self, rules: &'m [SnatMatch]) -> Result<Vec<SnatClass<'m>>> {
         let wanted: Vec<Class> = rules.iter().map(Class::of).collect();
         // Bits that were in use up to now come last: the maps still have them.
         let mut free: Vec<usize> =
@@ -86,16 +91,16 @@ impl Classes {
             }
         }
         let mut free = free.into_iter();
-        let mut bits = Vec::new();
-        for class in wanted {
+        let mut assigned = Vec::new();
+        for (class, rule) in wanted.into_iter().zip(rules) {
             let at = match self.0.iter().position(|known| known.as_ref() == Some(&class)) {
                 Some(at) => at,
                 None => free.next().ok_or(Error::TooManyRules { limit: CLASSES })?,
             };
             self.0[at] = Some(class);
-            bits.push(1 << at);
+            assigned.push(SnatClass { bit: 1 << at, rule });
         }
-        Ok(bits)
+        Ok(assigned)
     }
 
     fn live(&self) -> impl Iterator<Item = (u64, &Class)> {
@@ -104,119 +109,113 @@ impl Classes {
 }
 
 impl Contents {
-    /// What the maps are to hold for some matches. `classes` remembers the bits between calls.
-    pub fn of(matches: &Matches, classes: &mut Classes) -> Result<Self> {
+    /// What the maps are to hold for some matches, and the rules that these are. `assigned` are the
+    /// bits that `classes` gave the rules of source NAT.
+    pub fn of(
+        matches: &Matches,
+        rules: &[Numbered<'_>],
+        classes: &Classes,
+        assigned: &[SnatClass<'_>],
+    ) -> Self {
         let mut contents = Self::default();
-        contents.take_network(&Members {
-            network: 0,
-            services: &matches.services,
-            locals: &matches.locals,
-            reals: &matches.reals,
-            own: &matches.own,
-        });
-        for inner in matches.inner.iter().filter(|inner| inner.network != 0) {
-            contents.take_network(&Members {
-                network: inner.network,
-                services: &inner.services,
-                locals: &inner.locals,
-                reals: &[],
-                own: &inner.own,
-            });
+        let inner = matches.inner.iter().filter(|inner| inner.network != 0);
+        let inner = inner.flat_map(|inner| inner.own.iter().map(|own| (inner.network, *own)));
+        let mut roles = Roles::new();
+        for at in matches.own.iter().map(|own| (0, *own)).chain(inner) {
+            roles.entry(at).or_default().flags |= OWN;
         }
-        contents.take_vxlans(&matches.vxlan);
-        contents.take_rules(&matches.snat, classes)?;
-        contents.tunnels = matches.tunnels.iter().map(|net| (prefix_key(*net), 1)).collect();
+        let of_kind = |kind| rules.iter().filter(move |(rule, _)| rule.kind == kind);
+        of_kind(Kind::Local).for_each(|rule| take_local(&mut roles, *rule));
+        of_kind(Kind::Service).for_each(|rule| contents.take_ports(&mut roles, *rule));
+        of_kind(Kind::Real).for_each(|rule| contents.take_ports(&mut roles, *rule));
+        if roles.values().any(|role| role.from != 0) {
+            contents.settings[0] |= BY_SOURCE;
+        }
+        for ((network, address), role) in roles {
+            contents.addresses.insert(address_in_key(network, address), role.value());
+        }
+        contents.take_vxlans(&matches.vxlan, of_kind(Kind::Vxlan));
+        contents.take_snat(classes, assigned);
+        let tunnels = of_kind(Kind::TunnelError);
+        let tunnels = tunnels.filter_map(|(rule, number)| Some((rule.destination?, *number)));
+        contents.tunnels = tunnels.map(|(net, number)| (prefix_key(net), number)).collect();
         let ports = matches.tunnel_ports.iter();
         contents.tunnel_ports = ports.map(|port| (port.to_be_bytes(), 1)).collect();
         let flag = |set: bool, flag: u64| if set { flag } else { 0 };
         contents.settings[0] |= flag(!matches.snat.is_empty(), BY_NETWORK)
             | flag(!matches.tunnels.is_empty(), BY_TUNNEL);
-        Ok(contents)
-    }
-
-    /// Enters what a network has.
-    fn take_network(&mut self, members: &Members<'_>) {
-        let mut roles: BTreeMap<IpAddr, Role> = BTreeMap::new();
-        for own in members.own {
-            roles.entry(*own).or_default().flags |= OWN;
-        }
-        for local in members.locals {
-            let role = roles.entry(local.address).or_default();
-            role.flags |= LOCAL | if local.echo { LOCAL_ECHO } else { 0 };
-            (role.first, role.last) = (*local.ports.start(), *local.ports.end());
-        }
-        for (end, endpoints) in [(End::Destination, members.services), (End::Source, members.reals)]
-        {
-            for ((address, protocol), ports) in merged(endpoints) {
-                let bits = self.take_ports((members.network, end), address, protocol, &ports);
-                let role = roles.entry(address).or_default();
-                match end {
-                    End::Source => role.from |= bits,
-                    End::Destination => {
-                        role.to |= bits;
-                        let single = ports.iter().filter(|range| range.start() == range.end());
-                        let single = single.filter(|_| class(protocol).is_some());
-                        single.for_each(|port| role.at_hand(protocol, *port.start()));
-                    }
-                }
-            }
-        }
-        if roles.values().any(|role| role.from != 0) {
-            self.settings[0] |= BY_SOURCE;
-        }
-        for (address, role) in roles {
-            self.addresses.insert(address_in_key(members.network, address), role.value());
-        }
+        contents
     }
 
     /// Enters VXLANs, each with the address and port that it is sent to.
-    fn take_vxlans(&mut self, vxlans: &[VxlanMatch]) {
+    fn take_vxlans<'r>(
+        &mut self,
+        vxlans: &[VxlanMatch],
+        rules: impl Iterator<Item = &'r Numbered<'r>>,
+    ) {
+        let key = |vxlan: &VxlanMatch, vni| vxlan_key(vxlan.local, vxlan.port, vni);
         for vxlan in vxlans.iter().filter(|vxlan| vxlan.network != 0) {
-            let key = |vni| vxlan_key(vxlan.local, vxlan.port, vni);
-            self.vxlans.entry(key(vxlan.vni)).or_insert_with(|| vxlan.network.into());
-            self.vxlans.insert(key(ANY_VNI), 0);
+            let network = vxlan.network;
+            self.vxlans.entry(key(vxlan, vxlan.vni)).or_insert_with(|| [network, 0]);
+            self.vxlans.insert(key(vxlan, ANY_VNI), [0, 0]);
             self.settings[VXLAN_PORTS] |= port_bit(vxlan.port);
         }
+        for (rule, number) in rules {
+            let (Some(local), Some(vni)) = (rule.destination, rule.vni) else { continue };
+            let key = vxlan_key(local.address, rule.destination_ports.first, vni);
+            if let Some(value) = self.vxlans.get_mut(&key).filter(|it| it[0] == rule.network) {
+                value[1] = *number;
+            }
+        }
     }
 
-    /// Enters the ports of a protocol at an address, and returns the bits of its role.
-    fn take_ports(
-        &mut self,
-        end: (u16, End),
-        address: IpAddr,
-        protocol: u8,
-        ports: &[RangeInclusive<u16>],
-    ) -> u16 {
-        if protocol == 0 {
-            return EVERYTHING;
-        }
-        let Some(class) = class(protocol) else { return 0 };
-        if ports == [0..=u16::MAX] {
-            return ALL_PORTS << class;
-        }
+    /// Enters a protocol and ports at an address: of packets to it, or of those from it.
+    fn take_ports(&mut self, roles: &mut Roles, (rule, number): Numbered<'_>) {
+        let (end, at, ports) = match rule.kind {
+            Kind::Real => (End::Source, rule.source, rule.source_ports),
+            _ => (End::Destination, rule.destination, rule.destination_ports),
+        };
+        let Some(address) = at.map(|at| at.address) else { return };
+        let network = network_of(rule);
+        let role = roles.entry((network, address)).or_default();
+        let protocol = match rule.protocol {
+            Protocol::AllButControl => 0,
+            Protocol::Number(protocol) => protocol,
+        };
+        let class = class(protocol);
         let mut bits = 0;
-        for range in ports {
-            let key = |port| endpoint_key(end, address, protocol, port);
-            if range.start() == range.end() {
-                self.endpoints.insert(key(*range.start()), 1);
-                bits |= SOME_PORTS << class;
-                continue;
+        if protocol == 0 || class.is_some() && ports == Ports::ALL {
+            let whole = class.filter(|_| protocol != 0);
+            let rules = if end == End::Source { &mut role.from_rules } else { &mut role.to_rules };
+            rules[whole.map_or(WHOLE_RULES - 1, usize::from)] = number;
+            bits = whole.map_or(EVERYTHING, |class| ALL_PORTS << class);
+        } else if let Some(class) = class {
+            let key = |port| endpoint_key((network, end), address, protocol, port);
+            if ports.is_one() {
+                self.endpoints.insert(key(ports.first), number);
+                bits = SOME_PORTS << class;
+                if end == End::Destination {
+                    role.at_hand(protocol, ports.first, number);
+                }
+            } else {
+                for (first, len) in blocks(&ports.range()) {
+                    self.ranges.insert((PORT_BITS_START + len, key(first)), number);
+                }
+                bits = SOME_RANGES << class;
             }
-            for (first, len) in blocks(range) {
-                self.ranges.insert((PORT_BITS_START + len, key(first)), 1);
-            }
-            bits |= SOME_RANGES << class;
         }
-        bits
+        match end {
+            End::Source => role.from |= bits,
+            End::Destination => role.to |= bits,
+        }
     }
 
-    fn take_rules(&mut self, rules: &[SnatMatch], classes: &mut Classes) -> Result<()> {
-        let bits = classes.assign(rules)?;
-        if rules.is_empty() {
-            return Ok(());
+    fn take_snat(&mut self, classes: &Classes, assigned: &[SnatClass<'_>]) {
+        if assigned.is_empty() {
+            return;
         }
-        let sources = rules.iter().zip(&bits);
-        let sources = sources.flat_map(|(rule, bit)| rule.sources.iter().map(|net| (*net, *bit)));
+        let sources = assigned.iter();
+        let sources = sources.flat_map(|it| it.rule.sources.iter().map(|net| (*net, it.bit)));
         for (key, from) in inherited(sources.map(|(net, bit)| (net, [bit, 0]))) {
             self.inside.insert(key, from[0]);
         }
@@ -236,7 +235,6 @@ impl Contents {
                 self.settings[1 + at] |= if takes { bit } else { 0 };
             }
         }
-        Ok(())
     }
 }
 
@@ -269,26 +267,23 @@ fn inherited(said: impl Iterator<Item = (Network, [u64; 2])>) -> BTreeMap<Prefix
     inherited
 }
 
-/// The ports of each address and protocol, sorted, without overlaps and neighbours.
-fn merged(matches: &[EndpointMatch]) -> BTreeMap<(IpAddr, u8), Vec<RangeInclusive<u16>>> {
-    let mut all: BTreeMap<(IpAddr, u8), Vec<RangeInclusive<u16>>> = BTreeMap::new();
-    for one in matches {
-        all.entry((one.address, one.protocol)).or_default().push(one.ports.clone());
-    }
-    for ranges in all.values_mut() {
-        ranges.sort_by_key(|range| *range.start());
-        let mut joined: Vec<RangeInclusive<u16>> = Vec::with_capacity(ranges.len());
-        for range in ranges.drain(..) {
-            match joined.last_mut() {
-                Some(last) if u32::from(*range.start()) <= u32::from(*last.end()) + 1 => {
-                    *last = *last.start()..=*last.end().max(range.end());
-                }
-                _ => joined.push(range),
-            }
-        }
-        *ranges = joined;
-    }
-    all
+/// The network of a rule's packets in the maps.
+const fn network_of(rule: &Rule) -> u16 {
+    if rule.inner { rule.network } else { 0 }
+}
+
+/// Enters the ports of a local address.
+fn take_local(roles: &mut Roles, (rule, number): Numbered<'_>) {
+    let Some(at) = rule.destination else { return };
+    let role = roles.entry((network_of(rule), at.address)).or_default();
+    let which = match rule.protocol {
+        Protocol::Number(6) => 0,
+        Protocol::Number(17) => 1,
+        _ => 2,
+    };
+    role.flags |= if which == 2 { LOCAL_ECHO } else { LOCAL };
+    role.local_rules[which] = number;
+    (role.first, role.last) = (rule.destination_ports.first, rule.destination_ports.last);
 }
 
 #[cfg(test)]
@@ -308,32 +303,25 @@ mod tests {
         }
     }
 
-    #[test]
-    fn ports_are_joined() {
-        let address: IpAddr = [198, 51, 100, 200].into();
-        let of = |ports: RangeInclusive<u16>| EndpointMatch { protocol: 6, address, ports };
-        let joined = merged(&[of(90..=99), of(80..=80), of(81..=89), of(85..=95), of(101..=101)]);
-        assert_eq!(joined[&(address, 6)], [80..=99, 101..=101]);
-        let all = merged(&[of(1..=u16::MAX), of(0..=0)]);
-        assert_eq!(all[&(address, 6)], [0..=u16::MAX]);
-    }
-
     /// A class that stays keeps its bit; a new one does not get the bit of one that went, as long
     /// as there are others.
     #[test]
     fn classes_keep_their_bits() {
         let mut classes = Classes::default();
+        let assign = |classes: &mut Classes, rules: &[SnatMatch]| {
+            classes.assign(rules).map(|all| all.iter().map(|it| it.bit).collect::<Vec<u64>>())
+        };
         let (first, second) = (rule("192.0.2.0", &[]), rule("192.0.2.0", &[net("::", 0)]));
-        assert_eq!(classes.assign(&[first.clone(), second.clone()]).unwrap(), [1, 2]);
+        assert_eq!(assign(&mut classes, &[first.clone(), second.clone()]).unwrap(), [1, 2]);
         let third = rule("192.0.2.0", &[net("203.0.113.0", 24)]);
-        assert_eq!(classes.assign(&[third.clone(), second.clone()]).unwrap(), [4, 2]);
+        assert_eq!(assign(&mut classes, &[third.clone(), second.clone()]).unwrap(), [4, 2]);
         let same_class = rule("198.51.100.0", &[net("::", 0)]);
-        assert_eq!(classes.assign(&[second, same_class]).unwrap(), [2, 2]);
+        assert_eq!(assign(&mut classes, &[second, same_class]).unwrap(), [2, 2]);
         let many: Vec<_> = (0..64_u8).map(|n| rule("192.0.2.0", &[net("2001:db8::", n)])).collect();
-        let bits = classes.assign(&many).unwrap();
+        let bits = assign(&mut classes, &many).unwrap();
         assert_eq!(bits.iter().fold(0, |all, bit| all | bit), u64::MAX, "each has its own");
         let one_more = [&many[..], &[third]].concat();
-        assert!(matches!(classes.assign(&one_more), Err(Error::TooManyRules { limit: 64 })));
+        assert!(matches!(assign(&mut classes, &one_more), Err(Error::TooManyRules { limit: 64 })));
     }
 
     /// Of an address's prefixes the longest decides, so it repeats what shorter ones say.
@@ -345,7 +333,9 @@ mod tests {
             rule("192.0.2.0", &[net("198.51.100.128", 25)]),
         ];
         let matches = Matches { snat: rules.to_vec(), ..Matches::default() };
-        let contents = Contents::of(&matches, &mut Classes::default()).unwrap();
+        let mut classes = Classes::default();
+        let assigned = classes.assign(&matches.snat).unwrap();
+        let contents = Contents::of(&matches, &[], &classes, &assigned);
         let at = |network| contents.outside[&prefix_key(network)];
         assert_eq!(at(net("192.0.2.0", 24)), 0b000);
         assert_eq!(at(net("198.51.100.0", 24)), 0b011);

@@ -17,9 +17,25 @@ pub(crate) type PortKey = [u8; 2];
 /// Key of a map of prefixes, without the number of bits that count.
 pub(crate) type PrefixKey<const N: usize> = (u32, [u8; N]);
 /// Value of the map `addresses`: `struct role`.
-pub(crate) type RoleValue = [u16; 6 + 2 * QUICK_PORTS];
+pub(crate) type RoleValue = [u16; 5 + 3 * QUICK_PORTS + LOCAL_RULES + 2 * WHOLE_RULES];
+/// Value of the map `vxlans`, `struct vxlan_value`: network and rule.
+pub(crate) type VxlanValue = [u16; 2];
 /// How many ports of services an address has at hand.
 pub(crate) const QUICK_PORTS: usize = 4;
+/// Rules of a role that no other map has: of all ports by [`class`], and of every protocol.
+pub(crate) const WHOLE_RULES: usize = 4;
+/// Rules of a local address: TCP's, UDP's, and that of answers to ping.
+pub(crate) const LOCAL_RULES: usize = 3;
+/// Number of a rule that has no counter.
+pub(crate) const UNCOUNTED: u16 = 1;
+/// Numbers of rules end here; those of source NAT's classes begin.
+pub(crate) const PLAIN_RULES: u16 = 16384;
+
+/// The number of a class of source NAT by its bit, with a protocol (TCP, UDP, ping) and family.
+pub(crate) const fn snat_number(bit: u16, protocol: u16, is_ipv6: bool) -> u16 {
+    PLAIN_RULES + (bit * 3 + protocol) * 2 + is_ipv6 as u16
+}
+
 /// Value of the map `settings`: `struct settings`.
 pub(crate) type SettingsValue = [u64; 5];
 
@@ -80,25 +96,32 @@ pub(crate) struct Role {
     pub flags: u16,
     pub first: u16,
     pub last: u16,
-    /// Protocol and port; protocol 0 where there are fewer.
-    pub quick: [(u8, u16); QUICK_PORTS],
+    /// Protocol, port and rule; protocol 0 where there are fewer.
+    pub quick: [(u8, u16, u16); QUICK_PORTS],
+    pub local_rules: [u16; LOCAL_RULES],
+    pub to_rules: [u16; WHOLE_RULES],
+    pub from_rules: [u16; WHOLE_RULES],
 }
 
 impl Role {
     pub fn value(self) -> RoleValue {
         let mut value = RoleValue::default();
         value[..5].copy_from_slice(&[self.to, self.from, self.flags, self.first, self.last]);
-        for (at, (protocol, port)) in self.quick.into_iter().enumerate() {
-            value[6 + 2 * at] = port.to_be();
-            value[7 + 2 * at] = u16::from_ne_bytes([protocol, 0]);
+        let quick_rules = 5 + 2 * QUICK_PORTS;
+        for (at, (protocol, port, rule)) in self.quick.into_iter().enumerate() {
+            value[5 + 2 * at] = port.to_be();
+            value[6 + 2 * at] = u16::from_ne_bytes([protocol, 0]);
+            value[quick_rules + at] = rule;
         }
+        let others = [&self.local_rules[..], &self.to_rules, &self.from_rules].concat();
+        value[quick_rules + QUICK_PORTS..].copy_from_slice(&others);
         value
     }
 
     /// Has a port of a service at hand, if there is room.
-    pub fn at_hand(&mut self, protocol: u8, port: u16) {
+    pub fn at_hand(&mut self, protocol: u8, port: u16, rule: u16) {
         if let Some(free) = self.quick.iter_mut().find(|quick| quick.0 == 0) {
-            *free = (protocol, port);
+            *free = (protocol, port, rule);
         }
     }
 }

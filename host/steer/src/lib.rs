@@ -14,6 +14,7 @@
 mod attached;
 mod contents;
 mod descriptors;
+mod hits;
 mod layout;
 mod link;
 mod seal;

@@ -5,10 +5,12 @@ use std::os::fd::RawFd;
 use aya::maps::lpm_trie::LpmTrie;
 use aya::maps::{Array, HashMap, Map, MapData, MapInfo, PerCpuArray, XskMap};
 use aya::programs::{ProgramInfo, loaded_programs};
+use sluice_rules::{Rule, rules_of};
 
-use crate::contents::{Classes, Contents};
+use crate::contents::{Classes, Contents, Numbered};
+use crate::hits::{Numbers, plain};
 use crate::layout::{
-    AddressInKey, EndpointKey, PortKey, PrefixKey, RoleValue, SettingsValue, VxlanKey,
+    AddressInKey, EndpointKey, PortKey, PrefixKey, RoleValue, SettingsValue, VxlanKey, VxlanValue,
 };
 use crate::table::Table;
 use crate::{Error, Matches, Mode, PROGRAM, Result, link};
@@ -20,16 +22,18 @@ type Prefixes<const N: usize, V> = Table<LpmTrie<MapData, [u8; N], V>, PrefixKey
 pub struct Steer {
     mode: Mode,
     addresses: Hashed<AddressInKey, RoleValue>,
-    endpoints: Hashed<EndpointKey, u8>,
-    ranges: Prefixes<24, u8>,
+    endpoints: Hashed<EndpointKey, u16>,
+    ranges: Prefixes<24, u16>,
     inside: Prefixes<16, u64>,
     outside: Prefixes<16, u64>,
-    tunnels: Prefixes<16, u8>,
+    tunnels: Prefixes<16, u16>,
     tunnel_ports: Hashed<PortKey, u8>,
-    vxlans: Hashed<VxlanKey, u32>,
+    vxlans: Hashed<VxlanKey, VxlanValue>,
     settings: Array<MapData, SettingsValue>,
     counters: PerCpuArray<MapData, u64>,
+    hits: PerCpuArray<MapData, u64>,
     classes: Classes,
+    numbers: Numbers,
     /// What was set last, if it was set as a whole.
     present: Option<Matches>,
 }
@@ -102,7 +106,9 @@ impl Steer {
             vxlans: Table::open("vxlans", find("vxlans")?)?,
             settings: find("settings")?.try_into().map_err(wrong)?,
             counters: find("counters")?.try_into().map_err(wrong)?,
+            hits: find("hits")?.try_into().map_err(wrong)?,
             classes: Classes::default(),
+            numbers: Numbers::default(),
             present: None,
         })
     }
@@ -119,7 +125,7 @@ impl Steer {
             return Ok(Changed::default());
         }
         self.present = None;
-        let wanted = Contents::of(matches, &mut self.classes)?;
+        let wanted = self.wanted(matches)?;
         let mut changed = Changed::default();
         // A role, an inside network or a VXLAN makes the program look at the other maps, so these
         // are filled first and emptied last.
@@ -147,16 +153,37 @@ impl Steer {
         Ok(changed)
     }
 
+    /// What the maps are to hold, with a number for each rule.
+    fn wanted(&mut self, matches: &Matches) -> Result<Contents> {
+        let rules = rules_of(matches, 0, |_| Vec::new());
+        let classes = self.classes.assign(&matches.snat)?;
+        let read = |number: u16| sum(&self.hits, number.into());
+        self.numbers.assign(rules.iter().cloned(), &classes, read)?;
+        let numbered: Vec<Numbered<'_>> =
+            rules.iter().map(|rule| (rule, self.numbers.get(rule))).collect();
+        Ok(Contents::of(matches, &numbered, &self.classes, &classes))
+    }
+
+    /// Packets that a rule has taken since it is there, whether or not a socket was bound. `None`
+    /// of a rule that is not counted: there are more than counters, or it shares a class of source
+    /// NAT with others.
+    pub fn hits(&self, rule: &Rule) -> Option<u64> {
+        let (number, before) = self.numbers.counter(&plain(rule))?;
+        sum(&self.hits, number.into()).ok()?.checked_sub(before)
+    }
+
     /// Reads the counters.
     pub fn counters(&self) -> Result<Counters> {
-        let context = "read the steering program's counters";
-        let sum = |index: u32| -> Result<u64> {
-            let values = self.counters.get(&index, 0);
-            let values = values.map_err(|source| Error::Map { context, source })?;
-            Ok(values.iter().sum())
-        };
+        let sum = |index| sum(&self.counters, index);
         Ok(Counters { taken: sum(0)?, passed: sum(1)?, unowned: sum(2)? })
     }
+}
+
+/// A counter over all processors.
+fn sum(counters: &PerCpuArray<MapData, u64>, index: u32) -> Result<u64> {
+    let context = "read the steering program's counters";
+    let values = counters.get(&index, 0).map_err(|source| Error::Map { context, source })?;
+    Ok(values.iter().sum())
 }
 
 /// Gives the program on an interface the sockets that serve its queues: number of the queue, and

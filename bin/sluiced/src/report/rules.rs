@@ -9,11 +9,12 @@ use sluice_director::plan::{Plan, ServiceId};
 use sluice_director::spec::NetworkId;
 use sluice_dpdk::Port;
 use sluice_rules::{Kind, Placed, Protocol, Rule};
+use sluice_steer::Steer;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// How long NICs are asked for hits; some drivers ask the device for each rule.
+/// How long NICs and programs are asked for hits; some drivers ask the device for each rule.
 const ASKING: Duration = Duration::from_millis(100);
 
 /// Network, protocol, address and ports of a service.
@@ -85,18 +86,26 @@ fn port(slot: &PortSlot, plan: &Plan, hits: &ServiceHits, until: Instant) -> mod
         (shown.no_room, shown.refused_full) = (totals.no_room, totals.refused_full);
         shown.stuck = totals.stuck;
     }
-    let each =
-        |(listed, place): (&Rule, Shown<'_>)| rule(listed, &place, (port, plan, hits, until));
+    let counters = Sources { port, steer: steer.as_ref(), plan, services: hits, until };
+    let each = |(listed, place): (&Rule, Shown<'_>)| rule(listed, &place, &counters);
     shown.rules = rules.listed().into_iter().map(each).collect();
     shown
 }
 
-fn rule(
-    rule: &Rule,
-    place: &Shown<'_>,
-    (port, plan, hits, until): (&Port, &Plan, &ServiceHits, Instant),
-) -> model::SteeringRule {
-    let counted = hits.get(rule);
+/// Where hits come from.
+struct Sources<'a> {
+    port: &'a Port,
+    steer: Option<&'a Steer>,
+    plan: &'a Plan,
+    services: &'a ServiceHits,
+    /// How long NIC and program are asked.
+    until: Instant,
+}
+
+fn rule(rule: &Rule, place: &Shown<'_>, sources: &Sources<'_>) -> model::SteeringRule {
+    let Sources { port, plan, until, .. } = sources;
+    let counted = sources.services.get(rule);
+    let in_time = Instant::now() < *until;
     let mut shown = model::SteeringRule {
         kind: rule.kind.name().to_owned(),
         network: named(plan.network_name(NetworkId(rule.network)).unwrap_or_default()),
@@ -115,6 +124,9 @@ fn rule(
         Shown::Xdp(trouble) => {
             shown.backend = RuleBackend::Xdp;
             shown.reason = trouble.map(str::to_owned);
+            let by_program = sources.steer.filter(|_| in_time);
+            shown.hits = by_program.and_then(|steer| steer.hits(rule));
+            shown.hits_by = shown.hits.map(|_| HitsBy::Rule);
         }
         Shown::Nic(None) => shown.reason = Some("it waits for its turn".to_owned()),
         Shown::Nic(Some(row)) => match &row.placed {
@@ -122,7 +134,7 @@ fn rule(
             Placed::Hardware(_) => {
                 shown.backend = RuleBackend::RteFlow;
                 (shown.queues, shown.mark) = (row.queues(), row.mark);
-                let by_nic = port.flows().filter(|_| Instant::now() < until);
+                let by_nic = port.flows().filter(|_| in_time);
                 if let Some(hits) = by_nic.and_then(|mut flows| row.hits(&mut flows)) {
                     (shown.hits, shown.hits_by) = (Some(hits), Some(HitsBy::Rule));
                 }
