@@ -208,7 +208,7 @@ pub enum Command {
         /// How to ask.
         #[command(flatten)]
         asking: Asking,
-        /// Each rule of what is taken from a port: back-end, queue, mark, hits, why not in hardware
+        /// Each rule of what is taken from a port: back-end, queue, hits, why not in hardware
         #[arg(long)]
         rules: bool,
     },

@@ -13,7 +13,6 @@ pub fn rules() -> PortsRules {
         destination: Some("198.51.100.200:80".to_owned()),
         backend: RuleBackend::RteFlow,
         queues: vec![0, 1],
-        mark: Some(7),
         hits: Some(u64::MAX),
         hits_by: Some(HitsBy::Rule),
         reason: None,

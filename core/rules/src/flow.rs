@@ -56,8 +56,6 @@ pub struct Flow {
     pub destination: Endpoint,
     /// Number of the VXLAN, behind UDP.
     pub vni: Option<u32>,
-    /// What packets are marked with.
-    pub mark: Option<u32>,
     /// Whether packets are counted.
     pub count: bool,
     /// What receives them.
@@ -73,8 +71,9 @@ impl Flow {
     }
 }
 
-/// The NIC's entries for a rule on a port with so many queues, without a mark; or why the driver
-/// cannot have it.
+/// The NIC's entries for a rule on a port with so many queues, or why the driver cannot have it. A
+/// rule that would neither choose a queue nor count is not made: some drivers receive slower once
+/// they have any.
 pub fn compile(rule: &Rule, limits: &Limits, queues: u16) -> Result<Vec<Flow>, String> {
     let protocol = possible(rule, limits)?;
     let some = rule.destination.or(rule.source);
@@ -85,7 +84,6 @@ pub fn compile(rule: &Rule, limits: &Limits, queues: u16) -> Result<Vec<Flow>, S
         source: masked(rule.source, limits)?,
         destination: masked(rule.destination, limits)?,
         vni: rule.vni,
-        mark: None,
         count: limits.count.is_there(),
         // Each part has its own.
         target: Target::Queue(0),
@@ -105,6 +103,11 @@ pub fn compile(rule: &Rule, limits: &Limits, queues: u16) -> Result<Vec<Flow>, S
     let names_ports = flows.iter().any(|flow| flow.fields()[1] || flow.fields()[3]);
     if names_ports && !v4 && !limits.ports_of_v6.is_there() {
         return Err(format!("{} has no rules for ports of IPv6", limits.name()));
+    }
+    let steers = |flow: &Flow| matches!(flow.target, Target::Queue(_)) && queues > 1;
+    if !limits.count.is_there() && !flows.iter().any(steers) {
+        let as_without = if queues > 1 { "all queues receive, as without it" } else { "one queue" };
+        return Err(format!("not needed: {as_without}, and {} does not count", limits.name()));
     }
     match flows.len() {
         1..=MOST_FLOWS => Ok(flows),

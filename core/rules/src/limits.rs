@@ -29,7 +29,7 @@ pub enum FieldSets {
 pub enum SpreadBy {
     /// By an RSS action over all queues.
     Rss,
-    /// By no action but the mark.
+    /// By no action but a mark, which such drivers want and nobody reads.
     MarkOnly,
     /// It names one queue always.
     Nothing,
@@ -56,8 +56,6 @@ impl Capability {
 pub struct Limits {
     /// DPDK's name of the driver; empty for one that is not known.
     pub driver: &'static str,
-    /// Whether it marks packets.
-    pub mark: Capability,
     /// Whether it counts what a rule matches.
     pub count: Capability,
     /// Masks of addresses.
@@ -72,8 +70,6 @@ pub struct Limits {
     pub field_sets: FieldSets,
     /// How packets are left to the hash.
     pub spread: SpreadBy,
-    /// The largest mark.
-    pub max_mark: u32,
 }
 
 use Capability::{No, Yes};
@@ -81,7 +77,6 @@ use Capability::{No, Yes};
 /// A driver that nothing is known of: exact rules, and the driver decides.
 const UNKNOWN: Limits = Limits {
     driver: "",
-    mark: Yes,
     count: Yes,
     addresses: Masks::Exact,
     ports: Masks::Exact,
@@ -89,7 +84,6 @@ const UNKNOWN: Limits = Limits {
     vni: No,
     field_sets: FieldSets::Free,
     spread: SpreadBy::Rss,
-    max_mark: 0xffff,
 };
 
 /// A rule with other fields of the same type of packets conflicts with the first one's.
@@ -101,14 +95,8 @@ const I40E: Limits = Limits {
     ..UNKNOWN
 };
 
-const MLX5: Limits = Limits {
-    driver: "mlx5_pci",
-    addresses: Masks::Any,
-    ports: Masks::Any,
-    vni: Yes,
-    max_mark: 0x00ff_ffef,
-    ..UNKNOWN
-};
+const MLX5: Limits =
+    Limits { driver: "mlx5_pci", addresses: Masks::Any, ports: Masks::Any, vni: Yes, ..UNKNOWN };
 
 const KNOWN: [Limits; 9] = [
     // An IPv6 mask that is not all ones leaves the match without an error, so no prefixes; masks of
@@ -129,9 +117,9 @@ const KNOWN: [Limits; 9] = [
     },
     MLX5,
     Limits { driver: "mlx5_auxiliary", ..MLX5 },
-    Limits { driver: "net_tap", mark: No, count: No, addresses: Masks::Any, ..UNKNOWN },
+    Limits { driver: "net_tap", count: No, addresses: Masks::Any, ..UNKNOWN },
     // Every device below must have each rule; what those are is not known here.
-    Limits { driver: "net_failsafe", mark: No, count: No, ..UNKNOWN },
+    Limits { driver: "net_failsafe", ..UNKNOWN },
 ];
 
 impl Limits {

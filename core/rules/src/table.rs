@@ -68,8 +68,6 @@ pub enum Placed<H> {
 /// A rule's row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row<H> {
-    /// What its packets are marked with; no other rule had it for as long as numbers last.
-    pub mark: Option<u32>,
     /// Where it is.
     pub placed: Placed<H>,
 }
@@ -136,9 +134,6 @@ pub struct RuleTable<H> {
     steps: VecDeque<Step>,
     /// Whether something went since the rules without room were tried.
     freed: bool,
-    last_mark: u32,
-    /// Marks of rules in the NIC's table.
-    marks: BTreeSet<u32>,
     /// The fields of the rules of a group, and how many entries there are.
     fields: BTreeMap<Group, ([bool; 4], usize)>,
     refused_full: u64,
@@ -155,8 +150,6 @@ impl<H> RuleTable<H> {
             rows: BTreeMap::new(),
             steps: VecDeque::new(),
             freed: false,
-            last_mark: 0,
-            marks: BTreeSet::new(),
             fields: BTreeMap::new(),
             refused_full: 0,
             stuck: 0,
@@ -230,26 +223,17 @@ impl<H> RuleTable<H> {
     }
 
     fn create(&mut self, port: &mut impl FlowPort<Handle = H>, rule: Rule) {
-        let mark = self.next_mark();
-        let placed = self.place(port, &rule, mark);
-        let mark = mark.filter(|_| matches!(placed, Placed::Hardware(_)));
-        self.marks.extend(mark);
-        self.rows.insert(rule, Row { mark, placed });
+        let placed = self.place(port, &rule);
+        self.rows.insert(rule, Row { placed });
     }
 
-    fn place(
-        &mut self,
-        port: &mut impl FlowPort<Handle = H>,
-        rule: &Rule,
-        mark: Option<u32>,
-    ) -> Placed<H> {
+    fn place(&mut self, port: &mut impl FlowPort<Handle = H>, rule: &Rule) -> Placed<H> {
         let flows = match compile(rule, &self.limits, self.queues) {
             Ok(flows) => flows,
             Err(reason) => return Placed::Software { reason, kind: RefusedKind::Unsupported },
         };
         let mut entries: Vec<(Flow, H)> = Vec::with_capacity(flows.len());
         for flow in flows {
-            let flow = Flow { mark, ..flow };
             let made = self.admit(&flow).and_then(|()| port.create(&flow));
             let refused = match made {
                 Ok(handle) => {
@@ -269,9 +253,6 @@ impl<H> RuleTable<H> {
 
     fn destroy(&mut self, port: &mut impl FlowPort<Handle = H>, rule: &Rule) {
         let Some(row) = self.rows.remove(rule) else { return };
-        if let Some(mark) = row.mark {
-            self.marks.remove(&mark);
-        }
         if let Placed::Hardware(entries) = row.placed {
             entries.into_iter().for_each(|entry| self.take_away(port, entry));
             self.freed = true;
@@ -312,21 +293,6 @@ impl<H> RuleTable<H> {
     fn enter(&mut self, flow: &Flow) {
         let group = self.group(flow);
         self.fields.entry(group).or_insert((flow.fields(), 0)).1 += 1;
-    }
-
-    /// A mark that no rule has, if the driver marks. From 1: a packet without a mark has 0.
-    fn next_mark(&mut self) -> Option<u32> {
-        let most = self.limits.max_mark;
-        if !self.limits.mark.is_there() || self.marks.len() as u64 >= u64::from(most) {
-            return None;
-        }
-        let after = |mark: u32| if mark >= most { 1 } else { mark + 1 };
-        let mut mark = after(self.last_mark);
-        while self.marks.contains(&mark) {
-            mark = after(mark);
-        }
-        self.last_mark = mark;
-        Some(mark)
     }
 }
 

@@ -10,10 +10,10 @@
 
 #include "shim.h"
 
-_Static_assert(sizeof(struct sluice_flow) == 88, "size of a flow rule");
+_Static_assert(sizeof(struct sluice_flow) == 84, "size of a flow rule");
 _Static_assert(sizeof(struct sluice_flow_error) == 128, "size of an error");
 
-/* Ethernet, IP, transport, VXLAN and the end; queue, mark, count and the end. */
+/* Ethernet, IP, transport, VXLAN and the end; queue, RSS or mark, count and the end. */
 enum { MAX_ITEMS = 5, MAX_ACTIONS = 4, MAX_QUEUES = 128 };
 
 /* All that the items and actions of a rule point at. */
@@ -127,7 +127,6 @@ static int add_transport(struct rule *rule, const struct sluice_flow *flow)
 	}
 }
 
-/* Drivers of Intel's want the queue before the mark. */
 static int add_actions(struct rule *rule, uint16_t port, const struct sluice_flow *flow)
 {
 	struct rte_eth_dev_info device;
@@ -154,11 +153,10 @@ static int add_actions(struct rule *rule, uint16_t port, const struct sluice_flo
 		add_action(rule, RTE_FLOW_ACTION_TYPE_RSS, &rule->rss);
 		break;
 	default:
-		break;
-	}
-	if (flow->has_mark) {
-		rule->mark.id = flow->mark;
+		/* Drivers of Intel's pass packets on to the hash by this alone. Nobody reads it. */
+		rule->mark.id = 1;
 		add_action(rule, RTE_FLOW_ACTION_TYPE_MARK, &rule->mark);
+		break;
 	}
 	if (flow->count)
 		add_action(rule, RTE_FLOW_ACTION_TYPE_COUNT, &rule->count);

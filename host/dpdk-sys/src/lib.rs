@@ -198,18 +198,16 @@ pub struct Flow {
     pub source_port_mask: u16,
     pub destination_port: u16,
     pub destination_port_mask: u16,
-    pub mark: u32,
     pub vni: u32,
     pub queues: u16,
     pub protocol: u8,
     pub v6: u8,
-    pub has_mark: u8,
     pub has_vni: u8,
     pub count: u8,
     pub target: u8,
 }
 
-const _: () = assert!(size_of::<Flow>() == 88);
+const _: () = assert!(size_of::<Flow>() == 84);
 
 /// `rte_flow_validate` refused a rule.
 pub const FLOW_VALIDATE: i32 = 1;

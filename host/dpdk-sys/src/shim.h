@@ -175,14 +175,12 @@ struct sluice_flow {
 	uint16_t source_port_mask;
 	uint16_t destination_port;
 	uint16_t destination_port_mask;
-	uint32_t mark;
 	/* Number of a VXLAN, behind UDP. */
 	uint32_t vni;
 	uint16_t queues;
 	/* 6 TCP, 17 UDP, 132 SCTP. */
 	uint8_t protocol;
 	uint8_t v6;
-	uint8_t has_mark;
 	uint8_t has_vni;
 	uint8_t count;
 	uint8_t target;

@@ -4,7 +4,7 @@
 
 mod bed;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use sluice_dpdk::{Device, Eal, EalConfig, FlowId, HugePages, Port, PortConfig};
@@ -113,7 +113,7 @@ fn rules_follow_a_configuration(eal: &Eal) {
 }
 
 /// The driver copies items and actions by DPDK's own function, which knows the size of each. So it
-/// is given all that a NIC with masks is asked for: prefixes, ranges, RSS, queues, marks, VXLAN.
+/// is given all that a NIC with masks is asked for: prefixes, ranges, RSS, queues, counts, VXLAN.
 fn every_kind_of_entry_is_well_formed(eal: &Eal) {
     let devargs = "net_failsafe1,mac=02:00:00:00:00:02,exec(true)".to_owned();
     let config = PortConfig { queues: 2, ..PortConfig::new("nic", Device::Dpdk { devargs }) };
@@ -139,18 +139,34 @@ fn every_kind_of_entry_is_well_formed(eal: &Eal) {
     let entries: usize = placed(&table).values().map(|ids| ids.as_ref().map_or(0, Vec::len)).sum();
     // A range of three blocks, two blocks of local ports by two protocols, and five more.
     assert_eq!((table.totals().hardware, entries), (8, 12), "{:?}", placed(&table));
-    let marks = table.listed().filter_map(|(_, row)| row?.mark);
-    assert_eq!(marks.collect::<BTreeSet<u32>>().len(), 8);
+    want(&port, &mut table, Vec::new());
+    assert_eq!(table.totals().stuck, 0);
+
+    // A mark alone, as Intel's drivers leave packets to the hash.
+    let mut table = RuleTable::new(Limits::of("net_ice"), 2);
+    want(&port, &mut table, rules(&[("198.51.100.200", 80)]));
+    assert_eq!(placed(&table)[FIRST].as_ref().map(Vec::len), Ok(1));
     want(&port, &mut table, Vec::new());
     assert_eq!(table.totals().stuck, 0);
 }
 
+/// Two local ports, a worker's each.
+fn of_two_workers() -> Vec<Rule> {
+    let local = LocalMatch { address: ip("192.0.2.10"), ports: 7..=8, echo: false };
+    let matches = Matches { locals: vec![local], ..Matches::default() };
+    let owned = |port, worker| Owned { ports: Ports { first: port, last: port }, worker };
+    rules_of(&matches, 0, |_| vec![owned(7, 0), owned(8, 1)])
+}
+
 fn a_refusal_has_the_drivers_words(eal: &Eal) {
-    let (port, mut table) = open(eal, "net_tap0,iface=sluiceflow0");
-    want(&port, &mut table, rules(&[("198.51.100.200", 80)]));
+    let device = Device::Dpdk { devargs: "net_tap0,iface=sluiceflow0".to_owned() };
+    let config = PortConfig { queues: 2, ..PortConfig::new("nic", device) };
+    let (port, _) = Port::open(eal, &config).unwrap();
+    let mut table = RuleTable::new(Limits::of(port.driver()), port.queues());
+    want(&port, &mut table, of_two_workers());
     // The driver validates what the kernel then does not have.
-    match &placed(&table)[FIRST] {
-        Ok(ids) => assert_eq!(ids.len(), 1),
+    match &placed(&table)["tcp to 192.0.2.10:7-8"] {
+        Ok(ids) => assert_eq!(ids.len(), 2),
         Err(reason) => assert!(reason.starts_with("rte_flow_create: "), "{reason}"),
     }
     want(&port, &mut table, Vec::new());

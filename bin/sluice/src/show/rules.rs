@@ -28,7 +28,7 @@ pub fn ports_rules(ports: &PortsRules, width: Option<usize>) -> Shown {
     Shown::new(text)
 }
 
-fn table_of(ports: &[PortRules]) -> Table<9> {
+fn table_of(ports: &[PortRules]) -> Table<8> {
     use Align::{Left, Right};
     let mut table = Table::new([
         ("PORT", Left),
@@ -37,7 +37,6 @@ fn table_of(ports: &[PortRules]) -> Table<9> {
         ("MATCHES", Left),
         ("BACK-END", Left),
         ("QUEUE", Left),
-        ("MARK", Right),
         ("HITS", Right),
         ("WHY NOT IN HARDWARE", Left),
     ]);
@@ -51,7 +50,7 @@ fn table_of(ports: &[PortRules]) -> Table<9> {
     table.without("NETWORK", nothing)
 }
 
-fn row(port: &PortRules, rule: &SteeringRule) -> [Cell; 9] {
+fn row(port: &PortRules, rule: &SteeringRule) -> [Cell; 8] {
     let number = |number: Option<u64>| number.map_or_else(|| NONE.to_owned(), count);
     // A port with a NIC's table has it elsewhere: that is worth a look.
     let falls_back = port.backend != rule.backend;
@@ -62,7 +61,6 @@ fn row(port: &PortRules, rule: &SteeringRule) -> [Cell; 9] {
         rule.matches.as_str().into(),
         Cell::from(rule.backend.name()).style_if(falls_back, NOTE),
         queues(&rule.queues).into(),
-        rule.mark.map_or_else(|| NONE.to_owned(), |mark| mark.to_string()).into(),
         number(rule.hits).into(),
         rule.reason.as_deref().unwrap_or(NONE).into(),
     ]
@@ -120,7 +118,6 @@ mod tests {
             destination: None,
             backend,
             queues: Vec::new(),
-            mark: None,
             hits: None,
             hits_by: None,
             reason: None,
@@ -144,7 +141,6 @@ mod tests {
         use RuleBackend::{RteFlow, Software, Xdp};
         let made = SteeringRule {
             queues: vec![0, 1, 2, 3],
-            mark: Some(1),
             hits: Some(12_345),
             hits_by: Some(HitsBy::Rule),
             ..rule("service", "tcp to 198.51.100.200:80", RteFlow)
@@ -159,7 +155,7 @@ mod tests {
         let nic = PortRules { in_hardware: 1, no_room: 1, refused_full: 3, stuck: 1, ..nic };
         let taken = SteeringRule {
             hits: Some(9),
-            hits_by: Some(HitsBy::Service),
+            hits_by: Some(HitsBy::Rule),
             ..rule("service", "tcp to 198.51.100.200:80", Xdp)
         };
         let local = rule("local", "udp to 192.0.2.10:1024-65535", Xdp);

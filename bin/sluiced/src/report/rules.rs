@@ -115,7 +115,6 @@ fn rule(rule: &Rule, place: &Shown<'_>, sources: &Sources<'_>) -> model::Steerin
         destination: rule.destination_text(),
         backend: RuleBackend::Software,
         queues: Vec::new(),
-        mark: None,
         hits: counted,
         hits_by: counted.map(|_| HitsBy::Service),
         reason: None,
@@ -133,7 +132,7 @@ fn rule(rule: &Rule, place: &Shown<'_>, sources: &Sources<'_>) -> model::Steerin
             Placed::Software { reason, .. } => shown.reason = Some(reason.clone()),
             Placed::Hardware(_) => {
                 shown.backend = RuleBackend::RteFlow;
-                (shown.queues, shown.mark) = (row.queues(), row.mark);
+                shown.queues = row.queues();
                 let by_nic = port.flows().filter(|_| in_time);
                 if let Some(hits) = by_nic.and_then(|mut flows| row.hits(&mut flows)) {
                     (shown.hits, shown.hits_by) = (Some(hits), Some(HitsBy::Rule));

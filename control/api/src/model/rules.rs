@@ -58,7 +58,7 @@ impl RuleBackend {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HitsBy {
-    /// The NIC: packets that the rule has matched since it was made.
+    /// The NIC or the XDP program: packets that the rule has matched since it was made.
     Rule,
     /// The director: packets to the service, by whatever port they came.
     Service,
@@ -88,10 +88,8 @@ pub struct SteeringRule {
     /// Queues that the NIC brings its packets to; empty where it does not have the rule.
     #[serde(default)]
     pub queues: Vec<u16>,
-    /// What the NIC marks its packets with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mark: Option<u32>,
-    /// Packets; absent where nobody counts them.
+    /// Packets; absent where nobody counts them. In software only a service's are counted: others
+    /// have no counter on the packet path, and one for each rule would cost every packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hits: Option<u64>,
     /// What counts them.

@@ -1,7 +1,7 @@
 //! The recorded limits as a table, and what a rule becomes: ports and addresses under masks.
 
 use super::*;
-use crate::limits::FieldSets;
+use crate::limits::{Capability, FieldSets};
 use crate::matches::{EndpointMatch, LocalMatch, Matches, SnatMatch, VxlanMatch};
 use crate::rule::rules_of;
 
@@ -50,6 +50,7 @@ fn placed(driver: &str, name: &str, queues: u16) -> String {
         Ok(flows) => flows.len().to_string(),
         Err(reason) => {
             let words = [
+                "not needed",
                 "whole addresses",
                 "single ports",
                 "one queue",
@@ -67,28 +68,52 @@ fn placed(driver: &str, name: &str, queues: u16) -> String {
 #[test]
 fn recorded_limits_decide() {
     let names = ["v4", "v6", "range", "local", "net4", "net6", "vxlan", "every"];
-    let (single, whole) = ("single ports", "whole addresses");
+    let (single, whole, idle) = ("single ports", "whole addresses", "not needed");
     let exact = ["1", "1", single, single, whole, whole, "VXLAN", "except"];
     let table = [
         ("net_ice", exact),
         ("net_iavf", exact),
-        ("net_i40e", exact),
+        ("net_i40e", [idle, idle, single, single, whole, whole, "VXLAN", "except"]),
         (
             "net_ixgbe",
             ["one queue", "one queue", "one queue", single, whole, whole, "VXLAN", "except"],
         ),
         ("mlx5_pci", ["1", "1", "3", "2", "1", "1", "1", "except"]),
         ("mlx5_auxiliary", ["1", "1", "3", "2", "1", "1", "1", "except"]),
-        ("net_tap", ["1", "1", single, single, "1", "1", "VXLAN", "except"]),
+        ("net_tap", [idle, idle, single, single, idle, idle, "VXLAN", "except"]),
         ("net_none", exact),
     ];
     for (driver, wanted) in table {
         let found = names.map(|name| placed(driver, name, 2));
         assert_eq!(found, wanted.map(str::to_owned), "{driver}: {names:?}");
     }
-    // With one queue it has those of IPv4.
-    assert_eq!(placed("net_ixgbe", "v4", 1), "1");
-    assert_eq!(placed("net_ixgbe", "v6", 1), "ports of IPv6");
+}
+
+/// A rule that only would end vector reception, or cost otherwise, is not made: with one queue
+/// there is none to choose, and with several a service's packets come to all.
+#[test]
+fn a_rule_that_changes_nothing_is_not_needed() {
+    let (_, rule) = rules().into_iter().find(|(name, _)| *name == "v4").unwrap();
+    let reason = |driver: &str, queues| {
+        compile(&rule, &Limits::of(driver), queues).expect_err("nothing to be done")
+    };
+    for driver in ["net_ixgbe", "net_i40e", "net_i40e_vf", "net_tap"] {
+        let wanted = format!("not needed: one queue, and {driver} does not count");
+        assert_eq!(reason(driver, 1), wanted);
+    }
+    assert!(reason("net_i40e", 2).starts_with("not needed: all queues receive"));
+    // Elsewhere a rule counts, at least.
+    for driver in ["net_ice", "net_iavf", "mlx5_pci", "net_failsafe", "net_none"] {
+        let flows = compile(&rule, &Limits::of(driver), 1).expect("a rule that counts");
+        assert_eq!((flows[0].target, flows[0].count), (Target::Queue(0), true), "{driver}");
+    }
+    // A worker's local ports choose a queue.
+    let pool = LocalMatch { address: ip("192.0.2.10"), ports: 7..=8, echo: false };
+    let matches = Matches { locals: vec![pool], ..Matches::default() };
+    let owned = |port, worker| Owned { ports: Ports { first: port, last: port }, worker };
+    let rules = rules_of(&matches, 0, |_| vec![owned(7, 0), owned(8, 1)]);
+    assert_eq!(compile(&rules[0], &Limits::of("net_i40e"), 2).map(|flows| flows.len()), Ok(2));
+    assert!(compile(&rules[0], &Limits::of("net_i40e"), 1).is_err());
 }
 
 /// What the table of limits says besides masks.
@@ -96,22 +121,24 @@ fn recorded_limits_decide() {
 fn recorded_actions() {
     let of = |driver: &str| {
         let limits = Limits::of(driver);
-        (limits.mark.is_there(), limits.count.is_there(), limits.field_sets, limits.max_mark)
+        (limits.count.is_there(), limits.field_sets)
     };
-    assert_eq!(of("net_ice"), (true, true, FieldSets::Free, 0xffff));
-    assert_eq!(of("net_iavf"), (true, true, FieldSets::Free, 0xffff));
-    assert_eq!(of("net_i40e"), (true, false, FieldSets::OnePerType, 0xffff));
-    assert_eq!(of("net_ixgbe"), (true, false, FieldSets::One, 0xffff));
-    assert_eq!(of("mlx5_pci"), (true, true, FieldSets::Free, 0x00ff_ffef));
-    assert_eq!(of("net_tap"), (false, false, FieldSets::Free, 0xffff));
+    assert_eq!(of("net_ice"), (true, FieldSets::Free));
+    assert_eq!(of("net_iavf"), (true, FieldSets::Free));
+    assert_eq!(of("net_i40e"), (false, FieldSets::OnePerType));
+    assert_eq!(of("net_ixgbe"), (false, FieldSets::One));
+    assert_eq!(of("mlx5_pci"), (true, FieldSets::Free));
+    assert_eq!(of("net_tap"), (false, FieldSets::Free));
 }
 
 /// Each driver leaves packets of any queue to the hash in its own way.
 #[test]
 fn packets_are_left_to_the_hash() {
     let (_, rule) = rules().into_iter().find(|(name, _)| *name == "v4").unwrap();
+    // As if all counted, or some had none of these rules.
     let target = |driver: &str, queues| {
-        compile(&rule, &Limits::of(driver), queues).map(|flows| flows[0].target)
+        let limits = Limits { count: Capability::Yes, ..Limits::of(driver) };
+        compile(&rule, &limits, queues).map(|flows| flows[0].target)
     };
     for driver in ["net_ice", "net_iavf", "net_i40e"] {
         assert_eq!(target(driver, 3), Ok(Target::Unchanged(3)));

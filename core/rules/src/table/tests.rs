@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::flow::Endpoint;
+use crate::limits::Capability;
 use crate::matches::{EndpointMatch, LocalMatch, Matches};
 use crate::rule::{Owned, Ports, rules_of};
 use proptest::prelude::*;
@@ -20,7 +21,7 @@ struct Nic {
     calls: usize,
 }
 
-/// What an entry says, without its mark.
+/// What an entry says, counting aside.
 type Key = (Addresses, u8, Endpoint, Endpoint, Target);
 fn key(flow: &Flow) -> Key {
     (flow.addresses, flow.protocol, flow.source, flow.destination, flow.target)
@@ -145,7 +146,7 @@ fn a_rule_is_in_the_nic_as_a_whole_or_not_at_all() {
     assert_eq!((nic.there.len(), table.totals().hardware), (1, 1));
     let (_, row) = table.listed().next().unwrap();
     let row = row.unwrap();
-    assert_eq!((row.queues(), row.mark), (vec![0, 1], Some(2)));
+    assert_eq!(row.queues(), [0, 1]);
     assert_eq!(row.hits(&mut nic), Some(10 + u64::from(nic.made)));
 }
 
@@ -159,7 +160,9 @@ fn rules_with_other_fields_stay_in_software() {
         ..Matches::default()
     };
     let of = |matches: &Matches| rules_of(matches, 0, |_| Vec::new());
-    let (mut nic, mut table) = (Nic::with_room(9), table("net_i40e"));
+    // As if it counted: otherwise there are no rules of services.
+    let counting = |driver| Limits { count: Capability::Yes, ..Limits::of(driver) };
+    let (mut nic, mut table) = (Nic::with_room(9), RuleTable::new(counting("net_i40e"), 2));
     table.want(of(&matches(vec![
         EndpointMatch::port(6, address, 80),
         EndpointMatch::port(17, address, 53),
@@ -171,7 +174,7 @@ fn rules_with_other_fields_stay_in_software() {
     table.want(of(&matches(vec![EndpointMatch::port(17, address, 53)])));
     table.work(&mut nic, || true);
     assert_eq!((table.totals().hardware, reasons(&table).len()), (2, 0));
-    let mut one = RuleTable::new(Limits::of("net_ixgbe"), 1);
+    let mut one = RuleTable::new(counting("net_ixgbe"), 1);
     one.want(of(&matches(vec![EndpointMatch::port(17, address, 53)])));
     one.work(&mut Nic::with_room(9), || true);
     assert_eq!((one.totals().hardware, one.totals().software), (1, 1));
@@ -192,27 +195,6 @@ fn work_goes_on_where_it_stopped() {
     table.want(services(1..=2));
     table.work(&mut nic, || true);
     assert_eq!(nic.there.len(), 2);
-}
-
-#[test]
-fn marks_are_not_given_again_at_once() {
-    let (mut nic, mut table) = (Nic::with_room(9), table("net_ice"));
-    table.limits.max_mark = 4;
-    let mark = |table: &RuleTable<u32>| -> Vec<Option<u32>> {
-        table.listed().map(|(_, row)| row.and_then(|row| row.mark)).collect()
-    };
-    table.want(services([1, 2]));
-    table.work(&mut nic, || true);
-    table.want(services([1, 3]));
-    table.work(&mut nic, || true);
-    assert_eq!(mark(&table), [Some(1), Some(3)]);
-    table.want(services([1, 4, 5]));
-    table.work(&mut nic, || true);
-    assert_eq!(mark(&table), [Some(1), Some(4), Some(2)]);
-    table.want(services(1..=5));
-    table.work(&mut nic, || true);
-    assert_eq!(mark(&table).iter().filter(|it| it.is_none()).count(), 1, "four marks");
-    assert_eq!(table.totals().hardware, 5, "a rule needs no mark");
 }
 
 /// A list of rules: services, and a pool with an owner of its ports.
