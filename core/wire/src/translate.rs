@@ -14,7 +14,7 @@ use crate::{Malformed, ipv4, ipv6};
 
 /// Bytes up to which an IPv4 packet made from IPv6 may be fragmented: what a link of IPv6's least
 /// MTU carried (RFC 7915 5.1).
-const MAY_FRAGMENT: u16 = ipv6::MIN_MTU as u16 - DIFFERENCE;
+pub const MAY_FRAGMENT: u16 = ipv6::MIN_MTU as u16 - DIFFERENCE;
 /// Bytes by which an IPv6 header is longer than an IPv4 one.
 const DIFFERENCE: u16 = (ipv6::HEADER - ipv4::HEADER) as u16;
 

@@ -67,6 +67,21 @@ pub(super) struct Lane<A> {
     pub new: Tuple<A>,
 }
 
+impl<A: Default> Lane<A> {
+    /// One that nothing is known of yet.
+    pub fn none() -> Self {
+        Self {
+            hash: 0,
+            flow: Flow::NONE,
+            frame: 0,
+            forwarding: Forwarding::default(),
+            hop: HopId::NONE,
+            parsed: Parsed::default(),
+            new: Tuple::default(),
+        }
+    }
+}
+
 impl<A> Lane<A> {
     /// Puts a packet that is written into the tunnel to its real server.
     pub fn enter_tunnel<B: Frame>(&self, plan: &Plan, frame: &mut B) -> Option<Reason> {
@@ -99,15 +114,6 @@ pub(super) struct Burst<F: Together> {
 
 impl<F: Together> Burst<F> {
     pub fn new() -> Box<Self> {
-        let lane = Lane {
-            hash: 0,
-            flow: Flow::NONE,
-            frame: 0,
-            forwarding: Forwarding::default(),
-            hop: HopId::NONE,
-            parsed: Parsed::default(),
-            new: Tuple::default(),
-        };
-        Box::new(Self { lanes: [lane; WINDOW], groups: [Group::zeroed(); GROUPS] })
+        Box::new(Self { lanes: [Lane::none(); WINDOW], groups: [Group::zeroed(); GROUPS] })
     }
 }

@@ -19,6 +19,9 @@
 
 mod early;
 mod fragment;
+mod settled;
+
+pub(super) use settled::Settled;
 
 use super::burst::Lane;
 use super::engine::Outcome;
@@ -57,11 +60,15 @@ pub(super) struct Room {
 impl Room {
     /// That of a packet that leaves by `hop`, of a session with `real`.
     pub fn of(fib: &Fib, mtu: u16, real: RealId, crosses: bool) -> Self {
-        // The longer header of the other version, whichever it is: a little room is left then.
-        let less = if crosses { 20 } else { 0 };
         // Before the real server's neighbour is known, what any link must take (RFC 8200 5).
         let real = fib.hop(fib.real_hop(real)).map_or(ipv6::MIN_MTU as u16, |hop| hop.mtu);
-        Self { here: mtu.saturating_sub(less), real: real.saturating_sub(less) }
+        Self { here: Self::within(mtu, crosses), real: Self::within(real, crosses) }
+    }
+
+    /// How long packets may be whose way takes so many bytes.
+    pub const fn within(mtu: u16, crosses: bool) -> u16 {
+        // The longer header of the other version, whichever it is: a little room is left then.
+        mtu.saturating_sub(if crosses { 20 } else { 0 })
     }
 }
 
@@ -74,14 +81,7 @@ pub(super) fn introduce<B: Frame>(
     frame: &mut B,
     room: Room,
 ) -> Result<(), Outcome> {
-    let Some(id) = plan.service_of(session) else { return Ok(()) };
-    let Some(service) = plan.service(id) else { return Ok(()) };
-    let how = service.client_address;
-    if how == ClientAddress::Hidden {
-        return Ok(());
-    }
-    let Some(vip) = plan.extended.vip(id) else { return Ok(()) };
-    let ends = Ends::new((session.client, session.client_port), (vip, session.virtual_port));
+    let Some((how, ends)) = asked(plan, session) else { return Ok(()) };
     if lane.parsed.tuple.protocol == ipv4::TCP {
         return segment(how, &ends, session, direction, lane, frame, room);
     }
@@ -98,6 +98,18 @@ pub(super) fn introduce<B: Frame>(
         return Err(Outcome::Is(Verdict::Drop(Reason::Fragment)));
     }
     datagram(&ends, lane, frame, piece).ok_or(NO_ROOM)
+}
+
+/// How a session's real server learns its client's address, and the ends that it is told of; `None`
+/// if it does not.
+fn asked(plan: &Plan, session: &SessionOf<Ipv6>) -> Option<(ClientAddress, Ends)> {
+    let id = plan.service_of(session)?;
+    let how = plan.service(id)?.client_address;
+    if how == ClientAddress::Hidden {
+        return None;
+    }
+    let vip = plan.extended.vip(id)?;
+    Some((how, Ends::new((session.client, session.client_port), (vip, session.virtual_port))))
 }
 
 /// Whether a segment has room for so many bytes more before its data. The data of a super-packet is

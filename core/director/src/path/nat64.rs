@@ -17,17 +17,22 @@ const DIFFERENCE: u16 = (ipv6::HEADER - ipv4::HEADER) as u16;
 /// The largest packet, as it comes, that is at most `mtu` bytes long when it leaves. One that may
 /// be cut becomes no IPv6 that any link might be too narrow for.
 pub(super) fn room(mtu: u16, old: &Tuple<u128>, packet: &[u8]) -> u16 {
-    if unmapped(old.src).is_none() {
-        return mtu.saturating_add(DIFFERENCE);
-    }
-    let mtu = if is_to_be_cut(packet) { cut_mtu(mtu) } else { mtu };
-    mtu.saturating_sub(DIFFERENCE)
+    let is_cut = unmapped(old.src).is_some() && is_to_be_cut(packet);
+    whole_room(if is_cut { cut_mtu(mtu) } else { mtu }, old)
 }
 
 /// The MTU that IPv4 without DF is cut for when it becomes IPv6: its sender would not be told of a
 /// narrower link further on, where IPv6 is not cut any more (RFC 7915 4.1).
 pub(super) fn cut_mtu(mtu: u16) -> u16 {
     mtu.min(ipv6::MIN_MTU as u16)
+}
+
+/// The same of packets that may not be cut, from a sender with this tuple.
+pub(super) fn whole_room(mtu: u16, old: &Tuple<u128>) -> u16 {
+    match unmapped(old.src) {
+        None => mtu.saturating_add(DIFFERENCE),
+        Some(_) => mtu.saturating_sub(DIFFERENCE),
+    }
 }
 
 fn is_to_be_cut(packet: &[u8]) -> bool {
@@ -72,6 +77,20 @@ pub(super) fn piece_has_like(lane: &Lane<u128>, bytes: &[u8]) -> bool {
 /// The most bytes that an IPv4 packet may carry.
 const MOST_V4: usize = u16::MAX as usize - ipv4::HEADER;
 
+/// Whether a packet of `length` bytes, which is no fragment, becomes the same whoever translates it,
+/// and is as long then as any of its flow may be. Not so one that may be cut: it is cut for another
+/// MTU, or gets an identification from a row of its director's. Nor a datagram without a checksum.
+pub(super) fn is_plain(packet: &[u8], (protocol, length): (u8, u16)) -> bool {
+    let six = packet.first().is_some_and(|first| first >> 4 == 6);
+    let (from, is_whole) = match six {
+        true => (ipv6::HEADER, length - DIFFERENCE > translate::MAY_FRAGMENT),
+        false => (ipv4::HEADER, !is_to_be_cut(packet)),
+    };
+    let header = packet.get(from..).and_then(|data| data.first_chunk());
+    let is_bare = protocol == ipv4::UDP && header.is_none_or(|d| udp::Header(d).checksum() == 0);
+    is_whole && !is_bare
+}
+
 /// Turns a packet into one of the other IP version. Gives the reason why it cannot be one.
 #[cold]
 pub(super) fn translate<B: Frame>(
@@ -79,18 +98,32 @@ pub(super) fn translate<B: Frame>(
     frame: &mut B,
     lane: &Lane<u128>,
 ) -> Option<Reason> {
-    let (l3, length) = (usize::from(lane.parsed.l3), usize::from(lane.parsed.length));
-    // Padding behind the packet is no part of it, and must not become one.
-    if !frame.set_len(l3 + length) {
+    if !cut_padding(frame, lane) {
         return Some(Reason::Truncated);
     }
-    let done = if unmapped(lane.new.src).is_some() {
+    if unmapped(lane.new.src).is_some() {
         shared.answers.nat64_id = shared.answers.nat64_id.wrapping_add(1);
-        to_v4(frame, lane, shared.answers.nat64_id)
-    } else {
-        to_v6(frame, lane)
-    };
+    }
+    let done = change(shared.answers.nat64_id, frame, lane);
     if done.is_some() { None } else { Some(Reason::Untranslatable) }
+}
+
+/// Padding behind a packet is no part of it, and must not become one.
+fn cut_padding<B: Frame>(frame: &mut B, lane: &Lane<u128>) -> bool {
+    frame.set_len(usize::from(lane.parsed.l3) + usize::from(lane.parsed.length))
+}
+
+/// Translates a packet that is [plain](is_plain); `None` if there is no room for it.
+pub(super) fn translate_plain<B: Frame>(frame: &mut B, lane: &Lane<u128>) -> Option<()> {
+    if cut_padding(frame, lane) { change(0, frame, lane) } else { None }
+}
+
+/// Translates a packet without padding, with this identification if it gets one of its own.
+fn change<B: Frame>(id: u16, frame: &mut B, lane: &Lane<u128>) -> Option<()> {
+    match unmapped(lane.new.src) {
+        Some(_) => to_v4(frame, lane, id),
+        None => to_v6(frame, lane),
+    }
 }
 
 /// Whether a datagram that is to become `new` comes as IPv6 without a checksum, and leaves as IPv4;

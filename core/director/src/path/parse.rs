@@ -4,7 +4,7 @@ mod link;
 mod v6;
 
 use super::burst::{Lane, Parsed};
-use super::client_address::Room;
+use super::client_address::{Room, Settled};
 use super::engine::Outcome;
 use super::group::Together;
 use super::owners::stays_here;
@@ -81,6 +81,12 @@ pub(super) trait Parse: Together {
         frame: &mut B,
         room: Room,
     ) -> Result<(), Outcome>;
+
+    /// What that still does to all packets of a session in a direction; `None` as long as it is not
+    /// the same to each.
+    fn settled(_: &Plan, _: &SessionOf<Self>, _: Direction) -> Option<Settled> {
+        Some(Settled::Unchanged)
+    }
 
     /// Takes out of a quoted packet of a session what introducing its client did to it.
     fn requote(_: &Plan, _: &SessionOf<Self>, _: Direction, _: &mut [u8]) -> u16 {
@@ -208,6 +214,10 @@ impl Parse for Ipv6 {
         room: Room,
     ) -> Result<(), Outcome> {
         client_address::introduce(plan, session, direction, lane, frame, room)
+    }
+
+    fn settled(plan: &Plan, session: &SessionOf<Self>, direction: Direction) -> Option<Settled> {
+        Settled::of(plan, session, direction)
     }
 
     fn requote(

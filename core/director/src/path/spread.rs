@@ -14,11 +14,12 @@ mod rewrite;
 
 pub use rewrite::FlowRewrite;
 
+use super::client_address::Settled;
 use super::engine::Engine;
 use super::follow::{destination, way};
 use super::parse::Parse;
 use super::sweep::timed_out;
-use super::{BURST, Path, Shared, View, tunnel};
+use super::{BURST, Path, Shared, View, hairpin, tunnel};
 use crate::counters::Direction;
 use crate::family::{Family, Tuple, mapped};
 use crate::fib::PortId;
@@ -26,11 +27,10 @@ use crate::fib::macs::OwnMacs;
 use crate::frame::Frame;
 use crate::plan::{Forwarding, Plan};
 use crate::session::{Flow, SessionOf, Sessions, State};
-use crate::spec::ClientAddress;
 use crate::time::Time;
 use crate::track::{self, Segment};
 use arrayvec::ArrayVec;
-use rewrite::{Ends, Look, Tunnel};
+use rewrite::{Becomes, Ends, Look, Tunnel};
 use sluice_lanes::part::part;
 use sluice_table::Slot;
 use sluice_wire::ipv4;
@@ -63,11 +63,9 @@ pub enum NotSpreadable {
     State,
     /// Its packets in this direction do not pass the director.
     OneWay,
-    /// It is one of source NAT.
-    SourceNat,
-    /// Its packets become those of the other IP version.
-    Translated,
-    /// Its real server is told the client's address within the stream.
+    /// It is between two hosts behind source NAT: its packets go through the path twice.
+    Hairpin,
+    /// Its real server has not acknowledged yet what tells it the client's address.
     ClientAddress,
     /// The way to its destination is not known.
     NoHop,
@@ -83,9 +81,10 @@ impl NotSpreadable {
             Self::Protocol => "only TCP and UDP flows are spread",
             Self::State => "the session is not established",
             Self::OneWay => "packets in this direction bypass the director",
-            Self::SourceNat => "flows of source NAT are not spread",
-            Self::Translated => "flows between IPv4 and IPv6 are not spread",
-            Self::ClientAddress => "the service inserts the client's address (PROXY, TOA)",
+            Self::Hairpin => "flows between two hosts behind source NAT are not spread",
+            Self::ClientAddress => {
+                "the real server has not acknowledged the client's address (PROXY, TOA) yet"
+            }
             Self::NoHop => "the next hop is not known",
             Self::NoReal => "the real server is gone or has no tunnel source",
         }
@@ -107,10 +106,12 @@ impl<F: Parse> Engine<F> {
         let View { plan, fib } = view;
         let slab = self.sessions.slab();
         let session = slab.get(flow.id()).ok_or(NotSpreadable::NoSession)?;
-        let (old, new, forwarding) = spreadable::<F>(plan, now, session, flow.direction())?;
-        let hop = fib.hop(way::<F>(session, flow.direction(), forwarding, fib)).copied();
+        let direction = flow.direction();
+        let Becoming { old, new, forwarding, settled } =
+            spreadable::<F>(plan, now, session, direction)?;
+        let hop = fib.hop(way::<F>(session, direction, forwarding, fib)).copied();
         let looked_up = || {
-            let to = destination::<F>(plan, session, flow.direction(), forwarding, &new);
+            let to = destination::<F>(plan, session, direction, forwarding, &new);
             fib.lookup(to).ok().and_then(|id| fib.hop(id)).copied()
         };
         let hop = hop.or_else(looked_up).ok_or(NotSpreadable::NoHop)?;
@@ -124,26 +125,21 @@ impl<F: Parse> Engine<F> {
             }
             false => None,
         };
-        let ends = match (as_v4::<F>(&old), as_v4::<F>(&new)) {
-            (Some(old), Some(new)) => Ends::v4(&old, &new),
-            _ => Ends::v6(&as_v6::<F>(&old), &as_v6::<F>(&new)),
-        };
-        Ok(FlowRewrite { ends, hop, tunnel, real, flow, wide: F::WIDE })
+        let ends = as_v4::<F>(&old).map_or_else(|| Ends::v6(&as_v6::<F>(&old)), Ends::v4);
+        let becomes = Becomes::of(&as_v6::<F>(&old), &as_v6::<F>(&new));
+        Ok(FlowRewrite { ends, becomes, settled, hop, tunnel, real, flow, wide: F::WIDE })
     }
 
     /// Whether a session still is what was frozen.
     fn is_still(&self, plan: &Plan, now: Time, frozen: &FlowRewrite) -> bool {
         let Some(session) = self.sessions.slab().get(frozen.flow.id()) else { return false };
         let is = spreadable::<F>(plan, now, session, frozen.flow.direction());
-        let Ok((old, new, _)) = is else { return false };
+        let Ok(Becoming { old, new, settled, .. }) = is else { return false };
         let same = match &frozen.ends {
-            Ends::V4 { old: known, change, .. } => {
-                as_v4::<F>(&old) == Some(*known) && as_v4::<F>(&new) == Some(*change.result())
-            }
-            Ends::V6 { old: known, change, .. } => {
-                as_v6::<F>(&old) == *known && as_v6::<F>(&new) == *change.result()
-            }
+            Ends::V4 { old: known, .. } => as_v4::<F>(&old) == Some(*known),
+            Ends::V6 { old: known, .. } => as_v6::<F>(&old) == *known,
         };
+        let same = same && frozen.becomes.is(&as_v6::<F>(&new)) && frozen.settled == settled;
         same && session.real() == frozen.real
     }
 
@@ -180,6 +176,11 @@ impl<F: Parse> Engine<F> {
             let statistics = &mut shared.statistics;
             statistics.forwarded_all(frozen.real, flow.direction(), (packets, bytes));
             statistics.sketch.record_dealt::<F>(now, (flow, session), (packets, bytes));
+            // As many as on the path, where each packet takes one, whether or not it leaves with it.
+            if frozen.becomes.is_v4_of_v6() {
+                let id = &mut shared.answers.nat64_id;
+                *id = id.wrapping_add(packets as u16);
+            }
         }
         hold
     }
@@ -203,10 +204,15 @@ impl<F: Parse> Engine<F> {
 type Marks = [u64; BURST / 64];
 
 /// What packets are and become, and how.
-type Becoming<A> = (Tuple<A>, Tuple<A>, Forwarding);
+struct Becoming<A> {
+    old: Tuple<A>,
+    new: Tuple<A>,
+    forwarding: Forwarding,
+    settled: Settled,
+}
 
 /// What a session's packets in a direction are and become, if any worker could do that.
-fn spreadable<F: Family>(
+fn spreadable<F: Parse>(
     plan: &Plan,
     now: Time,
     session: &SessionOf<F>,
@@ -224,17 +230,14 @@ fn spreadable<F: Family>(
     let old = keys[direction as usize].ok_or(NotSpreadable::OneWay)?;
     let becomes = Sessions::<F>::translated(plan, session, direction, &old);
     let (new, forwarding) = becomes.ok_or(NotSpreadable::NoReal)?;
-    if forwarding.has_remote() {
-        return Err(NotSpreadable::SourceNat);
+    if forwarding.has_remote() && hairpin::stays_inside::<F>(plan, session) {
+        return Err(NotSpreadable::Hairpin);
     }
-    if F::crosses(&old, &new) {
-        return Err(NotSpreadable::Translated);
-    }
-    let service = plan.service_of(session).and_then(|id| plan.service(id));
-    if service.is_none_or(|service| service.client_address != ClientAddress::Hidden) {
-        return Err(NotSpreadable::ClientAddress);
-    }
-    Ok((old, new, forwarding))
+    let tells = plan.tells_client && forwarding.translates_both();
+    let settled =
+        if tells { F::settled(plan, session, direction) } else { Some(Settled::Unchanged) };
+    let settled = settled.ok_or(NotSpreadable::ClientAddress)?;
+    Ok(Becoming { old, new, forwarding, settled })
 }
 
 /// A tuple of IPv4 addresses, in whichever table.
@@ -296,7 +299,7 @@ impl Path {
         let (hop, real) = (&frozen.hop, frozen.real);
         let room = match frozen.tunnel {
             Some(_) => tunnel::room(&shared.paths, view.plan, real, hop.mtu, now),
-            None => hop.mtu,
+            None => frozen.room(),
         };
         let mut marks = [Marks::default(); 2];
         let (flow, frames) =

@@ -25,6 +25,7 @@ mod reloads;
 mod restore;
 mod rules;
 mod spread;
+mod spread_kinds;
 mod super_packet;
 mod sync;
 mod tunnel_groups;

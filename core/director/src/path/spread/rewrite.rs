@@ -5,12 +5,14 @@
 //! a packet, by the same functions.
 
 use crate::encap::Encap;
-use crate::family::Tuple;
+use crate::family::{Tuple, mapped, unmapped};
 use crate::fib::macs::OwnMacs;
 use crate::fib::{Hop, PortId};
 use crate::frame::{Checked, Frame};
+use crate::path::burst::{Lane, Parsed};
+use crate::path::client_address::{Room, Settled};
 use crate::path::parse::tcp_segment;
-use crate::path::{Verdict, rewrite};
+use crate::path::{Verdict, nat64, rewrite};
 use crate::plan::RealId;
 use crate::reason::Reason;
 use crate::session::Flow;
@@ -33,6 +35,8 @@ const HEAD_V6: usize = L4_V6 + udp::HEADER;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowRewrite {
     pub(super) ends: Ends,
+    pub(super) becomes: Becomes,
+    pub(super) settled: Settled,
     /// Where it goes.
     pub(super) hop: Hop,
     pub(super) tunnel: Option<Tunnel>,
@@ -42,28 +46,67 @@ pub struct FlowRewrite {
     pub(super) wide: bool,
 }
 
-/// Addresses and ports before and after, of packets of either version.
+/// Addresses and ports that packets of either version come with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
-    V4 { old: Tuple<u32>, key: [u8; 12], change: Change<u32> },
-    V6 { old: Tuple<u128>, key: [u8; 36], change: Change<u128> },
+    V4 { old: Tuple<u32>, key: [u8; 12] },
+    V6 { old: Tuple<u128>, key: [u8; 36] },
 }
 
 impl Ends {
-    pub fn v4(old: &Tuple<u32>, new: &Tuple<u32>) -> Self {
+    pub fn v4(old: Tuple<u32>) -> Self {
         let mut key = [0; 12];
         key[..4].copy_from_slice(&old.src.to_be_bytes());
         key[4..8].copy_from_slice(&old.dst.to_be_bytes());
-        key[8..].copy_from_slice(&ports(old));
-        Self::V4 { old: *old, key, change: Change::v4(old, new) }
+        key[8..].copy_from_slice(&ports(&old));
+        Self::V4 { old, key }
     }
 
-    pub fn v6(old: &Tuple<u128>, new: &Tuple<u128>) -> Self {
+    pub fn v6(old: &Tuple<u128>) -> Self {
         let mut key = [0; 36];
         key[..16].copy_from_slice(&old.src.to_be_bytes());
         key[16..32].copy_from_slice(&old.dst.to_be_bytes());
         key[32..].copy_from_slice(&ports(old));
-        Self::V6 { old: *old, key, change: Change::v6(old, new) }
+        Self::V6 { old: *old, key }
+    }
+}
+
+/// Addresses and ports that packets leave with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Becomes {
+    V4(Change<u32>),
+    V6(Change<u128>),
+    /// Those of the other version, in the extended table's form.
+    Other {
+        old: Tuple<u128>,
+        new: Tuple<u128>,
+    },
+}
+
+impl Becomes {
+    /// That of packets with the tuple `old`, in the extended table's form.
+    pub fn of(old: &Tuple<u128>, new: &Tuple<u128>) -> Self {
+        let (old_v4, new_v4) = (unmapped(old.src).is_some(), unmapped(new.src).is_some());
+        let short = |tuple: &Tuple<u128>| tuple.map(|address| address as u32);
+        match (old_v4, new_v4) {
+            (true, true) => Self::V4(Change::v4(&short(old), &short(new))),
+            (false, false) => Self::V6(Change::v6(old, new)),
+            _ => Self::Other { old: *old, new: *new },
+        }
+    }
+
+    /// Whether it is this tuple, in the extended table's form.
+    pub fn is(&self, tuple: &Tuple<u128>) -> bool {
+        match self {
+            Self::V4(change) => change.result().map(mapped) == *tuple,
+            Self::V6(change) => change.result() == tuple,
+            Self::Other { new, .. } => new == tuple,
+        }
+    }
+
+    /// Whether packets of IPv6 become those of IPv4.
+    pub const fn is_v4_of_v6(&self) -> bool {
+        matches!(self, Self::Other { new, .. } if unmapped(new.src).is_some())
     }
 }
 
@@ -98,14 +141,30 @@ impl FlowRewrite {
         self.hop.port
     }
 
+    /// The longest packet, as it comes, that the way takes as it leaves without a tunnel.
+    pub(super) fn room(&self) -> u16 {
+        let mtu = self.hop.mtu;
+        let room = match &self.becomes {
+            Becomes::Other { old, .. } => nat64::whole_room(mtu, old),
+            _ => mtu,
+        };
+        match self.settled.longer() {
+            0 => room,
+            longer => {
+                let crosses = matches!(self.becomes, Becomes::Other { .. });
+                room.min(Room::within(mtu, crosses)).saturating_sub(longer)
+            }
+        }
+    }
+
     /// Rewrites a frame that the owner has found plain: [`Verdict::Tx`], or a drop for want of
     /// headroom.
     #[inline]
     pub fn apply<B: Frame>(&self, frame: &mut B) -> Verdict {
-        match &self.ends {
-            Ends::V4 { change, .. } => change.write(frame.bytes_mut(), (HEADER, L4_V4)),
-            Ends::V6 { change, .. } => change.write(frame.bytes_mut(), (HEADER, L4_V6)),
+        if !self.settled.is_unchanged() || matches!(self.becomes, Becomes::Other { .. }) {
+            return self.apply_by_lane(frame).unwrap_or(Verdict::Drop(Reason::Headroom));
         }
+        self.rewrite(frame);
         if let Some(Tunnel { encap, from, to, hash }) = &self.tunnel
             && rewrite::encapsulate(frame, HEADER, encap, (*from, *to, *hash)).is_none()
         {
@@ -114,13 +173,65 @@ impl FlowRewrite {
         rewrite::link(frame, HEADER as u8, &self.hop)
     }
 
+    /// Rewrites what stays of its IP version.
+    #[inline(always)]
+    fn rewrite<B: Frame>(&self, frame: &mut B) {
+        match &self.becomes {
+            Becomes::V4(change) => change.write(frame.bytes_mut(), (HEADER, L4_V4)),
+            Becomes::V6(change) => change.write(frame.bytes_mut(), (HEADER, L4_V6)),
+            Becomes::Other { .. } => {}
+        }
+    }
+
+    /// The same for a frame that more is changed of than addresses and ports: as the general path
+    /// does it, which knows packets by their lanes. `None` for want of headroom.
+    #[inline(never)]
+    fn apply_by_lane<B: Frame>(&self, frame: &mut B) -> Option<Verdict> {
+        let mut lane = self.lane(frame.bytes())?;
+        self.settled.write(&mut lane, frame)?;
+        match self.becomes {
+            Becomes::Other { .. } => nat64::translate_plain(frame, &lane)?,
+            _ => self.rewrite(frame),
+        }
+        Some(rewrite::link(frame, HEADER as u8, &self.hop))
+    }
+
+    /// What the general path would know of a plain packet of the flow.
+    fn lane(&self, bytes: &[u8]) -> Option<Lane<u128>> {
+        let packet = bytes.get(HEADER..)?;
+        let (l4, old, length, ttl) = match &self.ends {
+            Ends::V4 { old, .. } => {
+                let header = ipv4::Header(packet.first_chunk()?);
+                (L4_V4, old.map(mapped), header.total_len(), header.ttl())
+            }
+            Ends::V6 { old, .. } => {
+                let header = ipv6::Header(packet.first_chunk()?);
+                (L4_V6, *old, header.total_len(), header.hop_limit())
+            }
+        };
+        let new = match &self.becomes {
+            Becomes::V4(change) => change.result().map(mapped),
+            Becomes::V6(change) => *change.result(),
+            Becomes::Other { new, .. } => *new,
+        };
+        let parsed = Parsed {
+            l3: HEADER as u8,
+            ttl,
+            l4: l4 as u16,
+            length: length as u16,
+            segment: Segment::default(),
+            tuple: old,
+        };
+        Some(Lane { flow: self.flow, parsed, new, ..Lane::none() })
+    }
+
     /// What a frame that came by a port with these addresses is to the flow, when the way takes
     /// packets of `room` bytes.
     #[inline(always)]
     pub(super) fn look<B: Frame>(&self, frame: &B, macs: &OwnMacs, room: u16) -> Look {
         let bytes = frame.bytes();
         let (protocol, length) = match &self.ends {
-            Ends::V4 { old, key, .. } => {
+            Ends::V4 { old, key } => {
                 let Some(head) = bytes.first_chunk::<HEAD_V4>() else { return Look::Other };
                 // No tag, no options, no fragment.
                 let is_usual = head[12..15] == [8, 0, 0x45] && head[20] & 0x3f | head[21] == 0;
@@ -138,7 +249,7 @@ impl FlowRewrite {
                 }
                 (old.protocol, u16::from_be_bytes([header[2], header[3]]))
             }
-            Ends::V6 { old, key, .. } => {
+            Ends::V6 { old, key } => {
                 let Some(head) = bytes.first_chunk::<HEAD_V6>() else { return Look::Other };
                 if head[12..14] != ethernet::IPV6.to_be_bytes() || head[14] >> 4 != 6 {
                     return self.look_closely(bytes);
@@ -164,7 +275,8 @@ impl FlowRewrite {
         let odd = length > room
             || frame.segment_size() != 0
             || frame.rx_checksum().l4 == Checked::Bad
-            || !macs.take(bytes);
+            || !macs.take(bytes)
+            || !self.translates_plainly(bytes, (protocol, length));
         if odd {
             return Look::Odd;
         }
@@ -182,7 +294,17 @@ impl FlowRewrite {
         }
         let header = tcp::Header::parse(segment)?;
         let data = segment.len() - header.header_len();
-        Some(Look::Plain(length, tcp_segment(header, data)))
+        let mut segment = tcp_segment(header, data);
+        segment.ack = segment.ack.wrapping_sub(self.settled.acknowledged());
+        Some(Look::Plain(length, segment))
+    }
+
+    /// Whether a packet whose network header is plain stays of its version, or becomes one of the
+    /// other that is the same whoever translates it.
+    #[inline(always)]
+    fn translates_plainly(&self, bytes: &[u8], kind: (u8, u16)) -> bool {
+        let Becomes::Other { .. } = self.becomes else { return true };
+        bytes.get(HEADER..).is_some_and(|packet| nat64::is_plain(packet, kind))
     }
 
     /// The same for a frame that is not as plain ones are: with a tag, options, extension headers,

@@ -39,7 +39,7 @@ pub fn segment(
 }
 
 /// The TCP header and payload of a frame; asserts every length and checksum.
-fn read(frame: &MemFrame) -> (TcpHeader, Vec<u8>, usize) {
+pub fn read(frame: &MemFrame) -> (TcpHeader, Vec<u8>, usize) {
     let packet = &frame.bytes()[14..];
     let sliced = SlicedPacket::from_ip(packet).unwrap();
     let Some(TransportSlice::Tcp(tcp)) = &sliced.transport else { panic!("{sliced:?}") };

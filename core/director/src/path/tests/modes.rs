@@ -89,6 +89,10 @@ impl Field {
 }
 
 pub fn datagram(from: SocketAddr, to: SocketAddr) -> MemFrame {
+    datagram_with(from, to, b"what is it?")
+}
+
+pub fn datagram_with(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> MemFrame {
     let builder = PacketBuilder::ethernet2([4; 6], [6; 6]);
     let builder = match (from.ip(), to.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => builder.ipv4(from.octets(), to.octets(), 64),
@@ -96,7 +100,7 @@ pub fn datagram(from: SocketAddr, to: SocketAddr) -> MemFrame {
         _ => panic!("one family"),
     };
     let mut bytes = Vec::new();
-    builder.udp(from.port(), to.port()).write(&mut bytes, b"what is it?").unwrap();
+    builder.udp(from.port(), to.port()).write(&mut bytes, payload).unwrap();
     MemFrame::new(&bytes)
 }
 
@@ -248,7 +252,7 @@ fn tunnels_of_any_family_in_any() {
     }
 }
 
-fn snat(mapping: Mapping) -> Spec {
+pub fn snat(mapping: Mapping) -> Spec {
     let net = |address, prefix| Network { address: ip(address), prefix };
     Spec {
         snat: vec![SnatRule {
