@@ -19,6 +19,7 @@
 
 mod early;
 mod fragment;
+mod header;
 mod settled;
 
 pub(super) use settled::Settled;
@@ -34,10 +35,10 @@ use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
 use crate::session::{SessionOf, State};
 use crate::spec::ClientAddress;
-use sluice_wire::checksum::{self, Delta};
-use sluice_wire::proxy_protocol::{self as proxy, Ends, Transport};
+use sluice_wire::checksum::Delta;
+use sluice_wire::proxy_protocol::{self as proxy, Ends};
 use sluice_wire::tcp::{RST, SYN};
-use sluice_wire::{ipv4, ipv6, tcp, tcp_options, udp};
+use sluice_wire::{ipv4, ipv6, tcp, tcp_options};
 
 /// Bit of `Session::closing`: the client's initial sequence number is known.
 const BEGUN: u8 = 0x10;
@@ -97,7 +98,7 @@ pub(super) fn introduce<B: Frame>(
     if piece && !fragment::has_room(lane, frame.bytes(), length) {
         return Err(Outcome::Is(Verdict::Drop(Reason::Fragment)));
     }
-    datagram(&ends, lane, frame, piece).ok_or(NO_ROOM)
+    header::in_datagram(&ends, lane, frame, piece).ok_or(NO_ROOM)
 }
 
 /// How a session's real server learns its client's address, and the ends that it is told of; `None`
@@ -238,7 +239,7 @@ fn inbound<B: Frame>(
         return fragment::header_in_stream(how, ends, lane, frame, room.here);
     }
     if begins && has_room(lane, frame, room.here, length) {
-        return header_in_stream(how, ends, lane, frame).ok_or(NO_ROOM);
+        return header::in_stream(how, ends, lane, frame).ok_or(NO_ROOM);
     }
     let segment = segment_of(lane, frame).ok_or(NO_ROOM)?;
     renumber(segment, SEQUENCE, sequence, sequence.wrapping_add(length));
@@ -406,99 +407,5 @@ fn insert<B: Frame, const N: usize>(
         return None;
     }
     lengthen(lane, frame.bytes_mut(), N as u16);
-    Some(())
-}
-
-/// Puts a PROXY header in front of a segment's data.
-fn header_in_stream<B: Frame>(
-    how: ClientAddress,
-    ends: &Ends,
-    lane: &mut Lane<u128>,
-    frame: &mut B,
-) -> Option<()> {
-    let mut header = [0; proxy::MOST];
-    let length = if how == ClientAddress::ProxyV1 {
-        proxy::v1(&mut header, ends)
-    } else {
-        proxy::v2(&mut header, Transport::Stream, ends)
-    };
-    let l4 = usize::from(lane.parsed.l4);
-    let data = l4 + frame.bytes().get(l4..).and_then(tcp::Header::parse)?.header_len();
-    widen(frame, data, length)?;
-    let bytes = frame.bytes_mut();
-    bytes.get_mut(data..data + length)?.copy_from_slice(&header[..length]);
-    let old = segment_len(lane);
-    let segment = bytes.get_mut(l4..data)?;
-    let sum = u16::from_be_bytes([segment[tcp::CHECKSUM], segment[tcp::CHECKSUM + 1]]);
-    // An odd number of bytes put in front turns the halves of all words behind it around, so that
-    // their sum, which is what is left of the checksum, is taken out, turned and put back.
-    let own = own_sum(lane, segment, old);
-    let behind = fold(u32::from(!sum) + u32::from(!own));
-    let behind = if length.is_multiple_of(2) { behind } else { behind.swap_bytes() };
-    early::move_urgent(segment, length as u16);
-    let front = checksum::sum(&header[..length]);
-    let own = own_sum(lane, segment, old + length as u16);
-    let sum = !fold(u32::from(own) + u32::from(front) + u32::from(behind));
-    segment[tcp::CHECKSUM..tcp::CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
-    lengthen(lane, bytes, length as u16);
-    Some(())
-}
-
-/// Bytes of a packet's TCP segment or datagram.
-fn segment_len(lane: &Lane<u128>) -> u16 {
-    lane.parsed.length - (lane.parsed.l4 - u16::from(lane.parsed.l3))
-}
-
-/// The sum over the pseudo header of a packet whose segment is `length` bytes long, and over its
-/// TCP header, the checksum left out.
-fn own_sum(lane: &Lane<u128>, header: &[u8], length: u16) -> u16 {
-    let tuple = &lane.parsed.tuple;
-    let checksum = u16::from_be_bytes([header[tcp::CHECKSUM], header[tcp::CHECKSUM + 1]]);
-    // The form of an IPv4 address adds what is taken away here.
-    let mut addresses = [0; 32];
-    let v4 = unmapped(tuple.src).is_some();
-    let plain = |address: u128| if v4 { address & u128::from(u32::MAX) } else { address };
-    addresses[..16].copy_from_slice(&plain(tuple.src).to_be_bytes());
-    addresses[16..].copy_from_slice(&plain(tuple.dst).to_be_bytes());
-    let rest = u32::from(tuple.protocol) + u32::from(length) + u32::from(!checksum);
-    let rest = u32::from(fold(rest));
-    fold(u32::from(checksum::sum(&addresses)) + u32::from(checksum::sum(header)) + rest)
-}
-
-const fn fold(sum: u32) -> u16 {
-    let sum = (sum & 0xffff) + (sum >> 16);
-    ((sum & 0xffff) + (sum >> 16)) as u16
-}
-
-/// Puts a PROXY header in front of a datagram's data, padded for the first fragment of one.
-fn datagram<B: Frame>(
-    ends: &Ends,
-    lane: &mut Lane<u128>,
-    frame: &mut B,
-    piece: bool,
-) -> Option<()> {
-    let mut header = [0; proxy::MOST];
-    let length = if piece {
-        proxy::v2_padded(&mut header, Transport::Datagram, ends)
-    } else {
-        proxy::v2(&mut header, Transport::Datagram, ends)
-    };
-    let l4 = usize::from(lane.parsed.l4);
-    widen(frame, l4 + udp::HEADER, length)?;
-    let bytes = frame.bytes_mut();
-    bytes.get_mut(l4 + udp::HEADER..l4 + udp::HEADER + length)?.copy_from_slice(&header[..length]);
-    let datagram = bytes.get_mut(l4..l4 + udp::HEADER)?;
-    let old = u16::from_be_bytes([datagram[4], datagram[5]]);
-    let new = old.wrapping_add(length as u16);
-    datagram[4..6].copy_from_slice(&new.to_be_bytes());
-    // The length counts twice: in the header and in the pseudo header.
-    let mut delta = Delta::NONE.word16(old, new).word16(old, new);
-    for word in header[..length].as_chunks::<4>().0 {
-        delta = delta.word32(0, u32::from_be_bytes(*word));
-    }
-    let field = u16::from_be_bytes([datagram[udp::CHECKSUM], datagram[udp::CHECKSUM + 1]]);
-    let sum = delta.apply_udp(field);
-    datagram[udp::CHECKSUM..udp::HEADER].copy_from_slice(&sum.to_be_bytes());
-    lengthen(lane, bytes, length as u16);
     Some(())
 }

@@ -1,7 +1,8 @@
 //! What comes before a stream's first byte, where a PROXY header will: it must not take the
 //! header's place.
 
-use super::{NO_ROOM, is_piece, lengthen, segment_len, segment_of};
+use super::header::segment_len;
+use super::{NO_ROOM, is_piece, lengthen, segment_of};
 use crate::frame::Frame;
 use crate::path::burst::Lane;
 use crate::path::engine::Outcome;

@@ -11,7 +11,7 @@
 //! A segment's length and checksum are those of the whole, of which only this is here: they change
 //! by difference like everything else.
 
-use super::{NO_ROOM, insert, stream_len};
+use super::{NO_ROOM, header, insert, stream_len};
 use crate::family::unmapped;
 use crate::frame::Frame;
 use crate::path::Verdict;
@@ -67,5 +67,5 @@ pub(super) fn header_in_stream<B: Frame>(
     if padding != 0 {
         insert(&[NOP; PADDING], lane, frame, u16::MAX).ok_or(NO_ROOM)?;
     }
-    super::header_in_stream(how, ends, lane, frame).ok_or(NO_ROOM)
+    header::in_stream(how, ends, lane, frame).ok_or(NO_ROOM)
 }

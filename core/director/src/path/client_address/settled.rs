@@ -5,7 +5,7 @@
 //! Until then a segment at the stream's begin carries the option or header, and what a segment
 //! becomes depends on the session. Of datagrams each carries a header, from the first to the last.
 
-use super::{ACKNOWLEDGEMENT, BEGUN, DONE, SEQUENCE, asked, datagram, renumber, stream_len};
+use super::{ACKNOWLEDGEMENT, BEGUN, DONE, SEQUENCE, asked, header, renumber, stream_len};
 use crate::counters::Direction;
 use crate::family::Ipv6;
 use crate::frame::Frame;
@@ -81,7 +81,7 @@ impl Settled {
     pub fn write<B: Frame>(&self, lane: &mut Lane<u128>, frame: &mut B) -> Option<()> {
         match self {
             Self::Unchanged => return Some(()),
-            Self::Header(ends) => return datagram(ends, lane, frame, false),
+            Self::Header(ends) => return header::in_datagram(ends, lane, frame, false),
             _ => {}
         }
         let segment = frame.bytes_mut().get_mut(usize::from(lane.parsed.l4)..)?;
