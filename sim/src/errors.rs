@@ -85,10 +85,13 @@ impl About {
             *rng.pick(&[Trouble::Port, Trouble::Host, Trouble::TooBig(mtu), Trouble::Expired]);
         let flaws = [Flaw::Checksum, Flaw::Short, Flaw::Elsewhere, Flaw::Invented, Flaw::Kind];
         let flaw = if rng.chance(150) { *rng.pick(&flaws) } else { Flaw::None };
+        // So little says of no tunnel but IPIP that it is one.
+        let shim = seen.outer.map_or(0, |outer| usize::from(outer.shim.length()));
+        let flaw = if flaw == Flaw::Short && shim > 0 { Flaw::None } else { flaw };
         if flaw == Flaw::Invented {
             quoted.tuple.dport ^= 1 << rng.below(16);
         }
-        let least = if six { 48 } else { 28 } + if seen.outer.is_some() { 48 } else { 0 };
+        let least = if six { 48 } else { 28 } + if seen.outer.is_some() { 48 } else { 0 } + shim;
         let most = if six { 1280 - 48 } else { 576 - 28 };
         let all = usize::from(seen.length);
         let quote = if rng.chance(500) { least } else { most }.min(all);
@@ -109,13 +112,13 @@ impl About {
     /// Its frame, but for MAC addresses. `about` is the frame that it is about.
     pub fn write(&self, about: &Buffer) -> Vec<u8> {
         let six = !is_v4(self.to);
-        let quote = if self.outer.is_some() {
+        let quote = if let Some(outer) = &self.outer {
             let bytes = about.bytes();
             let at = if bytes[12..14] == [0x81, 0] { 18 } else { 14 };
             let mut bytes = bytes[at..].to_vec();
             // What is inside may be invented too.
             let header = |at: usize| if bytes[at] >> 4 == 6 { 40 } else { 20 };
-            let inside = header(0);
+            let inside = usize::from(outer.length());
             let port = inside + header(inside) + 2;
             bytes[port..port + 2].copy_from_slice(&self.quoted.tuple.dport.to_be_bytes());
             bytes

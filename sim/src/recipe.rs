@@ -42,11 +42,13 @@ pub enum Feature {
     Errors,
     /// Flows that several workers process.
     Spread,
+    /// Tunnels of more kinds than IP in IP, with checksums and keys.
+    Tunnels,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Loss,
         Self::Duplicates,
         Self::Jitter,
@@ -64,6 +66,7 @@ impl Feature {
         Self::Pieces,
         Self::Errors,
         Self::Spread,
+        Self::Tunnels,
     ];
 
     /// Its name on the command line.
@@ -86,6 +89,7 @@ impl Feature {
             Self::Pieces => "pieces",
             Self::Errors => "errors",
             Self::Spread => "spread",
+            Self::Tunnels => "tunnels",
         }
     }
 
@@ -136,6 +140,8 @@ pub enum Sabotage {
     Mislay,
     /// A spread flow is not frozen anew when routes or the plan have changed.
     Stale,
+    /// What a helper puts around a packet of a spread flow has a wrong checksum.
+    OuterSum,
 }
 
 /// A run.

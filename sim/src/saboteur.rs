@@ -7,7 +7,7 @@ use crate::recipe::Sabotage;
 use crate::rng::Rng;
 use crate::status::Snapshot;
 use crate::universe::Universe;
-use crate::wire::{self, OTHERS, is_v4};
+use crate::wire::{self, OTHERS, Shim, is_v4};
 use sluice_director::path::{BURST, PagePolicy, Path, PathConfig, Verdict, View};
 use sluice_director::{Frame, Reason};
 use std::rc::Rc;
@@ -53,6 +53,13 @@ impl Saboteur {
 
     pub fn counts_twice(&mut self) -> bool {
         self.strikes(Sabotage::CountTwice)
+    }
+
+    /// Spoils what a helper is done with, frame by frame.
+    pub fn spoil_dealt(&mut self, frame: &mut Buffer) {
+        if self.what == Some(Sabotage::OuterSum) {
+            spoil_outer_sum(frame);
+        }
     }
 
     pub fn is_stale(&self) -> bool {
@@ -186,6 +193,17 @@ impl Saboteur {
             let macs = (seen.from, seen.to);
             wire::write(&packet, macs, frame.bytes_mut());
         }
+    }
+}
+
+/// Makes the checksum of the header between an outer one and a packet wrong by a bit.
+fn spoil_outer_sum(frame: &mut Buffer) {
+    let Ok(wire::Seen { vlan, outer: Some(outer), .. }) = wire::read(frame.bytes()) else { return };
+    let at = if vlan == 0 { 14 } else { 18 } + if is_v4(outer.src) { 20 } else { 40 };
+    match outer.shim {
+        Shim::Gue { checksum: true, .. } => frame.bytes_mut()[at + 7] ^= 1,
+        Shim::Gre { checksum: true, .. } => frame.bytes_mut()[at + 5] ^= 1,
+        _ => {}
     }
 }
 

@@ -266,6 +266,7 @@ fn spec(universe: &Universe, status: &Status) -> Spec {
         max_new_per_s: service.limits.new_per_s,
         slow_start_s: service.limits.slow_start_s,
         idle_timeout_s: service.idle_s,
+        tunnel: service.tunnel,
         reals: service
             .reals
             .iter()

@@ -10,6 +10,7 @@ use crate::rng::Rng;
 use crate::wire::{Addr, SCTP, TCP, UDP, is_v4, to_ip, v4};
 use sluice_director::spec::{
     HashKey, Mode, NoSession, Orphans, Persistence, Protocol, Refusal, Scheduling, Timeouts,
+    TunnelOptions,
 };
 use std::fmt;
 
@@ -89,6 +90,8 @@ pub(crate) struct Service {
     pub vip: Addr,
     pub ports: (u16, u16),
     pub mode: Mode,
+    /// What its tunnels have besides.
+    pub tunnel: TunnelOptions,
     pub scheduler: Scheduling,
     pub hash: HashKey,
     pub mh_table: u32,
@@ -407,12 +410,14 @@ impl Universe {
             ports = (0, u16::MAX);
             reals.iter_mut().for_each(|real| real.port = 0);
         }
+        let tunnel = trouble::tunnels(recipe, number, &mut reals);
         let rules = [Orphans::Keep, Orphans::Reset, Orphans::Reschedule];
         (!reals.is_empty()).then(|| Service {
             protocol,
             vip,
             ports,
             mode,
+            tunnel,
             scheduler: *rng.pick(Scheduling::ALL),
             hash: *rng.pick(&[HashKey::Client, HashKey::ClientPort]),
             mh_table: *rng.pick(&[251, 251, 251, 251, 251, 251, 1009, 4099]),

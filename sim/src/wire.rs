@@ -10,12 +10,14 @@ mod piece;
 mod read;
 mod sctp;
 mod stream;
+mod tunnel;
 mod write;
 
 pub(crate) use icmp::write_icmp;
 pub(crate) use piece::{Place, SeenPiece, piece_len, portless, read_piece, whole, write_piece};
 pub(crate) use read::{IcmpError, Outer, Seen, read, read_error};
 pub(crate) use stream::Stream;
+pub(crate) use tunnel::Shim;
 pub(crate) use write::{frame_len, set_link, write};
 
 use std::fmt;

@@ -90,6 +90,7 @@ fn sabotage_is_noticed() {
         (Sabotage::Overtake, "is next|leaves behind"),
         (Sabotage::CountTwice, "counts packets and bytes"),
         (Sabotage::Mislay, "is next|never came out"),
+        (Sabotage::OuterSum, "an outer UDP header is wrong|a GRE header is wrong"),
         (Sabotage::Stale, "goes by|gone|became|there is no route"),
     ] {
         let noticed = (0..30).find_map(|seed| {

@@ -7,7 +7,7 @@ use super::session::{Direction, Session};
 use super::{Checker, Owned, Scene, Violation, Way};
 use crate::errors::{About, Flaw, Trouble};
 use crate::frame::Buffer;
-use crate::wire::{Addr, IcmpError, Packet, Tuple, frame_len, is_v4, read_error, write};
+use crate::wire::{Addr, IcmpError, Outer, Packet, Tuple, frame_len, is_v4, read_error, write};
 use sluice_director::path::{Verdict, Waiting};
 use sluice_director::spec::{Mode, Orphans};
 use sluice_director::{Frame, Reason};
@@ -122,11 +122,9 @@ impl Checker {
             (Verdict::Drop(Reason::TooBig), _) => {
                 let mtu = next.map_or(0, |(link, ..)| universe.links[link].mtu);
                 let most = self.path_mtu(scene, &session, direction, mtu);
-                let grows = if session.mode == Mode::Ipip && direction == Direction::Inbound {
-                    if is_v4(to) { 20 } else { 40 }
-                } else {
-                    0
-                };
+                let shim = session.shim(universe).filter(|_| direction == Direction::Inbound);
+                let grows = shim
+                    .map_or(0, |shim| usize::from(shim.length()) + if is_v4(to) { 20 } else { 40 });
                 let length = about.quote + if is_v4(about.to) { 28 } else { 48 } + grows;
                 if length > usize::from(most) { Ok(()) } else { Err("not too big".into()) }
             }
@@ -146,7 +144,7 @@ impl Checker {
         ((session, direction), new, to, way): ((&Session, Direction), Tuple, Addr, Way),
     ) -> Result<(), Violation> {
         let error = read_error(frame.bytes())?;
-        let past = matches!(session.mode, Mode::Dr | Mode::Ipip);
+        let past = session.answers_past();
         let teller = if past || (session.mode, direction) == (Mode::Nat, Direction::Inbound) {
             about.from
         } else {
@@ -157,8 +155,8 @@ impl Checker {
         if ((tuple.src, tuple.dst), ttl) != (ends, about.ttl - 1) {
             return Err(format!("goes as {} with {ttl} left", error.seen.packet));
         }
-        let tunnel = session.mode == Mode::Ipip && direction == Direction::Inbound;
-        if error.seen.outer.is_some() != tunnel {
+        let shim = session.shim(scene.universe).filter(|_| direction == Direction::Inbound);
+        if error.seen.outer.map(|outer| outer.shim) != shim {
             return Err(format!("goes in {:?}", error.seen.outer));
         }
         check_message(about, &error, is_v4(new.dst))?;
@@ -231,7 +229,7 @@ impl Checker {
             return self.outer_of_nobody(scene, frame, about, verdict);
         }
         let message = match about.trouble {
-            Trouble::TooBig(mtu) => self.learn(scene, about, (outer.dst, mtu)),
+            Trouble::TooBig(mtu) => self.learn(scene, about, (&outer, mtu)),
             _ => Some(Trouble::Host.message(!about.quoted.is_v4())),
         };
         let Some(way) = way(verdict, waiting) else {
@@ -284,8 +282,9 @@ impl Checker {
         &mut self,
         scene: Scene<'_>,
         about: &About,
-        (end, told): (Addr, u16),
+        (outer, told): (&Outer, u16),
     ) -> Option<(u8, u8, u32)> {
+        let end = outer.dst;
         if told >= about.total {
             return None;
         }
@@ -302,7 +301,7 @@ impl Checker {
         let before = self.learned.get(&key).filter(|known| scene.now - known.at < BELIEVED_MS);
         let mtu = told.max(least).min(before.map_or(u16::MAX, |known| known.mtu));
         self.learned.insert(key, Learned { mtu, at: scene.now });
-        let room = told - if is_v4(end) { 20 } else { 40 };
+        let room = told - outer.length();
         let quoted = &about.quoted;
         let cut = if quoted.is_v4() { !quoted.df } else { quoted.length() <= 1280 };
         let room = if quoted.is_v4() { room } else { room.max(1280) };
@@ -314,7 +313,7 @@ impl Checker {
         let found = self.find(scene, about.quoted.tuple);
         found.is_some_and(|(id, direction)| {
             let session = &self.sessions[id as usize];
-            session.mode == Mode::Ipip
+            session.shim(scene.universe).is_some()
                 && direction == Direction::Inbound
                 && destination(scene, session, direction) == end
         })
@@ -352,7 +351,7 @@ impl Checker {
         direction: Direction,
         mtu: u16,
     ) -> u16 {
-        if session.mode != Mode::Ipip || direction == Direction::Outbound {
+        if session.shim(scene.universe).is_none() || direction == Direction::Outbound {
             return mtu;
         }
         self.tunnel_mtu(scene, destination(scene, session, direction), mtu)

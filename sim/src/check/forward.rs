@@ -272,7 +272,7 @@ impl Checker {
         if seen.packet != right {
             return Err(format!("became {:?}, not {right:?}", seen.packet));
         }
-        let tunnel = direction == Direction::Inbound && session.mode == Mode::Ipip;
+        let tunnel = direction == Direction::Inbound && session.shim(scene.universe).is_some();
         match &seen.outer {
             Some(outer) if tunnel => check_outer(scene, meant, outer, session, way)?,
             None if !tunnel => {}
@@ -330,7 +330,8 @@ pub(super) fn check_outer(
     let right = outer.dst == to
         && (outer.src ^ net).checked_shr(128 - bits).unwrap_or(0) == 0
         && (outer.ttl, outer.tos, outer.df) == (64, meant.tos, df)
-        && (outer.id == 0 || is_v4(to) && !df);
+        && (outer.id == 0 || is_v4(to) && !df)
+        && Some(outer.shim) == session.shim(scene.universe);
     if right { Ok(()) } else { Err(format!("{outer:?} is around it")) }
 }
 

@@ -239,7 +239,7 @@ impl Checker {
         }
         let piece = read_piece(frame.bytes())?;
         check_bytes(&meant, &place, (frame.bytes(), &piece), tuple, &mut self.scratch)?;
-        let tunnel = direction == Direction::Inbound && session.mode == Mode::Ipip;
+        let tunnel = direction == Direction::Inbound && session.shim(scene.universe).is_some();
         let plain = Packet { df: false, ..meant };
         match &piece.seen.outer {
             Some(outer) if tunnel => check_outer(scene, &plain, outer, session, way)?,

@@ -5,8 +5,8 @@ use super::session::Direction;
 use super::{Checker, Lookup, Scene, Violation};
 use crate::frame::{Buffer, Kind};
 use crate::wire::{
-    ACK, Addr, FIN, Packet, RST, SYN, Stream, TCP, Tuple, UDP, is_v4, read, read_error, read_piece,
-    write,
+    ACK, Addr, FIN, Packet, RST, SYN, Shim, Stream, TCP, Tuple, UDP, is_v4, read, read_error,
+    read_piece, write,
 };
 use sluice_director::spec::{Mode, NoSession, Refusal};
 use sluice_director::{Frame, Reason};
@@ -41,11 +41,13 @@ fn lost(scene: Scene<'_>, packet: &Packet, mid_stream: bool) -> Lost {
     }
 }
 
-/// How much longer a packet is when it reaches a real server of this mode and family.
-fn growth(packet: &Packet, mode: Mode, real: Addr) -> i32 {
+/// How much longer a packet is when it reaches a real server of this mode and family, with what a
+/// tunnel puts before it.
+fn growth(packet: &Packet, (mode, shim): (Mode, Option<Shim>), real: Addr) -> i32 {
+    if let Some(shim) = shim {
+        return i32::from(shim.length()) + if is_v4(real) { 20 } else { 40 };
+    }
     match (mode, packet.is_v4(), is_v4(real)) {
-        (Mode::Ipip, _, true) => 20,
-        (Mode::Ipip, _, false) => 40,
         (Mode::Fnat, true, false) => 20,
         (Mode::Fnat, false, true) => -20,
         _ => 0,
@@ -225,8 +227,8 @@ impl Checker {
         }
         let to = destination(scene, session, direction);
         let growth = match direction {
-            Direction::Inbound => growth(packet, session.mode, to),
-            Direction::Outbound => growth(packet, Mode::Fnat, to),
+            Direction::Inbound => growth(packet, (session.mode, session.shim(scene.universe)), to),
+            Direction::Outbound => growth(packet, (Mode::Fnat, None), to),
         };
         let Some((link, ..)) = scene.snapshot.next(scene.universe, to) else {
             return Err("too big, and there is no route".into());
@@ -376,8 +378,9 @@ impl Checker {
         let too_big = reals.any(|real| {
             let to = universe.nodes[real.node].address;
             let mtu = snapshot.next(universe, to).map_or(0, |(link, ..)| universe.links[link].mtu);
-            let mtu = if real.mode == Mode::Ipip { self.tunnel_mtu(scene, to, mtu) } else { mtu };
-            packet.length() as i32 + growth(packet, real.mode, to) > i32::from(mtu)
+            let shim = Shim::of(real.mode, spec.tunnel);
+            let mtu = if shim.is_some() { self.tunnel_mtu(scene, to, mtu) } else { mtu };
+            packet.length() as i32 + growth(packet, (real.mode, shim), to) > i32::from(mtu)
         });
         if !too_big {
             return Err("too big for no real server".into());

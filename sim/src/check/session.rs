@@ -2,7 +2,7 @@
 
 use super::Place;
 use crate::universe::Universe;
-use crate::wire::{ACK, FIN, Packet, RST, SYN, Tuple};
+use crate::wire::{ACK, FIN, Packet, RST, SYN, Shim, Tuple};
 use sluice_director::spec::Mode;
 
 /// A client that opens a connection where one is half closed, or was never answered, means a new
@@ -123,10 +123,19 @@ impl Session {
         }
     }
 
+    /// Whether its real server answers past the director.
+    pub const fn answers_past(&self) -> bool {
+        matches!(self.mode, Mode::Dr | Mode::Ipip | Mode::Gue | Mode::Gre)
+    }
+
+    /// What its tunnel puts before packets besides an IP header; `None` without a tunnel.
+    pub fn shim(&self, universe: &Universe) -> Option<Shim> {
+        Shim::of(self.mode, universe.services[self.service].tunnel)
+    }
+
     /// The real server's packets as they arrive, if they come by the director.
     pub fn outbound(&self) -> Option<Tuple> {
-        let past = matches!(self.mode, Mode::Dr | Mode::Ipip);
-        self.forward.filter(|_| !past).map(Tuple::reversed)
+        self.forward.filter(|_| !self.answers_past()).map(Tuple::reversed)
     }
 
     /// What a packet's tuple becomes.
@@ -173,7 +182,7 @@ impl Session {
     /// Whether a client's packet opens a new connection where this one is over, or nearly.
     pub fn is_reused_by(&self, packet: &Packet, now: u64) -> bool {
         let silent = now - self.seen_ms > SILENT_MS;
-        let past = matches!(self.mode, Mode::Dr | Mode::Ipip);
+        let past = self.answers_past();
         let finished = self.fins[0].map_or(0, |(number, _)| number);
         let next = past && packet.end().wrapping_sub(finished) <= 32 << 20;
         let another = high(packet.end()).wrapping_sub(self.reached[0]) > 1;

@@ -68,7 +68,7 @@ impl Director {
         peers: usize,
     ) -> Result<Self, String> {
         let mut rng = Rng::of(&[recipe.seed, 210, number as u64, start]);
-        let workers = Self::workers(recipe, number);
+        let workers = Self::workers_of_start(recipe, number, start);
         let spec = site.spec(number, None);
         let plan = Plan::compile(&spec, None, &Retired::default()).map_err(|e| e.to_string())?;
         let hash_seed = rng.next();
@@ -118,7 +118,17 @@ impl Director {
         })
     }
 
-    /// How many workers a director has.
+    /// How many workers a director has at a start: flows and local ports are other workers' than
+    /// before.
+    fn workers_of_start(recipe: &Recipe, number: usize, start: u64) -> u16 {
+        let most = Self::workers(recipe, number);
+        if start <= 1 || recipe.workers.is_some() {
+            return most;
+        }
+        Rng::of(&[recipe.seed, 212, number as u64, start]).range(1, most.into()) as u16
+    }
+
+    /// How many workers a director has at most.
     pub fn workers(recipe: &Recipe, number: usize) -> u16 {
         let drawn = Rng::of(&[recipe.seed, 211, number as u64]).range(1, 3) as u16;
         recipe.workers.unwrap_or(drawn)

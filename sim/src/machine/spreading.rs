@@ -283,6 +283,7 @@ impl Machine {
         let port = chunk.rewrite().port().0;
         let place = (number as u16, desk.now);
         for mut frame in chunk.frames.drain(..) {
+            desk.saboteur.spoil_dealt(&mut frame);
             desk.trace.note(desk.now, || format!("worker {number}: {} was dealt", frame.packet));
             desk.checker
                 .collected(desk.universe, place, &mut frame, port)

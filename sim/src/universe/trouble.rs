@@ -1,11 +1,11 @@
 //! What a world's network does to packets, how long its director keeps silent sessions, and how
 //! much comes at a time.
 
-use super::{Limits, Network};
+use super::{Limits, Network, Real};
 use crate::recipe::{Feature, Recipe};
 use crate::rng::Rng;
 use crate::wire::{Addr, is_v4};
-use sluice_director::spec::{Persistence, Timeouts};
+use sluice_director::spec::{Mode, Persistence, Timeouts, TunnelOptions};
 
 /// Flows that several workers process; all in a thousand.
 #[derive(Clone, Copy, Debug, Default)]
@@ -78,6 +78,22 @@ pub(super) fn limits(rng: &mut Rng) -> Limits {
         new_per_s: some(&[3, 50, 500]),
         upper: some(&[4, 20, 100]),
         slow_start_s: some(&[1, 10]),
+    }
+}
+
+/// Makes some of a service's tunnels others, and gives what these have besides.
+pub(super) fn tunnels(recipe: &Recipe, number: u16, reals: &mut [Real]) -> TunnelOptions {
+    let mut rng = Rng::of(&[recipe.seed, 48, number.into()]);
+    if !recipe.has(Feature::Tunnels) {
+        return TunnelOptions::default();
+    }
+    for real in reals.iter_mut().filter(|real| real.mode == Mode::Ipip) {
+        real.mode = *rng.pick(&[Mode::Ipip, Mode::Gue, Mode::Gre]);
+    }
+    TunnelOptions {
+        port: *rng.pick(&[None, Some(7000)]),
+        checksum: *rng.pick(&[None, Some(false), Some(true), Some(true)]),
+        key: *rng.pick(&[None, Some(0xfeed_0007)]),
     }
 }
 

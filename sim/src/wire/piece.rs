@@ -3,7 +3,7 @@
 
 use super::read::{Unreadable, be16, be32, ipv4_any, ipv6, link};
 use super::write::{ETHERNET, ipv4, ipv6 as write_ipv6};
-use super::{Outer, Packet, Seen, Tuple, is_v4, sum};
+use super::{Outer, Packet, Seen, Tuple, sum};
 
 /// The next header that stands for a fragment header.
 const FRAGMENT: u8 = 44;
@@ -89,15 +89,16 @@ pub(crate) fn read_piece(frame: &[u8]) -> Result<SeenPiece, Unreadable> {
         let (body, flags) =
             if v6 { (ipv6(rest, &mut seen)?, 0) } else { ipv4_any(rest, &mut seen)? };
         at += if v6 { 40 } else { 20 };
-        let Packet { tuple, ttl, tos, id, df, .. } = seen.packet;
-        if matches!(tuple.protocol, 4 | 41) && seen.outer.is_none() && flags & 0x3fff == 0 {
-            seen.outer = Some(Outer { src: tuple.src, dst: tuple.dst, ttl, tos, id, df });
-            v6 = tuple.protocol == 41;
+        if seen.outer.is_none()
+            && flags & 0x3fff == 0
+            && let Some((outer, six)) = Outer::of(&seen.packet, body)?
+        {
+            at += usize::from(outer.shim.length());
+            (seen.outer, v6) = (Some(outer), six);
             continue;
         }
-        if let Some(outer) = &seen.outer {
-            seen.length += if is_v4(outer.src) { 20 } else { 40 };
-        }
+        seen.length += seen.outer.map_or(0, |outer| outer.length());
+        let Packet { tuple, id, .. } = seen.packet;
         let place = if v6 {
             if tuple.protocol != FRAGMENT || body.len() < 8 || body[1] != 0 {
                 return Err("no fragment");

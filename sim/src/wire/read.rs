@@ -1,6 +1,8 @@
 //! From the bytes of a frame to what they say, with everything checked on the way.
 
-use super::{Addr, OTHERS, Packet, SCTP, Stream, TCP, Tuple, UDP, is_v4, pseudo, sctp, sum, v4};
+use super::{
+    Addr, OTHERS, Packet, SCTP, Shim, Stream, TCP, Tuple, UDP, is_v4, pseudo, sctp, sum, v4,
+};
 
 /// Why a frame is not right.
 pub(crate) type Unreadable = &'static str;
@@ -14,6 +16,23 @@ pub(crate) struct Outer {
     pub tos: u8,
     pub id: u32,
     pub df: bool,
+    /// What is between it and the packet.
+    pub shim: Shim,
+}
+
+impl Outer {
+    /// The header that was read last, if it is one around a packet, and whether that is of IPv6.
+    /// `body` is what is behind it.
+    pub(super) fn of(packet: &Packet, body: &[u8]) -> Result<Option<(Self, bool)>, Unreadable> {
+        let Packet { tuple, ttl, tos, id, df, .. } = *packet;
+        let Some((shim, six)) = Shim::read(&tuple, body)? else { return Ok(None) };
+        Ok(Some((Self { src: tuple.src, dst: tuple.dst, ttl, tos, id, df, shim }, six)))
+    }
+
+    /// Bytes of it and of what is between it and the packet.
+    pub fn length(&self) -> u16 {
+        self.shim.length() + if is_v4(self.src) { 20 } else { 40 }
+    }
 }
 
 /// What a frame says.
@@ -62,22 +81,17 @@ pub(crate) fn read(frame: &[u8]) -> Result<Seen, Unreadable> {
         let rest = &frame[at..];
         let segment = if v6 { ipv6(rest, &mut seen)? } else { ipv4(rest, &mut seen)? };
         at += if v6 { 40 } else { 20 };
-        let Packet { tuple, ttl, tos, id, df, .. } = seen.packet;
-        match tuple.protocol {
-            4 | 41 if seen.outer.is_none() => {
-                seen.outer = Some(Outer { src: tuple.src, dst: tuple.dst, ttl, tos, id, df });
-                v6 = tuple.protocol == 41;
-            }
-            _ => {
-                if let Some(outer) = &seen.outer {
-                    // The outer header tells the whole.
-                    let more = if is_v4(outer.src) { 20 } else { 40 };
-                    seen.length += more;
-                }
-                seen.data = (at + transport(segment, &mut seen)?) as u16;
-                return Ok(seen);
-            }
+        if seen.outer.is_none()
+            && let Some((outer, six)) = Outer::of(&seen.packet, segment)?
+        {
+            at += usize::from(outer.shim.length());
+            (seen.outer, v6) = (Some(outer), six);
+            continue;
         }
+        // The outer header tells the whole.
+        seen.length += seen.outer.map_or(0, |outer| outer.length());
+        seen.data = (at + transport(segment, &mut seen)?) as u16;
+        return Ok(seen);
     }
 }
 
@@ -102,15 +116,14 @@ pub(crate) fn read_error(frame: &[u8]) -> Result<IcmpError, Unreadable> {
     let v6 = ethertype == 0x86dd;
     let mut message = if v6 { ipv6(rest, &mut seen)? } else { ipv4(rest, &mut seen)? };
     at += if v6 { 40 } else { 20 };
-    let Packet { tuple, ttl, tos, id, df, .. } = seen.packet;
-    let (mut v6, outer) = (v6, matches!(tuple.protocol, 4 | 41));
-    if outer {
-        seen.outer = Some(Outer { src: tuple.src, dst: tuple.dst, ttl, tos, id, df });
-        let more = if is_v4(tuple.src) { 20 } else { 40 };
-        v6 = tuple.protocol == 41;
+    let mut v6 = v6;
+    if let Some((outer, six)) = Outer::of(&seen.packet, message)? {
+        let shim = usize::from(outer.shim.length());
+        (seen.outer, v6) = (Some(outer), six);
+        message = &message[shim..];
         message = if v6 { ipv6(message, &mut seen)? } else { ipv4(message, &mut seen)? };
-        at += if v6 { 40 } else { 20 };
-        seen.length += more;
+        at += shim + if v6 { 40 } else { 20 };
+        seen.length += outer.length();
     }
     let Tuple { src, dst, protocol, .. } = seen.packet.tuple;
     if protocol != if v6 { 58 } else { 1 } || message.len() < 8 {
