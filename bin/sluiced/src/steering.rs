@@ -85,9 +85,14 @@ impl Ground {
             network: network.0,
             services: taken.services.clone(),
             locals: taken.locals.clone(),
+            tunnels: taken.tunnels.clone(),
             own: self.own_inside(ports),
         });
         matches.inner = inner.collect();
+        let inside = of.iter().filter(|(network, _)| has_tunnels(network));
+        matches.tunnel_ports.extend(inside.flat_map(|(_, (_, taken))| &taken.tunnel_ports));
+        matches.tunnel_ports.sort_unstable();
+        matches.tunnel_ports.dedup();
         matches.vxlan.clone_from(&self.tunnels);
     }
 
@@ -348,7 +353,12 @@ mod tests {
         let of = |kernel: &Kernel| {
             let ground = Ground::of(&plan, kernel, &interfaces, &Counters::default())
                 .with_tunnels(kernel, &tunnels);
-            let blue = Matches { services: vec![service_match()], ..Matches::default() };
+            let blue = Matches {
+                services: vec![service_match()],
+                tunnels: vec![network(net("10.0.0.64", 28))],
+                tunnel_ports: vec![6081],
+                ..Matches::default()
+            };
             let blue = (BTreeSet::from([PortId(1)]), blue);
             let mut matches = Matches::default();
             ground.take_tunnels(&mut matches, &BTreeMap::from([(NetworkId(1), blue)]));
@@ -360,6 +370,8 @@ mod tests {
         assert_eq!(taken.vxlan, [VxlanMatch { local, port: 4789, vni: 100, network: 1 }]);
         let [blue] = &taken.inner[..] else { panic!("{:?}", taken.inner) };
         assert_eq!((blue.network, &blue.services[..]), (1, &[service_match()][..]));
+        assert_eq!(blue.tunnels, [network(net("10.0.0.64", 28))]);
+        assert_eq!(taken.tunnel_ports, [6081]);
         let own = ["10.0.0.1", "10.0.4.1", "10.0.5.1"].map(ip);
         assert_eq!(blue.own, own, "of the device and of the rest of its VRF");
         let mut down = kernel.link_by_name("vx100").unwrap().clone();

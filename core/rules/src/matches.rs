@@ -98,8 +98,10 @@ pub struct InnerMatch {
     pub services: Vec<EndpointMatch>,
     /// By destination: local addresses.
     pub locals: Vec<LocalMatch>,
+    /// Outer sources of its tunnels: ICMP errors about their packets are taken.
+    pub tunnels: Vec<Network>,
     /// The machine's own addresses in the network: what is sent to them is the kernel's, but what
-    /// `services` and `locals` take.
+    /// `services`, `locals` and `tunnels` take.
     pub own: Vec<IpAddr>,
 }
 
@@ -116,7 +118,7 @@ pub struct Matches {
     pub snat: Vec<SnatMatch>,
     /// Outer sources of tunnels: ICMP errors about their packets are taken.
     pub tunnels: Vec<Network>,
-    /// UDP ports that their packets are sent to.
+    /// UDP ports that packets of tunnels are sent to, in any network.
     pub tunnel_ports: Vec<u16>,
     /// The machine's own addresses: nothing sent to them is taken by its source.
     pub own: Vec<IpAddr>,

@@ -261,11 +261,7 @@ pub fn rules_of(
         rules.extend(echo(network, local));
     }
     rules.extend(matches.snat.iter().flat_map(|rule| snat(network, rule)));
-    for outer in &matches.tunnels {
-        let protocol = if outer.address.is_ipv4() { ICMP } else { ICMP_V6 };
-        let rule = Rule::new(Kind::TunnelError, network, Protocol::Number(protocol));
-        rules.insert(Rule { destination: Some(normal(*outer)), ..rule });
-    }
+    rules.extend(matches.tunnels.iter().map(|outer| tunnel_error(network, *outer)));
     for vxlan in matches.vxlan.iter().filter(|vxlan| vxlan.network != 0) {
         rules.insert(Rule {
             destination: Some(host(vxlan.local)),
@@ -278,9 +274,17 @@ pub fn rules_of(
         let services = inner.services.iter().map(|it| endpoint(Kind::Service, inner.network, it));
         let pools = inner.locals.iter();
         let pools = pools.flat_map(|it| locals(inner.network, it).chain(echo(inner.network, it)));
-        rules.extend(services.chain(pools).map(|rule| Rule { inner: true, ..rule }));
+        let errors = inner.tunnels.iter().map(|outer| tunnel_error(inner.network, *outer));
+        let all = services.chain(pools).chain(errors);
+        rules.extend(all.map(|rule| Rule { inner: true, ..rule }));
     }
     rules.into_iter().collect()
+}
+
+fn tunnel_error(network: u16, outer: Network) -> Rule {
+    let protocol = if outer.address.is_ipv4() { ICMP } else { ICMP_V6 };
+    let rule = Rule::new(Kind::TunnelError, network, Protocol::Number(protocol));
+    Rule { destination: Some(normal(outer)), ..rule }
 }
 
 fn endpoint(kind: Kind, network: u16, it: &EndpointMatch) -> Rule {

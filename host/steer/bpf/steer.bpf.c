@@ -305,10 +305,12 @@ static __always_inline int is_tunnelled(const struct packet *packet)
 	return 0;
 }
 
-/* The rule about errors of the director's tunnel packets with this source; 0: it sent none. */
-static __always_inline int tunnel_rule(const struct packet *quoted)
+/* The rule about errors of the director's tunnel packets with this source in a network; 0: it sent
+ * none.
+ */
+static __always_inline int tunnel_rule(const struct packet *quoted, __u32 network)
 {
-	struct address_prefix key = { .bits = ADDRESS_BITS };
+	struct prefix_in key = { .bits = 32 + ADDRESS_BITS, .network = network };
 	struct settings *set;
 	__u32 first = 0;
 	__u16 *rule;
@@ -364,7 +366,7 @@ __noinline int rule_of_error(struct xdp_md *context, struct packet *error)
 		return 0;
 	if (!is_same(&quoted.source, &error->destination))
 		return 0;
-	rule = error->network ? 0 : tunnel_rule(&quoted);
+	rule = tunnel_rule(&quoted, error->network);
 	if (rule)
 		return rule;
 	if (is_icmp(&quoted) && is_error(&quoted))

@@ -106,6 +106,13 @@ struct address_prefix {
 	struct address address;
 };
 
+/* The same in a network, as in `struct address_in`. */
+struct prefix_in {
+	__u32 bits;
+	__u32 network;
+	struct address address;
+};
+
 /* Bits of `struct settings`'s flags: which maps have anything at all. */
 #define BY_SOURCE 1
 #define BY_NETWORK 2
@@ -204,12 +211,12 @@ struct {
 	__type(value, __u64);
 } outside SEC(".maps");
 
-/* Outer source addresses of tunnels. */
+/* Outer source addresses of tunnels, by network. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, 256);
+	__uint(max_entries, 1024);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct address_prefix);
+	__type(key, struct prefix_in);
 	__type(value, __u16);
 } tunnels SEC(".maps");
 

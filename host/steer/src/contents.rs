@@ -20,7 +20,7 @@ use crate::layout::{
     ALL_PORTS, ANY_VNI, AddressInKey, AddressKey, BY_NETWORK, BY_SOURCE, BY_TUNNEL, EVERYTHING,
     End, EndpointKey, LOCAL, LOCAL_ECHO, OWN, PORT_BITS_START, PortKey, PrefixKey, Role, RoleValue,
     SOME_PORTS, SOME_RANGES, SettingsValue, VXLAN_PORTS, VxlanKey, VxlanValue, WHOLE_RULES,
-    address_in_key, class, endpoint_key, masked, port_bit, prefix_key, vxlan_key,
+    address_in_key, class, endpoint_key, masked, port_bit, prefix_in_key, prefix_key, vxlan_key,
 };
 use crate::{Error, Result};
 
@@ -35,7 +35,7 @@ pub(crate) struct Contents {
     pub ranges: BTreeMap<PrefixKey<24>, u16>,
     pub inside: BTreeMap<PrefixKey<16>, u64>,
     pub outside: BTreeMap<PrefixKey<16>, u64>,
-    pub tunnels: BTreeMap<PrefixKey<16>, u16>,
+    pub tunnels: BTreeMap<PrefixKey<20>, u16>,
     pub tunnel_ports: BTreeMap<PortKey, u8>,
     pub vxlans: BTreeMap<VxlanKey, VxlanValue>,
     pub settings: SettingsValue,
@@ -137,13 +137,15 @@ impl Contents {
         contents.take_vxlans(&matches.vxlan, of_kind(Kind::Vxlan));
         contents.take_snat(classes, assigned);
         let tunnels = of_kind(Kind::TunnelError);
-        let tunnels = tunnels.filter_map(|(rule, number)| Some((rule.destination?, *number)));
-        contents.tunnels = tunnels.map(|(net, number)| (prefix_key(net), number)).collect();
+        let tunnels = tunnels.filter_map(|(rule, number)| {
+            Some((prefix_in_key(network_of(rule), rule.destination?), *number))
+        });
+        contents.tunnels = tunnels.collect();
         let ports = matches.tunnel_ports.iter();
         contents.tunnel_ports = ports.map(|port| (port.to_be_bytes(), 1)).collect();
         let flag = |set: bool, flag: u64| if set { flag } else { 0 };
         contents.settings[0] |= flag(!matches.snat.is_empty(), BY_NETWORK)
-            | flag(!matches.tunnels.is_empty(), BY_TUNNEL);
+            | flag(!contents.tunnels.is_empty(), BY_TUNNEL);
         contents
     }
 

@@ -176,6 +176,15 @@ pub(crate) fn prefix_key(network: Network) -> PrefixKey<16> {
     (bits, masked(address_key(network.address), bits))
 }
 
+/// A prefix in a network, as the maps keep it: all bits of the network's number come first.
+pub(crate) fn prefix_in_key(network: u16, prefix: Network) -> PrefixKey<20> {
+    let (bits, address) = prefix_key(prefix);
+    let mut key = [0; 20];
+    key[..4].copy_from_slice(&u32::from(network).to_ne_bytes());
+    key[4..].copy_from_slice(&address);
+    (32 + bits, key)
+}
+
 /// An address of a prefix, with the bits behind it cleared.
 pub(crate) fn masked(address: AddressKey, bits: u32) -> AddressKey {
     let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);

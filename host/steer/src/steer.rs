@@ -26,7 +26,7 @@ pub struct Steer {
     ranges: Prefixes<24, u16>,
     inside: Prefixes<16, u64>,
     outside: Prefixes<16, u64>,
-    tunnels: Prefixes<16, u16>,
+    tunnels: Prefixes<20, u16>,
     tunnel_ports: Hashed<PortKey, u8>,
     vxlans: Hashed<VxlanKey, VxlanValue>,
     settings: Array<MapData, SettingsValue>,

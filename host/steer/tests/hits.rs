@@ -119,6 +119,7 @@ fn a_vxlan_counts_beside_what_is_in_it() {
         services: vec![EndpointMatch::port(TCP, vip, 8443)],
         locals: vec![local],
         own: vec![at(false, OWN[1])],
+        ..InnerMatch::default()
     };
     let vxlan = VxlanMatch { local: at(false, OWN[0]), port: 4789, vni: 42, network: 7 };
     let matches = Matches { vxlan: vec![vxlan], inner: vec![inner], ..matches(false) };

@@ -6,7 +6,7 @@ mod bench;
 use bench::Fate::{Director, Kernel};
 use bench::scene::{
     ANY, ANY_REAL, CLIENT, Carried, ESP, INSIDE, LADDR, OUTSIDE, OWN, PLAIN_LADDR, REAL, Row, SCTP,
-    TCP, TUNNEL, UDP, VIP, at, ethernet, matches, packet,
+    TCP, TUNNEL, UDP, VIP, at, ethernet, matches, net, packet,
 };
 use bench::scene::{Icmp, Other, Ping, Pong, Ports};
 use bench::{Bench, Fate, needs_root};
@@ -47,6 +47,7 @@ fn network() -> InnerMatch {
         services: services.concat(),
         locals: [local(LADDR, true), local(PLAIN_LADDR, false)].concat(),
         own: own.collect(),
+        tunnels: both.map(|v6| net(v6, VIP, if v6 { 128 } else { 32 })).to_vec(),
     }
 }
 
@@ -166,6 +167,7 @@ fn errors_inside() {
         let (pool, ssh) = (Ports(UDP, 1024, 53), Ports(TCP, 22, 40_000));
         let ping = about(OWN[1], CLIENT, Ping(1));
         let tunnel = about(TUNNEL, REAL, Other(4));
+        let own = about(VIP, REAL, Other(4));
         vec![
             ("a service's answer", OUTSIDE, VIP, answer(8443), Director),
             ("an answer of the default network's", OUTSIDE, VIP, answer(80), Kernel),
@@ -178,6 +180,8 @@ fn errors_inside() {
             ("of which nothing can be read", REAL, CLIENT, Icmp(3, 1, Vec::new()), Director),
             ("the same to an own address", REAL, LADDR, Icmp(3, 1, Vec::new()), Kernel),
             ("the default network's tunnels", REAL, TUNNEL, tunnel, Kernel),
+            ("its own tunnels", REAL, VIP, own.clone(), Director),
+            ("its own tunnels, not sent to their source", REAL, LADDR, own, Kernel),
         ]
     });
     run(VNI, |v6| {

@@ -38,7 +38,12 @@ fn one_of_each() -> Matches {
         }],
         tunnels: vec![net("192.0.2.1", 32)],
         vxlan: vec![VxlanMatch { local: ip("192.0.2.1"), port: 4789, vni: 42, network: 1 }],
-        inner: vec![InnerMatch { network: 1, locals: vec![local], ..InnerMatch::default() }],
+        inner: vec![InnerMatch {
+            network: 1,
+            locals: vec![local],
+            tunnels: vec![net("192.0.2.1", 32)],
+            ..InnerMatch::default()
+        }],
         ..Matches::default()
     }
 }
@@ -60,6 +65,7 @@ fn matches_become_ordered_rules_each_once() {
             "real: udp from 192.0.2.11:50-59",
             "snat: tcp from 192.0.2.0/24 to 203.0.113.0/24 but not to 203.0.113.9",
             "tunnel_error: icmp errors to 192.0.2.1",
+            "tunnel_error: icmp errors to 192.0.2.1 inside vxlan",
         ]
     );
 }
