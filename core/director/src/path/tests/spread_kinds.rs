@@ -222,8 +222,8 @@ fn any_option() -> impl Strategy<Value = Vec<u8>> {
 
 fn any_shot() -> impl Strategy<Value = Shot> {
     let flags = prop_oneof![
-        16 => Just(ACK), 4 => Just(ACK | 8), 2 => Just(ACK | URG), 1 => Just(0), 1 => Just(RST | ACK),
-        1 => Just(FIN | ACK), 1 => Just(SYN), 1 => any::<u8>(),
+        16 => Just(ACK), 4 => Just(ACK | 8), 2 => Just(ACK | URG), 1 => Just(0),
+        1 => Just(RST | ACK), 1 => Just(FIN | ACK), 1 => Just(SYN), 1 => any::<u8>(),
     ];
     let number = || {
         prop_oneof![
