@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde_json::Value;
 use sluice_e2e::error::expect;
 use sluice_e2e::web::ECHO_PORT;
-use sluice_e2e::{Driver, LabError, wait_until};
+use sluice_e2e::{Director, Driver, LabError, wait_until};
 
-use crate::fixture::{Fixture, SOON, Setup, here, on};
+use crate::fixture::{Fixture, SOON, Setup, here, on, on_bed};
 
 const PORT: &str = "40000";
 
@@ -31,6 +31,24 @@ fn a_flow_above_the_threshold_is_spread_by_itself() {
                          leave_after_s = 2\n"
         .to_owned();
     on(here!(a_flow_above_the_threshold_is_spread_by_itself), setup, by_policy);
+}
+
+/// A NIC with several queues is given a rule for each flow that is spread, until it is spread no
+/// more. There is no NIC here: `net_failsafe` keeps rules for the device to come, so what one does
+/// with packets is not shown.
+#[test]
+fn a_nic_gets_a_rule_for_a_spread_flow() {
+    const NIC: &str = "\n[[port]]\nname = \"nic\"\nqueues = 2\n\
+        device = \"dpdk:net_failsafe0,mac=02:00:00:00:00:01,exec(true)\"\n";
+    on_bed(
+        here!(a_nic_gets_a_rule_for_a_spread_flow),
+        Setup::new(Driver::AfXdp, 2),
+        |bed, recipe| {
+            let text = format!("{}{NIC}", recipe.text(bed));
+            Ok((Director::start(bed, &text)?, recipe))
+        },
+        redirected,
+    );
 }
 
 #[test]
@@ -103,6 +121,12 @@ fn datagrams(fixture: &mut Fixture) -> Result<(), LabError> {
         let all = spread(fixture)?;
         let late = all.iter().any(|flow| flow["late"] != 0 || flow["pinned"] != true);
         expect(!late, || format!("{all:?}"))?;
+        // Which queue an AF_XDP port receives a flow by is the kernel's business.
+        let software = |flow: &Value| {
+            let why = flow["redirect_reason"].as_str().unwrap_or_default();
+            flow["redirect"] == "software" && why.contains("AF_XDP")
+        };
+        expect(all.iter().all(software), || format!("{all:?}"))?;
         pin(fixture, "unpin", "udp", ECHO_PORT, "inbound")?;
         pin(fixture, "unpin", "udp", ECHO_PORT, "outbound")?;
         wait_until_none(fixture)?;
@@ -120,6 +144,56 @@ fn datagrams(fixture: &mut Fixture) -> Result<(), LabError> {
         expect(count == times, || format!("{words}: {count} of {told:?}"))?;
     }
     Ok(())
+}
+
+/// What the NIC's rules for flows match, and the queues that they name.
+fn redirects(fixture: &Fixture) -> Result<Vec<(String, Value)>, LabError> {
+    let said = read(&fixture.director.sluice(&["ports", "--rules", "--json"])?)?;
+    let ports = said["ports"].as_array().into_iter().flatten();
+    let rules = ports.filter(|port| port["port"] == "nic");
+    let rules = rules.flat_map(|port| port["rules"].as_array().into_iter().flatten());
+    let flows = rules.filter(|rule| rule["kind"] == "elephant" && rule["backend"] == "rte_flow");
+    let shown = |rule: &Value| {
+        (rule["matches"].as_str().unwrap_or_default().to_owned(), rule["queues"].clone())
+    };
+    Ok(flows.map(shown).collect())
+}
+
+/// Both directions of a session, each by the addresses that its packets arrive with.
+fn redirected(fixture: &mut Fixture) -> Result<(), LabError> {
+    let script = format!("{}/peers/numbered.py", env!("CARGO_MANIFEST_DIR"));
+    let (vip, echo) = (fixture.bed.vip().to_owned(), ECHO_PORT.to_string());
+    let args = [&*script, PORT, &vip, &echo, "10"];
+    let mut numbers = fixture.bed.client.start("numbers", "python3", &args)?;
+    numbers.wait_for_words("open", SOON)?;
+    pin(fixture, "pin", "udp", ECHO_PORT, "inbound")?;
+    pin(fixture, "pin", "udp", ECHO_PORT, "outbound")?;
+    let flows = wait_until("a redirect by hardware", SOON, || {
+        let by_nic = |flow: &Value| flow["redirect"] == "hardware";
+        Ok(Some(spread(fixture)?).filter(|all| all.len() == 2 && all.iter().all(by_nic)))
+    })?;
+    let owner = serde_json::json!([flows[0]["worker"]]);
+    let client = fixture.bed.client_address();
+    let inbound = format!("udp from {client}:{PORT} to {vip}:{echo}");
+    let made = redirects(fixture)?;
+    let outbound = |matches: &str| {
+        matches.starts_with("udp from 192.0.2.1") && matches.contains(" to 192.0.2.10:")
+    };
+    let is_in = made.iter().any(|(matches, queues)| *matches == inbound && *queues == owner);
+    let is_out = made.iter().any(|(matches, queues)| outbound(matches) && *queues == owner);
+    expect(made.len() == 2 && is_in && is_out, || format!("{made:?}"))?;
+    let text = fixture.director.sluice(&["elephants"])?;
+    expect(text.contains("hardware"), || text.clone())?;
+    pin(fixture, "unpin", "udp", ECHO_PORT, "outbound")?;
+    wait_until("a rule to go", SOON, || {
+        Ok((redirects(fixture)? == [(inbound.clone(), owner.clone())]).then_some(()))
+    })?;
+    pin(fixture, "unpin", "udp", ECHO_PORT, "inbound")?;
+    wait_until("the last rule to go", SOON, || Ok(redirects(fixture)?.is_empty().then_some(())))?;
+    numbers.wait(Duration::from_secs(40))?;
+    let log = numbers.log();
+    let said = read(log.lines().last().unwrap_or_default())?;
+    expect(said["behind"] == 0 && said["sent"] == said["came"] && said["sent"] != 0, || log)
 }
 
 /// Datagrams for some seconds, and then none, while their session goes on.

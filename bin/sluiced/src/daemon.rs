@@ -327,6 +327,7 @@ impl Daemon {
         self.health.look_at(&total);
         self.dataplane.ports.steer(&self.dataplane.plan, self.kernel.mirror.state(), &total);
         self.spread_elephants();
+        self.redirect(reports.iter().any(|report| report.spread_flows > 0));
         self.take_figures(&reports);
         self.measure(reports, total);
     }

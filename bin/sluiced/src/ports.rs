@@ -4,7 +4,7 @@ use crate::crew::Crew;
 use crate::errors::Error;
 use crate::guard::{Guard, Part};
 use crate::queues::PortQueue;
-use crate::rules::PortRules;
+use crate::rules::{PortRules, Redirected};
 use crate::steering::{Ground, TunnelPort};
 use crate::{networks, rules, tunnels, wiring};
 use sluice_config::Config;
@@ -190,6 +190,24 @@ impl Ports {
         for Open { port, rules, .. } in self.slots.iter_mut().filter_map(|it| it.open.as_mut()) {
             rules.work(port, until);
         }
+    }
+
+    /// Has NICs bring flows of each network to the queues of their owners, and no others.
+    pub fn redirect(&mut self, flows: &BTreeMap<NetworkId, Vec<Rule>>) {
+        for slot in &mut self.slots {
+            let flows = flows.get(&slot.network).map_or(&[][..], Vec::as_slice);
+            if let Some(open) = &mut slot.open {
+                open.rules.redirect(flows);
+            }
+        }
+    }
+
+    /// Whether a port of the network brings a flow to its owner's queue.
+    pub fn redirected(&self, network: NetworkId, flow: &Rule) -> Redirected {
+        let slots = self.slots.iter().filter(|slot| slot.network == network);
+        let open = slots.filter_map(|slot| slot.open.as_ref());
+        let best = open.map(|open| open.rules.redirected(flow)).max();
+        best.unwrap_or(Redirected::Never("no port is open"))
     }
 
     /// The interfaces by which the kernel gets what comes to a network's ports while no director

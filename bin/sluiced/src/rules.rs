@@ -8,7 +8,7 @@
 
 use sluice_director::plan::Plan;
 use sluice_dpdk::{FlowId, Port};
-use sluice_rules::{Limits, Owned, Ports, Row, Rule, RuleTable, Totals};
+use sluice_rules::{Limits, Owned, Placed, Ports, Row, Rule, RuleTable, Totals};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Instant;
@@ -17,7 +17,10 @@ use tracing::{info, warn};
 /// The rules of an open port.
 #[derive(Debug)]
 pub struct PortRules {
+    /// What is taken from the port.
     rules: Vec<Rule>,
+    /// Flows that a NIC is to bring to their owners.
+    flows: Vec<Rule>,
     place: Place,
 }
 
@@ -39,6 +42,17 @@ struct Nic {
     table: RuleTable<FlowId>,
     /// What was said of it in the log.
     said: Totals,
+}
+
+/// Whether a port brings a flow to its owner's queue; the better one is the greater.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Redirected {
+    /// A port of this kind cannot.
+    Never(&'static str),
+    /// It does not, for this reason.
+    No(String),
+    /// It does.
+    Yes,
 }
 
 /// Where a rule is shown to be.
@@ -66,18 +80,50 @@ impl PortRules {
             }
             None => Place::Software,
         };
-        Self { rules: Vec::new(), place }
+        Self { rules: Vec::new(), flows: Vec::new(), place }
     }
 
     /// These are the rules from now on. A NIC gets them by [`Self::work`].
     pub fn follow(&mut self, rules: &[Rule], trouble: Option<String>) {
-        match &mut self.place {
-            Place::Xdp(known) => *known = trouble,
-            Place::Nic(nic) => return nic.table.want(rules.to_vec()),
-            Place::Software | Place::Off => {}
+        if let Place::Xdp(known) = &mut self.place {
+            *known = trouble;
         }
         if self.rules != rules {
             self.rules = rules.to_vec();
+            self.want();
+        }
+    }
+
+    /// These flows, and no others, are to come to the queues of their owners. Only a NIC with rules
+    /// can do that.
+    pub fn redirect(&mut self, flows: &[Rule]) {
+        if self.flows != flows {
+            self.flows = flows.to_vec();
+            self.want();
+        }
+    }
+
+    fn want(&mut self) {
+        if let Place::Nic(nic) = &mut self.place {
+            nic.table.want([&self.rules[..], &self.flows].concat());
+        }
+    }
+
+    /// Whether a flow comes to its owner's queue by a rule, and why not.
+    pub fn redirected(&self, flow: &Rule) -> Redirected {
+        let nic = match &self.place {
+            Place::Nic(nic) => nic,
+            Place::Off => return Redirected::No("`flow_rules` of the port is false".to_owned()),
+            Place::Xdp(_) => {
+                let why = "the kernel chooses the queues of AF_XDP ports (ethtool -N)";
+                return Redirected::Never(why);
+            }
+            Place::Software => return Redirected::Never("no port has flow rules"),
+        };
+        match nic.table.row(flow).map(|row| &row.placed) {
+            Some(Placed::Hardware(_)) => Redirected::Yes,
+            Some(Placed::Software { reason, .. }) => Redirected::No(reason.clone()),
+            None => Redirected::No("it waits for its turn".to_owned()),
         }
     }
 

@@ -5,23 +5,28 @@ mod policy;
 
 use crate::daemon::Daemon;
 use crate::lister::network_id;
+use crate::rules::Redirected;
 pub use policy::Policy;
 use policy::{Flow, Rate, Step};
 use sluice_api::model::{
-    Event, EventKind, FlowDirection, FlowPin, Protocol, SpreadFlow, SpreadFlows,
+    Event, EventKind, FlowDirection, FlowPin, Protocol, Redirect, SpreadFlow, SpreadFlows,
 };
 use sluice_director::counters::Direction;
 use sluice_director::path::Elephant;
 use sluice_director::path::FlowName;
 use sluice_director::plan::Plan;
 use sluice_director::spec::NetworkId;
+use sluice_rules::Rule;
 use sluice_state::Author;
 use sluice_worker::spread::{Ended, SpreadOrder, Spreading};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use tracing::info;
 
 /// Flows that the policy looks at.
 const LOOKED_AT: usize = 64;
+/// Flows that NICs are to redirect: their tables are for services first.
+const MOST_REDIRECTED: usize = 64;
 
 impl Daemon {
     /// Has a flow spread, or spread no more; gives those that are.
@@ -52,9 +57,24 @@ impl Daemon {
 
     /// The flows that are spread.
     pub fn spread_flows(&self) -> Vec<SpreadFlow> {
-        let plan = &self.dataplane.plan;
-        let all = self.dataplane.crew.spreading().into_iter();
-        all.map(|(worker, flow)| shown(plan, worker, flow)).collect()
+        let data = &self.dataplane;
+        let shown = |(worker, flow): (u16, Spreading)| {
+            let redirected = data.ports.redirected(flow.network, &rule(worker, &flow));
+            shown(&data.plan, worker, flow, redirected)
+        };
+        data.crew.spreading().into_iter().map(shown).collect()
+    }
+
+    /// Has NICs bring flows that are spread to the queues of their owners, so that they need no
+    /// handoff, and no others. Without `any` nobody is to be asked.
+    pub fn redirect(&mut self, any: bool) {
+        let spread = if any { self.dataplane.crew.spreading() } else { Vec::new() };
+        let mut flows: BTreeMap<NetworkId, Vec<Rule>> = BTreeMap::new();
+        for (worker, flow) in spread.iter().take(MOST_REDIRECTED) {
+            flows.entry(flow.network).or_default().push(rule(*worker, flow));
+        }
+        flows.values_mut().for_each(|flows| flows.sort_unstable());
+        self.dataplane.ports.redirect(&flows);
     }
 
     /// Spreads and gathers in flows as the policy says; once a second.
@@ -173,8 +193,20 @@ fn flow_name(flow: &FlowPin) -> Result<FlowName, String> {
     Ok(FlowName { protocol, client, virtual_, direction })
 }
 
-fn shown(plan: &Plan, worker: u16, flow: Spreading) -> SpreadFlow {
+/// The rule by which a NIC brings a flow to its owner.
+fn rule(owner: u16, flow: &Spreading) -> Rule {
+    Rule::of_flow(flow.network.0, flow.flow.protocol, flow.from, flow.to, owner)
+}
+
+fn shown(plan: &Plan, worker: u16, flow: Spreading, redirected: Redirected) -> SpreadFlow {
+    let (redirect, redirect_reason) = match redirected {
+        Redirected::Yes => (Redirect::Hardware, None),
+        Redirected::No(why) => (Redirect::Software, Some(why)),
+        Redirected::Never(why) => (Redirect::Software, Some(why.to_owned())),
+    };
     SpreadFlow {
+        redirect,
+        redirect_reason,
         protocol: Protocol::of(flow.flow.protocol),
         client: flow.flow.client.into(),
         virtual_: flow.flow.virtual_.into(),

@@ -219,6 +219,8 @@ impl<F> Spreads<F> {
         let spreading = self.flows.iter().map(|flow| Spreading {
             network: flow.network,
             flow: flow.name,
+            from: flow.rewrite.received().0,
+            to: flow.rewrite.received().1,
             helpers: flow.stock.helpers.clone(),
             pinned: flow.pinned,
             age_ms: now.0.saturating_sub(flow.since.0),

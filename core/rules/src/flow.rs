@@ -56,6 +56,9 @@ pub struct Flow {
     pub destination: Endpoint,
     /// Number of the VXLAN, behind UDP.
     pub vni: Option<u32>,
+    /// Of several entries for a packet the one with the lowest number counts, if the NIC has an
+    /// order.
+    pub priority: u8,
     /// Whether packets are counted.
     pub count: bool,
     /// What receives them.
@@ -84,6 +87,8 @@ pub fn compile(rule: &Rule, limits: &Limits, queues: u16) -> Result<Vec<Flow>, S
         source: masked(rule.source, limits)?,
         destination: masked(rule.destination, limits)?,
         vni: rule.vni,
+        // A single flow's is before all others.
+        priority: u8::from(limits.priorities.is_there() && rule.kind != Kind::Elephant),
         count: limits.count.is_there(),
         // Each part has its own.
         target: Target::Queue(0),
@@ -163,6 +168,9 @@ fn spread(limits: &Limits, queues: u16) -> Result<Target, String> {
 /// Which destination ports go where. Queues go round the workers, so worker N polls queue N if the
 /// port has that many.
 fn parts(rule: &Rule, limits: &Limits, queues: u16) -> Result<Vec<(Ports, Target)>, String> {
+    if rule.kind == Kind::Elephant {
+        return Ok(vec![(rule.destination_ports, owners_queue(rule, limits, queues)?)]);
+    }
     let own_queues = rule.owners.len() > 1 && rule.owners.iter().all(|it| it.worker < queues);
     if !own_queues {
         return Ok(vec![(rule.destination_ports, spread(limits, queues)?)]);
@@ -173,6 +181,21 @@ fn parts(rule: &Rule, limits: &Limits, queues: u16) -> Result<Vec<(Ports, Target
         (first <= last).then_some((Ports { first, last }, Target::Queue(owned.worker)))
     };
     Ok(rule.owners.iter().filter_map(part).collect())
+}
+
+/// Where a single flow comes: to the queue of its owner. A queue that it alone has would isolate it
+/// better, but would have to be taken out of the hash, for all flows and for as long as the port is
+/// open.
+fn owners_queue(rule: &Rule, limits: &Limits, queues: u16) -> Result<Target, String> {
+    if queues < 2 {
+        return Err("not needed: one queue".to_owned());
+    }
+    if !limits.vectors.is_there() {
+        let name = limits.name();
+        return Err(format!("rules of {name} end vector reception, which costs all other flows"));
+    }
+    let owner = rule.owners.first().map(|owner| owner.worker).filter(|worker| *worker < queues);
+    owner.map(Target::Queue).ok_or("its owner has no queue of its own at this port".to_owned())
 }
 
 fn masked(network: Option<Network>, limits: &Limits) -> Result<Endpoint, String> {

@@ -70,6 +70,11 @@ pub struct Limits {
     pub field_sets: FieldSets,
     /// How packets are left to the hash.
     pub spread: SpreadBy,
+    /// Whether of two entries for a packet the one of the lower priority number counts. Elsewhere
+    /// the driver refuses or ignores priorities, and which entry counts is not defined.
+    pub priorities: Capability,
+    /// Whether it still receives in vectors once it has rules.
+    pub vectors: Capability,
 }
 
 use Capability::{No, Yes};
@@ -84,6 +89,8 @@ const UNKNOWN: Limits = Limits {
     vni: No,
     field_sets: FieldSets::Free,
     spread: SpreadBy::Rss,
+    priorities: No,
+    vectors: Yes,
 };
 
 /// A rule with other fields of the same type of packets conflicts with the first one's.
@@ -95,8 +102,14 @@ const I40E: Limits = Limits {
     ..UNKNOWN
 };
 
-const MLX5: Limits =
-    Limits { driver: "mlx5_pci", addresses: Masks::Any, ports: Masks::Any, vni: Yes, ..UNKNOWN };
+const MLX5: Limits = Limits {
+    driver: "mlx5_pci",
+    addresses: Masks::Any,
+    ports: Masks::Any,
+    vni: Yes,
+    priorities: Yes,
+    ..UNKNOWN
+};
 
 const KNOWN: [Limits; 9] = [
     // An IPv6 mask that is not all ones leaves the match without an error, so no prefixes; masks of
@@ -113,11 +126,12 @@ const KNOWN: [Limits; 9] = [
         ports_of_v6: No,
         field_sets: FieldSets::One,
         spread: SpreadBy::Nothing,
+        vectors: No,
         ..UNKNOWN
     },
     MLX5,
     Limits { driver: "mlx5_auxiliary", ..MLX5 },
-    Limits { driver: "net_tap", count: No, addresses: Masks::Any, ..UNKNOWN },
+    Limits { driver: "net_tap", count: No, addresses: Masks::Any, priorities: Yes, ..UNKNOWN },
     // Every device below must have each rule; what those are is not known here.
     Limits { driver: "net_failsafe", ..UNKNOWN },
 ];

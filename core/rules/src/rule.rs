@@ -29,6 +29,8 @@ pub enum Kind {
     Snat,
     /// ICMP errors about a tunnel's outer packets.
     TunnelError,
+    /// A single flow, to the worker that owns its session.
+    Elephant,
 }
 
 impl Kind {
@@ -41,6 +43,7 @@ impl Kind {
             Self::Real => "real",
             Self::Snat => "snat",
             Self::TunnelError => "tunnel_error",
+            Self::Elephant => "elephant",
         }
     }
 }
@@ -117,6 +120,7 @@ pub struct Rule {
     /// Number of the VXLAN.
     pub vni: Option<u32>,
     /// Which worker has which of the destination ports; empty where no worker has any of its own.
+    /// Of a single flow: its owner.
     pub owners: Vec<Owned>,
 }
 
@@ -134,6 +138,25 @@ impl Rule {
             except: Vec::new(),
             vni: None,
             owners: Vec::new(),
+        }
+    }
+
+    /// That of a flow, by source and destination of its packets as they arrive.
+    pub fn of_flow(
+        network: u16,
+        protocol: u8,
+        from: (IpAddr, u16),
+        to: (IpAddr, u16),
+        owner: u16,
+    ) -> Self {
+        let one = |port| Ports { first: port, last: port };
+        Self {
+            source: Some(host(from.0)),
+            source_ports: one(from.1),
+            destination: Some(host(to.0)),
+            destination_ports: one(to.1),
+            owners: vec![Owned { ports: one(to.1), worker: owner }],
+            ..Self::new(Kind::Elephant, network, Protocol::Number(protocol))
         }
     }
 

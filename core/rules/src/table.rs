@@ -205,6 +205,11 @@ impl<H> RuleTable<H> {
         self.wanted.iter().map(|rule| (rule, self.rows.get(rule)))
     }
 
+    /// Where a rule is; `None` if it is not wanted, or waits for its turn.
+    pub fn row(&self, rule: &Rule) -> Option<&Row<H>> {
+        self.rows.get(rule)
+    }
+
     /// How many there are of what.
     pub fn totals(&self) -> Totals {
         let mut totals =

@@ -200,7 +200,7 @@ static int refused(int status, const struct rte_flow_error *error, struct sluice
 int sluice_flow_create(uint16_t port, const struct sluice_flow *flow, void **handle,
 		       struct sluice_flow_error *said)
 {
-	const struct rte_flow_attr ingress = { .ingress = 1 };
+	const struct rte_flow_attr ingress = { .ingress = 1, .priority = flow->priority };
 	struct rte_flow_error error = { .type = RTE_FLOW_ERROR_TYPE_NONE };
 	struct rte_flow *made;
 	struct rule rule;

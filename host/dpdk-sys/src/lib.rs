@@ -203,6 +203,7 @@ pub struct Flow {
     pub protocol: u8,
     pub v6: u8,
     pub has_vni: u8,
+    pub priority: u8,
     pub count: u8,
     pub target: u8,
 }

@@ -182,6 +182,8 @@ struct sluice_flow {
 	uint8_t protocol;
 	uint8_t v6;
 	uint8_t has_vni;
+	/* 0 is before 1, if the NIC has an order. */
+	uint8_t priority;
 	uint8_t count;
 	uint8_t target;
 };

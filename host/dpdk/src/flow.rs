@@ -166,6 +166,7 @@ fn plain(flow: &Flow) -> sys::Flow {
         protocol: flow.protocol,
         v6: u8::from(flow.addresses == Addresses::V6),
         has_vni: u8::from(flow.vni.is_some()),
+        priority: flow.priority,
         count: u8::from(flow.count),
         target,
     }

@@ -71,6 +71,7 @@ fn drivers_have_rules_or_say_why_not() {
     let eal = Eal::init(&config).unwrap();
     rules_follow_a_configuration(&eal);
     every_kind_of_entry_is_well_formed(&eal);
+    a_flow_is_redirected_and_calms_down(&eal);
     a_refusal_has_the_drivers_words(&eal);
 }
 
@@ -158,6 +159,31 @@ fn of_two_workers() -> Vec<Rule> {
     rules_of(&matches, 0, |_| vec![owned(7, 0), owned(8, 1)])
 }
 
+/// The rule of a flow is made and goes, and those of services before and after it stay.
+fn a_flow_is_redirected_and_calms_down(eal: &Eal) {
+    let devargs = "net_failsafe2,mac=02:00:00:00:00:03,exec(true)".to_owned();
+    let config = PortConfig { queues: 2, ..PortConfig::new("nic", Device::Dpdk { devargs }) };
+    let (port, _) = Port::open(eal, &config).unwrap();
+    let flow = |client: &str, vip: &str| Rule::of_flow(0, 17, (ip(client), 4000), (ip(vip), 53), 1);
+    let flows = vec![flow("203.0.113.9", "198.51.100.200"), flow("2001:db8::9", "2001:db8::1")];
+    // Those of a NIC with priorities, and of one without.
+    for driver in ["mlx5_pci", "net_ice"] {
+        let mut table = RuleTable::new(Limits::of(driver), port.queues());
+        let base = rules(&[("198.51.100.200", 80)]);
+        want(&port, &mut table, base.clone());
+        let before = placed(&table)[FIRST].clone().expect("a service's rule");
+        want(&port, &mut table, [base.clone(), flows.clone()].concat());
+        for flow in &flows {
+            assert_eq!(table.row(flow).map(sluice_rules::Row::queues), Some(vec![1]), "{flow}");
+        }
+        want(&port, &mut table, base);
+        assert!(flows.iter().all(|flow| table.row(flow).is_none()));
+        assert_eq!(placed(&table)[FIRST], Ok(before), "what stays is not touched");
+        want(&port, &mut table, Vec::new());
+        assert_eq!(table.totals().stuck, 0);
+    }
+}
+
 fn a_refusal_has_the_drivers_words(eal: &Eal) {
     let device = Device::Dpdk { devargs: "net_tap0,iface=sluiceflow0".to_owned() };
     let config = PortConfig { queues: 2, ..PortConfig::new("nic", device) };
@@ -168,6 +194,14 @@ fn a_refusal_has_the_drivers_words(eal: &Eal) {
     match &placed(&table)["tcp to 192.0.2.10:7-8"] {
         Ok(ids) => assert_eq!(ids.len(), 2),
         Err(reason) => assert!(reason.starts_with("rte_flow_create: "), "{reason}"),
+    }
+    let flow = Rule::of_flow(0, 6, (ip("203.0.113.9"), 4000), (ip("198.51.100.200"), 80), 1);
+    want(&port, &mut table, vec![flow.clone()]);
+    match &table.row(&flow).expect("nothing waits").placed {
+        Placed::Hardware(entries) => assert_eq!(entries.len(), 1),
+        Placed::Software { reason, .. } => {
+            assert!(reason.starts_with("rte_flow_create: "), "{reason}");
+        }
     }
     want(&port, &mut table, Vec::new());
     assert_eq!(table.totals().stuck, 0);

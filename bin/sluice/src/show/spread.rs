@@ -26,6 +26,7 @@ pub fn spread(flows: &[SpreadFlow], width: Option<usize>) -> Shown {
         ("OWN", Right),
         ("KEPT", Right),
         ("LATE", Right),
+        ("REDIRECT", Left),
     ]);
     for flow in flows {
         let helpers: Vec<String> = flow.helpers.iter().map(u16::to_string).collect();
@@ -42,7 +43,49 @@ pub fn spread(flows: &[SpreadFlow], width: Option<usize>) -> Shown {
             count(flow.own).into(),
             count(flow.kept).into(),
             count(flow.late).into(),
+            match &flow.redirect_reason {
+                Some(why) => format!("{} ({why})", flow.redirect.name()),
+                None => flow.redirect.name().to_owned(),
+            }
+            .into(),
         ]);
     }
     Shown::new(table.within(width))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_api::model::{FlowDirection, Protocol, Redirect};
+
+    fn flow(port: u16, redirect: Redirect, redirect_reason: Option<&str>) -> SpreadFlow {
+        SpreadFlow {
+            protocol: Protocol::Udp,
+            client: ([203, 0, 113, 9], port).into(),
+            virtual_: ([198, 51, 100, 200], 53).into(),
+            direction: FlowDirection::Inbound,
+            network: None,
+            worker: 1,
+            helpers: vec![0, 2],
+            pinned: true,
+            for_s: 7.0,
+            dealt: 1000,
+            own: 1,
+            kept: 2,
+            late: 3,
+            redirect,
+            redirect_reason: redirect_reason.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_flow_says_what_brings_it_to_its_owner() {
+        let why = "not needed: one queue";
+        let flows = [flow(1, Redirect::Hardware, None), flow(2, Redirect::Software, Some(why))];
+        let shown = anstream::adapter::strip_str(&spread(&flows, None).text).to_string();
+        let lines: Vec<&str> = shown.lines().map(str::trim_end).collect();
+        assert!(lines[0].ends_with("REDIRECT"), "{shown}");
+        assert!(lines[1].ends_with(" hardware"), "{shown}");
+        assert!(lines[2].ends_with(" software (not needed: one queue)"), "{shown}");
+    }
 }

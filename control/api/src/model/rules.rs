@@ -67,7 +67,7 @@ pub enum HitsBy {
 /// A steering rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SteeringRule {
-    /// What it is for: `service`, `local`, `vxlan`, `real`, `snat`, `tunnel_error`.
+    /// What it is for: `service`, `local`, `vxlan`, `real`, `snat`, `tunnel_error`, `elephant`.
     pub kind: String,
     /// Name of the network that its packets are in; absent for the default one.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -40,6 +40,27 @@ impl std::str::FromStr for FlowDirection {
     }
 }
 
+/// What brings the packets of a spread flow to the worker that owns its session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Redirect {
+    /// A NIC's flow rule.
+    Hardware,
+    /// The hash of the port, and a handoff where that brings them to another worker.
+    #[default]
+    Software,
+}
+
+impl Redirect {
+    /// The name used in output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hardware => "hardware",
+            Self::Software => "software",
+        }
+    }
+}
+
 /// One direction of a session: the body of `POST /v1/elephants/pin` and `/v1/elephants/unpin`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -102,4 +123,10 @@ pub struct SpreadFlow {
     pub kept: u64,
     /// Packets that were dropped because a worker was late (`spread_late`).
     pub late: u64,
+    /// What brings its packets to its owner.
+    #[serde(default)]
+    pub redirect: Redirect,
+    /// Why no NIC does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redirect_reason: Option<String>,
 }

@@ -2,6 +2,7 @@
 
 use crate::path::{FlowName, NotSpreadable};
 use crate::spec::NetworkId;
+use std::net::IpAddr;
 
 /// The most flows that one worker spreads at a time.
 pub const MOST: usize = 16;
@@ -71,6 +72,10 @@ pub struct Spreading {
     pub network: NetworkId,
     /// Which.
     pub flow: FlowName,
+    /// Source address and port of its packets as they arrive, which outbound are no client's.
+    pub from: (IpAddr, u16),
+    /// Their destination.
+    pub to: (IpAddr, u16),
     /// Over which workers besides its owner.
     pub helpers: Vec<u16>,
     /// Whether an operator wants it, rather than the policy.

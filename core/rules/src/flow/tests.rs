@@ -116,19 +116,48 @@ fn a_rule_that_changes_nothing_is_not_needed() {
     assert!(compile(&rules[0], &Limits::of("net_i40e"), 1).is_err());
 }
 
+/// A single flow comes to its owner's queue, where that is worth the rule.
+#[test]
+fn a_flow_comes_to_its_owners_queue() {
+    let of = |driver: &str, queues, v6| {
+        let (from, to) =
+            if v6 { ("2001:db8::9", "2001:db8::1") } else { ("203.0.113.9", "192.0.2.1") };
+        let rule = Rule::of_flow(0, 17, (ip(from), 4000), (ip(to), 53), 1);
+        compile(&rule, &Limits::of(driver), queues)
+    };
+    for (driver, v6) in [("net_ice", false), ("net_i40e", true), ("mlx5_pci", true), ("", false)] {
+        let flows = of(driver, 2, v6).expect("an entry");
+        let [flow] = flows[..] else { panic!("{flows:?}") };
+        assert_eq!((flow.target, flow.priority), (Target::Queue(1), 0), "{driver}");
+        assert_eq!(flow.fields(), [true; 4], "{driver}");
+        assert_eq!((flow.source.port, flow.destination.port), (4000, 53));
+        assert_eq!(of(driver, 1, v6), Err("not needed: one queue".to_owned()));
+    }
+    let reason = |driver, queues| of(driver, queues, false).expect_err("no entry");
+    assert!(reason("net_ixgbe", 2).contains("end vector reception"));
+    let rule = Rule::of_flow(0, 6, (ip("192.0.2.1"), 1), (ip("192.0.2.2"), 2), 2);
+    let reason = compile(&rule, &Limits::of("net_ice"), 2).expect_err("a third worker");
+    assert!(reason.contains("no queue of its own"), "{reason}");
+    // Others are behind it where there is an order, and where not all are alike.
+    let (_, service) = rules().into_iter().find(|(name, _)| *name == "v4").unwrap();
+    let priority = |driver| compile(&service, &Limits::of(driver), 2).map(|it| it[0].priority);
+    assert_eq!((priority("mlx5_pci"), priority("net_ice")), (Ok(1), Ok(0)));
+}
+
 /// What the table of limits says besides masks.
 #[test]
 fn recorded_actions() {
     let of = |driver: &str| {
         let limits = Limits::of(driver);
-        (limits.count.is_there(), limits.field_sets)
+        let is_there = [limits.count, limits.priorities, limits.vectors].map(Capability::is_there);
+        (is_there, limits.field_sets)
     };
-    assert_eq!(of("net_ice"), (true, FieldSets::Free));
-    assert_eq!(of("net_iavf"), (true, FieldSets::Free));
-    assert_eq!(of("net_i40e"), (false, FieldSets::OnePerType));
-    assert_eq!(of("net_ixgbe"), (false, FieldSets::One));
-    assert_eq!(of("mlx5_pci"), (true, FieldSets::Free));
-    assert_eq!(of("net_tap"), (false, FieldSets::Free));
+    assert_eq!(of("net_ice"), ([true, false, true], FieldSets::Free));
+    assert_eq!(of("net_iavf"), ([true, false, true], FieldSets::Free));
+    assert_eq!(of("net_i40e"), ([false, false, true], FieldSets::OnePerType));
+    assert_eq!(of("net_ixgbe"), ([false, false, false], FieldSets::One));
+    assert_eq!(of("mlx5_pci"), ([true, true, true], FieldSets::Free));
+    assert_eq!(of("net_tap"), ([false, true, true], FieldSets::Free));
 }
 
 /// Each driver leaves packets of any queue to the hash in its own way.

@@ -197,6 +197,69 @@ fn work_goes_on_where_it_stopped() {
     assert_eq!(nic.there.len(), 2);
 }
 
+impl Nic {
+    /// The entry that a packet takes: of those that match, the one with the lowest priority.
+    fn takes(&self, from: (IpAddr, u16), to: (IpAddr, u16)) -> Option<&Flow> {
+        let bytes = |address: IpAddr| match address {
+            IpAddr::V4(address) => [&address.octets()[..], &[0; 12]].concat(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        };
+        let is_in = |end: &Endpoint, (address, port): (IpAddr, u16)| {
+            let masked = bytes(address).into_iter().zip(end.address_mask).map(|(a, b)| a & b);
+            masked.eq(end.address) && port & end.port_mask == end.port
+        };
+        let matching = |it: &&Flow| is_in(&it.source, from) && is_in(&it.destination, to);
+        let mut all: Vec<&Flow> = self.there.values().filter(matching).collect();
+        all.sort_by_key(|flow| flow.priority);
+        let same = |two: &[&Flow]| two[0].priority == two[1].priority;
+        assert!(!all.windows(2).any(same), "no order between {all:?}");
+        all.first().copied()
+    }
+}
+
+/// A flow's entry is before that of its service, whichever came first, and goes without it.
+#[test]
+fn a_flow_comes_to_its_owner_before_its_service_spreads_it() {
+    let (client, vip) = ((ip("203.0.113.9"), 40_000), (ip("198.51.100.200"), 80));
+    let flow = |owner| Rule::of_flow(0, 6, client, vip, owner);
+    let target = |nic: &Nic, from| nic.takes(from, vip).map(|entry| entry.target);
+    let (mut nic, mut table) = (Nic::with_room(9), table("mlx5_pci"));
+    let mut set = |nic: &mut Nic, rules: Vec<Rule>| {
+        table.want(rules);
+        table.work(nic, || true);
+        (table.totals().hardware, table.row(&flow(1)).map(Row::queues))
+    };
+    set(&mut nic, services([80]));
+    assert_eq!(target(&nic, client), Some(Target::Spread(2)));
+    let with = |owner| [services([80]), vec![flow(owner)]].concat();
+    assert_eq!(set(&mut nic, with(1)), (2, Some(vec![1])));
+    assert_eq!(target(&nic, client), Some(Target::Queue(1)));
+    assert_eq!(target(&nic, (client.0, 40_001)), Some(Target::Spread(2)), "another flow");
+    // Another worker owns it: the entry is replaced.
+    assert_eq!(set(&mut nic, with(0)), (2, None));
+    assert_eq!(target(&nic, client), Some(Target::Queue(0)));
+    set(&mut nic, services([80]));
+    assert_eq!(target(&nic, client), Some(Target::Spread(2)));
+    // The other way round.
+    set(&mut nic, vec![flow(1)]);
+    assert_eq!(set(&mut nic, with(1)), (2, Some(vec![1])));
+    assert_eq!(target(&nic, client), Some(Target::Queue(1)));
+}
+
+/// What a NIC has no room for stays in software until there is some.
+#[test]
+fn a_full_nic_leaves_flows_in_software() {
+    let flow = Rule::of_flow(0, 17, (ip("203.0.113.9"), 9), (ip("198.51.100.200"), 53), 1);
+    let (mut nic, mut table) = (Nic::with_room(2), table("net_ice"));
+    table.want([services([80, 81]), vec![flow.clone()]].concat());
+    table.work(&mut nic, || true);
+    let placed = table.row(&flow).map(|row| row.placed.clone());
+    assert!(matches!(placed, Some(Placed::Software { kind: RefusedKind::Full, .. })));
+    table.want([services([80]), vec![flow.clone()]].concat());
+    table.work(&mut nic, || true);
+    assert_eq!(table.row(&flow).map(Row::queues), Some(vec![1]));
+}
+
 /// A list of rules: services, and a pool with an owner of its ports.
 fn lists() -> impl Strategy<Value = Vec<Vec<Rule>>> {
     let list = (prop::collection::vec(1..12_u16, 0..10), any::<bool>(), 0..2_u16);

@@ -157,6 +157,19 @@ impl FlowRewrite {
         }
     }
 
+    /// Source and destination of its packets as they arrive.
+    pub fn received(&self) -> ((IpAddr, u16), (IpAddr, u16)) {
+        let (src, dst, ports) = match &self.ends {
+            Ends::V4 { old, .. } => {
+                (old.src.to_be_bytes().into(), old.dst.to_be_bytes().into(), (old.sport, old.dport))
+            }
+            Ends::V6 { old, .. } => {
+                (old.src.to_be_bytes().into(), old.dst.to_be_bytes().into(), (old.sport, old.dport))
+            }
+        };
+        ((src, ports.0), (dst, ports.1))
+    }
+
     /// Rewrites a frame that the owner has found plain: [`Verdict::Tx`], or a drop for want of
     /// headroom.
     #[inline]
