@@ -195,11 +195,11 @@ impl Shot {
         frame
     }
 
-    /// What a flow has but for a few packets.
+    /// What a flow has but for a few packets. Larger ones may lack room for what is put in.
     fn is_usual(&self, tcp: bool) -> bool {
         let calm = !tcp || self.flags & (SYN | FIN | RST) == 0;
         calm && self.hops > 1
-            && self.payload < 1400
+            && self.payload < 1380
             && !self.super_packet
             && self.checksum != Some(0)
     }
