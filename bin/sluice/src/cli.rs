@@ -209,6 +209,10 @@ pub enum Command {
         #[command(flatten)]
         asking: Asking,
         /// Each rule of what is taken from a port: back-end, queue, hits, why not in hardware
+        ///
+        /// Hits are the packets that a NIC or the XDP program has counted for the rule. In software
+        /// only services have any, by whatever port their packets came: the packet path looks up
+        /// sessions, not rules, and a counter for each rule would cost every packet.
         #[arg(long)]
         rules: bool,
     },
