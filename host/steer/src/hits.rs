@@ -5,7 +5,7 @@
 //! change than the one that freed it: by then no map names the old rule. Counters only grow; what
 //! one said before is taken off.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use sluice_rules::{Kind, Protocol, Rule};
 
@@ -96,8 +96,8 @@ pub(crate) fn plain(rule: &Rule) -> Rule {
 /// The numbers of rules of source NAT. The program tells their classes apart, not the rules of a
 /// class: a rule has a number if it is the only one of its class, protocol and family.
 fn of_snat(classes: &[SnatClass<'_>]) -> BTreeMap<Rule, Option<u16>> {
-    let mut rules = BTreeMap::new();
-    let mut alone: BTreeMap<u16, bool> = BTreeMap::new();
+    let mut numbers: BTreeMap<Rule, u16> = BTreeMap::new();
+    let mut of: BTreeMap<u16, BTreeSet<Rule>> = BTreeMap::new();
     for class in classes {
         let at = class.bit.trailing_zeros() as u16;
         for rule in class.rule.rules(0) {
@@ -108,14 +108,14 @@ fn of_snat(classes: &[SnatClass<'_>]) -> BTreeMap<Rule, Option<u16>> {
             };
             let is_ipv6 = rule.source.is_some_and(|source| source.address.is_ipv6());
             let number = snat_number(at, protocol, is_ipv6);
-            // The same rule may be said twice, by several classes, too.
-            if rules.insert(rule, Some(number)).is_none_or(|known| known != Some(number)) {
-                alone.entry(number).and_modify(|alone| *alone = false).or_insert(true);
-            }
+            // The same rule may be said twice. Of several classes the program counts the first.
+            let first = numbers.entry(rule.clone()).or_insert(number);
+            *first = number.min(*first);
+            of.entry(number).or_default().insert(rule);
         }
     }
-    let only = |number: &u16| alone.get(number) == Some(&true);
-    rules.into_iter().map(|(rule, number)| (rule, number.filter(only))).collect()
+    let alone = |number: &u16| of.get(number).is_some_and(|rules| rules.len() == 1);
+    numbers.into_iter().map(|(rule, number)| (rule, Some(number).filter(alone))).collect()
 }
 
 #[cfg(test)]
@@ -180,5 +180,10 @@ mod tests {
         let (v4, v6) = (snat_number(5, 0, false), snat_number(5, 0, true));
         assert_eq!(numbers(&one), [Some(v4), Some(v6)]);
         assert_eq!(numbers(&two), [None, None]);
+        // In two classes, which differ in UDP: the program counts TCP for the first.
+        let (tcp, both) = (of(&["192.0.2.0"]), SnatMatch { udp: true, ..of(&["192.0.2.0"]) });
+        let classes = [SnatClass { bit: 8, rule: &both }, SnatClass { bit: 2, rule: &tcp }];
+        let found: Vec<Option<u16>> = of_snat(&classes).into_values().collect();
+        assert_eq!(found, [Some(snat_number(1, 0, false)), Some(snat_number(3, 1, false))]);
     }
 }
