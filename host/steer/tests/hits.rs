@@ -3,6 +3,7 @@
 mod bench;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use bench::scene::{
     ALL_UDP, ANY, ANY_REAL, CLIENT, Carried, ESP, HALF_INSIDE, INSIDE, LADDR, OUTSIDE, OWN,
@@ -10,7 +11,7 @@ use bench::scene::{
 };
 use bench::scene::{Icmp, Other, Ping, Pong, Ports};
 use bench::{Bench, needs_root};
-use sluice_rules::{Owned, Rule, rules_of};
+use sluice_rules::{Kind, Network, Owned, Protocol, Rule, rules_of};
 use sluice_steer::{EndpointMatch, InnerMatch, LocalMatch, Matches, VxlanMatch};
 
 /// What each rule has counted, by its words.
@@ -184,4 +185,119 @@ fn counts_go_on_over_changes() {
     bench.fate(&frame);
     let found = pool.iter().find(|rule| rule.to_string() == "tcp to 192.0.2.10:1024-2047");
     assert_eq!(bench.steer.hits(found.expect("a pool")), Some(1), "whoever owns the ports");
+}
+
+/// A packet as rules see it: protocol, ends, and whether it is a ping or the answer to one.
+struct Seen {
+    protocol: u8,
+    from: (IpAddr, u16),
+    to: (IpAddr, u16),
+    ping: Option<bool>,
+}
+
+fn is_in(network: Option<Network>, address: IpAddr) -> bool {
+    let Some(Network { address: of, prefix }) = network else { return true };
+    let bits = |address: IpAddr| match address {
+        IpAddr::V4(v4) => (u128::from(v4.to_bits()) << 96, true),
+        IpAddr::V6(v6) => (v6.to_bits(), false),
+    };
+    let mask = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
+    let (one, other) = (bits(of), bits(address));
+    one.1 == other.1 && (one.0 ^ other.0) & mask == 0
+}
+
+impl Seen {
+    /// Whether the words of a rule are true of it.
+    fn is_said_by(&self, rule: &Rule) -> bool {
+        let control = matches!(self.protocol, 1 | 2 | 58 | 89 | 112);
+        let protocol = match rule.protocol {
+            Protocol::AllButControl => !control,
+            Protocol::Number(number) => number == self.protocol,
+        };
+        let ping = match (self.ping, rule.kind) {
+            (None, _) => true,
+            (Some(is_request), Kind::Snat) => is_request,
+            (Some(is_request), _) => !is_request,
+        };
+        let ends = is_in(rule.source, self.from.0) && is_in(rule.destination, self.to.0);
+        let ports = rule.source_ports.range().contains(&self.from.1)
+            && rule.destination_ports.range().contains(&self.to.1);
+        let excepted = rule.except.iter().any(|net| is_in(Some(*net), self.to.0));
+        protocol && ping && ends && ports && !excepted && rule.kind != Kind::TunnelError
+    }
+}
+
+/// How narrow a rule is; the narrowest has the least.
+fn width(rule: &Rule) -> (Kind, bool, u32) {
+    let ports = [rule.source_ports, rule.destination_ports];
+    let ports = ports.map(|it| u32::from(it.last - it.first)).into_iter().sum();
+    (rule.kind, rule.protocol == Protocol::AllButControl, ports)
+}
+
+/// The rule that a packet counts for, by the rules' words alone: by its destination, or else, if
+/// that is no address of the director's or the machine's, by its source.
+fn narrowest<'r>(rules: &'r [Rule], own: &[IpAddr], seen: &Seen) -> Option<&'r Rule> {
+    let is_known = own.contains(&seen.to.0)
+        || rules.iter().any(|it| {
+            matches!(it.kind, Kind::Service | Kind::Local)
+                && it.destination.is_some_and(|net| net.address == seen.to.0)
+        });
+    let by_destination = |rule: &Rule| matches!(rule.kind, Kind::Service | Kind::Local);
+    let said = rules.iter().filter(|rule| seen.is_said_by(rule));
+    said.filter(|rule| by_destination(rule) || !is_known).min_by_key(|rule| width(rule))
+}
+
+/// Every protocol, end and port near the edge of one, against the rules' words.
+#[test]
+fn the_program_counts_what_the_rules_say() {
+    needs_root!();
+    let addresses = [
+        CLIENT,
+        VIP,
+        ALL_UDP,
+        ANY,
+        OWN[0],
+        LADDR,
+        PLAIN_LADDR,
+        REAL,
+        RANGE_REAL,
+        ANY_REAL,
+        INSIDE,
+        HALF_INSIDE,
+        OUTSIDE,
+        TUNNEL,
+    ];
+    let ports = [1, 80, 1023, 1024, 2047, 2048, 5000, 5003, 5004, 7999, 8000, 8050, 8099, 8100];
+    for v6 in [false, true] {
+        let matches = nested(v6);
+        let rules = rules_of(&matches, 0, |_| Vec::new());
+        let mut bench = Bench::configured(&matches);
+        let (mut taken, mut state) = (0, 0x2545_f491_u32);
+        let mut draw = |below: usize| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as usize % below
+        };
+        for _ in 0..1500 {
+            let [from, to] = [(); 2].map(|()| addresses[draw(addresses.len())]);
+            let [sport, dport] = [(); 2].map(|()| ports[draw(ports.len())]);
+            let (carried, protocol, ends, ping) = match draw(8) {
+                0 => (Ping(dport), if v6 { 58 } else { 1 }, (dport, dport), Some(true)),
+                1 => (Pong(dport), if v6 { 58 } else { 1 }, (dport, dport), Some(false)),
+                2 => (Other(ESP), ESP, (0, 0), None),
+                at => {
+                    let protocol = [TCP, UDP, SCTP][at % 3];
+                    (Ports(protocol, sport, dport), protocol, (sport, dport), None)
+                }
+            };
+            let (from, to) = ((at(v6, from), ends.0, from), (at(v6, to), ends.1, to));
+            let seen = Seen { protocol, from: (from.0, from.1), to: (to.0, to.1), ping };
+            let expected = narrowest(&rules, &matches.own, &seen).map(ToString::to_string);
+            let frame = ethernet(v6, from.2, to.2, &carried);
+            let counted = counts(&mut bench, &matches, &frame);
+            let what = format!("protocol {protocol}, {from:?} > {to:?}");
+            assert_eq!(counted, expected.iter().cloned().collect::<Vec<_>>(), "{what}");
+            taken += usize::from(expected.is_some());
+        }
+        assert!((200..1200).contains(&taken), "{taken} of 1500 frames");
+    }
 }
