@@ -108,7 +108,9 @@ impl Act {
             Self::Route(route, on) => Self::Route(route, !on),
             Self::Silence(node, on) => Self::Silence(node, !on),
             Self::Flow { tuple, token, .. } if universe.is_elephant(token) => {
-                let (outbound, workers) = (token & 3 == 0, (token >> 2) as u16 % 5);
+                // What is much of a connection comes from its real server.
+                let outbound = (token & 3 == 0) != (tuple.protocol == TCP);
+                let workers = (token >> 2) as u16 % 5;
                 Self::Spread { flow: Some(tuple), pick: 0, outbound, workers }
             }
             Self::Flow { .. } | Self::Misdirected { .. } | Self::Mac(_) => return None,

@@ -19,6 +19,7 @@ mod refuse;
 mod room;
 mod session;
 mod spread;
+mod told;
 
 pub(crate) use spread::Expected;
 

@@ -44,11 +44,13 @@ pub enum Feature {
     Spread,
     /// Tunnels of more kinds than IP in IP, with checksums and keys.
     Tunnels,
+    /// Services whose real servers are told who their client is: TOA and PROXY.
+    Told,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Loss,
         Self::Duplicates,
         Self::Jitter,
@@ -67,6 +69,7 @@ impl Feature {
         Self::Errors,
         Self::Spread,
         Self::Tunnels,
+        Self::Told,
     ];
 
     /// Its name on the command line.
@@ -90,6 +93,7 @@ impl Feature {
             Self::Errors => "errors",
             Self::Spread => "spread",
             Self::Tunnels => "tunnels",
+            Self::Told => "told",
         }
     }
 
@@ -142,6 +146,10 @@ pub enum Sabotage {
     Stale,
     /// What a helper puts around a packet of a spread flow has a wrong checksum.
     OuterSum,
+    /// A helper leaves the numbers of a stream behind a PROXY header as they were.
+    Offset,
+    /// A helper shifts acknowledgement numbers, and not the edges of SACK blocks.
+    SackOffset,
 }
 
 /// A run.

@@ -57,8 +57,11 @@ impl Saboteur {
 
     /// Spoils what a helper is done with, frame by frame.
     pub fn spoil_dealt(&mut self, frame: &mut Buffer) {
-        if self.what == Some(Sabotage::OuterSum) {
-            spoil_outer_sum(frame);
+        match self.what {
+            Some(Sabotage::OuterSum) => spoil_outer_sum(frame),
+            Some(Sabotage::Offset) => restore_numbers(frame, true),
+            Some(Sabotage::SackOffset) => restore_numbers(frame, false),
+            _ => {}
         }
     }
 
@@ -204,6 +207,20 @@ fn spoil_outer_sum(frame: &mut Buffer) {
         Shim::Gue { checksum: true, .. } => frame.bytes_mut()[at + 7] ^= 1,
         Shim::Gre { checksum: true, .. } => frame.bytes_mut()[at + 5] ^= 1,
         _ => {}
+    }
+}
+
+/// Gives a segment the SACK block back that its sender meant, and, if `all`, its numbers.
+fn restore_numbers(frame: &mut Buffer, all: bool) {
+    let Ok(seen) = wire::read(frame.bytes()) else { return };
+    let (meant, mut packet) = (frame.packet, seen.packet);
+    packet.payload = meant.payload;
+    packet.sack = meant.sack;
+    if all {
+        (packet.seq, packet.ack) = (meant.seq, meant.ack);
+    }
+    if packet.tuple.protocol == wire::TCP && seen.vlan == 0 && seen.outer.is_none() {
+        wire::write(&packet, (seen.from, seen.to), frame.bytes_mut());
     }
 }
 

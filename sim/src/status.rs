@@ -267,6 +267,7 @@ fn spec(universe: &Universe, status: &Status) -> Spec {
         slow_start_s: service.limits.slow_start_s,
         idle_timeout_s: service.idle_s,
         tunnel: service.tunnel,
+        client_address: service.client_address,
         reals: service
             .reals
             .iter()

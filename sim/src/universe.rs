@@ -9,8 +9,8 @@ use crate::recipe::{Feature, Recipe};
 use crate::rng::Rng;
 use crate::wire::{Addr, SCTP, TCP, UDP, is_v4, to_ip, v4};
 use sluice_director::spec::{
-    HashKey, Mode, NoSession, Orphans, Persistence, Protocol, Refusal, Scheduling, Timeouts,
-    TunnelOptions,
+    ClientAddress, HashKey, Mode, NoSession, Orphans, Persistence, Protocol, Refusal, Scheduling,
+    Timeouts, TunnelOptions,
 };
 use std::fmt;
 
@@ -102,6 +102,8 @@ pub(crate) struct Service {
     pub persistence: Option<Persistence>,
     pub idle_s: u32,
     pub limits: Limits,
+    /// How real servers learn their client's address.
+    pub client_address: ClientAddress,
     pub reals: Vec<Real>,
 }
 
@@ -122,8 +124,8 @@ impl Service {
     }
 
     /// Whether its real servers are told who the client is.
-    pub const fn tells_client(&self) -> bool {
-        false
+    pub fn tells_client(&self) -> bool {
+        self.client_address != ClientAddress::Hidden
     }
 
     /// Whether packets of a protocol may be for it.
@@ -277,6 +279,7 @@ impl Universe {
             universe.network.pieces = *rng.pick(&[0, 0, 20, 200]);
             universe.fragments = *rng.pick(&[8, 256, 4096, 4096]);
         }
+        trouble::tell_clients(recipe, &mut universe);
         universe
     }
 
@@ -428,6 +431,7 @@ impl Universe {
             persistence: rng.chance(150).then(|| trouble::persistence(rng, vip)),
             idle_s: *rng.pick(&[0, 0, 0, 2, 30, 600]),
             limits: trouble::limits(rng),
+            client_address: ClientAddress::Hidden,
             reals,
         })
     }

@@ -111,6 +111,10 @@ pub(crate) struct Packet {
     pub window: u16,
     /// Maximum segment size option; 0 for none.
     pub mss: u16,
+    /// SACK option with one block (RFC 2018).
+    pub sack: Option<(u32, u32)>,
+    /// TOA option: a client's address and port. Nobody but the director writes one.
+    pub toa: Option<(Addr, u16)>,
     /// False for UDP over IPv4 without a checksum.
     pub checksum: bool,
     pub payload: Stream,

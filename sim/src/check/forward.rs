@@ -109,7 +109,10 @@ impl Checker {
         let session = &mut self.sessions[id as usize];
         if session.vacant {
             session.seen_ms = scene.now;
-        } else if session.pass(scene.universe, scene.now, direction, packet) {
+            return;
+        }
+        let packet = session.learn(scene, direction, packet);
+        if session.pass(scene.universe, scene.now, direction, &packet) {
             let closed = session.state == State::TimeWait;
             self.tally(scene.worker).closed += 1;
             if closed { self.retire(id) } else { self.remove(id) }
@@ -269,6 +272,8 @@ impl Checker {
             (false, true) => (right.id, right.df) = (seen.packet.id, seen.packet.df),
             _ => {}
         }
+        let (mtu, reached) = real_way(scene, session);
+        let header = session.tell(scene, direction, (mtu, reached), (meant, &mut right));
         if seen.packet != right {
             return Err(format!("became {:?}, not {right:?}", seen.packet));
         }
@@ -280,8 +285,15 @@ impl Checker {
         }
         let data = bytes.get(usize::from(seen.data)..).unwrap_or_default();
         let data = data.get(..usize::from(seen.packet.payload.len)).unwrap_or_default();
+        let Some(data) = data.strip_prefix(&header[..]) else {
+            return Err(format!("does not begin with {header:?}"));
+        };
         let whole = frame.kind == Kind::Whole;
-        if meant.payload.is(data) != whole || seen.right != whole {
+        let same = match session.loses_data(scene, direction, meant) {
+            true => data.is_empty(),
+            false => meant.payload.is(data) == whole,
+        };
+        if !same || seen.right != whole {
             return Err("its payload or its checksum was changed".into());
         }
         self.looked += 1;
@@ -294,6 +306,13 @@ impl Checker {
         }
         Ok(())
     }
+}
+
+/// The MTU of the link to a session's real server, and whether its neighbour there is known.
+fn real_way(scene: Scene<'_>, session: &Session) -> (u16, bool) {
+    let to = destination(scene, session, Direction::Inbound);
+    let next = scene.snapshot.next(scene.universe, to);
+    next.map_or((0, false), |(link, _, mac)| (scene.universe.links[link].mtu, mac.is_some()))
 }
 
 /// Where a session's packets go next as far as addresses say.

@@ -1,6 +1,7 @@
 //! A session as the model has it, and the life of a TCP connection as a balancer sees it.
 
 use super::Place;
+use super::told::Told;
 use crate::universe::Universe;
 use crate::wire::{ACK, FIN, Packet, RST, SYN, Shim, Tuple};
 use sluice_director::spec::Mode;
@@ -94,6 +95,7 @@ pub(crate) struct Session {
     reached: [u16; 2],
     /// Of SCTP the tag that packets of each direction carry.
     tags: [Option<u32>; 2],
+    pub(super) told: Told,
     pub seen_ms: u64,
     /// That passed.
     pub packets: u64,
@@ -118,6 +120,7 @@ impl Session {
                 0 => [Some(packet.seq), None],
                 _ => [None, Some(packet.ack)],
             },
+            told: Told::default(),
             seen_ms: 0,
             packets: 0,
         }

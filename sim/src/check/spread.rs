@@ -115,6 +115,9 @@ impl Checker {
         if !matches!(session.state, State::Established | State::Udp) {
             return Err(format!("dealt while its session is {:?}", session.state));
         }
+        if session.is_being_told(scene) {
+            return Err("dealt, and its real server does not know its client".into());
+        }
         let Some(real) = session.real.filter(|_| session.becomes(direction).is_some()) else {
             return Err("dealt, and nobody knows where to".into());
         };

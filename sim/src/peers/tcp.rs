@@ -45,6 +45,10 @@ pub(crate) struct Conn {
     next: u32,
     top: u32,
     received: u32,
+    /// What its data tells of besides, as SACK: some ends do not stop at an acknowledgement.
+    reported: Option<(u32, u32)>,
+    /// Bytes of the header that the other end's stream began with.
+    header: u32,
     peer_closed: bool,
     /// Bytes of its stream that may be sent by now.
     allowed: u32,
@@ -94,6 +98,8 @@ impl Conn {
             next: iss,
             top: iss,
             received: 0,
+            reported: None,
+            header: 0,
             peer_closed: false,
             allowed: 0,
             closing: false,
@@ -183,6 +189,10 @@ impl Conn {
                     out.wrong = Some(format!("somebody else answers {}", self.tuple));
                 }
                 self.received = seq.wrapping_add(1);
+                // The director may have put something else in than the real server meant.
+                if seen.packet.mss != 0 {
+                    self.script.mss = self.script.mss.min(seen.packet.mss);
+                }
                 self.established(ack);
                 self.send(ACK, self.next, out);
             }
@@ -253,15 +263,39 @@ impl Conn {
         if seq == self.received && !self.peer_closed {
             let peer_first = if self.client { self.peer_iss() } else { self.token };
             let at = seq.wrapping_sub(peer_first.wrapping_add(1));
+            let data = if at == 0 && !self.client { self.without_header(data) } else { data };
+            let at = if at == 0 { 0 } else { at - self.header };
             let token = self.stream(false);
             let piece = Stream { token, at, len: data.len() as u16, headed: false };
             if !piece.is(data) {
                 out.wrong = Some(format!("stream contents at byte {at} of {}", self.tuple));
             }
-            self.received = seq.wrapping_add(data.len() as u32).wrapping_add(fin.into());
+            let taken = data.len() as u32 + if at == 0 { self.header } else { 0 };
+            self.received = seq.wrapping_add(taken).wrapping_add(fin.into());
             self.peer_closed = fin;
         }
-        self.send(ACK, self.next, out);
+        // What lies apart, or came again (RFC 2018, RFC 2883). Some ends tell of all that comes.
+        let tells = self.token & 6 == 0 || seq.wrapping_add(data.len() as u32) != self.received;
+        let mut packet = self.packet(ACK, self.next);
+        let block = (seq, seq.wrapping_add(data.len() as u32));
+        packet.sack = Some(block).filter(|_| tells && !data.is_empty());
+        self.reported = packet.sack.filter(|_| self.token & 6 == 0);
+        out.packets.push((self.node, packet));
+    }
+
+    /// A stream's first data without a header of the PROXY protocol, if it begins with one.
+    fn without_header<'a>(&mut self, data: &'a [u8]) -> &'a [u8] {
+        let length = match data {
+            [b'P', b'R', b'O', b'X', b'Y', b' ', ..] => {
+                data.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1)
+            }
+            [13, 10, 13, 10, 0, 13, 10, b'Q', b'U', b'I', b'T', 10, _, _, high, low, ..] => {
+                16 + usize::from(u16::from_be_bytes([*high, *low]))
+            }
+            _ => 0,
+        };
+        self.header = length as u32;
+        data.get(length..).unwrap_or_default()
     }
 
     fn peer_iss(&self) -> u32 {
@@ -271,7 +305,8 @@ impl Conn {
     /// Bytes of the other end's stream that came.
     fn got(&self) -> u32 {
         let first = if self.client { self.peer_iss() } else { self.token };
-        self.received.wrapping_sub(first).wrapping_sub(1).wrapping_sub(self.peer_closed.into())
+        let more = 1 + self.header + u32::from(self.peer_closed);
+        self.received.wrapping_sub(first).wrapping_sub(more)
     }
 
     /// What the script says, by what came so far.
@@ -333,7 +368,9 @@ impl Conn {
         let end = self.iss.wrapping_add(1).wrapping_add(self.allowed);
         let window = self.script.window.max(self.script.mss.into());
         while before(self.next, end) && self.next.wrapping_sub(self.una) < window {
-            let len = end.wrapping_sub(self.next).min(self.script.mss.into());
+            let option = if self.reported.is_some() { 12 } else { 0 };
+            let most = self.script.mss.saturating_sub(option).max(8);
+            let len = end.wrapping_sub(self.next).min(most.into());
             let at = self.next.wrapping_sub(self.iss.wrapping_add(1));
             let last = self.next.wrapping_add(len) == end;
             let fin = if last && self.closing && self.token & 1 == 0 { FIN } else { 0 };
@@ -341,6 +378,7 @@ impl Conn {
             let mut packet = self.packet(ACK | push | fin, self.next);
             let token = self.stream(true);
             packet.payload = Stream { token, at, len: len as u16, headed: false };
+            packet.sack = self.reported;
             out.packets.push((self.node, packet));
             self.next = self.next.wrapping_add(len + u32::from(fin != 0));
         }

@@ -1,11 +1,11 @@
 //! What a world's network does to packets, how long its director keeps silent sessions, and how
 //! much comes at a time.
 
-use super::{Limits, Network, Real};
+use super::{Limits, Network, Real, Universe};
 use crate::recipe::{Feature, Recipe};
 use crate::rng::Rng;
-use crate::wire::{Addr, is_v4};
-use sluice_director::spec::{Mode, Persistence, Timeouts, TunnelOptions};
+use crate::wire::{Addr, TCP, is_v4};
+use sluice_director::spec::{ClientAddress, Mode, Persistence, Timeouts, TunnelOptions};
 
 /// Flows that several workers process; all in a thousand.
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,6 +94,27 @@ pub(super) fn tunnels(recipe: &Recipe, number: u16, reals: &mut [Real]) -> Tunne
         port: *rng.pick(&[None, Some(7000)]),
         checksum: *rng.pick(&[None, Some(false), Some(true), Some(true)]),
         key: *rng.pick(&[None, Some(0xfeed_0007)]),
+    }
+}
+
+/// In some worlds real servers are told who their clients are. No packet is cut there and nobody
+/// complains: what becomes of fragments and of quoted packets of such streams is not in the model.
+pub(super) fn tell_clients(recipe: &Recipe, universe: &mut Universe) {
+    let mut rng = Rng::of(&[recipe.seed, 49]);
+    if !recipe.has(Feature::Told) || !rng.chance(350) {
+        return;
+    }
+    let Universe { services, nodes, network, links, .. } = universe;
+    (network.pieces, network.errors) = (0, 0);
+    links.iter_mut().for_each(|link| link.mtu = 1500);
+    let hows = [ClientAddress::Toa, ClientAddress::ProxyV1, ClientAddress::ProxyV2];
+    for service in services.iter_mut().filter(|service| service.protocol == TCP) {
+        let v4 = is_v4(service.vip);
+        if service.reals.iter().all(|real| is_v4(nodes[real.node].address) == v4) {
+            service.client_address = *rng.pick(&hows);
+            service.mode = Mode::Fnat;
+            service.reals.iter_mut().for_each(|real| real.mode = Mode::Fnat);
+        }
     }
 }
 

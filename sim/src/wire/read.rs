@@ -192,6 +192,34 @@ pub(super) fn ipv6<'a>(bytes: &'a [u8], seen: &mut Seen) -> Result<&'a [u8], Unr
     bytes.get(40..40 + usize::from(payload)).ok_or("the IPv6 length is not that of the frame")
 }
 
+/// Reads the options of a TCP header.
+fn options(mut rest: &[u8], packet: &mut Packet) -> Result<(), Unreadable> {
+    (packet.mss, packet.sack, packet.toa) = (0, None, None);
+    while let [kind, behind @ ..] = rest {
+        if *kind == 1 {
+            rest = behind;
+            continue;
+        }
+        let length = usize::from(*behind.first().unwrap_or(&0));
+        let option = rest.get(..length).filter(|_| length >= 2).ok_or("half a TCP option")?;
+        rest = &rest[length..];
+        match (kind, length) {
+            (2, 4) => packet.mss = be16(option, 2),
+            (5, 10) => packet.sack = Some((be32(option, 2), be32(option, 6))),
+            (254, 8) => {
+                let address = v4([option[4], option[5], option[6], option[7]]);
+                packet.toa = Some((address, be16(option, 2)));
+            }
+            (254, 20) => {
+                let bytes = option[4..].try_into().unwrap_or_default();
+                packet.toa = Some((Addr::from_be_bytes(bytes), be16(option, 2)));
+            }
+            _ => return Err("unexpected TCP options"),
+        }
+    }
+    Ok(())
+}
+
 /// Reads the transport header and gives where its data begins.
 fn transport(segment: &[u8], seen: &mut Seen) -> Result<usize, Unreadable> {
     let Seen { packet, right, .. } = seen;
@@ -206,11 +234,7 @@ fn transport(segment: &[u8], seen: &mut Seen) -> Result<usize, Unreadable> {
             *right = holds();
             (packet.seq, packet.ack) = (be32(segment, 4), be32(segment, 8));
             (packet.flags, packet.window) = (segment[13], be16(segment, 14));
-            packet.mss = match &segment[20..data] {
-                [] => 0,
-                [2, 4, high, low] => u16::from_be_bytes([*high, *low]),
-                _ => return Err("unexpected TCP options"),
-            };
+            options(&segment[20..data], packet)?;
             packet.checksum = true;
             data
         }

@@ -8,7 +8,10 @@ pub(super) const ETHERNET: usize = 14;
 pub(crate) const fn frame_len(packet: &Packet) -> usize {
     let network = if packet.is_v4() { 20 } else { 40 };
     let transport = match packet.tuple.protocol {
-        TCP => 20 + if packet.mss == 0 { 0 } else { 4 },
+        TCP => {
+            let sack = if packet.sack.is_some() { 12 } else { 0 };
+            20 + if packet.mss == 0 { sack } else { 4 + sack }
+        }
         UDP => 8,
         SCTP => sctp::header_len(packet),
         _ => 0,
@@ -74,6 +77,12 @@ fn transport(packet: &Packet, segment: &mut [u8]) {
             if packet.mss != 0 {
                 (segment[20], segment[21]) = (2, 4);
                 segment[22..24].copy_from_slice(&packet.mss.to_be_bytes());
+            }
+            if let Some((left, right)) = packet.sack {
+                let option = &mut segment[data - 12..data];
+                option[..4].copy_from_slice(&[1, 1, 5, 10]);
+                option[4..8].copy_from_slice(&left.to_be_bytes());
+                option[8..].copy_from_slice(&right.to_be_bytes());
             }
             16
         }
