@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use serde_json::Value;
 use sluice_e2e::error::expect;
-use sluice_e2e::web::ECHO_PORT;
-use sluice_e2e::{Director, Driver, LabError, wait_until};
+use sluice_e2e::family::url;
+use sluice_e2e::web::{ECHO_PORT, TOLD_PORT, make_blob_of};
+use sluice_e2e::{Bed, Director, Driver, Family, LabError, Mode, wait_until};
 
+use crate::dual_stack::{on_dual, reals, service};
 use crate::fixture::{Fixture, SOON, Setup, here, on, on_bed};
 
 const PORT: &str = "40000";
+/// Of the service whose real server learns its client.
+const TOLD_VIP_PORT: u16 = 81;
 
 #[test]
 fn numbered_datagrams_stay_in_order() {
@@ -21,6 +25,20 @@ fn numbered_datagrams_stay_in_order() {
 #[test]
 fn a_stream_is_not_reordered() {
     on(here!(a_stream_is_not_reordered), Setup::new(Driver::AfXdp, 2), stream);
+}
+
+/// A download from a real server that learns its client by a PROXY header.
+#[test]
+fn a_proxied_stream_is_spread_whole() {
+    let services = |bed: &Bed| {
+        service("told", "tcp", bed.vip(), Mode::Fnat, Family::V4)
+            .set("port", TOLD_VIP_PORT)
+            .set("client_address", "proxy_v2")
+            .reals(reals(Family::V4, 1).map(|real| real.set("port", TOLD_PORT)))
+            .to_string()
+    };
+    let setup = Setup::new(Driver::AfXdp, 2);
+    on_dual(here!(a_proxied_stream_is_spread_whole), setup, Mode::Fnat, services, proxied);
 }
 
 /// By thresholds: spread after two seconds above, gathered in when it calms down.
@@ -254,6 +272,35 @@ fn stream(fixture: &mut Fixture) -> Result<(), LabError> {
     expect(before == after, || format!("reordered: {before:?}, then {after:?}"))?;
     let ended = events(fixture)?.into_iter().filter(|reason| reason.contains("has ended")).count();
     expect(ended == 2, || format!("{ended} flows ended with the session"))
+}
+
+/// Both directions of a download are spread while it runs. The file arrives whole, nobody sees a
+/// packet out of order, and the real server knows the client on the same connection.
+fn proxied(fixture: &mut Fixture) -> Result<(), LabError> {
+    let before = reordered(fixture)?;
+    let sum = make_blob_of(&fixture.bed.reals[0], 24_000_000)?;
+    let url = url(fixture.bed.vip(), TOLD_VIP_PORT);
+    let file = fixture.bed.client.dir().join("told-blob").display().to_string();
+    let blob = format!("{url}/blob");
+    let mut args = vec!["-sS", "--fail", "--max-time", "60", "--local-port", PORT];
+    args.extend(["--limit-rate", "4M", "-o", &file, &blob, "-o", "-", &url]);
+    let mut curl = fixture.bed.client.start("curl", "curl", &args)?;
+    // Refused as long as the real server has not acknowledged the header.
+    wait_until("the flow to be spread", SOON, || {
+        Ok(pin(fixture, "pin", "tcp", TOLD_VIP_PORT, "inbound").ok())
+    })?;
+    pin(fixture, "pin", "tcp", TOLD_VIP_PORT, "outbound")?;
+    wait_until_dealt(fixture, 2, 200)?;
+    curl.wait(Duration::from_secs(60))?;
+    wait_until_none(fixture)?;
+    let told = curl.log();
+    let own = format!("{} {PORT}", fixture.bed.client_address());
+    expect(told.trim() == own, || format!("told {told:?}, the client is {own}"))?;
+    let script = "sha256sum < \"$1\"";
+    let ran = fixture.bed.client.run("sh", &["-c", script, "sh", &file])?.ok()?;
+    expect(ran.stdout.starts_with(&sum), || format!("sent {sum}, got {}", ran.stdout))?;
+    let after = reordered(fixture)?;
+    expect(before == after, || format!("reordered: {before:?}, then {after:?}"))
 }
 
 /// What the kernels at both ends have counted of packets out of order.
