@@ -20,16 +20,18 @@ pub(super) fn shim(options: TunnelOptions) -> Shim {
     }
 }
 
-/// Whether a quoted datagram may be one with this shim: it went to its port, has a checksum if that
-/// is sent, and what is quoted of its GUE header is as it is sent. Services may reach a real server
-/// with and without checksums.
+/// Whether a quoted datagram may be one with this shim: it went to its port, and what is quoted of
+/// its GUE header is as it is sent.
 pub(super) fn may_be(shim: &[u8], quoted: &[u8]) -> bool {
     let Some(udp) = quoted.first_chunk::<{ udp::HEADER }>() else { return false };
     let quoted = &quoted[udp::HEADER..];
     let header = Header::parse(quoted);
     let fits = header.is_some_and(|header| matches!(header.protocol(), ipv4::IPV4 | ipv4::IPV6));
-    let has_checksum = |header: &[u8]| header.get(6..8) != Some(&[0, 0]);
-    udp[2..4] == shim[2..4]
-        && has_checksum(udp) == has_checksum(shim)
-        && (fits || quoted.len() < gue::HEADER)
+    udp[2..4] == shim[2..4] && (fits || quoted.len() < gue::HEADER)
+}
+
+/// Whether a quoted datagram has a checksum if this shim has one, and none if it has none.
+pub(super) fn has_like_checksum(shim: &[u8], quoted: &[u8]) -> bool {
+    let is_none = |header: &[u8]| header.get(6..udp::HEADER) == Some(&[0, 0]);
+    is_none(shim) == is_none(quoted)
 }

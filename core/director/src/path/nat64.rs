@@ -78,9 +78,8 @@ pub(super) fn piece_has_like(lane: &Lane<u128>, bytes: &[u8]) -> bool {
 const MOST_V4: usize = u16::MAX as usize - ipv4::HEADER;
 
 /// Whether a packet of `length` bytes, which is no fragment, becomes the same whoever translates
-/// it, and is as long then as any of its flow may be. Not so one that may be cut: it is cut for
-/// another MTU, or gets an identification from a row of its director's. Nor a datagram without a
-/// checksum.
+/// it, and may be as long as any of its flow. Not so one that may be cut: it is cut for another
+/// MTU, or gets an identification from a sequence. Nor a datagram without a checksum.
 pub(super) fn is_plain(packet: &[u8], (protocol, length): (u8, u16)) -> bool {
     let six = packet.first().is_some_and(|first| first >> 4 == 6);
     let (from, is_whole) = match six {

@@ -176,7 +176,7 @@ impl<F: Parse> Engine<F> {
             let statistics = &mut shared.statistics;
             statistics.forwarded_all(frozen.real, flow.direction(), (packets, bytes));
             statistics.sketch.record_dealt::<F>(now, (flow, session), (packets, bytes));
-            // As many as on the path, where each packet takes one even if it leaves with none.
+            // As on the path, where each packet takes one, whether or not it leaves with it.
             if frozen.becomes.is_v4_of_v6() {
                 let id = &mut shared.answers.nat64_id;
                 *id = id.wrapping_add(packets as u16);

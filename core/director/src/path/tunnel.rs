@@ -92,8 +92,9 @@ impl Paths {
     /// header, as far as it is quoted.
     fn encap_of(&self, outer: &Outer, quote: &[u8]) -> Option<(Encap, usize)> {
         let behind = quote.get(outer.behind..)?;
-        let encaps = self.encaps.get(&outer.to)?.iter();
-        encaps.into_iter().find_map(|it| Some((*it, it.inside(outer.protocol, behind)?)))
+        let encaps = self.encaps.get(&outer.to)?;
+        let fit = || encaps.iter().filter_map(|it| Some((*it, it.inside(outer.protocol, behind)?)));
+        fit().find(|(encap, _)| encap.has_like_checksum(behind)).or_else(|| fit().next())
     }
 
     /// The most that a packet towards a real server may be long with its outer header, when its
