@@ -245,8 +245,9 @@ impl Scene {
 
     fn fib(&self, plan: &Plan) -> Fib {
         let (mut builder, addresses) = (FibBuilder::default(), self.addresses());
-        // Room for an outer header, as one gives the link towards the ends of tunnels.
-        let mtu = if self.mode == Mode::Ipip { 1540 } else { 1500 };
+        // Room for an outer header, as one gives the link towards the ends of tunnels, or for what
+        // tells a real server its client.
+        let mtu = if matches!(self.mode, Mode::Ipip | Mode::Fnat) { 1540 } else { 1500 };
         let mac = |port: PortId| MACS[usize::from(port.0)];
         let link = |port: PortId| Link { port, mac: mac(port), vlan: 0, mtu, ..Link::default() };
         let (front, back) = (builder.link(link(FRONT)), builder.link(link(BACK)));

@@ -8,7 +8,7 @@
 mod events;
 mod flow;
 
-use crate::args::{Elephant, Family, Mode, Stage, Throughput, Work};
+use crate::args::{Elephant, Family, Stage, Throughput, Work, word};
 use crate::clock::{ticks, ticks_per_s};
 use crate::error::BenchError;
 use crate::machine::Machine;
@@ -103,24 +103,22 @@ fn measure(
     eal: Option<&Eal>,
 ) -> Result<Vec<Row>, BenchError> {
     let usual = Throughput::usual(work.like(), Family::V4, &args.turns.conditions);
-    let usual = Throughput { reals: 1, ..usual };
+    let usual = Throughput { reals: 1, protocol: work.protocol(), ..usual };
     let published = scene::snapshot_with(&usual, Timeouts::default(), |spec| {
         for service in &mut spec.services {
             service.mode = work.mode();
+            service.client_address = work.client_address();
             service.tunnel.checksum = matches!(work, Work::Gue | Work::Gre).then_some(true);
         }
     })?;
     let scene = Scene::new(&usual);
-    let mut pair = Pair::new((args, &published), (&scene, work.like(), size))?;
+    let mut pair = Pair::new((args, &published), (&scene, work, size))?;
     let mut events = Vec::new();
     let helpers = args.spread.iter().copied().max().unwrap_or(1).min(HELPERS);
     for (stage, grain) in [(Stage::EventSw, 1), (Stage::EventSwChunks, CHUNK)] {
         if let Some(eal) = eal.filter(|_| args.stage.contains(&stage)) {
             let through = (eal, helpers, grain);
-            events.push((
-                stage,
-                Events::new((args, &published), (&scene, work.like(), size), through)?,
-            ));
+            events.push((stage, Events::new((args, &published), (&scene, work, size), through)?));
         }
     }
     let mut runs: Vec<(Stage, Steps<Vec<f64>>)> =
@@ -155,11 +153,11 @@ impl Pair {
     /// With the flow open and meant, and not spread.
     fn new(
         (args, published): (&Elephant, &Arc<Published>),
-        (scene, work, size): (&Scene, Mode, u16),
+        (scene, work, size): (&Scene, Work, u16),
     ) -> Result<Self, BenchError> {
         let eventfd = |source| BenchError::Machine { what: "eventfd".into(), source };
         let wakes = vec![Wake::new().map_err(eventfd)?, Wake::new().map_err(eventfd)?];
-        let mut flow = Flow::new(scene, size)?;
+        let mut flow = Flow::new(scene, (work, size), args.turns.conditions.seed)?;
         let mut rings = sluice_worker::mesh(2).into_iter();
         let mut worker = |number| {
             let path = PathConfig {
@@ -181,7 +179,7 @@ impl Pair {
         };
         let (owner, helper) = (worker(0)?, worker(1)?);
         let mut pair = Self { owner, helper, flow };
-        pair.open(scene, work)?;
+        pair.open(scene)?;
         Ok(pair)
     }
 
@@ -250,7 +248,7 @@ impl Report {
                 json!({"helpers": helpers, "mpps_if_apart": apart, "mpps": together})
             };
             json!({
-                "work": row.work.mode().name(), "size": row.size, "stage": row.stage.name(),
+                "work": word(&row.work), "size": row.size, "stage": row.stage.name(),
                 "ordinary_cycles": round(ordinary), "deal_cycles": round(deal),
                 "schedule_cycles": round(schedule),
                 "rewrite_cycles": round(rewrite), "collect_cycles": round(collect),
@@ -277,7 +275,7 @@ impl Report {
             let Cycles { ordinary, steps } = row.cycles;
             for helpers in &self.args.spread {
                 let [apart, together] = row.cycles.models(*helpers);
-                let mut line = vec![row.work.mode().name().to_owned(), row.size.to_string()];
+                let mut line = vec![word(&row.work), row.size.to_string()];
                 line.extend([row.stage.name().to_owned(), one(ordinary)]);
                 line.extend(steps.map(one));
                 line.push(helpers.to_string());
@@ -301,7 +299,7 @@ impl Report {
             "gain",
         ];
         format!(
-            "One UDP flow over IPv4, cycles a packet, each step alone on one core, {} runs of {} s \
+            "One flow over IPv4, cycles a packet, each step alone on one core, {} runs of {} s \
              each by turns; {}\n{}{}",
             self.args.turns.repeats,
             self.args.turns.seconds,

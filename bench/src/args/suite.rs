@@ -74,7 +74,8 @@ pub struct Elephant {
     #[arg(long, value_name = "HELPERS", value_delimiter = ',',
           value_parser = clap::value_parser!(u16).range(1..=64))]
     pub spread: Vec<u16>,
-    /// With --spread: forwarding modes; gue and gre with a checksum over the packet inside
+    /// With --spread: forwarding modes; gue and gre with a checksum over the packet inside; toa and
+    /// proxy of TCP, proxy-udp with a header in each datagram
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Work::Fnat, Work::Ipip])]
     pub work: Vec<Work>,
     /// With --spread: bytes of the frames, frame check sequence included
@@ -104,28 +105,55 @@ pub enum Work {
     Gue,
     /// GRE with its checksum
     Gre,
+    /// Full NAT of a TCP connection whose real server learns the client's address by a TCP option
+    Toa,
+    /// The same by a PROXY header, version 2, at the front of the stream
+    Proxy,
+    /// Full NAT of datagrams, each with a PROXY header, version 2
+    ProxyUdp,
+    /// Source NAT
+    Snat,
 }
 
 impl Work {
     /// The mode that the rest of the scene is as with.
     pub const fn like(self) -> Mode {
         match self {
-            Self::Fnat => Mode::Fnat,
+            Self::Fnat | Self::Toa | Self::Proxy | Self::ProxyUdp => Mode::Fnat,
             Self::Nat => Mode::Nat,
             Self::Dr => Mode::Dr,
             Self::Ipip | Self::Gue | Self::Gre => Mode::Ipip,
+            Self::Snat => Mode::Snat,
         }
     }
 
     /// The mode of the configuration.
     pub const fn mode(self) -> spec::Mode {
         match self {
-            Self::Fnat => spec::Mode::Fnat,
+            Self::Fnat | Self::Toa | Self::Proxy | Self::ProxyUdp => spec::Mode::Fnat,
             Self::Nat => spec::Mode::Nat,
             Self::Dr => spec::Mode::Dr,
             Self::Ipip => spec::Mode::Ipip,
             Self::Gue => spec::Mode::Gue,
             Self::Gre => spec::Mode::Gre,
+            Self::Snat => spec::Mode::Snat,
+        }
+    }
+
+    /// How the real server learns the client's address.
+    pub const fn client_address(self) -> spec::ClientAddress {
+        match self {
+            Self::Toa => spec::ClientAddress::Toa,
+            Self::Proxy | Self::ProxyUdp => spec::ClientAddress::ProxyV2,
+            _ => spec::ClientAddress::Hidden,
+        }
+    }
+
+    /// What the flow is of.
+    pub const fn protocol(self) -> Protocol {
+        match self {
+            Self::Toa | Self::Proxy => Protocol::Tcp,
+            _ => Protocol::Udp,
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::flow::{Bed, Flow, Steps};
 use super::{MEANT, NOW, lost};
-use crate::args::{Elephant, Mode};
+use crate::args::{Elephant, Work};
 use crate::clock::ticks;
 use crate::error::BenchError;
 use crate::port::{MemFrame, MemQueue};
@@ -42,7 +42,7 @@ impl Events {
     /// With the flow open and frozen; `grain` frames go in an event.
     pub fn new(
         (args, published): (&Elephant, &Arc<Published>),
-        (scene, work, size): (&Scene, Mode, u16),
+        (scene, work, size): (&Scene, Work, u16),
         (eal, helpers, grain): (&Eal, u16, usize),
     ) -> Result<Self, BenchError> {
         let config = PathConfig {
@@ -55,7 +55,7 @@ impl Events {
         };
         let mut path = Path::new(&config).map_err(BenchError::Memory)?;
         path.adopt(&published.default.plan);
-        let mut flow = Flow::new(scene, size)?;
+        let mut flow = Flow::new(scene, (work, size), args.turns.conditions.seed)?;
         let queues = [flow.queue(), flow.queue()];
         let stage = EventStage::open(eal, helpers)?;
         let slots = (0..BURST).map(|_| Vec::with_capacity(CHUNK)).collect();
@@ -63,7 +63,7 @@ impl Events {
         let (rewrite, dealt) = (None, Vec::with_capacity(BURST));
         let mut events =
             Self { path, published, flow, queues, rewrite, stage, helpers, grain, slots, dealt };
-        events.open(scene, work)?;
+        events.open(scene)?;
         let name = events.flow.name();
         let view =
             View { plan: &events.published.default.plan, fib: &events.published.default.fib };
@@ -110,7 +110,8 @@ impl Events {
     /// Receives a burst and deals it: new events, none of which is mixed with others.
     fn deal(&mut self) -> Result<(), BenchError> {
         let mut burst = Burst::new();
-        self.queues[0].receive(&mut burst);
+        let [from, _] = self.flow.ports();
+        self.queues[usize::from(from.0)].receive(&mut burst);
         let view = View { plan: &self.published.default.plan, fib: &self.published.default.fib };
         let Some(rewrite) = &self.rewrite else { return Ok(()) };
         let (slots, grain) = (&mut self.slots, self.grain);
@@ -121,7 +122,7 @@ impl Events {
             }
             slots[used].push(frame);
         };
-        self.path.deal(view, NOW, FRONT, (rewrite, false), &mut burst, give);
+        self.path.deal(view, NOW, from, (rewrite, false), &mut burst, give);
         used += usize::from(!slots[used].is_empty());
         self.dealt.clear();
         self.dealt.extend(0..used as u64);
@@ -168,7 +169,8 @@ impl Events {
                 burst.extend(self.slots[*payload as usize].drain(..));
             }
             if count < EventStage::CREDITS {
-                self.queues[1].transmit(&mut burst);
+                let [_, to] = self.flow.ports();
+                self.queues[usize::from(to.0)].transmit(&mut burst);
                 return events;
             }
         }
