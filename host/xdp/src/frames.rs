@@ -35,6 +35,30 @@ impl Frames {
         }
     }
 
+    /// The same, all lent but `left`, of which those that are no frames are none.
+    pub fn lent_but(
+        memory: &Arc<Memory>,
+        first: u32,
+        count: u32,
+        (bytes, left): (u32, &[u32]),
+    ) -> Self {
+        let mut frames = Self::new(memory, first, count, bytes);
+        frames.lent.fill(true);
+        frames.free.clear();
+        for index in left {
+            if let Some(lent) = frames.lent.get_mut(*index as usize).filter(|lent| **lent) {
+                *lent = false;
+                frames.free.push(*index);
+            }
+        }
+        frames
+    }
+
+    /// Those that are ours, by their place among this end's.
+    pub fn at_hand(&self) -> &[u32] {
+        &self.free
+    }
+
     /// How many there are, lent or not.
     pub fn count(&self) -> usize {
         self.lent.len()

@@ -9,10 +9,13 @@
 //! Which packets come here is an XDP program's business, which gives them to the socket's
 //! descriptor ([`Queue::fd`]).
 //!
+//! A queue can be handed to another process while it receives ([`Heirloom`]).
+//!
 //! Unsafe: rings and frames are memory shared with the kernel, reached by raw pointers. The kernel
 //! is trusted not to write a frame that it has given back, but no index and no descriptor of its is
 //! used before it was checked ([`ring`], [`frames`]). Each block names its invariant.
 
+mod adopt;
 mod frames;
 mod memory;
 mod receive;
@@ -20,6 +23,7 @@ mod ring;
 mod send;
 mod socket;
 
+pub use adopt::{Heirloom, Opened};
 pub use receive::{Landing, Receiver};
 pub use send::Sender;
 pub use socket::{Kind, Queue, QueueConfig, Stats};

@@ -59,24 +59,25 @@ impl Drop for Mapping {
     }
 }
 
-/// Packet memory: a file in memory, so that another process could have it too.
+/// Packet memory: a file in memory, so that another process can have it too.
 #[derive(Debug)]
 pub struct Memory {
     pub map: Mapping,
     pub huge: bool,
+    pub file: OwnedFd,
 }
 
 impl Memory {
     /// Takes `len` bytes, in huge pages if wanted and if there are enough.
     pub fn new(len: usize, huge: bool) -> io::Result<Self> {
-        if huge && let Ok(map) = file(len.next_multiple_of(HUGE), libc::MFD_HUGETLB) {
-            return Ok(Self { map, huge: true });
+        if huge && let Ok((map, file)) = file(len.next_multiple_of(HUGE), libc::MFD_HUGETLB) {
+            return Ok(Self { map, huge: true, file });
         }
-        file(len, 0).map(|map| Self { map, huge: false })
+        file(len, 0).map(|(map, file)| Self { map, huge: false, file })
     }
 }
 
-fn file(len: usize, flags: libc::c_uint) -> io::Result<Mapping> {
+fn file(len: usize, flags: libc::c_uint) -> io::Result<(Mapping, OwnedFd)> {
     // SAFETY: the name is a C string, and the descriptor is owned at once.
     let file = unsafe {
         let fd = libc::memfd_create(c"sluice_xdp".as_ptr(), libc::MFD_CLOEXEC | flags);
@@ -90,5 +91,5 @@ fn file(len: usize, flags: libc::c_uint) -> io::Result<Mapping> {
         return Err(io::Error::last_os_error());
     }
     let borrowed = std::os::fd::AsFd::as_fd(&file);
-    Mapping::of(borrowed, len, 0)
+    Ok((Mapping::of(borrowed, len, 0)?, file))
 }

@@ -5,7 +5,7 @@
 //! burst, and again while it says that frames are left. What stays for want of room further on is
 //! sent by the next call.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use sluice_lanes::copy::copy;
 
@@ -33,6 +33,14 @@ pub struct Sender {
     pub(crate) spreads: bool,
     /// Whether frames lie in the ring that the kernel has to be told of.
     pub(crate) owes: bool,
+}
+
+impl Drop for Sender {
+    /// Leaves word of the frames that are not lent, for whoever goes on with the queue.
+    fn drop(&mut self) {
+        let left = self.frames.at_hand().to_vec();
+        *self.shared.left.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
+    }
 }
 
 impl Sender {

@@ -3,12 +3,13 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tracing::debug;
 
+use crate::adopt::Rings;
 use crate::frames::Frames;
 use crate::memory::{Mapping, Memory};
 use crate::receive::Receiver;
@@ -121,6 +122,9 @@ pub(crate) fn add(counter: &AtomicU64, count: u64) {
 pub(crate) struct Shared {
     pub socket: Socket,
     pub counters: Counters,
+    pub memory: Arc<Memory>,
+    /// The frames that the sending end had when it was dropped.
+    pub left: Mutex<Option<Vec<u32>>>,
 }
 
 /// What the kernel said when it was told to send.
@@ -136,8 +140,10 @@ pub(crate) enum Told {
 /// An open queue. The ends are handed out when it is opened.
 #[derive(Debug)]
 pub struct Queue {
-    shared: Arc<Shared>,
-    kind: Kind,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) kind: Kind,
+    /// Descriptors of each ring, bytes of a frame, and whether the driver is polled.
+    pub(crate) sizes: (u32, u32, bool),
 }
 
 impl Queue {
@@ -160,11 +166,9 @@ impl Queue {
         ] {
             socket.set(libc::SOL_XDP, option, &count)?;
         }
-        let offsets = socket.offsets()?;
         socket.tune(config);
+        let Rings { rx, mut fill, tx, completion } = socket.rings(count)?;
         // Before it is bound: a driver may look for frames to receive into at once.
-        let fill = socket.ring::<u64>(libc::XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, count)?;
-        let mut fill = Producer::new(fill, &offsets.fr, count)?;
         let mut frames = Frames::new(&memory, 0, count, bytes);
         let mut lent = 0;
         while let Some((address, _)) = frames.lend() {
@@ -172,23 +176,17 @@ impl Queue {
             lent += 1;
         }
         fill.submit(lent);
-        let done = libc::XDP_UMEM_PGOFF_COMPLETION_RING;
-        let done = socket.ring::<u64>(done, &offsets.cr, count)?;
-        let completion = Consumer::new(done, &offsets.cr, count)?;
-        let rx = socket.ring::<libc::xdp_desc>(RX, &offsets.rx, count)?;
-        let rx = Consumer::new(rx, &offsets.rx, count)?;
-        let tx = socket.ring::<libc::xdp_desc>(TX, &offsets.tx, count)?;
-        let tx = Producer::new(tx, &offsets.tx, count)?;
         socket.bind(config, spreads)?;
         let kind = Kind { zero_copy: socket.is_zero_copy(), spreads, huge_pages: memory.huge };
         debug!(?config, ?kind, "an AF_XDP socket is bound");
-        let shared = Arc::new(Shared { socket, counters: Counters::default() });
+        let (counters, left) = (Counters::default(), Mutex::new(None));
+        let shared = Arc::new(Shared { socket, counters, memory: Arc::clone(&memory), left });
         let busy_poll = config.busy_poll.is_some();
         let receiver = Receiver { shared: Arc::clone(&shared), rx, fill, frames, busy_poll };
         let frames = Frames::new(&memory, count, count, bytes);
         let to = Arc::clone(&shared);
         let sender = Sender { shared: to, tx, completion, frames, spreads, owes: false };
-        Ok((Self { shared, kind }, receiver, sender))
+        Ok((Self { shared, kind, sizes: (count, bytes, busy_poll) }, receiver, sender))
     }
 
     /// The socket's descriptor.
@@ -236,6 +234,12 @@ pub(crate) struct Socket(OwnedFd);
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+impl From<OwnedFd> for Socket {
+    fn from(fd: OwnedFd) -> Self {
+        Self(fd)
     }
 }
 
@@ -297,6 +301,22 @@ impl Socket {
             // Linux before 5.4 knows no flags.
             _ => Err(io::Error::new(io::ErrorKind::Unsupported, "Linux 5.4 or later is needed")),
         }
+    }
+
+    /// Maps all rings, of so many entries, as they are.
+    pub fn rings(&self, count: u32) -> io::Result<Rings> {
+        let offsets = self.offsets()?;
+        let fill = self.ring::<u64>(libc::XDP_UMEM_PGOFF_FILL_RING, &offsets.fr, count)?;
+        let done = libc::XDP_UMEM_PGOFF_COMPLETION_RING;
+        let done = self.ring::<u64>(done, &offsets.cr, count)?;
+        let rx = self.ring::<libc::xdp_desc>(RX, &offsets.rx, count)?;
+        let tx = self.ring::<libc::xdp_desc>(TX, &offsets.tx, count)?;
+        Ok(Rings {
+            rx: Consumer::new(rx, &offsets.rx, count)?,
+            fill: Producer::new(fill, &offsets.fr, count)?,
+            tx: Producer::new(tx, &offsets.tx, count)?,
+            completion: Consumer::new(done, &offsets.cr, count)?,
+        })
     }
 
     /// Maps a ring of entries of type `T`.

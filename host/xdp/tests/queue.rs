@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use sluice_steer::{Attached, EndpointMatch, Matches, Steer};
-use sluice_xdp::{Landing, Queue, QueueConfig, Receiver, Sender};
+use sluice_xdp::{Heirloom, Landing, Queue, QueueConfig, Receiver, Sender};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const RING: u32 = 256;
@@ -280,6 +280,62 @@ fn what_has_no_room_is_counted_and_nothing_stays_behind() {
     assert_eq!(port.sender.send(bad.into_iter()), 2);
     assert_eq!(port.queue.stats().tx_errors, 2);
     port.assert_complete();
+}
+
+/// A queue goes on in other hands, again and again, with what came while nobody had it and what
+/// the one before had put into the ring; and no frame of the memory is missing.
+#[test]
+fn a_queue_is_taken_over_while_frames_come() {
+    if !may_run() {
+        return;
+    }
+    let wire = Wire::new(1500);
+    let Opened { mut queue, receiver, sender, _program, _steer } = wire.open(1522);
+    let (mut ends, mut number) = (Some((receiver, sender)), 0);
+    let (mut kept, mut buffer) = (Kept::new(2048), vec![0; 2048]);
+    let deadline = Instant::now() + PATIENCE;
+    for round in 0..50_u64 {
+        let (mut receiver, mut sender) = ends.take().expect("the ends");
+        // Some frames are read and sent back by the one, some are left in the rings.
+        let count = 1 + round * 5 % (u64::from(RING) / 2);
+        for at in number..number + count {
+            while !wire.write(&frame(at, 300)) {
+                assert!(Instant::now() < deadline, "frame {at} leaves");
+            }
+        }
+        receiver.receive((count / 2) as usize, &mut kept);
+        sender.send(kept.frames.iter().map(Vec::as_slice));
+        assert!(queue.left().is_none(), "it is in use");
+        drop((receiver, sender));
+        let left = queue.left().expect("nobody uses it");
+        let (opened, fds) = queue.offer();
+        let [socket, memory] = fds.map(|fd| fd.try_clone_to_owned().expect("a descriptor"));
+        let from = Heirloom::new(opened, socket, memory).expect("its memory");
+        let (now, mut receiver, mut sender) = Queue::adopt(from, &left).expect("its rings");
+        queue = now;
+        let first = kept.frames.len();
+        while kept.frames.len() < count as usize {
+            receiver.receive(64, &mut kept);
+            assert!(Instant::now() < deadline, "{} of {count}", kept.frames.len());
+        }
+        sender.send(kept.frames[first..].iter().map(Vec::as_slice));
+        for (at, found) in kept.frames.drain(..).enumerate() {
+            assert_eq!(found, frame(number + at as u64, 300), "round {round}");
+        }
+        let mut back = 0;
+        while back < count {
+            sender.refresh();
+            if let Some(length) = wire.read(&mut buffer) {
+                assert_eq!(buffer[..length], frame(number + back, 300), "round {round}");
+                back += 1;
+            }
+            assert!(Instant::now() < deadline, "{back} of {count} are back");
+        }
+        number += count;
+        ends = Some((receiver, sender));
+    }
+    let (receiver, sender) = ends.expect("the ends");
+    Opened { queue, receiver, sender, _program, _steer }.assert_complete();
 }
 
 /// Frames longer than one of the memory's are spread over several, both ways.

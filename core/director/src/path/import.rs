@@ -266,7 +266,7 @@ impl<F: Parse> Engine<F> {
 }
 
 /// Whether two reports are of one session, and not of one that has followed another.
-fn is_same<A: PartialEq, X>(one: &Session<A, X>, other: &Session<A, X>) -> bool {
+pub(super) fn is_same<A: PartialEq, X>(one: &Session<A, X>, other: &Session<A, X>) -> bool {
     let endpoints = |core: &Core| {
         let local = (core.local, core.local_port);
         (core.client_port, core.virtual_port, core.real_protocol, local)

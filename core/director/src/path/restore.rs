@@ -6,9 +6,13 @@
 //! believed: a slot may be half-written, and of another configuration. What the present plan does
 //! not have, and what has timed out since, is left and counted.
 //!
+//! A director may go on while its sessions are read, as it does until it hands over: then they are
+//! read again, and [`Former::sort_changes`] finds what has become of them since.
+//!
 //! Nothing is restored of fragments, rates, path MTUs and elephants: they are learned anew.
 
 use super::engine::Engine;
+use super::import::is_same;
 use super::open::TEMPLATE;
 use super::owners::Owners;
 use super::parse::Parse;
@@ -32,8 +36,35 @@ pub const SLOT_LAYOUT: u32 = 1;
 /// Sessions for one worker, by the ids of the present plan.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    narrow: Vec<SessionOf<Ipv4>>,
-    extended: Vec<SessionOf<Ipv6>>,
+    narrow: Part<Ipv4>,
+    extended: Part<Ipv6>,
+    /// Whether they take the place of those with their endpoints.
+    replaces: bool,
+}
+
+/// Those of one table.
+#[derive(Clone, Debug)]
+struct Part<F: Family> {
+    live: Vec<SessionOf<F>>,
+    /// Taken up before, and over.
+    gone: Vec<SessionOf<F>>,
+}
+
+impl<F: Family> Default for Part<F> {
+    fn default() -> Self {
+        Self { live: Vec::new(), gone: Vec::new() }
+    }
+}
+
+impl Batch {
+    /// Whether it changes nothing.
+    pub const fn is_empty(&self) -> bool {
+        let Self { narrow, extended, .. } = self;
+        narrow.live.is_empty()
+            && narrow.gone.is_empty()
+            && extended.live.is_empty()
+            && extended.gone.is_empty()
+    }
 }
 
 /// What became of sessions that were found in memory.
@@ -98,15 +129,69 @@ impl<'a> Former<'a> {
         let mut left = Restored::default();
         for session in self.read::<Ipv4>(narrow, &mut left) {
             if let Some(batch) = to.get_mut(usize::from(self.worker_of::<Ipv4>(&session, worker))) {
-                batch.narrow.push(session);
+                batch.narrow.live.push(session);
             }
         }
         for session in self.read::<Ipv6>(extended, &mut left) {
             if let Some(batch) = to.get_mut(usize::from(self.worker_of::<Ipv6>(&session, worker))) {
-                batch.extended.push(session);
+                batch.extended.live.push(session);
             }
         }
         left
+    }
+
+    /// Sorts what has become of the sessions of a worker's two tables: of each table its slots as
+    /// they were when they were last read, and as they are. A session of which only the last packet
+    /// is another one counts as unchanged if that came within `slack_ms` of the one before.
+    pub fn sort_changes(
+        &self,
+        worker: u16,
+        [narrow, extended]: [(&[u8], &[u8]); 2],
+        slack_ms: u32,
+        to: &mut [Batch],
+    ) -> Restored {
+        let mut left = Restored::default();
+        to.iter_mut().for_each(|batch| batch.replaces = true);
+        self.changes::<Ipv4>(narrow, slack_ms, &mut left, |session, gone| {
+            if let Some(batch) = to.get_mut(usize::from(self.worker_of::<Ipv4>(&session, worker))) {
+                batch.narrow.of(gone).push(session);
+            }
+        });
+        self.changes::<Ipv6>(extended, slack_ms, &mut left, |session, gone| {
+            if let Some(batch) = to.get_mut(usize::from(self.worker_of::<Ipv6>(&session, worker))) {
+                batch.extended.of(gone).push(session);
+            }
+        });
+        left
+    }
+
+    /// Gives each session that is another one than before, and each that is over.
+    fn changes<F: Family>(
+        &self,
+        (before, now): (&[u8], &[u8]),
+        slack_ms: u32,
+        left: &mut Restored,
+        mut give: impl FnMut(SessionOf<F>, bool),
+    ) {
+        let size = size_of::<SessionOf<F>>();
+        let never = vec![0; size];
+        let was = before.chunks_exact(size).chain(std::iter::repeat(&*never));
+        for (now, was) in now.chunks_exact(size).zip(was) {
+            if is_unchanged::<F>(was, now, slack_ms) {
+                continue;
+            }
+            let mut unread = Restored::default();
+            let was = self.read::<F>(was, &mut unread).next();
+            let now = self.read::<F>(now, left).next();
+            if let Some(was) = was
+                && now.is_none_or(|now| !is_same(&was, &now))
+            {
+                give(was, true);
+            }
+            if let Some(now) = now {
+                give(now, false);
+            }
+        }
     }
 
     fn read<'b, F: Family>(
@@ -187,6 +272,24 @@ pub(super) fn home_of<F: Family>(
     }
 }
 
+impl<F: Family> Part<F> {
+    const fn of(&mut self, gone: bool) -> &mut Vec<SessionOf<F>> {
+        if gone { &mut self.gone } else { &mut self.live }
+    }
+}
+
+/// Whether a slot holds what it held, but for the last packet and what follows from it. Most do,
+/// and all are looked at while no packet is forwarded.
+fn is_unchanged<F: Family>(was: &[u8], now: &[u8], slack_ms: u32) -> bool {
+    let core = offset_of!(SessionOf<F>, core);
+    let (seen, end) = (core + offset_of!(Core, seen_ms), core + CORE);
+    if was[..seen] != now[..seen] || was[end..] != now[end..] {
+        return false;
+    }
+    let seen_ms = |slot: &[u8]| bytemuck::pod_read_unaligned::<u32>(&slot[seen..seen + 4]);
+    seen_ms(now).wrapping_sub(seen_ms(was)) <= slack_ms
+}
+
 /// What lies in a slot, if it can be a session.
 fn session_in<F: Family>(slot: &[u8]) -> Option<SessionOf<F>> {
     let core = offset_of!(SessionOf<F>, core);
@@ -206,17 +309,47 @@ impl Path {
     pub fn restore(&mut self, plan: &Plan, now: Time, batch: &Batch, scattered: bool) -> Restored {
         self.shared.scattered |= scattered;
         let mut all = Restored::default();
-        for session in &batch.narrow {
-            self.v4.restore(&mut self.shared, (plan, now), *session, &mut all);
-        }
-        for session in &batch.extended {
-            self.extended.restore(&mut self.shared, (plan, now), *session, &mut all);
-        }
+        let replaces = batch.replaces;
+        self.v4.restore_all(&mut self.shared, (plan, now), (&batch.narrow, replaces), &mut all);
+        let part = (&batch.extended, replaces);
+        self.extended.restore_all(&mut self.shared, (plan, now), part, &mut all);
         all
     }
 }
 
 impl<F: Parse> Engine<F> {
+    /// Takes up sessions, after those that are over have made room.
+    fn restore_all(
+        &mut self,
+        shared: &mut Shared,
+        (plan, now): (&Plan, Time),
+        (part, replaces): (&Part<F>, bool),
+        all: &mut Restored,
+    ) {
+        for session in &part.gone {
+            self.make_way(shared, plan, session, true);
+        }
+        for session in &part.live {
+            if replaces {
+                self.make_way(shared, plan, session, false);
+            }
+            self.restore(shared, (plan, now), *session, all);
+        }
+    }
+
+    /// Ends the sessions that have a key of this one; `same` if only those with its endpoints.
+    fn make_way(&mut self, shared: &mut Shared, plan: &Plan, session: &SessionOf<F>, same: bool) {
+        let Some(keys) = Sessions::<F>::keys(plan, session) else { return };
+        for key in keys.iter().flatten() {
+            let Some(flow) = self.sessions.find(plan, self.sessions.hash(key), key) else {
+                continue;
+            };
+            if !same || is_same(self.sessions.slab().at(flow.id()), session) {
+                self.remove(shared, plan, flow.id());
+            }
+        }
+    }
+
     /// Takes up a session.
     fn restore(
         &mut self,
