@@ -213,6 +213,11 @@ impl Director {
         self.running.wait_for_words(text, limit)
     }
 
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        self.running.signal(signal);
+    }
+
     /// SIGTERM, and waits for the end.
     ///
     /// # Errors

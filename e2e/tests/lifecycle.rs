@@ -66,7 +66,8 @@ fn killed_and_started_again(fixture: &mut Fixture) -> Result<(), LabError> {
     nothing_left(fixture)
 }
 
-/// The switch `NOTIFY_SOCKET` of sd_notify(3): ready once it serves, stopping when it ends.
+/// The switch `NOTIFY_SOCKET` of sd_notify(3): ready once it serves, another process
+/// once that has taken over, stopping when it ends.
 #[test]
 fn systemd_is_told() {
     let told = OnceCell::new();
@@ -89,7 +90,15 @@ fn systemd_is_told() {
             // Ready means ready: the first question is answered.
             fixture.director.ask("status")?;
             fixture.answers(1)?;
-            fixture.director.stop()?;
+            fixture.director.sluice(&["ha", "upgrade"])?;
+            let pid = fixture.director.ask("status")?["pid"].as_i64().unwrap_or(0);
+            // The old process says whose service it is now, the new one goes on from there.
+            wait_for_notice(socket, &format!("MAINPID={pid}"))?;
+            wait_for_notice(socket, "READY=1")?;
+            let pid = rustix::process::Pid::from_raw(pid as i32);
+            let pid = pid.ok_or_else(|| LabError::Wrong("no process".into()))?;
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM)
+                .map_err(|error| LabError::Wrong(error.to_string()))?;
             wait_for_notice(socket, "STOPPING=1")
         },
     );

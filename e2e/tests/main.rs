@@ -23,6 +23,7 @@ mod failover;
 mod fast_open;
 mod fixture;
 mod ha;
+mod handover;
 mod health;
 mod held;
 mod install;

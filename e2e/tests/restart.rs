@@ -93,7 +93,7 @@ fn sessions(fixture: &Fixture) -> Result<usize, LabError> {
 }
 
 /// Connections that a kernel has seen reset, and resets that it has sent.
-fn resets_of(space: &Netns) -> Result<(u64, u64), LabError> {
+pub fn resets_of(space: &Netns) -> Result<(u64, u64), LabError> {
     let text = space.run("nstat", &["-as", "-j"])?.ok()?.stdout;
     let read: Value = serde_json::from_str(&text)
         .map_err(|_| LabError::Unreadable { what: "nstat".to_owned(), text })?;

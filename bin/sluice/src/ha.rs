@@ -1,9 +1,10 @@
 //! `sluice ha check`, `sluice ha drain` and `sluice ha config`: what moves the addresses of two
-//! directors, by keepalived. Showing them is done where everything is shown.
+//! directors, by keepalived; and `sluice ha upgrade`, which replaces the process of one. Showing them is done where everything is shown.
 
 mod check;
 mod drain;
 mod keepalived;
+mod upgrade;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ pub fn run(doing: &Doing, socket: &Socket) -> Result<ExitCode, Box<dyn Error>> {
     match doing {
         Doing::Check(asked) => check::run(asked, socket),
         Doing::Drain(asked) => drain::run(asked, socket),
+        Doing::Upgrade(asked) => upgrade::run(asked, socket),
         Doing::Config(Config::Keepalived(asked)) => {
             let text = keepalived::made(asked, socket)?;
             Output::write(&Shown::new(text))?;

@@ -23,6 +23,7 @@ const LINES: &[&str] = &[
     "ha",
     "ha check",
     "ha drain",
+    "ha upgrade",
     "events",
     "stages",
     "elephants",

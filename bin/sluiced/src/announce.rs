@@ -12,9 +12,10 @@ use sluice_api::model::HaAnnounce;
 use sluice_config::Announce;
 use sluice_director::plan::{HealthState, LocalId, Plan, Pool, Service};
 use sluice_dpdk::AddressHolder;
-use sluice_linux::Commands;
+use sluice_linux::{Address, Commands, Kernel};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
@@ -100,6 +101,51 @@ impl Announcer {
             vips: 0,
             unserved: Vec::new(),
         }))
+    }
+
+    /// Goes on with interfaces of another process that announces as this one is to, and makes those
+    /// that it has not. They hold what they hold.
+    pub fn adopt(
+        config: &Announce,
+        plan: &Arc<Plan>,
+        kernel: &Kernel,
+        mut handed: Vec<(String, OwnedFd)>,
+    ) -> Result<Option<Self>, Error> {
+        let Some(name) = &config.interface else { return Ok(None) };
+        let mut held = |name: &str| -> Result<Held, Error> {
+            let Some(at) = handed.iter().position(|(found, _)| found == name) else {
+                return Ok(Held { holder: AddressHolder::open(name)?, addresses: BTreeSet::new() });
+            };
+            let holder = AddressHolder::adopt(name, handed.swap_remove(at).1)?;
+            let is_held = |address: &&Address| address.ifindex == holder.ifindex();
+            let link_local = |ip: IpAddr| match ip {
+                IpAddr::V4(_) => false,
+                IpAddr::V6(ip) => ip.is_unicast_link_local(),
+            };
+            let addresses = kernel.addresses().filter(is_held).map(|address| address.ip);
+            let addresses = addresses.filter(|ip| !link_local(*ip)).collect();
+            Ok(Held { holder, addresses })
+        };
+        let (own, peers) = (held(name)?, config.peer_interface.as_deref().map(held).transpose()?);
+        info!(interface = name, "goes on with what routing daemons are to announce");
+        Ok(Some(Self {
+            own,
+            peers,
+            commands: Commands::open()?,
+            plan: Arc::clone(plan),
+            withdrawn: Some("not looked at yet".to_owned()),
+            was_ready: true,
+            retry: None,
+            looked: Instant::now(),
+            vips: 0,
+            unserved: Vec::new(),
+        }))
+    }
+
+    /// The interfaces, for another process.
+    pub fn offer(&self) -> std::io::Result<Vec<(String, OwnedFd)>> {
+        let all = std::iter::once(&self.own).chain(&self.peers);
+        all.map(|held| Ok((held.holder.name().to_owned(), held.holder.copy()?))).collect()
     }
 
     /// Adds and removes addresses for a plan; `withdrawn` is why no VIP is to be announced.

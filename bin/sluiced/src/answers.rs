@@ -14,6 +14,11 @@ impl Daemon {
     pub fn answer_all(&mut self, calls: &Receiver<Call>) {
         let mut changes = Vec::new();
         while let Ok(call) = calls.try_recv() {
+            // The journal is another process's still.
+            if self.upgrades.waits() && changes_something(&call) {
+                self.upgrades.waiting.push(call);
+                continue;
+            }
             match call {
                 Call::Change(request, reply) => changes.push((request, reply)),
                 other => {
@@ -26,7 +31,7 @@ impl Daemon {
     }
 
     /// Answers an operator's call. A client that no longer waits is no error.
-    fn answer(&mut self, call: Call) {
+    pub fn answer(&mut self, call: Call) {
         let Self { dataplane: data, configured: Configured { desired, .. }, .. } = &*self;
         match call {
             Call::Status(reply) => drop(reply.send(self.status())),
@@ -39,6 +44,10 @@ impl Daemon {
             }
             Call::Ha(reply) => drop(reply.send(self.ha())),
             Call::Drain { draining, by, reply } => drop(reply.send(self.drain(draining, by))),
+            Call::Upgrade { by, reply } => {
+                self.upgrade(Some(by));
+                drop(reply.send(self.ha()));
+            }
             Call::Pin { flow, pinned, by, reply } => {
                 drop(reply.send(self.pin(&flow, pinned, by)));
             }
@@ -145,4 +154,9 @@ impl Daemon {
             workers: report::workers(&self.dataplane.crew, &reports, &self.operator.recent_work),
         }
     }
+}
+
+/// Whether a call changes the desired state, or starts a process that reads it.
+const fn changes_something(call: &Call) -> bool {
+    matches!(call, Call::Change(..) | Call::Reload { .. } | Call::Ipvs(..) | Call::Upgrade { .. })
 }

@@ -26,7 +26,21 @@ pub(crate) type Asked = (Request, Reply<Result<Applied, Refusal>>);
 /// The state and the plan that a director starts with: what was kept, and the file if it has
 /// changed since it was read last.
 pub(crate) fn begin(loaded: &Loaded) -> Result<(Desired, Config, Plan), crate::errors::Error> {
-    let mut desired = Desired::open(&loaded.config.director.state_dir)?;
+    begin_with(Desired::open(&loaded.config.director.state_dir)?, loaded, true)
+}
+
+/// The same beside a director that goes on changing its state: nothing that is written lasts.
+pub(crate) fn begin_beside(
+    loaded: &Loaded,
+) -> Result<(Desired, Config, Plan), crate::errors::Error> {
+    begin_with(Desired::peek(&loaded.config.director.state_dir)?, loaded, false)
+}
+
+fn begin_with(
+    mut desired: Desired,
+    loaded: &Loaded,
+    may_begin_anew: bool,
+) -> Result<(Desired, Config, Plan), crate::errors::Error> {
     let mut compile = |config: &Config| {
         wiring::compile(config, None, &Retired::default()).map_err(|error| error.to_string())
     };
@@ -39,7 +53,7 @@ pub(crate) fn begin(loaded: &Loaded) -> Result<(Desired, Config, Plan), crate::e
         let Outcome { mut answers, publish } = desired.commit(&[request], now_ms(), &mut compile);
         match (publish, answers.pop()) {
             (Some(Publish::Whole(config, plan)), _) => return Ok((desired, *config, plan)),
-            (_, Some(Err(refusal))) if kept == 0 => return Err(refusal.into()),
+            (_, Some(Err(refusal))) if kept == 0 || !may_begin_anew => return Err(refusal.into()),
             (_, Some(Err(refusal))) => {
                 error!("the file cannot be used, and what was in force before is kept:\n{refusal}");
             }
@@ -48,6 +62,7 @@ pub(crate) fn begin(loaded: &Loaded) -> Result<(Desired, Config, Plan), crate::e
     }
     let (config, plan) = match desired.present(&mut compile) {
         Ok(made) => made,
+        Err(refusal) if !may_begin_anew => return Err(refusal.into()),
         Err(refusal) => return begin_anew(desired, loaded, &refusal),
     };
     if kept > 0 {
@@ -251,6 +266,15 @@ pub(crate) fn warn_of_own_ports(daemon: &Daemon) {
     let taken = OwnPorts::look(daemon.kernel.mirror.state()).taken(&daemon.configured.config, None);
     let texts: Vec<_> = taken.into_iter().map(|(_, text)| text).collect();
     tell_of_taken(daemon, &texts);
+}
+
+/// Another configuration is in force than the one that this process began with.
+pub(crate) fn catch_up(daemon: &mut Daemon, config: Config) {
+    let before = Arc::clone(&daemon.dataplane.plan);
+    match wiring::compile(&config, Some(&before), &Retired::default()) {
+        Ok(plan) => put_in_force(daemon, config, plan, &[]),
+        Err(failure) => error!("what was changed meanwhile cannot be applied: {failure}"),
+    }
 }
 
 fn put_in_force(

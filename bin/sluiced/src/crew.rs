@@ -58,6 +58,9 @@ struct Member {
     thread: Option<JoinHandle<()>>,
 }
 
+/// A worker's queues of several ports, with those of their twins.
+pub type Share = Vec<(PortId, PortQueue, Option<PortQueue>)>;
+
 /// What a worker's thread starts with.
 struct Outfit {
     config: WorkerConfig,
@@ -191,6 +194,27 @@ impl Crew {
         if let Some(member) = self.members.get(worker) {
             member.inbox.send(Message::Attach(port, line, twin));
         }
+    }
+
+    /// Gives each worker its queues of several ports, and those of their twins, at once.
+    pub fn attach_all(&self, shares: Vec<Share>) {
+        for (member, share) in self.members.iter().zip(shares) {
+            member.inbox.send(Message::AttachAll(share));
+        }
+    }
+
+    /// Takes the queues of several ports away from all workers, each of which has all or none of
+    /// them at any moment. `false` when one did not answer in time.
+    pub fn detach_all(&self, ports: &[PortId]) -> bool {
+        let (sender, done) = channel();
+        for member in &self.members {
+            for port in ports {
+                member.inbox.send(Message::Detach(*port, sender.clone()));
+            }
+        }
+        drop(sender);
+        let expected = ports.len() * self.members.len();
+        collect(&done, expected).len() == expected
     }
 
     /// Takes a port's queues away from all workers. `false` when one did not answer in time.

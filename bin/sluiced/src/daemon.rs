@@ -8,8 +8,9 @@ use crate::capture::CapturePoints;
 use crate::crew::{Crew, Tables};
 use crate::errors::{Error, system};
 use crate::ha::Addresses;
+use crate::handover::{Channel, Successor, Upgrades};
 use crate::health::{self, Health};
-use crate::kept::{FormerSessions, Kept};
+use crate::kept::{FormerSessions, Kept, RunningSessions};
 use crate::log::Log;
 use crate::meter::Samples;
 use crate::networks::Networks;
@@ -19,9 +20,9 @@ use crate::sync::{Plans, Synchroniser};
 use crate::{change, counter_log, ipvs, news, report, wiring};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use sluice_api::{Call, Network, Options, Server, group_id, model};
-use sluice_config::{Config, Loaded};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
+use sluice_api::{Call, Network, Options, Prepared, Server, group_id, model};
+use sluice_config::{Config, Loaded, LogFormat};
 use sluice_director::plan::Plan;
 use sluice_dpdk::Eal;
 use sluice_linux::Mirror;
@@ -35,7 +36,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 /// The longest wait: vanished interfaces are noticed within it.
 const TICK: Duration = Duration::from_millis(100);
@@ -52,6 +53,7 @@ pub(crate) struct Daemon {
     pub health: Health,
     pub prober: Option<Prober>,
     pub operator: Operator,
+    pub upgrades: Upgrades,
 }
 
 /// What the director is to do.
@@ -72,6 +74,8 @@ pub(crate) struct Dataplane {
     pub kept: Option<Kept>,
     /// What tells other directors of its sessions, if there are any.
     pub sync: Option<Synchroniser>,
+    /// Secret of the session hash.
+    pub seed: u64,
 }
 
 /// What the kernel says of routes, neighbours and addresses.
@@ -100,88 +104,100 @@ pub(crate) struct Operator {
     pub refused_events: ipvs::RefusedEvents,
 }
 
-/// Runs until SIGTERM or SIGINT.
-pub fn run(file: &Path, loaded: Loaded, log: Log) -> Result<(), Error> {
+/// Runs until SIGTERM or SIGINT, or until another process has taken over. With a channel, takes
+/// over itself from the process at its other end.
+pub fn run(
+    file: &Path,
+    loaded: Loaded,
+    (log, log_format): (Log, Option<LogFormat>),
+    channel: Option<&Channel>,
+) -> Result<(), Error> {
     for warning in loaded.warnings.iter().cloned().chain(loaded.check_live()) {
         warn!("{warning}");
     }
     let mut signals = Signals::catch()?;
+    let mut from = channel.map(Successor::meet).transpose()?;
     let mut health = Health::start()?;
     let samples = Samples::start(health.board())?;
     // Before any device is touched: another director on this socket is not to be disturbed.
     // Calls that come early are answered once everything is open.
-    let (calls, calls_wake, server) = serve(&loaded.config, samples.clone())?;
-    let (mut desired, mut config, plan) = change::begin(&loaded)?;
+    let (calls, calls_wake, server) = serve(&loaded.config, samples.clone(), from.is_some())?;
+    let (mut desired, mut config, plan) = match &from {
+        None => change::begin(&loaded)?,
+        Some(_) => change::begin_beside(&loaded)?,
+    };
+    let assumed = config.clone();
+    if let Some(from) = &from {
+        from.demand(&mut config);
+    }
     // Before the kernel's links are looked at: one of them is its.
     let prober = Prober::join(&mut config, &mut health)?;
-    let prepared = server.prepare(&Network::from(&config.api))?;
+    let network = Network::from(&config.api);
+    // Its addresses are another process's still where there is one.
+    let prepared = from.is_none().then(|| server.prepare(&network)).transpose()?;
     let plan = Arc::new(plan);
     change::tell_notes(&mut desired, &server);
     let mirror = Mirror::open()?;
     let workers = config.workers() as u16;
     let queues = |port: &_| ports::queues(port, mirror.state(), workers);
     let eal = Eal::init(&wiring::eal(&config, queues))?;
-    let plan = health.follow(&config, plan);
+    let mut plan = health.follow(&config, plan);
+    if let Some(from) = &from {
+        plan = from.with_health(&health, plan);
+    }
     let networks = Networks::new(&config);
     let published = Arc::new(networks.revised(&plan));
-    let (crew, kept, seed) = start_crew(&config, &eal, (&plan, &published))?;
-    let announcer = Announcer::open(&config.announce, &plan)?;
-    let plans = Plans::new(&plan, &published);
-    let sync = Synchroniser::start(&config.sync, (plans, seed), (&crew, &mirror), server.events())?;
-    let ports = Ports::open(&config, &eal, mirror.state(), &crew)?;
+    let (crew, kept, seed) = start_crew(&config, &eal, (&plan, &published), from.as_mut())?;
+    let (ports, sync, announcer, handed) = match &mut from {
+        None => {
+            let announcer = Announcer::open(&config.announce, &plan)?;
+            let plans = (Plans::new(&plan, &published), seed, false);
+            let around = (&crew, &mirror);
+            let sync = Synchroniser::start(&config.sync, plans, around, server.events())?;
+            (Ports::open(&config, &eal, mirror.state(), &crew)?, sync, announcer, Vec::new())
+        }
+        Some(from) => {
+            let ((handed, holders), kernel) = (from.split(), mirror.state());
+            let announcer = Announcer::adopt(&config.announce, &plan, kernel, holders)?;
+            (Ports::closed(&config, &eal, &crew), None, announcer, handed)
+        }
+    };
     let mut daemon = Daemon {
         log,
         started: Instant::now(),
         configured: Configured { file: file.to_owned(), config, desired, last_reload: None },
-        dataplane: Dataplane { eal, crew, ports, plan, kept, sync },
+        dataplane: Dataplane { eal, crew, ports, plan, kept, sync, seed },
         kernel: Kernel::new(mirror, networks, announcer),
         health,
         prober,
-        operator: Operator {
-            server,
-            capture_points: CapturePoints::default(),
-            samples,
-            policy: crate::spreading::Policy::default(),
-            recent_work: RecentWork::default(),
-            figures: ipvs::Figures::default(),
-            refused_events: ipvs::RefusedEvents::default(),
-        },
+        operator: Operator::new(server, samples),
+        upgrades: Upgrades::new(log_format),
     };
-    daemon.dataplane.ports.raise_twins(&mut daemon.kernel.mirror);
-    daemon.kernel.mirror.process()?;
-    daemon.follow_kernel();
-    daemon.keep_neighbours();
-    daemon.steer();
-    daemon.operator.server.reach(prepared);
-    change::warn_of_own_ports(&daemon);
-    daemon.upkeep(&mut Default::default(), &mut Default::default());
-    notify(&[NotifyState::Ready, NotifyState::Status("forwarding")]);
-    let socket = &daemon.configured.config.director.control_socket;
-    info!(config = %file.display(), socket = %socket.display(), "the director is ready");
+    match (from, prepared) {
+        (Some(from), _) => from.take_over(&mut daemon, handed, loaded, assumed)?,
+        (None, prepared) => daemon.begin(prepared)?,
+    }
     let outcome = daemon.serve(&mut signals, &calls, &calls_wake);
-    notify(&[NotifyState::Stopping]);
-    info!("stopping");
-    let Daemon { dataplane: Dataplane { crew, mut ports, sync, .. }, kernel, operator, .. } =
-        daemon;
-    // Others are to take over before this one's workers end.
-    drop(kernel.announcer);
-    operator.server.stop();
-    drop(sync);
-    drop(crew);
-    ports.close_all();
+    daemon.end();
     outcome
 }
 
-/// Starts the workers, with the sessions of a director that ran before, and gives the secret of
-/// their session hash too.
+/// Starts the workers, with the sessions of a director that ran before or runs still, and gives the
+/// secret of their session hash too.
 fn start_crew(
     config: &Config,
     eal: &Eal,
     (plan, published): (&Plan, &Arc<Published>),
+    from: Option<&mut Successor>,
 ) -> Result<(Crew, Option<Kept>, u64), Error> {
-    let former = FormerSessions::read(config);
-    let seed = former.as_ref().map_or_else(Tables::new_seed, FormerSessions::seed);
-    let mut kept = Kept::prepare(config, plan, seed);
+    let former = match &from {
+        None => FormerSessions::read(config),
+        Some(_) => None,
+    };
+    let running = from.as_ref().map(|from| from.sessions());
+    let seed = running.map(RunningSessions::seed);
+    let seed = seed.or(former.as_ref().map(FormerSessions::seed)).unwrap_or_else(Tables::new_seed);
+    let mut kept = Kept::prepare(config, plan, seed, running);
     let crew = Crew::start(config, eal, published, &Tables { seed, kept: kept.as_ref() })?;
     if let Some(kept) = &mut kept {
         kept.begin(crew.zero_boot_ms());
@@ -189,7 +205,24 @@ fn start_crew(
     if let Some(former) = former {
         former.restore(&crew, published, seed);
     }
+    if let Some(from) = from {
+        from.copy_sessions(&crew, kept.as_ref(), published)?;
+    }
     Ok((crew, kept, seed))
+}
+
+impl Operator {
+    fn new(server: Server, samples: Samples) -> Self {
+        Self {
+            server,
+            capture_points: CapturePoints::default(),
+            samples,
+            policy: crate::spreading::Policy::default(),
+            recent_work: RecentWork::default(),
+            figures: ipvs::Figures::default(),
+            refused_events: ipvs::RefusedEvents::default(),
+        }
+    }
 }
 
 /// Tells systemd, if it started the process and wants to know.
@@ -200,8 +233,13 @@ pub(crate) fn notify(states: &[NotifyState<'_>]) {
 }
 
 /// Serves the operator's socket; calls come by the channel, and the wake tells of them.
-fn serve(config: &Config, samples: Samples) -> Result<(Receiver<Call>, Wake, Server), Error> {
+fn serve(
+    config: &Config,
+    samples: Samples,
+    beside: bool,
+) -> Result<(Receiver<Call>, Wake, Server), Error> {
     let (socket, group) = (&config.director.control_socket, &config.director.control_group);
+    let socket = if beside { Successor::socket(socket) } else { socket.clone() };
     let options = Options { group: group_id(group), ..Options::default() };
     if options.group.is_none() {
         info!(group, "this machine has no such group: only root may use the control socket");
@@ -210,7 +248,7 @@ fn serve(config: &Config, samples: Samples) -> Result<(Receiver<Call>, Wake, Ser
     let wake = Wake::new().map_err(system("make an eventfd"))?;
     let waker = wake.clone();
     let server = Server::start_with(
-        socket,
+        &socket,
         Box::new(move |call| {
             let Some(call) = samples.divert(call) else { return };
             // Fails only when the daemon is stopping: the reply is dropped, and says so.
@@ -225,6 +263,7 @@ fn serve(config: &Config, samples: Samples) -> Result<(Receiver<Call>, Wake, Ser
 /// What the process was told by signals.
 struct Signals {
     reload: UnixStream,
+    upgrade: UnixStream,
     stop: UnixStream,
 }
 
@@ -241,6 +280,7 @@ impl Signals {
         };
         Ok(Self {
             reload: pipe(&[SIGHUP]).map_err(system(what))?,
+            upgrade: pipe(&[SIGUSR2]).map_err(system(what))?,
             stop: pipe(&[SIGTERM, SIGINT]).map_err(system(what))?,
         })
     }
@@ -257,6 +297,53 @@ impl Signals {
 }
 
 impl Daemon {
+    /// Begins to forward, with all ports open.
+    fn begin(&mut self, prepared: Option<Prepared>) -> Result<(), Error> {
+        self.dataplane.ports.raise_twins(&mut self.kernel.mirror);
+        self.kernel.mirror.process()?;
+        self.follow_kernel();
+        self.keep_neighbours();
+        self.steer();
+        if let Some(prepared) = prepared {
+            self.operator.server.reach(prepared);
+        }
+        change::warn_of_own_ports(self);
+        self.upkeep(&mut Default::default(), &mut Default::default());
+        notify(&[NotifyState::Ready, NotifyState::Status("forwarding")]);
+        let socket = &self.configured.config.director.control_socket;
+        let config = self.configured.file.display();
+        info!(%config, socket = %socket.display(), "the director is ready");
+        Ok(())
+    }
+
+    /// Ends, and leaves nothing behind but to another process that has taken over.
+    fn end(mut self) {
+        let handed_over = self.upgrades.take_channel();
+        if handed_over.is_none() {
+            notify(&[NotifyState::Stopping]);
+            info!("stopping");
+        }
+        let Self { dataplane, kernel, operator, configured, .. } = self;
+        let Dataplane { crew, mut ports, sync, .. } = dataplane;
+        // Before it takes its time for the memory of tables: what the other one waits for.
+        drop(configured);
+        match &handed_over {
+            // Others are to take over before this one's workers end.
+            None => drop(kernel.announcer),
+            Some(_) => std::mem::forget(kernel.announcer),
+        }
+        operator.server.stop();
+        drop(sync);
+        if handed_over.is_some() {
+            ports.leave();
+            drop(handed_over);
+            drop(crew);
+        } else {
+            drop(crew);
+            ports.close_all();
+        }
+    }
+
     fn serve(
         &mut self,
         signals: &mut Signals,
@@ -284,10 +371,18 @@ impl Daemon {
             }
             calls_wake.awake();
             self.answer_all(calls);
-            if Signals::came(&mut signals.reload) {
+            // A signal that comes while the journal is another process's waits for it.
+            if !self.upgrades.waits() && Signals::came(&mut signals.reload) {
                 // What came of it is in the log, and in the status.
                 let _ = change::reload(self, None, None, false);
             }
+            if !self.upgrades.waits() && Signals::came(&mut signals.upgrade) {
+                self.upgrade(None);
+            }
+            if self.follow_upgrade() {
+                return Ok(());
+            }
+            self.follow_former();
             if self.dataplane.ports.look_after(self.kernel.mirror.state(), &self.dataplane.crew) {
                 self.dataplane.ports.raise_twins(&mut self.kernel.mirror);
                 self.kernel.mirror.process()?;
@@ -339,9 +434,12 @@ impl Daemon {
             self.dataplane.crew.events_wake.as_fd(),
             calls_wake.as_fd(),
             signals.reload.as_fd(),
+            signals.upgrade.as_fd(),
             signals.stop.as_fd(),
         ];
-        let mut fds = sources.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let sources = sources.into_iter().chain(self.upgrades.fd());
+        let mut fds: Vec<_> =
+            sources.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let timeout = Timespec { tv_sec: 0, tv_nsec: TICK.as_nanos() as i64 };
         // An interrupted wait is a short one.
         let _ = poll(&mut fds, Some(&timeout));
@@ -362,6 +460,25 @@ impl Daemon {
             sync.follow(Plans::new(&self.dataplane.plan, &published));
         }
         self.publish(Arc::new(published));
+    }
+
+    /// What workers run with.
+    pub fn published(&self) -> Arc<Published> {
+        Arc::new(self.kernel.networks.revised(&self.dataplane.plan))
+    }
+
+    /// Starts session synchronisation, after another process of this director, or this one, had to
+    /// give it up. `inherited` says that the sessions of the others are here.
+    pub fn synchronise(&mut self, inherited: bool) {
+        let data = &mut self.dataplane;
+        let published = self.kernel.networks.revised(&data.plan);
+        let plans = (Plans::new(&data.plan, &published), data.seed, inherited);
+        let config = &self.configured.config.sync;
+        let around = (&data.crew, &self.kernel.mirror);
+        match Synchroniser::start(config, plans, around, self.operator.server.events()) {
+            Ok(sync) => data.sync = sync,
+            Err(failure) => error!("sessions are not synchronised: {failure}"),
+        }
     }
 
     /// Gives the workers what they run with from now on.

@@ -75,6 +75,9 @@ pub enum Error {
     /// Sessions cannot be synchronised with such settings.
     #[error("session synchronisation: {0}")]
     Sync(#[from] sluice_sync::SettingsError),
+    /// A running director cannot be followed.
+    #[error("{0}")]
+    TakeOver(String),
     /// A worker ended by itself.
     #[error("worker {0} ended unexpectedly")]
     WorkerEnded(u16),

@@ -62,6 +62,11 @@ impl Addresses {
         events
     }
 
+    /// Begins where another process of this director ends.
+    pub const fn begin(&mut self, draining: bool) {
+        self.draining = draining;
+    }
+
     /// Whether another director is to take over.
     pub const fn is_draining(&self) -> bool {
         self.draining
@@ -94,7 +99,7 @@ impl Addresses {
         let addresses: Vec<_> = addresses.collect();
         let (held, all) = self.counted();
         let role = HaRole::of(held.into(), all.into());
-        Ha { role, draining: self.draining, addresses, announce: None, sync: None }
+        Ha { role, draining: self.draining, addresses, announce: None, sync: None, upgrade: None }
     }
 }
 
@@ -111,8 +116,8 @@ impl Daemon {
     pub fn ha(&self) -> Ha {
         let data = &self.dataplane;
         let sync = data.sync.as_ref().and_then(|sync| sync.shown(&data.crew.reports()));
-        let announce = self.announced();
-        Ha { sync, announce, ..self.kernel.addresses.shown(self.kernel.mirror.state()) }
+        let (announce, upgrade) = (self.announced(), self.upgrades.last.clone());
+        Ha { sync, announce, upgrade, ..self.kernel.addresses.shown(self.kernel.mirror.state()) }
     }
 
     /// Says whether another director is to take over.

@@ -113,6 +113,21 @@ impl Health {
         self.former.push(published);
     }
 
+    /// The real servers of a plan that are found down, by their services.
+    pub fn down(&self, plan: &Plan) -> Vec<(String, SocketAddr)> {
+        let is_down = |id: &RealId| plan.real(*id).is_some_and(|real| real.found_down);
+        let found = self.ids.iter().filter(|(_, id)| is_down(id));
+        let name = |key: &Key| (key.service.to_string(), SocketAddr::new(key.address, key.port));
+        found.map(|(key, _)| name(key)).collect()
+    }
+
+    /// A plan in which these are down, until checks find something else.
+    pub fn with_down(&self, plan: Arc<Plan>, down: &[(String, SocketAddr)]) -> Arc<Plan> {
+        let found = down.iter().filter_map(|(service, real)| self.id(service, *real));
+        let found: Vec<_> = found.map(|id| (id, true)).collect();
+        if found.is_empty() { plan } else { Arc::new(plan.with_health(&found)) }
+    }
+
     /// A real server of the running plan.
     pub fn id(&self, service: &str, real: SocketAddr) -> Option<RealId> {
         let (address, port) = (real.ip(), real.port());

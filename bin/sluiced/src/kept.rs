@@ -10,117 +10,55 @@
 //! make theirs: huge pages may be only enough for one set. A director that dies between these two
 //! moments loses its sessions.
 //!
+//! A director that hands over to another goes on meanwhile, so there are two places for two at once
+//! ([`Which`]). The later one's names count from the moment when it takes over, and say that they
+//! are later; so whenever either dies, the next start finds which sessions are the right ones.
+//!
 //! Trust: the directories are root's alone (0700); one that is not is not used. What is in them is
 //! checked slot by slot all the same (see `sluice_director::path::Former`).
 
+mod former;
 mod names;
 mod place;
+mod running;
 
-use crate::crew::Crew;
 use crate::networks;
+pub use former::FormerSessions;
 use names::Head;
 use place::Place;
+pub use place::Which;
+pub use running::RunningSessions;
 use sluice_config::{Config, HugePages};
-use sluice_director::path::{Batch, Former, Owners, Restored, TableFiles, table_bytes};
-use sluice_director::plan::{Names, Plan};
-use sluice_worker::Published;
-use std::path::PathBuf;
-use std::sync::Arc;
+use sluice_director::path::{TableFiles, table_bytes};
+use sluice_director::plan::Plan;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 /// Where the sessions of this process are kept.
 pub struct Kept {
+    which: Which,
     place: Place,
     head: Head,
-}
-
-/// The live slots of a director that ran before: of each of its networks, the default one first, a
-/// pair of tables for each of its workers.
-pub struct FormerSessions {
-    head: Head,
-    networks: Vec<Vec<[Vec<u8>; 2]>>,
-}
-
-impl FormerSessions {
-    /// Reads what a director with this configuration left, and removes it. `None` without such.
-    pub fn read(config: &Config) -> Option<Self> {
-        place::purge();
-        let place = Place::of(&config.director.state_dir);
-        let found = Head::read(&place.names_file());
-        let former = match found {
-            Ok(head) => {
-                let tables = |network| {
-                    (0..head.workers).map(|worker| head.read_tables(worker, network)).collect()
-                };
-                let networks = (0..=head.networks.len()).map(tables).collect();
-                Some(Self { head, networks })
-            }
-            Err(names::NoNames::Absent) => None,
-            Err(names::NoNames::Unusable(why)) => {
-                warn!(why, "the sessions of the director before cannot be taken over");
-                None
-            }
-        };
-        if let Some(former) = &former {
-            place::remove(&former.head.slots);
-        }
-        place::remove(place.dir());
-        former.filter(|_| config.director.keep_sessions)
-    }
-
-    /// The secret of its session hash, which says whose sessions are which worker's.
-    pub const fn seed(&self) -> u64 {
-        self.head.seed
-    }
-
-    /// Gives the sessions to the workers. To be called before any packet comes.
-    pub fn restore(self, crew: &Crew, published: &Published, seed: u64) -> Restored {
-        let names = self.head.names();
-        let all_of = |tables: &[_], plan| self.restore_network(crew, plan, (&names, seed), tables);
-        let mut all = Restored::default();
-        for (at, tables) in self.networks.iter().enumerate() {
-            let plan = match at.checked_sub(1).and_then(|at| self.head.networks.get(at)) {
-                None => Some(&published.default.plan),
-                Some(name) => {
-                    let is_it = |plan: &&Arc<Plan>| plan.network_name(plan.network) == Some(name);
-                    published.isolated.iter().map(|snapshot| &snapshot.plan).find(is_it)
-                }
-            };
-            // A network that is gone takes its sessions with it.
-            all += plan.map(|plan| all_of(tables, plan)).unwrap_or_default();
-        }
-        let Restored { sessions, expired, unknown, refused, damaged } = all;
-        info!(sessions, expired, unknown, refused, damaged, "sessions go on from before");
-        all
-    }
-
-    /// Gives those of one network to the workers.
-    fn restore_network(
-        &self,
-        crew: &Crew,
-        plan: &Plan,
-        (names, seed): (&Names, u64),
-        tables: &[[Vec<u8>; 2]],
-    ) -> Restored {
-        let owners = Owners::new(seed, crew.size() as u16);
-        let shift_ms = self.head.zero_boot_ms.wrapping_sub(crew.zero_boot_ms()) as u32;
-        let former = Former::new(plan, names, owners, (self.head.workers, shift_ms));
-        let mut batches: Vec<Batch> = (0..crew.size()).map(|_| Batch::default()).collect();
-        let mut all = Restored::default();
-        for (worker, [narrow, extended]) in tables.iter().enumerate() {
-            all += former.sort(worker as u16, [narrow, extended], &mut batches);
-        }
-        all += crew.restore(plan.network, batches, former.scatters());
-        all
-    }
+    /// Whether another director's sessions are the right ones still.
+    pending: bool,
 }
 
 impl Kept {
-    /// Prepares a place for the sessions of this process. `None`, and a warning, if there is none.
-    pub fn prepare(config: &Config, plan: &Plan, seed: u64) -> Option<Self> {
+    /// Prepares a place for the sessions of this process: beside those of the director that it is
+    /// to follow, if there is one. `None`, and a warning, if there is none.
+    pub fn prepare(
+        config: &Config,
+        plan: &Plan,
+        seed: u64,
+        beside: Option<&RunningSessions>,
+    ) -> Option<Self> {
         if !config.director.keep_sessions {
             return None;
+        }
+        let which = beside.map_or(Which::First, RunningSessions::other_place);
+        if beside.is_some() {
+            Place::clear(&config.director.state_dir, which);
         }
         let workers = config.workers() as u64;
         let isolated = networks::of_worker(config, config.workers()).sessions;
@@ -128,16 +66,38 @@ impl Kept {
         let bytes = tables.flat_map(table_bytes).sum::<u64>();
         let wanted = workers * bytes;
         let huge = config.director.huge_pages != HugePages::Off;
-        let made = Place::make(&config.director.state_dir, huge.then_some(wanted));
+        let made = Place::make(&config.director.state_dir, which, huge.then_some(wanted));
         let place = made
             .inspect_err(|error| warn!(%error, "sessions will not outlive this process"))
             .ok()?;
         debug!(slots = %place.slots().display(), "session memory");
         let mut head = Head::new(config.director.state_dir.clone(), place.slots().to_owned());
         (head.workers, head.seed) = (workers as u16, seed);
+        head.generation = beside.map_or(0, RunningSessions::generation) + 1;
         head.networks = config.networks.iter().map(|network| network.name.clone()).collect();
         head.take_names(plan);
-        Some(Self { place, head })
+        Some(Self { which, place, head, pending: beside.is_some() })
+    }
+
+    /// Which place it is.
+    pub const fn which(&self) -> Which {
+        self.which
+    }
+
+    /// The file of its names.
+    pub fn names_file(&self) -> PathBuf {
+        self.place.names_file()
+    }
+
+    /// Whether the slots have huge pages.
+    pub fn is_huge(&self) -> bool {
+        self.place.slots() != self.place.dir()
+    }
+
+    /// From now on these sessions are the right ones, and no others of this director.
+    pub fn take_effect(&mut self) -> std::io::Result<()> {
+        self.pending = false;
+        std::fs::rename(self.place.pending_file(), self.place.names_file())
     }
 
     /// Empty files for a worker's tables, by network. Without room for all there are none.
@@ -172,10 +132,19 @@ impl Kept {
     }
 
     fn write(&self) {
-        if let Err(error) = self.head.write(&self.place.names_file()) {
+        let file = match self.pending {
+            true => self.place.pending_file(),
+            false => self.place.names_file(),
+        };
+        if let Err(error) = self.head.write(&file) {
             warn!(%error, "sessions will not outlive this process");
         }
     }
+}
+
+/// Removes what is left in a place of a director with this `state_dir`, which has gone from there.
+pub fn clear(state_dir: &Path, which: Which) {
+    Place::clear(state_dir, which);
 }
 
 /// Milliseconds since the machine started, suspended or not.

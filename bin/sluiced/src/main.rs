@@ -15,6 +15,7 @@ mod daemon;
 mod errors;
 mod guard;
 mod ha;
+mod handover;
 mod health;
 mod ipvs;
 mod kept;
@@ -70,6 +71,8 @@ fn log_format(text: &str) -> Result<LogFormat, &'static str> {
 
 const AFTER_HELP: &str = "Signals:
   HUP   read the configuration again; a wrong one is refused and the running one stays
+  USR2  start the program again, which may be a newer version, and hand over to the new process;
+        if it does not come up, this one goes on
   TERM  stop, leaving no XDP program, TAP interface or socket behind
 
 The operator's command is `sluice` (sluice status, services, sessions, ports, drops).";
@@ -109,7 +112,20 @@ fn check(file: &Path) -> Result<(), Error> {
 }
 
 fn run(file: &Path, log_format: Option<LogFormat>) -> Result<(), Error> {
+    let channel = handover::channel()?;
+    let outcome = start(file, log_format, channel.as_ref());
+    if let (Some(channel), Err(failure)) = (&channel, &outcome) {
+        handover::tell_failure(channel, failure);
+    }
+    outcome
+}
+
+fn start(
+    file: &Path,
+    log_format: Option<LogFormat>,
+    channel: Option<&handover::Channel>,
+) -> Result<(), Error> {
     let loaded = Config::load(file)?;
     let log = Log::start(&loaded.config.director, log_format);
-    daemon::run(file, loaded, log)
+    daemon::run(file, loaded, (log, log_format), channel)
 }

@@ -1,4 +1,6 @@
-//! Ports over their life: opened, steered, lost with their interface, opened again.
+//! Ports over their life: opened, steered, lost with their interface, opened again, handed over.
+
+mod handover;
 
 use crate::crew::Crew;
 use crate::errors::Error;
@@ -7,6 +9,8 @@ use crate::queues::PortQueue;
 use crate::rules::{PortRules, Redirected};
 use crate::steering::{Ground, TunnelPort};
 use crate::{networks, rules, tunnels, wiring};
+use handover::Coming;
+pub use handover::{Given, LeftBehind, Wanted};
 use sluice_config::Config;
 use sluice_director::counters::Counters;
 use sluice_director::fib::PortId;
@@ -32,6 +36,8 @@ pub struct PortSlot {
     pub network: NetworkId,
     /// What is open, if anything.
     pub open: Option<Open>,
+    /// What another process has open and this one is to go on with.
+    coming: Option<Coming>,
 }
 
 /// An open port.
@@ -47,6 +53,11 @@ pub struct Open {
 }
 
 impl PortSlot {
+    /// One that is not open.
+    pub const fn new(config: sluice_config::Port, network: NetworkId) -> Self {
+        Self { config, network, open: None, coming: None }
+    }
+
     /// Whether it is a tunnel, whose frames leave and arrive by other ports.
     pub const fn is_tunnel(&self) -> bool {
         matches!(self.config.device, sluice_config::Device::Vxlan { .. })
@@ -67,20 +78,23 @@ pub struct Ports {
 impl Ports {
     /// Opens every configured port and hands its queues to the workers; any failure is final.
     pub fn open(config: &Config, eal: &Eal, kernel: &Kernel, crew: &Crew) -> Result<Self, Error> {
-        let slot = |(port, network): (&sluice_config::Port, NetworkId)| PortSlot {
-            config: port.clone(),
-            network,
-            open: None,
+        let mut ports = Self::closed(config, eal, crew);
+        for at in 0..ports.slots.len() {
+            ports.open_one(at, kernel, crew)?;
+        }
+        Ok(ports)
+    }
+
+    /// Every configured port, none of them open.
+    pub fn closed(config: &Config, eal: &Eal, crew: &Crew) -> Self {
+        let slot = |(port, network): (&sluice_config::Port, NetworkId)| {
+            PortSlot::new(port.clone(), network)
         };
         let networks = networks::of_ports(config);
         let slots = config.ports.iter().zip(networks).map(slot).collect();
         let workers = crew.size() as u16;
         let guard = Guard::start(config);
-        let mut ports = Self { slots, eal: eal.clone(), workers, ground: None, guard };
-        for at in 0..ports.slots.len() {
-            ports.open_one(at, kernel, crew)?;
-        }
-        Ok(ports)
+        Self { slots, eal: eal.clone(), workers, ground: None, guard }
     }
 
     /// Opens a port. Its steering program takes nothing before [`Self::steer`].
@@ -249,6 +263,9 @@ impl Ports {
             if slot.is_tunnel() {
                 return Some((id, slot.config.device.interface()?.to_owned()));
             }
+            if let Some(coming) = &slot.coming {
+                return Some((id, coming.interface().to_owned()));
+            }
             let open = slot.open.as_ref()?;
             let (name, _) = open.twin.as_ref().unwrap_or(&open.port).interface()?;
             Some((id, name.to_owned()))
@@ -342,11 +359,20 @@ fn twin_config(name: &str, line: &PortConfig, port: &Port) -> PortConfig {
 /// Queues go round the workers, so that worker 0 has one of every port: workers without one send
 /// by it.
 fn hand_out(crew: &Crew, port: PortId, queues: Vec<QueuePair>, twins: Vec<QueuePair>) {
-    let mut twins = twins.into_iter();
-    for (number, line) in queues.into_iter().enumerate() {
-        let worker = number % crew.size().max(1);
-        crew.attach(worker, port, PortQueue(line), twins.next().map(PortQueue));
+    for (worker, line, twin) in dealt(crew, queues, twins) {
+        crew.attach(worker, port, line, twin);
     }
+}
+
+/// The worker of each queue.
+fn dealt(
+    crew: &Crew,
+    queues: Vec<QueuePair>,
+    twins: Vec<QueuePair>,
+) -> impl Iterator<Item = (usize, PortQueue, Option<PortQueue>)> {
+    let (size, mut twins) = (crew.size().max(1), twins.into_iter());
+    let queues = queues.into_iter().enumerate();
+    queues.map(move |(at, line)| (at % size, PortQueue(line), twins.next().map(PortQueue)))
 }
 
 fn close(slot: &mut PortSlot, at: usize, crew: &Crew) -> bool {

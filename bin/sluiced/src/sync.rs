@@ -63,15 +63,18 @@ pub struct Synchroniser {
     commands: Sender<Command>,
     wake: Wake,
     board: Board,
+    /// Whether the sessions of the others came from a process that had them.
+    inherited: bool,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Synchroniser {
     /// Starts to synchronise, if it is configured. `seed` is that of the workers' session hash;
-    /// `mirror` says which interface has the address.
+    /// `inherited` says that a process before had the sessions of the others, and this one has them
+    /// from there; `mirror` says which interface has the address.
     pub fn start(
         config: &SessionSync,
-        (plans, seed): (Plans, u64),
+        (plans, seed, inherited): (Plans, u64, bool),
         (crew, mirror): (&Crew, &Mirror),
         events: &Arc<EventLog>,
     ) -> Result<Option<Self>, Error> {
@@ -97,7 +100,7 @@ impl Synchroniser {
             .spawn(move || link.run(&own_wake, &told, &shown, &events))
             .map_err(system("start a thread"))?;
         info!(%listen, peers = ?config.peers, "sessions are synchronised");
-        Ok(Some(Self { commands, wake, board, thread: Some(thread) }))
+        Ok(Some(Self { commands, wake, board, inherited, thread: Some(thread) }))
     }
 
     /// Follows plans that are about to be published.
@@ -115,14 +118,15 @@ impl Synchroniser {
     /// Whether this director has the sessions of the others.
     pub fn is_synchronised(&self) -> bool {
         let shown = self.board.lock().unwrap_or_else(PoisonError::into_inner);
-        shown.as_ref().is_some_and(|shown| shown.synchronised)
+        self.inherited || shown.as_ref().is_some_and(|shown| shown.synchronised)
     }
 
     /// How it stands, with what workers report.
     pub fn shown(&self, reports: &[Report]) -> Option<HaSync> {
         let shown = self.board.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let ends_unreported = reports.iter().map(|report| report.untold).sum();
-        shown.map(|shown| HaSync { ends_unreported, ..shown })
+        let synchronised = self.is_synchronised();
+        shown.map(|shown| HaSync { ends_unreported, synchronised, ..shown })
     }
 }
 

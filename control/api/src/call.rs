@@ -83,6 +83,13 @@ pub enum Call {
         /// For what high availability is then.
         reply: Reply<Ha>,
     },
+    /// A new process is to take over.
+    Upgrade {
+        /// Who asks.
+        by: Author,
+        /// For what high availability is then.
+        reply: Reply<Ha>,
+    },
     /// Where the workers' time goes.
     Stages(Reply<Stages>),
     /// At most so many of the sessions with the most traffic.

@@ -290,6 +290,15 @@ impl Client {
         serde_json::from_str(&text).map_err(|error| self.strange(error))
     }
 
+    /// Has a new process of the director take over. Answered when it is being started.
+    ///
+    /// # Errors
+    /// See [`Self::text`].
+    pub fn upgrade(&self) -> Result<Ha, ApiError> {
+        let text = self.make(Request::post("/v1/ha/upgrade"), String::new())?;
+        serde_json::from_str(&text).map_err(|error| self.strange(error))
+    }
+
     /// Where the workers' time goes.
     ///
     /// # Errors

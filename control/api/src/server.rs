@@ -109,6 +109,16 @@ impl Server {
         Ok(server)
     }
 
+    /// Goes on listening by another path, in place of the director that listens there, whose clients
+    /// it leaves to it. Both have to be in one folder.
+    ///
+    /// # Errors
+    /// [`ApiError::Listen`].
+    pub fn move_to(&mut self, path: &Path) -> Result<(), ApiError> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        file.move_to(path).map_err(|source| ApiError::Listen { path: path.to_owned(), source })
+    }
+
     /// Reads the files and binds the addresses that the API over the network needs. What is served
     /// already stays as it is until [`Self::reach`].
     ///
@@ -231,6 +241,25 @@ mod tests {
         };
         let best = (0..5).map(|_| attempt()).min().expect("attempts");
         assert!(best < Duration::from_millis(150), "stopping took {best:?} at best");
+    }
+
+    /// A director takes another's place: who connects comes to the one, who was connected stays.
+    #[test]
+    fn a_socket_moves_to_the_place_of_another() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, next) = (folder.path().join("socket"), folder.path().join("socket.next"));
+        let former = Server::start(&path, Box::new(drop)).expect("a server");
+        let mut connected = UnixStream::connect(&path).expect("a connection");
+        let mut server = Server::start(&next, Box::new(drop)).expect("another one");
+        server.move_to(&path).expect("it is free to");
+        assert!(UnixStream::connect(&next).is_err(), "it listens there no more");
+        connected.write_all(b"GET /v1/nothing HTTP/1.1\r\nHost: d\r\n\r\n").expect("a request");
+        let mut head = [0; 12];
+        connected.read_exact(&mut head).expect("the former one answers");
+        former.stop();
+        UnixStream::connect(&path).expect("and has left the other's file alone");
+        server.stop();
+        assert!(!path.exists());
     }
 
     #[test]

@@ -34,6 +34,19 @@ pub(crate) struct SocketFile {
     identity: (u64, u64),
 }
 
+impl SocketFile {
+    /// Gives the socket another path, in place of whatever socket is there: from now on whoever
+    /// connects comes here. Those who are connected to the other one are not disturbed.
+    pub(crate) fn move_to(&mut self, path: &Path) -> io::Result<()> {
+        if fs::symlink_metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        fs::rename(&self.path, path)?;
+        self.path = path.to_owned();
+        Ok(())
+    }
+}
+
 impl Drop for SocketFile {
     fn drop(&mut self) {
         let ours = fs::symlink_metadata(&self.path).is_ok_and(|m| identity(&m) == self.identity);

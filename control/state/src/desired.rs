@@ -106,6 +106,20 @@ impl Desired {
         }
     }
 
+    /// What a state directory holds that another director has open, and goes on changing. It lives
+    /// only as long as this does, whatever is changed in it.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read, or is of a later version.
+    pub fn peek(folder: &Path) -> Result<Self, OpenError> {
+        let unusable = |source| OpenError::Unusable { path: folder.to_owned(), source };
+        let Recovered { state, history, notes } = disk::peek(folder).map_err(unusable)?;
+        let mut desired = Self { state, history, notes, ..Self::default() };
+        desired.compare_with_file();
+        Ok(desired)
+    }
+
     /// Puts the journal aside, since its state is not right any more, and begins with an empty one.
     ///
     /// # Errors

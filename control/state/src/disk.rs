@@ -153,6 +153,24 @@ impl Journal {
     }
 }
 
+/// What the journal of a state directory holds, which another process has open and goes on
+/// writing. Nothing is changed; what is torn at the end is left out.
+pub(crate) fn peek(folder: &Path) -> io::Result<Recovered> {
+    let path = folder.join(NAME);
+    let bytes = match fs::read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Recovered::default()),
+        other => other?,
+    };
+    match recover(&bytes) {
+        Ok((found, _)) => Ok(found),
+        Err(Useless::Foreign) => Err(io::Error::other("the journal has no header of a journal")),
+        Err(Useless::Newer(format)) => {
+            let why = format!("the journal has format {format}, this version knows {FORMAT}");
+            Err(io::Error::other(why))
+        }
+    }
+}
+
 /// Reads the journal at `path`: what it holds, how many of its bytes are sound, how many it has.
 /// What cannot be used is kept under another name.
 fn load(folder: &Path, path: &Path) -> io::Result<(Recovered, usize, usize)> {

@@ -6,7 +6,8 @@
 //! alone keeps `posix_spawn` usable, where closing in the child would fork, and have the workers
 //! take a page fault for each page that they write next.
 
-use std::fs;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::{fs, io};
 
 /// The first descriptor behind standard input, output and error.
 const FIRST: libc::c_int = 3;
@@ -22,7 +23,21 @@ pub fn close_on_exec() {
     }
 }
 
-/// The same on Linux before 5.11.
+/// Takes what standard input is, which programs that follow do not get: they have nothing to read.
+///
+/// # Errors
+/// When there can be no further descriptor.
+pub fn take_stdin() -> io::Result<OwnedFd> {
+    let taken = io::stdin().as_fd().try_clone_to_owned()?;
+    let nothing = fs::File::open("/dev/null")?;
+    // SAFETY: standard input becomes another file; whoever reads it finds its end.
+    match unsafe { libc::dup2(nothing.as_raw_fd(), libc::STDIN_FILENO) } {
+        0.. => Ok(taken),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// [`close_on_exec`] on Linux before 5.11.
 fn one_by_one() {
     let all = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers = all.filter_map(|entry| entry.file_name().to_str()?.parse::<libc::c_int>().ok());

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sluice_steer::Seal;
 use tracing::warn;
 
+use crate::handover::expect_count;
 use crate::interface::{Interface, PortState};
 use crate::port::PortStats;
 use crate::{Error, PortConfig, Result, wake};
@@ -78,6 +79,27 @@ impl Packet {
         let gro = interface.set_gro(true).ok();
         let counts = Counts::default();
         Ok(Self { interface, sockets, counts, seal, gro })
+    }
+
+    /// Goes on with the sockets of another process, before which received segments were joined or
+    /// not. What comes stays in them until the queues are read.
+    pub fn adopt(
+        config: &PortConfig,
+        name: &str,
+        sockets: Vec<OwnedFd>,
+        gro: Option<bool>,
+    ) -> Result<Self> {
+        expect_count(config, sockets.len(), config.queues.into())?;
+        let interface = Interface::find(&config.name, name)?;
+        // Beside the other one's, which goes with that process.
+        let seal = Seal::attach(name)
+            .map_err(|e| Error::Steer { port: config.name.clone(), source: Box::new(e) })?;
+        Ok(Self { interface, sockets, counts: Counts::default(), seal, gro })
+    }
+
+    /// Whether received segments were joined before the port was opened.
+    pub fn gro(&self) -> Option<bool> {
+        self.gro
     }
 
     /// The queues' descriptors.

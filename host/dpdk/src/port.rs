@@ -93,6 +93,17 @@ impl Port {
             _ => Self::of_ethdev(config, open_ethdev(eal, config)?),
         };
         close_on_exec();
+        Ok(port.with_queues(eal, config, ends))
+    }
+
+    /// The port with the handles of its queues, in the order of their index.
+    pub(crate) fn with_queues(
+        self,
+        eal: &Eal,
+        config: &PortConfig,
+        ends: Vec<(RxEnd, TxEnd)>,
+    ) -> (Self, Vec<QueuePair>) {
+        let port = self;
         info!(port = config.name, device = %config.device, driver = port.driver(),
             queues = port.queues, mtu = port.mtu, "port is open");
         let made = queue::Made { device: &port.device, eal, mtu: port.mtu, lost: &port.lost };
@@ -103,10 +114,14 @@ impl Port {
                 made.pair(index, wake, ends.next())
             })
             .collect();
-        Ok((port, queues))
+        (port, queues)
     }
 
-    fn of_tap(config: &PortConfig, tap: Tap) -> Result<Self> {
+    pub(crate) fn device(&self) -> &OpenDevice {
+        &self.device
+    }
+
+    pub(crate) fn of_tap(config: &PortConfig, tap: Tap) -> Result<Self> {
         Ok(Self {
             name: config.name.clone(),
             queues: config.queues,
@@ -118,7 +133,7 @@ impl Port {
         })
     }
 
-    fn of_packet(config: &PortConfig, packet: Packet) -> Result<Self> {
+    pub(crate) fn of_packet(config: &PortConfig, packet: Packet) -> Result<Self> {
         let mac = packet.interface.mac()?;
         if config.mac.is_some_and(|wanted| wanted != mac) {
             interface::warn_of_mac(&config.name, &packet.interface.name);
@@ -147,7 +162,7 @@ impl Port {
         }
     }
 
-    fn of_xdp(config: &PortConfig, xdp: Xdp) -> Result<Self> {
+    pub(crate) fn of_xdp(config: &PortConfig, xdp: Xdp) -> Result<Self> {
         Ok(Self {
             name: config.name.clone(),
             queues: config.queues,

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrayvec::ArrayVec;
 use sluice_director::frame::Frame;
 
+use crate::handover::expect_count;
 use crate::interface::{self, Interface};
 
 use crate::mbuf::Mbuf;
@@ -77,6 +78,19 @@ impl Tap {
         }
         interface.set_up().map_err(|source| failed("bring up", source))?;
         Ok(Self { interface, queues, counts: Counts::default(), unfinished: config.unfinished })
+    }
+
+    /// Goes on with the interface of another process. What comes stays in it until the queues are
+    /// read.
+    pub fn adopt(
+        config: &PortConfig,
+        name: &str,
+        queues: Vec<OwnedFd>,
+        unfinished: bool,
+    ) -> Result<Self> {
+        expect_count(config, queues.len(), config.queues.into())?;
+        let interface = Interface::find(&config.name, name)?;
+        Ok(Self { interface, queues, counts: Counts::default(), unfinished })
     }
 
     /// The queues' descriptors.

@@ -13,7 +13,7 @@ use crate::{Error, Result, tap};
 #[derive(Debug)]
 pub struct AddressHolder {
     interface: Interface,
-    _open: OwnedFd,
+    open: OwnedFd,
 }
 
 impl AddressHolder {
@@ -29,7 +29,24 @@ impl AddressHolder {
         let open = tap::make(name, libc::IFF_TUN).map_err(failed)?;
         let interface = Interface::find(name, name)?;
         interface.set_up().map_err(failed)?;
-        Ok(Self { interface, _open: open })
+        Ok(Self { interface, open })
+    }
+
+    /// Goes on with an interface that another process has made, and that has its descriptor too: it
+    /// never goes in between.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub fn adopt(name: &str, open: OwnedFd) -> Result<Self> {
+        Ok(Self { interface: Interface::find(name, name)?, open })
+    }
+
+    /// A descriptor of it for another process.
+    ///
+    /// # Errors
+    /// When there can be no further one.
+    pub fn copy(&self) -> std::io::Result<OwnedFd> {
+        self.open.try_clone()
     }
 
     /// Whether nobody has deleted it.

@@ -10,14 +10,17 @@
 
 mod joiner;
 
-use std::os::fd::{AsRawFd, RawFd};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
-use sluice_steer::Attached;
-use sluice_xdp::{Queue, QueueConfig, Receiver, Sender};
+use sluice_steer::{Attached, Steer, link_held};
+use sluice_xdp::{Heirloom, Opened, Queue, QueueConfig, Receiver, Sender};
 use tracing::{debug, info};
 
 use crate::eal::Eal;
 use crate::ethdev::{ETHERNET_OVERHEAD, check_interface};
+use crate::handover::{self, expect_count};
 use crate::interface::{self, Interface};
 use crate::port::PortStats;
 use crate::{Error, PortConfig, Result};
@@ -40,6 +43,84 @@ pub(crate) struct Xdp {
     program: Attached,
     pub interface: Interface,
     queues: Vec<Queue>,
+    /// The link of another process's program, whose place the program takes.
+    link: Option<OwnedFd>,
+    /// Those of ways out for streams: closed here, and not by workers.
+    _joiners: Vec<Arc<OwnedFd>>,
+}
+
+/// An interface of another process, which this one is about to go on with.
+#[derive(Debug)]
+pub(crate) struct Following {
+    program: Attached,
+    pub interface: Interface,
+    queues: Vec<(Heirloom, Option<Joiner>)>,
+    link: OwnedFd,
+}
+
+impl Following {
+    /// Loads the program and maps the memory of an interface's queues.
+    pub fn new(
+        config: &PortConfig,
+        name: &str,
+        opened: &[Opened],
+        fds: Vec<OwnedFd>,
+    ) -> Result<Self> {
+        expect_count(config, fds.len(), 1 + 2 * opened.len())?;
+        expect_count(config, opened.len(), config.queues.into())?;
+        let steer = |source| Error::Steer { port: config.name.clone(), source: Box::new(source) };
+        let interface = Interface::find(&config.name, name)?;
+        let spreads = opened.first().is_some_and(|opened| opened.spreads);
+        let mut program = Attached::following(interface.index, spreads).map_err(steer)?;
+        let (mut fds, mut queues) = (fds.into_iter(), Vec::new());
+        let link = fds.next();
+        for (number, opened) in (0..).zip(opened) {
+            let (Some(socket), Some(memory)) = (fds.next(), fds.next()) else { break };
+            let queue = Heirloom::new(*opened, socket, memory)
+                .map_err(|source| failed(config, "take over a queue of", source))?;
+            program.bind(number, queue.fd()).map_err(steer)?;
+            queues.push((queue, joiner(config, &interface, opened.zero_copy)));
+        }
+        let lacks = || failed(config, "take over", io::ErrorKind::InvalidInput.into());
+        Ok(Self { program, interface, queues, link: link.ok_or_else(lacks)? })
+    }
+
+    /// The maps of the program.
+    pub fn steer(&self, config: &PortConfig) -> Result<Steer> {
+        let steer = |source| Error::Steer { port: config.name.clone(), source: Box::new(source) };
+        self.program.steer(self.interface.index).map_err(steer)
+    }
+
+    /// Goes on with the queues, of each of which the other process left these frames.
+    pub fn complete(self, config: &PortConfig, left: &[Vec<u32>]) -> Result<(Xdp, Vec<Ends>)> {
+        let Self { program, interface, queues: heirlooms, link } = self;
+        expect_count(config, left.len(), heirlooms.len())?;
+        let (mut queues, mut ends) = (Vec::new(), Vec::new());
+        for ((heirloom, joiner), left) in heirlooms.into_iter().zip(left) {
+            let (open, receiver, sender) = Queue::adopt(heirloom, left)
+                .map_err(|source| failed(config, "take over a queue of", source))?;
+            queues.push(open);
+            ends.push((receiver, sender, joiner));
+        }
+        let _joiners = sockets_of(&ends);
+        Ok((Xdp { program, interface, queues, link: Some(link), _joiners }, ends))
+    }
+}
+
+fn failed(config: &PortConfig, what: &str, source: io::Error) -> Error {
+    let context = format!("{}: {what} {}", config.name, config.device);
+    Error::System { context, source }
+}
+
+fn sockets_of(ends: &[Ends]) -> Vec<Arc<OwnedFd>> {
+    ends.iter().filter_map(|(_, _, joiner)| joiner.as_ref().map(Joiner::socket)).collect()
+}
+
+/// A queue's way out for streams, if it is to have one.
+fn joiner(config: &PortConfig, interface: &Interface, zero_copy: bool) -> Option<Joiner> {
+    let joins = config.queues == 1 && !zero_copy;
+    let joiner = joins.then(|| Joiner::open(interface.index))?;
+    joiner.inspect_err(|error| debug!(%error, "streams are not joined")).ok()
 }
 
 impl Xdp {
@@ -50,10 +131,6 @@ impl Xdp {
         name: &str,
         busy_poll: Option<u16>,
     ) -> Result<(Self, Vec<Ends>)> {
-        let failed = |what: &str, source| {
-            let context = format!("{}: {what} {}", config.name, config.device);
-            Error::System { context, source }
-        };
         let steer = |source| Error::Steer { port: config.name.clone(), source: Box::new(source) };
         let interface = Interface::find(&config.name, name)?;
         check_interface(eal, config, &interface)?;
@@ -61,7 +138,7 @@ impl Xdp {
         let _exclusive = eal.exclusive();
         sluice_steer::release_stale(interface.index).map_err(steer)?;
         if let Some(mtu) = config.mtu {
-            interface.set_mtu(mtu).map_err(|source| failed("set the MTU of", source))?;
+            interface.set_mtu(mtu).map_err(|source| failed(config, "set the MTU of", source))?;
         }
         let mac = interface.mac()?;
         if config.mac.is_some_and(|wanted| wanted != mac) {
@@ -80,12 +157,9 @@ impl Xdp {
         let (mut queues, mut ends) = (Vec::new(), Vec::new());
         for number in 0..u32::from(config.queues) {
             let (open, receiver, sender) = Queue::open(&queue(number))
-                .map_err(|source| failed(&format!("open queue {number} of"), source))?;
+                .map_err(|source| failed(config, &format!("open queue {number} of"), source))?;
             program.bind(number, open.fd()).map_err(steer)?;
-            let joins = config.queues == 1 && !open.kind().zero_copy;
-            let joiner = joins.then(|| Joiner::open(interface.index)).and_then(|joiner| {
-                joiner.inspect_err(|error| debug!(%error, "streams are not joined")).ok()
-            });
+            let joiner = joiner(config, &interface, open.kind().zero_copy);
             queues.push(open);
             ends.push((receiver, sender, joiner));
         }
@@ -94,7 +168,41 @@ impl Xdp {
             info!(port = config.name, mode = ?program.mode(), zero_copy, several_buffers = several,
                 huge_pages = kind.huge_pages, "AF_XDP sockets are bound");
         }
-        Ok((Self { program, interface, queues }, ends))
+        let _joiners = sockets_of(&ends);
+        Ok((Self { program, interface, queues, link: None, _joiners }, ends))
+    }
+
+    /// How the queues were opened; the descriptors of the program's link, and of each queue's socket
+    /// and memory. `None` where the kernel has no links.
+    pub fn offer(&self) -> Option<(Vec<Opened>, Vec<OwnedFd>)> {
+        let mut fds = match &self.link {
+            Some(link) => vec![link.try_clone().ok()?],
+            None => handover::copies(&[link_held(self.interface.index)?])?,
+        };
+        let mut all = Vec::new();
+        for queue in &self.queues {
+            let (opened, of_queue) = queue.offer();
+            all.push(opened);
+            for fd in of_queue {
+                fds.push(fd.try_clone_to_owned().ok()?);
+            }
+        }
+        Some((all, fds))
+    }
+
+    /// What each queue left. `None` while one is in use.
+    pub fn left(&self) -> Option<Vec<Vec<u32>>> {
+        self.queues.iter().map(Queue::left).collect()
+    }
+
+    /// Puts the program in the place of the one before, if it follows one.
+    pub fn settle(&self, port: &str) -> Result<()> {
+        let steer = |source| Error::Steer { port: port.to_owned(), source: Box::new(source) };
+        let Some(link) = &self.link else { return Ok(()) };
+        handover::update_link(link, self.program.fd().map_err(steer)?).map_err(|source| {
+            let context = format!("{port}: put the steering program in place of the former one");
+            Error::System { context, source }
+        })
     }
 
     /// The queues' descriptors.

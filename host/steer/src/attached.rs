@@ -1,17 +1,18 @@
 //! The steering program on an interface, loaded and attached here.
 //!
 //! Attached by a BPF link where the kernel has them (Linux 5.9): then the program leaves the
-//! interface with the process, however that ends.
+//! interface with the process, however that ends, unless another process holds the link too: that
+//! one puts its own program in the place of this one ([`Attached::following`]).
 
 use std::fmt;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use aya::Ebpf;
 use aya::maps::XskMap;
 use aya::programs::{Xdp, XdpMode};
 use tracing::warn;
 
-use crate::{Error, Mode, OBJECT, PROGRAM, Result};
+use crate::{Error, Mode, OBJECT, PROGRAM, Result, Steer, link};
 
 /// The program for packets in several buffers.
 const OBJECT_FRAGS: &[u8] =
@@ -36,16 +37,8 @@ impl Attached {
     /// It gives everything to the kernel until sockets are bound and [`crate::Steer::set`] was
     /// called.
     pub fn to(index: u32, frags: bool) -> Result<Self> {
-        let object = if frags { OBJECT_FRAGS } else { OBJECT };
-        let load = |problem: String| Error::Load { problem };
-        let mut program = Ebpf::load(object).map_err(|error| load(error.to_string()))?;
-        let found = program.program_mut(PROGRAM);
-        let xdp: &mut Xdp = found
-            .ok_or_else(|| load("it is missing".to_owned()))?
-            .try_into()
-            .map_err(|source| Error::Program { context: "load the steering program", source })?;
-        xdp.load()
-            .map_err(|source| Error::Program { context: "load the steering program", source })?;
+        let mut program = load(frags)?;
+        let xdp = xdp(&mut program)?;
         let mode = match xdp.attach_to_if_index(index, XdpMode::Driver) {
             Ok(_) => Mode::Native,
             Err(error) => {
@@ -64,6 +57,37 @@ impl Attached {
         Ok(Self { program, mode })
     }
 
+    /// A program that is to follow the one on an interface, and is loaded only: it is put in the
+    /// place of that one, in its link, by whoever has that ([`crate::link_held`]).
+    pub fn following(index: u32, frags: bool) -> Result<Self> {
+        let found = link::query(index)
+            .map_err(|source| Error::Link { context: "ask for an interface", source })?;
+        let (_, mode) = found.program.ok_or(Error::NotAttached { index })?;
+        Ok(Self { program: load(frags)?, mode })
+    }
+
+    /// The program's descriptor.
+    pub fn fd(&self) -> Result<BorrowedFd<'_>> {
+        let context = "use the steering program";
+        let wrong = |source| Error::Program { context, source };
+        Ok(self.xdp()?.fd().map_err(wrong)?.as_fd())
+    }
+
+    /// The program's maps, attached or not.
+    pub fn steer(&self, index: u32) -> Result<Steer> {
+        let context = "read about the steering program";
+        let wrong = |source| Error::Program { context, source };
+        let id = self.xdp()?.info().map_err(wrong)?.id();
+        Ok(Steer::for_program(index, id)?.attached(self.mode))
+    }
+
+    fn xdp(&self) -> Result<&Xdp> {
+        let found = self.program.program(PROGRAM);
+        let found = found.ok_or_else(|| Error::Load { problem: "it is missing".to_owned() })?;
+        let context = "use the steering program";
+        found.try_into().map_err(|source| Error::Program { context, source })
+    }
+
     /// How it is attached.
     pub fn mode(&self) -> Mode {
         self.mode
@@ -80,4 +104,20 @@ impl Attached {
         let mut sockets: XskMap<&mut aya::maps::MapData> = map.try_into().map_err(wrong)?;
         sockets.set(queue, socket.as_raw_fd(), 0).map_err(wrong)
     }
+}
+
+fn load(frags: bool) -> Result<Ebpf> {
+    let object = if frags { OBJECT_FRAGS } else { OBJECT };
+    let load = |problem: String| Error::Load { problem };
+    let mut program = Ebpf::load(object).map_err(|error| load(error.to_string()))?;
+    let context = "load the steering program";
+    xdp(&mut program)?.load().map_err(|source| Error::Program { context, source })?;
+    Ok(program)
+}
+
+fn xdp(program: &mut Ebpf) -> Result<&mut Xdp> {
+    let found = program.program_mut(PROGRAM);
+    let found = found.ok_or_else(|| Error::Load { problem: "it is missing".to_owned() })?;
+    let context = "load the steering program";
+    found.try_into().map_err(|source| Error::Program { context, source })
 }

@@ -39,6 +39,18 @@ pub fn descriptors_held(index: u32) -> Result<Vec<Held>> {
     Ok(holding("self", &wanted))
 }
 
+/// This process's descriptor of the link that keeps a program of ours on an interface. `None` when
+/// the program was attached without one, as on Linux before 5.9.
+pub fn link_held(index: u32) -> Option<RawFd> {
+    let folder = fs::read_dir("/proc/self/fdinfo").ok()?;
+    let wanted = ["link_type:\txdp".to_owned(), format!("ifindex:\t{index}")];
+    let numbers = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    numbers.into_iter().find(|number: &RawFd| {
+        let path = format!("/proc/self/fdinfo/{number}");
+        wanted.iter().all(|line| holding_line(&path, std::slice::from_ref(line)).is_some())
+    })
+}
+
 /// A process other than this one that holds a descriptor of a program.
 pub(crate) fn other_holder(id: u32) -> Option<u32> {
     let wanted = [format!("prog_id:\t{id}")];

@@ -23,7 +23,7 @@ mod steer;
 mod table;
 
 pub use attached::Attached;
-pub use descriptors::{Held, descriptors_held};
+pub use descriptors::{Held, descriptors_held, link_held};
 pub use link::Mode;
 pub use seal::Seal;
 pub use sluice_rules::{

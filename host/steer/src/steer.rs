@@ -79,7 +79,12 @@ impl Steer {
         self.mode
     }
 
-    fn for_program(index: u32, id: u32) -> Result<Self> {
+    /// The same, attached so.
+    pub(crate) fn attached(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
+    pub(crate) fn for_program(index: u32, id: u32) -> Result<Self> {
         let context = "read about the steering program";
         let program = program(id)?.ok_or(Error::NotAttached { index })?;
         if program.name_as_str() != Some(PROGRAM) {

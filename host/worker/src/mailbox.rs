@@ -179,6 +179,8 @@ pub enum Message<Q: Queue> {
     Publish(Arc<Published>),
     /// A port's queue, and that of its twin, from now on this worker's.
     Attach(PortId, Q, Option<Q>),
+    /// The same of several ports, between which packets go: all of them at once.
+    AttachAll(Vec<(PortId, Q, Option<Q>)>),
     /// Give up a port's queues and say so.
     Detach(PortId, Sender<u16>),
     /// Say how things stand.

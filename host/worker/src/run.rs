@@ -60,7 +60,9 @@ pub fn run<Q: Queue>(
         if look && !read_mail(worker, mailbox, now) {
             return;
         }
-        if came == 0 && idle == Idle::Adaptive && moment - last_work > LINGER {
+        // Without a queue there is nothing to look for, and another process may need the core.
+        let sleeps = idle == Idle::Adaptive || worker.queues().next().is_none();
+        if came == 0 && sleeps && moment - last_work > LINGER {
             sleep(worker, wake);
         }
     }

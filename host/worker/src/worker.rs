@@ -456,6 +456,9 @@ impl<Q: Queue> Worker<Q> {
         match message {
             Message::Publish(published) => self.publish(&published),
             Message::Attach(port, line, twin) => self.attach(port, line, twin),
+            Message::AttachAll(all) => {
+                all.into_iter().for_each(|(port, line, twin)| self.attach(port, line, twin));
+            }
             Message::Detach(port, done) => {
                 drop(self.detach(port));
                 // Whoever asked may have gone.

@@ -101,8 +101,13 @@ impl Queue {
         };
         let shared = Arc::new(shared);
         let frames = Frames::lent_but(&memory, 0, count, (bytes, &[]));
-        let mut receiver =
-            Receiver { shared: Arc::clone(&shared), rx: rings.rx, fill: rings.fill, frames, busy_poll };
+        let mut receiver = Receiver {
+            shared: Arc::clone(&shared),
+            rx: rings.rx,
+            fill: rings.fill,
+            frames,
+            busy_poll,
+        };
         receiver.refill();
         let frames = Frames::lent_but(&memory, count, count, (bytes, left));
         // What was put into the ring may not have been told of.

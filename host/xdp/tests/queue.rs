@@ -298,16 +298,20 @@ fn a_queue_is_taken_over_while_frames_come() {
         let (mut receiver, mut sender) = ends.take().expect("the ends");
         // Some frames are read and sent back by the one, some are left in the rings.
         let count = 1 + round * 5 % (u64::from(RING) / 2);
-        for at in number..number + count {
-            while !wire.write(&frame(at, 300)) {
-                assert!(Instant::now() < deadline, "frame {at} leaves");
+        let write = |from, to| {
+            for at in number + from..number + to {
+                while !wire.write(&frame(at, 300)) {
+                    assert!(Instant::now() < deadline, "frame {at} leaves");
+                }
             }
-        }
+        };
+        write(0, count - count / 3);
         receiver.receive((count / 2) as usize, &mut kept);
         sender.send(kept.frames.iter().map(Vec::as_slice));
         assert!(queue.left().is_none(), "it is in use");
         drop((receiver, sender));
         let left = queue.left().expect("nobody uses it");
+        write(count - count / 3, count);
         let (opened, fds) = queue.offer();
         let [socket, memory] = fds.map(|fd| fd.try_clone_to_owned().expect("a descriptor"));
         let from = Heirloom::new(opened, socket, memory).expect("its memory");

@@ -12,6 +12,7 @@ Examples:
   sluice ha
   sluice ha check
   sluice ha drain --stop
+  sluice ha upgrade
   sluice ha config keepalived --interface eth0 --role primary > /etc/keepalived/keepalived.conf";
 
 pub const CHECK_ABOUT: &str = "\
@@ -34,6 +35,24 @@ Examples:
   sluice ha drain
   sluice ha drain --deadline 600 --stop
   sluice ha drain --undo";
+
+pub const UPGRADE_ABOUT: &str = "\
+Starts the director's program again and hands over to the new process: connections go on.
+
+The program is read from its path, so that a package that was installed meanwhile takes effect; so \
+does the configuration file, as at a restart. The new process readies itself beside the running \
+one, which needs packet and session memory for both. Then the sessions and the sockets of AF_XDP \
+and AF_PACKET ports change hands within some milliseconds, in which arriving packets wait. Other \
+ports (DPDK devices, memif) are opened again, and connections by them pause as over a restart.
+
+If the new process does not come up, the running one goes on and the reason is told. Exit code 0 \
+when the new process has taken over, otherwise 1.";
+
+pub const UPGRADE_EXAMPLES: &str = "\
+Examples:
+  sluiced --check /etc/sluice/sluice.toml && sluice ha upgrade
+  sluice ha upgrade --json
+  kill -USR2 \"$(pidof sluiced)\"       # the same, without waiting for what comes of it";
 
 pub const KEEPALIVED_ABOUT: &str = "\
 Prints a complete keepalived.conf for one of two directors.
@@ -66,6 +85,9 @@ pub enum Doing {
     /// Has another director take over, and waits until it has
     #[command(long_about = DRAIN_ABOUT, after_help = DRAIN_EXAMPLES)]
     Drain(Drain),
+    /// Starts the director's program again and hands over to the new process
+    #[command(long_about = UPGRADE_ABOUT, after_help = UPGRADE_EXAMPLES)]
+    Upgrade(Upgrade),
     /// Prints the configuration of a program that moves the addresses
     #[command(subcommand)]
     Config(Config),
@@ -107,6 +129,14 @@ pub struct Drain {
     /// Take it back
     #[arg(long)]
     pub undo: bool,
+}
+
+/// `sluice ha upgrade`.
+#[derive(Debug, Args)]
+pub struct Upgrade {
+    /// How to ask.
+    #[command(flatten)]
+    pub asking: Asking,
 }
 
 /// `sluice ha config`.

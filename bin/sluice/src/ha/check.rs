@@ -63,7 +63,8 @@ fn tell(verdict: &Verdict, json: bool) -> Result<ExitCode, Box<dyn Error>> {
     super::tell((verdict.passed(), why), object, json)
 }
 
-/// Whether a director answers now, and goes on for so long: it neither ends nor freezes. Its
+/// Whether a director answers now, and goes on for so long: it neither ends nor freezes. One that
+/// hands over to a new process goes on. Its
 /// control loop is asked once, since a reload may keep that busy; then only its API, which has a
 /// thread of its own.
 fn held(client: &Client, hold: Duration, patience: Duration) -> Verdict {
@@ -79,7 +80,11 @@ fn held(client: &Client, hold: Duration, patience: Duration) -> Verdict {
     let end = begun + hold;
     while Instant::now() < end {
         if !stays(&mut stream, end.min(Instant::now() + PULSE)) {
-            return Verdict::dead("the director has ended");
+            // Another process of it may have taken over, and listens already.
+            match UnixStream::connect(client.path()) {
+                Ok(another) => stream = another,
+                Err(_) => return Verdict::dead("the director has ended"),
+            }
         }
         if let Err(error) = answers() {
             return Verdict::dead(format!("the director does not answer: {error}"));

@@ -1,7 +1,8 @@
 //! `sluice ha`.
 
 use sluice_api::model::{
-    Ha, HaAnnounce, HaDatagrams, HaPeer, HaReports, HaRole, HaStanding, HaSync,
+    Ha, HaAnnounce, HaDatagrams, HaPeer, HaReports, HaRole, HaStanding, HaSync, HaUpgrade,
+    HaUpgradeState,
 };
 
 use super::figures::{count, span};
@@ -54,7 +55,31 @@ pub fn ha(ha: &Ha) -> Shown {
         text += &peers(sync);
         remark += &format!("\n{}", synchronisation(sync));
     }
+    if let Some(upgrade) = &ha.upgrade {
+        remark += &format!("\n{}", upgraded(upgrade));
+    }
     Shown { text, remark: Some(remark) }
+}
+
+/// What came of the last handover to a new process.
+fn upgraded(upgrade: &HaUpgrade) -> String {
+    let HaUpgrade { state, pid, from_pid, from_version, gap_ms, reopened, why, .. } = upgrade;
+    match state {
+        HaUpgradeState::Running => format!("process {pid} is being started, to take over"),
+        HaUpgradeState::Failed => {
+            let why = why.as_deref().unwrap_or("the new one did not come up");
+            format!("the last upgrade failed, process {from_pid} goes on: {why}")
+        }
+        HaUpgradeState::Done => {
+            let gap = gap_ms.map(|gap_ms| format!(": {gap_ms:.1} ms without forwarding"));
+            let again = match reopened.is_empty() {
+                true => String::new(),
+                false => format!("; opened again: {}", reopened.join(", ")),
+            };
+            let gap = gap.unwrap_or_default();
+            format!("process {pid} took over from {from_pid} (version {from_version}){gap}{again}")
+        }
+    }
 }
 
 /// What routing daemons find on the interfaces that are theirs to announce.

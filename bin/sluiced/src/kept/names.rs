@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The head of a directory of kept sessions.
@@ -25,6 +26,10 @@ pub struct Head {
     pub seed: u64,
     /// When the workers' clock began: milliseconds after the machine.
     pub zero_boot_ms: u64,
+    /// How many directors have handed over to each other before this one: of two heads that one
+    /// with more is the later one's.
+    #[serde(default)]
+    pub generation: u64,
     /// The plan that the names are of.
     epoch: u64,
     services: Vec<Service>,
@@ -74,6 +79,7 @@ impl Head {
             workers: 0,
             seed: 0,
             zero_boot_ms: 0,
+            generation: 0,
             epoch: 0,
             services: Vec::new(),
             reals: Vec::new(),
@@ -167,9 +173,33 @@ impl Head {
     }
 }
 
+/// Bytes of slots that are read at once.
+const PART: usize = 1 << 20;
+
+/// Reads the slots of a file up to the last one that was ever used, as they are now, in place of
+/// what is in `slots`. Slots are used in their order, and of those that were used one at most is
+/// all zero; so a part that is all zero is behind them all.
+pub fn read_touched(file: &fs::File, slots: &mut Vec<u8>) -> io::Result<()> {
+    let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    let mut filled = 0;
+    while filled < length {
+        let end = (filled + PART).min(length);
+        if slots.len() < end {
+            slots.resize(end, 0);
+        }
+        let part = &mut slots[filled..end];
+        file.read_exact_at(part, filled as u64)?;
+        if part.chunks(64).all(|chunk| chunk == &[0; 64][..chunk.len()]) {
+            break;
+        }
+        filled = end;
+    }
+    slots.truncate(filled);
+    Ok(())
+}
+
 /// Reads the slots of a file that are not all zero.
 fn read_used(path: &Path, slot: usize) -> io::Result<Vec<u8>> {
-    const PART: usize = 1 << 20;
     let mut file = fs::File::open(path)?;
     let (mut used, mut part) = (Vec::new(), vec![0; PART]);
     loop {
@@ -280,6 +310,25 @@ mod tests {
         let mut unknown = head();
         unknown.reals[0].3 = "teleport".to_owned();
         assert!(unknown.names().reals[0].is_probe, "of a mode from a later version: none");
+    }
+
+    #[test]
+    fn slots_are_read_up_to_the_last_one_in_use() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("slots");
+        let mut slots = vec![0; 5 << 20];
+        (slots[7], slots[(1 << 20) + 9]) = (1, 2);
+        fs::write(&path, &slots).unwrap();
+        let file = fs::File::open(&path).unwrap();
+        let mut read = vec![9; 4 << 20];
+        read_touched(&file, &mut read).unwrap();
+        assert_eq!(read, slots[..2 << 20]);
+        fs::write(&path, &slots[..100]).unwrap();
+        read_touched(&file, &mut read).unwrap();
+        assert_eq!(read, slots[..100]);
+        fs::write(&path, "").unwrap();
+        read_touched(&file, &mut read).unwrap();
+        assert!(read.is_empty());
     }
 
     #[test]

@@ -14,6 +14,28 @@ const SHARED_MEMORY: &str = "/dev/shm";
 const ALL: &str = "sluice";
 const NAMES: &str = "names.json";
 
+const PENDING: &str = "names.pending";
+
+/// Which of the two places of a director: one that hands over and its successor have one each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    First,
+    Second,
+}
+
+impl Which {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::First, Self::Second];
+
+    /// The name of its directories, for a director with this `state_dir`.
+    fn name(self, state_dir: &Path) -> String {
+        match self {
+            Self::First => flat(state_dir),
+            Self::Second => flat(state_dir) + "+",
+        }
+    }
+}
+
 /// The directory of one director, and that of its slots: the same, unless these have huge pages.
 #[derive(Debug)]
 pub struct Place {
@@ -23,20 +45,20 @@ pub struct Place {
 
 impl Place {
     /// Where a director with this `state_dir` keeps its names.
-    pub fn of(state_dir: &Path) -> Self {
-        let dir = Path::new(SHARED_MEMORY).join(ALL).join(flat(state_dir));
+    pub fn of(state_dir: &Path, which: Which) -> Self {
+        let dir = Path::new(SHARED_MEMORY).join(ALL).join(which.name(state_dir));
         Self { slots: dir.clone(), dir }
     }
 
     /// Makes the directories. With `huge`, so many bytes of huge pages are to hold the slots, if
     /// they are free.
-    pub fn make(state_dir: &Path, huge: Option<u64>) -> io::Result<Self> {
-        let mut place = Self::of(state_dir);
+    pub fn make(state_dir: &Path, which: Which, huge: Option<u64>) -> io::Result<Self> {
+        let mut place = Self::of(state_dir, which);
         make_dir(&Path::new(SHARED_MEMORY).join(ALL))?;
         make_dir(&place.dir)?;
         if let Some(mount) = huge.and_then(hugetlbfs_with) {
             let all = mount.join(ALL);
-            let slots = all.join(flat(state_dir));
+            let slots = all.join(which.name(state_dir));
             // Of a director whose names are lost.
             remove(&slots);
             if make_dir(&all).and_then(|()| make_dir(&slots)).is_ok() {
@@ -44,6 +66,14 @@ impl Place {
             }
         }
         Ok(place)
+    }
+
+    /// Removes all that there is of it, wherever its slots lie.
+    pub fn clear(state_dir: &Path, which: Which) {
+        for mount in mounts() {
+            remove(&mount.join(ALL).join(which.name(state_dir)));
+        }
+        remove(Self::of(state_dir, which).dir());
     }
 
     /// The director's directory.
@@ -54,6 +84,11 @@ impl Place {
     /// The directory of its slots.
     pub fn slots(&self) -> &Path {
         &self.slots
+    }
+
+    /// The file of names that do not count yet.
+    pub fn pending_file(&self) -> PathBuf {
+        self.dir.join(PENDING)
     }
 
     /// The file of its names.
@@ -92,7 +127,10 @@ pub fn create(path: &Path) -> io::Result<OwnedFd> {
 /// Removes a directory of a director. What it cannot remove it leaves.
 pub fn remove(dir: &Path) {
     let of_a_director = dir.parent().is_some_and(|all| all.ends_with(ALL));
-    if of_a_director && let Err(error) = fs::remove_dir_all(dir) {
+    if of_a_director
+        && dir.exists()
+        && let Err(error) = fs::remove_dir_all(dir)
+    {
         tracing::debug!(dir = %dir.display(), %error, "not removed");
     }
 }
@@ -117,14 +155,19 @@ fn hugetlbfs_with(bytes: u64) -> Option<PathBuf> {
     if free * PAGE < bytes {
         return None;
     }
-    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
-    let mut mounts = mounts.lines().filter_map(|line| {
+    mounts().into_iter().next()
+}
+
+/// Where hugetlbfs of 2 MiB pages are mounted.
+fn mounts() -> Vec<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mounts = mounts.lines().filter_map(|line| {
         let mut words = line.split(' ').skip(1);
         let (at, kind, options) = (words.next()?, words.next()?, words.next()?);
         let two_megabytes = !options.contains("pagesize=1024M") && !options.contains("pagesize=1G");
         (kind == "hugetlbfs" && two_megabytes).then(|| PathBuf::from(at))
     });
-    mounts.next()
+    mounts.collect()
 }
 
 #[cfg(test)]

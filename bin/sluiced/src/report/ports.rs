@@ -170,7 +170,7 @@ mod tests {
                     [[port]]\nname = \"inside\"\ndevice = \"vxlan:vx42\"\nnetwork = \"blue\"\n";
         let config = Config::parse("file", text).expect("a configuration").config;
         let network = config.network_id("blue").expect("a network");
-        PortSlot { config: config.ports[1].clone(), network, open: None }
+        PortSlot::new(config.ports[1].clone(), network)
     }
 
     #[test]

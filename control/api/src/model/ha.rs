@@ -24,6 +24,46 @@ pub struct Ha {
     /// Session synchronisation; absent when `[sync]` is not configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<HaSync>,
+    /// The last handover to a new process of this director, or the one that is under way; absent
+    /// when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<HaUpgrade>,
+}
+
+/// A handover from one process of a director to the next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HaUpgrade {
+    /// How it stands.
+    pub state: HaUpgradeState,
+    /// When it began, or the new process took over: seconds since 1970.
+    pub at_unix_s: u64,
+    /// The new process; 0 when none could be started.
+    pub pid: u32,
+    /// The process before.
+    pub from_pid: u32,
+    /// The version of that.
+    pub from_version: String,
+    /// Milliseconds for which no packet was forwarded: what arrived meanwhile waited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap_ms: Option<f64>,
+    /// Ports that could not be handed over and were opened again, which takes longer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reopened: Vec<String>,
+    /// Why it failed; the process before goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// How a handover stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HaUpgradeState {
+    /// The new process is being started.
+    Running,
+    /// The new process forwards.
+    Done,
+    /// The process before goes on.
+    Failed,
 }
 
 /// The interfaces that hold what a routing daemon is to announce as connected routes.

@@ -224,6 +224,12 @@ fn shown() -> Vec<Operation> {
             ..read("/v1/ha/drain", "drain", "Has another director take over", of::<Ha>)
         },
         Operation {
+            method: "post",
+            role: "operate",
+            parameters: &[KEY],
+            ..read("/v1/ha/upgrade", "upgrade", "Has a new process take over", of::<Ha>)
+        },
+        Operation {
             parameters: &[KIND, SERVICE, AFTER],
             streams: true,
             ..read("/v1/events", "events", "Events, as a list or a stream", of::<Events>)

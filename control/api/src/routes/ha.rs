@@ -1,5 +1,5 @@
-//! High availability: `GET /v1/ha`, and `POST /v1/ha/drain`, by which a director says that another
-//! is to take over.
+//! High availability: `GET /v1/ha`, `POST /v1/ha/drain`, by which a director says that another is to
+//! take over, and `POST /v1/ha/upgrade`, by which a new process of it is to.
 
 use std::sync::Arc;
 
@@ -23,13 +23,23 @@ pub(super) fn router(desk: &Arc<Desk>) -> Router<Arc<Desk>> {
     let once = middleware::from_fn_with_state(Arc::clone(desk), repeat::once);
     Router::new()
         .route("/v1/ha", get(show))
-        .route("/v1/ha/drain", post(drain).route_layer(once))
+        .route("/v1/ha/drain", post(drain).route_layer(once.clone()))
+        .route("/v1/ha/upgrade", post(upgrade).route_layer(once))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
 }
 
 async fn show(State(desk): Asked, RawQuery(query): RawQuery) -> Answer<Ha> {
     no_parameters(query.as_deref())?;
     desk.ask(Call::Ha).await.map(Json)
+}
+
+async fn upgrade(
+    State(desk): Asked,
+    Extension(caller): Extension<Caller>,
+    RawQuery(query): RawQuery,
+) -> Answer<Ha> {
+    no_parameters(query.as_deref())?;
+    desk.ask(|reply| Call::Upgrade { by: caller.author, reply }).await.map(Json)
 }
 
 async fn drain(

@@ -14,6 +14,7 @@
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use sluice_director::frame::Frame;
@@ -32,7 +33,7 @@ const SOCKET_ROOM: libc::c_int = 32 << 20;
 /// A way out for streams.
 #[derive(Debug)]
 pub(crate) struct Joiner {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     /// Whether the kernel has refused a super-packet: then none is made any more.
     refused: bool,
 }
@@ -79,7 +80,13 @@ impl Joiner {
         if status < 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Self { socket, refused: false })
+        Ok(Self { socket: Arc::new(socket), refused: false })
+    }
+
+    /// The socket, for whoever is to close it: that takes the kernel ten milliseconds and more, in
+    /// which a worker has better things to do.
+    pub fn socket(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.socket)
     }
 
     /// Sends frames from the front: runs as super-packets, others by `sender`. Returns how many.

@@ -5,7 +5,8 @@ use super::modes::{Field, datagram, ends, ip, spec};
 use super::owners::settle;
 use crate::frame::Frame;
 use crate::path::{
-    Batch, Former, MemoryFile, Owners, PagePolicy, Path, PathConfig, Restored, TableFiles, Verdict,
+    Batch, Former, MemoryFile, Owners, PagePolicy, Path, PathConfig, Restored, SessionFilter,
+    TableFiles, Verdict,
 };
 use crate::spec::{
     LocalPool, Mapping, Mode, Network, Persistence, Ports, SnatRule, Spec, VirtualService,
@@ -170,6 +171,85 @@ fn sessions_go_on_under_other_ids_and_numbers_of_workers() {
                         };
                         assert_eq!(gauges(&path.counters().reals), gauges(&path.recount()));
                     }
+                }
+            }
+        }
+    }
+}
+
+/// Takes up what has become of sessions since they were copied, as they lay in memory then.
+fn catch_up(
+    (before, kept): (&Field, &Kept),
+    (after, to): (&Field, &mut Kept),
+    copy: &[[Vec<u8>; 2]],
+    later_ms: u32,
+) -> (Vec<[Vec<u8>; 2]>, Restored) {
+    let (was, now) = (kept.paths.len() as u16, to.paths.len() as u16);
+    let (names, shift) = (before.plan.names(), 0_u32.wrapping_sub(later_ms));
+    let former = Former::new(&after.plan, &names, Owners::new(SEED, now), (was, shift));
+    let mut batches = vec![Batch::default(); usize::from(now)];
+    let (slots, mut all, none) = (kept.slots(), Restored::default(), [Vec::new(), Vec::new()]);
+    for (worker, [narrow, extended]) in slots.iter().enumerate() {
+        let [old, old_extended] = copy.get(worker).unwrap_or(&none);
+        let tables: [(&[u8], &[u8]); 2] = [(old, narrow), (old_extended, extended)];
+        all += former.sort_changes(worker as u16, tables, 1000, &mut batches);
+    }
+    for (path, batch) in to.paths.iter_mut().zip(&batches) {
+        all += path.restore(&after.plan, after.now, batch, former.scatters());
+    }
+    (slots, all)
+}
+
+/// A director goes on while its sessions are copied: those that end, those that are new, and those
+/// that have the slot of another.
+#[test]
+fn what_changes_while_sessions_are_copied_is_taken_up() {
+    for mode in [Mode::Fnat, Mode::Nat, Mode::Dr] {
+        for (vip, real) in [("198.51.100.200", "192.0.2.11"), ("2001:db8:1::200", "2001:db8:2::11")]
+        {
+            for (was, now) in [(1, 1), (2, 2), (2, 3)] {
+                let name = format!("changes-{mode:?}-{was}-{now}");
+                let one = spec(mode, vip, real, 0);
+                let before = Field::new(&one);
+                let mut kept = start(&before, was, &name);
+                let mut after = Field::new(&with_another_first(&one));
+                after.now = Time(1000);
+                let mut to = start(&after, now, "changes-after");
+                let later = before.now.0 as u32 - 500;
+                let some = |field: &Field, paths: &mut [Path], clients: std::ops::Range<u16>| {
+                    let ask = |client: u16| {
+                        let mut frame = request(vip, client);
+                        let first = client % paths.len() as u16;
+                        let (_, verdict) = settle(field, paths, first, &mut frame);
+                        assert_eq!(verdict, Verdict::Tx(BACK), "{name}: client {client}");
+                        frame.bytes().to_vec()
+                    };
+                    clients.map(ask).collect::<Vec<_>>()
+                };
+                some(&before, &mut kept.paths, 0..20);
+                let (copy, got) = catch_up((&before, &kept), (&after, &mut to), &[], later);
+                assert_eq!(got, Restored { sessions: 20, ..Restored::default() }, "{name}");
+                let (same, got) = catch_up((&before, &kept), (&after, &mut to), &copy, later);
+                assert!(same == copy && got == Restored::default(), "{name}: {got:?}");
+                for path in &mut kept.paths {
+                    let (all, mut next) = (SessionFilter::default(), Some(0));
+                    while let Some(from) = next {
+                        next = path.kill(&before.plan, before.now, &all, (from, 1000)).1;
+                    }
+                }
+                let arrived = some(&before, &mut kept.paths, 10..40);
+                let (_, got) = catch_up((&before, &kept), (&after, &mut to), &copy, later);
+                assert_eq!(got.refused + got.unknown + got.damaged, 0, "{name}: {got:?}");
+                let live = |paths: &[Path]| paths.iter().map(Path::live_sessions).sum::<u32>();
+                assert_eq!((live(&kept.paths), live(&to.paths)), (30, 30), "{name}");
+                let again = some(&after, &mut to.paths, 10..40);
+                assert!(again == arrived, "{name}: to the same, from the same");
+                for path in &to.paths {
+                    assert_eq!(path.counters().created, 0, "{name}: none is opened anew");
+                    let gauges = |reals: &[crate::counters::RealCounters]| {
+                        reals.iter().map(|r| (r.active, r.bound)).collect::<Vec<_>>()
+                    };
+                    assert_eq!(gauges(&path.counters().reals), gauges(&path.recount()));
                 }
             }
         }
