@@ -264,3 +264,32 @@ fn a_start_may_learn_from_the_file() {
     assert_eq!(present(Some(&FILE.replace("port = 80", "port = 81"))), plain);
     assert_eq!((plain.services.len(), plain.services[0].reals[0].weight), (2, 7));
 }
+
+/// A director that is to take over reads the journal of the one that goes on: what is there, and
+/// nothing of it changes, whatever is tried.
+#[test]
+fn a_journal_in_use_is_read_beside_its_owner() {
+    let folder = new_folder();
+    assert_eq!(Desired::peek(&folder.path().join("absent")).expect("none yet").epoch(), 0);
+    let mut owner = open(folder.path());
+    file(&mut owner);
+    weigh(&mut owner, 7);
+    assert!(Desired::open(folder.path()).is_err(), "it is the owner's");
+    let mut beside = Desired::peek(folder.path()).expect("it can be read");
+    assert_eq!((beside.epoch(), beside.is_durable()), (owner.epoch(), false));
+    assert_eq!(beside.state(), owner.state());
+    let journal = fs::read(folder.path().join("journal")).expect("a journal");
+    weigh(&mut beside, 9);
+    assert_eq!(fs::read(folder.path().join("journal")).expect("a journal"), journal);
+    weigh(&mut owner, 8);
+    // In the middle of a record of the owner's.
+    let longer = fs::read(folder.path().join("journal")).expect("a journal");
+    drop(owner);
+    fs::write(folder.path().join("journal"), &longer[..longer.len() - 3]).expect("written");
+    let torn = Desired::peek(folder.path()).expect("what is whole");
+    assert_eq!(torn.epoch(), beside.epoch() - 1);
+    let left = fs::read(folder.path().join("journal")).expect("a journal");
+    assert_eq!(left.len(), longer.len() - 3, "and it is left as it is");
+    fs::write(folder.path().join("journal"), newer()).expect("written");
+    assert!(Desired::peek(folder.path()).is_err(), "of a later version");
+}
