@@ -1,5 +1,6 @@
 //! `sluice ha check`, `sluice ha drain` and `sluice ha config`: what moves the addresses of two
-//! directors, by keepalived; and `sluice ha upgrade`, which replaces the process of one. Showing them is done where everything is shown.
+//! directors, by keepalived; and `sluice ha upgrade`, which replaces the process of one. Showing
+//! them is done where everything is shown.
 
 mod check;
 mod drain;

@@ -16,11 +16,11 @@ use crate::meter::Samples;
 use crate::networks::Networks;
 use crate::ports::{self, Ports};
 use crate::prober::Prober;
+use crate::signals::Signals;
 use crate::sync::{Plans, Synchroniser};
 use crate::{change, counter_log, ipvs, news, report, wiring};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use sluice_api::{Call, Network, Options, Prepared, Server, group_id, model};
 use sluice_config::{Config, Loaded, LogFormat};
 use sluice_director::plan::Plan;
@@ -29,9 +29,7 @@ use sluice_linux::Mirror;
 use sluice_meter::RecentWork;
 use sluice_state::Desired;
 use sluice_worker::{Event, Published, Wake};
-use std::io::Read;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -112,9 +110,7 @@ pub fn run(
     (log, log_format): (Log, Option<LogFormat>),
     channel: Option<&Channel>,
 ) -> Result<(), Error> {
-    for warning in loaded.warnings.iter().cloned().chain(loaded.check_live()) {
-        warn!("{warning}");
-    }
+    warn_of(&loaded);
     let mut signals = Signals::catch()?;
     let mut from = channel.map(Successor::meet).transpose()?;
     let mut health = Health::start()?;
@@ -122,44 +118,40 @@ pub fn run(
     // Before any device is touched: another director on this socket is not to be disturbed.
     // Calls that come early are answered once everything is open.
     let (calls, calls_wake, server) = serve(&loaded.config, samples.clone(), from.is_some())?;
-    let (mut desired, mut config, plan) = match &from {
-        None => change::begin(&loaded)?,
-        Some(_) => change::begin_beside(&loaded)?,
-    };
+    let begin = if from.is_none() { change::begin } else { change::begin_beside };
+    let (mut desired, mut config, plan) = begin(&loaded)?;
     let assumed = config.clone();
     if let Some(from) = &from {
         from.demand(&mut config);
     }
     // Before the kernel's links are looked at: one of them is its.
     let prober = Prober::join(&mut config, &mut health)?;
-    let network = Network::from(&config.api);
-    // Its addresses are another process's still where there is one.
-    let prepared = from.is_none().then(|| server.prepare(&network)).transpose()?;
+    // The API's addresses are another process's still where there is one.
+    let prepare = || server.prepare(&Network::from(&config.api));
+    let prepared = from.is_none().then(prepare).transpose()?;
     let plan = Arc::new(plan);
     change::tell_notes(&mut desired, &server);
     let mirror = Mirror::open()?;
-    let workers = config.workers() as u16;
-    let queues = |port: &_| ports::queues(port, mirror.state(), workers);
+    let queues = |port: &_| ports::queues(port, mirror.state(), config.workers() as u16);
     let eal = Eal::init(&wiring::eal(&config, queues))?;
-    let mut plan = health.follow(&config, plan);
-    if let Some(from) = &from {
-        plan = from.with_health(&health, plan);
-    }
+    let plan = health.follow(&config, plan);
+    let plan = from.iter().fold(plan, |plan, from| from.with_health(&health, plan));
     let networks = Networks::new(&config);
     let published = Arc::new(networks.revised(&plan));
     let (crew, kept, seed) = start_crew(&config, &eal, (&plan, &published), from.as_mut())?;
-    let (ports, sync, announcer, handed) = match &mut from {
+    let mut ports = Ports::new(&config, &eal, &crew);
+    let (sync, announcer, handed) = match &mut from {
         None => {
             let announcer = Announcer::open(&config.announce, &plan)?;
             let plans = (Plans::new(&plan, &published), seed, false);
             let around = (&crew, &mirror);
             let sync = Synchroniser::start(&config.sync, plans, around, server.events())?;
-            (Ports::open(&config, &eal, mirror.state(), &crew)?, sync, announcer, Vec::new())
+            ports.open_all(mirror.state(), &crew)?;
+            (sync, announcer, Vec::new())
         }
         Some(from) => {
             let ((handed, holders), kernel) = (from.split(), mirror.state());
-            let announcer = Announcer::adopt(&config.announce, &plan, kernel, holders)?;
-            (Ports::closed(&config, &eal, &crew), None, announcer, handed)
+            (None, Announcer::adopt(&config.announce, &plan, kernel, holders)?, handed)
         }
     };
     let mut daemon = Daemon {
@@ -180,6 +172,12 @@ pub fn run(
     let outcome = daemon.serve(&mut signals, &calls, &calls_wake);
     daemon.end();
     outcome
+}
+
+fn warn_of(loaded: &Loaded) {
+    for warning in loaded.warnings.iter().cloned().chain(loaded.check_live()) {
+        warn!("{warning}");
+    }
 }
 
 /// Starts the workers, with the sessions of a director that ran before or runs still, and gives the
@@ -258,42 +256,6 @@ fn serve(
         options,
     )?;
     Ok((calls, wake, server))
-}
-
-/// What the process was told by signals.
-struct Signals {
-    reload: UnixStream,
-    upgrade: UnixStream,
-    stop: UnixStream,
-}
-
-impl Signals {
-    fn catch() -> Result<Self, Error> {
-        let what = "catch signals";
-        let pipe = |signals: &[i32]| -> std::io::Result<UnixStream> {
-            let (read, write) = UnixStream::pair()?;
-            read.set_nonblocking(true)?;
-            for signal in signals {
-                signal_hook::low_level::pipe::register(*signal, write.try_clone()?)?;
-            }
-            Ok(read)
-        };
-        Ok(Self {
-            reload: pipe(&[SIGHUP]).map_err(system(what))?,
-            upgrade: pipe(&[SIGUSR2]).map_err(system(what))?,
-            stop: pipe(&[SIGTERM, SIGINT]).map_err(system(what))?,
-        })
-    }
-
-    /// Whether a signal of this kind has come since the last look.
-    fn came(stream: &mut UnixStream) -> bool {
-        let mut bytes = [0; 64];
-        let mut any = false;
-        while matches!(stream.read(&mut bytes), Ok(count) if count > 0) {
-            any = true;
-        }
-        any
-    }
 }
 
 impl Daemon {

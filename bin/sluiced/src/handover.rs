@@ -10,7 +10,7 @@
 //! | old | offers its sockets and interfaces, by their descriptors | [`ToSuccessor::Offer`] |
 //! | new | is ready but for these | [`ToPredecessor::Ready`] |
 //! | old | takes the queues from its workers | [`ToSuccessor::Released`] |
-//! | new | takes up what sessions have become, gives the queues to its workers | [`ToPredecessor::Up`] |
+//! | new | takes up what sessions have become, and the queues | [`ToPredecessor::Up`] |
 //! | old | ends, and leaves everything as it is | closes the channel |
 //! | new | takes the journal, the API's addresses, session synchronisation | |
 //!

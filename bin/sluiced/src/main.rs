@@ -31,6 +31,7 @@ mod prober;
 mod queues;
 mod report;
 mod rules;
+mod signals;
 mod spreading;
 mod steering;
 mod sync;

@@ -77,16 +77,15 @@ pub struct Ports {
 
 impl Ports {
     /// Opens every configured port and hands its queues to the workers; any failure is final.
-    pub fn open(config: &Config, eal: &Eal, kernel: &Kernel, crew: &Crew) -> Result<Self, Error> {
-        let mut ports = Self::closed(config, eal, crew);
-        for at in 0..ports.slots.len() {
-            ports.open_one(at, kernel, crew)?;
+    pub fn open_all(&mut self, kernel: &Kernel, crew: &Crew) -> Result<(), Error> {
+        for at in 0..self.slots.len() {
+            self.open_one(at, kernel, crew)?;
         }
-        Ok(ports)
+        Ok(())
     }
 
     /// Every configured port, none of them open.
-    pub fn closed(config: &Config, eal: &Eal, crew: &Crew) -> Self {
+    pub fn new(config: &Config, eal: &Eal, crew: &Crew) -> Self {
         let slot = |(port, network): (&sluice_config::Port, NetworkId)| {
             PortSlot::new(port.clone(), network)
         };

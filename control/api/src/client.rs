@@ -1,6 +1,7 @@
 //! The client: asks one thing and waits for the answer.
 
 mod change;
+mod ha;
 mod look;
 mod network;
 
@@ -25,8 +26,8 @@ use crate::events::EventQuery;
 use sluice_state::{Epoch, View};
 
 use crate::model::{
-    Drops, Elephants, Events, FlowPin, Ha, HaDrain, Health, HistoryPage, Killed, Ports, PortsRules,
-    Rates, RatesQuery, Services, Sessions, SpreadFlows, Stages, Status,
+    Drops, Elephants, Events, FlowPin, Health, HistoryPage, Killed, Ports, PortsRules, Rates,
+    RatesQuery, Services, Sessions, SpreadFlows, Stages, Status,
 };
 use crate::problem::{MEDIA_TYPE, Problem};
 use crate::query::SessionQuery;
@@ -270,33 +271,6 @@ impl Client {
     /// See [`Self::text`].
     pub fn events(&self, query: &EventQuery) -> Result<Events, ApiError> {
         self.get(&Resource::Events(query.clone()))
-    }
-
-    /// Which virtual addresses the machine has.
-    ///
-    /// # Errors
-    /// See [`Self::text`].
-    pub fn ha(&self) -> Result<Ha, ApiError> {
-        self.get(&Resource::Ha)
-    }
-
-    /// Has another director take over, or takes that back.
-    ///
-    /// # Errors
-    /// See [`Self::text`].
-    pub fn drain(&self, draining: bool) -> Result<Ha, ApiError> {
-        let body = serde_json::to_string(&HaDrain { draining }).unwrap_or_default();
-        let text = self.make(Request::post("/v1/ha/drain"), body)?;
-        serde_json::from_str(&text).map_err(|error| self.strange(error))
-    }
-
-    /// Has a new process of the director take over. Answered when it is being started.
-    ///
-    /// # Errors
-    /// See [`Self::text`].
-    pub fn upgrade(&self) -> Result<Ha, ApiError> {
-        let text = self.make(Request::post("/v1/ha/upgrade"), String::new())?;
-        serde_json::from_str(&text).map_err(|error| self.strange(error))
     }
 
     /// Where the workers' time goes.

@@ -109,8 +109,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Goes on listening by another path, in place of the director that listens there, whose clients
-    /// it leaves to it. Both have to be in one folder.
+    /// Goes on listening by another path, in place of the director that listens there, whose
+    /// clients it leaves to it. Both have to be in one folder.
     ///
     /// # Errors
     /// [`ApiError::Listen`].

@@ -172,8 +172,8 @@ impl Xdp {
         Ok((Self { program, interface, queues, link: None, _joiners }, ends))
     }
 
-    /// How the queues were opened; the descriptors of the program's link, and of each queue's socket
-    /// and memory. `None` where the kernel has no links.
+    /// How the queues were opened; the descriptors of the program's link, and of each queue's
+    /// socket and memory. `None` where the kernel has no links.
     pub fn offer(&self) -> Option<(Vec<Opened>, Vec<OwnedFd>)> {
         let mut fds = match &self.link {
             Some(link) => vec![link.try_clone().ok()?],

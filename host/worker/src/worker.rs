@@ -1,5 +1,6 @@
 //! One worker's turn: receive, run through the path, send.
 
+mod attach;
 mod handoff;
 mod hold;
 mod networks;
@@ -183,27 +184,6 @@ impl<Q: Queue> Worker<Q> {
     /// Where its cycles went.
     pub const fn stages(&self) -> &StageCounts {
         &self.stages.counts
-    }
-
-    /// Gives the worker a queue of a port, and one of its twin.
-    pub fn attach(&mut self, port: PortId, line: Q, twin: Option<Q>) {
-        let at = usize::from(port.0);
-        if self.ports.len() <= at {
-            self.ports.resize_with(at + 1, Attached::default);
-        }
-        self.ports[at].lines.push(Outlet::new(line));
-        self.ports[at].twins.extend(twin.map(Outlet::new));
-    }
-
-    /// Takes a port's queues back; its twin's are dropped, and so is what it received and waits
-    /// for other fragments, which would not come any more.
-    pub fn detach(&mut self, port: PortId) -> Vec<Q> {
-        self.enter(port);
-        let parked = self.net.parking.clear(Some(port));
-        self.count(parked, Reason::PortGone);
-        self.leave();
-        let attached = self.ports.get_mut(usize::from(port.0)).map(std::mem::take);
-        attached.into_iter().flat_map(|a| a.lines).map(|outlet| outlet.queue).collect()
     }
 
     /// A port's first queue, if this worker has one.
@@ -456,9 +436,7 @@ impl<Q: Queue> Worker<Q> {
         match message {
             Message::Publish(published) => self.publish(&published),
             Message::Attach(port, line, twin) => self.attach(port, line, twin),
-            Message::AttachAll(all) => {
-                all.into_iter().for_each(|(port, line, twin)| self.attach(port, line, twin));
-            }
+            Message::AttachAll(all) => self.attach_all(all),
             Message::Detach(port, done) => {
                 drop(self.detach(port));
                 // Whoever asked may have gone.

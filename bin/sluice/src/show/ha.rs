@@ -189,3 +189,34 @@ fn synchronisation(sync: &HaSync) -> String {
         (false, None) => "not synchronised yet: no peer has been heard".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sluice_api::model::{Ha, HaUpgrade, HaUpgradeState};
+
+    #[test]
+    fn upgrades() {
+        let mut upgrade = HaUpgrade {
+            state: HaUpgradeState::Done,
+            at_unix_s: 0,
+            pid: 12,
+            from_pid: 11,
+            from_version: "0.1.0".to_owned(),
+            gap_ms: Some(3.21),
+            reopened: vec!["wan".to_owned()],
+            why: None,
+        };
+        let mut remark = |state, why: Option<&str>| {
+            (upgrade.state, upgrade.why) = (state, why.map(str::to_owned));
+            let ha = Ha { upgrade: Some(upgrade.clone()), ..Ha::default() };
+            let remark = crate::show::ha(&ha).remark.unwrap_or_default();
+            remark.lines().last().unwrap_or_default().to_owned()
+        };
+        let done = "process 12 took over from 11 (version 0.1.0): 3.2 ms without forwarding; \
+                    opened again: wan";
+        assert_eq!(remark(HaUpgradeState::Done, None), done);
+        assert!(remark(HaUpgradeState::Running, None).contains("is being started"));
+        let failed = remark(HaUpgradeState::Failed, Some("no room"));
+        assert_eq!(failed, "the last upgrade failed, process 11 goes on: no room");
+    }
+}

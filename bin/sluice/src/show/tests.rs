@@ -4,10 +4,9 @@ use sluice::replay;
 use sluice_api::SessionQuery;
 use sluice_api::model::{
     Balanced, Copies, Drop, Drops, Fate, Ha, HaAddress, HaAnnounce, HaDatagrams, HaPeer, HaReports,
-    HaRole, HaStanding, HaSync, HaUpgrade, HaUpgradeState, IdleMode, Memory, Persistence, Port,
-    PortState, Ports, Protocol, Real, RealState, Received, Reload, Sent, Service, Services,
-    Session, SessionCounts, SessionState, Sessions, SnatRule, Status, Steering, SteeringMode, Ways,
-    Worker,
+    HaRole, HaStanding, HaSync, IdleMode, Memory, Persistence, Port, PortState, Ports, Protocol,
+    Real, RealState, Received, Reload, Sent, Service, Services, Session, SessionCounts,
+    SessionState, Sessions, SnatRule, Status, Steering, SteeringMode, Ways, Worker,
 };
 use sluice_director::Reason;
 
@@ -358,32 +357,6 @@ fn ha() {
     let shown = super::ha(&ha);
     insta::assert_snapshot!(plain(&shown));
     assert_eq!(super::ha(&Ha::default()).text, "");
-}
-
-#[test]
-fn upgrades() {
-    let mut upgrade = HaUpgrade {
-        state: HaUpgradeState::Done,
-        at_unix_s: 0,
-        pid: 12,
-        from_pid: 11,
-        from_version: "0.1.0".to_owned(),
-        gap_ms: Some(3.21),
-        reopened: vec!["wan".to_owned()],
-        why: None,
-    };
-    let mut remark = |state, why: Option<&str>| {
-        (upgrade.state, upgrade.why) = (state, why.map(str::to_owned));
-        let ha = Ha { upgrade: Some(upgrade.clone()), ..Ha::default() };
-        let remark = super::ha(&ha).remark.unwrap_or_default();
-        remark.lines().last().unwrap_or_default().to_owned()
-    };
-    let done = "process 12 took over from 11 (version 0.1.0): 3.2 ms without forwarding; opened \
-                again: wan";
-    assert_eq!(remark(HaUpgradeState::Done, None), done);
-    assert!(remark(HaUpgradeState::Running, None).contains("is being started"));
-    let failed = remark(HaUpgradeState::Failed, Some("no room"));
-    assert_eq!(failed, "the last upgrade failed, process 11 goes on: no room");
 }
 
 #[test]

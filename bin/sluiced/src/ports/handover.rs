@@ -43,7 +43,8 @@ impl Coming {
 }
 
 impl Ports {
-    /// What another process may go on with, with the descriptors in the same order. The ports go on.
+    /// What another process may go on with, with the descriptors in the same order. The ports go
+    /// on.
     pub fn offer(&self, kernel: &Kernel) -> (Vec<Given>, Vec<OwnedFd>) {
         let (mut all, mut all_fds) = (Vec::new(), Vec::new());
         for slot in &self.slots {

@@ -1,5 +1,5 @@
-//! High availability: `GET /v1/ha`, `POST /v1/ha/drain`, by which a director says that another is to
-//! take over, and `POST /v1/ha/upgrade`, by which a new process of it is to.
+//! High availability: `GET /v1/ha`, `POST /v1/ha/drain`, by which a director says that another is
+//! to take over, and `POST /v1/ha/upgrade`, by which a new process of it is to.
 
 use std::sync::Arc;
 

@@ -183,6 +183,7 @@ fn sample_of(config: &str) -> Sample {
         ports: model::Ports { ports: vec![port()] },
         ha: model::Ha {
             draining: false,
+            upgrade: None,
             announce: Some(announce()),
             sync: Some(sync()),
             role: model::HaRole::Active,
