@@ -89,14 +89,19 @@ struct Last<'f>(&'f Fixture);
 
 impl Drop for Last<'_> {
     fn drop(&mut self) {
-        let Ok(pid) = pid(self.0) else { return };
-        let known = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
-        if let Some(known) = known {
-            let _ = rustix::process::kill_process(known, rustix::process::Signal::TERM);
+        if let Ok(pid) = pid(self.0) {
+            end(pid);
         }
-        let _ =
-            wait_until("the end of the last director", SOON, || Ok((!is_alive(pid)).then_some(())));
     }
+}
+
+/// Ends a director that the test has not started itself.
+pub fn end(pid: u64) {
+    let known = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(known) = known {
+        let _ = rustix::process::kill_process(known, rustix::process::Signal::TERM);
+    }
+    let _ = wait_until("the end of the last director", SOON, || Ok((!is_alive(pid)).then_some(())));
 }
 
 fn connections_go_on_over_two_upgrades(fixture: &mut Fixture) -> Result<(), LabError> {

@@ -406,4 +406,44 @@ mod faults {
             held.end()
         });
     }
+
+    /// The master's process is replaced by a new one: it stays the master, is synchronised all the
+    /// time, and hears its peer again.
+    #[test]
+    fn alone_an_upgrade_of_the_master_moves_nothing() {
+        on_synchronised(here!(alone_an_upgrade_of_the_master_moves_nothing), |pair| {
+            let held = held(pair, 12)?;
+            let pid = |pair: &mut Pair| -> Result<u64, LabError> {
+                Ok(pair.nodes[0].director()?.ask("status")?["pid"].as_u64().unwrap_or(0))
+            };
+            let moves = |pair: &mut Pair| -> Result<Value, LabError> {
+                let ha = pair.nodes[1].director()?.ask("ha")?;
+                let all = ha["addresses"].as_array().cloned().unwrap_or_default();
+                Ok(all.into_iter().map(|it| it["changes"].clone()).collect())
+            };
+            let (before, moved) = (pid(pair)?, moves(pair)?);
+            println!("{}", pair.nodes[0].director()?.sluice(&["ha", "upgrade"])?);
+            let now = pid(pair)?;
+            let _last = Last(now);
+            expect(now != before, || format!("{now} is the old process"))?;
+            expect(sync(pair, 0)?["synchronised"] == true, || "not synchronised".to_owned())?;
+            for index in [0, 1] {
+                wait_until("the directors to hear each other", SOON, || {
+                    Ok((sync(pair, index)?["peers"][0]["up"] == true).then_some(()))
+                })?;
+            }
+            held.end()?;
+            master(pair, 0)?;
+            let later = moves(pair)?;
+            expect(later == moved, || format!("addresses have moved: {moved}, now {later}"))
+        });
+    }
+
+    struct Last(u64);
+
+    impl Drop for Last {
+        fn drop(&mut self) {
+            crate::handover::end(self.0);
+        }
+    }
 }
