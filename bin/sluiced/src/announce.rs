@@ -89,18 +89,7 @@ impl Announcer {
         };
         let (own, peers) = (held(name)?, config.peer_interface.as_deref().map(held).transpose()?);
         info!(interface = name, "holds what routing daemons are to announce");
-        Ok(Some(Self {
-            own,
-            peers,
-            commands: Commands::open()?,
-            plan: Arc::clone(plan),
-            withdrawn: Some("not looked at yet".to_owned()),
-            was_ready: false,
-            retry: None,
-            looked: Instant::now(),
-            vips: 0,
-            unserved: Vec::new(),
-        }))
+        Self::of((own, peers), plan, false).map(Some)
     }
 
     /// Goes on with interfaces of another process that announces as this one is to, and makes those
@@ -128,18 +117,27 @@ impl Announcer {
         };
         let (own, peers) = (held(name)?, config.peer_interface.as_deref().map(held).transpose()?);
         info!(interface = name, "goes on with what routing daemons are to announce");
-        Ok(Some(Self {
+        Self::of((own, peers), plan, true).map(Some)
+    }
+
+    /// One with these interfaces, which has looked at nothing yet.
+    fn of(
+        (own, peers): (Held, Option<Held>),
+        plan: &Arc<Plan>,
+        was_ready: bool,
+    ) -> Result<Self, Error> {
+        Ok(Self {
             own,
             peers,
             commands: Commands::open()?,
             plan: Arc::clone(plan),
             withdrawn: Some("not looked at yet".to_owned()),
-            was_ready: true,
+            was_ready,
             retry: None,
             looked: Instant::now(),
             vips: 0,
             unserved: Vec::new(),
-        }))
+        })
     }
 
     /// The interfaces, for another process.
