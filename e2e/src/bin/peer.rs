@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use clap::{Parser, Subcommand};
 
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a line may be on its way. A busy machine answers late; a broken connection never does.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Parser)]
 #[command(about = "Little clients and servers for Sluice's end-to-end tests")]
@@ -265,7 +267,7 @@ fn echo_lines(mut connection: TcpStream) -> io::Result<()> {
 fn hold(server: SocketAddr, span: Duration) -> io::Result<()> {
     let mut connection = TcpStream::connect_timeout(&server, PATIENCE)?;
     connection.set_nodelay(true)?;
-    connection.set_read_timeout(Some(Duration::from_secs(5)))?;
+    connection.set_read_timeout(Some(ANSWER_PATIENCE))?;
     let mut answers = BufReader::new(connection.try_clone()?);
     let mut greeting = String::new();
     answers.read_line(&mut greeting)?;

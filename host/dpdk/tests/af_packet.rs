@@ -72,7 +72,7 @@ fn an_interface_may_vanish_and_return_again_and_again() {
     needs_root!();
     let bed = Bed::new(1);
     let mut echo = Echo::start(&bed, &DEVICE[..2]);
-    let descriptors = open_descriptors(&echo);
+    let descriptors = echo.open_descriptors();
     for round in 0..5 {
         bed.introduce();
         let text = format!("round {round}\n");
@@ -85,7 +85,7 @@ fn an_interface_may_vanish_and_return_again_and_again() {
     }
     bed.introduce();
     assert_eq!(bed.exchange(7, "and on\n"), "and on\n");
-    assert_eq!(open_descriptors(&echo), descriptors, "no descriptors were lost");
+    echo.wait_descriptors(descriptors);
     assert!(echo.log().lines().count() < 100, "it was told once:\n{}", echo.log());
     echo.quit();
 }
@@ -115,9 +115,4 @@ fn the_interfaces_mtu_is_set() {
     let echo = Echo::start(&bed, &[&DEVICE[..2], &["--mtu", "3000"]].concat());
     assert!(bed.link().contains("mtu 3000"), "{}", bed.link());
     echo.quit();
-}
-
-/// How many descriptors the program has open.
-fn open_descriptors(echo: &Echo) -> usize {
-    std::fs::read_dir(format!("/proc/{}/fd", echo.pid())).unwrap().count()
 }

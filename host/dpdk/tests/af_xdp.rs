@@ -138,7 +138,7 @@ fn vanishes(device: [&str; 2]) {
     let bed = Bed::new(1);
     let mut echo = Echo::start(&bed, &device);
     let free = echo.count("free_frames");
-    let descriptors = open_descriptors(&echo);
+    let descriptors = echo.open_descriptors();
     for round in 0..5 {
         let text = format!("round {round}\n");
         assert_eq!(bed.exchange(7, &text), text);
@@ -150,9 +150,7 @@ fn vanishes(device: [&str; 2]) {
     }
     assert_eq!(bed.exchange(7, "and on\n"), "and on\n");
     assert!(echo.count("free_frames") + 64 >= free, "no buffers were lost");
-    // What is open for a moment while it starts may have been counted; five rounds would lose five.
-    let now = open_descriptors(&echo);
-    assert!(now <= descriptors, "descriptors were lost: {descriptors} before, {now} now");
+    echo.wait_descriptors(descriptors);
     assert!(echo.log().lines().count() < 100, "it was told once:\n{}", echo.log());
     echo.quit();
     assert!(!bed.link().contains("xdp"), "{}", bed.link());
@@ -335,9 +333,4 @@ fn every_queue(device: [&str; 2]) {
     assert!(echo.count("free_frames") >= free);
     echo.quit();
     assert!(!bed.link().contains("xdp"), "{}", bed.link());
-}
-
-/// How many descriptors the program has open.
-fn open_descriptors(echo: &Echo) -> usize {
-    std::fs::read_dir(format!("/proc/{}/fd", echo.pid())).unwrap().count()
 }

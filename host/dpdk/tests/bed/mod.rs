@@ -228,6 +228,17 @@ impl Echo {
         self.child.id()
     }
 
+    /// How many descriptors the program has open.
+    pub fn open_descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+    }
+
+    /// Waits until no more descriptors are open than were before. What a thread has open for a
+    /// moment (a directory, a file of sysfs) is closed again; what was lost stays.
+    pub fn wait_descriptors(&self, before: usize) {
+        wait_until(&format!("at most {before} descriptors"), || self.open_descriptors() <= before);
+    }
+
     /// What the program has logged.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
