@@ -6,8 +6,8 @@
 //! 1. The **vector path** ([`group`]) takes groups of eight packets with a mask of lanes. Its
 //!    stages run a few groups behind each other ([`engine`]), and each prefetches what the next one
 //!    reads. It takes untagged TCP and UDP of existing sessions by `fnat`, `nat`, `dr` and `ipip`.
-//! 2. The **general path** ([`follow`], [`admit`], [`answer`] and on) takes one packet in plain
-//!    early-return code, and knows everything.
+//! 2. The **general path** ([`general`], [`follow`], [`admit`], [`answer`] and on) takes one packet
+//!    in plain early-return code, and knows everything.
 //!
 //! A packet goes from the first to the second if it has tags, IP options, extension headers or
 //! fragments, if its transport is not TCP or UDP, if no session is found for it or its session has
@@ -33,6 +33,7 @@ mod exception;
 mod follow;
 mod fragments;
 mod gateway;
+mod general;
 mod group;
 mod hairpin;
 mod half_open;
@@ -63,8 +64,10 @@ mod source_route;
 mod spread;
 mod super_packet;
 mod sweep;
+mod table;
 mod trace;
 mod tunnel;
+mod turn;
 
 #[cfg(test)]
 mod tests;
@@ -90,7 +93,7 @@ use crate::plan::{Plan, RealId};
 use crate::reason::Reason;
 use crate::session::SessionOf;
 use crate::time::Time;
-use engine::{Engine, Turn};
+use engine::Engine;
 use leaving::Leaving;
 use others::Others;
 use picks::Picks;
@@ -99,6 +102,7 @@ pub use sluice_lanes::level::Level;
 pub use sluice_lanes::part::Marked;
 pub use sluice_table::{MemoryFile, PagePolicy, RegionError};
 use std::net::IpAddr;
+use turn::Turn;
 
 /// The most frames of one turn.
 pub const BURST: usize = 256;
@@ -220,9 +224,9 @@ impl Path {
 
     /// Whether all sessions lie in files and outlive the process.
     pub fn is_kept(&self) -> bool {
-        let extended = self.extended.sessions.is_kept();
-        let used = self.extended.sessions.slab().capacity() >= self.config.sessions;
-        self.v4.sessions.is_kept() && (extended || !used)
+        let extended = self.extended.table.sessions.is_kept();
+        let used = self.extended.table.sessions.slab().capacity() >= self.config.sessions;
+        self.v4.table.sessions.is_kept() && (extended || !used)
     }
 
     /// Uses these instructions instead of the best that the processor has: to compare them.
@@ -302,7 +306,8 @@ impl Path {
         if frames.iter().all(parse::is_ipv6) {
             self.turn_extended((view, now, port), frames.len(), (frames, verdicts), probe);
         } else {
-            let turn = Turn { view, now, port, others: Others::Extended(&self.extended.sessions) };
+            let turn =
+                Turn { view, now, port, others: Others::Extended(&self.extended.table.sessions) };
             self.v4.turn(&mut self.shared, turn, frames.len(), (frames, verdicts), probe);
             let mut picks = std::mem::take(&mut self.shared.scratch.deferred);
             if !picks.is_empty() {
@@ -330,7 +335,7 @@ impl Path {
         burst: (&mut [F], &mut [Verdict]),
         probe: &mut T,
     ) {
-        let turn = Turn { view, now, port, others: Others::Compact(&self.v4.sessions) };
+        let turn = Turn { view, now, port, others: Others::Compact(&self.v4.table.sessions) };
         self.extended.turn(&mut self.shared, turn, picks, burst, probe);
     }
 
@@ -368,14 +373,14 @@ impl Path {
     /// succession cover all of it every two seconds (larger ones than 16 M slots take longer).
     pub fn sweep(&mut self, plan: &Plan, now: Time) {
         self.shared.admission.settle_pressure(plan, now);
-        self.v4.sweep(&mut self.shared, plan, now);
-        self.extended.sweep(&mut self.shared, plan, now);
+        sweep::sweep(&mut self.v4.table, &mut self.shared, plan, now);
+        sweep::sweep(&mut self.extended.table, &mut self.shared, plan, now);
     }
 
     /// Ends every session that has timed out.
     pub fn sweep_all(&mut self, plan: &Plan, now: Time) {
-        self.v4.sweep_all(&mut self.shared, plan, now);
-        self.extended.sweep_all(&mut self.shared, plan, now);
+        sweep::sweep_all(&mut self.v4.table, &mut self.shared, plan, now);
+        sweep::sweep_all(&mut self.extended.table, &mut self.shared, plan, now);
     }
 
     /// What was counted so far.
@@ -411,9 +416,9 @@ impl Path {
 
     /// Bytes of address space of the session tables, and the pages they lie in.
     pub fn memory(&self) -> (usize, &'static str) {
-        let slab = self.v4.sessions.slab();
+        let slab = self.v4.table.sessions.slab();
         (
-            self.v4.sessions.mapped_bytes() + self.extended.sessions.mapped_bytes(),
+            self.v4.table.sessions.mapped_bytes() + self.extended.table.sessions.mapped_bytes(),
             slab.pages().name(),
         )
     }

@@ -1,11 +1,14 @@
 //! First packets: whose they are, and whether they may open a session.
 
-use super::burst::{Burst, Lane};
-use super::engine::{Engine, Outcome, Turn};
+use super::burst::Lane;
 use super::parse::Parse;
 use super::shared::Statistics;
 use super::sweep::timed_out;
-use super::{Shared, Verdict, View, answer, gateway, hairpin, source_route};
+use super::table::Table;
+use super::turn::{Outcome, Turn};
+use super::{
+    Shared, Verdict, View, answer, gateway, hairpin, linger, open, snat, source_route, sweep,
+};
 use crate::counters::Direction;
 use crate::family::{Family, Tuple};
 use crate::frame::Frame;
@@ -28,185 +31,169 @@ enum Found {
     Is(Verdict),
 }
 
-impl<F: Parse> Engine<F> {
-    /// Decides on a packet with this tuple that belongs to no session as far as the stages saw: the
-    /// flow it now belongs to, or what becomes of it.
-    #[inline(never)]
-    pub fn admit<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        (lane, tuple): (usize, &Tuple<F::Addr>),
-        frame: &mut B,
-    ) -> Result<Flow, Outcome> {
-        let plan = turn.view.plan;
-        let Lane { hash, frame: at_frame, ref parsed, .. } = self.burst.lanes[lane];
-        let (ttl, segment) = (parsed.ttl, parsed.segment);
-        let routed = source_route::is_in::<F, B>(parsed, frame);
-        let vacancy = self.sessions.vacancy(hash);
-        if vacancy.is_none()
-            && let Some(flow) = self.sessions.find(plan, hash, tuple)
-        {
-            if routed {
-                return Err(Outcome::Is(Verdict::Drop(Reason::SourceRoute)));
-            }
-            match self.found(shared, turn, lane, flow, frame) {
-                Found::Flow(flow) => return Ok(flow),
-                Found::Over { mid_stream: true } => shared.resume(at_frame),
-                Found::Over { mid_stream: false } => {}
-                Found::Is(verdict) => return Err(Outcome::Is(verdict)),
-            }
+/// Decides on a packet with this tuple that belongs to no session as far as the stages saw: the
+/// flow it now belongs to, or what becomes of it.
+#[inline(never)]
+pub(super) fn admit<F: Parse, B: Frame>(
+    table: &mut Table<F>,
+    lane: &Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+) -> Result<Flow, Outcome> {
+    let plan = turn.view.plan;
+    let Lane { hash, frame: at_frame, ref parsed, .. } = *lane;
+    let tuple = &parsed.tuple;
+    let (ttl, segment) = (parsed.ttl, parsed.segment);
+    let routed = source_route::is_in::<F, B>(parsed, frame);
+    let vacancy = table.sessions.vacancy(hash);
+    if vacancy.is_none()
+        && let Some(flow) = table.sessions.find(plan, hash, tuple)
+    {
+        if routed {
+            return Err(Outcome::Is(Verdict::Drop(Reason::SourceRoute)));
         }
-        let service = F::side(plan).service_at(tuple.protocol, tuple.dst, tuple.dport);
-        let refused = improper::<F>(tuple, routed);
-        let Some(service) = service else {
-            return self.stranger(shared, turn, lane, frame, refused);
-        };
-        if ttl <= 1 {
-            return Err(Outcome::Refuse(Reason::TtlExpired));
-        }
-        // Before anything is answered: nobody may be answered there (RFC 1122 3.2.1.3).
-        let link_local = F::is_link_local(tuple.src).then_some(Reason::LinkLocal);
-        if let Some(reason) = refused.or(link_local) {
-            return Err(shared.statistics.refused_by(service, Verdict::Drop(reason)));
-        }
-        // Before it is asked what the packet may open: what follows the first belongs there too.
-        let opens = tuple.protocol == TCP && segment.flags & (SYN | ACK) == SYN;
-        if shared.workers > 1
-            && let Some(worker) = shared.next_stop::<F>(plan, service, tuple, (at_frame, opens))
-        {
-            return Err(Outcome::Is(Verdict::HandOff(worker)));
-        }
-        let mid_stream = plan.accept_mid_stream || shared.may_resume(at_frame);
-        let state = opening_state(plan, service, tuple.protocol, segment, mid_stream);
-        let Some(state) = state else {
-            let parsed = &self.burst.lanes[lane].parsed;
-            return Err(shared
-                .statistics
-                .refused_by(service, answer::no_session(plan, parsed, turn.port, frame)));
-        };
-        let entry = vacancy.unwrap_or(hash.into());
-        let opened = match self.open(shared, turn, (tuple, entry), (service, state)) {
-            Ok(opened) => opened,
-            Err(verdict) => {
-                let verdict = self.refuse_connection(shared, turn, lane, frame, verdict);
-                return Err(shared.statistics.refused_by(service, verdict));
-            }
-        };
-        track::begin(self.sessions.at_mut(opened.id()), segment);
-        if state == State::OnePacket {
-            self.forget_hints(opened);
-        }
-        Ok(opened)
-    }
-
-    /// A one-packet session is for no other packet, and no key leads to it. But it may be where
-    /// another was that ended in this burst, and that later lanes have as a hint.
-    fn forget_hints(&mut self, flow: Flow) {
-        let Burst { lanes, groups } = &mut *self.burst;
-        for hint in lanes.iter_mut().map(|lane| &mut lane.flow).filter(|hint| **hint == flow) {
-            *hint = Flow::NONE;
-        }
-        for hint in groups.iter_mut().flat_map(|group| &mut group.flow).filter(|f| **f == flow.0) {
-            *hint = Flow::NONE.0;
+        match found(table, lane, shared, turn, flow, frame) {
+            Found::Flow(flow) => return Ok(flow),
+            Found::Over { mid_stream: true } => shared.resume(at_frame),
+            Found::Over { mid_stream: false } => {}
+            Found::Is(verdict) => return Err(Outcome::Is(verdict)),
         }
     }
+    let service = F::side(plan).service_at(tuple.protocol, tuple.dst, tuple.dport);
+    let refused = improper::<F>(tuple, routed);
+    let Some(service) = service else {
+        return stranger(table, lane, shared, turn, frame, refused);
+    };
+    if ttl <= 1 {
+        return Err(Outcome::Refuse(Reason::TtlExpired));
+    }
+    // Before anything is answered: nobody may be answered there (RFC 1122 3.2.1.3).
+    let link_local = F::is_link_local(tuple.src).then_some(Reason::LinkLocal);
+    if let Some(reason) = refused.or(link_local) {
+        return Err(shared.statistics.refused_by(service, Verdict::Drop(reason)));
+    }
+    // Before it is asked what the packet may open: what follows the first belongs there too.
+    let opens = tuple.protocol == TCP && segment.flags & (SYN | ACK) == SYN;
+    if shared.workers > 1
+        && let Some(worker) = shared.next_stop::<F>(plan, service, tuple, (at_frame, opens))
+    {
+        return Err(Outcome::Is(Verdict::HandOff(worker)));
+    }
+    let mid_stream = plan.accept_mid_stream || shared.may_resume(at_frame);
+    let state = opening_state(plan, service, tuple.protocol, segment, mid_stream);
+    let Some(state) = state else {
+        let parsed = &lane.parsed;
+        return Err(shared
+            .statistics
+            .refused_by(service, answer::no_session(plan, parsed, turn.port, frame)));
+    };
+    let entry = vacancy.unwrap_or(hash.into());
+    let opened = match open::open(table, shared, turn, (tuple, entry), (service, state)) {
+        Ok(opened) => opened,
+        Err(verdict) => {
+            let verdict = answer::refuse_connection::<F, B>(lane, shared, turn, frame, verdict);
+            return Err(shared.statistics.refused_by(service, verdict));
+        }
+    };
+    track::begin(table.sessions.at_mut(opened.id()), segment);
+    Ok(opened)
+}
 
-    /// A packet of a session that the stages did not take: the session may be over, or its real
-    /// server gone, or the hint was wrong.
-    fn found<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        lane: usize,
-        flow: Flow,
-        frame: &mut B,
-    ) -> Found {
-        let (plan, id) = (turn.view.plan, flow.id());
-        let parsed = &self.burst.lanes[lane].parsed;
-        let session = self.sessions.slab().at(id);
-        if timed_out(session, plan, turn.now) {
-            self.expire(shared, plan, id);
-            return Found::Over { mid_stream: false };
-        }
-        let idle_ms = session.idle_ms(turn.now);
-        let real = plan.real(session.real());
-        let past = real.is_some_and(|real| real.forwarding.answers_past());
-        if track::is_reuse(session, flow.direction(), past, parsed.segment, idle_ms) {
-            self.replace(shared, plan, id);
-            return Found::Over { mid_stream: false };
-        }
-        let ended = session.state == State::Ended;
-        let rule = plan.real(session.real()).map_or(Orphans::Reset, |real| real.orphans);
-        if rule == Orphans::Keep {
-            return Found::Flow(flow);
-        }
-        if ended {
-            self.remove(shared, plan, id);
-            return Found::Over { mid_stream: false };
-        }
-        let service = plan.service_of(session).unwrap_or_default();
-        // The client is to hear of it, so that what the real server still sends ends nothing.
-        if flow.direction() == Direction::Outbound {
-            let verdict = Verdict::Drop(Reason::RealGone);
-            shared.statistics.charge(service, verdict);
-            return Found::Is(verdict);
-        }
-        self.remove(shared, plan, id);
-        shared.statistics.counters.closed += 1;
-        if rule == Orphans::Reschedule {
-            return Found::Over { mid_stream: true };
-        }
-        let parsed = self.burst.lanes[lane].parsed;
-        let verdict = answer::real_gone(&parsed, turn.port, frame);
+/// A packet of a session that the stages did not take: the session may be over, or its real
+/// server gone, or the hint was wrong.
+fn found<F: Parse, B: Frame>(
+    table: &mut Table<F>,
+    lane: &Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    flow: Flow,
+    frame: &mut B,
+) -> Found {
+    let (plan, id) = (turn.view.plan, flow.id());
+    let parsed = &lane.parsed;
+    let session = table.sessions.slab().at(id);
+    if timed_out(session, plan, turn.now) {
+        sweep::expire(table, shared, plan, id);
+        return Found::Over { mid_stream: false };
+    }
+    let idle_ms = session.idle_ms(turn.now);
+    let real = plan.real(session.real());
+    let past = real.is_some_and(|real| real.forwarding.answers_past());
+    if track::is_reuse(session, flow.direction(), past, parsed.segment, idle_ms) {
+        linger::replace(table, shared, plan, id);
+        return Found::Over { mid_stream: false };
+    }
+    let ended = session.state == State::Ended;
+    let rule = plan.real(session.real()).map_or(Orphans::Reset, |real| real.orphans);
+    if rule == Orphans::Keep {
+        return Found::Flow(flow);
+    }
+    if ended {
+        sweep::remove(table, shared, plan, id);
+        return Found::Over { mid_stream: false };
+    }
+    let service = plan.service_of(session).unwrap_or_default();
+    // The client is to hear of it, so that what the real server still sends ends nothing.
+    if flow.direction() == Direction::Outbound {
+        let verdict = Verdict::Drop(Reason::RealGone);
         shared.statistics.charge(service, verdict);
-        Found::Is(verdict)
+        return Found::Is(verdict);
     }
+    sweep::remove(table, shared, plan, id);
+    shared.statistics.counters.closed += 1;
+    if rule == Orphans::Reschedule {
+        return Found::Over { mid_stream: true };
+    }
+    let parsed = lane.parsed;
+    let verdict = answer::real_gone(&parsed, turn.port, frame);
+    shared.statistics.charge(service, verdict);
+    Found::Is(verdict)
+}
 
-    /// A packet that is to no service; `refused` is why it may not be forwarded at all.
-    fn stranger<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        lane: usize,
-        frame: &mut B,
-        refused: Option<Reason>,
-    ) -> Result<Flow, Outcome> {
-        let View { plan, .. } = turn.view;
-        let parsed = self.burst.lanes[lane].parsed;
-        let (tuple, side) = (&parsed.tuple, F::side(plan));
-        let is = |verdict| Err(Outcome::Is(verdict));
-        // Who answers to a local port is looked for in the other table too.
-        if !F::WIDE && plan.wide_v4 {
-            return Err(Outcome::Wide);
+/// A packet that is to no service; `refused` is why it may not be forwarded at all.
+fn stranger<F: Parse, B: Frame>(
+    table: &mut Table<F>,
+    lane: &Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+    refused: Option<Reason>,
+) -> Result<Flow, Outcome> {
+    let View { plan, .. } = turn.view;
+    let parsed = lane.parsed;
+    let (tuple, side) = (&parsed.tuple, F::side(plan));
+    let is = |verdict| Err(Outcome::Is(verdict));
+    // Who answers to a local port is looked for in the other table too.
+    if !F::WIDE && plan.wide_v4 {
+        return Err(Outcome::Wide);
+    }
+    let place = lane.frame;
+    let hairpinned = shared.is_hairpinned(place);
+    if let Some(rule) = hairpin::rule_for::<F>(plan, tuple).filter(|_| !hairpinned) {
+        return hairpin::open_towards_inside(table, lane, shared, turn, rule, refused);
+    }
+    let pool = plan.pool_of(side, tuple.dst);
+    match pool.and_then(|pool| pool.owner(tuple.dport, shared.workers)) {
+        None => {}
+        Some(owner) if owner != shared.worker => {
+            return is(Verdict::Drop(Reason::HandOffLoop));
         }
-        let place = self.burst.lanes[lane].frame;
-        let hairpinned = shared.is_hairpinned(place);
-        if let Some(rule) = hairpin::rule_for::<F>(plan, tuple).filter(|_| !hairpinned) {
-            return self.open_towards_inside(shared, turn, lane, rule, refused);
+        Some(_) if hairpinned => return hairpin::open_from_inside(table, lane, shared, turn),
+        Some(_) => {
+            let no_session = || answer::no_session(plan, &parsed, turn.port, frame);
+            return is(refused.map_or_else(no_session, Verdict::Drop));
         }
-        let pool = plan.pool_of(side, tuple.dst);
-        match pool.and_then(|pool| pool.owner(tuple.dport, shared.workers)) {
-            None => {}
-            Some(owner) if owner != shared.worker => {
-                return is(Verdict::Drop(Reason::HandOffLoop));
-            }
-            Some(_) if hairpinned => return self.open_from_inside(shared, turn, lane),
-            Some(_) => {
-                let no_session = || answer::no_session(plan, &parsed, turn.port, frame);
-                return is(refused.map_or_else(no_session, Verdict::Drop));
-            }
-        }
-        let to_prober = plan.sends_probes(F::to_ip(tuple.dst));
-        if F::WIDE && !to_prober {
-            return self.open_outside(shared, turn, lane, refused);
-        }
-        // Another worker may have the probe's own session, by NAT.
-        match shared.next_stop_of_stranger::<F>(plan, None, tuple, place) {
-            Some(worker) => is(Verdict::HandOff(worker)),
-            None if to_prober => is(gateway::to_prober(turn.view, frame)),
-            None => is(Verdict::Kernel(Reason::NotOurs)),
-        }
+    }
+    let to_prober = plan.sends_probes(F::to_ip(tuple.dst));
+    if F::WIDE && !to_prober {
+        return snat::open_outside(table, lane, shared, turn, refused);
+    }
+    // Another worker may have the probe's own session, by NAT.
+    match shared.next_stop_of_stranger::<F>(plan, None, tuple, place) {
+        Some(worker) => is(Verdict::HandOff(worker)),
+        None if to_prober => is(gateway::to_prober(turn.view, frame)),
+        None => is(Verdict::Kernel(Reason::NotOurs)),
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::engine::Engine;
 use super::rate::{Rate, Usage};
-use super::{PagePolicy, Path, Shared};
+use super::{PagePolicy, Path, Shared, changes};
 use crate::counters::{RealCounters, ServiceDrops};
 use crate::hash::Seed;
 use crate::local_port;
@@ -35,8 +35,8 @@ impl Path {
                     *known = identity;
                     shared.statistics.counters.reals[id] = RealCounters::default();
                     // Records name real servers by their ids.
-                    self.v4.fragments.clear();
-                    self.extended.fragments.clear();
+                    self.v4.table.fragments.clear();
+                    self.extended.table.fragments.clear();
                 }
                 None => shared.statistics.counted.push(identity),
             }
@@ -44,11 +44,13 @@ impl Path {
         shared.adopt_ports(plan);
         shared.paths.adopt(plan);
         shared.admission.schedulers.adopt(plan, shared.now, &shared.statistics.counters.reals);
-        if plan.uses_extended() && self.extended.sessions.slab().capacity() < self.config.sessions {
+        if plan.uses_extended()
+            && self.extended.table.sessions.slab().capacity() < self.config.sessions
+        {
             self.make_extended();
         }
-        self.v4.half_open.adopt(plan.services.len());
-        self.extended.half_open.adopt(plan.services.len());
+        self.v4.table.half_open.adopt(plan.services.len());
+        self.extended.table.half_open.adopt(plan.services.len());
     }
 
     /// Makes the extended table, which is empty as long as it is too small for anything.
@@ -62,9 +64,9 @@ impl Path {
         // Without memory even for that, its sessions are refused as those of a full table are.
         if let Ok(extended) = extended {
             self.extended = Engine { level: self.extended.level, ..extended };
-            if self.v4.changes.is_on() {
+            if self.v4.table.changes.is_on() {
                 // Without memory for it they are told by nobody; what they are for goes on.
-                let _ = self.extended.note_changes(config.pages);
+                let _ = changes::note_changes(&mut self.extended.table, config.pages);
             }
         }
     }

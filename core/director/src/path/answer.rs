@@ -1,10 +1,11 @@
 //! Packets that the director itself sends: the reset for TCP without a session, the refusal of a
 //! new connection, and the ICMP errors of a router, in place of the packet that they are about.
 
-use super::burst::Parsed;
-use super::engine::{Engine, Turn};
+use super::burst::{Lane, Parsed};
 use super::parse::Parse;
-use super::{Shared, Verdict, View, exception, super_packet};
+use super::table::Table;
+use super::turn::Turn;
+use super::{Shared, Verdict, View, cut, exception, super_packet};
 use crate::family::{Family, Ipv4, Ipv6};
 use crate::fib::PortId;
 use crate::frame::Frame;
@@ -51,147 +52,146 @@ pub(super) fn real_gone<A, B: Frame>(parsed: &Parsed<A>, port: PortId, frame: &m
     Verdict::Drop(Reason::RealGone)
 }
 
-impl<F: Parse> Engine<F> {
-    /// The verdict on a first packet whose session was not opened; turns it into the answer that
-    /// a host gives where nobody listens, if the service has nobody for it or is full, and the
-    /// plan says so. An answer counts under the reason too.
-    #[cold]
-    pub fn refuse_connection<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        lane: usize,
-        frame: &mut B,
-        verdict: Verdict,
-    ) -> Verdict {
-        let View { plan, .. } = turn.view;
-        let Verdict::Drop(why) = verdict else { return verdict };
-        let told = matches!(why, Reason::NoReal | Reason::RealsFull | Reason::ServiceFull);
-        let per_s = plan.icmp_errors_per_s;
-        if !told
-            || plan.refused == Refusal::Drop
-            || !shared.answers.refusals.allows(per_s, turn.now)
-        {
-            return verdict;
-        }
-        let parsed = &self.burst.lanes[lane].parsed;
-        let (l3, l4) = (usize::from(parsed.l3), usize::from(parsed.l4));
-        let packet = frame.bytes().get(l3..).unwrap_or_default();
-        let answered = match parsed.tuple.protocol {
-            // Where the rest of a segment is, only its first fragment cannot say.
-            ipv4::TCP if exception::is_fragment(packet) == Some(false) => {
-                reset(frame, l3, l4, usize::from(parsed.length))
-            }
-            ipv4::UDP | ipv4::SCTP if icmp::may_answer(packet) => {
-                let vip = F::to_ip(parsed.tuple.dst);
-                super_packet::keep_first(frame);
-                error(frame, l3, vip, Trouble::PortUnreachable)
-            }
-            _ => false,
-        };
-        if !answered {
-            return Verdict::Drop(why);
-        }
-        shared.answers.refusals.take();
-        Verdict::Answer(turn.port, why)
+/// The verdict on a first packet whose session was not opened; turns it into the answer that
+/// a host gives where nobody listens, if the service has nobody for it or is full, and the
+/// plan says so. An answer counts under the reason too.
+#[cold]
+pub(super) fn refuse_connection<F: Parse, B: Frame>(
+    lane: &Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+    verdict: Verdict,
+) -> Verdict {
+    let View { plan, .. } = turn.view;
+    let Verdict::Drop(why) = verdict else { return verdict };
+    let told = matches!(why, Reason::NoReal | Reason::RealsFull | Reason::ServiceFull);
+    let per_s = plan.icmp_errors_per_s;
+    if !told || plan.refused == Refusal::Drop || !shared.answers.refusals.allows(per_s, turn.now) {
+        return verdict;
     }
+    let parsed = &lane.parsed;
+    let (l3, l4) = (usize::from(parsed.l3), usize::from(parsed.l4));
+    let packet = frame.bytes().get(l3..).unwrap_or_default();
+    let answered = match parsed.tuple.protocol {
+        // Where the rest of a segment is, only its first fragment cannot say.
+        ipv4::TCP if exception::is_fragment(packet) == Some(false) => {
+            reset(frame, l3, l4, usize::from(parsed.length))
+        }
+        ipv4::UDP | ipv4::SCTP if icmp::may_answer(packet) => {
+            let vip = F::to_ip(parsed.tuple.dst);
+            super_packet::keep_first(frame);
+            error(frame, l3, vip, Trouble::PortUnreachable)
+        }
+        _ => false,
+    };
+    if !answered {
+        return Verdict::Drop(why);
+    }
+    shared.answers.refusals.take();
+    Verdict::Answer(turn.port, why)
+}
 
-    /// The verdict on a packet that may not go on; its sender is told if it is a router's to say.
-    #[cold]
-    pub fn refuse<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        lane: usize,
-        frame: &mut B,
-        why: Reason,
-    ) -> Verdict {
-        if why != Reason::TtlExpired {
-            return Verdict::Drop(why);
-        }
-        self.tell(shared, turn, lane, frame, (Trouble::TimeExceeded, why))
+/// The verdict on a packet that may not go on; its sender is told if it is a router's to say.
+#[cold]
+pub(super) fn refuse<F: Parse, B: Frame>(
+    table: &Table<F>,
+    lane: &Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+    why: Reason,
+) -> Verdict {
+    if why != Reason::TtlExpired {
+        return Verdict::Drop(why);
     }
+    tell(table, lane, shared, turn, frame, (Trouble::TimeExceeded, why))
+}
 
-    /// The verdict on a packet that is larger than `mtu`, the most that may go its way: its sender
-    /// is told, or it goes on in pieces.
-    #[cold]
-    pub fn too_big<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        lane: usize,
-        frame: &mut B,
-        mtu: u16,
-    ) -> Verdict {
-        if self.may_cut(lane, frame) {
-            if frame.segment_size() != 0 {
-                return self.shrink(shared, turn, lane, frame, mtu);
-            }
-            return self.cut(shared, turn, lane, frame);
+/// The verdict on a packet that is larger than `mtu`, the most that may go its way: its sender
+/// is told, or it goes on in pieces.
+#[cold]
+pub(super) fn too_big<F: Parse, B: Frame>(
+    table: &mut Table<F>,
+    lane: &mut Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+    mtu: u16,
+) -> Verdict {
+    if cut::may_cut::<F, B>(lane, frame) {
+        if frame.segment_size() != 0 {
+            return super_packet::shrink(table, lane, shared, turn, frame, mtu);
         }
-        self.tell(shared, turn, lane, frame, (Trouble::TooBig(mtu), Reason::TooBig))
+        return cut::cut(table, lane, shared, turn, frame);
     }
+    tell(table, lane, shared, turn, frame, (Trouble::TooBig(mtu), Reason::TooBig))
+}
 
-    /// Turns a packet into the ICMP error about it if that may be sent; otherwise it is dropped.
-    fn tell<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        lane: usize,
-        frame: &mut B,
-        (trouble, why): (Trouble, Reason),
-    ) -> Verdict {
-        let l3 = usize::from(self.burst.lanes[lane].parsed.l3);
-        // Its sender sent another packet than this one.
-        if shared.is_hairpinned(self.burst.lanes[lane].frame) {
-            return Verdict::Drop(why);
-        }
-        super_packet::keep_first(frame);
-        let may = shared.answers.errors.allows(turn.view.plan.icmp_errors_per_s, turn.now)
-            && icmp::may_answer(frame.bytes().get(l3..).unwrap_or_default());
-        let source = if may { self.own_address(turn, lane, frame) } else { None };
-        if !source.is_some_and(|source| error(frame, l3, source, trouble)) {
-            return Verdict::Drop(why);
-        }
-        shared.answers.errors.take();
-        Verdict::Answer(turn.port, why)
+/// Turns a packet into the ICMP error about it if that may be sent; otherwise it is dropped.
+fn tell<F: Parse, B: Frame>(
+    table: &Table<F>,
+    lane: &Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+    (trouble, why): (Trouble, Reason),
+) -> Verdict {
+    let l3 = usize::from(lane.parsed.l3);
+    // Its sender sent another packet than this one.
+    if shared.is_hairpinned(lane.frame) {
+        return Verdict::Drop(why);
     }
+    super_packet::keep_first(frame);
+    let may = shared.answers.errors.allows(turn.view.plan.icmp_errors_per_s, turn.now)
+        && icmp::may_answer(frame.bytes().get(l3..).unwrap_or_default());
+    let source = if may { own_address(table, lane, turn, frame) } else { None };
+    if !source.is_some_and(|source| error(frame, l3, source, trouble)) {
+        return Verdict::Drop(why);
+    }
+    shared.answers.errors.take();
+    Verdict::Answer(turn.port, why)
+}
 
-    /// The address that tells a packet's sender of trouble: that of the link which received it (RFC
-    /// 1812 4.3.2.4), or where it was sent to if that is the director's, or the service's.
-    fn own_address<B: Frame>(&self, turn: Turn<'_>, lane: usize, frame: &B) -> Option<IpAddr> {
-        let (plan, parsed) = (turn.view.plan, &self.burst.lanes[lane].parsed);
-        let packet = frame.bytes().get(usize::from(parsed.l3)..)?;
-        let to = exception::ends::<F>(packet)?.dst;
-        let six = F::to_ip(to).is_ipv6();
-        let link = turn.view.fib.link_of(turn.port, vlan(frame.bytes()));
-        let of_link = link.and_then(|link| match six {
-            false => link.v4.map(IpAddr::V4),
-            true => link.v6.map(IpAddr::V6),
-        });
-        if of_link.is_some() {
-            return of_link;
-        }
-        let side = F::side(plan);
-        if side.owns(to) {
-            return Some(F::to_ip(to));
-        }
-        let flow = self.burst.lanes[lane].flow;
-        // A later fragment's lane names no session.
-        if flow == Flow::NONE || exception::is_later(packet) {
-            return None;
-        }
-        if !self.sessions.is_flow_of(plan, flow, &parsed.tuple) {
-            return None;
-        }
-        let session = self.sessions.slab().at(flow.id());
-        let known = match side.real(session.real())?.forwarding.has_remote() {
-            // A rule has no virtual address.
-            true => side.local(session.local),
-            false => side.vip(plan.service_of(session)?),
-        };
-        known.map(F::to_ip).filter(|address| address.is_ipv6() == six)
+/// The address that tells a packet's sender of trouble: that of the link which received it (RFC
+/// 1812 4.3.2.4), or where it was sent to if that is the director's, or the service's.
+fn own_address<F: Parse, B: Frame>(
+    table: &Table<F>,
+    lane: &Lane<F::Addr>,
+    turn: Turn<'_>,
+    frame: &B,
+) -> Option<IpAddr> {
+    let (plan, parsed) = (turn.view.plan, &lane.parsed);
+    let packet = frame.bytes().get(usize::from(parsed.l3)..)?;
+    let to = exception::ends::<F>(packet)?.dst;
+    let six = F::to_ip(to).is_ipv6();
+    let link = turn.view.fib.link_of(turn.port, vlan(frame.bytes()));
+    let of_link = link.and_then(|link| match six {
+        false => link.v4.map(IpAddr::V4),
+        true => link.v6.map(IpAddr::V6),
+    });
+    if of_link.is_some() {
+        return of_link;
     }
+    let side = F::side(plan);
+    if side.owns(to) {
+        return Some(F::to_ip(to));
+    }
+    let flow = lane.flow;
+    // A later fragment's lane names no session.
+    if flow == Flow::NONE || exception::is_later(packet) {
+        return None;
+    }
+    if !table.sessions.is_flow_of(plan, flow, &parsed.tuple) {
+        return None;
+    }
+    let session = table.sessions.slab().at(flow.id());
+    let known = match side.real(session.real())?.forwarding.has_remote() {
+        // A rule has no virtual address.
+        true => side.local(session.local),
+        false => side.vip(plan.service_of(session)?),
+    };
+    known.map(F::to_ip).filter(|address| address.is_ipv6() == six)
 }
 
 /// What a packet's sender is told.

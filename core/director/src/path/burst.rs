@@ -116,4 +116,16 @@ impl<F: Together> Burst<F> {
     pub fn new() -> Box<Self> {
         Box::new(Self { lanes: [Lane::none(); WINDOW], groups: [Group::zeroed(); GROUPS] })
     }
+
+    /// Takes a flow from all packets that have it as a hint.
+    #[cold]
+    pub fn forget(&mut self, flow: Flow) {
+        let Self { lanes, groups } = self;
+        for hint in lanes.iter_mut().map(|lane| &mut lane.flow).filter(|hint| **hint == flow) {
+            *hint = Flow::NONE;
+        }
+        for hint in groups.iter_mut().flat_map(|group| &mut group.flow).filter(|f| **f == flow.0) {
+            *hint = Flow::NONE.0;
+        }
+    }
 }

@@ -10,9 +10,9 @@
 //! that another director has then ages there.
 
 use super::Path;
-use super::engine::Engine;
 use super::open::TEMPLATE;
 use super::parse::Parse;
+use super::table::Table;
 use crate::family::Family;
 use crate::plan::{Plan, RealId};
 use crate::session::{Core, SessionOf, State};
@@ -200,83 +200,84 @@ fn portable<F: Family>(plan: &Plan, now: Time, session: &SessionOf<F>) -> Option
     })
 }
 
-impl<F: Parse> Engine<F> {
-    /// Notes changes from now on.
-    pub(super) fn note_changes(&mut self, pages: PagePolicy) -> Result<(), RegionError> {
-        self.changes = Changes::on(self.sessions.slab().capacity(), pages)?;
-        Ok(())
-    }
+/// Notes changes from now on.
+pub(super) fn note_changes<F: Parse>(
+    table: &mut Table<F>,
+    pages: PagePolicy,
+) -> Result<(), RegionError> {
+    table.changes = Changes::on(table.sessions.slab().capacity(), pages)?;
+    Ok(())
+}
 
-    /// Lists those of so many slots, from the sweep's place on, that were not told as they are.
-    /// UDP that nobody has answered is told too unless it presses: by some ways no answers come by
-    /// the director.
-    #[inline(never)]
-    pub(super) fn note_changed(&mut self, part: u32, pressed: bool) {
-        let Self { sessions, changes, cursor, .. } = self;
-        let slots = sessions.slab().slots().get(*cursor as usize..).unwrap_or_default();
-        for (id, session) in (*cursor..).zip(slots.iter().take(part as usize)) {
-            let told = is_told(session) && !(pressed && session.state == State::UdpNew);
-            if told && changes.marks.get(id).differs(Mark::of(session)) {
-                changes.note(id);
-            }
+/// Lists those of so many slots, from the sweep's place on, that were not told as they are.
+/// UDP that nobody has answered is told too unless it presses: by some ways no answers come by
+/// the director.
+#[inline(never)]
+pub(super) fn note_changed<F: Parse>(table: &mut Table<F>, part: u32, pressed: bool) {
+    let Table { sessions, changes, cursor, .. } = table;
+    let slots = sessions.slab().slots().get(*cursor as usize..).unwrap_or_default();
+    for (id, session) in (*cursor..).zip(slots.iter().take(part as usize)) {
+        let told = is_told(session) && !(pressed && session.state == State::UdpNew);
+        if told && changes.marks.get(id).differs(Mark::of(session)) {
+            changes.note(id);
         }
     }
+}
 
-    /// Takes at most `room` of the changes: ends first, so that who has the same endpoints now
-    /// comes after who had them.
-    fn take_changes(
-        &mut self,
-        (plan, now): (&Plan, Time),
-        room: &mut usize,
-        to: &mut impl FnMut(Change),
-    ) {
-        let ends = self.changes.ended.len().min(*room);
-        for session in self.changes.ended.drain(..ends) {
-            let told = portable::<F>(plan, now, &session);
-            told.into_iter().for_each(|told| to(change(&session, true, told)));
-        }
-        let lives = self.changes.live.len().min(*room - ends);
-        for at in 0..lives {
-            let id = self.changes.live[at];
-            self.tell_session((plan, now), id, to);
-        }
-        self.changes.live.drain(..lives);
-        *room -= ends + lives;
+/// Takes at most `room` of the changes: ends first, so that who has the same endpoints now
+/// comes after who had them.
+fn take_changes<F: Parse>(
+    table: &mut Table<F>,
+    (plan, now): (&Plan, Time),
+    room: &mut usize,
+    to: &mut impl FnMut(Change),
+) {
+    let ends = table.changes.ended.len().min(*room);
+    for session in table.changes.ended.drain(..ends) {
+        let told = portable::<F>(plan, now, &session);
+        told.into_iter().for_each(|told| to(change(&session, true, told)));
     }
+    let lives = table.changes.live.len().min(*room - ends);
+    for at in 0..lives {
+        let id = table.changes.live[at];
+        tell_session(table, (plan, now), id, to);
+    }
+    table.changes.live.drain(..lives);
+    *room -= ends + lives;
+}
 
-    /// Tells a session as it is now.
-    fn tell_session(
-        &mut self,
-        (plan, now): (&Plan, Time),
-        id: u32,
-        to: &mut impl FnMut(Change),
-    ) -> bool {
-        let session = self.sessions.slab().at(id);
-        let told = is_told(session).then(|| portable::<F>(plan, now, session)).flatten();
-        let Some(told) = told else { return false };
-        to(change(session, false, told));
-        self.changes.is_known(id, session);
-        true
-    }
+/// Tells a session as it is now.
+fn tell_session<F: Parse>(
+    table: &mut Table<F>,
+    (plan, now): (&Plan, Time),
+    id: u32,
+    to: &mut impl FnMut(Change),
+) -> bool {
+    let session = table.sessions.slab().at(id);
+    let told = is_told(session).then(|| portable::<F>(plan, now, session)).flatten();
+    let Some(told) = told else { return false };
+    to(change(session, false, told));
+    table.changes.is_known(id, session);
+    true
+}
 
-    /// Goes on with a walk over all sessions: at most so many slots, of which `room` are told.
-    /// Whether there is nothing left of it.
-    fn walk(
-        &mut self,
-        view: (&Plan, Time),
-        (slots, room): (u32, &mut usize),
-        to: &mut impl FnMut(Change),
-    ) -> bool {
-        let Some(from) = self.changes.walk else { return true };
-        let (mut id, touched) = (from, self.sessions.slab().touched());
-        let end = touched.min(from.saturating_add(slots));
-        while id < end && *room > 0 {
-            *room -= usize::from(self.tell_session(view, id, to));
-            id += 1;
-        }
-        self.changes.walk = Some(id).filter(|id| *id < touched);
-        self.changes.walk.is_none()
+/// Goes on with a walk over all sessions: at most so many slots, of which `room` are told.
+/// Whether there is nothing left of it.
+fn walk<F: Parse>(
+    table: &mut Table<F>,
+    view: (&Plan, Time),
+    (slots, room): (u32, &mut usize),
+    to: &mut impl FnMut(Change),
+) -> bool {
+    let Some(from) = table.changes.walk else { return true };
+    let (mut id, touched) = (from, table.sessions.slab().touched());
+    let end = touched.min(from.saturating_add(slots));
+    while id < end && *room > 0 {
+        *room -= usize::from(tell_session(table, view, id, to));
+        id += 1;
     }
+    table.changes.walk = Some(id).filter(|id| *id < touched);
+    table.changes.walk.is_none()
 }
 
 fn change(session: &Core, ended: bool, told: Portable) -> Change {
@@ -289,8 +290,8 @@ impl Path {
     /// # Errors
     /// Without memory for it: four bytes a session.
     pub fn note_changes(&mut self) -> Result<(), RegionError> {
-        self.v4.note_changes(self.config.pages)?;
-        self.extended.note_changes(self.config.pages)
+        note_changes(&mut self.v4.table, self.config.pages)?;
+        note_changes(&mut self.extended.table, self.config.pages)
     }
 
     /// Gives away at most `room` changes, and at most as many slots of a walk: see
@@ -302,14 +303,14 @@ impl Path {
         mut to: impl FnMut(Change),
     ) -> bool {
         let slots = room as u32;
-        self.v4.take_changes((plan, now), &mut room, &mut to);
-        self.extended.take_changes((plan, now), &mut room, &mut to);
+        take_changes(&mut self.v4.table, (plan, now), &mut room, &mut to);
+        take_changes(&mut self.extended.table, (plan, now), &mut room, &mut to);
         if !self.is_walking() {
             return false;
         }
         let walked = [
-            self.v4.walk((plan, now), (slots, &mut room), &mut to),
-            self.extended.walk((plan, now), (slots, &mut room), &mut to),
+            walk(&mut self.v4.table, (plan, now), (slots, &mut room), &mut to),
+            walk(&mut self.extended.table, (plan, now), (slots, &mut room), &mut to),
         ];
         walked == [true; 2]
     }
@@ -317,21 +318,21 @@ impl Path {
     /// Begins to tell every session, changed or not, with what is taken next. A walk that goes on
     /// begins anew.
     pub fn begin_walk(&mut self) {
-        (self.v4.changes.walk, self.extended.changes.walk) = (Some(0), Some(0));
+        (self.v4.table.changes.walk, self.extended.table.changes.walk) = (Some(0), Some(0));
     }
 
     /// Whether a walk goes on.
     pub const fn is_walking(&self) -> bool {
-        self.v4.changes.walk.is_some() || self.extended.changes.walk.is_some()
+        self.v4.table.changes.walk.is_some() || self.extended.table.changes.walk.is_some()
     }
 
     /// Whether there is anything to take.
     pub const fn has_changes(&self) -> bool {
-        self.v4.changes.any() || self.extended.changes.any()
+        self.v4.table.changes.any() || self.extended.table.changes.any()
     }
 
     /// Ends that nobody was told of.
     pub const fn untold_ends(&self) -> u64 {
-        self.v4.changes.untold + self.extended.changes.untold
+        self.v4.table.changes.untold + self.extended.table.changes.untold
     }
 }

@@ -25,7 +25,7 @@ mod settled;
 pub(super) use settled::Settled;
 
 use super::burst::Lane;
-use super::engine::Outcome;
+use super::turn::Outcome;
 use super::{Verdict, exception, super_packet};
 use crate::counters::Direction;
 use crate::family::{Ipv6, unmapped};

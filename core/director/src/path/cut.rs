@@ -6,11 +6,13 @@
 //! up to 1,280 bytes have to get through (RFC 8200 5, RFC 4213 3.2.1, RFC 2473 7.1, RFC 7915 5.1).
 //! And IPv4 without DF becomes IPv6 of no more than that (RFC 7915 4.1).
 
+use super::burst::Lane;
 use super::client_address::Room;
-use super::engine::{Engine, Outcome, Turn};
 use super::follow::write;
 use super::parse::Parse;
-use super::{Shared, Verdict, exception, rewrite, super_packet};
+use super::table::Table;
+use super::turn::{Outcome, Turn};
+use super::{Shared, Verdict, exception, follow, rewrite, super_packet};
 use crate::frame::Frame;
 use crate::plan::RealId;
 use crate::reason::Reason;
@@ -18,86 +20,80 @@ use crate::session::Flow;
 use crate::track;
 use sluice_wire::{checksum, ethernet, ipv4, ipv6};
 
-impl<F: Parse> Engine<F> {
-    /// Whether a packet that is too large may go on in pieces.
-    pub(super) fn may_cut<B: Frame>(&self, lane: usize, frame: &B) -> bool {
-        let lane = &self.burst.lanes[lane];
-        let packet = frame.bytes().get(usize::from(lane.parsed.l3)..).unwrap_or_default();
-        if packet.first().is_some_and(|first| first >> 4 == 6) {
-            let crosses = F::crosses(&lane.parsed.tuple, &lane.new);
-            // What becomes a fragment of IPv4 may be cut again, however long (RFC 7915 5.1.1).
-            if crosses && exception::is_fragment(packet) == Some(true) {
-                return true;
-            }
-            let remade = lane.forwarding.has_tunnel() || crosses;
-            return remade
-                && usize::from(super_packet::longest(&lane.parsed, frame)) <= ipv6::MIN_MTU;
+/// Whether a packet that is too large may go on in pieces.
+pub(super) fn may_cut<F: Parse, B: Frame>(lane: &Lane<F::Addr>, frame: &B) -> bool {
+    let packet = frame.bytes().get(usize::from(lane.parsed.l3)..).unwrap_or_default();
+    if packet.first().is_some_and(|first| first >> 4 == 6) {
+        let crosses = F::crosses(&lane.parsed.tuple, &lane.new);
+        // What becomes a fragment of IPv4 may be cut again, however long (RFC 7915 5.1.1).
+        if crosses && exception::is_fragment(packet) == Some(true) {
+            return true;
         }
-        ipv4::Header::parse(packet).is_ok_and(|header| !header.dont_fragment())
+        let remade = lane.forwarding.has_tunnel() || crosses;
+        return remade && usize::from(super_packet::longest(&lane.parsed, frame)) <= ipv6::MIN_MTU;
     }
+    ipv4::Header::parse(packet).is_ok_and(|header| !header.dont_fragment())
+}
 
-    /// Makes a packet that was found too large by [`Engine::track`] complete, and does for it what
-    /// that does for those that fit.
-    pub(super) fn cut<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        at: usize,
-        frame: &mut B,
-    ) -> Verdict {
-        let Turn { view, now, .. } = turn;
-        let lane = &mut self.burst.lanes[at];
-        let packet = frame.bytes().get(usize::from(lane.parsed.l3)..).unwrap_or_default();
-        // A later fragment has no session, and its lane tells the real server in place of one.
-        let whole = !exception::is_later(packet);
-        let (flow, length, at_frame) = (lane.flow, lane.parsed.length, usize::from(lane.frame));
-        let (forwarding, direction) = (lane.forwarding, flow.direction());
-        let real =
-            if whole { self.sessions.slab().at(flow.id()).real() } else { RealId(flow.id()) };
-        let past = forwarding.answers_past();
-        let to = view.plan.real(real).filter(|_| past).map(|real| real.address);
-        let to = to.unwrap_or_else(|| F::to_ip(lane.new.dst));
-        let next = view.fib.lookup(to);
-        let Some(of_link) = view.fib.mtu(next) else { return Verdict::Drop(Reason::NoRoute) };
-        let mtu = match forwarding.has_tunnel() {
-            true => shared.paths.mtu(real, of_link, now),
-            false => F::cut_mtu(of_link, lane),
-        };
-        if F::WIDE && whole && view.plan.tells_client && forwarding.translates_both() {
-            let crosses = F::crosses(&lane.parsed.tuple, &lane.new);
-            // What is put in makes it no less of a packet that is to be cut.
-            let room = Room { here: u16::MAX, ..Room::of(view.fib, of_link, real, crosses) };
-            let session = self.sessions.at_mut(flow.id());
-            match F::introduce(view.plan, session, direction, lane, frame, room) {
-                Ok(()) => {}
-                Err(Outcome::Is(verdict)) => return verdict,
-                Err(_) => return Verdict::Drop(Reason::TooBig),
-            }
+/// Makes a packet complete that [`super::follow::track`] found too large, and does for it what that
+/// does for those that fit.
+pub(super) fn cut<F: Parse, B: Frame>(
+    table: &mut Table<F>,
+    lane: &mut Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+) -> Verdict {
+    let Turn { view, now, .. } = turn;
+    let packet = frame.bytes().get(usize::from(lane.parsed.l3)..).unwrap_or_default();
+    // A later fragment has no session, and its lane tells the real server in place of one.
+    let whole = !exception::is_later(packet);
+    let (flow, length, at_frame) = (lane.flow, lane.parsed.length, usize::from(lane.frame));
+    let (forwarding, direction) = (lane.forwarding, flow.direction());
+    let real = if whole { table.sessions.slab().at(flow.id()).real() } else { RealId(flow.id()) };
+    let past = forwarding.answers_past();
+    let to = view.plan.real(real).filter(|_| past).map(|real| real.address);
+    let to = to.unwrap_or_else(|| F::to_ip(lane.new.dst));
+    let next = view.fib.lookup(to);
+    let Some(of_link) = view.fib.mtu(next) else { return Verdict::Drop(Reason::NoRoute) };
+    let mtu = match forwarding.has_tunnel() {
+        true => shared.paths.mtu(real, of_link, now),
+        false => F::cut_mtu(of_link, lane),
+    };
+    if F::WIDE && whole && view.plan.tells_client && forwarding.translates_both() {
+        let crosses = F::crosses(&lane.parsed.tuple, &lane.new);
+        // What is put in makes it no less of a packet that is to be cut.
+        let room = Room { here: u16::MAX, ..Room::of(view.fib, of_link, real, crosses) };
+        let session = table.sessions.at_mut(flow.id());
+        match F::introduce(view.plan, session, direction, lane, frame, room) {
+            Ok(()) => {}
+            Err(Outcome::Is(verdict)) => return verdict,
+            Err(_) => return Verdict::Drop(Reason::TooBig),
         }
-        shared.statistics.forwarded(real, direction, length);
-        if past {
-            lane.flow = Flow(real.0);
+    }
+    shared.statistics.forwarded(real, direction, length);
+    if past {
+        lane.flow = Flow(real.0);
+    }
+    if let Some(reason) = write::<F, B>(shared, view, lane, frame) {
+        return Verdict::Drop(reason);
+    }
+    if forwarding.has_tunnel() && may_be_cut(frame, shared.answers.cut_id) {
+        shared.answers.cut_id = shared.answers.cut_id.wrapping_add(1);
+    }
+    if whole {
+        let session = table.sessions.at_mut(flow.id());
+        session.seen_ms = now.low();
+        // The introduction may have moved it.
+        let segment = lane.parsed.segment;
+        if !track::is_plain(session, direction, segment) {
+            follow::track_tcp(table, shared, view.plan, flow, segment);
         }
-        if let Some(reason) = write::<F, B>(shared, view, lane, frame) {
-            return Verdict::Drop(reason);
-        }
-        if forwarding.has_tunnel() && may_be_cut(frame, shared.answers.cut_id) {
-            shared.answers.cut_id = shared.answers.cut_id.wrapping_add(1);
-        }
-        if whole {
-            let session = self.sessions.at_mut(flow.id());
-            session.seen_ms = now.low();
-            // The introduction may have moved it.
-            let segment = self.burst.lanes[at].parsed.segment;
-            if !track::is_plain(session, direction, segment) {
-                self.track_tcp(shared, view.plan, flow, segment);
-            }
-        }
-        match next.map(|id| view.fib.hop(id)) {
-            Ok(Some(hop)) => rewrite::link_layer(frame, hop).in_pieces(Some(mtu)),
-            Ok(None) => Verdict::Drop(Reason::NoRoute),
-            Err(why) => shared.scratch.no_hop(at_frame, why, Some(mtu)),
-        }
+    }
+    match next.map(|id| view.fib.hop(id)) {
+        Ok(Some(hop)) => rewrite::link_layer(frame, hop).in_pieces(Some(mtu)),
+        Ok(None) => Verdict::Drop(Reason::NoRoute),
+        Err(why) => shared.scratch.no_hop(at_frame, why, Some(mtu)),
     }
 }
 

@@ -15,6 +15,7 @@ use super::engine::Engine;
 use super::inspect::{self, SessionInfo};
 use super::parse::Parse;
 use super::sweep::expired;
+use super::table::Table;
 use super::{Path, Shared};
 use crate::counters::Direction;
 use crate::family::Family;
@@ -217,38 +218,45 @@ impl Sketch {
     }
 }
 
-impl<F: Parse> Engine<F> {
-    /// Counts a packet of a group whose flows were looked for and not yet followed.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn sample(&self, shared: &mut Shared, now: Time, at: usize, lane: usize) {
-        let group = &self.burst.groups[at % GROUPS];
-        let (flow, length) = if group.quick >> lane & 1 == 1 {
-            (Flow(group.flow[lane]), group.lengths[lane] as u16)
-        } else if group.slow >> lane & 1 == 1 {
-            let slow = &self.burst.lanes[position(at, lane)];
-            (slow.flow, slow.parsed.length)
-        } else {
-            return;
-        };
-        if flow == Flow::NONE {
-            return;
-        }
-        let Some(session) = self.sessions.slab().get(flow.id()) else { return };
-        let (session, tag, direction) =
-            (number::<F>(flow.id()), tag::<F>(session), flow.direction());
-        shared.statistics.sketch.record(now, &Sample { session, tag, direction, length });
+/// Counts a packet of a group whose flows were looked for and not yet followed.
+#[cold]
+#[inline(never)]
+pub(super) fn sample<F: Parse>(
+    engine: &Engine<F>,
+    shared: &mut Shared,
+    now: Time,
+    (at, lane): (usize, usize),
+) {
+    let group = &engine.burst.groups[at % GROUPS];
+    let (flow, length) = if group.quick >> lane & 1 == 1 {
+        (Flow(group.flow[lane]), group.lengths[lane] as u16)
+    } else if group.slow >> lane & 1 == 1 {
+        let slow = &engine.burst.lanes[position(at, lane)];
+        (slow.flow, slow.parsed.length)
+    } else {
+        return;
+    };
+    if flow == Flow::NONE {
+        return;
     }
+    let Some(session) = engine.table.sessions.slab().get(flow.id()) else { return };
+    let (session, tag, direction) = (number::<F>(flow.id()), tag::<F>(session), flow.direction());
+    shared.statistics.sketch.record(now, &Sample { session, tag, direction, length });
+}
 
-    /// An open session by its number, if it is the one that was seen.
-    fn seen(&self, plan: &Plan, now: Time, (number, tagged): (u32, u32)) -> Option<SessionInfo> {
-        let session = self.sessions.slab().get(number >> 1)?;
-        let is_open = !session.is_vacant() && session.state != State::Template;
-        if !is_open || expired(session, plan, now) || tag::<F>(session) != tagged {
-            return None;
-        }
-        inspect::info::<F>(plan, now, session)
+/// An open session by its number, if it is the one that was seen.
+fn open_session<F: Parse>(
+    table: &Table<F>,
+    plan: &Plan,
+    now: Time,
+    (number, tagged): (u32, u32),
+) -> Option<SessionInfo> {
+    let session = table.sessions.slab().get(number >> 1)?;
+    let is_open = !session.is_vacant() && session.state != State::Template;
+    if !is_open || expired(session, plan, now) || tag::<F>(session) != tagged {
+        return None;
     }
+    inspect::info::<F>(plan, now, session)
 }
 
 impl Path {
@@ -259,8 +267,8 @@ impl Path {
         let sketch = &self.shared.statistics.sketch;
         let all = sketch.ranked().into_iter().filter_map(|(number, tag, seen)| {
             let session = match number & 1 {
-                0 => self.v4.seen(plan, now, (number, tag)),
-                _ => self.extended.seen(plan, now, (number, tag)),
+                0 => open_session(&self.v4.table, plan, now, (number, tag)),
+                _ => open_session(&self.extended.table, plan, now, (number, tag)),
             }?;
             Some(Elephant {
                 session,

@@ -5,25 +5,19 @@
 //! nor the memory waits for the other. Each stage asks for the memory of the next one in one go,
 //! since a request that misses the TLB holds everything behind it up, but not another request.
 
-use super::burst::{Burst, GROUPS, Parsed, WINDOW, position};
-use super::changes::Changes;
-use super::fragments::Fragments;
-use super::group::{ALL, Group, Together, lanes};
-use super::half_open::HalfOpen;
-use super::linger::Linger;
-use super::others::Others;
+use super::burst::{Burst, GROUPS, WINDOW, position};
+use super::group::{ALL, Group, lanes};
 use super::parse::{Parse, Refused};
 use super::picks::Picks;
 use super::probe::{Probe, Stage};
-use super::{Shared, Verdict, View};
-use crate::fib::{HopId, PortId};
+use super::table::Table;
+use super::turn::Turn;
+use super::{Shared, Verdict, elephants, general, lookup};
+use crate::fib::HopId;
 use crate::frame::Frame;
 use crate::hash::Seed;
 use crate::plan::Plan;
-use crate::reason::Reason;
-use crate::session::{Flow, Sessions};
-use crate::time::Time;
-use arrayvec::ArrayVec;
+use crate::session::{Flow, State};
 use sluice_lanes::each_lane;
 use sluice_lanes::level::{LANES, Level};
 use sluice_table::{MemoryFile, PagePolicy, RegionError};
@@ -37,99 +31,24 @@ const FOLLOWED: usize = 6;
 // A group is followed before its place is another's.
 const _: () = assert!(FOLLOWED < GROUPS);
 /// One family's half of a path.
-pub(super) struct Engine<F: Together> {
-    pub sessions: Sessions<F>,
+pub(super) struct Engine<F: Parse> {
+    pub table: Table<F>,
     pub burst: Box<Burst<F>>,
-    pub fragments: Fragments<F::Addr>,
     /// What the processor has.
     pub level: Level,
     /// Whether there is a vector path: off, all packets take the general one, to compare them.
     pub vector: bool,
-    /// The session that was looked at last.
-    pub touched: Flow,
-    /// The sessions that ended last.
-    pub ended: Linger,
-    /// The session that the packet has opened which is followed now: what it is itself moves
-    /// nothing on.
-    pub fresh: Flow,
-    /// Half-open sessions by age.
-    pub half_open: HalfOpen,
-    /// What other directors are to be told.
-    pub changes: Changes<F>,
-    /// Where among the routes the last client's was.
-    pub near: u32,
-    /// Hashes whose buckets sessions that are opened some time later will need: asked for together
-    /// with others, since a request by itself holds everything up.
-    pub wanted: ArrayVec<u64, LANES>,
-    /// Where the sweep's cursor is, and when it was moved.
-    pub cursor: u32,
-    pub swept: Time,
-}
-
-/// What tracking made of a packet.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// It is to be rewritten and sent.
-    Forward,
-    /// It belongs to no flow, as far as the stages saw.
-    Unknown,
-    /// It is to be rewritten, but its neighbour is not known.
-    Unresolved,
-    /// It may not go on; its sender may be told.
-    Refuse(Reason),
-    /// It is larger than the way allows, in bytes of its own headers and payload.
-    TooBig(u16),
-    /// It goes no further.
-    Is(Verdict),
-    /// The extended table may have a session for it.
-    Wide,
-    /// It is to be rewritten, and to go through the path once more ([`super::hairpin`]).
-    Again,
-}
-
-impl From<Refused> for Outcome {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Is(verdict) => Self::Is(verdict),
-            Refused::Wide => Self::Wide,
-        }
-    }
-}
-
-/// What a stage needs to know of its turn.
-#[derive(Clone, Copy)]
-pub(super) struct Turn<'a> {
-    pub view: View<'a>,
-    pub now: Time,
-    pub port: PortId,
-    pub others: Others<'a>,
 }
 
 impl<F: Parse> Engine<F> {
     pub fn new(
-        (sessions, fragments): (u32, u32),
+        room: (u32, u32),
         seed: Seed,
         pages: PagePolicy,
         file: Option<&MemoryFile>,
     ) -> Result<Self, RegionError> {
-        let (places, ended) = ((sessions, Linger::most(sessions)), Linger::new(sessions));
-        let sessions: Sessions<F> = Sessions::new(places, seed, pages, file)?;
-        Ok(Self {
-            half_open: HalfOpen::new(sessions.slab().capacity(), pages)?,
-            changes: Changes::off(),
-            sessions,
-            ended,
-            burst: Burst::new(),
-            fragments: Fragments::new(fragments),
-            level: Level::detect(),
-            vector: true,
-            touched: Flow::NONE,
-            fresh: Flow::NONE,
-            near: 0,
-            wanted: ArrayVec::new(),
-            cursor: 0,
-            swept: Time::default(),
-        })
+        let table = Table::new(room, seed, pages, file)?;
+        Ok(Self { table, burst: Burst::new(), level: Level::detect(), vector: true })
     }
 
     /// One turn: see [`super::Path::turn`].
@@ -154,14 +73,14 @@ impl<F: Parse> Engine<F> {
             }
             probe.mark(Stage::Parse);
             if let Some(at) = group(SOUGHT) {
-                self.seek(at);
+                lookup::seek(&self.table.sessions, &mut self.burst, at);
             }
             if let Some(at) = group(FOUND) {
-                self.find(at);
-                self.prefetch_sessions(at);
+                lookup::find(&self.table.sessions, &mut self.burst, self.level, at);
+                lookup::prefetch_sessions(&self.table.sessions, &self.burst, at);
             }
             if step < groups {
-                self.prefetch_buckets(step);
+                lookup::prefetch_buckets(&mut self.table, &self.burst, step);
             }
             prefetch_frames(&picks, frames, (step + 1) * LANES);
             probe.mark(Stage::Find);
@@ -174,7 +93,7 @@ impl<F: Parse> Engine<F> {
                     sampled = shared.statistics.sketch.pick(part).map(|place| at * LANES + place);
                 }
                 if let Some(place) = sampled.filter(|place| place / LANES == at) {
-                    self.sample(shared, turn.now, at, place % LANES);
+                    elephants::sample(self, shared, turn.now, (at, place % LANES));
                 }
                 self.follow_group(shared, turn, &picks, (frames, verdicts, probe), at);
             }
@@ -232,7 +151,7 @@ impl<F: Parse> Engine<F> {
         (frames, verdicts): (&[B], &mut [Verdict]),
         (at, rest): (usize, u8),
     ) {
-        let Self { sessions, burst, .. } = self;
+        let Self { table: Table { sessions, .. }, burst, .. } = self;
         for lane in lanes(rest) {
             let at_frame = picks.frame(at * LANES + lane);
             let slow = &mut burst.lanes[position(at, lane)];
@@ -324,8 +243,8 @@ impl<F: Parse> Engine<F> {
     fn look_again(&mut self, turn: Turn<'_>, (at, lanes): (usize, u8)) -> u8 {
         let group = &mut self.burst.groups[at % GROUPS];
         let quick = std::mem::replace(&mut group.quick, lanes);
-        self.find(at);
-        self.seek(at);
+        lookup::find(&self.table.sessions, &mut self.burst, self.level, at);
+        lookup::seek(&self.table.sessions, &mut self.burst, at);
         let pass = self.verify_group(turn, at);
         self.burst.groups[at % GROUPS].quick = quick;
         pass
@@ -343,21 +262,22 @@ impl<F: Parse> Engine<F> {
     ) -> u8 {
         let position = position(at, lane);
         let odd = self.burst.lanes[position].parsed.is_exception();
-        let (removals, created) = (self.sessions.removals(), shared.statistics.counters.created);
-        self.touched = Flow::NONE;
+        let (removals, created) =
+            (self.table.sessions.removals(), shared.statistics.counters.created);
+        self.table.touched = Flow::NONE;
         self.general(shared, turn, position, part);
-        if odd || removals != self.sessions.removals() {
+        if odd || removals != self.table.sessions.removals() {
             ALL
         } else if created != shared.statistics.counters.created {
             // Of a session that is new none of those that passed can be.
             0
         } else {
-            !self.burst.groups[at % GROUPS].others(self.touched)
+            !self.burst.groups[at % GROUPS].others(self.table.touched)
         }
     }
 
-    /// The general path of a packet. By itself, so that it takes no registers from the vector path.
-    #[inline(never)]
+    /// A packet that takes the general path.
+    #[inline(always)]
     fn general<B: Frame>(
         &mut self,
         shared: &mut Shared,
@@ -365,47 +285,29 @@ impl<F: Parse> Engine<F> {
         at: usize,
         (frames, verdicts): &mut (&mut [B], &mut [Verdict]),
     ) {
-        self.fresh = Flow::NONE;
-        let at_frame = usize::from(self.burst.lanes[at].frame);
-        let frame = &mut frames[at_frame];
-        let mut outcome = self.track(shared, turn, at, frame);
-        if outcome == Outcome::Unknown {
-            outcome = self.miss(shared, turn, at, frame);
-        }
-        verdicts[at_frame] = match outcome {
-            Outcome::Forward => self.finish(shared, turn.view, at, frame),
-            Outcome::Unresolved => self.hold(shared, turn, at, frame),
-            Outcome::Unknown => Verdict::Drop(Reason::NoSession),
-            Outcome::Refuse(why) => self.refuse(shared, turn, at, frame, why),
-            Outcome::TooBig(mtu) => self.too_big(shared, turn, at, frame, mtu),
-            Outcome::Is(verdict) => verdict,
-            Outcome::Again => self.again(shared, turn, at, frame),
-            Outcome::Wide => {
+        let Self { table, burst, .. } = self;
+        let lane = &mut burst.lanes[at];
+        let at_frame = usize::from(lane.frame);
+        match general::packet(table, lane, shared, turn, &mut frames[at_frame]) {
+            Some(verdict) => verdicts[at_frame] = verdict,
+            None => {
                 // Whatever was there before is none of this packet's.
                 verdicts[at_frame] = Verdict::Wait;
-                return shared.scratch.defer(at_frame, verdicts);
+                shared.scratch.defer(at_frame, verdicts);
             }
-        };
+        }
+        if table.fresh != Flow::NONE {
+            self.forget_hints();
+        }
     }
 
-    /// A packet whose flow was not found, or not at the first look.
-    pub fn miss<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        at: usize,
-        frame: &mut B,
-    ) -> Outcome {
-        let Parsed { tuple, .. } = self.burst.lanes[at].parsed;
-        if self.burst.lanes[at].parsed.is_exception() {
-            return self.odd(shared, turn, at, frame);
-        }
-        match self.admit(shared, turn, (at, &tuple), frame) {
-            Ok(flow) => {
-                self.burst.lanes[at].flow = flow;
-                self.track(shared, turn, at, frame)
-            }
-            Err(outcome) => outcome,
+    /// A one-packet session is for no other packet, and no key leads to it. But it may be where
+    /// another was that ended in this burst, and that later lanes have as a hint.
+    #[inline(never)]
+    fn forget_hints(&mut self) {
+        let Self { table: Table { sessions, fresh, .. }, burst, .. } = self;
+        if sessions.slab().at(fresh.id()).state == State::OnePacket {
+            burst.forget(*fresh);
         }
     }
 }

@@ -15,12 +15,14 @@
 
 mod nat64;
 
-use super::engine::{Engine, Outcome, Turn};
+use super::burst::Lane;
 use super::follow::destination;
 use super::parse::Parse;
 use super::quote::{self, Quote};
 use super::shared::Scratch;
 use super::sweep::expired;
+use super::table::Table;
+use super::turn::{Outcome, Turn};
 use super::{Shared, Verdict, Waiting, answer, hairpin, rewrite, snat, source_route, tunnel};
 use crate::counters::Direction;
 use crate::family::{Family, Ipv4, Ipv6, Tuple};
@@ -168,151 +170,152 @@ struct About<A> {
     forwarding: Forwarding,
 }
 
-impl<F: Parse> Engine<F> {
-    /// Decides on an ICMP error.
-    pub(super) fn error<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        lane: usize,
-        frame: &mut B,
-    ) -> Outcome {
-        let plan = turn.view.plan;
-        let is = Outcome::Is;
-        let l3 = usize::from(self.burst.lanes[lane].parsed.l3);
-        let Some(received) = Received::read(frame.bytes(), l3) else {
-            return is(Verdict::Drop(Reason::Truncated));
-        };
-        if !received.is_for_sender() {
-            return is(Verdict::Kernel(Reason::NotOurs));
-        }
-        if tunnel::is_about_own(&shared.paths, plan, received, frame.bytes()) {
-            let at = lane_of(self, lane);
-            return is(tunnel::reported(shared, turn, &self.sessions, (received, at), frame));
-        }
-        let Some(to) = F::from_ip(received.to) else {
-            return is(Verdict::Drop(Reason::Truncated));
-        };
-        let quote = quote::read::<F>(received.quote(frame.bytes()));
-        let Some(quote) = quote.filter(|quote| quote.tuple.src == to) else {
-            let ours = F::side(plan).owns(to);
-            return is(if ours {
-                Verdict::Drop(Reason::IcmpError)
-            } else {
-                Verdict::Kernel(Reason::NotOurs)
-            });
-        };
-        let answer = quote.tuple.reversed();
-        if let Some(about) = self.about(turn, &answer) {
-            return is(self.relay(shared, turn, lane, frame, (received, quote, about)));
-        }
-        match elsewhere::<F>(shared, turn, &answer, lane_of(self, lane)) {
-            Some(outcome) => outcome,
-            None if is_claimed::<F>(plan, &answer) => is(Verdict::Drop(Reason::IcmpError)),
-            None => is(Verdict::Kernel(Reason::NotOurs)),
-        }
+/// Decides on an ICMP error.
+pub(super) fn error<F: Parse, B: Frame>(
+    table: &mut Table<F>,
+    lane: &mut Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+) -> Outcome {
+    let plan = turn.view.plan;
+    let is = Outcome::Is;
+    let l3 = usize::from(lane.parsed.l3);
+    let Some(received) = Received::read(frame.bytes(), l3) else {
+        return is(Verdict::Drop(Reason::Truncated));
+    };
+    if !received.is_for_sender() {
+        return is(Verdict::Kernel(Reason::NotOurs));
     }
-
-    /// The flow that a packet with this tuple belongs to, what it would become, and how it would
-    /// be forwarded.
-    fn about(&self, turn: Turn<'_>, answer: &Tuple<F::Addr>) -> Option<About<F::Addr>> {
-        let plan = turn.view.plan;
-        let flow = self.sessions.find(plan, self.sessions.hash(answer), answer)?;
-        let session = self.sessions.slab().at(flow.id());
-        if expired(session, plan, turn.now) {
-            return None;
-        }
-        let (new, forwarding) = Sessions::<F>::translated(plan, session, flow.direction(), answer)?;
-        Some(About { flow, new, forwarding })
+    if tunnel::is_about_own(&shared.paths, plan, received, frame.bytes()) {
+        let at = lane.frame;
+        return is(tunnel::reported(shared, turn, &table.sessions, (received, at), frame));
     }
-
-    /// Takes out of an error what introducing the client did to the packet that it is about.
-    fn in_its_numbers(
-        &self,
-        plan: &Plan,
-        frame: &mut [u8],
-        received: Received,
-        quote: &Quote<F::Addr>,
-        about: About<F::Addr>,
-    ) -> Received {
-        if !F::WIDE || !plan.tells_client || !about.forwarding.translates_both() {
-            return received;
-        }
-        let session = self.sessions.slab().at(about.flow.id());
-        let at = received.message + icmp::HEADER;
-        let upper = frame.get_mut(at + quote.upper..at + received.quoted).unwrap_or_default();
-        let longer = F::requote(plan, session, about.flow.direction(), upper);
-        received.with_less(longer, frame)
-    }
-
-    /// Brings an error to whom it is for.
-    fn relay<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        lane: usize,
-        frame: &mut B,
-        (received, quote, about): (Received, Quote<F::Addr>, About<F::Addr>),
-    ) -> Verdict {
-        let About { flow, new, forwarding } = about;
-        let (plan, fib) = (turn.view.plan, turn.view.fib);
-        let session = self.sessions.slab().at(flow.id());
-        let (direction, real) = (flow.direction(), session.real());
-        if !received.is_possible() {
-            return Verdict::Drop(Reason::IcmpError);
-        }
-        if !received.is_sound(frame.bytes()) {
-            return Verdict::Drop(Reason::BadL4Checksum);
-        }
-        // Who sent that packet would have to be told by its own session.
-        if F::WIDE && forwarding.has_remote() && hairpin::stays_inside::<F>(plan, session) {
-            return Verdict::Drop(Reason::IcmpError);
-        }
-        if source_route::is_at(frame, received.l3) {
-            return Verdict::Drop(Reason::SourceRoute);
-        }
-        // Of an error nobody is told.
-        if received.ttl <= 1 {
-            return Verdict::Drop(Reason::TtlExpired);
-        }
-        let to = destination::<F>(plan, session, direction, forwarding, &new);
-        let past = forwarding.answers_past();
-        // With a tunnel's header if it gets one.
-        let room = |mtu: u16| match forwarding.has_tunnel() {
-            true => tunnel::room(&shared.paths, plan, real, mtu, turn.now),
-            false => mtu,
-        };
-        let next = fib.lookup(to);
-        let (hop, mtu) = (next.ok().and_then(|id| fib.hop(id)), fib.mtu(next));
-        let crosses = F::WIDE && F::crosses(&quote.tuple.reversed(), &new);
-        let length = received.end - received.l3;
-        if !crosses && mtu.is_some_and(|mtu| length > usize::from(room(mtu))) {
-            return Verdict::Drop(Reason::TooBig);
-        }
-        let ends = (teller::<F>(received, direction, forwarding, &new), F::to_ip(new.dst));
-        if is_link_local(if past { received.from } else { ends.0 }) {
-            return Verdict::Drop(Reason::LinkLocal);
-        }
-        let received = self.in_its_numbers(plan, frame.bytes_mut(), received, &quote, about);
-        let failed = if past {
-            take_hop(frame.bytes_mut(), received);
-            let lane = &mut self.burst.lanes[lane];
-            // By the same way as the session's packets.
-            lane.hash = self.sessions.hash(&quote.tuple.reversed());
-            lane.flow = Flow(real.0);
-            if forwarding.has_tunnel() { lane.enter_tunnel(plan, frame) } else { None }
-        } else if crosses {
-            let links = links(turn, frame.bytes(), mtu);
-            nat64::rewrite::<F, B>(frame, received, &quote, &new.reversed(), ends, links)
+    let Some(to) = F::from_ip(received.to) else {
+        return is(Verdict::Drop(Reason::Truncated));
+    };
+    let quote = quote::read::<F>(received.quote(frame.bytes()));
+    let Some(quote) = quote.filter(|quote| quote.tuple.src == to) else {
+        let ours = F::side(plan).owns(to);
+        return is(if ours {
+            Verdict::Drop(Reason::IcmpError)
         } else {
-            rewrite_here::<F>(frame.bytes_mut(), received, &quote, &new.reversed(), ends);
-            None
-        };
-        match (failed, hop) {
-            (Some(reason), _) => Verdict::Drop(reason),
-            (None, Some(hop)) => rewrite::link_layer(frame, hop),
-            (None, None) => shared.scratch.unresolved(fib, self.burst.lanes[lane].frame, to),
-        }
+            Verdict::Kernel(Reason::NotOurs)
+        });
+    };
+    let answer = quote.tuple.reversed();
+    if let Some(about) = about(table, turn, &answer) {
+        return is(relay(table, lane, shared, turn, frame, (received, quote, about)));
+    }
+    match elsewhere::<F>(shared, turn, &answer, lane.frame) {
+        Some(outcome) => outcome,
+        None if is_claimed::<F>(plan, &answer) => is(Verdict::Drop(Reason::IcmpError)),
+        None => is(Verdict::Kernel(Reason::NotOurs)),
+    }
+}
+
+/// The flow that a packet with this tuple belongs to, what it would become, and how it would
+/// be forwarded.
+fn about<F: Parse>(
+    table: &Table<F>,
+    turn: Turn<'_>,
+    answer: &Tuple<F::Addr>,
+) -> Option<About<F::Addr>> {
+    let plan = turn.view.plan;
+    let flow = table.sessions.find(plan, table.sessions.hash(answer), answer)?;
+    let session = table.sessions.slab().at(flow.id());
+    if expired(session, plan, turn.now) {
+        return None;
+    }
+    let (new, forwarding) = Sessions::<F>::translated(plan, session, flow.direction(), answer)?;
+    Some(About { flow, new, forwarding })
+}
+
+/// Takes out of an error what introducing the client did to the packet that it is about.
+fn in_its_numbers<F: Parse>(
+    table: &Table<F>,
+    plan: &Plan,
+    frame: &mut [u8],
+    received: Received,
+    quote: &Quote<F::Addr>,
+    about: About<F::Addr>,
+) -> Received {
+    if !F::WIDE || !plan.tells_client || !about.forwarding.translates_both() {
+        return received;
+    }
+    let session = table.sessions.slab().at(about.flow.id());
+    let at = received.message + icmp::HEADER;
+    let upper = frame.get_mut(at + quote.upper..at + received.quoted).unwrap_or_default();
+    let longer = F::requote(plan, session, about.flow.direction(), upper);
+    received.with_less(longer, frame)
+}
+
+/// Brings an error to whom it is for.
+fn relay<F: Parse, B: Frame>(
+    table: &mut Table<F>,
+    lane: &mut Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+    (received, quote, about): (Received, Quote<F::Addr>, About<F::Addr>),
+) -> Verdict {
+    let About { flow, new, forwarding } = about;
+    let (plan, fib) = (turn.view.plan, turn.view.fib);
+    let session = table.sessions.slab().at(flow.id());
+    let (direction, real) = (flow.direction(), session.real());
+    if !received.is_possible() {
+        return Verdict::Drop(Reason::IcmpError);
+    }
+    if !received.is_sound(frame.bytes()) {
+        return Verdict::Drop(Reason::BadL4Checksum);
+    }
+    // Who sent that packet would have to be told by its own session.
+    if F::WIDE && forwarding.has_remote() && hairpin::stays_inside::<F>(plan, session) {
+        return Verdict::Drop(Reason::IcmpError);
+    }
+    if source_route::is_at(frame, received.l3) {
+        return Verdict::Drop(Reason::SourceRoute);
+    }
+    // Of an error nobody is told.
+    if received.ttl <= 1 {
+        return Verdict::Drop(Reason::TtlExpired);
+    }
+    let to = destination::<F>(plan, session, direction, forwarding, &new);
+    let past = forwarding.answers_past();
+    // With a tunnel's header if it gets one.
+    let room = |mtu: u16| match forwarding.has_tunnel() {
+        true => tunnel::room(&shared.paths, plan, real, mtu, turn.now),
+        false => mtu,
+    };
+    let next = fib.lookup(to);
+    let (hop, mtu) = (next.ok().and_then(|id| fib.hop(id)), fib.mtu(next));
+    let crosses = F::WIDE && F::crosses(&quote.tuple.reversed(), &new);
+    let length = received.end - received.l3;
+    if !crosses && mtu.is_some_and(|mtu| length > usize::from(room(mtu))) {
+        return Verdict::Drop(Reason::TooBig);
+    }
+    let ends = (teller::<F>(received, direction, forwarding, &new), F::to_ip(new.dst));
+    if is_link_local(if past { received.from } else { ends.0 }) {
+        return Verdict::Drop(Reason::LinkLocal);
+    }
+    let received = in_its_numbers(table, plan, frame.bytes_mut(), received, &quote, about);
+    let failed = if past {
+        take_hop(frame.bytes_mut(), received);
+        // By the same way as the session's packets.
+        lane.hash = table.sessions.hash(&quote.tuple.reversed());
+        lane.flow = Flow(real.0);
+        if forwarding.has_tunnel() { lane.enter_tunnel(plan, frame) } else { None }
+    } else if crosses {
+        let links = links(turn, frame.bytes(), mtu);
+        nat64::rewrite::<F, B>(frame, received, &quote, &new.reversed(), ends, links)
+    } else {
+        rewrite_here::<F>(frame.bytes_mut(), received, &quote, &new.reversed(), ends);
+        None
+    };
+    match (failed, hop) {
+        (Some(reason), _) => Verdict::Drop(reason),
+        (None, Some(hop)) => rewrite::link_layer(frame, hop),
+        (None, None) => shared.scratch.unresolved(fib, lane.frame, to),
     }
 }
 
@@ -345,11 +348,6 @@ const fn is_link_local(teller: IpAddr) -> bool {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
     }
-}
-
-/// Which frame of the turn a lane is.
-fn lane_of<F: Parse>(engine: &Engine<F>, lane: usize) -> u8 {
-    engine.burst.lanes[lane].frame
 }
 
 /// Who tells of the error. A sender hears it from the address that it sent to, since it may know

@@ -9,12 +9,12 @@
 //! What others leave it may borrow, but for a reserve, which is for those below their share; and
 //! when the table is full, a service above its share gives way to one below.
 
-use super::Shared;
-use super::engine::Engine;
 use super::half_open::HALF;
 use super::parse::Parse;
 use super::shared::{Admission, Statistics};
 use super::sweep::is_connection;
+use super::table::Table;
+use super::{Shared, sweep};
 use crate::plan::{LocalId, Plan, RealId, ServiceId};
 use crate::reason::Reason;
 use crate::session::{Core, State};
@@ -50,196 +50,205 @@ enum Whose {
     Few,
 }
 
-impl<F: Parse> Engine<F> {
-    /// Ends a session so that another has its place.
-    fn evict(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
-        self.remove(shared, plan, id);
-        shared.statistics.counters.evicted += 1;
-    }
+/// Ends a session so that another has its place.
+fn evict<F: Parse>(table: &mut Table<F>, shared: &mut Shared, plan: &Plan, id: u32) {
+    sweep::remove(table, shared, plan, id);
+    shared.statistics.counters.evicted += 1;
+}
 
-    /// The same for what all services share.
-    pub fn evict_pressed(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
-        self.evict(shared, plan, id);
-        shared.admission.load.press(shared.now);
-    }
+/// The same for what all services share.
+pub(super) fn evict_pressed<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    id: u32,
+) {
+    evict(table, shared, plan, id);
+    shared.admission.load.press(shared.now);
+}
 
-    /// The oldest half-open session of a service, if it gives way. Those that were heard of since
-    /// are passed over a few times.
-    fn oldest(&mut self, shared: &mut Shared, service: ServiceId, whose: Whose) -> Option<u32> {
-        let mut id = self.half_open.oldest(service)?;
-        for _ in 0..CHANCES {
-            let Some(next) = self.half_open.younger(id) else { break };
-            let seen = |id| self.sessions.slab().at(id).seen_ms;
-            if seen(id).wrapping_sub(seen(next)).cast_signed() <= 0 {
-                break;
-            }
-            self.half_open.take_out(service, id);
-            self.half_open.push(service, id);
-            id = next;
+/// The oldest half-open session of a service, if it gives way. Those that were heard of since
+/// are passed over a few times.
+fn oldest<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    service: ServiceId,
+    whose: Whose,
+) -> Option<u32> {
+    let mut id = table.half_open.oldest(service)?;
+    for _ in 0..CHANCES {
+        let Some(next) = table.half_open.younger(id) else { break };
+        let seen = |id| table.sessions.slab().at(id).seen_ms;
+        if seen(id).wrapping_sub(seen(next)).cast_signed() <= 0 {
+            break;
         }
-        let session = self.sessions.slab().at(id);
-        let gives = shared.had_its_time(session)
-            || match whose {
-                Whose::Others => true,
-                Whose::Many => session.state != State::SynRecv || shared.is_repeated(),
-                Whose::Few => false,
-            };
-        gives.then_some(id)
+        table.half_open.take_out(service, id);
+        table.half_open.push(service, id);
+        id = next;
     }
-
-    fn evict_oldest(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        (service, whose): (ServiceId, Whose),
-    ) -> bool {
-        let oldest = self.oldest(shared, service, whose);
-        if let Some(id) = oldest {
-            self.evict_pressed(shared, plan, id);
-        }
-        oldest.is_some()
-    }
-
-    /// Ends a half-open session of a service that is at its limit.
-    pub fn evict_at_limit(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        service: ServiceId,
-    ) -> Result<(), Reason> {
-        let usage = shared.admission.usage_of_id(service);
-        let many = usage.half_open.saturating_mul(HALF) > usage.active;
-        let whose = if many { Whose::Many } else { Whose::Few };
-        let oldest = if plan.gives_way { self.oldest(shared, service, whose) } else { None };
-        match oldest {
-            Some(id) => self.evict(shared, plan, id),
-            None if shared.admission.load.is_awaited() => return Err(Reason::RepeatAwaited),
-            None => return Err(Reason::ServiceFull),
-        }
-        Ok(())
-    }
-
-    /// The same while `try_again` finds every real server full.
-    pub fn evict_until<T>(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        service: ServiceId,
-        mut try_again: impl FnMut(&mut Shared) -> Option<T>,
-    ) -> Result<T, Reason> {
-        for _ in 0..FOR_ONE {
-            match self.evict_at_limit(shared, plan, service) {
-                Err(Reason::ServiceFull) => break,
-                Err(reason) => return Err(reason),
-                Ok(()) => {}
-            }
-            if let Some(found) = try_again(shared) {
-                return Ok(found);
-            }
-        }
-        Err(Reason::RealsFull)
-    }
-
-    /// Makes sure that a service's new session finds its place in the table.
-    #[inline(always)]
-    pub fn make_room(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        service: ServiceId,
-    ) -> Result<(), Reason> {
-        let ample = shared.admission.live
-            < shared.admission.capacity - shared.admission.capacity / RESERVE
-            && shared.admission.load.count < shared.admission.capacity / HALF;
-        if ample { Ok(()) } else { self.give_way(shared, plan, service) }
-    }
-
-    #[cold]
-    fn give_way(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        service: ServiceId,
-    ) -> Result<(), Reason> {
-        if !plan.gives_way {
-            let full = shared.admission.is_full();
-            return if full { Err(Reason::SessionsFull) } else { Ok(()) };
-        }
-        if shared.admission.load.count >= shared.admission.capacity / HALF {
-            self.halve(shared, plan, service)?;
-        }
-        let (share, usage) = (shared.admission.share(), shared.admission.usage_of_id(service));
-        let below = usage.active < share;
-        let line = if below { 0 } else { shared.admission.capacity / RESERVE };
-        if shared.admission.live < shared.admission.capacity - line
-            || shared.admission.load.sharers < 2 && !shared.admission.is_full()
-        {
-            return Ok(());
-        }
-        let most = shared.admission.load.most;
-        let of_most = match shared.admission.usage_of_id(most).active > share {
-            true if most != service => Whose::Others,
-            _ => Whose::Few,
+    let session = table.sessions.slab().at(id);
+    let gives = shared.had_its_time(session)
+        || match whose {
+            Whose::Others => true,
+            Whose::Many => session.state != State::SynRecv || shared.is_repeated(),
+            Whose::Few => false,
         };
-        let many = usage.half_open.saturating_mul(HALF) > usage.active;
-        let own = if many { Whose::Many } else { Whose::Few };
-        let room = below
-            && (self.evict_oldest(shared, plan, (most, of_most))
-                || self.evict_borrower(shared, plan, share))
-            || self.evict_oldest(shared, plan, (service, own));
-        match room {
-            true => Ok(()),
-            false if shared.admission.load.is_awaited() => Err(Reason::RepeatAwaited),
-            false if below || shared.admission.load.sharers < 2 => Err(Reason::SessionsFull),
-            false => Err(Reason::ServiceShare),
-        }
-    }
+    gives.then_some(id)
+}
 
-    /// Keeps half-open sessions at their half of the table: the service with the most of them has
-    /// its oldest ended, so that a flood of one harms no other.
-    fn halve(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        service: ServiceId,
-    ) -> Result<(), Reason> {
-        let share = shared.admission.share() / HALF;
-        let whose = match shared.admission.usage_of_id(service).half_open < share {
-            true => Whose::Others,
-            false => Whose::Many,
-        };
-        let room = self.evict_oldest(shared, plan, (shared.admission.load.most, whose))
-            || self.evict_oldest(shared, plan, (service, Whose::Many));
-        // Where all of them are in the other family's table, only the table's end is one.
-        if !room && shared.admission.load.is_awaited() {
-            Err(Reason::RepeatAwaited)
-        } else {
-            Ok(())
-        }
+fn evict_oldest<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    (service, whose): (ServiceId, Whose),
+) -> bool {
+    let oldest = oldest(table, shared, service, whose);
+    if let Some(id) = oldest {
+        evict_pressed(table, shared, plan, id);
     }
+    oldest.is_some()
+}
 
-    /// Ends the session that was silent longest of some of services above their share.
-    fn evict_borrower(&mut self, shared: &mut Shared, plan: &Plan, share: u32) -> bool {
-        let touched = self.sessions.slab().touched();
-        let mut longest = None;
-        for look in 0..MOST_LOOKS.min(touched) {
-            // Slots next to each other are often of one service.
-            if look >= LOOKS && longest.is_some() {
-                break;
-            }
-            self.half_open.cursor = (self.half_open.cursor + 1) % touched;
-            let session = self.sessions.slab().at(self.half_open.cursor);
-            let connection = !session.is_vacant() && is_connection(session);
-            let of = plan.service_of(session).filter(|_| connection);
-            if of.is_some_and(|of| shared.admission.usage_of_id(of).active > share) {
-                longest = longest.max(Some((session.idle_ms(shared.now), self.half_open.cursor)));
-            }
-        }
-        if let Some((_, id)) = longest {
-            self.evict_pressed(shared, plan, id);
-        }
-        longest.is_some()
+/// Ends a half-open session of a service that is at its limit.
+pub(super) fn evict_at_limit<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    service: ServiceId,
+) -> Result<(), Reason> {
+    let usage = shared.admission.usage_of_id(service);
+    let many = usage.half_open.saturating_mul(HALF) > usage.active;
+    let whose = if many { Whose::Many } else { Whose::Few };
+    let oldest = if plan.gives_way { oldest(table, shared, service, whose) } else { None };
+    match oldest {
+        Some(id) => evict(table, shared, plan, id),
+        None if shared.admission.load.is_awaited() => return Err(Reason::RepeatAwaited),
+        None => return Err(Reason::ServiceFull),
     }
+    Ok(())
+}
+
+/// The same while `try_again` finds every real server full.
+pub(super) fn evict_until<F: Parse, T>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    service: ServiceId,
+    mut try_again: impl FnMut(&mut Shared) -> Option<T>,
+) -> Result<T, Reason> {
+    for _ in 0..FOR_ONE {
+        match evict_at_limit(table, shared, plan, service) {
+            Err(Reason::ServiceFull) => break,
+            Err(reason) => return Err(reason),
+            Ok(()) => {}
+        }
+        if let Some(found) = try_again(shared) {
+            return Ok(found);
+        }
+    }
+    Err(Reason::RealsFull)
+}
+
+/// Makes sure that a service's new session finds its place in the table.
+#[inline(always)]
+pub(super) fn make_room<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    service: ServiceId,
+) -> Result<(), Reason> {
+    let ample = shared.admission.live
+        < shared.admission.capacity - shared.admission.capacity / RESERVE
+        && shared.admission.load.count < shared.admission.capacity / HALF;
+    if ample { Ok(()) } else { give_way(table, shared, plan, service) }
+}
+
+#[cold]
+fn give_way<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    service: ServiceId,
+) -> Result<(), Reason> {
+    if !plan.gives_way {
+        let full = shared.admission.is_full();
+        return if full { Err(Reason::SessionsFull) } else { Ok(()) };
+    }
+    if shared.admission.load.count >= shared.admission.capacity / HALF {
+        halve(table, shared, plan, service)?;
+    }
+    let (share, usage) = (shared.admission.share(), shared.admission.usage_of_id(service));
+    let below = usage.active < share;
+    let line = if below { 0 } else { shared.admission.capacity / RESERVE };
+    if shared.admission.live < shared.admission.capacity - line
+        || shared.admission.load.sharers < 2 && !shared.admission.is_full()
+    {
+        return Ok(());
+    }
+    let most = shared.admission.load.most;
+    let of_most = match shared.admission.usage_of_id(most).active > share {
+        true if most != service => Whose::Others,
+        _ => Whose::Few,
+    };
+    let many = usage.half_open.saturating_mul(HALF) > usage.active;
+    let own = if many { Whose::Many } else { Whose::Few };
+    let room = below
+        && (evict_oldest(table, shared, plan, (most, of_most))
+            || evict_borrower(table, shared, plan, share))
+        || evict_oldest(table, shared, plan, (service, own));
+    match room {
+        true => Ok(()),
+        false if shared.admission.load.is_awaited() => Err(Reason::RepeatAwaited),
+        false if below || shared.admission.load.sharers < 2 => Err(Reason::SessionsFull),
+        false => Err(Reason::ServiceShare),
+    }
+}
+
+/// Keeps half-open sessions at their half of the table: the service with the most of them has
+/// its oldest ended, so that a flood of one harms no other.
+fn halve<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    service: ServiceId,
+) -> Result<(), Reason> {
+    let share = shared.admission.share() / HALF;
+    let whose = match shared.admission.usage_of_id(service).half_open < share {
+        true => Whose::Others,
+        false => Whose::Many,
+    };
+    let room = evict_oldest(table, shared, plan, (shared.admission.load.most, whose))
+        || evict_oldest(table, shared, plan, (service, Whose::Many));
+    // Where all of them are in the other family's table, only the table's end is one.
+    if !room && shared.admission.load.is_awaited() { Err(Reason::RepeatAwaited) } else { Ok(()) }
+}
+
+/// Ends the session that was silent longest of some of services above their share.
+fn evict_borrower<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    share: u32,
+) -> bool {
+    let touched = table.sessions.slab().touched();
+    let mut longest = None;
+    for look in 0..MOST_LOOKS.min(touched) {
+        // Slots next to each other are often of one service.
+        if look >= LOOKS && longest.is_some() {
+            break;
+        }
+        table.half_open.cursor = (table.half_open.cursor + 1) % touched;
+        let session = table.sessions.slab().at(table.half_open.cursor);
+        let connection = !session.is_vacant() && is_connection(session);
+        let of = plan.service_of(session).filter(|_| connection);
+        if of.is_some_and(|of| shared.admission.usage_of_id(of).active > share) {
+            longest = longest.max(Some((session.idle_ms(shared.now), table.half_open.cursor)));
+        }
+    }
+    if let Some((_, id)) = longest {
+        evict_pressed(table, shared, plan, id);
+    }
+    longest.is_some()
 }
 
 /// A session, the local port that it holds, and the hash that its answers are found by.

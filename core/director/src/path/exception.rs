@@ -1,32 +1,32 @@
 //! Packets without a tuple of their own: fragments, and ICMP errors.
 
-use super::engine::{Engine, Outcome, Turn};
+use super::burst::Lane;
 use super::parse::Parse;
-use super::{Shared, Verdict};
+use super::table::Table;
+use super::turn::{Outcome, Turn};
+use super::{Shared, Verdict, errors, fragments};
 use crate::family::{Family, Ipv4, Ipv6, Tuple};
 use crate::frame::Frame;
 use crate::reason::Reason;
 use sluice_wire::fragment::FragmentInfo;
 use sluice_wire::{ipv4, ipv6};
 
-impl<F: Parse> Engine<F> {
-    /// Decides on an ICMP error or a fragment.
-    #[cold]
-    pub fn odd<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        lane: usize,
-        frame: &mut B,
-    ) -> Outcome {
-        let l3 = usize::from(self.burst.lanes[lane].parsed.l3);
-        let packet = frame.bytes().get(l3..).unwrap_or_default();
-        match is_fragment(packet) {
-            // It was parsed.
-            None => Outcome::Is(Verdict::Drop(Reason::Truncated)),
-            Some(true) => self.fragment(shared, turn, lane, frame),
-            Some(false) => self.error(shared, turn, lane, frame),
-        }
+/// Decides on an ICMP error or a fragment.
+#[cold]
+pub(super) fn odd<F: Parse, B: Frame>(
+    table: &mut Table<F>,
+    lane: &mut Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+) -> Outcome {
+    let l3 = usize::from(lane.parsed.l3);
+    let packet = frame.bytes().get(l3..).unwrap_or_default();
+    match is_fragment(packet) {
+        // It was parsed.
+        None => Outcome::Is(Verdict::Drop(Reason::Truncated)),
+        Some(true) => fragments::fragment(table, lane, shared, turn, frame),
+        Some(false) => errors::error(table, lane, shared, turn, frame),
     }
 }
 

@@ -2,10 +2,13 @@
 
 use super::burst::Lane;
 use super::client_address::Room;
-use super::engine::{Engine, Outcome, Turn};
 use super::parse::Parse;
 use super::sweep::timed_out;
-use super::{Shared, Verdict, View, hairpin, rewrite, source_route, super_packet, tunnel};
+use super::table::Table;
+use super::turn::{Outcome, Turn};
+use super::{
+    Shared, Verdict, View, hairpin, half_open, linger, rewrite, source_route, super_packet, tunnel,
+};
 use crate::counters::Direction;
 use crate::family::{Family, Tuple};
 use crate::fib::{Fib, Hop, HopId, NoHop};
@@ -17,168 +20,158 @@ use crate::track;
 use std::hint::select_unpredictable;
 use std::net::IpAddr;
 
-impl<F: Parse> Engine<F> {
-    /// Writes what a packet becomes that was tracked, and may go on.
-    #[inline(never)]
-    pub fn finish<B: Frame>(
-        &self,
-        shared: &mut Shared,
-        view: View<'_>,
-        at: usize,
-        frame: &mut B,
-    ) -> Verdict {
-        let lane = &self.burst.lanes[at];
-        match view.fib.hop(lane.hop) {
-            Some(hop) => rewrap::<F, B>(shared, view, lane, frame, hop),
-            None => Verdict::Drop(Reason::NoRoute),
-        }
+/// Writes what a packet becomes that was tracked, and may go on.
+#[inline(never)]
+pub(super) fn finish<F: Parse, B: Frame>(
+    lane: &Lane<F::Addr>,
+    shared: &mut Shared,
+    view: View<'_>,
+    frame: &mut B,
+) -> Verdict {
+    match view.fib.hop(lane.hop) {
+        Some(hop) => rewrap::<F, B>(shared, view, lane, frame, hop),
+        None => Verdict::Drop(Reason::NoRoute),
     }
+}
 
-    /// Verifies that a packet belongs to the flow that was found for it, tracks and counts it, and
-    /// decides what it becomes.
-    pub fn track<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        at: usize,
-        frame: &mut B,
-    ) -> Outcome {
-        let Turn { view: View { plan, .. }, now, .. } = turn;
-        let lane = &mut self.burst.lanes[at];
-        let (parsed, flow, tuple) = (&lane.parsed, lane.flow, &lane.parsed.tuple);
-        if flow == Flow::NONE {
-            return Outcome::Unknown;
-        }
-        self.touched = flow;
-        let (session, direction) = (self.sessions.at_mut(flow.id()), flow.direction());
-        // Another candidate, if there is one, is left to `admit`: two keys seldom share a tag.
-        let translated = Sessions::<F>::translated(plan, session, direction, tuple);
-        let Some((new, forwarding)) = translated.filter(|_| !timed_out(session, plan, now)) else {
-            return Outcome::Unknown;
-        };
-        if source_route::is_in::<F, B>(parsed, frame) {
-            return Outcome::Is(Verdict::Drop(Reason::SourceRoute));
-        }
-        let (segment, idle_ms) = (parsed.segment, session.idle_ms(now));
-        let plain = track::is_plain(session, direction, segment);
-        if !plain
-            && track::is_reuse(session, direction, forwarding.answers_past(), segment, idle_ms)
-        {
-            return Outcome::Unknown;
-        }
-        if parsed.ttl <= 1 {
-            return Outcome::Refuse(Reason::TtlExpired);
-        }
-        (lane.new, lane.forwarding) = (new, forwarding);
-        if F::WIDE
-            && forwarding.has_remote()
-            && let Some(outcome) = self.track_inside(shared, turn, at, frame)
-        {
-            return outcome;
-        }
-        self.account(shared, turn, at, frame, plain)
+/// Verifies that a packet belongs to the flow that was found for it, tracks and counts it, and
+/// decides what it becomes.
+pub(super) fn track<F: Parse, B: Frame>(
+    table: &mut Table<F>,
+    lane: &mut Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+) -> Outcome {
+    let Turn { view: View { plan, .. }, now, .. } = turn;
+    let (parsed, flow, tuple) = (&lane.parsed, lane.flow, &lane.parsed.tuple);
+    if flow == Flow::NONE {
+        return Outcome::Unknown;
     }
+    table.touched = flow;
+    let (session, direction) = (table.sessions.at_mut(flow.id()), flow.direction());
+    // Another candidate, if there is one, is left to `admit`: two keys seldom share a tag.
+    let translated = Sessions::<F>::translated(plan, session, direction, tuple);
+    let Some((new, forwarding)) = translated.filter(|_| !timed_out(session, plan, now)) else {
+        return Outcome::Unknown;
+    };
+    if source_route::is_in::<F, B>(parsed, frame) {
+        return Outcome::Is(Verdict::Drop(Reason::SourceRoute));
+    }
+    let (segment, idle_ms) = (parsed.segment, session.idle_ms(now));
+    let plain = track::is_plain(session, direction, segment);
+    if !plain && track::is_reuse(session, direction, forwarding.answers_past(), segment, idle_ms) {
+        return Outcome::Unknown;
+    }
+    if parsed.ttl <= 1 {
+        return Outcome::Refuse(Reason::TtlExpired);
+    }
+    (lane.new, lane.forwarding) = (new, forwarding);
+    if F::WIDE
+        && forwarding.has_remote()
+        && let Some(outcome) = hairpin::track_inside(table, lane, shared, turn, frame)
+    {
+        return outcome;
+    }
+    account(table, lane, shared, turn, frame, plain)
+}
 
-    /// Counts a packet that was verified, and decides on its way.
-    #[inline(always)]
-    fn account<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        at: usize,
-        frame: &mut B,
-        plain: bool,
-    ) -> Outcome {
-        let Turn { view: View { plan, .. }, now, .. } = turn;
-        let lane = &mut self.burst.lanes[at];
-        let (parsed, flow, forwarding, new) = (&lane.parsed, lane.flow, lane.forwarding, lane.new);
-        let (session, direction) = (self.sessions.at_mut(flow.id()), flow.direction());
-        let real = session.real();
-        let (hop, mtu) = match next_hop::<F>(turn.view, session, direction, (forwarding, &new)) {
-            Ok(found) => found,
-            Err(verdict) => return Outcome::Is(verdict),
-        };
-        lane.hop = hop;
-        let room = match forwarding.has_tunnel() {
-            true => tunnel::room(&shared.paths, plan, real, mtu, now),
-            false => F::room_for(mtu, lane, frame),
-        };
-        if super_packet::longest(parsed, frame) > room {
-            lane.hop = HopId::NONE;
-            return Outcome::TooBig(room);
-        }
-        if F::WIDE && F::lacks_checksum(lane, &lane.new, frame) {
-            return Outcome::Is(Verdict::Drop(Reason::NoUdpChecksum));
-        }
-        session.seen_ms = now.low();
-        let (packets, bytes) = super_packet::carried(parsed, frame);
-        if F::WIDE
-            && plan.tells_client
-            && forwarding.translates_both()
-            && let Err(outcome) = introduce::<F, B>(turn.view, session, direction, lane, frame, mtu)
-        {
-            lane.hop = HopId::NONE;
-            return outcome;
-        }
-        shared.statistics.forwarded_all(real, direction, (packets, bytes));
-        if forwarding.answers_past() {
-            lane.flow = Flow(real.0);
-        }
-        if !plain {
-            let segment = lane.parsed.segment;
-            self.track_tcp(shared, plan, flow, segment);
-        }
-        if hop == HopId::NONE { Outcome::Unresolved } else { Outcome::Forward }
+/// Counts a packet that was verified, and decides on its way.
+#[inline(always)]
+fn account<F: Parse, B: Frame>(
+    table: &mut Table<F>,
+    lane: &mut Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+    plain: bool,
+) -> Outcome {
+    let Turn { view: View { plan, .. }, now, .. } = turn;
+    let (parsed, flow, forwarding, new) = (&lane.parsed, lane.flow, lane.forwarding, lane.new);
+    let (session, direction) = (table.sessions.at_mut(flow.id()), flow.direction());
+    let real = session.real();
+    let (hop, mtu) = match next_hop::<F>(turn.view, session, direction, (forwarding, &new)) {
+        Ok(found) => found,
+        Err(verdict) => return Outcome::Is(verdict),
+    };
+    lane.hop = hop;
+    let room = match forwarding.has_tunnel() {
+        true => tunnel::room(&shared.paths, plan, real, mtu, now),
+        false => F::room_for(mtu, lane, frame),
+    };
+    if super_packet::longest(parsed, frame) > room {
+        lane.hop = HopId::NONE;
+        return Outcome::TooBig(room);
     }
+    if F::WIDE && F::lacks_checksum(lane, &lane.new, frame) {
+        return Outcome::Is(Verdict::Drop(Reason::NoUdpChecksum));
+    }
+    session.seen_ms = now.low();
+    let (packets, bytes) = super_packet::carried(parsed, frame);
+    if F::WIDE
+        && plan.tells_client
+        && forwarding.translates_both()
+        && let Err(outcome) = introduce::<F, B>(turn.view, session, direction, lane, frame, mtu)
+    {
+        lane.hop = HopId::NONE;
+        return outcome;
+    }
+    shared.statistics.forwarded_all(real, direction, (packets, bytes));
+    if forwarding.answers_past() {
+        lane.flow = Flow(real.0);
+    }
+    if !plain {
+        let segment = lane.parsed.segment;
+        track_tcp(table, shared, plan, flow, segment);
+    }
+    if hop == HopId::NONE { Outcome::Unresolved } else { Outcome::Forward }
+}
 
-    /// Moves the state of a TCP session on; the session may end with that.
-    #[inline(never)]
-    pub fn track_tcp(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        flow: Flow,
-        segment: track::Segment,
-    ) {
-        if flow == self.fresh {
-            return;
-        }
-        let id = flow.id();
-        let session = self.sessions.at_mut(id);
-        let before = session.state;
-        let fits = track::tcp(session, flow.direction(), segment);
-        shared.statistics.counters.ignored_ends += u64::from(!fits);
-        let state = session.state;
-        if before != state {
-            self.moved(shared, plan, (id, before), flow.direction());
-        }
-        if plan.timeout_ms[state as usize] == 0 {
-            self.close(shared, plan, id);
-        }
+/// Moves the state of a TCP session on; the session may end with that.
+#[inline(never)]
+pub(super) fn track_tcp<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    flow: Flow,
+    segment: track::Segment,
+) {
+    if flow == table.fresh {
+        return;
     }
+    let id = flow.id();
+    let session = table.sessions.at_mut(id);
+    let before = session.state;
+    let fits = track::tcp(session, flow.direction(), segment);
+    shared.statistics.counters.ignored_ends += u64::from(!fits);
+    let state = session.state;
+    if before != state {
+        half_open::moved(table, shared, plan, (id, before), flow.direction());
+    }
+    if plan.timeout_ms[state as usize] == 0 {
+        linger::close(table, shared, plan, id);
+    }
+}
 
-    /// A packet of a known flow whose neighbour is not known.
-    #[cold]
-    pub(super) fn hold<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        at: usize,
-        frame: &mut B,
-    ) -> Verdict {
-        let lane = &self.burst.lanes[at];
-        let to = match lane.forwarding.answers_past() {
-            // The packet's own destination is not where it goes next.
-            true => turn.view.plan.real(RealId(lane.flow.0)).map(|r| r.address),
-            false => Some(F::to_ip(lane.new.dst)),
-        };
-        let Some(to) = to else { return Verdict::Drop(Reason::NoRoute) };
-        if let Some(reason) = write::<F, B>(shared, turn.view, lane, frame) {
-            return Verdict::Drop(reason);
-        }
-        let why = turn.view.fib.lookup(to).err().unwrap_or(NoHop::NoRoute);
-        shared.scratch.no_hop(usize::from(lane.frame), why, None)
+/// A packet of a known flow whose neighbour is not known.
+#[cold]
+pub(super) fn hold<F: Parse, B: Frame>(
+    lane: &Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+) -> Verdict {
+    let to = match lane.forwarding.answers_past() {
+        // The packet's own destination is not where it goes next.
+        true => turn.view.plan.real(RealId(lane.flow.0)).map(|r| r.address),
+        false => Some(F::to_ip(lane.new.dst)),
+    };
+    let Some(to) = to else { return Verdict::Drop(Reason::NoRoute) };
+    if let Some(reason) = write::<F, B>(shared, turn.view, lane, frame) {
+        return Verdict::Drop(reason);
     }
+    let why = turn.view.fib.lookup(to).err().unwrap_or(NoHop::NoRoute);
+    shared.scratch.no_hop(usize::from(lane.frame), why, None)
 }
 
 /// Writes a packet's network and transport headers, and an outer one if it is to have one. Gives

@@ -25,10 +25,11 @@ mod place;
 pub(super) use place::most;
 
 use super::burst::Lane;
-use super::engine::{Engine, Outcome, Turn};
 use super::owners::stays_here;
 use super::parse::{Parse, transport};
-use super::{Shared, Verdict, exception};
+use super::table::Table;
+use super::turn::{Outcome, Turn};
+use super::{Shared, Verdict, admit, cut, exception, follow};
 use crate::counters::Direction;
 use crate::family::{Family, Ipv6, Tuple};
 use crate::frame::Frame;
@@ -175,133 +176,128 @@ impl<A: Copy> Piece<A> {
     }
 }
 
-impl<F: Parse> Engine<F> {
-    /// Decides on a fragment.
-    pub(super) fn fragment<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        lane: usize,
-        frame: &mut B,
-    ) -> Outcome {
-        let l3 = usize::from(self.burst.lanes[lane].parsed.l3);
-        let Some(piece) = frame.bytes().get(l3..).and_then(Piece::of::<F>) else {
-            return Outcome::Is(Verdict::Drop(Reason::Truncated));
-        };
-        if piece.offset != 0 {
-            return self.later(shared, turn, lane, frame, &piece);
-        }
-        let hash = self.sessions.hash(&piece.key);
-        let (outcome, way) = self.first(shared, turn, lane, frame, &piece);
-        let decision = match (outcome, way) {
-            // The extended table's record counts now.
-            (Outcome::Wide, _) => {
-                self.fragments.remove(hash, &piece.key);
-                return outcome;
-            }
-            (_, Some(way)) => Decision::Forward(way),
-            (Outcome::Is(verdict), _) => match verdict {
-                Verdict::HandOff(worker) => Decision::HandOff(worker, turn.view.plan.epoch),
-                // Only the first is answered.
-                Verdict::Answer(_, reason) => drop_for(reason),
-                other => Decision::Is(other),
-            },
-            (Outcome::Refuse(reason), _) => drop_for(reason),
-            (Outcome::TooBig(_), _) => drop_for(Reason::TooBig),
-            _ => drop_for(Reason::NoSession),
-        };
-        let until = Time(turn.now.0 + piece.life_ms);
-        self.fragments.put(hash, Record { key: piece.key, until, decision });
-        // One at most for each frame, so there is room.
-        let _ = shared.scratch.joined.try_push(name::<F>(&piece.key, &shared.seed));
-        outcome
+/// Decides on a fragment.
+pub(super) fn fragment<F: Parse, B: Frame>(
+    table: &mut Table<F>,
+    lane: &mut Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+) -> Outcome {
+    let l3 = usize::from(lane.parsed.l3);
+    let Some(piece) = frame.bytes().get(l3..).and_then(Piece::of::<F>) else {
+        return Outcome::Is(Verdict::Drop(Reason::Truncated));
+    };
+    if piece.offset != 0 {
+        return later::later(table, lane, shared, turn, frame, &piece);
     }
+    let hash = table.sessions.hash(&piece.key);
+    let (outcome, way) = first(table, lane, shared, turn, frame, &piece);
+    let decision = match (outcome, way) {
+        // The extended table's record counts now.
+        (Outcome::Wide, _) => {
+            table.fragments.remove(hash, &piece.key);
+            return outcome;
+        }
+        (_, Some(way)) => Decision::Forward(way),
+        (Outcome::Is(verdict), _) => match verdict {
+            Verdict::HandOff(worker) => Decision::HandOff(worker, turn.view.plan.epoch),
+            // Only the first is answered.
+            Verdict::Answer(_, reason) => drop_for(reason),
+            other => Decision::Is(other),
+        },
+        (Outcome::Refuse(reason), _) => drop_for(reason),
+        (Outcome::TooBig(_), _) => drop_for(Reason::TooBig),
+        _ => drop_for(Reason::NoSession),
+    };
+    let until = Time(turn.now.0 + piece.life_ms);
+    table.fragments.put(hash, Record { key: piece.key, until, decision });
+    // One at most for each frame, so there is room.
+    let _ = shared.scratch.joined.try_push(name::<F>(&piece.key, &shared.seed));
+    outcome
+}
 
-    /// The first fragment of a datagram, which is treated as a whole packet is: what becomes of it,
-    /// and the way that the others follow if they go on.
-    fn first<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        at: usize,
-        frame: &mut B,
-        piece: &Piece<F::Addr>,
-    ) -> (Outcome, Option<Way<F::Addr>>) {
-        let plan = turn.view.plan;
-        let flow = match self.flow_of_first(shared, turn, at, frame, piece) {
-            Ok(flow) => flow,
-            Err(outcome) => return (outcome, None),
-        };
-        let session = self.sessions.slab().at(flow.id());
-        let (real, direction) = (session.real(), flow.direction());
-        let service = plan.service_of(session).and_then(|id| plan.service(id));
-        let told = service.is_some_and(|service| service.client_address != ClientAddress::Hidden);
-        let lane = &mut self.burst.lanes[at];
-        lane.flow = flow;
-        if let Some(reason) = kept_whole::<F, B>(plan, session, lane, frame) {
-            return (Outcome::Is(Verdict::Drop(reason)), None);
-        }
-        let (tuple, hash, length) = (lane.parsed.tuple, lane.hash, lane.parsed.length);
-        let front = header_len(tuple.protocol, frame.bytes(), lane.parsed.l4.into());
-        let mut outcome = self.track(shared, turn, at, frame);
-        if outcome == Outcome::Again {
-            // The others would have to follow it twice.
-            outcome = Outcome::Is(Verdict::Drop(Reason::Fragment));
-        }
-        if matches!(outcome, Outcome::TooBig(_)) && self.may_cut(at, frame) {
-            // Now, since the others need to know what is put in.
-            outcome = Outcome::Is(self.cut(shared, turn, at, frame));
-        }
-        let goes_on = match outcome {
-            Outcome::Forward | Outcome::Unresolved => true,
-            Outcome::Is(verdict) => matches!(verdict, Verdict::Fragment(..) | Verdict::Wait),
-            // Its sender was told, and the others may fit; but not behind what was not put in.
-            Outcome::TooBig(_) => !told,
-            _ => false,
-        };
-        let lane = &self.burst.lanes[at];
-        let way = Way {
-            src: lane.new.src,
-            dst: lane.new.dst,
-            real,
-            forwarding: lane.forwarding,
-            direction,
-            hash,
-            protocol: tuple.protocol,
-            shift: lane.parsed.length.saturating_sub(length) as u8,
-            front,
-        };
-        (outcome, goes_on.then_some(way))
+/// The first fragment of a datagram, which is treated as a whole packet is: what becomes of it,
+/// and the way that the others follow if they go on.
+fn first<F: Parse, B: Frame>(
+    table: &mut Table<F>,
+    lane: &mut Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+    piece: &Piece<F::Addr>,
+) -> (Outcome, Option<Way<F::Addr>>) {
+    let plan = turn.view.plan;
+    let flow = match flow_of_first(table, lane, shared, turn, frame, piece) {
+        Ok(flow) => flow,
+        Err(outcome) => return (outcome, None),
+    };
+    let session = table.sessions.slab().at(flow.id());
+    let (real, direction) = (session.real(), flow.direction());
+    let service = plan.service_of(session).and_then(|id| plan.service(id));
+    let told = service.is_some_and(|service| service.client_address != ClientAddress::Hidden);
+    lane.flow = flow;
+    if let Some(reason) = kept_whole::<F, B>(plan, session, lane, frame) {
+        return (Outcome::Is(Verdict::Drop(reason)), None);
     }
+    let (tuple, hash, length) = (lane.parsed.tuple, lane.hash, lane.parsed.length);
+    let front = header_len(tuple.protocol, frame.bytes(), lane.parsed.l4.into());
+    let mut outcome = follow::track(table, lane, shared, turn, frame);
+    if outcome == Outcome::Again {
+        // The others would have to follow it twice.
+        outcome = Outcome::Is(Verdict::Drop(Reason::Fragment));
+    }
+    if matches!(outcome, Outcome::TooBig(_)) && cut::may_cut::<F, B>(lane, frame) {
+        // Now, since the others need to know what is put in.
+        outcome = Outcome::Is(cut::cut(table, lane, shared, turn, frame));
+    }
+    let goes_on = match outcome {
+        Outcome::Forward | Outcome::Unresolved => true,
+        Outcome::Is(verdict) => matches!(verdict, Verdict::Fragment(..) | Verdict::Wait),
+        // Its sender was told, and the others may fit; but not behind what was not put in.
+        Outcome::TooBig(_) => !told,
+        _ => false,
+    };
+    let way = Way {
+        src: lane.new.src,
+        dst: lane.new.dst,
+        real,
+        forwarding: lane.forwarding,
+        direction,
+        hash,
+        protocol: tuple.protocol,
+        shift: lane.parsed.length.saturating_sub(length) as u8,
+        front,
+    };
+    (outcome, goes_on.then_some(way))
+}
 
-    /// The flow that a first fragment belongs to; its lane is then as that of a whole packet.
-    fn flow_of_first<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        at: usize,
-        frame: &mut B,
-        piece: &Piece<F::Addr>,
-    ) -> Result<Flow, Outcome> {
-        let plan = turn.view.plan;
-        let drop = |reason| Outcome::Is(Verdict::Drop(reason));
-        let lane = &mut self.burst.lanes[at];
-        let (l3, length) = (usize::from(lane.parsed.l3), usize::from(lane.parsed.length));
-        let l4 = l3 + piece.data;
-        let data = frame.bytes().get(l4..l3 + length).ok_or(drop(Reason::Truncated))?;
-        if !is_for_tables::<F>(piece.protocol, data, plan) {
-            return Err(Outcome::Is(Verdict::Kernel(Reason::NotOurs)));
-        }
-        let (sport, dport, segment) = head(piece.protocol, data).map_err(drop)?;
-        let tuple = Tuple { sport, dport, protocol: piece.protocol, ..piece.key };
-        lane.parsed.tuple = tuple;
-        (lane.parsed.l4, lane.parsed.segment) = (l4 as u16, segment);
-        lane.hash = self.sessions.hash(&tuple);
-        if shared.workers > 1 {
-            stays_here::<F>(&tuple, plan, shared).map_err(Outcome::Is)?;
-        }
-        self.admit(shared, turn, (at, &tuple), frame)
+/// The flow that a first fragment belongs to; its lane is then as that of a whole packet.
+fn flow_of_first<F: Parse, B: Frame>(
+    table: &mut Table<F>,
+    lane: &mut Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+    piece: &Piece<F::Addr>,
+) -> Result<Flow, Outcome> {
+    let plan = turn.view.plan;
+    let drop = |reason| Outcome::Is(Verdict::Drop(reason));
+    let (l3, length) = (usize::from(lane.parsed.l3), usize::from(lane.parsed.length));
+    let l4 = l3 + piece.data;
+    let data = frame.bytes().get(l4..l3 + length).ok_or(drop(Reason::Truncated))?;
+    if !is_for_tables::<F>(piece.protocol, data, plan) {
+        return Err(Outcome::Is(Verdict::Kernel(Reason::NotOurs)));
     }
+    let (sport, dport, segment) = head(piece.protocol, data).map_err(drop)?;
+    let tuple = Tuple { sport, dport, protocol: piece.protocol, ..piece.key };
+    lane.parsed.tuple = tuple;
+    (lane.parsed.l4, lane.parsed.segment) = (l4 as u16, segment);
+    lane.hash = table.sessions.hash(&tuple);
+    if shared.workers > 1 {
+        stays_here::<F>(&tuple, plan, shared).map_err(Outcome::Is)?;
+    }
+    admit::admit(table, lane, shared, turn, frame)
 }
 
 const fn drop_for<A>(reason: Reason) -> Decision<A> {

@@ -14,11 +14,12 @@ mod six;
 mod verify;
 
 use super::burst::GROUPS;
-use super::engine::{Engine, Turn};
+use super::engine::Engine;
 use super::handoff::Foreign;
 use super::owners::stays_here;
 use super::parse::{Parse, is_ipv6};
 use super::picks::Picks;
+use super::turn::Turn;
 use super::{Shared, Verdict, View};
 use crate::family::Family;
 use crate::frame::Frame;
@@ -305,7 +306,8 @@ impl<F: Parse> Engine<F> {
                 return u8::MAX;
             }
         }
-        let (from, seed, index) = (part.start, self.sessions.seed(), self.sessions.index());
+        let (from, seed, index) =
+            (part.start, self.table.sessions.seed(), self.table.sessions.index());
         let group = &mut self.burst.groups[at % GROUPS];
         let macs = &shared.scratch.macs;
         let read = Read::<F, B, P> { group, frames, picks, from, seed, index, macs };
@@ -368,6 +370,6 @@ impl<F: Parse> Engine<F> {
             return 0;
         }
         let View { plan, fib } = turn.view;
-        self.level.run(Verify { group, sessions: &self.sessions, plan, fib, now: turn.now })
+        self.level.run(Verify { group, sessions: &self.table.sessions, plan, fib, now: turn.now })
     }
 }

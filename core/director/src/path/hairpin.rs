@@ -9,10 +9,11 @@
 //! from outside must have been asked for.
 
 use super::burst::Lane;
-use super::engine::{Engine, Outcome, Turn};
 use super::parse::{Parse, Refused};
 use super::sweep::expired;
-use super::{Shared, Verdict, admit, follow, super_packet};
+use super::table::Table;
+use super::turn::{Outcome, Turn};
+use super::{Shared, Verdict, admit, follow, half_open, snat, super_packet};
 use crate::counters::Direction;
 use crate::family::{Family, Tuple};
 use crate::fib::HopId;
@@ -50,165 +51,152 @@ pub(super) fn rule_for<'a, F: Family>(
     is_open.then_some((id, rule))
 }
 
-impl<F: Parse> Engine<F> {
-    /// A packet from inside to a pool address: it may open its sender's session.
-    pub(super) fn open_towards_inside(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        lane: usize,
-        rule: (ServiceId, &Service),
-        refused: Option<Reason>,
-    ) -> Result<Flow, Outcome> {
-        let (parsed, frame) = (self.burst.lanes[lane].parsed, self.burst.lanes[lane].frame);
-        let plan = turn.view.plan;
-        if let Some(worker) =
-            shared.next_stop_of_stranger::<F>(plan, Some(rule.0), &parsed.tuple, frame)
-        {
-            return Err(Outcome::Is(Verdict::HandOff(worker)));
-        }
-        let flow = self.open_by_rule(shared, turn, lane, rule, refused)?;
-        // None is ever remembered, so that each of its packets is looked at in peace.
-        self.sessions.at_mut(flow.id()).client_hop = HopId::NONE.0;
-        Ok(flow)
+/// A packet from inside to a pool address: it may open its sender's session.
+pub(super) fn open_towards_inside<F: Parse>(
+    table: &mut Table<F>,
+    lane: &Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    rule: (ServiceId, &Service),
+    refused: Option<Reason>,
+) -> Result<Flow, Outcome> {
+    let (parsed, frame) = (lane.parsed, lane.frame);
+    let plan = turn.view.plan;
+    if let Some(worker) =
+        shared.next_stop_of_stranger::<F>(plan, Some(rule.0), &parsed.tuple, frame)
+    {
+        return Err(Outcome::Is(Verdict::HandOff(worker)));
     }
+    let flow = snat::open_by_rule(table, lane, shared, turn, rule, refused)?;
+    // None is ever remembered, so that each of its packets is looked at in peace.
+    table.sessions.at_mut(flow.id()).client_hop = HopId::NONE.0;
+    Ok(flow)
+}
 
-    /// A packet that hairpinning has made one from outside, to a port of this worker's: it may open
-    /// the session of the host inside that has the port.
-    pub(super) fn open_from_inside(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        lane: usize,
-    ) -> Result<Flow, Outcome> {
-        let (plan, fib, now) = (turn.view.plan, turn.view.fib, turn.now);
-        let parsed = self.burst.lanes[lane].parsed;
-        let tuple = &parsed.tuple;
-        let drop = |reason| Outcome::Is(Verdict::Drop(reason));
-        let Tuple { dst, dport, protocol, .. } = *tuple;
-        let own = Tuple { dst, dport, protocol, ..Tuple::default() };
-        let found = self.sessions.find(plan, self.sessions.hash(&own), &own);
-        let mapping = found.ok_or(drop(Reason::NoSession))?;
-        let template = *self.sessions.slab().at(mapping.id());
-        let rule = plan.service_of(&template).and_then(|id| Some((id, plan.service(id)?)));
-        let rule = rule.filter(|(_, rule)| plan.hairpins(rule)).map(|(id, _)| id);
-        if template.state != State::Template || expired(&template, plan, now) {
-            return Err(drop(Reason::NoSession));
-        }
-        let rule = rule.ok_or(drop(Reason::NoSession))?;
-        let segment = parsed.segment;
-        let state = admit::opening_state(plan, rule, protocol, segment, plan.accept_mid_stream);
-        let state = state.ok_or(drop(Reason::NoSession))?;
-        if shared.admission.live >= shared.admission.capacity {
-            return Err(drop(Reason::SessionsFull));
-        }
-        let core = Core {
-            client_port: template.client_port,
-            virtual_port: tuple.sport,
-            local: template.local,
-            local_port: template.local_port,
-            state,
-            seen_ms: now.low(),
-            client_hop: HopId::NONE.0,
-            hop_generation: fib.generation(),
-            ..Core::default().to(template.real(), protocol)
-        };
-        let mut session: SessionOf<F> =
-            Session { client: template.client, core, extra: F::towards(tuple.src) };
-        track::begin_outside(&mut session, segment);
-        let opened = self.sessions.insert(plan, session);
-        let opened = opened.map_err(|_| drop(Reason::SessionsFull))?;
-        let template = self.sessions.at_mut(mapping.id());
-        let holders = template.holders() + 1;
-        template.set_holders(holders);
-        shared.began(plan, &session);
-        self.note_opened(plan, &session, opened);
-        Ok(Flow::new(opened, Direction::Outbound))
+/// A packet that hairpinning has made one from outside, to a port of this worker's: it may open
+/// the session of the host inside that has the port.
+pub(super) fn open_from_inside<F: Parse>(
+    table: &mut Table<F>,
+    lane: &Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+) -> Result<Flow, Outcome> {
+    let (plan, fib, now) = (turn.view.plan, turn.view.fib, turn.now);
+    let parsed = lane.parsed;
+    let tuple = &parsed.tuple;
+    let drop = |reason| Outcome::Is(Verdict::Drop(reason));
+    let Tuple { dst, dport, protocol, .. } = *tuple;
+    let own = Tuple { dst, dport, protocol, ..Tuple::default() };
+    let found = table.sessions.find(plan, table.sessions.hash(&own), &own);
+    let mapping = found.ok_or(drop(Reason::NoSession))?;
+    let template = *table.sessions.slab().at(mapping.id());
+    let rule = plan.service_of(&template).and_then(|id| Some((id, plan.service(id)?)));
+    let rule = rule.filter(|(_, rule)| plan.hairpins(rule)).map(|(id, _)| id);
+    if template.state != State::Template || expired(&template, plan, now) {
+        return Err(drop(Reason::NoSession));
     }
+    let rule = rule.ok_or(drop(Reason::NoSession))?;
+    let segment = parsed.segment;
+    let state = admit::opening_state(plan, rule, protocol, segment, plan.accept_mid_stream);
+    let state = state.ok_or(drop(Reason::NoSession))?;
+    if shared.admission.live >= shared.admission.capacity {
+        return Err(drop(Reason::SessionsFull));
+    }
+    let core = Core {
+        client_port: template.client_port,
+        virtual_port: tuple.sport,
+        local: template.local,
+        local_port: template.local_port,
+        state,
+        seen_ms: now.low(),
+        client_hop: HopId::NONE.0,
+        hop_generation: fib.generation(),
+        ..Core::default().to(template.real(), protocol)
+    };
+    let mut session: SessionOf<F> =
+        Session { client: template.client, core, extra: F::towards(tuple.src) };
+    track::begin_outside(&mut session, segment);
+    let opened = table.sessions.insert(plan, session);
+    let opened = opened.map_err(|_| drop(Reason::SessionsFull))?;
+    let template = table.sessions.at_mut(mapping.id());
+    let holders = template.holders() + 1;
+    template.set_holders(holders);
+    shared.began(plan, &session);
+    half_open::note_opened(table, plan, &session, opened);
+    Ok(Flow::new(opened, Direction::Outbound))
+}
 
-    /// Tracks and counts a packet of source NAT that goes towards another host inside:
-    /// through the path once more, where it is told who this is. Any other, also one that comes
-    /// from there, is left to be tracked as all are.
-    #[cold]
-    pub(super) fn track_inside<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        at: usize,
-        frame: &mut B,
-    ) -> Option<Outcome> {
-        let Lane { flow, parsed, frame: place, .. } = self.burst.lanes[at];
-        let (segment, plan) = (parsed.segment, turn.view.plan);
-        let session = self.sessions.at_mut(flow.id());
-        if !stays_inside::<F>(plan, session) {
-            return None;
-        }
-        if flow.direction() == Direction::Outbound {
-            if !shared.is_hairpinned(place) {
-                return Some(Outcome::Is(Verdict::Drop(Reason::Martian)));
-            }
-            let listed = session.state.is_half_open();
-            if open_anew(shared, turn, session, segment) && !listed {
-                let session = *session;
-                self.note_opened(plan, &session, flow.id());
-            }
-            return None;
-        }
-        session.seen_ms = turn.now.low();
-        let before = session.state;
-        if track::accept_inside(session, segment) {
-            self.moved(shared, plan, (flow.id(), before), flow.direction());
-        }
-        let session = self.sessions.slab().at(flow.id());
-        let plain = track::is_plain(session, flow.direction(), segment);
-        shared.statistics.forwarded_all(
-            session.real(),
-            flow.direction(),
-            super_packet::carried(&parsed, frame),
-        );
-        if !plain {
-            self.track_tcp(shared, plan, flow, segment);
-        }
-        Some(Outcome::Again)
+/// Tracks and counts a packet of source NAT that goes towards another host inside:
+/// through the path once more, where it is told who this is. Any other, also one that comes
+/// from there, is left to be tracked as all are.
+#[cold]
+pub(super) fn track_inside<F: Parse, B: Frame>(
+    table: &mut Table<F>,
+    lane: &Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+) -> Option<Outcome> {
+    let Lane { flow, parsed, frame: place, .. } = *lane;
+    let (segment, plan) = (parsed.segment, turn.view.plan);
+    let session = table.sessions.at_mut(flow.id());
+    if !stays_inside::<F>(plan, session) {
+        return None;
     }
+    if flow.direction() == Direction::Outbound {
+        if !shared.is_hairpinned(place) {
+            return Some(Outcome::Is(Verdict::Drop(Reason::Martian)));
+        }
+        let listed = session.state.is_half_open();
+        if open_anew(shared, turn, session, segment) && !listed {
+            let session = *session;
+            half_open::note_opened(table, plan, &session, flow.id());
+        }
+        return None;
+    }
+    session.seen_ms = turn.now.low();
+    let before = session.state;
+    if track::accept_inside(session, segment) {
+        half_open::moved(table, shared, plan, (flow.id(), before), flow.direction());
+    }
+    let session = table.sessions.slab().at(flow.id());
+    let plain = track::is_plain(session, flow.direction(), segment);
+    shared.statistics.forwarded_all(
+        session.real(),
+        flow.direction(),
+        super_packet::carried(&parsed, frame),
+    );
+    if !plain {
+        follow::track_tcp(table, shared, plan, flow, segment);
+    }
+    Some(Outcome::Again)
+}
 
-    /// The verdict on a packet that [`Engine::track`] says is to go through the path once more.
-    #[cold]
-    pub(super) fn again<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        at: usize,
-        frame: &mut B,
-    ) -> Verdict {
-        let plan = turn.view.plan;
-        let lane = &mut self.burst.lanes[at];
-        if let Some(reason) = follow::write::<F, B>(shared, turn.view, lane, frame) {
-            return Verdict::Drop(reason);
-        }
-        shared.hairpin(lane.frame);
-        match F::parse(frame, plan, shared, lane) {
-            Ok(()) => {}
-            Err(Refused::Is(verdict)) => return verdict,
-            Err(Refused::Wide) => return Verdict::Drop(Reason::NoSession),
-        }
-        let tuple = lane.parsed.tuple;
-        lane.hash = self.sessions.hash(&tuple);
-        lane.hop = HopId::NONE;
-        lane.flow = self.sessions.find(plan, lane.hash, &tuple).unwrap_or(Flow::NONE);
-        let mut outcome = self.track(shared, turn, at, frame);
-        if outcome == Outcome::Unknown {
-            outcome = self.miss(shared, turn, at, frame);
-        }
-        match outcome {
-            Outcome::Forward => self.finish(shared, turn.view, at, frame),
-            Outcome::Unresolved => self.hold(shared, turn, at, frame),
-            Outcome::TooBig(mtu) => self.too_big(shared, turn, at, frame, mtu),
-            Outcome::Refuse(reason) => Verdict::Drop(reason),
-            Outcome::Is(verdict) => verdict,
-            Outcome::Unknown | Outcome::Wide | Outcome::Again => Verdict::Drop(Reason::NoSession),
-        }
+/// Makes a packet that is to go through the path once more what it is there, parsed and looked up;
+/// or says why it may not.
+#[cold]
+pub(super) fn again<F: Parse, B: Frame>(
+    table: &mut Table<F>,
+    lane: &mut Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+) -> Option<Verdict> {
+    let plan = turn.view.plan;
+    if let Some(reason) = follow::write::<F, B>(shared, turn.view, lane, frame) {
+        return Some(Verdict::Drop(reason));
     }
+    shared.hairpin(lane.frame);
+    match F::parse(frame, plan, shared, lane) {
+        Ok(()) => {}
+        Err(Refused::Is(verdict)) => return Some(verdict),
+        Err(Refused::Wide) => return Some(Verdict::Drop(Reason::NoSession)),
+    }
+    let tuple = lane.parsed.tuple;
+    lane.hash = table.sessions.hash(&tuple);
+    lane.hop = HopId::NONE;
+    lane.flow = table.sessions.find(plan, lane.hash, &tuple).unwrap_or(Flow::NONE);
+    None
 }
 
 /// Lets a connection from another host inside begin anew where the last one is over, or was never

@@ -6,11 +6,11 @@
 //! oldest is ended at once when the table, local ports or a service's limit run short: see
 //! [`super::evict`].
 
-use super::engine::Engine;
 use super::parse::Parse;
 use super::repeats::Repeats;
 use super::shared::{Admission, Statistics};
-use super::{Path, Shared};
+use super::table::Table;
+use super::{Path, Shared, persist};
 use crate::counters::Direction;
 use crate::plan::{Plan, ServiceId};
 use crate::session::{Core, State};
@@ -189,47 +189,45 @@ impl Load {
     }
 }
 
-impl<F: Parse> Engine<F> {
-    /// Puts a session that was opened into the list of half-open ones if it is one, and among those
-    /// that have changed if not.
-    #[inline(always)]
-    pub(super) fn note_opened(&mut self, plan: &Plan, session: &Core, id: u32) {
-        if session.state.is_half_open() {
-            self.half_open.note(plan, session, id);
-        } else {
-            self.changes.note(id);
-        }
+/// Puts a session that was opened into the list of half-open ones if it is one, and among those
+/// that have changed if not.
+#[inline(always)]
+pub(super) fn note_opened<F: Parse>(table: &mut Table<F>, plan: &Plan, session: &Core, id: u32) {
+    if session.state.is_half_open() {
+        table.half_open.note(plan, session, id);
+    } else {
+        table.changes.note(id);
     }
+}
 
-    /// A session has moved on from another state.
-    #[inline(always)]
-    pub(super) fn moved(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        (id, before): (u32, State),
-        direction: Direction,
-    ) {
-        let session = self.sessions.slab().at(id);
-        if before != State::UdpNew {
-            shared.statistics.moved(session, before, direction);
-        }
-        if before.is_half_open() {
-            self.settle(shared, plan, id);
-        }
+/// A session has moved on from another state.
+#[inline(always)]
+pub(super) fn moved<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    (id, before): (u32, State),
+    direction: Direction,
+) {
+    let session = table.sessions.slab().at(id);
+    if before != State::UdpNew {
+        shared.statistics.moved(session, before, direction);
     }
+    if before.is_half_open() {
+        settle(table, shared, plan, id);
+    }
+}
 
-    /// A session is half-open no longer.
-    #[inline(always)]
-    fn settle(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
-        let session = self.sessions.slab().at(id);
-        let state = session.state;
-        shared.admission.half_closed(plan, session);
-        self.changes.note(id);
-        if let Some(service) = plan.service_of(session) {
-            self.half_open.take_out(service, id);
-            self.bind_late(shared, plan, (id, service, state));
-        }
+/// A session is half-open no longer.
+#[inline(always)]
+fn settle<F: Parse>(table: &mut Table<F>, shared: &mut Shared, plan: &Plan, id: u32) {
+    let session = table.sessions.slab().at(id);
+    let state = session.state;
+    shared.admission.half_closed(plan, session);
+    table.changes.note(id);
+    if let Some(service) = plan.service_of(session) {
+        table.half_open.take_out(service, id);
+        persist::bind_late(table, shared, plan, (id, service, state));
     }
 }
 

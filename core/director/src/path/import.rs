@@ -6,13 +6,13 @@
 //! without it. What the plan does not have is left and counted.
 
 use super::changes::Portable;
-use super::engine::Engine;
 use super::open::TEMPLATE;
 use super::owners::Owners;
 use super::parse::Parse;
 use super::restore::home_of;
 use super::sweep::timed_out;
-use super::{Path, Shared};
+use super::table::Table;
+use super::{Path, Shared, restore, sweep};
 use crate::family::{Family, Ipv4, Ipv6};
 use crate::fib::HopId;
 use crate::plan::{Plan, RealId, Resolver};
@@ -184,85 +184,84 @@ impl Path {
         self.shared.scattered |= self.config.workers > 1;
         let mut all = Imported::default();
         for import in &batch.narrow {
-            self.v4.import(&mut self.shared, (plan, now), import, &mut all);
+            take(&mut self.v4.table, &mut self.shared, (plan, now), import, &mut all);
         }
         for import in &batch.extended {
-            self.extended.import(&mut self.shared, (plan, now), import, &mut all);
+            take(&mut self.extended.table, &mut self.shared, (plan, now), import, &mut all);
         }
         all
     }
 }
 
-impl<F: Parse> Engine<F> {
-    fn import(
-        &mut self,
-        shared: &mut Shared,
-        (plan, now): (&Plan, Time),
-        import: &Import<F>,
-        all: &mut Imported,
-    ) {
-        let mut session = import.session;
-        session.seen_ms = now.low().wrapping_sub(session.seen_ms);
-        let found = match Sessions::<F>::keys(plan, &session) {
-            Some(keys) => keys.iter().flatten().find_map(|key| {
-                self.sessions.find(plan, self.sessions.hash(key), key).map(Flow::id)
-            }),
-            None => return all.unknown += 1,
-        };
-        if let Some(id) = found {
-            let there = self.sessions.slab().at(id);
-            // What the other director has seen later than this one has.
-            let later = session.seen_ms.wrapping_sub(there.seen_ms) as i32;
-            let same = is_same(there, &session);
-            let state = there.state;
-            // Of one session what comes after is what it comes to.
-            let further = same && (import.ended || session.state > state);
-            if later < if further { -BLUR_MS } else { 0 }
-                || (later == 0 && (!same || state == session.state) && !import.ended)
-            {
-                return all.older += 1;
-            }
-            if later < 0 {
-                session.seen_ms = there.seen_ms;
-            }
-            if same && !import.ended && state == session.state {
-                let known = self.sessions.at_mut(id);
-                (known.seen_ms, known.seen) = (session.seen_ms, session.seen);
-                (known.closing, known.fin) = (session.closing, session.fin);
-                let known = self.sessions.slab().at(id);
-                self.changes.is_known(id, known);
-                return all.newer += 1;
-            }
-            if import.ended && !same {
-                return all.older += 1;
-            }
-            self.changes.forget(id);
-            self.remove(shared, plan, id);
+fn take<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    (plan, now): (&Plan, Time),
+    import: &Import<F>,
+    all: &mut Imported,
+) {
+    let mut session = import.session;
+    session.seen_ms = now.low().wrapping_sub(session.seen_ms);
+    let found = match Sessions::<F>::keys(plan, &session) {
+        Some(keys) => keys
+            .iter()
+            .flatten()
+            .find_map(|key| table.sessions.find(plan, table.sessions.hash(key), key).map(Flow::id)),
+        None => return all.unknown += 1,
+    };
+    if let Some(id) = found {
+        let there = table.sessions.slab().at(id);
+        // What the other director has seen later than this one has.
+        let later = session.seen_ms.wrapping_sub(there.seen_ms) as i32;
+        let same = is_same(there, &session);
+        let state = there.state;
+        // Of one session what comes after is what it comes to.
+        let further = same && (import.ended || session.state > state);
+        if later < if further { -BLUR_MS } else { 0 }
+            || (later == 0 && (!same || state == session.state) && !import.ended)
+        {
+            return all.older += 1;
         }
-        if import.ended {
-            return all.ended += 1;
+        if later < 0 {
+            session.seen_ms = there.seen_ms;
         }
-        match self.taken_up(shared, (plan, now), session) {
-            Some(_) if found.is_some() => all.newer += 1,
-            Some(_) => all.new += 1,
-            None => all.refused += 1,
+        if same && !import.ended && state == session.state {
+            let known = table.sessions.at_mut(id);
+            (known.seen_ms, known.seen) = (session.seen_ms, session.seen);
+            (known.closing, known.fin) = (session.closing, session.fin);
+            let known = table.sessions.slab().at(id);
+            table.changes.is_known(id, known);
+            return all.newer += 1;
         }
+        if import.ended && !same {
+            return all.older += 1;
+        }
+        table.changes.forget(id);
+        sweep::remove(table, shared, plan, id);
     }
+    if import.ended {
+        return all.ended += 1;
+    }
+    match taken_up(table, shared, (plan, now), session) {
+        Some(_) if found.is_some() => all.newer += 1,
+        Some(_) => all.new += 1,
+        None => all.refused += 1,
+    }
+}
 
-    fn taken_up(
-        &mut self,
-        shared: &mut Shared,
-        (plan, now): (&Plan, Time),
-        session: SessionOf<F>,
-    ) -> Option<u32> {
-        if timed_out(&session, plan, now) {
-            return None;
-        }
-        let id = self.restored(shared, plan, session)?;
-        let session = self.sessions.slab().at(id);
-        self.changes.is_known(id, session);
-        Some(id)
+fn taken_up<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    (plan, now): (&Plan, Time),
+    session: SessionOf<F>,
+) -> Option<u32> {
+    if timed_out(&session, plan, now) {
+        return None;
     }
+    let id = restore::restored(table, shared, plan, session)?;
+    let session = table.sessions.slab().at(id);
+    table.changes.is_known(id, session);
+    Some(id)
 }
 
 /// Whether two reports are of one session, and not of one that has followed another.

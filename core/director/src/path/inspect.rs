@@ -91,12 +91,12 @@ impl Path {
         out: &mut Vec<SessionInfo>,
     ) -> Option<u32> {
         if cursor & WIDE == 0 {
-            let extended = self.extended.sessions.slab().touched() > 0;
-            list(&self.v4.sessions, plan, now, filter, (cursor, slots), out)
+            let extended = self.extended.table.sessions.slab().touched() > 0;
+            list(&self.v4.table.sessions, plan, now, filter, (cursor, slots), out)
                 .or_else(|| extended.then_some(WIDE))
         } else {
             let (within, before) = ((cursor & !WIDE, slots), out.len());
-            let next = list(&self.extended.sessions, plan, now, filter, within, out);
+            let next = list(&self.extended.table.sessions, plan, now, filter, within, out);
             out[before..].iter_mut().for_each(|session| session.slot |= u64::from(WIDE));
             next.map(|next| next | WIDE)
         }
@@ -109,8 +109,8 @@ impl Path {
     /// tables are large: for audits.
     pub fn recount(&self) -> Vec<RealCounters> {
         let mut found = vec![RealCounters::default(); self.shared.statistics.counters.reals.len()];
-        recount(&self.v4.sessions, &mut found);
-        recount(&self.extended.sessions, &mut found);
+        recount(&self.v4.table.sessions, &mut found);
+        recount(&self.extended.table.sessions, &mut found);
         found
     }
 }

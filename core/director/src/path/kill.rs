@@ -4,11 +4,11 @@
 //! session, and is treated as such. Sessions go the way of those that time out, so that both keys,
 //! the local port and the counts go with them.
 
-use super::Path;
 use super::Shared;
-use super::engine::Engine;
 use super::inspect::{SessionFilter, WIDE, info};
 use super::parse::Parse;
+use super::table::Table;
+use super::{Path, sweep};
 use crate::plan::Plan;
 use crate::session::State;
 use crate::time::Time;
@@ -29,46 +29,45 @@ impl Path {
         (cursor, slots): (u32, u32),
     ) -> (u32, Option<u32>) {
         if cursor & WIDE == 0 {
-            let extended = self.extended.sessions.slab().touched() > 0;
+            let extended = self.extended.table.sessions.slab().touched() > 0;
             let part = (cursor, slots);
-            let (ended, next) = self.v4.kill(&mut self.shared, plan, now, filter, part);
+            let (ended, next) = kill(&mut self.v4.table, &mut self.shared, plan, now, filter, part);
             (ended, next.or_else(|| extended.then_some(WIDE)))
         } else {
             let part = (cursor & !WIDE, slots);
-            let (ended, next) = self.extended.kill(&mut self.shared, plan, now, filter, part);
+            let (ended, next) =
+                kill(&mut self.extended.table, &mut self.shared, plan, now, filter, part);
             (ended, next.map(|next| next | WIDE))
         }
     }
 }
 
-impl<F: Parse> Engine<F> {
-    fn kill(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        now: Time,
-        filter: &SessionFilter,
-        (cursor, slots): (u32, u32),
-    ) -> (u32, Option<u32>) {
-        let touched = self.sessions.slab().touched();
-        let end = cursor.saturating_add(slots).min(touched);
-        let mut ended = 0;
-        for id in cursor..end {
-            if ended == TOGETHER {
-                return (ended, Some(id));
-            }
-            let session = self.sessions.slab().at(id);
-            let connection = !session.is_vacant() && session.state != State::Template;
-            // What has timed out is the sweep's.
-            if !connection || super::sweep::expired(session, plan, now) {
-                continue;
-            }
-            if info::<F>(plan, now, session).is_some_and(|info| filter.accepts(&info)) {
-                self.remove(shared, plan, id);
-                shared.statistics.counters.killed += 1;
-                ended += 1;
-            }
+fn kill<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    now: Time,
+    filter: &SessionFilter,
+    (cursor, slots): (u32, u32),
+) -> (u32, Option<u32>) {
+    let touched = table.sessions.slab().touched();
+    let end = cursor.saturating_add(slots).min(touched);
+    let mut ended = 0;
+    for id in cursor..end {
+        if ended == TOGETHER {
+            return (ended, Some(id));
         }
-        (ended, (end < touched).then_some(end))
+        let session = table.sessions.slab().at(id);
+        let connection = !session.is_vacant() && session.state != State::Template;
+        // What has timed out is the sweep's.
+        if !connection || super::sweep::expired(session, plan, now) {
+            continue;
+        }
+        if info::<F>(plan, now, session).is_some_and(|info| filter.accepts(&info)) {
+            sweep::remove(table, shared, plan, id);
+            shared.statistics.counters.killed += 1;
+            ended += 1;
+        }
     }
+    (ended, (end < touched).then_some(end))
 }

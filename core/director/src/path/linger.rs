@@ -6,9 +6,9 @@
 //! the session stays in the table for a second, or until another [`LINGERING`] have ended, or
 //! whoever needs its keys, its port or its slot takes them.
 
-use super::Shared;
-use super::engine::Engine;
 use super::parse::Parse;
+use super::table::Table;
+use super::{Shared, sweep};
 use crate::plan::Plan;
 use crate::session::State;
 use sluice_table::slab::NONE;
@@ -47,58 +47,60 @@ impl Linger {
     }
 }
 
-impl<F: Parse> Engine<F> {
-    /// Ends a session whose packets have closed it, and counts it. What both sides have closed
-    /// lingers.
-    pub fn close(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
-        shared.statistics.counters.closed += 1;
-        if self.sessions.slab().at(id).state == State::TimeWait {
-            self.linger(shared, plan, id);
-        } else {
-            self.remove(shared, plan, id);
-        }
+/// Ends a session whose packets have closed it, and counts it. What both sides have closed
+/// lingers.
+pub(super) fn close<F: Parse>(table: &mut Table<F>, shared: &mut Shared, plan: &Plan, id: u32) {
+    shared.statistics.counters.closed += 1;
+    if table.sessions.slab().at(id).state == State::TimeWait {
+        linger(table, shared, plan, id);
+    } else {
+        sweep::remove(table, shared, plan, id);
     }
+}
 
-    /// Lets a session linger that both sides have closed.
-    #[inline(never)]
-    pub fn linger(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
-        let session = self.sessions.at_mut(id);
-        shared.ended(plan, session);
-        session.state = State::Ended;
-        if let Some(real) = shared.statistics.counters.reals.get_mut(session.real().0 as usize) {
-            real.lingering += 1;
-        }
-        let oldest = self.ended.push(id);
-        self.stop_lingering(shared, plan, oldest);
+/// Lets a session linger that both sides have closed.
+#[inline(never)]
+pub(super) fn linger<F: Parse>(table: &mut Table<F>, shared: &mut Shared, plan: &Plan, id: u32) {
+    let session = table.sessions.at_mut(id);
+    shared.ended(plan, session);
+    session.state = State::Ended;
+    if let Some(real) = shared.statistics.counters.reals.get_mut(session.real().0 as usize) {
+        real.lingering += 1;
     }
+    let oldest = table.ended.push(id);
+    stop_lingering(table, shared, plan, oldest);
+}
 
-    /// Ends a session to which another is to follow, or that nothing is left of; it is counted as
-    /// closed unless it was.
-    pub fn replace(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
-        let counted = self.sessions.slab().at(id).state == State::Ended;
-        self.remove(shared, plan, id);
-        shared.statistics.counters.closed += u64::from(!counted);
+/// Ends a session to which another is to follow, or that nothing is left of; it is counted as
+/// closed unless it was.
+pub(super) fn replace<F: Parse>(table: &mut Table<F>, shared: &mut Shared, plan: &Plan, id: u32) {
+    let counted = table.sessions.slab().at(id).state == State::Ended;
+    sweep::remove(table, shared, plan, id);
+    shared.statistics.counters.closed += u64::from(!counted);
+}
+
+/// Lets none linger any longer, for what they hold of source NAT's. Gives whether any did.
+#[cold]
+pub(super) fn stop_all_lingering<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+) -> bool {
+    if !std::mem::take(&mut table.ended.any) {
+        return false;
     }
-
-    /// Lets none linger any longer, for what they hold of source NAT's. Gives whether any did.
-    #[cold]
-    pub fn stop_all_lingering(&mut self, shared: &mut Shared, plan: &Plan) -> bool {
-        if !std::mem::take(&mut self.ended.any) {
-            return false;
-        }
-        let before = self.sessions.removals();
-        for place in 0..self.ended.ids.len() {
-            let id = std::mem::replace(&mut self.ended.ids[place], NONE);
-            self.stop_lingering(shared, plan, id);
-        }
-        before != self.sessions.removals()
+    let before = table.sessions.removals();
+    for place in 0..table.ended.ids.len() {
+        let id = std::mem::replace(&mut table.ended.ids[place], NONE);
+        stop_lingering(table, shared, plan, id);
     }
+    before != table.sessions.removals()
+}
 
-    /// Removes a session if it lingers.
-    fn stop_lingering(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
-        let session = self.sessions.slab().get(id);
-        if session.is_some_and(|session| session.state == State::Ended) {
-            self.remove(shared, plan, id);
-        }
+/// Removes a session if it lingers.
+fn stop_lingering<F: Parse>(table: &mut Table<F>, shared: &mut Shared, plan: &Plan, id: u32) {
+    let session = table.sessions.slab().get(id);
+    if session.is_some_and(|session| session.state == State::Ended) {
+        sweep::remove(table, shared, plan, id);
     }
 }

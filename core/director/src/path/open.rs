@@ -1,12 +1,13 @@
 //! Opening a session: limits, persistence, scheduler, local port, insertion.
 
-use super::engine::{Engine, Turn};
 use super::evict::Holders;
 use super::parse::Parse;
 use super::rate::Usage;
 use super::shared::Admission;
 use super::sweep::expired;
-use super::{Shared, Verdict, View};
+use super::table::Table;
+use super::turn::Turn;
+use super::{Shared, Verdict, View, evict, half_open, persist, sweep};
 use crate::counters::Direction;
 use crate::family::Tuple;
 use crate::fib::{HopId, NoHop};
@@ -27,239 +28,237 @@ pub(super) const TEMPLATE: u8 = 254;
 /// Real servers that are asked for in turn when a session towards one cannot be told from another.
 const TRIES: u32 = 4;
 
-impl<F: Parse> Engine<F> {
-    /// Opens a session for the client's packet `tuple`, which is to be found by `entry`.
-    pub fn open(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        (tuple, entry): (&Tuple<F::Addr>, Entry),
-        (id, state): (ServiceId, State),
-    ) -> Result<Flow, Verdict> {
-        let Turn { view, now, .. } = turn;
-        let drop = |reason| Verdict::Drop(reason);
-        // What would refuse any real server comes first, so that no refusal takes one's turn.
-        let service = view.plan.service(id).ok_or(drop(Reason::NoReal))?;
-        let client = F::to_ip(tuple.src);
-        if service.clients.as_ref().is_some_and(|clients| !clients.admits(client)) {
-            return Err(drop(Reason::ClientDenied));
+/// Opens a session for the client's packet `tuple`, which is to be found by `entry`.
+pub(super) fn open<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    (tuple, entry): (&Tuple<F::Addr>, Entry),
+    (id, state): (ServiceId, State),
+) -> Result<Flow, Verdict> {
+    let Turn { view, now, .. } = turn;
+    let drop = |reason| Verdict::Drop(reason);
+    // What would refuse any real server comes first, so that no refusal takes one's turn.
+    let service = view.plan.service(id).ok_or(drop(Reason::NoReal))?;
+    let client = F::to_ip(tuple.src);
+    if service.clients.as_ref().is_some_and(|clients| !clients.admits(client)) {
+        return Err(drop(Reason::ClientDenied));
+    }
+    let client_hop = view.fib.lookup_near(client, &mut table.near);
+    let answers = !service.forwarding.answers_past();
+    if answers && client_hop == Err(NoHop::NoRoute) {
+        return Err(drop(Reason::NoRoute));
+    }
+    let probed = view.plan.probed(service, (client, tuple.sport));
+    shared.admission.load.comes(entry.hash);
+    if probed.is_none() {
+        match shared.within_limits(service, id, now) {
+            Err(Reason::ServiceFull) => {
+                evict::evict_at_limit(table, shared, view.plan, id).map_err(drop)?;
+                shared.within_limits(service, id, now)
+            }
+            other => other,
         }
-        let client_hop = view.fib.lookup_near(client, &mut self.near);
-        let answers = !service.forwarding.answers_past();
-        if answers && client_hop == Err(NoHop::NoRoute) {
-            return Err(drop(Reason::NoRoute));
-        }
-        let probed = view.plan.probed(service, (client, tuple.sport));
-        shared.admission.load.comes(entry.hash);
-        if probed.is_none() {
-            match shared.within_limits(service, id, now) {
-                Err(Reason::ServiceFull) => {
-                    self.evict_at_limit(shared, view.plan, id).map_err(drop)?;
-                    shared.within_limits(service, id, now)
+        .map_err(drop)?;
+    }
+    evict::make_room(table, shared, view.plan, id).map_err(drop)?;
+    let core = Core {
+        client_port: tuple.sport,
+        virtual_port: tuple.dport,
+        state,
+        seen_ms: now.low(),
+        client_hop: client_hop.unwrap_or(HopId::NONE).0,
+        hop_generation: view.fib.generation(),
+        ..Core::default()
+    };
+    let mut session = Session { client: tuple.src, core, ..Session::default() };
+    let key = F::key(tuple);
+    for _ in 0..TRIES {
+        let real = match probed {
+            Some(real) => real,
+            None => choose(table, shared, turn, tuple, (id, service)).map_err(drop)?,
+        };
+        session.core = core.to(real, tuple.protocol);
+        match insert(table, shared, turn, (&key, entry), (&mut session, service)) {
+            Ok(opened) => {
+                if probed.is_none() {
+                    persist::remember(table, shared, view.plan, now, opened.id(), service);
+                    shared.admission.used_up(service, id);
                 }
-                other => other,
+                return Ok(opened);
             }
-            .map_err(drop)?;
+            Err(Reason::NatConflict) => {}
+            Err(reason) => return Err(drop(reason)),
         }
-        self.make_room(shared, view.plan, id).map_err(drop)?;
-        let core = Core {
-            client_port: tuple.sport,
-            virtual_port: tuple.dport,
-            state,
-            seen_ms: now.low(),
-            client_hop: client_hop.unwrap_or(HopId::NONE).0,
-            hop_generation: view.fib.generation(),
-            ..Core::default()
-        };
-        let mut session = Session { client: tuple.src, core, ..Session::default() };
-        let key = F::key(tuple);
-        for _ in 0..TRIES {
-            let real = match probed {
-                Some(real) => real,
-                None => self.choose(shared, turn, tuple, (id, service)).map_err(drop)?,
-            };
-            session.core = core.to(real, tuple.protocol);
-            match self.insert(shared, turn, (&key, entry), (&mut session, service)) {
-                Ok(opened) => {
-                    if probed.is_none() {
-                        self.remember(shared, view.plan, now, opened.id(), service);
-                        shared.admission.used_up(service, id);
-                    }
-                    return Ok(opened);
-                }
-                Err(Reason::NatConflict) => {}
-                Err(reason) => return Err(drop(reason)),
-            }
-        }
-        Err(drop(Reason::NatConflict))
     }
+    Err(drop(Reason::NatConflict))
+}
 
-    /// The real server for a client's new session.
-    fn choose(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        tuple: &Tuple<F::Addr>,
-        (id, service): (ServiceId, &Service),
-    ) -> Result<RealId, Reason> {
-        let Turn { view: View { plan, .. }, now, .. } = turn;
-        if let Some(real) = self.remembered(shared, plan, now, tuple, (id, service)) {
-            return if reachable(turn.view, real) { Ok(real) } else { Err(Reason::NoRoute) };
-        }
-        let key = scheduled_by::<F>(plan, service, tuple);
-        let real = match shared.admission.schedulers.pick(plan, id, key, now) {
-            Ok(real) => real,
-            Err(Refused::NoReal) => return Err(Reason::NoReal),
-            Err(Refused::AllFull) => self.evict_until(shared, plan, id, |shared| {
-                shared.admission.schedulers.pick(plan, id, key, now).ok()
-            })?,
-        };
-        if !reachable(turn.view, real) {
-            return Err(Reason::NoRoute);
-        }
-        Ok(real)
+/// The real server for a client's new session.
+fn choose<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    tuple: &Tuple<F::Addr>,
+    (id, service): (ServiceId, &Service),
+) -> Result<RealId, Reason> {
+    let Turn { view: View { plan, .. }, now, .. } = turn;
+    if let Some(real) = persist::remembered(table, shared, plan, now, tuple, (id, service)) {
+        return if reachable(turn.view, real) { Ok(real) } else { Err(Reason::NoRoute) };
     }
+    let key = scheduled_by::<F>(plan, service, tuple);
+    let real = match shared.admission.schedulers.pick(plan, id, key, now) {
+        Ok(real) => real,
+        Err(Refused::NoReal) => return Err(Reason::NoReal),
+        Err(Refused::AllFull) => evict::evict_until(table, shared, plan, id, |shared| {
+            shared.admission.schedulers.pick(plan, id, key, now).ok()
+        })?,
+    };
+    if !reachable(turn.view, real) {
+        return Err(Reason::NoRoute);
+    }
+    Ok(real)
+}
 
-    /// Gives a session its local port if it needs one, and adds it.
-    #[inline(always)]
-    fn insert(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        (key, entry): (&Key<F::Addr>, Entry),
-        (session, service): (&mut SessionOf<F>, &Service),
-    ) -> Result<Flow, Reason> {
-        let (plan, real) = (turn.view.plan, session.real());
-        let known = F::side(plan).real(real).filter(|real| real.is_known());
-        let known = known.ok_or(Reason::NoReal)?;
-        let back = known.answers_to(key);
-        let forwarding = known.forwarding;
-        let answers = match forwarding.translates_destination() {
-            true if forwarding.translates_source() => {
-                let found = self.local_port(shared, turn, &back, (real, service));
-                let (local, entry) = found.ok_or_else(|| shared.admission.no_port())?;
-                (session.local, session.local_port) = local;
-                Some(entry)
-            }
-            true => {
-                let hash = self.sessions.hash_key(&back);
-                Some(self.free_answers(shared, turn, (&back, hash), session.state)?)
-            }
-            false => None,
-        };
-        if answers.is_none() && session.state == State::UdpNew {
-            session.fin = track::ENOUGH - 1;
+/// Gives a session its local port if it needs one, and adds it.
+#[inline(always)]
+fn insert<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    (key, entry): (&Key<F::Addr>, Entry),
+    (session, service): (&mut SessionOf<F>, &Service),
+) -> Result<Flow, Reason> {
+    let (plan, real) = (turn.view.plan, session.real());
+    let known = F::side(plan).real(real).filter(|real| real.is_known());
+    let known = known.ok_or(Reason::NoReal)?;
+    let back = known.answers_to(key);
+    let forwarding = known.forwarding;
+    let answers = match forwarding.translates_destination() {
+        true if forwarding.translates_source() => {
+            let found = local_port(table, shared, turn, &back, (real, service));
+            let (local, entry) = found.ok_or_else(|| shared.admission.no_port())?;
+            (session.local, session.local_port) = local;
+            Some(entry)
         }
-        // A one-packet session is for no other packet of the client.
-        let entry = Some(entry).filter(|_| session.state != State::OnePacket);
-        let inserted = self.sessions.insert_by(session, [entry, answers]);
-        let id = inserted.map_err(|_| Reason::SessionsFull)?;
-        // Where it is now: what only values go to needs no memory of its own before.
-        shared.began(plan, self.sessions.slab().at(id));
-        self.note_opened(plan, session, id);
-        // What the next session will be written to can be on its way until then.
-        if let Some(next) = self.sessions.slab().next_slot() {
-            prefetch::read(next);
+        true => {
+            let hash = table.sessions.hash_key(&back);
+            Some(free_answers(table, shared, turn, (&back, hash), session.state)?)
         }
-        let flow = Flow::new(id, Direction::Inbound);
-        self.fresh = flow;
-        Ok(flow)
+        false => None,
+    };
+    if answers.is_none() && session.state == State::UdpNew {
+        session.fin = track::ENOUGH - 1;
     }
+    // A one-packet session is for no other packet of the client.
+    let entry = Some(entry).filter(|_| session.state != State::OnePacket);
+    let inserted = table.sessions.insert_by(session, [entry, answers]);
+    let id = inserted.map_err(|_| Reason::SessionsFull)?;
+    // Where it is now: what only values go to needs no memory of its own before.
+    shared.began(plan, table.sessions.slab().at(id));
+    half_open::note_opened(table, plan, session, id);
+    // What the next session will be written to can be on its way until then.
+    if let Some(next) = table.sessions.slab().next_slot() {
+        prefetch::read(next);
+    }
+    let flow = Flow::new(id, Direction::Inbound);
+    table.fresh = flow;
+    Ok(flow)
+}
 
-    /// The key by which the answers of a new session in a state are found, and its hash, if no
-    /// other has it.
-    #[inline(always)]
-    fn free_answers(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        (key, hash): (&Key<F::Addr>, u64),
-        state: State,
-    ) -> Result<Entry, Reason> {
-        match self.sessions.vacancy(hash) {
-            Some(entry) => Ok(entry),
-            None => self.freed_answers(shared, turn, (&F::tuple(key), hash), state),
-        }
+/// The key by which the answers of a new session in a state are found, and its hash, if no
+/// other has it.
+#[inline(always)]
+fn free_answers<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    (key, hash): (&Key<F::Addr>, u64),
+    state: State,
+) -> Result<Entry, Reason> {
+    match table.sessions.vacancy(hash) {
+        Some(entry) => Ok(entry),
+        None => freed_answers(table, shared, turn, (&F::tuple(key), hash), state),
     }
+}
 
-    /// The same after a closer look.
-    #[cold]
-    fn freed_answers(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        (key, hash): (&Tuple<F::Addr>, u64),
-        state: State,
-    ) -> Result<Entry, Reason> {
-        let plan = turn.view.plan;
-        let Some(taken) = self.sessions.find(plan, hash, key) else { return Ok(hash.into()) };
-        let session = self.sessions.slab().at(taken.id());
-        let over = expired(session, plan, turn.now);
-        // A one-packet session that is asked again goes on.
-        let again = state == State::OnePacket && session.state == State::OnePacket;
-        if !again && !over {
-            return Err(Reason::NatConflict);
-        }
-        self.expire(shared, plan, taken.id());
-        Ok(hash.into())
+/// The same after a closer look.
+#[cold]
+fn freed_answers<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    (key, hash): (&Tuple<F::Addr>, u64),
+    state: State,
+) -> Result<Entry, Reason> {
+    let plan = turn.view.plan;
+    let Some(taken) = table.sessions.find(plan, hash, key) else { return Ok(hash.into()) };
+    let session = table.sessions.slab().at(taken.id());
+    let over = expired(session, plan, turn.now);
+    // A one-packet session that is asked again goes on.
+    let again = state == State::OnePacket && session.state == State::OnePacket;
+    if !again && !over {
+        return Err(Reason::NatConflict);
     }
+    sweep::expire(table, shared, plan, taken.id());
+    Ok(hash.into())
+}
 
-    /// A free local address and port towards a real server, and the key by which answers to them
-    /// are found; `back` is that key but for them.
-    fn local_port(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        back: &Key<F::Addr>,
-        (real, service): (RealId, &Service),
-    ) -> Option<((LocalId, u16), Entry)> {
-        let Turn { view: View { plan, .. }, now, .. } = turn;
-        let range = shared.ports_towards::<F>(plan, back, service)?;
-        let at = real.0 as usize;
-        let mut walk = *shared.ports.walks.get(at)?;
-        let (mut entry, mut holders) = (None, Holders::new(real, range.combinations()));
-        let chosen = range.choose(&mut walk, |local, port| {
-            let Some(key) = towards::<F>(plan, back, (local, port)) else { return false };
-            if turn.others.have::<F>(plan, local, &key) {
-                return false;
-            }
-            let hash = self.sessions.hash_key(&key);
-            entry = self.sessions.vacancy(hash);
-            if entry.is_some() {
-                return true;
-            }
-            entry = Some(hash.into());
-            let taken = self.sessions.find(plan, hash, &F::tuple(&key));
-            let Some(flow) = taken else { return true };
-            let session = self.sessions.slab().at(flow.id());
-            let over = expired(session, plan, now);
-            if over {
-                self.expire(shared, plan, flow.id());
-                return true;
-            }
-            let gives = holders.gives_up(shared, plan, session, (flow.id(), local, port, hash));
-            if gives {
-                self.evict_pressed(shared, plan, flow.id());
-            }
-            gives || holders.enough
-        });
-        let chosen = chosen.filter(|_| !holders.enough).or_else(|| {
-            let (id, local, port, hash) = holders.last_resort(shared)?;
-            self.evict_pressed(shared, plan, id);
-            entry = Some(hash.into());
-            Some((local, port))
-        });
-        *shared.ports.walks.get_mut(at)? = walk;
-        // What a session some time later will look at can be on its way until then.
-        let later = range.next(walk.ahead(LANES as u32 - 1));
-        if let Some(key) = later.and_then(|local| towards::<F>(plan, back, local)) {
-            let hash = self.sessions.hash_key(&key);
-            if self.wanted.try_push(hash).is_err() {
-                self.sessions.index().prefetch(hash);
-            }
+/// A free local address and port towards a real server, and the key by which answers to them
+/// are found; `back` is that key but for them.
+fn local_port<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    back: &Key<F::Addr>,
+    (real, service): (RealId, &Service),
+) -> Option<((LocalId, u16), Entry)> {
+    let Turn { view: View { plan, .. }, now, .. } = turn;
+    let range = shared.ports_towards::<F>(plan, back, service)?;
+    let at = real.0 as usize;
+    let mut walk = *shared.ports.walks.get(at)?;
+    let (mut entry, mut holders) = (None, Holders::new(real, range.combinations()));
+    let chosen = range.choose(&mut walk, |local, port| {
+        let Some(key) = towards::<F>(plan, back, (local, port)) else { return false };
+        if turn.others.have::<F>(plan, local, &key) {
+            return false;
         }
-        Some((chosen?, entry?))
+        let hash = table.sessions.hash_key(&key);
+        entry = table.sessions.vacancy(hash);
+        if entry.is_some() {
+            return true;
+        }
+        entry = Some(hash.into());
+        let taken = table.sessions.find(plan, hash, &F::tuple(&key));
+        let Some(flow) = taken else { return true };
+        let session = table.sessions.slab().at(flow.id());
+        let over = expired(session, plan, now);
+        if over {
+            sweep::expire(table, shared, plan, flow.id());
+            return true;
+        }
+        let gives = holders.gives_up(shared, plan, session, (flow.id(), local, port, hash));
+        if gives {
+            evict::evict_pressed(table, shared, plan, flow.id());
+        }
+        gives || holders.enough
+    });
+    let chosen = chosen.filter(|_| !holders.enough).or_else(|| {
+        let (id, local, port, hash) = holders.last_resort(shared)?;
+        evict::evict_pressed(table, shared, plan, id);
+        entry = Some(hash.into());
+        Some((local, port))
+    });
+    *shared.ports.walks.get_mut(at)? = walk;
+    // What a session some time later will look at can be on its way until then.
+    let later = range.next(walk.ahead(LANES as u32 - 1));
+    if let Some(key) = later.and_then(|local| towards::<F>(plan, back, local)) {
+        let hash = table.sessions.hash_key(&key);
+        if table.wanted.try_push(hash).is_err() {
+            table.sessions.index().prefetch(hash);
+        }
     }
+    Some((chosen?, entry?))
 }
 
 impl Admission {

@@ -5,9 +5,9 @@ mod v6;
 
 use super::burst::{Lane, Parsed};
 use super::client_address::{Room, Settled};
-use super::engine::Outcome;
 use super::group::Together;
 use super::owners::stays_here;
+use super::turn::Outcome;
 use super::{Shared, Verdict, client_address, nat64};
 use crate::counters::Direction;
 use crate::family::{Family, Ipv4, Ipv6, Tuple, mapped, unmapped};

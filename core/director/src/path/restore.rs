@@ -11,14 +11,14 @@
 //!
 //! Nothing is restored of fragments, rates, path MTUs and elephants: they are learned anew.
 
-use super::engine::Engine;
 use super::import::is_same;
 use super::open::TEMPLATE;
 use super::owners::Owners;
 use super::parse::Parse;
 use super::snat::mapping_of;
 use super::sweep::timed_out;
-use super::{Path, Shared};
+use super::table::Table;
+use super::{Path, Shared, snat, sweep};
 use crate::counters::Direction;
 use crate::family::{Family, Ipv4, Ipv6};
 use crate::fib::HopId;
@@ -310,122 +310,131 @@ impl Path {
         self.shared.scattered |= scattered;
         let mut all = Restored::default();
         let replaces = batch.replaces;
-        self.v4.restore_all(&mut self.shared, (plan, now), (&batch.narrow, replaces), &mut all);
+        restore_all(
+            &mut self.v4.table,
+            &mut self.shared,
+            (plan, now),
+            (&batch.narrow, replaces),
+            &mut all,
+        );
         let part = (&batch.extended, replaces);
-        self.extended.restore_all(&mut self.shared, (plan, now), part, &mut all);
+        restore_all(&mut self.extended.table, &mut self.shared, (plan, now), part, &mut all);
         all
     }
 }
 
-impl<F: Parse> Engine<F> {
-    /// Takes up sessions, after those that are over have made room.
-    fn restore_all(
-        &mut self,
-        shared: &mut Shared,
-        (plan, now): (&Plan, Time),
-        (part, replaces): (&Part<F>, bool),
-        all: &mut Restored,
-    ) {
-        for session in &part.gone {
-            self.make_way(shared, plan, session, true);
+/// Takes up sessions, after those that are over have made room.
+fn restore_all<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    (plan, now): (&Plan, Time),
+    (part, replaces): (&Part<F>, bool),
+    all: &mut Restored,
+) {
+    for session in &part.gone {
+        make_way(table, shared, plan, session, true);
+    }
+    for session in &part.live {
+        if replaces {
+            make_way(table, shared, plan, session, false);
         }
-        for session in &part.live {
-            if replaces {
-                self.make_way(shared, plan, session, false);
-            }
-            self.restore(shared, (plan, now), *session, all);
+        restore(table, shared, (plan, now), *session, all);
+    }
+}
+
+/// Ends the sessions that have a key of this one; `same` if only those with its endpoints.
+fn make_way<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    session: &SessionOf<F>,
+    same: bool,
+) {
+    let Some(keys) = Sessions::<F>::keys(plan, session) else { return };
+    for key in keys.iter().flatten() {
+        let Some(flow) = table.sessions.find(plan, table.sessions.hash(key), key) else {
+            continue;
+        };
+        if !same || is_same(table.sessions.slab().at(flow.id()), session) {
+            sweep::remove(table, shared, plan, flow.id());
         }
     }
+}
 
-    /// Ends the sessions that have a key of this one; `same` if only those with its endpoints.
-    fn make_way(&mut self, shared: &mut Shared, plan: &Plan, session: &SessionOf<F>, same: bool) {
-        let Some(keys) = Sessions::<F>::keys(plan, session) else { return };
-        for key in keys.iter().flatten() {
-            let Some(flow) = self.sessions.find(plan, self.sessions.hash(key), key) else {
-                continue;
-            };
-            if !same || is_same(self.sessions.slab().at(flow.id()), session) {
-                self.remove(shared, plan, flow.id());
-            }
-        }
+/// Takes up a session.
+fn restore<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    (plan, now): (&Plan, Time),
+    session: SessionOf<F>,
+    all: &mut Restored,
+) {
+    if timed_out(&session, plan, now) {
+        all.expired += 1;
+    } else if restored(table, shared, plan, session).is_some() {
+        all.sessions += 1;
+    } else {
+        all.refused += 1;
     }
+}
 
-    /// Takes up a session.
-    fn restore(
-        &mut self,
-        shared: &mut Shared,
-        (plan, now): (&Plan, Time),
-        session: SessionOf<F>,
-        all: &mut Restored,
-    ) {
-        if timed_out(&session, plan, now) {
-            all.expired += 1;
-        } else if self.restored(shared, plan, session).is_some() {
-            all.sessions += 1;
-        } else {
-            all.refused += 1;
-        }
+/// The id that a session gets, if there is room for it and nobody has its keys.
+pub(super) fn restored<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    mut session: SessionOf<F>,
+) -> Option<u32> {
+    let template = session.state == State::Template;
+    let real = F::side(plan).real(session.real()).filter(|real| real.is_known())?;
+    let has_remote = real.forwarding.has_remote();
+    // A mapping that it shares takes a place too.
+    let places = 1 + u32::from(has_remote);
+    if shared.admission.live + places > shared.admission.capacity {
+        return None;
     }
-
-    /// The id that a session gets, if there is room for it and nobody has its keys.
-    pub(super) fn restored(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        mut session: SessionOf<F>,
-    ) -> Option<u32> {
-        let template = session.state == State::Template;
-        let real = F::side(plan).real(session.real()).filter(|real| real.is_known())?;
-        let has_remote = real.forwarding.has_remote();
-        // A mapping that it shares takes a place too.
-        let places = 1 + u32::from(has_remote);
-        if shared.admission.live + places > shared.admission.capacity {
+    let keys = Sessions::<F>::keys(plan, &session)?;
+    for key in keys.iter().flatten() {
+        if table.sessions.find(plan, table.sessions.hash(key), key).is_some() {
             return None;
         }
-        let keys = Sessions::<F>::keys(plan, &session)?;
-        for key in keys.iter().flatten() {
-            if self.sessions.find(plan, self.sessions.hash(key), key).is_some() {
-                return None;
-            }
-        }
-        if template {
-            session.closing = 0;
-            let id = self.sessions.insert(plan, session).ok()?;
-            shared.remembers(&session);
-            return Some(id);
-        }
-        let mapping =
-            if has_remote { self.restored_mapping(shared, plan, &session)? } else { None };
-        let inserted = self.sessions.insert(plan, session);
-        if let Some(mapping) = mapping {
-            self.hold_mapping(shared, plan, mapping, inserted.is_ok());
-        }
-        let id = inserted.ok()?;
-        shared.holds(plan, &session);
-        self.half_open.note(plan, &session, id);
-        Some(id)
     }
+    if template {
+        session.closing = 0;
+        let id = table.sessions.insert(plan, session).ok()?;
+        shared.remembers(&session);
+        return Some(id);
+    }
+    let mapping = if has_remote { restored_mapping(table, shared, plan, &session)? } else { None };
+    let inserted = table.sessions.insert(plan, session);
+    if let Some(mapping) = mapping {
+        snat::hold_mapping(table, shared, plan, mapping, inserted.is_ok());
+    }
+    let id = inserted.ok()?;
+    shared.holds(plan, &session);
+    table.half_open.note(plan, &session, id);
+    Some(id)
+}
 
-    /// The mapping that a session of source NAT shares, if its rule has it share one: that of
-    /// another session, or a new one. `None` when the mapping there is another.
-    fn restored_mapping(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        session: &SessionOf<F>,
-    ) -> Option<Option<Flow>> {
-        let rule = plan.service(plan.service_of(session)?)?;
-        let shares = rule.snat.as_ref().is_some_and(|s| s.mapping == Mapping::EndpointIndependent);
-        if !shares {
-            return Some(None);
-        }
-        if let Some(flow) = self.mapping(plan, session) {
-            let there = self.sessions.slab().at(flow.id());
-            let same = (there.local, there.local_port) == (session.local, session.local_port);
-            return same.then_some(Some(flow));
-        }
-        let id = self.sessions.insert(plan, mapping_of::<F>(session)).ok()?;
-        shared.admission.remember_one();
-        Some(Some(Flow::new(id, Direction::Inbound)))
+/// The mapping that a session of source NAT shares, if its rule has it share one: that of
+/// another session, or a new one. `None` when the mapping there is another.
+fn restored_mapping<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    session: &SessionOf<F>,
+) -> Option<Option<Flow>> {
+    let rule = plan.service(plan.service_of(session)?)?;
+    let shares = rule.snat.as_ref().is_some_and(|s| s.mapping == Mapping::EndpointIndependent);
+    if !shares {
+        return Some(None);
     }
+    if let Some(flow) = snat::mapping(table, plan, session) {
+        let there = table.sessions.slab().at(flow.id());
+        let same = (there.local, there.local_port) == (session.local, session.local_port);
+        return same.then_some(Some(flow));
+    }
+    let id = table.sessions.insert(plan, mapping_of::<F>(session)).ok()?;
+    shared.admission.remember_one();
+    Some(Some(Flow::new(id, Direction::Inbound)))
 }

@@ -4,10 +4,12 @@
 //! endpoint-independent mapping (RFC 4787 4.1) an inside endpoint has a template: it holds the
 //! pool address and port that all its sessions share, and goes with the last of them.
 
-use super::engine::{Engine, Outcome, Turn};
+use super::burst::Lane;
 use super::parse::Parse;
 use super::sweep::expired;
-use super::{Shared, Verdict, View, admit};
+use super::table::Table;
+use super::turn::{Outcome, Turn};
+use super::{Shared, Verdict, View, admit, evict, half_open, linger, sweep};
 use crate::counters::Direction;
 use crate::family::{Family, Tuple};
 use crate::fib::{Fib, HopId, NoHop, PortId};
@@ -20,273 +22,279 @@ use crate::time::Time;
 use crate::track;
 use std::net::IpAddr;
 
-impl<F: Parse> Engine<F> {
-    /// A packet that is to nobody here: one of a host inside to the outside, if a rule says so.
-    pub fn open_outside(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        lane: usize,
-        refused: Option<Reason>,
-    ) -> Result<Flow, Outcome> {
-        let View { plan, fib } = turn.view;
-        let parsed = self.burst.lanes[lane].parsed;
-        let tuple = &parsed.tuple;
-        let is = |verdict| Err(Outcome::Is(verdict));
-        let rule = rule_for::<F>(plan, fib, tuple);
-        let (id, frame) = (rule.map(|(id, _)| id), self.burst.lanes[lane].frame);
-        let elsewhere = shared.next_stop_of_stranger::<F>(plan, id, tuple, frame);
-        if let Some(worker) = elsewhere {
-            return is(Verdict::HandOff(worker));
-        }
-        let Some(rule) = rule else { return is(Verdict::Kernel(Reason::NotOurs)) };
-        self.open_by_rule(shared, turn, lane, rule, refused)
+/// A packet that is to nobody here: one of a host inside to the outside, if a rule says so.
+pub(super) fn open_outside<F: Parse>(
+    table: &mut Table<F>,
+    lane: &Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    refused: Option<Reason>,
+) -> Result<Flow, Outcome> {
+    let View { plan, fib } = turn.view;
+    let parsed = lane.parsed;
+    let tuple = &parsed.tuple;
+    let is = |verdict| Err(Outcome::Is(verdict));
+    let rule = rule_for::<F>(plan, fib, tuple);
+    let (id, frame) = (rule.map(|(id, _)| id), lane.frame);
+    let elsewhere = shared.next_stop_of_stranger::<F>(plan, id, tuple, frame);
+    if let Some(worker) = elsewhere {
+        return is(Verdict::HandOff(worker));
     }
+    let Some(rule) = rule else { return is(Verdict::Kernel(Reason::NotOurs)) };
+    open_by_rule(table, lane, shared, turn, rule, refused)
+}
 
-    /// Opens a session to the outside by a rule, if its first packet may do so.
-    pub(super) fn open_by_rule(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        lane: usize,
-        (id, rule): (ServiceId, &Service),
-        refused: Option<Reason>,
-    ) -> Result<Flow, Outcome> {
-        let plan = turn.view.plan;
-        let (parsed, frame) = (self.burst.lanes[lane].parsed, self.burst.lanes[lane].frame);
-        let tuple = &parsed.tuple;
-        let is = |verdict| Err(Outcome::Is(verdict));
-        if parsed.ttl <= 1 {
-            return Err(Outcome::Refuse(Reason::TtlExpired));
-        }
-        if !F::is_unicast_source(tuple.src) {
-            return is(Verdict::Drop(Reason::Martian));
-        }
-        if F::is_link_local(tuple.src) {
-            return is(Verdict::Drop(Reason::LinkLocal));
-        }
-        if let Some(reason) = refused {
-            return is(Verdict::Drop(reason));
-        }
-        let any = plan.accept_mid_stream || shared.may_resume(frame);
-        let state = admit::opening_state(plan, id, tuple.protocol, parsed.segment, any);
-        let Some(state) = state else { return is(Verdict::Drop(Reason::NoSession)) };
-        shared.admission.load.comes(self.sessions.hash(tuple));
-        let opened = self.map(shared, turn, tuple, (rule, state));
-        let flow = opened.map_err(|reason| Outcome::Is(Verdict::Drop(reason)))?;
-        track::begin(self.sessions.at_mut(flow.id()), parsed.segment);
-        Ok(flow)
+/// Opens a session to the outside by a rule, if its first packet may do so.
+pub(super) fn open_by_rule<F: Parse>(
+    table: &mut Table<F>,
+    lane: &Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    (id, rule): (ServiceId, &Service),
+    refused: Option<Reason>,
+) -> Result<Flow, Outcome> {
+    let plan = turn.view.plan;
+    let (parsed, frame) = (lane.parsed, lane.frame);
+    let tuple = &parsed.tuple;
+    let is = |verdict| Err(Outcome::Is(verdict));
+    if parsed.ttl <= 1 {
+        return Err(Outcome::Refuse(Reason::TtlExpired));
     }
-
-    /// Makes room for a session and a template.
-    fn make_room_for_two(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        rule: ServiceId,
-    ) -> Result<(), Reason> {
-        let full = |shared: &Shared| shared.admission.live + 1 >= shared.admission.capacity;
-        // Templates of sessions that linger take places, too.
-        if full(shared) {
-            self.stop_all_lingering(shared, plan);
-        }
-        self.make_room(shared, plan, rule)?;
-        if full(shared) { Err(Reason::SessionsFull) } else { Ok(()) }
+    if !F::is_unicast_source(tuple.src) {
+        return is(Verdict::Drop(Reason::Martian));
     }
+    if F::is_link_local(tuple.src) {
+        return is(Verdict::Drop(Reason::LinkLocal));
+    }
+    if let Some(reason) = refused {
+        return is(Verdict::Drop(reason));
+    }
+    let any = plan.accept_mid_stream || shared.may_resume(frame);
+    let state = admit::opening_state(plan, id, tuple.protocol, parsed.segment, any);
+    let Some(state) = state else { return is(Verdict::Drop(Reason::NoSession)) };
+    shared.admission.load.comes(table.sessions.hash(tuple));
+    let opened = map(table, shared, turn, tuple, (rule, state));
+    let flow = opened.map_err(|reason| Outcome::Is(Verdict::Drop(reason)))?;
+    track::begin(table.sessions.at_mut(flow.id()), parsed.segment);
+    Ok(flow)
+}
 
-    /// Opens a session to the outside.
-    fn map(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        tuple: &Tuple<F::Addr>,
-        (rule, state): (&Service, State),
-    ) -> Result<Flow, Reason> {
-        let Turn { view: View { plan, fib }, now, .. } = turn;
-        let outside = *rule.reals.first().ok_or(Reason::NoReal)?;
-        let of = plan.real(outside).ok_or(Reason::NoReal)?.service;
-        self.make_room_for_two(shared, plan, of)?;
-        let inside_hop = match fib.lookup(F::to_ip(tuple.src)) {
-            Err(NoHop::NoRoute) => return Err(Reason::NoRoute),
-            found => found.unwrap_or(HopId::NONE),
-        };
-        let core = Core {
-            client_port: tuple.sport,
-            virtual_port: tuple.dport,
-            state,
-            seen_ms: now.low(),
-            client_hop: inside_hop.0,
-            hop_generation: fib.generation(),
-            ..Core::default().to(outside, tuple.protocol)
-        };
-        let mut session: SessionOf<F> =
-            Session { client: tuple.src, core, extra: F::towards(tuple.dst) };
-        let shares = rule.snat.as_ref().is_some_and(|s| s.mapping == Mapping::EndpointIndependent);
-        self.prefetch_map(shared, plan, tuple, (outside, rule));
-        let mut template = if shares { self.mapping(plan, &session) } else { None };
-        let (local, port) = match template {
-            Some(flow) => {
-                let template = self.sessions.slab().at(flow.id());
-                (session.local, session.local_port) = (template.local, template.local_port);
-                if self.is_taken(shared, plan, now, &session) {
-                    return Err(Reason::NatConflict);
-                }
-                (session.local, session.local_port)
+/// Makes room for a session and a template.
+fn make_room_for_two<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    rule: ServiceId,
+) -> Result<(), Reason> {
+    let full = |shared: &Shared| shared.admission.live + 1 >= shared.admission.capacity;
+    // Templates of sessions that linger take places, too.
+    if full(shared) {
+        linger::stop_all_lingering(table, shared, plan);
+    }
+    evict::make_room(table, shared, plan, rule)?;
+    if full(shared) { Err(Reason::SessionsFull) } else { Ok(()) }
+}
+
+/// Opens a session to the outside.
+fn map<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    tuple: &Tuple<F::Addr>,
+    (rule, state): (&Service, State),
+) -> Result<Flow, Reason> {
+    let Turn { view: View { plan, fib }, now, .. } = turn;
+    let outside = *rule.reals.first().ok_or(Reason::NoReal)?;
+    let of = plan.real(outside).ok_or(Reason::NoReal)?.service;
+    make_room_for_two(table, shared, plan, of)?;
+    let inside_hop = match fib.lookup(F::to_ip(tuple.src)) {
+        Err(NoHop::NoRoute) => return Err(Reason::NoRoute),
+        found => found.unwrap_or(HopId::NONE),
+    };
+    let core = Core {
+        client_port: tuple.sport,
+        virtual_port: tuple.dport,
+        state,
+        seen_ms: now.low(),
+        client_hop: inside_hop.0,
+        hop_generation: fib.generation(),
+        ..Core::default().to(outside, tuple.protocol)
+    };
+    let mut session: SessionOf<F> =
+        Session { client: tuple.src, core, extra: F::towards(tuple.dst) };
+    let shares = rule.snat.as_ref().is_some_and(|s| s.mapping == Mapping::EndpointIndependent);
+    prefetch_map(table, shared, plan, tuple, (outside, rule));
+    let mut template = if shares { mapping(table, plan, &session) } else { None };
+    let (local, port) = match template {
+        Some(flow) => {
+            let template = table.sessions.slab().at(flow.id());
+            (session.local, session.local_port) = (template.local, template.local_port);
+            if is_taken(table, shared, plan, now, &session) {
+                return Err(Reason::NatConflict);
             }
-            // One that is free.
-            None => self
-                .pool_port(shared, turn, (tuple, outside), rule)
-                .ok_or(Reason::LocalPortsExhausted)?,
-        };
-        (session.local, session.local_port) = (local, port);
-        if shares && template.is_none() {
-            let new = mapping_of::<F>(&session);
-            let id = self.sessions.insert(plan, new).map_err(|_| Reason::SessionsFull)?;
-            shared.admission.remember_one();
-            template = Some(Flow::new(id, Direction::Inbound));
+            (session.local, session.local_port)
         }
-        let inserted = self.sessions.insert(plan, session);
-        if let Some(template) = template {
-            self.hold_mapping(shared, plan, template, inserted.is_ok());
-        }
-        let id = inserted.map_err(|_| Reason::SessionsFull)?;
-        shared.began(plan, &session);
-        self.note_opened(plan, &session, id);
-        Ok(Flow::new(id, Direction::Inbound))
+        // One that is free.
+        None => pool_port(table, shared, turn, (tuple, outside), rule)
+            .ok_or(Reason::LocalPortsExhausted)?,
+    };
+    (session.local, session.local_port) = (local, port);
+    if shares && template.is_none() {
+        let new = mapping_of::<F>(&session);
+        let id = table.sessions.insert(plan, new).map_err(|_| Reason::SessionsFull)?;
+        shared.admission.remember_one();
+        template = Some(Flow::new(id, Direction::Inbound));
     }
-
-    /// One more session shares a template, or would have.
-    pub(super) fn hold_mapping(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        template: Flow,
-        holds: bool,
-    ) {
-        let template_at = self.sessions.at_mut(template.id());
-        if holds {
-            let holders = template_at.holders() + 1;
-            template_at.set_holders(holders);
-        } else if template_at.holders() == 0 {
-            self.remove(shared, plan, template.id());
-        }
+    let inserted = table.sessions.insert(plan, session);
+    if let Some(template) = template {
+        hold_mapping(table, shared, plan, template, inserted.is_ok());
     }
+    let id = inserted.map_err(|_| Reason::SessionsFull)?;
+    shared.began(plan, &session);
+    half_open::note_opened(table, plan, &session, id);
+    Ok(Flow::new(id, Direction::Inbound))
+}
 
-    /// The template of the endpoint that opened a session.
-    pub(super) fn mapping(&self, plan: &Plan, session: &SessionOf<F>) -> Option<Flow> {
-        let [key, _] = Sessions::<F>::keys(plan, &mapping_of::<F>(session))?;
-        let key = key?;
-        self.sessions.find(plan, self.sessions.hash(&key), &key)
+/// One more session shares a template, or would have.
+pub(super) fn hold_mapping<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    template: Flow,
+    holds: bool,
+) {
+    let template_at = table.sessions.at_mut(template.id());
+    if holds {
+        let holders = template_at.holders() + 1;
+        template_at.set_holders(holders);
+    } else if template_at.holders() == 0 {
+        sweep::remove(table, shared, plan, template.id());
     }
+}
 
-    /// Whether the key of a session's answers is another's.
-    fn is_taken(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        now: Time,
-        session: &SessionOf<F>,
-    ) -> bool {
-        let Some([_, Some(key)]) = Sessions::<F>::keys(plan, session) else { return true };
-        !self.is_free(shared, plan, now, &key)
+/// The template of the endpoint that opened a session.
+pub(super) fn mapping<F: Parse>(
+    table: &Table<F>,
+    plan: &Plan,
+    session: &SessionOf<F>,
+) -> Option<Flow> {
+    let [key, _] = Sessions::<F>::keys(plan, &mapping_of::<F>(session))?;
+    let key = key?;
+    table.sessions.find(plan, table.sessions.hash(&key), &key)
+}
+
+/// Whether the key of a session's answers is another's.
+fn is_taken<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    now: Time,
+    session: &SessionOf<F>,
+) -> bool {
+    let Some([_, Some(key)]) = Sessions::<F>::keys(plan, session) else { return true };
+    !is_free(table, shared, plan, now, &key)
+}
+
+/// Whether no session has a key; one that has timed out is ended.
+fn is_free<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    now: Time,
+    key: &Tuple<F::Addr>,
+) -> bool {
+    let Some(flow) = table.sessions.find(plan, table.sessions.hash(key), key) else {
+        return true;
+    };
+    let over = expired(table.sessions.slab().at(flow.id()), plan, now);
+    if over {
+        sweep::expire(table, shared, plan, flow.id());
     }
+    over
+}
 
-    /// Whether no session has a key; one that has timed out is ended.
-    fn is_free(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        now: Time,
-        key: &Tuple<F::Addr>,
-    ) -> bool {
-        let Some(flow) = self.sessions.find(plan, self.sessions.hash(key), key) else {
-            return true;
-        };
-        let over = expired(self.sessions.slab().at(flow.id()), plan, now);
-        if over {
-            self.expire(shared, plan, flow.id());
-        }
-        over
+/// A pool address and port for a new session; if there is none, what lingers gives way.
+fn pool_port<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    ends: (&Tuple<F::Addr>, RealId),
+    rule: &Service,
+) -> Option<(LocalId, u16)> {
+    let found = free_port(table, shared, turn, ends, rule);
+    if found.is_some() || !linger::stop_all_lingering(table, shared, turn.view.plan) {
+        return found;
     }
+    free_port(table, shared, turn, ends, rule)
+}
 
-    /// A pool address and port for a new session; if there is none, what lingers gives way.
-    fn pool_port(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        ends: (&Tuple<F::Addr>, RealId),
-        rule: &Service,
-    ) -> Option<(LocalId, u16)> {
-        let found = self.free_port(shared, turn, ends, rule);
-        if found.is_some() || !self.stop_all_lingering(shared, turn.view.plan) {
-            return found;
-        }
-        self.free_port(shared, turn, ends, rule)
+/// A pool address and port that no endpoint has for itself and that is free towards the
+/// outside endpoint.
+fn free_port<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    (tuple, outside): (&Tuple<F::Addr>, RealId),
+    rule: &Service,
+) -> Option<(LocalId, u16)> {
+    let (plan, now) = (turn.view.plan, turn.now);
+    let range = range_of::<F>(shared, plan, tuple, rule)?;
+    let at = outside.0 as usize;
+    let mut walk = *shared.ports.walks.get(at)?;
+    let chosen = range.choose(&mut walk, |local, dport| {
+        let Some(dst) = F::side(plan).local(local) else { return false };
+        let protocol = tuple.protocol;
+        let own = Tuple { dst, dport, protocol, ..Tuple::default() };
+        let towards = Tuple { src: tuple.dst, sport: tuple.dport, ..own };
+        is_free(table, shared, plan, now, &own)
+            && is_free(table, shared, plan, now, &towards)
+            && !turn.others.have::<F>(plan, local, &F::key(&towards))
+    });
+    *shared.ports.walks.get_mut(at)? = walk;
+    chosen
+}
+
+/// Asks for what [`Self::map`] will read, all at once: where the endpoint's template would be,
+/// and where the keys of the port that is looked at first.
+fn prefetch_map<F: Parse>(
+    table: &Table<F>,
+    shared: &Shared,
+    plan: &Plan,
+    tuple: &Tuple<F::Addr>,
+    (outside, rule): (RealId, &Service),
+) {
+    let Tuple { src, sport, dst: far, dport: far_port, protocol } = *tuple;
+    let ask = |key: Tuple<F::Addr>| table.sessions.index().prefetch(table.sessions.hash(&key));
+    ask(Tuple { src, sport, protocol, ..Tuple::default() });
+    let walk = shared.ports.walks.get(outside.0 as usize).copied().unwrap_or_default();
+    let first = range_of::<F>(shared, plan, tuple, rule).and_then(|range| range.next(walk));
+    let Some((local, dport)) = first else { return };
+    let Some(dst) = F::side(plan).local(local) else { return };
+    ask(Tuple { dst, dport, protocol, ..Tuple::default() });
+    ask(Tuple { src: far, sport: far_port, dst, dport, protocol });
+}
+
+/// Lets go of the template of a session that has ended.
+pub(super) fn let_go<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    ended: &SessionOf<F>,
+) {
+    let real = F::side(plan).real(ended.real());
+    if ended.state == State::Template || real.is_none_or(|real| !real.forwarding.has_remote()) {
+        return;
     }
-
-    /// A pool address and port that no endpoint has for itself and that is free towards the
-    /// outside endpoint.
-    fn free_port(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        (tuple, outside): (&Tuple<F::Addr>, RealId),
-        rule: &Service,
-    ) -> Option<(LocalId, u16)> {
-        let (plan, now) = (turn.view.plan, turn.now);
-        let range = range_of::<F>(shared, plan, tuple, rule)?;
-        let at = outside.0 as usize;
-        let mut walk = *shared.ports.walks.get(at)?;
-        let chosen = range.choose(&mut walk, |local, dport| {
-            let Some(dst) = F::side(plan).local(local) else { return false };
-            let protocol = tuple.protocol;
-            let own = Tuple { dst, dport, protocol, ..Tuple::default() };
-            let towards = Tuple { src: tuple.dst, sport: tuple.dport, ..own };
-            self.is_free(shared, plan, now, &own)
-                && self.is_free(shared, plan, now, &towards)
-                && !turn.others.have::<F>(plan, local, &F::key(&towards))
-        });
-        *shared.ports.walks.get_mut(at)? = walk;
-        chosen
+    let Some(flow) = mapping(table, plan, ended) else { return };
+    let template = table.sessions.at_mut(flow.id());
+    // A session of its own port (the rule has changed since) holds no template.
+    if (template.local, template.local_port) != (ended.local, ended.local_port) {
+        return;
     }
-
-    /// Asks for what [`Self::map`] will read, all at once: where the endpoint's template would be,
-    /// and where the keys of the port that is looked at first.
-    fn prefetch_map(
-        &self,
-        shared: &Shared,
-        plan: &Plan,
-        tuple: &Tuple<F::Addr>,
-        (outside, rule): (RealId, &Service),
-    ) {
-        let Tuple { src, sport, dst: far, dport: far_port, protocol } = *tuple;
-        let ask = |key: Tuple<F::Addr>| self.sessions.index().prefetch(self.sessions.hash(&key));
-        ask(Tuple { src, sport, protocol, ..Tuple::default() });
-        let walk = shared.ports.walks.get(outside.0 as usize).copied().unwrap_or_default();
-        let first = range_of::<F>(shared, plan, tuple, rule).and_then(|range| range.next(walk));
-        let Some((local, dport)) = first else { return };
-        let Some(dst) = F::side(plan).local(local) else { return };
-        ask(Tuple { dst, dport, protocol, ..Tuple::default() });
-        ask(Tuple { src: far, sport: far_port, dst, dport, protocol });
-    }
-
-    /// Lets go of the template of a session that has ended.
-    pub fn let_go(&mut self, shared: &mut Shared, plan: &Plan, ended: &SessionOf<F>) {
-        let real = F::side(plan).real(ended.real());
-        if ended.state == State::Template || real.is_none_or(|real| !real.forwarding.has_remote()) {
-            return;
-        }
-        let Some(flow) = self.mapping(plan, ended) else { return };
-        let template = self.sessions.at_mut(flow.id());
-        // A session of its own port (the rule has changed since) holds no template.
-        if (template.local, template.local_port) != (ended.local, ended.local_port) {
-            return;
-        }
-        let holders = template.holders().saturating_sub(1);
-        template.set_holders(holders);
-        if template.holders() == 0 {
-            self.remove(shared, plan, flow.id());
-        }
+    let holders = template.holders().saturating_sub(1);
+    template.set_holders(holders);
+    if template.holders() == 0 {
+        sweep::remove(table, shared, plan, flow.id());
     }
 }
 

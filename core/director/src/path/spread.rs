@@ -15,10 +15,10 @@ mod rewrite;
 pub use rewrite::FlowRewrite;
 
 use super::client_address::Settled;
-use super::engine::Engine;
 use super::follow::{destination, way};
 use super::parse::Parse;
 use super::sweep::timed_out;
+use super::table::Table;
 use super::{BURST, Path, Shared, View, hairpin, tunnel};
 use crate::counters::Direction;
 use crate::family::{Family, Tuple, mapped};
@@ -100,104 +100,107 @@ pub enum Dealt {
     Owners,
 }
 
-impl<F: Parse> Engine<F> {
-    /// Freezes a direction of a session.
-    fn freeze(&self, view: View<'_>, now: Time, flow: Flow) -> Result<FlowRewrite, NotSpreadable> {
-        let View { plan, fib } = view;
-        let slab = self.sessions.slab();
-        let session = slab.get(flow.id()).ok_or(NotSpreadable::NoSession)?;
-        let direction = flow.direction();
-        let Becoming { old, new, forwarding, settled } =
-            spreadable::<F>(plan, now, session, direction)?;
-        let hop = fib.hop(way::<F>(session, direction, forwarding, fib)).copied();
-        let looked_up = || {
-            let to = destination::<F>(plan, session, direction, forwarding, &new);
-            fib.lookup(to).ok().and_then(|id| fib.hop(id)).copied()
-        };
-        let hop = hop.or_else(looked_up).ok_or(NotSpreadable::NoHop)?;
-        let real = session.real();
-        let hash = self.sessions.hash(&old);
-        let tunnel = match forwarding.has_tunnel() {
-            true => {
-                let way = tunnel::way_into(plan, (real, hash));
-                let (encap, from, to) = way.map_err(|_| NotSpreadable::NoReal)?;
-                Some(Tunnel { encap: *encap, from, to, hash })
-            }
-            false => None,
-        };
-        let ends = as_v4::<F>(&old).map_or_else(|| Ends::v6(&as_v6::<F>(&old)), Ends::v4);
-        let becomes = Becomes::of(&as_v6::<F>(&old), &as_v6::<F>(&new));
-        Ok(FlowRewrite { ends, becomes, settled, hop, tunnel, real, flow, wide: F::WIDE })
-    }
-
-    /// Whether a session still is what was frozen.
-    fn is_still(&self, plan: &Plan, now: Time, frozen: &FlowRewrite) -> bool {
-        let Some(session) = self.sessions.slab().get(frozen.flow.id()) else { return false };
-        let is = spreadable::<F>(plan, now, session, frozen.flow.direction());
-        let Ok(Becoming { old, new, settled, .. }) = is else { return false };
-        let same = match &frozen.ends {
-            Ends::V4 { old: known, .. } => as_v4::<F>(&old) == Some(*known),
-            Ends::V6 { old: known, .. } => as_v6::<F>(&old) == *known,
-        };
-        let same = same && frozen.becomes.is(&as_v6::<F>(&new)) && frozen.settled == settled;
-        same && session.real() == frozen.real
-    }
-
-    /// Tracks the plain packets of a flow and marks all of it. `true` if dealing has to end.
-    fn mark<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        now: Time,
-        (frozen, mut hold, room): (&FlowRewrite, bool, u16),
-        (macs, frames): (&OwnMacs, &[B]),
-        [plain, owners]: &mut [Marks; 2],
-    ) -> bool {
-        let flow = frozen.flow;
-        let (mut packets, mut bytes) = (0, 0);
-        frames.iter().take(AHEAD).for_each(Frame::prefetch);
-        for (at, frame) in frames.iter().enumerate() {
-            frames.get(at + AHEAD).into_iter().for_each(Frame::prefetch);
-            match frozen.look(frame, macs, room) {
-                Look::Other => {}
-                Look::Plain(length, segment) if !hold && self.move_on(flow, segment) => {
-                    (packets, bytes) = (packets + 1, bytes + u64::from(length));
-                    plain[at / 64] |= 1 << (at % 64);
-                }
-                look => {
-                    owners[at / 64] |= 1 << (at % 64);
-                    // Behind what may change the session nothing is known of it.
-                    hold |= matches!(look, Look::Plain(..));
-                }
-            }
+/// Freezes a direction of a session.
+fn freeze<F: Parse>(
+    table: &Table<F>,
+    view: View<'_>,
+    now: Time,
+    flow: Flow,
+) -> Result<FlowRewrite, NotSpreadable> {
+    let View { plan, fib } = view;
+    let slab = table.sessions.slab();
+    let session = slab.get(flow.id()).ok_or(NotSpreadable::NoSession)?;
+    let direction = flow.direction();
+    let Becoming { old, new, forwarding, settled } =
+        spreadable::<F>(plan, now, session, direction)?;
+    let hop = fib.hop(way::<F>(session, direction, forwarding, fib)).copied();
+    let looked_up = || {
+        let to = destination::<F>(plan, session, direction, forwarding, &new);
+        fib.lookup(to).ok().and_then(|id| fib.hop(id)).copied()
+    };
+    let hop = hop.or_else(looked_up).ok_or(NotSpreadable::NoHop)?;
+    let real = session.real();
+    let hash = table.sessions.hash(&old);
+    let tunnel = match forwarding.has_tunnel() {
+        true => {
+            let way = tunnel::way_into(plan, (real, hash));
+            let (encap, from, to) = way.map_err(|_| NotSpreadable::NoReal)?;
+            Some(Tunnel { encap: *encap, from, to, hash })
         }
-        if packets > 0 {
-            let session = self.sessions.at_mut(flow.id());
-            session.seen_ms = now.low();
-            let statistics = &mut shared.statistics;
-            statistics.forwarded_all(frozen.real, flow.direction(), (packets, bytes));
-            statistics.sketch.record_dealt::<F>(now, (flow, session), (packets, bytes));
-            // As on the path, where each packet takes one, whether or not it leaves with it.
-            if frozen.becomes.is_v4_of_v6() {
-                let id = &mut shared.answers.nat64_id;
-                *id = id.wrapping_add(packets as u16);
+        false => None,
+    };
+    let ends = as_v4::<F>(&old).map_or_else(|| Ends::v6(&as_v6::<F>(&old)), Ends::v4);
+    let becomes = Becomes::of(&as_v6::<F>(&old), &as_v6::<F>(&new));
+    Ok(FlowRewrite { ends, becomes, settled, hop, tunnel, real, flow, wide: F::WIDE })
+}
+
+/// Whether a session still is what was frozen.
+fn is_still<F: Parse>(table: &Table<F>, plan: &Plan, now: Time, frozen: &FlowRewrite) -> bool {
+    let Some(session) = table.sessions.slab().get(frozen.flow.id()) else { return false };
+    let is = spreadable::<F>(plan, now, session, frozen.flow.direction());
+    let Ok(Becoming { old, new, settled, .. }) = is else { return false };
+    let same = match &frozen.ends {
+        Ends::V4 { old: known, .. } => as_v4::<F>(&old) == Some(*known),
+        Ends::V6 { old: known, .. } => as_v6::<F>(&old) == *known,
+    };
+    let same = same && frozen.becomes.is(&as_v6::<F>(&new)) && frozen.settled == settled;
+    same && session.real() == frozen.real
+}
+
+/// Tracks the plain packets of a flow and marks all of it. `true` if dealing has to end.
+fn mark<F: Parse, B: Frame>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    now: Time,
+    (frozen, mut hold, room): (&FlowRewrite, bool, u16),
+    (macs, frames): (&OwnMacs, &[B]),
+    [plain, owners]: &mut [Marks; 2],
+) -> bool {
+    let flow = frozen.flow;
+    let (mut packets, mut bytes) = (0, 0);
+    frames.iter().take(AHEAD).for_each(Frame::prefetch);
+    for (at, frame) in frames.iter().enumerate() {
+        frames.get(at + AHEAD).into_iter().for_each(Frame::prefetch);
+        match frozen.look(frame, macs, room) {
+            Look::Other => {}
+            Look::Plain(length, segment) if !hold && move_on(table, flow, segment) => {
+                (packets, bytes) = (packets + 1, bytes + u64::from(length));
+                plain[at / 64] |= 1 << (at % 64);
+            }
+            look => {
+                owners[at / 64] |= 1 << (at % 64);
+                // Behind what may change the session nothing is known of it.
+                hold |= matches!(look, Look::Plain(..));
             }
         }
-        hold
     }
+    if packets > 0 {
+        let session = table.sessions.at_mut(flow.id());
+        session.seen_ms = now.low();
+        let statistics = &mut shared.statistics;
+        statistics.forwarded_all(frozen.real, flow.direction(), (packets, bytes));
+        statistics.sketch.record_dealt::<F>(now, (flow, session), (packets, bytes));
+        // As on the path, where each packet takes one, whether or not it leaves with it.
+        if frozen.becomes.is_v4_of_v6() {
+            let id = &mut shared.answers.nat64_id;
+            *id = id.wrapping_add(packets as u16);
+        }
+    }
+    hold
+}
 
-    /// Moves a session on by a packet that goes on; `false`, and nothing done, if the packet may
-    /// change more than how far its numbers have come.
-    #[inline(always)]
-    fn move_on(&mut self, flow: Flow, segment: Segment) -> bool {
-        if u32::from(segment.flags) & track::ENDS != 0 {
-            return false;
-        }
-        let (session, direction) = (self.sessions.at_mut(flow.id()), flow.direction());
-        if !track::is_plain(session, direction, segment) {
-            track::tcp(session, direction, segment);
-        }
-        true
+/// Moves a session on by a packet that goes on; `false`, and nothing done, if the packet may
+/// change more than how far its numbers have come.
+#[inline(always)]
+fn move_on<F: Parse>(table: &mut Table<F>, flow: Flow, segment: Segment) -> bool {
+    if u32::from(segment.flags) & track::ENDS != 0 {
+        return false;
     }
+    let (session, direction) = (table.sessions.at_mut(flow.id()), flow.direction());
+    if !track::is_plain(session, direction, segment) {
+        track::tcp(session, direction, segment);
+    }
+    true
 }
 
 /// A bit for each frame of a burst.
@@ -271,11 +274,11 @@ impl Path {
         name: &FlowName,
     ) -> Result<FlowRewrite, NotSpreadable> {
         let direction = name.direction;
-        if let Some(id) = find(&self.v4, view.plan, name) {
-            return self.v4.freeze(view, now, Flow::new(id, direction));
+        if let Some(id) = find(&self.v4.table, view.plan, name) {
+            return freeze(&self.v4.table, view, now, Flow::new(id, direction));
         }
-        let id = find(&self.extended, view.plan, name).ok_or(NotSpreadable::NoSession)?;
-        self.extended.freeze(view, now, Flow::new(id, direction))
+        let id = find(&self.extended.table, view.plan, name).ok_or(NotSpreadable::NoSession)?;
+        freeze(&self.extended.table, view, now, Flow::new(id, direction))
     }
 
     /// Takes the packets of a flow out of a burst that a port received, and gives them away in
@@ -293,8 +296,8 @@ impl Path {
     ) -> bool {
         let Self { shared, v4, extended, .. } = self;
         let is_still = match frozen.wide {
-            false => v4.is_still(view.plan, now, frozen),
-            true => extended.is_still(view.plan, now, frozen),
+            false => is_still(&v4.table, view.plan, now, frozen),
+            true => is_still(&extended.table, view.plan, now, frozen),
         };
         let (hop, real) = (&frozen.hop, frozen.real);
         let room = match frozen.tunnel {
@@ -305,8 +308,8 @@ impl Path {
         let (flow, frames) =
             ((frozen, hold || !is_still, room), (view.fib.own_macs(port), burst.as_slice()));
         let ends = match frozen.wide {
-            false => v4.mark(shared, now, flow, frames, &mut marks),
-            true => extended.mark(shared, now, flow, frames, &mut marks),
+            false => mark(&mut v4.table, shared, now, flow, frames, &mut marks),
+            true => mark(&mut extended.table, shared, now, flow, frames, &mut marks),
         };
         let [plain, owners] = marks;
         let all: Marks = std::array::from_fn(|word| plain[word] | owners[word]);
@@ -330,17 +333,17 @@ impl Path {
     /// Whether a flow's session still is what was frozen.
     pub fn is_still(&self, view: View<'_>, now: Time, frozen: &FlowRewrite) -> bool {
         match frozen.wide {
-            false => self.v4.is_still(view.plan, now, frozen),
-            true => self.extended.is_still(view.plan, now, frozen),
+            false => is_still(&self.v4.table, view.plan, now, frozen),
+            true => is_still(&self.extended.table, view.plan, now, frozen),
         }
     }
 }
 
 /// The session of a flow.
-fn find<F: Parse>(engine: &Engine<F>, plan: &Plan, name: &FlowName) -> Option<u32> {
+fn find<F: Parse>(table: &Table<F>, plan: &Plan, name: &FlowName) -> Option<u32> {
     let FlowName { protocol, client, virtual_, .. } = *name;
     let (src, dst) = (F::from_ip(client.0)?, F::from_ip(virtual_.0)?);
     let tuple = Tuple { src, dst, sport: client.1, dport: virtual_.1, protocol };
-    let hash = engine.sessions.hash(&tuple);
-    engine.sessions.find(plan, hash, &tuple).map(|flow| flow.id())
+    let hash = table.sessions.hash(&tuple);
+    table.sessions.find(plan, hash, &tuple).map(|flow| flow.id())
 }

@@ -7,9 +7,10 @@
 //! first segment would be.
 
 use super::burst::{Lane, Parsed};
-use super::engine::{Engine, Outcome, Turn};
 use super::parse::Parse;
-use super::{Shared, Verdict};
+use super::table::Table;
+use super::turn::{Outcome, Turn};
+use super::{Shared, Verdict, follow};
 use crate::frame::Frame;
 use crate::reason::Reason;
 use sluice_wire::{offload, tcp};
@@ -61,29 +62,26 @@ pub(super) fn keep_first<B: Frame>(frame: &mut B) {
     frame.set_finished();
 }
 
-impl<F: Parse> Engine<F> {
-    /// The verdict on a super-packet whose segments are larger than `mtu`, and may be cut: they
-    /// become smaller ones.
-    #[cold]
-    pub(super) fn shrink<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        at: usize,
-        frame: &mut B,
-        mtu: u16,
-    ) -> Verdict {
-        let lane: &Lane<F::Addr> = &self.burst.lanes[at];
-        let size = mtu.saturating_sub(headers(&lane.parsed, frame));
-        if size < LEAST_DATA || size >= frame.segment_size() {
-            return Verdict::Drop(Reason::TooBig);
-        }
-        frame.set_segment_size(size);
-        match self.track(shared, turn, at, frame) {
-            Outcome::Forward => self.finish(shared, turn.view, at, frame),
-            Outcome::Unresolved => self.hold(shared, turn, at, frame),
-            Outcome::Is(verdict) => verdict,
-            _ => Verdict::Drop(Reason::TooBig),
-        }
+/// The verdict on a super-packet whose segments are larger than `mtu`, and may be cut: they
+/// become smaller ones.
+#[cold]
+pub(super) fn shrink<F: Parse, B: Frame>(
+    table: &mut Table<F>,
+    lane: &mut Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+    mtu: u16,
+) -> Verdict {
+    let size = mtu.saturating_sub(headers(&lane.parsed, frame));
+    if size < LEAST_DATA || size >= frame.segment_size() {
+        return Verdict::Drop(Reason::TooBig);
+    }
+    frame.set_segment_size(size);
+    match follow::track(table, lane, shared, turn, frame) {
+        Outcome::Forward => follow::finish::<F, B>(lane, shared, turn.view, frame),
+        Outcome::Unresolved => follow::hold::<F, B>(lane, shared, turn, frame),
+        Outcome::Is(verdict) => verdict,
+        _ => Verdict::Drop(Reason::TooBig),
     }
 }

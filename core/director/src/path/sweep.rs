@@ -1,9 +1,9 @@
 //! Ending what has timed out: a cursor that goes around the table.
 
-use super::Shared;
-use super::engine::Engine;
 use super::half_open::PRESSED_MS;
 use super::parse::Parse;
+use super::table::Table;
+use super::{Shared, changes, snat};
 use crate::plan::Plan;
 use crate::session::{Core, State};
 use crate::time::Time;
@@ -27,149 +27,164 @@ const TOGETHER: usize = 16;
 /// Sessions whose time is over, and the hashes that they are found by.
 type Over = ArrayVec<(u32, [Option<u64>; 2]), TOGETHER>;
 
-impl<F: Parse> Engine<F> {
-    /// Ends a session that is found by keys with these hashes, inbound and outbound.
-    #[inline(always)]
-    pub fn remove_by(
-        &mut self,
-        shared: &mut Shared,
-        plan: &Plan,
-        id: u32,
-        hashes: [Option<u64>; 2],
-    ) {
-        let session = self.sessions.slab().at(id);
-        if session.is_vacant() {
-            return;
-        }
-        // Where it is: to read a whole session that was just written to takes long.
-        shared.ended(plan, session);
-        self.half_open.forget(plan, session, id);
-        self.changes.note_end(id, session);
+/// Ends a session that is found by keys with these hashes, inbound and outbound.
+#[inline(always)]
+pub(super) fn remove_by<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    id: u32,
+    hashes: [Option<u64>; 2],
+) {
+    let session = table.sessions.slab().at(id);
+    if session.is_vacant() {
+        return;
+    }
+    // Where it is: to read a whole session that was just written to takes long.
+    shared.ended(plan, session);
+    table.half_open.forget(plan, session, id);
+    table.changes.note_end(id, session);
+    if F::WIDE {
+        let session = *session;
+        table.sessions.remove_by(id, hashes);
+        snat::let_go(table, shared, plan, &session);
+    } else {
+        table.sessions.remove_by(id, hashes);
+    }
+}
+
+/// Ends a session, whatever its state.
+pub(super) fn remove<F: Parse>(table: &mut Table<F>, shared: &mut Shared, plan: &Plan, id: u32) {
+    if let Some(session) = table.sessions.remove(plan, id) {
+        shared.ended(plan, &session);
+        table.half_open.forget(plan, &session, id);
+        table.changes.note_end(id, &session);
         if F::WIDE {
-            let session = *session;
-            self.sessions.remove_by(id, hashes);
-            self.let_go(shared, plan, &session);
-        } else {
-            self.sessions.remove_by(id, hashes);
+            snat::let_go(table, shared, plan, &session);
         }
     }
+}
 
-    /// Ends a session, whatever its state.
-    pub fn remove(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
-        if let Some(session) = self.sessions.remove(plan, id) {
-            shared.ended(plan, &session);
-            self.half_open.forget(plan, &session, id);
-            self.changes.note_end(id, &session);
-            if F::WIDE {
-                self.let_go(shared, plan, &session);
-            }
+/// Ends a session that has timed out.
+pub(super) fn expire<F: Parse>(table: &mut Table<F>, shared: &mut Shared, plan: &Plan, id: u32) {
+    let connection = is_connection(table.sessions.slab().at(id));
+    remove(table, shared, plan, id);
+    shared.statistics.counters.expired += u64::from(connection);
+}
+
+pub(super) fn sweep<F: Parse>(table: &mut Table<F>, shared: &mut Shared, plan: &Plan, now: Time) {
+    let elapsed = now.0.saturating_sub(table.swept.0);
+    let all = u64::from(table.sessions.slab().touched());
+    let around_ms = SWEEP_MS.max(all / SLOTS_PER_MS);
+    let slots = (all * elapsed).div_ceil(around_ms).min(all);
+    if elapsed == 0 || slots == 0 {
+        return;
+    }
+    // A turn has other work too; what is left over is owed to the next call.
+    let now_slots = slots.min(SWEEP_SLOTS);
+    table.swept.0 += (elapsed * now_slots).div_ceil(slots);
+    sweep_slots(table, shared, plan, now, now_slots as u32);
+}
+
+pub(super) fn sweep_all<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    now: Time,
+) {
+    table.swept = now;
+    sweep_slots(table, shared, plan, now, table.sessions.slab().touched());
+}
+
+fn sweep_slots<F: Parse>(
+    table: &mut Table<F>,
+    shared: &mut Shared,
+    plan: &Plan,
+    now: Time,
+    slots: u32,
+) {
+    let (mut left, mut asked) = (slots, Over::new());
+    let mut idle_ms = plan.timeout_ms;
+    if shared.admission.load.pressure.on {
+        for state in [State::SynRecv, State::UdpNew] {
+            let ms = &mut idle_ms[state as usize];
+            *ms = PRESSED_MS.min(*ms);
         }
     }
-
-    /// Ends a session that has timed out.
-    pub fn expire(&mut self, shared: &mut Shared, plan: &Plan, id: u32) {
-        let connection = is_connection(self.sessions.slab().at(id));
-        self.remove(shared, plan, id);
-        shared.statistics.counters.expired += u64::from(connection);
-    }
-
-    pub fn sweep(&mut self, shared: &mut Shared, plan: &Plan, now: Time) {
-        let elapsed = now.0.saturating_sub(self.swept.0);
-        let all = u64::from(self.sessions.slab().touched());
-        let around_ms = SWEEP_MS.max(all / SLOTS_PER_MS);
-        let slots = (all * elapsed).div_ceil(around_ms).min(all);
-        if elapsed == 0 || slots == 0 {
-            return;
+    while left > 0 {
+        let touched = table.sessions.slab().touched();
+        if table.cursor >= touched {
+            table.cursor = 0;
         }
-        // A turn has other work too; what is left over is owed to the next call.
-        let now_slots = slots.min(SWEEP_SLOTS);
-        self.swept.0 += (elapsed * now_slots).div_ceil(slots);
-        self.sweep_slots(shared, plan, now, now_slots as u32);
-    }
-
-    pub fn sweep_all(&mut self, shared: &mut Shared, plan: &Plan, now: Time) {
-        self.swept = now;
-        self.sweep_slots(shared, plan, now, self.sessions.slab().touched());
-    }
-
-    fn sweep_slots(&mut self, shared: &mut Shared, plan: &Plan, now: Time, slots: u32) {
-        let (mut left, mut asked) = (slots, Over::new());
-        let mut idle_ms = plan.timeout_ms;
-        if shared.admission.load.pressure.on {
-            for state in [State::SynRecv, State::UdpNew] {
-                let ms = &mut idle_ms[state as usize];
-                *ms = PRESSED_MS.min(*ms);
-            }
+        let part = left.min(PART as u32).min(touched - table.cursor);
+        if table.changes.is_on() {
+            changes::note_changed(table, part, shared.admission.load.pressure.on);
         }
-        while left > 0 {
-            let touched = self.sessions.slab().touched();
-            if self.cursor >= touched {
-                self.cursor = 0;
-            }
-            let part = left.min(PART as u32).min(touched - self.cursor);
-            if self.changes.is_on() {
-                self.note_changed(part, shared.admission.load.pressure.on);
-            }
-            let (ids, count) = self.idle_ones(&idle_ms, now, part);
-            for ids in ids[..count].chunks(TOGETHER) {
-                let found = self.ask_for(shared, plan, now, ids);
-                self.end(shared, plan, &asked);
-                asked = found;
-            }
-            self.cursor += part;
-            left -= part;
+        let (ids, count) = idle_ones(table, &idle_ms, now, part);
+        for ids in ids[..count].chunks(TOGETHER) {
+            let found = ask_for(table, shared, plan, now, ids);
+            end(table, shared, plan, &asked);
+            asked = found;
         }
-        self.end(shared, plan, &asked);
+        table.cursor += part;
+        left -= part;
     }
+    end(table, shared, plan, &asked);
+}
 
-    /// Of so many slots from the cursor on those whose sessions may be over, and how many these
-    /// are. Which they are nobody can foresee, so it makes no branch.
-    #[inline(always)]
-    fn idle_ones(
-        &self,
-        idle_ms: &[u32; State::PLACES],
-        now: Time,
-        part: u32,
-    ) -> ([u32; PART], usize) {
-        let (mut ids, mut count) = ([0; PART], 0);
-        let slots = self.sessions.slab().slots().get(self.cursor as usize..).unwrap_or_default();
-        for (id, session) in (self.cursor..).zip(slots.iter().take(part as usize)) {
-            ids[count % PART] = id;
-            let idle = session.idle_ms(now) > idle_ms[session.state as usize];
-            count += usize::from(idle & !session.is_vacant());
-        }
-        (ids, count)
+/// Of so many slots from the cursor on those whose sessions may be over, and how many these
+/// are. Which they are nobody can foresee, so it makes no branch.
+#[inline(always)]
+fn idle_ones<F: Parse>(
+    table: &Table<F>,
+    idle_ms: &[u32; State::PLACES],
+    now: Time,
+    part: u32,
+) -> ([u32; PART], usize) {
+    let (mut ids, mut count) = ([0; PART], 0);
+    let slots = table.sessions.slab().slots().get(table.cursor as usize..).unwrap_or_default();
+    for (id, session) in (table.cursor..).zip(slots.iter().take(part as usize)) {
+        ids[count % PART] = id;
+        let idle = session.idle_ms(now) > idle_ms[session.state as usize];
+        count += usize::from(idle & !session.is_vacant());
     }
+    (ids, count)
+}
 
-    /// Those of some sessions whose time is over, with all their index buckets asked for at once.
-    #[inline(always)]
-    fn ask_for(&self, shared: &Shared, plan: &Plan, now: Time, ids: &[u32]) -> Over {
-        let mut over = Over::new();
-        for id in ids {
-            let session = self.sessions.slab().at(*id);
-            let pressed = shared.admission.load.pressure.on
-                && session.state.is_half_open()
-                && session.idle_ms(now) > PRESSED_MS;
-            if pressed || timed_out(session, plan, now) {
-                over.push((*id, self.sessions.hashes(plan, session).unwrap_or_default()));
-            }
+/// Those of some sessions whose time is over, with all their index buckets asked for at once.
+#[inline(always)]
+fn ask_for<F: Parse>(
+    table: &Table<F>,
+    shared: &Shared,
+    plan: &Plan,
+    now: Time,
+    ids: &[u32],
+) -> Over {
+    let mut over = Over::new();
+    for id in ids {
+        let session = table.sessions.slab().at(*id);
+        let pressed = shared.admission.load.pressure.on
+            && session.state.is_half_open()
+            && session.idle_ms(now) > PRESSED_MS;
+        if pressed || timed_out(session, plan, now) {
+            over.push((*id, table.sessions.hashes(plan, session).unwrap_or_default()));
         }
-        for (_, hashes) in &over {
-            hashes.iter().flatten().for_each(|hash| self.sessions.index().prefetch(*hash));
-        }
-        over
     }
+    for (_, hashes) in &over {
+        hashes.iter().flatten().for_each(|hash| table.sessions.index().prefetch(*hash));
+    }
+    over
+}
 
-    /// Ends sessions whose time is over, found by keys with these hashes.
-    fn end(&mut self, shared: &mut Shared, plan: &Plan, over: &Over) {
-        for &(id, hashes) in over {
-            let session = self.sessions.slab().at(id);
-            // With the last of its sessions a template goes too.
-            if !session.is_vacant() {
-                let connection = is_connection(session);
-                self.remove_by(shared, plan, id, hashes);
-                shared.statistics.counters.expired += u64::from(connection);
-            }
+/// Ends sessions whose time is over, found by keys with these hashes.
+fn end<F: Parse>(table: &mut Table<F>, shared: &mut Shared, plan: &Plan, over: &Over) {
+    for &(id, hashes) in over {
+        let session = table.sessions.slab().at(id);
+        // With the last of its sessions a template goes too.
+        if !session.is_vacant() {
+            let connection = is_connection(session);
+            remove_by(table, shared, plan, id, hashes);
+            shared.statistics.counters.expired += u64::from(connection);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! What an operator sees of one packet: its headers, whose it is, its session. Looking changes
 //! nothing, so it may be done before a turn and after it; what a turn decided is the difference.
 
-use super::Path;
-use super::engine::Engine;
 use super::inspect::{self, SessionInfo};
 use super::parse::{Parse, transport};
 use super::sweep::timed_out;
+use super::table::Table;
+use super::{Path, persist};
 use crate::counters::Direction;
 use crate::family::{Family, Ipv4, Ipv6, Tuple};
 use crate::plan::{Plan, RealId, ServiceId};
@@ -152,51 +152,54 @@ impl Path {
         if headers.fragment.is_some() || error {
             return Some(view);
         }
-        self.v4.look(plan, now, self.shared.workers, &mut view);
-        self.extended.look(plan, now, self.shared.workers, &mut view);
+        look(&self.v4.table, plan, now, self.shared.workers, &mut view);
+        look(&self.extended.table, plan, now, self.shared.workers, &mut view);
         Some(view)
     }
 
     /// The session of packets with these headers, or of those that answer them.
     pub fn session_of(&self, plan: &Plan, now: Time, tuple: &Tuple<IpAddr>) -> Option<SeenSession> {
         let either = |tuple: &Tuple<IpAddr>| {
-            let narrow = self.v4.session_of(plan, now, tuple);
-            narrow.or_else(|| self.extended.session_of(plan, now, tuple))
+            let narrow = session_of(&self.v4.table, plan, now, tuple);
+            narrow.or_else(|| session_of(&self.extended.table, plan, now, tuple))
         };
         either(tuple).or_else(|| either(&tuple.reversed()))
     }
 }
 
-impl<F: Parse> Engine<F> {
-    fn session_of(&self, plan: &Plan, now: Time, tuple: &Tuple<IpAddr>) -> Option<SeenSession> {
-        let tuple = own::<F>(tuple)?;
-        let flow = self.sessions.find(plan, self.sessions.hash(&tuple), &tuple)?;
-        let session = self.sessions.slab().at(flow.id());
-        Some(SeenSession {
-            direction: flow.direction(),
-            session: inspect::info::<F>(plan, now, session)?,
-            timed_out: timed_out(session, plan, now),
-        })
-    }
+fn session_of<F: Parse>(
+    table: &Table<F>,
+    plan: &Plan,
+    now: Time,
+    tuple: &Tuple<IpAddr>,
+) -> Option<SeenSession> {
+    let tuple = own::<F>(tuple)?;
+    let flow = table.sessions.find(plan, table.sessions.hash(&tuple), &tuple)?;
+    let session = table.sessions.slab().at(flow.id());
+    Some(SeenSession {
+        direction: flow.direction(),
+        session: inspect::info::<F>(plan, now, session)?,
+        timed_out: timed_out(session, plan, now),
+    })
+}
 
-    /// Adds what this table knows of a packet.
-    fn look(&self, plan: &Plan, now: Time, workers: u16, view: &mut PacketView) {
-        let Some(tuple) = own::<F>(&view.headers.tuple) else { return };
-        let side = F::side(plan);
-        if view.session.is_none() {
-            view.session = self.session_of(plan, now, &view.headers.tuple);
+/// Adds what this table knows of a packet.
+fn look<F: Parse>(table: &Table<F>, plan: &Plan, now: Time, workers: u16, view: &mut PacketView) {
+    let Some(tuple) = own::<F>(&view.headers.tuple) else { return };
+    let side = F::side(plan);
+    if view.session.is_none() {
+        view.session = session_of(table, plan, now, &view.headers.tuple);
+    }
+    if view.service.is_none() {
+        view.service = side.service_at(tuple.protocol, tuple.dst, tuple.dport);
+        if let Some(id) = view.service {
+            view.remembered = persist::template_of(table, plan, now, &tuple, id);
         }
-        if view.service.is_none() {
-            view.service = side.service_at(tuple.protocol, tuple.dst, tuple.dport);
-            if let Some(id) = view.service {
-                view.remembered = self.template_of(plan, now, &tuple, id);
-            }
-        }
-        if view.pool.is_none() {
-            let number = plan.pool_number(side, tuple.dst);
-            let owner = |at: usize| plan.pools.get(at).and_then(|p| p.owner(tuple.dport, workers));
-            view.pool = number.map(|at| (at, owner(at)));
-        }
+    }
+    if view.pool.is_none() {
+        let number = plan.pool_number(side, tuple.dst);
+        let owner = |at: usize| plan.pools.get(at).and_then(|p| p.owner(tuple.dport, workers));
+        view.pool = number.map(|at| (at, owner(at)));
     }
 }
 

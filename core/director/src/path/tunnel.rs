@@ -3,10 +3,10 @@
 
 mod prepared;
 
-use super::engine::Turn;
 use super::errors::Received;
 use super::others::Others;
 use super::sweep::expired;
+use super::turn::Turn;
 use super::{Shared, Verdict, answer, quote, rewrite};
 use crate::counters::Direction;
 use crate::encap::{self, Encap};

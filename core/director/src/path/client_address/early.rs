@@ -5,7 +5,7 @@ use super::header::segment_len;
 use super::{NO_ROOM, is_piece, lengthen, segment_of};
 use crate::frame::Frame;
 use crate::path::burst::Lane;
-use crate::path::engine::Outcome;
+use crate::path::turn::Outcome;
 use crate::path::{Verdict, super_packet};
 use crate::reason::Reason;
 use sluice_wire::checksum::{self, Delta};

@@ -6,159 +6,156 @@ use crate::counters::Direction;
 use crate::family::{Family, Tuple};
 use crate::fib::{Fib, HopId};
 use crate::frame::Frame;
-use crate::path::engine::{Engine, Outcome, Turn};
+use crate::path::burst::Lane;
 use crate::path::parse::Parse;
-use crate::path::{Shared, Verdict, source_route, tunnel};
+use crate::path::table::Table;
+use crate::path::turn::{Outcome, Turn};
+use crate::path::{Shared, Verdict, cut, source_route, tunnel};
 use crate::plan::Plan;
 use crate::reason::Reason;
 use crate::session::Flow;
 use sluice_wire::{ipv4, ipv6, tcp};
 use std::net::IpAddr;
 
-impl<F: Parse> Engine<F> {
-    /// A fragment without ports.
-    pub(super) fn later<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        lane: usize,
-        frame: &mut B,
-        piece: &Piece<F::Addr>,
-    ) -> Outcome {
-        let plan = turn.view.plan;
-        // It would put something else in place of what was looked at (RFC 3128).
-        if piece.protocol == ipv4::TCP && usize::from(piece.offset) < tcp::HEADER {
-            return Outcome::Is(Verdict::Drop(Reason::TinyFragment));
-        }
-        let hash = self.sessions.hash(&piece.key);
-        match self.fragments.find(turn.now, hash, &piece.key) {
-            Some(Decision::Forward(way)) => {
-                return self.follow(shared, turn, lane, frame, (piece, &way));
-            }
-            Some(Decision::Is(verdict)) => return Outcome::Is(verdict),
-            // Under another plan the other worker may think that it is this one's.
-            Some(Decision::HandOff(worker, epoch)) if epoch == plan.epoch => {
-                return Outcome::Is(Verdict::HandOff(worker));
-            }
-            _ => {}
-        }
-        if !F::WIDE && plan.wide_v4 {
-            return Outcome::Wide;
-        }
-        if may_be_ours::<F>(plan, piece) {
-            return Outcome::Is(Verdict::Park(name::<F>(&piece.key, &shared.seed)));
-        }
-        Outcome::Is(Verdict::Kernel(Reason::NotOurs))
+/// A fragment without ports.
+pub(super) fn later<F: Parse, B: Frame>(
+    table: &Table<F>,
+    lane: &mut Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+    piece: &Piece<F::Addr>,
+) -> Outcome {
+    let plan = turn.view.plan;
+    // It would put something else in place of what was looked at (RFC 3128).
+    if piece.protocol == ipv4::TCP && usize::from(piece.offset) < tcp::HEADER {
+        return Outcome::Is(Verdict::Drop(Reason::TinyFragment));
     }
-
-    /// Makes a later fragment what its first has become.
-    fn follow<B: Frame>(
-        &mut self,
-        shared: &mut Shared,
-        turn: Turn<'_>,
-        at: usize,
-        frame: &mut B,
-        (piece, way): (&Piece<F::Addr>, &Way<F::Addr>),
-    ) -> Outcome {
-        let plan = turn.view.plan;
-        let drop = |reason| Outcome::Is(Verdict::Drop(reason));
-        let real = F::side(plan).real(way.real);
-        if !real.is_some_and(|real| real.goes_on(true) && real.forwarding == way.forwarding) {
-            return drop(Reason::RealGone);
+    let hash = table.sessions.hash(&piece.key);
+    match table.fragments.find(turn.now, hash, &piece.key) {
+        Some(Decision::Forward(way)) => {
+            return follow::<F, B>(lane, shared, turn, frame, (piece, &way));
         }
-        let lane = &mut self.burst.lanes[at];
-        if source_route::is_at(frame, lane.parsed.l3.into()) {
-            return drop(Reason::SourceRoute);
+        Some(Decision::Is(verdict)) => return Outcome::Is(verdict),
+        // Under another plan the other worker may think that it is this one's.
+        Some(Decision::HandOff(worker, epoch)) if epoch == plan.epoch => {
+            return Outcome::Is(Verdict::HandOff(worker));
         }
-        if lane.parsed.ttl <= 1 {
-            return Outcome::Refuse(Reason::TtlExpired);
-        }
-        let l3 = usize::from(lane.parsed.l3);
-        lane.parsed.l4 = (l3 + piece.data) as u16;
-        lane.parsed.tuple = Tuple { sport: 0, dport: 0, protocol: way.protocol, ..piece.key };
-        let Way { src, dst, real, forwarding, direction, hash, .. } = *way;
-        lane.new = Tuple { src, dst, sport: 0, dport: 0, protocol: NO_TRANSPORT };
-        (lane.forwarding, lane.hash) = (forwarding, hash);
-        if let Some(reason) = self.stays_behind(at, frame, (piece, way)) {
-            return drop(reason);
-        }
-        let mtu = match self.way_out(turn, at, way) {
-            Ok(mtu) => mtu,
-            Err(outcome) => return outcome,
-        };
-        let lane = &mut self.burst.lanes[at];
-        let room = if forwarding.has_tunnel() {
-            tunnel::room(&shared.paths, plan, real, mtu, turn.now)
-        } else {
-            F::piece_room(mtu, lane, frame).unwrap_or(mtu)
-        };
-        let length = lane.parsed.length;
-        if length > room {
-            lane.hop = HopId::NONE;
-            // It has no session: what `cut` asks of one.
-            lane.flow = Flow::new(real.0, direction);
-        }
-        // Who is told that it is too big gets it back as it came.
-        if way.shift != 0
-            && (length <= room || self.may_cut(at, frame))
-            && let Some(packet) = frame.bytes_mut().get_mut(l3..)
-        {
-            shift(packet, way.shift.into());
-        }
-        if length > room {
-            return Outcome::TooBig(room);
-        }
-        let lane = &mut self.burst.lanes[at];
-        shared.statistics.forwarded(real, direction, length);
-        if forwarding.answers_past() {
-            lane.flow = Flow(real.0);
-        }
-        if lane.hop == HopId::NONE { Outcome::Unresolved } else { Outcome::Forward }
+        _ => {}
     }
-
-    /// Why a later fragment cannot become what its first has, if it cannot.
-    fn stays_behind<B: Frame>(
-        &self,
-        at: usize,
-        frame: &B,
-        (piece, way): (&Piece<F::Addr>, &Way<F::Addr>),
-    ) -> Option<Reason> {
-        let lane = &self.burst.lanes[at];
-        if F::WIDE && F::crosses(&lane.parsed.tuple, &lane.new) && !F::piece_has_like(lane, frame) {
-            return Some(Reason::Untranslatable);
-        }
-        if way.shift == 0 {
-            return None;
-        }
-        // It would lie within what was put in, whose sender it is not.
-        if piece.offset < way.front.into() {
-            return Some(Reason::TinyFragment);
-        }
-        let v4 = |address| F::to_ip(address).is_ipv4();
-        let data = usize::from(lane.parsed.length).saturating_sub(piece.data);
-        let end = usize::from(piece.offset) + usize::from(way.shift) + data;
-        let most = most(piece.data, v4(piece.key.src), v4(way.src));
-        (end > most).then_some(Reason::Fragment)
+    if !F::WIDE && plan.wide_v4 {
+        return Outcome::Wide;
     }
+    if may_be_ours::<F>(plan, piece) {
+        return Outcome::Is(Verdict::Park(name::<F>(&piece.key, &shared.seed)));
+    }
+    Outcome::Is(Verdict::Kernel(Reason::NotOurs))
+}
 
-    /// The MTU of a later fragment's way, whose hop goes to its lane if that is known.
-    fn way_out(&mut self, turn: Turn<'_>, at: usize, way: &Way<F::Addr>) -> Result<u16, Outcome> {
-        let (plan, fib) = (turn.view.plan, turn.view.fib);
-        let lane = &mut self.burst.lanes[at];
-        let known = way.direction == Direction::Inbound && !way.forwarding.has_remote();
-        lane.hop = if known { fib.real_hop(way.real) } else { HopId::NONE };
-        if let Some(hop) = fib.hop(lane.hop) {
-            return Ok(hop.mtu);
+/// Makes a later fragment what its first has become.
+fn follow<F: Parse, B: Frame>(
+    lane: &mut Lane<F::Addr>,
+    shared: &mut Shared,
+    turn: Turn<'_>,
+    frame: &mut B,
+    (piece, way): (&Piece<F::Addr>, &Way<F::Addr>),
+) -> Outcome {
+    let plan = turn.view.plan;
+    let drop = |reason| Outcome::Is(Verdict::Drop(reason));
+    let real = F::side(plan).real(way.real);
+    if !real.is_some_and(|real| real.goes_on(true) && real.forwarding == way.forwarding) {
+        return drop(Reason::RealGone);
+    }
+    if source_route::is_at(frame, lane.parsed.l3.into()) {
+        return drop(Reason::SourceRoute);
+    }
+    if lane.parsed.ttl <= 1 {
+        return Outcome::Refuse(Reason::TtlExpired);
+    }
+    let l3 = usize::from(lane.parsed.l3);
+    lane.parsed.l4 = (l3 + piece.data) as u16;
+    lane.parsed.tuple = Tuple { sport: 0, dport: 0, protocol: way.protocol, ..piece.key };
+    let Way { src, dst, real, forwarding, direction, hash, .. } = *way;
+    lane.new = Tuple { src, dst, sport: 0, dport: 0, protocol: NO_TRANSPORT };
+    (lane.forwarding, lane.hash) = (forwarding, hash);
+    if let Some(reason) = stays_behind::<F, B>(lane, frame, (piece, way)) {
+        return drop(reason);
+    }
+    let mtu = match way_out::<F>(lane, turn, way) {
+        Ok(mtu) => mtu,
+        Err(outcome) => return outcome,
+    };
+    let room = if forwarding.has_tunnel() {
+        tunnel::room(&shared.paths, plan, real, mtu, turn.now)
+    } else {
+        F::piece_room(mtu, lane, frame).unwrap_or(mtu)
+    };
+    let length = lane.parsed.length;
+    if length > room {
+        lane.hop = HopId::NONE;
+        // It has no session: what `cut` asks of one.
+        lane.flow = Flow::new(real.0, direction);
+    }
+    // Who is told that it is too big gets it back as it came.
+    if way.shift != 0
+        && (length <= room || cut::may_cut::<F, B>(lane, frame))
+        && let Some(packet) = frame.bytes_mut().get_mut(l3..)
+    {
+        shift(packet, way.shift.into());
+    }
+    if length > room {
+        return Outcome::TooBig(room);
+    }
+    shared.statistics.forwarded(real, direction, length);
+    if forwarding.answers_past() {
+        lane.flow = Flow(real.0);
+    }
+    if lane.hop == HopId::NONE { Outcome::Unresolved } else { Outcome::Forward }
+}
+
+/// Why a later fragment cannot become what its first has, if it cannot.
+fn stays_behind<F: Parse, B: Frame>(
+    lane: &Lane<F::Addr>,
+    frame: &B,
+    (piece, way): (&Piece<F::Addr>, &Way<F::Addr>),
+) -> Option<Reason> {
+    if F::WIDE && F::crosses(&lane.parsed.tuple, &lane.new) && !F::piece_has_like(lane, frame) {
+        return Some(Reason::Untranslatable);
+    }
+    if way.shift == 0 {
+        return None;
+    }
+    // It would lie within what was put in, whose sender it is not.
+    if piece.offset < way.front.into() {
+        return Some(Reason::TinyFragment);
+    }
+    let v4 = |address| F::to_ip(address).is_ipv4();
+    let data = usize::from(lane.parsed.length).saturating_sub(piece.data);
+    let end = usize::from(piece.offset) + usize::from(way.shift) + data;
+    let most = most(piece.data, v4(piece.key.src), v4(way.src));
+    (end > most).then_some(Reason::Fragment)
+}
+
+/// The MTU of a later fragment's way, whose hop goes to its lane if that is known.
+fn way_out<F: Parse>(
+    lane: &mut Lane<F::Addr>,
+    turn: Turn<'_>,
+    way: &Way<F::Addr>,
+) -> Result<u16, Outcome> {
+    let (plan, fib) = (turn.view.plan, turn.view.fib);
+    let known = way.direction == Direction::Inbound && !way.forwarding.has_remote();
+    lane.hop = if known { fib.real_hop(way.real) } else { HopId::NONE };
+    if let Some(hop) = fib.hop(lane.hop) {
+        return Ok(hop.mtu);
+    }
+    let past = way.forwarding.answers_past();
+    let to = plan.real(way.real).filter(|_| past).map(|real| real.address);
+    match next(fib, to.unwrap_or_else(|| F::to_ip(way.dst))) {
+        Some((hop, mtu)) => {
+            lane.hop = hop;
+            Ok(mtu)
         }
-        let past = way.forwarding.answers_past();
-        let to = plan.real(way.real).filter(|_| past).map(|real| real.address);
-        match next(fib, to.unwrap_or_else(|| F::to_ip(way.dst))) {
-            Some((hop, mtu)) => {
-                lane.hop = hop;
-                Ok(mtu)
-            }
-            None => Err(Outcome::Is(Verdict::Drop(Reason::NoRoute))),
-        }
+        None => Err(Outcome::Is(Verdict::Drop(Reason::NoRoute))),
     }
 }
 

@@ -7,11 +7,12 @@ use crate::counters::{Direction, RealCounters};
 use crate::fib::{Hop, HopId, PortId};
 use crate::frame::Frame;
 use crate::path::burst::{GROUPS, Parsed, position};
-use crate::path::engine::{Engine, Turn};
+use crate::path::engine::Engine;
 use crate::path::follow::into_tunnel;
 use crate::path::parse::Parse;
 use crate::path::tunnel::{self, Tunnel};
-use crate::path::{Shared, Verdict, rewrite};
+use crate::path::turn::Turn;
+use crate::path::{Shared, Verdict, half_open, linger, rewrite, sweep};
 use crate::plan::Plan;
 use crate::session::{Flow, SessionOf, State};
 use crate::track;
@@ -42,7 +43,7 @@ impl<F: Parse> Engine<F> {
             return false;
         }
         let flow = Flow(group.flow[lane]);
-        self.sessions.at_mut(flow.id()).seen_ms = turn.now.low();
+        self.table.sessions.at_mut(flow.id()).seen_ms = turn.now.low();
         shared.statistics.forwarded(group.real(lane), flow.direction(), length);
         true
     }
@@ -73,7 +74,7 @@ impl<F: Parse> Engine<F> {
             group,
             by,
             hops,
-            sessions: self.sessions.slots_mut(),
+            sessions: self.table.sessions.slots_mut(),
             reals: &mut shared.statistics.counters.reals,
             seen_ms: turn.now.low(),
             frames,
@@ -108,7 +109,7 @@ impl<F: Parse> Engine<F> {
             group,
             by,
             hops,
-            sessions: self.sessions.slots_mut(),
+            sessions: self.table.sessions.slots_mut(),
             reals: &mut shared.statistics.counters.reals,
             seen_ms: turn.now.low(),
             frames,
@@ -149,7 +150,7 @@ impl<F: Parse> Engine<F> {
     /// The hash of the key of what answers a packet that passed, once it is written.
     #[inline(always)]
     fn answers(&self, (at, lane): (usize, usize)) -> u64 {
-        let (group, seed) = (&self.burst.groups[at % GROUPS], self.sessions.seed());
+        let (group, seed) = (&self.burst.groups[at % GROUPS], self.table.sessions.seed());
         F::hash_key(&F::changed_key(&group.words, lane).reversed(), seed)
     }
 
@@ -179,10 +180,10 @@ impl<F: Parse> Engine<F> {
             return answers;
         }
         for lane in lanes(group.ends) {
-            self.sessions.index().prefetch(group.hash(lane));
+            self.table.sessions.index().prefetch(group.hash(lane));
             if group.answered >> lane & 1 == 1 {
                 answers[lane] = self.answers((at, lane));
-                self.sessions.index().prefetch(answers[lane]);
+                self.table.sessions.index().prefetch(answers[lane]);
             }
         }
         answers
@@ -204,7 +205,7 @@ impl<F: Parse> Engine<F> {
         }
         let (flow, conflicts, segment) =
             (Flow(group.flow[lane]), group.conflicts, group.segment(lane));
-        let session = self.sessions.at_mut(flow.id());
+        let session = self.table.sessions.at_mut(flow.id());
         let (before, seen) = (session.state, session.seen);
         let fits = track::tcp(session, flow.direction(), segment);
         shared.statistics.counters.ignored_ends += u64::from(!fits);
@@ -214,13 +215,13 @@ impl<F: Parse> Engine<F> {
             return 0;
         }
         if before != state {
-            self.moved(shared, plan, (flow.id(), before), flow.direction());
+            half_open::moved(&mut self.table, shared, plan, (flow.id(), before), flow.direction());
         }
         let group = &self.burst.groups[at % GROUPS];
         // What is known of it ahead is asked first: its state was just written.
         let (ends, ended) = (group.ends, plan.timeout_ms[state as usize] == 0);
         if ends >> lane & 1 == 1 && ended && state == State::TimeWait {
-            self.linger(shared, plan, flow.id());
+            linger::linger(&mut self.table, shared, plan, flow.id());
             shared.statistics.counters.closed += 1;
         } else if ends >> lane & 1 == 1 && ended {
             let group = &self.burst.groups[at % GROUPS];
@@ -229,7 +230,7 @@ impl<F: Parse> Engine<F> {
                 Direction::Inbound => [Some(group.hash(lane)), other],
                 Direction::Outbound => [other, Some(group.hash(lane))],
             };
-            self.remove_by(shared, plan, flow.id(), hashes);
+            sweep::remove_by(&mut self.table, shared, plan, flow.id(), hashes);
             shared.statistics.counters.closed += 1;
         }
         if conflicts >> lane & 1 == 1 { !self.burst.groups[at % GROUPS].others(flow) } else { 0 }

@@ -2,8 +2,8 @@
 
 use super::lab::{self, BACK, CLIENT, FRONT, LOCAL, Lab, REAL, REAL_2, VIP, tcp, udp};
 use crate::path::Verdict;
-use crate::path::engine::Engine;
 use crate::path::parse::Parse;
+use crate::path::table::Table;
 use crate::plan::{Plan, ServiceId};
 use crate::session::State;
 use crate::spec::{Mode, Persistence, Ports, Spec};
@@ -13,8 +13,8 @@ use std::collections::HashSet;
 
 /// Every half-open session is in its service's list once, and no other is. How many there are, by
 /// service.
-fn listed<F: Parse>(engine: &Engine<F>, plan: &Plan) -> Vec<u32> {
-    let slots = engine.sessions.slab().slots();
+fn listed<F: Parse>(table: &Table<F>, plan: &Plan) -> Vec<u32> {
+    let slots = table.sessions.slab().slots();
     let mut missing: HashSet<_> = (0u32..)
         .zip(slots)
         .filter(|(_, session)| !session.is_vacant() && session.state.is_half_open())
@@ -23,12 +23,12 @@ fn listed<F: Parse>(engine: &Engine<F>, plan: &Plan) -> Vec<u32> {
     let mut counts = Vec::new();
     for service in 0..plan.services.len() {
         let service = ServiceId(service as u16);
-        let mut next = engine.half_open.oldest(service);
+        let mut next = table.half_open.oldest(service);
         let mut count = 0;
         while let Some(id) = next {
             assert!(missing.remove(&id), "{id} is in a list twice, or is not half-open");
             assert_eq!(plan.service_of(&slots[id as usize]), Some(service));
-            (next, count) = (engine.half_open.younger(id), count + 1);
+            (next, count) = (table.half_open.younger(id), count + 1);
         }
         counts.push(count);
     }
@@ -38,7 +38,7 @@ fn listed<F: Parse>(engine: &Engine<F>, plan: &Plan) -> Vec<u32> {
 
 fn check(lab: &Lab) {
     let (path, plan) = (&lab.path, &lab.plan);
-    let [four, extended] = [listed(&path.v4, plan), listed(&path.extended, plan)];
+    let [four, extended] = [listed(&path.v4.table, plan), listed(&path.extended.table, plan)];
     let counts: Vec<_> = four.iter().zip(&extended).map(|(a, b)| a + b).collect();
     let told: Vec<_> = path.shared.admission.usage.iter().map(|usage| usage.half_open).collect();
     assert_eq!(told[..counts.len()], counts);
@@ -119,7 +119,7 @@ fn lists_counts_and_bounds_hold_whatever_comes() {
             lab.path.sweep(&lab.plan, lab.now);
             if step % 16 == 0 {
                 check(&lab);
-                let slots = lab.path.v4.sessions.slab().slots();
+                let slots = lab.path.v4.table.sessions.slab().slots();
                 states.extend(slots.iter().map(|session| session.state as u8));
             }
         }
