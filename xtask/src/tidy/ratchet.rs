@@ -1,6 +1,6 @@
-//! The list of what is longer than the limits allow: `xtask/ratchet.toml`.
+//! The list of what is more than the limits allow: `xtask/ratchet.toml`.
 //!
-//! An entry is the place and its length now. It may only shrink: when the thing got shorter the
+//! An entry is the place and its measure now. It may only shrink: when the thing got shorter the
 //! entry must follow, when it is gone or within the limit the entry must go too. So the list is
 //! always the whole truth and never a licence to grow.
 
@@ -25,6 +25,9 @@ pub struct Ratchet {
     /// `file::function` → lines.
     #[serde(default)]
     functions: BTreeMap<String, usize>,
+    /// `crate::Type` → files with methods of it.
+    #[serde(default)]
+    impls: BTreeMap<String, usize>,
     #[serde(skip)]
     met: Vec<String>,
 }
@@ -36,6 +39,19 @@ pub enum Measured {
     File,
     /// One function, with its signature.
     Function,
+    /// The files that a type's methods lie in.
+    Impls,
+}
+
+impl Measured {
+    /// What is counted, the limit, the most that the list may excuse, and what to do about more.
+    const fn rule(self) -> (&'static str, usize, usize, &'static str) {
+        match self {
+            Self::File => ("lines", 500, 600, "split it"),
+            Self::Function => ("lines", 70, usize::MAX, "split it"),
+            Self::Impls => ("files", 3, usize::MAX, "write functions that name what they take"),
+        }
+    }
 }
 
 impl Ratchet {
@@ -48,27 +64,29 @@ impl Ratchet {
         }
     }
 
-    /// Holds `lines` against the list and the limit. `Some(what is wrong)` when it is too long or
+    /// Holds `count` against the list and the limit. `Some(what is wrong)` when it is too much or
     /// the list is not up to date.
-    pub fn judge(&mut self, kind: Measured, key: &str, lines: usize) -> Option<String> {
-        let (limit, hard, listed) = match kind {
-            Measured::File => (500, 600, self.files.get(key)),
-            Measured::Function => (70, usize::MAX, self.functions.get(key)),
+    pub fn judge(&mut self, kind: Measured, key: &str, count: usize) -> Option<String> {
+        let (what, limit, hard, mend) = kind.rule();
+        let listed = match kind {
+            Measured::File => self.files.get(key),
+            Measured::Function => self.functions.get(key),
+            Measured::Impls => self.impls.get(key),
         };
-        if lines > hard {
+        if count > hard {
             self.met.push(key.to_owned());
-            return Some(format!("{lines} lines, never more than {hard}: split it"));
+            return Some(format!("{count} {what}, never more than {hard}: {mend}"));
         }
         let Some(&listed) = listed else {
-            return (lines > limit).then(|| format!("{lines} lines, at most {limit}: split it"));
+            return (count > limit).then(|| format!("{count} {what}, at most {limit}: {mend}"));
         };
         self.met.push(key.to_owned());
-        if lines <= limit {
-            Some(format!("within {limit} lines now: take it off {PLACE}"))
-        } else if lines < listed {
-            Some(format!("{lines} lines now: lower its {listed} in {PLACE}"))
-        } else if lines > listed {
-            Some(format!("{lines} lines, was {listed} in {PLACE}: it may only shrink"))
+        if count <= limit {
+            Some(format!("within {limit} {what} now: take it off {PLACE}"))
+        } else if count < listed {
+            Some(format!("{count} {what} now: lower its {listed} in {PLACE}"))
+        } else if count > listed {
+            Some(format!("{count} {what}, was {listed} in {PLACE}: it may only shrink"))
         } else {
             None
         }
@@ -76,7 +94,7 @@ impl Ratchet {
 
     /// Entries for things that are gone.
     pub fn check_spent(&self, report: &mut Report) {
-        for key in self.files.keys().chain(self.functions.keys()) {
+        for key in self.files.keys().chain(self.functions.keys()).chain(self.impls.keys()) {
             if !self.met.contains(key) {
                 report.add("ratchet", PLACE, 0, format!("`{key}` is gone: take it off the list"));
             }

@@ -11,6 +11,7 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
 use super::Report;
+use super::impls::Impls;
 use super::ratchet::{Measured, Ratchet};
 use super::text::empty_name;
 use super::walk::SourceFile;
@@ -47,7 +48,7 @@ const EXCUSED: [(&str, &str); 4] = [
 ];
 
 /// Checks one Rust file.
-pub fn check(file: &SourceFile, ratchet: &mut Ratchet, report: &mut Report) {
+pub fn check(file: &SourceFile, ratchet: &mut Ratchet, impls: &mut Impls, report: &mut Report) {
     let syntax = match syn::parse_file(&file.content) {
         Ok(syntax) => syntax,
         Err(error) => {
@@ -61,6 +62,7 @@ pub fn check(file: &SourceFile, ratchet: &mut Ratchet, report: &mut Report) {
         && !file.path.contains("/tests/");
     let mut reader = Reader { file, ratchet, report, pure, names: BTreeMap::new(), within: vec![] };
     reader.visit_file(&syntax);
+    impls.note(file, &syntax);
 }
 
 struct Reader<'a> {

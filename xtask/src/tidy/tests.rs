@@ -181,6 +181,30 @@ fn the_ratchet_only_goes_down() {
 }
 
 #[test]
+fn methods_of_a_type_lie_in_three_files_at_most() {
+    let tree = Tree::new();
+    let more = "//! More.\nuse super::Odd;\nimpl Odd {\n    fn more() {}\n}\n";
+    tree.put("host/linux/src/a.rs", "//! A.\nstruct Odd;\nimpl Odd {\n    fn one() {}\n}\n");
+    for name in ["b", "c"] {
+        tree.put(&format!("host/linux/src/{name}.rs"), more);
+    }
+    // What implements a trait, and what tests add, is no matter.
+    tree.put("host/linux/src/d.rs", "//! D.\nuse super::Odd;\nimpl Drop for Odd {}\n");
+    tree.put("host/linux/src/tests/e.rs", more);
+    assert_eq!(tree.broken(), []);
+    tree.put("host/linux/src/f.rs", more);
+    expect(&tree, "impl-files", "host/linux/src/a.rs");
+    tree.put("xtask/ratchet.toml", "[impls]\n\"host/linux::Odd\" = 4\n");
+    assert_eq!(tree.broken(), [], "listed as it is");
+    tree.put("host/linux/src/g.rs", more);
+    expect(&tree, "impl-files", "host/linux/src/a.rs");
+    // Another type of the same name: nobody can tell whose the methods are.
+    tree.put("xtask/ratchet.toml", "");
+    tree.put("host/linux/src/h.rs", "//! H.\nstruct Odd;\n");
+    assert_eq!(tree.broken(), []);
+}
+
+#[test]
 fn no_list_allows_more_than_600_lines() {
     let tree = Tree::new();
     tree.put("xtask/ratchet.toml", "[files]\n\"host/linux/src/a.rs\" = 601\n");
