@@ -13,6 +13,7 @@ use sluice_director::plan::{Plan, Retired};
 use sluice_director::spec::{
     LocalPool, Network, Ports, RealServer, SnatRule, Spec, Timeouts, TunnelSources, VirtualService,
 };
+use sluice_testkit::world::{BACK_MAC, FRONT_MAC};
 use sluice_worker::{Published, Snapshot};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub const FRONT: PortId = PortId(0);
 /// The port towards the inside.
 pub const BACK: PortId = PortId(1);
 /// The director's MACs, by port.
-pub const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
+pub const MACS: [[u8; 6]; 2] = [FRONT_MAC, BACK_MAC];
 /// The MAC of the router towards the clients.
 pub const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
 /// The port of the service, of the real servers and of what is outside.

@@ -10,13 +10,11 @@ use etherparse::PacketBuilder;
 use sluice_steer::{
     EndpointMatch, LocalMatch, Matches, Network, OBJECT, PROGRAM, SnatMatch, Steer,
 };
+use sluice_testkit::world::{LOCAL as LADDR, REAL, VIP};
 
 const ROUNDS: usize = 9;
 const REPEAT: u32 = 500_000;
 const TCP: u8 = 6;
-const VIP: [u8; 4] = [198, 51, 100, 200];
-const REAL: [u8; 4] = [192, 0, 2, 11];
-const LADDR: [u8; 4] = [192, 0, 2, 10];
 const INSIDE: [u8; 4] = [192, 0, 2, 130];
 const ELSEWHERE: [u8; 4] = [203, 0, 113, 9];
 

@@ -9,15 +9,12 @@ use bench::Fate::{Director, Kernel};
 use bench::{Bench, needs_root};
 use etherparse::PacketBuilder;
 use sluice_steer::{Changed, Counters, EndpointMatch, LocalMatch, Matches};
+use sluice_testkit::world::{
+    CLIENT as PEER, CLIENT_6 as PEER6, LOCAL as LADDR, LOCAL_6 as LADDR6, VIP, VIP_6 as VIP6,
+};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-const PEER: [u8; 4] = [198, 51, 100, 48];
-const VIP: [u8; 4] = [198, 51, 100, 200];
-const LADDR: [u8; 4] = [192, 0, 2, 10];
-const PEER6: &str = "2001:db8:1::48";
-const VIP6: &str = "2001:db8:1::200";
-const LADDR6: &str = "2001:db8:2::10";
 
 fn services() -> Vec<EndpointMatch> {
     vec![

@@ -10,24 +10,15 @@ use sluice_director::spec::{
     Ports, Protocol, RealServer, Scheduling, SnatRule, Spec, Timeouts, TunnelOptions,
     TunnelSources, VirtualService,
 };
+use sluice_testkit::world::{BACK_MAC, FRONT_MAC, host_mac};
+pub use sluice_testkit::world::{back, front};
 
 /// MAC addresses of the two ports.
-pub const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
+pub const MACS: [[u8; 6]; 2] = [FRONT_MAC, BACK_MAC];
 /// Last byte of the virtual addresses: of the services proper, of any protocol, of all ports.
 const VIPS: [u8; 3] = [200, 201, 202];
 /// Last byte of the local addresses.
 const LOCAL: u8 = 10;
-
-/// An address in front of the director, as the golden cases have them: the last byte as it is
-/// written, in decimal and in hexadecimal.
-pub fn front(six: bool, last: u8) -> IpAddr {
-    address(six, (Ipv4Addr::new(198, 51, 100, 0), 1), last)
-}
-
-/// An address behind it.
-pub fn back(six: bool, last: u8) -> IpAddr {
-    address(six, (Ipv4Addr::new(192, 0, 2, 0), 2), last)
-}
 
 /// Hosts of the real servers' network that are there.
 const NEIGHBOURS: std::ops::RangeInclusive<u8> = 11..=17;
@@ -36,15 +27,6 @@ const NEIGHBOURS: std::ops::RangeInclusive<u8> = 11..=17;
 pub fn is_there(address: IpAddr) -> bool {
     let six = address.is_ipv6();
     address == front(six, 254) || NEIGHBOURS.into_iter().any(|number| address == back(six, number))
-}
-
-fn address(six: bool, (v4, net): (Ipv4Addr, u16), last: u8) -> IpAddr {
-    if six {
-        let digits = u16::from(last / 100) << 8 | u16::from(last / 10 % 10) << 4;
-        let last = digits | u16::from(last % 10);
-        return Ipv6Addr::new(0x2001, 0xdb8, net, 0, 0, 0, 0, last).into();
-    }
-    Ipv4Addr::from_bits(v4.to_bits() | u32::from(last)).into()
 }
 
 /// Where a client may send to.
@@ -262,7 +244,7 @@ impl World {
             builder.neighbour(outside, gateway, [2, 0, 0, 0, 2, 0xfe]);
             for number in NEIGHBOURS {
                 if number != 12 || !self.is(4) || known {
-                    builder.neighbour(inside, back(six, number), mac_of(number));
+                    builder.neighbour(inside, back(six, number), host_mac(number));
                 }
             }
         }
@@ -274,13 +256,9 @@ impl World {
 pub fn next_mac(port: PortId, to: IpAddr) -> [u8; 6] {
     let known = (11..=17).find(|number| back(to.is_ipv6(), *number) == to);
     match (port.0, known) {
-        (1, Some(number)) => mac_of(number),
+        (1, Some(number)) => host_mac(number),
         _ => [2, 0, 0, 0, 2, 0xfe],
     }
-}
-
-fn mac_of(number: u8) -> [u8; 6] {
-    [2, 0, 0, 0, 1, number]
 }
 
 fn service(

@@ -3,7 +3,7 @@
 
 use super::icmp::{CLIENT, EXCEEDED, MODES, REAL, ROUTER, Seen, TOO_BIG, VIP};
 use super::icmp::{error, field, field_of, framed, packet};
-use super::lab::{BACK, FRONT, MemFrame};
+use super::lab::{BACK, CLIENT_MAC, FRONT, MemFrame, REAL_MAC};
 use super::modes::{Field, at, ip, spec};
 use crate::fib::PortId;
 use crate::frame::Frame;
@@ -80,7 +80,7 @@ fn complaint(
     let quote = &trip.arrived[..(header + size).min(trip.arrived.len())];
     let mut frame = error(from, source(&trip.arrived), message, quote);
     assert_eq!(field.one(port, &mut frame), Verdict::Tx(out));
-    assert_eq!(frame.bytes()[..6], [2, 0, 0, 0, 9, out.0 as u8]);
+    assert_eq!(frame.bytes()[..6], if out == FRONT { CLIENT_MAC } else { REAL_MAC });
     frame.bytes()[14..].to_vec()
 }
 

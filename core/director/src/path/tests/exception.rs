@@ -1,12 +1,13 @@
 //! Packets that are not the common case.
 
 use super::lab::{self, BACK, CLIENT, FRONT, LOCAL, Lab, MemFrame, Packet, REAL, VIP, tcp, udp};
-use crate::fib::{FibBuilder, Link, LinkId, Target};
+use crate::fib::LinkId;
 use crate::frame::Frame;
 use crate::path::{Verdict, Waiting};
 use crate::reason::Reason;
 use crate::spec::NoSession;
 use etherparse::{PacketBuilder, TcpHeader};
+use sluice_testkit::World;
 use sluice_wire::checksum;
 use sluice_wire::tcp::{ACK, FIN, SYN};
 
@@ -124,25 +125,9 @@ fn options_and_padding_are_carried() {
 fn tags_come_and_go_as_the_hop_has_them() {
     for (tags, vlan) in [(0, 0), (0, 12), (1, 0), (1, 12), (2, 12), (2, 0)] {
         let mut lab = Lab::new();
-        let mut builder = FibBuilder::default();
-        let front = builder.link(Link {
-            port: FRONT,
-            mac: lab::FRONT_MAC,
-            vlan: 0,
-            mtu: 1500,
-            ..Link::default()
-        });
-        let back = builder.link(Link {
-            port: BACK,
-            mac: lab::BACK_MAC,
-            vlan,
-            mtu: 1500,
-            ..Link::default()
-        });
-        builder.route([198, 51, 100, 0].into(), 24, Target::OnLink(front));
-        builder.route([192, 0, 2, 0].into(), 24, Target::OnLink(back));
-        builder.neighbour(back, REAL.into(), lab::REAL_MAC);
-        lab.fib = builder.build(&lab.plan, None);
+        let mut world = World::default();
+        world.back.vlan = vlan;
+        lab.fib = lab::fib_of(&lab.plan, &world);
         let plain = udp((CLIENT, 4000), (VIP, 53), b"tagged");
         let mut bytes = plain.bytes().to_vec();
         for _ in 0..tags {
@@ -174,24 +159,7 @@ fn too_big_for_where_it_goes() {
 fn an_unresolved_neighbour_makes_packets_wait() {
     let mut lab = Lab::new();
     let known = std::mem::take(&mut lab.fib);
-    let mut builder = FibBuilder::default();
-    let front = builder.link(Link {
-        port: FRONT,
-        mac: lab::FRONT_MAC,
-        vlan: 0,
-        mtu: 1500,
-        ..Link::default()
-    });
-    let back = builder.link(Link {
-        port: BACK,
-        mac: lab::BACK_MAC,
-        vlan: 0,
-        mtu: 1500,
-        ..Link::default()
-    });
-    builder.route([198, 51, 100, 0].into(), 24, Target::OnLink(front));
-    builder.route([192, 0, 2, 0].into(), 24, Target::OnLink(back));
-    lab.fib = builder.build(&lab.plan, None);
+    lab.fib = lab::fib_of(&lab.plan, &World::default().with_nobody());
     let mut frame = udp((CLIENT, 4000), (VIP, 53), b"wait");
     assert_eq!(lab.one(FRONT, &mut frame), Verdict::Wait);
     let wanted = Waiting { lane: 0, link: LinkId(1), next: REAL.into(), cut: None };

@@ -1,7 +1,10 @@
 //! Packets that go eight at a time become what they become one at a time, whatever is the matter
 //! with them.
 
-use super::lab::{CLIENT, FRONT, LOCAL, Lab, MemFrame, Packet, REAL, VIP, tcp, udp, with_ipv6};
+use super::lab::{
+    CLIENT, CLIENT_6, FRONT, LOCAL, LOCAL_6, Lab, MemFrame, Packet, REAL, REAL_6, VIP, VIP_6, tcp,
+    udp, with_ipv6,
+};
 use crate::frame::Frame;
 use crate::path::{BURST, Level, Verdict};
 use crate::spec::{ClientAddress, Mode, Network, Ports, Protocol, Spec};
@@ -10,10 +13,6 @@ use proptest::prelude::*;
 use sluice_wire::tcp::{ACK, RST, SYN};
 use std::net::{Ipv6Addr, SocketAddr};
 
-const CLIENT_6: &str = "2001:db8:1::48";
-const VIP_6: &str = "2001:db8:1::200";
-const LOCAL_6: &str = "2001:db8:2::10";
-const REAL_6: &str = "2001:db8:2::11";
 /// The first port of the extended table's half of an IPv4 local address.
 const WIDE_PORT: u16 = 33_280;
 

@@ -1,9 +1,9 @@
 //! Packets and ICMP errors of both versions, built and judged by `etherparse`; and the errors that
 //! the director itself sends.
 
-use super::lab::{BACK, FRONT, MemFrame};
+use super::lab::{self, BACK, FRONT, MemFrame, REAL_MAC};
 use super::modes::{Field, at, ip, spec};
-use crate::fib::{FibBuilder, Link, PortId, Target};
+use crate::fib::{FibBuilder, Link, PortId};
 use crate::frame::Frame;
 use crate::path::{PagePolicy, Path, PathConfig, Verdict};
 use crate::plan::{Plan, Retired};
@@ -14,6 +14,7 @@ use etherparse::{
     IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, NetSlice, PacketBuilder, SlicedPacket,
     TransportSlice,
 };
+use sluice_testkit::World;
 use std::net::{IpAddr, SocketAddr};
 
 /// Clients, VIPs, real servers and local addresses of version 4 and of version 6.
@@ -40,27 +41,10 @@ pub fn field_of(
     let mut builder = FibBuilder::default();
     let v4 = |at: usize| own[at].then(|| [203, 0, 113, 50 + at as u8].into());
     let v6 = |at: usize| own[at].then(|| format!("2001:db8:ffff::5{at}").parse().unwrap());
-    let mut link = |at: usize, port| {
-        let (mtu, v4, v6) = (mtus[at], v4(at), v6(at));
-        builder.link(Link { port, mtu, mac: [2; 6], vlan: 0, v4, v6 })
-    };
-    let (front, back) = (link(0, FRONT), link(1, BACK));
-    for (net, bits, link) in [
-        ("198.51.100.0", 24, front),
-        ("192.0.2.0", 24, back),
-        ("2001:db8:1::", 64, front),
-        ("2001:db8:2::", 64, back),
-    ] {
-        builder.route(ip(net), bits, Target::OnLink(link));
-    }
-    for (address, link) in [
-        ("198.51.100.48", front),
-        ("2001:db8:1::48", front),
-        ("192.0.2.11", back),
-        ("2001:db8:2::11", back),
-    ] {
-        builder.neighbour(link, ip(address), [2, 0, 0, 0, 9, link.0 as u8]);
-    }
+    lab::tell_with(&World::default().without(12).with_mtus(mtus), &mut builder, |link| {
+        let at = usize::from(link.port == BACK);
+        Link { v4: v4(at), v6: v6(at), ..link }
+    });
     let fib = builder.build(&plan, None);
     let mut path = Path::new(&PathConfig {
         worker,
@@ -356,7 +340,7 @@ fn what_may_be_cut_is_made_complete() {
         assert_eq!(field.one(FRONT, &mut frame), Verdict::Fragment(BACK, mtu), "{mode:?} {real}");
         assert_eq!(field.path.counters().reals[0].packets, [1, 0]);
         assert_eq!(field.path.counters().reals[0].bytes, [1478, 0]);
-        assert_eq!(frame.bytes()[..6], [2, 0, 0, 0, 9, 1]);
+        assert_eq!(frame.bytes()[..6], REAL_MAC);
         let packet = &frame.bytes()[14..];
         let inner = match (mode, real) {
             (Mode::Ipip, 0) => {

@@ -2,7 +2,7 @@
 
 use super::icmp;
 use crate::counters::RealCounters;
-use crate::fib::{Fib, FibBuilder, Link, PortId, Target};
+use crate::fib::{Fib, FibBuilder, Link, LinkId, PortId, Target};
 use crate::frame::Frame;
 use crate::path::{BURST, Level, Path, PathConfig, Verdict, View};
 use crate::plan::{Plan, Retired};
@@ -13,20 +13,15 @@ use crate::time::Time;
 use etherparse::{PacketBuilder, SlicedPacket, TcpHeader, TransportSlice};
 use proptest::prelude::*;
 use sluice_table::PagePolicy;
+use sluice_testkit::world::{Arm, World};
+pub use sluice_testkit::world::{
+    BACK_MAC, CLIENT, CLIENT_6, CLIENT_MAC, FRONT_MAC, LOCAL, LOCAL_6, REAL, REAL_2, REAL_6,
+    REAL_MAC, VIP, VIP_6,
+};
 use std::net::SocketAddr;
 
 pub const FRONT: PortId = PortId(0);
 pub const BACK: PortId = PortId(1);
-pub const CLIENT: [u8; 4] = [198, 51, 100, 48];
-pub const VIP: [u8; 4] = [198, 51, 100, 200];
-pub const LOCAL: [u8; 4] = [192, 0, 2, 10];
-pub const REAL: [u8; 4] = [192, 0, 2, 11];
-pub const REAL_2: [u8; 4] = [192, 0, 2, 12];
-pub const FRONT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-pub const BACK_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
-pub const CLIENT_MAC: [u8; 6] = [2, 0, 0, 0, 1, 48];
-pub const REAL_MAC: [u8; 6] = [2, 0, 0, 0, 1, 11];
-pub const REAL_2_MAC: [u8; 6] = [2, 0, 0, 0, 1, 12];
 
 /// A frame in memory with headroom.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,40 +195,53 @@ pub fn spec() -> Spec {
     }
 }
 
-/// The two on-link networks, all neighbours known, and a VLAN behind no route.
+/// The world's two networks, all neighbours known, with a narrower one behind.
 pub fn fib(plan: &Plan) -> Fib {
-    fib_tagged(plan, 0)
+    fib_of(plan, &narrow())
 }
 
-/// The same with a VLAN in the back.
-pub fn fib_tagged(plan: &Plan, vlan: u16) -> Fib {
+/// The world with a narrower network behind.
+pub fn narrow() -> World {
+    World::default().with_mtus([1500, 1400])
+}
+
+/// Routes and neighbours of a world.
+pub fn fib_of(plan: &Plan, world: &World) -> Fib {
     let mut builder = FibBuilder::default();
-    let front = builder.link(Link { port: FRONT, mac: FRONT_MAC, mtu: 1500, ..Link::default() });
-    let back = builder.link(Link { port: BACK, mac: BACK_MAC, vlan, mtu: 1400, ..Link::default() });
-    builder.route([198, 51, 100, 0].into(), 24, Target::OnLink(front));
-    builder.route([192, 0, 2, 0].into(), 24, Target::OnLink(back));
-    builder.neighbour(front, CLIENT.into(), CLIENT_MAC);
-    builder.neighbour(back, REAL.into(), REAL_MAC);
-    builder.neighbour(back, REAL_2.into(), REAL_2_MAC);
-    let v6 = |text: &str| text.parse().unwrap();
-    builder.route(v6("2001:db8:1::"), 64, Target::OnLink(front));
-    builder.route(v6("2001:db8:2::"), 64, Target::OnLink(back));
-    builder.neighbour(front, v6("2001:db8:1::48"), CLIENT_MAC);
-    builder.neighbour(back, v6("2001:db8:2::11"), REAL_MAC);
+    tell(world, &mut builder);
     builder.build(plan, None)
 }
 
 /// The same with a way to everybody in front.
 pub fn fib_to_anywhere(plan: &Plan) -> Fib {
     let mut builder = FibBuilder::default();
-    let front = builder.link(Link { port: FRONT, mac: FRONT_MAC, mtu: 1500, ..Link::default() });
-    let back = builder.link(Link { port: BACK, mac: BACK_MAC, mtu: 1400, ..Link::default() });
+    let mut world = narrow();
+    world.front.networks.clear();
+    let [front, _] = tell(&world, &mut builder);
     builder.route([0, 0, 0, 0].into(), 0, Target::Via(front, CLIENT.into()));
-    builder.route([192, 0, 2, 0].into(), 24, Target::OnLink(back));
-    builder.neighbour(front, CLIENT.into(), CLIENT_MAC);
-    builder.neighbour(back, REAL.into(), REAL_MAC);
-    builder.neighbour(back, REAL_2.into(), REAL_2_MAC);
     builder.build(plan, None)
+}
+
+/// Tells a builder of a world's links, routes and neighbours.
+pub fn tell(world: &World, builder: &mut FibBuilder) -> [LinkId; 2] {
+    tell_with(world, builder, |link| link)
+}
+
+/// The same with more said of each link.
+pub fn tell_with(
+    world: &World,
+    builder: &mut FibBuilder,
+    more: impl Fn(Link) -> Link,
+) -> [LinkId; 2] {
+    let link = |builder: &mut FibBuilder, arm: &Arm| {
+        let Arm { port, mac, vlan, mtu, .. } = *arm;
+        builder.link(more(Link { port: PortId(port), mac, vlan, mtu, ..Link::default() }))
+    };
+    let route = |builder: &mut FibBuilder, link, net, bits| {
+        builder.route(net, bits, Target::OnLink(link));
+    };
+    let neighbour = |builder: &mut FibBuilder, link, host, mac| builder.neighbour(link, host, mac);
+    world.tell(builder, link, route, neighbour)
 }
 
 /// A UDP datagram in a frame; its link-layer addresses are arbitrary unicast.

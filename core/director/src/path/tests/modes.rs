@@ -1,7 +1,7 @@
 //! Every way to forward, both families: what arrives, byte by byte as another's parser reads it.
 
-use super::lab::{BACK, FRONT, MemFrame};
-use crate::fib::{Fib, FibBuilder, Link, Target};
+use super::lab::{self, BACK, FRONT, MemFrame};
+use crate::fib::Fib;
 use crate::frame::Frame;
 use crate::path::{PagePolicy, Path, PathConfig, Verdict, View};
 use crate::plan::{Plan, Retired};
@@ -12,6 +12,7 @@ use crate::spec::{
 };
 use crate::time::Time;
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+use sluice_testkit::World;
 use std::net::{IpAddr, SocketAddr};
 
 pub fn at(text: &str) -> SocketAddr {
@@ -33,26 +34,7 @@ pub struct Field {
 impl Field {
     pub fn new(spec: &Spec) -> Self {
         let plan = Plan::compile(spec, None, &Retired::default()).unwrap();
-        let mut builder = FibBuilder::default();
-        let front = builder.link(Link { port: FRONT, mtu: 1500, ..Link::default() });
-        let back = builder.link(Link { port: BACK, mtu: 1500, ..Link::default() });
-        for (net, bits, link) in [
-            ("198.51.100.0", 24, front),
-            ("192.0.2.0", 24, back),
-            ("2001:db8:1::", 64, front),
-            ("2001:db8:2::", 64, back),
-        ] {
-            builder.route(ip(net), bits, Target::OnLink(link));
-        }
-        for (address, link) in [
-            ("198.51.100.48", front),
-            ("2001:db8:1::48", front),
-            ("192.0.2.11", back),
-            ("2001:db8:2::11", back),
-        ] {
-            builder.neighbour(link, ip(address), [2, 0, 0, 0, 9, link.0 as u8]);
-        }
-        let fib = builder.build(&plan, None);
+        let fib = lab::fib_of(&plan, &World::default().without(12));
         let mut path = Path::new(&PathConfig {
             worker: 0,
             workers: 1,

@@ -2,25 +2,20 @@
 //! does, and is judged by the MTU of the link that it will leave by.
 
 use super::icmp::{CLIENT, EXCEEDED, REAL, ROUTER, VIP, error, field, framed, packet};
-use super::lab::{BACK, FRONT, MemFrame};
+use super::lab::{self, BACK, FRONT, MemFrame};
 use super::modes::{Field, at, ip};
-use crate::fib::{Fib, FibBuilder, Link, PortId, Target};
+use crate::fib::{Fib, PortId};
 use crate::frame::Frame;
 use crate::path::Verdict;
 use crate::plan::Plan;
 use crate::reason::Reason;
 use crate::spec::Mode;
+use sluice_testkit::World;
 use sluice_wire::fragment;
 
 /// The links and routes of [`field`], and nobody's MAC.
 fn nobody(plan: &Plan, mtus: [u16; 2]) -> Fib {
-    let mut builder = FibBuilder::default();
-    for (at, port, net) in [(0, FRONT, "198.51.100.0"), (1, BACK, "192.0.2.0")] {
-        let link = builder.link(Link { port, mtu: mtus[at], mac: [2; 6], ..Link::default() });
-        builder.route(ip(net), 24, Target::OnLink(link));
-        builder.route(ip(["2001:db8:1::", "2001:db8:2::"][at]), 64, Target::OnLink(link));
-    }
-    builder.build(plan, None)
+    lab::fib_of(plan, &World::default().with_mtus(mtus).with_nobody())
 }
 
 /// Turns a frame while nobody is known, and releases it when everybody is.

@@ -3,7 +3,8 @@
 use super::icmp::{framed, packet};
 use super::lab::with_ipv6;
 use super::lab::{
-    BACK, CLIENT, FRONT, Lab, MemFrame, REAL, REAL_2, VIP, fib_tagged, real, tcp, udp,
+    BACK, CLIENT, CLIENT_6, FRONT, Lab, MemFrame, REAL, REAL_2, REAL_6, VIP, VIP_6, fib_of, narrow,
+    real, tcp, udp,
 };
 use crate::fib::{FibBuilder, Link, Target};
 use crate::path::tunnel::Tunnel;
@@ -12,9 +13,6 @@ use crate::spec::{Mode, Network, Spec};
 use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr};
 
-const CLIENT_6: &str = "2001:db8:1::48";
-const VIP_6: &str = "2001:db8:1::200";
-const REAL_6: &str = "2001:db8:2::11";
 /// Client ports with a session.
 const SESSIONS: u16 = 12;
 
@@ -155,7 +153,9 @@ fn configure(spec: &mut Spec, setting: &Setting) {
 /// A director with a session for each client port, in either version.
 fn lab(setting: &Setting, level: Level) -> Lab {
     let mut lab = Lab::with(|b| configure(b, setting), 1000, (0, 1)).at_level(level);
-    lab.fib = fib_tagged(&lab.plan, setting.vlan);
+    let mut world = narrow();
+    world.back.vlan = setting.vlan;
+    lab.fib = fib_of(&lab.plan, &world);
     for (address, learned) in [REAL.into(), REAL_6.parse().unwrap()].iter().zip(setting.learned) {
         let Some((mtu, believed)) = learned else { continue };
         lab.path.shared.paths.learn(*address, mtu, lab.now);

@@ -3,7 +3,7 @@
 
 use super::icmp::{CLIENT, REAL, ROUTER, Seen, TOO_BIG, VIP};
 use super::icmp::{error, field, field_of, framed, packet};
-use super::lab::{BACK, FRONT, MemFrame};
+use super::lab::{BACK, CLIENT_MAC, FRONT, MemFrame};
 use super::modes::{Field, at, ip, spec};
 use super::owners::{settle, workers};
 use crate::frame::Frame;
@@ -56,7 +56,7 @@ fn a_narrow_path_is_told_and_remembered() {
         assert_eq!((seen.from, seen.to), (at(VIP[vip]).ip(), at(CLIENT[vip]).ip()));
         assert_eq!((seen.message, seen.ttl), ((TOO_BIG[vip].0, TOO_BIG[vip].1, told), 64));
         assert_eq!(seen.quote, aged(sent)[..548 - OVERHEAD[real]]);
-        assert_eq!(report.bytes()[..6], [2, 0, 0, 0, 9, 0]);
+        assert_eq!(report.bytes()[..6], CLIENT_MAC);
 
         // The next one is answered here, until nobody knows any more.
         let (kind, code) = TOO_BIG[vip];

@@ -15,6 +15,8 @@ use sluice_director::spec::{
 };
 use sluice_director::vxlan::{Remote, Tunnel, Tunnels};
 use sluice_director::{Frame, Reason, Time};
+pub use sluice_testkit::world::{CLIENT, LOCAL, REAL, VIP};
+use sluice_testkit::world::{CLIENT_MAC, REAL_MAC, World, back, front};
 use sluice_worker::{
     Event, Idle, Inbox, Message, NetworksConfig, Published, Snapshot, Wake, Worker, WorkerConfig,
 };
@@ -25,10 +27,6 @@ use std::time::{Duration, Instant};
 
 pub const FRONT: PortId = PortId(0);
 pub const BACK: PortId = PortId(1);
-pub const CLIENT: [u8; 4] = [198, 51, 100, 48];
-pub const VIP: [u8; 4] = [198, 51, 100, 200];
-pub const LOCAL: [u8; 4] = [192, 0, 2, 10];
-pub const REAL: [u8; 4] = [192, 0, 2, 11];
 /// This end of blue's tunnel, its network identifier, and its virtual port.
 pub const VTEP: [u8; 4] = [198, 51, 100, 1];
 pub const VNI: u32 = 100;
@@ -290,12 +288,12 @@ fn tunnels() -> Tunnels {
     let mut fib = FibBuilder::default();
     let link = fib.link(Link { port: FRONT, mac: [2; 6], mtu: 1600, ..Link::default() });
     fib.route([198, 51, 100, 0].into(), 24, Target::OnLink(link));
-    fib.neighbour(link, CLIENT.into(), [2, 0, 0, 0, 1, 48]);
+    fib.neighbour(link, CLIENT.into(), CLIENT_MAC);
     let fib = fib.build(&Plan::default(), None);
     let hop = fib.lookup(CLIENT.into()).ok().and_then(|hop| fib.hop(hop)).copied();
     let mut tunnel = Tunnel::new(BLUE_TUNNEL, VNI, VTEP.into());
     let remote = Remote { address: CLIENT.into(), udp_port: 4789, vni: VNI, hop };
-    tunnel.remotes = vec![([2, 0, 0, 0, 1, 11], remote)];
+    tunnel.remotes = vec![(REAL_MAC, remote)];
     Tunnels::new(&[tunnel], &[(FRONT, Vec::new())])
 }
 
@@ -324,8 +322,7 @@ pub fn spec() -> Spec {
 
 /// The routes of a network whose first port this is.
 fn fib(plan: &Plan, known: bool, first: u16) -> Fib {
-    let mac = [2, 0, 0, 0, 1, 11];
-    if known { routes(plan, mac, first) } else { routes_to(plan, None, first) }
+    if known { routes(plan, REAL_MAC, first) } else { routes_to(plan, None, first) }
 }
 
 fn routes(plan: &Plan, real: [u8; 6], first: u16) -> Fib {
@@ -334,22 +331,22 @@ fn routes(plan: &Plan, real: [u8; 6], first: u16) -> Fib {
 
 /// The same with this MAC of the real server; without one no neighbour is known.
 fn routes_to(plan: &Plan, real: Option<[u8; 6]>, first: u16) -> Fib {
+    let mut world = World::default();
+    (world.front.port, world.back.port) = (first, first + 1);
+    world.front.networks.truncate(1);
+    world.back.networks.truncate(1);
+    world.front.hosts.retain(|(host, _)| real.is_some() && *host == front(false, 48));
+    world.back.hosts = real.map(|mac| (back(false, 11), mac)).into_iter().collect();
     let mut builder = FibBuilder::default();
-    let link = |port: PortId| Link {
-        port,
-        mac: [2, 0, 0, 0, 0, port.0 as u8],
-        vlan: 0,
-        mtu: 1500,
-        ..Link::default()
-    };
-    let (front, back) = (PortId(first), PortId(first + 1));
-    let (front, back) = (builder.link(link(front)), builder.link(link(back)));
-    builder.route([198, 51, 100, 0].into(), 24, Target::OnLink(front));
-    builder.route([192, 0, 2, 0].into(), 24, Target::OnLink(back));
-    if let Some(real) = real {
-        builder.neighbour(front, CLIENT.into(), [2, 0, 0, 0, 1, 48]);
-        builder.neighbour(back, REAL.into(), real);
-    }
+    world.tell(
+        &mut builder,
+        |builder, arm| {
+            let mac = [2, 0, 0, 0, 0, arm.port as u8];
+            builder.link(Link { port: PortId(arm.port), mac, mtu: arm.mtu, ..Link::default() })
+        },
+        |builder, link, net, bits| builder.route(net, bits, Target::OnLink(link)),
+        |builder, link, host, mac| builder.neighbour(link, host, mac),
+    );
     builder.build(plan, None)
 }
 

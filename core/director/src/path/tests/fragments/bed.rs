@@ -1,8 +1,8 @@
 //! A director to send fragments through, what cuts datagrams, and what puts them together again.
 
-use crate::fib::{Fib, FibBuilder, Link, PortId, Target};
+use crate::fib::{Fib, PortId};
 use crate::frame::Frame;
-use crate::path::tests::lab::{BACK, FRONT, MemFrame};
+use crate::path::tests::lab::{BACK, FRONT, MemFrame, fib_of};
 use crate::path::{PagePolicy, Parked, Parking, Path, PathConfig, Verdict, View};
 use crate::plan::{Plan, Retired};
 use crate::spec::{
@@ -14,6 +14,7 @@ use etherparse::{
     IpFragOffset, IpNumber, Ipv4Header, Ipv6FragmentHeader, Ipv6Header, NetSlice, PacketBuilder,
     SlicedPacket, UdpHeader,
 };
+use sluice_testkit::World;
 use std::net::{IpAddr, SocketAddr};
 
 pub const MAC: [u8; 6] = [2, 0, 0, 0, 9, 9];
@@ -202,18 +203,9 @@ pub fn pieces(done: &[(Verdict, MemFrame)], to: PortId) -> Vec<Vec<u8>> {
 }
 
 pub fn fib(plan: &Plan) -> Fib {
-    let mut builder = FibBuilder::default();
-    let link = |port, mtu| Link { port, mac: MAC, mtu, ..Link::default() };
-    let (front, back) = (builder.link(link(FRONT, 1500)), builder.link(link(BACK, 1500)));
-    for (ends, net, bits) in
-        [(&V4, ["198.51.100.0", "192.0.2.0"], 24), (&V6, ["2001:db8:1::", "2001:db8:2::"], 64)]
-    {
-        builder.route(ip(net[0]), bits, Target::OnLink(front));
-        builder.route(ip(net[1]), bits, Target::OnLink(back));
-        builder.neighbour(front, at(ends.client).ip(), [2, 0, 0, 0, 1, 48]);
-        builder.neighbour(back, at(ends.real).ip(), [2, 0, 0, 0, 1, 11]);
-    }
-    builder.build(plan, None)
+    let mut world = World::default();
+    (world.front.mac, world.back.mac) = (MAC, MAC);
+    fib_of(plan, &world)
 }
 
 /// A whole IP packet with a UDP datagram.
