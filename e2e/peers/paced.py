@@ -1,7 +1,7 @@
 """Numbered datagrams to an echo server at a steady pace: `paced.py PORT TARGET TARGET_PORT SECONDS
-INTERVAL_MS`. Says `open` when the first came back; at the end how many were sent, how many did not
-come back, the longest run of these, and the longest time that one took. Times of arrival are the
-kernel's."""
+INTERVAL_MS [BYTES]`. Says `open` when the first came back; at the end how many were sent, how many
+did not come back, the longest run of these, and the longest time that one took. Times of arrival
+are the kernel's."""
 
 import json
 import socket
@@ -12,6 +12,7 @@ import time
 
 target, [port, target_port] = sys.argv[2], [int(sys.argv[at]) for at in (1, 3)]
 seconds, interval = float(sys.argv[4]), float(sys.argv[5]) / 1000
+padding = bytes(int(sys.argv[6]) - 4 if len(sys.argv) > 6 else 60)
 SO_TIMESTAMPNS = 35
 family = socket.AF_INET6 if ":" in target else socket.AF_INET
 link = socket.socket(family, socket.SOCK_DGRAM)
@@ -27,7 +28,7 @@ sent, came = {}, {}
 def hear():
     while True:
         try:
-            data, ancillary, _, _ = link.recvmsg(2048, 256)
+            data, ancillary, _, _ = link.recvmsg(16384, 256)
         except TimeoutError:
             if ended.is_set():
                 return
@@ -44,7 +45,7 @@ def hear():
 def send(number):
     sent[number] = time.time()
     try:
-        link.send(struct.pack("!I", number) + bytes(60))
+        link.send(struct.pack("!I", number) + padding)
     except (ConnectionRefusedError, BlockingIOError):
         pass
 

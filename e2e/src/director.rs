@@ -105,7 +105,20 @@ impl Director {
         config: &str,
         environment: &[(&str, &str)],
     ) -> Result<Self, LabError> {
-        let (sluiced, sluice) = (program("sluiced")?, program("sluice")?);
+        Self::launch_program(space, &program("sluiced")?, config, environment)
+    }
+
+    /// [`Self::launch_in`] with a program of its own.
+    ///
+    /// # Errors
+    /// As [`Self::launch`].
+    pub fn launch_program(
+        space: &Netns,
+        sluiced: &Path,
+        config: &str,
+        environment: &[(&str, &str)],
+    ) -> Result<Self, LabError> {
+        let sluice = program("sluice")?;
         let dir = space.dir();
         let path = Self::config_in(dir);
         std::fs::write(&path, config).map_err(LabError::file(path.display().to_string()))?;

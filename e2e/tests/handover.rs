@@ -8,17 +8,26 @@ use serde_json::Value;
 use sluice_e2e::error::expect;
 use sluice_e2e::load::download_sha256;
 use sluice_e2e::web::{ECHO_PORT, LINES_PORT, make_blob_of};
-use sluice_e2e::{Director, LabError, Running, wait_until};
+use sluice_e2e::{Director, Family, LabError, Running, wait_until};
 
 use crate::fixture::{Fixture, PYTHON, SOON, Setup, here, on, on_every_setup, script};
 use crate::restart::resets_of;
 
+#[path = "handover/everything.rs"]
+mod everything;
+#[path = "handover/leaks.rs"]
+mod leaks;
+#[path = "handover/programs.rs"]
+mod programs;
+#[path = "handover/virtual_links.rs"]
+mod virtual_links;
+
 on_every_setup!(connections_go_on_over_two_upgrades);
 
-/// Seconds that connections are held.
-const HELD_S: u32 = 20;
 /// Seconds of datagrams, over two upgrades.
-const PACED_S: &str = "12";
+const PACED_S: u32 = 12;
+/// Connections are held for so much longer.
+const LONGER_S: u32 = 3;
 /// Connections that are held.
 const CONNECTIONS: usize = 5;
 const BLOB: u64 = 200_000_000;
@@ -28,28 +37,23 @@ const LONGEST_GAP_MS: f64 = 1000.0;
 /// Traffic over a change of the director.
 struct Held {
     lines: Vec<Running>,
-    paced: Running,
+    paced: Paced,
     resets: [(u64, u64); 2],
 }
 
 impl Held {
-    fn begin(fixture: &Fixture) -> Result<Self, LabError> {
-        let server = fixture.server(LINES_PORT);
+    /// Begins datagrams for so many seconds, and connections.
+    fn begin(fixture: &Fixture, seconds: u32) -> Result<Self, LabError> {
+        let (server, held_s) = (fixture.server(LINES_PORT), seconds + LONGER_S);
         let lines =
-            (0..CONNECTIONS).map(|_| fixture.hold(&server, HELD_S)).collect::<Result<_, _>>()?;
-        let (path, vip, port) = (script("paced.py"), fixture.bed.vip(), ECHO_PORT.to_string());
-        let args = [&*path, "4100", vip, &port, PACED_S, "1"];
-        let mut paced = fixture.bed.client.start("paced", PYTHON, &args)?;
-        paced.wait_for_words("open", SOON)?;
+            (0..CONNECTIONS).map(|_| fixture.hold(&server, held_s)).collect::<Result<_, _>>()?;
+        let paced = paced(fixture, fixture.bed.vip(), seconds, &["1"])?;
         Ok(Self { lines, paced, resets: resets(fixture)? })
     }
 
     /// Everything has gone on; gives what became of the datagrams.
     fn end(&mut self, fixture: &Fixture) -> Result<Value, LabError> {
-        self.paced.wait(SOON)?;
-        let said = self.paced.log_tail(1);
-        let paced = serde_json::from_str(&said)
-            .map_err(|_| LabError::Unreadable { what: "paced.py".to_owned(), text: said })?;
+        let paced = self.paced.end()?;
         for one in &mut self.lines {
             let ended = one.wait(SOON)?;
             expect(ended.success(), || format!("a connection broke: {}", one.log_tail(3)))?;
@@ -60,13 +64,36 @@ impl Held {
     }
 }
 
+/// Numbered datagrams to the echo and back, one after the other.
+struct Paced(Running);
+
+/// Begins them: so many seconds, then the interval in ms and the size.
+fn paced(fixture: &Fixture, vip: &str, seconds: u32, more: &[&str]) -> Result<Paced, LabError> {
+    let (path, port, seconds) = (script("paced.py"), ECHO_PORT.to_string(), seconds.to_string());
+    let args = [&[&*path, "0", vip, &port, &seconds][..], more].concat();
+    let name = format!("paced{}", Family::of(vip).bits());
+    let mut running = fixture.bed.client.start(&name, PYTHON, &args)?;
+    running.wait_for_words("open", SOON)?;
+    Ok(Paced(running))
+}
+
+impl Paced {
+    /// What became of them.
+    fn end(&mut self) -> Result<Value, LabError> {
+        self.0.wait(SOON)?;
+        let said = self.0.log_tail(1);
+        serde_json::from_str(&said)
+            .map_err(|_| LabError::Unreadable { what: "paced.py".to_owned(), text: said })
+    }
+}
+
 fn resets(fixture: &Fixture) -> Result<[(u64, u64); 2], LabError> {
     Ok([resets_of(&fixture.bed.client)?, resets_of(&fixture.bed.reals[0])?])
 }
 
 /// `sluice ha upgrade`, which must work; gives what it says.
-fn upgrade(fixture: &Fixture) -> Result<Value, LabError> {
-    let text = fixture.director.sluice(&["ha", "upgrade", "--json"])?;
+fn upgrade(director: &Director) -> Result<Value, LabError> {
+    let text = director.sluice(&["ha", "upgrade", "--json"])?;
     serde_json::from_str(&text)
         .map_err(|_| LabError::Unreadable { what: "`sluice ha upgrade`".to_owned(), text })
 }
@@ -80,12 +107,12 @@ fn is_alive(pid: u64) -> bool {
         || stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-fn pid(fixture: &Fixture) -> Result<u64, LabError> {
-    Ok(fixture.director.ask("status")?["pid"].as_u64().unwrap_or(0))
+fn pid(director: &Director) -> Result<u64, LabError> {
+    Ok(director.ask("status")?["pid"].as_u64().unwrap_or(0))
 }
 
 /// A director whose process is another one than the test has started ends with the test.
-struct Last<'f>(&'f Fixture);
+struct Last<'d>(&'d Director);
 
 impl Drop for Last<'_> {
     fn drop(&mut self) {
@@ -106,19 +133,19 @@ pub fn end(pid: u64) {
 
 fn connections_go_on_over_two_upgrades(fixture: &mut Fixture) -> Result<(), LabError> {
     let sum = make_blob_of(&fixture.bed.reals[0], BLOB)?;
-    let mut held = Held::begin(fixture)?;
+    let mut held = Held::begin(fixture, PACED_S)?;
     let url = format!("{}/blob", fixture.url().trim_end_matches('/'));
     let client = fixture.bed.client.clone();
     let download = std::thread::spawn(move || download_sha256(&client, &url, "20M"));
     let fixture = &*fixture;
-    let _last = Last(fixture);
-    let mut before = pid(fixture)?;
+    let _last = Last(&fixture.director);
+    let mut before = pid(&fixture.director)?;
     for round in 1..=2 {
-        let said = upgrade(fixture)?;
+        let said = upgrade(&fixture.director)?;
         let gap_ms = said["gap_ms"].as_f64().unwrap_or(f64::MAX);
         println!("upgrade {round}: {gap_ms:.1} ms by the director");
         expect(gap_ms < LONGEST_GAP_MS, || format!("{said}"))?;
-        let now = pid(fixture)?;
+        let now = pid(&fixture.director)?;
         expect(said["pid"] == now && now != before, || format!("{before}, now {now}: {said}"))?;
         wait_until(
             "the end of the process before",
@@ -141,26 +168,28 @@ fn connections_go_on_over_two_upgrades(fixture: &mut Fixture) -> Result<(), LabE
     fixture.answers(3).map(drop)
 }
 
+/// `sluice ha upgrade`, which must fail for a reason: the same process goes on.
+fn fails(fixture: &Fixture, before: u64, why: &str) -> Result<(), LabError> {
+    let said = fixture.director.sluice(&["ha", "upgrade"]);
+    let text = said.map_or_else(|error| error.to_string(), |text| format!("works: {text}"));
+    expect(text.contains("goes on") && text.contains(why), || text)?;
+    expect(pid(&fixture.director)? == before, || "another process runs".to_owned())
+}
+
 /// A new process that cannot come up, for several reasons: nothing changes.
 #[test]
 fn a_new_process_that_fails_leaves_the_running_one() {
     on(here!(a_new_process_that_fails_leaves_the_running_one), Setup::usual(), |fixture| {
-        let mut held = Held::begin(fixture)?;
-        let (right, before) = (fixture.recipe.text(&fixture.bed), pid(fixture)?);
+        let mut held = Held::begin(fixture, PACED_S)?;
+        let (right, before) = (fixture.recipe.text(&fixture.bed), pid(&fixture.director)?);
         let write = |text: &str| {
             std::fs::write(fixture.director.config(), text).map_err(LabError::file("writing"))
         };
-        let fails = |why: &str| {
-            let said = fixture.director.sluice(&["ha", "upgrade"]);
-            let text = said.map_or_else(|error| error.to_string(), |text| format!("works: {text}"));
-            expect(text.contains("goes on") && text.contains(why), || text)?;
-            expect(pid(fixture)? == before, || "another process runs".to_owned())
-        };
         write(&right.replace("[director]", "[director]\nno_such_key = 1"))?;
-        fails("no_such_key")?;
+        fails(fixture, before, "no_such_key")?;
         // More sessions than there is room for.
         write(&right.replace("sessions = 100000", "sessions = 900000000"))?;
-        fails("")?;
+        fails(fixture, before, "")?;
         write(&right)?;
         let kept = Director::kept_in(fixture.bed.director.dir());
         let second = kept
@@ -179,8 +208,8 @@ fn a_new_process_that_fails_leaves_the_running_one() {
 #[test]
 fn a_new_process_may_be_killed_and_so_may_the_one_after() {
     on(here!(a_new_process_may_be_killed_and_so_may_the_one_after), Setup::usual(), |fixture| {
-        let mut held = fixture.hold(&fixture.server(LINES_PORT), HELD_S)?;
-        let first = pid(fixture)?;
+        let mut held = fixture.hold(&fixture.server(LINES_PORT), 20)?;
+        let first = pid(&fixture.director)?;
         let text = fixture.director.sluice(&["ha", "--json"])?;
         expect(!text.contains("\"upgrade\""), || text)?;
         fixture.director.signal(rustix::process::Signal::USR2);
@@ -198,9 +227,9 @@ fn a_new_process_may_be_killed_and_so_may_the_one_after() {
         rustix::process::kill_process(child, rustix::process::Signal::KILL)
             .map_err(|error| LabError::Wrong(error.to_string()))?;
         fixture.director.wait_for_words("this one goes on", SOON)?;
-        expect(pid(fixture)? == first, || "another one runs".to_owned())?;
-        upgrade(fixture)?;
-        let second = pid(fixture)?;
+        expect(pid(&fixture.director)? == first, || "another one runs".to_owned())?;
+        upgrade(&fixture.director)?;
+        let second = pid(&fixture.director)?;
         expect(second != first, || "none has taken over".to_owned())?;
         let end = rustix::process::Pid::from_raw(second as i32);
         let end = end.ok_or_else(|| LabError::Wrong("no process".to_owned()))?;
@@ -221,10 +250,10 @@ fn a_new_process_may_be_killed_and_so_may_the_one_after() {
 fn changes_made_at_run_time_last_over_an_upgrade() {
     on(here!(changes_made_at_run_time_last_over_an_upgrade), Setup::usual(), |fixture| {
         let fixture = &*fixture;
-        let _last = Last(fixture);
+        let _last = Last(&fixture.director);
         fixture.director.sluice(&["real", "drain", "web", "192.0.2.12"])?;
         let epoch = fixture.director.ask("status")?["config_epoch"].clone();
-        upgrade(fixture)?;
+        upgrade(&fixture.director)?;
         let is = |word: &str| {
             let shown = fixture.director.sluice(&["real", "show", "web"])?;
             let line = shown.lines().find(|line| line.starts_with("192.0.2.12")).unwrap_or("");
@@ -236,7 +265,7 @@ fn changes_made_at_run_time_last_over_an_upgrade() {
         })?;
         is("drain")?;
         fixture.director.sluice(&["real", "enable", "web", "192.0.2.12"])?;
-        upgrade(fixture)?;
+        upgrade(&fixture.director)?;
         is("up")?;
         fixture.answers(3).map(drop)
     });

@@ -5,9 +5,9 @@
 #[path = "memif/gomemif.rs"]
 mod gomemif;
 #[path = "memif/ground.rs"]
-mod ground;
+pub mod ground;
 #[path = "memif/testpmd.rs"]
-mod testpmd;
+pub mod testpmd;
 
 use std::collections::BTreeMap;
 use std::path::Path;

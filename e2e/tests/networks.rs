@@ -16,7 +16,7 @@ const PACKET: Kind = Kind::of(Driver::AfPacket);
 const XDP: Kind = Kind::of(Driver::AfXdp);
 
 /// Runs a test on two nodes; `name` is the test's path.
-fn on(name: &str, kind: Kind, test: impl FnOnce(&mut Nodes) -> Result<(), LabError>) {
+pub fn on(name: &str, kind: Kind, test: impl FnOnce(&mut Nodes) -> Result<(), LabError>) {
     let Some(_turn) = turn(name) else { return };
     let mut nodes = Nodes::start(PREFIX, kind).unwrap_or_else(|error| panic!("{name}: {error}"));
     if let Err(error) = test(&mut nodes) {
@@ -39,7 +39,7 @@ fn answers(nodes: &Nodes, node: usize, network: &str) -> Result<BTreeSet<String>
     Ok(more.into_iter().chain([first]).map(|text| text.trim().to_owned()).collect())
 }
 
-fn all_answer(nodes: &mut Nodes) -> Result<(), LabError> {
+pub fn all_answer(nodes: &Nodes) -> Result<(), LabError> {
     for node in [1, 2] {
         for (network, _) in NETWORKS {
             let expected = [1, 2].map(|at| nodes.pod(at, network).number);
@@ -76,25 +76,25 @@ fn each_network_has_its_own_service_on_both_nodes() {
 #[test]
 fn each_network_has_its_own_service_by_af_xdp() {
     let name = here!(each_network_has_its_own_service_by_af_xdp);
-    on(name, XDP, all_answer);
+    on(name, XDP, |nodes| all_answer(nodes));
 }
 
 /// Over IPv6 the outer datagrams have checksums, which the kernel at the other end verifies.
 #[test]
 fn tunnels_go_over_ipv6() {
     let kind = Kind { underlay: Family::V6, ..PACKET };
-    on(here!(tunnels_go_over_ipv6), kind, all_answer);
+    on(here!(tunnels_go_over_ipv6), kind, |nodes| all_answer(nodes));
 }
 
 #[test]
 fn tunnels_go_over_ipv6_by_af_xdp() {
     let kind = Kind { underlay: Family::V6, ..XDP };
-    on(here!(tunnels_go_over_ipv6_by_af_xdp), kind, all_answer);
+    on(here!(tunnels_go_over_ipv6_by_af_xdp), kind, |nodes| all_answer(nodes));
 }
 
 #[test]
 fn two_workers_carry_networks() {
-    on(here!(two_workers_carry_networks), Kind { workers: 2, ..PACKET }, all_answer);
+    on(here!(two_workers_carry_networks), Kind { workers: 2, ..PACKET }, |nodes| all_answer(nodes));
 }
 
 /// By IPIP within each network, to real servers with the same address: the outer packets go by the
@@ -244,7 +244,7 @@ fn sessions_of_networks_survive_kill_9() {
 }
 
 /// The real servers that a network's connections which go on are at.
-fn reals_of(director: &Director, network: &str) -> Result<BTreeSet<String>, LabError> {
+pub fn reals_of(director: &Director, network: &str) -> Result<BTreeSet<String>, LabError> {
     let text = director.sluice(&["sessions", "--network", network, "--json"])?;
     let said: Value = serde_json::from_str(&text)
         .map_err(|_| LabError::Unreadable { what: "sessions".to_owned(), text })?;

@@ -249,6 +249,11 @@ impl Held {
 impl Daemon {
     /// Announces what is to be announced now. Costs little while nothing changes.
     pub fn announce(&mut self) {
+        // Ports are opened still that the process before could not hand over. What it announced
+        // stays.
+        if self.upgrades.waits() {
+            return;
+        }
         let withdrawn = self.may_not_take_over();
         if let Some(announcer) = &mut self.kernel.announcer {
             announcer.follow(&self.dataplane.plan, withdrawn);

@@ -266,6 +266,7 @@ impl Daemon {
         self.follow_kernel();
         self.keep_neighbours();
         self.steer();
+        self.health.begin();
         if let Some(prepared) = prepared {
             self.operator.server.reach(prepared);
         }
@@ -345,7 +346,11 @@ impl Daemon {
                 return Ok(());
             }
             self.follow_former();
-            if self.dataplane.ports.look_after(self.kernel.mirror.state(), &self.dataplane.crew) {
+            // What the process before holds still is opened when that has ended.
+            let data = &mut self.dataplane;
+            if !self.upgrades.waits()
+                && data.ports.look_after(self.kernel.mirror.state(), &data.crew)
+            {
                 self.dataplane.ports.raise_twins(&mut self.kernel.mirror);
                 self.kernel.mirror.process()?;
                 self.follow_kernel();

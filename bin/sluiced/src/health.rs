@@ -11,7 +11,7 @@ mod specs;
 use crate::daemon::Daemon;
 use crate::errors::{Error, system};
 use sluice_api::model;
-use sluice_checks::{Board, Key, Maker, News, Runner, Shown, Sources};
+use sluice_checks::{Board, Key, Maker, News, Runner, Shown, Sources, Spec};
 use sluice_config::{CheckKind, Config, Initial};
 use sluice_director::plan::{HealthState, Plan, RealId};
 use sluice_health::State;
@@ -26,6 +26,8 @@ use tracing::{info, warn};
 /// The checks, and what has happened.
 pub(crate) struct Health {
     runner: Runner,
+    /// What is to be checked, before that begins.
+    waiting: Option<Vec<Spec>>,
     news: Receiver<News>,
     /// Readable when there are news.
     pub wake: Wake,
@@ -46,7 +48,7 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// Starts the thread, without any check yet.
+    /// Starts the thread. It checks nothing before [`Self::begin`].
     pub fn start() -> Result<Self, Error> {
         let (sender, news) = channel();
         let wake = Wake::new().map_err(system("make an eventfd"))?;
@@ -60,6 +62,7 @@ impl Health {
         let runner = runner.map_err(system("start the thread of health checks"))?;
         Ok(Self {
             runner,
+            waiting: Some(Vec::new()),
             news,
             wake,
             ids: HashMap::new(),
@@ -93,12 +96,23 @@ impl Health {
                 found.insert(*id, assumed(&spec.key, spec.initial));
             }
         }
-        self.runner.set(specs);
+        match &mut self.waiting {
+            Some(waiting) => *waiting = specs,
+            None => self.runner.set(specs),
+        }
         let turned = |(id, down): &(RealId, bool)| {
             plan.real(*id).is_some_and(|real| real.found_down != *down)
         };
         let found: Vec<_> = found.into_iter().filter(turned).collect();
         if found.is_empty() { plan } else { Arc::new(plan.with_health(&found)) }
+    }
+
+    /// Begins to check: probes have their ways and their addresses now, and those through the data
+    /// path a port. One that was sent before would find a real server dead that is not.
+    pub fn begin(&mut self) {
+        if let Some(specs) = self.waiting.take() {
+            self.runner.set(specs);
+        }
     }
 
     /// Looks after the thread, and frees what no worker has any more.

@@ -38,6 +38,8 @@ pub struct PortSlot {
     pub open: Option<Open>,
     /// What another process has open and this one is to go on with.
     coming: Option<Coming>,
+    /// Its twin while the port itself is not open: so the addresses remain.
+    twin: Option<Port>,
 }
 
 /// An open port.
@@ -55,7 +57,7 @@ pub struct Open {
 impl PortSlot {
     /// One that is not open.
     pub const fn new(config: sluice_config::Port, network: NetworkId) -> Self {
-        Self { config, network, open: None, coming: None }
+        Self { config, network, open: None, coming: None, twin: None }
     }
 
     /// Whether it is a tunnel, whose frames leave and arrive by other ports.
@@ -101,13 +103,15 @@ impl Ports {
         let config = &self.slots[at].config;
         let Some(line) = self.line_config(config, kernel) else { return Ok(()) };
         let (port, queues) = Port::open(&self.eal, &line)?;
-        let (twin, twin_queues) = match &config.twin {
-            Some(name) => {
-                let (twin, queues) = Port::open(&self.eal, &twin_config(name, &line, &port))?;
+        let twin = config.twin.as_ref().map(|name| twin_config(name, &line, &port));
+        let (twin, twin_queues) = match twin {
+            Some(twin) => {
+                let (twin, queues) = self.open_twin(at, &twin)?;
                 (Some(twin), queues)
             }
             None => (None, Vec::new()),
         };
+        let config = &self.slots[at].config;
         let steer = match (&line.device, port.interface()) {
             (Device::AfXdp { .. }, Some((_, index))) => {
                 let port = config.name.clone();
@@ -125,6 +129,22 @@ impl Ports {
         self.slots[at].open = Some(Open { port, twin, steer, rules });
         self.ground = None;
         Ok(())
+    }
+
+    /// Opens a port's twin, or takes the one that is there still.
+    fn open_twin(
+        &mut self,
+        at: usize,
+        config: &PortConfig,
+    ) -> Result<(Port, Vec<QueuePair>), Error> {
+        if let Some(twin) = self.slots[at].twin.take() {
+            let same = twin.queues() == config.queues
+                && (config.mac, config.mtu) == (Some(twin.mac()), Some(twin.mtu()));
+            if let Some(queues) = same.then(|| twin.queues_again(&self.eal)).flatten() {
+                return Ok((twin, queues));
+            }
+        }
+        Ok(Port::open(&self.eal, config)?)
     }
 
     /// How a port's device is opened; none for a tunnel.
@@ -263,10 +283,11 @@ impl Ports {
                 return Some((id, slot.config.device.interface()?.to_owned()));
             }
             if let Some(coming) = &slot.coming {
-                return Some((id, coming.interface().to_owned()));
+                return Some((id, coming.interface()?.to_owned()));
             }
-            let open = slot.open.as_ref()?;
-            let (name, _) = open.twin.as_ref().unwrap_or(&open.port).interface()?;
+            let open = slot.open.as_ref();
+            let twin = open.map_or(slot.twin.as_ref(), |open| open.twin.as_ref());
+            let (name, _) = twin.or(open.map(|open| &open.port))?.interface()?;
             Some((id, name.to_owned()))
         };
         self.slots.iter().enumerate().filter_map(of).collect()
@@ -295,9 +316,9 @@ impl Ports {
                 Some(_) => {}
                 None if slot.is_tunnel() => {}
                 None => {
-                    let there = slot.config.device.interface();
-                    let there = there.is_some_and(|name| kernel.link_by_name(name).is_some());
-                    if !there {
+                    // What has no interface can be opened at any time.
+                    let interface = slot.config.device.interface();
+                    if interface.is_some_and(|name| kernel.link_by_name(name).is_none()) {
                         continue;
                     }
                     match self.open_one(at, kernel, crew) {

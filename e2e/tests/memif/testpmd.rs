@@ -95,6 +95,13 @@ impl Testpmd {
         counters.ok_or(LabError::Unreadable { what: "testpmd's counters".to_owned(), text: log })
     }
 
+    /// Has it connect both links again, which it does not by itself.
+    pub fn connect(&mut self) {
+        for command in ["stop", "port stop all", "port start all", "start"] {
+            self.say(command);
+        }
+    }
+
     /// Tells it to end, and waits.
     pub fn quit(&mut self) -> Result<(), LabError> {
         self.say("quit");

@@ -97,6 +97,16 @@ impl Packet {
         Ok(Self { interface, sockets, counts: Counts::default(), seal, gro })
     }
 
+    /// Has received segments joined, which another process may have ended that was about to go on
+    /// with the port.
+    pub fn join_received(&self) {
+        if self.gro.is_some()
+            && let Err(error) = self.interface.set_gro(true)
+        {
+            warn!(interface = self.interface.name, %error, "what it receives is not joined");
+        }
+    }
+
     /// Whether received segments were joined before the port was opened.
     pub fn gro(&self) -> Option<bool> {
         self.gro

@@ -103,18 +103,34 @@ impl Port {
         config: &PortConfig,
         ends: Vec<(RxEnd, TxEnd)>,
     ) -> (Self, Vec<QueuePair>) {
-        let port = self;
-        info!(port = config.name, device = %config.device, driver = port.driver(),
-            queues = port.queues, mtu = port.mtu, "port is open");
-        let made = queue::Made { device: &port.device, eal, mtu: port.mtu, lost: &port.lost };
+        info!(port = config.name, device = %config.device, driver = self.driver(),
+            queues = self.queues, mtu = self.mtu, "port is open");
+        let queues = self.pairs(eal, ends);
+        (self, queues)
+    }
+
+    fn pairs(&self, eal: &Eal, ends: Vec<(RxEnd, TxEnd)>) -> Vec<QueuePair> {
+        let made = queue::Made { device: &self.device, eal, mtu: self.mtu, lost: &self.lost };
         let mut ends = ends.into_iter();
-        let queues = (0..config.queues)
+        (0..self.queues)
             .map(|index| {
-                let wake = port.wake_fds.get(usize::from(index)).copied();
+                let wake = self.wake_fds.get(usize::from(index)).copied();
                 made.pair(index, wake, ends.next())
             })
-            .collect();
-        (port, queues)
+            .collect()
+    }
+
+    /// The handles of its queues once more, after those that there were have been dropped: the
+    /// device has received meanwhile. `None` while one is in use, and of a device whose rings are
+    /// as whoever used them last has left them.
+    pub fn queues_again(&self, eal: &Eal) -> Option<Vec<QueuePair>> {
+        match &*self.device {
+            _ if Arc::strong_count(&self.device) > 1 => return None,
+            OpenDevice::Packet(packet) => packet.join_received(),
+            OpenDevice::Tap(_) => {}
+            OpenDevice::Ethdev(_) | OpenDevice::Memif(_) | OpenDevice::Xdp(_) => return None,
+        }
+        Some(self.pairs(eal, Vec::new()))
     }
 
     pub(crate) fn device(&self) -> &OpenDevice {

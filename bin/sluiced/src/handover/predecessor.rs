@@ -222,7 +222,7 @@ impl Daemon {
     /// Goes on after the new process has failed at the last moment.
     fn go_on(&mut self, synchronised: bool) {
         let data = &mut self.dataplane;
-        data.ports.abandon();
+        data.ports.resume(&data.crew);
         data.ports.look_after(self.kernel.mirror.state(), &data.crew);
         data.ports.raise_twins(&mut self.kernel.mirror);
         if let Err(failure) = self.kernel.mirror.process() {

@@ -201,7 +201,8 @@ impl Successor {
             format!("took over from process {pid} of version {version} within {gap_ms} ms");
         daemon.operator.server.note_all([Event::new(EventKind::Ha, reason)]);
         daemon.upgrades.last = Some(HaUpgrade {
-            state: HaUpgradeState::Done,
+            // Done when the other one has ended, and what it had is here.
+            state: HaUpgradeState::Running,
             at_unix_s: super::predecessor::unix_s(),
             pid: std::process::id(),
             from_pid: *pid,
@@ -239,9 +240,11 @@ impl Daemon {
             self.steer();
         }
         if let Some(last) = &mut self.upgrades.last {
+            last.state = HaUpgradeState::Done;
             last.reopened = reopened.iter().filter(|name| *name != "probe").cloned().collect();
         }
         self.take_state(&before.loaded, &before.assumed);
+        self.health.begin();
         if self.configured.config.sync.listen.is_some() {
             self.synchronise(before.synchronised);
         }

@@ -17,7 +17,8 @@ use tracing::{info, warn};
 pub struct Given {
     /// Its name.
     pub name: String,
-    line: PortOffer,
+    /// The port; `None` of one that is one process's, which has a twin all the same.
+    line: Option<PortOffer>,
     twin: Option<PortOffer>,
 }
 
@@ -30,15 +31,15 @@ pub type LeftBehind = (Left, Left);
 /// A port that another process has open still.
 pub(super) struct Coming {
     given: Wanted,
-    line: Adopted,
+    line: Option<Adopted>,
     twin: Option<Adopted>,
     steer: Option<Steer>,
 }
 
 impl Coming {
     /// The kernel's interface that carries the port's addresses.
-    pub fn interface(&self) -> &str {
-        self.twin.as_ref().unwrap_or(&self.line).interface().0
+    pub fn interface(&self) -> Option<&str> {
+        Some(self.twin.as_ref().or(self.line.as_ref())?.interface().0)
     }
 }
 
@@ -58,7 +59,8 @@ impl Ports {
     fn offer_of(&self, slot: &PortSlot, kernel: &Kernel) -> Option<(Given, Vec<OwnedFd>)> {
         let open = slot.open.as_ref()?;
         let config = self.line_config(&slot.config, kernel)?;
-        let (line, mut fds) = open.port.offer(&config)?;
+        let (line, mut fds) = open.port.offer(&config).unzip();
+        let fds = fds.get_or_insert_default();
         let twin = match (&open.twin, &slot.config.twin) {
             (Some(twin), Some(name)) => {
                 let (offer, of_twin) = twin.offer(&twin_config(name, &config, &open.port))?;
@@ -67,7 +69,9 @@ impl Ports {
             }
             _ => None,
         };
-        Some((Given { name: slot.config.name.clone(), line, twin }, fds))
+        let fds = std::mem::take(fds);
+        let offers = line.is_some() || twin.is_some();
+        offers.then(|| (Given { name: slot.config.name.clone(), line, twin }, fds))
     }
 
     /// Prepares to go on with ports of another process, as far as they are configured here just so.
@@ -83,9 +87,9 @@ impl Ports {
     ) -> Result<Vec<Wanted>, Error> {
         let (mut fds, mut wanted) = (fds.into_iter(), Vec::new());
         for (number, given) in offers.iter().enumerate() {
-            let of_line = fds.by_ref().take(given.line.descriptors).collect();
-            let count = given.twin.as_ref().map_or(0, |twin| twin.descriptors);
-            let of_twin = fds.by_ref().take(count).collect();
+            let count = |offer: &Option<PortOffer>| offer.as_ref().map_or(0, |it| it.descriptors);
+            let of_line = fds.by_ref().take(count(&given.line)).collect();
+            let of_twin = fds.by_ref().take(count(&given.twin)).collect();
             let found = self.slots.iter().position(|slot| self.is_for(given, slot, kernel));
             let Some(at) = found else { continue };
             let coming = self.prepare((number, given), at, (of_line, of_twin), kernel)?;
@@ -107,7 +111,11 @@ impl Ports {
             _ => false,
         };
         let same_mtu = line.mtu.is_none_or(|wanted| mtu == Some(u32::from(wanted)));
-        slot.coming.is_none() && given.line.is_for(&line) && same_twin && same_mtu
+        let same_line = match &given.line {
+            Some(offer) => offer.is_for(&line),
+            None => given.name == slot.config.name,
+        };
+        slot.coming.is_none() && same_line && same_twin && same_mtu
     }
 
     fn prepare(
@@ -119,14 +127,15 @@ impl Ports {
     ) -> Result<Option<Coming>, Error> {
         let slot = &self.slots[at];
         let Some(config) = self.line_config(&slot.config, kernel) else { return Ok(None) };
-        let line = Port::adopt(&self.eal, &config, &given.line, of_line)?;
+        let adopt = |offer| Port::adopt(&self.eal, &config, offer, of_line);
+        let line = given.line.as_ref().map(adopt).transpose()?;
         let twin = match (&slot.config.twin, &given.twin) {
             (Some(name), Some(offer)) => {
                 Some(Port::adopt(&self.eal, &twin_name(name, &config), offer, of_twin)?)
             }
             _ => None,
         };
-        let steer = line.steer()?;
+        let steer = line.as_ref().map(Adopted::steer).transpose()?.flatten();
         Ok(Some(Coming { given: number, line, twin, steer }))
     }
 
@@ -158,17 +167,37 @@ impl Ports {
 
     /// Closes the ports that another process does not go on with, after [`Self::release`].
     pub fn close_others(&mut self, offers: &[Given], wants: &[Wanted]) {
-        let is_wanted = |slot: &PortSlot| {
-            let mut names = wants.iter().filter_map(|at| offers.get(*at));
-            names.any(|given| given.name == slot.config.name)
-        };
-        self.slots.iter_mut().filter(|slot| !is_wanted(slot)).for_each(close_slot);
+        for slot in &mut self.slots {
+            let mut wanted = wants.iter().filter_map(|at| offers.get(*at));
+            let given = wanted.find(|given| given.name == slot.config.name);
+            if given.is_none_or(|given| given.line.is_none()) {
+                let twin = close_slot(slot);
+                // This process may have to go on.
+                slot.twin = twin.filter(|_| given.is_some());
+            }
+        }
     }
 
-    /// Closes what is open without queues, so that it is opened again as if its interface had
-    /// gone and come back.
-    pub fn abandon(&mut self) {
-        self.slots.iter_mut().for_each(close_slot);
+    /// Goes on with what was released: a socket has received meanwhile. What another process may
+    /// have used the rings of is closed, to be opened again as if its interface had gone and come
+    /// back; but a twin stays, with its addresses.
+    pub fn resume(&mut self, crew: &Crew) {
+        let mut shares: Vec<Share> = (0..crew.size()).map(|_| Share::new()).collect();
+        for (at, slot) in self.slots.iter_mut().enumerate() {
+            let Some(open) = &slot.open else { continue };
+            let twins =
+                open.twin.as_ref().map_or(Some(Vec::new()), |it| it.queues_again(&self.eal));
+            let queues = twins.is_some().then(|| open.port.queues_again(&self.eal)).flatten();
+            let (Some(queues), Some(twins)) = (queues, twins) else {
+                slot.twin = close_slot(slot);
+                continue;
+            };
+            for (worker, line, twin) in dealt(crew, queues, twins) {
+                shares[worker].push((PortId(at as u16), line, twin));
+            }
+        }
+        crew.attach_all(shares);
+        self.ground = None;
     }
 
     /// Goes on with the ports that were expected, of which `left` is what the other process left.
@@ -187,7 +216,6 @@ impl Ports {
             let none = LeftBehind::default();
             let place = wanted.iter().position(|it| *it == given);
             let (of_line, of_twin) = place.and_then(|place| left.get(place)).unwrap_or(&none);
-            let (port, queues) = line.complete(of_line)?;
             let (twin, twins) = match twin {
                 Some(twin) => {
                     let (twin, queues) = twin.complete(of_twin)?;
@@ -195,6 +223,12 @@ impl Ports {
                 }
                 None => (None, Vec::new()),
             };
+            let Some(line) = line else {
+                // The port is opened when the other process has ended.
+                slot.twin = twin;
+                continue;
+            };
+            let (port, queues) = line.complete(of_line)?;
             for (worker, line, twin) in dealt(crew, queues, twins) {
                 shares[worker].push((PortId(at as u16), line, twin));
             }
@@ -249,14 +283,13 @@ fn twin_name(name: &str, line: &PortConfig) -> PortConfig {
     }
 }
 
-/// Closes a port whose queues have gone.
-fn close_slot(slot: &mut PortSlot) {
-    let Some(Open { port, twin, steer, .. }) = slot.open.take() else { return };
+/// Closes a port whose queues have gone. Gives its twin, which is open.
+fn close_slot(slot: &mut PortSlot) -> Option<Port> {
+    let Open { port, twin, steer, .. } = slot.open.take()?;
     drop(steer);
-    for port in [Some(port), twin].into_iter().flatten() {
-        if port.close().is_err() {
-            warn!(port = slot.config.name, "a queue is still held; the port stays open");
-        }
+    if port.close().is_err() {
+        warn!(port = slot.config.name, "a queue is still held; the port stays open");
     }
     info!(port = slot.config.name, "closed");
+    twin
 }
