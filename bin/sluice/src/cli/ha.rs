@@ -107,8 +107,8 @@ pub struct Check {
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub hold_ms: Option<u64>,
     /// With --hold-ms: fail when the API does not answer for so long, 50 to 900; it is asked every
-    /// 100 ms
-    #[arg(long, value_name = "MS", requires = "hold_ms", default_value_t = 250,
+    /// 50 ms
+    #[arg(long, value_name = "MS", requires = "hold_ms", default_value_t = 200,
           value_parser = clap::value_parser!(u64).range(50..=900))]
     pub patience_ms: u64,
 }

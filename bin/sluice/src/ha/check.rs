@@ -7,6 +7,7 @@ use std::error::Error;
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ use crate::cli::ha::Check;
 /// For all answers together.
 const LIMIT: Duration = Duration::from_millis(900);
 /// How often a director that is watched is asked whether it lives.
-const PULSE: Duration = Duration::from_millis(100);
+const PULSE: Duration = Duration::from_millis(50);
 
 /// What was found.
 #[derive(Debug, PartialEq, Eq)]
@@ -64,9 +65,8 @@ fn tell(verdict: &Verdict, json: bool) -> Result<ExitCode, Box<dyn Error>> {
 }
 
 /// Whether a director answers now, and goes on for so long: it neither ends nor freezes. One that
-/// hands over to a new process goes on. Its
-/// control loop is asked once, since a reload may keep that busy; then only its API, which has a
-/// thread of its own.
+/// hands over to a new process goes on. Its control loop is asked once, since a reload may keep
+/// that busy; its API, which has a thread of its own, meanwhile and all the time.
 fn held(client: &Client, hold: Duration, patience: Duration) -> Verdict {
     // Before it is asked, so that no end of the director falls between.
     let stream = UnixStream::connect(client.path());
@@ -75,8 +75,11 @@ fn held(client: &Client, hold: Duration, patience: Duration) -> Verdict {
     if let Err(error) = answers() {
         return Verdict::dead(error);
     }
-    let verdict = alive(client, begun + LIMIT);
-    let (Ok(mut stream), true) = (stream, verdict.alive) else { return verdict };
+    let (sender, loop_answers) = channel();
+    let (asked, mut found) = (client.clone(), None);
+    // One that is late is not waited for: the program ends before.
+    std::thread::spawn(move || sender.send(alive(&asked, begun + LIMIT)));
+    let Ok(mut stream) = stream else { return loop_answer(&loop_answers, begun + LIMIT) };
     let end = begun + hold;
     while Instant::now() < end {
         if !stays(&mut stream, end.min(Instant::now() + PULSE)) {
@@ -89,8 +92,20 @@ fn held(client: &Client, hold: Duration, patience: Duration) -> Verdict {
         if let Err(error) = answers() {
             return Verdict::dead(format!("the director does not answer: {error}"));
         }
+        match loop_answers.try_recv() {
+            Ok(verdict) if !verdict.alive => return verdict,
+            Ok(verdict) => found = Some(verdict),
+            Err(_) => {}
+        }
     }
-    verdict
+    found.unwrap_or_else(|| loop_answer(&loop_answers, begun + LIMIT))
+}
+
+/// What the control loop was found to be, once that is known.
+fn loop_answer(answers: &Receiver<Verdict>, until: Instant) -> Verdict {
+    let left = until.saturating_duration_since(Instant::now());
+    let late = |_| Verdict::dead("the director's control loop does not answer");
+    answers.recv_timeout(left).unwrap_or_else(late)
 }
 
 /// Whether nobody closes a connection until then. The server reads requests from it, and nothing

@@ -15,8 +15,8 @@ use crate::{Socket, USUAL_FILE};
 /// Most addresses that an advert has; the others are not told, but move as well.
 const ADVERTISED: usize = 20;
 /// How long `sluice ha check --alive` watches a director: keepalived starts it each second and
-/// leaves a turn out while it still runs.
-const HOLD_MS: u32 = 800;
+/// leaves a turn out while it still runs. What remains must do for its start and its end.
+const HOLD_MS: u32 = 900;
 
 /// The text, from the file that is named, the running director, or the usual file.
 ///
@@ -208,7 +208,7 @@ fn write_head(
 
 fn write_scripts(out: &mut String, asked: &Keepalived, command: &str) -> std::fmt::Result {
     // As long as a backup waits for adverts, nearly.
-    let patience_ms = (asked.advert_ms * 5 / 2).clamp(50, 900);
+    let patience_ms = (asked.advert_ms * 2).clamp(50, 900);
     writeln!(
         out,
         "# No director answers: state FAULT, at once when it ends, soon when it freezes."
