@@ -45,6 +45,7 @@ mod race;
 mod reload;
 mod requests;
 mod restart;
+mod rollback;
 mod rules;
 mod sctp;
 mod shown;
