@@ -88,7 +88,8 @@ impl Networks {
             interfaces.iter().filter(move |(port, _)| of(*port) == id).cloned().collect::<Vec<_>>()
         };
         let foreign = interfaces.iter().filter(|(port, _)| of(*port) != NetworkId::DEFAULT);
-        let foreign = foreign.filter_map(|(_, name)| kernel.link_by_name(name)).map(|it| it.index);
+        let foreign = foreign.filter_map(|(_, name)| kernel.link_by_name(name));
+        let foreign = foreign.flat_map(|it| [it.index, tunnels::face(kernel, it).index]);
         let foreign: BTreeSet<u32> = foreign.collect();
         let (mut snapshots, mut mtus) = (Vec::new(), BTreeMap::new());
         for (number, network) in (0..).zip(&mut self.all) {

@@ -1,6 +1,7 @@
 //! From the kernel's tables to the path's: links, routes, neighbours, and which neighbours are to
 //! be kept fresh.
 
+use crate::tunnels;
 use sluice_director::fib::{Fib, FibBuilder, Link, LinkId, PortId, Target};
 use sluice_director::plan::Plan;
 use sluice_linux::{Kernel, RouteKind, RouteResult, Table};
@@ -73,7 +74,8 @@ impl Scope {
 
 impl NextHops {
     /// Compiles the kernel's tables for a network. `interfaces` names the kernel interface of each
-    /// of its ports, which carries addresses; VLANs on it are links of the same port.
+    /// of its ports, which carries addresses; VLANs on it are links of the same port. Of a VXLAN
+    /// device in a bridge it is the bridge that carries them.
     pub fn build(
         &mut self,
         (kernel, scope): (&Kernel, &Scope),
@@ -137,14 +139,17 @@ impl NextHops {
                 .filter(|(_, vlan)| vlan.ethertype == CUSTOMER_VLAN)
                 .map(|(link, vlan)| (link, vlan.id));
             own_macs(kernel, (*port, parent), builder);
-            for (link, vlan) in std::iter::once((parent, 0)).chain(vlans) {
+            let face = tunnels::face(kernel, parent);
+            let limit = self.mtus.get(&parent.index).copied();
+            for (link, vlan) in std::iter::once((face, 0)).chain(vlans) {
                 let (v4, v6) = own.on(link.index);
                 let mtu = u16::try_from(link.mtu).unwrap_or(u16::MAX);
+                let limit = if link.index == face.index { limit } else { None };
                 let id = builder.link(Link {
                     port: *port,
                     mac: link.mac.unwrap_or_default(),
                     vlan,
-                    mtu: self.mtus.get(&link.index).copied().unwrap_or(mtu),
+                    mtu: limit.map_or(mtu, |limit| limit.min(mtu)),
                     v4,
                     v6,
                 });

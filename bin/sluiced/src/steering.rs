@@ -51,7 +51,8 @@ impl Ground {
         let links = |name: &str| -> Vec<u32> {
             let Some(parent) = kernel.link_by_name(name) else { return Vec::new() };
             let vlans = kernel.links().filter(|link| link.parent == Some(parent.index));
-            std::iter::once(parent).chain(vlans).map(|link| link.index).collect()
+            let face = Some(tunnels::face(kernel, parent)).filter(|it| it.index != parent.index);
+            std::iter::once(parent).chain(vlans).chain(face).map(|link| link.index).collect()
         };
         Self {
             epoch: plan.epoch,

@@ -218,3 +218,46 @@ fn a_link_answers_with_its_own_address() {
     let stand_ins: Vec<_> = hops.stand_ins().iter().collect();
     assert_eq!(stand_ins, [(&ip("198.51.100.2"), &ip("198.51.100.9"))]);
 }
+
+/// FRR's EVPN wants a VXLAN device in a bridge: addresses, routes and neighbours are the bridge's,
+/// and so is the Ethernet address that frames come from. A route of type 5 has the other end of the
+/// tunnel as its router, with that one's Ethernet address.
+#[test]
+fn a_vxlan_device_in_a_bridge_has_the_bridges_routes() {
+    let mut kernel = Kernel::default();
+    let mut device = link(1, "vxblue", true);
+    device.vxlan = Some(sluice_linux::Vxlan { vni: 100, ..Default::default() });
+    device.master = Some(2);
+    let mut bridge = link(2, "brblue", true);
+    bridge.kind = Some("bridge".into());
+    kernel.insert_link(device.clone());
+    kernel.insert_link(bridge);
+    for (prefix, len, via) in [("10.0.0.0", 24, None), ("10.7.0.0", 16, Some("192.0.2.2"))] {
+        let table = Table::Other(100);
+        kernel.insert_route(Route { table, ..route(prefix, len, 0, via, 2) });
+    }
+    kernel.insert_neighbour(neighbour(2, "10.0.0.2"));
+    kernel.insert_neighbour(neighbour(2, "192.0.2.2"));
+    let build = |kernel: &Kernel, limit: u16| {
+        let mut hops = NextHops::default();
+        hops.limit(&BTreeMap::from([(1, limit)]));
+        let interfaces = [(PORT, "vxblue".to_owned())];
+        let scope = Scope::Table(100);
+        let fib = hops.build((kernel, &scope), &Plan::default(), &interfaces, &Fib::default());
+        (fib, hops)
+    };
+    let (fib, hops) = build(&kernel, 1430);
+    for address in ["10.0.0.2", "10.7.0.9"] {
+        let hop = fib.hop(fib.lookup(ip(address)).expect("a route")).expect("a hop");
+        assert_eq!((hop.port, hop.mtu), (PORT, 1430), "{address}");
+        assert_eq!(hop.macs, [[4; 6], [2, 0, 0, 0, 0, 2]], "{address}");
+    }
+    assert_eq!(hops.ifindex(LinkId(0)), Some(2), "neighbours are looked for on the bridge");
+    let wide = build(&kernel, 9000).0;
+    let hop = wide.hop(wide.lookup(ip("10.0.0.2")).expect("a route"));
+    assert_eq!(hop.map(|hop| hop.mtu), Some(1500), "no more than the bridge takes");
+    // Out of the bridge it stands for itself.
+    device.master = None;
+    kernel.insert_link(device);
+    assert!(build(&kernel, 1430).0.lookup(ip("10.0.0.2")).is_err());
+}
