@@ -18,6 +18,8 @@
 
 mod dual;
 pub mod ecmp;
+pub mod evpn;
+mod frr;
 pub mod nodes;
 pub mod pair;
 mod ways;

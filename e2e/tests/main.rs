@@ -19,6 +19,7 @@ mod dpvs_script;
 mod dual_stack;
 mod ecmp;
 mod elephants;
+mod evpn;
 mod failover;
 mod fast_open;
 mod fixture;

@@ -1,12 +1,11 @@
 //! The routing daemons of the directors and of the router, with their configurations.
 
+use super::super::frr;
 use super::{ANNOUNCED, Ecmp, PORT, ROUTER_AS};
 use crate::error::LabError;
 use crate::family::{FAMILIES, Family};
 use crate::lab::Netns;
-use crate::process::{Running, wait_until};
-use std::path::Path;
-use std::time::Duration;
+use crate::process::Running;
 
 /// BIRD's configuration, as docs/high-availability.md has it.
 pub(super) fn bird_text(index: usize) -> String {
@@ -77,35 +76,16 @@ pub(super) fn start_bird(space: &Netns, text: &str) -> Result<Running, LabError>
     space.start("bird", "bird", &["-f", "-c", &file, "-s", &socket.display().to_string()])
 }
 
-/// Starts zebra, bfdd and bgpd with this configuration of bgpd's, out of the way of others: in a
-/// folder of their own, which is the user's that they want to be.
+/// Starts zebra, bfdd and bgpd with this configuration of bgpd's.
 pub(super) fn start_frr(space: &Netns, name: &str, text: &str) -> Result<Vec<Running>, LabError> {
-    let folder = space.dir().join(name);
-    let beside = |what: &str| folder.join(what).display().to_string();
-    space.run("install", &["-d", "-o", "frr", "-g", "frr", &folder.display().to_string()])?.ok()?;
     let bfd = "bfd\n profile lb\n  receive-interval 100\n  transmit-interval 100\n exit\nexit\n";
-    let (zebra, control, sockets) = (beside("zserv.api"), beside("bfdd.sock"), beside("."));
-    let mut started = Vec::new();
-    for (what, text, more) in [
+    let control = frr::folder(space, name).join("bfdd.sock").display().to_string();
+    let daemons = [
         // Else a member that flapped stays out of its group (FRR's issue 14481).
         ("zebra", "no zebra nexthop kernel enable\n", vec![]),
         ("bfdd", bfd, vec!["--bfdctl", &control]),
         ("bgpd", text, vec![]),
-    ] {
-        let (file, pid) = (beside(&format!("{what}.conf")), beside(&format!("{what}.pid")));
-        std::fs::write(&file, text).map_err(LabError::file("FRR's configuration"))?;
-        let mut args = vec!["-f", &file, "-i", &pid, "-z", &zebra, "--vty_socket", &sockets];
-        args.extend(["--log", "stdout", "-P", "0"]);
-        args.extend(more);
-        let program = format!("/usr/lib/frr/{what}");
-        let mut daemon = space.start(&format!("{name}-{what}"), &program, &args)?;
-        if what == "zebra" {
-            wait_until("zebra to listen", Duration::from_secs(30), || match daemon.ended()? {
-                Some(status) => Err(LabError::Wrong(format!("{status}: {}", daemon.log_tail(5)))),
-                None => Ok(Path::new(&zebra).exists().then_some(())),
-            })?;
-        }
-        started.push(daemon);
-    }
-    Ok(started)
+    ];
+    let started = daemons.into_iter().map(|daemon| frr::start(space, name, daemon));
+    started.collect()
 }
