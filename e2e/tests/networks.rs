@@ -2,11 +2,11 @@
 //! networks (`e2e/src/bed/nodes.rs` draws them).
 
 use serde_json::Value;
-use sluice_e2e::bed::nodes::{Kind, NETWORKS, Nodes, VIP, far_vip};
+use sluice_e2e::bed::nodes::{Kind, NARROW, NETWORKS, Nodes, VIP, far_vip};
 use sluice_e2e::capture::{Capture, count};
 use sluice_e2e::error::expect;
-use sluice_e2e::load::{curl, download_sha256};
-use sluice_e2e::web::make_blob_of;
+use sluice_e2e::load::{curl, download_sha256, upload_sha256};
+use sluice_e2e::web::{SINK_PORT, make_blob_of};
 use sluice_e2e::{Director, Driver, Family, LabError, wait_until};
 use std::collections::BTreeSet;
 
@@ -272,4 +272,26 @@ fn sessions_of_networks_are_told_to_the_other_director() {
         expect(told["unknown"] == 0, || format!("some are nobody's: {told}"))?;
         download.join().expect("the download does not panic").map(drop)
     });
+}
+
+/// A router of the underlay takes less than the nodes' links. Its error about an outer packet is
+/// believed, and the pod is told what fits the tunnel.
+#[test]
+fn an_upload_fits_a_narrow_underlay() {
+    let name = here!(an_upload_fits_a_narrow_underlay);
+    for driver in [Driver::AfPacket, Driver::AfXdp] {
+        on(name, Kind { narrow: true, ..Kind::of(driver) }, |nodes| {
+            all_answer(nodes)?;
+            let pod = nodes.pod(1, "blue").space.clone();
+            let blob = pod.dir().join("blob").display().to_string();
+            let sent = make_blob_of(&pod, 3_000_000)?;
+            let got = upload_sha256(&pod, &format!("http://{VIP}:{SINK_PORT}/"), &blob)?;
+            expect(got == sent, || format!("got {got}, not {sent}"))?;
+            let fits = format!("mtu {}", NARROW - 50);
+            let route = pod.ip(&["route", "get", VIP])?.stdout;
+            expect(route.contains(&fits), || format!("the pod was told: {route}"))?;
+            let log = nodes.nodes[0].director.log();
+            expect(log.contains("takes less than its first link"), || log)
+        });
+    }
 }

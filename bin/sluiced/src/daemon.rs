@@ -372,6 +372,9 @@ impl Daemon {
     /// What is to be done once a second.
     fn upkeep(&mut self, watch: &mut counter_log::Watch, seen: &mut news::Seen) {
         self.log.look_after();
+        if self.kernel.networks.forget(Instant::now()) {
+            self.follow_kernel();
+        }
         self.keep_neighbours();
         self.health.look_after();
         self.operator.server.look_after();
@@ -474,6 +477,12 @@ impl Daemon {
             Event::Resolve(network, link, address) => (network, link, address),
             Event::SpreadEnded(network, flow, why) => {
                 return self.spread_ended(network, &flow, why);
+            }
+            Event::PathMtu(remote, mtu) => {
+                if self.kernel.networks.learn(remote, mtu, Instant::now()) {
+                    self.follow_kernel();
+                }
+                return;
             }
         };
         let Some(ifindex) = self.kernel.networks.ifindex(network, link) else { return };

@@ -26,6 +26,7 @@ mod networks;
 mod news;
 mod next_hops;
 mod own_ports;
+mod path_mtus;
 mod ports;
 mod prober;
 mod queues;

@@ -5,6 +5,7 @@
 //! another network's interface leads nowhere, whatever table it is in.
 
 use crate::next_hops::{NextHops, Scope};
+use crate::path_mtus::PathMtus;
 use crate::tunnels;
 use sluice_checks::Exit;
 use sluice_config::{Config, Device};
@@ -17,6 +18,8 @@ use sluice_worker::{NetworksConfig, Published, Snapshot};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
+use tracing::info;
 
 /// Where a network's routes are.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +50,8 @@ pub(crate) struct Networks {
     /// VXLAN ports, with the kernel's devices.
     virtual_ports: Vec<(PortId, String)>,
     tunnels: Arc<Tunnels>,
+    /// Of the ways to the tunnels' far ends.
+    paths: PathMtus,
 }
 
 impl Networks {
@@ -66,8 +71,8 @@ impl Networks {
                 Device::Vxlan { interface } => Some((PortId(id), interface.clone())),
                 _ => None,
             });
-        let (of_port, tunnels) = (of_ports(config), Arc::default());
-        Self { all, of_port, virtual_ports: virtual_ports.collect(), tunnels }
+        let (of_port, virtual_ports) = (of_ports(config), virtual_ports.collect());
+        Self { all, of_port, virtual_ports, tunnels: Arc::default(), paths: PathMtus::default() }
     }
 
     /// The numbers of the kernel's tables that networks go by, as far as they are known.
@@ -108,12 +113,29 @@ impl Networks {
                 next_hops.want(kernel, tunnels::remotes(kernel, &self.virtual_ports));
                 let links = self.virtual_ports.iter();
                 let links = links.filter_map(|(_, name)| kernel.link_by_name(name));
-                mtus = links.map(|link| (link.index, tunnels::mtu(kernel, fib, link))).collect();
+                let mtu = |link| tunnels::mtu(kernel, (fib, &self.paths), link);
+                mtus = links.map(|link| (link.index, mtu(link))).collect();
             }
             snapshots.push(Snapshot { plan, fib: Arc::clone(fib) });
         }
-        self.tunnels = Arc::new(tunnels::compile(kernel, &snapshots[0].fib, &self.virtual_ports));
+        let ways = (&*snapshots[0].fib, &self.paths);
+        self.tunnels = Arc::new(tunnels::compile(kernel, ways, &self.virtual_ports));
         self.published(snapshots)
+    }
+
+    /// Believes that a packet of so many bytes is the longest that gets to a tunnel's far end.
+    /// Whether the kernel's tables are to be compiled anew for it.
+    pub fn learn(&mut self, remote: IpAddr, mtu: u16, now: Instant) -> bool {
+        let learned = self.paths.learn(remote, mtu, now);
+        if learned {
+            info!(%remote, mtu, "the way to a VXLAN remote takes less than its first link");
+        }
+        learned
+    }
+
+    /// Forgets such things after a while. Whether there was any.
+    pub fn forget(&mut self, now: Instant) -> bool {
+        self.paths.forget(now)
     }
 
     /// What is published of a plan that differs from the last in no route.

@@ -3,7 +3,8 @@
 //! default network how to get there. Whoever programs the kernel (an operator by `bridge fdb`, FRR
 //! by EVPN, a container network) programs the director by that.
 
-use sluice_director::fib::{Fib, PortId};
+use crate::path_mtus::PathMtus;
+use sluice_director::fib::{Fib, Hop, PortId};
 use sluice_director::spec::NetworkId;
 use sluice_director::vxlan::{self, Dscp, Remote, Tunnel, Tunnels};
 use sluice_linux::{FdbDestination, Kernel, Link, Vxlan};
@@ -13,10 +14,14 @@ use std::net::IpAddr;
 
 /// The tunnels of VXLAN ports, by the names of their devices. What a device lacks to be used is
 /// [`trouble`].
-pub(crate) fn compile(kernel: &Kernel, fib: &Fib, ports: &[(PortId, String)]) -> Tunnels {
+pub(crate) fn compile(
+    kernel: &Kernel,
+    (fib, paths): (&Fib, &PathMtus),
+    ports: &[(PortId, String)],
+) -> Tunnels {
     let of = |(port, name): &(PortId, String)| {
         let link = kernel.link_by_name(name)?;
-        tunnel(kernel, fib, (*port, link))
+        tunnel(kernel, (fib, paths), (*port, link))
     };
     let tunnels: Vec<Tunnel> = ports.iter().filter_map(of).collect();
     if tunnels.is_empty() {
@@ -67,14 +72,14 @@ pub(crate) fn around(kernel: &Kernel, name: &str) -> BTreeSet<u32> {
 
 /// The largest IP packet in a tunnel, in bytes: what its device allows, and the ways to its remotes
 /// with all headers. The kernel's device may know nothing of the underlay's MTU.
-pub(crate) fn mtu(kernel: &Kernel, fib: &Fib, link: &Link) -> u16 {
+pub(crate) fn mtu(kernel: &Kernel, (fib, paths): (&Fib, &PathMtus), link: &Link) -> u16 {
     let device = u16::try_from(link.mtu).unwrap_or(u16::MAX);
     let Some(local) = link.vxlan.as_ref().and_then(|vxlan| vxlan.local) else { return device };
     let overhead = vxlan::overhead(local) as u16;
     let entries = kernel.fdb().filter(|entry| entry.ifindex == link.index);
     let remotes = entries.flat_map(|entry| &entry.destinations);
-    let hops = remotes.filter_map(|to| fib.hop(fib.lookup(to.ip).ok()?));
-    hops.map(|hop| hop.mtu.saturating_sub(overhead)).fold(device, u16::min)
+    let ways = remotes.filter_map(|to| hop_to(fib, paths, to.ip));
+    ways.map(|hop| hop.mtu.saturating_sub(overhead)).fold(device, u16::min)
 }
 
 /// Why a VXLAN port cannot carry frames, if it cannot.
@@ -95,7 +100,11 @@ pub(crate) fn trouble(kernel: &Kernel, name: &str) -> Option<String> {
     }
 }
 
-fn tunnel(kernel: &Kernel, fib: &Fib, (port, link): (PortId, &Link)) -> Option<Tunnel> {
+fn tunnel(
+    kernel: &Kernel,
+    (fib, paths): (&Fib, &PathMtus),
+    (port, link): (PortId, &Link),
+) -> Option<Tunnel> {
     if trouble(kernel, &link.name).is_some() {
         return None;
     }
@@ -118,17 +127,24 @@ fn tunnel(kernel: &Kernel, fib: &Fib, (port, link): (PortId, &Link)) -> Option<T
     };
     for entry in kernel.fdb().filter(|entry| entry.ifindex == link.index) {
         // The flood list has no frames of the path, but its hosts are believed.
-        let to = |to: &FdbDestination| (entry.mac, remote(fib, vxlan, to));
+        let to = |to: &FdbDestination| (entry.mac, remote((fib, paths), vxlan, to));
         tunnel.remotes.extend(entry.destinations.iter().map(to));
     }
     Some(tunnel)
 }
 
-fn remote(fib: &Fib, vxlan: &Vxlan, to: &FdbDestination) -> Remote {
+fn remote((fib, paths): (&Fib, &PathMtus), vxlan: &Vxlan, to: &FdbDestination) -> Remote {
     Remote {
         address: to.ip,
         udp_port: to.port.unwrap_or(vxlan.port),
         vni: to.vni.unwrap_or(vxlan.vni),
-        hop: fib.lookup(to.ip).ok().and_then(|hop| fib.hop(hop)).copied(),
+        hop: hop_to(fib, paths, to.ip),
     }
+}
+
+/// The next hop to a remote, with the MTU of the whole way as far as that is known.
+fn hop_to(fib: &Fib, paths: &PathMtus, remote: IpAddr) -> Option<Hop> {
+    let mut hop = *fib.hop(fib.lookup(remote).ok()?)?;
+    hop.mtu = paths.limit(remote, hop.mtu);
+    Some(hop)
 }

@@ -178,6 +178,9 @@ reasons! {
     VxlanTooLarge, "vxlan_too_large", Dropped,
         "A frame that with its outer headers is larger than the MTU towards the remote, or a \
          super-packet that cannot be cut there: lower the VXLAN port's MTU.";
+    VxlanNarrow, "vxlan_narrow", Dropped,
+        "An ICMP error about an outer packet of a VXLAN port that was too large for a link on its \
+         way. It was believed: the port's MTU is lower for a while.";
     SpreadLate, "spread_late", Dropped,
         "A packet of a spread elephant flow, while a worker that helps with it was too far behind: \
          packets before it were not done, and it must not overtake them.";

@@ -13,6 +13,7 @@
 //! which may have VXLAN interfaces of its own at the same UDP port.
 
 mod inner;
+mod narrow;
 mod receive;
 mod send;
 mod small;
@@ -21,6 +22,7 @@ mod tests;
 
 use crate::fib::{Hop, PortId};
 use crate::reason::Reason;
+pub use narrow::Narrow;
 use rustc_hash::{FxHashMap, FxHashSet};
 use send::Template;
 use sluice_wire::ethernet::Mac;
@@ -110,6 +112,8 @@ pub struct Remote {
 pub enum Outcome {
     /// No tunnel's; untouched.
     NotTunnelled,
+    /// No tunnel's, but perhaps an error about a packet of one ([`Tunnels::narrow`]). Untouched.
+    Error,
     /// VXLAN, at an address and UDP port of a tunnel, but of a network that no tunnel is of:
     /// perhaps the kernel's. Untouched.
     UnknownVni,

@@ -39,6 +39,9 @@ pub const VIP: &str = "10.9.9.9";
 /// The networks: name, VXLAN's identifier and routing table.
 pub const NETWORKS: [(&str, u32); 2] = [("blue", 100), ("red", 200)];
 
+/// What a router on a narrow way takes, in bytes.
+pub const NARROW: u16 = 1400;
+
 const SOON: Duration = Duration::from_secs(20);
 
 /// The address of a node's service by IPIP, if there is one. Pods of the other node hold it.
@@ -59,6 +62,10 @@ pub struct Kind {
     /// the other's local addresses, so that answers to these do not cross it: the pods of node 1
     /// alone are real servers, for its own clients.
     pub synchronised: bool,
+    /// Whether there is a router between the nodes that takes packets of [`NARROW`] bytes only,
+    /// either way, as their first links do not say. Each network then has a sink, whose real server
+    /// is the pod of the other node.
+    pub narrow: bool,
     /// Whether there is a second service in each network, whose real server is the pod of the other
     /// node, by IPIP within the network.
     pub tunnelled: bool,
@@ -67,7 +74,8 @@ pub struct Kind {
 impl Kind {
     /// One worker, and tunnels over IPv4; each director by itself.
     pub const fn of(driver: Driver) -> Self {
-        Self { driver, workers: 1, underlay: Family::V4, synchronised: false, tunnelled: false }
+        let (synchronised, narrow, tunnelled) = (false, false, false);
+        Self { driver, workers: 1, underlay: Family::V4, synchronised, narrow, tunnelled }
     }
 
     /// A node's address in the underlay, and the bits of the network around it.
@@ -136,13 +144,20 @@ impl Nodes {
             space.sysctl("net.ipv4.ip_forward", "1")?;
             made.push((lab, space));
         }
-        let end = |at: usize| End { space: &made[at].1, device: "under", mac: None };
-        made[0].0.veth(end(0), end(1), workers as u32)?;
+        if kind.narrow {
+            narrow_way(&mut made, workers as u32)?;
+        } else {
+            let end = |at: usize| End { space: &made[at].1, device: "under", mac: None };
+            made[0].0.veth(end(0), end(1), workers as u32)?;
+        }
         let (mut nodes, mut peers) = (Vec::new(), Vec::new());
         for (at, (mut lab, space)) in made.into_iter().enumerate() {
             let pods = pods(&mut lab, &space, at + 1, kind)?;
             for pod in &pods {
                 peers.push(web::start_nginx(&pod.space, pod.number)?);
+                if kind.narrow {
+                    peers.push(web::start_sink(&pod.space, &format!("sink{}", pod.number))?);
+                }
                 if kind.tunnelled {
                     pod.space.address("lo", &format!("{}/32", far_vip(NODES - at)))?;
                     peers.push(unpack_at(&pod.space, &format!("unpack{}", pod.number))?);
@@ -224,6 +239,23 @@ impl Nodes {
         let at = NETWORKS.iter().position(|(name, _)| *name == network).expect("a network");
         &self.nodes[node - 1].pods[at]
     }
+}
+
+/// Puts a router between the nodes, which answers each for the other.
+fn narrow_way(made: &mut [(Lab, Netns)], queues: u32) -> Result<(), LabError> {
+    let way = made[0].0.space("way")?;
+    way.sysctl("net.ipv4.ip_forward", "1")?;
+    for (node, (_, space)) in (1..).zip(made.iter()) {
+        let device = format!("to{node}");
+        let under = End { space, device: "under", mac: None };
+        made[0].0.veth(under, End { space: &way, device: &device, mac: None }, queues)?;
+        way.sysctl(&format!("net.ipv4.conf.{device}.proxy_arp"), "1")?;
+        way.sysctl(&format!("net.ipv4.neigh.{device}.proxy_delay"), "0")?;
+        way.address(&device, &format!("192.0.2.{}/32", 100 + node))?;
+        let (to, mtu) = (format!("192.0.2.{node}"), NARROW.to_string());
+        way.ip(&["route", "add", &to, "dev", &device, "mtu", "lock", &mtu])?;
+    }
+    Ok(())
 }
 
 /// The MAC address of a tunnel's end.
@@ -372,6 +404,12 @@ fn config(lab: &Lab, kind: Kind, number: usize) -> Result<String, LabError> {
         let reals = (1..=if kind.synchronised { 1 } else { NODES })
             .map(|node| Real::at(format!("10.0.{node}.2")));
         text += &web.reals(reals).to_string();
+        let other = Real::at(format!("10.0.{}.2", NODES + 1 - number));
+        if kind.narrow {
+            let sink = Service::new(&format!("{name}-sink"), "tcp", VIP).set("pool", name);
+            let sink = sink.set("port", web::SINK_PORT).set("network", name).reals([other]);
+            text += &sink.to_string();
+        }
         if kind.tunnelled {
             let far = format!("{name}-far");
             let far =

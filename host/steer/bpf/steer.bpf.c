@@ -186,6 +186,58 @@ static __always_inline void reverse(struct packet *packet)
 		packet->type ^= V4_ECHO_REQUEST ^ V4_ECHO_REPLY;
 }
 
+/* One of 64 bits; that of 4789 is no other well-known port's. */
+static __always_inline __u64 port_bit(__u16 port)
+{
+	return 1ULL << ((port ^ port >> 6) & 63);
+}
+
+/* Whether an error says that a packet was too large for a link. */
+static __always_inline int is_too_large(struct xdp_md *context, const struct packet *error)
+{
+	void *end = (void *)(long)context->data_end;
+	__u64 at = error->transport;
+	struct icmp *icmp;
+
+	if (error->is_ipv6)
+		return error->type == V6_PACKET_TOO_BIG;
+	if (error->type != V4_UNREACHABLE || at > HEADERS_END)
+		return 0;
+	icmp = (void *)(long)context->data + at;
+	return (void *)(icmp + 1) <= end && icmp->code == V4_FRAGMENTATION_NEEDED;
+}
+
+/* The rule of the VXLAN that a quoted packet is of, as the director sends them. 0: none. Such
+ * errors are the director's if they are about a path's MTU; of the others the kernel learns for the
+ * packets of its own device.
+ */
+static __always_inline int rule_of_vxlan(struct xdp_md *context, const struct packet *quoted)
+{
+	void *end = (void *)(long)context->data_end;
+	__u64 at = quoted->transport;
+	struct vxlan_key key = {};
+	struct vxlan_value *known;
+	struct settings *set;
+	struct vxlan *vxlan;
+	__u32 first = 0;
+
+	if (quoted->protocol != IPPROTO_UDP || quoted->fragment != WHOLE || at > HEADERS_END)
+		return 0;
+	set = bpf_map_lookup_elem(&settings, &first);
+	if (!set || !(set->vxlan & port_bit(bpf_ntohs(quoted->destination_port))))
+		return 0;
+	vxlan = (void *)(long)context->data + at + sizeof(struct udphdr);
+	if ((void *)(vxlan + 1) > end || !(vxlan->flags & VXLAN_HAS_VNI))
+		return 0;
+	key.local = quoted->source;
+	key.port = quoted->destination_port;
+	key.vni = bpf_ntohl(vxlan->vni) >> 8;
+	known = bpf_map_lookup_elem(&vxlans, &key);
+	if (!known)
+		return 0;
+	return known->rule ? known->rule : UNCOUNTED;
+}
+
 /* The rule by which an ICMP error is the director's: sent to the sender of the quoted packet, as
  * errors are, and the answer to that packet would be the director's by it. 0: none.
  */
@@ -205,6 +257,12 @@ __noinline int rule_of_error(struct xdp_md *context, struct packet *error)
 	rule = tunnel_rule(&quoted, error->network);
 	if (rule)
 		return rule;
+	/* The underlay is the default network. */
+	if (!error->network && is_too_large(context, error)) {
+		rule = rule_of_vxlan(context, &quoted);
+		if (rule)
+			return rule;
+	}
 	if (is_icmp(&quoted) && is_error(&quoted))
 		return 0;
 	quoted.network = error->network;
@@ -256,12 +314,6 @@ static __always_inline int is_between_neighbours(const struct packet *packet)
 {
 	return packet->is_ipv6 && is_icmp(packet) && packet->type >= V6_FIRST_OF_NEIGHBOURS &&
 	       packet->type <= V6_LAST_OF_NEIGHBOURS;
-}
-
-/* One of 64 bits; that of 4789 is no other well-known port's. */
-static __always_inline __u64 port_bit(__u16 port)
-{
-	return 1ULL << ((port ^ port >> 6) & 63);
 }
 
 /* Whether a packet may be VXLAN that the director reads: whole, and without tags, options and

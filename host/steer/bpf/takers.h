@@ -19,6 +19,9 @@
 #define V4_ECHO_REQUEST 8
 #define V6_ECHO_REQUEST 128
 #define V6_ECHO_REPLY 129
+#define V4_UNREACHABLE 3
+#define V4_FRAGMENTATION_NEEDED 4
+#define V6_PACKET_TOO_BIG 2
 
 /* Protocols that a service of every protocol does not take: the kernel and routing daemons live
  * by them.

@@ -433,3 +433,41 @@ fn too_many_are_said_so() {
     let fate: Fate = bench.fate(&wrapped(false, VNI, &frame));
     assert_eq!(fate, Director);
 }
+
+/// Errors about outer packets of the director's: those that tell of a path's MTU, and quote enough
+/// to tell the network.
+#[test]
+fn path_mtu_errors_about_outer_packets() {
+    needs_root!();
+    for v6 in [false, true] {
+        let mut bench = Bench::configured(&configured(v6));
+        let sent = |from, port, vni| {
+            let mut quote = packet(v6, from, REMOTE, &Ports(UDP, 50_000, port));
+            quote.truncate(quote.len() - 4);
+            quote.extend(vxlan(8, vni, &[7; 60]));
+            quote
+        };
+        let ours = sent(LOCAL, PORT, VNI);
+        let header = if v6 { 48 } else { 28 };
+        let mut error = |(kind, code): (u8, u8), to, quote: Vec<u8>| {
+            let mut frame = ethernet(v6, CLIENT, to, &Icmp(kind, kind, quote));
+            frame[if v6 { 55 } else { 35 }] = code;
+            bench.fate(&frame)
+        };
+        let too_large = if v6 { (2, 0) } else { (3, 4) };
+        assert_eq!(error(too_large, LOCAL, ours.clone()), Director, "{v6}");
+        assert_eq!(error(too_large, LOCAL, ours[..header + 8].to_vec()), Director, "{v6}");
+        assert_eq!(error(too_large, LOCAL, ours[..header + 7].to_vec()), Kernel, "{v6}: short");
+        assert_eq!(error(too_large, CLIENT, ours.clone()), Kernel, "{v6}: to another");
+        let unreachable = if v6 { (1, 4) } else { (3, 3) };
+        assert_eq!(error(unreachable, LOCAL, ours), Kernel, "{v6}: of another kind");
+        for (what, quote) in [
+            ("an unknown network", sent(LOCAL, PORT, 99)),
+            ("another port", sent(LOCAL, PORT + 1, VNI)),
+            ("another sender", sent(CLIENT, PORT, VNI)),
+        ] {
+            let to = if what == "another sender" { CLIENT } else { LOCAL };
+            assert_eq!(error(too_large, to, quote), Kernel, "{v6}: {what}");
+        }
+    }
+}

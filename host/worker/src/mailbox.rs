@@ -257,6 +257,8 @@ pub enum Message<Q: Queue> {
 pub enum Event {
     /// A neighbour's MAC is wanted, on a link of this network.
     Resolve(NetworkId, LinkId, IpAddr),
+    /// A packet of so many bytes gets to this remote of a VXLAN port, and none that is longer.
+    PathMtu(IpAddr, u16),
     /// A flow of this network is not spread any more.
     SpreadEnded(NetworkId, FlowName, Ended),
 }

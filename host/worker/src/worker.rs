@@ -116,6 +116,8 @@ pub struct Worker<Q: Queue> {
     spreads: Spreads<Q::Frame>,
     events: Sender<Event>,
     events_wake: Wake,
+    /// When a path MTU was last told.
+    told_narrow: Option<Time>,
     stages: Stages,
     /// Who looks at packets; nobody as a rule.
     capture_points: Option<Box<CapturePoints>>,
@@ -168,6 +170,7 @@ impl<Q: Queue> Worker<Q> {
             spreads: Spreads::default(),
             events,
             events_wake,
+            told_narrow: None,
             stages: Stages::new(config.clock, config.path.worker),
             capture_points: None,
             retired: None,

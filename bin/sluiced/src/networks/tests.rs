@@ -54,6 +54,7 @@ fn bed() -> (Networks, Kernel) {
         of_port: vec![BLUE, RED],
         virtual_ports: Vec::new(),
         tunnels: Arc::default(),
+        paths: PathMtus::default(),
     };
     let interfaces = [(PortId(0), "blue".to_owned()), (PortId(1), "red".to_owned())];
     networks.follow(&kernel, &Arc::default(), &interfaces);

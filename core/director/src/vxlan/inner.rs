@@ -3,6 +3,7 @@
 use crate::hash::Seed;
 use sluice_wire::checksum::Delta;
 use sluice_wire::{ethernet, ipv4, ipv6, vxlan};
+use std::net::IpAddr;
 
 /// Nothing depends on who can predict source ports: they only spread flows.
 const SEED: Seed = Seed::new(0x7348);
@@ -38,6 +39,14 @@ pub(super) fn traffic_class(frame: &[u8]) -> Option<u8> {
     packet(frame).map(|packet| match packet {
         Packet::V4(header) => header.tos(),
         Packet::V6(header) => header.traffic_class(),
+    })
+}
+
+/// The receiver of the IP packet in an untagged frame.
+pub(super) fn receiver(frame: &[u8]) -> Option<IpAddr> {
+    packet(frame).map(|packet| match packet {
+        Packet::V4(header) => IpAddr::V4(header.destination().into()),
+        Packet::V6(header) => IpAddr::V6(header.destination().into()),
     })
 }
 

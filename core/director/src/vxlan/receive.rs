@@ -4,7 +4,7 @@
 //! fragment, lengths and the IPv4 header checksum as they should be. The rest is left to the path
 //! and the kernel, which know what to do about it.
 
-use super::{Compiled, Outcome, Tunnels, inner};
+use super::{Compiled, Outcome, Tunnels, inner, narrow};
 use crate::fib::PortId;
 use crate::frame::{Checked, Frame};
 use crate::reason::Reason;
@@ -175,6 +175,7 @@ impl Tunnels {
     pub fn find(&self, from: PortId, frame: &[u8]) -> Outcome {
         match self.look(from, frame) {
             Ok((tunnel, _)) => Outcome::Inner(tunnel.port),
+            Err(Outcome::NotTunnelled) if narrow::may_be(frame) => Outcome::Error,
             Err(outcome) => outcome,
         }
     }
@@ -206,6 +207,7 @@ impl Tunnels {
     pub(super) fn decapsulate_any<F: Frame>(&self, from: PortId, frame: &mut F) -> Outcome {
         let (tunnel, outer) = match self.look(from, frame.bytes()) {
             Ok(found) => found,
+            Err(Outcome::NotTunnelled) if narrow::may_be(frame.bytes()) => return Outcome::Error,
             Err(outcome) => return outcome,
         };
         let unfinished = frame.is_unfinished();
@@ -287,7 +289,7 @@ impl Tunnels {
 
     /// Whether a port is of the underlay and takes a frame for its own.
     #[inline(always)]
-    fn takes(&self, port: PortId, frame: &[u8]) -> bool {
+    pub(super) fn takes(&self, port: PortId, frame: &[u8]) -> bool {
         let Some(Some(own)) = self.underlay.get(usize::from(port.0)) else { return false };
         if own.is_empty() {
             return !ethernet::is_group(frame);

@@ -100,6 +100,24 @@ impl Template {
         }
     }
 
+    /// Whether its frames go to this address and UDP port, with this VXLAN header.
+    pub fn is_to(&self, address: IpAddr, port: u16, header: &[u8; vxlan::HEADER]) -> bool {
+        let (l3, end) = (usize::from(self.l3), usize::from(self.length));
+        let is = |at: usize, bytes: &[u8]| self.bytes.get(at..at + bytes.len()) == Some(bytes);
+        let is_address = match address {
+            IpAddr::V4(to) => !self.is_v6 && is(l3 + ipv4::DESTINATION, &to.octets()),
+            IpAddr::V6(to) => self.is_v6 && is(l3 + ipv6::DESTINATION, &to.octets()),
+        };
+        is_address
+            && is(end - vxlan::LEN + 2, &port.to_be_bytes())
+            && is(end - vxlan::HEADER, header)
+    }
+
+    /// The most bytes that an outer packet may have, while the next hop is known.
+    pub fn most(&self) -> Option<u16> {
+        self.way.map(|(_, mtu)| mtu)
+    }
+
     /// Bytes from the outer IP header to the inner frame.
     const fn above_link(&self) -> usize {
         (self.length - self.l3) as usize
@@ -236,7 +254,7 @@ fn longest_segment<F: Frame>(frame: &mut F, size: u16) -> Option<usize> {
 
 impl Compiled {
     #[inline(always)]
-    fn to(&self, mac: &ethernet::Mac) -> Option<&Template> {
+    pub(super) fn to(&self, mac: &ethernet::Mac) -> Option<&Template> {
         self.templates.get(self.remotes.get(&number(*mac))? as usize)
     }
 
@@ -248,13 +266,16 @@ impl Compiled {
             Dscp::Copy => inner & !vxlan::ECN,
             Dscp::Set(code) => code << 2,
         };
+        let class = code | vxlan::encapsulated_ecn(inner);
+        Facts { class, source_port: self.source_port(frame), length }
+    }
+
+    /// The UDP source port of a frame's flow.
+    #[inline(always)]
+    pub(super) fn source_port(&self, frame: &[u8]) -> u16 {
         let (first, last) = self.source_ports;
         let count = u64::from(last - first) + 1;
         let part = ((inner::flow(frame) >> 32) * count) >> 32;
-        Facts {
-            class: code | vxlan::encapsulated_ecn(inner),
-            source_port: first + part as u16,
-            length,
-        }
+        first + part as u16
     }
 }

@@ -1,6 +1,7 @@
 //! Both ends of tunnels, over IPv4 and over IPv6; `etherparse` builds and reads the packets.
 
 mod marks;
+mod narrow;
 mod outcomes;
 mod sent;
 mod unfinished;

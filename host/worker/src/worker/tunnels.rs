@@ -6,7 +6,7 @@
 //! to the kernel's own device of that tunnel; that is how ARP and neighbour discovery are answered.
 
 use super::{Attached, Worker};
-use crate::mailbox::Carried;
+use crate::mailbox::{Carried, Event};
 use crate::pieces;
 use crate::queue::{Burst, Queue};
 use crate::ring::Rounds;
@@ -19,6 +19,8 @@ use sluice_director::{Frame, Reason, Time};
 /// Frames that came out of tunnels, with the virtual ports that they came by.
 type Inner<F> = ArrayVec<(PortId, F), BURST>;
 
+/// At most so often the control side is told of a path MTU.
+const NARROW_EACH_MS: u64 = 10;
 /// So many frames ahead, headers are asked for.
 const AHEAD: usize = 4;
 
@@ -73,6 +75,11 @@ impl<Q: Queue> Worker<Q> {
             match outcome {
                 Outcome::NotTunnelled => rest.push(frame),
                 Outcome::Inner(by) => inner.push((by, frame)),
+                Outcome::Error => {
+                    if !self.hear_of_narrow(now, port, &frame) {
+                        rest.push(frame);
+                    }
+                }
                 Outcome::Drop(reason) => self.net.path.count(reason),
                 Outcome::UnknownVni => {
                     self.net.path.count(Reason::VxlanVni);
@@ -95,6 +102,31 @@ impl<Q: Queue> Worker<Q> {
             self.serve_tunnel(now, by, &mut of_port);
         }
         self.enter(port);
+    }
+
+    /// Tells of a link on the way to a remote that takes less, if a frame is an error that is
+    /// believed: the network itself must send such a frame as the error quotes. Whether the frame
+    /// is done with; the kernel, where there is a way to it, has packets in the tunnel, too.
+    fn hear_of_narrow(&mut self, now: Time, port: PortId, frame: &Q::Frame) -> bool {
+        let Some(narrow) = self.tunnels.narrow(port, frame.bytes()) else { return false };
+        self.enter(narrow.port);
+        let fib = &self.net.snapshot.fib;
+        let hop = fib.lookup(narrow.to).ok().and_then(|id| fib.hop(id));
+        let is_sent = hop.is_some_and(|hop| hop.port == narrow.port && hop.macs == narrow.macs);
+        self.enter(port);
+        if !is_sent {
+            return false;
+        }
+        // Each packet that is too large has its error: that is told often enough.
+        let is_due = self.told_narrow.is_none_or(|told| now.0 - told.0 >= NARROW_EACH_MS);
+        if is_due && self.events.send(Event::PathMtu(narrow.remote, narrow.mtu)).is_ok() {
+            self.told_narrow = Some(now);
+            self.events_wake.wake();
+        }
+        if !self.has_twins {
+            self.net.path.count(Reason::VxlanNarrow);
+        }
+        !self.has_twins
     }
 
     /// What was carried by virtual ports.

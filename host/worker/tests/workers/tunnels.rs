@@ -8,6 +8,7 @@ use etherparse::PacketBuilder;
 use sluice_director::fib::PortId;
 use sluice_director::spec::NetworkId;
 use sluice_director::{Frame, Reason};
+use sluice_worker::Event;
 
 const BLUE_FRONT: PortId = PortId(2);
 const RED_FRONT: PortId = PortId(4);
@@ -150,4 +151,47 @@ fn a_network_without_its_tunnel_drops() {
     nothing_left(&mut kit);
     assert!(kit.workers[0].path_of(BLUE).unwrap().counters().reasons.iter().all(|n| *n == 0));
     assert_eq!(BLUE_TUNNEL, PortId(3));
+}
+
+/// An error of a router about a packet that this end has sent.
+fn too_large(mtu: u16, quote: &[u8]) -> MemFrame {
+    let kind = etherparse::icmpv4::DestUnreachableHeader::FragmentationNeeded { next_hop_mtu: mtu };
+    let kind = etherparse::Icmpv4Type::DestinationUnreachable(kind);
+    let link = PacketBuilder::ethernet2([4; 6], [6; 6]).ipv4([203, 0, 113, 9], VTEP, 60);
+    let mut bytes = Vec::new();
+    link.icmpv4(kind).write(&mut bytes, quote).unwrap();
+    MemFrame::new(&bytes)
+}
+
+/// The control side is told of a path's MTU, once for many errors, and only if the network would
+/// send a frame as the one that is quoted. The kernel gets the errors, too: it has packets of its
+/// own in the tunnel.
+#[test]
+fn a_path_mtu_is_told_if_the_network_sends_such_frames() {
+    let mut kit = Kit::with_tunnel(1);
+    let mut large = Vec::new();
+    let client = PacketBuilder::ethernet2([4; 6], [6; 6]).ipv4(CLIENT, VIP, 64);
+    client.udp(4000, 53).write(&mut large, &[7; 1000]).unwrap();
+    kit.put(0, BLUE_FRONT, MemFrame::new(&large));
+    kit.settle();
+    let sent = kit.sent(0, FRONT);
+    let quote = sent[0].bytes()[14..].to_vec();
+    while kit.events.try_recv().is_ok() {}
+    // The inner frame begins behind 36 bytes: its receiver, its sender, and the IP header.
+    for (what, at) in [("receiver", 36), ("sender", 42), ("address", 36 + 14 + 16)] {
+        let mut forged = quote.clone();
+        forged[at] ^= 2;
+        kit.put(0, FRONT, too_large(900, &forged));
+        kit.settle();
+        assert!(kit.events.try_recv().is_err(), "another {what}");
+    }
+    kit.sent_by_twin(0, FRONT);
+    for _ in 0..3 {
+        kit.put(0, FRONT, too_large(900, &quote));
+    }
+    kit.settle();
+    assert_eq!(kit.events.try_recv(), Ok(Event::PathMtu(CLIENT.into(), 900)));
+    assert!(kit.events.try_recv().is_err(), "once for all");
+    assert_eq!(kit.sent_by_twin(0, FRONT).len(), 3);
+    nothing_left(&mut kit);
 }
