@@ -237,7 +237,7 @@ impl Machine {
         port: usize,
         burst: &mut Vec<Buffer>,
     ) -> Result<(), Violation> {
-        if !self.workers[number].spreads.is_empty() {
+        if !self.workers[number].spreads.is_idle() {
             self.deal(desk, (number, handed), port, burst)?;
         }
         self.process(desk, (number, handed), port, burst)

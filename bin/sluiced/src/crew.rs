@@ -11,7 +11,7 @@ use sluice_director::path::{
 };
 use sluice_director::spec::NetworkId;
 use sluice_dpdk::{Eal, Mbuf, WorkerThread};
-use sluice_worker::spread::{Refused, SpreadOrder, SpreadRequest, Spreading};
+use sluice_worker::spread::{FenceOrder, Refused, SpreadOrder, SpreadRequest, Spreading, Way};
 use sluice_worker::{
     Clock, Event, Inbox, Message, Published, Report, Rings, Wake, Worker, WorkerConfig,
 };
@@ -300,6 +300,38 @@ impl Crew {
             flows.into_iter().map(move |flow| (worker, flow))
         };
         all.into_iter().flat_map(of).collect()
+    }
+
+    /// Has the owner of a flow put up a fence. `false` if it does not, or has not said so in time;
+    /// then it is told to take it down.
+    pub fn fence(&self, owner: u16, order: FenceOrder) -> bool {
+        let (sender, answer) = channel();
+        self.ask(owner, SpreadRequest::Fence(order, sender));
+        let answer = answer.recv_timeout(PATIENCE);
+        if answer.is_err() {
+            self.take_down(owner, order.id);
+        }
+        answer.unwrap_or(false)
+    }
+
+    /// Has those give the owner of a fence their marks who may have packets of its flow.
+    pub fn ask_for_marks(&self, owner: u16, order: &FenceOrder) {
+        let FenceOrder { id: fence, to_way, .. } = *order;
+        let asked = |worker: &u16| (*worker == owner) == (to_way == Way::Handed);
+        for worker in (0..self.members.len() as u16).filter(asked) {
+            self.ask(worker, SpreadRequest::Mark { fence, owner });
+        }
+    }
+
+    /// Has a fence taken down.
+    pub fn take_down(&self, owner: u16, fence: u32) {
+        self.ask(owner, SpreadRequest::TakeDown(fence));
+    }
+
+    fn ask(&self, worker: u16, request: SpreadRequest) {
+        if let Some(member) = self.members.get(usize::from(worker)) {
+            member.inbox.send(Message::Spread(request));
+        }
     }
 
     /// Ends of the workers' mailboxes, by number.

@@ -97,6 +97,7 @@ pub(crate) struct Operator {
     pub capture_points: CapturePoints,
     pub samples: Samples,
     pub policy: crate::spreading::Policy,
+    pub redirects: crate::spreading::Redirects,
     pub recent_work: RecentWork,
     pub figures: ipvs::Figures,
     pub refused_events: ipvs::RefusedEvents,
@@ -216,6 +217,7 @@ impl Operator {
             capture_points: CapturePoints::default(),
             samples,
             policy: crate::spreading::Policy::default(),
+            redirects: crate::spreading::Redirects::default(),
             recent_work: RecentWork::default(),
             figures: ipvs::Figures::default(),
             refused_events: ipvs::RefusedEvents::default(),
@@ -360,6 +362,7 @@ impl Daemon {
                 return Err(Error::WorkerEnded(worker));
             }
             self.dataplane.ports.work_on_rules();
+            self.go_on_redirecting();
             self.announce();
             if Instant::now() >= upkeep {
                 upkeep = Instant::now() + UPKEEP;

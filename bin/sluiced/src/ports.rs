@@ -225,21 +225,31 @@ impl Ports {
         }
     }
 
-    /// Has NICs bring flows of each network to the queues of their owners, and no others.
-    pub fn redirect(&mut self, flows: &BTreeMap<NetworkId, Vec<Rule>>) {
-        for slot in &mut self.slots {
-            let flows = flows.get(&slot.network).map_or(&[][..], Vec::as_slice);
-            if let Some(open) = &mut slot.open {
-                open.rules.redirect(flows);
-            }
-        }
+    /// Has the NICs of a network bring a flow to the queue of its owner, or not any more.
+    pub fn redirect(&mut self, network: NetworkId, flow: &Rule, wanted: bool) {
+        let slots = self.slots.iter_mut().filter(|slot| slot.network == network);
+        let open = slots.filter_map(|slot| slot.open.as_mut());
+        open.for_each(|open| open.rules.redirect(flow, wanted));
+    }
+
+    /// Whether they have done so, or refused it.
+    pub fn is_settled(&self, network: NetworkId, flow: &Rule, wanted: bool) -> bool {
+        self.rules_of(network).all(|rules| rules.is_settled(flow, wanted))
+    }
+
+    /// Whether a port of a network has flow rules.
+    pub fn has_flow_rules(&self, network: NetworkId) -> bool {
+        self.rules_of(network).any(PortRules::is_of_nic)
+    }
+
+    fn rules_of(&self, network: NetworkId) -> impl Iterator<Item = &PortRules> {
+        let slots = self.slots.iter().filter(move |slot| slot.network == network);
+        slots.filter_map(|slot| slot.open.as_ref()).map(|open| &open.rules)
     }
 
     /// Whether a port of the network brings a flow to its owner's queue.
     pub fn redirected(&self, network: NetworkId, flow: &Rule) -> Redirected {
-        let slots = self.slots.iter().filter(|slot| slot.network == network);
-        let open = slots.filter_map(|slot| slot.open.as_ref());
-        let best = open.map(|open| open.rules.redirected(flow)).max();
+        let best = self.rules_of(network).map(|rules| rules.redirected(flow)).max();
         best.unwrap_or(Redirected::Never("no port is open"))
     }
 

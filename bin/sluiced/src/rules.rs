@@ -94,13 +94,30 @@ impl PortRules {
         }
     }
 
-    /// These flows, and no others, are to come to the queues of their owners. Only a NIC with rules
-    /// can do that.
-    pub fn redirect(&mut self, flows: &[Rule]) {
-        if self.flows != flows {
-            self.flows = flows.to_vec();
-            self.want();
+    /// A flow is to come to the queue of its owner, or not any more. Only a NIC with rules can do
+    /// that.
+    pub fn redirect(&mut self, flow: &Rule, wanted: bool) {
+        let at = self.flows.binary_search(flow);
+        match (at, wanted) {
+            (Err(at), true) => self.flows.insert(at, flow.clone()),
+            (Ok(at), false) => _ = self.flows.remove(at),
+            _ => return,
         }
+        self.want();
+    }
+
+    /// Whether a NIC has got a flow's rule, or has refused it, if it is wanted, and else whether it
+    /// has it no more.
+    pub fn is_settled(&self, flow: &Rule, wanted: bool) -> bool {
+        match &self.place {
+            Place::Nic(nic) => nic.table.row(flow).is_some() == wanted,
+            _ => true,
+        }
+    }
+
+    /// Whether a NIC gets the rules.
+    pub const fn is_of_nic(&self) -> bool {
+        matches!(self.place, Place::Nic(_))
     }
 
     fn want(&mut self) {

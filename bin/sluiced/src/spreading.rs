@@ -2,12 +2,17 @@
 //! of in the events.
 
 mod policy;
+mod redirects;
 
+use crate::crew::Crew;
 use crate::daemon::Daemon;
 use crate::lister::network_id;
+use crate::ports::Ports;
 use crate::rules::Redirected;
 pub use policy::Policy;
 use policy::{Flow, Rate, Step};
+pub use redirects::Redirects;
+use redirects::{Hands, Wish};
 use sluice_api::model::{
     Event, EventKind, FlowDirection, FlowPin, Protocol, Redirect, SpreadFlow, SpreadFlows,
 };
@@ -18,15 +23,49 @@ use sluice_director::plan::Plan;
 use sluice_director::spec::NetworkId;
 use sluice_rules::Rule;
 use sluice_state::Author;
-use sluice_worker::spread::{Ended, SpreadOrder, Spreading};
-use std::collections::BTreeMap;
+use sluice_worker::spread::{Ended, FenceOrder, SpreadOrder, Spreading};
 use std::net::SocketAddr;
+use std::time::Duration;
 use tracing::info;
 
 /// Flows that the policy looks at.
 const LOOKED_AT: usize = 64;
-/// Flows that NICs are to redirect: their tables are for services first.
-const MOST_REDIRECTED: usize = 64;
+/// How long after a rule was made a NIC may still put packets into a queue that it chose before.
+const SORTED: Duration = Duration::from_micros(200);
+
+/// Ports and workers, as redirecting flows needs them.
+struct Machine<'a> {
+    ports: &'a mut Ports,
+    crew: &'a Crew,
+}
+
+impl Hands for Machine<'_> {
+    fn has_table(&self, network: NetworkId) -> bool {
+        self.ports.has_flow_rules(network)
+    }
+    fn want(&mut self, network: NetworkId, rule: &Rule, wanted: bool) {
+        self.ports.redirect(network, rule, wanted);
+    }
+    fn work(&mut self) {
+        self.ports.work_on_rules();
+    }
+    fn is_settled(&self, network: NetworkId, rule: &Rule, wanted: bool) -> bool {
+        self.ports.is_settled(network, rule, wanted)
+    }
+    fn redirected(&self, network: NetworkId, rule: &Rule) -> Redirected {
+        self.ports.redirected(network, rule)
+    }
+    fn fence(&mut self, owner: u16, order: &FenceOrder) -> bool {
+        self.crew.fence(owner, *order)
+    }
+    fn ask_for_marks(&mut self, owner: u16, order: &FenceOrder) {
+        std::thread::sleep(SORTED);
+        self.crew.ask_for_marks(owner, order);
+    }
+    fn take_down(&mut self, owner: u16, fence: u32) {
+        self.crew.take_down(owner, fence);
+    }
+}
 
 impl Daemon {
     /// Has a flow spread, or spread no more; gives those that are.
@@ -59,7 +98,12 @@ impl Daemon {
     pub fn spread_flows(&self) -> Vec<SpreadFlow> {
         let data = &self.dataplane;
         let shown = |(worker, flow): (u16, Spreading)| {
-            let redirected = data.ports.redirected(flow.network, &rule(worker, &flow));
+            let wish = Wish::of(worker, &flow);
+            let redirected = data.ports.redirected(flow.network, &wish.rule());
+            let redirected = match redirected {
+                Redirected::No(why) => Redirected::No(self.why_not(&flow, &wish).unwrap_or(why)),
+                known => known,
+            };
             shown(&data.plan, worker, flow, redirected)
         };
         data.crew.spreading().into_iter().map(shown).collect()
@@ -69,12 +113,25 @@ impl Daemon {
     /// handoff, and no others. Without `any` nobody is to be asked.
     pub fn redirect(&mut self, any: bool) {
         let spread = if any { self.dataplane.crew.spreading() } else { Vec::new() };
-        let mut flows: BTreeMap<NetworkId, Vec<Rule>> = BTreeMap::new();
-        for (worker, flow) in spread.iter().take(MOST_REDIRECTED) {
-            flows.entry(flow.network).or_default().push(rule(*worker, flow));
-        }
-        flows.values_mut().for_each(|flows| flows.sort_unstable());
-        self.dataplane.ports.redirect(&flows);
+        let spread = spread.iter().filter(|(_, flow)| !flow.goes_round);
+        let wanted = spread.map(|(worker, flow)| Wish::of(*worker, flow)).collect();
+        let data = &mut self.dataplane;
+        let mut machine = Machine { ports: &mut data.ports, crew: &data.crew };
+        self.operator.redirects.want(wanted, &mut machine);
+    }
+
+    /// Goes on with that. Costs nothing where nothing is to be done.
+    pub fn go_on_redirecting(&mut self) {
+        let data = &mut self.dataplane;
+        let mut machine = Machine { ports: &mut data.ports, crew: &data.crew };
+        self.operator.redirects.go_on(&mut machine);
+    }
+
+    /// Why no NIC is asked to bring a flow to its owner.
+    fn why_not(&self, flow: &Spreading, wish: &Wish) -> Option<String> {
+        let round = "its packets go through several workers: order could not be kept";
+        let goes_round = flow.goes_round.then(|| round.to_owned());
+        goes_round.or_else(|| self.operator.redirects.why_not(wish))
     }
 
     /// Spreads and gathers in flows as the policy says; once a second.
@@ -191,11 +248,6 @@ fn flow_name(flow: &FlowPin) -> Result<FlowName, String> {
     let ends = |address: SocketAddr| (address.ip(), address.port());
     let (client, virtual_) = (ends(flow.client), ends(flow.virtual_));
     Ok(FlowName { protocol, client, virtual_, direction })
-}
-
-/// The rule by which a NIC brings a flow to its owner.
-fn rule(owner: u16, flow: &Spreading) -> Rule {
-    Rule::of_flow(flow.network.0, flow.flow.protocol, flow.from, flow.to, owner)
 }
 
 fn shown(plan: &Plan, worker: u16, flow: Spreading, redirected: Redirected) -> SpreadFlow {

@@ -18,10 +18,12 @@
 //! threads, or queues of a simulation.
 
 mod chunk;
+mod fence;
 mod stock;
 mod told;
 
 pub use chunk::{AHEAD, CHUNK, Chunk};
+pub use fence::{FenceOrder, Held, LONGEST_HELD_MS, MOST_HELD, Way};
 pub use told::{Ended, MOST, Refused, SpreadOrder, Spreading};
 
 use crate::fib::PortId;
@@ -30,6 +32,7 @@ use crate::path::{BURST, Dealt, FlowName, FlowRewrite, NotSpreadable, Path, Roun
 use crate::spec::NetworkId;
 use crate::time::Time;
 use arrayvec::ArrayVec;
+use fence::Fence;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stock::{Dealing, Next, Stock, Tally, WAITING};
@@ -103,12 +106,17 @@ struct Spread<F> {
     over: Option<Ended>,
     pinned: bool,
     since: Time,
+    /// Whether some of its packets went through more than one worker on their way here.
+    goes_round: bool,
     stock: Stock<F>,
 }
 
 /// A worker's flows that are spread.
 pub struct Spreads<F> {
+    /// Whether there is neither a flow nor a fence.
+    idle: bool,
     flows: Vec<Spread<F>>,
+    fences: Vec<Fence<F>>,
     order: VecDeque<Next<F>>,
     /// Frames for the owner's path in the order.
     waiting: usize,
@@ -123,7 +131,9 @@ pub struct Spreads<F> {
 impl<F> Default for Spreads<F> {
     fn default() -> Self {
         Self {
+            idle: true,
             flows: Vec::new(),
+            fences: Vec::new(),
             order: VecDeque::new(),
             waiting: 0,
             renewed: false,
@@ -135,8 +145,17 @@ impl<F> Default for Spreads<F> {
 }
 
 impl<F> Spreads<F> {
-    /// Whether none is.
+    /// Whether no flow is spread and none has a fence.
     #[inline(always)]
+    pub const fn is_idle(&self) -> bool {
+        self.idle
+    }
+
+    const fn note_whether_idle(&mut self) {
+        self.idle = self.flows.is_empty() && self.fences.is_empty();
+    }
+
+    /// Whether none is spread.
     pub const fn is_empty(&self) -> bool {
         self.flows.is_empty()
     }
@@ -201,8 +220,19 @@ impl<F> Spreads<F> {
         let stock =
             Stock { id, helpers, turn: 0, idle, open: None, under_way: 0, tally: Tally::default() };
         let (hold, over) = (false, None);
-        let spread = Spread { network, name: flow, rewrite, hold, over, pinned, since: now, stock };
-        self.flows.push(spread);
+        let (name, since, goes_round) = (flow, now, false);
+        self.flows.push(Spread {
+            network,
+            name,
+            rewrite,
+            hold,
+            over,
+            pinned,
+            since,
+            goes_round,
+            stock,
+        });
+        self.note_whether_idle();
         Ok(())
     }
 
@@ -228,6 +258,7 @@ impl<F> Spreads<F> {
             own: flow.stock.tally.own,
             kept: flow.stock.tally.kept,
             late: flow.stock.tally.late,
+            goes_round: flow.goes_round,
         });
         spreading.collect()
     }
@@ -280,6 +311,7 @@ impl<F> Spreads<F> {
             return None;
         }
         let flow = self.flows.swap_remove(at);
+        self.note_whether_idle();
         self.dealt_before += flow.stock.tally.dealt;
         Some((flow.network, flow.name, over.unwrap_or(Ended::Asked)))
     }
@@ -358,6 +390,10 @@ impl<F: Frame> Spreads<F> {
         helpers: &mut impl ChunkExchange<F>,
     ) -> usize {
         let mut late = 0;
+        if !self.fences.is_empty() {
+            let Table { network, now, port, .. } = *table;
+            late += self.sift(network, now, port, (burst, rounds));
+        }
         for at in 0..self.flows.len() {
             if !burst.is_empty() && self.flows[at].network == table.network {
                 late += self.deal_flow(table, at, (burst, rounds), helpers);
@@ -377,7 +413,7 @@ impl<F: Frame> Spreads<F> {
         let Table { path, view, now, port, watched, .. } = table;
         let (now, port) = (*now, *port);
         let Self { flows, order, waiting, .. } = self;
-        let Spread { rewrite, hold, stock, .. } = &mut flows[at];
+        let Spread { rewrite, hold, stock, goes_round, .. } = &mut flows[at];
         let own = burst.len() - rounds.len();
         let mut taken = [false; BURST];
         let mut dealing = Dealing { stock, order, waiting, helpers, late: 0 };
@@ -395,8 +431,9 @@ impl<F: Frame> Spreads<F> {
         stock.tally.late += late as u64;
         *hold |= ends;
         let mut at = 0;
-        rounds.retain(|_| {
+        rounds.retain(|round| {
             at += 1;
+            *goes_round |= taken[at - 1] && !round.is_first();
             !taken[at - 1]
         });
         late

@@ -81,7 +81,7 @@ pub use parking::{Parked, Parking};
 pub use probe::{Probe, Stage, Unprobed};
 pub use restore::{Batch, Former, Restored, SLOT_LAYOUT};
 pub(crate) use rewrite::{extended as rewrite_extended, v4 as rewrite_v4};
-pub use spread::{Dealt, FlowName, FlowRewrite, NotSpreadable};
+pub use spread::{Dealt, FlowMatch, FlowName, FlowRewrite, NotSpreadable};
 pub use trace::{Headers, PacketView, SeenSession};
 
 use crate::counters::Counters;

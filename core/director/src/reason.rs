@@ -182,8 +182,9 @@ reasons! {
         "An ICMP error about an outer packet of a VXLAN port that was too large for a link on its \
          way. It was believed: the port's MTU is lower for a while.";
     SpreadLate, "spread_late", Dropped,
-        "A packet of a spread elephant flow, while a worker that helps with it was too far behind: \
-         packets before it were not done, and it must not overtake them.";
+        "A packet of a spread elephant flow that would have overtaken others, or been overtaken: a \
+         worker that helps with it was too far behind, or, when a NIC's rule for it was made or \
+         removed, the worker that received it before.";
 }
 
 impl Reason {

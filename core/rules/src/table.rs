@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::flow::{Addresses, Flow, Target, compile};
 use crate::limits::{FieldSets, Limits};
-use crate::rule::{Rule, diff};
+use crate::rule::{Kind, Rule, diff};
 
 /// A NIC's table as it is changed.
 pub trait FlowPort {
@@ -191,7 +191,11 @@ impl<H> RuleTable<H> {
                 Step::Destroy(rule) => self.destroy(port, &rule),
             }
             if self.steps.is_empty() && std::mem::take(&mut self.freed) {
-                let rows = self.rows.iter().filter(|(_, row)| row.may_fit_later());
+                // Whoever wants a single flow redirected prepares its owner for each try.
+                let may = |(rule, row): &(&Rule, &Row<H>)| {
+                    rule.kind != Kind::Elephant && row.may_fit_later()
+                };
+                let rows = self.rows.iter().filter(may);
                 self.steps = rows.map(|(rule, _)| Step::Retry(rule.clone())).collect();
             }
             if !go_on() {

@@ -30,13 +30,22 @@ pub(crate) enum Handoff {
     Cut(u16),
     /// Give it to the kernel by the port's twin, which the sender has no queue of.
     Kernel,
+    /// Know that nothing more of a fence's flow comes by this ring. Without a frame.
+    Mark(u32),
 }
 
-/// A frame on its way to another worker.
+/// A frame on its way to another worker, or a mark among them.
 pub(crate) struct HandoffMessage<F> {
-    pub frame: F,
+    pub frame: Option<F>,
     pub port: PortId,
     pub handoff: Handoff,
+}
+
+impl<F> HandoffMessage<F> {
+    /// A frame that came by a port, or is to leave by it.
+    pub const fn of(frame: F, port: PortId, handoff: Handoff) -> Self {
+        Self { frame: Some(frame), port, handoff }
+    }
 }
 
 /// A ring's end to put messages in, and those that wait for the end of the turn.
@@ -75,6 +84,14 @@ impl<F> Sender<F> {
     pub fn flush(&mut self) -> usize {
         self.flushed = true;
         put(&mut self.ring, self.pending.len(), self.pending.drain(..))
+    }
+
+    /// Puts a mark behind all that is in the ring; `false` if that is full. Nothing may wait.
+    pub fn mark(&mut self, fence: u32) -> bool {
+        debug_assert!(self.pending.is_empty(), "it would overtake what waits");
+        self.flushed = true;
+        let (frame, port, handoff) = (None, PortId(0), Handoff::Mark(fence));
+        self.ring.push(HandoffMessage { frame, port, handoff }).is_ok()
     }
 
     /// Says that the receiver has something to do besides.
@@ -133,7 +150,7 @@ impl<F: Frame> Receiver<F> {
         };
         let count = first.iter().position(is_other).unwrap_or(first.len());
         for HandoffMessage { frame, handoff, .. } in chunk.into_iter().take(count) {
-            if let Handoff::Process(round) = handoff {
+            if let (Handoff::Process(round), Some(frame)) = (handoff, frame) {
                 frame.prefetch_far();
                 burst.push(frame);
                 rounds.push(round);
@@ -296,7 +313,7 @@ mod tests {
         let [mut first, mut second] = mesh::<usize>(2).try_into().ok().unwrap();
         let to = first.to[1].as_mut().unwrap();
         let from = second.from[0].as_mut().unwrap();
-        let message = |frame| HandoffMessage { frame, port: PortId(0), handoff: Handoff::Send };
+        let message = |frame| HandoffMessage::of(frame, PortId(0), Handoff::Send);
         let given = RING + BURST + 3;
         let mut dropped: usize = (0..given).map(|frame| to.push(message(frame))).sum();
         assert!(from.ring.slots() <= RING && !to.is_empty());
@@ -306,7 +323,7 @@ mod tests {
         while !from.is_empty() {
             let mut messages = ArrayVec::new();
             from.take(&mut messages);
-            came.extend(messages.iter().map(|message| message.frame));
+            came.extend(messages.iter().filter_map(|message| message.frame));
         }
         assert_eq!(came, (0..RING).collect::<Vec<_>>());
         assert_eq!(dropped, given - RING);
@@ -322,7 +339,7 @@ mod tests {
             let messages = workers.iter().map(|worker| {
                 number += 1;
                 told[usize::from(*worker)].push(number);
-                HandoffMessage { frame: number, port: PortId(0), handoff: Handoff::Send }
+                HandoffMessage::of(number, PortId(0), Handoff::Send)
             });
             let own = workers.iter().filter(|worker| **worker == 0).count();
             assert_eq!(rings[0].hand_over_all(workers, messages), own, "no ring to itself");
@@ -331,7 +348,7 @@ mod tests {
             assert_eq!(rings[0].to[worker].as_mut().unwrap().flush(), 0);
             let mut came = ArrayVec::new();
             rings[worker].from[0].as_mut().unwrap().take(&mut came);
-            let came: Vec<_> = came.iter().map(|message| message.frame).collect();
+            let came: Vec<_> = came.iter().filter_map(|message| message.frame).collect();
             assert_eq!(came, told[worker]);
         }
     }

@@ -1,6 +1,7 @@
 //! One worker's turn: receive, run through the path, send.
 
 mod attach;
+mod fence;
 mod handoff;
 mod hold;
 mod networks;
@@ -18,6 +19,7 @@ use crate::queue::{Burst, Queue};
 use crate::ring::{Handoff, HandoffMessage, Rings, Rounds};
 use crate::stages::{Clock, StageCounts, Stages};
 use arrayvec::ArrayVec;
+use fence::Owed;
 use handoff::Search;
 pub(crate) use networks::Net;
 pub use networks::{NetworksConfig, Published, Snapshot};
@@ -114,6 +116,8 @@ pub struct Worker<Q: Queue> {
     wakes: Vec<Wake>,
     /// Flows that other workers help with.
     spreads: Spreads<Q::Frame>,
+    /// Marks that owners of flows wait for.
+    owed: Vec<Owed>,
     events: Sender<Event>,
     events_wake: Wake,
     /// When a path MTU was last told.
@@ -168,6 +172,7 @@ impl<Q: Queue> Worker<Q> {
             rings,
             wakes,
             spreads: Spreads::default(),
+            owed: Vec::new(),
             events,
             events_wake,
             told_narrow: None,
@@ -214,6 +219,9 @@ impl<Q: Queue> Worker<Q> {
             if self.rings.any_spread() {
                 self.review_spreads(now);
                 helped = self.help();
+                if !self.owed.is_empty() {
+                    helped += self.give_marks(now);
+                }
             }
         }
         for at in 0..self.ports.len() {
@@ -226,7 +234,7 @@ impl<Q: Queue> Worker<Q> {
             }
         }
         came += self.serve_senders(now);
-        if !self.spreads.is_empty() {
+        if !self.spreads.is_idle() {
             helped += self.collect(now);
         }
         self.leave();
@@ -270,6 +278,13 @@ impl<Q: Queue> Worker<Q> {
         if let Some(watch) = self.stages.watch() {
             return self.serve_line_timed(now, (port, queue), watch);
         }
+        let (came, joined) = self.serve_line_untimed(now, port, queue);
+        came + joined
+    }
+
+    /// The same, whatever is timed; tells apart how many came and how many were handed over.
+    #[inline(always)]
+    fn serve_line_untimed(&mut self, now: Time, port: usize, queue: usize) -> (usize, usize) {
         let mut burst = Burst::new();
         let came = self.ports[port].lines[queue].queue.receive(&mut burst);
         self.tally.bursts += u64::from(came > 0);
@@ -281,14 +296,14 @@ impl<Q: Queue> Worker<Q> {
             if !burst.is_empty() {
                 self.process(now, port, (&mut burst, &[]), &mut Unprobed);
             }
-            return came;
+            return (came, 0);
         }
         let mut rounds = Rounds::new();
         let joined = self.gather(now, port, (&mut burst, &mut rounds), &mut Unprobed);
         if !burst.is_empty() {
             self.process(now, port, (&mut burst, &rounds), &mut Unprobed);
         }
-        came + joined
+        (came, joined)
     }
 
     /// The kernel's frames leave by the port as they are.
@@ -421,7 +436,7 @@ impl<Q: Queue> Worker<Q> {
                         home.search.found_one();
                     }
                     let handoff = Handoff::Process(self.net.path.round(lane));
-                    self.hand_off(worker, HandoffMessage { frame, port, handoff });
+                    self.hand_off(worker, HandoffMessage::of(frame, port, handoff));
                 }
                 Verdict::Wait => self.wait(now, waiting.next(), frame),
             }

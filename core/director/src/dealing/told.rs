@@ -90,4 +90,7 @@ pub struct Spreading {
     pub kept: u64,
     /// Frames that were dropped because a helper was late.
     pub late: u64,
+    /// Whether some came here through more than one other worker, so that no fence could tell when
+    /// the last of them has come.
+    pub goes_round: bool,
 }

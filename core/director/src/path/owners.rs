@@ -49,6 +49,11 @@ impl Round {
     pub const fn home(&self) -> u16 {
         self.home
     }
+
+    /// Whether the frame came straight from there.
+    pub const fn is_first(&self) -> bool {
+        self.steps <= 1
+    }
 }
 
 /// A packet for a local port of another worker goes there.

@@ -12,7 +12,7 @@
 
 mod rewrite;
 
-pub use rewrite::FlowRewrite;
+pub use rewrite::{FlowMatch, FlowRewrite};
 
 use super::client_address::Settled;
 use super::follow::{destination, way};

@@ -246,7 +246,8 @@ fn a_flow_comes_to_its_owner_before_its_service_spreads_it() {
     assert_eq!(target(&nic, client), Some(Target::Queue(1)));
 }
 
-/// What a NIC has no room for stays in software until there is some.
+/// What a NIC has no room for stays in software, until it is wanted anew: its packets would change
+/// their way unforeseen.
 #[test]
 fn a_full_nic_leaves_flows_in_software() {
     let flow = Rule::of_flow(0, 17, (ip("203.0.113.9"), 9), (ip("198.51.100.200"), 53), 1);
@@ -255,6 +256,11 @@ fn a_full_nic_leaves_flows_in_software() {
     table.work(&mut nic, || true);
     let placed = table.row(&flow).map(|row| row.placed.clone());
     assert!(matches!(placed, Some(Placed::Software { kind: RefusedKind::Full, .. })));
+    table.want([services([80]), vec![flow.clone()]].concat());
+    table.work(&mut nic, || true);
+    assert_eq!(table.row(&flow).map(Row::queues), Some(Vec::new()));
+    table.want(services([80]));
+    table.work(&mut nic, || true);
     table.want([services([80]), vec![flow.clone()]].concat());
     table.work(&mut nic, || true);
     assert_eq!(table.row(&flow).map(Row::queues), Some(vec![1]));

@@ -68,7 +68,7 @@ impl<Q: Queue> Worker<Q> {
         if !burst.is_empty() && search.begin() && capture_points.is_none() {
             let give = |workers: &[u16], round, frames: &mut Marked<'_, Q::Frame>| {
                 let handoff = Handoff::Process(round);
-                let messages = frames.map(|frame| HandoffMessage { frame, port, handoff });
+                let messages = frames.map(|frame| HandoffMessage::of(frame, port, handoff));
                 dropped = rings.hand_over_all(workers, messages);
             };
             let found = net.path.take_misdirected(&net.snapshot.plan, burst, give, probe);
@@ -83,7 +83,7 @@ impl<Q: Queue> Worker<Q> {
         self.count(dropped, Reason::HandOffFull);
         let joined = rounds.len();
         probe.mark(Stage::Join);
-        if !self.spreads.is_empty() {
+        if !self.spreads.is_idle() {
             self.deal(now, port, burst, rounds);
         }
         joined
@@ -115,28 +115,34 @@ impl<Q: Queue> Worker<Q> {
         let came = messages.len();
         let mut port = None;
         let (mut burst, mut rounds) = (Burst::new(), Rounds::new());
-        for message in messages {
-            match message.handoff {
+        for HandoffMessage { frame, port: from, handoff } in messages {
+            let Some(frame) = frame else {
+                self.take_mark(handoff, sender);
+                continue;
+            };
+            match handoff {
                 Handoff::Process(round) => {
-                    if let Some(before) = port.filter(|before| *before != message.port) {
+                    if let Some(before) = port.filter(|before| *before != from) {
                         self.process_handed(now, before, &mut burst, &mut rounds);
                     }
-                    port = Some(message.port);
-                    burst.push(message.frame);
+                    port = Some(from);
+                    burst.push(frame);
                     rounds.push(round);
                 }
                 Handoff::Send => {
-                    self.enter(message.port);
-                    self.send(message.port, message.frame, true);
+                    self.enter(from);
+                    self.send(from, frame, true);
                 }
                 Handoff::Cut(mtu) => {
-                    self.enter(message.port);
-                    self.send_cut(message.port, &message.frame, mtu);
+                    self.enter(from);
+                    self.send_cut(from, &frame, mtu);
                 }
                 Handoff::Kernel => {
-                    self.enter(message.port);
-                    self.pass_to_kernel(now, message.port, message.frame, true);
+                    self.enter(from);
+                    self.pass_to_kernel(now, from, frame, true);
                 }
+                // It has no frame.
+                Handoff::Mark(_) => drop(frame),
             }
         }
         if let Some(port) = port {
@@ -146,7 +152,7 @@ impl<Q: Queue> Worker<Q> {
     }
 
     /// Runs a burst of handed frames alone through the path.
-    fn process_handed(
+    pub(super) fn process_handed(
         &mut self,
         now: Time,
         port: PortId,
@@ -154,7 +160,7 @@ impl<Q: Queue> Worker<Q> {
         rounds: &mut Rounds,
     ) {
         self.enter(port);
-        if !self.spreads.is_empty() {
+        if !self.spreads.is_idle() {
             self.deal(now, port, burst, rounds);
         }
         if !burst.is_empty() {

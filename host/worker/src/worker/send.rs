@@ -39,7 +39,7 @@ impl<Q: Queue> Worker<Q> {
         } else if handoff {
             self.net.path.count(Reason::PortGone);
         } else {
-            self.by_another(HandoffMessage { frame, port, handoff: Handoff::Send });
+            self.by_another(HandoffMessage::of(frame, port, Handoff::Send));
         }
     }
 
@@ -51,7 +51,7 @@ impl<Q: Queue> Worker<Q> {
         } else if self.tunnels.is_virtual(port) {
             self.cut_tunnelled(port, &frame, mtu);
         } else {
-            self.by_another(HandoffMessage { frame, port, handoff: Handoff::Cut(mtu) });
+            self.by_another(HandoffMessage::of(frame, port, Handoff::Cut(mtu)));
         }
     }
 
@@ -83,7 +83,7 @@ impl<Q: Queue> Worker<Q> {
             let dropped = twin.push(frame);
             self.count(dropped, Reason::TxFull);
         } else if !has_line && !handoff {
-            self.by_another(HandoffMessage { frame, port, handoff: Handoff::Kernel });
+            self.by_another(HandoffMessage::of(frame, port, Handoff::Kernel));
         } else {
             let snapshot = &self.net.snapshot;
             let view = View { plan: &snapshot.plan, fib: &snapshot.fib };

@@ -26,6 +26,11 @@ impl<Q: Queue> Worker<Q> {
             SpreadRequest::List(reply) => {
                 let _ = reply.send((self.number, self.spreading(now)));
             }
+            SpreadRequest::Fence(order, reply) => {
+                let _ = reply.send(self.fence(&order));
+            }
+            SpreadRequest::Mark { fence, owner } => self.owe_mark(fence, owner),
+            SpreadRequest::TakeDown(fence) => self.take_down(fence),
         }
     }
 
@@ -109,7 +114,7 @@ impl<Q: Queue> Worker<Q> {
     #[cold]
     #[inline(never)]
     pub(super) fn collect(&mut self, now: Time) -> usize {
-        let mut frames = 0;
+        let mut frames = if self.spreads.fences() > 0 { self.release(now) } else { 0 };
         self.spreads.close(&mut self.rings);
         self.owes_wakes |= std::mem::take(&mut self.rings.gave);
         while let Some(through) = self.spreads.next(&mut self.rings) {

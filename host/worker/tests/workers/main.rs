@@ -1,6 +1,7 @@
 //! Workers over queues in memory.
 
 mod capture_points;
+mod fence;
 mod fragments;
 mod handoff;
 mod memory;

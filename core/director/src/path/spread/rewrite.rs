@@ -69,6 +69,61 @@ impl Ends {
         key[32..].copy_from_slice(&ports(old));
         Self::V6 { old: *old, key }
     }
+
+    /// Whether a frame of any form is of the flow. A later fragment has no ports: it is if it is
+    /// of the two addresses.
+    fn have(&self, bytes: &[u8]) -> Option<bool> {
+        let payload = ethernet::payload(bytes)?;
+        let packet = bytes.get(payload.offset..)?;
+        match self {
+            Self::V4 { old, .. } if payload.ethertype == ethernet::IPV4 => {
+                let header = ipv4::Header::parse(packet).ok()?;
+                let same = (header.source(), header.destination()) == (old.src, old.dst);
+                let offset = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff;
+                let at = (header.header_len(), header.protocol(), offset != 0);
+                Some(same && is_its(packet, at, old))
+            }
+            Self::V6 { old, .. } if payload.ethertype == ethernet::IPV6 => {
+                let header = ipv6::Header::parse(packet).ok()?;
+                if (header.source(), header.destination()) != (old.src, old.dst) {
+                    return Some(false);
+                }
+                let upper = ipv6::walk(packet).ok()?;
+                let later = upper.fragment.is_some_and(|fragment| fragment.offset != 0);
+                Some(is_its(packet, (upper.offset, upper.protocol, later), old))
+            }
+            _ => Some(false),
+        }
+    }
+}
+
+/// Tells the packets of a flow, of whatever form, by source and destination as they arrive.
+#[derive(Clone, Debug)]
+pub struct FlowMatch(Ends);
+
+impl FlowMatch {
+    /// That of a protocol between two endpoints; `None` if these are of different IP versions.
+    pub fn new(protocol: u8, from: (IpAddr, u16), to: (IpAddr, u16)) -> Option<Self> {
+        let (sport, dport) = (from.1, to.1);
+        let ends = match (from.0, to.0) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let (src, dst) = (src.to_bits(), dst.to_bits());
+                Ends::v4(Tuple { src, dst, sport, dport, protocol })
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                let (src, dst) = (src.to_bits(), dst.to_bits());
+                Ends::v6(&Tuple { src, dst, sport, dport, protocol })
+            }
+            _ => return None,
+        };
+        Some(Self(ends))
+    }
+
+    /// Whether a frame is of the flow. Later fragments have no ports: those between its addresses
+    /// are.
+    pub fn has(&self, bytes: &[u8]) -> bool {
+        self.0.have(bytes).unwrap_or(false)
+    }
 }
 
 /// Addresses and ports that packets leave with.
@@ -325,33 +380,7 @@ impl FlowRewrite {
     #[cold]
     #[inline(never)]
     fn look_closely(&self, bytes: &[u8]) -> Look {
-        if self.has(bytes).unwrap_or(false) { Look::Odd } else { Look::Other }
-    }
-
-    /// Whether a frame of any form is of the flow. A later fragment has no ports: it is if it is
-    /// of the two addresses.
-    fn has(&self, bytes: &[u8]) -> Option<bool> {
-        let payload = ethernet::payload(bytes)?;
-        let packet = bytes.get(payload.offset..)?;
-        match &self.ends {
-            Ends::V4 { old, .. } if payload.ethertype == ethernet::IPV4 => {
-                let header = ipv4::Header::parse(packet).ok()?;
-                let same = (header.source(), header.destination()) == (old.src, old.dst);
-                let offset = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff;
-                let at = (header.header_len(), header.protocol(), offset != 0);
-                Some(same && is_its(packet, at, old))
-            }
-            Ends::V6 { old, .. } if payload.ethertype == ethernet::IPV6 => {
-                let header = ipv6::Header::parse(packet).ok()?;
-                if (header.source(), header.destination()) != (old.src, old.dst) {
-                    return Some(false);
-                }
-                let upper = ipv6::walk(packet).ok()?;
-                let later = upper.fragment.is_some_and(|fragment| fragment.offset != 0);
-                Some(is_its(packet, (upper.offset, upper.protocol, later), old))
-            }
-            _ => Some(false),
-        }
+        if self.ends.have(bytes).unwrap_or(false) { Look::Odd } else { Look::Other }
     }
 }
 
