@@ -304,13 +304,18 @@ impl Path {
             Some(_) => tunnel::room(&shared.paths, view.plan, real, hop.mtu, now),
             None => frozen.room(),
         };
+        // The path does not count what it has no room for a header in as forwarded.
+        let longer = frozen.settled.longer();
+        let cramped = longer > 0 && burst.iter_mut().any(|frame| !has_room(frame, longer.into()));
+        let hold = hold || !is_still;
         let mut marks = [Marks::default(); 2];
         let (flow, frames) =
-            ((frozen, hold || !is_still, room), (view.fib.own_macs(port), burst.as_slice()));
+            ((frozen, hold || cramped, room), (view.fib.own_macs(port), burst.as_slice()));
         let ends = match frozen.wide {
             false => mark(&mut v4.table, shared, now, flow, frames, &mut marks),
             true => mark(&mut extended.table, shared, now, flow, frames, &mut marks),
         };
+        let ends = ends && (hold || !cramped);
         let [plain, owners] = marks;
         let all: Marks = std::array::from_fn(|word| plain[word] | owners[word]);
         if all == Marks::default() {
@@ -337,6 +342,11 @@ impl Path {
             true => is_still(&self.extended.table, view.plan, now, frozen),
         }
     }
+}
+
+/// Whether a frame has room for so many bytes before it.
+fn has_room<B: Frame>(frame: &mut B, count: usize) -> bool {
+    frame.push_front(count) && frame.pull_front(count)
 }
 
 /// The session of a flow.

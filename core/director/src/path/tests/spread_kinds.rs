@@ -9,6 +9,7 @@ use super::spread::{Outcome, deal_out};
 use crate::counters::Direction;
 use crate::fib::PortId;
 use crate::path::{Dealt, FlowName, FlowRewrite, NotSpreadable, Verdict, View};
+use crate::reason::Reason;
 use crate::spec::{ClientAddress, Mapping, Mode, Protocol};
 use arrayvec::ArrayVec;
 use proptest::prelude::*;
@@ -386,6 +387,31 @@ fn a_spread_stream_keeps_its_offset() {
         assert_eq!([read(11), read(15)], [7, 11].map(|edge: u32| edge.wrapping_sub(header)));
         assert_eq!(bytes, payload);
     }
+}
+
+/// Datagrams without room for a PROXY header are dropped, and counted as that and nothing else,
+/// whether or not their flow is spread; those with room go on.
+#[test]
+fn datagrams_without_room_for_a_header_are_not_counted_as_forwarded() {
+    let kind = Kind::Told(ClientAddress::ProxyV2, 0);
+    let [mut spread, mut plain] = [Bed::open((kind, false)), Bed::open((kind, false))];
+    let frozen = spread.freeze(true).unwrap();
+    let [client, vip, ..] = kind.ends();
+    for rooms in [[128; 4], [128, 27, 128, 0], [28; 4], [27; 4]] {
+        let before = rooms.map(|room| datagram_with(client, vip, b"question").cramped(room));
+        let dealt = spread.spread(&frozen, true, &before);
+        assert_eq!(dealt.plain, if rooms.iter().all(|room| *room >= 28) { 4 } else { 0 });
+        for (at, frame) in dealt.frames.iter().enumerate() {
+            let mut alone = before[at].clone();
+            let verdict = plain.field.one(FRONT, &mut alone);
+            assert_eq!((dealt.verdicts[at], frame), (verdict, &alone), "{rooms:?}");
+        }
+        let [counted, expected] = [&spread, &plain].map(|bed| bed.field.path.counters().clone());
+        assert_eq!(counted.reals[0].packets, expected.reals[0].packets, "{rooms:?}");
+        assert_eq!(counted.reals[0].bytes, expected.reals[0].bytes);
+        assert_eq!(counted.of(Reason::Headroom), expected.of(Reason::Headroom));
+    }
+    assert_eq!(plain.field.path.counters().of(Reason::Headroom), 6);
 }
 
 /// What was frozen of a connection is not the next one's of the same ends, which begins anew.
