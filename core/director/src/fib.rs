@@ -67,12 +67,6 @@ pub struct Hop {
 }
 
 impl Hop {
-    /// Zero if packets that go here leave by this port, and without a tag.
-    #[inline(always)]
-    pub(crate) const fn strange_to(&self, port: PortId) -> u16 {
-        (self.port.0 ^ port.0) | self.vlan
-    }
-
     /// Four words: the last two of the MAC addresses, the port and above it the VLAN, the MTU.
     #[inline(always)]
     pub(crate) fn row(&self) -> &[u8; 16] {

@@ -94,7 +94,6 @@ use crate::reason::Reason;
 use crate::session::SessionOf;
 use crate::time::Time;
 use engine::Engine;
-use leaving::Leaving;
 use others::Others;
 use picks::Picks;
 use shared::Shared;
@@ -297,7 +296,6 @@ impl Path {
         assert!(frames.len() <= BURST && verdicts.len() >= frames.len());
         self.shared.begin_rounds(frames.len(), rounds);
         self.shared.scratch.waiting.clear();
-        self.shared.scratch.leaving = Leaving::default();
         self.shared.scratch.deferred.clear();
         self.shared.scratch.joined.clear();
         self.shared.now = now;
@@ -321,8 +319,10 @@ impl Path {
         if !rounds.is_empty() {
             self.shared.end_rounds(verdicts);
         }
-        if self.shared.scratch.leaving.all(frames.len()).is_none() {
-            self.shared.statistics.count(&verdicts[..frames.len()]);
+        let verdicts = &verdicts[..frames.len()];
+        self.shared.scratch.leaves_by = leaving::by_one(verdicts);
+        if self.shared.scratch.leaves_by.is_none() {
+            self.shared.statistics.count(verdicts);
         }
         self.shared.ports.bounds.searched = None;
     }
@@ -344,10 +344,9 @@ impl Path {
         self.shared.next_round(lane as u8)
     }
 
-    /// The port that the last turn's frames, which were so many, all leave by: [`Verdict::Tx`].
-    /// `None` if there are several, or if the turn does not know it.
-    pub const fn all_leave_by(&self, frames: usize) -> Option<PortId> {
-        self.shared.scratch.leaving.all(frames)
+    /// The port that all of the last turn's frames leave by ([`Verdict::Tx`]), if it is one.
+    pub const fn all_leave_by(&self) -> Option<PortId> {
+        self.shared.scratch.leaves_by
     }
 
     /// The frames of the last turn whose verdict is [`Verdict::Wait`].

@@ -23,7 +23,6 @@ use fence::Owed;
 use handoff::Search;
 pub(crate) use networks::Net;
 pub use networks::{NetworksConfig, Published, Snapshot};
-use send::all_leave_by;
 use sluice_director::dealing::Spreads;
 use sluice_director::fib::PortId;
 use sluice_director::path::{
@@ -396,7 +395,7 @@ impl<Q: Queue> Worker<Q> {
         self.net.path.turn_probed(view, now, port, (burst, rounds), (verdicts, probe));
         let verdicts = &verdicts[..burst.len()];
         // Nearly always all leave by the same port.
-        let to = self.net.path.all_leave_by(burst.len()).or_else(|| all_leave_by(verdicts));
+        let to = self.net.path.all_leave_by();
         if let Some(line) = to.and_then(|to| self.line(to)) {
             let dropped = line.push_all(burst);
             self.count(dropped, Reason::TxFull);

@@ -229,7 +229,6 @@ impl<F: Parse> Engine<F> {
                 probe.mark_if(T::ON && created != shared.statistics.counters.created, Stage::Open);
                 stale
             };
-            shared.scratch.leaving.note(&part.1[at_frame]);
             let behind = ALL << lane & ALL << 1 << lane & left & quick;
             if stale & behind != 0 {
                 pass = pass & !behind | self.look_again(turn, (at, behind));

@@ -6,37 +6,13 @@ use super::shared::{Scratch, Statistics};
 use crate::fib::PortId;
 use crate::reason::Reason;
 
-/// How many of a turn's frames leave by one port as they are.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Leaving {
-    by: PortId,
-    frames: usize,
-}
-
-impl Leaving {
-    /// Adds frames that leave by a port; those of others than the first are not counted.
-    #[inline(always)]
-    pub fn add(&mut self, port: PortId, frames: usize) {
-        if self.frames == 0 {
-            self.by = port;
-        }
-        if self.by == port {
-            self.frames += frames;
-        }
-    }
-
-    /// Adds a frame with this verdict.
-    #[inline(always)]
-    pub fn note(&mut self, verdict: &Verdict) {
-        if let Verdict::Tx(port) = *verdict {
-            self.add(port, 1);
-        }
-    }
-
-    /// The port that so many frames leave by, if that is all of them.
-    pub const fn all(&self, frames: usize) -> Option<PortId> {
-        if self.frames == frames && frames > 0 { Some(self.by) } else { None }
-    }
+/// The port that frames with these verdicts all leave by, if it is one.
+#[inline(always)]
+pub(super) fn by_one(verdicts: &[Verdict]) -> Option<PortId> {
+    let Verdict::Tx(port) = *verdicts.first()? else { return None };
+    // No early end: so it takes few instructions.
+    let strangers = verdicts.iter().filter(|verdict| **verdict != Verdict::Tx(port));
+    (strangers.count() == 0).then_some(port)
 }
 
 impl Scratch {

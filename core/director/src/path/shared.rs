@@ -2,10 +2,10 @@
 
 use super::elephants::Sketch;
 use super::handoff::Bounds;
-use super::leaving::Leaving;
 use super::rate::{Rate, Usage};
 use super::{BURST, PathConfig, Round, Waiting, half_open, tunnel};
 use crate::counters::{Counters, Direction};
+use crate::fib::PortId;
 use crate::fib::macs::OwnMacs;
 use crate::hash::Seed;
 use crate::local_port;
@@ -50,8 +50,8 @@ pub(super) struct Scratch {
     pub macs: OwnMacs,
     /// Frames that wait for their neighbour.
     pub waiting: ArrayVec<Waiting, BURST>,
-    /// Frames that went together and leave by one port.
-    pub leaving: Leaving,
+    /// The port that all of the turn's frames leave by, if it is one.
+    pub leaves_by: Option<PortId>,
     /// Datagrams whose first fragment came in this turn.
     pub joined: ArrayVec<u32, BURST>,
 }
@@ -125,7 +125,7 @@ impl Shared {
                 hairpinned: [0; BURST / 64],
                 macs: OwnMacs::ANY,
                 waiting: ArrayVec::new(),
-                leaving: Leaving::default(),
+                leaves_by: None,
                 joined: ArrayVec::new(),
             },
             admission: Admission {

@@ -139,11 +139,3 @@ impl<Q: Queue> Worker<Q> {
         }
     }
 }
-
-/// The port that all of a burst leave by, if it is one.
-pub(super) fn all_leave_by(verdicts: &[Verdict]) -> Option<PortId> {
-    let Verdict::Tx(port) = *verdicts.first()? else { return None };
-    // No early end: so it takes few instructions.
-    let strangers = verdicts.iter().filter(|verdict| **verdict != Verdict::Tx(port));
-    (strangers.count() == 0).then_some(port)
-}

@@ -4,7 +4,7 @@
 use super::outer::Enter;
 use super::{ALL, Group, Together, lanes};
 use crate::counters::{Direction, RealCounters};
-use crate::fib::{Hop, HopId, PortId};
+use crate::fib::{Hop, HopId};
 use crate::frame::Frame;
 use crate::path::burst::{GROUPS, Parsed, position};
 use crate::path::engine::Engine;
@@ -68,22 +68,15 @@ impl<F: Parse> Engine<F> {
         if group.tunnels != 0 {
             return self.forward_into_tunnels(shared, turn, at, frames, verdicts);
         }
-        let Some(first) = hops.get(usize::from(group.hop[0] as u16)) else { return ALL };
-        let by = first.port;
-        let (strange, left) = self.level.run(Forward::<F, B> {
+        self.level.run(Forward::<F, B> {
             group,
-            by,
             hops,
             sessions: self.table.sessions.slots_mut(),
             reals: &mut shared.statistics.counters.reals,
             seen_ms: turn.now.low(),
             frames,
             verdicts,
-        });
-        if (strange, left) == (0, 0) {
-            shared.scratch.leaving.add(by, LANES);
-        }
-        left
+        })
     }
 
     /// The same of a group that has packets for tunnels.
@@ -100,14 +93,13 @@ impl<F: Parse> Engine<F> {
         let group = &self.burst.groups[at % GROUPS];
         let first = hops.get(usize::from(group.hop[0] as u16));
         // Where one has a tag most have, and those go by themselves.
-        let Some(first) = first.filter(|first| group.tunnels == ALL && first.vlan == 0) else {
+        if !first.is_some_and(|first| group.tunnels == ALL && first.vlan == 0) {
             return self.forward_each(shared, turn, at, frames, verdicts);
-        };
-        let (by, real) = (first.port, group.real(0).0 as usize);
+        }
+        let real = group.real(0).0 as usize;
         let paths = &shared.paths;
         let forward = Forward::<F, B> {
             group,
-            by,
             hops,
             sessions: self.table.sessions.slots_mut(),
             reals: &mut shared.statistics.counters.reals,
@@ -115,13 +107,10 @@ impl<F: Parse> Engine<F> {
             frames,
             verdicts,
         };
-        let (strange, left) = match paths.fours.get(real) {
+        let left = match paths.fours.get(real) {
             Some(four) if four.is_one() => self.level.run(Enter { tunnels: &paths.fours, forward }),
             _ => self.level.run(Enter { tunnels: &paths.sixes, forward }),
         };
-        if (strange, left) == (0, 0) {
-            shared.scratch.leaving.add(by, LANES);
-        }
         for lane in lanes(left) {
             shared.paths.forget(group.real(lane), turn.now);
         }
@@ -142,7 +131,6 @@ impl<F: Parse> Engine<F> {
             if !self.forward(shared, turn, (at, lane), frame, verdict) {
                 return ALL << lane;
             }
-            shared.scratch.leaving.note(verdict);
         }
         0
     }
@@ -237,11 +225,10 @@ impl<F: Parse> Engine<F> {
     }
 }
 
-/// Writes eight frames, none of which goes into a tunnel, and counts them. Gives what is strange to
-/// a port among their hops, and the lanes that are left.
+/// Writes eight frames, none of which goes into a tunnel, and counts them. Gives the lanes that are
+/// left.
 pub(super) struct Forward<'a, F: Together, B> {
     pub group: &'a Group<F::Words>,
-    pub by: PortId,
     pub hops: &'a [Hop],
     pub sessions: &'a mut [SessionOf<F>],
     pub reals: &'a mut [RealCounters],
@@ -251,25 +238,23 @@ pub(super) struct Forward<'a, F: Together, B> {
 }
 
 impl<F: Together, B: Frame> Kernel for Forward<'_, F, B> {
-    type Output = (u16, u8);
+    type Output = u8;
 
     #[inline(always)]
-    fn run<I: Instructions>(self, _: I) -> (u16, u8) {
-        let Self { group, by, hops, sessions, reals, seen_ms, frames, verdicts } = self;
-        let mut strange = 0;
+    fn run<I: Instructions>(self, _: I) -> u8 {
+        let Self { group, hops, sessions, reals, seen_ms, frames, verdicts } = self;
         each_lane!(lane => {
             let length = group.lengths[lane];
             let hop = hops.get(usize::from(group.hop[lane] as u16));
             let Some(hop) = hop.filter(|hop| length <= u32::from(hop.mtu)) else {
-                return (strange, ALL << lane);
+                return ALL << lane;
             };
             if !write::<F, B>(group, lane, &mut frames[lane], hop, &mut verdicts[lane]) {
-                return (strange, ALL << lane);
+                return ALL << lane;
             }
-            strange |= hop.strange_to(by);
             account::<F>(group, lane, (sessions, seen_ms), reals);
         });
-        (strange, 0)
+        0
     }
 }
 

@@ -3,7 +3,7 @@
 use super::ends::NO_ROWS;
 use super::forward::{Forward, account};
 use super::{ALL, Group, Together, fold, halves, short};
-use crate::fib::{Hop, PortId};
+use crate::fib::Hop;
 use crate::frame::Frame;
 use crate::path::Verdict;
 use crate::path::tunnel::{Four, Six, Tunnel};
@@ -55,8 +55,7 @@ pub(super) struct Head<I: Instructions> {
     macs: [Words<I>; 2],
 }
 
-/// Writes eight frames, all of which go into tunnels, and counts them. Gives what is strange to a
-/// port among their hops, and the lanes that are left.
+/// Writes eight frames, all of which go into tunnels, and counts them. Gives the lanes that are left.
 pub(super) struct Enter<'a, F: Together, B, T> {
     pub tunnels: &'a [T],
     /// All else that is needed for it.
@@ -64,54 +63,44 @@ pub(super) struct Enter<'a, F: Together, B, T> {
 }
 
 impl<F: Together, B: Frame, T: Outer> Kernel for Enter<'_, F, B, T> {
-    type Output = (u16, u8);
+    type Output = u8;
 
     #[inline(always)]
-    fn run<I: Instructions>(self, instructions: I) -> (u16, u8) {
+    fn run<I: Instructions>(self, instructions: I) -> u8 {
         let Self { tunnels, forward } = self;
-        let Forward { group, by, hops, sessions, reals, seen_ms, frames, verdicts } = forward;
-        let ways = ways::<T, F::Words, I>(group, (hops, by), instructions);
-        let Some(Ways { hops, macs, strange }) = ways else { return (0, ALL) };
+        let Forward { group, hops, sessions, reals, seen_ms, frames, verdicts } = forward;
+        let ways = ways::<T, F::Words, I>(group, hops, instructions);
+        let Some((hops, macs)) = ways else { return ALL };
         let made = made::<F, T, I>(group, (tunnels, macs), instructions);
-        let Some((tunnels, made)) = made else { return (0, ALL) };
-        let strange = u16::from(strange);
+        let Some((tunnels, made)) = made else { return ALL };
         each_lane!(lane => {
             let (frame, hop) = (&mut frames[lane], hops.get(lane));
             if !frame.push_front(T::OVERHEAD) {
-                return (strange, ALL << lane);
+                return ALL << lane;
             }
             let bytes = frame.bytes_mut();
             let inside = T::OVERHEAD + F::HOP;
             let Some(word) = bytes.get_mut(inside..inside + 4) else {
                 let _ = frame.pull_front(T::OVERHEAD);
-                return (strange, ALL << lane);
+                return ALL << lane;
             };
             word.copy_from_slice(&F::one_hop_less(&group.words, lane));
             tunnels.get(lane).write::<F>(&made, lane, bytes, hop);
             verdicts[lane] = Verdict::Tx(hop.port);
             account::<F>(group, lane, (sessions, seen_ms), reals);
         });
-        (strange, 0)
+        0
     }
 }
 
-/// The hops of eight packets.
-struct Ways<'a, I: Instructions> {
-    hops: At<'a, Hop>,
-    /// The last two words of their MAC addresses.
-    macs: [Words<I>; 2],
-    /// Whether any leaves by another port than the first.
-    strange: bool,
-}
-
-/// The hops of eight packets; `None` if one gives tags, or its link does not take the packet with
+/// The hops of eight packets, and the last two words of their MAC addresses; `None` if one gives tags, or its link does not take the packet with
 /// its outer header.
 #[inline(always)]
 fn ways<'a, T: Tunnel, W, I: Instructions>(
     group: &Group<W>,
-    (hops, by): (&'a [Hop], PortId),
+    hops: &'a [Hop],
     instructions: I,
-) -> Option<Ways<'a, I>> {
+) -> Option<(At<'a, Hop>, [Words<I>; 2])> {
     let ids = Words::load(instructions, &group.hop) & 0xffff;
     let (hops, are_there) = At::cut(hops, ids)?;
     let mut rows = NO_ROWS;
@@ -119,9 +108,7 @@ fn ways<'a, T: Tunnel, W, I: Instructions>(
     let [first, second, leave, most] = Words::columns(instructions, rows);
     let longest = Words::load(instructions, &group.lengths) + T::OVERHEAD as u32;
     let good = longest.at_most(most) & leave.shr::<16>().is_word(0) & are_there;
-    let same = leave.is_word(u32::from(by.0));
-    let strange = same.mask() != ALL;
-    (good.mask() == ALL).then_some(Ways { hops, macs: [first, second], strange })
+    (good.mask() == ALL).then_some((hops, [first, second]))
 }
 
 /// The tunnels of eight packets, and what is written of their outer headers; `None` if not all of

@@ -140,7 +140,7 @@ impl Lab {
         let mut verdicts = vec![Verdict::Tx(PortId(99)); frames.len()];
         for (frames, verdicts) in frames.chunks_mut(BURST).zip(verdicts.chunks_mut(BURST)) {
             self.path.turn(view, self.now, port, frames, verdicts);
-            if let Some(port) = self.path.all_leave_by(frames.len()) {
+            if let Some(port) = self.path.all_leave_by() {
                 assert!(verdicts.iter().all(|v| *v == Verdict::Tx(port)), "{port:?}: {verdicts:?}");
             }
         }
