@@ -80,7 +80,8 @@ fn held(client: &Client, hold: Duration, patience: Duration) -> Verdict {
     // One that is late is not waited for: the program ends before.
     std::thread::spawn(move || sender.send(alive(&asked, begun + LIMIT)));
     let Ok(mut stream) = stream else { return loop_answer(&loop_answers, begun + LIMIT) };
-    let end = begun + hold;
+    // What starting took on a busy machine is not watched twice: the next run begins on time.
+    let end = begun + hold.saturating_sub(age());
     while Instant::now() < end {
         if !stays(&mut stream, end.min(Instant::now() + PULSE)) {
             // Another process of it may have taken over, and listens already.
@@ -99,6 +100,24 @@ fn held(client: &Client, hold: Duration, patience: Duration) -> Verdict {
         }
     }
     found.unwrap_or_else(|| loop_answer(&loop_answers, begun + LIMIT))
+}
+
+/// How long this program has been running, to a hundredth of a second; nothing if nobody knows.
+fn age() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let now = Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32);
+    started(&stat, rustix::param::clock_ticks_per_second())
+        .and_then(|started| now.checked_sub(started))
+        .unwrap_or_default()
+}
+
+/// When a process started, after the machine: field 22 of proc(5), in ticks.
+fn started(stat: &str, ticks_per_s: u64) -> Option<Duration> {
+    // After the name in parentheses comes field 3.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let ticks: u64 = rest.split_whitespace().nth(22 - 3)?.parse().ok()?;
+    Some(Duration::from_millis(ticks * 1000 / ticks_per_s.max(1)))
 }
 
 /// What the control loop was found to be, once that is known.
@@ -208,6 +227,22 @@ mod tests {
             let expected = Verdict { alive: true, ready: Some(ready), why: why.to_owned() };
             assert_eq!(judge(ha, status, ports), expected, "{why}");
         }
+    }
+
+    #[test]
+    fn the_time_since_the_start_is_read() {
+        let rest = (3..22).map(|field| field.to_string()).collect::<Vec<_>>().join(" ");
+        let stat = format!("7 (a name) 2)) {rest} 12345 0 0");
+        assert_eq!(started(&stat, 100), Some(Duration::from_millis(123_450)));
+        assert_eq!(started("7 (sluice) S 1", 100), None);
+        assert_eq!(started("", 100), None);
+        let before = age();
+        std::thread::sleep(Duration::from_millis(50));
+        let more = age().checked_sub(before).expect("time goes on");
+        assert!(
+            more >= Duration::from_millis(40) && age() < Duration::from_secs(86_400),
+            "{more:?}"
+        );
     }
 
     #[test]
