@@ -147,16 +147,18 @@ impl Port {
         Ok(Adopted { eal: eal.clone(), config: config.clone(), device })
     }
 
-    /// Puts this process's own steering program in the place of the former one. Until then that
-    /// one gives the sockets what it gave them before.
+    /// Puts this process's own steering program in the place of the former one, which has ended.
+    /// Until then that one gives the sockets what it gave them before.
     ///
     /// # Errors
     /// When the kernel refuses.
     pub fn settle(&self) -> Result<()> {
         match self.device() {
-            OpenDevice::Xdp(xdp) => xdp.settle(self.name()),
-            _ => Ok(()),
+            OpenDevice::Xdp(xdp) => xdp.settle(self.name())?,
+            OpenDevice::Packet(packet) => packet.settle(),
+            _ => {}
         }
+        Ok(())
     }
 }
 

@@ -40,7 +40,6 @@ pub(crate) struct Packet {
     sockets: Vec<OwnedFd>,
     counts: Counts,
     /// Keeps the kernel's stack from the frames that come here.
-    #[allow(dead_code, reason = "held until the port is closed")]
     seal: Seal,
     /// Whether received segments were joined before; `None` if the interface does not say.
     gro: Option<bool>,
@@ -91,10 +90,14 @@ impl Packet {
     ) -> Result<Self> {
         expect_count(config, sockets.len(), config.queues.into())?;
         let interface = Interface::find(&config.name, name)?;
-        // Beside the other one's, which goes with that process.
-        let seal = Seal::attach(name)
+        let seal = Seal::beside(name)
             .map_err(|e| Error::Steer { port: config.name.clone(), source: Box::new(e) })?;
         Ok(Self { interface, sockets, counts: Counts::default(), seal, gro })
+    }
+
+    /// The process before has ended, and its seal is this one's to remove.
+    pub fn settle(&self) {
+        self.seal.settle();
     }
 
     /// Has received segments joined, which another process may have ended that was about to go on
