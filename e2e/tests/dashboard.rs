@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sluice_e2e::bed::REALS;
+use sluice_e2e::bed::pair::{Kind, Pair};
 use sluice_e2e::error::expect;
 use sluice_e2e::load::curl;
 use sluice_e2e::{Bed, Director, Family, LabError, Mode, Running, wait_until};
 
 use crate::dual_stack::{bare, reals, service};
+use crate::failover::Knocking;
 use crate::fixture::{Fixture, SOON, Setup, here, on_bed};
+use crate::sync::on_synchronised_with;
 
 /// Where the dashboard is, inside the director's namespace.
 const AT: &str = "127.0.0.1:8443";
@@ -106,8 +109,7 @@ fn used(field: &mut Fixture) -> Result<(), LabError> {
     expect(page.contains("<title>Sluice</title>"), || page.clone())?;
     let flows = traffic(field)?;
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/browser/dashboard.py");
-    let shots = std::env::var("SLUICE_SHOTS")
-        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../target/dashboard").to_owned());
+    let shots = shots();
     let (read, operate, url) = (held("read")?, held("operate")?, format!("http://{AT}"));
     let args = [
         script,
@@ -123,12 +125,7 @@ fn used(field: &mut Fixture) -> Result<(), LabError> {
         "--restart",
     ];
     let mut browser = field.bed.director.start("browser", &python, &args)?;
-    let said = wait_until("the browser's steps", LIMIT, || {
-        let log = browser.log();
-        let over = log.contains("stop the director") || browser.ended()?.is_some();
-        Ok(over.then_some(log))
-    })?;
-    expect(said.contains("stop the director"), || said.clone())?;
+    says(&mut browser, "stop the director")?;
     for flow in &flows {
         // The shells and what they run.
         let group = format!("-{}", flow.pid());
@@ -137,10 +134,73 @@ fn used(field: &mut Fixture) -> Result<(), LabError> {
     field.director.stop()?;
     browser.wait_for_words("start the director", SOON * 6)?;
     field.director = Director::start(&field.bed, &field.recipe.text(&field.bed))?;
+    ended_well(&mut browser)
+}
+
+/// Both of two synchronised directors, each on the dashboard of either, and what it says when the
+/// other one dies and comes back.
+#[test]
+fn both_directors_are_on_the_page() {
+    let name = here!(both_directors_are_on_the_page);
+    let more = |pair: &Pair, index: usize| {
+        let tokens = pair.nodes[index].lab.dir().join("tokens");
+        let made = token(&tokens, "read")?;
+        let kept = pair.nodes[index].lab.dir().join("token-read");
+        std::fs::write(kept, made).map_err(LabError::file("writing a token"))?;
+        Ok(format!("\n[api]\nlisten = [\"{AT}\"]\ntokens = \"{}\"\n", tokens.display()))
+    };
+    on_synchronised_with(Kind::default(), name, more, |pair| {
+        let knocking = Knocking::start(pair)?;
+        let mut browser = look(pair, 0, ("active", "standby"), &["--faults"])?;
+        says(&mut browser, "stop the peer")?;
+        pair.nodes[1].kill_director()?;
+        says(&mut browser, "start the peer")?;
+        pair.nodes[1].start_director()?;
+        ended_well(&mut browser)?;
+        ended_well(&mut look(pair, 1, ("standby", "active"), &[])?)?;
+        knocking.gaps().map(drop)
+    });
+}
+
+/// Starts the browser beside a director, which has a role as the other one has.
+fn look(
+    pair: &Pair,
+    index: usize,
+    (own, peers): (&str, &str),
+    more: &[&str],
+) -> Result<Running, LabError> {
+    let node = &pair.nodes[index];
+    let token = std::fs::read_to_string(node.lab.dir().join("token-read"));
+    let token = token.map_err(LabError::file("reading a token"))?;
+    let (url, peer, shots) = (format!("http://{AT}"), Pair::between(1 - index), shots());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/browser/pair.py");
+    let usual = [script, &url, "--read", &token, "--peer", &peer, "--role", own];
+    let rest = ["--peer-role", peers, "--shots", &shots];
+    let args = [&usual[..], &rest, more].concat();
+    node.space.start(&format!("browser{index}"), &python()?.display().to_string(), &args)
+}
+
+/// Waits until the browser asks for something; it may have failed before.
+fn says(browser: &mut Running, words: &str) -> Result<(), LabError> {
+    let said = wait_until("the browser's steps", LIMIT, || {
+        let log = browser.log();
+        let over = log.contains(words) || browser.ended()?.is_some();
+        Ok(over.then_some(log))
+    })?;
+    expect(said.contains(words), || said.clone())
+}
+
+fn ended_well(browser: &mut Running) -> Result<(), LabError> {
     let status = browser.wait(LIMIT)?;
     expect(status.success(), || browser.log())?;
     eprintln!("{}", browser.log());
     Ok(())
+}
+
+/// Where screenshots are put.
+fn shots() -> String {
+    std::env::var("SLUICE_SHOTS")
+        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../target/dashboard").to_owned())
 }
 
 /// Pages elsewhere, in Chromium, beside an `ssh -L` to the control socket.

@@ -37,19 +37,32 @@ fn on_synchronised_of(
     name: &str,
     test: impl FnOnce(&mut Pair) -> Result<(), LabError>,
 ) {
+    on_synchronised_with(kind, name, |_, _| Ok(String::new()), test);
+}
+
+/// The same with more in the configuration file of each.
+pub fn on_synchronised_with(
+    kind: Kind,
+    name: &str,
+    more: impl Fn(&Pair, usize) -> Result<String, LabError>,
+    test: impl FnOnce(&mut Pair) -> Result<(), LabError>,
+) {
     let Some(_turn) = turn(name) else { return };
     let pair = Pair::of(kind, PREFIX, ["", ""]);
     let mut pair = pair.unwrap_or_else(|error| panic!("{name}: {error}"));
-    let done = start(&mut pair).and_then(|()| test(&mut pair));
+    let done = start(&mut pair, more).and_then(|()| test(&mut pair));
     if let Err(error) = done {
         let said: String = pair.nodes.iter().map(|node| node.said()).collect();
         panic!("{name}: {error}\n{said}");
     }
 }
 
-fn start(pair: &mut Pair) -> Result<(), LabError> {
+fn start(
+    pair: &mut Pair,
+    more: impl Fn(&Pair, usize) -> Result<String, LabError>,
+) -> Result<(), LabError> {
     for index in [0, 1] {
-        pair.nodes[index].more = section(pair, index, KEY)?;
+        pair.nodes[index].more = section(pair, index, KEY)? + &more(pair, index)?;
         pair.nodes[index].start_director()?;
     }
     for index in [0, 1] {
