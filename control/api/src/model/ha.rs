@@ -58,7 +58,7 @@ pub struct HaUpgrade {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HaUpgradeState {
-    /// The new process is being started.
+    /// The new process is being started, or the one before has not ended.
     Running,
     /// The new process forwards.
     Done,
