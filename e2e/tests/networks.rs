@@ -160,10 +160,7 @@ fn blue_is_not_in_red() {
     on(here!(blue_is_not_in_red), PACKET, |nodes| {
         all_answer(nodes)?;
         for (node, network) in [(1, "red"), (2, "red")] {
-            let pid = format!("nginx{}", nodes.pod(node, network).number);
-            let pod = &nodes.pod(node, network).space;
-            pod.run("sh", &["-c", &format!("kill $(cat {}/{pid}.pid)", pod.dir().display())])?
-                .ok()?;
+            nodes.end_nginx(node, network)?;
         }
         let captures: Vec<_> = [1, 2]
             .into_iter()
@@ -294,4 +291,48 @@ fn an_upload_fits_a_narrow_underlay() {
             expect(log.contains("takes less than its first link"), || log)
         });
     }
+}
+
+/// Health checks through the data path of each network, by the same source address in both: what is
+/// down in red, over the tunnel as well, is up in blue at the same address.
+#[test]
+fn checks_go_through_the_data_path_of_their_network() {
+    let name = here!(checks_go_through_the_data_path_of_their_network);
+    for driver in [Driver::AfPacket, Driver::AfXdp] {
+        on(name, Kind { checked: true, ..Kind::of(driver) }, |nodes| {
+            wait_until("all real servers to be found up", SOON, || {
+                Ok((states(nodes)? == [(4, 0), (4, 0)]).then_some(()))
+            })?;
+            all_answer(nodes)?;
+            nodes.end_nginx(2, "red")?;
+            wait_until("red's real server on node 2 to be down", SOON, || {
+                Ok((states(nodes)? == [(3, 1), (3, 1)]).then_some(()))
+            })?;
+            for node in &nodes.nodes {
+                let said = node.director.ask("health")?;
+                let down = checks(&said).find(|check| check["state"] == "down");
+                let its = down.map(|check| (check["service"].clone(), check["address"].clone()));
+                let expected = ("red-web".into(), "10.0.2.2".into());
+                expect(its.as_ref() == Some(&expected), || said.to_string())?;
+            }
+            let got = answers(nodes, 1, "red")?;
+            expect(got == BTreeSet::from(["Real Server 21".to_owned()]), || format!("{got:?}"))?;
+            let got = answers(nodes, 1, "blue")?;
+            expect(got.len() == 2, || format!("blue: {got:?}"))
+        });
+    }
+}
+
+fn checks(said: &Value) -> impl Iterator<Item = &Value> {
+    said["checks"].as_array().into_iter().flatten()
+}
+
+/// How many real servers are up and down at each director.
+fn states(nodes: &Nodes) -> Result<Vec<(usize, usize)>, LabError> {
+    let of = |node: &sluice_e2e::bed::nodes::Node| {
+        let said = node.director.ask("health")?;
+        let count = |state: &str| checks(&said).filter(|check| check["state"] == state).count();
+        Ok((count("up"), count("down")))
+    };
+    nodes.nodes.iter().map(of).collect()
 }

@@ -11,6 +11,7 @@ use crate::errors::Error;
 use sluice_api::model::HaAnnounce;
 use sluice_config::Announce;
 use sluice_director::plan::{HealthState, LocalId, Plan, Pool, Service};
+use sluice_director::spec::NetworkId;
 use sluice_dpdk::AddressHolder;
 use sluice_linux::{Address, Commands, Kernel};
 use std::collections::BTreeSet;
@@ -59,6 +60,8 @@ struct Wanted {
 }
 
 impl Wanted {
+    /// What of the default network is to be announced: others may have the same addresses, and
+    /// routes of their own.
     fn of(plan: &Plan) -> Self {
         let is_served = |service: &Service| {
             let mut reals = service.reals.iter().filter_map(|id| plan.real(*id));
@@ -66,13 +69,15 @@ impl Wanted {
         };
         let of_services = |served| {
             let services = plan.live_services().map(|(_, service)| service);
+            let services = services.filter(|service| service.network == NetworkId::DEFAULT);
             let services = services.filter(move |service| is_served(service) == served);
             services.map(|service| service.vip).collect::<BTreeSet<_>>()
         };
         let vips = of_services(true);
         let unserved = of_services(false).difference(&vips).copied().collect();
         let of_pools = |of: fn(&Pool) -> &[Vec<LocalId>; 2]| {
-            let ids = plan.pools.iter().flat_map(move |pool| of(pool).iter().flatten());
+            let pools = plan.pools.iter().filter(|pool| pool.network == NetworkId::DEFAULT);
+            let ids = pools.flat_map(move |pool| of(pool).iter().flatten());
             ids.filter_map(|id| plan.locals.get(usize::from(id.0)).copied()).collect()
         };
         let (locals, peers) = (of_pools(|pool| &pool.locals), of_pools(|pool| &pool.peers));
@@ -313,14 +318,25 @@ mod tests {
             ports: 1024..=65535,
             peer_addresses: vec![ip("192.0.2.20")],
         };
+        let mut blue = service("blue", "198.51.100.9", &[1]);
+        (blue.network, blue.pool) = ("blue".to_owned(), "blue-lan".to_owned());
+        let addresses = vec![ip("192.0.2.77")];
+        let of_blue = LocalPool {
+            network: "blue".to_owned(),
+            name: "blue-lan".to_owned(),
+            addresses,
+            ..pool.clone()
+        };
         let spec = Spec {
+            networks: vec!["blue".to_owned()],
             services: vec![
+                blue,
                 service("a", "198.51.100.1", &[1, 0]),
                 service("bb", "198.51.100.1", &[0]),
                 service("c", "198.51.100.2", &[0]),
                 service("d", "198.51.100.3", &[]),
             ],
-            pools: vec![pool],
+            pools: vec![pool, of_blue],
             ..Spec::default()
         };
         let plan = Plan::compile(&spec, None, &Retired::default()).expect("a plan");
@@ -330,7 +346,7 @@ mod tests {
         assert_eq!(wanted.unserved, set(&["198.51.100.2", "198.51.100.3"]));
         assert_eq!(wanted.locals, set(&["192.0.2.10", "2001:db8::10"]));
         assert_eq!(wanted.peers, set(&["192.0.2.20"]));
-        let down: Vec<_> = plan.services[0].reals.iter().map(|id| (*id, true)).collect();
+        let down: Vec<_> = plan.services[1].reals.iter().map(|id| (*id, true)).collect();
         assert_eq!(Wanted::of(&plan.with_health(&down)).vips, set(&[]));
     }
 }

@@ -283,9 +283,7 @@ fn put_in_force(
     plan: Plan,
     answers: &[Result<Applied, Refusal>],
 ) {
-    if let Some(prober) = &daemon.prober {
-        prober.add_port(&mut config);
-    }
+    daemon.prober.add_ports(&mut config);
     let mut steps = answers.iter().flatten().flat_map(|applied| &applied.changes);
     let tell = steps.any(is_of_section);
     keep_what_needs_a_restart(&mut config, &daemon.configured.config, tell);

@@ -49,7 +49,7 @@ pub(crate) struct Daemon {
     pub dataplane: Dataplane,
     pub kernel: Kernel,
     pub health: Health,
-    pub prober: Option<Prober>,
+    pub prober: Prober,
     pub operator: Operator,
     pub upgrades: Upgrades,
 }
@@ -125,7 +125,7 @@ pub fn run(
     if let Some(from) = &from {
         from.demand(&mut config);
     }
-    // Before the kernel's links are looked at: one of them is its.
+    // Before the kernel's links are looked at: some of them are its.
     let prober = Prober::join(&mut config, &mut health)?;
     // The API's addresses are another process's still where there is one.
     let prepare = || server.prepare(&Network::from(&config.api));

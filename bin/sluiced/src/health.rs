@@ -35,8 +35,8 @@ pub(crate) struct Health {
     ids: HashMap<Key, RealId>,
     /// Those whose clients' connections are watched.
     watched: HashMap<Key, passive::Watched>,
-    /// Who makes the sockets of probes through the data path.
-    pub maker: Option<Maker>,
+    /// Who makes the sockets of probes through the data path, by the names of networks.
+    pub makers: HashMap<String, Maker>,
     /// Which addresses plain probes of the default network may not come from.
     sources: Sources,
     /// The other networks, by their names.
@@ -67,7 +67,7 @@ impl Health {
             wake,
             ids: HashMap::new(),
             watched: HashMap::new(),
-            maker: None,
+            makers: HashMap::new(),
             sources: Sources::default(),
             isolated: HashMap::new(),
             begun: Instant::now(),
@@ -81,7 +81,7 @@ impl Health {
         let known: HashMap<&Key, State> = known.iter().map(|s| (&s.spec.key, s.state)).collect();
         self.isolated = exits::isolated(config, std::mem::take(&mut self.isolated));
         let ways = specs::Ways { sources: &self.sources, isolated: &self.isolated };
-        let specs = specs::of(config, self.maker.as_ref(), &ways);
+        let specs = specs::of(config, &self.makers, &ways);
         exits::aim(&mut self.isolated, &specs);
         self.ids = ids(&plan);
         let watched = std::mem::take(&mut self.watched);

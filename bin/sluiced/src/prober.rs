@@ -1,5 +1,6 @@
-//! Where health checks through the data path live: a network namespace whose way out is a port of
-//! the director's own, so that a probe is a client's connection like any other.
+//! Where health checks through the data path live: for each network that has such, a network
+//! namespace whose way out is a port of the director's own in that network, so that a probe is a
+//! client's connection like any other.
 //!
 //! A thread inside makes the sockets. They stay there, whoever uses them, so that the checks
 //! themselves run where all the others do.
@@ -18,49 +19,56 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-/// The port's name in what is shown.
+/// The port's name in what is shown; behind a hyphen follows that of its network.
 const PORT: &str = "probe";
+/// Whether a port with this name may be a prober's.
+pub(crate) fn is_port(name: &str) -> bool {
+    name.split('-').next() == Some(PORT)
+}
+
 /// How long a socket may take to make.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 type Wish = (Domain, Type, Protocol, Sender<io::Result<Socket>>);
 
-/// The namespace, which lasts as long as this does.
+/// The namespaces, which last as long as this does.
 pub(crate) struct Prober {
-    nest: Nest,
+    /// With the names of their networks.
+    nests: Vec<(String, Nest)>,
 }
 
 impl Prober {
-    /// Makes it, if the configuration says where probes come from: with a port more, by which they
-    /// come and go, and for the checks somebody who makes their sockets.
-    pub fn join(config: &mut Config, health: &mut Health) -> Result<Option<Self>, Error> {
-        let addresses = &config.director.probe_addresses;
-        if addresses.is_empty() {
-            return Ok(None);
+    /// Makes those of networks of which the configuration says where probes come from: each with a
+    /// port more, by which they come and go, and for the checks somebody who makes their sockets.
+    pub fn join(config: &mut Config, health: &mut Health) -> Result<Self, Error> {
+        let mut nests = Vec::new();
+        let all = config.probe_addresses().zip(0..);
+        for ((network, addresses), number) in all.filter(|((_, all), _)| !all.is_empty()) {
+            // Several directors may share a machine; a name has at most 15 characters.
+            let place: String = if number == 0 { String::new() } else { format!("n{number}") };
+            let nest = Nest::make(&format!("slp{}{place}", std::process::id()), addresses)?;
+            let maker = maker(&nest).map_err(crate::errors::system("start the probes' thread"))?;
+            health.makers.insert(network.to_owned(), maker);
+            nests.push((network.to_owned(), nest));
         }
-        // Several directors may share a machine; a name has at most 15 characters.
-        let nest = Nest::make(&format!("slp{}", std::process::id()), addresses)?;
-        let maker = maker(&nest).map_err(crate::errors::system("start the probes' thread"))?;
-        health.maker = Some(maker);
-        let prober = Self { nest };
-        prober.add_port(config);
-        Ok(Some(prober))
+        let prober = Self { nests };
+        prober.add_ports(config);
+        Ok(prober)
     }
 
-    /// Adds the port to a configuration, which has none of it.
-    pub fn add_port(&self, config: &mut Config) {
-        let device = Device::AfPacket { interface: self.nest.outer().to_owned() };
-        let name = PORT.to_owned();
-        config.ports.push(Port {
-            name,
-            network: String::new(),
-            device,
+    /// Adds the ports to a configuration, which has none of them.
+    pub fn add_ports(&self, config: &mut Config) {
+        let port = |(network, nest): &(String, Nest)| Port {
+            name: if network.is_empty() { PORT.to_owned() } else { format!("{PORT}-{network}") },
+            network: network.clone(),
+            device: Device::AfPacket { interface: nest.outer().to_owned() },
             queues: None,
             twin: None,
             mac: None,
             mtu: None,
             flow_rules: false,
-        });
+        };
+        config.ports.extend(self.nests.iter().map(port));
     }
 }
 

@@ -89,6 +89,12 @@ impl Config {
         self.ports.iter().position(|port| port.name == name).and_then(|id| u16::try_from(id).ok())
     }
 
+    /// Where checks through the data path come from in each network, by its name.
+    pub fn probe_addresses(&self) -> impl Iterator<Item = (&str, &[IpAddr])> {
+        let isolated = self.networks.iter().map(|it| (it.name.as_str(), &*it.probe_addresses));
+        std::iter::once(("", &*self.director.probe_addresses)).chain(isolated)
+    }
+
     /// The network called `name`: 0, the default one, for no name, then from 1 in the file's order.
     pub fn network_id(&self, name: &str) -> Option<NetworkId> {
         if name.is_empty() {
@@ -307,6 +313,8 @@ pub struct IsolatedNetwork {
     pub tunnel: Ipip,
     /// Sessions over all workers, 1 to 2^30; at least one for each worker.
     pub sessions: u32,
+    /// Where its checks through the data path come from, at most one of each family.
+    pub probe_addresses: Vec<IpAddr>,
 }
 
 /// `[[port]]`: a network device and how it is driven.

@@ -246,6 +246,12 @@ fn read_network(table: Table<'_>, report: &mut Report) -> IsolatedNetwork {
             source_v6: table.parsed(&network::SOURCE_V6, parse_source_v6, report),
         },
         sessions: table.integer(&network::SESSIONS, report),
+        probe_addresses: table
+            .list(&network::PROBE_ADDRESSES, parse_address, report)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .collect(),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use sluice_director::spec::{LocalPool, Network, SnatRule, Spec, TunnelSources};
 
+use std::net::IpAddr;
+
 use crate::{Config, Ipip, Prefix, Snat, Through, VirtualService};
 
 impl Config {
@@ -32,9 +34,8 @@ impl Config {
             refused: self.icmp.refused,
             gives_way: true,
             accept_mid_stream: self.tcp.accept_mid_stream,
-            probes_from: [false, true].map(|six| {
-                self.director.probe_addresses.iter().copied().find(|it| it.is_ipv6() == six)
-            }),
+            probes_from: by_family(&self.director.probe_addresses),
+            network_probes: self.networks.iter().map(|it| by_family(&it.probe_addresses)).collect(),
         }
     }
 
@@ -59,6 +60,11 @@ impl Config {
             tcp_established_s: rule.tcp_established_s,
         }
     }
+}
+
+/// The first address of each family.
+fn by_family(addresses: &[IpAddr]) -> [Option<IpAddr>; 2] {
+    [false, true].map(|six| addresses.iter().copied().find(|it| it.is_ipv6() == six))
 }
 
 impl From<Prefix> for Network {

@@ -12,6 +12,7 @@ cidr = ["10.0.0.0/9", "10.128.0.0/9", "2001:db8:b::/48"]
 source_v4 = "10.0.0.64/28"
 source_v6 = "2001:db8:b::64"
 sessions = 1_073_741_824
+probe_addresses = ["10.0.9.9"]
 
 [[network]]
 name = "red"
@@ -104,6 +105,7 @@ fn every_key_is_read_and_what_is_left_out_has_its_default() {
             source_v6: Some("2001:db8:b::64/128".parse().expect("a prefix")),
         },
         sessions: 1 << 30,
+        probe_addresses: vec!["10.0.9.9".parse().expect("an address")],
     };
     let red = IsolatedNetwork {
         name: "red".to_owned(),
@@ -112,6 +114,7 @@ fn every_key_is_read_and_what_is_left_out_has_its_default() {
         cidr: Vec::new(),
         tunnel: Ipip::default(),
         sessions: 65_536,
+        probe_addresses: Vec::new(),
     };
     assert_eq!(config.networks, [blue, red]);
     let id = |name| config.network_id(name);
@@ -177,9 +180,9 @@ fn what_is_questionable_is_told() {
     assert_eq!(told, [expected]);
 }
 
-/// What only the default network can have goes on there beside other networks.
+/// Each network has addresses for probes, which are somebody else's in another.
 #[test]
-fn the_default_network_keeps_what_others_cannot_have() {
+fn probes_have_addresses_in_each_network() {
     let more = "[director]\nprobe_addresses = [\"10.0.5.5\"]\n[ipip]\nsource_v4 = \"192.0.2.1\"\n\
                 [[service]]\nname = \"probed\"\nprotocol = \"tcp\"\nvip = \"203.0.113.1\"\n\
                 port = 80\nmode = \"ipip\"\ncheck = \"through\"\n\
@@ -187,8 +190,16 @@ fn the_default_network_keeps_what_others_cannot_have() {
                 [[service]]\nname = \"not-probed\"\nnetwork = \"red\"\nprotocol = \"tcp\"\n\
                 vip = \"10.0.5.5\"\nport = 80\nmode = \"nat\"\n\
                 [[service.real]]\naddress = \"10.0.5.6\"\n\
+                [[service]]\nname = \"blue-probed\"\nnetwork = \"blue\"\nprotocol = \"tcp\"\n\
+                vip = \"10.0.5.5\"\nport = 80\nmode = \"nat\"\ncheck = \"through\"\n\
+                [[service.real]]\naddress = \"10.0.5.6\"\n\
                 [[check]]\nname = \"through\"\nkind = \"tcp\"\nthrough = \"service\"\n";
-    assert_eq!(warnings(&[more, &whole()].concat()), Vec::<String>::new());
+    let text = [more, &whole()].concat();
+    assert_eq!(warnings(&text), Vec::<String>::new());
+    let spec = parse(&text).spec();
+    let at = |text: &str| Some(text.parse().expect("an address"));
+    assert_eq!(spec.probes_from, [at("10.0.5.5"), None]);
+    assert_eq!(spec.network_probes, [[at("10.0.9.9"), None], [None, None]]);
 }
 
 /// A real server that is a virtual address is told of its own network only.

@@ -307,6 +307,8 @@ pub struct Plan {
     pub tunnel: TunnelSources,
     /// and in [`Self::networks`].
     pub(crate) network_tunnels: Vec<TunnelSources>,
+    /// Where probes come from in that network.
+    pub(crate) network_probes: Vec<[Option<IpAddr>; 2]>,
     /// The most ICMP errors that a worker sends in a second.
     pub icmp_errors_per_s: u32,
     /// Seed of `sh` and `mh`.

@@ -439,6 +439,8 @@ pub struct Spec {
     pub gives_way: bool,
     /// Where health checks through the data path come from, in IPv4 and IPv6.
     pub probes_from: [Option<IpAddr>; 2],
+    /// The same of each of [`Self::networks`], in their order; nowhere of those beyond the end.
+    pub network_probes: Vec<[Option<IpAddr>; 2]>,
 }
 
 impl Default for Spec {
@@ -458,6 +460,7 @@ impl Default for Spec {
             accept_mid_stream: false,
             gives_way: true,
             probes_from: [None; 2],
+            network_probes: Vec::new(),
         }
     }
 }

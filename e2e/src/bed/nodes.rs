@@ -66,6 +66,8 @@ pub struct Kind {
     /// either way, as their first links do not say. Each network then has a sink, whose real server
     /// is the pod of the other node.
     pub narrow: bool,
+    /// Whether real servers are checked through the data path.
+    pub checked: bool,
     /// Whether there is a second service in each network, whose real server is the pod of the other
     /// node, by IPIP within the network.
     pub tunnelled: bool,
@@ -74,8 +76,9 @@ pub struct Kind {
 impl Kind {
     /// One worker, and tunnels over IPv4; each director by itself.
     pub const fn of(driver: Driver) -> Self {
-        let (synchronised, narrow, tunnelled) = (false, false, false);
-        Self { driver, workers: 1, underlay: Family::V4, synchronised, narrow, tunnelled }
+        let (synchronised, narrow, checked, tunnelled) = (false, false, false, false);
+        let underlay = Family::V4;
+        Self { driver, workers: 1, underlay, synchronised, narrow, checked, tunnelled }
     }
 
     /// A node's address in the underlay, and the bits of the network around it.
@@ -229,6 +232,16 @@ impl Nodes {
         let (mac, far) = (mac(NETWORKS[1].1, other), self.kind.end(other).0);
         let space = &self.nodes[node - 1].space;
         bridge(space, &[what, &mac, "dev", "vxred", "dst", &far])
+    }
+
+    /// Ends a pod's web server.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn end_nginx(&self, node: usize, network: &str) -> Result<(), LabError> {
+        let Pod { space, number } = self.pod(node, network);
+        let end = format!("kill $(cat {}/nginx{number}.pid)", space.dir().display());
+        space.run("sh", &["-c", &end])?.ok().map(drop)
     }
 
     /// A pod by its node, from 1, and network.
@@ -391,8 +404,9 @@ fn config(lab: &Lab, kind: Kind, number: usize) -> Result<String, LabError> {
         let peer = if kind.synchronised { peer } else { String::new() };
         let source = format!("source_v4 = \"10.0.0.{number}\"\n");
         let source = if kind.tunnelled { source } else { String::new() };
+        let probes = if kind.checked { "probe_addresses = [\"10.0.0.200\"]\n" } else { "" };
         text += &format!(
-            "[[network]]\nname = \"{name}\"\ntable = {table}\ncidr = [\"10.0.0.0/8\"]\n{source}\n{}\
+            "[[network]]\nname = \"{name}\"\ntable = {table}\ncidr = [\"10.0.0.0/8\"]\n{source}{probes}\n{}\
              [[port]]\nname = \"{name}-vxlan\"\ndevice = \"vxlan:vx{name}\"\n{within}\n\
              [[pool]]\nname = \"{name}\"\n{within}addresses = [\"10.0.0.{}\"]\n{peer}\n",
             port(name, &within),
@@ -400,7 +414,10 @@ fn config(lab: &Lab, kind: Kind, number: usize) -> Result<String, LabError> {
         );
         let web = format!("{name}-web");
         let web = Service::new(&web, "tcp", VIP).set("port", 80).set("pool", name);
-        let web = web.set("network", name);
+        let mut web = web.set("network", name);
+        if kind.checked {
+            web = web.set("check", "page");
+        }
         let reals = (1..=if kind.synchronised { 1 } else { NODES })
             .map(|node| Real::at(format!("10.0.{node}.2")));
         text += &web.reals(reals).to_string();
@@ -417,6 +434,10 @@ fn config(lab: &Lab, kind: Kind, number: usize) -> Result<String, LabError> {
             let real = Real::at(format!("10.0.{}.2", NODES + 1 - number));
             text += &far.set("network", name).reals([real]).to_string();
         }
+    }
+    if kind.checked {
+        text += "[[check]]\nname = \"page\"\nkind = \"http\"\nthrough = \"service\"\n\
+                 fast_interval_ms = 200\n";
     }
     Ok(text)
 }

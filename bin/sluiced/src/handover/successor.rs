@@ -241,7 +241,8 @@ impl Daemon {
         }
         if let Some(last) = &mut self.upgrades.last {
             last.state = HaUpgradeState::Done;
-            last.reopened = reopened.iter().filter(|name| *name != "probe").cloned().collect();
+            last.reopened =
+                reopened.iter().filter(|name| !crate::prober::is_port(name)).cloned().collect();
         }
         self.take_state(&before.loaded, &before.assumed);
         self.health.begin();

@@ -19,7 +19,7 @@ pub struct Ways<'c> {
 }
 
 /// Everything that a configuration wants checked. A real server that it says is down is not.
-pub fn of(config: &Config, maker: Option<&Maker>, ways: &Ways<'_>) -> Vec<Spec> {
+pub fn of(config: &Config, makers: &HashMap<String, Maker>, ways: &Ways<'_>) -> Vec<Spec> {
     let checks: HashMap<&str, &Check> =
         config.checks.iter().map(|check| (check.name.as_str(), check)).collect();
     let mut specs = Vec::new();
@@ -29,9 +29,10 @@ pub fn of(config: &Config, maker: Option<&Maker>, ways: &Ways<'_>) -> Vec<Spec> 
         let reals = service.reals.iter().enumerate().filter(|(_, real)| !real.down);
         if check.through == Through::Direct {
             specs.extend(reals.map(|(_, real)| template.spec(real)));
-        } else if let Some(maker) = maker {
-            let from = &config.director.probe_addresses;
-            let from = from.iter().find(|it| it.is_ipv4() == service.vip.is_ipv4());
+        } else if let Some(maker) = makers.get(&service.network) {
+            let from = config.probe_addresses().find(|(network, _)| *network == service.network);
+            let mut from = from.into_iter().flat_map(|(_, addresses)| addresses);
+            let from = from.find(|it| it.is_ipv4() == service.vip.is_ipv4());
             let way = Way { maker: Some(maker.clone()), source: from.copied(), ..Way::default() };
             let at = SocketAddr::new(service.vip, check.port.unwrap_or(service.ports.first));
             specs.extend(reals.map(|(place, real)| template.through(real, (place, at), &way)));

@@ -12,13 +12,6 @@ pub(super) fn check(config: &Config, report: &mut Report) {
     if announce.peer_interface.is_some() && announce.interface.is_none() && !report.is_broken(own) {
         report.error(peer, "it needs `interface` beside it", "add interface = \"sluice\"");
     }
-    if announce.interface.is_some() && !config.networks.is_empty() {
-        let line = report.line(Path::table(Place::Network, 0));
-        let found = format!("there is a [[network]] (line {line}), whose addresses it cannot have");
-        let hint = "leave [announce] out, or run the networks in a director of their own: an \
-                    interface cannot hold one address for two networks";
-        report.error(own, found, hint);
-    }
     let ports = config.ports.iter().enumerate().flat_map(|(index, port)| {
         let path = Path::table(Place::Port, index);
         let device = port.device.interface().map(|name| (name, path.key("device")));

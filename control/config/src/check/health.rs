@@ -1,5 +1,7 @@
 //! Health checks: names, what each kind needs, and whether a check knows where to go.
 
+use std::net::IpAddr;
+
 use sluice_director::plan::MAX_PROBED;
 use sluice_health::dns;
 
@@ -9,7 +11,9 @@ use crate::report::Report;
 use crate::{Check, CheckKind, Config, Protocol, Through};
 
 pub(super) fn check(config: &Config, report: &mut Report) {
-    check_probe_addresses(config, report);
+    for (network, addresses) in config.probe_addresses() {
+        check_probe_addresses(config, (network, addresses), report);
+    }
     let path = |index| Path::table(Place::Check, index);
     let names = config.checks.iter().enumerate();
     let names = names.map(|(index, check)| (check.name.as_str(), path(index).key("name")));
@@ -40,20 +44,16 @@ fn check_way(config: &Config, index: usize, report: &mut Report) {
         return;
     }
     let network = networks::known(&service.network, of_service, report).unwrap_or_default();
-    if !network.is_empty() {
-        let found = format!(
-            "check {:?} goes through the data path, which it cannot do in network {network:?} yet",
-            service.check
-        );
-        let hint = "use a check with through = \"direct\"";
-        report.error(path, found, hint);
-        return;
-    }
     let family = if service.vip.is_ipv4() { "IPv4" } else { "IPv6" };
-    let from = &config.director.probe_addresses;
-    if !from.iter().any(|address| address.is_ipv4() == service.vip.is_ipv4()) {
+    let from = config.probe_addresses().find(|(name, _)| *name == network);
+    let mut from = from.into_iter().flat_map(|(_, addresses)| addresses);
+    let of = match network {
+        "" => "[director]".to_owned(),
+        name => format!("network {name:?}"),
+    };
+    if !from.any(|address| address.is_ipv4() == service.vip.is_ipv4()) {
         let found = format!("check {:?} goes through the data path, from nowhere", service.check);
-        let hint = format!("add an {family} address to probe_addresses of [director]");
+        let hint = format!("add an {family} address to probe_addresses of {of}");
         report.error(path, found, hint);
     } else if service.reals.len() > MAX_PROBED {
         let found = format!("check {:?} would have too many to tell apart", service.check);
@@ -91,18 +91,18 @@ fn check_is_seen(config: &Config, index: usize, report: &mut Report) {
     }
 }
 
-/// Reports addresses of probes that something else has, or that are too many.
-fn check_probe_addresses(config: &Config, report: &mut Report) {
-    let path = Path::table(Place::Director, 0).key("probe_addresses");
+/// Reports addresses of probes of a network that something else has there, or that are too many.
+fn check_probe_addresses(config: &Config, (network, all): (&str, &[IpAddr]), report: &mut Report) {
+    let at = config.networks.iter().position(|known| known.name == network);
+    let table = at.map_or(Path::table(Place::Director, 0), |at| Path::table(Place::Network, at));
+    let path = table.key("probe_addresses");
     if report.is_broken(path) {
         return;
     }
-    let all = &config.director.probe_addresses;
-    // They are of the default network, where other networks' addresses may be in use as well.
-    let services = config.services.iter().filter(|service| service.network.is_empty());
+    let services = config.services.iter().filter(|service| service.network == network);
     for (index, address) in all.iter().enumerate() {
         let vip = services.clone().find(|service| service.vip == *address);
-        let pools = config.pools.iter().filter(|pool| pool.network.is_empty());
+        let pools = config.pools.iter().filter(|pool| pool.network == network);
         let pool = pools.clone().find(|pool| pool.ranges().any(|range| range.contains(*address)));
         let taken = match (vip, pool) {
             (Some(service), _) => format!("service {:?} has {address}", service.name),

@@ -89,7 +89,7 @@ impl Plan {
         plan.icmp_errors_per_s = spec.icmp_errors_per_s;
         plan.hash_seed = spec.hash_seed;
         plan.probes_from = spec.probes_from;
-        plan.add_networks(&spec.networks, &spec.network_tunnels);
+        plan.add_networks(spec);
         let numbered = plan.networks.clone();
         let network_of = |of: &str, network: &str| {
             let no_such = || CompileError::NoSuchNetwork { of: of.into(), network: network.into() };

@@ -9,7 +9,7 @@
 
 use super::{AddressFilter, Forwarding, HealthState, Plan, Real, Service, ServiceId, side::side};
 use crate::family::{Ipv4, Ipv6};
-use crate::spec::{ClientAddress, Mode, NetworkId, Orphans, TunnelSources};
+use crate::spec::{ClientAddress, Mode, NetworkId, Orphans, Spec};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The number of a network among these; the default one's for no name.
@@ -25,19 +25,23 @@ impl Plan {
     /// Gives networks numbers. One that was there keeps its own, and one that is gone leaves it to
     /// nobody: workers and ports know networks by their numbers, and learn of others when the
     /// director is started again. Outer source addresses of tunnels may change at any time.
-    pub(super) fn add_networks(&mut self, names: &[String], tunnels: &[TunnelSources]) {
-        for name in names {
+    pub(super) fn add_networks(&mut self, spec: &Spec) {
+        for name in &spec.networks {
             if !self.networks.contains(name) {
                 self.networks.push(name.clone());
             }
         }
-        self.network_tunnels = vec![TunnelSources::default(); self.networks.len()];
-        for (name, sources) in names.iter().zip(tunnels) {
-            let place = self.networks.iter().position(|known| known == name);
-            if let Some(known) = place.and_then(|place| self.network_tunnels.get_mut(place)) {
-                *known = *sources;
-            }
-        }
+        self.network_tunnels = self.by_network(spec, &spec.network_tunnels);
+        self.network_probes = self.by_network(spec, &spec.network_probes);
+    }
+
+    /// What a configuration says of its networks, in the order of their numbers.
+    fn by_network<T: Copy + Default>(&self, spec: &Spec, said: &[T]) -> Vec<T> {
+        let of = |name: &String| {
+            let place = spec.networks.iter().position(|known| known == name);
+            place.and_then(|place| said.get(place)).copied().unwrap_or_default()
+        };
+        self.networks.iter().map(of).collect()
     }
 
     /// How many networks there are, with the default one.
@@ -52,8 +56,6 @@ impl Plan {
     }
 
     /// This plan for the packets of one network. Ids, epoch and revision are the same.
-    ///
-    /// Probes are the default network's: health checks by the data path are configured once.
     #[must_use]
     pub fn of_network(&self, network: NetworkId) -> Self {
         let mut plan = self.clone();
@@ -75,10 +77,9 @@ impl Plan {
         plan.snat_former.retain(|id| is_ours(*id));
         plan.turned.retain(|id| is_ours(*id));
         if network != NetworkId::DEFAULT {
-            plan.probes_from = [None; 2];
-            let own =
-                usize::from(network.0).checked_sub(1).and_then(|at| self.network_tunnels.get(at));
-            plan.tunnel = own.copied().unwrap_or_default();
+            let at = usize::from(network.0 - 1);
+            plan.probes_from = self.network_probes.get(at).copied().unwrap_or_default();
+            plan.tunnel = self.network_tunnels.get(at).copied().unwrap_or_default();
         }
         plan.settle_tables();
         plan
@@ -128,7 +129,9 @@ fn nobody(real: &Real) -> Real {
 mod tests {
     use super::*;
     use crate::plan::{LocalId, Retired};
-    use crate::spec::{LocalPool, Network, Ports, RealServer, SnatRule, Spec, VirtualService};
+    use crate::spec::{
+        LocalPool, Network, Ports, RealServer, SnatRule, Spec, TunnelSources, VirtualService,
+    };
 
     const BLUE: NetworkId = NetworkId(1);
     const RED: NetworkId = NetworkId(2);
@@ -263,6 +266,20 @@ mod tests {
         let second = compile(&spec, Some(&first));
         assert_eq!(second.of_network(RED).tunnel, source(3));
         assert_eq!(second.of_network(BLUE).tunnel, TunnelSources::default());
+    }
+
+    #[test]
+    fn probes_come_from_addresses_of_their_network() {
+        let mut spec = spec(&["", "blue", "red"]);
+        spec.probes_from = [Some(ip(200)), None];
+        spec.network_probes = vec![[Some(ip(201)), None], [None, None]];
+        let first = compile(&spec, None);
+        let from = |plan: &Plan, network| plan.of_network(network).probes_from[0];
+        assert_eq!(from(&first, NetworkId::DEFAULT), Some(ip(200)));
+        assert_eq!((from(&first, BLUE), from(&first, RED)), (Some(ip(201)), None));
+        spec.networks = vec!["red".to_owned(), "blue".to_owned()];
+        let second = compile(&spec, Some(&first));
+        assert_eq!((from(&second, BLUE), from(&second, RED)), (None, Some(ip(201))), "by name");
     }
 
     #[test]

@@ -11,11 +11,10 @@ pub(crate) static SECTION: Section = Section {
             rules and sessions of its own. At most 255. Ports, services, pools and rules are in it \
             that name it as their `network`; all others are in the default network, which has no \
             section. Nothing of one network reaches another, and the same addresses may be in use \
-            in several. Takes effect at a start only. `[announce]` and checks with `through = \
-            \"service\"` are for the default network only so far. Direct checks leave by the \
-            network's own devices, see `vrf` and `table`; without a route in the network they \
-            fail, and nothing is sent.",
-    keys: &[&NAME, &TABLE, &VRF, &CIDR, &SOURCE_V4, &SOURCE_V6, &SESSIONS],
+            in several. Takes effect at a start only. `[announce]` announces the default network's addresses only. Direct \
+            checks leave by the network's own devices, see `vrf` and `table`; without a route in \
+            the network they fail, and nothing is sent.",
+    keys: &[&NAME, &TABLE, &VRF, &CIDR, &SOURCE_V4, &SOURCE_V6, &SESSIONS, &PROBE_ADDRESSES],
     sections: &[],
 };
 
@@ -81,6 +80,15 @@ pub(crate) static SESSIONS: Key = Key {
     without: Without::Integer(65_536),
     example: "1_000_000",
     about: "Maximum number of its sessions over all workers, at least one for each worker.",
+};
+pub(crate) static PROBE_ADDRESSES: Key = Key {
+    name: "probe_addresses",
+    kind: Texts("an IPv4 or IPv6 address"),
+    without: Without::Unset("no check of the network goes through the data path"),
+    example: "[\"10.0.0.9\"]",
+    about: "Source addresses of checks of its services with `through = \"service\"`, as \
+            `probe_addresses` in [director] are for the default network. The director then has an \
+            additional port `probe-NAME` in the network.",
 };
 
 /// In which network something is.
