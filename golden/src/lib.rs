@@ -88,7 +88,8 @@ impl Case {
     /// What kept it from being played.
     pub fn play(&self, burst: usize, out_dir: &Path) -> Result<Written, String> {
         let inputs = self.inputs().map_err(|e| e.to_string())?;
-        let job = Job { config: self.config(), inputs, out_dir: out_dir.to_owned(), burst };
+        let (config, folder) = (self.config(), out_dir.to_owned());
+        let job = Job { config, inputs, out_dir: folder, burst, rules: false };
         run(&job).map_err(|e| e.to_string())?;
         let mut written = Vec::new();
         for entry in fs::read_dir(out_dir).map_err(|e| e.to_string())? {

@@ -413,7 +413,10 @@ pub struct Replay {
     /// Directory for the output, created if it is missing
     #[arg(long, value_name = "DIR")]
     pub out_dir: PathBuf,
-    /// Print counters.json in place of a summary
+    /// Tell which steering rule takes the packets: what `sluice ports --rules` would list
+    #[arg(long)]
+    pub rules: bool,
+    /// Print counters.json in place of a summary; with --rules, the packets by rule
     #[arg(long)]
     pub json: bool,
 }

@@ -282,15 +282,16 @@ pub(crate) fn answer(
 }
 
 fn play(asked: Replay) -> Result<(), Box<dyn Error>> {
-    let Replay { config, inputs, out_dir, json } = asked;
-    let job = replay::Job { config, inputs, out_dir, burst: BURST };
+    let Replay { config, inputs, out_dir, rules, json } = asked;
+    let job = replay::Job { config, inputs, out_dir, burst: BURST, rules };
     let summary = replay::run(&job)?;
     for warning in &summary.warnings {
         output::complain(&warning.to_string());
     }
-    let shown = match json {
-        true => Shown::new(summary.report.json()?),
-        false => show::replay(&summary, &job.out_dir, Output::width()),
+    let shown = match (json, &summary.rules) {
+        (true, Some(rules)) => Shown::new(serde_json::to_string_pretty(rules)? + "\n"),
+        (true, None) => Shown::new(summary.report.json()?),
+        (false, _) => show::replay(&summary, &job.out_dir, Output::width()),
     };
     Ok(Output::write(&shown)?)
 }

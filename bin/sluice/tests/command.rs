@@ -451,6 +451,13 @@ fn a_capture_is_replayed_and_summed_up() {
     let counters = fs::read_to_string(place.path("out/counters.json")).expect("counters");
     let json = place.run(&[&args[..], &["--json"]].concat());
     assert_eq!((json.code, json.stdout), (Some(0), counters));
+    let rules = [&args[..], &["--rules"]].concat();
+    let shown = place.run(&rules).stdout;
+    let row = "service  udp to 198.51.100.200:7  front        1\n";
+    assert!(shown.contains(row) && shown.contains("2 of 3 rules took no packet"), "{shown}");
+    let json = place.run(&[&rules[..], &["--json"]].concat()).stdout;
+    let json: serde_json::Value = serde_json::from_str(&json).expect("json");
+    assert_eq!(json["rules"][0]["hits"]["front"], 1, "{json}");
 }
 
 #[test]

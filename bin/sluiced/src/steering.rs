@@ -9,13 +9,12 @@
 use crate::tunnels;
 use sluice_director::counters::Counters;
 use sluice_director::fib::PortId;
-use sluice_director::plan::{LocalId, Plan, Pool, Real, Snat};
-use sluice_director::spec::{Mode, Network, NetworkId, Protocol};
+use sluice_director::plan::{Plan, Snat};
+use sluice_director::spec::{Network, NetworkId, Protocol};
 use sluice_linux::Kernel;
 use sluice_steer::{EndpointMatch, InnerMatch, LocalMatch, Matches, SnatMatch, VxlanMatch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
 
 /// An address of the machine: interface, address, bits of the network around it.
 type Own = (u32, IpAddr, u8);
@@ -121,18 +120,15 @@ impl Ground {
             NetworkId::DEFAULT => !elsewhere.contains(link),
             _ => links.contains(link),
         };
-        let services = plan.live_services().map(|(_, service)| EndpointMatch {
-            protocol: service.protocol.number(),
-            address: service.vip,
-            ports: service.ports.first..=service.ports.last,
-        });
+        let endpoint = |(protocol, address, ports)| EndpointMatch { protocol, address, ports };
+        let local = |(address, ports, echo)| LocalMatch { address, ports, echo };
         let reals = plan.reals.iter().enumerate();
         let reals = reals.filter(|(id, real)| real.live || self.leaving.contains(id));
         let tunnels = [plan.tunnel.v4, plan.tunnel.v6];
         Matches {
-            services: services.collect(),
-            locals: locals(plan),
-            reals: reals.filter_map(|(_, real)| replies(plan, real)).collect(),
+            services: plan.taken_for_services().map(endpoint).collect(),
+            locals: plan.taken_for_locals().into_iter().map(local).collect(),
+            reals: reals.filter_map(|(_, real)| plan.taken_from_real(real)).map(endpoint).collect(),
             snat: plan.snat_rules().map(|(_, _, rule)| self.rule(plan, rule)).collect(),
             tunnels: tunnels.into_iter().flatten().map(network).collect(),
             tunnel_ports: plan.tunnel_ports(),
@@ -143,12 +139,7 @@ impl Ground {
 
     fn rule(&self, plan: &Plan, rule: &Snat) -> SnatMatch {
         let has = |protocol| rule.protocols.is_empty() || rule.protocols.contains(&protocol);
-        let mut except = Vec::new();
-        if rule.destinations.is_empty() {
-            let inside = plan.snat_rules().flat_map(|(_, _, rule)| &rule.sources);
-            // A rule for everybody is not for nobody.
-            except.extend(inside.filter(|net| net.prefix > 0).map(|net| network(*net)));
-        }
+        let mut except: Vec<_> = plan.not_taken_by(rule).into_iter().map(network).collect();
         if let Some(egress) = rule.egress {
             except.extend(self.behind_others(egress));
         }
@@ -176,44 +167,6 @@ impl Ground {
     }
 }
 
-/// What a real server of NAT mode answers from. Its own packets to elsewhere are the kernel's.
-fn replies(plan: &Plan, real: &Real) -> Option<EndpointMatch> {
-    let service = plan.service(real.service).filter(|service| service.live)?;
-    if real.mode != Mode::Nat {
-        return None;
-    }
-    let ports = match real.port {
-        0 => service.ports.first..=service.ports.last,
-        port => port..=port,
-    };
-    Some(EndpointMatch { protocol: service.protocol.number(), address: real.address, ports })
-}
-
-fn locals(plan: &Plan) -> Vec<LocalMatch> {
-    let rules = plan.snat_rules().filter(|(_, _, rule)| {
-        rule.protocols.is_empty() || rule.protocols.contains(&Protocol::Icmp)
-    });
-    let of_ping: BTreeSet<&str> = rules
-        .filter_map(|(_, service, _)| plan.pools.get(service.pool?))
-        .map(|pool| pool.name.as_str())
-        .collect();
-    let address = |id: LocalId| plan.locals.get(usize::from(id.0)).copied();
-    let of = |pool: &Pool| -> Vec<LocalMatch> {
-        let (ports, echo) = (ports_of(pool), of_ping.contains(pool.name.as_str()));
-        let addresses = pool.all_locals().filter_map(address);
-        addresses.map(|address| LocalMatch { address, ports: ports.clone(), echo }).collect()
-    };
-    // Answers to probes come to nobody else.
-    let probes = plan.probes_from.into_iter().flatten();
-    let probes = probes.map(|address| LocalMatch { address, ports: 1024..=u16::MAX, echo: false });
-    plan.pools.iter().flat_map(of).chain(probes).collect()
-}
-
-fn ports_of(pool: &Pool) -> RangeInclusive<u16> {
-    let last = u32::from(pool.first_port) + pool.ports.saturating_sub(1);
-    pool.first_port..=u16::try_from(last).unwrap_or(u16::MAX)
-}
-
 fn network(from: Network) -> sluice_steer::Network {
     sluice_steer::Network { address: from.address, prefix: from.prefix }
 }
@@ -223,7 +176,7 @@ mod tests {
     use super::*;
     use sluice_director::plan::Retired;
     use sluice_director::spec::{
-        LocalPool, Ports, RealServer, SnatRule, Spec, TunnelSources, VirtualService,
+        LocalPool, Mode, Ports, RealServer, SnatRule, Spec, TunnelSources, VirtualService,
     };
     use sluice_linux::{Address, Link, Vxlan};
 

@@ -19,6 +19,7 @@ mod pools;
 mod probes;
 mod real;
 pub(crate) mod side;
+mod steered;
 mod tables;
 mod takers;
 mod timeouts;
@@ -34,6 +35,7 @@ pub use names::{Names, RealName, Resolver, ServiceName};
 pub use pools::Pool;
 pub use probes::{MAX_PROBED, probe_port};
 pub(crate) use side::Side;
+pub use steered::TakenEndpoint;
 pub(crate) use takers::Takers;
 
 use crate::encap::Encap;

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
+mod classify;
 mod flow;
 mod limits;
 mod matches;
@@ -17,6 +18,7 @@ mod rule;
 mod table;
 
 pub use blocks::blocks;
+pub use classify::{Carries, Packet, classify};
 pub use flow::{Addresses, Endpoint, Flow, Target, compile};
 pub use limits::{Capability, FieldSets, Limits, Masks, SpreadBy};
 pub use matches::{EndpointMatch, InnerMatch, LocalMatch, Matches, Network, SnatMatch, VxlanMatch};

@@ -251,6 +251,12 @@ const fn host(address: IpAddr) -> Network {
     Network { address, prefix: width(address) }
 }
 
+/// Whether an address is in a network.
+pub(crate) fn contains(network: Network, address: IpAddr) -> bool {
+    let same_version = network.address.is_ipv4() == address.is_ipv4();
+    same_version && normal(Network { address, ..network }) == normal(network)
+}
+
 /// A network with the bits behind its prefix cleared, so that equal networks are equal.
 fn normal(network: Network) -> Network {
     let prefix = network.prefix.min(width(network.address));

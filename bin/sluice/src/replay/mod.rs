@@ -11,6 +11,7 @@ mod frame;
 mod network;
 mod player;
 mod report;
+mod rules;
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,9 @@ pub use error::ReplayError;
 pub use frame::CaptureFrame;
 pub use player::Player;
 pub use report::{Balanced, PortReport, RealReport, Report, ServiceReport, SessionReport, Ways};
+pub use rules::{RuleReport, RulesReport};
 
+use rules::Classifier;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -61,6 +64,8 @@ pub struct Job {
     pub out_dir: PathBuf,
     /// Frames of one turn at most, 1 to 64. Changes nothing but the speed.
     pub burst: usize,
+    /// Whether to tell which steering rule takes each packet.
+    pub rules: bool,
 }
 
 /// What came of it.
@@ -68,6 +73,8 @@ pub struct Job {
 pub struct Summary {
     /// What `counters.json` has.
     pub report: Report,
+    /// Packets by steering rule, if that was asked for.
+    pub rules: Option<RulesReport>,
     /// What is questionable about the configuration.
     pub warnings: Vec<Diagnostic>,
     /// Packets of which the captures hold only the beginning (snap length).
@@ -98,10 +105,14 @@ pub fn run(job: &Job) -> Result<Summary, ReplayError> {
         Some(output) => output.write(at, bytes),
         None => Ok(()),
     };
+    let mut classifier = job.rules.then(|| Classifier::new(player.plans()));
     let mut cut = 0;
     let mut merged = Merged::new(sources)?;
     while let Some((port, record)) = merged.next_record()? {
         cut += u64::from(record.cut);
+        if let Some(classifier) = &mut classifier {
+            classifier.note(player.network_of(port), port.0, &record.bytes);
+        }
         player.receive(port, record.at, &record.bytes, &mut send)?;
     }
     let report = player.finish(&mut send)?;
@@ -109,7 +120,8 @@ pub fn run(job: &Job) -> Result<Summary, ReplayError> {
         output.finish()?;
     }
     write_counters(&job.out_dir.join("counters.json"), &report)?;
-    Ok(Summary { report, warnings: loaded.warnings, cut })
+    let rules = classifier.map(|classifier| classifier.report(&config));
+    Ok(Summary { report, rules, warnings: loaded.warnings, cut })
 }
 
 fn write_counters(path: &Path, report: &Report) -> Result<(), ReplayError> {

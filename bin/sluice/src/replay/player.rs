@@ -142,10 +142,20 @@ impl Player {
         Ok(Report::new((&self.config, &self.plan), (&counters, live), self.ports))
     }
 
+    /// The plans of the networks, by number.
+    pub(super) fn plans(&self) -> impl Iterator<Item = &Plan> {
+        self.nets.iter().map(|net| &net.plan)
+    }
+
+    /// The number of a port's network.
+    pub(super) fn network_of(&self, port: PortId) -> u16 {
+        self.of_port.get(usize::from(port.0)).copied().unwrap_or_default().0
+    }
+
     /// The network of a port.
     fn net(&mut self, port: PortId) -> &mut Net {
-        let network = self.of_port.get(usize::from(port.0)).copied().unwrap_or_default();
-        &mut self.nets[usize::from(network.0)]
+        let network = self.network_of(port);
+        &mut self.nets[usize::from(network)]
     }
 
     /// Moves the clock, and ends on the way what would have timed out in a running director.

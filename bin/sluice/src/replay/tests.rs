@@ -76,6 +76,7 @@ impl Bench {
             inputs: inputs.collect(),
             out_dir: self.path("out"),
             burst: 1,
+            rules: false,
         }
     }
 
@@ -398,4 +399,57 @@ fn networks_are_replayed_apart() {
         assert!(sent.iter().all(|record| sluice_testkit::verify(&record.bytes) == Ok(())));
         assert_eq!(sent.len(), packets);
     }
+}
+
+/// Each frame is told of by the rule that takes it, and by the port that received it; an ICMP error
+/// by the rule that takes answers to what it quotes.
+#[test]
+fn packets_are_told_by_rule() {
+    use etherparse::PacketBuilder;
+    let builder =
+        |from: [u8; 4], to: [u8; 4]| PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(from, to, 64);
+    let datagram = |from: ([u8; 4], u16), to: ([u8; 4], u16)| {
+        let mut bytes = Vec::new();
+        builder(from.0, to.0).udp(from.1, to.1).write(&mut bytes, b"question").unwrap();
+        bytes
+    };
+    let (client, vip) = ([198, 51, 100, 48], [198, 51, 100, 200]);
+    let (local, real) = ([192, 0, 2, 10], [192, 0, 2, 11]);
+    let to_real = datagram((local, 2000), (real, 7));
+    let mut error = Vec::new();
+    let unreachable = builder([192, 0, 2, 1], local).icmpv4_raw(3, 3, [0; 4]);
+    unreachable.write(&mut error, &to_real[14..]).unwrap();
+    let asked = [
+        datagram((client, 1000), (vip, 7)),
+        datagram((client, 1001), (vip, 7)),
+        datagram((client, 1000), (vip, 8)),
+        b"\x02\x02\x02\x02\x02\x02\x04\x04\x04\x04\x04\x04\x08\x06ARP".to_vec(),
+    ];
+    let answers = [datagram((real, 7), (local, 2000)), error, datagram((real, 7), (local, 80))];
+    let bench = Bench::new();
+    let put = |name: &str, frames: &[Vec<u8>]| {
+        let frames: Vec<(u32, u32, &[u8])> = frames.iter().map(|it| (1, 0, &it[..])).collect();
+        bench.put(name, &pcap(false, false, 1, &frames));
+    };
+    put("asked.pcap", &asked);
+    put("answers.pcap", &answers);
+    let inputs = [("front", "asked.pcap"), ("back", "answers.pcap")];
+    let summary = run(&Job { rules: true, ..bench.job(&inputs) }).unwrap();
+    let report = summary.rules.unwrap();
+    let shown: Vec<String> = report
+        .rules
+        .iter()
+        .map(|rule| format!("{} {} {:?}", rule.kind, rule.matches, rule.hits))
+        .collect();
+    let expected = [
+        r#"service udp to 198.51.100.200:7 {"front": 2}"#,
+        r"local tcp to 192.0.2.10:1024-65535 {}",
+        r#"local udp to 192.0.2.10:1024-65535 {"back": 2}"#,
+    ];
+    assert_eq!(shown, expected);
+    let unmatched = [("back", 1), ("front", 2)].map(|(port, count)| (port.to_owned(), count));
+    assert_eq!(report.unmatched, unmatched.into());
+    // What the path has forwarded to the service is what its rule took.
+    assert_eq!(summary.report.services[0].counted.packets.inbound, 2);
+    assert_eq!(run(&bench.job(&inputs)).unwrap().rules, None, "nobody asked");
 }

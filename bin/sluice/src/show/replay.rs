@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sluice::replay::{Balanced, Report, ServiceReport, Summary};
+use sluice::replay::{Balanced, Report, RulesReport, ServiceReport, Summary};
 use sluice_api::model::{Drop, Drops};
 use sluice_director::Reason;
 
@@ -18,6 +18,7 @@ pub fn replay(summary: &Summary, out_dir: &Path, width: Option<usize>) -> Shown 
     if !report.services.is_empty() {
         parts.push(services(&report.services));
     }
+    parts.extend(summary.rules.iter().map(rules));
     let sessions = &report.sessions;
     parts.push(format!(
         "{} sessions opened, {} closed, {} expired, {} open at the end\n",
@@ -52,6 +53,28 @@ fn ports(report: &Report, out_dir: &Path) -> String {
         ]);
     }
     table.text()
+}
+
+/// Packets by the rule that takes them; rules that took none are only counted.
+fn rules(report: &RulesReport) -> String {
+    use Align::{Left, Right};
+    let mut table =
+        Table::new([("RULE", Left), ("MATCHES", Left), ("PORT", Left), ("PACKETS", Right)]);
+    for rule in &report.rules {
+        let inside = |name: &String| format!("{} (network {name})", rule.matches);
+        let matches = rule.network.as_ref().map_or_else(|| rule.matches.clone(), inside);
+        for (port, hits) in &rule.hits {
+            let cells = [rule.kind.into(), matches.as_str().into(), port.as_str().into()];
+            let [kind, matches, port] = cells;
+            table.row([kind, matches, port, count(*hits).into()]);
+        }
+    }
+    for (port, hits) in &report.unmatched {
+        table.row(["-".into(), "no rule".into(), port.as_str().into(), count(*hits).into()]);
+    }
+    let idle = report.rules.iter().filter(|rule| rule.hits.is_empty()).count();
+    let idle = format!("{} of {} rules took no packet\n", idle, report.rules.len());
+    table.text() + &idle
 }
 
 fn services(services: &[ServiceReport]) -> String {

@@ -485,7 +485,7 @@ fn a_replay() {
         sessions: replay::SessionReport { created: 3, expired: 1, closed: 2, evicted: 0, live: 0 },
         ports: vec![port("front", 36, 24), port("back", 24, 30)],
     };
-    let mut summary = replay::Summary { report, warnings: Vec::new(), cut: 5 };
+    let mut summary = replay::Summary { report, rules: None, warnings: Vec::new(), cut: 5 };
     insta::assert_snapshot!(plain(&super::replay(&summary, "out".as_ref(), None)));
     let reason = Reason::NoSession;
     summary.report.reasons.insert(reason.name().to_owned(), 2.into());
