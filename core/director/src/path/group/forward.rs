@@ -1,7 +1,7 @@
 //! What becomes of those of a group's packets that may go on: written, counted, and the sessions
 //! that they change moved on; and the way out for those that go by themselves after all.
 
-use super::outer::Enter;
+use super::outer::{Enter, TOGETHER};
 use super::{ALL, Group, Together, lanes};
 use crate::counters::{Direction, RealCounters};
 use crate::fib::{Hop, HopId};
@@ -93,7 +93,7 @@ impl<F: Parse> Engine<F> {
         let group = &self.burst.groups[at % GROUPS];
         let first = hops.get(usize::from(group.hop[0] as u16));
         // Where one has a tag most have, and those go by themselves.
-        if !first.is_some_and(|first| group.tunnels == ALL && first.vlan == 0) {
+        if !TOGETHER || !first.is_some_and(|first| group.tunnels == ALL && first.vlan == 0) {
             return self.forward_each(shared, turn, at, frames, verdicts);
         }
         let real = group.real(0).0 as usize;
