@@ -47,8 +47,9 @@ pub(crate) fn steered(kernel: &Kernel, network: NetworkId, name: &str) -> Option
     Some(VxlanMatch { local: local?, port, vni, network: network.0 })
 }
 
-/// The link with the addresses, routes and neighbours of what a port's own link leads to: of a VXLAN
-/// device in a bridge, which is how FRR's EVPN wants it, the bridge; of any other the link itself.
+/// The link with the addresses, routes and neighbours of what a port's own link leads to: of a
+/// VXLAN device in a bridge, which is how FRR's EVPN wants it, the bridge; of any other the link
+/// itself.
 pub(crate) fn face<'a>(kernel: &'a Kernel, link: &'a Link) -> &'a Link {
     let above = link.vxlan.as_ref().and(link.master).and_then(|index| kernel.link(index));
     above.filter(|above| above.kind.as_deref() == Some("bridge")).unwrap_or(link)

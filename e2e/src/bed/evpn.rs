@@ -11,9 +11,10 @@
 //!   └────────────────┘192.0.2.1      iBGP, EVPN      192.0.2.2└────────────────┘
 //! ```
 //!
-//! Both machines have their VXLAN device in a bridge, as FRR wants it (`advertise-all-vni`), without
-//! learning and without a remote: all that is known of the other end comes by BGP. The director
-//! balances 10.9.9.9:80 of the network blue over the one server, by Full NAT from 10.0.0.101.
+//! Both machines have their VXLAN device in a bridge, as FRR wants it (`advertise-all-vni`),
+//! without learning and without a remote: all that is known of the other end comes by BGP. The
+//! director balances 10.9.9.9:80 of the network blue over the one server, by Full NAT from
+//! 10.0.0.101.
 
 use super::{Driver, frr};
 use crate::director::Director;

@@ -406,7 +406,8 @@ fn config(lab: &Lab, kind: Kind, number: usize) -> Result<String, LabError> {
         let source = if kind.tunnelled { source } else { String::new() };
         let probes = if kind.checked { "probe_addresses = [\"10.0.0.200\"]\n" } else { "" };
         text += &format!(
-            "[[network]]\nname = \"{name}\"\ntable = {table}\ncidr = [\"10.0.0.0/8\"]\n{source}{probes}\n{}\
+            "[[network]]\nname = \"{name}\"\ntable = {table}\ncidr = [\"10.0.0.0/8\"]\n\
+             {source}{probes}\n{}\
              [[port]]\nname = \"{name}-vxlan\"\ndevice = \"vxlan:vx{name}\"\n{within}\n\
              [[pool]]\nname = \"{name}\"\n{within}addresses = [\"10.0.0.{}\"]\n{peer}\n",
             port(name, &within),

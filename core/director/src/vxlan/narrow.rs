@@ -7,8 +7,8 @@
 //! identifier, the MAC address that leads to that remote, the UDP source port of the inner flow,
 //! and no more bytes than such a packet can have had, but more than the error says that fit. What
 //! the inner frame's other addresses have to be is for whoever knows the network's routes to tell
-//! ([`Narrow`]). A router that quotes less than an inner IP header is not believed (RFC 1812 4.3.2.3
-//! asks for as much as fits into 576 bytes, RFC 4443 for all that fits into 1280).
+//! ([`Narrow`]). A router that quotes less than an inner IP header is not believed (RFC 1812
+//! 4.3.2.3 asks for as much as fits into 576 bytes, RFC 4443 for all that fits into 1280).
 
 use super::{Tunnels, inner};
 use crate::fib::PortId;
