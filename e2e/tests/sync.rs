@@ -307,8 +307,8 @@ mod faults {
                 running.push(pair.client.start(&format!("wrk{bits}"), "wrk", &args)?);
                 let (at, from) = (endpoint(vip, 5060), Pair::host(family, 48));
                 let args = ["-sn", "uac", &at, "-i", &from, "-nostdin"];
-                // Long enough for the called one to repeat an answer whose acknowledgement was lost:
-                // a BYE before that is none that it expects, and is answered once only.
+                // Long enough for the called one to repeat an answer whose acknowledgement was
+                // lost: it does not expect a BYE before, and answers that only once.
                 let args = [&args[..], &["-r", "20", "-m", "160", "-d", "2000"]].concat();
                 running.push(pair.client.start(&format!("uac{bits}"), "sipp", &args)?);
             }
