@@ -18,8 +18,9 @@ use tracing::{error, info, warn};
 
 /// How long a new process may take until it is ready.
 const READY_WITHIN: Duration = Duration::from_secs(30);
-/// How long it may take from there until it forwards.
-const UP_WITHIN: Duration = Duration::from_secs(5);
+/// How long it may take from there until it forwards. Nothing is forwarded meanwhile; a hundred
+/// million sessions are compared in half of it.
+const UP_WITHIN: Duration = Duration::from_secs(3);
 /// For the rest of a message of which the beginning has come.
 const MESSAGE: Duration = Duration::from_secs(2);
 
