@@ -196,7 +196,9 @@ fn start_crew(
     let running = from.as_ref().map(|from| from.sessions());
     let seed = running.map(RunningSessions::seed);
     let seed = seed.or(former.as_ref().map(FormerSessions::seed)).unwrap_or_else(Tables::new_seed);
-    let mut kept = Kept::prepare(config, plan, seed, running);
+    let placed = running.map(RunningSessions::placed);
+    let placed = placed.or(former.as_ref().map(FormerSessions::placed));
+    let mut kept = Kept::prepare(config, plan, seed, (running, placed));
     let crew = Crew::start(config, eal, published, &Tables { seed, kept: kept.as_ref() })?;
     if let Some(kept) = &mut kept {
         kept.begin(crew.zero_boot_ms());

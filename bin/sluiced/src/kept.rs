@@ -44,14 +44,34 @@ pub struct Kept {
     pending: bool,
 }
 
+/// How a director has placed its sessions.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed {
+    workers: u16,
+    scattered: bool,
+}
+
+impl Placed {
+    const fn of(head: &Head) -> Self {
+        Self { workers: head.workers, scattered: head.scattered }
+    }
+
+    /// Whether its sessions may be at workers that their packets do not come to by themselves, once
+    /// they are those of a director with so many workers.
+    const fn scatters(self, workers: u16) -> bool {
+        self.scattered || self.workers != workers
+    }
+}
+
 impl Kept {
     /// Prepares a place for the sessions of this process: beside those of the director that it is
-    /// to follow, if there is one. `None`, and a warning, if there is none.
+    /// to follow, if there is one; `former` is whose sessions it takes up. `None`, and a warning,
+    /// if there is none.
     pub fn prepare(
         config: &Config,
         plan: &Plan,
         seed: u64,
-        beside: Option<&RunningSessions>,
+        (beside, former): (Option<&RunningSessions>, Option<Placed>),
     ) -> Option<Self> {
         if !config.director.keep_sessions {
             return None;
@@ -73,6 +93,9 @@ impl Kept {
         debug!(slots = %place.slots().display(), "session memory");
         let mut head = Head::new(config.director.state_dir.clone(), place.slots().to_owned());
         (head.workers, head.seed) = (workers as u16, seed);
+        // Sessions that other directors have told of may be any worker's.
+        let told = config.sync.listen.is_some() && workers > 1;
+        head.scattered = told || former.is_some_and(|former| former.scatters(head.workers));
         head.generation = beside.map_or(0, RunningSessions::generation) + 1;
         head.networks = config.networks.iter().map(|network| network.name.clone()).collect();
         head.take_names(plan);

@@ -1,5 +1,6 @@
 //! Sessions that a director left which has ended.
 
+use super::Placed;
 use super::names::{Head, NoNames};
 use super::place::{self, Place, Which};
 use crate::crew::Crew;
@@ -39,6 +40,11 @@ impl FormerSessions {
         former.filter(|_| config.director.keep_sessions)
     }
 
+    /// How the sessions are placed.
+    pub const fn placed(&self) -> Placed {
+        Placed::of(&self.head)
+    }
+
     /// The secret of its session hash, which says whose sessions are which worker's.
     pub const fn seed(&self) -> u64 {
         self.head.seed
@@ -69,7 +75,8 @@ impl FormerSessions {
     ) -> Restored {
         let owners = Owners::new(seed, crew.size() as u16);
         let shift_ms = self.head.zero_boot_ms.wrapping_sub(crew.zero_boot_ms()) as u32;
-        let former = Former::new(plan, names, owners, (self.head.workers, shift_ms));
+        let former = Former::new(plan, names, owners, (self.head.workers, shift_ms))
+            .scattered(self.head.scattered);
         let mut batches: Vec<Batch> = (0..crew.size()).map(|_| Batch::default()).collect();
         let mut all = Restored::default();
         for (worker, [narrow, extended]) in tables.iter().enumerate() {

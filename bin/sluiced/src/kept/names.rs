@@ -22,6 +22,9 @@ pub struct Head {
     pub slots: PathBuf,
     /// How many workers there are.
     pub workers: u16,
+    /// Whether sessions may be at workers that no packet of theirs comes to by itself.
+    #[serde(default)]
+    pub scattered: bool,
     /// Secret of the session hash.
     pub seed: u64,
     /// When the workers' clock began: milliseconds after the machine.
@@ -77,6 +80,7 @@ impl Head {
             state_dir,
             slots,
             workers: 0,
+            scattered: false,
             seed: 0,
             zero_boot_ms: 0,
             generation: 0,

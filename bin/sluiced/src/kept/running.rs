@@ -7,6 +7,7 @@
 //! A slot may be read while it is written. It is checked as any other, and is another one when it
 //! is read again.
 
+use super::Placed;
 use super::former::plan_of;
 use super::names::{Head, NoNames, read_touched};
 use super::place::Which;
@@ -58,6 +59,11 @@ impl RunningSessions {
         Ok(Self { names_file: names_file.to_owned(), head, networks, read: None })
     }
 
+    /// How the sessions are placed.
+    pub const fn placed(&self) -> Placed {
+        Placed::of(&self.head)
+    }
+
     /// The secret of the session hash.
     pub const fn seed(&self) -> u64 {
         self.head.seed
@@ -97,7 +103,8 @@ impl RunningSessions {
         let mut all = Restored::default();
         for (at, workers) in self.networks.iter_mut().enumerate() {
             let Some(plan) = plan_of(&self.head, at, published) else { continue };
-            let former = Former::new(plan, &names, owners, (self.head.workers, shift_ms));
+            let former = Former::new(plan, &names, owners, (self.head.workers, shift_ms))
+                .scattered(self.head.scattered);
             let mut batches: Vec<Batch> = (0..crew.size()).map(|_| Batch::default()).collect();
             for (worker, [narrow, extended]) in (0..).zip(workers) {
                 let paths = self.head.tables(worker, at);

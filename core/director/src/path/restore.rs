@@ -102,6 +102,8 @@ pub struct Former<'a> {
     workers: (u16, u16),
     /// What is added to the times in its slots, modulo 2³², to make them times of now.
     shift_ms: u32,
+    /// Whether its sessions were scattered already.
+    scattered: bool,
 }
 
 impl<'a> Former<'a> {
@@ -115,12 +117,21 @@ impl<'a> Former<'a> {
         (workers, shift_ms): (u16, u32),
     ) -> Self {
         let renamed = Renamed::new(names, plan);
-        Self { plan, renamed, owners, workers: (owners.workers(), workers), shift_ms }
+        let workers = (owners.workers(), workers);
+        Self { plan, renamed, owners, workers, shift_ms, scattered: false }
+    }
+
+    /// The same, whose own sessions were at workers that no packet of theirs came to by itself, or
+    /// not.
+    #[must_use]
+    pub fn scattered(mut self, scattered: bool) -> Self {
+        self.scattered = scattered;
+        self
     }
 
     /// Whether sessions may now be at workers that no packet of theirs comes to by itself.
     pub const fn scatters(&self) -> bool {
-        self.workers.0 != self.workers.1
+        self.scattered || self.workers.0 != self.workers.1
     }
 
     /// Sorts the sessions of a worker's two tables, each as its slots lay in memory, into batches

@@ -272,7 +272,7 @@ impl<Q: Queue> Worker<Q> {
     }
 
     /// Takes up sessions of a director that ran before. In a network that is not there, none.
-    pub(super) fn restore(
+    pub fn restore(
         &mut self,
         now: Time,
         network: NetworkId,

@@ -7,6 +7,7 @@ mod handoff;
 mod memory;
 mod networks;
 mod rounds;
+mod snat;
 mod spread;
 mod told;
 mod tunnels;

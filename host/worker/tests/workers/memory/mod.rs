@@ -1,6 +1,7 @@
 //! Queues in memory, and a two-arm network around workers.
 
 mod frame;
+mod kept;
 mod queue;
 
 pub use frame::MemFrame;
@@ -47,6 +48,10 @@ pub struct Kit {
     lines: Vec<Vec<Line>>,
     pub plan: Arc<Plan>,
     tunnels: Arc<Tunnels>,
+    /// Where the sessions of each worker lie, if they outlive it.
+    files: Vec<[std::fs::File; 2]>,
+    /// Whether these were taken up by workers that their packets do not come to by themselves.
+    scattered: bool,
 }
 
 /// A worker whose loop runs on a thread.
@@ -100,6 +105,16 @@ impl Kit {
     }
 
     fn build_of(spec: &Spec, workers: u16, queues: &[u16], known: bool, twins: bool) -> Self {
+        Self::build_in(spec, (workers, Vec::new()), queues, known, twins)
+    }
+
+    fn build_in(
+        spec: &Spec,
+        (workers, files): (u16, Vec<[std::fs::File; 2]>),
+        queues: &[u16],
+        known: bool,
+        twins: bool,
+    ) -> Self {
         let plan = Arc::new(Plan::compile(spec, None, &Retired::default()).unwrap());
         let snapshot = snapshot(&plan, known);
         let isolated = spec.networks.len() as u16;
@@ -120,6 +135,7 @@ impl Kit {
             let config = WorkerConfig {
                 held_frames: 8,
                 networks: networks.clone(),
+                files: files.get(usize::from(number)).map(kept::tables).into_iter().collect(),
                 ..WorkerConfig::of(path)
             };
             let events = (sender.clone(), Wake::new().unwrap());
@@ -137,7 +153,17 @@ impl Kit {
             made.push(worker);
         }
         let tunnels = Arc::default();
-        Self { workers: made, events, now: Time(1000), wakes, lines, plan, tunnels }
+        Self {
+            workers: made,
+            events,
+            now: Time(1000),
+            wakes,
+            lines,
+            plan,
+            tunnels,
+            files,
+            scattered: false,
+        }
     }
 
     fn line(&self, worker: u16, port: PortId) -> &MemQueue {
