@@ -44,7 +44,8 @@ fn a_director_without_ports_is_alive_and_not_ready() {
     assert_eq!(found["error"]["message"], found["why"]);
     let (code, text, took) = run(&socket, &["--alive", "--hold-ms", "200", "--patience-ms", "900"]);
     assert_eq!((code, said(&text)["alive"].as_bool()), (Some(0), Some(true)));
-    assert!(took >= Duration::from_millis(200), "it stayed only for {took:?}");
+    // The time since its start is known to a tick of a hundredth of a second.
+    assert!(took >= Duration::from_millis(180), "it stayed only for {took:?}");
     // It ends while it is watched.
     while was_asked.try_recv().is_ok() {}
     let watched = std::thread::scope(|scope| {
