@@ -148,6 +148,23 @@ def figures_follow_the_traffic(run):
     expect(run.page.get_by_text("cycles a packet").first).to_be_visible()
 
 
+def a_spread_flow_is_told(run):
+    """Over whom, since when, what it gains, and what brings it to its owner."""
+    run.go("elephants")
+    table = run.page.get_by_role("table", name="Flows that several workers process")
+    row = table.get_by_role("row", name=pattern(r"udp .*:40000 > "))
+    expect(row).to_have_count(1)
+    heads = table.get_by_role("columnheader").all_text_contents()
+    cell = lambda name: row.locator("th, td").nth(heads.index(name))
+    expect(cell("By")).to_have_text("operator")
+    owner = cell("Owner").text_content()
+    expect(cell("Helpers")).to_have_text("1" if owner == "0" else "0")
+    expect(cell("Since")).to_have_text(pattern(r"^\d\d:\d\d \(.*s\)$|min"))
+    expect(cell("By helpers")).to_have_text(pattern(r"[1-9].*%"))
+    expect(cell("Dealt")).to_have_text(pattern(MOVING))
+    expect(cell("Brought to the owner by")).to_have_text(pattern("^software: .*AF_XDP"))
+
+
 def pattern(text):
     import re
 
@@ -365,6 +382,7 @@ STEPS = [
     a_token_is_asked_for,
     each_page_loads,
     figures_follow_the_traffic,
+    a_spread_flow_is_told,
     plots_are_read_by_keyboard_and_pointer,
     who_may_only_look_cannot_change,
     names_are_never_markup,

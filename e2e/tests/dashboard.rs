@@ -88,14 +88,23 @@ fn an_operator_uses_it_in_chromium() {
     );
 }
 
-/// Traffic that goes on until it is ended: many short connections, and one long one.
-fn traffic(field: &Fixture) -> Result<[Running; 2], LabError> {
+/// Traffic that goes on until it is ended: many short connections, a long one, and a flow that is
+/// spread.
+fn traffic(field: &Fixture) -> Result<[Running; 3], LabError> {
     let url = field.url();
     let short =
         format!("while :; do wrk -t1 -c8 -d3 -H 'Connection: close' {url}; sleep 0.5; done");
     let long = format!("while :; do iperf3 -c {} -t 20 -b 60M; sleep 0.5; done", field.bed.vip());
     let client = &field.bed.client;
-    Ok([client.start("short", "sh", &["-c", &short])?, client.start("long", "sh", &["-c", &long])?])
+    let echo = sluice_e2e::web::ECHO_PORT;
+    let script = format!("{}/peers/numbered.py", env!("CARGO_MANIFEST_DIR"));
+    let args = [&*script, "40000", field.bed.vip(), &echo.to_string(), "1800"];
+    let mut numbers = client.start("numbers", "python3", &args)?;
+    numbers.wait_for_words("open", SOON)?;
+    let ends = [format!("{}:40000", field.bed.client_address()), field.server(echo)];
+    field.director.sluice(&["elephants", "pin", "udp", &ends[0], &ends[1]])?;
+    let short = client.start("short", "sh", &["-c", &short])?;
+    Ok([short, client.start("long", "sh", &["-c", &long])?, numbers])
 }
 
 fn used(field: &mut Fixture) -> Result<(), LabError> {

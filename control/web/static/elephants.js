@@ -1,7 +1,7 @@
 // The sessions with the most traffic, from one packet in 128.
 
 import { h } from "./dom.js";
-import { bits, count, pps, span } from "./format.js";
+import { bits, clock, count, pps, span } from "./format.js";
 import { linkColumn, numberColumn, section, shareColumn } from "./parts.js";
 import { to } from "./router.js";
 import { Table } from "./table.js";
@@ -14,7 +14,12 @@ export function open(root, { feeds }) {
   const spread = spreadTable();
   const flows = section(
     "Spread flows",
-    h("p", { class: "about" }, "Flows that several workers process, in order."),
+    h(
+      "p",
+      { class: "about" },
+      "Flows that several workers process, in order. By helpers: the share of packets that other ",
+      "workers rewrote for the owner.",
+    ),
     spread.root,
   );
   flows.hidden = true;
@@ -81,6 +86,16 @@ function elephantsTable() {
 function spreadTable() {
   const author = ({ pinned }) => (pinned ? "operator" : "policy");
   const helpers = (row) => row.helpers.join(", ");
+  const began = (row) => Date.now() - row.for_s * 1000;
+  const since = (row) => `${clock(began(row), false)} (${span(row.for_s)})`;
+  const relief = ({ dealt, own, kept }) => {
+    const all = dealt + own + kept;
+    return all > 0 ? dealt / all : null;
+  };
+  const brought = ({ redirect, redirect_reason: why }) => {
+    if (redirect === "hardware") return "NIC rule";
+    return why ? `software: ${why}` : "software";
+  };
   const ends = ({ client, virtual, direction }) =>
     direction === "inbound" ? `${client} > ${virtual}` : `${virtual} > ${client}`;
   return new Table({
@@ -91,11 +106,13 @@ function spreadTable() {
       { label: "By", value: author, text: author },
       numberColumn("Owner", (row) => row.worker),
       { label: "Helpers", value: helpers, text: helpers },
-      numberColumn("For", (row) => row.for_s, span),
+      { label: "Since", value: began, text: since },
+      shareColumn("By helpers", relief),
       numberColumn("Dealt", (row) => row.dealt, count),
       numberColumn("Own", (row) => row.own, count),
       numberColumn("Kept", (row) => row.kept, count),
       numberColumn("Late", (row) => row.late, count),
+      { label: "Brought to the owner by", value: brought, text: brought },
     ],
   });
 }
