@@ -331,6 +331,27 @@ fn flows_are_spread_again_after_a_restart_with_other_workers() {
     }
 }
 
+/// A flow whose packets ask several workers for its session, as after a restart with others, is
+/// known by that: no fence could tell when the last of them has come.
+#[test]
+fn flows_that_go_round_are_told() {
+    let mut world = World::new(2).expect("sessions");
+    for (workers, some_do) in [(None, false), (Some(4), true)] {
+        if let Some(workers) = workers {
+            world.restart(workers).expect("sessions go on");
+        }
+        let ways = || (0..FLOWS).flat_map(|flow| [(flow, true), (flow, false)]);
+        ways().for_each(|way| world.spread(way, true).expect("spread"));
+        ways().for_each(|way| world.arrive(way, 20));
+        world.rest().expect("whole");
+        let now = world.kit.now;
+        let spread: Vec<_> =
+            world.kit.workers.iter().flat_map(|worker| worker.spreading(now)).collect();
+        assert_eq!(spread.len(), usize::from(FLOWS) * 2);
+        assert_eq!(spread.iter().any(|flow| flow.goes_round), some_do);
+    }
+}
+
 /// The judge sees what it is there for.
 #[test]
 fn the_judge_sees_what_is_wrong() {
