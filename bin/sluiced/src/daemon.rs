@@ -98,6 +98,8 @@ pub(crate) struct Operator {
     pub samples: Samples,
     pub policy: crate::spreading::Policy,
     pub redirects: crate::spreading::Redirects,
+    /// What workers can process, for it.
+    pub capacities: crate::spreading::Capacities,
     pub recent_work: RecentWork,
     pub figures: ipvs::Figures,
     pub refused_events: ipvs::RefusedEvents,
@@ -220,6 +222,7 @@ impl Operator {
             samples,
             policy: crate::spreading::Policy::default(),
             redirects: crate::spreading::Redirects::default(),
+            capacities: crate::spreading::Capacities::default(),
             recent_work: RecentWork::default(),
             figures: ipvs::Figures::default(),
             refused_events: ipvs::RefusedEvents::default(),
@@ -396,7 +399,7 @@ impl Daemon {
         }
         self.health.look_at(&total);
         self.dataplane.ports.steer(&self.dataplane.plan, self.kernel.mirror.state(), &total);
-        self.spread_elephants();
+        self.spread_elephants(&reports);
         self.redirect(reports.iter().any(|report| report.spread_flows > 0));
         self.take_figures(&reports);
         self.measure(reports, total);

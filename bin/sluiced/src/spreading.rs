@@ -1,6 +1,7 @@
 //! Flows that several workers process, as an operator has them: pinned, unpinned, shown, and told
 //! of in the events.
 
+mod capacity;
 mod policy;
 mod redirects;
 
@@ -9,6 +10,7 @@ use crate::daemon::Daemon;
 use crate::lister::network_id;
 use crate::ports::Ports;
 use crate::rules::Redirected;
+pub use capacity::Capacities;
 pub use policy::Policy;
 use policy::{Flow, Rate, Step};
 pub use redirects::Redirects;
@@ -23,6 +25,7 @@ use sluice_director::plan::Plan;
 use sluice_director::spec::NetworkId;
 use sluice_rules::Rule;
 use sluice_state::Author;
+use sluice_worker::Report;
 use sluice_worker::spread::{Ended, FenceOrder, SpreadOrder, Spreading};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -135,8 +138,9 @@ impl Daemon {
     }
 
     /// Spreads and gathers in flows as the policy says; once a second.
-    pub fn spread_elephants(&mut self) {
+    pub fn spread_elephants(&mut self, reports: &[Report]) {
         use sluice_config::Spreading;
+        self.operator.capacities.window(reports);
         let elephants = self.configured.config.elephants;
         if elephants.mode != Spreading::Spread {
             return self.gather_in_all(elephants.mode == Spreading::Off);
@@ -188,7 +192,8 @@ impl Daemon {
     fn rates(&self) -> Vec<Rate> {
         let plan = &self.dataplane.plan;
         let found = self.dataplane.crew.elephants(LOOKED_AT);
-        let each = |(_, elephant): &(u16, Elephant)| {
+        let each = |(worker, elephant): &(u16, Elephant)| {
+            let capacity = self.operator.capacities.of(*worker);
             let session = &elephant.session;
             let service = plan.service(session.service);
             let network = service.map_or(NetworkId::DEFAULT, |service| service.network);
@@ -199,7 +204,7 @@ impl Daemon {
                 let flow = FlowName { protocol, client, virtual_, direction };
                 let at = direction as usize;
                 let (packets_per_s, bits_per_s) = (packets[at], bytes[at].saturating_mul(8));
-                Rate { flow: (network, flow), packets_per_s, bits_per_s }
+                Rate { flow: (network, flow), packets_per_s, bits_per_s, capacity }
             })
         };
         let mut rates: Vec<Rate> = found.iter().flat_map(each).collect();

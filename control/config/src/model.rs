@@ -267,6 +267,8 @@ pub struct Elephants {
     pub packets_per_s: u64,
     /// Bits a second above which it does; 0 disregards them.
     pub bits_per_s: u64,
+    /// Percent of what its worker can process above which it does; 0 disregards them.
+    pub worker_percent: u8,
     /// Seconds below half of that after which it ends.
     pub leave_after_s: u32,
     /// Flows that the director spreads at a time.

@@ -151,6 +151,7 @@ pub(crate) fn read(file: Table<'_>, report: &mut Report) -> Config {
             mode: elephants.word(&elephants::MODE, report),
             packets_per_s: elephants.integer(&elephants::PACKETS_PER_S, report),
             bits_per_s: elephants.integer(&elephants::BITS_PER_S, report),
+            worker_percent: elephants.integer(&elephants::WORKER_PERCENT, report),
             leave_after_s: elephants.integer(&elephants::LEAVE_AFTER_S, report),
             max_flows: elephants.integer(&elephants::MAX_FLOWS, report),
             workers: elephants.integer(&elephants::WORKERS, report),

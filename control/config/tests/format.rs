@@ -67,6 +67,7 @@ refused = "drop"
 mode = "spread"
 packets_per_s = 14
 bits_per_s = 15
+worker_percent = 19
 leave_after_s = 16
 max_flows = 7
 workers = 18
@@ -260,7 +261,7 @@ fn every_key_is_read() {
     assert_eq!((config.limits.fragments, config.icmp.errors_per_s), (16, 13));
     let of = &config.elephants;
     assert_eq!((of.mode, of.packets_per_s, of.bits_per_s), (Spreading::Spread, 14, 15));
-    assert_eq!((of.leave_after_s, of.max_flows, of.workers), (16, 7, 18));
+    assert_eq!((of.worker_percent, of.leave_after_s, of.max_flows, of.workers), (19, 16, 7, 18));
     let timeouts = Timeouts {
         tcp_syn_recv_s: 1,
         tcp_established_s: 2,

@@ -23,6 +23,8 @@ pub struct Rate {
     pub flow: Flow,
     pub packets_per_s: u64,
     pub bits_per_s: u64,
+    /// Packets a second that its worker can process; 0 if nobody knows.
+    pub capacity: u64,
 }
 
 /// What is to be done about a flow.
@@ -40,6 +42,9 @@ struct Known {
     windows: u32,
     /// Windows until it may be tried again.
     rest: u32,
+    /// What its worker could process when it came above the threshold: once others help, that
+    /// tells nothing.
+    capacity: u64,
 }
 
 /// What is remembered of flows.
@@ -55,12 +60,12 @@ impl Policy {
         self.known.retain(|known| !known.spread || spread.contains(&known.flow));
         let strangers = spread.iter().filter(|flow| self.known.iter().all(|k| k.flow != **flow));
         let strangers: Vec<Flow> = strangers.copied().collect();
-        let known = |flow, spread| Known { flow, spread, windows: 0, rest: 0 };
-        self.known.extend(strangers.into_iter().map(|flow| known(flow, true)));
-        let above = |rate: &&Rate| exceeds(config, rate, 1);
+        let known = |flow, spread, capacity| Known { flow, spread, windows: 0, rest: 0, capacity };
+        self.known.extend(strangers.into_iter().map(|flow| known(flow, true, 0)));
+        let above = |rate: &&Rate| exceeds(config, rate, rate.capacity, 1);
         for rate in rates.iter().filter(above) {
             if self.known.iter().all(|known| known.flow != rate.flow) {
-                self.known.push(known(rate.flow, false));
+                self.known.push(known(rate.flow, false, rate.capacity));
             }
         }
         let mut steps = Vec::new();
@@ -68,8 +73,8 @@ impl Policy {
             let rate = rates.iter().find(|rate| rate.flow == known.flow);
             known.rest = known.rest.saturating_sub(1);
             let counts = match known.spread {
-                true => !rate.is_some_and(|rate| exceeds(config, rate, 2)),
-                false => rate.is_some_and(|rate| exceeds(config, rate, 1)),
+                true => !rate.is_some_and(|rate| exceeds(config, rate, known.capacity, 2)),
+                false => rate.is_some_and(|rate| exceeds(config, rate, rate.capacity, 1)),
             };
             known.windows = if counts { known.windows + 1 } else { 0 };
             if known.spread && known.windows >= config.leave_after_s {
@@ -110,10 +115,14 @@ impl Policy {
     }
 }
 
-/// Whether a rate exceeds a part of a threshold.
-const fn exceeds(config: &Elephants, rate: &Rate, part: u64) -> bool {
+/// Whether a rate exceeds a part of a threshold, at a worker that can process so many packets a
+/// second.
+const fn exceeds(config: &Elephants, rate: &Rate, capacity: u64, part: u64) -> bool {
     let (packets, bits) = (config.packets_per_s, config.bits_per_s);
-    packets > 0 && rate.packets_per_s * part > packets || bits > 0 && rate.bits_per_s * part > bits
+    let share = capacity / 100 * config.worker_percent as u64;
+    packets > 0 && rate.packets_per_s * part > packets
+        || bits > 0 && rate.bits_per_s * part > bits
+        || share > 0 && rate.packets_per_s * part > share
 }
 
 #[cfg(test)]
@@ -126,6 +135,7 @@ mod tests {
         mode: Spreading::Spread,
         packets_per_s: 1000,
         bits_per_s: 0,
+        worker_percent: 0,
         leave_after_s: 3,
         max_flows: 2,
         workers: 0,
@@ -138,7 +148,7 @@ mod tests {
     }
 
     fn rate(port: u16, packets_per_s: u64) -> Rate {
-        Rate { flow: flow(port), packets_per_s, bits_per_s: packets_per_s * 800 }
+        Rate { flow: flow(port), packets_per_s, bits_per_s: packets_per_s * 800, capacity: 0 }
     }
 
     /// In after two windows above, out after three below half; what is between changes nothing.
@@ -199,6 +209,29 @@ mod tests {
         policy.tried(flow(1), false);
         let tried = (0..100).filter(|_| !policy.window(&CONFIG, &rates, &[]).is_empty()).count();
         assert!((30..50).contains(&tried), "{tried}: it rests for sixty windows");
+    }
+
+    /// A flow's share counts at the worker that had it alone, also once others help with it.
+    #[test]
+    fn a_share_of_the_worker_suffices() {
+        let config = Elephants { packets_per_s: 0, worker_percent: 50, ..CONFIG };
+        let mut policy = Policy::default();
+        let at = |packets, capacity| [Rate { capacity, ..rate(1, packets) }];
+        assert!(policy.window(&config, &at(4_000, 10_000), &[]).is_empty());
+        // Nobody knows what an idle worker can do.
+        assert!(policy.window(&config, &at(6_000, 0), &[]).is_empty());
+        assert!(policy.window(&config, &at(6_000, 10_000), &[]).is_empty());
+        let steps = policy.window(&config, &at(6_000, 10_000), &[]);
+        assert_eq!(steps, [Step::Spread(flow(1))]);
+        policy.tried(flow(1), true);
+        for _ in 0..10 {
+            assert!(policy.window(&config, &at(6_000, 90_000), &[flow(1)]).is_empty());
+        }
+        for _ in 0..2 {
+            assert!(policy.window(&config, &at(2_000, 90_000), &[flow(1)]).is_empty());
+        }
+        let steps = policy.window(&config, &at(2_000, 90_000), &[flow(1)]);
+        assert_eq!(steps, [Step::GatherIn(flow(1))]);
     }
 
     #[test]

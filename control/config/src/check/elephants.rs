@@ -6,10 +6,11 @@ use crate::{Config, Spreading};
 
 pub(super) fn check(config: &Config, report: &mut Report) {
     let elephants = &config.elephants;
-    let none = elephants.packets_per_s == 0 && elephants.bits_per_s == 0;
+    let rates = [elephants.packets_per_s, elephants.bits_per_s, elephants.worker_percent.into()];
+    let none = rates.iter().all(|rate| *rate == 0);
     if elephants.mode == Spreading::Spread && none {
-        let found = "the director is to spread flows, and no rate says which";
-        let hint = "set packets_per_s or bits_per_s, or use mode = \"observe\"";
+        let found = "the director is to spread flows, and no threshold says which";
+        let hint = "set packets_per_s, bits_per_s or worker_percent, or use mode = \"observe\"";
         report.error(Path::table(Place::Elephants, 0).key("mode"), found, hint);
     }
     if elephants.workers == 1 {

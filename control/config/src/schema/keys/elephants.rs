@@ -10,7 +10,15 @@ pub(crate) static SECTION: Section = Section {
     heading: "[elephants]",
     about: "Elephant flows: whether one flow may be processed by several workers. See \
             docs/elephants.md before using it. May be left out.",
-    keys: &[&MODE, &PACKETS_PER_S, &BITS_PER_S, &LEAVE_AFTER_S, &MAX_FLOWS, &WORKERS],
+    keys: &[
+        &MODE,
+        &PACKETS_PER_S,
+        &BITS_PER_S,
+        &WORKER_PERCENT,
+        &LEAVE_AFTER_S,
+        &MAX_FLOWS,
+        &WORKERS,
+    ],
     sections: &[],
 };
 
@@ -37,6 +45,15 @@ pub(crate) static BITS_PER_S: Key = Key {
     without: Without::Integer(0),
     example: "10_000_000_000",
     about: "The same for bits of IP packets; either suffices. 0 disregards them.",
+};
+pub(crate) static WORKER_PERCENT: Key = Key {
+    name: "worker_percent",
+    kind: Integer { min: 0, max: 100 },
+    without: Without::Integer(0),
+    example: "60",
+    about: "The same for the flow's share of what its worker can process in a second, in percent: \
+            the packets that it did process, divided by the part of the second that it was busy. \
+            Either suffices. 0 disregards the share.",
 };
 pub(crate) static LEAVE_AFTER_S: Key = Key {
     name: "leave_after_s",
