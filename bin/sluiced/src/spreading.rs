@@ -10,11 +10,9 @@ use crate::daemon::Daemon;
 use crate::lister::network_id;
 use crate::ports::Ports;
 use crate::rules::Redirected;
-pub use capacity::Capacities;
-pub use policy::Policy;
-use policy::{Flow, Rate, Step};
-pub use redirects::Redirects;
-use redirects::{Hands, Wish};
+use capacity::Capacities;
+use policy::{Flow, Policy, Rate, Step};
+use redirects::{Hands, Redirects, Wish};
 use sluice_api::model::{
     Event, EventKind, FlowDirection, FlowPin, Protocol, Redirect, SpreadFlow, SpreadFlows,
 };
@@ -35,6 +33,14 @@ use tracing::info;
 const LOOKED_AT: usize = 64;
 /// How long after a rule was made a NIC may still put packets into a queue that it chose before.
 const SORTED: Duration = Duration::from_micros(200);
+
+/// What is remembered from second to second.
+#[derive(Default)]
+pub(crate) struct State {
+    policy: Policy,
+    redirects: Redirects,
+    capacities: Capacities,
+}
 
 /// Ports and workers, as redirecting flows needs them.
 struct Machine<'a> {
@@ -120,27 +126,27 @@ impl Daemon {
         let wanted = spread.map(|(worker, flow)| Wish::of(*worker, flow)).collect();
         let data = &mut self.dataplane;
         let mut machine = Machine { ports: &mut data.ports, crew: &data.crew };
-        self.operator.redirects.want(wanted, &mut machine);
+        self.operator.spreading.redirects.want(wanted, &mut machine);
     }
 
     /// Goes on with that. Costs nothing where nothing is to be done.
     pub fn go_on_redirecting(&mut self) {
         let data = &mut self.dataplane;
         let mut machine = Machine { ports: &mut data.ports, crew: &data.crew };
-        self.operator.redirects.go_on(&mut machine);
+        self.operator.spreading.redirects.go_on(&mut machine);
     }
 
     /// Why no NIC is asked to bring a flow to its owner.
     fn why_not(&self, flow: &Spreading, wish: &Wish) -> Option<String> {
         let round = "its packets go through several workers: order could not be kept";
         let goes_round = flow.goes_round.then(|| round.to_owned());
-        goes_round.or_else(|| self.operator.redirects.why_not(wish))
+        goes_round.or_else(|| self.operator.spreading.redirects.why_not(wish))
     }
 
     /// Spreads and gathers in flows as the policy says; once a second.
     pub fn spread_elephants(&mut self, reports: &[Report]) {
         use sluice_config::Spreading;
-        self.operator.capacities.window(reports);
+        self.operator.spreading.capacities.window(reports);
         let elephants = self.configured.config.elephants;
         if elephants.mode != Spreading::Spread {
             return self.gather_in_all(elephants.mode == Spreading::Off);
@@ -148,7 +154,7 @@ impl Daemon {
         let crew = &self.dataplane.crew;
         let spread: Vec<Flow> = unpinned(crew.spreading()).collect();
         let rates = self.rates();
-        for step in self.operator.policy.window(&elephants, &rates, &spread) {
+        for step in self.operator.spreading.policy.window(&elephants, &rates, &spread) {
             match step {
                 Step::Spread(flow) => self.spread_by_policy(elephants.workers, flow),
                 Step::GatherIn((network, name)) => {
@@ -166,18 +172,18 @@ impl Daemon {
             Ok(worker) => {
                 self.tell_spreading(format!("{} is spread by worker {worker}", told(&name)), None);
             }
-            Err(why) if self.operator.policy.is_new(flow) => {
+            Err(why) if self.operator.spreading.policy.is_new(flow) => {
                 info!("{} is not spread: {}", told(&name), why.text());
             }
             Err(_) => {}
         }
-        self.operator.policy.tried(flow, answer.is_ok());
+        self.operator.spreading.policy.tried(flow, answer.is_ok());
     }
 
     /// Gathers in what the policy has spread, and what an operator has, too.
     fn gather_in_all(&mut self, pinned: bool) {
         // As a rule nothing is: then nobody is to be asked.
-        if self.operator.policy.is_idle() && !pinned {
+        if self.operator.spreading.policy.is_idle() && !pinned {
             return;
         }
         for (_, flow) in self.dataplane.crew.spreading() {
@@ -185,7 +191,7 @@ impl Daemon {
                 self.dataplane.crew.gather_in(flow.network, flow.flow);
             }
         }
-        self.operator.policy = Policy::default();
+        self.operator.spreading.policy = Policy::default();
     }
 
     /// Rates of the largest flows, either direction by itself, the largest first.
@@ -193,7 +199,7 @@ impl Daemon {
         let plan = &self.dataplane.plan;
         let found = self.dataplane.crew.elephants(LOOKED_AT);
         let each = |(worker, elephant): &(u16, Elephant)| {
-            let capacity = self.operator.capacities.of(*worker);
+            let capacity = self.operator.spreading.capacities.of(*worker);
             let session = &elephant.session;
             let service = plan.service(session.service);
             let network = service.map_or(NetworkId::DEFAULT, |service| service.network);

@@ -60,7 +60,8 @@ pub(super) struct Head<I: Instructions> {
     macs: [Words<I>; 2],
 }
 
-/// Writes eight frames, all of which go into tunnels, and counts them. Gives the lanes that are left.
+/// Writes eight frames, all of which go into tunnels, and counts them. Gives the lanes that are
+/// left.
 pub(super) struct Enter<'a, F: Together, B, T> {
     pub tunnels: &'a [T],
     /// All else that is needed for it.
@@ -98,8 +99,8 @@ impl<F: Together, B: Frame, T: Outer> Kernel for Enter<'_, F, B, T> {
     }
 }
 
-/// The hops of eight packets, and the last two words of their MAC addresses; `None` if one gives tags, or its link does not take the packet with
-/// its outer header.
+/// The hops of eight packets, and the last two words of their MAC addresses; `None` if one gives
+/// tags, or its link does not take the packet with its outer header.
 #[inline(always)]
 fn ways<'a, T: Tunnel, W, I: Instructions>(
     group: &Group<W>,
