@@ -151,7 +151,13 @@ pub fn dnsperf(
     let family = if Family::of(server) == Family::V4 { "inet" } else { "inet6" };
     let usual = ["-s", server, "-d", &list, "-n", &times, "-f", family];
     let calm = ["-c", "1", "-T", "1", "-q", "20", "-t", "2"];
-    let said = client.run("dnsperf", &[&usual[..], &calm, more].concat())?.ok()?.stdout;
+    let said = wait_until("dnsperf to connect", SOON, || {
+        let ran = client.run("dnsperf", &[&usual[..], &calm, more].concat())?;
+        // It gives up where a connection is not there at once: no SYN may be late on the way, or
+        // lost. Nothing was asked then.
+        let gave_up = ran.stderr.contains("all sockets reported failure");
+        Ok(if gave_up { None } else { Some(ran.ok()?.stdout) })
+    })?;
     let whole = said.lines().any(|line| {
         line.contains("Queries completed:") && line.contains(&format!(" {queries} (100.00%)"))
     });
