@@ -3,15 +3,17 @@
 //!
 //! Two workers run by turns on the thread that measures, so each is timed by itself and none waits
 //! for another. What passes between cores, the lines of headers and rings, costs nothing here: the
-//! figures are what spreading costs at least.
+//! figures are what spreading costs at least. With a second core the owner and one helper also run
+//! at once ([`cores`]), which says how far the rate that follows from them is true.
 
+mod cores;
 mod events;
 mod flow;
 
 use crate::args::{Elephant, Family, Stage, Throughput, Work, word};
 use crate::clock::{ticks, ticks_per_s};
 use crate::error::BenchError;
-use crate::machine::Machine;
+use crate::machine::{Machine, usable_cores};
 use crate::port::MemQueue;
 use crate::report::{quantile, round};
 use crate::runs;
@@ -64,6 +66,8 @@ struct Row {
     size: u16,
     stage: Stage,
     cycles: Cycles,
+    /// With the owner and one helper on two cores at once.
+    at_once: Option<f64>,
 }
 
 /// What was measured.
@@ -76,6 +80,7 @@ pub struct Report {
 
 /// Measures: each stage once, then all again, so that what disturbs the machine hits all alike.
 pub fn run(args: &Elephant) -> Result<Report, BenchError> {
+    let cores = usable_cores()?;
     let core = alone::pin(None)?;
     let (machine, hz) = (Machine::look(core), ticks_per_s());
     let eal = match args.stage.iter().any(|stage| *stage != Stage::Own) {
@@ -87,20 +92,30 @@ pub fn run(args: &Elephant) -> Result<Report, BenchError> {
     };
     // The environment layer may have moved the thread.
     alone::pin(Some(core))?;
+    let other = match args.two_cores {
+        true => Some(other_than(core, cores)?),
+        false => None,
+    };
     let mut rows = Vec::new();
     for work in &args.work {
         for size in &args.size {
-            rows.extend(measure(args, (*work, *size), eal.as_ref())?);
+            rows.extend(measure(args, (*work, *size), (eal.as_ref(), other))?);
         }
     }
     Ok(Report { args: args.clone(), machine, hz, rows })
+}
+
+/// A core besides the one that the process has.
+fn other_than(core: usize, cores: Vec<usize>) -> Result<usize, BenchError> {
+    let mut others = cores.into_iter().filter(|other| *other != core);
+    others.next().ok_or(BenchError::Usage("--two-cores needs two cores".into()))
 }
 
 /// Measures the stages with one work and size.
 fn measure(
     args: &Elephant,
     (work, size): (Work, u16),
-    eal: Option<&Eal>,
+    (eal, other): (Option<&Eal>, Option<usize>),
 ) -> Result<Vec<Row>, BenchError> {
     let usual = Throughput::usual(work.like(), Family::V4, &args.turns.conditions);
     let usual = Throughput { reals: 1, protocol: work.protocol(), ..usual };
@@ -123,7 +138,7 @@ fn measure(
     }
     let mut runs: Vec<(Stage, Steps<Vec<f64>>)> =
         args.stage.iter().map(|stage| (*stage, Default::default())).collect();
-    let mut ordinary = Vec::new();
+    let (mut ordinary, mut at_once) = (Vec::new(), Vec::new());
     for _ in 0..args.turns.repeats {
         ordinary.push(pair.ordinary(args.turns.seconds)?);
         for (stage, runs) in &mut runs {
@@ -133,11 +148,16 @@ fn measure(
             };
             runs.iter_mut().zip(steps).for_each(|(all, one)| all.push(one));
         }
+        if let Some(core) = other {
+            at_once.push(pair.at_once(args.turns.seconds, core)?);
+        }
     }
     let ordinary = quantile(&ordinary, 0.5);
+    let at_once = other.map(|_| quantile(&at_once, 0.5));
     let row = |(stage, runs): (Stage, Steps<Vec<f64>>)| {
         let steps = runs.map(|runs| quantile(&runs, 0.5));
-        Row { work, size, stage, cycles: Cycles { ordinary, steps } }
+        let at_once = at_once.filter(|_| stage == Stage::Own);
+        Row { work, size, stage, cycles: Cycles { ordinary, steps }, at_once }
     };
     Ok(runs.into_iter().map(row).collect())
 }
@@ -253,6 +273,7 @@ impl Report {
                 "schedule_cycles": round(schedule),
                 "rewrite_cycles": round(rewrite), "collect_cycles": round(collect),
                 "ordinary_mpps": mpps(ordinary),
+                "one_helper_at_once_mpps": row.at_once.map(mpps),
                 "models": self.args.spread.iter().map(model).collect::<Vec<_>>(),
             })
         };
@@ -281,6 +302,8 @@ impl Report {
                 line.push(helpers.to_string());
                 line.extend([apart, together].map(|cycles| one(self.hz / cycles / 1e6)));
                 line.push(format!("{:.2}", ordinary / together));
+                let at_once = row.at_once.filter(|_| *helpers == 1);
+                line.push(at_once.map_or("-".into(), |cycles| one(self.hz / cycles / 1e6)));
                 lines.push(line);
             }
         }
@@ -297,6 +320,7 @@ impl Report {
             "apart Mpps",
             "Mpps",
             "gain",
+            "at once",
         ];
         format!(
             "One flow over IPv4, cycles a packet, each step alone on one core, {} runs of {} s \
@@ -305,7 +329,7 @@ impl Report {
             self.args.turns.seconds,
             self.machine.cpu_model,
             runs::table(&head, &lines),
-            runs::footer(&self.machine, 2)
+            runs::footer(&self.machine, 1)
         )
     }
 }

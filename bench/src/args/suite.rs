@@ -86,6 +86,10 @@ pub struct Elephant {
     /// or DPDK's event_sw with an event for each packet, or for each chunk of 32
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Stage::Own])]
     pub stage: Vec<Stage>,
+    /// With --spread: also run the owner and one helper on two cores at once, and give the rate
+    /// beside the one that follows from the cycles
+    #[arg(long)]
+    pub two_cores: bool,
     #[command(flatten)]
     pub turns: Turns,
 }

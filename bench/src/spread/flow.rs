@@ -66,6 +66,24 @@ impl Flow {
         FlowName { protocol, client, virtual_, direction: Direction::Inbound }
     }
 
+    /// The transport of its packets.
+    pub const fn protocol(&self) -> Protocol {
+        self.work.protocol()
+    }
+
+    /// Takes its frames, numbered, as many as whole lots of them are, and the rest.
+    pub fn take(&mut self, lot: usize) -> (Vec<MemFrame>, Vec<MemFrame>) {
+        let mut frames = std::mem::take(&mut self.frames);
+        let rest = frames.split_off(frames.len() / lot * lot);
+        self.write(&mut frames, 0);
+        (frames, rest)
+    }
+
+    /// Has its frames back.
+    pub fn give_back(&mut self, frames: Vec<MemFrame>) {
+        self.frames = frames;
+    }
+
     /// Writes numbered frames of the flow.
     fn write(&self, frames: &mut [MemFrame], first: u32) {
         let [client, service] = self.ends;
@@ -190,10 +208,8 @@ pub(super) trait Bed {
         let at = headers(Family::V4, protocol);
         let begun = std::time::Instant::now();
         while begun.elapsed().as_secs_f64() < seconds {
-            let mut frames = std::mem::take(&mut self.flow().frames);
-            let all = frames.len() / BURST * BURST;
-            let mut rest = frames.split_off(all);
-            self.flow().write(&mut frames, 0);
+            let (frames, mut rest) = self.flow().take(BURST);
+            let all = frames.len();
             let length = frames.first().map_or(0, |frame| frame.bytes().len());
             let mut waiting = frames.into_iter();
             for _ in 0..all / BURST {
@@ -210,7 +226,7 @@ pub(super) trait Bed {
                 return Err(lost("spreading the flow", all, came.len()));
             }
             came.append(&mut rest);
-            self.flow().frames = came;
+            self.flow().give_back(came);
         }
         Ok(taken.map(|taken| quantile(&taken, 0.5)))
     }
@@ -218,7 +234,7 @@ pub(super) trait Bed {
 
 /// The number that a frame carries at this place of it, when it has this length: it comes behind
 /// what is put before it.
-fn number(frame: &MemFrame, at: usize, length: usize) -> Option<u32> {
+pub(super) fn number(frame: &MemFrame, at: usize, length: usize) -> Option<u32> {
     let bytes = frame.bytes();
     let at = at + bytes.len().checked_sub(length)?;
     bytes.get(at..).and_then(|it| it.first_chunk().copied()).map(u32::from_be_bytes)
