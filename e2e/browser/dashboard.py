@@ -408,23 +408,27 @@ def options():
     return parser.parse_args()
 
 
-def main():
-    given = options()
+def walk(given, steps, failed="failed"):
+    """Takes steps in a browser. The first that fails ends the program, with a screenshot."""
     given.shots.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = chromium.start(playwright)
         run = Run(browser, given)
-        for step in STEPS:
+        for step in steps:
             try:
                 step(run)
                 must(not run.complaints, f"the browser complained: {run.complaints}")
             except Exception as error:
-                run.shot("failed")
+                run.shot(failed)
                 print(f"failed: {step.__name__}: {str(error)[:3000]}", flush=True)
                 sys.exit(1)
             print(f"passed: {step.__name__}", flush=True)
         browser.close()
     print("all steps passed", flush=True)
+
+
+def main():
+    walk(options(), STEPS)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,10 @@ has noticed.
 
 import argparse
 import pathlib
-import sys
 
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
-import chromium
-from dashboard import MOVING, Run, must, no_violation, pattern
+from dashboard import MOVING, must, no_violation, pattern, walk
 
 
 def section(run):
@@ -102,22 +100,7 @@ def options():
 
 
 def main():
-    given = options()
-    given.shots.mkdir(parents=True, exist_ok=True)
-    with sync_playwright() as playwright:
-        browser = chromium.start(playwright)
-        run = Run(browser, given)
-        for step in STEPS:
-            try:
-                step(run)
-                must(not run.complaints, f"the browser complained: {run.complaints}")
-            except Exception as error:
-                run.shot("pair-failed")
-                print(f"failed: {step.__name__}: {str(error)[:3000]}", flush=True)
-                sys.exit(1)
-            print(f"passed: {step.__name__}", flush=True)
-        browser.close()
-    print("all steps passed", flush=True)
+    walk(options(), STEPS, "pair-failed")
 
 
 if __name__ == "__main__":
