@@ -97,6 +97,14 @@ fn two_workers_carry_networks() {
     on(here!(two_workers_carry_networks), Kind { workers: 2, ..PACKET }, |nodes| all_answer(nodes));
 }
 
+/// A pod of blue by memif, and one of red by a TAP as a virtual machine has it; both are clients
+/// and real servers, beside pods by veth on the other node.
+#[test]
+fn pods_on_memif_and_tap() {
+    let kind = Kind { memif_and_tap: true, ..PACKET };
+    on(here!(pods_on_memif_and_tap), kind, |nodes| all_answer(nodes));
+}
+
 /// By IPIP within each network, to real servers with the same address: the outer packets go by the
 /// network's routes, here in VXLAN, and the answers come back past the director.
 #[test]

@@ -18,6 +18,9 @@
 //! interfaces there: what a VRF device would do, where a kernel has that. Where the other node's
 //! tunnel end is, blue learns from what is flooded, and red is told.
 
+mod pods;
+
+use self::pods::{Carrier, memif, pods};
 use super::Driver;
 use super::dual::enable;
 use super::ways::unpack_at;
@@ -71,14 +74,18 @@ pub struct Kind {
     /// Whether there is a second service in each network, whose real server is the pod of the other
     /// node, by IPIP within the network.
     pub tunnelled: bool,
+    /// Whether the pods of node 1 have no veth: blue's has a memif, and red's the TAP of a virtual
+    /// machine.
+    pub memif_and_tap: bool,
 }
 
 impl Kind {
     /// One worker, and tunnels over IPv4; each director by itself.
     pub const fn of(driver: Driver) -> Self {
         let (synchronised, narrow, checked, tunnelled) = (false, false, false, false);
-        let underlay = Family::V4;
-        Self { driver, workers: 1, underlay, synchronised, narrow, checked, tunnelled }
+        let (underlay, memif_and_tap) = (Family::V4, false);
+        let workers = 1;
+        Self { driver, workers, underlay, synchronised, narrow, checked, tunnelled, memif_and_tap }
     }
 
     /// A node's address in the underlay, and the bits of the network around it.
@@ -127,6 +134,7 @@ pub struct Nodes {
     pub peers: Vec<Running>,
     /// The nodes.
     pub nodes: Vec<Node>,
+    _carriers: Vec<Carrier>,
     kind: Kind,
 }
 
@@ -153,9 +161,10 @@ impl Nodes {
             let end = |at: usize| End { space: &made[at].1, device: "under", mac: None };
             made[0].0.veth(end(0), end(1), workers as u32)?;
         }
-        let (mut nodes, mut peers) = (Vec::new(), Vec::new());
+        let (mut nodes, mut peers, mut carriers) = (Vec::new(), Vec::new(), Vec::new());
         for (at, (mut lab, space)) in made.into_iter().enumerate() {
-            let pods = pods(&mut lab, &space, at + 1, kind)?;
+            let (pods, of_pods) = pods(&mut lab, &space, at + 1, kind)?;
+            carriers.extend(of_pods);
             for pod in &pods {
                 peers.push(web::start_nginx(&pod.space, pod.number)?);
                 if kind.narrow {
@@ -178,7 +187,7 @@ impl Nodes {
             }
             nodes.push(node);
         }
-        let nodes = Self { peers, nodes, kind };
+        let nodes = Self { peers, nodes, _carriers: carriers, kind };
         nodes.join()?;
         Ok(nodes)
     }
@@ -281,24 +290,6 @@ fn bridge(space: &Netns, args: &[&str]) -> Result<(), LabError> {
     space.run("bridge", &all)?.ok().map(drop)
 }
 
-/// The pods of a node, their wires laid.
-fn pods(lab: &mut Lab, node: &Netns, number: usize, kind: Kind) -> Result<Vec<Pod>, LabError> {
-    let mut pods = Vec::new();
-    for (at, (name, _)) in NETWORKS.into_iter().enumerate() {
-        let space = lab.space(name)?;
-        let inside = End { space: &space, device: "eth0", mac: None };
-        let outside = End { space: node, device: name, mac: None };
-        lab.veth(inside, outside, kind.workers as u32)?;
-        space.address("eth0", &format!("10.0.{number}.2/24"))?;
-        space.ip(&["route", "add", "default", "via", &format!("10.0.{number}.1")])?;
-        // By rules alone Linux knows no way back for its own errors: pods send what fits.
-        let gateway = format!("10.0.{number}.1");
-        space.ip(&["route", "change", "default", "via", &gateway, "mtu", kind.mtu()])?;
-        pods.push(Pod { space, number: 10 * (at + 1) + number });
-    }
-    Ok(pods)
-}
-
 /// Gives the interfaces that carry a node's addresses what they need: the ports' own, or the twins
 /// that begin so.
 fn settle_ports(
@@ -386,9 +377,12 @@ fn config(lab: &Lab, kind: Kind, number: usize) -> Result<String, LabError> {
         (0..workers.min(all)).map(|worker| (lab.seat() + worker) % all).collect();
     cores.sort_unstable();
     let port = |name: &str, network: &str| {
-        let device = match driver {
-            Driver::AfXdp => format!("device = \"af_xdp:{name}\"\n"),
-            Driver::AfPacket => format!("device = \"af_packet:{name}\"\ntwin = \"t{name}\"\n"),
+        let device = match (driver, memif(lab, number, name, kind)) {
+            (_, Some(device)) => format!("device = \"{device}\"\ntwin = \"t{name}\"\n"),
+            (Driver::AfXdp, None) => format!("device = \"af_xdp:{name}\"\n"),
+            (Driver::AfPacket, None) => {
+                format!("device = \"af_packet:{name}\"\ntwin = \"t{name}\"\n")
+            }
         };
         format!("[[port]]\nname = \"{name}\"\n{device}{network}\n")
     };
