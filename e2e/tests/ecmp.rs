@@ -130,7 +130,7 @@ fn what_is_announced_follows_health_and_drain() {
     on_ecmp(name, (2, Speaker::Bird, Sync::Routed), |bed| {
         let shown = bed.nodes[0].director()?.ask("ha")?;
         expect(shown["sync"]["peers"][0]["differs"] == false, || shown.to_string())?;
-        let announce = &shown["announce"];
+        let announce = &shown["announce"][0];
         expect(announce["vips"] == 2 && announce["pool_addresses"] == 4, || shown.to_string())?;
         for service in ["web32", "lines32"] {
             for real in ["192.0.2.11", "192.0.2.12"] {
@@ -143,7 +143,7 @@ fn what_is_announced_follows_health_and_drain() {
         let both = bed.next_hops(Ecmp::vip(Family::V6))?;
         expect(both == [0, 1], || format!("IPv6 is at {both:?}"))?;
         let shown = bed.nodes[0].director()?.ask("ha")?;
-        expect(shown["announce"]["unserved"][0] == Ecmp::vip(Family::V4), || shown.to_string())?;
+        expect(shown["announce"][0]["unserved"][0] == Ecmp::vip(Family::V4), || shown.to_string())?;
         bed.nodes[0].director()?.sluice(&["ha", "drain", "--deadline", "20"])?;
         wait_until("IPv6 to be at the other", SOON, || {
             Ok((bed.next_hops(Ecmp::vip(Family::V6))? == [1]).then_some(()))

@@ -7,7 +7,7 @@ use sluice_e2e::capture::{Capture, count};
 use sluice_e2e::error::expect;
 use sluice_e2e::load::{curl, download_sha256, upload_sha256};
 use sluice_e2e::web::{SINK_PORT, make_blob_of};
-use sluice_e2e::{Director, Driver, Family, LabError, wait_until};
+use sluice_e2e::{Director, Driver, Family, LabError, Netns, Running, wait_until};
 use std::collections::BTreeSet;
 
 use crate::fixture::{PREFIX, SOON, here, turn};
@@ -328,6 +328,67 @@ fn checks_go_through_the_data_path_of_their_network() {
             let got = answers(nodes, 1, "blue")?;
             expect(got.len() == 2, || format!("blue: {got:?}"))
         });
+    }
+}
+
+/// A routing daemon finds the same virtual address in both networks, each by the network's own
+/// interface; it goes from red alone when red has no real server left.
+#[test]
+fn each_network_announces_its_own_addresses() {
+    let name = here!(each_network_announces_its_own_addresses);
+    on(name, Kind { checked: true, announced: true, ..PACKET }, |nodes| {
+        let bird = Bird::start(&nodes.nodes[0].space)?;
+        let both = [VIP.to_owned(), "10.0.0.101".to_owned()];
+        for (network, _) in NETWORKS {
+            bird.wait_routes(network, &both)?;
+        }
+        all_answer(nodes)?;
+        for node in [1, 2] {
+            nodes.end_nginx(node, "red")?;
+        }
+        bird.wait_routes("red", &both[1..])?;
+        bird.wait_routes("blue", &both)?;
+        let announced = nodes.nodes[0].director.ask("ha")?["announce"].clone();
+        let [blue, red] = [&announced[0], &announced[1]];
+        let right = blue["network"] == "blue" && blue["vips"] == 1 && red["unserved"][0] == VIP;
+        expect(right && red["vips"] == 0, || announced.to_string())?;
+        expect(answers(nodes, 1, "blue")?.len() == 2, || "blue has lost one".to_owned())
+    });
+}
+
+/// BIRD at a node, with a table for each network.
+struct Bird<'a> {
+    space: &'a Netns,
+    socket: String,
+    _running: Running,
+}
+
+impl<'a> Bird<'a> {
+    fn start(space: &'a Netns) -> Result<Self, LabError> {
+        let mut text = "router id 192.0.2.1;\nprotocol device { scan time 1; }\n".to_owned();
+        for (network, _) in NETWORKS {
+            text += &format!(
+                "ipv4 table {network}4;\nprotocol direct {network} {{\n  interface \
+                 \"up{network}\";\n  ipv4 {{ table {network}4; }};\n}}\n"
+            );
+        }
+        let [file, socket] = ["bird.conf", "bird.ctl"].map(|it| space.dir().join(it));
+        std::fs::write(&file, text).map_err(LabError::file("BIRD's configuration"))?;
+        let [file, socket] = [file, socket].map(|it| it.display().to_string());
+        let running = space.start("bird", "bird", &["-f", "-c", &file, "-s", &socket])?;
+        Ok(Self { space, socket, _running: running })
+    }
+
+    /// Waits until a network's table has routes to these addresses alone.
+    fn wait_routes(&self, network: &str, addresses: &[String]) -> Result<(), LabError> {
+        let expected: BTreeSet<_> = addresses.iter().map(|it| format!("{it}/32")).collect();
+        wait_until(&format!("{network}'s {expected:?} in BIRD"), SOON, || {
+            let show = ["-s", &self.socket, "show", "route", "table", &format!("{network}4")];
+            let shown = self.space.run("birdc", &show)?.stdout;
+            let words = shown.lines().filter_map(|line| line.split_whitespace().next());
+            let routes = words.filter(|word| word.ends_with("/32")).map(str::to_owned);
+            Ok((routes.collect::<BTreeSet<_>>() == expected).then_some(()))
+        })
     }
 }
 

@@ -9,7 +9,7 @@
 use crate::daemon::Daemon;
 use crate::errors::Error;
 use sluice_api::model::HaAnnounce;
-use sluice_config::Announce;
+use sluice_config::Config;
 use sluice_director::plan::{HealthState, LocalId, Plan, Pool, Service};
 use sluice_director::spec::NetworkId;
 use sluice_dpdk::AddressHolder;
@@ -26,10 +26,9 @@ const RETRY: Duration = Duration::from_secs(5);
 /// How often it is seen that the interfaces are there.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The interfaces and what they hold.
+/// The interfaces of all networks and what they hold.
 pub(crate) struct Announcer {
-    own: Held,
-    peers: Option<Held>,
+    networks: Vec<Announced>,
     commands: Commands,
     /// What was last looked at, and why no VIP is announced then.
     plan: Arc<Plan>,
@@ -40,6 +39,15 @@ pub(crate) struct Announcer {
     retry: Option<Instant>,
     /// When it was last seen that the interfaces are there.
     looked: Instant,
+}
+
+/// What is announced of a network.
+struct Announced {
+    id: NetworkId,
+    /// Its name; `None` for the default one.
+    name: Option<String>,
+    own: Held,
+    peers: Option<Held>,
     vips: u64,
     unserved: Vec<IpAddr>,
 }
@@ -47,6 +55,8 @@ pub(crate) struct Announcer {
 /// An interface.
 struct Held {
     holder: AddressHolder,
+    /// The VRF device that it is to be in, and whether it is.
+    vrf: Option<(String, bool)>,
     addresses: BTreeSet<IpAddr>,
 }
 
@@ -60,23 +70,23 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// What of the default network is to be announced: others may have the same addresses, and
-    /// routes of their own.
-    fn of(plan: &Plan) -> Self {
+    /// What of a network is to be announced: others may have the same addresses, and routes of
+    /// their own.
+    fn of(plan: &Plan, network: NetworkId) -> Self {
         let is_served = |service: &Service| {
             let mut reals = service.reals.iter().filter_map(|id| plan.real(*id));
             reals.any(|real| real.weight > 0 && real.health_state == HealthState::Serves)
         };
         let of_services = |served| {
             let services = plan.live_services().map(|(_, service)| service);
-            let services = services.filter(|service| service.network == NetworkId::DEFAULT);
+            let services = services.filter(|service| service.network == network);
             let services = services.filter(move |service| is_served(service) == served);
             services.map(|service| service.vip).collect::<BTreeSet<_>>()
         };
         let vips = of_services(true);
         let unserved = of_services(false).difference(&vips).copied().collect();
         let of_pools = |of: fn(&Pool) -> &[Vec<LocalId>; 2]| {
-            let pools = plan.pools.iter().filter(|pool| pool.network == NetworkId::DEFAULT);
+            let pools = plan.pools.iter().filter(|pool| pool.network == network);
             let ids = pools.flat_map(move |pool| of(pool).iter().flatten());
             ids.filter_map(|id| plan.locals.get(usize::from(id.0)).copied()).collect()
         };
@@ -86,30 +96,28 @@ impl Wanted {
 }
 
 impl Announcer {
-    /// Makes the interfaces, if they are configured. They hold nothing yet.
-    pub fn open(config: &Announce, plan: &Arc<Plan>) -> Result<Option<Self>, Error> {
-        let Some(name) = &config.interface else { return Ok(None) };
-        let held = |name: &str| -> Result<Held, Error> {
-            Ok(Held { holder: AddressHolder::open(name)?, addresses: BTreeSet::new() })
-        };
-        let (own, peers) = (held(name)?, config.peer_interface.as_deref().map(held).transpose()?);
-        info!(interface = name, "holds what routing daemons are to announce");
-        Self::of((own, peers), plan, false).map(Some)
+    /// Makes the interfaces, if any are configured. They hold nothing yet.
+    pub fn open(config: &Config, plan: &Arc<Plan>) -> Result<Option<Self>, Error> {
+        let made = Announced::all(config, |name| {
+            info!(interface = name, "holds what routing daemons are to announce");
+            Ok((AddressHolder::open(name)?, BTreeSet::new()))
+        });
+        Self::of(made?, plan, false)
     }
 
     /// Goes on with interfaces of another process that announces as this one is to, and makes those
     /// that it has not. They hold what they hold.
     pub fn adopt(
-        config: &Announce,
+        config: &Config,
         plan: &Arc<Plan>,
         kernel: &Kernel,
         mut handed: Vec<(String, OwnedFd)>,
     ) -> Result<Option<Self>, Error> {
-        let Some(name) = &config.interface else { return Ok(None) };
-        let mut held = |name: &str| -> Result<Held, Error> {
+        let adopted = Announced::all(config, |name| {
             let Some(at) = handed.iter().position(|(found, _)| found == name) else {
-                return Ok(Held { holder: AddressHolder::open(name)?, addresses: BTreeSet::new() });
+                return Ok((AddressHolder::open(name)?, BTreeSet::new()));
             };
+            info!(interface = name, "goes on with what routing daemons are to announce");
             let holder = AddressHolder::adopt(name, handed.swap_remove(at).1)?;
             let is_held = |address: &&Address| address.ifindex == holder.ifindex();
             let link_local = |ip: IpAddr| match ip {
@@ -118,36 +126,34 @@ impl Announcer {
             };
             let addresses = kernel.addresses().filter(is_held).map(|address| address.ip);
             let addresses = addresses.filter(|ip| !link_local(*ip)).collect();
-            Ok(Held { holder, addresses })
-        };
-        let (own, peers) = (held(name)?, config.peer_interface.as_deref().map(held).transpose()?);
-        info!(interface = name, "goes on with what routing daemons are to announce");
-        Self::of((own, peers), plan, true).map(Some)
+            Ok((holder, addresses))
+        });
+        Self::of(adopted?, plan, true)
     }
 
-    /// One with these interfaces, which has looked at nothing yet.
+    /// One with these networks, which has looked at nothing yet; `None` without any.
     fn of(
-        (own, peers): (Held, Option<Held>),
+        networks: Vec<Announced>,
         plan: &Arc<Plan>,
         was_ready: bool,
-    ) -> Result<Self, Error> {
-        Ok(Self {
-            own,
-            peers,
+    ) -> Result<Option<Self>, Error> {
+        if networks.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            networks,
             commands: Commands::open()?,
             plan: Arc::clone(plan),
             withdrawn: Some("not looked at yet".to_owned()),
             was_ready,
             retry: None,
             looked: Instant::now(),
-            vips: 0,
-            unserved: Vec::new(),
-        })
+        }))
     }
 
     /// The interfaces, for another process.
     pub fn offer(&self) -> std::io::Result<Vec<(String, OwnedFd)>> {
-        let all = std::iter::once(&self.own).chain(&self.peers);
+        let all = self.networks.iter().flat_map(|it| std::iter::once(&it.own).chain(&it.peers));
         all.map(|held| Ok((held.holder.name().to_owned(), held.holder.copy()?))).collect()
     }
 
@@ -165,15 +171,13 @@ impl Announcer {
             }
         }
         self.was_ready |= withdrawn.is_none();
-        let Wanted { vips, unserved, locals, peers } = match self.was_ready {
-            true => Wanted::of(plan),
-            false => Wanted::default(),
-        };
-        let vips = if withdrawn.is_none() { vips } else { BTreeSet::new() };
-        (self.vips, self.unserved) = (vips.len() as u64, unserved.into_iter().collect());
-        let mut whole = self.own.hold(&mut self.commands, &vips.union(&locals).copied().collect());
-        if let Some(held) = &mut self.peers {
-            whole &= held.hold(&mut self.commands, &peers);
+        let mut whole = true;
+        for network in &mut self.networks {
+            let wanted = match self.was_ready {
+                true => Wanted::of(plan, network.id),
+                false => Wanted::default(),
+            };
+            whole &= network.follow(&mut self.commands, wanted, withdrawn.is_none());
         }
         self.retry = (!whole).then(|| Instant::now() + RETRY);
         (self.plan, self.withdrawn) = (Arc::clone(plan), withdrawn);
@@ -185,20 +189,66 @@ impl Announcer {
             return false;
         }
         self.looked = Instant::now();
-        let peers = self.peers.as_mut().is_some_and(Held::restore);
-        self.own.restore() || peers
+        let all = self.networks.iter_mut();
+        let all = all.flat_map(|it| std::iter::once(&mut it.own).chain(&mut it.peers));
+        all.fold(false, |any, held| held.restore() || any)
     }
 
-    fn shown(&self) -> HaAnnounce {
+    fn shown(&self) -> Vec<HaAnnounce> {
+        self.networks.iter().map(|network| network.shown(self.withdrawn.clone())).collect()
+    }
+}
+
+impl Announced {
+    /// Those of a configuration; `open` gives an interface and what it holds.
+    fn all(
+        config: &Config,
+        mut open: impl FnMut(&str) -> Result<(AddressHolder, BTreeSet<IpAddr>), Error>,
+    ) -> Result<Vec<Self>, Error> {
+        let isolated = config.networks.iter().map(|it| (Some(&it.name), &it.announce, &it.vrf));
+        let all = std::iter::once((None, &config.announce, &None)).chain(isolated);
+        let mut networks = Vec::new();
+        for (number, (name, announce, vrf)) in (0..).zip(all) {
+            let Some(interface) = &announce.interface else { continue };
+            let mut held = |name: &str| -> Result<Held, Error> {
+                let (holder, addresses) = open(name)?;
+                Ok(Held { holder, vrf: vrf.clone().map(|vrf| (vrf, false)), addresses })
+            };
+            networks.push(Self {
+                id: NetworkId(number),
+                name: name.cloned(),
+                own: held(interface)?,
+                peers: announce.peer_interface.as_deref().map(held).transpose()?,
+                vips: 0,
+                unserved: Vec::new(),
+            });
+        }
+        Ok(networks)
+    }
+
+    /// Holds what is wanted, VIPs only if they are to be announced. Whether the kernel agreed.
+    fn follow(&mut self, commands: &mut Commands, wanted: Wanted, announce: bool) -> bool {
+        let Wanted { vips, unserved, locals, peers } = wanted;
+        let vips = if announce { vips } else { BTreeSet::new() };
+        (self.vips, self.unserved) = (vips.len() as u64, unserved.into_iter().collect());
+        let mut whole = self.own.hold(commands, &vips.union(&locals).copied().collect());
+        if let Some(held) = &mut self.peers {
+            whole &= held.hold(commands, &peers);
+        }
+        whole
+    }
+
+    fn shown(&self, withdrawn: Option<String>) -> HaAnnounce {
         let peers = self.peers.as_ref();
         let all = self.own.addresses.len() + peers.map_or(0, |held| held.addresses.len());
         HaAnnounce {
+            network: self.name.clone(),
             interface: self.own.holder.name().to_owned(),
             peer_interface: peers.map(|held| held.holder.name().to_owned()),
             vips: self.vips,
             unserved: self.unserved.clone(),
             pool_addresses: (all as u64).saturating_sub(self.vips),
-            withdrawn: self.withdrawn.clone(),
+            withdrawn,
         }
     }
 }
@@ -215,6 +265,7 @@ impl Held {
             Ok(holder) => {
                 warn!(interface, "somebody has deleted the interface: it was made anew");
                 (self.holder, self.addresses) = (holder, BTreeSet::new());
+                self.vrf = self.vrf.take().map(|(vrf, _)| (vrf, false));
                 true
             }
             Err(error) => {
@@ -228,7 +279,11 @@ impl Held {
     fn hold(&mut self, commands: &mut Commands, wanted: &BTreeSet<IpAddr>) -> bool {
         let (index, width) =
             (self.holder.ifindex(), |ip: IpAddr| if ip.is_ipv4() { 32 } else { 128 });
-        let mut whole = true;
+        // The kernel moves addresses into a VRF's table only as they are added.
+        let mut whole = self.join(commands);
+        if !whole {
+            return false;
+        }
         // First what another director is to have.
         for ip in self.addresses.difference(wanted).copied().collect::<Vec<_>>() {
             match commands.remove_address(index, ip, width(ip)) {
@@ -243,6 +298,17 @@ impl Held {
             }
         }
         whole
+    }
+
+    /// Puts the interface into the VRF device that it is to be in, and says whether it is.
+    fn join(&mut self, commands: &mut Commands) -> bool {
+        let Some((vrf, joined @ false)) = &mut self.vrf else { return true };
+        let interface = self.holder.name();
+        match commands.set_master(self.holder.ifindex(), vrf) {
+            Ok(()) => *joined = true,
+            Err(error) => warn!(interface, vrf, %error, "cannot be put into its VRF device"),
+        }
+        *joined
     }
 
     fn refused(&self, address: IpAddr, error: &sluice_linux::Error) -> bool {
@@ -266,8 +332,8 @@ impl Daemon {
     }
 
     /// How announcing stands.
-    pub fn announced(&self) -> Option<HaAnnounce> {
-        self.kernel.announcer.as_ref().map(Announcer::shown)
+    pub fn announced(&self) -> Vec<HaAnnounce> {
+        self.kernel.announcer.as_ref().map_or_else(Vec::new, Announcer::shown)
     }
 
     /// What keeps this director from taking over, as `sluice ha check` has it.
@@ -341,12 +407,15 @@ mod tests {
         };
         let plan = Plan::compile(&spec, None, &Retired::default()).expect("a plan");
         let set = |all: &[&str]| all.iter().map(|text| ip(text)).collect::<BTreeSet<_>>();
-        let wanted = Wanted::of(&plan);
+        let wanted = Wanted::of(&plan, NetworkId::DEFAULT);
         assert_eq!(wanted.vips, set(&["198.51.100.1"]));
         assert_eq!(wanted.unserved, set(&["198.51.100.2", "198.51.100.3"]));
         assert_eq!(wanted.locals, set(&["192.0.2.10", "2001:db8::10"]));
         assert_eq!(wanted.peers, set(&["192.0.2.20"]));
         let down: Vec<_> = plan.services[1].reals.iter().map(|id| (*id, true)).collect();
-        assert_eq!(Wanted::of(&plan.with_health(&down)).vips, set(&[]));
+        assert_eq!(Wanted::of(&plan.with_health(&down), NetworkId::DEFAULT).vips, set(&[]));
+        let of_blue = Wanted::of(&plan, NetworkId(1));
+        assert_eq!(of_blue.vips, set(&["198.51.100.9"]));
+        assert_eq!((of_blue.locals, of_blue.unserved), (set(&["192.0.2.77"]), set(&[])));
     }
 }

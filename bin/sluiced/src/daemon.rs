@@ -142,7 +142,7 @@ pub fn run(
     let mut ports = Ports::new(&config, &eal, &crew);
     let (sync, announcer, handed) = match &mut from {
         None => {
-            let announcer = Announcer::open(&config.announce, &plan)?;
+            let announcer = Announcer::open(&config, &plan)?;
             let plans = (Plans::new(&plan, &published), seed, false);
             let around = (&crew, &mirror);
             let sync = Synchroniser::start(&config.sync, plans, around, server.events())?;
@@ -151,7 +151,7 @@ pub fn run(
         }
         Some(from) => {
             let ((handed, holders), kernel) = (from.split(), mirror.state());
-            (None, Announcer::adopt(&config.announce, &plan, kernel, holders)?, handed)
+            (None, Announcer::adopt(&config, &plan, kernel, holders)?, handed)
         }
     };
     let mut daemon = Daemon {

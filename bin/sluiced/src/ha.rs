@@ -99,7 +99,14 @@ impl Addresses {
         let addresses: Vec<_> = addresses.collect();
         let (held, all) = self.counted();
         let role = HaRole::of(held.into(), all.into());
-        Ha { role, draining: self.draining, addresses, announce: None, sync: None, upgrade: None }
+        Ha {
+            role,
+            draining: self.draining,
+            addresses,
+            announce: Vec::new(),
+            sync: None,
+            upgrade: None,
+        }
     }
 }
 

@@ -49,6 +49,8 @@ pub(crate) struct Networks {
     of_port: Vec<NetworkId>,
     /// VXLAN ports, with the kernel's devices.
     virtual_ports: Vec<(PortId, String)>,
+    /// Interfaces that hold what is announced of isolated networks.
+    announced: Vec<String>,
     tunnels: Arc<Tunnels>,
     /// Of the ways to the tunnels' far ends.
     paths: PathMtus,
@@ -72,7 +74,11 @@ impl Networks {
                 _ => None,
             });
         let (of_port, virtual_ports) = (of_ports(config), virtual_ports.collect());
-        Self { all, of_port, virtual_ports, tunnels: Arc::default(), paths: PathMtus::default() }
+        let announced = config.networks.iter().map(|network| &network.announce);
+        let announced = announced.flat_map(|it| it.interface.iter().chain(&it.peer_interface));
+        let announced = announced.cloned().collect();
+        let (tunnels, paths) = (Arc::default(), PathMtus::default());
+        Self { all, of_port, virtual_ports, announced, tunnels, paths }
     }
 
     /// The numbers of the kernel's tables that networks go by, as far as they are known.
@@ -93,7 +99,8 @@ impl Networks {
             interfaces.iter().filter(move |(port, _)| of(*port) == id).cloned().collect::<Vec<_>>()
         };
         let foreign = interfaces.iter().filter(|(port, _)| of(*port) != NetworkId::DEFAULT);
-        let foreign = foreign.filter_map(|(_, name)| kernel.link_by_name(name));
+        let foreign = foreign.map(|(_, name)| name).chain(&self.announced);
+        let foreign = foreign.filter_map(|name| kernel.link_by_name(name));
         let foreign = foreign.flat_map(|it| [it.index, tunnels::face(kernel, it).index]);
         let foreign: BTreeSet<u32> = foreign.collect();
         let (mut snapshots, mut mtus) = (Vec::new(), BTreeMap::new());

@@ -317,6 +317,8 @@ pub struct IsolatedNetwork {
     pub sessions: u32,
     /// Where its checks through the data path come from, at most one of each family.
     pub probe_addresses: Vec<IpAddr>,
+    /// The interfaces that hold what is to be announced of it.
+    pub announce: Announce,
 }
 
 /// `[[port]]`: a network device and how it is driven.

@@ -253,6 +253,10 @@ fn read_network(table: Table<'_>, report: &mut Report) -> IsolatedNetwork {
             .flatten()
             .flatten()
             .collect(),
+        announce: Announce {
+            interface: table.parsed(&network::ANNOUNCE, parse_interface, report),
+            peer_interface: table.parsed(&network::ANNOUNCE_PEERS, parse_interface, report),
+        },
     }
 }
 

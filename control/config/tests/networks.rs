@@ -2,7 +2,7 @@
 //! What is refused is in `refused.txt`.
 
 use proptest::prelude::*;
-use sluice_config::{Config, Device, Ipip, IsolatedNetwork, NetworkId, document};
+use sluice_config::{Announce, Config, Device, Ipip, IsolatedNetwork, NetworkId, document};
 
 const WHOLE: &str = r#"
 [[network]]
@@ -13,6 +13,8 @@ source_v4 = "10.0.0.64/28"
 source_v6 = "2001:db8:b::64"
 sessions = 1_073_741_824
 probe_addresses = ["10.0.9.9"]
+announce_interface = "sluice-blue"
+announce_peer_interface = "sluice-blue-2"
 
 [[network]]
 name = "red"
@@ -106,6 +108,10 @@ fn every_key_is_read_and_what_is_left_out_has_its_default() {
         },
         sessions: 1 << 30,
         probe_addresses: vec!["10.0.9.9".parse().expect("an address")],
+        announce: Announce {
+            interface: Some("sluice-blue".to_owned()),
+            peer_interface: Some("sluice-blue-2".to_owned()),
+        },
     };
     let red = IsolatedNetwork {
         name: "red".to_owned(),
@@ -115,6 +121,7 @@ fn every_key_is_read_and_what_is_left_out_has_its_default() {
         tunnel: Ipip::default(),
         sessions: 65_536,
         probe_addresses: Vec::new(),
+        announce: Announce::default(),
     };
     assert_eq!(config.networks, [blue, red]);
     let id = |name| config.network_id(name);

@@ -384,12 +384,16 @@ pub(crate) fn addresses(page: &mut Page, ha: &model::Ha) {
     page.family(&f::VIP_CHANGES);
     tagged.iter().for_each(|(tag, it)| page.sample(tag, None, it.changes));
     page.one(&f::DRAINING, ha.draining);
-    let Some(announce) = &ha.announce else { return };
+    if ha.announce.is_empty() {
+        return;
+    }
+    let sum = |of: fn(&model::HaAnnounce) -> u64| ha.announce.iter().map(of).sum::<u64>();
+    let counts = [("vip", sum(|it| it.vips)), ("pool", sum(|it| it.pool_addresses))];
     page.family(&f::ANNOUNCED);
-    for (kind, count) in [("vip", announce.vips), ("pool", announce.pool_addresses)] {
+    for (kind, count) in counts {
         page.sample(&labels(&[("kind", kind)]), None, count);
     }
-    page.one(&f::UNSERVED, announce.unserved.len() as u64);
+    page.one(&f::UNSERVED, sum(|it| it.unserved.len() as u64));
 }
 
 type PeerColumn = (&'static Family, fn(&model::HaPeer) -> Value);

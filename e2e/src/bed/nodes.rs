@@ -71,6 +71,9 @@ pub struct Kind {
     pub narrow: bool,
     /// Whether real servers are checked through the data path.
     pub checked: bool,
+    /// Whether each network's addresses are held for a routing daemon, on interfaces that begin with
+    /// `up`.
+    pub announced: bool,
     /// Whether there is a second service in each network, whose real server is the pod of the other
     /// node, by IPIP within the network.
     pub tunnelled: bool,
@@ -82,10 +85,17 @@ pub struct Kind {
 impl Kind {
     /// One worker, and tunnels over IPv4; each director by itself.
     pub const fn of(driver: Driver) -> Self {
-        let (synchronised, narrow, checked, tunnelled) = (false, false, false, false);
-        let (underlay, memif_and_tap) = (Family::V4, false);
-        let workers = 1;
-        Self { driver, workers, underlay, synchronised, narrow, checked, tunnelled, memif_and_tap }
+        Self {
+            driver,
+            workers: 1,
+            underlay: Family::V4,
+            synchronised: false,
+            narrow: false,
+            checked: false,
+            announced: false,
+            tunnelled: false,
+            memif_and_tap: false,
+        }
     }
 
     /// A node's address in the underlay, and the bits of the network around it.
@@ -399,9 +409,11 @@ fn config(lab: &Lab, kind: Kind, number: usize) -> Result<String, LabError> {
         let source = format!("source_v4 = \"10.0.0.{number}\"\n");
         let source = if kind.tunnelled { source } else { String::new() };
         let probes = if kind.checked { "probe_addresses = [\"10.0.0.200\"]\n" } else { "" };
+        let held = format!("announce_interface = \"up{name}\"\n");
+        let held = if kind.announced { held } else { String::new() };
         text += &format!(
             "[[network]]\nname = \"{name}\"\ntable = {table}\ncidr = [\"10.0.0.0/8\"]\n\
-             {source}{probes}\n{}\
+             {source}{probes}{held}\n{}\
              [[port]]\nname = \"{name}-vxlan\"\ndevice = \"vxlan:vx{name}\"\n{within}\n\
              [[pool]]\nname = \"{name}\"\n{within}addresses = [\"10.0.0.{}\"]\n{peer}\n",
             port(name, &within),

@@ -69,6 +69,18 @@ impl Commands {
         self.requester.ask(request, &format!("set the MTU of link {ifindex} to {mtu}"), |_| {})
     }
 
+    /// Puts a link into the bridge or VRF device of this name.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the kernel's reason, or there is no such device.
+    pub fn set_master(&mut self, ifindex: u32, master: &str) -> Result<(), Error> {
+        let index = if_nametoindex(master)
+            .map_err(|errno| Error::Socket { action: "find the device", source: errno.into() })?;
+        let request = Request::new(libc::RTM_NEWLINK, libc::NLM_F_ACK, &link_header(ifindex))
+            .with(libc::IFLA_MASTER, &index.to_ne_bytes());
+        self.requester.ask(request, &format!("put link {ifindex} into {master}"), |_| {})
+    }
+
     /// Adds an address to a link, with its connected prefix.
     ///
     /// # Errors

@@ -48,7 +48,7 @@ pub fn ha(ha: &Ha) -> Shown {
     if ha.draining {
         remark += "\ndraining: another director is to take over (`sluice ha drain --undo` ends it)";
     }
-    if let Some(announce) = &ha.announce {
+    for announce in &ha.announce {
         remark += &format!("\n{}", announced(announce));
     }
     if let Some(sync) = &ha.sync {
@@ -84,15 +84,15 @@ fn upgraded(upgrade: &HaUpgrade) -> String {
 
 /// What routing daemons find on the interfaces that are theirs to announce.
 fn announced(announce: &HaAnnounce) -> String {
-    let HaAnnounce { interface, peer_interface, vips, unserved, pool_addresses, withdrawn } =
-        announce;
+    let HaAnnounce { interface, peer_interface, vips, unserved, pool_addresses, .. } = announce;
+    let network = announce.network.iter().map(|name| format!(" of {name}")).collect::<String>();
     let peers = peer_interface.iter().map(|name| format!(" and {name}")).collect::<String>();
     let mut text = format!(
-        "to announce on {interface}{peers}: {} virtual addresses, {} pool addresses",
+        "to announce{network} on {interface}{peers}: {} virtual addresses, {} pool addresses",
         count(*vips),
         count(*pool_addresses)
     );
-    if let Some(why) = withdrawn {
+    if let Some(why) = &announce.withdrawn {
         text += &format!("\nno virtual address is announced: {why}");
     } else if !unserved.is_empty() {
         let listed = unserved.iter().take(LISTED).map(ToString::to_string).collect::<Vec<_>>();

@@ -345,7 +345,7 @@ fn ha() {
     };
     let ha = Ha {
         draining: false,
-        announce: None,
+        announce: Vec::new(),
         sync: None,
         upgrade: None,
         role: HaRole::Partial,
@@ -362,10 +362,11 @@ fn ha() {
 #[test]
 fn ha_that_announces() {
     let remark = |announce| {
-        let ha = Ha { announce: Some(announce), ..Ha::default() };
+        let ha = Ha { announce: vec![announce], ..Ha::default() };
         super::ha(&ha).remark.unwrap_or_default()
     };
     let announce = HaAnnounce {
+        network: None,
         interface: "sluice".to_owned(),
         peer_interface: Some("sluice-peers".to_owned()),
         vips: 1234,
@@ -374,6 +375,8 @@ fn ha_that_announces() {
         withdrawn: None,
     };
     insta::assert_snapshot!(remark(announce.clone()));
+    let blue = HaAnnounce { network: Some("blue".to_owned()), ..announce.clone() };
+    assert!(remark(blue).contains("to announce of blue on sluice"));
     let withdrawn = Some("port front is not up".to_owned());
     let said = remark(HaAnnounce { withdrawn, peer_interface: None, ..announce });
     assert!(said.contains("on sluice: 1,234 virtual"), "{said}");

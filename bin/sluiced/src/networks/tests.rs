@@ -53,6 +53,7 @@ fn bed() -> (Networks, Kernel) {
         ],
         of_port: vec![BLUE, RED],
         virtual_ports: Vec::new(),
+        announced: Vec::new(),
         tunnels: Arc::default(),
         paths: PathMtus::default(),
     };

@@ -18,9 +18,9 @@ pub struct Ha {
     pub draining: bool,
     /// Each virtual address of a service, in order.
     pub addresses: Vec<HaAddress>,
-    /// What routing daemons are to announce; absent when `[announce]` is not configured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub announce: Option<HaAnnounce>,
+    /// What routing daemons are to announce of each network that says by which interface.
+    #[serde(default)]
+    pub announce: Vec<HaAnnounce>,
     /// Session synchronisation; absent when `[sync]` is not configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<HaSync>,
@@ -69,6 +69,9 @@ pub enum HaUpgradeState {
 /// The interfaces that hold what a routing daemon is to announce as connected routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HaAnnounce {
+    /// Name of the network whose addresses they are; absent for the default one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
     /// That of virtual addresses and pool addresses.
     pub interface: String,
     /// That of other directors' pool addresses; absent when it is not configured.

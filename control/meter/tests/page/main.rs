@@ -184,7 +184,7 @@ fn sample_of(config: &str) -> Sample {
         ha: model::Ha {
             draining: false,
             upgrade: None,
-            announce: Some(announce()),
+            announce: vec![announce()],
             sync: Some(sync()),
             role: model::HaRole::Active,
             addresses: vec![model::HaAddress {

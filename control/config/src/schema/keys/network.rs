@@ -11,10 +11,20 @@ pub(crate) static SECTION: Section = Section {
             rules and sessions of its own. At most 255. Ports, services, pools and rules are in it \
             that name it as their `network`; all others are in the default network, which has no \
             section. Nothing of one network reaches another, and the same addresses may be in use \
-            in several. Takes effect at a start only. `[announce]` announces the default network's \
-            addresses only. Direct checks leave by the network's own devices, see `vrf` and \
+            in several. Takes effect at a start only. Direct checks leave by the network's own devices, see `vrf` and \
             `table`; without a route in the network they fail, and nothing is sent.",
-    keys: &[&NAME, &TABLE, &VRF, &CIDR, &SOURCE_V4, &SOURCE_V6, &SESSIONS, &PROBE_ADDRESSES],
+    keys: &[
+        &NAME,
+        &TABLE,
+        &VRF,
+        &CIDR,
+        &SOURCE_V4,
+        &SOURCE_V6,
+        &SESSIONS,
+        &PROBE_ADDRESSES,
+        &ANNOUNCE,
+        &ANNOUNCE_PEERS,
+    ],
     sections: &[],
 };
 
@@ -89,6 +99,22 @@ pub(crate) static PROBE_ADDRESSES: Key = Key {
     about: "Source addresses of checks of its services with `through = \"service\"`, as \
             `probe_addresses` in [director] are for the default network. The director then has an \
             additional port `probe-NAME` in the network.",
+};
+pub(crate) static ANNOUNCE: Key = Key {
+    name: "announce_interface",
+    kind: Text(AN_INTERFACE),
+    without: Without::Unset("nothing of the network is announced"),
+    example: "\"sluice-blue\"",
+    about: "Name of an interface for its VIPs and pool addresses, as `interface` in [announce] is \
+            for those of the default network. With `vrf` it is put into that device. With `table` \
+            the routing daemon has to be told which network the interface is of.",
+};
+pub(crate) static ANNOUNCE_PEERS: Key = Key {
+    name: "announce_peer_interface",
+    kind: Text(AN_INTERFACE),
+    without: Without::Unset("they are not announced"),
+    example: "\"peers-blue\"",
+    about: "The same for `peer_addresses` of its pools, as `peer_interface` in [announce].",
 };
 
 /// In which network something is.
