@@ -2,6 +2,7 @@
 //! of in the events.
 
 mod capacity;
+mod gains;
 mod policy;
 mod redirects;
 
@@ -11,10 +12,11 @@ use crate::lister::network_id;
 use crate::ports::Ports;
 use crate::rules::Redirected;
 use capacity::Capacities;
+use gains::Gains;
 use policy::{Flow, Policy, Rate, Step};
 use redirects::{Hands, Redirects, Wish};
 use sluice_api::model::{
-    Event, EventKind, FlowDirection, FlowPin, Protocol, Redirect, SpreadFlow, SpreadFlows,
+    Event, EventKind, FlowDirection, FlowLoad, FlowPin, Protocol, Redirect, SpreadFlow, SpreadFlows,
 };
 use sluice_director::counters::Direction;
 use sluice_director::path::Elephant;
@@ -24,7 +26,7 @@ use sluice_director::spec::NetworkId;
 use sluice_rules::Rule;
 use sluice_state::Author;
 use sluice_worker::Report;
-use sluice_worker::spread::{Ended, FenceOrder, SpreadOrder, Spreading};
+use sluice_worker::spread::{Ended, FenceOrder, Refused, SpreadOrder, Spreading};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tracing::info;
@@ -40,6 +42,7 @@ pub(crate) struct State {
     policy: Policy,
     redirects: Redirects,
     capacities: Capacities,
+    gains: Gains,
 }
 
 /// Ports and workers, as redirecting flows needs them.
@@ -78,14 +81,13 @@ impl Hands for Machine<'_> {
 
 impl Daemon {
     /// Has a flow spread, or spread no more; gives those that are.
-    pub fn pin(&self, flow: &FlowPin, pinned: bool, by: Author) -> Result<SpreadFlows, String> {
+    pub fn pin(&mut self, flow: &FlowPin, pinned: bool, by: Author) -> Result<SpreadFlows, String> {
         let plan = &self.dataplane.plan;
         let name = flow_name(flow)?;
         let network = match &flow.network {
             Some(name) => network_id(plan, name).ok_or(format!("there is no network {name:?}"))?,
             None => NetworkId::DEFAULT,
         };
-        let crew = &self.dataplane.crew;
         if pinned && self.configured.config.elephants.mode == sluice_config::Spreading::Off {
             return Err("mode = \"off\" of [elephants] forbids it".to_owned());
         }
@@ -95,33 +97,54 @@ impl Daemon {
                 return Err("one worker is the same as none: give 2 or more".to_owned());
             }
             let order = SpreadOrder { network, flow: name, workers, pinned };
-            let worker = crew.spread(order).map_err(|why| why.text().to_owned())?;
+            let worker = self.spread(order).map_err(|why| why.text().to_owned())?;
             self.tell_spreading(format!("{} is spread by worker {worker}", told(&name)), Some(by));
-        } else if !crew.gather_in(network, name) {
+        } else if !self.dataplane.crew.gather_in(network, name) {
             return Err("it is not spread".to_owned());
         }
         Ok(SpreadFlows { spread: self.spread_flows() })
     }
 
+    /// Has a flow spread that an operator wants to be, and notes what it came to before.
+    fn spread(&mut self, order: SpreadOrder) -> Result<u16, Refused> {
+        let flow = (order.network, order.flow);
+        let spread = self.dataplane.crew.spreading();
+        let known = spread.iter().any(|(_, spread)| (spread.network, spread.flow) == flow);
+        let rates = self.rates(usize::MAX);
+        let worker = self.dataplane.crew.spread(order)?;
+        // The policy may have spread it long ago.
+        if !known {
+            let State { gains, capacities, .. } = &mut self.operator.spreading;
+            gains.begin(flow, gains::load(&rates, flow, capacities.busy_share(worker)));
+        }
+        Ok(worker)
+    }
+
     /// The flows that are spread.
     pub fn spread_flows(&self) -> Vec<SpreadFlow> {
-        let data = &self.dataplane;
+        let (data, state) = (&self.dataplane, &self.operator.spreading);
+        let spread = data.crew.spreading();
+        let rates = if spread.is_empty() { Vec::new() } else { self.rates(usize::MAX) };
         let shown = |(worker, flow): (u16, Spreading)| {
+            let (named, busy) = ((flow.network, flow.flow), state.capacities.busy_share(worker));
+            let loads = (state.gains.before(named), gains::load(&rates, named, busy));
             let wish = Wish::of(worker, &flow);
             let redirected = data.ports.redirected(flow.network, &wish.rule());
             let redirected = match redirected {
                 Redirected::No(why) => Redirected::No(self.why_not(&flow, &wish).unwrap_or(why)),
                 known => known,
             };
-            shown(&data.plan, worker, flow, redirected)
+            shown((&data.plan, worker), flow, redirected, loads)
         };
-        data.crew.spreading().into_iter().map(shown).collect()
+        spread.into_iter().map(shown).collect()
     }
 
     /// Has NICs bring flows that are spread to the queues of their owners, so that they need no
     /// handoff, and no others. Without `any` nobody is to be asked.
     pub fn redirect(&mut self, any: bool) {
         let spread = if any { self.dataplane.crew.spreading() } else { Vec::new() };
+        let named: Vec<Flow> = spread.iter().map(|(_, it)| (it.network, it.flow)).collect();
+        self.operator.spreading.gains.keep(&named);
         let spread = spread.iter().filter(|(_, flow)| !flow.goes_round);
         let wanted = spread.map(|(worker, flow)| Wish::of(*worker, flow)).collect();
         let data = &mut self.dataplane;
@@ -153,10 +176,10 @@ impl Daemon {
         }
         let crew = &self.dataplane.crew;
         let spread: Vec<Flow> = unpinned(crew.spreading()).collect();
-        let rates = self.rates();
+        let rates = self.rates(LOOKED_AT);
         for step in self.operator.spreading.policy.window(&elephants, &rates, &spread) {
             match step {
-                Step::Spread(flow) => self.spread_by_policy(elephants.workers, flow),
+                Step::Spread(flow) => self.spread_by_policy(elephants.workers, flow, &rates),
                 Step::GatherIn((network, name)) => {
                     self.dataplane.crew.gather_in(network, name);
                 }
@@ -164,12 +187,14 @@ impl Daemon {
         }
     }
 
-    fn spread_by_policy(&mut self, workers: u16, flow: Flow) {
+    fn spread_by_policy(&mut self, workers: u16, flow: Flow, rates: &[Rate]) {
         let (network, name) = flow;
         let order = SpreadOrder { network, flow: name, workers, pinned: false };
         let answer = self.dataplane.crew.spread(order);
         match answer {
             Ok(worker) => {
+                let State { gains, capacities, .. } = &mut self.operator.spreading;
+                gains.begin(flow, gains::load(rates, flow, capacities.busy_share(worker)));
                 self.tell_spreading(format!("{} is spread by worker {worker}", told(&name)), None);
             }
             Err(why) if self.operator.spreading.policy.is_new(flow) => {
@@ -194,10 +219,11 @@ impl Daemon {
         self.operator.spreading.policy = Policy::default();
     }
 
-    /// Rates of the largest flows, either direction by itself, the largest first.
-    fn rates(&self) -> Vec<Rate> {
+    /// Rates of the largest flows, at most so many sessions of each worker, either direction by
+    /// itself, the largest first.
+    fn rates(&self, limit: usize) -> Vec<Rate> {
         let plan = &self.dataplane.plan;
-        let found = self.dataplane.crew.elephants(LOOKED_AT);
+        let found = self.dataplane.crew.elephants(limit);
         let each = |(worker, elephant): &(u16, Elephant)| {
             let capacity = self.operator.spreading.capacities.of(*worker);
             let session = &elephant.session;
@@ -261,7 +287,12 @@ fn flow_name(flow: &FlowPin) -> Result<FlowName, String> {
     Ok(FlowName { protocol, client, virtual_, direction })
 }
 
-fn shown(plan: &Plan, worker: u16, flow: Spreading, redirected: Redirected) -> SpreadFlow {
+fn shown(
+    (plan, worker): (&Plan, u16),
+    flow: Spreading,
+    redirected: Redirected,
+    (before, now): (Option<FlowLoad>, Option<FlowLoad>),
+) -> SpreadFlow {
     let (redirect, redirect_reason) = match redirected {
         Redirected::Yes => (Redirect::Hardware, None),
         Redirected::No(why) => (Redirect::Software, Some(why)),
@@ -286,5 +317,7 @@ fn shown(plan: &Plan, worker: u16, flow: Spreading, redirected: Redirected) -> S
         own: flow.own,
         kept: flow.kept,
         late: flow.late,
+        before,
+        now,
     }
 }

@@ -41,7 +41,7 @@ pub use network::{Network, Networks};
 pub use rates::{RateColumns, Rates, RatesQuery, WorkerRates};
 pub use rules::{HitsBy, PortRules, PortsRules, RuleBackend, SteeringRule};
 pub use session::{Killed, Session, SessionState, Sessions};
-pub use spread::{FlowDirection, FlowPin, Redirect, SpreadFlow, SpreadFlows};
+pub use spread::{FlowDirection, FlowLoad, FlowPin, Redirect, SpreadFlow, SpreadFlows};
 
 /// The director as a whole: `GET /v1/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,7 +1,7 @@
 // The sessions with the most traffic, from one packet in 128.
 
 import { h } from "./dom.js";
-import { bits, clock, count, pps, span } from "./format.js";
+import { bits, clock, count, percent, pps, span } from "./format.js";
 import { linkColumn, numberColumn, section, shareColumn } from "./parts.js";
 import { to } from "./router.js";
 import { Table } from "./table.js";
@@ -18,7 +18,8 @@ export function open(root, { feeds }) {
       "p",
       { class: "about" },
       "Flows that several workers process, in order. By helpers: the share of packets that other ",
-      "workers rewrote for the owner.",
+      "workers rewrote for the owner. Before: in the last second before the flow was spread. ",
+      "Rates are estimated from one packet in 128.",
     ),
     spread.root,
   );
@@ -98,6 +99,12 @@ function spreadTable() {
   };
   const ends = ({ client, virtual, direction }) =>
     direction === "inbound" ? `${client} > ${virtual}` : `${virtual} > ${client}`;
+  const wasAndIs = (label, of, text) => ({
+    label,
+    number: true,
+    value: ({ now }) => (now ? of(now) : -1),
+    text: ({ before, now }) => [before, now].map((it) => text(it && of(it))).join(" → "),
+  });
   return new Table({
     caption: "Flows that several workers process",
     key: (row) => `${row.network ?? ""} ${row.protocol} ${ends(row)}`,
@@ -107,6 +114,9 @@ function spreadTable() {
       numberColumn("Owner", (row) => row.worker),
       { label: "Helpers", value: helpers, text: helpers },
       { label: "Since", value: began, text: since },
+      wasAndIs("Packets, before → now", (load) => load.packets_per_s, pps),
+      wasAndIs("Traffic, before → now", (load) => load.bytes_per_s, bits),
+      wasAndIs("Owner busy, before → now", (load) => load.owner_busy_share, percent),
       shareColumn("By helpers", relief),
       numberColumn("Dealt", (row) => row.dealt, count),
       numberColumn("Own", (row) => row.own, count),

@@ -1,8 +1,8 @@
 //! Flows that several workers process.
 
-use sluice_api::model::SpreadFlow;
+use sluice_api::model::{FlowLoad, SpreadFlow};
 
-use super::figures::count;
+use super::figures::{bits, count, percent};
 use super::table::{Align, Table};
 use super::{NOTE, Shown, styled};
 
@@ -22,6 +22,12 @@ pub fn spread(flows: &[SpreadFlow], width: Option<usize>) -> Shown {
         ("HELPERS", Left),
         ("BY", Left),
         ("FOR", Right),
+        ("PACKETS/S BEFORE", Right),
+        ("PACKETS/S NOW", Right),
+        ("BITS/S BEFORE", Right),
+        ("BITS/S NOW", Right),
+        ("OWNER BUSY BEFORE", Right),
+        ("OWNER BUSY NOW", Right),
         ("DEALT", Right),
         ("OWN", Right),
         ("KEPT", Right),
@@ -30,6 +36,7 @@ pub fn spread(flows: &[SpreadFlow], width: Option<usize>) -> Shown {
     ]);
     for flow in flows {
         let helpers: Vec<String> = flow.helpers.iter().map(u16::to_string).collect();
+        let [before, now] = [flow.before, flow.now].map(load);
         table.row([
             flow.protocol.name().into(),
             flow.client.to_string().into(),
@@ -39,6 +46,12 @@ pub fn spread(flows: &[SpreadFlow], width: Option<usize>) -> Shown {
             helpers.join(",").into(),
             if flow.pinned { "operator" } else { "policy" }.into(),
             format!("{:.0} s", flow.for_s).into(),
+            before[0].as_str().into(),
+            now[0].as_str().into(),
+            before[1].as_str().into(),
+            now[1].as_str().into(),
+            before[2].as_str().into(),
+            now[2].as_str().into(),
             count(flow.dealt).into(),
             count(flow.own).into(),
             count(flow.kept).into(),
@@ -51,6 +64,14 @@ pub fn spread(flows: &[SpreadFlow], width: Option<usize>) -> Shown {
         ]);
     }
     Shown::new(table.within(width))
+}
+
+/// Packets and bits a second, and how busy the owner is.
+fn load(load: Option<FlowLoad>) -> [String; 3] {
+    let known = |FlowLoad { packets_per_s, bytes_per_s, owner_busy_share }| {
+        [count(packets_per_s), bits(bytes_per_s), percent(owner_busy_share)]
+    };
+    load.map_or_else(|| ["-"; 3].map(str::to_owned), known)
 }
 
 #[cfg(test)]
@@ -73,6 +94,8 @@ mod tests {
             own: 1,
             kept: 2,
             late: 3,
+            before: None,
+            now: None,
             redirect,
             redirect_reason: redirect_reason.map(str::to_owned),
         }
@@ -87,5 +110,29 @@ mod tests {
         assert!(lines[0].ends_with("REDIRECT"), "{shown}");
         assert!(lines[1].ends_with(" hardware"), "{shown}");
         assert!(lines[2].ends_with(" software (not needed: one queue)"), "{shown}");
+    }
+
+    /// What it came to before, and what it comes to.
+    #[test]
+    fn a_flow_says_what_was_gained() {
+        let load = |packets_per_s, bytes_per_s, owner_busy_share| {
+            Some(FlowLoad { packets_per_s, bytes_per_s, owner_busy_share })
+        };
+        let known = SpreadFlow {
+            before: load(1_000_000, 125_000_000, 1.0),
+            now: load(2_500_000, 312_500_000, 0.5),
+            ..flow(1, Redirect::Hardware, None)
+        };
+        let flows = [known, flow(2, Redirect::Hardware, None)];
+        let shown = anstream::adapter::strip_str(&spread(&flows, None).text).to_string();
+        let lines: Vec<Vec<&str>> = shown
+            .lines()
+            .map(|line| line.split("  ").map(str::trim).filter(|it| !it.is_empty()).collect())
+            .collect();
+        let at = lines[0].iter().position(|title| *title == "PACKETS/S BEFORE").expect("a column");
+        let of = |line: usize| lines[line][at..at + 6].to_vec();
+        let known = ["1,000,000", "2,500,000", "1.0 Gbit/s", "2.5 Gbit/s", "100.0 %", "50.0 %"];
+        assert_eq!(of(1), known, "{shown}");
+        assert_eq!(of(2), ["-"; 6], "{shown}");
     }
 }

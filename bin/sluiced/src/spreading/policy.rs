@@ -126,12 +126,12 @@ const fn exceeds(config: &Elephants, rate: &Rate, capacity: u64, part: u64) -> b
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use sluice_config::Spreading;
     use sluice_director::counters::Direction;
 
-    const CONFIG: Elephants = Elephants {
+    pub const CONFIG: Elephants = Elephants {
         mode: Spreading::Spread,
         packets_per_s: 1000,
         bits_per_s: 0,
@@ -141,13 +141,13 @@ mod tests {
         workers: 0,
     };
 
-    fn flow(port: u16) -> Flow {
+    pub fn flow(port: u16) -> Flow {
         let (client, virtual_) = (([198, 51, 100, 48].into(), port), ([203, 0, 113, 1].into(), 53));
         let direction = Direction::Inbound;
         (NetworkId::DEFAULT, FlowName { protocol: 17, client, virtual_, direction })
     }
 
-    fn rate(port: u16, packets_per_s: u64) -> Rate {
+    pub fn rate(port: u16, packets_per_s: u64) -> Rate {
         Rate { flow: flow(port), packets_per_s, bits_per_s: packets_per_s * 800, capacity: 0 }
     }
 

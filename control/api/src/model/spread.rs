@@ -91,6 +91,18 @@ pub struct SpreadFlows {
     pub spread: Vec<SpreadFlow>,
 }
 
+/// What a flow comes to in a second, an estimate from one packet in 128.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FlowLoad {
+    /// Packets a second.
+    pub packets_per_s: u64,
+    /// Bytes of IP packets a second.
+    pub bytes_per_s: u64,
+    /// The share of the second that the worker which owns the session was busy, with all that it
+    /// does, 0 to 1.
+    pub owner_busy_share: f64,
+}
+
 /// A flow that several workers process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpreadFlow {
@@ -123,6 +135,12 @@ pub struct SpreadFlow {
     pub kept: u64,
     /// Packets that were dropped because a worker was late (`spread_late`).
     pub late: u64,
+    /// What it came to in the last second before it was spread; absent if nothing was seen of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<FlowLoad>,
+    /// What it came to in the last second; absent if nothing was seen of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<FlowLoad>,
     /// What brings its packets to its owner.
     #[serde(default)]
     pub redirect: Redirect,
