@@ -1,6 +1,7 @@
 //! One flow over several workers: in order and whole, shown by the API, begun and ended while it
 //! runs.
 
+mod modes;
 mod oversubscribed;
 
 use std::time::Duration;
