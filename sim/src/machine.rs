@@ -2,6 +2,7 @@
 //! frames that wait for neighbours. It does what `sluice-worker` does around a path, but in
 //! virtual time and in an order that the seed decides.
 
+mod nic;
 mod spreading;
 
 use crate::check::{Checker, Scene, Violation};
@@ -13,7 +14,8 @@ use crate::saboteur::Saboteur;
 use crate::status::Snapshot;
 use crate::trace::Trace;
 use crate::universe::Universe;
-use crate::wire::{Seen, from_ip, portless, read, read_error, read_piece};
+use crate::wire::{Seen, from_ip, read, read_error, read_piece};
+use nic::Nic;
 use sluice_director::counters::RealCounters;
 use sluice_director::dealing::Spreads;
 use sluice_director::fib::PortId;
@@ -71,6 +73,7 @@ pub(crate) struct Machine {
     /// Frames that ports have received.
     arrived: u64,
     pub spread_counts: SpreadCounts,
+    nic: Nic,
     /// Whether nobody is late any more.
     pub hurries: bool,
 }
@@ -103,28 +106,8 @@ impl Machine {
         }
         let (burst, rounds) = (Vec::with_capacity(BURST), Vec::new());
         let (spread_counts, hurries) = (SpreadCounts::default(), false);
-        Ok(Self { workers, burst, rounds, arrived: 0, spread_counts, hurries })
-    }
-
-    /// A frame comes in; the port's hash decides whose it is.
-    pub fn receive(&mut self, universe: &Universe, mut frame: Buffer) {
-        let tuple = frame.packet.tuple;
-        // Fragments tell no ports.
-        let tuple = match &frame.about {
-            // Some spread errors as what they quote, some by their addresses.
-            Some(about) if universe.seed.is_multiple_of(2) => about.quoted.tuple.reversed(),
-            _ => tuple,
-        };
-        let tuple = if frame.place.is_some() { portless(tuple) } else { tuple };
-        let ends = |address: u128, port: u16| [address as u64, (address >> 64) as u64, port.into()];
-        let [a, b, c] = ends(tuple.src, tuple.sport);
-        let [d, e, f] = ends(tuple.dst, tuple.dport);
-        let hash = Rng::of(&[universe.seed ^ b ^ e, a, c << 16 | f, d]).next();
-        let worker = (hash % u64::from(universe.workers)) as usize;
-        let port = usize::from(universe.links[frame.link].port);
-        self.arrived += 1;
-        (frame.home, frame.arrived) = (worker as u16, self.arrived);
-        self.workers[worker].received[port].push_back(frame);
+        let nic = Nic::default();
+        Ok(Self { workers, burst, rounds, arrived: 0, spread_counts, nic, hurries })
     }
 
     /// Gives every worker a snapshot, each when it gets to it.
@@ -174,6 +157,7 @@ impl Machine {
             self.adopt(desk, number)?;
             self.give_up_parked(desk, number)?;
         }
+        self.turn_rules(desk);
         let mut worked = true;
         while worked {
             worked = false;
@@ -191,9 +175,10 @@ impl Machine {
     fn turn(&mut self, desk: &mut Desk<'_>, number: usize) -> Result<bool, Violation> {
         let mut worked = self.help(desk, number);
         let limit = desk.universe.burst;
+        let is_behind = self.is_behind(desk, number);
         for port in 0..PORTS {
             let queue = &mut self.workers[number].received[port];
-            if queue.is_empty() {
+            if queue.is_empty() || is_behind {
                 continue;
             }
             worked = true;
@@ -213,6 +198,7 @@ impl Machine {
             for _ in 0..BURST {
                 let ring = &mut self.workers[number].rings[sender];
                 let Some(frame) = ring.pop_front() else { break };
+                self.nic.popped(number, sender);
                 let by = usize::from(links[frame.link].port);
                 if let Some(before) = port.filter(|before| *before != by) {
                     self.process_dealt(desk, (number, true), before, &mut burst)?;
@@ -226,6 +212,7 @@ impl Machine {
             }
             self.burst = burst;
         }
+        worked |= self.give_marks(desk, number);
         Ok(worked | self.collect(desk, number)?)
     }
 

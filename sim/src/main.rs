@@ -114,6 +114,7 @@ fn main() -> ExitCode {
                 total.plans += outcome.plans;
                 total.virtual_ms += outcome.virtual_ms;
                 total.spread += outcome.spread;
+                total.redirects += outcome.redirects;
                 for (sum, more) in total.dealt.iter_mut().zip(outcome.dealt) {
                     *sum += more;
                 }
@@ -132,6 +133,7 @@ fn main() -> ExitCode {
             "seeds": ran, "failed": failed, "packets": total.packets,
             "sessions": total.sessions, "plans": total.plans,
             "spread_flows": total.spread, "spread_packets": total.dealt,
+            "redirects": total.redirects,
             "virtual_s": total.virtual_ms / 1000, "seconds": seconds, "packets_per_s": rate,
         });
         println!("{object}");
@@ -139,11 +141,12 @@ fn main() -> ExitCode {
         let Outcome { packets, sessions, plans, virtual_ms, .. } = total;
         println!(
             "{ran} seeds, {} failed; {packets} packets, {sessions} sessions, {plans} plans, \
-             {} flows spread with packets {:?}, \
+             {} flows spread with packets {:?}, {} rules of NICs, \
              {} s of virtual time in {seconds:.1} s: {:.2} M packets/s",
             failed.len(),
             total.spread,
             total.dealt,
+            total.redirects,
             virtual_ms / 1000,
             rate / 1e6,
         );

@@ -46,11 +46,13 @@ pub enum Feature {
     Tunnels,
     /// Services whose real servers are told who their client is: TOA and PROXY.
     Told,
+    /// A NIC's rules for spread flows, and receive queues with a backlog while they change.
+    Redirects,
 }
 
 impl Feature {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Loss,
         Self::Duplicates,
         Self::Jitter,
@@ -70,6 +72,7 @@ impl Feature {
         Self::Spread,
         Self::Tunnels,
         Self::Told,
+        Self::Redirects,
     ];
 
     /// Its name on the command line.
@@ -94,6 +97,7 @@ impl Feature {
             Self::Spread => "spread",
             Self::Tunnels => "tunnels",
             Self::Told => "told",
+            Self::Redirects => "redirects",
         }
     }
 
@@ -142,6 +146,10 @@ pub enum Sabotage {
     CountTwice,
     /// A packet is lost between a flow's owner and a helper, and not counted.
     Mislay,
+    /// A NIC's rule for a spread flow changes without a fence.
+    NoFence,
+    /// A worker gives its mark though its receive queues are not empty.
+    EarlyMark,
     /// A spread flow is not frozen anew when routes or the plan have changed.
     Stale,
     /// What a helper puts around a packet of a spread flow has a wrong checksum.

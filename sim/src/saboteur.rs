@@ -51,6 +51,14 @@ impl Saboteur {
         self.strikes(Sabotage::Mislay)
     }
 
+    pub fn forgets_fences(&self) -> bool {
+        self.what == Some(Sabotage::NoFence)
+    }
+
+    pub fn marks_early(&self) -> bool {
+        self.what == Some(Sabotage::EarlyMark)
+    }
+
     pub fn counts_twice(&mut self) -> bool {
         self.strikes(Sabotage::CountTwice)
     }

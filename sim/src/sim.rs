@@ -63,6 +63,8 @@ pub struct Outcome {
     pub spread: u64,
     /// Their packets: rewritten by helpers, by the owner, through the owner's path, and dropped.
     pub dealt: [u64; 4],
+    /// Rules of the NIC for these that were made and removed.
+    pub redirects: u64,
     /// Virtual time that passed, in milliseconds.
     pub virtual_ms: u64,
     /// Actions that there were.
@@ -458,6 +460,7 @@ impl Sim {
         self.outcome.sessions = self.checker.tally.iter().map(|tally| tally.created).sum();
         let counts = self.machine.spread_counts;
         self.outcome.spread = counts.flows;
+        self.outcome.redirects = self.machine.redirects();
         self.outcome.dealt = [counts.dealt, counts.own, counts.kept, counts.late];
         self.outcome.virtual_ms = self.now - START_MS;
         let left: u32 = self.machine.workers.iter().map(|w| w.path.live_sessions()).sum();

@@ -44,15 +44,16 @@ fn worlds_hold() {
 /// Ordinary worlds spread flows, and all that can become of a packet becomes of some.
 #[test]
 fn worlds_spread_flows() {
-    let (mut flows, mut packets) = (0, [0; 4]);
+    let (mut flows, mut packets, mut rules) = (0, [0; 4], 0);
     for seed in 160..260 {
         let outcome = run(&Recipe::new(seed, STEPS)).unwrap();
-        flows += outcome.spread;
+        (flows, rules) = (flows + outcome.spread, rules + outcome.redirects);
         for (sum, more) in packets.iter_mut().zip(outcome.dealt) {
             *sum += more;
         }
     }
     assert!(flows > 300, "{flows} flows were spread");
+    assert!(rules > 100, "{rules} rules of NICs were made and removed");
     let [dealt, own, kept, late] = packets;
     assert!(dealt > 2000 && own > 50 && kept > 1000 && late > 10, "{packets:?}");
 }
@@ -93,6 +94,8 @@ fn sabotage_is_noticed() {
         (Sabotage::OuterSum, "an outer UDP header is wrong|a GRE header is wrong"),
         (Sabotage::Offset, "became"),
         (Sabotage::SackOffset, "became"),
+        (Sabotage::NoFence, "leaves behind"),
+        (Sabotage::EarlyMark, "leaves behind"),
         (Sabotage::Stale, "goes by|gone|became|there is no route"),
     ] {
         // Downloads that are spread, and whose real servers report what is missing, come late.

@@ -64,7 +64,8 @@ pub trait ChunkExchange<F> {
         let _ = frame;
     }
 
-    /// A frame that there is no room for. What is plain has been tracked by then.
+    /// A frame that there is no room for, or that has lost its turn behind a fence. What is plain
+    /// has been tracked by then.
     fn late(&mut self, frame: F, dealt: Dealt) {
         drop((frame, dealt));
     }
@@ -375,7 +376,8 @@ impl<F> Spreads<F> {
             Next::Owners { .. } => 1,
         });
         let open = self.flows.iter().flat_map(|flow| &flow.stock.open);
-        done.sum::<usize>() + open.map(|chunk| chunk.frames.len()).sum::<usize>()
+        let open = open.map(|chunk| chunk.frames.len());
+        done.chain(open).sum::<usize>() + self.held()
     }
 }
 
@@ -392,7 +394,7 @@ impl<F: Frame> Spreads<F> {
         let mut late = 0;
         if !self.fences.is_empty() {
             let Table { network, now, port, .. } = *table;
-            late += self.sift(network, now, port, (burst, rounds));
+            late += self.sift((network, now, port), (burst, rounds), helpers);
         }
         for at in 0..self.flows.len() {
             if !burst.is_empty() && self.flows[at].network == table.network {

@@ -219,12 +219,14 @@ impl Session {
     fn reach(&mut self, mine: usize, packet: &Packet, (near, answers): (bool, bool)) {
         let place = high(packet.end());
         let ahead = place.wrapping_sub(self.reached[mine]);
+        // A packet that changes nothing else is not asked how far the other side is.
+        let changes = self.state != State::Established || ahead != 0 || packet.flags & FIN != 0;
         if self.fins[mine].is_none() && (ahead == 1 || answers && ahead < 0xc000) {
             self.reached[mine] = place;
         }
         let told = high(packet.ack);
         let ahead = told.wrapping_sub(self.reached[1]);
-        let tells = near && mine == 0 && packet.flags & ACK != 0;
+        let tells = changes && near && mine == 0 && packet.flags & ACK != 0;
         if tells && self.fins[1].is_none() && ahead < 0x8000 {
             self.reached[1] = told;
         }

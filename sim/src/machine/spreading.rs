@@ -249,7 +249,7 @@ impl Machine {
         desk: &mut Desk<'_>,
         number: usize,
     ) -> Result<bool, Violation> {
-        let mut any = false;
+        let mut any = self.release_held(desk, number)?;
         while let Some(through) = self.next_through(desk, number) {
             any = true;
             match through {

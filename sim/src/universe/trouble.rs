@@ -19,6 +19,11 @@ pub(crate) struct Spreading {
     pub late_ms: u64,
     /// Of times: when somebody looks at a worker's packets.
     pub watched: u32,
+    /// Of times: that a NIC's rule for a spread flow begins to change.
+    pub redirects: u32,
+    /// Of times while one does: when a worker does not get to its receive queues; and how long.
+    pub backlog: u32,
+    pub backlog_ms: u64,
 }
 
 pub(super) fn network(rng: &mut Rng, recipe: &Recipe) -> Network {
@@ -122,12 +127,16 @@ pub(super) fn tell_clients(recipe: &Recipe, universe: &mut Universe) {
 pub(super) fn spreading(recipe: &Recipe) -> Spreading {
     let mut rng = Rng::of(&[recipe.seed, 41]);
     let mut some = |often: &[u32]| *rng.pick(often);
+    let is_nic = recipe.has(Feature::Redirects);
     let drawn = Spreading {
         orders: some(&[0, 20, 100, 300]),
         elephants: some(&[5, 20, 60]),
         late: some(&[0, 100, 500, 900]),
         late_ms: some(&[16, 64]).into(),
         watched: some(&[0, 0, 0, 100]),
+        redirects: if is_nic { some(&[0, 200, 900, 900]) } else { 0 },
+        backlog: some(&[0, 300, 700]),
+        backlog_ms: some(&[2, 8, 40]).into(),
     };
     if recipe.has(Feature::Spread) { drawn } else { Spreading::default() }
 }

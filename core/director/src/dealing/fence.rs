@@ -17,10 +17,10 @@
 //!
 //! [`Spreading::goes_round`]: super::Spreading::goes_round
 
-use super::Spreads;
+use super::{ChunkExchange, Spreads};
 use crate::fib::PortId;
 use crate::frame::Frame;
-use crate::path::{BURST, FlowMatch, Round};
+use crate::path::{BURST, Dealt, FlowMatch, Round};
 use crate::spec::NetworkId;
 use crate::time::Time;
 use arrayvec::ArrayVec;
@@ -87,10 +87,10 @@ impl<F: Frame> Fence<F> {
     /// Takes what is held out of a burst, and what is dropped; gives how many the latter are.
     fn sift(
         &mut self,
-        now: Time,
-        port: PortId,
+        (now, port): (Time, PortId),
         burst: &mut ArrayVec<F, BURST>,
         rounds: &mut ArrayVec<Round, BURST>,
+        helpers: &mut impl ChunkExchange<F>,
     ) -> usize {
         let own = burst.len() - rounds.len();
         let (frames, before) = (std::mem::take(burst), std::mem::take(rounds));
@@ -106,6 +106,7 @@ impl<F: Frame> Fence<F> {
                 self.since = self.since.or(Some(now));
                 self.held.push_back(Held { port, round, frame });
             } else {
+                helpers.late(frame, Dealt::Owners);
                 dropped += 1;
             }
         }
@@ -145,6 +146,11 @@ impl<F> Spreads<F> {
         self.fences.len()
     }
 
+    /// How many frames fences hold.
+    pub(super) fn held(&self) -> usize {
+        self.fences.iter().map(|fence| fence.held.len()).sum()
+    }
+
     /// A worker's mark has come: what it had in the old way is through.
     pub fn mark(&mut self, fence: u32, worker: u16) {
         let fences = self.fences.iter_mut().filter(|it| it.order.id == fence);
@@ -177,12 +183,11 @@ impl<F: Frame> Spreads<F> {
     /// Takes what fences hold out of a burst; gives how many had to be dropped.
     pub(super) fn sift(
         &mut self,
-        network: NetworkId,
-        now: Time,
-        port: PortId,
+        (network, now, port): (NetworkId, Time, PortId),
         (burst, rounds): (&mut ArrayVec<F, BURST>, &mut ArrayVec<Round, BURST>),
+        helpers: &mut impl ChunkExchange<F>,
     ) -> usize {
         let fences = self.fences.iter_mut().filter(|fence| fence.order.network == network);
-        fences.map(|fence| fence.sift(now, port, burst, rounds)).sum()
+        fences.map(|fence| fence.sift((now, port), burst, rounds, helpers)).sum()
     }
 }
