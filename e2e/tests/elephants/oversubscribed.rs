@@ -1,5 +1,5 @@
-//! One director with more workers than there are cores: the kernel stops a worker whenever it likes,
-//! also one that others wait for. Order holds, and nothing is lost.
+//! One director with more workers than there are cores: the kernel stops a worker whenever it
+//! likes, also one that others wait for. Order holds, and nothing is lost.
 
 use super::{
     Moment, PORT, SOON, gains, pin, read, spread, wait_until_dealt, wait_until_none,
