@@ -24,25 +24,31 @@ use std::net::IpAddr;
 /// Changes that are listed at a time, of either kind.
 const LISTED: usize = 4096;
 /// A session in use is told again after so many units of [`Mark`]: about eight seconds.
-const REFRESH: u32 = 512;
+const REFRESH: u32 = 256;
+/// Bits of `Session::closing` that are told like a state: without them another director takes what
+/// lies far behind an inserted header for what comes before it, and an SCTP association's end for
+/// somebody's guess. Each is set once in a session's life.
+pub(super) const SETTLES: u8 = super::client_address::DONE | crate::track::sctp::SETTLED;
 
-/// The state and the time of the last packet that were told of a session; 0 for none.
+/// The state, whether it has [settled](SETTLES), and the time of the last packet that were told of
+/// a session; 0 for none.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Zeroable, Pod)]
 struct Mark(u32);
 
 impl Mark {
-    const TIME: u32 = (1 << 28) - 1;
+    const TIME: u32 = (1 << 27) - 1;
 
-    /// What is told of a session now. The time is in units of 16 ms.
+    /// What is told of a session now. The time is in units of 32 ms.
     const fn of(session: &Core) -> Self {
-        Self((session.state as u32) << 28 | session.seen_ms >> 4 & Self::TIME)
+        let settled = (session.closing & SETTLES != 0) as u32;
+        Self((session.state as u32) << 28 | settled << 27 | session.seen_ms >> 5 & Self::TIME)
     }
 
     /// Whether a session is to be told (again) that now has this mark.
     const fn differs(self, now: Self) -> bool {
         let later = now.0.wrapping_sub(self.0) & Self::TIME;
-        self.0 >> 28 != now.0 >> 28 || (later >= REFRESH && later <= Self::TIME / 2)
+        self.0 >> 27 != now.0 >> 27 || (later >= REFRESH && later <= Self::TIME / 2)
     }
 }
 

@@ -41,9 +41,9 @@ use sluice_wire::tcp::{RST, SYN};
 use sluice_wire::{ipv4, ipv6, tcp, tcp_options};
 
 /// Bit of `Session::closing`: the client's initial sequence number is known.
-const BEGUN: u8 = 0x10;
+pub(super) const BEGUN: u8 = 0x10;
 /// Bit of `Session::closing`: the real server knows the client.
-const DONE: u8 = 0x20;
+pub(super) const DONE: u8 = 0x20;
 
 /// Offsets in a TCP header.
 const SEQUENCE: usize = 4;

@@ -5,7 +5,8 @@
 //! session holds, whoever it is from: a director that returns does not overwrite what has gone on
 //! without it. What the plan does not have is left and counted.
 
-use super::changes::Portable;
+use super::changes::{Portable, SETTLES};
+use super::client_address::{BEGUN, DONE};
 use super::open::TEMPLATE;
 use super::owners::Owners;
 use super::parse::Parse;
@@ -18,6 +19,7 @@ use crate::fib::HopId;
 use crate::plan::{Plan, RealId, Resolver};
 use crate::session::{Core, Flow, Session, SessionOf, Sessions, State};
 use crate::time::Time;
+use sluice_wire::ipv4;
 use std::ops::AddAssign;
 
 /// How exactly the times of two reports can be compared: clocks of directors are known by how long
@@ -213,17 +215,24 @@ fn take<F: Parse>(
         let there = table.sessions.slab().at(id);
         // What the other director has seen later than this one has.
         let later = session.seen_ms.wrapping_sub(there.seen_ms) as i32;
-        let same = is_same(there, &session);
-        let state = there.state;
+        let same = is_same_stream::<F>(there, &session);
+        let (state, there_ms) = (there.state, there.seen_ms);
+        let settles = same && session.closing & !there.closing & SETTLES != 0;
+        // Of a stream that two directors share one sees the acknowledgement of what was inserted.
+        let done = if same { (there.closing | session.closing) & DONE } else { 0 };
+        if done != 0 && is_begun(&session) {
+            session.closing |= done;
+            table.sessions.at_mut(id).closing |= done;
+        }
         // Of one session what comes after is what it comes to.
-        let further = same && (import.ended || session.state > state);
+        let further = same && (import.ended || session.state > state || settles);
         if later < if further { -BLUR_MS } else { 0 }
-            || (later == 0 && (!same || state == session.state) && !import.ended)
+            || (later == 0 && (!same || state == session.state) && !import.ended && !settles)
         {
             return all.older += 1;
         }
         if later < 0 {
-            session.seen_ms = there.seen_ms;
+            session.seen_ms = there_ms;
         }
         if same && !import.ended && state == session.state {
             let known = table.sessions.at_mut(id);
@@ -262,6 +271,18 @@ fn taken_up<F: Parse>(
     let session = table.sessions.slab().at(id);
     table.changes.is_known(id, session);
     Some(id)
+}
+
+/// Whether this is a TCP stream that something is inserted into.
+fn is_begun(session: &Core) -> bool {
+    session.protocol() == ipv4::TCP && session.closing & BEGUN != 0
+}
+
+/// As [`is_same`], and of streams that something is inserted into whether they begin with the same
+/// number: a client may use its port again and get the same local one.
+fn is_same_stream<F: Family>(one: &SessionOf<F>, other: &SessionOf<F>) -> bool {
+    let begins_elsewhere = is_begun(one) && is_begun(other) && F::isn(one) != F::isn(other);
+    is_same(one, other) && !begins_elsewhere
 }
 
 /// Whether two reports are of one session, and not of one that has followed another.

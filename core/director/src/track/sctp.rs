@@ -24,7 +24,7 @@ const fn known_bit(direction: usize) -> u8 {
 }
 
 /// Bit of `Session::closing`: the client has used the tag that the real server chose.
-const SETTLED: u8 = 4;
+pub const SETTLED: u8 = 4;
 
 /// What tracking needs of an SCTP packet.
 pub fn segment(packet: &[u8]) -> Segment {

@@ -1,5 +1,8 @@
 //! Sessions that one director tells go on in another: other ids, as many workers or not.
 
+mod associations;
+mod streams;
+
 use super::lab::{BACK, FRONT, MemFrame};
 use super::modes::{Field, datagram, ends, ip, spec};
 use super::owners::settle;
@@ -87,9 +90,24 @@ fn with_prefix(mode: Mode, (vip, real): (&str, &str), prefix: Option<u8>) -> Spe
     one
 }
 
+/// Frames without the source port of GUE and what follows from it: each director chooses it by a
+/// hash of its own, for the network's choice between equal paths (draft-ietf-intarea-gue-09 5.11).
+fn without_path_choice(mode: Mode, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let plain = |frame: &Vec<u8>| {
+        let mut frame = frame.clone();
+        if mode == Mode::Gue {
+            let udp = if frame[12..14] == [8, 0] { 34 } else { 54 };
+            frame[udp..udp + 2].fill(0);
+            frame[udp + 6..udp + 8].fill(0);
+        }
+        frame
+    };
+    frames.iter().map(plain).collect()
+}
+
 #[test]
 fn sessions_go_on_at_another_director() {
-    for mode in [Mode::Fnat, Mode::Nat, Mode::Dr, Mode::Ipip] {
+    for mode in Mode::OF_REALS {
         for endpoints in [V4, V6] {
             for prefix in [None, Some(24)] {
                 for (here, there) in [(1, 1), (2, 2), (3, 1), (1, 3), (2, 3)] {
@@ -113,7 +131,9 @@ fn sessions_go_on_at_another_director() {
                     let all = u64::from(live(&paths) + templates);
                     assert_eq!(got, Imported { new: all, ..Imported::default() }, "{name}");
                     let again = ask(&after, &mut others, endpoints.0);
-                    assert!(again == arrived, "{name}: to the same, from the same");
+                    let same =
+                        without_path_choice(mode, &again) == without_path_choice(mode, &arrived);
+                    assert!(same, "{name}: to the same, from the same");
                     if matches!(mode, Mode::Fnat | Mode::Nat) {
                         answer(&after, &mut others, &again, endpoints.0);
                     }
