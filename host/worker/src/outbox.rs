@@ -14,9 +14,11 @@ use sluice_director::spec::NetworkId;
 
 /// Places of the ring.
 const RING: usize = 16_384;
-/// Changes that are told in a turn with frames,
+/// Sessions of a walk that are told in a turn with frames; changes as well, and as many more as
+/// there were frames. Each frame may change a session, and what waits in the worker's list shows in
+/// no peer's lag.
 const BUSY: usize = 64;
-/// and in one without.
+/// What is told in a turn without frames.
 const IDLE: usize = 1024;
 
 /// What a worker tells.
@@ -99,7 +101,8 @@ impl<Q: Queue> Worker<Q> {
             return;
         }
         let Some(mut outbox) = self.outbox.take() else { return };
-        let most = if came > 0 { BUSY } else { IDLE };
+        let listed: usize = self.nets().map(|net| net.path.listed()).sum();
+        let most = if came > 0 { BUSY + listed.min(came) } else { IDLE };
         // A place is left for the end of a walk.
         let mut room = outbox.ring.slots().min(most + 1).saturating_sub(1);
         let networks = self.network_count();

@@ -124,9 +124,14 @@ impl<F: Family> Changes<F> {
         self.marks.set(id, Mark::default());
     }
 
+    /// How many changes are listed.
+    const fn listed(&self) -> usize {
+        self.live.len() + self.ended.len()
+    }
+
     /// Whether there is anything to tell.
     const fn any(&self) -> bool {
-        !self.live.is_empty() || !self.ended.is_empty() || self.walk.is_some()
+        self.listed() > 0 || self.walk.is_some()
     }
 }
 
@@ -335,6 +340,11 @@ impl Path {
     /// Whether there is anything to take.
     pub const fn has_changes(&self) -> bool {
         self.v4.table.changes.any() || self.extended.table.changes.any()
+    }
+
+    /// How many changes there are to take, without those that a walk comes to.
+    pub const fn listed(&self) -> usize {
+        self.v4.table.changes.listed() + self.extended.table.changes.listed()
     }
 
     /// Ends that nobody was told of.

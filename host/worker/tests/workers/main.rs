@@ -6,6 +6,7 @@ mod fragments;
 mod handoff;
 mod memory;
 mod networks;
+mod outbox;
 mod rounds;
 mod snat;
 mod spread;

@@ -1,6 +1,6 @@
 //! Workers whose sessions lie in files, and others that go on with these.
 
-use super::Kit;
+use super::{Kit, SESSIONS};
 use sluice_director::path::{Batch, Former, MemoryFile, Owners, Restored, TableFiles};
 use sluice_director::spec::{NetworkId, Spec};
 use std::fs::File;
@@ -32,7 +32,7 @@ impl Kit {
     /// Workers by a configuration, whose sessions outlive them.
     pub fn kept(spec: &Spec, workers: u16) -> Self {
         let files = (0..workers).map(|_| [file(), file()]).collect();
-        Self::build_in(spec, (workers, files), &[workers; 2], true, false)
+        Self::build_in(spec, (workers, SESSIONS, files), &[workers; 2], true, false)
     }
 
     /// The director ends, and another with so many workers takes up its sessions. What waits in

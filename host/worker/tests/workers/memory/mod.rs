@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 
 pub const FRONT: PortId = PortId(0);
 pub const BACK: PortId = PortId(1);
+/// Room of each worker, where a test does not ask for another one.
+const SESSIONS: u32 = 100;
 /// This end of blue's tunnel, its network identifier, and its virtual port.
 pub const VTEP: [u8; 4] = [198, 51, 100, 1];
 pub const VNI: u32 = 100;
@@ -64,6 +66,11 @@ impl Kit {
     /// `queues` says how many queues each port has; neighbours are `known` or not.
     pub fn new(workers: u16, queues: &[u16], known: bool) -> Self {
         Self::build(workers, queues, known, false)
+    }
+
+    /// One worker with a queue of each port, and room for so many sessions.
+    pub fn with_sessions(sessions: u32) -> Self {
+        Self::build_in(&spec(), (1, sessions, Vec::new()), &[1, 1], true, false)
     }
 
     pub fn with_twins(workers: u16, queues: &[u16]) -> Self {
@@ -105,12 +112,12 @@ impl Kit {
     }
 
     fn build_of(spec: &Spec, workers: u16, queues: &[u16], known: bool, twins: bool) -> Self {
-        Self::build_in(spec, (workers, Vec::new()), queues, known, twins)
+        Self::build_in(spec, (workers, SESSIONS, Vec::new()), queues, known, twins)
     }
 
     fn build_in(
         spec: &Spec,
-        (workers, files): (u16, Vec<[std::fs::File; 2]>),
+        (workers, sessions, files): (u16, u32, Vec<[std::fs::File; 2]>),
         queues: &[u16],
         known: bool,
         twins: bool,
@@ -127,7 +134,7 @@ impl Kit {
             let path = PathConfig {
                 worker: number,
                 workers,
-                sessions: 100,
+                sessions,
                 fragments: 64,
                 seed: 1,
                 pages: PagePolicy::Ordinary,
