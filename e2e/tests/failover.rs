@@ -47,7 +47,7 @@ fn on_pair_of(
 
 /// Waits until a node has all the addresses and the other one, unless it may keep them, none; then
 /// until clients are served.
-fn arrived(pair: &Pair, index: usize, other_may_keep: bool) -> Result<(), LabError> {
+pub fn arrived(pair: &Pair, index: usize, other_may_keep: bool) -> Result<(), LabError> {
     let other = &pair.nodes[1 - index];
     wait_until(&format!("the addresses to be at {index}"), SOON, || {
         let here = pair.nodes[index].holds_all()? == Some(true);

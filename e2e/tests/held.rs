@@ -74,6 +74,14 @@ impl Held {
         expect(now == self.resets, || format!("resets: {:?}, now {now:?}", self.resets))
     }
 
+    /// As [`Self::broken`], and the resets that the kernels of both ends have seen or sent since.
+    pub fn broken_and_resets(self) -> Result<(usize, u64), LabError> {
+        let (ends, before) = (self.ends.clone(), self.resets.clone());
+        let broken = self.broken()?;
+        let sum = |of: &[(u64, u64)]| of.iter().map(|(seen, sent)| seen + sent).sum::<u64>();
+        Ok((broken, sum(&resets(&ends)?) - sum(&before)))
+    }
+
     /// Waits until all have come to their ends, and gives the number of those that broke.
     pub fn broken(mut self) -> Result<usize, LabError> {
         let mut broken = 0;

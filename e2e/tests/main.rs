@@ -40,6 +40,7 @@ mod modes;
 mod mtu;
 mod nat64;
 mod networks;
+mod pair;
 mod passive;
 mod port_rules;
 mod race;

@@ -22,17 +22,17 @@ use crate::held::Held;
 
 /// Connections that are held, of each family.
 const CONNECTIONS: usize = 4;
-const VIPS: [&str; 2] = [Pair::vip(Family::V4), Pair::vip(Family::V6)];
+pub const VIPS: [&str; 2] = [Pair::vip(Family::V4), Pair::vip(Family::V6)];
 const SECOND_VIPS: [&str; 2] = [Pair::second_vip(Family::V4), Pair::second_vip(Family::V6)];
-const SYNC_PORT: u16 = 8848;
-const KEY: &str = "6f1f6c4e5b7a8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f70";
+pub const SYNC_PORT: u16 = 8848;
+pub const KEY: &str = "6f1f6c4e5b7a8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f70";
 
 /// Runs a test on two synchronised directors, the primary of which is the master.
-fn on_synchronised(name: &str, test: impl FnOnce(&mut Pair) -> Result<(), LabError>) {
+pub fn on_synchronised(name: &str, test: impl FnOnce(&mut Pair) -> Result<(), LabError>) {
     on_synchronised_of(Kind::default(), name, test);
 }
 
-fn on_synchronised_of(
+pub fn on_synchronised_of(
     kind: Kind,
     name: &str,
     test: impl FnOnce(&mut Pair) -> Result<(), LabError>,
@@ -104,7 +104,7 @@ fn addresses() -> Vec<(usize, String)> {
 }
 
 /// `[sync]` of a director, with its key in a file.
-fn section(pair: &Pair, index: usize, key: &str) -> Result<String, LabError> {
+pub fn section(pair: &Pair, index: usize, key: &str) -> Result<String, LabError> {
     let file = pair.nodes[index].lab.dir().join("sync.key");
     std::fs::write(&file, key).map_err(LabError::file("writing a key"))?;
     pair.nodes[index].space.run("chmod", &["600", &file.display().to_string()])?.ok()?;
@@ -125,17 +125,17 @@ fn other_is(pair: &mut Pair, index: usize, role: &str) -> Result<(), LabError> {
 }
 
 /// What `sluice ha` says of a director's synchronisation.
-fn sync(pair: &mut Pair, index: usize) -> Result<Value, LabError> {
+pub fn sync(pair: &mut Pair, index: usize) -> Result<Value, LabError> {
     Ok(pair.nodes[index].director()?.ask("ha")?["sync"].clone())
 }
 
-fn sessions(pair: &mut Pair, index: usize) -> Result<u64, LabError> {
+pub fn sessions(pair: &mut Pair, index: usize) -> Result<u64, LabError> {
     let status = pair.nodes[index].director()?.ask("status")?;
     Ok(status["sessions"]["live"].as_u64().unwrap_or(0))
 }
 
 /// Opens connections, and waits until both directors know them.
-fn held(pair: &mut Pair, seconds: u32) -> Result<Held, LabError> {
+pub fn held(pair: &mut Pair, seconds: u32) -> Result<Held, LabError> {
     let vips: &[&str] = match pair.nodes[0].kind.both_active {
         true => &[VIPS, SECOND_VIPS].concat(),
         false => &VIPS,
