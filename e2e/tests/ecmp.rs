@@ -178,6 +178,72 @@ fn what_is_announced_follows_health_and_drain() {
     });
 }
 
+/// Clients of each family.
+const CLIENTS: usize = 16;
+
+/// The real server that each client's flow comes to, when a director has all flows; the same
+/// clients have the same ports each time.
+fn chosen_by(bed: &mut Ecmp, director: usize) -> Result<Vec<String>, LabError> {
+    let other = 1 - director;
+    bed.nodes[director].director()?.sluice(&["ha", "drain", "--undo"])?;
+    spread_over(bed, &[0, 1])?;
+    // It withdraws at once; whether its sessions go along is not the question.
+    let _ = bed.nodes[other].director()?.sluice(&["ha", "drain", "--deadline", "0"]);
+    let mut chosen = Vec::new();
+    for family in FAMILIES {
+        wait_until("the other one to be withdrawn", SOON, || {
+            Ok((bed.next_hops(Ecmp::vip(family))? == [director]).then_some(()))
+        })?;
+        let url = sluice_e2e::family::url(Ecmp::vip(family), 80);
+        for client in 0..CLIENTS {
+            let (from, port) = (client_address(family, client), (40_000 + client).to_string());
+            let args = ["-sS", "--fail", "--max-time", "5"];
+            let args = [&args[..], &["--interface", &from, "--local-port", &port, &url]].concat();
+            chosen.push(bed.client.run("curl", &args)?.ok()?.stdout);
+        }
+    }
+    bed.nodes[other].director()?.sluice(&["ha", "drain", "--undo"])?;
+    Ok(chosen)
+}
+
+fn client_address(family: Family, client: usize) -> String {
+    match family {
+        Family::V4 => format!("203.0.113.{}", 20 + client),
+        Family::V6 => format!("2001:db8:9::{:x}", 0x20 + client),
+    }
+}
+
+/// Without a word to each other two directors send a new flow to the same real server.
+#[test]
+fn directors_choose_the_same_real_server() {
+    let name = here!(directors_choose_the_same_real_server);
+    on_ecmp(name, (2, Speaker::Bird, Sync::Off), |bed| {
+        for (family, prefix) in FAMILIES.into_iter().zip([24, 64]) {
+            for client in 0..CLIENTS {
+                let address = format!("{}/{prefix}", client_address(family, client));
+                bed.client.address("eth0", &address)?;
+            }
+        }
+        // Clients have their ports again at once.
+        bed.client.sysctl("net.ipv4.tcp_max_tw_buckets", "0")?;
+        let (first, second) = (chosen_by(bed, 0)?, chosen_by(bed, 1)?);
+        eprintln!("chosen: {first:?}");
+        expect(first == second, || format!("the other one chose {second:?}"))?;
+        let created = |bed: &mut Ecmp, index: usize| -> Result<u64, LabError> {
+            let status = bed.nodes[index].director()?.ask("status")?;
+            Ok(status["sessions"]["created"].as_u64().unwrap_or(0))
+        };
+        for index in [0, 1] {
+            let opened = created(bed, index)?;
+            expect(opened >= 2 * CLIENTS as u64, || format!("{index} opened {opened} sessions"))?;
+        }
+        for one in ["Real Server 01", "Real Server 02"] {
+            expect(first.iter().any(|it| it.starts_with(one)), || format!("none to {one}"))?;
+        }
+        Ok(())
+    });
+}
+
 /// Further ones, for `make test-all`.
 mod faults {
     use super::*;
