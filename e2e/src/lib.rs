@@ -20,6 +20,7 @@ pub mod error;
 pub mod family;
 pub mod lab;
 pub mod load;
+pub mod page;
 pub mod process;
 pub mod race;
 pub mod recipe;

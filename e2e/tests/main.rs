@@ -27,6 +27,7 @@ mod ha;
 mod handover;
 mod health;
 mod held;
+mod high_availability;
 mod install;
 mod ipvs_requests;
 mod keepalived;

@@ -25,6 +25,7 @@ use crate::entry::{Real, Service};
 use crate::error::LabError;
 use crate::family::{FAMILIES, Family, endpoint};
 use crate::lab::{End, Lab, Netns};
+use crate::page;
 use crate::process::Running;
 use crate::web;
 use speakers::{bird_text, frr_text, start_bird, start_frr};
@@ -33,8 +34,6 @@ use speakers::{bird_text, frr_text, start_bird, start_frr};
 pub const REALS: usize = 2;
 /// Every director's interface.
 const PORT: &str = "front";
-/// The directors' interfaces for addresses to announce.
-const ANNOUNCED: [&str; 2] = ["sluice", "sluice-peers"];
 const ROUTER_AS: u32 = 65_000;
 const SYNC_PORT: u16 = 8848;
 /// The switch, and the directors' interfaces to it, for multicast.
@@ -351,8 +350,8 @@ impl Node {
 
     fn start_speaker(&mut self, speaker: Speaker, index: usize) -> Result<(), LabError> {
         self.daemons = match speaker {
-            Speaker::Bird => vec![start_bird(&self.space, &bird_text(index))?],
-            Speaker::Frr => start_frr(&self.space, "frr", &frr_text(index))?,
+            Speaker::Bird => vec![start_bird(&self.space, &bird_text(index)?)?],
+            Speaker::Frr => start_frr(&self.space, "frr", &frr_text(index)?)?,
         };
         Ok(())
     }
@@ -394,15 +393,12 @@ fn director_text(lab: &Lab, index: usize, count: usize, sync: Sync) -> Result<St
         all.collect::<Vec<_>>()
     };
     let (own, peers) = (locals(&|it| it == index), locals(&|it| it != index));
+    let (announce, told) = of_page(&own, &peers)?;
     let mut text = format!(
         "[director]\ncores = [{}]\ncontrol_socket = {socket:?}\nstate_dir = {state:?}\n\n\
          [limits]\nsessions = 100000\n\n\
-         [announce]\ninterface = \"{}\"\npeer_interface = \"{}\"\n\n\
-         [[port]]\nname = \"{PORT}\"\ndevice = \"af_xdp:{PORT}\"\n\n\
-         [[pool]]\nname = \"lan\"\naddresses = {own:?}\npeer_addresses = {peers:?}\n\n{}\n",
+         [[port]]\nname = \"{PORT}\"\ndevice = \"af_xdp:{PORT}\"\n\n{announce}\n{}\n",
         lab.seat() % cores,
-        ANNOUNCED[0],
-        ANNOUNCED[1],
         services.concat(),
     );
     if sync != Sync::Off {
@@ -415,16 +411,34 @@ fn director_text(lab: &Lab, index: usize, count: usize, sync: Sync) -> Result<St
             _ => endpoint(&Ecmp::link(Family::V4, it)[1], SYNC_PORT),
         };
         let peers: Vec<_> = (0..count).filter(|it| *it != index).map(address).collect();
-        text += &format!(
-            "[sync]\nlisten = \"{}\"\npeers = {peers:?}\nkey_files = [{key:?}]\n",
-            address(index)
-        );
+        let of_this = [
+            ("\"198.51.100.6:8848\"", format!("{:?}", address(index))),
+            ("[\"198.51.100.10:8848\", \"198.51.100.14:8848\"]", format!("{peers:?}")),
+            ("\"/etc/sluice/sync.key\"", format!("{key:?}")),
+        ];
+        text += &page::replaced(&told, of_this)?;
         if let Sync::Group(family) = sync {
             let group = if family == Family::V4 { "239.192.88.48" } else { "ff15::8848" };
             text += &format!("group = \"{}\"\n", endpoint(group, SYNC_PORT));
         }
     }
     Ok(text)
+}
+
+/// What docs/high-availability.md has of a director's file, with these addresses of its own and of
+/// its peers: what is announced; and how sessions are told, with the page's addresses.
+fn of_page(own: &[String], peers: &[String]) -> Result<(String, String), LabError> {
+    let words = "## Several active directors behind a router";
+    let block = page::block(page::HIGH_AVAILABILITY, words, "toml")?;
+    let of_these = [
+        ("addresses = [\"198.51.100.101\"]", format!("addresses = {own:?}")),
+        ("[\"198.51.100.102\", \"198.51.100.103\"]", format!("{peers:?}")),
+    ];
+    let text = page::replaced(&block, of_these)?;
+    let (announce, told) = text
+        .split_once("[sync]")
+        .ok_or_else(|| LabError::Wrong(format!("no `[sync]` in the page's\n{text}")))?;
+    Ok((announce.to_owned(), format!("[sync]{told}")))
 }
 
 /// A director's address at the switch.

@@ -28,6 +28,7 @@ use crate::entry::{Real, Service};
 use crate::error::LabError;
 use crate::family::{FAMILIES, Family};
 use crate::lab::{End, Lab, Netns};
+use crate::page;
 use crate::process::{Running, wait_until};
 use crate::web;
 
@@ -247,7 +248,7 @@ impl Node {
     /// # Errors
     /// When it does not come up.
     pub fn start_director(&mut self) -> Result<(), LabError> {
-        let mut director = Director::launch_in(&self.space, &self.text(), &[])?;
+        let mut director = Director::launch_in(&self.space, &self.text()?, &[])?;
         director.wait_ready()?;
         self.director = Some(director);
         if self.kind.driver == Driver::AfPacket {
@@ -394,7 +395,7 @@ impl Node {
     }
 
     /// The director's configuration.
-    fn text(&self) -> String {
+    fn text(&self) -> Result<String, LabError> {
         let socket = Director::socket_in(self.lab.dir());
         let state = socket.with_file_name("state");
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -431,22 +432,26 @@ impl Node {
         }
         let locals = |owner| FAMILIES.map(|family| Pair::local_of(family, owner));
         let pool = match self.kind.both_active {
-            true => format!(
-                "addresses = {:?}\npeer_addresses = {:?}",
-                locals(self.index),
-                locals(1 - self.index)
-            ),
-            false => format!("addresses = {:?}", locals(0)),
+            true => both_active_pool(&locals(self.index), &locals(1 - self.index))?,
+            false => format!("[[pool]]\nname = \"lan\"\naddresses = {:?}\n", locals(0)),
         };
-        format!(
+        Ok(format!(
             "[director]\ncores = {workers:?}\n\
              control_socket = {socket:?}\nstate_dir = {state:?}\n\n\
              [limits]\nsessions = 100000\n\n\
              [[port]]\nname = \"{PORT}\"\n{device}\n\n\
-             [[pool]]\nname = \"lan\"\n{pool}\n\n{services}\n{}",
+             {pool}\n{services}\n{}",
             self.more
-        )
+        ))
     }
+}
+
+/// A director's pool as docs/high-availability.md has it, with its own addresses and the other's.
+fn both_active_pool(own: &[String], other: &[String]) -> Result<String, LabError> {
+    let block = page::block(page::HIGH_AVAILABILITY, "### Both active", "toml")?;
+    let of_this =
+        [("[\"192.0.2.10\"]", format!("{own:?}")), ("[\"192.0.2.20\"]", format!("{other:?}"))];
+    page::replaced(&block, of_this)
 }
 
 /// Options that keep one keepalived out of another's way.
