@@ -108,9 +108,25 @@ record = size + struct.pack("<I", crc(size + text)) + text
 open(sys.argv[1], "wb").write(data[:16] + record + rest)
 END"#;
 
-/// Gives the kept sessions the layout of a version to come.
-const NEWER_LAYOUT: &str = r#"sed -i 's/"layout":1,/"layout":7,/' "$KEPT"*/names.json
-grep -q '"layout":7,' "$KEPT"*/names.json"#;
+/// Gives the head of kept sessions, in `$KEPT`, the layout of a version to come.
+pub const NEWER_LAYOUT: &str = r#"python3 - "$KEPT" <<'END'
+import glob, sys
+def crc(data):
+    it = 0xffffffff
+    for byte in data:
+        it ^= byte
+        for _ in range(8):
+            it = it >> 1 ^ (0x82f63b78 if it & 1 else 0)
+    return it ^ 0xffffffff
+names = glob.glob(sys.argv[1] + "*/names")
+assert names
+for name in names:
+    line, head = open(name, "rb").read().split(b"\n", 1)
+    begin = b"layout 1 length %d " % len(head)
+    assert line == begin + b"crc32c %08x" % crc(begin + head), line
+    begin = begin.replace(b"layout 1", b"layout 7")
+    open(name, "wb").write(begin + b"crc32c %08x\n" % crc(begin + head) + head)
+END"#;
 
 /// Runs commands of the document.
 fn run(fixture: &Fixture, commands: &str, on_stop: &str) -> Result<String, LabError> {

@@ -1,7 +1,7 @@
 //! Sessions that outlive the process: where their memory lies, and how the next start reads it.
 //!
 //! The slots of each worker's tables, of each network, lie in files of a memory file system, in a
-//! directory of this director's own (by its `state_dir`). Beside them, `names.json` says what the
+//! directory of this director's own (by its `state_dir`). Beside them, `names` says what the
 //! ids in slots stand for; it is written before workers run with a plan that gives out new ids.
 //! Nothing is done at the end of the process, so it makes no difference how it ends: a restart, a
 //! crash and `kill -9` are one case.

@@ -97,7 +97,7 @@ fn head_of(state_dir: &Path) -> Option<Head> {
                 last = Some(head);
             }
             Ok(_) | Err(NoNames::Absent) => {}
-            Err(NoNames::Unusable(why)) => {
+            Err(NoNames::Unusable(why) | NoNames::OtherLayout(why)) => {
                 warn!(why, "the sessions of the director before cannot be taken over");
             }
         }

@@ -1,21 +1,78 @@
-//! `names.json`: what the ids in kept sessions stand for, and what else their reader must know.
+//! The head of kept sessions, in the file `names`: what the ids in slots stand for, and what else
+//! their reader must know.
+//!
+//! The first line has the layout of the slots and a checksum over everything else, in this form in
+//! every version; the rest is the head, in the form of its layout. So what was torn or has flipped
+//! is told from what another version wrote.
 
 use serde::{Deserialize, Serialize};
 use sluice_director::path::{SLOT_LAYOUT, table_bytes};
 use sluice_director::plan::{Names, Plan, RealName, ServiceId, ServiceName};
 use sluice_director::spec::Mode;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+/// The first line of the file.
+struct FirstLine {
+    layout: u32,
+    length: usize,
+    checksum: u32,
+}
+
+impl FirstLine {
+    /// That of a head with slots of this layout.
+    fn of(layout: u32, head: &[u8]) -> Self {
+        let begin = format!("layout {layout} length {} ", head.len());
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(begin.as_bytes()), head);
+        Self { layout, length: head.len(), checksum }
+    }
+
+    /// Reads it.
+    fn read(line: &str) -> Option<Self> {
+        let words: Vec<&str> = line.split(' ').collect();
+        let ["layout", layout, "length", length, "crc32c", checksum] = words[..] else {
+            return None;
+        };
+        Some(Self {
+            layout: layout.parse().ok()?,
+            length: length.parse().ok()?,
+            checksum: u32::from_str_radix(checksum, 16).ok()?,
+        })
+    }
+}
+
+impl fmt::Display for FirstLine {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { layout, length, checksum } = self;
+        write!(to, "layout {layout} length {length} crc32c {checksum:08x}")
+    }
+}
+
+/// The layout, and the head as it was written: why not, if they are not what was written.
+fn checked(bytes: &[u8]) -> Result<(u32, &[u8]), String> {
+    let end = bytes.iter().position(|byte| *byte == b'\n').ok_or("it has no first line")?;
+    let line = str::from_utf8(&bytes[..end]).map_err(|_| "its first line is no text")?;
+    let read = FirstLine::read(line).ok_or("its first line is none of a head")?;
+    let head = &bytes[end + 1..];
+    if read.length != head.len() {
+        return Err(format!("it is torn: {} bytes of {}", head.len(), read.length));
+    }
+    // Written in one way only.
+    let right = FirstLine::of(read.layout, head).to_string();
+    if right != line {
+        return Err(format!("it is damaged: \"{line}\" should be \"{right}\""));
+    }
+    Ok((read.layout, head))
+}
+
 /// The head of a directory of kept sessions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// [`SLOT_LAYOUT`] of who wrote it.
-    pub layout: u32,
     /// `state_dir` of the director.
     pub state_dir: PathBuf,
     /// The directory of the slots.
@@ -68,6 +125,8 @@ struct Real(u16, IpAddr, u16, String, bool);
 pub enum NoNames {
     /// No director has kept sessions here.
     Absent,
+    /// They are sound, and of slots with another layout, in words.
+    OtherLayout(String),
     /// They cannot be used, for this reason.
     Unusable(String),
 }
@@ -76,7 +135,6 @@ impl Head {
     /// One without names, workers and seed.
     pub const fn new(state_dir: PathBuf, slots: PathBuf) -> Self {
         Self {
-            layout: SLOT_LAYOUT,
             state_dir,
             slots,
             workers: 0,
@@ -95,26 +153,34 @@ impl Head {
 
     /// Reads a file.
     pub fn read(file: &Path) -> Result<Self, NoNames> {
-        let unusable = |why: String| NoNames::Unusable(format!("{}: {why}", file.display()));
-        let text = match fs::read(file) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(NoNames::Absent),
-            Err(error) => return Err(unusable(error.to_string())),
-        };
-        let head: Self = serde_json::from_slice(&text).map_err(|e| unusable(e.to_string()))?;
-        if head.layout != SLOT_LAYOUT {
-            let why = format!("its sessions have layout {}, not {SLOT_LAYOUT}", head.layout);
-            return Err(unusable(why));
+        let named = |why| format!("{}: {why}", file.display());
+        match fs::read(file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(NoNames::Absent),
+            Err(error) => Err(NoNames::Unusable(named(error.to_string()))),
+            Ok(bytes) => Self::parse(&bytes).map_err(|no| match no {
+                NoNames::Absent => no,
+                NoNames::OtherLayout(why) => NoNames::OtherLayout(named(why)),
+                NoNames::Unusable(why) => NoNames::Unusable(named(why)),
+            }),
         }
-        Ok(head)
+    }
+
+    /// Reads what is in a file.
+    fn parse(bytes: &[u8]) -> Result<Self, NoNames> {
+        let (layout, head) = checked(bytes).map_err(NoNames::Unusable)?;
+        if layout != SLOT_LAYOUT {
+            let why = format!("its sessions have layout {layout}, not {SLOT_LAYOUT}");
+            return Err(NoNames::OtherLayout(why));
+        }
+        serde_json::from_slice(head).map_err(|error| NoNames::Unusable(error.to_string()))
     }
 
     /// Writes a file, whole or not at all.
     pub fn write(&self, file: &Path) -> io::Result<()> {
-        let new = file.with_extension("new");
-        let mut out = io::BufWriter::new(fs::File::create(&new)?);
-        serde_json::to_writer(&mut out, self)?;
-        out.flush()?;
+        let (head, new) = (serde_json::to_vec(self)?, file.with_extension("new"));
+        let mut out = fs::File::create(&new)?;
+        out.write_all(format!("{}\n", FirstLine::of(SLOT_LAYOUT, &head)).as_bytes())?;
+        out.write_all(&head)?;
         fs::rename(&new, file)
     }
 
@@ -287,7 +353,7 @@ mod tests {
     #[test]
     fn a_head_is_written_whole_and_read_back() {
         let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("names.json");
+        let file = dir.path().join("names");
         assert!(matches!(Head::read(&file), Err(NoNames::Absent)));
         head().write(&file).unwrap();
         assert_eq!(Head::read(&file).unwrap(), head());
@@ -299,21 +365,59 @@ mod tests {
         assert_eq!(Head::read(&file).unwrap(), head());
     }
 
+    /// Why these bytes are not believed, and whether it is for their layout.
+    fn refused(bytes: &[u8]) -> (bool, String) {
+        match Head::parse(bytes) {
+            Err(NoNames::Unusable(why)) => (false, why),
+            Err(NoNames::OtherLayout(why)) => (true, why),
+            other => panic!("{other:?}: {}", String::from_utf8_lossy(bytes)),
+        }
+    }
+
+    /// What [`Head::write`] writes.
+    fn written() -> Vec<u8> {
+        let dir = tempfile::tempdir().unwrap();
+        head().write(&dir.path().join("names")).unwrap();
+        fs::read(dir.path().join("names")).unwrap()
+    }
+
     /// Damage and other layouts are refused with a reason, and nothing panics.
     #[test]
     fn what_is_torn_or_of_another_layout_is_not_believed() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("names.json");
-        let text = serde_json::to_string(&head()).unwrap();
-        let other = text.replacen("\"layout\":1", "\"layout\":7", 1);
-        for bad in [&text[..text.len() / 2], "", "[]", &other] {
-            fs::write(&file, bad).unwrap();
-            let Err(NoNames::Unusable(why)) = Head::read(&file) else { panic!("{bad}") };
-            assert!(why.contains("names.json"), "{why}");
+        let right = written();
+        for length in 0..right.len() {
+            let (other, why) = refused(&right[..length]);
+            assert!(!other && why.contains("it "), "{length} bytes: {why}");
+        }
+        let more = [&right[..], b"\n"].concat();
+        assert!(refused(&more).1.contains("torn"));
+        // Another layout is known for one whatever its head is, if it is what was written.
+        for head in [&b"{}"[..], b"", b"\x00\n\xff"] {
+            let line = FirstLine::of(SLOT_LAYOUT + 6, head).to_string();
+            let (other, why) = refused(&[line.as_bytes(), b"\n", head].concat());
+            assert!(other && why.contains("layout 7, not 1"), "{why}");
+            let line = FirstLine::of(SLOT_LAYOUT, head).to_string();
+            assert!(!refused(&[line.as_bytes(), b"\n", head].concat()).0);
         }
         let mut unknown = head();
         unknown.reals[0].3 = "teleport".to_owned();
         assert!(unknown.names().reals[0].is_probe, "of a mode from a later version: none");
+    }
+
+    /// No bit can flip unseen, and no byte be another one.
+    #[test]
+    fn a_flipped_bit_anywhere_is_not_believed() {
+        let right = written();
+        let mut bytes = right.clone();
+        for at in 0..right.len() {
+            for mask in [1, 2, 4, 8, 16, 32, 64, 128, 255, right[at]] {
+                bytes[at] = right[at] ^ mask;
+                let (other, why) = refused(&bytes);
+                assert!(!other && !why.is_empty(), "byte {at}, {mask}: {why}");
+            }
+            bytes[at] = right[at];
+        }
+        assert_eq!(checked(&bytes).map(|(layout, _)| layout), Ok(SLOT_LAYOUT));
     }
 
     #[test]

@@ -12,8 +12,7 @@ use std::path::{Path, PathBuf};
 const SHARED_MEMORY: &str = "/dev/shm";
 /// The directory of all directors in a file system.
 const ALL: &str = "sluice";
-const NAMES: &str = "names.json";
-
+const NAMES: &str = "names";
 const PENDING: &str = "names.pending";
 
 /// Which of the two places of a director: one that hands over and its successor have one each.

@@ -48,7 +48,7 @@ impl RunningSessions {
     pub fn of(names_file: &Path) -> Result<Self, String> {
         let head = Head::read(names_file).map_err(|error| match error {
             NoNames::Absent => format!("{}: it is not there", names_file.display()),
-            NoNames::Unusable(why) => why,
+            NoNames::Unusable(why) | NoNames::OtherLayout(why) => why,
         })?;
         // A table that is made later, when a plan first needs it, is opened then.
         let tables = |network| {
